@@ -1,0 +1,68 @@
+// One plan for the whole gang: member -> node, all on one snapshot.
+//
+// Assumes: the snapshot is not changed during the call; members are unbound and not assumed.
+// Algorithm: members with equal needs form a class; each class is filtered against the nodes once;
+// zones are tried one by one (EFA doesn't cross zones) before the whole cluster; within one, nodes
+// are filled so that the fewest are used.
+// Priorities, in order: one zone, fewest nodes, least leftover devices, most preferences met, rank
+// order (neighbours in rank on neighbouring nodes), name (so that equal inputs give equal plans).
+// Exact where it matters: an oracle in planner_test.cc tries every assignment on small inputs; the
+// planner finds a complete plan whenever one exists there.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cluster/predicates.h"
+#include "cluster/snapshot.h"
+
+namespace muster::coscheduling {
+
+struct PlanRequest {
+  // In rank order. Not owned; all live during the call.
+  std::vector<const kube::Pod*> members;
+  // How many of them must be placed for the plan to be complete; the others are a surplus that is
+  // placed if it fits beside them.
+  size_t required = 0;
+  // Nodes that are coming may be used too. A plan on real nodes only is what can be committed.
+  bool include_virtual = false;
+  // Node names never to use for this gang.
+  std::set<std::string, std::less<>> excluded_nodes;
+  // All members in one domain of this node label; empty: none required.
+  std::string required_topology_key;
+};
+
+// Why nodes were turned down, over the whole gang: how many nodes per code, with one example.
+struct PlanShortfall {
+  struct Cause {
+    cluster::RejectionCode code;
+    int nodes = 0;
+    std::string example;  // "ip-10-0-1-7: nvidia.com/gpu: 7 of 8 allocatable"
+  };
+  std::vector<Cause> causes;  // most nodes first
+  size_t placeable = 0;       // members that the best partial plan places
+};
+
+struct Plan {
+  bool complete = false;
+  // Member pod UID -> node name. When not complete: the best partial plan, for display, for holding
+  // early nodes and for what a provisioner still has to bring; never committed.
+  std::map<std::string, std::string> placements;
+  bool uses_virtual = false;
+  PlanShortfall shortfall;  // when not complete
+};
+
+// O(classes x nodes + members log nodes) without relations between pods; with them each placement
+// is checked against the pods placed before it.
+Plan MakePlan(const cluster::Snapshot& snapshot, const PlanRequest& request);
+
+// Is every placement still good on this snapshot, with these members neither bound nor assumed?
+// Returns the first that isn't: the member's UID and why.
+std::optional<std::pair<std::string, cluster::Rejection>> FirstBroken(
+    const cluster::Snapshot& snapshot, const PlanRequest& request,
+    const std::map<std::string, std::string>& placements);
+
+}  // namespace muster::coscheduling

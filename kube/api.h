@@ -1,0 +1,78 @@
+// Requests to a Kubernetes API server, and the transport that carries them.
+//
+// Everything above speaks to the server through `Transport`, so the same code runs against a real
+// cluster (curl_transport.h), the embedded API server over HTTP, and the embedded API server called
+// directly in virtual time (embedded/direct_transport.h).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace muster::kube {
+
+enum class Method { kGet, kPost, kPut, kPatch, kDelete };
+
+inline constexpr std::string_view kJson = "application/json";
+inline constexpr std::string_view kMergePatch = "application/merge-patch+json";
+inline constexpr std::string_view kStrategicMergePatch = "application/strategic-merge-patch+json";
+inline constexpr std::string_view kJsonPatch = "application/json-patch+json";
+
+struct Request {
+  Method method = Method::kGet;
+  std::string path;  // from "/api" or "/apis" on, without a query
+  std::vector<std::pair<std::string, std::string>> query;  // unescaped
+  std::string content_type;  // of body; empty without one
+  std::string body;
+  absl::Duration timeout = absl::Seconds(30);
+};
+
+struct Response {
+  int status = 0;
+  std::string body;
+  std::optional<absl::Duration> retry_after;
+
+  bool ok() const { return status >= 200 && status < 300; }
+};
+
+// The server's answer as a Status: 404 NotFound, 409 Aborted (AlreadyExists if its reason says so),
+// 410 OutOfRange, 429 ResourceExhausted, 401 Unauthenticated, 403 PermissionDenied, 400 and 422
+// InvalidArgument, 5xx Unavailable; with the server's own message. OK for 2xx.
+absl::Status ToStatus(const Response& response);
+
+// One open watch. Destroying it ends the stream; no callback runs afterwards.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+};
+
+class Transport {
+ public:
+  // `status` is not OK only if no answer came (connection, TLS, timeout); an HTTP error is a
+  // Response. Runs exactly once, on the transport's own thread unless it says otherwise; must not
+  // block.
+  using Done = std::function<void(absl::StatusOr<Response>)>;
+  // One line of a watch's body, without its newline. The view is valid during the call.
+  using OnLine = std::function<void(std::string_view line)>;
+  // The stream has ended, from whichever side; status of the HTTP answer if there was one.
+  using OnEnd = std::function<void(absl::StatusOr<Response> end)>;
+
+  virtual ~Transport() = default;
+
+  // Sends once: retries are the caller's (retry.h). Thread-safe. Requests past the bound on those
+  // under way wait in a bounded queue; past that Done gets ResourceExhausted.
+  virtual void Send(Request request, Done done) = 0;
+
+  // Thread-safe.
+  virtual std::unique_ptr<Stream> Watch(Request request, OnLine on_line, OnEnd on_end) = 0;
+};
+
+}  // namespace muster::kube

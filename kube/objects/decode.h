@@ -1,0 +1,54 @@
+// API JSON to typed views. Unknown fields are ignored; a missing optional field takes its API
+// default. InvalidArgument naming the field where a type is wrong ("spec.nodeName: want string").
+//
+// A value the API server would accept but Muster can't use (a quantity past int64) does not fail
+// the decode: the object carries it in its own `error` field, so that it is explained, not lost.
+// Thread-safe; each thread has its own parser.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "kube/objects/node.h"
+#include "kube/objects/pod.h"
+#include "kube/objects/workload.h"
+
+namespace muster::kube {
+
+template <typename T>
+absl::StatusOr<T> Decode(std::string_view json) = delete;
+template <>
+absl::StatusOr<Pod> Decode<Pod>(std::string_view json);
+template <>
+absl::StatusOr<Node> Decode<Node>(std::string_view json);
+template <>
+absl::StatusOr<PodGroup> Decode<PodGroup>(std::string_view json);
+template <>
+absl::StatusOr<NodeClaim> Decode<NodeClaim>(std::string_view json);
+template <>
+absl::StatusOr<NodePool> Decode<NodePool>(std::string_view json);
+template <>
+absl::StatusOr<DaemonSet> Decode<DaemonSet>(std::string_view json);
+template <>
+absl::StatusOr<Namespace> Decode<Namespace>(std::string_view json);
+template <>
+absl::StatusOr<PersistentVolumeClaim> Decode<PersistentVolumeClaim>(std::string_view json);
+template <>
+absl::StatusOr<PersistentVolume> Decode<PersistentVolume>(std::string_view json);
+template <>
+absl::StatusOr<StorageClass> Decode<StorageClass>(std::string_view json);
+
+// One line of a watch.
+struct WatchEvent {
+  enum class Type { kAdded, kModified, kDeleted, kBookmark, kError };
+  Type type = Type::kError;
+  std::string_view object;        // JSON of the object, a slice of the line
+  std::string resource_version;   // of the object
+  bool initial_events_end = false;  // the bookmark that closes a WatchList's first part
+  int error_code = 0;             // kError: Status.code, e.g. 410
+  std::string error_message;
+};
+absl::StatusOr<WatchEvent> DecodeWatchEvent(std::string_view line);
+
+}  // namespace muster::kube

@@ -1,0 +1,67 @@
+// The scheduler's view of a v1.Node, and of what Karpenter says of it (karpenter.sh/v1).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kube/objects/meta.h"
+#include "kube/objects/pod.h"
+#include "kube/objects/resource_list.h"
+
+namespace muster::kube {
+
+struct Node {
+  ObjectMeta meta;
+  std::string provider_id;
+  bool unschedulable = false;
+  std::vector<Taint> taints;
+  ResourceList capacity;
+  ResourceList allocatable;
+  bool ready = false;
+  std::string ready_message;  // of the Ready condition while it isn't True
+  std::string error;          // a malformed quantity, naming the field; such a node is never used
+};
+
+struct Condition {
+  std::string status;  // "True", "False", "Unknown"
+  std::string reason;
+  std::string message;
+  absl::Time last_transition = absl::InfinitePast();
+};
+
+// karpenter.sh/v1 NodeClaim: a node that is bought or being bought. It doesn't say for which pods.
+struct NodeClaim {
+  ObjectMeta meta;
+  std::string node_pool;    // label karpenter.sh/nodepool
+  std::string node_name;    // status.nodeName; empty until registered
+  std::string provider_id;  // status.providerID; empty until launched
+  std::vector<Requirement> requirements;  // spec.requirements
+  std::vector<Taint> taints;
+  std::vector<Taint> startup_taints;
+  ResourceList requests;     // spec.resources.requests
+  ResourceList capacity;     // status.capacity
+  ResourceList allocatable;  // status.allocatable
+  std::map<std::string, Condition, std::less<>> conditions;
+
+  bool IsTrue(std::string_view condition) const;  // "Launched", "Registered", "Initialized"
+};
+
+// karpenter.sh/v1 NodePool.
+struct NodePool {
+  ObjectMeta meta;
+  StringMap labels;  // spec.template.metadata.labels
+  std::vector<Requirement> requirements;
+  std::vector<Taint> taints;
+  std::vector<Taint> startup_taints;
+  std::optional<ResourceList> limits;
+  ResourceList usage;  // status.resources
+  int32_t weight = 0;
+  bool ready = true;   // condition Ready, true when absent
+  std::string consolidation_policy;
+  std::string consolidate_after;
+  std::string error;  // a malformed field, by name
+};
+
+}  // namespace muster::kube

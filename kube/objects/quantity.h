@@ -1,0 +1,28 @@
+// Kubernetes resource quantities as exact int64 base units.
+//
+// Grammar and rounding follow k8s.io/apimachinery/pkg/api/resource v0.34 (quantity.go): decimal
+// and binary suffixes, decimal exponents, fractions rounded up to the next base unit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace muster::kube {
+
+// What one counts: thousandths for cpu, whole units (bytes, devices) for everything else.
+enum class QuantityUnit { kMilli, kWhole };
+
+// The unit that `resource` is counted in: kMilli for "cpu", kWhole otherwise.
+QuantityUnit UnitOf(std::string_view resource);
+
+// InvalidArgument with the text for what is not a quantity; OutOfRange for what doesn't fit
+// int64 in this unit. Negative quantities parse; callers for which they make no sense reject them.
+absl::StatusOr<int64_t> ParseQuantity(std::string_view text, QuantityUnit unit);
+
+// Shortest canonical form that parses back to the same number: "1500m", "2", "16Gi".
+std::string FormatQuantity(int64_t value, QuantityUnit unit);
+
+}  // namespace muster::kube
