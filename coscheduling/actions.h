@@ -1,0 +1,120 @@
+// What the engine decides to do. Plain data: a shell turns each into one API request (or one answer
+// to a waiting bind call), carries it out, and reports the outcome by the action's id.
+//
+// Every action is safe to repeat and safe to lose: the engine compares what it wants with what it
+// has observed and decides again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "absl/time/time.h"
+
+namespace muster::coscheduling {
+
+// A pod as it was last seen. Writes carry uid (and, where said, resource_version) as preconditions,
+// so they never reach a successor of the same name.
+struct PodRef {
+  std::string name_space;
+  std::string name;
+  std::string uid;
+  std::string resource_version;
+};
+
+// Sets annotation muster.dev/admission on the PodGroup by compare-and-swap on resource_version.
+// An empty `record` removes it.
+struct WriteRecord {
+  std::string name_space;
+  std::string name;
+  std::string uid;
+  std::string resource_version;
+  std::string record;  // JSON, record.h
+};
+
+// Status patch: condition PodScheduled=False with this reason. "Unschedulable" asks the autoscaler
+// for a node, "SchedulingGated" takes that back. Precondition: uid.
+struct SignalPod {
+  PodRef pod;
+  std::string reason;
+  std::string message;
+};
+
+// Removes gate muster.dev/admission (and no other), precondition: uid.
+struct LiftGate {
+  PodRef pod;
+};
+
+// Posts the binding with uid and resource_version preconditions and do-not-disrupt in its
+// annotations.
+struct BindPod {
+  PodRef pod;
+  std::string node;
+};
+
+// Sets (or with nullopt removes) annotations of a node by compare-and-swap on resource_version.
+struct AnnotateNode {
+  std::string node;
+  std::string resource_version;
+  std::map<std::string, std::optional<std::string>> annotations;
+};
+
+// Sets annotations of a pod, precondition: uid. Wakes it in kube-scheduler and makes bindings that
+// carry an older resource version fail.
+struct AnnotatePod {
+  PodRef pod;
+  std::map<std::string, std::string> annotations;
+};
+
+// Eviction, precondition: uid.
+struct EvictPod {
+  PodRef pod;
+};
+
+// Merge patch of the PodGroup's status, precondition: uid.
+struct UpdatePodGroupStatus {
+  std::string name_space;
+  std::string name;
+  std::string uid;
+  std::string phase;
+  int64_t scheduled = 0;
+  int64_t running = 0;
+  int64_t succeeded = 0;
+  int64_t failed = 0;
+  std::optional<absl::Time> schedule_start_time;
+  std::string occupied_by;
+  // Condition "Admitted".
+  bool admitted = false;
+  std::string reason;   // CamelCase of the reason code
+  std::string message;
+  absl::Time since;     // lastTransitionTime
+};
+
+// An event on a PodGroup or a pod. Equal ones are counted, not repeated, by the shell.
+struct EmitEvent {
+  std::string kind;  // "PodGroup" or "Pod"
+  std::string name_space;
+  std::string name;
+  std::string uid;
+  bool warning = false;
+  std::string reason;
+  std::string message;
+};
+
+// Ends a bind call that is being held. An empty error means bound.
+struct AnswerBind {
+  uint64_t request = 0;
+  std::string error;
+};
+
+using Action = std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, AnnotatePod,
+                            EvictPod, UpdatePodGroupStatus, EmitEvent, AnswerBind>;
+
+struct NumberedAction {
+  uint64_t id = 0;
+  Action action;
+};
+
+}  // namespace muster::coscheduling
