@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster.dev/tests/cluster/plane"
+)
+
+// shared is the control plane that every case runs on.
+var shared *plane.Plane
+
+// full asks for every count that the acceptance list names; without it each
+// case has a round or two.
+var full = os.Getenv("MUSTER_FULL") == "1"
+
+// pick chooses a count or a time by level.
+func pick[T any](usual, whenFull T) T {
+	if full {
+		return whenFull
+	}
+	return usual
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if flag.Lookup("test.list").Value.String() != "" {
+		return m.Run()
+	}
+	begin := time.Now()
+	options, err := locate()
+	if err == nil {
+		shared, err = plane.Start(options)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "--- FAIL: the control plane didn't start:", err)
+		return 1
+	}
+	// Ctrl-C and a runner's time limit must not leave programs behind.
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-stop
+		shared.Stop()
+		fmt.Fprintln(os.Stderr, "stopped; logs are in", shared.Folder)
+		os.Exit(1)
+	}()
+	fmt.Printf("control plane ready after %.1f s in %s\n", time.Since(begin).Seconds(), shared.Folder)
+
+	code := m.Run()
+	if dead := shared.Dead(); dead != "" {
+		fmt.Fprintln(os.Stderr, "--- FAIL: part of the control plane ended early:", dead)
+		code = 1
+	}
+	shared.Stop()
+	if code != 0 || os.Getenv("MUSTER_KEEP") == "1" {
+		fmt.Println("logs are in", filepath.Join(shared.Folder, "logs"))
+	} else if err := os.RemoveAll(shared.Folder); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return code
+}
+
+// locate finds what the control plane is made of, relative to this folder.
+func locate() (plane.Options, error) {
+	var options plane.Options
+	where, err := exec.Command("./build.sh", "--where").Output()
+	if err != nil {
+		return options, fmt.Errorf("build.sh --where: %w", err)
+	}
+	options.Programs = strings.TrimSpace(string(where))
+	if _, err := os.Stat(filepath.Join(options.Programs, "complete")); err != nil {
+		return options, errors.New("its programs are missing; tests/cluster/build.sh builds them")
+	}
+	if options.CRDs, err = filepath.Glob("../../deploy/crds/*.yaml"); err != nil {
+		return options, err
+	}
+	options.Muster, err = filepath.Abs("../../build/muster")
+	return options, err
+}

@@ -1,0 +1,164 @@
+package plane
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	clientcmd "k8s.io/client-go/tools/clientcmd/api"
+
+	"k8s.io/client-go/tools/clientcmd/api/latest"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// user is an identity of the API server's static token file.
+type user struct {
+	name, group, token string
+}
+
+// Who talks to the API server. kube-scheduler gets exactly the rights that the
+// stock role gives it; what is not under test gets all.
+var users = []*user{
+	{name: "admin", group: "system:masters"},
+	{name: "karpenter", group: "system:masters"},
+	{name: "kwok", group: "system:masters"},
+	{name: "muster", group: "system:masters"},
+	{name: "system:kube-controller-manager", group: "system:masters"},
+	{name: "system:kube-scheduler", group: "system:authenticated"},
+}
+
+// identities are the files that make the API server's callers and the server
+// itself known to each other.
+type identities struct {
+	folder    string
+	authority []byte // PEM
+}
+
+func (i *identities) path(name string) string { return filepath.Join(i.folder, name) }
+
+func createIdentities(folder string) (*identities, error) {
+	i := &identities{folder: folder}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	authority, authorityKey, err := newAuthority("muster test cluster")
+	if err != nil {
+		return nil, err
+	}
+	i.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw})
+	if err := i.writeServerCertificate(authority, authorityKey); err != nil {
+		return nil, err
+	}
+
+	accountKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, err
+	}
+	accountPEM := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(accountKey)})
+
+	tokens := ""
+	for _, u := range users {
+		random := make([]byte, 16)
+		if _, err := rand.Read(random); err != nil {
+			return nil, err
+		}
+		u.token = hex.EncodeToString(random)
+		tokens += fmt.Sprintf("%s,%s,%s,%q\n", u.token, u.name, u.name, u.group)
+	}
+	for name, content := range map[string][]byte{
+		"ca.crt":              i.authority,
+		"service-account.key": accountPEM,
+		"tokens.csv":          []byte(tokens),
+	} {
+		if err := os.WriteFile(i.path(name), content, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return i, nil
+}
+
+// NewAuthority makes a certificate authority that nothing else trusts.
+func NewAuthority(name string) (pemBytes []byte, err error) {
+	certificate, _, err := newAuthority(name)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}), nil
+}
+
+func newAuthority(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: name},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(24 * time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, nil, err
+	}
+	certificate, err := x509.ParseCertificate(raw)
+	return certificate, key, err
+}
+
+func (i *identities) writeServerCertificate(authority *x509.Certificate, authorityKey *ecdsa.PrivateKey) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2),
+		Subject:      pkix.Name{CommonName: "kube-apiserver"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(24 * time.Hour),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:     []string{"localhost"},
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), authorityKey)
+	if err != nil {
+		return err
+	}
+	keyRaw, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(i.path("server.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(i.path("server.key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyRaw}), 0o600)
+}
+
+// writeKubeconfig writes a kubeconfig of one user with a token.
+func (i *identities) writeKubeconfig(path, server, name, token string) error {
+	config := clientcmd.NewConfig()
+	config.Clusters["test"] = &clientcmd.Cluster{Server: server, CertificateAuthorityData: i.authority}
+	config.AuthInfos[name] = &clientcmd.AuthInfo{Token: token}
+	config.Contexts["test"] = &clientcmd.Context{Cluster: "test", AuthInfo: name}
+	config.CurrentContext = "test"
+	content, err := runtime.Encode(latest.Codec, config)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, content, 0o600)
+}

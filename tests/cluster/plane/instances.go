@@ -1,0 +1,44 @@
+package plane
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// InstanceType is the name of the instance type with this many GPUs that the
+// kwok provider offers.
+func InstanceType(gpus int) string { return fmt.Sprintf("gpu-%d", gpus) }
+
+// instanceTypesJSON is the list that Karpenter's kwok provider reads: one type
+// for each usual number of GPUs, the cheaper the smaller.
+func instanceTypesJSON() []byte {
+	var types []any
+	for _, gpus := range []int{1, 2, 4, 8} {
+		types = append(types, map[string]any{
+			"name":             InstanceType(gpus),
+			"architecture":     "amd64",
+			"operatingSystems": []string{"linux"},
+			"resources": map[string]string{
+				"cpu":                   fmt.Sprint(12 * gpus),
+				"memory":                fmt.Sprintf("%dGi", 64*gpus),
+				"ephemeral-storage":     "100Gi",
+				"pods":                  "110",
+				"nvidia.com/gpu":        fmt.Sprint(gpus),
+				"vpc.amazonaws.com/efa": fmt.Sprint(gpus),
+			},
+			"offerings": []any{map[string]any{
+				"Price":     4 * gpus,
+				"Available": true,
+				"Requirements": []any{
+					map[string]any{"key": "karpenter.sh/capacity-type", "operator": "In", "values": []string{"on-demand"}},
+					map[string]any{"key": "topology.kubernetes.io/zone", "operator": "In", "values": []string{"us-west-2a"}},
+				},
+			}},
+		})
+	}
+	content, err := json.Marshal(types)
+	if err != nil {
+		panic(err)
+	}
+	return content
+}

@@ -1,0 +1,200 @@
+package plane
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"muster.dev/tests/cluster/process"
+)
+
+// Muster is the program under test. Its addresses stay the same when it is
+// started again, as they do behind a Service.
+type Muster struct {
+	ExtenderAddress string
+	Address         string // REST, metrics, health
+	GRPCAddress     string
+	WebhookAddress  string
+
+	plane  *Plane
+	binary string
+
+	mutex   sync.Mutex
+	process *process.Process
+	starts  int
+}
+
+func newMuster(p *Plane, binary string, addresses []string) *Muster {
+	return &Muster{
+		plane:           p,
+		binary:          binary,
+		ExtenderAddress: addresses[0],
+		Address:         addresses[1],
+		GRPCAddress:     addresses[2],
+		WebhookAddress:  addresses[3],
+	}
+}
+
+// Launch is what one start of Muster differs in.
+type Launch struct {
+	Kubeconfig  string   // empty: a user with all rights
+	Environment []string // added to the driver's own
+}
+
+// Ensure starts Muster unless it runs, and returns once it is ready.
+func (m *Muster) Ensure() error {
+	m.mutex.Lock()
+	running := m.process != nil && m.process.Running()
+	m.mutex.Unlock()
+	if running {
+		return m.AwaitReady(30 * time.Second)
+	}
+	return m.Start(Launch{})
+}
+
+// Start starts Muster and returns once it is ready.
+func (m *Muster) Start(launch Launch) error {
+	if err := m.Launch(launch); err != nil {
+		return err
+	}
+	return m.AwaitReady(30 * time.Second)
+}
+
+// Launch starts Muster and returns at once.
+func (m *Muster) Launch(launch Launch) error {
+	if launch.Kubeconfig == "" {
+		launch.Kubeconfig = m.plane.kubeconfig("muster")
+	}
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.process != nil && m.process.Running() {
+		return fmt.Errorf("muster is running already")
+	}
+	if _, err := os.Stat(m.binary); err != nil {
+		return fmt.Errorf("the binary under test is missing (./run build makes it): %w", err)
+	}
+	m.starts++
+	started, err := process.Start("muster", m.plane.path(fmt.Sprintf("logs/muster-%03d.log", m.starts)), launch.Environment,
+		m.binary, "serve",
+		"--mode=extender",
+		"--kubeconfig="+launch.Kubeconfig,
+		"--scheduler-name="+SchedulerName,
+		"--extender-listen="+m.ExtenderAddress,
+		"--listen="+m.Address,
+		"--grpc-listen="+m.GRPCAddress,
+		"--webhook-listen="+m.WebhookAddress,
+		"--leader-elect=false",
+	)
+	m.process = started
+	return err
+}
+
+// AwaitReady returns once Muster's readiness endpoint says yes.
+func (m *Muster) AwaitReady(patience time.Duration) error {
+	deadline := time.Now().Add(patience)
+	for {
+		current := m.current()
+		if current == nil || !current.Running() {
+			return fmt.Errorf("muster isn't running: %s", m.Report())
+		}
+		response, err := httpClient.Get("http://" + m.Address + "/readyz")
+		if err == nil {
+			body, _ := io.ReadAll(response.Body)
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = fmt.Errorf("%s: %s", response.Status, body)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("muster isn't ready after %v: %w\n%s", patience, err, m.Report())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// AwaitCrash returns once Muster has ended by SIGKILL.
+func (m *Muster) AwaitCrash(patience time.Duration) error {
+	current := m.current()
+	if current == nil {
+		return fmt.Errorf("muster was never started")
+	}
+	select {
+	case <-current.Exited():
+	case <-time.After(patience):
+		return fmt.Errorf("muster still runs after %v, log %s:\n%s", patience, current.LogPath, current.Tail(20))
+	}
+	if !current.Killed() {
+		return fmt.Errorf("muster ended, but not by SIGKILL: %s", m.Report())
+	}
+	return nil
+}
+
+// Kill ends Muster as a crash would. Without a running Muster it does nothing.
+func (m *Muster) Kill() {
+	if current := m.current(); current != nil {
+		current.Kill()
+	}
+}
+
+// Stop ends Muster as a rollout would.
+func (m *Muster) Stop() error {
+	if current := m.current(); current != nil && !current.Stop(20*time.Second) {
+		return fmt.Errorf("muster didn't end within 20 s of SIGTERM: %s", m.Report())
+	}
+	return nil
+}
+
+// Running tells whether Muster runs.
+func (m *Muster) Running() bool {
+	current := m.current()
+	return current != nil && current.Running()
+}
+
+// LogPath is where the newest start logs to.
+func (m *Muster) LogPath() string {
+	if current := m.current(); current != nil {
+		return current.LogPath
+	}
+	return "(never started)"
+}
+
+// Report says how Muster ended and shows the end of its log.
+func (m *Muster) Report() string {
+	current := m.current()
+	if current == nil {
+		return "never started"
+	}
+	return fmt.Sprintf("%s, log %s:\n%s", current.Ending(), current.LogPath, current.Tail(20))
+}
+
+// Get reads one of Muster's REST resources as JSON.
+func (m *Muster) Get(path string) (map[string]any, error) {
+	response, err := httpClient.Get("http://" + m.Address + path)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("GET %s: %s: %s", path, response.Status, body)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(body, &object); err != nil {
+		return nil, fmt.Errorf("GET %s: %w: %s", path, err, body)
+	}
+	return object, nil
+}
+
+func (m *Muster) current() *process.Process {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.process
+}

@@ -1,0 +1,382 @@
+// Package plane starts a real control plane on loopback: etcd, kube-apiserver,
+// kube-controller-manager, two kube-schedulers (one stock, one with Muster as
+// its extender), Karpenter with its kwok provider, and kwok in the kubelets'
+// place. Ports and folders are chosen per run, so that runs can't meet.
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"muster.dev/tests/cluster/process"
+	"muster.dev/tests/cluster/timeline"
+)
+
+// SchedulerName is the profile that Muster extends.
+const SchedulerName = "coscheduling"
+
+// Plane is a running control plane.
+type Plane struct {
+	Folder     string // everything of this run: logs, kubeconfigs, data
+	Kubeconfig string // the administrator's
+	Client     kubernetes.Interface
+	Dynamic    dynamic.Interface
+	Timeline   *timeline.Timeline
+	Muster     *Muster
+
+	programs   string
+	server     string
+	identities *identities
+	context    context.Context
+	cancel     context.CancelFunc
+
+	mutex     sync.Mutex
+	processes []*process.Process // in the order they were started
+}
+
+// Options say where the things lie that a control plane is made of.
+type Options struct {
+	Programs string   // the folder that build.sh filled
+	CRDs     []string // further CRD files, Muster's own
+	Muster   string   // the binary under test
+}
+
+// Start returns once every program is ready. On an error the folder is kept.
+func Start(options Options) (*Plane, error) {
+	folder, err := os.MkdirTemp("", "muster-cluster-")
+	if err != nil {
+		return nil, err
+	}
+	p := &Plane{Folder: folder, programs: options.Programs}
+	p.context, p.cancel = context.WithCancel(context.Background())
+	if err := p.start(options); err != nil {
+		p.Stop()
+		return nil, fmt.Errorf("control plane in %s: %w", folder, err)
+	}
+	return p, nil
+}
+
+func (p *Plane) start(options Options) (err error) {
+	ports, err := freePorts(7)
+	if err != nil {
+		return err
+	}
+	p.server = "https://" + ports[0]
+	if p.identities, err = createIdentities(p.path("identities")); err != nil {
+		return err
+	}
+	for _, u := range users {
+		if err := p.identities.writeKubeconfig(p.kubeconfig(u.name), p.server, u.name, u.token); err != nil {
+			return err
+		}
+	}
+	p.Kubeconfig = p.kubeconfig("admin")
+	p.Muster = newMuster(p, options.Muster, ports[3:7])
+
+	if err := p.startStore(ports[0], ports[1], ports[2]); err != nil {
+		return err
+	}
+	if err := p.connect(); err != nil {
+		return err
+	}
+	if err := p.run("kube-controller-manager", nil,
+		"--kubeconfig="+p.kubeconfig("system:kube-controller-manager"),
+		"--leader-elect=false",
+		"--secure-port=0",
+		"--controllers="+strings.Join(controllers, ","),
+		"--service-account-private-key-file="+p.identities.path("service-account.key"),
+		// kwok answers for the kubelets; a busy machine must not look like
+		// dead nodes.
+		"--node-monitor-grace-period=10m",
+		"--kube-api-qps=1000", "--kube-api-burst=1000",
+	); err != nil {
+		return err
+	}
+	if err := p.startScheduler("default-scheduler", ""); err != nil {
+		return err
+	}
+	if err := p.startScheduler(SchedulerName, p.Muster.ExtenderAddress); err != nil {
+		return err
+	}
+	if err := p.createCRDs(options.CRDs); err != nil {
+		return err
+	}
+	if err := p.startNodes(); err != nil {
+		return err
+	}
+	p.Timeline, err = timeline.Record(p.context, p.Dynamic)
+	return err
+}
+
+// The controllers that a cluster of pods and nodes needs; the others would
+// only cost time.
+var controllers = []string{
+	"clusterrole-aggregation-controller",
+	"deployment-controller",
+	"disruption-controller",
+	"garbage-collector-controller",
+	"job-controller",
+	"namespace-controller",
+	"node-lifecycle-controller",
+	"pod-garbage-collector-controller",
+	"replicaset-controller",
+	"serviceaccount-controller",
+	"taint-eviction-controller",
+}
+
+func (p *Plane) startStore(serverAddress, etcdAddress, peerAddress string) error {
+	if err := p.run("etcd", nil,
+		"--data-dir="+p.path("etcd"),
+		"--listen-client-urls=http://"+etcdAddress, "--advertise-client-urls=http://"+etcdAddress,
+		"--listen-peer-urls=http://"+peerAddress, "--initial-advertise-peer-urls=http://"+peerAddress,
+		"--initial-cluster=default=http://"+peerAddress,
+		// The data dies with the run.
+		"--unsafe-no-fsync",
+		"--log-level=warn",
+	); err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(serverAddress)
+	if err != nil {
+		return err
+	}
+	return p.run("kube-apiserver", nil,
+		"--etcd-servers=http://"+etcdAddress,
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+port,
+		"--tls-cert-file="+p.identities.path("server.crt"),
+		"--tls-private-key-file="+p.identities.path("server.key"),
+		"--cert-dir="+p.path("apiserver"),
+		"--token-auth-file="+p.identities.path("tokens.csv"),
+		"--service-account-issuer="+p.server,
+		"--service-account-key-file="+p.identities.path("service-account.key"),
+		"--service-account-signing-key-file="+p.identities.path("service-account.key"),
+		"--authorization-mode=RBAC",
+		// Pods need no mounted tokens here.
+		"--disable-admission-plugins=ServiceAccount",
+		"--service-cluster-ip-range=10.96.0.0/16",
+		// A loopback address is no valid endpoint of the Service kubernetes.
+		"--endpoint-reconciler-type=none",
+		"--profiling=false",
+	)
+}
+
+func (p *Plane) connect() error {
+	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst = 1000, 1000
+	// A warning for each use of a deprecated field isn't a finding here.
+	config.WarningHandler = rest.NoWarnings{}
+	if p.Client, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	if p.Dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return err
+	}
+	return p.await("kube-apiserver to be ready", 2*time.Minute, func() error {
+		return p.Client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(p.context).Error()
+	})
+}
+
+var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+func (p *Plane) createCRDs(further []string) error {
+	files, err := filepath.Glob(filepath.Join(p.programs, "crds", "*.yaml"))
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, file := range append(files, further...) {
+		crd, err := readObject(file)
+		if err != nil {
+			return err
+		}
+		if _, err := p.Dynamic.Resource(crdResource).Create(p.context, crd, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		names = append(names, crd.GetName())
+	}
+	return p.await("CRDs to be established", time.Minute, func() error {
+		for _, name := range names {
+			crd, err := p.Dynamic.Resource(crdResource).Get(p.context, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+			established := false
+			for _, condition := range conditions {
+				c := condition.(map[string]any)
+				established = established || c["type"] == "Established" && c["status"] == "True"
+			}
+			if !established {
+				return fmt.Errorf("%s isn't established", name)
+			}
+		}
+		return nil
+	})
+}
+
+func readObject(file string) (*unstructured.Unstructured, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(content, &object.Object); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return object, nil
+}
+
+func (p *Plane) startNodes() error {
+	if err := p.run("kwok", []string{
+		// kwok and Karpenter look for settings in the home directory.
+		"HOME=" + p.Folder,
+	},
+		"--kubeconfig="+p.kubeconfig("kwok"),
+		"--manage-all-nodes=false",
+		"--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+	); err != nil {
+		return err
+	}
+	instanceTypes := p.path("instance-types.json")
+	if err := os.WriteFile(instanceTypes, instanceTypesJSON(), 0o644); err != nil {
+		return err
+	}
+	return p.run("karpenter", []string{
+		"HOME=" + p.Folder,
+		"KUBECONFIG=" + p.kubeconfig("karpenter"),
+		"DISABLE_LEADER_ELECTION=true",
+		"DISABLE_CLUSTER_STATE_OBSERVABILITY=true",
+		"INSTANCE_TYPES_FILE_PATH=" + instanceTypes,
+		"METRICS_PORT=0",
+		"HEALTH_PROBE_PORT=0",
+		"SYSTEM_NAMESPACE=kube-system",
+	})
+}
+
+// Kubectl runs the stock kubectl as the administrator.
+func (p *Plane) Kubectl(arguments ...string) (string, error) {
+	command := exec.Command(filepath.Join(p.programs, "kubectl"), arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+p.Kubeconfig, "HOME="+p.Folder)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return string(output), fmt.Errorf("kubectl %s: %w: %s", strings.Join(arguments, " "), err, output)
+	}
+	return string(output), nil
+}
+
+// KubeconfigFor writes a kubeconfig for a token of the caller's and returns
+// its path.
+func (p *Plane) KubeconfigFor(name, token string) (string, error) {
+	path := p.kubeconfig(name)
+	return path, p.identities.writeKubeconfig(path, p.server, name, token)
+}
+
+// Dead names the programs that have ended although nobody stopped them, with
+// the end of their logs. Empty when all is well.
+func (p *Plane) Dead() string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	var report strings.Builder
+	for _, one := range p.processes {
+		if !one.Running() {
+			fmt.Fprintf(&report, "%s has ended (%s), log %s:\n%s\n", one.Name, one.Ending(), one.LogPath, one.Tail(15))
+		}
+	}
+	return report.String()
+}
+
+// Stop ends every program, the newest first. The folder stays.
+func (p *Plane) Stop() {
+	if p.Muster != nil {
+		p.Muster.Kill()
+	}
+	p.cancel()
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for i := len(p.processes) - 1; i >= 0; i-- {
+		// Nothing is kept, so nobody needs a graceful end; kube-apiserver's
+		// takes up to 15 s.
+		p.processes[i].Kill()
+	}
+	p.processes = nil
+}
+
+func (p *Plane) path(name string) string { return filepath.Join(p.Folder, name) }
+
+func (p *Plane) kubeconfig(user string) string {
+	return p.path("identities/" + strings.ReplaceAll(user, ":", "-") + ".kubeconfig")
+}
+
+func (p *Plane) run(name string, environment []string, arguments ...string) error {
+	return p.runAs(name, name, environment, arguments...)
+}
+
+func (p *Plane) runAs(name, program string, environment []string, arguments ...string) error {
+	started, err := process.Start(name, p.path("logs/"+name+".log"), environment, filepath.Join(p.programs, program), arguments...)
+	if err != nil {
+		return err
+	}
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.processes = append(p.processes, started)
+	return nil
+}
+
+// await retries until the attempt succeeds, and gives up at once when one of
+// the programs has died.
+func (p *Plane) await(what string, patience time.Duration, attempt func() error) error {
+	deadline := time.Now().Add(patience)
+	for {
+		err := attempt()
+		if err == nil {
+			return nil
+		}
+		if dead := p.Dead(); dead != "" {
+			return errors.New(dead)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("waited %v for %s: %w", patience, what, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// freePorts returns loopback addresses that were free a moment ago. All are
+// held open until the last is chosen, so that they differ.
+func freePorts(count int) ([]string, error) {
+	var addresses []string
+	for range count {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer listener.Close()
+		addresses = append(addresses, listener.Addr().String())
+	}
+	return addresses, nil
+}
+
+// httpClient talks to Muster's own listeners, without the default client's
+// endless patience.
+var httpClient = &http.Client{Timeout: 5 * time.Second}

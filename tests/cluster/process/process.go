@@ -1,0 +1,114 @@
+// Package process runs the programs of the test cluster as children of the
+// test driver. Each is stopped by its own process id, and none outlives the
+// driver, however that ends.
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Process is one running program. Its output goes to one log file.
+type Process struct {
+	Name    string
+	LogPath string
+
+	command *exec.Cmd
+	exited  chan struct{}
+}
+
+// Start runs a program. Environment entries are added to the driver's own.
+func Start(name, logPath string, environment []string, program string, arguments ...string) (*Process, error) {
+	if err := os.MkdirAll(filepath.Dir(logPath), 0o755); err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+
+	command := exec.Command(program, arguments...)
+	command.Env = append(os.Environ(), environment...)
+	command.Stdout, command.Stderr = log, log
+	// A group of its own keeps a terminal's Ctrl-C from stopping the programs
+	// in random order; the death signal covers a driver that was killed.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	p := &Process{Name: name, LogPath: logPath, command: command, exited: make(chan struct{})}
+	go func() {
+		// How it ended is read from ProcessState.
+		_ = command.Wait()
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// Exited is closed once the program has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Running tells whether the program has not ended yet.
+func (p *Process) Running() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Killed tells whether the program has ended by SIGKILL.
+func (p *Process) Killed() bool {
+	if p.Running() {
+		return false
+	}
+	status, ok := p.command.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+// Ending says how the program ended, for messages.
+func (p *Process) Ending() string {
+	if p.Running() {
+		return "running"
+	}
+	return p.command.ProcessState.String()
+}
+
+// Kill ends the program as a crash of the machine would.
+func (p *Process) Kill() {
+	_ = p.command.Process.Kill()
+	<-p.exited
+}
+
+// Stop asks the program to end and kills it when it takes longer than grace.
+// It reports whether the program ended by itself.
+func (p *Process) Stop(grace time.Duration) bool {
+	_ = p.command.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.exited:
+		return true
+	case <-time.After(grace):
+		p.Kill()
+		return false
+	}
+}
+
+// Tail returns the last lines of the program's log.
+func (p *Process) Tail(lines int) string {
+	content, err := os.ReadFile(p.LogPath)
+	if err != nil {
+		return err.Error()
+	}
+	all := bytes.Split(bytes.TrimRight(content, "\n"), []byte("\n"))
+	if len(all) > lines {
+		all = all[len(all)-lines:]
+	}
+	return string(bytes.Join(all, []byte("\n")))
+}
