@@ -1,13 +1,19 @@
 // API JSON to typed views. Unknown fields are ignored; a missing optional field takes its API
-// default. InvalidArgument naming the field where a type is wrong ("spec.nodeName: want string").
+// default. InvalidArgument naming the field where a type is wrong
+// ("spec.nodeName: want string, got 7").
 //
-// A value the API server would accept but Muster can't use (a quantity past int64) does not fail
-// the decode: the object carries it in its own `error` field, so that it is explained, not lost.
+// A value the API server would accept but Muster can't use (a quantity past int64, an operator of a
+// later release) does not fail the decode: the object carries it in its own `error` or `spec_error`
+// field, so that it is explained, not lost. A PodGroup's integers are treated so whatever their
+// JSON type.
+// The annotation kubectl.kubernetes.io/last-applied-configuration is left out: nothing reads it and
+// it would be most of the memory.
 // Thread-safe; each thread has its own parser.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kube/objects/node.h"
@@ -39,16 +45,37 @@ absl::StatusOr<PersistentVolume> Decode<PersistentVolume>(std::string_view json)
 template <>
 absl::StatusOr<StorageClass> Decode<StorageClass>(std::string_view json);
 
+// What identifies an object in a watch or a list, without decoding the rest of it.
+struct ObjectHeader {
+  std::string name_space;  // empty for cluster-scoped objects
+  std::string name;
+  std::string uid;
+  std::string resource_version;
+};
+
 // One line of a watch.
 struct WatchEvent {
   enum class Type { kAdded, kModified, kDeleted, kBookmark, kError };
   Type type = Type::kError;
-  std::string_view object;        // JSON of the object, a slice of the line
-  std::string resource_version;   // of the object
+  std::string_view object;          // JSON of the object, a slice of the line; empty for kError
+  ObjectHeader header;              // a bookmark has a resource version only
   bool initial_events_end = false;  // the bookmark that closes a WatchList's first part
-  int error_code = 0;             // kError: Status.code, e.g. 410
+  int error_code = 0;               // kError: Status.code, e.g. 410
   std::string error_message;
 };
+// Looks at the envelope and at metadata; that the rest of `object` is sound is for Decode to find.
 absl::StatusOr<WatchEvent> DecodeWatchEvent(std::string_view line);
+
+// One page of a LIST.
+struct ListPage {
+  struct Item {
+    std::string_view object;  // a slice of the page; without apiVersion and kind
+    ObjectHeader header;
+  };
+  std::string resource_version;
+  std::string continue_token;  // empty on the last page
+  std::vector<Item> items;
+};
+absl::StatusOr<ListPage> DecodeListPage(std::string_view json);
 
 }  // namespace muster::kube

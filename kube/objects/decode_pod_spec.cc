@@ -228,7 +228,7 @@ PodSpec ReadPodSpec(const JsonValue& spec, const JsonValue& status, const Object
     result.requests = *std::move(requests);
   } else {
     reader.RejectObject(fmt::format("sum of {}.containers[].resources.requests: {}", spec.Path(),
-                                    requests.status().message()));
+                                    std::string(requests.status().message())));
   }
   return result;
 }

@@ -1,4 +1,5 @@
-// v1.PodSpec JSON to the view that placement reads, for pods and for the pods that a template makes.
+// v1.PodSpec JSON to the view that placement reads, for pods and for the pods that a template
+// makes.
 #pragma once
 
 #include "kube/objects/json_value.h"

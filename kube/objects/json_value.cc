@@ -32,9 +32,12 @@ JsonReader::JsonReader(std::string_view json) : state_(ThisThread()) {
   state_.steps.clear();
   state_.steps.push_back({0, 0, {}});
   const auto error = state_.parser.parse(json.data(), json.size()).get(root_);
-  if (!error) return;
-  status_ = absl::InvalidArgumentError(
-      fmt::format("not valid JSON ({} bytes): {}", json.size(), simdjson::error_message(error)));
+  if (error) {
+    status_ = absl::InvalidArgumentError(
+        fmt::format("not valid JSON ({} bytes): {}", json.size(), simdjson::error_message(error)));
+  } else if (!root_.is_object()) {
+    status_ = absl::InvalidArgumentError("want a JSON object");
+  }
 }
 
 JsonReader::~JsonReader() {

@@ -84,9 +84,9 @@ class JsonReader {
   JsonReader(const JsonReader&) = delete;
   JsonReader& operator=(const JsonReader&) = delete;
 
-  // Absent if the document isn't JSON.
+  // Absent if the document isn't a JSON object.
   JsonValue root();
-  // InvalidArgument if the document isn't JSON or a value had a wrong type.
+  // InvalidArgument if the document isn't a JSON object or a value had a wrong type.
   const absl::Status& status() const { return status_; }
   // What makes the object unusable, naming the field; empty normally.
   const std::string& unusable() const { return unusable_; }

@@ -44,6 +44,7 @@ struct NodeClaim {
   ResourceList capacity;     // status.capacity
   ResourceList allocatable;  // status.allocatable
   std::map<std::string, Condition, std::less<>> conditions;
+  std::string error;  // a malformed field, by name; such a claim is never planned on
 
   bool IsTrue(std::string_view condition) const;  // "Launched", "Registered", "Initialized"
 };

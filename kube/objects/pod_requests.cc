@@ -32,8 +32,8 @@ absl::StatusOr<ResourceList> ContainerRequests(const PodResources& resources) {
 }
 
 // spec.resources overrides what the containers add up to. A pod-level limit stands in for an absent
-// pod-level request: always for huge pages, which can't be overcommitted; for cpu and memory only if
-// no container asks for any.
+// pod-level request: always for huge pages, which can't be overcommitted; for cpu and memory only
+// if no container asks for any.
 void ApplyPodLevel(const PodResources& resources, ResourceList& requests) {
   for (const auto& [name, amount] : resources.pod_limits.entries()) {
     if (!CountsForPod(name) || resources.pod_requests.Has(name)) continue;

@@ -39,7 +39,9 @@ struct PodGroup {
 // apps/v1 DaemonSet: what its pod will take on each matching new node.
 struct DaemonSet {
   ObjectMeta meta;
-  std::shared_ptr<const PodSpec> pod_spec;  // never null
+  // Never null. Has the requests and tolerations that each of its pods will get.
+  std::shared_ptr<const PodSpec> pod_spec;
+  std::string error;  // what makes pod_spec unusable, naming the field; empty normally
 };
 
 struct Namespace {
@@ -59,6 +61,7 @@ struct PersistentVolume {
   std::string claim_ref;  // "namespace/name" or empty
   // Absent: reachable from every node.
   std::optional<std::vector<NodeSelectorTerm>> required_node_terms;
+  std::string error;  // what makes required_node_terms unusable, by field; empty normally
 };
 
 struct StorageClass {

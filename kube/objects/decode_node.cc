@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include "kube/objects/decode.h"
+#include "kube/objects/decode_parts.h"
+
+namespace muster::kube {
+namespace {
+
+constexpr std::string_view kNodePoolLabel = "karpenter.sh/nodepool";
+
+void ReadReadiness(const JsonValue& conditions, Node& node) {
+  const JsonValue ready = FindCondition(conditions, "Ready");
+  node.ready = ready.Get("status").View() == "True";
+  if (node.ready) return;
+  const std::string_view message = ready.Get("message").View();
+  const std::string_view reason = ready.Get("reason").View();
+  if (!ready.present()) {
+    node.ready_message = "the kubelet has not reported the Ready condition";
+  } else if (!message.empty()) {
+    node.ready_message = message;
+  } else {
+    node.ready_message = reason.empty() ? fmt::format("Ready is {}", ready.Get("status").View())
+                                        : std::string(reason);
+  }
+}
+
+}  // namespace
+
+template <>
+absl::StatusOr<Node> Decode<Node>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  Node node;
+  node.meta = ReadMeta(root.Get("metadata"));
+  const JsonValue spec = root.Get("spec");
+  node.provider_id = spec.Get("providerID").String();
+  node.unschedulable = spec.Get("unschedulable").Bool();
+  node.taints = ReadTaints(spec.Get("taints"));
+  const JsonValue status = root.Get("status");
+  node.capacity = ReadResourceList(status.Get("capacity"));
+  const JsonValue allocatable = status.Get("allocatable");
+  node.allocatable = allocatable.present() ? ReadResourceList(allocatable) : node.capacity;
+  ReadReadiness(status.Get("conditions"), node);
+  if (!reader.status().ok()) return reader.status();
+  node.error = reader.unusable();
+  return node;
+}
+
+template <>
+absl::StatusOr<NodeClaim> Decode<NodeClaim>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  NodeClaim claim;
+  claim.meta = ReadMeta(root.Get("metadata"));
+  if (const std::string* pool = claim.meta.Label(kNodePoolLabel)) claim.node_pool = *pool;
+  const JsonValue spec = root.Get("spec");
+  claim.requirements = ReadRequirements(spec.Get("requirements"), RequirementKind::kNodeSelector);
+  claim.taints = ReadTaints(spec.Get("taints"));
+  claim.startup_taints = ReadTaints(spec.Get("startupTaints"));
+  claim.requests = ReadResourceList(spec.Get("resources").Get("requests"));
+  const JsonValue status = root.Get("status");
+  claim.node_name = status.Get("nodeName").String();
+  claim.provider_id = status.Get("providerID").String();
+  claim.capacity = ReadResourceList(status.Get("capacity"));
+  claim.allocatable = ReadResourceList(status.Get("allocatable"));
+  status.Get("conditions").ForEach([&](const JsonValue& condition) {
+    claim.conditions.emplace(condition.Get("type").String(), ReadCondition(condition));
+  });
+  if (!reader.status().ok()) return reader.status();
+  claim.error = reader.unusable();
+  return claim;
+}
+
+template <>
+absl::StatusOr<NodePool> Decode<NodePool>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  NodePool pool;
+  pool.meta = ReadMeta(root.Get("metadata"));
+  const JsonValue spec = root.Get("spec");
+  const JsonValue node = spec.Get("template");
+  pool.labels = ReadStringMap(node.Get("metadata").Get("labels"));
+  const JsonValue node_spec = node.Get("spec");
+  pool.requirements =
+      ReadRequirements(node_spec.Get("requirements"), RequirementKind::kNodeSelector);
+  pool.taints = ReadTaints(node_spec.Get("taints"));
+  pool.startup_taints = ReadTaints(node_spec.Get("startupTaints"));
+  const JsonValue limits = spec.Get("limits");
+  if (limits.present()) pool.limits = ReadResourceList(limits);
+  pool.weight = spec.Get("weight").Int32();
+  pool.consolidation_policy = spec.Get("disruption").Get("consolidationPolicy").String();
+  pool.consolidate_after = spec.Get("disruption").Get("consolidateAfter").String();
+  const JsonValue status = root.Get("status");
+  pool.usage = ReadResourceList(status.Get("resources"));
+  const JsonValue ready = FindCondition(status.Get("conditions"), "Ready");
+  pool.ready = !ready.present() || ready.Get("status").View() == "True";
+  if (!reader.status().ok()) return reader.status();
+  pool.error = reader.unusable();
+  return pool;
+}
+
+}  // namespace muster::kube

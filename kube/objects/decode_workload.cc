@@ -1,0 +1,175 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "kube/objects/decode.h"
+#include "kube/objects/decode_parts.h"
+#include "kube/objects/decode_pod_spec.h"
+
+namespace muster::kube {
+namespace {
+
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+constexpr std::string_view kBetaStorageClass = "volume.beta.kubernetes.io/storage-class";
+
+// An integer of a PodGroup's spec. Our own CRD rejects the wrong ones, an older or foreign one may
+// not; either way the gang must be able to say what is wrong with it.
+int64_t ReadBounded(const JsonValue& value, int64_t least, JsonReader& reader) {
+  if (!value.IsInteger()) {
+    reader.RejectObject(fmt::format("{} is {}, must be an integer from {} to {}", value.Path(),
+                                    value.present() ? value.Excerpt() : "missing", least,
+                                    kMaxInt32));
+    return 0;
+  }
+  const int64_t number = value.Int();
+  if (number < least) {
+    reader.RejectObject(fmt::format("{} is {}, must be at least {}", value.Path(), number, least));
+  } else if (number > kMaxInt32) {
+    reader.RejectObject(
+        fmt::format("{} is {}, must be at most {}", value.Path(), number, kMaxInt32));
+  }
+  return number;
+}
+
+PodGroup::Status ReadPodGroupStatus(const JsonValue& value) {
+  PodGroup::Status status;
+  status.phase = value.Get("phase").String();
+  status.occupied_by = value.Get("occupiedBy").String();
+  status.scheduled = value.Get("scheduled").Int();
+  status.running = value.Get("running").Int();
+  status.succeeded = value.Get("succeeded").Int();
+  status.failed = value.Get("failed").Int();
+  status.schedule_start_time = value.Get("scheduleStartTime").Time();
+  const JsonValue admitted = FindCondition(value.Get("conditions"), "Admitted");
+  status.condition_status = admitted.Get("status").String();
+  status.condition_reason = admitted.Get("reason").String();
+  status.condition_message = admitted.Get("message").String();
+  return status;
+}
+
+// What the DaemonSet controller adds to each of its pods
+// (k8s.io/kubernetes pkg/controller/daemon/util/daemonset_util.go v1.34).
+void AddDaemonTolerations(bool host_network, PodSpec& spec) {
+  const auto add = [&spec](std::string key, TaintEffect effect) {
+    Toleration toleration;
+    toleration.key = std::move(key);
+    toleration.exists = true;
+    toleration.effect = effect;
+    auto& have = spec.tolerations;
+    if (std::find(have.begin(), have.end(), toleration) == have.end()) {
+      have.push_back(std::move(toleration));
+    }
+  };
+  add("node.kubernetes.io/not-ready", TaintEffect::kNoExecute);
+  add("node.kubernetes.io/unreachable", TaintEffect::kNoExecute);
+  add("node.kubernetes.io/disk-pressure", TaintEffect::kNoSchedule);
+  add("node.kubernetes.io/memory-pressure", TaintEffect::kNoSchedule);
+  add("node.kubernetes.io/pid-pressure", TaintEffect::kNoSchedule);
+  add("node.kubernetes.io/unschedulable", TaintEffect::kNoSchedule);
+  if (host_network) add("node.kubernetes.io/network-unavailable", TaintEffect::kNoSchedule);
+}
+
+// The annotation is older and still wins (component-helpers/storage/volume/helpers.go v0.34).
+std::string StorageClassOf(const ObjectMeta& meta, const JsonValue& spec) {
+  if (const std::string* beta = meta.Annotation(kBetaStorageClass)) return *beta;
+  return spec.Get("storageClassName").String();
+}
+
+}  // namespace
+
+template <>
+absl::StatusOr<PodGroup> Decode<PodGroup>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  PodGroup group;
+  group.meta = ReadMeta(root.Get("metadata"));
+  const JsonValue spec = root.Get("spec");
+  group.min_member = ReadBounded(spec.Get("minMember"), 1, reader);
+  const JsonValue min_resources = spec.Get("minResources");
+  if (min_resources.present()) group.min_resources = ReadResourceList(min_resources);
+  const JsonValue timeout = spec.Get("scheduleTimeoutSeconds");
+  if (timeout.present()) group.schedule_timeout_seconds = ReadBounded(timeout, 0, reader);
+  group.status = ReadPodGroupStatus(root.Get("status"));
+  if (!reader.status().ok()) return reader.status();
+  group.error = reader.unusable();
+  return group;
+}
+
+template <>
+absl::StatusOr<DaemonSet> Decode<DaemonSet>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  DaemonSet daemon_set;
+  daemon_set.meta = ReadMeta(root.Get("metadata"));
+  const JsonValue pod = root.Get("spec").Get("template");
+  const JsonValue pod_spec = pod.Get("spec");
+  const ObjectMeta pod_meta = ReadMeta(pod.Get("metadata"));
+  PodSpec spec = ReadPodSpec(pod_spec, pod_spec.Absent(), pod_meta, reader);
+  AddDaemonTolerations(pod_spec.Get("hostNetwork").Bool(), spec);
+  daemon_set.pod_spec = std::make_shared<const PodSpec>(std::move(spec));
+  if (!reader.status().ok()) return reader.status();
+  daemon_set.error = reader.unusable();
+  return daemon_set;
+}
+
+template <>
+absl::StatusOr<Namespace> Decode<Namespace>(std::string_view json) {
+  JsonReader reader(json);
+  Namespace result;
+  result.meta = ReadMeta(reader.root().Get("metadata"));
+  if (!reader.status().ok()) return reader.status();
+  result.meta.labels["kubernetes.io/metadata.name"] = result.meta.name;
+  return result;
+}
+
+template <>
+absl::StatusOr<PersistentVolumeClaim> Decode<PersistentVolumeClaim>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  PersistentVolumeClaim claim;
+  claim.meta = ReadMeta(root.Get("metadata"));
+  const JsonValue spec = root.Get("spec");
+  claim.storage_class = StorageClassOf(claim.meta, spec);
+  claim.volume_name = spec.Get("volumeName").String();
+  claim.bound = root.Get("status").Get("phase").View() == "Bound";
+  if (!reader.status().ok()) return reader.status();
+  return claim;
+}
+
+template <>
+absl::StatusOr<PersistentVolume> Decode<PersistentVolume>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  PersistentVolume volume;
+  volume.meta = ReadMeta(root.Get("metadata"));
+  const JsonValue spec = root.Get("spec");
+  volume.storage_class = StorageClassOf(volume.meta, spec);
+  const JsonValue claim = spec.Get("claimRef");
+  if (claim.present()) {
+    volume.claim_ref =
+        fmt::format("{}/{}", claim.Get("namespace").View(), claim.Get("name").View());
+  }
+  const JsonValue required = spec.Get("nodeAffinity").Get("required");
+  if (required.present()) {
+    volume.required_node_terms = ReadNodeSelectorTerms(required.Get("nodeSelectorTerms"));
+  }
+  if (!reader.status().ok()) return reader.status();
+  volume.error = reader.unusable();
+  return volume;
+}
+
+template <>
+absl::StatusOr<StorageClass> Decode<StorageClass>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  StorageClass result;
+  result.meta = ReadMeta(root.Get("metadata"));
+  result.wait_for_first_consumer = root.Get("volumeBindingMode").View() == "WaitForFirstConsumer";
+  if (!reader.status().ok()) return reader.status();
+  return result;
+}
+
+}  // namespace muster::kube
