@@ -208,3 +208,11 @@ func (c *Case) patchStatus(pod, patch string) {
 	_, err := shared.Client.CoreV1().Pods(c.Namespace).Patch(c.Context(), pod, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 	c.must(err)
 }
+
+// setScheduleTimeout sets how long the gang may wait for its nodes.
+func (g *Gang) setScheduleTimeout(seconds int64) {
+	g.Helper()
+	patch := fmt.Sprintf(`{"spec":{"scheduleTimeoutSeconds":%d}}`, seconds)
+	_, err := shared.Dynamic.Resource(timeline.PodGroups).Namespace(g.Namespace).Patch(g.Context(), g.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	g.must(err)
+}

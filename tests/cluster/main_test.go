@@ -88,6 +88,10 @@ func locate() (plane.Options, error) {
 	if options.CRDs, err = filepath.Glob("../../deploy/crds/*.yaml"); err != nil {
 		return options, err
 	}
-	options.Muster, err = filepath.Abs("../../build/muster")
+	// Another build of Muster, for example one with a sanitizer.
+	options.Muster = os.Getenv("MUSTER_BINARY")
+	if options.Muster == "" {
+		options.Muster, err = filepath.Abs("../../build/muster")
+	}
 	return options, err
 }

@@ -23,6 +23,8 @@ type Muster struct {
 	plane  *Plane
 	binary string
 
+	ensuring sync.Mutex // one caller of Ensure at a time
+
 	mutex   sync.Mutex
 	process *process.Process
 	starts  int
@@ -47,10 +49,9 @@ type Launch struct {
 
 // Ensure starts Muster unless it runs, and returns once it is ready.
 func (m *Muster) Ensure() error {
-	m.mutex.Lock()
-	running := m.process != nil && m.process.Running()
-	m.mutex.Unlock()
-	if running {
+	m.ensuring.Lock()
+	defer m.ensuring.Unlock()
+	if m.Running() {
 		return m.AwaitReady(30 * time.Second)
 	}
 	return m.Start(Launch{})
