@@ -1,19 +1,22 @@
 // How far a node has come, and what it still lacks: the rule that decides whether a node counts.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "cluster/snapshot.h"
+#include "kube/objects/node.h"
 
 namespace muster::cluster {
+
+struct NodeInfo;
 
 // In the order in which Karpenter brings a node up. Only kUsable counts for a READY gang.
 enum class NodeStage {
   kRequested,    // NodeClaim exists
   kLaunched,     // instance runs (NodeClaim condition Launched)
   kRegistered,   // Node exists, taint karpenter.sh/unregistered gone
-  kInitialized,  // label karpenter.sh/initialized, or a node that has no NodeClaim, and Ready
+  kInitialized,  // label karpenter.sh/initialized, or a node that Karpenter didn't make; and Ready
   kUsable,       // and every device is there in full
   kGoing,        // being deleted or disrupted, on either object
 };
@@ -22,6 +25,7 @@ struct DeviceShortage {
   std::string resource;
   int64_t have = 0;  // allocatable
   int64_t want = 0;  // the largest of the node's capacity and what its NodeClaim says
+  bool operator==(const DeviceShortage&) const = default;
 };
 
 struct NodeReadiness {
@@ -29,15 +33,44 @@ struct NodeReadiness {
   std::vector<DeviceShortage> shortages;  // devices: extended resources ("nvidia.com/gpu")
   // One sentence while the stage isn't kUsable, "" otherwise: "nvidia.com/gpu: 7 of 8 allocatable".
   std::string message;
+  bool operator==(const NodeReadiness&) const = default;
 };
 
 // A node with a NodeClaim counts when it has the labels karpenter.sh/registered and
 // karpenter.sh/initialized, is Ready, carries no deletion mark on Node or NodeClaim, no taint of
-// karpenter.sh/{unregistered,disrupted}, node.kubernetes.io/{not-ready,unreachable,...},
-// node.cloudprovider.kubernetes.io/uninitialized nor one of the claim's startupTaints, and has the
-// full quantity of each device in allocatable. Karpenter itself checks devices for non-zero only
-// (pkg/controllers/nodeclaim/lifecycle/initialization.go v1.8). A node without a NodeClaim counts
-// when Ready with full devices and none of those taints.
-NodeReadiness ReadinessOf(const NodeInfo& info);
+// karpenter.sh/{unregistered,disrupted}, no lifecycle taint (below) nor one of the claim's
+// startupTaints, and has the full quantity of each device in allocatable. Karpenter itself checks
+// devices for non-zero only (pkg/controllers/nodeclaim/lifecycle/initialization.go v1.8). A node
+// without a NodeClaim counts when Ready with full devices and none of those taints; one that has
+// the label karpenter.sh/nodepool while its NodeClaim isn't known needs the two labels all the
+// same.
+//
+// What a NodeClaim says of a device counts if the claim requests that device: its capacity also
+// lists what the node may never register (vpc.amazonaws.com/pod-eni).
+//
+// Either object may be null, not both.
+NodeReadiness ReadinessOf(const kube::Node* node, const kube::NodeClaim* claim);
+
+// The readiness that the snapshot keeps up to date. Lives as long as `info`.
+const NodeReadiness& ReadinessOf(const NodeInfo& info);
+
+// Taints that a node carries while it comes up or is ill, and that leave by themselves:
+// node.kubernetes.io/{not-ready,unreachable,network-unavailable,out-of-service} and
+// node.cloudprovider.kubernetes.io/{uninitialized,shutdown}.
+bool IsLifecycleTaint(const kube::Taint& taint);
+
+// What a node whose bring-up isn't over will be when it is, after Karpenter's own forecast
+// (pkg/controllers/state/statenode.go v1.8). Labels: the claim's, its single-valued requirements,
+// and those of the Node. Taints: without lifecycle, startup and unregistered ones. Allocatable:
+// the Node's, completed by status.allocatable of the claim (its requests as a floor while that is
+// empty); of a device always the larger amount. `node` may be null; the name is then VirtualName.
+kube::Node Forecast(const kube::Node* node, const kube::NodeClaim& claim);
+
+// "nodeclaim/NAME": the name of a node that doesn't exist yet.
+std::string VirtualName(const std::string& claim_name);
+
+// True once the label karpenter.sh/initialized is on the Node: its bring-up is over, for better or
+// worse.
+bool IsBroughtUp(const kube::Node& node);
 
 }  // namespace muster::cluster

@@ -2,11 +2,13 @@
 //
 // Split by what they depend on, so that a planner can check each once: the class part depends only
 // on pod spec and node (cacheable per class and node), the room part on what is free, the
-// relational part on where other pods stand.
+// relational part on where other pods stand (relation_index.h counts that once for many pods).
+//
+// Left to kube-scheduler, because they need what isn't in the snapshot: capacity and topology of
+// volumes that aren't bound yet, volume limits per node, ReadWriteOncePod, device claims.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,37 +20,45 @@ namespace muster::cluster {
 // Why a node can't take a pod. `code` is stable, for counting and grouping; `detail` carries the
 // numbers or names.
 enum class RejectionCode {
-  kNotUsable,          // node_stage.h
+  kNotUsable,  // node_stage.h
   kUnschedulable,
   kUntoleratedTaint,
-  kNodeSelector,       // nodeSelector or required node affinity
+  kNodeSelector,  // nodeSelector or required node affinity
   kResources,
   kHostPorts,
-  kVolume,             // a bound volume can't be reached from here
+  kVolume,  // a bound volume can't be reached from here, or a claim isn't ready for use
   kPodAffinity,
   kPodAntiAffinity,
   kExistingAntiAffinity,
   kTopologySpread,
-  kExcluded,           // suspect, or refused by kube-scheduler for this gang
+  kExcluded,  // suspect, or refused by kube-scheduler for this gang
 };
 
 struct Rejection {
   RejectionCode code;
   std::string detail;
+  bool operator==(const Rejection&) const = default;
 };
 
-// Node usable, schedulable, taints tolerated, selector and node affinity met, bound volumes
-// reachable. Virtual nodes are judged by the claim's requirements: a label the claim leaves open
-// (several values, or no requirement) passes if some value could match.
+// Node usable now or coming (the caller decides whether it wants virtual nodes), schedulable,
+// taints tolerated, selector and node affinity met, bound volumes reachable.
+//
+// A virtual node that isn't registered yet is judged by its claim's requirements where its labels
+// leave something open: a key with several allowed values passes if one value meets everything that
+// the pod asks of this key. Before the claim is launched the same goes for the well-known keys
+// that it doesn't mention (zone, instance type, architecture, those of the cloud provider); other
+// keys count as absent, as Karpenter counts them.
 std::optional<Rejection> CheckClass(const Snapshot& snapshot, const kube::Pod& pod,
                                     const NodeInfo& info);
 
-// Resources and host ports, against what stands there now.
+// Resources and host ports, against what stands there now. The pod itself doesn't count against
+// itself if it stands there already.
 std::optional<Rejection> CheckRoom(const kube::Pod& pod, const NodeInfo& info);
 
 // Inter-pod affinity and anti-affinity (both directions) and hard topology spread, against the
 // pods that stand in the snapshot now, assumed ones included. The first pod of a group that would
 // satisfy its own required affinity passes when no pod matches anywhere, as in kube-scheduler.
+// Walks the pods of the snapshot: to ask for many pods or nodes, make one RelationIndex.
 std::optional<Rejection> CheckRelations(const Snapshot& snapshot, const kube::Pod& pod,
                                         const NodeInfo& info);
 
@@ -58,14 +68,32 @@ std::optional<Rejection> CheckAll(const Snapshot& snapshot, const kube::Pod& pod
 
 // Weight of preferences met: preferred node affinity, preferred (anti-)affinity, soft spread,
 // PreferNoSchedule taints counted against. Higher is better; only comparable for one pod.
+// Each preferred term counts its weight (1 to 100) if the node meets it, an anti-affinity term
+// against; an untolerated PreferNoSchedule taint counts 100 against; a soft spread constraint
+// counts the skew above maxSkew against, 100 at most. Same cost as CheckRelations if the pod has
+// preferred relations.
 int64_t PreferenceScore(const Snapshot& snapshot, const kube::Pod& pod, const NodeInfo& info);
+
+// The part of PreferenceScore that doesn't depend on other pods.
+int64_t NodePreferenceScore(const kube::PodSpec& spec, const NodeInfo& info);
 
 // True if the pod has inter-pod terms or spread constraints of its own that CheckRelations reads.
 bool HasRelations(const kube::PodSpec& spec);
+// True if it has preferred inter-pod terms or soft spread constraints.
+bool HasPreferredRelations(const kube::PodSpec& spec);
 
-// True if `term` of `owner` selects `other` (namespaces and selectors).
+// True if `term` of `owner` selects `other` (namespaces and selectors). A namespace that isn't
+// known has no labels.
 bool TermSelects(const Snapshot& snapshot, const kube::PodAffinityTerm& term,
                  const kube::Pod& owner, const kube::Pod& other);
+
+// nodeSelector and required node affinity, against the node's labels and name.
+bool MatchesNodeAffinity(const kube::PodSpec& spec, const kube::Node& node);
+// The first NoSchedule or NoExecute taint that isn't tolerated, or nullptr.
+const kube::Taint* FirstUntoleratedTaint(const kube::PodSpec& spec,
+                                         const std::vector<kube::Taint>& taints);
+// True if two pods can't be on one node because of these ports.
+bool HostPortsConflict(const kube::PodSpec& a, const kube::PodSpec& b);
 
 // Equal keys: the same verdict from CheckClass and CheckRoom on every node. Members of a gang with
 // equal keys form a class.

@@ -1,9 +1,13 @@
 // One picture of the cluster: nodes (real and coming), pods, and what is free where.
 //
-// Single owner, single thread, no I/O. Fed object by object from watches; every update costs what
-// it touches, never the size of the cluster. Four kinds of pods take room on a node: bound ones,
-// assumed ones (a plan that is being carried out), and the DaemonSet pods that will come to a node
-// that is new. Everything that a predicate reads is reachable from a NodeInfo and this class.
+// Single owner, single thread, no I/O. Fed object by object from watches, in any order between
+// kinds; every update costs what it touches, never the size of the cluster. What stands in the
+// snapshot is a function of the last version of each object and of the assumptions, not of the
+// order in which they came. An older resource version of the same object is ignored.
+//
+// Three things take room on a node: pods that are bound there, assumed ones (a plan that is being
+// carried out), and the DaemonSet pods that will come to it. Everything that a predicate reads is
+// reachable from a NodeInfo and this class.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +15,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "cluster/node_stage.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
 #include "kube/objects/workload.h"
@@ -28,22 +32,49 @@ struct PlacedPod {
   bool assumed = false;  // not yet bound according to the API server
 };
 
-// A node and what stands on it. A virtual node stands for a NodeClaim that has no usable Node yet;
-// its name is the claim's, prefixed "nodeclaim/".
+// A node and what stands on it.
+//
+// A Node and its NodeClaim are one NodeInfo. A Node belongs to the claim whose status.nodeName is
+// its name, else to the one with its providerID. Before the Node exists the NodeInfo is named after
+// the claim ("nodeclaim/NAME"); from its first appearance on it has the Node's name, and what was
+// assumed on it comes along. FindNode and Assume take either name.
+//
+// Until Karpenter has put karpenter.sh/initialized on the Node, it is virtual: `node` is a forecast
+// (node_stage.h) of what it will be, so a plan that includes virtual nodes counts it exactly once,
+// and nothing may be bound there. After that `node` is the Node itself, and it counts if
+// its readiness says so; an initialized node that is ill or lacks devices isn't coming.
 struct NodeInfo {
-  std::shared_ptr<const kube::Node> node;  // never null; made up from the claim if is_virtual
-  bool is_virtual = false;
+  std::shared_ptr<const kube::Node> node;  // never null; node->meta.name is the name of this info
+  // The Node as the API server has it: `node` itself unless virtual; null while only the claim
+  // exists.
+  std::shared_ptr<const kube::Node> object;
   std::shared_ptr<const kube::NodeClaim> claim;  // null for a node that Karpenter didn't make
-  std::vector<PlacedPod> pods;
+  bool is_virtual = false;
+  NodeReadiness readiness;
+  // Why the node can't be used whatever its stage: a malformed quantity of its own, a pod on it
+  // whose requests can't be read, or a sum past int64. Empty normally. Such a node is neither
+  // usable nor coming.
+  std::string error;
+  std::vector<PlacedPod> pods;  // in order of UID
   // Sum over pods plus reserved_for_daemons. Never negative; may exceed allocatable when others
-  // overcommit.
+  // overcommit. What could be summed up, if error says that it wasn't everything.
   kube::ResourceList requested;
-  // Requests of matching DaemonSets whose pod has not come to this node yet.
+  // Requests of matching DaemonSets whose pod doesn't stand on this node. A DaemonSet matches by
+  // its pod's nodeSelector, required node affinity and tolerations; taints that leave by themselves
+  // don't keep it away.
   kube::ResourceList reserved_for_daemons;
 
+  const std::string& name() const { return node->meta.name; }
+  // Pods may be bound here now, as far as the node goes (it may still be cordoned).
+  bool UsableNow() const { return !is_virtual && readiness.stage == NodeStage::kUsable; }
+  // Will be usable, as far as one can know.
+  bool Coming() const {
+    return is_virtual && readiness.stage != NodeStage::kGoing && error.empty();
+  }
   // allocatable - requested, floored at 0 per resource.
   int64_t Free(std::string_view resource) const;
   kube::ResourceList FreeResources() const;
+  const PlacedPod* FindPod(std::string_view uid) const;
 };
 
 class Snapshot {
@@ -53,6 +84,8 @@ class Snapshot {
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
 
+  // A pod counts on its node while it is bound and not terminal, whether or not the Node is known
+  // yet.
   void Upsert(kube::Node node);
   void Upsert(kube::NodeClaim claim);
   void Upsert(kube::Pod pod);
@@ -61,6 +94,7 @@ class Snapshot {
   void Upsert(kube::PersistentVolumeClaim claim);
   void Upsert(kube::PersistentVolume volume);
   void Upsert(kube::StorageClass storage_class);
+  // Unknown names are ignored.
   void RemoveNode(std::string_view name);
   void RemoveNodeClaim(std::string_view name);
   void RemovePod(std::string_view uid);
@@ -71,14 +105,18 @@ class Snapshot {
   void RemoveStorageClass(std::string_view name);
 
   // Counts the pod on the node as if it were bound there, until Forget, until the pod is seen
-  // bound (wherever), terminal, or gone. NotFound if pod or node is unknown;
-  // FailedPrecondition if the pod is bound or assumed elsewhere.
+  // bound (wherever), terminal, or gone, or until the node is gone. An assumption on a virtual node
+  // follows it to the Node that it becomes. The node may be full: that is the planner's business.
+  // NotFound if pod or node is unknown; FailedPrecondition if the pod is bound, terminal or assumed
+  // elsewhere. OK if it is assumed there already.
   absl::Status Assume(std::string_view pod_uid, std::string_view node_name);
   void Forget(std::string_view pod_uid);
 
   const NodeInfo* FindNode(std::string_view name) const;
   const kube::Pod* FindPod(std::string_view uid) const;
   std::shared_ptr<const kube::Pod> SharePod(std::string_view uid) const;
+  // The node on which the pod is counted, bound or assumed; nullptr if none.
+  const NodeInfo* FindNodeOfPod(std::string_view uid) const;
   const kube::NodeClaim* FindNodeClaim(std::string_view name) const;
   const kube::Namespace* FindNamespace(std::string_view name) const;
   const kube::PersistentVolumeClaim* FindPersistentVolumeClaim(std::string_view full_name) const;
@@ -89,11 +127,16 @@ class Snapshot {
   const std::map<std::string, NodeInfo, std::less<>>& nodes() const { return nodes_; }
   const std::map<std::string, std::shared_ptr<const kube::NodeClaim>, std::less<>>& node_claims()
       const;
+  const std::map<std::string, std::shared_ptr<const kube::Namespace>, std::less<>>& namespaces()
+      const;
   // Placed pods that carry required anti-affinity; predicates must let them keep others away.
   const absl::flat_hash_map<std::string, std::string>& anti_affinity_pods() const;  // uid -> node
+  size_t pod_count() const;
 
-  // Grows whenever room may have appeared: a node came or changed for the better, a pod left, an
-  // assumption was forgotten. While it stands still, what didn't fit still doesn't.
+  // Grows whenever room may have appeared: a node came or changed, a pod left or shrank, an
+  // assumption was forgotten, a volume or namespace changed. While it stands still, what didn't fit
+  // still doesn't, except for pods with relations of their own (predicates.h, HasRelations): those
+  // may also be helped by a pod that arrives, so ask change_epoch for them.
   uint64_t room_epoch() const;
   // Grows on every change whatsoever.
   uint64_t change_epoch() const;
