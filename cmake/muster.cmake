@@ -1,4 +1,4 @@
-# Warnings, sanitizers and the two target helpers that every folder uses.
+# Warnings, sanitizers and the target helpers that every folder uses.
 add_compile_options(-Wall -Wextra -Werror)
 add_link_options(-fuse-ld=mold)
 
@@ -40,8 +40,12 @@ function(muster_library name)
   target_link_libraries(${name} PUBLIC ${ARG_DEPS})
 endfunction()
 
+# The test binaries of the labels unit and scenario: what the sanitizer builds build.
+add_custom_target(checks)
+
 # muster_test(NAME SOURCES... DEPS...): a GoogleTest binary, run by ctest as one test with the label
-# "unit" (or LABEL). The sanitizer builds run the labels unit and scenario.
+# "unit" (or LABEL), from the project's root, for at most TIMEOUT seconds (300; four times that with
+# a sanitizer). Its cases are counted from the XML that it leaves in gtest/ of the build folder.
 function(muster_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -53,6 +57,28 @@ function(muster_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  if(MUSTER_SANITIZE)
+    math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
+  endif()
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES
+    LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
+    ENVIRONMENT "GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/gtest/${name}.xml")
+  if(ARG_LABEL MATCHES "^(unit|scenario)$")
+    add_dependencies(checks ${name})
+  endif()
+endfunction()
+
+# All benchmarks; `./run bench` builds and runs each of them.
+add_custom_target(benchmarks)
+
+# muster_bench(NAME SOURCES... DEPS...): a program in bench/ of the build folder that prints its
+# figures and exits non-zero when one of them misses its bound.
+function(muster_bench name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} benchmark::benchmark)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+  add_dependencies(benchmarks ${name})
 endfunction()
