@@ -113,17 +113,15 @@ struct StepOutput {
 
 // Counters and moments for metrics; monotonic since the start.
 struct EngineStats {
-  uint64_t passes = 0;               // placement passes
+  uint64_t passes = 0;  // placement passes
   uint64_t plans = 0;
-  absl::Duration planning_time;
   uint64_t gangs_bound = 0;
   uint64_t gangs_backed_off = 0;
   uint64_t gangs_restarted = 0;
   size_t gangs = 0;
   size_t in_flight = 0;
   size_t held_binds = 0;
-  // From the last planned node becoming usable to the last binding, per gang bound since the last
-  // call of TakeBindLatencies.
+  // From the last of its nodes becoming usable to the last binding, per gang.
   std::vector<absl::Duration> bind_latencies;
   std::vector<std::pair<v1::GangState, absl::Duration>> state_times;
 };

@@ -1,0 +1,155 @@
+// The admission API's messages, from the engine's state.
+
+#include "coscheduling/engine_state.h"
+#include "coscheduling/holds.h"
+#include "muster/v1/admission.pb.h"
+
+namespace muster::coscheduling {
+namespace {
+
+void SetTime(absl::Time time, google::protobuf::Timestamp* out) {
+  const int64_t nanos = absl::ToUnixNanos(time);
+  out->set_seconds(nanos / 1'000'000'000);
+  out->set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
+}
+
+v1::NodeStage StageOf(cluster::NodeStage stage) {
+  switch (stage) {
+    case cluster::NodeStage::kRequested:
+      return v1::REQUESTED;
+    case cluster::NodeStage::kLaunched:
+      return v1::LAUNCHED;
+    case cluster::NodeStage::kRegistered:
+      return v1::REGISTERED;
+    case cluster::NodeStage::kInitialized:
+      return v1::INITIALIZED;
+    case cluster::NodeStage::kUsable:
+      return v1::USABLE;
+    case cluster::NodeStage::kGoing:
+      return v1::GOING;
+  }
+  return v1::NODE_STAGE_UNSPECIFIED;
+}
+
+v1::MemberState MemberStateOf(const kube::Pod& pod, bool gated) {
+  if (pod.phase == kube::PodPhase::kSucceeded) return v1::SUCCEEDED;
+  if (pod.phase == kube::PodPhase::kFailed) return v1::FAILED;
+  if (pod.IsDeleting()) return v1::TERMINATING;
+  if (pod.phase == kube::PodPhase::kRunning) return v1::RUNNING;
+  if (pod.IsBound()) return v1::MEMBER_BOUND;
+  if (!gated) return v1::UNGATED;
+  return pod.scheduled_reason == "Unschedulable" ? v1::SIGNALLED : v1::GATED;
+}
+
+std::string LabelOf(const kube::ObjectMeta& meta, std::string_view key) {
+  const std::string* value = meta.Label(key);
+  return value == nullptr ? "" : *value;
+}
+
+}  // namespace
+
+void Engine::State::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const {
+  const kube::ObjectMeta& meta = info.node->meta;
+  const std::string name = info.is_virtual ? RealNodeOf(meta.name) : meta.name;
+  out->set_name(name);
+  if (info.claim != nullptr) out->set_node_claim(info.claim->meta.name);
+  out->set_node_pool(LabelOf(meta, "karpenter.sh/nodepool"));
+  out->set_instance_type(LabelOf(meta, "node.kubernetes.io/instance-type"));
+  out->set_zone(LabelOf(meta, "topology.kubernetes.io/zone"));
+  const cluster::NodeReadiness readiness = cluster::ReadinessOf(info);
+  out->set_stage(StageOf(readiness.stage));
+  out->set_message(readiness.message);
+  for (const cluster::DeviceShortage& shortage : readiness.shortages) {
+    v1::DeviceShortage* item = out->add_shortages();
+    item->set_resource(shortage.resource);
+    item->set_have(shortage.have);
+    item->set_want(shortage.want);
+  }
+  for (const auto& [resource, amount] : info.node->allocatable.entries()) {
+    (*out->mutable_allocatable())[resource] = amount;
+    (*out->mutable_free())[resource] = info.Free(resource);
+  }
+  if (auto marks = node_marks.find(name); marks != node_marks.end()) {
+    for (const auto& [uid, until] : ReadHolds(marks->second.annotations)) {
+      SetTime(until, &(*out->mutable_holds())[uid]);
+    }
+  }
+  if (auto suspect = suspects.nodes().find(name); suspect != suspects.nodes().end()) {
+    out->set_suspect(true);
+    out->set_suspect_reason(suspect->second.fault);
+    SetTime(suspect->second.until, out->mutable_suspect_until());
+  }
+}
+
+void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
+  out->set_namespace_(gang.key.name_space);
+  out->set_name(gang.key.name);
+  out->set_uid(gang.uid());
+  out->set_kind(gang.key.is_pod ? "Pod" : "PodGroup");
+  out->set_state(gang.state);
+  out->mutable_reason()->set_code(gang.reason.code);
+  out->mutable_reason()->set_message(gang.reason.message);
+  out->mutable_reason()->set_fix(gang.reason.fix);
+  SetTime(gang.state_since, out->mutable_state_since());
+  out->set_min_member(gang.facts.min_member);
+  out->set_priority(gang.priority);
+  out->set_revision(gang.revision);
+  SetTime(gang.created, out->mutable_created_at());
+  if (gang.record) {
+    out->set_attempt(static_cast<int32_t>(gang.record->attempt));
+    SetTime(gang.record->admitted_at, out->mutable_admitted_at());
+    SetTime(gang.record->deadline, out->mutable_deadline());
+    if (gang.record->retry_after) SetTime(*gang.record->retry_after, out->mutable_retry_at());
+  }
+  if (gang.bound_at) SetTime(*gang.bound_at, out->mutable_bound_at());
+
+  std::set<std::string> places;
+  std::vector<std::string> uids = gang.bound;
+  uids.insert(uids.end(), gang.unbound.begin(), gang.unbound.end());
+  for (const std::string& uid : gang.pods) {
+    const kube::Pod* pod = snapshot.FindPod(uid);
+    if (pod->IsTerminal() || pod->IsDeleting()) uids.push_back(uid);
+  }
+  int64_t counted = 0;
+  for (const std::string& uid : uids) {
+    const kube::Pod* pod = snapshot.FindPod(uid);
+    v1::Member* member = out->add_members();
+    member->set_name(pod->meta.name);
+    member->set_uid(uid);
+    member->set_state(MemberStateOf(*pod, IsGatedByUs(*pod)));
+    member->set_node(pod->node_name);
+    member->set_surplus(!pod->IsTerminal() && ++counted > gang.facts.min_member);
+    if (!pod->status_message.empty()) member->set_message(pod->status_message);
+    if (pod->IsBound()) {
+      places.insert(pod->node_name);
+      continue;
+    }
+    for (const auto* plan : {&gang.fixed, &gang.tentative}) {
+      auto place = plan->find(uid);
+      if (place == plan->end()) continue;
+      member->set_planned_node(place->second);
+      places.insert(place->second);
+    }
+  }
+  for (const std::string& place : places) {
+    const cluster::NodeInfo* info = snapshot.FindNode(place);
+    if (info != nullptr) DescribeNode(*info, out->add_nodes());
+  }
+}
+
+void Engine::DescribeNodes(std::vector<v1::Node>* nodes) const {
+  const State& s = *state_;
+  std::map<std::string, std::set<std::string>> expected;
+  for (const auto& [key, gang] : s.gangs) {
+    for (const auto* plan : {&gang.fixed, &gang.tentative}) {
+      for (const auto& [uid, place] : *plan) expected[place].insert(key.ToString());
+    }
+  }
+  for (const auto& [name, info] : s.snapshot.nodes()) {
+    v1::Node& node = nodes->emplace_back();
+    s.DescribeNode(info, &node);
+    for (const std::string& gang : expected[name]) node.add_expected_for(gang);
+  }
+}
+
+}  // namespace muster::coscheduling

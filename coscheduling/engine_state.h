@@ -1,0 +1,180 @@
+// The engine's insides. One struct, one owner; its member functions are spread over files by what
+// they do:
+//   engine.cc      intake of observations and results, and the order of a step
+//   membership.cc  which pods form which gang, quorum, what blocks it, the admission record
+//   placement.cc   the placement pass: who gets which nodes
+//   decide.cc      from placement to actions: signals, gates, bindings, repair, deadlines
+//   report.cc      reasons, PodGroup status, events, filter answers
+//   node_holds.cc  holds on nodes
+//   describe.cc    the admission API's messages
+#pragma once
+
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "cluster/node_stage.h"
+#include "cluster/snapshot.h"
+#include "coscheduling/engine.h"
+#include "coscheduling/gang.h"
+#include "coscheduling/in_flight.h"
+#include "coscheduling/suspect_nodes.h"
+
+namespace muster::coscheduling {
+
+inline constexpr std::string_view kGate = "muster.dev/admission";
+inline constexpr std::string_view kPodGroupLabel = "scheduling.x-k8s.io/pod-group";
+inline constexpr std::string_view kEpochAnnotation = "muster.dev/epoch";
+inline constexpr std::string_view kWakeAnnotation = "muster.dev/wake";
+
+// What holds need to know of a node without asking the snapshot how it represents it.
+struct NodeMarks {
+  std::string resource_version;
+  kube::StringMap annotations;  // the hold annotations only
+  bool made_by_karpenter = false;
+};
+
+// A bind call that waits for its member.
+struct HeldBind {
+  uint64_t request = 0;
+  std::string node;
+  absl::Time until;
+};
+
+struct Engine::State {
+  explicit State(EngineOptions opts)
+      : options(std::move(opts)), random(options.seed), suspects(options.suspect_time) {}
+
+  // --- engine.cc ---
+  void Upsert(kube::Pod pod);
+  void RemovePod(const std::string& uid);
+  void NoteNode(const kube::Node& node, absl::Time now);
+  void Step(absl::Time now, StepOutput* out);
+  bool IsSettled(const Gang& gang) const;
+  // Starts the action unless its target is busy or pausing; true if it was started.
+  bool Act(const std::string& target, absl::Time now, Action action,
+           InFlight::OnFinish on_finish = nullptr);
+  // For actions without an outcome worth waiting for.
+  void Tell(Action action);
+  void WakeAt(absl::Time time) { next_wake = std::min(next_wake, time); }
+  bool IsGatedByUs(const kube::Pod& pod) const { return pod.HasGate(kGate); }
+
+  // --- membership.cc ---
+  Gang& GangFor(const GangKey& key);
+  void Join(const GangKey& key, const std::string& uid);
+  void Leave(const std::string& uid);
+  void MarkDirty(const GangKey& key);
+  void AdoptGroup(std::shared_ptr<const kube::PodGroup> group);
+  void DropGroup(const std::string& uid);
+  void Refresh(Gang& gang, absl::Time now);
+  Reason FindBlocker(const Gang& gang, const std::vector<const kube::Pod*>& live) const;
+  void Admit(Gang& gang, absl::Time now);
+  void WriteRecord(Gang& gang, const AdmissionRecord& record, absl::Time now);
+  AdmissionRecord NewRecord(const Gang& gang, int64_t attempt, absl::Time now) const;
+
+  // --- placement.cc ---
+  void Place(absl::Time now);
+  void PlaceGang(Gang& gang, bool keeps_partial, absl::Time now);
+  void DropTentative(Gang& gang);
+  // Gives up places that are not bound: all of them, or those of `uids`.
+  void DropFixed(Gang& gang);
+  void DropFixed(Gang& gang, const std::vector<std::string>& uids);
+  std::vector<std::string> BrokenPlaces(const Gang& gang) const;
+  bool IsFree(const Gang& gang) const {
+    return !gang.commit_started && gang.bound.empty() && gang.posted.empty();
+  }
+  PlanRequest RequestFor(const Gang& gang, const std::vector<std::string>& uids) const;
+  std::vector<std::string> Unplaced(const Gang& gang) const;
+  bool MinResourcesFree(const Gang& gang) const;
+
+  // --- decide.cc ---
+  void Decide(Gang& gang, absl::Time now);
+  void DecideSignals(Gang& gang, absl::Time now);
+  void DecideGates(Gang& gang, absl::Time now);
+  void DecideCommit(Gang& gang, absl::Time now);
+  void DecideRepair(Gang& gang, absl::Time now);
+  void DecideDeadline(Gang& gang, absl::Time now);
+  void AnswerBinds(Gang& gang, absl::Time now);
+  void PostBinding(Gang& gang, const kube::Pod& pod, const std::string& node, absl::Time now);
+  void AnswerHeld(const std::string& uid, const std::string& error);
+  void FailHeldBinds(const Gang& gang, const std::string& error);
+  // Its binding has been asked of the API server: it may be bound by now, whatever we know.
+  bool IsCommitted(const Gang& gang, const std::string& uid) const {
+    return gang.posted.contains(uid) || in_flight.IsUnderWay("bind/" + uid);
+  }
+  bool AwaitsPreBind(const Gang& gang) const;
+  bool PlanHolds(Gang& gang);
+  void WakeMembers(Gang& gang, absl::Time now);
+  void NoteBound(Gang& gang, absl::Time now);
+  bool NeedsPreBind(const kube::Pod& pod) const;
+  bool StandsInEpoch(const Gang& gang, const kube::Pod& pod) const;
+
+  // --- report.cc ---
+  void EnterState(Gang& gang, absl::Time now);
+  Reason ReasonFor(const Gang& gang) const;
+  Reason ProvisioningReason(const Gang& gang) const;
+  Reason ReadyReason(const Gang& gang) const;
+  std::string ShortfallText(const Gang& gang) const;
+  Reason ComingReason(const Gang& gang) const;
+  void NoteBindLatency(Gang& gang, absl::Time now);
+  void WriteStatus(Gang& gang, absl::Time now);
+  void AnswerFilters(const Gang& gang, StepOutput* out);
+  void PublishAnswer(const std::string& uid, FilterAnswer answer, StepOutput* out);
+  std::string NodeLabelFor(const std::string& place) const;
+
+  // --- node_holds.cc ---
+  void ReconcileHolds(absl::Time now);
+  // The Node behind a place: itself, or the one its NodeClaim names; "" if there is none yet.
+  std::string RealNodeOf(const std::string& place) const;
+
+  // --- describe.cc ---
+  void Describe(const Gang& gang, v1::Gang* out) const;
+  void DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const;
+
+  EngineOptions options;
+  cluster::Snapshot snapshot;
+  std::map<GangKey, Gang> gangs;
+  absl::flat_hash_map<std::string, GangKey> gang_of_pod;
+  absl::flat_hash_map<std::string, GangKey> gang_of_group;  // PodGroup UID
+  absl::flat_hash_map<std::string, NodeMarks> node_marks;
+  absl::flat_hash_map<std::string, absl::Time> usable_since;
+  std::map<std::string, kube::NodePool, std::less<>> node_pools;
+  // UIDs of pods that are gone, so that an answer that arrives late doesn't revive one. The oldest
+  // go first.
+  absl::flat_hash_set<std::string> gone_pods;
+  std::deque<std::string> gone_order;
+
+  bool synced = false;
+  bool leading = true;
+  bool gating_active = false;
+  bool needs_pass = true;
+  absl::Time next_wake = Never();
+  absl::Time now_ = absl::InfinitePast();  // of the last Step or call that carried a time
+
+  std::mt19937_64 random;
+  InFlight in_flight;
+  SuspectNodes suspects;
+  // Bind calls that wait, by pod UID. Bounded by the pods that exist: kube-scheduler has one call
+  // per pod under way.
+  absl::flat_hash_map<std::string, std::vector<HeldBind>> held_binds;
+  // Nodes whose holds may have to change; all of them at the start.
+  std::set<std::string> hold_candidates;
+
+  absl::flat_hash_map<std::string, FilterAnswer> answers;
+  std::vector<std::string> answers_to_remove;
+
+  StepOutput* out = nullptr;            // during Step and Finish
+  std::vector<NumberedAction> pending;  // decided outside Step
+  std::vector<GangKey> removed_gangs;
+  bool nodes_changed = false;
+  uint64_t next_revision = 1;
+  EngineStats stats;
+};
+
+}  // namespace muster::coscheduling

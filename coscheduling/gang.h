@@ -1,0 +1,88 @@
+// A gang as the engine sees it: what was observed, and what has been decided about it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "coscheduling/engine.h"
+#include "coscheduling/gang_state.h"
+#include "coscheduling/planner.h"
+#include "coscheduling/reason.h"
+#include "coscheduling/record.h"
+#include "kube/objects/workload.h"
+
+namespace muster::coscheduling {
+
+// A time after which something is to be looked at again; never, by default.
+inline absl::Time Never() { return absl::InfiniteFuture(); }
+
+struct Gang {
+  GangKey key;
+
+  // --- observed ---
+  std::shared_ptr<const kube::PodGroup> group;  // null: none, or a gang of one
+  std::set<std::string> pods;                   // UIDs of all that name it
+  // From the PodGroup's annotation; kept only here for a gang of one.
+  std::optional<AdmissionRecord> record;
+
+  // --- derived from the above by Refresh (membership.cc) ---
+  GangFacts facts;
+  std::vector<std::string> unbound;  // live members without a node, UIDs in rank order
+  std::vector<std::string> bound;    // live members with a node, UIDs in rank order
+  int64_t members = 0;               // pods that aren't being deleted
+  int64_t running = 0;
+  Reason blocker;     // while facts.blocked
+  bool ours = false;  // some member names our scheduler
+  int32_t priority = 0;
+  absl::Time created = absl::InfinitePast();
+
+  // --- decided by the placement pass (placement.cc) ---
+  // Places that are being carried out: assumed in the snapshot, on usable nodes.
+  std::map<std::string, std::string> fixed;
+  // Places counted on while nodes come: assumed too if `tentative_assumed`.
+  std::map<std::string, std::string> tentative;
+  bool tentative_assumed = false;
+  bool coming_suffices = false;  // `tentative` is complete
+  bool short_of_nodes = false;   // not even what is coming suffices
+  bool min_resources_short = false;
+  bool fits_now = false;  // while backing off: no provisioning is needed any more
+  PlanShortfall shortfall;
+  std::map<std::string, absl::Time> refused_nodes;  // node -> until
+
+  // --- under way ---
+  std::string record_error;  // the last refusal of the admission record, until it is accepted
+  bool signalled = false;    // stays until the gang leaves PROVISIONING
+  bool commit_started = false;
+  std::map<std::string, absl::Time> posted;  // member UID -> binding accepted, not seen yet
+  absl::Time signalled_at = absl::InfinitePast();
+  absl::Time guard_since = absl::InfinitePast();  // starvation guard
+  absl::Time repairing_since = Never();
+  absl::Time woken_at = absl::InfinitePast();
+  std::string binding_error;  // the last failed binding, until it is bound
+
+  // --- shown ---
+  v1::GangState state = v1::GANG_STATE_UNSPECIFIED;
+  Reason reason;
+  absl::Time state_since = absl::InfinitePast();
+  std::optional<absl::Time> bound_at;
+  uint64_t revision = 0;
+  absl::Time status_written = absl::InfinitePast();
+  std::string status_digest;  // of the status written last
+  v1::GangState status_state = v1::GANG_STATE_UNSPECIFIED;
+
+  bool dirty = true;
+
+  std::string uid() const;   // of the PodGroup, or of the pod for a gang of one
+  int64_t required() const;  // members still to be placed for the gang to be whole
+};
+
+// First claim first: gangs that already have members bound, then priority, then age, then name.
+bool PlacedBefore(const Gang& a, const Gang& b);
+
+}  // namespace muster::coscheduling

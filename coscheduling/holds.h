@@ -1,0 +1,38 @@
+// Holds: which gangs keep a node from being removed by Karpenter, and until when.
+//
+// Two annotations on the Node, always written together by compare-and-swap: muster.dev/holds, a
+// JSON object of gang UID to RFC 3339 time, and karpenter.sh/do-not-disrupt: "true" while it has
+// entries. A do-not-disrupt that was there before the first hold is left alone, then and for ever:
+// muster.dev/hold-added marks the one that is ours to remove.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "kube/objects/meta.h"
+
+namespace muster::coscheduling {
+
+inline constexpr std::string_view kHoldsAnnotation = "muster.dev/holds";
+inline constexpr std::string_view kHoldAddedAnnotation = "muster.dev/hold-added";
+inline constexpr std::string_view kDoNotDisruptAnnotation = "karpenter.sh/do-not-disrupt";
+
+// Gang UID -> until.
+using Holds = std::map<std::string, absl::Time>;
+
+// The holds a node carries; entries that can't be read are left out (and so removed by the next
+// write).
+Holds ReadHolds(const kube::StringMap& annotations);
+
+// True if the node says anything of holds, readable or not.
+bool HasHoldMarks(const kube::StringMap& annotations);
+
+// The annotations to set (or, with nullopt, remove) so that the node carries exactly `want`; empty
+// if it does already.
+std::map<std::string, std::optional<std::string>> ChangeHolds(const kube::StringMap& annotations,
+                                                              const Holds& want);
+
+}  // namespace muster::coscheduling

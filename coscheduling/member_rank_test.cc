@@ -1,0 +1,55 @@
+#include "coscheduling/member_rank.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace muster::coscheduling {
+namespace {
+
+kube::Pod Named(std::string name, kube::StringMap labels = {}) {
+  kube::Pod pod;
+  pod.meta.name = std::move(name);
+  pod.meta.labels = std::move(labels);
+  return pod;
+}
+
+std::vector<std::string> InOrder(std::vector<kube::Pod> pods) {
+  std::ranges::sort(pods, {}, RankOf);
+  std::vector<std::string> names;
+  for (const kube::Pod& pod : pods) names.push_back(pod.meta.name);
+  return names;
+}
+
+TEST(MemberRank, NumbersInNamesCountAsNumbers) {
+  EXPECT_THAT(InOrder({Named("w-10"), Named("w-9"), Named("w-1"), Named("a-11")}),
+              testing::ElementsAre("a-11", "w-1", "w-9", "w-10"));
+}
+
+TEST(MemberRank, TheMasterComesBeforeTheWorkers) {
+  auto labels = [](const char* type, const char* index) {
+    return kube::StringMap{{"training.kubeflow.org/replica-type", type},
+                           {"training.kubeflow.org/replica-index", index}};
+  };
+  EXPECT_THAT(InOrder({Named("job-worker-1", labels("worker", "1")),
+                       Named("job-worker-0", labels("worker", "0")),
+                       Named("job-master-0", labels("Master", "0"))}),
+              testing::ElementsAre("job-master-0", "job-worker-0", "job-worker-1"));
+}
+
+TEST(MemberRank, TheCompletionIndexOfAnIndexedJobDecidesBeforeTheRandomName) {
+  auto indexed = [](const char* name, const char* index) {
+    return Named(name, {{"batch.kubernetes.io/job-completion-index", index}});
+  };
+  EXPECT_THAT(
+      InOrder({indexed("j-2-aaaaa", "2"), indexed("j-0-zzzzz", "0"), indexed("j-10-bbbbb", "10")}),
+      testing::ElementsAre("j-0-zzzzz", "j-2-aaaaa", "j-10-bbbbb"));
+}
+
+TEST(MemberRank, AnIndexThatIsNoNumberIsIgnored) {
+  EXPECT_EQ(RankOf(Named("a", {{"batch.kubernetes.io/job-completion-index", "x1"}})).index, 0);
+}
+
+}  // namespace
+}  // namespace muster::coscheduling

@@ -1,0 +1,273 @@
+// Which pods form which gang, whether it is complete, and its admission record.
+
+#include <algorithm>
+#include <utility>
+
+#include "coscheduling/engine_state.h"
+#include "coscheduling/member_rank.h"
+#include "fmt/format.h"
+
+namespace muster::coscheduling {
+namespace {
+
+// A record whose gang was bound and has no bound member left belongs to a run that is over.
+bool IsSpent(const Gang& gang) {
+  return gang.record->bound_at && gang.bound.empty() &&
+         gang.facts.succeeded < gang.facts.min_member;
+}
+
+bool HasRecord(const Gang& gang) {
+  return gang.record && gang.record->uid == gang.uid() && !IsSpent(gang);
+}
+
+// The first gate that isn't ours to lift, or "".
+std::string ForeignGate(const kube::Pod& pod) {
+  for (const std::string& gate : pod.scheduling_gates) {
+    if (gate != kGate) return gate;
+  }
+  return "";
+}
+
+bool IsLive(const kube::Pod& pod) { return !pod.IsTerminal() && !pod.IsDeleting(); }
+
+}  // namespace
+
+Gang& Engine::State::GangFor(const GangKey& key) {
+  auto [it, inserted] = gangs.try_emplace(key);
+  if (inserted) {
+    it->second.key = key;
+    it->second.state_since = now_;
+  }
+  return it->second;
+}
+
+void Engine::State::MarkDirty(const GangKey& key) {
+  auto it = gangs.find(key);
+  if (it != gangs.end()) it->second.dirty = true;
+}
+
+void Engine::State::Join(const GangKey& key, const std::string& uid) {
+  auto it = gang_of_pod.find(uid);
+  if (it != gang_of_pod.end()) {
+    if (it->second == key) return;
+    Leave(uid);
+  }
+  gang_of_pod[uid] = key;
+  GangFor(key).pods.insert(uid);
+}
+
+void Engine::State::Leave(const std::string& uid) {
+  auto it = gang_of_pod.find(uid);
+  if (it == gang_of_pod.end()) return;
+  const GangKey key = it->second;
+  gang_of_pod.erase(it);
+  answers_to_remove.push_back(uid);
+  Gang& gang = gangs.at(key);
+  const bool last = gang.pods.size() == 1 && gang.group == nullptr;
+  if (last) FailHeldBinds(gang, "the pod is gone");
+  gang.pods.erase(uid);
+  gang.posted.erase(uid);
+  if (gang.fixed.erase(uid) + gang.tentative.erase(uid) > 0) snapshot.Forget(uid);
+  if (!last) {
+    gang.dirty = true;
+    return;
+  }
+  for (const auto& [name, marks] : node_marks) {
+    if (marks.annotations.contains("muster.dev/holds")) hold_candidates.insert(name);
+  }
+  gangs.erase(key);
+  removed_gangs.push_back(key);
+}
+
+void Engine::State::AdoptGroup(std::shared_ptr<const kube::PodGroup> group) {
+  const GangKey key{group->meta.name_space, group->meta.name, false};
+  Gang& gang = GangFor(key);
+  if (gang.group != nullptr && gang.group->meta.uid != group->meta.uid) {
+    gang_of_group.erase(gang.group->meta.uid);
+    gang.record.reset();
+  }
+  gang_of_group[group->meta.uid] = key;
+  const bool spec_changed = gang.group == nullptr || gang.group->min_member != group->min_member ||
+                            gang.group->error != group->error ||
+                            gang.group->min_resources != group->min_resources;
+  const std::string* text = group->meta.Annotation(kRecordAnnotation);
+  std::optional<AdmissionRecord> record;
+  if (text != nullptr) {
+    // One that can't be read is replaced, as one that was never there.
+    if (auto decoded = DecodeRecord(*text); decoded.ok()) record = *std::move(decoded);
+  }
+  needs_pass |= spec_changed || record != gang.record;
+  gang.record = std::move(record);
+  gang.group = std::move(group);
+  gang.dirty = true;
+}
+
+void Engine::State::DropGroup(const std::string& uid) {
+  auto it = gang_of_group.find(uid);
+  if (it == gang_of_group.end()) return;
+  const GangKey key = it->second;
+  gang_of_group.erase(it);
+  Gang& gang = gangs.at(key);
+  gang.group = nullptr;
+  gang.record.reset();
+  gang.dirty = true;
+  needs_pass = true;
+  if (!gang.pods.empty()) return;
+  gangs.erase(key);
+  removed_gangs.push_back(key);
+}
+
+Reason Engine::State::FindBlocker(const Gang& gang,
+                                  const std::vector<const kube::Pod*>& live) const {
+  const std::string name = gang.key.ToString();
+  if (!gang.key.is_pod && gang.group == nullptr) {
+    return {v1::POD_GROUP_NOT_FOUND,
+            fmt::format("{} pod(s) name PodGroup {} in label {}, which doesn't exist", gang.members,
+                        name, kPodGroupLabel),
+            fmt::format("create PodGroup {}, or remove the label", name)};
+  }
+  if (gang.group != nullptr && !gang.group->error.empty()) {
+    return {v1::POD_GROUP_INVALID, fmt::format("PodGroup {}: {}", name, gang.group->error),
+            "correct the PodGroup's spec"};
+  }
+  for (const kube::Pod* pod : live) {
+    if (pod->scheduler_name != options.scheduler_name) {
+      return {v1::MEMBERS_DISAGREE,
+              fmt::format("spec.schedulerName of {} is \"{}\", of the gang \"{}\"", pod->meta.name,
+                          pod->scheduler_name, options.scheduler_name),
+              fmt::format("set schedulerName: {} in every replica type", options.scheduler_name)};
+    }
+    if (!pod->spec_error.empty()) {
+      return {v1::MEMBER_INVALID, fmt::format("{}: {}", pod->meta.name, pod->spec_error),
+              "correct the pod template and create the pods anew"};
+    }
+    if (std::string gate = ForeignGate(*pod); !gate.empty()) {
+      return {v1::FOREIGN_GATE,
+              fmt::format("{} is held by scheduling gate {} of another controller", pod->meta.name,
+                          gate),
+              "wait for that controller to admit it"};
+    }
+    if (pod->priority != live.front()->priority) {
+      return {v1::MEMBERS_DISAGREE,
+              fmt::format("spec.priority of {} is {}, of {} {}", pod->meta.name, pod->priority,
+                          live.front()->meta.name, live.front()->priority),
+              "give every replica type the same priorityClassName"};
+    }
+  }
+  const int64_t there = gang.facts.live + gang.facts.succeeded;
+  if (there < gang.facts.min_member) {
+    return {v1::MEMBERS_MISSING,
+            fmt::format("{} of {} members exist (spec.minMember {})", there, gang.facts.min_member,
+                        gang.facts.min_member),
+            "create the missing pods, or lower spec.minMember"};
+  }
+  return {};
+}
+
+void Engine::State::Refresh(Gang& gang, absl::Time now) {
+  std::vector<std::pair<MemberRank, const kube::Pod*>> ranked;
+  GangFacts facts;
+  gang.members = gang.running = 0;
+  gang.ours = gang.pods.empty();
+  absl::Time first_pod = absl::InfiniteFuture();
+  for (const std::string& uid : gang.pods) {
+    const kube::Pod* pod = snapshot.FindPod(uid);
+    if (pod == nullptr) continue;
+    gang.ours |= pod->scheduler_name == options.scheduler_name;
+    first_pod = std::min(first_pod, pod->meta.creation_time);
+    if (pod->phase == kube::PodPhase::kSucceeded) ++facts.succeeded;
+    if (pod->phase == kube::PodPhase::kFailed) ++facts.failed;
+    facts.terminating |= pod->IsDeleting() && pod->IsBound() && !pod->IsTerminal();
+    if (!pod->IsDeleting()) ++gang.members;
+    if (!IsLive(*pod)) continue;
+    ranked.emplace_back(RankOf(*pod), pod);
+    if (pod->phase == kube::PodPhase::kRunning) ++gang.running;
+  }
+  std::ranges::sort(ranked);
+  std::vector<const kube::Pod*> live;
+  gang.bound.clear();
+  gang.unbound.clear();
+  for (const auto& [rank, pod] : ranked) {
+    live.push_back(pod);
+    (pod->IsBound() ? gang.bound : gang.unbound).push_back(pod->meta.uid);
+    if (pod->IsBound()) {
+      gang.posted.erase(pod->meta.uid);
+      gang.fixed.erase(pod->meta.uid);
+      if (gang.tentative.erase(pod->meta.uid) > 0) snapshot.Forget(pod->meta.uid);
+    }
+  }
+  facts.live = static_cast<int64_t>(live.size());
+  facts.bound = static_cast<int64_t>(gang.bound.size());
+  facts.min_member = gang.group == nullptr ? 1 : std::max<int64_t>(1, gang.group->min_member);
+  gang.priority = live.empty() ? 0 : live.front()->priority;
+  gang.created = gang.group == nullptr ? first_pod : gang.group->meta.creation_time;
+  gang.facts = facts;
+  gang.blocker = FindBlocker(gang, live);
+  gang.facts.blocked = gang.blocker.code != v1::REASON_UNSPECIFIED;
+  const bool recorded = HasRecord(gang);
+  gang.facts.bound_before = recorded && gang.record->bound_at.has_value();
+  gang.facts.backing_off = recorded && gang.record->retry_after && now < *gang.record->retry_after;
+  gang.facts.admitted =
+      recorded && !gang.record->retry_after && gang.record->identity == options.identity;
+}
+
+AdmissionRecord Engine::State::NewRecord(const Gang& gang, int64_t attempt, absl::Time now) const {
+  absl::Duration timeout = options.provisioning_deadline;
+  if (gang.group != nullptr && gang.group->schedule_timeout_seconds) {
+    timeout = absl::Seconds(*gang.group->schedule_timeout_seconds);
+  }
+  AdmissionRecord record;
+  record.uid = gang.uid();
+  record.identity = options.identity;
+  record.epoch = gang.record ? gang.record->epoch : 1;
+  if (gang.record && gang.record->identity != options.identity) ++record.epoch;
+  record.attempt = attempt;
+  record.admitted_at = now;
+  record.deadline = now + timeout;
+  return record;
+}
+
+void Engine::State::Admit(Gang& gang, absl::Time now) {
+  if (!gang.ours || gang.facts.blocked || gang.facts.live == 0 || gang.facts.admitted) return;
+  if (gang.unbound.empty() && gang.required() == 0) return;
+  if (!HasRecord(gang)) {
+    WriteRecord(gang, NewRecord(gang, 1, now), now);
+    return;
+  }
+  if (gang.record->retry_after) {
+    if (now < *gang.record->retry_after && !gang.fits_now) {
+      WakeAt(*gang.record->retry_after);
+      return;
+    }
+    WriteRecord(gang, NewRecord(gang, gang.record->attempt + 1, now), now);
+    return;
+  }
+  AdmissionRecord taken_over = *gang.record;
+  taken_over.identity = options.identity;
+  ++taken_over.epoch;
+  WriteRecord(gang, taken_over, now);
+}
+
+void Engine::State::WriteRecord(Gang& gang, const AdmissionRecord& record, absl::Time now) {
+  if (gang.group == nullptr) {
+    gang.record = record;
+    needs_pass = true;
+    Refresh(gang, now);
+    return;
+  }
+  const kube::ObjectMeta& meta = gang.group->meta;
+  muster::coscheduling::WriteRecord write{meta.name_space, meta.name, meta.uid,
+                                          meta.resource_version, EncodeRecord(record)};
+  const GangKey key = gang.key;
+  Act("record/" + meta.uid, now, std::move(write),
+      [this, key](const absl::Status& status, absl::Time) {
+        auto it = gangs.find(key);
+        if (it == gangs.end()) return;
+        // A conflict is the ordinary way to learn of a newer PodGroup.
+        const bool refused = !status.ok() && status.code() != absl::StatusCode::kAborted;
+        it->second.record_error = refused ? std::string(status.message()) : "";
+        it->second.dirty = true;
+      });
+}
+
+}  // namespace muster::coscheduling

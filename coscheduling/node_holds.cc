@@ -1,0 +1,72 @@
+// Holds: every early node of a gang that waits is kept, and no other.
+
+#include <algorithm>
+
+#include "coscheduling/engine_state.h"
+#include "coscheduling/holds.h"
+
+namespace muster::coscheduling {
+namespace {
+
+// Past the gang's deadline by as long as one round of giving up may take.
+constexpr absl::Duration kHoldMargin = absl::Minutes(1);
+
+// A gang that is READY or later may need its nodes for this long past now; renewed at half.
+constexpr absl::Duration kReadyHold = absl::Minutes(5);
+
+// A gang that fits at once is bound before a hold could matter: nodes that aren't held yet are left
+// alone for this long.
+constexpr absl::Duration kQuickBind = absl::Seconds(1);
+
+}  // namespace
+
+std::string Engine::State::RealNodeOf(const std::string& place) const {
+  const cluster::NodeInfo* info = snapshot.FindNode(place);
+  if (info == nullptr) return "";
+  if (!info->is_virtual) return place;
+  return info->claim == nullptr ? "" : info->claim->node_name;
+}
+
+void Engine::State::ReconcileHolds(absl::Time now) {
+  std::map<std::string, Holds> want;
+  for (const auto& [key, gang] : gangs) {
+    if (gang.fixed.empty() && gang.tentative.empty()) continue;
+    const std::string uid = gang.uid();
+    if (!gang.record || uid.empty()) continue;
+    const absl::Time until = gang.fixed.empty() ? gang.record->deadline + kHoldMargin
+                                                : std::max(gang.record->deadline + kHoldMargin,
+                                                           gang.state_since + kReadyHold);
+    const absl::Time hold_from = gang.state == v1::READY ? gang.state_since + kQuickBind : now;
+    if (now < hold_from) WakeAt(hold_from);
+    for (const auto* places : {&gang.fixed, &gang.tentative}) {
+      for (const auto& [pod, place] : *places) {
+        const std::string node = RealNodeOf(place);
+        auto marks = node_marks.find(node);
+        if (marks == node_marks.end() || !marks->second.made_by_karpenter) continue;
+        if (now < hold_from && !ReadHolds(marks->second.annotations).contains(uid)) continue;
+        want[node][uid] = until;
+        hold_candidates.insert(node);
+      }
+    }
+  }
+  for (auto it = hold_candidates.begin(); it != hold_candidates.end();) {
+    auto marks = node_marks.find(*it);
+    if (marks == node_marks.end()) {
+      it = hold_candidates.erase(it);
+      continue;
+    }
+    auto wanted = want.find(*it);
+    auto change =
+        ChangeHolds(marks->second.annotations, wanted == want.end() ? Holds{} : wanted->second);
+    if (change.empty()) {
+      it = wanted == want.end() && !HasHoldMarks(marks->second.annotations)
+               ? hold_candidates.erase(it)
+               : std::next(it);
+      continue;
+    }
+    Act("node/" + *it, now, AnnotateNode{*it, marks->second.resource_version, std::move(change)});
+    ++it;
+  }
+}
+
+}  // namespace muster::coscheduling

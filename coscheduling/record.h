@@ -1,0 +1,42 @@
+// The admission record: what a gang's admission must not forget when this process dies.
+//
+// Annotation muster.dev/admission on the PodGroup, JSON, written by compare-and-swap before the
+// first signal. A record whose uid isn't the PodGroup's own was copied from elsewhere and counts as
+// absent.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace muster::coscheduling {
+
+inline constexpr std::string_view kRecordAnnotation = "muster.dev/admission";
+
+struct AdmissionRecord {
+  std::string uid;       // of the PodGroup
+  std::string identity;  // of the process that wrote it
+  // Grows with each process that takes the gang over. Members carry it in annotation
+  // muster.dev/epoch from the second on, so that bindings of the process before fail.
+  int64_t epoch = 1;
+  int64_t attempt = 1;
+  absl::Time admitted_at;
+  absl::Time deadline;
+  // Set while the gang backs off: no attempt before this.
+  std::optional<absl::Time> retry_after;
+  // Set once at least minMember members were bound in this attempt.
+  std::optional<absl::Time> bound_at;
+
+  bool operator==(const AdmissionRecord&) const = default;
+};
+
+std::string EncodeRecord(const AdmissionRecord& record);
+
+// InvalidArgument naming the field. Fields of later versions are ignored.
+absl::StatusOr<AdmissionRecord> DecodeRecord(std::string_view json);
+
+}  // namespace muster::coscheduling
