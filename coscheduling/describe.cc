@@ -50,13 +50,13 @@ std::string LabelOf(const kube::ObjectMeta& meta, std::string_view key) {
 
 void Engine::State::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const {
   const kube::ObjectMeta& meta = info.node->meta;
-  const std::string name = info.is_virtual ? RealNodeOf(meta.name) : meta.name;
+  const std::string name = info.object == nullptr ? "" : info.object->meta.name;
   out->set_name(name);
   if (info.claim != nullptr) out->set_node_claim(info.claim->meta.name);
   out->set_node_pool(LabelOf(meta, "karpenter.sh/nodepool"));
   out->set_instance_type(LabelOf(meta, "node.kubernetes.io/instance-type"));
   out->set_zone(LabelOf(meta, "topology.kubernetes.io/zone"));
-  const cluster::NodeReadiness readiness = cluster::ReadinessOf(info);
+  const cluster::NodeReadiness& readiness = info.readiness;
   out->set_stage(StageOf(readiness.stage));
   out->set_message(readiness.message);
   for (const cluster::DeviceShortage& shortage : readiness.shortages) {

@@ -114,9 +114,7 @@ void Engine::State::NoteNode(const kube::Node& node, absl::Time now) {
   }
   if (HasHoldMarks(marks.annotations)) hold_candidates.insert(node.meta.name);
   const cluster::NodeInfo* info = snapshot.FindNode(node.meta.name);
-  const bool usable = info != nullptr && !info->is_virtual &&
-                      cluster::ReadinessOf(*info).stage == cluster::NodeStage::kUsable;
-  if (usable) {
+  if (info != nullptr && info->UsableNow()) {
     usable_since.try_emplace(node.meta.name, now);
   } else {
     usable_since.erase(node.meta.name);
@@ -203,9 +201,10 @@ void Engine::Upsert(kube::Node node) {
     return;
   }
   s.needs_pass = s.nodes_changed = true;
-  const kube::Node copy = node;
+  const std::string name = node.meta.name;
   s.snapshot.Upsert(std::move(node));
-  s.NoteNode(copy, s.now_);
+  const std::shared_ptr<const kube::Node> object = s.snapshot.FindNode(name)->object;
+  s.NoteNode(*object, s.now_);
 }
 
 void Engine::Upsert(kube::PodGroup group) {
@@ -226,9 +225,9 @@ void Engine::Upsert(kube::NodeClaim claim) {
   // The claim may be what the node's readiness was waiting for.
   const cluster::NodeInfo* info =
       node_name.empty() ? nullptr : state_->snapshot.FindNode(node_name);
-  if (info != nullptr && !info->is_virtual) {
-    const kube::Node copy = *info->node;
-    state_->NoteNode(copy, state_->now_);
+  if (info != nullptr && info->object != nullptr) {
+    const std::shared_ptr<const kube::Node> node = info->object;
+    state_->NoteNode(*node, state_->now_);
   }
 }
 

@@ -22,9 +22,7 @@ constexpr absl::Duration kQuickBind = absl::Seconds(1);
 
 std::string Engine::State::RealNodeOf(const std::string& place) const {
   const cluster::NodeInfo* info = snapshot.FindNode(place);
-  if (info == nullptr) return "";
-  if (!info->is_virtual) return place;
-  return info->claim == nullptr ? "" : info->claim->node_name;
+  return info == nullptr || info->object == nullptr ? "" : info->object->meta.name;
 }
 
 void Engine::State::ReconcileHolds(absl::Time now) {

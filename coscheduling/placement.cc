@@ -106,10 +106,9 @@ std::vector<std::string> Engine::State::BrokenPlaces(const Gang& gang) const {
     if (IsCommitted(gang, uid)) continue;
     const cluster::NodeInfo* info = snapshot.FindNode(node);
     const kube::Pod* pod = snapshot.FindPod(uid);
-    const bool good = info != nullptr && pod != nullptr && !info->is_virtual &&
+    const bool good = info != nullptr && pod != nullptr && info->UsableNow() &&
                       !gang.refused_nodes.contains(node) &&
                       !suspects.IsSuspectFor(node, gang_uid) &&
-                      cluster::ReadinessOf(*info).stage == cluster::NodeStage::kUsable &&
                       !cluster::CheckClass(snapshot, *pod, *info) &&
                       info->node->allocatable.Covers(info->requested);
     if (!good) broken.push_back(uid);
@@ -128,8 +127,7 @@ bool Engine::State::MinResourcesFree(const Gang& gang) const {
   if (asked.Covers(*gang.group->min_resources)) return true;
   kube::ResourceList free;
   for (const auto& [name, info] : snapshot.nodes()) {
-    if (info.is_virtual || cluster::ReadinessOf(info).stage != cluster::NodeStage::kUsable)
-      continue;
+    if (!info.UsableNow()) continue;
     if (!free.Add(info.FreeResources()).ok()) return true;  // more than int64 holds
   }
   return free.Covers(*gang.group->min_resources);

@@ -79,8 +79,8 @@ bool SameCounts(const UpdatePodGroupStatus& want, const kube::PodGroup::Status& 
 std::string Engine::State::NodeLabelFor(const std::string& place) const {
   const cluster::NodeInfo* info = snapshot.FindNode(place);
   if (info == nullptr) return place;
-  const cluster::NodeReadiness readiness = cluster::ReadinessOf(*info);
-  return readiness.message.empty() ? place : fmt::format("{} ({})", place, readiness.message);
+  const std::string& message = info->readiness.message;
+  return message.empty() ? info->name() : fmt::format("{} ({})", info->name(), message);
 }
 
 std::string Engine::State::ShortfallText(const Gang& gang) const {
@@ -105,12 +105,11 @@ Reason Engine::State::ComingReason(const Gang& gang) const {
   for (const std::string& place : places) {
     const cluster::NodeInfo* info = snapshot.FindNode(place);
     if (info == nullptr) continue;
-    const cluster::NodeReadiness readiness = cluster::ReadinessOf(*info);
-    if (readiness.stage == cluster::NodeStage::kUsable) {
+    if (info->UsableNow()) {
       ++usable;
       continue;
     }
-    incomplete |= !readiness.shortages.empty();
+    incomplete |= !info->readiness.shortages.empty();
     if (++waiting > kShown) continue;
     waiting_for += fmt::format("{}{}", waiting_for.empty() ? "" : "; ", NodeLabelFor(place));
   }
