@@ -26,6 +26,9 @@ type Case struct {
 	*testing.T
 	Namespace string // also the value of caseLabel
 	Begin     time.Time
+
+	// Pods that are refused are created again, as a job's controller does.
+	persistent bool
 }
 
 const (
@@ -236,9 +239,15 @@ func (c *Case) Pod(name, scheduler string, gpus int) *corev1.Pod {
 // Create creates a pod or ends the test.
 func (c *Case) Create(pod *corev1.Pod) *corev1.Pod {
 	c.Helper()
-	created, err := shared.Client.CoreV1().Pods(c.Namespace).Create(c.Context(), pod, metav1.CreateOptions{})
-	c.must(err)
-	return created
+	deadline := time.Now().Add(time.Minute)
+	for {
+		created, err := shared.Client.CoreV1().Pods(c.Namespace).Create(c.Context(), pod, metav1.CreateOptions{})
+		if err == nil || !c.persistent || time.Now().After(deadline) {
+			c.must(err)
+			return created
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 // Claims returns the NodeClaims that Karpenter made for this case so far.

@@ -74,30 +74,38 @@ func TestKilledAfterAWriteTheGangEndsWhole(t *testing.T) {
 
 // progress counts the members by how far they are.
 func (g *Gang) progress() string {
-	return fmt.Sprintf("%d signalled, %d ungated, %d bound of %d",
-		g.Count(signalled), g.Count(func(pod *corev1.Pod) bool { return !gated(pod) }), g.Count(bound), len(g.Members))
+	return fmt.Sprintf("%d signalled, %d ungated, %d bound",
+		g.Count(signalled), g.Count(func(pod *corev1.Pod) bool { return !gated(pod) }), g.Count(bound))
 }
 
-// Killed at any moment while two gangs fight for 6 GPUs, one ends whole and
-// the other with nothing; and when the first is gone the other is whole.
+// Killed at any moment from the first pod's creation on, while two gangs fight
+// for 6 GPUs, one ends whole and the other with nothing; and when the first is
+// gone the other is whole.
 func TestKilledAtARandomMomentGangsEndWholeOrNotAtAll(t *testing.T) {
 	random, seed := randomSource(t)
-	for round := range pick(3, 20) {
+	for round := range pick(4, 20) {
 		t.Run(fmt.Sprintf("round %d", round+1), func(t *testing.T) {
-			shared.Muster.Kill()
-			c := newCase(t, "chaos")
+			c := newGangCase(t, "chaos")
+			c.persistent = true
 			c.Nodes(6, 1)
-			c.must(shared.Muster.Start(plane.Launch{}))
-			a, b := c.Gang("a", 4, 1), c.Gang("b", 4, 1)
+			a, b := c.PodGroup("a", 4, 1), c.PodGroup("b", 4, 1)
 
-			life := time.Duration(random.Int64N(int64(800 * time.Millisecond)))
+			life := time.Duration(random.Int64N(int64(600 * time.Millisecond)))
 			pause := time.Duration(random.Int64N(int64(time.Second)))
-			time.Sleep(life)
-			shared.Muster.Kill()
-			t.Logf("seed %d: killed %v after both gangs existed, a: %s; b: %s", seed, life, a.progress(), b.progress())
-			time.Sleep(pause)
+			restarted := make(chan error)
+			go func() {
+				time.Sleep(life)
+				shared.Muster.Kill()
+				t.Logf("seed %d: killed after %v with a: %s; b: %s", seed, life.Round(time.Millisecond), a.progress(), b.progress())
+				time.Sleep(pause)
+				restarted <- shared.Muster.Start(plane.Launch{})
+			}()
+			for range 4 {
+				a.AddMembers(1)
+				b.AddMembers(1)
+			}
+			c.must(<-restarted)
 
-			c.must(shared.Muster.Start(plane.Launch{}))
 			winner, loser := c.awaitOneWhole(a, b, 30*time.Second)
 			c.stays(2*time.Second, fmt.Sprintf("gang %s has no member bound", loser.Name), loser.noneBound)
 			winner.Delete()

@@ -16,6 +16,7 @@ import (
 // A node is Ready before its device plugin has reported every GPU. Until it
 // has, the node isn't used, and the reason says what is missing.
 func TestNodeWithoutAllItsGPUsIsNotUsed(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name        string
 		allocatable int

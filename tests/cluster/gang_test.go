@@ -71,8 +71,8 @@ func (g *Gang) Delete() {
 // pods returns the members that exist, from a state of the timeline.
 func (g *Gang) pods(state *timeline.State) []*corev1.Pod {
 	var pods []*corev1.Pod
-	for _, member := range g.Members {
-		if pod := state.Pods[g.Namespace+"/"+member]; pod != nil {
+	for _, pod := range state.Pods {
+		if pod.Namespace == g.Namespace && strings.HasPrefix(pod.Name, g.Name+"-") {
 			pods = append(pods, pod)
 		}
 	}

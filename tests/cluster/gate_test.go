@@ -33,8 +33,8 @@ func TestWhileMusterIsDownNoPodGetsInUngated(t *testing.T) {
 	killed := time.Now()
 	c.must(knocking.awaitRefused(10 * time.Second))
 
-	other := &Gang{Case: c, Name: "other", Members: []string{"other"}}
-	if pod := c.Create(c.Pod("other", "default-scheduler", 1)); gated(pod) {
+	other := &Gang{Case: c, Name: "other", Members: []string{"other-0"}}
+	if pod := c.Create(c.Pod(other.Members[0], "default-scheduler", 1)); gated(pod) {
 		t.Errorf("a pod of another scheduler was gated: %v", pod.Spec.SchedulingGates)
 	}
 	other.AwaitAll("running", 10*time.Second, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })

@@ -132,6 +132,7 @@ func (g *Gang) checkMembersProtected() {
 type answers struct {
 	mutex  sync.Mutex
 	states []string       // each change of state, in order
+	codes  []string       // each change of the reason's code, in order
 	stages map[string]int // most nodes seen in one stage while PROVISIONING
 	vague  []string       // answers without a reason or without members
 }
@@ -158,6 +159,10 @@ func (a *answers) add(answer map[string]any) string {
 		a.states = append(a.states, state)
 	}
 	reason, _ := answer["reason"].(map[string]any)
+	code, _ := reason["code"].(string)
+	if len(a.codes) == 0 || a.codes[len(a.codes)-1] != code {
+		a.codes = append(a.codes, code)
+	}
 	members, _ := answer["members"].([]any)
 	if reason["message"] == nil || len(members) == 0 {
 		a.vague = append(a.vague, fmt.Sprint(answer))
@@ -178,18 +183,23 @@ func (a *answers) add(answer map[string]any) string {
 // The only order in which a gang that nothing goes wrong with moves.
 var orderOfStates = []string{"WAITING_FOR_MEMBERS", "WAITING_FOR_QUOTA", "PROVISIONING", "READY", "BINDING", "BOUND"}
 
-func (a *answers) check(t *testing.T) {
-	t.Helper()
-	// The poller sees the last state a moment after the watch does.
+// await waits until the poller saw the gang bound, which is a moment after the
+// watch did.
+func (a *answers) await() {
 	for range 40 {
 		a.mutex.Lock()
 		done := slices.Contains(a.states, "BOUND")
 		a.mutex.Unlock()
 		if done {
-			break
+			return
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+}
+
+func (a *answers) check(t *testing.T) {
+	t.Helper()
+	a.await()
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	position := -1
@@ -215,5 +225,5 @@ func (a *answers) check(t *testing.T) {
 	if len(a.vague) > 0 {
 		t.Errorf("%d answers without a reason or without members, the first: %s", len(a.vague), a.vague[0])
 	}
-	t.Logf("REST showed %v, nodes by stage %v", a.states, a.stages)
+	t.Logf("REST showed %v for %v, nodes by stage %v", a.states, a.codes, a.stages)
 }
