@@ -1,0 +1,332 @@
+#include "extender/simulation/scenario.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "fmt/format.h"
+
+namespace muster::simulation {
+namespace {
+
+using nlohmann::json;
+
+// What a field's reader throws; turned into a Status at the top.
+struct FieldError {
+  int line;
+  std::string message;
+};
+
+[[noreturn]] void Fail(const YAML::Node& node, const std::string& message) {
+  throw FieldError{node.Mark().line + 1, message};
+}
+
+// One mapping whose fields are taken one by one; what is left at the end is unknown.
+class Fields {
+ public:
+  Fields(const YAML::Node& node, std::string what) : node_(node), what_(std::move(what)) {
+    if (!node.IsMap()) Fail(node, what_ + ": want a mapping");
+  }
+
+  YAML::Node Take(const std::string& key) {
+    known_.insert(key);
+    return node_[key];
+  }
+
+  template <typename T>
+  void Read(const std::string& key, T* out) {
+    const YAML::Node field = Take(key);
+    if (!field) return;
+    try {
+      *out = field.as<T>();
+    } catch (const YAML::Exception&) {
+      Fail(field, fmt::format("{}.{}: wrong type", what_, key));
+    }
+  }
+
+  template <typename T>
+  void Read(const std::string& key, std::optional<T>* out) {
+    T value{};
+    if (!node_[key]) {
+      known_.insert(key);
+      return;
+    }
+    Read(key, &value);
+    *out = value;
+  }
+
+  void ReadDuration(const std::string& key, absl::Duration* out) {
+    std::string text;
+    Read(key, &text);
+    if (!text.empty() && !absl::ParseDuration(text, out)) {
+      Fail(node_[key], fmt::format("{}.{}: \"{}\" is no duration", what_, key, text));
+    }
+  }
+
+  template <typename Enum>
+  void ReadEnum(const std::string& key, bool (*parse)(const std::string&, Enum*),
+                std::optional<Enum>* out) {
+    std::string text;
+    Read(key, &text);
+    if (text.empty()) return;
+    Enum value;
+    if (!parse(text, &value)) {
+      Fail(node_[key], fmt::format("{}.{}: unknown {}", what_, key, text));
+    }
+    *out = value;
+  }
+
+  void Require(const std::string& key) {
+    if (!node_[key]) Fail(node_, fmt::format("{}.{}: missing", what_, key));
+  }
+
+  void Finish() {
+    for (const auto& entry : node_) {
+      const auto key = entry.first.as<std::string>();
+      if (!known_.contains(key)) Fail(entry.first, fmt::format("{}.{}: unknown field", what_, key));
+    }
+  }
+
+ private:
+  YAML::Node node_;
+  std::string what_;
+  std::set<std::string> known_;
+};
+
+json ToJson(const YAML::Node& node) {
+  switch (node.Type()) {
+    case YAML::NodeType::Map: {
+      json object = json::object();
+      for (const auto& entry : node) object[entry.first.as<std::string>()] = ToJson(entry.second);
+      return object;
+    }
+    case YAML::NodeType::Sequence: {
+      json array = json::array();
+      for (const auto& item : node) array.push_back(ToJson(item));
+      return array;
+    }
+    case YAML::NodeType::Scalar: {
+      // Tag "!" marks a quoted scalar: always a string.
+      if (node.Tag() == "!") return node.Scalar();
+      const json parsed = json::parse(node.Scalar(), nullptr, false);
+      return parsed.is_number() || parsed.is_boolean() ? parsed : json(node.Scalar());
+    }
+    default:
+      return nullptr;
+  }
+}
+
+InstanceTypeSpec ReadInstanceType(const YAML::Node& node) {
+  Fields fields(node, "instanceTypes");
+  InstanceTypeSpec type;
+  fields.Require("name");
+  fields.Read("name", &type.name);
+  fields.Read("resources", &type.resources);
+  fields.Read("zones", &type.zones);
+  fields.Finish();
+  return type;
+}
+
+NodeDelays ReadDelays(const YAML::Node& node) {
+  Fields fields(node, "delays");
+  NodeDelays delays;
+  fields.ReadDuration("launch", &delays.launch);
+  fields.ReadDuration("registration", &delays.registration);
+  fields.ReadDuration("initialization", &delays.initialization);
+  fields.Read("neverRegisters", &delays.never_registers);
+  fields.Finish();
+  return delays;
+}
+
+NodePoolSpec ReadNodePool(const YAML::Node& node) {
+  Fields fields(node, "nodePools");
+  NodePoolSpec pool;
+  fields.Require("name");
+  fields.Read("name", &pool.name);
+  fields.Read("instanceTypes", &pool.instance_types);
+  fields.Read("labels", &pool.labels);
+  fields.Read("taints", &pool.taints);
+  fields.Read("limits", &pool.limits);
+  fields.ReadDuration("consolidateAfter", &pool.consolidate_after);
+  for (const YAML::Node& delays : fields.Take("delays")) pool.delays.push_back(ReadDelays(delays));
+  fields.Finish();
+  return pool;
+}
+
+NodeSpec ReadNode(const YAML::Node& node) {
+  Fields fields(node, "nodes");
+  NodeSpec spec;
+  fields.Require("name");
+  fields.Read("name", &spec.name);
+  fields.Read("count", &spec.count);
+  fields.Read("resources", &spec.resources);
+  fields.Read("allocatable", &spec.allocatable);
+  fields.Read("labels", &spec.labels);
+  fields.Read("taints", &spec.taints);
+  fields.Finish();
+  return spec;
+}
+
+GangSpec ReadGang(const YAML::Node& node) {
+  Fields fields(node, "gang");
+  GangSpec gang;
+  fields.Require("name");
+  fields.Read("name", &gang.name);
+  fields.Read("namespace", &gang.name_space);
+  fields.Read("minMember", &gang.min_member);
+  fields.Read("first", &gang.first);
+  fields.Read("members", &gang.members);
+  fields.Read("requests", &gang.requests);
+  fields.Read("nodeSelector", &gang.node_selector);
+  fields.Read("tolerations", &gang.tolerations);
+  fields.Read("schedulerName", &gang.scheduler_name);
+  fields.Read("priority", &gang.priority);
+  fields.Read("scheduleTimeoutSeconds", &gang.schedule_timeout_seconds);
+  fields.Read("minResources", &gang.min_resources);
+  fields.ReadDuration("runTime", &gang.run_time);
+  fields.Read("createGroup", &gang.create_group);
+  if (const YAML::Node spec = fields.Take("spec")) gang.spec_json = ToJson(spec).dump();
+  fields.Finish();
+  return gang;
+}
+
+Expectation ReadExpectation(const YAML::Node& node) {
+  Fields fields(node, "expect");
+  Expectation want;
+  if (fields.Take("within")) {
+    absl::Duration within;
+    fields.ReadDuration("within", &within);
+    want.within = within;
+  }
+  fields.Read("gang", &want.gang);
+  fields.ReadEnum<v1::GangState>(
+      "state",
+      [](const std::string& text, v1::GangState* out) { return v1::GangState_Parse(text, out); },
+      &want.state);
+  fields.ReadEnum<v1::ReasonCode>(
+      "reason",
+      [](const std::string& text, v1::ReasonCode* out) { return v1::ReasonCode_Parse(text, out); },
+      &want.reason);
+  fields.Read("message", &want.message);
+  fields.Read("bound", &want.bound);
+  fields.Read("gated", &want.gated);
+  fields.Read("signalled", &want.signalled);
+  fields.Read("nodeClaims", &want.node_claims);
+  fields.Read("nodes", &want.nodes);
+  fields.Read("heldNodes", &want.held_nodes);
+  fields.Read("phase", &want.phase);
+  fields.Read("pod", &want.pod);
+  fields.Read("node", &want.node);
+  fields.Read("distinctNodes", &want.distinct_nodes);
+  fields.Finish();
+  return want;
+}
+
+PatchStep ReadPatch(const YAML::Node& node, bool status) {
+  Fields fields(node, "patch");
+  PatchStep patch;
+  patch.status = status;
+  fields.Require("object");
+  fields.Require("merge");
+  fields.Read("object", &patch.object);
+  patch.merge_patch_json = ToJson(fields.Take("merge")).dump();
+  fields.Finish();
+  return patch;
+}
+
+Step ReadStep(const YAML::Node& node, absl::Duration previous) {
+  Fields fields(node, "steps");
+  Step step;
+  step.line = node.Mark().line + 1;
+  step.at = previous;
+  fields.ReadDuration("at", &step.at);
+  if (step.at < previous) Fail(node, "steps.at: before the step above");
+  int actions = 0;
+  auto on = [&](const char* key, const std::function<void(const YAML::Node&)>& read) {
+    const YAML::Node field = fields.Take(key);
+    if (!field) return;
+    ++actions;
+    read(field);
+  };
+  on("gang", [&](const YAML::Node& n) { step.action = ReadGang(n); });
+  on("delete", [&](const YAML::Node& n) { step.action = DeleteStep{n.as<std::string>()}; });
+  on("patch", [&](const YAML::Node& n) { step.action = ReadPatch(n, false); });
+  on("patchStatus", [&](const YAML::Node& n) { step.action = ReadPatch(n, true); });
+  on("apply", [&](const YAML::Node& n) { step.action = ApplyStep{ToJson(n).dump()}; });
+  on("restart", [&](const YAML::Node&) { step.action = RestartStep{}; });
+  on("expect", [&](const YAML::Node& n) { step.action = ReadExpectation(n); });
+  fields.Finish();
+  if (actions != 1) {
+    Fail(node,
+         "steps: want exactly one of gang, delete, patch, patchStatus, apply, restart, expect");
+  }
+  return step;
+}
+
+void ReadOptions(const YAML::Node& node, coscheduling::EngineOptions* options) {
+  Fields fields(node, "options");
+  fields.Read("schedulerName", &options->scheduler_name);
+  fields.ReadDuration("provisioningDeadline", &options->provisioning_deadline);
+  fields.ReadDuration("backoffBase", &options->backoff_base);
+  fields.ReadDuration("backoffMax", &options->backoff_max);
+  fields.ReadDuration("repairDeadline", &options->repair_deadline);
+  fields.ReadDuration("signalGrace", &options->signal_grace);
+  fields.ReadDuration("starvationAfter", &options->starvation_after);
+  fields.ReadDuration("starvationHold", &options->starvation_hold);
+  fields.ReadDuration("suspectTime", &options->suspect_time);
+  fields.Finish();
+}
+
+Scenario ReadAll(const YAML::Node& root) {
+  Fields fields(root, "scenario");
+  Scenario scenario;
+  fields.Require("name");
+  fields.Read("name", &scenario.name);
+  if (const YAML::Node options = fields.Take("options")) ReadOptions(options, &scenario.options);
+  for (const YAML::Node& n : fields.Take("instanceTypes")) {
+    scenario.instance_types.push_back(ReadInstanceType(n));
+  }
+  for (const YAML::Node& n : fields.Take("nodePools")) {
+    scenario.node_pools.push_back(ReadNodePool(n));
+  }
+  for (const YAML::Node& n : fields.Take("nodes")) scenario.nodes.push_back(ReadNode(n));
+  absl::Duration previous;
+  for (const YAML::Node& n : fields.Take("steps")) {
+    scenario.steps.push_back(ReadStep(n, previous));
+    previous = scenario.steps.back().at;
+  }
+  fields.Finish();
+  return scenario;
+}
+
+}  // namespace
+
+absl::StatusOr<Scenario> ParseScenario(std::string_view yaml, std::string file) {
+  auto error = [&file](int line, const std::string& message) {
+    return absl::InvalidArgumentError(fmt::format("{}:{}: {}", file, line, message));
+  };
+  try {
+    Scenario scenario = ReadAll(YAML::Load(std::string(yaml)));
+    scenario.file = std::move(file);
+    return scenario;
+  } catch (const FieldError& field) {
+    return error(field.line, field.message);
+  } catch (const YAML::Exception& yaml_error) {
+    return error(yaml_error.mark.line + 1, yaml_error.msg);
+  }
+}
+
+absl::StatusOr<Scenario> ReadScenario(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::NotFoundError("can't read " + path);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  return ParseScenario(text, path);
+}
+
+}  // namespace muster::simulation

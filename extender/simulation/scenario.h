@@ -1,0 +1,133 @@
+// A scenario: a cluster, what happens in it and when, and what is expected of Muster.
+//
+// YAML, one behaviour per file; tests/scenarios/README.md shows the form. The same file runs in
+// virtual time in the tests (world.h) and answers "what happens if" for `muster simulate`.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "coscheduling/engine.h"
+#include "muster/v1/states.pb.h"
+
+namespace muster::simulation {
+
+// Quantities as written ("64Gi"); the API server they are sent to judges them.
+using Quantities = std::map<std::string, std::string>;
+using Strings = std::map<std::string, std::string>;
+
+struct InstanceTypeSpec {
+  std::string name;
+  Quantities resources;
+  std::vector<std::string> zones;  // one offering each
+};
+
+// Delays of the n-th node that is bought, in the order of launch; the last entry goes for the rest.
+struct NodeDelays {
+  absl::Duration launch;
+  absl::Duration registration;
+  absl::Duration initialization;
+  bool never_registers = false;
+};
+
+struct NodePoolSpec {
+  std::string name;
+  std::vector<std::string> instance_types;
+  Strings labels;
+  std::vector<std::string> taints;  // "key=value:NoSchedule"
+  Quantities limits;
+  absl::Duration consolidate_after;
+  std::vector<NodeDelays> delays;
+};
+
+struct NodeSpec {
+  std::string name;  // with count above 1: NAME-0, NAME-1, ...
+  int count = 1;
+  Quantities resources;    // capacity
+  Quantities allocatable;  // what differs from resources
+  Strings labels;
+  std::vector<std::string> taints;
+};
+
+// A PodGroup and its pods NAME-0 ... NAME-(members-1); without minMember bare pods.
+struct GangSpec {
+  std::string name;
+  std::string name_space = "default";
+  std::optional<int64_t> min_member;
+  int first = 0;  // index of the first pod to create
+  int members = 1;
+  Quantities requests;
+  Strings node_selector;
+  std::vector<std::string> tolerations;  // "key:NoSchedule" or "key"
+  std::string scheduler_name;            // empty: the scenario's
+  int32_t priority = 0;
+  std::optional<int64_t> schedule_timeout_seconds;
+  Quantities min_resources;
+  absl::Duration run_time = absl::InfiniteDuration();  // of each member once it runs
+  std::string spec_json;  // more of the pod's spec, merged over the rest
+  bool create_group = true;
+};
+
+// Objects are named KIND/NAME or KIND/NAMESPACE/NAME; the namespace defaults to "default".
+struct DeleteStep {
+  std::string object;
+};
+struct PatchStep {
+  std::string object;
+  std::string merge_patch_json;
+  bool status = false;
+};
+struct ApplyStep {
+  std::string manifest_json;
+};
+// Muster is killed: everything it knew is gone, and so is what was under way.
+struct RestartStep {};
+
+struct Expectation {
+  std::optional<absl::Duration> within;  // must come true by then; at once otherwise
+  std::string gang;                      // NAME or NAMESPACE/NAME
+  std::optional<v1::GangState> state;
+  std::optional<v1::ReasonCode> reason;
+  std::string message;  // a part of it
+  std::optional<int> bound;
+  std::optional<int> gated;
+  std::optional<int> signalled;
+  std::optional<int> node_claims;
+  std::optional<int> nodes;
+  std::optional<int> held_nodes;
+  std::optional<std::string> phase;  // of the PodGroup's status
+  std::string pod;                   // with `node`: where it stands, "" for nowhere
+  std::optional<std::string> node;
+  std::optional<int> distinct_nodes;  // that the gang's bound members stand on
+};
+
+using Action = std::variant<GangSpec, DeleteStep, PatchStep, ApplyStep, RestartStep, Expectation>;
+
+struct Step {
+  absl::Duration at;  // since the start; never before the step above it
+  Action action;
+  int line = 0;
+};
+
+struct Scenario {
+  std::string name;
+  std::string file;
+  coscheduling::EngineOptions options;
+  std::vector<InstanceTypeSpec> instance_types;
+  std::vector<NodePoolSpec> node_pools;
+  std::vector<NodeSpec> nodes;
+  std::vector<Step> steps;
+};
+
+// InvalidArgument as "FILE:LINE: FIELD: what is wrong". An unknown field is an error.
+absl::StatusOr<Scenario> ParseScenario(std::string_view yaml, std::string file);
+absl::StatusOr<Scenario> ReadScenario(const std::string& path);
+
+}  // namespace muster::simulation
