@@ -85,9 +85,7 @@ func locate() (plane.Options, error) {
 	if _, err := os.Stat(filepath.Join(options.Programs, "complete")); err != nil {
 		return options, errors.New("its programs are missing; tests/cluster/build.sh builds them")
 	}
-	if options.CRDs, err = filepath.Glob("../../deploy/crds/*.yaml"); err != nil {
-		return options, err
-	}
+	options.Manifests = filepath.Join("..", "..", "deploy")
 	// Another build of Muster, for example one with a sanitizer.
 	options.Muster = os.Getenv("MUSTER_BINARY")
 	if options.Muster == "" {

@@ -28,13 +28,12 @@ type user struct {
 	name, group, token string
 }
 
-// Who talks to the API server. kube-scheduler gets exactly the rights that the
-// stock role gives it; what is not under test gets all.
+// Who talks to the API server beside Muster, which has the ServiceAccount of its
+// own manifests. What is not under test gets all rights.
 var users = []*user{
 	{name: "admin", group: "system:masters"},
 	{name: "karpenter", group: "system:masters"},
 	{name: "kwok", group: "system:masters"},
-	{name: "muster", group: "system:masters"},
 	{name: "system:kube-controller-manager", group: "system:masters"},
 	{name: "system:kube-scheduler", group: "system:authenticated"},
 }

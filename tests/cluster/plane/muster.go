@@ -43,7 +43,6 @@ func newMuster(p *Plane, binary string, addresses []string) *Muster {
 
 // Launch is what one start of Muster differs in.
 type Launch struct {
-	Kubeconfig  string   // empty: a user with all rights
 	Environment []string // added to the driver's own
 }
 
@@ -67,9 +66,6 @@ func (m *Muster) Start(launch Launch) error {
 
 // Launch starts Muster and returns at once.
 func (m *Muster) Launch(launch Launch) error {
-	if launch.Kubeconfig == "" {
-		launch.Kubeconfig = m.plane.kubeconfig("muster")
-	}
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if m.process != nil && m.process.Running() {
@@ -82,7 +78,7 @@ func (m *Muster) Launch(launch Launch) error {
 	started, err := process.Start("muster", m.plane.path(fmt.Sprintf("logs/muster-%03d.log", m.starts)), launch.Environment,
 		m.binary, "serve",
 		"--mode=extender",
-		"--kubeconfig="+launch.Kubeconfig,
+		"--kubeconfig="+m.plane.kubeconfig(serviceAccount),
 		"--scheduler-name="+SchedulerName,
 		"--extender-listen="+m.ExtenderAddress,
 		"--listen="+m.Address,

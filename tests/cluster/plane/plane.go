@@ -54,9 +54,9 @@ type Plane struct {
 
 // Options say where the things lie that a control plane is made of.
 type Options struct {
-	Programs string   // the folder that build.sh filled
-	CRDs     []string // further CRD files, Muster's own
-	Muster   string   // the binary under test
+	Programs  string // the folder that build.sh filled
+	Manifests string // the kustomization that deploys Muster
+	Muster    string // the binary under test
 }
 
 // Start returns once every program is ready. On an error the folder is kept.
@@ -110,13 +110,14 @@ func (p *Plane) start(options Options) (err error) {
 	); err != nil {
 		return err
 	}
-	if err := p.startScheduler("default-scheduler", ""); err != nil {
+	if err := p.startScheduler("default-scheduler", p.stockSchedulerConfig()); err != nil {
 		return err
 	}
-	if err := p.startScheduler(SchedulerName, p.Muster.ExtenderAddress); err != nil {
+	if err := p.createCRDs(); err != nil {
 		return err
 	}
-	if err := p.createCRDs(options.CRDs); err != nil {
+	// Before there are nodes: the Deployment's pod must not run.
+	if err := p.deploy(options.Manifests); err != nil {
 		return err
 	}
 	if err := p.startNodes(); err != nil {
@@ -199,13 +200,14 @@ func (p *Plane) connect() error {
 
 var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-func (p *Plane) createCRDs(further []string) error {
+// createCRDs creates those of Karpenter and its kwok provider.
+func (p *Plane) createCRDs() error {
 	files, err := filepath.Glob(filepath.Join(p.programs, "crds", "*.yaml"))
 	if err != nil {
 		return err
 	}
 	var names []string
-	for _, file := range append(files, further...) {
+	for _, file := range files {
 		crd, err := readObject(file)
 		if err != nil {
 			return err
@@ -215,6 +217,10 @@ func (p *Plane) createCRDs(further []string) error {
 		}
 		names = append(names, crd.GetName())
 	}
+	return p.awaitCRDs(names...)
+}
+
+func (p *Plane) awaitCRDs(names ...string) error {
 	return p.await("CRDs to be established", time.Minute, func() error {
 		for _, name := range names {
 			crd, err := p.Dynamic.Resource(crdResource).Get(p.context, name, metav1.GetOptions{})
@@ -276,20 +282,22 @@ func (p *Plane) startNodes() error {
 
 // Kubectl runs the stock kubectl as the administrator.
 func (p *Plane) Kubectl(arguments ...string) (string, error) {
+	return p.kubectl(p.Kubeconfig, arguments...)
+}
+
+// KubectlAsMuster runs it with the rights that Muster has.
+func (p *Plane) KubectlAsMuster(arguments ...string) (string, error) {
+	return p.kubectl(p.kubeconfig(serviceAccount), arguments...)
+}
+
+func (p *Plane) kubectl(kubeconfig string, arguments ...string) (string, error) {
 	command := exec.Command(filepath.Join(p.programs, "kubectl"), arguments...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+p.Kubeconfig, "HOME="+p.Folder)
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+p.Folder)
 	output, err := command.CombinedOutput()
 	if err != nil {
 		return string(output), fmt.Errorf("kubectl %s: %w: %s", strings.Join(arguments, " "), err, output)
 	}
 	return string(output), nil
-}
-
-// KubeconfigFor writes a kubeconfig for a token of the caller's and returns
-// its path.
-func (p *Plane) KubeconfigFor(name, token string) (string, error) {
-	path := p.kubeconfig(name)
-	return path, p.identities.writeKubeconfig(path, p.server, name, token)
 }
 
 // Dead names the programs that have ended although nobody stopped them, with

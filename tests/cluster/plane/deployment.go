@@ -1,0 +1,107 @@
+package plane
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	podGroupCRD = "podgroups.scheduling.x-k8s.io"
+
+	// What the manifests call the things that the test takes over.
+	deploymentNamespace = "muster-system"
+	deploymentName      = "muster"
+	serviceAccount      = "muster"
+	schedulerConfigMap  = "muster-kube-scheduler"
+
+	// ServiceAccount is the user that Muster and the kube-scheduler beside it
+	// are to the API server.
+	ServiceAccount = "system:serviceaccount:" + deploymentNamespace + ":" + serviceAccount
+)
+
+// deploy applies the project's own manifests as a cluster's owner would, and
+// takes over from the Deployment: its pod is admitted and then scaled away,
+// and its two containers run as programs on loopback, with the rights of its
+// ServiceAccount and the kube-scheduler configuration of its ConfigMap.
+func (p *Plane) deploy(manifests string) error {
+	if _, err := p.Kubectl("apply", "--server-side", "--validate=strict", "--kustomize="+manifests); err != nil {
+		return err
+	}
+	if err := p.awaitCRDs(podGroupCRD); err != nil {
+		return err
+	}
+	if err := p.await("the Deployment's pod to be admitted", time.Minute, func() error {
+		pods, err := p.Client.CoreV1().Pods(deploymentNamespace).List(p.context, metav1.ListOptions{})
+		if err == nil && len(pods.Items) == 0 {
+			return fmt.Errorf("no pod in %s", deploymentNamespace)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	if _, err := p.Kubectl("scale", "deployment", deploymentName, "--namespace="+deploymentNamespace, "--replicas=0"); err != nil {
+		return err
+	}
+	token, err := p.Kubectl("create", "token", serviceAccount, "--namespace="+deploymentNamespace, "--duration=24h")
+	if err != nil {
+		return err
+	}
+	if err := p.identities.writeKubeconfig(p.kubeconfig(serviceAccount), p.server, serviceAccount, strings.TrimSpace(token)); err != nil {
+		return err
+	}
+	config, err := p.deployedSchedulerConfig()
+	if err != nil {
+		return err
+	}
+	return p.startScheduler(SchedulerName, config)
+}
+
+// deployedSchedulerConfig is the manifests' own, with the addresses and files
+// of this run in it.
+func (p *Plane) deployedSchedulerConfig() ([]byte, error) {
+	object, err := p.Client.CoreV1().ConfigMaps(deploymentNamespace).Get(p.context, schedulerConfigMap, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var config map[string]any
+	if err := yaml.Unmarshal([]byte(object.Data["config.yaml"]), &config); err != nil {
+		return nil, fmt.Errorf("ConfigMap %s: %w", schedulerConfigMap, err)
+	}
+	if err := unstructured.SetNestedField(config, p.kubeconfig(serviceAccount), "clientConnection", "kubeconfig"); err != nil {
+		return nil, err
+	}
+	extenders, ok := config["extenders"].([]any)
+	if !ok || len(extenders) != 1 {
+		return nil, fmt.Errorf("ConfigMap %s has %d extenders, want 1", schedulerConfigMap, len(extenders))
+	}
+	extenders[0].(map[string]any)["urlPrefix"] = "http://" + p.Muster.ExtenderAddress
+	return yaml.Marshal(config)
+}
+
+// stockSchedulerConfig is that of the cluster's own scheduler, for every pod
+// that isn't Muster's.
+func (p *Plane) stockSchedulerConfig() []byte {
+	return fmt.Appendf(nil, `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: %s
+leaderElection:
+  leaderElect: false
+`, p.kubeconfig("system:kube-scheduler"))
+}
+
+func (p *Plane) startScheduler(profile string, config []byte) error {
+	name := "kube-scheduler-" + profile
+	path := filepath.Join(p.Folder, name+".yaml")
+	if err := os.WriteFile(path, config, 0o644); err != nil {
+		return err
+	}
+	return p.runAs(name, "kube-scheduler", nil, "--config="+path, "--secure-port=0")
+}
