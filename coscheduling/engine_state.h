@@ -23,6 +23,7 @@
 #include "cluster/snapshot.h"
 #include "coscheduling/engine.h"
 #include "coscheduling/gang.h"
+#include "coscheduling/holds.h"
 #include "coscheduling/in_flight.h"
 #include "coscheduling/suspect_nodes.h"
 
@@ -130,6 +131,7 @@ struct Engine::State {
 
   // --- node_holds.cc ---
   void ReconcileHolds(absl::Time now);
+  std::map<std::string, Holds> WantedHolds(absl::Time now);
   // The Node behind a place: itself, or the one its NodeClaim names; "" if there is none yet.
   std::string RealNodeOf(const std::string& place) const;
 

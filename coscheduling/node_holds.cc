@@ -11,7 +11,7 @@ namespace {
 // Past the gang's deadline by as long as one round of giving up may take.
 constexpr absl::Duration kHoldMargin = absl::Minutes(1);
 
-// A gang that is READY or later may need its nodes for this long past now; renewed at half.
+// A gang that is READY or later may need its nodes past its deadline: in steps of this length.
 constexpr absl::Duration kReadyHold = absl::Minutes(5);
 
 // A gang that fits at once is bound before a hold could matter: nodes that aren't held yet are left
@@ -25,15 +25,18 @@ std::string Engine::State::RealNodeOf(const std::string& place) const {
   return info == nullptr || info->object == nullptr ? "" : info->object->meta.name;
 }
 
-void Engine::State::ReconcileHolds(absl::Time now) {
+std::map<std::string, Holds> Engine::State::WantedHolds(absl::Time now) {
   std::map<std::string, Holds> want;
   for (const auto& [key, gang] : gangs) {
     if (gang.fixed.empty() && gang.tentative.empty()) continue;
     const std::string uid = gang.uid();
     if (!gang.record || uid.empty()) continue;
-    const absl::Time until = gang.fixed.empty() ? gang.record->deadline + kHoldMargin
-                                                : std::max(gang.record->deadline + kHoldMargin,
-                                                           gang.state_since + kReadyHold);
+    absl::Time until = gang.record->deadline + kHoldMargin;
+    if (gang.state != v1::PROVISIONING) {
+      const int64_t steps = (now - gang.state_since) / kReadyHold + 1;
+      until = std::max(until, gang.state_since + kReadyHold * steps);
+      WakeAt(gang.state_since + kReadyHold * steps);
+    }
     const absl::Time hold_from = gang.state == v1::READY ? gang.state_since + kQuickBind : now;
     if (now < hold_from) WakeAt(hold_from);
     for (const auto* places : {&gang.fixed, &gang.tentative}) {
@@ -47,6 +50,11 @@ void Engine::State::ReconcileHolds(absl::Time now) {
       }
     }
   }
+  return want;
+}
+
+void Engine::State::ReconcileHolds(absl::Time now) {
+  const std::map<std::string, Holds> want = WantedHolds(now);
   for (auto it = hold_candidates.begin(); it != hold_candidates.end();) {
     auto marks = node_marks.find(*it);
     if (marks == node_marks.end()) {

@@ -1,0 +1,194 @@
+#include "extender/action_requests.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "coscheduling/holds.h"
+#include "coscheduling/record.h"
+#include "fmt/format.h"
+
+namespace muster::extender {
+namespace {
+
+using coscheduling::PodRef;
+using nlohmann::json;
+
+constexpr std::string_view kGateName = "muster.dev/admission";
+
+std::string TimeText(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
+}
+
+std::string PodPath(const PodRef& pod) {
+  return fmt::format("/api/v1/namespaces/{}/pods/{}", pod.name_space, pod.name);
+}
+
+std::string PodGroupPath(const std::string& name_space, const std::string& name) {
+  return fmt::format("/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups/{}", name_space,
+                     name);
+}
+
+kube::Request Patch(std::string path, std::string_view type, const json& body) {
+  kube::Request request;
+  request.method = kube::Method::kPatch;
+  request.path = std::move(path);
+  request.content_type = type;
+  request.body = body.dump();
+  return request;
+}
+
+kube::Request Post(std::string path, const json& body) {
+  kube::Request request;
+  request.method = kube::Method::kPost;
+  request.path = std::move(path);
+  request.content_type = kube::kJson;
+  request.body = body.dump();
+  return request;
+}
+
+kube::Request Get(std::string path) {
+  kube::Request request;
+  request.path = std::move(path);
+  return request;
+}
+
+ActionRequest OnPod(const PodRef& pod, kube::Request request, AnswerKind answer) {
+  return {std::move(request), answer, Get(PodPath(pod)), AnswerKind::kPod};
+}
+
+// A uid in a patch's metadata is a precondition: 409 if the object has another
+// (k8s.io/apiserver pkg/registry/rest/update.go v0.34). So is resourceVersion.
+json Identity(const PodRef& pod) { return {{"uid", pod.uid}}; }
+
+struct RequestOf {
+  absl::Time now;
+
+  std::optional<ActionRequest> operator()(const coscheduling::WriteRecord& write) const {
+    const std::string path = PodGroupPath(write.name_space, write.name);
+    json annotations;
+    annotations[std::string(coscheduling::kRecordAnnotation)] =
+        write.record.empty() ? json(nullptr) : json(write.record);
+    json body = {{"metadata",
+                  {{"uid", write.uid},
+                   {"resourceVersion", write.resource_version},
+                   {"annotations", annotations}}}};
+    return ActionRequest{Patch(path, kube::kMergePatch, body), AnswerKind::kPodGroup, Get(path),
+                         AnswerKind::kPodGroup};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::SignalPod& signal) const {
+    json condition = {{"type", "PodScheduled"},
+                      {"status", "False"},
+                      {"reason", signal.reason},
+                      {"message", signal.message},
+                      {"lastTransitionTime", TimeText(now)}};
+    json body = {{"metadata", Identity(signal.pod)},
+                 {"status", {{"conditions", json::array({condition})}}}};
+    return OnPod(signal.pod,
+                 Patch(PodPath(signal.pod) + "/status", kube::kStrategicMergePatch, body),
+                 AnswerKind::kPod);
+  }
+
+  // Gates are merged by name, so this removes ours whatever else is there.
+  std::optional<ActionRequest> operator()(const coscheduling::LiftGate& lift) const {
+    json gate = {{"$patch", "delete"}, {"name", kGateName}};
+    json body = {{"metadata", Identity(lift.pod)},
+                 {"spec", {{"schedulingGates", json::array({gate})}}}};
+    return OnPod(lift.pod, Patch(PodPath(lift.pod), kube::kStrategicMergePatch, body),
+                 AnswerKind::kPod);
+  }
+
+  // The API server checks uid and resourceVersion of the Binding and copies its annotations in the
+  // same write (k8s.io/kubernetes pkg/registry/core/pod/storage/storage.go v1.34).
+  std::optional<ActionRequest> operator()(const coscheduling::BindPod& bind) const {
+    json body = {
+        {"apiVersion", "v1"},
+        {"kind", "Binding"},
+        {"metadata",
+         {{"name", bind.pod.name},
+          {"namespace", bind.pod.name_space},
+          {"uid", bind.pod.uid},
+          {"resourceVersion", bind.pod.resource_version},
+          {"annotations", {{std::string(coscheduling::kDoNotDisruptAnnotation), "true"}}}}},
+        {"target", {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", bind.node}}}};
+    return OnPod(bind.pod, Post(PodPath(bind.pod) + "/binding", body), AnswerKind::kNone);
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::AnnotateNode& annotate) const {
+    const std::string path = "/api/v1/nodes/" + annotate.node;
+    json annotations = json::object();
+    for (const auto& [key, value] : annotate.annotations) {
+      annotations[key] = value ? json(*value) : json(nullptr);
+    }
+    json body = {{"metadata",
+                  {{"resourceVersion", annotate.resource_version}, {"annotations", annotations}}}};
+    return ActionRequest{Patch(path, kube::kMergePatch, body), AnswerKind::kNode, Get(path),
+                         AnswerKind::kNode};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::AnnotatePod& annotate) const {
+    json metadata = Identity(annotate.pod);
+    metadata["annotations"] = annotate.annotations;
+    return OnPod(annotate.pod,
+                 Patch(PodPath(annotate.pod), kube::kMergePatch, {{"metadata", metadata}}),
+                 AnswerKind::kPod);
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::EvictPod& evict) const {
+    json body = {{"apiVersion", "policy/v1"},
+                 {"kind", "Eviction"},
+                 {"metadata", {{"name", evict.pod.name}, {"namespace", evict.pod.name_space}}},
+                 {"deleteOptions", {{"preconditions", {{"uid", evict.pod.uid}}}}}};
+    return OnPod(evict.pod, Post(PodPath(evict.pod) + "/eviction", body), AnswerKind::kNone);
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::UpdatePodGroupStatus& update) const {
+    json condition = {{"type", "Admitted"},
+                      {"status", update.admitted ? "True" : "False"},
+                      {"reason", update.reason},
+                      {"message", update.message},
+                      {"lastTransitionTime", TimeText(update.since)}};
+    json status = {{"phase", update.phase},     {"scheduled", update.scheduled},
+                   {"running", update.running}, {"succeeded", update.succeeded},
+                   {"failed", update.failed},   {"conditions", json::array({condition})}};
+    if (!update.occupied_by.empty()) status["occupiedBy"] = update.occupied_by;
+    if (update.schedule_start_time) {
+      status["scheduleStartTime"] = TimeText(*update.schedule_start_time);
+    }
+    const std::string path = PodGroupPath(update.name_space, update.name);
+    json body = {{"metadata", {{"uid", update.uid}}}, {"status", status}};
+    return ActionRequest{Patch(path + "/status", kube::kMergePatch, body), AnswerKind::kPodGroup,
+                         Get(path), AnswerKind::kPodGroup};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::EmitEvent&) const {
+    return std::nullopt;
+  }
+  std::optional<ActionRequest> operator()(const coscheduling::AnswerBind&) const {
+    return std::nullopt;
+  }
+};
+
+struct Kind {
+  std::string_view operator()(const coscheduling::WriteRecord&) const { return "record"; }
+  std::string_view operator()(const coscheduling::SignalPod&) const { return "signal"; }
+  std::string_view operator()(const coscheduling::LiftGate&) const { return "gate-lift"; }
+  std::string_view operator()(const coscheduling::BindPod&) const { return "binding"; }
+  std::string_view operator()(const coscheduling::AnnotateNode&) const { return "hold"; }
+  std::string_view operator()(const coscheduling::AnnotatePod&) const { return "wake"; }
+  std::string_view operator()(const coscheduling::EvictPod&) const { return "evict"; }
+  std::string_view operator()(const coscheduling::UpdatePodGroupStatus&) const { return "status"; }
+  std::string_view operator()(const coscheduling::EmitEvent&) const { return "event"; }
+  std::string_view operator()(const coscheduling::AnswerBind&) const { return "bind-answer"; }
+};
+
+}  // namespace
+
+std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl::Time now) {
+  return std::visit(RequestOf{now}, action);
+}
+
+std::string_view KindOf(const coscheduling::Action& action) { return std::visit(Kind{}, action); }
+
+}  // namespace muster::extender

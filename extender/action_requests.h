@@ -1,0 +1,33 @@
+// The API request of each action: one place that knows how a decision is written to the API server.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "coscheduling/actions.h"
+#include "kube/api.h"
+
+namespace muster::extender {
+
+// What the request's answer is: which object, if any, came back.
+enum class AnswerKind { kNone, kPod, kNode, kPodGroup };
+
+struct ActionRequest {
+  kube::Request request;
+  AnswerKind answer = AnswerKind::kNone;
+  // GET of the object the action is about: to be read again when the write failed, so that the
+  // engine sees why.
+  kube::Request read_back;
+  AnswerKind read_back_answer = AnswerKind::kNone;
+};
+
+// nullopt for the actions that are no request of their own: EmitEvent and AnswerBind. `now` is for
+// timestamps in what is written.
+std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl::Time now);
+
+// "record", "signal", "gate-lift", "binding", "hold", "wake", "evict", "status", "event",
+// "bind-answer": for metrics, logs and MUSTER_TEST_CRASH_AFTER.
+std::string_view KindOf(const coscheduling::Action& action);
+
+}  // namespace muster::extender

@@ -1,0 +1,251 @@
+#include "extender/simulation/manifests.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_split.h"
+#include "fmt/format.h"
+
+namespace muster::simulation {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kGroupLabel = "scheduling.x-k8s.io/pod-group";
+constexpr const char* kNodes = "/api/v1/nodes";
+constexpr const char* kNodePools = "/apis/karpenter.sh/v1/nodepools";
+
+// kind -> collection path, with {} where the namespace goes.
+const std::map<std::string, std::string>& Collections() {
+  static const auto* collections = new std::map<std::string, std::string>{
+      {"pod", "/api/v1/namespaces/{}/pods"},
+      {"node", kNodes},
+      {"namespace", "/api/v1/namespaces"},
+      {"podgroup", "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups"},
+      {"nodepool", kNodePools},
+      {"nodeclaim", "/apis/karpenter.sh/v1/nodeclaims"},
+      {"persistentvolumeclaim", "/api/v1/namespaces/{}/persistentvolumeclaims"},
+      {"persistentvolume", "/api/v1/persistentvolumes"},
+      {"storageclass", "/apis/storage.k8s.io/v1/storageclasses"},
+      {"daemonset", "/apis/apps/v1/namespaces/{}/daemonsets"},
+  };
+  return *collections;
+}
+
+absl::StatusOr<std::string> CollectionPath(const std::string& kind, const std::string& name_space) {
+  auto it = Collections().find(kind);
+  if (it == Collections().end()) {
+    return absl::InvalidArgumentError(fmt::format("scenarios know no kind \"{}\"", kind));
+  }
+  return fmt::format(fmt::runtime(it->second), name_space);
+}
+
+// "kind/name" or "kind/namespace/name".
+absl::StatusOr<std::string> ObjectPath(const std::string& object) {
+  const std::vector<std::string> parts = absl::StrSplit(object, '/');
+  if (parts.size() < 2 || parts.size() > 3) {
+    return absl::InvalidArgumentError(fmt::format("\"{}\" is not KIND/[NAMESPACE/]NAME", object));
+  }
+  absl::StatusOr<std::string> path =
+      CollectionPath(parts[0], parts.size() == 3 ? parts[1] : "default");
+  if (!path.ok()) return path.status();
+  return *path + "/" + parts.back();
+}
+
+// "key=value:NoSchedule", "key:NoSchedule" or "key".
+json Taint(const std::string& text) {
+  const std::pair<std::string, std::string> effect = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  const std::pair<std::string, std::string> pair =
+      absl::StrSplit(effect.first, absl::MaxSplits('=', 1));
+  json taint = {{"key", pair.first},
+                {"effect", effect.second.empty() ? "NoSchedule" : effect.second}};
+  if (!pair.second.empty()) taint["value"] = pair.second;
+  return taint;
+}
+
+json Toleration(const std::string& text) {
+  const std::pair<std::string, std::string> effect = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  json toleration = {{"key", effect.first}, {"operator", "Exists"}};
+  if (!effect.second.empty()) toleration["effect"] = effect.second;
+  return toleration;
+}
+
+json Taints(const std::vector<std::string>& texts) {
+  json taints = json::array();
+  for (const std::string& text : texts) taints.push_back(Taint(text));
+  return taints;
+}
+
+Manifest NodeManifest(const NodeSpec& spec, const std::string& name) {
+  json labels = spec.labels;
+  labels.emplace("kubernetes.io/hostname", name);
+  json allocatable = spec.resources;
+  allocatable.update(json(spec.allocatable));
+  json node = {
+      {"apiVersion", "v1"},
+      {"kind", "Node"},
+      {"metadata", {{"name", name}, {"labels", labels}}},
+      {"spec", {{"taints", Taints(spec.taints)}}},
+      {"status",
+       {{"capacity", spec.resources},
+        {"allocatable", allocatable},
+        {"conditions",
+         json::array({{{"type", "Ready"}, {"status", "True"}, {"reason", "KubeletReady"}}})}}}};
+  return {kNodes, node.dump()};
+}
+
+std::string DurationText(absl::Duration duration) { return absl::FormatDuration(duration); }
+
+Manifest NodePoolManifest(const NodePoolSpec& spec) {
+  json requirements = json::array();
+  if (!spec.instance_types.empty()) {
+    requirements.push_back({{"key", "node.kubernetes.io/instance-type"},
+                            {"operator", "In"},
+                            {"values", spec.instance_types}});
+  }
+  json pool = {
+      {"apiVersion", "karpenter.sh/v1"},
+      {"kind", "NodePool"},
+      {"metadata", {{"name", spec.name}}},
+      {"spec",
+       {{"template",
+         {{"metadata", {{"labels", spec.labels}}},
+          {"spec",
+           {{"requirements", requirements},
+            {"taints", Taints(spec.taints)},
+            {"nodeClassRef",
+             {{"group", "karpenter.kwok.sh"}, {"kind", "KWOKNodeClass"}, {"name", "default"}}}}}}},
+        {"disruption",
+         {{"consolidationPolicy", "WhenEmpty"},
+          {"consolidateAfter", DurationText(spec.consolidate_after)}}}}}};
+  if (!spec.limits.empty()) pool["spec"]["limits"] = spec.limits;
+  return {kNodePools, pool.dump()};
+}
+
+json PodManifest(const GangSpec& gang, int index, const std::string& scheduler_name) {
+  const std::string scheduler = gang.scheduler_name.empty() ? scheduler_name : gang.scheduler_name;
+  json metadata = {{"name", fmt::format("{}-{}", gang.name, index)},
+                   {"namespace", gang.name_space}};
+  if (gang.min_member) metadata["labels"][kGroupLabel] = gang.name;
+  if (gang.run_time != absl::InfiniteDuration()) {
+    metadata["annotations"]["muster.dev/simulated-run-time"] = DurationText(gang.run_time);
+  }
+  json tolerations = json::array();
+  for (const std::string& text : gang.tolerations) tolerations.push_back(Toleration(text));
+  json spec = {
+      {"schedulerName", scheduler},
+      {"priority", gang.priority},
+      {"nodeSelector", gang.node_selector},
+      {"tolerations", tolerations},
+      {"containers",
+       json::array({{{"name", "main"},
+                     {"image", "train"},
+                     {"resources", {{"requests", gang.requests}, {"limits", gang.requests}}}}})}};
+  if (!gang.spec_json.empty()) spec.merge_patch(json::parse(gang.spec_json));
+  if (scheduler == scheduler_name) {
+    spec["schedulingGates"].push_back({{"name", "muster.dev/admission"}});
+  }
+  return {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", metadata}, {"spec", spec}};
+}
+
+kube::Request Post(std::string path, const json& body) {
+  return CreateRequest({std::move(path), body.dump()});
+}
+
+std::vector<kube::Request> GangRequests(const GangSpec& gang, const std::string& scheduler_name) {
+  std::vector<kube::Request> requests;
+  if (gang.name_space != "default") {
+    requests.push_back(Post(
+        "/api/v1/namespaces",
+        {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", gang.name_space}}}}));
+  }
+  if (gang.min_member && gang.create_group) {
+    json spec = {{"minMember", *gang.min_member}};
+    if (gang.schedule_timeout_seconds) {
+      spec["scheduleTimeoutSeconds"] = *gang.schedule_timeout_seconds;
+    }
+    if (!gang.min_resources.empty()) spec["minResources"] = gang.min_resources;
+    requests.push_back(Post(*CollectionPath("podgroup", gang.name_space),
+                            {{"apiVersion", "scheduling.x-k8s.io/v1alpha1"},
+                             {"kind", "PodGroup"},
+                             {"metadata", {{"name", gang.name}, {"namespace", gang.name_space}}},
+                             {"spec", spec}}));
+  }
+  for (int i = gang.first; i < gang.first + gang.members; ++i) {
+    requests.push_back(
+        Post(*CollectionPath("pod", gang.name_space), PodManifest(gang, i, scheduler_name)));
+  }
+  return requests;
+}
+
+struct RequestsOfAction {
+  const std::string& scheduler_name;
+  using Result = absl::StatusOr<std::vector<kube::Request>>;
+
+  Result operator()(const GangSpec& gang) const { return GangRequests(gang, scheduler_name); }
+
+  Result operator()(const DeleteStep& step) const {
+    absl::StatusOr<std::string> path = ObjectPath(step.object);
+    if (!path.ok()) return path.status();
+    kube::Request request;
+    request.method = kube::Method::kDelete;
+    request.path = *path;
+    return std::vector<kube::Request>{request};
+  }
+
+  Result operator()(const PatchStep& step) const {
+    absl::StatusOr<std::string> path = ObjectPath(step.object);
+    if (!path.ok()) return path.status();
+    kube::Request request;
+    request.method = kube::Method::kPatch;
+    request.path = *path + (step.status ? "/status" : "");
+    request.content_type = kube::kMergePatch;
+    request.body = step.merge_patch_json;
+    return std::vector<kube::Request>{request};
+  }
+
+  Result operator()(const ApplyStep& step) const {
+    const json manifest = json::parse(step.manifest_json);
+    std::string kind = manifest.value("kind", "");
+    for (char& c : kind) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const json metadata = manifest.value("metadata", json::object());
+    absl::StatusOr<std::string> path = CollectionPath(kind, metadata.value("namespace", "default"));
+    if (!path.ok()) return path.status();
+    return std::vector<kube::Request>{Post(*path, manifest)};
+  }
+
+  Result operator()(const RestartStep&) const { return std::vector<kube::Request>{}; }
+  Result operator()(const Expectation&) const { return std::vector<kube::Request>{}; }
+};
+
+}  // namespace
+
+kube::Request CreateRequest(const Manifest& manifest) {
+  kube::Request request;
+  request.method = kube::Method::kPost;
+  request.path = manifest.path;
+  request.content_type = kube::kJson;
+  request.body = manifest.json;
+  return request;
+}
+
+std::vector<Manifest> ClusterManifests(const Scenario& scenario) {
+  std::vector<Manifest> manifests;
+  for (const NodeSpec& node : scenario.nodes) {
+    for (int i = 0; i < node.count; ++i) {
+      manifests.push_back(
+          NodeManifest(node, node.count == 1 ? node.name : fmt::format("{}-{}", node.name, i)));
+    }
+  }
+  for (const NodePoolSpec& pool : scenario.node_pools) manifests.push_back(NodePoolManifest(pool));
+  return manifests;
+}
+
+absl::StatusOr<std::vector<kube::Request>> RequestsOf(const Action& action,
+                                                      const std::string& scheduler_name) {
+  return std::visit(RequestsOfAction{scheduler_name}, action);
+}
+
+}  // namespace muster::simulation

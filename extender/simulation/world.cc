@@ -1,0 +1,294 @@
+#include "extender/simulation/world.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "coscheduling/engine.h"
+#include "extender/action_requests.h"
+#include "extender/simulation/manifests.h"
+#include "extender/simulation/observers.h"
+#include "fmt/format.h"
+#include "kube/embedded/api_server.h"
+#include "kube/objects/decode.h"
+#include "kube/simulators/karpenter_simulator.h"
+#include "kube/simulators/kubelet_simulator.h"
+#include "kube/simulators/scheduler_simulator.h"
+#include "muster/v1/admission.pb.h"
+
+namespace muster::simulation {
+namespace {
+
+using coscheduling::Engine;
+using coscheduling::FilterAnswer;
+using nlohmann::json;
+
+// More rounds than this at one moment mean that the parts answer each other without end.
+constexpr int kMaxRounds = 2'000;
+
+absl::Time ScenarioStart() { return absl::FromUnixSeconds(1'767'225'600); }  // 2026-01-01
+
+std::string Key(const std::string& gang) {
+  return absl::StrContains(gang, "/") ? gang : "default/" + gang;
+}
+
+}  // namespace
+
+// Muster in this world: the engine, what it observes, and what its bind calls wait for.
+struct World::State : kube::simulators::ExtenderClient {
+  State(const Scenario& s, WorldOptions o)
+      : scenario(s),
+        options(std::move(o)),
+        server({.clock = [this] { return now; }, .seed = options.seed}),
+        karpenter(&server, KarpenterConfigOf(scenario, options.seed)),
+        kubelet(&server, {}),
+        scheduler(&server, this, {.scheduler_name = scenario.options.scheduler_name}),
+        invariants(!options.lose_write && !options.lose_answer) {}
+
+  void StartMuster() {
+    coscheduling::EngineOptions engine_options = scenario.options;
+    engine_options.seed = options.seed;
+    engine_options.identity = fmt::format("muster-{}", ++generation);
+    engine = std::make_unique<Engine>(std::move(engine_options));
+    engine->SetGatingActive(true);
+    answers.clear();
+    for (auto& [id, done] : binds) done("connection refused");
+    binds.clear();
+    feeds = WatchEverything(&server, engine.get());
+    for (Feed& feed : feeds) feed.Read();
+    engine->SetSynced();
+  }
+
+  // --- ExtenderClient ---
+  kube::simulators::FilterResult Filter(const kube::simulators::FilterCall& call) override {
+    kube::simulators::FilterResult result;
+    auto it = answers.find(call.pod_uid);
+    const FilterAnswer answer = it == answers.end() ? FilterAnswer{} : it->second;
+    switch (answer.kind) {
+      case FilterAnswer::Kind::kPlanned:
+        if (std::ranges::find(call.node_names, answer.node) != call.node_names.end()) {
+          result.node_names = {answer.node};
+        } else {
+          engine->RefusePlannedNode(call.pod_uid, answer.node, now);
+          result.error = "the planned node is not among those offered";
+        }
+        break;
+      case FilterAnswer::Kind::kUnresolvable:
+        for (const std::string& name : call.node_names) result.failed[name] = answer.message;
+        break;
+      case FilterAnswer::Kind::kHold:
+        result.error = answer.message.empty() ? "unknown pod" : answer.message;
+        break;
+    }
+    return result;
+  }
+
+  void Bind(const kube::simulators::BindCall& call, BindDone done) override {
+    const uint64_t id = ++next_bind;
+    binds[id] = std::move(done);
+    engine->RequestBind(id, call.pod_uid, call.node, now);
+  }
+
+  // --- carrying out actions ---
+  void CarryOut(const coscheduling::NumberedAction& numbered) {
+    if (const auto* answer = std::get_if<coscheduling::AnswerBind>(&numbered.action)) {
+      auto it = binds.find(answer->request);
+      if (it == binds.end()) return;
+      auto done = std::move(it->second);
+      binds.erase(it);
+      done(answer->error);
+      return;
+    }
+    const std::optional<extender::ActionRequest> made = extender::ToRequest(numbered.action, now);
+    if (!made) return;  // an event: the timeline says as much
+    const std::string_view kind = extender::KindOf(numbered.action);
+    absl::Status status = absl::UnavailableError("the connection broke");
+    if (!options.lose_write || !options.lose_write(kind)) {
+      const kube::Response response = server.Handle(made->request);
+      status = kube::ToStatus(response);
+      if (options.lose_answer && options.lose_answer(kind)) {
+        status = absl::UnavailableError("the connection broke before the answer");
+      } else if (response.ok()) {
+        Observe(made->answer, response.body);
+      }
+    }
+    if (!status.ok()) {
+      const kube::Response read = server.Handle(made->read_back);
+      if (read.ok()) Observe(made->read_back_answer, read.body);
+    }
+    engine->Finish(numbered.id, status, now);
+  }
+
+  void Observe(extender::AnswerKind kind, const std::string& body) {
+    switch (kind) {
+      case extender::AnswerKind::kPod:
+        engine->Upsert(*kube::Decode<kube::Pod>(body));
+        break;
+      case extender::AnswerKind::kNode:
+        engine->Upsert(*kube::Decode<kube::Node>(body));
+        break;
+      case extender::AnswerKind::kPodGroup:
+        engine->Upsert(*kube::Decode<kube::PodGroup>(body));
+        break;
+      case extender::AnswerKind::kNone:
+        break;
+    }
+  }
+
+  bool StepMuster() {
+    bool moved = false;
+    for (Feed& feed : feeds) moved |= feed.Read();
+    coscheduling::StepOutput out = engine->Step(now);
+    for (auto& [uid, answer] : out.filter_answers) {
+      if (answer) {
+        answers[uid] = *answer;
+      } else {
+        answers.erase(uid);
+      }
+    }
+    for (const coscheduling::DecisionNote& note : out.notes) {
+      timeline.push_back(fmt::format("{:>8} {} {} {} {}", absl::FormatDuration(now - start),
+                                     note.gang.ToString(), v1::GangState_Name(note.state),
+                                     v1::ReasonCode_Name(note.reason), note.message));
+    }
+    for (const coscheduling::NumberedAction& action : out.actions) CarryOut(action);
+    return moved || !out.actions.empty() || !out.filter_answers.empty();
+  }
+
+  // Everything that can happen at this moment.
+  void Settle() {
+    for (int round = 0; round < kMaxRounds; ++round) {
+      const uint64_t revision = server.revision();
+      karpenter.Tick(now);
+      kubelet.Tick(now);
+      bool moved = StepMuster();
+      scheduler.Tick(now);
+      moved |= StepMuster();
+      if (!moved && server.revision() == revision) return;
+    }
+    broken = absl::InternalError(
+        fmt::format("nothing comes to rest at {}", absl::FormatDuration(now - start)));
+  }
+
+  absl::Time NextEvent() const {
+    return std::min(
+        {engine->NextWake(), karpenter.NextWake(), kubelet.NextWake(), scheduler.NextWake()});
+  }
+
+  void CheckInvariants() {
+    if (!broken.ok() || server.revision() == checked_revision) return;
+    checked_revision = server.revision();
+    broken = invariants.Check(server, *engine, now);
+    if (!broken.ok()) {
+      broken = absl::FailedPreconditionError(
+          fmt::format("at {}: {}", absl::FormatDuration(now - start), broken.message()));
+    }
+  }
+
+  const Scenario scenario;
+  const WorldOptions options;
+  const absl::Time start = ScenarioStart();
+  absl::Time now = ScenarioStart();
+  kube::embedded::ApiServer server;
+  kube::simulators::KarpenterSimulator karpenter;
+  kube::simulators::KubeletSimulator kubelet;
+  kube::simulators::SchedulerSimulator scheduler;
+  std::unique_ptr<Engine> engine;
+  std::vector<Feed> feeds;
+  std::map<std::string, FilterAnswer> answers;
+  std::map<uint64_t, BindDone> binds;
+  uint64_t next_bind = 0;
+  int generation = 0;
+  std::vector<std::string> timeline;
+  Invariants invariants;
+  uint64_t checked_revision = 0;
+  absl::Status broken;
+};
+
+World::World(const Scenario& scenario, WorldOptions options)
+    : state_(std::make_unique<State>(scenario, std::move(options))) {
+  for (const Manifest& manifest : ClusterManifests(scenario)) {
+    const kube::Response response = state_->server.Handle(CreateRequest(manifest));
+    if (!response.ok()) state_->broken = kube::ToStatus(response);
+  }
+  state_->StartMuster();
+}
+
+World::~World() = default;
+
+absl::Time World::start() const { return state_->start; }
+absl::Time World::now() const { return state_->now; }
+const absl::Status& World::broken_invariant() const { return state_->broken; }
+const std::vector<std::string>& World::timeline() const { return state_->timeline; }
+const Engine& World::engine() const { return *state_->engine; }
+kube::Response World::Call(const kube::Request& request) { return state_->server.Handle(request); }
+
+void World::Restart() {
+  state_->timeline.push_back(
+      fmt::format("{:>8} muster restarts", absl::FormatDuration(state_->now - state_->start)));
+  state_->StartMuster();
+}
+
+absl::Status World::Perform(const Action& action) {
+  if (std::holds_alternative<RestartStep>(action)) {
+    Restart();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<kube::Request>> requests =
+      RequestsOf(action, state_->scenario.options.scheduler_name);
+  if (!requests.ok()) return requests.status();
+  for (const kube::Request& request : *requests) {
+    const kube::Response response = state_->server.Handle(request);
+    const bool namespace_exists = response.status == 409 && request.path == "/api/v1/namespaces";
+    if (!response.ok() && !namespace_exists) return kube::ToStatus(response);
+    state_->invariants.Note(request);
+  }
+  return absl::OkStatus();
+}
+
+bool World::RunUntil(absl::Time time, const std::function<bool()>& until) {
+  State& s = *state_;
+  for (;;) {
+    s.Settle();
+    s.CheckInvariants();
+    if (!s.broken.ok()) return false;
+    if (until && until()) return true;
+    if (s.now >= time) return until == nullptr;
+    s.now = std::max(s.now + absl::Milliseconds(1), std::min(time, s.NextEvent()));
+  }
+}
+
+absl::Status World::Check(const Expectation& want) const {
+  return Compare(want, Key(want.gang), state_->server, *state_->engine);
+}
+
+absl::Status RunScenario(const Scenario& scenario, WorldOptions options) {
+  World world(scenario, std::move(options));
+  auto fail = [&](const Step& step, const absl::Status& status) {
+    std::string text = fmt::format("{}:{}: {}", scenario.file, step.line, status.message());
+    for (const std::string& line : world.timeline()) text += "\n" + line;
+    return absl::FailedPreconditionError(text);
+  };
+  for (const Step& step : scenario.steps) {
+    world.RunUntil(world.start() + step.at);
+    if (!world.broken_invariant().ok()) return fail(step, world.broken_invariant());
+    const auto* want = std::get_if<Expectation>(&step.action);
+    if (want == nullptr) {
+      if (absl::Status status = world.Perform(step.action); !status.ok()) return fail(step, status);
+      continue;
+    }
+    if (want->within) {
+      world.RunUntil(world.start() + step.at + *want->within,
+                     [&] { return world.Check(*want).ok(); });
+      if (!world.broken_invariant().ok()) return fail(step, world.broken_invariant());
+    }
+    if (absl::Status status = world.Check(*want); !status.ok()) return fail(step, status);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::simulation
