@@ -76,6 +76,19 @@ func (c *Case) stays(duration time.Duration, what string, condition func(*timeli
 	}
 }
 
+// A commit of which the API server refuses one binding is completed, not left
+// half.
+func TestGangWithARefusedBindingEndsWhole(t *testing.T) {
+	t.Parallel()
+	c := newGangCase(t, "refused")
+	c.Nodes(4, 1)
+	turnstile := c.turnstile(binding, 3)
+	g := c.Gang("train", 4, 1)
+	c.must(turnstile.awaitFull(g, 30*time.Second))
+	turnstile.letAllPass()
+	g.AwaitBound(15 * time.Second)
+}
+
 // The stock kube-scheduler would evict for one member at a time and leave the
 // rest of the gang waiting. Beside Muster it evicts nothing.
 func TestHighPriorityGangEvictsNothingMemberByMember(t *testing.T) {

@@ -20,36 +20,56 @@ const crashAfter = "MUSTER_TEST_CRASH_AFTER"
 // These cases end and start Muster, so they don't run beside others: go test
 // runs what isn't marked parallel first.
 
-// Whatever the write after which Muster dies, its next start finds enough in
-// the API server to finish what was begun.
-func TestKilledAfterAWriteTheGangEndsWhole(t *testing.T) {
+// Killed between two writes of a kind, Muster's next start finds enough in the
+// API server to finish what was begun.
+func TestKilledBetweenTwoWritesTheGangEndsWhole(t *testing.T) {
+	for _, test := range []struct {
+		write  write
+		done   int // of the four writes, when Muster is killed
+		rounds int
+	}{
+		{write: signalWrite, done: 2, rounds: pick(1, 10)},
+		{write: gateLift, done: 2, rounds: pick(1, 10)},
+		{write: binding, done: 1, rounds: pick(1, 4)},
+		{write: binding, done: 2, rounds: pick(1, 3)},
+		{write: binding, done: 3, rounds: pick(1, 3)},
+	} {
+		for round := range test.rounds {
+			t.Run(fmt.Sprintf("%d of 4 %ss, round %d", test.done, test.write.name, round+1), func(t *testing.T) {
+				c := newGangCase(t, "between")
+				c.supply(test.write.name == signalWrite.name)
+				turnstile := c.turnstile(test.write, test.done)
+				g := c.Gang("train", 4, 1)
+				c.must(turnstile.awaitFull(g, 30*time.Second))
+				shared.Muster.Kill()
+				turnstile.letAllPass()
+				t.Logf("killed with %s", g.progress())
+				g.awaitWholeAfterRestart()
+			})
+		}
+	}
+}
+
+// Killed right after a write, before Muster could do anything with its success.
+func TestKilledRightAfterAWriteTheGangEndsWhole(t *testing.T) {
 	for _, test := range []struct {
 		after     string
+		karpenter bool
 		rounds    int
-		karpenter bool // nodes have to be bought; otherwise they are there
 	}{
 		{after: "record:1", rounds: pick(1, 3)},
 		{after: "gate-lift:1", rounds: pick(0, 3)},
-		{after: "gate-lift:2", rounds: pick(1, 10)},
-		{after: "binding:1", rounds: pick(1, 4)},
-		{after: "binding:2", rounds: pick(1, 3)},
-		{after: "binding:3", rounds: pick(1, 3)},
-		{after: "signal:2", rounds: pick(1, 10), karpenter: true},
+		{after: "binding:1", rounds: pick(0, 3)},
+		{after: "signal:1", rounds: pick(0, 3), karpenter: true},
 		{after: "hold:1", rounds: pick(1, 3), karpenter: true},
 	} {
 		for round := range test.rounds {
 			t.Run(fmt.Sprintf("%s round %d", test.after, round+1), func(t *testing.T) {
-				// The nodes are made before Muster is, so that the crash falls
-				// into the gang's own story.
+				// The nodes are made before Muster is started, so that the
+				// crash falls into the gang's own story.
 				shared.Muster.Kill()
 				c := newCase(t, "crash")
-				if test.karpenter {
-					for i := range 4 {
-						c.NodePool(fmt.Sprint(i), 1, 1, time.Duration(1+i)*time.Second)
-					}
-				} else {
-					c.Nodes(4, 1)
-				}
+				c.supply(test.karpenter)
 				// A Muster that was to crash and didn't must not go on to the
 				// next case.
 				t.Cleanup(func() {
@@ -61,15 +81,32 @@ func TestKilledAfterAWriteTheGangEndsWhole(t *testing.T) {
 				g := c.Gang("train", 4, 1)
 				c.must(shared.Muster.AwaitCrash(30 * time.Second))
 				t.Logf("killed with %s", g.progress())
-
-				begin := time.Now()
-				c.must(shared.Muster.Start(plane.Launch{}))
-				g.AwaitBound(30 * time.Second)
-				c.AwaitHoldsGone(15 * time.Second)
-				t.Logf("whole %v after the restart", time.Since(begin).Round(time.Millisecond))
+				g.awaitWholeAfterRestart()
 			})
 		}
 	}
+}
+
+// supply gives the case what four members with one GPU each need: nodes that
+// are there, or NodePools whose nodes come one after another.
+func (c *Case) supply(karpenter bool) {
+	c.Helper()
+	if !karpenter {
+		c.Nodes(4, 1)
+		return
+	}
+	for i := range 4 {
+		c.NodePool(fmt.Sprint(i), 1, 1, time.Duration(1+i)*time.Second)
+	}
+}
+
+func (g *Gang) awaitWholeAfterRestart() {
+	g.Helper()
+	begin := time.Now()
+	g.must(shared.Muster.Start(plane.Launch{}))
+	g.AwaitBound(30 * time.Second)
+	g.AwaitHoldsGone(15 * time.Second)
+	g.Logf("whole %v after the restart", time.Since(begin).Round(time.Millisecond))
 }
 
 // progress counts the members by how far they are.
@@ -92,7 +129,7 @@ func TestKilledAtARandomMomentGangsEndWholeOrNotAtAll(t *testing.T) {
 
 			life := time.Duration(random.Int64N(int64(600 * time.Millisecond)))
 			pause := time.Duration(random.Int64N(int64(time.Second)))
-			restarted := make(chan error)
+			restarted := make(chan error, 1)
 			go func() {
 				time.Sleep(life)
 				shared.Muster.Kill()
