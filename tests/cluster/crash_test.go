@@ -44,6 +44,9 @@ func TestKilledBetweenTwoWritesTheGangEndsWhole(t *testing.T) {
 				shared.Muster.Kill()
 				turnstile.letAllPass()
 				t.Logf("killed with %s", g.progress())
+				if count := g.Count(bound); test.write.name != binding.name && count > 0 {
+					t.Errorf("%d members are bound although not all have lost their gate", count)
+				}
 				g.awaitWholeAfterRestart()
 			})
 		}

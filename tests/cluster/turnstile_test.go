@@ -55,7 +55,7 @@ type turnstile struct {
 	allowed int
 
 	mutex   sync.Mutex
-	passed  int
+	passed  map[string]bool // by pod: a write may be sent again
 	waiting int
 	closed  chan struct{} // Muster is dead: refuse what still waits
 	open    bool          // let everything pass
@@ -63,7 +63,7 @@ type turnstile struct {
 
 func (c *Case) turnstile(counted write, allowed int) *turnstile {
 	c.Helper()
-	t := &turnstile{write: counted, allowed: allowed, closed: make(chan struct{})}
+	t := &turnstile{write: counted, allowed: allowed, passed: map[string]bool{}, closed: make(chan struct{})}
 	server := httptest.NewTLSServer(t)
 	name := c.Namespace + "-turnstile"
 	fail, none, timeout := registrationv1.Fail, registrationv1.SideEffectClassNone, int32(30)
@@ -105,13 +105,13 @@ func (c *Case) turnstile(counted write, allowed int) *turnstile {
 func (t *turnstile) awaitFull(g *Gang, patience time.Duration) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		t.mutex.Lock()
-		passed, waiting := t.passed, t.waiting
+		passed, waiting := len(t.passed), t.waiting
 		t.mutex.Unlock()
 		if g.Count(t.write.done) == t.allowed && waiting > 0 {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("after %v %d writes (%s) have passed and %d wait", patience, passed, t.write.name, waiting)
+			return fmt.Errorf("after %v %d members have passed (%s) and %d writes wait", patience, passed, t.write.name, waiting)
 		}
 	}
 }
@@ -149,8 +149,8 @@ func (t *turnstile) admit(ctx context.Context, request *admissionv1.AdmissionReq
 		}
 	}
 	t.mutex.Lock()
-	if t.open || t.passed < t.allowed {
-		t.passed++
+	if t.open || t.passed[request.Name] || len(t.passed) < t.allowed {
+		t.passed[request.Name] = true
 		t.mutex.Unlock()
 		return true
 	}
