@@ -5,7 +5,7 @@
 #   MUSTER_FULL=1 test.sh       every count that the acceptance list names
 #   test.sh -run TestCrash      further arguments go to go test
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
+cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 
 ./build.sh || exit 1
 
