@@ -1,19 +1,28 @@
 // One plan for the whole gang: member -> node, all on one snapshot.
 //
-// Assumes: the snapshot is not changed during the call; members are unbound and not assumed.
+// Assumes: the snapshot is not changed during the call; members are unbound and not assumed. Pure:
+// no state is kept between calls, and equal inputs give equal plans.
+//
 // Algorithm: members with equal needs form a class; each class is filtered against the nodes once;
 // zones are tried one by one (EFA doesn't cross zones) before the whole cluster; within one, nodes
 // are filled so that the fewest are used.
-// Priorities, in order: one zone, fewest nodes, least leftover devices, most preferences met, rank
-// order (neighbours in rank on neighbouring nodes), name (so that equal inputs give equal plans).
-// Exact where it matters: an oracle in planner_test.cc tries every assignment on small inputs; the
-// planner finds a complete plan whenever one exists there.
+//
+// Priorities among complete plans: one zone, most surplus members, fewest nodes, fewest nodes that
+// don't exist yet, least leftover devices, most preferences met, rank order (neighbours in rank on
+// neighbouring nodes), name. Among partial plans the number of members comes before the zone.
+//
+// What is guaranteed: a plan is always valid. Where the gang has one class it is complete whenever
+// a complete one exists, and uses the fewest nodes; the same for several classes without relations
+// between members as far as a bounded search reaches, and for all gangs that are small. README.md
+// ("Planner") says where exactly each guarantee ends.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cluster/predicates.h"
@@ -33,6 +42,9 @@ struct PlanRequest {
   std::set<std::string, std::less<>> excluded_nodes;
   // All members in one domain of this node label; empty: none required.
   std::string required_topology_key;
+  // Names of nodes where other members of this gang already stand. The plan stays in their domain
+  // of required_topology_key, and in their zone if it can.
+  std::vector<std::string> sibling_nodes;
 };
 
 // Why nodes were turned down, over the whole gang: how many nodes per code, with one example.
@@ -42,8 +54,10 @@ struct PlanShortfall {
     int nodes = 0;
     std::string example;  // "ip-10-0-1-7: nvidia.com/gpu: 7 of 8 allocatable"
   };
-  std::vector<Cause> causes;  // most nodes first
-  size_t placeable = 0;       // members that the best partial plan places
+  // Most nodes first, then by code. A node counts once per code: for each class with a member left
+  // over, by the first reason why it can't take one more, beside those that are planned there.
+  std::vector<Cause> causes;
+  size_t placeable = 0;  // members that the best partial plan places
 };
 
 struct Plan {
@@ -60,7 +74,8 @@ struct Plan {
 Plan MakePlan(const cluster::Snapshot& snapshot, const PlanRequest& request);
 
 // Is every placement still good on this snapshot, with these members neither bound nor assumed?
-// Returns the first that isn't: the member's UID and why.
+// Returns the first in rank order that isn't: the member's UID and why. Members without a placement
+// are left out; a plan that MakePlan has just made is never broken on the same snapshot.
 std::optional<std::pair<std::string, cluster::Rejection>> FirstBroken(
     const cluster::Snapshot& snapshot, const PlanRequest& request,
     const std::map<std::string, std::string>& placements);

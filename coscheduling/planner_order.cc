@@ -1,0 +1,63 @@
+#include "coscheduling/planner_order.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace muster::coscheduling::planner {
+namespace {
+
+// How full a placement's domains will be before it, by the spread constraints of its kind, if all
+// are filled evenly: the order of these levels never breaks a single constraint that the end result
+// meets, and hardly ever several.
+std::vector<int64_t> Levels(const std::vector<Placement>& placements,
+                            const std::vector<size_t>& order, const Relations& relations) {
+  absl::flat_hash_map<std::pair<int, int>, int64_t> placed;  // spread, domain
+  std::vector<int64_t> levels(placements.size());
+  for (size_t i : order) {
+    const Placement& placement = placements[i];
+    const Relations::Kind& parts = relations.PartsOf(placement.kind);
+    auto domain_of = [&](int spread) {
+      return relations.keys()[relations.spreads()[spread].key].domain[placement.node];
+    };
+    for (int spread : parts.own_spreads) {
+      int domain = domain_of(spread);
+      if (domain < 0) continue;
+      levels[i] += relations.spreads()[spread].matching[domain] + placed[{spread, domain}];
+    }
+    for (int spread : parts.selected_by_spreads) ++placed[{spread, domain_of(spread)}];
+  }
+  return levels;
+}
+
+}  // namespace
+
+std::vector<size_t> PlaceInOrder(const std::vector<Placement>& placements, Relations* relations) {
+  std::vector<size_t> waiting(placements.size());
+  for (size_t i = 0; i < waiting.size(); ++i) waiting[i] = i;
+  std::sort(waiting.begin(), waiting.end(), [&](size_t a, size_t b) {
+    return std::tuple(placements[a].node, placements[a].kind, a) <
+           std::tuple(placements[b].node, placements[b].kind, b);
+  });
+  std::vector<int64_t> levels = Levels(placements, waiting, *relations);
+  std::stable_sort(waiting.begin(), waiting.end(),
+                   [&](size_t a, size_t b) { return levels[a] < levels[b]; });
+  for (bool progress = true; progress && !waiting.empty();) {
+    std::vector<size_t> refused;
+    for (size_t i : waiting) {
+      const Placement& placement = placements[i];
+      if (relations->Allows(placement.kind, placement.node)) {
+        relations->Place(placement.kind, placement.node);
+      } else {
+        refused.push_back(i);
+      }
+    }
+    progress = refused.size() < waiting.size();
+    waiting = std::move(refused);
+  }
+  std::sort(waiting.begin(), waiting.end());
+  return waiting;
+}
+
+}  // namespace muster::coscheduling::planner

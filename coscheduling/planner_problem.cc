@@ -1,0 +1,453 @@
+#include "coscheduling/planner_problem.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "cluster/relation_index.h"
+#include "fmt/format.h"
+#include "kube/objects/quantity.h"
+
+namespace muster::coscheduling::planner {
+namespace {
+
+using cluster::NodeInfo;
+using cluster::Rejection;
+using cluster::RejectionCode;
+using kube::Pod;
+
+constexpr std::string_view kZoneLabel = "topology.kubernetes.io/zone";
+// Where an EC2 instance hangs in the network, from the spine down (cloud-provider-aws,
+// docs/topology.md). Absent elsewhere.
+constexpr std::array<std::string_view, 3> kNetworkLabels = {
+    "topology.k8s.aws/network-node-layer-1",
+    "topology.k8s.aws/network-node-layer-2",
+    "topology.k8s.aws/network-node-layer-3",
+};
+
+// What one would regret to leave idle beside a gang: accelerators and the like. Network devices
+// come with them and don't count.
+bool IsScarceDevice(std::string_view resource) {
+  return resource.find('/') != std::string_view::npos &&
+         resource.find("kubernetes.io/") == std::string_view::npos && resource != kube::kEfa;
+}
+
+// More devices than a node can have; keeps sums over nodes within 64 bits.
+constexpr int64_t kMostDevices = 1'000'000'000;
+
+int64_t FreeDevices(const NodeInfo& info) {
+  int64_t devices = 0;
+  for (const auto& [name, amount] : info.node->allocatable.entries()) {
+    if (amount > 0 && IsScarceDevice(name)) devices += std::min(info.Free(name), kMostDevices);
+  }
+  return std::min(devices, kMostDevices);
+}
+
+bool IsMember(const PlanRequest& request, const Pod& pod) {
+  return std::any_of(request.members.begin(), request.members.end(),
+                     [&](const Pod* member) { return member->meta.uid == pod.meta.uid; });
+}
+
+// Numbers for the values of one label, in the order of the values.
+class LabelValues {
+ public:
+  void Add(const NodeInfo& info, std::string_view label) {
+    const std::string* value = info.node->meta.Label(label);
+    if (value != nullptr) index_.try_emplace(*value, 0);
+  }
+  void Number() {
+    std::vector<std::string_view> values;
+    for (const auto& [value, number] : index_) values.push_back(value);
+    std::sort(values.begin(), values.end());
+    for (size_t i = 0; i < values.size(); ++i) index_[values[i]] = static_cast<int>(i);
+  }
+  int size() const { return static_cast<int>(index_.size()); }
+  // -1 if the node lacks the label, or nobody added its value.
+  int Of(const NodeInfo& info, std::string_view label) const {
+    const std::string* value = info.node->meta.Label(label);
+    if (value == nullptr) return -1;
+    auto it = index_.find(*value);
+    return it == index_.end() ? -1 : it->second;
+  }
+
+ private:
+  absl::flat_hash_map<std::string_view, int> index_;
+};
+
+class ProblemBuilder {
+ public:
+  ProblemBuilder(const cluster::Snapshot& snapshot, const PlanRequest& request,
+                 std::vector<const NodeInfo*> infos)
+      : infos_(std::move(infos)),
+        problem_{.snapshot = &snapshot,
+                 .request = &request,
+                 .resources = {},
+                 .nodes = {},
+                 .free = {},
+                 .classes = {},
+                 .relations = Relations(snapshot, request.members, infos_, request.include_virtual),
+                 .home_zones = {},
+                 .home_domains = {}} {}
+
+  Problem Build() && {
+    FormClasses();
+    FillFree();
+    FindCandidates();
+    FindPreferences();
+    MergeTwins();
+    FindPlaces();
+    FindClashes();
+    FindRelations();
+    return std::move(problem_);
+  }
+
+ private:
+  const PlanRequest& request() const { return *problem_.request; }
+
+  void FormClasses() {
+    absl::flat_hash_map<std::string, int> key_index;
+    absl::flat_hash_map<std::pair<int, int>, int> class_index;  // key, kind -> class
+    const Pod* previous = nullptr;
+    int key = 0;
+    for (size_t m = 0; m < request().members.size(); ++m) {
+      const Pod& pod = *request().members[m];
+      if (previous == nullptr || !SameSpec(*previous, pod)) {
+        std::string text = pod.spec_error.empty() ? cluster::ClassKey(pod) : "!" + pod.spec_error;
+        key = key_index.try_emplace(std::move(text), key_index.size()).first->second;
+        previous = &pod;
+      }
+      int kind = problem_.relations.KindOf(m);
+      auto [it, added] = class_index.try_emplace({key, kind}, problem_.classes.size());
+      if (added) {
+        AddClass(pod, kind);
+        key_of_class_.push_back(key);
+      }
+      problem_.classes[it->second].members.push_back(static_cast<int>(m));
+    }
+  }
+
+  static bool SameSpec(const Pod& a, const Pod& b) {
+    return a.meta.name_space == b.meta.name_space && a.spec_error == b.spec_error &&
+           (a.spec == b.spec || *a.spec == *b.spec);
+  }
+
+  void AddClass(const Pod& pod, int kind) {
+    MemberClass member_class;
+    member_class.pod = &pod;
+    member_class.kind = kind;
+    for (const auto& [name, amount] : pod.spec->requests.entries()) {
+      if (amount <= 0) continue;
+      auto& resources = problem_.resources;
+      size_t r = std::find(resources.begin(), resources.end(), name) - resources.begin();
+      if (r == resources.size()) resources.push_back(name);
+      if (member_class.request.size() <= r) member_class.request.resize(r + 1);
+      member_class.request[r] = amount;
+    }
+    problem_.classes.push_back(std::move(member_class));
+  }
+
+  void FillFree() {
+    const auto& resources = problem_.resources;
+    problem_.nodes.resize(infos_.size());
+    problem_.free.resize(infos_.size() * resources.size());
+    for (MemberClass& member_class : problem_.classes)
+      member_class.request.resize(resources.size());
+    int64_t* free = problem_.free.data();
+    for (const Pod* member : request().members) {
+      const NodeInfo* info = problem_.snapshot->FindNodeOfPod(member->meta.uid);
+      if (info != nullptr) holds_members_.insert(info);
+    }
+    for (size_t n = 0; n < infos_.size(); ++n) {
+      problem_.nodes[n].info = infos_[n];
+      problem_.nodes[n].position = static_cast<int>(n);
+      bool holds_members = !holds_members_.empty() && holds_members_.contains(infos_[n]);
+      for (const std::string& resource : resources) {
+        *free++ = holds_members ? FreeWithoutMembers(request(), *infos_[n], resource)
+                                : infos_[n]->Free(resource);
+      }
+    }
+  }
+
+  void FindCandidates() {
+    // Classes of one key differ in their relations only.
+    absl::flat_hash_map<int, const std::vector<int>*> of_key;
+    std::vector<std::vector<int>> fitting(problem_.classes.size());
+    for (size_t c = 0; c < problem_.classes.size(); ++c) {
+      auto [it, added] = of_key.try_emplace(key_of_class_[c], &fitting[c]);
+      if (added) fitting[c] = FittingNodes(c);
+      MemberClass& member_class = problem_.classes[c];
+      for (int node : *it->second) {
+        if (!problem_.relations.Barred(member_class.kind, node)) {
+          member_class.candidates.push_back(node);
+        }
+      }
+    }
+  }
+
+  // The cheap checks first: most nodes of a busy cluster fall at the first.
+  std::vector<int> FittingNodes(int class_index) {
+    const MemberClass& member_class = problem_.classes[class_index];
+    std::vector<int> fitting;
+    if (!member_class.pod->spec_error.empty()) return fitting;
+    for (size_t n = 0; n < infos_.size(); ++n) {
+      if (FitCount(member_class, problem_.FreeOf(n), 1) == 0) continue;
+      if (WhyNotAllowed(request(), *infos_[n])) continue;
+      if (cluster::CheckClass(*problem_.snapshot, *member_class.pod, *infos_[n])) continue;
+      if (WhyNotPorts(request(), *member_class.pod, *infos_[n])) continue;
+      fitting.push_back(static_cast<int>(n));
+    }
+    return fitting;
+  }
+
+  // Zone, domain, devices and position of the nodes that are somebody's candidates.
+  void FindPlaces() {
+    std::vector<char> wanted(infos_.size());
+    for (const MemberClass& member_class : problem_.classes) {
+      for (int node : member_class.candidates) wanted[node] = 1;
+    }
+    LabelValues zones, domains;
+    std::array<LabelValues, kNetworkLabels.size()> layers;
+    for (size_t n = 0; n < infos_.size(); ++n) {
+      if (!wanted[n]) continue;
+      zones.Add(*infos_[n], kZoneLabel);
+      if (!request().required_topology_key.empty()) {
+        domains.Add(*infos_[n], request().required_topology_key);
+      }
+      for (size_t i = 0; i < layers.size(); ++i) layers[i].Add(*infos_[n], kNetworkLabels[i]);
+    }
+    zones.Number();
+    domains.Number();
+    for (LabelValues& layer : layers) layer.Number();
+    problem_.zones = zones.size() + 1;
+    problem_.domains = std::max(1, domains.size());
+    for (size_t n = 0; n < infos_.size(); ++n) {
+      if (!wanted[n]) continue;
+      NodeSlot& slot = problem_.nodes[n];
+      int zone = zones.Of(*infos_[n], kZoneLabel);
+      slot.zone = zone < 0 ? zones.size() : zone;
+      if (domains.size() > 0) slot.domain = domains.Of(*infos_[n], request().required_topology_key);
+      slot.devices = FreeDevices(*infos_[n]);
+    }
+    FindPositions(wanted, layers);
+    FindHome(zones, domains);
+  }
+
+  void FindPositions(const std::vector<char>& wanted,
+                     const std::array<LabelValues, kNetworkLabels.size()>& layers) {
+    if (layers[0].size() + layers[1].size() + layers[2].size() == 0) return;
+    std::vector<std::pair<std::array<int, kNetworkLabels.size()>, int>> order;
+    for (size_t n = 0; n < infos_.size(); ++n) {
+      if (!wanted[n]) continue;
+      std::array<int, kNetworkLabels.size()> path;
+      for (size_t i = 0; i < layers.size(); ++i)
+        path[i] = layers[i].Of(*infos_[n], kNetworkLabels[i]);
+      order.emplace_back(path, static_cast<int>(n));
+    }
+    std::sort(order.begin(), order.end());
+    for (size_t i = 0; i < order.size(); ++i) {
+      problem_.nodes[order[i].second].position = static_cast<int>(i);
+    }
+  }
+
+  void FindHome(const LabelValues& zones, const LabelValues& domains) {
+    for (const std::string& name : request().sibling_nodes) {
+      const NodeInfo* info = problem_.snapshot->FindNode(name);
+      if (info == nullptr) continue;
+      problem_.home_zones.resize(problem_.zones);
+      int zone = zones.Of(*info, kZoneLabel);
+      // A zone without candidates is no home to anyone: then none is.
+      if (zone >= 0) problem_.home_zones[zone] = 1;
+      if (info->node->meta.Label(kZoneLabel) == nullptr) problem_.home_zones.back() = 1;
+      if (request().required_topology_key.empty()) continue;
+      problem_.home_domains.resize(problem_.domains);
+      int domain = domains.Of(*info, request().required_topology_key);
+      if (domain >= 0) problem_.home_domains[domain] = 1;
+    }
+  }
+
+  void FindPreferences() {
+    std::optional<cluster::RelationIndex> index;
+    for (MemberClass& member_class : problem_.classes) {
+      const kube::PodSpec& spec = *member_class.pod->spec;
+      bool relational = cluster::HasPreferredRelations(spec);
+      if (relational && !index) {
+        index.emplace(*problem_.snapshot, request().members, request().include_virtual);
+      }
+      bool any = false;
+      for (int node : member_class.candidates) {
+        int64_t score = cluster::NodePreferenceScore(spec, *infos_[node]);
+        if (relational) score += index->Score(*member_class.pod, *infos_[node]);
+        member_class.preference.push_back(score);
+        any |= score != 0;
+      }
+      if (!any) member_class.preference.clear();
+    }
+  }
+
+  // Members whose needs are written differently (each its own volume, for example) may still be
+  // equal for all nodes there are.
+  void MergeTwins() {
+    std::vector<MemberClass> merged;
+    absl::flat_hash_map<std::vector<int64_t>, size_t> index;
+    for (MemberClass& member_class : problem_.classes) {
+      if (!member_class.pod->spec->host_ports.empty()) {
+        merged.push_back(std::move(member_class));
+        continue;
+      }
+      std::vector<int64_t> traits = member_class.request;
+      traits.push_back(problem_.relations.between_members() ? member_class.kind : 0);
+      traits.insert(traits.end(), member_class.candidates.begin(), member_class.candidates.end());
+      traits.push_back(-1);
+      traits.insert(traits.end(), member_class.preference.begin(), member_class.preference.end());
+      auto [it, added] = index.try_emplace(std::move(traits), merged.size());
+      if (added) {
+        merged.push_back(std::move(member_class));
+        continue;
+      }
+      std::vector<int>& members = merged[it->second].members;
+      members.insert(members.end(), member_class.members.begin(), member_class.members.end());
+      std::sort(members.begin(), members.end());
+    }
+    problem_.classes = std::move(merged);
+  }
+
+  void FindClashes() {
+    auto& classes = problem_.classes;
+    for (MemberClass& member_class : classes) member_class.clashes.resize(classes.size());
+    for (size_t a = 0; a < classes.size(); ++a) {
+      if (classes[a].pod->spec->host_ports.empty()) continue;
+      for (size_t b = 0; b < classes.size(); ++b) {
+        if (cluster::HostPortsConflict(*classes[a].pod->spec, *classes[b].pod->spec)) Clash(a, b);
+      }
+    }
+  }
+
+  void Clash(size_t a, size_t b) {
+    problem_.classes[a].clashes[b] = 1;
+    problem_.classes[b].clashes[a] = 1;
+    if (a == b) problem_.classes[a].most_per_node = 1;
+  }
+
+  // Anti-affinity within single nodes is a clash; what else there is, solvers must watch.
+  void FindRelations() {
+    const Relations& relations = problem_.relations;
+    for (const Relations::Affinity& affinity : relations.affinities()) {
+      problem_.affinity |= !affinity.settled;
+    }
+    for (const Relations::Spread& spread : relations.spreads()) {
+      problem_.spread |= spread.between_members;
+    }
+    for (const Relations::AntiAffinity& anti : relations.anti_affinities()) {
+      if (!anti.between_members) continue;
+      if (!WithinNodes(anti)) {
+        problem_.wide_anti_affinity = true;
+        continue;
+      }
+      for (size_t a = 0; a < problem_.classes.size(); ++a) {
+        for (size_t b = 0; b < problem_.classes.size(); ++b) {
+          if (anti.owns[problem_.classes[a].kind] && anti.selects[problem_.classes[b].kind]) {
+            Clash(a, b);
+          }
+        }
+      }
+    }
+  }
+
+  // True if every candidate of the classes concerned is a domain by itself.
+  bool WithinNodes(const Relations::AntiAffinity& anti) const {
+    const Relations::Key& key = problem_.relations.keys()[anti.key];
+    for (const MemberClass& member_class : problem_.classes) {
+      if (!anti.owns[member_class.kind] && !anti.selects[member_class.kind]) continue;
+      for (int node : member_class.candidates) {
+        int domain = key.domain[node];
+        if (domain < 0 || key.nodes_in[domain] > 1) return false;
+      }
+    }
+    return true;
+  }
+
+  std::vector<const NodeInfo*> infos_;
+  Problem problem_;
+  std::vector<int> key_of_class_;
+  absl::flat_hash_set<const NodeInfo*> holds_members_;
+};
+
+}  // namespace
+
+Problem BuildProblem(const cluster::Snapshot& snapshot, const PlanRequest& request) {
+  std::vector<const NodeInfo*> infos;
+  infos.reserve(snapshot.nodes().size());
+  for (const auto& [name, info] : snapshot.nodes()) infos.push_back(&info);
+  return ProblemBuilder(snapshot, request, std::move(infos)).Build();
+}
+
+int FitCount(const MemberClass& member_class, const int64_t* free, int limit) {
+  int64_t count = std::min(limit, member_class.most_per_node);
+  for (size_t r = 0; r < member_class.request.size() && count > 0; ++r) {
+    int64_t wanted = member_class.request[r];
+    if (wanted > 0) count = std::min(count, free[r] / wanted);
+  }
+  return static_cast<int>(count);
+}
+
+std::optional<Rejection> WhyNotAllowed(const PlanRequest& request, const NodeInfo& info) {
+  if (!request.excluded_nodes.empty() && request.excluded_nodes.contains(info.name())) {
+    return Rejection{RejectionCode::kExcluded, "left out for this gang"};
+  }
+  if (info.is_virtual && !request.include_virtual) {
+    return Rejection{RejectionCode::kNotUsable, info.readiness.message};
+  }
+  if (!request.required_topology_key.empty() &&
+      info.node->meta.Label(request.required_topology_key) == nullptr) {
+    return Rejection{RejectionCode::kNodeSelector,
+                     fmt::format("label {} is missing", request.required_topology_key)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Rejection> WhyNotPorts(const PlanRequest& request, const Pod& pod,
+                                     const NodeInfo& info) {
+  if (pod.spec->host_ports.empty()) return std::nullopt;
+  for (const cluster::PlacedPod& placed : info.pods) {
+    if (!cluster::HostPortsConflict(*pod.spec, *placed.pod->spec)) continue;
+    if (IsMember(request, *placed.pod)) continue;
+    return Rejection{RejectionCode::kHostPorts,
+                     fmt::format("a host port is taken by {}", placed.pod->meta.FullName())};
+  }
+  return std::nullopt;
+}
+
+int64_t FreeWithoutMembers(const PlanRequest& request, const NodeInfo& info,
+                           std::string_view resource) {
+  int64_t requested = info.requested.Get(resource);
+  for (const cluster::PlacedPod& placed : info.pods) {
+    if (IsMember(request, *placed.pod)) requested -= placed.pod->spec->requests.Get(resource);
+  }
+  return std::max<int64_t>(0, info.node->allocatable.Get(resource) - requested);
+}
+
+Rejection ShortOf(std::string_view resource, int64_t wanted, int64_t free) {
+  kube::QuantityUnit unit = kube::UnitOf(resource);
+  return {RejectionCode::kResources,
+          fmt::format("{}: {} wanted, {} free", resource, kube::FormatQuantity(wanted, unit),
+                      kube::FormatQuantity(free, unit))};
+}
+
+std::optional<Rejection> WhyNoCandidate(const Problem& problem, int class_index, int node) {
+  const MemberClass& member_class = problem.classes[class_index];
+  const Pod& pod = *member_class.pod;
+  const NodeInfo& info = *problem.nodes[node].info;
+  if (!pod.spec_error.empty()) return Rejection{RejectionCode::kResources, pod.spec_error};
+  if (auto rejection = WhyNotAllowed(*problem.request, info)) return rejection;
+  if (auto rejection = cluster::CheckClass(*problem.snapshot, pod, info)) return rejection;
+  for (size_t r = 0; r < problem.resources.size(); ++r) {
+    int64_t wanted = member_class.request[r];
+    int64_t free = problem.FreeOf(node)[r];
+    if (wanted > free) return ShortOf(problem.resources[r], wanted, free);
+  }
+  if (auto rejection = WhyNotPorts(*problem.request, pod, info)) return rejection;
+  return problem.relations.Barred(member_class.kind, node);
+}
+
+}  // namespace muster::coscheduling::planner
