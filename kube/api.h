@@ -30,8 +30,10 @@ struct Request {
   Method method = Method::kGet;
   std::string path;  // from "/api" or "/apis" on, without a query
   std::vector<std::pair<std::string, std::string>> query;  // unescaped
-  std::string content_type;  // of body; empty without one
+  std::string content_type;                                // of body; empty without one
   std::string body;
+  // From the call until the answer is complete, waiting in a queue included. Of a watch: until the
+  // stream has ended.
   absl::Duration timeout = absl::Seconds(30);
 };
 
@@ -44,11 +46,13 @@ struct Response {
 };
 
 // The server's answer as a Status: 404 NotFound, 409 Aborted (AlreadyExists if its reason says so),
-// 410 OutOfRange, 429 ResourceExhausted, 401 Unauthenticated, 403 PermissionDenied, 400 and 422
-// InvalidArgument, 5xx Unavailable; with the server's own message. OK for 2xx.
+// 410 OutOfRange, 429 ResourceExhausted, 401 Unauthenticated, 403 PermissionDenied, 400, 413 and
+// 422 InvalidArgument, 5xx Unavailable, others Unknown; with the server's own message. OK for 2xx.
 absl::Status ToStatus(const Response& response);
 
-// One open watch. Destroying it ends the stream; no callback runs afterwards.
+// One open watch. Destroying it ends the stream; no callback runs afterwards, and one that runs on
+// another thread is waited for: hold no lock that the callbacks take. A callback may destroy its
+// own stream. May outlive its transport.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -56,9 +60,11 @@ class Stream {
 
 class Transport {
  public:
-  // `status` is not OK only if no answer came (connection, TLS, timeout); an HTTP error is a
-  // Response. Runs exactly once, on the transport's own thread unless it says otherwise; must not
-  // block.
+  // Not OK only if no answer came; an HTTP error is a Response. Unavailable and ResourceExhausted:
+  // the request was certainly not carried out (no connection, no room to wait). Any other code
+  // (DeadlineExceeded, Cancelled, Unknown, ...): it may have been.
+  // Runs exactly once, on the transport's own thread unless it says otherwise, and never inside
+  // Send; must not block.
   using Done = std::function<void(absl::StatusOr<Response>)>;
   // One line of a watch's body, without its newline. The view is valid during the call.
   using OnLine = std::function<void(std::string_view line)>;

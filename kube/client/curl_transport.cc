@@ -1,0 +1,460 @@
+#include "kube/client/curl_transport.h"
+
+#include <curl/curl.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "kube/client/curl_transfer.h"
+#include "kube/client/identity_keeper.h"
+
+namespace muster::kube {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How late a request that is still waiting may learn that its time is up.
+constexpr int kSweepMilliseconds = 200;
+constexpr absl::Duration kLongestTimeout = absl::Hours(24);
+
+void InitializeCurl() {
+  static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (code != CURLE_OK) throw std::bad_alloc();
+}
+
+void Complete(Exchange& exchange, absl::StatusOr<Response> answer) {
+  if (exchange.watch) {
+    exchange.watch->DeliverEnd(std::move(answer));
+  } else {
+    std::exchange(exchange.done, nullptr)(std::move(answer));
+  }
+}
+
+}  // namespace
+
+// Everything below `thread_` belongs to the loop's thread; `mutex_` guards what others hand in and
+// the statistics.
+class CurlTransport::Loop {
+ public:
+  Loop(TransferSettings settings, CurlTransportOptions options)
+      : settings_(std::move(settings)), options_(std::move(options)), multi_(curl_multi_init()) {
+    if (multi_ == nullptr) throw std::bad_alloc();
+    curl_multi_setopt(multi_, CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_MULTIPLEX));
+    curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS,
+                      static_cast<long>(options_.max_in_flight + options_.max_watches));
+    keeper_ = std::make_unique<IdentityKeeper>(settings_.config.credentials,
+                                               options_.refetch_interval, [this] { Wake(); });
+    thread_ = std::thread([this] { Run(); });
+  }
+
+  ~Loop() { curl_multi_cleanup(multi_); }
+
+  void Stop() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    Wake();
+    thread_.join();
+    keeper_.reset();
+  }
+
+  void Add(Exchange exchange) {
+    exchange.sent_at = Clock::now();
+    exchange.deadline = exchange.sent_at + absl::ToChronoMilliseconds(
+                                               std::min(exchange.request.timeout, kLongestTimeout));
+    bool first = false;
+    {
+      std::lock_guard lock(mutex_);
+      first = incoming_.empty();
+      incoming_.push_back(std::move(exchange));
+    }
+    if (first) Wake();
+  }
+
+  // The loop ends the stream of a cancelled watch; until then its lines go nowhere.
+  void Cancelled(std::shared_ptr<WatchState> watch) {
+    std::lock_guard lock(mutex_);
+    if (stopped_) return;
+    cancelled_.push_back(std::move(watch));
+    curl_multi_wakeup(multi_);
+  }
+
+  TransportStats Stats() const {
+    std::lock_guard lock(mutex_);
+    TransportStats stats = stats_;
+    stats.queued += incoming_.size();
+    return stats;
+  }
+
+ private:
+  using Transfers = std::unordered_set<CurlTransfer*>;
+
+  void Wake() { curl_multi_wakeup(multi_); }
+
+  void Run();
+  void TakeIncoming();
+  void Admit(Exchange exchange);
+  void StartWaiting();
+  void Start(Exchange exchange);
+  bool ReadFinished();
+  void Finished(CurlTransfer* transfer, CURLcode code);
+  bool Park(CurlTransfer* transfer, absl::StatusOr<Response>& answer);
+  void Resend(Exchange exchange);
+  void ResumeParked();
+  void SweepWaiting();
+  void EndCancelledWatches();
+  void Release(CurlTransfer* transfer);
+  void EndEverything();
+  void PublishGauges();
+  void Count(const Exchange& exchange, const absl::StatusOr<Response>& answer);
+
+  const TransferSettings settings_;
+  const CurlTransportOptions options_;
+  CURLM* const multi_;
+  std::unique_ptr<IdentityKeeper> keeper_;
+
+  mutable std::mutex mutex_;
+  std::deque<Exchange> incoming_;
+  std::vector<std::shared_ptr<WatchState>> cancelled_;
+  bool stopping_ = false;
+  bool stopped_ = false;
+  TransportStats stats_;
+
+  std::thread thread_;
+  IdentityKeeper::View identity_;
+  std::deque<Exchange> waiting_;          // requests, bounded by max_queued
+  std::deque<Exchange> waiting_watches_;  // until there is an identity; bounded by max_watches
+  std::vector<Exchange> parked_;          // answered 401; bounded by max_in_flight and max_watches
+  Transfers requests_;
+  Transfers watches_;
+  std::vector<std::unique_ptr<CurlTransfer>> idle_;
+  Clock::time_point last_sweep_ = Clock::now();
+};
+
+void CurlTransport::Loop::Run() {
+  pthread_setname_np(pthread_self(), "kube-transport");
+  // Writing to a connection that the server has closed must not end the process.
+  sigset_t pipe_signal;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
+
+  while (true) {
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_) break;
+    }
+    identity_ = keeper_->Get();
+    TakeIncoming();
+    EndCancelledWatches();
+    if (!parked_.empty()) ResumeParked();
+    SweepWaiting();
+    StartWaiting();
+    PublishGauges();
+    int running = 0;
+    curl_multi_perform(multi_, &running);
+    if (ReadFinished()) continue;
+    curl_multi_poll(multi_, nullptr, 0, kSweepMilliseconds, nullptr);
+  }
+  EndEverything();
+}
+
+void CurlTransport::Loop::TakeIncoming() {
+  std::deque<Exchange> taken;
+  {
+    std::lock_guard lock(mutex_);
+    taken.swap(incoming_);
+  }
+  for (Exchange& exchange : taken) Admit(std::move(exchange));
+}
+
+void CurlTransport::Loop::Admit(Exchange exchange) {
+  const bool is_watch = exchange.watch != nullptr;
+  const size_t size = is_watch ? watches_.size() + waiting_watches_.size() : waiting_.size();
+  const size_t room = is_watch ? options_.max_watches : options_.max_queued;
+  if (size < room) {
+    (is_watch ? waiting_watches_ : waiting_).push_back(std::move(exchange));
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    ++stats_.rejected;
+  }
+  Complete(exchange, absl::ResourceExhaustedError(
+                         is_watch ? fmt::format("{} watches are open already", size)
+                                  : fmt::format("{} requests are waiting already", size)));
+}
+
+void CurlTransport::Loop::StartWaiting() {
+  if (!identity_.identity) return;
+  for (; !waiting_watches_.empty(); waiting_watches_.pop_front()) {
+    Start(std::move(waiting_watches_.front()));
+  }
+  while (!waiting_.empty() && requests_.size() < options_.max_in_flight) {
+    Exchange next = std::move(waiting_.front());
+    waiting_.pop_front();
+    Start(std::move(next));
+  }
+}
+
+void CurlTransport::Loop::Start(Exchange exchange) {
+  if (exchange.watch && exchange.watch->cancelled()) return;
+  std::unique_ptr<CurlTransfer> transfer;
+  if (idle_.empty()) {
+    transfer = std::make_unique<CurlTransfer>(settings_);
+  } else {
+    transfer = std::move(idle_.back());
+    idle_.pop_back();
+  }
+  transfer->Prepare(std::move(exchange), *identity_.identity, identity_.generation);
+  if (curl_multi_add_handle(multi_, transfer->handle()) != CURLM_OK) throw std::bad_alloc();
+  {
+    std::lock_guard lock(mutex_);
+    ++(transfer->exchange().watch ? stats_.watches_started : stats_.sent);
+  }
+  Transfers& under_way = transfer->exchange().watch ? watches_ : requests_;
+  under_way.insert(transfer.release());
+}
+
+// True if anything was finished, so that what waits for its place can start at once.
+bool CurlTransport::Loop::ReadFinished() {
+  bool any = false;
+  int left = 0;
+  while (const CURLMsg* message = curl_multi_info_read(multi_, &left)) {
+    if (message->msg != CURLMSG_DONE) continue;
+    const CURLcode code = message->data.result;
+    Finished(CurlTransfer::Of(message->easy_handle), code);
+    any = true;
+  }
+  return any;
+}
+
+void CurlTransport::Loop::Finished(CurlTransfer* transfer, CURLcode code) {
+  auto answer = transfer->Finish(code);
+  {
+    std::lock_guard lock(mutex_);
+    stats_.bytes_received += transfer->bytes_received();
+    stats_.connections += transfer->connections_opened();
+  }
+  if (Park(transfer, answer)) return;
+  Exchange exchange = std::move(transfer->exchange());
+  Release(transfer);
+  Count(exchange, answer);
+  Complete(exchange, std::move(answer));
+}
+
+// A 401 may only mean that the credentials have been rotated. Sends the exchange again at once if
+// newer ones are there already, keeps it until they have been fetched, or returns false.
+bool CurlTransport::Loop::Park(CurlTransfer* transfer, absl::StatusOr<Response>& answer) {
+  if (!answer.ok() || answer->status != 401 || transfer->exchange().resent) return false;
+  const bool have_newer = transfer->generation() != identity_.generation;
+  const uint64_t refetch = have_newer ? 0 : keeper_->Refetch();
+  if (!have_newer && refetch == 0) return false;
+  Exchange exchange = std::move(transfer->exchange());
+  Release(transfer);
+  if (have_newer) {
+    Resend(std::move(exchange));
+    return true;
+  }
+  exchange.refetch = refetch;
+  exchange.refused_generation = identity_.generation;
+  exchange.refused = *std::move(answer);
+  parked_.push_back(std::move(exchange));
+  return true;
+}
+
+void CurlTransport::Loop::Resend(Exchange exchange) {
+  exchange.resent = true;
+  {
+    std::lock_guard lock(mutex_);
+    ++stats_.resent_after_401;
+  }
+  (exchange.watch ? waiting_watches_ : waiting_).push_front(std::move(exchange));
+}
+
+void CurlTransport::Loop::ResumeParked() {
+  std::vector<Exchange> parked = std::exchange(parked_, {});
+  for (Exchange& exchange : parked) {
+    if (identity_.generation != exchange.refused_generation) {
+      Resend(std::move(exchange));
+    } else if (identity_.fetches >= exchange.refetch || exchange.deadline <= Clock::now()) {
+      Count(exchange, exchange.refused);
+      Complete(exchange, std::move(exchange.refused));
+    } else {
+      parked_.push_back(std::move(exchange));
+    }
+  }
+}
+
+// Ends what can't be sent: its time is up, or there are no credentials to send it with.
+void CurlTransport::Loop::SweepWaiting() {
+  const bool no_identity = !identity_.identity && identity_.fetches > 0;
+  const Clock::time_point now = Clock::now();
+  if (!no_identity && now - last_sweep_ < std::chrono::milliseconds(kSweepMilliseconds)) return;
+  last_sweep_ = now;
+  std::vector<Exchange> ended;
+  for (std::deque<Exchange>* queue : {&waiting_, &waiting_watches_}) {
+    const auto first_ended = std::stable_partition(
+        queue->begin(), queue->end(),
+        [&](const Exchange& exchange) { return !no_identity && exchange.deadline > now; });
+    std::move(first_ended, queue->end(), std::back_inserter(ended));
+    queue->erase(first_ended, queue->end());
+  }
+  for (Exchange& exchange : ended) {
+    absl::StatusOr<Response> answer = absl::UnavailableError(
+        no_identity ? fmt::format("no credentials: {}", std::string(identity_.error.message()))
+                    : fmt::format("{} waited for {} and was not sent", exchange.request.path,
+                                  absl::FormatDuration(exchange.request.timeout)));
+    Count(exchange, answer);
+    Complete(exchange, std::move(answer));
+  }
+}
+
+void CurlTransport::Loop::EndCancelledWatches() {
+  std::vector<std::shared_ptr<WatchState>> cancelled;
+  {
+    std::lock_guard lock(mutex_);
+    cancelled.swap(cancelled_);
+  }
+  for (const auto& watch : cancelled) {
+    const auto at = std::find_if(
+        watches_.begin(), watches_.end(),
+        [&watch](CurlTransfer* transfer) { return transfer->exchange().watch == watch; });
+    if (at != watches_.end()) Release(*at);
+  }
+  const auto is_cancelled = [](const Exchange& exchange) {
+    return exchange.watch && exchange.watch->cancelled();
+  };
+  if (cancelled.empty()) return;
+  std::erase_if(waiting_watches_, is_cancelled);
+  std::erase_if(parked_, is_cancelled);
+}
+
+// Takes the handle off the wire, if it is still there, and keeps it for the next exchange.
+void CurlTransport::Loop::Release(CurlTransfer* transfer) {
+  curl_multi_remove_handle(multi_, transfer->handle());
+  requests_.erase(transfer);
+  watches_.erase(transfer);
+  transfer->exchange() = {};
+  std::unique_ptr<CurlTransfer> owned(transfer);
+  if (idle_.size() < options_.max_in_flight) idle_.push_back(std::move(owned));
+}
+
+void CurlTransport::Loop::EndEverything() {
+  std::vector<Exchange> ended;
+  for (Transfers* transfers : {&requests_, &watches_}) {
+    while (!transfers->empty()) {
+      CurlTransfer* transfer = *transfers->begin();
+      ended.push_back(std::move(transfer->exchange()));
+      Release(transfer);
+    }
+  }
+  std::move(waiting_.begin(), waiting_.end(), std::back_inserter(ended));
+  std::move(waiting_watches_.begin(), waiting_watches_.end(), std::back_inserter(ended));
+  std::move(parked_.begin(), parked_.end(), std::back_inserter(ended));
+  waiting_.clear();
+  waiting_watches_.clear();
+  parked_.clear();
+  idle_.clear();
+  {
+    std::lock_guard lock(mutex_);
+    std::move(incoming_.begin(), incoming_.end(), std::back_inserter(ended));
+    incoming_.clear();
+    stopped_ = true;
+  }
+  for (Exchange& exchange : ended) {
+    Complete(exchange, absl::CancelledError("the transport is being closed"));
+  }
+}
+
+void CurlTransport::Loop::PublishGauges() {
+  std::lock_guard lock(mutex_);
+  stats_.in_flight = requests_.size();
+  stats_.watches = watches_.size();
+  stats_.queued = waiting_.size();
+}
+
+void CurlTransport::Loop::Count(const Exchange& exchange, const absl::StatusOr<Response>& answer) {
+  if (exchange.watch) return;
+  const absl::Duration latency = absl::FromChrono(Clock::now() - exchange.sent_at);
+  std::lock_guard lock(mutex_);
+  if (!answer.ok()) {
+    ++stats_.unanswered;
+    return;
+  }
+  const int family = answer->status / 100;
+  ++stats_.answered[family >= 1 && family <= 5 ? family : 0];
+  const auto bucket = std::lower_bound(kLatencyBoundsMs.begin(), kLatencyBoundsMs.end(),
+                                       absl::ToInt64Milliseconds(latency));
+  ++stats_.latency_counts[bucket - kLatencyBoundsMs.begin()];
+  stats_.latency_sum += latency;
+}
+
+namespace {
+
+// Ends its watch when destroyed; the loop may be gone by then.
+template <typename Loop>
+class CurlStream : public Stream {
+ public:
+  CurlStream(std::shared_ptr<Loop> loop, std::shared_ptr<WatchState> watch)
+      : loop_(std::move(loop)), watch_(std::move(watch)) {}
+  ~CurlStream() override {
+    watch_->Cancel();
+    loop_->Cancelled(watch_);
+  }
+
+ private:
+  std::shared_ptr<Loop> loop_;
+  std::shared_ptr<WatchState> watch_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CurlTransport>> CurlTransport::Create(ClientConfig config,
+                                                                     CurlTransportOptions options) {
+  InitializeCurl();
+  auto settings = MakeTransferSettings(std::move(config));
+  if (!settings.ok()) return settings.status();
+  settings->user_agent = options.user_agent;
+  settings->max_line_bytes = options.max_line_bytes;
+  settings->max_body_bytes = options.max_body_bytes;
+  settings->connect_timeout_ms =
+      static_cast<long>(absl::ToInt64Milliseconds(options.connect_timeout));
+  return std::unique_ptr<CurlTransport>(
+      new CurlTransport(std::make_shared<Loop>(*std::move(settings), std::move(options))));
+}
+
+CurlTransport::CurlTransport(std::shared_ptr<Loop> loop) : loop_(std::move(loop)) {}
+
+CurlTransport::~CurlTransport() { loop_->Stop(); }
+
+void CurlTransport::Send(Request request, Done done) {
+  Exchange exchange;
+  exchange.request = std::move(request);
+  exchange.done = std::move(done);
+  loop_->Add(std::move(exchange));
+}
+
+std::unique_ptr<Stream> CurlTransport::Watch(Request request, OnLine on_line, OnEnd on_end) {
+  auto watch = std::make_shared<WatchState>(std::move(on_line), std::move(on_end));
+  Exchange exchange;
+  exchange.request = std::move(request);
+  exchange.watch = watch;
+  auto stream = std::make_unique<CurlStream<Loop>>(loop_, std::move(watch));
+  loop_->Add(std::move(exchange));
+  return stream;
+}
+
+TransportStats CurlTransport::Stats() const { return loop_->Stats(); }
+
+}  // namespace muster::kube

@@ -1,0 +1,56 @@
+// The API server over the network: libcurl's multi interface on one thread.
+//
+// https speaks HTTP/2, many requests and watches on one connection (more are opened when the
+// server's stream limit is reached); http speaks HTTP/1.1 on kept-alive connections. TLS is
+// verified unless the config says insecure; proxies of the environment are not used. A dead peer is
+// noticed by TCP keep-alive within about half a minute.
+//
+// A request answered 401 is sent once more if its credentials change when fetched anew. libcurl may
+// also send a request again by itself when a kept-alive connection turns out to be closed before
+// any byte of an answer: a POST must bear being seen twice (a Binding's UID does, as does a name).
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kube/api.h"
+#include "kube/client/client_config.h"
+#include "kube/client/transport_stats.h"
+
+namespace muster::kube {
+
+struct CurlTransportOptions {
+  size_t max_in_flight = 100;        // requests on the wire
+  size_t max_queued = 20'000;        // requests that wait for a place there
+  size_t max_watches = 256;          // past that a watch ends with ResourceExhausted
+  size_t max_line_bytes = 16 << 20;  // of a watch, past that it ends with DataLoss
+  size_t max_body_bytes = 64 << 20;  // of an answer, past that DataLoss
+  absl::Duration connect_timeout = absl::Seconds(10);
+  absl::Duration refetch_interval = absl::Seconds(5);  // least time between two credential fetches
+  std::string user_agent = "muster";
+};
+
+class CurlTransport : public Transport {
+ public:
+  // InvalidArgument if the config's server isn't a URL that can be spoken to. Connects on the first
+  // request; credentials are fetched in the background, and requests wait for the first ones.
+  static absl::StatusOr<std::unique_ptr<CurlTransport>> Create(ClientConfig config,
+                                                               CurlTransportOptions options = {});
+  // Requests and watches under way end with Cancelled, on the transport's thread, before it
+  // returns. Not to be called from a callback.
+  ~CurlTransport() override;
+
+  void Send(Request request, Done done) override;
+  std::unique_ptr<Stream> Watch(Request request, OnLine on_line, OnEnd on_end) override;
+
+  // Thread-safe.
+  TransportStats Stats() const;
+
+ private:
+  class Loop;
+  explicit CurlTransport(std::shared_ptr<Loop> loop);
+
+  std::shared_ptr<Loop> loop_;
+};
+
+}  // namespace muster::kube

@@ -1,0 +1,50 @@
+// A clock with alarms: what retries, watches and leases wait on.
+//
+// Two kinds: ThreadTimer runs in real time on its own thread; ManualTimer (manual_timer.h) stands
+// still until it is advanced, for virtual time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/time/time.h"
+
+namespace muster::kube {
+
+class Timer {
+ public:
+  using Id = uint64_t;  // never 0
+  using Callback = std::function<void()>;
+
+  virtual ~Timer() = default;
+
+  virtual absl::Time Now() const = 0;
+
+  // Runs `callback` once, not before `delay` has passed, on the timer's thread; it must not block.
+  // Callers bound what they schedule: each of them keeps a fixed number of alarms set.
+  virtual Id After(absl::Duration delay, Callback callback) = 0;
+
+  // Afterwards the callback won't run; if it is running on another thread it is waited for, so hold
+  // no lock that it takes. A callback may cancel any alarm. No effect on one that has run.
+  virtual void Cancel(Id id) = 0;
+};
+
+// Real time. Now() follows the wall clock; delays are measured on the steady one, so that a stepped
+// clock neither fires nor delays an alarm.
+class ThreadTimer : public Timer {
+ public:
+  ThreadTimer();
+  // Drops the alarms that are still set.
+  ~ThreadTimer() override;
+
+  absl::Time Now() const override;
+  Id After(absl::Duration delay, Callback callback) override;
+  void Cancel(Id id) override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace muster::kube
