@@ -1,0 +1,424 @@
+#include "extender/http_connection.h"
+
+#include <array>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/beast/ssl/ssl_stream.hpp>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+namespace muster::extender {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using ErrorCode = boost::system::error_code;
+using Strand = asio::strand<asio::io_context::executor_type>;
+// beast::tcp_stream with the strand's own type, which spares a type-erased call per operation.
+using PlainStream = beast::basic_stream<asio::ip::tcp, Strand>;
+using TlsStream = beast::ssl_stream<PlainStream>;
+
+// Operations report errors as values. A co_await never stands inside a condition here: g++ 12
+// destroys its temporary too early (the awaiting frame is lost).
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+
+// A coroutine that throws is a bug: let it end the process rather than lose a connection silently.
+void RethrowFromCoroutine(std::exception_ptr error) {
+  if (error) std::rethrow_exception(error);
+}
+
+// What a client may still send after an answer that didn't wait for all of its request.
+constexpr size_t kLingerBytes = 8 << 20;
+constexpr absl::Duration kLingerTime = absl::Seconds(2);
+constexpr size_t kReadSize = 64 << 10;
+
+template <typename Stream>
+class Connection final : public HttpConnection {
+ public:
+  Connection(std::shared_ptr<HttpServerCore> core, Stream stream,
+             std::shared_ptr<asio::ssl::context> tls)
+      : core_(std::move(core)),
+        tls_(std::move(tls)),
+        stream_(std::move(stream)),
+        strand_(beast::get_lowest_layer(stream_).get_executor()),
+        signal_(strand_, asio::steady_timer::time_point::max()),
+        buffer_(core_->options.header_limit + 2 * kReadSize) {}
+
+  void Start() override {
+    asio::co_spawn(
+        strand_, [self = Self()]() -> asio::awaitable<void> { co_await self->Run(); },
+        RethrowFromCoroutine);
+  }
+
+  void Deliver(HttpAnswer answer) override {
+    auto shared = std::make_shared<HttpAnswer>(std::move(answer));
+    core_->Dispatch(strand_, [self = Self(), shared] {
+      self->answer_ = std::move(*shared);
+      self->signal_.cancel();
+    });
+  }
+
+  void Drain() override {
+    core_->Dispatch(strand_, [self = Self()] {
+      if (self->phase_ == Phase::kIdle) self->Abort();
+      if (self->phase_ == Phase::kStreaming) self->signal_.cancel();
+    });
+  }
+
+  void Close() override {
+    core_->Dispatch(strand_, [self = Self()] { self->Abort(); });
+  }
+
+ private:
+  enum class Phase { kIdle, kReading, kWaiting, kWriting, kStreaming };
+  using Parser = http::request_parser<http::string_body>;
+
+  std::shared_ptr<Connection> Self() {
+    return std::static_pointer_cast<Connection>(shared_from_this());
+  }
+  PlainStream& Plain() { return beast::get_lowest_layer(stream_); }
+  void Expire(absl::Duration after) { Plain().expires_after(absl::ToChronoMilliseconds(after)); }
+
+  void Abort() {
+    closed_ = true;
+    signal_.cancel();
+    Plain().close();
+  }
+
+  asio::awaitable<void> Run() {
+    bool open = co_await Handshake();
+    while (open) open = co_await ServeOne();
+    if (!closed_) co_await Shutdown();
+    core_->Remove(this);
+  }
+
+  asio::awaitable<bool> Handshake() {
+    if constexpr (std::is_same_v<Stream, TlsStream>) {
+      Expire(core_->options.header_timeout);
+      auto [error] = co_await stream_.async_handshake(asio::ssl::stream_base::server, kAwait);
+      if (error) Abort();
+      co_return !error;
+    }
+    co_return true;
+  }
+
+  // One request and its answer. False: the connection is done.
+  asio::awaitable<bool> ServeOne() {
+    const bool more = co_await WaitForFirstByte();
+    if (!more) co_return false;
+    phase_ = Phase::kReading;
+    Parser parser;
+    parser.header_limit(static_cast<uint32_t>(core_->options.header_limit));
+    parser.body_limit(core_->options.body_limit);
+    const ErrorCode error = co_await ReadRequest(parser);
+    if (error) {
+      co_await RejectUnreadable(error);
+      co_return false;
+    }
+    const auto ready = std::chrono::steady_clock::now();
+    const bool keep_alive = parser.get().keep_alive();
+    chunked_ = parser.get().version() >= 11;
+    pattern_ = {};
+    answer_.reset();
+    Handle(parser.release());
+    phase_ = Phase::kWaiting;
+    while (!answer_ && !closed_) {
+      co_await signal_.async_wait(kAwait);
+    }
+    if (closed_) co_return false;
+    HttpAnswer answer = std::move(*answer_);
+    answer_.reset();
+    const bool streams = answer.source != nullptr;
+    const int status = answer.response.status;
+    bool keep = keep_alive && !core_->stopping && !streams;
+    if (streams) {
+      co_await WriteStream(std::move(answer));
+    } else {
+      if (core_->options.observe) {
+        core_->options.observe(pattern_, status,
+                               absl::FromChrono(std::chrono::steady_clock::now() - ready));
+      }
+      const bool written = co_await Write(std::move(answer.response), keep);
+      keep = keep && written;
+    }
+    co_return keep;
+  }
+
+  asio::awaitable<bool> WaitForFirstByte() {
+    if (buffer_.size() > 0) co_return true;  // a pipelined request
+    phase_ = Phase::kIdle;
+    if (core_->stopping) co_return false;
+    Expire(core_->options.idle_timeout);
+    auto [error, count] = co_await stream_.async_read_some(buffer_.prepare(kReadSize), kAwait);
+    if (error) co_return false;
+    buffer_.commit(count);
+    co_return true;
+  }
+
+  asio::awaitable<ErrorCode> ReadRequest(Parser& parser) {
+    Expire(core_->options.header_timeout);
+    auto [header_error, header_size] =
+        co_await http::async_read_header(stream_, buffer_, parser, kAwait);
+    if (header_error) co_return header_error;
+    Expire(core_->options.body_timeout);
+    if (beast::iequals(parser.get()[http::field::expect], "100-continue") && !parser.is_done()) {
+      static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+      auto [error, size] = co_await asio::async_write(
+          stream_, asio::buffer(kContinue.data(), kContinue.size()), kAwait);
+      if (error) co_return error;
+    }
+    auto [body_error, body_size] = co_await http::async_read(stream_, buffer_, parser, kAwait);
+    co_return body_error;
+  }
+
+  // The request could not be read to its end: says why if the client still listens.
+  asio::awaitable<void> RejectUnreadable(ErrorCode error) {
+    HttpResponse response{.status = 400, .content_type = "text/plain"};
+    if (error == http::error::end_of_stream || error == http::error::partial_message ||
+        error.category() != make_error_code(http::error::end_of_stream).category()) {
+      Abort();  // the client has gone or was too slow: nobody to tell
+      co_return;
+    }
+    if (error == http::error::body_limit) {
+      response.status = 413;
+      response.body = "request body is larger than the limit of " +
+                      std::to_string(core_->options.body_limit) + " bytes";
+    } else if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+      response.status = 431;
+      response.body = "request header is larger than the limit of " +
+                      std::to_string(core_->options.header_limit) + " bytes";
+    } else {
+      response.body = "malformed request: " + error.message();
+    }
+    if (core_->options.observe) core_->options.observe("", response.status, absl::ZeroDuration());
+    const bool written = co_await Write(std::move(response), false);
+    if (written) co_await Linger();
+  }
+
+  void Handle(http::request<http::string_body> message);
+
+  asio::awaitable<bool> Write(HttpResponse response, bool keep_alive) {
+    phase_ = Phase::kWriting;
+    http::response<http::string_body> message(static_cast<http::status>(response.status),
+                                              chunked_ ? 11 : 10);
+    message.set(http::field::content_type, response.content_type);
+    for (const auto& [name, value] : response.headers) message.set(name, value);
+    message.keep_alive(keep_alive);
+    message.body() = std::move(response.body);
+    message.prepare_payload();
+    Expire(core_->options.write_timeout);
+    auto [error, size] = co_await http::async_write(stream_, message, kAwait);
+    if (error) Abort();
+    co_return !error;
+  }
+
+  asio::awaitable<void> WriteStream(HttpAnswer answer) {
+    phase_ = Phase::kStreaming;
+    http::response<http::empty_body> message(http::status::ok, chunked_ ? 11 : 10);
+    message.set(http::field::content_type, answer.response.content_type);
+    message.set(http::field::cache_control, "no-store");
+    message.keep_alive(false);
+    message.chunked(chunked_);
+    http::response_serializer<http::empty_body> serializer(message);
+    Expire(core_->options.write_timeout);
+    auto [error, size] = co_await http::async_write_header(stream_, serializer, kAwait);
+    if (error) co_return Abort();
+    asio::co_spawn(
+        strand_, [self = Self()]() -> asio::awaitable<void> { co_await self->AwaitHangup(); },
+        RethrowFromCoroutine);
+    wake_ = std::make_shared<WakeUp>();
+    wake_->connection = std::weak_ptr<Connection>(Self());
+    answer.source->Start([wake = wake_] { wake->Call(); });
+    co_await PumpStream(*answer.source);
+  }
+
+  asio::awaitable<void> PumpStream(StreamSource& source) {
+    while (!closed_) {
+      wake_->pending = false;
+      const StreamSource::Piece piece = source.Next();
+      if (!piece.data.empty()) {
+        const bool written = co_await WritePiece(piece.data);
+        if (!written) co_return;
+      }
+      if (piece.end || core_->stopping) {
+        co_await WriteLastPiece();
+        co_return;
+      }
+      if (piece.more || wake_->pending || closed_) continue;
+      co_await signal_.async_wait(kAwait);
+    }
+  }
+
+  asio::awaitable<bool> WritePiece(const std::string& data) {
+    Expire(core_->options.write_timeout);
+    ErrorCode error;
+    size_t size = 0;
+    if (chunked_) {
+      const auto chunk = http::make_chunk(asio::buffer(data));
+      std::tie(error, size) = co_await asio::async_write(stream_, chunk, kAwait);
+    } else {
+      std::tie(error, size) = co_await asio::async_write(stream_, asio::buffer(data), kAwait);
+    }
+    if (error) Abort();
+    co_return !error;
+  }
+
+  asio::awaitable<void> WriteLastPiece() {
+    if (!chunked_ || closed_) co_return;
+    Expire(core_->options.write_timeout);
+    auto [error, size] = co_await asio::async_write(stream_, http::make_chunk_last(), kAwait);
+    if (error) Abort();
+  }
+
+  // Reads while a stream is written, only to learn that the client has gone.
+  asio::awaitable<void> AwaitHangup() {
+    std::array<char, 512> unused;
+    size_t total = 0;
+    while (!closed_ && total < kReadSize) {
+      Plain().expires_never();
+      auto [error, size] = co_await stream_.async_read_some(asio::buffer(unused), kAwait);
+      if (error) co_return Abort();
+      total += size;
+    }
+    Abort();
+  }
+
+  // Takes what the client is still sending, so that it reads our answer before it sees a reset.
+  asio::awaitable<void> Linger() {
+    ErrorCode ignored;
+    Plain().socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+    Expire(kLingerTime);
+    std::vector<char> unused(kReadSize);
+    for (size_t total = 0; total < kLingerBytes;) {
+      auto [error, size] = co_await Plain().async_read_some(asio::buffer(unused), kAwait);
+      if (error) break;
+      total += size;
+    }
+    Abort();
+  }
+
+  asio::awaitable<void> Shutdown() {
+    if constexpr (std::is_same_v<Stream, TlsStream>) {
+      Expire(kLingerTime);
+      co_await stream_.async_shutdown(kAwait);
+    }
+    ErrorCode ignored;
+    Plain().socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+    Abort();
+  }
+
+  // A source's way to wake its stream, which may be long gone.
+  struct WakeUp {
+    std::weak_ptr<Connection> connection;
+    std::atomic<bool> pending{false};
+    void Call() {
+      if (pending.exchange(true)) return;
+      const std::shared_ptr<Connection> self = connection.lock();
+      if (!self) return;
+      self->core_->Dispatch(self->strand_, [self] { self->signal_.cancel(); });
+    }
+  };
+
+  const std::shared_ptr<HttpServerCore> core_;
+  const std::shared_ptr<asio::ssl::context> tls_;
+  Stream stream_;
+  Strand strand_;
+  // Cancelled, on the strand, whenever what the coroutine waits for may be there.
+  asio::steady_timer signal_;
+  beast::flat_buffer buffer_;
+  Phase phase_ = Phase::kReading;
+  bool closed_ = false;
+  bool chunked_ = true;
+  std::string_view pattern_;  // of the route, owned by the router
+  std::optional<HttpAnswer> answer_;
+  std::shared_ptr<WakeUp> wake_;
+};
+
+}  // namespace
+
+class Responder::Exchange {
+ public:
+  explicit Exchange(std::shared_ptr<HttpConnection> connection)
+      : connection_(std::move(connection)) {}
+  ~Exchange() { Answer({{.status = 500, .content_type = "text/plain", .body = "no answer"}, {}}); }
+  void Answer(HttpAnswer answer) {
+    if (!answered_.exchange(true)) connection_->Deliver(std::move(answer));
+  }
+
+ private:
+  const std::shared_ptr<HttpConnection> connection_;
+  std::atomic<bool> answered_{false};
+};
+
+void Responder::Send(HttpResponse response) const {
+  exchange_->Answer({std::move(response), nullptr});
+}
+
+void Responder::Stream(std::string content_type, std::unique_ptr<StreamSource> source) const {
+  HttpAnswer answer;
+  answer.response.content_type = std::move(content_type);
+  answer.source = std::move(source);
+  exchange_->Answer(std::move(answer));
+}
+
+namespace {
+
+template <typename Stream>
+void Connection<Stream>::Handle(http::request<http::string_body> message) {
+  Responder responder(std::make_shared<Responder::Exchange>(Self()));
+  const auto refuse = [&responder](int status, std::string body) {
+    responder.Send({status, "text/plain", std::move(body), {}});
+  };
+  const std::string_view target(message.target().data(), message.target().size());
+  const std::string_view method(message.method_string().data(), message.method_string().size());
+  std::optional<HttpTarget> parsed = ParseTarget(target);
+  if (!parsed) return refuse(400, "malformed request target");
+  HttpRouter::Match match = core_->router.Find(method, *parsed);
+  if (match.route != nullptr) {
+    pattern_ = match.route->pattern;
+    match.route->handler(HttpRequest{.method = std::string(method),
+                                     .path = std::move(parsed->path),
+                                     .query = std::move(parsed->query),
+                                     .captures = std::move(match.captures),
+                                     .body = std::move(message.body())},
+                         std::move(responder));
+    return;
+  }
+  if (match.allow.empty()) return refuse(404, "no such path: " + parsed->path);
+  responder.Send({405,
+                  "text/plain",
+                  "method " + std::string(method) + " is not allowed here, use " + match.allow,
+                  {{"Allow", match.allow}}});
+}
+
+}  // namespace
+
+std::shared_ptr<HttpConnection> MakeHttpConnection(std::shared_ptr<HttpServerCore> core,
+                                                   asio::ip::tcp::socket socket,
+                                                   std::shared_ptr<asio::ssl::context> tls) {
+  const Strand strand = asio::make_strand(core->context);
+  ErrorCode ignored;
+  socket.set_option(asio::ip::tcp::no_delay(true), ignored);
+  const auto protocol = socket.local_endpoint(ignored).protocol();
+  PlainStream plain(strand);
+  plain.socket().assign(protocol, socket.release(ignored), ignored);
+  if (ignored) return nullptr;
+  if (!tls) {
+    return std::make_shared<Connection<PlainStream>>(std::move(core), std::move(plain), nullptr);
+  }
+  asio::ssl::context& context = *tls;
+  return std::make_shared<Connection<TlsStream>>(
+      std::move(core), TlsStream(std::move(plain), context), std::move(tls));
+}
+
+}  // namespace muster::extender
