@@ -11,8 +11,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <vector>
 
+#include "cluster/node_affinity.h"
 #include "cluster/snapshot.h"
 
 namespace muster::cluster {
@@ -87,8 +88,6 @@ bool HasPreferredRelations(const kube::PodSpec& spec);
 bool TermSelects(const Snapshot& snapshot, const kube::PodAffinityTerm& term,
                  const kube::Pod& owner, const kube::Pod& other);
 
-// nodeSelector and required node affinity, against the node's labels and name.
-bool MatchesNodeAffinity(const kube::PodSpec& spec, const kube::Node& node);
 // The first NoSchedule or NoExecute taint that isn't tolerated, or nullptr.
 const kube::Taint* FirstUntoleratedTaint(const kube::PodSpec& spec,
                                          const std::vector<kube::Taint>& taints);

@@ -1,0 +1,190 @@
+#include "cluster/predicates.h"
+
+#include <algorithm>
+
+#include "cluster/relation_index.h"
+#include "cluster/volumes.h"
+#include "fmt/format.h"
+#include "kube/objects/quantity.h"
+
+namespace muster::cluster {
+namespace {
+
+constexpr int64_t kPreferNoScheduleWeight = 100;
+
+bool Tolerates(const kube::PodSpec& spec, const kube::Taint& taint) {
+  return std::any_of(
+      spec.tolerations.begin(), spec.tolerations.end(),
+      [&](const kube::Toleration& toleration) { return toleration.Tolerates(taint); });
+}
+
+bool ToleratesUnschedulable(const kube::PodSpec& spec) {
+  return Tolerates(spec, {"node.kubernetes.io/unschedulable", "", kube::TaintEffect::kNoSchedule});
+}
+
+// What of the selector a node doesn't meet, for people; the verdict is CouldMatchNodeAffinity's.
+std::string DescribeMismatch(const kube::PodSpec& spec, const NodeInfo& info) {
+  for (const auto& [key, value] : spec.node_selector) {
+    if (CouldHaveLabel(info, {key, kube::SelectorOperator::kIn, {value}})) continue;
+    const std::string* have = info.node->meta.Label(key);
+    if (have != nullptr)
+      return fmt::format("nodeSelector {}={}, the node has {}", key, value, *have);
+    return fmt::format("nodeSelector {}={}, the node has no such label", key, value);
+  }
+  return "no term of the required node affinity matches";
+}
+
+bool IsAnyAddress(const std::string& ip) { return ip.empty() || ip == "0.0.0.0"; }
+
+// kube-scheduler's HostPortInfo.CheckConflict.
+bool Conflict(const kube::HostPort& a, const kube::HostPort& b) {
+  if (a.port <= 0 || a.port != b.port || a.protocol != b.protocol) return false;
+  return IsAnyAddress(a.ip) || IsAnyAddress(b.ip) || a.ip == b.ip;
+}
+
+const kube::HostPort* FindConflict(const kube::PodSpec& wanted, const kube::PodSpec& standing) {
+  for (const kube::HostPort& port : wanted.host_ports) {
+    for (const kube::HostPort& taken : standing.host_ports) {
+      if (Conflict(port, taken)) return &port;
+    }
+  }
+  return nullptr;
+}
+
+std::optional<Rejection> CheckResources(const kube::Pod& pod, const NodeInfo& info) {
+  const PlacedPod* standing = info.FindPod(pod.meta.uid);
+  for (const auto& [resource, want] : pod.spec->requests.entries()) {
+    if (want <= 0) continue;
+    const int64_t allocatable = info.node->allocatable.Get(resource);
+    int64_t taken = info.requested.Get(resource);
+    if (standing != nullptr) taken -= standing->pod->spec->requests.Get(resource);
+    int64_t free = 0;
+    if (__builtin_sub_overflow(allocatable, taken, &free)) free = 0;
+    if (want <= free) continue;
+    const kube::QuantityUnit unit = kube::UnitOf(resource);
+    return Rejection{
+        RejectionCode::kResources,
+        fmt::format("{}: wants {}, {} of {} free", resource, kube::FormatQuantity(want, unit),
+                    kube::FormatQuantity(std::max<int64_t>(free, 0), unit),
+                    kube::FormatQuantity(allocatable, unit))};
+  }
+  return std::nullopt;
+}
+
+std::optional<Rejection> CheckHostPorts(const kube::Pod& pod, const NodeInfo& info) {
+  if (pod.spec->host_ports.empty()) return std::nullopt;
+  for (const PlacedPod& placed : info.pods) {
+    if (placed.pod->meta.uid == pod.meta.uid) continue;
+    if (const kube::HostPort* port = FindConflict(*pod.spec, *placed.pod->spec)) {
+      return Rejection{RejectionCode::kHostPorts,
+                       fmt::format("port {}/{} is used by pod {}", port->port, port->protocol,
+                                   placed.pod->meta.FullName())};
+    }
+  }
+  return std::nullopt;
+}
+
+bool SelectsNamespace(const Snapshot& snapshot, const kube::PodAffinityTerm& term,
+                      const std::string& owner_namespace, const std::string& other_namespace) {
+  if (term.namespaces.empty() && !term.namespace_selector) {
+    return owner_namespace == other_namespace;
+  }
+  if (std::find(term.namespaces.begin(), term.namespaces.end(), other_namespace) !=
+      term.namespaces.end()) {
+    return true;
+  }
+  if (!term.namespace_selector) return false;
+  const kube::Namespace* known = snapshot.FindNamespace(other_namespace);
+  return term.namespace_selector->Matches(known == nullptr ? kube::StringMap()
+                                                           : known->meta.labels);
+}
+
+}  // namespace
+
+const kube::Taint* FirstUntoleratedTaint(const kube::PodSpec& spec,
+                                         const std::vector<kube::Taint>& taints) {
+  for (const kube::Taint& taint : taints) {
+    if (taint.effect != kube::TaintEffect::kPreferNoSchedule && !Tolerates(spec, taint)) {
+      return &taint;
+    }
+  }
+  return nullptr;
+}
+
+bool HostPortsConflict(const kube::PodSpec& a, const kube::PodSpec& b) {
+  return FindConflict(a, b) != nullptr;
+}
+
+std::optional<Rejection> CheckClass(const Snapshot& snapshot, const kube::Pod& pod,
+                                    const NodeInfo& info) {
+  const kube::PodSpec& spec = *pod.spec;
+  if (!info.UsableNow() && !info.Coming()) {
+    return Rejection{RejectionCode::kNotUsable, info.readiness.message};
+  }
+  if (info.node->unschedulable && !ToleratesUnschedulable(spec)) {
+    return Rejection{RejectionCode::kUnschedulable, "cordoned"};
+  }
+  if (const kube::Taint* taint = FirstUntoleratedTaint(spec, info.node->taints)) {
+    return Rejection{RejectionCode::kUntoleratedTaint,
+                     fmt::format("taint {} isn't tolerated", taint->ToString())};
+  }
+  if (!CouldMatchNodeAffinity(spec, info)) {
+    return Rejection{RejectionCode::kNodeSelector, DescribeMismatch(spec, info)};
+  }
+  return CheckVolumes(snapshot, pod, info);
+}
+
+std::optional<Rejection> CheckRoom(const kube::Pod& pod, const NodeInfo& info) {
+  if (std::optional<Rejection> rejection = CheckResources(pod, info)) return rejection;
+  return CheckHostPorts(pod, info);
+}
+
+std::optional<Rejection> CheckRelations(const Snapshot& snapshot, const kube::Pod& pod,
+                                        const NodeInfo& info) {
+  return RelationIndex(snapshot, {&pod}, info.is_virtual).Check(pod, info);
+}
+
+std::optional<Rejection> CheckAll(const Snapshot& snapshot, const kube::Pod& pod,
+                                  const NodeInfo& info) {
+  if (std::optional<Rejection> rejection = CheckClass(snapshot, pod, info)) return rejection;
+  if (std::optional<Rejection> rejection = CheckRoom(pod, info)) return rejection;
+  return CheckRelations(snapshot, pod, info);
+}
+
+int64_t NodePreferenceScore(const kube::PodSpec& spec, const NodeInfo& info) {
+  int64_t score = PreferredNodeWeight(spec, *info.node);
+  for (const kube::Taint& taint : info.node->taints) {
+    if (taint.effect == kube::TaintEffect::kPreferNoSchedule && !Tolerates(spec, taint)) {
+      score -= kPreferNoScheduleWeight;
+    }
+  }
+  return score;
+}
+
+int64_t PreferenceScore(const Snapshot& snapshot, const kube::Pod& pod, const NodeInfo& info) {
+  const int64_t score = NodePreferenceScore(*pod.spec, info);
+  if (!HasPreferredRelations(*pod.spec)) return score;
+  return score + RelationIndex(snapshot, {&pod}, info.is_virtual).Score(pod, info);
+}
+
+bool HasRelations(const kube::PodSpec& spec) {
+  return !spec.affinity.required_pod_affinity.empty() ||
+         !spec.affinity.required_pod_anti_affinity.empty() ||
+         std::any_of(spec.topology_spread.begin(), spec.topology_spread.end(),
+                     [](const auto& constraint) { return constraint.do_not_schedule; });
+}
+
+bool HasPreferredRelations(const kube::PodSpec& spec) {
+  return !spec.affinity.preferred_pod_affinity.empty() ||
+         !spec.affinity.preferred_pod_anti_affinity.empty() ||
+         std::any_of(spec.topology_spread.begin(), spec.topology_spread.end(),
+                     [](const auto& constraint) { return !constraint.do_not_schedule; });
+}
+
+bool TermSelects(const Snapshot& snapshot, const kube::PodAffinityTerm& term,
+                 const kube::Pod& owner, const kube::Pod& other) {
+  return term.selector && term.selector->Matches(other.meta.labels) &&
+         SelectsNamespace(snapshot, term, owner.meta.name_space, other.meta.name_space);
+}
+
+}  // namespace muster::cluster

@@ -1,0 +1,86 @@
+// The snapshot's insides: what it remembers besides the nodes, and how a change spreads.
+//   snapshot.cc        intake: which objects a change touches
+//   snapshot_state.cc  pods on nodes, nodes and their claims, what is reserved
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "cluster/claim_pairing.h"
+#include "cluster/daemon_reservation.h"
+#include "cluster/snapshot.h"
+
+namespace muster::cluster {
+
+struct Snapshot::State {
+  using Nodes = std::map<std::string, NodeInfo, std::less<>>;
+  template <typename T>
+  using Store = std::map<std::string, std::shared_ptr<const T>, std::less<>>;
+
+  struct PodEntry {
+    std::shared_ptr<const kube::Pod> pod;
+    std::string assumed_on;  // key in nodes; empty: not assumed
+
+    // Where the pod counts: a key in nodes, or the name of a Node that isn't known yet; "" nowhere.
+    std::string Place() const;
+  };
+
+  using Pods = absl::flat_hash_map<std::string, PodEntry>;  // by UID
+
+  explicit State(Nodes& all_nodes) : nodes(all_nodes) {}
+
+  Pods::iterator FindPod(std::string_view uid) {
+    return pods.find(absl::string_view(uid.data(), uid.size()));
+  }
+
+  // By its own name or by that of its claim's virtual node.
+  NodeInfo* FindNode(std::string_view name);
+
+  void Attach(const std::string& node, const std::shared_ptr<const kube::Pod>& pod, bool assumed);
+  void Detach(const std::string& node, const kube::Pod& pod);
+  // The pod stays where it is, in a new version.
+  void Replace(const std::string& node, const std::shared_ptr<const kube::Pod>& pod);
+
+  void RefreshNode(const std::string& name, std::shared_ptr<const kube::Node> object);
+  // Makes, updates or removes the claim's virtual node.
+  void RefreshClaim(const std::string& name);
+  // The nodes anew, then the virtual nodes of the claims and of those that the nodes had or got.
+  void RefreshPairs(const std::set<std::string>& node_names, std::set<std::string> claim_names);
+  void RemoveNode(Nodes::iterator node);
+  // Either may be null.
+  void RefreshDaemonSet(const kube::DaemonSet* before, const kube::DaemonSet* after);
+
+  void NoteChange() { ++change_epoch; }
+  void NoteRoom() {
+    ++change_epoch;
+    ++room_epoch;
+  }
+
+  Nodes& nodes;
+  Pods pods;
+  // Bound to nodes that aren't known: node name -> UIDs.
+  absl::flat_hash_map<std::string, std::set<std::string>> waiting;
+  absl::flat_hash_map<std::string, std::string> anti_affinity_pods;
+  ClaimPairing pairing;
+  Store<kube::NodeClaim> claims;
+  DaemonSets daemon_sets;
+  Store<kube::Namespace> namespaces;
+  Store<kube::PersistentVolumeClaim> volume_claims;
+  Store<kube::PersistentVolume> volumes;
+  Store<kube::StorageClass> storage_classes;
+  uint64_t room_epoch = 0;
+  uint64_t change_epoch = 0;
+
+ private:
+  void Settle(NodeInfo& info, bool daemons_changed);
+  void Judge(NodeInfo& info);
+  void Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> object,
+             std::shared_ptr<const kube::NodeClaim> claim, bool is_new);
+  void MoveAssumed(NodeInfo& from, const std::string& to);
+};
+
+}  // namespace muster::cluster

@@ -1,0 +1,117 @@
+#include "cluster/volumes.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "fmt/format.h"
+
+namespace muster::cluster {
+namespace {
+
+constexpr std::string_view kSelectedNode = "volume.kubernetes.io/selected-node";
+
+constexpr std::array<std::string_view, 4> kTopologyLabels = {
+    "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+    "topology.kubernetes.io/zone", "topology.kubernetes.io/region"};
+
+Rejection Reject(std::string detail) { return {RejectionCode::kVolume, std::move(detail)}; }
+
+// "us-west-2a__us-west-2b": a volume that several zones reach. Empty if malformed, which counts as
+// no restriction.
+std::vector<std::string> SplitZones(std::string_view text) {
+  std::vector<std::string> zones;
+  while (true) {
+    size_t end = text.find("__");
+    std::string_view zone = text.substr(0, end);
+    if (zone.empty()) return {};
+    zones.emplace_back(zone);
+    if (end == std::string_view::npos) return zones;
+    text.remove_prefix(end + 2);
+  }
+}
+
+// The topology label `key` of a node; a deprecated key falls back to its successor.
+kube::Requirement ZoneRequirement(const NodeInfo& info, std::string_view key,
+                                  std::vector<std::string> values) {
+  std::string_view name = key;
+  if (info.node->meta.Label(key) == nullptr) {
+    if (key == kTopologyLabels[0]) name = kTopologyLabels[2];
+    if (key == kTopologyLabels[1]) name = kTopologyLabels[3];
+  }
+  return {std::string(name), kube::SelectorOperator::kIn, std::move(values)};
+}
+
+// Volumes from before node affinity carry their zone as a label.
+bool ReachesZone(const kube::PersistentVolume& volume, const NodeInfo& info) {
+  const bool node_has_topology =
+      std::any_of(kTopologyLabels.begin(), kTopologyLabels.end(),
+                  [&](std::string_view key) { return info.node->meta.Label(key) != nullptr; });
+  if (!node_has_topology) return true;
+  return std::all_of(kTopologyLabels.begin(), kTopologyLabels.end(), [&](std::string_view key) {
+    const std::string* value = volume.meta.Label(key);
+    if (value == nullptr) return true;
+    std::vector<std::string> zones = SplitZones(*value);
+    return zones.empty() || CouldHaveLabel(info, ZoneRequirement(info, key, std::move(zones)));
+  });
+}
+
+std::optional<Rejection> CheckBound(const Snapshot& snapshot,
+                                    const kube::PersistentVolumeClaim& claim,
+                                    const NodeInfo& info) {
+  const kube::PersistentVolume* volume = snapshot.FindPersistentVolume(claim.volume_name);
+  if (volume == nullptr) {
+    return Reject(fmt::format("PersistentVolume {} of claim {} doesn't exist", claim.volume_name,
+                              claim.meta.FullName()));
+  }
+  if (!volume->error.empty()) {
+    return Reject(fmt::format("PersistentVolume {}: {}", volume->meta.name, volume->error));
+  }
+  const bool reachable =
+      (!volume->required_node_terms || CouldMatchVolumeTerms(*volume->required_node_terms, info)) &&
+      ReachesZone(*volume, info);
+  if (reachable) return std::nullopt;
+  return Reject(fmt::format("PersistentVolume {} of claim {} can't be reached from this node",
+                            volume->meta.name, claim.meta.FullName()));
+}
+
+std::optional<Rejection> CheckUnbound(const Snapshot& snapshot,
+                                      const kube::PersistentVolumeClaim& claim,
+                                      const NodeInfo& info) {
+  const kube::StorageClass* storage_class = snapshot.FindStorageClass(claim.storage_class);
+  const bool waits = claim.volume_name.empty() && storage_class != nullptr &&
+                     storage_class->wait_for_first_consumer;
+  if (!waits) {
+    return Reject(fmt::format(
+        "PersistentVolumeClaim {} isn't bound, and its storage class \"{}\" doesn't wait for a pod",
+        claim.meta.FullName(), claim.storage_class));
+  }
+  const std::string* selected = claim.meta.Annotation(kSelectedNode);
+  if (selected == nullptr || *selected == info.name()) return std::nullopt;
+  return Reject(fmt::format("PersistentVolumeClaim {} is being provisioned for node {}",
+                            claim.meta.FullName(), *selected));
+}
+
+}  // namespace
+
+std::optional<Rejection> CheckVolumes(const Snapshot& snapshot, const kube::Pod& pod,
+                                      const NodeInfo& info) {
+  for (const std::string& name : pod.spec->persistent_volume_claims) {
+    const std::string full_name = fmt::format("{}/{}", pod.meta.name_space, name);
+    const kube::PersistentVolumeClaim* claim = snapshot.FindPersistentVolumeClaim(full_name);
+    if (claim == nullptr) {
+      return Reject(fmt::format("PersistentVolumeClaim {} doesn't exist", full_name));
+    }
+    if (claim->meta.deletion_time) {
+      return Reject(fmt::format("PersistentVolumeClaim {} is being deleted", full_name));
+    }
+    const bool bound = claim->bound && !claim->volume_name.empty();
+    std::optional<Rejection> rejection =
+        bound ? CheckBound(snapshot, *claim, info) : CheckUnbound(snapshot, *claim, info);
+    if (rejection) return rejection;
+  }
+  return std::nullopt;
+}
+
+}  // namespace muster::cluster
