@@ -1,0 +1,110 @@
+#include "kube/embedded/compact_schema.h"
+
+#include <cstdlib>
+
+namespace muster::kube::embedded {
+namespace {
+
+using Type = Schema::Type;
+
+// The next word, past blanks and line ends; empty at the end.
+std::string_view NextWord(std::string_view* text) {
+  size_t start = text->find_first_not_of(" \n");
+  if (start == std::string_view::npos) return {};
+  size_t end = text->find_first_of(" \n", start);
+  std::string_view word = text->substr(start, end - start);
+  text->remove_prefix(end == std::string_view::npos ? text->size() : end);
+  return word;
+}
+
+Type LeafType(std::string_view letter) {
+  switch (letter[0]) {
+    case 's':
+      return Type::kString;
+    case 'i':
+      return Type::kInt32;
+    case 'l':
+      return Type::kInt64;
+    case 'n':
+      return Type::kNumber;
+    case 'b':
+      return Type::kBoolean;
+    case 'q':
+      return Type::kQuantity;
+    case 't':
+      return Type::kTime;
+    case 'T':
+      return Type::kMicroTime;
+    case 'y':
+      return Type::kBytes;
+    case 'x':
+      return Type::kIntOrString;
+    case '?':
+      return Type::kAny;
+    default:
+      std::abort();
+  }
+}
+
+}  // namespace
+
+CompactSchemas::CompactSchemas(std::string_view text) {
+  // A type starts at a line that isn't indented.
+  size_t start = text.find_first_not_of('\n');
+  while (start < text.size()) {
+    size_t end = start;
+    do {
+      end = text.find('\n', end);
+      if (end == std::string_view::npos) end = text.size();
+    } while (end + 1 < text.size() && text[++end] == ' ');
+    std::string_view body = text.substr(start, end - start);
+    std::string_view name = NextWord(&body);
+    bodies_[name] = body;
+    start = end;
+    while (start < text.size() && text[start] == '\n') ++start;
+  }
+  for (const auto& [name, body] : bodies_) TypeNamed(name);
+}
+
+std::shared_ptr<const Schema> CompactSchemas::Find(std::string_view name) const {
+  auto it = types_.find(name);
+  return it == types_.end() ? nullptr : it->second;
+}
+
+std::shared_ptr<const Schema> CompactSchemas::TypeNamed(std::string_view name) {
+  auto known = types_.find(name);
+  if (known != types_.end()) return known->second;
+  auto body = bodies_.find(name);
+  if (body == bodies_.end()) std::abort();
+  auto schema = std::make_shared<Schema>();
+  schema->type = Type::kObject;
+  std::string_view rest = body->second;
+  for (std::string_view word = NextWord(&rest); !word.empty(); word = NextWord(&rest)) {
+    size_t colon = word.find(':');
+    schema->fields[std::string(word.substr(0, colon))] = Parse(word.substr(colon + 1));
+  }
+  types_[name] = schema;
+  return schema;
+}
+
+std::shared_ptr<const Schema> CompactSchemas::Parse(std::string_view type) {
+  if (type[0] != '*' && type[0] != '%' && type.size() > 1) return TypeNamed(type);
+  auto schema = std::make_shared<Schema>();
+  if (type[0] == '%') {
+    schema->type = Type::kMap;
+    schema->element = Parse(type.substr(1));
+    return schema;
+  }
+  if (type[0] == '*') {
+    schema->type = Type::kList;
+    size_t at = type.find('@');
+    schema->merges = at != std::string_view::npos;
+    if (schema->merges) schema->merge_key = type.substr(at + 1);
+    schema->element = Parse(type.substr(1, at == std::string_view::npos ? at : at - 1));
+    return schema;
+  }
+  schema->type = LeafType(type);
+  return schema;
+}
+
+}  // namespace muster::kube::embedded

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Writes core_schema.cc from the OpenAPI document of a Kubernetes release.
+
+Usage: generate_core_schema.py api/openapi-spec/swagger.json v1.34.2 > core_schema.cc
+The document is in the Go module k8s.io/kubernetes. Only names, types and merge keys are taken.
+"""
+import json
+import sys
+import textwrap
+
+CORE = "io.k8s.api.core.v1."
+ROOTS = [CORE + kind for kind in (
+    "Binding", "ConfigMap", "Event", "Namespace", "Node", "PersistentVolume",
+    "PersistentVolumeClaim", "Pod", "Service")] + [
+    "io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration",
+    "io.k8s.api.apps.v1.DaemonSet",
+    "io.k8s.api.batch.v1.Job",
+    "io.k8s.api.coordination.v1.Lease",
+    "io.k8s.api.policy.v1.Eviction",
+    "io.k8s.api.scheduling.v1.PriorityClass",
+    "io.k8s.api.storage.v1.StorageClass",
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
+]
+LEAVES = {"Quantity": "q", "Time": "t", "MicroTime": "T", "IntOrString": "x"}
+# Free-form, or recursive: not looked into.
+OPAQUE = {"FieldsV1", "JSON", "JSONSchemaProps", "RawExtension"}
+
+
+def short(reference):
+    return reference.split("/")[-1].split(".")[-1]
+
+
+def type_of(field, queue):
+    if "$ref" in field:
+        name = short(field["$ref"])
+        if name in LEAVES:
+            return LEAVES[name]
+        if name in OPAQUE:
+            return "?"
+        queue.append(field["$ref"].split("/")[-1])
+        return name
+    kind = field.get("type")
+    if kind == "string":
+        return "y" if field.get("format") == "byte" else "s"
+    if kind == "integer":
+        return {"int32": "i", "int64": "l"}[field["format"]]
+    if kind == "number":
+        return "n"
+    if kind == "boolean":
+        return "b"
+    if kind == "array":
+        merge = ""
+        if "merge" in field.get("x-kubernetes-patch-strategy", ""):
+            merge = "@" + field.get("x-kubernetes-patch-merge-key", "")
+        return "*" + type_of(field["items"], queue) + merge
+    if kind == "object" and "additionalProperties" in field:
+        return "%" + type_of(field["additionalProperties"], queue)
+    return "?"
+
+
+def main():
+    document = json.load(open(sys.argv[1]))
+    queue, lines, seen = list(ROOTS), {}, set()
+    while queue:
+        full = queue.pop(0)
+        if full in seen:
+            continue
+        seen.add(full)
+        fields = document["definitions"][full].get("properties", {})
+        body = " ".join(f"{name}:{type_of(field, queue)}" for name, field in sorted(fields.items()))
+        # Types of the same short name in two groups have the same shape in these kinds.
+        lines.setdefault(short(full), body)
+    out = []
+    for name, body in sorted(lines.items()):
+        out += textwrap.wrap(f"{name} {body}", 98, subsequent_indent="  ", break_long_words=False)
+    template = open(sys.path[0] + "/core_schema.cc.in").read()
+    sys.stdout.write(template.replace("@VERSION@", sys.argv[2]).replace(
+        "@TYPES@", "\n".join(out)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+// Names, labels, annotations, finalizers and owner references: what metadata may hold
+// (k8s.io/apimachinery/pkg/api/validation v0.34), and the fields that the server itself sets.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "kube/embedded/api_error.h"
+#include "kube/embedded/resource_types.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace muster::kube::embedded {
+
+// "2026-01-02T03:04:05Z", and with microseconds for MicroTime fields.
+std::string TimeText(absl::Time time);
+std::string MicroTimeText(absl::Time time);
+
+bool IsDnsLabel(std::string_view text);      // RFC 1123, at most 63
+bool IsDnsSubdomain(std::string_view text);  // labels joined by dots, at most 253
+// "name" or "prefix.domain/name": keys of labels and annotations, finalizers, gates, taints.
+bool IsQualifiedName(std::string_view text);
+bool IsLabelValue(std::string_view text);
+
+// Labels, annotations, finalizers, owner references and the name. metadata must be an object.
+void ValidateMetadata(const ResourceType& type, const nlohmann::json& object, FieldErrors* errors);
+
+// name, namespace, uid, creationTimestamp and the deletion mark don't change; once there is a
+// deletion mark no finalizer may be added.
+void ValidateMetadataUpdate(const nlohmann::json& before, const nlohmann::json& after,
+                            FieldErrors* errors);
+
+// Gives `after` the fields of metadata that only the server sets, as they are in `before`.
+void KeepServerMetadata(const nlohmann::json& before, nlohmann::json* after);
+
+}  // namespace muster::kube::embedded
