@@ -1,0 +1,191 @@
+#include "extender/event_recorder.h"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace muster::extender {
+namespace {
+
+using coscheduling::EmitEvent;
+using nlohmann::json;
+
+constexpr absl::Duration kDrainInterval = absl::Milliseconds(100);
+constexpr size_t kMaxMessage = 1024;  // the API server's own limit
+
+std::string TimeText(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
+}
+
+std::string KeyOf(const EmitEvent& event) {
+  return fmt::format("{}\n{}\n{}\n{}", event.uid, event.warning, event.reason, event.message);
+}
+
+std::string EventsPath(const EmitEvent& event) {
+  return fmt::format("/api/v1/namespaces/{}/events", event.name_space);
+}
+
+kube::Request Create(const EmitEvent& event, const std::string& name, const std::string& instance,
+                     absl::Time now) {
+  const bool pod = event.kind == "Pod";
+  json body = {{"apiVersion", "v1"},
+               {"kind", "Event"},
+               {"metadata", {{"name", name}, {"namespace", event.name_space}}},
+               {"involvedObject",
+                {{"apiVersion", pod ? "v1" : "scheduling.x-k8s.io/v1alpha1"},
+                 {"kind", event.kind},
+                 {"namespace", event.name_space},
+                 {"name", event.name},
+                 {"uid", event.uid}}},
+               {"type", event.warning ? "Warning" : "Normal"},
+               {"reason", event.reason},
+               {"message", event.message.substr(0, kMaxMessage)},
+               {"source", {{"component", "muster"}}},
+               {"reportingComponent", "muster"},
+               {"reportingInstance", instance},
+               {"firstTimestamp", TimeText(now)},
+               {"lastTimestamp", TimeText(now)},
+               {"count", 1}};
+  kube::Request request;
+  request.method = kube::Method::kPost;
+  request.path = EventsPath(event);
+  request.content_type = kube::kJson;
+  request.body = body.dump();
+  return request;
+}
+
+kube::Request Count(const EmitEvent& event, const std::string& name, int64_t count,
+                    absl::Time now) {
+  kube::Request request;
+  request.method = kube::Method::kPatch;
+  request.path = EventsPath(event) + "/" + name;
+  request.content_type = kube::kMergePatch;
+  request.body = json({{"count", count}, {"lastTimestamp", TimeText(now)}}).dump();
+  return request;
+}
+
+}  // namespace
+
+struct EventRecorder::State : std::enable_shared_from_this<EventRecorder::State> {
+  State(kube::Transport& tr, kube::Timer& ti, EventRecorderOptions o)
+      : transport(tr),
+        timer(ti),
+        options(std::move(o)),
+        tokens(static_cast<double>(options.burst)),
+        refilled(timer.Now()) {}
+
+  struct Remembered {
+    std::string name;
+    int64_t count = 0;
+  };
+
+  bool TakeToken(absl::Time now) {
+    const double earned = absl::ToDoubleSeconds(now - refilled) * options.per_second;
+    tokens = std::min(tokens + earned, static_cast<double>(options.burst));
+    refilled = now;
+    if (tokens < 1) return false;
+    tokens -= 1;
+    return true;
+  }
+
+  void Enqueue(const EmitEvent& event) {
+    {
+      const std::lock_guard lock(mutex);
+      if (waiting.size() >= options.max_waiting) {
+        ++stats.dropped;
+        return;
+      }
+      waiting.push_back(event);
+    }
+    Drain();
+  }
+
+  void Drain() {
+    std::vector<kube::Request> requests;
+    {
+      const std::lock_guard lock(mutex);
+      const absl::Time now = timer.Now();
+      while (!waiting.empty() && TakeToken(now)) {
+        requests.push_back(RequestFor(waiting.front(), now));
+        waiting.pop_front();
+      }
+      if (!waiting.empty() && !draining) {
+        draining = true;
+        timer.After(kDrainInterval, [weak = weak_from_this()] {
+          const std::shared_ptr<State> state = weak.lock();
+          if (state == nullptr) return;
+          {
+            const std::lock_guard again(state->mutex);
+            state->draining = false;
+          }
+          state->Drain();
+        });
+      }
+      stats.sent += requests.size();
+    }
+    for (kube::Request& request : requests) Send(std::move(request));
+  }
+
+  void Send(kube::Request request) {
+    transport.Send(std::move(request),
+                   [weak = weak_from_this()](absl::StatusOr<kube::Response> answer) {
+                     const std::shared_ptr<State> state = weak.lock();
+                     if (state == nullptr || (answer.ok() && answer->ok())) return;
+                     const std::lock_guard lock(state->mutex);
+                     ++state->stats.failed;
+                   });
+  }
+
+  kube::Request RequestFor(const EmitEvent& event, absl::Time now) {
+    const std::string key = KeyOf(event);
+    auto it = remembered.find(key);
+    if (it != remembered.end()) {
+      return Count(event, it->second.name, ++it->second.count, now);
+    }
+    if (order.size() >= options.max_remembered) {
+      remembered.erase(order.front());
+      order.pop_front();
+    }
+    // As client-go names them: unique per object and moment.
+    std::string name = fmt::format("{}.{:x}{:02x}", event.name,
+                                   static_cast<uint64_t>(absl::ToUnixNanos(now)), ++serial & 0xff);
+    remembered.emplace(key, Remembered{name, 1});
+    order.push_back(key);
+    return Create(event, name, options.instance, now);
+  }
+
+  kube::Transport& transport;
+  kube::Timer& timer;
+  const EventRecorderOptions options;
+  std::mutex mutex;
+  double tokens;
+  absl::Time refilled;
+  bool draining = false;
+  uint64_t serial = 0;
+  std::deque<EmitEvent> waiting;
+  std::unordered_map<std::string, Remembered> remembered;
+  std::deque<std::string> order;
+  Stats stats;
+};
+
+EventRecorder::EventRecorder(kube::Transport& transport, kube::Timer& timer,
+                             EventRecorderOptions options)
+    : state_(std::make_shared<State>(transport, timer, std::move(options))) {}
+
+EventRecorder::~EventRecorder() = default;
+
+void EventRecorder::Record(const EmitEvent& event) { state_->Enqueue(event); }
+
+EventRecorder::Stats EventRecorder::stats() const {
+  const std::lock_guard lock(state_->mutex);
+  Stats stats = state_->stats;
+  stats.waiting = state_->waiting.size();
+  return stats;
+}
+
+}  // namespace muster::extender

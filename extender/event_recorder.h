@@ -1,0 +1,49 @@
+// Events on PodGroups and pods, as kubectl describe shows them.
+//
+// Equal events (object, type, reason, message) are one Event object whose count and lastTimestamp
+// grow. Bounded: a token bucket limits what is sent, a queue what waits, a cache what is
+// remembered; what doesn't fit is dropped and counted, because an event is never worth a decision's
+// delay.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "coscheduling/actions.h"
+#include "kube/api.h"
+#include "kube/client/timer.h"
+
+namespace muster::extender {
+
+struct EventRecorderOptions {
+  double per_second = 50;
+  size_t burst = 500;
+  size_t max_waiting = 5'000;
+  size_t max_remembered = 10'000;
+  std::string instance;  // reportingInstance: this process
+};
+
+class EventRecorder {
+ public:
+  // Transport and timer must outlive it.
+  EventRecorder(kube::Transport& transport, kube::Timer& timer, EventRecorderOptions options);
+  ~EventRecorder();
+
+  // Thread-safe, never blocks.
+  void Record(const coscheduling::EmitEvent& event);
+
+  struct Stats {
+    uint64_t sent = 0;
+    uint64_t dropped = 0;
+    uint64_t failed = 0;
+    size_t waiting = 0;
+  };
+  Stats stats() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace muster::extender

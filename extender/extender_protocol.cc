@@ -1,0 +1,307 @@
+#include "extender/extender_protocol.h"
+
+#include <simdjson.h>
+
+#include <vector>
+
+#include "extender/json_text.h"
+#include "fmt/format.h"
+
+namespace muster::extender {
+namespace {
+
+using simdjson::dom::array;
+using simdjson::dom::element;
+using simdjson::dom::object;
+
+// A parser that had to grow beyond this for one document (thousands of whole Node objects) is let
+// go afterwards.
+constexpr size_t kKeptCapacity = 4 << 20;
+
+absl::Status Missing(std::string_view field) {
+  return absl::InvalidArgumentError(fmt::format("{}: missing", field));
+}
+absl::Status WrongType(std::string_view field, std::string_view want) {
+  return absl::InvalidArgumentError(fmt::format("{}: want {}", field, want));
+}
+
+// The thread's parser, for one document.
+class Document {
+ public:
+  Document() : parser_(ThreadParser()) {}
+  ~Document() {
+    if (parser_ && parser_->capacity() > kKeptCapacity) parser_.reset();
+  }
+  absl::StatusOr<object> Parse(std::string_view body) {
+    if (!parser_) parser_ = std::make_unique<simdjson::dom::parser>();
+    element root;
+    if (auto error = parser_->parse(body.data(), body.size()).get(root)) {
+      return absl::InvalidArgumentError(
+          fmt::format("body is not JSON: {}", simdjson::error_message(error)));
+    }
+    object fields;
+    if (root.get(fields)) return WrongType("body", "an object");
+    return fields;
+  }
+
+ private:
+  static std::unique_ptr<simdjson::dom::parser>& ThreadParser() {
+    thread_local std::unique_ptr<simdjson::dom::parser> parser;
+    return parser;
+  }
+  std::unique_ptr<simdjson::dom::parser>& parser_;
+};
+
+// nullopt if absent or null.
+std::optional<element> Find(object fields, std::string_view key) {
+  element value;
+  if (fields[key].get(value) || value.is_null()) return std::nullopt;
+  return value;
+}
+
+absl::StatusOr<object> GetObject(object fields, std::string_view key, std::string_view path) {
+  const std::optional<element> value = Find(fields, key);
+  if (!value) return Missing(path);
+  object result;
+  if (value->get(result)) return WrongType(path, "an object");
+  return result;
+}
+
+absl::StatusOr<std::string_view> GetString(object fields, std::string_view key,
+                                           std::string_view path) {
+  const std::optional<element> value = Find(fields, key);
+  if (!value) return Missing(path);
+  std::string_view text;
+  if (value->get(text)) return WrongType(path, "a string");
+  if (text.empty()) return absl::InvalidArgumentError(fmt::format("{}: empty", path));
+  return text;
+}
+
+// ExtenderArgs; views into the document.
+struct Args {
+  std::string_view uid;
+  std::string_view name;
+  std::string_view name_space;
+  std::string_view nominated_node;
+  bool as_objects = false;
+  std::vector<std::string_view> names;
+  std::vector<element> objects;  // parallel to names if as_objects
+};
+
+absl::Status ReadPod(object body, Args* args) {
+  const absl::StatusOr<object> pod = GetObject(body, "Pod", "Pod");
+  if (!pod.ok()) return pod.status();
+  const absl::StatusOr<object> metadata = GetObject(*pod, "metadata", "Pod.metadata");
+  if (!metadata.ok()) return metadata.status();
+  const auto read = [&](std::string_view key, std::string_view path, std::string_view* out) {
+    const absl::StatusOr<std::string_view> value = GetString(*metadata, key, path);
+    if (value.ok()) *out = *value;
+    return value.status();
+  };
+  if (auto status = read("uid", "Pod.metadata.uid", &args->uid); !status.ok()) return status;
+  if (auto status = read("name", "Pod.metadata.name", &args->name); !status.ok()) return status;
+  if (auto status = read("namespace", "Pod.metadata.namespace", &args->name_space); !status.ok()) {
+    return status;
+  }
+  element nominated;
+  if ((*pod)["status"]["nominatedNodeName"].get(nominated) == simdjson::SUCCESS &&
+      nominated.is_string()) {
+    args->nominated_node = nominated.get_string().value();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadNodeNames(element value, Args* args) {
+  array names;
+  if (value.get(names)) return WrongType("NodeNames", "an array");
+  args->names.reserve(names.size());
+  for (element name : names) {
+    std::string_view text;
+    if (name.get(text)) {
+      return WrongType(fmt::format("NodeNames[{}]", args->names.size()), "a string");
+    }
+    args->names.push_back(text);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadNodeObjects(element value, Args* args) {
+  object list;
+  if (value.get(list)) return WrongType("Nodes", "an object");
+  const std::optional<element> items = Find(list, "items");
+  if (!items) return absl::OkStatus();
+  array nodes;
+  if (items->get(nodes)) return WrongType("Nodes.items", "an array");
+  args->as_objects = true;
+  for (element node : nodes) {
+    std::string_view name;
+    if (node["metadata"]["name"].get(name)) {
+      return WrongType(fmt::format("Nodes.items[{}].metadata.name", args->names.size()),
+                       "a string");
+    }
+    args->names.push_back(name);
+    args->objects.push_back(node);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Args> ReadArgs(object body) {
+  Args args;
+  if (absl::Status status = ReadPod(body, &args); !status.ok()) return status;
+  const std::optional<element> names = Find(body, "NodeNames");
+  const std::optional<element> nodes = Find(body, "Nodes");
+  if (!names && !nodes) return Missing("NodeNames and Nodes");
+  const absl::Status status = names ? ReadNodeNames(*names, &args) : ReadNodeObjects(*nodes, &args);
+  if (!status.ok()) return status;
+  return args;
+}
+
+void AppendField(std::string_view key, std::string_view json, std::string* out) {
+  out->append(out->empty() ? "{\"" : ",\"");
+  out->append(key);
+  out->append("\":");
+  out->append(json);
+}
+
+std::string Quoted(std::string_view text) {
+  std::string quoted;
+  AppendJsonString(text, &quoted);
+  return quoted;
+}
+
+// ExtenderFilterResult with every field, as Go writes it.
+std::string EncodeResult(const Args& args, std::optional<size_t> passing,
+                         std::string_view unresolvable, std::string_view error) {
+  std::string nodes = "null";
+  std::string names = "null";
+  if (error.empty() && args.as_objects) {
+    nodes = passing ? fmt::format("{{\"items\":[{}]}}", simdjson::minify(args.objects[*passing]))
+                    : "{\"items\":[]}";
+  } else if (error.empty()) {
+    names = passing ? fmt::format("[{}]", Quoted(args.names[*passing])) : "[]";
+  }
+  std::string body;
+  AppendField("Nodes", nodes, &body);
+  AppendField("NodeNames", names, &body);
+  AppendField("FailedNodes", "null", &body);
+  AppendField("FailedAndUnresolvableNodes",
+              unresolvable.empty() || args.names.empty()
+                  ? "null"
+                  : fmt::format("{{{}:{}}}", Quoted(args.names[0]), Quoted(unresolvable)),
+              &body);
+  AppendField("Error", Quoted(error), &body);
+  body.push_back('}');
+  return body;
+}
+
+FilterReply AnswerPlanned(const Args& args, const std::string& node) {
+  FilterReply reply;
+  reply.pod_uid = args.uid;
+  for (size_t i = 0; i < args.names.size(); ++i) {
+    if (args.names[i] != node) continue;
+    reply.outcome = FilterReply::Outcome::kPlanned;
+    reply.body = EncodeResult(args, i, "", "");
+    return reply;
+  }
+  // kube-scheduler tries a nominated node alone before it offers the others (schedule_one.go,
+  // evaluateNominatedNode): that says nothing about the planned one.
+  const bool nominated_only = args.names.size() == 1 && args.names[0] == args.nominated_node;
+  if (nominated_only) {
+    reply.outcome = FilterReply::Outcome::kHeld;
+    reply.body = EncodeResult(
+        args, std::nullopt, "",
+        fmt::format("planned node {} is not the nominated node {}", node, args.nominated_node));
+    return reply;
+  }
+  reply.outcome = FilterReply::Outcome::kRefused;
+  reply.refused_node = node;
+  reply.body = EncodeResult(
+      args, std::nullopt, "",
+      fmt::format("planned node {} is not among the {} offered; a new plan is being made", node,
+                  args.names.size()));
+  return reply;
+}
+
+}  // namespace
+
+absl::StatusOr<FilterReply> AnswerFilter(
+    std::string_view body,
+    const std::function<std::shared_ptr<const coscheduling::FilterAnswer>(std::string_view)>&
+        find) {
+  Document document;
+  const absl::StatusOr<object> root = document.Parse(body);
+  if (!root.ok()) return root.status();
+  const absl::StatusOr<Args> args = ReadArgs(*root);
+  if (!args.ok()) return args.status();
+  const std::shared_ptr<const coscheduling::FilterAnswer> answer = find(args->uid);
+  FilterReply reply;
+  reply.pod_uid = args->uid;
+  if (!answer) {
+    reply.outcome = FilterReply::Outcome::kUnknownPod;
+    reply.body = EncodeResult(*args, std::nullopt, "",
+                              fmt::format("pod {}/{} (uid {}) is not known to muster yet",
+                                          args->name_space, args->name, args->uid));
+    return reply;
+  }
+  switch (answer->kind) {
+    case coscheduling::FilterAnswer::Kind::kPlanned:
+      return AnswerPlanned(*args, answer->node);
+    case coscheduling::FilterAnswer::Kind::kUnresolvable:
+      reply.outcome = FilterReply::Outcome::kUnresolvable;
+      reply.body = EncodeResult(*args, std::nullopt, answer->message, "");
+      return reply;
+    case coscheduling::FilterAnswer::Kind::kHold:
+      break;
+  }
+  reply.outcome = FilterReply::Outcome::kHeld;
+  reply.body = EncodeResult(*args, std::nullopt, "",
+                            answer->message.empty() ? "held by muster" : answer->message);
+  return reply;
+}
+
+absl::StatusOr<std::string> AnswerPrioritize(std::string_view body) {
+  Document document;
+  const absl::StatusOr<object> root = document.Parse(body);
+  if (!root.ok()) return root.status();
+  const absl::StatusOr<Args> args = ReadArgs(*root);
+  if (!args.ok()) return args.status();
+  return "[]";
+}
+
+absl::StatusOr<std::string> AnswerPreemption(std::string_view body) {
+  Document document;
+  const absl::StatusOr<object> root = document.Parse(body);
+  if (!root.ok()) return root.status();
+  Args args;
+  if (absl::Status status = ReadPod(*root, &args); !status.ok()) return status;
+  for (std::string_view key : {"NodeNameToVictims", "NodeNameToMetaVictims"}) {
+    const std::optional<element> victims = Find(*root, key);
+    if (victims && !victims->is_object()) return WrongType(key, "an object");
+  }
+  return "{\"NodeNameToMetaVictims\":{}}";
+}
+
+absl::StatusOr<BindCall> DecodeBind(std::string_view body) {
+  Document document;
+  const absl::StatusOr<object> root = document.Parse(body);
+  if (!root.ok()) return root.status();
+  BindCall call;
+  for (const auto& [key, out] :
+       {std::pair{"PodName", &call.pod_name}, std::pair{"PodNamespace", &call.pod_namespace},
+        std::pair{"PodUID", &call.pod_uid}, std::pair{"Node", &call.node}}) {
+    const absl::StatusOr<std::string_view> value = GetString(*root, key, key);
+    if (!value.ok()) return value.status();
+    *out = *value;
+  }
+  return call;
+}
+
+std::string EncodeBindResult(std::string_view error) {
+  return fmt::format("{{\"Error\":{}}}", Quoted(error));
+}
+
+std::string EncodeError(std::string_view message) {
+  return fmt::format("{{\"error\":{}}}", Quoted(message));
+}
+
+}  // namespace muster::extender
