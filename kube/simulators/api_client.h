@@ -19,12 +19,16 @@
 #include "kube/api.h"
 #include "kube/embedded/api_server.h"
 #include "kube/objects/decode.h"
+#include "kube/objects/resource_list.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace muster::kube::simulators {
 
 // "2026-03-01T12:00:00Z", as metav1.Time is written.
 std::string TimeText(absl::Time time);
+
+// {"cpu": "1500m", "nvidia.com/gpu": "8"}
+nlohmann::json AmountsJson(const ResourceList& amounts);
 
 // An event's subject.
 struct ObjectReference {
