@@ -87,9 +87,9 @@ struct UpdatePodGroupStatus {
   std::string occupied_by;
   // Condition "Admitted".
   bool admitted = false;
-  std::string reason;   // CamelCase of the reason code
+  std::string reason;  // CamelCase of the reason code
   std::string message;
-  absl::Time since;     // lastTransitionTime
+  absl::Time since;  // lastTransitionTime
 };
 
 // An event on a PodGroup or a pod. Equal ones are counted, not repeated, by the shell.

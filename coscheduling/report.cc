@@ -311,7 +311,8 @@ void Engine::State::WriteStatus(Gang& gang, absl::Time now) {
     return;
   }
   const GangKey key = gang.key;
-  const bool started = Act("status/" + want.uid, now, std::move(want),
+  const std::string slot = "status/" + want.uid;  // before `want` is moved from
+  const bool started = Act(slot, now, std::move(want),
                            [this, key](const absl::Status& status, absl::Time) {
                              auto it = gangs.find(key);
                              if (it == gangs.end() || status.ok()) return;

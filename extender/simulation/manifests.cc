@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
+#include "kube/objects/quantity.h"
 
 namespace muster::simulation {
 namespace {
@@ -241,6 +242,32 @@ std::vector<Manifest> ClusterManifests(const Scenario& scenario) {
   }
   for (const NodePoolSpec& pool : scenario.node_pools) manifests.push_back(NodePoolManifest(pool));
   return manifests;
+}
+
+kube::simulators::KarpenterConfig KarpenterConfigOf(const Scenario& scenario, uint64_t seed) {
+  kube::simulators::KarpenterConfig config;
+  config.seed = seed;
+  for (const InstanceTypeSpec& spec : scenario.instance_types) {
+    kube::simulators::InstanceType type;
+    type.name = spec.name;
+    for (const auto& [resource, text] : spec.resources) {
+      // What can't be read offers nothing, as a wrong entry in a provider's table would.
+      type.capacity.Set(resource, kube::ParseQuantity(text, kube::UnitOf(resource)).value_or(0));
+    }
+    for (const std::string& zone : spec.zones) type.offerings.push_back({.zone = zone, .price = 1});
+    config.instance_types.push_back(std::move(type));
+  }
+  for (const NodePoolSpec& pool : scenario.node_pools) {
+    for (const NodeDelays& delays : pool.delays) {
+      kube::simulators::LaunchBehavior launch;
+      launch.launch = delays.launch;
+      launch.registration = delays.registration;
+      launch.initialization = delays.initialization;
+      launch.never_registers = delays.never_registers;
+      config.launches[pool.name].push_back(std::move(launch));
+    }
+  }
+  return config;
 }
 
 absl::StatusOr<std::vector<kube::Request>> RequestsOf(const Action& action,

@@ -46,7 +46,9 @@ struct World::State : kube::simulators::ExtenderClient {
         server({.clock = [this] { return now; }, .seed = options.seed}),
         karpenter(&server, KarpenterConfigOf(scenario, options.seed)),
         kubelet(&server, {}),
-        scheduler(&server, this, {.scheduler_name = scenario.options.scheduler_name}),
+        scheduler(
+            &server, this,
+            {.scheduler_name = scenario.options.scheduler_name, .bind_timeout = absl::Seconds(30)}),
         invariants(!options.lose_write && !options.lose_answer) {}
 
   void StartMuster() {
@@ -184,8 +186,8 @@ struct World::State : kube::simulators::ExtenderClient {
     checked_revision = server.revision();
     broken = invariants.Check(server, *engine, now);
     if (!broken.ok()) {
-      broken = absl::FailedPreconditionError(
-          fmt::format("at {}: {}", absl::FormatDuration(now - start), broken.message()));
+      broken = absl::FailedPreconditionError(fmt::format(
+          "at {}: {}", absl::FormatDuration(now - start), std::string(broken.message())));
     }
   }
 
@@ -269,7 +271,8 @@ absl::Status World::Check(const Expectation& want) const {
 absl::Status RunScenario(const Scenario& scenario, WorldOptions options) {
   World world(scenario, std::move(options));
   auto fail = [&](const Step& step, const absl::Status& status) {
-    std::string text = fmt::format("{}:{}: {}", scenario.file, step.line, status.message());
+    std::string text =
+        fmt::format("{}:{}: {}", scenario.file, step.line, std::string(status.message()));
     for (const std::string& line : world.timeline()) text += "\n" + line;
     return absl::FailedPreconditionError(text);
   };

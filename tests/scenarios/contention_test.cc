@@ -150,7 +150,7 @@ class Round {
   }
 
   absl::Status Explain(const World& world, const absl::Status& status) const {
-    std::string text = fmt::format("seed {}: {}", seed_, status.message());
+    std::string text = fmt::format("seed {}: {}", seed_, std::string(status.message()));
     for (const std::string& line : world.timeline()) text += "\n" + line;
     return absl::FailedPreconditionError(text);
   }

@@ -1,0 +1,175 @@
+#include "extender/cluster_watch.h"
+
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "coscheduling/engine.h"
+#include "fmt/format.h"
+#include "kube/objects/decode.h"
+
+namespace muster::extender {
+namespace {
+
+using coscheduling::Engine;
+using kube::ObjectHeader;
+
+std::string FullName(const ObjectHeader& header) {
+  return header.name_space.empty() ? header.name : header.name_space + "/" + header.name;
+}
+
+template <typename T>
+EngineTask UpsertTask(std::string_view json, absl::Status* error) {
+  absl::StatusOr<T> object = kube::Decode<T>(json);
+  if (!object.ok()) {
+    *error = object.status();
+    return nullptr;
+  }
+  return [object = *std::move(object)](Engine& engine, absl::Time) mutable {
+    engine.Upsert(std::move(object));
+  };
+}
+
+struct Kind {
+  const char* name;
+  const char* path;
+  EngineTask (*upsert)(std::string_view json, absl::Status* error);
+  void (*remove)(Engine& engine, const ObjectHeader& header);
+};
+
+constexpr Kind kKinds[] = {
+    {"pods", "/api/v1/pods", UpsertTask<kube::Pod>,
+     [](Engine& e, const ObjectHeader& h) { e.RemovePod(h.uid); }},
+    {"nodes", "/api/v1/nodes", UpsertTask<kube::Node>,
+     [](Engine& e, const ObjectHeader& h) { e.RemoveNode(h.name); }},
+    {"podgroups", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", UpsertTask<kube::PodGroup>,
+     [](Engine& e, const ObjectHeader& h) { e.RemovePodGroup(h.uid); }},
+    {"nodeclaims", "/apis/karpenter.sh/v1/nodeclaims", UpsertTask<kube::NodeClaim>,
+     [](Engine& e, const ObjectHeader& h) { e.RemoveNodeClaim(h.name); }},
+    {"nodepools", "/apis/karpenter.sh/v1/nodepools", UpsertTask<kube::NodePool>,
+     [](Engine& e, const ObjectHeader& h) { e.RemoveNodePool(h.name); }},
+    {"daemonsets", "/apis/apps/v1/daemonsets", UpsertTask<kube::DaemonSet>,
+     [](Engine& e, const ObjectHeader& h) { e.RemoveDaemonSet(h.uid); }},
+    {"namespaces", "/api/v1/namespaces", UpsertTask<kube::Namespace>,
+     [](Engine& e, const ObjectHeader& h) { e.RemoveNamespace(h.name); }},
+    {"persistentvolumeclaims", "/api/v1/persistentvolumeclaims",
+     UpsertTask<kube::PersistentVolumeClaim>,
+     [](Engine& e, const ObjectHeader& h) { e.RemovePersistentVolumeClaim(FullName(h)); }},
+    {"persistentvolumes", "/api/v1/persistentvolumes", UpsertTask<kube::PersistentVolume>,
+     [](Engine& e, const ObjectHeader& h) { e.RemovePersistentVolume(h.name); }},
+    {"storageclasses", "/apis/storage.k8s.io/v1/storageclasses", UpsertTask<kube::StorageClass>,
+     [](Engine& e, const ObjectHeader& h) { e.RemoveStorageClass(h.name); }},
+};
+
+}  // namespace
+
+struct ClusterWatch::State {
+  class Sink;
+
+  void KindChanged() {
+    const std::lock_guard lock(mutex);
+    if (synced) return;
+    for (const std::unique_ptr<Sink>& sink : sinks) {
+      if (!Settled(*sink)) return;
+    }
+    synced = true;
+    post([](Engine& engine, absl::Time) { engine.SetSynced(); });
+  }
+  static bool Settled(const Sink& sink);
+
+  Post post;
+  std::mutex mutex;
+  bool synced = false;
+  std::vector<std::unique_ptr<Sink>> sinks;
+  // After the sinks, so that they end first.
+  std::vector<std::unique_ptr<kube::Reflector>> reflectors;
+};
+
+class ClusterWatch::State::Sink : public kube::ReflectorSink {
+ public:
+  Sink(State* state, const Kind& kind) : state_(state), kind_(kind) {}
+
+  void Upsert(const ObjectHeader& header, std::string_view json) override {
+    absl::Status error;
+    EngineTask task = kind_.upsert(json, &error);
+    if (task != nullptr) {
+      state_->post(std::move(task));
+      return;
+    }
+    undecodable_.fetch_add(1, std::memory_order_relaxed);
+    spdlog::warn("kind={} object={} left out: {}", kind_.name, FullName(header),
+                 std::string(error.message()));
+  }
+
+  void Remove(const ObjectHeader& header) override {
+    state_->post(
+        [remove = kind_.remove, header](Engine& engine, absl::Time) { remove(engine, header); });
+  }
+
+  void StateChanged(kube::ReflectorState reflector_state, const absl::Status& why) override {
+    now_.store(reflector_state);
+    if (!why.ok()) {
+      spdlog::warn("kind={} watch: {}", kind_.name, std::string(why.message()));
+    }
+    state_->KindChanged();
+  }
+
+  kube::ReflectorState now() const { return now_.load(); }
+  const char* name() const { return kind_.name; }
+  const char* path() const { return kind_.path; }
+  uint64_t undecodable() const { return undecodable_.load(std::memory_order_relaxed); }
+
+ private:
+  State* const state_;
+  const Kind& kind_;
+  std::atomic<kube::ReflectorState> now_ = kube::ReflectorState::kSyncing;
+  std::atomic<uint64_t> undecodable_ = 0;
+};
+
+bool ClusterWatch::State::Settled(const Sink& sink) {
+  return sink.now() == kube::ReflectorState::kSynced || sink.now() == kube::ReflectorState::kAbsent;
+}
+
+ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post post)
+    : state_(std::make_unique<State>()) {
+  state_->post = std::move(post);
+  for (const Kind& kind : kKinds) {
+    state_->sinks.push_back(std::make_unique<State::Sink>(state_.get(), kind));
+    kube::ReflectorOptions options;
+    options.path = kind.path;
+    state_->reflectors.push_back(std::make_unique<kube::Reflector>(
+        transport, timer, std::move(options), *state_->sinks.back()));
+  }
+}
+
+ClusterWatch::~ClusterWatch() { state_->reflectors.clear(); }
+
+void ClusterWatch::Start() {
+  for (const std::unique_ptr<kube::Reflector>& reflector : state_->reflectors) reflector->Start();
+}
+
+std::string ClusterWatch::NotReadyReason() const {
+  std::string reason;
+  for (size_t i = 0; i < state_->sinks.size(); ++i) {
+    const State::Sink& sink = *state_->sinks[i];
+    if (State::Settled(sink)) continue;
+    const kube::ReflectorStats stats = state_->reflectors[i]->Stats();
+    reason += fmt::format("{}{} are {}{}{}", reason.empty() ? "" : "; ", sink.name(),
+                          sink.now() == kube::ReflectorState::kStale ? "stale" : "not synced",
+                          stats.last_error.empty() ? "" : ": ", stats.last_error);
+  }
+  return reason;
+}
+
+std::vector<ClusterWatch::KindStats> ClusterWatch::Stats() const {
+  std::vector<KindStats> all;
+  for (size_t i = 0; i < state_->sinks.size(); ++i) {
+    all.push_back({state_->sinks[i]->name(), state_->reflectors[i]->Stats(),
+                   state_->sinks[i]->undecodable()});
+  }
+  return all;
+}
+
+}  // namespace muster::extender

@@ -1,0 +1,44 @@
+// Everything the engine observes of the cluster: one reflector per kind, decoded on the transport's
+// thread, handed to the engine's thread object by object.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "extender/executor.h"
+#include "kube/api.h"
+#include "kube/client/reflector.h"
+#include "kube/client/timer.h"
+
+namespace muster::extender {
+
+class ClusterWatch {
+ public:
+  using Post = std::function<void(EngineTask)>;
+
+  // Transport and timer must outlive it. `post` must be thread-safe and may block.
+  ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post post);
+  // No task is posted afterwards.
+  ~ClusterWatch();
+
+  // Posts Engine::SetSynced once every kind is whole (or known to be absent).
+  void Start();
+
+  // "" while every kind is synced or absent; else which isn't, and why.
+  std::string NotReadyReason() const;
+
+  struct KindStats {
+    std::string kind;
+    kube::ReflectorStats reflector;
+    uint64_t undecodable = 0;  // objects that were left out because they can't be read
+  };
+  std::vector<KindStats> Stats() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace muster::extender

@@ -1,0 +1,138 @@
+#include "extender/engine_loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace muster::extender {
+namespace {
+
+constexpr absl::Duration kLongestRest = absl::Milliseconds(50);
+// How long the loop sleeps when the engine has nothing planned.
+constexpr absl::Duration kLongestSleep = absl::Seconds(10);
+
+}  // namespace
+
+struct EngineLoop::State {
+  State(Options o, OnStep s)
+      : options(std::move(o)), on_step(std::move(s)), engine(options.engine) {}
+
+  void Enqueue(EngineTask task, bool is_urgent) {
+    std::unique_lock lock(mutex);
+    if (std::this_thread::get_id() != thread.get_id()) {
+      has_room.wait(lock, [this] { return stopping || tasks.size() < options.max_queued; });
+    }
+    if (stopped) return;
+    tasks.push_back(std::move(task));
+    urgent |= is_urgent;
+    has_work.notify_one();
+  }
+
+  // Takes what is there once it is time to; empty when only the clock calls.
+  std::vector<EngineTask> Wait(absl::Time rest_until) {
+    std::unique_lock lock(mutex);
+    const absl::Time now = options.clock();
+    const absl::Time wake = std::min(engine.NextWake(), now + kLongestSleep);
+    auto sleep_until = [&](absl::Time time, auto ready) {
+      const absl::Duration left = std::max(absl::ZeroDuration(), time - options.clock());
+      has_work.wait_for(lock, absl::ToChronoNanoseconds(left), ready);
+    };
+    sleep_until(rest_until, [this] { return stopping || urgent; });
+    sleep_until(wake, [this] { return stopping || !tasks.empty(); });
+    urgent = false;
+    std::vector<EngineTask> taken = std::exchange(tasks, {});
+    has_room.notify_all();
+    return taken;
+  }
+
+  void Loop() {
+    absl::Time rest_until = absl::InfinitePast();
+    for (;;) {
+      std::vector<EngineTask> taken = Wait(rest_until);
+      const absl::Time started = options.clock();
+      for (EngineTask& task : taken) task(engine, started);
+      coscheduling::StepOutput output = engine.Step(options.clock());
+      on_step(std::move(output), engine);
+      const absl::Time ended = options.clock();
+      const absl::Duration took = ended - started;
+      rest_until = ended + std::min(took, kLongestRest);
+      const std::lock_guard lock(mutex);
+      ++stats.steps;
+      stats.tasks += taken.size();
+      stats.step_time += took;
+      stats.longest_step = std::max(stats.longest_step, took);
+      if (stopping && tasks.empty()) {
+        stopped = true;
+        return;
+      }
+    }
+  }
+
+  const Options options;
+  const OnStep on_step;
+  coscheduling::Engine engine;
+  std::mutex mutex;
+  std::condition_variable has_work;
+  std::condition_variable has_room;
+  std::vector<EngineTask> tasks;
+  bool urgent = false;
+  bool stopping = false;
+  bool stopped = false;
+  EngineLoopStats stats;
+  std::thread thread;
+};
+
+EngineLoop::EngineLoop(Options options, OnStep on_step)
+    : state_(std::make_unique<State>(std::move(options), std::move(on_step))) {}
+
+EngineLoop::~EngineLoop() { Stop(); }
+
+void EngineLoop::Start() {
+  const std::lock_guard lock(state_->mutex);
+  state_->thread = std::thread([this] { state_->Loop(); });
+}
+
+void EngineLoop::Stop() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    state_->has_work.notify_all();
+    state_->has_room.notify_all();
+  }
+  if (state_->thread.joinable()) state_->thread.join();
+}
+
+void EngineLoop::Post(EngineTask task) { state_->Enqueue(std::move(task), false); }
+void EngineLoop::PostUrgent(EngineTask task) { state_->Enqueue(std::move(task), true); }
+
+bool EngineLoop::Run(EngineTask task) {
+  auto done = std::make_shared<std::promise<void>>();
+  std::future<void> finished = done->get_future();
+  PostUrgent([task = std::move(task), done](coscheduling::Engine& engine, absl::Time now) {
+    task(engine, now);
+    done->set_value();
+  });
+  // A loop that has stopped drops the task, and with it the promise.
+  done.reset();
+  try {
+    finished.get();
+    return true;
+  } catch (const std::future_error&) {
+    return false;
+  }
+}
+
+EngineLoopStats EngineLoop::TakeStats() {
+  const std::lock_guard lock(state_->mutex);
+  EngineLoopStats stats = state_->stats;
+  stats.queued = state_->tasks.size();
+  state_->stats.longest_step = absl::ZeroDuration();
+  return stats;
+}
+
+}  // namespace muster::extender
