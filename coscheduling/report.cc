@@ -312,13 +312,13 @@ void Engine::State::WriteStatus(Gang& gang, absl::Time now) {
   }
   const GangKey key = gang.key;
   const std::string slot = "status/" + want.uid;  // before `want` is moved from
-  const bool started = Act(slot, now, std::move(want),
-                           [this, key](const absl::Status& status, absl::Time) {
-                             auto it = gangs.find(key);
-                             if (it == gangs.end() || status.ok()) return;
-                             it->second.status_digest.clear();
-                             it->second.dirty = true;
-                           });
+  const bool started =
+      Act(slot, now, std::move(want), [this, key](const absl::Status& status, absl::Time) {
+        auto it = gangs.find(key);
+        if (it == gangs.end() || status.ok()) return;
+        it->second.status_digest.clear();
+        it->second.dirty = true;
+      });
   if (!started) {
     gang.dirty = true;
     return;
