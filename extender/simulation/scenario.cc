@@ -6,98 +6,17 @@
 #include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "extender/yaml_fields.h"
 #include "fmt/format.h"
 
 namespace muster::simulation {
 namespace {
 
+using extender::Fields;
 using nlohmann::json;
-
-// What a field's reader throws; turned into a Status at the top.
-struct FieldError {
-  int line;
-  std::string message;
-};
-
-[[noreturn]] void Fail(const YAML::Node& node, const std::string& message) {
-  throw FieldError{node.Mark().line + 1, message};
-}
-
-// One mapping whose fields are taken one by one; what is left at the end is unknown.
-class Fields {
- public:
-  Fields(const YAML::Node& node, std::string what) : node_(node), what_(std::move(what)) {
-    if (!node.IsMap()) Fail(node, what_ + ": want a mapping");
-  }
-
-  YAML::Node Take(const std::string& key) {
-    known_.insert(key);
-    return node_[key];
-  }
-
-  template <typename T>
-  void Read(const std::string& key, T* out) {
-    const YAML::Node field = Take(key);
-    if (!field) return;
-    try {
-      *out = field.as<T>();
-    } catch (const YAML::Exception&) {
-      Fail(field, fmt::format("{}.{}: wrong type", what_, key));
-    }
-  }
-
-  template <typename T>
-  void Read(const std::string& key, std::optional<T>* out) {
-    T value{};
-    if (!node_[key]) {
-      known_.insert(key);
-      return;
-    }
-    Read(key, &value);
-    *out = value;
-  }
-
-  void ReadDuration(const std::string& key, absl::Duration* out) {
-    std::string text;
-    Read(key, &text);
-    if (!text.empty() && !absl::ParseDuration(text, out)) {
-      Fail(node_[key], fmt::format("{}.{}: \"{}\" is no duration", what_, key, text));
-    }
-  }
-
-  template <typename Enum>
-  void ReadEnum(const std::string& key, bool (*parse)(const std::string&, Enum*),
-                std::optional<Enum>* out) {
-    std::string text;
-    Read(key, &text);
-    if (text.empty()) return;
-    Enum value;
-    if (!parse(text, &value)) {
-      Fail(node_[key], fmt::format("{}.{}: unknown {}", what_, key, text));
-    }
-    *out = value;
-  }
-
-  void Require(const std::string& key) {
-    if (!node_[key]) Fail(node_, fmt::format("{}.{}: missing", what_, key));
-  }
-
-  void Finish() {
-    for (const auto& entry : node_) {
-      const auto key = entry.first.as<std::string>();
-      if (!known_.contains(key)) Fail(entry.first, fmt::format("{}.{}: unknown field", what_, key));
-    }
-  }
-
- private:
-  YAML::Node node_;
-  std::string what_;
-  std::set<std::string> known_;
-};
 
 json ToJson(const YAML::Node& node) {
   switch (node.Type()) {
@@ -246,7 +165,7 @@ Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   step.line = node.Mark().line + 1;
   step.at = previous;
   fields.ReadDuration("at", &step.at);
-  if (step.at < previous) Fail(node, "steps.at: before the step above");
+  if (step.at < previous) extender::FailAt(node, "steps.at: before the step above");
   int actions = 0;
   auto on = [&](const char* key, const std::function<void(const YAML::Node&)>& read) {
     const YAML::Node field = fields.Take(key);
@@ -263,24 +182,11 @@ Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   on("expect", [&](const YAML::Node& n) { step.action = ReadExpectation(n); });
   fields.Finish();
   if (actions != 1) {
-    Fail(node,
-         "steps: want exactly one of gang, delete, patch, patchStatus, apply, restart, expect");
+    extender::FailAt(
+        node,
+        "steps: want exactly one of gang, delete, patch, patchStatus, apply, restart, expect");
   }
   return step;
-}
-
-void ReadOptions(const YAML::Node& node, coscheduling::EngineOptions* options) {
-  Fields fields(node, "options");
-  fields.Read("schedulerName", &options->scheduler_name);
-  fields.ReadDuration("provisioningDeadline", &options->provisioning_deadline);
-  fields.ReadDuration("backoffBase", &options->backoff_base);
-  fields.ReadDuration("backoffMax", &options->backoff_max);
-  fields.ReadDuration("repairDeadline", &options->repair_deadline);
-  fields.ReadDuration("signalGrace", &options->signal_grace);
-  fields.ReadDuration("starvationAfter", &options->starvation_after);
-  fields.ReadDuration("starvationHold", &options->starvation_hold);
-  fields.ReadDuration("suspectTime", &options->suspect_time);
-  fields.Finish();
 }
 
 Scenario ReadAll(const YAML::Node& root) {
@@ -288,7 +194,8 @@ Scenario ReadAll(const YAML::Node& root) {
   Scenario scenario;
   fields.Require("name");
   fields.Read("name", &scenario.name);
-  if (const YAML::Node options = fields.Take("options")) ReadOptions(options, &scenario.options);
+  if (const YAML::Node options = fields.Take("options"))
+    extender::ReadEngineOptions(options, &scenario.options);
   for (const YAML::Node& n : fields.Take("instanceTypes")) {
     scenario.instance_types.push_back(ReadInstanceType(n));
   }
@@ -315,7 +222,7 @@ absl::StatusOr<Scenario> ParseScenario(std::string_view yaml, std::string file) 
     Scenario scenario = ReadAll(YAML::Load(std::string(yaml)));
     scenario.file = std::move(file);
     return scenario;
-  } catch (const FieldError& field) {
+  } catch (const extender::FieldError& field) {
     return error(field.line, field.message);
   } catch (const YAML::Exception& yaml_error) {
     return error(yaml_error.mark.line + 1, yaml_error.msg);

@@ -1,0 +1,74 @@
+#include "extender/config.h"
+
+#include <fstream>
+#include <iterator>
+
+#include "absl/status/status.h"
+#include "extender/yaml_fields.h"
+#include "fmt/format.h"
+
+namespace muster::extender {
+namespace {
+
+void ReadWebhook(const YAML::Node& node, ServeOptions::Webhook* webhook) {
+  Fields fields(node, "webhook");
+  fields.Read("serviceName", &webhook->service_name);
+  fields.Read("serviceNamespace", &webhook->service_namespace);
+  fields.Read("servicePort", &webhook->service_port);
+  fields.Read("certFile", &webhook->cert_file);
+  fields.Read("keyFile", &webhook->key_file);
+  fields.Read("caFile", &webhook->ca_file);
+  fields.ReadDuration("certValidity", &webhook->cert_validity);
+  fields.Finish();
+  const int given =
+      !webhook->cert_file.empty() + !webhook->key_file.empty() + !webhook->ca_file.empty();
+  if (given != 0 && given != 3) {
+    FailAt(node, "webhook: certFile, keyFile and caFile go together");
+  }
+  if (webhook->service_name.empty() != webhook->service_namespace.empty()) {
+    FailAt(node, "webhook: serviceName and serviceNamespace go together");
+  }
+}
+
+void ReadLease(const YAML::Node& node, ServeOptions* options) {
+  Fields fields(node, "lease");
+  fields.Read("namespace", &options->lease_namespace);
+  fields.Read("name", &options->lease_name);
+  fields.Finish();
+}
+
+void ReadAll(const YAML::Node& root, ServeOptions* options) {
+  if (!root || root.IsNull()) return;
+  Fields fields(root, "config");
+  if (const YAML::Node engine = fields.Take("engine")) ReadEngineOptions(engine, &options->engine);
+  if (const YAML::Node webhook = fields.Take("webhook")) ReadWebhook(webhook, &options->webhook);
+  if (const YAML::Node lease = fields.Take("lease")) ReadLease(lease, options);
+  fields.Read("maxInFlight", &options->max_in_flight);
+  fields.ReadDuration("stopGrace", &options->stop_grace);
+  fields.Finish();
+}
+
+}  // namespace
+
+absl::Status ApplyConfig(std::string_view yaml, const std::string& file, ServeOptions* options) {
+  auto error = [&file](int line, const std::string& message) {
+    return absl::InvalidArgumentError(fmt::format("{}:{}: {}", file, line, message));
+  };
+  try {
+    ReadAll(YAML::Load(std::string(yaml)), options);
+    return absl::OkStatus();
+  } catch (const FieldError& field) {
+    return error(field.line, field.message);
+  } catch (const YAML::Exception& yaml_error) {
+    return error(yaml_error.mark.line + 1, yaml_error.msg);
+  }
+}
+
+absl::Status ReadConfig(const std::string& path, ServeOptions* options) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::NotFoundError("can't read " + path);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  return ApplyConfig(text, path, options);
+}
+
+}  // namespace muster::extender

@@ -1,0 +1,49 @@
+// What `muster serve` is told: flags, and the file given with --config.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "coscheduling/engine.h"
+
+namespace muster::extender {
+
+struct ServeOptions {
+  std::string kubeconfig;
+  std::string extender_listen = "127.0.0.1:8888";
+  std::string listen = "127.0.0.1:8080";
+  std::string grpc_listen = "127.0.0.1:8081";
+  std::string webhook_listen = "127.0.0.1:9443";
+  bool leader_elect = true;
+  coscheduling::EngineOptions engine;  // scheduler_name too
+
+  // --- only in the configuration file ---
+  std::string lease_namespace;  // empty: the pod's namespace, or kube-system outside a cluster
+  std::string lease_name = "muster";
+  // Requests to the API server on the wire at once.
+  size_t max_in_flight = 200;
+  // On SIGTERM a commit under way gets this long to be completed.
+  absl::Duration stop_grace = absl::Seconds(10);
+  struct Webhook {
+    // In a cluster: the Service by which the API server reaches this process. Empty: the process
+    // registers https://WEBHOOK-LISTEN.
+    std::string service_name;
+    std::string service_namespace;
+    int service_port = 443;
+    // Given certificate instead of an own CA: PEM files, all three or none.
+    std::string cert_file;
+    std::string key_file;
+    std::string ca_file;
+    // Validity of an own serving certificate.
+    absl::Duration cert_validity = absl::Hours(24 * 90);
+  } webhook;
+};
+
+// Lays the file's settings over `options`. InvalidArgument as "FILE:LINE: FIELD: what is wrong"; an
+// unknown field is an error.
+absl::Status ApplyConfig(std::string_view yaml, const std::string& file, ServeOptions* options);
+absl::Status ReadConfig(const std::string& path, ServeOptions* options);
+
+}  // namespace muster::extender

@@ -1,0 +1,57 @@
+#include "extender/config.h"
+
+#include <gtest/gtest.h>
+
+namespace muster::extender {
+namespace {
+
+TEST(Config, SetsWhatItNamesAndLeavesTheRest) {
+  ServeOptions options;
+  options.engine.backoff_base = absl::Seconds(7);
+  ASSERT_TRUE(ApplyConfig("engine: {provisioningDeadline: 3m}\n"
+                          "webhook: {serviceName: muster, serviceNamespace: muster-system}\n"
+                          "lease: {name: other}\nmaxInFlight: 12\n",
+                          "f.yaml", &options)
+                  .ok());
+  EXPECT_EQ(options.engine.provisioning_deadline, absl::Minutes(3));
+  EXPECT_EQ(options.engine.backoff_base, absl::Seconds(7));
+  EXPECT_EQ(options.webhook.service_name, "muster");
+  EXPECT_EQ(options.lease_name, "other");
+  EXPECT_EQ(options.max_in_flight, 12u);
+}
+
+TEST(Config, AnEmptyFileSetsNothing) {
+  ServeOptions options;
+  EXPECT_TRUE(ApplyConfig("", "f.yaml", &options).ok());
+  EXPECT_TRUE(ApplyConfig("# nothing\n", "f.yaml", &options).ok());
+}
+
+TEST(Config, SaysFileLineAndFieldOfAMistake) {
+  struct Case {
+    const char* yaml;
+    const char* message;
+  };
+  for (const Case& c : {
+           Case{"engine:\n  backofBase: 3s\n", "f.yaml:2: engine.backofBase: unknown field"},
+           Case{"engine: {backoffBase: soon}\n", "\"soon\" is no duration"},
+           Case{"webhook: {certFile: a}\n", "certFile, keyFile and caFile go together"},
+           Case{"webhook: {serviceName: a}\n", "serviceName and serviceNamespace go together"},
+           Case{"maxInFlight: many\n", "config.maxInFlight: wrong type"},
+           Case{"- a\n", "config: want a mapping"},
+           Case{"a: [\n", "f.yaml:"},
+       }) {
+    ServeOptions options;
+    const absl::Status status = ApplyConfig(c.yaml, "f.yaml", &options);
+    EXPECT_FALSE(status.ok()) << c.yaml;
+    EXPECT_NE(std::string(status.message()).find(c.message), std::string::npos) << status;
+  }
+}
+
+TEST(Config, AFileThatIsNotThereIsNamed) {
+  ServeOptions options;
+  const absl::Status status = ReadConfig("/nowhere/muster.yaml", &options);
+  EXPECT_NE(std::string(status.message()).find("/nowhere/muster.yaml"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace muster::extender

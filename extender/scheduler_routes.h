@@ -1,0 +1,52 @@
+// kube-scheduler's side of the service: the extender's four verbs as HTTP routes.
+//
+// filter, prioritize and preempt are answered on the io thread from the published table. bind is
+// held, without a thread, until the engine answers; kube-scheduler has one call per pod under way.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "extender/executor.h"
+#include "extender/extender_protocol.h"
+#include "extender/filter_table.h"
+#include "extender/http_server.h"
+
+namespace muster::extender {
+
+struct SchedulerRoutesOptions {
+  // Bind calls held at once; one more is answered with an error.
+  size_t max_held_binds = 50'000;
+  // Hands a task to the engine's thread.
+  std::function<void(EngineTask)> post_urgent;
+  // For metrics; any thread.
+  std::function<void(FilterReply::Outcome, absl::Duration)> on_filter;
+  std::function<void(bool bound, absl::Duration)> on_bind;
+  std::function<absl::Time()> clock;
+};
+
+class SchedulerRoutes {
+ public:
+  // `table` must outlive the routes' server.
+  SchedulerRoutes(const FilterTable& table, SchedulerRoutesOptions options);
+  ~SchedulerRoutes();
+
+  std::vector<HttpRoute> Routes();
+
+  // The engine's AnswerBind: ends the call with this id. Unknown ids are ignored.
+  void AnswerBind(uint64_t request, std::string_view error);
+  // Every call from now on, and every held one, is answered with this error: the process stops.
+  void Refuse(const std::string& error);
+  size_t held_binds() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace muster::extender
