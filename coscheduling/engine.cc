@@ -77,7 +77,7 @@ void Engine::State::Upsert(kube::Pod pod) {
     const auto it = gangs.find(key);
     suspects.Report(pod,
                     it == gangs.end() || it->second.uid().empty() ? pod.meta.uid : it->second.uid(),
-                    *fault, now_);
+                    *fault, clock);
     nodes_changed = true;
   }
   needs_pass |= known == nullptr || known->node_name != pod.node_name ||
@@ -144,7 +144,7 @@ void Engine::State::Tell(Action action) {
 }
 
 void Engine::State::Step(absl::Time now, StepOutput* output) {
-  now_ = now;
+  clock = now;
   out = output;
   out->actions.swap(pending);
   next_wake = Never();
@@ -204,7 +204,7 @@ void Engine::Upsert(kube::Node node) {
   const std::string name = node.meta.name;
   s.snapshot.Upsert(std::move(node));
   const std::shared_ptr<const kube::Node> object = s.snapshot.FindNode(name)->object;
-  s.NoteNode(*object, s.now_);
+  s.NoteNode(*object, s.clock);
 }
 
 void Engine::Upsert(kube::PodGroup group) {
@@ -227,7 +227,7 @@ void Engine::Upsert(kube::NodeClaim claim) {
       node_name.empty() ? nullptr : state_->snapshot.FindNode(node_name);
   if (info != nullptr && info->object != nullptr) {
     const std::shared_ptr<const kube::Node> node = info->object;
-    state_->NoteNode(*node, state_->now_);
+    state_->NoteNode(*node, state_->clock);
   }
 }
 
@@ -315,7 +315,7 @@ void Engine::SetGatingActive(bool active) {
 void Engine::RequestBind(uint64_t request, std::string_view pod_uid, std::string_view node,
                          absl::Time now) {
   State& s = *state_;
-  s.now_ = now;
+  s.clock = now;
   const std::string uid(pod_uid);
   auto it = s.gang_of_pod.find(uid);
   if (it == s.gang_of_pod.end()) {
@@ -328,7 +328,7 @@ void Engine::RequestBind(uint64_t request, std::string_view pod_uid, std::string
 
 void Engine::RefusePlannedNode(std::string_view pod_uid, std::string_view node, absl::Time now) {
   State& s = *state_;
-  s.now_ = now;
+  s.clock = now;
   auto it = s.gang_of_pod.find(std::string(pod_uid));
   if (it == s.gang_of_pod.end()) return;
   Gang& gang = s.gangs.at(it->second);
@@ -341,7 +341,7 @@ void Engine::RefusePlannedNode(std::string_view pod_uid, std::string_view node, 
 }
 
 void Engine::Finish(uint64_t action_id, const absl::Status& status, absl::Time now) {
-  state_->now_ = now;
+  state_->clock = now;
   state_->in_flight.Finish(action_id, status, now);
 }
 

@@ -157,7 +157,7 @@ struct Engine::State {
   bool gating_active = false;
   bool needs_pass = true;
   absl::Time next_wake = Never();
-  absl::Time now_ = absl::InfinitePast();  // of the last Step or call that carried a time
+  absl::Time clock = absl::InfinitePast();  // of the last Step or call that carried a time
 
   std::mt19937_64 random;
   InFlight in_flight;

@@ -18,6 +18,7 @@ kube::Pod Named(std::string name, kube::StringMap labels = {}) {
 std::vector<std::string> InOrder(std::vector<kube::Pod> pods) {
   std::ranges::sort(pods, {}, RankOf);
   std::vector<std::string> names;
+  names.reserve(pods.size());
   for (const kube::Pod& pod : pods) names.push_back(pod.meta.name);
   return names;
 }

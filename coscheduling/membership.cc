@@ -36,7 +36,7 @@ Gang& Engine::State::GangFor(const GangKey& key) {
   auto [it, inserted] = gangs.try_emplace(key);
   if (inserted) {
     it->second.key = key;
-    it->second.state_since = now_;
+    it->second.state_since = clock;
   }
   return it->second;
 }

@@ -68,6 +68,10 @@ PlanRequest Engine::State::RequestFor(const Gang& gang,
   const auto placed = static_cast<int64_t>(gang.fixed.size());
   request.required = static_cast<size_t>(std::max<int64_t>(0, gang.required() - placed));
   request.required = std::min(request.required, request.members.size());
+  for (const std::string& uid : gang.bound) {
+    request.sibling_nodes.push_back(snapshot.FindPod(uid)->node_name);
+  }
+  for (const auto& [uid, node] : gang.fixed) request.sibling_nodes.push_back(node);
   for (const auto& [node, until] : gang.refused_nodes) request.excluded_nodes.insert(node);
   const std::string uid = gang.uid();
   for (const auto& [node, entry] : suspects.nodes()) {
@@ -87,6 +91,7 @@ void Engine::State::DropTentative(Gang& gang) {
 // A place whose binding is asked for can't be given up, only seen.
 void Engine::State::DropFixed(Gang& gang) {
   std::vector<std::string> uids;
+  uids.reserve(gang.fixed.size());
   for (const auto& [uid, node] : gang.fixed) uids.push_back(uid);
   DropFixed(gang, uids);
 }

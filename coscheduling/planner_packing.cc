@@ -56,7 +56,6 @@ class MixedPacking {
     std::vector<int> hardest_first = HardestFirst(problem_, nodes_);
     Consider(PackGreedily(problem_, scope_, hardest_first));
     Consider(PackGreedily(problem_, scope_, ByScarcity(scope_, hardest_first)));
-    if (Everyone() && best_score_.nodes <= FewestNodes(problem_, nodes_)) return best_;
     if (!Everyone()) {
       if (auto slots = PackByFlow(problem_, scope_)) Consider(std::move(*slots));
     }

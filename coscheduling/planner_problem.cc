@@ -427,11 +427,12 @@ int64_t FreeWithoutMembers(const PlanRequest& request, const NodeInfo& info,
   return std::max<int64_t>(0, info.node->allocatable.Get(resource) - requested);
 }
 
-Rejection ShortOf(std::string_view resource, int64_t wanted, int64_t free) {
+Rejection ShortOf(const NodeInfo& info, const std::string& resource, int64_t wanted, int64_t free) {
   kube::QuantityUnit unit = kube::UnitOf(resource);
   return {RejectionCode::kResources,
-          fmt::format("{}: {} wanted, {} free", resource, kube::FormatQuantity(wanted, unit),
-                      kube::FormatQuantity(free, unit))};
+          fmt::format("{}: wants {}, {} of {} free", resource, kube::FormatQuantity(wanted, unit),
+                      kube::FormatQuantity(free, unit),
+                      kube::FormatQuantity(info.node->allocatable.Get(resource), unit))};
 }
 
 std::optional<Rejection> WhyNoCandidate(const Problem& problem, int class_index, int node) {
@@ -444,7 +445,7 @@ std::optional<Rejection> WhyNoCandidate(const Problem& problem, int class_index,
   for (size_t r = 0; r < problem.resources.size(); ++r) {
     int64_t wanted = member_class.request[r];
     int64_t free = problem.FreeOf(node)[r];
-    if (wanted > free) return ShortOf(problem.resources[r], wanted, free);
+    if (wanted > free) return ShortOf(info, problem.resources[r], wanted, free);
   }
   if (auto rejection = WhyNotPorts(*problem.request, pod, info)) return rejection;
   return problem.relations.Barred(member_class.kind, node);

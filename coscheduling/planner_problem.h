@@ -75,6 +75,7 @@ std::optional<cluster::Rejection> WhyNotPorts(const PlanRequest& request, const 
 // Free amount of a resource, with the gang's own members taken off the node.
 int64_t FreeWithoutMembers(const PlanRequest& request, const cluster::NodeInfo& info,
                            std::string_view resource);
-cluster::Rejection ShortOf(std::string_view resource, int64_t wanted, int64_t free);
+cluster::Rejection ShortOf(const cluster::NodeInfo& info, const std::string& resource,
+                           int64_t wanted, int64_t free);
 
 }  // namespace muster::coscheduling::planner

@@ -75,7 +75,7 @@ class Recheck {
           held ? planner::FreeWithoutMembers(request_, info, resource) : info.Free(resource);
       // Each was found to fit beside those before it, so this stays within 64 bits.
       for (const Pod* member : members) free -= member->spec->requests.Get(resource);
-      if (wanted > free) return planner::ShortOf(resource, wanted, free);
+      if (wanted > free) return planner::ShortOf(info, resource, wanted, free);
     }
     for (const Pod* member : members) {
       if (cluster::HostPortsConflict(*pod.spec, *member->spec)) {

@@ -109,12 +109,15 @@ class RelatedPlacement {
  private:
   bool Everyone() const { return best_score_.placed == problem_.members(); }
 
+  // Keeps to what PlaceInOrder can do, so that a recheck (FirstBroken) comes to the same verdict.
   void Consider(const Slots& slots) {
-    Score score = ScoreOf(problem_, slots);
+    Slots valid = Apply(slots);
+    Undo(valid);
+    Score score = ScoreOf(problem_, valid);
     if (considered_ && !Better(score, best_score_)) return;
     considered_ = true;
     best_score_ = score;
-    best_ = slots;
+    best_ = std::move(valid);
   }
 
   // --- domains of a block ---
@@ -174,9 +177,7 @@ class RelatedPlacement {
     }
     if (drawn == nullptr) return;
     for (const std::vector<int>& nodes : DomainsOf(*drawn)) {
-      Slots valid = Apply(Pack(problem_, Within(*drawn, nodes), &budget_));
-      Undo(valid);
-      Consider(valid);
+      Consider(Pack(problem_, Within(*drawn, nodes), &budget_));
     }
   }
 
@@ -202,7 +203,7 @@ class RelatedPlacement {
         best_score = score;
         best = std::move(slots);
       }
-      Apply({best.begin() + all.size(), best.end()});
+      Redo({best.begin() + all.size(), best.end()});
       all = std::move(best);
     }
     Undo(all);
@@ -269,6 +270,16 @@ class RelatedPlacement {
     std::erase_if(valid, [](const Slot& slot) { return slot.count == 0; });
     for (const Slot& slot : valid) room_.Take(slot.member_class, slot.node, slot.count);
     return valid;
+  }
+
+  // For what is known to be valid.
+  void Redo(const Slots& slots) {
+    for (const Slot& slot : slots) {
+      room_.Take(slot.member_class, slot.node, slot.count);
+      for (int i = 0; i < slot.count; ++i) {
+        relations_.Place(problem_.classes[slot.member_class].kind, slot.node);
+      }
+    }
   }
 
   void Undo(const Slots& slots) {

@@ -91,12 +91,18 @@ std::vector<const TopologySpreadConstraint*> HardSpreads(const PodSpec& spec) {
   return hard;
 }
 
-// The node inclusion policies of a constraint.
-bool Counts(const TopologySpreadConstraint& constraint, const PodSpec& spec,
-            const kube::Node& node) {
-  if (constraint.honor_node_affinity && !cluster::MatchesNodeAffinity(spec, node)) return false;
+// The node inclusion policies of a constraint. `seen` is the node as far as relations go.
+bool Counts(const TopologySpreadConstraint& constraint, const PodSpec& spec, const NodeInfo& info,
+            const kube::Node& seen) {
+  if (constraint.honor_node_affinity) {
+    bool forecast = &seen == info.node.get();
+    if (forecast ? !cluster::CouldMatchNodeAffinity(spec, info)
+                 : !cluster::MatchesNodeAffinity(spec, seen)) {
+      return false;
+    }
+  }
   return !constraint.honor_node_taints ||
-         cluster::FirstUntoleratedTaint(spec, node.taints) == nullptr;
+         cluster::FirstUntoleratedTaint(spec, seen.taints) == nullptr;
 }
 
 bool SpreadSelects(const TopologySpreadConstraint& constraint, const Pod& owner, const Pod& other) {
@@ -251,7 +257,7 @@ class RelationsBuilder {
     for (size_t n = 0; n < nodes_.size(); ++n) {
       bool labelled = std::all_of(keys.begin(), keys.end(),
                                   [&](int key) { return out_.keys_[key].domain[n] >= 0; });
-      if (!labelled || !Counts(constraint, *owner.spec, *seen_[n])) continue;
+      if (!labelled || !Counts(constraint, *owner.spec, *nodes_[n], *seen_[n])) continue;
       spread.counted[n] = 1;
       spread.taking_part[out_.keys_[spread.key].domain[n]] = 1;
     }

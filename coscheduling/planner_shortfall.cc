@@ -85,7 +85,8 @@ class Shortfall {
     const MemberClass& wanted = problem_.classes[c];
     for (size_t r = 0; r < wanted.request.size(); ++r) {
       int64_t free = room_.Free(node, r);
-      if (wanted.request[r] > free) return ShortOf(problem_.resources[r], wanted.request[r], free);
+      if (wanted.request[r] > free)
+        return ShortOf(*problem_.nodes[node].info, problem_.resources[r], wanted.request[r], free);
     }
     if (auto rejection = relations_.WhyNot(wanted.kind, node)) return rejection;
     return Rejection{RejectionCode::kHostPorts, "a host port is taken by a member of the gang"};

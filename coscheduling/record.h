@@ -37,6 +37,6 @@ struct AdmissionRecord {
 std::string EncodeRecord(const AdmissionRecord& record);
 
 // InvalidArgument naming the field. Fields of later versions are ignored.
-absl::StatusOr<AdmissionRecord> DecodeRecord(std::string_view json);
+absl::StatusOr<AdmissionRecord> DecodeRecord(std::string_view text);
 
 }  // namespace muster::coscheduling

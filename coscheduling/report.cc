@@ -194,7 +194,7 @@ Reason Engine::State::ReasonFor(const Gang& gang) const {
       }
       return {v1::ALL_BOUND, fmt::format("{} of {} members bound", standing, min), ""};
     case v1::REPAIRING:
-      if (gang.repairing_since + options.repair_deadline <= now_) {
+      if (gang.repairing_since + options.repair_deadline <= clock) {
         return {v1::RESTARTING_WHOLE,
                 fmt::format("{} of {} members were bound for {} without the rest; they are evicted",
                             standing, min, absl::FormatDuration(options.repair_deadline)),
