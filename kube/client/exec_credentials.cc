@@ -27,7 +27,7 @@ class Exec : public Credentials {
     subprocess.environment = plugin_.environment;
     subprocess.environment.emplace_back("KUBERNETES_EXEC_INFO", ExecInfo());
     subprocess.timeout = plugin_.timeout;
-    const auto ran = Run(subprocess);
+    const auto ran = RunSubprocess(subprocess);
     if (absl::IsNotFound(ran.status()) && !plugin_.install_hint.empty()) {
       return absl::NotFoundError(
           fmt::format("{}; {}", std::string(ran.status().message()), plugin_.install_hint));

@@ -138,7 +138,7 @@ std::string FirstLine(const std::string& text) {
 
 }  // namespace
 
-absl::StatusOr<SubprocessOutput> Run(const Subprocess& subprocess) {
+absl::StatusOr<SubprocessOutput> RunSubprocess(const Subprocess& subprocess) {
   auto output = MakePipe();
   if (!output.ok()) return output.status();
   auto errors = MakePipe();

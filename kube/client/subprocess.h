@@ -27,6 +27,6 @@ struct SubprocessOutput {
 // Blocks. Standard input is empty; no other descriptor of this process is inherited. NotFound if
 // the program can't be started, DeadlineExceeded if it ran too long, ResourceExhausted if it
 // printed too much; in the last two cases it and its children are killed.
-absl::StatusOr<SubprocessOutput> Run(const Subprocess& subprocess);
+absl::StatusOr<SubprocessOutput> RunSubprocess(const Subprocess& subprocess);
 
 }  // namespace muster::kube

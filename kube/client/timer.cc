@@ -1,5 +1,8 @@
 #include "kube/client/timer.h"
 
+#include <time.h>
+
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -11,9 +14,22 @@
 
 namespace muster::kube {
 
+namespace {
+
 using SteadyTime = std::chrono::steady_clock::time_point;
 
+constexpr absl::Duration kLongestDelay = absl::Hours(24 * 365);
+
+absl::Duration SinceBoot() {
+  timespec time = {};
+  clock_gettime(CLOCK_BOOTTIME, &time);
+  return absl::DurationFromTimespec(time);
+}
+
+}  // namespace
+
 struct ThreadTimer::State {
+  const absl::Time booted = absl::Now() - SinceBoot();
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::pair<SteadyTime, Id>, Callback> alarms;
@@ -65,12 +81,12 @@ ThreadTimer::~ThreadTimer() {
   state_->thread.join();
 }
 
-absl::Time ThreadTimer::Now() const { return absl::Now(); }
+absl::Time ThreadTimer::Now() const { return state_->booted + SinceBoot(); }
 
 Timer::Id ThreadTimer::After(absl::Duration delay, Callback callback) {
-  const SteadyTime when = std::chrono::steady_clock::now() +
-                          absl::ToChronoNanoseconds(std::min(std::max(delay, absl::ZeroDuration()),
-                                                             absl::Hours(24 * 365)));
+  const SteadyTime when =
+      std::chrono::steady_clock::now() +
+      absl::ToChronoNanoseconds(std::clamp(delay, absl::ZeroDuration(), kLongestDelay));
   std::lock_guard lock(state_->mutex);
   const Id id = ++state_->last_id;
   const auto at = state_->alarms.emplace(std::pair(when, id), std::move(callback)).first;

@@ -19,6 +19,7 @@ class Timer {
 
   virtual ~Timer() = default;
 
+  // Never steps back, and goes on while the machine sleeps.
   virtual absl::Time Now() const = 0;
 
   // Runs `callback` once, not before `delay` has passed, on the timer's thread; it must not block.
@@ -30,8 +31,8 @@ class Timer {
   virtual void Cancel(Id id) = 0;
 };
 
-// Real time. Now() follows the wall clock; delays are measured on the steady one, so that a stepped
-// clock neither fires nor delays an alarm.
+// Real time: the wall clock of the moment it was made plus what has passed since, so that a stepped
+// wall clock changes nothing.
 class ThreadTimer : public Timer {
  public:
   ThreadTimer();

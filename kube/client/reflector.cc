@@ -1,0 +1,443 @@
+#include "kube/client/reflector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace muster::kube {
+namespace {
+
+// An attempt that has lasted this long was a good one: the next follows after the shortest pause. A
+// sooner end counts as a failure, whoever ended it, so that nothing is tried in a tight loop.
+constexpr absl::Duration kShortestGoodAttempt = absl::Seconds(1);
+// On top of timeoutSeconds: when a watch that the server forgot to end is given up.
+constexpr absl::Duration kWatchSlack = absl::Seconds(30);
+// A picture that has expired sooner isn't read anew without a pause.
+constexpr absl::Duration kShortestGoodPicture = absl::Seconds(10);
+constexpr absl::Duration kListTimeout = absl::Minutes(1);
+constexpr int kGone = 410;
+
+std::string KeyOf(const ObjectHeader& header) {
+  return fmt::format("{}/{}", header.name_space, header.name);
+}
+
+ObjectHeader HeaderOf(const std::string& key, std::string uid, std::string version) {
+  const size_t slash = key.find('/');
+  return {key.substr(0, slash), key.substr(slash + 1), std::move(uid), std::move(version)};
+}
+
+}  // namespace
+
+// One mutex guards everything, and the sink is called under it. An attempt is one watch, or one
+// list from first page to last; callbacks of earlier attempts are known by their number and
+// ignored.
+class Reflector::State : public std::enable_shared_from_this<State> {
+ public:
+  State(Transport& transport, Timer& timer, ReflectorOptions options, ReflectorSink& sink)
+      : transport_(transport),
+        timer_(timer),
+        options_(std::move(options)),
+        sink_(sink),
+        random_(options_.seed),
+        backoff_(options_.backoff, options_.seed),
+        watch_list_works_(options_.use_watch_list) {}
+
+  void Start() {
+    std::lock_guard lock(mutex_);
+    sink_.StateChanged(stats_.state, absl::OkStatus());
+    Begin();
+    Patrol();
+  }
+
+  void Stop() {
+    std::unique_ptr<Stream> ended;
+    Timer::Id retry_alarm = 0;
+    Timer::Id patrol_alarm = 0;
+    {
+      std::lock_guard lock(mutex_);
+      stopped_ = true;
+      ++attempt_;
+      ended = std::move(stream_);
+      retry_alarm = retry_alarm_;
+      patrol_alarm = patrol_alarm_;
+    }
+    timer_.Cancel(retry_alarm);
+    timer_.Cancel(patrol_alarm);
+  }
+
+  ReflectorStats Stats() const {
+    std::lock_guard lock(mutex_);
+    ReflectorStats stats = stats_;
+    stats.objects = known_.size();
+    return stats;
+  }
+
+ private:
+  struct Known {
+    std::string uid;
+    std::string version;
+    uint32_t round = 0;  // the sync that last saw it
+  };
+
+  // Streams that an entry point has ended are destroyed after it has let go of the mutex: their
+  // destruction waits for callbacks, which take it.
+  class Entry {
+   public:
+    explicit Entry(State& state) : lock_(state.mutex_), ended_(state.ended_) {}
+    ~Entry() {
+      std::vector<std::unique_ptr<Stream>> ended = std::exchange(ended_, {});
+      lock_.unlock();
+    }
+
+   private:
+    std::unique_lock<std::mutex> lock_;
+    std::vector<std::unique_ptr<Stream>>& ended_;
+  };
+
+  bool IsOf(uint64_t attempt) const { return !stopped_ && attempt == attempt_; }
+  bool Resuming() const { return !version_.empty(); }
+
+  void Begin();
+  void OpenWatch();
+  void ReadPage();
+  void OnLine(uint64_t attempt, std::string_view line);
+  void OnEvent(const WatchEvent& event);
+  void OnErrorEvent(const WatchEvent& event);
+  void OnWatchEnd(uint64_t attempt, const absl::StatusOr<Response>& end);
+  void OnPage(uint64_t attempt, const absl::StatusOr<Response>& answer);
+  void OnRefusal(const Response& response);
+  void OnAbsent(const absl::Status& why);
+
+  void Deliver(const ObjectHeader& header, std::string_view json);
+  void Forget(const ObjectHeader& header);
+  void FinishSync(const std::string& version);
+  void SetState(ReflectorState state, const absl::Status& why);
+  void Heard();
+
+  void EndAttempt();
+  void Resync();
+  void Fail(const absl::Status& error, absl::Duration at_least = absl::ZeroDuration());
+  void BeginAfter(absl::Duration pause);
+  void Patrol();
+
+  Transport& transport_;
+  Timer& timer_;
+  const ReflectorOptions options_;
+  ReflectorSink& sink_;
+
+  mutable std::mutex mutex_;
+  std::mt19937_64 random_;
+  Backoff backoff_;
+  ReflectorStats stats_;
+  absl::flat_hash_map<std::string, Known> known_;
+  std::string version_;         // to take the watch up from; empty: read everything anew
+  std::string continue_token_;  // of the list under way
+  uint32_t round_ = 0;
+  bool watch_list_works_;
+  bool reading_all_ = false;  // the attempt is a list or the first part of a WatchList
+
+  bool stopped_ = false;
+  uint64_t attempt_ = 0;
+  bool under_way_ = false;
+  absl::Time attempt_began_ = absl::InfinitePast();
+  std::unique_ptr<Stream> stream_;
+  std::vector<std::unique_ptr<Stream>> ended_;
+  absl::Time synced_at_ = absl::InfinitePast();
+  absl::Time failing_since_ = absl::InfiniteFuture();
+  absl::Status last_error_;
+  Timer::Id retry_alarm_ = 0;
+  Timer::Id patrol_alarm_ = 0;
+};
+
+void Reflector::State::Begin() {
+  ++attempt_;
+  under_way_ = true;
+  attempt_began_ = timer_.Now();
+  if (Resuming()) {
+    reading_all_ = false;
+    return OpenWatch();
+  }
+  if (!reading_all_ || continue_token_.empty()) ++round_;
+  reading_all_ = true;
+  watch_list_works_ ? OpenWatch() : ReadPage();
+}
+
+void Reflector::State::OpenWatch() {
+  const auto seconds = std::max<int64_t>(1, absl::ToInt64Seconds(options_.shortest_watch));
+  const int64_t timeout = std::uniform_int_distribution<int64_t>(seconds, 2 * seconds)(random_);
+  Request request;
+  request.path = options_.path;
+  request.timeout = absl::Seconds(timeout) + kWatchSlack;
+  request.query = {{"watch", "1"},
+                   {"allowWatchBookmarks", "true"},
+                   {"timeoutSeconds", fmt::format("{}", timeout)}};
+  if (Resuming()) {
+    request.query.emplace_back("resourceVersion", version_);
+  } else {
+    request.query.emplace_back("sendInitialEvents", "true");
+    request.query.emplace_back("resourceVersionMatch", "NotOlderThan");
+  }
+  if (!options_.label_selector.empty()) {
+    request.query.emplace_back("labelSelector", options_.label_selector);
+  }
+  if (!options_.field_selector.empty()) {
+    request.query.emplace_back("fieldSelector", options_.field_selector);
+  }
+  ++stats_.watches;
+  stream_ = transport_.Watch(
+      std::move(request),
+      [state = weak_from_this(), attempt = attempt_](std::string_view line) {
+        if (const auto alive = state.lock()) alive->OnLine(attempt, line);
+      },
+      [state = weak_from_this(), attempt = attempt_](absl::StatusOr<Response> end) {
+        if (const auto alive = state.lock()) alive->OnWatchEnd(attempt, end);
+      });
+}
+
+void Reflector::State::ReadPage() {
+  Request request;
+  request.path = options_.path;
+  request.timeout = kListTimeout;
+  request.query = {{"limit", fmt::format("{}", options_.page_size)}};
+  if (!continue_token_.empty()) request.query.emplace_back("continue", continue_token_);
+  if (!options_.label_selector.empty()) {
+    request.query.emplace_back("labelSelector", options_.label_selector);
+  }
+  if (!options_.field_selector.empty()) {
+    request.query.emplace_back("fieldSelector", options_.field_selector);
+  }
+  transport_.Send(std::move(request),
+                  [state = weak_from_this(), attempt = attempt_](absl::StatusOr<Response> answer) {
+                    if (const auto alive = state.lock()) alive->OnPage(attempt, answer);
+                  });
+}
+
+void Reflector::State::OnPage(uint64_t attempt, const absl::StatusOr<Response>& answer) {
+  const Entry entry(*this);
+  if (!IsOf(attempt)) return;
+  if (!answer.ok()) return Fail(answer.status());
+  if (!answer->ok()) return OnRefusal(*answer);
+  const auto page = DecodeListPage(answer->body);
+  if (!page.ok()) return Fail(page.status());
+  Heard();
+  for (const auto& item : page->items) Deliver(item.header, item.object);
+  continue_token_ = page->continue_token;
+  if (!continue_token_.empty()) return ReadPage();
+  FinishSync(page->resource_version);
+  Begin();
+}
+
+void Reflector::State::OnLine(uint64_t attempt, std::string_view line) {
+  const Entry entry(*this);
+  if (!IsOf(attempt)) return;
+  const auto event = DecodeWatchEvent(line);
+  if (event.ok()) return OnEvent(*event);
+  // Whatever it was meant to say is lost.
+  version_.clear();
+  Fail(event.status());
+}
+
+void Reflector::State::OnEvent(const WatchEvent& event) {
+  if (event.type == WatchEvent::Type::kError) return OnErrorEvent(event);
+  Heard();
+  switch (event.type) {
+    case WatchEvent::Type::kAdded:
+    case WatchEvent::Type::kModified:
+      Deliver(event.header, event.object);
+      break;
+    case WatchEvent::Type::kDeleted:
+      Forget(event.header);
+      break;
+    default:
+      break;
+  }
+  if (!reading_all_) {
+    version_ = event.header.resource_version;
+  } else if (event.initial_events_end) {
+    FinishSync(event.header.resource_version);
+  }
+}
+
+void Reflector::State::OnErrorEvent(const WatchEvent& event) {
+  if (event.error_code == kGone) return Resync();
+  Response response;
+  response.status = event.error_code;
+  response.body = event.error_message;
+  OnRefusal(response);
+}
+
+void Reflector::State::OnWatchEnd(uint64_t attempt, const absl::StatusOr<Response>& end) {
+  const Entry entry(*this);
+  if (!IsOf(attempt)) return;
+  if (!end.ok()) return Fail(end.status());
+  if (!end->ok()) return OnRefusal(*end);
+  if (reading_all_) return Fail(absl::UnavailableError("the watch ended before it was complete"));
+  if (timer_.Now() - attempt_began_ < kShortestGoodAttempt) {
+    return Fail(absl::UnavailableError("the watch ended at once"));
+  }
+  EndAttempt();
+  Begin();
+}
+
+void Reflector::State::OnRefusal(const Response& response) {
+  const absl::Status error = ToStatus(response);
+  if (response.status == kGone) return Resync();
+  if (response.status == 404) return OnAbsent(error);
+  const bool watch_list = reading_all_ && watch_list_works_;
+  if (watch_list && (response.status == 400 || response.status == 422)) {
+    // The server has no WatchList, or not for this resource.
+    watch_list_works_ = false;
+    EndAttempt();
+    return Begin();
+  }
+  Fail(error, response.retry_after.value_or(absl::ZeroDuration()));
+}
+
+void Reflector::State::OnAbsent(const absl::Status& why) {
+  EndAttempt();
+  version_.clear();
+  continue_token_.clear();
+  reading_all_ = false;
+  failing_since_ = absl::InfiniteFuture();
+  stats_.last_contact = timer_.Now();
+  ++round_;
+  FinishSync("");
+  SetState(ReflectorState::kAbsent, why);
+  BeginAfter(options_.absent_retry * std::uniform_real_distribution<double>(0.5, 1.0)(random_));
+}
+
+void Reflector::State::Deliver(const ObjectHeader& header, std::string_view json) {
+  const auto [at, is_new] = known_.try_emplace(KeyOf(header));
+  Known& known = at->second;
+  known.round = round_;
+  if (!is_new && known.uid == header.uid && known.version == header.resource_version) return;
+  if (!is_new && known.uid != header.uid) {
+    ++stats_.events;
+    sink_.Remove(HeaderOf(at->first, known.uid, known.version));
+  }
+  known.uid = header.uid;
+  known.version = header.resource_version;
+  ++stats_.events;
+  sink_.Upsert(header, json);
+}
+
+void Reflector::State::Forget(const ObjectHeader& header) {
+  if (known_.erase(KeyOf(header)) == 0) return;
+  ++stats_.events;
+  sink_.Remove(header);
+}
+
+// What this round hasn't seen has vanished.
+void Reflector::State::FinishSync(const std::string& version) {
+  for (auto at = known_.begin(); at != known_.end();) {
+    const auto next = std::next(at);
+    if (at->second.round != round_) {
+      ++stats_.events;
+      sink_.Remove(HeaderOf(at->first, at->second.uid, at->second.version));
+      known_.erase(at);
+    }
+    at = next;
+  }
+  version_ = version;
+  reading_all_ = false;
+  if (version_.empty()) return;
+  synced_at_ = timer_.Now();
+  ++stats_.syncs;
+  SetState(ReflectorState::kSynced, absl::OkStatus());
+}
+
+void Reflector::State::SetState(ReflectorState state, const absl::Status& why) {
+  if (stats_.state == state) return;
+  stats_.state = state;
+  sink_.StateChanged(state, why);
+}
+
+void Reflector::State::Heard() {
+  stats_.last_contact = timer_.Now();
+  failing_since_ = absl::InfiniteFuture();
+  if (stats_.state == ReflectorState::kStale && Resuming()) {
+    SetState(ReflectorState::kSynced, absl::OkStatus());
+  }
+}
+
+void Reflector::State::EndAttempt() {
+  ++attempt_;
+  under_way_ = false;
+  if (stream_) ended_.push_back(std::move(stream_));
+}
+
+// The version to go on from has expired: reads everything anew, at once unless that was done only
+// just now.
+void Reflector::State::Resync() {
+  version_.clear();
+  continue_token_.clear();
+  if (reading_all_ || timer_.Now() - synced_at_ < kShortestGoodPicture) {
+    return Fail(absl::OutOfRangeError("the resource version expired"));
+  }
+  EndAttempt();
+  Begin();
+}
+
+void Reflector::State::Fail(const absl::Status& error, absl::Duration at_least) {
+  EndAttempt();
+  ++stats_.failures;
+  stats_.last_error = error.ToString();
+  last_error_ = error;
+  const absl::Time now = timer_.Now();
+  if (now - attempt_began_ >= kShortestGoodAttempt) backoff_.Reset();
+  failing_since_ = std::min(failing_since_, now);
+  BeginAfter(std::max(backoff_.Next(), at_least));
+}
+
+void Reflector::State::BeginAfter(absl::Duration pause) {
+  retry_alarm_ = timer_.After(pause, [state = weak_from_this(), attempt = attempt_] {
+    const auto alive = state.lock();
+    if (!alive) return;
+    const Entry entry(*alive);
+    if (alive->IsOf(attempt)) alive->Begin();
+  });
+}
+
+// Every so often: has the server been silent for too long, and is it back?
+void Reflector::State::Patrol() {
+  const absl::Time now = timer_.Now();
+  const absl::Duration open = under_way_ ? now - attempt_began_ : absl::ZeroDuration();
+  const bool failing = failing_since_ != absl::InfiniteFuture();
+  if (failing && Resuming() && open >= options_.stale_after) {
+    // A watch that has lasted this long is one that has nothing to say.
+    failing_since_ = absl::InfiniteFuture();
+    SetState(ReflectorState::kSynced, absl::OkStatus());
+  } else if (stats_.state == ReflectorState::kSynced &&
+             now - failing_since_ >= options_.stale_after) {
+    SetState(ReflectorState::kStale, last_error_);
+  }
+  const absl::Duration silent = now - std::max(attempt_began_, stats_.last_contact);
+  if (stream_ && reading_all_ && watch_list_works_ && silent >= options_.watch_list_patience) {
+    watch_list_works_ = false;
+    EndAttempt();
+    Begin();
+  }
+  patrol_alarm_ = timer_.After(options_.stale_after / 4, [state = weak_from_this()] {
+    const auto alive = state.lock();
+    if (!alive) return;
+    const Entry entry(*alive);
+    if (!alive->stopped_) alive->Patrol();
+  });
+}
+
+Reflector::Reflector(Transport& transport, Timer& timer, ReflectorOptions options,
+                     ReflectorSink& sink)
+    : state_(std::make_shared<State>(transport, timer, std::move(options), sink)) {}
+
+Reflector::~Reflector() { state_->Stop(); }
+
+void Reflector::Start() { state_->Start(); }
+
+ReflectorStats Reflector::Stats() const { return state_->Stats(); }
+
+}  // namespace muster::kube
