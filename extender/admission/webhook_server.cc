@@ -1,0 +1,46 @@
+#include "extender/admission/webhook_server.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "extender/admission/webhook.h"
+
+namespace muster::extender {
+namespace {
+
+// API servers keep a few connections each; every one of them may carry a whole review.
+constexpr size_t kMaxConnections = 256;
+
+HttpCertificate ToHttp(const KeyedCertificate& certificate) {
+  return {certificate.chain, certificate.key};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WebhookServer>> WebhookServer::Start(WebhookServerOptions options,
+                                                                    absl::Time now) {
+  absl::StatusOr<ServingCertificates> certificates =
+      ServingCertificates::Create(std::move(options.certificates), now);
+  if (!certificates.ok()) return certificates.status();
+  HttpServerOptions http;
+  http.listen = std::move(options.listen);
+  http.max_connections = kMaxConnections;
+  http.body_limit = kMaxReviewBytes;
+  http.certificate = ToHttp(certificates->serving());
+  http.observe = std::move(options.observe);
+  std::vector<HttpRoute> routes;
+  routes.push_back(MutatePodsRoute(std::move(options.scheduler_name)));
+  absl::StatusOr<std::unique_ptr<HttpServer>> server =
+      HttpServer::Start(std::move(http), std::move(routes));
+  if (!server.ok()) return server.status();
+  return std::unique_ptr<WebhookServer>(
+      new WebhookServer(*std::move(certificates), *std::move(server)));
+}
+
+void WebhookServer::Tick(absl::Time now) {
+  if (!certificates_.Tick(now)) return;
+  // What ServingCertificates hands out has been checked or made here.
+  if (!http_->SetCertificate(ToHttp(certificates_.serving())).ok()) std::abort();
+}
+
+}  // namespace muster::extender
