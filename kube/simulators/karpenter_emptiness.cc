@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr absl::Duration kPoll = absl::Seconds(10);
+constexpr absl::Duration kPeriod = absl::Seconds(10);
 constexpr absl::Duration kValidation = absl::Seconds(15);
 
 }  // namespace
@@ -35,13 +35,6 @@ bool KarpenterEmptiness::IsCandidate(const NodeClaim& claim, absl::Time now) con
   return until && *until <= now;
 }
 
-absl::Time KarpenterEmptiness::NextPollFrom(absl::Time time) const {
-  if (time <= polled_at_ + kPoll) return polled_at_ + kPoll;
-  absl::Duration rest;
-  int64_t polls = absl::IDivDuration(time - polled_at_, kPoll, &rest);
-  return polled_at_ + kPoll * (rest == absl::ZeroDuration() ? polls : polls + 1);
-}
-
 absl::Time KarpenterEmptiness::NextWake() const {
   if (!chosen_.empty()) return validate_at_;
   absl::Time earliest = absl::InfiniteFuture();
@@ -49,37 +42,31 @@ absl::Time KarpenterEmptiness::NextWake() const {
     std::optional<absl::Time> until = ProtectedUntil(claim->object);
     if (until) earliest = std::min(earliest, *until);
   }
-  return earliest == absl::InfiniteFuture() ? earliest : NextPollFrom(earliest);
+  if (earliest == absl::InfiniteFuture()) return earliest;
+  absl::Duration wait = std::max(earliest - looked_at_, kPeriod);
+  return looked_at_ + absl::Ceil(wait, kPeriod);
 }
 
-bool KarpenterEmptiness::Run(absl::Time now) {
-  if (!chosen_.empty()) {
-    if (now < validate_at_) return false;
-    Validate(now);
-    return true;
-  }
-  if (now < polled_at_ + kPoll) return false;
-  // Polls that would have found nothing weren't made; the beat goes on.
-  polled_at_ = polled_at_ == absl::InfinitePast() ? now : now - (now - polled_at_) % kPoll;
-  if (!state_->Synced()) return false;
-  Select(now);
-  return !chosen_.empty();
-}
-
-void KarpenterEmptiness::Select(absl::Time now) {
+void KarpenterEmptiness::Look(absl::Time now) {
+  if (looked_at_ == absl::InfinitePast()) looked_at_ = now;
+  if (!chosen_.empty() || now < looked_at_ + kPeriod) return;
+  looked_at_ += absl::Floor(now - looked_at_, kPeriod);
+  if (!state_->Synced()) return;
   for (const auto& [name, claim] : state_->claims().entries()) {
-    if (IsCandidate(claim->object, now)) chosen_.push_back(name);
+    if (IsCandidate(claim->object, looked_at_)) chosen_.push_back(name);
   }
-  if (!chosen_.empty()) validate_at_ = now + kValidation;
+  if (!chosen_.empty()) validate_at_ = looked_at_ + kValidation;
 }
 
-void KarpenterEmptiness::Validate(absl::Time now) {
+bool KarpenterEmptiness::Validate(absl::Time now) {
+  if (chosen_.empty() || now < validate_at_) return false;
   for (const std::string& name : std::exchange(chosen_, {})) {
     const auto* claim = state_->claims().Find(name);
     if (claim != nullptr && IsCandidate(claim->object, now)) Remove(*claim);
   }
   validate_at_ = absl::InfiniteFuture();
-  polled_at_ = now;
+  looked_at_ = now;
+  return true;
 }
 
 void KarpenterEmptiness::Remove(const KarpenterState::ClaimEntry& claim) {

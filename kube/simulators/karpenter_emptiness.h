@@ -17,8 +17,11 @@ class KarpenterEmptiness {
   // Neither is owned; both outlive it.
   KarpenterEmptiness(KarpenterState* state, ApiClient* client);
 
-  // Does what is due; true if it was anything.
-  bool Run(absl::Time now);
+  // Looks for empty nodes if a look is due. To be called before what has happened since the last
+  // call is taken in: a look that comes a little late still sees what was there at its time.
+  void Look(absl::Time now);
+  // Removes what was chosen 15 s ago and is still empty. True if it was time to.
+  bool Validate(absl::Time now);
   absl::Time NextWake() const;
 
  private:
@@ -26,15 +29,12 @@ class KarpenterEmptiness {
   // it a candidate.
   std::optional<absl::Time> ProtectedUntil(const NodeClaim& claim) const;
   bool IsCandidate(const NodeClaim& claim, absl::Time now) const;
-  void Select(absl::Time now);
-  void Validate(absl::Time now);
   void Remove(const KarpenterState::ClaimEntry& claim);
-  absl::Time NextPollFrom(absl::Time time) const;
 
   KarpenterState* const state_;
   ApiClient* const client_;
-  // Polls are this and every 10 s after it.
-  absl::Time polled_at_ = absl::InfinitePast();
+  // It looks every 10 s.
+  absl::Time looked_at_ = absl::InfinitePast();
   // Chosen claims, and when they are looked at again.
   std::vector<std::string> chosen_;
   absl::Time validate_at_ = absl::InfiniteFuture();

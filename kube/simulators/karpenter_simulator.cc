@@ -30,11 +30,12 @@ class KarpenterSimulator::Impl {
 
   void Tick(absl::Time now) {
     now_ = now;
+    emptiness_.Look(now);
     for (bool moved = true; moved;) {
       moved = state_.Sync();
       moved |= lifecycle_.Run(now);
       moved |= provisioner_.Run(now);
-      moved |= emptiness_.Run(now);
+      moved |= emptiness_.Validate(now);
       if (!moved) moved = UpdatePools();
     }
   }
