@@ -54,6 +54,11 @@ ApiError Denied(const std::string& webhook, const Json& response) {
 
 }  // namespace
 
+void ServerImpl::SetWebhookCaller(std::shared_ptr<WebhookCaller> caller) {
+  std::lock_guard lock(mutex_);
+  webhook_caller_ = std::move(caller);
+}
+
 bool ServerImpl::MayBlock(const Request& request) {
   std::string operation = request.method == Method::kPost ? "CREATE" : "UPDATE";
   if (request.method == Method::kGet || request.method == Method::kDelete) return false;
@@ -147,9 +152,11 @@ MaybeError ServerImpl::CallWebhook(Call* call, const Webhook& webhook, const std
   const std::string& name = StringAt(definition, {"name"});
   const bool ignore = StringAt(definition, {"failurePolicy"}) == "Ignore";
   std::string uid;
+  std::shared_ptr<WebhookCaller> caller;
   {
     std::lock_guard lock(mutex_);
     uid = UidLocked();
+    caller = webhook_caller_;
   }
   const ResourceType& type = *call->type;
   Json kind = {{"group", type.group}, {"version", type.version}, {"kind", type.kind}};
@@ -176,10 +183,10 @@ MaybeError ServerImpl::CallWebhook(Call* call, const Webhook& webhook, const std
   request.body = review.dump();
   request.timeout = absl::Seconds(IntAt(definition, {"timeoutSeconds"}).value_or(10));
   absl::StatusOr<std::string> answer =
-      webhook_caller_ == nullptr ? absl::UnavailableError("this server has no way to call webhooks")
+      caller == nullptr ? absl::UnavailableError("this server has no way to call webhooks")
       : request.url.empty()
           ? absl::UnavailableError("services can't be reached from here, use clientConfig.url")
-          : webhook_caller_->Call(request);
+          : caller->Call(request);
   Json parsed = answer.ok() ? Json::parse(*answer, nullptr, /*allow_exceptions=*/false) : Json();
   const Json& response = MapAt(parsed, {"response"});
   if (answer.ok() && StringAt(response, {"uid"}) != uid) {

@@ -29,7 +29,9 @@ ApiServer::WatchResult ApiServer::Watch(const Request& request, const RequestHea
 
 bool ApiServer::MayBlock(const Request& request) const { return impl_->MayBlock(request); }
 
-void ApiServer::SetWebhookCaller(WebhookCaller* caller) { impl_->SetWebhookCaller(caller); }
+void ApiServer::SetWebhookCaller(std::shared_ptr<WebhookCaller> caller) {
+  impl_->SetWebhookCaller(std::move(caller));
+}
 
 void ApiServer::CompactHistory() { impl_->CompactHistory(); }
 

@@ -73,9 +73,9 @@ class ApiServer {
   // True if answering would call a webhook, and so may take seconds.
   bool MayBlock(const Request& request) const;
 
-  // Who calls webhooks; not owned, null (as at first) means that every call fails as unreachable,
-  // and failurePolicy decides. Set it before requests are handled.
-  void SetWebhookCaller(WebhookCaller* caller);
+  // Who calls webhooks. Null (as at first): every call fails as unreachable, and failurePolicy
+  // decides. Thread-safe; calls under way keep the caller they began with.
+  void SetWebhookCaller(std::shared_ptr<WebhookCaller> caller);
 
   // Forgets the history: older resourceVersions answer 410 from now on.
   void CompactHistory();

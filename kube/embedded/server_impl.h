@@ -91,7 +91,7 @@ class ServerImpl {
   Answer Handle(const Request& request, const RequestHeaders& headers);
   ApiServer::WatchResult Watch(const Request& request, const RequestHeaders& headers);
   bool MayBlock(const Request& request);
-  void SetWebhookCaller(WebhookCaller* caller) { webhook_caller_ = caller; }
+  void SetWebhookCaller(std::shared_ptr<WebhookCaller> caller);
   void CompactHistory();
   uint64_t revision();
   absl::Time now() const { return options_.clock(); }
@@ -188,9 +188,9 @@ class ServerImpl {
   void CreateBuiltInObjects();
 
   const ApiServerOptions options_;
-  WebhookCaller* webhook_caller_ = nullptr;
 
   std::mutex mutex_;
+  std::shared_ptr<WebhookCaller> webhook_caller_;
   ResourceTypes types_;
   ObjectStore store_;
   std::mt19937_64 random_;
