@@ -106,7 +106,7 @@ class KnownLabels {
  public:
   explicit KnownLabels(const kube::Node& node) : node_(node) {}
   explicit KnownLabels(const NodeInfo& info) : node_(*info.node) {
-    if (info.is_virtual && info.readiness.stage < NodeStage::kRegistered) {
+    if (info.is_virtual && (info.object == nullptr || !IsRegistered(*info.object))) {
       claim_ = info.claim.get();
       launched_ = claim_->IsTrue("Launched");
     }

@@ -158,6 +158,8 @@ bool IsLifecycleTaint(const kube::Taint& taint) {
   return std::find(kKeys.begin(), kKeys.end(), taint.key) != kKeys.end();
 }
 
+bool IsRegistered(const kube::Node& node) { return LabelIsTrue(node, kRegisteredLabel); }
+
 bool IsBroughtUp(const kube::Node& node) { return LabelIsTrue(node, kInitializedLabel); }
 
 std::string VirtualName(const std::string& claim_name) { return "nodeclaim/" + claim_name; }
@@ -170,7 +172,7 @@ NodeReadiness ReadinessOf(const kube::Node* node, const kube::NodeClaim* claim) 
   std::vector<DeviceShortage> shortages = FindShortages(*node, claim);
   bool by_karpenter = claim != nullptr || node->meta.Label(kNodePoolLabel) != nullptr;
   if (by_karpenter) {
-    if (!LabelIsTrue(*node, kRegisteredLabel) || FindTaint(*node, kUnregisteredTaint) != nullptr) {
+    if (!IsRegistered(*node) || FindTaint(*node, kUnregisteredTaint) != nullptr) {
       return {NodeStage::kLaunched, {}, "the Node exists, Karpenter hasn't registered it"};
     }
     if (!IsBroughtUp(*node)) {
@@ -201,8 +203,7 @@ kube::Node Forecast(const kube::Node* node, const kube::NodeClaim& claim) {
     forecast.meta.creation_time = claim.meta.creation_time;
     forecast.provider_id = claim.provider_id;
   }
-  bool registered = node != nullptr && LabelIsTrue(*node, kRegisteredLabel);
-  if (!registered) {
+  if (node == nullptr || !IsRegistered(*node)) {
     for (const kube::Requirement& requirement : claim.requirements) {
       if (requirement.op == kube::SelectorOperator::kIn && requirement.values.size() == 1) {
         forecast.meta.labels[requirement.key] = requirement.values[0];

@@ -69,6 +69,10 @@ kube::Node Forecast(const kube::Node* node, const kube::NodeClaim& claim);
 // "nodeclaim/NAME": the name of a node that doesn't exist yet.
 std::string VirtualName(const std::string& claim_name);
 
+// True once Karpenter has put the claim's labels and taints on the Node (label
+// karpenter.sh/registered).
+bool IsRegistered(const kube::Node& node);
+
 // True once the label karpenter.sh/initialized is on the Node: its bring-up is over, for better or
 // worse.
 bool IsBroughtUp(const kube::Node& node);

@@ -28,9 +28,10 @@ bool IsLessSomewhere(const kube::ResourceList& now, const kube::ResourceList& be
                      [&](const auto& entry) { return now.Get(entry.first) < entry.second; });
 }
 
-bool IsDaemonPod(const kube::Pod& pod) {
+// UID of the DaemonSet that made the pod, or "".
+std::string DaemonSetOf(const kube::Pod& pod) {
   const kube::OwnerReference* owner = pod.meta.Controller();
-  return owner != nullptr && owner->kind == "DaemonSet";
+  return owner != nullptr && owner->kind == "DaemonSet" ? owner->uid : "";
 }
 
 bool KeepsOthersAway(const kube::Pod& pod) {
@@ -70,7 +71,7 @@ void Snapshot::State::Attach(const std::string& node, const std::shared_ptr<cons
   std::vector<PlacedPod>& placed = it->second.pods;
   placed.insert(FindSlot(placed, uid), {pod, assumed});
   if (KeepsOthersAway(*pod)) anti_affinity_pods[uid] = node;
-  Settle(it->second, IsDaemonPod(*pod));
+  Settle(it->second, !DaemonSetOf(*pod).empty());
 }
 
 void Snapshot::State::Detach(const std::string& node, const kube::Pod& pod) {
@@ -91,7 +92,7 @@ void Snapshot::State::Detach(const std::string& node, const kube::Pod& pod) {
   placed.erase(slot);
   anti_affinity_pods.erase(uid);
   NoteRoom();
-  Settle(it->second, IsDaemonPod(*leaving));
+  Settle(it->second, !DaemonSetOf(*leaving).empty());
 }
 
 void Snapshot::State::Replace(const std::string& node,
@@ -103,11 +104,14 @@ void Snapshot::State::Replace(const std::string& node,
   if (before->meta.labels != pod->meta.labels || before->IsDeleting() != pod->IsDeleting()) {
     ++room_epoch;
   }
-  if (before->spec == pod->spec && before->spec_error == pod->spec_error) return;
+  const bool daemons_changed = DaemonSetOf(*before) != DaemonSetOf(*pod);
+  if (before->spec == pod->spec && before->spec_error == pod->spec_error && !daemons_changed) {
+    return;
+  }
   ++room_epoch;
   anti_affinity_pods.erase(pod->meta.uid);
   if (KeepsOthersAway(*pod)) anti_affinity_pods[pod->meta.uid] = node;
-  Settle(it->second, IsDaemonPod(*pod));
+  Settle(it->second, daemons_changed);
 }
 
 // Sums up anew what stands on the node. Adding and subtracting would be wrong for ever after one

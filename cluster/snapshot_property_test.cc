@@ -1,0 +1,301 @@
+// A snapshot that was changed step by step equals one that is built from what is there now, fed in
+// any order; and its room epoch grows whenever a pod fits where it didn't.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cluster/predicates.h"
+#include "cluster/snapshot.h"
+#include "cluster/test_objects.h"
+#include "fmt/format.h"
+
+namespace muster::cluster {
+namespace {
+
+using namespace test;
+
+constexpr int kSeeds = 40;
+constexpr int kSteps = 250;
+
+// Everything that a predicate can see, as text.
+std::string Picture(const Snapshot& snapshot) {
+  std::string text;
+  for (const auto& [name, info] : snapshot.nodes()) {
+    text += fmt::format("{} virtual={} claim={} stage={} '{}' error='{}' cordoned={}\n", name,
+                        info.is_virtual, info.claim ? info.claim->meta.name : "-",
+                        static_cast<int>(info.readiness.stage), info.readiness.message, info.error,
+                        info.node->unschedulable);
+    text += fmt::format("  allocatable {}; requested {}; daemons {}\n",
+                        info.node->allocatable.ToString(), info.requested.ToString(),
+                        info.reserved_for_daemons.ToString());
+    for (const auto& [key, value] : info.node->meta.labels)
+      text += fmt::format("  {}={}\n", key, value);
+    for (const kube::Taint& taint : info.node->taints) text += "  " + taint.ToString() + "\n";
+    for (const PlacedPod& placed : info.pods) {
+      text += fmt::format("  pod {} version {} assumed={}\n", placed.pod->meta.uid,
+                          placed.pod->meta.resource_version, placed.assumed);
+      EXPECT_EQ(snapshot.FindNodeOfPod(placed.pod->meta.uid), &info);
+    }
+  }
+  std::set<std::string> keep_away;
+  for (const auto& [uid, node] : snapshot.anti_affinity_pods()) keep_away.insert(uid + "@" + node);
+  for (const std::string& pair : keep_away) text += pair + "\n";
+  return text;
+}
+
+class World {
+ public:
+  explicit World(uint64_t seed) : random_(seed) {}
+
+  std::string Step() {
+    ++version_;
+    switch (Pick(18)) {
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+        return PutNode();
+      case 4:
+        return RemoveNode();
+      case 5:
+      case 6:
+      case 7:
+        return PutClaim();
+      case 8:
+        return RemoveClaim();
+      case 9:
+      case 10:
+      case 11:
+      case 12:
+        return PutPod();
+      case 13:
+        return RemovePod();
+      case 14:
+      case 15:
+        return Assume();
+      case 16:
+        return Forget();
+      default:
+        return ChangeDaemonSet();
+    }
+  }
+
+  const Snapshot& snapshot() const { return snapshot_; }
+
+  std::string Rebuilt() {
+    Snapshot fresh;
+    std::vector<std::function<void()>> feeds;
+    for (const auto& [name, node] : nodes_) feeds.push_back([&, n = node] { fresh.Upsert(n); });
+    for (const auto& [name, claim] : claims_) feeds.push_back([&, c = claim] { fresh.Upsert(c); });
+    for (const auto& [uid, pod] : pods_) feeds.push_back([&, p = pod] { fresh.Upsert(p); });
+    for (const auto& [uid, daemons] : daemon_sets_) {
+      feeds.push_back([&, d = daemons] { fresh.Upsert(d); });
+    }
+    std::shuffle(feeds.begin(), feeds.end(), random_);
+    for (const auto& feed : feeds) feed();
+    for (auto it = assumed_.begin(); it != assumed_.end();) {
+      const kube::Pod* pod = fresh.FindPod(it->first);
+      const NodeInfo* info = fresh.FindNode(it->second);
+      if (pod == nullptr || pod->IsBound() || pod->IsTerminal() || info == nullptr) {
+        it = assumed_.erase(it);
+        continue;
+      }
+      // A virtual node may have become a real one.
+      it->second = info->name();
+      EXPECT_TRUE(fresh.Assume(it->first, it->second).ok());
+      ++it;
+    }
+    return Picture(fresh);
+  }
+
+ private:
+  size_t Pick(size_t n) { return random_() % n; }
+  bool Chance(int percent) { return static_cast<int>(Pick(100)) < percent; }
+  std::string Name(const char* prefix, size_t n) { return fmt::format("{}{}", prefix, Pick(n)); }
+
+  template <typename T>
+  void Stamp(T& object) {
+    object.meta.resource_version = std::to_string(1000 + version_);
+  }
+
+  std::string PutNode() {
+    const size_t number = Pick(5);
+    const std::string name = fmt::format("n{}", number);
+    const std::string provider_id = Chance(85) ? fmt::format("id-{}", number) : "";
+    kube::Node node = MakeEarlyNode(name, provider_id);
+    const size_t stage = Pick(5);
+    if (stage == 1) node = Registered(node);
+    if (stage == 2) node = Initialized(node);
+    if (stage >= 3) node = WithGpus(Initialized(node), Chance(80) ? 8 : 7, 8);
+    if (Chance(20)) node.meta.labels.erase("karpenter.sh/nodepool");
+    if (Chance(10)) node.taints.push_back({"gpu", "", kube::TaintEffect::kNoSchedule});
+    if (Chance(10)) node.unschedulable = true;
+    if (Chance(10)) node.meta.deletion_time = absl::UnixEpoch();
+    if (Chance(5)) node.error = "status.capacity: bad";
+    if (Chance(50)) node.meta.labels[kZone] = Name("z", 2);
+    Stamp(node);
+    nodes_[name] = node;
+    snapshot_.Upsert(node);
+    return fmt::format("put node {}", name);
+  }
+
+  std::string RemoveNode() {
+    const std::string name = Name("n", 5);
+    nodes_.erase(name);
+    snapshot_.RemoveNode(name);
+    return "remove node " + name;
+  }
+
+  std::string PutClaim() {
+    const size_t number = Pick(5);
+    kube::NodeClaim claim = MakeClaim(fmt::format("c{}", number));
+    if (Chance(60)) claim = Launched(claim, fmt::format("id-{}", Chance(80) ? number : Pick(5)));
+    if (Chance(40)) claim.node_name = fmt::format("n{}", Chance(80) ? number : Pick(5));
+    if (Chance(10)) claim.meta.deletion_time = absl::UnixEpoch();
+    if (Chance(20)) SetTrue(claim, "Initialized");
+    if (Chance(20)) claim.requirements = {In(kZone, {"z0", "z1"})};
+    if (Chance(5)) claim.error = "spec.requirements: bad";
+    Stamp(claim);
+    claims_[claim.meta.name] = claim;
+    snapshot_.Upsert(claim);
+    return "put claim " + claim.meta.name;
+  }
+
+  std::string RemoveClaim() {
+    const std::string name = Name("c", 5);
+    claims_.erase(name);
+    snapshot_.RemoveNodeClaim(name);
+    return "remove claim " + name;
+  }
+
+  std::string PutPod() {
+    kube::Pod pod = MakePod(Name("p", 12), {{"nvidia.com/gpu", static_cast<int64_t>(Pick(9))}});
+    auto known = pods_.find(pod.meta.uid);
+    if (known != pods_.end() && Chance(60)) {
+      pod = known->second;
+    } else {
+      pod = With(pod, [&](kube::PodSpec& spec) {
+        if (Chance(5)) spec.requests.Set("memory", std::numeric_limits<int64_t>::max());
+        if (Chance(20)) spec.affinity.required_pod_anti_affinity = {TermFor("app", "x", kZone)};
+      });
+      if (Chance(30) && !daemon_sets_.empty()) {
+        pod.meta.owners = {{"apps/v1", "DaemonSet", "d", Name("ds-d", 3), true}};
+      }
+    }
+    pod.meta.labels["app"] = Chance(50) ? "x" : "y";
+    if (Chance(40)) pod.node_name = Name("n", 5);
+    if (Chance(10)) pod.phase = kube::PodPhase::kSucceeded;
+    if (Chance(5)) pod.spec_error = "spec.containers[0]: bad";
+    Stamp(pod);
+    pods_[pod.meta.uid] = pod;
+    snapshot_.Upsert(pod);
+    return "put pod " + pod.meta.uid;
+  }
+
+  std::string RemovePod() {
+    const std::string uid = Name("pod-p", 12);
+    pods_.erase(uid);
+    snapshot_.RemovePod(uid);
+    return "remove " + uid;
+  }
+
+  std::string Assume() {
+    const std::string uid = Name("pod-p", 12);
+    const std::string node = Chance(50) ? Name("n", 5) : Name("nodeclaim/c", 5);
+    if (snapshot_.Assume(uid, node).ok()) assumed_.emplace(uid, node);
+    return fmt::format("assume {} on {}", uid, node);
+  }
+
+  std::string Forget() {
+    const std::string uid = Name("pod-p", 12);
+    assumed_.erase(uid);
+    snapshot_.Forget(uid);
+    return "forget " + uid;
+  }
+
+  std::string ChangeDaemonSet() {
+    const std::string name = Name("d", 3);
+    if (Chance(30)) {
+      daemon_sets_.erase("ds-" + name);
+      snapshot_.RemoveDaemonSet("ds-" + name);
+      return "remove DaemonSet " + name;
+    }
+    kube::DaemonSet daemons = MakeDaemonSet(name, {{"cpu", 100 + static_cast<int64_t>(Pick(3))}});
+    if (Chance(40)) {
+      daemons.pod_spec = With(MakePod("x", {{"cpu", 7}}), [&](kube::PodSpec& spec) {
+                           spec.node_selector = {{kZone, Name("z", 2)}};
+                         }).spec;
+    }
+    Stamp(daemons);
+    daemon_sets_[daemons.meta.uid] = daemons;
+    snapshot_.Upsert(daemons);
+    return "put DaemonSet " + name;
+  }
+
+  std::mt19937_64 random_;
+  int version_ = 0;
+  Snapshot snapshot_;
+  std::map<std::string, kube::Node> nodes_;
+  std::map<std::string, kube::NodeClaim> claims_;
+  std::map<std::string, kube::Pod> pods_;
+  std::map<std::string, kube::DaemonSet> daemon_sets_;
+  std::map<std::string, std::string> assumed_;
+};
+
+TEST(SnapshotProperty, StepByStepEqualsBuiltFromScratch) {
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    World world(seed);
+    std::string steps;
+    for (int i = 0; i < kSteps; ++i) {
+      steps += world.Step() + "\n";
+      const std::string want = world.Rebuilt();
+      ASSERT_EQ(Picture(world.snapshot()), want) << "seed " << seed << ", after\n" << steps;
+    }
+  }
+}
+
+// Nodes that would take the pod.
+std::set<std::string> Takers(const Snapshot& snapshot, const kube::Pod& pod) {
+  std::set<std::string> names;
+  for (const auto& [name, info] : snapshot.nodes()) {
+    if (!CheckAll(snapshot, pod, info)) names.insert(name);
+  }
+  return names;
+}
+
+TEST(SnapshotProperty, NothingFitsAnewWhileTheRoomEpochStands) {
+  std::vector<kube::Pod> probes;
+  for (int64_t gpus : {1, 4, 8}) {
+    probes.push_back(
+        Labelled(MakePod(fmt::format("probe{}", gpus), {{"nvidia.com/gpu", gpus}}), "app", "x"));
+  }
+  probes.push_back(
+      With(probes[0], [](kube::PodSpec& spec) { spec.node_selector = {{kZone, "z1"}}; }));
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    World world(1000 + seed);
+    std::vector<std::set<std::string>> takers(probes.size());
+    uint64_t room = world.snapshot().room_epoch();
+    for (int i = 0; i < kSteps; ++i) {
+      const std::string step = world.Step();
+      const bool grew = world.snapshot().room_epoch() > room;
+      room = world.snapshot().room_epoch();
+      for (size_t p = 0; p < probes.size(); ++p) {
+        std::set<std::string> now = Takers(world.snapshot(), probes[p]);
+        const bool new_place =
+            !std::includes(takers[p].begin(), takers[p].end(), now.begin(), now.end());
+        ASSERT_TRUE(grew || !new_place) << "seed " << seed << ", step " << i << ": " << step;
+        takers[p] = std::move(now);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muster::cluster
