@@ -1,0 +1,123 @@
+#include "extender/openapi.h"
+
+#include <google/protobuf/descriptor.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "muster/v1/admission.pb.h"
+
+namespace muster::extender {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
+using google::protobuf::FieldDescriptor;
+using nlohmann::json;
+
+json Ref(const std::string& name) { return {{"$ref", "#/components/schemas/" + name}}; }
+
+json EnumSchema(const EnumDescriptor& type) {
+  json names = json::array();
+  for (int i = 0; i < type.value_count(); ++i) names.push_back(type.value(i)->name());
+  return {{"type", "string"}, {"enum", names}};
+}
+
+class Schemas {
+ public:
+  json Of(const Descriptor& type) {
+    if (type.full_name() == "google.protobuf.Timestamp") {
+      return {{"type", "string"}, {"format", "date-time"}};
+    }
+    if (known_.insert(type.full_name()).second) Add(type);
+    return Ref(type.name());
+  }
+  json Take() { return std::move(schemas_); }
+
+ private:
+  void Add(const Descriptor& type) {
+    json properties = json::object();
+    for (int i = 0; i < type.field_count(); ++i) {
+      const FieldDescriptor& field = *type.field(i);
+      properties[field.json_name()] = FieldSchema(field);
+    }
+    schemas_[type.name()] = {{"type", "object"}, {"properties", properties}};
+  }
+
+  json FieldSchema(const FieldDescriptor& field) {
+    if (field.is_map()) {
+      return {{"type", "object"},
+              {"additionalProperties", ValueSchema(*field.message_type()->map_value())}};
+    }
+    if (field.is_repeated()) return {{"type", "array"}, {"items", ValueSchema(field)}};
+    return ValueSchema(field);
+  }
+
+  json ValueSchema(const FieldDescriptor& field) {
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        return Of(*field.message_type());
+      case FieldDescriptor::CPPTYPE_ENUM:
+        schemas_[field.enum_type()->name()] = EnumSchema(*field.enum_type());
+        return Ref(field.enum_type()->name());
+      case FieldDescriptor::CPPTYPE_BOOL:
+        return {{"type", "boolean"}};
+      case FieldDescriptor::CPPTYPE_INT32:
+      case FieldDescriptor::CPPTYPE_UINT32:
+        return {{"type", "integer"}};
+      case FieldDescriptor::CPPTYPE_INT64:
+      case FieldDescriptor::CPPTYPE_UINT64:
+        return {{"type", "string"}, {"format", "int64"}};
+      default:
+        return {{"type", "string"}};
+    }
+  }
+
+  std::set<std::string> known_;
+  json schemas_ = json::object();
+};
+
+json Parameter(const char* name, const char* in, const char* type, const char* description) {
+  return {{"name", name},
+          {"in", in},
+          {"required", std::string_view(in) == "path"},
+          {"description", description},
+          {"schema", {{"type", type}}}};
+}
+
+json Operation(const char* summary, const json& schema, const json& parameters) {
+  json responses = {
+      {"200", {{"description", "OK"}, {"content", {{"application/json", {{"schema", schema}}}}}}},
+      {"400", {{"description", "A parameter is unusable; the body's error names it."}}}};
+  return {{"get", {{"summary", summary}, {"parameters", parameters}, {"responses", responses}}}};
+}
+
+}  // namespace
+
+std::string OpenApiJson() {
+  Schemas schemas;
+  const json watch = Parameter("watch", "query", "boolean",
+                               "Streams one JSON object per line: first everything as it is, then "
+                               "each change. Gangs come as "
+                               "GangEvent, nodes as ListNodesResponse.");
+  schemas.Of(*v1::GangEvent::descriptor());
+  json paths;
+  paths["/v1/gangs"] = Operation(
+      "All gangs", schemas.Of(*v1::ListGangsResponse::descriptor()),
+      {Parameter("namespace", "query", "string", "Only gangs of this namespace."), watch});
+  paths["/v1/gangs/{namespace}/{name}"] =
+      Operation("One gang", schemas.Of(*v1::Gang::descriptor()),
+                {Parameter("namespace", "path", "string", "Namespace of the PodGroup or pod."),
+                 Parameter("name", "path", "string", "Name of the PodGroup or pod."), watch});
+  paths["/v1/gangs/{namespace}/{name}"]["get"]["responses"]["404"] = {
+      {"description", "There is no such gang; the body's error names it."}};
+  paths["/v1/nodes"] =
+      Operation("All nodes", schemas.Of(*v1::ListNodesResponse::descriptor()), {watch});
+  return json{{"openapi", "3.0.3"},
+              {"info", {{"title", "Muster"}, {"version", "v1"}}},
+              {"paths", paths},
+              {"components", {{"schemas", schemas.Take()}}}}
+      .dump();
+}
+
+}  // namespace muster::extender

@@ -1,0 +1,280 @@
+// REST and gRPC side by side: both must say the same, message for message.
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "extender/grpc_server.h"
+#include "extender/message_json.h"
+#include "extender/openapi.h"
+#include "extender/rest_routes.h"
+#include "extender/testing/messages.h"
+#include "extender/testing/raw_client.h"
+#include "fmt/format.h"
+#include "muster/v1/admission.grpc.pb.h"
+
+namespace muster::extender {
+namespace {
+
+using coscheduling::GangKey;
+using google::protobuf::util::MessageDifferencer;
+using ::testing::HasSubstr;
+
+template <typename Message>
+Message FromJson(const std::string& json) {
+  Message message;
+  const auto status = google::protobuf::util::JsonStringToMessage(json, &message);
+  EXPECT_TRUE(status.ok()) << status.ToString() << "\n" << json;
+  return message;
+}
+
+class QueryTest : public ::testing::Test {
+ protected:
+  explicit QueryTest(StateStore::Limits limits = {}) : store_(limits) {
+    HttpServerOptions options;
+    options.listen = "127.0.0.1:0";
+    rest_ = *HttpServer::Start(
+        std::move(options),
+        RestRoutes({&store_, [] { return "muster_up 1\n"; }, [this] { return not_ready_; }}));
+    grpc_ = *GrpcServer::Start("127.0.0.1:0", &store_);
+    stub_ = v1::Admission::NewStub(grpc::CreateChannel(fmt::format("127.0.0.1:{}", grpc_->port()),
+                                                       grpc::InsecureChannelCredentials()));
+  }
+  ~QueryTest() override {
+    grpc_->Stop(absl::ZeroDuration());
+    rest_->Stop(absl::ZeroDuration());
+  }
+
+  RawClient::Message Get(const std::string& path) {
+    RawClient client(rest_->port());
+    client.Send(RawGet(path));
+    return client.ReadMessage();
+  }
+  void Publish(const std::string& name_space, const std::string& name, uint64_t revision) {
+    store_.Publish({{GangKey{name_space, name}, MakeGang(name_space, name, revision)}});
+  }
+
+  StateStore store_;
+  std::string not_ready_;
+  std::unique_ptr<HttpServer> rest_;
+  std::unique_ptr<GrpcServer> grpc_;
+  std::unique_ptr<v1::Admission::Stub> stub_;
+};
+
+TEST_F(QueryTest, ListsAreTheSameMessage) {
+  Publish("a", "x", 1);
+  Publish("a", "y", 2);
+  Publish("b", "x", 3);
+  store_.Publish(MakeNodes({"n1", "n2"}));
+  for (const std::string name_space : {"", "a", "b", "none"}) {
+    v1::ListGangsRequest request;
+    request.set_namespace_(name_space);
+    v1::ListGangsResponse from_grpc;
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub_->ListGangs(&context, request, &from_grpc).ok());
+    const auto from_rest = FromJson<v1::ListGangsResponse>(
+        Get(name_space.empty() ? "/v1/gangs" : "/v1/gangs?namespace=" + name_space).body);
+    EXPECT_TRUE(MessageDifferencer::Equals(from_grpc, from_rest)) << name_space;
+    EXPECT_EQ(from_grpc.gangs_size(), name_space.empty()  ? 3
+                                      : name_space == "a" ? 2
+                                      : name_space == "b" ? 1
+                                                          : 0);
+  }
+  v1::ListNodesResponse nodes;
+  grpc::ClientContext context;
+  ASSERT_TRUE(stub_->ListNodes(&context, {}, &nodes).ok());
+  EXPECT_EQ(nodes.nodes_size(), 2);
+  EXPECT_TRUE(
+      MessageDifferencer::Equals(nodes, FromJson<v1::ListNodesResponse>(Get("/v1/nodes").body)));
+}
+
+TEST_F(QueryTest, OneGangIsTheSameMessageAndAMissingOneIsNamed) {
+  Publish("a", "x", 1);
+  v1::GetGangRequest request;
+  request.set_namespace_("a");
+  request.set_name("x");
+  v1::Gang gang;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub_->GetGang(&context, request, &gang).ok());
+  }
+  const std::string body = Get("/v1/gangs/a/x").body;
+  EXPECT_TRUE(MessageDifferencer::Equals(gang, FromJson<v1::Gang>(body)));
+  // Defaults are printed, so that a reader needs no knowledge of them.
+  EXPECT_THAT(body, HasSubstr("\"attempt\":0"));
+
+  request.set_name("nobody");
+  grpc::ClientContext context;
+  const grpc::Status missing = stub_->GetGang(&context, request, &gang);
+  EXPECT_EQ(missing.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(missing.error_message(), "there is no gang a/nobody");
+  const RawClient::Message answer = Get("/v1/gangs/a/nobody");
+  EXPECT_EQ(answer.status, 404);
+  EXPECT_EQ(answer.body, R"({"error":"there is no gang a/nobody"})");
+}
+
+TEST_F(QueryTest, WatchesTellTheSameStory) {
+  Publish("a", "x", 1);
+  RawClient rest(rest_->port());
+  rest.Send(RawGet("/v1/gangs?watch=true"));
+  grpc::ClientContext context;
+  auto stream = stub_->WatchGangs(&context, {});
+  const auto expect_next = [&](v1::GangEvent::Type type, uint64_t revision) {
+    v1::GangEvent from_grpc;
+    ASSERT_TRUE(stream->Read(&from_grpc));
+    std::string line = rest.ReadUntil("}\n");
+    line.erase(0, line.find("{\"type\""));
+    const auto from_rest = FromJson<v1::GangEvent>(line);
+    EXPECT_TRUE(MessageDifferencer::Equals(from_grpc, from_rest));
+    EXPECT_EQ(from_rest.type(), type);
+    EXPECT_EQ(from_rest.gang().revision(), revision);
+  };
+  expect_next(v1::GangEvent::UPDATED, 1);
+  Publish("a", "x", 2);
+  expect_next(v1::GangEvent::UPDATED, 2);
+  store_.Publish({{GangKey{"a", "x"}, nullptr}});
+  expect_next(v1::GangEvent::DELETED, 2);
+}
+
+TEST_F(QueryTest, SlowGrpcReaderGetsTheLastVersion) {
+  grpc::ClientContext context;
+  v1::WatchGangsRequest request;
+  request.set_namespace_("a");
+  auto stream = stub_->WatchGangs(&context, request);
+  constexpr uint64_t kVersions = 3000;
+  for (uint64_t i = 1; i <= kVersions; ++i) Publish("a", "x", i);
+  v1::GangEvent event;
+  uint64_t last = 0;
+  size_t events = 0;
+  while (last < kVersions && stream->Read(&event)) {
+    ASSERT_GT(event.gang().revision(), last);
+    last = event.gang().revision();
+    ++events;
+  }
+  EXPECT_EQ(last, kVersions);
+  EXPECT_LT(events, kVersions);
+}
+
+TEST_F(QueryTest, WatchOfACancelledOrVanishedClientIsGivenUp) {
+  {
+    grpc::ClientContext context;
+    auto stream = stub_->WatchGangs(&context, {});
+    Publish("a", "x", 1);
+    v1::GangEvent event;
+    ASSERT_TRUE(stream->Read(&event));
+    EXPECT_EQ(store_.subscriptions(), 1u);
+    context.TryCancel();
+    EXPECT_FALSE(stream->Read(&event));
+    stream->Finish();
+    RawClient rest(rest_->port());
+    rest.Send(RawGet("/v1/nodes?watch=true"));
+    rest.ReadUntil("{\"nodes\":[]}\n");
+  }
+  for (int i = 0; i < 500 && store_.subscriptions() > 0; ++i)
+    absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_EQ(store_.subscriptions(), 0u);
+}
+
+TEST_F(QueryTest, NodeWatchSendsTheListAfterEachChange) {
+  RawClient client(rest_->port());
+  client.Send(RawGet("/v1/nodes?watch=true"));
+  client.ReadUntil("{\"nodes\":[]}\n");
+  store_.Publish(MakeNodes({"n1"}));
+  EXPECT_THAT(client.ReadUntil("}\n"), HasSubstr("\"name\":\"n1\""));
+}
+
+TEST_F(QueryTest, UnusableParametersAreNamed) {
+  const struct {
+    const char* path;
+    const char* error;
+  } cases[] = {
+      {"/v1/gangs?watch=maybe", R"({"error":"watch: want true or false, got \"maybe\""})"},
+      {"/v1/gangs?nmaespace=a", R"({"error":"query parameter nmaespace is unknown here"})"},
+      {"/v1/gangs/a/x?namespace=b", R"({"error":"query parameter namespace is unknown here"})"},
+      {"/v1/nodes?watch=1", R"({"error":"watch: want true or false, got \"1\""})"},
+  };
+  for (const auto& test : cases) {
+    const RawClient::Message answer = Get(test.path);
+    EXPECT_EQ(answer.status, 400) << test.path;
+    EXPECT_EQ(answer.body, test.error);
+  }
+  v1::Gang gang;
+  grpc::ClientContext context;
+  EXPECT_EQ(stub_->GetGang(&context, {}, &gang).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(QueryTest, HealthReadinessMetricsAndPage) {
+  EXPECT_EQ(Get("/healthz").status, 200);
+  EXPECT_EQ(Get("/readyz").body, "ok");
+  not_ready_ = "pods: not read yet";
+  const RawClient::Message waiting = Get("/readyz");
+  EXPECT_EQ(waiting.status, 503);
+  EXPECT_EQ(waiting.body, "not ready: pods: not read yet");
+  EXPECT_EQ(Get("/metrics").body, "muster_up 1\n");
+  const RawClient::Message page = Get("/");
+  EXPECT_THAT(page.header, HasSubstr("text/html"));
+  EXPECT_THAT(page.body, HasSubstr("<title>Muster</title>"));
+  EXPECT_THAT(page.body, Not(HasSubstr("http://")));  // no asset from elsewhere
+  EXPECT_THAT(page.body, Not(HasSubstr("https://")));
+}
+
+TEST_F(QueryTest, DescriptionCoversEveryFieldAndPath) {
+  const nlohmann::json description = nlohmann::json::parse(Get("/openapi.json").body);
+  EXPECT_EQ(description, nlohmann::json::parse(OpenApiJson()));
+  const auto& schemas = description["components"]["schemas"];
+  const nlohmann::json gang = nlohmann::json::parse(ToJson(*MakeGang("a", "x", 1)));
+  for (const auto& [key, value] : gang.items()) {
+    EXPECT_TRUE(schemas["Gang"]["properties"].contains(key)) << key;
+  }
+  for (const auto& [key, value] : gang["nodes"][0].items()) {
+    EXPECT_TRUE(schemas["Node"]["properties"].contains(key)) << key;
+  }
+  EXPECT_EQ(schemas["Gang"]["properties"]["stateSince"]["format"], "date-time");
+  EXPECT_EQ(schemas["Gang"]["properties"]["minMember"]["type"], "string");
+  // Every reference leads somewhere.
+  const std::string text = description.dump();
+  for (size_t at = text.find("schemas/"); at != std::string::npos; at = text.find("schemas/", at)) {
+    at += 8;
+    EXPECT_TRUE(schemas.contains(text.substr(at, text.find('"', at) - at)));
+  }
+}
+
+class FewWatches : public QueryTest {
+ protected:
+  FewWatches() : QueryTest({.subscriptions = 1}) {}
+};
+
+TEST_F(FewWatches, AreRefusedPastTheLimit) {
+  RawClient first(rest_->port());
+  first.Send(RawGet("/v1/nodes?watch=true"));
+  first.ReadUntil("\n{");
+  first.ReadUntil("}\n");
+  const RawClient::Message answer = Get("/v1/gangs?watch=true");
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.body, R"({"error":"1 watches are open, the limit"})");
+  grpc::ClientContext context;
+  auto stream = stub_->WatchGangs(&context, {});
+  v1::GangEvent event;
+  EXPECT_FALSE(stream->Read(&event));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST(GrpcServerStart, SaysWhatIsWrongWithItsAddress) {
+  StateStore store;
+  EXPECT_THAT(std::string(GrpcServer::Start("nonsense", &store).status().message()),
+              HasSubstr("no port"));
+  auto first = GrpcServer::Start("127.0.0.1:0", &store);
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(
+      GrpcServer::Start(fmt::format("127.0.0.1:{}", (*first)->port()), &store).status().code(),
+      absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace muster::extender

@@ -1,0 +1,194 @@
+#include "extender/rest_routes.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+
+#include "extender/extender_protocol.h"
+#include "extender/message_json.h"
+#include "extender/openapi.h"
+#include "extender/web_page.h"
+#include "fmt/format.h"
+#include "muster/v1/admission.pb.h"
+
+namespace muster::extender {
+namespace {
+
+// One piece of a stream holds about this much, so that many changes share a write.
+constexpr size_t kPieceBytes = 64 << 10;
+constexpr const char* kLines = "application/x-ndjson";
+
+HttpResponse Error(int status, const std::string& message) {
+  return {status, "application/json", EncodeError(message), {}};
+}
+HttpResponse Text(int status, std::string text) {
+  return {status, "text/plain; charset=utf-8", std::move(text), {}};
+}
+
+class GangStream : public StreamSource {
+ public:
+  GangStream(StateStore* store, GangFilter filter) : store_(store), filter_(std::move(filter)) {}
+
+  void Start(std::function<void()> wake) override {
+    auto subscription = store_->WatchGangs(filter_, std::move(wake));
+    if (subscription.ok()) subscription_ = *std::move(subscription);
+  }
+
+  Piece Next() override {
+    // Without a subscription the limit was reached since the request was checked.
+    Piece piece{.data = {}, .more = false, .end = !subscription_ || subscription_->lost()};
+    if (piece.end) return piece;
+    while (piece.data.size() < kPieceBytes) {
+      std::optional<GangChange> change = subscription_->Next();
+      if (!change) return piece;
+      v1::GangEvent event;
+      event.set_type(change->deleted ? v1::GangEvent::DELETED : v1::GangEvent::UPDATED);
+      *event.mutable_gang() = *change->gang;
+      piece.data += ToJson(event);
+      piece.data += '\n';
+    }
+    piece.more = true;
+    return piece;
+  }
+
+ private:
+  StateStore* const store_;
+  const GangFilter filter_;
+  std::unique_ptr<GangSubscription> subscription_;
+};
+
+class NodeStream : public StreamSource {
+ public:
+  explicit NodeStream(StateStore* store) : store_(store) {}
+
+  void Start(std::function<void()> wake) override {
+    auto subscription = store_->WatchNodes(std::move(wake));
+    if (subscription.ok()) subscription_ = *std::move(subscription);
+  }
+
+  Piece Next() override {
+    if (!subscription_) return {.data = {}, .more = false, .end = true};
+    const std::shared_ptr<const NodeList> nodes = subscription_->Next();
+    return {.data = nodes ? nodes->Json() + "\n" : "", .more = false, .end = false};
+  }
+
+ private:
+  StateStore* const store_;
+  std::unique_ptr<NodeSubscription> subscription_;
+};
+
+// Checks that only these parameters are given, and reads `watch`.
+std::optional<std::string> BadQuery(const HttpRequest& request,
+                                    std::initializer_list<std::string_view> allowed, bool* watch) {
+  for (const auto& [key, value] : request.query) {
+    if (std::find(allowed.begin(), allowed.end(), key) == allowed.end()) {
+      return fmt::format("query parameter {} is unknown here", key);
+    }
+    if (key != "watch") continue;
+    if (value != "true" && value != "false") {
+      return fmt::format("watch: want true or false, got \"{}\"", value);
+    }
+    *watch = value == "true";
+  }
+  return std::nullopt;
+}
+
+class Rest {
+ public:
+  explicit Rest(RestSources sources) : sources_(std::move(sources)) {}
+
+  void ListGangs(const HttpRequest& request, const Responder& responder) const {
+    bool watch = false;
+    if (auto bad = BadQuery(request, {"namespace", "watch"}, &watch)) {
+      return responder.Send(Error(400, *bad));
+    }
+    const std::string* name_space = request.Query("namespace");
+    GangFilter filter{name_space ? *name_space : "", ""};
+    if (watch) return WatchGangs(std::move(filter), responder);
+    v1::ListGangsResponse list;
+    for (const GangMessage& gang : sources_.store->Gangs(filter)) *list.add_gangs() = *gang;
+    responder.Send({.body = ToJson(list)});
+  }
+
+  void GetGang(const HttpRequest& request, const Responder& responder) const {
+    bool watch = false;
+    if (auto bad = BadQuery(request, {"watch"}, &watch)) return responder.Send(Error(400, *bad));
+    const std::string& name_space = request.captures[0];
+    const std::string& name = request.captures[1];
+    if (watch) return WatchGangs({name_space, name}, responder);
+    const GangMessage gang = sources_.store->FindGang(name_space, name);
+    if (!gang) {
+      return responder.Send(Error(404, fmt::format("there is no gang {}/{}", name_space, name)));
+    }
+    responder.Send({.body = ToJson(*gang)});
+  }
+
+  void ListNodes(const HttpRequest& request, const Responder& responder) const {
+    bool watch = false;
+    if (auto bad = BadQuery(request, {"watch"}, &watch)) return responder.Send(Error(400, *bad));
+    if (!watch) return responder.Send({.body = sources_.store->Nodes()->Json()});
+    if (const absl::Status room = sources_.store->RoomForWatch(); !room.ok()) {
+      return responder.Send(Error(503, std::string(room.message())));
+    }
+    responder.Stream(kLines, std::make_unique<NodeStream>(sources_.store));
+  }
+
+  void Ready(const Responder& responder) const {
+    const std::string reason = sources_.not_ready_reason();
+    responder.Send(reason.empty() ? Text(200, "ok") : Text(503, "not ready: " + reason));
+  }
+
+  void Metrics(const Responder& responder) const {
+    responder.Send({200, "text/plain; version=0.0.4; charset=utf-8", sources_.metrics(), {}});
+  }
+
+ private:
+  void WatchGangs(GangFilter filter, const Responder& responder) const {
+    if (const absl::Status room = sources_.store->RoomForWatch(); !room.ok()) {
+      return responder.Send(Error(503, std::string(room.message())));
+    }
+    responder.Stream(kLines, std::make_unique<GangStream>(sources_.store, std::move(filter)));
+  }
+
+  const RestSources sources_;
+};
+
+}  // namespace
+
+std::vector<HttpRoute> RestRoutes(RestSources sources) {
+  const auto rest = std::make_shared<const Rest>(std::move(sources));
+  std::vector<HttpRoute> routes;
+  const auto get = [&routes](const char* pattern, HttpHandler handler) {
+    routes.push_back({"GET", pattern, std::move(handler)});
+  };
+  get("/v1/gangs", [rest](const HttpRequest& request, const Responder& responder) {
+    rest->ListGangs(request, responder);
+  });
+  get("/v1/gangs/{namespace}/{name}",
+      [rest](const HttpRequest& request, const Responder& responder) {
+        rest->GetGang(request, responder);
+      });
+  get("/v1/nodes", [rest](const HttpRequest& request, const Responder& responder) {
+    rest->ListNodes(request, responder);
+  });
+  get("/openapi.json", [](const HttpRequest&, const Responder& responder) {
+    responder.Send({.body = OpenApiJson()});
+  });
+  get("/metrics",
+      [rest](const HttpRequest&, const Responder& responder) { rest->Metrics(responder); });
+  get("/healthz",
+      [](const HttpRequest&, const Responder& responder) { responder.Send(Text(200, "ok")); });
+  get("/readyz",
+      [rest](const HttpRequest&, const Responder& responder) { rest->Ready(responder); });
+  get("/", [](const HttpRequest&, const Responder& responder) {
+    responder.Send({200,
+                    "text/html; charset=utf-8",
+                    std::string(WebPage()),
+                    {{"Content-Security-Policy",
+                      "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                      "connect-src 'self'"}}});
+  });
+  return routes;
+}
+
+}  // namespace muster::extender

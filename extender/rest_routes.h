@@ -1,0 +1,32 @@
+// The query interface: what is known of gangs and nodes, for people and tools, over HTTP.
+//
+//   GET /v1/gangs[?namespace=N][&watch=true]     ListGangsResponse
+//   GET /v1/gangs/{namespace}/{name}[?watch=true]    Gang
+//   GET /v1/nodes[?watch=true]                   ListNodesResponse
+//   GET /openapi.json, /metrics, /healthz, /readyz, / (web page)
+//
+// Bodies are the JSON mapping of proto/muster/v1/admission.proto. A watch sends one object per
+// line: GangEvent for gangs, ListNodesResponse for nodes. Errors are {"error":"..."}.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "extender/http_server.h"
+#include "extender/state_store.h"
+
+namespace muster::extender {
+
+struct RestSources {
+  // Must outlive the server.
+  StateStore* store = nullptr;
+  // The Prometheus text exposition.
+  std::function<std::string()> metrics;
+  // "" if ready, else what is missing.
+  std::function<std::string()> not_ready_reason;
+};
+
+std::vector<HttpRoute> RestRoutes(RestSources sources);
+
+}  // namespace muster::extender

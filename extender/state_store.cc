@@ -1,0 +1,193 @@
+#include "extender/state_store.h"
+
+#include <algorithm>
+
+#include "extender/message_json.h"
+#include "fmt/format.h"
+#include "muster/v1/admission.pb.h"
+
+namespace muster::extender {
+
+using coscheduling::GangKey;
+
+// Guarded by the store's mutex.
+struct GangSubscription::State {
+  GangFilter filter;
+  std::function<void()> wake;
+  // What has changed since it was last read; the last message of those that are gone.
+  std::map<GangKey, GangMessage> waiting;
+  bool lost = false;
+
+  bool Matches(const GangKey& key) const {
+    return (filter.name_space.empty() || filter.name_space == key.name_space) &&
+           (filter.name.empty() || filter.name == key.name);
+  }
+};
+
+struct NodeSubscription::State {
+  std::function<void()> wake;
+  bool changed = true;
+};
+
+NodeList::NodeList(std::unique_ptr<const v1::ListNodesResponse> message)
+    : message_(std::move(message)) {}
+NodeList::~NodeList() = default;
+
+const std::string& NodeList::Json() const {
+  std::call_once(once_, [this] { json_ = ToJson(*message_); });
+  return json_;
+}
+
+GangSubscription::GangSubscription(StateStore* store, std::shared_ptr<State> state)
+    : store_(store), state_(std::move(state)) {}
+
+GangSubscription::~GangSubscription() {
+  std::lock_guard lock(store_->mutex_);
+  std::erase(store_->gang_readers_, state_);
+}
+
+std::optional<GangChange> GangSubscription::Next() {
+  std::lock_guard lock(store_->mutex_);
+  if (state_->waiting.empty()) return std::nullopt;
+  auto first = state_->waiting.extract(state_->waiting.begin());
+  const auto current = store_->gangs_.find(first.key());
+  if (current == store_->gangs_.end()) return GangChange{std::move(first.mapped()), true};
+  return GangChange{current->second, false};
+}
+
+bool GangSubscription::lost() const {
+  std::lock_guard lock(store_->mutex_);
+  return state_->lost;
+}
+
+NodeSubscription::NodeSubscription(StateStore* store, std::shared_ptr<State> state)
+    : store_(store), state_(std::move(state)) {}
+
+NodeSubscription::~NodeSubscription() {
+  std::lock_guard lock(store_->mutex_);
+  std::erase(store_->node_readers_, state_);
+}
+
+std::shared_ptr<const NodeList> NodeSubscription::Next() {
+  std::lock_guard lock(store_->mutex_);
+  if (!std::exchange(state_->changed, false)) return nullptr;
+  return store_->nodes_;
+}
+
+StateStore::StateStore(Limits limits)
+    : limits_(limits),
+      nodes_(std::make_shared<const NodeList>(std::make_unique<const v1::ListNodesResponse>())) {}
+StateStore::~StateStore() = default;
+
+void StateStore::Publish(const std::vector<std::pair<GangKey, GangMessage>>& gangs) {
+  std::vector<std::function<void()>> wakes;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, message] : gangs) {
+      GangMessage shown = message;
+      if (message) {
+        gangs_[key] = message;
+      } else {
+        const auto gone = gangs_.find(key);
+        if (gone == gangs_.end()) continue;
+        shown = std::move(gone->second);
+        gangs_.erase(gone);
+      }
+      for (const auto& reader : gang_readers_) {
+        if (!reader->lost && reader->Matches(key)) reader->waiting[key] = shown;
+      }
+    }
+    for (const auto& reader : gang_readers_) {
+      if (reader->waiting.size() > limits_.waiting) {
+        reader->lost = true;
+        reader->waiting.clear();
+      }
+      if (reader->lost || !reader->waiting.empty()) wakes.push_back(reader->wake);
+    }
+  }
+  for (const std::function<void()>& wake : wakes) wake();
+}
+
+void StateStore::Publish(std::unique_ptr<const v1::ListNodesResponse> nodes) {
+  auto list = std::make_shared<const NodeList>(std::move(nodes));
+  std::vector<std::function<void()>> wakes;
+  {
+    std::lock_guard lock(mutex_);
+    nodes_.swap(list);  // the old list is freed after the lock
+    for (const auto& reader : node_readers_) {
+      reader->changed = true;
+      wakes.push_back(reader->wake);
+    }
+  }
+  for (const std::function<void()>& wake : wakes) wake();
+}
+
+std::vector<GangMessage> StateStore::Gangs(const GangFilter& filter) const {
+  const GangSubscription::State match{filter, nullptr, {}, false};
+  std::vector<GangMessage> found;
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, message] : gangs_) {
+    if (match.Matches(key)) found.push_back(message);
+  }
+  return found;
+}
+
+GangMessage StateStore::FindGang(std::string_view name_space, std::string_view name) const {
+  GangKey key{std::string(name_space), std::string(name), false};
+  std::lock_guard lock(mutex_);
+  for (bool is_pod : {false, true}) {
+    key.is_pod = is_pod;
+    const auto found = gangs_.find(key);
+    if (found != gangs_.end()) return found->second;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const NodeList> StateStore::Nodes() const {
+  std::lock_guard lock(mutex_);
+  return nodes_;
+}
+
+absl::Status StateStore::RoomForWatch() const {
+  std::lock_guard lock(mutex_);
+  return RoomLocked();
+}
+
+absl::Status StateStore::RoomLocked() const {
+  if (gang_readers_.size() + node_readers_.size() < limits_.subscriptions) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      fmt::format("{} watches are open, the limit", limits_.subscriptions));
+}
+
+absl::StatusOr<std::unique_ptr<GangSubscription>> StateStore::WatchGangs(
+    GangFilter filter, std::function<void()> wake) {
+  auto state = std::make_shared<GangSubscription::State>();
+  state->filter = std::move(filter);
+  state->wake = std::move(wake);
+  std::lock_guard lock(mutex_);
+  if (absl::Status status = RoomLocked(); !status.ok()) return status;
+  for (const auto& [key, message] : gangs_) {
+    if (state->Matches(key)) state->waiting.emplace(key, message);
+  }
+  gang_readers_.push_back(state);
+  return std::unique_ptr<GangSubscription>(new GangSubscription(this, std::move(state)));
+}
+
+absl::StatusOr<std::unique_ptr<NodeSubscription>> StateStore::WatchNodes(
+    std::function<void()> wake) {
+  auto state = std::make_shared<NodeSubscription::State>();
+  state->wake = std::move(wake);
+  std::lock_guard lock(mutex_);
+  if (absl::Status status = RoomLocked(); !status.ok()) return status;
+  node_readers_.push_back(state);
+  return std::unique_ptr<NodeSubscription>(new NodeSubscription(this, std::move(state)));
+}
+
+size_t StateStore::subscriptions() const {
+  std::lock_guard lock(mutex_);
+  return gang_readers_.size() + node_readers_.size();
+}
+
+}  // namespace muster::extender

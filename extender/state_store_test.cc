@@ -1,0 +1,151 @@
+#include "extender/state_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "extender/testing/messages.h"
+#include "fmt/format.h"
+#include "muster/v1/admission.pb.h"
+
+namespace muster::extender {
+namespace {
+
+using coscheduling::GangKey;
+using ::testing::ElementsAre;
+
+std::vector<std::string> Drain(GangSubscription& subscription) {
+  std::vector<std::string> seen;
+  while (std::optional<GangChange> change = subscription.Next()) {
+    seen.push_back(fmt::format("{}{}/{}@{}", change->deleted ? "-" : "+",
+                               change->gang->namespace_(), change->gang->name(),
+                               change->gang->revision()));
+  }
+  return seen;
+}
+
+TEST(StateStore, ListsByNamespaceInOrder) {
+  StateStore store;
+  store.Publish({{GangKey{"b", "x"}, MakeGang("b", "x", 1)},
+                 {GangKey{"a", "y"}, MakeGang("a", "y", 1)},
+                 {GangKey{"a", "x"}, MakeGang("a", "x", 1)}});
+  const auto names = [&](const GangFilter& filter) {
+    std::vector<std::string> all;
+    for (const GangMessage& gang : store.Gangs(filter)) {
+      all.push_back(gang->namespace_() + "/" + gang->name());
+    }
+    return all;
+  };
+  EXPECT_THAT(names({}), ElementsAre("a/x", "a/y", "b/x"));
+  EXPECT_THAT(names({"a", ""}), ElementsAre("a/x", "a/y"));
+}
+
+TEST(StateStore, PodGroupComesBeforeAPodOfTheSameName) {
+  StateStore store;
+  store.Publish({{GangKey{"a", "x", true}, MakeGang("a", "x", 7)}});
+  EXPECT_EQ(store.FindGang("a", "x")->revision(), 7u);
+  store.Publish({{GangKey{"a", "x", false}, MakeGang("a", "x", 8)}});
+  EXPECT_EQ(store.FindGang("a", "x")->revision(), 8u);
+  EXPECT_EQ(store.FindGang("a", "nobody"), nullptr);
+}
+
+TEST(StateStore, ReaderGetsEverythingThenTheNewestOnly) {
+  StateStore store;
+  store.Publish({{GangKey{"a", "x"}, MakeGang("a", "x", 1)}});
+  int wakes = 0;
+  auto subscription = *store.WatchGangs({}, [&] { ++wakes; });
+  EXPECT_THAT(Drain(*subscription), ElementsAre("+a/x@1"));
+  store.Publish({{GangKey{"a", "x"}, MakeGang("a", "x", 2)}});
+  store.Publish({{GangKey{"a", "x"}, MakeGang("a", "x", 3)}});
+  store.Publish({{GangKey{"a", "y"}, MakeGang("a", "y", 1)}});
+  EXPECT_EQ(wakes, 3);
+  EXPECT_THAT(Drain(*subscription), ElementsAre("+a/x@3", "+a/y@1"));
+  store.Publish({{GangKey{"a", "x"}, nullptr}});
+  store.Publish({{GangKey{"a", "z"}, nullptr}});  // never was
+  EXPECT_THAT(Drain(*subscription), ElementsAre("-a/x@3"));
+}
+
+TEST(StateStore, GangMadeAnewIsAnUpdate) {
+  StateStore store;
+  store.Publish({{GangKey{"a", "x"}, MakeGang("a", "x", 1)}});
+  auto subscription = *store.WatchGangs({}, [] {});
+  Drain(*subscription);
+  store.Publish({{GangKey{"a", "x"}, nullptr}});
+  store.Publish({{GangKey{"a", "x"}, MakeGang("a", "x", 1)}});
+  EXPECT_THAT(Drain(*subscription), ElementsAre("+a/x@1"));
+}
+
+TEST(StateStore, ReaderOfOneGangHearsNothingElse) {
+  StateStore store;
+  int wakes = 0;
+  auto subscription = *store.WatchGangs({"a", "x"}, [&] { ++wakes; });
+  store.Publish({{GangKey{"a", "y"}, MakeGang("a", "y", 1)}});
+  EXPECT_EQ(wakes, 0);
+  store.Publish({{GangKey{"a", "x"}, MakeGang("a", "x", 1)}});
+  EXPECT_THAT(Drain(*subscription), ElementsAre("+a/x@1"));
+}
+
+TEST(StateStore, WatchesAreBounded) {
+  StateStore store({.subscriptions = 2});
+  auto first = store.WatchGangs({}, [] {});
+  auto second = store.WatchNodes([] {});
+  EXPECT_EQ(store.WatchGangs({}, [] {}).status().message(), "2 watches are open, the limit");
+  first->reset();
+  EXPECT_TRUE(store.WatchNodes([] {}).ok());
+  EXPECT_EQ(store.subscriptions(), 1u);
+}
+
+TEST(StateStore, ReaderThatFallsTooFarBehindIsLost) {
+  StateStore store({.waiting = 10});
+  auto subscription = *store.WatchGangs({}, [] {});
+  for (int i = 0; i < 11; ++i) {
+    const std::string name = fmt::format("g{}", i);
+    store.Publish({{GangKey{"a", name}, MakeGang("a", name, 1)}});
+    store.Publish({{GangKey{"a", name}, nullptr}});
+  }
+  EXPECT_TRUE(subscription->lost());
+  EXPECT_THAT(Drain(*subscription), ElementsAre());
+}
+
+TEST(StateStore, NodesAreReadOncePerChange) {
+  StateStore store;
+  auto subscription = *store.WatchNodes([] {});
+  EXPECT_EQ(subscription->Next()->message().nodes_size(), 0);
+  EXPECT_EQ(subscription->Next(), nullptr);
+  store.Publish(MakeNodes({"n1"}));
+  store.Publish(MakeNodes({"n1", "n2"}));
+  EXPECT_EQ(subscription->Next()->message().nodes_size(), 2);
+  EXPECT_EQ(subscription->Next(), nullptr);
+}
+
+TEST(StateStore, ReadersAlwaysEndOnTheLastVersion) {
+  StateStore store;
+  constexpr int kVersions = 2000;
+  std::vector<std::thread> readers;
+  std::atomic<int> good = 0;
+  for (int i = 0; i < 4; ++i) {
+    readers.emplace_back([&] {
+      std::atomic<bool> woken = true;
+      auto subscription = *store.WatchGangs({}, [&] { woken = true; });
+      uint64_t last = 0;
+      while (last < kVersions) {
+        if (!woken.exchange(false)) continue;
+        while (std::optional<GangChange> change = subscription->Next()) {
+          if (change->gang->revision() <= last) return;
+          last = change->gang->revision();
+        }
+      }
+      ++good;
+    });
+  }
+  for (int i = 1; i <= kVersions; ++i) {
+    store.Publish({{GangKey{"a", "x"}, MakeGang("a", "x", static_cast<uint64_t>(i))}});
+  }
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(good, 4);
+}
+
+}  // namespace
+}  // namespace muster::extender
