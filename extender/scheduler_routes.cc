@@ -127,6 +127,11 @@ void SchedulerRoutes::AnswerBind(uint64_t request, std::string_view error) {
   state_->options.on_bind(error.empty(), state_->options.clock() - bind->since);
 }
 
+void SchedulerRoutes::RefuseNew(const std::string& error) {
+  const std::lock_guard lock(state_->mutex);
+  state_->refusal = error;
+}
+
 void SchedulerRoutes::Refuse(const std::string& error) {
   std::unordered_map<uint64_t, State::HeldBind> held;
   {

@@ -40,7 +40,9 @@ class SchedulerRoutes {
 
   // The engine's AnswerBind: ends the call with this id. Unknown ids are ignored.
   void AnswerBind(uint64_t request, std::string_view error);
-  // Every call from now on, and every held one, is answered with this error: the process stops.
+  // The process stops: bind calls from now on are answered with this error; Refuse ends those that
+  // are held, too.
+  void RefuseNew(const std::string& error);
   void Refuse(const std::string& error);
   size_t held_binds() const;
 

@@ -28,10 +28,10 @@ inline constexpr std::string_view kJsonPatch = "application/json-patch+json";
 
 struct Request {
   Method method = Method::kGet;
-  std::string path;  // from "/api" or "/apis" on, without a query
-  std::vector<std::pair<std::string, std::string>> query;  // unescaped
-  std::string content_type;                                // of body; empty without one
-  std::string body;
+  std::string path = {};  // from "/api" or "/apis" on, without a query
+  std::vector<std::pair<std::string, std::string>> query = {};  // unescaped
+  std::string content_type = {};                                // of body; empty without one
+  std::string body = {};
   // From the call until the answer is complete, waiting in a queue included. Of a watch: until the
   // stream has ended.
   absl::Duration timeout = absl::Seconds(30);
@@ -39,8 +39,8 @@ struct Request {
 
 struct Response {
   int status = 0;
-  std::string body;
-  std::optional<absl::Duration> retry_after;
+  std::string body = {};
+  std::optional<absl::Duration> retry_after = {};
 
   bool ok() const { return status >= 200 && status < 300; }
 };

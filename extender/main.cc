@@ -1,0 +1,180 @@
+// muster: the service and its command line. Exit codes: 0 done, 1 the answer is no (not found, a
+// finding), 2 it could not be done (bad arguments, unreachable).
+
+#include <curl/curl.h>
+#include <google/protobuf/util/json_util.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "extender/config.h"
+#include "extender/rest_client.h"
+#include "extender/service.h"
+#include "extender/tables.h"
+#include "kube/client/client_config.h"
+
+#ifndef MUSTER_VERSION
+#error "MUSTER_VERSION comes from CMake"
+#endif
+
+namespace muster::extender {
+namespace {
+
+constexpr int kNo = 1;
+constexpr int kFailed = 2;
+
+int Fail(const absl::Status& status) {
+  std::cerr << "muster: " << std::string(status.message()) << "\n";
+  return absl::IsNotFound(status) ? kNo : kFailed;
+}
+
+std::string Json(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  std::string text;
+  const auto written = google::protobuf::util::MessageToJsonString(message, &text, options);
+  return written.ok() ? text : written.ToString();
+}
+
+struct QueryOptions {
+  std::string server = "http://127.0.0.1:8080";
+  std::string name_space;
+  std::string gang;
+  std::string output = "table";
+};
+
+int Gangs(const QueryOptions& query) {
+  absl::StatusOr<v1::ListGangsResponse> gangs =
+      RestClient(query.server).ListGangs(query.name_space);
+  if (!gangs.ok()) return Fail(gangs.status());
+  std::cout << (query.output == "json" ? Json(*gangs) : GangTable(*gangs));
+  return 0;
+}
+
+int Explain(const QueryOptions& query) {
+  const size_t slash = query.gang.find('/');
+  const std::string name_space =
+      slash == std::string::npos ? "default" : query.gang.substr(0, slash);
+  const std::string name = slash == std::string::npos ? query.gang : query.gang.substr(slash + 1);
+  absl::StatusOr<v1::Gang> gang = RestClient(query.server).GetGang(name_space, name);
+  if (!gang.ok()) return Fail(gang.status());
+  std::cout << (query.output == "json" ? Json(*gang) : ExplainGang(*gang));
+  return 0;
+}
+
+// One line per decision, on standard error; standard output stays for what was asked.
+void SetUpLog(const std::string& level) {
+  spdlog::set_default_logger(spdlog::stderr_color_mt("muster"));
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+  spdlog::set_level(spdlog::level::from_str(level));
+}
+
+struct ServeFlags {
+  std::string mode = "extender";
+  std::string config;
+  std::string log_level = "info";
+  ServeOptions options;
+};
+
+int Serve(ServeFlags flags) {
+  if (flags.mode != "extender") {
+    return Fail(absl::InvalidArgumentError(
+        "--mode=" + flags.mode + ": this build serves --mode=extender, beside a kube-scheduler"));
+  }
+  SetUpLog(flags.log_level);
+  // Signals are waited for, not handled: block them before any thread exists.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  absl::StatusOr<kube::ClientConfig> cluster = kube::LoadClientConfig(flags.options.kubeconfig);
+  if (!cluster.ok()) return Fail(cluster.status());
+  absl::StatusOr<std::unique_ptr<Service>> service =
+      Service::Start(std::move(flags.options), *std::move(cluster));
+  if (!service.ok()) return Fail(service.status());
+  int received = 0;
+  sigwait(&signals, &received);
+  spdlog::info("stopping on signal {}", received);
+  (*service)->Stop();
+  return 0;
+}
+
+void AddQueryFlags(CLI::App* command, QueryOptions* query) {
+  command->add_option("--server", query->server, "REST address of a running muster")
+      ->capture_default_str();
+  command->add_option("-o,--output", query->output, "table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+}
+
+void AddServeFlags(CLI::App* serve, ServeFlags* flags) {
+  ServeOptions& options = flags->options;
+  serve->add_option("--mode", flags->mode, "extender")
+      ->check(CLI::IsMember({"extender", "standalone"}))
+      ->capture_default_str();
+  serve->add_option("--kubeconfig", options.kubeconfig,
+                    "kubeconfig file; by default $KUBECONFIG, the pod's account, ~/.kube/config");
+  serve
+      ->add_option("--scheduler-name", options.engine.scheduler_name,
+                   "pods with this name are ours")
+      ->capture_default_str();
+  serve->add_option("--extender-listen", options.extender_listen, "for kube-scheduler")
+      ->capture_default_str();
+  serve->add_option("--listen", options.listen, "REST, metrics, web page")->capture_default_str();
+  serve->add_option("--grpc-listen", options.grpc_listen, "gRPC")->capture_default_str();
+  serve->add_option("--webhook-listen", options.webhook_listen, "the gate, over TLS")
+      ->capture_default_str();
+  serve->add_option("--leader-elect", options.leader_elect, "only the holder of the Lease acts")
+      ->capture_default_str();
+  serve->add_option("--config", flags->config, "YAML file with further settings");
+  serve->add_option("--log-level", flags->log_level, "trace, debug, info, warn, err")
+      ->capture_default_str();
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Gang scheduler for Kubernetes: a job starts only when all of it can start.",
+               "muster");
+  app.set_version_flag("--version", std::string("muster ") + MUSTER_VERSION);
+  app.require_subcommand(1);
+
+  ServeFlags flags;
+  CLI::App* serve = app.add_subcommand("serve", "run the service");
+  AddServeFlags(serve, &flags);
+
+  QueryOptions query;
+  CLI::App* gangs = app.add_subcommand("gangs", "list gangs");
+  gangs->add_option("-n,--namespace", query.name_space, "of this namespace only");
+  AddQueryFlags(gangs, &query);
+  CLI::App* explain = app.add_subcommand("explain", "say why a gang is where it is");
+  explain->add_option("gang", query.gang, "NAMESPACE/NAME")->required();
+  AddQueryFlags(explain, &query);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kFailed;
+  }
+  curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (*gangs) return Gangs(query);
+  if (*explain) return Explain(query);
+  if (!flags.config.empty()) {
+    if (absl::Status status = ReadConfig(flags.config, &flags.options); !status.ok()) {
+      return Fail(status);
+    }
+  }
+  return Serve(std::move(flags));
+}
+
+}  // namespace
+}  // namespace muster::extender
+
+int main(int argc, char** argv) { return muster::extender::Main(argc, argv); }

@@ -1,0 +1,336 @@
+#include "extender/service.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
+#include "coscheduling/engine.h"
+#include "extender/admission/webhook.h"
+#include "extender/admission/webhook_registration.h"
+#include "extender/admission/webhook_server.h"
+#include "extender/cluster_watch.h"
+#include "extender/engine_loop.h"
+#include "extender/event_recorder.h"
+#include "extender/executor.h"
+#include "extender/filter_table.h"
+#include "extender/grpc_server.h"
+#include "extender/http_server.h"
+#include "extender/listen_address.h"
+#include "extender/publisher.h"
+#include "extender/rest_routes.h"
+#include "extender/scheduler_routes.h"
+#include "extender/state_store.h"
+#include "fmt/format.h"
+#include "kube/client/curl_transport.h"
+#include "kube/client/lease_runner.h"
+#include "kube/client/timer.h"
+#include "muster/v1/admission.pb.h"
+
+namespace muster::extender {
+namespace {
+
+// How often certificates, the webhook's registration and metrics are looked after.
+constexpr absl::Duration kUpkeep = absl::Milliseconds(100);
+// A filter call names every node, or, without nodeCacheCapable, holds them.
+constexpr uint64_t kExtenderBodyLimit = 64 << 20;
+
+// Unique among all processes that ever lead, so that a record tells who wrote it.
+std::string NewIdentity() {
+  char host[256] = "muster";
+  gethostname(host, sizeof(host) - 1);
+  std::random_device random;
+  return fmt::format("{}_{:08x}{:08x}", host, random(), random());
+}
+
+std::string Words(const absl::Status& status) { return std::string(status.message()); }
+
+}  // namespace
+
+struct Service::Impl {
+  Impl(ServeOptions o, kube::ClientConfig c)
+      : options(std::move(o)), cluster(std::move(c)), identity(NewIdentity()) {}
+
+  absl::Status Start() {
+    absl::StatusOr<CrashAfter> crash = CrashAfter::Parse(CrashSetting());
+    if (!crash.ok()) return crash.status();
+    absl::StatusOr<std::unique_ptr<kube::CurlTransport>> made =
+        kube::CurlTransport::Create(cluster, {.max_in_flight = options.max_in_flight});
+    if (!made.ok()) return made.status();
+    transport = *std::move(made);
+    MakeEngine(*crash);
+    if (absl::Status status = StartWebhook(); !status.ok()) return status;
+    if (absl::Status status = StartServers(); !status.ok()) return status;
+    loop->Start();
+    watch->Start();
+    StartElection();
+    ScheduleUpkeep();
+    return absl::OkStatus();
+  }
+
+  static std::string CrashSetting() {
+    const char* text = std::getenv("MUSTER_TEST_CRASH_AFTER");  // NOLINT(concurrency-mt-unsafe)
+    return text == nullptr ? "" : text;
+  }
+
+  void MakeEngine(const CrashAfter& crash) {
+    EngineLoop::Options loop_options;
+    loop_options.engine = options.engine;
+    loop_options.engine.identity = identity;
+    loop_options.engine.seed = std::random_device()();
+    loop_options.clock = [this] { return timer.Now(); };
+    loop = std::make_unique<EngineLoop>(
+        std::move(loop_options),
+        [this](coscheduling::StepOutput output, const coscheduling::Engine& engine) {
+          Deliver(std::move(output), engine);
+        });
+    auto post = [this](EngineTask task) { loop->Post(std::move(task)); };
+    executor = std::make_unique<Executor>(
+        *transport, timer, post,
+        [](std::string_view kind, const absl::Status& status, absl::Duration took) {
+          if (status.ok()) return;
+          spdlog::warn("action={} took={} failed: {}", kind, absl::FormatDuration(took),
+                       Words(status));
+        },
+        crash);
+    events = std::make_unique<EventRecorder>(*transport, timer,
+                                             EventRecorderOptions{.instance = identity});
+    watch = std::make_unique<ClusterWatch>(*transport, timer, post);
+    scheduler_routes = std::make_unique<SchedulerRoutes>(
+        filter_table,
+        SchedulerRoutesOptions{
+            .post_urgent = [this](EngineTask task) { loop->PostUrgent(std::move(task)); },
+            .on_filter = [](FilterReply::Outcome, absl::Duration) {},
+            .on_bind = [](bool, absl::Duration) {},
+            .clock = [this] { return timer.Now(); }});
+  }
+
+  // On the engine's thread, after each step. Answers first: a gate that is lifted makes
+  // kube-scheduler ask at once.
+  void Deliver(coscheduling::StepOutput output, const coscheduling::Engine& engine) {
+    filter_table.Apply(output.filter_answers);
+    for (const coscheduling::DecisionNote& note : output.notes) {
+      spdlog::info("gang={} state={} reason={} {}", note.gang.ToString(),
+                   v1::GangState_Name(note.state), v1::ReasonCode_Name(note.reason), note.message);
+    }
+    std::vector<coscheduling::NumberedAction> writes;
+    for (coscheduling::NumberedAction& action : output.actions) {
+      if (const auto* answer = std::get_if<coscheduling::AnswerBind>(&action.action)) {
+        scheduler_routes->AnswerBind(answer->request, answer->error);
+      } else if (const auto* event = std::get_if<coscheduling::EmitEvent>(&action.action)) {
+        events->Record(*event);
+      } else {
+        writes.push_back(std::move(action));
+      }
+    }
+    executor->CarryOut(std::move(writes));
+    publisher.OnStep(output, engine, timer.Now());
+    nodes_put_off = publisher.NextFlush() != absl::InfiniteFuture();
+  }
+
+  absl::Status StartServers() {
+    auto scheduler = HttpServer::Start(
+        {.listen = options.extender_listen, .threads = 4, .body_limit = kExtenderBodyLimit},
+        scheduler_routes->Routes());
+    if (!scheduler.ok()) return scheduler.status();
+    extender_server = *std::move(scheduler);
+    RestSources sources;
+    sources.store = &store;
+    sources.metrics = [this] { return Metrics(); };
+    sources.not_ready_reason = [this] { return NotReadyReason(); };
+    auto rest = HttpServer::Start({.listen = options.listen}, RestRoutes(std::move(sources)));
+    if (!rest.ok()) return rest.status();
+    rest_server = *std::move(rest);
+    auto grpc = GrpcServer::Start(options.grpc_listen, &store);
+    if (!grpc.ok()) return grpc.status();
+    grpc_server = *std::move(grpc);
+    return absl::OkStatus();
+  }
+
+  absl::Status StartWebhook() {
+    WebhookServerOptions server;
+    server.listen = options.webhook_listen;
+    server.scheduler_name = options.engine.scheduler_name;
+    server.certificates.certificate_validity = options.webhook.cert_validity;
+    if (!options.webhook.cert_file.empty()) {
+      server.certificates.files = CertificateFiles{.certificate = options.webhook.cert_file,
+                                                   .key = options.webhook.key_file,
+                                                   .authority = options.webhook.ca_file};
+    }
+    absl::StatusOr<ListenAddress> address = ParseListenAddress(options.webhook_listen);
+    if (!address.ok()) return address.status();
+    if (options.webhook.service_name.empty()) {
+      server.certificates.names.ips = {address->host};
+    } else {
+      const std::string service =
+          options.webhook.service_name + "." + options.webhook.service_namespace;
+      server.certificates.names.dns = {service + ".svc", service + ".svc.cluster.local"};
+    }
+    auto started = WebhookServer::Start(std::move(server), timer.Now());
+    if (!started.ok()) return started.status();
+    webhook_server = *std::move(started);
+    WebhookRegistrationOptions wanted;
+    wanted.leading = !options.leader_elect;
+    wanted.webhook.scheduler_name = options.engine.scheduler_name;
+    wanted.webhook.ca_bundle = webhook_server->CaBundlePem();
+    if (options.webhook.service_name.empty()) {
+      const bool v6 = absl::StrContains(address->host, ":");
+      wanted.webhook.url = fmt::format("https://{}{}{}:{}{}", v6 ? "[" : "", address->host,
+                                       v6 ? "]" : "", webhook_server->port(), kMutatePodsPath);
+    } else {
+      wanted.webhook.service = WebhookService{.name_space = options.webhook.service_namespace,
+                                              .name = options.webhook.service_name,
+                                              .port = options.webhook.service_port};
+    }
+    // Upkeep comes by often enough: nothing is to be woken.
+    registration = std::make_unique<WebhookRegistration>(std::move(wanted), *transport, [] {});
+    return absl::OkStatus();
+  }
+
+  void StartElection() {
+    if (!options.leader_elect) return;
+    loop->Post([](coscheduling::Engine& engine, absl::Time) { engine.SetLeading(false); });
+    kube::LeaseOptions lease_options;
+    lease_options.name_space =
+        options.lease_namespace.empty() ? cluster.name_space : options.lease_namespace;
+    lease_options.name = options.lease_name;
+    lease_options.identity = identity;
+    lease = std::make_unique<kube::LeaseRunner>(
+        *transport, timer, std::move(lease_options), [this](bool leading) {
+          spdlog::info("leading={}", leading);
+          loop->PostUrgent(
+              [leading](coscheduling::Engine& engine, absl::Time) { engine.SetLeading(leading); });
+        });
+  }
+
+  bool Leads() const { return lease == nullptr || lease->IsLeader(); }
+
+  void ScheduleUpkeep() {
+    const std::lock_guard lock(mutex);
+    if (!stopping) upkeep_alarm = timer.After(kUpkeep, [this] { Upkeep(); });
+  }
+
+  // On the timer's thread.
+  void Upkeep() {
+    const absl::Time now = timer.Now();
+    webhook_server->Tick(now);
+    registration->SetCaBundle(webhook_server->CaBundlePem());
+    registration->SetLeading(Leads());
+    registration->Tick(now);
+    webhook_server->SetTrusted(registration->registered_bundle());
+    const bool active = registration->InPlace().ok() && webhook_server->Health(now).ok();
+    if (active != gating_active) {
+      gating_active = active;
+      spdlog::info("webhook in place={} {}", active, Words(registration->InPlace()));
+      loop->Post(
+          [active](coscheduling::Engine& engine, absl::Time) { engine.SetGatingActive(active); });
+    }
+    if (nodes_put_off.exchange(false)) {
+      loop->Post(
+          [this](coscheduling::Engine& engine, absl::Time at) { publisher.Flush(engine, at); });
+    }
+    ScheduleUpkeep();
+  }
+
+  std::string NotReadyReason() const {
+    if (stopping) return "stopping";
+    std::string reason = watch->NotReadyReason();
+    auto add = [&reason](const std::string& text) {
+      if (!text.empty()) reason += (reason.empty() ? "" : "; ") + text;
+    };
+    add(Words(registration->InPlace()));
+    return reason;
+  }
+
+  std::string Metrics() { return ""; }
+
+  void Stop() {
+    {
+      const std::lock_guard lock(mutex);
+      if (stopping.exchange(true)) return;
+    }
+    timer.Cancel(upkeep_alarm);
+    scheduler_routes->RefuseNew("muster is stopping");
+    AwaitCommits();
+    if (lease != nullptr) {
+      lease->Stop();
+      lease->AwaitStopped(absl::Seconds(2));
+    }
+    scheduler_routes->Refuse("muster is stopping");
+    watch.reset();
+    loop->Stop();
+    lease.reset();
+    executor.reset();
+    events.reset();
+    webhook_server->Stop(absl::Seconds(1));
+    extender_server->Stop(absl::Seconds(1));
+    rest_server->Stop(absl::Seconds(1));
+    grpc_server->Stop(absl::Seconds(1));
+    transport.reset();
+  }
+
+  // Until no write is under way and no bind call waits, so that no gang is left in part.
+  void AwaitCommits() {
+    const absl::Time until = timer.Now() + options.stop_grace;
+    while (timer.Now() < until) {
+      size_t busy = 0;
+      loop->Run([&busy](coscheduling::Engine& engine, absl::Time) {
+        busy = engine.TakeStats().in_flight;
+      });
+      if (busy == 0 && scheduler_routes->held_binds() == 0) return;
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    spdlog::warn("stopping with writes under way after {}",
+                 absl::FormatDuration(options.stop_grace));
+  }
+
+  const ServeOptions options;
+  const kube::ClientConfig cluster;
+  const std::string identity;
+  kube::ThreadTimer timer;
+  std::unique_ptr<kube::CurlTransport> transport;
+  FilterTable filter_table;
+  std::unique_ptr<EventRecorder> events;
+  std::unique_ptr<Executor> executor;
+  std::unique_ptr<SchedulerRoutes> scheduler_routes;
+  std::unique_ptr<EngineLoop> loop;
+  std::unique_ptr<ClusterWatch> watch;
+  std::unique_ptr<kube::LeaseRunner> lease;
+  StateStore store;
+  Publisher publisher{&store};  // the engine's thread only
+  std::atomic<bool> nodes_put_off = false;
+  std::unique_ptr<WebhookServer> webhook_server;      // the timer's thread only, once started
+  std::unique_ptr<WebhookRegistration> registration;  // likewise
+  bool gating_active = false;                         // likewise
+  std::unique_ptr<HttpServer> extender_server;
+  std::unique_ptr<HttpServer> rest_server;
+  std::unique_ptr<GrpcServer> grpc_server;
+  std::mutex mutex;  // guards upkeep_alarm
+  kube::Timer::Id upkeep_alarm = 0;
+  std::atomic<bool> stopping = false;
+};
+
+Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Service::~Service() { Stop(); }
+
+absl::StatusOr<std::unique_ptr<Service>> Service::Start(ServeOptions options,
+                                                        kube::ClientConfig cluster) {
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(cluster));
+  if (absl::Status status = impl->Start(); !status.ok()) return status;
+  return std::unique_ptr<Service>(new Service(std::move(impl)));
+}
+
+std::string Service::NotReadyReason() const { return impl_->NotReadyReason(); }
+uint16_t Service::extender_port() const { return impl_->extender_server->port(); }
+uint16_t Service::rest_port() const { return impl_->rest_server->port(); }
+uint16_t Service::grpc_port() const { return impl_->grpc_server->port(); }
+uint16_t Service::webhook_port() const { return impl_->webhook_server->port(); }
+void Service::Stop() { impl_->Stop(); }
+
+}  // namespace muster::extender

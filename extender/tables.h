@@ -1,0 +1,26 @@
+// Gangs and nodes as a person reads them in a terminal.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "muster/v1/admission.pb.h"
+
+namespace muster::extender {
+
+// Columns as wide as their widest cell, two spaces apart, the last one unpadded; ends in a newline.
+std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
+
+// NAMESPACE NAME STATE BOUND REASON MESSAGE, one gang a line.
+std::string GangTable(const v1::ListGangsResponse& gangs);
+
+// MEMBER STATE NODE.
+std::string MemberTable(const v1::Gang& gang);
+
+// NODE CLAIM POOL TYPE STAGE HELD NOTE.
+std::string NodeTable(const google::protobuf::RepeatedPtrField<v1::Node>& nodes);
+
+// State, reason, fix, then members and nodes.
+std::string ExplainGang(const v1::Gang& gang);
+
+}  // namespace muster::extender

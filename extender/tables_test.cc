@@ -1,0 +1,72 @@
+#include "extender/tables.h"
+
+#include <gtest/gtest.h>
+
+namespace muster::extender {
+namespace {
+
+v1::Gang Sample() {
+  v1::Gang gang;
+  gang.set_namespace_("default");
+  gang.set_name("job");
+  gang.set_kind("PodGroup");
+  gang.set_min_member(2);
+  gang.set_attempt(1);
+  gang.set_state(v1::PROVISIONING);
+  gang.mutable_state_since()->set_seconds(1'700'000'000);
+  gang.mutable_deadline()->set_seconds(1'700'000'600);
+  gang.mutable_reason()->set_code(v1::NODES_COMING);
+  gang.mutable_reason()->set_message("1 of 2 nodes usable; waiting for nodeclaim/b (launched)");
+  v1::Member* first = gang.add_members();
+  first->set_name("job-0");
+  first->set_state(v1::MEMBER_BOUND);
+  first->set_node("ip-10-0-0-1");
+  v1::Member* second = gang.add_members();
+  second->set_name("job-1");
+  second->set_state(v1::SIGNALLED);
+  second->set_planned_node("nodeclaim/b");
+  v1::Node* node = gang.add_nodes();
+  node->set_name("ip-10-0-0-1");
+  node->set_node_claim("a");
+  node->set_node_pool("gpu");
+  node->set_instance_type("g6.2xlarge");
+  node->set_stage(v1::USABLE);
+  (*node->mutable_holds())["uid"].set_seconds(1'700'000'660);
+  v1::Node* coming = gang.add_nodes();
+  coming->set_node_claim("b");
+  coming->set_stage(v1::LAUNCHED);
+  coming->set_message("launched");
+  return gang;
+}
+
+TEST(Tables, AGangIsExplainedWithItsMembersAndNodes) {
+  EXPECT_EQ(ExplainGang(Sample()),
+            "Gang:      default/job (PodGroup, minMember 2, attempt 1)\n"
+            "State:     PROVISIONING since 2023-11-14T22:13:20Z\n"
+            "Reason:    NODES_COMING: 1 of 2 nodes usable; waiting for nodeclaim/b (launched)\n"
+            "Deadline:  2023-11-14T22:23:20Z\n"
+            "\n"
+            "MEMBER  STATE         NODE\n"
+            "job-0   MEMBER_BOUND  ip-10-0-0-1\n"
+            "job-1   SIGNALLED     expected on nodeclaim/b\n"
+            "\n"
+            "NODE         CLAIM  POOL  TYPE        STAGE     HELD  NOTE\n"
+            "ip-10-0-0-1  a      gpu   g6.2xlarge  USABLE    held  \n"
+            "-            b      -     -           LAUNCHED  -     launched\n");
+}
+
+TEST(Tables, GangsAreOneLineEach) {
+  v1::ListGangsResponse gangs;
+  *gangs.add_gangs() = Sample();
+  EXPECT_EQ(GangTable(gangs),
+            "NAMESPACE  NAME  STATE         BOUND  REASON        MESSAGE\n"
+            "default    job   PROVISIONING  1/2    NODES_COMING  1 of 2 nodes usable; waiting for "
+            "nodeclaim/b (launched)\n");
+}
+
+TEST(Tables, AnEmptyListHasItsHeading) {
+  EXPECT_EQ(GangTable({}), "NAMESPACE  NAME  STATE  BOUND  REASON  MESSAGE\n");
+}
+
+}  // namespace
+}  // namespace muster::extender
