@@ -1,0 +1,334 @@
+#include "extender/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "fmt/format.h"
+#include "muster/v1/admission.pb.h"
+
+namespace muster::extender {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::Family;
+using prometheus::Histogram;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Buckets = Histogram::BucketBoundaries;
+using Labels = std::map<std::string, std::string>;
+
+// Filter runs inside kube-scheduler's loop: fractions of a millisecond matter.
+const Buckets kFilterBuckets = {0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.002,
+                                0.005,   0.01,   0.025,   0.1,    1};
+const Buckets kRequestBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                 0.25,  0.5,    1,     2.5,  5,     10,   30};
+// Gangs live from seconds to days.
+const Buckets kGangBuckets = {0.1, 0.5, 1,   2,    5,    10,    30,   60,
+                              120, 300, 600, 1200, 3600, 14400, 86400};
+
+std::string_view NameOf(FilterReply::Outcome outcome) {
+  switch (outcome) {
+    case FilterReply::Outcome::kPlanned:
+      return "planned";
+    case FilterReply::Outcome::kUnresolvable:
+      return "unresolvable";
+    case FilterReply::Outcome::kHeld:
+      return "held";
+    case FilterReply::Outcome::kUnknownPod:
+      return "unknown_pod";
+    case FilterReply::Outcome::kRefused:
+      return "refused";
+  }
+  return "";
+}
+
+std::string_view NameOf(kube::ReflectorState state) {
+  switch (state) {
+    case kube::ReflectorState::kSyncing:
+      return "syncing";
+    case kube::ReflectorState::kSynced:
+      return "synced";
+    case kube::ReflectorState::kStale:
+      return "stale";
+    case kube::ReflectorState::kAbsent:
+      return "absent";
+  }
+  return "";
+}
+
+// Families made at the moment of a scrape from counts that others keep.
+class Snapshot {
+ public:
+  explicit Snapshot(std::vector<MetricFamily> families) : families_(std::move(families)) {}
+
+  void Gauge(std::string_view name, std::string_view help, double value,
+             const Labels& labels = {}) {
+    Add(name, help, MetricType::Gauge, labels).gauge.value = value;
+  }
+  void Counter(std::string_view name, std::string_view help, double value,
+               const Labels& labels = {}) {
+    Add(name, help, MetricType::Counter, labels).counter.value = value;
+  }
+  // `counts` has one more entry than `bounds`, in seconds: what is above the last.
+  template <typename Counts, typename Bounds>
+  void Distribution(std::string_view name, std::string_view help, const Counts& counts,
+                    const Bounds& bounds, double sum) {
+    ClientMetric::Histogram& histogram = Add(name, help, MetricType::Histogram, {}).histogram;
+    uint64_t cumulative = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      cumulative += counts[i];
+      histogram.bucket.push_back(
+          {cumulative, i < bounds.size() ? bounds[i] : std::numeric_limits<double>::infinity()});
+    }
+    histogram.sample_count = cumulative;
+    histogram.sample_sum = sum;
+  }
+  std::string Text() const { return prometheus::TextSerializer().Serialize(families_); }
+
+ private:
+  ClientMetric& Add(std::string_view name, std::string_view help, MetricType type,
+                    const Labels& labels) {
+    if (families_.empty() || families_.back().name != name) {
+      MetricFamily family;
+      family.name = name;
+      family.help = help;
+      family.type = type;
+      families_.push_back(std::move(family));
+    }
+    ClientMetric metric;
+    for (const auto& [key, value] : labels) metric.label.push_back({key, value});
+    return families_.back().metric.emplace_back(std::move(metric));
+  }
+
+  std::vector<MetricFamily> families_;
+};
+
+}  // namespace
+
+struct Metrics::State {
+  prometheus::Registry registry;
+  Family<Histogram>& filter = prometheus::BuildHistogram()
+                                  .Name("muster_filter_seconds")
+                                  .Help("Time to answer kube-scheduler's filter calls.")
+                                  .Register(registry);
+  Family<Histogram>& bind = prometheus::BuildHistogram()
+                                .Name("muster_bind_seconds")
+                                .Help("Time bind calls were held until they were answered.")
+                                .Register(registry);
+  Family<Histogram>& action = prometheus::BuildHistogram()
+                                  .Name("muster_action_seconds")
+                                  .Help("Time to carry out one of the engine's actions.")
+                                  .Register(registry);
+  Family<Histogram>& http = prometheus::BuildHistogram()
+                                .Name("muster_http_request_seconds")
+                                .Help("Time to answer HTTP requests, by route.")
+                                .Register(registry);
+  Family<Histogram>& gang_state =
+      prometheus::BuildHistogram()
+          .Name("muster_gang_state_seconds")
+          .Help("Time gangs spent in each state, observed when they leave it.")
+          .Register(registry);
+  Histogram& gang_bind =
+      prometheus::BuildHistogram()
+          .Name("muster_gang_bind_seconds")
+          .Help("From a gang's last planned node becoming usable to its last binding.")
+          .Register(registry)
+          .Add({}, kGangBuckets);
+
+  mutable std::mutex mutex;
+  coscheduling::EngineStats engine;  // guarded by mutex
+};
+
+Metrics::Metrics() : state_(std::make_unique<State>()) {}
+Metrics::~Metrics() = default;
+
+void Metrics::OnFilter(FilterReply::Outcome outcome, absl::Duration took) {
+  state_->filter.Add({{"outcome", std::string(NameOf(outcome))}}, kFilterBuckets)
+      .Observe(absl::ToDoubleSeconds(took));
+}
+
+void Metrics::OnBind(bool bound, absl::Duration took) {
+  state_->bind.Add({{"outcome", bound ? "bound" : "failed"}}, kRequestBuckets)
+      .Observe(absl::ToDoubleSeconds(took));
+}
+
+void Metrics::OnAction(std::string_view kind, const absl::Status& status, absl::Duration took) {
+  state_->action
+      .Add({{"kind", std::string(kind)}, {"code", absl::StatusCodeToString(status.code())}},
+           kRequestBuckets)
+      .Observe(absl::ToDoubleSeconds(took));
+}
+
+void Metrics::OnHttp(std::string_view server, std::string_view pattern, int status,
+                     absl::Duration took) {
+  state_->http
+      .Add({{"server", std::string(server)},
+            {"route", std::string(pattern)},
+            {"status", std::to_string(status)}},
+           kRequestBuckets)
+      .Observe(absl::ToDoubleSeconds(took));
+}
+
+void Metrics::OnEngine(const coscheduling::EngineStats& stats) {
+  for (const auto& [state, time] : stats.state_times) {
+    state_->gang_state.Add({{"state", v1::GangState_Name(state)}}, kGangBuckets)
+        .Observe(absl::ToDoubleSeconds(time));
+  }
+  for (absl::Duration latency : stats.bind_latencies) {
+    state_->gang_bind.Observe(absl::ToDoubleSeconds(latency));
+  }
+  std::lock_guard lock(state_->mutex);
+  state_->engine = stats;
+  state_->engine.state_times.clear();
+  state_->engine.bind_latencies.clear();
+}
+
+namespace {
+
+void AddGangs(const Metrics::Sample& sample, Snapshot* out) {
+  std::map<int, int> counts;
+  for (const GangMessage& gang : sample.gangs) ++counts[gang->state()];
+  for (int state = v1::GangState_MIN + 1; state <= v1::GangState_MAX; ++state) {
+    if (!v1::GangState_IsValid(state)) continue;
+    out->Gauge("muster_gangs", "Gangs in each state.", counts[state],
+               {{"state", v1::GangState_Name(static_cast<v1::GangState>(state))}});
+  }
+}
+
+void AddEngine(const coscheduling::EngineStats& engine, const Metrics::Sample& sample,
+               Snapshot* out) {
+  out->Counter("muster_gangs_bound_total", "Gangs that were bound whole.",
+               static_cast<double>(engine.gangs_bound));
+  out->Counter("muster_gangs_backed_off_total", "Attempts that gave up their nodes.",
+               static_cast<double>(engine.gangs_backed_off));
+  out->Counter("muster_gangs_restarted_total", "Gangs that were restarted whole.",
+               static_cast<double>(engine.gangs_restarted));
+  out->Counter("muster_placement_passes_total", "Placement passes over all waiting gangs.",
+               static_cast<double>(engine.passes));
+  out->Counter("muster_plans_total", "Plans made.", static_cast<double>(engine.plans));
+  out->Gauge("muster_actions_in_flight", "Actions whose outcome is awaited.",
+             static_cast<double>(engine.in_flight));
+  out->Gauge("muster_held_binds", "Bind calls of kube-scheduler that are being held.",
+             static_cast<double>(sample.held_binds));
+  out->Gauge("muster_filter_answers", "Pods that have a filter answer.",
+             static_cast<double>(sample.filter_answers));
+  out->Counter("muster_engine_steps_total", "Steps of the engine.",
+               static_cast<double>(sample.loop.steps));
+  out->Counter("muster_engine_tasks_total", "Observations and results given to the engine.",
+               static_cast<double>(sample.loop.tasks));
+  out->Gauge("muster_engine_queue", "Tasks that wait for the engine's thread.",
+             static_cast<double>(sample.loop.queued));
+  out->Counter("muster_engine_busy_seconds_total", "Time the engine's thread spent in steps.",
+               absl::ToDoubleSeconds(sample.loop.step_time));
+}
+
+void AddWatches(const Metrics::Sample& sample, Snapshot* out) {
+  const auto each = [&](auto add) {
+    for (const ClusterWatch::KindStats& watch : sample.watches)
+      add(watch, Labels{{"kind", watch.kind}});
+  };
+  each([&](const auto& watch, const Labels& labels) {
+    out->Gauge("muster_watch_objects", "Objects of each kind in the picture.",
+               static_cast<double>(watch.reflector.objects), labels);
+  });
+  each([&](const auto& watch, const Labels& labels) {
+    if (watch.reflector.last_contact == absl::InfinitePast()) return;
+    const absl::Duration lag =
+        std::max(absl::ZeroDuration(), sample.now - watch.reflector.last_contact);
+    out->Gauge("muster_watch_lag_seconds",
+               "Time since the API server was last heard on this watch (it sends a bookmark about "
+               "every minute).",
+               absl::ToDoubleSeconds(lag), labels);
+  });
+  each([&](const auto& watch, const Labels& labels) {
+    out->Counter("muster_watch_events_total", "Changes received.",
+                 static_cast<double>(watch.reflector.events), labels);
+  });
+  each([&](const auto& watch, const Labels& labels) {
+    out->Counter("muster_watch_failures_total", "Lists and watches that failed.",
+                 static_cast<double>(watch.reflector.failures), labels);
+  });
+  each([&](const auto& watch, const Labels& labels) {
+    out->Counter("muster_watch_syncs_total", "Times the whole kind was read.",
+                 static_cast<double>(watch.reflector.syncs), labels);
+  });
+  each([&](const auto& watch, const Labels& labels) {
+    out->Counter("muster_watch_undecodable_total", "Objects left out because they can't be read.",
+                 static_cast<double>(watch.undecodable), labels);
+  });
+  each([&](const auto& watch, Labels labels) {
+    labels["state"] = NameOf(watch.reflector.state);
+    out->Gauge("muster_watch_state", "1 for the state each watch is in.", 1, labels);
+  });
+}
+
+void AddApi(const kube::TransportStats& api, Snapshot* out) {
+  out->Counter("muster_api_requests_total", "Requests sent to the API server.",
+               static_cast<double>(api.sent));
+  for (size_t hundred = 0; hundred < api.answered.size(); ++hundred) {
+    out->Counter("muster_api_answers_total", "Answers of the API server by class of status.",
+                 static_cast<double>(api.answered[hundred]),
+                 {{"class", hundred == 0 ? "other" : fmt::format("{}xx", hundred)}});
+  }
+  out->Counter("muster_api_unanswered_total", "Requests that got no answer.",
+               static_cast<double>(api.unanswered));
+  out->Counter("muster_api_rejected_total", "Requests for which the transport had no room.",
+               static_cast<double>(api.rejected));
+  out->Counter("muster_api_received_bytes_total", "Bytes of bodies received.",
+               static_cast<double>(api.bytes_received));
+  out->Counter("muster_api_connections_total", "Connections opened.",
+               static_cast<double>(api.connections));
+  out->Gauge("muster_api_in_flight", "Requests on the wire.", static_cast<double>(api.in_flight));
+  out->Gauge("muster_api_queued", "Requests waiting for a place on the wire.",
+             static_cast<double>(api.queued));
+  std::vector<double> bounds;
+  for (int64_t bound : kube::kLatencyBoundsMs) bounds.push_back(static_cast<double>(bound) / 1000);
+  out->Distribution("muster_api_request_seconds", "Time from sending a request to its answer.",
+                    api.latency_counts, bounds, absl::ToDoubleSeconds(api.latency_sum));
+}
+
+void AddService(const Metrics::Sample& sample, Snapshot* out) {
+  out->Counter("muster_events_sent_total", "Events written.",
+               static_cast<double>(sample.events.sent));
+  out->Counter("muster_events_dropped_total", "Events dropped because too many came.",
+               static_cast<double>(sample.events.dropped));
+  out->Counter("muster_events_failed_total", "Events the API server refused.",
+               static_cast<double>(sample.events.failed));
+  out->Gauge("muster_events_waiting", "Events that wait to be written.",
+             static_cast<double>(sample.events.waiting));
+  out->Gauge("muster_query_watches", "Open watches of gangs and nodes.",
+             static_cast<double>(sample.subscriptions));
+  out->Gauge("muster_extender_connections", "Connections of kube-scheduler.",
+             static_cast<double>(sample.extender_connections));
+  out->Gauge("muster_ready", "1 when /readyz says ok.", sample.ready ? 1 : 0);
+  out->Gauge("muster_leading", "1 while this process decides.", sample.leading ? 1 : 0);
+  out->Gauge("muster_webhook_in_place", "1 while new pods are gated.",
+             sample.webhook_in_place ? 1 : 0);
+}
+
+}  // namespace
+
+std::string Metrics::Text(const Sample& sample) const {
+  Snapshot out(state_->registry.Collect());
+  coscheduling::EngineStats engine;
+  {
+    std::lock_guard lock(state_->mutex);
+    engine = state_->engine;
+  }
+  AddGangs(sample, &out);
+  AddEngine(engine, sample, &out);
+  AddWatches(sample, &out);
+  AddApi(sample.api, &out);
+  AddService(sample, &out);
+  return out.Text();
+}
+
+}  // namespace muster::extender

@@ -1,0 +1,66 @@
+// What Muster counts about itself, as Prometheus text. Names begin with muster_, times are seconds.
+//
+// Two ways in: what happens is told as it happens (the On... functions, which take a lock for
+// nanoseconds); what others count already is read when a scrape comes, from a Sample. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "coscheduling/engine.h"
+#include "extender/cluster_watch.h"
+#include "extender/engine_loop.h"
+#include "extender/event_recorder.h"
+#include "extender/extender_protocol.h"
+#include "extender/state_store.h"
+#include "kube/client/transport_stats.h"
+
+namespace muster::extender {
+
+class Metrics {
+ public:
+  Metrics();
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  // The server's part of a filter call: from the whole request to the answer.
+  void OnFilter(FilterReply::Outcome outcome, absl::Duration took);
+  // From kube-scheduler's call to the answer, which is held until the gang is bound or fails.
+  void OnBind(bool bound, absl::Duration took);
+  // One action of the engine, as KindOf names it.
+  void OnAction(std::string_view kind, const absl::Status& status, absl::Duration took);
+  // HttpServerOptions::observe; `server` is "extender", "rest" or "webhook".
+  void OnHttp(std::string_view server, std::string_view pattern, int status, absl::Duration took);
+  // Engine::TakeStats, now and then.
+  void OnEngine(const coscheduling::EngineStats& stats);
+
+  // How things are at the moment of a scrape.
+  struct Sample {
+    absl::Time now;
+    std::vector<GangMessage> gangs;
+    EngineLoopStats loop;
+    kube::TransportStats api;
+    std::vector<ClusterWatch::KindStats> watches;
+    EventRecorder::Stats events;
+    size_t held_binds = 0;
+    size_t filter_answers = 0;
+    size_t subscriptions = 0;
+    size_t extender_connections = 0;
+    bool ready = false;
+    bool leading = false;
+    bool webhook_in_place = false;
+  };
+  std::string Text(const Sample& sample) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace muster::extender

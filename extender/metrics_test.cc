@@ -1,0 +1,141 @@
+#include "extender/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "extender/testing/messages.h"
+
+namespace muster::extender {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// The text, checked on the way: every sample belongs to a family that has been announced with HELP
+// and TYPE, once; no sample comes twice.
+std::map<std::string, std::string> Parse(const std::string& text) {
+  std::map<std::string, std::string> samples;
+  std::set<std::string> families;
+  std::string family;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("# HELP ")) {
+      family = line.substr(7, line.find(' ', 7) - 7);
+      EXPECT_TRUE(families.insert(family).second) << family;
+      EXPECT_GT(line.size(), 8 + family.size()) << "no help: " << line;
+      continue;
+    }
+    if (line.starts_with("# TYPE ")) {
+      EXPECT_EQ(line.substr(7, family.size()), family);
+      continue;
+    }
+    const size_t space = line.rfind(' ');
+    EXPECT_TRUE(line.starts_with(family)) << line;
+    EXPECT_TRUE(samples.emplace(line.substr(0, space), line.substr(space + 1)).second) << line;
+  }
+  return samples;
+}
+
+TEST(Metrics, GangsAreCountedInEveryState) {
+  Metrics metrics;
+  Metrics::Sample sample;
+  sample.gangs = {MakeGang("a", "x", 1), MakeGang("a", "y", 1)};
+  auto samples = Parse(metrics.Text(sample));
+  EXPECT_EQ(samples["muster_gangs{state=\"PROVISIONING\"}"], "2");
+  EXPECT_EQ(samples["muster_gangs{state=\"BOUND\"}"], "0");
+  EXPECT_EQ(samples.count("muster_gangs{state=\"GANG_STATE_UNSPECIFIED\"}"), 0u);
+}
+
+TEST(Metrics, HistogramsHoldWhatWasObserved) {
+  Metrics metrics;
+  metrics.OnFilter(FilterReply::Outcome::kPlanned, absl::Microseconds(80));
+  metrics.OnFilter(FilterReply::Outcome::kPlanned, absl::Milliseconds(3));
+  metrics.OnFilter(FilterReply::Outcome::kUnresolvable, absl::Microseconds(10));
+  metrics.OnBind(true, absl::Seconds(2));
+  metrics.OnAction("binding", absl::AbortedError("conflict"), absl::Milliseconds(7));
+  metrics.OnHttp("rest", "/v1/gangs", 200, absl::Milliseconds(1));
+  coscheduling::EngineStats stats;
+  stats.gangs_bound = 5;
+  stats.bind_latencies = {absl::Milliseconds(400)};
+  stats.state_times = {{v1::PROVISIONING, absl::Seconds(20)}};
+  metrics.OnEngine(stats);
+  auto samples = Parse(metrics.Text({}));
+  EXPECT_EQ(samples["muster_filter_seconds_count{outcome=\"planned\"}"], "2");
+  EXPECT_EQ(samples["muster_filter_seconds_bucket{outcome=\"planned\",le=\"0.002\"}"], "1");
+  EXPECT_EQ(samples["muster_filter_seconds_count{outcome=\"unresolvable\"}"], "1");
+  EXPECT_EQ(samples["muster_bind_seconds_sum{outcome=\"bound\"}"], "2");
+  EXPECT_EQ(samples["muster_action_seconds_count{code=\"ABORTED\",kind=\"binding\"}"], "1");
+  EXPECT_EQ(samples["muster_http_request_seconds_count{route=\"/v1/gangs\",server=\"rest\","
+                    "status=\"200\"}"],
+            "1");
+  EXPECT_EQ(samples["muster_gang_bind_seconds_bucket{le=\"0.5\"}"], "1");
+  EXPECT_EQ(samples["muster_gang_state_seconds_count{state=\"PROVISIONING\"}"], "1");
+  EXPECT_EQ(samples["muster_gangs_bound_total"], "5");
+  // Moments are observed once, totals stand.
+  stats.bind_latencies.clear();
+  stats.state_times.clear();
+  metrics.OnEngine(stats);
+  samples = Parse(metrics.Text({}));
+  EXPECT_EQ(samples["muster_gang_bind_seconds_count"], "1");
+  EXPECT_EQ(samples["muster_gangs_bound_total"], "5");
+}
+
+TEST(Metrics, WatchesShowTheirLagAndState) {
+  Metrics metrics;
+  Metrics::Sample sample;
+  sample.now = absl::FromUnixSeconds(1000);
+  ClusterWatch::KindStats pods{.kind = "pods", .reflector = {}, .undecodable = 2};
+  pods.reflector.state = kube::ReflectorState::kStale;
+  pods.reflector.last_contact = absl::FromUnixSeconds(988);
+  ClusterWatch::KindStats pools{.kind = "nodepools", .reflector = {}, .undecodable = 0};
+  pools.reflector.state = kube::ReflectorState::kAbsent;
+  sample.watches = {pods, pools};
+  const std::string text = metrics.Text(sample);
+  auto samples = Parse(text);
+  EXPECT_EQ(samples["muster_watch_lag_seconds{kind=\"pods\"}"], "12");
+  EXPECT_EQ(samples["muster_watch_state{kind=\"pods\",state=\"stale\"}"], "1");
+  EXPECT_EQ(samples["muster_watch_state{kind=\"nodepools\",state=\"absent\"}"], "1");
+  EXPECT_EQ(samples["muster_watch_undecodable_total{kind=\"pods\"}"], "2");
+  // Never heard: no lag rather than a huge one.
+  EXPECT_THAT(text, Not(HasSubstr("muster_watch_lag_seconds{kind=\"nodepools\"}")));
+}
+
+TEST(Metrics, TransportLatenciesAreCumulative) {
+  Metrics metrics;
+  Metrics::Sample sample;
+  sample.api.sent = 6;
+  sample.api.answered[2] = 5;
+  sample.api.latency_counts[0] = 3;
+  sample.api.latency_counts[4] = 1;
+  sample.api.latency_counts.back() = 1;
+  sample.api.latency_sum = absl::Seconds(40);
+  auto samples = Parse(metrics.Text(sample));
+  EXPECT_EQ(samples["muster_api_answers_total{class=\"2xx\"}"], "5");
+  EXPECT_EQ(samples["muster_api_request_seconds_bucket{le=\"0.001\"}"], "3");
+  EXPECT_EQ(samples["muster_api_request_seconds_bucket{le=\"30\"}"], "4");
+  EXPECT_EQ(samples["muster_api_request_seconds_bucket{le=\"+Inf\"}"], "5");
+  EXPECT_EQ(samples["muster_api_request_seconds_count"], "5");
+}
+
+TEST(Metrics, ObservedFromManyThreads) {
+  Metrics metrics;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < 1000; ++n) {
+        metrics.OnFilter(FilterReply::Outcome::kPlanned, absl::Microseconds(50));
+        if (n % 100 == 0) metrics.Text({});
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(Parse(metrics.Text({}))["muster_filter_seconds_count{outcome=\"planned\"}"], "4000");
+}
+
+}  // namespace
+}  // namespace muster::extender
