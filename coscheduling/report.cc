@@ -257,7 +257,7 @@ void Engine::State::EnterState(Gang& gang, absl::Time now) {
                        gang.state == v1::INFEASIBLE || gang.reason.code == v1::GANG_FAILED ||
                        gang.reason.code == v1::RECORD_FAILED;
   Tell(EmitEvent{gang.key.is_pod ? "Pod" : "PodGroup", gang.key.name_space, gang.key.name,
-                 gang.uid(), warning, CamelCase(v1::GangState_Name(gang.state)),
+                 gang.uid(), warning, CamelCase(v1::ReasonCode_Name(gang.reason.code)),
                  gang.reason.message});
   // Where a user looks first is the pod. It is told what its gang waits for, once per reason.
   const bool waits = gang.state == v1::WAITING_FOR_MEMBERS || gang.state == v1::PROVISIONING ||
@@ -265,7 +265,7 @@ void Engine::State::EnterState(Gang& gang, absl::Time now) {
   if (gang.key.is_pod || !waits || gang.unbound.empty()) return;
   const kube::Pod* first = snapshot.FindPod(gang.unbound.front());
   Tell(EmitEvent{"Pod", first->meta.name_space, first->meta.name, first->meta.uid, warning,
-                 CamelCase(v1::GangState_Name(gang.state)),
+                 CamelCase(v1::ReasonCode_Name(gang.reason.code)),
                  fmt::format("gang {}: {}", gang.key.ToString(), gang.reason.message)});
 }
 
