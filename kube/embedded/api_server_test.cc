@@ -54,7 +54,7 @@ TEST(CreateTest, LimitsBecomeRequests) {
   TestAnswer answer = server.Post(kPods, pod);
   ASSERT_EQ(answer.status, 201) << answer.body;
   EXPECT_EQ(answer.body["spec"]["containers"][0]["resources"]["requests"],
-            (TestJson{{"nvidia.com/gpu", "1"}, {"cpu", 2}}));
+            (TestJson{{"nvidia.com/gpu", "1"}, {"cpu", "2"}}));
   EXPECT_EQ(answer.body["status"]["qosClass"], "Burstable");
 }
 

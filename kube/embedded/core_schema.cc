@@ -251,6 +251,12 @@ PodCondition lastProbeTime:t lastTransitionTime:t message:s observedGeneration:l
   type:s
 PodDNSConfig nameservers:*s options:*PodDNSConfigOption searches:*s
 PodDNSConfigOption name:s value:s
+PodDisruptionBudget apiVersion:s kind:s metadata:ObjectMeta spec:PodDisruptionBudgetSpec
+  status:PodDisruptionBudgetStatus
+PodDisruptionBudgetSpec maxUnavailable:x minAvailable:x selector:LabelSelector
+  unhealthyPodEvictionPolicy:s
+PodDisruptionBudgetStatus conditions:*Condition@type currentHealthy:i desiredHealthy:i
+  disruptedPods:%t disruptionsAllowed:i expectedPods:i observedGeneration:l
 PodExtendedResourceClaimStatus requestMappings:*ContainerExtendedResourceRequest
   resourceClaimName:s
 PodFailurePolicy rules:*PodFailurePolicyRule

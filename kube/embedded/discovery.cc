@@ -31,7 +31,6 @@ std::map<std::string, std::vector<std::string>> GroupsOf(
       versions.push_back(type->version);
     }
   }
-  groups.try_emplace("policy", std::vector<std::string>{"v1"});  // of pods/eviction
   return groups;
 }
 

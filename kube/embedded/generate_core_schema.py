@@ -17,6 +17,7 @@ ROOTS = [CORE + kind for kind in (
     "io.k8s.api.batch.v1.Job",
     "io.k8s.api.coordination.v1.Lease",
     "io.k8s.api.policy.v1.Eviction",
+    "io.k8s.api.policy.v1.PodDisruptionBudget",
     "io.k8s.api.scheduling.v1.PriorityClass",
     "io.k8s.api.storage.v1.StorageClass",
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",

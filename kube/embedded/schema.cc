@@ -115,6 +115,8 @@ class Walker {
       ReportType(schema, *value);
       return;
     }
+    // The API writes quantities as strings, whatever it read.
+    if (schema.type == Type::kQuantity && value->is_number()) *value = value->dump();
     CheckBounds(schema, *value);
     if (schema.type == Type::kObject) WalkFields(schema, value);
     if (schema.type == Type::kMap) WalkMap(schema, value);
