@@ -12,6 +12,7 @@ namespace muster::extender {
 namespace {
 
 constexpr absl::Duration kLookInterval = absl::Seconds(10);
+constexpr absl::Duration kSettleTime = absl::Seconds(30);
 
 }  // namespace
 
@@ -77,19 +78,31 @@ void ServingCertificates::RereadFiles(absl::Time now) {
   if (read.ok()) next_ = *std::move(read);
 }
 
+bool ServingCertificates::IsNextTrusted() const {
+  return BundleContains(trusted_, next_->authorities);
+}
+
 bool ServingCertificates::Promote(absl::Time now) {
   if (!next_) return false;
-  const bool trusted = BundleContains(current_.authorities, next_->authorities) ||
-                       BundleContains(trusted_, next_->authorities);
-  if (!trusted && !current_.serving.Expired(now)) return false;
+  if (!IsNextTrusted()) {
+    next_trusted_since_ = absl::InfiniteFuture();
+  } else {
+    next_trusted_since_ = std::min(next_trusted_since_, now);
+  }
+  const bool same_authorities = BundleContains(current_.authorities, next_->authorities);
+  const bool settled = now >= next_trusted_since_ + kSettleTime;
+  if (!same_authorities && !settled && !current_.serving.Expired(now)) return false;
   current_ = *std::move(next_);
   next_.reset();
+  next_trusted_since_ = absl::InfiniteFuture();
   return true;
 }
 
 absl::Time ServingCertificates::NextTick() const {
   absl::Time next = next_look_;
-  if (next_) next = std::min(next, current_.serving.not_after);
+  if (next_) {
+    next = std::min({next, current_.serving.not_after, next_trusted_since_ + kSettleTime});
+  }
   if (!next_ && current_.authority) next = std::min(next, current_.authority->RotationTime());
   if (MayReissue()) next = std::min(next, current_.serving.RotationTime());
   return next;

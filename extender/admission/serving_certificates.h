@@ -1,8 +1,9 @@
 // Which certificate is served now, and which authorities the API server has to trust for it.
 //
 // A certificate of an authority that is already trusted replaces the served one at once. One of a
-// new authority waits until the API server is known to trust that, so a change of authority is
-// never noticed by a caller; should the served certificate expire first, it no longer waits.
+// new authority waits until the API server has been known to trust that for half a minute (every
+// API server of the cluster has seen it by then), so a change of authority is never noticed by a
+// caller; should the served certificate expire first, it no longer waits.
 #pragma once
 
 #include <optional>
@@ -40,7 +41,7 @@ class ServingCertificates {
 
   // Renews what is due. True if serving() has changed.
   bool Tick(absl::Time now);
-  // When Tick next has something to do without a call of SetTrusted.
+  // When Tick next has something to do; at once if SetTrusted is called in between.
   absl::Time NextTick() const;
 
   // Not OK if what is served has expired: says until when it was valid and why nothing newer came.
@@ -59,12 +60,14 @@ class ServingCertificates {
   absl::StatusOr<Generation> Make(absl::Time now);
   void RereadFiles(absl::Time now);
   bool MayReissue() const;
+  bool IsNextTrusted() const;
   bool Promote(absl::Time now);
 
   ServingCertificatesOptions options_;
   Generation current_;
   std::optional<Generation> next_;
   std::string trusted_;
+  absl::Time next_trusted_since_ = absl::InfiniteFuture();
   std::string stamp_;  // of the files in use
   absl::Time next_look_ = absl::InfiniteFuture();
   absl::Status file_error_;

@@ -1,5 +1,7 @@
 #include "extender/admission/webhook_server.h"
 
+#include <spdlog/spdlog.h>
+
 #include <cstdlib>
 #include <utility>
 
@@ -38,8 +40,15 @@ absl::StatusOr<std::unique_ptr<WebhookServer>> WebhookServer::Start(WebhookServe
 }
 
 void WebhookServer::Tick(absl::Time now) {
-  if (!certificates_.Tick(now)) return;
+  const bool changed = certificates_.Tick(now);
+  if (certificates_.file_error() != logged_) {
+    logged_ = certificates_.file_error();
+    if (!logged_.ok()) spdlog::warn("webhook: files not used: {}", std::string(logged_.message()));
+  }
+  if (!changed) return;
   // What ServingCertificates hands out has been checked or made here.
+  spdlog::info("webhook: new certificate, valid until {}",
+               absl::FormatTime(absl::RFC3339_sec, certificate_expires(), absl::UTCTimeZone()));
   if (!http_->SetCertificate(ToHttp(certificates_.serving())).ok()) std::abort();
 }
 

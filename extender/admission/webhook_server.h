@@ -58,6 +58,7 @@ class WebhookServer {
 
   ServingCertificates certificates_;
   std::unique_ptr<HttpServer> http_;
+  absl::Status logged_;  // the last fault of given files that was logged
 };
 
 }  // namespace muster::extender

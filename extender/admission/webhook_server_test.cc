@@ -107,6 +107,7 @@ TEST(WebhookServer, IsTrustedBeforeDuringAndAfterAChangeOfAuthority) {
 
   server->SetTrusted(during);
   server->Tick(absl::Now());
+  server->Tick(absl::Now() + absl::Minutes(1));
   const std::string after = server->CaBundlePem();
   EXPECT_EQ(TlsFault(Ask(*server, during)), "trusted");
   EXPECT_EQ(TlsFault(Ask(*server, after)), "trusted");

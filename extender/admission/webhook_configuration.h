@@ -1,0 +1,63 @@
+// MutatingWebhookConfiguration muster-admission: what it has to say, and whether it says so.
+//
+// One webhook, called for pods with our schedulerName that are being created, and for no others
+// (matchConditions), so that an absent Muster keeps nobody else's pods out.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace muster::extender {
+
+inline constexpr const char* kWebhookConfigurationName = "muster-admission";
+// Of the collection; one object's is below it.
+inline constexpr const char* kWebhookConfigurationsPath =
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+
+struct WebhookService {
+  std::string name_space;
+  std::string name;
+  int port = 443;
+};
+
+struct WantedWebhook {
+  std::string scheduler_name;
+  // Where the API server calls: the Service if given, else the URL.
+  std::optional<WebhookService> service;
+  std::string url;
+  // The authorities that it needs, PEM. A Service has several replicas, so other authorities may
+  // stand beside ours; a URL is one process, and only ours may.
+  std::string ca_bundle;
+};
+
+// The object as it was found.
+struct FoundWebhook {
+  std::string resource_version;
+  std::string ca_bundle;  // PEM, of the webhook that calls us; empty if there is none
+  // The first thing that is not as wanted: "webhooks[0].failurePolicy is "Ignore", want "Fail"".
+  // Empty if nothing is.
+  std::string difference;
+  // What of that is the caBundle lacking our authorities or, of a URL, having others.
+  std::string bundle_difference;
+  std::string webhooks;  // JSON, one entry with a clientConfig; empty if there is none
+};
+
+// InvalidArgument for what is no such object.
+absl::StatusOr<FoundWebhook> InspectWebhook(const std::string& json, const WantedWebhook& wanted);
+
+// The object to create.
+std::string NewWebhook(const WantedWebhook& wanted);
+
+// A merge patch that makes the found object say what is wanted, if nobody has changed it since.
+// Authorities of other replicas stay, except those that have expired and, beyond sixteen in all,
+// the ones that were added first.
+std::string RepairPatch(const FoundWebhook& found, const WantedWebhook& wanted, absl::Time now);
+
+// The same for the authorities alone; everything else stays as it was found. `found.webhooks` must
+// not be empty.
+std::string BundlePatch(const FoundWebhook& found, const WantedWebhook& wanted, absl::Time now);
+
+}  // namespace muster::extender
