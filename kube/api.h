@@ -35,6 +35,9 @@ struct Request {
   // From the call until the answer is complete, waiting in a queue included. Of a watch: until the
   // stream has ended.
   absl::Duration timeout = absl::Seconds(30);
+  // Doesn't wait behind the others for its place on the wire. For the few that everything else
+  // hangs on: a leader's renewals, the pages of a first list.
+  bool urgent = false;
 };
 
 struct Response {

@@ -25,6 +25,9 @@ using Clock = std::chrono::steady_clock;
 // How late a request that is still waiting may learn that its time is up.
 constexpr int kSweepMilliseconds = 200;
 constexpr absl::Duration kLongestTimeout = absl::Hours(24);
+// How many urgent requests may go beyond max_in_flight, and how many of them may wait.
+constexpr size_t kUrgentInFlight = 8;
+constexpr size_t kUrgentQueued = 256;
 
 void InitializeCurl() {
   static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
@@ -105,7 +108,9 @@ class CurlTransport::Loop {
   void TakeIncoming();
   void Admit(Exchange exchange);
   void StartWaiting();
+  void StartUpTo(size_t in_flight, std::deque<Exchange>& queue);
   void Start(Exchange exchange);
+  std::deque<Exchange>& QueueOf(const Exchange& exchange);
   bool ReadFinished();
   void Finished(CurlTransfer* transfer, CURLcode code);
   bool Park(CurlTransfer* transfer, absl::StatusOr<Response>& answer);
@@ -133,6 +138,7 @@ class CurlTransport::Loop {
   std::thread thread_;
   IdentityKeeper::View identity_;
   std::deque<Exchange> waiting_;          // requests, bounded by max_queued
+  std::deque<Exchange> waiting_urgent_;   // bounded by kUrgentQueued
   std::deque<Exchange> waiting_watches_;  // until there is an identity; bounded by max_watches
   std::vector<Exchange> parked_;          // answered 401; bounded by max_in_flight and max_watches
   Transfers requests_;
@@ -180,10 +186,13 @@ void CurlTransport::Loop::TakeIncoming() {
 
 void CurlTransport::Loop::Admit(Exchange exchange) {
   const bool is_watch = exchange.watch != nullptr;
-  const size_t size = is_watch ? watches_.size() + waiting_watches_.size() : waiting_.size();
-  const size_t room = is_watch ? options_.max_watches : options_.max_queued;
+  std::deque<Exchange>& queue = QueueOf(exchange);
+  const size_t size = queue.size() + (is_watch ? watches_.size() : 0);
+  const size_t room = is_watch                  ? options_.max_watches
+                      : exchange.request.urgent ? kUrgentQueued
+                                                : options_.max_queued;
   if (size < room) {
-    (is_watch ? waiting_watches_ : waiting_).push_back(std::move(exchange));
+    queue.push_back(std::move(exchange));
     return;
   }
   {
@@ -200,11 +209,21 @@ void CurlTransport::Loop::StartWaiting() {
   for (; !waiting_watches_.empty(); waiting_watches_.pop_front()) {
     Start(std::move(waiting_watches_.front()));
   }
-  while (!waiting_.empty() && requests_.size() < options_.max_in_flight) {
-    Exchange next = std::move(waiting_.front());
-    waiting_.pop_front();
+  StartUpTo(options_.max_in_flight + kUrgentInFlight, waiting_urgent_);
+  StartUpTo(options_.max_in_flight, waiting_);
+}
+
+void CurlTransport::Loop::StartUpTo(size_t in_flight, std::deque<Exchange>& queue) {
+  while (!queue.empty() && requests_.size() < in_flight) {
+    Exchange next = std::move(queue.front());
+    queue.pop_front();
     Start(std::move(next));
   }
+}
+
+std::deque<Exchange>& CurlTransport::Loop::QueueOf(const Exchange& exchange) {
+  if (exchange.watch) return waiting_watches_;
+  return exchange.request.urgent ? waiting_urgent_ : waiting_;
 }
 
 void CurlTransport::Loop::Start(Exchange exchange) {
@@ -279,7 +298,7 @@ void CurlTransport::Loop::Resend(Exchange exchange) {
     std::lock_guard lock(mutex_);
     ++stats_.resent_after_401;
   }
-  (exchange.watch ? waiting_watches_ : waiting_).push_front(std::move(exchange));
+  QueueOf(exchange).push_front(std::move(exchange));
 }
 
 void CurlTransport::Loop::ResumeParked() {
@@ -303,7 +322,7 @@ void CurlTransport::Loop::SweepWaiting() {
   if (!no_identity && now - last_sweep_ < std::chrono::milliseconds(kSweepMilliseconds)) return;
   last_sweep_ = now;
   std::vector<Exchange> ended;
-  for (std::deque<Exchange>* queue : {&waiting_, &waiting_watches_}) {
+  for (std::deque<Exchange>* queue : {&waiting_, &waiting_urgent_, &waiting_watches_}) {
     const auto first_ended = std::stable_partition(
         queue->begin(), queue->end(),
         [&](const Exchange& exchange) { return !no_identity && exchange.deadline > now; });
@@ -359,11 +378,11 @@ void CurlTransport::Loop::EndEverything() {
       Release(transfer);
     }
   }
-  std::move(waiting_.begin(), waiting_.end(), std::back_inserter(ended));
-  std::move(waiting_watches_.begin(), waiting_watches_.end(), std::back_inserter(ended));
+  for (std::deque<Exchange>* queue : {&waiting_, &waiting_urgent_, &waiting_watches_}) {
+    std::move(queue->begin(), queue->end(), std::back_inserter(ended));
+    queue->clear();
+  }
   std::move(parked_.begin(), parked_.end(), std::back_inserter(ended));
-  waiting_.clear();
-  waiting_watches_.clear();
   parked_.clear();
   idle_.clear();
   {
@@ -381,7 +400,7 @@ void CurlTransport::Loop::PublishGauges() {
   std::lock_guard lock(mutex_);
   stats_.in_flight = requests_.size();
   stats_.watches = watches_.size();
-  stats_.queued = waiting_.size();
+  stats_.queued = waiting_.size() + waiting_urgent_.size();
 }
 
 void CurlTransport::Loop::Count(const Exchange& exchange, const absl::StatusOr<Response>& answer) {

@@ -20,7 +20,9 @@
 namespace muster::kube {
 
 struct CurlTransportOptions {
-  size_t max_in_flight = 100;        // requests on the wire
+  // Requests on the wire, a handful of urgent ones more. kube-apiserver allows 100 streams on a
+  // connection, watches included, and is at its limit with fewer requests than that.
+  size_t max_in_flight = 64;
   size_t max_queued = 20'000;        // requests that wait for a place there
   size_t max_watches = 256;          // past that a watch ends with ResourceExhausted
   size_t max_line_bytes = 16 << 20;  // of a watch, past that it ends with DataLoss

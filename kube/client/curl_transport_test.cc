@@ -210,6 +210,28 @@ TEST(CurlTransport, BoundsWhatIsUnderWayAndWhatWaits) {
   EXPECT_EQ(server.connections(), 3);
 }
 
+TEST(CurlTransport, AnUrgentRequestDoesNotWaitBehindOthers) {
+  std::promise<void> open;
+  const auto gate = open.get_future().share();
+  ScriptedServer server([&](const ScriptedRequest& request, ScriptedConnection& connection) {
+    if (request.path() != "/urgent") gate.wait();
+    connection.Reply(200, "");
+  });
+  CurlTransportOptions options;
+  options.max_in_flight = 1;
+  auto transport = Connect(ConfigFor(server), options);
+  std::atomic<int> left = 20;
+  for (int i = 0; i < 20; ++i) {
+    transport->Send(Get("/bulk"), [&](absl::StatusOr<Response>) { --left; });
+  }
+  Request urgent = Get("/urgent");
+  urgent.urgent = true;
+  EXPECT_EQ(SendAndWait(*transport, urgent)->status, 200);
+  EXPECT_EQ(left, 20);
+  open.set_value();
+  while (left > 0) absl::SleepFor(absl::Milliseconds(1));
+}
+
 TEST(CurlTransport, WhatWaitsTooLongIsNotSent) {
   ScriptedServer server(
       [](const ScriptedRequest&, ScriptedConnection& connection) { connection.WaitForClose(); });

@@ -74,6 +74,7 @@ Request LeaderElection::MakeRequest(Pending kind, Method method, bool named) {
                              options_.name_space, named ? "/" : "", named ? options_.name : "");
   // Two attempts fit before the deadline.
   request.timeout = options_.renew_deadline / 2;
+  request.urgent = true;
   return request;
 }
 

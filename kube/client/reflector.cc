@@ -139,6 +139,7 @@ class Reflector::State : public std::enable_shared_from_this<State> {
   std::string continue_token_;  // of the list under way
   uint32_t round_ = 0;
   bool watch_list_works_;
+  bool bookmarks_come_ = false;
   bool reading_all_ = false;  // the attempt is a list or the first part of a WatchList
 
   bool stopped_ = false;
@@ -203,6 +204,7 @@ void Reflector::State::ReadPage() {
   Request request;
   request.path = options_.path;
   request.timeout = kListTimeout;
+  request.urgent = true;
   request.query = {{"limit", fmt::format("{}", options_.page_size)}};
   if (!continue_token_.empty()) request.query.emplace_back("continue", continue_token_);
   if (!options_.label_selector.empty()) {
@@ -254,6 +256,7 @@ void Reflector::State::OnEvent(const WatchEvent& event) {
       Forget(event.header);
       break;
     default:
+      if (!event.initial_events_end) bookmarks_come_ = true;
       break;
   }
   if (!reading_all_) {
@@ -417,10 +420,13 @@ void Reflector::State::Patrol() {
     SetState(ReflectorState::kStale, last_error_);
   }
   const absl::Duration silent = now - std::max(attempt_began_, stats_.last_contact);
-  if (stream_ && reading_all_ && watch_list_works_ && silent >= options_.watch_list_patience) {
+  if (stream_ && reading_all_ && silent >= options_.watch_list_patience) {
     watch_list_works_ = false;
     EndAttempt();
     Begin();
+  } else if (stream_ && !reading_all_ && bookmarks_come_ && silent >= options_.longest_silence) {
+    Fail(absl::DeadlineExceededError(
+        fmt::format("not even a bookmark for {}", absl::FormatDuration(options_.longest_silence))));
   }
   patrol_alarm_ = timer_.After(options_.stale_after / 4, [state = weak_from_this()] {
     const auto alive = state.lock();

@@ -139,8 +139,10 @@ TEST_F(ReflectorTest, ReadsTheFirstPictureByWatchList) {
 TEST_F(ReflectorTest, TakesAnEndedWatchUpFromTheLastVersion) {
   StartSynced();
   Watch().Line(Event("ADDED", Object("c", 12)));
-  Watch().Line(Bookmark(20));
-  timer_.Advance(absl::Minutes(6));
+  for (int minute = 0; minute < 6; ++minute) {
+    timer_.Advance(absl::Minutes(1));
+    Watch().Line(Bookmark(15 + minute));
+  }
   Watch().End(200);
   ASSERT_EQ(watches(), 2u);
   EXPECT_TRUE(transport_.watches[0]->destroyed);
@@ -298,6 +300,23 @@ TEST_F(ReflectorTest, AWatchThatStaysOpenInSilenceIsGoodAgain) {
   EXPECT_THAT(sink_.Take(), ElementsAre("stale"));
   timer_.Advance(absl::Seconds(45));
   EXPECT_THAT(sink_.Take(), ElementsAre("synced"));
+}
+
+TEST_F(ReflectorTest, AWatchThatLosesItsBookmarksIsOpenedAnew) {
+  StartSynced();
+  for (int minute = 0; minute < 4; ++minute) {
+    timer_.Advance(absl::Minutes(1));
+    Watch().Line(Bookmark(20 + minute));
+  }
+  EXPECT_EQ(watches(), 1u);
+  timer_.Advance(absl::Seconds(149));
+  EXPECT_EQ(watches(), 1u);
+  timer_.Advance(absl::Seconds(5));
+  ASSERT_EQ(watches(), 2u);
+  EXPECT_TRUE(transport_.watches[0]->destroyed);
+  EXPECT_EQ(QueryOf(Watch().request, "resourceVersion"), "23");
+  EXPECT_THAT(reflector_->Stats().last_error, HasSubstr("not even a bookmark"));
+  EXPECT_THAT(sink_.Take(), IsEmpty());
 }
 
 TEST_F(ReflectorTest, FallsBackToPagesWhereThereIsNoWatchList) {

@@ -54,13 +54,13 @@ TEST(ThreadTimer, CancelKeepsACallbackFromRunningOrWaitsForIt) {
 TEST(ThreadTimer, ACallbackMaySetAndCancel) {
   ThreadTimer timer;
   std::promise<void> done;
-  Timer::Id self = 0;
-  Timer::Id other = timer.After(absl::Seconds(60), [] { ADD_FAILURE(); });
-  self = timer.After(absl::Milliseconds(20), [&] {
+  std::promise<Timer::Id> self;
+  const Timer::Id other = timer.After(absl::Seconds(60), [] { ADD_FAILURE(); });
+  self.set_value(timer.After(absl::Milliseconds(20), [&] {
     timer.Cancel(other);
-    timer.Cancel(self);
+    timer.Cancel(self.get_future().get());
     timer.After(absl::ZeroDuration(), [&] { done.set_value(); });
-  });
+  }));
   done.get_future().wait();
 }
 
