@@ -22,6 +22,7 @@
 #include "extender/grpc_server.h"
 #include "extender/http_server.h"
 #include "extender/listen_address.h"
+#include "extender/metrics.h"
 #include "extender/publisher.h"
 #include "extender/rest_routes.h"
 #include "extender/scheduler_routes.h"
@@ -39,6 +40,10 @@ namespace {
 constexpr absl::Duration kUpkeep = absl::Milliseconds(100);
 // A filter call names every node, or, without nodeCacheCapable, holds them.
 constexpr uint64_t kExtenderBodyLimit = 64 << 20;
+// kube-scheduler holds a connection per bind call under way.
+constexpr size_t kExtenderConnections = 20'000;
+// The engine's counts are taken every so many upkeeps.
+constexpr int kUpkeepsPerStats = 10;
 
 // Unique among all processes that ever lead, so that a record tells who wrote it.
 std::string NewIdentity() {
@@ -92,7 +97,8 @@ struct Service::Impl {
     auto post = [this](EngineTask task) { loop->Post(std::move(task)); };
     executor = std::make_unique<Executor>(
         *transport, timer, post,
-        [](std::string_view kind, const absl::Status& status, absl::Duration took) {
+        [this](std::string_view kind, const absl::Status& status, absl::Duration took) {
+          metrics.OnAction(kind, status, took);
           if (status.ok()) return;
           spdlog::warn("action={} took={} failed: {}", kind, absl::FormatDuration(took),
                        Words(status));
@@ -105,8 +111,9 @@ struct Service::Impl {
         filter_table,
         SchedulerRoutesOptions{
             .post_urgent = [this](EngineTask task) { loop->PostUrgent(std::move(task)); },
-            .on_filter = [](FilterReply::Outcome, absl::Duration) {},
-            .on_bind = [](bool, absl::Duration) {},
+            .on_filter = [this](FilterReply::Outcome outcome,
+                                absl::Duration took) { metrics.OnFilter(outcome, took); },
+            .on_bind = [this](bool bound, absl::Duration took) { metrics.OnBind(bound, took); },
             .clock = [this] { return timer.Now(); }});
   }
 
@@ -133,17 +140,27 @@ struct Service::Impl {
     nodes_put_off = publisher.NextFlush() != absl::InfiniteFuture();
   }
 
+  std::function<void(std::string_view, int, absl::Duration)> Observe(const char* server) {
+    return [this, server](std::string_view pattern, int status, absl::Duration took) {
+      metrics.OnHttp(server, pattern, status, took);
+    };
+  }
+
   absl::Status StartServers() {
-    auto scheduler = HttpServer::Start(
-        {.listen = options.extender_listen, .threads = 4, .body_limit = kExtenderBodyLimit},
-        scheduler_routes->Routes());
+    auto scheduler = HttpServer::Start({.listen = options.extender_listen,
+                                        .threads = 4,
+                                        .max_connections = kExtenderConnections,
+                                        .body_limit = kExtenderBodyLimit,
+                                        .observe = Observe("extender")},
+                                       scheduler_routes->Routes());
     if (!scheduler.ok()) return scheduler.status();
     extender_server = *std::move(scheduler);
     RestSources sources;
     sources.store = &store;
-    sources.metrics = [this] { return Metrics(); };
+    sources.metrics = [this] { return MetricsText(); };
     sources.not_ready_reason = [this] { return NotReadyReason(); };
-    auto rest = HttpServer::Start({.listen = options.listen}, RestRoutes(std::move(sources)));
+    auto rest = HttpServer::Start({.listen = options.listen, .observe = Observe("rest")},
+                                  RestRoutes(std::move(sources)));
     if (!rest.ok()) return rest.status();
     rest_server = *std::move(rest);
     auto grpc = GrpcServer::Start(options.grpc_listen, &store);
@@ -193,6 +210,7 @@ struct Service::Impl {
   }
 
   void StartElection() {
+    shown_leading = !options.leader_elect;
     if (!options.leader_elect) return;
     loop->Post([](coscheduling::Engine& engine, absl::Time) { engine.SetLeading(false); });
     kube::LeaseOptions lease_options;
@@ -203,6 +221,7 @@ struct Service::Impl {
     lease = std::make_unique<kube::LeaseRunner>(
         *transport, timer, std::move(lease_options), [this](bool leading) {
           spdlog::info("leading={}", leading);
+          shown_leading = leading;
           loop->PostUrgent(
               [leading](coscheduling::Engine& engine, absl::Time) { engine.SetLeading(leading); });
         });
@@ -230,6 +249,11 @@ struct Service::Impl {
       loop->Post(
           [active](coscheduling::Engine& engine, absl::Time) { engine.SetGatingActive(active); });
     }
+    if (++upkeeps % kUpkeepsPerStats == 0) {
+      loop->Post([this](coscheduling::Engine& engine, absl::Time) {
+        metrics.OnEngine(engine.TakeStats());
+      });
+    }
     if (nodes_put_off.exchange(false)) {
       loop->Post(
           [this](coscheduling::Engine& engine, absl::Time at) { publisher.Flush(engine, at); });
@@ -247,7 +271,23 @@ struct Service::Impl {
     return reason;
   }
 
-  std::string Metrics() { return ""; }
+  std::string MetricsText() {
+    Metrics::Sample sample;
+    sample.now = timer.Now();
+    sample.gangs = store.Gangs({});
+    sample.loop = loop->TakeStats();
+    sample.api = transport->Stats();
+    sample.watches = watch->Stats();
+    sample.events = events->stats();
+    sample.held_binds = scheduler_routes->held_binds();
+    sample.filter_answers = filter_table.size();
+    sample.subscriptions = store.subscriptions();
+    sample.extender_connections = extender_server->connections();
+    sample.ready = NotReadyReason().empty();
+    sample.leading = shown_leading;
+    sample.webhook_in_place = gating_active;
+    return metrics.Text(sample);
+  }
 
   void Stop() {
     {
@@ -262,15 +302,16 @@ struct Service::Impl {
       lease->AwaitStopped(absl::Seconds(2));
     }
     scheduler_routes->Refuse("muster is stopping");
+    // The servers first: their handlers read everything below.
+    extender_server->Stop(absl::Seconds(1));
+    rest_server->Stop(absl::Seconds(1));
+    grpc_server->Stop(absl::Seconds(1));
+    webhook_server->Stop(absl::Seconds(1));
     watch.reset();
     loop->Stop();
     lease.reset();
     executor.reset();
     events.reset();
-    webhook_server->Stop(absl::Seconds(1));
-    extender_server->Stop(absl::Seconds(1));
-    rest_server->Stop(absl::Seconds(1));
-    grpc_server->Stop(absl::Seconds(1));
     transport.reset();
   }
 
@@ -302,11 +343,14 @@ struct Service::Impl {
   std::unique_ptr<ClusterWatch> watch;
   std::unique_ptr<kube::LeaseRunner> lease;
   StateStore store;
+  Metrics metrics;
   Publisher publisher{&store};  // the engine's thread only
   std::atomic<bool> nodes_put_off = false;
   std::unique_ptr<WebhookServer> webhook_server;      // the timer's thread only, once started
   std::unique_ptr<WebhookRegistration> registration;  // likewise
-  bool gating_active = false;                         // likewise
+  int upkeeps = 0;                                    // likewise
+  std::atomic<bool> gating_active = false;
+  std::atomic<bool> shown_leading = false;
   std::unique_ptr<HttpServer> extender_server;
   std::unique_ptr<HttpServer> rest_server;
   std::unique_ptr<GrpcServer> grpc_server;
