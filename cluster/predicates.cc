@@ -51,22 +51,29 @@ const kube::HostPort* FindConflict(const kube::PodSpec& wanted, const kube::PodS
   return nullptr;
 }
 
-std::optional<Rejection> CheckResources(const kube::Pod& pod, const NodeInfo& info) {
+int64_t FreeFor(const kube::Pod& pod, const NodeInfo& info, const std::string& resource) {
+  int64_t free = 0;
+  if (__builtin_sub_overflow(info.node->allocatable.Get(resource), info.requested.Get(resource),
+                             &free)) {
+    return 0;
+  }
+  if (free >= pod.spec->requests.Get(resource)) return free;
+  // What the pod itself takes there is free for it.
   const PlacedPod* standing = info.FindPod(pod.meta.uid);
+  return standing == nullptr ? free : free + standing->pod->spec->requests.Get(resource);
+}
+
+std::optional<Rejection> CheckResources(const kube::Pod& pod, const NodeInfo& info) {
   for (const auto& [resource, want] : pod.spec->requests.entries()) {
     if (want <= 0) continue;
-    const int64_t allocatable = info.node->allocatable.Get(resource);
-    int64_t taken = info.requested.Get(resource);
-    if (standing != nullptr) taken -= standing->pod->spec->requests.Get(resource);
-    int64_t free = 0;
-    if (__builtin_sub_overflow(allocatable, taken, &free)) free = 0;
+    const int64_t free = FreeFor(pod, info, resource);
     if (want <= free) continue;
     const kube::QuantityUnit unit = kube::UnitOf(resource);
     return Rejection{
         RejectionCode::kResources,
         fmt::format("{}: wants {}, {} of {} free", resource, kube::FormatQuantity(want, unit),
                     kube::FormatQuantity(std::max<int64_t>(free, 0), unit),
-                    kube::FormatQuantity(allocatable, unit))};
+                    kube::FormatQuantity(info.node->allocatable.Get(resource), unit))};
   }
   return std::nullopt;
 }

@@ -96,8 +96,9 @@ void Snapshot::Upsert(kube::Pod pod) {
   const std::string place_before = is_new ? "" : entry.Place();
   const bool was_assumed = !entry.assumed_on.empty();
 
-  // A pod is updated often and its spec hardly ever: keep one copy.
-  if (before != nullptr && *before->spec == *pod.spec) pod.spec = before->spec;
+  // A pod is updated often and its spec hardly ever.
+  pod.spec = before != nullptr && *before->spec == *pod.spec ? before->spec
+                                                             : state_->specs.Share(pod.spec);
   entry.pod = std::make_shared<const kube::Pod>(std::move(pod));
   if (entry.pod->IsBound() || entry.pod->IsTerminal()) entry.assumed_on.clear();
   const std::string place = entry.Place();

@@ -13,6 +13,7 @@
 #include "cluster/claim_pairing.h"
 #include "cluster/daemon_reservation.h"
 #include "cluster/snapshot.h"
+#include "cluster/spec_pool.h"
 
 namespace muster::cluster {
 
@@ -62,6 +63,7 @@ struct Snapshot::State {
 
   Nodes& nodes;
   Pods pods;
+  SpecPool specs;
   // Bound to nodes that aren't known: node name -> UIDs.
   absl::flat_hash_map<std::string, std::set<std::string>> waiting;
   absl::flat_hash_map<std::string, std::string> anti_affinity_pods;

@@ -41,8 +41,9 @@ std::optional<SelectorOperator> OperatorOf(std::string_view name, RequirementKin
 StringMap ReadStringMap(const JsonValue& map) {
   StringMap result;
   map.ForEachField([&](std::string_view key, const JsonValue& value) {
-    result.emplace_hint(result.end(), std::string(key), value.String());
+    result.emplace(key, value.String());
   });
+  result.shrink_to_fit();
   return result;
 }
 
@@ -64,8 +65,9 @@ ObjectMeta ReadMeta(const JsonValue& metadata) {
   meta.labels = ReadStringMap(metadata.Get("labels"));
   metadata.Get("annotations").ForEachField([&](std::string_view key, const JsonValue& value) {
     if (key == kLastApplied) return;
-    meta.annotations.emplace_hint(meta.annotations.end(), std::string(key), value.String());
+    meta.annotations.emplace(key, value.String());
   });
+  meta.annotations.shrink_to_fit();
   metadata.Get("ownerReferences").ForEach([&](const JsonValue& owner) {
     meta.owners.push_back(ReadOwner(owner));
   });

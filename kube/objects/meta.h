@@ -12,11 +12,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "kube/objects/string_map.h"
 
 namespace muster::kube {
-
-// Labels or annotations. Ordered, so that messages built from them are stable.
-using StringMap = std::map<std::string, std::string, std::less<>>;
 
 struct OwnerReference {
   std::string api_version;
