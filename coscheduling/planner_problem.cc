@@ -1,11 +1,12 @@
 #include "coscheduling/planner_problem.h"
 
 #include <algorithm>
-#include <array>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "cluster/relation_index.h"
+#include "coscheduling/planner_lookup.h"
+#include "coscheduling/planner_places.h"
 #include "fmt/format.h"
 #include "kube/objects/quantity.h"
 
@@ -17,63 +18,10 @@ using cluster::Rejection;
 using cluster::RejectionCode;
 using kube::Pod;
 
-constexpr std::string_view kZoneLabel = "topology.kubernetes.io/zone";
-// Where an EC2 instance hangs in the network, from the spine down (cloud-provider-aws,
-// docs/topology.md). Absent elsewhere.
-constexpr std::array<std::string_view, 3> kNetworkLabels = {
-    "topology.k8s.aws/network-node-layer-1",
-    "topology.k8s.aws/network-node-layer-2",
-    "topology.k8s.aws/network-node-layer-3",
-};
-
-// What one would regret to leave idle beside a gang: accelerators and the like. Network devices
-// come with them and don't count.
-bool IsScarceDevice(std::string_view resource) {
-  return resource.find('/') != std::string_view::npos &&
-         resource.find("kubernetes.io/") == std::string_view::npos && resource != kube::kEfa;
-}
-
-// More devices than a node can have; keeps sums over nodes within 64 bits.
-constexpr int64_t kMostDevices = 1'000'000'000;
-
-int64_t FreeDevices(const NodeInfo& info) {
-  int64_t devices = 0;
-  for (const auto& [name, amount] : info.node->allocatable.entries()) {
-    if (amount > 0 && IsScarceDevice(name)) devices += std::min(info.Free(name), kMostDevices);
-  }
-  return std::min(devices, kMostDevices);
-}
-
 bool IsMember(const PlanRequest& request, const Pod& pod) {
   return std::any_of(request.members.begin(), request.members.end(),
                      [&](const Pod* member) { return member->meta.uid == pod.meta.uid; });
 }
-
-// Numbers for the values of one label, in the order of the values.
-class LabelValues {
- public:
-  void Add(const NodeInfo& info, std::string_view label) {
-    const std::string* value = info.node->meta.Label(label);
-    if (value != nullptr) index_.try_emplace(*value, 0);
-  }
-  void Number() {
-    std::vector<std::string_view> values;
-    for (const auto& [value, number] : index_) values.push_back(value);
-    std::sort(values.begin(), values.end());
-    for (size_t i = 0; i < values.size(); ++i) index_[values[i]] = static_cast<int>(i);
-  }
-  int size() const { return static_cast<int>(index_.size()); }
-  // -1 if the node lacks the label, or nobody added its value.
-  int Of(const NodeInfo& info, std::string_view label) const {
-    const std::string* value = info.node->meta.Label(label);
-    if (value == nullptr) return -1;
-    auto it = index_.find(*value);
-    return it == index_.end() ? -1 : it->second;
-  }
-
- private:
-  absl::flat_hash_map<std::string_view, int> index_;
-};
 
 class ProblemBuilder {
  public:
@@ -96,7 +44,7 @@ class ProblemBuilder {
     FindCandidates();
     FindPreferences();
     MergeTwins();
-    FindPlaces();
+    FindPlaces(&problem_);
     FindClashes();
     FindRelations();
     return std::move(problem_);
@@ -149,22 +97,24 @@ class ProblemBuilder {
 
   void FillFree() {
     const auto& resources = problem_.resources;
-    problem_.nodes.resize(infos_.size());
-    problem_.free.resize(infos_.size() * resources.size());
-    for (MemberClass& member_class : problem_.classes)
+    for (MemberClass& member_class : problem_.classes) {
       member_class.request.resize(resources.size());
-    int64_t* free = problem_.free.data();
+    }
     for (const Pod* member : request().members) {
       const NodeInfo* info = problem_.snapshot->FindNodeOfPod(member->meta.uid);
       if (info != nullptr) holds_members_.insert(info);
     }
+    problem_.nodes.resize(infos_.size());
+    problem_.free.resize(infos_.size() * resources.size());
+    std::vector<FreeAmount> amounts(resources.begin(), resources.end());
+    int64_t* free = problem_.free.data();
     for (size_t n = 0; n < infos_.size(); ++n) {
       problem_.nodes[n].info = infos_[n];
       problem_.nodes[n].position = static_cast<int>(n);
       bool holds_members = !holds_members_.empty() && holds_members_.contains(infos_[n]);
-      for (const std::string& resource : resources) {
-        *free++ = holds_members ? FreeWithoutMembers(request(), *infos_[n], resource)
-                                : infos_[n]->Free(resource);
+      for (FreeAmount& amount : amounts) {
+        *free++ = holds_members ? FreeWithoutMembers(request(), *infos_[n], amount.resource())
+                                : amount.Of(*infos_[n]);
       }
     }
   }
@@ -198,72 +148,6 @@ class ProblemBuilder {
       fitting.push_back(static_cast<int>(n));
     }
     return fitting;
-  }
-
-  // Zone, domain, devices and position of the nodes that are somebody's candidates.
-  void FindPlaces() {
-    std::vector<char> wanted(infos_.size());
-    for (const MemberClass& member_class : problem_.classes) {
-      for (int node : member_class.candidates) wanted[node] = 1;
-    }
-    LabelValues zones, domains;
-    std::array<LabelValues, kNetworkLabels.size()> layers;
-    for (size_t n = 0; n < infos_.size(); ++n) {
-      if (!wanted[n]) continue;
-      zones.Add(*infos_[n], kZoneLabel);
-      if (!request().required_topology_key.empty()) {
-        domains.Add(*infos_[n], request().required_topology_key);
-      }
-      for (size_t i = 0; i < layers.size(); ++i) layers[i].Add(*infos_[n], kNetworkLabels[i]);
-    }
-    zones.Number();
-    domains.Number();
-    for (LabelValues& layer : layers) layer.Number();
-    problem_.zones = zones.size() + 1;
-    problem_.domains = std::max(1, domains.size());
-    for (size_t n = 0; n < infos_.size(); ++n) {
-      if (!wanted[n]) continue;
-      NodeSlot& slot = problem_.nodes[n];
-      int zone = zones.Of(*infos_[n], kZoneLabel);
-      slot.zone = zone < 0 ? zones.size() : zone;
-      if (domains.size() > 0) slot.domain = domains.Of(*infos_[n], request().required_topology_key);
-      slot.devices = FreeDevices(*infos_[n]);
-    }
-    FindPositions(wanted, layers);
-    FindHome(zones, domains);
-  }
-
-  void FindPositions(const std::vector<char>& wanted,
-                     const std::array<LabelValues, kNetworkLabels.size()>& layers) {
-    if (layers[0].size() + layers[1].size() + layers[2].size() == 0) return;
-    std::vector<std::pair<std::array<int, kNetworkLabels.size()>, int>> order;
-    for (size_t n = 0; n < infos_.size(); ++n) {
-      if (!wanted[n]) continue;
-      std::array<int, kNetworkLabels.size()> path;
-      for (size_t i = 0; i < layers.size(); ++i)
-        path[i] = layers[i].Of(*infos_[n], kNetworkLabels[i]);
-      order.emplace_back(path, static_cast<int>(n));
-    }
-    std::sort(order.begin(), order.end());
-    for (size_t i = 0; i < order.size(); ++i) {
-      problem_.nodes[order[i].second].position = static_cast<int>(i);
-    }
-  }
-
-  void FindHome(const LabelValues& zones, const LabelValues& domains) {
-    for (const std::string& name : request().sibling_nodes) {
-      const NodeInfo* info = problem_.snapshot->FindNode(name);
-      if (info == nullptr) continue;
-      problem_.home_zones.resize(problem_.zones);
-      int zone = zones.Of(*info, kZoneLabel);
-      // A zone without candidates is no home to anyone: then none is.
-      if (zone >= 0) problem_.home_zones[zone] = 1;
-      if (info->node->meta.Label(kZoneLabel) == nullptr) problem_.home_zones.back() = 1;
-      if (request().required_topology_key.empty()) continue;
-      problem_.home_domains.resize(problem_.domains);
-      int domain = domains.Of(*info, request().required_topology_key);
-      if (domain >= 0) problem_.home_domains[domain] = 1;
-    }
   }
 
   void FindPreferences() {

@@ -36,7 +36,7 @@ struct NodeSlot {
   int zone = 0;         // nodes without the label share one
   int domain = 0;       // of required_topology_key; -1: the label is missing
   int64_t devices = 0;  // free ones
-  // Nodes in the order of their place in the network (node_order below), then of their names.
+  // Order by place in the network, then by name: neighbours have neighbouring positions.
   int position = 0;
 };
 

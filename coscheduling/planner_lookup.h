@@ -1,0 +1,61 @@
+// Looking the same key up in thousands of small sorted lists that are mostly laid out alike: labels
+// and resources of nodes.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "cluster/snapshot.h"
+
+namespace muster::coscheduling::planner {
+
+// Tries the place where the key was last time before it searches.
+class SameKey {
+ public:
+  explicit SameKey(std::string_view key) : key_(key) {}
+
+  const std::string& key() const { return key_; }
+
+  // The value in `entries`, sorted pairs with random access; nullptr if the key is absent.
+  template <typename Entries>
+  auto Find(const Entries& entries) -> decltype(&entries.begin()->second) {
+    if (at_ < entries.size() && (entries.begin() + at_)->first == key_) {
+      return &(entries.begin() + at_)->second;
+    }
+    auto it = std::lower_bound(
+        entries.begin(), entries.end(), key_,
+        [](const auto& entry, const std::string& wanted) { return entry.first < wanted; });
+    if (it == entries.end() || it->first != key_) return nullptr;
+    at_ = it - entries.begin();
+    return &it->second;
+  }
+
+ private:
+  std::string key_;
+  size_t at_ = 0;
+};
+
+// NodeInfo::Free of one resource.
+class FreeAmount {
+ public:
+  explicit FreeAmount(std::string_view resource) : allocatable_(resource), requested_(resource) {}
+
+  const std::string& resource() const { return allocatable_.key(); }
+
+  int64_t Of(const cluster::NodeInfo& info) {
+    const int64_t* allocatable = allocatable_.Find(info.node->allocatable.entries());
+    if (allocatable == nullptr) return 0;
+    const int64_t* requested = requested_.Find(info.requested.entries());
+    int64_t free = 0;
+    if (requested == nullptr) return std::max<int64_t>(0, *allocatable);
+    if (__builtin_sub_overflow(*allocatable, *requested, &free)) return 0;
+    return std::max<int64_t>(0, free);
+  }
+
+ private:
+  SameKey allocatable_, requested_;
+};
+
+}  // namespace muster::coscheduling::planner

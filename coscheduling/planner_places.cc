@@ -1,0 +1,159 @@
+#include "coscheduling/planner_places.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "coscheduling/planner_lookup.h"
+
+namespace muster::coscheduling::planner {
+namespace {
+
+using cluster::NodeInfo;
+
+constexpr std::string_view kZoneLabel = "topology.kubernetes.io/zone";
+// Where an EC2 instance hangs in the network, from the spine down; absent elsewhere. A node has all
+// of them or none (cloud-provider-aws, docs/topology.md).
+constexpr std::array<std::string_view, 3> kNetworkLabels = {
+    "topology.k8s.aws/network-node-layer-1",
+    "topology.k8s.aws/network-node-layer-2",
+    "topology.k8s.aws/network-node-layer-3",
+};
+
+// What one would regret to leave idle beside a gang: accelerators and the like. Network devices
+// come with them and don't count.
+bool IsScarceDevice(std::string_view resource) {
+  return resource.find('/') != std::string_view::npos &&
+         resource.find("kubernetes.io/") == std::string_view::npos && resource != kube::kEfa;
+}
+
+// More devices than a node can have; keeps sums over nodes within 64 bits.
+constexpr int64_t kMostDevices = 1'000'000'000;
+
+// Counts free devices of all kinds.
+class DeviceCounter {
+ public:
+  int64_t Of(const NodeInfo& info) {
+    int64_t devices = 0;
+    for (const auto& [resource, amount] : info.node->allocatable.entries()) {
+      if (amount <= 0 || !IsScarceDevice(resource)) continue;
+      devices += std::min(Kind(resource).Of(info), kMostDevices);
+    }
+    return std::min(devices, kMostDevices);
+  }
+
+ private:
+  FreeAmount& Kind(const std::string& resource) {
+    auto it = std::find_if(kinds_.begin(), kinds_.end(),
+                           [&](const FreeAmount& kind) { return kind.resource() == resource; });
+    return it != kinds_.end() ? *it : kinds_.emplace_back(resource);
+  }
+
+  std::vector<FreeAmount> kinds_;
+};
+
+// The values of one label on the candidates, numbered in the order of the values.
+class LabelColumn {
+ public:
+  LabelColumn(const Problem& problem, const std::vector<int>& nodes, std::string_view label)
+      : number_(problem.nodes.size(), -1) {
+    SameKey key(label);
+    for (int node : nodes) {
+      const std::string* value = key.Find(problem.nodes[node].info->node->meta.labels);
+      if (value == nullptr) continue;
+      number_[node] = index_.try_emplace(*value, static_cast<int>(index_.size())).first->second;
+    }
+    std::vector<std::pair<std::string_view, int>> values(index_.begin(), index_.end());
+    std::sort(values.begin(), values.end());
+    std::vector<int> in_order(values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      in_order[values[i].second] = static_cast<int>(i);
+      index_[values[i].first] = static_cast<int>(i);
+    }
+    for (int node : nodes) {
+      if (number_[node] >= 0) number_[node] = in_order[number_[node]];
+    }
+  }
+
+  int size() const { return static_cast<int>(index_.size()); }
+  // -1 if the node lacks the label.
+  int Of(int node) const { return number_[node]; }
+  // -1 if no candidate has this value.
+  int OfValue(const std::string& value) const {
+    auto it = index_.find(value);
+    return it == index_.end() ? -1 : it->second;
+  }
+
+ private:
+  std::vector<int> number_;  // by node
+  absl::flat_hash_map<std::string_view, int> index_;
+};
+
+std::vector<int> Candidates(const Problem& problem) {
+  std::vector<char> wanted(problem.nodes.size());
+  for (const MemberClass& member_class : problem.classes) {
+    for (int node : member_class.candidates) wanted[node] = 1;
+  }
+  std::vector<int> nodes;
+  for (size_t n = 0; n < wanted.size(); ++n) {
+    if (wanted[n]) nodes.push_back(static_cast<int>(n));
+  }
+  return nodes;
+}
+
+void FindPositions(const std::vector<int>& nodes, Problem* problem) {
+  LabelColumn spine(*problem, nodes, kNetworkLabels[0]);
+  if (spine.size() == 0) return;
+  LabelColumn middle(*problem, nodes, kNetworkLabels[1]);
+  LabelColumn leaf(*problem, nodes, kNetworkLabels[2]);
+  std::vector<std::array<int, 4>> order;
+  for (int node : nodes) {
+    order.push_back({spine.Of(node), middle.Of(node), leaf.Of(node), node});
+  }
+  std::sort(order.begin(), order.end());
+  for (size_t i = 0; i < order.size(); ++i) {
+    problem->nodes[order[i].back()].position = static_cast<int>(i);
+  }
+}
+
+// A sibling in a zone or domain that no candidate is in leaves none to be at home in.
+void FindHome(const LabelColumn& zones, const LabelColumn* domains, Problem* problem) {
+  const PlanRequest& request = *problem->request;
+  for (const std::string& name : request.sibling_nodes) {
+    const NodeInfo* info = problem->snapshot->FindNode(name);
+    if (info == nullptr) continue;
+    problem->home_zones.resize(problem->zones);
+    const std::string* zone = info->node->meta.Label(kZoneLabel);
+    int number = zone == nullptr ? zones.size() : zones.OfValue(*zone);
+    if (number >= 0) problem->home_zones[number] = 1;
+    if (domains == nullptr) continue;
+    problem->home_domains.resize(problem->domains);
+    const std::string* domain = info->node->meta.Label(request.required_topology_key);
+    number = domain == nullptr ? -1 : domains->OfValue(*domain);
+    if (number >= 0) problem->home_domains[number] = 1;
+  }
+}
+
+}  // namespace
+
+void FindPlaces(Problem* problem) {
+  std::vector<int> nodes = Candidates(*problem);
+  LabelColumn zones(*problem, nodes, kZoneLabel);
+  problem->zones = zones.size() + 1;
+  DeviceCounter devices;
+  for (int node : nodes) {
+    NodeSlot& slot = problem->nodes[node];
+    slot.zone = zones.Of(node) < 0 ? zones.size() : zones.Of(node);
+    slot.devices = devices.Of(*slot.info);
+  }
+  FindPositions(nodes, problem);
+  const std::string& key = problem->request->required_topology_key;
+  if (key.empty()) return FindHome(zones, nullptr, problem);
+  LabelColumn domains(*problem, nodes, key);
+  problem->domains = std::max(1, domains.size());
+  for (int node : nodes) problem->nodes[node].domain = domains.Of(node);
+  FindHome(zones, &domains, problem);
+}
+
+}  // namespace muster::coscheduling::planner
