@@ -34,9 +34,9 @@ struct Condition {
 // karpenter.sh/v1 NodeClaim: a node that is bought or being bought. It doesn't say for which pods.
 struct NodeClaim {
   ObjectMeta meta;
-  std::string node_pool;    // label karpenter.sh/nodepool
-  std::string node_name;    // status.nodeName; empty until registered
-  std::string provider_id;  // status.providerID; empty until launched
+  std::string node_pool;                  // label karpenter.sh/nodepool
+  std::string node_name;                  // status.nodeName; empty until registered
+  std::string provider_id;                // status.providerID; empty until launched
   std::vector<Requirement> requirements;  // spec.requirements
   std::vector<Taint> taints;
   std::vector<Taint> startup_taints;
@@ -59,7 +59,7 @@ struct NodePool {
   std::optional<ResourceList> limits;
   ResourceList usage;  // status.resources
   int32_t weight = 0;
-  bool ready = true;   // condition Ready, true when absent
+  bool ready = true;  // condition Ready, true when absent
   std::string consolidation_policy;
   std::string consolidate_after;
   std::string error;  // a malformed field, by name

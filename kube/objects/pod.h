@@ -24,7 +24,7 @@ struct Taint {
 };
 
 struct Toleration {
-  std::string key;  // empty with kExists tolerates every key
+  std::string key;      // empty with kExists tolerates every key
   bool exists = false;  // operator Exists; otherwise Equal
   std::string value;
   std::optional<TaintEffect> effect;  // absent: every effect
@@ -73,7 +73,7 @@ struct Affinity {
 struct TopologySpreadConstraint {
   int32_t max_skew = 1;
   std::string topology_key;
-  bool do_not_schedule = true;  // whenUnsatisfiable
+  bool do_not_schedule = true;            // whenUnsatisfiable
   std::optional<LabelSelector> selector;  // matchLabelKeys are folded in
   std::optional<int32_t> min_domains;
   bool honor_node_affinity = true;
@@ -101,7 +101,7 @@ struct PodSpec {
   std::vector<HostPort> host_ports;
   ResourceList requests;
   std::vector<std::string> persistent_volume_claims;  // claim names, generic ephemeral ones too
-  bool uses_resource_claims = false;  // DRA
+  bool uses_resource_claims = false;                  // DRA
   std::string runtime_class_name;
   bool operator==(const PodSpec&) const = default;
 };
@@ -122,7 +122,7 @@ struct Pod {
   std::vector<std::string> scheduling_gates;
 
   PodPhase phase = PodPhase::kPending;
-  std::string status_reason;   // status.reason, e.g. "UnexpectedAdmissionError"
+  std::string status_reason;  // status.reason, e.g. "UnexpectedAdmissionError"
   std::string status_message;
   // Condition PodScheduled; empty strings when absent.
   std::string scheduled_status;  // "True", "False", ""
