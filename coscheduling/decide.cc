@@ -70,6 +70,7 @@ void Engine::State::DecideDeadline(Gang& gang, absl::Time now) {
 }
 
 void Engine::State::DecideSignals(Gang& gang, absl::Time now) {
+  if (IsUndecided(gang)) return;
   bool signalled_before = gang.signalled;
   for (const std::string& uid : gang.unbound) {
     const kube::Pod* pod = snapshot.FindPod(uid);

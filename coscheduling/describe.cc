@@ -65,10 +65,6 @@ void Engine::State::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) c
     item->set_have(shortage.have);
     item->set_want(shortage.want);
   }
-  for (const auto& [resource, amount] : info.node->allocatable.entries()) {
-    (*out->mutable_allocatable())[resource] = amount;
-    (*out->mutable_free())[resource] = info.Free(resource);
-  }
   if (auto marks = node_marks.find(name); marks != node_marks.end()) {
     for (const auto& [uid, until] : ReadHolds(marks->second.annotations)) {
       SetTime(until, &(*out->mutable_holds())[uid]);
@@ -148,6 +144,10 @@ void Engine::DescribeNodes(std::vector<v1::Node>* nodes) const {
   for (const auto& [name, info] : s.snapshot.nodes()) {
     v1::Node& node = nodes->emplace_back();
     s.DescribeNode(info, &node);
+    for (const auto& [resource, amount] : info.node->allocatable.entries()) {
+      (*node.mutable_allocatable())[resource] = amount;
+      (*node.mutable_free())[resource] = info.Free(resource);
+    }
     for (const std::string& gang : expected[name]) node.add_expected_for(gang);
   }
 }

@@ -84,8 +84,19 @@ void Engine::State::Upsert(kube::Pod pod) {
                 known->IsTerminal() != pod.IsTerminal() ||
                 known->IsDeleting() != pod.IsDeleting() || *known->spec != *pod.spec;
   Join(key, uid);
+  ShareSpec(gangs.at(key), &pod);
   snapshot.Upsert(std::move(pod));
   MarkDirty(key);
+}
+
+// Members are mostly alike: equal specs are kept once.
+void Engine::State::ShareSpec(const Gang& gang, kube::Pod* pod) const {
+  for (const std::string& uid : gang.pods) {
+    const kube::Pod* sibling = snapshot.FindPod(uid);
+    if (sibling == nullptr) continue;
+    if (*sibling->spec == *pod->spec) pod->spec = sibling->spec;
+    return;
+  }
 }
 
 void Engine::State::RemovePod(const std::string& uid) {

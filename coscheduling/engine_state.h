@@ -54,6 +54,7 @@ struct Engine::State {
 
   // --- engine.cc ---
   void Upsert(kube::Pod pod);
+  void ShareSpec(const Gang& gang, kube::Pod* pod) const;
   void RemovePod(const std::string& uid);
   void NoteNode(const kube::Node& node, absl::Time now);
   void Step(absl::Time now, StepOutput* out);
@@ -77,6 +78,12 @@ struct Engine::State {
   Reason FindBlocker(const Gang& gang, const std::vector<const kube::Pod*>& live) const;
   void Admit(Gang& gang, absl::Time now);
   void WriteRecord(Gang& gang, const AdmissionRecord& record, absl::Time now);
+  // Its admission record is being written, or taken over from another process: what was asked for
+  // and held on its behalf stays as it is until then.
+  static bool IsUndecided(const Gang& gang) {
+    return gang.ours && !gang.facts.admitted && !gang.facts.blocked && !gang.facts.backing_off &&
+           !gang.unbound.empty();
+  }
   AdmissionRecord NewRecord(const Gang& gang, int64_t attempt, absl::Time now) const;
 
   // --- placement.cc ---
@@ -132,6 +139,7 @@ struct Engine::State {
   // --- node_holds.cc ---
   void ReconcileHolds(absl::Time now);
   std::map<std::string, Holds> WantedHolds(absl::Time now);
+  void KeepHolds(const std::string& uid, std::map<std::string, Holds>* want) const;
   // The Node behind a place: itself, or the one its NodeClaim names; "" if there is none yet.
   std::string RealNodeOf(const std::string& place) const;
 

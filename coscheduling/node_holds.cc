@@ -25,12 +25,22 @@ std::string Engine::State::RealNodeOf(const std::string& place) const {
   return info == nullptr || info->object == nullptr ? "" : info->object->meta.name;
 }
 
+void Engine::State::KeepHolds(const std::string& uid, std::map<std::string, Holds>* want) const {
+  for (const std::string& node : hold_candidates) {
+    auto marks = node_marks.find(node);
+    if (marks == node_marks.end()) continue;
+    const Holds holds = ReadHolds(marks->second.annotations);
+    if (auto hold = holds.find(uid); hold != holds.end()) (*want)[node][uid] = hold->second;
+  }
+}
+
 std::map<std::string, Holds> Engine::State::WantedHolds(absl::Time now) {
   std::map<std::string, Holds> want;
   for (const auto& [key, gang] : gangs) {
-    if (gang.fixed.empty() && gang.tentative.empty()) continue;
     const std::string uid = gang.uid();
     if (!gang.record || uid.empty()) continue;
+    if (IsUndecided(gang)) KeepHolds(uid, &want);
+    if (gang.fixed.empty() && gang.tentative.empty()) continue;
     absl::Time until = gang.record->deadline + kHoldMargin;
     if (gang.state != v1::PROVISIONING) {
       const int64_t steps = (now - gang.state_since) / kReadyHold + 1;

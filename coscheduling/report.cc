@@ -109,7 +109,8 @@ Reason Engine::State::ComingReason(const Gang& gang) const {
       ++usable;
       continue;
     }
-    incomplete |= !info->readiness.shortages.empty();
+    incomplete |=
+        info->object != nullptr && info->object->ready && !info->readiness.shortages.empty();
     if (++waiting > kShown) continue;
     waiting_for += fmt::format("{}{}", waiting_for.empty() ? "" : "; ", NodeLabelFor(place));
   }

@@ -3,7 +3,8 @@
 // overcommitted node, no wait without a reason (observers.h), and in the end everything that fits
 // is bound.
 //
-// MUSTER_CONTENTION_ROUNDS sets the number of rounds, MUSTER_CONTENTION_SEED the first seed.
+// MUSTER_CONTENTION_ROUNDS sets the number of rounds (20, with MUSTER_FULL=1 1,000),
+// MUSTER_CONTENTION_SEED the first seed.
 
 #include <gtest/gtest.h>
 
@@ -163,7 +164,8 @@ class Round {
 };
 
 TEST(Contention, NeverPartialNeverOvercommittedNeverWithoutAReason) {
-  const int rounds = FromEnvironment("MUSTER_CONTENTION_ROUNDS", 100);
+  const int rounds = FromEnvironment("MUSTER_CONTENTION_ROUNDS",
+                                     FromEnvironment("MUSTER_FULL", 0) == 1 ? 1000 : 20);
   const int first = FromEnvironment("MUSTER_CONTENTION_SEED", 1);
   for (int seed = first; seed < first + rounds; ++seed) {
     const absl::Status status = Round(static_cast<uint64_t>(seed)).Run();
