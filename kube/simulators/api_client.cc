@@ -126,7 +126,9 @@ std::string NodePoolPath(std::string_view name) {
 }
 
 WatchFollower::WatchFollower(embedded::ApiServer* server, std::string collection_path)
-    : server_(server), path_(std::move(collection_path)) {}
+    : server_(server), path_(std::move(collection_path)) {
+  Open();
+}
 
 WatchFollower::~WatchFollower() = default;
 

@@ -72,7 +72,8 @@ std::string NodePath(std::string_view name);
 std::string NodeClaimPath(std::string_view name);
 std::string NodePoolPath(std::string_view name);
 
-// One watch of all objects of a kind, which is opened anew when it ends or falls behind.
+// One watch of all objects of a kind from its construction on, opened anew when it ends or falls
+// behind.
 class WatchFollower {
  public:
   struct Change {

@@ -65,7 +65,7 @@ class ExtenderClient {
 
 struct SchedulerConfig {
   std::string scheduler_name = "coscheduling";
-  absl::Duration initial_backoff = absl::Seconds(1);
+  absl::Duration initial_backoff = absl::Seconds(1);  // above 0
   absl::Duration max_backoff = absl::Seconds(10);
   // After that a pod is tried again though nothing happened.
   absl::Duration max_unschedulable = absl::Minutes(5);

@@ -1,0 +1,128 @@
+#include "kube/simulators/scheduling_queue.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace muster::kube::simulators {
+namespace {
+
+// backoffQOrderingWindowDuration
+constexpr absl::Duration kWindow = absl::Seconds(1);
+
+}  // namespace
+
+void SchedulingQueue::Add(const std::string& pod, int32_t priority, absl::Time now) {
+  auto [it, added] = entries_.try_emplace(pod);
+  if (!added) return;
+  it->second.priority = priority;
+  it->second.since = now;
+  it->second.number = ++numbers_;
+}
+
+bool SchedulingQueue::Precedes(const Entry& a, const Entry& b) const {
+  if (a.priority != b.priority) return a.priority > b.priority;
+  return std::tie(a.since, a.number) < std::tie(b.since, b.number);
+}
+
+absl::Time SchedulingQueue::BackoffEnd(const Entry& entry) const {
+  int count = entry.errors_in_a_row > 0 ? entry.errors_in_a_row : entry.rejections;
+  if (count == 0) return absl::InfinitePast();
+  absl::Duration backoff = options_.initial_backoff;
+  for (int i = 1; i < count && backoff < options_.max_backoff; ++i) backoff *= 2;
+  absl::Time end = entry.since + std::min(backoff, options_.max_backoff);
+  if (!options_.pop_from_backoff) return end;
+  // Ends are aligned to windows of a second, which are over together.
+  return absl::UnixEpoch() + absl::Floor(end - absl::UnixEpoch(), kWindow) + kWindow;
+}
+
+void SchedulingQueue::Flush(absl::Time now) {
+  for (auto& [pod, entry] : entries_) {
+    bool backing_off = entry.place == Place::kBackoff || entry.place == Place::kErrorBackoff;
+    if (backing_off && BackoffEnd(entry) <= now) entry.place = Place::kActive;
+    if (entry.place != Place::kUnschedulable) continue;
+    if (entry.since + options_.max_unschedulable <= now) entry.place = Place::kActive;
+  }
+}
+
+std::optional<std::string> SchedulingQueue::Pop(absl::Time now) {
+  Flush(now);
+  const std::string* next = nullptr;
+  Entry* best = nullptr;
+  for (auto& [pod, entry] : entries_) {
+    if (entry.place != Place::kActive || (best != nullptr && !Precedes(entry, *best))) continue;
+    next = &pod;
+    best = &entry;
+  }
+  if (best == nullptr && options_.pop_from_backoff) {
+    for (auto& [pod, entry] : entries_) {
+      if (entry.place != Place::kBackoff) continue;
+      if (best != nullptr) {
+        absl::Time end = BackoffEnd(entry), best_end = BackoffEnd(*best);
+        if (end > best_end || (end == best_end && !Precedes(entry, *best))) continue;
+      }
+      next = &pod;
+      best = &entry;
+    }
+  }
+  if (best == nullptr) return std::nullopt;
+  best->place = Place::kInFlight;
+  return *next;
+}
+
+void SchedulingQueue::Reject(const std::string& pod, RejectedBy by, absl::Time now) {
+  auto it = entries_.find(pod);
+  if (it == entries_.end()) return;
+  Entry& entry = it->second;
+  ++entry.rejections;
+  entry.errors_in_a_row = 0;
+  entry.rejected_by = by;
+  entry.since = now;
+  entry.place = Place::kUnschedulable;
+}
+
+void SchedulingQueue::Fail(const std::string& pod, absl::Time now) {
+  auto it = entries_.find(pod);
+  if (it == entries_.end()) return;
+  ++it->second.errors_in_a_row;
+  it->second.since = now;
+  it->second.place = Place::kErrorBackoff;
+}
+
+void SchedulingQueue::Wake(Entry* entry, ClusterEvent event, absl::Time now) {
+  if (entry->place != Place::kUnschedulable) return;
+  if (event == ClusterEvent::kOther && entry->rejected_by == RejectedBy::kPlugins) return;
+  entry->place = BackoffEnd(*entry) > now ? Place::kBackoff : Place::kActive;
+}
+
+void SchedulingQueue::OnClusterEvent(ClusterEvent event, absl::Time now) {
+  for (auto& [pod, entry] : entries_) Wake(&entry, event, now);
+}
+
+void SchedulingQueue::OnUpdate(const std::string& pod, ClusterEvent event, absl::Time now) {
+  auto it = entries_.find(pod);
+  if (it != entries_.end()) Wake(&it->second, event, now);
+}
+
+absl::Time SchedulingQueue::NextWake(absl::Time now) const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [pod, entry] : entries_) {
+    switch (entry.place) {
+      case Place::kActive:
+        return now;
+      case Place::kBackoff:
+        if (options_.pop_from_backoff) return now;
+        [[fallthrough]];
+      case Place::kErrorBackoff:
+        next = std::min(next, BackoffEnd(entry));
+        break;
+      case Place::kUnschedulable:
+        next = std::min(next, entry.since + options_.max_unschedulable);
+        break;
+      case Place::kInFlight:
+        break;
+    }
+  }
+  return next;
+}
+
+}  // namespace muster::kube::simulators

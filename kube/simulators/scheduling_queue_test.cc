@@ -1,0 +1,92 @@
+#include "kube/simulators/scheduling_queue.h"
+
+#include <gtest/gtest.h>
+
+namespace muster::kube::simulators {
+namespace {
+
+const absl::Time kStart = absl::FromUnixSeconds(1'000'000);
+
+absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }
+
+SchedulingQueueOptions Plain() {
+  SchedulingQueueOptions options;
+  options.pop_from_backoff = false;
+  return options;
+}
+
+TEST(SchedulingQueueTest, PodsComeByPriorityThenByTime) {
+  SchedulingQueue queue({});
+  queue.Add("late", 0, At(2));
+  queue.Add("early", 0, At(1));
+  queue.Add("urgent", 10, At(3));
+  EXPECT_EQ(queue.Pop(At(3)), "urgent");
+  EXPECT_EQ(queue.Pop(At(3)), "early");
+  EXPECT_EQ(queue.Pop(At(3)), "late");
+  EXPECT_EQ(queue.Pop(At(3)), std::nullopt);
+}
+
+TEST(SchedulingQueueTest, ARejectedPodWaitsForAnEventAndItsBackoff) {
+  SchedulingQueue queue(Plain());
+  queue.Add("pod", 0, At(0));
+  ASSERT_TRUE(queue.Pop(At(0)));
+  queue.Reject("pod", RejectedBy::kExtender, At(0));
+  EXPECT_EQ(queue.NextWake(At(0)), At(300));
+  EXPECT_FALSE(queue.Pop(At(200)));
+  queue.OnClusterEvent(ClusterEvent::kOther, At(0.5));
+  EXPECT_FALSE(queue.Pop(At(0.5)));
+  EXPECT_EQ(queue.NextWake(At(0.5)), At(1));
+  EXPECT_TRUE(queue.Pop(At(1)));
+}
+
+TEST(SchedulingQueueTest, BackoffDoublesUpToItsLimit) {
+  SchedulingQueue queue(Plain());
+  queue.Add("pod", 0, At(0));
+  double now = 0;
+  for (double backoff : {1, 2, 4, 8, 10, 10}) {
+    ASSERT_TRUE(queue.Pop(At(now)));
+    queue.Fail("pod", At(now));
+    EXPECT_EQ(queue.NextWake(At(now)), At(now + backoff));
+    now += backoff;
+  }
+}
+
+TEST(SchedulingQueueTest, WithNothingElseToDoAWokenPodDoesntWaitButAnErrorStillDoes) {
+  SchedulingQueue queue({});
+  queue.Add("rejected", 0, At(0));
+  queue.Add("failed", 0, At(0.1));
+  ASSERT_EQ(queue.Pop(At(0.2)), "rejected");
+  queue.Reject("rejected", RejectedBy::kExtender, At(0.2));
+  ASSERT_EQ(queue.Pop(At(0.2)), "failed");
+  queue.Fail("failed", At(0.2));
+  queue.OnClusterEvent(ClusterEvent::kRoom, At(0.3));
+  EXPECT_EQ(queue.Pop(At(0.3)), "rejected");
+  EXPECT_FALSE(queue.Pop(At(0.3)));
+  // Ends of backoffs are rounded to windows of a second.
+  EXPECT_EQ(queue.NextWake(At(0.3)), At(2));
+  EXPECT_EQ(queue.Pop(At(2)), "failed");
+}
+
+TEST(SchedulingQueueTest, APodThatPluginsTurnedAwayIsWokenByRoomOnly) {
+  SchedulingQueue queue(Plain());
+  queue.Add("pod", 0, At(0));
+  ASSERT_TRUE(queue.Pop(At(0)));
+  queue.Reject("pod", RejectedBy::kPlugins, At(0));
+  queue.OnClusterEvent(ClusterEvent::kOther, At(5));
+  queue.OnUpdate("pod", ClusterEvent::kOther, At(5));
+  EXPECT_FALSE(queue.Pop(At(5)));
+  queue.OnClusterEvent(ClusterEvent::kRoom, At(6));
+  EXPECT_TRUE(queue.Pop(At(6)));
+}
+
+TEST(SchedulingQueueTest, AfterFiveMinutesAPodIsTriedThoughNothingHappened) {
+  SchedulingQueue queue({});
+  queue.Add("pod", 0, At(0));
+  ASSERT_TRUE(queue.Pop(At(0)));
+  queue.Reject("pod", RejectedBy::kPlugins, At(0));
+  EXPECT_FALSE(queue.Pop(At(299)));
+  EXPECT_TRUE(queue.Pop(At(300)));
+}
+
+}  // namespace
+}  // namespace muster::kube::simulators
