@@ -96,6 +96,7 @@ Timer::Id ThreadTimer::After(absl::Duration delay, Callback callback) {
 }
 
 void ThreadTimer::Cancel(Id id) {
+  if (id == 0) return;
   Callback dropped;  // destroyed without the lock: it may own what cancels in turn
   std::unique_lock lock(state_->mutex);
   if (const auto at = state_->due.find(id); at != state_->due.end()) {

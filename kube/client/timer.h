@@ -27,7 +27,8 @@ class Timer {
   virtual Id After(absl::Duration delay, Callback callback) = 0;
 
   // Afterwards the callback won't run; if it is running on another thread it is waited for, so hold
-  // no lock that it takes. A callback may cancel any alarm. No effect on one that has run.
+  // no lock that it takes. A callback may cancel any alarm. No effect on one that has run,
+  // nor for 0.
   virtual void Cancel(Id id) = 0;
 };
 

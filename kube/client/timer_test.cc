@@ -48,6 +48,7 @@ TEST(ThreadTimer, CancelKeepsACallbackFromRunningOrWaitsForIt) {
   timer.Cancel(running);
   EXPECT_TRUE(finished);
   timer.Cancel(running);
+  timer.Cancel(0);
   absl::SleepFor(absl::Milliseconds(60));
 }
 
