@@ -52,6 +52,46 @@ ApiError Denied(const std::string& webhook, const Json& response) {
   return error;
 }
 
+// admission.k8s.io/v1
+Json Review(const Call& call, const std::string& operation, const std::string& uid,
+            const Json* before, const Json& object) {
+  const ResourceType& type = *call.type;
+  Json kind = {{"group", type.group}, {"version", type.version}, {"kind", type.kind}};
+  Json resource = {{"group", type.group}, {"version", type.version}, {"resource", type.plural}};
+  return {{"apiVersion", "admission.k8s.io/v1"},
+          {"kind", "AdmissionReview"},
+          {"request",
+           {{"uid", uid},
+            {"kind", kind},
+            {"resource", resource},
+            {"requestKind", kind},
+            {"requestResource", resource},
+            {"name", StringAt(object, {"metadata", "name"})},
+            {"namespace", call.path.name_space},
+            {"operation", operation},
+            {"userInfo", {{"username", "system:admin"}, {"groups", {"system:masters"}}}},
+            {"object", object},
+            {"oldObject", before == nullptr ? Json() : *before},
+            {"dryRun", call.dry_run()}}}};
+}
+
+// Applies the patch of an answer that allows the request.
+MaybeError ApplyAnswer(const std::string& webhook, const Json& response, Json* object) {
+  const std::string& encoded = StringAt(response, {"patch"});
+  if (encoded.empty()) return std::nullopt;
+  std::string patch_text;
+  if (StringAt(response, {"patchType"}) != "JSONPatch" ||
+      !absl::Base64Unescape(encoded, &patch_text)) {
+    return CallFailure(webhook, "patch must be base64 with patchType JSONPatch");
+  }
+  Json patched = *object;
+  ApiResult<Json> patch = ParseJson(patch_text);
+  MaybeError failure = patch.ok() ? ApplyJsonPatch(*patch, &patched) : MaybeError(patch.error());
+  if (failure) return CallFailure(webhook, failure->message);
+  *object = std::move(patched);
+  return std::nullopt;
+}
+
 }  // namespace
 
 void ServerImpl::SetWebhookCaller(std::shared_ptr<WebhookCaller> caller) {
@@ -158,29 +198,10 @@ MaybeError ServerImpl::CallWebhook(Call* call, const Webhook& webhook, const std
     uid = UidLocked();
     caller = webhook_caller_;
   }
-  const ResourceType& type = *call->type;
-  Json kind = {{"group", type.group}, {"version", type.version}, {"kind", type.kind}};
-  Json resource = {{"group", type.group}, {"version", type.version}, {"resource", type.plural}};
-  Json review = {{"apiVersion", "admission.k8s.io/v1"},
-                 {"kind", "AdmissionReview"},
-                 {"request",
-                  {{"uid", uid},
-                   {"kind", kind},
-                   {"resource", resource},
-                   {"requestKind", kind},
-                   {"requestResource", resource},
-                   {"name", StringAt(*object, {"metadata", "name"})},
-                   {"namespace", call->path.name_space},
-                   {"operation", operation},
-                   {"userInfo", {{"username", "system:admin"}, {"groups", {"system:masters"}}}},
-                   {"object", *object},
-                   {"oldObject", before == nullptr ? Json() : *before},
-                   {"dryRun", call->dry_run()}}}};
-
   WebhookCall request;
   request.url = StringAt(definition, {"clientConfig", "url"});
   absl::Base64Unescape(StringAt(definition, {"clientConfig", "caBundle"}), &request.ca_bundle);
-  request.body = review.dump();
+  request.body = Review(*call, operation, uid, before, *object).dump();
   request.timeout = absl::Seconds(IntAt(definition, {"timeoutSeconds"}).value_or(10));
   absl::StatusOr<std::string> answer =
       caller == nullptr ? absl::UnavailableError("this server has no way to call webhooks")
@@ -200,19 +221,7 @@ MaybeError ServerImpl::CallWebhook(Call* call, const Webhook& webhook, const std
     if (warning.is_string()) call->warnings.push_back(warning);
   }
   if (!BoolAt(response, {"allowed"})) return Denied(name, response);
-  const std::string& encoded = StringAt(response, {"patch"});
-  if (encoded.empty()) return std::nullopt;
-  std::string patch_text;
-  if (StringAt(response, {"patchType"}) != "JSONPatch" ||
-      !absl::Base64Unescape(encoded, &patch_text)) {
-    return CallFailure(name, "patch must be base64 with patchType JSONPatch");
-  }
-  Json patched = *object;
-  ApiResult<Json> patch = ParseJson(patch_text);
-  MaybeError failure = patch.ok() ? ApplyJsonPatch(*patch, &patched) : MaybeError(patch.error());
-  if (failure) return CallFailure(name, failure->message);
-  *object = std::move(patched);
-  return std::nullopt;
+  return ApplyAnswer(name, response, object);
 }
 
 }  // namespace muster::kube::embedded

@@ -147,10 +147,6 @@ ApiError UnsupportedMediaType(std::string message) {
   return Plain(415, "UnsupportedMediaType", std::move(message));
 }
 
-ApiError NotAcceptable(std::string message) {
-  return Plain(406, "NotAcceptable", std::move(message));
-}
-
 ApiError TooLarge(std::string message) {
   return Plain(413, "RequestEntityTooLarge", "Request entity too large: " + message);
 }

@@ -72,7 +72,6 @@ ApiError Forbidden(const ResourceType& type, const std::string& name, const std:
 ApiError MethodNotAllowed(const ResourceType& type, const std::string& action);
 ApiError Unprocessable(std::string message);
 ApiError UnsupportedMediaType(std::string message);
-ApiError NotAcceptable(std::string message);
 ApiError TooLarge(std::string message);
 ApiError Expired(std::string message);
 ApiError TooLargeResourceVersion(uint64_t asked, uint64_t current);

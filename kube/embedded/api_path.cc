@@ -1,5 +1,6 @@
 #include "kube/embedded/api_path.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace muster::kube::embedded {
@@ -16,6 +17,11 @@ std::vector<std::string> Segments(std::string_view path) {
   return segments;
 }
 
+// Names are DNS names; anything else leads nowhere, and may not be text at all.
+bool IsPlainText(std::string_view path) {
+  return std::all_of(path.begin(), path.end(), [](char c) { return c > ' ' && c < 0x7f; });
+}
+
 bool IsNamespaceSubresource(const std::string& segment) {
   return segment == "status" || segment == "finalize";
 }
@@ -23,6 +29,7 @@ bool IsNamespaceSubresource(const std::string& segment) {
 }  // namespace
 
 std::optional<ApiPath> ParseApiPath(std::string_view path) {
+  if (!IsPlainText(path)) return std::nullopt;
   std::vector<std::string> segments = Segments(path);
   ApiPath out;
   size_t at = 0;

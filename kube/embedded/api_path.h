@@ -18,7 +18,7 @@ struct ApiPath {
 
 // nullopt unless it has the form
 //   /api/VERSION | /apis/GROUP/VERSION, then [/namespaces/NS]/PLURAL[/NAME[/SUBRESOURCE]].
-// A namespace itself is {plural: "namespaces", name: NS}.
+// and is printable ASCII. A namespace itself is {plural: "namespaces", name: NS}.
 std::optional<ApiPath> ParseApiPath(std::string_view path);
 
 }  // namespace muster::kube::embedded

@@ -31,7 +31,11 @@ const Json* StorageVersion(const Json& crd) {
 ApiResult<std::shared_ptr<const Schema>> SchemaOf(const Json& version) {
   const Json* open_api = FieldAt(version, {"schema", "openAPIV3Schema"});
   if (open_api == nullptr) return std::shared_ptr<const Schema>();
+  if (!open_api->is_object()) return BadRequest("openAPIV3Schema: want an object");
   Json amended = *open_api;
+  if (amended.contains("properties") && !amended["properties"].is_object()) {
+    return BadRequest("openAPIV3Schema.properties: want an object");
+  }
   for (const char* field : {"apiVersion", "kind"}) {
     amended["properties"][field] = {{"type", "string"}};
   }

@@ -75,10 +75,6 @@ std::string TimeText(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
 }
 
-std::string MicroTimeText(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone());
-}
-
 bool IsDnsLabel(std::string_view text) {
   if (text.empty() || text.size() > 63) return false;
   if (!IsLower(text.front()) || !IsLower(text.back())) return false;

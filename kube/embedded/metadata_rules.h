@@ -12,9 +12,8 @@
 
 namespace muster::kube::embedded {
 
-// "2026-01-02T03:04:05Z", and with microseconds for MicroTime fields.
+// "2026-01-02T03:04:05Z"
 std::string TimeText(absl::Time time);
-std::string MicroTimeText(absl::Time time);
 
 bool IsDnsLabel(std::string_view text);      // RFC 1123, at most 63
 bool IsDnsSubdomain(std::string_view text);  // labels joined by dots, at most 253

@@ -67,8 +67,6 @@ class ResourceTypes {
 
   // What is served, in order of addition.
   std::vector<const ResourceType*> Served() const;
-  // Grows on Add and Remove.
-  size_t count() const { return next_index_; }
 
  private:
   std::vector<std::shared_ptr<const ResourceType>> all_;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "kube/embedded/custom_types.h"
 #include "kube/embedded/json_fields.h"
 #include "kube/embedded/metadata_rules.h"
@@ -119,10 +122,28 @@ Answer ServerImpl::Handle(const Request& request, const RequestHeaders& headers)
   return result;
 }
 
-ApiResult<Answer> ServerImpl::Route(Call* call) {
+MaybeError ServerImpl::ResolveLocked(Call* call) {
   std::optional<ApiPath> path = ParseApiPath(call->request.path);
   if (!path || path->plural.empty()) return NoSuchPath();
   call->path = *std::move(path);
+  ApiPath& it = call->path;
+  // The old way to bind: POST to the collection .../bindings with the name in the body.
+  if (it.group.empty() && it.plural == "bindings" && it.name.empty()) {
+    it.plural = "pods";
+    it.subresource = "binding";
+  }
+  call->type = types_.Find(it.group, it.version, it.plural);
+  if (call->type == nullptr) return NoSuchPath();
+  if (!call->type->namespaced && !it.name_space.empty()) return NoSuchPath();
+  if (call->type->namespaced && it.name_space.empty() && !it.name.empty()) return NoSuchPath();
+  return std::nullopt;
+}
+
+ApiResult<Answer> ServerImpl::Route(Call* call) {
+  {
+    std::lock_guard lock(mutex_);
+    if (MaybeError error = ResolveLocked(call)) return *error;
+  }
   if (call->request.body.size() > options_.max_body_bytes) {
     return TooLarge(fmt::format("limit is {} bytes, got {}", options_.max_body_bytes,
                                 call->request.body.size()));
@@ -130,20 +151,6 @@ ApiResult<Answer> ServerImpl::Route(Call* call) {
   if (call->HasQuery("dryRun") && !call->Query("dryRun").empty() && !call->dry_run()) {
     return BadRequest(fmt::format("dryRun: Unsupported value: {}: supported values: \"All\"",
                                   Quoted(call->Query("dryRun"))));
-  }
-  // The old way to bind: POST to the collection .../bindings with the name in the body.
-  if (call->path.group.empty() && call->path.plural == "bindings" && call->path.name.empty()) {
-    call->path.plural = "pods";
-    call->path.subresource = "binding";
-  }
-  {
-    std::lock_guard lock(mutex_);
-    call->type = types_.Find(call->path.group, call->path.version, call->path.plural);
-  }
-  if (call->type == nullptr) return NoSuchPath();
-  if (!call->type->namespaced && !call->path.name_space.empty()) return NoSuchPath();
-  if (call->type->namespaced && call->path.name_space.empty() && !call->path.name.empty()) {
-    return NoSuchPath();
   }
   return call->path.subresource.empty() ? RouteVerb(call) : RouteSubresource(call);
 }
@@ -241,21 +248,19 @@ Answer ServerImpl::ObjectAnswer(const Call& call, int status, const StoredObject
 }
 
 void ServerImpl::CreateBuiltInObjects() {
+  auto create = [&](const char* path, std::string body) {
+    Response response =
+        Handle({Method::kPost, path, {}, std::string(kJson), std::move(body)}, {}).response;
+    if (!response.ok()) {
+      fmt::print(stderr, "embedded API server: built-in object refused: {}\n", response.body);
+      std::abort();
+    }
+  };
   for (const char* name : {"default", "kube-node-lease", "kube-public", "kube-system"}) {
-    Request request{Method::kPost,
-                    "/api/v1/namespaces",
-                    {},
-                    std::string(kJson),
-                    Json{{"metadata", {{"name", name}}}}.dump()};
-    Handle(request, {});
+    create("/api/v1/namespaces", Json{{"metadata", {{"name", name}}}}.dump());
   }
   for (const std::string& crd : BuiltInCrds()) {
-    Request request{Method::kPost,
-                    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-                    {},
-                    std::string(kJson),
-                    crd};
-    Handle(request, {});
+    create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd);
   }
 }
 

@@ -106,6 +106,8 @@ class ServerImpl {
  private:
   // server_impl.cc: finding the kind and the verb
   ApiResult<Answer> Route(Call* call);
+  // Fills in path and type; 404 for a path that leads nowhere.
+  MaybeError ResolveLocked(Call* call);
   ApiResult<Answer> RouteVerb(Call* call);
   ApiResult<Answer> RouteSubresource(Call* call);
 

@@ -94,13 +94,10 @@ ApiServer::WatchResult ServerImpl::Watch(const Request& request, const RequestHe
 }
 
 ApiResult<std::shared_ptr<WatchSession::State>> ServerImpl::OpenWatch(Call* call) {
-  std::optional<ApiPath> path = ParseApiPath(call->request.path);
-  if (!path || path->plural.empty() || !path->subresource.empty()) return NoSuchPath();
-  call->path = *std::move(path);
   auto state = std::make_shared<WatchSession::State>();
   std::lock_guard lock(mutex_);
-  call->type = types_.Find(call->path.group, call->path.version, call->path.plural);
-  if (call->type == nullptr) return NoSuchPath();
+  if (MaybeError error = ResolveLocked(call)) return *error;
+  if (!call->path.subresource.empty()) return NoSuchPath();
   if (MaybeError error = CheckListOptions(*call, /*watch=*/true)) return *error;
   ApiResult<Selection> selection = SelectionOf(*call);
   if (!selection.ok()) return selection.error();
