@@ -55,7 +55,8 @@ class Planning {
       int domain = DomainOf(node);
       return domain < 0 || !home(node) ? -1 : domain * problem_.zones + problem_.nodes[node].zone;
     }));
-    if (score_.complete || !SpansZones(whole)) return;
+    // Where nothing is required, something in another zone is better than nothing.
+    if ((score_.complete && score_.placed > 0) || !SpansZones(whole)) return;
     TryAll(Cut(whole, [&](int node) { return DomainOf(node); }));
   }
 

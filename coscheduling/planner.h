@@ -11,10 +11,11 @@
 // don't exist yet, least leftover devices, most preferences met, rank order (neighbours in rank on
 // neighbouring nodes), name. Among partial plans the number of members comes before the zone.
 //
-// What is guaranteed: a plan is always valid. Where the gang has one class it is complete whenever
-// a complete one exists, and uses the fewest nodes; the same for several classes without relations
-// between members as far as a bounded search reaches, and for all gangs that are small. README.md
-// ("Planner") says where exactly each guarantee ends.
+// What is guaranteed: every placement is valid. A gang of one class gets a complete plan whenever
+// there is one, whatever its size, and on the fewest nodes if its members don't mind each other.
+// For several classes that is bin packing in several dimensions: exact for small gangs and for
+// classes that could swap places, greedy with a bounded search beyond. README.md ("Planner") says
+// where each guarantee ends.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,8 @@ struct PlanRequest {
   // In rank order. Not owned; all live during the call.
   std::vector<const kube::Pod*> members;
   // How many of them must be placed for the plan to be complete; the others are a surplus that is
-  // placed if it fits beside them.
+  // placed if it fits beside them, in their zone. 0: all are surplus, and a plan is always
+  // complete.
   size_t required = 0;
   // Nodes that are coming may be used too. A plan on real nodes only is what can be committed.
   bool include_virtual = false;

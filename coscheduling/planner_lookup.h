@@ -11,7 +11,7 @@
 
 namespace muster::coscheduling::planner {
 
-// Tries the place where the key was last time before it searches.
+// Tries the place where the key was, or would have been, last time before it searches.
 class SameKey {
  public:
   explicit SameKey(std::string_view key) : key_(key) {}
@@ -21,15 +21,16 @@ class SameKey {
   // The value in `entries`, sorted pairs with random access; nullptr if the key is absent.
   template <typename Entries>
   auto Find(const Entries& entries) -> decltype(&entries.begin()->second) {
-    if (at_ < entries.size() && (entries.begin() + at_)->first == key_) {
-      return &(entries.begin() + at_)->second;
-    }
-    auto it = std::lower_bound(
+    auto it = entries.begin() + std::min(at_, entries.size());
+    if (it != entries.end() && it->first == key_) return &it->second;
+    bool would_be_here = (it == entries.end() || it->first > key_) &&
+                         (it == entries.begin() || (it - 1)->first < key_);
+    if (would_be_here) return nullptr;
+    it = std::lower_bound(
         entries.begin(), entries.end(), key_,
         [](const auto& entry, const std::string& wanted) { return entry.first < wanted; });
-    if (it == entries.end() || it->first != key_) return nullptr;
     at_ = it - entries.begin();
-    return &it->second;
+    return it != entries.end() && it->first == key_ ? &it->second : nullptr;
   }
 
  private:

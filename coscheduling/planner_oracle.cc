@@ -153,8 +153,7 @@ OracleScore Oracle::ScoreOf(const State& state) const {
   for (const std::string& name : request_.sibling_nodes) {
     if (const NodeInfo* info = snapshot_.FindNode(name)) home.insert(zone_of(*info));
   }
-  score.one_zone =
-      zones.size() <= 1 && (home.empty() || zones.empty() || home.contains(*zones.begin()));
+  score.one_zone = zones.size() == 1 && (home.empty() || home.contains(*zones.begin()));
   score.complete = score.placed >= static_cast<int>(request_.required);
   return score;
 }

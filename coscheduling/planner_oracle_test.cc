@@ -167,7 +167,7 @@ class RandomWorld {
 
   void AddDemands() {
     PlanRequest& request = world.request();
-    if (dice_.OneIn(4)) request.required = 1 + dice_.Upto(static_cast<int>(alike.size()) - 1);
+    if (dice_.OneIn(4)) request.required = dice_.Upto(static_cast<int>(alike.size()));
     if (!options_.constraints) return;
     request.include_virtual = dice_.OneIn(2);
     if (dice_.OneIn(8)) request.excluded_nodes.insert("n0");

@@ -40,60 +40,65 @@ std::vector<int64_t> Levels(const std::vector<Placement>& placements,
 class OrderSearch {
  public:
   OrderSearch(const std::vector<Placement>& placements, Relations* relations)
-      : relations_(*relations), left_(static_cast<int>(placements.size())) {
-    std::map<std::pair<int, int>, int> counts;
-    for (const Placement& placement : placements) ++counts[{placement.node, placement.kind}];
-    for (const auto& [place, count] : counts) {
-      groups_.push_back({place.second, place.first});
-      waiting_.push_back(count);
+      : relations_(*relations) {
+    std::map<std::pair<int, int>, std::vector<size_t>> groups;
+    for (size_t i = 0; i < placements.size(); ++i) {
+      groups[{placements[i].node, placements[i].kind}].push_back(i);
     }
+    for (auto& [place, members] : groups) {
+      groups_.push_back({place.second, place.first});
+      members_.push_back(std::move(members));
+    }
+    placed_.resize(groups_.size());
   }
 
-  // True if all have been placed; otherwise nothing has.
-  bool Run() {
-    if (left_ == 0) return true;
-    if (--steps_ < 0 || !seen_.insert(waiting_).second) return false;
+  // All placements in a valid order, which have then been counted; empty, and nothing counted, if
+  // there is none or the search took too long.
+  std::vector<size_t> Run(size_t all) {
+    std::vector<size_t> order;
+    if (!Search(all, &order)) order.clear();
+    return order;
+  }
+
+ private:
+  bool Search(size_t all, std::vector<size_t>* order) {
+    if (order->size() == all) return true;
+    if (--steps_ < 0 || !seen_.insert(placed_).second) return false;
     for (size_t g = 0; g < groups_.size(); ++g) {
-      if (waiting_[g] == 0 || !relations_.Allows(groups_[g].kind, groups_[g].node)) continue;
-      Move(g, 1);
-      if (Run()) return true;
-      Move(g, -1);
+      const Placement& place = groups_[g];
+      if (placed_[g] == members_[g].size() || !relations_.Allows(place.kind, place.node)) continue;
+      relations_.Place(place.kind, place.node);
+      order->push_back(members_[g][placed_[g]++]);
+      if (Search(all, order)) return true;
+      relations_.Remove(place.kind, place.node);
+      order->pop_back();
+      --placed_[g];
     }
     return false;
   }
 
- private:
-  void Move(size_t g, int step) {
-    if (step > 0) {
-      relations_.Place(groups_[g].kind, groups_[g].node);
-    } else {
-      relations_.Remove(groups_[g].kind, groups_[g].node);
-    }
-    waiting_[g] -= step;
-    left_ -= step;
-  }
-
   static constexpr int kMostSteps = 4000;
   Relations& relations_;
-  std::vector<Placement> groups_;
-  std::vector<int> waiting_;  // by group
-  int left_;
+  std::vector<Placement> groups_;             // equal placements
+  std::vector<std::vector<size_t>> members_;  // by group
+  std::vector<size_t> placed_;                // how many, by group
   int steps_ = kMostSteps;
-  absl::flat_hash_set<std::vector<int>> seen_;
+  absl::flat_hash_set<std::vector<size_t>> seen_;
 };
 
 // The search is deep, and hopeless for many.
 constexpr size_t kMostSearched = 64;
 
-// Places what it can; returns the others.
-std::vector<size_t> PlaceByLevel(const std::vector<Placement>& placements,
-                                 std::vector<size_t> waiting, Relations* relations) {
+Ordering PlaceByLevel(const std::vector<Placement>& placements, std::vector<size_t> waiting,
+                      Relations* relations) {
+  Ordering ordering;
   for (bool progress = true; progress && !waiting.empty();) {
     std::vector<size_t> refused;
     for (size_t i : waiting) {
       const Placement& placement = placements[i];
       if (relations->Allows(placement.kind, placement.node)) {
         relations->Place(placement.kind, placement.node);
+        ordering.placed.push_back(i);
       } else {
         refused.push_back(i);
       }
@@ -102,12 +107,13 @@ std::vector<size_t> PlaceByLevel(const std::vector<Placement>& placements,
     waiting = std::move(refused);
   }
   std::sort(waiting.begin(), waiting.end());
-  return waiting;
+  ordering.refused = std::move(waiting);
+  return ordering;
 }
 
 }  // namespace
 
-std::vector<size_t> PlaceInOrder(const std::vector<Placement>& placements, Relations* relations) {
+Ordering PlaceInOrder(const std::vector<Placement>& placements, Relations* relations) {
   std::vector<size_t> waiting(placements.size());
   for (size_t i = 0; i < waiting.size(); ++i) waiting[i] = i;
   std::sort(waiting.begin(), waiting.end(), [&](size_t a, size_t b) {
@@ -117,16 +123,12 @@ std::vector<size_t> PlaceInOrder(const std::vector<Placement>& placements, Relat
   std::vector<int64_t> levels = Levels(placements, waiting, *relations);
   std::stable_sort(waiting.begin(), waiting.end(),
                    [&](size_t a, size_t b) { return levels[a] < levels[b]; });
-  std::vector<size_t> order = waiting;
-  std::vector<size_t> refused = PlaceByLevel(placements, std::move(waiting), relations);
-  if (refused.empty() || placements.size() > kMostSearched) return refused;
-  std::vector<char> placed(placements.size(), 1);
-  for (size_t i : refused) placed[i] = 0;
-  for (size_t i : order) {
-    if (placed[i]) relations->Remove(placements[i].kind, placements[i].node);
-  }
-  if (OrderSearch(placements, relations).Run()) return {};
-  return PlaceByLevel(placements, std::move(order), relations);
+  Ordering ordering = PlaceByLevel(placements, waiting, relations);
+  if (ordering.refused.empty() || placements.size() > kMostSearched) return ordering;
+  for (size_t i : ordering.placed) relations->Remove(placements[i].kind, placements[i].node);
+  std::vector<size_t> order = OrderSearch(placements, relations).Run(placements.size());
+  if (!order.empty()) return {std::move(order), {}};
+  return PlaceByLevel(placements, std::move(waiting), relations);
 }
 
 }  // namespace muster::coscheduling::planner

@@ -13,9 +13,15 @@ struct Placement {
   int node = 0;
 };
 
-// Counts the placements into `relations` one by one, each when it is allowed beside those before.
-// Returns the indices of those that never were. The outcome depends on the set of placements only,
-// not on the order in which they are given; of equal ones the last are refused first.
-std::vector<size_t> PlaceInOrder(const std::vector<Placement>& placements, Relations* relations);
+// By index into the placements.
+struct Ordering {
+  std::vector<size_t> placed;   // in an order in which each is allowed beside those before
+  std::vector<size_t> refused;  // those that never were, ascending
+};
+
+// Counts the placements into `relations` one by one, each when it is allowed. What comes out
+// depends on the set of placements only, not on the order in which they are given; of equal ones
+// the last are refused first.
+Ordering PlaceInOrder(const std::vector<Placement>& placements, Relations* relations);
 
 }  // namespace muster::coscheduling::planner

@@ -75,11 +75,13 @@ class MixedPacking {
   }
 
   void Search() {
+    // Whether everyone can be placed is known; only a better plan could be found.
+    bool settled = Everyone() || !EachClassFits(problem_, scope_) ||
+                   FewestNodes(problem_, nodes_) > static_cast<int>(nodes_.size());
+    if (settled && problem_.members() > kMostMembersSearched) return;
     Scope thinned = ThinOut(problem_, scope_, /*with_relations=*/false);
-    int64_t size = static_cast<int64_t>(NodesOf(thinned).size()) * problem_.members();
-    bool hopeless = !EachClassFits(problem_, scope_) ||
-                    FewestNodes(problem_, nodes_) > static_cast<int>(nodes_.size());
-    if (size > kSmallGang && (Everyone() || hopeless)) return;
+    int64_t pairs = static_cast<int64_t>(NodesOf(thinned).size()) * problem_.members();
+    if (settled && pairs > kMostPairsSearched) return;
     Consider(SearchPacking(problem_, thinned, best_score_, &budget_));
   }
 

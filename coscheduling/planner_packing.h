@@ -18,10 +18,6 @@
 
 namespace muster::coscheduling::planner {
 
-// Above this many (members x nodes that differ) a search for better plans is hopeless, and only one
-// for complete plans is tried.
-inline constexpr int64_t kSmallGang = 2048;
-
 Slots Pack(const Problem& problem, const Scope& scope, SearchBudget* budget);
 
 // Classes in the order in which they should be placed: those of which one member takes the largest

@@ -118,7 +118,7 @@ std::optional<std::pair<std::string, Rejection>> FirstUnrelated(
     wanted.push_back({relations.KindOf(m), index.at(name)});
     member_of.push_back(m);
   }
-  std::vector<size_t> refused = planner::PlaceInOrder(wanted, &relations);
+  std::vector<size_t> refused = planner::PlaceInOrder(wanted, &relations).refused;
   if (refused.empty()) return std::nullopt;
   const planner::Placement& first = wanted[refused[0]];
   return std::pair(request.members[member_of[refused[0]]]->meta.uid,

@@ -266,7 +266,8 @@ class RelatedPlacement {
       slot_of.insert(slot_of.end(), slots[s].count, s);
     }
     Slots valid = slots;
-    for (size_t refused : PlaceInOrder(placements, &relations_)) --valid[slot_of[refused]].count;
+    Ordering ordering = PlaceInOrder(placements, &relations_);
+    for (size_t refused : ordering.refused) --valid[slot_of[refused]].count;
     std::erase_if(valid, [](const Slot& slot) { return slot.count == 0; });
     for (const Slot& slot : valid) room_.Take(slot.member_class, slot.node, slot.count);
     return valid;
@@ -292,10 +293,11 @@ class RelatedPlacement {
   }
 
   void Search() {
+    if (problem_.members() > kMostMembersSearched) return;
     if (Everyone() && best_score_.nodes <= FewestNodes(problem_, nodes_)) return;
     Scope thinned = ThinOut(problem_, scope_, /*with_relations=*/true);
-    int64_t size = static_cast<int64_t>(NodesOf(thinned).size()) * problem_.members();
-    if (size > kSmallGang) return;
+    int64_t pairs = static_cast<int64_t>(NodesOf(thinned).size()) * problem_.members();
+    if (pairs > kMostPairsSearched) return;
     Consider(SearchPlacements(problem_, thinned, best_score_, &budget_));
   }
 

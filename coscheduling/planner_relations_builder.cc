@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/container/flat_hash_set.h"
+#include "coscheduling/planner_lookup.h"
 #include "coscheduling/planner_relations.h"
 
 namespace muster::coscheduling::planner {
@@ -124,7 +125,11 @@ class RelationsBuilder {
     for (const NodeInfo* info : nodes) {
       seen_.push_back(include_virtual ? info->node.get() : info->object.get());
     }
-    for (const Pod* member : members) member_uids_.insert(member->meta.uid);
+    for (const Pod* member : members) {
+      if (snapshot.FindNodeOfPod(member->meta.uid) != nullptr) {
+        standing_members_.insert(member->meta.uid);
+      }
+    }
   }
 
   void Build() {
@@ -151,8 +156,9 @@ class RelationsBuilder {
     key.label = label;
     key.domain.assign(nodes_.size(), -1);
     absl::flat_hash_map<std::string_view, int> index;
+    SameKey lookup(label);
     for (size_t n = 0; n < nodes_.size(); ++n) {
-      const std::string* value = seen_[n] == nullptr ? nullptr : seen_[n]->meta.Label(label);
+      const std::string* value = seen_[n] == nullptr ? nullptr : lookup.Find(seen_[n]->meta.labels);
       if (value == nullptr) continue;
       auto [it, added] = index.try_emplace(*value, static_cast<int>(key.values.size()));
       if (added) {
@@ -315,7 +321,7 @@ class RelationsBuilder {
     absl::flat_hash_map<std::string_view, int> node_index;
     for (size_t n = 0; n < nodes_.size(); ++n) node_index[nodes_[n]->node->meta.name] = n;
     for (const auto& [uid, node_name] : standing) {
-      if (member_uids_.contains(uid)) continue;
+      if (standing_members_.contains(uid)) continue;
       auto node = node_index.find(node_name);
       const Pod* pod = snapshot_.FindPod(uid);
       if (node == node_index.end() || pod == nullptr) continue;
@@ -369,7 +375,9 @@ class RelationsBuilder {
     if (!MembersHaveTerms()) return;
     for (size_t n = 0; n < nodes_.size(); ++n) {
       for (const cluster::PlacedPod& placed : nodes_[n]->pods) {
-        if (!member_uids_.contains(placed.pod->meta.uid)) CountStandingPod(*placed.pod, n);
+        bool member =
+            !standing_members_.empty() && standing_members_.contains(placed.pod->meta.uid);
+        if (!member) CountStandingPod(*placed.pod, n);
       }
     }
   }
@@ -448,7 +456,7 @@ class RelationsBuilder {
   const std::vector<const NodeInfo*>& nodes_;
   std::vector<const kube::Node*> seen_;  // null: not a node yet, as far as relations go
   Relations& out_;
-  absl::flat_hash_set<std::string_view> member_uids_;
+  absl::flat_hash_set<std::string_view> standing_members_;  // UIDs; hardly ever any
 
   std::vector<Origin> affinity_origins_, anti_origins_, spread_origins_;
   std::vector<const PodAffinityTerm*> anti_terms_;

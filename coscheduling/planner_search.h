@@ -17,6 +17,11 @@ struct SearchBudget {
   bool Spend() { return --steps >= 0; }
 };
 
+// A search among more members, or more (members x nodes that differ), wouldn't end within its
+// budget and is seldom lucky. It is then tried for a complete plan at most, never for a better one.
+inline constexpr int kMostMembersSearched = 256;
+inline constexpr int64_t kMostPairsSearched = 2048;
+
 // Equal for nodes that no member can tell apart while they are unused. With relations, nodes also
 // differ by what stands in their domains.
 std::vector<int64_t> Fingerprint(const Problem& problem, const Scope& scope, int node,

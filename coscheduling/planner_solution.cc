@@ -45,7 +45,7 @@ Score ScoreOf(const Problem& problem, const Slots& slots) {
   Score score;
   std::vector<int> nodes;
   int zone = -1;
-  score.one_zone = true;
+  score.one_zone = !slots.empty();
   for (const Slot& slot : slots) {
     const NodeSlot& node = problem.nodes[slot.node];
     score.placed += slot.count;

@@ -309,6 +309,25 @@ PLAN_TABLE(Surplus,
                   world.request().required = 2;
                 },
                 "n1 n1 n1 -"},
+           Case{"a surplus planned by itself goes beside its siblings",
+                [](GangWorld& world) {
+                  AddNodes(world, {"a1"}, "a", 8);
+                  AddNodes(world, {"b1"}, "b", 8);
+                  world.AddMembers("w", 2, SpecWith(1));
+                  world.request().required = 0;
+                  world.request().sibling_nodes = {"b1"};
+                },
+                "b1 b1"},
+           Case{"a surplus planned by itself goes elsewhere when its siblings' zone is full",
+                [](GangWorld& world) {
+                  AddNodes(world, {"a1"}, "a", 8);
+                  AddNodes(world, {"b1"}, "b", 8);
+                  Occupy(world, "b1", 8);
+                  world.AddMembers("w", 2, SpecWith(1));
+                  world.request().required = 0;
+                  world.request().sibling_nodes = {"b1"};
+                },
+                "a1 a1"},
            Case{"a partial plan places as many as it can and isn't complete",
                 [](GangWorld& world) {
                   AddNodes(world, {"n1", "n2", "n3"}, "a", 8);

@@ -121,7 +121,9 @@ class GangWorld {
   }
 
   cluster::Snapshot& snapshot() { return snapshot_; }
+  const cluster::Snapshot& snapshot() const { return snapshot_; }
   PlanRequest& request() { return request_; }
+  const PlanRequest& request() const { return request_; }
   Plan MakePlan() const { return coscheduling::MakePlan(snapshot_, request_); }
 
  private:
