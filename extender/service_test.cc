@@ -1,0 +1,263 @@
+// The whole service over its real endpoints, against the embedded API server on a socket. The test
+// plays kube-scheduler and the user.
+
+#include "extender/service.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "extender/rest_client.h"
+#include "extender/testing/raw_client.h"
+#include "fmt/format.h"
+#include "kube/client/kubeconfig.h"
+#include "kube/embedded/api_server.h"
+#include "kube/embedded/http_front.h"
+#include "muster/v1/admission.grpc.pb.h"
+
+namespace muster::extender {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kPods = "/api/v1/namespaces/default/pods";
+constexpr const char* kGroups = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups";
+
+template <typename Condition>
+bool Await(Condition condition, absl::Duration limit = absl::Seconds(30)) {
+  const absl::Time until = absl::Now() + limit;
+  while (!condition()) {
+    if (absl::Now() > until) return false;
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  return true;
+}
+
+class ServiceTest : public ::testing::Test {
+ protected:
+  ServiceTest() : front_(*kube::embedded::HttpFront::Start(&server_)) {
+    kubeconfig_ = std::filesystem::temp_directory_path() /
+                  fmt::format("muster-service-test-{}.yaml", getpid());
+    std::ofstream(kubeconfig_) << front_->Kubeconfig();
+  }
+  ~ServiceTest() override {
+    service_.reset();
+    std::filesystem::remove(kubeconfig_);
+  }
+
+  void StartService() {
+    ServeOptions options;
+    options.extender_listen = options.listen = options.grpc_listen = options.webhook_listen =
+        "127.0.0.1:0";
+    options.leader_elect = false;
+    absl::StatusOr<kube::ClientConfig> cluster = kube::LoadKubeconfig({kubeconfig_});
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    absl::StatusOr<std::unique_ptr<Service>> service =
+        Service::Start(std::move(options), *std::move(cluster));
+    ASSERT_TRUE(service.ok()) << service.status();
+    service_ = *std::move(service);
+    ASSERT_TRUE(Await([&] { return Rest("/readyz").status == 200; })) << Rest("/readyz").body;
+  }
+
+  struct Answer {
+    int status;
+    json body;
+  };
+  Answer Api(kube::Method method, const std::string& path, const json& body = nullptr) {
+    kube::Request request;
+    request.method = method;
+    request.path = path;
+    if (!body.is_null()) {
+      request.content_type = kube::kJson;
+      request.body = body.dump();
+    }
+    const kube::Response response = server_.Handle(request);
+    return {response.status, json::parse(response.body, nullptr, false)};
+  }
+  Answer CreatePod(const std::string& name, const std::string& gang,
+                   const std::string& scheduler = "coscheduling") {
+    json labels = json::object();
+    if (!gang.empty()) labels["scheduling.x-k8s.io/pod-group"] = gang;
+    const json container = {{"name", "main"},
+                            {"image", "train"},
+                            {"resources", {{"limits", {{"nvidia.com/gpu", "8"}}}}}};
+    return Api(
+        kube::Method::kPost, kPods,
+        {{"apiVersion", "v1"},
+         {"kind", "Pod"},
+         {"metadata", {{"name", name}, {"labels", labels}}},
+         {"spec", {{"schedulerName", scheduler}, {"containers", json::array({container})}}}});
+  }
+  static bool IsGated(const json& pod) {
+    return !pod["spec"].value("schedulingGates", json::array()).empty();
+  }
+  json Pod(const std::string& name) {
+    return Api(kube::Method::kGet, fmt::format("{}/{}", kPods, name)).body;
+  }
+  void CreateNode(const std::string& name) {
+    const json amounts = {
+        {"cpu", "96"}, {"memory", "1Ti"}, {"pods", "110"}, {"nvidia.com/gpu", "8"}};
+    const Answer made = Api(kube::Method::kPost, "/api/v1/nodes",
+                            {{"apiVersion", "v1"},
+                             {"kind", "Node"},
+                             {"metadata", {{"name", name}}},
+                             {"status",
+                              {{"capacity", amounts},
+                               {"allocatable", amounts},
+                               {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}});
+    ASSERT_EQ(made.status, 201) << made.body;
+  }
+  void CreateGroup(const std::string& name, int members) {
+    const Answer made = Api(kube::Method::kPost, kGroups,
+                            {{"apiVersion", "scheduling.x-k8s.io/v1alpha1"},
+                             {"kind", "PodGroup"},
+                             {"metadata", {{"name", name}}},
+                             {"spec", {{"minMember", members}}}});
+    ASSERT_EQ(made.status, 201) << made.body;
+  }
+
+  RawClient::Message Rest(const std::string& path) {
+    RawClient client(service_->rest_port());
+    client.Send(RawGet(path));
+    return client.ReadMessage();
+  }
+  v1::Gang Gang(const std::string& name) {
+    return RestClient(fmt::format("127.0.0.1:{}", service_->rest_port()))
+        .GetGang("default", name)
+        .value_or(v1::Gang());
+  }
+  bool AwaitState(const std::string& gang, v1::GangState state) {
+    return Await([&] { return Gang(gang).state() == state; });
+  }
+  json Filter(const std::string& pod, const std::vector<std::string>& nodes) {
+    RawClient client(service_->extender_port());
+    client.Send(RawPost("/filter",
+                        json{{"Pod", Pod(pod)}, {"Nodes", nullptr}, {"NodeNames", nodes}}.dump()));
+    return json::parse(client.ReadMessage().body, nullptr, false);
+  }
+  static std::string BindBody(const json& pod, const std::string& node) {
+    return json{{"PodName", pod["metadata"]["name"]},
+                {"PodNamespace", "default"},
+                {"PodUID", pod["metadata"]["uid"]},
+                {"Node", node}}
+        .dump();
+  }
+
+  kube::embedded::ApiServer server_;
+  std::unique_ptr<kube::embedded::HttpFront> front_;
+  std::string kubeconfig_;
+  std::unique_ptr<Service> service_;
+};
+
+TEST_F(ServiceTest, GangGoesFromTheGateToItsNodesInOneStroke) {
+  StartService();
+  CreateNode("n1");
+  CreateNode("n2");
+  CreateGroup("train", 2);
+  const Answer first = CreatePod("train-0", "train");
+  ASSERT_EQ(first.status, 201) << first.body;
+  EXPECT_EQ(first.body["spec"]["schedulingGates"],
+            json::array({{{"name", "muster.dev/admission"}}}));
+  ASSERT_TRUE(AwaitState("train", v1::WAITING_FOR_MEMBERS));
+  EXPECT_THAT(Filter("train-0", {"n1", "n2"})["Error"].get<std::string>(), Not(""));
+
+  ASSERT_EQ(CreatePod("train-1", "train").status, 201);
+  ASSERT_TRUE(Await([&] { return !IsGated(Pod("train-0")) && !IsGated(Pod("train-1")); }))
+      << Rest("/v1/gangs").body;
+
+  // kube-scheduler asks. The filter passes the planned node only; the first bind call commits all.
+  std::vector<std::string> planned;
+  for (const char* pod : {"train-0", "train-1"}) {
+    json reply;
+    ASSERT_TRUE(Await([&] {
+      reply = Filter(pod, {"n1", "n2"});
+      return reply["Error"] == "";
+    })) << reply;
+    ASSERT_EQ(reply["NodeNames"].size(), 1u) << reply;
+    planned.push_back(reply["NodeNames"][0]);
+  }
+  EXPECT_NE(planned[0], planned[1]);
+  RawClient bind(service_->extender_port());
+  bind.Send(RawPost("/bind", BindBody(Pod("train-0"), planned[0])));
+  EXPECT_EQ(bind.ReadMessage(absl::Seconds(20)).body, R"({"Error":""})");
+  ASSERT_TRUE(AwaitState("train", v1::BOUND)) << Rest("/v1/gangs").body;
+  bind.Send(RawPost("/bind", BindBody(Pod("train-1"), planned[1])));
+  EXPECT_EQ(bind.ReadMessage(absl::Seconds(20)).body, R"({"Error":""})");
+  for (int i : {0, 1}) {
+    const json pod = Pod(fmt::format("train-{}", i));
+    EXPECT_EQ(pod["spec"]["nodeName"], planned[i]);
+    EXPECT_EQ(pod["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"], "true");
+  }
+
+  // All interfaces tell the same.
+  v1::GetGangRequest request;
+  request.set_namespace_("default");
+  request.set_name("train");
+  auto stub = v1::Admission::NewStub(grpc::CreateChannel(
+      fmt::format("127.0.0.1:{}", service_->grpc_port()), grpc::InsecureChannelCredentials()));
+  v1::Gang from_grpc, from_rest;
+  EXPECT_TRUE(Await([&] {
+    grpc::ClientContext context;
+    from_rest = Gang("train");
+    return stub->GetGang(&context, request, &from_grpc).ok() &&
+           google::protobuf::util::MessageDifferencer::Equals(from_grpc, from_rest);
+  })) << from_grpc.DebugString()
+      << from_rest.DebugString();
+  EXPECT_TRUE(Await([&] {
+    const json events = Api(kube::Method::kGet, "/api/v1/namespaces/default/events").body;
+    for (const json& event : events["items"]) {
+      if (event["involvedObject"]["kind"] == "PodGroup") return true;
+    }
+    return false;
+  }));
+  const std::string metrics = Rest("/metrics").body;
+  EXPECT_THAT(metrics, HasSubstr("muster_gangs{state=\"BOUND\"} 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("muster_bind_seconds_count{outcome=\"bound\"} 2\n"));
+  EXPECT_THAT(metrics, HasSubstr("muster_ready 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("muster_webhook_in_place 1\n"));
+}
+
+TEST_F(ServiceTest, OtherSchedulersPodsAreUntouchedAlsoWhileItIsDown) {
+  StartService();
+  EXPECT_FALSE(IsGated(CreatePod("other-0", "", "default-scheduler").body));
+  service_->Stop();
+  service_.reset();
+  EXPECT_EQ(CreatePod("other-1", "", "default-scheduler").status, 201);
+  // Ours don't get in ungated.
+  EXPECT_GE(CreatePod("ours-0", "").status, 500);
+  // A restarted process, with a new authority and on another port, takes over by itself.
+  StartService();
+  const Answer again = CreatePod("ours-1", "");
+  EXPECT_EQ(again.status, 201) << again.body;
+  EXPECT_TRUE(IsGated(again.body));
+}
+
+TEST_F(ServiceTest, UnusableExtenderCallsAreRefusedByField) {
+  StartService();
+  RawClient client(service_->extender_port());
+  client.Send(RawPost("/filter", "{\"Pod\":"));
+  EXPECT_EQ(client.ReadMessage().status, 400);
+  client.Send(RawPost("/bind", R"({"PodName":"p","PodNamespace":"default","PodUID":"u"})"));
+  const RawClient::Message missing = client.ReadMessage();
+  EXPECT_EQ(missing.status, 400);
+  EXPECT_EQ(missing.body, R"({"error":"Node: missing"})");
+  client.Send(RawPost("/unreserve", "{}"));
+  EXPECT_EQ(client.ReadMessage().status, 404);
+  // A pod that nobody has seen: an answer, not a wait.
+  client.Send(RawPost("/bind", BindBody({{"metadata", {{"name", "p"}, {"uid", "u"}}}}, "n1")));
+  EXPECT_THAT(client.ReadMessage(absl::Seconds(20)).body, Not(R"({"Error":""})"));
+}
+
+}  // namespace
+}  // namespace muster::extender
