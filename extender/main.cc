@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <iostream>
@@ -14,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "extender/config.h"
+#include "extender/demo.h"
 #include "extender/rest_client.h"
 #include "extender/service.h"
 #include "extender/tables.h"
@@ -108,6 +111,17 @@ int Serve(ServeFlags flags) {
   return 0;
 }
 
+int Demo(DemoOptions options) {
+  options.out = &std::cout;
+  winsize size{};
+  options.terminal = isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+  if (options.terminal) {
+    options.columns = size.ws_col;
+    options.rows = size.ws_row;
+  }
+  return RunDemo(options);
+}
+
 void AddQueryFlags(CLI::App* command, QueryOptions* query) {
   command->add_option("--server", query->server, "REST address of a running muster")
       ->capture_default_str();
@@ -158,12 +172,20 @@ int Main(int argc, char** argv) {
   explain->add_option("gang", query.gang, "NAMESPACE/NAME")->required();
   AddQueryFlags(explain, &query);
 
+  DemoOptions demo_options;
+  CLI::App* demo = app.add_subcommand("demo", "watch a gang wait for its nodes and bind");
+  demo->add_flag("--keep", demo_options.keep, "leave everything running until Ctrl-C");
+  demo->add_option("--speed", demo_options.speed, "divides the delays of the nodes")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kFailed;
   }
   curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (*demo) return Demo(demo_options);
   if (*gangs) return Gangs(query);
   if (*explain) return Explain(query);
   if (!flags.config.empty()) {
