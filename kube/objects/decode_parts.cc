@@ -40,9 +40,8 @@ std::optional<SelectorOperator> OperatorOf(std::string_view name, RequirementKin
 
 StringMap ReadStringMap(const JsonValue& map) {
   StringMap result;
-  map.ForEachField([&](std::string_view key, const JsonValue& value) {
-    result.emplace(key, value.String());
-  });
+  map.ForEachField(
+      [&](std::string_view key, const JsonValue& value) { result.emplace(key, value.String()); });
   result.shrink_to_fit();
   return result;
 }
