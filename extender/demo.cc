@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -47,7 +48,7 @@ constexpr absl::Duration kPatience = absl::Seconds(15);
 // From launch to registration, node by node.
 constexpr absl::Duration kFirstNodes[] = {absl::Seconds(2), absl::Seconds(5), absl::Seconds(10),
                                           absl::Seconds(18)};
-constexpr absl::Duration kSecondNodes[] = {absl::Seconds(2), absl::Seconds(4), absl::Seconds(7)};
+constexpr absl::Duration kSecondNodes[] = {absl::Seconds(2), absl::Seconds(3), absl::Seconds(5)};
 constexpr absl::Duration kLaunch = absl::Milliseconds(500);
 constexpr absl::Duration kInitialization = absl::Seconds(1);
 constexpr absl::Duration kBatchIdle = absl::Seconds(1);
@@ -84,16 +85,15 @@ class Demo {
   explicit Demo(const DemoOptions& options) : options_(options), out_(*options.out) {}
 
   int Run() {
-    if (absl::Status status = SetUp(); !status.ok()) {
+    if (absl::Status status = SetUp(); absl::IsCancelled(status)) {
+      return Interrupted();
+    } else if (!status.ok()) {
       out_ << "muster demo: " << Words(status) << "\n";
-      return absl::IsCancelled(status) ? kNo : kFailed;
+      return kFailed;
     }
     PrintCommands();
     const bool shown = BindAtOnce() && GiveUpAtDeadline();
-    if (signals_.received() != 0) {
-      out_ << "\nInterrupted.\n";
-      return kNo;
-    }
+    if (signals_.received() != 0) return Interrupted();
     out_ << (shown ? "\nBoth parts went as told.\n"
                    : "\nNot as told; see " + (folder_ / "muster.log").string() + "\n");
     if (options_.keep) Keep();
@@ -198,6 +198,11 @@ class Demo {
     return launch;
   }
 
+  int Interrupted() {
+    out_ << "\nInterrupted.\n" << std::flush;
+    return kNo;
+  }
+
   void PrintCommands() {
     const std::string kubectl = "kubectl --kubeconfig=" + (folder_ / "kubeconfig").string();
     out_ << fmt::format(
@@ -219,7 +224,11 @@ class Demo {
     DemoFrame frame;
     const absl::Duration expected = kBatchIdle + kLaunch + kFirstNodes[3] + kInitialization;
     const absl::Status followed = Follow(kFirstJob, std::nullopt, expected, &frame, [&] {
-      return frame.gang.state() == v1::BOUND && HeldNodes(cluster_->server(), frame.nodes) == 0;
+      const bool all_usable = std::ranges::all_of(
+          frame.nodes, [](const NodeProgress& node) { return node.reached.contains(v1::USABLE); });
+      return frame.gang.state() == v1::BOUND && all_usable &&
+             std::ranges::none_of(frame.nodes, &NodeProgress::held) &&
+             HeldNodes(cluster_->server(), frame.nodes) == 0;
     });
     return Report(followed, BoundAtOnce(cluster_->server(), *observer_, kFirstJob, frame.nodes));
   }
@@ -234,17 +243,21 @@ class Demo {
          << std::flush;
     DemoFrame frame;
     absl::Time deadline = absl::InfiniteFuture();
+    absl::Time released = absl::InfiniteFuture();
     const absl::Status followed = Follow(kSecondJob, seconds, kSecondDeadline, &frame, [&] {
       if (frame.gang.state() == v1::PROVISIONING) {
-        deadline = absl::FromUnixNanos(frame.gang.deadline().seconds() * 1'000'000'000 +
-                                       frame.gang.deadline().nanos());
+        deadline = absl::FromUnixSeconds(frame.gang.deadline().seconds()) +
+                   absl::Nanoseconds(frame.gang.deadline().nanos());
       }
-      return frame.gang.state() == v1::BACKING_OFF &&
-             HeldNodes(cluster_->server(), frame.nodes) == 0 &&
-             PodsAtRest(cluster_->server(), kSecondJob) == kDemoMembers;
+      if (frame.gang.state() != v1::BACKING_OFF || HeldNodes(cluster_->server(), frame.nodes) > 0 ||
+          PodsAtRest(cluster_->server(), kSecondJob) < kDemoMembers) {
+        return false;
+      }
+      released = std::min(released, Now());
+      return std::ranges::none_of(frame.nodes, &NodeProgress::held);
     });
     return Report(followed, DeadlineReleased(cluster_->server(), *observer_, kSecondJob,
-                                             frame.nodes, Now() - deadline));
+                                             frame.nodes, released - deadline));
   }
 
   // Submits the job and shows it until `done`, which is asked after each look. `expected` is at

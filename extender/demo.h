@@ -11,7 +11,8 @@ namespace muster::extender {
 struct DemoOptions {
   // Leaves everything running until a signal comes.
   bool keep = false;
-  // Divides the delays of the nodes and the deadline; above 0.
+  // Divides the delays of the nodes and the deadline. Above 6 the deadline, in whole seconds, comes
+  // too close to the third node.
   double speed = 1;
   std::ostream* out = nullptr;
   // Redraws a table of this size; otherwise a line per change.

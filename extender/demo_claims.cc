@@ -19,6 +19,7 @@ constexpr absl::Duration kMostAfterLastNode = absl::Seconds(2);
 constexpr absl::Duration kMostAfterDeadline = absl::Seconds(5);
 
 std::string Milliseconds(absl::Duration duration) {
+  if (duration < absl::Milliseconds(1)) return "less than 1 ms";
   return fmt::format("{:.0f} ms", absl::ToDoubleMilliseconds(duration));
 }
 

@@ -15,9 +15,16 @@ namespace {
 constexpr std::array<v1::NodeStage, 5> kStages = {v1::REQUESTED, v1::LAUNCHED, v1::REGISTERED,
                                                   v1::INITIALIZED, v1::USABLE};
 
+constexpr int kIndent = 9;
+constexpr size_t kReasonLines = 3;
+// Of a log: a reason that names every node is longer.
+constexpr size_t kLineLength = 220;
+
 std::string Seconds(absl::Duration duration) {
   return fmt::format("{:.1f} s", absl::ToDoubleSeconds(duration));
 }
+
+std::string ShortName(const std::string& node) { return node.substr(0, node.find('.')); }
 
 std::string HoldOf(const NodeProgress& node) {
   if (node.held) return "held";
@@ -45,14 +52,33 @@ std::string NodeStates(const std::vector<NodeProgress>& nodes) {
   return FormatTable(rows);
 }
 
-// At most `columns` characters, none of them split.
+// At most `columns` characters, none of them split; what is cut off shows as dots.
 std::string Cut(const std::string& line, size_t columns) {
-  size_t characters = 0;
-  for (size_t i = 0; i < line.size(); ++i) {
-    const bool begins = (static_cast<unsigned char>(line[i]) & 0xC0) != 0x80;
-    if (begins && ++characters > columns) return line.substr(0, i);
+  const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
+  if (static_cast<size_t>(std::ranges::count_if(line, begins)) <= columns) return line;
+  const std::string dots = columns > 6 ? "..." : "";
+  size_t kept = 0;
+  size_t end = 0;
+  for (; end < line.size(); ++end) {
+    if (begins(line[end]) && ++kept > columns - dots.size()) break;
   }
-  return line;
+  return line.substr(0, end) + dots;
+}
+
+// Words in lines of at most `columns` bytes, or of one word; the last line takes the rest.
+std::vector<std::string> Wrap(const std::string& text, size_t columns, size_t max_lines) {
+  std::vector<std::string> lines = {""};
+  for (const std::string& word : std::vector<std::string>(absl::StrSplit(text, ' '))) {
+    std::string& line = lines.back();
+    if (line.empty()) {
+      line = word;
+    } else if (line.size() + 1 + word.size() <= columns || lines.size() == max_lines) {
+      line += " " + word;
+    } else {
+      lines.push_back(word);
+    }
+  }
+  return lines;
 }
 
 }  // namespace
@@ -90,19 +116,31 @@ void NodeTracker::Note(const v1::Node& node, absl::Duration elapsed) {
   }
 }
 
-std::string DemoTable(const DemoFrame& frame) {
-  std::string text = fmt::format("{:>6}  {}\n        {}\n\n", Seconds(frame.elapsed),
-                                 StateOf(frame.gang), frame.gang.reason().message());
-  text += MemberTable(frame.gang);
+std::string NodeProgress::Title() const { return name.empty() ? claim : ShortName(name); }
+
+std::string DemoTable(const DemoFrame& frame, int columns) {
+  std::string text = fmt::format("{:>7}  {}\n", Seconds(frame.elapsed), StateOf(frame.gang));
+  const auto width = static_cast<size_t>(std::max(kIndent + 1, columns));
+  for (const std::string& line :
+       Wrap(frame.gang.reason().message(), width - kIndent, kReasonLines)) {
+    text += std::string(kIndent, ' ') + line + "\n";
+  }
+  v1::Gang gang = frame.gang;
+  for (v1::Member& member : *gang.mutable_members()) {
+    member.set_node(ShortName(member.node()));
+    member.set_planned_node(ShortName(member.planned_node()));
+  }
+  text += "\n" + MemberTable(gang);
   if (!frame.nodes.empty()) text += "\n" + NodeStates(frame.nodes);
   return text;
 }
 
 void TableView::Show(const DemoFrame& frame) {
-  std::vector<std::string> lines = absl::StrSplit(DemoTable(frame), '\n');
+  std::vector<std::string> lines = absl::StrSplit(DemoTable(frame, columns_), '\n');
   lines.pop_back();
   // One row stays free for the cursor: a picture that scrolls can't be drawn over.
-  lines.resize(std::min(lines.size(), static_cast<size_t>(std::max(1, rows_ - 1))));
+  const size_t room = static_cast<size_t>(std::max(2, rows_)) - 1;
+  if (lines.size() > room) lines.resize(room);
   std::string text = drawn_ > 0 ? fmt::format("\x1b[{}A\r", drawn_) : "";
   for (const std::string& line : lines) {
     text += Cut(line, static_cast<size_t>(columns_)) + "\x1b[K\n";
@@ -113,7 +151,7 @@ void TableView::Show(const DemoFrame& frame) {
 }
 
 void LineView::Line(const DemoFrame& frame, const std::string& text) {
-  *out_ << fmt::format("{:>7}  {}\n", Seconds(frame.elapsed), text) << std::flush;
+  *out_ << fmt::format("{:>7}  {}\n", Seconds(frame.elapsed), Cut(text, kLineLength)) << std::flush;
 }
 
 void LineView::Show(const DemoFrame& frame) {
@@ -156,8 +194,7 @@ void LineView::ShowNodes(const DemoFrame& frame) {
     std::string& seen = nodes_[node.claim];
     if (seen == state) continue;
     seen = state;
-    const std::string claim =
-        node.name.empty() || node.name == node.claim ? "" : " (" + node.claim + ")";
+    const std::string claim = node.name.empty() ? "" : " (" + node.claim + ")";
     Line(frame, fmt::format("node {}{}: {}", node.Title(), claim, state));
   }
 }

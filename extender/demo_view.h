@@ -24,7 +24,8 @@ struct NodeProgress {
   bool was_held = false;
   bool gone = false;
 
-  const std::string& Title() const { return name.empty() ? claim : name; }
+  // Its host name without the domain, or the NodeClaim's name until there is one.
+  std::string Title() const;
 };
 
 // Follows the nodes whose NodeClaims weren't there yet when it was made, in the order in which they
@@ -55,7 +56,8 @@ class DemoView {
   virtual void Show(const DemoFrame& frame) = 0;
 };
 
-// Redraws with ANSI sequences; lines are cut at `columns`, and the picture at `rows`.
+// Redraws with ANSI sequences. The reason is wrapped at `columns` and other lines are cut there,
+// and the picture at `rows`; both above 0.
 class TableView : public DemoView {
  public:
   TableView(std::ostream* out, int columns, int rows) : out_(out), columns_(columns), rows_(rows) {}
@@ -86,7 +88,7 @@ class LineView : public DemoView {
   std::map<std::string, std::string> nodes_;    // by claim: stage and hold
 };
 
-// The table's text, wider than any terminal perhaps.
-std::string DemoTable(const DemoFrame& frame);
+// The table's text, without regard to the rows there are.
+std::string DemoTable(const DemoFrame& frame, int columns);
 
 }  // namespace muster::extender

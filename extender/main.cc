@@ -3,8 +3,6 @@
 
 #include <curl/curl.h>
 #include <google/protobuf/util/json_util.h>
-#include <pthread.h>
-#include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
@@ -19,6 +17,7 @@
 #include "extender/demo.h"
 #include "extender/rest_client.h"
 #include "extender/service.h"
+#include "extender/stop_signals.h"
 #include "extender/tables.h"
 #include "kube/client/client_config.h"
 
@@ -91,22 +90,15 @@ int Serve(ServeFlags flags) {
         "--mode=" + flags.mode + ": this build serves --mode=extender, beside a kube-scheduler"));
   }
   SetUpLog(flags.log_level);
-  // Signals are waited for, not handled: block them before any thread exists.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
+  StopSignals signals;
 
   absl::StatusOr<kube::ClientConfig> cluster = kube::LoadClientConfig(flags.options.kubeconfig);
   if (!cluster.ok()) return Fail(cluster.status());
   absl::StatusOr<std::unique_ptr<Service>> service =
       Service::Start(std::move(flags.options), *std::move(cluster));
   if (!service.ok()) return Fail(service.status());
-  int received = 0;
-  sigwait(&signals, &received);
-  spdlog::info("stopping on signal {}", received);
+  signals.Wait(absl::InfiniteDuration());
+  spdlog::info("stopping on signal {}", signals.received());
   (*service)->Stop();
   return 0;
 }
@@ -115,6 +107,7 @@ int Demo(DemoOptions options) {
   options.out = &std::cout;
   winsize size{};
   options.terminal = isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+  options.terminal = options.terminal && size.ws_col > 0 && size.ws_row > 0;
   if (options.terminal) {
     options.columns = size.ws_col;
     options.rows = size.ws_row;
@@ -176,7 +169,7 @@ int Main(int argc, char** argv) {
   CLI::App* demo = app.add_subcommand("demo", "watch a gang wait for its nodes and bind");
   demo->add_flag("--keep", demo_options.keep, "leave everything running until Ctrl-C");
   demo->add_option("--speed", demo_options.speed, "divides the delays of the nodes")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.1, 6.0))
       ->capture_default_str();
 
   try {
