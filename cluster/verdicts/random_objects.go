@@ -1,0 +1,331 @@
+package main
+
+import (
+	"fmt"
+	"math/rand"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// dice makes random objects from few names and values, so that they meet often.
+type dice struct{ *rand.Rand }
+
+const nodeCount = 6
+
+func (d dice) chance(percent int) bool      { return d.Intn(100) < percent }
+func (d dice) pick(values ...string) string { return values[d.Intn(len(values))] }
+func (d dice) quantity(values ...string) resource.Quantity {
+	return resource.MustParse(d.pick(values...))
+}
+
+func (d dice) labels(values []string, keys ...string) map[string]string {
+	labels := map[string]string{}
+	for _, key := range keys {
+		if d.chance(60) {
+			labels[key] = d.pick(values...)
+		}
+	}
+	return labels
+}
+
+func (d dice) labelSelector() *metav1.LabelSelector {
+	if d.chance(8) {
+		return nil
+	}
+	selector := &metav1.LabelSelector{}
+	if d.chance(8) {
+		return selector
+	}
+	if d.chance(60) {
+		selector.MatchLabels = map[string]string{d.pick("app", "tier"): d.pick("x", "y")}
+	}
+	if d.chance(50) {
+		operator := metav1.LabelSelectorOperator(d.pick("In", "NotIn", "Exists", "DoesNotExist"))
+		requirement := metav1.LabelSelectorRequirement{Key: d.pick("app", "tier"), Operator: operator}
+		if operator == "In" || operator == "NotIn" {
+			requirement.Values = []string{d.pick("x", "y")}
+		}
+		selector.MatchExpressions = append(selector.MatchExpressions, requirement)
+	}
+	return selector
+}
+
+func (d dice) podAffinityTerms() []v1.PodAffinityTerm {
+	var terms []v1.PodAffinityTerm
+	for range 1 + d.Intn(2) {
+		term := v1.PodAffinityTerm{
+			TopologyKey:   d.pick("zone", "rack", v1.LabelHostname),
+			LabelSelector: d.labelSelector(),
+		}
+		if d.chance(25) {
+			term.Namespaces = []string{d.pick("ns0", "ns1", "ns2")}
+		}
+		if d.chance(25) {
+			term.NamespaceSelector = &metav1.LabelSelector{}
+			if d.chance(75) {
+				term.NamespaceSelector.MatchLabels = map[string]string{"team": d.pick("x", "y")}
+			}
+		}
+		terms = append(terms, term)
+	}
+	return terms
+}
+
+func (d dice) nodeRequirement() v1.NodeSelectorRequirement {
+	key := d.pick("zone", "rack")
+	switch d.Intn(6) {
+	case 0:
+		return v1.NodeSelectorRequirement{Key: key, Operator: "In", Values: []string{d.pick("a", "b"), "c"}}
+	case 1:
+		return v1.NodeSelectorRequirement{Key: key, Operator: "NotIn", Values: []string{d.pick("a", "b")}}
+	case 2:
+		return v1.NodeSelectorRequirement{Key: key, Operator: "Exists"}
+	case 3:
+		return v1.NodeSelectorRequirement{Key: key, Operator: "DoesNotExist"}
+	case 4:
+		return v1.NodeSelectorRequirement{Key: "gen", Operator: "Gt", Values: []string{strconv.Itoa(d.Intn(10))}}
+	}
+	return v1.NodeSelectorRequirement{Key: "gen", Operator: "Lt", Values: []string{strconv.Itoa(d.Intn(12))}}
+}
+
+func (d dice) nodeSelector() *v1.NodeSelector {
+	selector := &v1.NodeSelector{}
+	for range 1 + d.Intn(2) {
+		term := v1.NodeSelectorTerm{}
+		for range d.Intn(3) {
+			term.MatchExpressions = append(term.MatchExpressions, d.nodeRequirement())
+		}
+		if d.chance(20) {
+			term.MatchFields = []v1.NodeSelectorRequirement{{
+				Key:      metav1.ObjectNameField,
+				Operator: v1.NodeSelectorOperator(d.pick("In", "NotIn")),
+				Values:   []string{d.nodeName()},
+			}}
+		}
+		selector.NodeSelectorTerms = append(selector.NodeSelectorTerms, term)
+	}
+	return selector
+}
+
+func (d dice) effect() v1.TaintEffect {
+	return v1.TaintEffect(d.pick("NoSchedule", "NoExecute", "PreferNoSchedule"))
+}
+
+func (d dice) toleration() v1.Toleration {
+	toleration := v1.Toleration{
+		Key:      d.pick("t0", "t1", v1.TaintNodeUnschedulable),
+		Operator: v1.TolerationOperator(d.pick("Equal", "Exists", "")),
+	}
+	if toleration.Operator != "Exists" {
+		toleration.Value = d.pick("", "v")
+	} else if d.chance(20) {
+		toleration.Key = ""
+	}
+	if d.chance(50) {
+		toleration.Effect = d.effect()
+	}
+	return toleration
+}
+
+func (d dice) spreadConstraint() v1.TopologySpreadConstraint {
+	constraint := v1.TopologySpreadConstraint{
+		MaxSkew:           int32(1 + d.Intn(2)),
+		TopologyKey:       d.pick("zone", "rack", v1.LabelHostname),
+		WhenUnsatisfiable: v1.DoNotSchedule,
+		LabelSelector:     d.labelSelector(),
+	}
+	if d.chance(20) {
+		constraint.WhenUnsatisfiable = v1.ScheduleAnyway
+	} else if d.chance(30) {
+		domains := int32(1 + d.Intn(4))
+		constraint.MinDomains = &domains
+	}
+	for _, policy := range []**v1.NodeInclusionPolicy{&constraint.NodeAffinityPolicy, &constraint.NodeTaintsPolicy} {
+		if d.chance(30) {
+			value := v1.NodeInclusionPolicy(d.pick("Honor", "Ignore"))
+			*policy = &value
+		}
+	}
+	if d.chance(20) && constraint.LabelSelector != nil {
+		constraint.MatchLabelKeys = []string{d.pick("app", "tier")}
+	}
+	return constraint
+}
+
+func (d dice) container(name string) v1.Container {
+	container := v1.Container{Name: name}
+	container.Resources.Requests = v1.ResourceList{}
+	if d.chance(70) {
+		container.Resources.Requests["cpu"] = d.quantity("1", "500m", "2500m", "0")
+	}
+	if d.chance(40) {
+		container.Resources.Requests["memory"] = d.quantity("1Gi", "3Gi", "100M")
+	}
+	if d.chance(40) {
+		gpus := d.quantity("1", "2", "4")
+		container.Resources.Requests["nvidia.com/gpu"] = gpus
+		container.Resources.Limits = v1.ResourceList{"nvidia.com/gpu": gpus}
+	}
+	if d.chance(15) {
+		container.Ports = []v1.ContainerPort{{
+			ContainerPort: 80,
+			HostPort:      int32(80 + d.Intn(2)),
+			HostIP:        d.pick("", "10.0.0.1", "10.0.0.2", "0.0.0.0"),
+			Protocol:      v1.Protocol(d.pick("TCP", "UDP")),
+		}}
+	}
+	return container
+}
+
+func (d dice) nodeName() string { return fmt.Sprint("n", d.Intn(nodeCount)) }
+
+func (d dice) pod(number, relations int) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name:      fmt.Sprint("p", number),
+		Namespace: d.pick("ns0", "ns1", "ns2"),
+		UID:       types.UID(fmt.Sprint("uid-", number)),
+		Labels:    d.labels([]string{"x", "y"}, "app", "tier"),
+	}}
+	pod.Spec.Containers = []v1.Container{d.container("c0")}
+	if d.chance(40) {
+		pod.Spec.Containers = append(pod.Spec.Containers, d.container("c1"))
+	}
+	if d.chance(25) {
+		init := d.container("i0")
+		if d.chance(50) {
+			always := v1.ContainerRestartPolicyAlways
+			init.RestartPolicy = &always
+		}
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, init)
+	}
+	if d.chance(15) {
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, d.container("i1"))
+	}
+	if d.chance(10) {
+		pod.Spec.Overhead = v1.ResourceList{"cpu": resource.MustParse("250m")}
+	}
+	pod.Spec.Affinity = &v1.Affinity{}
+	if d.chance(relations) {
+		pod.Spec.Affinity.PodAffinity = &v1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: d.podAffinityTerms()}
+	}
+	if d.chance(relations) {
+		pod.Spec.Affinity.PodAntiAffinity = &v1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: d.podAffinityTerms()}
+	}
+	return pod
+}
+
+func (d dice) standingPod(number int) *v1.Pod {
+	pod := d.pod(number, 25)
+	pod.Spec.NodeName = d.nodeName()
+	pod.Status.Phase = v1.PodRunning
+	if d.chance(8) {
+		deleted := metav1.Unix(1700000000, 0)
+		pod.DeletionTimestamp = &deleted
+		pod.Finalizers = []string{"example.com/keep"}
+	}
+	return pod
+}
+
+func (d dice) incomingPod(number int) *v1.Pod {
+	pod := d.pod(number, 45)
+	if d.chance(30) {
+		pod.Spec.Affinity.NodeAffinity = &v1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: d.nodeSelector()}
+	}
+	if d.chance(20) {
+		pod.Spec.NodeSelector = map[string]string{d.pick("zone", "rack"): d.pick("a", "b")}
+	}
+	for range d.Intn(3) {
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, d.toleration())
+	}
+	if d.chance(50) {
+		for range 1 + d.Intn(2) {
+			pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, d.spreadConstraint())
+		}
+	}
+	if d.chance(25) {
+		claim := &v1.PersistentVolumeClaimVolumeSource{ClaimName: d.pick("c0", "c1", "c2", "missing")}
+		pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: claim}}}
+	}
+	return pod
+}
+
+func (d dice) node(number int) *v1.Node {
+	name := fmt.Sprint("n", number)
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:   name,
+		UID:    types.UID("node-" + name),
+		Labels: d.labels([]string{"a", "b", "c"}, "zone", "rack"),
+	}}
+	if d.chance(90) {
+		node.Labels[v1.LabelHostname] = name
+	}
+	if d.chance(60) {
+		node.Labels["gen"] = strconv.Itoa(d.Intn(12))
+	}
+	if d.chance(60) {
+		node.Labels[v1.LabelTopologyZone] = d.pick("a", "b")
+	}
+	node.Status.Allocatable = v1.ResourceList{
+		"cpu":    d.quantity("4", "8"),
+		"memory": d.quantity("4Gi", "16Gi"),
+		"pods":   d.quantity("2", "10"),
+	}
+	if d.chance(70) {
+		node.Status.Allocatable["nvidia.com/gpu"] = d.quantity("4", "8")
+	}
+	node.Status.Capacity = node.Status.Allocatable
+	node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+	if d.chance(25) {
+		node.Spec.Taints = []v1.Taint{{Key: d.pick("t0", "t1"), Value: d.pick("", "v"), Effect: d.effect()}}
+	}
+	node.Spec.Unschedulable = d.chance(10)
+	return node
+}
+
+// claim and volume: the volume is nil if the claim names one that doesn't exist.
+func (d dice) claim(namespace, name string) (*v1.PersistentVolumeClaim, *v1.PersistentVolume) {
+	class := d.pick("immediate", "unknown")
+	claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	claim.Spec.StorageClassName = &class
+	claim.Status.Phase = v1.ClaimPending
+	volumeName := fmt.Sprintf("pv-%s-%s", namespace, name)
+	if d.chance(70) {
+		claim.Spec.VolumeName = volumeName
+		if d.chance(85) {
+			claim.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
+			claim.Status.Phase = v1.ClaimBound
+		}
+	}
+	if d.chance(10) {
+		return claim, nil
+	}
+	volume := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volumeName}}
+	volume.Spec.StorageClassName = class
+	if d.chance(60) {
+		term := v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{d.nodeRequirement()}}
+		volume.Spec.NodeAffinity = &v1.VolumeNodeAffinity{
+			Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{term}}}
+	}
+	if d.chance(30) {
+		key := d.pick(v1.LabelTopologyZone, v1.LabelFailureDomainBetaZone)
+		volume.Labels = map[string]string{key: d.pick("a", "b", "a__b")}
+	}
+	return claim, volume
+}
+
+func storageClass() *storagev1.StorageClass {
+	immediate := storagev1.VolumeBindingImmediate
+	return &storagev1.StorageClass{
+		ObjectMeta:        metav1.ObjectMeta{Name: "immediate"},
+		Provisioner:       "example.com/disk",
+		VolumeBindingMode: &immediate,
+	}
+}
