@@ -88,12 +88,14 @@ class Demo {
     if (absl::Status status = SetUp(); absl::IsCancelled(status)) {
       return Interrupted();
     } else if (!status.ok()) {
+      keep_log_ = true;
       out_ << "muster demo: " << Words(status) << "\n";
       return kFailed;
     }
     PrintCommands();
     const bool shown = BindAtOnce() && GiveUpAtDeadline();
     if (signals_.received() != 0) return Interrupted();
+    keep_log_ = !shown;
     out_ << (shown ? "\nBoth parts went as told.\n"
                    : "\nNot as told; see " + (folder_ / "muster.log").string() + "\n");
     if (options_.keep) Keep();
@@ -107,9 +109,9 @@ class Demo {
     cluster_.reset();
     if (before_ != nullptr) spdlog::set_default_logger(before_);
     if (folder_.empty()) return;
-    // Its server is gone; the log stays.
     std::error_code ignored;
     std::filesystem::remove(folder_ / "kubeconfig", ignored);
+    if (!keep_log_) std::filesystem::remove_all(folder_, ignored);
   }
   Demo(const Demo&) = delete;
   Demo& operator=(const Demo&) = delete;
@@ -214,7 +216,8 @@ class Demo {
         "  curl -N '{0}/v1/gangs?watch=true'\n"
         "  {2} get pods,podgroups,nodeclaims,nodes\n"
         "  {2} describe podgroup {1}\n"
-        "A page that shows the same: {0}/   Muster's log: {3}\n",
+        "A page that shows the same: {0}/\n"
+        "Muster's log, kept if something goes wrong: {3}\n",
         Url(), kFirstJob, kubectl, (folder_ / "muster.log").string());
   }
 
@@ -325,6 +328,7 @@ class Demo {
   StopSignals signals_;
   std::shared_ptr<spdlog::logger> before_;
   std::filesystem::path folder_;
+  bool keep_log_ = false;
   std::unique_ptr<DemoCluster> cluster_;
   std::unique_ptr<Service> service_;
   std::optional<RestClient> rest_;
