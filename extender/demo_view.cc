@@ -178,8 +178,8 @@ void LineView::ShowMembers(const DemoFrame& frame) {
     std::string& seen = members_[member.name()];
     if (seen == state) continue;
     seen = state;
-    changed[state].push_back(member.node().empty() ? member.name()
-                                                   : member.name() + " on " + member.node());
+    changed[state].push_back(
+        member.node().empty() ? member.name() : member.name() + " on " + ShortName(member.node()));
   }
   for (const auto& [state, names] : changed) {
     Line(frame, fmt::format("{} member{} {}: {}", names.size(), names.size() == 1 ? "" : "s", state,
