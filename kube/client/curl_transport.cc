@@ -44,8 +44,8 @@ void Complete(Exchange& exchange, absl::StatusOr<Response> answer) {
 
 }  // namespace
 
-// One multi handle and its thread. Everything below `thread_` belongs to the loop's thread;
-// `mutex_` guards what others hand in and the statistics.
+// Everything below `thread_` belongs to the loop's thread; `mutex_` guards what others hand in and
+// the statistics.
 class CurlTransport::Loop {
  public:
   Loop(TransferSettings settings, CurlTransportOptions options)
@@ -54,15 +54,9 @@ class CurlTransport::Loop {
     curl_multi_setopt(multi_, CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_MULTIPLEX));
     curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS,
                       static_cast<long>(options_.max_in_flight + options_.max_watches));
-  }
-
-  // `keeper` must live until Stop has returned.
-  void Start(IdentityKeeper& keeper, const char* thread_name) {
-    keeper_ = &keeper;
-    thread_ = std::thread([this, thread_name] {
-      pthread_setname_np(pthread_self(), thread_name);
-      Run();
-    });
+    keeper_ = std::make_unique<IdentityKeeper>(settings_.config.credentials,
+                                               options_.refetch_interval, [this] { Wake(); });
+    thread_ = std::thread([this] { Run(); });
   }
 
   ~Loop() { curl_multi_cleanup(multi_); }
@@ -74,6 +68,7 @@ class CurlTransport::Loop {
     }
     Wake();
     thread_.join();
+    keeper_.reset();
   }
 
   void Add(Exchange exchange) {
@@ -88,8 +83,6 @@ class CurlTransport::Loop {
     }
     if (first) Wake();
   }
-
-  void Wake() { curl_multi_wakeup(multi_); }
 
   // The loop ends the stream of a cancelled watch; until then its lines go nowhere.
   void Cancelled(std::shared_ptr<WatchState> watch) {
@@ -108,6 +101,8 @@ class CurlTransport::Loop {
 
  private:
   using Transfers = std::unordered_set<CurlTransfer*>;
+
+  void Wake() { curl_multi_wakeup(multi_); }
 
   void Run();
   void TakeIncoming();
@@ -131,7 +126,7 @@ class CurlTransport::Loop {
   const TransferSettings settings_;
   const CurlTransportOptions options_;
   CURLM* const multi_;
-  IdentityKeeper* keeper_ = nullptr;
+  std::unique_ptr<IdentityKeeper> keeper_;
 
   mutable std::mutex mutex_;
   std::deque<Exchange> incoming_;
@@ -153,6 +148,7 @@ class CurlTransport::Loop {
 };
 
 void CurlTransport::Loop::Run() {
+  pthread_setname_np(pthread_self(), "kube-transport");
   // Writing to a connection that the server has closed must not end the process.
   sigset_t pipe_signal;
   sigemptyset(&pipe_signal);
@@ -454,31 +450,18 @@ absl::StatusOr<std::unique_ptr<CurlTransport>> CurlTransport::Create(ClientConfi
   settings->connect_timeout_ms =
       static_cast<long>(absl::ToInt64Milliseconds(options.connect_timeout));
   return std::unique_ptr<CurlTransport>(
-      new CurlTransport(*std::move(settings), std::move(options)));
+      new CurlTransport(std::make_shared<Loop>(*std::move(settings), std::move(options))));
 }
 
-CurlTransport::CurlTransport(TransferSettings settings, const CurlTransportOptions& options)
-    : requests_(std::make_shared<Loop>(settings, options)),
-      watches_(std::make_shared<Loop>(settings, options)),
-      keeper_(std::make_unique<IdentityKeeper>(settings.config.credentials,
-                                               options.refetch_interval, [this] {
-                                                 requests_->Wake();
-                                                 watches_->Wake();
-                                               })) {
-  requests_->Start(*keeper_, "kube-requests");
-  watches_->Start(*keeper_, "kube-watches");
-}
+CurlTransport::CurlTransport(std::shared_ptr<Loop> loop) : loop_(std::move(loop)) {}
 
-CurlTransport::~CurlTransport() {
-  watches_->Stop();
-  requests_->Stop();
-}
+CurlTransport::~CurlTransport() { loop_->Stop(); }
 
 void CurlTransport::Send(Request request, Done done) {
   Exchange exchange;
   exchange.request = std::move(request);
   exchange.done = std::move(done);
-  requests_->Add(std::move(exchange));
+  loop_->Add(std::move(exchange));
 }
 
 std::unique_ptr<Stream> CurlTransport::Watch(Request request, OnLine on_line, OnEnd on_end) {
@@ -486,21 +469,11 @@ std::unique_ptr<Stream> CurlTransport::Watch(Request request, OnLine on_line, On
   Exchange exchange;
   exchange.request = std::move(request);
   exchange.watch = watch;
-  auto stream = std::make_unique<CurlStream<Loop>>(watches_, std::move(watch));
-  watches_->Add(std::move(exchange));
+  auto stream = std::make_unique<CurlStream<Loop>>(loop_, std::move(watch));
+  loop_->Add(std::move(exchange));
   return stream;
 }
 
-TransportStats CurlTransport::Stats() const {
-  TransportStats stats = requests_->Stats();
-  const TransportStats watches = watches_->Stats();
-  stats.rejected += watches.rejected;
-  stats.resent_after_401 += watches.resent_after_401;
-  stats.watches_started = watches.watches_started;
-  stats.bytes_received += watches.bytes_received;
-  stats.watches = watches.watches;
-  stats.connections += watches.connections;
-  return stats;
-}
+TransportStats CurlTransport::Stats() const { return loop_->Stats(); }
 
 }  // namespace muster::kube

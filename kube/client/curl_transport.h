@@ -1,11 +1,9 @@
-// The API server over the network: libcurl's multi interface, on one thread for requests and one
-// for watches.
+// The API server over the network: libcurl's multi interface on one thread.
 //
-// https speaks HTTP/2: all requests share one connection and all watches another, where bursts of
-// requests don't hold events up (more are opened when the server's stream limit is reached). http
-// speaks HTTP/1.1 on kept-alive connections. TLS is verified unless the config says insecure;
-// proxies of the environment are not used. A dead peer is noticed by TCP keep-alive within about
-// half a minute.
+// https speaks HTTP/2, many requests and watches on one connection (more are opened when the
+// server's stream limit is reached); http speaks HTTP/1.1 on kept-alive connections. TLS is
+// verified unless the config says insecure; proxies of the environment are not used. A dead peer is
+// noticed by TCP keep-alive within about half a minute.
 //
 // A request answered 401 is sent once more if its credentials change when fetched anew. libcurl may
 // also send a request again by itself when a kept-alive connection turns out to be closed before
@@ -20,9 +18,6 @@
 #include "kube/client/transport_stats.h"
 
 namespace muster::kube {
-
-class IdentityKeeper;
-struct TransferSettings;
 
 struct CurlTransportOptions {
   // Requests on the wire, a handful of urgent ones more. kube-apiserver allows 100 streams on a
@@ -47,7 +42,6 @@ class CurlTransport : public Transport {
   // returns. Not to be called from a callback.
   ~CurlTransport() override;
 
-  // Done runs on the thread for requests, a watch's callbacks on the thread for watches.
   void Send(Request request, Done done) override;
   std::unique_ptr<Stream> Watch(Request request, OnLine on_line, OnEnd on_end) override;
 
@@ -56,11 +50,9 @@ class CurlTransport : public Transport {
 
  private:
   class Loop;
-  CurlTransport(TransferSettings settings, const CurlTransportOptions& options);
+  explicit CurlTransport(std::shared_ptr<Loop> loop);
 
-  const std::shared_ptr<Loop> requests_;
-  const std::shared_ptr<Loop> watches_;
-  const std::unique_ptr<IdentityKeeper> keeper_;
+  std::shared_ptr<Loop> loop_;
 };
 
 }  // namespace muster::kube
