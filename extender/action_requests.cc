@@ -29,12 +29,17 @@ std::string PodGroupPath(const std::string& name_space, const std::string& name)
                      name);
 }
 
+// Messages quote what programs in containers have said: that need not be UTF-8.
+std::string Text(const json& body) {
+  return body.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 kube::Request Patch(std::string path, std::string_view type, const json& body) {
   kube::Request request;
   request.method = kube::Method::kPatch;
   request.path = std::move(path);
   request.content_type = type;
-  request.body = body.dump();
+  request.body = Text(body);
   return request;
 }
 
@@ -43,7 +48,7 @@ kube::Request Post(std::string path, const json& body) {
   request.method = kube::Method::kPost;
   request.path = std::move(path);
   request.content_type = kube::kJson;
-  request.body = body.dump();
+  request.body = Text(body);
   return request;
 }
 

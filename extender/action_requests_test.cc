@@ -114,5 +114,11 @@ TEST(ActionRequests, WhatIsToldElsewhereIsNoRequest) {
   EXPECT_FALSE(ToRequest(coscheduling::AnswerBind{}, kNow).has_value());
 }
 
+TEST(ActionRequests, TextThatIsNoUtf8IsMended) {
+  const auto made = ToRequest(coscheduling::SignalPod{kPod, "Unschedulable", "cut \xEB\x85"}, kNow);
+  EXPECT_EQ(json::parse(made->request.body)["status"]["conditions"][0]["message"],
+            "cut \xEF\xBF\xBD");
+}
+
 }  // namespace
 }  // namespace muster::extender

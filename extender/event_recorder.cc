@@ -4,9 +4,12 @@
 #include <deque>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
+#include "extender/json_text.h"
 #include "fmt/format.h"
 
 namespace muster::extender {
@@ -17,6 +20,8 @@ using nlohmann::json;
 
 constexpr absl::Duration kDrainInterval = absl::Milliseconds(100);
 constexpr size_t kMaxMessage = 1024;  // the API server's own limit
+// Of an event's name: the API server takes 253 bytes, and a number is added to this.
+constexpr size_t kMaxNameStart = 220;
 
 std::string TimeText(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
@@ -28,6 +33,14 @@ std::string KeyOf(const EmitEvent& event) {
 
 std::string EventsPath(const EmitEvent& event) {
   return fmt::format("/api/v1/namespaces/{}/events", event.name_space);
+}
+
+// As client-go names them, unique per object and moment.
+std::string NameOf(const EmitEvent& event, absl::Time now, uint64_t serial) {
+  std::string start = event.name.substr(0, kMaxNameStart);
+  while (start.ends_with('-') || start.ends_with('.')) start.pop_back();
+  return fmt::format("{}.{:x}{:02x}", start, static_cast<uint64_t>(absl::ToUnixNanos(now)),
+                     serial & 0xff);
 }
 
 kube::Request Create(const EmitEvent& event, const std::string& name, const std::string& instance,
@@ -44,7 +57,7 @@ kube::Request Create(const EmitEvent& event, const std::string& name, const std:
                  {"uid", event.uid}}},
                {"type", event.warning ? "Warning" : "Normal"},
                {"reason", event.reason},
-               {"message", event.message.substr(0, kMaxMessage)},
+               {"message", Utf8Prefix(event.message, kMaxMessage)},
                {"source", {{"component", "muster"}}},
                {"reportingComponent", "muster"},
                {"reportingInstance", instance},
@@ -55,7 +68,7 @@ kube::Request Create(const EmitEvent& event, const std::string& name, const std:
   request.method = kube::Method::kPost;
   request.path = EventsPath(event);
   request.content_type = kube::kJson;
-  request.body = body.dump();
+  request.body = body.dump(-1, ' ', false, json::error_handler_t::replace);
   return request;
 }
 
@@ -105,8 +118,13 @@ struct EventRecorder::State : std::enable_shared_from_this<EventRecorder::State>
     Drain();
   }
 
+  struct Outgoing {
+    kube::Request request;
+    std::optional<EmitEvent> counted;  // if this counts an event that exists already
+  };
+
   void Drain() {
-    std::vector<kube::Request> requests;
+    std::vector<Outgoing> requests;
     {
       const std::lock_guard lock(mutex);
       const absl::Time now = timer.Now();
@@ -128,35 +146,45 @@ struct EventRecorder::State : std::enable_shared_from_this<EventRecorder::State>
       }
       stats.sent += requests.size();
     }
-    for (kube::Request& request : requests) Send(std::move(request));
+    for (Outgoing& outgoing : requests) Send(std::move(outgoing));
   }
 
-  void Send(kube::Request request) {
-    transport.Send(std::move(request),
-                   [weak = weak_from_this()](absl::StatusOr<kube::Response> answer) {
+  void Send(Outgoing outgoing) {
+    transport.Send(std::move(outgoing.request),
+                   [weak = weak_from_this(), counted = std::move(outgoing.counted)](
+                       const absl::StatusOr<kube::Response>& answer) {
                      const std::shared_ptr<State> state = weak.lock();
                      if (state == nullptr || (answer.ok() && answer->ok())) return;
-                     const std::lock_guard lock(state->mutex);
-                     ++state->stats.failed;
+                     // The API server forgets events after an hour: this one begins anew.
+                     const bool forgotten = counted && answer.ok() && answer->status == 404;
+                     {
+                       const std::lock_guard lock(state->mutex);
+                       if (!forgotten) ++state->stats.failed;
+                       if (forgotten) state->Forget(KeyOf(*counted));
+                     }
+                     if (forgotten) state->Enqueue(*counted);
                    });
   }
 
-  kube::Request RequestFor(const EmitEvent& event, absl::Time now) {
+  void Forget(const std::string& key) {
+    remembered.erase(key);
+    std::erase(order, key);
+  }
+
+  Outgoing RequestFor(const EmitEvent& event, absl::Time now) {
     const std::string key = KeyOf(event);
     auto it = remembered.find(key);
     if (it != remembered.end()) {
-      return Count(event, it->second.name, ++it->second.count, now);
+      return {Count(event, it->second.name, ++it->second.count, now), event};
     }
     if (order.size() >= options.max_remembered) {
       remembered.erase(order.front());
       order.pop_front();
     }
-    // As client-go names them: unique per object and moment.
-    std::string name = fmt::format("{}.{:x}{:02x}", event.name,
-                                   static_cast<uint64_t>(absl::ToUnixNanos(now)), ++serial & 0xff);
+    std::string name = NameOf(event, now, ++serial);
     remembered.emplace(key, Remembered{name, 1});
     order.push_back(key);
-    return Create(event, name, options.instance, now);
+    return {Create(event, name, options.instance, now), std::nullopt};
   }
 
   kube::Transport& transport;

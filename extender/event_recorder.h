@@ -21,7 +21,7 @@ struct EventRecorderOptions {
   size_t burst = 500;
   size_t max_waiting = 5'000;
   size_t max_remembered = 10'000;
-  std::string instance;  // reportingInstance: this process
+  std::string instance = {};  // reportingInstance: this process
 };
 
 class EventRecorder {

@@ -58,4 +58,10 @@ void AppendJsonString(std::string_view text, std::string* out) {
   out->push_back('"');
 }
 
+std::string_view Utf8Prefix(std::string_view text, size_t limit) {
+  if (text.size() <= limit) return text;
+  while (limit > 0 && (static_cast<uint8_t>(text[limit]) & 0xC0) == 0x80) --limit;
+  return text.substr(0, limit);
+}
+
 }  // namespace muster::extender

@@ -1,6 +1,7 @@
 #include "extender/service.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -53,6 +54,15 @@ std::string NewIdentity() {
   return fmt::format("{}_{:08x}{:08x}", host, random(), random());
 }
 
+// A bind call that is held is an open connection, and the usual limit of 1,024 files would bound
+// the size of a gang: what the system allows is taken.
+void RaiseFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 std::string Words(const absl::Status& status) { return std::string(status.message()); }
 
 }  // namespace
@@ -62,6 +72,7 @@ struct Service::Impl {
       : options(std::move(o)), cluster(std::move(c)), identity(NewIdentity()) {}
 
   absl::Status Start() {
+    RaiseFileLimit();
     absl::StatusOr<CrashAfter> crash = CrashAfter::Parse(CrashSetting());
     if (!crash.ok()) return crash.status();
     absl::StatusOr<std::unique_ptr<kube::CurlTransport>> made =

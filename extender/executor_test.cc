@@ -1,0 +1,148 @@
+#include "extender/executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cluster/snapshot.h"
+#include "coscheduling/engine.h"
+#include "kube/client/fake_transport.h"
+#include "kube/client/manual_timer.h"
+
+namespace muster::extender {
+namespace {
+
+using coscheduling::NumberedAction;
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const coscheduling::PodRef kPod = {"team", "job-0", "uid-0", "42"};
+
+std::string PodJson(const std::string& uid, const std::string& version) {
+  return json{
+      {"apiVersion", "v1"},
+      {"kind", "Pod"},
+      {"metadata",
+       {{"name", "job-0"}, {"namespace", "team"}, {"uid", uid}, {"resourceVersion", version}}},
+      {"spec", {{"schedulerName", "coscheduling"}, {"containers", json::array()}}}}
+      .dump();
+}
+
+class ExecutorTest : public ::testing::Test {
+ protected:
+  ExecutorTest() { engine_.SetSynced(); }
+
+  std::vector<std::string> Paths() const {
+    std::vector<std::string> paths;
+    for (const auto& sent : transport_.sent) paths.push_back(sent->request.path);
+    return paths;
+  }
+  // Runs what was posted, as the engine's thread would.
+  size_t RunTasks() {
+    std::vector<EngineTask> tasks = std::exchange(tasks_, {});
+    for (EngineTask& task : tasks) task(engine_, timer_.Now());
+    return tasks.size();
+  }
+  const kube::Pod* Seen(const std::string& uid) { return engine_.snapshot().FindPod(uid); }
+
+  kube::FakeTransport transport_;
+  kube::ManualTimer timer_{absl::FromUnixSeconds(1'700'000'000)};
+  coscheduling::Engine engine_{coscheduling::EngineOptions{}};
+  std::vector<EngineTask> tasks_;
+  std::vector<std::string> outcomes_;
+  std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(
+      transport_, timer_, [this](EngineTask task) { tasks_.push_back(std::move(task)); },
+      [this](std::string_view kind, const absl::Status& status, absl::Duration) {
+        outcomes_.push_back(std::string(kind) + " " + absl::StatusCodeToString(status.code()));
+      });
+};
+
+TEST_F(ExecutorTest, BindingsGoFirstThenGatesAndReportsLast) {
+  coscheduling::UpdatePodGroupStatus status;
+  status.name_space = "team";
+  status.name = "job";
+  executor_->CarryOut({{1, status},
+                       {2, coscheduling::SignalPod{kPod, "Unschedulable", "waits"}},
+                       {3, coscheduling::LiftGate{kPod}},
+                       {4, coscheduling::BindPod{kPod, "n1"}}});
+  EXPECT_THAT(Paths(), ElementsAre("/api/v1/namespaces/team/pods/job-0/binding",
+                                   "/api/v1/namespaces/team/pods/job-0",
+                                   "/api/v1/namespaces/team/pods/job-0/status",
+                                   HasSubstr("/podgroups/job/status")));
+}
+
+TEST_F(ExecutorTest, AnswersAndEventsAreNotRequests) {
+  executor_->CarryOut({{1, coscheduling::AnswerBind{7, ""}}, {2, coscheduling::EmitEvent{}}});
+  EXPECT_TRUE(transport_.sent.empty());
+}
+
+TEST_F(ExecutorTest, WhatAWriteReturnsIsSeenByTheEngine) {
+  executor_->CarryOut({{1, coscheduling::LiftGate{kPod}}});
+  ASSERT_EQ(transport_.sent.size(), 1u);
+  transport_.sent[0]->Answer(200, PodJson("uid-0", "43"));
+  EXPECT_EQ(RunTasks(), 1u);
+  ASSERT_NE(Seen("uid-0"), nullptr);
+  EXPECT_EQ(Seen("uid-0")->meta.resource_version, "43");
+  EXPECT_THAT(outcomes_, ElementsAre("gate-lift OK"));
+}
+
+TEST_F(ExecutorTest, AfterAConflictTheObjectIsReadBeforeTheOutcomeIsTold) {
+  executor_->CarryOut({{1, coscheduling::BindPod{kPod, "n1"}}});
+  transport_.sent[0]->Answer(409, R"({"kind":"Status","reason":"Conflict","message":"too late"})");
+  EXPECT_EQ(RunTasks(), 0u);
+  ASSERT_EQ(transport_.sent.size(), 2u);
+  EXPECT_EQ(transport_.sent[1]->request.method, kube::Method::kGet);
+  EXPECT_EQ(transport_.sent[1]->request.path, "/api/v1/namespaces/team/pods/job-0");
+  // Another pod of the same name has taken its place.
+  transport_.sent[1]->Answer(200, PodJson("uid-1", "50"));
+  EXPECT_EQ(RunTasks(), 1u);
+  EXPECT_NE(Seen("uid-1"), nullptr);
+  EXPECT_THAT(outcomes_, ElementsAre("binding ABORTED"));
+}
+
+TEST_F(ExecutorTest, AFailureIsToldAlsoIfTheObjectIsGone) {
+  executor_->CarryOut({{1, coscheduling::LiftGate{kPod}}});
+  transport_.sent[0]->Answer(404, R"({"kind":"Status","reason":"NotFound","message":"gone"})");
+  transport_.sent[1]->Answer(404, R"({"kind":"Status","reason":"NotFound","message":"gone"})");
+  EXPECT_EQ(RunTasks(), 1u);
+  EXPECT_THAT(outcomes_, ElementsAre("gate-lift NOT_FOUND"));
+}
+
+TEST_F(ExecutorTest, ServerThatIsTooBusyIsAskedAgainAfterItsPause) {
+  executor_->CarryOut({{1, coscheduling::LiftGate{kPod}}});
+  transport_.sent[0]->Answer(kube::Response{429, "", absl::Seconds(1)});
+  EXPECT_EQ(transport_.sent.size(), 1u);
+  timer_.Advance(absl::Milliseconds(900));
+  EXPECT_EQ(transport_.sent.size(), 1u);
+  timer_.Advance(absl::Seconds(2));
+  ASSERT_EQ(transport_.sent.size(), 2u);
+  EXPECT_EQ(transport_.sent[1]->request.body, transport_.sent[0]->request.body);
+  transport_.sent[1]->Answer(200, PodJson("uid-0", "43"));
+  EXPECT_EQ(RunTasks(), 1u);
+  EXPECT_THAT(outcomes_, ElementsAre("gate-lift OK"));
+}
+
+TEST_F(ExecutorTest, AnswersAfterItsEndGoNowhere) {
+  executor_->CarryOut({{1, coscheduling::LiftGate{kPod}}});
+  executor_.reset();
+  transport_.sent[0]->Answer(200, PodJson("uid-0", "43"));
+  EXPECT_EQ(RunTasks(), 0u);
+}
+
+TEST(CrashAfterDeathTest, EndsTheProcessAfterTheNthSuccess) {
+  absl::StatusOr<CrashAfter> crash = CrashAfter::Parse("binding:2");
+  ASSERT_TRUE(crash.ok());
+  crash->OnSuccess("binding");
+  crash->OnSuccess("signal");
+  EXPECT_EXIT(crash->OnSuccess("binding"), ::testing::KilledBySignal(SIGKILL), "");
+  EXPECT_TRUE(CrashAfter::Parse("").ok());
+  for (const char* bad : {"binding", "binding:", "binding:0", "binding:x", "binding:1x"}) {
+    EXPECT_THAT(std::string(CrashAfter::Parse(bad).status().message()), HasSubstr("want kind:n"))
+        << bad;
+  }
+}
+
+}  // namespace
+}  // namespace muster::extender
