@@ -1,7 +1,6 @@
 #include "coscheduling/planner_balance.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <tuple>
 
@@ -10,7 +9,6 @@
 namespace muster::coscheduling::planner {
 namespace {
 
-constexpr int64_t kNoBound = std::numeric_limits<int32_t>::max();
 // Domains looked at while floors are tried. Many constraints with far floors end early, with what
 // has been found by then.
 constexpr int64_t kMostDomainsTried = 4'000'000;
@@ -26,6 +24,8 @@ struct Level {
   std::vector<int> parent;   // dense number in the next coarser level
   // Bounds on how many members each may take, and what it has taken, by dense number.
   std::vector<int64_t> at_least, at_most, taken;
+  bool reachable = true;   // the bounds don't contradict each other
+  size_t first_floor = 0;  // of its spreads, among all floors
   int size() const { return static_cast<int>(domain.size()); }
 };
 
@@ -121,18 +121,17 @@ class Balance {
   // --- floors ---
 
   struct FloorRange {
-    int spread = 0;
+    size_t level = 0;
     int64_t first = 0, last = 0;
-    bool pinned = false;  // too few domains: the floor is 0 whatever they hold
   };
 
   // The floor can't fall below what the least filled domain holds now, nor rise above what one of
   // them can reach.
   FloorRange RangeOf(const Level& level, int index) const {
     const Relations::Spread& spread = relations_.spreads()[index];
-    FloorRange range{.spread = index, .first = spread.Floor(), .last = spread.Floor()};
-    range.pinned = spread.domains < spread.min_domains;
-    if (range.pinned) return range;
+    FloorRange range{.first = spread.Floor(), .last = spread.Floor()};
+    // With too few domains the floor is 0 whatever they hold.
+    if (spread.domains < spread.min_domains) return range;
     std::vector<int64_t> reach(spread.matching.begin(), spread.matching.end());
     for (size_t b = 0; b < bins_.size(); ++b) {
       int domain = level.domain[level.of_bin[b]];
@@ -146,86 +145,96 @@ class Balance {
   }
 
   void ChooseFloors() {
-    for (const Level& level : levels_) {
-      for (int spread : level.spreads) ranges_.push_back(RangeOf(level, spread));
+    for (size_t l = 0; l < levels_.size(); ++l) {
+      levels_[l].first_floor = ranges_.size();
+      for (int spread : levels_[l].spreads) {
+        ranges_.push_back(RangeOf(levels_[l], spread));
+        ranges_.back().level = l;
+      }
     }
     for (const FloorRange& range : ranges_) floors_.push_back(range.first);
     std::vector<int64_t> best = floors_;
     int64_t most = -1;
     int64_t domains = 1;
     for (const Level& level : levels_) domains += level.size();
-    for (int64_t tries = kMostDomainsTried / domains + 1; tries > 0; --tries) {
-      int64_t placed = Reach();
+    std::optional<size_t> changed = levels_.size();
+    for (int64_t tries = kMostDomainsTried / domains + 1; tries > 0 && changed; --tries) {
+      int64_t placed = Reach(*changed);
       if (placed > most) {
         most = placed;
         best = floors_;
       }
-      if (most == count_ || !NextFloors()) break;
+      if (most == count_) break;
+      changed = NextFloors();
     }
     floors_ = best;
-    Reach();
+    Reach(levels_.size());
   }
 
-  bool NextFloors() {
+  // Returns the finest level whose floors have changed; nullopt after the last.
+  std::optional<size_t> NextFloors() {
+    size_t finest = 0;
     for (size_t i = floors_.size(); i-- > 0;) {
+      if (ranges_[i].first < ranges_[i].last) finest = std::max(finest, ranges_[i].level);
       if (floors_[i] < ranges_[i].last) {
         ++floors_[i];
-        return true;
+        return finest;
       }
       floors_[i] = ranges_[i].first;
     }
-    return false;
+    return std::nullopt;
   }
 
-  // Sets the bounds of all domains for these floors. Returns how many members can be placed, -1 if
-  // the floors can't be reached.
-  int64_t Reach() {
-    std::vector<int64_t> least, most;  // of the finer level's domains
-    size_t at = floors_.size();
+  // Sets the bounds of all domains for these floors, given that those of levels finer than `finest`
+  // are set. Returns how many members can be placed, -1 if the floors can't be reached.
+  int64_t Reach(size_t finest) {
     for (size_t l = levels_.size(); l-- > 0;) {
-      Level& level = levels_[l];
-      at -= level.spreads.size();
-      std::fill(level.taken.begin(), level.taken.end(), 0);
-      std::vector<int64_t> sum_least(level.size()), sum_most(level.size());
-      if (l + 1 == levels_.size()) {
-        for (size_t b = 0; b < bins_.size(); ++b) sum_most[level.of_bin[b]] += bins_[b].fits;
-      } else {
-        for (size_t f = 0; f < least.size(); ++f) {
-          sum_least[levels_[l + 1].parent[f]] += least[f];
-          sum_most[levels_[l + 1].parent[f]] += most[f];
-        }
-      }
-      if (!Bound(&level, at, sum_least, sum_most)) return -1;
-      least = level.at_least;
-      most = level.at_most;
+      if (l <= finest) levels_[l].reachable = Bound(l);
+      if (!levels_[l].reachable) return -1;
     }
+    int64_t least = 0, most = 0;
     if (levels_.empty()) {
-      most.resize(1);
-      for (const Bin& bin : bins_) most[0] += bin.fits;
+      for (const Bin& bin : bins_) most += bin.fits;
+    } else {
+      for (int64_t n : levels_[0].at_least) least += n;
+      for (int64_t n : levels_[0].at_most) most += n;
     }
-    int64_t all_least = 0, all_most = 0;
-    for (int64_t n : least) all_least += n;
-    for (int64_t n : most) all_most += n;
-    return all_least > count_ ? -1 : std::min<int64_t>(count_, all_most);
+    return least > count_ ? -1 : std::min<int64_t>(count_, most);
   }
 
-  bool Bound(Level* level, size_t floors_at, const std::vector<int64_t>& sum_least,
-             const std::vector<int64_t>& sum_most) const {
-    for (int d = 0; d < level->size(); ++d) {
-      int64_t& least = level->at_least[d] = sum_least[d];
-      int64_t& most = level->at_most[d] = sum_most[d];
-      if (level->domain[d] < 0) continue;
-      if (level->one_each) most = std::min<int64_t>(most, 1);
-      for (size_t s = 0; s < level->spreads.size(); ++s) {
-        const Relations::Spread& spread = relations_.spreads()[level->spreads[s]];
-        int64_t floor = floors_[floors_at + s];
-        int64_t standing = spread.matching[level->domain[d]];
-        least = std::max(least, floor - standing);
-        most = std::min(most, std::max<int64_t>(0, floor + spread.max_skew - standing));
+  // From what the domains within each could take to what it may and must take itself.
+  bool Bound(size_t l) {
+    Level& level = levels_[l];
+    std::fill(level.at_least.begin(), level.at_least.end(), 0);
+    std::fill(level.at_most.begin(), level.at_most.end(), 0);
+    if (l + 1 == levels_.size()) {
+      for (size_t b = 0; b < bins_.size(); ++b) level.at_most[level.of_bin[b]] += bins_[b].fits;
+    } else {
+      const Level& finer = levels_[l + 1];
+      for (int f = 0; f < finer.size(); ++f) {
+        level.at_least[finer.parent[f]] += finer.at_least[f];
+        level.at_most[finer.parent[f]] += finer.at_most[f];
       }
-      if (least > most) return false;
+    }
+    for (int d = 0; d < level.size(); ++d) {
+      if (!BoundDomain(&level, d)) return false;
     }
     return true;
+  }
+
+  bool BoundDomain(Level* level, int d) const {
+    if (level->domain[d] < 0) return true;
+    int64_t& least = level->at_least[d];
+    int64_t& most = level->at_most[d];
+    if (level->one_each) most = std::min<int64_t>(most, 1);
+    for (size_t s = 0; s < level->spreads.size(); ++s) {
+      const Relations::Spread& spread = relations_.spreads()[level->spreads[s]];
+      int64_t floor = floors_[level->first_floor + s];
+      int64_t standing = spread.matching[level->domain[d]];
+      least = std::max(least, floor - standing);
+      most = std::min(most, std::max<int64_t>(0, floor + spread.max_skew - standing));
+    }
+    return least <= most;
   }
 
   // --- filling ---

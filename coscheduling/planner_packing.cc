@@ -47,6 +47,30 @@ bool EachClassFits(const Problem& problem, const Scope& scope) {
   return true;
 }
 
+Slots PackGreedily(const Problem& problem, const Scope& scope,
+                   const std::vector<int>& class_order) {
+  Room room(problem);
+  Slots slots;
+  for (int c : class_order) {
+    int left = problem.classes[c].size();
+    std::vector<Bin> used, unused;
+    for (int node : scope.candidates[c]) {
+      int fits = room.Fits(c, node, left);
+      if (fits > 0) (room.Used(node) ? used : unused).push_back(MakeBin(problem, c, node, fits));
+    }
+    auto take_from = [&](std::vector<Bin> bins) {
+      for (const Take& take : FillFewestNodes(std::move(bins), left)) {
+        room.Take(c, take.node, take.count);
+        slots.push_back({take.node, c, take.count});
+        left -= take.count;
+      }
+    };
+    take_from(std::move(used));
+    take_from(std::move(unused));
+  }
+  return slots;
+}
+
 class MixedPacking {
  public:
   MixedPacking(const Problem& problem, const Scope& scope, SearchBudget* budget)
@@ -138,30 +162,6 @@ int FewestNodes(const Problem& problem, const std::vector<int>& nodes) {
     fewest = std::max(fewest, wanted > 0 ? static_cast<int>(free.size()) + 1 : needed);
   }
   return fewest;
-}
-
-Slots PackGreedily(const Problem& problem, const Scope& scope,
-                   const std::vector<int>& class_order) {
-  Room room(problem);
-  Slots slots;
-  for (int c : class_order) {
-    int left = problem.classes[c].size();
-    std::vector<Bin> used, unused;
-    for (int node : scope.candidates[c]) {
-      int fits = room.Fits(c, node, left);
-      if (fits > 0) (room.Used(node) ? used : unused).push_back(MakeBin(problem, c, node, fits));
-    }
-    auto take_from = [&](std::vector<Bin> bins) {
-      for (const Take& take : FillFewestNodes(std::move(bins), left)) {
-        room.Take(c, take.node, take.count);
-        slots.push_back({take.node, c, take.count});
-        left -= take.count;
-      }
-    };
-    take_from(std::move(used));
-    take_from(std::move(unused));
-  }
-  return slots;
 }
 
 Slots Pack(const Problem& problem, const Scope& scope, SearchBudget* budget) {

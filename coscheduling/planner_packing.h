@@ -26,9 +26,7 @@ std::vector<int> HardestFirst(const Problem& problem, const std::vector<int>& no
 // At least so many nodes are needed to hold everything, more than there are if it can't be done.
 int FewestNodes(const Problem& problem, const std::vector<int>& nodes);
 
-// The steps of Pack.
-Slots PackGreedily(const Problem& problem, const Scope& scope, const std::vector<int>& class_order);
-// nullopt if members aren't interchangeable on every node.
+// The step of Pack for members that could swap places; nullopt if on some node they couldn't.
 std::optional<Slots> PackByFlow(const Problem& problem, const Scope& scope);
 
 }  // namespace muster::coscheduling::planner

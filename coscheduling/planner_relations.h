@@ -28,7 +28,6 @@ class Relations {
   Relations(const cluster::Snapshot& snapshot, const std::vector<const kube::Pod*>& members,
             const std::vector<const cluster::NodeInfo*>& nodes, bool include_virtual);
 
-  int kinds() const { return kinds_; }
   int KindOf(size_t member) const { return kind_of_member_[member]; }
 
   // True if where one member goes can decide where another may go.
