@@ -187,6 +187,11 @@ void Engine::State::DecideCommit(Gang& gang, absl::Time now) {
   const int64_t still_required = gang.required();
   if (static_cast<int64_t>(gang.fixed.size()) < still_required) return;
   if (!gang.commit_started) {
+    // A gate that can't be lifted must not leave a gang bound in part.
+    const auto ungated = std::ranges::count_if(gang.fixed, [&](const auto& place) {
+      return !IsGatedByUs(*snapshot.FindPod(place.first));
+    });
+    if (ungated < still_required) return;
     const bool asked = std::ranges::any_of(
         gang.fixed, [&](const auto& place) { return held_binds.contains(place.first); });
     // A commit that was cut off goes on by itself.

@@ -1,5 +1,11 @@
 // The admission API's messages, from the engine's state.
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+
+#include "absl/hash/hash.h"
 #include "coscheduling/engine_state.h"
 #include "coscheduling/holds.h"
 #include "muster/v1/admission.pb.h"
@@ -39,6 +45,18 @@ v1::MemberState MemberStateOf(const kube::Pod& pod, bool gated) {
   if (pod.IsBound()) return v1::MEMBER_BOUND;
   if (!gated) return v1::UNGATED;
   return pod.scheduled_reason == "Unschedulable" ? v1::SIGNALLED : v1::GATED;
+}
+
+// Equal messages have equal digests; never 0.
+size_t DigestOf(const v1::Gang& gang) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    gang.SerializeToCodedStream(&coded);
+  }
+  return std::max<size_t>(1, absl::HashOf(bytes));
 }
 
 std::string LabelOf(const kube::ObjectMeta& meta, std::string_view key) {
@@ -131,6 +149,51 @@ void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
     const cluster::NodeInfo* info = snapshot.FindNode(place);
     if (info != nullptr) DescribeNode(*info, out->add_nodes());
   }
+}
+
+void Engine::State::Show(Gang& gang) {
+  gang.stale = false;
+  if (!gang.ours) {
+    if (gang.shown_digest != 0) out->changed_gangs.push_back(gang.key);
+    Unshow(gang);
+    return;
+  }
+  v1::Gang message;
+  Describe(gang, &message);
+  message.clear_revision();
+  const size_t digest = DigestOf(message);
+  if (digest == gang.shown_digest) return;
+  Unshow(gang);
+  gang.shown_digest = digest;
+  gang.revision = next_revision++;
+  for (const v1::Member& member : message.members()) {
+    gang.shown_places.insert(member.node().empty() ? member.planned_node() : member.node());
+  }
+  for (const std::string& place : gang.shown_places) shown_on[place].insert(gang.key);
+  out->changed_gangs.push_back(gang.key);
+}
+
+void Engine::State::Unshow(Gang& gang) {
+  for (const std::string& place : gang.shown_places) {
+    auto it = shown_on.find(place);
+    it->second.erase(gang.key);
+    if (it->second.empty()) shown_on.erase(it);
+  }
+  gang.shown_places.clear();
+  gang.shown_digest = 0;
+}
+
+void Engine::State::NotePlace(const std::string& place) {
+  auto note = [this](const std::string& name) {
+    auto it = shown_on.find(name);
+    if (it == shown_on.end()) return;
+    for (const GangKey& key : it->second) gangs.at(key).stale = true;
+  };
+  note(place);
+  const cluster::NodeInfo* info = snapshot.FindNode(place);
+  if (info == nullptr) return;
+  note(info->name());
+  if (info->claim != nullptr) note(cluster::VirtualName(info->claim->meta.name));
 }
 
 void Engine::DescribeNodes(std::vector<v1::Node>* nodes) const {

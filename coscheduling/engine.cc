@@ -79,6 +79,7 @@ void Engine::State::Upsert(kube::Pod pod) {
                     it == gangs.end() || it->second.uid().empty() ? pod.meta.uid : it->second.uid(),
                     *fault, clock);
     nodes_changed = true;
+    NotePlace(pod.node_name);
   }
   needs_pass |= known == nullptr || known->node_name != pod.node_name ||
                 known->IsTerminal() != pod.IsTerminal() ||
@@ -172,19 +173,29 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
     out = nullptr;
     return;
   }
-  if (suspects.Expire(now)) needs_pass = nodes_changed = true;
+  if (suspects.Expire(now)) {
+    needs_pass = nodes_changed = true;
+    for (auto& [key, gang] : gangs) gang.stale = true;
+  }
   WakeAt(suspects.NextExpiry());
 
   std::vector<Gang*> active;
   for (auto& [key, gang] : gangs) {
     if (gang.dirty) Refresh(gang, now);
+    gang.stale |= gang.dirty;
     if (!gang.dirty && IsSettled(gang)) continue;
     active.push_back(&gang);
     Admit(gang, now);
   }
-  if (needs_pass) Place(now);
+  if (needs_pass) {
+    Place(now);
+    for (Gang* gang : active) gang->stale = true;
+  }
   for (Gang* gang : active) Decide(*gang, now);
   ReconcileHolds(now);
+  for (auto& [key, gang] : gangs) {
+    if (gang.stale) Show(gang);
+  }
   for (const GangKey& key : removed_gangs) out->changed_gangs.push_back(key);
   removed_gangs.clear();
   for (const std::string& uid : answers_to_remove) {
@@ -213,9 +224,11 @@ void Engine::Upsert(kube::Node node) {
   }
   s.needs_pass = s.nodes_changed = true;
   const std::string name = node.meta.name;
+  s.NotePlace(name);
   s.snapshot.Upsert(std::move(node));
   const std::shared_ptr<const kube::Node> object = s.snapshot.FindNode(name)->object;
   s.NoteNode(*object, s.clock);
+  s.NotePlace(name);
 }
 
 void Engine::Upsert(kube::PodGroup group) {
@@ -232,7 +245,10 @@ void Engine::Upsert(kube::PodGroup group) {
 void Engine::Upsert(kube::NodeClaim claim) {
   state_->needs_pass = state_->nodes_changed = true;
   const std::string node_name = claim.node_name;
+  const std::string place = cluster::VirtualName(claim.meta.name);
+  state_->NotePlace(place);
   state_->snapshot.Upsert(std::move(claim));
+  state_->NotePlace(place);
   // The claim may be what the node's readiness was waiting for.
   const cluster::NodeInfo* info =
       node_name.empty() ? nullptr : state_->snapshot.FindNode(node_name);
@@ -274,6 +290,7 @@ void Engine::RemovePodGroup(std::string_view uid) { state_->DropGroup(std::strin
 void Engine::RemoveNode(std::string_view name) {
   State& s = *state_;
   s.needs_pass = s.nodes_changed = true;
+  s.NotePlace(std::string(name));
   s.snapshot.RemoveNode(name);
   s.node_marks.erase(std::string(name));
   s.usable_since.erase(std::string(name));
@@ -283,6 +300,7 @@ void Engine::RemoveNode(std::string_view name) {
 
 void Engine::RemoveNodeClaim(std::string_view name) {
   state_->needs_pass = state_->nodes_changed = true;
+  state_->NotePlace(cluster::VirtualName(std::string(name)));
   state_->snapshot.RemoveNodeClaim(name);
 }
 

@@ -71,6 +71,7 @@ struct Engine::State {
   Gang& GangFor(const GangKey& key);
   void Join(const GangKey& key, const std::string& uid);
   void Leave(const std::string& uid);
+  void Remove(Gang& gang);
   void MarkDirty(const GangKey& key);
   void AdoptGroup(std::shared_ptr<const kube::PodGroup> group);
   void DropGroup(const std::string& uid);
@@ -145,6 +146,11 @@ struct Engine::State {
 
   // --- describe.cc ---
   void Describe(const Gang& gang, v1::Gang* out) const;
+  // Tells of the gang if its description has changed since it was shown last.
+  void Show(Gang& gang);
+  void Unshow(Gang& gang);
+  // Something about this node has changed or is about to: gangs that show it are looked at.
+  void NotePlace(const std::string& place);
   void DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const;
 
   EngineOptions options;
@@ -182,6 +188,7 @@ struct Engine::State {
   StepOutput* out = nullptr;            // during Step and Finish
   std::vector<NumberedAction> pending;  // decided outside Step
   std::vector<GangKey> removed_gangs;
+  std::map<std::string, std::set<GangKey>> shown_on;  // place -> gangs that show it
   bool nodes_changed = false;
   uint64_t next_revision = 1;
   EngineStats stats;

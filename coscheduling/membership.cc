@@ -75,8 +75,13 @@ void Engine::State::Leave(const std::string& uid) {
   for (const auto& [name, marks] : node_marks) {
     if (marks.annotations.contains("muster.dev/holds")) hold_candidates.insert(name);
   }
-  gangs.erase(key);
-  removed_gangs.push_back(key);
+  Remove(gang);
+}
+
+void Engine::State::Remove(Gang& gang) {
+  Unshow(gang);
+  removed_gangs.push_back(gang.key);
+  gangs.erase(removed_gangs.back());
 }
 
 void Engine::State::AdoptGroup(std::shared_ptr<const kube::PodGroup> group) {
@@ -112,9 +117,7 @@ void Engine::State::DropGroup(const std::string& uid) {
   gang.record.reset();
   gang.dirty = true;
   needs_pass = true;
-  if (!gang.pods.empty()) return;
-  gangs.erase(key);
-  removed_gangs.push_back(key);
+  if (gang.pods.empty()) Remove(gang);
 }
 
 Reason Engine::State::FindBlocker(const Gang& gang,

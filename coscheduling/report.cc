@@ -250,8 +250,7 @@ void Engine::State::EnterState(Gang& gang, absl::Time now) {
   if (!entered && reason == gang.reason) return;
   const bool told = entered || reason.code != gang.reason.code;
   gang.reason = std::move(reason);
-  gang.revision = next_revision++;
-  out->changed_gangs.push_back(gang.key);
+  gang.stale = true;
   if (!told) return;
   out->notes.push_back({gang.key, gang.state, gang.reason.code, gang.reason.message});
   const bool warning = gang.state == v1::BACKING_OFF || gang.state == v1::REPAIRING ||
@@ -308,6 +307,7 @@ void Engine::State::WriteStatus(Gang& gang, absl::Time now) {
   if (digest == gang.status_digest && SameCounts(want, have)) return;
   const absl::Time due = gang.status_written + kStatusInterval;
   if (now < due && gang.state == gang.status_state) {
+    gang.dirty = true;  // or a settled gang would sleep over it
     WakeAt(due);
     return;
   }

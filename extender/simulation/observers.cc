@@ -23,9 +23,6 @@ using nlohmann::json;
 constexpr const char* kGroupLabel = "scheduling.x-k8s.io/pod-group";
 constexpr const char* kGate = "muster.dev/admission";
 
-// A commit that something cut off must be whole again, or undone, within this.
-constexpr absl::Duration kPartialCommit = absl::Seconds(30);
-
 void Remove(Engine* engine, const kube::Pod& pod) { engine->RemovePod(pod.meta.uid); }
 void Remove(Engine* engine, const kube::PodGroup& group) { engine->RemovePodGroup(group.meta.uid); }
 void Remove(Engine* engine, const kube::Node& node) { engine->RemoveNode(node.meta.name); }
@@ -217,18 +214,22 @@ bool Feed::Read() {
   }
 }
 
+std::unique_ptr<kube::embedded::WatchSession> OpenWatch(kube::embedded::ApiServer* server,
+                                                        const char* path) {
+  kube::Request request;
+  request.path = path;
+  request.query = {{"watch", "1"},
+                   {"sendInitialEvents", "true"},
+                   {"resourceVersionMatch", "NotOlderThan"},
+                   {"allowWatchBookmarks", "true"}};
+  request.timeout = absl::InfiniteDuration();
+  return std::move(server->Watch(request).session);
+}
+
 std::vector<Feed> WatchEverything(kube::embedded::ApiServer* server, Engine* engine) {
   std::vector<Feed> feeds;
   for (const WatchedKind& kind : kWatched) {
-    kube::Request request;
-    request.path = kind.path;
-    request.query = {{"watch", "1"},
-                     {"sendInitialEvents", "true"},
-                     {"resourceVersionMatch", "NotOlderThan"},
-                     {"allowWatchBookmarks", "true"}};
-    request.timeout = absl::InfiniteDuration();
-    auto watch = server->Watch(request);
-    feeds.emplace_back(std::move(watch.session), engine, kind.deliver);
+    feeds.emplace_back(OpenWatch(server, kind.path), engine, kind.deliver);
   }
   return feeds;
 }
@@ -260,55 +261,6 @@ absl::Status Compare(const Expectation& want, const std::string& gang,
     result.Equal("node", want.node, found.value_or("(no such pod)"));
   }
   return result.Result();
-}
-
-void Invariants::Note(const kube::Request& request) {
-  if (request.method == kube::Method::kPost) return;
-  disturbed_ |= absl::StrContains(request.path, "/pods/");
-}
-
-absl::Status Invariants::Check(kube::embedded::ApiServer& server, const Engine& engine,
-                               absl::Time now) {
-  std::map<std::string, kube::ResourceList> used;
-  std::map<std::string, int64_t> bound;
-  for (const json& pod : List(server, "/api/v1/pods")) {
-    if (!IsLive(pod) || NodeOf(pod).empty()) continue;
-    ++bound[GangOf(pod)];
-    const kube::Pod decoded = kube::Decode<kube::Pod>(pod.dump()).value();
-    if (absl::Status sum = used[NodeOf(pod)].Add(decoded.spec->requests); !sum.ok()) return sum;
-  }
-  for (const json& node : List(server, "/api/v1/nodes")) {
-    const kube::Node decoded = kube::Decode<kube::Node>(node.dump()).value();
-    const auto* over = decoded.allocatable.FirstShortage(used[decoded.meta.name]);
-    if (over != nullptr) {
-      return absl::FailedPreconditionError(
-          fmt::format("node {} is overcommitted: {} of {} {}", decoded.meta.name,
-                      used[decoded.meta.name].Get(over->first),
-                      decoded.allocatable.Get(over->first), over->first));
-    }
-  }
-  for (const GangKey& key : engine.Gangs()) {
-    v1::Gang gang;
-    if (!engine.Describe(key, &gang)) continue;
-    if (gang.reason().message().empty()) {
-      return absl::FailedPreconditionError(fmt::format(
-          "gang {} is {} without a reason", key.ToString(), v1::GangState_Name(gang.state())));
-    }
-    const int64_t there = bound[key.ToString()];
-    const bool partial = !key.is_pod && there > 0 && there < gang.min_member() &&
-                         gang.state() != v1::BOUND && gang.state() != v1::REPAIRING;
-    if (!partial) {
-      partial_since_.erase(key.ToString());
-      continue;
-    }
-    const absl::Time since = partial_since_.try_emplace(key.ToString(), now).first->second;
-    if (now - since >= kPartialCommit || (undisturbed_commits_ && !disturbed_)) {
-      return absl::FailedPreconditionError(fmt::format(
-          "gang {} is bound in part since {}: {} of {}, {}", key.ToString(),
-          absl::FormatDuration(now - since), there, gang.min_member(), gang.reason().message()));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace muster::simulation

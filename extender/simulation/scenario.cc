@@ -159,6 +159,17 @@ PatchStep ReadPatch(const YAML::Node& node, bool status) {
   return patch;
 }
 
+LoseWritesStep ReadLoseWrites(const YAML::Node& node) {
+  Fields fields(node, "loseWrites");
+  LoseWritesStep step;
+  fields.Require("kind");
+  fields.Read("kind", &step.kind);
+  fields.Read("after", &step.after);
+  fields.ReadDuration("for", &step.duration);
+  fields.Finish();
+  return step;
+}
+
 Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   Fields fields(node, "steps");
   Step step;
@@ -179,12 +190,14 @@ Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   on("patchStatus", [&](const YAML::Node& n) { step.action = ReadPatch(n, true); });
   on("apply", [&](const YAML::Node& n) { step.action = ApplyStep{ToJson(n).dump()}; });
   on("restart", [&](const YAML::Node&) { step.action = RestartStep{}; });
+  on("loseWrites", [&](const YAML::Node& n) { step.action = ReadLoseWrites(n); });
   on("expect", [&](const YAML::Node& n) { step.action = ReadExpectation(n); });
   fields.Finish();
   if (actions != 1) {
     extender::FailAt(
         node,
-        "steps: want exactly one of gang, delete, patch, patchStatus, apply, restart, expect");
+        "steps: want exactly one of gang, delete, patch, patchStatus, apply, restart, loseWrites, "
+        "expect");
   }
   return step;
 }

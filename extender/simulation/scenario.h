@@ -89,6 +89,13 @@ struct ApplyStep {
 };
 // Muster is killed: everything it knew is gone, and so is what was under way.
 struct RestartStep {};
+// From now on Muster's writes of a kind (extender/action_requests.h: "gate-lift", "binding", ...)
+// fail before they are sent, except the first few, until the time is over.
+struct LoseWritesStep {
+  std::string kind;
+  int after = 0;
+  absl::Duration duration = absl::InfiniteDuration();
+};
 
 struct Expectation {
   std::optional<absl::Duration> within;  // must come true by then; at once otherwise
@@ -108,7 +115,8 @@ struct Expectation {
   std::optional<int> distinct_nodes;  // that the gang's bound members stand on
 };
 
-using Action = std::variant<GangSpec, DeleteStep, PatchStep, ApplyStep, RestartStep, Expectation>;
+using Action = std::variant<GangSpec, DeleteStep, PatchStep, ApplyStep, RestartStep, LoseWritesStep,
+                            Expectation>;
 
 struct Step {
   absl::Duration at;  // since the start; never before the step above it

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "coscheduling/engine.h"
 #include "extender/action_requests.h"
+#include "extender/simulation/invariants.h"
 #include "extender/simulation/manifests.h"
 #include "extender/simulation/observers.h"
 #include "fmt/format.h"
@@ -32,6 +33,12 @@ constexpr int kMaxRounds = 2'000;
 
 absl::Time ScenarioStart() { return absl::FromUnixSeconds(1'767'225'600); }  // 2026-01-01
 
+bool LosesWrites(const Scenario& scenario) {
+  return std::ranges::any_of(scenario.steps, [](const Step& step) {
+    return std::holds_alternative<LoseWritesStep>(step.action);
+  });
+}
+
 std::string Key(const std::string& gang) {
   return absl::StrContains(gang, "/") ? gang : "default/" + gang;
 }
@@ -49,7 +56,8 @@ struct World::State : kube::simulators::ExtenderClient {
         scheduler(
             &server, this,
             {.scheduler_name = scenario.options.scheduler_name, .bind_timeout = absl::Seconds(30)}),
-        invariants(!options.lose_write && !options.lose_answer) {}
+        invariants(&server, !options.lose_write && !options.lose_answer && !LosesWrites(scenario)) {
+  }
 
   void StartMuster() {
     coscheduling::EngineOptions engine_options = scenario.options;
@@ -58,6 +66,7 @@ struct World::State : kube::simulators::ExtenderClient {
     engine = std::make_unique<Engine>(std::move(engine_options));
     engine->SetGatingActive(true);
     answers.clear();
+    invariants.ForgetShown();
     for (auto& [id, done] : binds) done("connection refused");
     binds.clear();
     feeds = WatchEverything(&server, engine.get());
@@ -109,7 +118,7 @@ struct World::State : kube::simulators::ExtenderClient {
     if (!made) return;  // an event: the timeline says as much
     const std::string_view kind = extender::KindOf(numbered.action);
     absl::Status status = absl::UnavailableError("the connection broke");
-    if (!options.lose_write || !options.lose_write(kind)) {
+    if (!LosesWrite(kind)) {
       const kube::Response response = server.Handle(made->request);
       status = kube::ToStatus(response);
       if (options.lose_answer && options.lose_answer(kind)) {
@@ -123,6 +132,14 @@ struct World::State : kube::simulators::ExtenderClient {
       if (read.ok()) Observe(made->read_back_answer, read.body);
     }
     engine->Finish(numbered.id, status, now);
+  }
+
+  bool LosesWrite(std::string_view kind) {
+    bool lost = options.lose_write && options.lose_write(kind);
+    for (Loss& loss : losses) {
+      if (loss.kind == kind && now < loss.until) lost |= loss.passing-- <= 0;
+    }
+    return lost;
   }
 
   void Observe(extender::AnswerKind kind, const std::string& body) {
@@ -157,6 +174,7 @@ struct World::State : kube::simulators::ExtenderClient {
                                      note.gang.ToString(), v1::GangState_Name(note.state),
                                      v1::ReasonCode_Name(note.reason), note.message));
     }
+    invariants.Show(out, *engine);
     for (const coscheduling::NumberedAction& action : out.actions) CarryOut(action);
     return moved || !out.actions.empty() || !out.filter_answers.empty();
   }
@@ -182,14 +200,20 @@ struct World::State : kube::simulators::ExtenderClient {
   }
 
   void CheckInvariants() {
-    if (!broken.ok() || server.revision() == checked_revision) return;
-    checked_revision = server.revision();
-    broken = invariants.Check(server, *engine, now);
+    if (!broken.ok()) return;
+    broken = invariants.Check(*engine, now);
     if (!broken.ok()) {
       broken = absl::FailedPreconditionError(fmt::format(
           "at {}: {}", absl::FormatDuration(now - start), std::string(broken.message())));
     }
   }
+
+  // A LoseWritesStep under way.
+  struct Loss {
+    std::string kind;
+    int passing = 0;
+    absl::Time until;
+  };
 
   const Scenario scenario;
   const WorldOptions options;
@@ -207,7 +231,7 @@ struct World::State : kube::simulators::ExtenderClient {
   int generation = 0;
   std::vector<std::string> timeline;
   Invariants invariants;
-  uint64_t checked_revision = 0;
+  std::vector<Loss> losses;
   absl::Status broken;
 };
 
@@ -238,6 +262,10 @@ void World::Restart() {
 absl::Status World::Perform(const Action& action) {
   if (std::holds_alternative<RestartStep>(action)) {
     Restart();
+    return absl::OkStatus();
+  }
+  if (const auto* loss = std::get_if<LoseWritesStep>(&action)) {
+    state_->losses.push_back({loss->kind, loss->after, state_->now + loss->duration});
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<kube::Request>> requests =

@@ -1,0 +1,94 @@
+// What holds at every moment of every scenario, seen from the API server.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "coscheduling/engine.h"
+#include "kube/api.h"
+#include "kube/objects/resource_list.h"
+#include "kube/objects/workload.h"
+
+namespace muster::kube::embedded {
+class ApiServer;
+class WatchSession;
+}  // namespace muster::kube::embedded
+
+namespace muster::kube {
+struct Pod;
+}
+
+namespace muster::simulation {
+
+// Follows the API server's events one by one, so that what holds only for a moment is seen too:
+// - no node is overcommitted;
+// - the first member of a gang is bound only once as many as it needs have lost their gate;
+// - a gang is bound whole, or excused and for a short time only in part;
+// - every gang has a reason, and queries show it as it is;
+// - a PodGroup's status counts what is there.
+// One thread.
+class Invariants {
+ public:
+  // With `undisturbed_commits`, a commit is whole at every moment unless the world outside touched
+  // a pod; without (writes get lost), it may be partial for a bounded time.
+  Invariants(kube::embedded::ApiServer* server, bool undisturbed_commits);
+  ~Invariants();
+  Invariants(const Invariants&) = delete;
+  Invariants& operator=(const Invariants&) = delete;
+
+  // A request of the world outside: a deleted or failed member excuses its gang from being whole.
+  void Note(const kube::Request& request);
+  // What queries are answered with from now on.
+  void Show(const coscheduling::StepOutput& output, const coscheduling::Engine& engine);
+  // Muster was killed: queries are answered with nothing.
+  void ForgetShown() { shown_.clear(); }
+
+  absl::Status Check(const coscheduling::Engine& engine, absl::Time now);
+
+ private:
+  struct Member {
+    std::string gang;
+    std::string node;
+    bool gated = false;
+    bool live = false;  // neither ended nor being deleted
+    bool running = false, succeeded = false, failed = false;
+    kube::ResourceList requests;
+  };
+  struct Group {
+    int64_t min_member = 1;
+    kube::PodGroup::Status status;
+  };
+  struct Counts {
+    int64_t pods = 0, bound = 0, ungated = 0, running = 0, succeeded = 0, failed = 0;
+  };
+
+  absl::Status ReadPods();
+  void ReadNodes();
+  void ReadGroups();
+  absl::Status NotePod(bool deleted, const kube::Pod& pod);
+  void Forget(const std::string& uid);
+  Counts Count(const std::string& gang) const;
+  absl::Status CheckNodes();
+  absl::Status CheckWhole(const v1::Gang& gang, const Counts& counts, absl::Time now);
+  absl::Status CheckShown(const coscheduling::GangKey& key, const v1::Gang& gang) const;
+  absl::Status CheckStatus(const coscheduling::GangKey& key, const Counts& counts, absl::Time now);
+
+  const bool undisturbed_commits_;
+  bool disturbed_ = false;  // a pod was deleted or changed from outside
+  std::unique_ptr<kube::embedded::WatchSession> pod_events_, node_events_, group_events_;
+  std::map<std::string, Member> members_;                  // by UID
+  std::map<std::string, std::set<std::string>> pods_of_;   // gang -> UIDs
+  std::map<std::string, std::set<std::string>> pods_on_;   // node -> UIDs that take room
+  std::map<std::string, kube::ResourceList> allocatable_;  // by node
+  std::set<std::string> touched_nodes_;                    // since the last check
+  std::map<std::string, Group> groups_;                    // by "namespace/name"
+  std::map<coscheduling::GangKey, std::string> shown_;     // serialized
+  std::map<std::string, absl::Time> partial_since_, status_wrong_since_;
+};
+
+}  // namespace muster::simulation
