@@ -219,8 +219,10 @@ absl::Status Invariants::CheckWhole(const v1::Gang& gang, const Counts& counts, 
 
 absl::Status Invariants::CheckShown(const GangKey& key, const v1::Gang& gang) const {
   v1::Gang shown;
-  auto it = shown_.find(key);
-  if (it != shown_.end()) shown.ParseFromString(it->second);
+  if (auto it = shown_.find(key); it != shown_.end()) {
+    if (it->second == gang.SerializeAsString()) return absl::OkStatus();
+    shown.ParseFromString(it->second);
+  }
   std::string difference;
   google::protobuf::util::MessageDifferencer differencer;
   differencer.ReportDifferencesToString(&difference);
