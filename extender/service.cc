@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <initializer_list>
 #include <mutex>
 #include <random>
 #include <utility>
@@ -64,6 +65,15 @@ void RaiseFileLimit() {
 }
 
 std::string Words(const absl::Status& status) { return std::string(status.message()); }
+
+// Those that say something, as one sentence.
+std::string Joined(std::initializer_list<std::string> reasons) {
+  std::string all;
+  for (const std::string& reason : reasons) {
+    if (!reason.empty()) all += (all.empty() ? "" : "; ") + reason;
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -245,6 +255,24 @@ struct Service::Impl {
     if (!stopping) upkeep_alarm = timer.After(kUpkeep, [this] { Upkeep(); });
   }
 
+  // "" while the API server calls the webhook and trusts what it is served with.
+  void PublishWebhookFault(std::string fault) {
+    const bool active = fault.empty();
+    {
+      const std::lock_guard lock(mutex);
+      if (webhook_fault == fault) return;
+      webhook_fault = fault;
+    }
+    if (active) {
+      spdlog::info("webhook in place=true");
+    } else {
+      spdlog::warn("webhook in place=false: {}", fault);
+    }
+    if (gating_active.exchange(active) == active) return;
+    loop->Post(
+        [active](coscheduling::Engine& engine, absl::Time) { engine.SetGatingActive(active); });
+  }
+
   // On the timer's thread.
   void Upkeep() {
     const absl::Time now = timer.Now();
@@ -253,13 +281,8 @@ struct Service::Impl {
     registration->SetLeading(Leads());
     registration->Tick(now);
     webhook_server->SetTrusted(registration->registered_bundle());
-    const bool active = registration->InPlace().ok() && webhook_server->Health(now).ok();
-    if (active != gating_active) {
-      gating_active = active;
-      spdlog::info("webhook in place={} {}", active, Words(registration->InPlace()));
-      loop->Post(
-          [active](coscheduling::Engine& engine, absl::Time) { engine.SetGatingActive(active); });
-    }
+    PublishWebhookFault(
+        Joined({Words(registration->InPlace()), Words(webhook_server->Health(now))}));
     if (++upkeeps % kUpkeepsPerStats == 0) {
       loop->Post([this](coscheduling::Engine& engine, absl::Time) {
         metrics.OnEngine(engine.TakeStats());
@@ -274,12 +297,9 @@ struct Service::Impl {
 
   std::string NotReadyReason() const {
     if (stopping) return "stopping";
-    std::string reason = watch->NotReadyReason();
-    auto add = [&reason](const std::string& text) {
-      if (!text.empty()) reason += (reason.empty() ? "" : "; ") + text;
-    };
-    add(Words(registration->InPlace()));
-    return reason;
+    const std::string caches = watch->NotReadyReason();
+    const std::lock_guard lock(mutex);
+    return Joined({caches, webhook_fault});
   }
 
   std::string MetricsText() {
@@ -365,8 +385,9 @@ struct Service::Impl {
   std::unique_ptr<HttpServer> extender_server;
   std::unique_ptr<HttpServer> rest_server;
   std::unique_ptr<GrpcServer> grpc_server;
-  std::mutex mutex;  // guards upkeep_alarm
+  mutable std::mutex mutex;  // guards the next two
   kube::Timer::Id upkeep_alarm = 0;
+  std::string webhook_fault = "the webhook's registration has not been looked at yet";
   std::atomic<bool> stopping = false;
 };
 

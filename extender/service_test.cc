@@ -16,11 +16,14 @@
 #include <thread>
 
 #include "absl/time/clock.h"
+#include "extender/admission/certificates.h"
+#include "extender/admission/testing/certificate_folder.h"
 #include "extender/rest_client.h"
 #include "extender/testing/raw_client.h"
 #include "fmt/format.h"
 #include "kube/client/kubeconfig.h"
 #include "kube/embedded/api_server.h"
+#include "kube/embedded/faults.h"
 #include "kube/embedded/http_front.h"
 #include "muster/v1/admission.grpc.pb.h"
 
@@ -46,7 +49,7 @@ bool Await(Condition condition, absl::Duration limit = absl::Seconds(30)) {
 
 class ServiceTest : public ::testing::Test {
  protected:
-  ServiceTest() : front_(*kube::embedded::HttpFront::Start(&server_)) {
+  ServiceTest() : front_(*kube::embedded::HttpFront::Start(&server_, {.faults = &faults_})) {
     kubeconfig_ = std::filesystem::temp_directory_path() /
                   fmt::format("muster-service-test-{}.yaml", getpid());
     std::ofstream(kubeconfig_) << front_->Kubeconfig();
@@ -56,18 +59,24 @@ class ServiceTest : public ::testing::Test {
     std::filesystem::remove(kubeconfig_);
   }
 
-  void StartService() {
+  static ServeOptions Options() {
     ServeOptions options;
     options.extender_listen = options.listen = options.grpc_listen = options.webhook_listen =
         "127.0.0.1:0";
     options.leader_elect = false;
+    return options;
+  }
+  void StartService(ServeOptions options = Options()) {
+    Begin(std::move(options));
+    ASSERT_TRUE(Await([&] { return Rest("/readyz").status == 200; })) << Rest("/readyz").body;
+  }
+  void Begin(ServeOptions options) {
     absl::StatusOr<kube::ClientConfig> cluster = kube::LoadKubeconfig({kubeconfig_});
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     absl::StatusOr<std::unique_ptr<Service>> service =
         Service::Start(std::move(options), *std::move(cluster));
     ASSERT_TRUE(service.ok()) << service.status();
     service_ = *std::move(service);
-    ASSERT_TRUE(Await([&] { return Rest("/readyz").status == 200; })) << Rest("/readyz").body;
   }
 
   struct Answer {
@@ -154,6 +163,7 @@ class ServiceTest : public ::testing::Test {
         .dump();
   }
 
+  kube::embedded::Faults faults_;
   kube::embedded::ApiServer server_;
   std::unique_ptr<kube::embedded::HttpFront> front_;
   std::string kubeconfig_;
@@ -241,6 +251,48 @@ TEST_F(ServiceTest, OtherSchedulersPodsAreUntouchedAlsoWhileItIsDown) {
   const Answer again = CreatePod("ours-1", "");
   EXPECT_EQ(again.status, 201) << again.body;
   EXPECT_TRUE(IsGated(again.body));
+}
+
+TEST_F(ServiceTest, IsNotReadyWhileItsWebhookIsNotRegistered) {
+  kube::embedded::FaultRule may_not_create;
+  may_not_create.method = kube::Method::kPost;
+  may_not_create.path = "*/mutatingwebhookconfigurations";
+  may_not_create.status = 403;
+  may_not_create.message = "may not register";
+  const int forbidden = faults_.Add(may_not_create);
+  Begin(Options());
+  ASSERT_TRUE(Await([&] { return faults_.Struck(forbidden) > 0; }));
+  EXPECT_TRUE(Await([&] {
+    const RawClient::Message answer = Rest("/readyz");
+    return answer.status == 503 &&
+           answer.body.find(
+               "the webhook is not registered; create "
+               "mutatingwebhookconfigurations/muster-admission: HTTP 403: may not register") !=
+               std::string::npos;
+  })) << Rest("/readyz").body;
+  faults_.Remove(forbidden);
+  EXPECT_TRUE(Await([&] { return Rest("/readyz").status == 200; })) << Rest("/readyz").body;
+}
+
+TEST_F(ServiceTest, IsNotReadyOnceItsWebhooksCertificateHasExpired) {
+  const KeyedCertificate authority = IssueAuthority(absl::Hours(1), absl::Now()).value();
+  const CertificateNames names{.dns = {}, .ips = {"127.0.0.1"}};
+  CertificateFolder folder;
+  folder.WriteIssued(names, authority, absl::Seconds(6), absl::Now());
+  ServeOptions options = Options();
+  options.webhook.cert_file = folder.files().certificate;
+  options.webhook.key_file = folder.files().key;
+  options.webhook.ca_file = folder.files().authority;
+  StartService(std::move(options));
+  EXPECT_THAT(Rest("/metrics").body, HasSubstr("muster_webhook_in_place 1\n"));
+
+  ASSERT_TRUE(Await([&] { return Rest("/readyz").status == 503; }));
+  EXPECT_THAT(Rest("/readyz").body, HasSubstr("not ready: the webhook's certificate expired at "));
+  EXPECT_THAT(service_->NotReadyReason(), HasSubstr("the webhook's certificate expired at "));
+  EXPECT_THAT(Rest("/metrics").body, HasSubstr("muster_webhook_in_place 0\n"));
+
+  folder.WriteIssued(names, authority, absl::Hours(1), absl::Now());
+  EXPECT_TRUE(Await([&] { return Rest("/readyz").status == 200; })) << Rest("/readyz").body;
 }
 
 TEST_F(ServiceTest, UnusableExtenderCallsAreRefusedByField) {
