@@ -32,10 +32,10 @@ class Document {
   ~Document() {
     if (parser_ && parser_->capacity() > kKeptCapacity) parser_.reset();
   }
-  absl::StatusOr<object> Parse(std::string_view body) {
+  absl::StatusOr<object> Parse(const std::string& body) {
     if (!parser_) parser_ = std::make_unique<simdjson::dom::parser>();
     element root;
-    if (auto error = parser_->parse(body.data(), body.size()).get(root)) {
+    if (auto error = parser_->parse(body).get(root)) {
       return absl::InvalidArgumentError(
           fmt::format("body is not JSON: {}", simdjson::error_message(error)));
     }
@@ -225,7 +225,7 @@ FilterReply AnswerPlanned(const Args& args, const std::string& node) {
 }  // namespace
 
 absl::StatusOr<FilterReply> AnswerFilter(
-    std::string_view body,
+    const std::string& body,
     const std::function<std::shared_ptr<const coscheduling::FilterAnswer>(std::string_view)>&
         find) {
   Document document;
@@ -259,7 +259,7 @@ absl::StatusOr<FilterReply> AnswerFilter(
   return reply;
 }
 
-absl::StatusOr<std::string> AnswerPrioritize(std::string_view body) {
+absl::StatusOr<std::string> AnswerPrioritize(const std::string& body) {
   Document document;
   const absl::StatusOr<object> root = document.Parse(body);
   if (!root.ok()) return root.status();
@@ -268,7 +268,7 @@ absl::StatusOr<std::string> AnswerPrioritize(std::string_view body) {
   return "[]";
 }
 
-absl::StatusOr<std::string> AnswerPreemption(std::string_view body) {
+absl::StatusOr<std::string> AnswerPreemption(const std::string& body) {
   Document document;
   const absl::StatusOr<object> root = document.Parse(body);
   if (!root.ok()) return root.status();
@@ -281,7 +281,7 @@ absl::StatusOr<std::string> AnswerPreemption(std::string_view body) {
   return "{\"NodeNameToMetaVictims\":{}}";
 }
 
-absl::StatusOr<BindCall> DecodeBind(std::string_view body) {
+absl::StatusOr<BindCall> DecodeBind(const std::string& body) {
   Document document;
   const absl::StatusOr<object> root = document.Parse(body);
   if (!root.ok()) return root.status();

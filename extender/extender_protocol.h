@@ -37,14 +37,14 @@ struct FilterReply {
 // provisioners.
 // `find` looks up a pod's UID and returns null for an unknown pod.
 absl::StatusOr<FilterReply> AnswerFilter(
-    std::string_view body,
+    const std::string& body,
     const std::function<std::shared_ptr<const coscheduling::FilterAnswer>(std::string_view)>& find);
 
 // Placement is decided in filter: no host gets a score. HostPriorityList "[]".
-absl::StatusOr<std::string> AnswerPrioritize(std::string_view body);
+absl::StatusOr<std::string> AnswerPrioritize(const std::string& body);
 
 // No node: a gang is never served by evicting pods for one of its members.
-absl::StatusOr<std::string> AnswerPreemption(std::string_view body);
+absl::StatusOr<std::string> AnswerPreemption(const std::string& body);
 
 struct BindCall {
   std::string pod_name;
@@ -52,7 +52,7 @@ struct BindCall {
   std::string pod_uid;
   std::string node;
 };
-absl::StatusOr<BindCall> DecodeBind(std::string_view body);
+absl::StatusOr<BindCall> DecodeBind(const std::string& body);
 // ExtenderBindingResult; an empty error means bound.
 std::string EncodeBindResult(std::string_view error);
 

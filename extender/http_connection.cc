@@ -1,5 +1,6 @@
 #include "extender/http_connection.h"
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -11,8 +12,10 @@
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
 #include <chrono>
+#include <cstring>
 #include <exception>
 #include <optional>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -41,6 +44,10 @@ void RethrowFromCoroutine(std::exception_ptr error) {
 constexpr size_t kLingerBytes = 8 << 20;
 constexpr absl::Duration kLingerTime = absl::Seconds(2);
 constexpr size_t kReadSize = 64 << 10;
+// Enough for most headers; what follows goes straight into the body.
+constexpr size_t kHeaderReadSize = 8 << 10;
+// What simdjson may read past a text's end.
+constexpr size_t kBodyPadding = 64;
 
 template <typename Stream>
 class Connection final : public HttpConnection {
@@ -82,6 +89,7 @@ class Connection final : public HttpConnection {
  private:
   enum class Phase { kIdle, kReading, kWaiting, kWriting, kStreaming };
   using Parser = http::request_parser<http::string_body>;
+  static constexpr bool kIsPlain = std::is_same_v<Stream, PlainStream>;
 
   std::shared_ptr<Connection> Self() {
     return std::static_pointer_cast<Connection>(shared_from_this());
@@ -103,7 +111,7 @@ class Connection final : public HttpConnection {
   }
 
   asio::awaitable<bool> Handshake() {
-    if constexpr (std::is_same_v<Stream, TlsStream>) {
+    if constexpr (!kIsPlain) {
       Expire(core_->options.header_timeout);
       auto [error] = co_await stream_.async_handshake(asio::ssl::stream_base::server, kAwait);
       if (error) Abort();
@@ -120,7 +128,8 @@ class Connection final : public HttpConnection {
     Parser parser;
     parser.header_limit(static_cast<uint32_t>(core_->options.header_limit));
     parser.body_limit(core_->options.body_limit);
-    const ErrorCode error = co_await ReadRequest(parser);
+    std::string body;
+    const ErrorCode error = co_await ReadRequest(parser, body);
     if (error) {
       co_await RejectUnreadable(error);
       co_return false;
@@ -130,7 +139,7 @@ class Connection final : public HttpConnection {
     chunked_ = parser.get().version() >= 11;
     pattern_ = {};
     answer_.reset();
-    Handle(parser.release());
+    Handle(parser.get(), std::move(body));
     phase_ = Phase::kWaiting;
     while (!answer_ && !closed_) {
       co_await signal_.async_wait(kAwait);
@@ -159,26 +168,81 @@ class Connection final : public HttpConnection {
     phase_ = Phase::kIdle;
     if (core_->stopping) co_return false;
     Expire(core_->options.idle_timeout);
-    auto [error, count] = co_await stream_.async_read_some(buffer_.prepare(kReadSize), kAwait);
+    auto [error, count] =
+        co_await stream_.async_read_some(buffer_.prepare(kHeaderReadSize), kAwait);
     if (error) co_return false;
     buffer_.commit(count);
     co_return true;
   }
 
-  asio::awaitable<ErrorCode> ReadRequest(Parser& parser) {
+  asio::awaitable<ErrorCode> ReadRequest(Parser& parser, std::string& body) {
     Expire(core_->options.header_timeout);
-    auto [header_error, header_size] =
-        co_await http::async_read_header(stream_, buffer_, parser, kAwait);
-    if (header_error) co_return header_error;
+    ErrorCode error = co_await ReadHeader(parser);
+    if (error) co_return error;
     Expire(core_->options.body_timeout);
-    if (beast::iequals(parser.get()[http::field::expect], "100-continue") && !parser.is_done()) {
+    if (parser.is_done()) co_return error;
+    if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
       static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-      auto [error, size] = co_await asio::async_write(
+      size_t size = 0;
+      std::tie(error, size) = co_await asio::async_write(
           stream_, asio::buffer(kContinue.data(), kContinue.size()), kAwait);
       if (error) co_return error;
     }
-    auto [body_error, body_size] = co_await http::async_read(stream_, buffer_, parser, kAwait);
-    co_return body_error;
+    if (!parser.chunked()) {
+      const size_t length = parser.content_length().value();  // at most body_limit
+      error = co_await ReadBody(length, body);
+      co_return error;
+    }
+    auto [chunk_error, size] = co_await http::async_read(stream_, buffer_, parser, kAwait);
+    body = std::move(parser.get().body());
+    co_return chunk_error;
+  }
+
+  asio::awaitable<ErrorCode> ReadHeader(Parser& parser) {
+    for (;;) {
+      ErrorCode error;
+      buffer_.consume(parser.put(buffer_.data(), error));
+      if (error && error != http::error::need_more) co_return error;
+      if (parser.is_header_done()) co_return ErrorCode();
+      size_t count = 0;
+      error = co_await ReadSome(buffer_.prepare(kHeaderReadSize), count);
+      if (error) co_return error;
+      buffer_.commit(count);
+    }
+  }
+
+  // A body whose length is known. Its memory grows with what has come, not with what was announced.
+  asio::awaitable<ErrorCode> ReadBody(size_t length, std::string& body) {
+    if (length > kReadSize / 4) body = core_->body_buffers.Take();
+    size_t have = std::min(length, buffer_.size());
+    GrowBody(std::min(length, std::max({have, body.size(), kReadSize})), body);
+    std::memcpy(body.data(), buffer_.data().data(), have);
+    buffer_.consume(have);
+    while (have < length) {
+      if (have == body.size()) GrowBody(std::min(length, 2 * have), body);
+      size_t count = 0;
+      const ErrorCode error =
+          co_await ReadSome(asio::buffer(body.data() + have, body.size() - have), count);
+      if (error) co_return error;
+      have += count;
+    }
+    co_return ErrorCode();
+  }
+
+  static void GrowBody(size_t size, std::string& body) {
+    body.reserve(size + kBodyPadding);
+    body.resize(size);
+  }
+
+  // Takes what is there, else waits for it: a wait costs two switches of threads.
+  asio::awaitable<ErrorCode> ReadSome(asio::mutable_buffer into, size_t& count) {
+    ErrorCode error;
+    if constexpr (kIsPlain) {
+      count = Plain().socket().read_some(into, error);
+      if (error != asio::error::would_block) co_return error;
+    }
+    std::tie(error, count) = co_await stream_.async_read_some(into, kAwait);
+    co_return error;
   }
 
   // The request could not be read to its end: says why if the client still listens.
@@ -205,7 +269,7 @@ class Connection final : public HttpConnection {
     if (written) co_await Linger();
   }
 
-  void Handle(http::request<http::string_body> message);
+  void Handle(const Parser::value_type& message, std::string body);
 
   asio::awaitable<bool> Write(HttpResponse response, bool keep_alive) {
     phase_ = Phase::kWriting;
@@ -216,8 +280,14 @@ class Connection final : public HttpConnection {
     message.keep_alive(keep_alive);
     message.body() = std::move(response.body);
     message.prepare_payload();
-    Expire(core_->options.write_timeout);
-    auto [error, size] = co_await http::async_write(stream_, message, kAwait);
+    http::response_serializer<http::string_body> serializer(message);
+    ErrorCode error = asio::error::would_block;
+    if constexpr (kIsPlain) http::write(Plain().socket(), serializer, error);
+    if (error == asio::error::would_block) {
+      Expire(core_->options.write_timeout);
+      size_t size = 0;
+      std::tie(error, size) = co_await http::async_write(stream_, serializer, kAwait);
+    }
     if (error) Abort();
     co_return !error;
   }
@@ -308,7 +378,7 @@ class Connection final : public HttpConnection {
   }
 
   asio::awaitable<void> Shutdown() {
-    if constexpr (std::is_same_v<Stream, TlsStream>) {
+    if constexpr (!kIsPlain) {
       Expire(kLingerTime);
       co_await stream_.async_shutdown(kAwait);
     }
@@ -374,7 +444,7 @@ void Responder::Stream(std::string content_type, std::unique_ptr<StreamSource> s
 namespace {
 
 template <typename Stream>
-void Connection<Stream>::Handle(http::request<http::string_body> message) {
+void Connection<Stream>::Handle(const Parser::value_type& message, std::string body) {
   Responder responder(std::make_shared<Responder::Exchange>(Self()));
   const auto refuse = [&responder](int status, std::string body) {
     responder.Send({status, "text/plain", std::move(body), {}});
@@ -386,12 +456,13 @@ void Connection<Stream>::Handle(http::request<http::string_body> message) {
   HttpRouter::Match match = core_->router.Find(method, *parsed);
   if (match.route != nullptr) {
     pattern_ = match.route->pattern;
-    match.route->handler(HttpRequest{.method = std::string(method),
-                                     .path = std::move(parsed->path),
-                                     .query = std::move(parsed->query),
-                                     .captures = std::move(match.captures),
-                                     .body = std::move(message.body())},
-                         std::move(responder));
+    HttpRequest request{.method = std::string(method),
+                        .path = std::move(parsed->path),
+                        .query = std::move(parsed->query),
+                        .captures = std::move(match.captures),
+                        .body = std::move(body)};
+    match.route->handler(request, responder);
+    core_->body_buffers.Give(std::move(request.body));
     return;
   }
   if (match.allow.empty()) return refuse(404, "no such path: " + parsed->path);
@@ -412,6 +483,7 @@ std::shared_ptr<HttpConnection> MakeHttpConnection(std::shared_ptr<HttpServerCor
   const auto protocol = socket.local_endpoint(ignored).protocol();
   PlainStream plain(strand);
   plain.socket().assign(protocol, socket.release(ignored), ignored);
+  if (!ignored) plain.socket().non_blocking(true, ignored);
   if (ignored) return nullptr;
   if (!tls) {
     return std::make_shared<Connection<PlainStream>>(std::move(core), std::move(plain), nullptr);

@@ -12,6 +12,7 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include "extender/body_buffers.h"
 #include "extender/http_router.h"
 #include "extender/http_server.h"
 
@@ -27,6 +28,7 @@ struct HttpServerCore {
   const HttpServerOptions options;
   const HttpRouter router;
   boost::asio::io_context context;
+  BodyBuffers body_buffers;
 
   // Set by Stop: answer what is under way and close.
   std::atomic<bool> stopping{false};

@@ -30,6 +30,7 @@ struct HttpRequest {
   std::string path;                                        // without the query, unescaped
   std::vector<std::pair<std::string, std::string>> query;  // unescaped
   std::vector<std::string> captures;                       // one per {...} of the route's pattern
+  // Has some capacity past its end, for parsers that read in blocks.
   std::string body;
 
   // The first value of a query parameter, or nullptr.
@@ -74,8 +75,8 @@ class Responder {
   std::shared_ptr<Exchange> exchange_;
 };
 
-// Runs on an io thread; must not block.
-using HttpHandler = std::function<void(HttpRequest request, Responder responder)>;
+// Runs on an io thread; must not block. The request lives until the handler returns.
+using HttpHandler = std::function<void(const HttpRequest& request, const Responder& responder)>;
 
 struct HttpRoute {
   std::string method;   // "GET"

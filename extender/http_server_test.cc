@@ -169,6 +169,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
                     std::string(1001, 'x') + "\r\n0\r\n\r\n",
                 413, "1000 bytes"},
+        Refusal{"LengthAndChunks",
+                "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n"
+                "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                400, "malformed"},
         Refusal{"LongHeader", "GET /x HTTP/1.1\r\nHost: " + std::string(5000, 'h') + "\r\n\r\n",
                 431, "4096 bytes"},
         Refusal{"NotHttp", "\x16\x03\x01 hello there\r\n\r\n", 400, "malformed"},
@@ -192,6 +196,52 @@ TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
   for (int i = 0; i < 50; ++i) all += RawPost("/echo", fmt::format("body {}", i));
   client.Send(all);
   for (int i = 0; i < 50; ++i) EXPECT_EQ(client.ReadMessage().body, fmt::format("body {}", i));
+}
+
+// Bytes that repeat at no power of two, so that a block in the wrong place shows.
+std::string Pattern(size_t size, int seed) {
+  std::string text(size, ' ');
+  for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>('a' + (i + i / 251 + seed) % 26);
+  return text;
+}
+
+TEST_F(HttpServerTest, BodiesOfAnySizeAreWholeAndEndWhereTheNextRequestBegins) {
+  StartServer({.body_limit = 8 << 20});
+  RawClient client(server_->port());
+  int seed = 0;
+  for (size_t size : {1, 8'191, 65'536, 65'537, 230'000, 20'000, 3'000'000, 0, 230'000}) {
+    const std::string large = Pattern(size, ++seed);
+    const std::string small = Pattern(100, ++seed);
+    client.Send(RawPost("/echo", large) + RawPost("/echo", small));
+    ASSERT_TRUE(client.ReadMessage().body == large) << size;
+    ASSERT_EQ(client.ReadMessage().body, small) << size;
+  }
+}
+
+TEST_F(HttpServerTest, LargeBodyInPiecesIsWhole) {
+  StartServer({.body_limit = 8 << 20});
+  RawClient client(server_->port());
+  const std::string body = Pattern(300'000, 7);
+  const std::string request = RawPost("/echo", body);
+  for (size_t at = 0; at < request.size(); at += 10'007) {
+    client.Send(std::string_view(request).substr(at, 10'007));
+    absl::SleepFor(absl::Microseconds(500));
+  }
+  EXPECT_TRUE(client.ReadMessage().body == body);
+}
+
+TEST_F(HttpServerTest, ChunkedBodyIsWhole) {
+  StartServer({.body_limit = 8 << 20});
+  RawClient client(server_->port());
+  const std::string body = Pattern(300'000, 3);
+  std::string request = "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (size_t at = 0; at < body.size(); at += 70'001) {
+    const std::string piece = body.substr(at, 70'001);
+    request += fmt::format("{:x}\r\n{}\r\n", piece.size(), piece);
+  }
+  client.Send(request + "0\r\n\r\n" + RawPost("/echo", "next"));
+  EXPECT_TRUE(client.ReadMessage().body == body);
+  EXPECT_EQ(client.ReadMessage().body, "next");
 }
 
 TEST_F(HttpServerTest, RequestInSingleBytesIsRead) {
