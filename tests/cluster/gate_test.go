@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -56,16 +58,56 @@ func TestWhileTheCertificateIsNotTrustedNoPodGetsInUngated(t *testing.T) {
 
 	foreign, err := plane.NewAuthority("somebody else")
 	c.must(err)
-	c.setBundle(foreign)
-	c.awaitBundleRestored(foreign, 15*time.Second)
+	bundle := foreign.PEM()
+	c.setBundle(bundle)
+	c.awaitBundleRestored(bundle, 15*time.Second)
 	c.must(knocking.awaitAdmitted(10 * time.Second))
 
 	// While nobody can put it right.
 	shared.Muster.Kill()
-	c.setBundle(foreign)
+	c.setBundle(bundle)
 	c.must(knocking.awaitRefused(10 * time.Second))
 	c.must(shared.Muster.Start(plane.Launch{}))
 	c.must(knocking.awaitAdmitted(5 * time.Second))
+	knocking.stop(t)
+}
+
+// A certificate of the cluster owner's own that nobody renewed in time: pods
+// are refused, others aren't touched, and new files are all it takes.
+func TestWhileTheCertificateHasExpiredNoPodGetsInUngated(t *testing.T) {
+	c := newCase(t, "expired")
+	c.Nodes(1, 1)
+	shared.Muster.Kill()
+	t.Cleanup(shared.Muster.Kill) // the next case starts it as usual
+
+	const validity = 5 * time.Second
+	folder := t.TempDir()
+	authority, err := plane.NewAuthority("the cluster owner's")
+	c.must(err)
+	serving := filepath.Join(folder, "serving")
+	c.must(authority.WriteServing(serving, "muster", validity))
+	expiry := time.Now().Add(validity)
+	c.must(os.WriteFile(serving+".ca", authority.PEM(), 0o600))
+	config := filepath.Join(folder, "config.yaml")
+	c.must(os.WriteFile(config, []byte(fmt.Sprintf("webhook: {certFile: %s.crt, keyFile: %s.key, caFile: %s.ca}\n",
+		serving, serving, serving)), 0o600))
+	c.must(shared.Muster.Start(plane.Launch{Arguments: []string{"--config=" + config}}))
+
+	// A connection that was made before would outlive the certificate.
+	time.Sleep(time.Until(expiry.Add(time.Second)))
+	knocking := c.knock()
+	c.must(knocking.awaitRefused(10 * time.Second))
+	if _, _, last := knocking.counts(); !strings.Contains(last.Error(), "expired") {
+		t.Errorf("the refusal doesn't say that a certificate has expired: %v", last)
+	}
+	other := &Gang{Case: c, Name: "other", Members: []string{"other-0"}}
+	c.Create(c.Pod(other.Members[0], "default-scheduler", 1))
+	other.AwaitAll("running", 10*time.Second, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
+
+	c.must(authority.WriteServing(serving, "muster", time.Hour))
+	renewed := time.Now()
+	c.must(knocking.awaitAdmitted(20 * time.Second))
+	t.Logf("pods were admitted again %v after the files were renewed", time.Since(renewed).Round(time.Millisecond))
 	knocking.stop(t)
 }
 

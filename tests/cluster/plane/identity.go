@@ -52,12 +52,12 @@ func createIdentities(folder string) (*identities, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
-	authority, authorityKey, err := newAuthority("muster test cluster")
+	authority, err := NewAuthority("muster test cluster")
 	if err != nil {
 		return nil, err
 	}
-	i.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw})
-	if err := i.writeServerCertificate(authority, authorityKey); err != nil {
+	i.authority = authority.PEM()
+	if err := authority.WriteServing(i.path("server"), "kube-apiserver", 24*time.Hour); err != nil {
 		return nil, err
 	}
 
@@ -88,19 +88,17 @@ func createIdentities(folder string) (*identities, error) {
 	return i, nil
 }
 
-// NewAuthority makes a certificate authority that nothing else trusts.
-func NewAuthority(name string) (pemBytes []byte, err error) {
-	certificate, _, err := newAuthority(name)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}), nil
+// Authority is a certificate authority.
+type Authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
 }
 
-func newAuthority(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+// NewAuthority makes a certificate authority that nothing else trusts.
+func NewAuthority(name string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
@@ -113,28 +111,34 @@ func newAuthority(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	certificate, err := x509.ParseCertificate(raw)
-	return certificate, key, err
+	return &Authority{certificate, key}, err
 }
 
-func (i *identities) writeServerCertificate(authority *x509.Certificate, authorityKey *ecdsa.PrivateKey) error {
+// PEM is the authority's certificate.
+func (a *Authority) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
+}
+
+// WriteServing writes PATH.crt and PATH.key for a server on loopback.
+func (a *Authority) WriteServing(path, name string, validity time.Duration) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2),
-		Subject:      pkix.Name{CommonName: "kube-apiserver"},
+		Subject:      pkix.Name{CommonName: name},
 		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(24 * time.Hour),
+		NotAfter:     time.Now().Add(validity),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 		DNSNames:     []string{"localhost"},
 	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), authorityKey)
+	raw, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
 		return err
 	}
@@ -142,10 +146,10 @@ func (i *identities) writeServerCertificate(authority *x509.Certificate, authori
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(i.path("server.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), 0o600); err != nil {
+	if err := os.WriteFile(path+".crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), 0o600); err != nil {
 		return err
 	}
-	return os.WriteFile(i.path("server.key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyRaw}), 0o600)
+	return os.WriteFile(path+".key", pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyRaw}), 0o600)
 }
 
 // writeKubeconfig writes a kubeconfig of one user with a token.

@@ -44,6 +44,7 @@ func newMuster(p *Plane, binary string, addresses []string) *Muster {
 // Launch is what one start of Muster differs in.
 type Launch struct {
 	Environment []string // added to the driver's own
+	Arguments   []string // added to the command line
 }
 
 // Ensure starts Muster unless it runs, and returns once it is ready.
@@ -75,17 +76,18 @@ func (m *Muster) Launch(launch Launch) error {
 		return fmt.Errorf("the binary under test is missing (./run build makes it): %w", err)
 	}
 	m.starts++
-	started, err := process.Start("muster", m.plane.path(fmt.Sprintf("logs/muster-%03d.log", m.starts)), launch.Environment,
-		m.binary, "serve",
+	command := append([]string{"serve",
 		"--mode=extender",
-		"--kubeconfig="+m.plane.kubeconfig(serviceAccount),
-		"--scheduler-name="+SchedulerName,
-		"--extender-listen="+m.ExtenderAddress,
-		"--listen="+m.Address,
-		"--grpc-listen="+m.GRPCAddress,
-		"--webhook-listen="+m.WebhookAddress,
+		"--kubeconfig=" + m.plane.kubeconfig(serviceAccount),
+		"--scheduler-name=" + SchedulerName,
+		"--extender-listen=" + m.ExtenderAddress,
+		"--listen=" + m.Address,
+		"--grpc-listen=" + m.GRPCAddress,
+		"--webhook-listen=" + m.WebhookAddress,
 		"--leader-elect=false",
-	)
+	}, launch.Arguments...)
+	started, err := process.Start("muster", m.plane.path(fmt.Sprintf("logs/muster-%03d.log", m.starts)), launch.Environment,
+		m.binary, command...)
 	m.process = started
 	return err
 }
