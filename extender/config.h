@@ -28,7 +28,7 @@ struct ServeOptions {
   absl::Duration stop_grace = absl::Seconds(10);
   struct Webhook {
     // In a cluster: the Service by which the API server reaches this process. Empty: the process
-    // registers https://WEBHOOK-LISTEN.
+    // registers https://WEBHOOK-LISTEN, with loopback in place of "every address".
     std::string service_name;
     std::string service_namespace;
     int service_port = 443;

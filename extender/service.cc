@@ -7,13 +7,13 @@
 #include <atomic>
 #include <initializer_list>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "coscheduling/engine.h"
-#include "extender/admission/webhook.h"
+#include "extender/admission/webhook_address.h"
 #include "extender/admission/webhook_registration.h"
 #include "extender/admission/webhook_server.h"
 #include "extender/cluster_watch.h"
@@ -202,13 +202,14 @@ struct Service::Impl {
     }
     absl::StatusOr<ListenAddress> address = ParseListenAddress(options.webhook_listen);
     if (!address.ok()) return address.status();
-    if (options.webhook.service_name.empty()) {
-      server.certificates.names.ips = {address->host};
-    } else {
-      const std::string service =
-          options.webhook.service_name + "." + options.webhook.service_namespace;
-      server.certificates.names.dns = {service + ".svc", service + ".svc.cluster.local"};
+    std::optional<WebhookService> called_as;
+    if (!options.webhook.service_name.empty()) {
+      called_as = WebhookService{.name_space = options.webhook.service_namespace,
+                                 .name = options.webhook.service_name,
+                                 .port = options.webhook.service_port};
     }
+    server.certificates.names =
+        called_as ? NamesForService(*called_as) : NamesForUrl(address->host);
     auto started = WebhookServer::Start(std::move(server), timer.Now());
     if (!started.ok()) return started.status();
     webhook_server = *std::move(started);
@@ -216,15 +217,8 @@ struct Service::Impl {
     wanted.leading = !options.leader_elect;
     wanted.webhook.scheduler_name = options.engine.scheduler_name;
     wanted.webhook.ca_bundle = webhook_server->CaBundlePem();
-    if (options.webhook.service_name.empty()) {
-      const bool v6 = absl::StrContains(address->host, ":");
-      wanted.webhook.url = fmt::format("https://{}{}{}:{}{}", v6 ? "[" : "", address->host,
-                                       v6 ? "]" : "", webhook_server->port(), kMutatePodsPath);
-    } else {
-      wanted.webhook.service = WebhookService{.name_space = options.webhook.service_namespace,
-                                              .name = options.webhook.service_name,
-                                              .port = options.webhook.service_port};
-    }
+    if (!called_as) wanted.webhook.url = WebhookUrl(address->host, webhook_server->port());
+    wanted.webhook.service = std::move(called_as);
     // Upkeep comes by often enough: nothing is to be woken.
     registration = std::make_unique<WebhookRegistration>(std::move(wanted), *transport, [] {});
     return absl::OkStatus();

@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -45,6 +46,12 @@ bool Await(Condition condition, absl::Duration limit = absl::Seconds(30)) {
     absl::SleepFor(absl::Milliseconds(10));
   }
   return true;
+}
+
+bool HasIpv6Loopback() {
+  std::ifstream addresses("/proc/net/if_inet6");
+  const std::string text{std::istreambuf_iterator<char>(addresses), {}};
+  return text.find("00000000000000000000000000000001") != std::string::npos;
 }
 
 class ServiceTest : public ::testing::Test {
@@ -251,6 +258,20 @@ TEST_F(ServiceTest, OtherSchedulersPodsAreUntouchedAlsoWhileItIsDown) {
   const Answer again = CreatePod("ours-1", "");
   EXPECT_EQ(again.status, 201) << again.body;
   EXPECT_TRUE(IsGated(again.body));
+}
+
+TEST_F(ServiceTest, ListeningAtEveryAddressItRegistersOneThatCanBeCalled) {
+  for (const auto& [any, pod] : {std::pair("0.0.0.0", "v4"), std::pair("[::]", "v6")}) {
+    if (pod == std::string("v6") && !HasIpv6Loopback()) continue;
+    ServeOptions options = Options();
+    options.webhook_listen = fmt::format("{}:0", any);
+    StartService(std::move(options));
+    // Called over HTTPS: the URL's name is in the certificate.
+    const Answer made = CreatePod(pod, "");
+    EXPECT_EQ(made.status, 201) << any << made.body;
+    EXPECT_TRUE(IsGated(made.body)) << any;
+    service_.reset();
+  }
 }
 
 TEST_F(ServiceTest, IsNotReadyWhileItsWebhookIsNotRegistered) {
