@@ -25,8 +25,11 @@ void ReadWebhook(const YAML::Node& node, ServeOptions::Webhook* webhook) {
   if (given != 0 && given != 3) {
     FailAt(node, "webhook: certFile, keyFile and caFile go together");
   }
-  if (webhook->service_name.empty() != webhook->service_namespace.empty()) {
-    FailAt(node, "webhook: serviceName and serviceNamespace go together");
+  if (webhook->service_name.empty() && !webhook->service_namespace.empty()) {
+    FailAt(node, "webhook: serviceNamespace needs serviceName");
+  }
+  if (webhook->service_port < 1 || webhook->service_port > 65535) {
+    FailAt(node, fmt::format("webhook.servicePort: {} is not 1 to 65535", webhook->service_port));
   }
 }
 

@@ -20,7 +20,7 @@ struct ServeOptions {
   coscheduling::EngineOptions engine;  // scheduler_name too
 
   // --- only in the configuration file ---
-  std::string lease_namespace;  // empty: the pod's namespace, or kube-system outside a cluster
+  std::string lease_namespace;  // empty: the pod's, or the kubeconfig context's
   std::string lease_name = "muster";
   // Requests to the API server on the wire at once.
   size_t max_in_flight = 200;
@@ -30,7 +30,7 @@ struct ServeOptions {
     // In a cluster: the Service by which the API server reaches this process. Empty: the process
     // registers https://WEBHOOK-LISTEN, with loopback in place of "every address".
     std::string service_name;
-    std::string service_namespace;
+    std::string service_namespace;  // empty: the pod's
     int service_port = 443;
     // Given certificate instead of an own CA: PEM files, all three or none.
     std::string cert_file;

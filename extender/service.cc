@@ -64,6 +64,13 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// If this process is a pod of the very cluster that it serves.
+std::optional<std::string> OwnPodNamespace(const kube::ClientConfig& cluster) {
+  const absl::StatusOr<kube::ClientConfig> in_pod = kube::LoadInClusterConfig();
+  if (!in_pod.ok() || in_pod->server != cluster.server) return std::nullopt;
+  return in_pod->name_space;
+}
+
 std::string Words(const absl::Status& status) { return std::string(status.message()); }
 
 // Those that say something, as one sentence.
@@ -202,14 +209,13 @@ struct Service::Impl {
     }
     absl::StatusOr<ListenAddress> address = ParseListenAddress(options.webhook_listen);
     if (!address.ok()) return address.status();
-    std::optional<WebhookService> called_as;
-    if (!options.webhook.service_name.empty()) {
-      called_as = WebhookService{.name_space = options.webhook.service_namespace,
-                                 .name = options.webhook.service_name,
-                                 .port = options.webhook.service_port};
-    }
+    auto called_as = ServiceToRegister({.name_space = options.webhook.service_namespace,
+                                        .name = options.webhook.service_name,
+                                        .port = options.webhook.service_port},
+                                       address->host, OwnPodNamespace(cluster));
+    if (!called_as.ok()) return called_as.status();
     server.certificates.names =
-        called_as ? NamesForService(*called_as) : NamesForUrl(address->host);
+        *called_as ? NamesForService(**called_as) : NamesForUrl(address->host);
     auto started = WebhookServer::Start(std::move(server), timer.Now());
     if (!started.ok()) return started.status();
     webhook_server = *std::move(started);
@@ -217,8 +223,8 @@ struct Service::Impl {
     wanted.leading = !options.leader_elect;
     wanted.webhook.scheduler_name = options.engine.scheduler_name;
     wanted.webhook.ca_bundle = webhook_server->CaBundlePem();
-    if (!called_as) wanted.webhook.url = WebhookUrl(address->host, webhook_server->port());
-    wanted.webhook.service = std::move(called_as);
+    if (!*called_as) wanted.webhook.url = WebhookUrl(address->host, webhook_server->port());
+    wanted.webhook.service = *std::move(called_as);
     // Upkeep comes by often enough: nothing is to be woken.
     registration = std::make_unique<WebhookRegistration>(std::move(wanted), *transport, [] {});
     return absl::OkStatus();

@@ -3,6 +3,9 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "absl/status/status.h"
 #include "extender/admission/webhook.h"
 
 namespace muster::extender {
@@ -29,9 +32,31 @@ Ip Classify(const std::string& host) {
 
 }  // namespace
 
-bool IsReachableFromItsHostOnly(const std::string& host) {
-  const Ip ip = Classify(host);
-  return ip.unspecified || ip.loopback;
+absl::StatusOr<std::optional<WebhookService>> ServiceToRegister(
+    WebhookService configured, const std::string& host,
+    const std::optional<std::string>& pod_namespace) {
+  if (configured.name.empty()) {
+    if (!configured.name_space.empty()) {
+      return absl::InvalidArgumentError(
+          "webhook.serviceName: missing, while webhook.serviceNamespace is given");
+    }
+    const Ip ip = Classify(host);
+    if (pod_namespace && (ip.unspecified || ip.loopback)) {
+      return absl::InvalidArgumentError(fmt::format(
+          "webhook.serviceName: missing; in a pod that listens at {} the API server can "
+          "reach the webhook through a Service only",
+          host));
+    }
+    return std::nullopt;
+  }
+  if (configured.name_space.empty()) {
+    if (!pod_namespace) {
+      return absl::InvalidArgumentError(
+          "webhook.serviceNamespace: missing; only in a pod of the cluster is there a default");
+    }
+    configured.name_space = *pod_namespace;
+  }
+  return configured;
 }
 
 std::string CallableHost(const std::string& host) {

@@ -2,16 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "extender/admission/certificates.h"
 #include "extender/admission/webhook_configuration.h"
 
 namespace muster::extender {
 
-// True for an address that only its own host can call: loopback, or "every address" ("0.0.0.0",
-// "::"), which names no host at all. `host` is an IP address without brackets.
-bool IsReachableFromItsHostOnly(const std::string& host);
+// The Service to register, if any. `configured` is what the configuration says, "" for what it
+// leaves out; `host` is the IP address listened at, without brackets; `pod_namespace` is given if
+// this process is a pod of the cluster that it serves.
+//
+// A Service without a namespace is in the pod's. In a pod that listens at loopback or at every
+// address there must be one: a URL would name the API server's own host. InvalidArgument naming the
+// field that is missing.
+absl::StatusOr<std::optional<WebhookService>> ServiceToRegister(
+    WebhookService configured, const std::string& host,
+    const std::optional<std::string>& pod_namespace);
 
 // The address by which what listens at `host` can be called: "every address" becomes loopback of
 // the same family, any other stays.

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fmt/format.h"
+
 namespace muster::extender {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(WebhookAddress, AnAddressOfItsOwnIsRegisteredAsItIs) {
@@ -26,13 +29,41 @@ TEST(WebhookAddress, EveryAddressIsRegisteredAsLoopbackOfItsFamily) {
   EXPECT_THAT(NamesForUrl("0.0.0.0").dns, IsEmpty());
 }
 
-TEST(WebhookAddress, OnlyRealAddressesAreReachableFromElsewhere) {
-  for (const char* here : {"0.0.0.0", "127.0.0.1", "127.8.0.1", "::", "::1"}) {
-    EXPECT_TRUE(IsReachableFromItsHostOnly(here)) << here;
+std::string ErrorOf(const WebhookService& configured, const std::string& host,
+                    const std::optional<std::string>& pod_namespace) {
+  const auto service = ServiceToRegister(configured, host, pod_namespace);
+  return service.ok() ? "ok" : std::string(service.status().message());
+}
+
+TEST(WebhookAddress, AServiceWithoutANamespaceIsInThePods) {
+  const WebhookService configured{.name_space = "", .name = "gate", .port = 8443};
+  const auto service = ServiceToRegister(configured, "0.0.0.0", "muster-system").value();
+  ASSERT_TRUE(service.has_value());
+  EXPECT_EQ(service->name_space, "muster-system");
+  EXPECT_EQ(service->name, "gate");
+  EXPECT_EQ(service->port, 8443);
+  EXPECT_THAT(ErrorOf(configured, "0.0.0.0", std::nullopt),
+              HasSubstr("webhook.serviceNamespace: missing"));
+  const auto elsewhere =
+      ServiceToRegister({.name_space = "other", .name = "gate"}, "0.0.0.0", "muster-system");
+  EXPECT_EQ(elsewhere.value()->name_space, "other");
+}
+
+TEST(WebhookAddress, APodNeedsAServiceUnlessItListensAtAnAddressOfItsOwn) {
+  for (const char* host : {"0.0.0.0", "127.0.0.1", "127.8.0.1", "::", "::1"}) {
+    EXPECT_THAT(
+        ErrorOf({}, host, "muster-system"),
+        HasSubstr(fmt::format("webhook.serviceName: missing; in a pod that listens at {} ", host)));
+    EXPECT_EQ(ErrorOf({}, host, std::nullopt), "ok") << host;
   }
-  for (const char* there : {"10.0.0.1", "128.0.0.1", "fd00::1", "::2"}) {
-    EXPECT_FALSE(IsReachableFromItsHostOnly(there)) << there;
+  for (const char* host : {"10.0.0.1", "128.0.0.1", "fd00::1", "::2"}) {
+    EXPECT_EQ(ServiceToRegister({}, host, "muster-system").value(), std::nullopt) << host;
   }
+}
+
+TEST(WebhookAddress, ANamespaceAloneIsAMistake) {
+  EXPECT_THAT(ErrorOf({.name_space = "muster-system", .name = ""}, "10.0.0.1", "muster-system"),
+              HasSubstr("webhook.serviceName: missing, while webhook.serviceNamespace is given"));
 }
 
 TEST(WebhookAddress, AServiceHasTheOneNameThatTheApiServerUses) {

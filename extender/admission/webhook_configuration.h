@@ -21,6 +21,8 @@ struct WebhookService {
   std::string name_space;
   std::string name;
   int port = 443;
+
+  friend bool operator==(const WebhookService&, const WebhookService&) = default;
 };
 
 struct WantedWebhook {
