@@ -2,8 +2,6 @@
 
 #include <simdjson.h>
 
-#include <vector>
-
 #include "extender/json_text.h"
 #include "fmt/format.h"
 
@@ -77,18 +75,32 @@ absl::StatusOr<std::string_view> GetString(object fields, std::string_view key,
   return text;
 }
 
-// ExtenderArgs; views into the document.
-struct Args {
+// ExtenderArgs' pod; views into the document.
+struct PodArgs {
   std::string_view uid;
   std::string_view name;
   std::string_view name_space;
   std::string_view nominated_node;
-  bool as_objects = false;
-  std::vector<std::string_view> names;
-  std::vector<element> objects;  // parallel to names if as_objects
 };
 
-absl::Status ReadPod(object body, Args* args) {
+// ExtenderArgs' nodes, of which there are thousands: read in one pass that keeps what an answer may
+// need. Views into the document.
+struct Offer {
+  bool as_objects = false;
+  size_t count = 0;
+  std::string_view first;         // name
+  std::optional<element> wanted;  // the name or object of the node asked for, if it is offered
+  std::string_view wanted_name;
+
+  void Add(std::string_view name, element node, std::string_view want) {
+    if (count++ == 0) first = name;
+    if (name != want || wanted) return;
+    wanted = node;
+    wanted_name = name;
+  }
+};
+
+absl::Status ReadPod(object body, PodArgs* args) {
   const absl::StatusOr<object> pod = GetObject(body, "Pod", "Pod");
   if (!pod.ok()) return pod.status();
   const absl::StatusOr<object> metadata = GetObject(*pod, "metadata", "Pod.metadata");
@@ -111,49 +123,45 @@ absl::Status ReadPod(object body, Args* args) {
   return absl::OkStatus();
 }
 
-absl::Status ReadNodeNames(element value, Args* args) {
+absl::Status ReadNodeNames(element value, std::string_view want, Offer* offer) {
   array names;
   if (value.get(names)) return WrongType("NodeNames", "an array");
-  args->names.reserve(names.size());
   for (element name : names) {
     std::string_view text;
-    if (name.get(text)) {
-      return WrongType(fmt::format("NodeNames[{}]", args->names.size()), "a string");
-    }
-    args->names.push_back(text);
+    if (name.get(text)) return WrongType(fmt::format("NodeNames[{}]", offer->count), "a string");
+    offer->Add(text, name, want);
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadNodeObjects(element value, Args* args) {
+absl::Status ReadNodeObjects(element value, std::string_view want, Offer* offer) {
   object list;
   if (value.get(list)) return WrongType("Nodes", "an object");
   const std::optional<element> items = Find(list, "items");
   if (!items) return absl::OkStatus();
   array nodes;
   if (items->get(nodes)) return WrongType("Nodes.items", "an array");
-  args->as_objects = true;
+  offer->as_objects = true;
   for (element node : nodes) {
     std::string_view name;
     if (node["metadata"]["name"].get(name)) {
-      return WrongType(fmt::format("Nodes.items[{}].metadata.name", args->names.size()),
-                       "a string");
+      return WrongType(fmt::format("Nodes.items[{}].metadata.name", offer->count), "a string");
     }
-    args->names.push_back(name);
-    args->objects.push_back(node);
+    offer->Add(name, node, want);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Args> ReadArgs(object body) {
-  Args args;
-  if (absl::Status status = ReadPod(body, &args); !status.ok()) return status;
+// `want` is the node that the caller asks about, or empty.
+absl::StatusOr<Offer> ReadOffer(object body, std::string_view want) {
   const std::optional<element> names = Find(body, "NodeNames");
   const std::optional<element> nodes = Find(body, "Nodes");
   if (!names && !nodes) return Missing("NodeNames and Nodes");
-  const absl::Status status = names ? ReadNodeNames(*names, &args) : ReadNodeObjects(*nodes, &args);
+  Offer offer;
+  const absl::Status status =
+      names ? ReadNodeNames(*names, want, &offer) : ReadNodeObjects(*nodes, want, &offer);
   if (!status.ok()) return status;
-  return args;
+  return offer;
 }
 
 void AppendField(std::string_view key, std::string_view json, std::string* out) {
@@ -169,56 +177,57 @@ std::string Quoted(std::string_view text) {
   return quoted;
 }
 
-// ExtenderFilterResult with every field, as Go writes it.
-std::string EncodeResult(const Args& args, std::optional<size_t> passing,
-                         std::string_view unresolvable, std::string_view error) {
+// ExtenderFilterResult with every field, as Go writes it; of the nodes, the wanted one or none.
+std::string EncodeResult(const Offer& offer, bool passes, std::string_view unresolvable,
+                         std::string_view error) {
   std::string nodes = "null";
   std::string names = "null";
-  if (error.empty() && args.as_objects) {
-    nodes = passing ? fmt::format("{{\"items\":[{}]}}", simdjson::minify(args.objects[*passing]))
-                    : "{\"items\":[]}";
+  if (error.empty() && offer.as_objects) {
+    nodes = passes ? fmt::format("{{\"items\":[{}]}}", simdjson::minify(*offer.wanted))
+                   : "{\"items\":[]}";
   } else if (error.empty()) {
-    names = passing ? fmt::format("[{}]", Quoted(args.names[*passing])) : "[]";
+    names = passes ? fmt::format("[{}]", Quoted(offer.wanted_name)) : "[]";
   }
   std::string body;
   AppendField("Nodes", nodes, &body);
   AppendField("NodeNames", names, &body);
   AppendField("FailedNodes", "null", &body);
   AppendField("FailedAndUnresolvableNodes",
-              unresolvable.empty() || args.names.empty()
+              unresolvable.empty() || offer.count == 0
                   ? "null"
-                  : fmt::format("{{{}:{}}}", Quoted(args.names[0]), Quoted(unresolvable)),
+                  : fmt::format("{{{}:{}}}", Quoted(offer.first), Quoted(unresolvable)),
               &body);
   AppendField("Error", Quoted(error), &body);
   body.push_back('}');
   return body;
 }
 
-FilterReply AnswerPlanned(const Args& args, const std::string& node) {
+std::string EncodeFilterError(const Offer& offer, std::string_view error) {
+  return EncodeResult(offer, /*passes=*/false, "", error);
+}
+
+FilterReply AnswerPlanned(const PodArgs& pod, const Offer& offer, const std::string& node) {
   FilterReply reply;
-  reply.pod_uid = args.uid;
-  for (size_t i = 0; i < args.names.size(); ++i) {
-    if (args.names[i] != node) continue;
+  reply.pod_uid = pod.uid;
+  if (offer.wanted) {
     reply.outcome = FilterReply::Outcome::kPlanned;
-    reply.body = EncodeResult(args, i, "", "");
+    reply.body = EncodeResult(offer, /*passes=*/true, "", "");
     return reply;
   }
   // kube-scheduler tries a nominated node alone before it offers the others (schedule_one.go,
   // evaluateNominatedNode): that says nothing about the planned one.
-  const bool nominated_only = args.names.size() == 1 && args.names[0] == args.nominated_node;
-  if (nominated_only) {
+  if (offer.count == 1 && offer.first == pod.nominated_node) {
     reply.outcome = FilterReply::Outcome::kHeld;
-    reply.body = EncodeResult(
-        args, std::nullopt, "",
-        fmt::format("planned node {} is not the nominated node {}", node, args.nominated_node));
+    reply.body = EncodeFilterError(
+        offer,
+        fmt::format("planned node {} is not the nominated node {}", node, pod.nominated_node));
     return reply;
   }
   reply.outcome = FilterReply::Outcome::kRefused;
   reply.refused_node = node;
-  reply.body = EncodeResult(
-      args, std::nullopt, "",
-      fmt::format("planned node {} is not among the {} offered; a new plan is being made", node,
-                  args.names.size()));
+  reply.body = EncodeFilterError(
+      offer, fmt::format("planned node {} is not among the {} offered; a new plan is being made",
+                         node, offer.count));
   return reply;
 }
 
@@ -231,31 +240,31 @@ absl::StatusOr<FilterReply> AnswerFilter(
   Document document;
   const absl::StatusOr<object> root = document.Parse(body);
   if (!root.ok()) return root.status();
-  const absl::StatusOr<Args> args = ReadArgs(*root);
-  if (!args.ok()) return args.status();
-  const std::shared_ptr<const coscheduling::FilterAnswer> answer = find(args->uid);
+  PodArgs pod;
+  if (absl::Status status = ReadPod(*root, &pod); !status.ok()) return status;
+  const std::shared_ptr<const coscheduling::FilterAnswer> answer = find(pod.uid);
+  const bool planned = answer && answer->kind == coscheduling::FilterAnswer::Kind::kPlanned;
+  const absl::StatusOr<Offer> offer =
+      ReadOffer(*root, planned ? std::string_view(answer->node) : "");
+  if (!offer.ok()) return offer.status();
+  if (planned) return AnswerPlanned(pod, *offer, answer->node);
   FilterReply reply;
-  reply.pod_uid = args->uid;
+  reply.pod_uid = pod.uid;
   if (!answer) {
     reply.outcome = FilterReply::Outcome::kUnknownPod;
-    reply.body = EncodeResult(*args, std::nullopt, "",
-                              fmt::format("pod {}/{} (uid {}) is not known to muster yet",
-                                          args->name_space, args->name, args->uid));
+    reply.body =
+        EncodeFilterError(*offer, fmt::format("pod {}/{} (uid {}) is not known to muster yet",
+                                              pod.name_space, pod.name, pod.uid));
     return reply;
   }
-  switch (answer->kind) {
-    case coscheduling::FilterAnswer::Kind::kPlanned:
-      return AnswerPlanned(*args, answer->node);
-    case coscheduling::FilterAnswer::Kind::kUnresolvable:
-      reply.outcome = FilterReply::Outcome::kUnresolvable;
-      reply.body = EncodeResult(*args, std::nullopt, answer->message, "");
-      return reply;
-    case coscheduling::FilterAnswer::Kind::kHold:
-      break;
+  if (answer->kind == coscheduling::FilterAnswer::Kind::kUnresolvable) {
+    reply.outcome = FilterReply::Outcome::kUnresolvable;
+    reply.body = EncodeResult(*offer, /*passes=*/false, answer->message, "");
+    return reply;
   }
   reply.outcome = FilterReply::Outcome::kHeld;
-  reply.body = EncodeResult(*args, std::nullopt, "",
-                            answer->message.empty() ? "held by muster" : answer->message);
+  reply.body = EncodeFilterError(
+      *offer, answer->message.empty() ? "held by muster" : std::string_view(answer->message));
   return reply;
 }
 
@@ -263,8 +272,10 @@ absl::StatusOr<std::string> AnswerPrioritize(const std::string& body) {
   Document document;
   const absl::StatusOr<object> root = document.Parse(body);
   if (!root.ok()) return root.status();
-  const absl::StatusOr<Args> args = ReadArgs(*root);
-  if (!args.ok()) return args.status();
+  PodArgs pod;
+  if (absl::Status status = ReadPod(*root, &pod); !status.ok()) return status;
+  const absl::StatusOr<Offer> offer = ReadOffer(*root, "");
+  if (!offer.ok()) return offer.status();
   return "[]";
 }
 
@@ -272,8 +283,8 @@ absl::StatusOr<std::string> AnswerPreemption(const std::string& body) {
   Document document;
   const absl::StatusOr<object> root = document.Parse(body);
   if (!root.ok()) return root.status();
-  Args args;
-  if (absl::Status status = ReadPod(*root, &args); !status.ok()) return status;
+  PodArgs pod;
+  if (absl::Status status = ReadPod(*root, &pod); !status.ok()) return status;
   for (std::string_view key : {"NodeNameToVictims", "NodeNameToMetaVictims"}) {
     const std::optional<element> victims = Find(*root, key);
     if (victims && !victims->is_object()) return WrongType(key, "an object");
