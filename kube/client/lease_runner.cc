@@ -12,10 +12,11 @@ namespace muster::kube {
 
 class LeaseRunner::State : public std::enable_shared_from_this<State> {
  public:
-  State(Transport& transport, Timer& timer, LeaseOptions options, std::function<void(bool)> changed)
+  State(Transport& transport, Timer& timer, LeaseOptions options, std::function<void(bool)> changed,
+        uint64_t seed)
       : transport_(transport),
         timer_(timer),
-        election_(std::move(options)),
+        election_(std::move(options), seed),
         changed_(std::move(changed)) {}
 
   void Pump() {
@@ -130,8 +131,9 @@ class LeaseRunner::State : public std::enable_shared_from_this<State> {
 };
 
 LeaseRunner::LeaseRunner(Transport& transport, Timer& timer, LeaseOptions options,
-                         std::function<void(bool)> changed)
-    : state_(std::make_shared<State>(transport, timer, std::move(options), std::move(changed))) {
+                         std::function<void(bool)> changed, uint64_t seed)
+    : state_(
+          std::make_shared<State>(transport, timer, std::move(options), std::move(changed), seed)) {
   state_->Pump();
 }
 

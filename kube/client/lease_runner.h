@@ -1,8 +1,10 @@
 // Runs a LeaderElection over a transport.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <random>
 #include <string>
 
 #include "kube/api.h"
@@ -24,9 +26,9 @@ class LeaseRunner {
  public:
   // `changed` is told each time the lead is taken or lost, in order, on the transport's or the
   // timer's thread; of the runner's methods it may call IsLeader only. Starts at once.
-  // `options` must be valid (Validate).
+  // `options` must be valid (Validate). `seed` spreads the candidates' attempts.
   LeaseRunner(Transport& transport, Timer& timer, LeaseOptions options,
-              std::function<void(bool leading)> changed);
+              std::function<void(bool leading)> changed, uint64_t seed = std::random_device()());
   // Gives the lead up without releasing the Lease; call Stop first to release it.
   ~LeaseRunner();
   LeaseRunner(const LeaseRunner&) = delete;
