@@ -37,7 +37,25 @@ void ReadLease(const YAML::Node& node, ServeOptions* options) {
   Fields fields(node, "lease");
   fields.Read("namespace", &options->lease_namespace);
   fields.Read("name", &options->lease_name);
+  std::string follow;
+  fields.Read("follow", &follow);
+  fields.Read("holderPrefix", &options->follow.holder_prefix);
   fields.Finish();
+  if (options->lease_name.empty()) FailAt(node, "lease.name: empty");
+  if (follow.empty()) {
+    if (!options->follow.holder_prefix.empty()) FailAt(node, "lease: holderPrefix needs follow");
+    return;
+  }
+  if (node["name"] || node["namespace"]) {
+    FailAt(node, "lease: follow excludes name and namespace, for a followed Lease is the only one");
+  }
+  const size_t slash = follow.find('/');
+  options->follow.name_space = follow.substr(0, slash);
+  options->follow.name = slash == std::string::npos ? "" : follow.substr(slash + 1);
+  if (options->follow.name_space.empty() || options->follow.name.empty() ||
+      options->follow.name.find('/') != std::string::npos) {
+    FailAt(node, fmt::format("lease.follow: want NAMESPACE/NAME, got \"{}\"", follow));
+  }
 }
 
 void ReadAll(const YAML::Node& root, ServeOptions* options) {

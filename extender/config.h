@@ -22,6 +22,13 @@ struct ServeOptions {
   // --- only in the configuration file ---
   std::string lease_namespace;  // empty: the pod's, or the kubeconfig context's
   std::string lease_name = "muster";
+  // Instead of a Lease of its own, that of the kube-scheduler beside it: this process leads while
+  // the holder's identity begins with holder_prefix. An empty name: none is followed.
+  struct Follow {
+    std::string name_space;
+    std::string name;
+    std::string holder_prefix;  // empty: this host's name and "_", as kube-scheduler's
+  } follow;
   // Requests to the API server on the wire at once.
   size_t max_in_flight = 200;
   // On SIGTERM a commit under way gets this long to be completed.

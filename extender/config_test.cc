@@ -20,6 +20,15 @@ TEST(Config, SetsWhatItNamesAndLeavesTheRest) {
   EXPECT_EQ(options.max_in_flight, 12u);
 }
 
+TEST(Config, FollowsTheLeaseThatItNames) {
+  ServeOptions options;
+  ASSERT_TRUE(
+      ApplyConfig("lease: {follow: muster-system/coscheduling}\n", "f.yaml", &options).ok());
+  EXPECT_EQ(options.follow.name_space, "muster-system");
+  EXPECT_EQ(options.follow.name, "coscheduling");
+  EXPECT_EQ(options.follow.holder_prefix, "");
+}
+
 TEST(Config, AnEmptyFileSetsNothing) {
   ServeOptions options;
   EXPECT_TRUE(ApplyConfig("", "f.yaml", &options).ok());
@@ -38,6 +47,11 @@ TEST(Config, SaysFileLineAndFieldOfAMistake) {
            Case{"webhook: {serviceNamespace: a}\n", "serviceNamespace needs serviceName"},
            Case{"webhook: {serviceName: a, servicePort: 70000}\n",
                 "webhook.servicePort: 70000 is not 1 to 65535"},
+           Case{"lease: {follow: a}\n", "f.yaml:1: lease.follow: want NAMESPACE/NAME, got \"a\""},
+           Case{"lease: {follow: a/b/c}\n", "got \"a/b/c\""},
+           Case{"lease: {follow: a/b, name: c}\n", "lease: follow excludes name and namespace"},
+           Case{"lease: {holderPrefix: a_}\n", "lease: holderPrefix needs follow"},
+           Case{"lease: {name: \"\"}\n", "lease.name: empty"},
            Case{"maxInFlight: many\n", "config.maxInFlight: wrong type"},
            Case{"- a\n", "config: want a mapping"},
            Case{"a: [\n", "f.yaml:"},

@@ -310,6 +310,10 @@ void AddService(const Metrics::Sample& sample, Snapshot* out) {
              static_cast<double>(sample.extender_connections));
   out->Gauge("muster_ready", "1 when /readyz says ok.", sample.ready ? 1 : 0);
   out->Gauge("muster_leading", "1 while this process decides.", sample.leading ? 1 : 0);
+  out->Gauge("muster_leader_known", "1 while this process leads or knows a live leader.",
+             sample.leader_known ? 1 : 0);
+  out->Counter("muster_terms_total", "How often this process has taken the lead.",
+               static_cast<double>(sample.terms));
   out->Gauge("muster_webhook_in_place", "1 while new pods are gated.",
              sample.webhook_in_place ? 1 : 0);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -54,6 +55,8 @@ class Metrics {
     size_t extender_connections = 0;
     bool ready = false;
     bool leading = false;
+    bool leader_known = false;
+    uint64_t terms = 0;  // how often this process has taken the lead
     bool webhook_in_place = false;
   };
   std::string Text(const Sample& sample) const;

@@ -10,6 +10,8 @@
 namespace muster::extender {
 namespace {
 
+using coscheduling::FilterAnswer;
+
 HttpResponse BadRequest(const absl::Status& status) {
   return {.status = 400, .body = EncodeError(std::string(status.message()))};
 }
@@ -26,8 +28,13 @@ struct SchedulerRoutes::State {
 
   void Filter(const HttpRequest& request, const Responder& responder) {
     const absl::Time started = options.clock();
-    absl::StatusOr<FilterReply> reply =
-        AnswerFilter(request.body, [this](std::string_view uid) { return table.Find(uid); });
+    absl::StatusOr<FilterReply> reply = AnswerFilter(
+        request.body, [this](std::string_view uid) -> std::shared_ptr<const FilterAnswer> {
+          std::string refused = options.not_leading();
+          if (refused.empty()) return table.Find(uid);
+          return std::make_shared<const FilterAnswer>(
+              FilterAnswer{FilterAnswer::Kind::kHold, "", std::move(refused)});
+        });
     if (!reply.ok()) {
       responder.Send(BadRequest(reply.status()));
       return;
@@ -54,11 +61,12 @@ struct SchedulerRoutes::State {
       return;
     }
     uint64_t id = 0;
-    std::string error;
+    std::string error = options.not_leading();
     {
       const std::lock_guard lock(mutex);
-      if (!refusal.empty()) {
-        error = refusal;
+      if (!refusal.empty()) error = refusal;
+      if (!error.empty()) {
+        // Refused.
       } else if (held.size() >= options.max_held_binds) {
         error = "too many bind calls are being held";
       } else {

@@ -28,6 +28,8 @@ struct SchedulerRoutesOptions {
   std::function<void(FilterReply::Outcome, absl::Duration)> on_filter;
   std::function<void(bool bound, absl::Duration)> on_bind;
   std::function<absl::Time()> clock;
+  // "" if this process leads; else the error that filter and bind calls get. Any thread.
+  std::function<std::string()> not_leading = [] { return std::string(); };
 };
 
 class SchedulerRoutes {

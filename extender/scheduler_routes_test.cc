@@ -36,7 +36,8 @@ class SchedulerRoutesTest : public ::testing::Test {
                     .post_urgent = [this](const EngineTask&) { ++tasks_; },
                     .on_filter = [this](FilterReply::Outcome, absl::Duration) { ++filters_; },
                     .on_bind = [this](bool bound, absl::Duration) { bound ? ++bound_ : ++failed_; },
-                    .clock = absl::Now});
+                    .clock = absl::Now,
+                    .not_leading = [this] { return leads_ ? "" : "not leading; leader is b_1"; }});
     server_ = *HttpServer::Start({.listen = "127.0.0.1:0"}, routes_->Routes());
   }
   bool AwaitHeld(size_t count) {
@@ -47,6 +48,7 @@ class SchedulerRoutesTest : public ::testing::Test {
   }
 
   FilterTable table_;
+  std::atomic<bool> leads_ = true;
   std::atomic<int> tasks_ = 0, filters_ = 0, bound_ = 0, failed_ = 0;
   std::unique_ptr<SchedulerRoutes> routes_;
   std::unique_ptr<HttpServer> server_;
@@ -64,6 +66,23 @@ TEST_F(SchedulerRoutesTest, OnlyARefusedPlanIsTheEnginesBusiness) {
   client.Send(RawPost("/filter", "nonsense"));
   EXPECT_EQ(client.ReadMessage().status, 400);
   EXPECT_EQ(filters_, 2);
+}
+
+TEST_F(SchedulerRoutesTest, AFollowerRefusesBothVerbsAndTellsWhoLeads) {
+  Start();
+  leads_ = false;
+  RawClient client(server_->port());
+  client.Send(RawPost("/filter", FilterBody("here")));
+  const std::string filtered = client.ReadMessage().body;
+  EXPECT_THAT(filtered, HasSubstr(R"("Error":"not leading; leader is b_1")"));
+  EXPECT_THAT(filtered, HasSubstr(R"("NodeNames":null)"));
+  client.Send(RawPost("/bind", BindBody(0)));
+  EXPECT_EQ(client.ReadMessage().body, R"({"Error":"not leading; leader is b_1"})");
+  EXPECT_EQ(tasks_, 0);
+  EXPECT_EQ(routes_->held_binds(), 0u);
+  leads_ = true;
+  client.Send(RawPost("/filter", FilterBody("here")));
+  EXPECT_THAT(client.ReadMessage().body, HasSubstr(R"("NodeNames":["n1"])"));
 }
 
 TEST_F(SchedulerRoutesTest, HundredsOfBindsAreHeldUntilTheEngineAnswers) {

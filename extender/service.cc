@@ -23,6 +23,7 @@
 #include "extender/filter_table.h"
 #include "extender/grpc_server.h"
 #include "extender/http_server.h"
+#include "extender/leadership.h"
 #include "extender/listen_address.h"
 #include "extender/metrics.h"
 #include "extender/publisher.h"
@@ -31,7 +32,7 @@
 #include "extender/state_store.h"
 #include "fmt/format.h"
 #include "kube/client/curl_transport.h"
-#include "kube/client/lease_runner.h"
+#include "kube/client/lease.h"
 #include "kube/client/timer.h"
 #include "muster/v1/admission.pb.h"
 
@@ -47,12 +48,16 @@ constexpr size_t kExtenderConnections = 20'000;
 // The engine's counts are taken every so many upkeeps.
 constexpr int kUpkeepsPerStats = 10;
 
-// Unique among all processes that ever lead, so that a record tells who wrote it.
-std::string NewIdentity() {
+std::string HostName() {
   char host[256] = "muster";
   gethostname(host, sizeof(host) - 1);
+  return host;
+}
+
+// Unique among all processes that ever lead, so that a record tells who wrote it.
+std::string NewIdentity() {
   std::random_device random;
-  return fmt::format("{}_{:08x}{:08x}", host, random(), random());
+  return fmt::format("{}_{:08x}{:08x}", HostName(), random(), random());
 }
 
 // A bind call that is held is an open connection, and the usual limit of 1,024 files would bound
@@ -90,6 +95,10 @@ struct Service::Impl {
 
   absl::Status Start() {
     RaiseFileLimit();
+    if (!options.follow.name.empty() && !options.leader_elect) {
+      return absl::InvalidArgumentError(
+          "lease.follow is given, but --leader-elect=false makes this process lead in any case");
+    }
     absl::StatusOr<CrashAfter> crash = CrashAfter::Parse(CrashSetting());
     if (!crash.ok()) return crash.status();
     absl::StatusOr<std::unique_ptr<kube::CurlTransport>> made =
@@ -101,7 +110,8 @@ struct Service::Impl {
     if (absl::Status status = StartServers(); !status.ok()) return status;
     loop->Start();
     watch->Start();
-    StartElection();
+    if (absl::Status status = StartElection(); !status.ok()) return status;
+    started = true;
     ScheduleUpkeep();
     return absl::OkStatus();
   }
@@ -142,7 +152,8 @@ struct Service::Impl {
             .on_filter = [this](FilterReply::Outcome outcome,
                                 absl::Duration took) { metrics.OnFilter(outcome, took); },
             .on_bind = [this](bool bound, absl::Duration took) { metrics.OnBind(bound, took); },
-            .clock = [this] { return timer.Now(); }});
+            .clock = [this] { return timer.Now(); },
+            .not_leading = [this] { return NotLeading(); }});
   }
 
   // On the engine's thread, after each step. Answers first: a gate that is lifted makes
@@ -230,25 +241,43 @@ struct Service::Impl {
     return absl::OkStatus();
   }
 
-  void StartElection() {
-    shown_leading = !options.leader_elect;
-    if (!options.leader_elect) return;
+  absl::Status StartElection() {
+    auto changed = [this](bool leading) {
+      spdlog::info("leading={}", leading);
+      loop->PostUrgent(
+          [leading](coscheduling::Engine& engine, absl::Time) { engine.SetLeading(leading); });
+    };
+    if (!options.leader_elect) {
+      leadership = Leadership::Always(changed);
+      return absl::OkStatus();
+    }
     loop->Post([](coscheduling::Engine& engine, absl::Time) { engine.SetLeading(false); });
-    kube::LeaseOptions lease_options;
-    lease_options.name_space =
+    if (!options.follow.name.empty()) {
+      const std::string& prefix = options.follow.holder_prefix;
+      leadership = Leadership::Follow(*transport, timer,
+                                      {.name_space = options.follow.name_space,
+                                       .name = options.follow.name,
+                                       .holder_prefix = prefix.empty() ? HostName() + "_" : prefix},
+                                      changed);
+      return absl::OkStatus();
+    }
+    kube::LeaseOptions lease;
+    lease.name_space =
         options.lease_namespace.empty() ? cluster.name_space : options.lease_namespace;
-    lease_options.name = options.lease_name;
-    lease_options.identity = identity;
-    lease = std::make_unique<kube::LeaseRunner>(
-        *transport, timer, std::move(lease_options), [this](bool leading) {
-          spdlog::info("leading={}", leading);
-          shown_leading = leading;
-          loop->PostUrgent(
-              [leading](coscheduling::Engine& engine, absl::Time) { engine.SetLeading(leading); });
-        });
+    lease.name = options.lease_name;
+    lease.identity = identity;
+    if (absl::Status valid = kube::Validate(lease); !valid.ok()) return valid;
+    leadership = Leadership::Elect(*transport, timer, std::move(lease), changed);
+    return absl::OkStatus();
   }
 
-  bool Leads() const { return lease == nullptr || lease->IsLeader(); }
+  // "" if this process leads.
+  std::string NotLeading() const {
+    if (!started) return "muster is starting";
+    if (leadership->Leads()) return "";
+    const std::string leader = leadership->Holder();
+    return leader.empty() ? "not leading; no leader is known" : "not leading; leader is " + leader;
+  }
 
   void ScheduleUpkeep() {
     const std::lock_guard lock(mutex);
@@ -278,7 +307,7 @@ struct Service::Impl {
     const absl::Time now = timer.Now();
     webhook_server->Tick(now);
     registration->SetCaBundle(webhook_server->CaBundlePem());
-    registration->SetLeading(Leads());
+    registration->SetLeading(leadership->Leads());
     registration->Tick(now);
     webhook_server->SetTrusted(registration->registered_bundle());
     PublishWebhookFault(
@@ -297,9 +326,11 @@ struct Service::Impl {
 
   std::string NotReadyReason() const {
     if (stopping) return "stopping";
+    if (!started) return "starting";
     const std::string caches = watch->NotReadyReason();
+    const std::string leader = leadership->WhyNoLeader();
     const std::lock_guard lock(mutex);
-    return Joined({caches, webhook_fault});
+    return Joined({caches, webhook_fault, leader});
   }
 
   std::string MetricsText() {
@@ -315,7 +346,11 @@ struct Service::Impl {
     sample.subscriptions = store.subscriptions();
     sample.extender_connections = extender_server->connections();
     sample.ready = NotReadyReason().empty();
-    sample.leading = shown_leading;
+    if (started) {
+      sample.leading = leadership->Leads();
+      sample.leader_known = leadership->WhyNoLeader().empty();
+      sample.terms = leadership->terms();
+    }
     sample.webhook_in_place = gating_active;
     return metrics.Text(sample);
   }
@@ -328,10 +363,7 @@ struct Service::Impl {
     timer.Cancel(upkeep_alarm);
     scheduler_routes->RefuseNew("muster is stopping");
     AwaitCommits();
-    if (lease != nullptr) {
-      lease->Stop();
-      lease->AwaitStopped(absl::Seconds(2));
-    }
+    if (leadership != nullptr) leadership->Stop(absl::Seconds(2));
     scheduler_routes->Refuse("muster is stopping");
     // The servers first: their handlers read everything below.
     extender_server->Stop(absl::Seconds(1));
@@ -340,7 +372,7 @@ struct Service::Impl {
     webhook_server->Stop(absl::Seconds(1));
     watch.reset();
     loop->Stop();
-    lease.reset();
+    leadership.reset();
     executor.reset();
     events.reset();
     transport.reset();
@@ -372,7 +404,7 @@ struct Service::Impl {
   std::unique_ptr<SchedulerRoutes> scheduler_routes;
   std::unique_ptr<EngineLoop> loop;
   std::unique_ptr<ClusterWatch> watch;
-  std::unique_ptr<kube::LeaseRunner> lease;
+  std::unique_ptr<Leadership> leadership;  // set before `started` is
   StateStore store;
   Metrics metrics;
   Publisher publisher{&store};  // the engine's thread only
@@ -381,13 +413,13 @@ struct Service::Impl {
   std::unique_ptr<WebhookRegistration> registration;  // likewise
   int upkeeps = 0;                                    // likewise
   std::atomic<bool> gating_active = false;
-  std::atomic<bool> shown_leading = false;
   std::unique_ptr<HttpServer> extender_server;
   std::unique_ptr<HttpServer> rest_server;
   std::unique_ptr<GrpcServer> grpc_server;
   mutable std::mutex mutex;  // guards the next two
   kube::Timer::Id upkeep_alarm = 0;
   std::string webhook_fault = "the webhook's registration has not been looked at yet";
+  std::atomic<bool> started = false;
   std::atomic<bool> stopping = false;
 };
 

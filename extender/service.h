@@ -30,8 +30,8 @@ class Service {
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  // "" when ready: caches whole and fresh, the webhook registered and served with a certificate that
-  // is valid. Else what is missing.
+  // "" when ready: caches whole and fresh, the webhook registered and served with a certificate
+  // that is valid, and this process leads or knows who does. Else what is missing.
   std::string NotReadyReason() const;
 
   // Ports that were listened on.

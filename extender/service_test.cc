@@ -143,10 +143,32 @@ class ServiceTest : public ::testing::Test {
     ASSERT_EQ(made.status, 201) << made.body;
   }
 
+  // As a kube-scheduler writes its Lease.
+  void SetHolder(const std::string& holder) {
+    const std::string path = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    json spec = {{"leaseDurationSeconds", 3600}, {"renewTime", "2030-01-01T00:00:00.000000Z"}};
+    if (!holder.empty()) spec["holderIdentity"] = holder;
+    Api(kube::Method::kDelete, path + "/coscheduling");
+    const Answer made = Api(kube::Method::kPost, path,
+                            {{"apiVersion", "coordination.k8s.io/v1"},
+                             {"kind", "Lease"},
+                             {"metadata", {{"name", "coscheduling"}}},
+                             {"spec", spec}});
+    ASSERT_EQ(made.status, 201) << made.body;
+  }
+
   RawClient::Message Rest(const std::string& path) {
     RawClient client(service_->rest_port());
     client.Send(RawGet(path));
     return client.ReadMessage();
+  }
+  // The value of a metric without labels.
+  std::string Metric(const std::string& name) {
+    const std::string text = Rest("/metrics").body;
+    const size_t at = text.find("\n" + name + " ");
+    if (at == std::string::npos) return "absent";
+    const size_t value = at + name.size() + 2;
+    return text.substr(value, text.find('\n', value) - value);
   }
   v1::Gang Gang(const std::string& name) {
     return RestClient(fmt::format("127.0.0.1:{}", service_->rest_port()))
@@ -305,15 +327,81 @@ TEST_F(ServiceTest, IsNotReadyOnceItsWebhooksCertificateHasExpired) {
   options.webhook.key_file = folder.files().key;
   options.webhook.ca_file = folder.files().authority;
   StartService(std::move(options));
-  EXPECT_THAT(Rest("/metrics").body, HasSubstr("muster_webhook_in_place 1\n"));
+  EXPECT_EQ(Metric("muster_webhook_in_place"), "1");
 
   ASSERT_TRUE(Await([&] { return Rest("/readyz").status == 503; }));
   EXPECT_THAT(Rest("/readyz").body, HasSubstr("not ready: the webhook's certificate expired at "));
   EXPECT_THAT(service_->NotReadyReason(), HasSubstr("the webhook's certificate expired at "));
-  EXPECT_THAT(Rest("/metrics").body, HasSubstr("muster_webhook_in_place 0\n"));
+  EXPECT_EQ(Metric("muster_webhook_in_place"), "0");
 
   folder.WriteIssued(names, authority, absl::Hours(1), absl::Now());
   EXPECT_TRUE(Await([&] { return Rest("/readyz").status == 200; })) << Rest("/readyz").body;
+}
+
+TEST_F(ServiceTest, FollowsTheSchedulersLeaseFromReadyFollowerToLeader) {
+  SetHolder("other-host_1");
+  ServeOptions options = Options();
+  options.leader_elect = true;
+  options.follow = {.name_space = "default", .name = "coscheduling", .holder_prefix = ""};
+  // Somebody leads and has registered the webhook, whose URL is the leader's.
+  StartService();
+  const std::unique_ptr<Service> leader = std::move(service_);
+  StartService(options);
+  EXPECT_EQ(Metric("muster_leading"), "0");
+  EXPECT_EQ(Metric("muster_leader_known"), "1");
+  leader->Stop();
+
+  CreateNode("n1");
+  CreateGroup("train", 1);
+  const std::string refusal = "not leading; leader is other-host_1";
+  const json pod = {{"metadata", {{"name", "p"}, {"namespace", "default"}, {"uid", "u"}}}};
+  RawClient client(service_->extender_port());
+  client.Send(RawPost("/filter", json{{"Pod", pod}, {"NodeNames", {"n1"}}}.dump()));
+  EXPECT_EQ(json::parse(client.ReadMessage().body)["Error"], refusal);
+  client.Send(RawPost("/bind", BindBody(pod, "n1")));
+  EXPECT_EQ(json::parse(client.ReadMessage().body)["Error"], refusal);
+
+  // The kube-scheduler beside it takes over, and it with it: also the webhook's registration.
+  char host[256] = {};
+  gethostname(host, sizeof(host) - 1);
+  SetHolder(fmt::format("{}_2", host));
+  ASSERT_TRUE(Await([&] {
+    return Metric("muster_leading") == "1" && CreatePod("train-0", "train").status == 201;
+  })) << Rest("/readyz").body;
+  ASSERT_TRUE(Await([&] { return Filter("train-0", {"n1"})["Error"] == ""; }));
+  client.Send(RawPost("/bind", BindBody(Pod("train-0"), "n1")));
+  EXPECT_EQ(client.ReadMessage(absl::Seconds(20)).body, R"({"Error":""})");
+  EXPECT_EQ(Metric("muster_terms_total"), "1");
+
+  // Released: nobody leads.
+  SetHolder("");
+  ASSERT_TRUE(Await([&] { return Metric("muster_leader_known") == "0"; }));
+  EXPECT_EQ(Metric("muster_leading"), "0");
+  EXPECT_EQ(Rest("/readyz").status, 503);
+  EXPECT_THAT(Rest("/readyz").body,
+              HasSubstr("no scheduler leads: Lease default/coscheduling has no holder"));
+  client.Send(RawPost("/bind", BindBody(pod, "n1")));
+  EXPECT_EQ(json::parse(client.ReadMessage().body)["Error"], "not leading; no leader is known");
+}
+
+TEST_F(ServiceTest, TwoCandidatesForOneLeaseAreBothReadyAndOneLeads) {
+  ServeOptions options = Options();
+  options.leader_elect = true;
+  StartService(options);
+  EXPECT_EQ(Metric("muster_leading"), "1");
+  const std::unique_ptr<Service> leader = std::move(service_);
+  StartService(options);
+  EXPECT_EQ(Metric("muster_leading"), "0");
+  leader->Stop();
+  EXPECT_TRUE(Await([&] { return Metric("muster_leading") == "1"; }));
+}
+
+TEST_F(ServiceTest, AFollowedLeaseNeedsTheElection) {
+  ServeOptions options = Options();
+  options.follow = {.name_space = "a", .name = "b", .holder_prefix = ""};
+  const auto service = Service::Start(std::move(options), *kube::LoadKubeconfig({kubeconfig_}));
+  EXPECT_THAT(std::string(service.status().message()),
+              HasSubstr("lease.follow is given, but --leader-elect=false"));
 }
 
 TEST_F(ServiceTest, UnusableExtenderCallsAreRefusedByField) {
