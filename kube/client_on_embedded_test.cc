@@ -167,8 +167,9 @@ class OverHttps : public ::testing::Test {
   absl::StatusOr<Response> Retried(Request request, RetryPolicy policy) {
     RetryingSender sender(*transport_, timer_);
     std::promise<absl::StatusOr<Response>> promise;
-    sender.Send(std::move(request), policy,
-                [&promise](absl::StatusOr<Response> answer) { promise.set_value(answer); });
+    sender.Send(std::move(request), policy, [&promise](absl::StatusOr<Response> answer) {
+      promise.set_value(std::move(answer));
+    });
     return promise.get_future().get();
   }
 

@@ -34,6 +34,8 @@ void InitializeCurl() {
   if (code != CURLE_OK) throw std::bad_alloc();
 }
 
+absl::Status Closing() { return absl::CancelledError("the transport is being closed"); }
+
 void Complete(Exchange& exchange, absl::StatusOr<Response> answer) {
   if (exchange.watch) {
     exchange.watch->DeliverEnd(std::move(answer));
@@ -44,8 +46,8 @@ void Complete(Exchange& exchange, absl::StatusOr<Response> answer) {
 
 }  // namespace
 
-// Everything below `thread_` belongs to the loop's thread; `mutex_` guards what others hand in and
-// the statistics.
+// One multi handle and its thread. Everything below `thread_` belongs to the loop's thread;
+// `mutex_` guards what others hand in and the statistics.
 class CurlTransport::Loop {
  public:
   Loop(TransferSettings settings, CurlTransportOptions options)
@@ -54,22 +56,30 @@ class CurlTransport::Loop {
     curl_multi_setopt(multi_, CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_MULTIPLEX));
     curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS,
                       static_cast<long>(options_.max_in_flight + options_.max_watches));
-    keeper_ = std::make_unique<IdentityKeeper>(settings_.config.credentials,
-                                               options_.refetch_interval, [this] { Wake(); });
-    thread_ = std::thread([this] { Run(); });
+  }
+
+  // `keeper` must live until Join has returned.
+  void Start(IdentityKeeper& keeper, const char* thread_name) {
+    keeper_ = &keeper;
+    thread_ = std::thread([this, thread_name] {
+      pthread_setname_np(pthread_self(), thread_name);
+      Run();
+    });
   }
 
   ~Loop() { curl_multi_cleanup(multi_); }
 
+  // Stop, Join, then EndLateComers until neither loop has any: callbacks of the one may have asked
+  // something of the other after that had ended.
   void Stop() {
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
     }
     Wake();
-    thread_.join();
-    keeper_.reset();
   }
+  void Join() { thread_.join(); }
+  bool EndLateComers();
 
   void Add(Exchange exchange) {
     exchange.sent_at = Clock::now();
@@ -84,10 +94,12 @@ class CurlTransport::Loop {
     if (first) Wake();
   }
 
+  void Wake() { curl_multi_wakeup(multi_); }
+
   // The loop ends the stream of a cancelled watch; until then its lines go nowhere.
   void Cancelled(std::shared_ptr<WatchState> watch) {
     std::lock_guard lock(mutex_);
-    if (stopped_) return;
+    if (stopping_) return;
     cancelled_.push_back(std::move(watch));
     curl_multi_wakeup(multi_);
   }
@@ -101,8 +113,6 @@ class CurlTransport::Loop {
 
  private:
   using Transfers = std::unordered_set<CurlTransfer*>;
-
-  void Wake() { curl_multi_wakeup(multi_); }
 
   void Run();
   void TakeIncoming();
@@ -126,13 +136,12 @@ class CurlTransport::Loop {
   const TransferSettings settings_;
   const CurlTransportOptions options_;
   CURLM* const multi_;
-  std::unique_ptr<IdentityKeeper> keeper_;
+  IdentityKeeper* keeper_ = nullptr;
 
   mutable std::mutex mutex_;
   std::deque<Exchange> incoming_;
   std::vector<std::shared_ptr<WatchState>> cancelled_;
   bool stopping_ = false;
-  bool stopped_ = false;
   TransportStats stats_;
 
   std::thread thread_;
@@ -148,7 +157,6 @@ class CurlTransport::Loop {
 };
 
 void CurlTransport::Loop::Run() {
-  pthread_setname_np(pthread_self(), "kube-transport");
   // Writing to a connection that the server has closed must not end the process.
   sigset_t pipe_signal;
   sigemptyset(&pipe_signal);
@@ -173,6 +181,7 @@ void CurlTransport::Loop::Run() {
     curl_multi_poll(multi_, nullptr, 0, kSweepMilliseconds, nullptr);
   }
   EndEverything();
+  EndLateComers();
 }
 
 void CurlTransport::Loop::TakeIncoming() {
@@ -276,6 +285,8 @@ void CurlTransport::Loop::Finished(CurlTransfer* transfer, CURLcode code) {
 // newer ones are there already, keeps it until they have been fetched, or returns false.
 bool CurlTransport::Loop::Park(CurlTransfer* transfer, absl::StatusOr<Response>& answer) {
   if (!answer.ok() || answer->status != 401 || transfer->exchange().resent) return false;
+  // The other loop may just have had them fetched.
+  identity_ = keeper_->Get();
   const bool have_newer = transfer->generation() != identity_.generation;
   const uint64_t refetch = have_newer ? 0 : keeper_->Refetch();
   if (!have_newer && refetch == 0) return false;
@@ -385,15 +396,17 @@ void CurlTransport::Loop::EndEverything() {
   std::move(parked_.begin(), parked_.end(), std::back_inserter(ended));
   parked_.clear();
   idle_.clear();
+  for (Exchange& exchange : ended) Complete(exchange, Closing());
+}
+
+bool CurlTransport::Loop::EndLateComers() {
+  std::deque<Exchange> late;
   {
     std::lock_guard lock(mutex_);
-    std::move(incoming_.begin(), incoming_.end(), std::back_inserter(ended));
-    incoming_.clear();
-    stopped_ = true;
+    late.swap(incoming_);
   }
-  for (Exchange& exchange : ended) {
-    Complete(exchange, absl::CancelledError("the transport is being closed"));
-  }
+  for (Exchange& exchange : late) Complete(exchange, Closing());
+  return !late.empty();
 }
 
 void CurlTransport::Loop::PublishGauges() {
@@ -450,18 +463,33 @@ absl::StatusOr<std::unique_ptr<CurlTransport>> CurlTransport::Create(ClientConfi
   settings->connect_timeout_ms =
       static_cast<long>(absl::ToInt64Milliseconds(options.connect_timeout));
   return std::unique_ptr<CurlTransport>(
-      new CurlTransport(std::make_shared<Loop>(*std::move(settings), std::move(options))));
+      new CurlTransport(*std::move(settings), std::move(options)));
 }
 
-CurlTransport::CurlTransport(std::shared_ptr<Loop> loop) : loop_(std::move(loop)) {}
+CurlTransport::CurlTransport(TransferSettings settings, const CurlTransportOptions& options)
+    : requests_(std::make_shared<Loop>(settings, options)),
+      watches_(std::make_shared<Loop>(settings, options)),
+      keeper_(std::make_unique<IdentityKeeper>(settings.config.credentials,
+                                               options.refetch_interval, [this] {
+                                                 requests_->Wake();
+                                                 watches_->Wake();
+                                               })) {
+  requests_->Start(*keeper_, "kube-requests");
+  watches_->Start(*keeper_, "kube-watches");
+}
 
-CurlTransport::~CurlTransport() { loop_->Stop(); }
+CurlTransport::~CurlTransport() {
+  for (Loop* loop : {watches_.get(), requests_.get()}) loop->Stop();
+  for (Loop* loop : {watches_.get(), requests_.get()}) loop->Join();
+  while (watches_->EndLateComers() || requests_->EndLateComers()) {
+  }
+}
 
 void CurlTransport::Send(Request request, Done done) {
   Exchange exchange;
   exchange.request = std::move(request);
   exchange.done = std::move(done);
-  loop_->Add(std::move(exchange));
+  requests_->Add(std::move(exchange));
 }
 
 std::unique_ptr<Stream> CurlTransport::Watch(Request request, OnLine on_line, OnEnd on_end) {
@@ -469,11 +497,21 @@ std::unique_ptr<Stream> CurlTransport::Watch(Request request, OnLine on_line, On
   Exchange exchange;
   exchange.request = std::move(request);
   exchange.watch = watch;
-  auto stream = std::make_unique<CurlStream<Loop>>(loop_, std::move(watch));
-  loop_->Add(std::move(exchange));
+  auto stream = std::make_unique<CurlStream<Loop>>(watches_, std::move(watch));
+  watches_->Add(std::move(exchange));
   return stream;
 }
 
-TransportStats CurlTransport::Stats() const { return loop_->Stats(); }
+TransportStats CurlTransport::Stats() const {
+  TransportStats stats = requests_->Stats();
+  const TransportStats watches = watches_->Stats();
+  stats.rejected += watches.rejected;
+  stats.resent_after_401 += watches.resent_after_401;
+  stats.watches_started = watches.watches_started;
+  stats.bytes_received += watches.bytes_received;
+  stats.watches = watches.watches;
+  stats.connections += watches.connections;
+  return stats;
+}
 
 }  // namespace muster::kube

@@ -1,7 +1,9 @@
-// The API server over the network: libcurl's multi interface on one thread.
+// The API server over the network: libcurl's multi interface, on one thread for requests and one
+// for watches.
 //
-// https speaks HTTP/2, many requests and watches on one connection (more are opened when the
-// server's stream limit is reached); http speaks HTTP/1.1 on kept-alive connections. TLS is
+// https speaks HTTP/2: all requests share one connection and all watches another (more are opened
+// when the server's stream limit is reached), so that neither a flood of events nor a watch
+// connection that hangs holds writes up. http speaks HTTP/1.1 on kept-alive connections. TLS is
 // verified unless the config says insecure; proxies of the environment are not used. A dead peer is
 // noticed by TCP keep-alive within about half a minute.
 //
@@ -18,6 +20,9 @@
 #include "kube/client/transport_stats.h"
 
 namespace muster::kube {
+
+class IdentityKeeper;
+struct TransferSettings;
 
 struct CurlTransportOptions {
   // Requests on the wire, a handful of urgent ones more. kube-apiserver allows 100 streams on a
@@ -38,10 +43,13 @@ class CurlTransport : public Transport {
   // request; credentials are fetched in the background, and requests wait for the first ones.
   static absl::StatusOr<std::unique_ptr<CurlTransport>> Create(ClientConfig config,
                                                                CurlTransportOptions options = {});
-  // Requests and watches under way end with Cancelled, on the transport's thread, before it
-  // returns. Not to be called from a callback.
+  // Requests and watches under way end with Cancelled before it returns, on the transport's
+  // threads; what their callbacks ask for meanwhile ends so too, maybe on the caller's. Not to be
+  // called from a callback.
   ~CurlTransport() override;
 
+  // Done runs on the thread for requests, a watch's callbacks on the thread for watches: the two
+  // may run at once.
   void Send(Request request, Done done) override;
   std::unique_ptr<Stream> Watch(Request request, OnLine on_line, OnEnd on_end) override;
 
@@ -50,9 +58,11 @@ class CurlTransport : public Transport {
 
  private:
   class Loop;
-  explicit CurlTransport(std::shared_ptr<Loop> loop);
+  CurlTransport(TransferSettings settings, const CurlTransportOptions& options);
 
-  std::shared_ptr<Loop> loop_;
+  const std::shared_ptr<Loop> requests_;
+  const std::shared_ptr<Loop> watches_;
+  const std::unique_ptr<IdentityKeeper> keeper_;
 };
 
 }  // namespace muster::kube

@@ -46,8 +46,9 @@ Request Get(std::string path, absl::Duration timeout = absl::Seconds(10)) {
 
 absl::StatusOr<Response> SendAndWait(Transport& transport, Request request) {
   std::promise<absl::StatusOr<Response>> promise;
-  transport.Send(std::move(request),
-                 [&promise](absl::StatusOr<Response> answer) { promise.set_value(answer); });
+  transport.Send(std::move(request), [&promise](absl::StatusOr<Response> answer) {
+    promise.set_value(std::move(answer));
+  });
   return promise.get_future().get();
 }
 
@@ -240,7 +241,7 @@ TEST(CurlTransport, WhatWaitsTooLongIsNotSent) {
   auto transport = Connect(ConfigFor(server), options);
   std::promise<absl::StatusOr<Response>> first;
   transport->Send(Get("/first", absl::Seconds(2)),
-                  [&](absl::StatusOr<Response> answer) { first.set_value(answer); });
+                  [&](absl::StatusOr<Response> answer) { first.set_value(std::move(answer)); });
   const auto second = SendAndWait(*transport, Get("/second", absl::Milliseconds(100)));
   EXPECT_TRUE(absl::IsUnavailable(second.status())) << second.status();
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("was not sent"));
@@ -393,6 +394,63 @@ TEST(CurlTransport, ClosingCompletesEverythingOnce) {
   EXPECT_EQ(cancelled, 5);
   ASSERT_TRUE(watched.end);
   EXPECT_TRUE(absl::IsCancelled(watched.end->status()));
+}
+
+TEST(CurlTransport, WritesDoNotWaitForAWatchsConsumerNorEventsForARequests) {
+  ScriptedServer server([](const ScriptedRequest& request, ScriptedConnection& connection) {
+    if (request.path() != "/w") return connection.Reply(200, "");
+    connection.StartStream();
+    while (connection.Write(std::string(10'000, 'x') + "\n")) {
+    }
+  });
+  auto transport = Connect(ConfigFor(server));
+  std::promise<void> busy;
+  std::promise<void> open;
+  std::atomic<int> lines = 0;
+  const auto stream = transport->Watch(
+      Get("/w"),
+      [&, gate = open.get_future().share()](std::string_view) {
+        if (++lines > 1) return;
+        busy.set_value();
+        gate.wait();
+      },
+      [](absl::StatusOr<Response>) {});
+  busy.get_future().wait();
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(SendAndWait(*transport, Get("/x")).ok());
+  EXPECT_EQ(lines, 1);
+  open.set_value();
+
+  std::promise<void> slow_open;
+  transport->Send(Get("/x"), [gate = slow_open.get_future().share()](absl::StatusOr<Response>) {
+    gate.wait();
+  });
+  while (lines < 1000) absl::SleepFor(absl::Milliseconds(1));
+  slow_open.set_value();
+}
+
+TEST(CurlTransport, WhatACallbackAsksForWhileItClosesEndsToo) {
+  ScriptedServer server(
+      [](const ScriptedRequest&, ScriptedConnection& connection) { connection.WaitForClose(); });
+  for (int round = 0; round < 20; ++round) {
+    auto transport = Connect(ConfigFor(server));
+    Transport* const raw = transport.get();
+    std::atomic<int> ended = 0;
+    std::vector<std::unique_ptr<Stream>> streams;
+    streams.push_back(raw->Watch(
+        Get("/w"), [](std::string_view) {},
+        [&](absl::StatusOr<Response>) {
+          ++ended;
+          raw->Send(Get("/late"), [&](absl::StatusOr<Response>) { ++ended; });
+        }));
+    raw->Send(Get("/x"), [&](absl::StatusOr<Response>) {
+      ++ended;
+      streams.push_back(raw->Watch(
+          Get("/w"), [](std::string_view) {}, [&](absl::StatusOr<Response>) { ++ended; }));
+    });
+    if (round % 2 == 0) absl::SleepFor(absl::Milliseconds(2));
+    transport.reset();
+    EXPECT_EQ(ended, 4);
+  }
 }
 
 TEST(CurlTransport, ReusesFewConnectionsForManyRequestsAndCountsThem) {
