@@ -265,6 +265,47 @@ TEST_F(OverHttps, RetriesGetThroughABusyServer) {
   EXPECT_EQ(faults_.Struck(rule), 3u);
 }
 
+TEST_F(OverHttps, ARequestThatIsNeverAnsweredEndsInTimeAndIsTriedAgain) {
+  FaultRule hang;
+  hang.action = FaultRule::Action::kDelay;
+  hang.delay = absl::Hours(1);
+  hang.count = 2;
+  const int rule = faults_.Add(hang);
+  server_.Handle(PodCreation("p"));
+  Request touch = PodTouch("p", 7);
+  touch.timeout = absl::Seconds(1);
+  RetryPolicy once;
+  once.max_attempts = 1;
+  const absl::Time start = absl::Now();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Retried(touch, once).status()));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(10));
+  const auto answer = Retried(touch, {});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->status, 200);
+  EXPECT_EQ(faults_.Struck(rule), 2u);
+}
+
+TEST_F(OverHttps, AReflectorGetsPastWatchesThatAreNeverAnswered) {
+  FaultRule hang;
+  hang.action = FaultRule::Action::kDelay;
+  hang.target = FaultRule::Target::kWatches;
+  hang.delay = absl::Hours(1);
+  hang.count = 3;
+  const int rule = faults_.Add(hang);
+  server_.Handle(PodCreation("p"));
+  Canvas canvas;
+  ReflectorOptions options = Options(/*watch_list=*/true);
+  options.stale_after = absl::Milliseconds(200);
+  options.watch_list_patience = absl::Milliseconds(300);
+  options.longest_silence = absl::Milliseconds(300);
+  Reflector reflector(*transport_, timer_, options, canvas);
+  reflector.Start();
+  ASSERT_TRUE(Eventually([&] { return canvas.picture().size() == 1; }));
+  server_.Handle(PodCreation("q"));
+  EXPECT_TRUE(Eventually([&] { return canvas.picture().size() == 2; }));
+  EXPECT_EQ(faults_.Struck(rule), 3u);
+}
+
 TEST_F(OverHttps, AManyfoldBurstIsAnsweredInFull) {
   constexpr int kPods = 500;
   std::atomic<int> created = 0;
@@ -279,6 +320,56 @@ TEST_F(OverHttps, AManyfoldBurstIsAnsweredInFull) {
   all.get_future().wait();
   EXPECT_EQ(created, kPods);
   EXPECT_EQ(TruthOf(server_).size(), static_cast<size_t>(kPods));
+}
+
+// Nobody listens for a while, and what happened meanwhile can't be watched any more.
+TEST(Restart, APictureAndAWriteSurviveIt) {
+  ApiServer server;
+  embedded::HttpFrontOptions front_options;
+  auto front = HttpFront::Start(&server, front_options);
+  ASSERT_TRUE(front.ok()) << front.status();
+  front_options.port = (*front)->port();
+  ClientConfig config;
+  config.server = (*front)->url();
+  config.credentials = FixedCredentials({});
+  const auto transport = CurlTransport::Create(config);
+  ASSERT_TRUE(transport.ok()) << transport.status();
+  ThreadTimer timer;
+  server.Handle(PodCreation("kept"));
+  server.Handle(PodCreation("deleted"));
+  Canvas canvas;
+  ReflectorOptions options;
+  options.path = kPodsPath;
+  options.stale_after = absl::Milliseconds(100);
+  options.backoff = {absl::Milliseconds(10), absl::Milliseconds(100), 2};
+  Reflector reflector(**transport, timer, options, canvas);
+  reflector.Start();
+  ASSERT_TRUE(Eventually([&] { return canvas.picture().size() == 2; }));
+
+  front->reset();
+  RetryingSender sender(**transport, timer);
+  RetryPolicy policy;
+  policy.max_attempts = 1000;
+  policy.budget = absl::Minutes(1);
+  policy.backoff = {absl::Milliseconds(10), absl::Milliseconds(100), 2};
+  std::promise<absl::StatusOr<Response>> written;
+  sender.Send(PodCreation("written"), policy,
+              [&](absl::StatusOr<Response> answer) { written.set_value(std::move(answer)); });
+  EXPECT_TRUE(Eventually(
+      [&] { return sender.retries() > 0 && canvas.states().back() == ReflectorState::kStale; }));
+  server.Handle(PodDeletion("deleted"));
+  server.Handle(PodCreation("new"));
+  server.CompactHistory();
+
+  front = HttpFront::Start(&server, front_options);
+  ASSERT_TRUE(front.ok()) << front.status();
+  const auto answer = written.get_future().get();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->status, 201);
+  EXPECT_TRUE(Eventually([&] { return canvas.picture() == TruthOf(server); }));
+  EXPECT_TRUE(canvas.picture().contains("new") && canvas.picture().contains("written"));
+  EXPECT_TRUE(Eventually([&] { return canvas.states().back() == ReflectorState::kSynced; }));
+  EXPECT_GE(reflector.Stats().syncs, 2u);
 }
 
 TEST(InVirtualTime, AReflectorFollowsADefinitionThatComesAndGoes) {

@@ -139,7 +139,6 @@ class Reflector::State : public std::enable_shared_from_this<State> {
   std::string continue_token_;  // of the list under way
   uint32_t round_ = 0;
   bool watch_list_works_;
-  bool bookmarks_come_ = false;
   bool reading_all_ = false;  // the attempt is a list or the first part of a WatchList
 
   bool stopped_ = false;
@@ -256,7 +255,6 @@ void Reflector::State::OnEvent(const WatchEvent& event) {
       Forget(event.header);
       break;
     default:
-      if (!event.initial_events_end) bookmarks_come_ = true;
       break;
   }
   if (!reading_all_) {
@@ -424,7 +422,7 @@ void Reflector::State::Patrol() {
     watch_list_works_ = false;
     EndAttempt();
     Begin();
-  } else if (stream_ && !reading_all_ && bookmarks_come_ && silent >= options_.longest_silence) {
+  } else if (stream_ && !reading_all_ && silent >= options_.longest_silence) {
     Fail(absl::DeadlineExceededError(
         fmt::format("not even a bookmark for {}", absl::FormatDuration(options_.longest_silence))));
   }

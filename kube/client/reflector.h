@@ -58,8 +58,8 @@ struct ReflectorOptions {
   absl::Duration absent_retry = absl::Seconds(10);
   // A WatchList that falls silent before it is complete comes from a server that doesn't know it.
   absl::Duration watch_list_patience = absl::Seconds(20);
-  // kube-apiserver sends a bookmark every minute. A watch that has brought some and then nothing
-  // for this long is opened anew: whoever holds the other end may be hanging.
+  // kube-apiserver sends a bookmark every minute. A watch that has brought nothing for this long is
+  // opened anew: whoever holds the other end may be hanging.
   absl::Duration longest_silence = absl::Seconds(150);
   BackoffOptions backoff;
   uint64_t seed = std::random_device()();

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <mutex>
 #include <random>
@@ -276,6 +278,57 @@ TEST_P(ReflectorFaults, ThePictureComesOutRight) {
   EXPECT_GT(stats.failures, 10u);
   EXPECT_GT(stats.syncs, 3u);
   EXPECT_EQ(stats.state, ReflectorState::kSynced);
+}
+
+// The connection stays up, but nothing comes any more.
+TEST(ReflectorStall, AWatchThatStallsIsOpenedAnewAndHoldsNoWriteUp) {
+  std::atomic<int> watches = 0;
+  const std::string a = R"({"metadata":{"name":"a","uid":"1","resourceVersion":"1"}})";
+  const std::string b = R"({"metadata":{"name":"b","uid":"2","resourceVersion":"2"}})";
+  ScriptedServer server([&](const ScriptedRequest& request, ScriptedConnection& connection) {
+    if (request.query("watch").empty()) return connection.Reply(200, "{}");
+    const int number = ++watches;
+    if (number == 2) return connection.WaitForClose();  // not even a header
+    connection.StartStream();
+    if (number == 1) {
+      connection.WriteLine(R"({"type":"ADDED","object":)" + a + "}");
+      connection.WriteLine(R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1",)"
+                           R"("annotations":{"k8s.io/initial-events-end":"true"}}}})");
+      connection.Write(R"({"type":"ADDED","object":{"metadata":{"na)");
+    } else {
+      EXPECT_EQ(request.query("resourceVersion"), "1");
+      connection.WriteLine(R"({"type":"ADDED","object":)" + b + "}");
+    }
+    connection.WaitForClose();
+  });
+  ClientConfig config;
+  config.server = server.url();
+  config.credentials = FixedCredentials({});
+  auto transport = CurlTransport::Create(config);
+  ASSERT_TRUE(transport.ok());
+  ThreadTimer timer;
+  Picture picture;
+  ReflectorOptions options;
+  options.path = "/apis/x/v1/things";
+  options.stale_after = absl::Milliseconds(200);
+  options.longest_silence = absl::Milliseconds(300);
+  options.backoff = {absl::Milliseconds(1), absl::Milliseconds(20), 2};
+  Reflector reflector(**transport, timer, options, picture);
+  reflector.Start();
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  while (picture.Get().size() < 2 && absl::Now() < deadline) {
+    std::promise<absl::StatusOr<Response>> write;
+    Request request;
+    request.method = Method::kPost;
+    request.path = "/apis/x/v1/others";
+    (*transport)->Send(request, [&](absl::StatusOr<Response> answer) {
+      write.set_value(std::move(answer));
+    });
+    EXPECT_TRUE(write.get_future().get().ok());
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_EQ(picture.Get().size(), 2u);
+  EXPECT_GE(watches, 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ReflectorFaults,

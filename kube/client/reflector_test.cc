@@ -319,6 +319,19 @@ TEST_F(ReflectorTest, AWatchThatLosesItsBookmarksIsOpenedAnew) {
   EXPECT_THAT(sink_.Take(), IsEmpty());
 }
 
+TEST_F(ReflectorTest, AWatchThatIsNeverAnsweredIsOpenedAnewUntilOneIs) {
+  Start(false);
+  Sent().Answer(200, Page({Object("a", 3)}, 10));
+  for (size_t silent = 1; silent <= 3; ++silent) {
+    ASSERT_EQ(watches(), silent);
+    EXPECT_EQ(QueryOf(Watch().request, "resourceVersion"), "10");
+    timer_.Advance(absl::Seconds(155));
+  }
+  Watch().Line(Event("ADDED", Object("b", 11)));
+  EXPECT_EQ(sink_.objects.size(), 2u);
+  EXPECT_EQ(reflector_->Stats().state, ReflectorState::kSynced);
+}
+
 TEST_F(ReflectorTest, FallsBackToPagesWhereThereIsNoWatchList) {
   Start();
   Watch().End(422, "sendInitialEvents is forbidden");
