@@ -47,6 +47,9 @@ class SchedulerRoutesTest : public ::testing::Test {
     return routes_->held_binds() == count;
   }
 
+  // A held bind keeps its connection, as a request that is answered to nobody would.
+  void TearDown() override { routes_->Refuse("the test is over"); }
+
   FilterTable table_;
   std::atomic<bool> leads_ = true;
   std::atomic<int> tasks_ = 0, filters_ = 0, bound_ = 0, failed_ = 0;
