@@ -30,7 +30,8 @@ class GangWatch : public grpc::ServerWriteReactor<v1::GangEvent> {
     });
     std::lock_guard lock(link_->mutex);
     if (!subscription.ok()) {
-      End(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+      // Codes of Abseil are gRPC's.
+      End(grpc::Status(static_cast<grpc::StatusCode>(subscription.status().code()),
                        std::string(subscription.status().message())));
       return;
     }
@@ -73,8 +74,8 @@ class GangWatch : public grpc::ServerWriteReactor<v1::GangEvent> {
   void Pump() {
     if (writing_ || ended_ || !subscription_) return;
     if (subscription_->lost()) {
-      return End(
-          grpc::Status(grpc::StatusCode::DATA_LOSS, "the reader fell too far behind; watch again"));
+      return End(grpc::Status(grpc::StatusCode::DATA_LOSS,
+                              "what was sent may be out of date; watch again"));
     }
     std::optional<GangChange> change = subscription_->Next();
     if (!change) return;
@@ -104,6 +105,7 @@ class AdmissionService final : public v1::Admission::CallbackService {
   grpc::ServerUnaryReactor* ListGangs(grpc::CallbackServerContext* context,
                                       const v1::ListGangsRequest* request,
                                       v1::ListGangsResponse* response) override {
+    if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
     for (const GangMessage& gang : store_->Gangs({request->namespace_(), ""})) {
       *response->add_gangs() = *gang;
     }
@@ -118,6 +120,7 @@ class AdmissionService final : public v1::Admission::CallbackService {
                     grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                                  request->name().empty() ? "name: empty" : "namespace: empty"));
     }
+    if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
     const GangMessage gang = store_->FindGang(request->namespace_(), request->name());
     if (!gang) {
       return Answer(context, grpc::Status(grpc::StatusCode::NOT_FOUND,
@@ -136,11 +139,17 @@ class AdmissionService final : public v1::Admission::CallbackService {
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
                                       const v1::ListNodesRequest*,
                                       v1::ListNodesResponse* response) override {
+    if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
     *response = store_->Nodes()->message();
     return Answer(context, grpc::Status::OK);
   }
 
  private:
+  static grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context,
+                                          const absl::Status& why) {
+    return Answer(context, grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(why.message())));
+  }
+
   static grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                           const grpc::Status& status) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();

@@ -94,6 +94,46 @@ TEST_F(QueryTest, ListsAreTheSameMessage) {
       MessageDifferencer::Equals(nodes, FromJson<v1::ListNodesResponse>(Get("/v1/nodes").body)));
 }
 
+TEST_F(QueryTest, AStoreThatIsNotKeptUpIsShownToNobody) {
+  Publish("a", "x", 1);
+  RawClient gangs(rest_->port()), nodes(rest_->port());
+  gangs.Send(RawGet("/v1/gangs?watch=true"));
+  nodes.Send(RawGet("/v1/nodes?watch=true"));
+  v1::WatchGangsRequest all;
+  grpc::ClientContext watch_context;
+  const auto watch = stub_->WatchGangs(&watch_context, all);
+  v1::GangEvent event;
+  ASSERT_TRUE(watch->Read(&event));
+  while (store_.subscriptions() < 3) std::this_thread::yield();
+
+  store_.SetClosed("not leading; leader is b_1");
+  // Watches that were open end.
+  EXPECT_FALSE(watch->Read(&event));
+  EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::DATA_LOSS);
+  EXPECT_EQ(gangs.ReadMessage().status, 200);
+  EXPECT_EQ(nodes.ReadMessage().status, 200);
+  for (const char* path : {"/v1/gangs", "/v1/gangs/a/x", "/v1/nodes", "/v1/gangs?watch=true",
+                           "/v1/gangs/a/x?watch=true", "/v1/nodes?watch=true"}) {
+    const RawClient::Message answer = Get(path);
+    EXPECT_EQ(answer.status, 503) << path;
+    EXPECT_EQ(answer.body, R"({"error":"not leading; leader is b_1"})") << path;
+  }
+  const auto refusal = [](const grpc::Status& status) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+    return status.error_message();
+  };
+  v1::ListGangsResponse list;
+  grpc::ClientContext list_context, nodes_context, late_context;
+  EXPECT_EQ(refusal(stub_->ListGangs(&list_context, {}, &list)), "not leading; leader is b_1");
+  v1::ListNodesResponse node_list;
+  EXPECT_EQ(refusal(stub_->ListNodes(&nodes_context, {}, &node_list)),
+            "not leading; leader is b_1");
+  EXPECT_EQ(refusal(stub_->WatchGangs(&late_context, all)->Finish()), "not leading; leader is b_1");
+
+  store_.SetClosed("");
+  EXPECT_EQ(Get("/v1/gangs/a/x").status, 200);
+}
+
 TEST_F(QueryTest, OneGangIsTheSameMessageAndAMissingOneIsNamed) {
   Publish("a", "x", 1);
   v1::GetGangRequest request;

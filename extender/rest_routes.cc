@@ -67,7 +67,7 @@ class NodeStream : public StreamSource {
   }
 
   Piece Next() override {
-    if (!subscription_) return {.data = {}, .more = false, .end = true};
+    if (!subscription_ || subscription_->lost()) return {.data = {}, .more = false, .end = true};
     const std::shared_ptr<const NodeList> nodes = subscription_->Next();
     return {.data = nodes ? nodes->Json() + "\n" : "", .more = false, .end = false};
   }
@@ -105,6 +105,7 @@ class Rest {
     const std::string* name_space = request.Query("namespace");
     GangFilter filter{name_space ? *name_space : "", ""};
     if (watch) return WatchGangs(std::move(filter), responder);
+    if (IsClosed(responder)) return;
     v1::ListGangsResponse list;
     for (const GangMessage& gang : sources_.store->Gangs(filter)) *list.add_gangs() = *gang;
     responder.Send({.body = ToJson(list)});
@@ -116,6 +117,7 @@ class Rest {
     const std::string& name_space = request.captures[0];
     const std::string& name = request.captures[1];
     if (watch) return WatchGangs({name_space, name}, responder);
+    if (IsClosed(responder)) return;
     const GangMessage gang = sources_.store->FindGang(name_space, name);
     if (!gang) {
       return responder.Send(Error(404, fmt::format("there is no gang {}/{}", name_space, name)));
@@ -126,6 +128,7 @@ class Rest {
   void ListNodes(const HttpRequest& request, const Responder& responder) const {
     bool watch = false;
     if (auto bad = BadQuery(request, {"watch"}, &watch)) return responder.Send(Error(400, *bad));
+    if (IsClosed(responder)) return;
     if (!watch) return responder.Send({.body = sources_.store->Nodes()->Json()});
     if (const absl::Status room = sources_.store->RoomForWatch(); !room.ok()) {
       return responder.Send(Error(503, std::string(room.message())));
@@ -143,6 +146,12 @@ class Rest {
   }
 
  private:
+  bool IsClosed(const Responder& responder) const {
+    const absl::Status readable = sources_.store->Readable();
+    if (!readable.ok()) responder.Send(Error(503, std::string(readable.message())));
+    return !readable.ok();
+  }
+
   void WatchGangs(GangFilter filter, const Responder& responder) const {
     if (const absl::Status room = sources_.store->RoomForWatch(); !room.ok()) {
       return responder.Send(Error(503, std::string(room.message())));

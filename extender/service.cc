@@ -23,6 +23,7 @@
 #include "extender/filter_table.h"
 #include "extender/grpc_server.h"
 #include "extender/http_server.h"
+#include "extender/leader_label.h"
 #include "extender/leadership.h"
 #include "extender/listen_address.h"
 #include "extender/metrics.h"
@@ -95,6 +96,7 @@ struct Service::Impl {
 
   absl::Status Start() {
     RaiseFileLimit();
+    store.SetClosed("muster is starting");
     if (!options.follow.name.empty() && !options.leader_elect) {
       return absl::InvalidArgumentError(
           "lease.follow is given, but --leader-elect=false makes this process lead in any case");
@@ -111,6 +113,10 @@ struct Service::Impl {
     loop->Start();
     watch->Start();
     if (absl::Status status = StartElection(); !status.ok()) return status;
+    // A pod's host name is its own name.
+    if (const std::optional<std::string> name_space = OwnPodNamespace(cluster)) {
+      label = std::make_unique<LeaderLabel>(*transport, *name_space, HostName());
+    }
     started = true;
     ScheduleUpkeep();
     return absl::OkStatus();
@@ -305,6 +311,8 @@ struct Service::Impl {
   // On the timer's thread.
   void Upkeep() {
     const absl::Time now = timer.Now();
+    store.SetClosed(NotLeading());
+    if (label != nullptr) label->Tick(now, leadership->Leads());
     webhook_server->Tick(now);
     registration->SetCaBundle(webhook_server->CaBundlePem());
     registration->SetLeading(leadership->Leads());
@@ -373,6 +381,7 @@ struct Service::Impl {
     watch.reset();
     loop->Stop();
     leadership.reset();
+    label.reset();
     executor.reset();
     events.reset();
     transport.reset();
@@ -405,6 +414,7 @@ struct Service::Impl {
   std::unique_ptr<EngineLoop> loop;
   std::unique_ptr<ClusterWatch> watch;
   std::unique_ptr<Leadership> leadership;  // set before `started` is
+  std::unique_ptr<LeaderLabel> label;      // in a pod; the timer's thread only, once started
   StateStore store;
   Metrics metrics;
   Publisher publisher{&store};  // the engine's thread only

@@ -27,6 +27,7 @@ struct GangSubscription::State {
 struct NodeSubscription::State {
   std::function<void()> wake;
   bool changed = true;
+  bool lost = false;
 };
 
 NodeList::NodeList(std::unique_ptr<const v1::ListNodesResponse> message)
@@ -66,6 +67,11 @@ NodeSubscription::NodeSubscription(StateStore* store, std::shared_ptr<State> sta
 NodeSubscription::~NodeSubscription() {
   std::lock_guard lock(store_->mutex_);
   std::erase(store_->node_readers_, state_);
+}
+
+bool NodeSubscription::lost() const {
+  std::lock_guard lock(store_->mutex_);
+  return state_->lost;
 }
 
 std::shared_ptr<const NodeList> NodeSubscription::Next() {
@@ -122,6 +128,28 @@ void StateStore::Publish(std::unique_ptr<const v1::ListNodesResponse> nodes) {
   for (const std::function<void()>& wake : wakes) wake();
 }
 
+void StateStore::SetClosed(const std::string& why) {
+  std::vector<std::function<void()>> wakes;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = why;
+    if (why.empty()) return;
+    for (const auto& reader : gang_readers_) {
+      if (!std::exchange(reader->lost, true)) wakes.push_back(reader->wake);
+      reader->waiting.clear();
+    }
+    for (const auto& reader : node_readers_) {
+      if (!std::exchange(reader->lost, true)) wakes.push_back(reader->wake);
+    }
+  }
+  for (const std::function<void()>& wake : wakes) wake();
+}
+
+absl::Status StateStore::Readable() const {
+  std::lock_guard lock(mutex_);
+  return closed_.empty() ? absl::OkStatus() : absl::UnavailableError(closed_);
+}
+
 std::vector<GangMessage> StateStore::Gangs(const GangFilter& filter) const {
   const GangSubscription::State match{filter, nullptr, {}, false};
   std::vector<GangMessage> found;
@@ -154,6 +182,7 @@ absl::Status StateStore::RoomForWatch() const {
 }
 
 absl::Status StateStore::RoomLocked() const {
+  if (!closed_.empty()) return absl::UnavailableError(closed_);
   if (gang_readers_.size() + node_readers_.size() < limits_.subscriptions) {
     return absl::OkStatus();
   }

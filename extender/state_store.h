@@ -60,7 +60,8 @@ class GangSubscription {
   ~GangSubscription();
   // nullopt: nothing now, `wake` will be called.
   std::optional<GangChange> Next();
-  // Fell so far behind that deletions had to be forgotten: the reader must start anew.
+  // Fell so far behind that deletions had to be forgotten, or the store was closed: the reader must
+  // start anew.
   bool lost() const;
 
  private:
@@ -77,6 +78,8 @@ class NodeSubscription {
   ~NodeSubscription();
   // Null: nothing new.
   std::shared_ptr<const NodeList> Next();
+  // The store was closed: the reader must start anew.
+  bool lost() const;
 
  private:
   friend class StateStore;
@@ -104,6 +107,12 @@ class StateStore {
   void Publish(const std::vector<std::pair<coscheduling::GangKey, GangMessage>>& gangs);
   void Publish(std::unique_ptr<const v1::ListNodesResponse> nodes);
 
+  // What is here isn't kept up at the moment, with the reason: nobody should be shown it. Open
+  // subscriptions are lost. "" opens it again.
+  void SetClosed(const std::string& why);
+  // OK, or Unavailable with that reason. To be asked before anything below is read for somebody.
+  absl::Status Readable() const;
+
   // In order of namespace and name.
   std::vector<GangMessage> Gangs(const GangFilter& filter) const;
   // The PodGroup's gang if a pod's gang has the same name. Null if there is none.
@@ -112,7 +121,8 @@ class StateStore {
   std::shared_ptr<const NodeList> Nodes() const;
 
   // `wake` is called on the publishing thread whenever Next has something again, perhaps once more
-  // after the subscription has ended; it must not block. ResourceExhausted past the limit.
+  // after the subscription has ended; it must not block. ResourceExhausted past the limit,
+  // Unavailable while closed.
   absl::StatusOr<std::unique_ptr<GangSubscription>> WatchGangs(GangFilter filter,
                                                                std::function<void()> wake);
   absl::StatusOr<std::unique_ptr<NodeSubscription>> WatchNodes(std::function<void()> wake);
@@ -127,6 +137,7 @@ class StateStore {
 
   const Limits limits_;
   mutable std::mutex mutex_;  // guards what follows, and the state of all subscriptions
+  std::string closed_;
   std::map<coscheduling::GangKey, GangMessage> gangs_;
   std::shared_ptr<const NodeList> nodes_;
   std::vector<std::shared_ptr<GangSubscription::State>> gang_readers_;
