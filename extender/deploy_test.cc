@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "extender/config.h"
+#include "extender/leader_label.h"
 
 namespace muster::extender {
 namespace {
@@ -71,6 +72,46 @@ TEST(Deploy, TheWebhooksServiceIsThereAndReachesItsPort) {
   EXPECT_NE(
       std::find(args.begin(), args.end(), "--webhook-listen=0.0.0.0:" + std::to_string(*listened)),
       args.end());
+}
+
+// Whether a Role of deploy/ lets `verb` be done to the Lease of this name.
+bool MayOnLease(const YAML::Node& role, const std::string& name, const std::string& verb) {
+  for (const YAML::Node& rule : role["rules"]) {
+    const auto has = [&rule](const char* field, const std::string& value) {
+      const auto values = rule[field].as<std::vector<std::string>>();
+      return std::find(values.begin(), values.end(), value) != values.end();
+    };
+    if (has("resources", "leases") && has("resourceNames", name) && has("verbs", verb)) return true;
+  }
+  return false;
+}
+
+TEST(Deploy, MusterFollowsTheLeaseThatTheKubeSchedulersHold) {
+  const ServeOptions options = Deployed();
+  const YAML::Node map = Find("scheduler-config.yaml", "ConfigMap", "muster-kube-scheduler");
+  const YAML::Node election =
+      YAML::Load(map["data"]["config.yaml"].as<std::string>())["leaderElection"];
+  EXPECT_TRUE(election["leaderElect"].as<bool>());
+  EXPECT_EQ(options.follow.name_space, election["resourceNamespace"].as<std::string>());
+  EXPECT_EQ(options.follow.name, election["resourceName"].as<std::string>());
+
+  const YAML::Node reader = Find("rbac-muster.yaml", "Role", "muster");
+  EXPECT_EQ(reader["metadata"]["namespace"].as<std::string>(), options.follow.name_space);
+  EXPECT_TRUE(MayOnLease(reader, options.follow.name, "get"));
+  const YAML::Node holder = Find("rbac-kube-scheduler.yaml", "Role", "muster-kube-scheduler");
+  EXPECT_EQ(holder["metadata"]["namespace"].as<std::string>(), options.follow.name_space);
+  EXPECT_TRUE(MayOnLease(holder, options.follow.name, "update"));
+
+  const auto args = Container("muster")["args"].as<std::vector<std::string>>();
+  EXPECT_NE(std::find(args.begin(), args.end(), "--leader-elect=true"), args.end());
+}
+
+TEST(Deploy, QueriesGoToTheLeaderAndTheGateToEveryPod) {
+  const YAML::Node queries = Find("services.yaml", "Service", "muster");
+  ASSERT_TRUE(queries["spec"]["selector"][kLeadingLabel]);
+  EXPECT_EQ(queries["spec"]["selector"][kLeadingLabel].as<std::string>(), "true");
+  const YAML::Node gate = Find("services.yaml", "Service", Deployed().webhook.service_name);
+  EXPECT_FALSE(gate["spec"]["selector"][kLeadingLabel]);
 }
 
 }  // namespace
