@@ -88,10 +88,9 @@ func TestWhileTheCertificateHasExpiredNoPodGetsInUngated(t *testing.T) {
 	c.must(authority.WriteServing(serving, "muster", validity))
 	expiry := time.Now().Add(validity)
 	c.must(os.WriteFile(serving+".ca", authority.PEM(), 0o600))
-	config := filepath.Join(folder, "config.yaml")
-	c.must(os.WriteFile(config, []byte(fmt.Sprintf("webhook: {certFile: %s.crt, keyFile: %s.key, caFile: %s.ca}\n",
-		serving, serving, serving)), 0o600))
-	c.must(shared.Muster.Start(plane.Launch{Arguments: []string{"--config=" + config}}))
+	c.must(shared.Muster.Start(plane.Launch{
+		Settings: fmt.Sprintf("webhook: {certFile: %s.crt, keyFile: %s.key, caFile: %s.ca}\n", serving, serving, serving),
+	}))
 
 	// A connection that was made before would outlive the certificate.
 	time.Sleep(time.Until(expiry.Add(time.Second)))

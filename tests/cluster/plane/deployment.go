@@ -20,6 +20,7 @@ const (
 	deploymentName      = "muster"
 	serviceAccount      = "muster"
 	schedulerConfigMap  = "muster-kube-scheduler"
+	musterConfigMap     = "muster"
 
 	// ServiceAccount is the user that Muster and the kube-scheduler beside it
 	// are to the API server.
@@ -56,11 +57,30 @@ func (p *Plane) deploy(manifests string) error {
 	if err := p.identities.writeKubeconfig(p.kubeconfig(serviceAccount), p.server, serviceAccount, strings.TrimSpace(token)); err != nil {
 		return err
 	}
+	if p.musterSettings, err = p.deployedMusterSettings(); err != nil {
+		return err
+	}
 	config, err := p.deployedSchedulerConfig()
 	if err != nil {
 		return err
 	}
 	return p.startScheduler(SchedulerName, config)
+}
+
+// deployedMusterSettings is the manifests' configuration of Muster without
+// what only holds inside a cluster: the Service before its webhook. It leads
+// by the Lease of the kube-scheduler beside it, as deployed.
+func (p *Plane) deployedMusterSettings() ([]byte, error) {
+	object, err := p.Client.CoreV1().ConfigMaps(deploymentNamespace).Get(p.context, musterConfigMap, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var config map[string]any
+	if err := yaml.Unmarshal([]byte(object.Data["config.yaml"]), &config); err != nil {
+		return nil, fmt.Errorf("ConfigMap %s: %w", musterConfigMap, err)
+	}
+	delete(config, "webhook")
+	return yaml.Marshal(config)
 }
 
 // deployedSchedulerConfig is the manifests' own, with the addresses and files

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,7 +45,7 @@ func newMuster(p *Plane, binary string, addresses []string) *Muster {
 // Launch is what one start of Muster differs in.
 type Launch struct {
 	Environment []string // added to the driver's own
-	Arguments   []string // added to the command line
+	Settings    string   // YAML, added to the configuration file that deploy/ gives it
 }
 
 // Ensure starts Muster unless it runs, and returns once it is ready.
@@ -76,18 +77,21 @@ func (m *Muster) Launch(launch Launch) error {
 		return fmt.Errorf("the binary under test is missing (./run build makes it): %w", err)
 	}
 	m.starts++
-	command := append([]string{"serve",
-		"--mode=extender",
-		"--kubeconfig=" + m.plane.kubeconfig(serviceAccount),
-		"--scheduler-name=" + SchedulerName,
-		"--extender-listen=" + m.ExtenderAddress,
-		"--listen=" + m.Address,
-		"--grpc-listen=" + m.GRPCAddress,
-		"--webhook-listen=" + m.WebhookAddress,
-		"--leader-elect=false",
-	}, launch.Arguments...)
+	config := m.plane.path(fmt.Sprintf("muster-%03d.yaml", m.starts))
+	if err := os.WriteFile(config, slices.Concat(m.plane.musterSettings, []byte(launch.Settings)), 0o600); err != nil {
+		return err
+	}
 	started, err := process.Start("muster", m.plane.path(fmt.Sprintf("logs/muster-%03d.log", m.starts)), launch.Environment,
-		m.binary, command...)
+		m.binary, "serve",
+		"--mode=extender",
+		"--kubeconfig="+m.plane.kubeconfig(serviceAccount),
+		"--scheduler-name="+SchedulerName,
+		"--extender-listen="+m.ExtenderAddress,
+		"--listen="+m.Address,
+		"--grpc-listen="+m.GRPCAddress,
+		"--webhook-listen="+m.WebhookAddress,
+		"--leader-elect=true",
+		"--config="+config)
 	m.process = started
 	return err
 }

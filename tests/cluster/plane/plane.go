@@ -45,8 +45,10 @@ type Plane struct {
 	programs   string
 	server     string
 	identities *identities
-	context    context.Context
-	cancel     context.CancelFunc
+	// Muster's configuration as deployed, YAML.
+	musterSettings []byte
+	context        context.Context
+	cancel         context.CancelFunc
 
 	mutex     sync.Mutex
 	processes []*process.Process // in the order they were started
