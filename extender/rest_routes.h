@@ -6,8 +6,8 @@
 //   GET /openapi.json, /metrics, /healthz, /readyz, / (web page)
 //
 // Bodies are the JSON mapping of proto/muster/v1/admission.proto. A watch sends one object per
-// line: GangEvent for gangs, ListNodesResponse for nodes. Errors are {"error":"..."}; 503 from /v1 of
-// a process that doesn't lead names the one that does.
+// line: GangEvent for gangs, ListNodesResponse for nodes. Errors are {"error":"..."}; 503 from /v1
+// of a process that doesn't lead names the one that does.
 #pragma once
 
 #include <functional>
