@@ -137,7 +137,7 @@ absl::StatusOr<TransferSettings> MakeTransferSettings(ClientConfig config) {
   return settings;
 }
 
-CurlTransfer::CurlTransfer(const TransferSettings& settings)
+CurlTransfer::CurlTransfer(const TransferSettings& settings, OpenSockets& sockets)
     : settings_(settings), easy_(curl_easy_init()), lines_(settings.max_line_bytes) {
   if (easy_ == nullptr) throw std::bad_alloc();
   curl_easy_setopt(easy_, CURLOPT_PRIVATE, this);
@@ -151,6 +151,7 @@ CurlTransfer::CurlTransfer(const TransferSettings& settings)
   curl_easy_setopt(easy_, CURLOPT_TCP_KEEPIDLE, kKeepAliveIdleSeconds);
   curl_easy_setopt(easy_, CURLOPT_TCP_KEEPINTVL, kKeepAliveIntervalSeconds);
   curl_easy_setopt(easy_, CURLOPT_SOCKOPTFUNCTION, &OnSocket);
+  sockets.Attach(easy_);
   curl_easy_setopt(easy_, CURLOPT_PROTOCOLS_STR, "http,https");
   Set(easy_, CURLOPT_PROXY, settings.config.proxy_url);
   Set(easy_, CURLOPT_USERAGENT, settings.user_agent);

@@ -15,6 +15,7 @@
 #include "kube/api.h"
 #include "kube/client/client_config.h"
 #include "kube/client/line_splitter.h"
+#include "kube/client/open_sockets.h"
 
 namespace muster::kube {
 
@@ -71,7 +72,8 @@ absl::StatusOr<TransferSettings> MakeTransferSettings(ClientConfig config);
 
 class CurlTransfer {
  public:
-  explicit CurlTransfer(const TransferSettings& settings);
+  // Both must outlive it.
+  CurlTransfer(const TransferSettings& settings, OpenSockets& sockets);
   ~CurlTransfer();
   CurlTransfer(const CurlTransfer&) = delete;
   CurlTransfer& operator=(const CurlTransfer&) = delete;

@@ -50,8 +50,12 @@ void Complete(Exchange& exchange, absl::StatusOr<Response> answer) {
 // `mutex_` guards what others hand in and the statistics.
 class CurlTransport::Loop {
  public:
-  Loop(TransferSettings settings, CurlTransportOptions options)
-      : settings_(std::move(settings)), options_(std::move(options)), multi_(curl_multi_init()) {
+  // `longest_silence` is that of the connections of this loop.
+  Loop(TransferSettings settings, CurlTransportOptions options, absl::Duration longest_silence)
+      : settings_(std::move(settings)),
+        options_(std::move(options)),
+        longest_silence_(longest_silence),
+        multi_(curl_multi_init()) {
     if (multi_ == nullptr) throw std::bad_alloc();
     curl_multi_setopt(multi_, CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_MULTIPLEX));
     curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS,
@@ -128,6 +132,7 @@ class CurlTransport::Loop {
   void ResumeParked();
   void SweepWaiting();
   void EndCancelledWatches();
+  void CutSilentConnections();
   void Release(CurlTransfer* transfer);
   void EndEverything();
   void PublishGauges();
@@ -135,6 +140,8 @@ class CurlTransport::Loop {
 
   const TransferSettings settings_;
   const CurlTransportOptions options_;
+  const absl::Duration longest_silence_;
+  OpenSockets sockets_;
   CURLM* const multi_;
   IdentityKeeper* keeper_ = nullptr;
 
@@ -239,7 +246,7 @@ void CurlTransport::Loop::Start(Exchange exchange) {
   if (exchange.watch && exchange.watch->cancelled()) return;
   std::unique_ptr<CurlTransfer> transfer;
   if (idle_.empty()) {
-    transfer = std::make_unique<CurlTransfer>(settings_);
+    transfer = std::make_unique<CurlTransfer>(settings_, sockets_);
   } else {
     transfer = std::move(idle_.back());
     idle_.pop_back();
@@ -274,6 +281,7 @@ void CurlTransport::Loop::Finished(CurlTransfer* transfer, CURLcode code) {
     stats_.bytes_received += transfer->bytes_received();
     stats_.connections += transfer->connections_opened();
   }
+  if (code == CURLE_OPERATION_TIMEDOUT) CutSilentConnections();
   if (Park(transfer, answer)) return;
   Exchange exchange = std::move(transfer->exchange());
   Release(transfer);
@@ -356,18 +364,27 @@ void CurlTransport::Loop::EndCancelledWatches() {
     std::lock_guard lock(mutex_);
     cancelled.swap(cancelled_);
   }
+  bool any_open = false;
   for (const auto& watch : cancelled) {
     const auto at = std::find_if(
         watches_.begin(), watches_.end(),
         [&watch](CurlTransfer* transfer) { return transfer->exchange().watch == watch; });
-    if (at != watches_.end()) Release(*at);
+    if (at == watches_.end()) continue;
+    Release(*at);
+    any_open = true;
   }
+  if (any_open) CutSilentConnections();
   const auto is_cancelled = [](const Exchange& exchange) {
     return exchange.watch && exchange.watch->cancelled();
   };
   if (cancelled.empty()) return;
   std::erase_if(waiting_watches_, is_cancelled);
   std::erase_if(parked_, is_cancelled);
+}
+
+// HTTP/1.1 has a connection for each, which ends with what was on it.
+void CurlTransport::Loop::CutSilentConnections() {
+  if (settings_.is_https()) sockets_.CutSilent(longest_silence_);
 }
 
 // Takes the handle off the wire, if it is still there, and keeps it for the next exchange.
@@ -467,8 +484,8 @@ absl::StatusOr<std::unique_ptr<CurlTransport>> CurlTransport::Create(ClientConfi
 }
 
 CurlTransport::CurlTransport(TransferSettings settings, const CurlTransportOptions& options)
-    : requests_(std::make_shared<Loop>(settings, options)),
-      watches_(std::make_shared<Loop>(settings, options)),
+    : requests_(std::make_shared<Loop>(settings, options, options.longest_silence)),
+      watches_(std::make_shared<Loop>(settings, options, options.longest_watch_silence)),
       keeper_(std::make_unique<IdentityKeeper>(settings.config.credentials,
                                                options.refetch_interval, [this] {
                                                  requests_->Wake();

@@ -4,8 +4,11 @@
 // https speaks HTTP/2: all requests share one connection and all watches another (more are opened
 // when the server's stream limit is reached), so that neither a flood of events nor a watch
 // connection that hangs holds writes up. http speaks HTTP/1.1 on kept-alive connections. TLS is
-// verified unless the config says insecure; proxies of the environment are not used. A dead peer is
-// noticed by TCP keep-alive within about half a minute.
+// verified unless the config says insecure; proxies of the environment are not used.
+//
+// A dead peer is noticed by TCP keep-alive within about half a minute. One that hangs is not: its
+// kernel still acknowledges. So every request has a timeout, and what times out or is given up on a
+// connection that has been silent takes the connection with it (longest_silence).
 //
 // A request answered 401 is sent once more if its credentials change when fetched anew. libcurl may
 // also send a request again by itself when a kept-alive connection turns out to be closed before
@@ -33,6 +36,12 @@ struct CurlTransportOptions {
   size_t max_line_bytes = 16 << 20;  // of a watch, past that it ends with DataLoss
   size_t max_body_bytes = 64 << 20;  // of an answer, past that DataLoss
   absl::Duration connect_timeout = absl::Seconds(10);
+  // A request that times out, or a watch that is given up, takes the connections of its kind with
+  // it that have been silent for this long, so that what follows is sent on another. Less than the
+  // requests' timeouts; for watches more than the minute between kube-apiserver's bookmarks, so
+  // that the end of one doesn't disturb the others, and less than a reflector waits.
+  absl::Duration longest_silence = absl::Seconds(3);
+  absl::Duration longest_watch_silence = absl::Seconds(90);
   absl::Duration refetch_interval = absl::Seconds(5);  // least time between two credential fetches
   std::string user_agent = "muster";
 };
