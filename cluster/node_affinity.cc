@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "cluster/node_families.h"
 #include "cluster/snapshot.h"
 
 namespace muster::cluster {
@@ -185,6 +186,16 @@ bool MatchesTerm(const kube::NodeSelectorTerm& term, const kube::Node& node) {
 }
 
 }  // namespace
+
+bool LooksAtNames(const kube::PodSpec& spec) {
+  if (spec.node_selector.contains(kHostnameLabel)) return true;
+  const auto& terms = spec.affinity.required_node_terms;
+  return terms && std::any_of(terms->begin(), terms->end(), [](const auto& term) {
+           return !term.match_fields.empty() ||
+                  std::any_of(term.match_expressions.begin(), term.match_expressions.end(),
+                              [](const Requirement& ask) { return ask.key == kHostnameLabel; });
+         });
+}
 
 bool MatchesNodeAffinity(const kube::PodSpec& spec, const kube::Node& node) {
   for (const auto& [key, value] : spec.node_selector) {

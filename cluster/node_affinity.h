@@ -11,6 +11,10 @@ namespace muster::cluster {
 
 struct NodeInfo;
 
+// True if nodeSelector or required node affinity may tell nodes of one family (node_families.h)
+// apart.
+bool LooksAtNames(const kube::PodSpec& spec);
+
 // nodeSelector and required node affinity, against the node's labels and name.
 bool MatchesNodeAffinity(const kube::PodSpec& spec, const kube::Node& node);
 

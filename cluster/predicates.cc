@@ -22,6 +22,19 @@ bool ToleratesUnschedulable(const kube::PodSpec& spec) {
   return Tolerates(spec, {"node.kubernetes.io/unschedulable", "", kube::TaintEffect::kNoSchedule});
 }
 
+// The part of CheckClass that depends on nothing but the pod's spec and what a NodeInfo says its
+// node is.
+std::optional<RejectionCode> WhyNotNode(const kube::PodSpec& spec, const NodeInfo& info) {
+  if (info.node->unschedulable && !ToleratesUnschedulable(spec)) {
+    return RejectionCode::kUnschedulable;
+  }
+  if (FirstUntoleratedTaint(spec, info.node->taints) != nullptr) {
+    return RejectionCode::kUntoleratedTaint;
+  }
+  if (!CouldMatchNodeAffinity(spec, info)) return RejectionCode::kNodeSelector;
+  return std::nullopt;
+}
+
 // What of the selector a node doesn't meet, for people; the verdict is CouldMatchNodeAffinity's.
 std::string DescribeMismatch(const kube::PodSpec& spec, const NodeInfo& info) {
   for (const auto& [key, value] : spec.node_selector) {
@@ -32,6 +45,13 @@ std::string DescribeMismatch(const kube::PodSpec& spec, const NodeInfo& info) {
     return fmt::format("nodeSelector {}={}, the node has no such label", key, value);
   }
   return "no term of the required node affinity matches";
+}
+
+std::string Describe(RejectionCode why_not_node, const kube::PodSpec& spec, const NodeInfo& info) {
+  if (why_not_node == RejectionCode::kUnschedulable) return "cordoned";
+  if (why_not_node == RejectionCode::kNodeSelector) return DescribeMismatch(spec, info);
+  return fmt::format("taint {} isn't tolerated",
+                     FirstUntoleratedTaint(spec, info.node->taints)->ToString());
 }
 
 bool IsAnyAddress(const std::string& ip) { return ip.empty() || ip == "0.0.0.0"; }
@@ -124,21 +144,20 @@ bool HostPortsConflict(const kube::PodSpec& a, const kube::PodSpec& b) {
 
 std::optional<Rejection> CheckClass(const Snapshot& snapshot, const kube::Pod& pod,
                                     const NodeInfo& info) {
-  const kube::PodSpec& spec = *pod.spec;
+  return ClassCheck(snapshot, pod).Check(info);
+}
+
+std::optional<Rejection> ClassCheck::Check(const NodeInfo& info, Detail detail) {
+  const bool written = detail == Detail::kWritten;
   if (!info.UsableNow() && !info.Coming()) {
-    return Rejection{RejectionCode::kNotUsable, info.readiness.message};
+    return Rejection{RejectionCode::kNotUsable, written ? info.readiness.message : ""};
   }
-  if (info.node->unschedulable && !ToleratesUnschedulable(spec)) {
-    return Rejection{RejectionCode::kUnschedulable, "cordoned"};
-  }
-  if (const kube::Taint* taint = FirstUntoleratedTaint(spec, info.node->taints)) {
-    return Rejection{RejectionCode::kUntoleratedTaint,
-                     fmt::format("taint {} isn't tolerated", taint->ToString())};
-  }
-  if (!CouldMatchNodeAffinity(spec, info)) {
-    return Rejection{RejectionCode::kNodeSelector, DescribeMismatch(spec, info)};
-  }
-  return CheckVolumes(snapshot, pod, info);
+  // A virtual node is judged by its claim, too.
+  const int family = info.is_virtual || looks_at_names_ ? -1 : info.family;
+  const std::optional<RejectionCode> code =
+      by_family_.Get(family, [&] { return WhyNotNode(*pod_.spec, info); });
+  if (code) return Rejection{*code, written ? Describe(*code, *pod_.spec, info) : ""};
+  return CheckVolumes(snapshot_, pod_, info);
 }
 
 std::optional<Rejection> CheckRoom(const kube::Pod& pod, const NodeInfo& info) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cluster/node_affinity.h"
+#include "cluster/node_families.h"
 #include "cluster/snapshot.h"
 
 namespace muster::cluster {
@@ -41,6 +42,9 @@ struct Rejection {
   bool operator==(const Rejection&) const = default;
 };
 
+// Whether somebody will read the detail of a rejection. Writing it costs more than the verdict.
+enum class Detail { kWritten, kOmitted };
+
 // Node usable now or coming (the caller decides whether it wants virtual nodes), schedulable,
 // taints tolerated, selector and node affinity met, bound volumes reachable.
 //
@@ -51,6 +55,22 @@ struct Rejection {
 // keys count as absent, as Karpenter counts them.
 std::optional<Rejection> CheckClass(const Snapshot& snapshot, const kube::Pod& pod,
                                     const NodeInfo& info);
+
+// The same for one pod and many nodes of one state of the snapshot: what depends on a node's family
+// only is found out once. Pod and snapshot must outlive it.
+class ClassCheck {
+ public:
+  ClassCheck(const Snapshot& snapshot, const kube::Pod& pod)
+      : snapshot_(snapshot), pod_(pod), looks_at_names_(LooksAtNames(*pod.spec)) {}
+
+  std::optional<Rejection> Check(const NodeInfo& info, Detail detail = Detail::kWritten);
+
+ private:
+  const Snapshot& snapshot_;
+  const kube::Pod& pod_;
+  const bool looks_at_names_;
+  PerFamily<std::optional<RejectionCode>> by_family_;
+};
 
 // Resources and host ports, against what stands there now. The pod itself doesn't count against
 // itself if it stands there already.
@@ -63,7 +83,7 @@ std::optional<Rejection> CheckRoom(const kube::Pod& pod, const NodeInfo& info);
 std::optional<Rejection> CheckRelations(const Snapshot& snapshot, const kube::Pod& pod,
                                         const NodeInfo& info);
 
-// All three, first failure wins.
+// CheckClass, CheckRoom and CheckRelations, first failure wins.
 std::optional<Rejection> CheckAll(const Snapshot& snapshot, const kube::Pod& pod,
                                   const NodeInfo& info);
 

@@ -29,7 +29,8 @@ namespace muster::cluster {
 // A pod as it stands on a node.
 struct PlacedPod {
   std::shared_ptr<const kube::Pod> pod;
-  bool assumed = false;  // not yet bound according to the API server
+  bool assumed = false;     // not yet bound according to the API server
+  uint64_t label_bits = 0;  // of its labels (label_bits.h)
 };
 
 // A node and what stands on it.
@@ -55,6 +56,7 @@ struct NodeInfo {
   // whose requests can't be read, or a sum past int64. Empty normally. Such a node is neither
   // usable nor coming.
   std::string error;
+  int family = -1;              // of `node` (node_families.h)
   std::vector<PlacedPod> pods;  // in order of UID
   // Sum over pods plus reserved_for_daemons. Never negative; may exceed allocatable when others
   // overcommit. What could be summed up, if error says that it wasn't everything.

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "cluster/label_bits.h"
+#include "cluster/node_families.h"
 #include "cluster/predicates.h"
 #include "cluster/snapshot.h"
 #include "cluster/test_objects.h"
@@ -42,6 +44,10 @@ std::string Picture(const Snapshot& snapshot) {
       text += fmt::format("  pod {} version {} assumed={}\n", placed.pod->meta.uid,
                           placed.pod->meta.resource_version, placed.assumed);
       EXPECT_EQ(snapshot.FindNodeOfPod(placed.pod->meta.uid), &info);
+      EXPECT_EQ(placed.label_bits, LabelBits(placed.pod->meta.labels));
+    }
+    for (const auto& [other_name, other] : snapshot.nodes()) {
+      EXPECT_EQ(info.family == other.family, NodeFamilies::Alike(*info.node, *other.node));
     }
   }
   std::set<std::string> keep_away;

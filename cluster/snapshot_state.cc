@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/label_bits.h"
 #include "fmt/format.h"
 
 namespace muster::cluster {
@@ -69,7 +70,7 @@ void Snapshot::State::Attach(const std::string& node, const std::shared_ptr<cons
     return;
   }
   std::vector<PlacedPod>& placed = it->second.pods;
-  placed.insert(FindSlot(placed, uid), {pod, assumed});
+  placed.insert(FindSlot(placed, uid), {pod, assumed, LabelBits(pod->meta.labels)});
   if (KeepsOthersAway(*pod)) anti_affinity_pods[uid] = node;
   Settle(it->second, !DaemonSetOf(*pod).empty());
 }
@@ -103,6 +104,7 @@ void Snapshot::State::Replace(const std::string& node,
   std::shared_ptr<const kube::Pod> before = std::exchange(slot->pod, pod);
   if (before->meta.labels != pod->meta.labels || before->IsDeleting() != pod->IsDeleting()) {
     ++room_epoch;
+    slot->label_bits = LabelBits(pod->meta.labels);
   }
   const bool daemons_changed = DaemonSetOf(*before) != DaemonSetOf(*pod);
   if (before->spec == pod->spec && before->spec_error == pod->spec_error && !daemons_changed) {
@@ -173,6 +175,10 @@ void Snapshot::State::Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> ob
   info.node = info.is_virtual
                   ? std::make_shared<const kube::Node>(Forecast(info.object.get(), *info.claim))
                   : info.object;
+  if (is_new || !NodeFamilies::Alike(*node_before, *info.node)) {
+    if (!is_new) families.Leave(info.family);
+    info.family = families.Join(*info.node);
+  }
   NoteChange();
   const bool alike = !is_new && was_virtual == info.is_virtual &&
                      JudgedAlike(*node_before, *info.node) &&
@@ -228,6 +234,7 @@ void Snapshot::State::RemoveNode(Nodes::iterator node) {
       waiting[node->first].insert(uid);
     }
   }
+  families.Leave(node->second.family);
   nodes.erase(node);
   NoteRoom();
 }

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "cluster/claim_pairing.h"
 #include "cluster/daemon_reservation.h"
+#include "cluster/node_families.h"
 #include "cluster/snapshot.h"
 #include "cluster/spec_pool.h"
 
@@ -68,6 +69,7 @@ struct Snapshot::State {
   absl::flat_hash_map<std::string, std::set<std::string>> waiting;
   absl::flat_hash_map<std::string, std::string> anti_affinity_pods;
   ClaimPairing pairing;
+  NodeFamilies families;
   Store<kube::NodeClaim> claims;
   DaemonSets daemon_sets;
   Store<kube::Namespace> namespaces;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cluster/node_families.h"
 #include "cluster/snapshot.h"
 
 namespace muster::coscheduling::planner {
@@ -36,6 +37,22 @@ class SameKey {
  private:
   std::string key_;
   size_t at_ = 0;
+};
+
+// One label of NodeInfo::node.
+class NodeLabel {
+ public:
+  explicit NodeLabel(std::string_view key) : lookup_(key) {}
+
+  // nullptr if the node lacks it. What comes back may lie in another node of the family.
+  const std::string* Of(const cluster::NodeInfo& info) {
+    const int family = lookup_.key() == cluster::kHostnameLabel ? -1 : info.family;
+    return by_family_.Get(family, [&] { return lookup_.Find(info.node->meta.labels); });
+  }
+
+ private:
+  SameKey lookup_;
+  cluster::PerFamily<const std::string*> by_family_;
 };
 
 // NodeInfo::Free of one resource.

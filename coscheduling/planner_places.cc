@@ -58,9 +58,9 @@ class LabelColumn {
  public:
   LabelColumn(const Problem& problem, const std::vector<int>& nodes, std::string_view label)
       : number_(problem.nodes.size(), -1) {
-    SameKey key(label);
+    NodeLabel on_node(label);
     for (int node : nodes) {
-      const std::string* value = key.Find(problem.nodes[node].info->node->meta.labels);
+      const std::string* value = on_node.Of(*problem.nodes[node].info);
       if (value == nullptr) continue;
       number_[node] = index_.try_emplace(*value, static_cast<int>(index_.size())).first->second;
     }

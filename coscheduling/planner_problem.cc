@@ -13,6 +13,7 @@
 namespace muster::coscheduling::planner {
 namespace {
 
+using cluster::Detail;
 using cluster::NodeInfo;
 using cluster::Rejection;
 using cluster::RejectionCode;
@@ -128,7 +129,7 @@ class ProblemBuilder {
       if (added) fitting[c] = FittingNodes(c);
       MemberClass& member_class = problem_.classes[c];
       for (int node : *it->second) {
-        if (!problem_.relations.Barred(member_class.kind, node)) {
+        if (!problem_.relations.Barred(member_class.kind, node, Detail::kOmitted)) {
           member_class.candidates.push_back(node);
         }
       }
@@ -140,10 +141,11 @@ class ProblemBuilder {
     const MemberClass& member_class = problem_.classes[class_index];
     std::vector<int> fitting;
     if (!member_class.pod->spec_error.empty()) return fitting;
+    cluster::ClassCheck class_check(*problem_.snapshot, *member_class.pod);
     for (size_t n = 0; n < infos_.size(); ++n) {
       if (FitCount(member_class, problem_.FreeOf(n), 1) == 0) continue;
-      if (WhyNotAllowed(request(), *infos_[n])) continue;
-      if (cluster::CheckClass(*problem_.snapshot, *member_class.pod, *infos_[n])) continue;
+      if (WhyNotAllowed(request(), *infos_[n], Detail::kOmitted)) continue;
+      if (class_check.Check(*infos_[n], Detail::kOmitted)) continue;
       if (WhyNotPorts(request(), *member_class.pod, *infos_[n])) continue;
       fitting.push_back(static_cast<int>(n));
     }
@@ -275,17 +277,20 @@ int FitCount(const MemberClass& member_class, const int64_t* free, int limit) {
   return static_cast<int>(count);
 }
 
-std::optional<Rejection> WhyNotAllowed(const PlanRequest& request, const NodeInfo& info) {
+std::optional<Rejection> WhyNotAllowed(const PlanRequest& request, const NodeInfo& info,
+                                       Detail detail) {
+  const bool written = detail == Detail::kWritten;
   if (!request.excluded_nodes.empty() && request.excluded_nodes.contains(info.name())) {
     return Rejection{RejectionCode::kExcluded, "left out for this gang"};
   }
   if (info.is_virtual && !request.include_virtual) {
-    return Rejection{RejectionCode::kNotUsable, info.readiness.message};
+    return Rejection{RejectionCode::kNotUsable, written ? info.readiness.message : ""};
   }
   if (!request.required_topology_key.empty() &&
       info.node->meta.Label(request.required_topology_key) == nullptr) {
-    return Rejection{RejectionCode::kNodeSelector,
-                     fmt::format("label {} is missing", request.required_topology_key)};
+    return Rejection{
+        RejectionCode::kNodeSelector,
+        written ? fmt::format("label {} is missing", request.required_topology_key) : ""};
   }
   return std::nullopt;
 }
@@ -311,7 +316,9 @@ int64_t FreeWithoutMembers(const PlanRequest& request, const NodeInfo& info,
   return std::max<int64_t>(0, info.node->allocatable.Get(resource) - requested);
 }
 
-Rejection ShortOf(const NodeInfo& info, const std::string& resource, int64_t wanted, int64_t free) {
+Rejection ShortOf(const NodeInfo& info, const std::string& resource, int64_t wanted, int64_t free,
+                  Detail detail) {
+  if (detail == Detail::kOmitted) return {RejectionCode::kResources, ""};
   kube::QuantityUnit unit = kube::UnitOf(resource);
   return {RejectionCode::kResources,
           fmt::format("{}: wants {}, {} of {} free", resource, kube::FormatQuantity(wanted, unit),
@@ -319,20 +326,21 @@ Rejection ShortOf(const NodeInfo& info, const std::string& resource, int64_t wan
                       kube::FormatQuantity(info.node->allocatable.Get(resource), unit))};
 }
 
-std::optional<Rejection> WhyNoCandidate(const Problem& problem, int class_index, int node) {
+std::optional<Rejection> WhyNoCandidate(const Problem& problem, int class_index, int node,
+                                        cluster::ClassCheck* class_check, Detail detail) {
   const MemberClass& member_class = problem.classes[class_index];
   const Pod& pod = *member_class.pod;
   const NodeInfo& info = *problem.nodes[node].info;
   if (!pod.spec_error.empty()) return Rejection{RejectionCode::kResources, pod.spec_error};
-  if (auto rejection = WhyNotAllowed(*problem.request, info)) return rejection;
-  if (auto rejection = cluster::CheckClass(*problem.snapshot, pod, info)) return rejection;
+  if (auto rejection = WhyNotAllowed(*problem.request, info, detail)) return rejection;
+  if (auto rejection = class_check->Check(info, detail)) return rejection;
   for (size_t r = 0; r < problem.resources.size(); ++r) {
     int64_t wanted = member_class.request[r];
     int64_t free = problem.FreeOf(node)[r];
-    if (wanted > free) return ShortOf(info, problem.resources[r], wanted, free);
+    if (wanted > free) return ShortOf(info, problem.resources[r], wanted, free, detail);
   }
   if (auto rejection = WhyNotPorts(*problem.request, pod, info)) return rejection;
-  return problem.relations.Barred(member_class.kind, node);
+  return problem.relations.Barred(member_class.kind, node, detail);
 }
 
 }  // namespace muster::coscheduling::planner

@@ -65,17 +65,22 @@ int FitCount(const MemberClass& member_class, const int64_t* free, int limit);
 
 // Why the node can't take a member of the class, with nothing of the gang placed. For explanations
 // only; BuildProblem has filtered by the same rules.
-std::optional<cluster::Rejection> WhyNoCandidate(const Problem& problem, int class_index, int node);
+// `class_check` is that of the class's pod.
+std::optional<cluster::Rejection> WhyNoCandidate(const Problem& problem, int class_index, int node,
+                                                 cluster::ClassCheck* class_check,
+                                                 cluster::Detail detail);
 
 // The parts of WhyNoCandidate, for checking one placement.
 std::optional<cluster::Rejection> WhyNotAllowed(const PlanRequest& request,
-                                                const cluster::NodeInfo& info);
+                                                const cluster::NodeInfo& info,
+                                                cluster::Detail detail = cluster::Detail::kWritten);
 std::optional<cluster::Rejection> WhyNotPorts(const PlanRequest& request, const kube::Pod& pod,
                                               const cluster::NodeInfo& info);
 // Free amount of a resource, with the gang's own members taken off the node.
 int64_t FreeWithoutMembers(const PlanRequest& request, const cluster::NodeInfo& info,
                            std::string_view resource);
 cluster::Rejection ShortOf(const cluster::NodeInfo& info, const std::string& resource,
-                           int64_t wanted, int64_t free);
+                           int64_t wanted, int64_t free,
+                           cluster::Detail detail = cluster::Detail::kWritten);
 
 }  // namespace muster::coscheduling::planner

@@ -4,8 +4,18 @@
 
 namespace muster::coscheduling::planner {
 
+using cluster::Detail;
 using cluster::Rejection;
 using cluster::RejectionCode;
+
+namespace {
+
+template <typename Text>
+Rejection Reject(RejectionCode code, Detail detail, Text text) {
+  return {code, detail == Detail::kWritten ? text() : ""};
+}
+
+}  // namespace
 
 std::string Relations::DomainName(int key, int node) const {
   const Key& k = keys_[key];
@@ -26,22 +36,24 @@ bool Relations::Open(const Affinity& affinity, int kind, int node) const {
   return affinity.matching_anywhere == 0 && affinity.selects[kind];
 }
 
-std::optional<Rejection> Relations::Barred(int kind, int node) const {
+std::optional<Rejection> Relations::Barred(int kind, int node, Detail detail) const {
   const Kind& parts = kind_parts_[kind];
   for (int index : parts.own_affinities) {
     const Affinity& affinity = affinities_[index];
     for (int key : affinity.keys) {
       if (keys_[key].domain[node] >= 0) continue;
-      return Rejection{RejectionCode::kPodAffinity,
-                       fmt::format("label {} of its pod affinity is missing", keys_[key].label)};
+      return Reject(RejectionCode::kPodAffinity, detail, [&] {
+        return fmt::format("label {} of its pod affinity is missing", keys_[key].label);
+      });
     }
     if (!affinity.settled || Satisfied(affinity, node)) continue;
-    return Rejection{RejectionCode::kPodAffinity, fmt::format("no pod that its affinity asks for "
-                                                              "in {}",
-                                                              DomainName(affinity.keys[0], node))};
+    return Reject(RejectionCode::kPodAffinity, detail, [&] {
+      return fmt::format("no pod that its affinity asks for in {}",
+                         DomainName(affinity.keys[0], node));
+    });
   }
-  if (auto rejection = WhyNotAntiAffinity(kind, node)) return rejection;
-  return WhyNotSpread(kind, node, /*settled_only=*/true);
+  if (auto rejection = WhyNotAntiAffinity(kind, node, detail)) return rejection;
+  return WhyNotSpread(kind, node, /*settled_only=*/true, detail);
 }
 
 bool Relations::AllowsAffinity(int kind, int node) const {
@@ -81,60 +93,63 @@ bool Relations::Allows(int kind, int node) const {
   return true;
 }
 
-std::optional<Rejection> Relations::WhyNotAntiAffinity(int kind, int node) const {
+std::optional<Rejection> Relations::WhyNotAntiAffinity(int kind, int node, Detail detail) const {
   for (int index : kind_parts_[kind].own_anti_affinities) {
     const AntiAffinity& anti = anti_affinities_[index];
     int domain = keys_[anti.key].domain[node];
     if (domain < 0 || anti.matching[domain] == 0) continue;
-    return Rejection{RejectionCode::kPodAntiAffinity,
-                     fmt::format("{} holds {} pods that its anti-affinity keeps away from",
-                                 DomainName(anti.key, node), anti.matching[domain])};
+    return Reject(RejectionCode::kPodAntiAffinity, detail, [&] {
+      return fmt::format("{} holds {} pods that its anti-affinity keeps away from",
+                         DomainName(anti.key, node), anti.matching[domain]);
+    });
   }
   for (int index : kind_parts_[kind].selected_by_anti_affinities) {
     const AntiAffinity& anti = anti_affinities_[index];
     int domain = keys_[anti.key].domain[node];
     if (domain < 0 || anti.owners[domain] == 0) continue;
-    return Rejection{RejectionCode::kExistingAntiAffinity,
-                     fmt::format("{} holds {} pods whose anti-affinity keeps it away",
-                                 DomainName(anti.key, node), anti.owners[domain])};
+    return Reject(RejectionCode::kExistingAntiAffinity, detail, [&] {
+      return fmt::format("{} holds {} pods whose anti-affinity keeps it away",
+                         DomainName(anti.key, node), anti.owners[domain]);
+    });
   }
   return std::nullopt;
 }
 
-std::optional<Rejection> Relations::WhyNotSpread(int kind, int node, bool settled_only) const {
+std::optional<Rejection> Relations::WhyNotSpread(int kind, int node, bool settled_only,
+                                                 Detail detail) const {
   for (int index : kind_parts_[kind].own_spreads) {
     const Spread& spread = spreads_[index];
     int domain = keys_[spread.key].domain[node];
     if (domain < 0) {
-      return Rejection{
-          RejectionCode::kTopologySpread,
-          fmt::format("label {} of its topology spread is missing", keys_[spread.key].label)};
+      return Reject(RejectionCode::kTopologySpread, detail, [&] {
+        return fmt::format("label {} of its topology spread is missing", keys_[spread.key].label);
+      });
     }
     if (spread.counts_nothing || (settled_only && spread.between_members)) continue;
     int here = spread.matching[domain] + spread.selects[kind];
     if (here - spread.Floor() <= spread.max_skew) continue;
-    return Rejection{
-        RejectionCode::kTopologySpread,
-        fmt::format("{} would hold {} matching pods, the least filled domain {}, max "
-                    "skew {}",
-                    DomainName(spread.key, node), here, spread.Floor(), spread.max_skew)};
+    return Reject(RejectionCode::kTopologySpread, detail, [&] {
+      return fmt::format("{} would hold {} matching pods, the least filled domain {}, max skew {}",
+                         DomainName(spread.key, node), here, spread.Floor(), spread.max_skew);
+    });
   }
   return std::nullopt;
 }
 
-std::optional<Rejection> Relations::WhyNot(int kind, int node) const {
+std::optional<Rejection> Relations::WhyNot(int kind, int node, Detail detail) const {
   for (int index : kind_parts_[kind].own_affinities) {
     const Affinity& affinity = affinities_[index];
     if (Open(affinity, kind, node)) continue;
     for (int key : affinity.keys) {
-      if (keys_[key].domain[node] < 0) return Barred(kind, node);
+      if (keys_[key].domain[node] < 0) return Barred(kind, node, detail);
     }
-    return Rejection{
-        RejectionCode::kPodAffinity,
-        fmt::format("no pod that its affinity asks for in {}", DomainName(affinity.keys[0], node))};
+    return Reject(RejectionCode::kPodAffinity, detail, [&] {
+      return fmt::format("no pod that its affinity asks for in {}",
+                         DomainName(affinity.keys[0], node));
+    });
   }
-  if (auto rejection = WhyNotAntiAffinity(kind, node)) return rejection;
-  return WhyNotSpread(kind, node, /*settled_only=*/false);
+  if (auto rejection = WhyNotAntiAffinity(kind, node, detail)) return rejection;
+  return WhyNotSpread(kind, node, /*settled_only=*/false, detail);
 }
 
 void Relations::CountSpread(Spread& spread, int domain, int step) {

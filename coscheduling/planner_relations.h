@@ -35,7 +35,7 @@ class Relations {
 
   // Why no member of this kind can ever go on this node, wherever the others go. To be asked before
   // anything is placed.
-  std::optional<cluster::Rejection> Barred(int kind, int node) const;
+  std::optional<cluster::Rejection> Barred(int kind, int node, cluster::Detail detail) const;
 
   // May the next one go there, beside those placed so far? The three parts of it by themselves,
   // and all of them.
@@ -43,7 +43,8 @@ class Relations {
   bool AllowsAntiAffinity(int kind, int node) const;
   bool AllowsSpread(int kind, int node, int spread) const;
   bool Allows(int kind, int node) const;
-  std::optional<cluster::Rejection> WhyNot(int kind, int node) const;
+  std::optional<cluster::Rejection> WhyNot(
+      int kind, int node, cluster::Detail detail = cluster::Detail::kWritten) const;
   void Place(int kind, int node) { Count(kind, node, 1); }
   void Remove(int kind, int node) { Count(kind, node, -1); }
 
@@ -116,8 +117,10 @@ class Relations {
   bool Satisfied(const Affinity& affinity, int node) const;
   bool Open(const Affinity& affinity, int kind, int node) const;
   std::string DomainName(int key, int node) const;  // "zone=a"
-  std::optional<cluster::Rejection> WhyNotAntiAffinity(int kind, int node) const;
-  std::optional<cluster::Rejection> WhyNotSpread(int kind, int node, bool settled_only) const;
+  std::optional<cluster::Rejection> WhyNotAntiAffinity(int kind, int node,
+                                                       cluster::Detail detail) const;
+  std::optional<cluster::Rejection> WhyNotSpread(int kind, int node, bool settled_only,
+                                                 cluster::Detail detail) const;
 
   std::vector<Key> keys_;
   std::vector<Affinity> affinities_;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/container/flat_hash_set.h"
+#include "cluster/label_bits.h"
 #include "coscheduling/planner_lookup.h"
 #include "coscheduling/planner_relations.h"
 
@@ -146,6 +147,15 @@ class RelationsBuilder {
   struct Origin {
     const Pod* owner = nullptr;
     std::vector<char> owned_by, selects;  // by member
+    // What the labels of a pod must have if the terms select it (cluster/label_bits.h).
+    uint64_t needed_bits = 0;
+
+    void Narrow(const std::optional<kube::LabelSelector>& selector) {
+      if (selector) needed_bits |= cluster::NeededBits(*selector);
+    }
+    bool MaySelect(const cluster::PlacedPod& placed) const {
+      return (placed.label_bits & needed_bits) == needed_bits;
+    }
   };
 
   int KeyIndex(const std::string& label) {
@@ -156,9 +166,12 @@ class RelationsBuilder {
     key.label = label;
     key.domain.assign(nodes_.size(), -1);
     absl::flat_hash_map<std::string_view, int> index;
-    SameKey lookup(label);
+    if (label == cluster::kHostnameLabel) index.reserve(nodes_.size());
+    NodeLabel on_node(label);
     for (size_t n = 0; n < nodes_.size(); ++n) {
-      const std::string* value = seen_[n] == nullptr ? nullptr : lookup.Find(seen_[n]->meta.labels);
+      if (seen_[n] == nullptr) continue;
+      const std::string* value =
+          seen_[n] == nodes_[n]->node.get() ? on_node.Of(*nodes_[n]) : seen_[n]->meta.Label(label);
       if (value == nullptr) continue;
       auto [it, added] = index.try_emplace(*value, static_cast<int>(key.values.size()));
       if (added) {
@@ -196,6 +209,7 @@ class RelationsBuilder {
       }
     }
     Origin origin = NewOrigin(owner);
+    for (const PodAffinityTerm& term : terms) origin.Narrow(term.selector);
     for (size_t m = 0; m < members_.size(); ++m) origin.selects[m] = AllSelect(terms, owner, m);
     affinity_origins_.push_back(std::move(origin));
     out_.affinities_.push_back(std::move(affinity));
@@ -213,6 +227,7 @@ class RelationsBuilder {
     auto [it, added] = anti_index_.try_emplace(Identity(term, owner), -1);
     if (!added && (it->second >= 0 || standing)) return it->second;
     Origin origin = NewOrigin(owner);
+    origin.Narrow(term.selector);
     bool selects_any = false;
     for (size_t m = 0; m < members_.size(); ++m) {
       origin.selects[m] = cluster::TermSelects(snapshot_, term, owner, *members_[m]);
@@ -238,6 +253,7 @@ class RelationsBuilder {
     auto [it, added] = spread_index_.try_emplace(std::move(identity), spread_origins_.size());
     if (!added) return it->second;
     Origin origin = NewOrigin(owner);
+    origin.Narrow(constraint.selector);
     for (size_t m = 0; m < members_.size(); ++m) {
       origin.selects[m] = SpreadSelects(constraint, owner, *members_[m]);
     }
@@ -260,10 +276,18 @@ class RelationsBuilder {
     spread.counted.assign(nodes_.size(), 0);
     std::vector<int> keys;
     for (const TopologySpreadConstraint* other : all) keys.push_back(KeyIndex(other->topology_key));
+    const bool by_name = cluster::LooksAtNames(*owner.spec);
+    cluster::PerFamily<bool> by_family;
     for (size_t n = 0; n < nodes_.size(); ++n) {
       bool labelled = std::all_of(keys.begin(), keys.end(),
                                   [&](int key) { return out_.keys_[key].domain[n] >= 0; });
-      if (!labelled || !Counts(constraint, *owner.spec, *nodes_[n], *seen_[n])) continue;
+      if (!labelled) continue;
+      // A virtual node's labels may be open still, and its Node may have others.
+      const NodeInfo& info = *nodes_[n];
+      const int family = by_name || info.is_virtual ? -1 : info.family;
+      bool counts =
+          by_family.Get(family, [&] { return Counts(constraint, *owner.spec, info, *seen_[n]); });
+      if (!counts) continue;
       spread.counted[n] = 1;
       spread.taking_part[out_.keys_[spread.key].domain[n]] = 1;
     }
@@ -377,7 +401,7 @@ class RelationsBuilder {
       for (const cluster::PlacedPod& placed : nodes_[n]->pods) {
         bool member =
             !standing_members_.empty() && standing_members_.contains(placed.pod->meta.uid);
-        if (!member) CountStandingPod(*placed.pod, n);
+        if (!member) CountStandingPod(placed, n);
       }
     }
   }
@@ -388,8 +412,10 @@ class RelationsBuilder {
                        [](const Pod* member) { return cluster::HasRelations(*member->spec); });
   }
 
-  void CountStandingPod(const Pod& pod, int node) {
+  void CountStandingPod(const cluster::PlacedPod& placed, int node) {
+    const Pod& pod = *placed.pod;
     for (size_t i = 0; i < affinity_origins_.size(); ++i) {
+      if (!affinity_origins_[i].MaySelect(placed)) continue;
       const Pod& owner = *affinity_origins_[i].owner;
       const auto& terms = owner.spec->affinity.required_pod_affinity;
       bool selected = std::all_of(terms.begin(), terms.end(), [&](const PodAffinityTerm& term) {
@@ -398,6 +424,7 @@ class RelationsBuilder {
       if (selected) CountMatch(out_.affinities_[i], node);
     }
     for (size_t i = 0; i < anti_origins_.size(); ++i) {
+      if (!anti_origins_[i].MaySelect(placed)) continue;
       Relations::AntiAffinity& anti = out_.anti_affinities_[i];
       if (!std::count(anti.owns.begin(), anti.owns.end(), 1)) continue;
       int domain = out_.keys_[anti.key].domain[node];
@@ -407,6 +434,7 @@ class RelationsBuilder {
       }
     }
     for (size_t i = 0; i < spread_origins_.size(); ++i) {
+      if (!spread_origins_[i].MaySelect(placed)) continue;
       Relations::Spread& spread = out_.spreads_[i];
       if (!spread.counted[node] || pod.IsDeleting()) continue;
       if (SpreadSelects(*spread_terms_[i], *spread_origins_[i].owner, pod)) {

@@ -1,9 +1,9 @@
 #include "coscheduling/planner_shortfall.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "coscheduling/planner_order.h"
 #include "fmt/format.h"
@@ -11,6 +11,7 @@
 namespace muster::coscheduling::planner {
 namespace {
 
+using cluster::Detail;
 using cluster::Rejection;
 using cluster::RejectionCode;
 
@@ -32,7 +33,9 @@ class Shortfall {
     }
     PlaceInOrder(placements, &relations_);
     for (size_t c = 0; c < placed.size() && short_.size() < kMostClassesExplained; ++c) {
-      if (placed[c] < problem.classes[c].size()) short_.push_back(static_cast<int>(c));
+      if (placed[c] == problem.classes[c].size()) continue;
+      short_.push_back(static_cast<int>(c));
+      class_checks_.emplace_back(*problem.snapshot, *problem.classes[c].pod);
     }
     FindDomainsFilled(slots);
   }
@@ -53,42 +56,51 @@ class Shortfall {
     bool example_in_use = false;  // one that the plan doesn't use explains more
   };
 
+  // Each cause once, whichever of the classes it concerns.
   void CountNode(int node) {
-    std::set<RejectionCode> counted;
-    for (int c : short_) {
-      std::optional<Rejection> rejection = WhyNoMore(c, node);
-      if (!rejection || !counted.insert(rejection->code).second) continue;
+    std::array<RejectionCode, kMostClassesExplained> counted;
+    auto counted_end = counted.begin();
+    for (size_t s = 0; s < short_.size(); ++s) {
+      std::optional<Rejection> rejection = WhyNoMore(s, node, Detail::kOmitted);
+      if (!rejection || std::find(counted.begin(), counted_end, rejection->code) != counted_end) {
+        continue;
+      }
+      *counted_end++ = rejection->code;
       Counted& entry = causes_[rejection->code];
       entry.cause.code = rejection->code;
       ++entry.cause.nodes;
       bool in_use = room_.Used(node);
       if (entry.cause.nodes == 1 || (entry.example_in_use && !in_use)) {
-        entry.cause.example =
-            fmt::format("{}: {}", problem_.nodes[node].info->name(), rejection->detail);
+        entry.cause.example = fmt::format("{}: {}", problem_.nodes[node].info->name(),
+                                          WhyNoMore(s, node, Detail::kWritten)->detail);
         entry.example_in_use = in_use;
       }
     }
   }
 
-  std::optional<Rejection> WhyNoMore(int c, int node) const {
+  // By index into short_.
+  std::optional<Rejection> WhyNoMore(size_t s, int node, Detail detail) {
+    const int c = short_[s];
     const MemberClass& wanted = problem_.classes[c];
     if (!std::binary_search(wanted.candidates.begin(), wanted.candidates.end(), node)) {
-      return WhyNoCandidate(problem_, c, node);
+      return WhyNoCandidate(problem_, c, node, &class_checks_[s], detail);
     }
-    if (auto rejection = WhyNoRoom(c, node)) return rejection;
-    if (auto rejection = relations_.WhyNot(wanted.kind, node)) return rejection;
+    if (auto rejection = WhyNoRoom(c, node, detail)) return rejection;
+    if (auto rejection = relations_.WhyNot(wanted.kind, node, detail)) return rejection;
     return WhyNotDomain(node);
   }
 
-  std::optional<Rejection> WhyNoRoom(int c, int node) const {
+  std::optional<Rejection> WhyNoRoom(int c, int node, Detail detail) const {
     if (room_.Fits(c, node, 1) > 0) return std::nullopt;
     const MemberClass& wanted = problem_.classes[c];
     for (size_t r = 0; r < wanted.request.size(); ++r) {
       int64_t free = room_.Free(node, r);
-      if (wanted.request[r] > free)
-        return ShortOf(*problem_.nodes[node].info, problem_.resources[r], wanted.request[r], free);
+      if (wanted.request[r] > free) {
+        return ShortOf(*problem_.nodes[node].info, problem_.resources[r], wanted.request[r], free,
+                       detail);
+      }
     }
-    if (auto rejection = relations_.WhyNot(wanted.kind, node)) return rejection;
+    if (auto rejection = relations_.WhyNot(wanted.kind, node, detail)) return rejection;
     return Rejection{RejectionCode::kHostPorts, "a host port is taken by a member of the gang"};
   }
 
@@ -111,7 +123,8 @@ class Shortfall {
   const Problem& problem_;
   Room room_;
   Relations relations_;
-  std::vector<int> short_;  // classes with members left over
+  std::vector<int> short_;                         // classes with members left over
+  std::vector<cluster::ClassCheck> class_checks_;  // of these
   int plan_domain_ = -1;
   size_t placed_ = 0;
   std::map<RejectionCode, Counted> causes_;
