@@ -344,16 +344,24 @@ class RelationsBuilder {
     if (standing.empty()) return;
     absl::flat_hash_map<std::string_view, int> node_index;
     for (size_t n = 0; n < nodes_.size(); ++n) node_index[nodes_[n]->node->meta.name] = n;
+    std::vector<std::pair<int, const Pod*>> owners;  // node, pod
     for (const auto& [uid, node_name] : standing) {
       if (standing_members_.contains(uid)) continue;
       auto node = node_index.find(node_name);
       const Pod* pod = snapshot_.FindPod(uid);
-      if (node == node_index.end() || pod == nullptr) continue;
+      if (node != node_index.end() && pod != nullptr) owners.emplace_back(node->second, pod);
+    }
+    // Of several terms that keep a member away the first is named, which must not depend on the
+    // order of a hash table.
+    std::sort(owners.begin(), owners.end(), [](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first < b.first : a.second->meta.uid < b.second->meta.uid;
+    });
+    for (const auto& [node, pod] : owners) {
       for (const PodAffinityTerm& term : pod->spec->affinity.required_pod_anti_affinity) {
         int index = AntiAffinityIndex(term, *pod, /*standing=*/true);
         if (index < 0) continue;
         Relations::AntiAffinity& anti = out_.anti_affinities_[index];
-        int domain = out_.keys_[anti.key].domain[node->second];
+        int domain = out_.keys_[anti.key].domain[node];
         if (domain >= 0) ++anti.owners[domain];
       }
     }

@@ -693,6 +693,23 @@ TEST(PlanShortfall, NamesTheDomainsThatAreTooSmall) {
                              "1x n1: label topology.kubernetes.io/zone is missing"));
 }
 
+TEST(PlanShortfall, NamesTheSameOfSeveralAntiAffinitiesEachTime) {
+  for (int round = 0; round < 20; ++round) {
+    GangWorld world;
+    AddNodes(world, {"n1"}, "a", 8);
+    kube::PodSpec by_zone = SpecWith(0);
+    by_zone.affinity.required_pod_anti_affinity = {Term("job", "j", kZone)};
+    kube::PodSpec by_host = SpecWith(0);
+    by_host.affinity.required_pod_anti_affinity = {Term("job", "j", kHostname)};
+    world.Add(Bound(PodWith("first", by_zone), "n1"));
+    world.Add(Bound(PodWith("second", by_host), "n1"));
+    world.AddMembers("w", 1, SpecWith(1), {{"job", "j"}});
+    EXPECT_THAT(Causes(world.MakePlan()),
+                ::testing::ElementsAre("1x n1: topology.kubernetes.io/zone=a holds 1 pods whose "
+                                       "anti-affinity keeps it away"));
+  }
+}
+
 TEST(PlanShortfall, IsEmptyForACompletePlan) {
   GangWorld world;
   AddNodes(world, {"n1"}, "a", 8);
