@@ -167,17 +167,17 @@ void Engine::State::Show(Gang& gang) {
   gang.shown_digest = digest;
   gang.revision = next_revision++;
   for (const v1::Member& member : message.members()) {
-    gang.shown_places.insert(member.node().empty() ? member.planned_node() : member.node());
+    const std::string& place = member.node().empty() ? member.planned_node() : member.node();
+    auto shown = shown_on.try_emplace(place).first;
+    if (shown->second.insert(&gang).second) gang.shown_places.push_back(shown);
   }
-  for (const std::string& place : gang.shown_places) shown_on[place].insert(gang.key);
   out->changed_gangs.push_back(gang.key);
 }
 
 void Engine::State::Unshow(Gang& gang) {
-  for (const std::string& place : gang.shown_places) {
-    auto it = shown_on.find(place);
-    it->second.erase(gang.key);
-    if (it->second.empty()) shown_on.erase(it);
+  for (ShownOn::iterator shown : gang.shown_places) {
+    shown->second.erase(&gang);
+    if (shown->second.empty()) shown_on.erase(shown);
   }
   gang.shown_places.clear();
   gang.shown_digest = 0;
@@ -187,7 +187,7 @@ void Engine::State::NotePlace(const std::string& place) {
   auto note = [this](const std::string& name) {
     auto it = shown_on.find(name);
     if (it == shown_on.end()) return;
-    for (const GangKey& key : it->second) gangs.at(key).stale = true;
+    for (Gang* gang : it->second) gang->stale = true;
   };
   note(place);
   const cluster::NodeInfo* info = snapshot.FindNode(place);

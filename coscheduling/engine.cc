@@ -352,7 +352,7 @@ void Engine::RequestBind(uint64_t request, std::string_view pod_uid, std::string
     return;
   }
   s.held_binds[uid].push_back({request, std::string(node), now + s.options.bind_wait});
-  s.MarkDirty(it->second);
+  it->second->dirty = true;
 }
 
 void Engine::RefusePlannedNode(std::string_view pod_uid, std::string_view node, absl::Time now) {
@@ -360,13 +360,13 @@ void Engine::RefusePlannedNode(std::string_view pod_uid, std::string_view node, 
   s.clock = now;
   auto it = s.gang_of_pod.find(std::string(pod_uid));
   if (it == s.gang_of_pod.end()) return;
-  Gang& gang = s.gangs.at(it->second);
+  Gang& gang = *it->second;
   // Only the plan that is in force can be refused: the answer to an older one is old news.
   auto place = gang.fixed.find(std::string(pod_uid));
   if (place == gang.fixed.end() || place->second != node) return;
   gang.refused_nodes[std::string(node)] = now + s.options.refusal_time;
   s.needs_pass = true;
-  s.MarkDirty(it->second);
+  gang.dirty = true;
 }
 
 void Engine::Finish(uint64_t action_id, const absl::Status& status, absl::Time now) {

@@ -156,8 +156,9 @@ struct Engine::State {
   EngineOptions options;
   cluster::Snapshot snapshot;
   std::map<GangKey, Gang> gangs;
-  absl::flat_hash_map<std::string, GangKey> gang_of_pod;
-  absl::flat_hash_map<std::string, GangKey> gang_of_group;  // PodGroup UID
+  // By UID. A gang stays while a pod or a PodGroup is its own.
+  absl::flat_hash_map<std::string, Gang*> gang_of_pod;
+  absl::flat_hash_map<std::string, Gang*> gang_of_group;
   absl::flat_hash_map<std::string, NodeMarks> node_marks;
   absl::flat_hash_map<std::string, absl::Time> usable_since;
   std::map<std::string, kube::NodePool, std::less<>> node_pools;
@@ -188,7 +189,7 @@ struct Engine::State {
   StepOutput* out = nullptr;            // during Step and Finish
   std::vector<NumberedAction> pending;  // decided outside Step
   std::vector<GangKey> removed_gangs;
-  std::map<std::string, std::set<GangKey>> shown_on;  // place -> gangs that show it
+  ShownOn shown_on;
   bool nodes_changed = false;
   uint64_t next_revision = 1;
   EngineStats stats;

@@ -22,6 +22,10 @@ namespace muster::coscheduling {
 // A time after which something is to be looked at again; never, by default.
 inline absl::Time Never() { return absl::InfiniteFuture(); }
 
+struct Gang;
+// Gangs by the places that their descriptions show.
+using ShownOn = std::map<std::string, std::set<Gang*>>;
+
 struct Gang {
   GangKey key;
 
@@ -72,9 +76,9 @@ struct Gang {
   absl::Time state_since = absl::InfinitePast();
   std::optional<absl::Time> bound_at;
   uint64_t revision = 0;
-  bool stale = true;                   // what is shown may be old
-  size_t shown_digest = 0;             // of the description shown last; 0: none
-  std::set<std::string> shown_places;  // in it
+  bool stale = true;                            // what is shown may be old
+  size_t shown_digest = 0;                      // of the description shown last; 0: none
+  std::vector<ShownOn::iterator> shown_places;  // in it
   absl::Time status_written = absl::InfinitePast();
   std::string status_digest;  // of the status written last
   v1::GangState status_state = v1::GANG_STATE_UNSPECIFIED;

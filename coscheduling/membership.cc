@@ -49,20 +49,20 @@ void Engine::State::MarkDirty(const GangKey& key) {
 void Engine::State::Join(const GangKey& key, const std::string& uid) {
   auto it = gang_of_pod.find(uid);
   if (it != gang_of_pod.end()) {
-    if (it->second == key) return;
+    if (it->second->key == key) return;
     Leave(uid);
   }
-  gang_of_pod[uid] = key;
-  GangFor(key).pods.insert(uid);
+  Gang& gang = GangFor(key);
+  gang_of_pod[uid] = &gang;
+  gang.pods.insert(uid);
 }
 
 void Engine::State::Leave(const std::string& uid) {
   auto it = gang_of_pod.find(uid);
   if (it == gang_of_pod.end()) return;
-  const GangKey key = it->second;
+  Gang& gang = *it->second;
   gang_of_pod.erase(it);
   answers_to_remove.push_back(uid);
-  Gang& gang = gangs.at(key);
   const bool last = gang.pods.size() == 1 && gang.group == nullptr;
   if (last) FailHeldBinds(gang, "the pod is gone");
   gang.pods.erase(uid);
@@ -91,7 +91,7 @@ void Engine::State::AdoptGroup(std::shared_ptr<const kube::PodGroup> group) {
     gang_of_group.erase(gang.group->meta.uid);
     gang.record.reset();
   }
-  gang_of_group[group->meta.uid] = key;
+  gang_of_group[group->meta.uid] = &gang;
   const bool spec_changed = gang.group == nullptr || gang.group->min_member != group->min_member ||
                             gang.group->error != group->error ||
                             gang.group->min_resources != group->min_resources;
@@ -110,9 +110,8 @@ void Engine::State::AdoptGroup(std::shared_ptr<const kube::PodGroup> group) {
 void Engine::State::DropGroup(const std::string& uid) {
   auto it = gang_of_group.find(uid);
   if (it == gang_of_group.end()) return;
-  const GangKey key = it->second;
+  Gang& gang = *it->second;
   gang_of_group.erase(it);
-  Gang& gang = gangs.at(key);
   gang.group = nullptr;
   gang.record.reset();
   gang.dirty = true;
