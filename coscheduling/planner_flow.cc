@@ -36,7 +36,7 @@ int InterchangeableFit(const Problem& problem, const std::vector<int>& classes, 
 class ClassFlow {
  public:
   ClassFlow(const Problem& problem, std::vector<NodeGroup> groups)
-      : problem_(problem), groups_(std::move(groups)), groups_of_(problem.classes.size()) {
+      : groups_(std::move(groups)), groups_of_(problem.classes.size()) {
     for (const MemberClass& member_class : problem.classes)
       unplaced_.push_back(member_class.size());
     for (size_t g = 0; g < groups_.size(); ++g) {
@@ -117,7 +117,6 @@ class ClassFlow {
     return slots;
   }
 
-  const Problem& problem_;
   std::vector<NodeGroup> groups_;
   std::vector<std::vector<int>> groups_of_;  // by class
   std::vector<int> unplaced_;                // by class

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -127,7 +128,7 @@ class RegistrationTest : public ::testing::Test {
   Json object_;
   int version_ = 100;
   int writes_ = 0;
-  int wakes_ = 0;
+  std::atomic<int> wakes_ = 0;
 };
 
 TEST_F(RegistrationTest, AbsentIsCreatedWhole) {

@@ -1,7 +1,7 @@
 // A scenario: a cluster, what happens in it and when, and what is expected of Muster.
 //
-// YAML, one behaviour per file; tests/scenarios/README.md shows the form. The same file runs in
-// virtual time in the tests (world.h) and answers "what happens if" for `muster simulate`.
+// YAML, one behaviour per file, run in virtual time (world.h); tests/scenarios/README.md shows the
+// form.
 #pragma once
 
 #include <cstdint>

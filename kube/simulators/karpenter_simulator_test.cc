@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "absl/time/clock.h"
 #include "kube/simulators/api_client.h"
 #include "kube/simulators/virtual_cluster.h"
 
@@ -22,7 +21,6 @@ using ::testing::SizeIs;
 using Json = nlohmann::json;
 
 constexpr const char* kClaimsPath = "/apis/karpenter.sh/v1/nodeclaims";
-constexpr const char* kNodesPath = "/api/v1/nodes";
 constexpr int64_t kGi = int64_t{1} << 30;
 
 const Json kGated = {{"schedulingGates", Json::array({{{"name", "muster.dev/admission"}}})}};
@@ -562,8 +560,7 @@ TEST_F(KarpenterSimulatorTest, TheHistoryMayBeForgottenUnderItsWatches) {
 }
 
 // Everything that is there after two minutes of ten nodes coming and half of them going.
-std::string TwoMinutes(absl::Duration* real_time) {
-  absl::Time began = absl::Now();
+std::string TwoMinutes() {
   VirtualCluster cluster;
   KarpenterConfig config;
   config.instance_types = {Type("g6.2xlarge", 1, 100)};
@@ -576,21 +573,11 @@ std::string TwoMinutes(absl::Duration* real_time) {
   cluster.RunTo(absl::Seconds(40));
   for (int i = 0; i < 5; ++i) cluster.Delete(PodPath("default", "job-" + std::to_string(i)));
   cluster.RunTo(absl::Minutes(2));
-  *real_time = absl::Now() - began;
   Json all = {cluster.Nodes(), cluster.Claims(), cluster.List("/api/v1/events")};
   return all.dump();
 }
 
-TEST(KarpenterSimulatorRunsTest, EqualRunsAreEqualAndQuick) {
-  absl::Duration first;
-  absl::Duration second;
-  std::string state = TwoMinutes(&first);
-  EXPECT_EQ(state, TwoMinutes(&second));
-  RecordProperty("two_virtual_minutes_ms",
-                 std::to_string(absl::ToDoubleMilliseconds(std::min(first, second))));
-  // Sanitizers and a loaded machine included; without them it is a few milliseconds.
-  EXPECT_LT(std::min(first, second), absl::Milliseconds(500));
-}
+TEST(KarpenterSimulatorRunsTest, EqualRunsAreEqual) { EXPECT_EQ(TwoMinutes(), TwoMinutes()); }
 
 }  // namespace
 }  // namespace muster::kube::simulators

@@ -1,6 +1,6 @@
 // Seeded rounds of gangs that compete for too little room while nodes vanish, pods are deleted,
 // writes get lost and Muster is killed. Whatever happens: never a partial gang, never an
-// overcommitted node, no wait without a reason (observers.h), and in the end everything that fits
+// overcommitted node, no wait without a reason (invariants.h), and in the end everything that fits
 // is bound.
 //
 // MUSTER_CONTENTION_ROUNDS sets the number of rounds (20, with MUSTER_FULL=1 1,000),
