@@ -29,6 +29,8 @@ type Case struct {
 
 	// Pods that are refused are created again, as a job's controller does.
 	persistent bool
+	// Whose Muster is asked where it isn't the shared one.
+	leader func() *plane.Muster
 }
 
 const (

@@ -164,7 +164,17 @@ func (c *Case) AwaitHoldsGone(patience time.Duration) {
 
 // Ask returns what Muster's REST interface says about the gang.
 func (g *Gang) Ask() (map[string]any, error) {
-	return shared.Muster.Get("/v1/gangs/" + g.Namespace + "/" + g.Name)
+	return g.muster().Get(g.resource())
+}
+
+func (g *Gang) resource() string { return "/v1/gangs/" + g.Namespace + "/" + g.Name }
+
+// muster is the one that is asked.
+func (c *Case) muster() *plane.Muster {
+	if c.leader != nil {
+		return c.leader()
+	}
+	return shared.Muster
 }
 
 // Explained is the gang's state and reason in one line, for messages.

@@ -89,7 +89,7 @@ func TestWhileTheCertificateHasExpiredNoPodGetsInUngated(t *testing.T) {
 	expiry := time.Now().Add(validity)
 	c.must(os.WriteFile(serving+".ca", authority.PEM(), 0o600))
 	c.must(shared.Muster.Start(plane.Launch{
-		Settings: fmt.Sprintf("webhook: {certFile: %s.crt, keyFile: %s.key, caFile: %s.ca}\n", serving, serving, serving),
+		Webhook: map[string]string{"certFile": serving + ".crt", "keyFile": serving + ".key", "caFile": serving + ".ca"},
 	}))
 
 	// A connection that was made before would outlive the certificate.

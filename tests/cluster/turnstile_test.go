@@ -64,40 +64,59 @@ type turnstile struct {
 func (c *Case) turnstile(counted write, allowed int) *turnstile {
 	c.Helper()
 	t := &turnstile{write: counted, allowed: allowed, passed: map[string]bool{}, closed: make(chan struct{})}
-	server := httptest.NewTLSServer(t)
-	name := c.Namespace + "-turnstile"
-	fail, none, timeout := registrationv1.Fail, registrationv1.SideEffectClassNone, int32(30)
-	_, err := shared.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(c.Context(), &registrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Webhooks: []registrationv1.ValidatingWebhook{{
-			Name: "turnstile.tests.muster.dev",
-			ClientConfig: registrationv1.WebhookClientConfig{
-				URL:      &server.URL,
-				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-			},
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: c.Namespace}},
-			Rules: []registrationv1.RuleWithOperations{{
-				Operations: []registrationv1.OperationType{counted.operation},
-				Rule:       registrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{counted.resource}},
-			}},
-			MatchConditions: []registrationv1.MatchCondition{{
-				Name: "muster", Expression: fmt.Sprintf("request.userInfo.username == %q", plane.ServiceAccount),
-			}},
-			FailurePolicy:           &fail,
-			SideEffects:             &none,
-			TimeoutSeconds:          &timeout,
-			AdmissionReviewVersions: []string{"v1"},
+	c.reviewWrites(t.admit, registrationv1.ValidatingWebhook{
+		Name:              "turnstile.tests.muster.dev",
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: c.Namespace}},
+		Rules: []registrationv1.RuleWithOperations{{
+			Operations: []registrationv1.OperationType{counted.operation},
+			Rule:       registrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{counted.resource}},
 		}},
+	})
+	c.Cleanup(t.letAllPass)
+	return t
+}
+
+// reviewWrites makes the API server ask before it stores what Muster and its
+// kube-scheduler write and the webhooks' rules name.
+func (c *Case) reviewWrites(admit func(context.Context, *admissionv1.AdmissionRequest) bool, webhooks ...registrationv1.ValidatingWebhook) {
+	c.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(request.Body).Decode(&review); err != nil || review.Request == nil {
+			http.Error(response, "no AdmissionReview", http.StatusBadRequest)
+			return
+		}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: admit(request.Context(), review.Request)}
+		review.Request = nil
+		response.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(response).Encode(review)
+	}))
+	fail, none, timeout := registrationv1.Fail, registrationv1.SideEffectClassNone, int32(30)
+	for i := range webhooks {
+		webhooks[i].ClientConfig = registrationv1.WebhookClientConfig{
+			URL:      &server.URL,
+			CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		}
+		webhooks[i].MatchConditions = []registrationv1.MatchCondition{{
+			Name: "muster", Expression: fmt.Sprintf("request.userInfo.username == %q", plane.ServiceAccount),
+		}}
+		webhooks[i].FailurePolicy = &fail
+		webhooks[i].SideEffects = &none
+		webhooks[i].TimeoutSeconds = &timeout
+		webhooks[i].AdmissionReviewVersions = []string{"v1"}
+	}
+	configurations := shared.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	created, err := configurations.Create(c.Context(), &registrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: c.Namespace + "-"},
+		Webhooks:   webhooks,
 	}, metav1.CreateOptions{})
 	c.must(err)
 	c.Cleanup(func() {
-		t.letAllPass()
-		_ = shared.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(context.Background(), name, metav1.DeleteOptions{})
+		_ = configurations.Delete(context.Background(), created.Name, metav1.DeleteOptions{})
 		server.Close()
 	})
 	// The API server follows its registrations by watch.
 	time.Sleep(time.Second)
-	return t
 }
 
 // awaitFull waits until the allowed writes to a gang are stored and another
@@ -124,18 +143,6 @@ func (t *turnstile) letAllPass() {
 		t.open = true
 		close(t.closed)
 	}
-}
-
-func (t *turnstile) ServeHTTP(response http.ResponseWriter, request *http.Request) {
-	var review admissionv1.AdmissionReview
-	if err := json.NewDecoder(request.Body).Decode(&review); err != nil || review.Request == nil {
-		http.Error(response, "no AdmissionReview", http.StatusBadRequest)
-		return
-	}
-	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: t.admit(request.Context(), review.Request)}
-	review.Request = nil
-	response.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(response).Encode(review)
 }
 
 func (t *turnstile) admit(ctx context.Context, request *admissionv1.AdmissionRequest) bool {

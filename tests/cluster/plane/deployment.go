@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,12 +20,17 @@ const (
 	deploymentNamespace = "muster-system"
 	deploymentName      = "muster"
 	serviceAccount      = "muster"
+	webhookService      = "muster-webhook"
 	schedulerConfigMap  = "muster-kube-scheduler"
 	musterConfigMap     = "muster"
 
 	// ServiceAccount is the user that Muster and the kube-scheduler beside it
 	// are to the API server.
 	ServiceAccount = "system:serviceaccount:" + deploymentNamespace + ":" + serviceAccount
+
+	// The Lease that says which kube-scheduler leads, and so which Muster.
+	LeaseNamespace = deploymentNamespace
+	LeaseName      = "coscheduling"
 )
 
 // deploy applies the project's own manifests as a cluster's owner would, and
@@ -50,27 +56,64 @@ func (p *Plane) deploy(manifests string) error {
 	if _, err := p.Kubectl("scale", "deployment", deploymentName, "--namespace="+deploymentNamespace, "--replicas=0"); err != nil {
 		return err
 	}
-	token, err := p.Kubectl("create", "token", serviceAccount, "--namespace="+deploymentNamespace, "--duration=24h")
-	if err != nil {
+	if _, err := p.createToken(serviceAccount); err != nil {
 		return err
 	}
-	if err := p.identities.writeKubeconfig(p.kubeconfig(serviceAccount), p.server, serviceAccount, strings.TrimSpace(token)); err != nil {
-		return err
-	}
+	var err error
 	if p.musterSettings, err = p.deployedMusterSettings(); err != nil {
 		return err
 	}
-	config, err := p.deployedSchedulerConfig()
+	return p.StandIn()
+}
+
+// createToken makes a token of Muster's ServiceAccount, as each pod has one,
+// and a kubeconfig with it under the given name. It returns what the API server
+// calls the token.
+func (p *Plane) createToken(name string) (string, error) {
+	token, err := p.Kubectl("create", "token", serviceAccount, "--namespace="+deploymentNamespace, "--duration=24h")
+	if err != nil {
+		return "", err
+	}
+	token = strings.TrimSpace(token)
+	if err := p.identities.writeKubeconfig(p.kubeconfig(name), p.server, name, token); err != nil {
+		return "", err
+	}
+	return credential(token)
+}
+
+// StandIn starts the kube-scheduler of the one replica that cases share.
+func (p *Plane) StandIn() error {
+	config, err := p.deployedSchedulerConfig(serviceAccount, p.Muster.ExtenderAddress)
 	if err != nil {
 		return err
 	}
 	return p.startScheduler(SchedulerName, config)
 }
 
-// deployedMusterSettings is the manifests' configuration of Muster without
-// what only holds inside a cluster: the Service before its webhook. It leads
-// by the Lease of the kube-scheduler beside it, as deployed.
-func (p *Plane) deployedMusterSettings() ([]byte, error) {
+// StandAside ends the replica that cases share, so that others can lead: the
+// kube-scheduler gives its Lease back.
+func (p *Plane) StandAside() error {
+	if err := p.Muster.Stop(); err != nil {
+		return err
+	}
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for i, one := range p.processes {
+		if one.Name == schedulerProcess(SchedulerName) {
+			p.processes = slices.Delete(p.processes, i, i+1)
+			if !one.Stop(20 * time.Second) {
+				return fmt.Errorf("%s didn't end within 20 s of SIGTERM", one.Name)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no %s", schedulerProcess(SchedulerName))
+}
+
+// deployedMusterSettings is the manifests' configuration of Muster. The
+// namespace of the Service before its webhook is what a pod would know by
+// itself.
+func (p *Plane) deployedMusterSettings() (map[string]any, error) {
 	object, err := p.Client.CoreV1().ConfigMaps(deploymentNamespace).Get(p.context, musterConfigMap, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -79,13 +122,12 @@ func (p *Plane) deployedMusterSettings() ([]byte, error) {
 	if err := yaml.Unmarshal([]byte(object.Data["config.yaml"]), &config); err != nil {
 		return nil, fmt.Errorf("ConfigMap %s: %w", musterConfigMap, err)
 	}
-	delete(config, "webhook")
-	return yaml.Marshal(config)
+	return config, unstructured.SetNestedField(config, deploymentNamespace, "webhook", "serviceNamespace")
 }
 
 // deployedSchedulerConfig is the manifests' own, with the addresses and files
 // of this run in it.
-func (p *Plane) deployedSchedulerConfig() ([]byte, error) {
+func (p *Plane) deployedSchedulerConfig(user, extenderAddress string) ([]byte, error) {
 	object, err := p.Client.CoreV1().ConfigMaps(deploymentNamespace).Get(p.context, schedulerConfigMap, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -94,14 +136,14 @@ func (p *Plane) deployedSchedulerConfig() ([]byte, error) {
 	if err := yaml.Unmarshal([]byte(object.Data["config.yaml"]), &config); err != nil {
 		return nil, fmt.Errorf("ConfigMap %s: %w", schedulerConfigMap, err)
 	}
-	if err := unstructured.SetNestedField(config, p.kubeconfig(serviceAccount), "clientConnection", "kubeconfig"); err != nil {
+	if err := unstructured.SetNestedField(config, p.kubeconfig(user), "clientConnection", "kubeconfig"); err != nil {
 		return nil, err
 	}
 	extenders, ok := config["extenders"].([]any)
 	if !ok || len(extenders) != 1 {
 		return nil, fmt.Errorf("ConfigMap %s has %d extenders, want 1", schedulerConfigMap, len(extenders))
 	}
-	extenders[0].(map[string]any)["urlPrefix"] = "http://" + p.Muster.ExtenderAddress
+	extenders[0].(map[string]any)["urlPrefix"] = "http://" + extenderAddress
 	return yaml.Marshal(config)
 }
 
@@ -117,8 +159,10 @@ leaderElection:
 `, p.kubeconfig("system:kube-scheduler"))
 }
 
+func schedulerProcess(profile string) string { return "kube-scheduler-" + profile }
+
 func (p *Plane) startScheduler(profile string, config []byte) error {
-	name := "kube-scheduler-" + profile
+	name := schedulerProcess(profile)
 	path := filepath.Join(p.Folder, name+".yaml")
 	if err := os.WriteFile(path, config, 0o644); err != nil {
 		return err

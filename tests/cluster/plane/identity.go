@@ -122,7 +122,8 @@ func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
-// WriteServing writes PATH.crt and PATH.key for a server on loopback.
+// WriteServing writes PATH.crt and PATH.key for a server on loopback, also one
+// behind the Service of Muster's webhook.
 func (a *Authority) WriteServing(path, name string, validity time.Duration) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -136,7 +137,7 @@ func (a *Authority) WriteServing(path, name string, validity time.Duration) erro
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-		DNSNames:     []string{"localhost"},
+		DNSNames:     []string{"localhost", webhookService + "." + deploymentNamespace + ".svc"},
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {

@@ -6,9 +6,12 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"muster.dev/tests/cluster/process"
 )
@@ -23,6 +26,9 @@ type Muster struct {
 
 	plane  *Plane
 	binary string
+	name   string // of its files
+	user   string // whose kubeconfig it has
+	host   string // that it believes to be on; empty: the real one
 
 	ensuring sync.Mutex // one caller of Ensure at a time
 
@@ -35,6 +41,8 @@ func newMuster(p *Plane, binary string, addresses []string) *Muster {
 	return &Muster{
 		plane:           p,
 		binary:          binary,
+		name:            "muster",
+		user:            serviceAccount,
 		ExtenderAddress: addresses[0],
 		Address:         addresses[1],
 		GRPCAddress:     addresses[2],
@@ -44,8 +52,8 @@ func newMuster(p *Plane, binary string, addresses []string) *Muster {
 
 // Launch is what one start of Muster differs in.
 type Launch struct {
-	Environment []string // added to the driver's own
-	Settings    string   // YAML, added to the configuration file that deploy/ gives it
+	Environment []string          // added to the driver's own
+	Webhook     map[string]string // added to that part of the configuration that deploy/ gives it
 }
 
 // Ensure starts Muster unless it runs, and returns once it is ready.
@@ -77,14 +85,24 @@ func (m *Muster) Launch(launch Launch) error {
 		return fmt.Errorf("the binary under test is missing (./run build makes it): %w", err)
 	}
 	m.starts++
-	config := m.plane.path(fmt.Sprintf("muster-%03d.yaml", m.starts))
-	if err := os.WriteFile(config, slices.Concat(m.plane.musterSettings, []byte(launch.Settings)), 0o600); err != nil {
+	config := m.plane.path(fmt.Sprintf("%s-%03d.yaml", m.name, m.starts))
+	settings := runtime.DeepCopyJSON(m.plane.musterSettings)
+	for key, value := range launch.Webhook {
+		if err := unstructured.SetNestedField(settings, value, "webhook", key); err != nil {
+			return err
+		}
+	}
+	content, err := yaml.Marshal(settings)
+	if err != nil {
 		return err
 	}
-	started, err := process.Start("muster", m.plane.path(fmt.Sprintf("logs/muster-%03d.log", m.starts)), launch.Environment,
+	if err := os.WriteFile(config, content, 0o600); err != nil {
+		return err
+	}
+	started, err := process.StartOn(m.host, m.name, m.plane.path(fmt.Sprintf("logs/%s-%03d.log", m.name, m.starts)), launch.Environment,
 		m.binary, "serve",
 		"--mode=extender",
-		"--kubeconfig="+m.plane.kubeconfig(serviceAccount),
+		"--kubeconfig="+m.plane.kubeconfig(m.user),
 		"--scheduler-name="+SchedulerName,
 		"--extender-listen="+m.ExtenderAddress,
 		"--listen="+m.Address,

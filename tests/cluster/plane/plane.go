@@ -45,13 +45,15 @@ type Plane struct {
 	programs   string
 	server     string
 	identities *identities
-	// Muster's configuration as deployed, YAML.
-	musterSettings []byte
+	gate       *gateService
+	// Muster's configuration as deployed.
+	musterSettings map[string]any
 	context        context.Context
 	cancel         context.CancelFunc
 
 	mutex     sync.Mutex
 	processes []*process.Process // in the order they were started
+	replicas  []*Replica
 }
 
 // Options say where the things lie that a control plane is made of.
@@ -92,6 +94,9 @@ func (p *Plane) start(options Options) (err error) {
 	}
 	p.Kubeconfig = p.kubeconfig("admin")
 	p.Muster = newMuster(p, options.Muster, ports[3:7])
+	if p.gate, err = serveGate(p.path("gate.socket"), p.path("egress.yaml"), p.webhookEndpoints); err != nil {
+		return err
+	}
 
 	if err := p.startStore(ports[0], ports[1], ports[2]); err != nil {
 		return err
@@ -175,6 +180,7 @@ func (p *Plane) startStore(serverAddress, etcdAddress, peerAddress string) error
 		// Pods need no mounted tokens here.
 		"--disable-admission-plugins=ServiceAccount",
 		"--service-cluster-ip-range=10.96.0.0/16",
+		"--egress-selector-config-file="+p.path("egress.yaml"),
 		// A loopback address is no valid endpoint of the Service kubernetes.
 		"--endpoint-reconciler-type=none",
 		"--profiling=false",
@@ -293,7 +299,7 @@ func (p *Plane) KubectlAsMuster(arguments ...string) (string, error) {
 }
 
 func (p *Plane) kubectl(kubeconfig string, arguments ...string) (string, error) {
-	command := exec.Command(filepath.Join(p.programs, "kubectl"), arguments...)
+	command := exec.Command(p.program("kubectl"), arguments...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+p.Folder)
 	output, err := command.CombinedOutput()
 	if err != nil {
@@ -322,8 +328,14 @@ func (p *Plane) Stop() {
 		p.Muster.Kill()
 	}
 	p.cancel()
+	if p.gate != nil {
+		p.gate.close()
+	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	for _, replica := range p.replicas {
+		replica.Lose()
+	}
 	for i := len(p.processes) - 1; i >= 0; i-- {
 		// Nothing is kept, so nobody needs a graceful end; kube-apiserver's
 		// takes up to 15 s.
@@ -331,6 +343,20 @@ func (p *Plane) Stop() {
 	}
 	p.processes = nil
 }
+
+// webhookEndpoints are the addresses behind the webhook's Service.
+func (p *Plane) webhookEndpoints() []string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	endpoints := []string{p.Muster.WebhookAddress}
+	for _, replica := range p.replicas {
+		endpoints = append(endpoints, replica.Muster.WebhookAddress)
+	}
+	return endpoints
+}
+
+// program is the path of one of the stock programs.
+func (p *Plane) program(name string) string { return filepath.Join(p.programs, name) }
 
 func (p *Plane) path(name string) string { return filepath.Join(p.Folder, name) }
 
@@ -343,7 +369,7 @@ func (p *Plane) run(name string, environment []string, arguments ...string) erro
 }
 
 func (p *Plane) runAs(name, program string, environment []string, arguments ...string) error {
-	started, err := process.Start(name, p.path("logs/"+name+".log"), environment, filepath.Join(p.programs, program), arguments...)
+	started, err := process.Start(name, p.path("logs/"+name+".log"), environment, p.program(program), arguments...)
 	if err != nil {
 		return err
 	}

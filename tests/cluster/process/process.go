@@ -24,6 +24,12 @@ type Process struct {
 
 // Start runs a program. Environment entries are added to the driver's own.
 func Start(name, logPath string, environment []string, program string, arguments ...string) (*Process, error) {
+	return StartOn("", name, logPath, environment, program, arguments...)
+}
+
+// StartOn runs a program that believes to be on a host of the given name, as in
+// a pod. Without a name it is on this one.
+func StartOn(host, name, logPath string, environment []string, program string, arguments ...string) (*Process, error) {
 	if err := os.MkdirAll(filepath.Dir(logPath), 0o755); err != nil {
 		return nil, err
 	}
@@ -33,12 +39,20 @@ func Start(name, logPath string, environment []string, program string, arguments
 	}
 	defer log.Close()
 
+	if host != "" {
+		// The shell becomes the program, so that the process id is the program's.
+		arguments = append([]string{"-c", `hostname "$0" && exec "$@"`, host, program}, arguments...)
+		program = "/bin/sh"
+	}
 	command := exec.Command(program, arguments...)
 	command.Env = append(os.Environ(), environment...)
 	command.Stdout, command.Stderr = log, log
 	// A group of its own keeps a terminal's Ctrl-C from stopping the programs
 	// in random order; the death signal covers a driver that was killed.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if host != "" {
+		useOwnHostName(command.SysProcAttr)
+	}
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -49,6 +63,18 @@ func Start(name, logPath string, environment []string, program string, arguments
 		close(p.exited)
 	}()
 	return p, nil
+}
+
+// useOwnHostName gives a child a host name that it may change. Who isn't root may
+// do so in a user namespace, where the child counts as root.
+func useOwnHostName(attributes *syscall.SysProcAttr) {
+	attributes.Cloneflags = syscall.CLONE_NEWUTS
+	if os.Geteuid() == 0 {
+		return
+	}
+	attributes.Cloneflags |= syscall.CLONE_NEWUSER
+	attributes.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+	attributes.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 }
 
 // Exited is closed once the program has ended.
@@ -86,6 +112,9 @@ func (p *Process) Kill() {
 	_ = p.command.Process.Kill()
 	<-p.exited
 }
+
+// Signal sends the program a signal.
+func (p *Process) Signal(what syscall.Signal) error { return p.command.Process.Signal(what) }
 
 // Stop asks the program to end and kills it when it takes longer than grace.
 // It reports whether the program ended by itself.
