@@ -23,6 +23,7 @@
 #include "extender/filter_table.h"
 #include "extender/grpc_server.h"
 #include "extender/http_server.h"
+#include "extender/leader_fence.h"
 #include "extender/leader_label.h"
 #include "extender/leadership.h"
 #include "extender/listen_address.h"
@@ -107,6 +108,8 @@ struct Service::Impl {
         kube::CurlTransport::Create(cluster, {.max_in_flight = options.max_in_flight});
     if (!made.ok()) return made.status();
     transport = *std::move(made);
+    fence = std::make_unique<LeaderFence>(*transport, timer,
+                                          [this] { return started && leadership->Leads(); });
     MakeEngine(*crash);
     if (absl::Status status = StartWebhook(); !status.ok()) return status;
     if (absl::Status status = StartServers(); !status.ok()) return status;
@@ -140,7 +143,7 @@ struct Service::Impl {
         });
     auto post = [this](EngineTask task) { loop->Post(std::move(task)); };
     executor = std::make_unique<Executor>(
-        *transport, timer, post,
+        *fence, timer, post,
         [this](std::string_view kind, const absl::Status& status, absl::Duration took) {
           metrics.OnAction(kind, status, took);
           if (status.ok()) return;
@@ -148,8 +151,8 @@ struct Service::Impl {
                        Words(status));
         },
         crash);
-    events = std::make_unique<EventRecorder>(*transport, timer,
-                                             EventRecorderOptions{.instance = identity});
+    events =
+        std::make_unique<EventRecorder>(*fence, timer, EventRecorderOptions{.instance = identity});
     watch = std::make_unique<ClusterWatch>(*transport, timer, post);
     scheduler_routes = std::make_unique<SchedulerRoutes>(
         filter_table,
@@ -380,10 +383,12 @@ struct Service::Impl {
     webhook_server->Stop(absl::Seconds(1));
     watch.reset();
     loop->Stop();
-    leadership.reset();
-    label.reset();
+    // Their writes ask who leads.
     executor.reset();
     events.reset();
+    fence.reset();
+    leadership.reset();
+    label.reset();
     transport.reset();
   }
 
@@ -407,6 +412,7 @@ struct Service::Impl {
   const std::string identity;
   kube::ThreadTimer timer;
   std::unique_ptr<kube::CurlTransport> transport;
+  std::unique_ptr<LeaderFence> fence;  // around `transport`, for what only a leader writes
   FilterTable filter_table;
   std::unique_ptr<EventRecorder> events;
   std::unique_ptr<Executor> executor;

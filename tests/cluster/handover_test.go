@@ -130,6 +130,7 @@ func (p *replicas) handOver(t *testing.T, end endOfALeader) measurement {
 	c.awaitNodesHeld(2)
 	g.checkOnlyTheLeaderAnswers(leader, follower)
 	writes.check(t, leader.Host)
+	writes.checkSchedulers(t, leader.Host)
 
 	before := p.holder()
 	ended := time.Now()
@@ -165,8 +166,10 @@ func (p *replicas) handOver(t *testing.T, end endOfALeader) measurement {
 	if next != leader {
 		want = append(want, next.Host)
 	}
+	writes.check(t, want...)
+	// A kube-scheduler that thaws writes before it looks at its Lease.
 	if !end.hangs {
-		writes.check(t, want...)
+		writes.checkSchedulers(t, want...)
 	}
 	writes.checkBound(t, next.Host)
 	t.Logf("%s -> %s: %v", leader.Host, next.Host, m)
@@ -562,9 +565,8 @@ func (w *writes) saw(_ context.Context, request *admissionv1.AdmissionRequest) b
 	return true
 }
 
-// check compares who wrote so far, one after the other, with the leaders. One
-// that wrote after it had lost the lead stands there once more. A leading
-// kube-scheduler may have had nothing to write yet.
+// check compares which musters wrote so far, one after the other, with the
+// leaders. One that wrote after it had lost the lead stands there once more.
 func (w *writes) check(t *testing.T, leaders ...string) {
 	t.Helper()
 	w.mutex.Lock()
@@ -572,6 +574,14 @@ func (w *writes) check(t *testing.T, leaders ...string) {
 	if !slices.Equal(w.musters.order, leaders) {
 		t.Errorf("the musters on %v wrote, one after the other, want %v", w.musters.order, leaders)
 	}
+}
+
+// checkSchedulers does the same for the kube-schedulers, which prove that the
+// musters' leaders are theirs. A leading one may have had nothing to write yet.
+func (w *writes) checkSchedulers(t *testing.T, leaders ...string) {
+	t.Helper()
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
 	if !slices.Equal(w.schedulers.order, slices.DeleteFunc(slices.Clone(leaders), func(host string) bool {
 		return !slices.Contains(w.schedulers.order, host)
 	})) {
