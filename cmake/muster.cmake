@@ -9,6 +9,8 @@ if(MUSTER_SANITIZE)
   add_compile_options(-fsanitize=${MUSTER_SANITIZE} -fno-sanitize-recover=all
     -Wno-deprecated-declarations)
   add_link_options(-fsanitize=${MUSTER_SANITIZE})
+  # For tests whose counts have to be smaller then.
+  add_compile_definitions(MUSTER_SANITIZED)
 endif()
 
 find_package(Threads REQUIRED)

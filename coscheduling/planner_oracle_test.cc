@@ -228,7 +228,7 @@ void CheckSeed(uint64_t seed, const Options& options, OracleScore* got_score = n
 }
 
 // Sanitizers look at the same code many times slower: fewer seeds show them all of it.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef MUSTER_SANITIZED
 constexpr int kSeedsPerRun = 1000;
 #else
 constexpr int kSeedsPerRun = 10000;

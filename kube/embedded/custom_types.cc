@@ -90,10 +90,11 @@ void ServerImpl::ServeCrdLocked(const Json& crd) {
                 {"message", text}};
   };
   if (!type.ok()) {
-    status["conditions"] = {condition("Established", false, "InvalidSchema", type.error().message)};
+    status["conditions"] =
+        Json::array({condition("Established", false, "InvalidSchema", type.error().message)});
   } else {
     status = {{"acceptedNames", MapAt(crd, {"spec", "names"})},
-              {"storedVersions", {StringAt(*version, {"name"})}},
+              {"storedVersions", Json::array({StringAt(*version, {"name"})})},
               {"conditions",
                {condition("NamesAccepted", true, "NoConflicts", "no conflicts found"),
                 condition("Established", true, "InitialNamesAccepted",

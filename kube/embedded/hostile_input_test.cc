@@ -10,7 +10,7 @@
 namespace muster::kube::embedded {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef MUSTER_SANITIZED
 constexpr int kRounds = 3000;
 #else
 constexpr int kRounds = 30000;
