@@ -196,7 +196,7 @@ TEST(CheckRelations, PodAntiAffinity) {
 TEST(CheckRelations, AntiAffinityOfThoseThatStandThere) {
   kube::PodAffinityTerm by_namespace = TermFor("app", "x", kZone);
   by_namespace.namespace_selector = kube::LabelSelector{{In("team", {"ml"})}};
-  auto guard = [](kube::PodAffinityTerm term, const std::string& name_space) {
+  auto guard = [](const kube::PodAffinityTerm& term, const std::string& name_space) {
     return [term, name_space](Snapshot& snapshot) {
       AddNamespace(snapshot, "default", {{"team", "ml"}});
       snapshot.Upsert(BoundTo(InNamespace(Shuns(MakePod("guard"), {term}), name_space), "a1"));
@@ -221,7 +221,7 @@ TEST(CheckRelations, AntiAffinityOfThoseThatStandThere) {
 }
 
 TEST(CheckRelations, TopologySpread) {
-  auto standing = [](std::vector<std::string> nodes) {
+  auto standing = [](const std::vector<std::string>& nodes) {
     return [nodes](Snapshot& snapshot) {
       int number = 0;
       for (const std::string& node : nodes) {

@@ -158,7 +158,7 @@ absl::StatusOr<Offer> ReadOffer(object body, std::string_view want) {
   const std::optional<element> nodes = Find(body, "Nodes");
   if (!names && !nodes) return Missing("NodeNames and Nodes");
   Offer offer;
-  const absl::Status status =
+  absl::Status status =
       names ? ReadNodeNames(*names, want, &offer) : ReadNodeObjects(*nodes, want, &offer);
   if (!status.ok()) return status;
   return offer;

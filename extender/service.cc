@@ -126,7 +126,7 @@ struct Service::Impl {
   }
 
   static std::string CrashSetting() {
-    const char* text = std::getenv("MUSTER_TEST_CRASH_AFTER");  // NOLINT(concurrency-mt-unsafe)
+    const char* text = std::getenv("MUSTER_TEST_CRASH_AFTER");
     return text == nullptr ? "" : text;
   }
 

@@ -31,7 +31,8 @@ ClientConfig ConfigFor(const ScriptedServer& server, Identity identity = {}) {
   return config;
 }
 
-std::unique_ptr<CurlTransport> Connect(ClientConfig config, CurlTransportOptions options = {}) {
+std::unique_ptr<CurlTransport> Connect(ClientConfig config,
+                                       const CurlTransportOptions& options = {}) {
   auto transport = CurlTransport::Create(std::move(config), options);
   EXPECT_TRUE(transport.ok()) << transport.status();
   return *std::move(transport);

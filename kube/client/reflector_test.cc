@@ -421,9 +421,9 @@ TEST_F(ReflectorTest, DestructionEndsEverything) {
 
 TEST(TypedSink, DecodesAndReportsWhatItCannot) {
   std::vector<std::string> heard;
-  TypedSink<Pod> sink({[&](Pod pod) { heard.push_back("+" + pod.meta.name); },
+  TypedSink<Pod> sink({[&](const Pod& pod) { heard.push_back("+" + pod.meta.name); },
                        [&](const ObjectHeader& header) { heard.push_back("-" + header.name); },
-                       [&](ReflectorState, const absl::Status&) { heard.push_back("state"); },
+                       [&](ReflectorState, const absl::Status&) { heard.emplace_back("state"); },
                        [&](const ObjectHeader& header, const absl::Status& error) {
                          heard.push_back("?" + header.name + " " + std::string(error.message()));
                        }});

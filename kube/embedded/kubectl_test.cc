@@ -3,10 +3,10 @@
 // kubectl is $MUSTER_KUBECTL, or the one on PATH; without one these tests fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>

@@ -24,7 +24,7 @@ class TestServer {
  public:
   explicit TestServer(ApiServerOptions options = {}) : server_(WithClock(std::move(options))) {}
 
-  TestAnswer Call(Method method, std::string path, TestJson body = nullptr,
+  TestAnswer Call(Method method, std::string path, const TestJson& body = nullptr,
                   std::vector<std::pair<std::string, std::string>> query = {},
                   std::string_view type = kJson) {
     Request request;
@@ -41,17 +41,17 @@ class TestServer {
   TestAnswer Get(std::string path, std::vector<std::pair<std::string, std::string>> query = {}) {
     return Call(Method::kGet, std::move(path), nullptr, std::move(query));
   }
-  TestAnswer Post(std::string path, TestJson body) {
-    return Call(Method::kPost, std::move(path), std::move(body));
+  TestAnswer Post(std::string path, const TestJson& body) {
+    return Call(Method::kPost, std::move(path), body);
   }
-  TestAnswer Put(std::string path, TestJson body) {
-    return Call(Method::kPut, std::move(path), std::move(body));
+  TestAnswer Put(std::string path, const TestJson& body) {
+    return Call(Method::kPut, std::move(path), body);
   }
-  TestAnswer MergePatch(std::string path, TestJson body) {
-    return Call(Method::kPatch, std::move(path), std::move(body), {}, kMergePatch);
+  TestAnswer MergePatch(std::string path, const TestJson& body) {
+    return Call(Method::kPatch, std::move(path), body, {}, kMergePatch);
   }
-  TestAnswer Delete(std::string path, TestJson body = nullptr) {
-    return Call(Method::kDelete, std::move(path), std::move(body));
+  TestAnswer Delete(std::string path, const TestJson& body = nullptr) {
+    return Call(Method::kDelete, std::move(path), body);
   }
 
   ApiServer& server() { return server_; }
