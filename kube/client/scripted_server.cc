@@ -1,14 +1,10 @@
 #include "kube/client/scripted_server.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <signal.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -43,17 +39,7 @@ X509* ParseCertificate(const std::string& pem) {
 }
 
 SSL_CTX* MakeContext(const ScriptedServer::Tls& tls) {
-  SSL_CTX* context = SSL_CTX_new(TLS_server_method());
-  X509* certificate = ParseCertificate(tls.certificate);
-  BIO* bio = BIO_new_mem_buf(tls.key.data(), static_cast<int>(tls.key.size()));
-  EVP_PKEY* key = PEM_read_bio_PrivateKey(bio, nullptr, nullptr, nullptr);
-  BIO_free(bio);
-  if (SSL_CTX_use_certificate(context, certificate) != 1 ||
-      SSL_CTX_use_PrivateKey(context, key) != 1) {
-    abort();
-  }
-  X509_free(certificate);
-  EVP_PKEY_free(key);
+  SSL_CTX* context = MakeServerContext(tls.certificate, tls.key);
   if (!tls.client_ca.empty()) {
     X509* ca = ParseCertificate(tls.client_ca);
     X509_STORE_add_cert(SSL_CTX_get_cert_store(context), ca);
@@ -134,50 +120,18 @@ void ScriptedConnection::WaitForClose() {
   closed_ = true;
 }
 
-ScriptedServer::ScriptedServer(Script script, const Tls* tls) : script_(std::move(script)) {
-  signal(SIGPIPE, SIG_IGN);
-  if (tls) context_ = MakeContext(*tls);
-  listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  if (bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      listen(listener_, 512) != 0 ||
-      getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    abort();
-  }
-  port_ = ntohs(address.sin_port);
-  acceptor_ = std::thread([this] { Accept(); });
-}
+ScriptedServer::ScriptedServer(Script script, const Tls* tls)
+    : script_(std::move(script)),
+      context_(tls ? MakeContext(*tls) : nullptr),
+      listener_([this](int socket, int number) { Serve(socket, number); }) {}
 
 ScriptedServer::~ScriptedServer() {
-  stopping_ = true;
-  shutdown(listener_, SHUT_RDWR);
-  acceptor_.join();
-  close(listener_);
-  {
-    std::lock_guard lock(mutex_);
-    for (const int fd : open_) shutdown(fd, SHUT_RDWR);
-  }
-  for (std::thread& thread : threads_) thread.join();
+  listener_.Stop();
   SSL_CTX_free(context_);
 }
 
 std::string ScriptedServer::url() const {
-  return fmt::format("{}://127.0.0.1:{}", context_ ? "https" : "http", port_);
-}
-
-void ScriptedServer::Accept() {
-  while (!stopping_) {
-    const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (fd < 0) continue;
-    const int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    std::lock_guard lock(mutex_);
-    open_.push_back(fd);
-    threads_.emplace_back([this, fd, number = ++connections_] { Serve(fd, number); });
-  }
+  return fmt::format("{}://127.0.0.1:{}", context_ ? "https" : "http", port());
 }
 
 void ScriptedServer::Serve(int fd, int number) {
@@ -190,7 +144,7 @@ void ScriptedServer::Serve(int fd, int number) {
   }
   std::string buffer;
   ScriptedRequest request;
-  while (!stopping_ && !connection.closed_ && ReadRequest(connection, buffer, request)) {
+  while (!listener_.stopping() && !connection.closed_ && ReadRequest(connection, buffer, request)) {
     request.connection = number;
     request.client_name = ClientName(connection.ssl_);
     ++requests_;
@@ -198,9 +152,6 @@ void ScriptedServer::Serve(int fd, int number) {
   }
   SSL_free(connection.ssl_);
   ERR_clear_error();
-  std::lock_guard lock(mutex_);
-  open_.remove(fd);
-  close(fd);
 }
 
 bool ScriptedServer::ReadRequest(ScriptedConnection& connection, std::string& buffer,

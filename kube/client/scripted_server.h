@@ -3,13 +3,11 @@
 
 #include <atomic>
 #include <functional>
-#include <list>
 #include <map>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
+
+#include "kube/client/loopback_listener.h"
 
 struct ssl_ctx_st;
 struct ssl_st;
@@ -69,27 +67,19 @@ class ScriptedServer {
   ScriptedServer(Script script, const Tls* tls);
   ~ScriptedServer();
 
-  int port() const { return port_; }
+  int port() const { return listener_.port(); }
   std::string url() const;
   int requests() const { return requests_; }
-  int connections() const { return connections_; }
+  int connections() const { return listener_.connections(); }
 
  private:
-  void Accept();
   void Serve(int fd, int number);
   bool ReadRequest(ScriptedConnection& connection, std::string& buffer, ScriptedRequest& request);
 
-  Script script_;
-  ssl_ctx_st* context_ = nullptr;
-  int listener_ = -1;
-  int port_ = 0;
+  const Script script_;
+  ssl_ctx_st* const context_;
   std::atomic<int> requests_ = 0;
-  std::atomic<int> connections_ = 0;
-  std::atomic<bool> stopping_ = false;
-  std::mutex mutex_;
-  std::list<int> open_;
-  std::list<std::thread> threads_;
-  std::thread acceptor_;
+  LoopbackListener listener_;  // last: its threads use the rest
 };
 
 }  // namespace muster::kube

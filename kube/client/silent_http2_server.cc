@@ -1,14 +1,8 @@
 #include "kube/client/silent_http2_server.h"
 
-#include <arpa/inet.h>
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
@@ -36,21 +30,8 @@ int SelectHttp2(SSL*, const unsigned char** out, unsigned char* out_size, const 
   return result == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-SSL_CTX* MakeContext(const TestCertificate& pem) {
-  SSL_CTX* context = SSL_CTX_new(TLS_server_method());
-  BIO* bio =
-      BIO_new_mem_buf(pem.certificate_pem.data(), static_cast<int>(pem.certificate_pem.size()));
-  X509* certificate = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);
-  BIO_free(bio);
-  bio = BIO_new_mem_buf(pem.key_pem.data(), static_cast<int>(pem.key_pem.size()));
-  EVP_PKEY* key = PEM_read_bio_PrivateKey(bio, nullptr, nullptr, nullptr);
-  BIO_free(bio);
-  if (SSL_CTX_use_certificate(context, certificate) != 1 ||
-      SSL_CTX_use_PrivateKey(context, key) != 1) {
-    abort();
-  }
-  X509_free(certificate);
-  EVP_PKEY_free(key);
+SSL_CTX* MakeContext(const TestCertificate& certificate) {
+  SSL_CTX* context = MakeServerContext(certificate.certificate_pem, certificate.key_pem);
   SSL_CTX_set_alpn_select_cb(context, &SelectHttp2, nullptr);
   return context;
 }
@@ -78,43 +59,13 @@ void WriteFrame(SSL* ssl, uint8_t type, uint8_t flags, std::string_view stream,
 
 SilentHttp2Server::SilentHttp2Server(const TestCertificate& certificate,
                                      std::function<Answer(int)> answer)
-    : answer_(std::move(answer)), context_(MakeContext(certificate)) {
-  signal(SIGPIPE, SIG_IGN);
-  listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  if (bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      listen(listener_, 64) != 0 ||
-      getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    abort();
-  }
-  port_ = ntohs(address.sin_port);
-  acceptor_ = std::thread([this] { Accept(); });
-}
+    : answer_(std::move(answer)),
+      context_(MakeContext(certificate)),
+      listener_([this](int socket, int number) { Serve(socket, number); }) {}
 
 SilentHttp2Server::~SilentHttp2Server() {
-  stopping_ = true;
-  shutdown(listener_, SHUT_RDWR);
-  acceptor_.join();
-  close(listener_);
-  {
-    std::lock_guard lock(mutex_);
-    for (const int fd : open_) shutdown(fd, SHUT_RDWR);
-  }
-  for (std::thread& thread : threads_) thread.join();
+  listener_.Stop();
   SSL_CTX_free(context_);
-}
-
-void SilentHttp2Server::Accept() {
-  while (!stopping_) {
-    const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (fd < 0) continue;
-    std::lock_guard lock(mutex_);
-    open_.push_back(fd);
-    threads_.emplace_back([this, fd, number = ++connections_] { Serve(fd, number); });
-  }
 }
 
 void SilentHttp2Server::Serve(int fd, int number) {
@@ -143,9 +94,6 @@ void SilentHttp2Server::Serve(int fd, int number) {
   }
   SSL_free(ssl);
   ERR_clear_error();
-  std::lock_guard lock(mutex_);
-  open_.remove(fd);
-  close(fd);
 }
 
 }  // namespace muster::kube

@@ -4,10 +4,8 @@
 
 #include <atomic>
 #include <functional>
-#include <list>
-#include <mutex>
-#include <thread>
 
+#include "kube/client/loopback_listener.h"
 #include "kube/client/test_certificates.h"
 
 struct ssl_ctx_st;
@@ -27,26 +25,18 @@ class SilentHttp2Server {
   SilentHttp2Server(const TestCertificate& certificate, std::function<Answer(int)> answer);
   ~SilentHttp2Server();
 
-  int port() const { return port_; }
-  int connections() const { return connections_; }
+  int port() const { return listener_.port(); }
+  int connections() const { return listener_.connections(); }
   // Requests that have been dealt with, answered or not: nothing is written for them any more.
   int requests() const { return requests_; }
 
  private:
-  void Accept();
   void Serve(int fd, int number);
 
   const std::function<Answer(int)> answer_;
-  ssl_ctx_st* context_ = nullptr;
-  int listener_ = -1;
-  int port_ = 0;
-  std::atomic<int> connections_ = 0;
+  ssl_ctx_st* const context_;
   std::atomic<int> requests_ = 0;
-  std::atomic<bool> stopping_ = false;
-  std::mutex mutex_;
-  std::list<int> open_;
-  std::list<std::thread> threads_;
-  std::thread acceptor_;
+  LoopbackListener listener_;  // last: its threads use the rest
 };
 
 }  // namespace muster::kube

@@ -54,14 +54,15 @@ ApiResult<DeleteOptions> ServerImpl::DeleteOptionsOf(const Call& call, const Jso
   return options;
 }
 
+ApiResult<DeleteOptions> ServerImpl::DeleteOptionsOf(const Call& call) {
+  if (call.request.body.empty()) return DeleteOptionsOf(call, nullptr);
+  const ApiResult<Json> body = ParseJson(call.request.body);
+  if (!body.ok()) return body.error();
+  return DeleteOptionsOf(call, body->is_null() ? nullptr : &*body);
+}
+
 ApiResult<Answer> ServerImpl::Delete(Call* call) {
-  Json body;
-  if (!call->request.body.empty()) {
-    ApiResult<Json> parsed = ParseJson(call->request.body);
-    if (!parsed.ok()) return parsed.error();
-    body = *std::move(parsed);
-  }
-  ApiResult<DeleteOptions> options = DeleteOptionsOf(*call, body.is_null() ? nullptr : &body);
+  ApiResult<DeleteOptions> options = DeleteOptionsOf(*call);
   if (!options.ok()) return options.error();
   std::lock_guard lock(mutex_);
   return DeleteLocked(*call->type, call->Key(), *options);
@@ -167,13 +168,7 @@ void ServerImpl::FinishNamespaceLocked(const std::string& name_space) {
 ApiResult<Answer> ServerImpl::DeleteCollection(Call* call) {
   ApiResult<Selection> selection = SelectionOf(*call);
   if (!selection.ok()) return selection.error();
-  Json body;
-  if (!call->request.body.empty()) {
-    ApiResult<Json> parsed = ParseJson(call->request.body);
-    if (!parsed.ok()) return parsed.error();
-    body = *std::move(parsed);
-  }
-  ApiResult<DeleteOptions> options = DeleteOptionsOf(*call, body.is_null() ? nullptr : &body);
+  ApiResult<DeleteOptions> options = DeleteOptionsOf(*call);
   if (!options.ok()) return options.error();
   std::lock_guard lock(mutex_);
   std::vector<std::pair<std::string, ObjectPtr>> found;

@@ -146,6 +146,8 @@ class ServerImpl {
   ApiResult<Answer> Delete(Call* call);
   ApiResult<Answer> DeleteCollection(Call* call);
   ApiResult<DeleteOptions> DeleteOptionsOf(const Call& call, const Json* body);
+  // By the request's own body, if it has one.
+  ApiResult<DeleteOptions> DeleteOptionsOf(const Call& call);
   ApiResult<Answer> DeleteLocked(const ResourceType& type, const std::string& key,
                                  const DeleteOptions& options);
   void DeletePodLocked(const ResourceType& type, const std::string& key, Json pod, int64_t grace);

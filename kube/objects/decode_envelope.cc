@@ -61,6 +61,26 @@ class Scan {
 
 using Error = simdjson::error_code;
 
+// `visit(key, value)` returns an Error; the first one ends it.
+template <typename Visit>
+Error ForEachField(ondemand::object& object, Visit visit) {
+  for (auto next : object) {
+    ondemand::field field;
+    std::string_view key;
+    if (const Error error = std::move(next).get(field)) return error;
+    if (const Error error = field.unescaped_key().get(key)) return error;
+    if (const Error error = visit(key, field.value())) return error;
+  }
+  return simdjson::SUCCESS;
+}
+
+template <typename Visit>
+Error ForEachField(ondemand::value value, Visit visit) {
+  ondemand::object object;
+  if (const Error error = value.get_object().get(object)) return error;
+  return ForEachField(object, visit);
+}
+
 Error ReadText(ondemand::value value, std::string& out) {
   std::string_view text;
   if (const Error error = value.get_string().get(text)) return error;
@@ -68,45 +88,25 @@ Error ReadText(ondemand::value value, std::string& out) {
   return simdjson::SUCCESS;
 }
 
-Error ReadAnnotations(ondemand::value value, bool& initial_events_end) {
-  ondemand::object annotations;
-  if (const Error error = value.get_object().get(annotations)) return error;
-  for (auto next : annotations) {
-    ondemand::field field;
-    std::string_view key;
-    if (const Error error = std::move(next).get(field)) return error;
-    if (const Error error = field.unescaped_key().get(key)) return error;
-    if (key != "k8s.io/initial-events-end") continue;
+Error ReadAnnotations(ondemand::value annotations, bool& initial_events_end) {
+  return ForEachField(annotations, [&](std::string_view key, ondemand::value value) -> Error {
+    if (key != "k8s.io/initial-events-end") return simdjson::SUCCESS;
     std::string_view text;
-    if (const Error error = field.value().get_string().get(text)) return error;
+    if (const Error error = value.get_string().get(text)) return error;
     initial_events_end = text == "true";
-  }
-  return simdjson::SUCCESS;
+    return simdjson::SUCCESS;
+  });
 }
 
-Error ReadMetadata(ondemand::value value, ObjectHeader& header, bool& initial_events_end) {
-  ondemand::object metadata;
-  if (const Error error = value.get_object().get(metadata)) return error;
-  for (auto next : metadata) {
-    ondemand::field field;
-    std::string_view key;
-    if (const Error error = std::move(next).get(field)) return error;
-    if (const Error error = field.unescaped_key().get(key)) return error;
-    Error error = simdjson::SUCCESS;
-    if (key == "name") {
-      error = ReadText(field.value(), header.name);
-    } else if (key == "namespace") {
-      error = ReadText(field.value(), header.name_space);
-    } else if (key == "uid") {
-      error = ReadText(field.value(), header.uid);
-    } else if (key == "resourceVersion") {
-      error = ReadText(field.value(), header.resource_version);
-    } else if (key == "annotations") {
-      error = ReadAnnotations(field.value(), initial_events_end);
-    }
-    if (error) return error;
-  }
-  return simdjson::SUCCESS;
+Error ReadMetadata(ondemand::value metadata, ObjectHeader& header, bool& initial_events_end) {
+  return ForEachField(metadata, [&](std::string_view key, ondemand::value value) -> Error {
+    if (key == "name") return ReadText(value, header.name);
+    if (key == "namespace") return ReadText(value, header.name_space);
+    if (key == "uid") return ReadText(value, header.uid);
+    if (key == "resourceVersion") return ReadText(value, header.resource_version);
+    if (key == "annotations") return ReadAnnotations(value, initial_events_end);
+    return simdjson::SUCCESS;
+  });
 }
 
 struct ScannedObject {
@@ -118,25 +118,20 @@ struct ScannedObject {
 };
 
 // An object, or a Status in an ERROR event.
-Error ReadObject(ondemand::value value, ScannedObject& out) {
+Error ReadObject(ondemand::value whole, ScannedObject& out) {
   ondemand::object object;
-  if (const Error error = value.get_object().get(object)) return error;
-  for (auto next : object) {
-    ondemand::field field;
-    std::string_view key;
-    if (const Error error = std::move(next).get(field)) return error;
-    if (const Error error = field.unescaped_key().get(key)) return error;
-    if (key == "metadata") {
-      if (const Error error = ReadMetadata(field.value(), out.header, out.initial_events_end)) {
-        return error;
-      }
-    } else if (key == "code") {
+  if (const Error error = whole.get_object().get(object)) return error;
+  const auto read = [&out](std::string_view key, ondemand::value value) -> Error {
+    if (key == "metadata") return ReadMetadata(value, out.header, out.initial_events_end);
+    if (key == "code") {
       // Of a Status; an object of another kind may have a field of this name and any type.
-      if (field.value().get_int64().get(out.code)) out.code = 0;
+      if (value.get_int64().get(out.code)) out.code = 0;
     } else if (key == "message") {
-      if (ReadText(field.value(), out.message)) out.message.clear();
+      if (ReadText(value, out.message)) out.message.clear();
     }
-  }
+    return simdjson::SUCCESS;
+  };
+  if (const Error error = ForEachField(object, read)) return error;
   return object.raw_json().get(out.raw);
 }
 
@@ -164,36 +159,28 @@ bool AtEnd(ondemand::document& document) {
   return document.current_location().error() == simdjson::OUT_OF_BOUNDS;
 }
 
-Error ReadEnvelope(ondemand::document& document, std::string& type, ScannedObject& scanned) {
-  ondemand::object envelope;
-  if (const Error error = document.get_object().get(envelope)) return error;
-  for (auto next : envelope) {
-    ondemand::field field;
-    std::string_view key;
-    if (const Error error = std::move(next).get(field)) return error;
-    if (const Error error = field.unescaped_key().get(key)) return error;
-    Error error = simdjson::SUCCESS;
-    if (key == "type") error = ReadText(field.value(), type);
-    if (key == "object") error = ReadObject(field.value(), scanned);
-    if (error) return error;
-  }
+template <typename Visit>
+Error ForEachField(ondemand::document& document, Visit visit) {
+  ondemand::object object;
+  if (const Error error = document.get_object().get(object)) return error;
+  if (const Error error = ForEachField(object, visit)) return error;
   return AtEnd(document) ? simdjson::SUCCESS : simdjson::TRAILING_CONTENT;
 }
 
-Error ReadListMetadata(ondemand::value value, ListPage& page) {
-  ondemand::object metadata;
-  if (const Error error = value.get_object().get(metadata)) return error;
-  for (auto next : metadata) {
-    ondemand::field field;
-    std::string_view key;
-    if (const Error error = std::move(next).get(field)) return error;
-    if (const Error error = field.unescaped_key().get(key)) return error;
-    Error error = simdjson::SUCCESS;
-    if (key == "resourceVersion") error = ReadText(field.value(), page.resource_version);
-    if (key == "continue") error = ReadText(field.value(), page.continue_token);
-    if (error) return error;
-  }
-  return simdjson::SUCCESS;
+Error ReadEnvelope(ondemand::document& document, std::string& type, ScannedObject& scanned) {
+  return ForEachField(document, [&](std::string_view key, ondemand::value value) -> Error {
+    if (key == "type") return ReadText(value, type);
+    if (key == "object") return ReadObject(value, scanned);
+    return simdjson::SUCCESS;
+  });
+}
+
+Error ReadListMetadata(ondemand::value metadata, ListPage& page) {
+  return ForEachField(metadata, [&page](std::string_view key, ondemand::value value) -> Error {
+    if (key == "resourceVersion") return ReadText(value, page.resource_version);
+    if (key == "continue") return ReadText(value, page.continue_token);
+    return simdjson::SUCCESS;
+  });
 }
 
 Error ReadItems(ondemand::value value, const Scan& scan, ListPage& page) {
@@ -213,19 +200,11 @@ Error ReadItems(ondemand::value value, const Scan& scan, ListPage& page) {
 }
 
 Error ReadList(ondemand::document& document, const Scan& scan, ListPage& page) {
-  ondemand::object list;
-  if (const Error error = document.get_object().get(list)) return error;
-  for (auto next : list) {
-    ondemand::field field;
-    std::string_view key;
-    if (const Error error = std::move(next).get(field)) return error;
-    if (const Error error = field.unescaped_key().get(key)) return error;
-    Error error = simdjson::SUCCESS;
-    if (key == "metadata") error = ReadListMetadata(field.value(), page);
-    if (key == "items") error = ReadItems(field.value(), scan, page);
-    if (error) return error;
-  }
-  return AtEnd(document) ? simdjson::SUCCESS : simdjson::TRAILING_CONTENT;
+  return ForEachField(document, [&](std::string_view key, ondemand::value value) -> Error {
+    if (key == "metadata") return ReadListMetadata(value, page);
+    if (key == "items") return ReadItems(value, scan, page);
+    return simdjson::SUCCESS;
+  });
 }
 
 }  // namespace
