@@ -106,10 +106,10 @@ void Executor::CarryOut(std::vector<coscheduling::NumberedAction> actions) {
   std::ranges::stable_sort(actions, {}, [](const coscheduling::NumberedAction& action) {
     return Urgency(action.action);
   });
-  for (coscheduling::NumberedAction& action : actions) Send(std::move(action));
+  for (const coscheduling::NumberedAction& action : actions) Send(action);
 }
 
-void Executor::Send(coscheduling::NumberedAction action) {
+void Executor::Send(const coscheduling::NumberedAction& action) {
   const absl::Time sent = state_->timer.Now();
   std::optional<ActionRequest> made = ToRequest(action.action, sent);
   if (!made) return;

@@ -68,7 +68,7 @@ class Executor {
 
  private:
   struct State;
-  void Send(coscheduling::NumberedAction action);
+  void Send(const coscheduling::NumberedAction& action);
   std::shared_ptr<State> state_;
 };
 

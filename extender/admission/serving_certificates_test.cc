@@ -98,7 +98,6 @@ class GivenFiles : public ::testing::Test {
 
 TEST_F(GivenFiles, AreReadAgainWhenTheyChange) {
   ServingCertificates certificates = Create();
-  const std::string first = certificates.serving().chain;
   EXPECT_EQ(certificates.CaBundle(), authority_.chain);
   EXPECT_FALSE(certificates.Tick(kNow + 10 * kSecond));
   folder_.WriteIssued(kNames, authority_, 120 * kDay, kNow);

@@ -147,7 +147,7 @@ ApiError UnsupportedMediaType(std::string message) {
   return Plain(415, "UnsupportedMediaType", std::move(message));
 }
 
-ApiError TooLarge(std::string message) {
+ApiError TooLarge(const std::string& message) {
   return Plain(413, "RequestEntityTooLarge", "Request entity too large: " + message);
 }
 
@@ -168,7 +168,7 @@ ApiError TooManyRequests(std::string message, absl::Duration retry_after) {
   return error;
 }
 
-ApiError Internal(std::string message) {
+ApiError Internal(const std::string& message) {
   return Plain(500, "InternalError", "Internal error occurred: " + message);
 }
 

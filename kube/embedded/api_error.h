@@ -72,11 +72,11 @@ ApiError Forbidden(const ResourceType& type, const std::string& name, const std:
 ApiError MethodNotAllowed(const ResourceType& type, const std::string& action);
 ApiError Unprocessable(std::string message);
 ApiError UnsupportedMediaType(std::string message);
-ApiError TooLarge(std::string message);
+ApiError TooLarge(const std::string& message);
 ApiError Expired(std::string message);
 ApiError TooLargeResourceVersion(uint64_t asked, uint64_t current);
 ApiError TooManyRequests(std::string message, absl::Duration retry_after);
-ApiError Internal(std::string message);
+ApiError Internal(const std::string& message);
 
 // A value or the error to answer with.
 template <typename T>

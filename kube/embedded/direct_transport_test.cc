@@ -31,31 +31,31 @@ Request WatchPods() {
 // A server, a transport onto it, and a log of what came back.
 struct Rig {
   void Make(DirectTransportOptions options = {}) {
-    transport_ = std::make_unique<DirectTransport>(&server_.server(), &faults_, options);
+    transport = std::make_unique<DirectTransport>(&server.server(), &faults, options);
   }
   Transport::Done Log(const std::string& name) {
     return [this, name](absl::StatusOr<Response> answer) {
-      log_.push_back(name + " " +
-                     (answer.ok() ? std::to_string(answer->status)
-                                  : absl::StatusCodeToString(answer.status().code())));
+      log.push_back(name + " " +
+                    (answer.ok() ? std::to_string(answer->status)
+                                 : absl::StatusCodeToString(answer.status().code())));
     };
   }
   std::unique_ptr<Stream> Watch() {
-    return transport_->Watch(
+    return transport->Watch(
         WatchPods(),
         [this](std::string_view line) {
           TestJson event = TestJson::parse(line);
-          log_.push_back(event["type"].get<std::string>() + " " +
-                         event["object"]["metadata"].value("name", ""));
+          log.push_back(event["type"].get<std::string>() + " " +
+                        event["object"]["metadata"].value("name", ""));
         },
         Log("end"));
   }
-  std::vector<std::string> TakeLog() { return std::exchange(log_, {}); }
+  std::vector<std::string> TakeLog() { return std::exchange(log, {}); }
 
-  TestServer server_;
-  Faults faults_;
-  std::unique_ptr<DirectTransport> transport_;
-  std::vector<std::string> log_;
+  TestServer server;
+  Faults faults;
+  std::unique_ptr<DirectTransport> transport;
+  std::vector<std::string> log;
 };
 
 class DirectTransportTest : public ::testing::Test, protected Rig {};
@@ -63,46 +63,46 @@ class DirectTransportTest : public ::testing::Test, protected Rig {};
 TEST_F(DirectTransportTest, NothingHappensBeforePump) {
   Make();
   auto stream = Watch();
-  transport_->Send(Create("a"), Log("create a"));
-  EXPECT_THAT(log_, IsEmpty());
-  EXPECT_EQ(server_.Get(std::string(kPods) + "/a").status, 404);
-  EXPECT_EQ(transport_->NextDue(), server_.now());
-  transport_->Pump();
+  transport->Send(Create("a"), Log("create a"));
+  EXPECT_THAT(log, IsEmpty());
+  EXPECT_EQ(server.Get(std::string(kPods) + "/a").status, 404);
+  EXPECT_EQ(transport->NextDue(), server.now());
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("create a 201", "ADDED a"));
-  EXPECT_EQ(transport_->Pump(), 0u);
+  EXPECT_EQ(transport->Pump(), 0u);
 }
 
 TEST_F(DirectTransportTest, CallbacksMayAskForMore) {
   Make();
   std::unique_ptr<Stream> stream;
-  transport_->Send(Create("a"), [&](absl::StatusOr<Response>) {
-    log_.push_back("a");
-    transport_->Send(Create("b"), Log("b"));
+  transport->Send(Create("a"), [&](absl::StatusOr<Response>) {
+    log.emplace_back("a");
+    transport->Send(Create("b"), Log("b"));
     stream = Watch();
   });
-  transport_->Pump();
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("a", "b 201", "ADDED a", "ADDED b"));
 }
 
 TEST_F(DirectTransportTest, AStreamThatIsGoneStaysSilent) {
   Make();
   auto stream = Watch();
-  transport_->Send(Create("a"), Log("a"));
-  transport_->Send(Create("b"), Log("b"));
-  while (log_.empty() || log_.back() != "ADDED a") ASSERT_TRUE(transport_->PumpOne());
+  transport->Send(Create("a"), Log("a"));
+  transport->Send(Create("b"), Log("b"));
+  while (log.empty() || log.back() != "ADDED a") ASSERT_TRUE(transport->PumpOne());
   stream.reset();
-  transport_->Pump();
-  EXPECT_THAT(log_, ::testing::Not(::testing::Contains("ADDED b")));
-  EXPECT_THAT(log_, ::testing::Not(::testing::Contains(HasSubstr("end"))));
+  transport->Pump();
+  EXPECT_THAT(log, ::testing::Not(::testing::Contains("ADDED b")));
+  EXPECT_THAT(log, ::testing::Not(::testing::Contains(HasSubstr("end"))));
 }
 
 TEST_F(DirectTransportTest, AStreamMayGoFromItsOwnCallback) {
   Make();
   std::unique_ptr<Stream> stream;
-  stream = transport_->Watch(WatchPods(), [&](std::string_view) { stream.reset(); }, Log("end"));
-  transport_->Send(Create("a"), Log("a"));
-  transport_->Send(Create("b"), Log("b"));
-  transport_->Pump();
+  stream = transport->Watch(WatchPods(), [&](std::string_view) { stream.reset(); }, Log("end"));
+  transport->Send(Create("a"), Log("a"));
+  transport->Send(Create("b"), Log("b"));
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("a 201", "b 201"));
 }
 
@@ -111,44 +111,44 @@ TEST_F(DirectTransportTest, TimePasses) {
   Request watch = WatchPods();
   watch.query.emplace_back("timeoutSeconds", "90");
   watch.query.emplace_back("allowWatchBookmarks", "true");
-  auto stream = transport_->Watch(
+  auto stream = transport->Watch(
       watch,
       [this](std::string_view line) {
-        log_.push_back(TestJson::parse(line)["type"].get<std::string>());
+        log.push_back(TestJson::parse(line)["type"].get<std::string>());
       },
       Log("end"));
-  transport_->Pump();
-  EXPECT_EQ(transport_->NextDue(), server_.now() + absl::Seconds(60));
-  server_.Advance(absl::Seconds(60));
-  transport_->Pump();
+  transport->Pump();
+  EXPECT_EQ(transport->NextDue(), server.now() + absl::Seconds(60));
+  server.Advance(absl::Seconds(60));
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("BOOKMARK"));
-  server_.Advance(absl::Seconds(30));
-  transport_->Pump();
+  server.Advance(absl::Seconds(30));
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("end 200"));
-  EXPECT_EQ(transport_->NextDue(), absl::InfiniteFuture());
+  EXPECT_EQ(transport->NextDue(), absl::InfiniteFuture());
 }
 
 TEST_F(DirectTransportTest, ARefusedWatchEndsWithTheAnswer) {
   Make();
   Request watch = WatchPods();
   watch.query.emplace_back("resourceVersion", "99999");
-  auto stream = transport_->Watch(watch, [](std::string_view) {}, Log("end"));
-  transport_->Pump();
+  auto stream = transport->Watch(watch, [](std::string_view) {}, Log("end"));
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("end 504"));
 }
 
 TEST_F(DirectTransportTest, ItsEndDropsWhatWaits) {
   Make();
   auto stream = Watch();
-  transport_->Pump();
-  transport_->Send(Create("a"), Log("a"));
-  ASSERT_TRUE(transport_->PumpOne());
-  transport_->Send(Create("b"), Log("b"));
-  transport_.reset();
+  transport->Pump();
+  transport->Send(Create("a"), Log("a"));
+  ASSERT_TRUE(transport->PumpOne());
+  transport->Send(Create("b"), Log("b"));
+  transport.reset();
   EXPECT_THAT(TakeLog(), ElementsAre("a 201"));
-  EXPECT_EQ(server_.Get(std::string(kPods) + "/a").status, 200);
-  EXPECT_EQ(server_.Get(std::string(kPods) + "/b").status, 404);
-  server_.Post(kPods, MakePod("c"));
+  EXPECT_EQ(server.Get(std::string(kPods) + "/a").status, 200);
+  EXPECT_EQ(server.Get(std::string(kPods) + "/b").status, 404);
+  server.Post(kPods, MakePod("c"));
   stream.reset();
 }
 
@@ -156,9 +156,9 @@ TEST_F(DirectTransportTest, TheQueueIsBounded) {
   DirectTransportOptions options;
   options.max_queued = 2;
   Make(options);
-  for (const char* name : {"a", "b", "c"}) transport_->Send(Create(name), Log(name));
+  for (const char* name : {"a", "b", "c"}) transport->Send(Create(name), Log(name));
   EXPECT_THAT(TakeLog(), ElementsAre("c RESOURCE_EXHAUSTED"));
-  transport_->Pump();
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("a 201", "b 201"));
 }
 
@@ -170,11 +170,11 @@ TEST_F(DirectTransportTest, ShufflingReordersAndSeedsRepeat) {
     rig.Make(options);
     auto stream = rig.Watch();
     for (const char* name : {"a", "b", "c", "d"}) {
-      rig.transport_->Send(Create(name), rig.Log(name));
+      rig.transport->Send(Create(name), rig.Log(name));
     }
-    rig.transport_->Pump();
-    EXPECT_EQ(rig.log_.size(), 8u);
-    return rig.log_;
+    rig.transport->Pump();
+    EXPECT_EQ(rig.log.size(), 8u);
+    return rig.log;
   };
   EXPECT_EQ(run(7), run(7));
   std::set<std::vector<std::string>> different;
@@ -188,17 +188,17 @@ TEST_F(DirectTransportTest, Faults) {
   rule.path = "*/pods*";
   rule.count = 1;
   rule.status = 409;
-  faults_.Add(rule);
+  faults.Add(rule);
   rule.action = FaultRule::Action::kRefuse;
-  faults_.Add(rule);
+  faults.Add(rule);
   rule.action = FaultRule::Action::kDropAnswer;
-  faults_.Add(rule);
-  for (const char* name : {"a", "b", "c", "d"}) transport_->Send(Create(name), Log(name));
-  transport_->Pump();
+  faults.Add(rule);
+  for (const char* name : {"a", "b", "c", "d"}) transport->Send(Create(name), Log(name));
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("a 409", "b UNAVAILABLE", "c UNAVAILABLE", "d 201"));
-  EXPECT_EQ(server_.Get(std::string(kPods) + "/a").status, 404);
-  EXPECT_EQ(server_.Get(std::string(kPods) + "/b").status, 404);
-  EXPECT_EQ(server_.Get(std::string(kPods) + "/c").status, 200) << "took effect unseen";
+  EXPECT_EQ(server.Get(std::string(kPods) + "/a").status, 404);
+  EXPECT_EQ(server.Get(std::string(kPods) + "/b").status, 404);
+  EXPECT_EQ(server.Get(std::string(kPods) + "/c").status, 200) << "took effect unseen";
 }
 
 TEST_F(DirectTransportTest, DelaysFollowTheClock) {
@@ -207,51 +207,51 @@ TEST_F(DirectTransportTest, DelaysFollowTheClock) {
   rule.action = FaultRule::Action::kDelay;
   rule.delay = absl::Seconds(5);
   rule.count = 1;
-  faults_.Add(rule);
-  transport_->Send(Create("slow"), Log("slow"));
-  transport_->Send(Create("fast"), Log("fast"));
-  transport_->Pump();
+  faults.Add(rule);
+  transport->Send(Create("slow"), Log("slow"));
+  transport->Send(Create("fast"), Log("fast"));
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("fast 201"));
-  EXPECT_EQ(transport_->NextDue(), server_.now() + absl::Seconds(5));
-  server_.Advance(absl::Seconds(5));
-  transport_->Pump();
+  EXPECT_EQ(transport->NextDue(), server.now() + absl::Seconds(5));
+  server.Advance(absl::Seconds(5));
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("slow 201"));
 
   rule.delay = absl::Minutes(5);
-  faults_.Add(rule);
-  transport_->Send(Create("lost"), Log("lost"));
-  transport_->Pump();
-  EXPECT_EQ(transport_->NextDue(), server_.now() + absl::Seconds(30)) << "the request's timeout";
-  server_.Advance(absl::Seconds(30));
-  transport_->Pump();
+  faults.Add(rule);
+  transport->Send(Create("lost"), Log("lost"));
+  transport->Pump();
+  EXPECT_EQ(transport->NextDue(), server.now() + absl::Seconds(30)) << "the request's timeout";
+  server.Advance(absl::Seconds(30));
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("lost DEADLINE_EXCEEDED"));
 }
 
 TEST_F(DirectTransportTest, FaultsOfStreams) {
   Make();
-  for (const char* name : {"a", "b"}) server_.Post(kPods, MakePod(name));
+  for (const char* name : {"a", "b"}) server.Post(kPods, MakePod(name));
   FaultRule rule;
   rule.target = FaultRule::Target::kWatches;
   rule.count = 1;
   rule.action = FaultRule::Action::kCutStream;
   rule.after_items = 1;
-  faults_.Add(rule);
+  faults.Add(rule);
   rule.action = FaultRule::Action::kExpireStream;
-  faults_.Add(rule);
+  faults.Add(rule);
   rule.action = FaultRule::Action::kAnswer;
   rule.status = 410;
-  faults_.Add(rule);
+  faults.Add(rule);
   auto cut = Watch();
-  transport_->Pump();
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("ADDED a", "end 200"));
   auto expired = Watch();
-  transport_->Pump();
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("ADDED a", "ERROR ", "end 200"));
   auto refused = Watch();
-  transport_->Pump();
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("end 410"));
   auto whole = Watch();
-  transport_->Pump();
+  transport->Pump();
   EXPECT_THAT(TakeLog(), ElementsAre("ADDED a", "ADDED b"));
 }
 

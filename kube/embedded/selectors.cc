@@ -129,13 +129,13 @@ ApiResult<LabelSelector> ParseLabelSelector(std::string_view text) {
   return LabelSelectorParser(text).Parse();
 }
 
-ApiResult<LabelSelector> LabelSelectorFromJson(const Json& json) {
-  LabelSelector selector;
-  for (const auto& [key, value] : MapAt(json, {"matchLabels"}).items()) {
+ApiResult<LabelSelector> LabelSelectorFromJson(const Json& selector) {
+  LabelSelector parsed;
+  for (const auto& [key, value] : MapAt(selector, {"matchLabels"}).items()) {
     if (!value.is_string()) return BadRequest("matchLabels." + key + ": want a string");
-    selector.requirements.push_back({key, SelectorOperator::kIn, {value.get<std::string>()}});
+    parsed.requirements.push_back({key, SelectorOperator::kIn, {value.get<std::string>()}});
   }
-  for (const Json& expression : ListAt(json, {"matchExpressions"})) {
+  for (const Json& expression : ListAt(selector, {"matchExpressions"})) {
     std::optional<SelectorOperator> op = OperatorNamed(StringAt(expression, {"operator"}));
     if (!op) {
       return BadRequest(fmt::format("matchExpressions: {} is not a valid label selector operator",
@@ -145,9 +145,9 @@ ApiResult<LabelSelector> LabelSelectorFromJson(const Json& json) {
     for (const Json& value : ListAt(expression, {"values"})) {
       if (value.is_string()) requirement.values.push_back(value.get<std::string>());
     }
-    selector.requirements.push_back(std::move(requirement));
+    parsed.requirements.push_back(std::move(requirement));
   }
-  return selector;
+  return parsed;
 }
 
 bool MatchesLabels(const LabelSelector& selector, const Json& object) {

@@ -25,7 +25,8 @@ Column Text(const char* name, std::initializer_list<const char*> path, bool wide
           [kept](const Json& object, absl::Time) {
             const Json* at = &object;
             for (const char* field : kept) at = at == nullptr ? nullptr : FieldAt(*at, {field});
-            if (at == nullptr || (at->is_string() && *at == "")) return Json("<none>");
+            if (at == nullptr || (at->is_string() && at->get_ref<const std::string&>().empty()))
+              return Json("<none>");
             return at->is_string() ? *at : Json(at->dump());
           },
           wide};

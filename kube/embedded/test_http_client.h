@@ -20,7 +20,7 @@ struct RawAnswer {
 class TestHttpClient {
  public:
   // An empty `ca_pem`: plain. Throws if it can't connect or the certificate isn't trusted.
-  TestHttpClient(uint16_t port, const std::string& ca_pem = "");
+  explicit TestHttpClient(uint16_t port, const std::string& ca_pem = "");
   ~TestHttpClient();
 
   RawAnswer Call(const std::string& method, const std::string& target, const std::string& body = "",
