@@ -49,6 +49,14 @@ set(sanitizer_options
   UBSAN_OPTIONS=print_stacktrace=1
   TSAN_OPTIONS=second_deadlock_stack=1:suppressions=${CMAKE_SOURCE_DIR}/cmake/tsan.supp)
 
+# muster_optimize_sanitized(NAME): this library is optimised even with a sanitizer, because tests call
+# it more often than waiting is worth.
+function(muster_optimize_sanitized name)
+  if(MUSTER_SANITIZE)
+    target_compile_options(${name} PRIVATE -O1)
+  endif()
+endfunction()
+
 # The test binaries of the labels unit and scenario: what the sanitizer builds build.
 add_custom_target(checks)
 

@@ -163,9 +163,16 @@ class Round {
   int lost_writes_ = 0;  // percent
 };
 
+// Sanitizers take some thirty times as long for a round.
+#ifdef MUSTER_SANITIZED
+constexpr int kRounds = 5, kAllRounds = 50;
+#else
+constexpr int kRounds = 20, kAllRounds = 1000;
+#endif
+
 TEST(Contention, NeverPartialNeverOvercommittedNeverWithoutAReason) {
   const int rounds = FromEnvironment("MUSTER_CONTENTION_ROUNDS",
-                                     FromEnvironment("MUSTER_FULL", 0) == 1 ? 1000 : 20);
+                                     FromEnvironment("MUSTER_FULL", 0) == 1 ? kAllRounds : kRounds);
   const int first = FromEnvironment("MUSTER_CONTENTION_SEED", 1);
   for (int seed = first; seed < first + rounds; ++seed) {
     const absl::Status status = Round(static_cast<uint64_t>(seed)).Run();
