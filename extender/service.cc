@@ -1,5 +1,6 @@
 #include "extender/service.h"
 
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -49,6 +50,8 @@ constexpr uint64_t kExtenderBodyLimit = 64 << 20;
 constexpr size_t kExtenderConnections = 20'000;
 // The engine's counts are taken every so many upkeeps.
 constexpr int kUpkeepsPerStats = 10;
+// Once everything has been read, until what came with it has been acted on.
+constexpr int kUpkeepsUntilTrim = 100;
 
 std::string HostName() {
   char host[256] = "muster";
@@ -323,6 +326,7 @@ struct Service::Impl {
     webhook_server->SetTrusted(registration->registered_bundle());
     PublishWebhookFault(
         Joined({Words(registration->InPlace()), Words(webhook_server->Health(now))}));
+    TrimOnce();
     if (++upkeeps % kUpkeepsPerStats == 0) {
       loop->Post([this](coscheduling::Engine& engine, absl::Time) {
         metrics.OnEngine(engine.TakeStats());
@@ -342,6 +346,12 @@ struct Service::Impl {
     const std::string leader = leadership->WhyNoLeader();
     const std::lock_guard lock(mutex);
     return Joined({caches, webhook_fault, leader});
+  }
+
+  // Reading a large cluster takes more memory than knowing it: the difference goes back.
+  void TrimOnce() {
+    if (upkeeps_read >= kUpkeepsUntilTrim || !watch->NotReadyReason().empty()) return;
+    if (++upkeeps_read == kUpkeepsUntilTrim) malloc_trim(0);
   }
 
   std::string MetricsText() {
@@ -428,6 +438,7 @@ struct Service::Impl {
   std::unique_ptr<WebhookServer> webhook_server;      // the timer's thread only, once started
   std::unique_ptr<WebhookRegistration> registration;  // likewise
   int upkeeps = 0;                                    // likewise
+  int upkeeps_read = 0;  // likewise; those since everything has been read
   std::atomic<bool> gating_active = false;
   std::unique_ptr<HttpServer> extender_server;
   std::unique_ptr<HttpServer> rest_server;
