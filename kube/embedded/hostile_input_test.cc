@@ -41,7 +41,7 @@ class Damage {
   }
 
   TestJson Anything() {
-    static const auto* const values =
+    static const auto* const kValues =
         new std::vector<TestJson>{nullptr,
                                   true,
                                   0,
@@ -62,12 +62,12 @@ class Damage {
                                   TestJson::array({TestJson::object()}),
                                   TestJson::object({{"$patch", "delete"}}),
                                   TestJson::object({{"a", TestJson::array({1})}})};
-    return (*values)[Draw(values->size())];
+    return (*kValues)[Draw(kValues->size())];
   }
 
  private:
   std::string Key() {
-    static const auto* const keys =
+    static const auto* const kKeys =
         new std::vector<std::string>{"spec",
                                      "metadata",
                                      "status",
@@ -86,7 +86,7 @@ class Damage {
                                      "",
                                      "a/b",
                                      "x"};
-    return (*keys)[Draw(keys->size())];
+    return (*kKeys)[Draw(kKeys->size())];
   }
 
   std::mt19937 random_;

@@ -44,7 +44,7 @@ Column Age(const char* name = "Age",
 }
 
 const std::vector<Column>& PodColumns() {
-  static const auto* const columns = new std::vector<Column>{
+  static const auto* const kColumns = new std::vector<Column>{
       {"Ready", [](const Json& pod, absl::Time) { return Json(ReadyContainers(pod)); }},
       {"Status", [](const Json& pod, absl::Time) { return Json(PodStatusText(pod)); }},
       {"Restarts", [](const Json& pod, absl::Time) { return Json(Restarts(pod)); }},
@@ -53,11 +53,11 @@ const std::vector<Column>& PodColumns() {
       Text("Node", {"spec", "nodeName"}, true),
       Text("Nominated Node", {"status", "nominatedNodeName"}, true),
       {"Readiness Gates", [](const Json&, absl::Time) { return Json("<none>"); }, true}};
-  return *columns;
+  return *kColumns;
 }
 
 const std::vector<Column>& NodeColumns() {
-  static const auto* const columns = new std::vector<Column>{
+  static const auto* const kColumns = new std::vector<Column>{
       {"Status", [](const Json& node, absl::Time) { return Json(NodeStatusText(node)); }},
       {"Roles", [](const Json&, absl::Time) { return Json("<none>"); }},
       Age(),
@@ -66,11 +66,11 @@ const std::vector<Column>& NodeColumns() {
       Text("Instance Type", {"metadata", "labels", "node.kubernetes.io/instance-type"}, true),
       Text("Zone", {"metadata", "labels", "topology.kubernetes.io/zone"}, true),
       Text("Node Pool", {"metadata", "labels", "karpenter.sh/nodepool"}, true)};
-  return *columns;
+  return *kColumns;
 }
 
 const std::vector<Column>& EventColumns() {
-  static const auto* const columns = new std::vector<Column>{
+  static const auto* const kColumns = new std::vector<Column>{
       {"Last Seen",
        [](const Json& event, absl::Time now) { return Json(AgeText(EventTime(event), now)); }},
       Text("Type", {"type"}),
@@ -82,12 +82,12 @@ const std::vector<Column>& EventColumns() {
          return Json(kind + "/" + StringAt(event, {"involvedObject", "name"}));
        }},
       Text("Message", {"message"})};
-  return *columns;
+  return *kColumns;
 }
 
 const std::vector<Column>& ColumnsOf(const ResourceType& type) {
-  static const auto* const plain = new std::vector<Column>{Age()};
-  static const auto* const named = new std::map<std::string, std::vector<Column>>{
+  static const auto* const kPlain = new std::vector<Column>{Age()};
+  static const auto* const kNamed = new std::map<std::string, std::vector<Column>>{
       {"namespaces", {Text("Status", {"status", "phase"}), Age()}},
       {"persistentvolumeclaims",
        {Text("Status", {"status", "phase"}), Text("Volume", {"spec", "volumeName"}),
@@ -109,8 +109,8 @@ const std::vector<Column>& ColumnsOf(const ResourceType& type) {
   if (type.plural == "pods") return PodColumns();
   if (type.plural == "nodes") return NodeColumns();
   if (type.plural == "events") return EventColumns();
-  auto it = named->find(type.plural);
-  return it == named->end() ? *plain : it->second;
+  auto it = kNamed->find(type.plural);
+  return it == kNamed->end() ? *kPlain : it->second;
 }
 
 Json Definition(const std::string& name, const std::string& type, bool wide) {
