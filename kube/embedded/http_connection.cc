@@ -270,7 +270,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     ExpireAfter(front_->options.write_timeout);
     http::async_write_header(
         stream_, *serializer_, [self = this->shared_from_this()](error_code error, size_t) {
-          if (error) return self->CloseNow();
+          // Closed meanwhile, a written header is no error.
+          if (error || self->closed_) return self->CloseNow();
           self->NoticeEnd();
           self->watch_->OnReady(
               [weak = self->weak_from_this(), executor = self->stream_.get_executor()] {

@@ -313,5 +313,16 @@ TEST_F(HttpFrontTest, ClosesEverythingWhenItGoes) {
   EXPECT_TRUE(watcher.ClosedWithin(absl::Seconds(5)));
 }
 
+TEST_F(HttpFrontTest, MayGoWhileAWatchOpens) {
+  for (int round = 0; round < 300; ++round) {
+    Start();
+    TestHttpClient watcher = Client();
+    // The header's arrival is the client's to see before it is the server's to know.
+    ASSERT_EQ(watcher.OpenStream("/api/v1/pods?watch=1"), 200) << "round " << round;
+    front_.reset();
+    ASSERT_TRUE(watcher.ClosedWithin(absl::Seconds(5))) << "round " << round;
+  }
+}
+
 }  // namespace
 }  // namespace muster::kube::embedded
