@@ -1,0 +1,107 @@
+// Kueue's quota objects (kueue.x-k8s.io, v1beta1 and v1beta2), as Muster reads them.
+//
+// Field by field those of sigs.k8s.io/kueue v0.15.2 (apis/kueue/v1beta1 and v1beta2). Where the two
+// versions differ the newer names are used here; decode.h reads both. `error` names the first field
+// that makes an object unusable, with its value; empty normally. Whatever can be decided without
+// other objects is checked here; that a flavor exists or cohorts form no cycle is quota/'s to say.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kube/objects/meta.h"
+#include "kube/objects/pod.h"
+
+namespace muster::kube {
+
+struct ResourceFlavor {
+  ObjectMeta meta;
+  StringMap node_labels;  // at most 8
+  std::vector<Taint> node_taints;
+  std::vector<Toleration> tolerations;
+  std::string topology_name;
+  std::string error;
+};
+
+// Amounts in base units (quantity.h): cpu in milli, the rest whole.
+struct ResourceQuota {
+  std::string resource;
+  int64_t nominal = 0;
+  std::optional<int64_t> borrowing_limit;  // absent: no limit
+  std::optional<int64_t> lending_limit;    // absent: all of `nominal`
+  bool operator==(const ResourceQuota&) const = default;
+};
+
+struct FlavorQuotas {
+  std::string flavor;
+  std::vector<ResourceQuota> resources;  // in the order of the group's covered_resources
+  bool operator==(const FlavorQuotas&) const = default;
+};
+
+// A resource, and a flavor, is in one group only.
+struct ResourceGroup {
+  std::vector<std::string> covered_resources;
+  std::vector<FlavorQuotas> flavors;  // tried in this order
+  bool operator==(const ResourceGroup&) const = default;
+};
+
+enum class QueueingStrategy { kBestEffortFifo, kStrictFifo };
+enum class StopPolicy { kNone, kHold, kHoldAndDrain };
+// What to do with a flavor in which a workload fits only by borrowing, or by preempting.
+enum class FungibilityPolicy { kMayStopSearch, kTryNextFlavor };
+enum class FungibilityPreference { kBorrowingOverPreemption, kPreemptionOverBorrowing };
+enum class ReclaimPolicy { kNever, kLowerPriority, kAny };
+enum class WithinQueuePolicy { kNever, kLowerPriority, kLowerOrNewerEqualPriority };
+
+struct FlavorFungibility {
+  FungibilityPolicy when_can_borrow = FungibilityPolicy::kMayStopSearch;
+  FungibilityPolicy when_can_preempt = FungibilityPolicy::kTryNextFlavor;
+  std::optional<FungibilityPreference> preference;
+  bool operator==(const FlavorFungibility&) const = default;
+};
+
+struct PreemptionPolicy {
+  ReclaimPolicy reclaim_within_cohort = ReclaimPolicy::kNever;
+  WithinQueuePolicy within_cluster_queue = WithinQueuePolicy::kNever;
+  // borrowWithinCohort: false is policy Never.
+  bool borrow_from_lower_priority = false;
+  std::optional<int32_t> borrow_max_priority_threshold;
+  bool operator==(const PreemptionPolicy&) const = default;
+};
+
+struct ClusterQueue {
+  ObjectMeta meta;
+  std::vector<ResourceGroup> resource_groups;  // at most 16
+  std::string cohort;                          // empty: none
+  QueueingStrategy strategy = QueueingStrategy::kBestEffortFifo;
+  std::optional<LabelSelector> namespace_selector;  // absent: no namespace
+  FlavorFungibility fungibility;
+  PreemptionPolicy preemption;
+  StopPolicy stop_policy = StopPolicy::kNone;
+  int64_t fair_weight_milli = 1000;  // fairSharing.weight, in thousandths
+  std::string error;
+};
+
+struct LocalQueue {
+  ObjectMeta meta;
+  std::string cluster_queue;
+  StopPolicy stop_policy = StopPolicy::kNone;
+  std::string error;
+};
+
+struct Cohort {
+  ObjectMeta meta;
+  std::string parent;  // empty: a root
+  std::vector<ResourceGroup> resource_groups;
+  int64_t fair_weight_milli = 1000;
+  std::string error;
+};
+
+struct WorkloadPriorityClass {
+  ObjectMeta meta;
+  int32_t value = 0;
+};
+
+}  // namespace muster::kube

@@ -1,0 +1,158 @@
+// Flavor-aware quota with Kueue's semantics (sigs.k8s.io/kueue v0.15.2): who is admitted, to which
+// flavors, at whose expense.
+//
+// Owns quota objects, the queue of waiting workloads, and the usage of admitted ones. No I/O, no
+// clock; owned by one thread. Usage is the sum of the admissions it was told of: nothing else
+// counts.
+//
+//   scheduler.Upsert(flavor); scheduler.Upsert(cluster_queue); ...
+//   scheduler.SetAdmitted(workload, admission);   // read from a record, at start or later
+//   scheduler.Enqueue(workload);
+//   for (Decision& d : scheduler.Schedule(now, feasible)) {
+//     // an admission is counted from here on: write the record; Withdraw(id) if that fails for
+//     good
+//   }
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "kube/objects/quota.h"
+#include "kube/objects/workload.h"
+#include "quota/workload.h"
+
+namespace muster::quota {
+
+struct QuotaOptions {
+  // Shares within a cohort decide order and victims instead of classical preemption
+  // (Kueue's fairSharing.enable).
+  bool fair_sharing = false;
+};
+
+enum class VictimReason { kInClusterQueue, kReclamation, kFairSharing, kReclaimWhileBorrowing };
+
+struct Victim {
+  std::string id;
+  VictimReason reason = VictimReason::kInClusterQueue;
+  bool surplus_only = false;  // giving back what is beyond its minMember suffices
+};
+
+struct Decision {
+  std::string id;
+  // Either admitted (counted from now on), or waiting for these victims' quota to be given back.
+  std::optional<Admission> admission;
+  std::vector<Victim> victims;
+  // Members beyond minMember of a workload that is admitted already were counted too: `admission`
+  // is the whole new one.
+  bool surplus_only = false;
+};
+
+// Why a workload waits, for the gang's reason. `code` is stable.
+enum class WaitCode {
+  kNone,           // admitted, or not known
+  kQueueNotFound,  // its LocalQueue doesn't exist
+  kClusterQueueNotFound,
+  kQueueInvalid,  // an object's field, or a flavor or cohort it names, makes it unusable
+  kQueueStopped,  // stopPolicy of the LocalQueue or ClusterQueue
+  kNamespaceNotSelected,
+  kResourceNotCovered,  // asks for a resource that the ClusterQueue doesn't cover
+  kFlavorMismatch,      // no flavor's labels and taints agree with the pods
+  kQuotaTooSmall,       // more than could ever be available
+  kQuotaInUse,          // would fit if others gave back theirs
+  kPreempting,          // victims were chosen and are being evicted
+  kNotPlaceable,        // quota is there, but no node or NodePool for it
+  kBehindOthers,        // StrictFIFO: behind its queue's head
+};
+
+struct Wait {
+  WaitCode code = WaitCode::kNone;
+  std::string message;  // one sentence, naming objects, fields and numbers
+  std::string fix;
+  int64_t position = 0;  // in its ClusterQueue, from 1; 0: not in a queue
+};
+
+// May this pod set be placed if it gets this flavor? "" if so, or if that can't be known; else why
+// not. Called during Schedule; must answer the same until the next call of InvalidatePlacement.
+using Feasibility =
+    std::function<std::string(const Workload&, const PodSet&, const kube::ResourceFlavor&)>;
+
+struct FlavorUsage {
+  std::string flavor;
+  std::string resource;
+  int64_t nominal = 0;
+  int64_t reserved = 0;  // by admissions
+  int64_t borrowed = 0;  // of `reserved`, beyond nominal
+};
+
+struct QueueStatus {
+  std::string name;
+  std::string cohort;
+  int64_t pending = 0;
+  int64_t admitted = 0;
+  std::vector<FlavorUsage> usage;
+  // First in line first; at most the number asked for.
+  std::vector<std::string> pending_ids;
+  int64_t fair_share = 0;  // its dominant resource share, with fair sharing
+  std::string error;       // why it is inactive; empty normally
+};
+
+class QuotaScheduler {
+ public:
+  explicit QuotaScheduler(QuotaOptions options);
+  ~QuotaScheduler();
+  QuotaScheduler(const QuotaScheduler&) = delete;
+  QuotaScheduler& operator=(const QuotaScheduler&) = delete;
+
+  void Upsert(kube::ResourceFlavor flavor);
+  void Upsert(kube::ClusterQueue queue);
+  void Upsert(kube::LocalQueue queue);
+  void Upsert(kube::Cohort cohort);
+  void Upsert(kube::Namespace name_space);
+  void RemoveResourceFlavor(std::string_view name);
+  void RemoveClusterQueue(std::string_view name);
+  void RemoveLocalQueue(std::string_view full_name);
+  void RemoveCohort(std::string_view name);
+  void RemoveNamespace(std::string_view name);
+
+  // Any ClusterQueue or LocalQueue exists. While none does there is no quota: everything is
+  // admitted with an empty admission.
+  bool HasQueues() const;
+
+  // What a record says. Replaces what this workload had; it leaves the queue. The ClusterQueue
+  // need not exist (any more): the usage counts again once it does.
+  void SetAdmitted(const Workload& workload, const Admission& admission);
+  // Gives back all it has and leaves the queue.
+  void Withdraw(std::string_view id);
+  // Waits for quota. Replaces an earlier version of itself; what it has is given back. Of an
+  // admitted workload whose surplus grew, EnqueueSurplus.
+  void Enqueue(const Workload& workload);
+  void EnqueueSurplus(const Workload& workload);
+
+  // Something that Feasibility depends on has changed.
+  void InvalidatePlacement();
+  // Something has changed since the last Schedule that may admit somebody.
+  bool NeedsSchedule() const;
+  // Decides all that can be decided now: repeats Kueue's scheduling cycle until it yields nothing.
+  // A victim is named until it was withdrawn, or gave back its surplus. An empty function: no
+  // placement is asked for.
+  std::vector<Decision> Schedule(absl::Time now, const Feasibility& feasible);
+
+  Wait WhyWaiting(std::string_view id) const;
+  const kube::ResourceFlavor* FindFlavor(std::string_view name) const;
+  std::vector<QueueStatus> ClusterQueues(size_t max_pending_ids) const;
+  std::vector<QueueStatus> LocalQueues(size_t max_pending_ids) const;  // names are full names
+  // Admissions that are on a ClusterQueue with stopPolicy HoldAndDrain, by id.
+  std::vector<std::string> ToDrain() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace muster::quota

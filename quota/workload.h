@@ -1,0 +1,55 @@
+// What asks for quota, and what it was given: the vocabulary between quota/ and coscheduling/.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "kube/objects/pod.h"
+#include "kube/objects/resource_list.h"
+
+namespace muster::quota {
+
+// Equal pods of a gang.
+struct PodSet {
+  std::string name;  // unique in its workload, stable over restarts
+  int64_t count = 0;
+  // Requests of one pod, and what rules flavors out (nodeSelector, required node affinity,
+  // tolerations), all as its user wrote them. Never null.
+  std::shared_ptr<const kube::PodSpec> spec;
+};
+
+// A gang as quota sees it.
+struct Workload {
+  std::string id;  // UID of the PodGroup, or of the pod for a gang of one
+  std::string name_space;
+  std::string name;
+  std::string queue;  // LocalQueue of its namespace
+  int64_t priority = 0;
+  absl::Time queued_at;          // its place in the queue; kept over attempts
+  std::vector<PodSet> pod_sets;  // what must be admitted for it to start: minMember members
+  std::vector<PodSet> surplus;   // beyond that; names are those of pod_sets where the specs agree
+};
+
+// What one pod set was given. `usage` is the sum over `count` pods.
+struct PodSetAssignment {
+  std::string name;
+  int64_t count = 0;
+  std::map<std::string, std::string> flavors;  // resource -> flavor, covered resources only
+  kube::ResourceList usage;                    // covered resources only
+  bool operator==(const PodSetAssignment&) const = default;
+};
+
+// A reservation of quota, as the admission record keeps it.
+struct Admission {
+  std::string cluster_queue;
+  std::vector<PodSetAssignment> pod_sets;  // those of Workload::pod_sets, in order
+  std::vector<PodSetAssignment> surplus;   // those beyond minMember that were counted as well
+  absl::Time reserved_at;
+  bool operator==(const Admission&) const = default;
+};
+
+}  // namespace muster::quota
