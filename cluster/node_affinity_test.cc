@@ -23,7 +23,7 @@ struct AffinityCase {
 };
 
 TEST(MatchesNodeAffinity, DecidesAsKubeScheduler) {
-  auto terms = [](Terms terms) {
+  auto terms = [](const Terms& terms) {
     return [terms](kube::PodSpec& spec) { spec.affinity.required_node_terms = terms; };
   };
   kube::Node node = MakeNode("a", "z1");

@@ -20,7 +20,7 @@ class NodeFamilies {
  public:
   // The number of the node's family, which it is counted in until Leave.
   int Join(const kube::Node& node);
-  void Leave(int family);
+  void Leave(int number);
   // True if both are of one family.
   static bool Alike(const kube::Node& a, const kube::Node& b);
 

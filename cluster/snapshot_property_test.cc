@@ -51,7 +51,9 @@ std::string Picture(const Snapshot& snapshot) {
     }
   }
   std::set<std::string> keep_away;
-  for (const auto& [uid, node] : snapshot.anti_affinity_pods()) keep_away.insert(uid + "@" + node);
+  for (const auto& [uid, node] : snapshot.anti_affinity_pods()) {
+    keep_away.insert(fmt::format("{}@{}", uid, node));
+  }
   for (const std::string& pair : keep_away) text += pair + "\n";
   return text;
 }
@@ -98,11 +100,12 @@ class World {
   std::string Rebuilt() {
     Snapshot fresh;
     std::vector<std::function<void()>> feeds;
-    for (const auto& [name, node] : nodes_) feeds.push_back([&, n = node] { fresh.Upsert(n); });
-    for (const auto& [name, claim] : claims_) feeds.push_back([&, c = claim] { fresh.Upsert(c); });
-    for (const auto& [uid, pod] : pods_) feeds.push_back([&, p = pod] { fresh.Upsert(p); });
+    for (const auto& [name, node] : nodes_) feeds.emplace_back([&, n = node] { fresh.Upsert(n); });
+    for (const auto& [name, claim] : claims_)
+      feeds.emplace_back([&, c = claim] { fresh.Upsert(c); });
+    for (const auto& [uid, pod] : pods_) feeds.emplace_back([&, p = pod] { fresh.Upsert(p); });
     for (const auto& [uid, daemons] : daemon_sets_) {
-      feeds.push_back([&, d = daemons] { fresh.Upsert(d); });
+      feeds.emplace_back([&, d = daemons] { fresh.Upsert(d); });
     }
     std::shuffle(feeds.begin(), feeds.end(), random_);
     for (const auto& feed : feeds) feed();

@@ -161,11 +161,8 @@ void Relations::CountSpread(Spread& spread, int domain, int step) {
   }
   --spread.domains_with[before];
   ++spread.domains_with[after];
-  if (after < spread.lowest) {
-    spread.lowest = after;
-  } else if (before == spread.lowest && spread.domains_with[before] == 0) {
-    spread.lowest = after;
-  }
+  const bool lowest_left = before == spread.lowest && spread.domains_with[before] == 0;
+  if (after < spread.lowest || lowest_left) spread.lowest = after;
 }
 
 void Relations::Count(int kind, int node, int step) {

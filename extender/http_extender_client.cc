@@ -27,12 +27,12 @@ size_t Append(char* data, size_t size, size_t count, void* out) {
 }
 
 curl_slist* Headers() {
-  static curl_slist* const headers = [] {
+  static curl_slist* const kHeaders = [] {
     curl_slist* list = curl_slist_append(nullptr, "Content-Type: application/json");
     // Otherwise curl holds a larger body back until the server has said that it wants it.
     return curl_slist_append(list, "Expect:");
   }();
-  return headers;
+  return kHeaders;
 }
 
 // `body` and `answer` must live until the transfer has ended.

@@ -170,7 +170,7 @@ std::unique_ptr<Leadership> Leadership::Always(const Changed& changed) {
 }
 
 std::unique_ptr<Leadership> Leadership::Elect(kube::Transport& transport, kube::Timer& timer,
-                                              kube::LeaseOptions options, Changed changed) {
+                                              const kube::LeaseOptions& options, Changed changed) {
   return std::make_unique<Elected>(transport, timer, options, std::move(changed));
 }
 

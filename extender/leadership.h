@@ -27,7 +27,7 @@ class Leadership {
   // A candidate for Muster's own Lease; `options` must be valid (kube::Validate). Transport and
   // timer must outlive it, here and below.
   static std::unique_ptr<Leadership> Elect(kube::Transport& transport, kube::Timer& timer,
-                                           kube::LeaseOptions options, Changed changed);
+                                           const kube::LeaseOptions& options, Changed changed);
   static std::unique_ptr<Leadership> Follow(kube::Transport& transport, kube::Timer& timer,
                                             LeaseFollowerOptions options, Changed changed);
   // Afterwards `changed` isn't called any more.

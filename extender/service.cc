@@ -279,7 +279,7 @@ struct Service::Impl {
     lease.name = options.lease_name;
     lease.identity = identity;
     if (absl::Status valid = kube::Validate(lease); !valid.ok()) return valid;
-    leadership = Leadership::Elect(*transport, timer, std::move(lease), changed);
+    leadership = Leadership::Elect(*transport, timer, lease, changed);
     return absl::OkStatus();
   }
 

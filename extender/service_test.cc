@@ -221,7 +221,7 @@ TEST_F(ServiceTest, GangGoesFromTheGateToItsNodesInOneStroke) {
     json reply;
     ASSERT_TRUE(Await([&] {
       reply = Filter(pod, {"n1", "n2"});
-      return reply["Error"] == "";
+      return reply["Error"].get<std::string>().empty();
     })) << reply;
     ASSERT_EQ(reply["NodeNames"].size(), 1u) << reply;
     planned.push_back(reply["NodeNames"][0]);
@@ -370,7 +370,7 @@ TEST_F(ServiceTest, FollowsTheSchedulersLeaseFromReadyFollowerToLeader) {
   ASSERT_TRUE(Await([&] {
     return Metric("muster_leading") == "1" && CreatePod("train-0", "train").status == 201;
   })) << Rest("/readyz").body;
-  ASSERT_TRUE(Await([&] { return Filter("train-0", {"n1"})["Error"] == ""; }));
+  ASSERT_TRUE(Await([&] { return Filter("train-0", {"n1"})["Error"].get<std::string>().empty(); }));
   client.Send(RawPost("/bind", BindBody(Pod("train-0"), "n1")));
   EXPECT_EQ(client.ReadMessage(absl::Seconds(20)).body, R"({"Error":""})");
   EXPECT_EQ(Metric("muster_terms_total"), "1");

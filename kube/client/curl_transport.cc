@@ -30,8 +30,8 @@ constexpr size_t kUrgentInFlight = 8;
 constexpr size_t kUrgentQueued = 256;
 
 void InitializeCurl() {
-  static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (code != CURLE_OK) throw std::bad_alloc();
+  static const CURLcode kCode = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (kCode != CURLE_OK) throw std::bad_alloc();
 }
 
 absl::Status Closing() { return absl::CancelledError("the transport is being closed"); }
@@ -469,8 +469,8 @@ class CurlStream : public Stream {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CurlTransport>> CurlTransport::Create(ClientConfig config,
-                                                                     CurlTransportOptions options) {
+absl::StatusOr<std::unique_ptr<CurlTransport>> CurlTransport::Create(
+    ClientConfig config, const CurlTransportOptions& options) {
   InitializeCurl();
   auto settings = MakeTransferSettings(std::move(config));
   if (!settings.ok()) return settings.status();
@@ -479,11 +479,10 @@ absl::StatusOr<std::unique_ptr<CurlTransport>> CurlTransport::Create(ClientConfi
   settings->max_body_bytes = options.max_body_bytes;
   settings->connect_timeout_ms =
       static_cast<long>(absl::ToInt64Milliseconds(options.connect_timeout));
-  return std::unique_ptr<CurlTransport>(
-      new CurlTransport(*std::move(settings), std::move(options)));
+  return std::unique_ptr<CurlTransport>(new CurlTransport(*settings, options));
 }
 
-CurlTransport::CurlTransport(TransferSettings settings, const CurlTransportOptions& options)
+CurlTransport::CurlTransport(const TransferSettings& settings, const CurlTransportOptions& options)
     : requests_(std::make_shared<Loop>(settings, options, options.longest_silence)),
       watches_(std::make_shared<Loop>(settings, options, options.longest_watch_silence)),
       keeper_(std::make_unique<IdentityKeeper>(settings.config.credentials,

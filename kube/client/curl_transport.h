@@ -50,8 +50,8 @@ class CurlTransport : public Transport {
  public:
   // InvalidArgument if the config's server isn't a URL that can be spoken to. Connects on the first
   // request; credentials are fetched in the background, and requests wait for the first ones.
-  static absl::StatusOr<std::unique_ptr<CurlTransport>> Create(ClientConfig config,
-                                                               CurlTransportOptions options = {});
+  static absl::StatusOr<std::unique_ptr<CurlTransport>> Create(
+      ClientConfig config, const CurlTransportOptions& options = {});
   // Requests and watches under way end with Cancelled before it returns, on the transport's
   // threads; what their callbacks ask for meanwhile ends so too, maybe on the caller's. Not to be
   // called from a callback.
@@ -67,7 +67,7 @@ class CurlTransport : public Transport {
 
  private:
   class Loop;
-  CurlTransport(TransferSettings settings, const CurlTransportOptions& options);
+  CurlTransport(const TransferSettings& settings, const CurlTransportOptions& options);
 
   const std::shared_ptr<Loop> requests_;
   const std::shared_ptr<Loop> watches_;

@@ -38,10 +38,9 @@ class Kubeconfig : public ::testing::Test {
     std::ofstream(path) << text;
     return path;
   }
-  std::string WriteScript(const std::string& name, const std::string& body) {
+  void WriteScript(const std::string& name, const std::string& body) {
     const std::string path = Write(name, "#!/bin/sh\n" + body);
     chmod(path.c_str(), 0755);
-    return path;
   }
   // A kubeconfig with one context whose cluster and user have these fields, in YAML flow style.
   std::string WriteConfig(const std::string& cluster, const std::string& user) {
@@ -165,7 +164,7 @@ TEST_F(Kubeconfig, ErrorsNameFileEntryAndField) {
 }
 
 TEST_F(Kubeconfig, RunsAnExecPlugin) {
-  const std::string script = WriteScript("bin/plugin", R"(
+  WriteScript("bin/plugin", R"(
 echo "$KUBERNETES_EXEC_INFO" > "$(dirname "$0")/info"
 echo "$1 $EXTRA" > "$(dirname "$0")/args"
 cat <<END
@@ -230,7 +229,7 @@ TEST_F(Kubeconfig, ExplainsAFailingExecPluginWithoutItsOutput) {
 }
 
 TEST_F(Kubeconfig, AnExecPluginIsRunAgainWhenItsTokenIsRefused) {
-  const std::string script = WriteScript("plugin", R"(
+  WriteScript("plugin", R"(
 echo x >> "$(dirname "$0")/runs"
 n=$(wc -l < "$(dirname "$0")/runs")
 echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"'$n'"}}'

@@ -55,7 +55,7 @@ class AdmissionTest : public ::testing::Test {
     front_ = *HttpFront::Start(&server_, options);
   }
 
-  TestJson Webhook(TestJson changes = TestJson::object()) {
+  TestJson Webhook(const TestJson& changes = TestJson::object()) {
     TestJson webhook = {
         {"name", "gate.muster.dev"},
         {"clientConfig", {{"url", webhook_.url()}, {"caBundle", Base64(webhook_.ca_pem())}}},

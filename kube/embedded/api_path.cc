@@ -45,7 +45,7 @@ std::optional<ApiPath> ParseApiPath(std::string_view path) {
   }
   size_t left = segments.size() - at;
   bool scoped = left >= 3 && segments[at] == "namespaces" &&
-                !(left == 3 && out.group.empty() && IsNamespaceSubresource(segments[at + 2]));
+                (left != 3 || !out.group.empty() || !IsNamespaceSubresource(segments[at + 2]));
   if (scoped) {
     out.name_space = segments[at + 1];
     at += 2;

@@ -145,8 +145,8 @@ constexpr const char* kNodeClaim = R"({
 }  // namespace
 
 const std::vector<std::string>& BuiltInCrds() {
-  static const auto* const crds = new std::vector<std::string>{kPodGroup, kNodePool, kNodeClaim};
-  return *crds;
+  static const auto* const kCrds = new std::vector<std::string>{kPodGroup, kNodePool, kNodeClaim};
+  return *kCrds;
 }
 
 }  // namespace muster::kube::embedded

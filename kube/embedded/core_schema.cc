@@ -395,8 +395,8 @@ WindowsSecurityContextOptions gmsaCredentialSpec:s gmsaCredentialSpecName:s host
 }  // namespace
 
 std::shared_ptr<const Schema> CoreSchema(std::string_view kind) {
-  static const CompactSchemas* const schemas = new CompactSchemas(kTypes);
-  return schemas->Find(kind);
+  static const CompactSchemas* const kSchemas = new CompactSchemas(kTypes);
+  return kSchemas->Find(kind);
 }
 
 }  // namespace muster::kube::embedded

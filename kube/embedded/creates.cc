@@ -46,7 +46,8 @@ MaybeError ServerImpl::CheckTypeMeta(const Call& call, Json* object) {
   if (metadata.is_null()) metadata = Json::object();
   if (!metadata.is_object()) return BadRequest("metadata: want an object");
   auto name_space = metadata.find("namespace");
-  bool given = name_space != metadata.end() && name_space->is_string() && *name_space != "";
+  bool given = name_space != metadata.end() && name_space->is_string() &&
+               !name_space->get_ref<const std::string&>().empty();
   if (given && *name_space != call.path.name_space) {
     return BadRequest(fmt::format(
         "the namespace of the provided object does not match the namespace sent on the request: "

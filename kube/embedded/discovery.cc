@@ -141,7 +141,7 @@ std::optional<Answer> ServerImpl::Discover(const Request& request) {
       return JsonAnswer(group);
     }
     for (const std::string& version : versions) {
-      if (path == "/apis/" + name + "/" + version) {
+      if (path == fmt::format("/apis/{}/{}", name, version)) {
         return JsonAnswer(ResourceList(types, name, version));
       }
     }

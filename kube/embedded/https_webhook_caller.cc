@@ -83,13 +83,14 @@ class Exchange {
           tcp::endpoint(address, port), [this](error_code failed) { OnConnect(failed); });
       return;
     }
-    resolver_.async_resolve(
-        target_.host, target_.port, [this](error_code failed, tcp::resolver::results_type results) {
-          if (failed) return Fail("resolve", failed);
-          beast::get_lowest_layer(stream_).async_connect(
-              results,
-              [this](error_code unreached, const tcp::endpoint&) { OnConnect(unreached); });
-        });
+    resolver_.async_resolve(target_.host, target_.port,
+                            [this](error_code failed, const tcp::resolver::results_type& results) {
+                              if (failed) return Fail("resolve", failed);
+                              beast::get_lowest_layer(stream_).async_connect(
+                                  results, [this](error_code unreached, const tcp::endpoint&) {
+                                    OnConnect(unreached);
+                                  });
+                            });
   }
 
   std::optional<absl::StatusOr<std::string>> result;

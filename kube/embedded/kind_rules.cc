@@ -100,7 +100,8 @@ void ValidateNode(const Json& node, FieldErrors* errors) {
       errors->NotSupported(path + ".effect", Quoted(effect),
                            {"NoSchedule", "PreferNoSchedule", "NoExecute"});
     }
-    if (!seen.insert(key + ":" + effect).second) errors->Duplicate(path, Quoted(key));
+    if (!seen.insert(fmt::format("{}:{}", key, effect)).second)
+      errors->Duplicate(path, Quoted(key));
   }
   ValidateResourceMap(MapAt(node, {"status", "capacity"}), "status.capacity", errors);
   ValidateResourceMap(MapAt(node, {"status", "allocatable"}), "status.allocatable", errors);

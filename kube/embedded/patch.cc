@@ -264,8 +264,7 @@ class StrategicMerge {
 
   static const Json& KeyOf(const Schema& field, const Json& entry) {
     static const auto* const kNone = new Json;
-    if (field.merge_key.empty()) return entry;
-    const Json* key = FieldAt(entry, {field.merge_key.c_str()});
+    const Json* key = field.merge_key.empty() ? &entry : FieldAt(entry, {field.merge_key.c_str()});
     return key == nullptr ? *kNone : *key;
   }
 
@@ -278,8 +277,7 @@ class StrategicMerge {
       const Schema* field = schema == nullptr ? nullptr : schema->Field(list_name);
       if (patch.contains(list_name) || list == target->end() || !list->is_array()) continue;
       if (field == nullptr || !field->merges) continue;
-      Json before = *list;
-      Reorder(*field, order, before, &*list);
+      Reorder(*field, order, Json(*list), &*list);
     }
   }
 
@@ -318,7 +316,7 @@ class StrategicMerge {
     *list = std::move(result);
   }
 
-  void Fail(std::string why) {
+  void Fail(const std::string& why) {
     if (!failure) failure = BadRequest("strategic merge patch: " + why);
   }
 };

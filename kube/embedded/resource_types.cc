@@ -23,7 +23,7 @@ struct BuiltIn {
 
 // Selectable fields are those of the real server (pkg/apis/*/v1/conversion.go v1.34).
 const std::vector<BuiltIn>& BuiltIns() {
-  static const auto* const kinds = new std::vector<BuiltIn>{
+  static const auto* const kKinds = new std::vector<BuiltIn>{
       {"",
        "v1",
        "namespaces",
@@ -144,7 +144,7 @@ const std::vector<BuiltIn>& BuiltIns() {
        true,
        {}},
   };
-  return *kinds;
+  return *kKinds;
 }
 
 ResourceType FromBuiltIn(const BuiltIn& kind) {

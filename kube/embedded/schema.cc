@@ -314,7 +314,7 @@ class OpenApiReader {
     if (!in.contains("properties")) schema->preserves_unknown = true;
     if (!in.contains("properties") || !in["properties"].is_object()) return;
     for (const auto& [name, field] : in["properties"].items()) {
-      schema->fields[name] = Read(field, path + "." + name, depth + 1);
+      schema->fields[name] = Read(field, fmt::format("{}.{}", path, name), depth + 1);
     }
   }
 

@@ -293,7 +293,7 @@ int Main() {
   table.Apply({{"planned", FilterAnswer{FilterAnswer::Kind::kPlanned, NodeName(kNodes - 1), ""}},
                {"short", FilterAnswer{FilterAnswer::Kind::kUnresolvable, "",
                                       "gang team/train: 3 of 4 nodes are usable"}}});
-  SchedulerRoutes routes(table, {.post_urgent = [](EngineTask) {},
+  SchedulerRoutes routes(table, {.post_urgent = [](const EngineTask&) {},
                                  .on_filter = [](FilterReply::Outcome, absl::Duration) {},
                                  .on_bind = [](bool, absl::Duration) {},
                                  .clock = absl::Now});
