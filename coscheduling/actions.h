@@ -10,8 +10,11 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/time/time.h"
+#include "kube/objects/pod.h"
+#include "quota/quota_scheduler.h"
 
 namespace muster::coscheduling {
 
@@ -68,6 +71,19 @@ struct AnnotatePod {
   std::map<std::string, std::string> annotations;
 };
 
+// Adds to a gated member what its flavors ask for, and annotations, in one JSON patch.
+// Preconditions: uid and resource_version. What is there already is only ever added to.
+struct AssignFlavors {
+  PodRef pod;
+  // Whether the member has any already: what doesn't exist is made as a whole.
+  bool has_node_selector = false;
+  bool has_tolerations = false;
+  bool has_annotations = false;
+  std::map<std::string, std::string> node_selector;
+  std::vector<kube::Toleration> tolerations;
+  std::map<std::string, std::string> annotations;
+};
+
 // Eviction, precondition: uid.
 struct EvictPod {
   PodRef pod;
@@ -92,6 +108,14 @@ struct UpdatePodGroupStatus {
   absl::Time since;  // lastTransitionTime
 };
 
+// Merge patch of a ClusterQueue's status, or a LocalQueue's if it has a namespace.
+struct UpdateQueueStatus {
+  std::string name_space;
+  std::string name;
+  quota::QueueStatus status;
+  absl::Time since;  // lastTransitionTime of condition Active
+};
+
 // An event on a PodGroup or a pod. Equal ones are counted, not repeated, by the shell.
 struct EmitEvent {
   std::string kind;  // "PodGroup" or "Pod"
@@ -110,7 +134,8 @@ struct AnswerBind {
 };
 
 using Action = std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, AnnotatePod,
-                            EvictPod, UpdatePodGroupStatus, EmitEvent, AnswerBind>;
+                            AssignFlavors, EvictPod, UpdatePodGroupStatus, UpdateQueueStatus,
+                            EmitEvent, AnswerBind>;
 
 struct NumberedAction {
   uint64_t id = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "coscheduling/engine_state.h"
+#include "coscheduling/pod_sets.h"
 #include "fmt/format.h"
 
 namespace muster::coscheduling {
@@ -20,10 +21,6 @@ constexpr std::string_view kSchedulingGated = "SchedulingGated";
 // What kube-scheduler itself writes for an error: no provisioner looks at it.
 constexpr std::string_view kSchedulerError = "SchedulerError";
 
-PodRef RefOf(const kube::Pod& pod) {
-  return {pod.meta.name_space, pod.meta.name, pod.meta.uid, pod.meta.resource_version};
-}
-
 bool IsSignalled(const kube::Pod& pod) {
   return pod.scheduled_reason == kUnschedulable && pod.scheduled_status != "True";
 }
@@ -37,7 +34,9 @@ void Engine::State::Decide(Gang& gang, absl::Time now) {
   }
   gang.dirty = false;
   DecideDeadline(gang, now);
+  DecideEviction(gang, now);
   EnterState(gang, now);
+  DecideFlavors(gang, now);
   DecideSignals(gang, now);
   DecideGates(gang, now);
   AnswerBinds(gang, now);
@@ -54,8 +53,12 @@ void Engine::State::DecideDeadline(Gang& gang, absl::Time now) {
                             gang.posted.empty() && gang.facts.live > 0 &&
                             static_cast<int64_t>(gang.fixed.size()) < gang.required();
   if (!provisioning) return;
-  if (now < gang.record->deadline) {
-    WakeAt(gang.record->deadline);
+  absl::Time deadline = gang.record->deadline;
+  if (HoldsUselessly(gang)) {
+    deadline = std::min(deadline, gang.record->admitted_at + options.unplaceable_grace);
+  }
+  if (now < deadline) {
+    WakeAt(deadline);
     return;
   }
   AdmissionRecord record = *gang.record;
@@ -64,9 +67,34 @@ void Engine::State::DecideDeadline(Gang& gang, absl::Time now) {
       std::min(options.backoff_base * (int64_t{1} << doublings), options.backoff_max);
   const int64_t jitter = std::uniform_int_distribution<int64_t>(0, 100)(random);
   record.retry_after = now + backoff + backoff / 1000 * jitter;
+  record.deadline = now;
+  if (record.quota) {
+    for (const quota::PodSetAssignment& given : record.quota->pod_sets) {
+      for (const std::string& name : FlavorNames(given)) {
+        record.flavors_tried[name] = *record.retry_after;
+      }
+    }
+    record.quota.reset();
+    record.queue.clear();
+  }
   ++stats.gangs_backed_off;
   WriteRecord(gang, record, now);
   if (gang.group == nullptr) DropTentative(gang);
+}
+
+// Quota is held for nodes that aren't there and that no NodePool can make.
+bool Engine::State::HoldsUselessly(const Gang& gang) const {
+  if (!HoldsQuota(gang) || !gang.short_of_nodes) return false;
+  std::map<std::string, std::pair<const kube::PodSpec*, int64_t>> sets;
+  for (const std::string& uid : Unplaced(gang)) {
+    const kube::Pod* pod = snapshot.FindPod(uid);
+    auto& [spec, count] = sets[PodSetOf(*pod)];
+    spec = pod->spec.get();
+    ++count;
+  }
+  return std::ranges::any_of(sets, [&](const auto& set) {
+    return !node_pools.empty() && !CanBeMade(*set.second.first, set.second.second);
+  });
 }
 
 void Engine::State::DecideSignals(Gang& gang, absl::Time now) {
@@ -79,22 +107,20 @@ void Engine::State::DecideSignals(Gang& gang, absl::Time now) {
   const bool waits =
       gang.state == v1::PROVISIONING || (gang.facts.admitted && !gang.facts.blocked &&
                                          (gang.state == v1::REPAIRING || gang.state == v1::BOUND));
-  const bool want =
-      waits &&
-      static_cast<int64_t>(gang.unbound.size()) > static_cast<int64_t>(gang.fixed.size()) &&
-      (gang.short_of_nodes || signalled_before);
+  const bool want = waits && !Unplaced(gang).empty() && (gang.short_of_nodes || signalled_before);
   if (want && !gang.signalled) gang.signalled_at = now;
   gang.signalled = want;
   const bool leave_alone = gang.state == v1::READY || gang.state == v1::BINDING;
   for (const std::string& uid : gang.unbound) {
     const kube::Pod* pod = snapshot.FindPod(uid);
     const bool placed = gang.fixed.contains(uid);
-    if (want && !placed && !IsSignalled(*pod)) {
+    const bool asks = want && !placed && MayBePlaced(gang, uid);
+    if (asks && !IsSignalled(*pod)) {
       Act("signal/" + uid, now,
           SignalPod{
               RefOf(*pod), std::string(kUnschedulable),
               fmt::format("gang {} waits for nodes for all of its members", gang.key.ToString())});
-    } else if (!want && !placed && !leave_alone && IsSignalled(*pod)) {
+    } else if (!asks && !placed && !leave_alone && IsSignalled(*pod)) {
       Act("signal/" + uid, now,
           SignalPod{RefOf(*pod),
                     std::string(IsGatedByUs(*pod) ? kSchedulingGated : kSchedulerError),

@@ -8,6 +8,7 @@
 #include "absl/hash/hash.h"
 #include "coscheduling/engine_state.h"
 #include "coscheduling/holds.h"
+#include "coscheduling/pod_sets.h"
 #include "muster/v1/admission.pb.h"
 
 namespace muster::coscheduling {
@@ -114,6 +115,18 @@ void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
     SetTime(gang.record->admitted_at, out->mutable_admitted_at());
     SetTime(gang.record->deadline, out->mutable_deadline());
     if (gang.record->retry_after) SetTime(*gang.record->retry_after, out->mutable_retry_at());
+  }
+  if (options.quota == QuotaMode::kInternal && quotas.HasQueues()) {
+    out->set_queue(QueueOf(gang));
+    if (gang.quota.waits) out->set_queue_position(quotas.WhyWaiting(gang.quota.id).position);
+  }
+  if (HoldsQuota(gang)) {
+    out->set_cluster_queue(gang.record->quota->cluster_queue);
+    std::set<std::string> names;
+    for (const quota::PodSetAssignment& given : gang.record->quota->pod_sets) {
+      names.merge(FlavorNames(given));
+    }
+    for (const std::string& name : names) out->add_flavors(name);
   }
   if (gang.bound_at) SetTime(*gang.bound_at, out->mutable_bound_at());
 

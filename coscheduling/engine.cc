@@ -133,11 +133,18 @@ void Engine::State::NoteNode(const kube::Node& node, absl::Time now) {
   }
 }
 
+// Whether there is quota at all may have changed, or what a gang asks for.
+void Engine::State::NoteQueues() {
+  queues_changed = true;
+  for (auto& [key, gang] : gangs) gang.dirty |= gang.state != v1::FINISHED;
+}
+
 // --- the step ---
 
 // Nothing to do for it before something about it changes.
 bool Engine::State::IsSettled(const Gang& gang) const {
   if (!gang.ours) return true;
+  if (gang.record && gang.record->eviction) return false;
   if (gang.state == v1::FINISHED) return true;
   return gang.state == v1::BOUND && gang.unbound.empty() && gang.posted.empty() &&
          (!gang.record || gang.record->bound_at);
@@ -185,8 +192,11 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
     gang.stale |= gang.dirty;
     if (!gang.dirty && IsSettled(gang)) continue;
     active.push_back(&gang);
+    if (gang.dirty || gang.quota.idle_since != Never()) SyncQuota(gang, now);
     Admit(gang, now);
   }
+  ScheduleQuota(now);
+  WriteQueueStatus(now);
   if (needs_pass) {
     Place(now);
     for (Gang* gang : active) gang->stale = true;
@@ -203,6 +213,7 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
   }
   answers_to_remove.clear();
   out->nodes_changed = std::exchange(nodes_changed, false);
+  out->queues_changed = std::exchange(queues_changed, false);
   in_flight.Prune(now);
   WakeAt(in_flight.NextRetry(now));
   out = nullptr;
@@ -222,7 +233,7 @@ void Engine::Upsert(kube::Node node) {
       kube::IsOlderVersion(node.meta.resource_version, it->second.resource_version)) {
     return;
   }
-  s.needs_pass = s.nodes_changed = true;
+  s.needs_pass = s.nodes_changed = s.places_changed = true;
   const std::string name = node.meta.name;
   s.NotePlace(name);
   s.snapshot.Upsert(std::move(node));
@@ -259,8 +270,34 @@ void Engine::Upsert(kube::NodeClaim claim) {
 }
 
 void Engine::Upsert(kube::NodePool pool) {
+  state_->places_changed = true;
   std::string name = pool.meta.name;
   state_->node_pools.insert_or_assign(std::move(name), std::move(pool));
+}
+
+void Engine::Upsert(kube::ResourceFlavor flavor) {
+  state_->places_changed = state_->queues_changed = true;
+  state_->quotas.Upsert(std::move(flavor));
+}
+
+void Engine::Upsert(kube::ClusterQueue queue) {
+  state_->NoteQueues();
+  state_->quotas.Upsert(std::move(queue));
+}
+
+void Engine::Upsert(kube::LocalQueue queue) {
+  state_->NoteQueues();
+  state_->quotas.Upsert(std::move(queue));
+}
+
+void Engine::Upsert(kube::Cohort cohort) {
+  state_->queues_changed = true;
+  state_->quotas.Upsert(std::move(cohort));
+}
+
+void Engine::Upsert(kube::WorkloadPriorityClass priority_class) {
+  state_->NoteQueues();
+  state_->priority_classes.insert_or_assign(priority_class.meta.name, priority_class.value);
 }
 
 void Engine::Upsert(kube::DaemonSet daemon_set) {
@@ -268,7 +305,11 @@ void Engine::Upsert(kube::DaemonSet daemon_set) {
   state_->snapshot.Upsert(std::move(daemon_set));
 }
 
-void Engine::Upsert(kube::Namespace name_space) { state_->snapshot.Upsert(std::move(name_space)); }
+void Engine::Upsert(kube::Namespace name_space) {
+  state_->queues_changed = true;
+  state_->quotas.Upsert(name_space);
+  state_->snapshot.Upsert(std::move(name_space));
+}
 
 void Engine::Upsert(kube::PersistentVolumeClaim claim) {
   state_->needs_pass = true;
@@ -304,14 +345,45 @@ void Engine::RemoveNodeClaim(std::string_view name) {
   state_->snapshot.RemoveNodeClaim(name);
 }
 
-void Engine::RemoveNodePool(std::string_view name) { state_->node_pools.erase(std::string(name)); }
+void Engine::RemoveNodePool(std::string_view name) {
+  state_->places_changed = true;
+  state_->node_pools.erase(std::string(name));
+}
+
+void Engine::RemoveResourceFlavor(std::string_view name) {
+  state_->places_changed = state_->queues_changed = true;
+  state_->quotas.RemoveResourceFlavor(name);
+}
+
+void Engine::RemoveClusterQueue(std::string_view name) {
+  state_->NoteQueues();
+  state_->quotas.RemoveClusterQueue(name);
+}
+
+void Engine::RemoveLocalQueue(std::string_view full_name) {
+  state_->NoteQueues();
+  state_->quotas.RemoveLocalQueue(full_name);
+}
+
+void Engine::RemoveCohort(std::string_view name) {
+  state_->queues_changed = true;
+  state_->quotas.RemoveCohort(name);
+}
+
+void Engine::RemoveWorkloadPriorityClass(std::string_view name) {
+  state_->NoteQueues();
+  state_->priority_classes.erase(std::string(name));
+}
 
 void Engine::RemoveDaemonSet(std::string_view uid) {
   state_->needs_pass = true;
   state_->snapshot.RemoveDaemonSet(uid);
 }
 
-void Engine::RemoveNamespace(std::string_view name) { state_->snapshot.RemoveNamespace(name); }
+void Engine::RemoveNamespace(std::string_view name) {
+  state_->quotas.RemoveNamespace(name);
+  state_->snapshot.RemoveNamespace(name);
+}
 
 void Engine::RemovePersistentVolumeClaim(std::string_view full_name) {
   state_->snapshot.RemovePersistentVolumeClaim(full_name);

@@ -28,12 +28,15 @@
 #include "coscheduling/actions.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
+#include "kube/objects/quota.h"
 #include "kube/objects/workload.h"
 #include "muster/v1/states.pb.h"
 
 namespace muster::v1 {
 class Gang;
 class Node;
+class Queue;
+class Flavor;
 }  // namespace muster::v1
 
 namespace muster::cluster {
@@ -41,6 +44,8 @@ class Snapshot;
 }
 
 namespace muster::coscheduling {
+
+enum class QuotaMode { kOff, kInternal, kKueue };
 
 struct EngineOptions {
   std::string scheduler_name = "coscheduling";
@@ -69,6 +74,14 @@ struct EngineOptions {
   absl::Duration bind_wait = absl::Seconds(15);
   // An ungated member that kube-scheduler doesn't bring back is touched again after this.
   absl::Duration wake_interval = absl::Seconds(5);
+  // Who decides about quota: nobody, we ourselves by Kueue's objects (no queue at all in the
+  // cluster: no quota), or the real Kueue, whose gates and suspension are respected in any case.
+  QuotaMode quota = QuotaMode::kInternal;
+  // Within a cohort, shares decide order and victims (Kueue's fairSharing.enable).
+  bool fair_sharing = false;
+  // Quota that is held for nodes that neither exist nor can be made by any NodePool is given back
+  // after this.
+  absl::Duration unplaceable_grace = absl::Seconds(30);
   uint64_t seed = 1;
 };
 
@@ -106,6 +119,7 @@ struct StepOutput {
   // Gangs whose Describe() changed, or that are gone (Describe answers false).
   std::vector<GangKey> changed_gangs;
   bool nodes_changed = false;
+  bool queues_changed = false;
   // Pods whose filter answer changed; an empty optional removes it.
   std::vector<std::pair<std::string, std::optional<FilterAnswer>>> filter_answers;
   std::vector<DecisionNote> notes;
@@ -138,6 +152,11 @@ class Engine {
   void Upsert(kube::PodGroup group);
   void Upsert(kube::NodeClaim claim);
   void Upsert(kube::NodePool pool);
+  void Upsert(kube::ResourceFlavor flavor);
+  void Upsert(kube::ClusterQueue queue);
+  void Upsert(kube::LocalQueue queue);
+  void Upsert(kube::Cohort cohort);
+  void Upsert(kube::WorkloadPriorityClass priority_class);
   void Upsert(kube::DaemonSet daemon_set);
   void Upsert(kube::Namespace name_space);
   void Upsert(kube::PersistentVolumeClaim claim);
@@ -150,6 +169,11 @@ class Engine {
   void RemoveNode(std::string_view name);
   void RemoveNodeClaim(std::string_view name);
   void RemoveNodePool(std::string_view name);
+  void RemoveResourceFlavor(std::string_view name);
+  void RemoveClusterQueue(std::string_view name);
+  void RemoveLocalQueue(std::string_view full_name);
+  void RemoveCohort(std::string_view name);
+  void RemoveWorkloadPriorityClass(std::string_view name);
   void RemoveDaemonSet(std::string_view uid);
   void RemoveNamespace(std::string_view name);
   void RemovePersistentVolumeClaim(std::string_view full_name);
@@ -180,6 +204,9 @@ class Engine {
   bool Describe(const GangKey& key, v1::Gang* gang) const;
   std::vector<GangKey> Gangs() const;
   void DescribeNodes(std::vector<v1::Node>* nodes) const;
+  // ClusterQueues, then LocalQueues, each in order of their names.
+  void DescribeQueues(std::vector<v1::Queue>* queues) const;
+  void DescribeFlavors(std::vector<v1::Flavor>* flavors) const;
   const cluster::Snapshot& snapshot() const;
   // bind_latencies and state_times are those since the last call.
   EngineStats TakeStats();

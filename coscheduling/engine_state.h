@@ -4,6 +4,9 @@
 //   membership.cc  which pods form which gang, quorum, what blocks it, the admission record
 //   placement.cc   the placement pass: who gets which nodes
 //   decide.cc      from placement to actions: signals, gates, bindings, repair, deadlines
+//   quota_admission.cc  who waits for quota, holds it, gives it back
+//   placeability.cc     could the nodes of a flavor exist at all
+//   quota_report.cc     queues' status and messages
 //   report.cc      reasons, PodGroup status, events, filter answers
 //   node_holds.cc  holds on nodes
 //   describe.cc    the admission API's messages
@@ -26,6 +29,7 @@
 #include "coscheduling/holds.h"
 #include "coscheduling/in_flight.h"
 #include "coscheduling/suspect_nodes.h"
+#include "quota/quota_scheduler.h"
 
 namespace muster::coscheduling {
 
@@ -41,6 +45,21 @@ struct NodeMarks {
   bool made_by_karpenter = false;
 };
 
+// The status of a queue that was written last.
+struct QueueShown {
+  std::string digest;
+  bool active = false;
+  absl::Time since = absl::InfinitePast();  // of `active`
+  absl::Time written = absl::InfinitePast();
+};
+
+inline PodRef RefOf(const kube::Pod& pod) {
+  return {pod.meta.name_space, pod.meta.name, pod.meta.uid, pod.meta.resource_version};
+}
+
+// A pod's spec with the labels and tolerations of a flavor.
+kube::PodSpec WithFlavor(const kube::PodSpec& spec, const kube::ResourceFlavor& flavor);
+
 // A bind call that waits for its member.
 struct HeldBind {
   uint64_t request = 0;
@@ -50,13 +69,17 @@ struct HeldBind {
 
 struct Engine::State {
   explicit State(EngineOptions opts)
-      : options(std::move(opts)), random(options.seed), suspects(options.suspect_time) {}
+      : options(std::move(opts)),
+        quotas({.fair_sharing = options.fair_sharing}),
+        random(options.seed),
+        suspects(options.suspect_time) {}
 
   // --- engine.cc ---
   void Upsert(kube::Pod pod);
   void ShareSpec(const Gang& gang, kube::Pod* pod) const;
   void RemovePod(const std::string& uid);
   void NoteNode(const kube::Node& node, absl::Time now);
+  void NoteQueues();
   void Step(absl::Time now, StepOutput* out);
   bool IsSettled(const Gang& gang) const;
   // Starts the action unless its target is busy or pausing; true if it was started.
@@ -76,6 +99,8 @@ struct Engine::State {
   void AdoptGroup(std::shared_ptr<const kube::PodGroup> group);
   void DropGroup(const std::string& uid);
   void Refresh(Gang& gang, absl::Time now);
+  // A gang of one that holds quota has its record on the pod.
+  void ReadRecordOfPod(Gang& gang) const;
   Reason FindBlocker(const Gang& gang, const std::vector<const kube::Pod*>& live) const;
   void Admit(Gang& gang, absl::Time now);
   void WriteRecord(Gang& gang, const AdmissionRecord& record, absl::Time now);
@@ -83,9 +108,44 @@ struct Engine::State {
   // and held on its behalf stays as it is until then.
   static bool IsUndecided(const Gang& gang) {
     return gang.ours && !gang.facts.admitted && !gang.facts.blocked && !gang.facts.backing_off &&
-           !gang.unbound.empty();
+           !gang.facts.waits_for_quota && !gang.facts.evicting && !gang.unbound.empty();
   }
   AdmissionRecord NewRecord(const Gang& gang, int64_t attempt, absl::Time now) const;
+
+  int64_t NextAttempt(const Gang& gang) const;
+
+  // --- quota_admission.cc ---
+  // There are queues, and they are ours to serve.
+  bool UsesQuota() const;
+  bool HoldsQuota(const Gang& gang) const;
+  // What the record says of the member's pod set; null if nothing.
+  const quota::PodSetAssignment* GivenTo(const Gang& gang, const kube::Pod& pod) const;
+  std::string QueueOf(const Gang& gang) const;
+  int64_t QueuePriorityOf(const Gang& gang) const;
+  quota::Workload WorkloadOf(const Gang& gang) const;
+  void FindUncounted(Gang& gang) const;
+  void SyncQuota(Gang& gang, absl::Time now);
+  void RequestQuota(Gang& gang, absl::Time now);
+  void WithdrawQuota(Gang& gang);
+  void ReleaseQuota(Gang& gang, absl::Time now);
+  void ScheduleQuota(absl::Time now);
+  void Carry(const quota::Decision& decision, absl::Time now);
+  void StartEviction(Gang& gang, const std::string& why, bool surplus_only, absl::Time now);
+  void DecideFlavors(Gang& gang, absl::Time now);
+  void DecideEviction(Gang& gang, absl::Time now);
+
+  // --- placeability.cc ---
+  // "" if quota of this flavor can be used: nodes exist or can be made, as far as that is known.
+  std::string WhyNotPlaceable(const quota::Workload& workload, const quota::PodSet& set,
+                              const kube::ResourceFlavor& flavor);
+  std::string WhyNoNodesFor(const kube::PodSpec& spec, int64_t count) const;
+  // The NodePools can make nodes for all of them.
+  bool CanBeMade(const kube::PodSpec& spec, int64_t count) const;
+
+  // --- quota_report.cc ---
+  Reason QuotaReason(const Gang& gang) const;
+  void WriteQueueStatus(absl::Time now);
+  void WriteQueueStatus(const std::vector<quota::QueueStatus>& queues, absl::Time now);
 
   // --- placement.cc ---
   void Place(absl::Time now);
@@ -98,12 +158,18 @@ struct Engine::State {
   bool IsFree(const Gang& gang) const {
     return !gang.commit_started && gang.bound.empty() && gang.posted.empty();
   }
+  bool WaitsForPlace(const Gang& gang) const;
+  void ExcludeOtherFlavors(const Gang& gang, const std::vector<std::string>& uids,
+                           PlanRequest* request) const;
   PlanRequest RequestFor(const Gang& gang, const std::vector<std::string>& uids) const;
+  // Unbound members without a place that may be given one.
   std::vector<std::string> Unplaced(const Gang& gang) const;
+  bool MayBePlaced(const Gang& gang, const std::string& uid) const;
   bool MinResourcesFree(const Gang& gang) const;
 
   // --- decide.cc ---
   void Decide(Gang& gang, absl::Time now);
+  bool HoldsUselessly(const Gang& gang) const;
   void DecideSignals(Gang& gang, absl::Time now);
   void DecideGates(Gang& gang, absl::Time now);
   void DecideCommit(Gang& gang, absl::Time now);
@@ -173,6 +239,16 @@ struct Engine::State {
   bool needs_pass = true;
   absl::Time next_wake = Never();
   absl::Time clock = absl::InfinitePast();  // of the last Step or call that carried a time
+
+  quota::QuotaScheduler quotas;
+  absl::flat_hash_map<std::string, Gang*> gang_of_quota;
+  std::map<std::string, int64_t, std::less<>> priority_classes;
+  // By pod set, count and flavor; emptied when nodes or NodePools change.
+  std::map<std::string, std::string> placeability;
+  bool places_changed = false;
+  absl::Time next_flavor_retry = Never();
+  bool queues_changed = false;
+  std::map<std::string, QueueShown> queues_shown;
 
   std::mt19937_64 random;
   InFlight in_flight;

@@ -26,6 +26,19 @@ struct Gang;
 // Gangs by the places that their descriptions show.
 using ShownOn = std::map<std::string, std::set<Gang*>>;
 
+// What quota/ knows of a gang.
+struct GangQuota {
+  std::string id;      // what it is known by there; empty: not known
+  std::string told;    // what quota/ was told last, for comparison
+  bool waits = false;  // in the queue; else counted
+  // Decided, but not yet in the record.
+  std::optional<quota::Admission> granted;
+  // Unbound members that no quota was given for.
+  std::set<std::string> uncounted;
+  // Since when nothing of the gang stands or may start, though it holds quota.
+  absl::Time idle_since = Never();
+};
+
 struct Gang {
   GangKey key;
 
@@ -58,6 +71,8 @@ struct Gang {
   bool fits_now = false;  // while backing off: no provisioning is needed any more
   PlanShortfall shortfall;
   std::map<std::string, absl::Time> refused_nodes;  // node -> until
+
+  GangQuota quota;
 
   // --- under way ---
   std::string record_error;  // the last refusal of the admission record, until it is accepted

@@ -7,6 +7,7 @@ v1::GangState NextState(const GangFacts& facts) {
   if (facts.live == 0 && !facts.terminating && facts.succeeded + facts.failed > 0) {
     return v1::FINISHED;
   }
+  if (facts.evicting) return v1::WAITING_FOR_QUOTA;
   if (standing > 0 && standing >= facts.min_member) return v1::BOUND;
   if (facts.bound > 0) {
     if (facts.bound_before) return v1::REPAIRING;
@@ -14,7 +15,9 @@ v1::GangState NextState(const GangFacts& facts) {
   }
   if (facts.blocked) return v1::WAITING_FOR_MEMBERS;
   if (facts.backing_off) return v1::BACKING_OFF;
-  if (!facts.admitted) return v1::WAITING_FOR_MEMBERS;
+  if (!facts.admitted) {
+    return facts.waits_for_quota ? v1::WAITING_FOR_QUOTA : v1::WAITING_FOR_MEMBERS;
+  }
   if (!facts.planned) return v1::PROVISIONING;
   return facts.committing ? v1::BINDING : v1::READY;
 }

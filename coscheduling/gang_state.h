@@ -18,6 +18,8 @@ struct GangFacts {
   bool terminating = false;  // members that are going away still stand on nodes
   bool blocked = false;      // too few members, or something must be put right first
   bool admitted = false;     // the admission record is written and ours
+  bool waits_for_quota = false;
+  bool evicting = false;  // gives back its quota: all its members are to go
   bool backing_off = false;
   bool bound_before = false;  // this attempt once had minMember members bound
   bool planned = false;       // the required members all have a place on usable nodes

@@ -79,6 +79,7 @@ void Engine::State::Leave(const std::string& uid) {
 }
 
 void Engine::State::Remove(Gang& gang) {
+  WithdrawQuota(gang);
   Unshow(gang);
   removed_gangs.push_back(gang.key);
   gangs.erase(removed_gangs.back());
@@ -166,6 +167,15 @@ Reason Engine::State::FindBlocker(const Gang& gang,
   return {};
 }
 
+void Engine::State::ReadRecordOfPod(Gang& gang) const {
+  const kube::Pod* pod = gang.pods.empty() ? nullptr : snapshot.FindPod(*gang.pods.begin());
+  const std::string* text = pod == nullptr ? nullptr : pod->meta.Annotation(kRecordAnnotation);
+  if (text == nullptr) return;
+  if (auto record = DecodeRecord(*text); record.ok() && record->uid == pod->meta.uid) {
+    gang.record = *std::move(record);
+  }
+}
+
 void Engine::State::Refresh(Gang& gang, absl::Time now) {
   std::vector<std::pair<MemberRank, const kube::Pod*>> ranked;
   GangFacts facts;
@@ -198,6 +208,7 @@ void Engine::State::Refresh(Gang& gang, absl::Time now) {
       if (gang.tentative.erase(pod->meta.uid) > 0) snapshot.Forget(pod->meta.uid);
     }
   }
+  if (gang.key.is_pod) ReadRecordOfPod(gang);
   facts.live = static_cast<int64_t>(live.size());
   facts.bound = static_cast<int64_t>(gang.bound.size());
   facts.min_member = gang.group == nullptr ? 1 : std::max<int64_t>(1, gang.group->min_member);
@@ -209,8 +220,18 @@ void Engine::State::Refresh(Gang& gang, absl::Time now) {
   const bool recorded = HasRecord(gang);
   gang.facts.bound_before = recorded && gang.record->bound_at.has_value();
   gang.facts.backing_off = recorded && gang.record->retry_after && now < *gang.record->retry_after;
-  gang.facts.admitted =
-      recorded && !gang.record->retry_after && gang.record->identity == options.identity;
+  gang.facts.evicting =
+      HoldsQuota(gang) && gang.record->eviction && !gang.record->eviction->surplus_only;
+  const bool quota_there = !UsesQuota() || gang.record->quota.has_value() || !gang.bound.empty();
+  gang.facts.admitted = recorded && !gang.record->retry_after && !gang.facts.evicting &&
+                        gang.record->identity == options.identity && quota_there;
+  gang.facts.waits_for_quota =
+      !gang.facts.admitted && (gang.quota.waits || gang.quota.granted.has_value());
+}
+
+int64_t Engine::State::NextAttempt(const Gang& gang) const {
+  if (!HasRecord(gang)) return 1;
+  return gang.record->attempt + (gang.record->retry_after ? 1 : 0);
 }
 
 AdmissionRecord Engine::State::NewRecord(const Gang& gang, int64_t attempt, absl::Time now) const {
@@ -226,22 +247,33 @@ AdmissionRecord Engine::State::NewRecord(const Gang& gang, int64_t attempt, absl
   record.attempt = attempt;
   record.admitted_at = now;
   record.deadline = now + timeout;
+  if (gang.quota.granted) {
+    record.queue = QueueOf(gang);
+    record.quota = gang.quota.granted;
+  }
+  if (gang.record) {
+    record.flavors_tried = gang.record->flavors_tried;
+    std::erase_if(record.flavors_tried, [now](const auto& tried) { return tried.second <= now; });
+  }
   return record;
 }
 
 void Engine::State::Admit(Gang& gang, absl::Time now) {
   if (!gang.ours || gang.facts.blocked || gang.facts.live == 0 || gang.facts.admitted) return;
   if (gang.unbound.empty() && gang.required() == 0) return;
-  if (!HasRecord(gang)) {
-    WriteRecord(gang, NewRecord(gang, 1, now), now);
+  if (gang.facts.evicting) return;
+  const bool recorded = HasRecord(gang);
+  if (recorded && gang.record->retry_after && now < *gang.record->retry_after && !gang.fits_now) {
+    WakeAt(*gang.record->retry_after);
     return;
   }
-  if (gang.record->retry_after) {
-    if (now < *gang.record->retry_after && !gang.fits_now) {
-      WakeAt(*gang.record->retry_after);
-      return;
+  const bool needs_quota = UsesQuota() && gang.bound.empty();
+  if (!recorded || gang.record->retry_after || (needs_quota && !gang.record->quota)) {
+    if (needs_quota) {
+      RequestQuota(gang, now);
+    } else {
+      WriteRecord(gang, NewRecord(gang, NextAttempt(gang), now), now);
     }
-    WriteRecord(gang, NewRecord(gang, gang.record->attempt + 1, now), now);
     return;
   }
   AdmissionRecord taken_over = *gang.record;
@@ -251,10 +283,18 @@ void Engine::State::Admit(Gang& gang, absl::Time now) {
 }
 
 void Engine::State::WriteRecord(Gang& gang, const AdmissionRecord& record, absl::Time now) {
-  if (gang.group == nullptr) {
+  if (gang.group == nullptr && !record.quota && !(gang.record && gang.record->quota)) {
     gang.record = record;
     needs_pass = true;
     Refresh(gang, now);
+    return;
+  }
+  if (gang.group == nullptr) {
+    // What holds quota must be known after a restart: the pod itself keeps it.
+    if (gang.pods.empty()) return;
+    const kube::Pod& pod = *snapshot.FindPod(*gang.pods.begin());
+    Act("record/" + pod.meta.uid, now,
+        AnnotatePod{RefOf(pod), {{std::string(kRecordAnnotation), EncodeRecord(record)}}});
     return;
   }
   const kube::ObjectMeta& meta = gang.group->meta;

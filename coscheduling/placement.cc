@@ -6,6 +6,7 @@
 
 #include "cluster/predicates.h"
 #include "coscheduling/engine_state.h"
+#include "coscheduling/pod_sets.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -47,18 +48,23 @@ class KnownFailures {
   std::map<std::string, Failure> failures_;
 };
 
-bool WaitsForPlace(const Gang& gang) {
-  return gang.ours && gang.facts.admitted && !gang.facts.blocked && !gang.unbound.empty();
-}
-
 }  // namespace
 
 std::vector<std::string> Engine::State::Unplaced(const Gang& gang) const {
   std::vector<std::string> uids;
   for (const std::string& uid : gang.unbound) {
-    if (!gang.fixed.contains(uid)) uids.push_back(uid);
+    if (!gang.fixed.contains(uid) && MayBePlaced(gang, uid)) uids.push_back(uid);
   }
   return uids;
+}
+
+// With quota: it was counted, and carries the labels of its flavors.
+bool Engine::State::MayBePlaced(const Gang& gang, const std::string& uid) const {
+  if (!HoldsQuota(gang)) return true;
+  if (gang.quota.uncounted.contains(uid)) return false;
+  const kube::Pod& pod = *snapshot.FindPod(uid);
+  const quota::PodSetAssignment* given = GivenTo(gang, pod);
+  return given != nullptr && HasFlavors(pod, *given);
 }
 
 PlanRequest Engine::State::RequestFor(const Gang& gang,
@@ -77,7 +83,40 @@ PlanRequest Engine::State::RequestFor(const Gang& gang,
   for (const auto& [node, entry] : suspects.nodes()) {
     if (suspects.IsSuspectFor(node, uid)) request.excluded_nodes.insert(node);
   }
+  ExcludeOtherFlavors(gang, uids, &request);
   return request;
+}
+
+// A member whose gate was lifted by somebody else can't be given its flavor's nodeSelector any
+// more. The plan keeps it to the flavor's nodes all the same.
+void Engine::State::ExcludeOtherFlavors(const Gang& gang, const std::vector<std::string>& uids,
+                                        PlanRequest* request) const {
+  if (!HoldsQuota(gang)) return;
+  for (const std::string& uid : uids) {
+    const kube::Pod& pod = *snapshot.FindPod(uid);
+    const quota::PodSetAssignment* given = GivenTo(gang, pod);
+    if (given == nullptr) continue;
+    for (const std::string& name : FlavorNames(*given)) {
+      const kube::ResourceFlavor* flavor = quotas.FindFlavor(name);
+      if (flavor == nullptr) continue;
+      for (const auto& [key, value] : flavor->node_labels) {
+        if (pod.spec->node_selector.contains(key)) continue;
+        for (const auto& [node, info] : snapshot.nodes()) {
+          const std::string* label = info.node->meta.Label(key);
+          if (label == nullptr || *label != value) request->excluded_nodes.insert(node);
+        }
+      }
+    }
+  }
+}
+
+// The gang is planned as a whole: not before all that it needs may be placed.
+bool Engine::State::WaitsForPlace(const Gang& gang) const {
+  if (!gang.ours || !gang.facts.admitted || gang.facts.blocked || gang.unbound.empty()) {
+    return false;
+  }
+  const size_t unplaced = Unplaced(gang).size();
+  return unplaced > 0 && static_cast<int64_t>(unplaced + gang.fixed.size()) >= gang.required();
 }
 
 void Engine::State::DropTentative(Gang& gang) {
@@ -193,7 +232,7 @@ void Engine::State::Place(absl::Time now) {
     }
     DropTentative(gang);
     gang.coming_suffices = gang.short_of_nodes = gang.fits_now = false;
-    if (WaitsForPlace(gang) && !Unplaced(gang).empty()) waiting.push_back(&gang);
+    if (WaitsForPlace(gang)) waiting.push_back(&gang);
     if (gang.facts.backing_off && !gang.facts.blocked && !gang.unbound.empty()) {
       waiting.push_back(&gang);
     }

@@ -49,6 +49,93 @@ absl::Status ReadOptionalTime(const Json& json, const char* field, std::optional
   return ReadTime(json, field, &out->emplace());
 }
 
+Json ToJson(const quota::PodSetAssignment& given) {
+  Json usage = Json::object();
+  for (const auto& [resource, amount] : given.usage.entries()) usage[resource] = amount;
+  return {{"name", given.name},
+          {"count", given.count},
+          {"flavors", given.flavors},
+          {"usage", std::move(usage)}};
+}
+
+Json ToJson(const std::vector<quota::PodSetAssignment>& list) {
+  Json out = Json::array();
+  for (const quota::PodSetAssignment& given : list) out.push_back(ToJson(given));
+  return out;
+}
+
+absl::Status ReadPodSet(const Json& json, quota::PodSetAssignment* out) {
+  constexpr std::string_view kField = "quota.podSets[]";
+  if (!json.is_object() || !ReadString(json, "name", &out->name).ok()) {
+    return Bad(kField, "objects with a name");
+  }
+  if (absl::Status status = ReadCount(json, "count", &out->count); !status.ok()) return status;
+  const Json none = Json::object();
+  const Json flavors = json.value("flavors", none);
+  for (const auto& [resource, flavor] : flavors.items()) {
+    if (!flavor.is_string()) return Bad(kField, "flavors that are strings");
+    out->flavors[resource] = flavor.get<std::string>();
+  }
+  const Json usage = json.value("usage", none);
+  for (const auto& [resource, amount] : usage.items()) {
+    if (!amount.is_number_integer() || amount.get<int64_t>() < 0) {
+      return Bad(kField, "usage in integers of at least 0");
+    }
+    out->usage.Set(resource, amount.get<int64_t>());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadPodSets(const Json& json, const char* field,
+                         std::vector<quota::PodSetAssignment>* out) {
+  auto it = json.find(field);
+  if (it == json.end() || !it->is_array()) return Bad(field, "a list");
+  for (const Json& item : *it) {
+    if (absl::Status status = ReadPodSet(item, &out->emplace_back()); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadQuota(const Json& record, std::optional<quota::Admission>* out) {
+  auto it = record.find("quota");
+  if (it == record.end()) return absl::OkStatus();
+  if (!it->is_object()) return Bad("quota", "an object");
+  quota::Admission admission;
+  for (absl::Status status : {ReadString(*it, "clusterQueue", &admission.cluster_queue),
+                              ReadTime(*it, "reservedAt", &admission.reserved_at),
+                              ReadPodSets(*it, "podSets", &admission.pod_sets),
+                              ReadPodSets(*it, "surplus", &admission.surplus)}) {
+    if (!status.ok()) return status;
+  }
+  *out = std::move(admission);
+  return absl::OkStatus();
+}
+
+absl::Status ReadEviction(const Json& record, std::optional<Eviction>* out) {
+  auto it = record.find("eviction");
+  if (it == record.end()) return absl::OkStatus();
+  Eviction eviction;
+  if (!it->is_object() || !ReadString(*it, "why", &eviction.why).ok()) {
+    return Bad("eviction", "an object with the reason in `why`");
+  }
+  auto surplus = it->find("surplusOnly");
+  eviction.surplus_only = surplus != it->end() && surplus->is_boolean() && surplus->get<bool>();
+  *out = std::move(eviction);
+  return absl::OkStatus();
+}
+
+absl::Status ReadTried(const Json& record, std::map<std::string, absl::Time>* out) {
+  auto it = record.find("flavorsTried");
+  if (it == record.end()) return absl::OkStatus();
+  if (!it->is_object()) return Bad("flavorsTried", "an object");
+  for (const auto& [flavor, until] : it->items()) {
+    if (absl::Status status = ReadTime(*it, flavor.c_str(), &(*out)[flavor]); !status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string EncodeRecord(const AdmissionRecord& record) {
@@ -60,6 +147,20 @@ std::string EncodeRecord(const AdmissionRecord& record) {
                {"deadline", TimeText(record.deadline)}};
   if (record.retry_after) json["retryAfter"] = TimeText(*record.retry_after);
   if (record.bound_at) json["boundAt"] = TimeText(*record.bound_at);
+  if (!record.queue.empty()) json["queue"] = record.queue;
+  if (record.quota) {
+    json["quota"] = {{"clusterQueue", record.quota->cluster_queue},
+                     {"reservedAt", TimeText(record.quota->reserved_at)},
+                     {"podSets", ToJson(record.quota->pod_sets)},
+                     {"surplus", ToJson(record.quota->surplus)}};
+  }
+  if (record.eviction) {
+    json["eviction"] = {{"why", record.eviction->why},
+                        {"surplusOnly", record.eviction->surplus_only}};
+  }
+  for (const auto& [flavor, until] : record.flavors_tried) {
+    json["flavorsTried"][flavor] = TimeText(until);
+  }
   return json.dump();
 }
 
@@ -73,8 +174,12 @@ absl::StatusOr<AdmissionRecord> DecodeRecord(std::string_view text) {
         ReadTime(json, "admittedAt", &record.admitted_at),
         ReadTime(json, "deadline", &record.deadline),
         ReadOptionalTime(json, "retryAfter", &record.retry_after),
-        ReadOptionalTime(json, "boundAt", &record.bound_at)}) {
+        ReadOptionalTime(json, "boundAt", &record.bound_at), ReadQuota(json, &record.quota),
+        ReadEviction(json, &record.eviction), ReadTried(json, &record.flavors_tried)}) {
     if (!status.ok()) return status;
+  }
+  if (json.contains("queue")) {
+    if (absl::Status status = ReadString(json, "queue", &record.queue); !status.ok()) return status;
   }
   return record;
 }

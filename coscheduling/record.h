@@ -6,16 +6,25 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "quota/workload.h"
 
 namespace muster::coscheduling {
 
 inline constexpr std::string_view kRecordAnnotation = "muster.dev/admission";
+
+// Its members are being evicted, whole or down to minMember.
+struct Eviction {
+  std::string why;  // "gang team/urgent reclaims quota of its own queue"
+  bool surplus_only = false;
+  bool operator==(const Eviction&) const = default;
+};
 
 struct AdmissionRecord {
   std::string uid;       // of the PodGroup
@@ -30,6 +39,12 @@ struct AdmissionRecord {
   std::optional<absl::Time> retry_after;
   // Set once at least minMember members were bound in this attempt.
   std::optional<absl::Time> bound_at;
+  // Present while it holds quota, from before the first member is asked for until the last is gone.
+  std::string queue;  // its LocalQueue then
+  std::optional<quota::Admission> quota;
+  std::optional<Eviction> eviction;
+  // Flavors on which an attempt failed, and until when others are preferred.
+  std::map<std::string, absl::Time> flavors_tried;
 
   bool operator==(const AdmissionRecord&) const = default;
 };

@@ -177,6 +177,8 @@ Reason Engine::State::ReasonFor(const Gang& gang) const {
       }
       return reason;
     }
+    case v1::WAITING_FOR_QUOTA:
+      return QuotaReason(gang);
     case v1::PROVISIONING:
       return ProvisioningReason(gang);
     case v1::READY:
@@ -188,10 +190,11 @@ Reason Engine::State::ReasonFor(const Gang& gang) const {
               ""};
     case v1::BOUND:
       if (!gang.unbound.empty()) {
-        return {v1::SURPLUS_WAITING,
-                fmt::format("{} members bound (spec.minMember {}); {} more wait for room", standing,
-                            min, gang.unbound.size()),
-                ""};
+        return {
+            v1::SURPLUS_WAITING,
+            fmt::format("{} members bound (spec.minMember {}); {} more wait for {}", standing, min,
+                        gang.unbound.size(), gang.quota.uncounted.empty() ? "room" : "quota"),
+            ""};
       }
       return {v1::ALL_BOUND, fmt::format("{} of {} members bound", standing, min), ""};
     case v1::REPAIRING:
@@ -260,8 +263,8 @@ void Engine::State::EnterState(Gang& gang, absl::Time now) {
                  gang.uid(), warning, CamelCase(v1::ReasonCode_Name(gang.reason.code)),
                  gang.reason.message});
   // Where a user looks first is the pod. It is told what its gang waits for, once per reason.
-  const bool waits = gang.state == v1::WAITING_FOR_MEMBERS || gang.state == v1::PROVISIONING ||
-                     gang.state == v1::BACKING_OFF;
+  const bool waits = gang.state == v1::WAITING_FOR_MEMBERS || gang.state == v1::WAITING_FOR_QUOTA ||
+                     gang.state == v1::PROVISIONING || gang.state == v1::BACKING_OFF;
   if (gang.key.is_pod || !waits || gang.unbound.empty()) return;
   const kube::Pod* first = snapshot.FindPod(gang.unbound.front());
   Tell(EmitEvent{"Pod", first->meta.name_space, first->meta.name, first->meta.uid, warning,

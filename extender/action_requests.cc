@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "coscheduling/holds.h"
 #include "coscheduling/record.h"
 #include "fmt/format.h"
@@ -65,6 +66,63 @@ ActionRequest OnPod(const PodRef& pod, kube::Request request, AnswerKind answer)
 // A uid in a patch's metadata is a precondition: 409 if the object has another
 // (k8s.io/apiserver pkg/registry/rest/update.go v0.34). So is resourceVersion.
 json Identity(const PodRef& pod) { return {{"uid", pod.uid}}; }
+
+json Replace(std::string_view path, const std::string& value) {
+  return {{"op", "replace"}, {"path", path}, {"value", value}};
+}
+
+json Add(const std::string& path, json value) {
+  return {{"op", "add"}, {"path", path}, {"value", std::move(value)}};
+}
+
+void AddEntries(const std::string& path, bool exists, const std::map<std::string, std::string>& map,
+                json* operations) {
+  if (map.empty()) return;
+  if (!exists) operations->push_back(Add(path, json::object()));
+  for (const auto& [key, value] : map) {
+    const std::string escaped = absl::StrReplaceAll(key, {{"~", "~0"}, {"/", "~1"}});
+    operations->push_back(Add(path + "/" + escaped, value));
+  }
+}
+
+const char* EffectName(kube::TaintEffect effect) {
+  switch (effect) {
+    case kube::TaintEffect::kNoSchedule:
+      return "NoSchedule";
+    case kube::TaintEffect::kPreferNoSchedule:
+      return "PreferNoSchedule";
+    case kube::TaintEffect::kNoExecute:
+      return "NoExecute";
+  }
+  return "";
+}
+
+json TolerationJson(const kube::Toleration& toleration) {
+  json out = {{"operator", toleration.exists ? "Exists" : "Equal"}};
+  if (!toleration.key.empty()) out["key"] = toleration.key;
+  if (!toleration.exists) out["value"] = toleration.value;
+  if (toleration.effect) out["effect"] = EffectName(*toleration.effect);
+  return out;
+}
+
+// As Kueue writes amounts: cpu in milli, the rest whole.
+std::string QuantityText(const std::string& resource, int64_t amount) {
+  return resource == kube::kCpu ? fmt::format("{}m", amount) : fmt::format("{}", amount);
+}
+
+json UsageJson(const std::vector<quota::FlavorUsage>& usage) {
+  json flavors = json::array();
+  for (const quota::FlavorUsage& item : usage) {
+    if (flavors.empty() || flavors.back()["name"] != item.flavor) {
+      flavors.push_back({{"name", item.flavor}, {"resources", json::array()}});
+    }
+    flavors.back()["resources"].push_back(
+        {{"name", item.resource},
+         {"total", QuantityText(item.resource, item.reserved)},
+         {"borrowed", QuantityText(item.resource, item.borrowed)}});
+  }
+  return flavors;
+}
 
 struct RequestOf {
   absl::Time now;
@@ -140,6 +198,47 @@ struct RequestOf {
                  AnswerKind::kPod);
   }
 
+  std::optional<ActionRequest> operator()(const coscheduling::AssignFlavors& assign) const {
+    // A `test` that fails is 422; these make it 409, as in every other patch here.
+    json operations =
+        json::array({Replace("/metadata/uid", assign.pod.uid),
+                     Replace("/metadata/resourceVersion", assign.pod.resource_version)});
+    AddEntries("/spec/nodeSelector", assign.has_node_selector, assign.node_selector, &operations);
+    if (!assign.has_tolerations && !assign.tolerations.empty()) {
+      operations.push_back(Add("/spec/tolerations", json::array()));
+    }
+    for (const kube::Toleration& toleration : assign.tolerations) {
+      operations.push_back(Add("/spec/tolerations/-", TolerationJson(toleration)));
+    }
+    AddEntries("/metadata/annotations", assign.has_annotations, assign.annotations, &operations);
+    return OnPod(assign.pod, Patch(PodPath(assign.pod), kube::kJsonPatch, operations),
+                 AnswerKind::kPod);
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::UpdateQueueStatus& update) const {
+    const quota::QueueStatus& have = update.status;
+    const bool active = have.error.empty();
+    json condition = {{"type", "Active"},
+                      {"status", active ? "True" : "False"},
+                      {"reason", active ? "Ready" : "NotReady"},
+                      {"message", active ? "Can admit new workloads" : have.error},
+                      {"lastTransitionTime", TimeText(update.since)}};
+    const json usage = UsageJson(have.usage);
+    const bool local = !update.name_space.empty();
+    json status = {{"pendingWorkloads", have.pending},
+                   {"reservingWorkloads", have.admitted},
+                   {"admittedWorkloads", have.admitted},
+                   {"flavorsReservation", usage},
+                   {local ? "flavorUsage" : "flavorsUsage", usage},
+                   {"conditions", json::array({condition})}};
+    std::string path = "/apis/kueue.x-k8s.io/v1beta1/";
+    path += local ? fmt::format("namespaces/{}/localqueues/{}", update.name_space, update.name)
+                  : "clusterqueues/" + update.name;
+    return ActionRequest{
+        Patch(path + "/status", kube::kMergePatch, {{"status", std::move(status)}}),
+        AnswerKind::kNone, Get(path), AnswerKind::kNone};
+  }
+
   std::optional<ActionRequest> operator()(const coscheduling::EvictPod& evict) const {
     json body = {{"apiVersion", "policy/v1"},
                  {"kind", "Eviction"},
@@ -182,6 +281,10 @@ struct Kind {
   std::string_view operator()(const coscheduling::BindPod&) const { return "binding"; }
   std::string_view operator()(const coscheduling::AnnotateNode&) const { return "hold"; }
   std::string_view operator()(const coscheduling::AnnotatePod&) const { return "wake"; }
+  std::string_view operator()(const coscheduling::AssignFlavors&) const { return "flavors"; }
+  std::string_view operator()(const coscheduling::UpdateQueueStatus&) const {
+    return "queue-status";
+  }
   std::string_view operator()(const coscheduling::EvictPod&) const { return "evict"; }
   std::string_view operator()(const coscheduling::UpdatePodGroupStatus&) const { return "status"; }
   std::string_view operator()(const coscheduling::EmitEvent&) const { return "event"; }

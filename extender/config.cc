@@ -64,6 +64,7 @@ void ReadAll(const YAML::Node& root, ServeOptions* options) {
   if (const YAML::Node engine = fields.Take("engine")) ReadEngineOptions(engine, &options->engine);
   if (const YAML::Node webhook = fields.Take("webhook")) ReadWebhook(webhook, &options->webhook);
   if (const YAML::Node lease = fields.Take("lease")) ReadLease(lease, options);
+  ReadQuotaOptions(&fields, &options->engine);
   fields.Read("maxInFlight", &options->max_in_flight);
   fields.ReadDuration("stopGrace", &options->stop_grace);
   fields.Finish();

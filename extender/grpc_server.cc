@@ -140,7 +140,39 @@ class AdmissionService final : public v1::Admission::CallbackService {
                                       const v1::ListNodesRequest*,
                                       v1::ListNodesResponse* response) override {
     if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
-    *response = store_->Nodes()->message();
+    response->CopyFrom(store_->List(Listed::kNodes)->message());
+    return Answer(context, grpc::Status::OK);
+  }
+
+  grpc::ServerUnaryReactor* ListQueues(grpc::CallbackServerContext* context,
+                                       const v1::ListQueuesRequest*,
+                                       v1::ListQueuesResponse* response) override {
+    if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
+    response->CopyFrom(store_->List(Listed::kQueues)->message());
+    return Answer(context, grpc::Status::OK);
+  }
+
+  grpc::ServerUnaryReactor* GetQueue(grpc::CallbackServerContext* context,
+                                     const v1::GetQueueRequest* request,
+                                     v1::Queue* response) override {
+    if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
+    std::optional<v1::Queue> queue = FindQueue(*store_, request->namespace_(), request->name());
+    if (!queue) {
+      return Answer(
+          context,
+          grpc::Status(grpc::StatusCode::NOT_FOUND,
+                       fmt::format("there is no queue {}{}{}", request->namespace_(),
+                                   request->namespace_().empty() ? "" : "/", request->name())));
+    }
+    *response = *std::move(queue);
+    return Answer(context, grpc::Status::OK);
+  }
+
+  grpc::ServerUnaryReactor* ListFlavors(grpc::CallbackServerContext* context,
+                                        const v1::ListFlavorsRequest*,
+                                        v1::ListFlavorsResponse* response) override {
+    if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
+    response->CopyFrom(store_->List(Listed::kFlavors)->message());
     return Answer(context, grpc::Status::OK);
   }
 

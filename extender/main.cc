@@ -59,6 +59,13 @@ int Gangs(const QueryOptions& query) {
   return 0;
 }
 
+int Queues(const QueryOptions& query) {
+  absl::StatusOr<v1::ListQueuesResponse> queues = RestClient(query.server).ListQueues();
+  if (!queues.ok()) return Fail(queues.status());
+  std::cout << (query.output == "json" ? Json(*queues) : QueueTable(*queues));
+  return 0;
+}
+
 int Explain(const QueryOptions& query) {
   const size_t slash = query.gang.find('/');
   const std::string name_space =
@@ -161,6 +168,8 @@ int Main(int argc, char** argv) {
   CLI::App* gangs = app.add_subcommand("gangs", "list gangs");
   gangs->add_option("-n,--namespace", query.name_space, "of this namespace only");
   AddQueryFlags(gangs, &query);
+  CLI::App* queues = app.add_subcommand("queues", "list queues, their usage, and who waits");
+  AddQueryFlags(queues, &query);
   CLI::App* explain = app.add_subcommand("explain", "say why a gang is where it is");
   explain->add_option("gang", query.gang, "NAMESPACE/NAME")->required();
   AddQueryFlags(explain, &query);
@@ -180,6 +189,7 @@ int Main(int argc, char** argv) {
   curl_global_init(CURL_GLOBAL_DEFAULT);
   if (*demo) return Demo(demo_options);
   if (*gangs) return Gangs(query);
+  if (*queues) return Queues(query);
   if (*explain) return Explain(query);
   if (!flags.config.empty()) {
     if (absl::Status status = ReadConfig(flags.config, &flags.options); !status.ok()) {

@@ -99,7 +99,7 @@ std::string OpenApiJson() {
   const json watch = Parameter("watch", "query", "boolean",
                                "Streams one JSON object per line: first everything as it is, then "
                                "each change. Gangs come as "
-                               "GangEvent, nodes as ListNodesResponse.");
+                               "GangEvent, the others as the whole list.");
   schemas.Of(*v1::GangEvent::descriptor());
   json paths;
   paths["/v1/gangs"] = Operation(
@@ -113,6 +113,20 @@ std::string OpenApiJson() {
       {"description", "There is no such gang; the body's error names it."}};
   paths["/v1/nodes"] =
       Operation("All nodes", schemas.Of(*v1::ListNodesResponse::descriptor()), {watch});
+  paths["/v1/queues"] = Operation("ClusterQueues and LocalQueues",
+                                  schemas.Of(*v1::ListQueuesResponse::descriptor()), {watch});
+  const json queue = schemas.Of(*v1::Queue::descriptor());
+  const json queue_name = Parameter("name", "path", "string", "Name of the queue.");
+  paths["/v1/queues/{name}"] = Operation("One ClusterQueue", queue, json::array({queue_name}));
+  paths["/v1/queues/{namespace}/{name}"] = Operation(
+      "One LocalQueue", queue,
+      {Parameter("namespace", "path", "string", "Namespace of the LocalQueue."), queue_name});
+  for (const char* path : {"/v1/queues/{name}", "/v1/queues/{namespace}/{name}"}) {
+    paths[path]["get"]["responses"]["404"] = {
+        {"description", "There is no such queue; the body's error names it."}};
+  }
+  paths["/v1/flavors"] = Operation("Flavors and their usage over all ClusterQueues",
+                                   schemas.Of(*v1::ListFlavorsResponse::descriptor()), {watch});
   return json{{"openapi", "3.0.3"},
               {"info", {{"title", "Muster"}, {"version", "v1"}}},
               {"paths", paths},

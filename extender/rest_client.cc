@@ -79,4 +79,8 @@ absl::StatusOr<v1::ListNodesResponse> RestClient::ListNodes() const {
   return Parse<v1::ListNodesResponse>(Get("/v1/nodes"));
 }
 
+absl::StatusOr<v1::ListQueuesResponse> RestClient::ListQueues() const {
+  return Parse<v1::ListQueuesResponse>(Get("/v1/queues"));
+}
+
 }  // namespace muster::extender

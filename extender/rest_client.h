@@ -18,6 +18,7 @@ class RestClient {
   // Of all namespaces if `name_space` is empty.
   absl::StatusOr<v1::ListGangsResponse> ListGangs(const std::string& name_space) const;
   absl::StatusOr<v1::ListNodesResponse> ListNodes() const;
+  absl::StatusOr<v1::ListQueuesResponse> ListQueues() const;
   // The body as it came.
   absl::StatusOr<std::string> Get(const std::string& path) const;
 

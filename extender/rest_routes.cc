@@ -57,24 +57,25 @@ class GangStream : public StreamSource {
   std::unique_ptr<GangSubscription> subscription_;
 };
 
-class NodeStream : public StreamSource {
+class ListStream : public StreamSource {
  public:
-  explicit NodeStream(StateStore* store) : store_(store) {}
+  ListStream(StateStore* store, Listed kind) : store_(store), kind_(kind) {}
 
   void Start(std::function<void()> wake) override {
-    auto subscription = store_->WatchNodes(std::move(wake));
+    auto subscription = store_->WatchList(kind_, std::move(wake));
     if (subscription.ok()) subscription_ = *std::move(subscription);
   }
 
   Piece Next() override {
     if (!subscription_ || subscription_->lost()) return {.data = {}, .more = false, .end = true};
-    const std::shared_ptr<const NodeList> nodes = subscription_->Next();
-    return {.data = nodes ? nodes->Json() + "\n" : "", .more = false, .end = false};
+    const std::shared_ptr<const MessageList> list = subscription_->Next();
+    return {.data = list ? list->Json() + "\n" : "", .more = false, .end = false};
   }
 
  private:
   StateStore* const store_;
-  std::unique_ptr<NodeSubscription> subscription_;
+  const Listed kind_;
+  std::unique_ptr<ListSubscription> subscription_;
 };
 
 // Checks that only these parameters are given, and reads `watch`.
@@ -125,15 +126,32 @@ class Rest {
     responder.Send({.body = ToJson(*gang)});
   }
 
-  void ListNodes(const HttpRequest& request, const Responder& responder) const {
+  void List(Listed kind, const HttpRequest& request, const Responder& responder) const {
     bool watch = false;
     if (auto bad = BadQuery(request, {"watch"}, &watch)) return responder.Send(Error(400, *bad));
     if (IsClosed(responder)) return;
-    if (!watch) return responder.Send({.body = sources_.store->Nodes()->Json()});
+    if (!watch) return responder.Send({.body = sources_.store->List(kind)->Json()});
     if (const absl::Status room = sources_.store->RoomForWatch(); !room.ok()) {
       return responder.Send(Error(503, std::string(room.message())));
     }
-    responder.Stream(kLines, std::make_unique<NodeStream>(sources_.store));
+    responder.Stream(kLines, std::make_unique<ListStream>(sources_.store, kind));
+  }
+
+  // A ClusterQueue by its name, a LocalQueue by namespace and name.
+  void GetQueue(const HttpRequest& request, const Responder& responder) const {
+    bool watch = false;
+    if (auto bad = BadQuery(request, {}, &watch)) return responder.Send(Error(400, *bad));
+    if (IsClosed(responder)) return;
+    const bool local = request.captures.size() > 1;
+    const std::string name_space = local ? request.captures[0] : "";
+    const std::optional<v1::Queue> queue =
+        FindQueue(*sources_.store, name_space, request.captures.back());
+    if (!queue) {
+      return responder.Send(
+          Error(404, fmt::format("there is no {} {}{}{}", local ? "LocalQueue" : "ClusterQueue",
+                                 name_space, local ? "/" : "", request.captures.back())));
+    }
+    responder.Send({.body = ToJson(*queue)});
   }
 
   void Ready(const Responder& responder) const {
@@ -177,9 +195,18 @@ std::vector<HttpRoute> RestRoutes(RestSources sources) {
       [rest](const HttpRequest& request, const Responder& responder) {
         rest->GetGang(request, responder);
       });
-  get("/v1/nodes", [rest](const HttpRequest& request, const Responder& responder) {
-    rest->ListNodes(request, responder);
-  });
+  for (const auto& [pattern, kind] :
+       {std::pair{"/v1/nodes", Listed::kNodes}, std::pair{"/v1/queues", Listed::kQueues},
+        std::pair{"/v1/flavors", Listed::kFlavors}}) {
+    get(pattern, [rest, kind = kind](const HttpRequest& request, const Responder& responder) {
+      rest->List(kind, request, responder);
+    });
+  }
+  for (const char* pattern : {"/v1/queues/{name}", "/v1/queues/{namespace}/{name}"}) {
+    get(pattern, [rest](const HttpRequest& request, const Responder& responder) {
+      rest->GetQueue(request, responder);
+    });
+  }
   get("/openapi.json", [](const HttpRequest&, const Responder& responder) {
     responder.Send({.body = OpenApiJson()});
   });

@@ -24,17 +24,18 @@ struct GangSubscription::State {
   }
 };
 
-struct NodeSubscription::State {
+struct ListSubscription::State {
+  Listed kind = Listed::kNodes;
   std::function<void()> wake;
   bool changed = true;
   bool lost = false;
 };
 
-NodeList::NodeList(std::unique_ptr<const v1::ListNodesResponse> message)
+MessageList::MessageList(std::unique_ptr<const google::protobuf::Message> message)
     : message_(std::move(message)) {}
-NodeList::~NodeList() = default;
+MessageList::~MessageList() = default;
 
-const std::string& NodeList::Json() const {
+const std::string& MessageList::Json() const {
   std::call_once(once_, [this] { json_ = ToJson(*message_); });
   return json_;
 }
@@ -61,28 +62,30 @@ bool GangSubscription::lost() const {
   return state_->lost;
 }
 
-NodeSubscription::NodeSubscription(StateStore* store, std::shared_ptr<State> state)
+ListSubscription::ListSubscription(StateStore* store, std::shared_ptr<State> state)
     : store_(store), state_(std::move(state)) {}
 
-NodeSubscription::~NodeSubscription() {
+ListSubscription::~ListSubscription() {
   std::lock_guard lock(store_->mutex_);
-  std::erase(store_->node_readers_, state_);
+  std::erase(store_->list_readers_, state_);
 }
 
-bool NodeSubscription::lost() const {
+bool ListSubscription::lost() const {
   std::lock_guard lock(store_->mutex_);
   return state_->lost;
 }
 
-std::shared_ptr<const NodeList> NodeSubscription::Next() {
+std::shared_ptr<const MessageList> ListSubscription::Next() {
   std::lock_guard lock(store_->mutex_);
   if (!std::exchange(state_->changed, false)) return nullptr;
-  return store_->nodes_;
+  return store_->lists_[static_cast<size_t>(state_->kind)];
 }
 
 StateStore::StateStore(Limits limits)
     : limits_(limits),
-      nodes_(std::make_shared<const NodeList>(std::make_unique<const v1::ListNodesResponse>())) {}
+      lists_{std::make_shared<const MessageList>(std::make_unique<v1::ListNodesResponse>()),
+             std::make_shared<const MessageList>(std::make_unique<v1::ListQueuesResponse>()),
+             std::make_shared<const MessageList>(std::make_unique<v1::ListFlavorsResponse>())} {}
 StateStore::~StateStore() = default;
 
 void StateStore::Publish(const std::vector<std::pair<GangKey, GangMessage>>& gangs) {
@@ -114,13 +117,14 @@ void StateStore::Publish(const std::vector<std::pair<GangKey, GangMessage>>& gan
   for (const std::function<void()>& wake : wakes) wake();
 }
 
-void StateStore::Publish(std::unique_ptr<const v1::ListNodesResponse> nodes) {
-  auto list = std::make_shared<const NodeList>(std::move(nodes));
+void StateStore::Publish(Listed kind, std::unique_ptr<const google::protobuf::Message> message) {
+  auto list = std::make_shared<const MessageList>(std::move(message));
   std::vector<std::function<void()>> wakes;
   {
     std::lock_guard lock(mutex_);
-    nodes_.swap(list);  // the old list is freed after the lock
-    for (const auto& reader : node_readers_) {
+    lists_[static_cast<size_t>(kind)].swap(list);  // the old list is freed after the lock
+    for (const auto& reader : list_readers_) {
+      if (reader->kind != kind) continue;
       reader->changed = true;
       wakes.push_back(reader->wake);
     }
@@ -138,7 +142,7 @@ void StateStore::SetClosed(const std::string& why) {
       if (!std::exchange(reader->lost, true)) wakes.push_back(reader->wake);
       reader->waiting.clear();
     }
-    for (const auto& reader : node_readers_) {
+    for (const auto& reader : list_readers_) {
       if (!std::exchange(reader->lost, true)) wakes.push_back(reader->wake);
     }
   }
@@ -171,9 +175,9 @@ GangMessage StateStore::FindGang(std::string_view name_space, std::string_view n
   return nullptr;
 }
 
-std::shared_ptr<const NodeList> StateStore::Nodes() const {
+std::shared_ptr<const MessageList> StateStore::List(Listed kind) const {
   std::lock_guard lock(mutex_);
-  return nodes_;
+  return lists_[static_cast<size_t>(kind)];
 }
 
 absl::Status StateStore::RoomForWatch() const {
@@ -183,7 +187,7 @@ absl::Status StateStore::RoomForWatch() const {
 
 absl::Status StateStore::RoomLocked() const {
   if (!closed_.empty()) return absl::UnavailableError(closed_);
-  if (gang_readers_.size() + node_readers_.size() < limits_.subscriptions) {
+  if (gang_readers_.size() + list_readers_.size() < limits_.subscriptions) {
     return absl::OkStatus();
   }
   return absl::ResourceExhaustedError(
@@ -204,19 +208,30 @@ absl::StatusOr<std::unique_ptr<GangSubscription>> StateStore::WatchGangs(
   return std::unique_ptr<GangSubscription>(new GangSubscription(this, std::move(state)));
 }
 
-absl::StatusOr<std::unique_ptr<NodeSubscription>> StateStore::WatchNodes(
-    std::function<void()> wake) {
-  auto state = std::make_shared<NodeSubscription::State>();
+absl::StatusOr<std::unique_ptr<ListSubscription>> StateStore::WatchList(
+    Listed kind, std::function<void()> wake) {
+  auto state = std::make_shared<ListSubscription::State>();
+  state->kind = kind;
   state->wake = std::move(wake);
   std::lock_guard lock(mutex_);
   if (absl::Status status = RoomLocked(); !status.ok()) return status;
-  node_readers_.push_back(state);
-  return std::unique_ptr<NodeSubscription>(new NodeSubscription(this, std::move(state)));
+  list_readers_.push_back(state);
+  return std::unique_ptr<ListSubscription>(new ListSubscription(this, std::move(state)));
+}
+
+std::optional<v1::Queue> FindQueue(const StateStore& store, std::string_view name_space,
+                                   std::string_view name) {
+  const std::shared_ptr<const MessageList> list = store.List(Listed::kQueues);
+  const auto& all = dynamic_cast<const v1::ListQueuesResponse&>(list->message());
+  for (const v1::Queue& queue : all.queues()) {
+    if (queue.namespace_() == name_space && queue.name() == name) return queue;
+  }
+  return std::nullopt;
 }
 
 size_t StateStore::subscriptions() const {
   std::lock_guard lock(mutex_);
-  return gang_readers_.size() + node_readers_.size();
+  return gang_readers_.size() + list_readers_.size();
 }
 
 }  // namespace muster::extender

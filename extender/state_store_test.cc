@@ -90,10 +90,10 @@ TEST(StateStore, ReaderOfOneGangHearsNothingElse) {
 TEST(StateStore, WatchesAreBounded) {
   StateStore store({.subscriptions = 2});
   auto first = store.WatchGangs({}, [] {});
-  auto second = store.WatchNodes([] {});
+  auto second = store.WatchList(Listed::kNodes, [] {});
   EXPECT_EQ(store.WatchGangs({}, [] {}).status().message(), "2 watches are open, the limit");
   first->reset();
-  EXPECT_TRUE(store.WatchNodes([] {}).ok());
+  EXPECT_TRUE(store.WatchList(Listed::kNodes, [] {}).ok());
   EXPECT_EQ(store.subscriptions(), 1u);
 }
 
@@ -111,11 +111,11 @@ TEST(StateStore, ReaderThatFallsTooFarBehindIsLost) {
 
 TEST(StateStore, NodesAreReadOncePerChange) {
   StateStore store;
-  auto subscription = *store.WatchNodes([] {});
+  auto subscription = *store.WatchList(Listed::kNodes, [] {});
   EXPECT_EQ(subscription->Next()->message().nodes_size(), 0);
   EXPECT_EQ(subscription->Next(), nullptr);
-  store.Publish(MakeNodes({"n1"}));
-  store.Publish(MakeNodes({"n1", "n2"}));
+  store.Publish(Listed::kNodes, MakeNodes({"n1"}));
+  store.Publish(Listed::kNodes, MakeNodes({"n1", "n2"}));
   EXPECT_EQ(subscription->Next()->message().nodes_size(), 2);
   EXPECT_EQ(subscription->Next(), nullptr);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 
 namespace muster::extender {
 namespace {
@@ -24,6 +25,16 @@ std::string PlaceOf(const v1::Member& member) {
   if (IsBound(member)) return member.node();
   if (member.planned_node().empty()) return "-";
   return "expected on " + member.planned_node();
+}
+
+// Cpu in whole cores where it is, memory in Gi where it is, else as it is counted.
+std::string AmountText(const std::string& resource, int64_t amount) {
+  constexpr int64_t kGi = int64_t{1} << 30;
+  if (resource == "cpu") {
+    return amount % 1000 == 0 ? fmt::format("{}", amount / 1000) : fmt::format("{}m", amount);
+  }
+  if (amount >= kGi && amount % kGi == 0) return fmt::format("{}Gi", amount / kGi);
+  return fmt::format("{}", amount);
 }
 
 std::string NoteOf(const v1::Node& node) {
@@ -80,6 +91,39 @@ std::string NodeTable(const google::protobuf::RepeatedPtrField<v1::Node>& nodes)
   return FormatTable(rows);
 }
 
+std::string QueueTable(const v1::ListQueuesResponse& queues) {
+  std::vector<std::vector<std::string>> rows = {{"QUEUE", "COHORT", "PENDING", "ADMITTED", "FLAVOR",
+                                                 "RESOURCE", "USED", "NOMINAL", "BORROWED"}};
+  std::vector<std::vector<std::string>> line = {{"QUEUE", "PLACE", "GANG", "REASON", "MESSAGE"}};
+  for (const v1::Queue& queue : queues.queues()) {
+    if (!queue.namespace_().empty()) continue;
+    std::vector<std::string> head = {queue.name(), OrDash(queue.cohort()),
+                                     fmt::format("{}", queue.pending()),
+                                     fmt::format("{}", queue.admitted())};
+    for (const v1::FlavorUsage& usage : queue.usage()) {
+      std::vector<std::string> row = head;
+      for (std::string cell :
+           {usage.flavor(), usage.resource(), AmountText(usage.resource(), usage.reserved()),
+            AmountText(usage.resource(), usage.nominal()),
+            AmountText(usage.resource(), usage.borrowed())}) {
+        row.push_back(std::move(cell));
+      }
+      rows.push_back(std::move(row));
+      head.assign(head.size(), "");
+    }
+    if (queue.usage().empty()) rows.push_back(head);
+    if (!queue.error().empty()) line.push_back({queue.name(), "-", "-", "INACTIVE", queue.error()});
+    for (int i = 0; i < queue.pending_gangs_size(); ++i) {
+      const v1::PendingGang& gang = queue.pending_gangs(i);
+      line.push_back({queue.name(), fmt::format("{}", i + 1), gang.namespace_() + "/" + gang.name(),
+                      v1::ReasonCode_Name(gang.reason().code()), gang.reason().message()});
+    }
+  }
+  std::string text = FormatTable(rows);
+  if (line.size() > 1) text += "\n" + FormatTable(line);
+  return text;
+}
+
 std::string ExplainGang(const v1::Gang& gang) {
   std::string text = fmt::format(
       "Gang:      {}/{} ({}, minMember {}, attempt {})\nState:     {} since {}\nReason:    {}: "
@@ -87,6 +131,15 @@ std::string ExplainGang(const v1::Gang& gang) {
       gang.namespace_(), gang.name(), gang.kind(), gang.min_member(), gang.attempt(),
       v1::GangState_Name(gang.state()), TimeUtil::ToString(gang.state_since()),
       v1::ReasonCode_Name(gang.reason().code()), gang.reason().message());
+  if (!gang.queue().empty()) {
+    text += fmt::format(
+        "Queue:     {}{}{}\n", gang.queue(),
+        gang.cluster_queue().empty() ? "" : " of " + gang.cluster_queue(),
+        gang.queue_position() == 0 ? "" : fmt::format(", place {} in line", gang.queue_position()));
+  }
+  if (!gang.flavors().empty()) {
+    text += fmt::format("Flavors:   {}\n", fmt::join(gang.flavors(), ", "));
+  }
   if (!gang.reason().fix().empty()) text += fmt::format("Fix:       {}\n", gang.reason().fix());
   if (gang.has_deadline() && gang.state() == v1::PROVISIONING) {
     text += fmt::format("Deadline:  {}\n", TimeUtil::ToString(gang.deadline()));

@@ -1,4 +1,4 @@
-// Gangs and nodes as a person reads them in a terminal.
+// Gangs, nodes and queues as a person reads them in a terminal.
 #pragma once
 
 #include <string>
@@ -19,6 +19,10 @@ std::string MemberTable(const v1::Gang& gang);
 
 // NODE CLAIM POOL TYPE STAGE HELD NOTE.
 std::string NodeTable(const google::protobuf::RepeatedPtrField<v1::Node>& nodes);
+
+// ClusterQueues: QUEUE COHORT PENDING ADMITTED FLAVOR RESOURCE USED NOMINAL BORROWED, one flavor
+// and resource a line; then who waits, first in line first.
+std::string QueueTable(const v1::ListQueuesResponse& queues);
 
 // State, reason, fix, then members and nodes.
 std::string ExplainGang(const v1::Gang& gang);

@@ -38,6 +38,22 @@ void Fields::Finish() const {
   }
 }
 
+void ReadQuotaOptions(Fields* fields, coscheduling::EngineOptions* options) {
+  using coscheduling::QuotaMode;
+  std::optional<QuotaMode> mode;
+  fields->ReadEnum<QuotaMode>(
+      "quota",
+      [](const std::string& text, QuotaMode* out) {
+        if (text == "internal") *out = QuotaMode::kInternal;
+        if (text == "kueue") *out = QuotaMode::kKueue;
+        if (text == "off") *out = QuotaMode::kOff;
+        return text == "internal" || text == "kueue" || text == "off";
+      },
+      &mode);
+  if (mode) options->quota = *mode;
+  fields->Read("fairSharing", &options->fair_sharing);
+}
+
 void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* options) {
   Fields fields(node, "engine");
   fields.ReadDuration("provisioningDeadline", &options->provisioning_deadline);
@@ -51,6 +67,7 @@ void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* opti
   fields.ReadDuration("refusalTime", &options->refusal_time);
   fields.ReadDuration("bindWait", &options->bind_wait);
   fields.ReadDuration("wakeInterval", &options->wake_interval);
+  fields.ReadDuration("unplaceableGrace", &options->unplaceable_grace);
   fields.Finish();
 }
 

@@ -66,6 +66,9 @@ class Fields {
   std::set<std::string> known_;
 };
 
+// `quota` (internal, kueue, off) and `fairSharing`, beside the engine's tunables.
+void ReadQuotaOptions(Fields* fields, coscheduling::EngineOptions* options);
+
 // The engine's tunables: mapping `options` of a scenario, `engine` of the service's configuration.
 void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* options);
 

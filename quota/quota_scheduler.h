@@ -91,7 +91,8 @@ struct FlavorUsage {
 };
 
 struct QueueStatus {
-  std::string name;
+  std::string name;           // of a LocalQueue "namespace/name"
+  std::string cluster_queue;  // of a LocalQueue
   std::string cohort;
   int64_t pending = 0;
   int64_t admitted = 0;
@@ -145,6 +146,7 @@ class QuotaScheduler {
 
   Wait WhyWaiting(std::string_view id) const;
   const kube::ResourceFlavor* FindFlavor(std::string_view name) const;
+  std::vector<const kube::ResourceFlavor*> Flavors() const;  // in order of their names
   std::vector<QueueStatus> ClusterQueues(size_t max_pending_ids) const;
   std::vector<QueueStatus> LocalQueues(size_t max_pending_ids) const;  // names are full names
   // Admissions that are on a ClusterQueue with stopPolicy HoldAndDrain, by id.

@@ -207,6 +207,7 @@ Scenario ReadAll(const YAML::Node& root) {
   Scenario scenario;
   fields.Require("name");
   fields.Read("name", &scenario.name);
+  extender::ReadQuotaOptions(&fields, &scenario.options);
   if (const YAML::Node options = fields.Take("options"))
     extender::ReadEngineOptions(options, &scenario.options);
   for (const YAML::Node& n : fields.Take("instanceTypes")) {

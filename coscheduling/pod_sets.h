@@ -1,0 +1,49 @@
+// Members as quota counts them: those whose specs ask alike form a pod set.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coscheduling/actions.h"
+#include "kube/objects/pod.h"
+#include "kube/objects/quota.h"
+#include "quota/workload.h"
+
+namespace muster::coscheduling {
+
+// Written on a member in the same patch as its flavor's nodeSelector and tolerations: the pod set
+// and flavors it was counted with, so that it is recognised although its spec has changed.
+inline constexpr std::string_view kPodSetAnnotation = "muster.dev/pod-set";
+inline constexpr std::string_view kFlavorsAnnotation = "muster.dev/flavors";
+inline constexpr std::string_view kQueueAnnotation = "muster.dev/queue";
+
+// The annotation, else a digest of what flavors and quota look at: requests, nodeSelector, required
+// node affinity, tolerations. The same in every process and version.
+std::string PodSetOf(const kube::Pod& pod);
+
+// Members in rank order; the first `required` of them are what the gang needs to start.
+struct PodSets {
+  std::vector<quota::PodSet> required;
+  std::vector<quota::PodSet> surplus;
+};
+PodSets GroupByPodSet(const std::vector<const kube::Pod*>& members, int64_t required);
+
+// "nvidia.com/gpu=on-demand": as kFlavorsAnnotation has it.
+std::string FlavorsText(const quota::PodSetAssignment& given);
+
+// Each flavor once.
+std::set<std::string> FlavorNames(const quota::PodSetAssignment& given);
+
+// True if the member carries what it was given.
+bool HasFlavors(const kube::Pod& pod, const quota::PodSetAssignment& given);
+
+// What a member lacks of its flavors' labels and tolerations, and the annotations above. `flavors`
+// are those that exist still; a label that the member sets itself stays.
+AssignFlavors FlavorsFor(const kube::Pod& pod, const quota::PodSetAssignment& given,
+                         const std::string& queue,
+                         const std::vector<const kube::ResourceFlavor*>& flavors);
+
+}  // namespace muster::coscheduling

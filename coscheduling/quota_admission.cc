@@ -1,0 +1,351 @@
+// Quota: which gangs wait for it, hold it, and give it back.
+//
+// A gang holds quota while its record says so. What quota/ decides is counted there at once and
+// carried in gang.quota.granted until the record shows it, so nothing is given twice meanwhile.
+
+#include <algorithm>
+#include <utility>
+
+#include "coscheduling/engine_state.h"
+#include "coscheduling/pod_sets.h"
+#include "fmt/format.h"
+
+namespace muster::coscheduling {
+namespace {
+
+constexpr std::string_view kQueueLabel = "kueue.x-k8s.io/queue-name";
+constexpr std::string_view kPriorityClassLabel = "kueue.x-k8s.io/priority-class";
+constexpr std::string_view kDefaultQueue = "default";
+
+const char* VictimText(quota::VictimReason reason) {
+  switch (reason) {
+    case quota::VictimReason::kInClusterQueue:
+      return "needs quota of the same ClusterQueue";
+    case quota::VictimReason::kReclamation:
+      return "reclaims quota that its ClusterQueue had lent";
+    case quota::VictimReason::kFairSharing:
+      return "has the smaller share in the cohort";
+    case quota::VictimReason::kReclaimWhileBorrowing:
+      return "reclaims quota in the cohort while it borrows itself";
+  }
+  return "";
+}
+
+std::string DigestOf(const std::vector<quota::PodSet>& sets) {
+  std::string text;
+  for (const quota::PodSet& set : sets) text += fmt::format("{}x{},", set.name, set.count);
+  return text;
+}
+
+std::string DigestOf(const std::vector<quota::PodSetAssignment>& sets) {
+  std::string text;
+  for (const quota::PodSetAssignment& set : sets) {
+    text +=
+        fmt::format("{}x{}:{}:{},", set.name, set.count, FlavorsText(set), set.usage.ToString());
+  }
+  return text;
+}
+
+std::string DigestOf(const quota::Workload& workload) {
+  return fmt::format("{}/{}/{}/{}/{}|{}", workload.name_space, workload.queue, workload.priority,
+                     absl::ToUnixNanos(workload.queued_at), DigestOf(workload.pod_sets),
+                     DigestOf(workload.surplus));
+}
+
+std::string DigestOf(const quota::Admission& admission) {
+  return fmt::format("{}|{}|{}", admission.cluster_queue, DigestOf(admission.pod_sets),
+                     DigestOf(admission.surplus));
+}
+
+const quota::PodSetAssignment* Find(const std::vector<quota::PodSetAssignment>& sets,
+                                    const std::string& name) {
+  auto it = std::ranges::find(sets, name, &quota::PodSetAssignment::name);
+  return it == sets.end() ? nullptr : &*it;
+}
+
+int64_t Counted(const quota::Admission& admission, const std::string& set) {
+  int64_t count = 0;
+  for (const auto* part : {&admission.pod_sets, &admission.surplus}) {
+    if (const quota::PodSetAssignment* given = Find(*part, set)) count += given->count;
+  }
+  return count;
+}
+
+const std::string* QueueLabelOf(const kube::ObjectMeta& meta) { return meta.Label(kQueueLabel); }
+
+}  // namespace
+
+bool Engine::State::UsesQuota() const {
+  return options.quota == QuotaMode::kInternal && quotas.HasQueues();
+}
+
+const quota::PodSetAssignment* Engine::State::GivenTo(const Gang& gang,
+                                                      const kube::Pod& pod) const {
+  if (!HoldsQuota(gang)) return nullptr;
+  const std::string set = PodSetOf(pod);
+  const quota::PodSetAssignment* given = Find(gang.record->quota->pod_sets, set);
+  return given != nullptr ? given : Find(gang.record->quota->surplus, set);
+}
+
+std::string Engine::State::QueueOf(const Gang& gang) const {
+  if (HoldsQuota(gang)) return gang.record->queue;
+  for (const auto* uids : {&gang.unbound, &gang.bound}) {
+    for (const std::string& uid : *uids) {
+      if (const std::string* name = QueueLabelOf(snapshot.FindPod(uid)->meta)) return *name;
+    }
+  }
+  if (gang.group != nullptr) {
+    if (const std::string* name = QueueLabelOf(gang.group->meta)) return *name;
+  }
+  return std::string(kDefaultQueue);
+}
+
+int64_t Engine::State::QueuePriorityOf(const Gang& gang) const {
+  std::vector<const kube::ObjectMeta*> sources;
+  if (!gang.unbound.empty()) sources.push_back(&snapshot.FindPod(gang.unbound.front())->meta);
+  if (!gang.bound.empty()) sources.push_back(&snapshot.FindPod(gang.bound.front())->meta);
+  if (gang.group != nullptr) sources.push_back(&gang.group->meta);
+  for (const kube::ObjectMeta* meta : sources) {
+    const std::string* name = meta->Label(kPriorityClassLabel);
+    if (name == nullptr) continue;
+    auto it = priority_classes.find(*name);
+    if (it != priority_classes.end()) return it->second;
+  }
+  return gang.priority;
+}
+
+quota::Workload Engine::State::WorkloadOf(const Gang& gang) const {
+  std::vector<const kube::Pod*> members;
+  for (const auto* uids : {&gang.bound, &gang.unbound}) {
+    for (const std::string& uid : *uids) members.push_back(snapshot.FindPod(uid));
+  }
+  PodSets sets = GroupByPodSet(members, gang.facts.min_member - gang.facts.succeeded);
+  return {.id = gang.uid(),
+          .name_space = gang.key.name_space,
+          .name = gang.key.name,
+          .queue = QueueOf(gang),
+          .priority = QueuePriorityOf(gang),
+          .queued_at = gang.created,
+          .pod_sets = std::move(sets.required),
+          .surplus = std::move(sets.surplus)};
+}
+
+// Read off the record and what exists, so that a restart comes to the same answer.
+bool Engine::State::HoldsQuota(const Gang& gang) const {
+  if (options.quota != QuotaMode::kInternal) return false;
+  if (!gang.record || !gang.record->quota || gang.record->retry_after) return false;
+  return gang.record->uid == gang.uid() && gang.facts.live + (gang.facts.terminating ? 1 : 0) > 0;
+}
+
+void Engine::State::FindUncounted(Gang& gang) const {
+  gang.quota.uncounted.clear();
+  if (!HoldsQuota(gang)) return;
+  std::map<std::string, int64_t> taken;
+  for (const std::string& uid : gang.bound) ++taken[PodSetOf(*snapshot.FindPod(uid))];
+  for (const std::string& uid : gang.unbound) {
+    const std::string set = PodSetOf(*snapshot.FindPod(uid));
+    if (++taken[set] > Counted(*gang.record->quota, set)) gang.quota.uncounted.insert(uid);
+  }
+}
+
+void Engine::State::WithdrawQuota(Gang& gang) {
+  if (gang.quota.id.empty()) return;
+  quotas.Withdraw(gang.quota.id);
+  gang_of_quota.erase(gang.quota.id);
+  gang.quota = {};
+  queues_changed = true;
+}
+
+// Tells quota/ what the record and the members say, if that is new.
+void Engine::State::SyncQuota(Gang& gang, absl::Time now) {
+  if (options.quota != QuotaMode::kInternal) return;
+  FindUncounted(gang);
+  if (!gang.quota.id.empty() && gang.quota.id != gang.uid()) WithdrawQuota(gang);
+  const bool idle = gang.facts.blocked && gang.bound.empty() && gang.posted.empty();
+  if (HoldsQuota(gang)) {
+    if (!idle || gang.facts.evicting) {
+      gang.quota.idle_since = Never();
+    } else {
+      // A gang that is restarted whole keeps its quota while its members are made anew.
+      gang.quota.idle_since = std::min(gang.quota.idle_since, now);
+      const absl::Time until = gang.quota.idle_since + options.repair_deadline;
+      if (!gang.record->bound_at || now >= until) {
+        ReleaseQuota(gang, now);
+        return;
+      }
+      WakeAt(until);
+    }
+    if (gang.quota.granted == gang.record->quota) gang.quota.granted.reset();
+    if (gang.quota.granted) return;  // more has been given, and is being recorded
+    const quota::Workload workload = WorkloadOf(gang);
+    std::string told = "holds " + DigestOf(*gang.record->quota) + DigestOf(workload) +
+                       fmt::format("|{}", gang.quota.uncounted.size());
+    if (told == gang.quota.told) return;
+    gang.quota.id = workload.id;
+    gang.quota.told = std::move(told);
+    gang.quota.waits = false;
+    gang_of_quota[workload.id] = &gang;
+    quotas.SetAdmitted(workload, *gang.record->quota);
+    const bool grows = UsesQuota() && !gang.quota.uncounted.empty() && !gang.record->eviction;
+    if (grows) quotas.EnqueueSurplus(workload);
+    queues_changed = true;
+    return;
+  }
+  const bool may_have_it = gang.ours && !gang.facts.blocked && gang.facts.live > 0 &&
+                           (!gang.facts.backing_off || gang.fits_now);
+  if (!may_have_it) WithdrawQuota(gang);
+}
+
+void Engine::State::RequestQuota(Gang& gang, absl::Time now) {
+  if (gang.quota.granted) {
+    WriteRecord(gang, NewRecord(gang, NextAttempt(gang), now), now);
+    return;
+  }
+  const quota::Workload workload = WorkloadOf(gang);
+  // Members that replace those of a run that is over take up its quota.
+  if (HoldsQuota(gang)) {
+    const bool covered = std::ranges::all_of(workload.pod_sets, [&](const quota::PodSet& set) {
+      return set.count <= Counted(*gang.record->quota, set.name);
+    });
+    if (covered) {
+      gang.quota.granted = gang.record->quota;
+      WriteRecord(gang, NewRecord(gang, NextAttempt(gang), now), now);
+      return;
+    }
+  }
+  gang.facts.waits_for_quota = true;
+  std::string told = "wants " + DigestOf(workload);
+  if (gang.quota.waits && told == gang.quota.told) return;
+  gang.quota.id = workload.id;
+  gang.quota.told = std::move(told);
+  gang.quota.waits = true;
+  gang_of_quota[workload.id] = &gang;
+  quotas.Enqueue(workload);
+  queues_changed = true;
+}
+
+void Engine::State::ReleaseQuota(Gang& gang, absl::Time now) {
+  AdmissionRecord record = *gang.record;
+  record.quota.reset();
+  record.queue.clear();
+  record.eviction.reset();
+  record.bound_at.reset();
+  record.identity = options.identity;
+  WriteRecord(gang, record, now);
+}
+
+void Engine::State::StartEviction(Gang& gang, const std::string& why, bool surplus_only,
+                                  absl::Time now) {
+  if (!HoldsQuota(gang)) return;
+  const std::optional<Eviction>& already = gang.record->eviction;
+  if (already && (!already->surplus_only || surplus_only)) return;
+  AdmissionRecord record = *gang.record;
+  record.eviction = {why, surplus_only};
+  WriteRecord(gang, record, now);
+}
+
+void Engine::State::Carry(const quota::Decision& decision, absl::Time now) {
+  auto it = gang_of_quota.find(decision.id);
+  if (it == gang_of_quota.end()) return;
+  Gang& gang = *it->second;
+  gang.dirty = true;
+  if (decision.admission) {
+    gang.quota.granted = *decision.admission;
+    gang.quota.waits = false;
+    if (decision.surplus_only) {
+      AdmissionRecord record = *gang.record;
+      record.quota = decision.admission;
+      WriteRecord(gang, record, now);
+    } else {
+      WriteRecord(gang, NewRecord(gang, NextAttempt(gang), now), now);
+    }
+  }
+  for (const quota::Victim& victim : decision.victims) {
+    auto found = gang_of_quota.find(victim.id);
+    if (found == gang_of_quota.end()) continue;
+    StartEviction(*found->second,
+                  fmt::format("gang {} {}", gang.key.ToString(), VictimText(victim.reason)),
+                  victim.surplus_only, now);
+  }
+}
+
+void Engine::State::ScheduleQuota(absl::Time now) {
+  if (options.quota != QuotaMode::kInternal) return;
+  if (now >= next_flavor_retry) places_changed = true;
+  if (std::exchange(places_changed, false)) {
+    placeability.clear();
+    next_flavor_retry = Never();
+    quotas.InvalidatePlacement();
+  }
+  WakeAt(next_flavor_retry);
+  if (!quotas.NeedsSchedule()) return;
+  queues_changed = true;
+  for (const quota::Decision& decision :
+       quotas.Schedule(now, [this](const quota::Workload& workload, const quota::PodSet& set,
+                                   const kube::ResourceFlavor& flavor) {
+         return WhyNotPlaceable(workload, set, flavor);
+       })) {
+    Carry(decision, now);
+  }
+  for (const std::string& id : quotas.ToDrain()) {
+    auto it = gang_of_quota.find(id);
+    if (it == gang_of_quota.end()) continue;
+    StartEviction(*it->second, "its queue has stopPolicy HoldAndDrain", false, now);
+  }
+  // Why the others wait may have changed.
+  for (const auto& [id, gang] : gang_of_quota) gang->dirty |= gang->quota.waits;
+}
+
+// Gives each counted member its flavors' labels and tolerations.
+void Engine::State::DecideFlavors(Gang& gang, absl::Time now) {
+  if (!gang.facts.admitted || !HoldsQuota(gang)) return;
+  for (const std::string& uid : gang.unbound) {
+    if (gang.quota.uncounted.contains(uid)) continue;
+    const kube::Pod& pod = *snapshot.FindPod(uid);
+    const quota::PodSetAssignment* given = GivenTo(gang, pod);
+    if (given == nullptr || HasFlavors(pod, *given)) continue;
+    std::vector<const kube::ResourceFlavor*> flavors;
+    for (const std::string& name : FlavorNames(*given)) {
+      if (const kube::ResourceFlavor* flavor = quotas.FindFlavor(name)) flavors.push_back(flavor);
+    }
+    AssignFlavors assign = FlavorsFor(pod, *given, gang.record->queue, flavors);
+    // The selector of a pod without a gate can't be changed any more; RequestFor keeps it to its
+    // flavors' nodes.
+    if (!IsGatedByUs(pod)) assign.node_selector.clear();
+    Act("flavors/" + uid, now, std::move(assign));
+  }
+}
+
+void Engine::State::DecideEviction(Gang& gang, absl::Time now) {
+  if (!HoldsQuota(gang) || !gang.record->eviction) return;
+  const bool surplus_only = gang.record->eviction->surplus_only;
+  size_t kept = 0;
+  if (surplus_only) {
+    kept = static_cast<size_t>(std::max<int64_t>(0, gang.facts.min_member - gang.facts.succeeded));
+  }
+  bool any = gang.facts.terminating;
+  for (size_t i = kept; i < gang.bound.size(); ++i) {
+    any = true;
+    Act("evict/" + gang.bound[i], now, EvictPod{RefOf(*snapshot.FindPod(gang.bound[i]))});
+  }
+  if (!surplus_only) {
+    // One that may be bound at any moment isn't waited for: it is bound, or its pod is gone.
+    for (const std::string& uid : gang.unbound) {
+      const kube::Pod& pod = *snapshot.FindPod(uid);
+      if (IsGatedByUs(pod)) continue;
+      any = true;
+      Act("evict/" + uid, now, EvictPod{RefOf(pod)});
+    }
+  }
+  if (any || !gang.posted.empty()) return;
+  if (!surplus_only) {
+    ReleaseQuota(gang, now);
+    return;
+  }
+  AdmissionRecord record = *gang.record;
+  record.quota->surplus.clear();
+  record.eviction.reset();
+  WriteRecord(gang, record, now);
+}
+
+}  // namespace muster::coscheduling
