@@ -300,6 +300,16 @@ void Engine::Upsert(kube::WorkloadPriorityClass priority_class) {
   state_->priority_classes.insert_or_assign(priority_class.meta.name, priority_class.value);
 }
 
+void Engine::Upsert(kube::PodDisruptionBudget budget) {
+  State& s = *state_;
+  std::string name = budget.meta.FullName();
+  auto it = s.budgets.find(name);
+  s.places_changed |= it == s.budgets.end() ||
+                      it->second.disruptions_allowed != budget.disruptions_allowed ||
+                      it->second.selector != budget.selector;
+  s.budgets.insert_or_assign(std::move(name), std::move(budget));
+}
+
 void Engine::Upsert(kube::DaemonSet daemon_set) {
   state_->needs_pass = true;
   state_->snapshot.Upsert(std::move(daemon_set));
@@ -373,6 +383,11 @@ void Engine::RemoveCohort(std::string_view name) {
 void Engine::RemoveWorkloadPriorityClass(std::string_view name) {
   state_->NoteQueues();
   state_->priority_classes.erase(std::string(name));
+}
+
+void Engine::RemovePodDisruptionBudget(std::string_view full_name) {
+  state_->places_changed = true;
+  state_->budgets.erase(std::string(full_name));
 }
 
 void Engine::RemoveDaemonSet(std::string_view uid) {

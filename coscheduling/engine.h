@@ -157,6 +157,7 @@ class Engine {
   void Upsert(kube::LocalQueue queue);
   void Upsert(kube::Cohort cohort);
   void Upsert(kube::WorkloadPriorityClass priority_class);
+  void Upsert(kube::PodDisruptionBudget budget);
   void Upsert(kube::DaemonSet daemon_set);
   void Upsert(kube::Namespace name_space);
   void Upsert(kube::PersistentVolumeClaim claim);
@@ -174,6 +175,7 @@ class Engine {
   void RemoveLocalQueue(std::string_view full_name);
   void RemoveCohort(std::string_view name);
   void RemoveWorkloadPriorityClass(std::string_view name);
+  void RemovePodDisruptionBudget(std::string_view full_name);
   void RemoveDaemonSet(std::string_view uid);
   void RemoveNamespace(std::string_view name);
   void RemovePersistentVolumeClaim(std::string_view full_name);

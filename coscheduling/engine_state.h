@@ -129,6 +129,9 @@ struct Engine::State {
   void WithdrawQuota(Gang& gang);
   void ReleaseQuota(Gang& gang, absl::Time now);
   void ScheduleQuota(absl::Time now);
+  // Its members, or those beyond minMember, may all be evicted at once as far as the
+  // PodDisruptionBudgets say.
+  bool MayBeEvicted(const Gang& gang, bool surplus_only) const;
   void Carry(const quota::Decision& decision, absl::Time now);
   void StartEviction(Gang& gang, const std::string& why, bool surplus_only, absl::Time now);
   void DecideFlavors(Gang& gang, absl::Time now);
@@ -243,6 +246,7 @@ struct Engine::State {
   quota::QuotaScheduler quotas;
   absl::flat_hash_map<std::string, Gang*> gang_of_quota;
   std::map<std::string, int64_t, std::less<>> priority_classes;
+  std::map<std::string, kube::PodDisruptionBudget, std::less<>> budgets;  // by full name
   // By pod set, count and flavor; emptied when nodes or NodePools change.
   std::map<std::string, std::string> placeability;
   bool places_changed = false;

@@ -71,6 +71,11 @@ int64_t Counted(const quota::Admission& admission, const std::string& set) {
   return count;
 }
 
+// How many bound members, first in rank order, the gang needs to go on.
+size_t KeptMembers(const Gang& gang) {
+  return static_cast<size_t>(std::max<int64_t>(0, gang.facts.min_member - gang.facts.succeeded));
+}
+
 const std::string* QueueLabelOf(const kube::ObjectMeta& meta) { return meta.Label(kQueueLabel); }
 
 }  // namespace
@@ -269,6 +274,26 @@ void Engine::State::Carry(const quota::Decision& decision, absl::Time now) {
   }
 }
 
+// As the API server's eviction counts: running pods, and no pod of two budgets
+// (k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go v1.34).
+bool Engine::State::MayBeEvicted(const Gang& gang, bool surplus_only) const {
+  const size_t kept = surplus_only ? KeptMembers(gang) : 0;
+  std::map<std::string, int64_t> evicted;
+  for (size_t i = kept; i < gang.bound.size(); ++i) {
+    const kube::Pod& pod = *snapshot.FindPod(gang.bound[i]);
+    if (pod.phase != kube::PodPhase::kRunning) continue;
+    int budgets_of_pod = 0;
+    for (const auto& [name, budget] : budgets) {
+      if (budget.meta.name_space != pod.meta.name_space || !budget.selector ||
+          !budget.selector->Matches(pod.meta.labels)) {
+        continue;
+      }
+      if (++evicted[name] > budget.disruptions_allowed || ++budgets_of_pod > 1) return false;
+    }
+  }
+  return true;
+}
+
 void Engine::State::ScheduleQuota(absl::Time now) {
   if (options.quota != QuotaMode::kInternal) return;
   if (now >= next_flavor_retry) places_changed = true;
@@ -319,10 +344,7 @@ void Engine::State::DecideFlavors(Gang& gang, absl::Time now) {
 void Engine::State::DecideEviction(Gang& gang, absl::Time now) {
   if (!HoldsQuota(gang) || !gang.record->eviction) return;
   const bool surplus_only = gang.record->eviction->surplus_only;
-  size_t kept = 0;
-  if (surplus_only) {
-    kept = static_cast<size_t>(std::max<int64_t>(0, gang.facts.min_member - gang.facts.succeeded));
-  }
+  const size_t kept = surplus_only ? KeptMembers(gang) : 0;
   bool any = gang.facts.terminating;
   for (size_t i = kept; i < gang.bound.size(); ++i) {
     any = true;

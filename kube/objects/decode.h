@@ -39,6 +39,8 @@ absl::StatusOr<NodePool> Decode<NodePool>(std::string_view json);
 template <>
 absl::StatusOr<DaemonSet> Decode<DaemonSet>(std::string_view json);
 template <>
+absl::StatusOr<PodDisruptionBudget> Decode<PodDisruptionBudget>(std::string_view json);
+template <>
 absl::StatusOr<Namespace> Decode<Namespace>(std::string_view json);
 template <>
 absl::StatusOr<PersistentVolumeClaim> Decode<PersistentVolumeClaim>(std::string_view json);

@@ -116,6 +116,18 @@ absl::StatusOr<DaemonSet> Decode<DaemonSet>(std::string_view json) {
 }
 
 template <>
+absl::StatusOr<PodDisruptionBudget> Decode<PodDisruptionBudget>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  PodDisruptionBudget budget;
+  budget.meta = ReadMeta(root.Get("metadata"));
+  budget.selector = ReadLabelSelector(root.Get("spec").Get("selector"));
+  budget.disruptions_allowed = root.Get("status").Get("disruptionsAllowed").Int();
+  if (!reader.status().ok()) return reader.status();
+  return budget;
+}
+
+template <>
 absl::StatusOr<Namespace> Decode<Namespace>(std::string_view json) {
   JsonReader reader(json);
   Namespace result;

@@ -44,6 +44,13 @@ struct DaemonSet {
   std::string error;  // what makes pod_spec unusable, naming the field; empty normally
 };
 
+// policy/v1 PodDisruptionBudget: how many of the pods that it selects may be evicted now.
+struct PodDisruptionBudget {
+  ObjectMeta meta;
+  std::optional<LabelSelector> selector;  // absent: selects nothing
+  int64_t disruptions_allowed = 0;        // status; 0 until its controller has counted
+};
+
 struct Namespace {
   ObjectMeta meta;
 };
