@@ -37,6 +37,7 @@ struct Kind {
   const char* path;
   EngineTask (*upsert)(std::string_view json, absl::Status* error);
   void (*remove)(Engine& engine, const ObjectHeader& header);
+  const char* alternative_path = "";
 };
 
 constexpr Kind kKinds[] = {
@@ -50,6 +51,23 @@ constexpr Kind kKinds[] = {
      [](Engine& e, const ObjectHeader& h) { e.RemoveNodeClaim(h.name); }},
     {"nodepools", "/apis/karpenter.sh/v1/nodepools", UpsertTask<kube::NodePool>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveNodePool(h.name); }},
+    {"resourceflavors", "/apis/kueue.x-k8s.io/v1beta1/resourceflavors",
+     UpsertTask<kube::ResourceFlavor>,
+     [](Engine& e, const ObjectHeader& h) { e.RemoveResourceFlavor(h.name); },
+     "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"},
+    {"clusterqueues", "/apis/kueue.x-k8s.io/v1beta1/clusterqueues", UpsertTask<kube::ClusterQueue>,
+     [](Engine& e, const ObjectHeader& h) { e.RemoveClusterQueue(h.name); },
+     "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"},
+    {"localqueues", "/apis/kueue.x-k8s.io/v1beta1/localqueues", UpsertTask<kube::LocalQueue>,
+     [](Engine& e, const ObjectHeader& h) { e.RemoveLocalQueue(FullName(h)); },
+     "/apis/kueue.x-k8s.io/v1beta2/localqueues"},
+    {"cohorts", "/apis/kueue.x-k8s.io/v1beta1/cohorts", UpsertTask<kube::Cohort>,
+     [](Engine& e, const ObjectHeader& h) { e.RemoveCohort(h.name); },
+     "/apis/kueue.x-k8s.io/v1beta2/cohorts"},
+    {"workloadpriorityclasses", "/apis/kueue.x-k8s.io/v1beta1/workloadpriorityclasses",
+     UpsertTask<kube::WorkloadPriorityClass>,
+     [](Engine& e, const ObjectHeader& h) { e.RemoveWorkloadPriorityClass(h.name); },
+     "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses"},
     {"poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets",
      UpsertTask<kube::PodDisruptionBudget>,
      [](Engine& e, const ObjectHeader& h) { e.RemovePodDisruptionBudget(FullName(h)); }},
@@ -142,6 +160,7 @@ ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post 
     state_->sinks.push_back(std::make_unique<State::Sink>(state_.get(), kind));
     kube::ReflectorOptions options;
     options.path = kind.path;
+    options.alternative_path = kind.alternative_path;
     state_->reflectors.push_back(std::make_unique<kube::Reflector>(
         transport, timer, std::move(options), *state_->sinks.back()));
   }
