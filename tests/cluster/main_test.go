@@ -85,6 +85,12 @@ func locate() (plane.Options, error) {
 	if _, err := os.Stat(filepath.Join(options.Programs, "complete")); err != nil {
 		return options, errors.New("its programs are missing; tests/cluster/build.sh builds them")
 	}
+	// Needed by some cases of the full run only.
+	where, err = exec.Command("./build.sh", "--peers", "--where").Output()
+	if err != nil {
+		return options, fmt.Errorf("build.sh --peers --where: %w", err)
+	}
+	options.Peers = strings.TrimSpace(string(where))
 	options.Manifests = filepath.Join("..", "..", "deploy")
 	// Another build of Muster, for example one with a sanitizer.
 	options.Muster = os.Getenv("MUSTER_BINARY")

@@ -4,10 +4,18 @@
 #   test.sh                     a round or two of each case
 #   MUSTER_FULL=1 test.sh       every count that the acceptance list names
 #   test.sh -run TestCrash      further arguments go to go test
+#   test.sh -run TestPeer       those with other controllers; else only in the full run
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 
 ./build.sh || exit 1
+
+# Other controllers take minutes to build and the cluster to themselves.
+if [[ "${MUSTER_FULL:-}" == 1 || "$*" == *TestPeer* ]]; then
+  ./build.sh --peers || exit 1
+else
+  set -- -skip '^TestPeer' "$@"
+fi
 
 limit=30m
 if [[ "${MUSTER_FULL:-}" == 1 ]]; then

@@ -34,6 +34,10 @@ var users = []*user{
 	{name: "admin", group: "system:masters"},
 	{name: "karpenter", group: "system:masters"},
 	{name: "kwok", group: "system:masters"},
+	{name: "kueue", group: "system:masters"},
+	{name: "jobset", group: "system:masters"},
+	{name: "trainer", group: "system:masters"},
+	{name: "training-operator", group: "system:masters"},
 	{name: "system:kube-controller-manager", group: "system:masters"},
 	{name: "system:kube-scheduler", group: "system:authenticated"},
 }

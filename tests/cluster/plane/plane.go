@@ -43,6 +43,7 @@ type Plane struct {
 	Muster     *Muster
 
 	programs   string
+	peers      string
 	server     string
 	identities *identities
 	gate       *gateService
@@ -59,6 +60,7 @@ type Plane struct {
 // Options say where the things lie that a control plane is made of.
 type Options struct {
 	Programs  string // the folder that build.sh filled
+	Peers     string // the one of build.sh --peers; needed where a case starts one
 	Manifests string // the kustomization that deploys Muster
 	Muster    string // the binary under test
 }
@@ -69,7 +71,7 @@ func Start(options Options) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plane{Folder: folder, programs: options.Programs}
+	p := &Plane{Folder: folder, programs: options.Programs, peers: options.Peers}
 	p.context, p.cancel = context.WithCancel(context.Background())
 	if err := p.start(options); err != nil {
 		p.Stop()

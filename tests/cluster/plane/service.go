@@ -11,14 +11,18 @@ import (
 	"sync"
 )
 
-// gateService stands in kube-proxy's place for the one Service that the API
-// server calls: that of Muster's webhook. The API server resolves the Service
-// to its cluster IP, and its egress to cluster IPs comes here (HTTP CONNECT, as
-// a konnectivity proxy's). Each connection goes to any of the endpoints that
-// accepts it, as with a list of endpoints that is up to date.
+// gateService stands in kube-proxy's place for the Services that the API server
+// calls: that of Muster's webhook, and those of other controllers' webhooks. The
+// API server resolves the Service to its cluster IP, and its egress to cluster
+// IPs comes here (HTTP CONNECT, as a konnectivity proxy's). Each connection goes
+// to any of the endpoints that accepts it, as with a list of endpoints that is up
+// to date.
 type gateService struct {
 	listener  net.Listener
-	endpoints func() []string
+	endpoints func() []string // of Muster's webhook
+
+	mutex  sync.Mutex
+	routes map[string]string // the endpoint of each other Service, by its cluster IP
 }
 
 // egressConfig makes the API server send what is for the cluster's network
@@ -43,7 +47,7 @@ func serveGate(socket, config string, endpoints func() []string) (*gateService, 
 	if err != nil {
 		return nil, err
 	}
-	g := &gateService{listener: listener, endpoints: endpoints}
+	g := &gateService{listener: listener, endpoints: endpoints, routes: map[string]string{}}
 	go func() {
 		for {
 			connection, err := listener.Accept()
@@ -58,13 +62,39 @@ func serveGate(socket, config string, endpoints func() []string) (*gateService, 
 
 func (g *gateService) close() { g.listener.Close() }
 
+// route leads a Service to an endpoint, or with an empty one nowhere again.
+func (g *gateService) route(clusterIP, endpoint string) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if endpoint == "" {
+		delete(g.routes, clusterIP)
+		return
+	}
+	g.routes[clusterIP] = endpoint
+}
+
+// behind are the endpoints of the Service that a caller named.
+func (g *gateService) behind(target string) []string {
+	clusterIP, _, err := net.SplitHostPort(target)
+	if err != nil {
+		return nil
+	}
+	g.mutex.Lock()
+	endpoint, other := g.routes[clusterIP]
+	g.mutex.Unlock()
+	if other {
+		return []string{endpoint}
+	}
+	return g.endpoints()
+}
+
 func (g *gateService) forward(caller net.Conn) {
 	defer caller.Close()
 	request, err := http.ReadRequest(bufio.NewReader(caller))
 	if err != nil || request.Method != http.MethodConnect {
 		return
 	}
-	backend := g.dial()
+	backend := dialAny(g.behind(request.Host))
 	if backend == nil {
 		fmt.Fprint(caller, "HTTP/1.1 502 No endpoint answers\r\n\r\n")
 		return
@@ -85,8 +115,7 @@ func (g *gateService) forward(caller net.Conn) {
 	both.Wait()
 }
 
-func (g *gateService) dial() net.Conn {
-	endpoints := g.endpoints()
+func dialAny(endpoints []string) net.Conn {
 	for _, i := range rand.Perm(len(endpoints)) {
 		if connection, err := net.Dial("tcp", endpoints[i]); err == nil {
 			return connection

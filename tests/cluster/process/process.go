@@ -30,6 +30,29 @@ func Start(name, logPath string, environment []string, program string, arguments
 // StartOn runs a program that believes to be on a host of the given name, as in
 // a pod. Without a name it is on this one.
 func StartOn(host, name, logPath string, environment []string, program string, arguments ...string) (*Process, error) {
+	attributes := &syscall.SysProcAttr{}
+	if host != "" {
+		// The shell becomes the program, so that the process id is the program's.
+		arguments = append([]string{"-c", `hostname "$0" && exec "$@"`, host, program}, arguments...)
+		program = "/bin/sh"
+		useOwnHostName(attributes)
+	}
+	return start(attributes, name, logPath, environment, program, arguments)
+}
+
+// StartMounted runs a program that sees a folder at another path as well, as a
+// volume of a pod. The path stays empty for everybody else.
+func StartMounted(folder, path, name, logPath string, environment []string, program string, arguments ...string) (*Process, error) {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, err
+	}
+	attributes := &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	useOwnUsers(attributes)
+	arguments = append([]string{"-c", `mount --bind "$0" "$1" && shift && exec "$@"`, folder, path, program}, arguments...)
+	return start(attributes, name, logPath, environment, "/bin/sh", arguments)
+}
+
+func start(attributes *syscall.SysProcAttr, name, logPath string, environment []string, program string, arguments []string) (*Process, error) {
 	if err := os.MkdirAll(filepath.Dir(logPath), 0o755); err != nil {
 		return nil, err
 	}
@@ -39,20 +62,13 @@ func StartOn(host, name, logPath string, environment []string, program string, a
 	}
 	defer log.Close()
 
-	if host != "" {
-		// The shell becomes the program, so that the process id is the program's.
-		arguments = append([]string{"-c", `hostname "$0" && exec "$@"`, host, program}, arguments...)
-		program = "/bin/sh"
-	}
 	command := exec.Command(program, arguments...)
 	command.Env = append(os.Environ(), environment...)
 	command.Stdout, command.Stderr = log, log
 	// A group of its own keeps a terminal's Ctrl-C from stopping the programs
 	// in random order; the death signal covers a driver that was killed.
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if host != "" {
-		useOwnHostName(command.SysProcAttr)
-	}
+	attributes.Setpgid, attributes.Pdeathsig = true, syscall.SIGKILL
+	command.SysProcAttr = attributes
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -65,10 +81,15 @@ func StartOn(host, name, logPath string, environment []string, program string, a
 	return p, nil
 }
 
-// useOwnHostName gives a child a host name that it may change. Who isn't root may
-// do so in a user namespace, where the child counts as root.
+// useOwnHostName gives a child a host name that it may change.
 func useOwnHostName(attributes *syscall.SysProcAttr) {
 	attributes.Cloneflags = syscall.CLONE_NEWUTS
+	useOwnUsers(attributes)
+}
+
+// useOwnUsers lets who isn't root do what only root may, in a user namespace where
+// the child counts as root.
+func useOwnUsers(attributes *syscall.SysProcAttr) {
 	if os.Geteuid() == 0 {
 		return
 	}

@@ -1,0 +1,293 @@
+#include "quota/cycle.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "quota/preemption_candidates.h"
+#include "quota/surplus.h"
+#include "quota/tournament.h"
+
+namespace muster::quota {
+namespace {
+
+bool IsStrict(const Ledger& ledger, int queue) {
+  return ledger.layout().queue(queue).object->strategy == kube::QueueingStrategy::kStrictFifo;
+}
+
+bool IsRefusedPlacement(const FlavorRefusal& refusal) {
+  return refusal.kind == FlavorRefusal::Kind::kNotPlaceable;
+}
+
+}  // namespace
+
+const std::string& Cycle::Placement(Entry& entry, int pod_set, const GroupFlavor& flavor) const {
+  if (entry.placements_epoch != room_.placement_epoch()) {
+    entry.placements.clear();
+    entry.placements_epoch = room_.placement_epoch();
+  }
+  auto [it, inserted] = entry.placements.try_emplace({pod_set, flavor.flavor});
+  if (inserted) {
+    const auto& pod_sets = entry.is_surplus ? entry.asked : entry.workload.pod_sets;
+    it->second = feasible_(entry.workload, pod_sets[static_cast<size_t>(pod_set)], *flavor.object);
+  }
+  return it->second;
+}
+
+AssignmentRequest Cycle::RequestOf(Entry& entry) const {
+  AssignmentRequest request = {.queue = entry.queue,
+                               .priority = entry.workload.priority,
+                               .queued_at = entry.workload.queued_at,
+                               .fair_sharing = options_.fair_sharing,
+                               .demand = &entry.kind->demand};
+  if (feasible_) {
+    request.placeable = [this, &entry](int pod_set,
+                                       const GroupFlavor& flavor) -> const std::string& {
+      return Placement(entry, pod_set, flavor);
+    };
+  }
+  return request;
+}
+
+void Cycle::Judge(Entry& entry) {
+  const int64_t version = ledger_.Version(ledger_.layout().queue(entry.queue).root);
+  if (entry.judged_version == version) return;
+  entry.judged_version = version;
+  entry.targets.clear();
+  if (entry.is_surplus) {
+    JudgeSurplus(entry);
+  } else {
+    JudgeGang(entry);
+  }
+}
+
+void Cycle::JudgeGang(Entry& entry) {
+  AssignmentRequest request = RequestOf(entry);
+  if (entry.next_flavor_wakes != room_.line(entry.queue).wakes()) entry.next_flavor.clear();
+  request.next_flavor = &entry.next_flavor;
+  entry.assignment = AssignFlavors(ledger_, request);
+  if (entry.assignment.mode != AssignmentMode::kPreempt) return;
+  entry.targets = FindTargets(ledger_, {.queue = entry.queue,
+                                        .priority = entry.workload.priority,
+                                        .queued_at = entry.workload.queued_at,
+                                        .usage = entry.assignment.usage,
+                                        .needed = entry.assignment.needed,
+                                        .fair_sharing = options_.fair_sharing});
+}
+
+void Cycle::JudgeSurplus(Entry& entry) {
+  entry.assignment = {};
+  entry.assignment.mode = AssignmentMode::kNoFit;
+  const Reservation& reservation = *ledger_.Find(entry.workload.id);
+  // Nothing is added to what is being taken back.
+  if (reservation.marked != Reservation::Part::kNothing) return;
+  SurplusGrant grant =
+      FitSurplus(ledger_, reservation, entry.asked, entry.kind->demand, RequestOf(entry));
+  entry.assignment.refusals = std::move(grant.refusals);
+  if (grant.pod_sets.empty()) return;
+  entry.assignment.mode = AssignmentMode::kFit;
+  entry.assignment.usage = std::move(grant.usage);
+  entry.assignment.borrowing = grant.borrowing;
+}
+
+std::vector<Entry*> Cycle::Heads(int root) const {
+  std::vector<Entry*> heads;
+  for (int queue : room_.QueuesUnder(root)) {
+    if (Entry* head = room_.line(queue).Head(); head != nullptr) heads.push_back(head);
+  }
+  return heads;
+}
+
+bool Cycle::Run(int root) {
+  std::vector<Entry*> refused;
+  std::vector<Entry*> entries;
+  for (Entry* head : Heads(root)) {
+    Judge(*head);
+    const bool is_refused = head->assignment.mode == AssignmentMode::kNoFit;
+    (is_refused ? refused : entries).push_back(head);
+  }
+  bool may_differ = false;
+  if (options_.fair_sharing) {
+    while (!entries.empty()) may_differ |= Process(*TakeFairest(ledger_, root, entries));
+  } else {
+    SortClassically(entries);
+    for (Entry* entry : entries) may_differ |= Process(*entry);
+  }
+  for (Entry* entry : refused) may_differ |= Requeue(*entry);
+  for (const SetAside& each : set_aside_) ledger_.tree().RemoveUsage(each.node, each.usage);
+  set_aside_.clear();
+  victims_.clear();
+  return may_differ;
+}
+
+bool Cycle::Process(Entry& entry) {
+  const bool preempts = entry.assignment.mode == AssignmentMode::kPreempt;
+  if (preempts && entry.targets.empty()) {
+    Reserve(entry);
+    return Requeue(entry);
+  }
+  const bool overlaps =
+      std::any_of(entry.targets.begin(), entry.targets.end(), [&](const Target& t) {
+        return std::any_of(victims_.begin(), victims_.end(),
+                           [&](const Target& other) { return other.reservation == t.reservation; });
+      });
+  if (overlaps || !FitsBeside(entry)) {
+    // It keeps its place: what was in its way changes with the next pass.
+    if (!entry.next_flavor.empty()) entry.judged_version = -1;
+    entry.next_flavor.clear();
+    return false;
+  }
+  if (!preempts) return Admit(entry);
+  victims_.insert(victims_.end(), entry.targets.begin(), entry.targets.end());
+  Use(entry, entry.assignment.usage);
+  return NameVictims(entry);
+}
+
+// With all victims of this pass gone, and the usage of those who wait for them. What is admitted at
+// once must fit beside the victims as well: they still run. (Kueue doesn't look at that.)
+bool Cycle::FitsBeside(const Entry& entry) {
+  const PreemptionRequest request = {.queue = entry.queue, .usage = entry.assignment.usage};
+  {
+    Removal removal(ledger_);
+    removal.TakeAll(victims_);
+    removal.TakeAll(entry.targets);
+    if (!Fits(ledger_, request, true)) return false;
+  }
+  if (victims_.empty() || entry.assignment.mode != AssignmentMode::kFit) return true;
+  for (const SetAside& each : set_aside_) ledger_.tree().RemoveUsage(each.node, each.usage);
+  const bool fits = Fits(ledger_, request, true);
+  for (const SetAside& each : set_aside_) ledger_.tree().AddUsage(each.node, each.usage);
+  return fits;
+}
+
+void Cycle::Use(const Entry& entry, std::vector<PairAmount> usage) {
+  const int node = ledger_.layout().queue(entry.queue).node;
+  ledger_.tree().AddUsage(node, usage);
+  set_aside_.push_back({node, std::move(usage)});
+}
+
+// Keeps others in this pass from what it waits for, unless its queue can always take it back.
+void Cycle::Reserve(const Entry& entry) {
+  const QueueConfig& queue = ledger_.layout().queue(entry.queue);
+  if (queue.object->preemption.reclaim_within_cohort == kube::ReclaimPolicy::kAny) return;
+  std::vector<PairAmount> usage = entry.assignment.usage;
+  for (PairAmount& each : usage) {
+    const auto& limit = ledger_.tree().BorrowingLimit(queue.node, each.pair);
+    const bool borrows = entry.assignment.borrowing > 0;
+    if (borrows && !limit) continue;
+    Amount room = Amount(ledger_.tree().Nominal(queue.node, each.pair)) -
+                  ledger_.tree().Usage(queue.node, each.pair);
+    if (borrows) room += Amount(*limit);
+    each.amount = Saturate(std::clamp(room, Amount(0), Amount(each.amount)));
+  }
+  Use(entry, std::move(usage));
+}
+
+Admission Cycle::AdmissionOf(const Entry& entry) const {
+  Admission admission;
+  admission.cluster_queue = ledger_.layout().queue(entry.queue).object->meta.name;
+  admission.reserved_at = now_;
+  for (size_t i = 0; i < entry.assignment.pod_sets.size(); ++i) {
+    const PodSet& pod_set = entry.workload.pod_sets[i];
+    PodSetAssignment& made = admission.pod_sets.emplace_back();
+    made.name = pod_set.name;
+    made.count = pod_set.count;
+    for (const Assignment::Choice& choice : entry.assignment.pod_sets[i]) {
+      const std::string& resource = ledger_.names().ResourceName(choice.resource);
+      made.flavors[resource] = ledger_.names().FlavorName(choice.flavor);
+      made.usage.Set(resource, choice.amount);
+    }
+  }
+  return admission;
+}
+
+void Cycle::Announce(const std::string& id, const Admission& admission, bool surplus_only) {
+  auto [it, inserted] = admitted_now_.try_emplace(id, decisions_.size());
+  if (!inserted) {
+    decisions_[it->second].admission = admission;
+    return;
+  }
+  Decision& decision = decisions_.emplace_back();
+  decision.id = id;
+  decision.admission = admission;
+  decision.surplus_only = surplus_only;
+}
+
+bool Cycle::Admit(Entry& entry) {
+  Admission admission;
+  if (entry.is_surplus) {
+    const Reservation& reservation = *ledger_.Find(entry.workload.id);
+    // Judged on the state before this pass: what fits may be less by now.
+    const SurplusGrant grant =
+        FitSurplus(ledger_, reservation, entry.asked, entry.kind->demand, RequestOf(entry));
+    if (grant.pod_sets.empty()) return false;
+    admission = reservation.admission;
+    AddSurplus(admission.surplus, grant.pod_sets);
+  } else {
+    admission = AdmissionOf(entry);
+  }
+  Announce(entry.workload.id, admission, entry.is_surplus);
+  const std::unique_ptr<Entry> left = room_.Leave(entry.workload.id);
+  const Reservation& reservation = ledger_.Set(std::move(left->workload), std::move(admission));
+  if (!reservation.workload.surplus.empty()) {
+    room_.EnterSurplus(reservation.workload, reservation.admission);
+  }
+  return true;
+}
+
+bool Cycle::NameVictims(Entry& entry) {
+  const int root = ledger_.layout().queue(entry.queue).root;
+  std::vector<Victim> victims;
+  bool any_new = false;
+  for (const Target& target : entry.targets) {
+    const auto part = target.surplus_only ? Reservation::Part::kSurplus : Reservation::Part::kAll;
+    victims.push_back({target.reservation->workload.id, target.reason, target.surplus_only});
+    any_new = any_new ||
+              std::none_of(entry.reported.begin(), entry.reported.end(), [&](const Victim& each) {
+                return each.id == victims.back().id && (target.surplus_only || !each.surplus_only);
+              });
+    if (target.reservation->marked >= part) continue;
+    target.reservation->marked = part;
+    ledger_.Touch(root);
+  }
+  entry.next_flavor.clear();
+  entry.reported = std::move(victims);
+  if (!IsStrict(ledger_, entry.queue)) room_.line(entry.queue).Stick(&entry);
+  if (!any_new) return false;
+  Decision& decision = decisions_.emplace_back();
+  decision.id = entry.workload.id;
+  decision.victims = entry.reported;
+  return true;
+}
+
+// Somebody who gets nothing in this pass: waits at the head, or steps aside.
+bool Cycle::Requeue(Entry& entry) {
+  WaitingLine& line = room_.line(entry.queue);
+  entry.reported.clear();
+  const bool has_untried = entry.assignment.HasUntriedFlavors();
+  entry.next_flavor = has_untried ? entry.assignment.next_flavor : std::vector<std::vector<int>>();
+  entry.next_flavor_wakes = line.wakes();
+  if (has_untried) {
+    entry.judged_version = -1;
+    return true;
+  }
+  using Kind = FlavorRefusal::Kind;
+  const bool not_placeable = entry.assignment.mode == AssignmentMode::kNoFit &&
+                             entry.assignment.IsRefusedFor(Kind::kNotPlaceable) &&
+                             !entry.assignment.IsRefusedFor(Kind::kInUse);
+  // Neither keeps the next in line waiting: quota isn't what they lack, or what they must have.
+  if (entry.is_surplus || not_placeable) {
+    line.ParkAlone(&entry);
+    return true;
+  }
+  if (IsStrict(ledger_, entry.queue)) return false;
+  const auto& refusals = entry.assignment.refusals;
+  if (std::any_of(refusals.begin(), refusals.end(), IsRefusedPlacement)) {
+    line.ParkAlone(&entry);
+  } else {
+    line.ParkClass(&entry);
+  }
+  return true;
+}
+
+}  // namespace muster::quota

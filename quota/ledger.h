@@ -1,0 +1,86 @@
+// Who has what: the quota tree and the reservations counted in it.
+//
+// Owned by one thread. Reservations keep their address until they are removed. What quota objects
+// mean is derived again (Refresh) only after one of them changed; until then nothing here may be
+// asked but reservations.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "quota/layout.h"
+#include "quota/names.h"
+#include "quota/quota_objects.h"
+#include "quota/quota_tree.h"
+#include "quota/workload.h"
+
+namespace muster::quota {
+
+// What one admitted workload has.
+struct Reservation {
+  // How much of it is or was asked back (`marked`), or is taken away in a simulation (`gone`).
+  enum class Part { kNothing, kSurplus, kAll };
+
+  Workload workload;
+  Admission admission;
+  int queue = -1;  // index in the layout; -1: its ClusterQueue doesn't exist, and nothing counts
+  std::vector<PairAmount> base;     // of Admission::pod_sets; every pair once
+  std::vector<PairAmount> surplus;  // of Admission::surplus
+  Part marked = Part::kNothing;     // named as a victim
+  Part gone = Part::kNothing;
+};
+
+class Ledger {
+ public:
+  Ledger() = default;
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  QuotaObjects& objects() { return objects_; }
+  const QuotaObjects& objects() const { return objects_; }
+  Names& names() { return names_; }
+  const Names& names() const { return names_; }
+
+  void MarkStale() { stale_ = true; }
+  bool is_stale() const { return stale_; }
+  // Builds the layout if it is stale, and counts all reservations in it. True if it did.
+  bool Refresh();
+  const Layout& layout() const { return *layout_; }
+  QuotaTree& tree() { return layout_->tree; }
+  const QuotaTree& tree() const { return layout_->tree; }
+
+  // Counts what `admission` says instead of what this workload had.
+  Reservation& Set(Workload workload, Admission admission);
+  void Remove(std::string_view id);
+  Reservation* Find(std::string_view id);
+  const Reservation* Find(std::string_view id) const;
+  // Those on one ClusterQueue, in no order.
+  const std::vector<Reservation*>& OnQueue(int queue) const {
+    return by_queue_[static_cast<size_t>(queue)];
+  }
+  const NameMap<std::unique_ptr<Reservation>>& reservations() const { return reservations_; }
+
+  // A number that changes with everything that is counted under this root, or marked there.
+  int64_t Version(int root) const { return versions_[static_cast<size_t>(root)]; }
+  void Touch(int root) { versions_[static_cast<size_t>(root)] = ++last_version_; }
+
+ private:
+  void Count(Reservation& reservation);
+  void Uncount(Reservation& reservation);
+  std::vector<PairAmount> Pairs(const std::vector<PodSetAssignment>& pod_sets);
+
+  QuotaObjects objects_;
+  Names names_;
+  std::unique_ptr<Layout> layout_;
+  bool stale_ = true;
+  NameMap<std::unique_ptr<Reservation>> reservations_;
+  std::vector<std::vector<Reservation*>> by_queue_;
+  std::vector<int64_t> versions_;  // by node; used of roots
+  int64_t last_version_ = 0;
+};
+
+}  // namespace muster::quota

@@ -1,0 +1,71 @@
+// Flavors, resources and their pairs as small dense integers. Names are only ever added: an id
+// stays valid over every change of the quota objects.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
+
+namespace muster::quota {
+
+// A hash map that takes std::string_view for its keys, too.
+struct NameHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view name) const { return absl::Hash<std::string_view>()(name); }
+};
+template <typename Value>
+using NameMap = absl::flat_hash_map<std::string, Value, NameHash, std::equal_to<>>;
+
+class Interner {
+ public:
+  int Id(std::string_view name) {
+    auto it = ids_.find(name);
+    if (it != ids_.end()) return it->second;
+    const int id = static_cast<int>(names_.size());
+    names_.emplace_back(name);
+    ids_.emplace(names_.back(), id);
+    return id;
+  }
+  const std::string& Name(int id) const { return names_[static_cast<size_t>(id)]; }
+  int size() const { return static_cast<int>(names_.size()); }
+
+ private:
+  std::deque<std::string> names_;  // never moves what ids_ points at
+  absl::flat_hash_map<std::string_view, int> ids_;
+};
+
+// A pair of flavor and resource: what quota is counted in.
+struct FlavorResource {
+  int flavor = 0;
+  int resource = 0;
+};
+
+class Names {
+ public:
+  int Flavor(std::string_view name) { return flavors_.Id(name); }
+  int Resource(std::string_view name) { return resources_.Id(name); }
+  int Pair(int flavor, int resource) {
+    auto [it, inserted] =
+        pair_ids_.try_emplace(std::pair(flavor, resource), static_cast<int>(pairs_.size()));
+    if (inserted) pairs_.push_back({flavor, resource});
+    return it->second;
+  }
+  const std::string& FlavorName(int flavor) const { return flavors_.Name(flavor); }
+  const std::string& ResourceName(int resource) const { return resources_.Name(resource); }
+  const FlavorResource& Of(int pair) const { return pairs_[static_cast<size_t>(pair)]; }
+  int pair_count() const { return static_cast<int>(pairs_.size()); }
+  int resource_count() const { return resources_.size(); }
+
+ private:
+  Interner flavors_;
+  Interner resources_;
+  std::vector<FlavorResource> pairs_;
+  absl::flat_hash_map<std::pair<int, int>, int> pair_ids_;
+};
+
+}  // namespace muster::quota

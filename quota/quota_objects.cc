@@ -1,0 +1,75 @@
+#include "quota/quota_objects.h"
+
+#include <tuple>
+#include <utility>
+
+namespace muster::quota {
+namespace {
+
+// What of an object quota depends on. Metadata other than what is named here changes all the time.
+auto Parts(const kube::ResourceFlavor& f) {
+  return std::tie(f.node_labels, f.node_taints, f.tolerations, f.topology_name, f.error);
+}
+auto Parts(const kube::ClusterQueue& q) {
+  return std::tie(q.resource_groups, q.cohort, q.strategy, q.namespace_selector, q.fungibility,
+                  q.preemption, q.stop_policy, q.fair_weight_milli, q.error);
+}
+auto Parts(const kube::LocalQueue& q) { return std::tie(q.cluster_queue, q.stop_policy, q.error); }
+auto Parts(const kube::Cohort& c) {
+  return std::tie(c.parent, c.resource_groups, c.fair_weight_milli, c.error);
+}
+auto Parts(const kube::Namespace& n) { return std::tie(n.meta.labels); }
+
+template <typename Object>
+bool Put(ByName<Object>& all, std::string name, Object object) {
+  auto it = all.find(name);
+  if (it == all.end()) {
+    all.emplace(std::move(name), std::move(object));
+    return true;
+  }
+  const bool changed = Parts(it->second) != Parts(object);
+  it->second = std::move(object);
+  return changed;
+}
+
+template <typename Object>
+bool Erase(ByName<Object>& all, std::string_view name) {
+  auto it = all.find(name);
+  if (it == all.end()) return false;
+  all.erase(it);
+  return true;
+}
+
+}  // namespace
+
+bool QuotaObjects::Upsert(kube::ResourceFlavor flavor) {
+  std::string name = flavor.meta.name;
+  return Put(flavors_, std::move(name), std::move(flavor));
+}
+bool QuotaObjects::Upsert(kube::ClusterQueue queue) {
+  std::string name = queue.meta.name;
+  return Put(cluster_queues_, std::move(name), std::move(queue));
+}
+bool QuotaObjects::Upsert(kube::LocalQueue queue) {
+  std::string name = queue.meta.FullName();
+  return Put(local_queues_, std::move(name), std::move(queue));
+}
+bool QuotaObjects::Upsert(kube::Cohort cohort) {
+  std::string name = cohort.meta.name;
+  return Put(cohorts_, std::move(name), std::move(cohort));
+}
+bool QuotaObjects::Upsert(kube::Namespace name_space) {
+  std::string name = name_space.meta.name;
+  return Put(namespaces_, std::move(name), std::move(name_space));
+}
+bool QuotaObjects::RemoveResourceFlavor(std::string_view name) { return Erase(flavors_, name); }
+bool QuotaObjects::RemoveClusterQueue(std::string_view name) {
+  return Erase(cluster_queues_, name);
+}
+bool QuotaObjects::RemoveLocalQueue(std::string_view full_name) {
+  return Erase(local_queues_, full_name);
+}
+bool QuotaObjects::RemoveCohort(std::string_view name) { return Erase(cohorts_, name); }
+bool QuotaObjects::RemoveNamespace(std::string_view name) { return Erase(namespaces_, name); }
+
+}  // namespace muster::quota

@@ -1,0 +1,44 @@
+// The quota objects of the cluster as they were last seen, by name. Each Upsert and Remove says
+// whether anything that quota depends on is different now.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "kube/objects/quota.h"
+#include "kube/objects/workload.h"
+
+namespace muster::quota {
+
+template <typename Object>
+using ByName = std::map<std::string, Object, std::less<>>;
+
+class QuotaObjects {
+ public:
+  bool Upsert(kube::ResourceFlavor flavor);
+  bool Upsert(kube::ClusterQueue queue);
+  bool Upsert(kube::LocalQueue queue);
+  bool Upsert(kube::Cohort cohort);
+  bool Upsert(kube::Namespace name_space);
+  bool RemoveResourceFlavor(std::string_view name);
+  bool RemoveClusterQueue(std::string_view name);
+  bool RemoveLocalQueue(std::string_view full_name);
+  bool RemoveCohort(std::string_view name);
+  bool RemoveNamespace(std::string_view name);
+
+  const ByName<kube::ResourceFlavor>& flavors() const { return flavors_; }
+  const ByName<kube::ClusterQueue>& cluster_queues() const { return cluster_queues_; }
+  const ByName<kube::LocalQueue>& local_queues() const { return local_queues_; }  // full names
+  const ByName<kube::Cohort>& cohorts() const { return cohorts_; }
+  const ByName<kube::Namespace>& namespaces() const { return namespaces_; }
+
+ private:
+  ByName<kube::ResourceFlavor> flavors_;
+  ByName<kube::ClusterQueue> cluster_queues_;
+  ByName<kube::LocalQueue> local_queues_;
+  ByName<kube::Cohort> cohorts_;
+  ByName<kube::Namespace> namespaces_;
+};
+
+}  // namespace muster::quota

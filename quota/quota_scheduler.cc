@@ -1,0 +1,148 @@
+#include "quota/quota_scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "quota/cycle.h"
+#include "quota/scheduler_state.h"
+
+namespace muster::quota {
+
+QuotaScheduler::QuotaScheduler(QuotaOptions options) : state_(std::make_unique<State>(options)) {}
+QuotaScheduler::~QuotaScheduler() = default;
+
+void QuotaScheduler::Upsert(kube::ResourceFlavor flavor) {
+  if (state_->ledger.objects().Upsert(std::move(flavor))) state_->ledger.MarkStale();
+}
+void QuotaScheduler::Upsert(kube::ClusterQueue queue) {
+  if (state_->ledger.objects().Upsert(std::move(queue))) state_->ledger.MarkStale();
+}
+void QuotaScheduler::Upsert(kube::LocalQueue queue) {
+  if (state_->ledger.objects().Upsert(std::move(queue))) state_->ledger.MarkStale();
+}
+void QuotaScheduler::Upsert(kube::Cohort cohort) {
+  if (state_->ledger.objects().Upsert(std::move(cohort))) state_->ledger.MarkStale();
+}
+void QuotaScheduler::Upsert(kube::Namespace name_space) {
+  if (state_->ledger.objects().Upsert(std::move(name_space))) state_->ledger.MarkStale();
+}
+void QuotaScheduler::RemoveResourceFlavor(std::string_view name) {
+  if (state_->ledger.objects().RemoveResourceFlavor(name)) state_->ledger.MarkStale();
+}
+void QuotaScheduler::RemoveClusterQueue(std::string_view name) {
+  if (state_->ledger.objects().RemoveClusterQueue(name)) state_->ledger.MarkStale();
+}
+void QuotaScheduler::RemoveLocalQueue(std::string_view full_name) {
+  if (state_->ledger.objects().RemoveLocalQueue(full_name)) state_->ledger.MarkStale();
+}
+void QuotaScheduler::RemoveCohort(std::string_view name) {
+  if (state_->ledger.objects().RemoveCohort(name)) state_->ledger.MarkStale();
+}
+void QuotaScheduler::RemoveNamespace(std::string_view name) {
+  if (state_->ledger.objects().RemoveNamespace(name)) state_->ledger.MarkStale();
+}
+
+bool QuotaScheduler::HasQueues() const {
+  const QuotaObjects& objects = state_->ledger.objects();
+  return !objects.cluster_queues().empty() || !objects.local_queues().empty();
+}
+
+void QuotaScheduler::SetAdmitted(const Workload& workload, const Admission& admission) {
+  Ledger& ledger = state_->ledger;
+  Reservation* known = ledger.Find(workload.id);
+  if (known != nullptr && known->admission == admission) {
+    // An echo of what was decided here. Its victim's mark and its waiting surplus stay.
+    if (known->queue >= 0 && !ledger.is_stale() &&
+        (known->workload.priority != workload.priority ||
+         known->workload.queued_at != workload.queued_at)) {
+      ledger.Touch(ledger.layout().queue(known->queue).root);
+    }
+    known->workload = workload;
+    return;
+  }
+  state_->room.Leave(workload.id);
+  const int root_before = state_->RootOf(known);
+  const Reservation& reservation = ledger.Set(workload, admission);
+  state_->Wake(root_before);
+  state_->Wake(state_->RootOf(&reservation));
+}
+
+void QuotaScheduler::Withdraw(std::string_view id) {
+  state_->room.Leave(id);
+  state_->GiveBack(id);
+}
+
+void QuotaScheduler::Enqueue(const Workload& workload) {
+  state_->GiveBack(workload.id);
+  state_->room.EnterGang(workload);
+}
+
+void QuotaScheduler::EnqueueSurplus(const Workload& workload) {
+  Reservation* reservation = state_->ledger.Find(workload.id);
+  if (reservation == nullptr) return;
+  reservation->workload = workload;
+  state_->room.EnterSurplus(workload, reservation->admission);
+}
+
+void QuotaScheduler::InvalidatePlacement() { state_->room.WakeEverybody(); }
+
+bool QuotaScheduler::NeedsSchedule() const {
+  const State& state = *state_;
+  if (state.room.entries().empty()) return false;
+  return state.ledger.is_stale() || !state.room.changed_roots().empty() || !HasQueues();
+}
+
+std::vector<Decision> QuotaScheduler::Schedule(absl::Time now, const Feasibility& feasible) {
+  state_->Refresh();
+  if (!HasQueues()) return state_->AdmitAll(now);
+  std::vector<Decision> decisions;
+  Cycle cycle(state_->ledger, state_->room, state_->options, now, feasible, decisions);
+  std::set<int>& roots = state_->room.changed_roots();
+  while (!roots.empty()) {
+    const int root = *roots.begin();
+    while (cycle.Run(root)) {
+    }
+    roots.erase(root);
+  }
+  return decisions;
+}
+
+const kube::ResourceFlavor* QuotaScheduler::FindFlavor(std::string_view name) const {
+  const auto& flavors = state_->ledger.objects().flavors();
+  auto it = flavors.find(name);
+  return it == flavors.end() ? nullptr : &it->second;
+}
+
+int QuotaScheduler::State::RootOf(const Reservation* reservation) const {
+  if (reservation == nullptr || reservation->queue < 0 || ledger.is_stale()) return kNoNode;
+  return ledger.layout().queue(reservation->queue).root;
+}
+
+void QuotaScheduler::State::Wake(int root) {
+  if (root != kNoNode && !ledger.is_stale()) room.Wake(root);
+}
+
+void QuotaScheduler::State::GiveBack(std::string_view id) {
+  const int root = RootOf(ledger.Find(id));
+  ledger.Remove(id);
+  Wake(root);
+}
+
+std::vector<Decision> QuotaScheduler::State::AdmitAll(absl::Time now) {
+  std::vector<const Entry*> entries;
+  for (const auto& [id, entry] : room.entries()) entries.push_back(entry.get());
+  std::sort(entries.begin(), entries.end(), ByRank());
+  std::vector<Decision> decisions;
+  for (const Entry* entry : entries) {
+    const std::unique_ptr<Entry> left = room.Leave(entry->workload.id);
+    if (left->is_surplus) continue;
+    Decision& decision = decisions.emplace_back();
+    decision.id = left->workload.id;
+    decision.admission.emplace();
+    decision.admission->reserved_at = now;
+    ledger.Set(std::move(left->workload), *decision.admission);
+  }
+  return decisions;
+}
+
+}  // namespace muster::quota

@@ -1,0 +1,33 @@
+// What a QuotaScheduler is made of. Only its own sources include this.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "quota/ledger.h"
+#include "quota/quota_scheduler.h"
+#include "quota/waiting_room.h"
+
+namespace muster::quota {
+
+struct QuotaScheduler::State {
+  explicit State(QuotaOptions given) : options(given), room(ledger, options) {}
+
+  // Brings layout, usage and lines up to date with the objects.
+  void Refresh() {
+    if (ledger.Refresh()) room.Resettle();
+  }
+
+  // kNoNode if it isn't counted, or may not be where it was.
+  int RootOf(const Reservation* reservation) const;
+  void Wake(int root);  // unless it is kNoNode
+  void GiveBack(std::string_view id);
+  std::vector<Decision> AdmitAll(absl::Time now);
+
+  const QuotaOptions options;
+  Ledger ledger;
+  WaitingRoom room;
+};
+
+}  // namespace muster::quota

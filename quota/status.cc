@@ -1,0 +1,165 @@
+// What there is to see of queues, and why somebody waits.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "quota/fair_share.h"
+#include "quota/scheduler_state.h"
+#include "quota/wait_reason.h"
+
+namespace muster::quota {
+namespace {
+
+std::string LocalQueueOf(const Workload& workload) {
+  return absl::StrCat(workload.name_space, "/", workload.queue);
+}
+
+// Workloads that wait, surplus left out: first in line first, then those in no line.
+struct Waiting {
+  std::vector<const Entry*> entries;
+  void Sort() {
+    std::sort(entries.begin(), entries.end(), [](const Entry* a, const Entry* b) {
+      if ((a->kind == nullptr) != (b->kind == nullptr)) return a->kind != nullptr;
+      return ByRank()(a, b);
+    });
+  }
+  void Put(QueueStatus& status, size_t most) const {
+    status.pending = static_cast<int64_t>(entries.size());
+    for (size_t i = 0; i < std::min(most, entries.size()); ++i) {
+      status.pending_ids.push_back(entries[i]->workload.id);
+    }
+  }
+};
+
+void AddUsage(const Ledger& ledger, const QueueConfig& queue, QueueStatus& status) {
+  for (const Group& group : queue.groups) {
+    for (const GroupFlavor& flavor : group.flavors) {
+      for (size_t i = 0; i < group.resources.size(); ++i) {
+        FlavorUsage& usage = status.usage.emplace_back();
+        usage.flavor = ledger.names().FlavorName(flavor.flavor);
+        usage.resource = ledger.names().ResourceName(group.resources[i]);
+        usage.nominal = ledger.tree().Nominal(queue.node, flavor.pairs[i]);
+        usage.reserved = Saturate(ledger.tree().Usage(queue.node, flavor.pairs[i]));
+        usage.borrowed = std::max<int64_t>(0, usage.reserved - usage.nominal);
+      }
+    }
+  }
+}
+
+void AddUsage(const Names& names, const std::vector<PairAmount>& amounts, QueueStatus& status) {
+  for (const PairAmount& each : amounts) {
+    const std::string& flavor = names.FlavorName(names.Of(each.pair).flavor);
+    const std::string& resource = names.ResourceName(names.Of(each.pair).resource);
+    auto it = std::find_if(status.usage.begin(), status.usage.end(), [&](const FlavorUsage& usage) {
+      return usage.flavor == flavor && usage.resource == resource;
+    });
+    FlavorUsage& usage = it != status.usage.end() ? *it : status.usage.emplace_back();
+    usage.flavor = flavor;
+    usage.resource = resource;
+    usage.reserved = Saturate(Amount(usage.reserved) + Amount(each.amount));
+  }
+}
+
+}  // namespace
+
+Wait QuotaScheduler::WhyWaiting(std::string_view id) const {
+  state_->Refresh();
+  const Entry* entry = state_->room.Find(id);
+  if (entry == nullptr) return {};
+  return ReasonOf(state_->ledger, state_->room, *entry);
+}
+
+std::vector<QueueStatus> QuotaScheduler::ClusterQueues(size_t max_pending_ids) const {
+  state_->Refresh();
+  const Ledger& ledger = state_->ledger;
+  const Layout& layout = ledger.layout();
+  std::vector<Waiting> waiting(layout.queues.size());
+  for (const auto& [id, entry] : state_->room.entries()) {
+    if (entry->is_surplus || entry->queue < 0) continue;
+    waiting[static_cast<size_t>(entry->queue)].entries.push_back(entry.get());
+  }
+  std::vector<QueueStatus> all;
+  for (size_t i = 0; i < layout.queues.size(); ++i) {
+    const QueueConfig& queue = layout.queues[i];
+    QueueStatus& status = all.emplace_back();
+    status.name = queue.object->meta.name;
+    status.cohort = queue.object->cohort;
+    status.admitted = static_cast<int64_t>(ledger.OnQueue(static_cast<int>(i)).size());
+    status.error = queue.error;
+    waiting[i].Sort();
+    waiting[i].Put(status, max_pending_ids);
+    AddUsage(ledger, queue, status);
+    if (!state_->options.fair_sharing) continue;
+    status.fair_share = DominantShare(ledger.tree(), ledger.names(), queue.node).Rounded();
+  }
+  return all;
+}
+
+std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) const {
+  state_->Refresh();
+  const Ledger& ledger = state_->ledger;
+  struct Local {
+    QueueStatus status;
+    Waiting waiting;
+  };
+  std::map<std::string, Local, std::less<>> all;
+  for (const auto& [name, object] : ledger.objects().local_queues()) {
+    QueueStatus& status = all[name].status;
+    status.name = name;
+    const int queue = ledger.layout().FindQueue(object.cluster_queue);
+    if (queue >= 0) status.cohort = ledger.layout().queue(queue).object->cohort;
+    status.error = object.error;
+    if (!status.error.empty()) continue;
+    if (queue < 0) {
+      status.error = absl::StrCat("ClusterQueue ", object.cluster_queue, " doesn't exist");
+    } else if (!ledger.layout().queue(queue).error.empty()) {
+      status.error = absl::StrCat("ClusterQueue ", object.cluster_queue,
+                                  " admits nothing: ", ledger.layout().queue(queue).error);
+    }
+  }
+  for (const auto& [id, entry] : state_->room.entries()) {
+    auto it = all.find(LocalQueueOf(entry->workload));
+    if (it != all.end() && !entry->is_surplus) it->second.waiting.entries.push_back(entry.get());
+  }
+  for (const auto& [id, reservation] : ledger.reservations()) {
+    auto it = all.find(LocalQueueOf(reservation->workload));
+    if (it == all.end()) continue;
+    ++it->second.status.admitted;
+    AddUsage(ledger.names(), reservation->base, it->second.status);
+    AddUsage(ledger.names(), reservation->surplus, it->second.status);
+  }
+  std::vector<QueueStatus> statuses;
+  for (auto& [name, local] : all) {
+    local.waiting.Sort();
+    local.waiting.Put(local.status, max_pending_ids);
+    std::sort(local.status.usage.begin(), local.status.usage.end(),
+              [](const FlavorUsage& a, const FlavorUsage& b) {
+                return std::tie(a.flavor, a.resource) < std::tie(b.flavor, b.resource);
+              });
+    statuses.push_back(std::move(local.status));
+  }
+  return statuses;
+}
+
+std::vector<std::string> QuotaScheduler::ToDrain() const {
+  state_->Refresh();
+  const Ledger& ledger = state_->ledger;
+  const auto& local_queues = ledger.objects().local_queues();
+  std::vector<std::string> ids;
+  for (const auto& [id, reservation] : ledger.reservations()) {
+    auto local = local_queues.find(LocalQueueOf(reservation->workload));
+    const bool drains =
+        (reservation->queue >= 0 && ledger.layout().queue(reservation->queue).object->stop_policy ==
+                                        kube::StopPolicy::kHoldAndDrain) ||
+        (local != local_queues.end() &&
+         local->second.stop_policy == kube::StopPolicy::kHoldAndDrain);
+    if (drains) ids.push_back(id);
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+}  // namespace muster::quota

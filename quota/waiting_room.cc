@@ -1,0 +1,211 @@
+#include "quota/waiting_room.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "quota/surplus.h"
+
+namespace muster::quota {
+namespace {
+
+Wait Blocked(WaitCode code, std::string message, std::string fix) {
+  return {.code = code, .message = std::move(message), .fix = std::move(fix)};
+}
+
+// What stands in the way before quota is asked for; kNone if nothing does.
+Wait WhyInNoLine(const QuotaObjects& objects, const Layout& layout, const Workload& workload,
+                 int& queue_index) {
+  queue_index = -1;
+  if (workload.queue.empty()) {
+    return Blocked(WaitCode::kQueueNotFound, "it names no LocalQueue",
+                   "set label kueue.x-k8s.io/queue-name");
+  }
+  const std::string local_name = absl::StrCat(workload.name_space, "/", workload.queue);
+  auto local = objects.local_queues().find(local_name);
+  if (local == objects.local_queues().end()) {
+    return Blocked(WaitCode::kQueueNotFound,
+                   absl::StrCat("LocalQueue ", local_name, " doesn't exist"),
+                   absl::StrCat("create LocalQueue ", workload.queue, " in namespace ",
+                                workload.name_space, ", or name another queue"));
+  }
+  const std::string& name = local->second.cluster_queue;
+  queue_index = layout.FindQueue(name);
+  if (!local->second.error.empty()) {
+    return Blocked(WaitCode::kQueueInvalid,
+                   absl::StrCat("LocalQueue ", local_name, ": ", local->second.error),
+                   absl::StrCat("correct LocalQueue ", local_name));
+  }
+  if (queue_index < 0) {
+    return Blocked(
+        WaitCode::kClusterQueueNotFound,
+        absl::StrCat("ClusterQueue ", name, " of LocalQueue ", local_name, " doesn't exist"),
+        absl::StrCat("create ClusterQueue ", name, ", or correct spec.clusterQueue of ",
+                     "LocalQueue ", local_name));
+  }
+  const QueueConfig& queue = layout.queue(queue_index);
+  if (!queue.error.empty()) {
+    return Blocked(WaitCode::kQueueInvalid,
+                   absl::StrCat("ClusterQueue ", name, " admits nothing: ", queue.error),
+                   queue.fix);
+  }
+  if (queue.IsStopped() || local->second.stop_policy != kube::StopPolicy::kNone) {
+    const std::string object = queue.IsStopped() ? absl::StrCat("ClusterQueue ", name)
+                                                 : absl::StrCat("LocalQueue ", local_name);
+    const kube::StopPolicy policy =
+        queue.IsStopped() ? queue.object->stop_policy : local->second.stop_policy;
+    return Blocked(WaitCode::kQueueStopped,
+                   absl::StrCat(object, " is stopped by spec.stopPolicy ",
+                                policy == kube::StopPolicy::kHold ? "Hold" : "HoldAndDrain"),
+                   absl::StrCat("set spec.stopPolicy of ", object, " to None"));
+  }
+  const std::optional<kube::LabelSelector>& selector = queue.object->namespace_selector;
+  auto name_space = objects.namespaces().find(workload.name_space);
+  const bool known = name_space != objects.namespaces().end();
+  const bool selected = selector && (known ? selector->Matches(name_space->second.meta.labels)
+                                           : selector->requirements.empty());
+  if (selected) return {};
+  return Blocked(
+      WaitCode::kNamespaceNotSelected,
+      selector
+          ? absl::StrCat("spec.namespaceSelector of ClusterQueue ", name,
+                         " doesn't match namespace ", workload.name_space)
+          : absl::StrCat("ClusterQueue ", name,
+                         " has no spec.namespaceSelector: ", "it takes workloads of no namespace"),
+      selector ? absl::StrCat("label namespace ", workload.name_space, ", or widen the selector")
+               : absl::StrCat("set spec.namespaceSelector of ClusterQueue ", name,
+                              " to {} to take those of all namespaces"));
+}
+
+}  // namespace
+
+void WaitingRoom::EnterGang(const Workload& workload) {
+  auto entry = std::make_unique<Entry>();
+  entry->workload = workload;
+  Enter(std::move(entry));
+}
+
+void WaitingRoom::EnterSurplus(const Workload& workload, const Admission& admission) {
+  std::vector<PodSet> asked = UncountedSurplus(workload, admission);
+  if (asked.empty()) {
+    Leave(workload.id);
+    return;
+  }
+  auto entry = std::make_unique<Entry>();
+  entry->workload = workload;
+  entry->is_surplus = true;
+  entry->asked = std::move(asked);
+  Enter(std::move(entry));
+}
+
+void WaitingRoom::Enter(std::unique_ptr<Entry> entry) {
+  Leave(entry->workload.id);
+  Entry* settled = entry.get();
+  entries_[settled->workload.id] = std::move(entry);
+  if (!ledger_.is_stale()) Settle(settled);
+}
+
+std::unique_ptr<Entry> WaitingRoom::Leave(std::string_view id) {
+  auto it = entries_.find(id);
+  if (it == entries_.end()) return nullptr;
+  std::unique_ptr<Entry> entry = std::move(it->second);
+  entries_.erase(it);
+  if (entry->kind != nullptr) {
+    lines_[static_cast<size_t>(entry->queue)]->Remove(entry.get());
+    if (!ledger_.is_stale()) changed_roots_.insert(ledger_.layout().queue(entry->queue).root);
+  }
+  return entry;
+}
+
+const Entry* WaitingRoom::Find(std::string_view id) const {
+  auto it = entries_.find(id);
+  return it == entries_.end() ? nullptr : it->second.get();
+}
+
+void WaitingRoom::SetPlace(Entry* entry) const {
+  entry->blocked = WhyInNoLine(ledger_.objects(), ledger_.layout(), entry->workload, entry->queue);
+  if (!entry->is_surplus || entry->blocked.code != WaitCode::kNone) return;
+  // It stays where its gang is counted, whatever its LocalQueue says by now.
+  const Reservation* reservation = ledger_.Find(entry->workload.id);
+  if (reservation == nullptr || reservation->queue != entry->queue) {
+    entry->blocked = Blocked(WaitCode::kQueueInvalid,
+                             absl::StrCat("its members up to minMember are counted on another "
+                                          "ClusterQueue than LocalQueue ",
+                                          entry->workload.queue, " names"),
+                             "restart the gang to move all of it");
+  }
+}
+
+// Equal for those of whom quota refuses either all or none.
+std::string WaitingRoom::ClassKey(const Entry& entry) const {
+  if (entry.is_surplus) return absl::StrCat("surplus ", entry.workload.id);
+  std::string key = absl::StrCat(entry.workload.priority, " ");
+  // Under fair sharing having fewer, newer victims to choose from can change what else is chosen.
+  const kube::ClusterQueue& queue = *ledger_.layout().queue(entry.queue).object;
+  if (options_.fair_sharing && queue.preemption.within_cluster_queue ==
+                                   kube::WithinQueuePolicy::kLowerOrNewerEqualPriority) {
+    absl::StrAppend(&key, entry.workload.id, " ");
+  }
+  key += DemandKey(entry.workload.pod_sets);
+  return key;
+}
+
+void WaitingRoom::Settle(Entry* entry) {
+  SetPlace(entry);
+  entry->kind = nullptr;
+  entry->parked_alone = false;
+  entry->judged_version = -1;
+  entry->placements_epoch = -1;
+  entry->next_flavor.clear();
+  if (entry->blocked.code != WaitCode::kNone) return;
+  const QueueConfig& queue = ledger_.layout().queue(entry->queue);
+  line(entry->queue).Add(entry, ClassKey(*entry), [&] {
+    return MakeDemand(entry->is_surplus ? entry->asked : entry->workload.pod_sets, queue,
+                      ledger_.names());
+  });
+  changed_roots_.insert(queue.root);
+}
+
+void WaitingRoom::Resettle() {
+  const Layout& layout = ledger_.layout();
+  // Entries point into the old lines.
+  std::vector<std::unique_ptr<WaitingLine>> old_lines = std::move(lines_);
+  std::vector<Entry*> sticky;
+  for (const auto& line : old_lines) {
+    if (line->sticky() != nullptr) sticky.push_back(line->sticky());
+  }
+  lines_.clear();
+  queues_under_.assign(static_cast<size_t>(layout.tree.size()), {});
+  changed_roots_.clear();
+  for (size_t i = 0; i < layout.queues.size(); ++i) {
+    lines_.push_back(std::make_unique<WaitingLine>());
+    const QueueConfig& queue = layout.queues[i];
+    if (queue.IsActive()) {
+      queues_under_[static_cast<size_t>(queue.root)].push_back(static_cast<int>(i));
+    }
+  }
+  for (auto& [id, entry] : entries_) Settle(entry.get());
+  for (Entry* entry : sticky) {
+    if (entry->kind != nullptr) line(entry->queue).Stick(entry);
+  }
+}
+
+void WaitingRoom::Wake(int root) {
+  for (int queue : QueuesUnder(root)) {
+    line(queue).WakeAll();
+    if (!line(queue).empty()) changed_roots_.insert(root);
+  }
+}
+
+void WaitingRoom::WakeEverybody() {
+  ++placement_epoch_;
+  for (size_t i = 0; i < lines_.size(); ++i) {
+    lines_[i]->WakeAll();
+    if (lines_[i]->empty()) continue;
+    const int root = ledger_.layout().queues[i].root;
+    ledger_.Touch(root);  // what was judged before was judged on other nodes
+    changed_roots_.insert(root);
+  }
+}
+
+}  // namespace muster::quota

@@ -1,0 +1,69 @@
+// All that waits for quota: a line in front of each ClusterQueue, and what stands in none because
+// an object that it needs is missing, invalid, stopped or doesn't select it.
+//
+// Remembers under which roots of the quota tree something has changed since they were last decided.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "quota/ledger.h"
+#include "quota/waiting_line.h"
+
+namespace muster::quota {
+
+class WaitingRoom {
+ public:
+  WaitingRoom(Ledger& ledger, const QuotaOptions& options) : ledger_(ledger), options_(options) {}
+  WaitingRoom(const WaitingRoom&) = delete;
+  WaitingRoom& operator=(const WaitingRoom&) = delete;
+
+  // Replaces what waited under this id.
+  void EnterGang(const Workload& workload);
+  // What `workload` wants beyond its minMember and isn't counted in `admission` yet. Leaves the
+  // room if that is nothing.
+  void EnterSurplus(const Workload& workload, const Admission& admission);
+  // What left, or null.
+  std::unique_ptr<Entry> Leave(std::string_view id);
+  const Entry* Find(std::string_view id) const;
+
+  // After the layout was built anew: everybody takes their place again. Who entered while it was
+  // stale gets one only then.
+  void Resettle();
+  // Quota under this root changed so that somebody may fit now.
+  void Wake(int root);
+  // Placement may have changed.
+  void WakeEverybody();
+  int64_t placement_epoch() const { return placement_epoch_; }
+
+  WaitingLine& line(int queue) { return *lines_[static_cast<size_t>(queue)]; }
+  const WaitingLine& line(int queue) const { return *lines_[static_cast<size_t>(queue)]; }
+  // Queues under each root that has any, and roots to be decided.
+  const std::vector<int>& QueuesUnder(int root) const {
+    return queues_under_[static_cast<size_t>(root)];
+  }
+  std::set<int>& changed_roots() { return changed_roots_; }
+  const std::set<int>& changed_roots() const { return changed_roots_; }
+
+  const NameMap<std::unique_ptr<Entry>>& entries() const { return entries_; }
+
+ private:
+  void Enter(std::unique_ptr<Entry> entry);
+  void Settle(Entry* entry);
+  void SetPlace(Entry* entry) const;  // `queue` and `blocked`
+  std::string ClassKey(const Entry& entry) const;
+
+  Ledger& ledger_;
+  const QuotaOptions& options_;
+  NameMap<std::unique_ptr<Entry>> entries_;
+  std::vector<std::unique_ptr<WaitingLine>> lines_;  // by queue of the layout
+  std::vector<std::vector<int>> queues_under_;       // by node
+  std::set<int> changed_roots_;
+  int64_t placement_epoch_ = 0;
+};
+
+}  // namespace muster::quota

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The oracle must ask Kueue the right question. These cases are small enough
+// that a reader knows the answer without Kueue.
+
+const times = `"createdAt":"2026-01-01T00:00:00Z"`
+
+// ask gives the oracle one line and decodes what it says.
+func ask(t *testing.T, line string) Answer {
+	t.Helper()
+	var out bytes.Buffer
+	if err := answer(strings.NewReader(line+"\n"), &out); err != nil {
+		t.Fatal(err)
+	}
+	var a Answer
+	if err := json.Unmarshal(out.Bytes(), &a); err != nil {
+		t.Fatalf("%v: %s", err, out.String())
+	}
+	return a
+}
+
+// queue is a ClusterQueue with cpu of some flavors: "f1=4,f2=2".
+func queue(name, cohort, quotas, rest string) string {
+	var flavors []string
+	for _, quota := range strings.Split(quotas, ",") {
+		flavor, amount, _ := strings.Cut(quota, "=")
+		flavors = append(flavors, fmt.Sprintf(`{"name":%q,"resources":[{"name":"cpu","nominalQuota":%q}]}`, flavor, amount))
+	}
+	return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"cohort":%q,"namespaceSelector":{},
+		"resourceGroups":[{"coveredResources":["cpu"],"flavors":[%s]}]%s}}`, name, cohort, strings.Join(flavors, ","), rest)
+}
+
+func pending(uid, queue string, priority, cpu int, podSpec string) string {
+	return fmt.Sprintf(`{"uid":%q,"name":%[1]q,"clusterQueue":%q,"priority":%d,%s,
+		"podSets":[{"name":"main","count":%d,"requests":{"cpu":"1"}%s}]}`, uid, queue, priority, times, cpu, podSpec)
+}
+
+var reservations = 0
+
+func admitted(uid, queue, flavor string, priority, cpu int) string {
+	reservations++
+	return fmt.Sprintf(`{"uid":%q,"name":%[1]q,"clusterQueue":%q,"priority":%d,%s,"reservedAt":"2026-01-01T00:%02d:00Z",
+		"podSets":[{"name":"main","count":%d,"requests":{"cpu":"1"},"flavors":{"cpu":%q}}]}`,
+		uid, queue, priority, times, reservations%60, cpu, flavor)
+}
+
+func oneCase(fair bool, flavors, cohorts, queues, admitted []string, pending ...string) string {
+	line := fmt.Sprintf(`{"id":7,"fairSharing":%t,"flavors":[%s],"cohorts":[%s],"clusterQueues":[%s],"admitted":[%s],"pending":[%s]}`,
+		fair, strings.Join(flavors, ","), strings.Join(cohorts, ","), strings.Join(queues, ","),
+		strings.Join(admitted, ","), strings.Join(pending, ","))
+	return strings.Join(strings.Fields(line), " ")
+}
+
+func flavor(name, spec string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{%s}}`, name, spec)
+}
+
+func TestVerdicts(t *testing.T) {
+	plain := []string{flavor("f1", ""), flavor("f2", "")}
+	preempting := `,"preemption":{"withinClusterQueue":"LowerPriority"}`
+	reclaiming := `,"preemption":{"reclaimWithinCohort":"Any"}`
+	for _, test := range []struct {
+		name string
+		line string
+		want string // mode, borrowing, flavor, victims
+	}{
+		{"what is free fits", oneCase(false, plain, nil, []string{queue("a", "", "f1=4", "")}, nil,
+			pending("p", "a", 0, 4, "")), "Fit 0 f1 []"},
+		{"more than the quota never fits", oneCase(false, plain, nil, []string{queue("a", "", "f1=4", "")}, nil,
+			pending("p", "a", 0, 5, "")), "NoFit 0  []"},
+		{"usage counts", oneCase(false, plain, nil, []string{queue("a", "", "f1=4,f2=2", "")},
+			[]string{admitted("w", "a", "f1", 0, 3)}, pending("p", "a", 0, 2, "")), "Fit 0 f2 []"},
+		{"the cohort lends", oneCase(false, plain, nil, []string{queue("a", "c", "f1=4", ""), queue("b", "c", "f1=4", "")}, nil,
+			pending("p", "a", 0, 6, "")), "Fit 1 f1 []"},
+		{"a cohort above it lends", oneCase(false, plain,
+			[]string{`{"metadata":{"name":"low"},"spec":{"parentName":"top"}}`},
+			[]string{queue("a", "low", "f1=4", ""), queue("b", "top", "f1=4", "")}, nil,
+			pending("p", "a", 0, 6, "")), "Fit 2 f1 []"},
+		{"a taint that isn't tolerated rules a flavor out", oneCase(false,
+			[]string{flavor("f1", `"nodeTaints":[{"key":"gpu","effect":"NoSchedule"}]`), flavor("f2", "")}, nil,
+			[]string{queue("a", "", "f1=4,f2=4", "")}, nil, pending("p", "a", 0, 1, "")), "Fit 0 f2 []"},
+		{"a selector chooses the flavor", oneCase(false,
+			[]string{flavor("f1", `"nodeLabels":{"pool":"one"}`), flavor("f2", `"nodeLabels":{"pool":"two"}`)}, nil,
+			[]string{queue("a", "", "f1=4,f2=4", "")}, nil,
+			pending("p", "a", 0, 1, `,"nodeSelector":{"pool":"two","other":"x"}`)), "Fit 0 f2 []"},
+		{"without a policy nothing is preempted", oneCase(false, plain, nil, []string{queue("a", "", "f1=4", "")},
+			[]string{admitted("w", "a", "f1", 0, 4)}, pending("p", "a", 9, 1, "")), "Preempt 0 f1 []"},
+		{"the lowest priority goes", oneCase(false, plain, nil, []string{queue("a", "", "f1=4", preempting)},
+			[]string{admitted("w1", "a", "f1", 1, 2), admitted("w2", "a", "f1", 0, 2)}, pending("p", "a", 9, 1, "")),
+			"Preempt 0 f1 [w2 InClusterQueue]"},
+		{"borrowed quota is reclaimed", oneCase(false, plain, nil,
+			[]string{queue("a", "c", "f1=4", reclaiming), queue("b", "c", "f1=4", "")},
+			[]string{admitted("w1", "b", "f1", 9, 4), admitted("w2", "b", "f1", 9, 4)}, pending("p", "a", 0, 4, "")),
+			"Preempt 0 f1 [w2 InCohortReclamation]"},
+		{"a fair share is taken", oneCase(true, plain, nil,
+			[]string{queue("a", "c", "f1=0", reclaiming), queue("b", "c", "f1=0", ""), queue("spare", "c", "f1=4", "")},
+			[]string{admitted("w1", "b", "f1", 0, 2), admitted("w2", "b", "f1", 0, 2)}, pending("p", "a", 0, 2, "")),
+			"Preempt 1 f1 [w2 InCohortFairSharing]"},
+		{"a stopped queue is refused", oneCase(false, plain, nil, []string{queue("a", "", "f1=4", `,"stopPolicy":"Hold"`)}, nil,
+			pending("p", "a", 0, 1, "")), "NoFit 0  []"},
+		{"so is one whose flavor is missing", oneCase(false, nil, nil, []string{queue("a", "", "f1=4", "")}, nil,
+			pending("p", "a", 0, 1, "")), "NoFit 0  []"},
+		{"so is a member of a cycle of cohorts", oneCase(false, plain,
+			[]string{`{"metadata":{"name":"x"},"spec":{"parentName":"y"}}`, `{"metadata":{"name":"y"},"spec":{"parentName":"x"}}`},
+			[]string{queue("a", "x", "f1=4", "")}, nil, pending("p", "a", 0, 1, "")), "NoFit 0  []"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := ask(t, test.line)
+			if a.Error != "" || a.ID != 7 || len(a.Results) != 1 || a.Results[0].Error != "" {
+				t.Fatalf("the answer is %+v", a)
+			}
+			r := a.Results[0]
+			flavor, victims := "", []string{}
+			if len(r.PodSets) > 0 {
+				flavor = r.PodSets[0].Flavors["cpu"]
+			}
+			for _, victim := range r.Victims {
+				victims = append(victims, string(victim.UID)+" "+victim.Reason)
+			}
+			if got := fmt.Sprint(r.Mode, " ", r.Borrowing, " ", flavor, " ", victims); got != test.want {
+				t.Errorf("got %q, want %q; reasons %q", got, test.want, r.Reasons)
+			}
+			if (r.Mode == "Fit") != (len(r.Reasons) == 0) {
+				t.Errorf("mode %s has the reasons %q", r.Mode, r.Reasons)
+			}
+		})
+	}
+}
+
+func TestEachPendingWorkloadIsJudgedAlone(t *testing.T) {
+	a := ask(t, oneCase(false, []string{flavor("f1", "")}, nil, []string{queue("a", "", "f1=4", "")}, nil,
+		pending("p", "a", 0, 4, ""), pending("q", "a", 0, 4, "")))
+	if len(a.Results) != 2 || a.Results[0].Mode != "Fit" || a.Results[1].Mode != "Fit" {
+		t.Errorf("the answer is %+v", a)
+	}
+}
+
+func TestBadCasesAreNamed(t *testing.T) {
+	twice := admitted("w", "a", "f1", 0, 1)
+	for _, test := range []struct{ line, want string }{
+		{`{"id":7,"flavours":[]}`, `unknown field "flavours"`},
+		{oneCase(false, nil, nil, []string{strings.Replace(queue("a", "", "f1=1", ""), "nominalQuota", "nominal", 1)}, nil), `unknown field "nominal"`},
+		{oneCase(false, nil, nil, nil, []string{twice, twice}), "two workloads have the uid w"},
+		{oneCase(false, nil, nil, nil, []string{admitted("w", "a", "f1", 0, 1)}), "there is no ClusterQueue a"},
+		{oneCase(false, nil, nil, nil, []string{twice, strings.ReplaceAll(twice, `"w"`, `"v"`)}), "the same reservedAt"},
+	} {
+		if a := ask(t, test.line); !strings.Contains(a.Error, test.want) {
+			t.Errorf("the error is %q, want %q", a.Error, test.want)
+		}
+	}
+}
+
+// Two cohorts with the same share: Kueue takes any.
+func TestChanceIsShown(t *testing.T) {
+	cohort := func(name string) string {
+		return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"parentName":"top"}}`, name)
+	}
+	a := ask(t, oneCase(true, []string{flavor("f1", "")}, []string{cohort("left"), cohort("right")},
+		[]string{queue("a", "top", "f1=0", `,"preemption":{"reclaimWithinCohort":"Any"}`), queue("spare", "top", "f1=8", ""),
+			queue("l", "left", "f1=0", ""), queue("r", "right", "f1=0", "")},
+		[]string{admitted("w1", "l", "f1", 0, 2), admitted("w2", "l", "f1", 0, 2), admitted("w3", "r", "f1", 0, 2), admitted("w4", "r", "f1", 0, 2)},
+		pending("p", "a", 0, 1, "")))
+	var victims []string
+	for _, verdict := range append([]Verdict{a.Results[0].Verdict}, a.Results[0].Alternatives...) {
+		for _, victim := range verdict.Victims {
+			victims = append(victims, string(victim.UID))
+		}
+	}
+	slices.Sort(victims)
+	if !slices.Equal(victims, []string{"w2", "w4"}) {
+		t.Errorf("over %d tries the victims were %v, want w2 and w4", fairRepeats, victims)
+	}
+}
+
+func TestBenchAdmitsWhatFits(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		var waiting []string
+		for i := range 20 {
+			waiting = append(waiting, pending(fmt.Sprint("p", i), []string{"a", "b"}[i%2], 0, 1, ""))
+		}
+		queues := []string{queue("a", "c", "f1=4", ""), queue("b", "c", "f1=4", `,"queueingStrategy":"StrictFIFO"`)}
+		c, err := parseCase([]byte(oneCase(fair, []string{flavor("f1", "")}, nil, queues, nil, waiting...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		outcome, err := bench(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if outcome.Pending != 20 || outcome.Admitted != 8 || outcome.Preempted != 0 {
+			t.Errorf("fair %t: 20 workloads of 1 on 8: %+v", fair, outcome)
+		}
+	}
+}
+
+func TestBenchPreemptsAndPutsBack(t *testing.T) {
+	c, err := parseCase([]byte(oneCase(false, []string{flavor("f1", "")}, nil,
+		[]string{queue("a", "", "f1=4", `,"preemption":{"withinClusterQueue":"LowerPriority"}`)},
+		[]string{admitted("w1", "a", "f1", 0, 2), admitted("w2", "a", "f1", 0, 2)},
+		pending("p", "a", 9, 2, ""), pending("q", "a", 0, 2, ""))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := bench(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outcome.Admitted != 1 || outcome.Preempted != 1 {
+		t.Errorf("one of priority 9 displaces one of two of priority 0: %+v", outcome)
+	}
+}
+
+// kueue#10891: the panic is an answer, and the oracle goes on.
+func TestPanicIsShown(t *testing.T) {
+	a := ask(t, oneCase(true, []string{flavor("f1", "")}, nil,
+		[]string{queue("a", "", "f1=4", `,"preemption":{"withinClusterQueue":"LowerPriority"}`)},
+		[]string{admitted("w1", "a", "f1", 0, 1), admitted("w2", "a", "f1", 9, 3)}, pending("p", "a", 5, 3, "")))
+	if len(a.Results) != 1 || !strings.HasPrefix(a.Results[0].Error, "panic: ") {
+		t.Errorf("the answer is %+v", a)
+	}
+}
