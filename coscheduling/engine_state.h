@@ -70,7 +70,12 @@ struct HeldBind {
 struct Engine::State {
   explicit State(EngineOptions opts)
       : options(std::move(opts)),
-        quotas({.fair_sharing = options.fair_sharing}),
+        quotas({.fair_sharing = options.fair_sharing,
+                .may_evict =
+                    [this](std::string_view id, bool surplus_only) {
+                      auto it = gang_of_quota.find(std::string(id));
+                      return it == gang_of_quota.end() || MayBeEvicted(*it->second, surplus_only);
+                    }}),
         random(options.seed),
         suspects(options.suspect_time) {}
 

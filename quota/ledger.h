@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -64,6 +65,14 @@ class Ledger {
   }
   const NameMap<std::unique_ptr<Reservation>>& reservations() const { return reservations_; }
 
+  // QuotaOptions::may_evict.
+  void SetMayEvict(std::function<bool(std::string_view id, bool surplus_only)> may_evict) {
+    may_evict_ = std::move(may_evict);
+  }
+  bool MayEvict(const Reservation& reservation, bool surplus_only) const {
+    return may_evict_ == nullptr || may_evict_(reservation.workload.id, surplus_only);
+  }
+
   // A number that changes with everything that is counted under this root, or marked there.
   int64_t Version(int root) const { return versions_[static_cast<size_t>(root)]; }
   void Touch(int root) { versions_[static_cast<size_t>(root)] = ++last_version_; }
@@ -81,6 +90,7 @@ class Ledger {
   std::vector<std::vector<Reservation*>> by_queue_;
   std::vector<int64_t> versions_;  // by node; used of roots
   int64_t last_version_ = 0;
+  std::function<bool(std::string_view id, bool surplus_only)> may_evict_;
 };
 
 }  // namespace muster::quota

@@ -77,12 +77,14 @@ void AddCandidates(const Ledger& ledger, const PreemptionRequest& request, int q
     }
     const bool surplus_uses = UsesAny(reservation->surplus, request.needed);
     const bool in_parts = !reservation->surplus.empty() && reservation->marked != Part::kAll;
-    if (in_parts && surplus_uses) {
+    if (in_parts && surplus_uses && ledger.MayEvict(*reservation, true)) {
       candidate.surplus_only = true;
       candidate.evicting = reservation->marked == Part::kSurplus;
       candidates.push_back(candidate);
     }
-    if (UsesAny(reservation->base, request.needed) || (!in_parts && surplus_uses)) {
+    const bool whole_uses =
+        UsesAny(reservation->base, request.needed) || (!in_parts && surplus_uses);
+    if (whole_uses && ledger.MayEvict(*reservation, false)) {
       candidate.surplus_only = false;
       candidate.evicting = reservation->marked == Part::kAll;
       candidates.push_back(candidate);

@@ -8,7 +8,8 @@
 
 namespace muster::quota {
 
-QuotaScheduler::QuotaScheduler(QuotaOptions options) : state_(std::make_unique<State>(options)) {}
+QuotaScheduler::QuotaScheduler(QuotaOptions options)
+    : state_(std::make_unique<State>(std::move(options))) {}
 QuotaScheduler::~QuotaScheduler() = default;
 
 void QuotaScheduler::Upsert(kube::ResourceFlavor flavor) {
@@ -111,6 +112,12 @@ const kube::ResourceFlavor* QuotaScheduler::FindFlavor(std::string_view name) co
   const auto& flavors = state_->ledger.objects().flavors();
   auto it = flavors.find(name);
   return it == flavors.end() ? nullptr : &it->second;
+}
+
+std::vector<const kube::ResourceFlavor*> QuotaScheduler::Flavors() const {
+  std::vector<const kube::ResourceFlavor*> all;
+  for (const auto& [name, flavor] : state_->ledger.objects().flavors()) all.push_back(&flavor);
+  return all;
 }
 
 int QuotaScheduler::State::RootOf(const Reservation* reservation) const {

@@ -29,10 +29,15 @@
 
 namespace muster::quota {
 
+// May this admitted workload, or what it has beyond its minMember, be evicted now? Called during
+// Schedule; after a change of its answers InvalidatePlacement is to be called.
+using Evictability = std::function<bool(std::string_view id, bool surplus_only)>;
+
 struct QuotaOptions {
   // Shares within a cohort decide order and victims instead of classical preemption
   // (Kueue's fairSharing.enable).
   bool fair_sharing = false;
+  Evictability may_evict = nullptr;  // null: all may
 };
 
 enum class VictimReason { kInClusterQueue, kReclamation, kFairSharing, kReclaimWhileBorrowing };

@@ -12,7 +12,9 @@
 namespace muster::quota {
 
 struct QuotaScheduler::State {
-  explicit State(QuotaOptions given) : options(given), room(ledger, options) {}
+  explicit State(QuotaOptions given) : options(std::move(given)), room(ledger, options) {
+    ledger.SetMayEvict(options.may_evict);
+  }
 
   // Brings layout, usage and lines up to date with the objects.
   void Refresh() {

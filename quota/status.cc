@@ -109,6 +109,7 @@ std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) con
   for (const auto& [name, object] : ledger.objects().local_queues()) {
     QueueStatus& status = all[name].status;
     status.name = name;
+    status.cluster_queue = object.cluster_queue;
     const int queue = ledger.layout().FindQueue(object.cluster_queue);
     if (queue >= 0) status.cohort = ledger.layout().queue(queue).object->cohort;
     status.error = object.error;
