@@ -184,8 +184,8 @@ std::vector<std::string> MakeCrds() {
 }  // namespace
 
 const std::vector<std::string>& BuiltInCrds() {
-  static const auto* const crds = new std::vector<std::string>(MakeCrds());
-  return *crds;
+  static const auto* const kCrds = new std::vector<std::string>(MakeCrds());
+  return *kCrds;
 }
 
 }  // namespace muster::kube::embedded
