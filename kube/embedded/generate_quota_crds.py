@@ -19,10 +19,10 @@ HEAD = """// Made by generate_quota_crds.py from deploy/crds/kueue.
 namespace muster::kube::embedded {
 
 const std::vector<std::string>& QuotaCrds() {
-  static const auto* const crds = new std::vector<std::string>{
+  static const auto* const kCrds = new std::vector<std::string>{
 """
 TAIL = """  };
-  return *crds;
+  return *kCrds;
 }
 
 }  // namespace muster::kube::embedded

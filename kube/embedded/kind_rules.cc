@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "kube/embedded/container_rules.h"
 #include "kube/embedded/json_fields.h"
@@ -84,7 +85,7 @@ void ValidateWebhooks(const Json& configuration, FieldErrors* errors) {
 }
 
 void ValidateNode(const Json& node, FieldErrors* errors) {
-  std::set<std::string> seen;
+  std::set<std::pair<std::string, std::string>> seen;
   const Json& taints = ListAt(node, {"spec", "taints"});
   for (size_t i = 0; i < taints.size(); ++i) {
     std::string path = fmt::format("spec.taints[{}]", i);
@@ -101,8 +102,7 @@ void ValidateNode(const Json& node, FieldErrors* errors) {
       errors->NotSupported(path + ".effect", Quoted(effect),
                            {"NoSchedule", "PreferNoSchedule", "NoExecute"});
     }
-    if (!seen.insert(fmt::format("{}:{}", key, effect)).second)
-      errors->Duplicate(path, Quoted(key));
+    if (!seen.emplace(key, effect).second) errors->Duplicate(path, Quoted(key));
   }
   ValidateResourceMap(MapAt(node, {"status", "capacity"}), "status.capacity", errors);
   ValidateResourceMap(MapAt(node, {"status", "allocatable"}), "status.allocatable", errors);

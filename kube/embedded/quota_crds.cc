@@ -4,7 +4,7 @@
 namespace muster::kube::embedded {
 
 const std::vector<std::string>& QuotaCrds() {
-  static const auto* const crds = new std::vector<std::string>{
+  static const auto* const kCrds = new std::vector<std::string>{
       R"({"metadata":{"name":"clusterqueues.kueue.x-k8s.io"}, "spec":{"group":"kueue.x-k8s.io",
 "scope":"Cluster", "names":{"kind":"ClusterQueue", "plural":"clusterqueues",
 "singular":"clusterqueue", "shortNames":["cq"]}, "versions":[{"name":"v1beta1", "served":true,
@@ -169,7 +169,7 @@ const std::vector<std::string>& QuotaCrds() {
 "metadata":{"type":"object"}, "value":{"type":"integer", "format":"int32", "minimum":-2147483648,
 "maximum":2147483647}, "description":{"type":"string"}}}}}]}})",
   };
-  return *crds;
+  return *kCrds;
 }
 
 }  // namespace muster::kube::embedded

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <simdjson.h>
 
+#include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kube/objects/decode.h"
@@ -503,6 +506,46 @@ TEST(DecodeWorkloadPriorityClass, ReadsItsValue) {
             "value: want an integer, got \"high\"");
   EXPECT_EQ(Read<WorkloadPriorityClass>(R"("value":2147483648)").error,
             "value: want a 32-bit integer, got 2147483648");
+}
+
+template <typename T>
+void ExpectDecodedIfAnObject(const std::string& json) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element document;
+  const bool is_object = !parser.parse(json).get(document) && document.is_object();
+  EXPECT_EQ(Decode<T>(json).ok(), is_object) << json;
+}
+
+TEST(DecodeQuota, WhateverAnObjectHoldsItIsKept) {
+  const std::string sound = R"({"metadata":{"name":"it"},"value":7,"spec":{"cohort":"research",)"
+                            R"("nodeLabels":{"a":"b"},"nodeTaints":[{"key":"k"}],)"
+                            R"("tolerations":[{"operator":"Exists"}],"clusterQueue":"q",)"
+                            R"("parentName":"top",)" +
+                            std::string(kSharedQueueFields) + "}}";
+  ASSERT_TRUE(Decode<ClusterQueue>(sound).ok());
+  constexpr std::string_view kSpare = "{}[]\",:0-1e.natx ";
+  std::mt19937_64 random(20260102);
+  for (int i = 0; i < 5'000; ++i) {
+    std::string json = sound;
+    for (uint64_t n = random() % 3 + 1; n > 0; --n) {
+      const size_t at = random() % json.size();
+      switch (random() % 3) {
+        case 0:
+          json[at] = kSpare[random() % kSpare.size()];
+          break;
+        case 1:
+          json.erase(at, random() % 4);
+          break;
+        default:
+          json.insert(at, 1, kSpare[random() % kSpare.size()]);
+      }
+    }
+    ExpectDecodedIfAnObject<ResourceFlavor>(json);
+    ExpectDecodedIfAnObject<ClusterQueue>(json);
+    ExpectDecodedIfAnObject<LocalQueue>(json);
+    ExpectDecodedIfAnObject<Cohort>(json);
+    ExpectDecodedIfAnObject<WorkloadPriorityClass>(json);
+  }
 }
 
 TEST(DecodeQuota, OnlyWhatIsNoObjectFailsToDecode) {
