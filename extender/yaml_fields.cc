@@ -51,6 +51,7 @@ void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* opti
   fields.ReadDuration("refusalTime", &options->refusal_time);
   fields.ReadDuration("bindWait", &options->bind_wait);
   fields.ReadDuration("wakeInterval", &options->wake_interval);
+  fields.ReadDuration("ownerWait", &options->owner_wait);
   fields.Finish();
 }
 
