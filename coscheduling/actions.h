@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "kube/objects/meta.h"
 #include "kube/objects/pod.h"
 #include "quota/quota_scheduler.h"
 
@@ -133,9 +134,28 @@ struct AnswerBind {
   std::string error;
 };
 
+// Creates the PodGroup of a derived gang, labelled muster.dev/derived: "true". It goes when its
+// owners go: the job, which is then its controller, or all pods of a group of plain pods.
+struct CreatePodGroup {
+  std::string name_space;
+  std::string name;
+  std::vector<kube::OwnerReference> owners;
+  int64_t min_member = 1;
+  std::optional<int64_t> schedule_timeout_seconds;
+};
+
+// Sets spec.minMember of a PodGroup that Muster made, by compare-and-swap on resource_version.
+struct UpdateMinMember {
+  std::string name_space;
+  std::string name;
+  std::string uid;
+  std::string resource_version;
+  int64_t min_member = 1;
+};
+
 using Action = std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, AnnotatePod,
                             AssignFlavors, EvictPod, UpdatePodGroupStatus, UpdateQueueStatus,
-                            EmitEvent, AnswerBind>;
+                            EmitEvent, AnswerBind, CreatePodGroup, UpdateMinMember>;
 
 struct NumberedAction {
   uint64_t id = 0;

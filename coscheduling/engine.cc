@@ -13,12 +13,6 @@ namespace {
 constexpr size_t kRememberedGonePods = 20'000;
 constexpr std::string_view kMirrorAnnotation = "kubernetes.io/config.mirror";
 
-GangKey KeyOf(const kube::Pod& pod) {
-  const std::string* group = pod.meta.Label(kPodGroupLabel);
-  if (group != nullptr && !group->empty()) return {pod.meta.name_space, *group, false};
-  return {pod.meta.name_space, pod.meta.name, true};
-}
-
 }  // namespace
 
 std::string GangKey::ToString() const { return name_space + "/" + name; }
@@ -69,7 +63,8 @@ void Engine::State::Upsert(kube::Pod pod) {
     snapshot.Upsert(std::move(pod));
     return;
   }
-  const GangKey key = KeyOf(pod);
+  const Membership membership = MembershipOf(pod);
+  const GangKey& key = membership.key;
   // A pod without a group that another scheduler owns is nobody's gang; one that names a group is
   // looked at as a member even so, because it may be a mistake worth telling.
   if (auto fault = NodeFault(pod);
@@ -84,7 +79,7 @@ void Engine::State::Upsert(kube::Pod pod) {
   needs_pass |= known == nullptr || known->node_name != pod.node_name ||
                 known->IsTerminal() != pod.IsTerminal() ||
                 known->IsDeleting() != pod.IsDeleting() || *known->spec != *pod.spec;
-  Join(key, uid);
+  JoinAs(pod, membership);
   ShareSpec(gangs.at(key), &pod);
   snapshot.Upsert(std::move(pod));
   MarkDirty(key);
@@ -108,8 +103,9 @@ void Engine::State::RemovePod(const std::string& uid) {
       gone_order.pop_front();
     }
   }
-  if (snapshot.FindPod(uid) != nullptr) {
+  if (const kube::Pod* pod = snapshot.FindPod(uid); pod != nullptr) {
     needs_pass = true;
+    ForgetOwner(*pod);
     snapshot.RemovePod(uid);
   }
   Leave(uid);
@@ -145,6 +141,7 @@ void Engine::State::NoteQueues() {
 bool Engine::State::IsSettled(const Gang& gang) const {
   if (!gang.ours) return true;
   if (gang.record && gang.record->eviction) return false;
+  if (gang.group_behind) return false;
   if (gang.state == v1::FINISHED) return true;
   return gang.state == v1::BOUND && gang.unbound.empty() && gang.posted.empty() &&
          (!gang.record || gang.record->bound_at);
@@ -193,6 +190,7 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
     if (!gang.dirty && IsSettled(gang)) continue;
     active.push_back(&gang);
     if (gang.dirty || gang.quota.idle_since != Never()) SyncQuota(gang, now);
+    KeepGroup(gang, now);
     Admit(gang, now);
   }
   ScheduleQuota(now);
@@ -333,6 +331,19 @@ void Engine::Upsert(kube::PersistentVolume volume) {
 
 void Engine::Upsert(kube::StorageClass storage_class) {
   state_->snapshot.Upsert(std::move(storage_class));
+}
+
+void Engine::Upsert(const kube::Job& job) { state_->OwnersChanged(state_->jobs.Upsert(job)); }
+void Engine::Upsert(const kube::StatefulSet& set) {
+  state_->OwnersChanged(state_->jobs.Upsert(set));
+}
+void Engine::Upsert(const kube::JobSet& set) { state_->OwnersChanged(state_->jobs.Upsert(set)); }
+void Engine::Upsert(const kube::PyTorchJob& job) {
+  state_->OwnersChanged(state_->jobs.Upsert(job));
+}
+void Engine::Upsert(const kube::TrainJob& job) { state_->OwnersChanged(state_->jobs.Upsert(job)); }
+void Engine::RemoveJob(std::string_view uid) {
+  state_->OwnersChanged(state_->jobs.Remove(std::string(uid)));
 }
 
 void Engine::RemovePod(std::string_view uid) { state_->RemovePod(std::string(uid)); }
@@ -491,6 +502,7 @@ EngineStats Engine::TakeStats() {
   State& s = *state_;
   s.stats.gangs = s.gangs.size();
   s.stats.in_flight = s.in_flight.size();
+  s.stats.jobs = s.jobs.CountByKind();
   s.stats.held_binds = 0;
   for (const auto& [uid, binds] : s.held_binds) s.stats.held_binds += binds.size();
   EngineStats stats = s.stats;

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "coscheduling/actions.h"
+#include "kube/objects/job.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
 #include "kube/objects/quota.h"
@@ -82,6 +84,9 @@ struct EngineOptions {
   // Quota that is held for nodes that neither exist nor can be made by any NodePool is given back
   // after this.
   absl::Duration unplaceable_grace = absl::Seconds(30);
+  // A pod whose owner is of a job kind that is read and isn't known waits this long for it, then it
+  // is a gang of one. Above the time in which a CRD installed since the last look is found.
+  absl::Duration owner_wait = absl::Seconds(20);
   uint64_t seed = 1;
 };
 
@@ -135,6 +140,7 @@ struct EngineStats {
   size_t gangs = 0;
   size_t in_flight = 0;
   size_t held_binds = 0;
+  std::map<std::string, int64_t> jobs;  // known ones, by kind
   // From the last of its nodes becoming usable to the last binding, per gang.
   std::vector<absl::Duration> bind_latencies;
   std::vector<std::pair<v1::GangState, absl::Duration>> state_times;
@@ -163,9 +169,17 @@ class Engine {
   void Upsert(kube::PersistentVolumeClaim claim);
   void Upsert(kube::PersistentVolume volume);
   void Upsert(kube::StorageClass storage_class);
+  // What owns pods says which of them form a gang (job_gangs.h).
+  void Upsert(const kube::Job& job);
+  void Upsert(const kube::StatefulSet& set);
+  void Upsert(const kube::JobSet& set);
+  void Upsert(const kube::PyTorchJob& job);
+  void Upsert(const kube::TrainJob& job);
   // By UID, so that a late deletion never removes a successor of the same name.
   void RemovePod(std::string_view uid);
   void RemovePodGroup(std::string_view uid);
+  // Of any kind of job.
+  void RemoveJob(std::string_view uid);
   // The others by name ("namespace/name" where namespaced).
   void RemoveNode(std::string_view name);
   void RemoveNodeClaim(std::string_view name);

@@ -2,6 +2,7 @@
 // they do:
 //   engine.cc      intake of observations and results, and the order of a step
 //   membership.cc  which pods form which gang, quorum, what blocks it, the admission record
+//   derived_groups.cc  gangs that follow from what owns their pods, and their PodGroups
 //   placement.cc   the placement pass: who gets which nodes
 //   decide.cc      from placement to actions: signals, gates, bindings, repair, deadlines
 //   quota_admission.cc  who waits for quota, holds it, gives it back
@@ -28,6 +29,7 @@
 #include "coscheduling/gang.h"
 #include "coscheduling/holds.h"
 #include "coscheduling/in_flight.h"
+#include "coscheduling/job_gangs.h"
 #include "coscheduling/suspect_nodes.h"
 #include "quota/quota_scheduler.h"
 
@@ -35,6 +37,8 @@ namespace muster::coscheduling {
 
 inline constexpr std::string_view kGate = "muster.dev/admission";
 inline constexpr std::string_view kPodGroupLabel = "scheduling.x-k8s.io/pod-group";
+// On PodGroups that Muster made.
+inline constexpr std::string_view kDerivedLabel = "muster.dev/derived";
 inline constexpr std::string_view kEpochAnnotation = "muster.dev/epoch";
 inline constexpr std::string_view kWakeAnnotation = "muster.dev/wake";
 
@@ -154,6 +158,37 @@ struct Engine::State {
   Reason QuotaReason(const Gang& gang) const;
   void WriteQueueStatus(absl::Time now);
   void WriteQueueStatus(const std::vector<quota::QueueStatus>& queues, absl::Time now);
+  // --- derived_groups.cc ---
+  struct Membership {
+    GangKey key;
+    std::optional<DerivedGang> derived;
+  };
+  Membership MembershipOf(const kube::Pod& pod) const;
+  // The name of the PodGroup of a derived gang, in a namespace where others may have taken it.
+  std::string GroupNameOf(const std::string& name_space, const DerivedGang& gang) const;
+  const kube::PodGroup* FindGroup(const GangKey& key) const;
+  void NoteOwner(const kube::Pod& pod);
+  void ForgetOwner(const kube::Pod& pod);
+  void JoinAs(const kube::Pod& pod, const Membership& membership);
+  void Rejoin(const std::string& pod_uid);
+  // The pods of these owners may belong elsewhere now.
+  void OwnersChanged(const std::vector<std::string>& owner_uids);
+  void GroupOwnerChanged(const GangKey& key);
+  void ReadOwners(Gang& gang, const std::vector<const kube::Pod*>& live, absl::Time now);
+  void ReadQueueLabels(Gang& gang, const std::vector<const kube::Pod*>& live) const;
+  int64_t MinMemberOf(const Gang& gang, int64_t standing) const;
+  Reason OwnerBlocker(const Gang& gang, const std::vector<const kube::Pod*>& live) const;
+  Reason MissingMembers(const Gang& gang, int64_t there) const;
+  struct AtOnce {
+    int64_t count = 0;
+    std::set<std::string> makers;
+    std::string one_by_one;  // why a maker's pods never exist together
+  };
+  std::optional<AtOnce> AtOnceOf(const Gang& gang) const;
+  Reason GroupPending(const Gang& gang) const;
+  void KeepGroup(Gang& gang, absl::Time now);
+  std::vector<kube::OwnerReference> GroupOwners(const Gang& gang) const;
+  InFlight::OnFinish NoteRefusal(const GangKey& key);
 
   // --- placement.cc ---
   void Place(absl::Time now);
@@ -233,6 +268,9 @@ struct Engine::State {
   // By UID. A gang stays while a pod or a PodGroup is its own.
   absl::flat_hash_map<std::string, Gang*> gang_of_pod;
   absl::flat_hash_map<std::string, Gang*> gang_of_group;
+  JobGangs jobs;
+  // By the UID of their controller: the UIDs of our pods.
+  absl::flat_hash_map<std::string, absl::flat_hash_set<std::string>> pods_of_owner;
   absl::flat_hash_map<std::string, NodeMarks> node_marks;
   absl::flat_hash_map<std::string, absl::Time> usable_since;
   std::map<std::string, kube::NodePool, std::less<>> node_pools;

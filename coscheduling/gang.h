@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "coscheduling/engine.h"
 #include "coscheduling/gang_state.h"
+#include "coscheduling/job_gangs.h"
 #include "coscheduling/planner.h"
 #include "coscheduling/reason.h"
 #include "coscheduling/record.h"
@@ -45,6 +46,8 @@ struct Gang {
   // --- observed ---
   std::shared_ptr<const kube::PodGroup> group;  // null: none, or a gang of one
   std::set<std::string> pods;                   // UIDs of all that name it
+  // What its pods' owner or Kueue's label says, if that is what makes it a gang.
+  std::optional<DerivedGang> derived;
   // From the PodGroup's annotation; kept only here for a gang of one.
   std::optional<AdmissionRecord> record;
 
@@ -54,7 +57,13 @@ struct Gang {
   std::vector<std::string> bound;    // live members with a node, UIDs in rank order
   int64_t members = 0;               // pods that aren't being deleted
   int64_t running = 0;
-  Reason blocker;     // while facts.blocked
+  Reason blocker;  // while facts.blocked
+  // Of the first member that has one: an owner that isn't known.
+  std::optional<kube::OwnerReference> missing_owner;
+  // Kueue's labels on the first member that has one, else on the PodGroup, else on the first
+  // member's owners, innermost first. They stay once no member is live.
+  std::string queue_name;
+  std::string priority_class_name;
   bool ours = false;  // some member names our scheduler
   int32_t priority = 0;
   absl::Time created = absl::InfinitePast();
@@ -76,7 +85,9 @@ struct Gang {
 
   // --- under way ---
   std::string record_error;  // the last refusal of the admission record, until it is accepted
-  bool signalled = false;    // stays until the gang leaves PROVISIONING
+  absl::Time missing_owner_since = Never();
+  bool group_behind = false;  // its derived PodGroup is to be created or changed
+  bool signalled = false;     // stays until the gang leaves PROVISIONING
   bool commit_started = false;
   std::map<std::string, absl::Time> posted;  // member UID -> binding accepted, not seen yet
   absl::Time signalled_at = absl::InfinitePast();

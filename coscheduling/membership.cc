@@ -51,6 +51,7 @@ void Engine::State::Join(const GangKey& key, const std::string& uid) {
   if (it != gang_of_pod.end()) {
     if (it->second->key == key) return;
     Leave(uid);
+    answers_to_remove.pop_back();  // its new gang answers in its place
   }
   Gang& gang = GangFor(key);
   gang_of_pod[uid] = &gang;
@@ -103,9 +104,11 @@ void Engine::State::AdoptGroup(std::shared_ptr<const kube::PodGroup> group) {
     if (auto decoded = DecodeRecord(*text); decoded.ok()) record = *std::move(decoded);
   }
   needs_pass |= spec_changed || record != gang.record;
+  const bool another = gang.group == nullptr || gang.group->meta.uid != group->meta.uid;
   gang.record = std::move(record);
   gang.group = std::move(group);
   gang.dirty = true;
+  if (another) GroupOwnerChanged(key);
 }
 
 void Engine::State::DropGroup(const std::string& uid) {
@@ -123,7 +126,10 @@ void Engine::State::DropGroup(const std::string& uid) {
 Reason Engine::State::FindBlocker(const Gang& gang,
                                   const std::vector<const kube::Pod*>& live) const {
   const std::string name = gang.key.ToString();
-  if (!gang.key.is_pod && gang.group == nullptr) {
+  if (Reason reason = OwnerBlocker(gang, live); reason.code != v1::REASON_UNSPECIFIED) {
+    return reason;
+  }
+  if (!gang.key.is_pod && gang.group == nullptr && !gang.derived) {
     return {v1::POD_GROUP_NOT_FOUND,
             fmt::format("{} pod(s) name PodGroup {} in label {}, which doesn't exist", gang.members,
                         name, kPodGroupLabel),
@@ -158,13 +164,8 @@ Reason Engine::State::FindBlocker(const Gang& gang,
     }
   }
   const int64_t there = gang.facts.live + gang.facts.succeeded;
-  if (there < gang.facts.min_member) {
-    return {v1::MEMBERS_MISSING,
-            fmt::format("{} of {} members exist (spec.minMember {})", there, gang.facts.min_member,
-                        gang.facts.min_member),
-            "create the missing pods, or lower spec.minMember"};
-  }
-  return {};
+  if (there < gang.facts.min_member) return MissingMembers(gang, there);
+  return GroupPending(gang);
 }
 
 void Engine::State::ReadRecordOfPod(Gang& gang) const {
@@ -211,10 +212,12 @@ void Engine::State::Refresh(Gang& gang, absl::Time now) {
   if (gang.key.is_pod) ReadRecordOfPod(gang);
   facts.live = static_cast<int64_t>(live.size());
   facts.bound = static_cast<int64_t>(gang.bound.size());
-  facts.min_member = gang.group == nullptr ? 1 : std::max<int64_t>(1, gang.group->min_member);
+  facts.min_member = MinMemberOf(gang, facts.bound + facts.succeeded);
   gang.priority = live.empty() ? 0 : live.front()->priority;
   gang.created = gang.group == nullptr ? first_pod : gang.group->meta.creation_time;
   gang.facts = facts;
+  ReadOwners(gang, live, now);
+  ReadQueueLabels(gang, live);
   gang.blocker = FindBlocker(gang, live);
   gang.facts.blocked = gang.blocker.code != v1::REASON_UNSPECIFIED;
   const bool recorded = HasRecord(gang);

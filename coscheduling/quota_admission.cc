@@ -13,8 +13,6 @@
 namespace muster::coscheduling {
 namespace {
 
-constexpr std::string_view kQueueLabel = "kueue.x-k8s.io/queue-name";
-constexpr std::string_view kPriorityClassLabel = "kueue.x-k8s.io/priority-class";
 constexpr std::string_view kDefaultQueue = "default";
 
 const char* VictimText(quota::VictimReason reason) {
@@ -76,8 +74,6 @@ size_t KeptMembers(const Gang& gang) {
   return static_cast<size_t>(std::max<int64_t>(0, gang.facts.min_member - gang.facts.succeeded));
 }
 
-const std::string* QueueLabelOf(const kube::ObjectMeta& meta) { return meta.Label(kQueueLabel); }
-
 }  // namespace
 
 bool Engine::State::UsesQuota() const {
@@ -94,29 +90,12 @@ const quota::PodSetAssignment* Engine::State::GivenTo(const Gang& gang,
 
 std::string Engine::State::QueueOf(const Gang& gang) const {
   if (HoldsQuota(gang)) return gang.record->queue;
-  for (const auto* uids : {&gang.unbound, &gang.bound}) {
-    for (const std::string& uid : *uids) {
-      if (const std::string* name = QueueLabelOf(snapshot.FindPod(uid)->meta)) return *name;
-    }
-  }
-  if (gang.group != nullptr) {
-    if (const std::string* name = QueueLabelOf(gang.group->meta)) return *name;
-  }
-  return std::string(kDefaultQueue);
+  return gang.queue_name.empty() ? std::string(kDefaultQueue) : gang.queue_name;
 }
 
 int64_t Engine::State::QueuePriorityOf(const Gang& gang) const {
-  std::vector<const kube::ObjectMeta*> sources;
-  if (!gang.unbound.empty()) sources.push_back(&snapshot.FindPod(gang.unbound.front())->meta);
-  if (!gang.bound.empty()) sources.push_back(&snapshot.FindPod(gang.bound.front())->meta);
-  if (gang.group != nullptr) sources.push_back(&gang.group->meta);
-  for (const kube::ObjectMeta* meta : sources) {
-    const std::string* name = meta->Label(kPriorityClassLabel);
-    if (name == nullptr) continue;
-    auto it = priority_classes.find(*name);
-    if (it != priority_classes.end()) return it->second;
-  }
-  return gang.priority;
+  auto it = priority_classes.find(gang.priority_class_name);
+  return it == priority_classes.end() ? gang.priority : it->second;
 }
 
 quota::Workload Engine::State::WorkloadOf(const Gang& gang) const {

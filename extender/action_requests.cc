@@ -16,6 +16,7 @@ using coscheduling::PodRef;
 using nlohmann::json;
 
 constexpr std::string_view kGateName = "muster.dev/admission";
+constexpr const char* kDerivedLabel = "muster.dev/derived";
 
 std::string TimeText(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
@@ -266,6 +267,41 @@ struct RequestOf {
                          Get(path), AnswerKind::kPodGroup};
   }
 
+  std::optional<ActionRequest> operator()(const coscheduling::CreatePodGroup& create) const {
+    json owners = json::array();
+    for (const kube::OwnerReference& owner : create.owners) {
+      json reference = {{"apiVersion", owner.api_version},
+                        {"kind", owner.kind},
+                        {"name", owner.name},
+                        {"uid", owner.uid}};
+      if (owner.controller) reference["controller"] = true;
+      owners.push_back(std::move(reference));
+    }
+    json spec = {{"minMember", create.min_member}};
+    if (create.schedule_timeout_seconds) {
+      spec["scheduleTimeoutSeconds"] = *create.schedule_timeout_seconds;
+    }
+    json body = {{"apiVersion", "scheduling.x-k8s.io/v1alpha1"},
+                 {"kind", "PodGroup"},
+                 {"metadata",
+                  {{"name", create.name},
+                   {"namespace", create.name_space},
+                   {"labels", {{kDerivedLabel, "true"}}},
+                   {"ownerReferences", owners}}},
+                 {"spec", spec}};
+    const std::string path = PodGroupPath(create.name_space, create.name);
+    return ActionRequest{Post(path.substr(0, path.rfind('/')), body), AnswerKind::kPodGroup,
+                         Get(path), AnswerKind::kPodGroup};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::UpdateMinMember& update) const {
+    const std::string path = PodGroupPath(update.name_space, update.name);
+    json body = {{"metadata", {{"uid", update.uid}, {"resourceVersion", update.resource_version}}},
+                 {"spec", {{"minMember", update.min_member}}}};
+    return ActionRequest{Patch(path, kube::kMergePatch, body), AnswerKind::kPodGroup, Get(path),
+                         AnswerKind::kPodGroup};
+  }
+
   std::optional<ActionRequest> operator()(const coscheduling::EmitEvent&) const {
     return std::nullopt;
   }
@@ -287,6 +323,8 @@ struct Kind {
   }
   std::string_view operator()(const coscheduling::EvictPod&) const { return "evict"; }
   std::string_view operator()(const coscheduling::UpdatePodGroupStatus&) const { return "status"; }
+  std::string_view operator()(const coscheduling::CreatePodGroup&) const { return "pod-group"; }
+  std::string_view operator()(const coscheduling::UpdateMinMember&) const { return "min-member"; }
   std::string_view operator()(const coscheduling::EmitEvent&) const { return "event"; }
   std::string_view operator()(const coscheduling::AnswerBind&) const { return "bind-answer"; }
 };

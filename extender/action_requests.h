@@ -27,7 +27,7 @@ struct ActionRequest {
 std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl::Time now);
 
 // "record", "signal", "gate-lift", "binding", "hold", "wake", "evict", "status", "event",
-// "bind-answer": for metrics, logs and MUSTER_TEST_CRASH_AFTER.
+// "bind-answer", "pod-group", "min-member": for metrics, logs and MUSTER_TEST_CRASH_AFTER.
 std::string_view KindOf(const coscheduling::Action& action);
 
 }  // namespace muster::extender

@@ -68,6 +68,7 @@ void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* opti
   fields.ReadDuration("bindWait", &options->bind_wait);
   fields.ReadDuration("wakeInterval", &options->wake_interval);
   fields.ReadDuration("unplaceableGrace", &options->unplaceable_grace);
+  fields.ReadDuration("ownerWait", &options->owner_wait);
   fields.Finish();
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "extender/simulation/manifests.h"
 #include "extender/simulation/observers.h"
 #include "fmt/format.h"
 #include "kube/embedded/api_server.h"
@@ -31,6 +32,7 @@ constexpr absl::Duration kLossyStatusLag = absl::Minutes(2);
 
 std::string GangOf(const kube::Pod& pod) {
   const std::string* group = pod.meta.Label(kGroupLabel);
+  if (group == nullptr) group = pod.meta.Annotation(kGangForObservers);
   return pod.meta.name_space + "/" + (group == nullptr ? pod.meta.name : *group);
 }
 

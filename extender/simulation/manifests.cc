@@ -31,6 +31,11 @@ const std::map<std::string, std::string>& Collections() {
       {"persistentvolume", "/api/v1/persistentvolumes"},
       {"storageclass", "/apis/storage.k8s.io/v1/storageclasses"},
       {"daemonset", "/apis/apps/v1/namespaces/{}/daemonsets"},
+      {"statefulset", "/apis/apps/v1/namespaces/{}/statefulsets"},
+      {"job", "/apis/batch/v1/namespaces/{}/jobs"},
+      {"jobset", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"},
+      {"pytorchjob", "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs"},
+      {"trainjob", "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs"},
   };
   return *collections;
 }
@@ -41,18 +46,6 @@ absl::StatusOr<std::string> CollectionPath(const std::string& kind, const std::s
     return absl::InvalidArgumentError(fmt::format("scenarios know no kind \"{}\"", kind));
   }
   return fmt::format(fmt::runtime(it->second), name_space);
-}
-
-// "kind/name" or "kind/namespace/name".
-absl::StatusOr<std::string> ObjectPath(const std::string& object) {
-  const std::vector<std::string> parts = absl::StrSplit(object, '/');
-  if (parts.size() < 2 || parts.size() > 3) {
-    return absl::InvalidArgumentError(fmt::format("\"{}\" is not KIND/[NAMESPACE/]NAME", object));
-  }
-  absl::StatusOr<std::string> path =
-      CollectionPath(parts[0], parts.size() == 3 ? parts[1] : "default");
-  if (!path.ok()) return path.status();
-  return *path + "/" + parts.back();
 }
 
 // "key=value:NoSchedule", "key:NoSchedule" or "key".
@@ -217,12 +210,25 @@ struct RequestsOfAction {
     return std::vector<kube::Request>{Post(*path, manifest)};
   }
 
+  // Asks more than once: job_controllers.h.
+  Result operator()(const ReconcileStep&) const { return std::vector<kube::Request>{}; }
   Result operator()(const RestartStep&) const { return std::vector<kube::Request>{}; }
   Result operator()(const LoseWritesStep&) const { return std::vector<kube::Request>{}; }
   Result operator()(const Expectation&) const { return std::vector<kube::Request>{}; }
 };
 
 }  // namespace
+
+absl::StatusOr<std::string> ObjectPath(const std::string& object) {
+  const std::vector<std::string> parts = absl::StrSplit(object, '/');
+  if (parts.size() < 2 || parts.size() > 3) {
+    return absl::InvalidArgumentError(fmt::format("\"{}\" is not KIND/[NAMESPACE/]NAME", object));
+  }
+  absl::StatusOr<std::string> path =
+      CollectionPath(parts[0], parts.size() == 3 ? parts[1] : "default");
+  if (!path.ok()) return path.status();
+  return *path + "/" + parts.back();
+}
 
 kube::Request CreateRequest(const Manifest& manifest) {
   kube::Request request;

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "coscheduling/engine.h"
 #include "coscheduling/holds.h"
+#include "extender/simulation/manifests.h"
 #include "fmt/format.h"
 #include "kube/embedded/api_server.h"
 #include "kube/embedded/watch_session.h"
@@ -40,6 +41,11 @@ void Remove(Engine* engine, const kube::StorageClass& c) {
   engine->RemoveStorageClass(c.meta.name);
 }
 
+template <typename J>
+void Remove(Engine* engine, const J& job) {
+  engine->RemoveJob(job.meta.uid);
+}
+
 // What the embedded API server has accepted decodes; anything else is a defect of ours.
 template <typename T>
 void DeliverAs(Engine* engine, bool deleted, const std::string& text) {
@@ -67,6 +73,11 @@ constexpr WatchedKind kWatched[] = {
     {"/apis/storage.k8s.io/v1/storageclasses", DeliverAs<kube::StorageClass>},
     {"/apis/scheduling.x-k8s.io/v1alpha1/podgroups", DeliverAs<kube::PodGroup>},
     {"/api/v1/pods", DeliverAs<kube::Pod>},
+    {"/apis/trainer.kubeflow.org/v1alpha1/trainjobs", DeliverAs<kube::TrainJob>},
+    {"/apis/kubeflow.org/v1/pytorchjobs", DeliverAs<kube::PyTorchJob>},
+    {"/apis/jobset.x-k8s.io/v1alpha2/jobsets", DeliverAs<kube::JobSet>},
+    {"/apis/apps/v1/statefulsets", DeliverAs<kube::StatefulSet>},
+    {"/apis/batch/v1/jobs", DeliverAs<kube::Job>},
 };
 
 std::vector<json> List(kube::embedded::ApiServer& server, const char* path) {
@@ -83,8 +94,11 @@ std::string FullName(const json& object) {
 std::string GangOf(const json& pod) {
   const json& meta = pod.at("metadata");
   const json labels = meta.value("labels", json::object());
-  return labels.contains(kGroupLabel)
-             ? meta.value("namespace", "") + "/" + labels.at(kGroupLabel).get<std::string>()
+  const std::string name_space = meta.value("namespace", "") + "/";
+  if (labels.contains(kGroupLabel)) return name_space + labels.at(kGroupLabel).get<std::string>();
+  const json annotations = meta.value("annotations", json::object());
+  return annotations.contains(kGangForObservers)
+             ? name_space + annotations.at(kGangForObservers).get<std::string>()
              : FullName(pod);
 }
 
@@ -181,13 +195,21 @@ void CompareGang(const Expectation& want, const std::string& gang,
   result->Equal("gated", want.gated, counts.gated);
   result->Equal("signalled", want.signalled, counts.signalled);
   result->Equal("distinctNodes", want.distinct_nodes, static_cast<int>(counts.nodes.size()));
-  if (!want.phase) return;
+  if (!want.phase && !want.min_member && !want.owner) return;
   kube::Request request;
   const size_t slash = gang.find('/');
   request.path = fmt::format("/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups/{}",
                              gang.substr(0, slash), gang.substr(slash + 1));
   const json group = json::parse(server.Handle(request).body);
   result->Equal("phase", want.phase, group.value("/status/phase"_json_pointer, std::string()));
+  result->Equal("minMember", want.min_member, group.value("/spec/minMember"_json_pointer, 0));
+  std::string owner;
+  for (const json& reference :
+       group.value("/metadata/ownerReferences"_json_pointer, json::array())) {
+    if (!reference.value("controller", false)) continue;
+    owner = reference.value("kind", "") + "/" + reference.value("name", "");
+  }
+  result->Equal("owner", want.owner, owner);
 }
 
 }  // namespace
@@ -229,7 +251,8 @@ std::unique_ptr<kube::embedded::WatchSession> OpenWatch(kube::embedded::ApiServe
 std::vector<Feed> WatchEverything(kube::embedded::ApiServer* server, Engine* engine) {
   std::vector<Feed> feeds;
   for (const WatchedKind& kind : kWatched) {
-    feeds.emplace_back(OpenWatch(server, kind.path), engine, kind.deliver);
+    std::unique_ptr<kube::embedded::WatchSession> session = OpenWatch(server, kind.path);
+    if (session != nullptr) feeds.emplace_back(std::move(session), engine, kind.deliver);
   }
   return feeds;
 }

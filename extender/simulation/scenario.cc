@@ -140,6 +140,8 @@ Expectation ReadExpectation(const YAML::Node& node) {
   fields.Read("nodes", &want.nodes);
   fields.Read("heldNodes", &want.held_nodes);
   fields.Read("phase", &want.phase);
+  fields.Read("minMember", &want.min_member);
+  fields.Read("owner", &want.owner);
   fields.Read("pod", &want.pod);
   fields.Read("node", &want.node);
   fields.Read("distinctNodes", &want.distinct_nodes);
@@ -157,6 +159,18 @@ PatchStep ReadPatch(const YAML::Node& node, bool status) {
   patch.merge_patch_json = ToJson(fields.Take("merge")).dump();
   fields.Finish();
   return patch;
+}
+
+ReconcileStep ReadReconcile(const YAML::Node& node) {
+  Fields fields(node, "reconcile");
+  ReconcileStep step;
+  fields.Require("object");
+  fields.Read("object", &step.object);
+  fields.Read("replicatedJob", &step.replicated_job);
+  fields.Read("only", &step.only);
+  fields.Read("gang", &step.gang);
+  fields.Finish();
+  return step;
 }
 
 LoseWritesStep ReadLoseWrites(const YAML::Node& node) {
@@ -189,6 +203,7 @@ Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   on("patch", [&](const YAML::Node& n) { step.action = ReadPatch(n, false); });
   on("patchStatus", [&](const YAML::Node& n) { step.action = ReadPatch(n, true); });
   on("apply", [&](const YAML::Node& n) { step.action = ApplyStep{ToJson(n).dump()}; });
+  on("reconcile", [&](const YAML::Node& n) { step.action = ReadReconcile(n); });
   on("restart", [&](const YAML::Node&) { step.action = RestartStep{}; });
   on("loseWrites", [&](const YAML::Node& n) { step.action = ReadLoseWrites(n); });
   on("expect", [&](const YAML::Node& n) { step.action = ReadExpectation(n); });
@@ -196,8 +211,8 @@ Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   if (actions != 1) {
     extender::FailAt(
         node,
-        "steps: want exactly one of gang, delete, patch, patchStatus, apply, restart, loseWrites, "
-        "expect");
+        "steps: want exactly one of gang, delete, patch, patchStatus, apply, reconcile, restart, "
+        "loseWrites, expect");
   }
   return step;
 }

@@ -87,6 +87,14 @@ struct PatchStep {
 struct ApplyStep {
   std::string manifest_json;
 };
+// A turn of the controller of a Job, JobSet, PyTorchJob or StatefulSet: it makes the pods that the
+// object asks for and that aren't there (job_controllers.h).
+struct ReconcileStep {
+  std::string object;
+  std::string replicated_job;  // of a JobSet, only this one
+  std::optional<int> only;     // as many pods at most
+  std::string gang;            // that these pods are expected in; empty: the object's name
+};
 // Muster is killed: everything it knew is gone, and so is what was under way.
 struct RestartStep {};
 // From now on Muster's writes of a kind (extender/action_requests.h: "gate-lift", "binding", ...)
@@ -110,13 +118,15 @@ struct Expectation {
   std::optional<int> nodes;
   std::optional<int> held_nodes;
   std::optional<std::string> phase;  // of the PodGroup's status
+  std::optional<int> min_member;     // of the PodGroup's spec
+  std::optional<std::string> owner;  // KIND/NAME of the PodGroup's controller, "" for none
   std::string pod;                   // with `node`: where it stands, "" for nowhere
   std::optional<std::string> node;
   std::optional<int> distinct_nodes;  // that the gang's bound members stand on
 };
 
-using Action = std::variant<GangSpec, DeleteStep, PatchStep, ApplyStep, RestartStep, LoseWritesStep,
-                            Expectation>;
+using Action = std::variant<GangSpec, DeleteStep, PatchStep, ApplyStep, ReconcileStep, RestartStep,
+                            LoseWritesStep, Expectation>;
 
 struct Step {
   absl::Duration at;  // since the start; never before the step above it

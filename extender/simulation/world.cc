@@ -11,6 +11,7 @@
 #include "coscheduling/engine.h"
 #include "extender/action_requests.h"
 #include "extender/simulation/invariants.h"
+#include "extender/simulation/job_controllers.h"
 #include "extender/simulation/manifests.h"
 #include "extender/simulation/observers.h"
 #include "fmt/format.h"
@@ -268,10 +269,15 @@ absl::Status World::Perform(const Action& action) {
     state_->losses.push_back({loss->kind, loss->after, state_->now + loss->duration});
     return absl::OkStatus();
   }
+  const auto call = [this](const kube::Request& request) { return Call(request); };
+  if (const auto* turn = std::get_if<ReconcileStep>(&action)) {
+    return Reconcile(*turn, state_->scenario.options.scheduler_name, call);
+  }
   absl::StatusOr<std::vector<kube::Request>> requests =
       RequestsOf(action, state_->scenario.options.scheduler_name);
   if (!requests.ok()) return requests.status();
-  for (const kube::Request& request : *requests) {
+  for (kube::Request& request : *requests) {
+    if (absl::Status status = FillOwnerUids(&request, call); !status.ok()) return status;
     const kube::Response response = state_->server.Handle(request);
     const bool namespace_exists = response.status == 409 && request.path == "/api/v1/namespaces";
     if (!response.ok() && !namespace_exists) return kube::ToStatus(response);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kube/objects/job.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
 #include "kube/objects/quota.h"
@@ -58,6 +59,17 @@ template <>
 absl::StatusOr<Cohort> Decode<Cohort>(std::string_view json);
 template <>
 absl::StatusOr<WorkloadPriorityClass> Decode<WorkloadPriorityClass>(std::string_view json);
+// Of the job kinds (job.h) only metadata can fail the decode.
+template <>
+absl::StatusOr<Job> Decode<Job>(std::string_view json);
+template <>
+absl::StatusOr<StatefulSet> Decode<StatefulSet>(std::string_view json);
+template <>
+absl::StatusOr<JobSet> Decode<JobSet>(std::string_view json);
+template <>
+absl::StatusOr<PyTorchJob> Decode<PyTorchJob>(std::string_view json);
+template <>
+absl::StatusOr<TrainJob> Decode<TrainJob>(std::string_view json);
 
 // What identifies an object in a watch or a list, without decoding the rest of it.
 struct ObjectHeader {

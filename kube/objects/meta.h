@@ -22,6 +22,7 @@ struct OwnerReference {
   std::string name;
   std::string uid;
   bool controller = false;
+  bool operator==(const OwnerReference&) const = default;
 };
 
 struct ObjectMeta {

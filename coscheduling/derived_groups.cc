@@ -1,0 +1,352 @@
+// Gangs that follow from what owns their pods (job_gangs.h): which pods join them, their PodGroups,
+// and what there is to say of them while members are missing.
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "coscheduling/engine_state.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace muster::coscheduling {
+namespace {
+
+// An owner reference takes about 150 bytes, and etcd takes 1.5 MB. Pods beyond these are fewer than
+// can go while the rest stays.
+constexpr size_t kMaxGroupOwners = 1'000;
+
+bool IsMadeFor(const kube::PodGroup& group, const DerivedGang& gang) {
+  const std::string* derived = group.meta.Label(kDerivedLabel);
+  if (derived == nullptr || *derived != "true") return false;
+  const kube::OwnerReference* owner = group.meta.Controller();
+  return owner == nullptr ? gang.owner.uid.empty() : owner->uid == gang.owner.uid;
+}
+
+// Of a job that went, and whose name another one has now.
+bool IsLeftOver(const kube::PodGroup& group, const DerivedGang& gang) {
+  const kube::OwnerReference* owner = group.meta.Controller();
+  return owner != nullptr && owner->uid != gang.owner.uid && owner->kind == gang.owner.kind &&
+         owner->name == gang.owner.name;
+}
+
+std::string FirstLabel(const std::vector<const kube::Pod*>& pods, std::string_view key) {
+  for (const kube::Pod* pod : pods) {
+    const std::string* value = pod->meta.Label(key);
+    if (value != nullptr && !value->empty()) return *value;
+  }
+  return "";
+}
+
+}  // namespace
+
+const kube::PodGroup* Engine::State::FindGroup(const GangKey& key) const {
+  auto it = gangs.find(key);
+  return it == gangs.end() ? nullptr : it->second.group.get();
+}
+
+std::string Engine::State::GroupNameOf(const std::string& name_space,
+                                       const DerivedGang& gang) const {
+  const kube::PodGroup* spare = FindGroup({name_space, gang.spare_name, false});
+  if (spare != nullptr && IsMadeFor(*spare, gang)) return gang.spare_name;
+  const kube::PodGroup* group = FindGroup({name_space, gang.name, false});
+  const kube::OwnerReference* owner = group == nullptr ? nullptr : group->meta.Controller();
+  if (owner == nullptr) return gang.contested ? gang.spare_name : gang.name;
+  const bool is_its_own = owner->uid == gang.owner.uid || IsLeftOver(*group, gang);
+  return is_its_own ? gang.name : gang.spare_name;
+}
+
+Engine::State::Membership Engine::State::MembershipOf(const kube::Pod& pod) const {
+  const std::string& name_space = pod.meta.name_space;
+  const std::string* group = pod.meta.Label(kPodGroupLabel);
+  if (group != nullptr && !group->empty()) return {{name_space, *group, false}, std::nullopt};
+  if (std::optional<DerivedGang> gang = KueueGroupOf(pod)) {
+    gang->contested = jobs.IsClaimed(name_space, gang->name);
+    return {{name_space, GroupNameOf(name_space, *gang), false}, gang};
+  }
+  Membership alone = {{name_space, pod.meta.name, true}, std::nullopt};
+  Derivation derivation = jobs.Derive(pod);
+  if (derivation.missing) {
+    // One whose owner is gone stays where it was until it goes too.
+    const auto it = gang_of_pod.find(pod.meta.uid);
+    if (it == gang_of_pod.end() || !it->second->derived) return alone;
+    return {it->second->key, it->second->derived};
+  }
+  if (!derivation.gang || !derivation.gang->wanted) return alone;
+  const DerivedGang& gang = *derivation.gang;
+  const GangKey key{name_space, GroupNameOf(name_space, gang), false};
+  if (gang.min_member <= 1 && gang.fault.empty()) {
+    // A job that once made more keeps its gang.
+    const kube::PodGroup* made = FindGroup(key);
+    if (made == nullptr || !IsMadeFor(*made, gang)) return alone;
+  }
+  return {key, std::move(derivation.gang)};
+}
+
+void Engine::State::NoteOwner(const kube::Pod& pod) {
+  const kube::OwnerReference* owner = pod.meta.Controller();
+  if (owner != nullptr) pods_of_owner[owner->uid].insert(pod.meta.uid);
+}
+
+void Engine::State::ForgetOwner(const kube::Pod& pod) {
+  const kube::OwnerReference* owner = pod.meta.Controller();
+  if (owner == nullptr) return;
+  auto it = pods_of_owner.find(owner->uid);
+  if (it == pods_of_owner.end()) return;
+  it->second.erase(pod.meta.uid);
+  if (it->second.empty()) pods_of_owner.erase(it);
+}
+
+void Engine::State::JoinAs(const kube::Pod& pod, const Membership& membership) {
+  NoteOwner(pod);
+  Join(membership.key, pod.meta.uid);
+  Gang& gang = gangs.at(membership.key);
+  if (!membership.derived || gang.derived == membership.derived) return;
+  gang.derived = membership.derived;
+  gang.dirty = needs_pass = true;
+}
+
+void Engine::State::Rejoin(const std::string& pod_uid) {
+  const kube::Pod* pod = snapshot.FindPod(pod_uid);
+  if (pod == nullptr || !gang_of_pod.contains(pod_uid)) return;
+  const Membership membership = MembershipOf(*pod);
+  JoinAs(*pod, membership);
+  MarkDirty(membership.key);
+  needs_pass = true;
+}
+
+void Engine::State::OwnersChanged(const std::vector<std::string>& owner_uids) {
+  for (const std::string& owner : owner_uids) {
+    auto it = pods_of_owner.find(owner);
+    if (it == pods_of_owner.end()) continue;
+    const std::vector<std::string> uids(it->second.begin(), it->second.end());
+    for (const std::string& uid : uids) Rejoin(uid);
+  }
+}
+
+void Engine::State::GroupOwnerChanged(const GangKey& key) {
+  const Gang& gang = gangs.at(key);
+  const kube::OwnerReference* owner = gang.group->meta.Controller();
+  const std::vector<std::string> uids(gang.pods.begin(), gang.pods.end());
+  const std::vector<std::string> family =
+      owner == nullptr ? std::vector<std::string>() : jobs.Family(owner->uid);
+  for (const std::string& uid : uids) Rejoin(uid);
+  OwnersChanged(family);
+}
+
+// --- what Refresh reads ---
+
+void Engine::State::ReadOwners(Gang& gang, const std::vector<const kube::Pod*>& live,
+                               absl::Time now) {
+  gang.missing_owner.reset();
+  for (const kube::Pod* pod : live) {
+    if (pod->IsBound() || pod->meta.labels.contains(kPodGroupLabel)) continue;
+    if (gang.derived && gang.derived->owner.uid.empty()) continue;
+    if (const kube::OwnerReference* owner = jobs.MissingOwner(*pod)) {
+      gang.missing_owner = *owner;
+      break;
+    }
+  }
+  if (!gang.missing_owner) {
+    gang.missing_owner_since = Never();
+    return;
+  }
+  gang.missing_owner_since = std::min(gang.missing_owner_since, now);
+  const bool given_up = now >= gang.missing_owner_since + options.owner_wait;
+  if (gang.key.is_pod && given_up) gang.missing_owner.reset();
+}
+
+void Engine::State::ReadQueueLabels(Gang& gang, const std::vector<const kube::Pod*>& live) const {
+  if (live.empty()) return;
+  const auto read = [&](std::string_view key) {
+    std::string value = FirstLabel(live, key);
+    if (value.empty() && gang.group != nullptr) {
+      if (const std::string* label = gang.group->meta.Label(key)) value = *label;
+    }
+    return value.empty() ? jobs.OwnersLabel(*live.front(), key) : value;
+  };
+  gang.queue_name = read(kQueueLabel);
+  gang.priority_class_name = read(kPriorityClassLabel);
+}
+
+// A gang that stands isn't broken by its job being scaled up: what it must have grows with the
+// members that stand, and is what the job makes as soon as the gang starts anew.
+int64_t Engine::State::MinMemberOf(const Gang& gang, int64_t standing) const {
+  const int64_t have = gang.group == nullptr ? 1 : std::max<int64_t>(1, gang.group->min_member);
+  if (!gang.derived) return have;
+  if (gang.group != nullptr && !IsMadeFor(*gang.group, *gang.derived)) return have;
+  const int64_t want = std::max<int64_t>(1, gang.derived->min_member);
+  if (gang.group == nullptr || want <= have || standing < have) return want;
+  return std::min(want, standing);
+}
+
+// --- what blocks ---
+
+Reason Engine::State::OwnerBlocker(const Gang& gang,
+                                   const std::vector<const kube::Pod*>& live) const {
+  if (gang.missing_owner) {
+    const kube::OwnerReference& owner = *gang.missing_owner;
+    const std::string what = fmt::format("{} {}/{} (UID {}), which owns members, isn't known",
+                                         owner.kind, gang.key.name_space, owner.name, owner.uid);
+    if (!gang.key.is_pod) return {v1::OWNER_NOT_FOUND, what + " any more", ""};
+    return {v1::OWNER_NOT_FOUND,
+            fmt::format("{} yet; {} after it was first seen the pod starts alone", what,
+                        absl::FormatDuration(options.owner_wait)),
+            fmt::format("check that {} is served and that muster may list it", owner.api_version)};
+  }
+  if (!gang.derived) return {};
+  if (!gang.derived->fault.empty()) {
+    return {v1::MEMBER_INVALID, gang.derived->fault, "correct it and create the pods anew"};
+  }
+  if (gang.group != nullptr && IsLeftOver(*gang.group, *gang.derived)) {
+    return {v1::POD_GROUP_INVALID,
+            fmt::format(
+                "PodGroup {} belongs to an earlier {} of that name (UID {}) and is about to "
+                "go with it",
+                gang.key.ToString(), gang.derived->owner.kind, gang.group->meta.Controller()->uid),
+            fmt::format("delete PodGroup {} if it stays", gang.key.ToString())};
+  }
+  if (!gang.derived->owner.uid.empty()) return {};
+  for (const kube::Pod* pod : live) {
+    const std::optional<DerivedGang> own = KueueGroupOf(*pod);
+    if (!own || (own->fault.empty() && own->min_member == gang.derived->min_member)) continue;
+    return {v1::MEMBERS_DISAGREE,
+            own->fault.empty() ? fmt::format("annotation {} of {} is {}, of other members {}",
+                                             kKueueTotalCountAnnotation, pod->meta.name,
+                                             own->min_member, gang.derived->min_member)
+                               : own->fault,
+            "give every pod of the group the same total count"};
+  }
+  return {};
+}
+
+// What the jobs of its members make at the same time; nullopt if that can't be told of all.
+std::optional<Engine::State::AtOnce> Engine::State::AtOnceOf(const Gang& gang) const {
+  AtOnce all;
+  std::set<std::pair<std::string, std::string>> counted;
+  for (const std::string& uid : gang.pods) {
+    const kube::Pod* pod = snapshot.FindPod(uid);
+    if (pod == nullptr || pod->IsDeleting()) continue;
+    const std::optional<DerivedGang> made = jobs.Derive(*pod).gang;
+    if (!made || !made->fault.empty()) return std::nullopt;
+    if (!counted.emplace(made->owner.uid, made->name).second) continue;
+    all.makers.insert(made->maker);
+    if (!made->one_by_one.empty()) all.one_by_one = made->one_by_one;
+    if (__builtin_add_overflow(all.count, made->at_once, &all.count)) return std::nullopt;
+  }
+  if (all.makers.empty()) return std::nullopt;
+  return all;
+}
+
+Reason Engine::State::MissingMembers(const Gang& gang, int64_t there) const {
+  const int64_t min = gang.facts.min_member;
+  const std::string exist = fmt::format("{} of {} members exist", there, min);
+  if (const std::optional<AtOnce> at_once = AtOnceOf(gang); at_once && at_once->count < min) {
+    const bool own =
+        gang.derived && (gang.group == nullptr || IsMadeFor(*gang.group, *gang.derived));
+    const bool turns = !at_once->one_by_one.empty();
+    return {v1::MIN_MEMBER_UNREACHABLE,
+            fmt::format("{}; {} asks for {}, but {} makes {} at a time{}{}", exist,
+                        own ? gang.derived->maker : "PodGroup " + gang.key.ToString(), min,
+                        fmt::join(at_once->makers, " and "), at_once->count, turns ? ": " : "",
+                        at_once->one_by_one),
+            turns ? "use podManagementPolicy Parallel, in a new StatefulSet, because that field "
+                    "can't be changed"
+                  : fmt::format("lower minMember to {} at most, or let the job make more at once",
+                                at_once->count)};
+  }
+  if (!gang.derived) {
+    return {v1::MEMBERS_MISSING, fmt::format("{} (spec.minMember {})", exist, min),
+            "create the missing pods, or lower spec.minMember"};
+  }
+  const DerivedGang& derived = *gang.derived;
+  for (const TemplateScheduler& other : derived.schedulers) {
+    if (other.scheduler_name == options.scheduler_name) continue;
+    return {v1::MEMBERS_DISAGREE,
+            fmt::format("{}; spec.schedulerName of {}{} is \"{}\", of the gang \"{}\"", exist,
+                        derived.maker, other.where.empty() ? "" : ", " + other.where,
+                        other.scheduler_name, options.scheduler_name),
+            fmt::format("set schedulerName: {} in every replica type", options.scheduler_name)};
+  }
+  if (derived.owner.uid.empty()) {
+    return {v1::MEMBERS_MISSING, fmt::format("{} of {}", exist, derived.maker),
+            fmt::format("create the missing pods, or lower annotation {} on all of them",
+                        kKueueTotalCountAnnotation)};
+  }
+  return {
+      v1::MEMBERS_MISSING,
+      fmt::format("{}: {} wants {} and has made {}{}", exist, derived.maker, derived.at_once,
+                  gang.members, derived.suspended ? "; it is suspended" : ""),
+      fmt::format("look at the Warning events of {} and of the jobs it made, such as "
+                  "FailedCreate: a ResourceQuota, a LimitRange or a webhook may refuse its pods",
+                  derived.maker)};
+}
+
+// --- its PodGroup ---
+
+Reason Engine::State::GroupPending(const Gang& gang) const {
+  if (!gang.derived || gang.group != nullptr) return {};
+  const std::string name = gang.key.ToString();
+  if (gang.record_error.empty()) {
+    return {v1::RECORD_PENDING, fmt::format("PodGroup {} is being created", name), ""};
+  }
+  return {v1::RECORD_FAILED,
+          fmt::format("PodGroup {} can't be created: {}", name, gang.record_error),
+          "install the PodGroup CRD, and let muster create podgroups"};
+}
+
+std::vector<kube::OwnerReference> Engine::State::GroupOwners(const Gang& gang) const {
+  if (!gang.derived->owner.uid.empty()) return {gang.derived->owner};
+  std::vector<kube::OwnerReference> owners;
+  for (const auto* uids : {&gang.bound, &gang.unbound}) {
+    for (const std::string& uid : *uids) {
+      if (owners.size() == kMaxGroupOwners) return owners;
+      owners.push_back({"v1", "Pod", snapshot.FindPod(uid)->meta.name, uid, false});
+    }
+  }
+  return owners;
+}
+
+InFlight::OnFinish Engine::State::NoteRefusal(const GangKey& key) {
+  return [this, key](const absl::Status& status, absl::Time) {
+    auto it = gangs.find(key);
+    if (it == gangs.end()) return;
+    // A conflict, or a PodGroup that is there already, has been read by now.
+    const bool refused = !status.ok() && status.code() != absl::StatusCode::kAborted &&
+                         status.code() != absl::StatusCode::kAlreadyExists;
+    it->second.record_error = refused ? std::string(status.message()) : "";
+    it->second.dirty = true;
+  };
+}
+
+void Engine::State::KeepGroup(Gang& gang, absl::Time now) {
+  if (gang.key.is_pod && gang.missing_owner) {
+    const absl::Time until = gang.missing_owner_since + options.owner_wait;
+    WakeAt(until);
+    if (now >= until) Refresh(gang, now);
+    return;
+  }
+  gang.group_behind = false;
+  if (!gang.derived || !gang.ours || gang.facts.live == 0) return;
+  if (gang.missing_owner || !gang.derived->fault.empty()) return;
+  const int64_t min = gang.facts.min_member;
+  if (gang.group == nullptr) {
+    // The pods of a group of plain pods own it together, so they must exist.
+    if (gang.derived->owner.uid.empty() && gang.facts.live < min) return;
+    gang.group_behind = true;
+    Act("group/" + gang.key.ToString(), now,
+        CreatePodGroup{gang.key.name_space, gang.key.name, GroupOwners(gang), min,
+                       gang.derived->schedule_timeout_seconds},
+        NoteRefusal(gang.key));
+    return;
+  }
+  if (!IsMadeFor(*gang.group, *gang.derived) || gang.group->min_member == min) return;
+  gang.group_behind = true;
+  const kube::ObjectMeta& meta = gang.group->meta;
+  // One at a time with the admission record, which is written to the same object.
+  Act("record/" + meta.uid, now,
+      UpdateMinMember{meta.name_space, meta.name, meta.uid, meta.resource_version, min},
+      NoteRefusal(gang.key));
+}
+
+}  // namespace muster::coscheduling

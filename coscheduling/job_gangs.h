@@ -1,0 +1,159 @@
+// Which gang a pod belongs to by what owns it: a pure derivation from the job objects that are
+// known.
+//
+//   Pod -> Job [-> JobSet [-> TrainJob]]    Pod -> PyTorchJob    Pod -> StatefulSet
+//
+// The members of a gang are the pods that their job makes at the same time:
+//   PyTorchJob   all replicas; fewer must start if schedulingPolicy.minAvailable says so, or
+//                elasticPolicy.minReplicas of the workers (training-operator v1.8.1,
+//                pkg/controller.v1/common/job.go)
+//   Job          min(parallelism, completions)
+//   JobSet       the sum over its replicated jobs that wait for nothing, or for the same. Those
+//                that wait for others (dependsOn, or all in turn under startupPolicy InOrder) don't
+//                exist until these run, so they are gangs of their own (jobset v0.8,
+//                pkg/controllers/depends_on.go, startup_policy.go)
+//   TrainJob     through the JobSet that it makes
+//   StatefulSet  its replicas, if annotation muster.dev/gang is "true" and its podManagementPolicy
+//                Parallel
+// A job with annotation muster.dev/gang: "false" has no gang, and one that makes a single pod needs
+// none.
+//
+// The gang's PodGroup is named as the job's own operator would name it: by the bare name of the
+// job, for a part of a JobSet JOBSET-REPLICATEDJOB (the first of them).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "kube/objects/job.h"
+#include "kube/objects/pod.h"
+
+namespace muster::coscheduling {
+
+inline constexpr std::string_view kGangAnnotation = "muster.dev/gang";
+inline constexpr std::string_view kQueueLabel = "kueue.x-k8s.io/queue-name";
+inline constexpr std::string_view kPriorityClassLabel = "kueue.x-k8s.io/priority-class";
+// Kueue's groups of plain pods (kueue v0.15.2 pkg/controller/jobs/pod/constants).
+inline constexpr std::string_view kKueueGroupLabel = "kueue.x-k8s.io/pod-group-name";
+inline constexpr std::string_view kKueueTotalCountAnnotation =
+    "kueue.x-k8s.io/pod-group-total-count";
+
+// A pod template that names another scheduler than the rest may be why members are missing.
+struct TemplateScheduler {
+  std::string where;  // "Master", "node"; empty if the job has one template only
+  std::string scheduler_name;
+  bool operator==(const TemplateScheduler&) const = default;
+};
+
+// A gang that is derived and not named by its pods' PodGroup label.
+struct DerivedGang {
+  // False: the job doesn't ask for a gang. The rest says what it makes even so.
+  bool wanted = true;
+  std::string name;
+  // Another job in the namespace derives the same name and is older.
+  bool contested = false;
+  std::string spare_name;  // unique to this job, for then
+  // Of its PodGroup: the outermost job. Without a UID: a group of plain pods, which own it
+  // together.
+  kube::OwnerReference owner;
+  std::string maker;       // what makes the members, "PyTorchJob default/x"; for messages
+  int64_t at_once = 1;     // members that exist at the same time
+  int64_t min_member = 1;  // members that must start together
+  std::optional<int64_t> schedule_timeout_seconds;
+  std::vector<TemplateScheduler> schedulers;
+  bool suspended = false;
+  std::string fault;       // a field of the job that can't be used, by name and value
+  std::string one_by_one;  // why the members never exist at the same time, with the field
+
+  bool operator==(const DerivedGang&) const = default;
+};
+
+// What a pod's owners say.
+struct Derivation {
+  // Absent: none of its owners makes a gang.
+  std::optional<DerivedGang> gang;
+  // An owner of a kind that is read, which isn't known (yet).
+  std::optional<kube::OwnerReference> missing;
+};
+
+// The group of plain pods that Kueue's label names, or nullopt. Its size is the annotation's; one
+// that isn't a count from 1 is a fault. A group that asks for fast admission isn't one: its pods
+// start as they come.
+std::optional<DerivedGang> KueueGroupOf(const kube::Pod& pod);
+
+// The known jobs. Memory: a few hundred bytes each.
+class JobGangs {
+ public:
+  // UIDs of the owners whose pods may derive differently from now on: the job itself, those that it
+  // owns, and others that contend for a name. Empty if nothing that matters has changed. An older
+  // resource version of a known job is ignored.
+  std::vector<std::string> Upsert(const kube::Job& job);
+  std::vector<std::string> Upsert(const kube::StatefulSet& set);
+  std::vector<std::string> Upsert(const kube::JobSet& set);
+  std::vector<std::string> Upsert(const kube::PyTorchJob& job);
+  std::vector<std::string> Upsert(const kube::TrainJob& job);
+  std::vector<std::string> Remove(const std::string& uid);
+
+  Derivation Derive(const kube::Pod& pod) const;
+  // The first owner of a kind that is read and isn't known, or nullptr. Valid until the next
+  // change.
+  const kube::OwnerReference* MissingOwner(const kube::Pod& pod) const;
+  // A job derives a gang of this name.
+  bool IsClaimed(const std::string& name_space, const std::string& name) const;
+  // The value of a label on the pod's owners, innermost first; "" if none has it. Only labels that
+  // job.h keeps.
+  std::string OwnersLabel(const kube::Pod& pod, std::string_view key) const;
+  // UIDs of an owner and of all jobs below it.
+  std::vector<std::string> Family(const std::string& uid) const;
+  // Known jobs by kind, for metrics.
+  std::map<std::string, int64_t> CountByKind() const;
+
+ private:
+  // Replicated jobs that exist at the same time; of the other kinds, the one part there is.
+  struct Part {
+    std::vector<std::string> replicated_jobs;
+    std::string name;  // of the PodGroup
+    int64_t at_once = 0;
+    int64_t min_member = 0;
+    std::vector<TemplateScheduler> schedulers;
+    bool operator==(const Part&) const = default;
+  };
+  struct KnownJob {
+    std::string_view kind;
+    std::string name_space, name, uid, resource_version;
+    absl::Time created;
+    std::optional<kube::OwnerReference> parent;  // a JobSet, or a TrainJob
+    std::string replicated_job;                  // of a JobSet's Job
+    kube::StringMap labels;
+    std::vector<Part> parts;
+    std::optional<int64_t> schedule_timeout_seconds;
+    bool no_gang = false;
+    bool suspended = false;
+    std::string fault, one_by_one;
+  };
+  static KnownJob Known(std::string_view kind, const kube::ObjectMeta& meta,
+                        const std::string& error);
+  static bool SameButVersion(const KnownJob& a, const KnownJob& b);
+  std::vector<std::string> Replace(KnownJob job);
+  std::vector<const KnownJob*> ChainOf(const kube::Pod& pod) const;
+  void Claim(const KnownJob& job);
+  void Release(const KnownJob& job, std::vector<std::string>* affected);
+  const KnownJob* Find(const kube::OwnerReference& owner) const;
+  // Below a TrainJob are JobSets, below these Jobs.
+  void AddDescendants(const std::string& uid, std::vector<std::string>* out, int levels = 2) const;
+  void AddContenders(const KnownJob& job, std::vector<std::string>* out) const;
+
+  absl::flat_hash_map<std::string, KnownJob> jobs_;  // by UID
+  absl::flat_hash_map<std::string, std::set<std::string>> children_;
+  // "namespace/name" of a PodGroup -> who derives it, the oldest first.
+  std::map<std::string, std::set<std::pair<absl::Time, std::string>>> claims_;
+};
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,160 @@
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+
+#include "kube/objects/decode.h"
+#include "kube/objects/decode_parts.h"
+
+namespace muster::kube {
+namespace {
+
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+
+StringMap Only(const StringMap& all, std::initializer_list<std::string_view> prefixes) {
+  StringMap kept;
+  for (const auto& [key, value] : all) {
+    for (std::string_view prefix : prefixes) {
+      if (key.starts_with(prefix)) kept.emplace(key, value);
+    }
+  }
+  kept.shrink_to_fit();
+  return kept;
+}
+
+// Jobs carry much that says nothing about their gang.
+ObjectMeta ReadJobMeta(const JsonValue& metadata) {
+  ObjectMeta meta = ReadMeta(metadata);
+  meta.labels = Only(meta.labels, {"kueue.x-k8s.io/", "jobset.sigs.k8s.io/replicatedjob-name"});
+  meta.annotations = Only(meta.annotations, {"muster.dev/"});
+  meta.finalizers.clear();
+  return meta;
+}
+
+// A count of pods. One that the API server accepted and that makes no sense is told by name.
+std::optional<int64_t> ReadCount(const JsonValue& value, JsonReader& reader) {
+  if (!value.present()) return std::nullopt;
+  if (!value.IsInteger() || value.Int() < 0 || value.Int() > kMaxInt32) {
+    reader.RejectObject(fmt::format("{} is {}, must be an integer from 0 to {}", value.Path(),
+                                    value.Excerpt(), kMaxInt32));
+    return std::nullopt;
+  }
+  return value.Int();
+}
+
+std::string SchedulerNameOf(const JsonValue& pod_template) {
+  return pod_template.Get("spec").Get("schedulerName").String();
+}
+
+JobSpec ReadJobSpec(const JsonValue& value, JsonReader& reader) {
+  JobSpec spec;
+  spec.parallelism = ReadCount(value.Get("parallelism"), reader).value_or(1);
+  spec.completions = ReadCount(value.Get("completions"), reader);
+  // Both left out mean one pod (k8s.io/kubernetes pkg/apis/batch/v1/defaults.go v1.34). A template
+  // is stored without that default.
+  if (!value.Get("parallelism").present() && !spec.completions) spec.completions = 1;
+  spec.suspend = value.Get("suspend").Bool();
+  spec.scheduler_name = SchedulerNameOf(value.Get("template"));
+  return spec;
+}
+
+ReplicatedJob ReadReplicatedJob(const JsonValue& value, JsonReader& reader) {
+  ReplicatedJob job;
+  job.name = value.Get("name").String();
+  job.replicas = ReadCount(value.Get("replicas"), reader).value_or(1);
+  job.spec = ReadJobSpec(value.Get("template").Get("spec"), reader);
+  value.Get("dependsOn").ForEach([&job](const JsonValue& dependency) {
+    job.depends_on.push_back(
+        fmt::format("{}/{}", dependency.Get("name").View(), dependency.Get("status").View()));
+  });
+  return job;
+}
+
+// An object whose owner, name and UID can be read is kept, whatever else is wrong with it.
+template <typename T>
+absl::StatusOr<T> Finish(const JsonReader& reader, T object) {
+  if (object.meta.name.empty() || object.meta.uid.empty()) {
+    return reader.status().ok()
+               ? absl::InvalidArgumentError("metadata.name and metadata.uid must be set")
+               : reader.status();
+  }
+  object.error = reader.status().ok() ? reader.unusable() : std::string(reader.status().message());
+  return object;
+}
+
+}  // namespace
+
+template <>
+absl::StatusOr<Job> Decode<Job>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  Job job;
+  job.meta = ReadJobMeta(root.Get("metadata"));
+  job.spec = ReadJobSpec(root.Get("spec"), reader);
+  return Finish(reader, std::move(job));
+}
+
+template <>
+absl::StatusOr<StatefulSet> Decode<StatefulSet>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  const JsonValue spec = root.Get("spec");
+  StatefulSet set;
+  set.meta = ReadJobMeta(root.Get("metadata"));
+  set.replicas = ReadCount(spec.Get("replicas"), reader).value_or(1);
+  set.parallel = spec.Get("podManagementPolicy").View() == "Parallel";
+  set.scheduler_name = SchedulerNameOf(spec.Get("template"));
+  return Finish(reader, std::move(set));
+}
+
+template <>
+absl::StatusOr<JobSet> Decode<JobSet>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  const JsonValue spec = root.Get("spec");
+  JobSet set;
+  set.meta = ReadJobMeta(root.Get("metadata"));
+  spec.Get("replicatedJobs").ForEach([&](const JsonValue& value) {
+    set.replicated_jobs.push_back(ReadReplicatedJob(value, reader));
+  });
+  set.in_order = spec.Get("startupPolicy").Get("startupPolicyOrder").View() == "InOrder";
+  set.suspend = spec.Get("suspend").Bool();
+  return Finish(reader, std::move(set));
+}
+
+template <>
+absl::StatusOr<PyTorchJob> Decode<PyTorchJob>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  const JsonValue spec = root.Get("spec");
+  PyTorchJob job;
+  job.meta = ReadJobMeta(root.Get("metadata"));
+  spec.Get("pytorchReplicaSpecs").ForEachField([&](std::string_view name, const JsonValue& value) {
+    job.replica_types.push_back({std::string(name),
+                                 ReadCount(value.Get("replicas"), reader).value_or(1),
+                                 SchedulerNameOf(value.Get("template"))});
+  });
+  const JsonValue run_policy = spec.Get("runPolicy");
+  job.suspend = run_policy.Get("suspend").Bool();
+  const JsonValue scheduling = run_policy.Get("schedulingPolicy");
+  job.min_available = ReadCount(scheduling.Get("minAvailable"), reader);
+  job.schedule_timeout_seconds = ReadCount(scheduling.Get("scheduleTimeoutSeconds"), reader);
+  const JsonValue elastic = spec.Get("elasticPolicy");
+  job.elastic_min_replicas = ReadCount(elastic.Get("minReplicas"), reader);
+  if (!job.elastic_min_replicas) {
+    job.elastic_min_replicas = ReadCount(elastic.Get("maxReplicas"), reader);
+  }
+  return Finish(reader, std::move(job));
+}
+
+template <>
+absl::StatusOr<TrainJob> Decode<TrainJob>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  TrainJob job;
+  job.meta = ReadJobMeta(root.Get("metadata"));
+  job.suspend = root.Get("spec").Get("suspend").Bool();
+  return Finish(reader, std::move(job));
+}
+
+}  // namespace muster::kube

@@ -1,0 +1,87 @@
+// The job kinds that own pods, as far as they say which pods are to exist at the same time.
+//
+// Field by field those of k8s.io/api batch/v1 and apps/v1 (v0.34), sigs.k8s.io/jobset v0.8
+// (jobset.x-k8s.io/v1alpha2), github.com/kubeflow/training-operator v1.8.1 (kubeflow.org/v1) and
+// github.com/kubeflow/trainer v2.0 (trainer.kubeflow.org/v1alpha1). `meta` keeps of labels and
+// annotations only those of Kueue, JobSet and Muster. `error` names the first field that makes an
+// object unusable, with its value; empty normally. Counts are never negative.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kube/objects/meta.h"
+
+namespace muster::kube {
+
+// spec of a batch/v1 Job, its own or a replicated job's template.
+struct JobSpec {
+  int64_t parallelism = 1;
+  std::optional<int64_t> completions;  // absent: as many as it takes
+  bool suspend = false;
+  std::string scheduler_name;  // of the pod template; empty: not said
+};
+
+// batch/v1 Job.
+struct Job {
+  ObjectMeta meta;
+  JobSpec spec;
+  std::string error;
+};
+
+// apps/v1 StatefulSet.
+struct StatefulSet {
+  ObjectMeta meta;
+  int64_t replicas = 1;
+  bool parallel = false;  // podManagementPolicy Parallel; otherwise OrderedReady
+  std::string scheduler_name;
+  std::string error;
+};
+
+struct ReplicatedJob {
+  std::string name;
+  int64_t replicas = 1;  // Jobs made from `spec`
+  JobSpec spec;
+  std::vector<std::string> depends_on;  // "NAME/STATUS" of the replicated jobs it waits for
+};
+
+// jobset.x-k8s.io/v1alpha2 JobSet.
+struct JobSet {
+  ObjectMeta meta;
+  std::vector<ReplicatedJob> replicated_jobs;
+  bool in_order = false;  // startupPolicy.startupPolicyOrder InOrder
+  bool suspend = false;
+  std::string error;
+};
+
+// An entry of pytorchReplicaSpecs.
+struct ReplicaType {
+  std::string name;  // "Master", "Worker"
+  int64_t replicas = 1;
+  std::string scheduler_name;
+};
+
+// kubeflow.org/v1 PyTorchJob.
+struct PyTorchJob {
+  ObjectMeta meta;
+  std::vector<ReplicaType> replica_types;  // in the order of the JSON object
+  bool suspend = false;                    // runPolicy.suspend
+  // runPolicy.schedulingPolicy
+  std::optional<int64_t> min_available;
+  std::optional<int64_t> schedule_timeout_seconds;
+  // elasticPolicy.minReplicas: the fewest workers it can run with. As the operator, maxReplicas
+  // stands in for it (pytorch_defaults.go).
+  std::optional<int64_t> elastic_min_replicas;
+  std::string error;
+};
+
+// trainer.kubeflow.org/v1alpha1 TrainJob. What its pods are only its JobSet says.
+struct TrainJob {
+  ObjectMeta meta;
+  bool suspend = false;
+  std::string error;
+};
+
+}  // namespace muster::kube
