@@ -81,7 +81,11 @@ struct AssignFlavors {
   bool has_tolerations = false;
   bool has_annotations = false;
   std::map<std::string, std::string> node_selector;
-  std::vector<kube::Toleration> tolerations;
+  struct Tolerate {
+    kube::Toleration toleration;
+    std::optional<int64_t> seconds;  // tolerationSeconds
+  };
+  std::vector<Tolerate> tolerations;
   std::map<std::string, std::string> annotations;
 };
 

@@ -93,10 +93,14 @@ AssignFlavors FlavorsFor(const kube::Pod& pod, const quota::PodSetAssignment& gi
     for (const auto& [key, value] : flavor->node_labels) {
       if (!pod.spec->node_selector.contains(key)) assign.node_selector.emplace(key, value);
     }
-    for (const kube::Toleration& toleration : flavor->tolerations) {
+    for (size_t i = 0; i < flavor->tolerations.size(); ++i) {
+      const kube::Toleration& toleration = flavor->tolerations[i];
+      const auto same = [&](const AssignFlavors::Tolerate& added) {
+        return added.toleration == toleration;
+      };
       if (std::ranges::find(pod.spec->tolerations, toleration) == pod.spec->tolerations.end() &&
-          std::ranges::find(assign.tolerations, toleration) == assign.tolerations.end()) {
-        assign.tolerations.push_back(toleration);
+          std::ranges::none_of(assign.tolerations, same)) {
+        assign.tolerations.push_back({toleration, flavor->toleration_seconds[i]});
       }
     }
   }

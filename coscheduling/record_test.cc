@@ -22,6 +22,34 @@ TEST(AdmissionRecord, ReadsBackWhatItWrote) {
   record.retry_after = absl::FromUnixSeconds(1'700'000'700);
   record.bound_at = absl::FromUnixSeconds(1'700'000'650);
   EXPECT_EQ(*DecodeRecord(EncodeRecord(record)), record);
+  quota::PodSetAssignment workers{"w", 3, {{"cpu", "any"}, {"nvidia.com/gpu", "spot"}}, {}};
+  workers.usage.Set("cpu", 3000);
+  workers.usage.Set("nvidia.com/gpu", 24);
+  record.queue = "default";
+  record.quota = quota::Admission{"gpus", {workers}, {workers}, record.admitted_at};
+  record.eviction = Eviction{"gang a/b reclaims quota", true};
+  record.flavors_tried = {{"spot", absl::FromUnixSeconds(1'700'000'800)}};
+  EXPECT_EQ(*DecodeRecord(EncodeRecord(record)), record);
+}
+
+TEST(AdmissionRecord, NamesWhatIsWrongAboutItsQuota) {
+  const std::string good = EncodeRecord(Sample());
+  for (const auto& [field, quota] : std::map<std::string, std::string>{
+           {"clusterQueue", R"("quota":{})"},
+           {"podSets", R"("quota":{"clusterQueue":"c","reservedAt":"2023-11-14T22:13:20Z"})"},
+           {"count", R"("quota":{"clusterQueue":"c","reservedAt":"2023-11-14T22:13:20Z",
+                        "podSets":[{"name":"a","count":0}],"surplus":[]})"},
+           {"usage", R"("quota":{"clusterQueue":"c","reservedAt":"2023-11-14T22:13:20Z",
+                        "podSets":[{"name":"a","count":1,"usage":{"cpu":-1}}],"surplus":[]})"},
+           {"eviction", R"("eviction":true)"},
+           {"flavorsTried", R"("flavorsTried":7)"}}) {
+    std::string text = good;
+    text.insert(1, quota + ",");
+    const absl::StatusOr<AdmissionRecord> record = DecodeRecord(text);
+    ASSERT_FALSE(record.ok()) << text;
+    EXPECT_NE(std::string(record.status().message()).find(field), std::string::npos)
+        << record.status();
+  }
 }
 
 TEST(AdmissionRecord, IgnoresFieldsOfALaterVersion) {

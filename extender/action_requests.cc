@@ -98,11 +98,13 @@ const char* EffectName(kube::TaintEffect effect) {
   return "";
 }
 
-json TolerationJson(const kube::Toleration& toleration) {
+json TolerationJson(const coscheduling::AssignFlavors::Tolerate& added) {
+  const kube::Toleration& toleration = added.toleration;
   json out = {{"operator", toleration.exists ? "Exists" : "Equal"}};
   if (!toleration.key.empty()) out["key"] = toleration.key;
   if (!toleration.exists) out["value"] = toleration.value;
   if (toleration.effect) out["effect"] = EffectName(*toleration.effect);
+  if (added.seconds) out["tolerationSeconds"] = *added.seconds;
   return out;
 }
 
@@ -111,16 +113,16 @@ std::string QuantityText(const std::string& resource, int64_t amount) {
   return resource == kube::kCpu ? fmt::format("{}m", amount) : fmt::format("{}", amount);
 }
 
-json UsageJson(const std::vector<quota::FlavorUsage>& usage) {
+// A LocalQueue can't borrow: its usage has no such field.
+json UsageJson(const std::vector<quota::FlavorUsage>& usage, bool local) {
   json flavors = json::array();
   for (const quota::FlavorUsage& item : usage) {
     if (flavors.empty() || flavors.back()["name"] != item.flavor) {
       flavors.push_back({{"name", item.flavor}, {"resources", json::array()}});
     }
-    flavors.back()["resources"].push_back(
-        {{"name", item.resource},
-         {"total", QuantityText(item.resource, item.reserved)},
-         {"borrowed", QuantityText(item.resource, item.borrowed)}});
+    json entry = {{"name", item.resource}, {"total", QuantityText(item.resource, item.reserved)}};
+    if (!local) entry["borrowed"] = QuantityText(item.resource, item.borrowed);
+    flavors.back()["resources"].push_back(std::move(entry));
   }
   return flavors;
 }
@@ -208,8 +210,8 @@ struct RequestOf {
     if (!assign.has_tolerations && !assign.tolerations.empty()) {
       operations.push_back(Add("/spec/tolerations", json::array()));
     }
-    for (const kube::Toleration& toleration : assign.tolerations) {
-      operations.push_back(Add("/spec/tolerations/-", TolerationJson(toleration)));
+    for (const coscheduling::AssignFlavors::Tolerate& added : assign.tolerations) {
+      operations.push_back(Add("/spec/tolerations/-", TolerationJson(added)));
     }
     AddEntries("/metadata/annotations", assign.has_annotations, assign.annotations, &operations);
     return OnPod(assign.pod, Patch(PodPath(assign.pod), kube::kJsonPatch, operations),
@@ -224,8 +226,8 @@ struct RequestOf {
                       {"reason", active ? "Ready" : "NotReady"},
                       {"message", active ? "Can admit new workloads" : have.error},
                       {"lastTransitionTime", TimeText(update.since)}};
-    const json usage = UsageJson(have.usage);
     const bool local = !update.name_space.empty();
+    const json usage = UsageJson(have.usage, local);
     json status = {{"pendingWorkloads", have.pending},
                    {"reservingWorkloads", have.admitted},
                    {"admittedWorkloads", have.admitted},

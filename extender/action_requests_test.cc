@@ -22,6 +22,17 @@ struct Case {
   const char* kind;
 };
 
+quota::QueueStatus Status(const std::string& name, int64_t pending, int64_t admitted,
+                          std::vector<quota::FlavorUsage> usage, const std::string& error) {
+  quota::QueueStatus status;
+  status.name = name;
+  status.pending = pending;
+  status.admitted = admitted;
+  status.usage = std::move(usage);
+  status.error = error;
+  return status;
+}
+
 const Case kCases[] = {
     {"TheRecordIsWrittenByCompareAndSwap",
      coscheduling::WriteRecord{"team", "job", "g-1", "7", R"({"uid":"g-1"})"}, kube::Method::kPatch,
@@ -54,6 +65,52 @@ const Case kCases[] = {
                     "annotations":{"karpenter.sh/do-not-disrupt":"true"}},
         "target":{"apiVersion":"v1","kind":"Node","name":"node-1"}})",
      "binding"},
+    {"FlavorsAreAddedToWhatAMemberHas",
+     coscheduling::AssignFlavors{kPod,
+                                 true,
+                                 false,
+                                 true,
+                                 {{"karpenter.sh/nodepool", "gpu"}},
+                                 {{{"spot", false, "yes", kube::TaintEffect::kNoExecute}, 300}},
+                                 {{"muster.dev/queue", "q"}}},
+     kube::Method::kPatch, "/api/v1/namespaces/team/pods/job-0", kube::kJsonPatch,
+     R"([{"op":"replace","path":"/metadata/uid","value":"uid-0"},
+         {"op":"replace","path":"/metadata/resourceVersion","value":"42"},
+         {"op":"add","path":"/spec/nodeSelector/karpenter.sh~1nodepool","value":"gpu"},
+         {"op":"add","path":"/spec/tolerations","value":[]},
+         {"op":"add","path":"/spec/tolerations/-","value":{"operator":"Equal","key":"spot",
+          "value":"yes","effect":"NoExecute","tolerationSeconds":300}},
+         {"op":"add","path":"/metadata/annotations/muster.dev~1queue","value":"q"}])",
+     "flavors"},
+    {"AClusterQueuesStatusIsKueues",
+     coscheduling::UpdateQueueStatus{
+         "", "gpus",
+         Status("gpus", 2, 1, {{"spot", "cpu", 4000, 1500, 0}, {"spot", "nvidia.com/gpu", 8, 9, 1}},
+                ""),
+         kNow},
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta1/clusterqueues/gpus/status",
+     kube::kMergePatch,
+     R"({"status":{"pendingWorkloads":2,"reservingWorkloads":1,"admittedWorkloads":1,
+         "flavorsReservation":[{"name":"spot","resources":[
+           {"name":"cpu","total":"1500m","borrowed":"0m"},
+           {"name":"nvidia.com/gpu","total":"9","borrowed":"1"}]}],
+         "flavorsUsage":[{"name":"spot","resources":[
+           {"name":"cpu","total":"1500m","borrowed":"0m"},
+           {"name":"nvidia.com/gpu","total":"9","borrowed":"1"}]}],
+         "conditions":[{"type":"Active","status":"True","reason":"Ready",
+           "message":"Can admit new workloads","lastTransitionTime":"2023-11-14T22:13:20Z"}]}})",
+     "queue-status"},
+    {"ALocalQueueBorrowsNothing",
+     coscheduling::UpdateQueueStatus{
+         "team", "q", Status("team/q", 0, 0, {{"spot", "cpu", 0, 1000, 0}}, "it is ill"), kNow},
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta1/namespaces/team/localqueues/q/status",
+     kube::kMergePatch,
+     R"({"status":{"pendingWorkloads":0,"reservingWorkloads":0,"admittedWorkloads":0,
+         "flavorsReservation":[{"name":"spot","resources":[{"name":"cpu","total":"1000m"}]}],
+         "flavorUsage":[{"name":"spot","resources":[{"name":"cpu","total":"1000m"}]}],
+         "conditions":[{"type":"Active","status":"False","reason":"NotReady",
+           "message":"it is ill","lastTransitionTime":"2023-11-14T22:13:20Z"}]}})",
+     "queue-status"},
     {"AHoldIsWrittenByCompareAndSwap",
      coscheduling::AnnotateNode{"node-1", "9", {{"a", "x"}, {"b", std::nullopt}}},
      kube::Method::kPatch, "/api/v1/nodes/node-1", kube::kMergePatch,

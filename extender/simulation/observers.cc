@@ -41,6 +41,23 @@ void Remove(Engine* engine, const kube::StorageClass& c) {
   engine->RemoveStorageClass(c.meta.name);
 }
 
+void Remove(Engine* engine, const kube::ResourceFlavor& f) {
+  engine->RemoveResourceFlavor(f.meta.name);
+}
+void Remove(Engine* engine, const kube::ClusterQueue& q) {
+  engine->RemoveClusterQueue(q.meta.name);
+}
+void Remove(Engine* engine, const kube::LocalQueue& q) {
+  engine->RemoveLocalQueue(q.meta.FullName());
+}
+void Remove(Engine* engine, const kube::Cohort& c) { engine->RemoveCohort(c.meta.name); }
+void Remove(Engine* engine, const kube::WorkloadPriorityClass& c) {
+  engine->RemoveWorkloadPriorityClass(c.meta.name);
+}
+void Remove(Engine* engine, const kube::PodDisruptionBudget& b) {
+  engine->RemovePodDisruptionBudget(b.meta.FullName());
+}
+
 template <typename J>
 void Remove(Engine* engine, const J& job) {
   engine->RemoveJob(job.meta.uid);
@@ -67,6 +84,13 @@ constexpr WatchedKind kWatched[] = {
     {"/api/v1/nodes", DeliverAs<kube::Node>},
     {"/apis/karpenter.sh/v1/nodeclaims", DeliverAs<kube::NodeClaim>},
     {"/apis/karpenter.sh/v1/nodepools", DeliverAs<kube::NodePool>},
+    {"/apis/kueue.x-k8s.io/v1beta1/workloadpriorityclasses",
+     DeliverAs<kube::WorkloadPriorityClass>},
+    {"/apis/kueue.x-k8s.io/v1beta1/resourceflavors", DeliverAs<kube::ResourceFlavor>},
+    {"/apis/kueue.x-k8s.io/v1beta1/cohorts", DeliverAs<kube::Cohort>},
+    {"/apis/kueue.x-k8s.io/v1beta1/clusterqueues", DeliverAs<kube::ClusterQueue>},
+    {"/apis/kueue.x-k8s.io/v1beta1/localqueues", DeliverAs<kube::LocalQueue>},
+    {"/apis/policy/v1/poddisruptionbudgets", DeliverAs<kube::PodDisruptionBudget>},
     {"/apis/apps/v1/daemonsets", DeliverAs<kube::DaemonSet>},
     {"/api/v1/persistentvolumeclaims", DeliverAs<kube::PersistentVolumeClaim>},
     {"/api/v1/persistentvolumes", DeliverAs<kube::PersistentVolume>},
