@@ -45,10 +45,16 @@ func TestPeerTrainingOperatorMakesPods(t *testing.T) {
 	c.Apply("pytorchjob.yaml")
 	pods := c.AwaitPods("train", 4, 30*time.Second)
 	pods.AwaitOnPool("gpu", time.Minute)
-	// Its webhook, too: a job without replicas is refused.
-	if _, err := shared.Kubectl("patch", "pytorchjob", "train", "--namespace="+c.Namespace, "--type=merge",
-		`--patch={"spec":{"pytorchReplicaSpecs":{"Master":{"replicas":2}}}}`); err == nil {
-		t.Error("two masters were accepted: the webhook wasn't asked")
+	_, err := shared.Kubectl("patch", "pytorchjob", "train", "--namespace="+c.Namespace, "--type=merge",
+		`--patch={"spec":{"pytorchReplicaSpecs":{"Master":{"replicas":2}}}}`)
+	c.refusedByWebhook("two masters", err)
+}
+
+// refusedByWebhook tells whether the peer's own webhook was asked.
+func (c *Case) refusedByWebhook(what string, err error) {
+	c.Helper()
+	if err == nil || !strings.Contains(err.Error(), "admission webhook") {
+		c.Errorf("%s: no webhook refused it: %v", what, err)
 	}
 }
 
@@ -71,6 +77,9 @@ func TestPeerJobSetMakesPods(t *testing.T) {
 	c.NodePool("gpu", 1, 4, time.Second)
 	c.Apply("jobset.yaml")
 	c.AwaitPods("train", 4, 30*time.Second).AwaitOnPool("gpu", time.Minute)
+	_, err := shared.Kubectl("patch", "jobset", "train", "--namespace="+c.Namespace, "--type=json",
+		`--patch=[{"op":"remove","path":"/spec/replicatedJobs/1"}]`)
+	c.refusedByWebhook("a replicated job less", err)
 }
 
 func TestPeerTrainerMakesPods(t *testing.T) {
@@ -80,6 +89,13 @@ func TestPeerTrainerMakesPods(t *testing.T) {
 	c.NodePool("gpu", 1, 4, time.Second)
 	c.Apply("trainjob.yaml")
 	c.AwaitPods("train", 4, 30*time.Second).AwaitOnPool("gpu", time.Minute)
+	_, err := shared.Kubectl("create", "--filename="+c.write("other.yaml", `
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: other, namespace: `+c.Namespace+`}
+spec: {runtimeRef: {name: nowhere}}
+`))
+	c.refusedByWebhook("a runtime that doesn't exist", err)
 }
 
 func TestPeerTrainerInitializesFirst(t *testing.T) {
@@ -110,6 +126,8 @@ func TestPeerKueueAdmitsAJob(t *testing.T) {
 	c.Apply("job.yaml", queuedIn("default"), withoutNodeSelector)
 	c.AwaitPods("train", 4, 30*time.Second).AwaitOnPool("gpu", time.Minute)
 
+	c.checkKueueWebhooks()
+
 	// What has no quota stays suspended.
 	c.Apply("job.yaml", renamed("much"), queuedIn("default"), withoutNodeSelector, func(job *unstructured.Unstructured) {
 		c.must(unstructured.SetNestedField(job.Object, int64(101), "spec", "parallelism"))
@@ -120,6 +138,24 @@ func TestPeerKueueAdmitsAJob(t *testing.T) {
 	c.must(err)
 	if job.Spec.Suspend == nil || !*job.Spec.Suspend || job.Status.Active > 0 {
 		t.Errorf("a job of 101 GPUs isn't suspended: %+v", job.Status)
+	}
+}
+
+// checkKueueWebhooks sees that both kinds of webhook answer: the one that
+// validates and the one that converts.
+func (c *Case) checkKueueWebhooks() {
+	c.Helper()
+	_, err := shared.Kubectl("patch", "clusterqueues.v1beta1.kueue.x-k8s.io", "cluster-queue-gpu", "--type=json",
+		`--patch=[{"op":"add","path":"/spec/resourceGroups/-","value":{"coveredResources":["cpu"],
+			"flavors":[{"name":"nvidia","resources":[{"name":"cpu","nominalQuota":"1"}]}]}}]`)
+	c.refusedByWebhook("a flavor in two resource groups", err)
+	_, err = shared.Kubectl("patch", "clusterqueues.v1beta1.kueue.x-k8s.io", "cluster-queue-gpu", "--type=merge",
+		`--patch={"spec":{"cohort":"all"}}`)
+	c.must(err)
+	cohort, err := shared.Kubectl("get", "clusterqueues.v1beta2.kueue.x-k8s.io", "cluster-queue-gpu", "--output=jsonpath={.spec.cohortName}")
+	c.must(err)
+	if cohort != "all" {
+		c.Errorf("cohort \"all\" of v1beta1 is cohortName %q of v1beta2", cohort)
 	}
 }
 

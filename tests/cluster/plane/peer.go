@@ -205,9 +205,21 @@ func (r *Peer) Stop() error {
 	r.stopped = true
 	var failed []error
 	p := r.plane
-	// While it runs: it takes its finalizers away.
+	// While it runs: it takes its finalizers away. Twice, as some objects are
+	// held by others.
 	for _, crd := range r.crds() {
-		failed = append(failed, r.deleteObjects(crd))
+		_, err := r.deleteObjects(crd, false)
+		failed = append(failed, err)
+	}
+	begin := time.Now()
+	for _, crd := range r.crds() {
+		failed = append(failed, p.await("the end of all "+crd.GetName(), time.Minute, func() error {
+			left, err := r.deleteObjects(crd, time.Since(begin) > 10*time.Second)
+			if err == nil && left > 0 {
+				err = fmt.Errorf("there are %d", left)
+			}
+			return err
+		}))
 	}
 	r.cancel()
 	if r.process != nil {
@@ -266,39 +278,35 @@ func (r *Peer) crds() []*unstructured.Unstructured {
 	return crds
 }
 
-// deleteObjects deletes all objects of a CRD, by force what its controller
-// doesn't let go.
-func (r *Peer) deleteObjects(crd *unstructured.Unstructured) error {
+// deleteObjects asks for the end of all objects of a CRD, with force also of what
+// its controller doesn't let go. It returns how many there were.
+func (r *Peer) deleteObjects(crd *unstructured.Unstructured, force bool) (int, error) {
 	p := r.plane
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
 	client := p.Dynamic.Resource(schema.GroupVersionResource{Group: group, Resource: plural, Version: storedVersion(versions)})
-
-	begin := time.Now()
-	return p.await("the end of all "+plural, time.Minute, func() error {
-		list, err := client.List(p.context, metav1.ListOptions{})
-		if apierrors.IsNotFound(err) || err == nil && len(list.Items) == 0 {
-			return nil
+	list, err := client.List(p.context, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return 0, nil // not even the CRD
+	}
+	if err != nil {
+		return 0, err
+	}
+	for i := range list.Items {
+		object := &list.Items[i]
+		one := client.Namespace(object.GetNamespace())
+		if object.GetDeletionTimestamp() == nil {
+			err = one.Delete(p.context, object.GetName(), metav1.DeleteOptions{})
+		} else if force {
+			_, err = one.Patch(p.context, object.GetName(), types.MergePatchType,
+				[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		}
-		if err != nil {
-			return err
+		if err != nil && !apierrors.IsNotFound(err) {
+			return 0, err
 		}
-		for i := range list.Items {
-			object := &list.Items[i]
-			one := client.Namespace(object.GetNamespace())
-			if object.GetDeletionTimestamp() == nil {
-				err = one.Delete(p.context, object.GetName(), metav1.DeleteOptions{})
-			} else if time.Since(begin) > 15*time.Second {
-				_, err = one.Patch(p.context, object.GetName(), types.MergePatchType,
-					[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-			}
-			if err != nil && !apierrors.IsNotFound(err) {
-				return err
-			}
-		}
-		return fmt.Errorf("there are %d", len(list.Items))
-	})
+	}
+	return len(list.Items), nil
 }
 
 func storedVersion(versions []any) string {
