@@ -85,6 +85,8 @@ func eachMap(value any, visit func(map[string]any)) {
 
 // Apply creates what is in a file of jobs/, with the case's namespace and its
 // own NodePools: "gpu" in the file is the one that NodePool("gpu", ...) makes.
+// Flavors, ClusterQueues and runtimes have the whole cluster's names, so cases
+// with them can't be parallel. All of it is deleted when the case ends.
 func (c *Case) Apply(file string, changes ...Change) {
 	c.Helper()
 	content, err := os.ReadFile(filepath.Join("jobs", file))
