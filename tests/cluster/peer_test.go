@@ -164,7 +164,7 @@ func TestPeerKueueAdmitsEachKindOfJob(t *testing.T) {
 	c.started(shared.StartJobSet())
 	c.started(shared.StartTrainer())
 	c.started(shared.StartTrainingOperator(""))
-	c.started(shared.StartKueue(plane.Kueue{Frameworks: []string{
+	c.started(shared.StartKueue(plane.Kueue{FairSharing: true, Frameworks: []string{
 		"jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob", "kubeflow.org/pytorchjob", "pod",
 	}}))
 	c.NodePool("gpu", 1, 12, time.Second)
@@ -195,6 +195,45 @@ func TestPeerMinimalKueueAdmitsAWorkload(t *testing.T) {
 		c.awaitWorkload("train", "Admitted", "True")
 		// Both of them would admit it: only one may run.
 		c.must(peer.Stop())
+	}
+}
+
+// A cluster may have the queues' CRDs without Kueue: they are as they were once
+// it is gone, and so is everything that was Kueue's alone.
+func TestPeerLeavesNothingBehind(t *testing.T) {
+	c := newCase(t, "leaving")
+	const theirs, ours = "workloads.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io"
+	_, err := shared.Kubectl("create", "--filename="+c.write("crd.yaml", `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: cohorts.kueue.x-k8s.io}
+spec:
+  group: kueue.x-k8s.io
+  names: {kind: Cohort, listKind: CohortList, plural: cohorts, singular: cohort}
+  scope: Cluster
+  versions:
+  - {name: v1beta1, served: true, storage: true, schema: &any {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+  - {name: v1beta2, served: true, storage: false, schema: *any}
+`))
+	c.must(err)
+	c.Cleanup(func() { _, _ = shared.Kubectl("delete", "crd", ours) })
+	spec := func(name string) string {
+		out, err := shared.Kubectl("get", "crd", name, "--ignore-not-found", "--output=jsonpath={.spec}")
+		c.must(err)
+		return out
+	}
+	before := spec(ours)
+	peer := c.started(shared.StartMinimalKueue(false))
+	if spec(ours) == before || spec(theirs) == "" {
+		t.Error("Kueue's own CRDs weren't installed")
+	}
+	c.Apply("quota.yaml")
+	c.must(peer.Stop())
+	if after := spec(ours); after != before {
+		t.Errorf("a CRD that was there before is now\n%s\nand was\n%s", after, before)
+	}
+	if spec(theirs) != "" {
+		t.Errorf("%s is still there", theirs)
 	}
 }
 
