@@ -31,6 +31,8 @@ type Case struct {
 	persistent bool
 	// Whose Muster is asked where it isn't the shared one.
 	leader func() *plane.Muster
+	// Manifests written so far.
+	applied int
 }
 
 const (

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -86,11 +85,13 @@ func eachMap(value any, visit func(map[string]any)) {
 
 // Apply creates what is in a file of jobs/, with the case's namespace and its
 // own NodePools: "gpu" in the file is the one that NodePool("gpu", ...) makes.
+// Flavors, ClusterQueues and runtimes have the whole cluster's names, so cases
+// with them can't be parallel. All of it is deleted when the case ends.
 func (c *Case) Apply(file string, changes ...Change) {
 	c.Helper()
 	content, err := os.ReadFile(filepath.Join("jobs", file))
 	c.must(err)
-	var all bytes.Buffer
+	var all strings.Builder
 	for _, document := range strings.Split(string(content), "\n---\n") {
 		object := &unstructured.Unstructured{}
 		c.must(yaml.Unmarshal([]byte(document), &object.Object))
@@ -107,10 +108,23 @@ func (c *Case) Apply(file string, changes ...Change) {
 		all.WriteString("---\n")
 		all.Write(text)
 	}
-	path := filepath.Join(shared.Folder, c.Namespace+"-"+file)
-	c.must(os.WriteFile(path, all.Bytes(), 0o644))
+	path := c.write(file, all.String())
+	// Before the end of the controllers that were started before: they hold on to
+	// some objects, and would make others anew.
+	c.Cleanup(func() {
+		_, _ = shared.Kubectl("delete", "--ignore-not-found", "--timeout=20s", "--namespace="+c.Namespace, "--filename="+path)
+	})
 	_, err = shared.Kubectl("create", "--validate=strict", "--namespace="+c.Namespace, "--filename="+path)
 	c.must(err)
+}
+
+// write keeps a manifest with the logs of the run and returns where.
+func (c *Case) write(name, content string) string {
+	c.Helper()
+	c.applied++
+	path := filepath.Join(shared.Folder, fmt.Sprintf("%s-%d-%s", c.Namespace, c.applied, name))
+	c.must(os.WriteFile(path, []byte(content), 0o644))
+	return path
 }
 
 const nodePoolLabel = "karpenter.sh/nodepool"

@@ -45,10 +45,16 @@ func TestPeerTrainingOperatorMakesPods(t *testing.T) {
 	c.Apply("pytorchjob.yaml")
 	pods := c.AwaitPods("train", 4, 30*time.Second)
 	pods.AwaitOnPool("gpu", time.Minute)
-	// Its webhook, too: a job without replicas is refused.
-	if _, err := shared.Kubectl("patch", "pytorchjob", "train", "--namespace="+c.Namespace, "--type=merge",
-		`--patch={"spec":{"pytorchReplicaSpecs":{"Master":{"replicas":2}}}}`); err == nil {
-		t.Error("two masters were accepted: the webhook wasn't asked")
+	_, err := shared.Kubectl("patch", "pytorchjob", "train", "--namespace="+c.Namespace, "--type=merge",
+		`--patch={"spec":{"pytorchReplicaSpecs":{"Master":{"replicas":2}}}}`)
+	c.refusedByWebhook("two masters", err)
+}
+
+// refusedByWebhook tells whether the peer's own webhook was asked.
+func (c *Case) refusedByWebhook(what string, err error) {
+	c.Helper()
+	if err == nil || !strings.Contains(err.Error(), "admission webhook") {
+		c.Errorf("%s: no webhook refused it: %v", what, err)
 	}
 }
 
@@ -71,6 +77,9 @@ func TestPeerJobSetMakesPods(t *testing.T) {
 	c.NodePool("gpu", 1, 4, time.Second)
 	c.Apply("jobset.yaml")
 	c.AwaitPods("train", 4, 30*time.Second).AwaitOnPool("gpu", time.Minute)
+	_, err := shared.Kubectl("patch", "jobset", "train", "--namespace="+c.Namespace, "--type=json",
+		`--patch=[{"op":"remove","path":"/spec/replicatedJobs/1"}]`)
+	c.refusedByWebhook("a replicated job less", err)
 }
 
 func TestPeerTrainerMakesPods(t *testing.T) {
@@ -80,6 +89,13 @@ func TestPeerTrainerMakesPods(t *testing.T) {
 	c.NodePool("gpu", 1, 4, time.Second)
 	c.Apply("trainjob.yaml")
 	c.AwaitPods("train", 4, 30*time.Second).AwaitOnPool("gpu", time.Minute)
+	_, err := shared.Kubectl("create", "--filename="+c.write("other.yaml", `
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: other, namespace: `+c.Namespace+`}
+spec: {runtimeRef: {name: nowhere}}
+`))
+	c.refusedByWebhook("a runtime that doesn't exist", err)
 }
 
 func TestPeerTrainerInitializesFirst(t *testing.T) {
@@ -110,6 +126,8 @@ func TestPeerKueueAdmitsAJob(t *testing.T) {
 	c.Apply("job.yaml", queuedIn("default"), withoutNodeSelector)
 	c.AwaitPods("train", 4, 30*time.Second).AwaitOnPool("gpu", time.Minute)
 
+	c.checkKueueWebhooks()
+
 	// What has no quota stays suspended.
 	c.Apply("job.yaml", renamed("much"), queuedIn("default"), withoutNodeSelector, func(job *unstructured.Unstructured) {
 		c.must(unstructured.SetNestedField(job.Object, int64(101), "spec", "parallelism"))
@@ -123,12 +141,30 @@ func TestPeerKueueAdmitsAJob(t *testing.T) {
 	}
 }
 
+// checkKueueWebhooks sees that both kinds of webhook answer: the one that
+// validates and the one that converts.
+func (c *Case) checkKueueWebhooks() {
+	c.Helper()
+	_, err := shared.Kubectl("patch", "clusterqueues.v1beta1.kueue.x-k8s.io", "cluster-queue-gpu", "--type=json",
+		`--patch=[{"op":"add","path":"/spec/resourceGroups/-","value":{"coveredResources":["cpu"],
+			"flavors":[{"name":"nvidia","resources":[{"name":"cpu","nominalQuota":"1"}]}]}}]`)
+	c.refusedByWebhook("a flavor in two resource groups", err)
+	_, err = shared.Kubectl("patch", "clusterqueues.v1beta1.kueue.x-k8s.io", "cluster-queue-gpu", "--type=merge",
+		`--patch={"spec":{"cohort":"all"}}`)
+	c.must(err)
+	cohort, err := shared.Kubectl("get", "clusterqueues.v1beta2.kueue.x-k8s.io", "cluster-queue-gpu", "--output=jsonpath={.spec.cohortName}")
+	c.must(err)
+	if cohort != "all" {
+		c.Errorf("cohort \"all\" of v1beta1 is cohortName %q of v1beta2", cohort)
+	}
+}
+
 func TestPeerKueueAdmitsEachKindOfJob(t *testing.T) {
 	c := newCase(t, "kueue-kinds")
 	c.started(shared.StartJobSet())
 	c.started(shared.StartTrainer())
 	c.started(shared.StartTrainingOperator(""))
-	c.started(shared.StartKueue(plane.Kueue{Frameworks: []string{
+	c.started(shared.StartKueue(plane.Kueue{FairSharing: true, Frameworks: []string{
 		"jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob", "kubeflow.org/pytorchjob", "pod",
 	}}))
 	c.NodePool("gpu", 1, 12, time.Second)
@@ -159,6 +195,45 @@ func TestPeerMinimalKueueAdmitsAWorkload(t *testing.T) {
 		c.awaitWorkload("train", "Admitted", "True")
 		// Both of them would admit it: only one may run.
 		c.must(peer.Stop())
+	}
+}
+
+// A cluster may have the queues' CRDs without Kueue: they are as they were once
+// it is gone, and so is everything that was Kueue's alone.
+func TestPeerLeavesNothingBehind(t *testing.T) {
+	c := newCase(t, "leaving")
+	const theirs, ours = "workloads.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io"
+	_, err := shared.Kubectl("create", "--filename="+c.write("crd.yaml", `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: cohorts.kueue.x-k8s.io}
+spec:
+  group: kueue.x-k8s.io
+  names: {kind: Cohort, listKind: CohortList, plural: cohorts, singular: cohort}
+  scope: Cluster
+  versions:
+  - {name: v1beta1, served: true, storage: true, schema: &any {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+  - {name: v1beta2, served: true, storage: false, schema: *any}
+`))
+	c.must(err)
+	c.Cleanup(func() { _, _ = shared.Kubectl("delete", "crd", ours) })
+	spec := func(name string) string {
+		out, err := shared.Kubectl("get", "crd", name, "--ignore-not-found", "--output=jsonpath={.spec}")
+		c.must(err)
+		return out
+	}
+	before := spec(ours)
+	peer := c.started(shared.StartMinimalKueue(false))
+	if spec(ours) == before || spec(theirs) == "" {
+		t.Error("Kueue's own CRDs weren't installed")
+	}
+	c.Apply("quota.yaml")
+	c.must(peer.Stop())
+	if after := spec(ours); after != before {
+		t.Errorf("a CRD that was there before is now\n%s\nand was\n%s", after, before)
+	}
+	if spec(theirs) != "" {
+		t.Errorf("%s is still there", theirs)
 	}
 }
 

@@ -133,3 +133,16 @@ func (c *Case) check() error {
 	}
 	return nil
 }
+
+// hasSiblingCohorts tells whether two cohorts have the same parent.
+func (c *Case) hasSiblingCohorts() bool {
+	parents := map[v1beta1.CohortReference]bool{}
+	for i := range c.Cohorts {
+		parent := c.Cohorts[i].Spec.ParentName
+		if parent != "" && parents[parent] {
+			return true
+		}
+		parents[parent] = true
+	}
+	return false
+}

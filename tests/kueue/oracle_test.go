@@ -44,13 +44,13 @@ func pending(uid, queue string, priority, cpu int, podSpec string) string {
 		"podSets":[{"name":"main","count":%d,"requests":{"cpu":"1"}%s}]}`, uid, queue, priority, times, cpu, podSpec)
 }
 
-var reservations = 0
+var reservations = 0 // each later than the one before
 
 func admitted(uid, queue, flavor string, priority, cpu int) string {
 	reservations++
-	return fmt.Sprintf(`{"uid":%q,"name":%[1]q,"clusterQueue":%q,"priority":%d,%s,"reservedAt":"2026-01-01T00:%02d:00Z",
+	return fmt.Sprintf(`{"uid":%q,"name":%[1]q,"clusterQueue":%q,"priority":%d,%s,"reservedAt":"2026-01-01T%02d:%02d:00Z",
 		"podSets":[{"name":"main","count":%d,"requests":{"cpu":"1"},"flavors":{"cpu":%q}}]}`,
-		uid, queue, priority, times, reservations%60, cpu, flavor)
+		uid, queue, priority, times, reservations/60%24, reservations%60, cpu, flavor)
 }
 
 func oneCase(fair bool, flavors, cohorts, queues, admitted []string, pending ...string) string {

@@ -1,27 +1,22 @@
 package plane
 
 import (
-	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
 	"muster.dev/tests/cluster/process"
 )
@@ -52,15 +47,15 @@ type product struct {
 	namespace string
 	service   string // of its webhooks; empty: it has none
 	secret    string // where it keeps the certificate of its webhooks
+	// It says that it is ready as soon as one of its webhooks answers; the others
+	// follow.
+	earlyReady bool
 	// Its command line and environment, with its addresses in it.
 	launch func(health, webhook string) (arguments, environment []string, err error)
 }
 
 // Where all of them expect the certificate of their webhooks.
 const servingCertificates = "/tmp/k8s-webhook-server/serving-certs"
-
-// Kinds of the manifests that make no sense without pods.
-var podKinds = []string{"Deployment", "APIService"}
 
 // startPeer installs a controller, starts it and waits until it is ready.
 func (p *Plane) startPeer(product product) (*Peer, error) {
@@ -79,53 +74,6 @@ func (p *Plane) startPeer(product product) (*Peer, error) {
 	return peer, nil
 }
 
-// install applies the product's manifests.
-func (r *Peer) install() error {
-	p, name := r.plane, r.product.name
-	if r.product.crdsOnly {
-		crds, err := p.newestStored(name)
-		if err != nil {
-			return err
-		}
-		r.installed = crds
-		return r.apply()
-	}
-	rendered, err := p.Kubectl("kustomize", filepath.Join(p.peers, "manifests-"+name, r.product.overlay))
-	if err != nil {
-		return err
-	}
-	objects, err := readObjects([]byte(rendered))
-	if err != nil {
-		return err
-	}
-	r.installed = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
-		return slices.Contains(podKinds, object.GetKind())
-	})
-	return r.apply()
-}
-
-func (r *Peer) apply() error {
-	p, name := r.plane, r.product.name
-	var names []string
-	for _, crd := range r.crds() {
-		names = append(names, crd.GetName())
-		switch previous, err := p.Dynamic.Resource(crdResource).Get(p.context, crd.GetName(), metav1.GetOptions{}); {
-		case err == nil:
-			r.previous = append(r.previous, previous)
-		case !apierrors.IsNotFound(err):
-			return err
-		}
-	}
-	manifest := p.path("peer-" + name + ".yaml")
-	if err := writeObjects(manifest, r.installed); err != nil {
-		return err
-	}
-	if _, err := p.Kubectl("apply", "--server-side", "--force-conflicts", "--filename="+manifest); err != nil {
-		return err
-	}
-	return p.awaitCRDs(names...)
-}
-
 func (r *Peer) start(ctx context.Context) error {
 	p, product := r.plane, r.product
 	ports, err := freePorts(2)
@@ -133,8 +81,9 @@ func (r *Peer) start(ctx context.Context) error {
 		return err
 	}
 	health, webhook := ports[0], ports[1]
-	certificates := p.path("peer-" + product.name)
-	if err := os.MkdirAll(certificates, 0o755); err != nil {
+	// Not that of an earlier start: its certificate is of another authority.
+	certificates, err := os.MkdirTemp(p.Folder, "peer-"+product.name+"-")
+	if err != nil {
 		return err
 	}
 	if product.service != "" {
@@ -162,7 +111,10 @@ func (r *Peer) start(ctx context.Context) error {
 	if product.crdsOnly {
 		return nil
 	}
-	return r.awaitReady(health, 2*time.Minute)
+	if err := r.awaitReady(health, 2*time.Minute); err != nil || !product.earlyReady {
+		return err
+	}
+	return r.awaitWebhooks(webhook, time.Minute)
 }
 
 // mountSecret does what the kubelet does about the pod's volume: it writes the
@@ -195,6 +147,36 @@ func (r *Peer) awaitReady(health string, patience time.Duration) error {
 	})
 }
 
+// awaitWebhooks waits until something answers on the path of each webhook that is
+// installed. An empty question is enough.
+func (r *Peer) awaitWebhooks(address string, patience time.Duration) error {
+	// Whose certificate it is doesn't matter here.
+	client := &http.Client{
+		Timeout:   5 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+	}
+	for _, object := range r.installed {
+		webhooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
+		for _, webhook := range webhooks {
+			path, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "service", "path")
+			if err := r.plane.await("the webhook "+path, patience, func() error {
+				response, err := client.Post("https://"+address+path, "application/json", strings.NewReader("{}"))
+				if err != nil {
+					return err
+				}
+				response.Body.Close()
+				if response.StatusCode == http.StatusNotFound {
+					return errors.New(response.Status)
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Stop ends the controller and takes away all that it brought, its namespace
 // excepted. CRDs that were there before are as they were, without objects. A
 // second call does nothing.
@@ -205,9 +187,21 @@ func (r *Peer) Stop() error {
 	r.stopped = true
 	var failed []error
 	p := r.plane
-	// While it runs: it takes its finalizers away.
+	// While it runs: it takes its finalizers away. Twice, as some objects are
+	// held by others.
 	for _, crd := range r.crds() {
-		failed = append(failed, r.deleteObjects(crd))
+		_, err := r.deleteObjects(crd, false)
+		failed = append(failed, err)
+	}
+	begin := time.Now()
+	for _, crd := range r.crds() {
+		failed = append(failed, p.await("the end of all "+crd.GetName(), time.Minute, func() error {
+			left, err := r.deleteObjects(crd, time.Since(begin) > 10*time.Second)
+			if err == nil && left > 0 {
+				err = fmt.Errorf("there are %d", left)
+			}
+			return err
+		}))
 	}
 	r.cancel()
 	if r.process != nil {
@@ -223,124 +217,6 @@ func (r *Peer) Stop() error {
 		p.gate.route(r.clusterIP, "")
 	}
 	return errors.Join(failed...)
-}
-
-func (r *Peer) uninstall() error {
-	p := r.plane
-	kept := func(object *unstructured.Unstructured) bool {
-		return object.GetKind() == "Namespace" || object.GetKind() == crdKind &&
-			slices.ContainsFunc(r.previous, func(crd *unstructured.Unstructured) bool { return crd.GetName() == object.GetName() })
-	}
-	for _, crd := range r.previous {
-		now, err := p.Dynamic.Resource(crdResource).Get(p.context, crd.GetName(), metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		crd.SetResourceVersion(now.GetResourceVersion())
-		if _, err := p.Dynamic.Resource(crdResource).Update(p.context, crd, metav1.UpdateOptions{}); err != nil {
-			return err
-		}
-	}
-	removed := slices.DeleteFunc(slices.Clone(r.installed), kept)
-	if len(removed) == 0 {
-		return nil
-	}
-	manifest := p.path("peer-" + r.product.name + ".yaml")
-	if err := writeObjects(manifest, removed); err != nil {
-		return err
-	}
-	_, err := p.Kubectl("delete", "--ignore-not-found", "--timeout=60s", "--filename="+manifest)
-	return err
-}
-
-const crdKind = "CustomResourceDefinition"
-
-// crds are those that the product brings.
-func (r *Peer) crds() []*unstructured.Unstructured {
-	var crds []*unstructured.Unstructured
-	for _, object := range r.installed {
-		if object.GetKind() == crdKind {
-			crds = append(crds, object)
-		}
-	}
-	return crds
-}
-
-// deleteObjects deletes all objects of a CRD, by force what its controller
-// doesn't let go.
-func (r *Peer) deleteObjects(crd *unstructured.Unstructured) error {
-	p := r.plane
-	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
-	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	client := p.Dynamic.Resource(schema.GroupVersionResource{Group: group, Resource: plural, Version: storedVersion(versions)})
-
-	begin := time.Now()
-	return p.await("the end of all "+plural, time.Minute, func() error {
-		list, err := client.List(p.context, metav1.ListOptions{})
-		if apierrors.IsNotFound(err) || err == nil && len(list.Items) == 0 {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		for i := range list.Items {
-			object := &list.Items[i]
-			one := client.Namespace(object.GetNamespace())
-			if object.GetDeletionTimestamp() == nil {
-				err = one.Delete(p.context, object.GetName(), metav1.DeleteOptions{})
-			} else if time.Since(begin) > 15*time.Second {
-				_, err = one.Patch(p.context, object.GetName(), types.MergePatchType,
-					[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-			}
-			if err != nil && !apierrors.IsNotFound(err) {
-				return err
-			}
-		}
-		return fmt.Errorf("there are %d", len(list.Items))
-	})
-}
-
-func storedVersion(versions []any) string {
-	for _, version := range versions {
-		if v, ok := version.(map[string]any); ok && v["storage"] == true {
-			name, _ := v["name"].(string)
-			return name
-		}
-	}
-	return ""
-}
-
-// readObjects reads a stream of YAML documents.
-func readObjects(content []byte) ([]*unstructured.Unstructured, error) {
-	decoder := yamlutil.NewYAMLOrJSONDecoder(bytes.NewReader(content), 1<<16)
-	var objects []*unstructured.Unstructured
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(&object.Object)
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(object.Object) > 0 {
-			objects = append(objects, object)
-		}
-	}
-}
-
-func writeObjects(path string, objects []*unstructured.Unstructured) error {
-	var all bytes.Buffer
-	for _, object := range objects {
-		content, err := yaml.Marshal(object.Object)
-		if err != nil {
-			return err
-		}
-		all.WriteString("---\n")
-		all.Write(content)
-	}
-	return os.WriteFile(path, all.Bytes(), 0o644)
 }
 
 // portNumber is the port of one of freePorts' addresses.

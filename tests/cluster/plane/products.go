@@ -3,10 +3,7 @@ package plane
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -38,7 +35,10 @@ func (p *Plane) StartKueue(settings Kueue) (*Peer, error) {
 				"featureGates": map[string]any{"VisibilityOnDemand": false},
 			}
 			if settings.FairSharing {
-				config["fairSharing"] = map[string]any{}
+				// Kueue's defaults, which it wants spelt out.
+				config["fairSharing"] = map[string]any{
+					"preemptionStrategies": []any{"LessThanOrEqualToFinalShare", "LessThanInitialShare"},
+				}
 			}
 			return p.configured("kueue", config)
 		},
@@ -64,7 +64,7 @@ func (p *Plane) StartMinimalKueue(unlimited bool) (*Peer, error) {
 func (p *Plane) StartJobSet() (*Peer, error) {
 	return p.startPeer(product{
 		name: "jobset", overlay: "default", namespace: "jobset-system",
-		service: "jobset-webhook-service", secret: "jobset-webhook-server-cert",
+		service: "jobset-webhook-service", secret: "jobset-webhook-server-cert", earlyReady: true,
 		launch: func(health, webhook string) ([]string, []string, error) {
 			return p.configured("jobset", map[string]any{
 				"apiVersion":             "config.jobset.x-k8s.io/v1alpha1",
@@ -85,7 +85,7 @@ func (p *Plane) StartTrainer() (*Peer, error) {
 	const name = "kubeflow-trainer-controller-manager"
 	return p.startPeer(product{
 		name: "trainer", overlay: "overlays/manager", namespace: "kubeflow-system",
-		service: name, secret: "kubeflow-trainer-webhook-cert",
+		service: name, secret: "kubeflow-trainer-webhook-cert", earlyReady: true,
 		launch: func(health, webhook string) ([]string, []string, error) {
 			return p.configured("trainer", map[string]any{
 				"apiVersion":     "config.trainer.kubeflow.org/v1alpha1",
@@ -110,7 +110,7 @@ func (p *Plane) StartTrainer() (*Peer, error) {
 func (p *Plane) StartTrainingOperator(gangScheduler string) (*Peer, error) {
 	return p.startPeer(product{
 		name: "training-operator", overlay: "overlays/standalone", namespace: "kubeflow",
-		service: "training-operator", secret: "training-operator-webhook-cert",
+		service: "training-operator", secret: "training-operator-webhook-cert", earlyReady: true,
 		launch: func(health, webhook string) ([]string, []string, error) {
 			return []string{
 				"--health-probe-bind-address=" + health,
@@ -130,38 +130,4 @@ func (p *Plane) configured(name string, config map[string]any) (arguments, envir
 	}
 	path := p.path(name + ".yaml")
 	return []string{"--config=" + path}, nil, os.WriteFile(path, content, 0o644)
-}
-
-// newestStored reads a product's CRDs for a use without webhooks. Nobody converts
-// between versions then, so what is stored is the newest one, the product's own.
-func (p *Plane) newestStored(name string) ([]*unstructured.Unstructured, error) {
-	files, err := filepath.Glob(filepath.Join(p.peers, "crds-"+name, "*.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	var crds []*unstructured.Unstructured
-	for _, file := range files {
-		crd, err := readObject(file)
-		if err != nil {
-			return nil, err
-		}
-		versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
-		if err != nil {
-			return nil, err
-		}
-		var newest map[string]any
-		for _, version := range versions {
-			v := version.(map[string]any)
-			v["storage"] = false
-			if newest == nil || strings.Compare(v["name"].(string), newest["name"].(string)) > 0 {
-				newest = v
-			}
-		}
-		newest["storage"] = true
-		if err := unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions"); err != nil {
-			return nil, err
-		}
-		crds = append(crds, crd)
-	}
-	return crds, nil
 }
