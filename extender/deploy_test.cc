@@ -5,12 +5,16 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "extender/config.h"
 #include "extender/leader_label.h"
+#include "kube/embedded/quota_crds.h"
 
 namespace muster::extender {
 namespace {
@@ -112,6 +116,93 @@ TEST(Deploy, QueriesGoToTheLeaderAndTheGateToEveryPod) {
   EXPECT_EQ(queries["spec"]["selector"][kLeadingLabel].as<std::string>(), "true");
   const YAML::Node gate = Find("services.yaml", "Service", Deployed().webhook.service_name);
   EXPECT_FALSE(gate["spec"]["selector"][kLeadingLabel]);
+}
+
+using Verbs = std::set<std::string>;
+
+// What the ClusterRole lets be done to a resource under any name.
+Verbs MayOn(const std::string& group, const std::string& resource) {
+  Verbs verbs;
+  for (const YAML::Node& rule : Find("rbac-muster.yaml", "ClusterRole", "muster")["rules"]) {
+    const auto groups = rule["apiGroups"].as<std::vector<std::string>>();
+    const auto resources = rule["resources"].as<std::vector<std::string>>();
+    if (rule["resourceNames"]) continue;
+    if (std::find(groups.begin(), groups.end(), group) == groups.end()) continue;
+    if (std::find(resources.begin(), resources.end(), resource) == resources.end()) continue;
+    for (const YAML::Node& verb : rule["verbs"]) verbs.insert(verb.as<std::string>());
+  }
+  return verbs;
+}
+
+TEST(Deploy, MusterReadsQueuesAndJobsAndWritesOnlyTheQueuesStatus) {
+  const Verbs read = {"get", "list", "watch"};
+  for (const char* resource :
+       {"resourceflavors", "clusterqueues", "localqueues", "cohorts", "workloadpriorityclasses"}) {
+    EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), read) << resource;
+  }
+  for (const char* resource : {"clusterqueues/status", "localqueues/status"}) {
+    EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), Verbs{"patch"}) << resource;
+  }
+  const std::map<std::string, std::string> owners = {{"batch", "jobs"},
+                                                     {"apps", "statefulsets"},
+                                                     {"jobset.x-k8s.io", "jobsets"},
+                                                     {"kubeflow.org", "pytorchjobs"},
+                                                     {"trainer.kubeflow.org", "trainjobs"}};
+  for (const auto& [group, resource] : owners) {
+    EXPECT_EQ(MayOn(group, resource), read) << resource;
+    EXPECT_EQ(MayOn(group, resource + "/status"), Verbs{}) << resource;
+  }
+  EXPECT_EQ(MayOn("scheduling.x-k8s.io", "podgroups"),
+            (Verbs{"create", "get", "list", "patch", "watch"}));
+}
+
+using Fields = std::map<std::string, std::string>;  // "spec.cohort" -> "string"
+
+void GatherFields(const YAML::Node& schema, const std::string& path, Fields* fields) {
+  if (schema["type"]) fields->emplace(path, schema["type"].as<std::string>());
+  for (const auto& property : schema["properties"]) {
+    GatherFields(property.second, path + "." + property.first.as<std::string>(), fields);
+  }
+  for (const char* of : {"items", "additionalProperties"}) {
+    if (schema[of]) GatherFields(schema[of], path + "[]", fields);
+  }
+}
+
+Fields FieldsOf(const YAML::Node& version) {
+  Fields fields;
+  GatherFields(version["schema"]["openAPIV3Schema"], version["name"].as<std::string>(), &fields);
+  return fields;
+}
+
+Fields Renamed(const Fields& fields, const std::string& from, const std::string& to) {
+  Fields renamed;
+  for (const auto& [path, type] : fields) {
+    EXPECT_TRUE(path.starts_with(from)) << path;
+    renamed.emplace(to + path.substr(from.size()), type);
+  }
+  return renamed;
+}
+
+TEST(Deploy, TheQuotaDefinitionsLoseNothingBetweenVersionsAndAreThoseOfTheEmbeddedServer) {
+  std::map<std::string, Fields> embedded;
+  for (const std::string& json : kube::embedded::QuotaCrds()) {
+    const YAML::Node crd = YAML::Load(json);  // JSON is YAML
+    embedded[crd["metadata"]["name"].as<std::string>()] = FieldsOf(crd["spec"]["versions"][0]);
+  }
+  size_t definitions = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("deploy/crds/kueue")) {
+    if (entry.path().filename() == "kustomization.yaml") continue;
+    const YAML::Node crd = YAML::LoadFile(entry.path());
+    ++definitions;
+    const YAML::Node versions = crd["spec"]["versions"];
+    ASSERT_EQ(versions.size(), 2u) << entry.path();
+    const Fields older = FieldsOf(versions[0]);
+    EXPECT_TRUE(versions[0]["storage"].as<bool>());
+    EXPECT_EQ(FieldsOf(versions[1]), Renamed(older, "v1beta1", "v1beta2")) << entry.path();
+    EXPECT_EQ(embedded[crd["metadata"]["name"].as<std::string>()], older)
+        << entry.path() << ": run kube/embedded/generate_quota_crds.py";
+  }
+  EXPECT_EQ(definitions, embedded.size());
 }
 
 }  // namespace

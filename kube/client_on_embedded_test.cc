@@ -422,6 +422,49 @@ TEST(InVirtualTime, AReflectorFollowsADefinitionThatComesAndGoes) {
   EXPECT_TRUE(canvas.picture().empty());
 }
 
+TEST(InVirtualTime, AReflectorReadsTheVersionThatTheServerHas) {
+  ManualTimer timer(absl::FromUnixSeconds(1'700'000'000));
+  for (const std::string served : {"v1beta1", "v1beta2"}) {
+    ApiServer server(ApiServerOptions{.clock = [&timer] { return timer.Now(); }});
+    DirectTransport transport(&server, nullptr);
+    const auto post = [&server](const std::string& path, const std::string& body) {
+      Request request;
+      request.method = Method::kPost;
+      request.path = path;
+      request.content_type = kJson;
+      request.body = body;
+      return server.Handle(request).status;
+    };
+    ASSERT_EQ(post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+                   fmt::format(
+                       R"({{"apiVersion":"apiextensions.k8s.io/v1",)"
+                       R"("kind":"CustomResourceDefinition",)"
+                       R"("metadata":{{"name":"things.example.com"}},"spec":{{)"
+                       R"("group":"example.com","scope":"Cluster",)"
+                       R"("names":{{"kind":"Thing","plural":"things"}},"versions":[{{"name":"{}",)"
+                       R"("served":true,"storage":true,)"
+                       R"("schema":{{"openAPIV3Schema":{{"type":"object"}}}}}}]}}}})",
+                       served)),
+              201);
+    const std::string path = fmt::format("/apis/example.com/{}/things", served);
+    ASSERT_EQ(post(path, fmt::format(R"({{"apiVersion":"example.com/{}","kind":"Thing",)"
+                                     R"("metadata":{{"name":"t"}}}})",
+                                     served)),
+              201);
+
+    Canvas canvas;
+    ReflectorOptions options;
+    options.path = "/apis/example.com/v1beta1/things";
+    options.alternative_path = "/apis/example.com/v1beta2/things";
+    Reflector reflector(transport, timer, options, canvas);
+    reflector.Start();
+    for (int i = 0; i < 10; ++i) transport.Pump();
+    EXPECT_THAT(canvas.states(), ElementsAre(ReflectorState::kSyncing, ReflectorState::kSynced));
+    EXPECT_EQ(canvas.picture().size(), 1u);
+    EXPECT_EQ(reflector.Stats().path, path);
+  }
+}
+
 // Several candidates for one Lease, each behind a network of its own that fails in every way.
 class LeaseContention : public ::testing::TestWithParam<uint64_t> {};
 

@@ -21,6 +21,8 @@ constexpr absl::Duration kWatchSlack = absl::Seconds(30);
 constexpr absl::Duration kShortestGoodPicture = absl::Seconds(10);
 constexpr absl::Duration kListTimeout = absl::Minutes(1);
 constexpr int kGone = 410;
+// k8s.io/apiextensions-apiserver v0.34 pkg/apiserver/conversion/webhook_converter.go.
+constexpr std::string_view kFailedConversion = "conversion webhook for";
 
 std::string KeyOf(const ObjectHeader& header) {
   return fmt::format("{}/{}", header.name_space, header.name);
@@ -45,7 +47,9 @@ class Reflector::State : public std::enable_shared_from_this<State> {
         sink_(sink),
         random_(options_.seed),
         backoff_(options_.backoff, options_.seed),
-        watch_list_works_(options_.use_watch_list) {}
+        watch_list_works_(options_.use_watch_list) {
+    stats_.path = options_.path;
+  }
 
   void Start() {
     std::lock_guard lock(mutex_);
@@ -112,6 +116,7 @@ class Reflector::State : public std::enable_shared_from_this<State> {
   void OnPage(uint64_t attempt, const absl::StatusOr<Response>& answer);
   void OnRefusal(const Response& response);
   void OnAbsent(const absl::Status& why);
+  void ReadOtherVersion();
 
   void Deliver(const ObjectHeader& header, std::string_view json);
   void Forget(const ObjectHeader& header);
@@ -138,6 +143,7 @@ class Reflector::State : public std::enable_shared_from_this<State> {
   std::string version_;         // to take the watch up from; empty: read everything anew
   std::string continue_token_;  // of the list under way
   uint32_t round_ = 0;
+  bool path_is_unknown_ = false;  // the alternative is read because `path` got a 404
   bool watch_list_works_;
   bool reading_all_ = false;  // the attempt is a list or the first part of a WatchList
 
@@ -171,7 +177,7 @@ void Reflector::State::OpenWatch() {
   const auto seconds = std::max<int64_t>(1, absl::ToInt64Seconds(options_.shortest_watch));
   const int64_t timeout = std::uniform_int_distribution<int64_t>(seconds, 2 * seconds)(random_);
   Request request;
-  request.path = options_.path;
+  request.path = stats_.path;
   request.timeout = absl::Seconds(timeout) + kWatchSlack;
   request.query = {{"watch", "1"},
                    {"allowWatchBookmarks", "true"},
@@ -201,7 +207,7 @@ void Reflector::State::OpenWatch() {
 
 void Reflector::State::ReadPage() {
   Request request;
-  request.path = options_.path;
+  request.path = stats_.path;
   request.timeout = kListTimeout;
   request.urgent = true;
   request.query = {{"limit", fmt::format("{}", options_.page_size)}};
@@ -289,6 +295,9 @@ void Reflector::State::OnRefusal(const Response& response) {
   const absl::Status error = ToStatus(response);
   if (response.status == kGone) return Resync();
   if (response.status == 404) return OnAbsent(error);
+  if (response.status == 500 && response.body.find(kFailedConversion) != std::string::npos) {
+    ReadOtherVersion();
+  }
   const bool watch_list = reading_all_ && watch_list_works_;
   if (watch_list && (response.status == 400 || response.status == 422)) {
     // The server has no WatchList, or not for this resource.
@@ -300,6 +309,18 @@ void Reflector::State::OnRefusal(const Response& response) {
 }
 
 void Reflector::State::OnAbsent(const absl::Status& why) {
+  if (!options_.alternative_path.empty()) {
+    const bool first = stats_.path == options_.path;
+    const bool first_is_unknown = path_is_unknown_;
+    ReadOtherVersion();
+    if (first) {
+      path_is_unknown_ = true;
+      EndAttempt();
+      return Begin();
+    }
+    // The first version is there but couldn't be read: not the same as having no objects.
+    if (!first_is_unknown) return Fail(why);
+  }
   EndAttempt();
   version_.clear();
   continue_token_.clear();
@@ -310,6 +331,15 @@ void Reflector::State::OnAbsent(const absl::Status& why) {
   FinishSync("");
   SetState(ReflectorState::kAbsent, why);
   BeginAfter(options_.absent_retry * std::uniform_real_distribution<double>(0.5, 1.0)(random_));
+}
+
+// The next attempt reads everything anew, in the version that the failed one didn't read.
+void Reflector::State::ReadOtherVersion() {
+  if (options_.alternative_path.empty()) return;
+  stats_.path = stats_.path == options_.path ? options_.alternative_path : options_.path;
+  path_is_unknown_ = false;
+  version_.clear();
+  continue_token_.clear();
 }
 
 void Reflector::State::Deliver(const ObjectHeader& header, std::string_view json) {

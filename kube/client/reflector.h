@@ -3,7 +3,8 @@
 // WatchList (sendInitialEvents) where the server has it, else a paginated LIST and a WATCH from its
 // version. A watch that ends is taken up again from the last version seen; when that has expired
 // (410, or an ERROR event that says so) everything is read anew, and what changed or vanished
-// meanwhile is delivered as if it had been watched. The rules are client-go's (k8s.io/client-go
+// meanwhile is delivered as if it had been watched. A resource that a server may serve in either of
+// two versions is read in the first that answers. The rules are client-go's (k8s.io/client-go
 // v0.34 tools/cache/reflector.go); resource versions are never compared, only handed back.
 // Memory: name, UID and version of each object, never the object.
 #pragma once
@@ -46,6 +47,10 @@ class ReflectorSink {
 
 struct ReflectorOptions {
   std::string path;  // "/api/v1/pods", "/apis/karpenter.sh/v1/nodeclaims"
+  // The same resource in another version; empty: none. It is read where `path` isn't served, and
+  // where the server can't convert to its version (objects stored in another one while the
+  // conversion webhook is away), until that fails likewise.
+  std::string alternative_path;
   std::string label_selector;
   std::string field_selector;
   bool use_watch_list = true;
@@ -67,6 +72,7 @@ struct ReflectorOptions {
 
 struct ReflectorStats {
   ReflectorState state = ReflectorState::kSyncing;
+  std::string path;  // that is being read: writes go to the same version
   size_t objects = 0;
   uint64_t events = 0;    // upserts and removals delivered
   uint64_t syncs = 0;     // whole pictures read, the first one included

@@ -406,6 +406,98 @@ TEST_F(ReflectorTest, WhenItsCrdGoesItsObjectsGo) {
   EXPECT_EQ(reflector_->Stats().objects, 0u);
 }
 
+constexpr const char* kOlder = "/apis/kueue.x-k8s.io/v1beta1/clusterqueues";
+constexpr const char* kNewer = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues";
+constexpr const char* kNoConversion =
+    R"({"kind":"Status","code":500,"message":"conversion webhook for kueue.x-k8s.io/v1beta2, )"
+    R"(Kind=ClusterQueue failed: no endpoints available"})";
+
+class InTwoVersions : public ReflectorTest {
+ protected:
+  void SetUp() override {
+    ReflectorOptions options;
+    options.path = kOlder;
+    options.alternative_path = kNewer;
+    options.seed = 7;
+    reflector_ = std::make_unique<Reflector>(transport_, timer_, options, sink_);
+    reflector_->Start();
+    EXPECT_EQ(Path(), kOlder);
+    sink_.Take();
+  }
+  void Sync() {
+    Watch().Line(Event("ADDED", Object("a", 3)));
+    Watch().Line(InitialEnd(10));
+    ASSERT_THAT(sink_.Take(), ElementsAre("+a@3", "synced"));
+    timer_.Advance(absl::Minutes(1));
+    sink_.Take();
+  }
+  const std::string& Path() { return Watch().request.path; }
+};
+
+TEST_F(InTwoVersions, TheFirstIsReadIfItIsServed) {
+  Sync();
+  EXPECT_EQ(watches(), 1u);
+  EXPECT_EQ(reflector_->Stats().path, kOlder);
+}
+
+TEST_F(InTwoVersions, TheOtherIsReadAtOnceIfTheFirstIsNotServed) {
+  Watch().End(404);
+  EXPECT_EQ(Path(), kNewer);
+  Sync();
+  EXPECT_EQ(reflector_->Stats().path, kNewer);
+}
+
+TEST_F(InTwoVersions, AnUpgradeThatEndsTheFirstLosesNothing) {
+  Sync();
+  Watch().End(200);
+  Watch().End(404);
+  ASSERT_EQ(Path(), kNewer);
+  Watch().Line(Event("ADDED", Object("a", 3)));
+  Watch().Line(Event("ADDED", Object("b", 11)));
+  Watch().Line(InitialEnd(12));
+  EXPECT_THAT(sink_.Take(), ElementsAre("+b@11"));
+}
+
+TEST_F(InTwoVersions, AbsentMeansThatNeitherIsServed) {
+  Watch().End(404);
+  Watch().End(404);
+  EXPECT_THAT(sink_.Take(), ElementsAre("absent"));
+  timer_.Advance(absl::Seconds(10));
+  EXPECT_EQ(Path(), kOlder);
+  Watch().End(404);
+  EXPECT_EQ(Path(), kNewer);
+  Sync();
+}
+
+TEST_F(InTwoVersions, TheOtherIsReadWhileObjectsCantBeConvertedToTheFirst) {
+  Watch().End(500, kNoConversion);
+  timer_.Advance(absl::Seconds(10));
+  EXPECT_EQ(Path(), kNewer);
+  Sync();
+
+  // The same as an event of a watch that was open.
+  Watch().Line(Event("ERROR", kNoConversion));
+  timer_.Advance(absl::Seconds(10));
+  EXPECT_EQ(Path(), kOlder);
+}
+
+TEST_F(InTwoVersions, WhatCantBeConvertedIsNotAbsent) {
+  Watch().End(500, kNoConversion);
+  timer_.Advance(absl::Seconds(10));
+  ASSERT_EQ(Path(), kNewer);
+  Watch().End(404);
+  EXPECT_THAT(sink_.Take(), IsEmpty());
+  timer_.Advance(absl::Minutes(1));
+  EXPECT_EQ(Path(), kOlder);
+}
+
+TEST_F(InTwoVersions, AnyOtherFailureIsTriedAgainInTheSameVersion) {
+  Watch().End(500);
+  timer_.Advance(absl::Seconds(10));
+  EXPECT_EQ(watches(), 2u);
+  EXPECT_EQ(Path(), kOlder);
+}
+
 TEST_F(ReflectorTest, DestructionEndsEverything) {
   StartSynced();
   reflector_.reset();

@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include "kube/embedded/custom_types.h"
+#include "kube/embedded/quota_crds.h"
 
 namespace muster::kube::embedded {
 namespace {
@@ -142,11 +145,47 @@ constexpr const char* kNodeClaim = R"({
   }
 })";
 
+// A kind of job whose own controllers know what it may hold: any spec and any status are kept.
+std::string JobCrd(const char* group, const char* version, const char* kind, const char* plural,
+                   const char* columns) {
+  return fmt::format(
+      R"({{
+  "metadata": {{"name": "{3}.{0}"}},
+  "spec": {{
+    "group": "{0}", "scope": "Namespaced",
+    "names": {{"kind": "{2}", "plural": "{3}"}},
+    "versions": [{{
+      "name": "{1}", "served": true, "storage": true, "subresources": {{"status": {{}}}},
+      "additionalPrinterColumns": [{4},
+        {{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}}],
+      "schema": {{"openAPIV3Schema": {{"type": "object", "properties": {{
+        "spec": {{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+        "status": {{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}}}}
+    }}]
+  }}
+}})",
+      group, version, kind, plural, columns);
+}
+
+std::vector<std::string> MakeCrds() {
+  std::vector<std::string> crds = {kPodGroup, kNodePool, kNodeClaim};
+  crds.insert(crds.end(), QuotaCrds().begin(), QuotaCrds().end());
+  constexpr const char* kSuspended =
+      R"({"name": "Suspended", "type": "string", "jsonPath": ".spec.suspend"})";
+  // sigs.k8s.io/jobset v0.10, training-operator v1.8, trainer v2.1.
+  crds.push_back(JobCrd("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", kSuspended));
+  crds.push_back(
+      JobCrd("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs",
+             R"({"name": "Suspended", "type": "string", "jsonPath": ".spec.runPolicy.suspend"})"));
+  crds.push_back(JobCrd("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", kSuspended));
+  return crds;
+}
+
 }  // namespace
 
 const std::vector<std::string>& BuiltInCrds() {
-  static const auto* const crds = new std::vector<std::string>{kPodGroup, kNodePool, kNodeClaim};
-  return *crds;
+  static const auto* const kCrds = new std::vector<std::string>(MakeCrds());
+  return *kCrds;
 }
 
 }  // namespace muster::kube::embedded

@@ -9,6 +9,7 @@
 
 #include "kube/embedded/json_fields.h"
 #include "kube/embedded/metadata_rules.h"
+#include "kube/objects/names.h"
 #include "kube/objects/quantity.h"
 
 namespace muster::kube::embedded {

@@ -313,6 +313,7 @@ ResourceHealth health:s resourceID:s
 ResourceRequirements claims:*ResourceClaim limits:%q requests:%q
 ResourceStatus name:s resources:*ResourceHealth
 RollingUpdateDaemonSet maxSurge:x maxUnavailable:x
+RollingUpdateStatefulSetStrategy maxUnavailable:x partition:i
 RuleWithOperations apiGroups:*s apiVersions:*s operations:*s resources:*s scope:s
 SELinuxOptions level:s role:s type:s user:s
 ScaleIOPersistentVolumeSource fsType:s gateway:s protectionDomain:s readOnly:b
@@ -342,6 +343,19 @@ ServiceSpec allocateLoadBalancerNodePorts:b clusterIP:s clusterIPs:*s externalIP
 ServiceStatus conditions:*Condition@type loadBalancer:LoadBalancerStatus
 SessionAffinityConfig clientIP:ClientIPConfig
 SleepAction seconds:l
+StatefulSet apiVersion:s kind:s metadata:ObjectMeta spec:StatefulSetSpec status:StatefulSetStatus
+StatefulSetCondition lastTransitionTime:t message:s reason:s status:s type:s
+StatefulSetOrdinals start:i
+StatefulSetPersistentVolumeClaimRetentionPolicy whenDeleted:s whenScaled:s
+StatefulSetSpec minReadySeconds:i ordinals:StatefulSetOrdinals
+  persistentVolumeClaimRetentionPolicy:StatefulSetPersistentVolumeClaimRetentionPolicy
+  podManagementPolicy:s replicas:i revisionHistoryLimit:i selector:LabelSelector serviceName:s
+  template:PodTemplateSpec updateStrategy:StatefulSetUpdateStrategy
+  volumeClaimTemplates:*PersistentVolumeClaim
+StatefulSetStatus availableReplicas:i collisionCount:i conditions:*StatefulSetCondition@type
+  currentReplicas:i currentRevision:s observedGeneration:l readyReplicas:i replicas:i
+  updateRevision:s updatedReplicas:i
+StatefulSetUpdateStrategy rollingUpdate:RollingUpdateStatefulSetStrategy type:s
 StorageClass allowVolumeExpansion:b allowedTopologies:*TopologySelectorTerm apiVersion:s kind:s
   metadata:ObjectMeta mountOptions:*s parameters:%s provisioner:s reclaimPolicy:s
   volumeBindingMode:s

@@ -15,7 +15,9 @@ namespace muster::kube::embedded {
 ApiResult<ResourceType> TypeFromCrd(const nlohmann::json& crd);
 
 // CRDs as JSON: PodGroup (scheduling.x-k8s.io/v1alpha1, field-compatible with scheduler-plugins
-// v0.33.5), NodePool and NodeClaim (karpenter.sh/v1, the fields that scheduling reads).
+// v0.33.5), NodePool and NodeClaim (karpenter.sh/v1, the fields that scheduling reads), Kueue's
+// quota objects (quota_crds.h), and the jobs that gangs are derived from, with any content: JobSet,
+// PyTorchJob, TrainJob.
 const std::vector<std::string>& BuiltInCrds();
 
 }  // namespace muster::kube::embedded

@@ -14,6 +14,7 @@ ROOTS = [CORE + kind for kind in (
     "PersistentVolumeClaim", "Pod", "Service")] + [
     "io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration",
     "io.k8s.api.apps.v1.DaemonSet",
+    "io.k8s.api.apps.v1.StatefulSet",
     "io.k8s.api.batch.v1.Job",
     "io.k8s.api.coordination.v1.Lease",
     "io.k8s.api.policy.v1.Eviction",

@@ -4,11 +4,13 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "kube/embedded/container_rules.h"
 #include "kube/embedded/json_fields.h"
 #include "kube/embedded/metadata_rules.h"
 #include "kube/embedded/pod_rules.h"
+#include "kube/objects/names.h"
 
 namespace muster::kube::embedded {
 namespace {
@@ -83,7 +85,7 @@ void ValidateWebhooks(const Json& configuration, FieldErrors* errors) {
 }
 
 void ValidateNode(const Json& node, FieldErrors* errors) {
-  std::set<std::string> seen;
+  std::set<std::pair<std::string, std::string>> seen;
   const Json& taints = ListAt(node, {"spec", "taints"});
   for (size_t i = 0; i < taints.size(); ++i) {
     std::string path = fmt::format("spec.taints[{}]", i);
@@ -100,7 +102,7 @@ void ValidateNode(const Json& node, FieldErrors* errors) {
       errors->NotSupported(path + ".effect", Quoted(effect),
                            {"NoSchedule", "PreferNoSchedule", "NoExecute"});
     }
-    if (!seen.insert(key + ":" + effect).second) errors->Duplicate(path, Quoted(key));
+    if (!seen.emplace(key, effect).second) errors->Duplicate(path, Quoted(key));
   }
   ValidateResourceMap(MapAt(node, {"status", "capacity"}), "status.capacity", errors);
   ValidateResourceMap(MapAt(node, {"status", "allocatable"}), "status.allocatable", errors);
@@ -160,6 +162,16 @@ void ValidateCrd(const Json& crd, FieldErrors* errors) {
   }
 }
 
+// pkg/apis/batch/v1/defaults.go v1.34: a Job with parallelism alone is a work queue, which has no
+// number of completions.
+void DefaultJob(Json& spec) {
+  if (!spec.contains("parallelism")) Default(spec, "completions", 1);
+  Default(spec, "parallelism", 1);
+  Default(spec, "backoffLimit", 6);
+  Default(spec, "completionMode", "NonIndexed");
+  Default(spec, "suspend", false);
+}
+
 void DefaultCrd(Json& crd) {
   Json& names = crd["spec"]["names"];
   if (!names.is_object()) return;
@@ -188,10 +200,10 @@ void DefaultObject(const ResourceType& type, Json* object) {
     Default(it, "reclaimPolicy", "Delete");
     Default(it, "volumeBindingMode", "Immediate");
   } else if (Is(type, "Job")) {
-    Default(it["spec"], "parallelism", 1);
-    Default(it["spec"], "completions", 1);
-    Default(it["spec"], "backoffLimit", 6);
-    Default(it["spec"], "suspend", false);
+    DefaultJob(it["spec"]);
+  } else if (Is(type, "StatefulSet")) {
+    Default(it["spec"], "replicas", 1);
+    Default(it["spec"], "podManagementPolicy", "OrderedReady");
   } else if (Is(type, "Service")) {
     Default(it["spec"], "type", "ClusterIP");
     Default(it["spec"], "sessionAffinity", "None");
@@ -237,7 +249,8 @@ void ValidateNew(const ResourceType& type, const Json& object, FieldErrors* erro
   if (Is(type, "StorageClass") && StringAt(object, {"provisioner"}).empty()) {
     errors->Required("provisioner");
   }
-  if (Is(type, "DaemonSet") && FieldAt(object, {"spec", "template", "spec"}) == nullptr) {
+  if ((Is(type, "DaemonSet") || Is(type, "StatefulSet")) &&
+      FieldAt(object, {"spec", "template", "spec"}) == nullptr) {
     errors->Required("spec.template.spec");
   }
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kube/embedded/json_fields.h"
+#include "kube/objects/names.h"
 
 namespace muster::kube::embedded {
 namespace {
@@ -23,16 +24,6 @@ constexpr const char* kLabelRule =
 constexpr const char* kQualifiedRule =
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
     "with an alphanumeric character, with an optional DNS subdomain prefix and '/'";
-
-bool IsLower(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
-bool IsAlphanumeric(char c) { return IsLower(c) || (c >= 'A' && c <= 'Z'); }
-
-bool IsNamePart(std::string_view text) {
-  if (text.empty() || text.size() > 63) return false;
-  if (!IsAlphanumeric(text.front()) || !IsAlphanumeric(text.back())) return false;
-  return std::all_of(text.begin(), text.end(),
-                     [](char c) { return IsAlphanumeric(c) || c == '-' || c == '_' || c == '.'; });
-}
 
 void ValidateName(const ResourceType& type, const Json& metadata, FieldErrors* errors) {
   const std::string& name = StringAt(metadata, {"name"});
@@ -74,34 +65,6 @@ void ValidateOwners(const Json& metadata, FieldErrors* errors) {
 std::string TimeText(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
 }
-
-bool IsDnsLabel(std::string_view text) {
-  if (text.empty() || text.size() > 63) return false;
-  if (!IsLower(text.front()) || !IsLower(text.back())) return false;
-  return std::all_of(text.begin(), text.end(), [](char c) { return IsLower(c) || c == '-'; });
-}
-
-bool IsDnsSubdomain(std::string_view text) {
-  if (text.empty() || text.size() > 253) return false;
-  while (true) {
-    size_t dot = text.find('.');
-    std::string_view part = text.substr(0, dot);
-    if (part.empty() || !IsLower(part.front()) || !IsLower(part.back())) return false;
-    if (!std::all_of(part.begin(), part.end(), [](char c) { return IsLower(c) || c == '-'; })) {
-      return false;
-    }
-    if (dot == std::string_view::npos) return true;
-    text.remove_prefix(dot + 1);
-  }
-}
-
-bool IsQualifiedName(std::string_view text) {
-  size_t slash = text.find('/');
-  if (slash == std::string_view::npos) return IsNamePart(text);
-  return IsDnsSubdomain(text.substr(0, slash)) && IsNamePart(text.substr(slash + 1));
-}
-
-bool IsLabelValue(std::string_view text) { return text.empty() || IsNamePart(text); }
 
 void ValidateMetadata(const ResourceType& type, const Json& object, FieldErrors* errors) {
   const Json& metadata = object["metadata"];

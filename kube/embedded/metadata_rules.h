@@ -15,12 +15,6 @@ namespace muster::kube::embedded {
 // "2026-01-02T03:04:05Z"
 std::string TimeText(absl::Time time);
 
-bool IsDnsLabel(std::string_view text);      // RFC 1123, at most 63
-bool IsDnsSubdomain(std::string_view text);  // labels joined by dots, at most 253
-// "name" or "prefix.domain/name": keys of labels and annotations, finalizers, gates, taints.
-bool IsQualifiedName(std::string_view text);
-bool IsLabelValue(std::string_view text);
-
 // Labels, annotations, finalizers, owner references and the name. metadata must be an object.
 void ValidateMetadata(const ResourceType& type, const nlohmann::json& object, FieldErrors* errors);
 

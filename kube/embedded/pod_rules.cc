@@ -10,6 +10,7 @@
 #include "kube/embedded/container_rules.h"
 #include "kube/embedded/json_fields.h"
 #include "kube/embedded/metadata_rules.h"
+#include "kube/objects/names.h"
 
 namespace muster::kube::embedded {
 namespace {

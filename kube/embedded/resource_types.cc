@@ -91,6 +91,7 @@ const std::vector<BuiltIn>& BuiltIns() {
        {}},
       {"coordination.k8s.io", "v1", "leases", "lease", "Lease", {}, true, false, false, {}},
       {"apps", "v1", "daemonsets", "daemonset", "DaemonSet", {"ds"}, true, true, true, {}},
+      {"apps", "v1", "statefulsets", "statefulset", "StatefulSet", {"sts"}, true, true, true, {}},
       {"batch", "v1", "jobs", "job", "Job", {}, true, true, true, {"status.successful"}},
       {"storage.k8s.io",
        "v1",
@@ -156,7 +157,7 @@ ResourceType FromBuiltIn(const BuiltIn& kind) {
   type.kind = kind.kind;
   type.short_names = kind.short_names;
   if (type.plural == "pods" || type.plural == "services" || type.plural == "daemonsets" ||
-      type.plural == "jobs") {
+      type.plural == "statefulsets" || type.plural == "jobs") {
     type.categories = {"all"};
   }
   type.namespaced = kind.namespaced;

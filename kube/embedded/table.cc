@@ -101,6 +101,7 @@ const std::vector<Column>& ColumnsOf(const ResourceType& type) {
       {"jobs",
        {Text("Suspended", {"spec", "suspend"}), Text("Completions", {"spec", "completions"}),
         Age()}},
+      {"statefulsets", {Text("Replicas", {"spec", "replicas"}), Age()}},
       {"storageclasses",
        {Text("Provisioner", {"provisioner"}), Text("VolumeBindingMode", {"volumeBindingMode"}),
         Age()}},

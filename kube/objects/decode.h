@@ -5,7 +5,8 @@
 // A value the API server would accept but Muster can't use (a quantity past int64, an operator of a
 // later release) does not fail the decode: the object carries it in its own `error` or `spec_error`
 // field, so that it is explained, not lost. A PodGroup's integers are treated so whatever their
-// JSON type.
+// JSON type, and so is everything in Kueue's objects: their decode fails only for what isn't a JSON
+// object.
 // The annotation kubectl.kubernetes.io/last-applied-configuration is left out: nothing reads it and
 // it would be most of the memory.
 // Thread-safe; each thread has its own parser.
@@ -19,6 +20,7 @@
 #include "kube/objects/job.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
+#include "kube/objects/quota.h"
 #include "kube/objects/workload.h"
 
 namespace muster::kube {
@@ -56,6 +58,16 @@ template <>
 absl::StatusOr<PyTorchJob> Decode<PyTorchJob>(std::string_view json);
 template <>
 absl::StatusOr<TrainJob> Decode<TrainJob>(std::string_view json);
+template <>
+absl::StatusOr<ResourceFlavor> Decode<ResourceFlavor>(std::string_view json);
+template <>
+absl::StatusOr<ClusterQueue> Decode<ClusterQueue>(std::string_view json);
+template <>
+absl::StatusOr<LocalQueue> Decode<LocalQueue>(std::string_view json);
+template <>
+absl::StatusOr<Cohort> Decode<Cohort>(std::string_view json);
+template <>
+absl::StatusOr<WorkloadPriorityClass> Decode<WorkloadPriorityClass>(std::string_view json);
 
 // What identifies an object in a watch or a list, without decoding the rest of it.
 struct ObjectHeader {

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "kube/objects/quantity.h"
-
 namespace muster::kube {
 namespace {
 
@@ -23,6 +21,20 @@ std::string QuantityText(const JsonValue& value) {
   // Go's Quantity also reads a bare JSON number.
   if (value.IsNumber()) return value.Excerpt();
   return value.String();
+}
+
+std::optional<int64_t> ReadQuantity(const JsonValue& value, QuantityUnit unit) {
+  const std::string text = QuantityText(value);
+  const auto amount = ParseQuantity(text, unit);
+  if (!amount.ok()) {
+    value.RejectValue(std::string(amount.status().message()));
+    return std::nullopt;
+  }
+  if (*amount < 0) {
+    value.RejectValue(fmt::format("{} is negative", text));
+    return std::nullopt;
+  }
+  return *amount;
 }
 
 std::optional<SelectorOperator> OperatorOf(std::string_view name, RequirementKind kind) {
@@ -74,20 +86,15 @@ ObjectMeta ReadMeta(const JsonValue& metadata) {
   return meta;
 }
 
+int64_t ReadAmount(const JsonValue& quantity, QuantityUnit unit) {
+  return ReadQuantity(quantity, unit).value_or(0);
+}
+
 ResourceList ReadResourceList(const JsonValue& map) {
   ResourceList list;
   map.ForEachField([&](std::string_view name, const JsonValue& value) {
-    const std::string text = QuantityText(value);
-    const auto amount = ParseQuantity(text, UnitOf(name));
-    if (!amount.ok()) {
-      value.RejectValue(std::string(amount.status().message()));
-      return;
-    }
-    if (*amount < 0) {
-      value.RejectValue(fmt::format("{} is negative", text));
-      return;
-    }
-    list.Set(name, *amount);
+    const auto amount = ReadQuantity(value, UnitOf(name));
+    if (amount) list.Set(name, *amount);
   });
   return list;
 }
@@ -153,6 +160,20 @@ std::vector<Taint> ReadTaints(const JsonValue& array) {
                       known.value_or(TaintEffect::kNoSchedule)});
   });
   return result;
+}
+
+Toleration ReadToleration(const JsonValue& value) {
+  Toleration toleration;
+  toleration.key = value.Get("key").String();
+  const JsonValue name = value.Get("operator");
+  const std::string_view op = name.View();
+  toleration.exists = op == "Exists";
+  if (!toleration.exists && !op.empty() && op != "Equal") {
+    name.RejectValue(fmt::format("unknown operator \"{}\"", op));
+  }
+  toleration.value = value.Get("value").String();
+  toleration.effect = ReadTaintEffect(value.Get("effect"));
+  return toleration;
 }
 
 Condition ReadCondition(const JsonValue& condition) {

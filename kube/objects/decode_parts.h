@@ -12,6 +12,7 @@
 #include "kube/objects/meta.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
+#include "kube/objects/quantity.h"
 #include "kube/objects/resource_list.h"
 
 namespace muster::kube {
@@ -23,6 +24,8 @@ ObjectMeta ReadMeta(const JsonValue& metadata);
 StringMap ReadStringMap(const JsonValue& map);
 std::vector<std::string> ReadStrings(const JsonValue& array);
 
+// An amount at least zero. One that isn't reads as 0 and makes the object unusable.
+int64_t ReadAmount(const JsonValue& quantity, QuantityUnit unit);
 // Amounts below zero and amounts that aren't quantities make the object unusable.
 ResourceList ReadResourceList(const JsonValue& map);
 
@@ -38,6 +41,7 @@ NodeSelectorTerm ReadNodeSelectorTerm(const JsonValue& term);
 // Absent for an absent value and for an unknown effect, which makes the object unusable.
 std::optional<TaintEffect> ReadTaintEffect(const JsonValue& effect);
 std::vector<Taint> ReadTaints(const JsonValue& array);
+Toleration ReadToleration(const JsonValue& value);
 
 Condition ReadCondition(const JsonValue& condition);
 // The condition of this type, absent if there is none.

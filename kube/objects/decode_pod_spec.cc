@@ -11,20 +11,6 @@
 namespace muster::kube {
 namespace {
 
-Toleration ReadToleration(const JsonValue& value) {
-  Toleration toleration;
-  toleration.key = value.Get("key").String();
-  const JsonValue name = value.Get("operator");
-  const std::string_view op = name.View();
-  toleration.exists = op == "Exists";
-  if (!toleration.exists && !op.empty() && op != "Equal") {
-    name.RejectValue(fmt::format("unknown operator \"{}\"", op));
-  }
-  toleration.value = value.Get("value").String();
-  toleration.effect = ReadTaintEffect(value.Get("effect"));
-  return toleration;
-}
-
 // The API server folds these keys into the selector when it creates the pod
 // (pkg/registry/core/pod/strategy.go v1.34) and kube-scheduler reads only the result, so a key that
 // the selector already requires is left as it stands.

@@ -52,6 +52,18 @@ struct Parts {
   int exponent = 0;
 };
 
+int DecimalPlaces(QuantityUnit unit) {
+  switch (unit) {
+    case QuantityUnit::kWhole:
+      return 0;
+    case QuantityUnit::kMilli:
+      return 3;
+    case QuantityUnit::kNano:
+      return 9;
+  }
+  return 0;
+}
+
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // "e5", "E-3", "e+2". The exponent's magnitude is cut to int32 by the original; what survives an
@@ -144,11 +156,12 @@ std::optional<int64_t> BinaryMagnitude(const Parts& parts, QuantityUnit unit) {
             MultiplyFraction(fraction, uint64_t{1} << parts.exponent);
   }
   if (!integer || whole >= static_cast<unsigned __int128>(kMax)) {
-    if (unit == QuantityUnit::kMilli) return std::nullopt;
+    if (unit != QuantityUnit::kWhole) return std::nullopt;
     return kMax;
   }
-  if (unit == QuantityUnit::kMilli) {
-    whole = whole * 1000 + MultiplyFraction(fraction, 1000);
+  if (unit != QuantityUnit::kWhole) {
+    const uint64_t parts_of_one = unit == QuantityUnit::kMilli ? 1'000 : 1'000'000'000;
+    whole = whole * parts_of_one + MultiplyFraction(fraction, parts_of_one);
   }
   if (fraction.find_first_not_of('0') != std::string::npos) whole += 1;
   if (whole > static_cast<unsigned __int128>(kMax)) return std::nullopt;
@@ -184,10 +197,9 @@ absl::StatusOr<int64_t> ParseQuantity(std::string_view text, QuantityUnit unit) 
   if (!parts) {
     return absl::InvalidArgumentError(fmt::format("\"{}\" is not a quantity", text));
   }
-  int milli_shift = unit == QuantityUnit::kMilli ? 3 : 0;
-  std::optional<int64_t> magnitude = parts->base == 2
-                                         ? BinaryMagnitude(*parts, unit)
-                                         : DecimalMagnitude(*parts, parts->exponent + milli_shift);
+  std::optional<int64_t> magnitude =
+      parts->base == 2 ? BinaryMagnitude(*parts, unit)
+                       : DecimalMagnitude(*parts, parts->exponent + DecimalPlaces(unit));
   if (!magnitude) {
     return absl::OutOfRangeError(fmt::format("\"{}\" is out of range: the largest amount is {}",
                                              text, FormatQuantity(kMax, unit)));
@@ -196,6 +208,12 @@ absl::StatusOr<int64_t> ParseQuantity(std::string_view text, QuantityUnit unit) 
 }
 
 std::string FormatQuantity(int64_t value, QuantityUnit unit) {
+  if (unit == QuantityUnit::kNano) {
+    if (value % 1'000'000 != 0) {
+      return value % 1'000 != 0 ? fmt::format("{}n", value) : fmt::format("{}u", value / 1'000);
+    }
+    return FormatQuantity(value / 1'000'000, QuantityUnit::kMilli);
+  }
   if (unit == QuantityUnit::kMilli) {
     if (value % 1000 != 0) return fmt::format("{}m", value);
     return Decimal(value / 1000);

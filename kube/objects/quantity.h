@@ -16,8 +16,9 @@
 
 namespace muster::kube {
 
-// What one counts: thousandths for cpu, whole units (bytes, devices) for everything else.
-enum class QuantityUnit { kMilli, kWhole };
+// What one counts: thousandths for cpu, whole units (bytes, devices) for every other resource;
+// billionths, the finest a quantity can say, for numbers that aren't resources.
+enum class QuantityUnit { kMilli, kWhole, kNano };
 
 // The unit that `resource` is counted in: kMilli for "cpu", kWhole otherwise.
 QuantityUnit UnitOf(std::string_view resource);
@@ -27,7 +28,7 @@ QuantityUnit UnitOf(std::string_view resource);
 absl::StatusOr<int64_t> ParseQuantity(std::string_view text, QuantityUnit unit);
 
 // Shortest canonical form that parses back to the same number: "1500m", "2", "16Gi". Binary
-// suffixes win a tie and are never used for kMilli. (INT64_MIN has no form that parses back.)
+// suffixes win a tie and are used for kWhole only. (INT64_MIN has no form that parses back.)
 std::string FormatQuantity(int64_t value, QuantityUnit unit);
 
 }  // namespace muster::kube

@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr QuantityUnit kWhole = QuantityUnit::kWhole;
 constexpr QuantityUnit kMilli = QuantityUnit::kMilli;
+constexpr QuantityUnit kNano = QuantityUnit::kNano;
 
 struct ParseCase {
   std::string text;
@@ -79,6 +80,12 @@ TEST(ParseQuantity, GivesWhatApimachineryGives) {
       {"9223372036854775.807", kMilli, kMax},
       {"9223372036854775.8061", kMilli, kMax},
       {"0.0000000000000000000000000000001", kWhole, 1},
+      {"1", kNano, 1'000'000'000},
+      {"1n", kNano, 1},
+      {"0.1n", kNano, 1},
+      {"1.0005", kNano, 1'000'500'000},
+      {"0.5Ki", kNano, 512'000'000'000},
+      {"0.0001Ki", kNano, 102'400'000},
       {"1000000000000000000000000n", kMilli, 1'000'000'000'000'000'000},
   };
   for (const ParseCase& c : cases) {
@@ -149,6 +156,11 @@ TEST(FormatQuantity, PrintsTheShortestForm) {
       {"-2k", kWhole, -2000},
       {"-1500m", kMilli, -1500},
       {"9223372036854775807", kWhole, kMax},
+      {"0", kNano, 0},
+      {"1", kNano, 1'000'000'000},
+      {"1500m", kNano, 1'500'000'000},
+      {"1500u", kNano, 1'500'000},
+      {"1n", kNano, 1},
   };
   for (const ParseCase& c : cases) EXPECT_EQ(FormatQuantity(c.want, c.unit), c.text);
 }
@@ -160,7 +172,7 @@ TEST(FormatQuantity, ParsesBackToTheSameNumber) {
     if (random() % 2) value = value / 1024 * 1024;
     if (random() % 3 == 0) value = value / 1'000'000 * 1'000'000;
     if (value == std::numeric_limits<int64_t>::min()) continue;
-    for (QuantityUnit unit : {kWhole, kMilli}) {
+    for (QuantityUnit unit : {kWhole, kMilli, kNano}) {
       std::string text = FormatQuantity(value, unit);
       absl::StatusOr<int64_t> back = ParseQuantity(text, unit);
       ASSERT_TRUE(back.ok()) << text;

@@ -3,7 +3,8 @@
 // Field by field those of sigs.k8s.io/kueue v0.15.2 (apis/kueue/v1beta1 and v1beta2). Where the two
 // versions differ the newer names are used here; decode.h reads both. `error` names the first field
 // that makes an object unusable, with its value; empty normally. Whatever can be decided without
-// other objects is checked here; that a flavor exists or cohorts form no cycle is quota/'s to say.
+// other objects is checked here, by the rules of Kueue's CRDs and webhooks (pkg/webhooks); that a
+// flavor exists or cohorts form no cycle is quota/'s to say.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,8 @@ struct ResourceFlavor {
   StringMap node_labels;  // at most 8
   std::vector<Taint> node_taints;
   std::vector<Toleration> tolerations;
+  // tolerationSeconds of tolerations[i], for whoever adds them to pods; absent: for ever.
+  std::vector<std::optional<int64_t>> toleration_seconds;
   std::string topology_name;
   std::string error;
 };
@@ -80,7 +83,13 @@ struct ClusterQueue {
   FlavorFungibility fungibility;
   PreemptionPolicy preemption;
   StopPolicy stop_policy = StopPolicy::kNone;
-  int64_t fair_weight_milli = 1000;  // fairSharing.weight, in thousandths
+  int64_t fair_weight_milli = 1000;  // fairSharing.weight, in thousandths; a finer one is an error
+  // The AdmissionChecks that Kueue waits for before it admits, from admissionChecks (v1beta1) or
+  // admissionChecksStrategy, whichever flavors they are for.
+  std::vector<std::string> admission_checks;
+  // admissionScope.admissionMode UsageBasedAdmissionFairSharing: LocalQueues that used less lately
+  // go first.
+  bool usage_based_admission = false;
   std::string error;
 };
 
@@ -88,9 +97,12 @@ struct LocalQueue {
   ObjectMeta meta;
   std::string cluster_queue;
   StopPolicy stop_policy = StopPolicy::kNone;
+  int64_t fair_weight_milli = 1000;  // counts in a queue with usage_based_admission only
   std::string error;
 };
 
+// Unlike a ClusterQueue's, its lending_limit may be above its own nominal: it limits what the whole
+// subtree lends to the parent.
 struct Cohort {
   ObjectMeta meta;
   std::string parent;  // empty: a root
@@ -102,6 +114,7 @@ struct Cohort {
 struct WorkloadPriorityClass {
   ObjectMeta meta;
   int32_t value = 0;
+  std::string error;
 };
 
 }  // namespace muster::kube

@@ -26,6 +26,13 @@ func TestMusterRunsWithExactlyTheRightsOfItsManifests(t *testing.T) {
 		{"get", "secrets"},
 		{"delete", "podgroups.scheduling.x-k8s.io"},
 		{"delete", "nodeclaims.karpenter.sh"},
+		{"patch", "clusterqueues.kueue.x-k8s.io"},
+		{"patch", "resourceflavors.kueue.x-k8s.io", "--subresource=status"},
+		{"create", "localqueues.kueue.x-k8s.io"},
+		{"patch", "jobs.batch"},
+		{"delete", "jobs.batch"},
+		{"patch", "statefulsets.apps"},
+		{"patch", "pytorchjobs.kubeflow.org"},
 		{"update", "clusterroles.rbac.authorization.k8s.io"},
 		{"delete", "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
 	} {
