@@ -22,7 +22,22 @@ struct Case {
   const char* kind;
 };
 
+const kube::OwnerReference kJob = {"batch/v1", "Job", "job", "j-1", true};
+
 const Case kCases[] = {
+    {"ADerivedPodGroupGoesWithItsJob",
+     coscheduling::CreatePodGroup{"team", "job", {kJob}, 4, 60}, kube::Method::kPost,
+     "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups", kube::kJson,
+     R"({"apiVersion":"scheduling.x-k8s.io/v1alpha1","kind":"PodGroup",
+        "metadata":{"name":"job","namespace":"team","labels":{"muster.dev/derived":"true"},
+                    "ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"job",
+                                        "uid":"j-1","controller":true}]},
+        "spec":{"minMember":4,"scheduleTimeoutSeconds":60}})",
+     "pod-group"},
+    {"TheQuorumOfADerivedPodGroupIsWrittenByCompareAndSwap",
+     coscheduling::UpdateMinMember{"team", "job", "g-1", "7", 3}, kube::Method::kPatch,
+     "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups/job", kube::kMergePatch,
+     R"({"metadata":{"uid":"g-1","resourceVersion":"7"},"spec":{"minMember":3}})", "min-member"},
     {"TheRecordIsWrittenByCompareAndSwap",
      coscheduling::WriteRecord{"team", "job", "g-1", "7", R"({"uid":"g-1"})"}, kube::Method::kPatch,
      "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups/job", kube::kMergePatch,
