@@ -130,9 +130,9 @@ struct UpdateMinMember {
   int64_t min_member = 1;
 };
 
-using Action = std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, AnnotatePod,
-                            EvictPod, UpdatePodGroupStatus, EmitEvent, AnswerBind, CreatePodGroup,
-                            UpdateMinMember>;
+using Action =
+    std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, AnnotatePod, EvictPod,
+                 UpdatePodGroupStatus, EmitEvent, AnswerBind, CreatePodGroup, UpdateMinMember>;
 
 struct NumberedAction {
   uint64_t id = 0;

@@ -200,10 +200,10 @@ Reason Engine::State::OwnerBlocker(const Gang& gang,
   }
   if (gang.group != nullptr && IsLeftOver(*gang.group, *gang.derived)) {
     return {v1::POD_GROUP_INVALID,
-            fmt::format("PodGroup {} belongs to an earlier {} of that name (UID {}) and is about to "
-                        "go with it",
-                        gang.key.ToString(), gang.derived->owner.kind,
-                        gang.group->meta.Controller()->uid),
+            fmt::format(
+                "PodGroup {} belongs to an earlier {} of that name (UID {}) and is about to "
+                "go with it",
+                gang.key.ToString(), gang.derived->owner.kind, gang.group->meta.Controller()->uid),
             fmt::format("delete PodGroup {} if it stays", gang.key.ToString())};
   }
   if (!gang.derived->owner.uid.empty()) return {};
@@ -242,7 +242,8 @@ Reason Engine::State::MissingMembers(const Gang& gang, int64_t there) const {
   const int64_t min = gang.facts.min_member;
   const std::string exist = fmt::format("{} of {} members exist", there, min);
   if (const std::optional<AtOnce> at_once = AtOnceOf(gang); at_once && at_once->count < min) {
-    const bool own = gang.derived && (gang.group == nullptr || IsMadeFor(*gang.group, *gang.derived));
+    const bool own =
+        gang.derived && (gang.group == nullptr || IsMadeFor(*gang.group, *gang.derived));
     const bool turns = !at_once->one_by_one.empty();
     return {v1::MIN_MEMBER_UNREACHABLE,
             fmt::format("{}; {} asks for {}, but {} makes {} at a time{}{}", exist,
@@ -272,12 +273,13 @@ Reason Engine::State::MissingMembers(const Gang& gang, int64_t there) const {
             fmt::format("create the missing pods, or lower annotation {} on all of them",
                         kKueueTotalCountAnnotation)};
   }
-  return {v1::MEMBERS_MISSING,
-          fmt::format("{}: {} wants {} and has made {}{}", exist, derived.maker, derived.at_once,
-                      gang.members, derived.suspended ? "; it is suspended" : ""),
-          fmt::format("look at the Warning events of {} and of the jobs it made, such as "
-                      "FailedCreate: a ResourceQuota, a LimitRange or a webhook may refuse its pods",
-                      derived.maker)};
+  return {
+      v1::MEMBERS_MISSING,
+      fmt::format("{}: {} wants {} and has made {}{}", exist, derived.maker, derived.at_once,
+                  gang.members, derived.suspended ? "; it is suspended" : ""),
+      fmt::format("look at the Warning events of {} and of the jobs it made, such as "
+                  "FailedCreate: a ResourceQuota, a LimitRange or a webhook may refuse its pods",
+                  derived.maker)};
 }
 
 // --- its PodGroup ---

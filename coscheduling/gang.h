@@ -44,7 +44,7 @@ struct Gang {
   std::vector<std::string> bound;    // live members with a node, UIDs in rank order
   int64_t members = 0;               // pods that aren't being deleted
   int64_t running = 0;
-  Reason blocker;     // while facts.blocked
+  Reason blocker;  // while facts.blocked
   // Of the first member that has one: an owner that isn't known.
   std::optional<kube::OwnerReference> missing_owner;
   // Kueue's labels on the first member that has one, else on the PodGroup, else on the first
@@ -72,7 +72,7 @@ struct Gang {
   std::string record_error;  // the last refusal of the admission record, until it is accepted
   absl::Time missing_owner_since = Never();
   bool group_behind = false;  // its derived PodGroup is to be created or changed
-  bool signalled = false;    // stays until the gang leaves PROVISIONING
+  bool signalled = false;     // stays until the gang leaves PROVISIONING
   bool commit_started = false;
   std::map<std::string, absl::Time> posted;  // member UID -> binding accepted, not seen yet
   absl::Time signalled_at = absl::InfinitePast();

@@ -50,8 +50,9 @@ bool IsReadKind(const kube::OwnerReference& owner) {
 }
 
 bool EqualsIgnoringCase(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, {}, [](unsigned char c) { return std::tolower(c); },
-                            [](unsigned char c) { return std::tolower(c); });
+  return std::ranges::equal(
+      a, b, {}, [](unsigned char c) { return std::tolower(c); },
+      [](unsigned char c) { return std::tolower(c); });
 }
 
 int64_t AtOnce(const kube::JobSpec& spec) {
@@ -327,8 +328,7 @@ Derivation JobGangs::Derive(const kube::Pod& pod) const {
     gang.fault = fmt::format("{} {}/{}: {}", job->kind, job->name_space, job->name, job->fault);
   }
   const std::string* label = pod.meta.Label(kReplicatedJobLabel);
-  const std::string& replicated =
-      label == nullptr ? chain.front()->replicated_job : *label;
+  const std::string& replicated = label == nullptr ? chain.front()->replicated_job : *label;
   const auto part = maker.kind != kJobSet
                         ? maker.parts.begin()
                         : std::ranges::find_if(maker.parts, [&](const Part& candidate) {

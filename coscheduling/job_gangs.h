@@ -60,7 +60,8 @@ struct DerivedGang {
   // Another job in the namespace derives the same name and is older.
   bool contested = false;
   std::string spare_name;  // unique to this job, for then
-  // Of its PodGroup: the outermost job. Without a UID: a group of plain pods, which own it together.
+  // Of its PodGroup: the outermost job. Without a UID: a group of plain pods, which own it
+  // together.
   kube::OwnerReference owner;
   std::string maker;       // what makes the members, "PyTorchJob default/x"; for messages
   int64_t at_once = 1;     // members that exist at the same time
@@ -68,8 +69,8 @@ struct DerivedGang {
   std::optional<int64_t> schedule_timeout_seconds;
   std::vector<TemplateScheduler> schedulers;
   bool suspended = false;
-  std::string fault;        // a field of the job that can't be used, by name and value
-  std::string one_by_one;   // why the members never exist at the same time, with the field
+  std::string fault;       // a field of the job that can't be used, by name and value
+  std::string one_by_one;  // why the members never exist at the same time, with the field
 
   bool operator==(const DerivedGang&) const = default;
 };
@@ -101,7 +102,8 @@ class JobGangs {
   std::vector<std::string> Remove(const std::string& uid);
 
   Derivation Derive(const kube::Pod& pod) const;
-  // The first owner of a kind that is read and isn't known, or nullptr. Valid until the next change.
+  // The first owner of a kind that is read and isn't known, or nullptr. Valid until the next
+  // change.
   const kube::OwnerReference* MissingOwner(const kube::Pod& pod) const;
   // A job derives a gang of this name.
   bool IsClaimed(const std::string& name_space, const std::string& name) const;

@@ -18,9 +18,9 @@ using ::testing::UnorderedElementsAre;
 // An object NAME in namespace "team" with UID "NAME-uid".
 template <typename T>
 T Object(const std::string& name, const std::string& spec, const std::string& meta = "") {
-  auto object = kube::Decode<T>(R"({"metadata":{"namespace":"team","name":")" + name +
-                                R"(","uid":")" + name + R"(-uid")" + (meta.empty() ? "" : ",") +
-                                meta + R"(},"spec":)" + spec + "}");
+  auto object =
+      kube::Decode<T>(R"({"metadata":{"namespace":"team","name":")" + name + R"(","uid":")" + name +
+                      R"(-uid")" + (meta.empty() ? "" : ",") + meta + R"(},"spec":)" + spec + "}");
   EXPECT_TRUE(object.ok()) << object.status();
   return object.ok() ? *std::move(object) : T();
 }
@@ -156,10 +156,9 @@ TEST(JobGangs, APyTorchJobsGangIsAllOfItsReplicas) {
 
 std::string Replicated(const std::string& name, int replicas, int parallelism,
                        const std::string& depends_on = "", const std::string& status = "Complete") {
-  const std::string dependency =
-      depends_on.empty()
-          ? ""
-          : R"("dependsOn":[{"name":")" + depends_on + R"(","status":")" + status + R"("}],)";
+  const std::string dependency = depends_on.empty() ? ""
+                                                    : R"("dependsOn":[{"name":")" + depends_on +
+                                                          R"(","status":")" + status + R"("}],)";
   return R"({"name":")" + name + R"(",)" + dependency + R"("replicas":)" +
          std::to_string(replicas) + R"(,"template":{"spec":{"parallelism":)" +
          std::to_string(parallelism) + R"(,"completions":)" + std::to_string(parallelism) + "}}}";
@@ -174,8 +173,7 @@ std::string Set(const std::vector<std::string>& replicated, const std::string& m
 // A pod of a replicated job's first Job, which is known.
 kube::Pod PodOfSet(JobGangs* jobs, const std::string& set, const std::string& replicated) {
   const std::string job = set + "-" + replicated + "-0";
-  jobs->Upsert(
-      Object<kube::Job>(job, "{}", OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", set)));
+  jobs->Upsert(Object<kube::Job>(job, "{}", OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", set)));
   return PodOfJob(job, {{"jobset.sigs.k8s.io/replicatedjob-name", replicated}});
 }
 
@@ -210,8 +208,9 @@ TEST(JobGangs, WhatWaitsForTheSameStartsTogether) {
 
 TEST(JobGangs, InOrderSeparatesAllOfThem) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::JobSet>("s", Set({Replicated("a", 1, 2), Replicated("b", 1, 3)},
-                                            R"(,"startupPolicy":{"startupPolicyOrder":"InOrder"})")));
+  jobs.Upsert(
+      Object<kube::JobSet>("s", Set({Replicated("a", 1, 2), Replicated("b", 1, 3)},
+                                    R"(,"startupPolicy":{"startupPolicyOrder":"InOrder"})")));
   EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "a")), "s-a 2/2 of JobSet s");
   EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "b")), "s-b 3/3 of JobSet s");
 }
@@ -234,12 +233,12 @@ TEST(JobGangs, AReplicatedJobThatTheJobSetDoesntHaveIsNamed) {
 
 TEST(JobGangs, MorePodsThanAPodGroupCanCountAreAFault) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::JobSet>(
-      "s", Set({Replicated("a", 2'000'000'000, 2'000'000'000),
-                Replicated("b", 2'000'000'000, 2'000'000'000),
-                Replicated("c", 2'000'000'000, 2'000'000'000)})));
-  EXPECT_THAT(Gang(jobs, PodOfSet(&jobs, "s", "a")),
-              HasSubstr("it makes 9223372036854775807 pods at once, a gang has at most 2147483647"));
+  jobs.Upsert(Object<kube::JobSet>("s", Set({Replicated("a", 2'000'000'000, 2'000'000'000),
+                                             Replicated("b", 2'000'000'000, 2'000'000'000),
+                                             Replicated("c", 2'000'000'000, 2'000'000'000)})));
+  EXPECT_THAT(
+      Gang(jobs, PodOfSet(&jobs, "s", "a")),
+      HasSubstr("it makes 9223372036854775807 pods at once, a gang has at most 2147483647"));
 }
 
 // --- TrainJob ---
@@ -282,8 +281,8 @@ TEST(JobGangs, AStatefulSetIsAGangOnlyIfItAsksForIt) {
   const std::string opt_in = R"("annotations":{"muster.dev/gang":"true"})";
   jobs.Upsert(Object<kube::StatefulSet>("s", R"({"replicas":3,"podManagementPolicy":"Parallel"})"));
   EXPECT_EQ(Gang(jobs, pod), "alone");
-  jobs.Upsert(Object<kube::StatefulSet>("s", R"({"replicas":3,"podManagementPolicy":"Parallel"})",
-                                        opt_in));
+  jobs.Upsert(
+      Object<kube::StatefulSet>("s", R"({"replicas":3,"podManagementPolicy":"Parallel"})", opt_in));
   EXPECT_EQ(Gang(jobs, pod), "s 3/3 of StatefulSet s");
   jobs.Upsert(Object<kube::StatefulSet>("s", R"({"replicas":3})", opt_in));
   EXPECT_EQ(Gang(jobs, pod), "s 3/1 of StatefulSet s");
@@ -326,14 +325,18 @@ TEST(JobGangs, AKueueGroupWithFastAdmissionIsNoGang) {
 
 TEST(JobGangs, OnlyWhatMattersIsAChange) {
   JobGangs jobs;
-  EXPECT_THAT(jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"1")")),
-              ElementsAre("j-uid"));
-  EXPECT_THAT(jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"2")")),
-              IsEmpty());
-  EXPECT_THAT(jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":3})", R"("resourceVersion":"4")")),
-              ElementsAre("j-uid"));
-  EXPECT_THAT(jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"3")")),
-              IsEmpty());
+  EXPECT_THAT(
+      jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"1")")),
+      ElementsAre("j-uid"));
+  EXPECT_THAT(
+      jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"2")")),
+      IsEmpty());
+  EXPECT_THAT(
+      jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":3})", R"("resourceVersion":"4")")),
+      ElementsAre("j-uid"));
+  EXPECT_THAT(
+      jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"3")")),
+      IsEmpty());
   EXPECT_EQ(Gang(jobs, PodOfJob("j")), "j 3/3 of Job j");
   EXPECT_THAT(jobs.Remove("j-uid"), ElementsAre("j-uid"));
   EXPECT_THAT(jobs.Remove("j-uid"), IsEmpty());

@@ -53,10 +53,10 @@ TEST(MemberRank, ReplicasOfOneTypeStayTogether) {
     return kube::StringMap{{"training.kubeflow.org/replica-type", type},
                            {"training.kubeflow.org/replica-index", index}};
   };
-  EXPECT_THAT(InOrder({Named("job-worker-0", labels("worker", "0")),
-                       Named("job-ps-1", labels("ps", "1")), Named("job-ps-0", labels("ps", "0")),
-                       Named("job-chief-0", labels("Chief", "0"))}),
-              testing::ElementsAre("job-chief-0", "job-ps-0", "job-ps-1", "job-worker-0"));
+  EXPECT_THAT(
+      InOrder({Named("job-worker-0", labels("worker", "0")), Named("job-ps-1", labels("ps", "1")),
+               Named("job-ps-0", labels("ps", "0")), Named("job-chief-0", labels("Chief", "0"))}),
+      testing::ElementsAre("job-chief-0", "job-ps-0", "job-ps-1", "job-worker-0"));
 }
 
 TEST(MemberRank, InAJobSetTheJobDecidesBeforeTheCompletionIndexInIt) {

@@ -23,9 +23,12 @@ std::string Lower(std::string text) {
 std::string NameOf(const json& object) { return object.at("metadata").at("name"); }
 
 json OwnerReference(const json& owner) {
-  return {{"apiVersion", owner.at("apiVersion")}, {"kind", owner.at("kind")},
-          {"name", NameOf(owner)},                {"uid", owner.at("metadata").at("uid")},
-          {"controller", true},                   {"blockOwnerDeletion", true}};
+  return {{"apiVersion", owner.at("apiVersion")},
+          {"kind", owner.at("kind")},
+          {"name", NameOf(owner)},
+          {"uid", owner.at("metadata").at("uid")},
+          {"controller", true},
+          {"blockOwnerDeletion", true}};
 }
 
 absl::StatusOr<json> Get(const Call& call, const std::string& path) {
@@ -152,12 +155,13 @@ class Controller {
         continue;
       }
       for (int64_t i = 0; i < replicas; ++i) {
-        const json labels = {{"jobset.sigs.k8s.io/jobset-name", name},
-                             {"jobset.sigs.k8s.io/replicatedjob-name", part},
-                             {"jobset.sigs.k8s.io/replicatedjob-replicas", std::to_string(replicas)},
-                             {"jobset.sigs.k8s.io/job-index", std::to_string(i)},
-                             {"jobset.sigs.k8s.io/job-global-index", std::to_string(global_index++)},
-                             {"jobset.sigs.k8s.io/restart-attempt", "0"}};
+        const json labels = {
+            {"jobset.sigs.k8s.io/jobset-name", name},
+            {"jobset.sigs.k8s.io/replicatedjob-name", part},
+            {"jobset.sigs.k8s.io/replicatedjob-replicas", std::to_string(replicas)},
+            {"jobset.sigs.k8s.io/job-index", std::to_string(i)},
+            {"jobset.sigs.k8s.io/job-global-index", std::to_string(global_index++)},
+            {"jobset.sigs.k8s.io/restart-attempt", "0"}};
         json job = {{"apiVersion", "batch/v1"},
                     {"kind", "Job"},
                     {"metadata",
@@ -211,9 +215,9 @@ absl::Status FillOwnerUids(kube::Request* request, const Call& call) {
   if (!metadata.contains("ownerReferences")) return absl::OkStatus();
   for (json& owner : metadata["ownerReferences"]) {
     if (owner.contains("uid")) continue;
-    absl::StatusOr<std::string> path =
-        ObjectPath(fmt::format("{}/{}/{}", Lower(owner.at("kind")),
-                               metadata.value("namespace", "default"), NameOf({{"metadata", owner}})));
+    absl::StatusOr<std::string> path = ObjectPath(
+        fmt::format("{}/{}/{}", Lower(owner.at("kind")), metadata.value("namespace", "default"),
+                    NameOf({{"metadata", owner}})));
     if (!path.ok()) return path.status();
     absl::StatusOr<json> found = Get(call, *path);
     if (!found.ok()) return found.status();

@@ -2,9 +2,9 @@
 // of the object as it is now, with its names, labels and owner references.
 //
 // After k8s.io/kubernetes v1.34 pkg/controller/job and statefulset, sigs.k8s.io/jobset v0.8
-// pkg/controllers/jobset_controller.go, and training-operator v1.8.1 pkg/controller.v1/common/pod.go
-// (without its own PodGroup support). Nothing is deleted, no status is written, and the random
-// suffixes of names are left out.
+// pkg/controllers/jobset_controller.go, and training-operator v1.8.1
+// pkg/controller.v1/common/pod.go (without its own PodGroup support). Nothing is deleted, no status
+// is written, and the random suffixes of names are left out.
 #pragma once
 
 #include <functional>

@@ -17,7 +17,8 @@ struct Manifest {
   std::string json;
 };
 
-// On simulated pods whose gang no label names: the gang that observers and invariants count them to.
+// On simulated pods whose gang no label names: the gang that observers and invariants count them
+// to.
 inline constexpr const char* kGangForObservers = "muster.dev/simulated-gang";
 
 // The path of "KIND/NAME" or "KIND/NAMESPACE/NAME". InvalidArgument for a kind that scenarios can't

@@ -78,8 +78,7 @@ absl::StatusOr<T> Finish(const JsonReader& reader, T object) {
                ? absl::InvalidArgumentError("metadata.name and metadata.uid must be set")
                : reader.status();
   }
-  object.error =
-      reader.status().ok() ? reader.unusable() : std::string(reader.status().message());
+  object.error = reader.status().ok() ? reader.unusable() : std::string(reader.status().message());
   return object;
 }
 
