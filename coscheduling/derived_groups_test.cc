@@ -178,6 +178,58 @@ TEST_F(DerivedGroups, APodGroupThatMusterDidntMakeIsNeverChanged) {
   EXPECT_EQ(Find("j").min_member(), 2);
 }
 
+TEST_F(DerivedGroups, WhereAnOperatorLabelsPodsThePodGroupIsItsToChange) {
+  engine_.Upsert(Job("j", 3));
+  engine_.Upsert(Pod("j", 0));
+  engine_.Upsert(Pod("j", 1, R"({"scheduling.x-k8s.io/pod-group":"j"})"));
+  kube::PodGroup group = MakeGroup();
+  group.min_member = 2;
+  group.meta.resource_version = "11";
+  engine_.Upsert(group);
+  Step();
+  EXPECT_TRUE(Asked<UpdateMinMember>().empty());
+}
+
+TEST_F(DerivedGroups, AMemberThatItsJobReleasesLeavesTheGang) {
+  engine_.Upsert(Job("j", 2));
+  engine_.Upsert(Pod("j", 0));
+  engine_.Upsert(Pod("j", 1));
+  Step();
+  EXPECT_EQ(Find("j").members_size(), 2);
+  kube::Pod released = Pod("j", 1);
+  released.meta.owners.clear();
+  released.meta.resource_version = "2";
+  engine_.Upsert(released);
+  Step();
+  EXPECT_EQ(Find("j").members_size(), 1);
+  EXPECT_EQ(Find("j-1", true).members_size(), 1);
+}
+
+TEST_F(DerivedGroups, TheQueueIsNamedByThePodThePodGroupOrTheJobInThisOrder) {
+  const auto queue = [](const char* name) {
+    return kube::StringMap{{"kueue.x-k8s.io/queue-name", name}};
+  };
+  kube::Job job = Job("j", 2);
+  engine_.Upsert(job);
+  engine_.Upsert(Pod("j", 0));
+  kube::PodGroup group = MakeGroup();
+  Step();
+  EXPECT_EQ(Find("j").queue(), "");
+  job.meta.labels = queue("of-the-job");
+  job.meta.resource_version = "2";
+  engine_.Upsert(job);
+  Step();
+  EXPECT_EQ(Find("j").queue(), "of-the-job");
+  group.meta.labels["kueue.x-k8s.io/queue-name"] = "of-the-group";
+  group.meta.resource_version = "11";
+  engine_.Upsert(group);
+  Step();
+  EXPECT_EQ(Find("j").queue(), "of-the-group");
+  engine_.Upsert(Pod("j", 1, R"({"kueue.x-k8s.io/queue-name":"of-the-pod"})"));
+  Step();
+  EXPECT_EQ(Find("j").queue(), "of-the-pod");
+}
+
 TEST_F(DerivedGroups, AfterAJobIsGoneItsPodGroupIsNotMadeAgain) {
   engine_.Upsert(Job("j", 3));
   engine_.Upsert(Pod("j", 0));
