@@ -98,6 +98,8 @@ void Engine::State::ForgetOwner(const kube::Pod& pod) {
 }
 
 void Engine::State::JoinAs(const kube::Pod& pod, const Membership& membership) {
+  const kube::Pod* known = snapshot.FindPod(pod.meta.uid);
+  if (known != nullptr && known != &pod) ForgetOwner(*known);  // it may have been released
   NoteOwner(pod);
   Join(membership.key, pod.meta.uid);
   Gang& gang = gangs.at(membership.key);
@@ -341,6 +343,13 @@ void Engine::State::KeepGroup(Gang& gang, absl::Time now) {
     return;
   }
   if (!IsMadeFor(*gang.group, *gang.derived) || gang.group->min_member == min) return;
+  // Where an operator labels new pods it minds the PodGroup too. Two writers would never come to
+  // rest.
+  if (std::ranges::any_of(gang.pods, [this](const std::string& uid) {
+        return snapshot.FindPod(uid)->meta.labels.contains(kPodGroupLabel);
+      })) {
+    return;
+  }
   gang.group_behind = true;
   const kube::ObjectMeta& meta = gang.group->meta;
   // One at a time with the admission record, which is written to the same object.

@@ -108,6 +108,7 @@ void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
   SetTime(gang.state_since, out->mutable_state_since());
   out->set_min_member(gang.facts.min_member);
   out->set_priority(gang.priority);
+  out->set_queue(gang.queue_name);
   out->set_revision(gang.revision);
   SetTime(gang.created, out->mutable_created_at());
   if (gang.record) {

@@ -502,7 +502,6 @@ EngineStats Engine::TakeStats() {
   State& s = *state_;
   s.stats.gangs = s.gangs.size();
   s.stats.in_flight = s.in_flight.size();
-  s.stats.jobs = s.jobs.CountByKind();
   s.stats.held_binds = 0;
   for (const auto& [uid, binds] : s.held_binds) s.stats.held_binds += binds.size();
   EngineStats stats = s.stats;

@@ -18,7 +18,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -140,7 +139,6 @@ struct EngineStats {
   size_t gangs = 0;
   size_t in_flight = 0;
   size_t held_binds = 0;
-  std::map<std::string, int64_t> jobs;  // known ones, by kind
   // From the last of its nodes becoming usable to the last binding, per gang.
   std::vector<absl::Duration> bind_latencies;
   std::vector<std::pair<v1::GangState, absl::Duration>> state_times;

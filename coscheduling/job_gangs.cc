@@ -359,11 +359,4 @@ std::string JobGangs::OwnersLabel(const kube::Pod& pod, std::string_view key) co
   return "";
 }
 
-std::map<std::string, int64_t> JobGangs::CountByKind() const {
-  std::map<std::string, int64_t> counts;
-  for (const JobKind& kind : kJobKinds) counts[std::string(kind.kind)] = 0;
-  for (const auto& [uid, job] : jobs_) ++counts[std::string(job.kind)];
-  return counts;
-}
-
 }  // namespace muster::coscheduling

@@ -112,8 +112,6 @@ class JobGangs {
   std::string OwnersLabel(const kube::Pod& pod, std::string_view key) const;
   // UIDs of an owner and of all jobs below it.
   std::vector<std::string> Family(const std::string& uid) const;
-  // Known jobs by kind, for metrics.
-  std::map<std::string, int64_t> CountByKind() const;
 
  private:
   // Replicated jobs that exist at the same time; of the other kinds, the one part there is.

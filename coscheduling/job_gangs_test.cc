@@ -379,15 +379,5 @@ TEST(JobGangs, AnOwnersLabelIsTheInnermostThatHasIt) {
   EXPECT_EQ(jobs.OwnersLabel(pod, kPriorityClassLabel), "high");
 }
 
-TEST(JobGangs, CountsWhatItKnows) {
-  JobGangs jobs;
-  jobs.Upsert(Object<kube::Job>("j", "{}"));
-  jobs.Upsert(Object<kube::TrainJob>("t", "{}"));
-  EXPECT_EQ(
-      jobs.CountByKind(),
-      (std::map<std::string, int64_t>{
-          {"Job", 1}, {"JobSet", 0}, {"PyTorchJob", 0}, {"StatefulSet", 0}, {"TrainJob", 1}}));
-}
-
 }  // namespace
 }  // namespace muster::coscheduling

@@ -4,31 +4,42 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <optional>
 
 namespace muster::coscheduling {
 namespace {
 
-constexpr std::array<std::string_view, 3> kIndexLabels = {
-    "jobset.sigs.k8s.io/job-global-index",
-    "batch.kubernetes.io/job-completion-index",
+constexpr std::string_view kGlobalIndex = "jobset.sigs.k8s.io/job-global-index";
+constexpr std::string_view kCompletionIndex = "batch.kubernetes.io/job-completion-index";
+constexpr std::array<std::string_view, 4> kIndexLabels = {
     "training.kubeflow.org/replica-index",
+    kCompletionIndex,
+    "apps.kubernetes.io/pod-index",
+    "kueue.x-k8s.io/pod-group-pod-index",
 };
 
-int RoleOf(const kube::Pod& pod) {
+std::string TypeOf(const kube::Pod& pod) {
   const std::string* type = pod.meta.Label("training.kubeflow.org/replica-type");
-  if (type == nullptr) return 1;
+  if (type == nullptr) return "";
   std::string lower(*type);
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  return lower == "master" || lower == "chief" || lower == "launcher" ? 0 : 1;
+  return lower;
+}
+
+std::optional<int64_t> IndexIn(const kube::Pod& pod, std::string_view label) {
+  const std::string* text = pod.meta.Label(label);
+  // The label came with Kubernetes 1.28, the annotation with Indexed jobs.
+  if (text == nullptr && label == kCompletionIndex) text = pod.meta.Annotation(label);
+  if (text == nullptr) return std::nullopt;
+  int64_t index = 0;
+  auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), index);
+  if (error != std::errc() || end != text->data() + text->size()) return std::nullopt;
+  return index;
 }
 
 int64_t IndexOf(const kube::Pod& pod) {
   for (std::string_view label : kIndexLabels) {
-    const std::string* text = pod.meta.Label(label);
-    if (text == nullptr) continue;
-    int64_t index = 0;
-    auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), index);
-    if (error == std::errc() && end == text->data() + text->size()) return index;
+    if (const std::optional<int64_t> index = IndexIn(pod, label)) return *index;
   }
   return 0;
 }
@@ -55,7 +66,17 @@ std::string NaturalKey(const std::string& name) {
 }  // namespace
 
 MemberRank RankOf(const kube::Pod& pod) {
-  return {.role = RoleOf(pod), .index = IndexOf(pod), .name = NaturalKey(pod.meta.name)};
+  MemberRank rank;
+  rank.type = TypeOf(pod);
+  rank.role = rank.type == "master" || rank.type == "chief" || rank.type == "launcher" ? 0 : 1;
+  rank.name = NaturalKey(pod.meta.name);
+  if (const std::optional<int64_t> job = IndexIn(pod, kGlobalIndex)) {
+    rank.index = *job;
+    rank.index_within = IndexOf(pod);
+  } else {
+    rank.index = IndexOf(pod);
+  }
+  return rank;
 }
 
 }  // namespace muster::coscheduling

@@ -11,13 +11,23 @@
 
 namespace muster::coscheduling {
 
-// Ordered by role (masters first), then index, then name with its numbers read as numbers, so that
-// "worker-10" follows "worker-9".
-// Index: batch.kubernetes.io/job-completion-index, training.kubeflow.org/replica-index or
-// jobset.sigs.k8s.io/job-global-index, else none.
+// Ordered by role (masters first), replica type, index, index within that, then name with its
+// numbers read as numbers, so that "worker-10" follows "worker-9".
+//
+//   made by       index                                          within that
+//   JobSet        jobset.sigs.k8s.io/job-global-index            its Job's completion index
+//   PyTorchJob    training.kubeflow.org/replica-index
+//   Job           batch.kubernetes.io/job-completion-index
+//   StatefulSet   apps.kubernetes.io/pod-index, the ordinal
+//   plain pods    kueue.x-k8s.io/pod-group-pod-index
+//
+// All are labels; the completion index is read from the annotation of that name too. Without an
+// index that is a number, the name decides.
 struct MemberRank {
   int role = 0;
+  std::string type;  // training.kubeflow.org/replica-type
   int64_t index = 0;
+  int64_t index_within = 0;
   // Alternating text and zero-padded digits.
   std::string name;
   auto operator<=>(const MemberRank&) const = default;

@@ -32,8 +32,22 @@ quota::QueueStatus Status(const std::string& name, int64_t pending, int64_t admi
   status.error = error;
   return status;
 }
+const kube::OwnerReference kJob = {"batch/v1", "Job", "job", "j-1", true};
 
 const Case kCases[] = {
+    {"ADerivedPodGroupGoesWithItsJob", coscheduling::CreatePodGroup{"team", "job", {kJob}, 4, 60},
+     kube::Method::kPost, "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups",
+     kube::kJson,
+     R"({"apiVersion":"scheduling.x-k8s.io/v1alpha1","kind":"PodGroup",
+        "metadata":{"name":"job","namespace":"team","labels":{"muster.dev/derived":"true"},
+                    "ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"job",
+                                        "uid":"j-1","controller":true}]},
+        "spec":{"minMember":4,"scheduleTimeoutSeconds":60}})",
+     "pod-group"},
+    {"TheQuorumOfADerivedPodGroupIsWrittenByCompareAndSwap",
+     coscheduling::UpdateMinMember{"team", "job", "g-1", "7", 3}, kube::Method::kPatch,
+     "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups/job", kube::kMergePatch,
+     R"({"metadata":{"uid":"g-1","resourceVersion":"7"},"spec":{"minMember":3}})", "min-member"},
     {"TheRecordIsWrittenByCompareAndSwap",
      coscheduling::WriteRecord{"team", "job", "g-1", "7", R"({"uid":"g-1"})"}, kube::Method::kPatch,
      "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups/job", kube::kMergePatch,
@@ -159,7 +173,10 @@ TEST_P(ActionRequestsTest, IsThisRequest) {
   EXPECT_EQ(made->request.content_type, c.content_type);
   EXPECT_EQ(json::parse(made->request.body), json::parse(c.body));
   EXPECT_EQ(made->read_back.method, kube::Method::kGet);
-  EXPECT_EQ(std::string(c.path).rfind(made->read_back.path, 0), 0u);
+  // What is created is found below its collection.
+  const std::string about =
+      c.kind == std::string("pod-group") ? c.path + std::string("/job") : c.path;
+  EXPECT_TRUE(about.starts_with(made->read_back.path)) << made->read_back.path;
   EXPECT_EQ(KindOf(c.action), c.kind);
 }
 

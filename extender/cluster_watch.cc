@@ -32,6 +32,8 @@ EngineTask UpsertTask(std::string_view json, absl::Status* error) {
   };
 }
 
+void RemoveJob(Engine& engine, const ObjectHeader& header) { engine.RemoveJob(header.uid); }
+
 struct Kind {
   const char* name;
   const char* path;
@@ -82,6 +84,13 @@ constexpr Kind kKinds[] = {
      [](Engine& e, const ObjectHeader& h) { e.RemovePersistentVolume(h.name); }},
     {"storageclasses", "/apis/storage.k8s.io/v1/storageclasses", UpsertTask<kube::StorageClass>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveStorageClass(h.name); }},
+    // What owns pods. Most clusters have some of these kinds only.
+    {"jobs", "/apis/batch/v1/jobs", UpsertTask<kube::Job>, RemoveJob},
+    {"statefulsets", "/apis/apps/v1/statefulsets", UpsertTask<kube::StatefulSet>, RemoveJob},
+    {"jobsets", "/apis/jobset.x-k8s.io/v1alpha2/jobsets", UpsertTask<kube::JobSet>, RemoveJob},
+    {"pytorchjobs", "/apis/kubeflow.org/v1/pytorchjobs", UpsertTask<kube::PyTorchJob>, RemoveJob},
+    {"trainjobs", "/apis/trainer.kubeflow.org/v1alpha1/trainjobs", UpsertTask<kube::TrainJob>,
+     RemoveJob},
 };
 
 }  // namespace

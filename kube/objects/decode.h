@@ -49,16 +49,6 @@ template <>
 absl::StatusOr<PersistentVolume> Decode<PersistentVolume>(std::string_view json);
 template <>
 absl::StatusOr<StorageClass> Decode<StorageClass>(std::string_view json);
-template <>
-absl::StatusOr<ResourceFlavor> Decode<ResourceFlavor>(std::string_view json);
-template <>
-absl::StatusOr<ClusterQueue> Decode<ClusterQueue>(std::string_view json);
-template <>
-absl::StatusOr<LocalQueue> Decode<LocalQueue>(std::string_view json);
-template <>
-absl::StatusOr<Cohort> Decode<Cohort>(std::string_view json);
-template <>
-absl::StatusOr<WorkloadPriorityClass> Decode<WorkloadPriorityClass>(std::string_view json);
 // Of the job kinds (job.h) only metadata can fail the decode.
 template <>
 absl::StatusOr<Job> Decode<Job>(std::string_view json);
@@ -70,6 +60,16 @@ template <>
 absl::StatusOr<PyTorchJob> Decode<PyTorchJob>(std::string_view json);
 template <>
 absl::StatusOr<TrainJob> Decode<TrainJob>(std::string_view json);
+template <>
+absl::StatusOr<ResourceFlavor> Decode<ResourceFlavor>(std::string_view json);
+template <>
+absl::StatusOr<ClusterQueue> Decode<ClusterQueue>(std::string_view json);
+template <>
+absl::StatusOr<LocalQueue> Decode<LocalQueue>(std::string_view json);
+template <>
+absl::StatusOr<Cohort> Decode<Cohort>(std::string_view json);
+template <>
+absl::StatusOr<WorkloadPriorityClass> Decode<WorkloadPriorityClass>(std::string_view json);
 
 // What identifies an object in a watch or a list, without decoding the rest of it.
 struct ObjectHeader {
