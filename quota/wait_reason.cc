@@ -187,6 +187,10 @@ Wait ExplainOthers(const Ledger& ledger, const WaitingLine& line, const Entry& e
 
 }  // namespace
 
+Wait ExplainRefusal(const Ledger& ledger, const Entry& entry) {
+  return RefusalText(ledger, entry).Explain(entry.assignment);
+}
+
 Wait ReasonOf(const Ledger& ledger, const WaitingRoom& room, const Entry& entry) {
   if (entry.kind == nullptr) return entry.blocked;
   const WaitingLine& line = room.line(entry.queue);

@@ -117,6 +117,11 @@ std::unique_ptr<Entry> WaitingRoom::Leave(std::string_view id) {
   return entry;
 }
 
+Entry* WaitingRoom::Find(std::string_view id) {
+  auto it = entries_.find(id);
+  return it == entries_.end() ? nullptr : it->second.get();
+}
+
 const Entry* WaitingRoom::Find(std::string_view id) const {
   auto it = entries_.find(id);
   return it == entries_.end() ? nullptr : it->second.get();

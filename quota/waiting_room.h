@@ -29,6 +29,7 @@ class WaitingRoom {
   void EnterSurplus(const Workload& workload, const Admission& admission);
   // What left, or null.
   std::unique_ptr<Entry> Leave(std::string_view id);
+  Entry* Find(std::string_view id);
   const Entry* Find(std::string_view id) const;
 
   // After the layout was built anew: everybody takes their place again. Who entered while it was
