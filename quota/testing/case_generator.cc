@@ -26,7 +26,7 @@ class CaseMaker {
 
   json Make() {
     fair_sharing_ = Chance(40);
-    tight_ = Chance(60);
+    crowded_ = Chance(70);
     MakeGroups();
     json flavors = json::array();
     for (const GroupShape& group : groups_) {
@@ -37,7 +37,7 @@ class CaseMaker {
     const int queue_count = 1 + Below(5);
     for (int i = 0; i < queue_count; ++i) queues.push_back(MakeQueue(absl::StrCat("q", i)));
     json admitted = json::array();
-    const int admitted_count = Below(13);
+    const int admitted_count = Chance(20) ? Below(5) : 4 + Below(9);
     std::vector<int> reserved(static_cast<size_t>(admitted_count));
     for (size_t i = 0; i < reserved.size(); ++i) reserved[i] = static_cast<int>(i);
     for (size_t i = 1; i < reserved.size(); ++i) std::swap(reserved[i], reserved[Index(i + 1)]);
@@ -207,7 +207,7 @@ class CaseMaker {
   }
 
   json MakePodSet(const std::string& name, const json& groups, bool admitted) {
-    json pod_set = {{"name", name}, {"count", 1 + Below(3)}};
+    json pod_set = {{"name", name}, {"count", 1 + Below(admitted ? 3 : 2)}};
     json requests = json::object();
     json flavors = json::object();
     for (const json& group : groups) {
@@ -217,8 +217,9 @@ class CaseMaker {
           flavors[resource] = flavor;
           continue;
         }
-        if (Chance(15)) continue;
-        requests[resource] = Quantity(resource, Below(tight_ ? 3 : 6));
+        if (Chance(12)) continue;
+        const int most = admitted ? (crowded_ ? 5 : 3) : 4;
+        requests[resource] = Quantity(resource, Chance(5) ? 0 : 1 + Below(most));
         flavors[resource] = flavor;
       }
     }
@@ -276,7 +277,7 @@ class CaseMaker {
   const uint64_t seed_;
   std::mt19937_64 random_;
   bool fair_sharing_ = false;
-  bool tight_ = false;
+  bool crowded_ = false;
   int flavor_count_ = 0;
   std::vector<GroupShape> groups_;
   std::vector<std::string> cohort_names_;
