@@ -157,7 +157,7 @@ class Assigner {
       const int pair = flavor.pairs[static_cast<size_t>(request.position)];
       const int64_t wanted = Wanted(request, pair);
       const Amount most = ledger_.tree().PotentialAvailable(queue_.node, pair);
-      if (Amount(wanted) <= most) continue;
+      if (Amount(wanted) <= most && wanted < kBeyondAnyQuota) continue;
       refusal.kind = Refusal::Kind::kTooSmall;
       refusal.resource = request.resource;
       refusal.wanted = wanted;
