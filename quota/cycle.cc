@@ -99,6 +99,7 @@ std::vector<Entry*> Cycle::Heads(int root) const {
 }
 
 bool Cycle::Run(int root) {
+  room_.BeginPass(root);
   std::vector<Entry*> refused;
   std::vector<Entry*> entries;
   for (Entry* head : Heads(root)) {
@@ -252,6 +253,7 @@ bool Cycle::NameVictims(Entry& entry) {
   }
   entry.next_flavor.clear();
   entry.reported = std::move(victims);
+  entry.claimed_pass = room_.LastPass(root);
   if (!IsStrict(ledger_, entry.queue)) room_.line(entry.queue).Stick(&entry);
   if (!any_new) return false;
   Decision& decision = decisions_.emplace_back();

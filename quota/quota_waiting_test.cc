@@ -99,7 +99,8 @@ TEST(Waiting, ForANamespaceThatIsntSelected) {
   none.namespace_selector.reset();
   world.Add(queue).Add(none).Enqueue(Gang("a", "q", 1)).Enqueue(Gang("b", "none", 1));
   EXPECT_THAT(world.Schedule(), IsEmpty());
-  ExpectWait(world, "a", WaitCode::kNamespaceNotSelected, {"spec.namespaceSelector", "ns"}, "label");
+  ExpectWait(world, "a", WaitCode::kNamespaceNotSelected, {"spec.namespaceSelector", "ns"},
+             "label");
   ExpectWait(world, "b", WaitCode::kNamespaceNotSelected, {"no spec.namespaceSelector"}, "{}");
   world.scheduler.Upsert(NamespaceNamed("ns", {{"team", "blue"}}));
   EXPECT_THAT(world.Schedule(), ElementsAre("a"));

@@ -196,12 +196,13 @@ Wait ReasonOf(const Ledger& ledger, const WaitingRoom& room, const Entry& entry)
   const WaitingLine& line = room.line(entry.queue);
   Wait wait;
   const bool refused = !entry.assignment.refusals.empty() && line.Head() == &entry;
-  if (entry.parked_alone || (refused && entry.reported.empty())) {
+  const int root = ledger.layout().queue(entry.queue).root;
+  if (entry.claimed_pass == room.LastPass(root)) {
+    wait = ExplainPreemption(ledger, entry);
+  } else if (entry.parked_alone || (refused && entry.targets.empty())) {
     wait = RefusalText(ledger, entry).Explain(entry.assignment);
   } else if (entry.kind->parked) {
     wait = RefusalText(ledger, entry).Explain(entry.kind->refused);
-  } else if (!entry.reported.empty()) {
-    wait = ExplainPreemption(ledger, entry);
   } else {
     wait = ExplainOthers(ledger, line, entry);
   }

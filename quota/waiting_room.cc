@@ -160,6 +160,7 @@ void WaitingRoom::Settle(Entry* entry) {
   entry->kind = nullptr;
   entry->parked_alone = false;
   entry->judged_version = -1;
+  entry->claimed_pass = -1;
   entry->placements_epoch = -1;
   entry->next_flavor.clear();
   if (entry->blocked.code != WaitCode::kNone) return;
@@ -181,6 +182,7 @@ void WaitingRoom::Resettle() {
   }
   lines_.clear();
   queues_under_.assign(static_cast<size_t>(layout.tree.size()), {});
+  passes_.assign(static_cast<size_t>(layout.tree.size()), 0);
   changed_roots_.clear();
   for (size_t i = 0; i < layout.queues.size(); ++i) {
     lines_.push_back(std::make_unique<WaitingLine>());
