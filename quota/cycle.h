@@ -62,7 +62,7 @@ class Cycle {
   bool FitsBeside(const Entry& entry);
   void Reserve(const Entry& entry);
   void Use(const Entry& entry, std::vector<PairAmount> usage);
-  void Announce(const std::string& id, const Admission& admission, bool surplus_only);
+  void Announce(const Entry& entry, const Admission& admission);
 
   Ledger& ledger_;
   WaitingRoom& room_;

@@ -63,7 +63,7 @@ class FlavorsOfPodSet {
       };
     }
     Assignment assignment = AssignFlavors(ledger_, request);
-    if (assignment.mode == AssignmentMode::kFit) return assignment.pod_sets.front();
+    if (assignment.mode == AssignmentMode::kFit) return assignment.choices;
     refusals = std::move(assignment.refusals);
     return std::nullopt;
   }

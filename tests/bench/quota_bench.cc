@@ -102,7 +102,7 @@ Result Run(const json& quota_case, bool churns) {
   Result result;
   double begin = bench::ThreadCpu();
   for (const Workload& workload : loaded.pending) loaded.scheduler->Enqueue(workload);
-  loaded.scheduler->NeedsSchedule();
+  loaded.scheduler->WhyWaiting("");  // everybody takes their place
   result.enqueue_s = bench::ThreadCpu() - begin;
   begin = bench::ThreadCpu();
   std::deque<std::string> running;
