@@ -102,7 +102,8 @@ class Assigner {
       result_.next_flavor.push_back(
           last_tried_ + 1 == FlavorsOf(group).size() ? 0 : static_cast<int>(last_tried_) + 1);
       for (size_t i = 0; i < group.requests.size(); ++i) {
-        result_.choices.push_back(MakeChoice(group, group.requests[i], found.flavor, found.grades[i]));
+        result_.choices.push_back(
+            MakeChoice(group, group.requests[i], found.flavor, found.grades[i]));
       }
     }
     std::for_each(result_.choices.begin() + first, result_.choices.end(),

@@ -43,16 +43,16 @@ struct Assignment {
   };
   // The worst of its choices; kNoFit if a pod set has none (`choices` ends before or in it).
   AssignmentMode mode = AssignmentMode::kFit;
-  int borrowing = 0;  // borrowing.h
-  std::vector<Choice> choices;  // by pod set
+  int borrowing = 0;              // borrowing.h
+  std::vector<Choice> choices;    // by pod set
   std::vector<PairAmount> usage;  // of all pod sets, every pair once
   std::vector<int> needed;        // pairs that only preemption can make available
   // Flavors that weren't free, in the order in which they were tried, of groups that got none that
   // is free. From `decisive` on of the group that got none at all (kNoFit).
   std::vector<FlavorRefusal> refusals;
   size_t decisive = 0;
-  // By group of each pod set in turn: how many flavors the next attempt leaves out; 0 after the last
-  // flavor.
+  // By group of each pod set in turn: how many flavors the next attempt leaves out; 0 after the
+  // last flavor.
   std::vector<int> next_flavor;
 
   bool HasUntriedFlavors() const;

@@ -8,7 +8,9 @@
 //
 // With MUSTER_KUEUE_ORACLE=path of the oracle (tests/kueue) AllFit is also asked of Kueue's own
 // packages, in process and without an API server, and the ratio is held to the bound.
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -44,9 +46,8 @@ struct Size {
   int priority;
   int interval_ms;
 };
-constexpr std::array<Size, 3> kSizes = {{{"small", 350, 1, 50, 100},
-                                        {"medium", 100, 5, 100, 500},
-                                        {"large", 50, 20, 200, 1200}}};
+constexpr std::array<Size, 3> kSizes = {
+    {{"small", 350, 1, 50, 100}, {"medium", 100, 5, 100, 500}, {"large", 50, 20, 200, 1200}}};
 
 json MakeCase(int nominal) {
   json queues = json::array();
@@ -57,11 +58,11 @@ json MakeCase(int nominal) {
       json quota = {{"name", "cpu"}, {"nominalQuota", nominal}, {"borrowingLimit", 100}};
       json flavor = {{"name", "default"}, {"resources", json::array({quota})}};
       json group = {{"coveredResources", json::array({"cpu"})}, {"flavors", json::array({flavor})}};
-      json spec = {{"cohort", fmt::format("cohort{}", c)},
-                   {"namespaceSelector", json::object()},
-                   {"preemption",
-                    {{"reclaimWithinCohort", "Any"}, {"withinClusterQueue", "LowerPriority"}}},
-                   {"resourceGroups", json::array({group})}};
+      json spec = {
+          {"cohort", fmt::format("cohort{}", c)},
+          {"namespaceSelector", json::object()},
+          {"preemption", {{"reclaimWithinCohort", "Any"}, {"withinClusterQueue", "LowerPriority"}}},
+          {"resourceGroups", json::array({group})}};
       queues.push_back({{"metadata", {{"name", name}}}, {"spec", spec}});
       for (const Size& size : kSizes) {
         for (int i = 0; i < size.count; ++i) {
@@ -69,13 +70,13 @@ json MakeCase(int nominal) {
           const absl::Time created =
               absl::FromUnixSeconds(1'767'225'600) + absl::Milliseconds(i * size.interval_ms);
           json pods = {{"name", "main"}, {"count", 1}, {"requests", {{"cpu", size.cpu}}}};
-          pending.push_back({{"uid", id},
-                             {"name", id},
-                             {"clusterQueue", name},
-                             {"priority", size.priority},
-                             {"createdAt", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", created,
-                                                            absl::UTCTimeZone())},
-                             {"podSets", json::array({pods})}});
+          pending.push_back(
+              {{"uid", id},
+               {"name", id},
+               {"clusterQueue", name},
+               {"priority", size.priority},
+               {"createdAt", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", created, absl::UTCTimeZone())},
+               {"podSets", json::array({pods})}});
         }
       }
     }
@@ -94,6 +95,7 @@ struct Result {
   size_t admitted = 0;
   double enqueue_s = 0;
   double schedule_s = 0;  // CPU time, as the machine may do other things
+  double clock_s = 0;     // the same by the clock, as Kueue is measured
   size_t withdrawn = 0;
 };
 
@@ -105,6 +107,7 @@ Result Run(const json& quota_case, bool churns) {
   loaded.scheduler->WhyWaiting("");  // everybody takes their place
   result.enqueue_s = bench::ThreadCpu() - begin;
   begin = bench::ThreadCpu();
+  const auto clock_begin = std::chrono::steady_clock::now();
   std::deque<std::string> running;
   int64_t clock = 0;
   while (true) {
@@ -121,6 +124,8 @@ Result Run(const json& quota_case, bool churns) {
     ++result.withdrawn;
   }
   result.schedule_s = bench::ThreadCpu() - begin;
+  result.clock_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - clock_begin).count();
   return result;
 }
 
@@ -128,13 +133,16 @@ Result Best(const json& quota_case, bool churns, int rounds) {
   Result best = Run(quota_case, churns);
   for (int i = 1; i < rounds; ++i) {
     const Result again = Run(quota_case, churns);
+    const double clock_s = std::min(best.clock_s, again.clock_s);
     if (again.schedule_s < best.schedule_s) best = again;
+    best.clock_s = clock_s;
   }
   return best;
 }
 
 bool Report(const std::string& name, const Result& result, size_t expected) {
-  const bool kept = result.schedule_s <= kLimitSeconds && (expected == 0 || result.admitted == expected);
+  const bool kept =
+      result.schedule_s <= kLimitSeconds && (expected == 0 || result.admitted == expected);
   std::cout << fmt::format(
       "{}: {}: {} gangs admitted in {:.1f} ms CPU ({:.0f} per second; enqueued in {:.1f} ms; {} "
       "ended before; limit {} s)\n",
@@ -164,19 +172,24 @@ json AskOracle(const std::string& binary, const json& quota_case) {
 bool Compare(const json& quota_case, const Result& ours) {
   const char* binary = std::getenv("MUSTER_KUEUE_ORACLE");
   if (binary == nullptr || *binary == '\0') return true;
-  const json theirs = AskOracle(binary, quota_case);
-  if (!theirs.is_object()) {
-    std::cout << "FAILED: the oracle gave no answer\n";
-    return false;
+  // The fastest of some rounds, like ours.
+  json theirs;
+  for (int round = 0; round < 3; ++round) {
+    json answer = AskOracle(binary, quota_case);
+    if (!answer.is_object()) {
+      std::cout << "FAILED: the oracle gave no answer\n";
+      return false;
+    }
+    if (theirs.is_null() || answer.at("seconds") < theirs.at("seconds")) theirs = std::move(answer);
   }
   const double seconds = theirs.at("seconds");
-  const double times = seconds / ours.schedule_s;
+  const double times = seconds / ours.clock_s;
   const bool kept = times >= kTimesKueue && theirs.at("admitted") == ours.admitted;
   std::cout << fmt::format(
       "{}: AllFit by Kueue's packages: {} gangs admitted in {:.1f} ms by the clock, {:.0f} times "
-      "ours (bound: {} times)\n",
+      "our {:.1f} ms by the clock (bound: {} times)\n",
       kept ? "passed" : "FAILED", theirs.at("admitted").get<int64_t>(), seconds * 1e3, times,
-      kTimesKueue);
+      ours.clock_s * 1e3, kTimesKueue);
   return kept;
 }
 
