@@ -20,8 +20,11 @@ inline int64_t Saturate(Amount amount) {
   return static_cast<int64_t>(std::clamp(amount, Amount(kMin), Amount(kMax)));
 }
 
-// `count` pods of `each`. A request past int64 is taken for the largest int64, which no quota
-// covers, where Kueue's product wraps around.
+// What a request past int64 is taken for, where Kueue's sums and products wrap around. No quota
+// covers it.
+inline constexpr int64_t kBeyondAnyQuota = std::numeric_limits<int64_t>::max();
+
+// `count` pods of `each`.
 inline int64_t SaturatingProduct(int64_t each, int64_t count) {
   return Saturate(Amount(each) * Amount(count));
 }

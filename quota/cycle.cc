@@ -99,6 +99,7 @@ std::vector<Entry*> Cycle::Heads(int root) const {
 }
 
 bool Cycle::Run(int root) {
+  room_.BeginPass(root);
   std::vector<Entry*> refused;
   std::vector<Entry*> entries;
   for (Entry* head : Heads(root)) {
@@ -146,16 +147,18 @@ bool Cycle::Process(Entry& entry) {
 // With all victims of this pass gone, and the usage of those who wait for them. What is admitted at
 // once must fit beside the victims as well: they still run. (Kueue doesn't look at that.)
 bool Cycle::FitsBeside(const Entry& entry) {
-  const PreemptionRequest request = {.queue = entry.queue, .usage = entry.assignment.usage};
+  const int node = ledger_.layout().queue(entry.queue).node;
+  const std::vector<PairAmount>& usage = entry.assignment.usage;
+  if (victims_.empty() && entry.targets.empty()) return Fits(ledger_.tree(), node, usage);
   {
     Removal removal(ledger_);
     removal.TakeAll(victims_);
     removal.TakeAll(entry.targets);
-    if (!Fits(ledger_, request, true)) return false;
+    if (!Fits(ledger_.tree(), node, usage)) return false;
   }
-  if (victims_.empty() || entry.assignment.mode != AssignmentMode::kFit) return true;
+  if (entry.assignment.mode != AssignmentMode::kFit) return true;
   for (const SetAside& each : set_aside_) ledger_.tree().RemoveUsage(each.node, each.usage);
-  const bool fits = Fits(ledger_, request, true);
+  const bool fits = Fits(ledger_.tree(), node, usage);
   for (const SetAside& each : set_aside_) ledger_.tree().AddUsage(each.node, each.usage);
   return fits;
 }
@@ -187,30 +190,34 @@ Admission Cycle::AdmissionOf(const Entry& entry) const {
   Admission admission;
   admission.cluster_queue = ledger_.layout().queue(entry.queue).object->meta.name;
   admission.reserved_at = now_;
-  for (size_t i = 0; i < entry.assignment.pod_sets.size(); ++i) {
-    const PodSet& pod_set = entry.workload.pod_sets[i];
+  admission.pod_sets.reserve(entry.workload.pod_sets.size());
+  for (const PodSet& pod_set : entry.workload.pod_sets) {
     PodSetAssignment& made = admission.pod_sets.emplace_back();
     made.name = pod_set.name;
     made.count = pod_set.count;
-    for (const Assignment::Choice& choice : entry.assignment.pod_sets[i]) {
-      const std::string& resource = ledger_.names().ResourceName(choice.resource);
-      made.flavors[resource] = ledger_.names().FlavorName(choice.flavor);
-      made.usage.Set(resource, choice.amount);
-    }
+  }
+  for (const Assignment::Choice& choice : entry.assignment.choices) {
+    PodSetAssignment& made = admission.pod_sets[static_cast<size_t>(choice.pod_set)];
+    const std::string& resource = ledger_.names().ResourceName(choice.resource);
+    made.flavors.emplace(resource, ledger_.names().FlavorName(choice.flavor));
+    made.usage.Set(resource, choice.amount);
   }
   return admission;
 }
 
-void Cycle::Announce(const std::string& id, const Admission& admission, bool surplus_only) {
-  auto [it, inserted] = admitted_now_.try_emplace(id, decisions_.size());
-  if (!inserted) {
-    decisions_[it->second].admission = admission;
-    return;
+void Cycle::Announce(const Entry& entry, const Admission& admission) {
+  // Only surplus can be added to what was admitted in the same Schedule.
+  if (entry.is_surplus || !entry.workload.surplus.empty()) {
+    auto [it, inserted] = admitted_now_.try_emplace(entry.workload.id, decisions_.size());
+    if (!inserted) {
+      decisions_[it->second].admission = admission;
+      return;
+    }
   }
   Decision& decision = decisions_.emplace_back();
-  decision.id = id;
+  decision.id = entry.workload.id;
   decision.admission = admission;
-  decision.surplus_only = surplus_only;
+  decision.surplus_only = entry.is_surplus;
 }
 
 bool Cycle::Admit(Entry& entry) {
@@ -226,7 +233,7 @@ bool Cycle::Admit(Entry& entry) {
   } else {
     admission = AdmissionOf(entry);
   }
-  Announce(entry.workload.id, admission, entry.is_surplus);
+  Announce(entry, admission);
   const std::unique_ptr<Entry> left = room_.Leave(entry.workload.id);
   const Reservation& reservation = ledger_.Set(std::move(left->workload), std::move(admission));
   if (!reservation.workload.surplus.empty()) {
@@ -252,6 +259,7 @@ bool Cycle::NameVictims(Entry& entry) {
   }
   entry.next_flavor.clear();
   entry.reported = std::move(victims);
+  entry.claimed_pass = room_.LastPass(root);
   if (!IsStrict(ledger_, entry.queue)) room_.line(entry.queue).Stick(&entry);
   if (!any_new) return false;
   Decision& decision = decisions_.emplace_back();
@@ -265,7 +273,7 @@ bool Cycle::Requeue(Entry& entry) {
   WaitingLine& line = room_.line(entry.queue);
   entry.reported.clear();
   const bool has_untried = entry.assignment.HasUntriedFlavors();
-  entry.next_flavor = has_untried ? entry.assignment.next_flavor : std::vector<std::vector<int>>();
+  entry.next_flavor = has_untried ? entry.assignment.next_flavor : std::vector<int>();
   entry.next_flavor_wakes = line.wakes();
   if (has_untried) {
     entry.judged_version = -1;

@@ -37,6 +37,8 @@ class Cycle {
   // Gives the entry flavors and victims on the present state, unless it has them from this very
   // state. The judging half of a pass, also for one workload alone.
   void Judge(Entry& entry);
+  // What a judged entry that isn't surplus would be given.
+  Admission AdmissionOf(const Entry& entry) const;
 
  private:
   // Used in this pass by those who don't have it yet; given back at its end.
@@ -60,8 +62,7 @@ class Cycle {
   bool FitsBeside(const Entry& entry);
   void Reserve(const Entry& entry);
   void Use(const Entry& entry, std::vector<PairAmount> usage);
-  Admission AdmissionOf(const Entry& entry) const;
-  void Announce(const std::string& id, const Admission& admission, bool surplus_only);
+  void Announce(const Entry& entry, const Admission& admission);
 
   Ledger& ledger_;
   WaitingRoom& room_;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "quota/borrowing.h"
 
 namespace muster::quota {
@@ -28,7 +29,11 @@ bool IsBetter(const Grade& a, const Grade& b, const kube::FlavorFungibility& fun
   if (a.availability == Availability::kNone) return false;
   if (b.availability == Availability::kNone) return true;
   if (fungibility.preference == kube::FungibilityPreference::kBorrowingOverPreemption) {
-    // "Borrowing over preemption" means the smallest distance of borrowing first.
+    // What can't be had at present is never better than what can (kueue#13607, mended after v0.15).
+    const bool a_helps = a.availability != Availability::kNoCandidates;
+    const bool b_helps = b.availability != Availability::kNoCandidates;
+    if (a_helps != b_helps) return a_helps;
+    // v0.15 means the smallest distance of borrowing first by this name.
     return std::pair(-a.borrowing, a.availability) > std::pair(-b.borrowing, b.availability);
   }
   return std::pair(a.availability, -a.borrowing) > std::pair(b.availability, -b.borrowing);
@@ -61,9 +66,9 @@ class Assigner {
   Assignment Run() {
     const std::vector<PodSetDemand>& pod_sets = request_.demand->pod_sets;
     for (size_t i = 0; i < pod_sets.size(); ++i) {
-      std::vector<int>& next = result_.next_flavor.emplace_back();
-      if (AssignPodSet(static_cast<int>(i), pod_sets[i], next)) continue;
-      next.clear();
+      const size_t groups_before = result_.next_flavor.size();
+      if (AssignPodSet(static_cast<int>(i), pod_sets[i])) continue;
+      result_.next_flavor.resize(groups_before);
       result_.mode = AssignmentMode::kNoFit;
       break;
     }
@@ -79,10 +84,10 @@ class Assigner {
     Grade grade = kWorst;
     int flavor = -1;  // in the group's order
     int borrowing = 0;
-    std::vector<Grade> grades;  // by request of the demand
+    absl::InlinedVector<Grade, 4> grades;  // by request of the demand
   };
 
-  bool AssignPodSet(int index, const PodSetDemand& demand, std::vector<int>& next) {
+  bool AssignPodSet(int index, const PodSetDemand& demand) {
     pod_set_ = index;
     if (!demand.uncovered.empty()) result_.decisive = result_.refusals.size();
     for (int resource : demand.uncovered) {
@@ -90,18 +95,19 @@ class Assigner {
           {.kind = Refusal::Kind::kNotCovered, .pod_set = index, .resource = resource});
     }
     if (!demand.uncovered.empty()) return false;
-    std::vector<Assignment::Choice> choices;
+    const auto first = static_cast<std::ptrdiff_t>(result_.choices.size());
     for (const GroupDemand& group : demand.groups) {
-      const Found found = FindFlavor(group, next.size());
+      const Found found = FindFlavor(group);
       if (found.flavor < 0) return false;
-      next.push_back(
+      result_.next_flavor.push_back(
           last_tried_ + 1 == FlavorsOf(group).size() ? 0 : static_cast<int>(last_tried_) + 1);
       for (size_t i = 0; i < group.requests.size(); ++i) {
-        choices.push_back(MakeChoice(group, group.requests[i], found.flavor, found.grades[i]));
+        result_.choices.push_back(
+            MakeChoice(group, group.requests[i], found.flavor, found.grades[i]));
       }
     }
-    for (const Assignment::Choice& each : choices) Count(each);
-    result_.pod_sets.push_back(std::move(choices));
+    std::for_each(result_.choices.begin() + first, result_.choices.end(),
+                  [&](const Assignment::Choice& each) { Count(each); });
     return true;
   }
 
@@ -109,11 +115,11 @@ class Assigner {
     return queue_.groups[static_cast<size_t>(group.group)].flavors;
   }
 
-  Found FindFlavor(const GroupDemand& group, size_t index_in_pod_set) {
+  Found FindFlavor(const GroupDemand& group) {
     Found best;
     result_.decisive = result_.refusals.size();
     const std::vector<GroupFlavor>& flavors = FlavorsOf(group);
-    for (size_t f = FirstFlavor(index_in_pod_set); f < flavors.size(); ++f) {
+    for (size_t f = FirstFlavor(); f < flavors.size(); ++f) {
       last_tried_ = f;
       if (!MayUse(group, flavors[f], f)) continue;
       Found found = GradeFlavor(group, flavors[f]);
@@ -126,11 +132,10 @@ class Assigner {
     return best;
   }
 
-  size_t FirstFlavor(size_t index_in_pod_set) const {
-    const auto pod_set = static_cast<size_t>(pod_set_);
-    if (request_.next_flavor == nullptr || pod_set >= request_.next_flavor->size()) return 0;
-    const std::vector<int>& next = (*request_.next_flavor)[pod_set];
-    return index_in_pod_set < next.size() ? static_cast<size_t>(next[index_in_pod_set]) : 0;
+  size_t FirstFlavor() const {
+    const size_t group = result_.next_flavor.size();
+    if (request_.next_flavor == nullptr || group >= request_.next_flavor->size()) return 0;
+    return static_cast<size_t>((*request_.next_flavor)[group]);
   }
 
   int64_t Wanted(const GroupDemand::Request& request, int pair) const {
@@ -153,7 +158,7 @@ class Assigner {
       const int pair = flavor.pairs[static_cast<size_t>(request.position)];
       const int64_t wanted = Wanted(request, pair);
       const Amount most = ledger_.tree().PotentialAvailable(queue_.node, pair);
-      if (Amount(wanted) <= most) continue;
+      if (Amount(wanted) <= most && wanted < kBeyondAnyQuota) continue;
       refusal.kind = Refusal::Kind::kTooSmall;
       refusal.resource = request.resource;
       refusal.wanted = wanted;
@@ -227,7 +232,8 @@ class Assigner {
                                 int flavor, const Grade& grade) {
     const GroupFlavor& chosen = FlavorsOf(group)[static_cast<size_t>(flavor)];
     result_.borrowing = std::max(result_.borrowing, grade.borrowing);
-    return {.resource = request.resource,
+    return {.pod_set = pod_set_,
+            .resource = request.resource,
             .flavor = chosen.flavor,
             .pair = chosen.pairs[static_cast<size_t>(request.position)],
             .amount = request.amount,
@@ -262,9 +268,7 @@ class Assigner {
 }  // namespace
 
 bool Assignment::HasUntriedFlavors() const {
-  return std::any_of(next_flavor.begin(), next_flavor.end(), [](const std::vector<int>& groups) {
-    return std::any_of(groups.begin(), groups.end(), [](int next) { return next != 0; });
-  });
+  return std::any_of(next_flavor.begin(), next_flavor.end(), [](int next) { return next != 0; });
 }
 
 bool Assignment::IsRefusedFor(FlavorRefusal::Kind kind) const {

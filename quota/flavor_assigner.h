@@ -34,24 +34,26 @@ struct FlavorRefusal {
 
 struct Assignment {
   struct Choice {
+    int pod_set = 0;
     int resource = 0;
     int flavor = 0;
     int pair = 0;
     int64_t amount = 0;
     AssignmentMode mode = AssignmentMode::kFit;
   };
-  // The worst of its choices; kNoFit if a pod set has none (`pod_sets` ends there).
+  // The worst of its choices; kNoFit if a pod set has none (`choices` ends before or in it).
   AssignmentMode mode = AssignmentMode::kFit;
-  int borrowing = 0;  // borrowing.h
-  std::vector<std::vector<Choice>> pod_sets;
+  int borrowing = 0;              // borrowing.h
+  std::vector<Choice> choices;    // by pod set
   std::vector<PairAmount> usage;  // of all pod sets, every pair once
   std::vector<int> needed;        // pairs that only preemption can make available
   // Flavors that weren't free, in the order in which they were tried, of groups that got none that
   // is free. From `decisive` on of the group that got none at all (kNoFit).
   std::vector<FlavorRefusal> refusals;
   size_t decisive = 0;
-  // By pod set and group: how many flavors the next attempt leaves out; 0 after the last flavor.
-  std::vector<std::vector<int>> next_flavor;
+  // By group of each pod set in turn: how many flavors the next attempt leaves out; 0 after the
+  // last flavor.
+  std::vector<int> next_flavor;
 
   bool HasUntriedFlavors() const;
   // Of the decisive refusals, is there one of this kind?
@@ -64,7 +66,7 @@ struct AssignmentRequest {
   absl::Time queued_at = {};
   bool fair_sharing = false;
   const Demand* demand = nullptr;
-  const std::vector<std::vector<int>>* next_flavor = nullptr;  // of the last attempt; may be null
+  const std::vector<int>* next_flavor = nullptr;  // of the last attempt; may be null
   // "" if this pod set may have this flavor, as far as nodes go. May be empty: it always may.
   std::function<const std::string&(int pod_set, const GroupFlavor&)> placeable = nullptr;
 };

@@ -44,6 +44,9 @@ struct PreemptionOutlook {
 // Would preemption help with one pair alone? kReclaim if only other queues' workloads are hit.
 PreemptionOutlook ForeseePreemption(Ledger& ledger, PreemptionRequest request);
 
+// This much more fits on the queue at `node` now.
+bool Fits(const QuotaTree& tree, int node, const std::vector<PairAmount>& usage);
+
 // Takes usage of reservations out of the tree for as long as it lives.
 class Removal {
  public:

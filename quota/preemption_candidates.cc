@@ -97,15 +97,19 @@ bool IsWithinQuota(const QuotaTree& tree, int node, const std::vector<int>& need
                       [&](int pair) { return tree.BorrowsWith(node, pair, 0); });
 }
 
+bool Fits(const QuotaTree& tree, int node, const std::vector<PairAmount>& usage) {
+  return std::all_of(usage.begin(), usage.end(), [&](const PairAmount& each) {
+    return each.amount == 0 || Amount(each.amount) <= tree.Available(node, each.pair);
+  });
+}
+
 bool Fits(const Ledger& ledger, const PreemptionRequest& request, bool may_borrow) {
   const int node = ledger.layout().queue(request.queue).node;
-  for (const PairAmount& each : request.usage) {
-    if (!may_borrow && ledger.tree().BorrowsWith(node, each.pair, each.amount)) return false;
-    if (Amount(each.amount) > std::max(Amount(0), ledger.tree().Available(node, each.pair))) {
-      return false;
-    }
-  }
-  return true;
+  if (!Fits(ledger.tree(), node, request.usage)) return false;
+  return may_borrow ||
+         std::none_of(request.usage.begin(), request.usage.end(), [&](const PairAmount& each) {
+           return ledger.tree().BorrowsWith(node, each.pair, each.amount);
+         });
 }
 
 std::vector<Target> FillBack(const Ledger& ledger, const PreemptionRequest& request,

@@ -31,7 +31,7 @@ void AddCandidates(const Ledger& ledger, const PreemptionRequest& request, int q
 // All of `needed` is used within what the node's subtree has.
 bool IsWithinQuota(const QuotaTree& tree, int node, const std::vector<int>& needed);
 
-// The request fits now.
+// The request fits now; without borrowing, or also with.
 bool Fits(const Ledger& ledger, const PreemptionRequest& request, bool may_borrow);
 
 // Puts back what wasn't necessary, last taken first, and leaves out surplus of workloads that go as

@@ -158,6 +158,7 @@ class QuotaScheduler {
   std::vector<std::string> ToDrain() const;
 
  private:
+  friend class Judge;  // judgement.h
   struct State;
   std::unique_ptr<State> state_;
 };

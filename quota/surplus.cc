@@ -63,7 +63,7 @@ class FlavorsOfPodSet {
       };
     }
     Assignment assignment = AssignFlavors(ledger_, request);
-    if (assignment.mode == AssignmentMode::kFit) return assignment.pod_sets.front();
+    if (assignment.mode == AssignmentMode::kFit) return assignment.choices;
     refusals = std::move(assignment.refusals);
     return std::nullopt;
   }
@@ -97,7 +97,8 @@ int64_t HowMany(const Ledger& ledger, int node, const std::vector<Assignment::Ch
   for (const Assignment::Choice& each : choices) {
     if (each.amount <= 0) continue;
     const Amount free = ledger.tree().Available(node, each.pair) - Of(usage, each.pair).amount;
-    const int64_t room = Saturate(std::max(Amount(0), free) / each.amount);
+    const Amount countable = std::clamp(free, Amount(0), Amount(kBeyondAnyQuota - 1));
+    const int64_t room = Saturate(countable / each.amount);
     if (room < count) {
       refusals.push_back({.kind = FlavorRefusal::Kind::kInUse,
                           .flavor = each.flavor,

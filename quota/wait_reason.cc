@@ -187,17 +187,22 @@ Wait ExplainOthers(const Ledger& ledger, const WaitingLine& line, const Entry& e
 
 }  // namespace
 
+Wait ExplainRefusal(const Ledger& ledger, const Entry& entry) {
+  return RefusalText(ledger, entry).Explain(entry.assignment);
+}
+
 Wait ReasonOf(const Ledger& ledger, const WaitingRoom& room, const Entry& entry) {
   if (entry.kind == nullptr) return entry.blocked;
   const WaitingLine& line = room.line(entry.queue);
   Wait wait;
   const bool refused = !entry.assignment.refusals.empty() && line.Head() == &entry;
-  if (entry.parked_alone || (refused && entry.reported.empty())) {
+  const int root = ledger.layout().queue(entry.queue).root;
+  if (entry.claimed_pass == room.LastPass(root)) {
+    wait = ExplainPreemption(ledger, entry);
+  } else if (entry.parked_alone || (refused && entry.targets.empty())) {
     wait = RefusalText(ledger, entry).Explain(entry.assignment);
   } else if (entry.kind->parked) {
     wait = RefusalText(ledger, entry).Explain(entry.kind->refused);
-  } else if (!entry.reported.empty()) {
-    wait = ExplainPreemption(ledger, entry);
   } else {
     wait = ExplainOthers(ledger, line, entry);
   }

@@ -1,16 +1,15 @@
 #include "quota/waiting_line.h"
 
 #include <algorithm>
-#include <string_view>
-#include <tuple>
 
 namespace muster::quota {
 
 bool ByRank::operator()(const Entry* a, const Entry* b) const {
-  return std::tuple(-Amount(a->workload.priority), a->workload.queued_at,
-                    std::string_view(a->workload.id)) <
-         std::tuple(-Amount(b->workload.priority), b->workload.queued_at,
-                    std::string_view(b->workload.id));
+  const Workload& left = a->workload;
+  const Workload& right = b->workload;
+  if (left.priority != right.priority) return left.priority > right.priority;
+  if (left.queued_at != right.queued_at) return left.queued_at < right.queued_at;
+  return left.id < right.id;
 }
 
 void WaitingLine::Unlist(EntryClass* kind) {

@@ -43,10 +43,11 @@ struct Entry {
   // The last attempt, and what it was made on.
   Assignment assignment;
   std::vector<Target> targets;
-  int64_t judged_version = -1;                // Ledger::Version
-  std::vector<std::vector<int>> next_flavor;  // empty: all are tried
-  int64_t next_flavor_wakes = 0;              // ... valid while the line was woken so often
-  std::vector<Victim> reported;               // victims as last decided, while it waits for them
+  int64_t judged_version = -1;    // Ledger::Version
+  std::vector<int> next_flavor;   // empty: all are tried
+  int64_t next_flavor_wakes = 0;  // ... valid while the line was woken so often
+  std::vector<Victim> reported;   // victims as last decided
+  int64_t claimed_pass = -1;      // ... which were its own in this pass
   std::map<std::pair<int, int>, std::string> placements;  // by pod set and flavor
   int64_t placements_epoch = -1;
 };

@@ -117,6 +117,11 @@ std::unique_ptr<Entry> WaitingRoom::Leave(std::string_view id) {
   return entry;
 }
 
+Entry* WaitingRoom::Find(std::string_view id) {
+  auto it = entries_.find(id);
+  return it == entries_.end() ? nullptr : it->second.get();
+}
+
 const Entry* WaitingRoom::Find(std::string_view id) const {
   auto it = entries_.find(id);
   return it == entries_.end() ? nullptr : it->second.get();
@@ -155,6 +160,7 @@ void WaitingRoom::Settle(Entry* entry) {
   entry->kind = nullptr;
   entry->parked_alone = false;
   entry->judged_version = -1;
+  entry->claimed_pass = -1;
   entry->placements_epoch = -1;
   entry->next_flavor.clear();
   if (entry->blocked.code != WaitCode::kNone) return;
@@ -176,6 +182,7 @@ void WaitingRoom::Resettle() {
   }
   lines_.clear();
   queues_under_.assign(static_cast<size_t>(layout.tree.size()), {});
+  passes_.assign(static_cast<size_t>(layout.tree.size()), 0);
   changed_roots_.clear();
   for (size_t i = 0; i < layout.queues.size(); ++i) {
     lines_.push_back(std::make_unique<WaitingLine>());

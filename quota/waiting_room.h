@@ -29,6 +29,7 @@ class WaitingRoom {
   void EnterSurplus(const Workload& workload, const Admission& admission);
   // What left, or null.
   std::unique_ptr<Entry> Leave(std::string_view id);
+  Entry* Find(std::string_view id);
   const Entry* Find(std::string_view id) const;
 
   // After the layout was built anew: everybody takes their place again. Who entered while it was
@@ -46,6 +47,10 @@ class WaitingRoom {
   const std::vector<int>& QueuesUnder(int root) const {
     return queues_under_[static_cast<size_t>(root)];
   }
+  // Passes over the queues under a root are numbered: what somebody waits for is theirs if it was
+  // in the last one.
+  void BeginPass(int root) { ++passes_[static_cast<size_t>(root)]; }
+  int64_t LastPass(int root) const { return passes_[static_cast<size_t>(root)]; }
   std::set<int>& changed_roots() { return changed_roots_; }
   const std::set<int>& changed_roots() const { return changed_roots_; }
 
@@ -62,6 +67,7 @@ class WaitingRoom {
   NameMap<std::unique_ptr<Entry>> entries_;
   std::vector<std::unique_ptr<WaitingLine>> lines_;  // by queue of the layout
   std::vector<std::vector<int>> queues_under_;       // by node
+  std::vector<int64_t> passes_;                      // by node
   std::set<int> changed_roots_;
   int64_t placement_epoch_ = 0;
 };

@@ -1,0 +1,146 @@
+// Who must give quota back, and that nobody counts on the same victim twice. What the choice is for
+// all the policies is held to Kueue's own in differential_test.cc.
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "quota/quota_scheduler.h"
+#include "quota/testing/quota_world.h"
+
+namespace muster::quota {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using namespace testing;  // NOLINT(google-build-using-namespace): the words of these tests
+
+kube::ClusterQueue Preempting(std::string name, int64_t nominal, std::string cohort = "") {
+  kube::ClusterQueue queue = Queue(std::move(name), {{"h100", nominal}}, std::move(cohort));
+  queue.preemption.within_cluster_queue = kube::WithinQueuePolicy::kLowerPriority;
+  queue.preemption.reclaim_within_cohort = kube::ReclaimPolicy::kAny;
+  return queue;
+}
+
+TEST(Preemption, TakesTheFewestOfTheLowest) {
+  QuotaWorld world;
+  world.Add(Preempting("q", 8));
+  world.Admit({Gang("low", "q", 2, 1), Gang("lowest", "q", 4, 0), Gang("high", "q", 2, 5)});
+  world.Enqueue(Gang("urgent", "q", 4, 9));
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent<-lowest"));
+  const Wait wait = world.scheduler.WhyWaiting("urgent");
+  EXPECT_EQ(wait.code, WaitCode::kPreempting);
+  EXPECT_THAT(wait.message, HasSubstr("ns/lowest"));
+}
+
+TEST(Preemption, IsNamedOnceAndEndsInAdmission) {
+  QuotaWorld world;
+  world.Add(Preempting("q", 8));
+  world.Admit({Gang("a", "q", 4, 0), Gang("b", "q", 4, 0)});
+  world.Enqueue(Gang("urgent", "q", 8, 9));
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent<-b,a"));
+  EXPECT_FALSE(world.scheduler.NeedsSchedule());
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  world.scheduler.Withdraw("a");
+  EXPECT_THAT(world.Schedule(), IsEmpty()) << "the other was named before";
+  EXPECT_EQ(world.Code("urgent"), WaitCode::kPreempting);
+  world.scheduler.Withdraw("b");
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent"));
+}
+
+TEST(Preemption, KeepsWhatItWaitsForFromThoseBehind) {
+  QuotaWorld world;
+  world.Add(Preempting("q", 8));
+  world.Admit({Gang("a", "q", 6, 0)});
+  world.Enqueue(Gang("urgent", "q", 8, 9)).Enqueue(Gang("small", "q", 2, 0, 5));
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent<-a"));
+  EXPECT_EQ(world.Code("small"), WaitCode::kBehindOthers);
+  world.scheduler.Withdraw("a");
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent"));
+}
+
+TEST(Preemption, OfTwoInOnePassNeverCountsOnTheSameVictims) {
+  QuotaWorld world;
+  world.Add(Preempting("q", 4, "c")).Add(Preempting("r", 4, "c")).Add(Preempting("s", 0, "c"));
+  world.Admit({Gang("one", "s", 4, 0), Gang("two", "s", 4, 0)});
+  world.Enqueue(Gang("a", "q", 4, 0, 1)).Enqueue(Gang("b", "r", 4, 0, 2));
+  EXPECT_THAT(world.Schedule(), ElementsAre("a<-two"));
+  world.scheduler.Withdraw("two");
+  EXPECT_THAT(world.Schedule(), ElementsAre("a", "b<-one"));
+  world.scheduler.Withdraw("one");
+  EXPECT_THAT(world.Schedule(), ElementsAre("b"));
+}
+
+TEST(Preemption, TakesSurplusBeforeWholeGangsOfTheSamePriority) {
+  QuotaWorld world;
+  world.Add(Preempting("q", 8));
+  world.Admit({WithSurplus(Gang("elastic", "q", 2), 2), Gang("rigid", "q", 4)});
+  ASSERT_EQ(world.Reserved("q"), 8);
+  world.Enqueue(Gang("urgent", "q", 2, 9));
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent<-elastic*"));
+  EXPECT_THAT(world.scheduler.WhyWaiting("urgent").message, HasSubstr("beyond its minMember"));
+  Admission smaller = world.admissions.at("elastic");
+  smaller.surplus.clear();
+  world.scheduler.SetAdmitted(Gang("elastic", "q", 2), smaller);
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent"));
+}
+
+TEST(Preemption, TakesLowerGangsBeforeSurplusOfHigherOnes) {
+  QuotaWorld world;
+  world.Add(Preempting("q", 8));
+  world.Admit({WithSurplus(Gang("elastic", "q", 2, 5), 2), Gang("rigid", "q", 4, 0)});
+  world.Enqueue(Gang("urgent", "q", 2, 9));
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent<-rigid"));
+}
+
+TEST(Preemption, OfWholeGangsIncludesTheirSurplusOnce) {
+  QuotaWorld world;
+  world.Add(Preempting("q", 8));
+  world.Admit({WithSurplus(Gang("elastic", "q", 2), 2), Gang("rigid", "q", 4, 5)});
+  world.Enqueue(Gang("urgent", "q", 4, 4));
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent<-elastic"));
+}
+
+TEST(Preemption, GivesNoSurplusToWhatIsBeingTakenBack) {
+  QuotaWorld world;
+  world.Add(Preempting("q", 8));
+  world.Admit({Gang("a", "q", 4, 0), Gang("b", "q", 2, 5)});
+  world.Enqueue(Gang("urgent", "q", 6, 9));
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent<-a"));
+  world.scheduler.EnqueueSurplus(WithSurplus(Gang("a", "q", 4, 0), 2));
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+}
+
+TEST(Reclaim, TakesBackWhatOthersBorrowed) {
+  QuotaWorld world;
+  world.Add(Preempting("owner", 4, "c")).Add(Preempting("borrower", 4, "c"));
+  world.Admit({Gang("own", "borrower", 4, 9), Gang("borrowed", "borrower", 4, 9)});
+  world.Enqueue(Gang("a", "owner", 4, 0));
+  std::vector<Decision> decisions = world.scheduler.Schedule(At(50), {});
+  ASSERT_EQ(decisions.size(), 1u);
+  ASSERT_EQ(decisions[0].victims.size(), 1u);
+  EXPECT_EQ(decisions[0].victims[0].id, "borrowed");
+  EXPECT_EQ(decisions[0].victims[0].reason, VictimReason::kReclamation);
+}
+
+TEST(FairSharing, AdmitsWhoHasTheSmallestShareFirst) {
+  QuotaWorld world({.fair_sharing = true});
+  for (const char* name : {"q", "r"}) world.Add(Queue(name, {{"h100", 2}}, "c"));
+  world.Add(Queue("lender", {{"h100", 6}}, "c"));
+  world.Admit({Gang("q0", "q", 4)});
+  // Each pass takes one of each queue. q borrows 2 already, so its priority doesn't help.
+  for (int i = 1; i <= 3; ++i) {
+    world.Enqueue(Gang("q" + std::to_string(i), "q", 2, 9, i));
+    world.Enqueue(Gang("r" + std::to_string(i), "r", 2, 0, i));
+  }
+  EXPECT_THAT(world.Schedule(), ElementsAre("r1", "q1", "r2"));
+}
+
+TEST(FairSharing, TakesFromTheLargestShare) {
+  QuotaWorld world({.fair_sharing = true});
+  for (const char* name : {"q", "r", "s"}) world.Add(Preempting(name, 4, "c"));
+  world.Admit({Gang("q0", "q", 4), Gang("q1", "q", 4), Gang("r0", "r", 4)});
+  world.Enqueue(Gang("a", "s", 4));
+  EXPECT_THAT(world.Schedule(), ElementsAre("a<-q1"));
+}
+
+}  // namespace
+}  // namespace muster::quota

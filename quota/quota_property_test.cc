@@ -1,0 +1,367 @@
+// Whatever happens in whatever order: usage is what the admissions add up to, no limit is passed,
+// passes end, and nobody waits for quota that is free.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "quota/judgement.h"
+#include "quota/quota_scheduler.h"
+#include "quota/testing/case_generator.h"
+#include "quota/testing/quota_case.h"
+#include "quota/testing/quota_world.h"
+
+namespace muster::quota {
+namespace {
+
+using ::testing::IsEmpty;
+using namespace testing;  // NOLINT(google-build-using-namespace): the words of these tests
+
+int Rounds(int usual) {
+  const char* full = std::getenv("MUSTER_FULL");
+  return full != nullptr && std::string(full) == "1" ? 20 * usual : usual;
+}
+
+// Quota of a tree of one resource by its definition, from a list of admissions.
+class Definition {
+ public:
+  struct Node {
+    std::string parent;
+    std::map<std::string, FlavorQuota> quotas;
+  };
+  std::map<std::string, Node> nodes;
+  std::map<std::string, std::map<std::string, int64_t>> used;  // queue, flavor
+
+  int64_t Subtree(const std::string& name, const std::string& flavor) const {
+    int64_t sum = Quota(name, flavor).nominal;
+    for (const auto& [child, node] : nodes) {
+      if (node.parent == name) sum += Subtree(child, flavor) - Local(child, flavor);
+    }
+    return sum;
+  }
+  int64_t Local(const std::string& name, const std::string& flavor) const {
+    const auto limit = Quota(name, flavor).lending_limit;
+    return limit ? std::max<int64_t>(0, Subtree(name, flavor) - *limit) : 0;
+  }
+  int64_t Usage(const std::string& name, const std::string& flavor) const {
+    auto queue = used.find(name);
+    int64_t sum = 0;
+    if (queue != used.end() && queue->second.contains(flavor)) sum = queue->second.at(flavor);
+    for (const auto& [child, node] : nodes) {
+      if (node.parent != name) continue;
+      sum += std::max<int64_t>(0, Usage(child, flavor) - Local(child, flavor));
+    }
+    return sum;
+  }
+  // "" if every node keeps its limits.
+  std::string Broken() const {
+    for (const auto& [name, node] : nodes) {
+      for (const std::string flavor : {"f0", "f1"}) {
+        const int64_t excess = Usage(name, flavor) - Subtree(name, flavor);
+        const auto limit = Quota(name, flavor).borrowing_limit;
+        if (node.parent.empty() ? excess > 0 : limit && excess > *limit) {
+          return name + " uses " + std::to_string(excess) + " of " + flavor + " too many";
+        }
+      }
+    }
+    return "";
+  }
+
+ private:
+  FlavorQuota Quota(const std::string& name, const std::string& flavor) const {
+    const auto& quotas = nodes.at(name).quotas;
+    auto it = quotas.find(flavor);
+    return it == quotas.end() ? FlavorQuota{} : it->second;
+  }
+};
+
+// A random tree, and a random history on it.
+class History {
+ public:
+  History(uint64_t seed, bool preempts)
+      : random_(seed), world_({.fair_sharing = seed % 3 == 0}), preempts_(preempts) {
+    for (const char* flavor : {"f0", "f1"}) world_.Add(Flavor(flavor));
+    for (int i = 0; i < 3; ++i) {
+      const std::string name = "c" + std::to_string(i);
+      const std::string parent = i > 0 && Below(3) > 0 ? "c" + std::to_string(Below(i)) : "";
+      kube::Cohort cohort = MakeCohort(name, parent);
+      cohort.resource_groups = Quotas(MakeQuotas(name, parent));
+      world_.Add(cohort);
+    }
+    for (int i = 0; i < 4; ++i) AddQueue("q" + std::to_string(i));
+  }
+
+  void Step() {
+    switch (Below(5)) {
+      case 0:
+        if (!world_.admissions.empty()) Withdraw(Pick(world_.admissions));
+        break;
+      case 1:
+        if (!waiting_.empty()) {
+          world_.scheduler.Withdraw(Pick(waiting_));
+          waiting_.erase(picked_);
+        }
+        break;
+      default:
+        Enqueue();
+    }
+    if (Below(3) == 0) Decide();
+  }
+
+  void Decide() {
+    std::map<std::string, std::set<std::string>> victims_of;  // as decided last
+    for (const std::string& word : world_.Schedule()) {
+      const size_t arrow = word.find("<-");
+      if (arrow == std::string::npos) {
+        waiting_.erase(word[0] == '+' ? word.substr(1) : word);
+        continue;
+      }
+      victims_of[word.substr(0, arrow)] = VictimsOf(word.substr(arrow + 2));
+    }
+    std::set<std::string> victims;
+    for (const auto& [id, its_victims] : victims_of) {
+      if (world_.Code(id) != WaitCode::kPreempting) continue;
+      for (const std::string& victim : its_victims) {
+        EXPECT_TRUE(victims.insert(victim).second) << victim << " is counted on twice";
+        EXPECT_TRUE(world_.admissions.contains(victim)) << victim;
+      }
+    }
+    Check();
+    for (const std::string& victim : victims) {
+      if (Below(3) > 0) Withdraw(victim);
+    }
+  }
+
+  void Check() {
+    Definition definition = definition_;
+    for (const auto& [id, admission] : world_.admissions) {
+      for (const auto* all : {&admission.pod_sets, &admission.surplus}) {
+        for (const PodSetAssignment& each : *all) {
+          definition.used[admission.cluster_queue][each.flavors.at(kGpu)] += each.usage.Get(kGpu);
+        }
+      }
+    }
+    EXPECT_EQ(definition.Broken(), "");
+    for (const QueueStatus& queue : world_.scheduler.ClusterQueues(0)) {
+      for (const FlavorUsage& usage : queue.usage) {
+        EXPECT_EQ(usage.reserved, definition.used[queue.name][usage.flavor]) << queue.name;
+      }
+    }
+    EXPECT_FALSE(world_.scheduler.NeedsSchedule());
+    EXPECT_THAT(world_.scheduler.Schedule(At(1000), {}), IsEmpty());
+    if (!preempts_) ExpectNobodyStarves(definition);
+  }
+
+ private:
+  // Every gang has one pod set, so that it fits if it fits in one flavor.
+  void ExpectNobodyStarves(Definition& definition) {
+    for (const auto& [id, workload] : waiting_) {
+      EXPECT_NE(world_.Code(id), WaitCode::kNone) << id;
+      for (const std::string flavor : {"f0", "f1"}) {
+        const PodSet& pods = workload.pod_sets.front();
+        int64_t& used = definition.used[workload.queue][flavor];
+        const int64_t amount = pods.count * pods.spec->requests.Get(kGpu);
+        used += amount;
+        EXPECT_NE(definition.Broken(), "") << id << " would fit in " << flavor;
+        used -= amount;
+      }
+    }
+  }
+
+  std::vector<FlavorQuota> MakeQuotas(const std::string& name, const std::string& parent) {
+    std::vector<FlavorQuota> quotas;
+    definition_.nodes[name].parent = parent;
+    for (const char* flavor : {"f0", "f1"}) {
+      FlavorQuota quota = {flavor, Below(8)};
+      if (!parent.empty() && Below(3) == 0) quota.borrowing_limit = Below(5);
+      if (!parent.empty() && Below(3) == 0) {
+        quota.lending_limit = Below(static_cast<int>(quota.nominal) + 1);
+      }
+      definition_.nodes[name].quotas[flavor] = quota;
+      quotas.push_back(quota);
+    }
+    return quotas;
+  }
+
+  void AddQueue(const std::string& name) {
+    const std::string cohort = Below(5) > 0 ? "c" + std::to_string(Below(3)) : "";
+    kube::ClusterQueue queue = Queue(name, MakeQuotas(name, cohort), cohort);
+    if (preempts_) {
+      queue.preemption.within_cluster_queue = static_cast<kube::WithinQueuePolicy>(Below(3));
+      queue.preemption.reclaim_within_cohort = static_cast<kube::ReclaimPolicy>(Below(3));
+      queue.preemption.borrow_from_lower_priority = Below(2) == 0;
+      if (Below(4) == 0) queue.strategy = kube::QueueingStrategy::kStrictFifo;
+    }
+    queue.fungibility.when_can_borrow = static_cast<kube::FungibilityPolicy>(Below(2));
+    queue.fungibility.when_can_preempt = static_cast<kube::FungibilityPolicy>(Below(2));
+    world_.Add(queue);
+  }
+
+  void Enqueue() {
+    const int number = ++count_;
+    Workload gang = Gang("w" + std::to_string(number), "q" + std::to_string(Below(4)), 1 + Below(4),
+                         Below(4), number);
+    if (Below(3) == 0) gang.surplus = {Pods("worker", 1 + Below(3), 1)};
+    world_.Enqueue(gang);
+    waiting_[gang.id] = gang;
+  }
+
+  void Withdraw(const std::string& id) {
+    world_.scheduler.Withdraw(id);
+    world_.admissions.erase(id);
+  }
+
+  template <typename Map>
+  std::string Pick(const Map& map) {
+    auto it = map.begin();
+    std::advance(it, Below(static_cast<int>(map.size())));
+    picked_ = it->first;
+    return picked_;
+  }
+  static std::set<std::string> VictimsOf(const std::string& list) {
+    std::set<std::string> victims;
+    std::string victim;
+    for (char c : list + ",") {
+      if (c == ',') victims.insert(std::exchange(victim, ""));
+      if (c != ',' && c != '*') victim += c;
+    }
+    return victims;
+  }
+  int Below(int bound) { return static_cast<int>(random_() % static_cast<uint64_t>(bound)); }
+
+  std::mt19937_64 random_;
+  QuotaWorld world_;
+  const bool preempts_;
+  Definition definition_;
+  std::map<std::string, Workload> waiting_;
+  std::string picked_;
+  int count_ = 0;
+};
+
+TEST(QuotaProperty, HoldsAfterAnyHistoryWithPreemption) {
+  for (int seed = 0; seed < Rounds(200) && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    History history(static_cast<uint64_t>(seed), true);
+    for (int step = 0; step < 60; ++step) history.Step();
+    history.Decide();
+  }
+}
+
+TEST(QuotaProperty, NobodyStarvesWhileQuotaIsFree) {
+  for (int seed = 0; seed < Rounds(200) && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    History history(static_cast<uint64_t>(seed), false);
+    for (int step = 0; step < 60; ++step) history.Step();
+    history.Decide();
+  }
+}
+
+// A flavor that no node can serve is a flavor with a taint that nobody tolerates.
+TEST(QuotaProperty, FeasibilityIsAMismatch) {
+  for (int seed = 1; seed <= Rounds(300) && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    const nlohmann::json plain = MakeCase(static_cast<uint64_t>(seed));
+    nlohmann::json tainted = plain;
+    std::set<std::string> refused;
+    for (size_t i = 0; i < plain["flavors"].size(); ++i) {
+      if ((seed * 7 + static_cast<int>(i) * 3) % 5 > 1) continue;
+      refused.insert(plain["flavors"][i]["metadata"]["name"]);
+      tainted["flavors"][i]["spec"]["nodeTaints"].push_back(
+          {{"key", "refused"}, {"effect", "NoSchedule"}});
+    }
+    const Feasibility feasible = [&](const Workload&, const PodSet&,
+                                     const kube::ResourceFlavor& flavor) {
+      return refused.contains(flavor.meta.name) ? "refused" : "";
+    };
+    const LoadedCase one = LoadCase(plain);
+    const LoadedCase other = LoadCase(tainted);
+    for (const Workload& workload : one.pending) {
+      const Judgement a = Judge::Alone(*one.scheduler, workload, feasible);
+      const Judgement b = Judge::Alone(*other.scheduler, workload, {});
+      EXPECT_EQ(a.mode, b.mode);
+      EXPECT_EQ(a.borrowing, b.borrowing);
+      EXPECT_EQ(a.pod_sets, b.pod_sets);
+      EXPECT_EQ(a.victims.size(), b.victims.size());
+    }
+  }
+}
+
+// The victims of one queue with one flavor, by the rule: parts (surplus, or all of a gang) by
+// priority, surplus first, latest first, until it fits; then, last to first, back what isn't
+// needed.
+TEST(QuotaProperty, SurplusGoesFirst) {
+  for (int seed = 0; seed < Rounds(500) && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(static_cast<uint64_t>(seed));
+    auto below = [&](int bound) {
+      return static_cast<int>(random() % static_cast<uint64_t>(bound));
+    };
+    QuotaWorld world;
+    kube::ClusterQueue queue = Queue("q", {{"h100", 20}});
+    queue.preemption.within_cluster_queue = kube::WithinQueuePolicy::kLowerPriority;
+    world.Add(queue);
+    struct Part {
+      int gang = 0;
+      int64_t priority = 0;
+      bool surplus = false;
+      int64_t amount = 0;
+    };
+    std::vector<Part> parts;
+    int64_t used = 0;
+    for (int i = 0; i < 5; ++i) {
+      const int64_t base = 1 + below(3);
+      const int64_t surplus = below(3);
+      const int64_t priority = below(3);
+      if (used + base + surplus > 20) break;
+      used += base + surplus;
+      Workload gang = Gang(std::to_string(i), "q", base, priority, i);
+      if (surplus > 0) gang = WithSurplus(gang, surplus);
+      world.Admit({gang});
+      if (surplus > 0) parts.push_back({i, priority, true, surplus});
+      parts.push_back({i, priority, false, base});
+    }
+    std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+      return std::tuple(a.priority, !a.surplus, -a.gang) <
+             std::tuple(b.priority, !b.surplus, -b.gang);
+    });
+    const int64_t asked = 20 - used + 1 + below(8);
+    const int64_t mine = 1 + below(3);
+    std::vector<Part> taken;
+    int64_t free = 20 - used;
+    for (const Part& part : parts) {
+      if (free >= asked || part.priority >= mine) break;
+      taken.push_back(part);
+      free += part.amount;
+    }
+    std::map<std::string, bool> victims;  // and whether surplus suffices
+    if (free >= asked) {
+      for (size_t i = taken.size() - 1; i-- > 0;) {
+        // Surplus goes with its gang.
+        const bool whole_goes = std::any_of(taken.begin(), taken.end(), [&](const Part& other) {
+          return taken[i].surplus && !other.surplus && other.gang == taken[i].gang;
+        });
+        if (whole_goes || free - taken[i].amount < asked) continue;
+        free -= taken[i].amount;
+        taken.erase(taken.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+      for (const Part& part : taken) {
+        auto [it, inserted] = victims.try_emplace(std::to_string(part.gang), part.surplus);
+        it->second = it->second && part.surplus;
+      }
+    }
+    const Judgement judgement =
+        Judge::Alone(world.scheduler, Gang("new", "q", asked, mine, 99), {});
+    std::map<std::string, bool> ours;
+    for (const Victim& victim : judgement.victims) ours[victim.id] = victim.surplus_only;
+    EXPECT_EQ(ours, victims);
+  }
+}
+
+}  // namespace
+}  // namespace muster::quota

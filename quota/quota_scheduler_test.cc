@@ -1,0 +1,254 @@
+// Queues: who is next, who waits for what, and what is said about it.
+#include "quota/quota_scheduler.h"
+
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "quota/testing/quota_world.h"
+
+namespace muster::quota {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using namespace testing;  // NOLINT(google-build-using-namespace): the words of these tests
+
+kube::ClusterQueue Strict(kube::ClusterQueue queue) {
+  queue.strategy = kube::QueueingStrategy::kStrictFifo;
+  return queue;
+}
+
+TEST(Admission, NamesFlavorsAndCountsWhatPodsRequest) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"h100", 8}})).Enqueue(Gang("a", "q", 3));
+  EXPECT_THAT(world.Schedule(), ElementsAre("a"));
+  const Admission& admission = world.admissions.at("a");
+  EXPECT_EQ(admission.cluster_queue, "q");
+  EXPECT_EQ(admission.reserved_at, At(1));
+  ASSERT_EQ(admission.pod_sets.size(), 1u);
+  EXPECT_EQ(admission.pod_sets[0].name, "worker");
+  EXPECT_EQ(admission.pod_sets[0].count, 3);
+  EXPECT_EQ(admission.pod_sets[0].usage.ToString(), "nvidia.com/gpu=3");
+  EXPECT_TRUE(admission.surplus.empty());
+  EXPECT_EQ(world.Reserved("q"), 3);
+}
+
+TEST(Admission, NeedsNoQueueWhileThereIsNone) {
+  QuotaWorld world;
+  EXPECT_FALSE(world.scheduler.HasQueues());
+  world.Enqueue(Gang("b", "", 1, 0, 2)).Enqueue(Gang("a", "", 1, 0, 1));
+  EXPECT_TRUE(world.scheduler.NeedsSchedule());
+  EXPECT_THAT(world.Schedule(), ElementsAre("a", "b"));
+  EXPECT_EQ(world.admissions.at("a").cluster_queue, "");
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+}
+
+TEST(Admission, FillsUpByPriorityThenAge) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"h100", 3}}));
+  world.Enqueue(Gang("young", "q", 1, 0, 30)).Enqueue(Gang("old", "q", 1, 0, 10));
+  world.Enqueue(Gang("high", "q", 1, 5, 40)).Enqueue(Gang("middle", "q", 1, 0, 20));
+  EXPECT_THAT(world.Schedule(), ElementsAre("high", "old", "middle"));
+  EXPECT_EQ(world.Code("young"), WaitCode::kQuotaInUse);
+}
+
+TEST(Admission, IsGivenBackByWithdrawAndByEnqueueingAgain) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"h100", 4}}));
+  world.Admit({Gang("a", "q", 4)});
+  world.Enqueue(Gang("b", "q", 4, 0, 1));
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  world.scheduler.Withdraw("a");
+  EXPECT_THAT(world.Schedule(), ElementsAre("b"));
+  world.Enqueue(Gang("b", "q", 2, 0, 1));
+  EXPECT_EQ(world.Reserved("q"), 0);
+  EXPECT_THAT(world.Schedule(), ElementsAre("b"));
+  EXPECT_EQ(world.Reserved("q"), 2);
+}
+
+TEST(Admission, OfARecordCountsOnceItsQueueExists) {
+  QuotaWorld world;
+  Admission admission;
+  admission.cluster_queue = "q";
+  admission.pod_sets.push_back({"worker", 3, {{kGpu, "h100"}}, {}});
+  admission.pod_sets[0].usage.Set(kGpu, 3);
+  world.scheduler.SetAdmitted(Gang("a", "q", 3), admission);
+  world.Add(Queue("q", {{"h100", 4}}));
+  EXPECT_EQ(world.Reserved("q"), 3);
+  world.Enqueue(Gang("b", "q", 2, 0, 1));
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  EXPECT_EQ(world.Code("a"), WaitCode::kNone);
+}
+
+TEST(BestEffort, LetsOthersPassWhatDoesntFit) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"h100", 4}}));
+  world.Admit({Gang("a", "q", 2)});
+  world.Enqueue(Gang("large", "q", 4, 0, 1)).Enqueue(Gang("small", "q", 2, 0, 2));
+  EXPECT_THAT(world.Schedule(), ElementsAre("small"));
+  EXPECT_EQ(world.Code("large"), WaitCode::kQuotaInUse);
+  world.scheduler.Withdraw("a");
+  world.scheduler.Withdraw("small");
+  EXPECT_THAT(world.Schedule(), ElementsAre("large"));
+}
+
+TEST(StrictFifo, HoldsAllBehindItsHead) {
+  QuotaWorld world;
+  world.Add(Strict(Queue("q", {{"h100", 4}})));
+  world.Admit({Gang("a", "q", 2)});
+  world.Enqueue(Gang("large", "q", 4, 0, 1)).Enqueue(Gang("small", "q", 2, 0, 2));
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  EXPECT_EQ(world.Code("large"), WaitCode::kQuotaInUse);
+  const Wait wait = world.scheduler.WhyWaiting("small");
+  EXPECT_EQ(wait.code, WaitCode::kBehindOthers);
+  EXPECT_THAT(wait.message, HasSubstr("ns/large"));
+  EXPECT_EQ(wait.position, 2);
+  world.scheduler.Withdraw("large");
+  EXPECT_THAT(world.Schedule(), ElementsAre("small"));
+}
+
+TEST(StrictFifo, IsntHeldByWhatNoNodeCanTake) {
+  QuotaWorld world;
+  world.Add(Strict(Queue("q", {{"h100", 4}})));
+  world.Enqueue(Gang("stuck", "q", 4, 0, 1)).Enqueue(Gang("small", "q", 4, 0, 2));
+  const Feasibility feasible = [](const Workload& workload, const PodSet&,
+                                  const kube::ResourceFlavor&) {
+    return workload.id == "stuck" ? "no NodePool has it" : "";
+  };
+  EXPECT_THAT(world.Schedule(feasible), ElementsAre("small"));
+  const Wait wait = world.scheduler.WhyWaiting("stuck");
+  EXPECT_EQ(wait.code, WaitCode::kNotPlaceable);
+  EXPECT_THAT(wait.message, HasSubstr("no NodePool has it"));
+  EXPECT_EQ(world.Reserved("q"), 4) << "it holds nothing";
+}
+
+TEST(Feasibility, RejectsAFlavorLikeAMismatch) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"spot", 4}, {"reserved", 4}})).Enqueue(Gang("a", "q", 4));
+  const Feasibility no_spot = [](const Workload&, const PodSet&,
+                                 const kube::ResourceFlavor& flavor) {
+    return flavor.meta.name == "spot" ? "no spot today" : "";
+  };
+  EXPECT_THAT(world.Schedule(no_spot), ElementsAre("a"));
+  EXPECT_EQ(world.FlavorOf("a"), "reserved");
+}
+
+TEST(Feasibility, IsAskedAgainOnlyOnceItIsInvalid) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"h100", 4}})).Enqueue(Gang("a", "q", 4));
+  int asked = 0;
+  bool possible = false;
+  const Feasibility feasible = [&](const Workload&, const PodSet&, const kube::ResourceFlavor&) {
+    ++asked;
+    return possible ? "" : "not yet";
+  };
+  EXPECT_THAT(world.Schedule(feasible), IsEmpty());
+  world.Enqueue(Gang("other", "q", 100, 0, 1));
+  EXPECT_THAT(world.Schedule(feasible), IsEmpty());
+  EXPECT_EQ(asked, 1);
+  possible = true;
+  EXPECT_FALSE(world.scheduler.NeedsSchedule());
+  world.scheduler.InvalidatePlacement();
+  EXPECT_TRUE(world.scheduler.NeedsSchedule());
+  EXPECT_THAT(world.Schedule(feasible), ElementsAre("a"));
+}
+
+TEST(Change, IsNeededForAnotherPass) {
+  QuotaWorld world;
+  EXPECT_FALSE(world.scheduler.NeedsSchedule());
+  world.Add(Queue("q", {{"h100", 4}}));
+  world.Admit({Gang("a", "q", 4)});
+  EXPECT_FALSE(world.scheduler.NeedsSchedule());
+  world.Enqueue(Gang("b", "q", 4, 0, 1));
+  EXPECT_TRUE(world.scheduler.NeedsSchedule());
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  EXPECT_FALSE(world.scheduler.NeedsSchedule());
+  // What is known already, and the echo of an own record, change nothing.
+  world.scheduler.Upsert(Flavor("h100"));
+  world.scheduler.SetAdmitted(Gang("a", "q", 4), world.admissions.at("a"));
+  EXPECT_FALSE(world.scheduler.NeedsSchedule());
+  world.scheduler.Upsert(Queue("q", {{"h100", 8}}));
+  EXPECT_TRUE(world.scheduler.NeedsSchedule());
+  EXPECT_THAT(world.Schedule(), ElementsAre("b"));
+}
+
+TEST(Surplus, IsCountedAsFarAsItFits) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"h100", 8}}));
+  world.Enqueue(WithSurplus(Gang("a", "q", 4), 6));
+  EXPECT_THAT(world.Schedule(), ElementsAre("a"));
+  ASSERT_EQ(world.admissions.at("a").surplus.size(), 1u);
+  EXPECT_EQ(world.admissions.at("a").surplus[0].count, 4);
+  EXPECT_EQ(world.Reserved("q"), 8);
+  EXPECT_EQ(world.Code("a"), WaitCode::kQuotaInUse) << "for two more";
+}
+
+TEST(Surplus, ComesAfterGangsThatAreAheadOfIt) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"h100", 8}}));
+  world.Enqueue(WithSurplus(Gang("a", "q", 4, 0, 1), 4));
+  world.Enqueue(Gang("urgent", "q", 4, 9, 2));
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent", "a"));
+  EXPECT_TRUE(world.admissions.at("a").surplus.empty());
+}
+
+TEST(Surplus, NeverHoldsAQueueUp) {
+  QuotaWorld world;
+  world.Add(Strict(Queue("q", {{"h100", 8}})));
+  world.Enqueue(WithSurplus(Gang("a", "q", 4, 0, 1), 100));
+  EXPECT_THAT(world.Schedule(), ElementsAre("a"));
+  world.scheduler.Withdraw("a");
+  Workload later = WithSurplus(Gang("a", "q", 4, 0, 1), 0);
+  world.Admit({later});
+  later.surplus = {Pods("large", 1, 100)};
+  world.scheduler.EnqueueSurplus(later);
+  world.Enqueue(Gang("b", "q", 4, 0, 2));
+  EXPECT_THAT(world.Schedule(), ElementsAre("b"));
+}
+
+TEST(Surplus, IsAddedLaterAndNamedAsSuch) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"spot", 6}, {"reserved", 20}}));
+  world.Admit({Gang("a", "q", 4)});
+  world.scheduler.EnqueueSurplus(WithSurplus(Gang("a", "q", 4), 3));
+  EXPECT_THAT(world.Schedule(), ElementsAre("+a"));
+  const Admission& admission = world.admissions.at("a");
+  EXPECT_EQ(admission.pod_sets[0].count, 4);
+  EXPECT_EQ(admission.surplus[0].count, 2) << "only its gang's flavor will do";
+  EXPECT_EQ(admission.surplus[0].flavors.at(kGpu), "spot");
+}
+
+TEST(Overflow, IsNeverAdmittedAndLeavesOthersAlone) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  QuotaWorld world;
+  world.Add(Queue("q", {{"h100", kMax}}, "c")).Add(Queue("r", {{"h100", kMax}}, "c"));
+  Workload huge = Gang("huge", "q", 3);
+  huge.pod_sets = {Pods("worker", kMax, kMax)};
+  world.Enqueue(huge).Enqueue(Gang("small", "q", 1, 0, 1));
+  EXPECT_THAT(world.Schedule(), ElementsAre("small"));
+  EXPECT_EQ(world.Code("huge"), WaitCode::kQuotaTooSmall);
+  // Of two pod sets that only overflow together.
+  huge.pod_sets = {Pods("a", 1, kMax - 1), Pods("b", 1, kMax - 1)};
+  world.Enqueue(huge);
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  EXPECT_EQ(world.Reserved("q"), 1);
+}
+
+TEST(Overflow, OfSumsOfUsageIsExact) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() - 1;
+  QuotaWorld world;
+  for (const char* name : {"q", "r", "s"}) world.Add(Queue(name, {{"h100", kMost}}, "c"));
+  for (const char* name : {"q", "r", "s"}) {
+    Workload gang = Gang(name, "q", 1);
+    gang.pod_sets = {Pods("worker", 1, kMost)};
+    world.Enqueue(gang);
+  }
+  EXPECT_THAT(world.Schedule(), ElementsAre("q", "r", "s"));
+  for (const char* name : {"q", "r", "s"}) world.scheduler.Withdraw(name);
+  EXPECT_EQ(world.Reserved("q"), 0);
+}
+
+}  // namespace
+}  // namespace muster::quota

@@ -1,0 +1,15 @@
+// Random cases that Kueue's webhooks would let through, small enough to be understood.
+#pragma once
+
+#include <cstdint>
+
+#include "nlohmann/json.hpp"
+
+namespace muster::quota::testing {
+
+// The same case for the same seed, on every machine. In the format of tests/kueue/README.md: up to
+// 4 levels of cohorts and queues, up to 3 resource groups, up to 12 admitted and 3 pending
+// workloads.
+nlohmann::json MakeCase(uint64_t seed);
+
+}  // namespace muster::quota::testing

@@ -1,0 +1,29 @@
+// Cases for comparison with Kueue: JSON in the format of tests/kueue/README.md, asked of a
+// QuotaScheduler.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+#include "quota/judgement.h"
+#include "quota/quota_scheduler.h"
+
+namespace muster::quota::testing {
+
+struct LoadedCase {
+  std::unique_ptr<QuotaScheduler> scheduler;  // with what is admitted
+  std::vector<Workload> pending;              // not enqueued
+};
+
+// Aborts with the reason where the case isn't well-formed: it was made by a test.
+LoadedCase LoadCase(const nlohmann::json& quota_case);
+
+// Each pending workload judged alone, in the form of the oracle's answer; without "reasons".
+nlohmann::json AnswerCase(const nlohmann::json& quota_case);
+
+// "" if `ours` agrees with the oracle's answer, or with one of its alternatives; else the first
+// workload that doesn't, and how.
+std::string Difference(const nlohmann::json& ours, const nlohmann::json& oracles);
+
+}  // namespace muster::quota::testing
