@@ -1,11 +1,16 @@
 #include "coscheduling/pod_sets.h"
 
 #include <algorithm>
+#include <array>
 
 #include "fmt/format.h"
 
 namespace muster::coscheduling {
 namespace {
+
+// Which part of its job a member is.
+constexpr std::array<std::string_view, 2> kRoleLabels = {"training.kubeflow.org/replica-type",
+                                                         "jobset.sigs.k8s.io/replicatedjob-name"};
 
 // FNV-1a: the same digest wherever it is computed.
 uint64_t Digest(std::string_view text) {
@@ -49,7 +54,12 @@ void CountIn(const std::string& name, const kube::Pod& pod, std::vector<quota::P
 
 std::string PodSetOf(const kube::Pod& pod) {
   const std::string* name = pod.meta.Annotation(kPodSetAnnotation);
-  return name != nullptr ? *name : fmt::format("{:016x}", Digest(WhatQuotaSees(*pod.spec)));
+  if (name != nullptr) return *name;
+  const std::string digest = fmt::format("{:016x}", Digest(WhatQuotaSees(*pod.spec)));
+  for (std::string_view label : kRoleLabels) {
+    if (const std::string* role = pod.meta.Label(label)) return *role + "-" + digest;
+  }
+  return digest;
 }
 
 PodSets GroupByPodSet(const std::vector<const kube::Pod*>& members, int64_t required) {

@@ -20,8 +20,9 @@ inline constexpr std::string_view kPodSetAnnotation = "muster.dev/pod-set";
 inline constexpr std::string_view kFlavorsAnnotation = "muster.dev/flavors";
 inline constexpr std::string_view kQueueAnnotation = "muster.dev/queue";
 
-// The annotation, else a digest of what flavors and quota look at: requests, nodeSelector, required
-// node affinity, tolerations. The same in every process and version.
+// The annotation, else the member's role in its job and a digest of what flavors and quota look at:
+// requests, nodeSelector, required node affinity, tolerations. The same in every process and
+// version.
 std::string PodSetOf(const kube::Pod& pod);
 
 // Members in rank order; the first `required` of them are what the gang needs to start.

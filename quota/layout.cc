@@ -152,6 +152,11 @@ Layout::Layout(const QuotaObjects& objects, Names& names) {
     }
     queue.error = object.error;
     if (!queue.error.empty()) queue.fix = absl::StrCat("correct ClusterQueue ", name);
+    if (queue.error.empty() && !object.admission_checks.empty()) {
+      queue.error = absl::StrCat("spec.admissionChecks names ", object.admission_checks.front(),
+                                 ", and only Kueue itself runs admission checks");
+      queue.fix = "remove the admission checks, or let Kueue admit (quota: kueue)";
+    }
     int parent = kNoNode;
     if (!object.cohort.empty()) {
       const Cohorts::Cohort& cohort = cohorts.all().find(object.cohort)->second;

@@ -78,8 +78,9 @@ class RefusalText {
     const size_t index = refusals.empty() ? 0 : static_cast<size_t>(refusals.front().pod_set);
     if (index >= pod_sets.size()) return "it";
     const PodSet& pod_set = pod_sets[index];
-    return absl::StrCat(pod_set.count, entry_.is_surplus ? " more" : "",
-                        pod_set.count == 1 ? " pod" : " pods", " of pod set ", pod_set.name);
+    const std::string pods = absl::StrCat(pod_set.count, entry_.is_surplus ? " more" : "",
+                                          pod_set.count == 1 ? " pod" : " pods");
+    return pod_sets.size() == 1 ? pods : absl::StrCat(pods, " of pod set ", pod_set.name);
   }
 
   std::string Amount(int resource, int64_t amount) const {

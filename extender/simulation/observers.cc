@@ -290,7 +290,14 @@ absl::Status Compare(const Expectation& want, const std::string& gang,
                  static_cast<int>(List(server, "/apis/karpenter.sh/v1/nodeclaims").size()));
   }
   if (want.nodes || want.held_nodes) {
-    const std::vector<json> nodes = List(server, "/api/v1/nodes");
+    std::vector<json> nodes = List(server, "/api/v1/nodes");
+    if (!want.node_pool.empty()) {
+      std::erase_if(nodes, [&](const json& node) {
+        return node.at("metadata")
+                   .value("labels", json::object())
+                   .value("karpenter.sh/nodepool", "") != want.node_pool;
+      });
+    }
     result.Equal("nodes", want.nodes, static_cast<int>(nodes.size()));
     const auto held = std::ranges::count_if(nodes, [](const json& node) {
       return node.at("metadata")

@@ -138,6 +138,7 @@ Expectation ReadExpectation(const YAML::Node& node) {
   fields.Read("signalled", &want.signalled);
   fields.Read("nodeClaims", &want.node_claims);
   fields.Read("nodes", &want.nodes);
+  fields.Read("nodePool", &want.node_pool);
   fields.Read("heldNodes", &want.held_nodes);
   fields.Read("phase", &want.phase);
   fields.Read("minMember", &want.min_member);

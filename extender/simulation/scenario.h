@@ -116,6 +116,7 @@ struct Expectation {
   std::optional<int> signalled;
   std::optional<int> node_claims;
   std::optional<int> nodes;
+  std::string node_pool;  // counts only its nodes above; empty: all
   std::optional<int> held_nodes;
   std::optional<std::string> phase;  // of the PodGroup's status
   std::optional<int> min_member;     // of the PodGroup's spec
