@@ -235,7 +235,10 @@ bool Cycle::Admit(Entry& entry) {
   }
   Announce(entry, admission);
   const std::unique_ptr<Entry> left = room_.Leave(entry.workload.id);
-  const Reservation& reservation = ledger_.Set(std::move(left->workload), std::move(admission));
+  const Reservation& reservation =
+      left->is_surplus ? ledger_.Set(std::move(left->workload), std::move(admission))
+                       : ledger_.Add(std::move(left->workload), std::move(admission), left->queue,
+                                     std::move(left->assignment.usage));
   if (!reservation.workload.surplus.empty()) {
     room_.EnterSurplus(reservation.workload, reservation.admission);
   }
