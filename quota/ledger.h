@@ -56,8 +56,7 @@ class Ledger {
   // Counts what `admission` says instead of what this workload had.
   Reservation& Set(Workload workload, Admission admission);
   // The same of a new workload whose place is known: on this queue, with this base and no surplus.
-  Reservation& Add(Workload workload, Admission admission, int queue,
-                   std::vector<PairAmount> base);
+  Reservation& Add(Workload workload, Admission admission, int queue, std::vector<PairAmount> base);
   void Remove(std::string_view id);
   Reservation* Find(std::string_view id);
   const Reservation* Find(std::string_view id) const;
