@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "quota/quota_scheduler.h"
@@ -63,7 +64,7 @@ class Definition {
         const int64_t excess = Usage(name, flavor) - Subtree(name, flavor);
         const auto limit = Quota(name, flavor).borrowing_limit;
         if (node.parent.empty() ? excess > 0 : limit && excess > *limit) {
-          return name + " uses " + std::to_string(excess) + " of " + flavor + " too many";
+          return absl::StrCat(name, " uses ", excess, " of ", flavor, " too many");
         }
       }
     }
