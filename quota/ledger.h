@@ -58,6 +58,8 @@ class Ledger {
   Reservation& Set(Workload workload, Admission admission);
   // The same of a new workload whose place is known: on this queue, with this base and no surplus.
   Reservation& Add(Workload workload, Admission admission, int queue, std::vector<PairAmount> base);
+  // Makes room for so many more, so that adding them doesn't move the rest again and again.
+  void ReserveRoom(size_t more) { reservations_.reserve(reservations_.size() + more); }
   void Remove(std::string_view id);
   Reservation* Find(std::string_view id);
   const Reservation* Find(std::string_view id) const;
