@@ -76,6 +76,9 @@ bool Covers(const quota::Admission& admission, const quota::Workload& workload) 
   });
 }
 
+// Some member is live, or still on its node.
+bool Stands(const Gang& gang) { return gang.facts.live > 0 || gang.facts.terminating; }
+
 // How many bound members, first in rank order, the gang needs to go on.
 size_t KeptMembers(const Gang& gang) {
   return static_cast<size_t>(std::max<int64_t>(0, gang.facts.min_member - gang.facts.succeeded));
@@ -121,11 +124,13 @@ quota::Workload Engine::State::WorkloadOf(const Gang& gang) const {
           .surplus = std::move(sets.surplus)};
 }
 
-// Read off the record and what exists, so that a restart comes to the same answer.
+// Read off the record alone, so that a restart comes to the same answer: what is to be given back
+// is taken out of the record first. The record of a gang of one ends with its pod.
 bool Engine::State::HoldsQuota(const Gang& gang) const {
   if (options.quota != QuotaMode::kInternal) return false;
   if (!gang.record || !gang.record->quota || gang.record->retry_after) return false;
-  return gang.record->uid == gang.uid() && gang.facts.live + (gang.facts.terminating ? 1 : 0) > 0;
+  if (gang.key.is_pod && !Stands(gang)) return false;
+  return gang.record->uid == gang.uid();
 }
 
 void Engine::State::FindUncounted(Gang& gang) const {
@@ -154,6 +159,10 @@ void Engine::State::SyncQuota(Gang& gang, absl::Time now) {
   if (!gang.quota.id.empty() && gang.quota.id != gang.uid()) WithdrawQuota(gang);
   const bool idle = gang.facts.blocked && gang.bound.empty() && gang.posted.empty();
   if (HoldsQuota(gang)) {
+    if (!Stands(gang) && gang.posted.empty()) {
+      ReleaseQuota(gang, now);
+      return;
+    }
     if (!idle || gang.facts.evicting) {
       gang.quota.idle_since = Never();
     } else {

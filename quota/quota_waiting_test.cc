@@ -126,7 +126,7 @@ TEST(Waiting, ForQuotaNamesFlavorsAndNumbers) {
   world.Enqueue(selective);
   EXPECT_THAT(world.Schedule(), IsEmpty());
   ExpectWait(world, "large", WaitCode::kQuotaTooSmall,
-             {"ClusterQueue q", "9 pods of pod set worker",
+             {"ClusterQueue q", "9 pods",
               "flavor h100 could give at most 8 nvidia.com/gpu of the 9 nvidia.com/gpu"},
              "raise nominalQuota");
   ExpectWait(world, "picky", WaitCode::kFlavorMismatch,
