@@ -153,13 +153,17 @@ func clusterQueueOf(queues []queueAnswer) (queueAnswer, bool) {
 // AwaitQueue waits until what Muster says of the ClusterQueue meets a condition.
 func (c *Case) AwaitQueue(patience time.Duration, condition func(queue queueAnswer) string) {
 	c.Helper()
-	c.must(awaitQueues(c.muster(), patience, func(queues []queueAnswer) string {
+	c.must(c.awaitQueue(patience, condition))
+}
+
+func (c *Case) awaitQueue(patience time.Duration, condition func(queue queueAnswer) string) error {
+	return awaitQueues(c.muster(), patience, func(queues []queueAnswer) string {
 		queue, ok := clusterQueueOf(queues)
 		if !ok {
 			return fmt.Sprintf("Muster doesn't know ClusterQueue %s; it knows %d queues", clusterQueueName, len(queues))
 		}
 		return condition(queue)
-	}))
+	})
 }
 
 // ApplyQuota applies jobs/quota.yaml and waits until Muster knows both queues. It
