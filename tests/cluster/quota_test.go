@@ -175,3 +175,30 @@ func (g *Gang) checkAdmittedAfter(what string, end func(), other *Gang, over fun
 		return fmt.Sprintf("it is %v", answer["state"])
 	})
 }
+
+// A gang whose pods are all gone holds nothing any more, although its PodGroup and
+// its record outlive them: when its pods come back, its old quota may be another's.
+func TestGangThatComesBackWaitsForQuotaAnew(t *testing.T) {
+	c := newQuotaCase(t, "return")
+	nominal := usage{"nvidia": 4, "nvidia-efa": 0}
+	c.flavorNodes(usage{"nvidia": 8})
+	c.ApplyQuota(nominalQuota(nominal), onNodesLabelled)
+	first := c.quotaGang("first", 4, 1)
+	first.AwaitBound(20 * time.Second)
+	first.Delete()
+	second := c.quotaGang("second", 4, 1)
+	second.AwaitBound(20 * time.Second)
+
+	first.Members = nil
+	first.AddMembers(4)
+	first.AwaitAnswer(5*time.Second, func(answer map[string]any) string {
+		if answer["state"] != "WAITING_FOR_QUOTA" {
+			return fmt.Sprintf("it is %v", answer["state"])
+		}
+		return ""
+	})
+	c.stays(2*time.Second, "no member of the gang without quota is bound", first.noneBound)
+	second.Delete()
+	first.AwaitBound(20 * time.Second)
+	c.checkNeverAbove(nominal)
+}
