@@ -140,7 +140,7 @@ void Engine::State::NoteQueues() {
 // Nothing to do for it before something about it changes.
 bool Engine::State::IsSettled(const Gang& gang) const {
   if (!gang.ours) return true;
-  if (gang.record && gang.record->eviction) return false;
+  if (gang.quota.eviction || (gang.record && gang.record->eviction)) return false;
   if (gang.group_behind) return false;
   if (gang.state == v1::FINISHED) return true;
   return gang.state == v1::BOUND && gang.unbound.empty() && gang.posted.empty() &&
@@ -429,7 +429,11 @@ void Engine::SetLeading(bool leading) {
   State& s = *state_;
   if (s.leading == leading) return;
   s.leading = leading;
-  for (auto& [key, gang] : s.gangs) gang.dirty = true;
+  for (auto& [key, gang] : s.gangs) {
+    // What was decided in an earlier term and didn't reach a record is void.
+    s.WithdrawQuota(gang);
+    gang.dirty = true;
+  }
 }
 
 void Engine::SetGatingActive(bool active) {

@@ -34,6 +34,7 @@ struct GangQuota {
   bool waits = false;  // in the queue; else counted
   // Decided, but not yet in the record.
   std::optional<quota::Admission> granted;
+  std::optional<Eviction> eviction;
   // Unbound members that no quota was given for.
   std::set<std::string> uncounted;
   // Since when nothing of the gang stands or may start, though it holds quota.

@@ -69,6 +69,13 @@ int64_t Counted(const quota::Admission& admission, const std::string& set) {
   return count;
 }
 
+// True if all that the workload needs to start was counted.
+bool Covers(const quota::Admission& admission, const quota::Workload& workload) {
+  return std::ranges::all_of(workload.pod_sets, [&](const quota::PodSet& set) {
+    return set.count <= Counted(admission, set.name);
+  });
+}
+
 // How many bound members, first in rank order, the gang needs to go on.
 size_t KeptMembers(const Gang& gang) {
   return static_cast<size_t>(std::max<int64_t>(0, gang.facts.min_member - gang.facts.succeeded));
@@ -160,8 +167,19 @@ void Engine::State::SyncQuota(Gang& gang, absl::Time now) {
       WakeAt(until);
     }
     if (gang.quota.granted == gang.record->quota) gang.quota.granted.reset();
-    if (gang.quota.granted) return;  // more has been given, and is being recorded
+    if (gang.quota.granted) {  // more has been given
+      AdmissionRecord record = *gang.record;
+      record.quota = gang.quota.granted;
+      WriteRecord(gang, record, now);
+      return;
+    }
     const quota::Workload workload = WorkloadOf(gang);
+    // It needs more than it asked for, minMember was raised for example: back to the queue.
+    if (!gang.facts.blocked && gang.bound.empty() && gang.posted.empty() &&
+        !Covers(*gang.record->quota, workload)) {
+      ReleaseQuota(gang, now);
+      return;
+    }
     std::string told = "holds " + DigestOf(*gang.record->quota) + DigestOf(workload) +
                        fmt::format("|{}", gang.quota.uncounted.size());
     if (told == gang.quota.told) return;
@@ -188,10 +206,7 @@ void Engine::State::RequestQuota(Gang& gang, absl::Time now) {
   const quota::Workload workload = WorkloadOf(gang);
   // Members that replace those of a run that is over take up its quota.
   if (HoldsQuota(gang)) {
-    const bool covered = std::ranges::all_of(workload.pod_sets, [&](const quota::PodSet& set) {
-      return set.count <= Counted(*gang.record->quota, set.name);
-    });
-    if (covered) {
+    if (Covers(*gang.record->quota, workload)) {
       gang.quota.granted = gang.record->quota;
       WriteRecord(gang, NewRecord(gang, NextAttempt(gang), now), now);
       return;
@@ -221,11 +236,12 @@ void Engine::State::ReleaseQuota(Gang& gang, absl::Time now) {
 void Engine::State::StartEviction(Gang& gang, const std::string& why, bool surplus_only,
                                   absl::Time now) {
   if (!HoldsQuota(gang)) return;
-  const std::optional<Eviction>& already = gang.record->eviction;
-  if (already && (!already->surplus_only || surplus_only)) return;
-  AdmissionRecord record = *gang.record;
-  record.eviction = {why, surplus_only};
-  WriteRecord(gang, record, now);
+  for (const std::optional<Eviction>* already : {&gang.record->eviction, &gang.quota.eviction}) {
+    if (*already && (!(*already)->surplus_only || surplus_only)) return;
+  }
+  gang.quota.eviction = {why, surplus_only};
+  gang.dirty = true;
+  WakeAt(now);
 }
 
 void Engine::State::Carry(const quota::Decision& decision, absl::Time now) {
@@ -236,13 +252,10 @@ void Engine::State::Carry(const quota::Decision& decision, absl::Time now) {
   if (decision.admission) {
     gang.quota.granted = *decision.admission;
     gang.quota.waits = false;
-    if (decision.surplus_only) {
-      AdmissionRecord record = *gang.record;
-      record.quota = decision.admission;
-      WriteRecord(gang, record, now);
-    } else {
-      WriteRecord(gang, NewRecord(gang, NextAttempt(gang), now), now);
-    }
+    AdmissionRecord record =
+        decision.surplus_only ? *gang.record : NewRecord(gang, NextAttempt(gang), now);
+    record.quota = decision.admission;
+    WriteRecord(gang, record, now);
   }
   for (const quota::Victim& victim : decision.victims) {
     auto found = gang_of_quota.find(victim.id);
@@ -321,7 +334,21 @@ void Engine::State::DecideFlavors(Gang& gang, absl::Time now) {
 }
 
 void Engine::State::DecideEviction(Gang& gang, absl::Time now) {
-  if (!HoldsQuota(gang) || !gang.record->eviction) return;
+  if (!HoldsQuota(gang)) {
+    gang.quota.eviction.reset();
+    return;
+  }
+  if (gang.quota.eviction) {
+    if (gang.record->eviction == gang.quota.eviction) {
+      gang.quota.eviction.reset();
+    } else {
+      AdmissionRecord record = *gang.record;
+      record.eviction = gang.quota.eviction;
+      WriteRecord(gang, record, now);
+      return;
+    }
+  }
+  if (!gang.record->eviction) return;
   const bool surplus_only = gang.record->eviction->surplus_only;
   const size_t kept = surplus_only ? KeptMembers(gang) : 0;
   bool any = gang.facts.terminating;

@@ -203,6 +203,44 @@ void AddGangs(const Metrics::Sample& sample, Snapshot* out) {
   }
 }
 
+// Families one after the other, as the format wants it.
+void AddQueues(const Metrics::Sample& sample, Snapshot* out) {
+  if (sample.queues == nullptr) return;
+  const auto& all = dynamic_cast<const v1::ListQueuesResponse&>(sample.queues->message());
+  const auto each = [&](auto add) {
+    for (const v1::Queue& queue : all.queues()) {
+      if (queue.namespace_().empty()) add(queue, Labels{{"queue", queue.name()}});
+    }
+  };
+  each([&](const v1::Queue& queue, const Labels& labels) {
+    out->Gauge("muster_queue_pending", "Gangs that wait in each ClusterQueue.",
+               static_cast<double>(queue.pending()), labels);
+  });
+  each([&](const v1::Queue& queue, const Labels& labels) {
+    out->Gauge("muster_queue_admitted", "Gangs that hold quota of each ClusterQueue.",
+               static_cast<double>(queue.admitted()), labels);
+  });
+  each([&](const v1::Queue& queue, const Labels& labels) {
+    out->Gauge("muster_queue_active", "1 if the ClusterQueue can admit.",
+               queue.error().empty() ? 1 : 0, labels);
+  });
+  const auto amounts = [&](const char* name, const char* help, auto amount) {
+    each([&](const v1::Queue& queue, Labels labels) {
+      for (const v1::FlavorUsage& usage : queue.usage()) {
+        labels["flavor"] = usage.flavor();
+        labels["resource"] = usage.resource();
+        out->Gauge(name, help, static_cast<double>(amount(usage)), labels);
+      }
+    });
+  };
+  amounts("muster_queue_nominal", "Nominal quota in base units (cpu in thousandths).",
+          [](const v1::FlavorUsage& usage) { return usage.nominal(); });
+  amounts("muster_queue_reserved", "Quota held by gangs, in base units.",
+          [](const v1::FlavorUsage& usage) { return usage.reserved(); });
+  amounts("muster_queue_borrowed", "The part of the quota held that is beyond nominal.",
+          [](const v1::FlavorUsage& usage) { return usage.borrowed(); });
+}
+
 void AddEngine(const coscheduling::EngineStats& engine, const Metrics::Sample& sample,
                Snapshot* out) {
   out->Counter("muster_gangs_bound_total", "Gangs that were bound whole.",
@@ -328,6 +366,7 @@ std::string Metrics::Text(const Sample& sample) const {
     engine = state_->engine;
   }
   AddGangs(sample, &out);
+  AddQueues(sample, &out);
   AddEngine(engine, sample, &out);
   AddWatches(sample, &out);
   AddApi(sample.api, &out);

@@ -45,6 +45,7 @@ class Metrics {
   struct Sample {
     absl::Time now;
     std::vector<GangMessage> gangs;
+    std::shared_ptr<const MessageList> queues;  // null: none
     EngineLoopStats loop;
     kube::TransportStats api;
     std::vector<ClusterWatch::KindStats> watches;

@@ -51,6 +51,34 @@ TEST(Metrics, GangsAreCountedInEveryState) {
   EXPECT_EQ(samples.count("muster_gangs{state=\"GANG_STATE_UNSPECIFIED\"}"), 0u);
 }
 
+TEST(Metrics, ClusterQueuesTellTheirUsagePerFlavor) {
+  auto list = std::make_unique<v1::ListQueuesResponse>();
+  v1::Queue* queue = list->add_queues();
+  queue->set_name("gpus");
+  queue->set_pending(3);
+  queue->set_admitted(2);
+  v1::FlavorUsage* usage = queue->add_usage();
+  usage->set_flavor("spot");
+  usage->set_resource("nvidia.com/gpu");
+  usage->set_nominal(8);
+  usage->set_reserved(10);
+  usage->set_borrowed(2);
+  v1::Queue* local = list->add_queues();
+  local->set_name("default");
+  local->set_namespace_("team");
+  Metrics::Sample sample;
+  sample.queues = std::make_shared<const MessageList>(std::move(list));
+  auto samples = Parse(Metrics().Text(sample));
+  EXPECT_EQ(samples["muster_queue_pending{queue=\"gpus\"}"], "3");
+  EXPECT_EQ(samples["muster_queue_admitted{queue=\"gpus\"}"], "2");
+  EXPECT_EQ(samples["muster_queue_active{queue=\"gpus\"}"], "1");
+  EXPECT_EQ(samples.count("muster_queue_pending{queue=\"default\"}"), 0U);
+  const std::string labels = "{flavor=\"spot\",queue=\"gpus\",resource=\"nvidia.com/gpu\"}";
+  EXPECT_EQ(samples["muster_queue_nominal" + labels], "8");
+  EXPECT_EQ(samples["muster_queue_reserved" + labels], "10");
+  EXPECT_EQ(samples["muster_queue_borrowed" + labels], "2");
+}
+
 TEST(Metrics, HistogramsHoldWhatWasObserved) {
   Metrics metrics;
   metrics.OnFilter(FilterReply::Outcome::kPlanned, absl::Microseconds(80));

@@ -67,11 +67,57 @@ class QueryTest : public ::testing::Test {
   std::unique_ptr<v1::Admission::Stub> stub_;
 };
 
+TEST_F(QueryTest, QueuesAndFlavorsAreTheSameMessage) {
+  store_.Publish(Listed::kQueues, MakeQueues());
+  auto flavors = std::make_unique<v1::ListFlavorsResponse>();
+  flavors->add_flavors()->set_name("spot");
+  (*flavors->mutable_flavors(0)->mutable_node_labels())["pool"] = "gpu";
+  store_.Publish(Listed::kFlavors, std::move(flavors));
+
+  v1::ListQueuesResponse queues;
+  grpc::ClientContext queues_context;
+  ASSERT_TRUE(stub_->ListQueues(&queues_context, {}, &queues).ok());
+  EXPECT_EQ(queues.queues_size(), 2);
+  EXPECT_TRUE(
+      MessageDifferencer::Equals(queues, FromJson<v1::ListQueuesResponse>(Get("/v1/queues").body)));
+
+  v1::ListFlavorsResponse flavor_list;
+  grpc::ClientContext flavors_context;
+  ASSERT_TRUE(stub_->ListFlavors(&flavors_context, {}, &flavor_list).ok());
+  EXPECT_TRUE(MessageDifferencer::Equals(
+      flavor_list, FromJson<v1::ListFlavorsResponse>(Get("/v1/flavors").body)));
+
+  for (const auto& [name_space, path] :
+       {std::pair{"", "/v1/queues/gpus"}, std::pair{"team", "/v1/queues/team/default"}}) {
+    v1::GetQueueRequest request;
+    request.set_namespace_(name_space);
+    request.set_name(std::string(path).substr(std::string(path).rfind('/') + 1));
+    grpc::ClientContext context;
+    v1::Queue queue;
+    ASSERT_TRUE(stub_->GetQueue(&context, request, &queue).ok()) << path;
+    EXPECT_TRUE(MessageDifferencer::Equals(queue, FromJson<v1::Queue>(Get(path).body))) << path;
+  }
+}
+
+TEST_F(QueryTest, AMissingQueueIsNamed) {
+  store_.Publish(Listed::kQueues, MakeQueues());
+  EXPECT_EQ(Get("/v1/queues/cpus").status, 404);
+  EXPECT_EQ(Get("/v1/queues/cpus").body, R"({"error":"there is no ClusterQueue cpus"})");
+  EXPECT_EQ(Get("/v1/queues/team/gpus").body, R"({"error":"there is no LocalQueue team/gpus"})");
+  grpc::ClientContext context;
+  v1::GetQueueRequest request;
+  request.set_name("cpus");
+  v1::Queue queue;
+  const grpc::Status status = stub_->GetQueue(&context, request, &queue);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(status.error_message(), "there is no queue cpus");
+}
+
 TEST_F(QueryTest, ListsAreTheSameMessage) {
   Publish("a", "x", 1);
   Publish("a", "y", 2);
   Publish("b", "x", 3);
-  store_.Publish(MakeNodes({"n1", "n2"}));
+  store_.Publish(Listed::kNodes, MakeNodes({"n1", "n2"}));
   for (const std::string name_space : {"", "a", "b", "none"}) {
     v1::ListGangsRequest request;
     request.set_namespace_(name_space);
@@ -225,7 +271,7 @@ TEST_F(QueryTest, NodeWatchSendsTheListAfterEachChange) {
   RawClient client(rest_->port());
   client.Send(RawGet("/v1/nodes?watch=true"));
   client.ReadUntil("{\"nodes\":[]}\n");
-  store_.Publish(MakeNodes({"n1"}));
+  store_.Publish(Listed::kNodes, MakeNodes({"n1"}));
   EXPECT_THAT(client.ReadUntil("}\n"), HasSubstr("\"name\":\"n1\""));
 }
 

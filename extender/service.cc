@@ -358,6 +358,7 @@ struct Service::Impl {
     Metrics::Sample sample;
     sample.now = timer.Now();
     sample.gangs = store.Gangs({});
+    sample.queues = store.List(Listed::kQueues);
     sample.loop = loop->TakeStats();
     sample.api = transport->Stats();
     sample.watches = watch->Stats();

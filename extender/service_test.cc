@@ -267,6 +267,41 @@ TEST_F(ServiceTest, GangGoesFromTheGateToItsNodesInOneStroke) {
   EXPECT_THAT(metrics, HasSubstr("muster_webhook_in_place 1\n"));
 }
 
+TEST_F(ServiceTest, APodsJobSaysHowLargeItsGangIsAndOwnsThePodGroup) {
+  StartService();
+  const json container = {{"name", "main"}, {"image", "train"}};
+  const json pod_spec = {{"schedulerName", "coscheduling"},
+                         {"restartPolicy", "Never"},
+                         {"containers", json::array({container})}};
+  const Answer job = Api(kube::Method::kPost, "/apis/batch/v1/namespaces/default/jobs",
+                         {{"apiVersion", "batch/v1"},
+                          {"kind", "Job"},
+                          {"metadata", {{"name", "train"}}},
+                          {"spec", {{"parallelism", 3}, {"template", {{"spec", pod_spec}}}}}});
+  ASSERT_EQ(job.status, 201) << job.body;
+  const json owner = {{"apiVersion", "batch/v1"},
+                      {"kind", "Job"},
+                      {"name", "train"},
+                      {"uid", job.body["metadata"]["uid"]},
+                      {"controller", true}};
+  const Answer pod =
+      Api(kube::Method::kPost, kPods,
+          {{"apiVersion", "v1"},
+           {"kind", "Pod"},
+           {"metadata", {{"name", "train-0"}, {"ownerReferences", json::array({owner})}}},
+           {"spec", pod_spec}});
+  ASSERT_EQ(pod.status, 201) << pod.body;
+  EXPECT_TRUE(Await([&] { return Gang("train").reason().code() == v1::MEMBERS_MISSING; }));
+  EXPECT_EQ(Gang("train").min_member(), 3);
+  const std::string path = fmt::format("{}/train", kGroups);
+  ASSERT_TRUE(Await([&] { return Api(kube::Method::kGet, path).status == 200; }));
+  const json group = Api(kube::Method::kGet, path).body;
+  EXPECT_EQ(group["spec"]["minMember"], 3);
+  EXPECT_EQ(group["metadata"]["ownerReferences"][0], owner);
+  Api(kube::Method::kDelete, "/apis/batch/v1/namespaces/default/jobs/train");
+  EXPECT_TRUE(Await([&] { return Gang("train").reason().code() == v1::OWNER_NOT_FOUND; }));
+}
+
 TEST_F(ServiceTest, OtherSchedulersPodsAreUntouchedAlsoWhileItIsDown) {
   StartService();
   EXPECT_FALSE(IsGated(CreatePod("other-0", "", "default-scheduler").body));

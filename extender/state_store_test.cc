@@ -13,6 +13,10 @@
 namespace muster::extender {
 namespace {
 
+int NodesIn(const MessageList& list) {
+  return dynamic_cast<const v1::ListNodesResponse&>(list.message()).nodes_size();
+}
+
 using coscheduling::GangKey;
 using ::testing::ElementsAre;
 
@@ -112,11 +116,11 @@ TEST(StateStore, ReaderThatFallsTooFarBehindIsLost) {
 TEST(StateStore, NodesAreReadOncePerChange) {
   StateStore store;
   auto subscription = *store.WatchList(Listed::kNodes, [] {});
-  EXPECT_EQ(subscription->Next()->message().nodes_size(), 0);
+  EXPECT_EQ(NodesIn(*subscription->Next()), 0);
   EXPECT_EQ(subscription->Next(), nullptr);
   store.Publish(Listed::kNodes, MakeNodes({"n1"}));
   store.Publish(Listed::kNodes, MakeNodes({"n1", "n2"}));
-  EXPECT_EQ(subscription->Next()->message().nodes_size(), 2);
+  EXPECT_EQ(NodesIn(*subscription->Next()), 2);
   EXPECT_EQ(subscription->Next(), nullptr);
 }
 

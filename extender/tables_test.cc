@@ -68,5 +68,34 @@ TEST(Tables, AnEmptyListHasItsHeading) {
   EXPECT_EQ(GangTable({}), "NAMESPACE  NAME  STATE  BOUND  REASON  MESSAGE\n");
 }
 
+TEST(QueueTable, ShowsUsageAndWhoWaits) {
+  v1::ListQueuesResponse list;
+  v1::Queue* queue = list.add_queues();
+  queue->set_name("gpus");
+  queue->set_pending(1);
+  queue->set_admitted(2);
+  for (const char* resource : {"nvidia.com/gpu", "memory"}) {
+    v1::FlavorUsage* usage = queue->add_usage();
+    usage->set_flavor("spot");
+    usage->set_resource(resource);
+    const int64_t unit = std::string(resource) == "memory" ? int64_t{1} << 30 : 1;
+    usage->set_nominal(8 * unit);
+    usage->set_reserved(6 * unit);
+  }
+  v1::PendingGang* pending = queue->add_pending_gangs();
+  pending->set_namespace_("team");
+  pending->set_name("job");
+  pending->mutable_reason()->set_code(v1::QUOTA_IN_USE);
+  pending->mutable_reason()->set_message("spot has 2 unused of the 4 asked for");
+  list.add_queues()->set_namespace_("team");  // LocalQueues aren't shown
+  EXPECT_EQ(QueueTable(list),
+            "QUEUE  COHORT  PENDING  ADMITTED  FLAVOR  RESOURCE        USED  NOMINAL  BORROWED\n"
+            "gpus   -       1        2         spot    nvidia.com/gpu  6     8        0\n"
+            "                                  spot    memory          6Gi   8Gi      0\n"
+            "\n"
+            "QUEUE  PLACE  GANG      REASON        MESSAGE\n"
+            "gpus   1      team/job  QUOTA_IN_USE  spot has 2 unused of the 4 asked for\n");
+}
+
 }  // namespace
 }  // namespace muster::extender

@@ -15,6 +15,15 @@ bool IsStrict(const Ledger& ledger, int queue) {
   return ledger.layout().queue(queue).object->strategy == kube::QueueingStrategy::kStrictFifo;
 }
 
+// Over all pod sets and groups.
+size_t FlavorCount(const Demand& demand) {
+  size_t count = 0;
+  for (const PodSetDemand& pod_set : demand.pod_sets) {
+    for (const GroupDemand& group : pod_set.groups) count += group.mismatches.size();
+  }
+  return count;
+}
+
 bool IsRefusedPlacement(const FlavorRefusal& refusal) {
   return refusal.kind == FlavorRefusal::Kind::kNotPlaceable;
 }
@@ -235,7 +244,10 @@ bool Cycle::Admit(Entry& entry) {
   }
   Announce(entry, admission);
   const std::unique_ptr<Entry> left = room_.Leave(entry.workload.id);
-  const Reservation& reservation = ledger_.Set(std::move(left->workload), std::move(admission));
+  const Reservation& reservation =
+      left->is_surplus ? ledger_.Set(std::move(left->workload), std::move(admission))
+                       : ledger_.Add(std::move(left->workload), std::move(admission), left->queue,
+                                     std::move(left->assignment.usage));
   if (!reservation.workload.surplus.empty()) {
     room_.EnterSurplus(reservation.workload, reservation.admission);
   }
@@ -272,7 +284,10 @@ bool Cycle::NameVictims(Entry& entry) {
 bool Cycle::Requeue(Entry& entry) {
   WaitingLine& line = room_.line(entry.queue);
   entry.reported.clear();
-  const bool has_untried = entry.assignment.HasUntriedFlavors();
+  // Where pod sets' flavors depend on each other, leaving out in turn may never come round.
+  const bool has_untried = entry.assignment.HasUntriedFlavors() &&
+                           ++entry.flavor_attempts <= FlavorCount(entry.kind->demand);
+  if (!has_untried) entry.flavor_attempts = 0;
   entry.next_flavor = has_untried ? entry.assignment.next_flavor : std::vector<int>();
   entry.next_flavor_wakes = line.wakes();
   if (has_untried) {

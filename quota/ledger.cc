@@ -29,12 +29,14 @@ bool Ledger::Refresh() {
   layout_ = std::make_unique<Layout>(objects_, names_);
   by_queue_.assign(layout_->queues.size(), {});
   versions_.assign(static_cast<size_t>(layout_->tree.size()), ++last_version_);
-  for (auto& [id, reservation] : reservations_) Count(*reservation);
+  for (auto& [id, reservation] : reservations_) {
+    reservation->queue = layout_->FindQueue(reservation->admission.cluster_queue);
+    Count(*reservation);
+  }
   return true;
 }
 
 void Ledger::Count(Reservation& reservation) {
-  reservation.queue = layout_->FindQueue(reservation.admission.cluster_queue);
   if (reservation.queue < 0) return;
   by_queue_[static_cast<size_t>(reservation.queue)].push_back(&reservation);
   const QueueConfig& queue = layout_->queue(reservation.queue);
@@ -68,7 +70,21 @@ Reservation& Ledger::Set(Workload workload, Admission admission) {
   slot->marked = Reservation::Part::kNothing;
   // A flavor or resource that no quota object has ever named.
   if (!stale_ && names_.pair_count() > tree().pair_count()) stale_ = true;
-  if (!stale_) Count(*slot);
+  if (stale_) return *slot;
+  slot->queue = layout_->FindQueue(slot->admission.cluster_queue);
+  Count(*slot);
+  return *slot;
+}
+
+Reservation& Ledger::Add(Workload workload, Admission admission, int queue,
+                         std::vector<PairAmount> base) {
+  std::unique_ptr<Reservation>& slot = reservations_[workload.id];
+  slot = std::make_unique<Reservation>();
+  slot->workload = std::move(workload);
+  slot->admission = std::move(admission);
+  slot->queue = queue;
+  slot->base = std::move(base);
+  Count(*slot);
   return *slot;
 }
 

@@ -56,6 +56,10 @@ class Ledger {
 
   // Counts what `admission` says instead of what this workload had.
   Reservation& Set(Workload workload, Admission admission);
+  // The same of a new workload whose place is known: on this queue, with this base and no surplus.
+  Reservation& Add(Workload workload, Admission admission, int queue, std::vector<PairAmount> base);
+  // Makes room for so many more, so that adding them doesn't move the rest again and again.
+  void ReserveRoom(size_t more) { reservations_.reserve(reservations_.size() + more); }
   void Remove(std::string_view id);
   Reservation* Find(std::string_view id);
   const Reservation* Find(std::string_view id) const;
@@ -78,7 +82,7 @@ class Ledger {
   void Touch(int root) { versions_[static_cast<size_t>(root)] = ++last_version_; }
 
  private:
-  void Count(Reservation& reservation);
+  void Count(Reservation& reservation);  // on its queue
   void Uncount(Reservation& reservation);
   std::vector<PairAmount> Pairs(const std::vector<PodSetAssignment>& pod_sets);
 

@@ -107,6 +107,7 @@ TEST(Preemption, GivesNoSurplusToWhatIsBeingTakenBack) {
   EXPECT_THAT(world.Schedule(), ElementsAre("urgent<-a"));
   world.scheduler.EnqueueSurplus(WithSurplus(Gang("a", "q", 4, 0), 2));
   EXPECT_THAT(world.Schedule(), IsEmpty());
+  EXPECT_THAT(world.scheduler.WhyWaiting("a").message, HasSubstr("taken back"));
 }
 
 TEST(Reclaim, TakesBackWhatOthersBorrowed) {

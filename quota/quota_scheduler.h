@@ -72,14 +72,16 @@ enum class WaitCode {
   kQuotaInUse,          // would fit if others gave back theirs
   kPreempting,          // victims were chosen and are being evicted
   kNotPlaceable,        // quota is there, but no node or NodePool for it
-  kBehindOthers,        // StrictFIFO: behind its queue's head
+  kBehindOthers,        // behind its queue's head (StrictFIFO, or the head waits for its victims),
+                        // or others in the cohort go first; also if not looked at yet
 };
 
 struct Wait {
   WaitCode code = WaitCode::kNone;
   std::string message;  // one sentence, naming objects, fields and numbers
   std::string fix;
-  int64_t position = 0;  // in its ClusterQueue, from 1; 0: not in a queue
+  // In its ClusterQueue, from 1; 0: not in a queue. Surplus of admitted workloads isn't counted.
+  int64_t position = 0;
 };
 
 // May this pod set be placed if it gets this flavor? "" if so, or if that can't be known; else why
@@ -131,12 +133,17 @@ class QuotaScheduler {
   bool HasQueues() const;
 
   // What a record says. Replaces what this workload had; it leaves the queue. The ClusterQueue
-  // need not exist (any more): the usage counts again once it does.
+  // need not exist (any more): the usage counts again once it does. An admission equal to the one
+  // that is counted changes nothing: the workload's surplus stays in line, and it stays a victim if
+  // it was named as one.
   void SetAdmitted(const Workload& workload, const Admission& admission);
   // Gives back all it has and leaves the queue.
   void Withdraw(std::string_view id);
   // Waits for quota. Replaces an earlier version of itself; what it has is given back. Of an
-  // admitted workload whose surplus grew, EnqueueSurplus.
+  // admitted workload whose surplus grew, EnqueueSurplus: Workload::surplus is all of it, with what
+  // is counted already; nothing happens if the workload isn't admitted. Surplus that didn't fit
+  // when its gang was admitted stays in line without that call. It is counted as far as it fits,
+  // pod by pod, gets its gang's flavors where the pod set's name is the same, and holds nobody up.
   void Enqueue(const Workload& workload);
   void EnqueueSurplus(const Workload& workload);
 
@@ -145,16 +152,18 @@ class QuotaScheduler {
   // Something has changed since the last Schedule that may admit somebody.
   bool NeedsSchedule() const;
   // Decides all that can be decided now: repeats Kueue's scheduling cycle until it yields nothing.
-  // A victim is named until it was withdrawn, or gave back its surplus. An empty function: no
-  // placement is asked for.
+  // Waiting for victims is told when there is a new one among them; a victim counts as one until it
+  // was withdrawn, or gave back its surplus (SetAdmitted with less). Where somebody has several
+  // decisions about victims the last one is in force. An empty function: no placement is asked for.
   std::vector<Decision> Schedule(absl::Time now, const Feasibility& feasible);
 
   Wait WhyWaiting(std::string_view id) const;
   const kube::ResourceFlavor* FindFlavor(std::string_view name) const;
   std::vector<const kube::ResourceFlavor*> Flavors() const;  // in order of their names
   std::vector<QueueStatus> ClusterQueues(size_t max_pending_ids) const;
-  std::vector<QueueStatus> LocalQueues(size_t max_pending_ids) const;  // names are full names
-  // Admissions that are on a ClusterQueue with stopPolicy HoldAndDrain, by id.
+  // Names are full names; usage has only `reserved`.
+  std::vector<QueueStatus> LocalQueues(size_t max_pending_ids) const;
+  // Admissions that are on a ClusterQueue, or of a LocalQueue, with stopPolicy HoldAndDrain, by id.
   std::vector<std::string> ToDrain() const;
 
  private:

@@ -18,7 +18,9 @@ struct QuotaScheduler::State {
 
   // Brings layout, usage and lines up to date with the objects.
   void Refresh() {
-    if (ledger.Refresh()) room.Resettle();
+    if (!ledger.Refresh()) return;
+    room.Resettle();
+    ledger.ReserveRoom(room.entries().size());
   }
 
   // kNoNode if it isn't counted, or may not be where it was.

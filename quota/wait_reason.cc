@@ -93,7 +93,7 @@ class RefusalText {
       return absl::StrCat("none of its spec.resourceGroups covers ",
                           ledger_.names().ResourceName(refusal.resource));
     }
-    const std::string flavor = absl::StrCat("flavor ", ledger_.names().FlavorName(refusal.flavor));
+    std::string flavor = absl::StrCat("flavor ", ledger_.names().FlavorName(refusal.flavor));
     switch (refusal.kind) {
       case Kind::kTooSmall:
         return absl::StrCat(flavor, " could give at most ", Amount(refusal.resource, refusal.limit),
@@ -198,7 +198,11 @@ Wait ReasonOf(const Ledger& ledger, const WaitingRoom& room, const Entry& entry)
   Wait wait;
   const bool refused = !entry.assignment.refusals.empty() && line.Head() == &entry;
   const int root = ledger.layout().queue(entry.queue).root;
-  if (entry.claimed_pass == room.LastPass(root)) {
+  if (entry.is_surplus && entry.parked_alone && entry.assignment.refusals.empty()) {
+    wait.code = WaitCode::kQuotaInUse;
+    wait.message = "quota of this gang is being taken back for another: nothing is added to it";
+    wait.fix = "none needed: it is looked at again once that is over";
+  } else if (entry.claimed_pass == room.LastPass(root)) {
     wait = ExplainPreemption(ledger, entry);
   } else if (entry.parked_alone || (refused && entry.targets.empty())) {
     wait = RefusalText(ledger, entry).Explain(entry.assignment);

@@ -36,8 +36,12 @@ void WaitingLine::Remove(Entry* entry) {
   EntryClass* kind = entry->kind;
   if (kind == nullptr) return;
   Unlist(kind);
-  kind->ready.erase(entry);
-  kind->alone.erase(entry);
+  if (!kind->ready.empty() && *kind->ready.begin() == entry) {
+    kind->ready.erase(kind->ready.begin());  // as most often; a search would read many entries
+  } else {
+    kind->ready.erase(entry);
+    kind->alone.erase(entry);
+  }
   List(kind);
   if (sticky_ == entry) sticky_ = nullptr;
   entry->kind = nullptr;

@@ -46,6 +46,7 @@ struct Entry {
   int64_t judged_version = -1;    // Ledger::Version
   std::vector<int> next_flavor;   // empty: all are tried
   int64_t next_flavor_wakes = 0;  // ... valid while the line was woken so often
+  size_t flavor_attempts = 0;     // in a row that left flavors out
   std::vector<Victim> reported;   // victims as last decided
   int64_t claimed_pass = -1;      // ... which were its own in this pass
   std::map<std::pair<int, int>, std::string> placements;  // by pod set and flavor

@@ -38,6 +38,26 @@ inline std::shared_ptr<const v1::Gang> MakeGang(const std::string& name_space,
   return gang;
 }
 
+// A ClusterQueue gpus and a LocalQueue team/default.
+inline std::unique_ptr<const v1::ListQueuesResponse> MakeQueues() {
+  auto list = std::make_unique<v1::ListQueuesResponse>();
+  v1::Queue* queue = list->add_queues();
+  queue->set_name("gpus");
+  queue->set_pending(1);
+  v1::FlavorUsage* usage = queue->add_usage();
+  usage->set_flavor("spot");
+  usage->set_resource("nvidia.com/gpu");
+  usage->set_reserved(8);
+  v1::PendingGang* pending = queue->add_pending_gangs();
+  pending->set_name("job");
+  pending->mutable_reason()->set_code(v1::QUOTA_IN_USE);
+  v1::Queue* local = list->add_queues();
+  local->set_namespace_("team");
+  local->set_name("default");
+  local->set_cluster_queue("gpus");
+  return list;
+}
+
 inline std::unique_ptr<const v1::ListNodesResponse> MakeNodes(
     const std::vector<std::string>& names) {
   auto list = std::make_unique<v1::ListNodesResponse>();
