@@ -24,6 +24,7 @@ type Gang struct {
 
 	gpus          int // of each member
 	priorityClass string
+	edit          func(*corev1.Pod) // changes each member before it is created
 }
 
 // Gang makes a PodGroup and all its members.
@@ -54,6 +55,9 @@ func (g *Gang) AddMembers(count int) {
 		pod := g.Pod(fmt.Sprintf("%s-%d", g.Name, len(g.Members)), plane.SchedulerName, g.gpus)
 		pod.Labels = map[string]string{podGroupLabel: g.Name}
 		pod.Spec.PriorityClassName = g.priorityClass
+		if g.edit != nil {
+			g.edit(pod)
+		}
 		g.Create(pod)
 		g.Members = append(g.Members, pod.Name)
 	}

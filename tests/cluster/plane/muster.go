@@ -54,6 +54,7 @@ func newMuster(p *Plane, binary string, addresses []string) *Muster {
 type Launch struct {
 	Environment []string          // added to the driver's own
 	Webhook     map[string]string // added to that part of the configuration that deploy/ gives it
+	Quota       string            // who admits: internal (as if it weren't set), kueue or off
 }
 
 // Ensure starts Muster unless it runs, and returns once it is ready.
@@ -91,6 +92,9 @@ func (m *Muster) Launch(launch Launch) error {
 		if err := unstructured.SetNestedField(settings, value, "webhook", key); err != nil {
 			return err
 		}
+	}
+	if launch.Quota != "" {
+		settings["quota"] = launch.Quota
 	}
 	content, err := yaml.Marshal(settings)
 	if err != nil {

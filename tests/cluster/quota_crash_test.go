@@ -1,0 +1,196 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"muster.dev/tests/cluster/plane"
+	"muster.dev/tests/cluster/timeline"
+)
+
+// Killed at any moment while 20 gangs want quota for 6 and make room for each
+// other, Muster's next start counts what the records say, gives nobody more than
+// there is, and leaves everybody's place in line.
+func TestKilledAtARandomMomentQuotaIsTheSumOfTheRecords(t *testing.T) {
+	random, seed := randomSource(t)
+	const gangs, size = 20, 2
+	for round := range pick(2, 30) {
+		t.Run(fmt.Sprintf("round %d", round+1), func(t *testing.T) {
+			c := newQuotaCase(t, "recount")
+			c.persistent = true
+			nominal := usage{"nvidia": 7, "nvidia-efa": 6} // one GPU is too few for a fourth gang
+			c.flavorNodes(nominal)
+			c.ApplyQuota(nominalQuota(nominal), onNodesLabelled)
+
+			life := time.Duration(random.Int64N(int64(3 * time.Second)))
+			pause := time.Duration(random.Int64N(int64(time.Second)))
+			w := &turnover{Case: c, size: size}
+			for i := range gangs {
+				w.gangs = append(w.gangs, &Gang{Case: c, Name: fmt.Sprintf("train-%c", 'a'+i), gpus: 1, edit: withoutCPU})
+			}
+			over := make(chan error, 1)
+			go func() { over <- w.run(2 * time.Minute) }()
+			restarted := make(chan error, 1)
+			go func() {
+				time.Sleep(life)
+				shared.Muster.Kill()
+				w.set(true)
+				t.Logf("seed %d: killed after %v; the records hold %s, %d gangs were whole once, %d in line",
+					seed, life.Round(time.Millisecond), c.recounted(), w.whole(), len(w.lastLine()))
+				time.Sleep(pause)
+				restarted <- errors.Join(shared.Muster.Start(plane.Launch{}), c.checkRecount(nominal), c.checkLineKept(w.lastLine()))
+				w.set(false)
+			}()
+			for _, g := range w.gangs {
+				c.PodGroup(g.Name, size, 1)
+				g.AddMembers(size)
+			}
+			c.must(<-restarted)
+			c.must(<-over)
+			if again := c.recounted(); again.String() != "{}" {
+				t.Errorf("all gangs are gone and the records hold %s", again)
+			}
+			t.Logf("all %d gangs were whole once; the records held at most %s", gangs, c.checkNeverAbove(nominal))
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// turnover ends one gang after another that is bound whole, so that there is always
+// somebody who is given quota and somebody who waits.
+type turnover struct {
+	*Case
+	gangs []*Gang
+	size  int
+
+	mutex  sync.Mutex // held while something is deleted
+	ended  int
+	paused bool
+	line   []string // of those that wait, as Muster said last
+}
+
+// turnoverPause leaves room for a line: 20 gangs take three seconds.
+const turnoverPause = 150 * time.Millisecond
+
+// run returns when all gangs were whole once.
+func (w *turnover) run(patience time.Duration) error {
+	left := slices.Clone(w.gangs)
+	for deadline := time.Now().Add(patience); len(left) > 0; time.Sleep(turnoverPause) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d gangs weren't bound whole; gang %s: %s", len(left), left[0].Name, left[0].Explained())
+		}
+		var err error
+		if left, err = w.step(left); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step ends one that is whole and returns the others.
+func (w *turnover) step(left []*Gang) ([]*Gang, error) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.paused {
+		return left, nil
+	}
+	if queues, err := readQueues(shared.Muster); err == nil {
+		if queue, ok := clusterQueueOf(queues); ok {
+			w.line = queue.line
+		}
+	}
+	at := slices.IndexFunc(left, func(g *Gang) bool { return g.Count(bound) == w.size })
+	if at < 0 {
+		return left, nil
+	}
+	w.ended++
+	var failed error
+	for i := range w.size {
+		failed = errors.Join(failed, shared.Client.CoreV1().Pods(w.Namespace).Delete(context.Background(),
+			fmt.Sprintf("%s-%d", left[at].Name, i), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	}
+	return slices.Delete(left, at, at+1), failed
+}
+
+// set stops and resumes it; once it is stopped nothing is deleted any more.
+func (w *turnover) set(paused bool) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.paused = paused
+}
+
+func (w *turnover) whole() int {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.ended
+}
+
+// lastLine is the line before the kill, the first first.
+func (w *turnover) lastLine() []string {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.line
+}
+
+// recounted is what the records hold now.
+func (c *Case) recounted() usage {
+	var sum usage
+	shared.Timeline.Look(func(state *timeline.State) {
+		var err error
+		if sum, err = recount(state, c.Namespace); err != nil {
+			c.Error(err)
+		}
+	})
+	return sum
+}
+
+// checkRecount compares what Muster counts, right after it said that it is ready,
+// with what the records hold. Both may change between the two looks.
+func (c *Case) checkRecount(nominal usage) error {
+	begin, looks, above := time.Now(), 0, ""
+	err := c.awaitQueue(3*time.Second, func(queue queueAnswer) string {
+		looks++
+		for flavor, amount := range queue.reserved {
+			if amount > nominal[flavor] {
+				above = fmt.Sprintf("Muster counts %d GPUs of flavor %s, of %d there are", amount, flavor, nominal[flavor])
+			}
+		}
+		if sum := c.recounted(); sum.String() != queue.reserved.String() {
+			return fmt.Sprintf("/v1/queues has %s reserved, the records hold %s", queue.reserved, sum)
+		}
+		return ""
+	})
+	c.Logf("Muster's count was the records' %v after it was ready, at look %d", time.Since(begin).Round(time.Millisecond), looks)
+	if above != "" {
+		err = errors.Join(err, errors.New(above))
+	}
+	return err
+}
+
+// checkLineKept sees that those who waited before the kill wait in the same order or
+// were admitted meanwhile.
+func (c *Case) checkLineKept(before []string) error {
+	return c.awaitQueue(3*time.Second, func(queue queueAnswer) string {
+		now := queue.line
+		still := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return !slices.Contains(now, name) })
+		for _, name := range before {
+			if g := (&Gang{Case: c, Name: name}); !slices.Contains(now, name) && len(g.record().gpus()) == 0 {
+				return fmt.Sprintf("gang %s was in line and isn't any more, without quota", name)
+			}
+		}
+		kept := slices.DeleteFunc(slices.Clone(now), func(name string) bool { return !slices.Contains(before, name) })
+		if !slices.Equal(still, kept) {
+			return fmt.Sprintf("the line was %v and is %v", before, now)
+		}
+		return ""
+	})
+}
