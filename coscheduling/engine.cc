@@ -6,12 +6,18 @@
 
 #include "coscheduling/engine_state.h"
 #include "coscheduling/holds.h"
+#include "coscheduling/pod_sets.h"
 
 namespace muster::coscheduling {
 namespace {
 
 constexpr size_t kRememberedGonePods = 20'000;
 constexpr std::string_view kMirrorAnnotation = "kubernetes.io/config.mirror";
+
+std::string_view FlavorsOf(const kube::Pod& pod) {
+  const std::string* flavors = pod.meta.Annotation(kFlavorsAnnotation);
+  return flavors == nullptr ? std::string_view() : *flavors;
+}
 
 }  // namespace
 
@@ -78,7 +84,8 @@ void Engine::State::Upsert(kube::Pod pod) {
   }
   needs_pass |= known == nullptr || known->node_name != pod.node_name ||
                 known->IsTerminal() != pod.IsTerminal() ||
-                known->IsDeleting() != pod.IsDeleting() || *known->spec != *pod.spec;
+                known->IsDeleting() != pod.IsDeleting() || *known->spec != *pod.spec ||
+                FlavorsOf(*known) != FlavorsOf(pod);
   JoinAs(pod, membership);
   ShareSpec(gangs.at(key), &pod);
   snapshot.Upsert(std::move(pod));
