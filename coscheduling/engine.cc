@@ -149,6 +149,7 @@ bool Engine::State::IsSettled(const Gang& gang) const {
   if (!gang.ours) return true;
   if (gang.quota.eviction || (gang.record && gang.record->eviction)) return false;
   if (gang.group_behind) return false;
+  if (gang.quota.idle_since != Never()) return false;  // it is to give its quota back
   if (gang.state == v1::FINISHED) return true;
   return gang.state == v1::BOUND && gang.unbound.empty() && gang.posted.empty() &&
          (!gang.record || gang.record->bound_at);

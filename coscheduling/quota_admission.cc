@@ -160,6 +160,7 @@ void Engine::State::SyncQuota(Gang& gang, absl::Time now) {
   const bool idle = gang.facts.blocked && gang.bound.empty() && gang.posted.empty();
   if (HoldsQuota(gang)) {
     if (!Stands(gang) && gang.posted.empty()) {
+      gang.quota.idle_since = std::min(gang.quota.idle_since, now);
       ReleaseQuota(gang, now);
       return;
     }
@@ -202,6 +203,7 @@ void Engine::State::SyncQuota(Gang& gang, absl::Time now) {
     queues_changed = true;
     return;
   }
+  gang.quota.idle_since = Never();
   const bool may_have_it = gang.ours && !gang.facts.blocked && gang.facts.live > 0 &&
                            (!gang.facts.backing_off || gang.fits_now);
   if (!may_have_it) WithdrawQuota(gang);

@@ -97,8 +97,13 @@ Reason Engine::State::QuotaReason(const Gang& gang) const {
 
 void Engine::State::WriteQueueStatus(absl::Time now) {
   if (options.quota != QuotaMode::kInternal) return;
-  WriteQueueStatus(quotas.ClusterQueues(0), now);
-  WriteQueueStatus(quotas.LocalQueues(0), now);
+  std::vector<quota::QueueStatus> queues = quotas.ClusterQueues(0);
+  for (quota::QueueStatus& queue : quotas.LocalQueues(0)) queues.push_back(std::move(queue));
+  // A queue that is made anew has no status yet, whatever one of its name had.
+  std::erase_if(queues_shown, [&queues](const auto& shown) {
+    return std::ranges::find(queues, shown.first, &quota::QueueStatus::name) == queues.end();
+  });
+  WriteQueueStatus(queues, now);
 }
 
 void Engine::State::WriteQueueStatus(const std::vector<quota::QueueStatus>& queues,
