@@ -272,8 +272,10 @@ func (c *Case) awaitStatus(gangs, pending int64, gpus usage) {
 		c.must(err)
 		status, _ := queue.Object["status"].(map[string]any)
 		count := func(field string) int64 {
-			value, _ := status[field].(int64)
-			return value
+			if value, ok := status[field].(int64); ok {
+				return value
+			}
+			return -1 // there is no status
 		}
 		if got = fmt.Sprintf("reserving %d, admitted %d, pending %d, reservation %s, usage %s",
 			count("reservingWorkloads"), count("admittedWorkloads"), count("pendingWorkloads"),

@@ -202,3 +202,21 @@ func TestGangThatComesBackWaitsForQuotaAnew(t *testing.T) {
 	first.AwaitBound(20 * time.Second)
 	c.checkNeverAbove(nominal)
 }
+
+// A queue that was deleted and made anew has its status again, although nothing in
+// it is different.
+func TestQueueMadeAnewHasAStatus(t *testing.T) {
+	c := newQuotaCase(t, "anew")
+	for range 2 {
+		c.ApplyQuota()
+		c.awaitStatus(0, 0, usage{})
+		_, err := shared.Kubectl("delete", "clusterqueues.kueue.x-k8s.io,localqueues.kueue.x-k8s.io,resourceflavors.kueue.x-k8s.io", "--all", "--namespace="+c.Namespace)
+		c.must(err)
+		c.must(awaitQueues(c.muster(), 10*time.Second, func(queues []queueAnswer) string {
+			if len(queues) > 0 {
+				return fmt.Sprintf("Muster still knows %d queues", len(queues))
+			}
+			return ""
+		}))
+	}
+}
