@@ -308,11 +308,13 @@ void Engine::State::ScheduleQuota(absl::Time now) {
   WakeAt(next_flavor_retry);
   if (!quotas.NeedsSchedule()) return;
   queues_changed = true;
-  for (const quota::Decision& decision :
-       quotas.Schedule(now, [this](const quota::Workload& workload, const quota::PodSet& set,
-                                   const kube::ResourceFlavor& flavor) {
-         return WhyNotPlaceable(workload, set, flavor);
-       })) {
+  // What is decided is compared with what the record says: as exact as the record's times.
+  const absl::Time reserved_at = absl::FromUnixMillis(absl::ToUnixMillis(now));
+  for (const quota::Decision& decision : quotas.Schedule(
+           reserved_at, [this](const quota::Workload& workload, const quota::PodSet& set,
+                               const kube::ResourceFlavor& flavor) {
+             return WhyNotPlaceable(workload, set, flavor);
+           })) {
     Carry(decision, now);
   }
   for (const std::string& id : quotas.ToDrain()) {
