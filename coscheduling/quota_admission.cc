@@ -61,12 +61,17 @@ const quota::PodSetAssignment* Find(const std::vector<quota::PodSetAssignment>& 
   return it == sets.end() ? nullptr : &*it;
 }
 
+int64_t CountIn(const std::vector<quota::PodSetAssignment>& sets, const std::string& name) {
+  const quota::PodSetAssignment* given = Find(sets, name);
+  return given == nullptr ? 0 : given->count;
+}
+
+// Without and with what is beyond minMember.
+int64_t CountedAsNeeded(const quota::Admission& admission, const std::string& set) {
+  return CountIn(admission.pod_sets, set);
+}
 int64_t Counted(const quota::Admission& admission, const std::string& set) {
-  int64_t count = 0;
-  for (const auto* part : {&admission.pod_sets, &admission.surplus}) {
-    if (const quota::PodSetAssignment* given = Find(*part, set)) count += given->count;
-  }
-  return count;
+  return CountIn(admission.pod_sets, set) + CountIn(admission.surplus, set);
 }
 
 // True if all that the workload needs to start was counted.
@@ -140,7 +145,10 @@ void Engine::State::FindUncounted(Gang& gang) const {
   for (const std::string& uid : gang.bound) ++taken[PodSetOf(*snapshot.FindPod(uid))];
   for (const std::string& uid : gang.unbound) {
     const std::string set = PodSetOf(*snapshot.FindPod(uid));
-    if (++taken[set] > Counted(*gang.record->quota, set)) gang.quota.uncounted.insert(uid);
+    // What is beyond minMember is being given back: nobody takes it up any more.
+    const int64_t counted = gang.record->eviction ? CountedAsNeeded(*gang.record->quota, set)
+                                                  : Counted(*gang.record->quota, set);
+    if (++taken[set] > counted) gang.quota.uncounted.insert(uid);
   }
 }
 
