@@ -308,11 +308,13 @@ void Engine::State::ScheduleQuota(absl::Time now) {
   WakeAt(next_flavor_retry);
   if (!quotas.NeedsSchedule()) return;
   queues_changed = true;
-  for (const quota::Decision& decision :
-       quotas.Schedule(now, [this](const quota::Workload& workload, const quota::PodSet& set,
-                                   const kube::ResourceFlavor& flavor) {
-         return WhyNotPlaceable(workload, set, flavor);
-       })) {
+  // What the record can hold: a reservation that was read back is the one that was made.
+  const absl::Time reserved_at = absl::FromUnixMillis(absl::ToUnixMillis(now));
+  for (const quota::Decision& decision : quotas.Schedule(
+           reserved_at, [this](const quota::Workload& workload, const quota::PodSet& set,
+                               const kube::ResourceFlavor& flavor) {
+             return WhyNotPlaceable(workload, set, flavor);
+           })) {
     Carry(decision, now);
   }
   for (const std::string& id : quotas.ToDrain()) {
