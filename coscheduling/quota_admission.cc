@@ -308,7 +308,7 @@ void Engine::State::ScheduleQuota(absl::Time now) {
   WakeAt(next_flavor_retry);
   if (!quotas.NeedsSchedule()) return;
   queues_changed = true;
-  // What the record can hold: a reservation that was read back is the one that was made.
+  // What is decided is compared with what the record says: as exact as the record's times.
   const absl::Time reserved_at = absl::FromUnixMillis(absl::ToUnixMillis(now));
   for (const quota::Decision& decision : quotas.Schedule(
            reserved_at, [this](const quota::Workload& workload, const quota::PodSet& set,

@@ -32,7 +32,9 @@ using nlohmann::json;
 // More rounds than this at one moment mean that the parts answer each other without end.
 constexpr int kMaxRounds = 2'000;
 
-absl::Time ScenarioStart() { return absl::FromUnixSeconds(1'767'225'600); }  // 2026-01-01
+// 2026-01-01, at a moment that is no whole milli- or microsecond: what is written to objects is
+// less exact than the clock.
+absl::Time ScenarioStart() { return absl::FromUnixNanos(1'767'225'600'123'456'789); }
 
 bool LosesWrites(const Scenario& scenario) {
   return std::ranges::any_of(scenario.steps, [](const Step& step) {
