@@ -301,6 +301,8 @@ void Engine::State::WriteRecord(Gang& gang, const AdmissionRecord& record, absl:
     return;
   }
   const kube::ObjectMeta& meta = gang.group->meta;
+  // It would name a version that is being replaced. The end of that write brings the gang back.
+  if (in_flight.IsUnderWay("status/" + meta.uid)) return;
   muster::coscheduling::WriteRecord write{meta.name_space, meta.name, meta.uid,
                                           meta.resource_version, EncodeRecord(record)};
   const GangKey key = gang.key;

@@ -308,6 +308,9 @@ void Engine::State::WriteStatus(Gang& gang, absl::Time now) {
                                    want.reason, want.message, want.occupied_by);
   // A CRD without our fields prunes them, so what was written says more than what is there.
   if (digest == gang.status_digest && SameCounts(want, have)) return;
+  // The record's write names the version of the PodGroup that this one would replace. Its end
+  // brings the gang back here.
+  if (in_flight.IsUnderWay("record/" + want.uid)) return;
   const absl::Time due = gang.status_written + kStatusInterval;
   if (now < due && gang.state == gang.status_state) {
     gang.dirty = true;  // or a settled gang would sleep over it
@@ -319,8 +322,8 @@ void Engine::State::WriteStatus(Gang& gang, absl::Time now) {
   const bool started =
       Act(slot, now, std::move(want), [this, key](const absl::Status& status, absl::Time) {
         auto it = gangs.find(key);
-        if (it == gangs.end() || status.ok()) return;
-        it->second.status_digest.clear();
+        if (it == gangs.end()) return;
+        if (!status.ok()) it->second.status_digest.clear();
         it->second.dirty = true;
       });
   if (!started) {
