@@ -14,6 +14,7 @@ namespace muster::coscheduling {
 namespace {
 
 constexpr std::string_view kDefaultQueue = "default";
+constexpr absl::Duration kReasonInterval = absl::Seconds(1);
 
 const char* VictimText(quota::VictimReason reason) {
   switch (reason) {
@@ -305,6 +306,21 @@ bool Engine::State::MayBeEvicted(const Gang& gang, bool surplus_only) const {
   return true;
 }
 
+// Each pass may change why all the others wait. There may be thousands, so they are read at most
+// once in kReasonInterval.
+void Engine::State::ReadWaitReasons(absl::Time now) {
+  if (!reasons_stale) return;
+  const absl::Time due = reasons_read + kReasonInterval;
+  if (now < due) {
+    WakeAt(due);
+    return;
+  }
+  reasons_read = now;
+  reasons_stale = false;
+  for (const auto& [id, gang] : gang_of_quota) gang->dirty |= gang->quota.waits;
+  WakeAt(now);
+}
+
 void Engine::State::ScheduleQuota(absl::Time now) {
   if (options.quota != QuotaMode::kInternal) return;
   if (now >= next_flavor_retry) places_changed = true;
@@ -314,8 +330,11 @@ void Engine::State::ScheduleQuota(absl::Time now) {
     quotas.InvalidatePlacement();
   }
   WakeAt(next_flavor_retry);
-  if (!quotas.NeedsSchedule()) return;
-  queues_changed = true;
+  if (!quotas.NeedsSchedule()) {
+    ReadWaitReasons(now);
+    return;
+  }
+  queues_changed = reasons_stale = true;
   // What is decided is compared with what the record says: as exact as the record's times.
   const absl::Time reserved_at = absl::FromUnixMillis(absl::ToUnixMillis(now));
   for (const quota::Decision& decision : quotas.Schedule(
@@ -330,8 +349,7 @@ void Engine::State::ScheduleQuota(absl::Time now) {
     if (it == gang_of_quota.end()) continue;
     StartEviction(*it->second, "its queue has stopPolicy HoldAndDrain", false, now);
   }
-  // Why the others wait may have changed.
-  for (const auto& [id, gang] : gang_of_quota) gang->dirty |= gang->quota.waits;
+  ReadWaitReasons(now);
 }
 
 // Gives each counted member its flavors' labels and tolerations.
