@@ -1,6 +1,7 @@
 // The engine's insides. One struct, one owner; its member functions are spread over files by what
 // they do:
-//   engine.cc      intake of observations and results, and the order of a step
+//   engine.cc      the order of a step, bind calls and results
+//   intake.cc      observations
 //   membership.cc  which pods form which gang, quorum, what blocks it, the admission record
 //   derived_groups.cc  gangs that follow from what owns their pods, and their PodGroups
 //   placement.cc   the placement pass: who gets which nodes
@@ -83,12 +84,14 @@ struct Engine::State {
         random(options.seed),
         suspects(options.suspect_time) {}
 
-  // --- engine.cc ---
+  // --- intake.cc ---
   void Upsert(kube::Pod pod);
   void ShareSpec(const Gang& gang, kube::Pod* pod) const;
   void RemovePod(const std::string& uid);
   void NoteNode(const kube::Node& node, absl::Time now);
   void NoteQueues();
+
+  // --- engine.cc ---
   void Step(absl::Time now, StepOutput* out);
   bool IsSettled(const Gang& gang) const;
   // Starts the action unless its target is busy or pausing; true if it was started.
