@@ -33,6 +33,7 @@ void Engine::State::Decide(Gang& gang, absl::Time now) {
     return;
   }
   gang.dirty = false;
+  acted = false;
   DecideDeadline(gang, now);
   DecideEviction(gang, now);
   EnterState(gang, now);
@@ -46,6 +47,7 @@ void Engine::State::Decide(Gang& gang, absl::Time now) {
   EnterState(gang, now);
   WriteStatus(gang, now);
   AnswerFilters(gang, out);
+  gang.at_rest = gang.state == v1::WAITING_FOR_QUOTA && gang.quota.waits && !acted;
 }
 
 void Engine::State::DecideDeadline(Gang& gang, absl::Time now) {

@@ -119,7 +119,6 @@ void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
   }
   if (options.quota == QuotaMode::kInternal && quotas.HasQueues()) {
     out->set_queue(QueueOf(gang));
-    if (gang.quota.waits) out->set_queue_position(quotas.WhyWaiting(gang.quota.id).position);
   }
   if (HoldsQuota(gang)) {
     out->set_cluster_queue(gang.record->quota->cluster_queue);

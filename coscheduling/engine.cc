@@ -149,6 +149,7 @@ bool Engine::State::IsSettled(const Gang& gang) const {
   if (!gang.ours) return true;
   if (gang.quota.eviction || (gang.record && gang.record->eviction)) return false;
   if (gang.group_behind) return false;
+  if (gang.at_rest) return true;
   if (gang.quota.idle_since != Never()) return false;  // it is to give its quota back
   if (gang.state == v1::FINISHED) return true;
   return gang.state == v1::BOUND && gang.unbound.empty() && gang.posted.empty() &&
@@ -157,6 +158,7 @@ bool Engine::State::IsSettled(const Gang& gang) const {
 
 bool Engine::State::Act(const std::string& target, absl::Time now, Action action,
                         InFlight::OnFinish on_finish) {
+  acted = true;
   if (!in_flight.MayStart(target, now)) return false;
   const uint64_t id = in_flight.Start(target, std::move(on_finish));
   (out != nullptr ? out->actions : pending).push_back({id, std::move(action)});

@@ -138,6 +138,7 @@ struct Engine::State {
   void WithdrawQuota(Gang& gang);
   void ReleaseQuota(Gang& gang, absl::Time now);
   void ScheduleQuota(absl::Time now);
+  void ReadWaitReasons(absl::Time now);
   // Its members, or those beyond minMember, may all be evicted at once as far as the
   // PodDisruptionBudgets say.
   bool MayBeEvicted(const Gang& gang, bool surplus_only) const;
@@ -283,6 +284,7 @@ struct Engine::State {
   bool leading = true;
   bool gating_active = false;
   bool needs_pass = true;
+  bool acted = false;  // Act was asked for something
   absl::Time next_wake = Never();
   absl::Time clock = absl::InfinitePast();  // of the last Step or call that carried a time
 
@@ -294,6 +296,8 @@ struct Engine::State {
   std::map<std::string, std::string> placeability;
   bool places_changed = false;
   absl::Time next_flavor_retry = Never();
+  absl::Time reasons_read = absl::InfinitePast();  // why gangs wait for quota
+  bool reasons_stale = false;
   bool queues_changed = false;
   std::map<std::string, QueueShown> queues_shown;
 

@@ -111,6 +111,8 @@ struct Gang {
   v1::GangState status_state = v1::GANG_STATE_UNSPECIFIED;
 
   bool dirty = true;
+  // Waits for quota, and there was nothing to do for it when it was looked at last.
+  bool at_rest = false;
 
   std::string uid() const;   // of the PodGroup, or of the pod for a gang of one
   int64_t required() const;  // members still to be placed for the gang to be whole

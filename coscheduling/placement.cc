@@ -151,7 +151,7 @@ std::vector<std::string> Engine::State::BrokenPlaces(const Gang& gang) const {
     const cluster::NodeInfo* info = snapshot.FindNode(node);
     const kube::Pod* pod = snapshot.FindPod(uid);
     const bool good = info != nullptr && pod != nullptr && info->UsableNow() &&
-                      !gang.refused_nodes.contains(node) &&
+                      MayBePlaced(gang, uid) && !gang.refused_nodes.contains(node) &&
                       !suspects.IsSuspectFor(node, gang_uid) &&
                       !cluster::CheckClass(snapshot, *pod, *info) &&
                       info->node->allocatable.Covers(info->requested);

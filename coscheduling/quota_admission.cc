@@ -14,6 +14,7 @@ namespace muster::coscheduling {
 namespace {
 
 constexpr std::string_view kDefaultQueue = "default";
+constexpr absl::Duration kReasonInterval = absl::Seconds(1);
 
 const char* VictimText(quota::VictimReason reason) {
   switch (reason) {
@@ -61,12 +62,17 @@ const quota::PodSetAssignment* Find(const std::vector<quota::PodSetAssignment>& 
   return it == sets.end() ? nullptr : &*it;
 }
 
+int64_t CountIn(const std::vector<quota::PodSetAssignment>& sets, const std::string& name) {
+  const quota::PodSetAssignment* given = Find(sets, name);
+  return given == nullptr ? 0 : given->count;
+}
+
+// Without and with what is beyond minMember.
+int64_t CountedAsNeeded(const quota::Admission& admission, const std::string& set) {
+  return CountIn(admission.pod_sets, set);
+}
 int64_t Counted(const quota::Admission& admission, const std::string& set) {
-  int64_t count = 0;
-  for (const auto* part : {&admission.pod_sets, &admission.surplus}) {
-    if (const quota::PodSetAssignment* given = Find(*part, set)) count += given->count;
-  }
-  return count;
+  return CountIn(admission.pod_sets, set) + CountIn(admission.surplus, set);
 }
 
 // True if all that the workload needs to start was counted.
@@ -140,7 +146,10 @@ void Engine::State::FindUncounted(Gang& gang) const {
   for (const std::string& uid : gang.bound) ++taken[PodSetOf(*snapshot.FindPod(uid))];
   for (const std::string& uid : gang.unbound) {
     const std::string set = PodSetOf(*snapshot.FindPod(uid));
-    if (++taken[set] > Counted(*gang.record->quota, set)) gang.quota.uncounted.insert(uid);
+    // What is beyond minMember is being given back: nobody takes it up any more.
+    const int64_t counted = gang.record->eviction ? CountedAsNeeded(*gang.record->quota, set)
+                                                  : Counted(*gang.record->quota, set);
+    if (++taken[set] > counted) gang.quota.uncounted.insert(uid);
   }
 }
 
@@ -297,6 +306,21 @@ bool Engine::State::MayBeEvicted(const Gang& gang, bool surplus_only) const {
   return true;
 }
 
+// Each pass may change why all the others wait. There may be thousands, so they are read at most
+// once in kReasonInterval.
+void Engine::State::ReadWaitReasons(absl::Time now) {
+  if (!reasons_stale) return;
+  const absl::Time due = reasons_read + kReasonInterval;
+  if (now < due) {
+    WakeAt(due);
+    return;
+  }
+  reasons_read = now;
+  reasons_stale = false;
+  for (const auto& [id, gang] : gang_of_quota) gang->dirty |= gang->quota.waits;
+  WakeAt(now);
+}
+
 void Engine::State::ScheduleQuota(absl::Time now) {
   if (options.quota != QuotaMode::kInternal) return;
   if (now >= next_flavor_retry) places_changed = true;
@@ -306,8 +330,11 @@ void Engine::State::ScheduleQuota(absl::Time now) {
     quotas.InvalidatePlacement();
   }
   WakeAt(next_flavor_retry);
-  if (!quotas.NeedsSchedule()) return;
-  queues_changed = true;
+  if (!quotas.NeedsSchedule()) {
+    ReadWaitReasons(now);
+    return;
+  }
+  queues_changed = reasons_stale = true;
   // What is decided is compared with what the record says: as exact as the record's times.
   const absl::Time reserved_at = absl::FromUnixMillis(absl::ToUnixMillis(now));
   for (const quota::Decision& decision : quotas.Schedule(
@@ -322,8 +349,7 @@ void Engine::State::ScheduleQuota(absl::Time now) {
     if (it == gang_of_quota.end()) continue;
     StartEviction(*it->second, "its queue has stopPolicy HoldAndDrain", false, now);
   }
-  // Why the others wait may have changed.
-  for (const auto& [id, gang] : gang_of_quota) gang->dirty |= gang->quota.waits;
+  ReadWaitReasons(now);
 }
 
 // Gives each counted member its flavors' labels and tolerations.

@@ -132,10 +132,8 @@ std::string ExplainGang(const v1::Gang& gang) {
       v1::GangState_Name(gang.state()), TimeUtil::ToString(gang.state_since()),
       v1::ReasonCode_Name(gang.reason().code()), gang.reason().message());
   if (!gang.queue().empty()) {
-    text += fmt::format(
-        "Queue:     {}{}{}\n", gang.queue(),
-        gang.cluster_queue().empty() ? "" : " of " + gang.cluster_queue(),
-        gang.queue_position() == 0 ? "" : fmt::format(", place {} in line", gang.queue_position()));
+    text += fmt::format("Queue:     {}{}\n", gang.queue(),
+                        gang.cluster_queue().empty() ? "" : " of " + gang.cluster_queue());
   }
   if (!gang.flavors().empty()) {
     text += fmt::format("Flavors:   {}\n", fmt::join(gang.flavors(), ", "));

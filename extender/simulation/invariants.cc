@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "extender/simulation/manifests.h"
 #include "extender/simulation/observers.h"
 #include "fmt/format.h"
@@ -45,6 +46,18 @@ std::vector<WatchItem> ReadAll(kube::embedded::WatchSession& session) {
   }
 }
 
+// "cpu=any,nvidia.com/gpu=spot"
+std::map<std::string, std::string> FlavorsOf(const kube::Pod& pod) {
+  std::map<std::string, std::string> flavors;
+  const std::string* text = pod.meta.Annotation("muster.dev/flavors");
+  if (text == nullptr) return flavors;
+  for (absl::string_view pair : absl::StrSplit(*text, ',', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(pair, absl::MaxSplits('=', 1));
+    flavors.insert(parts);
+  }
+  return flavors;
+}
+
 bool IsDeletion(const WatchItem& item) { return item.type == WatchItem::Type::kDeleted; }
 
 }  // namespace
@@ -53,7 +66,8 @@ Invariants::Invariants(kube::embedded::ApiServer* server, bool undisturbed_commi
     : undisturbed_commits_(undisturbed_commits),
       pod_events_(OpenWatch(server, "/api/v1/pods")),
       node_events_(OpenWatch(server, "/api/v1/nodes")),
-      group_events_(OpenWatch(server, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups")) {}
+      group_events_(OpenWatch(server, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups")),
+      queue_events_(OpenWatch(server, "/apis/kueue.x-k8s.io/v1beta1/clusterqueues")) {}
 
 Invariants::~Invariants() = default;
 
@@ -77,7 +91,12 @@ absl::Status Invariants::Check(const Engine& engine, absl::Time now) {
   ReadNodes();
   ReadGroups();
   if (absl::Status status = ReadPods(); !status.ok()) return status;
+  ReadQueues();
+  const bool places_changed = !touched_nodes_.empty();
   if (absl::Status status = CheckNodes(); !status.ok()) return status;
+  if (places_changed && !queues_.empty()) {
+    if (absl::Status status = CheckQuota(); !status.ok()) return status;
+  }
   for (const GangKey& key : engine.Gangs()) {
     v1::Gang gang;
     if (!engine.Describe(key, &gang)) continue;
@@ -126,7 +145,8 @@ absl::Status Invariants::NotePod(bool deleted, const kube::Pod& pod) {
                 .running = pod.phase == kube::PodPhase::kRunning,
                 .succeeded = pod.phase == kube::PodPhase::kSucceeded,
                 .failed = pod.phase == kube::PodPhase::kFailed,
-                .requests = pod.spec->requests};
+                .requests = pod.spec->requests,
+                .flavors = FlavorsOf(pod)};
   pods_of_[gang].insert(uid);
   const bool takes_room = member.live && !member.node.empty();
   if (takes_room) {
@@ -168,6 +188,18 @@ void Invariants::ReadGroups() {
   }
 }
 
+void Invariants::ReadQueues() {
+  for (const WatchItem& item : ReadAll(*queue_events_)) {
+    if (item.object == nullptr) continue;
+    kube::ClusterQueue queue = kube::Decode<kube::ClusterQueue>(item.object->bytes()).value();
+    if (IsDeletion(item)) {
+      queues_.erase(queue.meta.name);
+    } else {
+      queues_.insert_or_assign(queue.meta.name, std::move(queue));
+    }
+  }
+}
+
 Invariants::Counts Invariants::Count(const std::string& gang) const {
   Counts counts;
   auto pods = pods_of_.find(gang);
@@ -198,6 +230,33 @@ absl::Status Invariants::CheckNodes() {
       return absl::FailedPreconditionError(fmt::format("node {} is overcommitted: {} of {} {}",
                                                        name, used.Get(over->first),
                                                        node->second.Get(over->first), over->first));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Invariants::CheckQuota() const {
+  std::map<std::pair<std::string, std::string>, int64_t> left;  // (flavor, resource)
+  for (const auto& [name, queue] : queues_) {
+    for (const kube::ResourceGroup& group : queue.resource_groups) {
+      for (const kube::FlavorQuotas& flavor : group.flavors) {
+        for (const kube::ResourceQuota& quota : flavor.resources) {
+          left[{flavor.flavor, quota.resource}] += quota.nominal;
+        }
+      }
+    }
+  }
+  for (const auto& [node, uids] : pods_on_) {
+    for (const std::string& uid : uids) {
+      const Member& member = members_.at(uid);
+      for (const auto& [resource, flavor] : member.flavors) {
+        int64_t& rest = left[{flavor, resource}];
+        rest -= member.requests.Get(resource);
+        if (rest >= 0) continue;
+        return absl::FailedPreconditionError(
+            fmt::format("flavor {} is used {} {} beyond its quota, by gang {} among others", flavor,
+                        -rest, resource, member.gang));
+      }
     }
   }
   return absl::OkStatus();

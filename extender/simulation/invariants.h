@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "coscheduling/engine.h"
 #include "kube/api.h"
+#include "kube/objects/quota.h"
 #include "kube/objects/resource_list.h"
 #include "kube/objects/workload.h"
 
@@ -27,6 +28,7 @@ namespace muster::simulation {
 
 // Follows the API server's events one by one, so that what holds only for a moment is seen too:
 // - no node is overcommitted;
+// - no flavor is used beyond the nominal quota of all ClusterQueues that have it;
 // - the first member of a gang is bound only once as many as it needs have lost their gate;
 // - a gang is bound whole, or excused and for a short time only in part;
 // - every gang has a reason, and queries show it as it is;
@@ -58,6 +60,7 @@ class Invariants {
     bool live = false;  // neither ended nor being deleted
     bool running = false, succeeded = false, failed = false;
     kube::ResourceList requests;
+    std::map<std::string, std::string> flavors;  // resource -> flavor, as Muster wrote on it
   };
   struct Group {
     int64_t min_member = 1;
@@ -73,19 +76,23 @@ class Invariants {
   absl::Status NotePod(bool deleted, const kube::Pod& pod);
   void Forget(const std::string& uid);
   Counts Count(const std::string& gang) const;
+  void ReadQueues();
   absl::Status CheckNodes();
+  absl::Status CheckQuota() const;
   absl::Status CheckWhole(const v1::Gang& gang, const Counts& counts, absl::Time now);
   absl::Status CheckShown(const coscheduling::GangKey& key, const v1::Gang& gang) const;
   absl::Status CheckStatus(const coscheduling::GangKey& key, const Counts& counts, absl::Time now);
 
   const bool undisturbed_commits_;
   bool disturbed_ = false;  // a pod was deleted or changed from outside
-  std::unique_ptr<kube::embedded::WatchSession> pod_events_, node_events_, group_events_;
+  std::unique_ptr<kube::embedded::WatchSession> pod_events_, node_events_, group_events_,
+      queue_events_;
   std::map<std::string, Member> members_;                  // by UID
   std::map<std::string, std::set<std::string>> pods_of_;   // gang -> UIDs
   std::map<std::string, std::set<std::string>> pods_on_;   // node -> UIDs that take room
   std::map<std::string, kube::ResourceList> allocatable_;  // by node
   std::set<std::string> touched_nodes_;                    // since the last check
+  std::map<std::string, kube::ClusterQueue> queues_;       // by name
   std::map<std::string, Group> groups_;                    // by "namespace/name"
   std::map<coscheduling::GangKey, std::string> shown_;     // serialized
   std::map<std::string, absl::Time> partial_since_, status_wrong_since_;

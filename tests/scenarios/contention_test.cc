@@ -1,7 +1,7 @@
 // Seeded rounds of gangs that compete for too little room while nodes vanish, pods are deleted,
 // writes get lost and Muster is killed. Whatever happens: never a partial gang, never an
-// overcommitted node, no wait without a reason (invariants.h), and in the end everything that fits
-// is bound.
+// overcommitted node, no quota exceeded, no wait without a reason (invariants.h), and in the end
+// everything that fits is bound.
 //
 // MUSTER_CONTENTION_ROUNDS sets the number of rounds (20, with MUSTER_FULL=1 1,000),
 // MUSTER_CONTENTION_SEED the first seed.
@@ -36,6 +36,7 @@ class Round {
                 {.seed = seed_,
                  .lose_write = [this](std::string_view) { return Chance(lost_writes_); },
                  .lose_answer = [this](std::string_view) { return Chance(lost_writes_); }});
+    if (Chance(60)) ApplyQuota(world);
     const int events = Between(10, 25);
     absl::Duration at;
     for (int i = 0; i < events; ++i) {
@@ -96,8 +97,50 @@ class Round {
     return scenario;
   }
 
+  // One or two ClusterQueues, for namespaces `default` and `team`, in a cohort or not.
+  void ApplyQuota(World& world) {
+    const auto apply = [&world](const std::string& manifest) {
+      const absl::Status status = world.Perform(ApplyStep{manifest});
+      ASSERT_TRUE(status.ok()) << status << "\n" << manifest;
+    };
+    apply(R"({"apiVersion":"v1","kind":"Namespace","metadata":{"name":"team"}})");
+    for (const char* zone : {"a", "b"}) {
+      apply(fmt::format(R"({{"apiVersion":"kueue.x-k8s.io/v1beta1","kind":"ResourceFlavor",
+            "metadata":{{"name":"zone-{0}"}},
+            "spec":{{"nodeLabels":{{"topology.kubernetes.io/zone":"{0}"}}}}}})",
+                        zone));
+    }
+    const bool in_cohort = Chance(50);
+    const char* within[] = {"Never", "LowerPriority", "LowerOrNewerEqualPriority"};
+    const char* reclaim[] = {"Never", "LowerPriority", "Any"};
+    const char* strategy[] = {"BestEffortFIFO", "StrictFIFO"};
+    for (const char* name_space : {"default", "team"}) {
+      std::string flavors;
+      for (const char* zone : {"a", "b"}) {
+        flavors += fmt::format(
+            R"({}{{"name":"zone-{}","resources":[{{"name":"nvidia.com/gpu","nominalQuota":{}}}]}})",
+            flavors.empty() ? "" : ",", zone, Between(0, 8));
+      }
+      apply(fmt::format(
+          R"({{"apiVersion":"kueue.x-k8s.io/v1beta1","kind":"ClusterQueue",
+              "metadata":{{"name":"of-{}"}},
+              "spec":{{"namespaceSelector":{{}},"queueingStrategy":"{}",{}
+                "preemption":{{"withinClusterQueue":"{}","reclaimWithinCohort":"{}"}},
+                "resourceGroups":[{{"coveredResources":["nvidia.com/gpu"],
+                                    "flavors":[{}]}}]}}}})",
+          name_space, strategy[Between(0, 1)], in_cohort ? R"("cohort":"all",)" : "",
+          within[Between(0, 2)], reclaim[in_cohort ? Between(0, 2) : 0], flavors));
+      apply(fmt::format(R"({{"apiVersion":"kueue.x-k8s.io/v1beta1","kind":"LocalQueue",
+            "metadata":{{"name":"default","namespace":"{0}"}},
+            "spec":{{"clusterQueue":"of-{0}"}}}})",
+                        name_space));
+    }
+    with_quota_ = true;
+  }
+
   void CreateGang(World& world) {
     GangSpec gang;
+    if (with_quota_ && Chance(40)) gang.name_space = "team";
     gang.name = fmt::format("g{}", gangs_++);
     gang.members = Between(1, 6);
     if (!Chance(15)) gang.min_member = Between(1, gang.members + (Chance(10) ? 1 : 0));
@@ -111,8 +154,8 @@ class Round {
   // What users, controllers and clouds do. What is named may be gone already: that is no error.
   void Disturb(World& world) {
     const int kind = Between(1, 100);
-    const std::string pod =
-        fmt::format("pod/g{}-{}", Between(0, std::max(0, gangs_ - 1)), Between(0, 5));
+    const std::string pod = fmt::format("pod/{}g{}-{}", with_quota_ && Chance(40) ? "team/" : "",
+                                        Between(0, std::max(0, gangs_ - 1)), Between(0, 5));
     if (kind <= 55 || gangs_ == 0) {
       CreateGang(world);
     } else if (kind <= 70) {
@@ -161,6 +204,7 @@ class Round {
   int node_count_ = 0;
   int gangs_ = 0;
   int lost_writes_ = 0;  // percent
+  bool with_quota_ = false;
 };
 
 // Sanitizers take some thirty times as long for a round.
