@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,12 +91,8 @@ func (c *Case) checkMusterCountsNothing(g *Gang) {
 			c.Fatalf("Muster's record of gang %s holds quota: %v %v", g.Name, record.Quota, err)
 		}
 	}
-	for _, kind := range []string{"clusterqueues", "localqueues"} {
-		managers, err := shared.Kubectl("get", kind+".v1beta1.kueue.x-k8s.io", "--all-namespaces", "--show-managed-fields", "--output=jsonpath={.items[*].metadata.managedFields[*].manager}")
-		c.must(err)
-		if strings.Contains(managers, "muster") {
-			c.Errorf("Muster wrote to %s: %s", kind, managers)
-		}
+	if managers := c.queueManagers(); slices.Contains(managers, "muster") {
+		c.Errorf("Muster wrote to queues that are Kueue's: %q", managers)
 	}
 }
 

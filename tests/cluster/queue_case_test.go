@@ -329,3 +329,19 @@ func (c *Case) flavorNodes(counts usage) {
 	}
 	c.AwaitReady(names...)
 }
+
+// queueManagers names who wrote to the case's queues, as the API server knows it.
+func (c *Case) queueManagers() []string {
+	c.Helper()
+	var managers []string
+	for _, kind := range []string{"clusterqueues", "localqueues"} {
+		list, err := shared.Dynamic.Resource(clusterQueueResource.GroupVersion().WithResource(kind)).List(c.Context(), metav1.ListOptions{})
+		c.must(err)
+		for _, queue := range list.Items {
+			for _, entry := range queue.GetManagedFields() {
+				managers = append(managers, entry.Manager)
+			}
+		}
+	}
+	return managers
+}

@@ -183,7 +183,7 @@ func (c *Case) checkLineKept(before []string) error {
 		now := queue.line
 		still := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return !slices.Contains(now, name) })
 		for _, name := range before {
-			if g := (&Gang{Case: c, Name: name}); !slices.Contains(now, name) && len(g.record().gpus()) == 0 {
+			if g := (&Gang{Case: c, Name: name}); !slices.Contains(now, name) && !g.everHeldQuota() {
 				return fmt.Sprintf("gang %s was in line and isn't any more, without quota", name)
 			}
 		}

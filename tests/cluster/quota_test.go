@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -210,6 +211,9 @@ func TestQueueMadeAnewHasAStatus(t *testing.T) {
 	for range 2 {
 		c.ApplyQuota()
 		c.awaitStatus(0, 0, usage{})
+		if managers := c.queueManagers(); !slices.Contains(managers, "muster") {
+			t.Errorf("the status isn't Muster's, but of %q", managers)
+		}
 		_, err := shared.Kubectl("delete", "clusterqueues.kueue.x-k8s.io,localqueues.kueue.x-k8s.io,resourceflavors.kueue.x-k8s.io", "--all", "--namespace="+c.Namespace)
 		c.must(err)
 		c.must(awaitQueues(c.muster(), 10*time.Second, func(queues []queueAnswer) string {

@@ -23,14 +23,14 @@ type admissionRecord struct {
 	Eviction  *struct{ Why string }
 	RetryTime string `json:"retryAfter"`
 	Quota     *struct {
-		ClusterQueue string            `json:"clusterQueue"`
-		ReservedAt   time.Time         `json:"reservedAt"`
-		PodSets      []recordedPodSets `json:"podSets"`
-		Surplus      []recordedPodSets `json:"surplus"`
+		ClusterQueue string           `json:"clusterQueue"`
+		ReservedAt   time.Time        `json:"reservedAt"`
+		PodSets      []recordedPodSet `json:"podSets"`
+		Surplus      []recordedPodSet `json:"surplus"`
 	} `json:"quota"`
 }
 
-type recordedPodSets struct {
+type recordedPodSet struct {
 	Name    string            `json:"name"`
 	Count   int64             `json:"count"`
 	Flavors map[string]string `json:"flavors"`
@@ -157,4 +157,12 @@ func (g *Gang) groupEvents() []*unstructured.Unstructured {
 		groups = append(groups, event.Object.(*unstructured.Unstructured))
 	}
 	return groups
+}
+
+// everHeldQuota tells whether any version of its record did.
+func (g *Gang) everHeldQuota() bool {
+	return slices.ContainsFunc(g.groupEvents(), func(group *unstructured.Unstructured) bool {
+		record, err := recordOf(group)
+		return err == nil && len(record.gpus()) > 0
+	})
 }
