@@ -87,7 +87,8 @@ std::string Engine::State::WhyNoNodesFor(const kube::PodSpec& spec, int64_t coun
 std::string Engine::State::WhyNotPlaceable(const quota::Workload& workload,
                                            const quota::PodSet& set,
                                            const kube::ResourceFlavor& flavor) {
-  if (auto it = gang_of_quota.find(workload.id); it != gang_of_quota.end() && it->second->record) {
+  auto it = gang_of_quota.find(workload.id);
+  if (it != gang_of_quota.end() && it->second->record && !it->second->fits_now) {
     const auto& tried = it->second->record->flavors_tried;
     if (auto when = tried.find(flavor.meta.name); when != tried.end() && clock < when->second) {
       WakeAt(when->second);
@@ -97,9 +98,9 @@ std::string Engine::State::WhyNotPlaceable(const quota::Workload& workload,
     }
   }
   std::string key = fmt::format("{}/{}/{}", set.name, set.count, flavor.meta.name);
-  auto [it, inserted] = placeability.try_emplace(std::move(key));
-  if (inserted) it->second = WhyNoNodesFor(WithFlavor(*set.spec, flavor), set.count);
-  return it->second;
+  auto [known, inserted] = placeability.try_emplace(std::move(key));
+  if (inserted) known->second = WhyNoNodesFor(WithFlavor(*set.spec, flavor), set.count);
+  return known->second;
 }
 
 }  // namespace muster::coscheduling

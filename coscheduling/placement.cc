@@ -244,7 +244,7 @@ void Engine::State::Place(absl::Time now) {
     PlanRequest request = RequestFor(*gang, Unplaced(*gang));
     if (gang->facts.backing_off) {
       gang->fits_now = MakePlan(snapshot, request).complete;
-      if (gang->fits_now) gang->dirty = true;
+      if (gang->fits_now) gang->dirty = places_changed = true;
       continue;
     }
     const std::string shape = KnownFailures::ShapeOf(request);
