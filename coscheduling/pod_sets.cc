@@ -55,7 +55,7 @@ void CountIn(const std::string& name, const kube::Pod& pod, std::vector<quota::P
 std::string PodSetOf(const kube::Pod& pod) {
   const std::string* name = pod.meta.Annotation(kPodSetAnnotation);
   if (name != nullptr) return *name;
-  const std::string digest = fmt::format("{:016x}", Digest(WhatQuotaSees(*pod.spec)));
+  std::string digest = fmt::format("{:016x}", Digest(WhatQuotaSees(*pod.spec)));
   for (std::string_view label : kRoleLabels) {
     if (const std::string* role = pod.meta.Label(label)) return *role + "-" + digest;
   }

@@ -82,7 +82,7 @@ void AddEntries(const std::string& path, bool exists, const std::map<std::string
   if (!exists) operations->push_back(Add(path, json::object()));
   for (const auto& [key, value] : map) {
     const std::string escaped = absl::StrReplaceAll(key, {{"~", "~0"}, {"/", "~1"}});
-    operations->push_back(Add(path + "/" + escaped, value));
+    operations->push_back(Add(fmt::format("{}/{}", path, escaped), value));
   }
 }
 

@@ -120,7 +120,7 @@ class StateStore {
 
   // A null message: the gang is gone.
   void Publish(const std::vector<std::pair<coscheduling::GangKey, GangMessage>>& gangs);
-  void Publish(Listed kind, std::unique_ptr<const google::protobuf::Message> list);
+  void Publish(Listed kind, std::unique_ptr<const google::protobuf::Message> message);
 
   // What is here isn't kept up at the moment, with the reason: nobody should be shown it. Open
   // subscriptions are lost. "" opens it again.
