@@ -330,6 +330,7 @@ void Reflector::State::OnAbsent(const absl::Status& why) {
   ++round_;
   FinishSync("");
   SetState(ReflectorState::kAbsent, why);
+  backoff_.Reset();  // a definite answer; what failed before was of a resource that is gone
   BeginAfter(options_.absent_retry * std::uniform_real_distribution<double>(0.5, 1.0)(random_));
 }
 
