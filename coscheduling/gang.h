@@ -37,6 +37,8 @@ struct GangQuota {
   std::optional<Eviction> eviction;
   // Unbound members that no quota was given for.
   std::set<std::string> uncounted;
+  // The last refusal of a patch that gives a member its flavors, until one is accepted.
+  std::string flavors_error;
   // Since when nothing of the gang stands or may start, though it holds quota.
   absl::Time idle_since = Never();
 };

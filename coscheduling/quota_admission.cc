@@ -368,7 +368,13 @@ void Engine::State::DecideFlavors(Gang& gang, absl::Time now) {
     // The selector of a pod without a gate can't be changed any more; RequestFor keeps it to its
     // flavors' nodes.
     if (!IsGatedByUs(pod)) assign.node_selector.clear();
-    Act("flavors/" + uid, now, std::move(assign));
+    Act("flavors/" + uid, now, std::move(assign),
+        [this, key = gang.key](const absl::Status& status, absl::Time) {
+          auto it = gangs.find(key);
+          if (it == gangs.end()) return;
+          it->second.quota.flavors_error = status.ok() ? "" : std::string(status.message());
+          it->second.dirty = true;
+        });
   }
 }
 

@@ -121,6 +121,19 @@ Reason Engine::State::ComingReason(const Gang& gang) const {
 }
 
 Reason Engine::State::ProvisioningReason(const Gang& gang) const {
+  if (HoldsQuota(gang)) {
+    const auto lacking = std::ranges::count_if(gang.unbound, [&](const std::string& uid) {
+      return !gang.quota.uncounted.contains(uid) && !MayBePlaced(gang, uid);
+    });
+    if (lacking > 0) {
+      const std::string& error = gang.quota.flavors_error;
+      return {v1::FLAVORS_PENDING,
+              fmt::format("{} members are being given the nodeSelector and tolerations of their "
+                          "flavors{}{}",
+                          lacking, error.empty() ? "" : "; the last attempt failed: ", error),
+              ""};
+    }
+  }
   if (gang.min_resources_short) {
     return {v1::MIN_RESOURCES_SHORT,
             fmt::format("spec.minResources asks for {} to be free in the cluster",
