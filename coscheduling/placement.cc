@@ -123,6 +123,7 @@ void Engine::State::DropTentative(Gang& gang) {
   if (gang.tentative_assumed) {
     for (const auto& [uid, node] : gang.tentative) snapshot.Forget(uid);
   }
+  gang.stale |= !gang.tentative.empty();
   gang.tentative.clear();
   gang.tentative_assumed = false;
 }
