@@ -87,15 +87,12 @@ void Engine::State::DecideDeadline(Gang& gang, absl::Time now) {
 // Quota is held for nodes that aren't there and that no NodePool can make.
 bool Engine::State::HoldsUselessly(const Gang& gang) const {
   if (!HoldsQuota(gang) || !gang.short_of_nodes) return false;
-  std::map<std::string, std::pair<const kube::PodSpec*, int64_t>> sets;
-  for (const std::string& uid : Unplaced(gang)) {
-    const kube::Pod* pod = snapshot.FindPod(uid);
-    auto& [spec, count] = sets[PodSetOf(*pod)];
-    spec = pod->spec.get();
-    ++count;
-  }
-  return std::ranges::any_of(sets, [&](const auto& set) {
-    return !node_pools.empty() && !CanBeMade(*set.second.first, set.second.second);
+  if (node_pools.empty()) return false;
+  std::vector<const kube::Pod*> unplaced;
+  for (const std::string& uid : Unplaced(gang)) unplaced.push_back(snapshot.FindPod(uid));
+  const auto all = static_cast<int64_t>(unplaced.size());
+  return std::ranges::any_of(GroupByPodSet(unplaced, all).required, [&](const quota::PodSet& set) {
+    return PodsToBeMade(*set.spec, set.count, nullptr) < set.count;
   });
 }
 

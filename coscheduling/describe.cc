@@ -108,7 +108,7 @@ void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
   SetTime(gang.state_since, out->mutable_state_since());
   out->set_min_member(gang.facts.min_member);
   out->set_priority(gang.priority);
-  out->set_queue(gang.queue_name);
+  out->set_queue(UsesQuota() ? QueueOf(gang) : gang.queue_name);
   out->set_revision(gang.revision);
   SetTime(gang.created, out->mutable_created_at());
   if (gang.record) {
@@ -116,9 +116,6 @@ void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
     SetTime(gang.record->admitted_at, out->mutable_admitted_at());
     SetTime(gang.record->deadline, out->mutable_deadline());
     if (gang.record->retry_after) SetTime(*gang.record->retry_after, out->mutable_retry_at());
-  }
-  if (options.quota == QuotaMode::kInternal && quotas.HasQueues()) {
-    out->set_queue(QueueOf(gang));
   }
   if (HoldsQuota(gang)) {
     out->set_cluster_queue(gang.record->quota->cluster_queue);

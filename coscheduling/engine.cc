@@ -91,7 +91,6 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
     Admit(gang, now);
   }
   ScheduleQuota(now);
-  WriteQueueStatus(now);
   if (needs_pass) {
     Place(now);
     for (Gang* gang : active) gang->stale = true;
@@ -108,6 +107,8 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
   }
   answers_to_remove.clear();
   out->nodes_changed = std::exchange(nodes_changed, false);
+  queue_status_stale |= queues_changed;
+  WriteQueueStatus(now);
   out->queues_changed = std::exchange(queues_changed, false);
   in_flight.Prune(now);
   WakeAt(in_flight.NextRetry(now));

@@ -155,13 +155,15 @@ struct Engine::State {
   std::string WhyNotPlaceable(const quota::Workload& workload, const quota::PodSet& set,
                               const kube::ResourceFlavor& flavor);
   std::string WhyNoNodesFor(const kube::PodSpec& spec, int64_t count) const;
-  // The NodePools can make nodes for all of them.
-  bool CanBeMade(const kube::PodSpec& spec, int64_t count) const;
+  // For how many of `count` pods the NodePools may still make nodes; `why`, unless null, says what
+  // keeps them from more.
+  int64_t PodsToBeMade(const kube::PodSpec& spec, int64_t count, std::string* why) const;
 
   // --- quota_report.cc ---
   Reason QuotaReason(const Gang& gang) const;
   void WriteQueueStatus(absl::Time now);
-  void WriteQueueStatus(const std::vector<quota::QueueStatus>& queues, absl::Time now);
+  // False if it is to be tried again.
+  bool WriteQueueStatus(const quota::QueueStatus& status, absl::Time now);
   // --- derived_groups.cc ---
   struct Membership {
     GangKey key;
@@ -302,6 +304,7 @@ struct Engine::State {
   absl::Time reasons_read = absl::InfinitePast();  // why gangs wait for quota
   bool reasons_stale = false;
   bool queues_changed = false;
+  bool queue_status_stale = false;  // some queue's status may differ from what was written
   std::map<std::string, QueueShown> queues_shown;
 
   std::mt19937_64 random;

@@ -305,16 +305,7 @@ void Engine::State::WriteRecord(Gang& gang, const AdmissionRecord& record, absl:
   if (in_flight.IsUnderWay("status/" + meta.uid)) return;
   muster::coscheduling::WriteRecord write{meta.name_space, meta.name, meta.uid,
                                           meta.resource_version, EncodeRecord(record)};
-  const GangKey key = gang.key;
-  Act("record/" + meta.uid, now, std::move(write),
-      [this, key](const absl::Status& status, absl::Time) {
-        auto it = gangs.find(key);
-        if (it == gangs.end()) return;
-        // A conflict is the ordinary way to learn of a newer PodGroup.
-        const bool refused = !status.ok() && status.code() != absl::StatusCode::kAborted;
-        it->second.record_error = refused ? std::string(status.message()) : "";
-        it->second.dirty = true;
-      });
+  Act("record/" + meta.uid, now, std::move(write), NoteRefusal(gang.key));
 }
 
 }  // namespace muster::coscheduling

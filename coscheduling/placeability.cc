@@ -41,14 +41,23 @@ kube::PodSpec WithFlavor(const kube::PodSpec& spec, const kube::ResourceFlavor& 
   return with;
 }
 
-bool Engine::State::CanBeMade(const kube::PodSpec& spec, int64_t count) const {
+int64_t Engine::State::PodsToBeMade(const kube::PodSpec& spec, int64_t count,
+                                    std::string* why) const {
   int64_t possible = 0;
   for (const auto& [name, pool] : node_pools) {
-    if (cluster::WhyPoolCannotHold(pool, spec)) continue;
-    const int64_t more = TimesIn(spec.requests, cluster::RemainingLimits(pool));
+    if (auto refusal = cluster::WhyPoolCannotHold(pool, spec)) {
+      if (why != nullptr && why->empty()) *why = *std::move(refusal);
+      continue;
+    }
+    const kube::ResourceList remaining = cluster::RemainingLimits(pool);
+    const int64_t more = TimesIn(spec.requests, remaining);
     possible = AddUpTo(count, possible, std::min(more, count));
+    if (possible >= count) return count;
+    if (why == nullptr) continue;
+    *why = fmt::format("NodePool {} may make {} more of {} pods before its limits (left: {})", name,
+                       more, count, remaining.ToString());
   }
-  return possible >= count;
+  return possible;
 }
 
 // Counts what nodes could hold if they were empty: what stands there now comes and goes. Nodes that
@@ -56,20 +65,9 @@ bool Engine::State::CanBeMade(const kube::PodSpec& spec, int64_t count) const {
 std::string Engine::State::WhyNoNodesFor(const kube::PodSpec& spec, int64_t count) const {
   // Without a NodePool another provisioner may be at work, of which nothing is known.
   if (node_pools.empty()) return "";
-  int64_t possible = 0;
   std::string why;
-  for (const auto& [name, pool] : node_pools) {
-    if (auto refusal = cluster::WhyPoolCannotHold(pool, spec)) {
-      if (why.empty()) why = *std::move(refusal);
-      continue;
-    }
-    const kube::ResourceList remaining = cluster::RemainingLimits(pool);
-    const int64_t more = TimesIn(spec.requests, remaining);
-    possible = AddUpTo(count, possible, std::min(more, count));
-    if (possible >= count) return "";
-    why = fmt::format("NodePool {} may make {} more of {} pods before its limits (left: {})", name,
-                      more, count, remaining.ToString());
-  }
+  const int64_t possible = PodsToBeMade(spec, count, &why);
+  if (possible >= count) return "";
   kube::Pod pod;
   pod.spec = std::make_shared<const kube::PodSpec>(spec);
   cluster::ClassCheck check(snapshot, pod);

@@ -96,45 +96,48 @@ Reason Engine::State::QuotaReason(const Gang& gang) const {
 }
 
 void Engine::State::WriteQueueStatus(absl::Time now) {
-  if (options.quota != QuotaMode::kInternal) return;
+  if (options.quota != QuotaMode::kInternal || !queue_status_stale) return;
+  queue_status_stale = false;
   std::vector<quota::QueueStatus> queues = quotas.ClusterQueues(0);
   for (quota::QueueStatus& queue : quotas.LocalQueues(0)) queues.push_back(std::move(queue));
   // A queue that is made anew has no status yet, whatever one of its name had.
   std::erase_if(queues_shown, [&queues](const auto& shown) {
     return std::ranges::find(queues, shown.first, &quota::QueueStatus::name) == queues.end();
   });
-  WriteQueueStatus(queues, now);
+  for (const quota::QueueStatus& queue : queues) {
+    if (!WriteQueueStatus(queue, now)) queue_status_stale = true;
+  }
 }
 
-void Engine::State::WriteQueueStatus(const std::vector<quota::QueueStatus>& queues,
-                                     absl::Time now) {
-  for (const quota::QueueStatus& status : queues) {
-    QueueShown& shown = queues_shown[status.name];
-    std::string digest = DigestOf(status);
-    if (digest == shown.digest) continue;
-    const absl::Time due = shown.written + kQueueStatusInterval;
-    if (now < due) {
-      WakeAt(due);
-      continue;
-    }
-    const bool active = status.error.empty();
-    if (shown.digest.empty() || active != shown.active) shown.since = now;
-    const size_t slash = status.name.find('/');
-    UpdateQueueStatus update;
-    if (slash != std::string::npos) update.name_space = status.name.substr(0, slash);
-    update.name = slash == std::string::npos ? status.name : status.name.substr(slash + 1);
-    update.status = status;
-    update.since = shown.since;
-    const std::string name = status.name;
-    const bool started = Act("queue-status/" + name, now, std::move(update),
-                             [this, name](const absl::Status& result, absl::Time) {
-                               if (!result.ok()) queues_shown[name].digest.clear();
-                             });
-    if (!started) continue;
-    shown.digest = std::move(digest);
-    shown.active = active;
-    shown.written = now;
+bool Engine::State::WriteQueueStatus(const quota::QueueStatus& status, absl::Time now) {
+  QueueShown& shown = queues_shown[status.name];
+  std::string digest = DigestOf(status);
+  if (digest == shown.digest) return true;
+  const absl::Time due = shown.written + kQueueStatusInterval;
+  if (now < due) {
+    WakeAt(due);
+    return false;
   }
+  const bool active = status.error.empty();
+  if (shown.digest.empty() || active != shown.active) shown.since = now;
+  const size_t slash = status.name.find('/');
+  UpdateQueueStatus update;
+  if (slash != std::string::npos) update.name_space = status.name.substr(0, slash);
+  update.name = slash == std::string::npos ? status.name : status.name.substr(slash + 1);
+  update.status = status;
+  update.since = shown.since;
+  const std::string name = status.name;
+  const bool started = Act("queue-status/" + name, now, std::move(update),
+                           [this, name](const absl::Status& result, absl::Time) {
+                             if (result.ok()) return;
+                             queues_shown[name].digest.clear();
+                             queue_status_stale = true;
+                           });
+  if (!started) return false;
+  shown.digest = std::move(digest);
+  shown.active = active;
+  shown.written = now;
+  return true;
 }
 
 void Engine::DescribeQueues(std::vector<v1::Queue>* queues) const {
