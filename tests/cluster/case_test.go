@@ -27,6 +27,9 @@ type Case struct {
 	Namespace string // also the value of caseLabel
 	Begin     time.Time
 
+	// How long its NodePools leave an underused node alone: by default the
+	// least patient setting, where an empty node goes as soon as it may.
+	consolidateAfter string
 	// Pods that are refused are created again, as a job's controller does.
 	persistent bool
 	// Whose Muster is asked where it isn't the shared one.
@@ -56,7 +59,7 @@ var (
 // failure it prints what happened to the case's objects, moment by moment.
 func newCase(t *testing.T, name string) *Case {
 	t.Helper()
-	c := &Case{T: t, Begin: time.Now()}
+	c := &Case{T: t, Begin: time.Now(), consolidateAfter: "0s"}
 	namespace, err := shared.Client.CoreV1().Namespaces().Create(c.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: name + "-" + rand.String(5)},
 	}, metav1.CreateOptions{})
@@ -71,6 +74,15 @@ func newCase(t *testing.T, name string) *Case {
 		}
 		c.clear()
 	})
+	return c
+}
+
+// newStockCase is newCase for pods that Muster doesn't protect: consolidation
+// may take a running bare pod's node, and nothing makes such a pod anew.
+func newStockCase(t *testing.T, name string) *Case {
+	t.Helper()
+	c := newCase(t, name)
+	c.consolidateAfter = "Never"
 	return c
 }
 
@@ -183,10 +195,9 @@ func (c *Case) NodePool(name string, gpusPerNode, maxNodes int, delay time.Durat
 		"metadata":   map[string]any{"name": name, "labels": mine},
 		"spec": map[string]any{
 			"limits": map[string]any{string(gpu): fmt.Sprint(gpusPerNode * maxNodes)},
-			// The least patient setting: an empty node goes as soon as it may.
 			"disruption": map[string]any{
 				"consolidationPolicy": "WhenEmptyOrUnderutilized",
-				"consolidateAfter":    "0s",
+				"consolidateAfter":    c.consolidateAfter,
 				"budgets":             []any{map[string]any{"nodes": "100%"}},
 			},
 			"template": map[string]any{

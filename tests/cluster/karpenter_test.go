@@ -15,7 +15,7 @@ import (
 // nodes from Karpenter and run.
 func TestStockPodsGetNodesFromKarpenterAndRun(t *testing.T) {
 	t.Parallel()
-	c := newCase(t, "stock")
+	c := newStockCase(t, "stock")
 	c.NodePool("pool", 1, 4, time.Second)
 	g := &Gang{Case: c, Name: "pod"}
 	for i := range 4 {
@@ -31,7 +31,7 @@ func TestStockPodsGetNodesFromKarpenterAndRun(t *testing.T) {
 // Should another version of it change that, this case says so first.
 func TestGatedPodMarkedUnschedulableGetsANode(t *testing.T) {
 	t.Parallel()
-	c := newCase(t, "gated")
+	c := newStockCase(t, "gated")
 	c.NodePool("pool", 1, 1, time.Second)
 	pod := c.Pod("pod", "default-scheduler", 1)
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "tests.muster.dev/gate"}}

@@ -39,7 +39,7 @@ func (c *Case) started(peer *plane.Peer, err error) *plane.Peer {
 }
 
 func TestPeerTrainingOperatorMakesPods(t *testing.T) {
-	c := newCase(t, "pytorchjob")
+	c := newStockCase(t, "pytorchjob")
 	c.started(shared.StartTrainingOperator(""))
 	c.NodePool("gpu", 1, 4, time.Second)
 	c.Apply("pytorchjob.yaml")
@@ -59,7 +59,7 @@ func (c *Case) refusedByWebhook(what string, err error) {
 }
 
 func TestPeerTrainingOperatorMakesPodGroups(t *testing.T) {
-	c := newCase(t, "podgroup")
+	c := newStockCase(t, "podgroup")
 	c.started(shared.StartTrainingOperator("default-scheduler"))
 	c.NodePool("gpu", 1, 4, time.Second)
 	c.Apply("pytorchjob.yaml")
@@ -72,7 +72,7 @@ func TestPeerTrainingOperatorMakesPodGroups(t *testing.T) {
 }
 
 func TestPeerJobSetMakesPods(t *testing.T) {
-	c := newCase(t, "jobset")
+	c := newStockCase(t, "jobset")
 	c.started(shared.StartJobSet())
 	c.NodePool("gpu", 1, 4, time.Second)
 	c.Apply("jobset.yaml")
@@ -83,7 +83,7 @@ func TestPeerJobSetMakesPods(t *testing.T) {
 }
 
 func TestPeerTrainerMakesPods(t *testing.T) {
-	c := newCase(t, "trainjob")
+	c := newStockCase(t, "trainjob")
 	c.started(shared.StartJobSet())
 	c.started(shared.StartTrainer())
 	c.NodePool("gpu", 1, 4, time.Second)
@@ -99,7 +99,7 @@ spec: {runtimeRef: {name: nowhere}}
 }
 
 func TestPeerTrainerInitializesFirst(t *testing.T) {
-	c := newCase(t, "initializer")
+	c := newStockCase(t, "initializer")
 	c.started(shared.StartJobSet())
 	c.started(shared.StartTrainer())
 	c.NodePool("gpu", 1, 4, time.Second)
@@ -118,7 +118,7 @@ func TestPeerTrainerInitializesFirst(t *testing.T) {
 }
 
 func TestPeerKueueAdmitsAJob(t *testing.T) {
-	c := newCase(t, "kueue")
+	c := newStockCase(t, "kueue")
 	c.started(shared.StartKueue(plane.Kueue{Frameworks: []string{"batch/job"}}))
 	c.NodePool("gpu", 1, 4, time.Second)
 	c.Apply("quota.yaml")
@@ -160,7 +160,7 @@ func (c *Case) checkKueueWebhooks() {
 }
 
 func TestPeerKueueAdmitsEachKindOfJob(t *testing.T) {
-	c := newCase(t, "kueue-kinds")
+	c := newStockCase(t, "kueue-kinds")
 	c.started(shared.StartJobSet())
 	c.started(shared.StartTrainer())
 	c.started(shared.StartTrainingOperator(""))
@@ -188,7 +188,7 @@ func TestPeerKueueAdmitsEachKindOfJob(t *testing.T) {
 
 func TestPeerMinimalKueueAdmitsAWorkload(t *testing.T) {
 	for _, unlimited := range []bool{false, true} {
-		c := newCase(t, "minimalkueue")
+		c := newStockCase(t, "minimalkueue")
 		peer := c.started(shared.StartMinimalKueue(unlimited))
 		c.Apply("quota.yaml")
 		c.Apply("workload.yaml")
@@ -201,7 +201,7 @@ func TestPeerMinimalKueueAdmitsAWorkload(t *testing.T) {
 // A cluster may have the queues' CRDs without Kueue: they are as they were once
 // it is gone, and so is everything that was Kueue's alone.
 func TestPeerLeavesNothingBehind(t *testing.T) {
-	c := newCase(t, "leaving")
+	c := newStockCase(t, "leaving")
 	const theirs, ours = "workloads.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io"
 	_, err := shared.Kubectl("create", "--filename="+c.write("crd.yaml", `
 apiVersion: apiextensions.k8s.io/v1
