@@ -47,7 +47,7 @@ void Engine::State::Decide(Gang& gang, absl::Time now) {
   EnterState(gang, now);
   WriteStatus(gang, now);
   AnswerFilters(gang, out);
-  gang.at_rest = gang.state == v1::WAITING_FOR_QUOTA && gang.quota.waits && !acted;
+  gang.at_rest = gang.state == v1::WAITING_FOR_QUOTA && gang.quota.Waits() && !acted;
 }
 
 void Engine::State::DecideDeadline(Gang& gang, absl::Time now) {

@@ -137,17 +137,21 @@ struct Engine::State {
   quota::Workload WorkloadOf(const Gang& gang) const;
   void FindUncounted(Gang& gang) const;
   void SyncQuota(Gang& gang, absl::Time now);
+  bool MayKeepQuota(Gang& gang, absl::Time now);
+  void TellHeldQuota(Gang& gang, quota::Workload workload);
   void RequestQuota(Gang& gang, absl::Time now);
   void WithdrawQuota(Gang& gang);
   void ReleaseQuota(Gang& gang, absl::Time now);
   void ScheduleQuota(absl::Time now);
   void ReadWaitReasons(absl::Time now);
+  void Carry(const quota::Decision& decision, absl::Time now);
+  void DecideFlavors(Gang& gang, absl::Time now);
+
+  // --- eviction.cc ---
   // Its members, or those beyond minMember, may all be evicted at once as far as the
   // PodDisruptionBudgets say.
   bool MayBeEvicted(const Gang& gang, bool surplus_only) const;
-  void Carry(const quota::Decision& decision, absl::Time now);
   void StartEviction(Gang& gang, const std::string& why, bool surplus_only, absl::Time now);
-  void DecideFlavors(Gang& gang, absl::Time now);
   void DecideEviction(Gang& gang, absl::Time now);
 
   // --- placeability.cc ---

@@ -29,9 +29,14 @@ using ShownOn = std::map<std::string, std::set<Gang*>>;
 
 // What quota/ knows of a gang.
 struct GangQuota {
-  std::string id;      // what it is known by there; empty: not known
-  std::string told;    // what quota/ was told last, for comparison
-  bool waits = false;  // in the queue; else counted
+  // As it was told last.
+  struct Known {
+    quota::Workload workload;
+    std::optional<quota::Admission> admission;  // counted; nullopt: in the queue
+    size_t uncounted = 0;
+  };
+  std::optional<Known> known;
+  bool Waits() const { return known && !known->admission; }
   // Decided, but not yet in the record.
   std::optional<quota::Admission> granted;
   std::optional<Eviction> eviction;

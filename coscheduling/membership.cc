@@ -229,7 +229,7 @@ void Engine::State::Refresh(Gang& gang, absl::Time now) {
   gang.facts.admitted = recorded && !gang.record->retry_after && !gang.facts.evicting &&
                         gang.record->identity == options.identity && quota_there;
   gang.facts.waits_for_quota =
-      !gang.facts.admitted && (gang.quota.waits || gang.quota.granted.has_value());
+      !gang.facts.admitted && (gang.quota.Waits() || gang.quota.granted.has_value());
 }
 
 int64_t Engine::State::NextAttempt(const Gang& gang) const {

@@ -30,30 +30,16 @@ const char* VictimText(quota::VictimReason reason) {
   return "";
 }
 
-std::string DigestOf(const std::vector<quota::PodSet>& sets) {
-  std::string text;
-  for (const quota::PodSet& set : sets) text += fmt::format("{}x{},", set.name, set.count);
-  return text;
+// Pod sets are named after what their specs ask (pod_sets.h).
+bool Equal(const std::vector<quota::PodSet>& a, const std::vector<quota::PodSet>& b) {
+  return std::ranges::equal(a, b, [](const quota::PodSet& left, const quota::PodSet& right) {
+    return left.name == right.name && left.count == right.count;
+  });
 }
 
-std::string DigestOf(const std::vector<quota::PodSetAssignment>& sets) {
-  std::string text;
-  for (const quota::PodSetAssignment& set : sets) {
-    text +=
-        fmt::format("{}x{}:{}:{},", set.name, set.count, FlavorsText(set), set.usage.ToString());
-  }
-  return text;
-}
-
-std::string DigestOf(const quota::Workload& workload) {
-  return fmt::format("{}/{}/{}/{}/{}|{}", workload.name_space, workload.queue, workload.priority,
-                     absl::ToUnixNanos(workload.queued_at), DigestOf(workload.pod_sets),
-                     DigestOf(workload.surplus));
-}
-
-std::string DigestOf(const quota::Admission& admission) {
-  return fmt::format("{}|{}|{}", admission.cluster_queue, DigestOf(admission.pod_sets),
-                     DigestOf(admission.surplus));
+bool Equal(const quota::Workload& a, const quota::Workload& b) {
+  return a.queue == b.queue && a.priority == b.priority && a.queued_at == b.queued_at &&
+         Equal(a.pod_sets, b.pod_sets) && Equal(a.surplus, b.surplus);
 }
 
 const quota::PodSetAssignment* Find(const std::vector<quota::PodSetAssignment>& sets,
@@ -84,11 +70,6 @@ bool Covers(const quota::Admission& admission, const quota::Workload& workload) 
 
 // Some member is live, or still on its node.
 bool Stands(const Gang& gang) { return gang.facts.live > 0 || gang.facts.terminating; }
-
-// How many bound members, first in rank order, the gang needs to go on.
-size_t KeptMembers(const Gang& gang) {
-  return static_cast<size_t>(std::max<int64_t>(0, gang.facts.min_member - gang.facts.succeeded));
-}
 
 }  // namespace
 
@@ -154,68 +135,82 @@ void Engine::State::FindUncounted(Gang& gang) const {
 }
 
 void Engine::State::WithdrawQuota(Gang& gang) {
-  if (gang.quota.id.empty()) return;
-  quotas.Withdraw(gang.quota.id);
-  gang_of_quota.erase(gang.quota.id);
+  if (!gang.quota.known) return;
+  const std::string& id = gang.quota.known->workload.id;
+  quotas.Withdraw(id);
+  gang_of_quota.erase(id);
   gang.quota = {};
   queues_changed = true;
 }
 
-// Tells quota/ what the record and the members say, if that is new.
+// Keeps what quota/ knows of the gang at what its record and its members say.
 void Engine::State::SyncQuota(Gang& gang, absl::Time now) {
   if (options.quota != QuotaMode::kInternal) return;
   FindUncounted(gang);
-  if (!gang.quota.id.empty() && gang.quota.id != gang.uid()) WithdrawQuota(gang);
-  const bool idle = gang.facts.blocked && gang.bound.empty() && gang.posted.empty();
-  if (HoldsQuota(gang)) {
-    if (!Stands(gang) && gang.posted.empty()) {
-      gang.quota.idle_since = std::min(gang.quota.idle_since, now);
-      ReleaseQuota(gang, now);
-      return;
-    }
-    if (!idle || gang.facts.evicting) {
-      gang.quota.idle_since = Never();
-    } else {
-      // A gang that is restarted whole keeps its quota while its members are made anew.
-      gang.quota.idle_since = std::min(gang.quota.idle_since, now);
-      const absl::Time until = gang.quota.idle_since + options.repair_deadline;
-      if (!gang.record->bound_at || now >= until) {
-        ReleaseQuota(gang, now);
-        return;
-      }
-      WakeAt(until);
-    }
-    if (gang.quota.granted == gang.record->quota) gang.quota.granted.reset();
-    if (gang.quota.granted) {  // more has been given
-      AdmissionRecord record = *gang.record;
-      record.quota = gang.quota.granted;
-      WriteRecord(gang, record, now);
-      return;
-    }
-    const quota::Workload workload = WorkloadOf(gang);
-    // It needs more than it asked for, minMember was raised for example: back to the queue.
-    if (!gang.facts.blocked && gang.bound.empty() && gang.posted.empty() &&
-        !Covers(*gang.record->quota, workload)) {
-      ReleaseQuota(gang, now);
-      return;
-    }
-    std::string told = "holds " + DigestOf(*gang.record->quota) + DigestOf(workload) +
-                       fmt::format("|{}", gang.quota.uncounted.size());
-    if (told == gang.quota.told) return;
-    gang.quota.id = workload.id;
-    gang.quota.told = std::move(told);
-    gang.quota.waits = false;
-    gang_of_quota[workload.id] = &gang;
-    quotas.SetAdmitted(workload, *gang.record->quota);
-    const bool grows = UsesQuota() && !gang.quota.uncounted.empty() && !gang.record->eviction;
-    if (grows) quotas.EnqueueSurplus(workload);
-    queues_changed = true;
+  if (gang.quota.known && gang.quota.known->workload.id != gang.uid()) WithdrawQuota(gang);
+  if (!HoldsQuota(gang)) {
+    gang.quota.idle_since = Never();
+    const bool may_have_it = gang.ours && !gang.facts.blocked && gang.facts.live > 0 &&
+                             (!gang.facts.backing_off || gang.fits_now);
+    if (!may_have_it) WithdrawQuota(gang);
     return;
   }
-  gang.quota.idle_since = Never();
-  const bool may_have_it = gang.ours && !gang.facts.blocked && gang.facts.live > 0 &&
-                           (!gang.facts.backing_off || gang.fits_now);
-  if (!may_have_it) WithdrawQuota(gang);
+  if (!MayKeepQuota(gang, now)) {
+    ReleaseQuota(gang, now);
+    return;
+  }
+  if (gang.quota.granted == gang.record->quota) gang.quota.granted.reset();
+  if (gang.quota.granted) {  // more has been given
+    AdmissionRecord record = *gang.record;
+    record.quota = gang.quota.granted;
+    WriteRecord(gang, record, now);
+    return;
+  }
+  quota::Workload workload = WorkloadOf(gang);
+  // It needs more than it asked for, minMember was raised for example: back to the queue.
+  if (!gang.facts.blocked && gang.bound.empty() && gang.posted.empty() &&
+      !Covers(*gang.record->quota, workload)) {
+    ReleaseQuota(gang, now);
+    return;
+  }
+  TellHeldQuota(gang, std::move(workload));
+}
+
+// Also notes since when nothing of the gang stands or may start.
+bool Engine::State::MayKeepQuota(Gang& gang, absl::Time now) {
+  if (!Stands(gang) && gang.posted.empty()) {
+    gang.quota.idle_since = std::min(gang.quota.idle_since, now);
+    return false;
+  }
+  const bool idle = gang.facts.blocked && gang.bound.empty() && gang.posted.empty();
+  if (!idle || gang.facts.evicting) {
+    gang.quota.idle_since = Never();
+    return true;
+  }
+  // A gang that is restarted whole keeps its quota while its members are made anew.
+  gang.quota.idle_since = std::min(gang.quota.idle_since, now);
+  const absl::Time until = gang.quota.idle_since + options.repair_deadline;
+  if (!gang.record->bound_at || now >= until) return false;
+  WakeAt(until);
+  return true;
+}
+
+void Engine::State::TellHeldQuota(Gang& gang, quota::Workload workload) {
+  GangQuota::Known known = {.workload = std::move(workload),
+                            .admission = gang.record->quota,
+                            .uncounted = gang.quota.uncounted.size()};
+  if (gang.quota.known && gang.quota.known->admission == known.admission &&
+      gang.quota.known->uncounted == known.uncounted &&
+      Equal(gang.quota.known->workload, known.workload)) {
+    return;
+  }
+  gang.quota.known = std::move(known);
+  const quota::Workload& told = gang.quota.known->workload;
+  gang_of_quota[told.id] = &gang;
+  quotas.SetAdmitted(told, *gang.record->quota);
+  const bool grows = UsesQuota() && !gang.quota.uncounted.empty() && !gang.record->eviction;
+  if (grows) quotas.EnqueueSurplus(told);
+  queues_changed = true;
 }
 
 void Engine::State::RequestQuota(Gang& gang, absl::Time now) {
@@ -223,7 +218,7 @@ void Engine::State::RequestQuota(Gang& gang, absl::Time now) {
     WriteRecord(gang, NewRecord(gang, NextAttempt(gang), now), now);
     return;
   }
-  const quota::Workload workload = WorkloadOf(gang);
+  quota::Workload workload = WorkloadOf(gang);
   // Members that replace those of a run that is over take up its quota.
   if (HoldsQuota(gang)) {
     if (Covers(*gang.record->quota, workload)) {
@@ -233,13 +228,10 @@ void Engine::State::RequestQuota(Gang& gang, absl::Time now) {
     }
   }
   gang.facts.waits_for_quota = true;
-  std::string told = "wants " + DigestOf(workload);
-  if (gang.quota.waits && told == gang.quota.told) return;
-  gang.quota.id = workload.id;
-  gang.quota.told = std::move(told);
-  gang.quota.waits = true;
-  gang_of_quota[workload.id] = &gang;
-  quotas.Enqueue(workload);
+  if (gang.quota.Waits() && Equal(gang.quota.known->workload, workload)) return;
+  gang.quota.known = {.workload = std::move(workload), .admission = {}, .uncounted = 0};
+  gang_of_quota[gang.quota.known->workload.id] = &gang;
+  quotas.Enqueue(gang.quota.known->workload);
   queues_changed = true;
 }
 
@@ -253,17 +245,6 @@ void Engine::State::ReleaseQuota(Gang& gang, absl::Time now) {
   WriteRecord(gang, record, now);
 }
 
-void Engine::State::StartEviction(Gang& gang, const std::string& why, bool surplus_only,
-                                  absl::Time now) {
-  if (!HoldsQuota(gang)) return;
-  for (const std::optional<Eviction>* already : {&gang.record->eviction, &gang.quota.eviction}) {
-    if (*already && (!(*already)->surplus_only || surplus_only)) return;
-  }
-  gang.quota.eviction = {why, surplus_only};
-  gang.dirty = true;
-  WakeAt(now);
-}
-
 void Engine::State::Carry(const quota::Decision& decision, absl::Time now) {
   auto it = gang_of_quota.find(decision.id);
   if (it == gang_of_quota.end()) return;
@@ -271,10 +252,10 @@ void Engine::State::Carry(const quota::Decision& decision, absl::Time now) {
   gang.dirty = true;
   if (decision.admission) {
     gang.quota.granted = *decision.admission;
-    gang.quota.waits = false;
+    gang.quota.known->admission = *decision.admission;
     AdmissionRecord record =
         decision.surplus_only ? *gang.record : NewRecord(gang, NextAttempt(gang), now);
-    record.quota = decision.admission;
+    record.quota = *decision.admission;
     WriteRecord(gang, record, now);
   }
   for (const quota::Victim& victim : decision.victims) {
@@ -284,26 +265,6 @@ void Engine::State::Carry(const quota::Decision& decision, absl::Time now) {
                   fmt::format("gang {} {}", gang.key.ToString(), VictimText(victim.reason)),
                   victim.surplus_only, now);
   }
-}
-
-// As the API server's eviction counts: running pods, and no pod of two budgets
-// (k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go v1.34).
-bool Engine::State::MayBeEvicted(const Gang& gang, bool surplus_only) const {
-  const size_t kept = surplus_only ? KeptMembers(gang) : 0;
-  std::map<std::string, int64_t> evicted;
-  for (size_t i = kept; i < gang.bound.size(); ++i) {
-    const kube::Pod& pod = *snapshot.FindPod(gang.bound[i]);
-    if (pod.phase != kube::PodPhase::kRunning) continue;
-    int budgets_of_pod = 0;
-    for (const auto& [name, budget] : budgets) {
-      if (budget.meta.name_space != pod.meta.name_space || !budget.selector ||
-          !budget.selector->Matches(pod.meta.labels)) {
-        continue;
-      }
-      if (++evicted[name] > budget.disruptions_allowed || ++budgets_of_pod > 1) return false;
-    }
-  }
-  return true;
 }
 
 // Each pass may change why all the others wait. There may be thousands, so they are read at most
@@ -317,7 +278,7 @@ void Engine::State::ReadWaitReasons(absl::Time now) {
   }
   reasons_read = now;
   reasons_stale = false;
-  for (const auto& [id, gang] : gang_of_quota) gang->dirty |= gang->quota.waits;
+  for (const auto& [id, gang] : gang_of_quota) gang->dirty |= gang->quota.Waits();
   WakeAt(now);
 }
 
@@ -376,49 +337,6 @@ void Engine::State::DecideFlavors(Gang& gang, absl::Time now) {
           it->second.dirty = true;
         });
   }
-}
-
-void Engine::State::DecideEviction(Gang& gang, absl::Time now) {
-  if (!HoldsQuota(gang)) {
-    gang.quota.eviction.reset();
-    return;
-  }
-  if (gang.quota.eviction) {
-    if (gang.record->eviction == gang.quota.eviction) {
-      gang.quota.eviction.reset();
-    } else {
-      AdmissionRecord record = *gang.record;
-      record.eviction = gang.quota.eviction;
-      WriteRecord(gang, record, now);
-      return;
-    }
-  }
-  if (!gang.record->eviction) return;
-  const bool surplus_only = gang.record->eviction->surplus_only;
-  const size_t kept = surplus_only ? KeptMembers(gang) : 0;
-  bool any = gang.facts.terminating;
-  for (size_t i = kept; i < gang.bound.size(); ++i) {
-    any = true;
-    Act("evict/" + gang.bound[i], now, EvictPod{RefOf(*snapshot.FindPod(gang.bound[i]))});
-  }
-  if (!surplus_only) {
-    // One that may be bound at any moment isn't waited for: it is bound, or its pod is gone.
-    for (const std::string& uid : gang.unbound) {
-      const kube::Pod& pod = *snapshot.FindPod(uid);
-      if (IsGatedByUs(pod)) continue;
-      any = true;
-      Act("evict/" + uid, now, EvictPod{RefOf(pod)});
-    }
-  }
-  if (any || !gang.posted.empty()) return;
-  if (!surplus_only) {
-    ReleaseQuota(gang, now);
-    return;
-  }
-  AdmissionRecord record = *gang.record;
-  record.quota->surplus.clear();
-  record.eviction.reset();
-  WriteRecord(gang, record, now);
 }
 
 }  // namespace muster::coscheduling

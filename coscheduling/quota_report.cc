@@ -91,7 +91,7 @@ Reason Engine::State::QuotaReason(const Gang& gang) const {
     }
     return {v1::RECORD_PENDING, "quota is reserved; the admission record is being written", ""};
   }
-  const quota::Wait wait = quotas.WhyWaiting(gang.quota.id);
+  const quota::Wait wait = quotas.WhyWaiting(gang.uid());
   return {CodeOf(wait.code), wait.message, wait.fix};
 }
 

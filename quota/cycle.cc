@@ -214,34 +214,35 @@ Admission Cycle::AdmissionOf(const Entry& entry) const {
   return admission;
 }
 
-void Cycle::Announce(const Entry& entry, const Admission& admission) {
+void Cycle::Announce(const Entry& entry, std::shared_ptr<const Admission> admission) {
   // Only surplus can be added to what was admitted in the same Schedule.
   if (entry.is_surplus || !entry.workload.surplus.empty()) {
     auto [it, inserted] = admitted_now_.try_emplace(entry.workload.id, decisions_.size());
     if (!inserted) {
-      decisions_[it->second].admission = admission;
+      decisions_[it->second].admission = std::move(admission);
       return;
     }
   }
   Decision& decision = decisions_.emplace_back();
   decision.id = entry.workload.id;
-  decision.admission = admission;
+  decision.admission = std::move(admission);
   decision.surplus_only = entry.is_surplus;
 }
 
 bool Cycle::Admit(Entry& entry) {
-  Admission admission;
+  Admission granted;
   if (entry.is_surplus) {
     const Reservation& reservation = *ledger_.Find(entry.workload.id);
     // Judged on the state before this pass: what fits may be less by now.
     const SurplusGrant grant =
         FitSurplus(ledger_, reservation, entry.asked, entry.kind->demand, RequestOf(entry));
     if (grant.pod_sets.empty()) return false;
-    admission = reservation.admission;
-    AddSurplus(admission.surplus, grant.pod_sets);
+    granted = *reservation.admission;
+    AddSurplus(granted.surplus, grant.pod_sets);
   } else {
-    admission = AdmissionOf(entry);
+    granted = AdmissionOf(entry);
   }
+  auto admission = std::make_shared<const Admission>(std::move(granted));
   Announce(entry, admission);
   const std::unique_ptr<Entry> left = room_.Leave(entry.workload.id);
   const Reservation& reservation =
@@ -249,7 +250,7 @@ bool Cycle::Admit(Entry& entry) {
                        : ledger_.Add(std::move(left->workload), std::move(admission), left->queue,
                                      std::move(left->assignment.usage));
   if (!reservation.workload.surplus.empty()) {
-    room_.EnterSurplus(reservation.workload, reservation.admission);
+    room_.EnterSurplus(reservation.workload, *reservation.admission);
   }
   return true;
 }

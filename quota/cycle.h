@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -62,7 +63,7 @@ class Cycle {
   bool FitsBeside(const Entry& entry);
   void Reserve(const Entry& entry);
   void Use(const Entry& entry, std::vector<PairAmount> usage);
-  void Announce(const Entry& entry, const Admission& admission);
+  void Announce(const Entry& entry, std::shared_ptr<const Admission> admission);
 
   Ledger& ledger_;
   WaitingRoom& room_;

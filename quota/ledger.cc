@@ -29,8 +29,8 @@ bool Ledger::Refresh() {
   layout_ = std::make_unique<Layout>(objects_, names_);
   by_queue_.assign(layout_->queues.size(), {});
   versions_.assign(static_cast<size_t>(layout_->tree.size()), ++last_version_);
-  for (auto& [id, reservation] : reservations_) {
-    reservation->queue = layout_->FindQueue(reservation->admission.cluster_queue);
+  for (const std::unique_ptr<Reservation>& reservation : reservations_) {
+    reservation->queue = layout_->FindQueue(reservation->admission->cluster_queue);
     Count(*reservation);
   }
   return true;
@@ -56,53 +56,57 @@ void Ledger::Uncount(Reservation& reservation) {
   Touch(queue.root);
 }
 
-Reservation& Ledger::Set(Workload workload, Admission admission) {
-  std::unique_ptr<Reservation>& slot = reservations_[workload.id];
-  if (slot == nullptr) {
-    slot = std::make_unique<Reservation>();
+Reservation& Ledger::Set(Workload workload, std::shared_ptr<const Admission> admission) {
+  Reservation* reservation = Find(workload.id);
+  if (reservation == nullptr) {
+    reservation = &Insert(std::move(workload));
   } else {
-    Uncount(*slot);
+    Uncount(*reservation);
+    reservation->workload = std::move(workload);
   }
-  slot->workload = std::move(workload);
-  slot->admission = std::move(admission);
-  slot->base = Pairs(slot->admission.pod_sets);
-  slot->surplus = Pairs(slot->admission.surplus);
-  slot->marked = Reservation::Part::kNothing;
+  reservation->admission = std::move(admission);
+  reservation->base = Pairs(reservation->admission->pod_sets);
+  reservation->surplus = Pairs(reservation->admission->surplus);
+  reservation->marked = Reservation::Part::kNothing;
   // A flavor or resource that no quota object has ever named.
   if (!stale_ && names_.pair_count() > tree().pair_count()) stale_ = true;
-  if (stale_) return *slot;
-  slot->queue = layout_->FindQueue(slot->admission.cluster_queue);
-  Count(*slot);
-  return *slot;
+  if (stale_) return *reservation;
+  reservation->queue = layout_->FindQueue(reservation->admission->cluster_queue);
+  Count(*reservation);
+  return *reservation;
 }
 
-Reservation& Ledger::Add(Workload workload, Admission admission, int queue,
+Reservation& Ledger::Add(Workload workload, std::shared_ptr<const Admission> admission, int queue,
                          std::vector<PairAmount> base) {
-  std::unique_ptr<Reservation>& slot = reservations_[workload.id];
-  slot = std::make_unique<Reservation>();
-  slot->workload = std::move(workload);
-  slot->admission = std::move(admission);
-  slot->queue = queue;
-  slot->base = std::move(base);
-  Count(*slot);
-  return *slot;
+  Reservation& reservation = Insert(std::move(workload));
+  reservation.admission = std::move(admission);
+  reservation.queue = queue;
+  reservation.base = std::move(base);
+  Count(reservation);
+  return reservation;
+}
+
+Reservation& Ledger::Insert(Workload workload) {
+  auto reservation = std::make_unique<Reservation>();
+  reservation->workload = std::move(workload);
+  return **reservations_.insert(std::move(reservation)).first;
 }
 
 void Ledger::Remove(std::string_view id) {
   auto it = reservations_.find(id);
   if (it == reservations_.end()) return;
-  Uncount(*it->second);
+  Uncount(**it);
   reservations_.erase(it);
 }
 
 Reservation* Ledger::Find(std::string_view id) {
   auto it = reservations_.find(id);
-  return it == reservations_.end() ? nullptr : it->second.get();
+  return it == reservations_.end() ? nullptr : it->get();
 }
 
 const Reservation* Ledger::Find(std::string_view id) const {
   auto it = reservations_.find(id);
-  return it == reservations_.end() ? nullptr : it->second.get();
+  return it == reservations_.end() ? nullptr : it->get();
 }
 
 }  // namespace muster::quota

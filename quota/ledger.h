@@ -12,7 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "quota/layout.h"
 #include "quota/names.h"
 #include "quota/quota_objects.h"
@@ -27,7 +26,7 @@ struct Reservation {
   enum class Part { kNothing, kSurplus, kAll };
 
   Workload workload;
-  Admission admission;
+  std::shared_ptr<const Admission> admission;  // never null
   int queue = -1;  // index in the layout; -1: its ClusterQueue doesn't exist, and nothing counts
   std::vector<PairAmount> base;     // of Admission::pod_sets; every pair once
   std::vector<PairAmount> surplus;  // of Admission::surplus
@@ -55,9 +54,10 @@ class Ledger {
   const QuotaTree& tree() const { return layout_->tree; }
 
   // Counts what `admission` says instead of what this workload had.
-  Reservation& Set(Workload workload, Admission admission);
+  Reservation& Set(Workload workload, std::shared_ptr<const Admission> admission);
   // The same of a new workload whose place is known: on this queue, with this base and no surplus.
-  Reservation& Add(Workload workload, Admission admission, int queue, std::vector<PairAmount> base);
+  Reservation& Add(Workload workload, std::shared_ptr<const Admission> admission, int queue,
+                   std::vector<PairAmount> base);
   // Makes room for so many more, so that adding them doesn't move the rest again and again.
   void ReserveRoom(size_t more) { reservations_.reserve(reservations_.size() + more); }
   void Remove(std::string_view id);
@@ -67,7 +67,7 @@ class Ledger {
   const std::vector<Reservation*>& OnQueue(int queue) const {
     return by_queue_[static_cast<size_t>(queue)];
   }
-  const NameMap<std::unique_ptr<Reservation>>& reservations() const { return reservations_; }
+  const ByWorkloadId<Reservation>& reservations() const { return reservations_; }
 
   // QuotaOptions::may_evict.
   void SetMayEvict(std::function<bool(std::string_view id, bool surplus_only)> may_evict) {
@@ -82,7 +82,8 @@ class Ledger {
   void Touch(int root) { versions_[static_cast<size_t>(root)] = ++last_version_; }
 
  private:
-  void Count(Reservation& reservation);  // on its queue
+  Reservation& Insert(Workload workload);  // which must be new
+  void Count(Reservation& reservation);    // on its queue
   void Uncount(Reservation& reservation);
   std::vector<PairAmount> Pairs(const std::vector<PodSetAssignment>& pod_sets);
 
@@ -90,7 +91,7 @@ class Ledger {
   Names names_;
   std::unique_ptr<Layout> layout_;
   bool stale_ = true;
-  NameMap<std::unique_ptr<Reservation>> reservations_;
+  ByWorkloadId<Reservation> reservations_;
   std::vector<std::vector<Reservation*>> by_queue_;
   std::vector<int64_t> versions_;  // by node; used of roots
   int64_t last_version_ = 0;

@@ -4,11 +4,13 @@
 
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/hash/hash.h"
 
 namespace muster::quota {
@@ -20,6 +22,27 @@ struct NameHash {
 };
 template <typename Value>
 using NameMap = absl::flat_hash_map<std::string, Value, NameHash, std::equal_to<>>;
+
+// Owned objects by the id of their workload, which also std::string_view finds. The id stands in
+// the object only, and objects keep their address.
+template <typename Object>
+struct WorkloadIdHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view id) const { return NameHash()(id); }
+  size_t operator()(const std::unique_ptr<Object>& each) const {
+    return (*this)(each->workload.id);
+  }
+};
+template <typename Object>
+struct WorkloadIdEqual {
+  using is_transparent = void;
+  static std::string_view Id(std::string_view id) { return id; }
+  static std::string_view Id(const std::unique_ptr<Object>& each) { return each->workload.id; }
+  bool operator()(const auto& a, const auto& b) const { return Id(a) == Id(b); }
+};
+template <typename Object>
+using ByWorkloadId =
+    absl::flat_hash_set<std::unique_ptr<Object>, WorkloadIdHash<Object>, WorkloadIdEqual<Object>>;
 
 class Interner {
  public:

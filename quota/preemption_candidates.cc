@@ -56,9 +56,9 @@ bool ComesBefore(const Candidate& a, const Candidate& b) {
   const Workload& left = a.reservation->workload;
   const Workload& right = b.reservation->workload;
   return std::tuple(!a.evicting, a.of_own_queue, left.priority, !a.surplus_only,
-                    b.reservation->admission.reserved_at, std::string_view(left.id)) <
+                    b.reservation->admission->reserved_at, std::string_view(left.id)) <
          std::tuple(!b.evicting, b.of_own_queue, right.priority, !b.surplus_only,
-                    a.reservation->admission.reserved_at, std::string_view(right.id));
+                    a.reservation->admission->reserved_at, std::string_view(right.id));
 }
 
 void AddCandidates(const Ledger& ledger, const PreemptionRequest& request, int queue,

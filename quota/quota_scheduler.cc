@@ -51,7 +51,7 @@ bool QuotaScheduler::HasQueues() const {
 void QuotaScheduler::SetAdmitted(const Workload& workload, const Admission& admission) {
   Ledger& ledger = state_->ledger;
   Reservation* known = ledger.Find(workload.id);
-  if (known != nullptr && known->admission == admission) {
+  if (known != nullptr && *known->admission == admission) {
     // An echo of what was decided here. Its victim's mark and its waiting surplus stay.
     if (known->queue >= 0 && !ledger.is_stale() &&
         (known->workload.priority != workload.priority ||
@@ -63,7 +63,8 @@ void QuotaScheduler::SetAdmitted(const Workload& workload, const Admission& admi
   }
   state_->room.Leave(workload.id);
   const int root_before = state_->RootOf(known);
-  const Reservation& reservation = ledger.Set(workload, admission);
+  const Reservation& reservation =
+      ledger.Set(workload, std::make_shared<const Admission>(admission));
   state_->Wake(root_before);
   state_->Wake(state_->RootOf(&reservation));
 }
@@ -82,7 +83,7 @@ void QuotaScheduler::EnqueueSurplus(const Workload& workload) {
   Reservation* reservation = state_->ledger.Find(workload.id);
   if (reservation == nullptr) return;
   reservation->workload = workload;
-  state_->room.EnterSurplus(workload, reservation->admission);
+  state_->room.EnterSurplus(workload, *reservation->admission);
 }
 
 void QuotaScheduler::InvalidatePlacement() { state_->room.WakeEverybody(); }
@@ -137,7 +138,7 @@ void QuotaScheduler::State::GiveBack(std::string_view id) {
 
 std::vector<Decision> QuotaScheduler::State::AdmitAll(absl::Time now) {
   std::vector<const Entry*> entries;
-  for (const auto& [id, entry] : room.entries()) entries.push_back(entry.get());
+  for (const auto& entry : room.entries()) entries.push_back(entry.get());
   std::sort(entries.begin(), entries.end(), ByRank());
   std::vector<Decision> decisions;
   for (const Entry* entry : entries) {
@@ -145,9 +146,10 @@ std::vector<Decision> QuotaScheduler::State::AdmitAll(absl::Time now) {
     if (left->is_surplus) continue;
     Decision& decision = decisions.emplace_back();
     decision.id = left->workload.id;
-    decision.admission.emplace();
-    decision.admission->reserved_at = now;
-    ledger.Set(std::move(left->workload), *decision.admission);
+    auto admission = std::make_shared<Admission>();
+    admission->reserved_at = now;
+    decision.admission = std::move(admission);
+    ledger.Set(std::move(left->workload), decision.admission);
   }
   return decisions;
 }

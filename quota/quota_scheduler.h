@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,7 +50,7 @@ struct Victim {
 struct Decision {
   std::string id;
   // Either admitted (counted from now on), or waiting for these victims' quota to be given back.
-  std::optional<Admission> admission;
+  std::shared_ptr<const Admission> admission;  // null if not
   std::vector<Victim> victims;
   // Members beyond minMember of a workload that is admitted already were counted too: `admission`
   // is the whole new one.
@@ -80,8 +79,6 @@ struct Wait {
   WaitCode code = WaitCode::kNone;
   std::string message;  // one sentence, naming objects, fields and numbers
   std::string fix;
-  // In its ClusterQueue, from 1; 0: not in a queue. Surplus of admitted workloads isn't counted.
-  int64_t position = 0;
 };
 
 // May this pod set be placed if it gets this flavor? "" if so, or if that can't be known; else why

@@ -30,7 +30,6 @@ TEST(Waiting, ForAQueueThatIsMissing) {
   ExpectWait(world, "a", WaitCode::kQueueNotFound, {"LocalQueue ns/nothing"}, "create LocalQueue");
   ExpectWait(world, "b", WaitCode::kQueueNotFound, {"no LocalQueue"}, "queue-name");
   ExpectWait(world, "c", WaitCode::kClusterQueueNotFound, {"ClusterQueue r"}, "create");
-  EXPECT_EQ(world.scheduler.WhyWaiting("c").position, 0);
   world.Add(Queue("r", {{"h100", 4}}));
   EXPECT_THAT(world.Schedule(), ElementsAre("c"));
 }

@@ -77,7 +77,7 @@ std::vector<QueueStatus> QuotaScheduler::ClusterQueues(size_t max_pending_ids) c
   const Ledger& ledger = state_->ledger;
   const Layout& layout = ledger.layout();
   std::vector<Waiting> waiting(layout.queues.size());
-  for (const auto& [id, entry] : state_->room.entries()) {
+  for (const auto& entry : state_->room.entries()) {
     if (entry->is_surplus || entry->queue < 0) continue;
     waiting[static_cast<size_t>(entry->queue)].entries.push_back(entry.get());
   }
@@ -121,11 +121,11 @@ std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) con
                                   " admits nothing: ", ledger.layout().queue(queue).error);
     }
   }
-  for (const auto& [id, entry] : state_->room.entries()) {
+  for (const auto& entry : state_->room.entries()) {
     auto it = all.find(LocalQueueOf(entry->workload));
     if (it != all.end() && !entry->is_surplus) it->second.waiting.entries.push_back(entry.get());
   }
-  for (const auto& [id, reservation] : ledger.reservations()) {
+  for (const auto& reservation : ledger.reservations()) {
     auto it = all.find(LocalQueueOf(reservation->workload));
     if (it == all.end()) continue;
     ++it->second.status.admitted;
@@ -150,14 +150,14 @@ std::vector<std::string> QuotaScheduler::ToDrain() const {
   const Ledger& ledger = state_->ledger;
   const auto& local_queues = ledger.objects().local_queues();
   std::vector<std::string> ids;
-  for (const auto& [id, reservation] : ledger.reservations()) {
+  for (const auto& reservation : ledger.reservations()) {
     auto local = local_queues.find(LocalQueueOf(reservation->workload));
     const bool drains =
         (reservation->queue >= 0 && ledger.layout().queue(reservation->queue).object->stop_policy ==
                                         kube::StopPolicy::kHoldAndDrain) ||
         (local != local_queues.end() &&
          local->second.stop_policy == kube::StopPolicy::kHoldAndDrain);
-    if (drains) ids.push_back(id);
+    if (drains) ids.push_back(reservation->workload.id);
   }
   std::sort(ids.begin(), ids.end());
   return ids;

@@ -135,7 +135,7 @@ SurplusGrant FitSurplus(Ledger& ledger, const Reservation& reservation,
   const int node = ledger.layout().queue(request.queue).node;
   for (size_t i = 0; i < asked.size(); ++i) {
     FlavorsOfPodSet flavors(ledger, demand.pod_sets[i], request, static_cast<int>(i));
-    const PodSetAssignment* like = FindNamed(reservation.admission, asked[i].name);
+    const PodSetAssignment* like = FindNamed(*reservation.admission, asked[i].name);
     const auto choices = like != nullptr ? flavors.Like(*like) : flavors.Assign();
     grant.refusals.insert(grant.refusals.end(), flavors.refusals.begin(), flavors.refusals.end());
     if (!choices) continue;

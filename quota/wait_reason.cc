@@ -211,7 +211,6 @@ Wait ReasonOf(const Ledger& ledger, const WaitingRoom& room, const Entry& entry)
   } else {
     wait = ExplainOthers(ledger, line, entry);
   }
-  wait.position = line.Position(&entry);
   return wait;
 }
 

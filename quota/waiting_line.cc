@@ -108,20 +108,8 @@ const std::vector<const Entry*>& WaitingLine::InOrder() const {
     if ((a == sticky_) != (b == sticky_)) return a == sticky_;
     return ByRank()(a, b);
   });
-  positions_.clear();
-  int64_t ahead = 0;
-  for (const Entry* entry : in_order_) {
-    positions_[entry] = ahead + 1;
-    if (!entry->is_surplus) ++ahead;
-  }
   order_is_current_ = true;
   return in_order_;
-}
-
-int64_t WaitingLine::Position(const Entry* entry) const {
-  InOrder();
-  auto it = positions_.find(entry);
-  return it == positions_.end() ? 0 : it->second;
 }
 
 }  // namespace muster::quota

@@ -98,8 +98,6 @@ class WaitingLine {
   bool empty() const { return size_ == 0; }
   // All of them, first in line first. Valid until the line changes.
   const std::vector<const Entry*>& InOrder() const;
-  // From 1; what admitted workloads want beyond their minMember isn't counted.
-  int64_t Position(const Entry* entry) const;
 
  private:
   struct ByFirst {
@@ -119,7 +117,6 @@ class WaitingLine {
   int64_t wakes_ = 0;
   // Made when asked for.
   mutable std::vector<const Entry*> in_order_;
-  mutable absl::flat_hash_map<const Entry*, int64_t> positions_;
   mutable bool order_is_current_ = false;
 };
 

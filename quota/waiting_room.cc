@@ -101,15 +101,14 @@ void WaitingRoom::EnterSurplus(const Workload& workload, const Admission& admiss
 void WaitingRoom::Enter(std::unique_ptr<Entry> entry) {
   Leave(entry->workload.id);
   Entry* settled = entry.get();
-  entries_[settled->workload.id] = std::move(entry);
+  entries_.insert(std::move(entry));
   if (!ledger_.is_stale()) Settle(settled);
 }
 
 std::unique_ptr<Entry> WaitingRoom::Leave(std::string_view id) {
   auto it = entries_.find(id);
   if (it == entries_.end()) return nullptr;
-  std::unique_ptr<Entry> entry = std::move(it->second);
-  entries_.erase(it);
+  std::unique_ptr<Entry> entry = std::move(entries_.extract(it).value());
   if (entry->kind != nullptr) {
     lines_[static_cast<size_t>(entry->queue)]->Remove(entry.get());
     if (!ledger_.is_stale()) changed_roots_.insert(ledger_.layout().queue(entry->queue).root);
@@ -119,12 +118,12 @@ std::unique_ptr<Entry> WaitingRoom::Leave(std::string_view id) {
 
 Entry* WaitingRoom::Find(std::string_view id) {
   auto it = entries_.find(id);
-  return it == entries_.end() ? nullptr : it->second.get();
+  return it == entries_.end() ? nullptr : it->get();
 }
 
 const Entry* WaitingRoom::Find(std::string_view id) const {
   auto it = entries_.find(id);
-  return it == entries_.end() ? nullptr : it->second.get();
+  return it == entries_.end() ? nullptr : it->get();
 }
 
 void WaitingRoom::SetPlace(Entry* entry) const {
@@ -191,7 +190,7 @@ void WaitingRoom::Resettle() {
       queues_under_[static_cast<size_t>(queue.root)].push_back(static_cast<int>(i));
     }
   }
-  for (auto& [id, entry] : entries_) Settle(entry.get());
+  for (const std::unique_ptr<Entry>& entry : entries_) Settle(entry.get());
   for (Entry* entry : sticky) {
     if (entry->kind != nullptr) line(entry->queue).Stick(entry);
   }

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "quota/ledger.h"
 #include "quota/waiting_line.h"
 
@@ -54,7 +53,7 @@ class WaitingRoom {
   std::set<int>& changed_roots() { return changed_roots_; }
   const std::set<int>& changed_roots() const { return changed_roots_; }
 
-  const NameMap<std::unique_ptr<Entry>>& entries() const { return entries_; }
+  const ByWorkloadId<Entry>& entries() const { return entries_; }
 
  private:
   void Enter(std::unique_ptr<Entry> entry);
@@ -64,7 +63,7 @@ class WaitingRoom {
 
   Ledger& ledger_;
   const QuotaOptions& options_;
-  NameMap<std::unique_ptr<Entry>> entries_;
+  ByWorkloadId<Entry> entries_;
   std::vector<std::unique_ptr<WaitingLine>> lines_;  // by queue of the layout
   std::vector<std::vector<int>> queues_under_;       // by node
   std::vector<int64_t> passes_;                      // by node

@@ -20,9 +20,10 @@ func installQueueDefinitions(t *testing.T) {
 		}
 	})
 	mustKubectl(t, "apply", "--server-side", "--validate=strict", "--kustomize="+queueDefinitions)
-	mustKubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd",
-		"resourceflavors.kueue.x-k8s.io", "clusterqueues.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io",
-		"cohorts.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io")
+	if err := shared.AwaitCRDs("resourceflavors.kueue.x-k8s.io", "clusterqueues.kueue.x-k8s.io",
+		"localqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func mustKubectl(t *testing.T, arguments ...string) string {

@@ -41,7 +41,7 @@ func (p *Plane) deploy(manifests string) error {
 	if _, err := p.Kubectl("apply", "--server-side", "--validate=strict", "--kustomize="+manifests); err != nil {
 		return err
 	}
-	if err := p.awaitCRDs(podGroupCRD); err != nil {
+	if err := p.AwaitCRDs(podGroupCRD); err != nil {
 		return err
 	}
 	if err := p.await("the Deployment's pod to be admitted", time.Minute, func() error {

@@ -65,7 +65,7 @@ func (r *Peer) apply() error {
 	if _, err := p.Kubectl("apply", "--server-side", "--force-conflicts", "--filename="+manifest); err != nil {
 		return err
 	}
-	return p.awaitCRDs(names...)
+	return p.AwaitCRDs(names...)
 }
 
 func (r *Peer) uninstall() error {

@@ -227,10 +227,12 @@ func (p *Plane) createCRDs() error {
 		}
 		names = append(names, crd.GetName())
 	}
-	return p.awaitCRDs(names...)
+	return p.AwaitCRDs(names...)
 }
 
-func (p *Plane) awaitCRDs(names ...string) error {
+// AwaitCRDs returns when the API server serves them all. (kubectl wait gives up
+// on a CRD that has no condition yet.)
+func (p *Plane) AwaitCRDs(names ...string) error {
 	return p.await("CRDs to be established", time.Minute, func() error {
 		for _, name := range names {
 			crd, err := p.Dynamic.Resource(crdResource).Get(p.context, name, metav1.GetOptions{})
