@@ -9,6 +9,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 
 ./build.sh || exit 1
+../kueue/build.sh || exit 1
 
 # Other controllers take minutes to build and the cluster to themselves.
 if [[ "${MUSTER_FULL:-}" == 1 || "$*" == *TestPeer* ]]; then
