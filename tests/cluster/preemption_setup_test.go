@@ -55,9 +55,9 @@ func (g gangSetup) total() int64 { return int64(g.size * g.gpus) }
 
 func drawPreemption(random *rand.Rand) preemptionSetup {
 	s := preemptionSetup{flavors: 1 + random.IntN(2)}
-	count := 1 + random.IntN(3)
+	count := pickOne(random, []int{1, 2, 2, 3, 3})
 	for range count {
-		s.queues = append(s.queues, drawQueue(random, chance(random, 85)))
+		s.queues = append(s.queues, drawQueue(random, chance(random, 90)))
 	}
 	for i := range 4 + random.IntN(4) {
 		g := drawGang(random, fmt.Sprintf("run-%c", 'a'+i), count)
@@ -87,9 +87,9 @@ func drawQueue(random *rand.Rand, inCohort bool) queueSetup {
 	q := queueSetup{inCohort: inCohort, preemption: map[string]any{
 		"withinClusterQueue": pickOne(random, []string{"Never", "LowerPriority", "LowerPriority", "LowerOrNewerEqualPriority"}),
 	}}
-	if reclaim := pickOne(random, []string{"Never", "LowerPriority", "Any"}); inCohort {
+	if reclaim := pickOne(random, []string{"Never", "LowerPriority", "Any", "Any"}); inCohort {
 		q.preemption["reclaimWithinCohort"] = reclaim
-		if reclaim != "Never" && chance(random, 50) {
+		if reclaim != "Never" && chance(random, 75) {
 			borrow := map[string]any{"policy": "LowerPriority"}
 			if chance(random, 50) {
 				borrow["maxPriorityThreshold"] = int64(pickOne(random, runningPriorities))
@@ -127,7 +127,10 @@ func (s *preemptionSetup) drawQuota(random *rand.Rand) {
 		}
 	}
 	for flavor := range s.flavors {
-		if chance(random, 80) {
+		switch {
+		case s.borrowable(flavor, used) >= s.urgent.total() && chance(random, 60):
+			s.lendFromUrgent(random, flavor, used)
+		case chance(random, 80):
 			s.coverCohort(random, flavor, used)
 		}
 		for i := range s.queues {
@@ -150,6 +153,36 @@ func (s *preemptionSetup) coverCohort(random *rand.Rand, flavor int, used [][]in
 	}
 	if missing > 0 {
 		s.queues[pickOne(random, members)].quotas[flavor].nominal += missing
+	}
+}
+
+// borrowable is what others run in the cohort of the newcomer's queue.
+func (s *preemptionSetup) borrowable(flavor int, used [][]int64) (sum int64) {
+	for i, q := range s.queues {
+		if q.inCohort && s.queues[s.urgent.queue].inCohort && i != s.urgent.queue {
+			sum += used[i][flavor]
+		}
+	}
+	return sum
+}
+
+// lendFromUrgent gives the newcomer's queue quota for it, most of which others of
+// the cohort use.
+func (s *preemptionSetup) lendFromUrgent(random *rand.Rand, flavor int, used [][]int64) {
+	lender := &s.queues[s.urgent.queue].quotas[flavor]
+	lender.nominal = used[s.urgent.queue][flavor] + s.urgent.total() + random.Int64N(3)
+	unused := -random.Int64N(3)
+	for i, q := range s.queues {
+		if q.inCohort {
+			unused += q.quotas[flavor].nominal - used[i][flavor]
+		}
+	}
+	for i, q := range s.queues {
+		if q.inCohort && i != s.urgent.queue && unused > 0 {
+			cut := min(unused, q.quotas[flavor].nominal)
+			s.queues[i].quotas[flavor].nominal -= cut
+			unused -= cut
+		}
 	}
 }
 
