@@ -151,8 +151,8 @@ struct Engine::State {
   void DecideEviction(Gang& gang, absl::Time now);
 
   // --- placeability.cc ---
-  // "" if quota of this flavor can be used: nodes exist or can be made, as far as that is known, and
-  // there is no other such flavor that is preferred, because an attempt on this one failed.
+  // "" if quota of this flavor can be used: nodes exist or can be made, as far as that is known,
+  // and there is no other such flavor that is preferred, because an attempt on this one failed.
   std::string WhyNotPlaceable(const quota::Workload& workload, const quota::PodSet& set,
                               const kube::ResourceFlavor& flavor);
   const std::string& WhyNoNodesOf(const quota::PodSet& set, const kube::ResourceFlavor& flavor);

@@ -137,7 +137,8 @@ std::vector<const kube::ResourceFlavor*> QuotaScheduler::OtherFlavors(
   const QueueConfig& queue = state_->ledger.layout().queue(entry->queue);
   const auto index = static_cast<size_t>(set - pod_sets.begin());
   for (const GroupDemand& demand : entry->kind->demand.pod_sets[index].groups) {
-    const std::vector<GroupFlavor>& flavors = queue.groups[static_cast<size_t>(demand.group)].flavors;
+    const std::vector<GroupFlavor>& flavors =
+        queue.groups[static_cast<size_t>(demand.group)].flavors;
     const auto is_it = [&](const GroupFlavor& each) {
       return each.object != nullptr && each.object->meta.name == flavor;
     };
