@@ -73,7 +73,7 @@ void Engine::State::DecideDeadline(Gang& gang, absl::Time now) {
   if (record.quota) {
     for (const quota::PodSetAssignment& given : record.quota->pod_sets) {
       for (const std::string& name : FlavorNames(given)) {
-        record.flavors_tried[name] = *record.retry_after;
+        record.flavors_tried[name] = *record.retry_after + backoff;
       }
     }
     record.quota.reset();

@@ -155,9 +155,13 @@ struct Engine::State {
   void DecideEviction(Gang& gang, absl::Time now);
 
   // --- placeability.cc ---
-  // "" if quota of this flavor can be used: nodes exist or can be made, as far as that is known.
+  // "" if quota of this flavor can be used: nodes exist or can be made, as far as that is known,
+  // and there is no other such flavor that is preferred, because an attempt on this one failed.
   std::string WhyNotPlaceable(const quota::Workload& workload, const quota::PodSet& set,
                               const kube::ResourceFlavor& flavor);
+  const std::string& WhyNoNodesOf(const quota::PodSet& set, const kube::ResourceFlavor& flavor);
+  // Until when it prefers other flavors; in the past if it doesn't.
+  absl::Time TriedUntil(const quota::Workload& workload, const kube::ResourceFlavor& flavor) const;
   std::string WhyNoNodesFor(const kube::PodSpec& spec, int64_t count) const;
   // For how many of `count` pods the NodePools may still make nodes; `why`, unless null, says what
   // keeps them from more.

@@ -82,19 +82,34 @@ std::string Engine::State::WhyNoNodesFor(const kube::PodSpec& spec, int64_t coun
   return fmt::format("{}; {} of {} pods would fit on the nodes that exist", why, held, count);
 }
 
+absl::Time Engine::State::TriedUntil(const quota::Workload& workload,
+                                     const kube::ResourceFlavor& flavor) const {
+  auto it = gang_of_quota.find(workload.id);
+  if (it == gang_of_quota.end() || !it->second->record) return absl::InfinitePast();
+  const auto& tried = it->second->record->flavors_tried;
+  auto found = tried.find(flavor.meta.name);
+  return found == tried.end() ? absl::InfinitePast() : found->second;
+}
+
 std::string Engine::State::WhyNotPlaceable(const quota::Workload& workload,
                                            const quota::PodSet& set,
                                            const kube::ResourceFlavor& flavor) {
-  auto it = gang_of_quota.find(workload.id);
-  if (it != gang_of_quota.end() && it->second->record && !it->second->fits_now) {
-    const auto& tried = it->second->record->flavors_tried;
-    if (auto when = tried.find(flavor.meta.name); when != tried.end() && clock < when->second) {
-      WakeAt(when->second);
-      next_flavor_retry = std::min(next_flavor_retry, when->second);
-      return fmt::format("its nodes didn't come; tried again from {}",
-                         absl::FormatTime("%H:%M:%SZ", when->second, absl::UTCTimeZone()));
-    }
-  }
+  if (const std::string& why = WhyNoNodesOf(set, flavor); !why.empty()) return why;
+  const absl::Time until = TriedUntil(workload, flavor);
+  if (clock >= until) return "";
+  const auto others = quotas.OtherFlavors(workload.id, set.name, flavor.meta.name);
+  const bool another = std::ranges::any_of(others, [&](const kube::ResourceFlavor* other) {
+    return clock >= TriedUntil(workload, *other) && WhyNoNodesOf(set, *other).empty();
+  });
+  if (!another) return "";
+  WakeAt(until);
+  next_flavor_retry = std::min(next_flavor_retry, until);
+  return fmt::format("its nodes didn't come; tried again from {}",
+                     absl::FormatTime("%H:%M:%SZ", until, absl::UTCTimeZone()));
+}
+
+const std::string& Engine::State::WhyNoNodesOf(const quota::PodSet& set,
+                                               const kube::ResourceFlavor& flavor) {
   std::string key = fmt::format("{}/{}/{}", set.name, set.count, flavor.meta.name);
   auto [known, inserted] = placeability.try_emplace(std::move(key));
   if (inserted) known->second = WhyNoNodesFor(WithFlavor(*set.spec, flavor), set.count);

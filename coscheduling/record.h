@@ -43,7 +43,8 @@ struct AdmissionRecord {
   std::string queue;  // its LocalQueue then
   std::optional<quota::Admission> quota;
   std::optional<Eviction> eviction;
-  // Flavors on which an attempt failed, and until when others are preferred.
+  // Flavors on which an attempt failed, and until when others are preferred: as long again as the
+  // gang backs off.
   std::map<std::string, absl::Time> flavors_tried;
 
   bool operator==(const AdmissionRecord&) const = default;

@@ -7,6 +7,18 @@
 #include "quota/scheduler_state.h"
 
 namespace muster::quota {
+namespace {
+
+// With all that others could give back.
+bool CouldHold(const QuotaTree& tree, int node, const GroupFlavor& flavor,
+               const GroupDemand& demand) {
+  return std::ranges::all_of(demand.requests, [&](const GroupDemand::Request& request) {
+    const int pair = flavor.pairs[static_cast<size_t>(request.position)];
+    return Amount(request.amount) <= tree.PotentialAvailable(node, pair);
+  });
+}
+
+}  // namespace
 
 QuotaScheduler::QuotaScheduler(QuotaOptions options)
     : state_(std::make_unique<State>(std::move(options))) {}
@@ -113,6 +125,33 @@ const kube::ResourceFlavor* QuotaScheduler::FindFlavor(std::string_view name) co
   const auto& flavors = state_->ledger.objects().flavors();
   auto it = flavors.find(name);
   return it == flavors.end() ? nullptr : &it->second;
+}
+
+std::vector<const kube::ResourceFlavor*> QuotaScheduler::OtherFlavors(
+    std::string_view id, std::string_view pod_set, std::string_view flavor) const {
+  std::vector<const kube::ResourceFlavor*> others;
+  const Entry* entry = std::as_const(state_->room).Find(id);
+  if (entry == nullptr || entry->kind == nullptr) return others;
+  const auto& pod_sets = entry->is_surplus ? entry->asked : entry->workload.pod_sets;
+  const auto set = std::ranges::find(pod_sets, pod_set, &PodSet::name);
+  if (set == pod_sets.end()) return others;
+  const QueueConfig& queue = state_->ledger.layout().queue(entry->queue);
+  const auto index = static_cast<size_t>(set - pod_sets.begin());
+  for (const GroupDemand& demand : entry->kind->demand.pod_sets[index].groups) {
+    const std::vector<GroupFlavor>& flavors =
+        queue.groups[static_cast<size_t>(demand.group)].flavors;
+    const auto is_it = [&](const GroupFlavor& each) {
+      return each.object != nullptr && each.object->meta.name == flavor;
+    };
+    if (std::ranges::none_of(flavors, is_it)) continue;
+    for (size_t f = 0; f < flavors.size(); ++f) {
+      if (!demand.mismatches[f].empty() || is_it(flavors[f])) continue;
+      if (CouldHold(state_->ledger.tree(), queue.node, flavors[f], demand)) {
+        others.push_back(flavors[f].object);
+      }
+    }
+  }
+  return others;
 }
 
 std::vector<const kube::ResourceFlavor*> QuotaScheduler::Flavors() const {

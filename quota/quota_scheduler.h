@@ -155,6 +155,12 @@ class QuotaScheduler {
   std::vector<Decision> Schedule(absl::Time now, const Feasibility& feasible);
 
   Wait WhyWaiting(std::string_view id) const;
+  // What a pod set of a waiting workload could get instead of this flavor: those of the same
+  // resource group of its ClusterQueue whose labels and taints agree with the pods and of which
+  // there could be quota enough. A Feasibility may ask for them.
+  std::vector<const kube::ResourceFlavor*> OtherFlavors(std::string_view id,
+                                                        std::string_view pod_set,
+                                                        std::string_view flavor) const;
   const kube::ResourceFlavor* FindFlavor(std::string_view name) const;
   std::vector<const kube::ResourceFlavor*> Flavors() const;  // in order of their names
   std::vector<QueueStatus> ClusterQueues(size_t max_pending_ids) const;

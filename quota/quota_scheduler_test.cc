@@ -135,6 +135,25 @@ TEST(Feasibility, RejectsAFlavorLikeAMismatch) {
   EXPECT_EQ(world.FlavorOf("a"), "reserved");
 }
 
+TEST(Feasibility, MayAskWhatElseThereIs) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"spot", 4}, {"reserved", 4}, {"few", 3}})).Enqueue(Gang("a", "q", 4));
+  std::vector<std::string> others;
+  const Feasibility feasible = [&](const Workload& workload, const PodSet& set,
+                                   const kube::ResourceFlavor& flavor) {
+    if (flavor.meta.name != "spot") return "";
+    for (const kube::ResourceFlavor* other :
+         world.scheduler.OtherFlavors(workload.id, set.name, flavor.meta.name)) {
+      others.push_back(other->meta.name);
+    }
+    return "another one is preferred";
+  };
+  EXPECT_THAT(world.Schedule(feasible), ElementsAre("a"));
+  EXPECT_EQ(world.FlavorOf("a"), "reserved");
+  EXPECT_THAT(others, ElementsAre("reserved")) << "of the third there is never enough";
+  EXPECT_THAT(world.scheduler.OtherFlavors("a", "main", "spot"), IsEmpty()) << "it has its flavor";
+}
+
 TEST(Feasibility, IsAskedAgainOnlyOnceItIsInvalid) {
   QuotaWorld world;
   world.Add(Queue("q", {{"h100", 4}})).Enqueue(Gang("a", "q", 4));

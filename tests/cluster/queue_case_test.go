@@ -67,7 +67,7 @@ func preempting(object *unstructured.Unstructured) {
 type queueAnswer struct {
 	name, namespace, problem string
 	pending, admitted        int64
-	reserved                 usage
+	nominal, reserved        usage
 	line                     []string // names of those that wait, the first first
 	reasons                  map[string]string
 }
@@ -86,12 +86,13 @@ func readQueues(m *plane.Muster) ([]queueAnswer, error) {
 		queue := queueAnswer{
 			name: text(object, "name"), namespace: text(object, "namespace"), problem: text(object, "error"),
 			pending: number(object["pending"]), admitted: number(object["admitted"]),
-			reserved: usage{}, reasons: map[string]string{},
+			nominal: usage{}, reserved: usage{}, reasons: map[string]string{},
 		}
 		flavors, _ := object["usage"].([]any)
 		for _, item := range flavors {
 			one, _ := item.(map[string]any)
 			if text(one, "resource") == string(gpu) {
+				queue.nominal[text(one, "flavor")] += number(one["nominal"])
 				queue.reserved[text(one, "flavor")] += number(one["reserved"])
 			}
 		}
@@ -214,14 +215,18 @@ func (c *Case) prioritizedGang(name string, size, gpus int, priorityClass string
 func (g *Gang) record() admissionRecord {
 	g.Helper()
 	var record admissionRecord
-	var err error
-	shared.Timeline.Look(func(state *timeline.State) {
-		if group := state.PodGroups[g.Namespace+"/"+g.Name]; group != nil {
-			record, err = recordOf(group)
-		}
-	})
-	g.must(err)
+	if group := g.podGroup(); group != nil {
+		var err error
+		record, err = recordOf(group)
+		g.must(err)
+	}
 	return record
+}
+
+// podGroup is the gang's present one, nil if there is none.
+func (g *Gang) podGroup() (group *unstructured.Unstructured) {
+	shared.Timeline.Look(func(state *timeline.State) { group = state.PodGroups[g.Namespace+"/"+g.Name] })
+	return group
 }
 
 // awaitAdmitted returns when the record was seen that gives the gang quota.
@@ -320,14 +325,20 @@ func (c *Case) flavorNodes(counts usage) {
 	for flavor, count := range counts {
 		for i := range count {
 			name := fmt.Sprintf("%s-%s-%d", c.Namespace, flavor, i)
-			c.Node(name, 1, 1)
+			c.flavorNode(name, flavor, 1)
 			names = append(names, name)
-			_, err := shared.Client.CoreV1().Nodes().Patch(c.Context(), name, types.MergePatchType,
-				fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, flavorLabel, flavor), metav1.PatchOptions{})
-			c.must(err)
 		}
 	}
 	c.AwaitReady(names...)
+}
+
+// flavorNode makes a node of a flavor and doesn't wait for it.
+func (c *Case) flavorNode(name, flavor string, gpus int) {
+	c.Helper()
+	c.Node(name, gpus, gpus)
+	_, err := shared.Client.CoreV1().Nodes().Patch(c.Context(), name, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, flavorLabel, flavor), metav1.PatchOptions{})
+	c.must(err)
 }
 
 // queueManagers names who wrote to the case's queues, as the API server knows it.

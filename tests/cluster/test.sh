@@ -9,6 +9,8 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 
 ./build.sh || exit 1
+# Kueue's own packages say who is to be displaced.
+../kueue/build.sh || exit 1
 
 # Other controllers take minutes to build and the cluster to themselves.
 if [[ "${MUSTER_FULL:-}" == 1 || "$*" == *TestPeer* ]]; then
