@@ -1,14 +1,11 @@
 package cluster
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -41,7 +38,7 @@ func run(m *testing.M) int {
 		return m.Run()
 	}
 	begin := time.Now()
-	options, err := locate()
+	options, err := plane.Locate(".")
 	if err == nil {
 		shared, err = plane.Start(options)
 	}
@@ -72,30 +69,4 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return code
-}
-
-// locate finds what the control plane is made of, relative to this folder.
-func locate() (plane.Options, error) {
-	var options plane.Options
-	where, err := exec.Command("./build.sh", "--where").Output()
-	if err != nil {
-		return options, fmt.Errorf("build.sh --where: %w", err)
-	}
-	options.Programs = strings.TrimSpace(string(where))
-	if _, err := os.Stat(filepath.Join(options.Programs, "complete")); err != nil {
-		return options, errors.New("its programs are missing; tests/cluster/build.sh builds them")
-	}
-	// Needed by some cases of the full run only.
-	where, err = exec.Command("./build.sh", "--peers", "--where").Output()
-	if err != nil {
-		return options, fmt.Errorf("build.sh --peers --where: %w", err)
-	}
-	options.Peers = strings.TrimSpace(string(where))
-	options.Manifests = filepath.Join("..", "..", "deploy")
-	// Another build of Muster, for example one with a sanitizer.
-	options.Muster = os.Getenv("MUSTER_BINARY")
-	if options.Muster == "" {
-		options.Muster, err = filepath.Abs("../../build/muster")
-	}
-	return options, err
 }

@@ -63,6 +63,10 @@ type Options struct {
 	Peers     string // the one of build.sh --peers; needed where a case starts one
 	Manifests string // the kustomization that deploys Muster
 	Muster    string // the binary under test
+	// Measured is for comparing programs on the API server: the cluster's own
+	// scheduler, Karpenter, kwok and the timeline are left out, so that only what is
+	// measured loads the machine, and Requests tells what it asked for.
+	Measured bool
 }
 
 // Start returns once every program is ready. On an error the folder is kept.
@@ -100,7 +104,13 @@ func (p *Plane) start(options Options) (err error) {
 		return err
 	}
 
-	if err := p.startStore(ports[0], ports[1], ports[2]); err != nil {
+	var audit []string
+	if options.Measured {
+		if audit, err = p.auditFlags(); err != nil {
+			return err
+		}
+	}
+	if err := p.startStore(ports[0], ports[1], ports[2], audit...); err != nil {
 		return err
 	}
 	if err := p.connect(); err != nil {
@@ -119,8 +129,10 @@ func (p *Plane) start(options Options) (err error) {
 	); err != nil {
 		return err
 	}
-	if err := p.startScheduler("default-scheduler", p.stockSchedulerConfig()); err != nil {
-		return err
+	if !options.Measured {
+		if err := p.startScheduler("default-scheduler", p.stockSchedulerConfig()); err != nil {
+			return err
+		}
 	}
 	if err := p.createCRDs(); err != nil {
 		return err
@@ -128,6 +140,9 @@ func (p *Plane) start(options Options) (err error) {
 	// Before there are nodes: the Deployment's pod must not run.
 	if err := p.deploy(options.Manifests); err != nil {
 		return err
+	}
+	if options.Measured {
+		return nil
 	}
 	if err := p.startNodes(); err != nil {
 		return err
@@ -152,7 +167,7 @@ var controllers = []string{
 	"taint-eviction-controller",
 }
 
-func (p *Plane) startStore(serverAddress, etcdAddress, peerAddress string) error {
+func (p *Plane) startStore(serverAddress, etcdAddress, peerAddress string, serverFlags ...string) error {
 	if err := p.run("etcd", nil,
 		"--data-dir="+p.path("etcd"),
 		"--listen-client-urls=http://"+etcdAddress, "--advertise-client-urls=http://"+etcdAddress,
@@ -168,7 +183,7 @@ func (p *Plane) startStore(serverAddress, etcdAddress, peerAddress string) error
 	if err != nil {
 		return err
 	}
-	return p.run("kube-apiserver", nil,
+	return p.run("kube-apiserver", nil, append(serverFlags,
 		"--etcd-servers=http://"+etcdAddress,
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+port,
 		"--tls-cert-file="+p.identities.path("server.crt"),
@@ -186,7 +201,7 @@ func (p *Plane) startStore(serverAddress, etcdAddress, peerAddress string) error
 		// A loopback address is no valid endpoint of the Service kubernetes.
 		"--endpoint-reconciler-type=none",
 		"--profiling=false",
-	)
+	)...)
 }
 
 func (p *Plane) connect() error {

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"muster.dev/tests/cluster/plane"
+)
+
+// The load is Kueue's own scalability setup (v0.15.2, test/performance/scheduler,
+// default_generator_config.yaml): 5 cohorts of 6 queues, each queue in a namespace
+// of its own, and in each queue gangs of three sizes, 70 % small, 20 % medium and
+// 10 % large, the larger the more important. There a gang is one pod of 1, 5 or 20
+// cpu; here as many members of one cpu.
+const (
+	cohorts         = 5
+	queuesPerCohort = 6
+)
+
+type size struct {
+	name     string
+	share    int // how many of them there are, of each ten
+	members  int
+	priority int32
+}
+
+var sizes = []size{
+	{"small", 7, 1, 50},
+	{"medium", 2, 5, 100},
+	{"large", 1, 20, 200},
+}
+
+// gang is what one of the programs is to admit.
+type gang struct {
+	namespace string // also the name of its ClusterQueue and LocalQueue
+	name      string
+	size      size
+}
+
+func (g gang) key() string { return g.namespace + "/" + g.name }
+
+type load struct {
+	queues  []string
+	gangs   []gang // those of all queues mixed, in the order of their creation
+	members int    // of all gangs
+}
+
+// newLoad makes ten gangs in each queue, that many times.
+func newLoad(tens int) load {
+	var l load
+	for c := range cohorts {
+		for q := range queuesPerCohort {
+			l.queues = append(l.queues, fmt.Sprintf("cohort%d-queue%d", c, q))
+		}
+	}
+	for ten := range tens {
+		for _, size := range sizes {
+			for i := range size.share {
+				for _, queue := range l.queues {
+					l.gangs = append(l.gangs, gang{queue, fmt.Sprintf("%s-%d", size.name, ten*size.share+i), size})
+					l.members += size.members
+				}
+			}
+		}
+	}
+	return l
+}
+
+const (
+	flavor      = "default"
+	flavorLabel = "bench.muster.dev/flavor"
+	// What a node has room for, as many cpus as pods.
+	podsPerNode = 100
+	// At once: the API server is to be busy, not its queues full.
+	parallel = 16
+)
+
+var kueueGroup = schema.GroupVersion{Group: "kueue.x-k8s.io"}
+
+// eachOf calls a function for all items, some at once.
+func eachOf[T any](items []T, call func(T) error) error {
+	var wait sync.WaitGroup
+	next := make(chan T)
+	failures := make([]error, parallel)
+	for i := range parallel {
+		wait.Go(func() {
+			for item := range next {
+				if failures[i] == nil {
+					failures[i] = call(item)
+				}
+			}
+		})
+	}
+	for _, item := range items {
+		next <- item
+	}
+	close(next)
+	wait.Wait()
+	return errors.Join(failures...)
+}
+
+// createShared makes what both races use.
+func (l load) createShared(ctx context.Context, p *plane.Plane) error {
+	for _, size := range sizes {
+		_, err := p.Client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
+			ObjectMeta: metav1.ObjectMeta{Name: size.name},
+			Value:      size.priority,
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+	}
+	return eachOf(l.queues, func(queue string) error {
+		_, err := p.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: queue},
+		}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// createQueues makes the flavor and all queues, each with quota for all its gangs.
+// Nothing is admitted before release.
+func (l load) createQueues(ctx context.Context, p *plane.Plane, version string) error {
+	api := kueueGroup.WithResource("")
+	api.Version = version
+	create := func(kind, resource, namespace, name string, spec map[string]any) error {
+		api := api
+		api.Resource = resource
+		_, err := p.Dynamic.Resource(api).Namespace(namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": api.GroupVersion().String(),
+			"kind":       kind,
+			"metadata":   map[string]any{"name": name},
+			"spec":       spec,
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", kind, name, err)
+		}
+		return nil
+	}
+	if err := create("ResourceFlavor", "resourceflavors", "", flavor, map[string]any{
+		"nodeLabels": map[string]any{flavorLabel: flavor},
+	}); err != nil {
+		return err
+	}
+	cohortField := "cohortName"
+	if version == "v1beta1" {
+		cohortField = "cohort"
+	}
+	return eachOf(l.queues, func(queue string) error {
+		if err := create("ClusterQueue", "clusterqueues", "", queue, map[string]any{
+			"namespaceSelector": map[string]any{},
+			cohortField:         queue[:len("cohort0")],
+			"preemption":        map[string]any{"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
+			"stopPolicy":        "Hold",
+			"resourceGroups": []any{map[string]any{
+				"coveredResources": []any{"cpu"},
+				"flavors": []any{map[string]any{
+					"name": flavor,
+					"resources": []any{map[string]any{
+						"name": "cpu", "nominalQuota": fmt.Sprint(l.members / len(l.queues)), "borrowingLimit": "100",
+					}},
+				}},
+			}},
+		}); err != nil {
+			return err
+		}
+		return create("LocalQueue", "localqueues", queue, queue, map[string]any{"clusterQueue": queue})
+	})
+}
+
+// release lets the gangs of all queues be admitted.
+func (l load) release(ctx context.Context, p *plane.Plane, version string) error {
+	api := kueueGroup.WithResource("clusterqueues")
+	api.Version = version
+	return eachOf(l.queues, func(queue string) error {
+		_, err := p.Dynamic.Resource(api).Patch(ctx, queue, types.MergePatchType,
+			[]byte(`{"spec":{"stopPolicy":"None"}}`), metav1.PatchOptions{})
+		return err
+	})
+}
+
+// createNodes makes Ready nodes with room for all members.
+func (l load) createNodes(ctx context.Context, p *plane.Plane) error {
+	resources := corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(podsPerNode, resource.DecimalSI),
+		corev1.ResourceMemory: resource.MustParse("1Ti"),
+		corev1.ResourcePods:   *resource.NewQuantity(podsPerNode, resource.DecimalSI),
+	}
+	names := make([]string, (l.members+podsPerNode-1)/podsPerNode)
+	for i := range names {
+		names[i] = fmt.Sprintf("node-%d", i)
+	}
+	if err := eachOf(names, func(name string) error {
+		_, err := p.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+				flavorLabel:              flavor,
+				corev1.LabelHostname:     name,
+				corev1.LabelTopologyZone: "us-west-2a",
+				corev1.LabelArchStable:   "amd64",
+				corev1.LabelOSStable:     "linux",
+			}},
+			Status: corev1.NodeStatus{
+				Capacity: resources, Allocatable: resources,
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}},
+			},
+		}, metav1.CreateOptions{})
+		return err
+	}); err != nil {
+		return err
+	}
+	return await(ctx, "nodes without taints", func() (string, error) {
+		nodes, err := p.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return "", err
+		}
+		for _, node := range nodes.Items {
+			if len(node.Spec.Taints) > 0 {
+				return fmt.Sprintf("node %s has taint %s", node.Name, node.Spec.Taints[0].Key), nil
+			}
+		}
+		return "", nil
+	})
+}
+
+// template is a member's pod, without a name.
+func (g gang) template(scheduler string) corev1.PodSpec {
+	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	return corev1.PodSpec{
+		SchedulerName:                 scheduler,
+		PriorityClassName:             g.size.name,
+		RestartPolicy:                 corev1.RestartPolicyNever,
+		TerminationGracePeriodSeconds: new(int64),
+		Containers: []corev1.Container{{
+			Name: "worker", Image: "worker",
+			Resources: corev1.ResourceRequirements{Requests: cpu, Limits: cpu},
+		}},
+	}
+}
+
+// deleteAll ends all objects of a kind in the queues' namespaces.
+func (l load) deleteAll(ctx context.Context, p *plane.Plane, kind schema.GroupVersionResource) error {
+	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+	return eachOf(l.queues, func(queue string) error {
+		err := p.Dynamic.Resource(kind).Namespace(queue).DeleteCollection(ctx, now, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil // the kind itself
+		}
+		return err
+	})
+}

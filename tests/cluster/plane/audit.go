@@ -1,0 +1,128 @@
+package plane
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// Request is one that the API server has answered to a program that is measured.
+type Request struct {
+	Received time.Time
+	Answered time.Time
+	User     string
+	Program  string // as it calls itself, without its version
+	Verb     string // the API's, for example patch
+	Resource string // with the subresource, for example pods/binding
+	Code     int    // of the answer
+}
+
+// Writes tells whether it was to change something.
+func (r Request) Writes() bool {
+	switch r.Verb {
+	case "get", "list", "watch":
+		return false
+	}
+	return true
+}
+
+// KueueUser is who minimalkueue is to the API server.
+const KueueUser = "kueue"
+
+// auditPolicy has the API server note the requests of Muster and of minimalkueue
+// alike, when it has answered them. Leases go on without any work.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: None
+  resources: [{group: coordination.k8s.io}]
+- level: Metadata
+  users: [` + KueueUser + `, "` + ServiceAccount + `"]
+- level: None
+`
+
+func (p *Plane) auditLog() string { return p.path("logs/audit.json") }
+
+func (p *Plane) auditFlags() ([]string, error) {
+	policy := p.path("audit.yaml")
+	return []string{
+		"--audit-policy-file=" + policy,
+		"--audit-log-path=" + p.auditLog(),
+		// One file, in MiB.
+		"--audit-log-maxsize=10000",
+	}, os.WriteFile(policy, []byte(auditPolicy), 0o600)
+}
+
+// Requests returns those received in a span of time and answered by now, of a
+// control plane that was started with Measured.
+func (p *Plane) Requests(from, to time.Time) ([]Request, error) {
+	file, err := os.Open(p.auditLog())
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var requests []Request
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		request, err := readRequest(lines.Bytes())
+		if err != nil {
+			return nil, err
+		}
+		if !request.Received.Before(from) && request.Received.Before(to) {
+			requests = append(requests, request)
+		}
+	}
+	return requests, lines.Err()
+}
+
+func readRequest(line []byte) (Request, error) {
+	var event struct {
+		Verb, UserAgent          string
+		RequestReceivedTimestamp time.Time
+		StageTimestamp           time.Time
+		User                     struct{ Username string }
+		ObjectRef                struct{ Resource, Subresource string }
+		ResponseStatus           struct{ Code int }
+	}
+	if err := json.Unmarshal(line, &event); err != nil {
+		return Request{}, fmt.Errorf("audit log: %w: %s", err, line)
+	}
+	program, _, _ := strings.Cut(event.UserAgent, "/")
+	resource := event.ObjectRef.Resource
+	if event.ObjectRef.Subresource != "" {
+		resource += "/" + event.ObjectRef.Subresource
+	}
+	return Request{
+		Received: event.RequestReceivedTimestamp,
+		Answered: event.StageTimestamp,
+		User:     event.User.Username,
+		Program:  program,
+		Verb:     event.Verb,
+		Resource: resource,
+		Code:     event.ResponseStatus.Code,
+	}, nil
+}
+
+// AwaitQuiet returns once nobody who is measured has asked for anything for so
+// long.
+func (p *Plane) AwaitQuiet(quiet, patience time.Duration) error {
+	size, since := int64(-1), time.Now()
+	return p.await(fmt.Sprintf("%v without a request", quiet), patience, func() error {
+		info, err := os.Stat(p.auditLog())
+		if err != nil {
+			return err
+		}
+		if info.Size() != size {
+			size, since = info.Size(), time.Now()
+		}
+		if passed := time.Since(since); passed < quiet {
+			return fmt.Errorf("the last one was %v ago", passed)
+		}
+		return nil
+	})
+}
