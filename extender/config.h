@@ -30,7 +30,7 @@ struct ServeOptions {
     std::string holder_prefix;  // empty: this host's name and "_", as kube-scheduler's
   } follow;
   // Requests to the API server on the wire at once.
-  size_t max_in_flight = 200;
+  size_t max_in_flight = 64;
   // On SIGTERM a commit under way gets this long to be completed.
   absl::Duration stop_grace = absl::Seconds(10);
   struct Webhook {

@@ -128,9 +128,10 @@ struct EventRecorder::State : std::enable_shared_from_this<EventRecorder::State>
     {
       const std::lock_guard lock(mutex);
       const absl::Time now = timer.Now();
-      while (!waiting.empty() && TakeToken(now)) {
+      while (!waiting.empty() && in_flight < options.max_in_flight && TakeToken(now)) {
         requests.push_back(RequestFor(waiting.front(), now));
         waiting.pop_front();
+        ++in_flight;
       }
       if (!waiting.empty() && !draining) {
         draining = true;
@@ -153,17 +154,25 @@ struct EventRecorder::State : std::enable_shared_from_this<EventRecorder::State>
     transport.Send(std::move(outgoing.request),
                    [weak = weak_from_this(), counted = std::move(outgoing.counted)](
                        const absl::StatusOr<kube::Response>& answer) {
-                     const std::shared_ptr<State> state = weak.lock();
-                     if (state == nullptr || (answer.ok() && answer->ok())) return;
-                     // The API server forgets events after an hour: this one begins anew.
-                     const bool forgotten = counted && answer.ok() && answer->status == 404;
-                     {
-                       const std::lock_guard lock(state->mutex);
-                       if (!forgotten) ++state->stats.failed;
-                       if (forgotten) state->Forget(KeyOf(*counted));
+                     if (const std::shared_ptr<State> state = weak.lock()) {
+                       state->Answered(counted, answer);
                      }
-                     if (forgotten) state->Enqueue(*counted);
                    });
+  }
+
+  void Answered(const std::optional<EmitEvent>& counted,
+                const absl::StatusOr<kube::Response>& answer) {
+    const bool written = answer.ok() && answer->ok();
+    // The API server forgets events after an hour: this one begins anew.
+    const bool forgotten = counted && answer.ok() && answer->status == 404;
+    {
+      const std::lock_guard lock(mutex);
+      --in_flight;
+      if (!written && !forgotten) ++stats.failed;
+      if (forgotten) Forget(KeyOf(*counted));
+    }
+    if (forgotten) Enqueue(*counted);
+    Drain();
   }
 
   void Forget(const std::string& key) {
@@ -194,6 +203,7 @@ struct EventRecorder::State : std::enable_shared_from_this<EventRecorder::State>
   double tokens;
   absl::Time refilled;
   bool draining = false;
+  size_t in_flight = 0;
   uint64_t serial = 0;
   std::deque<EmitEvent> waiting;
   std::unordered_map<std::string, Remembered> remembered;

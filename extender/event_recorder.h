@@ -1,9 +1,9 @@
 // Events on PodGroups and pods, as kubectl describe shows them.
 //
 // Equal events (object, type, reason, message) are one Event object whose count and lastTimestamp
-// grow. Bounded: a token bucket limits what is sent, a queue what waits, a cache what is
-// remembered; what doesn't fit is dropped and counted, because an event is never worth a decision's
-// delay.
+// grow. Bounded: a token bucket limits what is sent, and how much of it may be under way at once; a
+// queue what waits, a cache what is remembered. What doesn't fit is dropped and counted, because an
+// event is never worth a decision's delay.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,9 @@ namespace muster::extender {
 struct EventRecorderOptions {
   double per_second = 50;
   size_t burst = 500;
+  // Few, so that a burst of events doesn't stand before decisions on their way to the API server,
+  // and a busy one gets fewer of them.
+  size_t max_in_flight = 8;
   size_t max_waiting = 5'000;
   size_t max_remembered = 10'000;
   std::string instance = {};  // reportingInstance: this process

@@ -76,6 +76,20 @@ TEST_F(EventRecorderTest, RateAndQueueAreBounded) {
   EXPECT_EQ(recorder_->stats().waiting, 0u);
 }
 
+TEST_F(EventRecorderTest, FewAreUnderWayAtOnce) {
+  Start({.burst = 100, .max_in_flight = 2});
+  for (int i = 0; i < 5; ++i) recorder_->Record(Waiting(std::to_string(i)));
+  EXPECT_EQ(transport_.sent.size(), 2u);
+  timer_.Advance(absl::Seconds(10));
+  EXPECT_EQ(transport_.sent.size(), 2u);
+  transport_.sent[1]->Answer(201);
+  transport_.sent[0]->Answer(500);
+  ASSERT_EQ(transport_.sent.size(), 4u);
+  EXPECT_EQ(Body(3)["message"], "3");
+  EXPECT_EQ(recorder_->stats().waiting, 1u);
+  EXPECT_EQ(recorder_->stats().failed, 1u);
+}
+
 TEST_F(EventRecorderTest, WhatIsRememberedIsBounded) {
   Start({.max_remembered = 2});
   for (const char* message : {"a", "b", "c", "a"}) recorder_->Record(Waiting(message));

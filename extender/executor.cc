@@ -1,8 +1,12 @@
 #include "extender/executor.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <csignal>
+#include <deque>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "coscheduling/engine.h"
@@ -18,12 +22,22 @@ const kube::RetryPolicy kPolicy = {.max_attempts = 4,
                                    .backoff = {absl::Milliseconds(50), absl::Seconds(2), 2},
                                    .carries_precondition = true};
 
-int Urgency(const coscheduling::Action& action) {
+// The smaller, the sooner.
+constexpr size_t kUrgencies = 5;
+size_t UrgencyOf(const coscheduling::Action& action) {
   if (std::holds_alternative<coscheduling::BindPod>(action)) return 0;
-  if (std::holds_alternative<coscheduling::LiftGate>(action)) return 1;
-  if (std::holds_alternative<coscheduling::UpdatePodGroupStatus>(action)) return 3;
-  return 2;
+  if (std::holds_alternative<coscheduling::WriteRecord>(action)) return 1;
+  if (std::holds_alternative<coscheduling::LiftGate>(action)) return 2;
+  if (std::holds_alternative<coscheduling::UpdatePodGroupStatus>(action) ||
+      std::holds_alternative<coscheduling::UpdateQueueStatus>(action)) {
+    return 4;
+  }
+  return 3;
 }
+
+// Each so manieth place goes to the least urgent, so that people see something while thousands of
+// pods are bound.
+constexpr uint64_t kTurnOfLeastUrgent = 8;
 
 // Hands over the object in an answer; does nothing for one that can't be read, which the watch
 // will bring again.
@@ -80,76 +94,126 @@ void CrashAfter::OnSuccess(std::string_view kind) {
   if (left_.fetch_sub(1) == 1) std::raise(SIGKILL);
 }
 
-struct Executor::State {
-  State(kube::Transport& transport, kube::Timer& t, Post p, OnOutcome o, const CrashAfter& c)
+struct Executor::State : std::enable_shared_from_this<Executor::State> {
+  State(kube::Transport& transport, kube::Timer& t, size_t m, Post p, OnOutcome o,
+        const CrashAfter& c)
       : sender(transport, t),
         timer(t),
+        max_in_flight(m),
         post(std::move(p)),
         on_outcome(std::move(o)),
         crash_after(c) {}
 
+  struct Waiting {
+    coscheduling::NumberedAction action;
+    absl::Time asked;
+  };
+
+  void SendWaiting();
+  std::optional<Waiting> TakeNext();
+  void Send(const Waiting& waiting);
+  void Answered(const ActionRequest& made, uint64_t id, const absl::StatusOr<kube::Response>&);
+  // The last thing about an action: the engine is told, and its place is another's.
+  void Finish(uint64_t id, const absl::Status& outcome, EngineTask observe);
+
   kube::RetryingSender sender;
   kube::Timer& timer;
+  const size_t max_in_flight;
   const Post post;
   const OnOutcome on_outcome;
   CrashAfter crash_after;
+
+  std::mutex mutex;
+  std::array<std::deque<Waiting>, kUrgencies> waiting;
+  size_t in_flight = 0;
+  uint64_t taken = 0;
 };
 
-Executor::Executor(kube::Transport& transport, kube::Timer& timer, Post post, OnOutcome on_outcome,
-                   const CrashAfter& crash_after)
-    : state_(std::make_shared<State>(transport, timer, std::move(post), std::move(on_outcome),
-                                     crash_after)) {}
+Executor::Executor(kube::Transport& transport, kube::Timer& timer, size_t max_in_flight, Post post,
+                   OnOutcome on_outcome, const CrashAfter& crash_after)
+    : state_(std::make_shared<State>(transport, timer, max_in_flight, std::move(post),
+                                     std::move(on_outcome), crash_after)) {}
 
 Executor::~Executor() = default;
 
 void Executor::CarryOut(std::vector<coscheduling::NumberedAction> actions) {
-  std::ranges::stable_sort(actions, {}, [](const coscheduling::NumberedAction& action) {
-    return Urgency(action.action);
-  });
-  for (const coscheduling::NumberedAction& action : actions) Send(action);
+  const absl::Time now = state_->timer.Now();
+  {
+    std::lock_guard lock(state_->mutex);
+    for (coscheduling::NumberedAction& action : actions) {
+      state_->waiting[UrgencyOf(action.action)].push_back({std::move(action), now});
+    }
+  }
+  state_->SendWaiting();
 }
 
-void Executor::Send(const coscheduling::NumberedAction& action) {
-  const absl::Time sent = state_->timer.Now();
-  std::optional<ActionRequest> made = ToRequest(action.action, sent);
-  if (!made) return;
-  const uint64_t id = action.id;
-  const std::string_view kind = KindOf(action.action);
+void Executor::State::SendWaiting() {
+  while (const std::optional<Waiting> next = TakeNext()) Send(*next);
+}
+
+std::optional<Executor::State::Waiting> Executor::State::TakeNext() {
+  std::lock_guard lock(mutex);
+  if (in_flight >= max_in_flight) return std::nullopt;
+  const auto has_some = [](const std::deque<Waiting>& queue) { return !queue.empty(); };
+  auto queue = std::ranges::find_if(waiting, has_some);
+  if (queue == waiting.end()) return std::nullopt;
+  if (++taken % kTurnOfLeastUrgent == 0 && has_some(waiting.back())) queue = waiting.end() - 1;
+  Waiting next = std::move(queue->front());
+  queue->pop_front();
+  ++in_flight;
+  return next;
+}
+
+void Executor::State::Send(const Waiting& waiting) {
+  std::optional<ActionRequest> made = ToRequest(waiting.action.action, timer.Now());
+  if (!made) {
+    std::lock_guard lock(mutex);
+    --in_flight;
+    return;
+  }
+  const uint64_t id = waiting.action.id;
+  const std::string_view kind = KindOf(waiting.action.action);
   kube::Request request = std::move(made->request);
   // The sender may outlive this call only together with the state that it belongs to.
-  std::weak_ptr<State> weak = state_;
-  state_->sender.Send(
-      std::move(request), kPolicy,
-      [weak, id, kind, sent, made = *std::move(made)](absl::StatusOr<kube::Response> answer) {
-        const std::shared_ptr<State> state = weak.lock();
-        if (state == nullptr) return;
-        const absl::Status outcome = OutcomeOf(answer);
-        if (state->on_outcome) state->on_outcome(kind, outcome, state->timer.Now() - sent);
-        if (outcome.ok()) {
-          EngineTask observe = ObserveTask(made.answer, answer->body);
-          state->crash_after.OnSuccess(kind);
-          state->post(
-              [id, observe = std::move(observe)](coscheduling::Engine& engine, absl::Time now) {
-                if (observe) observe(engine, now);
-                engine.Finish(id, absl::OkStatus(), now);
+  sender.Send(std::move(request), kPolicy,
+              [weak = weak_from_this(), id, kind, asked = waiting.asked,
+               made = *std::move(made)](const absl::StatusOr<kube::Response>& answer) {
+                const std::shared_ptr<State> state = weak.lock();
+                if (state == nullptr) return;
+                const absl::Status outcome = OutcomeOf(answer);
+                if (state->on_outcome) state->on_outcome(kind, outcome, state->timer.Now() - asked);
+                if (outcome.ok()) state->crash_after.OnSuccess(kind);
+                state->Answered(made, id, answer);
               });
-          return;
-        }
-        const AnswerKind read_kind = made.read_back_answer;
-        state->sender.Send(made.read_back, kPolicy,
-                           [weak, id, outcome, read_kind](absl::StatusOr<kube::Response> read) {
-                             const std::shared_ptr<State> after = weak.lock();
-                             if (after == nullptr) return;
-                             EngineTask observe;
-                             if (read.ok() && read->ok())
-                               observe = ObserveTask(read_kind, read->body);
-                             after->post([id, outcome, observe = std::move(observe)](
-                                             coscheduling::Engine& engine, absl::Time now) {
-                               if (observe) observe(engine, now);
-                               engine.Finish(id, outcome, now);
-                             });
-                           });
-      });
+}
+
+void Executor::State::Answered(const ActionRequest& made, uint64_t id,
+                               const absl::StatusOr<kube::Response>& answer) {
+  const absl::Status outcome = OutcomeOf(answer);
+  if (outcome.ok()) {
+    Finish(id, outcome, ObserveTask(made.answer, answer->body));
+    return;
+  }
+  sender.Send(made.read_back, kPolicy,
+              [weak = weak_from_this(), id, outcome,
+               kind = made.read_back_answer](const absl::StatusOr<kube::Response>& read) {
+                const std::shared_ptr<State> state = weak.lock();
+                if (state == nullptr) return;
+                const bool is_there = read.ok() && read->ok();
+                state->Finish(id, outcome, is_there ? ObserveTask(kind, read->body) : nullptr);
+              });
+}
+
+void Executor::State::Finish(uint64_t id, const absl::Status& outcome, EngineTask observe) {
+  post([id, outcome, observe = std::move(observe)](coscheduling::Engine& engine, absl::Time now) {
+    if (observe) observe(engine, now);
+    engine.Finish(id, outcome, now);
+  });
+  {
+    std::lock_guard lock(mutex);
+    --in_flight;
+  }
+  SendWaiting();
 }
 
 }  // namespace muster::extender

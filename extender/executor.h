@@ -1,13 +1,17 @@
 // Carries the engine's actions out over the API server.
 //
-// Every action becomes one request (action_requests.h), sent at once and in parallel, as many as
-// the transport takes; bindings and gate lifts of a batch go first. What comes back is handed to
-// the engine's thread: first the object as it is now, then the outcome. After a failure the object
-// is read, so that the engine sees why: a conflict, a pod that is gone, or a write that took effect
-// although its answer was lost.
+// Every action becomes one request (action_requests.h), sent at once and in parallel, up to a
+// bound. What is beyond it waits here, the most urgent first: bindings, so that no gang stays bound
+// in part; admission records, one for a whole gang that waits for it; gate lifts; the rest; and
+// last what only reports. Waiting doesn't count against the time that a request may take: were the
+// requests of thousands of pods all sent off with the same deadline, a busy API server would spend
+// itself on those that are given up while it works on them.
+//
+// What comes back is handed to the engine's thread: first the object as it is now, then the
+// outcome. After a failure the object is read, so that the engine sees why: a conflict, a pod that
+// is gone, or a write that took effect although its answer was lost.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -53,14 +57,16 @@ class CrashAfter {
 class Executor {
  public:
   using Post = std::function<void(EngineTask)>;
-  // What happened to an action, for metrics. Any thread.
+  // What happened to an action, and how long after CarryOut, for metrics. Any thread.
   using OnOutcome =
       std::function<void(std::string_view kind, const absl::Status&, absl::Duration took)>;
 
-  // `post` hands a task to the engine's thread; any thread may call it. Transport and timer must
-  // outlive the executor.
-  Executor(kube::Transport& transport, kube::Timer& timer, Post post, OnOutcome on_outcome,
-           const CrashAfter& crash_after = {});
+  // `post` hands a task to the engine's thread; any thread may call it. Of all actions at most
+  // `max_in_flight` are under way at once, as many as the transport sends at once. What waits
+  // beside them is bounded by the engine, which asks for one action per target at a time. Transport
+  // and timer must outlive the executor.
+  Executor(kube::Transport& transport, kube::Timer& timer, size_t max_in_flight, Post post,
+           OnOutcome on_outcome, const CrashAfter& crash_after = {});
   ~Executor();
 
   // Thread-safe. EmitEvent and AnswerBind are not for here and are ignored.
@@ -68,7 +74,6 @@ class Executor {
 
  private:
   struct State;
-  void Send(const coscheduling::NumberedAction& action);
   std::shared_ptr<State> state_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "cluster/snapshot.h"
 #include "coscheduling/engine.h"
+#include "fmt/format.h"
 #include "kube/client/fake_transport.h"
 #include "kube/client/manual_timer.h"
 
@@ -19,6 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const coscheduling::PodRef kPod = {"team", "job-0", "uid-0", "42"};
+constexpr size_t kMaxInFlight = 5;
 
 std::string PodJson(const std::string& uid, const std::string& version) {
   return json{
@@ -53,7 +55,8 @@ class ExecutorTest : public ::testing::Test {
   std::vector<EngineTask> tasks_;
   std::vector<std::string> outcomes_;
   std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(
-      transport_, timer_, [this](EngineTask task) { tasks_.push_back(std::move(task)); },
+      transport_, timer_, kMaxInFlight,
+      [this](EngineTask task) { tasks_.push_back(std::move(task)); },
       [this](std::string_view kind, const absl::Status& status, absl::Duration) {
         outcomes_.push_back(std::string(kind) + " " + absl::StatusCodeToString(status.code()));
       });
@@ -71,6 +74,75 @@ TEST_F(ExecutorTest, BindingsGoFirstThenGatesAndReportsLast) {
                                    "/api/v1/namespaces/team/pods/job-0",
                                    "/api/v1/namespaces/team/pods/job-0/status",
                                    HasSubstr("/podgroups/job/status")));
+}
+
+std::vector<NumberedAction> GateLifts(size_t count) {
+  std::vector<NumberedAction> lifts;
+  for (size_t i = 0; i < count; ++i) {
+    lifts.push_back(
+        {100 + i, coscheduling::LiftGate{{"team", fmt::format("gated-{}", i), "", ""}}});
+  }
+  return lifts;
+}
+
+coscheduling::UpdatePodGroupStatus StatusOf(const std::string& gang) {
+  coscheduling::UpdatePodGroupStatus status;
+  status.name_space = "team";
+  status.name = gang;
+  return status;
+}
+
+TEST_F(ExecutorTest, MoreThanMayBeUnderWayWaitsForAPlace) {
+  executor_->CarryOut(GateLifts(kMaxInFlight + 2));
+  EXPECT_EQ(transport_.sent.size(), kMaxInFlight);
+  transport_.sent[3]->Answer(200, PodJson("uid-0", "43"));
+  EXPECT_EQ(transport_.sent.size(), kMaxInFlight + 1);
+  // One that failed keeps its place until its object has been read.
+  transport_.sent[0]->Answer(409);
+  ASSERT_EQ(transport_.sent.size(), kMaxInFlight + 2);
+  EXPECT_EQ(transport_.sent.back()->request.method, kube::Method::kGet);
+  transport_.sent.back()->Answer(200, PodJson("uid-0", "44"));
+  ASSERT_EQ(transport_.sent.size(), kMaxInFlight + 3);
+  EXPECT_THAT(Paths().back(), HasSubstr("gated-6"));
+}
+
+TEST_F(ExecutorTest, WhoWaitsForAPlaceHasAllItsTimeOnceItIsSent) {
+  executor_->CarryOut(GateLifts(kMaxInFlight + 1));
+  const absl::Duration whole = transport_.sent[0]->request.timeout;
+  timer_.Advance(absl::Minutes(1));
+  transport_.sent[0]->Answer(200, PodJson("uid-0", "43"));
+  ASSERT_EQ(transport_.sent.size(), kMaxInFlight + 1);
+  EXPECT_EQ(transport_.sent.back()->request.timeout, whole);
+}
+
+TEST_F(ExecutorTest, BindingsAndThenRecordsOvertakeWhatWaits) {
+  executor_->CarryOut(GateLifts(kMaxInFlight + 1));
+  coscheduling::WriteRecord record;
+  record.name_space = "team";
+  record.name = "job";
+  executor_->CarryOut({{1, StatusOf("job")}, {2, record}});
+  executor_->CarryOut({{3, coscheduling::BindPod{kPod, "n1"}}});
+  const size_t before = transport_.sent.size();
+  for (size_t i = 0; i < 4; ++i) transport_.sent[i]->Answer(200, PodJson("uid-0", "43"));
+  std::vector<std::string> paths = Paths();
+  paths.erase(paths.begin(), paths.begin() + static_cast<std::ptrdiff_t>(before));
+  // The third of them is the eighth in all: that place is for what reports.
+  EXPECT_THAT(paths, ElementsAre(HasSubstr("/job-0/binding"), HasSubstr("/podgroups/job"),
+                                 HasSubstr("/podgroups/job/status"), HasSubstr("gated-5")));
+}
+
+TEST_F(ExecutorTest, EachEighthPlaceIsForWhatReports) {
+  executor_->CarryOut({{1, StatusOf("first")}, {2, StatusOf("second")}});
+  executor_->CarryOut(GateLifts(30));
+  for (size_t i = 0; i < 12; ++i) transport_.sent[i]->Answer(200, PodJson("uid-0", "43"));
+  EXPECT_THAT(Paths()[0], HasSubstr("first/status"));
+  EXPECT_THAT(Paths()[1], HasSubstr("second/status"));
+  executor_->CarryOut({{3, StatusOf("third")}});
+  ASSERT_EQ(transport_.sent.size(), 12 + kMaxInFlight);
+  transport_.sent[12]->Answer(200, PodJson("uid-0", "43"));
+  EXPECT_THAT(Paths().back(), HasSubstr("gated-15"));
+  for (size_t i = 13; i < 19; ++i) transport_.sent[i]->Answer(200, PodJson("uid-0", "43"));
+  EXPECT_THAT(Paths()[23], HasSubstr("third/status"));
 }
 
 TEST_F(ExecutorTest, AnswersAndEventsAreNotRequests) {

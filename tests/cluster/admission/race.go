@@ -47,7 +47,7 @@ func race(ctx context.Context, p *plane.Plane, l load, c contestant) (r result, 
 	if err := c.createGangs(ctx); err != nil {
 		return r, err
 	}
-	if err := p.AwaitQuiet(quiet, time.Minute); err != nil {
+	if err := p.AwaitQuiet(quiet, 5*time.Minute, true); err != nil {
 		return r, err
 	}
 	admissions, err := watchAdmissions(ctx, p, l, c)
@@ -67,7 +67,8 @@ func race(ctx context.Context, p *plane.Plane, l load, c contestant) (r result, 
 		return r, err
 	}
 	finished := time.Now()
-	if err := p.AwaitQuiet(quiet, time.Minute); err != nil {
+	// Muster's events go on for minutes, at most 50 per second.
+	if err := p.AwaitQuiet(quiet, time.Minute, false); err != nil {
 		return r, err
 	}
 	all, err := p.Requests(begin, time.Now())

@@ -109,16 +109,22 @@ func readRequest(line []byte) (Request, error) {
 }
 
 // AwaitQuiet returns once nobody who is measured has asked for anything for so
-// long.
-func (p *Plane) AwaitQuiet(quiet, patience time.Duration) error {
-	size, since := int64(-1), time.Now()
+// long. Events, which a program may write long after what they tell, count only if
+// asked for.
+func (p *Plane) AwaitQuiet(quiet, patience time.Duration, events bool) error {
+	begin, since := time.Now(), time.Now()
 	return p.await(fmt.Sprintf("%v without a request", quiet), patience, func() error {
-		info, err := os.Stat(p.auditLog())
+		if time.Since(since) < quiet {
+			return fmt.Errorf("there was one %v ago", time.Since(since))
+		}
+		requests, err := p.Requests(begin, time.Now())
 		if err != nil {
 			return err
 		}
-		if info.Size() != size {
-			size, since = info.Size(), time.Now()
+		for _, request := range requests {
+			if (events || request.Resource != "events") && request.Answered.After(since) {
+				since = request.Answered
+			}
 		}
 		if passed := time.Since(since); passed < quiet {
 			return fmt.Errorf("the last one was %v ago", passed)
