@@ -131,6 +131,9 @@ func (m *muster) start(ctx context.Context) error {
 	if err := m.load.createNodes(ctx, m.plane); err != nil {
 		return err
 	}
+	if err := m.plane.StandIn(); err != nil {
+		return err
+	}
 	return m.plane.Muster.Start(plane.Launch{})
 }
 
@@ -207,7 +210,7 @@ func (m *muster) finish(ctx context.Context) error {
 }
 
 func (m *muster) stop(ctx context.Context) error {
-	if err := m.plane.Muster.Stop(); err != nil {
+	if err := m.plane.StandAside(); err != nil {
 		return err
 	}
 	for _, kind := range []schema.GroupVersionResource{timeline.Pods, timeline.PodGroups} {

@@ -35,8 +35,8 @@ const (
 
 // deploy applies the project's own manifests as a cluster's owner would, and
 // takes over from the Deployment: its pod is admitted and then scaled away,
-// and its two containers run as programs on loopback, with the rights of its
-// ServiceAccount and the kube-scheduler configuration of its ConfigMap.
+// and its two containers are to run as programs on loopback, with the rights of
+// its ServiceAccount and the kube-scheduler configuration of its ConfigMap.
 func (p *Plane) deploy(manifests string) error {
 	if _, err := p.Kubectl("apply", "--server-side", "--validate=strict", "--kustomize="+manifests); err != nil {
 		return err
@@ -60,10 +60,8 @@ func (p *Plane) deploy(manifests string) error {
 		return err
 	}
 	var err error
-	if p.musterSettings, err = p.deployedMusterSettings(); err != nil {
-		return err
-	}
-	return p.StandIn()
+	p.musterSettings, err = p.deployedMusterSettings()
+	return err
 }
 
 // createToken makes a token of Muster's ServiceAccount, as each pod has one,
@@ -81,7 +79,8 @@ func (p *Plane) createToken(name string) (string, error) {
 	return credential(token)
 }
 
-// StandIn starts the kube-scheduler of the one replica that cases share.
+// StandIn starts the kube-scheduler of the one replica that cases share, as Start
+// does unless something is Measured.
 func (p *Plane) StandIn() error {
 	config, err := p.deployedSchedulerConfig(serviceAccount, p.Muster.ExtenderAddress)
 	if err != nil {

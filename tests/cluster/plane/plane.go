@@ -63,9 +63,10 @@ type Options struct {
 	Peers     string // the one of build.sh --peers; needed where a case starts one
 	Manifests string // the kustomization that deploys Muster
 	Muster    string // the binary under test
-	// Measured is for comparing programs on the API server: the cluster's own
-	// scheduler, Karpenter, kwok and the timeline are left out, so that only what is
-	// measured loads the machine, and Requests tells what it asked for.
+	// Measured is for comparing programs on the API server: kube-schedulers,
+	// Karpenter, kwok and the timeline are left out, so that only what is measured
+	// loads the machine, and Requests tells what it asked for. StandIn starts Muster's
+	// kube-scheduler.
 	Measured bool
 }
 
@@ -143,6 +144,9 @@ func (p *Plane) start(options Options) (err error) {
 	}
 	if options.Measured {
 		return nil
+	}
+	if err := p.StandIn(); err != nil {
+		return err
 	}
 	if err := p.startNodes(); err != nil {
 		return err
