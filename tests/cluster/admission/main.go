@@ -118,6 +118,7 @@ func report(round int, c contestant, l load, r result) {
 	fmt.Printf("\n  writes per admission: %.2f until the last one, %.2f in all (%s; %d refused); at most %d requests in a second\n",
 		float64(writes(r.requests[:r.asOf]))/float64(gangs), float64(all)/float64(gangs),
 		describeWrites(r.requests, gangs), refused(r.requests), peak(r.requests))
+	fmt.Printf("  CPU time until the last one: %s\n", describeCPU(r.cpu))
 }
 
 func loadAverage() string {

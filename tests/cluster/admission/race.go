@@ -25,8 +25,9 @@ const quiet = 2 * time.Second
 
 // result is one race of one program.
 type result struct {
-	took     time.Duration // from the release of the queues until the last gang was seen admitted
-	bound    time.Duration // the same until the last member was bound; 0: it binds none
+	took     time.Duration            // from the release of the queues until the last gang was seen admitted
+	bound    time.Duration            // the same until the last member was bound; 0: it binds none
+	cpu      map[string]time.Duration // of each program, until the last gang was admitted
 	requests []plane.Request
 	asOf     int // how many of the requests were received until the last gang was admitted
 }
@@ -54,6 +55,7 @@ func race(ctx context.Context, p *plane.Plane, l load, c contestant) (r result, 
 	if err != nil {
 		return r, err
 	}
+	idle := p.CPU()
 	begin := time.Now()
 	if err := l.release(ctx, p, c.queueVersion()); err != nil {
 		return r, err
@@ -63,6 +65,10 @@ func race(ctx context.Context, p *plane.Plane, l load, c contestant) (r result, 
 		return r, fmt.Errorf("%s: %w", c.name(), err)
 	}
 	r.took = end.Sub(begin)
+	r.cpu = p.CPU()
+	for name, before := range idle {
+		r.cpu[name] -= before
+	}
 	if err := c.finish(ctx); err != nil {
 		return r, err
 	}
@@ -200,6 +206,20 @@ func describeWrites(requests []plane.Request, gangs int) string {
 	var parts []string
 	for _, kind := range kinds {
 		parts = append(parts, fmt.Sprintf("%s %.2f", kind, float64(counts[kind])/float64(gangs)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// describeCPU names the programs that computed, the busiest first.
+func describeCPU(times map[string]time.Duration) string {
+	names := slices.SortedFunc(maps.Keys(times), func(a, b string) int {
+		return cmp.Or(cmp.Compare(times[b], times[a]), strings.Compare(a, b))
+	})
+	var parts []string
+	for _, name := range names {
+		if times[name] >= 10*time.Millisecond {
+			parts = append(parts, fmt.Sprintf("%s %.2f s", name, times[name].Seconds()))
+		}
 	}
 	return strings.Join(parts, ", ")
 }

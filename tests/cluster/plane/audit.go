@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -131,4 +132,20 @@ func (p *Plane) AwaitQuiet(quiet, patience time.Duration, events bool) error {
 		}
 		return nil
 	})
+}
+
+// CPU is the time that each program of the control plane has computed so far, by
+// its name, Muster's and a peer's included.
+func (p *Plane) CPU() map[string]time.Duration {
+	p.mutex.Lock()
+	running := slices.Clone(p.processes)
+	p.mutex.Unlock()
+	if current := p.Muster.current(); current != nil {
+		running = append(running, current)
+	}
+	times := map[string]time.Duration{}
+	for _, one := range running {
+		times[one.Name] = one.CPU()
+	}
+	return times
 }

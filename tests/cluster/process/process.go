@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -119,6 +120,31 @@ func (p *Process) Killed() bool {
 	status, ok := p.command.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
+
+// CPU is the time that the program has computed so far, 0 once it has ended.
+func (p *Process) CPU() time.Duration {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	// After the name in parentheses comes field 3; 14 and 15 are user and system time.
+	fields := bytes.Fields(content[bytes.LastIndexByte(content, ')')+1:])
+	if len(fields) < 13 {
+		return 0
+	}
+	var ticks int64
+	for _, field := range fields[11:13] {
+		count, err := strconv.ParseInt(string(field), 10, 64)
+		if err != nil {
+			return 0
+		}
+		ticks += count
+	}
+	return time.Duration(ticks) * time.Second / ticksPerSecond
+}
+
+// The kernel's USER_HZ, which is the same wherever Go runs on Linux.
+const ticksPerSecond = 100
 
 // Ending says how the program ended, for messages.
 func (p *Process) Ending() string {
