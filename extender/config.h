@@ -29,7 +29,8 @@ struct ServeOptions {
     std::string name;
     std::string holder_prefix;  // empty: this host's name and "_", as kube-scheduler's
   } follow;
-  // Requests to the API server on the wire at once.
+  // Requests to the API server on the wire at once. More don't make it faster, and what is less
+  // urgent would already be on its way when something more urgent comes.
   size_t max_in_flight = 64;
   // On SIGTERM a commit under way gets this long to be completed.
   absl::Duration stop_grace = absl::Seconds(10);

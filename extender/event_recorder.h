@@ -21,7 +21,7 @@ struct EventRecorderOptions {
   size_t burst = 500;
   // Few, so that a burst of events doesn't stand before decisions on their way to the API server,
   // and a busy one gets fewer of them.
-  size_t max_in_flight = 8;
+  size_t max_in_flight = 2;
   size_t max_waiting = 5'000;
   size_t max_remembered = 10'000;
   std::string instance = {};  // reportingInstance: this process

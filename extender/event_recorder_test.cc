@@ -31,7 +31,7 @@ class EventRecorderTest : public ::testing::Test {
 };
 
 TEST_F(EventRecorderTest, EqualEventsAreOneThatIsCounted) {
-  Start({.instance = "me"});
+  Start({.max_in_flight = 10, .instance = "me"});
   recorder_->Record(Waiting("3 of 4"));
   const json first = Body(0);
   EXPECT_EQ(transport_.sent[0]->request.path, "/api/v1/namespaces/team/events");
@@ -64,7 +64,7 @@ TEST_F(EventRecorderTest, EventThatTheServerForgotBeginsAnew) {
 }
 
 TEST_F(EventRecorderTest, RateAndQueueAreBounded) {
-  Start({.per_second = 10, .burst = 2, .max_waiting = 3});
+  Start({.per_second = 10, .burst = 2, .max_in_flight = 10, .max_waiting = 3});
   for (int i = 0; i < 10; ++i) recorder_->Record(Waiting(std::to_string(i)));
   EXPECT_EQ(transport_.sent.size(), 2u);
   EXPECT_EQ(recorder_->stats().waiting, 3u);
@@ -91,7 +91,7 @@ TEST_F(EventRecorderTest, FewAreUnderWayAtOnce) {
 }
 
 TEST_F(EventRecorderTest, WhatIsRememberedIsBounded) {
-  Start({.max_remembered = 2});
+  Start({.max_in_flight = 10, .max_remembered = 2});
   for (const char* message : {"a", "b", "c", "a"}) recorder_->Record(Waiting(message));
   for (const auto& sent : transport_.sent) EXPECT_EQ(sent->request.method, kube::Method::kPost);
   recorder_->Record(Waiting("c"));

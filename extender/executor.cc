@@ -37,7 +37,7 @@ size_t UrgencyOf(const coscheduling::Action& action) {
 
 // Each so manieth place goes to the least urgent, so that people see something while thousands of
 // pods are bound.
-constexpr uint64_t kTurnOfLeastUrgent = 8;
+constexpr uint64_t kTurnOfLeastUrgent = 32;
 
 // Hands over the object in an answer; does nothing for one that can't be read, which the watch
 // will bring again.

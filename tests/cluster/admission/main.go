@@ -30,7 +30,7 @@ const (
 var (
 	folder = flag.String("folder", ".", "where tests/cluster is")
 	rounds = flag.Int("rounds", 3, "races of each program")
-	tens   = flag.Int("tens", 5, "gangs in each of the 30 queues, in tens")
+	tens   = flag.Int("tens", 3, "gangs in each of the 30 queues, in tens")
 )
 
 func main() {
