@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "coscheduling/engine.h"
 #include "fmt/format.h"
 #include "kube/objects/decode.h"
@@ -214,6 +215,19 @@ std::string ClusterWatch::NotReadyReason() const {
                           stats.last_error.empty() ? "" : ": ", stats.last_error);
   }
   return reason;
+}
+
+QueueVersions ClusterWatch::VersionsOfQueues() const {
+  QueueVersions versions;
+  for (size_t i = 0; i < state_->sinks.size(); ++i) {
+    const std::string_view name = state_->sinks[i]->name();
+    const bool local = name == "localqueues";
+    if (!local && name != "clusterqueues") continue;
+    // /apis/GROUP/VERSION/KIND
+    const std::vector<std::string> path = absl::StrSplit(state_->reflectors[i]->Stats().path, '/');
+    if (path.size() == 5) (local ? versions.local_queues : versions.cluster_queues) = path[3];
+  }
+  return versions;
 }
 
 std::vector<ClusterWatch::KindStats> ClusterWatch::Stats() const {

@@ -36,6 +36,8 @@ class ClusterWatch {
     uint64_t undecodable = 0;  // objects that were left out because they can't be read
   };
   std::vector<KindStats> Stats() const;
+  // In which the queues are being read.
+  QueueVersions VersionsOfQueues() const;
 
  private:
   struct State;

@@ -81,24 +81,27 @@ void CrashAfter::OnSuccess(std::string_view kind) {
 }
 
 struct Executor::State {
-  State(kube::Transport& transport, kube::Timer& t, Post p, OnOutcome o, const CrashAfter& c)
+  State(kube::Transport& transport, kube::Timer& t, Post p, OnOutcome o, const CrashAfter& c,
+        VersionsOfQueues v)
       : sender(transport, t),
         timer(t),
         post(std::move(p)),
         on_outcome(std::move(o)),
-        crash_after(c) {}
+        crash_after(c),
+        versions(std::move(v)) {}
 
   kube::RetryingSender sender;
   kube::Timer& timer;
   const Post post;
   const OnOutcome on_outcome;
   CrashAfter crash_after;
+  const VersionsOfQueues versions;
 };
 
 Executor::Executor(kube::Transport& transport, kube::Timer& timer, Post post, OnOutcome on_outcome,
-                   const CrashAfter& crash_after)
+                   const CrashAfter& crash_after, VersionsOfQueues versions)
     : state_(std::make_shared<State>(transport, timer, std::move(post), std::move(on_outcome),
-                                     crash_after)) {}
+                                     crash_after, std::move(versions))) {}
 
 Executor::~Executor() = default;
 
@@ -111,7 +114,11 @@ void Executor::CarryOut(std::vector<coscheduling::NumberedAction> actions) {
 
 void Executor::Send(const coscheduling::NumberedAction& action) {
   const absl::Time sent = state_->timer.Now();
-  std::optional<ActionRequest> made = ToRequest(action.action, sent);
+  QueueVersions versions;
+  if (state_->versions && std::holds_alternative<coscheduling::UpdateQueueStatus>(action.action)) {
+    versions = state_->versions();
+  }
+  std::optional<ActionRequest> made = ToRequest(action.action, sent, versions);
   if (!made) return;
   const uint64_t id = action.id;
   const std::string_view kind = KindOf(action.action);

@@ -57,10 +57,13 @@ class Executor {
   using OnOutcome =
       std::function<void(std::string_view kind, const absl::Status&, absl::Duration took)>;
 
+  // Asked before a queue's status is written, on the thread that calls CarryOut.
+  using VersionsOfQueues = std::function<QueueVersions()>;
+
   // `post` hands a task to the engine's thread; any thread may call it. Transport and timer must
   // outlive the executor.
   Executor(kube::Transport& transport, kube::Timer& timer, Post post, OnOutcome on_outcome,
-           const CrashAfter& crash_after = {});
+           const CrashAfter& crash_after = {}, VersionsOfQueues versions = nullptr);
   ~Executor();
 
   // Thread-safe. EmitEvent and AnswerBind are not for here and are ignored.
