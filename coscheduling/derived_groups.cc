@@ -258,8 +258,9 @@ Reason Engine::State::MissingMembers(const Gang& gang, int64_t there) const {
                                 at_once->count)};
   }
   if (!gang.derived) {
-    return {v1::MEMBERS_MISSING, fmt::format("{} (spec.minMember {})", exist, min),
-            "create the missing pods, or lower spec.minMember"};
+    return WithRefusals(gang, exist,
+                        {v1::MEMBERS_MISSING, fmt::format("{} (spec.minMember {})", exist, min),
+                         "create the missing pods, or lower spec.minMember"});
   }
   const DerivedGang& derived = *gang.derived;
   for (const TemplateScheduler& other : derived.schedulers) {
@@ -275,13 +276,13 @@ Reason Engine::State::MissingMembers(const Gang& gang, int64_t there) const {
             fmt::format("create the missing pods, or lower annotation {} on all of them",
                         kKueueTotalCountAnnotation)};
   }
-  return {
+  const Reason missing = {
       v1::MEMBERS_MISSING,
       fmt::format("{}: {} wants {} and has made {}{}", exist, derived.maker, derived.at_once,
                   gang.members, derived.suspended ? "; it is suspended" : ""),
-      fmt::format("look at the Warning events of {} and of the jobs it made, such as "
-                  "FailedCreate: a ResourceQuota, a LimitRange or a webhook may refuse its pods",
-                  derived.maker)};
+      fmt::format("look at the Warning events of {} and of the jobs it made", derived.maker)};
+  // A suspended job asks for no pods, whatever it was told before.
+  return derived.suspended ? missing : WithRefusals(gang, exist, missing);
 }
 
 // --- its PodGroup ---

@@ -261,5 +261,104 @@ TEST_F(DerivedGroups, KueuesLabelGoesBeforeTheOwner) {
   EXPECT_THAT(Find("kueues").reason().message(), HasSubstr("pod-group-total-count of j-0 is \"\""));
 }
 
+// --- members that the API server refuses ---
+
+kube::Event Refused(const std::string& job, const std::string& why, absl::Time last) {
+  kube::Event event;
+  event.about = {"Job", "team", job, job + "-uid"};
+  event.type = "Warning";
+  event.reason = "FailedCreate";
+  event.message = "Error creating: pods \"" + job + "-x\" is forbidden: " + why;
+  event.last = last;
+  return event;
+}
+
+TEST_F(DerivedGroups, AnEventReadBeforeItsJobAndItsPodsIsTold) {
+  engine_.Upsert(Refused("j", "exceeded quota: gpu, requested: pods=1", now_));
+  engine_.Upsert(Pod("j", 0));
+  engine_.Upsert(Job("j", 2));
+  Step();
+  EXPECT_EQ(Find("j").reason().code(), v1::PODS_REFUSED);
+  EXPECT_EQ(Find("j").reason().message(),
+            "1 of 2 members exist; pods of Job team/j are refused: exceeded quota: gpu, "
+            "requested: pods=1");
+  EXPECT_EQ(Find("j").reason().fix(),
+            "raise ResourceQuota team/gpu, or end others that it counts; its controller tries "
+            "again within 1 min");
+}
+
+TEST_F(DerivedGroups, ARepetitionInOtherPodsNamesChangesNothingShown) {
+  engine_.Upsert(Job("j", 2));
+  engine_.Upsert(Pod("j", 0));
+  engine_.Upsert(Refused("j", "no privileged pods", now_));
+  MakeGroup();
+  Step(absl::Seconds(10));
+  const uint64_t shown = Find("j").revision();
+  engine_.Upsert(Refused("j", "no privileged pods", now_ + absl::Seconds(60)));
+  Step(absl::Seconds(60));
+  EXPECT_EQ(Find("j").revision(), shown);
+  EXPECT_EQ(Find("j").reason().code(), v1::PODS_REFUSED);
+}
+
+TEST_F(DerivedGroups, ARefusalIsOverWhenPodsCameAfterIt) {
+  engine_.Upsert(Job("j", 3));
+  engine_.Upsert(Pod("j", 0));
+  engine_.Upsert(Refused("j", "no", now_));
+  Step();
+  ASSERT_EQ(Find("j").reason().code(), v1::PODS_REFUSED);
+  kube::Pod later = Pod("j", 1);
+  later.meta.creation_time = now_ + absl::Seconds(30);
+  engine_.Upsert(later);
+  Step(absl::Seconds(30));
+  EXPECT_EQ(Find("j").reason().code(), v1::MEMBERS_MISSING);
+}
+
+TEST_F(DerivedGroups, ARefusalEndsByItselfAndWithItsJob) {
+  engine_.Upsert(Job("j", 2));
+  engine_.Upsert(Pod("j", 0));
+  engine_.Upsert(Refused("j", "no", now_));
+  Step();
+  EXPECT_LE(engine_.NextWake(), now_ + absl::Minutes(20));
+  Step(absl::Minutes(20));
+  EXPECT_EQ(Find("j").reason().code(), v1::MEMBERS_MISSING);
+
+  engine_.Upsert(Refused("j", "no", now_));
+  EXPECT_EQ(engine_.TakeStats().pod_refusals, 1);
+  engine_.RemoveJob("j-uid");
+  EXPECT_EQ(engine_.TakeStats().pod_refusals, 0);
+}
+
+TEST_F(DerivedGroups, ASuspendedJobIsNotRefused) {
+  engine_.Upsert(Decoded<kube::Job>(
+      R"({"metadata":{"namespace":"team","name":"j","uid":"j-uid","resourceVersion":"1"},
+          "spec":{"suspend":true,"parallelism":2,
+                  "template":{"spec":{"schedulerName":"coscheduling"}}}})"));
+  engine_.Upsert(Pod("j", 0));
+  engine_.Upsert(Refused("j", "no", now_));
+  Step();
+  EXPECT_THAT(Find("j").reason().message(), HasSubstr("it is suspended"));
+}
+
+TEST_F(DerivedGroups, APodGroupThatTheUserMadeNamesWhoIsRefusedToo) {
+  kube::PodGroup group;
+  group.meta.name_space = "team";
+  group.meta.name = "g";
+  group.meta.uid = "g-uid";
+  group.min_member = 4;
+  engine_.Upsert(group);
+  const std::string label = R"({"scheduling.x-k8s.io/pod-group":"g"})";
+  for (const char* job : {"a", "b"}) {
+    engine_.Upsert(Job(job, 2));
+    engine_.Upsert(Pod(job, 0, label));
+    engine_.Upsert(Refused(job, "failed quota: mem: must specify limits.memory", now_));
+  }
+  Step();
+  EXPECT_EQ(Find("g").reason().message(),
+            "2 of 4 members exist; pods of Job team/a, and of 1 more, are refused: failed quota: "
+            "mem: must specify limits.memory");
+  EXPECT_THAT(Find("g").reason().fix(),
+              HasSubstr("let the pod template of Job say what ResourceQuota team/mem counts"));
+}
+
 }  // namespace
 }  // namespace muster::coscheduling

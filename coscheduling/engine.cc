@@ -79,6 +79,8 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
     for (auto& [key, gang] : gangs) gang.stale = true;
   }
   WakeAt(suspects.NextExpiry());
+  RefusalsChanged(refusals.Expire(now));
+  WakeAt(refusals.NextExpiry());
 
   std::vector<Gang*> active;
   for (auto& [key, gang] : gangs) {
@@ -205,6 +207,8 @@ EngineStats Engine::TakeStats() {
   s.stats.in_flight = s.in_flight.size();
   s.stats.held_binds = 0;
   for (const auto& [uid, binds] : s.held_binds) s.stats.held_binds += binds.size();
+  s.stats.pod_refusals = s.refusals.size();
+  s.stats.pod_refusals_dropped = s.refusals.dropped();
   EngineStats stats = s.stats;
   s.stats.bind_latencies.clear();
   s.stats.state_times.clear();

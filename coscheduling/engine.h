@@ -26,6 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "coscheduling/actions.h"
+#include "kube/objects/event.h"
 #include "kube/objects/job.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
@@ -86,6 +87,9 @@ struct EngineOptions {
   // A pod whose owner is of a job kind that is read and isn't known waits this long for it, then it
   // is a gang of one. Above the time in which a CRD installed since the last look is found.
   absl::Duration owner_wait = absl::Seconds(20);
+  // That the API server refuses the pods of a job is told until its controller hasn't repeated it
+  // for this long. Above the longest pause that controllers make (pod_refusals.h).
+  absl::Duration pod_refusal_time = absl::Minutes(20);
   uint64_t seed = 1;
 };
 
@@ -139,6 +143,8 @@ struct EngineStats {
   size_t gangs = 0;
   size_t in_flight = 0;
   size_t held_binds = 0;
+  size_t pod_refusals = 0;            // owners whose pods are refused, as far as is known
+  uint64_t pod_refusals_dropped = 0;  // because there were too many
   // From the last of its nodes becoming usable to the last binding, per gang.
   std::vector<absl::Duration> bind_latencies;
   std::vector<std::pair<v1::GangState, absl::Duration>> state_times;
@@ -173,6 +179,8 @@ class Engine {
   void Upsert(const kube::JobSet& set);
   void Upsert(const kube::PyTorchJob& job);
   void Upsert(const kube::TrainJob& job);
+  // Those that say that pods were refused are heeded. That an event is deleted says nothing.
+  void Upsert(const kube::Event& event);
   // By UID, so that a late deletion never removes a successor of the same name.
   void RemovePod(std::string_view uid);
   void RemovePodGroup(std::string_view uid);

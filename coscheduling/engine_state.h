@@ -4,6 +4,7 @@
 //   intake.cc      observations
 //   membership.cc  which pods form which gang, quorum, what blocks it, the admission record
 //   derived_groups.cc  gangs that follow from what owns their pods, and their PodGroups
+//   refused_members.cc members that the API server refuses
 //   placement.cc   the placement pass: who gets which nodes
 //   decide.cc      from placement to actions: signals, gates, bindings, repair, deadlines
 //   quota_admission.cc  who waits for quota, holds it, gives it back
@@ -31,6 +32,7 @@
 #include "coscheduling/holds.h"
 #include "coscheduling/in_flight.h"
 #include "coscheduling/job_gangs.h"
+#include "coscheduling/pod_refusals.h"
 #include "coscheduling/suspect_nodes.h"
 #include "quota/quota_scheduler.h"
 
@@ -82,7 +84,8 @@ struct Engine::State {
                       return it == gang_of_quota.end() || MayBeEvicted(*it->second, surplus_only);
                     }}),
         random(options.seed),
-        suspects(options.suspect_time) {}
+        suspects(options.suspect_time),
+        refusals(options.pod_refusal_time) {}
 
   // --- intake.cc ---
   void Upsert(kube::Pod pod);
@@ -204,6 +207,12 @@ struct Engine::State {
   std::vector<kube::OwnerReference> GroupOwners(const Gang& gang) const;
   InFlight::OnFinish NoteRefusal(const GangKey& key);
 
+  // --- refused_members.cc ---
+  // Those whose pods these owners make are looked at again.
+  void RefusalsChanged(const std::vector<std::string>& owner_uids);
+  // Who refuses the members that `missing` tells of, or `missing` itself.
+  Reason WithRefusals(const Gang& gang, const std::string& exist, Reason missing) const;
+
   // --- placement.cc ---
   void Place(absl::Time now);
   void PlaceGang(Gang& gang, bool keeps_partial, absl::Time now);
@@ -318,6 +327,7 @@ struct Engine::State {
   std::mt19937_64 random;
   InFlight in_flight;
   SuspectNodes suspects;
+  PodRefusals refusals;
   // Bind calls that wait, by pod UID. Bounded by the pods that exist: kube-scheduler has one call
   // per pod under way.
   absl::flat_hash_map<std::string, std::vector<HeldBind>> held_binds;

@@ -240,7 +240,11 @@ void Engine::Upsert(const kube::PyTorchJob& job) {
   state_->OwnersChanged(state_->jobs.Upsert(job));
 }
 void Engine::Upsert(const kube::TrainJob& job) { state_->OwnersChanged(state_->jobs.Upsert(job)); }
+void Engine::Upsert(const kube::Event& event) {
+  state_->RefusalsChanged(state_->refusals.Note(event));
+}
 void Engine::RemoveJob(std::string_view uid) {
+  state_->refusals.Forget(std::string(uid));
   state_->OwnersChanged(state_->jobs.Remove(std::string(uid)));
 }
 

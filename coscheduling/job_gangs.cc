@@ -274,6 +274,16 @@ std::vector<std::string> JobGangs::Family(const std::string& uid) const {
   return uids;
 }
 
+std::vector<std::string> JobGangs::WholeFamily(const std::string& uid) const {
+  auto job = jobs_.find(uid);
+  while (job != jobs_.end() && job->second.parent) {
+    const auto parent = jobs_.find(job->second.parent->uid);
+    if (parent == jobs_.end() || parent->second.kind != job->second.parent->kind) break;
+    job = parent;
+  }
+  return Family(job == jobs_.end() ? uid : job->first);
+}
+
 // --- a pod ---
 
 // A pod's known owners, innermost first, up to one that isn't known.
@@ -306,6 +316,40 @@ const kube::OwnerReference* JobGangs::MissingOwner(const kube::Pod& pod) const {
   return nullptr;
 }
 
+std::string JobGangs::ReplicatedJobOf(const kube::Pod& pod, const KnownJob& innermost) {
+  const std::string* label = pod.meta.Label(kReplicatedJobLabel);
+  return label == nullptr ? innermost.replicated_job : *label;
+}
+
+const JobGangs::Part* JobGangs::PartOf(const KnownJob& maker, const std::string& replicated_job) {
+  if (maker.kind != kJobSet) return maker.parts.empty() ? nullptr : &maker.parts.front();
+  const auto part = std::ranges::find_if(maker.parts, [&](const Part& candidate) {
+    return std::ranges::count(candidate.replicated_jobs, replicated_job) > 0;
+  });
+  return part == maker.parts.end() ? nullptr : &*part;
+}
+
+std::set<std::string> JobGangs::MakersOf(const std::vector<const kube::Pod*>& pods) const {
+  std::set<std::string> makers;
+  std::set<const Part*> seen;
+  for (const kube::Pod* pod : pods) {
+    const kube::OwnerReference* owner = pod->meta.Controller();
+    if (owner == nullptr) continue;
+    makers.insert(owner->uid);
+    const std::vector<const KnownJob*> chain = ChainOf(*pod);
+    const auto set = std::ranges::find(chain, kJobSet, &KnownJob::kind);
+    if (set == chain.end()) continue;
+    const Part* part = PartOf(**set, ReplicatedJobOf(*pod, *chain.front()));
+    const auto jobs = children_.find((*set)->uid);
+    if (part == nullptr || jobs == children_.end() || !seen.insert(part).second) continue;
+    for (const std::string& uid : jobs->second) {
+      const std::string& replicated_job = jobs_.at(uid).replicated_job;
+      if (std::ranges::count(part->replicated_jobs, replicated_job) > 0) makers.insert(uid);
+    }
+  }
+  return makers;
+}
+
 Derivation JobGangs::Derive(const kube::Pod& pod) const {
   if (const kube::OwnerReference* missing = MissingOwner(pod)) return {std::nullopt, *missing};
   const std::vector<const KnownJob*> chain = ChainOf(pod);
@@ -327,15 +371,10 @@ Derivation JobGangs::Derive(const kube::Pod& pod) const {
     if (job->fault.empty() || !gang.fault.empty()) continue;
     gang.fault = fmt::format("{} {}/{}: {}", job->kind, job->name_space, job->name, job->fault);
   }
-  const std::string* label = pod.meta.Label(kReplicatedJobLabel);
-  const std::string& replicated = label == nullptr ? chain.front()->replicated_job : *label;
-  const auto part = maker.kind != kJobSet
-                        ? maker.parts.begin()
-                        : std::ranges::find_if(maker.parts, [&](const Part& candidate) {
-                            return std::ranges::count(candidate.replicated_jobs, replicated) > 0;
-                          });
+  const std::string replicated = ReplicatedJobOf(pod, *chain.front());
+  const Part* const part = PartOf(maker, replicated);
   if (maker.parts.size() > 1) gang.maker += fmt::format(" ({})", replicated);
-  if (part == maker.parts.end()) {
+  if (part == nullptr) {
     gang.name = maker.name;
     gang.fault = fmt::format("{} has no replicated job \"{}\", which {} names", gang.maker,
                              replicated, pod.meta.name);

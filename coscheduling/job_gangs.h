@@ -112,6 +112,11 @@ class JobGangs {
   std::string OwnersLabel(const kube::Pod& pod, std::string_view key) const;
   // UIDs of an owner and of all jobs below it.
   std::vector<std::string> Family(const std::string& uid) const;
+  // The family of the outermost known job above this owner.
+  std::vector<std::string> WholeFamily(const std::string& uid) const;
+  // UIDs of the objects whose controllers make the pods of a gang that these pods belong to: what
+  // owns them, and the other Jobs of a JobSet that run at the same time, even without pods.
+  std::set<std::string> MakersOf(const std::vector<const kube::Pod*>& pods) const;
 
  private:
   // Replicated jobs that exist at the same time; of the other kinds, the one part there is.
@@ -141,6 +146,10 @@ class JobGangs {
   static bool SameButVersion(const KnownJob& a, const KnownJob& b);
   std::vector<std::string> Replace(KnownJob job);
   std::vector<const KnownJob*> ChainOf(const kube::Pod& pod) const;
+  // The replicated job that the pod is of.
+  static std::string ReplicatedJobOf(const kube::Pod& pod, const KnownJob& innermost);
+  // The part of `maker` that makes pods of this replicated job; null if none does.
+  static const Part* PartOf(const KnownJob& maker, const std::string& replicated_job);
   void Claim(const KnownJob& job);
   void Release(const KnownJob& job, std::vector<std::string>* affected);
   const KnownJob* Find(const kube::OwnerReference& owner) const;

@@ -379,5 +379,44 @@ TEST(JobGangs, AnOwnersLabelIsTheInnermostThatHasIt) {
   EXPECT_EQ(jobs.OwnersLabel(pod, kPriorityClassLabel), "high");
 }
 
+// --- who makes a gang's pods ---
+
+TEST(JobGangsMakers, AreWhatOwnsThePods) {
+  JobGangs jobs;
+  jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":4})"));
+  const kube::Pod pod = PodOfJob("j");
+  const kube::Pod foreign = Pod("apps/v1", "ReplicaSet", "web");
+  const kube::Pod bare;
+  EXPECT_THAT(jobs.MakersOf({&pod, &pod, &foreign, &bare}),
+              UnorderedElementsAre("j-uid", "web-uid"));
+  EXPECT_THAT(jobs.WholeFamily("j-uid"), ElementsAre("j-uid"));
+  EXPECT_THAT(jobs.WholeFamily("web-uid"), ElementsAre("web-uid"));
+}
+
+TEST(JobGangsMakers, OfAJobSetAreItsJobsThatRunAtTheSameTime) {
+  JobGangs jobs;
+  jobs.Upsert(Object<kube::TrainJob>("train", "{}"));
+  jobs.Upsert(Object<kube::JobSet>("set",
+                                   R"({"replicatedJobs":[
+        {"name":"init","template":{"spec":{"parallelism":1}}},
+        {"name":"driver","template":{"spec":{"parallelism":1}},
+         "dependsOn":[{"name":"init","status":"Complete"}]},
+        {"name":"node","replicas":2,"template":{"spec":{"parallelism":2}},
+         "dependsOn":[{"name":"init","status":"Complete"}]}]})",
+                                   OwnedBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "train")));
+  for (const auto& [name, replicated] :
+       {std::pair("i", "init"), {"d", "driver"}, {"n0", "node"}, {"n1", "node"}}) {
+    jobs.Upsert(Object<kube::Job>(name, R"({"parallelism":2})",
+                                  R"("labels":{"jobset.sigs.k8s.io/replicatedjob-name":")" +
+                                      std::string(replicated) + R"("},)" +
+                                      OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "set")));
+  }
+  const kube::Pod pod = PodOfJob("n0");
+  EXPECT_THAT(jobs.MakersOf({&pod}), UnorderedElementsAre("d-uid", "n0-uid", "n1-uid"));
+  // So a refusal of any of them concerns the pods of all.
+  EXPECT_THAT(jobs.WholeFamily("n1-uid"),
+              UnorderedElementsAre("train-uid", "set-uid", "i-uid", "d-uid", "n0-uid", "n1-uid"));
+}
+
 }  // namespace
 }  // namespace muster::coscheduling

@@ -271,7 +271,8 @@ void Engine::State::EnterState(Gang& gang, absl::Time now) {
   out->notes.push_back({gang.key, gang.state, gang.reason.code, gang.reason.message});
   const bool warning = gang.state == v1::BACKING_OFF || gang.state == v1::REPAIRING ||
                        gang.state == v1::INFEASIBLE || gang.reason.code == v1::GANG_FAILED ||
-                       gang.reason.code == v1::RECORD_FAILED;
+                       gang.reason.code == v1::RECORD_FAILED ||
+                       gang.reason.code == v1::PODS_REFUSED;
   Tell(EmitEvent{gang.key.is_pod ? "Pod" : "PodGroup", gang.key.name_space, gang.key.name,
                  gang.uid(), warning, CamelCase(v1::ReasonCode_Name(gang.reason.code)),
                  gang.reason.message});

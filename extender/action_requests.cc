@@ -129,6 +129,7 @@ json UsageJson(const std::vector<quota::FlavorUsage>& usage, bool local) {
 
 struct RequestOf {
   absl::Time now;
+  const QueueVersions& versions;
 
   std::optional<ActionRequest> operator()(const coscheduling::WriteRecord& write) const {
     const std::string path = PodGroupPath(write.name_space, write.name);
@@ -227,16 +228,20 @@ struct RequestOf {
                       {"message", active ? "Can admit new workloads" : have.error},
                       {"lastTransitionTime", TimeText(update.since)}};
     const bool local = !update.name_space.empty();
+    const std::string& version = local ? versions.local_queues : versions.cluster_queues;
+    // v1beta1 has two names for it.
+    const bool singular = local && version == "v1beta1";
     const json usage = UsageJson(have.usage, local);
     json status = {{"pendingWorkloads", have.pending},
                    {"reservingWorkloads", have.admitted},
                    {"admittedWorkloads", have.admitted},
                    {"flavorsReservation", usage},
-                   {local ? "flavorUsage" : "flavorsUsage", usage},
+                   {singular ? "flavorUsage" : "flavorsUsage", usage},
                    {"conditions", json::array({condition})}};
-    std::string path = "/apis/kueue.x-k8s.io/v1beta1/";
-    path += local ? fmt::format("namespaces/{}/localqueues/{}", update.name_space, update.name)
-                  : "clusterqueues/" + update.name;
+    const std::string path = fmt::format(
+        "/apis/kueue.x-k8s.io/{}/{}", version,
+        local ? fmt::format("namespaces/{}/localqueues/{}", update.name_space, update.name)
+              : "clusterqueues/" + update.name);
     return ActionRequest{
         Patch(path + "/status", kube::kMergePatch, {{"status", std::move(status)}}),
         AnswerKind::kNone, Get(path), AnswerKind::kNone};
@@ -333,8 +338,9 @@ struct Kind {
 
 }  // namespace
 
-std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl::Time now) {
-  return std::visit(RequestOf{now}, action);
+std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl::Time now,
+                                       const QueueVersions& versions) {
+  return std::visit(RequestOf{now, versions}, action);
 }
 
 std::string_view KindOf(const coscheduling::Action& action) { return std::visit(Kind{}, action); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/time/time.h"
@@ -22,9 +23,16 @@ struct ActionRequest {
   AnswerKind read_back_answer = AnswerKind::kNone;
 };
 
+// The versions of Kueue's API in which the queues are read, and so written.
+struct QueueVersions {
+  std::string cluster_queues = "v1beta1";
+  std::string local_queues = "v1beta1";
+};
+
 // nullopt for the actions that are no request of their own: EmitEvent and AnswerBind. `now` is for
 // timestamps in what is written.
-std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl::Time now);
+std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl::Time now,
+                                       const QueueVersions& versions = {});
 
 // "record", "signal", "gate-lift", "binding", "hold", "wake", "evict", "status", "event",
 // "bind-answer", "pod-group", "min-member": for metrics, logs and MUSTER_TEST_CRASH_AFTER.

@@ -183,6 +183,23 @@ TEST_P(ActionRequestsTest, IsThisRequest) {
 INSTANTIATE_TEST_SUITE_P(Action, ActionRequestsTest, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
+TEST(ActionRequests, AQueuesStatusIsWrittenInTheVersionThatItIsReadIn) {
+  const QueueVersions versions = {.cluster_queues = "v1beta2", .local_queues = "v1beta2"};
+  const quota::QueueStatus status = Status("gpus", 0, 1, {{"spot", "cpu", 0, 1000, 0}}, "");
+  const auto cluster =
+      ToRequest(coscheduling::UpdateQueueStatus{"", "gpus", status, kNow}, kNow, versions);
+  EXPECT_EQ(cluster->request.path, "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/gpus/status");
+  EXPECT_EQ(cluster->read_back.path, "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/gpus");
+  const auto local =
+      ToRequest(coscheduling::UpdateQueueStatus{"team", "q", status, kNow}, kNow, versions);
+  EXPECT_EQ(local->request.path,
+            "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/localqueues/q/status");
+  const json written = json::parse(local->request.body)["status"];
+  EXPECT_EQ(written["flavorsUsage"],
+            json::parse(R"([{"name":"spot","resources":[{"name":"cpu","total":"1000m"}]}])"));
+  EXPECT_FALSE(written.contains("flavorUsage"));
+}
+
 TEST(ActionRequests, WhatIsToldElsewhereIsNoRequest) {
   EXPECT_FALSE(ToRequest(coscheduling::EmitEvent{}, kNow).has_value());
   EXPECT_FALSE(ToRequest(coscheduling::AnswerBind{}, kNow).has_value());

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "coscheduling/engine.h"
 #include "fmt/format.h"
 #include "kube/objects/decode.h"
@@ -32,6 +33,9 @@ EngineTask UpsertTask(std::string_view json, absl::Status* error) {
   };
 }
 
+// That an event is gone says nothing of what it told.
+void RemoveNothing(Engine&, const ObjectHeader&) {}
+
 void RemoveJob(Engine& engine, const ObjectHeader& header) { engine.RemoveJob(header.uid); }
 
 struct Kind {
@@ -40,7 +44,14 @@ struct Kind {
   EngineTask (*upsert)(std::string_view json, absl::Status* error);
   void (*remove)(Engine& engine, const ObjectHeader& header);
   const char* alternative_path = "";
+  const char* field_selector = "";
+  // Decisions don't need it: it is waited for by nobody.
+  bool explains_only = false;
 };
+
+// kube-apiserver reads events from etcd directly and sends no bookmarks for them. Its own end of
+// the watch comes first, after 10 min at most.
+constexpr absl::Duration kLongestSilenceOfEvents = absl::Minutes(15);
 
 constexpr Kind kKinds[] = {
     {"pods", "/api/v1/pods", UpsertTask<kube::Pod>,
@@ -91,6 +102,14 @@ constexpr Kind kKinds[] = {
     {"pytorchjobs", "/apis/kubeflow.org/v1/pytorchjobs", UpsertTask<kube::PyTorchJob>, RemoveJob},
     {"trainjobs", "/apis/trainer.kubeflow.org/v1alpha1/trainjobs", UpsertTask<kube::TrainJob>,
      RemoveJob},
+    // Why owners of pods could make no more. A field selector knows no "or", and what passes these
+    // is little: of each object one event in 5 min after the first few. CronJobs make no pods, and
+    // those of a DaemonSet are no gang.
+    {"events/FailedCreate", "/api/v1/events", UpsertTask<kube::Event>, RemoveNothing, "",
+     "type=Warning,reason=FailedCreate,involvedObject.kind!=DaemonSet,involvedObject.kind!=CronJob",
+     true},
+    {"events/FailedCreatePod", "/api/v1/events", UpsertTask<kube::Event>, RemoveNothing, "",
+     "type=Warning,reason=FailedCreatePod", true},
 };
 
 }  // namespace
@@ -149,6 +168,7 @@ class ClusterWatch::State::Sink : public kube::ReflectorSink {
   kube::ReflectorState now() const { return now_.load(); }
   const char* name() const { return kind_.name; }
   const char* path() const { return kind_.path; }
+  bool explains_only() const { return kind_.explains_only; }
   uint64_t undecodable() const { return undecodable_.load(std::memory_order_relaxed); }
 
  private:
@@ -159,7 +179,8 @@ class ClusterWatch::State::Sink : public kube::ReflectorSink {
 };
 
 bool ClusterWatch::State::Settled(const Sink& sink) {
-  return sink.now() == kube::ReflectorState::kSynced || sink.now() == kube::ReflectorState::kAbsent;
+  return sink.explains_only() || sink.now() == kube::ReflectorState::kSynced ||
+         sink.now() == kube::ReflectorState::kAbsent;
 }
 
 ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post post)
@@ -170,6 +191,8 @@ ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post 
     kube::ReflectorOptions options;
     options.path = kind.path;
     options.alternative_path = kind.alternative_path;
+    options.field_selector = kind.field_selector;
+    if (kind.explains_only) options.longest_silence = kLongestSilenceOfEvents;
     state_->reflectors.push_back(std::make_unique<kube::Reflector>(
         transport, timer, std::move(options), *state_->sinks.back()));
   }
@@ -192,6 +215,19 @@ std::string ClusterWatch::NotReadyReason() const {
                           stats.last_error.empty() ? "" : ": ", stats.last_error);
   }
   return reason;
+}
+
+QueueVersions ClusterWatch::VersionsOfQueues() const {
+  QueueVersions versions;
+  for (size_t i = 0; i < state_->sinks.size(); ++i) {
+    const std::string_view name = state_->sinks[i]->name();
+    const bool local = name == "localqueues";
+    if (!local && name != "clusterqueues") continue;
+    // /apis/GROUP/VERSION/KIND
+    const std::vector<std::string> path = absl::StrSplit(state_->reflectors[i]->Stats().path, '/');
+    if (path.size() == 5) (local ? versions.local_queues : versions.cluster_queues) = path[3];
+  }
+  return versions;
 }
 
 std::vector<ClusterWatch::KindStats> ClusterWatch::Stats() const {

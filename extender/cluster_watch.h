@@ -23,7 +23,8 @@ class ClusterWatch {
   // No task is posted afterwards.
   ~ClusterWatch();
 
-  // Posts Engine::SetSynced once every kind is whole (or known to be absent).
+  // Posts Engine::SetSynced once every kind is whole (or known to be absent). Events aren't waited
+  // for here nor below: they only explain.
   void Start();
 
   // "" while every kind is synced or absent; else which isn't, and why.
@@ -35,6 +36,8 @@ class ClusterWatch {
     uint64_t undecodable = 0;  // objects that were left out because they can't be read
   };
   std::vector<KindStats> Stats() const;
+  // In which the queues are being read.
+  QueueVersions VersionsOfQueues() const;
 
  private:
   struct State;

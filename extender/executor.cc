@@ -96,13 +96,14 @@ void CrashAfter::OnSuccess(std::string_view kind) {
 
 struct Executor::State : std::enable_shared_from_this<Executor::State> {
   State(kube::Transport& transport, kube::Timer& t, size_t m, Post p, OnOutcome o,
-        const CrashAfter& c)
+        const CrashAfter& c, VersionsOfQueues v)
       : sender(transport, t),
         timer(t),
         max_in_flight(m),
         post(std::move(p)),
         on_outcome(std::move(o)),
-        crash_after(c) {}
+        crash_after(c),
+        versions(std::move(v)) {}
 
   struct Waiting {
     coscheduling::NumberedAction action;
@@ -122,6 +123,7 @@ struct Executor::State : std::enable_shared_from_this<Executor::State> {
   const Post post;
   const OnOutcome on_outcome;
   CrashAfter crash_after;
+  const VersionsOfQueues versions;
 
   std::mutex mutex;
   std::array<std::deque<Waiting>, kUrgencies> waiting;
@@ -130,9 +132,9 @@ struct Executor::State : std::enable_shared_from_this<Executor::State> {
 };
 
 Executor::Executor(kube::Transport& transport, kube::Timer& timer, size_t max_in_flight, Post post,
-                   OnOutcome on_outcome, const CrashAfter& crash_after)
+                   OnOutcome on_outcome, const CrashAfter& crash_after, VersionsOfQueues versions)
     : state_(std::make_shared<State>(transport, timer, max_in_flight, std::move(post),
-                                     std::move(on_outcome), crash_after)) {}
+                                     std::move(on_outcome), crash_after, std::move(versions))) {}
 
 Executor::~Executor() = default;
 
@@ -165,7 +167,12 @@ std::optional<Executor::State::Waiting> Executor::State::TakeNext() {
 }
 
 void Executor::State::Send(const Waiting& waiting) {
-  std::optional<ActionRequest> made = ToRequest(waiting.action.action, timer.Now());
+  QueueVersions queue_versions;
+  if (versions && std::holds_alternative<coscheduling::UpdateQueueStatus>(waiting.action.action)) {
+    queue_versions = versions();
+  }
+  std::optional<ActionRequest> made =
+      ToRequest(waiting.action.action, timer.Now(), queue_versions);
   if (!made) {
     std::lock_guard lock(mutex);
     --in_flight;

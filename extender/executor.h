@@ -61,12 +61,16 @@ class Executor {
   using OnOutcome =
       std::function<void(std::string_view kind, const absl::Status&, absl::Duration took)>;
 
+  // Asked before a queue's status is written. Any thread.
+  using VersionsOfQueues = std::function<QueueVersions()>;
+
   // `post` hands a task to the engine's thread; any thread may call it. Of all actions at most
   // `max_in_flight` are under way at once, as many as the transport sends at once. What waits
   // beside them is bounded by the engine, which asks for one action per target at a time. Transport
   // and timer must outlive the executor.
   Executor(kube::Transport& transport, kube::Timer& timer, size_t max_in_flight, Post post,
-           OnOutcome on_outcome, const CrashAfter& crash_after = {});
+           OnOutcome on_outcome, const CrashAfter& crash_after = {},
+           VersionsOfQueues versions = nullptr);
   ~Executor();
 
   // Thread-safe. EmitEvent and AnswerBind are not for here and are ignored.

@@ -254,6 +254,11 @@ void AddEngine(const coscheduling::EngineStats& engine, const Metrics::Sample& s
   out->Counter("muster_plans_total", "Plans made.", static_cast<double>(engine.plans));
   out->Gauge("muster_actions_in_flight", "Actions whose outcome is awaited.",
              static_cast<double>(engine.in_flight));
+  out->Gauge("muster_pod_refusals", "Jobs and the like whose pods the API server refuses.",
+             static_cast<double>(engine.pod_refusals));
+  out->Counter("muster_pod_refusals_dropped_total",
+               "Refusals that were forgotten because too many were known.",
+               static_cast<double>(engine.pod_refusals_dropped));
   out->Gauge("muster_held_binds", "Bind calls of kube-scheduler that are being held.",
              static_cast<double>(sample.held_binds));
   out->Gauge("muster_filter_answers", "Pods that have a filter answer.",

@@ -153,7 +153,7 @@ struct Service::Impl {
           spdlog::warn("action={} took={} failed: {}", kind, absl::FormatDuration(took),
                        Words(status));
         },
-        crash);
+        crash, [this] { return VersionsOfQueues(); });
     events =
         std::make_unique<EventRecorder>(*fence, timer, EventRecorderOptions{.instance = identity});
     watch = std::make_unique<ClusterWatch>(*transport, timer, post);
@@ -166,6 +166,11 @@ struct Service::Impl {
             .on_bind = [this](bool bound, absl::Duration took) { metrics.OnBind(bound, took); },
             .clock = [this] { return timer.Now(); },
             .not_leading = [this] { return NotLeading(); }});
+  }
+
+  QueueVersions VersionsOfQueues() {
+    const std::lock_guard lock(watch_mutex);
+    return watch == nullptr ? QueueVersions() : watch->VersionsOfQueues();
   }
 
   // On the engine's thread, after each step. Answers first: a gate that is lifted makes
@@ -392,7 +397,7 @@ struct Service::Impl {
     rest_server->Stop(absl::Seconds(1));
     grpc_server->Stop(absl::Seconds(1));
     webhook_server->Stop(absl::Seconds(1));
-    watch.reset();
+    StopWatching();
     loop->Stop();
     // Their writes ask who leads.
     executor.reset();
@@ -401,6 +406,13 @@ struct Service::Impl {
     leadership.reset();
     label.reset();
     transport.reset();
+  }
+
+  void StopWatching() {
+    // Ends after the lock does: its threads may be waiting for the engine's, and that for the lock.
+    std::unique_ptr<ClusterWatch> ending;
+    const std::lock_guard lock(watch_mutex);
+    ending = std::move(watch);
   }
 
   // Until no write is under way and no bind call waits, so that no gang is left in part.
@@ -429,6 +441,7 @@ struct Service::Impl {
   std::unique_ptr<Executor> executor;
   std::unique_ptr<SchedulerRoutes> scheduler_routes;
   std::unique_ptr<EngineLoop> loop;
+  std::mutex watch_mutex;  // for the engine's thread, which may look at `watch` while it goes
   std::unique_ptr<ClusterWatch> watch;
   std::unique_ptr<Leadership> leadership;  // set before `started` is
   std::unique_ptr<LeaderLabel> label;      // in a pod; the timer's thread only, once started

@@ -302,6 +302,140 @@ TEST_F(ServiceTest, APodsJobSaysHowLargeItsGangIsAndOwnsThePodGroup) {
   EXPECT_TRUE(Await([&] { return Gang("train").reason().code() == v1::OWNER_NOT_FOUND; }));
 }
 
+// What a job's controller says when the API server refuses a pod.
+TEST_F(ServiceTest, PodsThatTheApiServerRefusesAreNamedInTheGangsReason) {
+  StartService();
+  CreateGroup("train", 2);
+  json pod = CreatePod("train-0", "train").body;
+  const json owner = {{"apiVersion", "apps/v1"},
+                      {"kind", "ReplicaSet"},
+                      {"name", "train"},
+                      {"uid", "set-uid"},
+                      {"controller", true}};
+  ASSERT_EQ(Api(kube::Method::kDelete, fmt::format("{}/train-0", kPods)).status, 200);
+  pod["metadata"] = {{"name", "train-0"},
+                     {"labels", pod["metadata"]["labels"]},
+                     {"ownerReferences", json::array({owner})}};
+  pod["spec"].erase("schedulingGates");
+  pod.erase("status");
+  const Answer made = Api(kube::Method::kPost, kPods, pod);
+  ASSERT_EQ(made.status, 201) << made.body;
+  ASSERT_TRUE(Await([&] { return Gang("train").reason().code() == v1::MEMBERS_MISSING; }));
+
+  const std::string now =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now() + absl::Seconds(2), absl::UTCTimeZone());
+  const auto event = [&](const std::string& name, const std::string& reason) {
+    return json{
+        {"apiVersion", "v1"},
+        {"kind", "Event"},
+        {"metadata", {{"name", name}}},
+        {"involvedObject",
+         {{"kind", "ReplicaSet"}, {"namespace", "default"}, {"name", "train"}, {"uid", "set-uid"}}},
+        {"type", "Warning"},
+        {"reason", reason},
+        {"message",
+         "Error creating: pods \"train-x\" is forbidden: exceeded quota: gpu, "
+         "requested: pods=1, used: pods=1, limited: pods=1"},
+        {"count", 1},
+        {"firstTimestamp", now},
+        {"lastTimestamp", now}};
+  };
+  const std::string events = "/api/v1/namespaces/default/events";
+  ASSERT_EQ(Api(kube::Method::kPost, events, event("train.1", "FailedDelete")).status, 201);
+  ASSERT_EQ(Api(kube::Method::kPost, events, event("train.2", "FailedCreate")).status, 201);
+  EXPECT_TRUE(Await([&] { return Gang("train").reason().code() == v1::PODS_REFUSED; }));
+  const v1::Reason reason = Gang("train").reason();
+  EXPECT_EQ(reason.message(),
+            "1 of 2 members exist; pods of ReplicaSet default/train are refused: exceeded quota: "
+            "gpu, requested: pods=1, used: pods=1, limited: pods=1");
+  EXPECT_THAT(reason.fix(), HasSubstr("raise ResourceQuota default/gpu"));
+  // The PodGroup says it too, and so does an event about it.
+  EXPECT_TRUE(Await([&] {
+    const json group = Api(kube::Method::kGet, fmt::format("{}/train", kGroups)).body;
+    return group.dump().find("exceeded quota: gpu") != std::string::npos;
+  })) << Api(kube::Method::kGet, fmt::format("{}/train", kGroups)).body;
+  EXPECT_TRUE(Await([&] {
+    const json all = Api(kube::Method::kGet, events).body;
+    for (const json& told : all["items"]) {
+      if (told["reason"] == "PodsRefused" && told["type"] == "Warning") return true;
+    }
+    return false;
+  }));
+  // Of the events only those that say so were read.
+  EXPECT_THAT(Rest("/metrics").body,
+              HasSubstr("muster_watch_objects{kind=\"events/FailedCreate\"} 1\n"));
+  EXPECT_TRUE(Await([&] { return Metric("muster_pod_refusals") == "1"; }));
+  EXPECT_EQ(Metric("muster_pod_refusals_dropped_total"), "0");
+}
+
+// Kueue will end v1beta1 one day.
+TEST_F(ServiceTest, QueuesThatAreServedInV1beta2OnlyGetTheirStatusThere) {
+  const std::string crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+  for (const char* kind : {"clusterqueues", "localqueues", "resourceflavors"}) {
+    const std::string path = fmt::format("{}/{}.kueue.x-k8s.io", crds, kind);
+    json crd = Api(kube::Method::kGet, path).body;
+    ASSERT_EQ(Api(kube::Method::kDelete, path).status, 200);
+    // Both versions have one schema.
+    crd["spec"]["versions"][0]["name"] = "v1beta2";
+    crd["metadata"] = {{"name", crd["metadata"]["name"]}};
+    crd.erase("status");
+    const Answer made = Api(kube::Method::kPost, crds, crd);
+    ASSERT_EQ(made.status, 201) << made.body;
+  }
+  StartService();
+  const std::string kueue = "/apis/kueue.x-k8s.io/v1beta2";
+  const json quota = {
+      {"coveredResources", {"nvidia.com/gpu"}},
+      {"flavors",
+       {{{"name", "spot"}, {"resources", {{{"name", "nvidia.com/gpu"}, {"nominalQuota", "8"}}}}}}}};
+  ASSERT_EQ(Api(kube::Method::kPost, kueue + "/resourceflavors",
+                {{"apiVersion", "kueue.x-k8s.io/v1beta2"},
+                 {"kind", "ResourceFlavor"},
+                 {"metadata", {{"name", "spot"}}},
+                 {"spec", json::object()}})
+                .status,
+            201);
+  ASSERT_EQ(
+      Api(kube::Method::kPost, kueue + "/clusterqueues",
+          {{"apiVersion", "kueue.x-k8s.io/v1beta2"},
+           {"kind", "ClusterQueue"},
+           {"metadata", {{"name", "gpus"}}},
+           {"spec",
+            {{"namespaceSelector", json::object()}, {"resourceGroups", json::array({quota})}}}})
+          .status,
+      201);
+  ASSERT_EQ(Api(kube::Method::kPost, kueue + "/namespaces/default/localqueues",
+                {{"apiVersion", "kueue.x-k8s.io/v1beta2"},
+                 {"kind", "LocalQueue"},
+                 {"metadata", {{"name", "team"}}},
+                 {"spec", {{"clusterQueue", "gpus"}}}})
+                .status,
+            201);
+  for (const std::string& path :
+       {kueue + "/clusterqueues/gpus", kueue + "/namespaces/default/localqueues/team"}) {
+    json status;
+    EXPECT_TRUE(Await([&] {
+      status = Api(kube::Method::kGet, path).body["status"];
+      return status.contains("conditions") && status["conditions"][0]["status"] == "True" &&
+             status.contains("flavorsUsage");
+    })) << path
+        << status;
+  }
+}
+
+TEST_F(ServiceTest, EventsThatMayNotBeReadHoldNothingUp) {
+  kube::embedded::FaultRule rule;
+  rule.action = kube::embedded::FaultRule::Action::kAnswer;
+  rule.path = "/api/v1/events";
+  rule.status = 403;
+  faults_.Add(rule);
+  StartService();
+  CreateGroup("train", 2);
+  ASSERT_EQ(CreatePod("train-0", "train").status, 201);
+  EXPECT_TRUE(AwaitState("train", v1::WAITING_FOR_MEMBERS));
+  EXPECT_EQ(Rest("/readyz").status, 200);
+}
+
 TEST_F(ServiceTest, OtherSchedulersPodsAreUntouchedAlsoWhileItIsDown) {
   StartService();
   EXPECT_FALSE(IsGated(CreatePod("other-0", "", "default-scheduler").body));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -52,11 +53,12 @@ absl::StatusOr<json> Make(const Call& call, const std::string& collection, const
 class Controller {
  public:
   Controller(const ReconcileStep& step, const std::string& scheduler_name, const Call& call,
-             std::string name_space)
+             std::string name_space, absl::Time now)
       : step_(step),
         scheduler_name_(scheduler_name),
         call_(call),
-        name_space_(std::move(name_space)) {}
+        name_space_(std::move(name_space)),
+        now_(now) {}
 
   absl::Status Turn(const json& object) {
     const std::string kind = object.at("kind");
@@ -70,7 +72,7 @@ class Controller {
  private:
   absl::Status Pod(const json& owner, const json& pod_template, const std::string& name,
                    const json& labels, const json& annotations = json::object()) {
-    if (step_.only && made_ >= *step_.only) return absl::OkStatus();
+    if (step_.only && made_ >= *step_.only) return Refuse(owner, name);
     json metadata = pod_template.value("metadata", json::object());
     metadata["name"] = name;
     metadata["namespace"] = name_space_;
@@ -89,6 +91,38 @@ class Controller {
         Make(call_, fmt::format("/api/v1/namespaces/{}/pods", name_space_), pod, &made);
     made_ += made;
     return there.status();
+  }
+
+  // Tells once of each owner that its pods are refused.
+  absl::Status Refuse(const json& owner, const std::string& pod) {
+    if (step_.refused.empty() || !told_.insert(NameOf(owner)).second) return absl::OkStatus();
+    const std::string kind = owner.at("kind");
+    const std::string forbidden = fmt::format("pods \"{}\" is forbidden: {}", pod, step_.refused);
+    const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", now_, absl::UTCTimeZone());
+    const json event = {
+        {"apiVersion", "v1"},
+        {"kind", "Event"},
+        {"metadata",
+         {{"name", fmt::format("{}.{:x}", NameOf(owner), absl::ToUnixNanos(now_))},
+          {"namespace", name_space_}}},
+        {"involvedObject",
+         {{"apiVersion", owner.at("apiVersion")},
+          {"kind", kind},
+          {"namespace", name_space_},
+          {"name", NameOf(owner)},
+          {"uid", owner.at("metadata").at("uid")}}},
+        {"type", "Warning"},
+        {"reason", kind == "PyTorchJob" ? "FailedCreatePod" : "FailedCreate"},
+        {"message", kind == "StatefulSet"
+                        ? fmt::format("create Pod {} in StatefulSet {} failed error: {}", pod,
+                                      NameOf(owner), forbidden)
+                        : "Error creating: " + forbidden},
+        {"count", 1},
+        {"firstTimestamp", time},
+        {"lastTimestamp", time}};
+    bool made = false;
+    return Make(call_, fmt::format("/api/v1/namespaces/{}/events", name_space_), event, &made)
+        .status();
   }
 
   absl::Status OfJob(const json& job) {
@@ -188,13 +222,15 @@ class Controller {
   const std::string& scheduler_name_;
   const Call& call_;
   const std::string name_space_;
+  const absl::Time now_;
   int made_ = 0;
+  std::set<std::string> told_;
 };
 
 }  // namespace
 
 absl::Status Reconcile(const ReconcileStep& step, const std::string& scheduler_name,
-                       const Call& call) {
+                       const Call& call, absl::Time now) {
   absl::StatusOr<std::string> path = ObjectPath(step.object);
   if (!path.ok()) return path.status();
   absl::StatusOr<json> object = Get(call, *path);
@@ -202,7 +238,7 @@ absl::Status Reconcile(const ReconcileStep& step, const std::string& scheduler_n
   ReconcileStep named = step;
   if (named.gang.empty()) named.gang = NameOf(*object);
   Controller controller(named, scheduler_name, call,
-                        object->at("metadata").value("namespace", "default"));
+                        object->at("metadata").value("namespace", "default"), now);
   return controller.Turn(*object);
 }
 

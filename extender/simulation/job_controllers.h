@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "extender/simulation/scenario.h"
 #include "kube/api.h"
 
@@ -19,10 +20,11 @@ namespace muster::simulation {
 using Call = std::function<kube::Response(const kube::Request&)>;
 
 // Makes those of the step's pods that aren't there, as far as its limits allow. Pods of
-// `scheduler_name` carry the gate that the webhook would add. NotFound if the object isn't there,
+// `scheduler_name` carry the gate that the webhook would add. Where the step says why the rest is
+// refused, an event says so at `now`, as the controller would. NotFound if the object isn't there,
 // InvalidArgument if its kind has no controller here.
 absl::Status Reconcile(const ReconcileStep& step, const std::string& scheduler_name,
-                       const Call& call);
+                       const Call& call, absl::Time now);
 
 // Fills in the UIDs of owner references in a POST's body that name an object without one.
 absl::Status FillOwnerUids(kube::Request* request, const Call& call);

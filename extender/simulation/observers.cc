@@ -58,6 +58,8 @@ void Remove(Engine* engine, const kube::PodDisruptionBudget& b) {
   engine->RemovePodDisruptionBudget(b.meta.FullName());
 }
 
+void Remove(Engine* /*engine*/, const kube::Event& /*event*/) {}
+
 template <typename J>
 void Remove(Engine* engine, const J& job) {
   engine->RemoveJob(job.meta.uid);
@@ -77,6 +79,7 @@ void DeliverAs(Engine* engine, bool deleted, const std::string& text) {
 struct WatchedKind {
   const char* path;
   Feed::Deliver deliver;
+  const char* field_selector = "";
 };
 
 constexpr WatchedKind kWatched[] = {
@@ -102,6 +105,8 @@ constexpr WatchedKind kWatched[] = {
     {"/apis/jobset.x-k8s.io/v1alpha2/jobsets", DeliverAs<kube::JobSet>},
     {"/apis/apps/v1/statefulsets", DeliverAs<kube::StatefulSet>},
     {"/apis/batch/v1/jobs", DeliverAs<kube::Job>},
+    {"/api/v1/events", DeliverAs<kube::Event>, "type=Warning,reason=FailedCreate"},
+    {"/api/v1/events", DeliverAs<kube::Event>, "type=Warning,reason=FailedCreatePod"},
 };
 
 std::vector<json> List(kube::embedded::ApiServer& server, const char* path) {
@@ -261,13 +266,15 @@ bool Feed::Read() {
 }
 
 std::unique_ptr<kube::embedded::WatchSession> OpenWatch(kube::embedded::ApiServer* server,
-                                                        const char* path) {
+                                                        const char* path,
+                                                        const char* field_selector) {
   kube::Request request;
   request.path = path;
   request.query = {{"watch", "1"},
                    {"sendInitialEvents", "true"},
                    {"resourceVersionMatch", "NotOlderThan"},
                    {"allowWatchBookmarks", "true"}};
+  if (*field_selector != '\0') request.query.emplace_back("fieldSelector", field_selector);
   request.timeout = absl::InfiniteDuration();
   return std::move(server->Watch(request).session);
 }
@@ -275,7 +282,8 @@ std::unique_ptr<kube::embedded::WatchSession> OpenWatch(kube::embedded::ApiServe
 std::vector<Feed> WatchEverything(kube::embedded::ApiServer* server, Engine* engine) {
   std::vector<Feed> feeds;
   for (const WatchedKind& kind : kWatched) {
-    std::unique_ptr<kube::embedded::WatchSession> session = OpenWatch(server, kind.path);
+    std::unique_ptr<kube::embedded::WatchSession> session =
+        OpenWatch(server, kind.path, kind.field_selector);
     if (session != nullptr) feeds.emplace_back(std::move(session), engine, kind.deliver);
   }
   return feeds;

@@ -38,9 +38,11 @@ class Feed {
   Deliver deliver_;
 };
 
-// All objects of a kind and what happens to them, without end.
+// All objects of a kind, or those that the selector lets through, and what happens to them, without
+// end.
 std::unique_ptr<kube::embedded::WatchSession> OpenWatch(kube::embedded::ApiServer* server,
-                                                        const char* path);
+                                                        const char* path,
+                                                        const char* field_selector = "");
 
 // All kinds the engine reads, from their present state on.
 std::vector<Feed> WatchEverything(kube::embedded::ApiServer* server, coscheduling::Engine* engine);

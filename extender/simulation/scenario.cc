@@ -169,6 +169,7 @@ ReconcileStep ReadReconcile(const YAML::Node& node) {
   fields.Read("object", &step.object);
   fields.Read("replicatedJob", &step.replicated_job);
   fields.Read("only", &step.only);
+  fields.Read("refused", &step.refused);
   fields.Read("gang", &step.gang);
   fields.Finish();
   return step;

@@ -93,6 +93,7 @@ struct ReconcileStep {
   std::string object;
   std::string replicated_job;  // of a JobSet, only this one
   std::optional<int> only;     // as many pods at most
+  std::string refused;         // why the API server takes no more; told in an event
   std::string gang;            // that these pods are expected in; empty: the object's name
 };
 // Muster is killed: everything it knew is gone, and so is what was under way.

@@ -273,7 +273,7 @@ absl::Status World::Perform(const Action& action) {
   }
   const auto call = [this](const kube::Request& request) { return Call(request); };
   if (const auto* turn = std::get_if<ReconcileStep>(&action)) {
-    return Reconcile(*turn, state_->scenario.options.scheduler_name, call);
+    return Reconcile(*turn, state_->scenario.options.scheduler_name, call, state_->now);
   }
   absl::StatusOr<std::vector<kube::Request>> requests =
       RequestsOf(action, state_->scenario.options.scheduler_name);

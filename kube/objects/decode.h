@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kube/objects/event.h"
 #include "kube/objects/job.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
@@ -60,6 +61,8 @@ template <>
 absl::StatusOr<PyTorchJob> Decode<PyTorchJob>(std::string_view json);
 template <>
 absl::StatusOr<TrainJob> Decode<TrainJob>(std::string_view json);
+template <>
+absl::StatusOr<Event> Decode<Event>(std::string_view json);
 template <>
 absl::StatusOr<ResourceFlavor> Decode<ResourceFlavor>(std::string_view json);
 template <>

@@ -167,6 +167,7 @@ var controllers = []string{
 	"node-lifecycle-controller",
 	"pod-garbage-collector-controller",
 	"replicaset-controller",
+	"resourcequota-controller",
 	"serviceaccount-controller",
 	"taint-eviction-controller",
 }
