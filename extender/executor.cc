@@ -171,8 +171,7 @@ void Executor::State::Send(const Waiting& waiting) {
   if (versions && std::holds_alternative<coscheduling::UpdateQueueStatus>(waiting.action.action)) {
     queue_versions = versions();
   }
-  std::optional<ActionRequest> made =
-      ToRequest(waiting.action.action, timer.Now(), queue_versions);
+  std::optional<ActionRequest> made = ToRequest(waiting.action.action, timer.Now(), queue_versions);
   if (!made) {
     std::lock_guard lock(mutex);
     --in_flight;
