@@ -397,6 +397,20 @@ TEST_F(ReflectorTest, AnAbsentResourceIsReportedAndComesAlive) {
   EXPECT_THAT(sink_.Take(), ElementsAre("+a@3", "synced"));
 }
 
+// Each time that its CRD goes there are failures first; they don't add up.
+TEST_F(ReflectorTest, AbsenceIsADefiniteAnswerAfterWhichPausesAreShortAgain) {
+  StartSynced();
+  timer_.Advance(absl::Minutes(1));
+  for (int round = 0; round < 8; ++round) {
+    Watch().End(absl::UnavailableError("refused"));
+    timer_.Advance(absl::Milliseconds(510));
+    ASSERT_EQ(watches(), 2u * round + 2) << "the first pause of a round is the shortest";
+    Watch().End(404);
+    timer_.Advance(absl::Seconds(10));
+    ASSERT_EQ(watches(), 2u * round + 3);
+  }
+}
+
 TEST_F(ReflectorTest, WhenItsCrdGoesItsObjectsGo) {
   StartSynced();
   timer_.Advance(absl::Minutes(1));
