@@ -104,7 +104,7 @@ inline Workload WithSurplus(Workload workload, int64_t count) {
 // All that quota knows, with what Schedule decided applied as its user would apply it.
 class QuotaWorld {
  public:
-  explicit QuotaWorld(QuotaOptions options = {}) : scheduler(options) {
+  explicit QuotaWorld(QuotaOptions options = {}) : scheduler(std::move(options)) {
     scheduler.Upsert(NamespaceNamed("ns"));
   }
 
