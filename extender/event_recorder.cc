@@ -36,15 +36,15 @@ std::string EventsPath(const EmitEvent& event) {
 }
 
 // As client-go names them, unique per object and moment.
-std::string NameOf(const EmitEvent& event, absl::Time now, uint64_t serial) {
+std::string NameOf(const EmitEvent& event, absl::Time at, uint64_t serial) {
   std::string start = event.name.substr(0, kMaxNameStart);
   while (start.ends_with('-') || start.ends_with('.')) start.pop_back();
-  return fmt::format("{}.{:x}{:02x}", start, static_cast<uint64_t>(absl::ToUnixNanos(now)),
+  return fmt::format("{}.{:x}{:02x}", start, static_cast<uint64_t>(absl::ToUnixNanos(at)),
                      serial & 0xff);
 }
 
 kube::Request Create(const EmitEvent& event, const std::string& name, const std::string& instance,
-                     absl::Time now) {
+                     absl::Time at) {
   const bool pod = event.kind == "Pod";
   json body = {{"apiVersion", "v1"},
                {"kind", "Event"},
@@ -61,8 +61,8 @@ kube::Request Create(const EmitEvent& event, const std::string& name, const std:
                {"source", {{"component", "muster"}}},
                {"reportingComponent", "muster"},
                {"reportingInstance", instance},
-               {"firstTimestamp", TimeText(now)},
-               {"lastTimestamp", TimeText(now)},
+               {"firstTimestamp", TimeText(at)},
+               {"lastTimestamp", TimeText(at)},
                {"count", 1}};
   kube::Request request;
   request.method = kube::Method::kPost;
@@ -72,13 +72,12 @@ kube::Request Create(const EmitEvent& event, const std::string& name, const std:
   return request;
 }
 
-kube::Request Count(const EmitEvent& event, const std::string& name, int64_t count,
-                    absl::Time now) {
+kube::Request Count(const EmitEvent& event, const std::string& name, int64_t count, absl::Time at) {
   kube::Request request;
   request.method = kube::Method::kPatch;
   request.path = EventsPath(event) + "/" + name;
   request.content_type = kube::kMergePatch;
-  request.body = json({{"count", count}, {"lastTimestamp", TimeText(now)}}).dump();
+  request.body = json({{"count", count}, {"lastTimestamp", TimeText(at)}}).dump();
   return request;
 }
 
@@ -92,9 +91,14 @@ struct EventRecorder::State : std::enable_shared_from_this<EventRecorder::State>
         tokens(static_cast<double>(options.burst)),
         refilled(timer.Now()) {}
 
+  struct Waiting {
+    EmitEvent event;
+    absl::Time at;  // when it happened
+  };
   struct Remembered {
     std::string name;
     int64_t count = 0;
+    absl::Time last;
   };
 
   bool TakeToken(absl::Time now) {
@@ -106,21 +110,21 @@ struct EventRecorder::State : std::enable_shared_from_this<EventRecorder::State>
     return true;
   }
 
-  void Enqueue(const EmitEvent& event) {
+  void Enqueue(const EmitEvent& event, absl::Time at) {
     {
       const std::lock_guard lock(mutex);
-      if (waiting.size() >= options.max_waiting) {
+      waiting.push_back({event, at});
+      if (waiting.size() > options.max_waiting) {
+        waiting.pop_front();
         ++stats.dropped;
-        return;
       }
-      waiting.push_back(event);
     }
     Drain();
   }
 
   struct Outgoing {
     kube::Request request;
-    std::optional<EmitEvent> counted;  // if this counts an event that exists already
+    std::optional<Waiting> counted;  // if this counts an event that exists already
   };
 
   void Drain() {
@@ -129,8 +133,8 @@ struct EventRecorder::State : std::enable_shared_from_this<EventRecorder::State>
       const std::lock_guard lock(mutex);
       const absl::Time now = timer.Now();
       while (!waiting.empty() && in_flight < options.max_in_flight && TakeToken(now)) {
-        requests.push_back(RequestFor(waiting.front(), now));
-        waiting.pop_front();
+        requests.push_back(RequestFor(waiting.back()));
+        waiting.pop_back();
         ++in_flight;
       }
       if (!waiting.empty() && !draining) {
@@ -160,7 +164,7 @@ struct EventRecorder::State : std::enable_shared_from_this<EventRecorder::State>
                    });
   }
 
-  void Answered(const std::optional<EmitEvent>& counted,
+  void Answered(const std::optional<Waiting>& counted,
                 const absl::StatusOr<kube::Response>& answer) {
     const bool written = answer.ok() && answer->ok();
     // The API server forgets events after an hour: this one begins anew.
@@ -169,9 +173,9 @@ struct EventRecorder::State : std::enable_shared_from_this<EventRecorder::State>
       const std::lock_guard lock(mutex);
       --in_flight;
       if (!written && !forgotten) ++stats.failed;
-      if (forgotten) Forget(KeyOf(*counted));
+      if (forgotten) Forget(KeyOf(counted->event));
     }
-    if (forgotten) Enqueue(*counted);
+    if (forgotten) Enqueue(counted->event, counted->at);
     Drain();
   }
 
@@ -180,20 +184,23 @@ struct EventRecorder::State : std::enable_shared_from_this<EventRecorder::State>
     std::erase(order, key);
   }
 
-  Outgoing RequestFor(const EmitEvent& event, absl::Time now) {
+  Outgoing RequestFor(const Waiting& told) {
+    const EmitEvent& event = told.event;
     const std::string key = KeyOf(event);
     auto it = remembered.find(key);
     if (it != remembered.end()) {
-      return {Count(event, it->second.name, ++it->second.count, now), event};
+      Remembered& known = it->second;
+      known.last = std::max(known.last, told.at);
+      return {Count(event, known.name, ++known.count, known.last), told};
     }
     if (order.size() >= options.max_remembered) {
       remembered.erase(order.front());
       order.pop_front();
     }
-    std::string name = NameOf(event, now, ++serial);
-    remembered.emplace(key, Remembered{name, 1});
+    std::string name = NameOf(event, told.at, ++serial);
+    remembered.emplace(key, Remembered{name, 1, told.at});
     order.push_back(key);
-    return {Create(event, name, options.instance, now), std::nullopt};
+    return {Create(event, name, options.instance, told.at), std::nullopt};
   }
 
   kube::Transport& transport;
@@ -205,7 +212,7 @@ struct EventRecorder::State : std::enable_shared_from_this<EventRecorder::State>
   bool draining = false;
   size_t in_flight = 0;
   uint64_t serial = 0;
-  std::deque<EmitEvent> waiting;
+  std::deque<Waiting> waiting;
   std::unordered_map<std::string, Remembered> remembered;
   std::deque<std::string> order;
   Stats stats;
@@ -217,7 +224,7 @@ EventRecorder::EventRecorder(kube::Transport& transport, kube::Timer& timer,
 
 EventRecorder::~EventRecorder() = default;
 
-void EventRecorder::Record(const EmitEvent& event) { state_->Enqueue(event); }
+void EventRecorder::Record(const EmitEvent& event) { state_->Enqueue(event, state_->timer.Now()); }
 
 EventRecorder::Stats EventRecorder::stats() const {
   const std::lock_guard lock(state_->mutex);

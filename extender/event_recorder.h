@@ -2,8 +2,9 @@
 //
 // Equal events (object, type, reason, message) are one Event object whose count and lastTimestamp
 // grow. Bounded: a token bucket limits what is sent, and how much of it may be under way at once; a
-// queue what waits, a cache what is remembered. What doesn't fit is dropped and counted, because an
-// event is never worth a decision's delay.
+// queue what waits, a cache what is remembered. Of what waits the newest goes first, dated when it
+// happened: somebody looks at the gang that has just come, and what is old news by now is dropped
+// and counted when the queue is full. An event is never worth a decision's delay.
 #pragma once
 
 #include <cstdint>

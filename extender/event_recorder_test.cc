@@ -90,6 +90,40 @@ TEST_F(EventRecorderTest, FewAreUnderWayAtOnce) {
   EXPECT_EQ(recorder_->stats().failed, 1u);
 }
 
+// Thousands may wait: the gang that somebody looks at is the one that came last.
+TEST_F(EventRecorderTest, TheNewestGoesFirstDatedWhenItHappenedAndTheOldestIsDropped) {
+  Start({.per_second = 1, .burst = 1, .max_waiting = 2});
+  for (const char* message : {"a", "b", "c", "d"}) {
+    recorder_->Record(Waiting(message));
+    timer_.Advance(absl::Milliseconds(100));
+  }
+  const std::string happened = Body(0)["firstTimestamp"];
+  for (size_t i = 0; i < transport_.sent.size() && i < 3; ++i) {
+    transport_.sent[i]->Answer(201);
+    timer_.Advance(absl::Seconds(2));
+  }
+  ASSERT_EQ(transport_.sent.size(), 3u);
+  EXPECT_EQ(Body(1)["message"], "d");
+  EXPECT_EQ(Body(2)["message"], "c");
+  EXPECT_EQ(Body(2)["lastTimestamp"], happened);
+  EXPECT_EQ(recorder_->stats().dropped, 1u);
+}
+
+TEST_F(EventRecorderTest, AnEqualOneThatIsToldLateDoesntSetTheClockBack) {
+  Start({.per_second = 0.1, .burst = 1});
+  for (const char* message : {"first", "equal", "equal"}) {
+    recorder_->Record(Waiting(message));
+    timer_.Advance(absl::Seconds(2));
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    ASSERT_GT(transport_.sent.size(), i);
+    transport_.sent[i]->Answer(201);
+    timer_.Advance(absl::Seconds(11));
+  }
+  EXPECT_EQ(Body(2)["count"], 2);
+  EXPECT_EQ(Body(2)["lastTimestamp"], Body(1)["lastTimestamp"]);
+}
+
 TEST_F(EventRecorderTest, WhatIsRememberedIsBounded) {
   Start({.max_in_flight = 10, .max_remembered = 2});
   for (const char* message : {"a", "b", "c", "a"}) recorder_->Record(Waiting(message));
