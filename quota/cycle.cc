@@ -74,14 +74,43 @@ void Cycle::JudgeGang(Entry& entry) {
   AssignmentRequest request = RequestOf(entry);
   if (entry.next_flavor_wakes != room_.line(entry.queue).wakes()) entry.next_flavor.clear();
   request.next_flavor = &entry.next_flavor;
+  Assignment before = std::move(entry.assignment);
   entry.assignment = AssignFlavors(ledger_, request);
   if (entry.assignment.mode != AssignmentMode::kPreempt) return;
+  if (before.mode == AssignmentMode::kPreempt) entry.targets = VictimsLeft(entry, before.usage);
+  if (!entry.targets.empty()) {
+    entry.assignment = std::move(before);
+    return;
+  }
   entry.targets = FindTargets(ledger_, {.queue = entry.queue,
                                         .priority = entry.workload.priority,
                                         .queued_at = entry.workload.queued_at,
                                         .usage = entry.assignment.usage,
                                         .needed = entry.assignment.needed,
                                         .fair_sharing = options_.fair_sharing});
+}
+
+// Those named in an earlier pass that haven't gone yet, if `usage` fits once they have. One of them
+// may be no candidate by now, since its queue borrows less with each that goes: naming another
+// instead, as Kueue does, would evict more than is needed, for they go all the same.
+std::vector<Target> Cycle::VictimsLeft(const Entry& entry, const std::vector<PairAmount>& usage) {
+  std::vector<Target> left;
+  if (entry.claimed_pass < 0) return left;
+  for (const Victim& victim : entry.reported) {
+    Reservation* reservation = ledger_.Find(victim.id);
+    if (reservation == nullptr) continue;
+    const auto part = victim.surplus_only ? Reservation::Part::kSurplus : Reservation::Part::kAll;
+    if (reservation->marked < part) continue;
+    left.push_back({.reservation = reservation,
+                    .surplus_only = victim.surplus_only,
+                    .reason = victim.reason,
+                    .gone_before = Reservation::Part::kNothing});
+  }
+  if (left.empty()) return left;
+  Removal removal(ledger_);
+  removal.TakeAll(left);
+  if (!Fits(ledger_.tree(), ledger_.layout().queue(entry.queue).node, usage)) left.clear();
+  return left;
 }
 
 void Cycle::JudgeSurplus(Entry& entry) {

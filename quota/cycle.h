@@ -50,6 +50,7 @@ class Cycle {
 
   void JudgeGang(Entry& entry);
   void JudgeSurplus(Entry& entry);
+  std::vector<Target> VictimsLeft(const Entry& entry, const std::vector<PairAmount>& usage);
   AssignmentRequest RequestOf(Entry& entry) const;
   const std::string& Placement(Entry& entry, int pod_set, const GroupFlavor& flavor) const;
 

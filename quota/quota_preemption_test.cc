@@ -69,6 +69,41 @@ TEST(Preemption, OfTwoInOnePassNeverCountsOnTheSameVictims) {
   EXPECT_THAT(world.Schedule(), ElementsAre("b"));
 }
 
+// Once the first victim is gone its queue borrows nothing any more, so that the second would be no
+// candidate: Kueue names a third instead.
+TEST(Preemption, NamesNobodyElseWhileTheVictimsLeaveOneAfterTheOther) {
+  for (const char* first : {"b", "c"}) {
+    QuotaWorld world;
+    kube::ClusterQueue borrows = Preempting("q", 9, "cohort");
+    borrows.preemption.borrow_from_lower_priority = true;
+    borrows.preemption.borrow_max_priority_threshold = 20;
+    world.Add(borrows).Add(Preempting("r", 7, "cohort"));
+    world.Admit({Gang("a", "q", 1, 30), Gang("d", "q", 4, 20), Gang("e", "r", 4, 20),
+                 Gang("b", "r", 4, 10), Gang("c", "r", 3, 10)});
+    ASSERT_EQ(world.Reserved("q") + world.Reserved("r"), 16);
+    world.Enqueue(Gang("urgent", "q", 5, 1000));
+    EXPECT_THAT(world.Schedule(), ElementsAre("urgent<-c,b"));
+    world.scheduler.Withdraw(first);
+    EXPECT_THAT(world.Schedule(), IsEmpty()) << "after " << first;
+    EXPECT_EQ(world.Code("urgent"), WaitCode::kPreempting);
+    world.scheduler.Withdraw(*first == 'b' ? "c" : "b");
+    EXPECT_THAT(world.Schedule(), ElementsAre("urgent"));
+  }
+}
+
+TEST(Preemption, NamesOthersOnceTheVictimsThatAreLeftDontSuffice) {
+  QuotaWorld world;
+  world.Add(Preempting("q", 8));
+  world.Admit({Gang("a", "q", 4, 0), Gang("b", "q", 2, 0), Gang("c", "q", 2, 5)});
+  world.Enqueue(Gang("urgent", "q", 6, 9));
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent<-b,a"));
+  Admission admission = world.admissions.at("b");
+  world.scheduler.Withdraw("b");
+  admission.reserved_at += absl::Hours(1);
+  world.scheduler.SetAdmitted(Gang("sudden", "q", 2, 5), admission);
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent<-a,sudden"));
+}
+
 TEST(Preemption, TakesSurplusBeforeWholeGangsOfTheSamePriority) {
   QuotaWorld world;
   world.Add(Preempting("q", 8));
