@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "extender/config.h"
 #include "extender/demo.h"
+#include "extender/lint/lint.h"
 #include "extender/rest_client.h"
 #include "extender/service.h"
 #include "extender/stop_signals.h"
@@ -174,6 +175,15 @@ int Main(int argc, char** argv) {
   explain->add_option("gang", query.gang, "NAMESPACE/NAME")->required();
   AddQueryFlags(explain, &query);
 
+  lint::LintOptions lint_options;
+  CLI::App* lint = app.add_subcommand("lint", "find mistakes in manifests, without a cluster");
+  lint->add_option("files", lint_options.files, "FILE..., - for standard input")->required();
+  lint->add_option("-o,--output", lint_options.output, "text, json or sarif")
+      ->check(CLI::IsMember({"text", "json", "sarif"}))
+      ->capture_default_str();
+  lint->add_option("--instance-types", lint_options.instance_types,
+                   "file of EC2 types beside those that are known, as cluster/instance_types.txt");
+
   DemoOptions demo_options;
   CLI::App* demo = app.add_subcommand("demo", "watch a gang wait for its nodes and bind");
   demo->add_flag("--keep", demo_options.keep, "leave everything running until Ctrl-C");
@@ -186,6 +196,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kFailed;
   }
+  if (*lint) return lint::RunLint(lint_options, std::cin, std::cout, std::cerr);
   curl_global_init(CURL_GLOBAL_DEFAULT);
   if (*demo) return Demo(demo_options);
   if (*gangs) return Gangs(query);
