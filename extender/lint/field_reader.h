@@ -20,6 +20,8 @@ class FieldReader {
       : file_(std::move(file)), errors_(errors) {}
 
   const std::string& file() const { return file_; }
+  // The same for an object of another file.
+  FieldReader Other(std::string file) const { return {std::move(file), errors_}; }
   void Fail(int line, std::string message);
 
   LocatedText Text(const YamlValue& value);
@@ -53,7 +55,7 @@ struct ManifestObject {
 
 // The TrainingRuntimes and ClusterTrainingRuntimes that were given, by "NAMESPACE/NAME" and
 // "/NAME".
-using Runtimes = std::map<std::string, YamlValue>;
+using Runtimes = std::map<std::string, ManifestObject>;
 
 // "batch/v1" and "Job" of an object; an API group is compared without its version.
 bool IsKind(const YamlValue& object, std::string_view group, std::string_view kind);

@@ -78,6 +78,12 @@ void Findings::Add(std::string_view rule, const std::string& file, int line, std
                        std::move(yaml)});
 }
 
+void Findings::AddWarning(std::string_view rule, const std::string& file, int line,
+                          std::string message, std::string fix, std::string yaml) {
+  Add(rule, file, line, std::move(message), std::move(fix), std::move(yaml));
+  findings_.back().severity = Severity::kWarning;
+}
+
 std::vector<Finding> Findings::Take() {
   std::map<std::string, size_t> order;
   for (const Finding& finding : findings_) order.emplace(finding.file, order.size());

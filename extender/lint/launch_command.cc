@@ -135,7 +135,10 @@ TorchrunCall ReadOptions(const Command& command, size_t at) {
 
 std::vector<TorchrunCall> FindTorchrun(const Container& container) {
   std::vector<TorchrunCall> calls;
-  for (const Command& command : SplitCommands(container)) {
+  for (Command& command : SplitCommands(container)) {
+    if (container.words_line > 0) {
+      for (Word& word : command) word.line = container.words_line;
+    }
     const size_t options = OptionsOf(command);
     // By itself, the name without any word after it is a package to install, or an echo.
     if (options < command.size()) calls.push_back(ReadOptions(command, options));

@@ -63,6 +63,7 @@ struct Container {
   std::string name;
   int line = 0;
   std::vector<YamlValue> words;  // command, then args
+  int words_line = 0;            // if they stand in another file; 0: they have their own
   LocatedTexts env;              // those with a plain value
   LocatedAmounts requests, limits;
   int resources_line = 0;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr const char* kGangAnnotation = "muster.dev/gang";
 constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";
+constexpr const char* kTrainerJob = "node";
 constexpr const char* kAncestorLabel = "trainer.kubeflow.org/trainjob-ancestor-step";
 
 int64_t Or(const LocatedCount& count, int64_t fallback) {
@@ -37,9 +38,6 @@ void ReadPyTorchJob(const YamlValue& job, FieldReader* reader, Workload* out) {
   out->min_available = reader->Count(policy.Get("minAvailable"), "minAvailable");
   out->timeout_seconds =
       reader->Count(policy.Get("scheduleTimeoutSeconds"), "scheduleTimeoutSeconds");
-  if (policy.Get("queue").present() && !out->queue.present()) {
-    out->queue = LocatedText();  // Volcano's queue, not Kueue's
-  }
   const YamlValue elastic = spec.Get("elasticPolicy");
   out->elastic = elastic.present();
   const LocatedCount least = reader->Count(elastic.Get("minReplicas"), "elasticPolicy.minReplicas");
@@ -108,6 +106,64 @@ void ReadJobSetSpec(const YamlValue& spec, FieldReader* reader, Workload* out) {
   }
 }
 
+// Everything that a runtime says of the pods is told at this line of the job that uses it.
+void MoveTo(int line, PodTemplate* pods) {
+  const auto move = [&](int* at) { *at = *at > 0 ? line : 0; };
+  for (int* at :
+       {&pods->line, &pods->pods_line, &pods->metadata_line, &pods->spec_line, &pods->group.line,
+        &pods->scheduler_name.line, &pods->tolerations_line, &pods->processes.line}) {
+    move(at);
+  }
+  for (auto& [key, annotation] : pods->annotations) move(&annotation.line);
+  for (Requirement& requirement : pods->node_selector) move(&requirement.line);
+  for (std::vector<Requirement>& term : pods->node_affinity) {
+    for (Requirement& requirement : term) move(&requirement.line);
+  }
+  for (PodAffinityTerm& term : pods->pod_affinity) move(&term.line);
+  for (Container& container : pods->containers) {
+    move(&container.line);
+    move(&container.resources_line);
+    container.words_line = line;
+    for (auto* amounts : {&container.requests, &container.limits}) {
+      for (auto& [resource, amount] : *amounts) move(&amount.line);
+    }
+    for (auto& [name, value] : container.env) move(&value.line);
+  }
+}
+
+// Index of the replicated job that trains.
+size_t TrainerOf(const YamlValue& replicated_jobs) {
+  const std::vector<YamlValue> jobs = replicated_jobs.Items();
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const YamlValue labels = jobs[i].At("template.metadata.labels");
+    if (labels.Get(kAncestorLabel).Text() == "trainer") return i;
+  }
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (jobs[i].Get("name").Text() == kTrainerJob) return i;
+  }
+  return 0;
+}
+
+// The templates that the runtime makes; returns the one that trains.
+size_t ReadRuntime(const ManifestObject& runtime, int line, const FieldReader& reader,
+                   Workload* out) {
+  FieldReader runtime_reader = reader.Other(runtime.file);
+  const YamlValue spec = runtime.yaml.Get("spec");
+  ReadJobSetSpec(spec.At("template.spec"), &runtime_reader, out);
+  if (out->templates.empty()) return 0;
+  const size_t trainer = TrainerOf(spec.At("template.spec.replicatedJobs"));
+  const YamlValue policy = spec.Get("mlPolicy");
+  PodTemplate& pods = out->templates[trainer];
+  const LocatedCount nodes = runtime_reader.Count(policy.Get("numNodes"), "mlPolicy.numNodes");
+  if (nodes.present()) pods.pods = pods.pods_per_job = nodes.value;
+  pods.processes = runtime_reader.Text(policy.At("torch.numProcPerNode"));
+  for (PodTemplate& each : out->templates) {
+    each.file = reader.file();
+    MoveTo(line, &each);
+  }
+  return trainer;
+}
+
 // What the TrainJob says of its trainer's pods.
 void OverrideTrainer(const YamlValue& spec, FieldReader* reader, PodTemplate* pods) {
   const YamlValue trainer = spec.Get("trainer");
@@ -119,7 +175,10 @@ void OverrideTrainer(const YamlValue& spec, FieldReader* reader, PodTemplate* po
   if (trainer.Get("numProcPerNode").present()) {
     pods->processes = reader->Text(trainer.Get("numProcPerNode"));
   }
-  if (pods->containers.empty()) pods->containers.emplace_back().line = trainer.line();
+  if (pods->containers.empty()) {
+    pods->containers.emplace_back().name = kTrainerJob;
+    pods->containers.back().line = trainer.line();
+  }
   Container& container = pods->containers.front();
   const YamlValue resources = trainer.Get("resourcesPerNode");
   if (resources.present()) {
@@ -129,8 +188,29 @@ void OverrideTrainer(const YamlValue& spec, FieldReader* reader, PodTemplate* po
   }
   if (trainer.Get("command").present() || trainer.Get("args").present()) {
     container.words.clear();
+    container.words_line = 0;
     for (const char* field : {"command", "args"}) {
       for (const YamlValue& word : trainer.Get(field).Items()) container.words.push_back(word);
+    }
+  }
+}
+
+// podTemplateOverrides, and podSpecOverrides as they were called first.
+void OverridePods(const YamlValue& override, FieldReader* reader, Workload* out) {
+  std::set<std::string> targets;
+  for (const YamlValue& job : override.Get("targetJobs").Items()) {
+    targets.insert(job.Get("name").Text());
+  }
+  for (PodTemplate& pods : out->templates) {
+    const std::string role = pods.incomplete ? kTrainerJob : pods.role;
+    if (!targets.empty() && !targets.contains(role)) continue;
+    const YamlValue spec = override.Get("spec");
+    if (override.Get("metadata").present()) {
+      const int line = pods.metadata_line;
+      ReadPodTemplate(override, reader, &pods);
+      pods.metadata_line = line;
+    } else {
+      ReadPodSpec(spec.present() ? spec : override, reader, &pods);
     }
   }
 }
@@ -144,48 +224,19 @@ void ReadTrainJob(const YamlValue& job, const Runtimes& runtimes, FieldReader* r
       runtimes.find(Concat(namespaced ? out->name_space : "", "/", reference.Get("name").Text()));
   size_t trainer = 0;
   if (runtime != runtimes.end()) {
-    // Its mistakes are told where the runtime is read as a file of its own.
-    const YamlValue runtime_spec = runtime->second.Get("spec");
-    ReadJobSetSpec(runtime_spec.At("template.spec"), reader, out);
-    for (size_t i = 0; i < out->templates.size(); ++i) {
-      const YamlValue step = runtime_spec.At("template.spec.replicatedJobs")
-                                 .Items()[i]
-                                 .At("template.metadata.labels")
-                                 .Get(kAncestorLabel);
-      if (step.Text() == "trainer" || (!step.present() && out->templates[i].role == "node")) {
-        trainer = i;
-      }
-    }
+    trainer = ReadRuntime(runtime->second, reference.line(), *reader, out);
   }
   if (out->templates.empty()) {
     PodTemplate& pods = out->templates.emplace_back();
     pods.incomplete = true;
     pods.file = reader->file();
+    pods.line = pods.metadata_line = pods.spec_line = spec.Get("trainer").line();
     pods.labels = {{"jobset.sigs.k8s.io/jobset-name", out->name}};
   }
-  PodTemplate& pods = out->templates[trainer];
-  if (runtime != runtimes.end()) {
-    const YamlValue policy = runtime->second.At("spec.mlPolicy");
-    const LocatedCount nodes = reader->Count(policy.Get("numNodes"), "mlPolicy.numNodes");
-    if (nodes.present()) pods.pods = pods.pods_per_job = nodes.value;
-    pods.processes = reader->Text(policy.At("torch.numProcPerNode"));
-  }
-  for (PodTemplate& each : out->templates) {
-    each.launcher_is_told = true;
-    // A finding points at the job: the runtime may be another file's.
-    each.line = each.metadata_line = each.spec_line = spec.Get("trainer").line();
-    each.pods_line = each.incomplete ? 0 : each.line;
-  }
-  OverrideTrainer(spec, reader, &pods);
+  for (PodTemplate& pods : out->templates) pods.launcher_is_told = true;
+  OverrideTrainer(spec, reader, &out->templates[trainer]);
   for (const char* field : {"podSpecOverrides", "podTemplateOverrides"}) {
-    for (const YamlValue& override : spec.Get(field).Items()) {
-      if (override.Get("metadata").present()) {
-        ReadPodTemplate(override, reader, &pods);
-      } else {
-        const bool nested = override.Get("spec").present();
-        ReadPodSpec(nested ? override.Get("spec") : override, reader, &pods);
-      }
-    }
+    for (const YamlValue& override : spec.Get(field).Items()) OverridePods(override, reader, out);
   }
 }
 

@@ -172,7 +172,7 @@ Manifests ReadManifests(const std::vector<SourceText>& sources) {
     const bool shared = IsKind(object.yaml, kTrainer, "ClusterTrainingRuntime");
     if (shared || IsKind(object.yaml, kTrainer, "TrainingRuntime")) {
       runtimes[Concat(shared ? "" : NamespaceOf(object.yaml), "/",
-                      object.yaml.At("metadata.name").Text())] = object.yaml;
+                      object.yaml.At("metadata.name").Text())] = object;
     }
   }
   for (const ManifestObject& object : objects) {

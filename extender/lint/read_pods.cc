@@ -71,6 +71,18 @@ Container ReadContainer(const YamlValue& value, FieldReader* reader) {
   return container;
 }
 
+// Lays what a container of the same name says over what is there.
+void Override(Container container, Container* out) {
+  if (!container.words.empty()) {
+    out->words = std::move(container.words);
+    out->words_line = 0;
+  }
+  for (auto& [name, value] : container.env) out->env[name] = std::move(value);
+  for (auto& [resource, amount] : container.requests) out->requests[resource] = amount;
+  for (auto& [resource, amount] : container.limits) out->limits[resource] = amount;
+  if (!container.shm_volume.empty()) out->shm_volume = std::move(container.shm_volume);
+}
+
 }  // namespace
 
 LocatedCount Container::Asks(std::string_view resource) const {
@@ -128,8 +140,14 @@ void ReadPodSpec(const YamlValue& spec, FieldReader* reader, PodTemplate* out) {
       out->tolerations.push_back(std::move(toleration));
     }
   }
-  for (const YamlValue& container : spec.Get("containers").Items()) {
-    out->containers.push_back(ReadContainer(container, reader));
+  for (const YamlValue& value : spec.Get("containers").Items()) {
+    Container container = ReadContainer(value, reader);
+    const auto same = std::ranges::find(out->containers, container.name, &Container::name);
+    if (same == out->containers.end()) {
+      out->containers.push_back(std::move(container));
+    } else {
+      Override(std::move(container), &*same);
+    }
   }
   for (const YamlValue& volume : spec.Get("volumes").Items()) {
     if (volume.At("emptyDir.medium").Text() == "Memory") {

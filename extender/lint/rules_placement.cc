@@ -380,12 +380,14 @@ void CheckPodAffinity(const LintGang& gang, const Surroundings& around, Findings
   } else if (!node.first->WantsDevices()) {
     return;
   }
-  findings->Add("pod-affinity-one-node", node.first->file, node.term->line,
-                fmt::format("required podAffinity on {} asks for {} of {} on one node; {}",
-                            kHostname, Counted(node.pods, "pod"), gang.Name(), largest),
-                "prefer it instead of requiring it, or leave it out: Muster puts a gang into one "
-                "zone and on neighbouring nodes",
-                PreferredAffinity(*node.term));
+  const auto add = allowed.told ? &Findings::Add : &Findings::AddWarning;
+  (findings->*add)(
+      "pod-affinity-one-node", node.first->file, node.term->line,
+      fmt::format("required podAffinity on {} asks for {} of {} on one node; {}", kHostname,
+                  Counted(node.pods, "pod"), gang.Name(), largest),
+      "prefer it instead of requiring it, or leave it out: Muster puts a gang into one zone and on "
+      "neighbouring nodes",
+      PreferredAffinity(*node.term));
 }
 
 void CheckNodeSelection(const LintGang& gang, const Surroundings& around, Findings* findings) {
