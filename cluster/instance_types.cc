@@ -63,9 +63,8 @@ std::vector<std::string_view> Columns(std::string_view line) {
 }
 
 bool ReadCount(std::string_view text, int64_t least, int64_t* count) {
-  const char* const end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, *count);
-  return error == std::errc() && parsed == end && *count >= least;
+  const auto [parsed, error] = std::from_chars(text.begin(), text.end(), *count);
+  return error == std::errc() && parsed == text.end() && *count >= least;
 }
 
 // What is wrong, or "".
@@ -112,7 +111,7 @@ std::string_view InstanceType::Size() const {
 }
 
 const InstanceTypes& InstanceTypes::BuiltIn() {
-  static const InstanceTypes* const types = [] {
+  static const InstanceTypes* types = [] {
     auto* built_in = new InstanceTypes;
     if (!built_in->Add(BuiltInInstanceTypes(), "instance_types.txt").ok()) std::abort();
     return built_in;

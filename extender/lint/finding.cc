@@ -11,7 +11,7 @@ namespace muster::lint {
 const std::vector<RuleInfo>& Rules() {
   constexpr Severity kError = Severity::kError;
   constexpr Severity kWarning = Severity::kWarning;
-  static const auto* const rules = new std::vector<RuleInfo>{
+  static const auto* rules = new std::vector<RuleInfo>{
       {"capacity-type-not-offered", kError,
        "The pods select a capacity type that no NodePool offers."},
       {"cluster-queue-not-found", kError, "A LocalQueue names a ClusterQueue that isn't there."},

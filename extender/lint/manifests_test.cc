@@ -52,11 +52,11 @@ std::vector<ManifestFile> ReadFolder(const fs::path& folder) {
 }
 
 const std::vector<ManifestFile>& BadFiles() {
-  static const auto* const files = new std::vector(ReadFolder("tests/lint/bad"));
+  static const auto* files = new std::vector(ReadFolder("tests/lint/bad"));
   return *files;
 }
 const std::vector<ManifestFile>& GoodFiles() {
-  static const auto* const files = new std::vector(ReadFolder("tests/lint/good"));
+  static const auto* files = new std::vector(ReadFolder("tests/lint/good"));
   return *files;
 }
 

@@ -10,21 +10,21 @@
 namespace muster::lint {
 namespace {
 
-using json = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;
 
 // File names may be anything; JSON is UTF-8.
-std::string Dump(const json& value) {
-  return value.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+std::string Dump(const Json& value) {
+  return value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-json Location(const std::string& file, int line) {
+Json Location(const std::string& file, int line) {
   return {
       {"physicalLocation",
        {{"artifactLocation", {{"uri", file}}}, {"region", {{"startLine", std::max(line, 1)}}}}}};
 }
 
-json SarifRules() {
-  json rules = json::array();
+Json SarifRules() {
+  Json rules = Json::array();
   for (const RuleInfo& rule : Rules()) {
     rules.push_back({{"id", rule.id},
                      {"shortDescription", {{"text", rule.what}}},
@@ -33,13 +33,13 @@ json SarifRules() {
   return rules;
 }
 
-json SarifResult(const Finding& finding) {
+Json SarifResult(const Finding& finding) {
   const auto rule = std::ranges::find(Rules(), finding.rule, &RuleInfo::id);
-  json result = {{"ruleId", finding.rule},
+  Json result = {{"ruleId", finding.rule},
                  {"ruleIndex", rule - Rules().begin()},
                  {"level", SeverityName(finding.severity)},
                  {"message", {{"text", Concat(finding.message, ". Fix: ", finding.fix, ".")}}},
-                 {"locations", json::array({Location(finding.file, finding.line)})}};
+                 {"locations", Json::array({Location(finding.file, finding.line)})}};
   if (!finding.yaml.empty()) result["properties"] = {{"yaml", finding.yaml}};
   return result;
 }
@@ -59,7 +59,7 @@ std::string TextOutput(const LintResult& result) {
 }
 
 std::string JsonOutput(const LintResult& result) {
-  json findings = json::array();
+  Json findings = Json::array();
   for (const Finding& finding : result.findings) {
     findings.push_back({{"file", finding.file},
                         {"line", finding.line},
@@ -69,7 +69,7 @@ std::string JsonOutput(const LintResult& result) {
                         {"fix", finding.fix},
                         {"yaml", finding.yaml}});
   }
-  json errors = json::array();
+  Json errors = Json::array();
   for (const FileError& error : result.errors) {
     errors.push_back({{"file", error.file}, {"line", error.line}, {"message", error.message}});
   }
@@ -77,22 +77,22 @@ std::string JsonOutput(const LintResult& result) {
 }
 
 std::string SarifOutput(const LintResult& result) {
-  json results = json::array();
+  Json results = Json::array();
   for (const Finding& finding : result.findings) results.push_back(SarifResult(finding));
-  json notifications = json::array();
+  Json notifications = Json::array();
   for (const FileError& error : result.errors) {
     notifications.push_back({{"level", "error"},
                              {"message", {{"text", error.message}}},
-                             {"locations", json::array({Location(error.file, error.line)})}});
+                             {"locations", Json::array({Location(error.file, error.line)})}});
   }
-  const json invocation = {{"executionSuccessful", result.errors.empty()},
+  const Json invocation = {{"executionSuccessful", result.errors.empty()},
                            {"toolExecutionNotifications", notifications}};
-  const json run = {{"tool", {{"driver", {{"name", "muster lint"}, {"rules", SarifRules()}}}}},
-                    {"invocations", json::array({invocation})},
+  const Json run = {{"tool", {{"driver", {{"name", "muster lint"}, {"rules", SarifRules()}}}}},
+                    {"invocations", Json::array({invocation})},
                     {"results", results}};
   return Dump({{"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},
                {"version", "2.1.0"},
-               {"runs", json::array({run})}});
+               {"runs", Json::array({run})}});
 }
 
 }  // namespace muster::lint

@@ -37,7 +37,7 @@ void CheckMinMember(const LintGang& gang, Findings* findings) {
                   Concat("set it to ", gang.pods, ", or make as many pods as it says"), yaml);
   } else if (least.value < gang.least) {
     findings->Add("min-member-below-job", gang.PolicyFile(), least.line,
-                  fmt::format("{} is {}, but {} makes {}: the job may start while {} are missing, "
+                  fmt::format("{} is {}, but {} makes {}: the job may start with {} missing, "
                               "and its ranks wait for them until their rendezvous times out",
                               field, least.value, gang.Name(), Counted(gang.pods, "pod"),
                               gang.pods - least.value),

@@ -1,6 +1,7 @@
 // Whether a node could exist on which a pod, or the whole gang, would run.
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -254,6 +255,15 @@ void CheckTaints(const PodTemplate& pods, const LintGang& gang, const Surroundin
 
 // --- devices and sizes ---
 
+std::vector<const InstanceType*> TypesWith(const std::vector<const InstanceType*>& types,
+                                           std::string_view resource, int64_t amount) {
+  std::vector<const InstanceType*> left;
+  std::ranges::copy_if(types, std::back_inserter(left), [&](const InstanceType* type) {
+    return AmountOf(*type, resource) >= amount;
+  });
+  return left;
+}
+
 std::string_view Noun(std::string_view resource) {
   if (resource == kGpu) return "GPU";
   return resource == kNeuron ? "Neuron device" : "EFA device";
@@ -282,39 +292,39 @@ void CheckSizes(const PodTemplate& pods, const LintGang& gang, const Surrounding
   const Allowed allowed = AllowedTypes(pods, around);
   if (!allowed.told || allowed.types.unknown || allowed.types.empty()) return;
   std::vector<const InstanceType*> types = allowed.types.known;
-  const auto keep_those_with = [&](std::string_view resource, int64_t amount) {
-    std::erase_if(types,
-                  [&](const InstanceType* type) { return AmountOf(*type, resource) < amount; });
-  };
   for (const std::string_view device : {kGpu, kNeuron}) {
     const LocatedCount asks = pods.Asks(device);
     if (!asks.present()) continue;
-    const std::vector<const InstanceType*> before = types;
-    keep_those_with(device, asks.value);
-    if (!types.empty()) continue;
-    ReportTooMany("gpu-count-too-large", device, asks, before, pods, gang, allowed.by, findings);
+    std::vector<const InstanceType*> left = TypesWith(types, device, asks.value);
+    if (!left.empty()) {
+      types = std::move(left);
+      continue;
+    }
+    ReportTooMany("gpu-count-too-large", device, asks, types, pods, gang, allowed.by, findings);
     return;
   }
   // Types without GPUs can have EFA devices, and the table doesn't have these.
   if (!pods.Asks(kGpu).present() && !pods.Asks(kNeuron).present()) return;
   if (const LocatedCount asks = pods.Asks(kEfa); asks.present()) {
-    const std::vector<const InstanceType*> before = types;
-    keep_those_with(kEfa, asks.value);
-    if (types.empty()) {
-      const bool some = AmountOf(*Largest(before, kEfa), kEfa) > 0;
-      ReportTooMany(some ? "efa-count-too-large" : "efa-not-supported", kEfa, asks, before, pods,
+    std::vector<const InstanceType*> left = TypesWith(types, kEfa, asks.value);
+    if (left.empty()) {
+      const bool some = AmountOf(*Largest(types, kEfa), kEfa) > 0;
+      ReportTooMany(some ? "efa-count-too-large" : "efa-not-supported", kEfa, asks, types, pods,
                     gang, allowed.by, findings);
       return;
     }
+    types = std::move(left);
   }
   for (const std::string_view resource : {kCpu, kMemory}) {
     const LocatedCount asks = pods.Asks(resource);
     if (!asks.present()) continue;
-    const std::vector<const InstanceType*> before = types;
-    keep_those_with(resource, asks.value);
-    if (!types.empty()) continue;
+    std::vector<const InstanceType*> left = TypesWith(types, resource, asks.value);
+    if (!left.empty()) {
+      types = std::move(left);
+      continue;
+    }
     const kube::QuantityUnit unit = kube::UnitOf(resource);
-    const InstanceType* largest = Largest(before, resource);
+    const InstanceType* largest = Largest(types, resource);
     findings->Add(
         "resources-too-large", pods.file, asks.line,
         fmt::format("{} asks for {} {} per pod, but the largest type with its devices "

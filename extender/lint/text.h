@@ -53,16 +53,15 @@ inline std::pair<std::string_view, std::string_view> SplitOnce(std::string_view 
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
-// "1" and "1 pod", "2 pods".
+// "1 pod", "2 pods".
 inline std::string Counted(int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 // The whole text as a decimal integer.
 inline bool ParseInt(std::string_view text, int64_t* out) {
-  const char* const end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, *out);
-  return error == std::errc() && parsed == end && !text.empty();
+  const auto [parsed, error] = std::from_chars(text.begin(), text.end(), *out);
+  return error == std::errc() && parsed == text.end();
 }
 
 }  // namespace muster::lint

@@ -243,7 +243,7 @@ class TreeBuilder : public YAML::EventHandler {
   static void Merge(YamlNode* node) {
     const auto merge = std::ranges::find(node->fields, kMergeKey, &YamlField::key);
     if (merge == node->fields.end()) return;
-    const YamlField field = *merge;
+    YamlField field = std::move(*merge);
     node->fields.erase(merge);
     std::set<std::string_view> keys;
     for (const YamlField& own : node->fields) keys.insert(own.key);
@@ -306,9 +306,9 @@ void Parse(std::string_view text, YamlFile* file) {
 }
 
 bool LooksLikeAnotherType(const std::string& text) {
-  static const std::set<std::string_view> words = {"true", "false", "yes", "no",   "on",
-                                                   "off",  "null",  "~",   "True", "False"};
-  if (text.empty() || words.contains(text)) return true;
+  static const auto* words = new std::set<std::string_view>{
+      "true", "false", "yes", "no", "on", "off", "null", "~", "True", "False"};
+  if (text.empty() || words->contains(text)) return true;
   return text.find_first_not_of("0123456789.+-eExX_") == std::string::npos;
 }
 
@@ -400,7 +400,7 @@ YamlValue YamlValue::At(std::string_view path) const {
 }
 
 const std::string& YamlValue::Text() const {
-  static const std::string* const none = new std::string;
+  static const std::string* none = new std::string;
   return is_scalar() ? node_->text : *none;
 }
 
@@ -413,7 +413,7 @@ std::vector<YamlValue> YamlValue::Items() const {
 }
 
 const std::vector<YamlField>& YamlValue::Fields() const {
-  static const auto* const none = new std::vector<YamlField>;
+  static const auto* none = new std::vector<YamlField>;
   return is_mapping() ? node_->fields : *none;
 }
 
