@@ -178,8 +178,9 @@ class FaultyApi {
     std::unique_lock lock(mutex_);
     const double luck = std::uniform_real_distribution<double>(0, 1)(random_);
     if (luck < badness_) {
+      const int status = luck < badness_ / 2 ? 503 : 429;
       lock.unlock();
-      return connection.Reply(luck < badness_ / 2 ? 503 : 429, "");
+      return connection.Reply(status, "");
     }
     // A token is "VERSION:FIRST NAME"; a list whose version is no longer the newest has expired.
     const std::string token = request.query("continue");
