@@ -99,8 +99,7 @@ std::vector<Target> Cycle::VictimsLeft(const Entry& entry, const std::vector<Pai
   for (const Victim& victim : entry.reported) {
     Reservation* reservation = ledger_.Find(victim.id);
     if (reservation == nullptr) continue;
-    const auto part = victim.surplus_only ? Reservation::Part::kSurplus : Reservation::Part::kAll;
-    if (reservation->marked < part) continue;
+    if (reservation->marked < PartOf(victim.surplus_only)) continue;
     left.push_back({.reservation = reservation,
                     .surplus_only = victim.surplus_only,
                     .reason = victim.reason,
@@ -289,7 +288,7 @@ bool Cycle::NameVictims(Entry& entry) {
   std::vector<Victim> victims;
   bool any_new = false;
   for (const Target& target : entry.targets) {
-    const auto part = target.surplus_only ? Reservation::Part::kSurplus : Reservation::Part::kAll;
+    const Reservation::Part part = PartOf(target.surplus_only);
     victims.push_back({target.reservation->workload.id, target.reason, target.surplus_only});
     any_new = any_new ||
               std::none_of(entry.reported.begin(), entry.reported.end(), [&](const Victim& each) {

@@ -34,6 +34,11 @@ struct Reservation {
   Part gone = Part::kNothing;
 };
 
+// What is asked back of a reservation.
+inline Reservation::Part PartOf(bool surplus_only) {
+  return surplus_only ? Reservation::Part::kSurplus : Reservation::Part::kAll;
+}
+
 class Ledger {
  public:
   Ledger() = default;

@@ -151,14 +151,14 @@ void Removal::Set(Reservation& reservation, Part gone) {
 
 void Removal::Take(Target& target) {
   target.gone_before = target.reservation->gone;
-  const Part gone = target.surplus_only ? Part::kSurplus : Part::kAll;
+  const Part gone = PartOf(target.surplus_only);
   if (target.gone_before >= gone) return;
   Set(*target.reservation, gone);
   taken_.push_back(target.reservation);
 }
 
 bool Removal::PutBack(const Target& target) {
-  if (target.reservation->gone != (target.surplus_only ? Part::kSurplus : Part::kAll)) return false;
+  if (target.reservation->gone != PartOf(target.surplus_only)) return false;
   Set(*target.reservation, target.gone_before);
   return true;
 }

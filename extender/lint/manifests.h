@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "extender/lint/requirement.h"
 #include "extender/lint/yaml_tree.h"
+#include "kube/objects/resource_list.h"
 
 namespace muster::lint {
 
@@ -200,9 +201,9 @@ struct SourceText {
 Manifests ReadManifests(const std::vector<SourceText>& sources);
 
 // The resources that rules look at.
-inline constexpr std::string_view kGpu = "nvidia.com/gpu";
+inline constexpr std::string_view kGpu = kube::kNvidiaGpu;
 inline constexpr std::string_view kNeuron = "aws.amazon.com/neuron";
-inline constexpr std::string_view kEfa = "vpc.amazonaws.com/efa";
+using kube::kEfa;
 inline constexpr std::string_view kHugePages = "hugepages-2Mi";
 
 }  // namespace muster::lint

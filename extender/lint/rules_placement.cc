@@ -16,8 +16,8 @@ namespace {
 using cluster::InstanceType;
 
 constexpr std::string_view kHostname = "kubernetes.io/hostname";
-constexpr std::string_view kCpu = "cpu";
-constexpr std::string_view kMemory = "memory";
+using kube::kCpu;
+using kube::kMemory;
 
 int64_t AmountOf(const InstanceType& type, std::string_view resource) {
   if (resource == kGpu) return type.gpu;
