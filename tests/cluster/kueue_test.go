@@ -86,7 +86,7 @@ func TestPeerKueueUngatesAGroupOfPodsAndMusterGangsIt(t *testing.T) {
 // checkMusterCountsNothing: quota is Kueue's, and so is the status of its queues.
 func (c *Case) checkMusterCountsNothing(g *Gang) {
 	c.Helper()
-	for _, group := range g.groupEvents() {
+	for _, group := range g.groupVersions() {
 		if record, err := recordOf(group); err != nil || record.Quota != nil {
 			c.Fatalf("Muster's record of gang %s holds quota: %v %v", g.Name, record.Quota, err)
 		}

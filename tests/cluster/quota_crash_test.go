@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"muster.dev/tests/cluster/plane"
 	"muster.dev/tests/cluster/timeline"
@@ -17,7 +20,8 @@ import (
 
 // Killed at any moment while 20 gangs want quota for 6 and make room for each
 // other, Muster's next start counts what the records say, gives nobody more than
-// there is, and leaves everybody's place in line.
+// there is, leaves everybody's place in line, and remembers which flavors a gang
+// gave up on.
 func TestKilledAtARandomMomentQuotaIsTheSumOfTheRecords(t *testing.T) {
 	random, seed := randomSource(t)
 	const gangs, size = 20, 2
@@ -28,6 +32,7 @@ func TestKilledAtARandomMomentQuotaIsTheSumOfTheRecords(t *testing.T) {
 			nominal := usage{"nvidia": 7, "nvidia-efa": 6} // one GPU is too few for a fourth gang
 			c.flavorNodes(nominal)
 			c.ApplyQuota(nominalQuota(nominal), onNodesLabelled)
+			exhausted := c.exhaustedGang(size)
 
 			life := time.Duration(random.Int64N(int64(3 * time.Second)))
 			pause := time.Duration(random.Int64N(int64(time.Second)))
@@ -58,11 +63,58 @@ func TestKilledAtARandomMomentQuotaIsTheSumOfTheRecords(t *testing.T) {
 				t.Errorf("all gangs are gone and the records hold %s", again)
 			}
 			t.Logf("all %d gangs were whole once; the records held at most %s", gangs, c.checkNeverAbove(nominal))
+			exhausted.checkTriedKept()
 		})
 		if t.Failed() {
 			return
 		}
 	}
+}
+
+// exhaustedGang is given quota for nodes that never come, and gives up after a
+// second.
+func (c *Case) exhaustedGang(size int) *Gang {
+	c.Helper()
+	c.NodePool("late", 1, size, time.Hour)
+	c.Apply("late_quota.yaml")
+	g := c.PodGroup("exhausted", size, 1)
+	_, err := shared.Dynamic.Resource(timeline.PodGroups).Namespace(c.Namespace).Patch(c.Context(), g.Name, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"late"}},"spec":{"scheduleTimeoutSeconds":1}}`), metav1.PatchOptions{})
+	c.must(err)
+	g.edit = withoutCPU
+	g.AddMembers(size)
+	return g
+}
+
+// checkTriedKept sees that the gang gave up on a flavor, and that each version of
+// its record since says so until the time that was recorded at first.
+func (g *Gang) checkTriedKept() {
+	g.Helper()
+	gaveUp := func(state *timeline.State) string {
+		record, err := recordOf(state.PodGroups[g.Namespace+"/"+g.Name])
+		if err != nil || len(record.FlavorsTried) == 0 {
+			return fmt.Sprintf("gang %s hasn't given up on its flavor: %v", g.Name, err)
+		}
+		return ""
+	}
+	if err := shared.Timeline.Await(30*time.Second, gaveUp); err != nil {
+		g.Errorf("%v; muster says: %s", err, g.Explained())
+	}
+	until, versions := map[string]time.Time{}, 0
+	for _, event := range g.groupHistory() {
+		record, err := recordOf(event.Object.(*unstructured.Unstructured))
+		g.must(err)
+		for flavor, end := range until {
+			if now := record.FlavorsTried[flavor]; now.Before(end) && event.At.Before(end) {
+				g.Errorf("at revision %d flavor %s is one to leave until %v; before it was until %v", event.Revision, flavor, now, end)
+			}
+		}
+		maps.Copy(until, record.FlavorsTried)
+		if len(until) > 0 {
+			versions++
+		}
+	}
+	g.Logf("gang %s gave up on %v, in all %d versions of its PodGroup since", g.Name, slices.Sorted(maps.Keys(until)), versions)
 }
 
 // turnover ends one gang after another that is bound whole, so that there is always

@@ -377,7 +377,7 @@ func (g *Gang) checkEvictedFor(other *Gang) {
 		g.Errorf("%d of %d members of gang %s have condition DisruptionTarget", len(moments), len(g.Members), g.Name)
 	}
 	why := ""
-	for _, event := range g.groupEvents() {
+	for _, event := range g.groupVersions() {
 		record, err := recordOf(event)
 		g.must(err)
 		if record.Eviction != nil {

@@ -22,7 +22,9 @@ type admissionRecord struct {
 	Queue     string `json:"queue"`
 	Eviction  *struct{ Why string }
 	RetryTime string `json:"retryAfter"`
-	Quota     *struct {
+	// Flavors the gang gave up on, and until when it prefers others.
+	FlavorsTried map[string]time.Time `json:"flavorsTried"`
+	Quota        *struct {
 		ClusterQueue string           `json:"clusterQueue"`
 		ReservedAt   time.Time        `json:"reservedAt"`
 		PodSets      []recordedPodSet `json:"podSets"`
@@ -84,8 +86,9 @@ func (r admissionRecord) gpus() usage {
 	return held
 }
 
-// recount adds up what the records of a namespace hold, without Muster. A record
-// of a gang that has no pod left that runs or may run holds nothing.
+// recount adds up what the records of a namespace hold of jobs/quota.yaml's
+// ClusterQueue, without Muster. A record of a gang that has no pod left that runs
+// or may run holds nothing.
 func recount(state *timeline.State, namespace string) (usage, error) {
 	alive := map[string]bool{}
 	for _, pod := range state.Pods {
@@ -102,7 +105,9 @@ func recount(state *timeline.State, namespace string) (usage, error) {
 		if err != nil {
 			return nil, err
 		}
-		sum.add(record.gpus())
+		if record.Quota != nil && record.Quota.ClusterQueue == clusterQueueName {
+			sum.add(record.gpus())
+		}
 	}
 	return sum, nil
 }
@@ -147,13 +152,18 @@ func store[T any](objects map[string]T, event timeline.Event, object T) {
 	objects[key] = object
 }
 
-// groupEvents are all versions of the gang's PodGroup.
-func (g *Gang) groupEvents() []*unstructured.Unstructured {
-	var groups []*unstructured.Unstructured
-	for _, event := range shared.Timeline.Events(func(event timeline.Event) bool {
+// groupHistory are all events of the gang's PodGroup.
+func (g *Gang) groupHistory() []timeline.Event {
+	return shared.Timeline.Events(func(event timeline.Event) bool {
 		group, ok := event.Object.(*unstructured.Unstructured)
 		return ok && group.GetKind() == "PodGroup" && timeline.Key(group) == g.Namespace+"/"+g.Name
-	}) {
+	})
+}
+
+// groupVersions are all versions of the gang's PodGroup.
+func (g *Gang) groupVersions() []*unstructured.Unstructured {
+	var groups []*unstructured.Unstructured
+	for _, event := range g.groupHistory() {
 		groups = append(groups, event.Object.(*unstructured.Unstructured))
 	}
 	return groups
@@ -161,7 +171,7 @@ func (g *Gang) groupEvents() []*unstructured.Unstructured {
 
 // everHeldQuota tells whether any version of its record did.
 func (g *Gang) everHeldQuota() bool {
-	return slices.ContainsFunc(g.groupEvents(), func(group *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(g.groupVersions(), func(group *unstructured.Unstructured) bool {
 		record, err := recordOf(group)
 		return err == nil && len(record.gpus()) > 0
 	})
