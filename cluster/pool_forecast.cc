@@ -1,13 +1,164 @@
 #include "cluster/pool_forecast.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cluster/node_affinity.h"
+#include "cluster/pool_types.h"
 #include "cluster/predicates.h"
 #include "fmt/format.h"
+#include "kube/objects/quantity.h"
 
 namespace muster::cluster {
+namespace {
+
+using kube::Requirement;
+using kube::SelectorOperator;
+
+constexpr std::string_view kPoolLabel = "karpenter.sh/nodepool";
+constexpr std::array<std::string_view, 2> kDevices = {kube::kNvidiaGpu, "aws.amazon.com/neuron"};
+
+PoolObstacle ObstacleOf(std::string_view label) {
+  if (label == kPoolLabel) return PoolObstacle::kOtherPool;
+  if (label == "topology.kubernetes.io/zone") return PoolObstacle::kZone;
+  if (label == "karpenter.sh/capacity-type") return PoolObstacle::kCapacityType;
+  return IsInstanceTypeLabel(label) ? PoolObstacle::kInstanceType : PoolObstacle::kLabel;
+}
+
+// What the pool says about a label.
+std::string Offered(const kube::NodePool& pool, const std::string& label) {
+  if (label == kPoolLabel) return "";
+  if (const auto fixed = pool.labels.find(label); fixed != pool.labels.end()) {
+    return fmt::format("its nodes have {}", fixed->second);
+  }
+  for (const Requirement& requirement : pool.requirements) {
+    if (requirement.key == label) return fmt::format("it offers {}", requirement.ToString());
+  }
+  return "its nodes have no such label";
+}
+
+std::optional<PoolRefusal> UnmetAsk(const kube::NodePool& pool, const NodeInfo& forecast,
+                                    const Requirement& ask) {
+  if (CouldHaveLabel(forecast, ask)) return std::nullopt;
+  const PoolObstacle obstacle = ObstacleOf(ask.key);
+  const std::string offered = Offered(pool, ask.key);
+  return PoolRefusal{obstacle,
+                     fmt::format("the pods select {}{}{}", ask.ToString(),
+                                 offered.empty() ? "" : ", ", offered),
+                     obstacle == PoolObstacle::kOtherPool
+                         ? "name a NodePool that exists"
+                         : "select what a NodePool offers, or let a NodePool offer it"};
+}
+
+// Of several alternatives in the node affinity the one that comes closest is told.
+std::optional<PoolRefusal> UnmetSelector(const kube::NodePool& pool, const kube::PodSpec& spec) {
+  const NodeInfo forecast = ForecastOf(pool);
+  if (CouldMatchNodeAffinity(spec, forecast)) return std::nullopt;
+  for (const auto& [key, value] : spec.node_selector) {
+    if (auto refusal = UnmetAsk(pool, forecast, {key, SelectorOperator::kIn, {value}})) {
+      return refusal;
+    }
+  }
+  std::optional<PoolRefusal> closest;
+  for (const kube::NodeSelectorTerm& term :
+       spec.affinity.required_node_terms.value_or(std::vector<kube::NodeSelectorTerm>())) {
+    for (const Requirement& ask : term.match_expressions) {
+      auto refusal = UnmetAsk(pool, forecast, ask);
+      if (!refusal) continue;
+      if (!closest || refusal->obstacle > closest->obstacle) closest = std::move(refusal);
+      break;
+    }
+  }
+  if (closest) return closest;
+  return PoolRefusal{PoolObstacle::kLabel, "no term of the pods' required node affinity can be met",
+                     "select what a NodePool offers, or let a NodePool offer it"};
+}
+
+std::string Amount(std::string_view resource, int64_t amount) {
+  return fmt::format("{} {}", kube::FormatQuantity(amount, kube::UnitOf(resource)), resource);
+}
+
+PoolObstacle ObstacleOf(std::string_view resource, int64_t most) {
+  if (resource == kube::kEfa) return most == 0 ? PoolObstacle::kNoEfa : PoolObstacle::kEfaCount;
+  const bool device = std::ranges::find(kDevices, resource) != kDevices.end();
+  return device ? PoolObstacle::kGpuCount : PoolObstacle::kSize;
+}
+
+PoolRefusal TooSmall(std::string_view resource, int64_t asked,
+                     const std::vector<const InstanceType*>& left) {
+  const InstanceType* largest = nullptr;
+  int64_t most = 0;
+  for (const InstanceType* type : left) {
+    const int64_t has = AmountOf(*type, resource).value_or(0);
+    if (largest == nullptr || has > most) largest = type;
+    most = std::max(most, has);
+  }
+  const std::string has =
+      largest == nullptr || most == 0
+          ? fmt::format("none of its instance types has any{}",
+                        left.size() == 1 ? fmt::format(" ({})", largest->name) : "")
+          : fmt::format("the largest instance type that is left, {}, has {}", largest->name,
+                        kube::FormatQuantity(most, kube::UnitOf(resource)));
+  return {ObstacleOf(resource, most),
+          fmt::format("one pod asks for {}, {}", Amount(resource, asked), has),
+          most == 0 ? fmt::format("allow instance types with {}, or don't ask for it", resource)
+                    : "ask for less per pod and make more pods, or allow larger instance types"};
+}
+
+std::optional<PoolRefusal> TooSmallTypes(const kube::NodePool& pool, const kube::PodSpec& spec,
+                                         const InstanceTypes& types) {
+  TypeSet set = TypesOf(pool, spec, types);
+  if (set.empty()) {
+    return PoolRefusal{PoolObstacle::kInstanceType,
+                       "no instance type meets both its requirements and the pods' selectors",
+                       "select what a NodePool offers, or let a NodePool offer it"};
+  }
+  if (set.unknown) return std::nullopt;
+  const bool wants_devices = std::ranges::any_of(
+      kDevices, [&](std::string_view device) { return spec.requests.Get(device) > 0; });
+  if (set.others && !wants_devices) return std::nullopt;
+  // Devices first: what matters most to the pods is what is told.
+  for (const std::string_view resource :
+       {kDevices[0], kDevices[1], kube::kEfa, kube::kCpu, kube::kMemory}) {
+    const int64_t asked = spec.requests.Get(resource);
+    if (asked <= 0) continue;
+    std::vector<const InstanceType*> left;
+    std::ranges::copy_if(set.known, std::back_inserter(left), [&](const InstanceType* type) {
+      return AmountOf(*type, resource).value_or(0) >= asked;
+    });
+    if (left.empty()) return TooSmall(resource, asked, set.known);
+    set.known = std::move(left);
+  }
+  return std::nullopt;
+}
+
+std::optional<PoolRefusal> BarringTaint(const kube::NodePool& pool, const kube::PodSpec& spec) {
+  const kube::Taint* taint = FirstUntoleratedTaint(spec, pool.taints);
+  if (taint == nullptr) return std::nullopt;
+  return PoolRefusal{PoolObstacle::kTaint,
+                     fmt::format("its taint {} isn't tolerated", taint->ToString()),
+                     fmt::format("add a toleration for {} to the pods", taint->key)};
+}
+
+std::optional<PoolRefusal> TooLowLimit(const kube::NodePool& pool, const kube::PodSpec& spec) {
+  if (!pool.limits) return std::nullopt;
+  for (const auto& [resource, limit] : pool.limits->entries()) {
+    const int64_t asked = spec.requests.Get(resource);
+    if (asked <= limit) continue;
+    return PoolRefusal{PoolObstacle::kLimit,
+                       fmt::format("its limit is {}, one pod asks for {}", Amount(resource, limit),
+                                   Amount(resource, asked)),
+                       "raise the NodePool's limit"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 NodeInfo ForecastOf(const kube::NodePool& pool) {
   auto claim = std::make_shared<kube::NodeClaim>();
@@ -36,26 +187,21 @@ kube::ResourceList RemainingLimits(const kube::NodePool& pool) {
   return remaining;
 }
 
-std::optional<std::string> WhyPoolCannotHold(const kube::NodePool& pool,
-                                             const kube::PodSpec& spec) {
-  const std::string& name = pool.meta.name;
-  if (!pool.error.empty()) return fmt::format("NodePool {}: {}", name, pool.error);
-  if (!pool.ready) return fmt::format("NodePool {} isn't ready", name);
-  if (pool.meta.deletion_time) return fmt::format("NodePool {} is being deleted", name);
-  if (const kube::Taint* taint = FirstUntoleratedTaint(spec, pool.taints)) {
-    return fmt::format("NodePool {} has taint {}, which isn't tolerated", name, taint->ToString());
+std::optional<PoolRefusal> WhyPoolCannotHold(const kube::NodePool& pool, const kube::PodSpec& spec,
+                                             const InstanceTypes& types) {
+  std::optional<PoolRefusal> refusal = UnmetSelector(pool, spec);
+  if (!refusal) refusal = TooSmallTypes(pool, spec, types);
+  if (!refusal) refusal = BarringTaint(pool, spec);
+  if (!refusal) refusal = TooLowLimit(pool, spec);
+  if (!pool.error.empty()) {
+    refusal = {PoolObstacle::kUnusable, pool.error, "correct the NodePool"};
+  } else if (!refusal && pool.meta.deletion_time) {
+    refusal = {PoolObstacle::kUnusable, "is being deleted", ""};
+  } else if (!refusal && !pool.ready) {
+    refusal = {PoolObstacle::kUnusable, "isn't ready", "see the NodePool's conditions"};
   }
-  if (!CouldMatchNodeAffinity(spec, ForecastOf(pool))) {
-    return fmt::format("NodePool {} can't meet nodeSelector or required node affinity", name);
-  }
-  if (pool.limits) {
-    for (const auto& [resource, limit] : pool.limits->entries()) {
-      if (spec.requests.Get(resource) <= limit) continue;
-      return fmt::format("NodePool {} is limited to {} {}, one pod asks for {}", name, limit,
-                         resource, spec.requests.Get(resource));
-    }
-  }
-  return std::nullopt;
+  if (refusal) refusal->why = fmt::format("NodePool {}: {}", pool.meta.name, refusal->why);
+  return refusal;
 }
 
 }  // namespace muster::cluster

@@ -1,9 +1,10 @@
-// What a NodePool's next node would be, as far as the pool says.
+// What a NodePool's next node would be, as far as the pool and the table of instance types say.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "cluster/instance_types.h"
 #include "cluster/snapshot.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
@@ -11,13 +12,39 @@
 namespace muster::cluster {
 
 // A virtual node of the pool: its labels and taints, its requirements as those of a claim that
-// isn't launched. Which instance types it may have isn't known, so neither is its size.
+// isn't launched. Which of its instance types it will be isn't known, so neither is its size.
 NodeInfo ForecastOf(const kube::NodePool& pool);
 
-// The first thing that keeps the pool from ever making a node for such a pod, with names or
-// numbers: it isn't ready, an untolerated taint, a selector or affinity that no node of it can
-// meet, a limit that is below the request. nullopt: nothing that the pool says rules it out.
-std::optional<std::string> WhyPoolCannotHold(const kube::NodePool& pool, const kube::PodSpec& spec);
+// What keeps a pool from making a node for a pod. In the order in which they are looked for, so
+// that of several pools the one with the largest came closest.
+enum class PoolObstacle {
+  kOtherPool,  // the pod selects another NodePool
+  kLabel,      // nodeSelector or required node affinity, on any other label
+  kZone,
+  kCapacityType,
+  kInstanceType,  // ... on the type, or its family, size, ...
+  // No type that is left is large enough for one pod:
+  kGpuCount,  // also Neuron devices
+  kNoEfa,
+  kEfaCount,
+  kSize,  // cpu and memory
+  kTaint,
+  kLimit,     // the pool's limit is below one pod's request
+  kUnusable,  // malformed, not ready or being deleted: none of the pod's doing
+};
+
+struct PoolRefusal {
+  PoolObstacle obstacle;
+  std::string why;  // with names and numbers: "NodePool gpu: ..."
+  std::string fix;  // what a user or cluster owner can do
+  // Nothing but a change of the pod or of the pool ends it.
+  bool IsCertain() const { return obstacle != PoolObstacle::kUnusable; }
+};
+
+// The first thing that keeps the pool from ever making a node for such a pod. nullopt: nothing that
+// is known rules it out.
+std::optional<PoolRefusal> WhyPoolCannotHold(const kube::NodePool& pool, const kube::PodSpec& spec,
+                                             const InstanceTypes& types);
 
 // What the pool may still make of the resources that it limits: limits - status.resources, floored
 // at 0. A resource without a limit is absent.

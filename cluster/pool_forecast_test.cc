@@ -13,7 +13,7 @@ using test::MakePod;
 using test::Resources;
 using test::With;
 using testing::HasSubstr;
-using testing::Optional;
+using testing::StartsWith;
 
 kube::NodePool Pool() {
   kube::NodePool pool;
@@ -33,35 +33,124 @@ kube::PodSpec Asks(int64_t gpus) {
           }).spec;
 }
 
+std::optional<PoolRefusal> Refusal(const kube::NodePool& pool, const kube::PodSpec& spec) {
+  return WhyPoolCannotHold(pool, spec, InstanceTypes::BuiltIn());
+}
+
+// The obstacle of a refusal that says `why`; kUnusable where it says something else.
+PoolObstacle ObstacleOf(const kube::NodePool& pool, const kube::PodSpec& spec,
+                        std::string_view why) {
+  const std::optional<PoolRefusal> refusal = Refusal(pool, spec);
+  EXPECT_TRUE(refusal);
+  if (!refusal) return PoolObstacle::kUnusable;
+  EXPECT_THAT(refusal->why, HasSubstr(std::string(why)));
+  EXPECT_THAT(refusal->why, StartsWith("NodePool gpu: "));
+  EXPECT_EQ(refusal->IsCertain(), refusal->obstacle != PoolObstacle::kUnusable);
+  return refusal->obstacle;
+}
+
 TEST(PoolForecast, APoolCanHoldWhatItSaysNothingAgainst) {
-  EXPECT_EQ(WhyPoolCannotHold(Pool(), Asks(8)), std::nullopt);
+  EXPECT_FALSE(Refusal(Pool(), Asks(8)));
 }
 
 TEST(PoolForecast, TheFirstThingThatRulesItOutIsNamed) {
   kube::PodSpec intolerant = Asks(8);
   intolerant.tolerations.clear();
-  EXPECT_THAT(WhyPoolCannotHold(Pool(), intolerant), Optional(HasSubstr("nvidia.com/gpu")));
+  EXPECT_EQ(ObstacleOf(Pool(), intolerant, "taint nvidia.com/gpu:NoSchedule isn't tolerated"),
+            PoolObstacle::kTaint);
 
   kube::PodSpec elsewhere = Asks(8);
   elsewhere.node_selector["karpenter.sh/nodepool"] = "cpu";
-  EXPECT_THAT(WhyPoolCannotHold(Pool(), elsewhere), Optional(HasSubstr("nodeSelector")));
+  EXPECT_EQ(ObstacleOf(Pool(), elsewhere, "select karpenter.sh/nodepool=cpu"),
+            PoolObstacle::kOtherPool);
 
   kube::PodSpec spot = Asks(8);
   spot.node_selector["karpenter.sh/capacity-type"] = "spot";
-  EXPECT_THAT(WhyPoolCannotHold(Pool(), spot), Optional(HasSubstr("nodeSelector")));
+  EXPECT_EQ(ObstacleOf(Pool(), spot,
+                       "select karpenter.sh/capacity-type=spot, it offers "
+                       "karpenter.sh/capacity-type=on-demand"),
+            PoolObstacle::kCapacityType);
 
-  EXPECT_THAT(WhyPoolCannotHold(Pool(), Asks(32)), Optional(HasSubstr("limited to 16")));
+  kube::PodSpec other_team = Asks(8);
+  other_team.node_selector["team"] = "web";
+  EXPECT_EQ(ObstacleOf(Pool(), other_team, "select team=web, its nodes have ml"),
+            PoolObstacle::kLabel);
 
-  kube::NodePool ill = Pool();
-  ill.ready = false;
-  EXPECT_THAT(WhyPoolCannotHold(ill, Asks(8)), Optional(HasSubstr("isn't ready")));
+  kube::NodePool small = Pool();
+  small.limits = Resources({{"nvidia.com/gpu", 4}});
+  EXPECT_EQ(ObstacleOf(small, Asks(8),
+                       "limit is 4 nvidia.com/gpu, one pod asks for 8 nvidia.com/gpu"),
+            PoolObstacle::kLimit);
 }
 
-// Which instance types a pool may take isn't known here: a zone that it doesn't mention may be had.
+TEST(PoolForecast, WhatMayPassIsToldAfterWhatDoesNot) {
+  kube::NodePool ill = Pool();
+  ill.ready = false;
+  EXPECT_EQ(ObstacleOf(ill, Asks(8), "isn't ready"), PoolObstacle::kUnusable);
+  kube::PodSpec elsewhere = Asks(8);
+  elsewhere.node_selector["karpenter.sh/nodepool"] = "cpu";
+  EXPECT_EQ(ObstacleOf(ill, elsewhere, "nodepool=cpu"), PoolObstacle::kOtherPool);
+  // Of a NodePool that can't be read nothing is certain.
+  ill.error = "spec.template.spec.requirements[0].operator: unknown operator";
+  EXPECT_EQ(ObstacleOf(ill, elsewhere, "unknown operator"), PoolObstacle::kUnusable);
+}
+
+TEST(PoolForecast, TheNumbersOfTheLargestTypeAreTold) {
+  kube::NodePool pool = Pool();
+  pool.limits.reset();
+  pool.requirements.push_back(
+      In("node.kubernetes.io/instance-type", {"p4d.24xlarge", "g5.2xlarge"}));
+  EXPECT_FALSE(Refusal(pool, Asks(8)));
+  EXPECT_EQ(ObstacleOf(pool, Asks(16),
+                       "one pod asks for 16 nvidia.com/gpu, the largest instance type that is "
+                       "left, p4d.24xlarge, has 8"),
+            PoolObstacle::kGpuCount);
+
+  // Of the types that have the GPUs.
+  kube::PodSpec efa = Asks(8);
+  efa.requests.Set("vpc.amazonaws.com/efa", 32);
+  EXPECT_EQ(ObstacleOf(pool, efa, "p4d.24xlarge, has 4"), PoolObstacle::kEfaCount);
+  efa.requests.Set("vpc.amazonaws.com/efa", 4);
+  EXPECT_FALSE(Refusal(pool, efa));
+
+  kube::PodSpec large = Asks(8);
+  large.requests.Set("cpu", 97'000);
+  EXPECT_EQ(ObstacleOf(pool, large, "one pod asks for 97 cpu"), PoolObstacle::kSize);
+
+  kube::PodSpec none = Asks(1);
+  none.node_selector["node.kubernetes.io/instance-type"] = "g5.2xlarge";
+  none.requests.Set("vpc.amazonaws.com/efa", 1);
+  EXPECT_EQ(ObstacleOf(pool, none, "none of its instance types has any (g5.2xlarge)"),
+            PoolObstacle::kNoEfa);
+
+  kube::PodSpec other_type = Asks(1);
+  other_type.node_selector["karpenter.k8s.aws/instance-family"] = "p5";
+  EXPECT_EQ(ObstacleOf(pool, other_type, "no instance type meets both"),
+            PoolObstacle::kInstanceType);
+}
+
+// A zone that the pool doesn't mention may be had, and so may types that nothing is known of.
 TEST(PoolForecast, WhatAPoolLeavesOpenRulesNothingOut) {
   kube::PodSpec zoned = Asks(8);
   zoned.node_selector["topology.kubernetes.io/zone"] = "us-west-2a";
-  EXPECT_EQ(WhyPoolCannotHold(Pool(), zoned), std::nullopt);
+  EXPECT_FALSE(Refusal(Pool(), zoned));
+
+  kube::NodePool pool = Pool();
+  pool.limits.reset();
+  pool.requirements.push_back(In("node.kubernetes.io/instance-type", {"p4d.24xlarge", "p9.huge"}));
+  EXPECT_FALSE(Refusal(pool, Asks(16)));
+  kube::NodePool foreign = Pool();
+  foreign.limits.reset();
+  foreign.node_class_group = "karpenter.kwok.sh";
+  EXPECT_FALSE(Refusal(foreign, Asks(16)));
+}
+
+// Whichever term comes closest.
+TEST(PoolForecast, OfAlternativesTheClosestIsTold) {
+  kube::PodSpec spec = Asks(8);
+  spec.affinity.required_node_terms = {{{In("team", {"web"})}, {}},
+                                       {{In("karpenter.sh/capacity-type", {"spot"})}, {}}};
+  EXPECT_EQ(ObstacleOf(Pool(), spec, "capacity-type=spot"), PoolObstacle::kCapacityType);
 }
 
 TEST(PoolForecast, RemainingLimitsNeverFallBelowZero) {

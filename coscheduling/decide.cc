@@ -47,7 +47,9 @@ void Engine::State::Decide(Gang& gang, absl::Time now) {
   EnterState(gang, now);
   WriteStatus(gang, now);
   AnswerFilters(gang, out);
-  gang.at_rest = gang.state == v1::WAITING_FOR_QUOTA && gang.quota.Waits() && !acted;
+  const bool waits = gang.state == v1::INFEASIBLE ||
+                     (gang.state == v1::WAITING_FOR_QUOTA && gang.quota.Waits());
+  gang.at_rest = waits && !acted;
 }
 
 void Engine::State::DecideDeadline(Gang& gang, absl::Time now) {
@@ -63,23 +65,28 @@ void Engine::State::DecideDeadline(Gang& gang, absl::Time now) {
     WakeAt(deadline);
     return;
   }
-  AdmissionRecord record = *gang.record;
-  const int64_t doublings = std::min<int64_t>(record.attempt - 1, 20);
+  const int64_t doublings = std::min<int64_t>(gang.record->attempt - 1, 20);
   const absl::Duration backoff =
       std::min(options.backoff_base * (int64_t{1} << doublings), options.backoff_max);
   const int64_t jitter = std::uniform_int_distribution<int64_t>(0, 100)(random);
-  record.retry_after = now + backoff + backoff / 1000 * jitter;
+  ++stats.gangs_backed_off;
+  GiveUp(gang, now + backoff + backoff / 1000 * jitter, now);
+}
+
+void Engine::State::GiveUp(Gang& gang, absl::Time retry_after, absl::Time now) {
+  AdmissionRecord record = *gang.record;
+  record.retry_after = retry_after;
   record.deadline = now;
   if (record.quota) {
     for (const quota::PodSetAssignment& given : record.quota->pod_sets) {
+      // As long again as it backs off.
       for (const std::string& name : FlavorNames(given)) {
-        record.flavors_tried[name] = *record.retry_after + backoff;
+        record.flavors_tried[name] = retry_after + (retry_after - now);
       }
     }
     record.quota.reset();
     record.queue.clear();
   }
-  ++stats.gangs_backed_off;
   WriteRecord(gang, record, now);
   if (gang.group == nullptr) DropTentative(gang);
 }
@@ -92,7 +99,8 @@ bool Engine::State::HoldsUselessly(const Gang& gang) const {
   for (const std::string& uid : Unplaced(gang)) unplaced.push_back(snapshot.FindPod(uid));
   const auto all = static_cast<int64_t>(unplaced.size());
   return std::ranges::any_of(GroupByPodSet(unplaced, all).required, [&](const quota::PodSet& set) {
-    return PodsToBeMade(*set.spec, set.count, nullptr) < set.count;
+    return Makeable({set.spec, set.count, 0, ""}, node_pools, Limits::kRemaining,
+                    options.instance_types, nullptr) < set.count;
   });
 }
 

@@ -48,6 +48,42 @@ v1::MemberState MemberStateOf(const kube::Pod& pod, bool gated) {
   return pod.scheduled_reason == "Unschedulable" ? v1::SIGNALLED : v1::GATED;
 }
 
+void SetReason(const Reason& reason, v1::Reason* out) {
+  out->set_code(reason.code);
+  out->set_message(reason.message);
+  out->set_fix(reason.fix);
+}
+
+void DescribeFeasibility(const Feasibility& feasibility, v1::Feasibility* out) {
+  constexpr int kShown = 50;
+  switch (feasibility.verdict) {
+    case Feasibility::Verdict::kFeasible:
+      out->set_verdict(v1::Feasibility::FEASIBLE);
+      break;
+    case Feasibility::Verdict::kUnknown:
+      out->set_verdict(v1::Feasibility::UNKNOWN);
+      break;
+    case Feasibility::Verdict::kInfeasible:
+      out->set_verdict(v1::Feasibility::INFEASIBLE);
+      break;
+  }
+  if (feasibility.reason.code != v1::REASON_UNSPECIFIED) {
+    SetReason(feasibility.reason, out->mutable_reason());
+  }
+  out->set_asked(feasibility.asked);
+  out->set_held_by_nodes(feasibility.held);
+  for (const PoolFinding& finding : feasibility.pools) {
+    if (out->node_pools_size() == kShown) break;
+    v1::NodePoolFinding* item = out->add_node_pools();
+    item->set_node_pool(finding.pool);
+    item->set_pods(finding.pods);
+    if (!finding.refusal) continue;
+    item->set_code(CodeOf(finding.refusal->obstacle));
+    item->set_message(finding.refusal->why);
+    item->set_fix(finding.refusal->fix);
+  }
+}
+
 // Equal messages have equal digests; never 0.
 size_t DigestOf(const v1::Gang& gang) {
   std::string bytes;
@@ -102,9 +138,7 @@ void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
   out->set_uid(gang.uid());
   out->set_kind(gang.key.is_pod ? "Pod" : "PodGroup");
   out->set_state(gang.state);
-  out->mutable_reason()->set_code(gang.reason.code);
-  out->mutable_reason()->set_message(gang.reason.message);
-  out->mutable_reason()->set_fix(gang.reason.fix);
+  SetReason(gang.reason, out->mutable_reason());
   SetTime(gang.state_since, out->mutable_state_since());
   out->set_min_member(gang.facts.min_member);
   out->set_priority(gang.priority);
@@ -126,6 +160,12 @@ void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
     for (const std::string& name : names) out->add_flavors(name);
   }
   if (gang.bound_at) SetTime(*gang.bound_at, out->mutable_bound_at());
+
+  const bool waits = gang.state == v1::INFEASIBLE || gang.state == v1::PROVISIONING ||
+                     gang.state == v1::WAITING_FOR_QUOTA || gang.state == v1::BACKING_OFF;
+  if (waits && gang.feasibility != nullptr) {
+    DescribeFeasibility(*gang.feasibility, out->mutable_feasibility());
+  }
 
   std::set<std::string> places;
   std::vector<std::string> uids = gang.bound;

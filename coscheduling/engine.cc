@@ -82,6 +82,7 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
   RefusalsChanged(refusals.Expire(now));
   WakeAt(refusals.NextExpiry());
 
+  JudgeAgain(now);
   std::vector<Gang*> active;
   for (auto& [key, gang] : gangs) {
     if (gang.dirty) Refresh(gang, now);

@@ -25,6 +25,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "cluster/instance_types.h"
 #include "coscheduling/actions.h"
 #include "kube/objects/event.h"
 #include "kube/objects/job.h"
@@ -84,6 +85,10 @@ struct EngineOptions {
   // Quota that is held for nodes that neither exist nor can be made by any NodePool is given back
   // after this.
   absl::Duration unplaceable_grace = absl::Seconds(30);
+  // What EC2's types have, to tell which gangs no NodePool can ever make nodes for.
+  cluster::InstanceTypes instance_types = cluster::InstanceTypes::BuiltIn();
+  // Another autoscaler than Karpenter makes nodes too: no gang is held back for what NodePools say.
+  bool assume_feasible = false;
   // A pod whose owner is of a job kind that is read and isn't known waits this long for it, then it
   // is a gang of one. Above the time in which a CRD installed since the last look is found.
   absl::Duration owner_wait = absl::Seconds(20);

@@ -8,7 +8,7 @@
 //   placement.cc   the placement pass: who gets which nodes
 //   decide.cc      from placement to actions: signals, gates, bindings, repair, deadlines
 //   quota_admission.cc  who waits for quota, holds it, gives it back
-//   placeability.cc     could the nodes of a flavor exist at all
+//   placeability.cc     could the nodes of a gang, or of a flavor, exist at all
 //   quota_report.cc     queues' status and messages
 //   report.cc      reasons, PodGroup status, events, filter answers
 //   node_holds.cc  holds on nodes
@@ -28,6 +28,7 @@
 #include "cluster/node_stage.h"
 #include "cluster/snapshot.h"
 #include "coscheduling/engine.h"
+#include "coscheduling/feasibility.h"
 #include "coscheduling/gang.h"
 #include "coscheduling/holds.h"
 #include "coscheduling/in_flight.h"
@@ -44,6 +45,8 @@ inline constexpr std::string_view kPodGroupLabel = "scheduling.x-k8s.io/pod-grou
 inline constexpr std::string_view kDerivedLabel = "muster.dev/derived";
 inline constexpr std::string_view kEpochAnnotation = "muster.dev/epoch";
 inline constexpr std::string_view kWakeAnnotation = "muster.dev/wake";
+// On a PodGroup or a member, "true": its nodes can be made, whatever is known of NodePools.
+inline constexpr std::string_view kAssumeFeasibleAnnotation = "muster.dev/assume-feasible";
 
 // What holds need to know of a node without asking the snapshot how it represents it.
 struct NodeMarks {
@@ -123,7 +126,8 @@ struct Engine::State {
   // and held on its behalf stays as it is until then.
   static bool IsUndecided(const Gang& gang) {
     return gang.ours && !gang.facts.admitted && !gang.facts.blocked && !gang.facts.backing_off &&
-           !gang.facts.waits_for_quota && !gang.facts.evicting && !gang.unbound.empty();
+           !gang.facts.waits_for_quota && !gang.facts.evicting && !gang.facts.infeasible &&
+           !gang.unbound.empty();
   }
   AdmissionRecord NewRecord(const Gang& gang, int64_t attempt, absl::Time now) const;
 
@@ -165,10 +169,13 @@ struct Engine::State {
   const std::string& WhyNoNodesOf(const quota::PodSet& set, const kube::ResourceFlavor& flavor);
   // Until when it prefers other flavors; in the past if it doesn't.
   absl::Time TriedUntil(const quota::Workload& workload, const kube::ResourceFlavor& flavor) const;
-  std::string WhyNoNodesFor(const kube::PodSpec& spec, int64_t count) const;
-  // For how many of `count` pods the NodePools may still make nodes; `why`, unless null, says what
-  // keeps them from more.
-  int64_t PodsToBeMade(const kube::PodSpec& spec, int64_t count, std::string* why) const;
+  bool MayBeInfeasible(const Gang& gang) const;
+  bool IsAssumedFeasible(const Gang& gang) const;
+  std::shared_ptr<const Feasibility> Judged(const Demand& demand);
+  // Whether the nodes that the gang asks for can exist.
+  void JudgeGang(Gang& gang);
+  // Marks the gangs whose answer may have changed.
+  void JudgeAgain(absl::Time now);
 
   // --- quota_report.cc ---
   Reason QuotaReason(const Gang& gang) const;
@@ -241,6 +248,8 @@ struct Engine::State {
   void DecideCommit(Gang& gang, absl::Time now);
   void DecideRepair(Gang& gang, absl::Time now);
   void DecideDeadline(Gang& gang, absl::Time now);
+  // Ends the attempt: the gang asks for nothing until then, and gives back its quota.
+  void GiveUp(Gang& gang, absl::Time retry_after, absl::Time now);
   void AnswerBinds(Gang& gang, absl::Time now);
   void PostBinding(Gang& gang, const kube::Pod& pod, const std::string& node, absl::Time now);
   void AnswerHeld(const std::string& uid, const std::string& error);
@@ -296,7 +305,7 @@ struct Engine::State {
   absl::flat_hash_map<std::string, absl::flat_hash_set<std::string>> pods_of_owner;
   absl::flat_hash_map<std::string, NodeMarks> node_marks;
   absl::flat_hash_map<std::string, absl::Time> usable_since;
-  std::map<std::string, kube::NodePool, std::less<>> node_pools;
+  NodePools node_pools;
   // UIDs of pods that are gone, so that an answer that arrives late doesn't revive one. The oldest
   // go first.
   absl::flat_hash_set<std::string> gone_pods;
@@ -317,6 +326,13 @@ struct Engine::State {
   // By pod set, count and flavor; emptied when nodes or NodePools change.
   std::map<std::string, std::string> placeability;
   bool places_changed = false;
+  // By spec and count; emptied when NodePools change, and now and then when nodes do.
+  std::map<std::pair<std::shared_ptr<const kube::PodSpec>, int64_t>,
+           std::shared_ptr<const Feasibility>>
+      judged;
+  absl::Time judged_at = absl::InfinitePast();
+  bool pools_changed = false;
+  bool nodes_to_judge = false;
   absl::Time next_flavor_retry = Never();
   absl::Time reasons_read = absl::InfinitePast();  // why gangs wait for quota
   bool reasons_stale = false;

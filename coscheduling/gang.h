@@ -11,6 +11,7 @@
 
 #include "absl/time/time.h"
 #include "coscheduling/engine.h"
+#include "coscheduling/feasibility.h"
 #include "coscheduling/gang_state.h"
 #include "coscheduling/job_gangs.h"
 #include "coscheduling/planner.h"
@@ -89,6 +90,10 @@ struct Gang {
   PlanShortfall shortfall;
   std::map<std::string, absl::Time> refused_nodes;  // node -> until
 
+  // Of what it asks for first of all; null: it isn't asked, because something of it stands or is
+  // being carried out.
+  std::shared_ptr<const Feasibility> feasibility;
+
   GangQuota quota;
 
   // --- under way ---
@@ -118,7 +123,8 @@ struct Gang {
   v1::GangState status_state = v1::GANG_STATE_UNSPECIFIED;
 
   bool dirty = true;
-  // Waits for quota, and there was nothing to do for it when it was looked at last.
+  // Waits for quota or for other NodePools, and there was nothing to do for it when it was looked
+  // at last.
   bool at_rest = false;
 
   std::string uid() const;   // of the PodGroup, or of the pod for a gang of one

@@ -14,6 +14,7 @@ v1::GangState NextState(const GangFacts& facts) {
     return facts.planned && !facts.blocked ? v1::BINDING : v1::REPAIRING;
   }
   if (facts.blocked) return v1::WAITING_FOR_MEMBERS;
+  if (facts.infeasible) return v1::INFEASIBLE;
   if (facts.backing_off) return v1::BACKING_OFF;
   if (!facts.admitted) {
     return facts.waits_for_quota ? v1::WAITING_FOR_QUOTA : v1::WAITING_FOR_MEMBERS;

@@ -20,6 +20,13 @@ std::string_view FlavorsOf(const kube::Pod& pod) {
   return flavors == nullptr ? std::string_view() : *flavors;
 }
 
+// The nodes that could be made of them are the same; how many there are already may differ.
+bool MakeTheSame(const kube::NodePool& a, const kube::NodePool& b) {
+  return a.labels == b.labels && a.requirements == b.requirements && a.taints == b.taints &&
+         a.limits == b.limits && a.node_class_group == b.node_class_group && a.ready == b.ready &&
+         a.error == b.error && a.meta.deletion_time == b.meta.deletion_time;
+}
+
 }  // namespace
 
 void Engine::State::Upsert(kube::Pod pod) {
@@ -129,7 +136,7 @@ void Engine::Upsert(kube::Node node) {
       kube::IsOlderVersion(node.meta.resource_version, it->second.resource_version)) {
     return;
   }
-  s.needs_pass = s.nodes_changed = s.places_changed = true;
+  s.needs_pass = s.nodes_changed = s.places_changed = s.nodes_to_judge = true;
   const std::string name = node.meta.name;
   s.NotePlace(name);
   s.snapshot.Upsert(std::move(node));
@@ -166,9 +173,12 @@ void Engine::Upsert(kube::NodeClaim claim) {
 }
 
 void Engine::Upsert(kube::NodePool pool) {
-  state_->places_changed = true;
+  State& s = *state_;
+  s.places_changed = true;
   std::string name = pool.meta.name;
-  state_->node_pools.insert_or_assign(std::move(name), std::move(pool));
+  auto it = s.node_pools.find(name);
+  s.pools_changed |= it == s.node_pools.end() || !MakeTheSame(it->second, pool);
+  s.node_pools.insert_or_assign(std::move(name), std::move(pool));
 }
 
 void Engine::Upsert(kube::ResourceFlavor flavor) {
@@ -253,7 +263,7 @@ void Engine::RemovePodGroup(std::string_view uid) { state_->DropGroup(std::strin
 
 void Engine::RemoveNode(std::string_view name) {
   State& s = *state_;
-  s.needs_pass = s.nodes_changed = true;
+  s.needs_pass = s.nodes_changed = s.nodes_to_judge = true;
   s.NotePlace(std::string(name));
   s.snapshot.RemoveNode(name);
   s.node_marks.erase(std::string(name));
@@ -269,7 +279,7 @@ void Engine::RemoveNodeClaim(std::string_view name) {
 }
 
 void Engine::RemoveNodePool(std::string_view name) {
-  state_->places_changed = true;
+  state_->places_changed = state_->pools_changed = true;
   state_->node_pools.erase(std::string(name));
 }
 

@@ -230,6 +230,7 @@ void Engine::State::Refresh(Gang& gang, absl::Time now) {
                         gang.record->identity == options.identity && quota_there;
   gang.facts.waits_for_quota =
       !gang.facts.admitted && (gang.quota.Waits() || gang.quota.granted.has_value());
+  JudgeGang(gang);
 }
 
 int64_t Engine::State::NextAttempt(const Gang& gang) const {
@@ -262,6 +263,7 @@ AdmissionRecord Engine::State::NewRecord(const Gang& gang, int64_t attempt, absl
 }
 
 void Engine::State::Admit(Gang& gang, absl::Time now) {
+  if (gang.facts.infeasible && gang.facts.admitted) GiveUp(gang, now, now);
   if (!gang.ours || gang.facts.blocked || gang.facts.live == 0 || gang.facts.admitted) return;
   if (gang.unbound.empty() && gang.required() == 0) return;
   if (gang.facts.evicting) return;
@@ -270,6 +272,7 @@ void Engine::State::Admit(Gang& gang, absl::Time now) {
     WakeAt(*gang.record->retry_after);
     return;
   }
+  if (gang.facts.infeasible && (!recorded || gang.record->retry_after)) return;
   const bool needs_quota = UsesQuota() && gang.bound.empty();
   if (!recorded || gang.record->retry_after || (needs_quota && !gang.record->quota)) {
     if (needs_quota) {

@@ -1,35 +1,16 @@
-// Before quota is given: could the gang's nodes exist at all?
+// Could the nodes exist at all: those of a gang, and those of a flavor before quota of it is given?
 
 #include <algorithm>
-#include <limits>
+#include <utility>
 
-#include "cluster/pool_forecast.h"
-#include "cluster/predicates.h"
 #include "coscheduling/engine_state.h"
 #include "fmt/format.h"
 
 namespace muster::coscheduling {
 namespace {
 
-// How many requests fit into `room`, where only the resources in `room` are limited.
-int64_t TimesIn(const kube::ResourceList& request, const kube::ResourceList& room) {
-  int64_t times = std::numeric_limits<int64_t>::max();
-  for (const auto& [resource, amount] : room.entries()) {
-    const int64_t asked = request.Get(resource);
-    if (asked > 0) times = std::min(times, std::max<int64_t>(0, amount) / asked);
-  }
-  return times;
-}
-
-// The same where what `room` doesn't mention isn't there.
-int64_t TimesOn(const kube::ResourceList& request, const kube::ResourceList& room) {
-  for (const auto& [resource, amount] : request.entries()) {
-    if (amount > 0 && !room.Has(resource)) return 0;
-  }
-  return TimesIn(request, room);
-}
-
-int64_t AddUpTo(int64_t limit, int64_t a, int64_t b) { return a >= limit - b ? limit : a + b; }
+constexpr absl::Duration kJudgeNodesEvery = absl::Seconds(5);
+constexpr size_t kJudgedAtMost = 4096;
 
 }  // namespace
 
@@ -39,47 +20,6 @@ kube::PodSpec WithFlavor(const kube::PodSpec& spec, const kube::ResourceFlavor& 
   with.tolerations.insert(with.tolerations.end(), flavor.tolerations.begin(),
                           flavor.tolerations.end());
   return with;
-}
-
-int64_t Engine::State::PodsToBeMade(const kube::PodSpec& spec, int64_t count,
-                                    std::string* why) const {
-  int64_t possible = 0;
-  for (const auto& [name, pool] : node_pools) {
-    if (auto refusal = cluster::WhyPoolCannotHold(pool, spec)) {
-      if (why != nullptr && why->empty()) *why = *std::move(refusal);
-      continue;
-    }
-    const kube::ResourceList remaining = cluster::RemainingLimits(pool);
-    const int64_t more = TimesIn(spec.requests, remaining);
-    possible = AddUpTo(count, possible, std::min(more, count));
-    if (possible >= count) return count;
-    if (why == nullptr) continue;
-    *why = fmt::format("NodePool {} may make {} more of {} pods before its limits (left: {})", name,
-                       more, count, remaining.ToString());
-  }
-  return possible;
-}
-
-// Counts what nodes could hold if they were empty: what stands there now comes and goes. Nodes that
-// exist and pools together must be able to hold `count` of them.
-std::string Engine::State::WhyNoNodesFor(const kube::PodSpec& spec, int64_t count) const {
-  // Without a NodePool another provisioner may be at work, of which nothing is known.
-  if (node_pools.empty()) return "";
-  std::string why;
-  const int64_t possible = PodsToBeMade(spec, count, &why);
-  if (possible >= count) return "";
-  kube::Pod pod;
-  pod.spec = std::make_shared<const kube::PodSpec>(spec);
-  cluster::ClassCheck check(snapshot, pod);
-  int64_t held = 0;
-  for (const auto& [name, info] : snapshot.nodes()) {
-    if (!info.UsableNow() || check.Check(info, cluster::Detail::kOmitted)) continue;
-    kube::ResourceList room = info.node->allocatable;
-    if (!room.Subtract(info.reserved_for_daemons).ok()) continue;
-    held = AddUpTo(count, held, TimesOn(spec.requests, room));
-    if (AddUpTo(count, possible, held) >= count) return "";
-  }
-  return fmt::format("{}; {} of {} pods would fit on the nodes that exist", why, held, count);
 }
 
 absl::Time Engine::State::TriedUntil(const quota::Workload& workload,
@@ -112,8 +52,81 @@ const std::string& Engine::State::WhyNoNodesOf(const quota::PodSet& set,
                                                const kube::ResourceFlavor& flavor) {
   std::string key = fmt::format("{}/{}/{}", set.name, set.count, flavor.meta.name);
   auto [known, inserted] = placeability.try_emplace(std::move(key));
-  if (inserted) known->second = WhyNoNodesFor(WithFlavor(*set.spec, flavor), set.count);
+  if (!inserted) return known->second;
+  const Demand demand{std::make_shared<const kube::PodSpec>(WithFlavor(*set.spec, flavor)),
+                      set.count, 0, ""};
+  known->second =
+      Judge(demand, node_pools, Limits::kRemaining, snapshot, options.instance_types).reason.message;
   return known->second;
+}
+
+// Nothing stands or is being carried out yet. With quota in hand the flavor decides, and what can't
+// be placed is given back (HoldsUselessly).
+bool Engine::State::MayBeInfeasible(const Gang& gang) const {
+  return gang.ours && !gang.facts.blocked && !gang.facts.evicting && gang.facts.live > 0 &&
+         gang.bound.empty() && gang.posted.empty() && gang.fixed.empty() && !gang.commit_started &&
+         gang.required() > 0 && !HoldsQuota(gang);
+}
+
+bool Engine::State::IsAssumedFeasible(const Gang& gang) const {
+  if (options.assume_feasible) return true;
+  auto says_so = [](const kube::ObjectMeta& meta) {
+    const std::string* value = meta.Annotation(kAssumeFeasibleAnnotation);
+    return value != nullptr && *value == "true";
+  };
+  return (gang.group != nullptr && says_so(gang.group->meta)) ||
+         std::ranges::any_of(gang.unbound, [&](const std::string& uid) {
+           return says_so(snapshot.FindPod(uid)->meta);
+         });
+}
+
+std::shared_ptr<const Feasibility> Engine::State::Judged(const Demand& demand) {
+  auto judge = [&] {
+    return std::make_shared<const Feasibility>(
+        Judge(demand, node_pools, Limits::kWhole, snapshot, options.instance_types));
+  };
+  // Their spec is made for this one question.
+  if (demand.pods_on_one_node > 0) return judge();
+  if (judged.size() >= kJudgedAtMost) judged.clear();
+  auto [known, inserted] = judged.try_emplace({demand.spec, demand.count});
+  if (inserted) known->second = judge();
+  return known->second;
+}
+
+void Engine::State::JudgeGang(Gang& gang) {
+  gang.feasibility = nullptr;
+  gang.facts.infeasible = false;
+  if (!MayBeInfeasible(gang)) return;
+  std::vector<const kube::Pod*> members;
+  members.reserve(gang.unbound.size());
+  for (const std::string& uid : gang.unbound) members.push_back(snapshot.FindPod(uid));
+  for (const Demand& demand : DemandsOf(snapshot, members, gang.required())) {
+    std::shared_ptr<const Feasibility> found = Judged(demand);
+    if (gang.feasibility == nullptr || found->verdict > gang.feasibility->verdict) {
+      gang.feasibility = std::move(found);
+    }
+  }
+  gang.facts.infeasible = gang.feasibility != nullptr &&
+                          gang.feasibility->verdict == Feasibility::Verdict::kInfeasible &&
+                          !IsAssumedFeasible(gang);
+}
+
+// NodePools change seldom, nodes all the time: only gangs that nothing was found for care for
+// those, and can wait a little.
+void Engine::State::JudgeAgain(absl::Time now) {
+  const bool pools = std::exchange(pools_changed, false);
+  const absl::Time due = judged_at + kJudgeNodesEvery;
+  if (!pools && !nodes_to_judge) return;
+  if (!pools && now < due) {
+    WakeAt(due);
+    return;
+  }
+  judged.clear();
+  judged_at = now;
+  nodes_to_judge = false;
+  for (auto& [key, gang] : gangs) {
+    gang.dirty |= pools ? gang.feasibility != nullptr : gang.facts.infeasible;
+  }
 }
 
 }  // namespace muster::coscheduling

@@ -112,7 +112,8 @@ void Engine::State::ExcludeOtherFlavors(const Gang& gang, const std::vector<std:
 
 // The gang is planned as a whole: not before all that it needs may be placed.
 bool Engine::State::WaitsForPlace(const Gang& gang) const {
-  if (!gang.ours || !gang.facts.admitted || gang.facts.blocked || gang.unbound.empty()) {
+  if (!gang.ours || !gang.facts.admitted || gang.facts.blocked || gang.facts.infeasible ||
+      gang.unbound.empty()) {
     return false;
   }
   const size_t unplaced = Unplaced(gang).size();

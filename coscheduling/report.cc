@@ -141,11 +141,16 @@ Reason Engine::State::ProvisioningReason(const Gang& gang) const {
             "lower spec.minResources, or wait for capacity"};
   }
   if (gang.coming_suffices) return ComingReason(gang);
-  return {
+  Reason reason = {
       v1::CAPACITY_SHORT,
       fmt::format("{} of {} members have room{}: {}", gang.shortfall.placeable, gang.unbound.size(),
                   gang.signalled ? "; nodes were asked for" : "", ShortfallText(gang)),
       ""};
+  if (gang.feasibility != nullptr && gang.feasibility->reason.code != v1::REASON_UNSPECIFIED) {
+    reason.message += "; as far as is known, " + gang.feasibility->reason.message;
+    reason.fix = gang.feasibility->reason.fix;
+  }
+  return reason;
 }
 
 Reason Engine::State::ReadyReason(const Gang& gang) const {
@@ -192,6 +197,8 @@ Reason Engine::State::ReasonFor(const Gang& gang) const {
     }
     case v1::WAITING_FOR_QUOTA:
       return QuotaReason(gang);
+    case v1::INFEASIBLE:
+      return gang.feasibility->reason;
     case v1::PROVISIONING:
       return ProvisioningReason(gang);
     case v1::READY:
@@ -278,7 +285,8 @@ void Engine::State::EnterState(Gang& gang, absl::Time now) {
                  gang.reason.message});
   // Where a user looks first is the pod. It is told what its gang waits for, once per reason.
   const bool waits = gang.state == v1::WAITING_FOR_MEMBERS || gang.state == v1::WAITING_FOR_QUOTA ||
-                     gang.state == v1::PROVISIONING || gang.state == v1::BACKING_OFF;
+                     gang.state == v1::PROVISIONING || gang.state == v1::BACKING_OFF ||
+                     gang.state == v1::INFEASIBLE;
   if (gang.key.is_pod || !waits || gang.unbound.empty()) return;
   const kube::Pod* first = snapshot.FindPod(gang.unbound.front());
   Tell(EmitEvent{"Pod", first->meta.name_space, first->meta.name, first->meta.uid, warning,

@@ -58,6 +58,18 @@ void ReadLease(const YAML::Node& node, ServeOptions* options) {
   }
 }
 
+void ReadInstanceTypes(const YAML::Node& node, cluster::InstanceTypes* types) {
+  const auto file = node.as<std::string>("");
+  std::ifstream in(file, std::ios::binary);
+  if (file.empty() || !in) {
+    FailAt(node, fmt::format("instanceTypes: can't read file \"{}\"", file));
+  }
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (const absl::Status added = types->Add(text, file); !added.ok()) {
+    FailAt(node, fmt::format("instanceTypes: {}", std::string(added.message())));
+  }
+}
+
 void ReadAll(const YAML::Node& root, ServeOptions* options) {
   if (!root || root.IsNull()) return;
   Fields fields(root, "config");
@@ -65,6 +77,9 @@ void ReadAll(const YAML::Node& root, ServeOptions* options) {
   if (const YAML::Node webhook = fields.Take("webhook")) ReadWebhook(webhook, &options->webhook);
   if (const YAML::Node lease = fields.Take("lease")) ReadLease(lease, options);
   ReadQuotaOptions(&fields, &options->engine);
+  if (const YAML::Node types = fields.Take("instanceTypes")) {
+    ReadInstanceTypes(types, &options->engine.instance_types);
+  }
   fields.Read("maxInFlight", &options->max_in_flight);
   fields.ReadDuration("stopGrace", &options->stop_grace);
   fields.Finish();

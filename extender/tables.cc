@@ -91,6 +91,18 @@ std::string NodeTable(const google::protobuf::RepeatedPtrField<v1::Node>& nodes)
   return FormatTable(rows);
 }
 
+std::string NodePoolTable(const v1::Feasibility& feasibility) {
+  std::vector<std::vector<std::string>> rows = {
+      {"NODEPOOL", "PODS", "RULED OUT BY", "WHY", "WHAT WOULD CHANGE IT"}};
+  for (const v1::NodePoolFinding& pool : feasibility.node_pools()) {
+    const bool out = pool.code() != v1::REASON_UNSPECIFIED;
+    rows.push_back({pool.node_pool(), fmt::format("{} of {}", pool.pods(), feasibility.asked()),
+                    out ? v1::ReasonCode_Name(pool.code()) : "-", OrDash(pool.message()),
+                    OrDash(pool.fix())});
+  }
+  return FormatTable(rows);
+}
+
 std::string QueueTable(const v1::ListQueuesResponse& queues) {
   std::vector<std::vector<std::string>> rows = {{"QUEUE", "COHORT", "PENDING", "ADMITTED", "FLAVOR",
                                                  "RESOURCE", "USED", "NOMINAL", "BORROWED"}};
@@ -147,6 +159,9 @@ std::string ExplainGang(const v1::Gang& gang) {
   }
   text += "\n" + MemberTable(gang);
   if (!gang.nodes().empty()) text += "\n" + NodeTable(gang.nodes());
+  if (!gang.feasibility().node_pools().empty()) {
+    text += "\n" + NodePoolTable(gang.feasibility());
+  }
   return text;
 }
 

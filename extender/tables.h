@@ -20,11 +20,14 @@ std::string MemberTable(const v1::Gang& gang);
 // NODE CLAIM POOL TYPE STAGE HELD NOTE.
 std::string NodeTable(const google::protobuf::RepeatedPtrField<v1::Node>& nodes);
 
+// NODEPOOL PODS RULED OUT BY WHY WHAT WOULD CHANGE IT: what each could do for a gang.
+std::string NodePoolTable(const v1::Feasibility& feasibility);
+
 // ClusterQueues: QUEUE COHORT PENDING ADMITTED FLAVOR RESOURCE USED NOMINAL BORROWED, one flavor
 // and resource a line; then who waits, first in line first.
 std::string QueueTable(const v1::ListQueuesResponse& queues);
 
-// State, reason, fix, then members and nodes.
+// State, reason, fix, then members, nodes, and while it waits what NodePools could do for it.
 std::string ExplainGang(const v1::Gang& gang);
 
 }  // namespace muster::extender

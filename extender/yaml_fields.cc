@@ -69,6 +69,7 @@ void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* opti
   fields.ReadDuration("wakeInterval", &options->wake_interval);
   fields.ReadDuration("unplaceableGrace", &options->unplaceable_grace);
   fields.ReadDuration("ownerWait", &options->owner_wait);
+  fields.Read("assumeFeasible", &options->assume_feasible);
   fields.Finish();
 }
 

@@ -85,6 +85,7 @@ absl::StatusOr<NodePool> Decode<NodePool>(std::string_view json) {
       ReadRequirements(node_spec.Get("requirements"), RequirementKind::kNodeSelector);
   pool.taints = ReadTaints(node_spec.Get("taints"));
   pool.startup_taints = ReadTaints(node_spec.Get("startupTaints"));
+  pool.node_class_group = node_spec.Get("nodeClassRef").Get("group").String();
   const JsonValue limits = spec.Get("limits");
   if (limits.present()) pool.limits = ReadResourceList(limits);
   pool.weight = spec.Get("weight").Int32();
