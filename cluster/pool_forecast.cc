@@ -47,12 +47,12 @@ std::optional<PoolRefusal> UnmetAsk(const kube::NodePool& pool, const NodeInfo& 
   if (CouldHaveLabel(forecast, ask)) return std::nullopt;
   const PoolObstacle obstacle = ObstacleOf(ask.key);
   const std::string offered = Offered(pool, ask.key);
-  return PoolRefusal{obstacle,
-                     fmt::format("the pods select {}{}{}", ask.ToString(),
-                                 offered.empty() ? "" : ", ", offered),
-                     obstacle == PoolObstacle::kOtherPool
-                         ? "name a NodePool that exists"
-                         : "select what a NodePool offers, or let a NodePool offer it"};
+  return PoolRefusal{
+      obstacle,
+      fmt::format("the pods select {}{}{}", ask.ToString(), offered.empty() ? "" : ", ", offered),
+      obstacle == PoolObstacle::kOtherPool
+          ? "name a NodePool that exists"
+          : "select what a NodePool offers, or let a NodePool offer it"};
 }
 
 // Of several alternatives in the node affinity the one that comes closest is told.

@@ -49,9 +49,7 @@ PoolObstacle ObstacleOf(const kube::NodePool& pool, const kube::PodSpec& spec,
   return refusal->obstacle;
 }
 
-TEST(PoolForecast, APoolCanHoldWhatItSaysNothingAgainst) {
-  EXPECT_FALSE(Refusal(Pool(), Asks(8)));
-}
+TEST(PoolForecast, APoolCanHoldWhatItSaysNothingAgainst) { EXPECT_FALSE(Refusal(Pool(), Asks(8))); }
 
 TEST(PoolForecast, TheFirstThingThatRulesItOutIsNamed) {
   kube::PodSpec intolerant = Asks(8);
@@ -78,9 +76,9 @@ TEST(PoolForecast, TheFirstThingThatRulesItOutIsNamed) {
 
   kube::NodePool small = Pool();
   small.limits = Resources({{"nvidia.com/gpu", 4}});
-  EXPECT_EQ(ObstacleOf(small, Asks(8),
-                       "limit is 4 nvidia.com/gpu, one pod asks for 8 nvidia.com/gpu"),
-            PoolObstacle::kLimit);
+  EXPECT_EQ(
+      ObstacleOf(small, Asks(8), "limit is 4 nvidia.com/gpu, one pod asks for 8 nvidia.com/gpu"),
+      PoolObstacle::kLimit);
 }
 
 TEST(PoolForecast, WhatMayPassIsToldAfterWhatDoesNot) {

@@ -47,8 +47,8 @@ void Engine::State::Decide(Gang& gang, absl::Time now) {
   EnterState(gang, now);
   WriteStatus(gang, now);
   AnswerFilters(gang, out);
-  const bool waits = gang.state == v1::INFEASIBLE ||
-                     (gang.state == v1::WAITING_FOR_QUOTA && gang.quota.Waits());
+  const bool waits =
+      gang.state == v1::INFEASIBLE || (gang.state == v1::WAITING_FOR_QUOTA && gang.quota.Waits());
   gang.at_rest = waits && !acted;
 }
 

@@ -227,10 +227,10 @@ Feasibility Judge(const Demand& demand, const NodePools& pools, Limits limits,
   const Standing standing = StandingFor(demand, snapshot);
   result.held = standing.pods;
   if (AddUpTo(demand.count, makeable, standing.pods) >= demand.count) return result;
-  const bool certain = !standing.made_by_others &&
-                       std::ranges::all_of(result.pools, [](const PoolFinding& finding) {
-                         return !finding.refusal || finding.refusal->IsCertain();
-                       });
+  const bool certain =
+      !standing.made_by_others && std::ranges::all_of(result.pools, [](const PoolFinding& finding) {
+        return !finding.refusal || finding.refusal->IsCertain();
+      });
   result.verdict = certain ? Feasibility::Verdict::kInfeasible : Feasibility::Verdict::kUnknown;
   const bool some = std::ranges::any_of(
       result.pools, [](const PoolFinding& finding) { return !finding.refusal; });

@@ -65,13 +65,13 @@ using NodePools = std::map<std::string, kube::NodePool, std::less<>>;
 // Which part of a NodePool's limits counts: all of it, or what its nodes leave of it now.
 enum class Limits { kWhole, kRemaining };
 
-// For how many of the pods, at most all, the NodePools can make nodes. `findings`, unless null, gets
-// one per pool. O(pools x types).
+// For how many of the pods, at most all, the NodePools can make nodes. `findings`, unless null,
+// gets one per pool. O(pools x types).
 int64_t Makeable(const Demand& demand, const NodePools& pools, Limits limits,
                  const cluster::InstanceTypes& types, std::vector<PoolFinding>* findings);
 
-// Without any NodePool nothing is known of who makes nodes: kUnknown, without a reason. As Makeable,
-// and O(nodes) if the pools don't suffice.
+// Without any NodePool nothing is known of who makes nodes: kUnknown, without a reason. As
+// Makeable, and O(nodes) if the pools don't suffice.
 Feasibility Judge(const Demand& demand, const NodePools& pools, Limits limits,
                   const cluster::Snapshot& snapshot, const cluster::InstanceTypes& types);
 

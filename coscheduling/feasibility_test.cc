@@ -123,8 +123,9 @@ TEST(Feasibility, PodsThatMustShareANodeAskForTheirSum) {
   };
   std::vector<kube::Pod> pods;
   for (int i = 0; i < 4; ++i) {
-    pods.push_back(Labelled(With(MakePod("p" + std::to_string(i), {{"nvidia.com/gpu", 1}}), together),
-                            "app", "pytorch-dist-job"));
+    pods.push_back(
+        Labelled(With(MakePod("p" + std::to_string(i), {{"nvidia.com/gpu", 1}}), together), "app",
+                 "pytorch-dist-job"));
     pods.back().spec = pods.front().spec;
   }
   const std::vector<const kube::Pod*> members = {&pods[0], &pods[1], &pods[2], &pods[3]};

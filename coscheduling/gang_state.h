@@ -20,7 +20,7 @@ struct GangFacts {
   bool admitted = false;     // the admission record is written and ours
   bool waits_for_quota = false;
   bool infeasible = false;  // its nodes can't exist
-  bool evicting = false;  // gives back its quota: all its members are to go
+  bool evicting = false;    // gives back its quota: all its members are to go
   bool backing_off = false;
   bool bound_before = false;  // this attempt once had minMember members bound
   bool planned = false;       // the required members all have a place on usable nodes

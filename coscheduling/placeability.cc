@@ -55,8 +55,8 @@ const std::string& Engine::State::WhyNoNodesOf(const quota::PodSet& set,
   if (!inserted) return known->second;
   const Demand demand{std::make_shared<const kube::PodSpec>(WithFlavor(*set.spec, flavor)),
                       set.count, 0, ""};
-  known->second =
-      Judge(demand, node_pools, Limits::kRemaining, snapshot, options.instance_types).reason.message;
+  known->second = Judge(demand, node_pools, Limits::kRemaining, snapshot, options.instance_types)
+                      .reason.message;
   return known->second;
 }
 

@@ -151,8 +151,7 @@ void Engine::State::SyncQuota(Gang& gang, absl::Time now) {
   if (!HoldsQuota(gang)) {
     gang.quota.idle_since = Never();
     const bool may_have_it = gang.ours && !gang.facts.blocked && !gang.facts.infeasible &&
-                             gang.facts.live > 0 &&
-                             (!gang.facts.backing_off || gang.fits_now);
+                             gang.facts.live > 0 && (!gang.facts.backing_off || gang.fits_now);
     if (!may_have_it) WithdrawQuota(gang);
     return;
   }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 namespace muster::extender {
 namespace {
 
@@ -61,6 +63,23 @@ TEST(Config, SaysFileLineAndFieldOfAMistake) {
     EXPECT_FALSE(status.ok()) << c.yaml;
     EXPECT_NE(std::string(status.message()).find(c.message), std::string::npos) << status;
   }
+}
+
+TEST(Config, InstanceTypesAreLaidOverThoseThatAreKnown) {
+  const std::string file = testing::TempDir() + "/muster-types.txt";
+  std::ofstream(file) << "p9.huge  384  4096Gi  16  0  64  b900\n";
+  ServeOptions options;
+  ASSERT_TRUE(ApplyConfig("instanceTypes: " + file, "c.yaml", &options).ok());
+  ASSERT_NE(options.engine.instance_types.Find("p9.huge"), nullptr);
+  EXPECT_EQ(options.engine.instance_types.Find("p9.huge")->gpu, 16);
+  EXPECT_NE(options.engine.instance_types.Find("p4d.24xlarge"), nullptr);
+
+  std::ofstream(file) << "p9.huge  384  4096Gi  -16  0  64  b900\n";
+  const absl::Status status = ApplyConfig("\ninstanceTypes: " + file, "c.yaml", &options);
+  EXPECT_EQ(status.message(),
+            "c.yaml:2: instanceTypes: " + file + ":1: p9.huge: gpu -16: must be an integer from 0");
+  EXPECT_EQ(ApplyConfig("instanceTypes: nowhere.txt", "c.yaml", &options).message(),
+            "c.yaml:1: instanceTypes: can't read file \"nowhere.txt\"");
 }
 
 TEST(Config, AFileThatIsNotThereIsNamed) {

@@ -45,18 +45,15 @@ TEST(Tables, WhatEachNodePoolCouldDoIsTold) {
   v1::NodePoolFinding* cpu = feasibility.add_node_pools();
   cpu->set_node_pool("cpu");
   cpu->set_code(v1::EFA_NOT_SUPPORTED);
-  cpu->set_message("one pod asks for 1 vpc.amazonaws.com/efa, no type has any");
+  cpu->set_message("no type has EFA");
   cpu->set_fix("allow types with it");
   v1::NodePoolFinding* gpu = feasibility.add_node_pools();
   gpu->set_node_pool("gpu-efa");
   gpu->set_pods(4);
   EXPECT_EQ(NodePoolTable(feasibility),
-            "NODEPOOL  PODS    RULED OUT BY       WHY                                              "
-            "          WHAT WOULD CHANGE IT\n"
-            "cpu       0 of 4  EFA_NOT_SUPPORTED  one pod asks for 1 vpc.amazonaws.com/efa, no type "
-            "has any   allow types with it\n"
-            "gpu-efa   4 of 4  -                  -                                                "
-            "          -\n");
+            "NODEPOOL  PODS    RULED OUT BY       WHY              WHAT WOULD CHANGE IT\n"
+            "cpu       0 of 4  EFA_NOT_SUPPORTED  no type has EFA  allow types with it\n"
+            "gpu-efa   4 of 4  -                  -                -\n");
 }
 
 TEST(Tables, AGangIsExplainedWithItsMembersAndNodes) {

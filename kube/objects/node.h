@@ -57,7 +57,7 @@ struct NodePool {
   std::vector<Taint> taints;
   std::vector<Taint> startup_taints;
   std::optional<ResourceList> limits;
-  ResourceList usage;  // status.resources
+  ResourceList usage;            // status.resources
   std::string node_class_group;  // spec.template.spec.nodeClassRef.group
   int32_t weight = 0;
   bool ready = true;  // condition Ready, true when absent
