@@ -74,9 +74,8 @@ std::string ReadType(const std::vector<std::string_view>& columns, InstanceType*
                        columns.size(), kColumns);
   }
   type->name = columns[0];
-  const size_t dot = type->name.find('.');
-  if (dot == 0 || dot == std::string::npos || dot + 1 == type->name.size()) {
-    return "the name must be FAMILY.SIZE";
+  if (type->name.front() == '.' || type->name.back() == '.') {
+    return "the name must be FAMILY.SIZE, or another provider's without a dot";
   }
   struct Count {
     std::string_view what, text;
@@ -107,7 +106,7 @@ std::string_view InstanceType::Family() const {
 }
 
 std::string_view InstanceType::Size() const {
-  return std::string_view(name).substr(name.find('.') + 1);
+  return IsEc2() ? std::string_view(name).substr(name.find('.') + 1) : std::string_view();
 }
 
 const InstanceTypes& InstanceTypes::BuiltIn() {

@@ -30,6 +30,8 @@ struct InstanceType {
   int64_t efa = 0;          // vpc.amazonaws.com/efa
   std::string accelerator;  // "h100"; empty: not said
 
+  // EC2's names have a dot, those of other providers' types don't.
+  bool IsEc2() const { return name.find('.') != std::string::npos; }
   // "p6-b200" and "48xlarge" of p6-b200.48xlarge.
   std::string_view Family() const;
   std::string_view Size() const;

@@ -73,7 +73,7 @@ TEST(InstanceTypes, ABadEntryIsNamedAndNothingIsAdded) {
         Case{"p9.large 8 -16Gi 1 0 0 -", "p9.large: memory -16Gi: must be a quantity above 0"},
         Case{"p9.large 8 many 1 0 0 -", "p9.large: memory many: must be a quantity above 0"},
         Case{"p9.large 8 16Gi 1 0", "p9.large: 5 columns, must be 7"},
-        Case{"p9 8 16Gi 1 0 0 -", "p9: the name must be FAMILY.SIZE"},
+        Case{"p9. 8 16Gi 1 0 0 -", "p9.: the name must be FAMILY.SIZE"},
         Case{"p8.large 8 16Gi 1 0 0 -", "p8.large: stands twice in this file"}}) {
     InstanceTypes types;
     const absl::Status status =

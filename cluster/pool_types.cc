@@ -120,7 +120,7 @@ TypeSet TypesOf(const std::vector<Requirement>& requirements, bool names_are_ec2
     return set;
   }
   for (const auto& [name, type] : types.all()) {
-    if (Accept(requirements, type)) set.known.push_back(&type);
+    if (type.IsEc2() && Accept(requirements, type)) set.known.push_back(&type);
   }
   AddUntabled(requirements, types, &set);
   return set;

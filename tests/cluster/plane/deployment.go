@@ -60,8 +60,12 @@ func (p *Plane) deploy(manifests string) error {
 		return err
 	}
 	var err error
-	p.musterSettings, err = p.deployedMusterSettings()
-	return err
+	if p.musterSettings, err = p.deployedMusterSettings(); err != nil {
+		return err
+	}
+	types := p.path("muster-instance-types.txt")
+	p.musterSettings["instanceTypes"] = types
+	return os.WriteFile(types, instanceTypesTable(), 0o644)
 }
 
 // createToken makes a token of Muster's ServiceAccount, as each pod has one,

@@ -9,11 +9,24 @@ import (
 // kwok provider offers.
 func InstanceType(gpus int) string { return fmt.Sprintf("gpu-%d", gpus) }
 
+// instanceTypesTable is the same for Muster: name, cpu, memory, GPUs, Neuron
+// devices, EFA devices, accelerator.
+func instanceTypesTable() []byte {
+	var table []byte
+	for _, gpus := range gpuCounts {
+		table = fmt.Appendf(table, "%s %d %dGi %d 0 %d -\n", InstanceType(gpus), 12*gpus, 64*gpus, gpus, gpus)
+	}
+	return table
+}
+
+// gpuCounts are the usual numbers of GPUs.
+var gpuCounts = []int{1, 2, 4, 8}
+
 // instanceTypesJSON is the list that Karpenter's kwok provider reads: one type
 // for each usual number of GPUs, the cheaper the smaller.
 func instanceTypesJSON() []byte {
 	var types []any
-	for _, gpus := range []int{1, 2, 4, 8} {
+	for _, gpus := range gpuCounts {
 		types = append(types, map[string]any{
 			"name":             InstanceType(gpus),
 			"architecture":     "amd64",
