@@ -63,6 +63,10 @@ bool IsKind(const YamlValue& object, std::string_view group, std::string_view ki
 // Those that make pods: PyTorchJob, Job, JobSet, TrainJob, StatefulSet, Pod. False for other kinds.
 bool ReadWorkload(const YamlValue& object, const Runtimes& runtimes, FieldReader* reader,
                   std::vector<Workload>* out);
+NodePool ReadNodePool(const YamlValue& object, FieldReader* reader);
+ResourceFlavor ReadFlavor(const YamlValue& object, FieldReader* reader);
+ClusterQueue ReadClusterQueue(const YamlValue& object, FieldReader* reader);
+LocalQueue ReadLocalQueue(const YamlValue& object, FieldReader* reader);
 // PodGroup, NodePool, ResourceFlavor, ClusterQueue, LocalQueue. Other kinds are passed over.
 void ReadPolicy(const YamlValue& object, FieldReader* reader, Manifests* out);
 

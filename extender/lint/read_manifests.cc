@@ -36,24 +36,6 @@ void ReadDisruption(const YamlValue& disruption, FieldReader* reader, NodePool* 
   }
 }
 
-NodePool ReadNodePool(const YamlValue& object, FieldReader* reader) {
-  NodePool pool;
-  pool.name = object.At("metadata.name").Text();
-  pool.file = reader->file();
-  pool.line = object.line();
-  const YamlValue spec = object.Get("spec");
-  const YamlValue node = spec.At("template.spec");
-  const std::string& group = node.At("nodeClassRef.group").Text();
-  pool.ec2 = group.empty() || group == "karpenter.k8s.aws" || group == "eks.amazonaws.com";
-  pool.labels =
-      reader->Labels(spec.At("template.metadata.labels"), "spec.template.metadata.labels");
-  pool.requirements = reader->Requirements(node.Get("requirements"));
-  pool.taints = reader->Taints(node.Get("taints"));
-  pool.limits = reader->Amounts(spec.Get("limits"));
-  ReadDisruption(spec.Get("disruption"), reader, &pool);
-  return pool;
-}
-
 PodGroup ReadPodGroup(const YamlValue& object, FieldReader* reader) {
   const YamlValue spec = object.Get("spec");
   return {NamespaceOf(object),
@@ -62,32 +44,6 @@ PodGroup ReadPodGroup(const YamlValue& object, FieldReader* reader) {
           object.line(),
           reader->Count(spec.Get("minMember"), "spec.minMember"),
           reader->Count(spec.Get("scheduleTimeoutSeconds"), "spec.scheduleTimeoutSeconds")};
-}
-
-ResourceFlavor ReadFlavor(const YamlValue& object, FieldReader* reader) {
-  const YamlValue spec = object.Get("spec");
-  return {object.At("metadata.name").Text(),
-          reader->file(),
-          object.line(),
-          spec.Get("nodeSelector"),
-          reader->Selector(spec.Get("nodeLabels")),
-          reader->Tolerations(spec.Get("tolerations"))};
-}
-
-ClusterQueue ReadClusterQueue(const YamlValue& object, FieldReader* reader) {
-  ClusterQueue queue{object.At("metadata.name").Text(), reader->file(), object.line(), {}};
-  for (const YamlValue& item : object.At("spec.resourceGroups").Items()) {
-    ResourceGroup& group = queue.groups.emplace_back();
-    group.line = item.line();
-    group.yaml = item;
-    for (const YamlValue& flavor : item.Get("flavors").Items()) {
-      if (flavor.is_scalar() && group.string_flavors_line == 0) {
-        group.string_flavors_line = item.Get("flavors").line();
-      }
-      group.flavors.push_back(reader->Text(flavor.is_scalar() ? flavor : flavor.Get("name")));
-    }
-  }
-  return queue;
 }
 
 void AddObjects(const YamlValue& value, const std::string& file,
@@ -137,6 +93,55 @@ void JoinPods(std::vector<Workload>* workloads) {
 
 }  // namespace
 
+NodePool ReadNodePool(const YamlValue& object, FieldReader* reader) {
+  NodePool pool;
+  pool.name = object.At("metadata.name").Text();
+  pool.file = reader->file();
+  pool.line = object.line();
+  const YamlValue spec = object.Get("spec");
+  const YamlValue node = spec.At("template.spec");
+  const std::string& group = node.At("nodeClassRef.group").Text();
+  pool.ec2 = group.empty() || group == "karpenter.k8s.aws" || group == "eks.amazonaws.com";
+  pool.labels =
+      reader->Labels(spec.At("template.metadata.labels"), "spec.template.metadata.labels");
+  pool.requirements = reader->Requirements(node.Get("requirements"));
+  pool.taints = reader->Taints(node.Get("taints"));
+  pool.limits = reader->Amounts(spec.Get("limits"));
+  ReadDisruption(spec.Get("disruption"), reader, &pool);
+  return pool;
+}
+
+ResourceFlavor ReadFlavor(const YamlValue& object, FieldReader* reader) {
+  const YamlValue spec = object.Get("spec");
+  return {object.At("metadata.name").Text(),
+          reader->file(),
+          object.line(),
+          spec.Get("nodeSelector"),
+          reader->Selector(spec.Get("nodeLabels")),
+          reader->Tolerations(spec.Get("tolerations"))};
+}
+
+ClusterQueue ReadClusterQueue(const YamlValue& object, FieldReader* reader) {
+  ClusterQueue queue{object.At("metadata.name").Text(), reader->file(), object.line(), {}};
+  for (const YamlValue& item : object.At("spec.resourceGroups").Items()) {
+    ResourceGroup& group = queue.groups.emplace_back();
+    group.line = item.line();
+    group.yaml = item;
+    for (const YamlValue& flavor : item.Get("flavors").Items()) {
+      if (flavor.is_scalar() && group.string_flavors_line == 0) {
+        group.string_flavors_line = item.Get("flavors").line();
+      }
+      group.flavors.push_back(reader->Text(flavor.is_scalar() ? flavor : flavor.Get("name")));
+    }
+  }
+  return queue;
+}
+
+LocalQueue ReadLocalQueue(const YamlValue& object, FieldReader* reader) {
+  return {NamespaceOf(object), object.At("metadata.name").Text(), reader->file(), object.line(),
+          reader->Text(object.At("spec.clusterQueue"))};
+}
+
 void ReadPolicy(const YamlValue& object, FieldReader* reader, Manifests* out) {
   if (IsKind(object, "karpenter.sh", "NodePool")) {
     out->pools.push_back(ReadNodePool(object, reader));
@@ -147,10 +152,7 @@ void ReadPolicy(const YamlValue& object, FieldReader* reader, Manifests* out) {
   } else if (IsKind(object, kKueue, "ClusterQueue")) {
     out->cluster_queues.push_back(ReadClusterQueue(object, reader));
   } else if (IsKind(object, kKueue, "LocalQueue")) {
-    const YamlValue spec = object.Get("spec");
-    out->local_queues.push_back({NamespaceOf(object), object.At("metadata.name").Text(),
-                                 reader->file(), object.line(),
-                                 reader->Text(spec.Get("clusterQueue"))});
+    out->local_queues.push_back(ReadLocalQueue(object, reader));
   }
 }
 
