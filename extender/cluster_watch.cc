@@ -129,6 +129,7 @@ struct ClusterWatch::State {
   static bool Settled(const Sink& sink);
 
   Post post;
+  ObjectObserver* observer = nullptr;
   std::mutex mutex;
   bool synced = false;
   std::vector<std::unique_ptr<Sink>> sinks;
@@ -141,6 +142,7 @@ class ClusterWatch::State::Sink : public kube::ReflectorSink {
   Sink(State* state, const Kind& kind) : state_(state), kind_(kind) {}
 
   void Upsert(const ObjectHeader& header, std::string_view json) override {
+    if (state_->observer != nullptr) state_->observer->Upsert(kind_.name, header, json);
     absl::Status error;
     EngineTask task = kind_.upsert(json, &error);
     if (task != nullptr) {
@@ -153,6 +155,7 @@ class ClusterWatch::State::Sink : public kube::ReflectorSink {
   }
 
   void Remove(const ObjectHeader& header) override {
+    if (state_->observer != nullptr) state_->observer->Remove(kind_.name, header);
     state_->post(
         [remove = kind_.remove, header](Engine& engine, absl::Time) { remove(engine, header); });
   }
@@ -183,9 +186,11 @@ bool ClusterWatch::State::Settled(const Sink& sink) {
          sink.now() == kube::ReflectorState::kAbsent;
 }
 
-ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post post)
+ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post post,
+                           ObjectObserver* observer)
     : state_(std::make_unique<State>()) {
   state_->post = std::move(post);
+  state_->observer = observer;
   for (const Kind& kind : kKinds) {
     state_->sinks.push_back(std::make_unique<State::Sink>(state_.get(), kind));
     kube::ReflectorOptions options;

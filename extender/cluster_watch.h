@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "extender/executor.h"
@@ -14,12 +15,24 @@
 
 namespace muster::extender {
 
+// Sees the objects as they come, on the transport's threads, before the engine does.
+class ObjectObserver {
+ public:
+  virtual ~ObjectObserver() = default;
+  // `kind` as KindStats names it; `json` as ReflectorSink::Upsert gets it.
+  virtual void Upsert(std::string_view kind, const kube::ObjectHeader& header,
+                      std::string_view json) = 0;
+  virtual void Remove(std::string_view kind, const kube::ObjectHeader& header) = 0;
+};
+
 class ClusterWatch {
  public:
   using Post = std::function<void(EngineTask)>;
 
-  // Transport and timer must outlive it. `post` must be thread-safe and may block.
-  ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post post);
+  // Transport, timer and observer (null: none) must outlive it. `post` must be thread-safe and may
+  // block.
+  ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post post,
+               ObjectObserver* observer = nullptr);
   // No task is posted afterwards.
   ~ClusterWatch();
 

@@ -18,6 +18,7 @@ void ReadWebhook(const YAML::Node& node, ServeOptions::Webhook* webhook) {
   fields.Read("certFile", &webhook->cert_file);
   fields.Read("keyFile", &webhook->key_file);
   fields.Read("caFile", &webhook->ca_file);
+  fields.Read("warnings", &webhook->warnings);
   fields.ReadDuration("certValidity", &webhook->cert_validity);
   fields.Finish();
   const int given =

@@ -44,6 +44,8 @@ struct ServeOptions {
     std::string cert_file;
     std::string key_file;
     std::string ca_file;
+    // Who applies a job, a queue or the like is told by warnings what lint finds in it.
+    bool warnings = true;
     // Validity of an own serving certificate.
     absl::Duration cert_validity = absl::Hours(24 * 90);
   } webhook;

@@ -11,13 +11,15 @@ TEST(Config, SetsWhatItNamesAndLeavesTheRest) {
   ServeOptions options;
   options.engine.backoff_base = absl::Seconds(7);
   ASSERT_TRUE(ApplyConfig("engine: {provisioningDeadline: 3m}\n"
-                          "webhook: {serviceName: muster, serviceNamespace: muster-system}\n"
+                          "webhook: {serviceName: muster, serviceNamespace: muster-system,\n"
+                          "  warnings: false}\n"
                           "lease: {name: other}\nmaxInFlight: 12\n",
                           "f.yaml", &options)
                   .ok());
   EXPECT_EQ(options.engine.provisioning_deadline, absl::Minutes(3));
   EXPECT_EQ(options.engine.backoff_base, absl::Seconds(7));
   EXPECT_EQ(options.webhook.service_name, "muster");
+  EXPECT_FALSE(options.webhook.warnings);
   EXPECT_EQ(options.lease_name, "other");
   EXPECT_EQ(options.max_in_flight, 12u);
 }
@@ -35,6 +37,7 @@ TEST(Config, AnEmptyFileSetsNothing) {
   ServeOptions options;
   EXPECT_TRUE(ApplyConfig("", "f.yaml", &options).ok());
   EXPECT_TRUE(ApplyConfig("# nothing\n", "f.yaml", &options).ok());
+  EXPECT_TRUE(options.webhook.warnings);
 }
 
 TEST(Config, SaysFileLineAndFieldOfAMistake) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "extender/admission/webhook_configuration.h"
 #include "extender/config.h"
 #include "extender/leader_label.h"
 #include "kube/embedded/quota_crds.h"
@@ -154,6 +155,30 @@ TEST(Deploy, MusterReadsQueuesAndJobsAndWritesOnlyTheQueuesStatus) {
   }
   EXPECT_EQ(MayOn("scheduling.x-k8s.io", "podgroups"),
             (Verbs{"create", "get", "list", "patch", "watch"}));
+}
+
+// What it lets be done to the one object of this name.
+Verbs MayOnNamed(const std::string& resource, const std::string& name) {
+  Verbs verbs;
+  for (const YAML::Node& rule : Find("rbac-muster.yaml", "ClusterRole", "muster")["rules"]) {
+    const auto resources = rule["resources"].as<std::vector<std::string>>();
+    if (!rule["resourceNames"] || resources != std::vector{resource}) continue;
+    if (rule["resourceNames"].as<std::vector<std::string>>() != std::vector{name}) continue;
+    for (const YAML::Node& verb : rule["verbs"]) verbs.insert(verb.as<std::string>());
+  }
+  return verbs;
+}
+
+TEST(Deploy, MusterKeepsItsTwoWebhookRegistrationsAndDeletesNone) {
+  for (const WebhookPurpose purpose : {WebhookPurpose::kGate, WebhookPurpose::kWarnings}) {
+    const WebhookObject& object = ObjectFor(purpose);
+    const Verbs any = MayOn("admissionregistration.k8s.io", object.resource);
+    const Verbs own = MayOnNamed(object.resource, object.name);
+    EXPECT_TRUE(any.contains("create")) << object.resource;
+    EXPECT_FALSE(any.contains("patch")) << object.resource;
+    EXPECT_TRUE(own.contains("get") && own.contains("patch")) << object.name;
+    EXPECT_FALSE(own.contains("delete")) << object.name;
+  }
 }
 
 using Fields = std::map<std::string, std::string>;  // "spec.cohort" -> "string"

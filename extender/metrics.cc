@@ -18,6 +18,7 @@ namespace muster::extender {
 namespace {
 
 using prometheus::ClientMetric;
+using prometheus::Counter;
 using prometheus::Family;
 using prometheus::Histogram;
 using prometheus::MetricFamily;
@@ -131,6 +132,14 @@ struct Metrics::State {
                                 .Name("muster_http_request_seconds")
                                 .Help("Time to answer HTTP requests, by route.")
                                 .Register(registry);
+  Family<Counter>& object_lint = prometheus::BuildCounter()
+                                     .Name("muster_admission_lint_total")
+                                     .Help("Objects that were applied and looked at for mistakes.")
+                                     .Register(registry);
+  Family<Counter>& warnings = prometheus::BuildCounter()
+                                  .Name("muster_admission_findings_total")
+                                  .Help("Mistakes found in objects that were applied, by rule.")
+                                  .Register(registry);
   Family<Histogram>& gang_state =
       prometheus::BuildHistogram()
           .Name("muster_gang_state_seconds")
@@ -175,6 +184,15 @@ void Metrics::OnHttp(std::string_view server, std::string_view pattern, int stat
             {"status", std::to_string(status)}},
            kRequestBuckets)
       .Observe(absl::ToDoubleSeconds(took));
+}
+
+void Metrics::OnObjectLint(const lint::ObjectLint& lint) {
+  const char* outcome = lint.skipped ? "skipped" : lint.findings.empty() ? "clean" : "warned";
+  state_->object_lint.Add({{"outcome", outcome}}).Increment();
+  // As many as there are rules.
+  for (const lint::Finding& finding : lint.findings) {
+    state_->warnings.Add({{"rule", std::string(finding.rule)}}).Increment();
+  }
 }
 
 void Metrics::OnEngine(const coscheduling::EngineStats& stats) {
@@ -359,6 +377,8 @@ void AddService(const Metrics::Sample& sample, Snapshot* out) {
                static_cast<double>(sample.terms));
   out->Gauge("muster_webhook_in_place", "1 while new pods are gated.",
              sample.webhook_in_place ? 1 : 0);
+  out->Gauge("muster_warnings_in_place", "1 while those who apply objects are warned of mistakes.",
+             sample.warnings_in_place ? 1 : 0);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "extender/engine_loop.h"
 #include "extender/event_recorder.h"
 #include "extender/extender_protocol.h"
+#include "extender/lint/object_lint.h"
 #include "extender/state_store.h"
 #include "kube/client/transport_stats.h"
 
@@ -38,6 +39,8 @@ class Metrics {
   void OnAction(std::string_view kind, const absl::Status& status, absl::Duration took);
   // HttpServerOptions::observe; `server` is "extender", "rest" or "webhook".
   void OnHttp(std::string_view server, std::string_view pattern, int status, absl::Duration took);
+  // What lint found in an object that was applied.
+  void OnObjectLint(const lint::ObjectLint& lint);
   // Engine::TakeStats, now and then.
   void OnEngine(const coscheduling::EngineStats& stats);
 
@@ -59,6 +62,7 @@ class Metrics {
     bool leader_known = false;
     uint64_t terms = 0;  // how often this process has taken the lead
     bool webhook_in_place = false;
+    bool warnings_in_place = false;
   };
   std::string Text(const Sample& sample) const;
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "extender/testing/messages.h"
+#include "fmt/format.h"
 
 namespace muster::extender {
 namespace {
@@ -49,6 +50,23 @@ TEST(Metrics, GangsAreCountedInEveryState) {
   EXPECT_EQ(samples["muster_gangs{state=\"PROVISIONING\"}"], "2");
   EXPECT_EQ(samples["muster_gangs{state=\"BOUND\"}"], "0");
   EXPECT_EQ(samples.count("muster_gangs{state=\"GANG_STATE_UNSPECIFIED\"}"), 0u);
+}
+
+TEST(Metrics, FindingsInAppliedObjectsAreCountedByRule) {
+  Metrics metrics;
+  lint::ObjectLint found;
+  metrics.OnObjectLint(found);
+  found.findings.resize(2);
+  found.findings[0].rule = found.findings[1].rule = "efa-without-shm";
+  metrics.OnObjectLint(found);
+  lint::ObjectLint skipped;
+  skipped.skipped = true;
+  metrics.OnObjectLint(skipped);
+  auto samples = Parse(metrics.Text({}));
+  EXPECT_EQ(samples["muster_admission_findings_total{rule=\"efa-without-shm\"}"], "2");
+  for (const char* outcome : {"clean", "warned", "skipped"}) {
+    EXPECT_EQ(samples[fmt::format("muster_admission_lint_total{{outcome=\"{}\"}}", outcome)], "1");
+  }
 }
 
 TEST(Metrics, ClusterQueuesTellTheirUsagePerFlavor) {

@@ -14,9 +14,12 @@
 
 #include "absl/time/clock.h"
 #include "coscheduling/engine.h"
+#include "extender/admission/warnings.h"
+#include "extender/admission/webhook.h"
 #include "extender/admission/webhook_address.h"
 #include "extender/admission/webhook_registration.h"
 #include "extender/admission/webhook_server.h"
+#include "extender/admission_lint.h"
 #include "extender/cluster_watch.h"
 #include "extender/engine_loop.h"
 #include "extender/event_recorder.h"
@@ -156,7 +159,11 @@ struct Service::Impl {
         crash, [this] { return VersionsOfQueues(); });
     events =
         std::make_unique<EventRecorder>(*fence, timer, EventRecorderOptions{.instance = identity});
-    watch = std::make_unique<ClusterWatch>(*transport, timer, post);
+    admission_lint = std::make_unique<AdmissionLint>(options.engine.scheduler_name, [this] {
+      const std::lock_guard lock(watch_mutex);
+      return watch != nullptr && watch->NotReadyReason().empty();
+    });
+    watch = std::make_unique<ClusterWatch>(*transport, timer, post, admission_lint.get());
     scheduler_routes = std::make_unique<SchedulerRoutes>(
         filter_table,
         SchedulerRoutesOptions{
@@ -235,6 +242,13 @@ struct Service::Impl {
                                                    .key = options.webhook.key_file,
                                                    .authority = options.webhook.ca_file};
     }
+    if (options.webhook.warnings) {
+      server.linter = [this](std::string_view json) {
+        lint::ObjectLint found = admission_lint->Check(json);
+        metrics.OnObjectLint(found);
+        return found;
+      };
+    }
     absl::StatusOr<ListenAddress> address = ParseListenAddress(options.webhook_listen);
     if (!address.ok()) return address.status();
     auto called_as = ServiceToRegister({.name_space = options.webhook.service_namespace,
@@ -247,14 +261,21 @@ struct Service::Impl {
     auto started = WebhookServer::Start(std::move(server), timer.Now());
     if (!started.ok()) return started.status();
     webhook_server = *std::move(started);
-    WebhookRegistrationOptions wanted;
-    wanted.leading = !options.leader_elect;
-    wanted.webhook.scheduler_name = options.engine.scheduler_name;
-    wanted.webhook.ca_bundle = webhook_server->CaBundlePem();
-    if (!*called_as) wanted.webhook.url = WebhookUrl(address->host, webhook_server->port());
-    wanted.webhook.service = *std::move(called_as);
-    // Upkeep comes by often enough: nothing is to be woken.
-    registration = std::make_unique<WebhookRegistration>(std::move(wanted), *transport, [] {});
+    WantedWebhook wanted;
+    wanted.scheduler_name = options.engine.scheduler_name;
+    wanted.ca_bundle = webhook_server->CaBundlePem();
+    wanted.service = *std::move(called_as);
+    const auto keep = [&](WebhookPurpose purpose, std::string_view path) {
+      wanted.purpose = purpose;
+      if (!wanted.service) wanted.url = WebhookUrl(address->host, webhook_server->port(), path);
+      // Upkeep comes by often enough: nothing is to be woken.
+      return std::make_unique<WebhookRegistration>(
+          WebhookRegistrationOptions{.webhook = wanted, .leading = !options.leader_elect},
+          *transport, [] {});
+    };
+    registration = keep(WebhookPurpose::kGate, kMutatePodsPath);
+    wanted.enabled = options.webhook.warnings;
+    warnings = keep(WebhookPurpose::kWarnings, kWarningsPath);
     return absl::OkStatus();
   }
 
@@ -325,9 +346,11 @@ struct Service::Impl {
     store.SetClosed(NotLeading());
     if (label != nullptr) label->Tick(now, leadership->Leads());
     webhook_server->Tick(now);
-    registration->SetCaBundle(webhook_server->CaBundlePem());
-    registration->SetLeading(leadership->Leads());
-    registration->Tick(now);
+    for (WebhookRegistration* each : {registration.get(), warnings.get()}) {
+      each->SetCaBundle(webhook_server->CaBundlePem());
+      each->SetLeading(leadership->Leads());
+      each->Tick(now);
+    }
     webhook_server->SetTrusted(registration->registered_bundle());
     PublishWebhookFault(
         Joined({Words(registration->InPlace()), Words(webhook_server->Health(now))}));
@@ -379,6 +402,7 @@ struct Service::Impl {
       sample.terms = leadership->terms();
     }
     sample.webhook_in_place = gating_active;
+    sample.warnings_in_place = options.webhook.warnings && warnings->InPlace().ok();
     return metrics.Text(sample);
   }
 
@@ -442,6 +466,7 @@ struct Service::Impl {
   std::unique_ptr<SchedulerRoutes> scheduler_routes;
   std::unique_ptr<EngineLoop> loop;
   std::mutex watch_mutex;  // for the engine's thread, which may look at `watch` while it goes
+  std::unique_ptr<AdmissionLint> admission_lint;
   std::unique_ptr<ClusterWatch> watch;
   std::unique_ptr<Leadership> leadership;  // set before `started` is
   std::unique_ptr<LeaderLabel> label;      // in a pod; the timer's thread only, once started
@@ -450,7 +475,8 @@ struct Service::Impl {
   Publisher publisher{&store};  // the engine's thread only
   std::atomic<bool> nodes_put_off = false;
   std::unique_ptr<WebhookServer> webhook_server;      // the timer's thread only, once started
-  std::unique_ptr<WebhookRegistration> registration;  // likewise
+  std::unique_ptr<WebhookRegistration> registration;  // likewise: the gate's
+  std::unique_ptr<WebhookRegistration> warnings;      // likewise; readiness doesn't ask for it
   int upkeeps = 0;                                    // likewise
   int upkeeps_read = 0;  // likewise; those since everything has been read
   std::atomic<bool> gating_active = false;

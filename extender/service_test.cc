@@ -486,6 +486,22 @@ TEST_F(ServiceTest, IsNotReadyWhileItsWebhookIsNotRegistered) {
   EXPECT_TRUE(Await([&] { return Rest("/readyz").status == 200; })) << Rest("/readyz").body;
 }
 
+TEST_F(ServiceTest, IsReadyAlthoughItMayNotRegisterItsWarnings) {
+  kube::embedded::FaultRule may_not_create;
+  may_not_create.method = kube::Method::kPost;
+  may_not_create.path = "*/validatingwebhookconfigurations";
+  may_not_create.status = 403;
+  may_not_create.message = "may not register";
+  const int forbidden = faults_.Add(may_not_create);
+  StartService();
+  ASSERT_TRUE(Await([&] { return faults_.Struck(forbidden) > 0; }));
+  EXPECT_EQ(Metric("muster_warnings_in_place"), "0");
+  EXPECT_EQ(Metric("muster_webhook_in_place"), "1");
+  EXPECT_TRUE(IsGated(CreatePod("ours", "").body));
+  faults_.Remove(forbidden);
+  EXPECT_TRUE(Await([&] { return Metric("muster_warnings_in_place") == "1"; }));
+}
+
 TEST_F(ServiceTest, IsNotReadyOnceItsWebhooksCertificateHasExpired) {
   const KeyedCertificate authority = IssueAuthority(absl::Hours(1), absl::Now()).value();
   const CertificateNames names{.dns = {}, .ips = {"127.0.0.1"}};

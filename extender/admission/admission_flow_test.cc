@@ -130,7 +130,8 @@ TEST_F(AdmissionFlow, ADeletedRegistrationComesBack) {
   Register(absl::Now());
   kube::Request request;
   request.method = kube::Method::kDelete;
-  request.path = fmt::format("{}/{}", kWebhookConfigurationsPath, kWebhookConfigurationName);
+  const WebhookObject& registration = ObjectFor(WebhookPurpose::kGate);
+  request.path = fmt::format("{}/{}", registration.collection, registration.name);
   EXPECT_TRUE(api_.Handle(request).ok());
   EXPECT_EQ(CreatePod("coscheduling").gates, Json()) << "nothing calls the webhook";
   process_->registration->OnChanged();

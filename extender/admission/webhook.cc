@@ -1,11 +1,10 @@
 #include "extender/admission/webhook.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "extender/admission/admission_review.h"
 #include "kube/objects/json_value.h"
 
 namespace muster::extender {
@@ -14,21 +13,9 @@ namespace {
 using kube::JsonReader;
 using kube::JsonValue;
 
-constexpr std::string_view kApiVersion = "admission.k8s.io/v1";
-constexpr std::string_view kKind = "AdmissionReview";
 constexpr std::string_view kGate = "muster.dev/admission";
 
 enum class Verdict { kUntouched, kFirstGate, kOneMoreGate };
-
-void Require(const JsonValue& value, std::string_view want) {
-  if (value.View() != want) {
-    value.RejectValue(fmt::format("want \"{}\", got {}", want, value.Excerpt()));
-  }
-}
-
-void RequirePresent(const JsonValue& value) {
-  if (!value.present()) value.RejectValue("is missing");
-}
 
 Verdict JudgeGates(const JsonValue& gates) {
   bool any = false;
@@ -71,35 +58,24 @@ nlohmann::json PatchFor(Verdict verdict) {
 }
 
 std::string Answer(const std::string& uid, Verdict verdict) {
-  nlohmann::json response = {{"uid", uid}, {"allowed", true}};
+  nlohmann::json response;
   if (verdict != Verdict::kUntouched) {
     response["patchType"] = "JSONPatch";
     response["patch"] = absl::Base64Escape(PatchFor(verdict).dump());
   }
-  const nlohmann::json review = {
-      {"apiVersion", kApiVersion}, {"kind", kKind}, {"response", std::move(response)}};
-  return review.dump();
+  return AllowedReview(uid, std::move(response));
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> ReviewAdmission(std::string_view review,
                                             std::string_view scheduler_name) {
-  if (review.size() > kMaxReviewBytes) {
-    return absl::InvalidArgumentError(fmt::format(
-        "AdmissionReview of {} bytes, at most {} are read", review.size(), kMaxReviewBytes));
-  }
+  if (absl::Status status = CheckReviewSize(review); !status.ok()) return status;
   JsonReader reader(review);
-  Require(reader.root().Get("apiVersion"), kApiVersion);
-  Require(reader.root().Get("kind"), kKind);
-  const JsonValue request = reader.root().Get("request");
-  RequirePresent(request);
-  const JsonValue uid = request.Get("uid");
-  if (uid.View().empty()) uid.RejectValue("is missing");
+  const JsonValue request = OpenReview(&reader);
   const Verdict verdict = Judge(request, scheduler_name);
-  if (!reader.status().ok()) return reader.status();
-  if (!reader.unusable().empty()) return absl::InvalidArgumentError(reader.unusable());
-  return Answer(uid.String(), verdict);
+  if (absl::Status fault = FaultIn(reader); !fault.ok()) return fault;
+  return Answer(request.Get("uid").String(), verdict);
 }
 
 HttpRoute MutatePodsRoute(std::string scheduler_name) {

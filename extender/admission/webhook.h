@@ -4,18 +4,16 @@
 // be added only while a pod is created. Pure, so a dry run is answered like any other.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "extender/admission/admission_review.h"
 #include "extender/http_server.h"
 
 namespace muster::extender {
 
 inline constexpr std::string_view kMutatePodsPath = "/mutate-pods";
-// Above any pod that the API server takes (its own limit for a request is 3 MiB), written as JSON.
-inline constexpr size_t kMaxReviewBytes = 8 << 20;
 
 // AdmissionReview request to AdmissionReview response, both JSON. A pod with `scheduler_name` that
 // is being created gets gate muster.dev/admission by a JSON patch, unless it has the gate or a node

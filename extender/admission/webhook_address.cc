@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "extender/admission/webhook.h"
 
 namespace muster::extender {
 namespace {
@@ -65,11 +64,10 @@ std::string CallableHost(const std::string& host) {
   return ip.v6 ? "::1" : "127.0.0.1";
 }
 
-std::string WebhookUrl(const std::string& host, uint16_t port) {
+std::string WebhookUrl(const std::string& host, uint16_t port, std::string_view path) {
   const std::string callable = CallableHost(host);
   const bool v6 = Classify(callable).v6;
-  return fmt::format("https://{}{}{}:{}{}", v6 ? "[" : "", callable, v6 ? "]" : "", port,
-                     kMutatePodsPath);
+  return fmt::format("https://{}{}{}:{}{}", v6 ? "[" : "", callable, v6 ? "]" : "", port, path);
 }
 
 CertificateNames NamesForUrl(const std::string& host) { return {{}, {CallableHost(host)}}; }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "extender/admission/certificates.h"
@@ -26,8 +27,8 @@ absl::StatusOr<std::optional<WebhookService>> ServiceToRegister(
 // the same family, any other stays.
 std::string CallableHost(const std::string& host);
 
-// "https://127.0.0.1:9443/mutate-pods" for what listens at this IP address and port.
-std::string WebhookUrl(const std::string& host, uint16_t port);
+// "https://127.0.0.1:9443/mutate-pods" for that path of what listens at this IP address and port.
+std::string WebhookUrl(const std::string& host, uint16_t port, std::string_view path);
 
 // The certificate's names for a webhook called by WebhookUrl.
 CertificateNames NamesForUrl(const std::string& host);

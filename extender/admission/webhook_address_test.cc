@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "extender/admission/webhook.h"
 #include "fmt/format.h"
 
 namespace muster::extender {
@@ -13,16 +14,16 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(WebhookAddress, AnAddressOfItsOwnIsRegisteredAsItIs) {
-  EXPECT_EQ(WebhookUrl("127.0.0.1", 9443), "https://127.0.0.1:9443/mutate-pods");
-  EXPECT_EQ(WebhookUrl("10.1.2.3", 443), "https://10.1.2.3:443/mutate-pods");
-  EXPECT_EQ(WebhookUrl("fd00::7", 9443), "https://[fd00::7]:9443/mutate-pods");
+  EXPECT_EQ(WebhookUrl("127.0.0.1", 9443, kMutatePodsPath), "https://127.0.0.1:9443/mutate-pods");
+  EXPECT_EQ(WebhookUrl("10.1.2.3", 443, kMutatePodsPath), "https://10.1.2.3:443/mutate-pods");
+  EXPECT_EQ(WebhookUrl("fd00::7", 9443, kMutatePodsPath), "https://[fd00::7]:9443/mutate-pods");
   EXPECT_THAT(NamesForUrl("fd00::7").ips, ElementsAre("fd00::7"));
 }
 
 TEST(WebhookAddress, EveryAddressIsRegisteredAsLoopbackOfItsFamily) {
-  EXPECT_EQ(WebhookUrl("0.0.0.0", 9443), "https://127.0.0.1:9443/mutate-pods");
+  EXPECT_EQ(WebhookUrl("0.0.0.0", 9443, kMutatePodsPath), "https://127.0.0.1:9443/mutate-pods");
   for (const char* any : {"::", "0::0", "0:0:0:0:0:0:0:0"}) {
-    EXPECT_EQ(WebhookUrl(any, 9443), "https://[::1]:9443/mutate-pods") << any;
+    EXPECT_EQ(WebhookUrl(any, 9443, kMutatePodsPath), "https://[::1]:9443/mutate-pods") << any;
     EXPECT_THAT(NamesForUrl(any).ips, ElementsAre("::1")) << any;
   }
   EXPECT_THAT(NamesForUrl("0.0.0.0").ips, ElementsAre("127.0.0.1"));

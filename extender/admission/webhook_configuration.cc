@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "extender/admission/ca_bundle.h"
+#include "extender/admission/warnings.h"
 #include "extender/admission/webhook.h"
 
 namespace muster::extender {
@@ -14,7 +18,30 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxAuthorities = 16;
-constexpr const char* kWebhookName = "admission.muster.dev";
+
+constexpr WebhookObject kGateObject = {
+    "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "muster-admission",
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"};
+constexpr WebhookObject kWarningsObject = {
+    "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "muster-warnings",
+    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"};
+
+// What people apply. A group that the cluster doesn't have is never asked about.
+struct Applied {
+  const char* group;
+  std::vector<const char*> resources;
+};
+const std::vector<Applied>& AppliedKinds() {
+  static const auto* kinds = new std::vector<Applied>{
+      {"batch", {"jobs"}},
+      {"apps", {"statefulsets"}},
+      {"jobset.x-k8s.io", {"jobsets"}},
+      {"kubeflow.org", {"pytorchjobs"}},
+      {"trainer.kubeflow.org", {"trainjobs"}},
+      {"scheduling.x-k8s.io", {"podgroups"}},
+      {"kueue.x-k8s.io", {"clusterqueues", "localqueues", "resourceflavors"}}};
+  return *kinds;
+}
 
 const Json& Field(const Json& object, const char* key) {
   static const Json kNull;
@@ -26,9 +53,30 @@ const Json& Field(const Json& object, const char* key) {
 std::string Text(const Json& value) { return value.is_string() ? value.get<std::string>() : ""; }
 
 // A JSON string is a CEL string with the same value.
-std::string Condition(const std::string& scheduler_name) {
-  return fmt::format("object.spec.schedulerName == {}",
-                     Json(scheduler_name).dump(-1, ' ', true, Json::error_handler_t::replace));
+std::string Quoted(const std::string& text) {
+  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+// Pods, Jobs and StatefulSets have a schedulerName, if only the default one; in definitions of
+// others it may be absent. What says nothing of a scheduler is asked about in any case.
+std::string NamesScheduler(const std::string& scheduler_name) {
+  const std::string name = Quoted(scheduler_name);
+  const auto optional = [&](std::string_view spec) {
+    return fmt::format("(has({0}.schedulerName) && {0}.schedulerName == {1})", spec, name);
+  };
+  return fmt::format(
+      "request.resource.resource == \"pods\" ? object.spec.schedulerName == {0} : "
+      "request.resource.resource in [\"jobs\", \"statefulsets\"] ? "
+      "object.spec.template.spec.schedulerName == {0} : "
+      "request.resource.resource == \"jobsets\" ? object.spec.replicatedJobs.exists(j, {1}) : "
+      "request.resource.resource == \"pytorchjobs\" ? "
+      "object.spec.pytorchReplicaSpecs.exists(r, {2}) : true",
+      name, optional("j.template.spec.template.spec"),
+      optional("object.spec.pytorchReplicaSpecs[r].template.spec"));
+}
+
+Json Condition(const char* name, std::string expression) {
+  return {{"name", name}, {"expression", std::move(expression)}};
 }
 
 Json Target(const WantedWebhook& wanted) {
@@ -37,27 +85,61 @@ Json Target(const WantedWebhook& wanted) {
            {{"namespace", wanted.service->name_space},
             {"name", wanted.service->name},
             {"port", wanted.service->port},
-            {"path", kMutatePodsPath}}}};
+            {"path", wanted.purpose == WebhookPurpose::kGate ? kMutatePodsPath : kWarningsPath}}}};
 }
 
-Json Webhook(const WantedWebhook& wanted, const std::string& ca_bundle) {
-  Json client = Target(wanted);
-  client["caBundle"] = absl::Base64Escape(ca_bundle);
-  return {{"name", kWebhookName},
-          {"clientConfig", std::move(client)},
-          {"rules", Json::array({{{"operations", {"CREATE"}},
-                                  {"apiGroups", {""}},
-                                  {"apiVersions", {"v1"}},
-                                  {"resources", {"pods"}},
-                                  {"scope", "Namespaced"}}})},
-          {"matchConditions", Json::array({{{"name", "scheduler-name"},
-                                            {"expression", Condition(wanted.scheduler_name)}}})},
+Json Rule(std::vector<const char*> operations, const char* group, const char* version,
+          const std::vector<const char*>& resources, const char* scope) {
+  return {{"operations", std::move(operations)},
+          {"apiGroups", {group}},
+          {"apiVersions", {version}},
+          {"resources", resources},
+          {"scope", scope}};
+}
+
+// Without its clientConfig.
+Json Gate(const WantedWebhook& wanted) {
+  return {{"name", "admission.muster.dev"},
+          {"rules", Json::array({Rule({"CREATE"}, "", "v1", {"pods"}, "Namespaced")})},
+          {"matchConditions",
+           Json::array({Condition("scheduler-name", fmt::format("object.spec.schedulerName == {}",
+                                                                Quoted(wanted.scheduler_name)))})},
           {"failurePolicy", "Fail"},
           {"matchPolicy", "Equivalent"},
           {"sideEffects", "None"},
           {"timeoutSeconds", 10},
           {"reinvocationPolicy", "IfNeeded"},
           {"admissionReviewVersions", {"v1"}}};
+}
+
+// Without its clientConfig.
+Json Warnings(const WantedWebhook& wanted) {
+  Json rules = Json::array({Rule({"CREATE"}, "", "v1", {"pods"}, "Namespaced")});
+  for (const Applied& applied : AppliedKinds()) {
+    rules.push_back(Rule({"CREATE", "UPDATE"}, applied.group, "*", applied.resources, "*"));
+  }
+  return {{"name", "warnings.muster.dev"},
+          {"rules", std::move(rules)},
+          {"matchConditions",
+           // Who makes objects for others reads no warnings; and of a change of labels or of the
+           // status there is nothing new to say.
+           Json::array({Condition("no-owner", "!has(object.metadata.ownerReferences)"),
+                        Condition("spec-changed",
+                                  "request.operation == \"CREATE\" || "
+                                  "object.metadata.generation != oldObject.metadata.generation"),
+                        Condition("scheduler-name", NamesScheduler(wanted.scheduler_name))})},
+          {"failurePolicy", "Ignore"},
+          {"matchPolicy", "Exact"},
+          {"sideEffects", "None"},
+          {"timeoutSeconds", 2},
+          {"admissionReviewVersions", {"v1"}}};
+}
+
+Json Webhook(const WantedWebhook& wanted, const std::string& ca_bundle) {
+  Json webhook = wanted.purpose == WebhookPurpose::kGate ? Gate(wanted) : Warnings(wanted);
+  webhook["clientConfig"] = Target(wanted);
+  webhook["clientConfig"]["caBundle"] = absl::Base64Escape(ca_bundle);
+  return webhook;
 }
 
 // A field that narrows what the webhook is called for, which is not to be there.
@@ -117,9 +199,9 @@ std::string WebhookDifference(const Json& found, const WantedWebhook& wanted) {
   return "";
 }
 
-std::string Patch(const FoundWebhook& found, Json webhook) {
+std::string Patch(const FoundWebhook& found, Json webhooks) {
   const Json patch = {{"metadata", {{"resourceVersion", found.resource_version}}},
-                      {"webhooks", Json::array({std::move(webhook)})}};
+                      {"webhooks", std::move(webhooks)}};
   return patch.dump(-1, ' ', true);
 }
 
@@ -130,21 +212,26 @@ std::string BundleFor(const FoundWebhook& found, const WantedWebhook& wanted, ab
 
 }  // namespace
 
+const WebhookObject& ObjectFor(WebhookPurpose purpose) {
+  return purpose == WebhookPurpose::kGate ? kGateObject : kWarningsObject;
+}
+
 absl::StatusOr<FoundWebhook> InspectWebhook(const std::string& json, const WantedWebhook& wanted) {
   const Json object = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   FoundWebhook found;
   found.resource_version = Text(Field(Field(object, "metadata"), "resourceVersion"));
   if (found.resource_version.empty()) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: the answer has no metadata.resourceVersion", kWebhookConfigurationName));
+    return absl::InvalidArgumentError(fmt::format("{}: the answer has no metadata.resourceVersion",
+                                                  ObjectFor(wanted.purpose).name));
   }
   const Json& webhooks = Field(object, "webhooks");
-  if (!webhooks.is_array() || webhooks.size() != 1) {
-    found.difference =
-        fmt::format("webhooks has {} entries, want 1", webhooks.is_array() ? webhooks.size() : 0);
-    found.bundle_difference = found.difference;
-    return found;
+  const size_t entries = webhooks.is_array() ? webhooks.size() : 0;
+  const size_t want = wanted.enabled ? 1 : 0;
+  if (entries != want) {
+    found.difference = fmt::format("webhooks has {} entries, want {}", entries, want);
+    found.bundle_difference = wanted.enabled ? found.difference : "";
   }
+  if (entries != 1 || !wanted.enabled) return found;
   const Json& webhook = webhooks[0];
   const Json& client = Field(webhook, "clientConfig");
   absl::Base64Unescape(Text(Field(client, "caBundle")), &found.ca_bundle);
@@ -157,23 +244,24 @@ absl::StatusOr<FoundWebhook> InspectWebhook(const std::string& json, const Wante
 }
 
 std::string NewWebhook(const WantedWebhook& wanted) {
-  const Json object = {{"apiVersion", "admissionregistration.k8s.io/v1"},
-                       {"kind", "MutatingWebhookConfiguration"},
-                       {"metadata",
-                        {{"name", kWebhookConfigurationName},
-                         {"labels", {{"app.kubernetes.io/part-of", "muster"}}}}},
-                       {"webhooks", Json::array({Webhook(wanted, wanted.ca_bundle)})}};
-  return object.dump(-1, ' ', true);
+  const WebhookObject& object = ObjectFor(wanted.purpose);
+  const Json json = {
+      {"apiVersion", "admissionregistration.k8s.io/v1"},
+      {"kind", object.kind},
+      {"metadata", {{"name", object.name}, {"labels", {{"app.kubernetes.io/part-of", "muster"}}}}},
+      {"webhooks", Json::array({Webhook(wanted, wanted.ca_bundle)})}};
+  return json.dump(-1, ' ', true);
 }
 
 std::string RepairPatch(const FoundWebhook& found, const WantedWebhook& wanted, absl::Time now) {
-  return Patch(found, Webhook(wanted, BundleFor(found, wanted, now)));
+  if (!wanted.enabled) return Patch(found, Json::array());
+  return Patch(found, Json::array({Webhook(wanted, BundleFor(found, wanted, now))}));
 }
 
 std::string BundlePatch(const FoundWebhook& found, const WantedWebhook& wanted, absl::Time now) {
   Json webhook = Json::parse(found.webhooks)[0];
   webhook["clientConfig"]["caBundle"] = absl::Base64Escape(BundleFor(found, wanted, now));
-  return Patch(found, std::move(webhook));
+  return Patch(found, Json::array({std::move(webhook)}));
 }
 
 }  // namespace muster::extender

@@ -1,7 +1,13 @@
-// MutatingWebhookConfiguration muster-admission: what it has to say, and whether it says so.
+// The two registrations: what each has to say, and whether it says so. Each has one webhook.
 //
-// One webhook, called for pods with our schedulerName that are being created, and for no others
-// (matchConditions), so that an absent Muster keeps nobody else's pods out.
+// MutatingWebhookConfiguration muster-admission, the gate, is called for pods with our
+// schedulerName that are being created, and for no others (matchConditions), so that an absent
+// Muster keeps nobody else's pods out.
+//
+// ValidatingWebhookConfiguration muster-warnings is called for what people apply themselves
+// (objects without an owner): jobs and pods that name our schedulerName, and kinds that say nothing
+// of a scheduler. It is an object of its own, and nothing depends on it: its failurePolicy is
+// Ignore, it is given two seconds, and the API server converts nothing for it (matchPolicy Exact).
 #pragma once
 
 #include <optional>
@@ -12,10 +18,16 @@
 
 namespace muster::extender {
 
-inline constexpr const char* kWebhookConfigurationName = "muster-admission";
-// Of the collection; one object's is below it.
-inline constexpr const char* kWebhookConfigurationsPath =
-    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+enum class WebhookPurpose { kGate, kWarnings };
+
+// The object that registers a webhook, and where it is on the API server.
+struct WebhookObject {
+  const char* kind;
+  const char* resource;
+  const char* name;
+  const char* collection;  // the path; one object's is below it
+};
+const WebhookObject& ObjectFor(WebhookPurpose purpose);
 
 struct WebhookService {
   std::string name_space;
@@ -33,6 +45,9 @@ struct WantedWebhook {
   // The authorities that it needs, PEM. A Service has several replicas, so other authorities may
   // stand beside ours; a URL is one process, and only ours may.
   std::string ca_bundle;
+  WebhookPurpose purpose = WebhookPurpose::kGate;
+  // False: an object that is there has no webhooks, so that nobody is called; none is made.
+  bool enabled = true;
 };
 
 // The object as it was found.

@@ -15,10 +15,6 @@ constexpr absl::Duration kRequestTimeout = absl::Seconds(10);
 // A repair that lasts this long was not undone.
 constexpr absl::Duration kRepairHolds = absl::Minutes(1);
 
-std::string ObjectPath() {
-  return fmt::format("{}/{}", kWebhookConfigurationsPath, kWebhookConfigurationName);
-}
-
 }  // namespace
 
 // What other threads leave for the owner, and what it publishes to them.
@@ -35,6 +31,7 @@ WebhookRegistration::WebhookRegistration(WebhookRegistrationOptions options,
     : options_(std::move(options)),
       transport_(transport),
       wake_(std::move(wake)),
+      object_(ObjectFor(options_.webhook.purpose)),
       inbox_(std::make_shared<Inbox>()),
       random_(options_.seed),
       failures_(options_.backoff, options_.seed),
@@ -116,7 +113,7 @@ void WebhookRegistration::Get() {
   // What changes from now on may be missing in the answer: it is to be looked at again.
   next_check_ = absl::InfiniteFuture();
   kube::Request request;
-  request.path = ObjectPath();
+  request.path = fmt::format("{}/{}", object_.collection, object_.name);
   Send(Pending::kGet, std::move(request));
 }
 
@@ -124,7 +121,7 @@ void WebhookRegistration::Create(absl::Time now) {
   last_repair_ = now;
   kube::Request request;
   request.method = kube::Method::kPost;
-  request.path = kWebhookConfigurationsPath;
+  request.path = object_.collection;
   request.content_type = kube::kJson;
   request.body = NewWebhook(options_.webhook);
   Send(Pending::kCreate, std::move(request));
@@ -134,7 +131,7 @@ void WebhookRegistration::Write(absl::Time now, std::string patch) {
   last_repair_ = now;
   kube::Request request;
   request.method = kube::Method::kPatch;
-  request.path = ObjectPath();
+  request.path = fmt::format("{}/{}", object_.collection, object_.name);
   request.content_type = kube::kMergePatch;
   request.body = std::move(patch);
   Send(Pending::kWrite, std::move(request));
@@ -149,6 +146,7 @@ void WebhookRegistration::OnAnswer(absl::Time now, Pending answered,
   const int status = answer.ok() ? answer->status : 0;
   if (answered == Pending::kGet && status == 404) {
     registered_bundle_.clear();
+    if (!options_.webhook.enabled) return OnAsWanted(now, /*written=*/false);
     SetRight(now, {}, "the webhook is not registered");
     return;
   }
@@ -167,8 +165,8 @@ void WebhookRegistration::OnFailed(absl::Time now, Pending failed,
   const char* verb = failed == Pending::kGet      ? "get"
                      : failed == Pending::kCreate ? "create"
                                                   : "patch";
-  std::string failure = fmt::format("{} mutatingwebhookconfigurations/{}: {}", verb,
-                                    kWebhookConfigurationName, std::string(status.message()));
+  std::string failure = fmt::format("{} {}/{}: {}", verb, object_.resource, object_.name,
+                                    std::string(status.message()));
   absl::Duration pause = failures_.Next();
   if (answer.ok() && answer->retry_after) pause = std::max(pause, *answer->retry_after);
   not_before_ = now + pause;
@@ -191,25 +189,31 @@ void WebhookRegistration::OnObject(absl::Time now, const std::string& json, bool
   }
   not_before_ = absl::InfinitePast();
   registered_bundle_ = found->ca_bundle;
-  // A change that was told of while the request was under way has made this InfinitePast.
-  if (next_check_ == absl::InfiniteFuture()) {
-    next_check_ =
-        now + options_.check_interval * std::uniform_real_distribution<double>(0.9, 1.1)(random_);
-  }
+  LookAgainLater(now);
   const std::string difference = WhatIsMissing(*found);
-  if (difference.empty()) {
-    // Not before: a write that keeps failing between successful reads has failed all the same.
-    conflicts_ = 0;
-    failures_.Reset();
-    last_failure_.clear();
-    MarkInPlace(now, written);
-    return;
-  }
+  if (difference.empty()) return OnAsWanted(now, written);
   if (written) {
     // An API server that drops what it doesn't know: another try now would end the same.
     next_repair_ = std::max(next_repair_, now + repairs_.Next());
   }
   SetRight(now, *found, difference);
+}
+
+void WebhookRegistration::LookAgainLater(absl::Time now) {
+  // A change that was told of while the request was under way has made this InfinitePast.
+  if (next_check_ != absl::InfiniteFuture()) return;
+  next_check_ =
+      now + options_.check_interval * std::uniform_real_distribution<double>(0.9, 1.1)(random_);
+}
+
+void WebhookRegistration::OnAsWanted(absl::Time now, bool written) {
+  // Not before: a write that keeps failing between successful reads has failed all the same.
+  not_before_ = absl::InfinitePast();
+  conflicts_ = 0;
+  failures_.Reset();
+  last_failure_.clear();
+  LookAgainLater(now);
+  MarkInPlace(now, written);
 }
 
 bool WebhookRegistration::MayRepair(absl::Time now) {
@@ -241,7 +245,7 @@ void WebhookRegistration::SetRight(absl::Time now, const FoundWebhook& found,
   }
   next_check_ = absl::InfiniteFuture();
   if (absent) return Create(now);
-  spdlog::info("webhook: putting {} right: {}", kWebhookConfigurationName, difference);
+  spdlog::info("webhook: putting {} right: {}", object_.name, difference);
   Write(now, options_.leading ? RepairPatch(found, options_.webhook, now)
                               : BundlePatch(found, options_.webhook, now));
 }
@@ -251,11 +255,12 @@ void WebhookRegistration::MarkInPlace(absl::Time now, bool written) {
   if (in_place_) return;
   in_place_ = true;
   counts_from_ = written ? now + options_.settle_time : now;
-  spdlog::info("webhook: {} is in place", kWebhookConfigurationName);
+  spdlog::info("webhook: {} is in place", object_.name);
 }
 
 void WebhookRegistration::MarkNotInPlace(std::string why) {
-  if (in_place_ || why != why_not_) spdlog::warn("webhook: not in place: {}", why);
+  if (in_place_ || why != why_not_)
+    spdlog::warn("webhook: {} is not in place: {}", object_.name, why);
   in_place_ = false;
   counts_from_ = absl::InfiniteFuture();
   why_not_ = std::move(why);

@@ -1,4 +1,4 @@
-// Keeps MutatingWebhookConfiguration muster-admission true on the API server.
+// Keeps one of the two registrations true on the API server.
 //
 // A state machine without a thread or a clock: Tick sends what is due over the transport, answers
 // are kept until the next Tick, and `wake` says that there is one. Looks at once when it is told of
@@ -8,7 +8,8 @@
 // Who writes what, so that replicas never undo each other's work: the leader keeps the whole object
 // true. Of a Service, a follower creates it if it is absent and adds the authority it serves with
 // to the caBundle; of a URL, which names one process, it leaves the object to the leader. The
-// object is never deleted: without Muster no pod of ours may get in ungated.
+// object is never deleted: without Muster no pod of ours may get in ungated. Warnings that are
+// turned off leave an object without webhooks, where there was one.
 #pragma once
 
 #include <cstdint>
@@ -77,6 +78,8 @@ class WebhookRegistration {
   void OnAnswer(absl::Time now, Pending answered, const absl::StatusOr<kube::Response>& answer);
   void OnFailed(absl::Time now, Pending failed, const absl::StatusOr<kube::Response>& answer);
   void OnObject(absl::Time now, const std::string& json, bool written);
+  void OnAsWanted(absl::Time now, bool written);
+  void LookAgainLater(absl::Time now);
   void SetRight(absl::Time now, const FoundWebhook& found, const std::string& difference);
   void MarkInPlace(absl::Time now, bool written);
   void MarkNotInPlace(std::string why);
@@ -88,6 +91,7 @@ class WebhookRegistration {
   WebhookRegistrationOptions options_;
   kube::Transport& transport_;
   const std::function<void()> wake_;
+  const WebhookObject& object_;
   std::shared_ptr<Inbox> inbox_;
   std::mt19937_64 random_;
   kube::Backoff failures_;

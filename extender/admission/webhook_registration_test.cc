@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "absl/strings/escaping.h"
@@ -577,6 +578,72 @@ TEST_F(RegistrationTest, AnswersAndChangesComeFromOtherThreads) {
   change.join();
   registration_->Tick(now_);
   Serve();
+  EXPECT_TRUE(InPlace()) << WhyNot();
+}
+
+// The second registration: the same state machine, another object.
+class WarningsRegistration : public RegistrationTest {
+ protected:
+  WarningsRegistration() { options_.webhook.purpose = WebhookPurpose::kWarnings; }
+};
+
+TEST_F(WarningsRegistration, EndangersNothing) {
+  Start(/*service=*/true);
+  EXPECT_EQ(Asked().path,
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/"
+            "muster-warnings");
+  Serve();
+  EXPECT_EQ(object_["kind"], "ValidatingWebhookConfiguration");
+  ASSERT_EQ(object_["webhooks"].size(), 1u);
+  const Json webhook = object_["webhooks"][0];
+  EXPECT_EQ(webhook["failurePolicy"], "Ignore");
+  EXPECT_EQ(webhook["timeoutSeconds"], 2);
+  EXPECT_EQ(webhook["sideEffects"], "None");
+  EXPECT_EQ(webhook["matchPolicy"], "Exact") << "nobody's conversion webhook is needed";
+  EXPECT_FALSE(webhook.contains("reinvocationPolicy")) << "a field of mutating ones";
+  EXPECT_EQ(webhook["clientConfig"]["service"]["path"], "/warnings");
+  EXPECT_EQ(webhook["matchConditions"][0]["expression"], "!has(object.metadata.ownerReferences)");
+}
+
+TEST_F(WarningsRegistration, AsksAboutWhatPeopleApplyAndAboutNoSubresource) {
+  Start();
+  Serve();
+  std::set<std::string> asked;
+  for (const Json& rule : object_["webhooks"][0]["rules"]) {
+    for (const Json& resource : rule["resources"]) {
+      asked.insert(rule["apiGroups"][0].get<std::string>() + "/" + resource.get<std::string>());
+    }
+    const bool pods = rule["resources"] == Json({"pods"});
+    EXPECT_EQ(rule["operations"], pods ? Json({"CREATE"}) : Json({"CREATE", "UPDATE"}));
+  }
+  EXPECT_EQ(asked, (std::set<std::string>{
+                       "/pods", "apps/statefulsets", "batch/jobs", "jobset.x-k8s.io/jobsets",
+                       "kubeflow.org/pytorchjobs", "kueue.x-k8s.io/clusterqueues",
+                       "kueue.x-k8s.io/localqueues", "kueue.x-k8s.io/resourceflavors",
+                       "scheduling.x-k8s.io/podgroups", "trainer.kubeflow.org/trainjobs"}));
+}
+
+TEST_F(WarningsRegistration, TurnedOffIsEmptiedAndNeverMade) {
+  options_.webhook.enabled = false;
+  Start();
+  Run(absl::Minutes(1));
+  EXPECT_EQ(writes_, 0);
+  EXPECT_TRUE(InPlace()) << WhyNot();
+  object_ = Wanted();  // of a process before, where it was on
+  Run(absl::Seconds(13));
+  EXPECT_EQ(object_["webhooks"], Json::array());
+  EXPECT_EQ(writes_, 1);
+  EXPECT_TRUE(InPlace()) << WhyNot();
+  Run(absl::Minutes(1));
+  EXPECT_EQ(writes_, 1);
+}
+
+TEST_F(WarningsRegistration, TurnedOnAgainIsFilled) {
+  Start(/*service=*/true);
+  object_ = Wanted();
+  object_["webhooks"] = Json::array();
+  Run(2 * kSecond);
+  EXPECT_EQ(object_["webhooks"].size(), 1u);
   EXPECT_TRUE(InPlace()) << WhyNot();
 }
 

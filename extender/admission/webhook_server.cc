@@ -32,6 +32,7 @@ absl::StatusOr<std::unique_ptr<WebhookServer>> WebhookServer::Start(WebhookServe
   http.observe = std::move(options.observe);
   std::vector<HttpRoute> routes;
   routes.push_back(MutatePodsRoute(std::move(options.scheduler_name)));
+  if (options.linter != nullptr) routes.push_back(WarningsRoute(std::move(options.linter)));
   absl::StatusOr<std::unique_ptr<HttpServer>> server =
       HttpServer::Start(std::move(http), std::move(routes));
   if (!server.ok()) return server.status();

@@ -1,4 +1,4 @@
-// Serves the gate over HTTPS with certificates that renew themselves.
+// Serves the gate, and lint's warnings, over HTTPS with certificates that renew themselves.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "extender/admission/serving_certificates.h"
+#include "extender/admission/warnings.h"
 #include "extender/http_server.h"
 
 namespace muster::extender {
@@ -20,6 +21,8 @@ struct WebhookServerOptions {
   std::string listen = "127.0.0.1:9443";
   std::string scheduler_name = "coscheduling";
   ServingCertificatesOptions certificates;
+  // Serves kWarningsPath too. Called on the HTTP server's threads; null: not served.
+  ObjectLinter linter;
   // As HttpServerOptions::observe.
   std::function<void(std::string_view pattern, int status, absl::Duration took)> observe;
 };

@@ -376,6 +376,11 @@ TopologySpreadConstraint labelSelector:LabelSelector matchLabelKeys:*s maxSkew:i
 TypedLocalObjectReference apiGroup:s kind:s name:s
 TypedObjectReference apiGroup:s kind:s name:s namespace:s
 UncountedTerminatedPods failed:*s succeeded:*s
+ValidatingWebhook admissionReviewVersions:*s clientConfig:WebhookClientConfig failurePolicy:s
+  matchConditions:*MatchCondition@name matchPolicy:s name:s namespaceSelector:LabelSelector
+  objectSelector:LabelSelector rules:*RuleWithOperations sideEffects:s timeoutSeconds:i
+ValidatingWebhookConfiguration apiVersion:s kind:s metadata:ObjectMeta
+  webhooks:*ValidatingWebhook@name
 Volume awsElasticBlockStore:AWSElasticBlockStoreVolumeSource azureDisk:AzureDiskVolumeSource
   azureFile:AzureFileVolumeSource cephfs:CephFSVolumeSource cinder:CinderVolumeSource
   configMap:ConfigMapVolumeSource csi:CSIVolumeSource downwardAPI:DownwardAPIVolumeSource

@@ -13,6 +13,7 @@ ROOTS = [CORE + kind for kind in (
     "Binding", "ConfigMap", "Event", "Namespace", "Node", "PersistentVolume",
     "PersistentVolumeClaim", "Pod", "Service")] + [
     "io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration",
+    "io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration",
     "io.k8s.api.apps.v1.DaemonSet",
     "io.k8s.api.apps.v1.StatefulSet",
     "io.k8s.api.batch.v1.Job",

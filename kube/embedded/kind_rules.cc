@@ -24,11 +24,15 @@ void Default(Json& object, const char* field, Value value) {
   if (!object.contains(field)) object[field] = std::move(value);
 }
 
-void DefaultWebhook(Json& webhook) {
+bool IsWebhookConfiguration(const ResourceType& type) {
+  return Is(type, "MutatingWebhookConfiguration") || Is(type, "ValidatingWebhookConfiguration");
+}
+
+void DefaultWebhook(const ResourceType& type, Json& webhook) {
   Default(webhook, "failurePolicy", "Fail");
   Default(webhook, "matchPolicy", "Equivalent");
   Default(webhook, "timeoutSeconds", 10);
-  Default(webhook, "reinvocationPolicy", "Never");
+  if (Is(type, "MutatingWebhookConfiguration")) Default(webhook, "reinvocationPolicy", "Never");
   Default(webhook, "namespaceSelector", Json::object());
   Default(webhook, "objectSelector", Json::object());
   auto rules = webhook.find("rules");
@@ -218,8 +222,8 @@ void DefaultObject(const ResourceType& type, Json* object) {
     Default(it, "type", "Normal");
   } else if (Is(type, "CustomResourceDefinition")) {
     DefaultCrd(it);
-  } else if (Is(type, "MutatingWebhookConfiguration") && it.contains("webhooks")) {
-    for (Json& webhook : it["webhooks"]) DefaultWebhook(webhook);
+  } else if (IsWebhookConfiguration(type) && it.contains("webhooks")) {
+    for (Json& webhook : it["webhooks"]) DefaultWebhook(type, webhook);
   }
 }
 
@@ -244,7 +248,7 @@ void ValidateNew(const ResourceType& type, const Json& object, FieldErrors* erro
   if (Is(type, "Node")) return ValidateNode(object, errors);
   if (Is(type, "Event")) return ValidateEvent(object, errors);
   if (Is(type, "Job")) return ValidateJob(object, errors);
-  if (Is(type, "MutatingWebhookConfiguration")) return ValidateWebhooks(object, errors);
+  if (IsWebhookConfiguration(type)) return ValidateWebhooks(object, errors);
   if (Is(type, "CustomResourceDefinition")) return ValidateCrd(object, errors);
   if (Is(type, "StorageClass") && StringAt(object, {"provisioner"}).empty()) {
     errors->Required("provisioner");

@@ -138,6 +138,10 @@ bool JsonValue::IsString() const { return present_ && element_.is_string(); }
 bool JsonValue::IsInteger() const { return present_ && element_.is_int64(); }
 bool JsonValue::IsNumber() const { return present_ && element_.is_number(); }
 
+std::string JsonValue::Json() const {
+  return present_ ? simdjson::minify(element_) : std::string("null");
+}
+
 std::string JsonValue::Excerpt() const {
   if (!present_) return "nothing";
   if (element_.is_object()) return "an object";

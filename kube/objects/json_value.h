@@ -49,6 +49,8 @@ class JsonValue {
   bool IsString() const;
   bool IsInteger() const;
   bool IsNumber() const;
+  // The value as JSON; "null" if it is absent.
+  std::string Json() const;
   // The value as JSON, cut off after 64 bytes, for messages.
   std::string Excerpt() const;
 

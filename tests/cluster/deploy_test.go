@@ -35,6 +35,7 @@ func TestMusterRunsWithExactlyTheRightsOfItsManifests(t *testing.T) {
 		{"patch", "pytorchjobs.kubeflow.org"},
 		{"update", "clusterroles.rbac.authorization.k8s.io"},
 		{"delete", "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
+		{"patch", "validatingwebhookconfigurations.admissionregistration.k8s.io"},
 	} {
 		// kubectl ends with status 1 after a "no".
 		answer, _ := shared.KubectlAsMuster(append([]string{"auth", "can-i", "--all-namespaces"}, forbidden...)...)

@@ -86,8 +86,17 @@ func eachMap(value any, visit func(map[string]any)) {
 // Apply creates what is in a file of jobs/, with the case's namespace and its
 // own NodePools: "gpu" in the file is the one that NodePool("gpu", ...) makes.
 // Flavors, ClusterQueues and runtimes have the whole cluster's names, so cases
-// with them can't be parallel. All of it is deleted when the case ends.
+// with them can't be parallel.
 func (c *Case) Apply(file string, changes ...Change) {
+	c.Helper()
+	path := c.Manifest(file, changes...)
+	_, err := shared.Kubectl("create", "--validate=strict", "--namespace="+c.Namespace, "--filename="+path)
+	c.must(err)
+}
+
+// Manifest writes what Apply creates and returns where. All of it is deleted when
+// the case ends.
+func (c *Case) Manifest(file string, changes ...Change) string {
 	c.Helper()
 	content, err := os.ReadFile(filepath.Join("jobs", file))
 	c.must(err)
@@ -114,8 +123,7 @@ func (c *Case) Apply(file string, changes ...Change) {
 	c.Cleanup(func() {
 		_, _ = shared.Kubectl("delete", "--ignore-not-found", "--timeout=20s", "--namespace="+c.Namespace, "--filename="+path)
 	})
-	_, err = shared.Kubectl("create", "--validate=strict", "--namespace="+c.Namespace, "--filename="+path)
-	c.must(err)
+	return path
 }
 
 // write keeps a manifest with the logs of the run and returns where.

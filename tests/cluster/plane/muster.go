@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -166,6 +167,12 @@ func (m *Muster) Kill() {
 	}
 }
 
+// Freeze stops Muster where it is, as a host that hangs; Thaw lets it go on.
+func (m *Muster) Freeze() error { return m.current().Signal(syscall.SIGSTOP) }
+
+// Thaw ends what Freeze began.
+func (m *Muster) Thaw() error { return m.current().Signal(syscall.SIGCONT) }
+
 // Stop ends Muster as a rollout would.
 func (m *Muster) Stop() error {
 	if current := m.current(); current != nil && !current.Stop(20*time.Second) {
@@ -197,19 +204,30 @@ func (m *Muster) Report() string {
 	return fmt.Sprintf("%s, log %s:\n%s", current.Ending(), current.LogPath, current.Tail(20))
 }
 
-// Get reads one of Muster's REST resources as JSON.
-func (m *Muster) Get(path string) (map[string]any, error) {
+// Metrics reads what Muster counts about itself, as Prometheus would.
+func (m *Muster) Metrics() (string, error) {
+	body, err := m.read("/metrics")
+	return string(body), err
+}
+
+func (m *Muster) read(path string) ([]byte, error) {
 	response, err := httpClient.Get("http://" + m.Address + path)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s: %s", path, response.Status, body)
+	}
+	return body, err
+}
+
+// Get reads one of Muster's REST resources as JSON.
+func (m *Muster) Get(path string) (map[string]any, error) {
+	body, err := m.read(path)
 	if err != nil {
 		return nil, err
-	}
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET %s: %s: %s", path, response.Status, body)
 	}
 	var object map[string]any
 	if err := json.Unmarshal(body, &object); err != nil {

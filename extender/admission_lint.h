@@ -1,0 +1,37 @@
+// What the webhook warns of: lint's rules for one object, with the NodePools, flavors and queues
+// that the service watches in any case.
+//
+// Written by the watches' threads, read by the webhook's; the engine has no part in it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "extender/cluster_watch.h"
+#include "extender/lint/known_policies.h"
+#include "extender/lint/object_lint.h"
+
+namespace muster::extender {
+
+class AdmissionLint : public ObjectObserver {
+ public:
+  // `whole`: everything there is has been observed, and is being kept up. While it says no, only
+  // what an object says by itself is looked at: a NodePool that isn't known yet may offer the rest.
+  AdmissionLint(std::string scheduler_name, std::function<bool()> whole)
+      : scheduler_name_(std::move(scheduler_name)), whole_(std::move(whole)) {}
+
+  void Upsert(std::string_view kind, const kube::ObjectHeader& header,
+              std::string_view json) override;
+  void Remove(std::string_view kind, const kube::ObjectHeader& header) override;
+
+  lint::ObjectLint Check(std::string_view json) const;
+
+ private:
+  const std::string scheduler_name_;
+  const std::function<bool()> whole_;
+  lint::KnownPolicies known_;
+};
+
+}  // namespace muster::extender

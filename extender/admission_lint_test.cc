@@ -1,0 +1,58 @@
+#include "extender/admission_lint.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace muster::extender {
+namespace {
+
+constexpr const char* kPod = R"json({
+  "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "team"},
+  "spec": {"schedulerName": "coscheduling", "nodeSelector": {"karpenter.sh/nodepool": "gpu"},
+           "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}})json";
+
+std::string PoolOf(const std::string& type) {
+  return R"json({"metadata": {"name": "gpu"}, "spec": {"template": {"spec": {"requirements": [
+      {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [")json" +
+         type + R"json("]}]}}}})json";
+}
+
+kube::ObjectHeader Named(const std::string& name) {
+  kube::ObjectHeader header;
+  header.name = name;
+  return header;
+}
+
+std::string RulesOf(const lint::ObjectLint& lint) {
+  std::string rules;
+  for (const lint::Finding& finding : lint.findings) rules += std::string(finding.rule) + " ";
+  return rules;
+}
+
+TEST(AdmissionLint, LooksAtTheNodePoolsThatAreWatched) {
+  AdmissionLint lint("coscheduling", [] { return true; });
+  EXPECT_EQ(RulesOf(lint.Check(kPod)), "");
+  lint.Upsert("nodepools", Named("gpu"), PoolOf("g6.2xlarge"));
+  EXPECT_EQ(RulesOf(lint.Check(kPod)), "gpu-count-too-large ");
+  lint.Upsert("nodes", Named("gpu"), "{}");
+  lint.Upsert("nodepools", Named("gpu"), PoolOf("p5.48xlarge"));
+  EXPECT_EQ(RulesOf(lint.Check(kPod)), "");
+  lint.Upsert("nodepools", Named("gpu"), PoolOf("g6.2xlarge"));
+  lint.Remove("nodes", Named("gpu"));
+  EXPECT_EQ(RulesOf(lint.Check(kPod)), "gpu-count-too-large ");
+  lint.Remove("nodepools", Named("gpu"));
+  EXPECT_EQ(RulesOf(lint.Check(kPod)), "");
+}
+
+TEST(AdmissionLint, SaysNothingOfNodePoolsWhileSomeMayNotBeKnown) {
+  bool whole = false;
+  AdmissionLint lint("coscheduling", [&] { return whole; });
+  lint.Upsert("nodepools", Named("gpu"), PoolOf("g6.2xlarge"));
+  EXPECT_EQ(RulesOf(lint.Check(kPod)), "");
+  whole = true;
+  EXPECT_EQ(RulesOf(lint.Check(kPod)), "gpu-count-too-large ");
+}
+
+}  // namespace
+}  // namespace muster::extender
