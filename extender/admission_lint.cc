@@ -1,6 +1,7 @@
 #include "extender/admission_lint.h"
 
 #include <optional>
+#include <string>
 
 #include "cluster/instance_types.h"
 
@@ -12,29 +13,12 @@ std::optional<lint::PolicyKind> PolicyKindOf(std::string_view kind) {
   if (kind == "resourceflavors") return lint::PolicyKind::kResourceFlavor;
   if (kind == "clusterqueues") return lint::PolicyKind::kClusterQueue;
   if (kind == "localqueues") return lint::PolicyKind::kLocalQueue;
+  if (kind == "podgroups") return lint::PolicyKind::kPodGroup;
   return std::nullopt;
 }
 
 std::string NameOf(const kube::ObjectHeader& header) {
   return header.name_space.empty() ? header.name : header.name_space + "/" + header.name;
-}
-
-}  // namespace
-
-void AdmissionLint::Upsert(std::string_view kind, const kube::ObjectHeader& header,
-                           std::string_view json) {
-  if (const auto policy = PolicyKindOf(kind)) known_.Upsert(*policy, NameOf(header), json);
-}
-
-void AdmissionLint::Remove(std::string_view kind, const kube::ObjectHeader& header) {
-  if (const auto policy = PolicyKindOf(kind)) known_.Remove(*policy, NameOf(header));
-}
-
-lint::ObjectLint AdmissionLint::Check(std::string_view json) const {
-  static const auto* nothing = new lint::Manifests;
-  const cluster::InstanceTypes& types = cluster::InstanceTypes::BuiltIn();
-  if (!whole_()) return lint::LintObject(json, scheduler_name_, *nothing, types);
-  return lint::LintObject(json, scheduler_name_, *known_.All(), types);
 }
 
 }  // namespace

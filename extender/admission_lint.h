@@ -1,5 +1,5 @@
-// What the webhook warns of: lint's rules for one object, with the NodePools, flavors and queues
-// that the service watches in any case.
+// What the webhook warns of: lint's rules for one object, with the NodePools, flavors, queues and
+// PodGroups that the service watches in any case.
 //
 // Written by the watches' threads, read by the webhook's; the engine has no part in it.
 #pragma once

@@ -63,6 +63,7 @@ bool IsKind(const YamlValue& object, std::string_view group, std::string_view ki
 // Those that make pods: PyTorchJob, Job, JobSet, TrainJob, StatefulSet, Pod. False for other kinds.
 bool ReadWorkload(const YamlValue& object, const Runtimes& runtimes, FieldReader* reader,
                   std::vector<Workload>* out);
+PodGroup ReadPodGroup(const YamlValue& object, FieldReader* reader);
 NodePool ReadNodePool(const YamlValue& object, FieldReader* reader);
 ResourceFlavor ReadFlavor(const YamlValue& object, FieldReader* reader);
 ClusterQueue ReadClusterQueue(const YamlValue& object, FieldReader* reader);

@@ -33,6 +33,9 @@ void ReadInto(PolicyKind kind, const YamlValue& object, FieldReader* reader, Man
     case PolicyKind::kLocalQueue:
       out->local_queues.push_back(ReadLocalQueue(object, reader));
       return;
+    case PolicyKind::kPodGroup:
+      out->groups.push_back(ReadPodGroup(object, reader));
+      return;
   }
 }
 
@@ -56,19 +59,22 @@ void KnownPolicies::Upsert(PolicyKind kind, const std::string& name, std::string
   ReadInto(kind, root, &reader, &entry.object);
   entry.readable = root.is_mapping() && errors.empty();
   known = std::move(entry);
-  all_ = nullptr;
+  if (kind != PolicyKind::kPodGroup) all_ = nullptr;
 }
 
 void KnownPolicies::Remove(PolicyKind kind, const std::string& name) {
   const std::lock_guard lock(mutex_);
-  if (entries_[static_cast<size_t>(kind)].erase(name) > 0) all_ = nullptr;
+  const bool gone = entries_[static_cast<size_t>(kind)].erase(name) > 0;
+  if (gone && kind != PolicyKind::kPodGroup) all_ = nullptr;
 }
 
 std::shared_ptr<const Manifests> KnownPolicies::All() const {
   const std::lock_guard lock(mutex_);
   if (all_ != nullptr) return all_;
   auto all = std::make_shared<Manifests>();
-  for (const auto& entries : entries_) {
+  for (size_t kind = 0; kind < kPolicyKinds; ++kind) {
+    if (kind == static_cast<size_t>(PolicyKind::kPodGroup)) continue;
+    const auto& entries = entries_[kind];
     if (!std::ranges::all_of(entries, [](const auto& entry) { return entry.second.readable; })) {
       continue;
     }
@@ -81,6 +87,15 @@ std::shared_ptr<const Manifests> KnownPolicies::All() const {
   }
   all_ = std::move(all);
   return all_;
+}
+
+int64_t KnownPolicies::MinMember(std::string_view name_space, std::string_view name) const {
+  const std::string key = std::string(name_space) + "/" + std::string(name);
+  const std::lock_guard lock(mutex_);
+  const auto& groups = entries_[static_cast<size_t>(PolicyKind::kPodGroup)];
+  const auto group = groups.find(key);
+  if (group == groups.end() || group->second.object.groups.empty()) return 0;
+  return group->second.object.groups.front().min_member.value;
 }
 
 }  // namespace muster::lint

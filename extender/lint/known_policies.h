@@ -1,10 +1,11 @@
 // What one object is checked against where objects come one by one, as from an API server: the
-// NodePools, flavors and queues that there are at the moment.
+// NodePools, flavors, queues and PodGroups that there are at the moment.
 //
 // Thread-safe. Readers share an immutable picture of all of them.
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,19 +16,22 @@
 
 namespace muster::lint {
 
-enum class PolicyKind { kNodePool, kResourceFlavor, kClusterQueue, kLocalQueue };
-inline constexpr size_t kPolicyKinds = 4;
+enum class PolicyKind { kNodePool, kResourceFlavor, kClusterQueue, kLocalQueue, kPodGroup };
+inline constexpr size_t kPolicyKinds = 5;
 
 class KnownPolicies {
  public:
-  // The object of this name ("NAMESPACE/NAME" of a LocalQueue) is new or has changed. Its JSON may
+  // The object of this name ("NAMESPACE/NAME" if it is in one) is new or has changed. Its JSON may
   // lack apiVersion and kind. What hasn't changed in more than its status costs nothing further.
   void Upsert(PolicyKind kind, const std::string& name, std::string_view json);
   void Remove(PolicyKind kind, const std::string& name);
 
-  // Without workloads and PodGroups. A kind of which some object can't be
+  // Without workloads, and without PodGroups, which are many. A kind of which some object can't be
   // read is left out whole, for nothing can be said of what all of its objects lack. Never null.
   std::shared_ptr<const Manifests> All() const;
+
+  // Of the PodGroup; 0: there is none, or it says none.
+  int64_t MinMember(std::string_view name_space, std::string_view name) const;
 
  private:
   struct Entry {

@@ -20,6 +20,19 @@ bool IsOurs(const Workload& workload, std::string_view scheduler_name) {
   });
 }
 
+// False if nothing is known of the others.
+bool CountMembers(const MinMemberOf& min_member_of, Workload* workload) {
+  if (workload->kind != "Pod" || min_member_of == nullptr) return false;
+  PodTemplate& pod = workload->templates.front();
+  if (!pod.group.present()) return false;
+  const int64_t members = min_member_of(workload->name_space, pod.group.value);
+  if (members <= 1) return false;
+  pod.pods = pod.pods_per_job = members;
+  workload->kind = "Pods of group";
+  workload->name = pod.group.value;
+  return true;
+}
+
 size_t Comparisons(const Manifests& object, const Manifests& known) {
   size_t requirements = 0;
   for (const Workload& workload : object.workloads) {
@@ -47,7 +60,8 @@ void CheckAll(const Manifests& object, const Surroundings& around, Findings* fin
 }  // namespace
 
 ObjectLint LintObject(std::string_view json, std::string_view scheduler_name,
-                      const Manifests& known, const cluster::InstanceTypes& types) {
+                      const Manifests& known, const cluster::InstanceTypes& types,
+                      const MinMemberOf& min_member_of) {
   ObjectLint result;
   result.skipped = true;
   if (json.size() > kMaxObjectBytes) return result;
@@ -62,10 +76,15 @@ ObjectLint LintObject(std::string_view json, std::string_view scheduler_name,
   // The API server is the one to say what is wrong with a field that can't be read.
   if (!object.errors.empty()) return result;
   std::erase_if(object.workloads, [&](const Workload& w) { return !IsOurs(w, scheduler_name); });
+  bool counted = false;
+  for (Workload& workload : object.workloads) counted |= CountMembers(min_member_of, &workload);
   const PoolIndex pools(known.pools, types);
   Findings findings;
   CheckAll(object, {known, types, pools}, &findings);
   result.findings = findings.Take();
+  // minMember counts pods that are no node of the training too, and not those beyond the least.
+  if (counted)
+    std::erase_if(result.findings, [](const Finding& f) { return f.rule == "nnodes-mismatch"; });
   std::ranges::stable_sort(result.findings, std::greater<>(), &Finding::severity);
   return result;
 }

@@ -1,6 +1,8 @@
 // The same rules for one object that is being applied to a cluster.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -21,10 +23,15 @@ struct ObjectLint {
   bool skipped = false;
 };
 
+// minMember of the PodGroup of that namespace and name; 0: not known.
+using MinMemberOf = std::function<int64_t(std::string_view name_space, std::string_view name)>;
+
 // `json` is a job, a PodGroup, a flavor or a queue as the API server has it; of other kinds nothing
 // is found, nor of jobs whose pods name other schedulers only. A TrainJob whose pods' scheduler its
-// runtime names is looked at whoever that is. `known`: the NodePools, flavors and queues there are.
+// runtime names is looked at whoever that is. A pod that names its PodGroup is taken for one of
+// minMember alike. `known`: the NodePools, flavors and queues there are.
 ObjectLint LintObject(std::string_view json, std::string_view scheduler_name,
-                      const Manifests& known, const cluster::InstanceTypes& types);
+                      const Manifests& known, const cluster::InstanceTypes& types,
+                      const MinMemberOf& min_member_of = nullptr);
 
 }  // namespace muster::lint

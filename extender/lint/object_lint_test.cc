@@ -63,7 +63,8 @@ void Know(const std::vector<Json>& objects, KnownPolicies* known) {
   const std::map<std::string, PolicyKind> kinds = {{"NodePool", PolicyKind::kNodePool},
                                                    {"ResourceFlavor", PolicyKind::kResourceFlavor},
                                                    {"ClusterQueue", PolicyKind::kClusterQueue},
-                                                   {"LocalQueue", PolicyKind::kLocalQueue}};
+                                                   {"LocalQueue", PolicyKind::kLocalQueue},
+                                                   {"PodGroup", PolicyKind::kPodGroup}};
   for (Json object : objects) {
     const auto kind = kinds.find(object.value("kind", ""));
     if (kind == kinds.end()) continue;
@@ -81,7 +82,10 @@ Rules RulesFoundIn(const fs::path& path) {
   Know(objects, &known);
   Rules found;
   for (const Json& object : objects) {
-    const ObjectLint lint = LintObject(object.dump(), "coscheduling", *known.All(), Types());
+    const ObjectLint lint = LintObject(object.dump(), "coscheduling", *known.All(), Types(),
+                                       [&](std::string_view space, std::string_view name) {
+                                         return known.MinMember(space, name);
+                                       });
     EXPECT_FALSE(lint.skipped) << path;
     for (const Finding& finding : lint.findings) found.emplace(finding.rule);
   }
@@ -202,6 +206,37 @@ TEST(ObjectLint, SpeaksOfTheNodePoolsThatThereAre) {
   EXPECT_EQ(RulesOf(Lint(OneNodeJob(), *known.All())), "");
   known.Remove(PolicyKind::kNodePool, "gpu");
   EXPECT_EQ(RulesOf(Lint(OneNodeJob(), *known.All())), "pod-affinity-one-node");
+}
+
+// A pod of plain-pods' shape whose affinity selects all of its group.
+TEST(ObjectLint, APodIsOneOfAsManyAsItsPodGroupSays) {
+  const Json job = OneNodeJob();
+  Json pod = job["spec"]["template"];
+  pod["apiVersion"] = "v1";
+  pod["kind"] = "Pod";
+  pod["metadata"]["name"] = "sum-0";
+  pod["metadata"]["namespace"] = "team";
+  pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "sum";
+  pod["metadata"].erase("annotations");
+  EXPECT_EQ(RulesOf(Lint(pod)), "") << "by itself it is no gang";
+  KnownPolicies known;
+  const MinMemberOf members = [&](std::string_view space, std::string_view name) {
+    return known.MinMember(space, name);
+  };
+  const auto lint = [&] {
+    return LintObject(pod.dump(), "coscheduling", *known.All(), Types(), members);
+  };
+  EXPECT_EQ(RulesOf(lint()), "");
+  known.Upsert(PolicyKind::kPodGroup, "team/sum",
+               R"({"metadata": {"name": "sum", "namespace": "team"}, "spec": {"minMember": 4}})");
+  ASSERT_EQ(RulesOf(lint()), "do-not-disrupt-missing pod-affinity-one-node");
+  EXPECT_THAT(lint().findings.back().message,
+              HasSubstr("asks for 4 pods of Pods of group team/sum on one node"));
+  pod["spec"]["containers"][0]["args"] = {"torchrun --nnodes=8 --nproc_per_node=1 x.py"};
+  EXPECT_EQ(RulesOf(lint()), "do-not-disrupt-missing pod-affinity-one-node")
+      << "minMember may be less than all pods";
+  known.Remove(PolicyKind::kPodGroup, "team/sum");
+  EXPECT_EQ(RulesOf(lint()), "");
 }
 
 TEST(ObjectLint, ErrorsComeBeforeWarnings) {

@@ -36,16 +36,6 @@ void ReadDisruption(const YamlValue& disruption, FieldReader* reader, NodePool* 
   }
 }
 
-PodGroup ReadPodGroup(const YamlValue& object, FieldReader* reader) {
-  const YamlValue spec = object.Get("spec");
-  return {NamespaceOf(object),
-          object.At("metadata.name").Text(),
-          reader->file(),
-          object.line(),
-          reader->Count(spec.Get("minMember"), "spec.minMember"),
-          reader->Count(spec.Get("scheduleTimeoutSeconds"), "spec.scheduleTimeoutSeconds")};
-}
-
 void AddObjects(const YamlValue& value, const std::string& file,
                 std::vector<ManifestObject>* objects, std::vector<FileError>* errors) {
   if (!value.is_mapping()) {
@@ -92,6 +82,16 @@ void JoinPods(std::vector<Workload>* workloads) {
 }
 
 }  // namespace
+
+PodGroup ReadPodGroup(const YamlValue& object, FieldReader* reader) {
+  const YamlValue spec = object.Get("spec");
+  return {NamespaceOf(object),
+          object.At("metadata.name").Text(),
+          reader->file(),
+          object.line(),
+          reader->Count(spec.Get("minMember"), "spec.minMember"),
+          reader->Count(spec.Get("scheduleTimeoutSeconds"), "spec.scheduleTimeoutSeconds")};
+}
 
 NodePool ReadNodePool(const YamlValue& object, FieldReader* reader) {
   NodePool pool;
