@@ -3,8 +3,6 @@
 #include <optional>
 #include <string>
 
-#include "cluster/instance_types.h"
-
 namespace muster::extender {
 namespace {
 
@@ -34,9 +32,8 @@ void AdmissionLint::Remove(std::string_view kind, const kube::ObjectHeader& head
 
 lint::ObjectLint AdmissionLint::Check(std::string_view json) const {
   static const auto* nothing = new lint::Manifests;
-  const cluster::InstanceTypes& types = cluster::InstanceTypes::BuiltIn();
-  if (!whole_()) return lint::LintObject(json, scheduler_name_, *nothing, types);
-  return lint::LintObject(json, scheduler_name_, *known_.All(), types,
+  if (!whole_()) return lint::LintObject(json, scheduler_name_, *nothing, types_);
+  return lint::LintObject(json, scheduler_name_, *known_.All(), types_,
                           [this](std::string_view name_space, std::string_view name) {
                             return known_.MinMember(name_space, name);
                           });

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cluster/instance_types.h"
 #include "extender/cluster_watch.h"
 #include "extender/lint/known_policies.h"
 #include "extender/lint/object_lint.h"
@@ -17,10 +18,14 @@ namespace muster::extender {
 
 class AdmissionLint : public ObjectObserver {
  public:
-  // `whole`: everything there is has been observed, and is being kept up. While it says no, only
-  // what an object says by itself is looked at: a NodePool that isn't known yet may offer the rest.
-  AdmissionLint(std::string scheduler_name, std::function<bool()> whole)
-      : scheduler_name_(std::move(scheduler_name)), whole_(std::move(whole)) {}
+  // `types`: those that are known. `whole`: everything there is has been observed, and is being
+  // kept up. While it says no, only what an object says by itself is looked at: a NodePool that
+  // isn't known yet may offer the rest.
+  AdmissionLint(std::string scheduler_name, cluster::InstanceTypes types,
+                std::function<bool()> whole)
+      : scheduler_name_(std::move(scheduler_name)),
+        types_(std::move(types)),
+        whole_(std::move(whole)) {}
 
   void Upsert(std::string_view kind, const kube::ObjectHeader& header,
               std::string_view json) override;
@@ -30,6 +35,7 @@ class AdmissionLint : public ObjectObserver {
 
  private:
   const std::string scheduler_name_;
+  const cluster::InstanceTypes types_;
   const std::function<bool()> whole_;
   lint::KnownPolicies known_;
 };

@@ -30,8 +30,10 @@ std::string RulesOf(const lint::ObjectLint& lint) {
   return rules;
 }
 
+cluster::InstanceTypes Types() { return cluster::InstanceTypes::BuiltIn(); }
+
 TEST(AdmissionLint, LooksAtTheNodePoolsThatAreWatched) {
-  AdmissionLint lint("coscheduling", [] { return true; });
+  AdmissionLint lint("coscheduling", Types(), [] { return true; });
   EXPECT_EQ(RulesOf(lint.Check(kPod)), "");
   lint.Upsert("nodepools", Named("gpu"), PoolOf("g6.2xlarge"));
   EXPECT_EQ(RulesOf(lint.Check(kPod)), "gpu-count-too-large ");
@@ -45,9 +47,17 @@ TEST(AdmissionLint, LooksAtTheNodePoolsThatAreWatched) {
   EXPECT_EQ(RulesOf(lint.Check(kPod)), "");
 }
 
+TEST(AdmissionLint, KnowsTheTypesThatItIsGiven) {
+  cluster::InstanceTypes types = Types();
+  ASSERT_TRUE(types.Add("g99.large  8  32Gi  1  0  0  l99", "ours.txt").ok());
+  AdmissionLint lint("coscheduling", types, [] { return true; });
+  lint.Upsert("nodepools", Named("gpu"), PoolOf("g99.large"));
+  EXPECT_EQ(RulesOf(lint.Check(kPod)), "gpu-count-too-large ");
+}
+
 TEST(AdmissionLint, SaysNothingOfNodePoolsWhileSomeMayNotBeKnown) {
   bool whole = false;
-  AdmissionLint lint("coscheduling", [&] { return whole; });
+  AdmissionLint lint("coscheduling", Types(), [&] { return whole; });
   lint.Upsert("nodepools", Named("gpu"), PoolOf("g6.2xlarge"));
   EXPECT_EQ(RulesOf(lint.Check(kPod)), "");
   whole = true;

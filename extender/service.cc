@@ -159,10 +159,11 @@ struct Service::Impl {
         crash, [this] { return VersionsOfQueues(); });
     events =
         std::make_unique<EventRecorder>(*fence, timer, EventRecorderOptions{.instance = identity});
-    admission_lint = std::make_unique<AdmissionLint>(options.engine.scheduler_name, [this] {
-      const std::lock_guard lock(watch_mutex);
-      return watch != nullptr && watch->NotReadyReason().empty();
-    });
+    admission_lint = std::make_unique<AdmissionLint>(
+        options.engine.scheduler_name, options.engine.instance_types, [this] {
+          const std::lock_guard lock(watch_mutex);
+          return watch != nullptr && watch->NotReadyReason().empty();
+        });
     watch = std::make_unique<ClusterWatch>(*transport, timer, post, admission_lint.get());
     scheduler_routes = std::make_unique<SchedulerRoutes>(
         filter_table,
