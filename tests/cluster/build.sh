@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the stock programs of the test cluster from their Go modules and
-# copies the CRDs that belong to them beside the binaries.
+# Builds the programs of the test cluster from their Go modules, all stock but
+# for a Karpenter that fails on order, and copies the CRDs that belong to them
+# beside the binaries.
 #
 #   build.sh [--peers]           build what is missing; the last line is the folder
 #   build.sh [--peers] --where   print only the folder
@@ -15,7 +16,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 kubernetes=1.34.2
 
 what="control plane" name=control-plane
-modules=(controlplane karpenter kwok)
+modules=(controlplane faults karpenter kwok)
 if [[ "${1:-}" == --peers ]]; then
   what=peers name=peers
   modules=(kueue jobset trainer training-operator)
@@ -79,7 +80,7 @@ build_control_plane() {
   version+=" -X k8s.io/client-go/pkg/version.gitVersion=v$kubernetes"
 
   build control-plane controlplane . "5 to 11 minutes" "$version"
-  build karpenter karpenter sigs.k8s.io/karpenter/kwok "3 minutes"
+  build karpenter karpenter . "3 minutes"
   build kwok kwok sigs.k8s.io/kwok/cmd/kwok "3 minutes"
 
   for name in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl; do

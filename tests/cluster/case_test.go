@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
 
+	"muster.dev/tests/cluster/faults"
 	"muster.dev/tests/cluster/plane"
 	"muster.dev/tests/cluster/timeline"
 )
@@ -177,19 +178,14 @@ func (c *Case) AwaitReady(names ...string) {
 }
 
 // NodePool makes a NodePool of one instance type that at most so many nodes
-// may come from, each registering after a delay.
-func (c *Case) NodePool(name string, gpusPerNode, maxNodes int, delay time.Duration) {
+// may come from, each registering after a delay, and what goes wrong with them.
+// A taint that goes again is one of its startup taints.
+func (c *Case) NodePool(name string, gpusPerNode, maxNodes int, delay time.Duration, wrong ...faults.Fault) {
 	c.Helper()
 	name = c.Namespace + "-" + name
 	mine := map[string]any{caseLabel: c.Namespace}
-	_, err := shared.Dynamic.Resource(nodeClassResource).Create(c.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "karpenter.kwok.sh/v1alpha1",
-		"kind":       "KWOKNodeClass",
-		"metadata":   map[string]any{"name": name, "labels": mine},
-		"spec":       map[string]any{"nodeRegistrationDelay": delay.String()},
-	}}, metav1.CreateOptions{})
-	c.must(err)
-	_, err = shared.Dynamic.Resource(nodePoolResource).Create(c.Context(), &unstructured.Unstructured{Object: map[string]any{
+	c.must(c.nodeClass(name, delay, wrong))
+	_, err := shared.Dynamic.Resource(nodePoolResource).Create(c.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "karpenter.sh/v1",
 		"kind":       "NodePool",
 		"metadata":   map[string]any{"name": name, "labels": mine},
@@ -203,8 +199,9 @@ func (c *Case) NodePool(name string, gpusPerNode, maxNodes int, delay time.Durat
 			"template": map[string]any{
 				"metadata": map[string]any{"labels": mine},
 				"spec": map[string]any{
-					"nodeClassRef": map[string]any{"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": name},
-					"expireAfter":  "Never",
+					"nodeClassRef":  map[string]any{"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": name},
+					"expireAfter":   "Never",
+					"startupTaints": startupTaints(wrong),
 					"requirements": []any{map[string]any{
 						"key": corev1.LabelInstanceTypeStable, "operator": "In", "values": []any{plane.InstanceType(gpusPerNode)},
 					}},

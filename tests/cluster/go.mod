@@ -6,8 +6,11 @@ require (
 	k8s.io/api v0.34.2
 	k8s.io/apimachinery v0.34.2
 	k8s.io/client-go v0.34.2
+	muster.dev/tests/cluster/faults v0.0.0
 	sigs.k8s.io/yaml v1.6.0
 )
+
+replace muster.dev/tests/cluster/faults => ./faults
 
 require (
 	github.com/davecgh/go-spew v1.1.1 // indirect

@@ -77,23 +77,7 @@ func (g *Gang) checkOneStroke(patience time.Duration) {
 // registered and initialized.
 func (c *Case) lastNodeComplete() timeline.Event {
 	c.Helper()
-	first := map[string]timeline.Event{}
-	for _, event := range c.nodeEvents() {
-		node := event.Object.(*corev1.Node)
-		if _, known := first[node.Name]; !known && complete(node) {
-			first[node.Name] = event
-		}
-	}
-	var last timeline.Event
-	for _, event := range first {
-		if event.Revision > last.Revision {
-			last = event
-		}
-	}
-	if last.Object == nil {
-		c.Fatal("no node became registered and initialized")
-	}
-	return last
+	return c.lastNodeEvent(complete)
 }
 
 func (c *Case) nodeEvents() []timeline.Event {

@@ -22,6 +22,16 @@ func instanceTypesTable() []byte {
 // gpuCounts are the usual numbers of GPUs.
 var gpuCounts = []int{1, 2, 4, 8}
 
+// TwoZones is the number of GPUs of the type that a second zone has too, at a
+// higher price. The others are in one zone only.
+const TwoZones = 4
+
+// Zone and DearerZone are where there are nodes.
+const (
+	Zone       = "us-west-2a"
+	DearerZone = "us-west-2b"
+)
+
 // instanceTypesJSON is the list that Karpenter's kwok provider reads: one type
 // for each usual number of GPUs, the cheaper the smaller.
 func instanceTypesJSON() []byte {
@@ -39,14 +49,7 @@ func instanceTypesJSON() []byte {
 				"nvidia.com/gpu":        fmt.Sprint(gpus),
 				"vpc.amazonaws.com/efa": fmt.Sprint(gpus),
 			},
-			"offerings": []any{map[string]any{
-				"Price":     4 * gpus,
-				"Available": true,
-				"Requirements": []any{
-					map[string]any{"key": "karpenter.sh/capacity-type", "operator": "In", "values": []string{"on-demand"}},
-					map[string]any{"key": "topology.kubernetes.io/zone", "operator": "In", "values": []string{"us-west-2a"}},
-				},
-			}},
+			"offerings": offerings(gpus),
 		})
 	}
 	content, err := json.Marshal(types)
@@ -54,4 +57,23 @@ func instanceTypesJSON() []byte {
 		panic(err)
 	}
 	return content
+}
+
+func offerings(gpus int) []any {
+	all := []any{offering(Zone, 4*gpus)}
+	if gpus == TwoZones {
+		all = append(all, offering(DearerZone, 5*gpus))
+	}
+	return all
+}
+
+func offering(zone string, price int) any {
+	return map[string]any{
+		"Price":     price,
+		"Available": true,
+		"Requirements": []any{
+			map[string]any{"key": "karpenter.sh/capacity-type", "operator": "In", "values": []string{"on-demand"}},
+			map[string]any{"key": "topology.kubernetes.io/zone", "operator": "In", "values": []string{zone}},
+		},
+	}
 }

@@ -1,0 +1,3 @@
+module muster.dev/tests/cluster/faults
+
+go 1.26
