@@ -87,8 +87,10 @@ func (c *Case) checkFaultsHappened(class string, wrong []faults.Fault) {
 // startupTaints are the taints that a NodePool tells Karpenter to expect.
 func startupTaints(wrong []faults.Fault) []any {
 	taints := []any{}
+	known := map[string]bool{}
 	for _, fault := range wrong {
-		if fault.Kind == faults.Taint {
+		if fault.Kind == faults.Taint && !known[fault.Taint] {
+			known[fault.Taint] = true
 			taints = append(taints, map[string]any{"key": fault.Taint, "effect": "NoSchedule"})
 		}
 	}

@@ -23,11 +23,17 @@ func TestLaunchWithoutCapacityIsDeletedAndMadeAnew(t *testing.T) {
 	c.stockPods(3, 1).AwaitAll("bound", time.Minute, bound)
 	lives := c.claimLives()
 	refused := c.refusedClaims(lives)
-	if len(lives) != 4 || len(refused) != 1 {
-		t.Fatalf("%d NodeClaims of which %d were deleted unlaunched, want 4 and 1", len(lives), len(refused))
+	// Karpenter may make more than the one that is missing: at that moment it
+	// takes none of the others into account.
+	if len(lives) < 4 || len(refused) != 1 {
+		t.Fatalf("%d NodeClaims of which %d were deleted unlaunched, want 4 at least and 1", len(lives), len(refused))
 	}
-	again := lives[3]
-	t.Logf("deleted %v after it was made, made anew %v later", refused[0].lasted(), again.created.Sub(refused[0].deleted).Round(time.Millisecond))
+	if again := lives[3].created; again.Before(refused[0].condemned) {
+		t.Errorf("the fourth NodeClaim was made at %v, before launch 2 failed at %v", again, refused[0].condemned)
+	}
+	t.Logf("deleted %v after it was made, gone after %v; %d made anew %v after that failure",
+		refused[0].condemned.Sub(refused[0].created).Round(time.Millisecond), refused[0].lasted(),
+		len(lives)-3, lives[3].created.Sub(refused[0].condemned).Round(time.Millisecond))
 }
 
 func TestUnavailableOfferingIsNotAskedForUntilItsTimeIsOver(t *testing.T) {
@@ -230,6 +236,7 @@ type claimLife struct {
 	name             string
 	number           int // in the order of creation
 	created, deleted time.Time
+	condemned        time.Time            // when its deletion was asked for
 	first            map[string]time.Time // when a condition was first True
 }
 
@@ -261,6 +268,9 @@ func (c *Case) claimLives() []claimLife {
 		if event.Type == "DELETED" {
 			lives[at].deleted = event.At
 			continue
+		}
+		if claim.GetDeletionTimestamp() != nil && lives[at].condemned.IsZero() {
+			lives[at].condemned = event.At
 		}
 		for condition, status := range conditions(claim) {
 			if status == "True" && lives[at].first[condition].IsZero() {

@@ -50,18 +50,18 @@ func TestGangBindsWholeAfterLaunchesWithoutCapacity(t *testing.T) {
 func TestGangThatOneNodeFailsGivesEverythingBack(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name  string
-		fault faults.Fault
+		name   string
+		faults []faults.Fault
 	}{
-		{"without capacity", faults.Fault{Kind: faults.InsufficientCapacity, FromLaunch: 4, UnavailableSeconds: 3}},
-		{"launched and never registered", faults.Fault{Kind: faults.NeverRegisters, FromLaunch: 4}},
-		{"with 7 of 8 GPUs for ever", faults.Fault{Kind: faults.Devices, FromLaunch: 4, Resources: map[string]int64{string(gpu): 7}}},
-		{"with its startup taint for ever", agentTaintFrom(4)},
+		{"without capacity", []faults.Fault{{Kind: faults.InsufficientCapacity, FromLaunch: 4, UnavailableSeconds: 3}}},
+		{"launched and never registered", []faults.Fault{{Kind: faults.NeverRegisters, FromLaunch: 4}}},
+		{"with 7 of 8 GPUs for ever", []faults.Fault{{Kind: faults.Devices, FromLaunch: 4, Resources: map[string]int64{string(gpu): 7}}}},
+		{"with its startup taint for ever", []faults.Fault{agentTaint(1, 1, 2, 3), agentTaintFrom(4)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := newGangCase(t, "give-up")
-			c.NodePool("pool", 8, 8, time.Second, test.fault)
+			c.NodePool("pool", 8, 8, time.Second, test.faults...)
 			g := c.PodGroup("train", 4, 8)
 			g.setScheduleTimeout(20)
 			g.AddMembers(4)
@@ -81,7 +81,7 @@ func TestGangThatOneNodeFailsGivesEverythingBack(t *testing.T) {
 			if after := len(c.Claims()); after > before {
 				t.Errorf("%d NodeClaims were made after the gang gave up", after-before)
 			}
-			t.Logf("it says %s", g.Explained())
+			t.Logf("%d NodeClaims; it says %s", before, g.Explained())
 		})
 	}
 }
@@ -91,19 +91,19 @@ func TestGangThatOneNodeFailsGivesEverythingBack(t *testing.T) {
 func TestGangBindsOnlyWhenItsNodesAreWhole(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name  string
-		fault faults.Fault
+		name   string
+		faults []faults.Fault
 	}{
-		{"7 of 8 GPUs", faults.Fault{Kind: faults.Devices, Launches: []int{2}, Resources: map[string]int64{string(gpu): 7}, LastsSeconds: 6}},
-		{"no GPU", faults.Fault{Kind: faults.Devices, Launches: []int{1}, Resources: map[string]int64{string(gpu): 0}, LastsSeconds: 6}},
-		{"6 of 8 EFA interfaces", faults.Fault{Kind: faults.Devices, Launches: []int{2}, Resources: map[string]int64{string(efa): 6}, LastsSeconds: 6}},
-		{"no device at all", faults.Fault{Kind: faults.Devices, Resources: map[string]int64{string(gpu): 0, string(efa): 0}, LastsSeconds: 6}},
-		{"a startup taint", agentTaint(6, 2)},
+		{"7 of 8 GPUs", []faults.Fault{{Kind: faults.Devices, Launches: []int{2}, Resources: map[string]int64{string(gpu): 7}, LastsSeconds: 6}}},
+		{"no GPU", []faults.Fault{{Kind: faults.Devices, Launches: []int{1}, Resources: map[string]int64{string(gpu): 0}, LastsSeconds: 6}}},
+		{"6 of 8 EFA interfaces", []faults.Fault{{Kind: faults.Devices, Launches: []int{2}, Resources: map[string]int64{string(efa): 6}, LastsSeconds: 6}}},
+		{"no device at all", []faults.Fault{{Kind: faults.Devices, Resources: map[string]int64{string(gpu): 0, string(efa): 0}, LastsSeconds: 6}}},
+		{"a startup taint", []faults.Fault{agentTaint(1, 1), agentTaint(6, 2)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := newGangCase(t, "whole")
-			c.NodePool("pool", 8, 2, time.Second, test.fault)
+			c.NodePool("pool", 8, 2, time.Second, test.faults...)
 			g := c.PodGroup("train", 2, 8)
 			g.edit = withEFA
 			g.AddMembers(2)
@@ -125,11 +125,16 @@ func TestGangBindsOnlyWhenItsNodesAreWhole(t *testing.T) {
 						binding.Object.GetName(), binding.Revision, last.Revision)
 				}
 			}
-			g.checkOneStroke(time.Minute)
+			g.checkOneStroke(20 * time.Second)
 			g.checkNoNodeLost(2)
 			c.AwaitHoldsGone(10 * time.Second)
 			moments := g.Moments(bound)
-			t.Logf("bound %v after the last node was whole", moments[len(moments)-1].At.Sub(last.At).Round(time.Millisecond))
+			after := moments[len(moments)-1].At.Sub(last.At).Round(time.Millisecond)
+			// kube-scheduler may be a moment behind, and is asked again then.
+			if after > 15*time.Second {
+				t.Errorf("bound %v after the last node was whole, want at most 15 s", after)
+			}
+			t.Logf("bound %v after the last node was whole", after)
 		})
 	}
 }
@@ -148,7 +153,7 @@ func TestGangBindsWholeOnAReplacementOfAnInterruptedNode(t *testing.T) {
 	g.checkOneStroke(3 * time.Second)
 	c.AwaitHoldsGone(10 * time.Second)
 	lives := c.claimLives()
-	if len(lives) != 4 || lives[3].created.Before(lives[0].created.Add(3*time.Second)) {
+	if len(lives) < 4 || lives[len(lives)-1].created.Before(lives[0].created.Add(3*time.Second)) {
 		t.Errorf("%d NodeClaims, want three and a replacement", len(lives))
 	}
 	t.Logf("replaced %v after the gang asked", lives[len(lives)-1].created.Sub(lives[0].created).Round(time.Millisecond))
