@@ -283,7 +283,7 @@ void Engine::State::PostBinding(Gang& gang, const kube::Pod& pod, const std::str
         }
         bound_gang.binding_error = std::string(status.message());
         if (in_flight.Failures(target) >= kBindingAttempts) {
-          bound_gang.refused_nodes[node] = at + options.refusal_time;
+          bound_gang.refused_nodes.Refuse(node, at, options.refusal_time);
           needs_pass = true;
         }
       });

@@ -94,10 +94,11 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
     Admit(gang, now);
   }
   ScheduleQuota(now);
-  if (needs_pass) {
+  if (needs_pass || refused_until <= now) {
     Place(now);
     for (Gang* gang : active) gang->stale = true;
   }
+  WakeAt(refused_until);
   for (Gang* gang : active) Decide(*gang, now);
   ReconcileHolds(now);
   for (auto& [key, gang] : gangs) {
@@ -166,7 +167,7 @@ void Engine::RefusePlannedNode(std::string_view pod_uid, std::string_view node, 
   // Only the plan that is in force can be refused: the answer to an older one is old news.
   auto place = gang.fixed.find(std::string(pod_uid));
   if (place == gang.fixed.end() || place->second != node) return;
-  gang.refused_nodes[std::string(node)] = now + s.options.refusal_time;
+  gang.refused_nodes.Refuse(std::string(node), now, s.options.refusal_time);
   s.needs_pass = true;
   gang.dirty = true;
 }

@@ -71,7 +71,8 @@ struct EngineOptions {
   absl::Duration starvation_hold = absl::Minutes(1);
   // How long a node is left out after the kubelet failed a member there.
   absl::Duration suspect_time = absl::Minutes(10);
-  // How long a node is left out for a gang after kube-scheduler refused it.
+  // How long a node is left out at most for a gang after kube-scheduler refused it
+  // (refused_nodes.h).
   absl::Duration refusal_time = absl::Seconds(30);
   // Held bind calls are answered with an error after this (half of the extender's httpTimeout).
   absl::Duration bind_wait = absl::Seconds(15);

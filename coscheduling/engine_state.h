@@ -317,6 +317,8 @@ struct Engine::State {
   bool needs_pass = true;
   bool acted = false;  // Act was asked for something
   absl::Time next_wake = Never();
+  // When the first node that a gang leaves out after a refusal may be used again.
+  absl::Time refused_until = Never();
   absl::Time clock = absl::InfinitePast();  // of the last Step or call that carried a time
 
   quota::QuotaScheduler quotas;

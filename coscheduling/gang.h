@@ -17,6 +17,7 @@
 #include "coscheduling/planner.h"
 #include "coscheduling/reason.h"
 #include "coscheduling/record.h"
+#include "coscheduling/refused_nodes.h"
 #include "kube/objects/workload.h"
 
 namespace muster::coscheduling {
@@ -88,7 +89,7 @@ struct Gang {
   bool min_resources_short = false;
   bool fits_now = false;  // while backing off: no provisioning is needed any more
   PlanShortfall shortfall;
-  std::map<std::string, absl::Time> refused_nodes;  // node -> until
+  RefusedNodes refused_nodes;
 
   // Of what it asks for first of all; null: it isn't asked, because something of it stands or is
   // being carried out.

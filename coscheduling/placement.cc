@@ -78,7 +78,9 @@ PlanRequest Engine::State::RequestFor(const Gang& gang,
     request.sibling_nodes.push_back(snapshot.FindPod(uid)->node_name);
   }
   for (const auto& [uid, node] : gang.fixed) request.sibling_nodes.push_back(node);
-  for (const auto& [node, until] : gang.refused_nodes) request.excluded_nodes.insert(node);
+  for (const auto& [node, until] : gang.refused_nodes.left_out()) {
+    request.excluded_nodes.insert(node);
+  }
   const std::string uid = gang.uid();
   for (const auto& [node, entry] : suspects.nodes()) {
     if (suspects.IsSuspectFor(node, uid)) request.excluded_nodes.insert(node);
@@ -153,7 +155,7 @@ std::vector<std::string> Engine::State::BrokenPlaces(const Gang& gang) const {
     const cluster::NodeInfo* info = snapshot.FindNode(node);
     const kube::Pod* pod = snapshot.FindPod(uid);
     const bool good = info != nullptr && pod != nullptr && info->UsableNow() &&
-                      MayBePlaced(gang, uid) && !gang.refused_nodes.contains(node) &&
+                      MayBePlaced(gang, uid) && !gang.refused_nodes.left_out().contains(node) &&
                       !suspects.IsSuspectFor(node, gang_uid) &&
                       !cluster::CheckClass(snapshot, *pod, *info) &&
                       info->node->allocatable.Covers(info->requested);
@@ -218,10 +220,13 @@ void Engine::State::PlaceGang(Gang& gang, bool keeps_partial, absl::Time now) {
 void Engine::State::Place(absl::Time now) {
   ++stats.passes;
   needs_pass = false;
+  refused_until = Never();
   std::vector<Gang*> waiting;
   for (auto& [key, gang] : gangs) {
-    std::erase_if(gang.refused_nodes, [now](const auto& node) { return node.second <= now; });
-    for (const auto& [node, until] : gang.refused_nodes) WakeAt(until);
+    gang.refused_nodes.Expire(now);
+    for (const auto& [node, until] : gang.refused_nodes.left_out()) {
+      refused_until = std::min(refused_until, until);
+    }
     if (gang.facts.blocked || !gang.facts.admitted) DropFixed(gang);
     if (std::vector<std::string> broken = BrokenPlaces(gang); !broken.empty()) {
       // Before its commit a gang is solved anew as a whole; after, only what broke is.

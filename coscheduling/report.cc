@@ -163,9 +163,10 @@ Reason Engine::State::ReadyReason(const Gang& gang) const {
   if (AwaitsPreBind(gang)) {
     return {v1::WAITING_FOR_VOLUMES, all + "; waiting for kube-scheduler to bind volumes", ""};
   }
-  if (!gang.refused_nodes.empty()) {
+  if (!gang.refused_nodes.left_out().empty()) {
     return {v1::PLAN_REFUSED,
-            fmt::format("{}; kube-scheduler refused {}", all, gang.refused_nodes.begin()->first),
+            fmt::format("{}; kube-scheduler refused {}", all,
+                        gang.refused_nodes.left_out().begin()->first),
             ""};
   }
   return {v1::WAITING_FOR_SCHEDULER, all + "; waiting for kube-scheduler to ask for the bindings",

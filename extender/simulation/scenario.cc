@@ -186,6 +186,16 @@ LoseWritesStep ReadLoseWrites(const YAML::Node& node) {
   return step;
 }
 
+HideNodeStep ReadHideNode(const YAML::Node& node) {
+  Fields fields(node, "hideNode");
+  HideNodeStep step;
+  fields.Require("node");
+  fields.Read("node", &step.node);
+  fields.ReadDuration("for", &step.duration);
+  fields.Finish();
+  return step;
+}
+
 Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   Fields fields(node, "steps");
   Step step;
@@ -208,13 +218,14 @@ Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   on("reconcile", [&](const YAML::Node& n) { step.action = ReadReconcile(n); });
   on("restart", [&](const YAML::Node&) { step.action = RestartStep{}; });
   on("loseWrites", [&](const YAML::Node& n) { step.action = ReadLoseWrites(n); });
+  on("hideNode", [&](const YAML::Node& n) { step.action = ReadHideNode(n); });
   on("expect", [&](const YAML::Node& n) { step.action = ReadExpectation(n); });
   fields.Finish();
   if (actions != 1) {
     extender::FailAt(
         node,
         "steps: want exactly one of gang, delete, patch, patchStatus, apply, reconcile, restart, "
-        "loseWrites, expect");
+        "loseWrites, hideNode, expect");
   }
   return step;
 }

@@ -105,6 +105,11 @@ struct LoseWritesStep {
   int after = 0;
   absl::Duration duration = absl::InfiniteDuration();
 };
+// kube-scheduler leaves the node out for a time, because it is behind or knows better.
+struct HideNodeStep {
+  std::string node;
+  absl::Duration duration = absl::InfiniteDuration();
+};
 
 struct Expectation {
   std::optional<absl::Duration> within;  // must come true by then; at once otherwise
@@ -128,7 +133,7 @@ struct Expectation {
 };
 
 using Action = std::variant<GangSpec, DeleteStep, PatchStep, ApplyStep, ReconcileStep, RestartStep,
-                            LoseWritesStep, Expectation>;
+                            LoseWritesStep, HideNodeStep, Expectation>;
 
 struct Step {
   absl::Duration at;  // since the start; never before the step above it

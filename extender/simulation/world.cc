@@ -77,6 +77,11 @@ struct World::State : kube::simulators::ExtenderClient {
     engine->SetSynced();
   }
 
+  bool IsHidden(const std::string& node) const {
+    const auto it = hidden.find(node);
+    return it != hidden.end() && now < it->second;
+  }
+
   // --- ExtenderClient ---
   kube::simulators::FilterResult Filter(const kube::simulators::FilterCall& call) override {
     kube::simulators::FilterResult result;
@@ -84,7 +89,8 @@ struct World::State : kube::simulators::ExtenderClient {
     const FilterAnswer answer = it == answers.end() ? FilterAnswer{} : it->second;
     switch (answer.kind) {
       case FilterAnswer::Kind::kPlanned:
-        if (std::ranges::find(call.node_names, answer.node) != call.node_names.end()) {
+        if (std::ranges::find(call.node_names, answer.node) != call.node_names.end() &&
+            !IsHidden(answer.node)) {
           result.node_names = {answer.node};
         } else {
           engine->RefusePlannedNode(call.pod_uid, answer.node, now);
@@ -235,6 +241,7 @@ struct World::State : kube::simulators::ExtenderClient {
   std::vector<std::string> timeline;
   Invariants invariants;
   std::vector<Loss> losses;
+  std::map<std::string, absl::Time> hidden;  // by a HideNodeStep: node -> until
   absl::Status broken;
 };
 
@@ -269,6 +276,10 @@ absl::Status World::Perform(const Action& action) {
   }
   if (const auto* loss = std::get_if<LoseWritesStep>(&action)) {
     state_->losses.push_back({loss->kind, loss->after, state_->now + loss->duration});
+    return absl::OkStatus();
+  }
+  if (const auto* hide = std::get_if<HideNodeStep>(&action)) {
+    state_->hidden[hide->node] = state_->now + hide->duration;
     return absl::OkStatus();
   }
   const auto call = [this](const kube::Request& request) { return Call(request); };

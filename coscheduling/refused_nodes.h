@@ -1,0 +1,35 @@
+// Planned nodes that kube-scheduler refused: left out for the gang for a time.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace muster::coscheduling {
+
+// kube-scheduler may only be a moment behind: it hears of a device that has just come, or a taint
+// that has just gone, later than we do. So the first time is short, and each further one, if it
+// comes soon, is twice as long.
+class RefusedNodes {
+ public:
+  static constexpr absl::Duration kFirst = absl::Seconds(1);
+
+  // Leaves the node out from `now` on, for `longest` at most.
+  void Refuse(const std::string& node, absl::Time now, absl::Duration longest);
+  // Ends what is over, and forgets the nodes that weren't refused again for as long as `longest`.
+  void Expire(absl::Time now);
+
+  // Node -> until.
+  const std::map<std::string, absl::Time>& left_out() const { return left_out_; }
+
+ private:
+  struct Memory {
+    absl::Duration last;
+    absl::Time until;
+  };
+  std::map<std::string, absl::Time> left_out_;
+  std::map<std::string, Memory> memory_;
+};
+
+}  // namespace muster::coscheduling
