@@ -18,6 +18,7 @@
 #include "extender/lint/lint.h"
 #include "extender/rest_client.h"
 #include "extender/service.h"
+#include "extender/simulation/simulate.h"
 #include "extender/stop_signals.h"
 #include "extender/tables.h"
 #include "kube/client/client_config.h"
@@ -155,6 +156,19 @@ void AddServeFlags(CLI::App* serve, ServeFlags* flags) {
       ->capture_default_str();
 }
 
+void AddSimulateFlags(CLI::App* simulate, simulation::SimulateOptions* options) {
+  simulate->add_option("files", options->files, "SCENARIO..., - for standard input")->required();
+  simulate->add_option("-o,--output", options->output, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  simulate->add_flag("--brief", options->brief, "of the text, only the sums");
+  simulate->add_option("--seed", options->seed, "of everything that is drawn")
+      ->capture_default_str();
+  simulate->add_option("--until", options->until,
+                       "virtual time to run for; by default until nothing waits or idles, at most "
+                       "an hour after the last step");
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Gang scheduler for Kubernetes: a job starts only when all of it can start.",
                "muster");
@@ -184,6 +198,10 @@ int Main(int argc, char** argv) {
   lint->add_option("--instance-types", lint_options.instance_types,
                    "file of EC2 types beside those that are known, as cluster/instance_types.txt");
 
+  simulation::SimulateOptions simulate_options;
+  CLI::App* simulate = app.add_subcommand("simulate", "what happens if, in virtual time");
+  AddSimulateFlags(simulate, &simulate_options);
+
   DemoOptions demo_options;
   CLI::App* demo = app.add_subcommand("demo", "watch a gang wait for its nodes and bind");
   demo->add_flag("--keep", demo_options.keep, "leave everything running until Ctrl-C");
@@ -197,6 +215,7 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kFailed;
   }
   if (*lint) return lint::RunLint(lint_options, std::cin, std::cout, std::cerr);
+  if (*simulate) return simulation::RunSimulate(simulate_options, std::cin, std::cout, std::cerr);
   curl_global_init(CURL_GLOBAL_DEFAULT);
   if (*demo) return Demo(demo_options);
   if (*gangs) return Gangs(query);

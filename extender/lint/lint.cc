@@ -1,45 +1,16 @@
 #include "extender/lint/lint.h"
 
-#include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <istream>
-#include <optional>
 #include <ostream>
 #include <set>
 
 #include "extender/lint/gangs.h"
 #include "extender/lint/output.h"
 #include "extender/lint/rules.h"
+#include "extender/lint/source_text.h"
 #include "extender/lint/text.h"
-#include "extender/lint/yaml_tree.h"
 
 namespace muster::lint {
-namespace {
-
-// Up to one byte more than is taken, so that what is too large is noticed, and no more than that.
-std::string ReadStream(std::istream& in) {
-  std::string text;
-  std::array<char, 1 << 16> piece;
-  while (text.size() <= kMaxYamlBytes && in) {
-    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    text.append(piece.data(), static_cast<size_t>(in.gcount()));
-  }
-  return text;
-}
-
-std::optional<std::string> ReadFile(const std::string& path, std::string* why) {
-  std::ifstream in(path, std::ios::binary);
-  if (in) {
-    std::string text = ReadStream(in);
-    if (!in.bad()) return text;
-  }
-  *why = std::strerror(errno == 0 ? EIO : errno);
-  return std::nullopt;
-}
-
-}  // namespace
 
 int LintResult::ExitCode() const {
   if (!errors.empty()) return 2;
@@ -74,11 +45,12 @@ LintResult Lint(const std::vector<SourceText>& sources, const cluster::InstanceT
 
 int RunLint(const LintOptions& options, std::istream& in, std::ostream& out, std::ostream& err) {
   cluster::InstanceTypes types = cluster::InstanceTypes::BuiltIn();
-  std::string why;
   if (!options.instance_types.empty()) {
-    const std::optional<std::string> text = ReadFile(options.instance_types, &why);
-    absl::Status added = text ? types.Add(*text, options.instance_types)
-                              : absl::NotFoundError(Concat(options.instance_types, ": ", why));
+    const absl::StatusOr<std::string> text = ReadSource(options.instance_types, in);
+    absl::Status added = text.ok()
+                             ? types.Add(*text, options.instance_types)
+                             : absl::NotFoundError(Concat(options.instance_types, ": ",
+                                                          std::string(text.status().message())));
     if (!added.ok()) {
       err << "muster: " << std::string(added.message()) << "\n";
       return 2;
@@ -87,11 +59,11 @@ int RunLint(const LintOptions& options, std::istream& in, std::ostream& out, std
   std::vector<SourceText> sources;
   std::vector<FileError> missing;
   for (const std::string& file : options.files) {
-    std::optional<std::string> text = file == "-" ? ReadStream(in) : ReadFile(file, &why);
-    if (text) {
+    absl::StatusOr<std::string> text = ReadSource(file, in);
+    if (text.ok()) {
       sources.push_back({file, *std::move(text)});
     } else {
-      missing.push_back({file, 1, why});
+      missing.push_back({file, 1, std::string(text.status().message())});
     }
   }
   LintResult result = Lint(sources, types);

@@ -22,7 +22,6 @@ using coscheduling::Engine;
 using coscheduling::GangKey;
 using kube::embedded::WatchItem;
 
-constexpr const char* kGroupLabel = "scheduling.x-k8s.io/pod-group";
 constexpr const char* kGate = "muster.dev/admission";
 
 // A commit that something cut off must be whole again, or undone, within this.
@@ -30,12 +29,6 @@ constexpr absl::Duration kPartialCommit = absl::Seconds(30);
 // How long a PodGroup's status may lag behind; longer where writes of it get lost.
 constexpr absl::Duration kStatusLag = absl::Seconds(2);
 constexpr absl::Duration kLossyStatusLag = absl::Minutes(2);
-
-std::string GangOf(const kube::Pod& pod) {
-  const std::string* group = pod.meta.Label(kGroupLabel);
-  if (group == nullptr) group = pod.meta.Annotation(kGangForObservers);
-  return pod.meta.name_space + "/" + (group == nullptr ? pod.meta.name : *group);
-}
 
 std::vector<WatchItem> ReadAll(kube::embedded::WatchSession& session) {
   constexpr size_t kBatch = 256;

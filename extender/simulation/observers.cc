@@ -265,6 +265,12 @@ bool Feed::Read() {
   }
 }
 
+std::string GangOf(const kube::Pod& pod) {
+  const std::string* group = pod.meta.Label(kGroupLabel);
+  if (group == nullptr) group = pod.meta.Annotation(kGangForObservers);
+  return pod.meta.name_space + "/" + (group == nullptr ? pod.meta.name : *group);
+}
+
 std::unique_ptr<kube::embedded::WatchSession> OpenWatch(kube::embedded::ApiServer* server,
                                                         const char* path,
                                                         const char* field_selector) {

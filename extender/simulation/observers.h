@@ -17,6 +17,10 @@ namespace muster::coscheduling {
 class Engine;
 }
 
+namespace muster::kube {
+struct Pod;
+}
+
 namespace muster::simulation {
 
 // One watched kind, handed to the engine object by object.
@@ -37,6 +41,9 @@ class Feed {
   coscheduling::Engine* engine_;
   Deliver deliver_;
 };
+
+// "namespace/name" of the gang that observers count a pod to: its own name if nothing names one.
+std::string GangOf(const kube::Pod& pod);
 
 // All objects of a kind, or those that the selector lets through, and what happens to them, without
 // end.

@@ -2,13 +2,14 @@
 
 #include <yaml-cpp/yaml.h>
 
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "extender/lint/source_text.h"
+#include "extender/lint/yaml_tree.h"
 #include "extender/yaml_fields.h"
 #include "fmt/format.h"
 
@@ -39,6 +40,28 @@ json ToJson(const YAML::Node& node) {
     default:
       return nullptr;
   }
+}
+
+// What one file may ask for; more would only take memory.
+constexpr int kMostOfOne = 10'000;
+constexpr absl::Duration kLatestStep = absl::Hours(24 * 31);
+
+// `value` of the field within its bounds.
+void CheckCount(Fields* fields, const YAML::Node& node, const char* name, const char* key,
+                int value, int least) {
+  if (value >= least && value <= kMostOfOne) return;
+  const YAML::Node field = fields->Take(key);
+  extender::FailAt(field ? field : node,
+                   fmt::format("{}.{}: {}, want {} to {}", name, key, value, least, kMostOfOne));
+}
+
+// The items of a list; none if it is absent.
+YAML::Node ListOf(Fields* fields, const std::string& name, const char* key) {
+  const YAML::Node list = fields->Take(key);
+  if (list && !list.IsNull() && !list.IsSequence()) {
+    extender::FailAt(list, fmt::format("{}.{}: want a list", name, key));
+  }
+  return list;
 }
 
 InstanceTypeSpec ReadInstanceType(const YAML::Node& node) {
@@ -73,7 +96,9 @@ NodePoolSpec ReadNodePool(const YAML::Node& node) {
   fields.Read("taints", &pool.taints);
   fields.Read("limits", &pool.limits);
   fields.ReadDuration("consolidateAfter", &pool.consolidate_after);
-  for (const YAML::Node& delays : fields.Take("delays")) pool.delays.push_back(ReadDelays(delays));
+  for (const YAML::Node& delays : ListOf(&fields, "nodePools", "delays")) {
+    pool.delays.push_back(ReadDelays(delays));
+  }
   fields.Finish();
   return pool;
 }
@@ -84,6 +109,7 @@ NodeSpec ReadNode(const YAML::Node& node) {
   fields.Require("name");
   fields.Read("name", &spec.name);
   fields.Read("count", &spec.count);
+  CheckCount(&fields, node, "nodes", "count", spec.count, 1);
   fields.Read("resources", &spec.resources);
   fields.Read("allocatable", &spec.allocatable);
   fields.Read("labels", &spec.labels);
@@ -100,7 +126,9 @@ GangSpec ReadGang(const YAML::Node& node) {
   fields.Read("namespace", &gang.name_space);
   fields.Read("minMember", &gang.min_member);
   fields.Read("first", &gang.first);
+  CheckCount(&fields, node, "gang", "first", gang.first, 0);
   fields.Read("members", &gang.members);
+  CheckCount(&fields, node, "gang", "members", gang.members, 0);
   fields.Read("requests", &gang.requests);
   fields.Read("nodeSelector", &gang.node_selector);
   fields.Read("tolerations", &gang.tolerations);
@@ -203,6 +231,9 @@ Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   step.at = previous;
   fields.ReadDuration("at", &step.at);
   if (step.at < previous) extender::FailAt(node, "steps.at: before the step above");
+  if (step.at > kLatestStep) {
+    extender::FailAt(node, "steps.at: later than " + absl::FormatDuration(kLatestStep));
+  }
   int actions = 0;
   auto on = [&](const char* key, const std::function<void(const YAML::Node&)>& read) {
     const YAML::Node field = fields.Take(key);
@@ -238,15 +269,16 @@ Scenario ReadAll(const YAML::Node& root) {
   extender::ReadQuotaOptions(&fields, &scenario.options);
   if (const YAML::Node options = fields.Take("options"))
     extender::ReadEngineOptions(options, &scenario.options);
-  for (const YAML::Node& n : fields.Take("instanceTypes")) {
+  for (const YAML::Node& n : ListOf(&fields, "scenario", "instanceTypes")) {
     scenario.instance_types.push_back(ReadInstanceType(n));
   }
-  for (const YAML::Node& n : fields.Take("nodePools")) {
+  for (const YAML::Node& n : ListOf(&fields, "scenario", "nodePools")) {
     scenario.node_pools.push_back(ReadNodePool(n));
   }
-  for (const YAML::Node& n : fields.Take("nodes")) scenario.nodes.push_back(ReadNode(n));
+  for (const YAML::Node& n : ListOf(&fields, "scenario", "nodes"))
+    scenario.nodes.push_back(ReadNode(n));
   absl::Duration previous;
-  for (const YAML::Node& n : fields.Take("steps")) {
+  for (const YAML::Node& n : ListOf(&fields, "scenario", "steps")) {
     scenario.steps.push_back(ReadStep(n, previous));
     previous = scenario.steps.back().at;
   }
@@ -257,9 +289,16 @@ Scenario ReadAll(const YAML::Node& root) {
 }  // namespace
 
 absl::StatusOr<Scenario> ParseScenario(std::string_view yaml, std::string file) {
-  auto error = [&file](int line, const std::string& message) {
+  auto error = [&file](int line, std::string_view message) {
     return absl::InvalidArgumentError(fmt::format("{}:{}: {}", file, line, message));
   };
+  // The stricter reader goes first: what it takes, the other one takes in bounded memory.
+  const lint::YamlFile strict = lint::ParseYaml(yaml);
+  if (strict.error) return error(strict.error->line, strict.error->message);
+  if (strict.documents.empty()) return error(1, "there is no scenario in it");
+  if (strict.documents.size() > 1) {
+    return error(strict.documents[1].line(), "a second document; a file is one scenario");
+  }
   try {
     Scenario scenario = ReadAll(YAML::Load(std::string(yaml)));
     scenario.file = std::move(file);
@@ -271,11 +310,17 @@ absl::StatusOr<Scenario> ParseScenario(std::string_view yaml, std::string file) 
   }
 }
 
+absl::StatusOr<Scenario> ReadScenario(const std::string& path, std::istream& in) {
+  const absl::StatusOr<std::string> text = lint::ReadSource(path, in);
+  if (!text.ok()) {
+    return absl::NotFoundError(fmt::format("{}:1: {}", path, std::string(text.status().message())));
+  }
+  return ParseScenario(*text, path);
+}
+
 absl::StatusOr<Scenario> ReadScenario(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError("can't read " + path);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  return ParseScenario(text, path);
+  std::istringstream nothing;
+  return ReadScenario(path, nothing);
 }
 
 }  // namespace muster::simulation

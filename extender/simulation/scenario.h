@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <map>
 #include <optional>
 #include <string>
@@ -151,8 +152,11 @@ struct Scenario {
   std::vector<Step> steps;
 };
 
-// InvalidArgument as "FILE:LINE: FIELD: what is wrong". An unknown field is an error.
+// InvalidArgument as "FILE:LINE: FIELD: what is wrong". An unknown field is an error, and so is
+// what extender/lint/yaml_tree.h refuses.
 absl::StatusOr<Scenario> ParseScenario(std::string_view yaml, std::string file);
+// "-" is `in`. NotFound as "FILE:1: why" if it can't be read.
+absl::StatusOr<Scenario> ReadScenario(const std::string& path, std::istream& in);
 absl::StatusOr<Scenario> ReadScenario(const std::string& path);
 
 }  // namespace muster::simulation

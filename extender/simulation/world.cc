@@ -179,6 +179,7 @@ struct World::State : kube::simulators::ExtenderClient {
       }
     }
     for (const coscheduling::DecisionNote& note : out.notes) {
+      if (options.observer != nullptr) options.observer->OnDecision(note, now);
       timeline.push_back(fmt::format("{:>8} {} {} {} {}", absl::FormatDuration(now - start),
                                      note.gang.ToString(), v1::GangState_Name(note.state),
                                      v1::ReasonCode_Name(note.reason), note.message));
@@ -251,19 +252,26 @@ World::World(const Scenario& scenario, WorldOptions options)
     const kube::Response response = state_->server.Handle(CreateRequest(manifest));
     if (!response.ok()) state_->broken = kube::ToStatus(response);
   }
+  if (WorldObserver* observer = state_->options.observer) {
+    observer->OnStart(&state_->server, state_->start);
+  }
   state_->StartMuster();
 }
 
-World::~World() = default;
+World::~World() {
+  if (WorldObserver* observer = state_->options.observer) observer->OnEnd();
+}
 
 absl::Time World::start() const { return state_->start; }
 absl::Time World::now() const { return state_->now; }
+absl::Time World::next_event() const { return state_->NextEvent(); }
 const absl::Status& World::broken_invariant() const { return state_->broken; }
 const std::vector<std::string>& World::timeline() const { return state_->timeline; }
 const Engine& World::engine() const { return *state_->engine; }
 kube::Response World::Call(const kube::Request& request) { return state_->server.Handle(request); }
 
 void World::Restart() {
+  if (WorldObserver* observer = state_->options.observer) observer->OnRestart(state_->now);
   state_->timeline.push_back(
       fmt::format("{:>8} muster restarts", absl::FormatDuration(state_->now - state_->start)));
   state_->StartMuster();
@@ -303,6 +311,7 @@ bool World::RunUntil(absl::Time time, const std::function<bool()>& until) {
   State& s = *state_;
   for (;;) {
     s.Settle();
+    if (s.options.observer != nullptr) s.options.observer->OnMoment(s.now);
     s.CheckInvariants();
     if (!s.broken.ok()) return false;
     if (until && until()) return true;
@@ -315,30 +324,53 @@ absl::Status World::Check(const Expectation& want) const {
   return Compare(want, Key(want.gang), state_->server, *state_->engine);
 }
 
+namespace {
+
+// What became of one step; nullopt if all is well.
+std::optional<StepFailure> RunStep(World* world, const Step& step) {
+  using Kind = StepFailure::Kind;
+  const auto broken = [&] { return StepFailure{&step, Kind::kBroken, world->broken_invariant()}; };
+  world->RunUntil(world->start() + step.at);
+  if (!world->broken_invariant().ok()) return broken();
+  const auto* want = std::get_if<Expectation>(&step.action);
+  if (want == nullptr) {
+    absl::Status status = world->Perform(step.action);
+    if (status.ok()) return std::nullopt;
+    return StepFailure{&step, Kind::kRefused, std::move(status)};
+  }
+  if (want->within) {
+    world->RunUntil(world->start() + step.at + *want->within,
+                    [&] { return world->Check(*want).ok(); });
+    if (!world->broken_invariant().ok()) return broken();
+  }
+  absl::Status status = world->Check(*want);
+  if (status.ok()) return std::nullopt;
+  return StepFailure{&step, Kind::kUnexpected, std::move(status)};
+}
+
+}  // namespace
+
+void RunSteps(World* world, const Scenario& scenario, absl::Duration until,
+              const std::function<bool(const StepFailure&)>& on_failure) {
+  for (const Step& step : scenario.steps) {
+    if (step.at > until) return;
+    const std::optional<StepFailure> failure = RunStep(world, step);
+    if (!failure) continue;
+    if (!on_failure(*failure) || failure->kind != StepFailure::Kind::kUnexpected) return;
+  }
+}
+
 absl::Status RunScenario(const Scenario& scenario, WorldOptions options) {
   World world(scenario, std::move(options));
-  auto fail = [&](const Step& step, const absl::Status& status) {
-    std::string text =
-        fmt::format("{}:{}: {}", scenario.file, step.line, std::string(status.message()));
+  absl::Status result;
+  RunSteps(&world, scenario, absl::InfiniteDuration(), [&](const StepFailure& failure) {
+    std::string text = fmt::format("{}:{}: {}", scenario.file, failure.step->line,
+                                   std::string(failure.status.message()));
     for (const std::string& line : world.timeline()) text += "\n" + line;
-    return absl::FailedPreconditionError(text);
-  };
-  for (const Step& step : scenario.steps) {
-    world.RunUntil(world.start() + step.at);
-    if (!world.broken_invariant().ok()) return fail(step, world.broken_invariant());
-    const auto* want = std::get_if<Expectation>(&step.action);
-    if (want == nullptr) {
-      if (absl::Status status = world.Perform(step.action); !status.ok()) return fail(step, status);
-      continue;
-    }
-    if (want->within) {
-      world.RunUntil(world.start() + step.at + *want->within,
-                     [&] { return world.Check(*want).ok(); });
-      if (!world.broken_invariant().ok()) return fail(step, world.broken_invariant());
-    }
-    if (absl::Status status = world.Check(*want); !status.ok()) return fail(step, status);
-  }
-  return absl::OkStatus();
+    result = absl::FailedPreconditionError(text);
+    return false;
+  });
+  return result;
 }
 
 }  // namespace muster::simulation

@@ -21,17 +21,40 @@
 
 namespace muster::coscheduling {
 class Engine;
+struct DecisionNote;
+}  // namespace muster::coscheduling
+
+namespace muster::kube::embedded {
+class ApiServer;
 }
 
 namespace muster::simulation {
 
+// Looks on without being part of the world. What it wants to know of objects it reads from the
+// API server.
+class WorldObserver {
+ public:
+  virtual ~WorldObserver() = default;
+  // The world is about to begin: its nodes and NodePools are there. `server` is alive until
+  // OnEnd.
+  virtual void OnStart(kube::embedded::ApiServer* server, absl::Time start) = 0;
+  // A decision of Muster's; what it led to hasn't happened yet.
+  virtual void OnDecision(const coscheduling::DecisionNote& note, absl::Time now) = 0;
+  virtual void OnRestart(absl::Time now) = 0;
+  // Everything that can happen at this moment has happened. Moments never go back.
+  virtual void OnMoment(absl::Time now) = 0;
+  // The world is about to go, and `server` with it.
+  virtual void OnEnd() = 0;
+};
+
 struct WorldOptions {
   uint64_t seed = 1;
+  WorldObserver* observer = nullptr;  // outlives the world
   // Asked for every write of Muster's, in order: true makes it fail as if the connection had broken
   // before it was sent.
-  std::function<bool(std::string_view kind)> lose_write;
+  std::function<bool(std::string_view kind)> lose_write{};
   // As above, but after it took effect.
-  std::function<bool(std::string_view kind)> lose_answer;
+  std::function<bool(std::string_view kind)> lose_answer{};
 };
 
 class World {
@@ -51,6 +74,9 @@ class World {
   // do at a moment). Returns whether it did.
   bool RunUntil(absl::Time time, const std::function<bool()>& until = nullptr);
 
+  // When something happens next though nothing is done from outside; InfiniteFuture if never.
+  absl::Time next_event() const;
+
   // OK if it holds now; else FailedPrecondition with what was found instead.
   absl::Status Check(const Expectation& want) const;
   // What must hold at every moment: no gang bound in part by Muster alone, no node overcommitted,
@@ -68,6 +94,23 @@ class World {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// What stopped a step, or didn't hold at it.
+struct StepFailure {
+  const Step* step;  // of the scenario
+  enum class Kind {
+    kRefused,     // it can't be carried out: the scenario is wrong
+    kUnexpected,  // an expectation doesn't hold
+    kBroken,      // an invariant doesn't; the world stands still from then on
+  };
+  Kind kind = Kind::kUnexpected;
+  absl::Status status;
+};
+
+// Carries out the steps in order, those up to `until` (since the start), and hands over each
+// failure; goes on after it while `on_failure` says so and the world is whole.
+void RunSteps(World* world, const Scenario& scenario, absl::Duration until,
+              const std::function<bool(const StepFailure&)>& on_failure);
 
 // Runs the whole scenario. FailedPrecondition as "FILE:LINE: want ..., found ..." with the timeline
 // at the first expectation or invariant that doesn't hold.

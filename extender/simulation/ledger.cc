@@ -1,0 +1,231 @@
+#include "extender/simulation/ledger.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace muster::simulation {
+
+std::string_view IdleName(Idle reason) {
+  switch (reason) {
+    case Idle::kInPart:
+      return "gang not whole";
+    case Idle::kComingUp:
+      return "coming up";
+    case Idle::kWaiting:
+      return "waiting for a start";
+    case Idle::kBeside:
+      return "beside a gang";
+    case Idle::kEnded:
+      return "after a gang's end";
+    case Idle::kGaveUp:
+      return "after a give-up";
+    case Idle::kUnwanted:
+      return "unwanted";
+  }
+  return "";
+}
+
+GpuTime GpuAccount::Wasted() const { return std::accumulate(idle.begin(), idle.end(), GpuTime{0}); }
+
+void GpuAccount::Add(const GpuAccount& other) {
+  bought += other.bought;
+  used += other.used;
+  for (size_t i = 0; i < kIdleReasons; ++i) idle[i] += other.idle[i];
+}
+
+void Ledger::MoveTo(Millis now) {
+  const Millis passed = now - now_;
+  for (const auto& [id, place] : current_) {
+    Node& node = nodes_[place];
+    GpuAccount& gpu = node.account.gpu;
+    gpu.bought += node.rate.bought * passed;
+    gpu.used += node.rate.used * passed;
+    for (size_t i = 0; i < kIdleReasons; ++i) gpu.idle[i] += node.rate.idle[i] * passed;
+  }
+  now_ = now;
+}
+
+void Ledger::SetNode(const std::string& id, NodeFacts facts) {
+  changed_ = true;
+  auto [it, is_new] = current_.try_emplace(id, nodes_.size());
+  if (is_new) {
+    Node& ordered = nodes_.emplace_back();
+    ordered.account.id = id;
+    for (const auto& [name, gang] : gangs_) {
+      if (Asks(gang)) ordered.wanted_by.insert(name);
+    }
+  }
+  NodeAccount& account = nodes_[it->second].account;
+  if (facts.paid && !account.from) account.from = now_;
+  account.facts = std::move(facts);
+}
+
+bool Ledger::RemoveNode(const std::string& id) {
+  const auto it = current_.find(id);
+  if (it == current_.end()) return false;
+  changed_ = true;
+  nodes_[it->second].account.until = now_;
+  current_.erase(it);
+  return true;
+}
+
+Ledger::Gang& Ledger::GangOf(const std::string& name) {
+  auto [it, is_new] = gangs_.try_emplace(name);
+  if (is_new) {
+    it->second.account.name = name;
+    it->second.account.created = now_;
+    it->second.number = gangs_.size();
+  }
+  return it->second;
+}
+
+void Ledger::SetMember(const std::string& uid, MemberFacts facts) {
+  changed_ = true;
+  Gang& gang = GangOf(facts.gang);
+  gang.members.insert(uid);
+  members_[uid] = std::move(facts);
+}
+
+void Ledger::RemoveMember(const std::string& uid) {
+  const auto it = members_.find(uid);
+  if (it == members_.end()) return;
+  changed_ = true;
+  gangs_.at(it->second.gang).members.erase(uid);
+  members_.erase(it);
+}
+
+void Ledger::SetGroup(const std::string& gang, int64_t min_member, bool admitted) {
+  changed_ = true;
+  groups_[gang] = {min_member, admitted};
+}
+
+bool Ledger::Asks(const Gang& gang) const {
+  const auto group = groups_.find(gang.account.name);
+  const bool admitted = group != groups_.end() && group->second.admitted;
+  return std::ranges::any_of(gang.members, [&](const std::string& uid) {
+    const MemberFacts& member = members_.at(uid);
+    return member.live && (member.asks || admitted);
+  });
+}
+
+void Ledger::RefreshGang(Gang* gang) {
+  const bool was_whole = gang->whole;
+  const bool asked = gang->asks;
+  int64_t live = 0;
+  int64_t placed = 0;
+  for (const std::string& uid : gang->members) {
+    const MemberFacts& member = members_.at(uid);
+    live += member.live;
+    placed += member.succeeded || (member.live && !member.node.empty());
+  }
+  GangAccount& account = gang->account;
+  const auto group = groups_.find(account.name);
+  if (group != groups_.end()) account.min_member = group->second.min_member;
+  account.members = std::max(account.members, live);
+  gang->any_live = live > 0;
+  gang->asks = Asks(*gang);
+  gang->whole = placed >= account.min_member && placed > 0;
+  if (gang->whole && !was_whole && account.started && gang->any_live) ++account.restarts;
+  if (gang->whole && !account.started) account.started = now_;
+  if (asked && !gang->asks && gang->any_live && !account.started) ++account.give_ups;
+  if (gang->any_live) {
+    account.ended.reset();
+  } else if (!account.ended) {
+    account.ended = now_;
+  }
+}
+
+void Ledger::EndMoment() {
+  if (!std::exchange(changed_, false)) return;
+  for (auto& [name, gang] : gangs_) RefreshGang(&gang);
+  std::map<std::string_view, std::vector<const MemberFacts*>> members_on;
+  for (const auto& [uid, member] : members_) {
+    if (member.live && !member.node.empty()) members_on[member.node].push_back(&member);
+  }
+  for (const auto& [id, place] : current_) {
+    Node& node = nodes_[place];
+    const auto members = members_on.find(node.account.facts.name);
+    RefreshRate(&node,
+                members == members_on.end() ? std::vector<const MemberFacts*>{} : members->second);
+  }
+}
+
+void Ledger::RefreshRate(Node* node, const std::vector<const MemberFacts*>& members) {
+  node->rate = GpuAccount{};
+  const NodeFacts& facts = node->account.facts;
+  if (!facts.paid) return;
+  GpuAccount& rate = node->rate;
+  rate.bought = facts.gpus;
+  GpuTime left = facts.gpus;
+  for (const MemberFacts* member : members) {
+    const GpuTime gpus = std::min(member->gpus, left);
+    left -= gpus;
+    const Gang& gang = gangs_.at(member->gang);
+    if (gang.whole) {
+      rate.used += gpus;
+      node->used |= gpus > 0;
+    } else {
+      const Idle why = gang.account.started ? Idle::kInPart : Idle::kWaiting;
+      rate.idle[static_cast<size_t>(why)] += gpus;
+    }
+  }
+  rate.idle[static_cast<size_t>(WhyIdle(*node, rate.used > 0))] += left;
+}
+
+Idle Ledger::WhyIdle(const Node& node, bool partly_used) const {
+  bool wanted = node.account.facts.held;
+  bool given_up = false;
+  if (!node.used) {
+    for (const std::string& name : node.wanted_by) {
+      const Gang& gang = gangs_.at(name);
+      wanted |= gang.asks;
+      given_up |= !gang.account.started && !gang.asks;
+    }
+  }
+  if (wanted) return node.account.facts.usable ? Idle::kWaiting : Idle::kComingUp;
+  if (partly_used) return Idle::kBeside;
+  if (node.used) return Idle::kEnded;
+  return given_up ? Idle::kGaveUp : Idle::kUnwanted;
+}
+
+bool Ledger::AtRest() const {
+  for (const auto& [name, gang] : gangs_) {
+    if (gang.any_live && !gang.whole) return false;
+    for (const std::string& uid : gang.members) {
+      const MemberFacts& member = members_.at(uid);
+      if (member.live && !member.endless) return false;
+    }
+  }
+  return std::ranges::all_of(current_, [this](const auto& entry) {
+    const Node& node = nodes_[entry.second];
+    return !node.account.facts.bought || node.rate.used > 0;
+  });
+}
+
+std::vector<NodeAccount> Ledger::Nodes() const {
+  std::vector<NodeAccount> accounts;
+  for (const Node& node : nodes_) {
+    if (node.account.from) accounts.push_back(node.account);
+  }
+  return accounts;
+}
+
+std::vector<GangAccount> Ledger::Gangs() const {
+  std::vector<const Gang*> gangs;
+  for (const auto& [name, gang] : gangs_) gangs.push_back(&gang);
+  std::ranges::sort(gangs, {}, &Gang::number);
+  std::vector<GangAccount> accounts;
+  for (const Gang* gang : gangs) accounts.push_back(gang->account);
+  return accounts;
+}
+
+GpuAccount Ledger::Total(bool bought) const {
+  GpuAccount total;
+  for (const Node& node : nodes_) {
+    if (node.account.facts.bought == bought) total.Add(node.account.gpu);
+  }
+  return total;
+}
+
+}  // namespace muster::simulation

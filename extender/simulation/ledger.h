@@ -1,0 +1,159 @@
+// What nodes cost and what they did for it: GPU-time bought, used, and wasted, and why.
+//
+// A node's GPUs are paid for from its launch (or from the start, if it was there) until it is gone.
+// A GPU is used while a bound, not yet ended member of a whole gang has it: one of which at least
+// minMember members are bound or have succeeded. All other time is wasted, for the first of these
+// reasons that holds:
+//
+//   kInPart     a member has it whose gang lost others, and is whole no more
+//   kComingUp   a gang waits for it; the node isn't usable yet       \  before the
+//   kWaiting    a gang waits for it, or has bound some members only  /  start of a gang
+//   kBeside     others of the node's GPUs are used
+//   kEnded      the gang that used the node has ended
+//   kGaveUp     a gang for which it was bought gave up, or is gone, before it started
+//   kUnwanted   those for which it was bought started without it, or nobody asked for it
+//
+// "A gang waits for it": the node is held for a gang, or it has never been used and a gang that
+// asked for nodes when this one was ordered still does. A gang asks while one of its members is
+// signalled, or ungated and not bound, and while its PodGroup says that it is admitted.
+//
+// Exact: whole milliseconds times whole GPUs. Bought is used plus wasted, always. Pure: no clock,
+// no I/O; the changes of one moment count as one, as of its end:
+//
+//   ledger.MoveTo(now); ledger.SetNode(...); ledger.SetMember(...); ledger.EndMoment();
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::simulation {
+
+using Millis = int64_t;   // since the start of the world
+using GpuTime = int64_t;  // GPU-milliseconds
+
+enum class Idle { kInPart, kComingUp, kWaiting, kBeside, kEnded, kGaveUp, kUnwanted };
+inline constexpr size_t kIdleReasons = 7;
+
+// "coming up", "after a give-up", ...
+std::string_view IdleName(Idle reason);
+
+struct GpuAccount {
+  GpuTime bought = 0;
+  GpuTime used = 0;
+  std::array<GpuTime, kIdleReasons> idle{};  // by Idle
+
+  GpuTime Of(Idle reason) const { return idle[static_cast<size_t>(reason)]; }
+  // What was wasted: in all; before a gang's start; for the other reasons but kGaveUp.
+  GpuTime Wasted() const;
+  GpuTime BeforeStart() const { return Of(Idle::kComingUp) + Of(Idle::kWaiting); }
+  GpuTime Otherwise() const { return Wasted() - BeforeStart() - Of(Idle::kGaveUp); }
+  void Add(const GpuAccount& other);
+  bool operator==(const GpuAccount&) const = default;
+};
+
+// A node as it is now.
+struct NodeFacts {
+  std::string name{};  // empty until it has registered
+  std::string type{};
+  std::string pool{};
+  bool bought = false;  // not there from the start
+  bool paid = false;
+  bool usable = false;  // Ready and with all of its devices
+  bool held = false;
+  int64_t gpus = 0;
+};
+
+struct MemberFacts {
+  std::string gang;
+  std::string node{};  // empty: not bound
+  int64_t gpus = 0;
+  bool asks = false;  // unbound, and signalled or ungated
+  bool live = true;   // neither ended nor being deleted
+  bool succeeded = false;
+  bool endless = false;  // runs until it is deleted
+};
+
+struct NodeAccount {
+  std::string id;
+  NodeFacts facts;                // as they were last
+  std::optional<Millis> from;     // when it was paid first
+  std::optional<Millis> until{};  // when it was gone
+  GpuAccount gpu;
+};
+
+struct GangAccount {
+  std::string name;
+  int64_t min_member = 1;
+  int64_t members = 0;  // at most at once
+  Millis created = 0;
+  std::optional<Millis> started{};  // first whole
+  std::optional<Millis> ended{};    // no member is left
+  int64_t restarts = 0;             // whole again after it wasn't any more
+  int64_t give_ups = 0;             // asked no longer, and hadn't started
+};
+
+class Ledger {
+ public:
+  // Books what was until now. Never goes back.
+  void MoveTo(Millis now);
+  // All that changed at this moment is in.
+  void EndMoment();
+
+  // `id` is a node's for its whole life, from its order on.
+  void SetNode(const std::string& id, NodeFacts facts);
+  // False if there is no such node.
+  bool RemoveNode(const std::string& id);
+  void SetMember(const std::string& uid, MemberFacts facts);
+  void RemoveMember(const std::string& uid);
+  void SetGroup(const std::string& gang, int64_t min_member, bool admitted);
+
+  // Nothing that is bought idles, and no gang waits or will end.
+  bool AtRest() const;
+
+  // In order of their orders; those never paid left out.
+  std::vector<NodeAccount> Nodes() const;
+  // In order of their first members.
+  std::vector<GangAccount> Gangs() const;
+  // Of nodes that were bought; of those there from the start.
+  GpuAccount Total(bool bought) const;
+
+ private:
+  struct Gang {
+    GangAccount account;
+    size_t number = 0;
+    std::set<std::string> members;  // UIDs
+    bool asks = false, whole = false, any_live = false;
+  };
+  struct Node {
+    NodeAccount account;
+    std::set<std::string> wanted_by;  // gangs that asked when it was ordered
+    bool used = false;                // ever
+    GpuAccount rate;                  // per millisecond, as things are
+  };
+
+  bool Asks(const Gang& gang) const;
+  void RefreshGang(Gang* gang);
+  void RefreshRate(Node* node, const std::vector<const MemberFacts*>& members);
+  Idle WhyIdle(const Node& node, bool partly_used) const;
+  Gang& GangOf(const std::string& name);
+
+  Millis now_ = 0;
+  bool changed_ = false;
+  std::map<std::string, Gang> gangs_;
+  struct Group {
+    int64_t min_member = 1;
+    bool admitted = false;
+  };
+  std::map<std::string, Group> groups_;         // by gang
+  std::map<std::string, MemberFacts> members_;  // by UID
+  std::map<std::string, size_t> current_;       // node id -> its place in nodes_
+  std::vector<Node> nodes_;                     // gone ones too
+};
+
+}  // namespace muster::simulation

@@ -1,0 +1,137 @@
+#include "extender/simulation/simulate.h"
+
+#include <algorithm>
+#include <map>
+#include <ostream>
+#include <utility>
+
+#include "coscheduling/engine.h"
+#include "extender/simulation/report.h"
+#include "extender/simulation/world.h"
+#include "fmt/format.h"
+#include "muster/v1/admission.pb.h"
+
+namespace muster::simulation {
+namespace {
+
+absl::Duration EndOfSteps(const Scenario& scenario) {
+  absl::Duration end;
+  for (const Step& step : scenario.steps) {
+    const auto* want = std::get_if<Expectation>(&step.action);
+    const absl::Duration none;
+    end = std::max(end, step.at + (want == nullptr ? none : want->within.value_or(none)));
+  }
+  return end;
+}
+
+std::string Seconds(absl::Duration duration) { return absl::FormatDuration(duration); }
+
+// Lets the world go on after the last step. Returns why it stopped there.
+std::string RunOn(World* world, const Ledger& ledger, absl::Duration last) {
+  const absl::Time limit = world->start() + last + kRunOn;
+  const auto quiet = [&] {
+    return ledger.AtRest() || world->next_event() == absl::InfiniteFuture();
+  };
+  if (world->RunUntil(limit, quiet)) {
+    return ledger.AtRest() ? "nothing waits, will end or idles any more"
+                           : "nothing will happen any more, though some still wait, or idle";
+  }
+  if (!world->broken_invariant().ok()) return "an invariant doesn't hold";
+  return fmt::format("that is {} after the last step; some still wait, or idle", Seconds(kRunOn));
+}
+
+std::vector<GangOutcome> Gangs(const World& world, const Ledger& ledger) {
+  std::map<std::string, v1::Gang> shown;
+  for (const coscheduling::GangKey& key : world.engine().Gangs()) {
+    world.engine().Describe(key, &shown[key.ToString()]);
+  }
+  std::vector<GangOutcome> outcomes;
+  for (GangAccount& account : ledger.Gangs()) {
+    GangOutcome& outcome = outcomes.emplace_back();
+    if (const auto gang = shown.find(account.name); gang != shown.end()) {
+      outcome.state = v1::GangState_Name(gang->second.state());
+      outcome.reason = v1::ReasonCode_Name(gang->second.reason().code());
+      outcome.message = gang->second.reason().message();
+    }
+    outcome.account = std::move(account);
+  }
+  return outcomes;
+}
+
+}  // namespace
+
+Outcome Simulate(const Scenario& scenario, uint64_t seed, std::optional<absl::Duration> until) {
+  Outcome outcome{.file = scenario.file, .name = scenario.name, .seed = seed};
+  History history;
+  World world(scenario, {.seed = seed, .observer = &history});
+  const absl::Duration last = EndOfSteps(scenario);
+  bool stopped = false;
+  RunSteps(&world, scenario, until.value_or(absl::InfiniteDuration()),
+           [&](const StepFailure& failure) {
+             std::string text = fmt::format("{}:{}: {}", scenario.file, failure.step->line,
+                                            std::string(failure.status.message()));
+             if (failure.kind == StepFailure::Kind::kRefused) {
+               outcome.refused = std::move(text);
+             } else {
+               outcome.failures.push_back(std::move(text));
+             }
+             stopped = failure.kind != StepFailure::Kind::kUnexpected;
+             return !stopped;
+           });
+  if (stopped) {
+    outcome.why_ended = outcome.refused ? "a step can't be carried out" : "an invariant is broken";
+  } else if (until) {
+    world.RunUntil(world.start() + *until);
+    outcome.why_ended = "as asked";
+  } else {
+    outcome.why_ended = RunOn(&world, history.ledger(), last);
+  }
+  if (!stopped && !world.broken_invariant().ok()) {
+    outcome.failures.push_back(fmt::format("{}:{}: {}", scenario.file,
+                                           scenario.steps.empty() ? 1 : scenario.steps.back().line,
+                                           std::string(world.broken_invariant().message())));
+  }
+  outcome.end = (world.now() - world.start()) / absl::Milliseconds(1);
+  outcome.timeline = history.timeline();
+  outcome.nodes = history.ledger().Nodes();
+  outcome.gangs = Gangs(world, history.ledger());
+  outcome.bought = history.ledger().Total(true);
+  outcome.from_the_start = history.ledger().Total(false);
+  return outcome;
+}
+
+int RunSimulate(const SimulateOptions& options, std::istream& in, std::ostream& out,
+                std::ostream& err) {
+  constexpr int kUnreadable = 2;
+  std::optional<absl::Duration> until;
+  if (!options.until.empty()) {
+    until.emplace();
+    if (!absl::ParseDuration(options.until, &*until) || *until < absl::ZeroDuration() ||
+        *until > kLongestRun) {
+      err << "muster: --until=" << options.until << ": want a duration such as 90m, at most "
+          << Seconds(kLongestRun) << "\n";
+      return kUnreadable;
+    }
+  }
+  int exit_code = 0;
+  std::vector<Outcome> outcomes;
+  for (const std::string& file : options.files) {
+    const absl::StatusOr<Scenario> scenario = ReadScenario(file, in);
+    if (!scenario.ok()) {
+      err << std::string(scenario.status().message()) << "\n";
+      exit_code = kUnreadable;
+      continue;
+    }
+    const Outcome& outcome = outcomes.emplace_back(Simulate(*scenario, options.seed, until));
+    for (const std::string& failure : outcome.failures) err << failure << "\n";
+    if (outcome.refused) err << *outcome.refused << "\n";
+    exit_code = std::max(exit_code, outcome.refused            ? kUnreadable
+                                    : outcome.failures.empty() ? 0
+                                                               : 1);
+    if (options.output == "text") out << TextReport(outcome, options.brief) << std::flush;
+  }
+  if (options.output == "json") out << JsonReport(outcomes);
+  return exit_code;
+}
+
+}  // namespace muster::simulation
