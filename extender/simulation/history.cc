@@ -138,7 +138,7 @@ class History::Impl {
     timeline_.push_back(std::move(entry));
   }
 
-  Ledger& ledger() { return ledger_; }
+  GpuLedger& ledger() { return ledger_; }
   const std::vector<TimelineEntry>& timeline() const { return timeline_; }
 
  private:
@@ -308,7 +308,7 @@ class History::Impl {
   std::map<std::string, std::string> claim_of_provider_;
   std::set<std::string> usable_;  // UIDs of nodes that were usable once
   std::vector<TimelineEntry> timeline_;
-  Ledger ledger_;
+  GpuLedger ledger_;
 };
 
 History::History() : impl_(std::make_unique<Impl>()) {}
@@ -340,6 +340,6 @@ void History::OnMoment(absl::Time now) {
 void History::OnEnd() { impl_->End(); }
 
 const std::vector<TimelineEntry>& History::timeline() const { return impl_->timeline(); }
-const Ledger& History::ledger() const { return impl_->ledger(); }
+const GpuLedger& History::ledger() const { return impl_->ledger(); }
 
 }  // namespace muster::simulation

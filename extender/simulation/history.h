@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "extender/simulation/ledger.h"
+#include "extender/simulation/gpu_ledger.h"
 #include "extender/simulation/world.h"
 
 namespace muster::simulation {
@@ -40,7 +40,7 @@ class History : public WorldObserver {
   void OnEnd() override;
 
   const std::vector<TimelineEntry>& timeline() const;
-  const Ledger& ledger() const;
+  const GpuLedger& ledger() const;
 
  private:
   class Impl;

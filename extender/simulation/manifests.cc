@@ -258,7 +258,8 @@ std::vector<Manifest> ClusterManifests(const Scenario& scenario) {
   return manifests;
 }
 
-kube::simulators::KarpenterConfig KarpenterConfigOf(const Scenario& scenario, uint64_t seed) {
+kube::simulators::KarpenterConfig KarpenterConfigOf(const Scenario& scenario, uint64_t seed,
+                                                    absl::Time start) {
   kube::simulators::KarpenterConfig config;
   config.seed = seed;
   for (const InstanceTypeSpec& spec : scenario.instance_types) {
@@ -278,8 +279,15 @@ kube::simulators::KarpenterConfig KarpenterConfigOf(const Scenario& scenario, ui
       launch.registration = delays.registration;
       launch.initialization = delays.initialization;
       launch.never_registers = delays.never_registers;
+      launch.insufficient_capacity = delays.insufficient_capacity;
       config.launches[pool.name].push_back(std::move(launch));
     }
+  }
+  for (const OutageSpec& outage : scenario.outages) {
+    config.outages.push_back({.instance_type = outage.instance_type,
+                              .zone = outage.zone,
+                              .from = start + outage.from,
+                              .until = start + outage.until});
   }
   return config;
 }

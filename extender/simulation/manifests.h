@@ -30,7 +30,8 @@ kube::Request CreateRequest(const Manifest& manifest);
 // Nodes and NodePools the scenario starts with.
 std::vector<Manifest> ClusterManifests(const Scenario& scenario);
 
-kube::simulators::KarpenterConfig KarpenterConfigOf(const Scenario& scenario, uint64_t seed);
+kube::simulators::KarpenterConfig KarpenterConfigOf(const Scenario& scenario, uint64_t seed,
+                                                    absl::Time start);
 
 // What a step asks of the API server, in order. InvalidArgument for an object kind that scenarios
 // can't name. Pods of the scenario's scheduler carry the gate that the webhook would add.

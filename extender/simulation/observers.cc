@@ -24,6 +24,8 @@ using nlohmann::json;
 constexpr const char* kGroupLabel = "scheduling.x-k8s.io/pod-group";
 constexpr const char* kGate = "muster.dev/admission";
 
+constexpr const char* kForever = "315360000";  // ten years
+
 void Remove(Engine* engine, const kube::Pod& pod) { engine->RemovePod(pod.meta.uid); }
 void Remove(Engine* engine, const kube::PodGroup& group) { engine->RemovePodGroup(group.meta.uid); }
 void Remove(Engine* engine, const kube::Node& node) { engine->RemoveNode(node.meta.name); }
@@ -279,7 +281,9 @@ std::unique_ptr<kube::embedded::WatchSession> OpenWatch(kube::embedded::ApiServe
   request.query = {{"watch", "1"},
                    {"sendInitialEvents", "true"},
                    {"resourceVersionMatch", "NotOlderThan"},
-                   {"allowWatchBookmarks", "true"}};
+                   {"allowWatchBookmarks", "true"},
+                   // By itself the server ends a watch within the hour.
+                   {"timeoutSeconds", kForever}};
   if (*field_selector != '\0') request.query.emplace_back("fieldSelector", field_selector);
   request.timeout = absl::InfiniteDuration();
   return std::move(server->Watch(request).session);

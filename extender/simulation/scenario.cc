@@ -82,8 +82,60 @@ NodeDelays ReadDelays(const YAML::Node& node) {
   fields.ReadDuration("registration", &delays.registration);
   fields.ReadDuration("initialization", &delays.initialization);
   fields.Read("neverRegisters", &delays.never_registers);
+  fields.Read("insufficientCapacity", &delays.insufficient_capacity);
   fields.Finish();
   return delays;
+}
+
+// A duration, or two: [low, high].
+DurationRange ReadRange(Fields* fields, const std::string& name, const char* key) {
+  DurationRange range;
+  const YAML::Node node = fields->Take(key);
+  if (!node) return range;
+  std::vector<std::string> texts;
+  if (node.IsSequence()) {
+    fields->Read(key, &texts);
+  } else {
+    texts.assign(2, node.IsScalar() ? node.Scalar() : "");
+  }
+  const bool good = texts.size() == 2 && absl::ParseDuration(texts[0], &range.low) &&
+                    absl::ParseDuration(texts[1], &range.high) &&
+                    range.low >= absl::ZeroDuration() && range.low <= range.high &&
+                    range.high <= kLatestStep;
+  if (!good) {
+    extender::FailAt(node, fmt::format("{}.{}: want a duration, or [low, high]", name, key));
+  }
+  return range;
+}
+
+DrawnLaunches ReadLaunches(const YAML::Node& node) {
+  Fields fields(node, "launches");
+  DrawnLaunches launches;
+  launches.launch = ReadRange(&fields, "launches", "launch");
+  launches.registration = ReadRange(&fields, "launches", "registration");
+  launches.initialization = ReadRange(&fields, "launches", "initialization");
+  fields.Read("neverRegisters", &launches.never_registers);
+  fields.Read("insufficientCapacity", &launches.insufficient_capacity);
+  for (const char* key : {"neverRegisters", "insufficientCapacity"}) {
+    int percent = 0;
+    fields.Read(key, &percent);
+    if (percent < 0 || percent > 100) {
+      extender::FailAt(fields.Take(key), fmt::format("launches.{}: want 0 to 100 percent", key));
+    }
+  }
+  fields.Finish();
+  return launches;
+}
+
+OutageSpec ReadOutage(const YAML::Node& node) {
+  Fields fields(node, "outages");
+  OutageSpec outage;
+  fields.Read("instanceType", &outage.instance_type);
+  fields.Read("zone", &outage.zone);
+  fields.ReadDuration("from", &outage.from);
+  fields.ReadDuration("until", &outage.until);
+  fields.Finish();
+  return outage;
 }
 
 NodePoolSpec ReadNodePool(const YAML::Node& node) {
@@ -98,6 +150,12 @@ NodePoolSpec ReadNodePool(const YAML::Node& node) {
   fields.ReadDuration("consolidateAfter", &pool.consolidate_after);
   for (const YAML::Node& delays : ListOf(&fields, "nodePools", "delays")) {
     pool.delays.push_back(ReadDelays(delays));
+  }
+  if (const YAML::Node launches = fields.Take("launches")) {
+    pool.launches = ReadLaunches(launches);
+    if (!pool.delays.empty()) {
+      extender::FailAt(launches, "nodePools.launches: there are delays as well");
+    }
   }
   fields.Finish();
   return pool;
@@ -141,6 +199,50 @@ GangSpec ReadGang(const YAML::Node& node) {
   if (const YAML::Node spec = fields.Take("spec")) gang.spec_json = ToJson(spec).dump();
   fields.Finish();
   return gang;
+}
+
+GangShape ReadShape(const YAML::Node& node) {
+  Fields fields(node, "shapes");
+  GangShape shape;
+  fields.Require("gang");
+  fields.Require("runTime");
+  fields.Read("weight", &shape.weight);
+  CheckCount(&fields, node, "shapes", "weight", shape.weight, 1);
+  std::vector<int> members = {1, 1};
+  fields.Read("members", &members);
+  if (members.size() != 2 || members[0] < 1 || members[0] > members[1] || members[1] > kMostOfOne) {
+    extender::FailAt(fields.Take("members"),
+                     fmt::format("shapes.members: want [fewest, most], 1 to {}", kMostOfOne));
+  }
+  shape.fewest_members = members[0];
+  shape.most_members = members[1];
+  shape.run_time = ReadRange(&fields, "shapes", "runTime");
+  shape.gang = ReadGang(fields.Take("gang"));
+  fields.Finish();
+  return shape;
+}
+
+GangMix ReadMix(const YAML::Node& node) {
+  Fields fields(node, "mix");
+  GangMix mix;
+  mix.line = node.Mark().line + 1;
+  fields.Require("gangs");
+  fields.Require("shapes");
+  fields.Read("gangs", &mix.gangs);
+  CheckCount(&fields, node, "mix", "gangs", mix.gangs, 1);
+  fields.ReadDuration("from", &mix.from);
+  fields.ReadDuration("every", &mix.every);
+  if (mix.from < absl::ZeroDuration() || mix.every < absl::ZeroDuration() ||
+      mix.from + 2 * mix.gangs * mix.every > kLatestStep) {
+    extender::FailAt(node, "mix: want from and every such that the last gang comes within " +
+                               absl::FormatDuration(kLatestStep));
+  }
+  for (const YAML::Node& shape : ListOf(&fields, "mix", "shapes")) {
+    mix.shapes.push_back(ReadShape(shape));
+  }
+  if (mix.shapes.empty()) extender::FailAt(node, "mix.shapes: there is none");
+  fields.Finish();
+  return mix;
 }
 
 Expectation ReadExpectation(const YAML::Node& node) {
@@ -277,6 +379,10 @@ Scenario ReadAll(const YAML::Node& root) {
   }
   for (const YAML::Node& n : ListOf(&fields, "scenario", "nodes"))
     scenario.nodes.push_back(ReadNode(n));
+  for (const YAML::Node& n : ListOf(&fields, "scenario", "outages")) {
+    scenario.outages.push_back(ReadOutage(n));
+  }
+  if (const YAML::Node mix = fields.Take("mix")) scenario.mix = ReadMix(mix);
   absl::Duration previous;
   for (const YAML::Node& n : ListOf(&fields, "scenario", "steps")) {
     scenario.steps.push_back(ReadStep(n, previous));

@@ -36,6 +36,28 @@ struct NodeDelays {
   absl::Duration registration;
   absl::Duration initialization;
   bool never_registers = false;
+  bool insufficient_capacity = false;  // what it would have been made of is sold out
+};
+
+struct DurationRange {
+  absl::Duration low;
+  absl::Duration high;
+};
+
+// Launches as they are drawn (workload.h): each delay between two times, each fault in so many of
+// a hundred.
+struct DrawnLaunches {
+  DurationRange launch, registration, initialization;
+  int never_registers = 0;        // percent
+  int insufficient_capacity = 0;  // percent
+};
+
+// Nothing can be bought there between two times since the start. An empty name stands for all.
+struct OutageSpec {
+  std::string instance_type;
+  std::string zone;
+  absl::Duration from;
+  absl::Duration until = absl::InfiniteDuration();
 };
 
 struct NodePoolSpec {
@@ -46,6 +68,7 @@ struct NodePoolSpec {
   Quantities limits;
   absl::Duration consolidate_after;
   std::vector<NodeDelays> delays;
+  std::optional<DrawnLaunches> launches;  // instead of delays
 };
 
 struct NodeSpec {
@@ -142,6 +165,23 @@ struct Step {
   int line = 0;
 };
 
+// One kind of gang in a mix: its name is the first part of theirs.
+struct GangShape {
+  int weight = 1;  // of how often it is drawn
+  int fewest_members = 1, most_members = 1;
+  DurationRange run_time;
+  GangSpec gang;  // all else; minMember is the number of members
+};
+
+// Gangs that come one after the other, drawn from shapes (workload.h).
+struct GangMix {
+  int gangs = 0;
+  absl::Duration from;
+  absl::Duration every;  // on average: the next one comes after 0 to twice this
+  std::vector<GangShape> shapes;
+  int line = 0;
+};
+
 struct Scenario {
   std::string name;
   std::string file;
@@ -149,6 +189,8 @@ struct Scenario {
   std::vector<InstanceTypeSpec> instance_types;
   std::vector<NodePoolSpec> node_pools;
   std::vector<NodeSpec> nodes;
+  std::vector<OutageSpec> outages;
+  std::optional<GangMix> mix;
   std::vector<Step> steps;
 };
 

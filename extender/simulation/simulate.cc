@@ -7,6 +7,7 @@
 
 #include "coscheduling/engine.h"
 #include "extender/simulation/report.h"
+#include "extender/simulation/workload.h"
 #include "extender/simulation/world.h"
 #include "fmt/format.h"
 #include "muster/v1/admission.pb.h"
@@ -27,7 +28,7 @@ absl::Duration EndOfSteps(const Scenario& scenario) {
 std::string Seconds(absl::Duration duration) { return absl::FormatDuration(duration); }
 
 // Lets the world go on after the last step. Returns why it stopped there.
-std::string RunOn(World* world, const Ledger& ledger, absl::Duration last) {
+std::string RunOn(World* world, const GpuLedger& ledger, absl::Duration last) {
   const absl::Time limit = world->start() + last + kRunOn;
   const auto quiet = [&] {
     return ledger.AtRest() || world->next_event() == absl::InfiniteFuture();
@@ -40,7 +41,7 @@ std::string RunOn(World* world, const Ledger& ledger, absl::Duration last) {
   return fmt::format("that is {} after the last step; some still wait, or idle", Seconds(kRunOn));
 }
 
-std::vector<GangOutcome> Gangs(const World& world, const Ledger& ledger) {
+std::vector<GangOutcome> Gangs(const World& world, const GpuLedger& ledger) {
   std::map<std::string, v1::Gang> shown;
   for (const coscheduling::GangKey& key : world.engine().Gangs()) {
     world.engine().Describe(key, &shown[key.ToString()]);
@@ -60,7 +61,8 @@ std::vector<GangOutcome> Gangs(const World& world, const Ledger& ledger) {
 
 }  // namespace
 
-Outcome Simulate(const Scenario& scenario, uint64_t seed, std::optional<absl::Duration> until) {
+Outcome Simulate(const Scenario& written, uint64_t seed, std::optional<absl::Duration> until) {
+  const Scenario scenario = Drawn(written, seed);
   Outcome outcome{.file = scenario.file, .name = scenario.name, .seed = seed};
   History history;
   World world(scenario, {.seed = seed, .observer = &history});

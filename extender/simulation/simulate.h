@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "extender/simulation/gpu_ledger.h"
 #include "extender/simulation/history.h"
-#include "extender/simulation/ledger.h"
 #include "extender/simulation/scenario.h"
 
 namespace muster::simulation {

@@ -14,6 +14,7 @@
 #include "extender/simulation/job_controllers.h"
 #include "extender/simulation/manifests.h"
 #include "extender/simulation/observers.h"
+#include "extender/simulation/workload.h"
 #include "fmt/format.h"
 #include "kube/embedded/api_server.h"
 #include "kube/objects/decode.h"
@@ -54,7 +55,7 @@ struct World::State : kube::simulators::ExtenderClient {
       : scenario(s),
         options(std::move(o)),
         server({.clock = [this] { return now; }, .seed = options.seed}),
-        karpenter(&server, KarpenterConfigOf(scenario, options.seed)),
+        karpenter(&server, KarpenterConfigOf(scenario, options.seed, start)),
         kubelet(&server, {}),
         scheduler(
             &server, this,
@@ -360,7 +361,8 @@ void RunSteps(World* world, const Scenario& scenario, absl::Duration until,
   }
 }
 
-absl::Status RunScenario(const Scenario& scenario, WorldOptions options) {
+absl::Status RunScenario(const Scenario& written, WorldOptions options) {
+  const Scenario scenario = Drawn(written, options.seed);
   World world(scenario, std::move(options));
   absl::Status result;
   RunSteps(&world, scenario, absl::InfiniteDuration(), [&](const StepFailure& failure) {

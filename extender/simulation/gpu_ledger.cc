@@ -1,4 +1,4 @@
-#include "extender/simulation/ledger.h"
+#include "extender/simulation/gpu_ledger.h"
 
 #include <algorithm>
 #include <numeric>
@@ -34,7 +34,7 @@ void GpuAccount::Add(const GpuAccount& other) {
   for (size_t i = 0; i < kIdleReasons; ++i) idle[i] += other.idle[i];
 }
 
-void Ledger::MoveTo(Millis now) {
+void GpuLedger::MoveTo(Millis now) {
   const Millis passed = now - now_;
   for (const auto& [id, place] : current_) {
     Node& node = nodes_[place];
@@ -46,7 +46,7 @@ void Ledger::MoveTo(Millis now) {
   now_ = now;
 }
 
-void Ledger::SetNode(const std::string& id, NodeFacts facts) {
+void GpuLedger::SetNode(const std::string& id, NodeFacts facts) {
   changed_ = true;
   auto [it, is_new] = current_.try_emplace(id, nodes_.size());
   if (is_new) {
@@ -61,7 +61,7 @@ void Ledger::SetNode(const std::string& id, NodeFacts facts) {
   account.facts = std::move(facts);
 }
 
-bool Ledger::RemoveNode(const std::string& id) {
+bool GpuLedger::RemoveNode(const std::string& id) {
   const auto it = current_.find(id);
   if (it == current_.end()) return false;
   changed_ = true;
@@ -70,7 +70,7 @@ bool Ledger::RemoveNode(const std::string& id) {
   return true;
 }
 
-Ledger::Gang& Ledger::GangOf(const std::string& name) {
+GpuLedger::Gang& GpuLedger::GangOf(const std::string& name) {
   auto [it, is_new] = gangs_.try_emplace(name);
   if (is_new) {
     it->second.account.name = name;
@@ -80,14 +80,14 @@ Ledger::Gang& Ledger::GangOf(const std::string& name) {
   return it->second;
 }
 
-void Ledger::SetMember(const std::string& uid, MemberFacts facts) {
+void GpuLedger::SetMember(const std::string& uid, MemberFacts facts) {
   changed_ = true;
   Gang& gang = GangOf(facts.gang);
   gang.members.insert(uid);
   members_[uid] = std::move(facts);
 }
 
-void Ledger::RemoveMember(const std::string& uid) {
+void GpuLedger::RemoveMember(const std::string& uid) {
   const auto it = members_.find(uid);
   if (it == members_.end()) return;
   changed_ = true;
@@ -95,12 +95,12 @@ void Ledger::RemoveMember(const std::string& uid) {
   members_.erase(it);
 }
 
-void Ledger::SetGroup(const std::string& gang, int64_t min_member, bool admitted) {
+void GpuLedger::SetGroup(const std::string& gang, int64_t min_member, bool admitted) {
   changed_ = true;
   groups_[gang] = {min_member, admitted};
 }
 
-bool Ledger::Asks(const Gang& gang) const {
+bool GpuLedger::Asks(const Gang& gang) const {
   const auto group = groups_.find(gang.account.name);
   const bool admitted = group != groups_.end() && group->second.admitted;
   return std::ranges::any_of(gang.members, [&](const std::string& uid) {
@@ -109,7 +109,7 @@ bool Ledger::Asks(const Gang& gang) const {
   });
 }
 
-void Ledger::RefreshGang(Gang* gang) {
+void GpuLedger::RefreshGang(Gang* gang) {
   const bool was_whole = gang->whole;
   const bool asked = gang->asks;
   int64_t live = 0;
@@ -136,7 +136,7 @@ void Ledger::RefreshGang(Gang* gang) {
   }
 }
 
-void Ledger::EndMoment() {
+void GpuLedger::EndMoment() {
   if (!std::exchange(changed_, false)) return;
   for (auto& [name, gang] : gangs_) RefreshGang(&gang);
   std::map<std::string_view, std::vector<const MemberFacts*>> members_on;
@@ -151,7 +151,7 @@ void Ledger::EndMoment() {
   }
 }
 
-void Ledger::RefreshRate(Node* node, const std::vector<const MemberFacts*>& members) {
+void GpuLedger::RefreshRate(Node* node, const std::vector<const MemberFacts*>& members) {
   node->rate = GpuAccount{};
   const NodeFacts& facts = node->account.facts;
   if (!facts.paid) return;
@@ -173,7 +173,7 @@ void Ledger::RefreshRate(Node* node, const std::vector<const MemberFacts*>& memb
   rate.idle[static_cast<size_t>(WhyIdle(*node, rate.used > 0))] += left;
 }
 
-Idle Ledger::WhyIdle(const Node& node, bool partly_used) const {
+Idle GpuLedger::WhyIdle(const Node& node, bool partly_used) const {
   bool wanted = node.account.facts.held;
   bool given_up = false;
   if (!node.used) {
@@ -189,7 +189,7 @@ Idle Ledger::WhyIdle(const Node& node, bool partly_used) const {
   return given_up ? Idle::kGaveUp : Idle::kUnwanted;
 }
 
-bool Ledger::AtRest() const {
+bool GpuLedger::AtRest() const {
   for (const auto& [name, gang] : gangs_) {
     if (gang.any_live && !gang.whole) return false;
     for (const std::string& uid : gang.members) {
@@ -203,7 +203,7 @@ bool Ledger::AtRest() const {
   });
 }
 
-std::vector<NodeAccount> Ledger::Nodes() const {
+std::vector<NodeAccount> GpuLedger::Nodes() const {
   std::vector<NodeAccount> accounts;
   for (const Node& node : nodes_) {
     if (node.account.from) accounts.push_back(node.account);
@@ -211,7 +211,7 @@ std::vector<NodeAccount> Ledger::Nodes() const {
   return accounts;
 }
 
-std::vector<GangAccount> Ledger::Gangs() const {
+std::vector<GangAccount> GpuLedger::Gangs() const {
   std::vector<const Gang*> gangs;
   for (const auto& [name, gang] : gangs_) gangs.push_back(&gang);
   std::ranges::sort(gangs, {}, &Gang::number);
@@ -220,7 +220,7 @@ std::vector<GangAccount> Ledger::Gangs() const {
   return accounts;
 }
 
-GpuAccount Ledger::Total(bool bought) const {
+GpuAccount GpuLedger::Total(bool bought) const {
   GpuAccount total;
   for (const Node& node : nodes_) {
     if (node.account.facts.bought == bought) total.Add(node.account.gpu);

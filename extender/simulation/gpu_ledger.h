@@ -98,7 +98,7 @@ struct GangAccount {
   int64_t give_ups = 0;             // asked no longer, and hadn't started
 };
 
-class Ledger {
+class GpuLedger {
  public:
   // Books what was until now. Never goes back.
   void MoveTo(Millis now);

@@ -1,6 +1,6 @@
 // Small worlds whose sums were done by hand.
 
-#include "extender/simulation/ledger.h"
+#include "extender/simulation/gpu_ledger.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ MemberFacts Ended(const std::string& node, const std::string& gang) {
   return {.gang = gang, .node = node, .gpus = 1, .live = false, .succeeded = true};
 }
 
-class LedgerTest : public testing::Test {
+class GpuLedgerTest : public testing::Test {
  protected:
   void At(Millis now, const std::function<void()>& changes) {
     ledger_.MoveTo(now);
@@ -36,10 +36,10 @@ class LedgerTest : public testing::Test {
   }
   GpuAccount Gpu(size_t node) { return ledger_.Nodes().at(node).gpu; }
 
-  Ledger ledger_;
+  GpuLedger ledger_;
 };
 
-TEST_F(LedgerTest, ANodeWaitsFromItsLaunchUntilTheGangIsWhole) {
+TEST_F(GpuLedgerTest, ANodeWaitsFromItsLaunchUntilTheGangIsWhole) {
   At(0, [&] {
     ledger_.SetGroup("g", 2, /*admitted=*/false);
     ledger_.SetMember("a", Asking("g"));
@@ -76,7 +76,7 @@ TEST_F(LedgerTest, ANodeWaitsFromItsLaunchUntilTheGangIsWhole) {
   EXPECT_EQ(gang.restarts, 0);
 }
 
-TEST_F(LedgerTest, AfterAGiveUpNodesIdleForNobodyUntilTheGangAsksAgain) {
+TEST_F(GpuLedgerTest, AfterAGiveUpNodesIdleForNobodyUntilTheGangAsksAgain) {
   At(0, [&] { ledger_.SetMember("a", Asking("g")); });
   At(1'000, [&] { ledger_.SetNode("c", Usable("n", 8)); });
   At(11'000, [&] { ledger_.SetMember("a", Gated("g")); });
@@ -90,7 +90,7 @@ TEST_F(LedgerTest, AfterAGiveUpNodesIdleForNobodyUntilTheGangAsksAgain) {
   EXPECT_EQ(ledger_.Gangs().at(0).give_ups, 1) << "what its user deletes didn't give up";
 }
 
-TEST_F(LedgerTest, AnAdmittedGangWaitsThoughItAsksForNothing) {
+TEST_F(GpuLedgerTest, AnAdmittedGangWaitsThoughItAsksForNothing) {
   At(0, [&] {
     ledger_.SetMember("a", Gated("g"));
     ledger_.SetGroup("g", 1, /*admitted=*/true);
@@ -104,7 +104,7 @@ TEST_F(LedgerTest, AnAdmittedGangWaitsThoughItAsksForNothing) {
   EXPECT_EQ(ledger_.Gangs().at(0).give_ups, 1);
 }
 
-TEST_F(LedgerTest, AHeldNodeWaitsEvenIfThoseWhoOrderedItGaveUp) {
+TEST_F(GpuLedgerTest, AHeldNodeWaitsEvenIfThoseWhoOrderedItGaveUp) {
   At(0, [&] { ledger_.SetMember("a", Asking("first")); });
   At(0, [&] { ledger_.SetNode("c", Usable("n", 1)); });
   NodeFacts held = Usable("n", 1);
@@ -120,7 +120,7 @@ TEST_F(LedgerTest, AHeldNodeWaitsEvenIfThoseWhoOrderedItGaveUp) {
   EXPECT_EQ(Gpu(0).Of(Idle::kGaveUp), 2'000);
 }
 
-TEST_F(LedgerTest, MembersOfAGangThatIsNotWholeWasteTheirGpus) {
+TEST_F(GpuLedgerTest, MembersOfAGangThatIsNotWholeWasteTheirGpus) {
   At(0, [&] {
     ledger_.SetGroup("g", 2, /*admitted=*/false);
     ledger_.SetNode("n", {.name = "n", .paid = true, .usable = true, .gpus = 4});
@@ -143,7 +143,7 @@ TEST_F(LedgerTest, MembersOfAGangThatIsNotWholeWasteTheirGpus) {
   EXPECT_EQ(ledger_.Gangs().at(0).restarts, 1);
 }
 
-TEST_F(LedgerTest, ANodeWhoseGangStartedElsewhereIsUnwanted) {
+TEST_F(GpuLedgerTest, ANodeWhoseGangStartedElsewhereIsUnwanted) {
   At(0, [&] {
     ledger_.SetMember("a", Asking("g"));
     ledger_.SetNode("n", {.name = "n", .paid = true, .usable = true, .gpus = 1});
@@ -157,7 +157,7 @@ TEST_F(LedgerTest, ANodeWhoseGangStartedElsewhereIsUnwanted) {
   EXPECT_EQ(ledger_.Total(false).used, 7'000);
 }
 
-TEST_F(LedgerTest, RestsOnceNothingBoughtIdlesAndNoGangWaitsOrWillEnd) {
+TEST_F(GpuLedgerTest, RestsOnceNothingBoughtIdlesAndNoGangWaitsOrWillEnd) {
   At(0, [&] { ledger_.SetMember("a", Asking("g")); });
   EXPECT_FALSE(ledger_.AtRest()) << "it waits";
   At(1, [&] {

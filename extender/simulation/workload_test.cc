@@ -1,0 +1,124 @@
+#include "extender/simulation/workload.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster::simulation {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kMix = R"(name: mix
+nodePools:
+- name: gpu
+  launches: {launch: 2s, registration: [40s, 4m], neverRegisters: 10, insufficientCapacity: 50}
+mix:
+  gangs: 200
+  every: 30s
+  shapes:
+  - {weight: 1, members: [2, 8], runTime: [10m, 1h], gang: {name: large, requests: {nvidia.com/gpu: "8"}}}
+  - {weight: 3, members: [1, 1], runTime: 5m, gang: {name: small}}
+steps:
+- at: 10m
+  restart: {}
+)";
+
+Scenario Parsed(const std::string& yaml) {
+  absl::StatusOr<Scenario> scenario = ParseScenario(yaml, "f.yaml");
+  EXPECT_TRUE(scenario.ok()) << scenario.status();
+  return scenario.ok() ? *std::move(scenario) : Scenario{};
+}
+
+TEST(Workload, DrawsAsManyGangsAsAskedWithinTheirBounds) {
+  const Scenario drawn = Drawn(Parsed(kMix), 7);
+  ASSERT_EQ(drawn.steps.size(), 201U);
+  std::set<std::string> names;
+  int small = 0;
+  absl::Duration previous;
+  for (const Step& step : drawn.steps) {
+    EXPECT_GE(step.at, previous);
+    EXPECT_LE(step.at - previous, absl::Minutes(1)) << "at most twice the average";
+    previous = step.at;
+    const auto* gang = std::get_if<GangSpec>(&step.action);
+    if (gang == nullptr) continue;
+    names.insert(gang->name);
+    EXPECT_EQ(gang->min_member, gang->members);
+    if (gang->name.starts_with("small")) {
+      ++small;
+      EXPECT_EQ(gang->members, 1);
+      EXPECT_EQ(gang->run_time, absl::Minutes(5));
+    } else {
+      EXPECT_TRUE(gang->members >= 2 && gang->members <= 8) << gang->members;
+      EXPECT_TRUE(gang->run_time >= absl::Minutes(10) && gang->run_time <= absl::Hours(1));
+    }
+  }
+  EXPECT_EQ(names.size(), 200U);
+  EXPECT_TRUE(small > 120 && small < 180) << small << " of 200, three in four on average";
+}
+
+TEST(Workload, TheSeedDecidesAndNothingElse) {
+  const Scenario one = Drawn(Parsed(kMix), 7);
+  const Scenario same = Drawn(Parsed(kMix), 7);
+  const Scenario other = Drawn(Parsed(kMix), 8);
+  bool differs = false;
+  for (size_t i = 0; i < one.steps.size(); ++i) {
+    EXPECT_EQ(one.steps[i].at, same.steps[i].at);
+    differs |= one.steps[i].at != other.steps[i].at;
+  }
+  EXPECT_TRUE(differs);
+  std::string without_mix = kMix;
+  without_mix.erase(without_mix.find("mix:\n"),
+                    without_mix.find("steps:") - without_mix.find("mix:\n"));
+  const Scenario alone = Drawn(Parsed(without_mix), 7);
+  for (size_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(alone.node_pools[0].delays[i].registration, one.node_pools[0].delays[i].registration)
+        << "launches don't depend on the mix";
+  }
+}
+
+TEST(Workload, LaunchesFailAsOftenAsAsked) {
+  const NodePoolSpec pool = Drawn(Parsed(kMix), 1).node_pools[0];
+  ASSERT_EQ(pool.delays.size(), static_cast<size_t>(kDrawnLaunches));
+  int lost = 0;
+  int refused = 0;
+  for (const NodeDelays& delays : pool.delays) {
+    EXPECT_EQ(delays.launch, absl::Seconds(2));
+    EXPECT_TRUE(delays.registration >= absl::Seconds(40) &&
+                delays.registration <= absl::Minutes(4));
+    lost += delays.never_registers;
+    refused += delays.insufficient_capacity;
+  }
+  EXPECT_NEAR(lost, kDrawnLaunches / 10, kDrawnLaunches / 50);
+  EXPECT_NEAR(refused, kDrawnLaunches / 2, kDrawnLaunches / 50);
+}
+
+TEST(Workload, WhatCannotBeDrawnIsNamedWithItsLine) {
+  const std::string gang = "gang: {name: g}}]}\n";
+  for (const auto& [yaml, message] : std::vector<std::pair<std::string, std::string>>{
+           {"name: x\nmix: {gangs: 0, shapes: []}\n", "f.yaml:2: mix.gangs: 0, want 1 to 10000"},
+           {"name: x\nmix: {gangs: 1, shapes: []}\n", "f.yaml:2: mix.shapes: there is none"},
+           {"name: x\nmix: {gangs: 9, every: 999h, shapes: [{runTime: 1s, " + gang,
+            "f.yaml:2: mix: want from and every such"},
+           {"name: x\nmix: {gangs: 9, shapes: [{members: [3, 2], runTime: 1s, " + gang,
+            "f.yaml:2: shapes.members: want [fewest, most]"},
+           {"name: x\nmix: {gangs: 9, shapes: [{runTime: [2s, 1s], " + gang,
+            "f.yaml:2: shapes.runTime: want a duration, or [low, high]"},
+           {"name: x\nmix: {gangs: 9, shapes: [{" + gang, "f.yaml:2: shapes.runTime: missing"},
+           {"name: x\nnodePools:\n- {name: p, launches: {neverRegisters: 101}}\n",
+            "f.yaml:3: launches.neverRegisters: want 0 to 100 percent"},
+           {"name: x\nnodePools:\n- {name: p, delays: [{}], launches: {}}\n",
+            "f.yaml:3: nodePools.launches: there are delays as well"},
+       }) {
+    const absl::StatusOr<Scenario> scenario = ParseScenario(yaml, "f.yaml");
+    ASSERT_FALSE(scenario.ok()) << yaml;
+    EXPECT_THAT(std::string(scenario.status().message()), HasSubstr(message));
+  }
+}
+
+}  // namespace
+}  // namespace muster::simulation
