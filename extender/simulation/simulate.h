@@ -46,7 +46,7 @@ struct Outcome {
 
 // Runs the scenario until `until` (since the start), or past its last step until nothing waits or
 // idles any more, at most kRunOn.
-Outcome Simulate(const Scenario& scenario, uint64_t seed, std::optional<absl::Duration> until);
+Outcome Simulate(const Scenario& written, uint64_t seed, std::optional<absl::Duration> until);
 
 struct SimulateOptions {
   std::vector<std::string> files;  // "-": standard input

@@ -114,6 +114,6 @@ void RunSteps(World* world, const Scenario& scenario, absl::Duration until,
 
 // Runs the whole scenario. FailedPrecondition as "FILE:LINE: want ..., found ..." with the timeline
 // at the first expectation or invariant that doesn't hold.
-absl::Status RunScenario(const Scenario& scenario, WorldOptions options = {});
+absl::Status RunScenario(const Scenario& written, WorldOptions options = {});
 
 }  // namespace muster::simulation
