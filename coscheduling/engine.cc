@@ -94,11 +94,11 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
     Admit(gang, now);
   }
   ScheduleQuota(now);
-  if (needs_pass || refused_until <= now) {
+  if (needs_pass || next_pass <= now) {
     Place(now);
     for (Gang* gang : active) gang->stale = true;
   }
-  WakeAt(refused_until);
+  WakeAt(next_pass);
   for (Gang* gang : active) Decide(*gang, now);
   ReconcileHolds(now);
   for (auto& [key, gang] : gangs) {

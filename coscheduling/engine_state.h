@@ -222,6 +222,7 @@ struct Engine::State {
 
   // --- placement.cc ---
   void Place(absl::Time now);
+  void PassAt(absl::Time time) { next_pass = std::min(next_pass, time); }
   void PlaceGang(Gang& gang, bool keeps_partial, absl::Time now);
   void DropTentative(Gang& gang);
   // Gives up places that are not bound: all of them, or those of `uids`.
@@ -317,8 +318,9 @@ struct Engine::State {
   bool needs_pass = true;
   bool acted = false;  // Act was asked for something
   absl::Time next_wake = Never();
-  // When the first node that a gang leaves out after a refusal may be used again.
-  absl::Time refused_until = Never();
+  // When places are to be sought again though nothing changes: something that the last pass took
+  // into account is over then.
+  absl::Time next_pass = Never();
   absl::Time clock = absl::InfinitePast();  // of the last Step or call that carried a time
 
   quota::QuotaScheduler quotas;

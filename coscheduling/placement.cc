@@ -211,7 +211,7 @@ void Engine::State::PlaceGang(Gang& gang, bool keeps_partial, absl::Time now) {
   gang.short_of_nodes = !plan.complete;
   gang.shortfall = std::move(plan.shortfall);
   const bool in_grace = gang.signalled && now < gang.signalled_at + options.signal_grace;
-  if (in_grace && !plan.complete) WakeAt(gang.signalled_at + options.signal_grace);
+  if (in_grace && !plan.complete) PassAt(gang.signalled_at + options.signal_grace);
   if (!plan.complete && !in_grace && !keeps_partial) return;
   for (const auto& [uid, node] : gang.tentative) snapshot.Assume(uid, node).IgnoreError();
   gang.tentative_assumed = true;
@@ -220,13 +220,11 @@ void Engine::State::PlaceGang(Gang& gang, bool keeps_partial, absl::Time now) {
 void Engine::State::Place(absl::Time now) {
   ++stats.passes;
   needs_pass = false;
-  refused_until = Never();
+  next_pass = Never();
   std::vector<Gang*> waiting;
   for (auto& [key, gang] : gangs) {
     gang.refused_nodes.Expire(now);
-    for (const auto& [node, until] : gang.refused_nodes.left_out()) {
-      refused_until = std::min(refused_until, until);
-    }
+    for (const auto& [node, until] : gang.refused_nodes.left_out()) PassAt(until);
     if (gang.facts.blocked || !gang.facts.admitted) DropFixed(gang);
     if (std::vector<std::string> broken = BrokenPlaces(gang); !broken.empty()) {
       // Before its commit a gang is solved anew as a whole; after, only what broke is.
@@ -267,7 +265,7 @@ void Engine::State::Place(absl::Time now) {
       guard_taken = true;
       if (now >= gang->guard_since + options.starvation_after) gang->guard_since = now;
       guards = now < gang->guard_since + options.starvation_hold;
-      WakeAt(guards ? gang->guard_since + options.starvation_hold
+      PassAt(guards ? gang->guard_since + options.starvation_hold
                     : gang->guard_since + options.starvation_after);
     }
     PlaceGang(*gang, guards, now);
