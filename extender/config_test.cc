@@ -48,6 +48,8 @@ TEST(Config, SaysFileLineAndFieldOfAMistake) {
   for (const Case& c : {
            Case{"engine:\n  backofBase: 3s\n", "f.yaml:2: engine.backofBase: unknown field"},
            Case{"engine: {backoffBase: soon}\n", "\"soon\" is no duration"},
+           Case{"engine: {starvationAfter: 60s, starvationHold: 60s}\n",
+                "f.yaml:1: engine.starvationHold: 1m isn't below starvationAfter 1m"},
            Case{"webhook: {certFile: a}\n", "certFile, keyFile and caFile go together"},
            Case{"webhook: {serviceNamespace: a}\n", "serviceNamespace needs serviceName"},
            Case{"webhook: {serviceName: a, servicePort: 70000}\n",

@@ -71,6 +71,12 @@ void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* opti
   fields.ReadDuration("ownerWait", &options->owner_wait);
   fields.Read("assumeFeasible", &options->assume_feasible);
   fields.Finish();
+  if (options->starvation_hold >= options->starvation_after) {
+    FailAt(node, fmt::format("engine.starvationHold: {} isn't below starvationAfter {}: room would "
+                             "be kept without end",
+                             absl::FormatDuration(options->starvation_hold),
+                             absl::FormatDuration(options->starvation_after)));
+  }
 }
 
 }  // namespace muster::extender
