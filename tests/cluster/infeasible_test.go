@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// onOneNode is the workshop's affinity: each pod wants to be where the others are.
-func onOneNode(label string) func(*corev1.Pod) {
+// sharingANode is the workshop's affinity: each pod wants to be where the others are.
+func sharingANode(label string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
@@ -34,7 +34,7 @@ func TestStockPodsThatMustShareATooSmallNodeLeaveOneRunningAlone(t *testing.T) {
 	for i := range 4 {
 		pod := c.Pod(fmt.Sprintf("%s-%d", g.Name, i), "default-scheduler", 1)
 		pod.Labels = map[string]string{"app": g.Name}
-		onOneNode("app")(pod)
+		sharingANode("app")(pod)
 		g.Members = append(g.Members, c.Create(pod).Name)
 	}
 	running := func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning }
@@ -55,7 +55,7 @@ func TestGangThatMustShareATooSmallNodeIsInfeasibleAndBuysNothing(t *testing.T) 
 	c := newGangCase(t, "one-node")
 	c.NodePool("gpu", 1, 4, time.Second)
 	g := c.PodGroup("pytorch-dist-job", 4, 1)
-	g.edit = onOneNode(podGroupLabel)
+	g.edit = sharingANode(podGroupLabel)
 	g.AddMembers(4)
 	wanted := []string{
 		"INFEASIBLE", "POD_AFFINITY_ONE_NODE",
