@@ -94,7 +94,7 @@ PoolRefusal TooSmall(std::string_view resource, int64_t asked,
   const InstanceType* largest = nullptr;
   int64_t most = 0;
   for (const InstanceType* type : left) {
-    const int64_t has = AmountOf(*type, resource).value_or(0);
+    const int64_t has = AmountOf(*type, resource);
     if (largest == nullptr || has > most) largest = type;
     most = std::max(most, has);
   }
@@ -129,7 +129,7 @@ std::optional<PoolRefusal> TooSmallTypes(const kube::NodePool& pool, const kube:
     if (asked <= 0) continue;
     std::vector<const InstanceType*> left;
     std::ranges::copy_if(set.known, std::back_inserter(left), [&](const InstanceType* type) {
-      return AmountOf(*type, resource).value_or(0) >= asked;
+      return AmountOf(*type, resource) >= asked;
     });
     if (left.empty()) return TooSmall(resource, asked, set.known);
     set.known = std::move(left);

@@ -98,15 +98,15 @@ bool MakesEc2Instances(const kube::NodePool& pool) {
   return group.empty() || group == "karpenter.k8s.aws" || group == "eks.amazonaws.com";
 }
 
-void Merge(const TypeSet& from, TypeSet* into) {
-  for (const InstanceType* type : from.known) {
-    if (!Contains(into->known, type)) into->known.push_back(type);
-  }
-  into->unknown |= from.unknown;
-  into->others |= from.others;
-}
-
 }  // namespace
+
+void TypeSet::Add(const TypeSet& other) {
+  for (const InstanceType* type : other.known) {
+    if (!Contains(known, type)) known.push_back(type);
+  }
+  unknown |= other.unknown;
+  others |= other.others;
+}
 
 TypeSet TypesOf(const std::vector<Requirement>& requirements, bool names_are_ec2,
                 const InstanceTypes& types) {
@@ -140,18 +140,18 @@ TypeSet TypesOf(const kube::NodePool& pool, const kube::PodSpec& spec, const Ins
   for (const kube::NodeSelectorTerm& term : *terms) {
     std::vector<Requirement> with_term = all;
     with_term.insert(with_term.end(), term.match_expressions.begin(), term.match_expressions.end());
-    Merge(TypesOf(with_term, MakesEc2Instances(pool), types), &set);
+    set.Add(TypesOf(with_term, MakesEc2Instances(pool), types));
   }
   return set;
 }
 
-std::optional<int64_t> AmountOf(const InstanceType& type, std::string_view resource) {
+int64_t AmountOf(const InstanceType& type, std::string_view resource) {
   if (resource == kube::kNvidiaGpu) return type.gpu;
   if (resource == kube::kEfa) return type.efa;
   if (resource == "aws.amazon.com/neuron") return type.neuron;
   if (resource == kube::kCpu) return type.cpu * 1000;
   if (resource == kube::kMemory) return type.memory;
-  return std::nullopt;
+  return 0;
 }
 
 }  // namespace muster::cluster

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +19,7 @@ struct TypeSet {
   bool others = false;   // also such without GPUs and Neuron devices
 
   bool empty() const { return known.empty() && !unknown && !others; }
+  void Add(const TypeSet& other);
 };
 
 // Those that meet all of the requirements. `names_are_ec2`: a type that no requirement names is one
@@ -30,7 +30,7 @@ TypeSet TypesOf(const std::vector<kube::Requirement>& requirements, bool names_a
 // Those of the pool on which the pod's nodeSelector and required node affinity are met.
 TypeSet TypesOf(const kube::NodePool& pool, const kube::PodSpec& spec, const InstanceTypes& types);
 
-// How much of a resource a type has, in base units; nullopt: the table doesn't say.
-std::optional<int64_t> AmountOf(const InstanceType& type, std::string_view resource);
+// How much of a resource a type has, in base units; 0 of what the table doesn't have.
+int64_t AmountOf(const InstanceType& type, std::string_view resource);
 
 }  // namespace muster::cluster

@@ -87,7 +87,7 @@ TEST(PoolTypes, AmountsAreInBaseUnits) {
   EXPECT_EQ(AmountOf(p4d, "vpc.amazonaws.com/efa"), 4);
   EXPECT_EQ(AmountOf(p4d, "cpu"), 96'000);
   EXPECT_EQ(AmountOf(p4d, "memory"), int64_t{1152} << 30);
-  EXPECT_EQ(AmountOf(p4d, "example.com/fpga"), std::nullopt);
+  EXPECT_EQ(AmountOf(p4d, "example.com/fpga"), 0);
 }
 
 }  // namespace

@@ -12,14 +12,8 @@
 namespace muster::lint {
 namespace {
 
-using cluster::InstanceType;
 using cluster::InstanceTypes;
 using Operator = Requirement::Operator;
-
-// Of which the table has at least the usual types.
-constexpr std::array<std::string_view, 5> kKnownCategories = {"g", "gr", "p", "inf", "trn"};
-// With devices that the table doesn't have: FPGAs, Gaudi, video.
-constexpr std::array<std::string_view, 3> kUnknownCategories = {"dl", "f", "vt"};
 
 // Karpenter sets these on every node, whatever the NodePool says about them.
 constexpr std::array<std::string_view, 6> kPrefixesOfEveryNode = {
@@ -41,56 +35,43 @@ bool Contains(const Range& range, std::string_view value) {
   return std::ranges::find(range, value) != std::ranges::end(range);
 }
 
-std::string_view CategoryOf(std::string_view name) {
-  return name.substr(0, name.find_first_of("0123456789."));
-}
-
-// A type, or a family, that the table doesn't have.
-void AddUnknown(std::string_view name, TypeSet* out) {
-  const std::string_view category = CategoryOf(name);
-  const bool devices =
-      Contains(kKnownCategories, category) || Contains(kUnknownCategories, category);
-  (devices ? out->unknown : out->others) = true;
-}
-
-bool Accepts(const Requirements& requirements, const InstanceType& type) {
-  return std::ranges::all_of(requirements, [&](const Requirement& requirement) {
-    if (!cluster::IsInstanceTypeLabel(requirement.key)) return true;
-    const std::string value = cluster::InstanceTypeLabel(type, requirement.key);
-    return value.empty() ? requirement.AcceptsAbsence() : requirement.Accepts(value);
-  });
-}
-
-// What the requirements leave of the types that the table doesn't have.
-void AddOutsideTable(const Requirements& requirements, const InstanceTypes& types, TypeSet* out) {
-  bool others = true;
-  bool unknown = false;
-  for (const Requirement& requirement : requirements) {
-    if (!cluster::IsInstanceTypeLabel(requirement.key)) continue;
-    const std::string_view label =
-        std::string_view(requirement.key).substr(requirement.key.find('/') + 1);
-    // No other type has these labels.
-    if ((label.starts_with("instance-gpu-") || label.starts_with("instance-accelerator-")) &&
-        !requirement.AcceptsAbsence()) {
-      others = false;
-    }
-    if (requirement.op != Operator::kIn) continue;
-    if (label == "instance-category") {
-      others = others && std::ranges::any_of(requirement.values, [](const std::string& category) {
-                 return !Contains(kKnownCategories, category);
-               });
-    }
-    if (label == "instance-family") {
-      TypeSet families;
-      for (const std::string& family : requirement.values) {
-        if (!types.KnowsFamily(family)) AddUnknown(family, &families);
-      }
-      others = others && families.others;
-      unknown = unknown || families.unknown;
-    }
+// What a requirement says, as the API has it: "at least 5" is "more than 4".
+kube::Requirement Plain(const Requirement& requirement) {
+  kube::Requirement plain{requirement.key, kube::SelectorOperator::kIn, requirement.values};
+  auto bound = [&](kube::SelectorOperator op, int64_t shift) {
+    int64_t value = 0;
+    plain.values.clear();  // nothing meets a bound that is no number
+    if (requirement.values.size() != 1 || !ParseInt(requirement.values.front(), &value)) return;
+    if (__builtin_add_overflow(value, shift, &value)) return;
+    plain.op = op;
+    plain.values = {std::to_string(value)};
+  };
+  switch (requirement.op) {
+    case Operator::kIn:
+      break;
+    case Operator::kNotIn:
+      plain.op = kube::SelectorOperator::kNotIn;
+      break;
+    case Operator::kExists:
+      plain.op = kube::SelectorOperator::kExists;
+      break;
+    case Operator::kDoesNotExist:
+      plain.op = kube::SelectorOperator::kDoesNotExist;
+      break;
+    case Operator::kGt:
+      bound(kube::SelectorOperator::kGt, 0);
+      break;
+    case Operator::kGte:
+      bound(kube::SelectorOperator::kGt, -1);
+      break;
+    case Operator::kLt:
+      bound(kube::SelectorOperator::kLt, 0);
+      break;
+    case Operator::kLte:
+      bound(kube::SelectorOperator::kLt, 1);
+      break;
   }
-  out->others = out->others || others;
-  out->unknown = out->unknown || unknown;
+  return plain;
 }
 
 // The values that a label may have on the pool's nodes, for messages.
@@ -105,14 +86,6 @@ std::string OfferedValues(const NodePool& pool, const std::string& key) {
 
 }  // namespace
 
-void TypeSet::Add(const TypeSet& other) {
-  for (const InstanceType* type : other.known) {
-    if (std::ranges::find(known, type) == known.end()) known.push_back(type);
-  }
-  unknown = unknown || other.unknown;
-  others = others || other.others;
-}
-
 std::vector<Requirements> AlternativesOf(const PodTemplate& pods) {
   if (pods.node_affinity.empty()) return {pods.node_selector};
   std::vector<Requirements> alternatives;
@@ -124,38 +97,15 @@ std::vector<Requirements> AlternativesOf(const PodTemplate& pods) {
 }
 
 TypeSet TypesOf(const NodePool* pool, const Requirements& needs, const InstanceTypes& types) {
-  Requirements all = needs;
+  std::vector<kube::Requirement> all;
+  std::ranges::transform(needs, std::back_inserter(all), Plain);
   if (pool != nullptr) {
-    all.insert(all.end(), pool->requirements.begin(), pool->requirements.end());
-    for (const auto& [key, value] : pool->labels) all.push_back({key, Operator::kIn, {value}, 0});
-  }
-  TypeSet set;
-  const auto names = std::ranges::find_if(all, [](const Requirement& requirement) {
-    return requirement.key == kInstanceTypeLabel && requirement.op == Operator::kIn;
-  });
-  if (names != all.end()) {
-    for (const std::string& name : names->values) {
-      const bool allowed = std::ranges::all_of(all, [&](const Requirement& requirement) {
-        return requirement.key != kInstanceTypeLabel || requirement.Accepts(name);
-      });
-      if (!allowed) continue;
-      if (const InstanceType* type = types.Find(name); type == nullptr) {
-        AddUnknown(name, &set);
-      } else if (Accepts(all, *type)) {
-        set.known.push_back(type);
-      }
+    std::ranges::transform(pool->requirements, std::back_inserter(all), Plain);
+    for (const auto& [key, value] : pool->labels) {
+      all.push_back({key, kube::SelectorOperator::kIn, {value}});
     }
-    return set;
   }
-  if (pool != nullptr && !pool->ec2) {
-    set.unknown = true;
-    return set;
-  }
-  for (const auto& [name, type] : types.all()) {
-    if (Accepts(all, type)) set.known.push_back(&type);
-  }
-  AddOutsideTable(all, types, &set);
-  return set;
+  return cluster::TypesOf(all, /*names_are_ec2=*/pool == nullptr || pool->ec2, types);
 }
 
 bool Offers(const NodePool& pool, const Requirement& need, const InstanceTypes& types) {

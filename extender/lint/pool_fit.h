@@ -7,19 +7,12 @@
 #include <vector>
 
 #include "cluster/instance_types.h"
+#include "cluster/pool_types.h"
 #include "extender/lint/manifests.h"
 
 namespace muster::lint {
 
-// Types that remain possible.
-struct TypeSet {
-  std::vector<const cluster::InstanceType*> known;
-  bool unknown = false;  // also such that the table doesn't know, which may have devices
-  bool others = false;   // also such without GPUs and Neuron devices
-
-  bool empty() const { return known.empty() && !unknown && !others; }
-  void Add(const TypeSet& other);
-};
+using cluster::TypeSet;
 
 using Requirements = std::vector<Requirement>;
 

@@ -13,19 +13,12 @@
 namespace muster::lint {
 namespace {
 
+using cluster::AmountOf;
 using cluster::InstanceType;
 
 constexpr std::string_view kHostname = "kubernetes.io/hostname";
 using kube::kCpu;
 using kube::kMemory;
-
-int64_t AmountOf(const InstanceType& type, std::string_view resource) {
-  if (resource == kGpu) return type.gpu;
-  if (resource == kNeuron) return type.neuron;
-  if (resource == kEfa) return type.efa;
-  if (resource == kCpu) return type.cpu * 1000;
-  return type.memory;
-}
 
 const InstanceType* Largest(const std::vector<const InstanceType*>& types,
                             std::string_view resource) {
