@@ -28,7 +28,6 @@ struct Demand {
   // Pods that only one node together can take: `spec` asks for the sum, `count` is 1.
   int64_t pods_on_one_node = 0;
   std::string drawn_by;  // what draws them together
-  bool operator==(const Demand&) const = default;
 };
 
 // What `members`, in rank order, ask for; the first `required` of them are looked at. A required
@@ -40,7 +39,6 @@ struct PoolFinding {
   std::string pool;
   std::optional<cluster::PoolRefusal> refusal;
   int64_t pods = 0;  // of those asked for, that it could make nodes for within its limits
-  bool operator==(const PoolFinding&) const = default;
 };
 
 v1::ReasonCode CodeOf(cluster::PoolObstacle obstacle);
