@@ -82,6 +82,8 @@ func TestNodesOfOnePoolRegisterOneByOne(t *testing.T) {
 	c := newStockCase(t, "one-by-one")
 	c.NodePool("pool", 1, 2, time.Second, faults.Fault{Kind: faults.RegistrationDelay, Launches: []int{2}, DelaySeconds: 6})
 	c.stockPods(2, 1).AwaitAll("bound", time.Minute, bound)
+	// The node says so first, its claim a moment later.
+	c.awaitClaims("registered", 2, func(life claimLife) bool { return life.until("Registered") > 0 })
 	lives := c.claimLives()
 	apart := (lives[0].until("Registered") - lives[1].until("Registered")).Abs()
 	if apart < 5*time.Second {
@@ -95,7 +97,7 @@ func TestNodeThatNeverRegistersKeepsItsClaim(t *testing.T) {
 	c := newStockCase(t, "never")
 	c.NodePool("pool", 1, 1, time.Second, faults.Fault{Kind: faults.NeverRegisters})
 	c.stockPods(1, 1)
-	c.awaitClaims("launched", func(life claimLife) bool { return life.until("Launched") > 0 })
+	c.awaitClaims("launched", 1, func(life claimLife) bool { return life.until("Launched") > 0 })
 	// Karpenter's own patience is 15 minutes.
 	c.stays(15*time.Second, "the claim waits for its node", func(state *timeline.State) bool {
 		for _, claim := range state.NodeClaims {
@@ -153,7 +155,7 @@ func TestInterruptedNodeGoes(t *testing.T) {
 	c := newStockCase(t, "interrupted")
 	c.NodePool("pool", 1, 1, time.Second, faults.Fault{Kind: faults.Interruption, DelaySeconds: 3})
 	c.stockPods(1, 1)
-	c.awaitClaims("gone", func(life claimLife) bool { return !life.deleted.IsZero() })
+	c.awaitClaims("gone", 1, func(life claimLife) bool { return !life.deleted.IsZero() })
 	life := c.claimLives()[0]
 	t.Logf("the node was there after %v, its claim gone after %v", life.until("Initialized"), life.lasted())
 }
@@ -165,7 +167,7 @@ func TestDriftedEmptyNodeGoes(t *testing.T) {
 	g := c.stockPods(1, 1)
 	g.AwaitAll("bound", time.Minute, bound)
 	g.Delete()
-	c.awaitClaims("gone", func(life claimLife) bool { return !life.deleted.IsZero() })
+	c.awaitClaims("gone", 1, func(life claimLife) bool { return !life.deleted.IsZero() })
 	life := c.claimLives()[0]
 	if life.until("Drifted") == 0 {
 		t.Error("the claim went without having drifted")
@@ -292,19 +294,22 @@ func (c *Case) refusedClaims(lives []claimLife) []claimLife {
 	return refused
 }
 
-// awaitClaims waits until the predicate holds for one of the case's NodeClaims.
-func (c *Case) awaitClaims(what string, predicate func(claimLife) bool) {
+// awaitClaims waits until the predicate holds for so many of the case's NodeClaims.
+func (c *Case) awaitClaims(what string, count int, predicate func(claimLife) bool) {
 	c.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
-	for time.Now().Before(deadline) {
+	seen := 0
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		seen = 0
 		for _, life := range c.claimLives() {
 			if predicate(life) {
-				return
+				seen++
 			}
 		}
-		time.Sleep(100 * time.Millisecond)
+		if seen >= count {
+			return
+		}
 	}
-	c.Fatalf("no NodeClaim was %s within two minutes", what)
+	c.Fatalf("%d NodeClaims were %s within two minutes, want %d", seen, what, count)
 }
 
 func conditions(object *unstructured.Unstructured) map[string]string {
