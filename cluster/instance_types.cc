@@ -1,5 +1,7 @@
 #include "cluster/instance_types.h"
 
+#include <simdjson.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -9,12 +11,17 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "kube/objects/excerpt.h"
 #include "kube/objects/quantity.h"
 
 namespace muster::cluster {
 namespace {
 
 constexpr size_t kColumns = 7;
+// EC2 has less than a thousand types, of some 60 bytes each.
+constexpr size_t kMaxTableBytes = size_t{8} << 20;
+// Beyond any machine, and a thousandth of what a thousandth of a core can be counted in.
+constexpr int64_t kMostOfOne = 1'000'000;
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 constexpr std::string_view kInstanceType = "node.kubernetes.io/instance-type";
 constexpr std::string_view kPrefix = "karpenter.k8s.aws/instance-";
@@ -64,7 +71,19 @@ std::vector<std::string_view> Columns(std::string_view line) {
 
 bool ReadCount(std::string_view text, int64_t least, int64_t* count) {
   const auto [parsed, error] = std::from_chars(text.begin(), text.end(), *count);
-  return error == std::errc() && parsed == text.end() && *count >= least;
+  return error == std::errc() && parsed == text.end() && *count >= least && *count <= kMostOfOne;
+}
+
+// A character that a name may have: what is printed and isn't a space.
+bool IsNamePart(char c) { return c > ' ' && c < 0x7F; }
+
+// What keeps the line from being read at all, or "".
+std::string_view Unreadable(std::string_view line) {
+  if (!simdjson::validate_utf8(line.data(), line.size())) {
+    return "not UTF-8, which the table must be in";
+  }
+  if (line.find('\0') != std::string_view::npos) return "a zero byte; the table is text";
+  return "";
 }
 
 // What is wrong, or "".
@@ -77,6 +96,10 @@ std::string ReadType(const std::vector<std::string_view>& columns, InstanceType*
   if (type->name.front() == '.' || type->name.back() == '.') {
     return "the name must be FAMILY.SIZE, or another provider's without a dot";
   }
+  if (!std::ranges::all_of(type->name, IsNamePart) ||
+      !std::ranges::all_of(columns[6], IsNamePart)) {
+    return "names must be printable ASCII";
+  }
   struct Count {
     std::string_view what, text;
     int64_t least;
@@ -86,7 +109,8 @@ std::string ReadType(const std::vector<std::string_view>& columns, InstanceType*
        {Count{"cpu", columns[1], 1, &type->cpu}, Count{"gpu", columns[3], 0, &type->gpu},
         Count{"neuron", columns[4], 0, &type->neuron}, Count{"efa", columns[5], 0, &type->efa}}) {
     if (!ReadCount(count.text, count.least, count.out)) {
-      return fmt::format("{} {}: must be an integer from {}", count.what, count.text, count.least);
+      return fmt::format("{} {}: must be an integer from {} to {}", count.what, count.text,
+                         count.least, kMostOfOne);
     }
   }
   const absl::StatusOr<int64_t> memory =
@@ -121,19 +145,25 @@ const InstanceTypes& InstanceTypes::BuiltIn() {
 absl::Status InstanceTypes::Add(std::string_view text, std::string_view file) {
   std::vector<InstanceType> added;
   std::set<std::string, std::less<>> names;
+  const auto reject = [file](int number, std::string_view what) {
+    return absl::InvalidArgumentError(kube::Excerpt(fmt::format("{}:{}: {}", file, number, what)));
+  };
+  if (text.size() > kMaxTableBytes) {
+    const auto lines = std::ranges::count(text.substr(0, kMaxTableBytes), '\n');
+    return reject(static_cast<int>(lines) + 1,
+                  fmt::format("the file goes on past {} bytes, more than is read", kMaxTableBytes));
+  }
   for (int number = 1; !text.empty(); ++number) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (const std::string_view why = Unreadable(line); !why.empty()) return reject(number, why);
     line = line.substr(0, line.find('#'));
     const std::vector<std::string_view> columns = Columns(line);
     if (columns.empty()) continue;
     InstanceType type;
     std::string wrong = ReadType(columns, &type);
     if (wrong.empty() && !names.insert(type.name).second) wrong = "stands twice in this file";
-    if (!wrong.empty()) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}:{}: {}: {}", file, number, columns[0], wrong));
-    }
+    if (!wrong.empty()) return reject(number, fmt::format("{}: {}", columns[0], wrong));
     added.push_back(std::move(type));
   }
   for (InstanceType& type : added) {

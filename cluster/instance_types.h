@@ -1,7 +1,7 @@
 // EC2 instance types with GPUs or Neuron devices: how much of what a whole one has.
 //
 // The table is compiled in (instance_types.txt) and can be extended by text of the same form, one
-// type per line, "#" begins a comment:
+// type per line, "#" begins a comment; UTF-8, at most 8 MiB, counts up to a million:
 //
 //   name  cpu  memory  gpu  neuron  efa  accelerator
 //   p5.48xlarge  192  2048Gi  8  0  32  h100

@@ -74,6 +74,11 @@ TEST(InstanceTypes, ABadEntryIsNamedAndNothingIsAdded) {
         Case{"p9.large 8 many 1 0 0 -", "p9.large: memory many: must be a quantity above 0"},
         Case{"p9.large 8 16Gi 1 0", "p9.large: 5 columns, must be 7"},
         Case{"p9. 8 16Gi 1 0 0 -", "p9.: the name must be FAMILY.SIZE"},
+        Case{"p9.large 8 16Gi 1000001 0 0 -", "gpu 1000001: must be an integer from 0 to 1000000"},
+        Case{"p9.large 9223372036854775807 16Gi 1 0 0 -", "p9.large: cpu 9223372036854775807"},
+        Case{"p9.large 8 16Gi 1 0 0 h\xC3\xA9", "types.txt:2: p9.large: names must be printable"},
+        Case{"p9\x01 8 16Gi 1 0 0 -", "names must be printable ASCII"},
+        Case{"# caf\xE9", "types.txt:2: not UTF-8, which the table must be in"},
         Case{"p8.large 8 16Gi 1 0 0 -", "p8.large: stands twice in this file"}}) {
     InstanceTypes types;
     const absl::Status status =
@@ -81,6 +86,19 @@ TEST(InstanceTypes, ABadEntryIsNamedAndNothingIsAdded) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(c.message));
     EXPECT_TRUE(types.all().empty()) << c.line;
   }
+}
+
+TEST(InstanceTypes, ATableTooLargeIsRefusedUnread) {
+  InstanceTypes types;
+  const std::string text = "p9.large 8 16Gi 1 0 0 -\n" + std::string(50 << 20, '#');
+  EXPECT_EQ(std::string(types.Add(text, "types.txt").message()),
+            "types.txt:2: the file goes on past 8388608 bytes, more than is read");
+  EXPECT_TRUE(types.all().empty());
+}
+
+TEST(InstanceTypes, CommentsMayBeInAnyLanguage) {
+  InstanceTypes types;
+  EXPECT_TRUE(types.Add("# \xEC\x9A\xB0\xEB\xA6\xAC\np9.large 8 16Gi 1 0 0 -\n", "f").ok());
 }
 
 TEST(InstanceTypes, LabelsThatFollowFromTheType) {

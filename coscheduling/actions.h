@@ -65,6 +65,17 @@ struct AnnotateNode {
   std::map<std::string, std::optional<std::string>> annotations;
 };
 
+// Adds a taint to a node, takes one away, or both, in one JSON patch. Preconditions:
+// resource_version, and the key of the one that goes.
+struct TaintNode {
+  std::string node;
+  std::string resource_version;
+  std::optional<size_t> remove;  // its place in the list
+  bool none_there = false;       // so the list is made
+  std::optional<kube::Taint> add;
+  std::string key;  // of both
+};
+
 // Sets annotations of a pod, precondition: uid. Wakes it in kube-scheduler and makes bindings that
 // carry an older resource version fail.
 struct AnnotatePod {
@@ -157,9 +168,23 @@ struct UpdateMinMember {
   int64_t min_member = 1;
 };
 
-using Action = std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, AnnotatePod,
-                            AssignFlavors, EvictPod, UpdatePodGroupStatus, UpdateQueueStatus,
-                            EmitEvent, AnswerBind, CreatePodGroup, UpdateMinMember>;
+// Suspends a job, or resumes it, and sets (nullopt: removes) annotations of it, all in one patch.
+// Preconditions: uid and resource_version.
+struct SuspendJob {
+  std::string api_version;
+  std::string kind;  // Job, JobSet, PyTorchJob or TrainJob
+  std::string name_space;
+  std::string name;
+  std::string uid;
+  std::string resource_version;
+  std::optional<bool> suspend;  // nullopt: stays as it is
+  std::map<std::string, std::optional<std::string>> annotations;
+};
+
+using Action =
+    std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode, AnnotatePod,
+                 AssignFlavors, EvictPod, UpdatePodGroupStatus, UpdateQueueStatus, EmitEvent,
+                 AnswerBind, CreatePodGroup, UpdateMinMember, SuspendJob>;
 
 struct NumberedAction {
   uint64_t id = 0;

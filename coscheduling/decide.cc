@@ -36,6 +36,7 @@ void Engine::State::Decide(Gang& gang, absl::Time now) {
   acted = false;
   DecideDeadline(gang, now);
   DecideEviction(gang, now);
+  DecideFallback(gang, now);
   EnterState(gang, now);
   DecideFlavors(gang, now);
   DecideSignals(gang, now);
@@ -44,37 +45,65 @@ void Engine::State::Decide(Gang& gang, absl::Time now) {
   DecideCommit(gang, now);
   DecideRepair(gang, now);
   NoteBound(gang, now);
+  NoteRepair(gang, now);
   EnterState(gang, now);
   WriteStatus(gang, now);
   AnswerFilters(gang, out);
   const bool waits =
       gang.state == v1::INFEASIBLE || (gang.state == v1::WAITING_FOR_QUOTA && gang.quota.Waits());
-  gang.at_rest = waits && !acted;
+  gang.awaits_writes = AwaitsWrites(gang);
+  gang.at_rest = (waits && !acted) || gang.awaits_writes;
+}
+
+// All that it waits for is being written, and the end of each write makes it dirty.
+bool Engine::State::AwaitsWrites(const Gang& gang) const {
+  if (gang.state == v1::WAITING_FOR_QUOTA) {
+    return gang.group != nullptr && gang.quota.granted &&
+           in_flight.IsUnderWay("record/" + gang.group->meta.uid);
+  }
+  return gang.state == v1::PROVISIONING && gang.reason.code == v1::FLAVORS_PENDING &&
+         !WaitsForPlace(gang) && std::ranges::all_of(gang.unbound, [&](const std::string& uid) {
+           return gang.quota.uncounted.contains(uid) || MayBePlaced(gang, uid) ||
+                  in_flight.IsUnderWay("flavors/" + uid);
+         });
 }
 
 void Engine::State::DecideDeadline(Gang& gang, absl::Time now) {
   const bool provisioning = gang.facts.admitted && !gang.facts.blocked && gang.bound.empty() &&
                             gang.posted.empty() && gang.facts.live > 0 &&
                             static_cast<int64_t>(gang.fixed.size()) < gang.required();
-  if (!provisioning) return;
+  if (!provisioning) {
+    gang.limits_reached_since = Never();
+    return;
+  }
+  ReadLimits(gang, now);
   absl::Time deadline = gang.record->deadline;
+  const Setbacks::Limit limit = setbacks.NextLimit(gang.key, Limits());
+  // Nodes that complete nobody are given back, once none of them may still change.
+  if (IsBeyondLimits(gang) && HoldsNodes(gang) && limit.at == Never()) {
+    deadline = std::min(deadline, gang.limits_reached_since + options.unplaceable_grace);
+  }
   if (HoldsUselessly(gang)) {
     deadline = std::min(deadline, gang.record->admitted_at + options.unplaceable_grace);
   }
+  deadline = std::min(deadline, limit.at);
   if (now < deadline) {
     WakeAt(deadline);
+    gang.stale |= gang.next_late <= now;
+    gang.next_late = setbacks.NextLate(gang.key, Limits(), now);
+    WakeAt(gang.next_late);
     return;
   }
-  const int64_t doublings = std::min<int64_t>(gang.record->attempt - 1, 20);
-  const absl::Duration backoff =
-      std::min(options.backoff_base * (int64_t{1} << doublings), options.backoff_max);
-  const int64_t jitter = std::uniform_int_distribution<int64_t>(0, 100)(random);
   ++stats.gangs_backed_off;
-  GiveUp(gang, now + backoff + backoff / 1000 * jitter, now);
+  Reason why = WhyGivenUp(gang, limit, now);
+  const absl::Duration backoff = BackoffAfter(gang, why);
+  GiveUp(gang, now + backoff, now, std::move(why));
 }
 
-void Engine::State::GiveUp(Gang& gang, absl::Time retry_after, absl::Time now) {
+void Engine::State::GiveUp(Gang& gang, absl::Time retry_after, absl::Time now,
+                           std::optional<Reason> why) {
   AdmissionRecord record = *gang.record;
+  record.given_up = std::move(why);
   record.retry_after = retry_after;
   record.deadline = now;
   if (record.quota) {
@@ -87,20 +116,22 @@ void Engine::State::GiveUp(Gang& gang, absl::Time retry_after, absl::Time now) {
     record.quota.reset();
     record.queue.clear();
   }
+  NoteFallback(gang, &record, now);
   WriteRecord(gang, record, now);
   if (gang.group == nullptr) DropTentative(gang);
 }
 
-// Quota is held for nodes that aren't there and that no NodePool can make.
+// Quota is held for nodes that aren't there, nor coming, and that no NodePool can make.
 bool Engine::State::HoldsUselessly(const Gang& gang) const {
   if (!HoldsQuota(gang) || !gang.short_of_nodes) return false;
   if (node_pools.empty()) return false;
   std::vector<const kube::Pod*> unplaced;
   for (const std::string& uid : Unplaced(gang)) unplaced.push_back(snapshot.FindPod(uid));
   const auto all = static_cast<int64_t>(unplaced.size());
+  const auto placeable = static_cast<int64_t>(gang.shortfall.placeable);
   return std::ranges::any_of(GroupByPodSet(unplaced, all).required, [&](const quota::PodSet& set) {
     return Makeable({set.spec, set.count, 0, ""}, node_pools, Limits::kRemaining,
-                    options.instance_types, nullptr) < set.count;
+                    options.instance_types, nullptr) < set.count - placeable;
   });
 }
 
@@ -114,7 +145,8 @@ void Engine::State::DecideSignals(Gang& gang, absl::Time now) {
   const bool waits =
       gang.state == v1::PROVISIONING || (gang.facts.admitted && !gang.facts.blocked &&
                                          (gang.state == v1::REPAIRING || gang.state == v1::BOUND));
-  const bool want = waits && !Unplaced(gang).empty() && (gang.short_of_nodes || signalled_before);
+  const bool want = waits && !Unplaced(gang).empty() &&
+                    (signalled_before || (gang.short_of_nodes && !IsBeyondLimits(gang)));
   if (want && !gang.signalled) gang.signalled_at = now;
   gang.signalled = want;
   const bool leave_alone = gang.state == v1::READY || gang.state == v1::BINDING;
@@ -344,12 +376,17 @@ void Engine::State::AnswerBinds(Gang& gang, absl::Time now) {
 }
 
 void Engine::State::DecideRepair(Gang& gang, absl::Time now) {
-  if (gang.state != v1::REPAIRING || gang.bound.empty()) return;
-  const absl::Time due = gang.repairing_since + options.repair_deadline;
+  // Where nothing stands any more there is nothing that could hang.
+  if (gang.state != v1::REPAIRING || gang.facts.bound == 0) return;
+  const absl::Time due = RepairDue(gang);
   if (now < due) {
     WakeAt(due);
     return;
   }
+  const std::string why = fmt::format("{} of {} members of gang {} were left for {}",
+                                      gang.facts.bound, gang.facts.min_member, gang.key.ToString(),
+                                      absl::FormatDuration(options.repair_deadline));
+  if (RestartWhole(gang, why, now)) return;
   for (const std::string& uid : gang.bound) {
     const kube::Pod* pod = snapshot.FindPod(uid);
     if (Act("evict/" + uid, now, EvictPod{RefOf(*pod)}) && uid == gang.bound.front()) {

@@ -84,6 +84,21 @@ void DescribeFeasibility(const Feasibility& feasibility, v1::Feasibility* out) {
   }
 }
 
+void DescribeSetback(const Setback& setback, v1::Setback* out) {
+  out->set_code(setback.code);
+  out->set_node_claim(setback.claim);
+  out->set_node(setback.node);
+  out->set_node_pool(setback.node_pool);
+  out->set_instance_type(setback.instance_type);
+  out->set_zone(setback.zone);
+  out->set_message(setback.words);
+  out->set_times(setback.times);
+  SetTime(setback.first, out->mutable_first());
+  SetTime(setback.last, out->mutable_last());
+  out->set_stands(setback.stands);
+  out->set_overcome(setback.overcome);
+}
+
 // Equal messages have equal digests; never 0.
 size_t DigestOf(const v1::Gang& gang) {
   std::string bytes;
@@ -166,6 +181,11 @@ void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
   if (waits && gang.feasibility != nullptr) {
     DescribeFeasibility(*gang.feasibility, out->mutable_feasibility());
   }
+  if (gang.state == v1::PROVISIONING || gang.state == v1::BACKING_OFF) {
+    for (const Setback& setback : setbacks.Of(gang.key, Limits(), clock)) {
+      DescribeSetback(setback, out->add_setbacks());
+    }
+  }
 
   std::set<std::string> places;
   std::vector<std::string> uids = gang.bound;
@@ -184,6 +204,10 @@ void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
     member->set_node(pod->node_name);
     member->set_surplus(!pod->IsTerminal() && ++counted > gang.facts.min_member);
     if (!pod->status_message.empty()) member->set_message(pod->status_message);
+    if (const auto loss = gang.losses.find(uid);
+        loss != gang.losses.end() && loss->second.by_node) {
+      member->set_message(loss->second.text);
+    }
     if (pod->IsBound()) {
       places.insert(pod->node_name);
       continue;

@@ -40,13 +40,17 @@ bool Engine::State::IsSettled(const Gang& gang) const {
   if (gang.quota.idle_since != Never()) return false;  // it is to give its quota back
   if (gang.state == v1::FINISHED) return true;
   return gang.state == v1::BOUND && gang.unbound.empty() && gang.posted.empty() &&
-         (!gang.record || gang.record->bound_at);
+         (!gang.record || (gang.record->bound_at && !gang.record->repairing_since));
+}
+
+bool Engine::State::MayAct(const std::string& target, absl::Time now) {
+  acted = true;
+  return in_flight.MayStart(target, now);
 }
 
 bool Engine::State::Act(const std::string& target, absl::Time now, Action action,
                         InFlight::OnFinish on_finish) {
-  acted = true;
-  if (!in_flight.MayStart(target, now)) return false;
+  if (!MayAct(target, now)) return false;
   const uint64_t id = in_flight.Start(target, std::move(on_finish));
   (out != nullptr ? out->actions : pending).push_back({id, std::move(action)});
   return true;
@@ -61,6 +65,10 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
   out = output;
   out->actions.swap(pending);
   next_wake = Never();
+  if (synced) {
+    ReadFaults();
+    CheckTroubles(now);
+  }
   if (!synced || !leading) {
     for (const auto& [uid, binds] : held_binds) {
       for (const HeldBind& bind : binds) {
@@ -83,8 +91,10 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
   WakeAt(refusals.NextExpiry());
 
   JudgeAgain(now);
+  KeepRestarts(now);
   std::vector<Gang*> active;
   for (auto& [key, gang] : gangs) {
+    gang.dirty |= gang.facts.backing_off && !(gang.record && gang.record->BacksOffAt(now));
     if (gang.dirty) Refresh(gang, now);
     gang.stale |= gang.dirty;
     if (!gang.dirty && IsSettled(gang)) continue;
@@ -96,11 +106,11 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
   ScheduleQuota(now);
   if (needs_pass || next_pass <= now) {
     Place(now);
-    for (Gang* gang : active) gang->stale = true;
   }
   WakeAt(next_pass);
   for (Gang* gang : active) Decide(*gang, now);
   ReconcileHolds(now);
+  MarkSuspects(now);
   for (auto& [key, gang] : gangs) {
     if (gang.stale) Show(gang);
   }

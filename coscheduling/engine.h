@@ -57,11 +57,21 @@ struct EngineOptions {
   // From admission until the gang gives up its nodes, where scheduleTimeoutSeconds doesn't say.
   // Above Karpenter's own 15 min registration limit plus launch.
   absl::Duration provisioning_deadline = absl::Minutes(20);
+  // Within it, how long each of its nodes may take to be launched, then registered, then usable. A
+  // node that is made in place of one that failed goes on with its time. README.md has the reasons.
+  absl::Duration launch_deadline = absl::Minutes(4);
+  absl::Duration registration_deadline = absl::Minutes(10);
+  absl::Duration initialization_deadline = absl::Minutes(10);
   // Backoff after the n-th failed attempt: base * 2^(n-1), at most max, with up to 10 % jitter.
   absl::Duration backoff_base = absl::Seconds(30);
   absl::Duration backoff_max = absl::Minutes(10);
+  // At least, after insufficient capacity: so long AWS's provider doesn't ask for it again.
+  absl::Duration capacity_backoff = absl::Minutes(3);
   // A gang with bound members that can't be completed is restarted whole after this.
   absl::Duration repair_deadline = absl::Minutes(5);
+  // A member whose node isn't Ready counts as lost after this: three of the kubelet's heartbeats
+  // (every 10 s), beyond the 50 s in which the node controller had waited for one.
+  absl::Duration node_grace = absl::Seconds(30);
   // After a signal, the nodes that a gang already counts on are kept from others for this long,
   // until the claims that complete it exist.
   absl::Duration signal_grace = absl::Seconds(30);
@@ -69,8 +79,11 @@ struct EngineOptions {
   // starvation_hold in each starvation_after.
   absl::Duration starvation_after = absl::Minutes(5);
   absl::Duration starvation_hold = absl::Minutes(1);
-  // How long a node is left out after the kubelet failed a member there.
+  // How long a node is left out after the kubelet failed a member there, or its devices did.
   absl::Duration suspect_time = absl::Minutes(10);
+  // Suspect nodes get taint muster.dev/suspect:NoSchedule for that time, which keeps everybody's
+  // pods away, and tells Karpenter that there is no room.
+  bool taint_suspects = false;
   // How long a node is left out at most for a gang after kube-scheduler refused it
   // (refused_nodes.h).
   absl::Duration refusal_time = absl::Seconds(30);
@@ -163,6 +176,10 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  // The time of what is observed from now on, so that it can be said when something happened. Never
+  // goes back.
+  void AdvanceTo(absl::Time now);
+
   void Upsert(kube::Pod pod);
   void Upsert(kube::Node node);
   void Upsert(kube::PodGroup group);
@@ -185,7 +202,8 @@ class Engine {
   void Upsert(const kube::JobSet& set);
   void Upsert(const kube::PyTorchJob& job);
   void Upsert(const kube::TrainJob& job);
-  // Those that say that pods were refused are heeded. That an event is deleted says nothing.
+  // Those that say that pods or nodes were refused are heeded. That an event is deleted says
+  // nothing.
   void Upsert(const kube::Event& event);
   // By UID, so that a late deletion never removes a successor of the same name.
   void RemovePod(std::string_view uid);

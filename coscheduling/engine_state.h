@@ -10,8 +10,12 @@
 //   quota_admission.cc  who waits for quota, holds it, gives it back
 //   placeability.cc     could the nodes of a gang, or of a flavor, exist at all
 //   quota_report.cc     queues' status and messages
+//   fallback.cc    members made anew through their job: another flavor, a gang restarted whole
 //   report.cc      reasons, PodGroup status, events, filter answers
 //   node_holds.cc  holds on nodes
+//   losses.cc      members whose pods or nodes are lost
+//   suspect_marks.cc  nodes that failed members, and the marks on them
+//   provisioning.cc what went wrong with the nodes that gangs count on, and for how long they wait
 //   describe.cc    the admission API's messages
 #pragma once
 
@@ -33,7 +37,10 @@
 #include "coscheduling/holds.h"
 #include "coscheduling/in_flight.h"
 #include "coscheduling/job_gangs.h"
+#include "coscheduling/job_restart.h"
+#include "coscheduling/node_trouble.h"
 #include "coscheduling/pod_refusals.h"
+#include "coscheduling/setbacks.h"
 #include "coscheduling/suspect_nodes.h"
 #include "quota/quota_scheduler.h"
 
@@ -51,7 +58,7 @@ inline constexpr std::string_view kAssumeFeasibleAnnotation = "muster.dev/assume
 // What holds need to know of a node without asking the snapshot how it represents it.
 struct NodeMarks {
   std::string resource_version;
-  kube::StringMap annotations;  // the hold annotations only
+  kube::StringMap annotations;  // those of holds, and of suspects
   bool made_by_karpenter = false;
 };
 
@@ -69,6 +76,9 @@ inline PodRef RefOf(const kube::Pod& pod) {
 
 // A pod's spec with the labels and tolerations of a flavor.
 kube::PodSpec WithFlavor(const kube::PodSpec& spec, const kube::ResourceFlavor& flavor);
+
+// A reason of setback_reasons.h: something must be put right, or waited out.
+bool IsSetback(v1::ReasonCode code);
 
 // A bind call that waits for its member.
 struct HeldBind {
@@ -96,11 +106,14 @@ struct Engine::State {
   void RemovePod(const std::string& uid);
   void NoteNode(const kube::Node& node, absl::Time now);
   void NoteQueues();
+  void DirtyAll();
 
   // --- engine.cc ---
   void Step(absl::Time now, StepOutput* out);
   bool IsSettled(const Gang& gang) const;
-  // Starts the action unless its target is busy or pausing; true if it was started.
+  // Neither busy nor pausing; there is something to do for the gang in any case.
+  bool MayAct(const std::string& target, absl::Time now);
+  // Starts the action if its target may be asked; true if it was started.
   bool Act(const std::string& target, absl::Time now, Action action,
            InFlight::OnFinish on_finish = nullptr);
   // For actions without an outcome worth waiting for.
@@ -118,7 +131,7 @@ struct Engine::State {
   void DropGroup(const std::string& uid);
   void Refresh(Gang& gang, absl::Time now);
   // A gang of one that holds quota has its record on the pod.
-  void ReadRecordOfPod(Gang& gang) const;
+  void ReadRecordOfPod(Gang& gang);
   Reason FindBlocker(const Gang& gang, const std::vector<const kube::Pod*>& live) const;
   void Admit(Gang& gang, absl::Time now);
   void WriteRecord(Gang& gang, const AdmissionRecord& record, absl::Time now);
@@ -132,6 +145,8 @@ struct Engine::State {
   AdmissionRecord NewRecord(const Gang& gang, int64_t attempt, absl::Time now) const;
 
   int64_t NextAttempt(const Gang& gang) const;
+  // What an attempt of the gang has to get its nodes.
+  absl::Duration DeadlineOf(const Gang& gang) const;
 
   // --- quota_admission.cc ---
   // There are queues, and they are ours to serve.
@@ -159,6 +174,7 @@ struct Engine::State {
   // PodDisruptionBudgets say.
   bool MayBeEvicted(const Gang& gang, bool surplus_only) const;
   void StartEviction(Gang& gang, const std::string& why, bool surplus_only, absl::Time now);
+  bool MustGo(const Gang& gang) const;
   void DecideEviction(Gang& gang, absl::Time now);
 
   // --- placeability.cc ---
@@ -243,6 +259,7 @@ struct Engine::State {
 
   // --- decide.cc ---
   void Decide(Gang& gang, absl::Time now);
+  bool AwaitsWrites(const Gang& gang) const;
   bool HoldsUselessly(const Gang& gang) const;
   void DecideSignals(Gang& gang, absl::Time now);
   void DecideGates(Gang& gang, absl::Time now);
@@ -250,7 +267,8 @@ struct Engine::State {
   void DecideRepair(Gang& gang, absl::Time now);
   void DecideDeadline(Gang& gang, absl::Time now);
   // Ends the attempt: the gang asks for nothing until then, and gives back its quota.
-  void GiveUp(Gang& gang, absl::Time retry_after, absl::Time now);
+  void GiveUp(Gang& gang, absl::Time retry_after, absl::Time now,
+              std::optional<Reason> why = std::nullopt);
   void AnswerBinds(Gang& gang, absl::Time now);
   void PostBinding(Gang& gang, const kube::Pod& pod, const std::string& node, absl::Time now);
   void AnswerHeld(const std::string& uid, const std::string& error);
@@ -265,6 +283,52 @@ struct Engine::State {
   void NoteBound(Gang& gang, absl::Time now);
   bool NeedsPreBind(const kube::Pod& pod) const;
   bool StandsInEpoch(const Gang& gang, const kube::Pod& pod) const;
+
+  // --- provisioning.cc ---
+  BringUpLimits Limits() const;
+  void SetbacksChanged(const std::vector<GangKey>& keys);
+  std::set<GangKey> GangsAskingFor(const cluster::NodeInfo& info) const;
+  // This NodeClaim, its Node, or the absence of either was seen.
+  void NoteClaim(const std::string& name);
+  void CountOnNodes(const std::vector<Gang*>& waiting);
+  std::string UsableText(const Gang& gang) const;
+  // The worst setback that isn't overcome; nullopt if there is none. Of what only takes its time,
+  // what is late, or all of it.
+  std::optional<Reason> SetbackReason(const Gang& gang, absl::Time now, bool all) const;
+  // What its NodePools may still make certainly doesn't complete the gang.
+  void ReadLimits(Gang& gang, absl::Time now);
+  bool IsBeyondLimits(const Gang& gang) const { return gang.limits_reached_since != Never(); }
+  bool HoldsNodes(const Gang& gang) const;
+  Reason LimitReason(const Gang& gang) const;
+  Reason WhyGivenUp(const Gang& gang, const Setbacks::Limit& limit, absl::Time now) const;
+  absl::Duration BackoffAfter(const Gang& gang, const Reason& why);
+
+  // --- fallback.cc ---
+  // The job whose suspension ends all members of the gang, and of no other one that has started.
+  struct Restarter {
+    const JobGangs::KnownJob* job = nullptr;
+    std::string why_not, fix;  // while there is none
+  };
+  Restarter RestarterOf(const Gang& gang) const;
+  // The outermost job that makes its members, as far as it is known; else null.
+  const JobGangs::KnownJob* JobOf(const Gang& gang) const;
+  std::vector<const kube::Pod*> PodsOf(const JobGangs::KnownJob& job) const;
+  std::string RunningBeside(const Gang& gang, const JobGangs::KnownJob& job) const;
+  // Suspends the job; true if that was started now.
+  bool Restart(const JobGangs::KnownJob& job, const std::string& why,
+               const std::optional<TriedFlavors>& tried, absl::Time now);
+  bool RestartWhole(const Gang& gang, const std::string& why, absl::Time now);
+  // Goes on with jobs that carry the mark, whoever suspended them.
+  void KeepRestarts(absl::Time now);
+  Reason RestartBlocker(Gang& gang);
+  TriedFlavors TriedBefore(const Gang& gang) const;
+  std::string NextFlavor(const Gang& gang, const std::map<std::string, absl::Time>& tried);
+  std::string WhyNoFallback(const Gang& gang, std::string* fix) const;
+  std::optional<Fallback> FallbackOf(const Gang& gang, const AdmissionRecord& record);
+  void FindFallback(Gang& gang);
+  void NoteFallback(const Gang& gang, AdmissionRecord* record, absl::Time now);
+  void DecideFallback(Gang& gang, absl::Time now);
+  static Reason WithFallback(const Gang& gang, Reason reason);
 
   // --- report.cc ---
   void EnterState(Gang& gang, absl::Time now);
@@ -286,6 +350,32 @@ struct Engine::State {
   // The Node behind a place: itself, or the one its NodeClaim names; "" if there is none yet.
   std::string RealNodeOf(const std::string& place) const;
 
+  // --- losses.cc ---
+  void NoteTrouble(const std::string& node);
+  void MarkGangsOn(const std::string& node);
+  void CheckTroubles(absl::Time now);
+  // Null if nothing is wrong with it.
+  const NodeTrouble* TroubleOn(const std::string& node);
+  void FindLosses(Gang& gang);
+  void NoteRemovedMember(const kube::Pod& pod);
+  void ForgetLosses(Gang& gang);
+  // When a gang that isn't whole by then is restarted.
+  absl::Time RepairDue(const Gang& gang) const;
+  Reason RepairReason(const Gang& gang) const;
+  // Of a gang that stands: what is wrong with its nodes.
+  std::optional<Reason> RiskReason(const Gang& gang) const;
+  std::string SuspectText(const Gang& gang) const;
+  void AddSuspects(const Gang& gang, Reason* reason) const;
+  void NoteRepair(Gang& gang, absl::Time now);
+
+  // --- suspect_marks.cc ---
+  void ReportFault(const kube::Pod& pod, const GangKey& key);
+  void ReadFaults();
+  void NoteSuspectMarks(const kube::Node& node, bool had_annotation);
+  void MarkSuspects(absl::Time now);
+  // True if the Node says of itself what it should.
+  bool MarkSuspect(const kube::Node& node, absl::Time now);
+
   // --- describe.cc ---
   void Describe(const Gang& gang, v1::Gang* out) const;
   // Tells of the gang if its description has changed since it was shown last.
@@ -302,10 +392,21 @@ struct Engine::State {
   absl::flat_hash_map<std::string, Gang*> gang_of_pod;
   absl::flat_hash_map<std::string, Gang*> gang_of_group;
   JobGangs jobs;
+  // Jobs that carried the mark in the last step, and those that aren't restarted for a time.
+  std::set<std::string> restarting_seen;
+  struct LeftAlone {
+    std::string why, fix;
+    absl::Time until;
+  };
+  std::map<std::string, LeftAlone> left_alone;
   // By the UID of their controller: the UIDs of our pods.
   absl::flat_hash_map<std::string, absl::flat_hash_set<std::string>> pods_of_owner;
   absl::flat_hash_map<std::string, NodeMarks> node_marks;
   absl::flat_hash_map<std::string, absl::Time> usable_since;
+  // By node; of nodes that are gone only while members stand there.
+  std::map<std::string, NodeTrouble, std::less<>> troubles;
+  absl::Time troubles_checked = absl::InfinitePast();
+  std::set<std::string> changed_nodes;  // since they were last checked
   NodePools node_pools;
   // UIDs of pods that are gone, so that an answer that arrives late doesn't revive one. The oldest
   // go first.
@@ -340,6 +441,7 @@ struct Engine::State {
   absl::Time next_flavor_retry = Never();
   absl::Time reasons_read = absl::InfinitePast();  // why gangs wait for quota
   bool reasons_stale = false;
+  bool quota_in_use = false;  // when a queue came or went last
   bool queues_changed = false;
   bool queue_status_stale = false;  // some queue's status may differ from what was written
   std::map<std::string, QueueShown> queues_shown;
@@ -347,7 +449,12 @@ struct Engine::State {
   std::mt19937_64 random;
   InFlight in_flight;
   SuspectNodes suspects;
+  // Nodes whose marks may have to change.
+  std::set<std::string> suspect_candidates;
+  std::vector<std::pair<kube::Pod, GangKey>> failed_pods;  // not reported yet
+  bool faults_read = false;  // those of pods that had failed before this process began
   PodRefusals refusals;
+  Setbacks setbacks;
   // Bind calls that wait, by pod UID. Bounded by the pods that exist: kube-scheduler has one call
   // per pod under way.
   absl::flat_hash_map<std::string, std::vector<HeldBind>> held_binds;

@@ -15,6 +15,13 @@ size_t KeptMembers(const Gang& gang) {
 
 }  // namespace
 
+// One that is gated may stay.
+bool Engine::State::MustGo(const Gang& gang) const {
+  return !gang.bound.empty() || std::ranges::any_of(gang.unbound, [this](const std::string& uid) {
+    return !IsGatedByUs(*snapshot.FindPod(uid));
+  });
+}
+
 void Engine::State::StartEviction(Gang& gang, const std::string& why, bool surplus_only,
                                   absl::Time now) {
   if (!HoldsQuota(gang)) return;
@@ -64,6 +71,7 @@ void Engine::State::DecideEviction(Gang& gang, absl::Time now) {
   if (!gang.record->eviction) return;
   const bool surplus_only = gang.record->eviction->surplus_only;
   const size_t kept = surplus_only ? KeptMembers(gang) : 0;
+  if (!surplus_only && MustGo(gang) && RestartWhole(gang, gang.record->eviction->why, now)) return;
   bool any = gang.facts.terminating;
   for (size_t i = kept; i < gang.bound.size(); ++i) {
     any = true;

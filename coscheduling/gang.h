@@ -14,6 +14,7 @@
 #include "coscheduling/feasibility.h"
 #include "coscheduling/gang_state.h"
 #include "coscheduling/job_gangs.h"
+#include "coscheduling/losses.h"
 #include "coscheduling/planner.h"
 #include "coscheduling/reason.h"
 #include "coscheduling/record.h"
@@ -50,6 +51,14 @@ struct GangQuota {
   absl::Time idle_since = Never();
 };
 
+// Another flavor that its queue has, for a gang that gave up on those that its members carry.
+struct Fallback {
+  std::string flavor;
+  std::string why;      // a sentence: what was tried, what can be used instead
+  std::string why_not;  // its members can't be made anew, or mustn't; empty: its job is restarted
+  std::string fix;      // of why_not
+};
+
 struct Gang {
   GangKey key;
 
@@ -65,6 +74,8 @@ struct Gang {
   GangFacts facts;
   std::vector<std::string> unbound;  // live members without a node, UIDs in rank order
   std::vector<std::string> bound;    // live members with a node, UIDs in rank order
+  std::set<std::string> lost;        // those of them whose nodes are lost
+  Losses losses;                     // since it was last whole
   int64_t members = 0;               // pods that aren't being deleted
   int64_t running = 0;
   Reason blocker;  // while facts.blocked
@@ -96,6 +107,9 @@ struct Gang {
   std::shared_ptr<const Feasibility> feasibility;
 
   GangQuota quota;
+  std::optional<Fallback> fallback;
+  // Its job was being restarted a moment ago: members may not be there yet.
+  absl::Time remade_until = absl::InfinitePast();
 
   // --- under way ---
   std::string record_error;  // the last refusal of the admission record, until it is accepted
@@ -105,6 +119,12 @@ struct Gang {
   bool commit_started = false;
   std::map<std::string, absl::Time> posted;  // member UID -> binding accepted, not seen yet
   absl::Time signalled_at = absl::InfinitePast();
+  // Since when NodePools can't make the nodes that it is short of within their limits, and how many
+  // of them they can.
+  absl::Time limits_reached_since = Never();
+  int64_t missing = 0;
+  int64_t makeable = 0;
+  absl::Time next_late = Never();  // when a node that only takes its time becomes a setback
   absl::Time guard_since = absl::InfinitePast();  // starvation guard
   absl::Time repairing_since = Never();
   absl::Time woken_at = absl::InfinitePast();
@@ -124,8 +144,10 @@ struct Gang {
   v1::GangState status_state = v1::GANG_STATE_UNSPECIFIED;
 
   bool dirty = true;
-  // Waits for quota or for other NodePools, and there was nothing to do for it when it was looked
-  // at last.
+  // All that it waits for is being written: it has nothing to place, and nothing to decide.
+  bool awaits_writes = false;
+  // Waits for quota or for other NodePools, or for writes that are under way, and there was nothing
+  // to do for it when it was looked at last.
   bool at_rest = false;
 
   std::string uid() const;   // of the PodGroup, or of the pod for a gang of one

@@ -9,7 +9,7 @@ v1::GangState NextState(const GangFacts& facts) {
   }
   if (facts.evicting) return v1::WAITING_FOR_QUOTA;
   if (standing > 0 && standing >= facts.min_member) return v1::BOUND;
-  if (facts.bound > 0) {
+  if (facts.bound + facts.lost > 0) {
     if (facts.bound_before) return v1::REPAIRING;
     return facts.planned && !facts.blocked ? v1::BINDING : v1::REPAIRING;
   }

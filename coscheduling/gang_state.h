@@ -8,11 +8,12 @@
 namespace muster::coscheduling {
 
 // What the state depends on, and nothing else. Counts are of pods that are not being deleted;
-// `bound` ones are live (neither succeeded nor failed).
+// `bound` ones are live (neither succeeded nor failed), and their nodes aren't lost.
 struct GangFacts {
   int64_t min_member = 1;
   int64_t live = 0;
   int64_t bound = 0;
+  int64_t lost = 0;  // live, but on nodes that are (node_trouble.h)
   int64_t succeeded = 0;
   int64_t failed = 0;
   bool terminating = false;  // members that are going away still stand on nodes

@@ -58,15 +58,9 @@ void Engine::State::Upsert(kube::Pod pod) {
   const GangKey& key = membership.key;
   // A pod without a group that another scheduler owns is nobody's gang; one that names a group is
   // looked at as a member even so, because it may be a mistake worth telling.
-  if (auto fault = NodeFault(pod);
-      fault && (known == nullptr || known->phase != kube::PodPhase::kFailed)) {
-    const auto it = gangs.find(key);
-    suspects.Report(pod,
-                    it == gangs.end() || it->second.uid().empty() ? pod.meta.uid : it->second.uid(),
-                    *fault, clock);
-    nodes_changed = true;
-    NotePlace(pod.node_name);
-  }
+  const bool ended_before =
+      known != nullptr && NodeFault(*known) && known->ended_at == pod.ended_at;
+  if (faults_read && !ended_before && NodeFault(pod)) failed_pods.emplace_back(pod, key);
   needs_pass |= known == nullptr || known->node_name != pod.node_name ||
                 known->IsTerminal() != pod.IsTerminal() ||
                 known->IsDeleting() != pod.IsDeleting() || *known->spec != *pod.spec ||
@@ -97,9 +91,11 @@ void Engine::State::RemovePod(const std::string& uid) {
   }
   if (const kube::Pod* pod = snapshot.FindPod(uid); pod != nullptr) {
     needs_pass = true;
+    NoteRemovedMember(*pod);
     ForgetOwner(*pod);
     snapshot.RemovePod(uid);
   }
+  AnswerHeld(uid, "the pod is gone");
   Leave(uid);
 }
 
@@ -107,11 +103,15 @@ void Engine::State::NoteNode(const kube::Node& node, absl::Time now) {
   NodeMarks& marks = node_marks[node.meta.name];
   marks.resource_version = node.meta.resource_version;
   marks.made_by_karpenter = node.meta.Label("karpenter.sh/nodepool") != nullptr;
+  const bool was_suspect = marks.annotations.contains(kSuspectAnnotation);
   marks.annotations.clear();
-  for (std::string_view key : {kHoldsAnnotation, kHoldAddedAnnotation, kDoNotDisruptAnnotation}) {
+  for (std::string_view key :
+       {kHoldsAnnotation, kHoldAddedAnnotation, kDoNotDisruptAnnotation, kSuspectAnnotation}) {
     if (const std::string* value = node.meta.Annotation(key))
       marks.annotations.emplace(key, *value);
   }
+  NoteSuspectMarks(node, was_suspect);
+  changed_nodes.insert(node.meta.name);
   if (HasHoldMarks(marks.annotations)) hold_candidates.insert(node.meta.name);
   const cluster::NodeInfo* info = snapshot.FindNode(node.meta.name);
   if (info != nullptr && info->UsableNow()) {
@@ -121,11 +121,20 @@ void Engine::State::NoteNode(const kube::Node& node, absl::Time now) {
   }
 }
 
-// Whether there is quota at all may have changed, or what a gang asks for.
+// Who waits may wait for something else now. If there is quota at all or isn't any more, that
+// concerns every gang.
 void Engine::State::NoteQueues() {
-  queues_changed = true;
+  queues_changed = reasons_stale = true;
+  const bool in_use = UsesQuota();
+  if (std::exchange(quota_in_use, in_use) != in_use) DirtyAll();
+}
+
+// What gangs ask for may have changed.
+void Engine::State::DirtyAll() {
   for (auto& [key, gang] : gangs) gang.dirty |= gang.state != v1::FINISHED;
 }
+
+void Engine::AdvanceTo(absl::Time now) { state_->clock = std::max(state_->clock, now); }
 
 void Engine::Upsert(kube::Pod pod) { state_->Upsert(std::move(pod)); }
 
@@ -140,6 +149,7 @@ void Engine::Upsert(kube::Node node) {
   const std::string name = node.meta.name;
   s.NotePlace(name);
   s.snapshot.Upsert(std::move(node));
+  if (const auto& claim = s.snapshot.FindNode(name)->claim) s.NoteClaim(claim->meta.name);
   const std::shared_ptr<const kube::Node> object = s.snapshot.FindNode(name)->object;
   s.NoteNode(*object, s.clock);
   s.NotePlace(name);
@@ -159,9 +169,11 @@ void Engine::Upsert(kube::PodGroup group) {
 void Engine::Upsert(kube::NodeClaim claim) {
   state_->needs_pass = state_->nodes_changed = true;
   const std::string node_name = claim.node_name;
-  const std::string place = cluster::VirtualName(claim.meta.name);
+  const std::string name = claim.meta.name;
+  const std::string place = cluster::VirtualName(name);
   state_->NotePlace(place);
   state_->snapshot.Upsert(std::move(claim));
+  state_->NoteClaim(name);
   state_->NotePlace(place);
   // The claim may be what the node's readiness was waiting for.
   const cluster::NodeInfo* info =
@@ -182,28 +194,25 @@ void Engine::Upsert(kube::NodePool pool) {
 }
 
 void Engine::Upsert(kube::ResourceFlavor flavor) {
+  if (!state_->quotas.Upsert(std::move(flavor))) return;
   state_->places_changed = state_->queues_changed = true;
-  state_->quotas.Upsert(std::move(flavor));
 }
 
 void Engine::Upsert(kube::ClusterQueue queue) {
-  state_->NoteQueues();
-  state_->quotas.Upsert(std::move(queue));
+  if (state_->quotas.Upsert(std::move(queue))) state_->NoteQueues();
 }
 
 void Engine::Upsert(kube::LocalQueue queue) {
-  state_->NoteQueues();
-  state_->quotas.Upsert(std::move(queue));
+  if (state_->quotas.Upsert(std::move(queue))) state_->NoteQueues();
 }
 
 void Engine::Upsert(kube::Cohort cohort) {
-  state_->queues_changed = true;
-  state_->quotas.Upsert(std::move(cohort));
+  state_->queues_changed |= state_->quotas.Upsert(std::move(cohort));
 }
 
 void Engine::Upsert(kube::WorkloadPriorityClass priority_class) {
-  state_->NoteQueues();
   state_->priority_classes.insert_or_assign(priority_class.meta.name, priority_class.value);
+  state_->DirtyAll();
 }
 
 void Engine::Upsert(kube::PodDisruptionBudget budget) {
@@ -222,8 +231,7 @@ void Engine::Upsert(kube::DaemonSet daemon_set) {
 }
 
 void Engine::Upsert(kube::Namespace name_space) {
-  state_->queues_changed = true;
-  state_->quotas.Upsert(name_space);
+  state_->queues_changed |= state_->quotas.Upsert(name_space);
   state_->snapshot.Upsert(std::move(name_space));
 }
 
@@ -252,9 +260,11 @@ void Engine::Upsert(const kube::PyTorchJob& job) {
 void Engine::Upsert(const kube::TrainJob& job) { state_->OwnersChanged(state_->jobs.Upsert(job)); }
 void Engine::Upsert(const kube::Event& event) {
   state_->RefusalsChanged(state_->refusals.Note(event));
+  state_->SetbacksChanged(state_->setbacks.Note(event, state_->clock));
 }
 void Engine::RemoveJob(std::string_view uid) {
   state_->refusals.Forget(std::string(uid));
+  state_->left_alone.erase(std::string(uid));
   state_->OwnersChanged(state_->jobs.Remove(std::string(uid)));
 }
 
@@ -265,17 +275,22 @@ void Engine::RemoveNode(std::string_view name) {
   State& s = *state_;
   s.needs_pass = s.nodes_changed = s.nodes_to_judge = true;
   s.NotePlace(std::string(name));
+  const cluster::NodeInfo* info = s.snapshot.FindNode(name);
+  const auto claim = info == nullptr ? nullptr : info->claim;
   s.snapshot.RemoveNode(name);
+  if (claim != nullptr) s.NoteClaim(claim->meta.name);
   s.node_marks.erase(std::string(name));
   s.usable_since.erase(std::string(name));
   s.hold_candidates.erase(std::string(name));
   s.suspects.Forget(name);
+  s.changed_nodes.insert(std::string(name));
 }
 
 void Engine::RemoveNodeClaim(std::string_view name) {
   state_->needs_pass = state_->nodes_changed = true;
   state_->NotePlace(cluster::VirtualName(std::string(name)));
   state_->snapshot.RemoveNodeClaim(name);
+  state_->NoteClaim(std::string(name));
 }
 
 void Engine::RemoveNodePool(std::string_view name) {
@@ -289,13 +304,13 @@ void Engine::RemoveResourceFlavor(std::string_view name) {
 }
 
 void Engine::RemoveClusterQueue(std::string_view name) {
-  state_->NoteQueues();
   state_->quotas.RemoveClusterQueue(name);
+  state_->NoteQueues();
 }
 
 void Engine::RemoveLocalQueue(std::string_view full_name) {
-  state_->NoteQueues();
   state_->quotas.RemoveLocalQueue(full_name);
+  state_->NoteQueues();
 }
 
 void Engine::RemoveCohort(std::string_view name) {
@@ -304,8 +319,8 @@ void Engine::RemoveCohort(std::string_view name) {
 }
 
 void Engine::RemoveWorkloadPriorityClass(std::string_view name) {
-  state_->NoteQueues();
   state_->priority_classes.erase(std::string(name));
+  state_->DirtyAll();
 }
 
 void Engine::RemovePodDisruptionBudget(std::string_view full_name) {

@@ -22,6 +22,7 @@ constexpr std::string_view kStatefulSet = "StatefulSet";
 constexpr std::string_view kJobSet = "JobSet";
 constexpr std::string_view kPyTorchJob = "PyTorchJob";
 constexpr std::string_view kTrainJob = "TrainJob";
+constexpr std::string_view kCronJob = "CronJob";
 
 struct JobKind {
   std::string_view kind;
@@ -89,27 +90,45 @@ std::optional<DerivedGang> KueueGroupOf(const kube::Pod& pod) {
 
 // --- the known jobs ---
 
+std::string JobGangs::KnownJob::Title() const {
+  return fmt::format("{} {}/{}", kind, name_space, name);
+}
+
+const std::string* JobGangs::KnownJob::Annotation(std::string_view key) const {
+  const auto it = annotations.find(key);
+  return it == annotations.end() ? nullptr : &it->second;
+}
+
 JobGangs::KnownJob JobGangs::Known(std::string_view kind, const kube::ObjectMeta& meta,
                                    const std::string& error) {
   KnownJob job;
   job.kind = kind;
+  job.api_version = ApiVersionOf(kind);
+  job.generation = meta.generation;
   job.name_space = meta.name_space;
   job.name = meta.name;
   job.uid = meta.uid;
   job.resource_version = meta.resource_version;
   job.created = meta.creation_time;
   job.labels = meta.labels;
+  job.annotations = meta.annotations;
+  job.going = meta.deletion_time.has_value();
   job.no_gang = AnnotationOf(meta, kGangAnnotation) == "false";
   job.fault = error;
   if (const std::string* name = meta.Label(kReplicatedJobLabel)) job.replicated_job = *name;
   const kube::OwnerReference* owner = meta.Controller();
   const std::string_view parent = kind == kJob ? kJobSet : kind == kJobSet ? kTrainJob : "";
-  if (owner != nullptr && owner->kind == parent && IsReadKind(*owner)) job.parent = *owner;
+  if (owner != nullptr && owner->kind == parent && IsReadKind(*owner)) {
+    job.parent = *owner;
+  } else if (owner != nullptr && owner->kind != kCronJob) {
+    job.foreign_owner = fmt::format("{} {}/{}", owner->kind, meta.name_space, owner->name);
+  }
   return job;
 }
 
 bool JobGangs::SameButVersion(const KnownJob& a, const KnownJob& b) {
-  return a.labels == b.labels && a.parts == b.parts &&
+  return a.labels == b.labels && a.annotations == b.annotations && a.going == b.going &&
+         a.foreign_owner == b.foreign_owner && a.parts == b.parts &&
          a.schedule_timeout_seconds == b.schedule_timeout_seconds && a.no_gang == b.no_gang &&
          a.suspended == b.suspended && a.fault == b.fault && a.one_by_one == b.one_by_one &&
          a.parent.has_value() == b.parent.has_value() &&
@@ -198,11 +217,13 @@ std::vector<std::string> JobGangs::Replace(KnownJob job) {
     if (kube::IsOlderVersion(job.resource_version, it->second.resource_version)) return {};
     if (SameButVersion(it->second, job)) {
       it->second.resource_version = std::move(job.resource_version);
+      it->second.generation = job.generation;
       return {};
     }
     Release(it->second, &affected);
   }
   Claim(job);
+  if (job.annotations.contains(kRestartAnnotation)) restarting_.insert(uid);
   if (job.parent) children_[job.parent->uid].insert(uid);
   AddContenders(job, &affected);
   jobs_.insert_or_assign(uid, std::move(job));
@@ -232,6 +253,7 @@ void JobGangs::Claim(const KnownJob& job) {
 }
 
 void JobGangs::Release(const KnownJob& job, std::vector<std::string>* affected) {
+  restarting_.erase(job.uid);
   AddContenders(job, affected);
   for (const Part& part : job.parts) {
     auto claim = claims_.find(job.name_space + "/" + part.name);
@@ -388,6 +410,24 @@ Derivation JobGangs::Derive(const kube::Pod& pod) const {
   const auto claim = claims_.find(maker.name_space + "/" + part->name);
   gang.contested = claim != claims_.end() && claim->second.begin()->second != maker.uid;
   return {gang, std::nullopt};
+}
+
+const JobGangs::KnownJob* JobGangs::OutermostOf(const kube::Pod& pod) const {
+  if (MissingOwner(pod) != nullptr) return nullptr;
+  const std::vector<const KnownJob*> chain = ChainOf(pod);
+  return chain.empty() ? nullptr : chain.back();
+}
+
+const JobGangs::KnownJob* JobGangs::Find(const std::string& uid) const {
+  const auto it = jobs_.find(uid);
+  return it == jobs_.end() ? nullptr : &it->second;
+}
+
+std::string JobGangs::OwnersAnnotation(const kube::Pod& pod, std::string_view key) const {
+  for (const KnownJob* job : ChainOf(pod)) {
+    if (const std::string* value = job->Annotation(key)) return *value;
+  }
+  return "";
 }
 
 std::string JobGangs::OwnersLabel(const kube::Pod& pod, std::string_view key) const {

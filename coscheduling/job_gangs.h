@@ -38,6 +38,8 @@
 namespace muster::coscheduling {
 
 inline constexpr std::string_view kGangAnnotation = "muster.dev/gang";
+// On a job that Muster has suspended and will resume (job_restart.h).
+inline constexpr std::string_view kRestartAnnotation = "muster.dev/restart";
 inline constexpr std::string_view kQueueLabel = "kueue.x-k8s.io/queue-name";
 inline constexpr std::string_view kPriorityClassLabel = "kueue.x-k8s.io/priority-class";
 // Kueue's groups of plain pods (kueue v0.15.2 pkg/controller/jobs/pod/constants).
@@ -91,6 +93,39 @@ std::optional<DerivedGang> KueueGroupOf(const kube::Pod& pod);
 // The known jobs. Memory: a few hundred bytes each.
 class JobGangs {
  public:
+  // Replicated jobs that exist at the same time; of the other kinds, the one part there is.
+  struct Part {
+    std::vector<std::string> replicated_jobs;
+    std::string name;  // of the PodGroup
+    int64_t at_once = 0;
+    int64_t min_member = 0;
+    std::vector<TemplateScheduler> schedulers;
+    bool operator==(const Part&) const = default;
+  };
+  struct KnownJob {
+    std::string_view kind, api_version;
+    std::string name_space, name, uid, resource_version;
+    int64_t generation = 0;  // counts changes of its spec
+    absl::Time created;
+    std::optional<kube::OwnerReference> parent;  // a JobSet, or a TrainJob
+    // "Workflow team/x": what controls it and is no kind that is read, CronJobs aside, which leave
+    // the Jobs that they made alone.
+    std::string foreign_owner;
+    std::string replicated_job;  // of a JobSet's Job
+    kube::StringMap labels;
+    kube::StringMap annotations;  // Muster's
+    std::vector<Part> parts;
+    std::optional<int64_t> schedule_timeout_seconds;
+    bool no_gang = false;
+    bool suspended = false;
+    bool going = false;  // it is being deleted
+    std::string fault, one_by_one;
+
+    std::string Title() const;  // "PyTorchJob team/x"
+    // The value of an annotation, or nullptr.
+    const std::string* Annotation(std::string_view key) const;
+  };
+
   // UIDs of the owners whose pods may derive differently from now on: the job itself, those that it
   // owns, and others that contend for a name. Empty if nothing that matters has changed. An older
   // resource version of a known job is ignored.
@@ -117,30 +152,16 @@ class JobGangs {
   // UIDs of the objects whose controllers make the pods of a gang that these pods belong to: what
   // owns them, and the other Jobs of a JobSet that run at the same time, even without pods.
   std::set<std::string> MakersOf(const std::vector<const kube::Pod*>& pods) const;
+  // The outermost job that owns the pod; nullptr if none does, or one between isn't known. Valid
+  // until the next change, as what Find returns.
+  const KnownJob* OutermostOf(const kube::Pod& pod) const;
+  const KnownJob* Find(const std::string& uid) const;
+  // The value of an annotation of Muster's on the pod's owners, innermost first; "" if none has it.
+  std::string OwnersAnnotation(const kube::Pod& pod, std::string_view key) const;
+  // UIDs of the jobs that carry annotation muster.dev/restart (job_restart.h).
+  const std::set<std::string>& Restarting() const { return restarting_; }
 
  private:
-  // Replicated jobs that exist at the same time; of the other kinds, the one part there is.
-  struct Part {
-    std::vector<std::string> replicated_jobs;
-    std::string name;  // of the PodGroup
-    int64_t at_once = 0;
-    int64_t min_member = 0;
-    std::vector<TemplateScheduler> schedulers;
-    bool operator==(const Part&) const = default;
-  };
-  struct KnownJob {
-    std::string_view kind;
-    std::string name_space, name, uid, resource_version;
-    absl::Time created;
-    std::optional<kube::OwnerReference> parent;  // a JobSet, or a TrainJob
-    std::string replicated_job;                  // of a JobSet's Job
-    kube::StringMap labels;
-    std::vector<Part> parts;
-    std::optional<int64_t> schedule_timeout_seconds;
-    bool no_gang = false;
-    bool suspended = false;
-    std::string fault, one_by_one;
-  };
   static KnownJob Known(std::string_view kind, const kube::ObjectMeta& meta,
                         const std::string& error);
   static bool SameButVersion(const KnownJob& a, const KnownJob& b);
@@ -158,6 +179,7 @@ class JobGangs {
   void AddContenders(const KnownJob& job, std::vector<std::string>* out) const;
 
   absl::flat_hash_map<std::string, KnownJob> jobs_;  // by UID
+  std::set<std::string> restarting_;
   absl::flat_hash_map<std::string, std::set<std::string>> children_;
   // "namespace/name" of a PodGroup -> who derives it, the oldest first.
   std::map<std::string, std::set<std::pair<absl::Time, std::string>>> claims_;

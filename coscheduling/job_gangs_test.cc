@@ -379,6 +379,54 @@ TEST(JobGangs, AnOwnersLabelIsTheInnermostThatHasIt) {
   EXPECT_EQ(jobs.OwnersLabel(pod, kPriorityClassLabel), "high");
 }
 
+TEST(JobGangs, AnOwnersAnnotationIsTheInnermostThatHasIt) {
+  JobGangs jobs;
+  jobs.Upsert(Object<kube::JobSet>("s", Set({Replicated("a", 1, 2)}),
+                                   R"("annotations":{"muster.dev/fallback":"never"})"));
+  const kube::Pod pod = PodOfSet(&jobs, "s", "a");
+  EXPECT_EQ(jobs.OwnersAnnotation(pod, "muster.dev/fallback"), "never");
+  EXPECT_EQ(jobs.OwnersAnnotation(pod, "muster.dev/other"), "");
+}
+
+// --- what can be suspended ---
+
+TEST(JobGangsOutermost, IsTheJobThatMakesAllOthers) {
+  JobGangs jobs;
+  jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":2})",
+                                OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "s")));
+  const kube::Pod pod = PodOfJob("j");
+  EXPECT_EQ(jobs.OutermostOf(pod), nullptr) << "its JobSet isn't known yet";
+  jobs.Upsert(Object<kube::JobSet>("s", Set({Replicated("a", 1, 2)}),
+                                   OwnedBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "t")));
+  jobs.Upsert(Object<kube::TrainJob>("t", "{}"));
+  ASSERT_NE(jobs.OutermostOf(pod), nullptr);
+  EXPECT_EQ(jobs.OutermostOf(pod)->Title(), "TrainJob team/t");
+  EXPECT_EQ(jobs.OutermostOf(pod)->api_version, "trainer.kubeflow.org/v1alpha1");
+  EXPECT_EQ(jobs.OutermostOf(kube::Pod()), nullptr);
+}
+
+TEST(JobGangsOutermost, OneThatSomethingElseControlsSaysWhat) {
+  JobGangs jobs;
+  jobs.Upsert(Object<kube::Job>("w", "{}", OwnedBy("argoproj.io/v1alpha1", "Workflow", "flow")));
+  jobs.Upsert(Object<kube::Job>("c", "{}", OwnedBy("batch/v1", "CronJob", "nightly")));
+  EXPECT_EQ(jobs.OutermostOf(PodOfJob("w"))->foreign_owner, "Workflow team/flow");
+  EXPECT_EQ(jobs.OutermostOf(PodOfJob("c"))->foreign_owner, "") << "it leaves its Jobs alone";
+}
+
+TEST(JobGangsRestarting, AreTheJobsThatCarryTheMark) {
+  JobGangs jobs;
+  const std::string mark = R"("annotations":{"muster.dev/restart":"why"})";
+  jobs.Upsert(Object<kube::Job>("j", R"({"suspend":true})", mark));
+  jobs.Upsert(Object<kube::Job>("k", R"({"suspend":true})"));
+  EXPECT_THAT(jobs.Restarting(), ElementsAre("j-uid"));
+  EXPECT_THAT(jobs.Upsert(Object<kube::Job>("k", R"({"suspend":true})", mark)),
+              ElementsAre("k-uid"));
+  EXPECT_THAT(jobs.Restarting(), ElementsAre("j-uid", "k-uid"));
+  jobs.Upsert(Object<kube::Job>("j", "{}"));
+  jobs.Remove("k-uid");
+  EXPECT_THAT(jobs.Restarting(), IsEmpty());
+}
+
 // --- who makes a gang's pods ---
 
 TEST(JobGangsMakers, AreWhatOwnsThePods) {

@@ -28,6 +28,16 @@ std::string ForeignGate(const kube::Pod& pod) {
   return "";
 }
 
+// The pods of a gang that has ended go one by one, by a ttl or by hand. What it came to stays in
+// its PodGroup's status, until pods made anew begin another attempt.
+void RecallEnd(const kube::PodGroup* group, GangFacts* facts) {
+  if (group == nullptr || facts->live > 0 || facts->terminating) return;
+  const kube::PodGroup::Status& status = group->status;
+  if (status.phase != "Finished" && status.phase != "Failed") return;
+  facts->succeeded = std::max(facts->succeeded, status.succeeded);
+  facts->failed = std::max(facts->failed, status.failed);
+}
+
 bool IsLive(const kube::Pod& pod) { return !pod.IsTerminal() && !pod.IsDeleting(); }
 
 }  // namespace
@@ -65,7 +75,6 @@ void Engine::State::Leave(const std::string& uid) {
   gang_of_pod.erase(it);
   answers_to_remove.push_back(uid);
   const bool last = gang.pods.size() == 1 && gang.group == nullptr;
-  if (last) FailHeldBinds(gang, "the pod is gone");
   gang.pods.erase(uid);
   gang.posted.erase(uid);
   if (gang.fixed.erase(uid) + gang.tentative.erase(uid) > 0) snapshot.Forget(uid);
@@ -81,6 +90,7 @@ void Engine::State::Leave(const std::string& uid) {
 
 void Engine::State::Remove(Gang& gang) {
   WithdrawQuota(gang);
+  setbacks.Forget(gang.key);
   Unshow(gang);
   removed_gangs.push_back(gang.key);
   gangs.erase(removed_gangs.back());
@@ -168,18 +178,20 @@ Reason Engine::State::FindBlocker(const Gang& gang,
   return GroupPending(gang);
 }
 
-void Engine::State::ReadRecordOfPod(Gang& gang) const {
+void Engine::State::ReadRecordOfPod(Gang& gang) {
   const kube::Pod* pod = gang.pods.empty() ? nullptr : snapshot.FindPod(*gang.pods.begin());
   const std::string* text = pod == nullptr ? nullptr : pod->meta.Annotation(kRecordAnnotation);
   if (text == nullptr) return;
-  if (auto record = DecodeRecord(*text); record.ok() && record->uid == pod->meta.uid) {
-    gang.record = *std::move(record);
-  }
+  auto record = DecodeRecord(*text);
+  if (!record.ok() || record->uid != pod->meta.uid) return;
+  needs_pass |= gang.record != *record;
+  gang.record = *std::move(record);
 }
 
 void Engine::State::Refresh(Gang& gang, absl::Time now) {
   std::vector<std::pair<MemberRank, const kube::Pod*>> ranked;
   GangFacts facts;
+  gang.awaits_writes = false;
   gang.members = gang.running = 0;
   gang.ours = gang.pods.empty();
   absl::Time first_pod = absl::InfiniteFuture();
@@ -211,38 +223,48 @@ void Engine::State::Refresh(Gang& gang, absl::Time now) {
   }
   if (gang.key.is_pod) ReadRecordOfPod(gang);
   facts.live = static_cast<int64_t>(live.size());
-  facts.bound = static_cast<int64_t>(gang.bound.size());
-  facts.min_member = MinMemberOf(gang, facts.bound + facts.succeeded);
+  RecallEnd(gang.group.get(), &facts);
+  FindLosses(gang);
+  facts.lost = static_cast<int64_t>(gang.lost.size());
+  facts.bound = static_cast<int64_t>(gang.bound.size()) - facts.lost;
+  facts.min_member = MinMemberOf(gang, facts.bound + facts.lost + facts.succeeded);
   gang.priority = live.empty() ? 0 : live.front()->priority;
   gang.created = gang.group == nullptr ? first_pod : gang.group->meta.creation_time;
   gang.facts = facts;
   ReadOwners(gang, live, now);
   ReadQueueLabels(gang, live);
-  gang.blocker = FindBlocker(gang, live);
+  FindFallback(gang);
+  gang.blocker = RestartBlocker(gang);
+  if (gang.blocker.code == v1::REASON_UNSPECIFIED) gang.blocker = FindBlocker(gang, live);
   gang.facts.blocked = gang.blocker.code != v1::REASON_UNSPECIFIED;
   const bool recorded = HasRecord(gang);
   gang.facts.bound_before = recorded && gang.record->bound_at.has_value();
-  gang.facts.backing_off = recorded && gang.record->retry_after && now < *gang.record->retry_after;
+  gang.facts.backing_off = recorded && gang.record->BacksOffAt(now);
   gang.facts.evicting =
       HoldsQuota(gang) && gang.record->eviction && !gang.record->eviction->surplus_only;
-  const bool quota_there = !UsesQuota() || gang.record->quota.has_value() || !gang.bound.empty();
+  const bool quota_there =
+      !UsesQuota() || (recorded && gang.record->quota.has_value()) || !gang.bound.empty();
   gang.facts.admitted = recorded && !gang.record->retry_after && !gang.facts.evicting &&
                         gang.record->identity == options.identity && quota_there;
   gang.facts.waits_for_quota =
       !gang.facts.admitted && (gang.quota.Waits() || gang.quota.granted.has_value());
+  if (gang.facts.blocked || !gang.facts.admitted) setbacks.Stop(gang.key);
   JudgeGang(gang);
 }
 
 int64_t Engine::State::NextAttempt(const Gang& gang) const {
-  if (!HasRecord(gang)) return 1;
+  if (!HasRecord(gang)) return TriedBefore(gang).attempt + 1;
   return gang.record->attempt + (gang.record->retry_after ? 1 : 0);
 }
 
-AdmissionRecord Engine::State::NewRecord(const Gang& gang, int64_t attempt, absl::Time now) const {
-  absl::Duration timeout = options.provisioning_deadline;
-  if (gang.group != nullptr && gang.group->schedule_timeout_seconds) {
-    timeout = absl::Seconds(*gang.group->schedule_timeout_seconds);
+absl::Duration Engine::State::DeadlineOf(const Gang& gang) const {
+  if (gang.group == nullptr || !gang.group->schedule_timeout_seconds) {
+    return options.provisioning_deadline;
   }
+  return absl::Seconds(*gang.group->schedule_timeout_seconds);
+}
+
+AdmissionRecord Engine::State::NewRecord(const Gang& gang, int64_t attempt, absl::Time now) const {
   AdmissionRecord record;
   record.uid = gang.uid();
   record.identity = options.identity;
@@ -250,7 +272,7 @@ AdmissionRecord Engine::State::NewRecord(const Gang& gang, int64_t attempt, absl
   if (gang.record && gang.record->identity != options.identity) ++record.epoch;
   record.attempt = attempt;
   record.admitted_at = now;
-  record.deadline = now + timeout;
+  record.deadline = now + DeadlineOf(gang);
   if (gang.quota.granted) {
     record.queue = QueueOf(gang);
     record.quota = gang.quota.granted;
@@ -258,6 +280,8 @@ AdmissionRecord Engine::State::NewRecord(const Gang& gang, int64_t attempt, absl
   if (gang.record) {
     record.flavors_tried = gang.record->flavors_tried;
     std::erase_if(record.flavors_tried, [now](const auto& tried) { return tried.second <= now; });
+  } else {
+    record.flavors_tried = TriedBefore(gang).flavors;
   }
   return record;
 }
@@ -268,7 +292,7 @@ void Engine::State::Admit(Gang& gang, absl::Time now) {
   if (gang.unbound.empty() && gang.required() == 0) return;
   if (gang.facts.evicting) return;
   const bool recorded = HasRecord(gang);
-  if (recorded && gang.record->retry_after && now < *gang.record->retry_after && !gang.fits_now) {
+  if (gang.facts.backing_off && !gang.fits_now) {
     WakeAt(*gang.record->retry_after);
     return;
   }

@@ -37,10 +37,12 @@ void Engine::State::KeepHolds(const std::string& uid, std::map<std::string, Hold
 std::map<std::string, Holds> Engine::State::WantedHolds(absl::Time now) {
   std::map<std::string, Holds> want;
   for (const auto& [key, gang] : gangs) {
+    const bool placed = !gang.fixed.empty() || !gang.tentative.empty();
+    if (!gang.record || (!placed && !IsUndecided(gang))) continue;
     const std::string uid = gang.uid();
-    if (!gang.record || uid.empty()) continue;
+    if (uid.empty()) continue;
     if (IsUndecided(gang)) KeepHolds(uid, &want);
-    if (gang.fixed.empty() && gang.tentative.empty()) continue;
+    if (!placed) continue;
     absl::Time until = gang.record->deadline + kHoldMargin;
     if (gang.state != v1::PROVISIONING) {
       const int64_t steps = (now - gang.state_since) / kReadyHold + 1;

@@ -25,8 +25,9 @@ kube::PodSpec WithFlavor(const kube::PodSpec& spec, const kube::ResourceFlavor& 
 absl::Time Engine::State::TriedUntil(const quota::Workload& workload,
                                      const kube::ResourceFlavor& flavor) const {
   auto it = gang_of_quota.find(workload.id);
-  if (it == gang_of_quota.end() || !it->second->record) return absl::InfinitePast();
-  const auto& tried = it->second->record->flavors_tried;
+  if (it == gang_of_quota.end()) return absl::InfinitePast();
+  const auto tried =
+      it->second->record ? it->second->record->flavors_tried : TriedBefore(*it->second).flavors;
   auto found = tried.find(flavor.meta.name);
   return found == tried.end() ? absl::InfinitePast() : found->second;
 }
@@ -44,8 +45,7 @@ std::string Engine::State::WhyNotPlaceable(const quota::Workload& workload,
   if (!another) return "";
   WakeAt(until);
   next_flavor_retry = std::min(next_flavor_retry, until);
-  return fmt::format("its nodes didn't come; tried again from {}",
-                     absl::FormatTime("%H:%M:%SZ", until, absl::UTCTimeZone()));
+  return fmt::format("its nodes didn't come; tried again from {}", Clock(until));
 }
 
 const std::string& Engine::State::WhyNoNodesOf(const quota::PodSet& set,

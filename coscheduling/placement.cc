@@ -63,6 +63,7 @@ bool Engine::State::MayBePlaced(const Gang& gang, const std::string& uid) const 
   if (!HoldsQuota(gang)) return true;
   if (gang.quota.uncounted.contains(uid)) return false;
   const kube::Pod& pod = *snapshot.FindPod(uid);
+  if (!IsGivenFlavors(pod)) return false;
   const quota::PodSetAssignment* given = GivenTo(gang, pod);
   return given != nullptr && HasFlavors(pod, *given);
 }
@@ -75,15 +76,16 @@ PlanRequest Engine::State::RequestFor(const Gang& gang,
   request.required = static_cast<size_t>(std::max<int64_t>(0, gang.required() - placed));
   request.required = std::min(request.required, request.members.size());
   for (const std::string& uid : gang.bound) {
+    if (gang.lost.contains(uid)) continue;
     request.sibling_nodes.push_back(snapshot.FindPod(uid)->node_name);
   }
   for (const auto& [uid, node] : gang.fixed) request.sibling_nodes.push_back(node);
   for (const auto& [node, until] : gang.refused_nodes.left_out()) {
     request.excluded_nodes.insert(node);
   }
-  const std::string uid = gang.uid();
+  const std::string name = gang.key.ToString();
   for (const auto& [node, entry] : suspects.nodes()) {
-    if (suspects.IsSuspectFor(node, uid)) request.excluded_nodes.insert(node);
+    if (suspects.IsSuspectFor(node, name)) request.excluded_nodes.insert(node);
   }
   ExcludeOtherFlavors(gang, uids, &request);
   return request;
@@ -141,7 +143,9 @@ void Engine::State::DropFixed(Gang& gang) {
 
 void Engine::State::DropFixed(Gang& gang, const std::vector<std::string>& uids) {
   for (const std::string& uid : uids) {
-    if (!IsCommitted(gang, uid) && gang.fixed.erase(uid) > 0) snapshot.Forget(uid);
+    if (IsCommitted(gang, uid) || gang.fixed.erase(uid) == 0) continue;
+    snapshot.Forget(uid);
+    gang.stale = true;
   }
 }
 
@@ -149,14 +153,14 @@ void Engine::State::DropFixed(Gang& gang, const std::vector<std::string>& uids) 
 // somebody who didn't ask.
 std::vector<std::string> Engine::State::BrokenPlaces(const Gang& gang) const {
   std::vector<std::string> broken;
-  const std::string gang_uid = gang.uid();
+  const std::string name = gang.key.ToString();
   for (const auto& [uid, node] : gang.fixed) {
     if (IsCommitted(gang, uid)) continue;
     const cluster::NodeInfo* info = snapshot.FindNode(node);
     const kube::Pod* pod = snapshot.FindPod(uid);
     const bool good = info != nullptr && pod != nullptr && info->UsableNow() &&
                       MayBePlaced(gang, uid) && !gang.refused_nodes.left_out().contains(node) &&
-                      !suspects.IsSuspectFor(node, gang_uid) &&
+                      !suspects.IsSuspectFor(node, name) &&
                       !cluster::CheckClass(snapshot, *pod, *info) &&
                       info->node->allocatable.Covers(info->requested);
     if (!good) broken.push_back(uid);
@@ -237,7 +241,7 @@ void Engine::State::Place(absl::Time now) {
     }
     DropTentative(gang);
     gang.coming_suffices = gang.short_of_nodes = gang.fits_now = false;
-    if (WaitsForPlace(gang)) waiting.push_back(&gang);
+    if (!gang.awaits_writes && WaitsForPlace(gang)) waiting.push_back(&gang);
     if (gang.facts.backing_off && !gang.facts.blocked && !gang.unbound.empty()) {
       waiting.push_back(&gang);
     }
@@ -246,6 +250,7 @@ void Engine::State::Place(absl::Time now) {
   KnownFailures failures;
   bool guard_taken = false;
   for (Gang* gang : waiting) {
+    gang->stale = true;
     PlanRequest request = RequestFor(*gang, Unplaced(*gang));
     if (gang->facts.backing_off) {
       gang->fits_now = MakePlan(snapshot, request).complete;
@@ -274,6 +279,7 @@ void Engine::State::Place(absl::Time now) {
       failures.Note(shape, request.required, gang->shortfall);
     }
   }
+  CountOnNodes(waiting);
 }
 
 }  // namespace muster::coscheduling

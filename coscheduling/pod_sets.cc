@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "absl/strings/str_split.h"
 #include "fmt/format.h"
 
 namespace muster::coscheduling {
@@ -44,6 +45,10 @@ std::string WhatQuotaSees(const kube::PodSpec& spec) {
   return text;
 }
 
+std::string DigestText(const kube::PodSpec& spec) {
+  return fmt::format("{:016x}", Digest(WhatQuotaSees(spec)));
+}
+
 void CountIn(const std::string& name, const kube::Pod& pod, std::vector<quota::PodSet>* sets) {
   auto it = std::ranges::find(*sets, name, &quota::PodSet::name);
   if (it == sets->end()) it = sets->insert(it, {name, 0, pod.spec});
@@ -55,7 +60,7 @@ void CountIn(const std::string& name, const kube::Pod& pod, std::vector<quota::P
 std::string PodSetOf(const kube::Pod& pod) {
   const std::string* name = pod.meta.Annotation(kPodSetAnnotation);
   if (name != nullptr) return *name;
-  std::string digest = fmt::format("{:016x}", Digest(WhatQuotaSees(*pod.spec)));
+  std::string digest = DigestText(*pod.spec);
   for (std::string_view label : kRoleLabels) {
     if (const std::string* role = pod.meta.Label(label)) return *role + "-" + digest;
   }
@@ -84,11 +89,60 @@ std::set<std::string> FlavorNames(const quota::PodSetAssignment& given) {
   return names;
 }
 
+bool IsGivenFlavors(const kube::Pod& pod) {
+  return pod.meta.Annotation(kPodSetAnnotation) != nullptr;
+}
+
 bool HasFlavors(const kube::Pod& pod, const quota::PodSetAssignment& given) {
   const std::string* name = pod.meta.Annotation(kPodSetAnnotation);
   const std::string* flavors = pod.meta.Annotation(kFlavorsAnnotation);
   return name != nullptr && *name == given.name && flavors != nullptr &&
          *flavors == FlavorsText(given);
+}
+
+std::set<std::string> CarriedFlavors(const kube::Pod& pod) {
+  std::set<std::string> names;
+  const std::string* text = pod.meta.Annotation(kFlavorsAnnotation);
+  if (text == nullptr) return names;
+  for (absl::string_view pair : absl::StrSplit(*text, ',')) {
+    const size_t equals = pair.find('=');
+    if (equals != absl::string_view::npos) names.insert(std::string(pair.substr(equals + 1)));
+  }
+  return names;
+}
+
+// The name of its pod set ends with the digest of what it asked for before, so the right guess is
+// known when it is met: labels that the flavors have too may be its own, and tolerations were added
+// behind its own.
+std::optional<kube::PodSpec> SpecBeforeFlavors(
+    const kube::Pod& pod, const std::vector<const kube::ResourceFlavor*>& flavors) {
+  constexpr size_t kMostLabels = 12;
+  std::vector<std::string> labels;
+  size_t tolerations = 0;
+  for (const kube::ResourceFlavor* flavor : flavors) {
+    tolerations += flavor->tolerations.size();
+    for (const auto& [key, value] : flavor->node_labels) {
+      const auto own = pod.spec->node_selector.find(key);
+      const bool same = own != pod.spec->node_selector.end() && own->second == value;
+      if (same && !std::ranges::count(labels, key)) labels.push_back(key);
+    }
+  }
+  if (labels.size() > kMostLabels) return std::nullopt;
+  const std::string set = PodSetOf(pod);
+  const size_t combinations = size_t{1} << labels.size();
+  // Most often all of it was added.
+  for (size_t kept = 0; kept < combinations; ++kept) {
+    kube::PodSpec spec = *pod.spec;
+    for (size_t i = 0; i < labels.size(); ++i) {
+      if ((kept >> i & 1) == 0) spec.node_selector.erase(labels[i]);
+    }
+    for (size_t taken = 0; taken <= tolerations; ++taken) {
+      if (set.ends_with(DigestText(spec))) return spec;
+      if (spec.tolerations.empty()) break;
+      spec.tolerations.pop_back();
+    }
+  }
+  return std::nullopt;
 }
 
 AssignFlavors FlavorsFor(const kube::Pod& pod, const quota::PodSetAssignment& given,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -38,8 +39,18 @@ std::string FlavorsText(const quota::PodSetAssignment& given);
 // Each flavor once.
 std::set<std::string> FlavorNames(const quota::PodSetAssignment& given);
 
+// Whether the member carries anything that it was given, maybe not what it should carry now.
+bool IsGivenFlavors(const kube::Pod& pod);
 // True if the member carries what it was given.
 bool HasFlavors(const kube::Pod& pod, const quota::PodSetAssignment& given);
+
+// What the annotation names; empty if the member was given none.
+std::set<std::string> CarriedFlavors(const kube::Pod& pod);
+
+// The member's spec as it was before it was given these flavors, so as one made anew will have it.
+// nullopt if that can't be told, because a flavor says something else by now.
+std::optional<kube::PodSpec> SpecBeforeFlavors(
+    const kube::Pod& pod, const std::vector<const kube::ResourceFlavor*>& flavors);
 
 // What a member lacks of its flavors' labels and tolerations, and the annotations above. `flavors`
 // are those that exist still; a label that the member sets itself stays.

@@ -80,6 +80,48 @@ TEST(FlavorsFor, AddsWhatTheMemberLacksAndChangesNothing) {
                                                 {"muster.dev/queue", "team"}}));
 }
 
+// What the API server has once FlavorsFor was written.
+kube::Pod Given(const kube::Pod& pod, const std::vector<const kube::ResourceFlavor*>& flavors) {
+  const quota::PodSetAssignment given{PodSetOf(pod), 1, {{"cpu", "any"}, {"gpu", "spot"}}, {}};
+  const AssignFlavors assign = FlavorsFor(pod, given, "team", flavors);
+  kube::Pod after = With(pod, [&](auto& spec) {
+    for (const auto& [key, value] : assign.node_selector) spec.node_selector[key] = value;
+    for (const auto& added : assign.tolerations) spec.tolerations.push_back(added.toleration);
+  });
+  for (const auto& [key, value] : assign.annotations) after.meta.annotations[key] = value;
+  return after;
+}
+
+TEST(SpecBeforeFlavors, IsWhatItsUserWrote) {
+  const kube::ResourceFlavor spot = Spot();
+  const kube::Toleration own = {"nvidia.com/gpu", true, "", std::nullopt};
+  for (const kube::Pod& pod :
+       {Gpu("a"), With(Gpu("a"), [](auto& spec) { spec.node_selector["zone"] = "a"; }),
+        With(Gpu("a"),
+             [&](auto& spec) {
+               spec.node_selector["pool"] = "gpu-spot";
+               spec.node_selector["zone"] = "a";
+               spec.tolerations = {own, spot.tolerations[0]};
+             }),
+        With(Gpu("a"), [&](auto& spec) { spec.tolerations = {own}; })}) {
+    const kube::Pod given = Given(pod, {&spot});
+    EXPECT_EQ(CarriedFlavors(given), (std::set<std::string>{"any", "spot"}));
+    const std::optional<kube::PodSpec> before = SpecBeforeFlavors(given, {&spot});
+    ASSERT_TRUE(before.has_value());
+    EXPECT_EQ(*before, *pod.spec);
+  }
+  EXPECT_TRUE(CarriedFlavors(Gpu("a")).empty());
+}
+
+TEST(SpecBeforeFlavors, CannotBeToldOnceAFlavorSaysSomethingElse) {
+  const kube::ResourceFlavor spot = Spot();
+  const kube::Pod given = Given(Gpu("a"), {&spot});
+  kube::ResourceFlavor changed = Spot();
+  changed.node_labels["pool"] = "gpu-other";
+  EXPECT_FALSE(SpecBeforeFlavors(given, {&changed}).has_value());
+  EXPECT_FALSE(SpecBeforeFlavors(given, {}).has_value());
+}
+
 TEST(FlavorsFor, WhatWasAddedIsRecognised) {
   kube::Pod pod = Gpu("a");
   quota::PodSetAssignment given{"set", 1, {{"cpu", "any"}, {"nvidia.com/gpu", "spot"}}, {}};

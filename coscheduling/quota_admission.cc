@@ -178,7 +178,8 @@ void Engine::State::SyncQuota(Gang& gang, absl::Time now) {
 
 // Also notes since when nothing of the gang stands or may start.
 bool Engine::State::MayKeepQuota(Gang& gang, absl::Time now) {
-  if (!Stands(gang) && gang.posted.empty()) {
+  const bool remade = gang.record->bound_at && !gang.record->eviction && now < gang.remade_until;
+  if (!Stands(gang) && gang.posted.empty() && !remade) {
     gang.quota.idle_since = std::min(gang.quota.idle_since, now);
     return false;
   }
@@ -318,6 +319,8 @@ void Engine::State::DecideFlavors(Gang& gang, absl::Time now) {
   if (!gang.facts.admitted || !HoldsQuota(gang)) return;
   for (const std::string& uid : gang.unbound) {
     if (gang.quota.uncounted.contains(uid)) continue;
+    const std::string target = "flavors/" + uid;
+    if (!MayAct(target, now)) continue;
     const kube::Pod& pod = *snapshot.FindPod(uid);
     const quota::PodSetAssignment* given = GivenTo(gang, pod);
     if (given == nullptr || HasFlavors(pod, *given)) continue;
@@ -329,7 +332,7 @@ void Engine::State::DecideFlavors(Gang& gang, absl::Time now) {
     // The selector of a pod without a gate can't be changed any more; RequestFor keeps it to its
     // flavors' nodes.
     if (!IsGatedByUs(pod)) assign.node_selector.clear();
-    Act("flavors/" + uid, now, std::move(assign),
+    Act(target, now, std::move(assign),
         [this, key = gang.key](const absl::Status& status, absl::Time) {
           auto it = gangs.find(key);
           if (it == gangs.end()) return;

@@ -1,5 +1,6 @@
 #include "coscheduling/record.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
@@ -8,7 +9,12 @@
 namespace muster::coscheduling {
 namespace {
 
-using Json = nlohmann::ordered_json;
+// Written in the order in which it is read best. Read into sorted objects: annotations are
+// anybody's, and finding a key among those of an ordered object takes time in their number.
+using Written = nlohmann::ordered_json;
+using Json = nlohmann::json;
+
+constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
 
 std::string TimeText(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
@@ -27,8 +33,11 @@ absl::Status ReadString(const Json& json, const char* field, std::string* out) {
 
 absl::Status ReadCount(const Json& json, const char* field, int64_t* out) {
   auto it = json.find(field);
-  if (it == json.end() || !it->is_number_integer() || it->get<int64_t>() < 1) {
-    return Bad(field, "an integer of at least 1");
+  // Past int64 it is unsigned, and would become negative. Counts are added to: they end well
+  // before.
+  if (it == json.end() || !it->is_number_integer() || it->get<int64_t>() < 1 ||
+      it->get<int64_t>() > kMaxCount) {
+    return Bad(field, "an integer from 1 to 2147483647");
   }
   *out = it->get<int64_t>();
   return absl::OkStatus();
@@ -49,8 +58,8 @@ absl::Status ReadOptionalTime(const Json& json, const char* field, std::optional
   return ReadTime(json, field, &out->emplace());
 }
 
-Json ToJson(const quota::PodSetAssignment& given) {
-  Json usage = Json::object();
+Written ToJson(const quota::PodSetAssignment& given) {
+  Written usage = Written::object();
   for (const auto& [resource, amount] : given.usage.entries()) usage[resource] = amount;
   return {{"name", given.name},
           {"count", given.count},
@@ -58,32 +67,46 @@ Json ToJson(const quota::PodSetAssignment& given) {
           {"usage", std::move(usage)}};
 }
 
-Json ToJson(const std::vector<quota::PodSetAssignment>& list) {
-  Json out = Json::array();
+Written ToJson(const std::vector<quota::PodSetAssignment>& list) {
+  Written out = Written::array();
   for (const quota::PodSetAssignment& given : list) out.push_back(ToJson(given));
   return out;
 }
 
-absl::Status ReadPodSet(const Json& json, quota::PodSetAssignment* out) {
-  constexpr std::string_view kField = "quota.podSets[]";
-  if (!json.is_object() || !ReadString(json, "name", &out->name).ok()) {
-    return Bad(kField, "objects with a name");
-  }
-  if (absl::Status status = ReadCount(json, "count", &out->count); !status.ok()) return status;
-  const Json none = Json::object();
-  const Json flavors = json.value("flavors", none);
-  for (const auto& [resource, flavor] : flavors.items()) {
-    if (!flavor.is_string()) return Bad(kField, "flavors that are strings");
+constexpr std::string_view kPodSets = "quota.podSets[]";
+
+// Never copied: a copy of what is nested a hundred thousand levels deep would end the stack.
+absl::Status ReadFlavors(const Json& pod_set, quota::PodSetAssignment* out) {
+  auto it = pod_set.find("flavors");
+  if (it == pod_set.end()) return absl::OkStatus();
+  if (!it->is_object()) return Bad(kPodSets, "flavors in an object");
+  for (const auto& [resource, flavor] : it->items()) {
+    if (!flavor.is_string()) return Bad(kPodSets, "flavors that are strings");
     out->flavors[resource] = flavor.get<std::string>();
   }
-  const Json usage = json.value("usage", none);
-  for (const auto& [resource, amount] : usage.items()) {
+  return absl::OkStatus();
+}
+
+absl::Status ReadUsage(const Json& pod_set, quota::PodSetAssignment* out) {
+  auto it = pod_set.find("usage");
+  if (it == pod_set.end()) return absl::OkStatus();
+  if (!it->is_object()) return Bad(kPodSets, "usage in an object");
+  for (const auto& [resource, amount] : it->items()) {
     if (!amount.is_number_integer() || amount.get<int64_t>() < 0) {
-      return Bad(kField, "usage in integers of at least 0");
+      return Bad(kPodSets, "usage in integers of at least 0");
     }
     out->usage.Set(resource, amount.get<int64_t>());
   }
   return absl::OkStatus();
+}
+
+absl::Status ReadPodSet(const Json& json, quota::PodSetAssignment* out) {
+  if (!json.is_object() || !ReadString(json, "name", &out->name).ok()) {
+    return Bad(kPodSets, "objects with a name");
+  }
+  if (absl::Status status = ReadCount(json, "count", &out->count); !status.ok()) return status;
+  if (absl::Status status = ReadFlavors(json, out); !status.ok()) return status;
+  return ReadUsage(json, out);
 }
 
 absl::Status ReadPodSets(const Json& json, const char* field,
@@ -124,6 +147,21 @@ absl::Status ReadEviction(const Json& record, std::optional<Eviction>* out) {
   return absl::OkStatus();
 }
 
+absl::Status ReadGivenUp(const Json& record, std::optional<Reason>* out) {
+  auto it = record.find("givenUp");
+  if (it == record.end()) return absl::OkStatus();
+  Reason why;
+  std::string code;
+  if (!it->is_object() || !ReadString(*it, "code", &code).ok() ||
+      !ReadString(*it, "message", &why.message).ok() || !ReadString(*it, "fix", &why.fix).ok()) {
+    return Bad("givenUp", "an object with code, message and fix");
+  }
+  // A later version may have codes that this one hasn't.
+  if (!v1::ReasonCode_Parse(code, &why.code)) why.code = v1::DEADLINE_EXCEEDED;
+  *out = std::move(why);
+  return absl::OkStatus();
+}
+
 absl::Status ReadTried(const Json& record, std::map<std::string, absl::Time>* out) {
   auto it = record.find("flavorsTried");
   if (it == record.end()) return absl::OkStatus();
@@ -139,14 +177,20 @@ absl::Status ReadTried(const Json& record, std::map<std::string, absl::Time>* ou
 }  // namespace
 
 std::string EncodeRecord(const AdmissionRecord& record) {
-  Json json = {{"uid", record.uid},
-               {"identity", record.identity},
-               {"epoch", record.epoch},
-               {"attempt", record.attempt},
-               {"admittedAt", TimeText(record.admitted_at)},
-               {"deadline", TimeText(record.deadline)}};
+  Written json = {{"uid", record.uid},
+                  {"identity", record.identity},
+                  {"epoch", record.epoch},
+                  {"attempt", record.attempt},
+                  {"admittedAt", TimeText(record.admitted_at)},
+                  {"deadline", TimeText(record.deadline)}};
   if (record.retry_after) json["retryAfter"] = TimeText(*record.retry_after);
+  if (record.given_up) {
+    json["givenUp"] = {{"code", v1::ReasonCode_Name(record.given_up->code)},
+                       {"message", record.given_up->message},
+                       {"fix", record.given_up->fix}};
+  }
   if (record.bound_at) json["boundAt"] = TimeText(*record.bound_at);
+  if (record.repairing_since) json["repairingSince"] = TimeText(*record.repairing_since);
   if (!record.queue.empty()) json["queue"] = record.queue;
   if (record.quota) {
     json["quota"] = {{"clusterQueue", record.quota->cluster_queue},
@@ -174,8 +218,10 @@ absl::StatusOr<AdmissionRecord> DecodeRecord(std::string_view text) {
         ReadTime(json, "admittedAt", &record.admitted_at),
         ReadTime(json, "deadline", &record.deadline),
         ReadOptionalTime(json, "retryAfter", &record.retry_after),
-        ReadOptionalTime(json, "boundAt", &record.bound_at), ReadQuota(json, &record.quota),
-        ReadEviction(json, &record.eviction), ReadTried(json, &record.flavors_tried)}) {
+        ReadOptionalTime(json, "boundAt", &record.bound_at),
+        ReadOptionalTime(json, "repairingSince", &record.repairing_since),
+        ReadQuota(json, &record.quota), ReadEviction(json, &record.eviction),
+        ReadTried(json, &record.flavors_tried), ReadGivenUp(json, &record.given_up)}) {
     if (!status.ok()) return status;
   }
   if (json.contains("queue")) {

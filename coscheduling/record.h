@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "coscheduling/reason.h"
 #include "quota/workload.h"
 
 namespace muster::coscheduling {
@@ -37,17 +38,22 @@ struct AdmissionRecord {
   absl::Time deadline;
   // Set while the gang backs off: no attempt before this.
   std::optional<absl::Time> retry_after;
+  std::optional<Reason> given_up;  // why, then
   // Set once at least minMember members were bound in this attempt.
   std::optional<absl::Time> bound_at;
+  // Set while members that were lost after that are missing: since when.
+  std::optional<absl::Time> repairing_since;
   // Present while it holds quota, from before the first member is asked for until the last is gone.
   std::string queue;  // its LocalQueue then
   std::optional<quota::Admission> quota;
   std::optional<Eviction> eviction;
   // Flavors on which an attempt failed, and until when others are preferred: as long again as the
-  // gang backs off.
+  // gang backs off, and where its members are made anew for another one, as long as that one has to
+  // get its nodes as well.
   std::map<std::string, absl::Time> flavors_tried;
 
   bool operator==(const AdmissionRecord&) const = default;
+  bool BacksOffAt(absl::Time now) const { return retry_after && now < *retry_after; }
 };
 
 std::string EncodeRecord(const AdmissionRecord& record);

@@ -12,10 +12,6 @@ namespace {
 // PodGroup status is written at most this often per gang, except when the state changes.
 constexpr absl::Duration kStatusInterval = absl::Seconds(1);
 
-std::string Clock(absl::Time time) {
-  return absl::FormatTime("%H:%M:%SZ", time, absl::UTCTimeZone());
-}
-
 const char* CauseText(cluster::RejectionCode code) {
   switch (code) {
     case cluster::RejectionCode::kNotUsable:
@@ -69,6 +65,18 @@ std::string OccupiedBy(const kube::Pod& pod) {
   return owner == nullptr ? "" : pod.meta.name_space + "/" + owner->name;
 }
 
+// As it was written down, so that it stays as it is whatever happens meanwhile.
+Reason BackoffReason(const AdmissionRecord& record) {
+  Reason why = record.given_up.value_or(Reason{v1::DEADLINE_EXCEEDED, "", ""});
+  const absl::Duration waited = record.deadline - record.admitted_at;
+  why.message = fmt::format(
+      "nodes for all members didn't come within {} (attempt {}){}{}; next "
+      "attempt at {}",
+      absl::FormatDuration(absl::Trunc(waited + absl::Milliseconds(500), absl::Seconds(1))),
+      record.attempt, why.message.empty() ? "" : ": ", why.message, Clock(*record.retry_after));
+  return why;
+}
+
 bool SameCounts(const UpdatePodGroupStatus& want, const kube::PodGroup::Status& have) {
   return want.phase == have.phase && want.running == have.running &&
          want.succeeded == have.succeeded && want.failed == have.failed;
@@ -101,7 +109,6 @@ Reason Engine::State::ComingReason(const Gang& gang) const {
   size_t usable = 0;
   size_t waiting = 0;
   std::string waiting_for;
-  bool incomplete = false;
   for (const std::string& place : places) {
     const cluster::NodeInfo* info = snapshot.FindNode(place);
     if (info == nullptr) continue;
@@ -109,15 +116,13 @@ Reason Engine::State::ComingReason(const Gang& gang) const {
       ++usable;
       continue;
     }
-    incomplete |=
-        info->object != nullptr && info->object->ready && !info->readiness.shortages.empty();
     if (++waiting > kShown) continue;
     waiting_for += fmt::format("{}{}", waiting_for.empty() ? "" : "; ", NodeLabelFor(place));
   }
   if (waiting > kShown) waiting_for += fmt::format("; and {} more", waiting - kShown);
-  return {incomplete ? v1::NODES_INCOMPLETE : v1::NODES_COMING,
+  return {v1::NODES_COMING,
           fmt::format("{} of {} nodes usable; waiting for {}", usable, places.size(), waiting_for),
-          incomplete ? "check the device plugin on the node that lacks devices" : ""};
+          ""};
 }
 
 Reason Engine::State::ProvisioningReason(const Gang& gang) const {
@@ -140,12 +145,16 @@ Reason Engine::State::ProvisioningReason(const Gang& gang) const {
                         gang.group->min_resources->ToString()),
             "lower spec.minResources, or wait for capacity"};
   }
-  if (gang.coming_suffices) return ComingReason(gang);
+  std::optional<Reason> setback = SetbackReason(gang, clock, /*all=*/false);
+  if (gang.coming_suffices) return setback ? *std::move(setback) : ComingReason(gang);
+  if (setback) return *std::move(setback);
+  if (IsBeyondLimits(gang)) return LimitReason(gang);
   Reason reason = {
       v1::CAPACITY_SHORT,
       fmt::format("{} of {} members have room{}: {}", gang.shortfall.placeable, gang.unbound.size(),
                   gang.signalled ? "; nodes were asked for" : "", ShortfallText(gang)),
       ""};
+  AddSuspects(gang, &reason);
   if (gang.feasibility != nullptr && gang.feasibility->reason.code != v1::REASON_UNSPECIFIED) {
     reason.message += "; as far as is known, " + gang.feasibility->reason.message;
     reason.fix = gang.feasibility->reason.fix;
@@ -210,6 +219,7 @@ Reason Engine::State::ReasonFor(const Gang& gang) const {
                           gang.binding_error.empty() ? "" : "; ", gang.binding_error),
               ""};
     case v1::BOUND:
+      if (std::optional<Reason> risk = RiskReason(gang)) return *std::move(risk);
       if (!gang.unbound.empty()) {
         return {
             v1::SURPLUS_WAITING,
@@ -219,27 +229,9 @@ Reason Engine::State::ReasonFor(const Gang& gang) const {
       }
       return {v1::ALL_BOUND, fmt::format("{} of {} members bound", standing, min), ""};
     case v1::REPAIRING:
-      if (gang.repairing_since + options.repair_deadline <= clock) {
-        return {v1::RESTARTING_WHOLE,
-                fmt::format("{} of {} members were bound for {} without the rest; they are evicted",
-                            standing, min, absl::FormatDuration(options.repair_deadline)),
-                ""};
-      }
-      return {
-          v1::MEMBERS_LOST,
-          fmt::format("{} of {} members are bound; {}", standing, min,
-                      gang.facts.blocked   ? gang.blocker.message
-                      : gang.fixed.empty() ? "replacements wait for room: " + ShortfallText(gang)
-                                           : "replacements have places"),
-          ""};
+      return RepairReason(gang);
     case v1::BACKING_OFF:
-      return {
-          v1::DEADLINE_EXCEEDED,
-          fmt::format("nodes for all members didn't come within {} (attempt {}): {}; next "
-                      "attempt at {}",
-                      absl::FormatDuration(gang.record->deadline - gang.record->admitted_at),
-                      gang.record->attempt, ShortfallText(gang), Clock(*gang.record->retry_after)),
-          "see the NodePools' and NodeClaims' events for why nodes don't come"};
+      return WithFallback(gang, BackoffReason(*gang.record));
     case v1::FINISHED: {
       const bool succeeded = gang.facts.succeeded >= min;
       return {
@@ -264,11 +256,20 @@ void Engine::State::EnterState(Gang& gang, absl::Time now) {
       stats.state_times.emplace_back(before, now - gang.state_since);
     }
     gang.state_since = now;
-    if (gang.state == v1::REPAIRING) gang.repairing_since = now;
+    gang.repairing_since = Never();
     if (gang.state == v1::BOUND) {
+      ForgetLosses(gang);
       gang.binding_error.clear();
+      setbacks.Forget(gang.key);
       NoteBindLatency(gang, now);
     }
+  }
+  if (gang.facts.bound == 0) {
+    gang.repairing_since = Never();  // nothing of it could hang
+  } else if (gang.state == v1::REPAIRING && gang.repairing_since == Never()) {
+    // A process before this one may have noted it.
+    const bool noted = before == v1::GANG_STATE_UNSPECIFIED && gang.record;
+    gang.repairing_since = noted ? gang.record->repairing_since.value_or(now) : now;
   }
   Reason reason = ReasonFor(gang);
   if (!entered && reason == gang.reason) return;
@@ -278,9 +279,11 @@ void Engine::State::EnterState(Gang& gang, absl::Time now) {
   if (!told) return;
   out->notes.push_back({gang.key, gang.state, gang.reason.code, gang.reason.message});
   const bool warning = gang.state == v1::BACKING_OFF || gang.state == v1::REPAIRING ||
-                       gang.state == v1::INFEASIBLE || gang.reason.code == v1::GANG_FAILED ||
+                       gang.state == v1::INFEASIBLE || IsSetback(gang.reason.code) ||
+                       gang.reason.code == v1::GANG_FAILED ||
                        gang.reason.code == v1::RECORD_FAILED ||
-                       gang.reason.code == v1::PODS_REFUSED;
+                       gang.reason.code == v1::PODS_REFUSED ||
+                       gang.reason.code == v1::NODE_NOT_READY || gang.reason.code == v1::NODE_GOING;
   Tell(EmitEvent{gang.key.is_pod ? "Pod" : "PodGroup", gang.key.name_space, gang.key.name,
                  gang.uid(), warning, CamelCase(v1::ReasonCode_Name(gang.reason.code)),
                  gang.reason.message});
@@ -316,7 +319,7 @@ void Engine::State::WriteStatus(Gang& gang, absl::Time now) {
   want.name = gang.key.name;
   want.uid = gang.group->meta.uid;
   want.phase = PhaseOf(gang);
-  want.scheduled = gang.facts.bound + gang.facts.succeeded;
+  want.scheduled = gang.facts.bound + gang.facts.lost + gang.facts.succeeded;
   want.running = gang.running;
   want.succeeded = gang.facts.succeeded;
   want.failed = gang.facts.failed;

@@ -1,42 +1,70 @@
 #include "coscheduling/suspect_nodes.h"
 
 #include <algorithm>
-#include <array>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "coscheduling/device_faults.h"
 
 namespace muster::coscheduling {
-namespace {
-
-// Words by which a worker's termination message accuses its node rather than its program.
-constexpr std::array<const char*, 7> kFaultWords = {
-    "\"cause\":\"gpu", "\"cause\":\"efa", "XID 79", "XID 48", "XID 95", "XID 119", "XID 120"};
-
-}  // namespace
 
 std::optional<std::string> NodeFault(const kube::Pod& pod) {
-  if (pod.phase != kube::PodPhase::kFailed || !pod.IsBound()) return std::nullopt;
-  if (pod.status_reason == "UnexpectedAdmissionError" ||
-      absl::StartsWith(pod.status_reason, "OutOf")) {
+  if (!pod.IsBound()) return std::nullopt;
+  if (pod.phase == kube::PodPhase::kFailed && (pod.status_reason == "UnexpectedAdmissionError" ||
+                                               absl::StartsWith(pod.status_reason, "OutOf"))) {
     return pod.status_message.empty() ? pod.status_reason
                                       : absl::StrCat(pod.status_reason, ": ", pod.status_message);
   }
-  for (const char* word : kFaultWords) {
-    if (absl::StrContains(pod.termination_message, word)) {
-      return absl::StrCat("worker reported: ", pod.termination_message.substr(0, 200));
-    }
-  }
-  return std::nullopt;
+  if (pod.phase == kube::PodPhase::kSucceeded) return std::nullopt;
+  std::string fault = DeviceFaultIn(pod.termination_message);
+  if (fault.empty()) return std::nullopt;
+  return fault;
 }
 
-void SuspectNodes::Report(const kube::Pod& pod, const std::string& gang_uid,
-                          const std::string& fault, absl::Time now) {
-  Entry& entry = nodes_[pod.node_name];
-  if (!entry.pods.insert(pod.meta.uid).second) return;
-  entry.gangs.insert(gang_uid);
-  entry.fault = fault;
-  entry.until = now + time_;
+bool SuspectNodes::Report(const kube::Pod& pod, const std::string& gang, const std::string& fault,
+                          absl::Time now) {
+  const absl::Time until = pod.ended_at.value_or(now) + time_;
+  if (until <= now) return false;
+  auto [it, inserted] = nodes_.try_emplace(pod.node_name);
+  Entry& entry = it->second;
+  if (!entry.pods.insert(pod.meta.uid).second) return false;
+  if (inserted) entry.until = absl::InfinitePast();
+  const bool known = !entry.gangs.insert(gang).second;
+  if (known && !pod.ended_at) return false;
+  if (until > entry.until) {
+    entry.until = until;
+    entry.fault = fault;
+  }
+  return true;
+}
+
+void SuspectNodes::Restore(std::string_view node, std::string_view annotation) {
+  const nlohmann::json json =
+      nlohmann::json::parse(annotation, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return;
+  const auto text = [&](const char* key) {
+    const auto it = json.find(key);
+    return it != json.end() && it->is_string() ? it->get<std::string>() : std::string();
+  };
+  absl::Time until;
+  std::string error;
+  if (!absl::ParseTime(absl::RFC3339_full, text("until"), &until, &error)) return;
+  auto [it, inserted] = nodes_.try_emplace(std::string(node));
+  Entry& entry = it->second;
+  if (!inserted) return;
+  entry.until = until;
+  entry.fault = text("fault");
+  const auto gangs = json.find("gangs");
+  if (gangs == json.end() || !gangs->is_array()) return;
+  for (const auto& gang : *gangs) {
+    if (gang.is_string()) entry.gangs.insert(gang.get<std::string>());
+  }
+}
+
+void SuspectNodes::Forget(std::string_view node) {
+  const auto it = nodes_.find(node);
+  if (it != nodes_.end()) nodes_.erase(it);
 }
 
 bool SuspectNodes::Expire(absl::Time now) {
@@ -49,10 +77,27 @@ absl::Time SuspectNodes::NextExpiry() const {
   return next;
 }
 
-bool SuspectNodes::IsSuspectFor(std::string_view node, const std::string& gang_uid) const {
-  auto it = nodes_.find(node);
-  if (it == nodes_.end()) return false;
-  return it->second.gangs.size() >= 2 || it->second.gangs.contains(gang_uid);
+const SuspectNodes::Entry* SuspectNodes::Find(std::string_view node) const {
+  const auto it = nodes_.find(node);
+  return it == nodes_.end() ? nullptr : &it->second;
+}
+
+bool SuspectNodes::IsSuspectFor(std::string_view node, const std::string& gang) const {
+  const Entry* entry = Find(node);
+  return entry != nullptr && (entry->gangs.size() >= 2 || entry->gangs.contains(gang));
+}
+
+std::string SuspectAnnotationOf(const SuspectNodes::Entry& entry) {
+  nlohmann::json json = {
+      {"until", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", entry.until, absl::UTCTimeZone())},
+      {"fault", entry.fault},
+      {"gangs", entry.gangs}};
+  // A termination message needn't be UTF-8, nor end with a whole character where it was cut.
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string SuspectTaintValueOf(const SuspectNodes::Entry& entry) {
+  return absl::FormatTime("%Y%m%dT%H%M%SZ", entry.until, absl::UTCTimeZone());
 }
 
 }  // namespace muster::coscheduling

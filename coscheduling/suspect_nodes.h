@@ -1,4 +1,7 @@
 // Nodes that failed a member: left out for the gang that saw it, and for all once two gangs have.
+//
+// What is known of a suspect stands on its Node, in annotation muster.dev/suspect, from which
+// another process reads it; who removes the annotation ends the suspicion.
 #pragma once
 
 #include <map>
@@ -12,37 +15,53 @@
 
 namespace muster::coscheduling {
 
+inline constexpr std::string_view kSuspectAnnotation = "muster.dev/suspect";
+// Effect NoSchedule, its value the end of the suspicion; only where the configuration asks for it.
+inline constexpr std::string_view kSuspectTaint = "muster.dev/suspect";
+
 // Why the pod's end speaks against its node, or nullopt: the kubelet turned it away
 // (UnexpectedAdmissionError, OutOf..., k8s.io/kubernetes pkg/kubelet/lifecycle/predicate.go v1.34),
-// or its termination message names a GPU or EFA fault.
+// or a container's termination message names a fault of the node's devices (device_faults.h). A
+// container that failed so and was started again in its pod counts as well.
 std::optional<std::string> NodeFault(const kube::Pod& pod);
 
 class SuspectNodes {
  public:
+  struct Entry {
+    std::set<std::string> gangs;  // "namespace/name"
+    std::set<std::string> pods;   // UIDs of those that were counted by this process
+    std::string fault;            // the latest
+    absl::Time until;
+    bool operator==(const Entry&) const = default;
+  };
+
   // Forgotten after `time`.
   explicit SuspectNodes(absl::Duration time) : time_(time) {}
 
-  // Counts each pod once.
-  void Report(const kube::Pod& pod, const std::string& gang_uid, const std::string& fault,
+  // Counts each pod once; `time` after its end, if that is known, it doesn't count any more. Of
+  // two failures of one gang whose time isn't known the first one counts: it may be the same one,
+  // seen by another process. True if anything changed.
+  bool Report(const kube::Pod& pod, const std::string& gang, const std::string& fault,
               absl::Time now);
-  void Forget(std::string_view node) { nodes_.erase(std::string(node)); }
+  // What the node's annotation says, as far as it isn't known; what can't be read says nothing.
+  void Restore(std::string_view node, std::string_view annotation);
+  void Forget(std::string_view node);
   // Drops what is over; returns true if anything was.
   bool Expire(absl::Time now);
   absl::Time NextExpiry() const;
 
-  bool IsSuspectFor(std::string_view node, const std::string& gang_uid) const;
-
-  struct Entry {
-    std::set<std::string> gangs;
-    std::set<std::string> pods;
-    std::string fault;
-    absl::Time until;
-  };
+  bool IsSuspectFor(std::string_view node, const std::string& gang) const;
+  const Entry* Find(std::string_view node) const;
   const std::map<std::string, Entry, std::less<>>& nodes() const { return nodes_; }
 
  private:
   absl::Duration time_;
   std::map<std::string, Entry, std::less<>> nodes_;
 };
+
+// The annotation's text: a JSON object of until, fault and gangs.
+std::string SuspectAnnotationOf(const SuspectNodes::Entry& entry);
+// The taint's value: "20260101T001000Z" (a label's value can't hold colons).
+std::string SuspectTaintValueOf(const SuspectNodes::Entry& entry);
 
 }  // namespace muster::coscheduling

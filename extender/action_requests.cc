@@ -4,9 +4,11 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
 #include "coscheduling/holds.h"
 #include "coscheduling/record.h"
+#include "coscheduling/suspect_nodes.h"
 #include "fmt/format.h"
 
 namespace muster::extender {
@@ -127,6 +129,12 @@ json UsageJson(const std::vector<quota::FlavorUsage>& usage, bool local) {
   return flavors;
 }
 
+AnswerKind JobAnswer(std::string_view kind) {
+  if (kind == "JobSet") return AnswerKind::kJobSet;
+  if (kind == "PyTorchJob") return AnswerKind::kPyTorchJob;
+  return kind == "TrainJob" ? AnswerKind::kTrainJob : AnswerKind::kJob;
+}
+
 struct RequestOf {
   absl::Time now;
   const QueueVersions& versions;
@@ -191,6 +199,24 @@ struct RequestOf {
     json body = {{"metadata",
                   {{"resourceVersion", annotate.resource_version}, {"annotations", annotations}}}};
     return ActionRequest{Patch(path, kube::kMergePatch, body), AnswerKind::kNode, Get(path),
+                         AnswerKind::kNode};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::TaintNode& taint) const {
+    json operations = json::array({Replace("/metadata/resourceVersion", taint.resource_version)});
+    if (taint.remove) {
+      const std::string path = fmt::format("/spec/taints/{}", *taint.remove);
+      operations.push_back({{"op", "test"}, {"path", path + "/key"}, {"value", taint.key}});
+      operations.push_back({{"op", "remove"}, {"path", path}});
+    }
+    if (taint.add) {
+      if (taint.none_there) operations.push_back(Add("/spec/taints", json::array()));
+      operations.push_back(Add("/spec/taints/-", {{"key", taint.add->key},
+                                                  {"value", taint.add->value},
+                                                  {"effect", EffectName(taint.add->effect)}}));
+    }
+    const std::string path = "/api/v1/nodes/" + taint.node;
+    return ActionRequest{Patch(path, kube::kJsonPatch, operations), AnswerKind::kNode, Get(path),
                          AnswerKind::kNode};
   }
 
@@ -309,6 +335,22 @@ struct RequestOf {
                          AnswerKind::kPodGroup};
   }
 
+  std::optional<ActionRequest> operator()(const coscheduling::SuspendJob& job) const {
+    json metadata = {{"uid", job.uid}, {"resourceVersion", job.resource_version}};
+    for (const auto& [key, value] : job.annotations) {
+      metadata["annotations"][key] = value ? json(*value) : json(nullptr);
+    }
+    json body = {{"metadata", std::move(metadata)}};
+    if (job.suspend) {
+      json suspend = {{"suspend", *job.suspend}};
+      body["spec"] = job.kind == "PyTorchJob" ? json{{"runPolicy", suspend}} : suspend;
+    }
+    const std::string path = fmt::format("/apis/{}/namespaces/{}/{}s/{}", job.api_version,
+                                         job.name_space, absl::AsciiStrToLower(job.kind), job.name);
+    const AnswerKind answer = JobAnswer(job.kind);
+    return ActionRequest{Patch(path, kube::kMergePatch, body), answer, Get(path), answer};
+  }
+
   std::optional<ActionRequest> operator()(const coscheduling::EmitEvent&) const {
     return std::nullopt;
   }
@@ -322,7 +364,11 @@ struct Kind {
   std::string_view operator()(const coscheduling::SignalPod&) const { return "signal"; }
   std::string_view operator()(const coscheduling::LiftGate&) const { return "gate-lift"; }
   std::string_view operator()(const coscheduling::BindPod&) const { return "binding"; }
-  std::string_view operator()(const coscheduling::AnnotateNode&) const { return "hold"; }
+  std::string_view operator()(const coscheduling::AnnotateNode& annotate) const {
+    return annotate.annotations.contains(std::string(coscheduling::kSuspectAnnotation)) ? "suspect"
+                                                                                        : "hold";
+  }
+  std::string_view operator()(const coscheduling::TaintNode&) const { return "suspect"; }
   std::string_view operator()(const coscheduling::AnnotatePod&) const { return "wake"; }
   std::string_view operator()(const coscheduling::AssignFlavors&) const { return "flavors"; }
   std::string_view operator()(const coscheduling::UpdateQueueStatus&) const {
@@ -332,6 +378,10 @@ struct Kind {
   std::string_view operator()(const coscheduling::UpdatePodGroupStatus&) const { return "status"; }
   std::string_view operator()(const coscheduling::CreatePodGroup&) const { return "pod-group"; }
   std::string_view operator()(const coscheduling::UpdateMinMember&) const { return "min-member"; }
+  std::string_view operator()(const coscheduling::SuspendJob& job) const {
+    if (!job.suspend) return "restart-over";
+    return *job.suspend ? "suspend" : "resume";
+  }
   std::string_view operator()(const coscheduling::EmitEvent&) const { return "event"; }
   std::string_view operator()(const coscheduling::AnswerBind&) const { return "bind-answer"; }
 };

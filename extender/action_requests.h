@@ -12,7 +12,7 @@
 namespace muster::extender {
 
 // What the request's answer is: which object, if any, came back.
-enum class AnswerKind { kNone, kPod, kNode, kPodGroup };
+enum class AnswerKind { kNone, kPod, kNode, kPodGroup, kJob, kJobSet, kPyTorchJob, kTrainJob };
 
 struct ActionRequest {
   kube::Request request;
@@ -35,7 +35,8 @@ std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl:
                                        const QueueVersions& versions = {});
 
 // "record", "signal", "gate-lift", "binding", "hold", "wake", "evict", "status", "event",
-// "bind-answer", "pod-group", "min-member": for metrics, logs and MUSTER_TEST_CRASH_AFTER.
+// "bind-answer", "pod-group", "min-member", "suspend", "resume", "restart-over": for metrics, logs
+// and MUSTER_TEST_CRASH_AFTER.
 std::string_view KindOf(const coscheduling::Action& action);
 
 }  // namespace muster::extender

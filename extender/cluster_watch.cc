@@ -45,7 +45,7 @@ struct Kind {
   void (*remove)(Engine& engine, const ObjectHeader& header);
   const char* alternative_path = "";
   const char* field_selector = "";
-  // Decisions don't need it: it is waited for by nobody.
+  // Decisions don't depend on it: it is waited for by nobody.
   bool explains_only = false;
 };
 
@@ -110,6 +110,9 @@ constexpr Kind kKinds[] = {
      true},
     {"events/FailedCreatePod", "/api/v1/events", UpsertTask<kube::Event>, RemoveNothing, "",
      "type=Warning,reason=FailedCreatePod", true},
+    // Why Karpenter deleted a NodeClaim unlaunched: one event per claim.
+    {"events/InsufficientCapacityError", "/api/v1/events", UpsertTask<kube::Event>, RemoveNothing,
+     "", "type=Warning,reason=InsufficientCapacityError,involvedObject.kind=NodeClaim", true},
 };
 
 }  // namespace

@@ -1,11 +1,13 @@
 #include "extender/config.h"
 
-#include <fstream>
-#include <iterator>
+#include <algorithm>
 
 #include "absl/status/status.h"
+#include "extender/lint/source_text.h"
+#include "extender/lint/yaml_tree.h"
 #include "extender/yaml_fields.h"
 #include "fmt/format.h"
+#include "kube/objects/excerpt.h"
 
 namespace muster::extender {
 namespace {
@@ -61,14 +63,25 @@ void ReadLease(const YAML::Node& node, ServeOptions* options) {
 
 void ReadInstanceTypes(const YAML::Node& node, cluster::InstanceTypes* types) {
   const auto file = node.as<std::string>("");
-  std::ifstream in(file, std::ios::binary);
-  if (file.empty() || !in) {
-    FailAt(node, fmt::format("instanceTypes: can't read file \"{}\"", file));
+  const absl::StatusOr<std::string> text = lint::ReadSourceFile(file);
+  if (!text.ok()) {
+    FailAt(node, fmt::format("instanceTypes: can't read file \"{}\": {}", file,
+                             std::string(text.status().message())));
   }
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (const absl::Status added = types->Add(text, file); !added.ok()) {
+  if (const absl::Status added = types->Add(*text, file); !added.ok()) {
     FailAt(node, fmt::format("instanceTypes: {}", std::string(added.message())));
   }
+}
+
+void ReadMaxInFlight(Fields* fields, size_t* most) {
+  constexpr int64_t kLargest = 100'000;
+  auto number = static_cast<int64_t>(*most);
+  fields->Read("maxInFlight", &number);
+  if (number < 1 || number > kLargest) {
+    FailAt(fields->Take("maxInFlight"),
+           fmt::format("config.maxInFlight: {}, want 1 to {}", number, kLargest));
+  }
+  *most = static_cast<size_t>(number);
 }
 
 void ReadAll(const YAML::Node& root, ServeOptions* options) {
@@ -81,7 +94,7 @@ void ReadAll(const YAML::Node& root, ServeOptions* options) {
   if (const YAML::Node types = fields.Take("instanceTypes")) {
     ReadInstanceTypes(types, &options->engine.instance_types);
   }
-  fields.Read("maxInFlight", &options->max_in_flight);
+  ReadMaxInFlight(&fields, &options->max_in_flight);
   fields.ReadDuration("stopGrace", &options->stop_grace);
   fields.Finish();
 }
@@ -89,9 +102,17 @@ void ReadAll(const YAML::Node& root, ServeOptions* options) {
 }  // namespace
 
 absl::Status ApplyConfig(std::string_view yaml, const std::string& file, ServeOptions* options) {
-  auto error = [&file](int line, const std::string& message) {
-    return absl::InvalidArgumentError(fmt::format("{}:{}: {}", file, line, message));
+  auto error = [&file](int line, std::string_view message) {
+    // Some of the reader's errors don't know their place.
+    return absl::InvalidArgumentError(
+        fmt::format("{}:{}: {}", file, std::max(line, 1), kube::Excerpt(message)));
   };
+  // The stricter reader goes first: what it takes, the other one takes in bounded memory.
+  const lint::YamlFile strict = lint::ParseYaml(yaml);
+  if (strict.error) return error(strict.error->line, strict.error->message);
+  if (strict.documents.size() > 1) {
+    return error(strict.documents[1].line(), "a second document; the configuration is one");
+  }
   try {
     ReadAll(YAML::Load(std::string(yaml)), options);
     return absl::OkStatus();
@@ -103,10 +124,11 @@ absl::Status ApplyConfig(std::string_view yaml, const std::string& file, ServeOp
 }
 
 absl::Status ReadConfig(const std::string& path, ServeOptions* options) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError("can't read " + path);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  return ApplyConfig(text, path, options);
+  const absl::StatusOr<std::string> text = lint::ReadSourceFile(path);
+  if (!text.ok()) {
+    return absl::NotFoundError(fmt::format("{}:1: {}", path, std::string(text.status().message())));
+  }
+  return ApplyConfig(*text, path, options);
 }
 
 }  // namespace muster::extender

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 namespace muster::extender {
@@ -22,6 +23,18 @@ TEST(Config, SetsWhatItNamesAndLeavesTheRest) {
   EXPECT_FALSE(options.webhook.warnings);
   EXPECT_EQ(options.lease_name, "other");
   EXPECT_EQ(options.max_in_flight, 12u);
+}
+
+TEST(Config, SetsHowLongEachStageOfANodeMayTake) {
+  ServeOptions options;
+  ASSERT_TRUE(ApplyConfig("engine: {launchDeadline: 6m, registrationDeadline: inf,\n"
+                          "  initializationDeadline: 90s, capacityBackoff: 5m}\n",
+                          "f.yaml", &options)
+                  .ok());
+  EXPECT_EQ(options.engine.launch_deadline, absl::Minutes(6));
+  EXPECT_EQ(options.engine.registration_deadline, absl::InfiniteDuration());
+  EXPECT_EQ(options.engine.initialization_deadline, absl::Seconds(90));
+  EXPECT_EQ(options.engine.capacity_backoff, absl::Minutes(5));
 }
 
 TEST(Config, FollowsTheLeaseThatItNames) {
@@ -48,6 +61,8 @@ TEST(Config, SaysFileLineAndFieldOfAMistake) {
   for (const Case& c : {
            Case{"engine:\n  backofBase: 3s\n", "f.yaml:2: engine.backofBase: unknown field"},
            Case{"engine: {backoffBase: soon}\n", "\"soon\" is no duration"},
+           Case{"engine:\n  launchDeadline: 0s\n",
+                "f.yaml:2: engine.launchDeadline: want more than 0; inf for none"},
            Case{"engine: {starvationAfter: 60s, starvationHold: 60s}\n",
                 "f.yaml:1: engine.starvationHold: 1m isn't below starvationAfter 1m"},
            Case{"webhook: {certFile: a}\n", "certFile, keyFile and caFile go together"},
@@ -62,6 +77,15 @@ TEST(Config, SaysFileLineAndFieldOfAMistake) {
            Case{"maxInFlight: many\n", "config.maxInFlight: wrong type"},
            Case{"- a\n", "config: want a mapping"},
            Case{"a: [\n", "f.yaml:"},
+           Case{"maxInFlight: 0\n", "f.yaml:1: config.maxInFlight: 0, want 1 to 100000"},
+           Case{"\nmaxInFlight: -1\n", "f.yaml:2: config.maxInFlight: -1, want 1 to 100000"},
+           Case{"engine:\n\twakeInterval: 1s\n", "f.yaml:2: a tab in the indentation"},
+           Case{"maxInFlight: 1\nmaxInFlight: 2\n",
+                "f.yaml:2: key maxInFlight stands twice, first in line 1"},
+           Case{"lease: {name: caf\xE9}\n", "f.yaml:1: byte 0xe9 is not UTF-8"},
+           Case{"engine: &a\n  wakeInterval: *a\n", "f.yaml:2: an alias inside the value"},
+           Case{"engine: {? [a] : b}\n", "f.yaml:1: a key must be a word or a number"},
+           Case{"maxInFlight: 1\n---\nmaxInFlight: 2\n", "f.yaml:3: a second document"},
        }) {
     ServeOptions options;
     const absl::Status status = ApplyConfig(c.yaml, "f.yaml", &options);
@@ -81,16 +105,48 @@ TEST(Config, InstanceTypesAreLaidOverThoseThatAreKnown) {
 
   std::ofstream(file) << "p9.huge  384  4096Gi  -16  0  64  b900\n";
   const absl::Status status = ApplyConfig("\ninstanceTypes: " + file, "c.yaml", &options);
-  EXPECT_EQ(status.message(),
-            "c.yaml:2: instanceTypes: " + file + ":1: p9.huge: gpu -16: must be an integer from 0");
+  EXPECT_EQ(status.message(), "c.yaml:2: instanceTypes: " + file +
+                                  ":1: p9.huge: gpu -16: must be an integer from 0 to 1000000");
   EXPECT_EQ(ApplyConfig("instanceTypes: nowhere.txt", "c.yaml", &options).message(),
-            "c.yaml:1: instanceTypes: can't read file \"nowhere.txt\"");
+            "c.yaml:1: instanceTypes: can't read file \"nowhere.txt\": No such file or directory");
+  EXPECT_EQ(
+      ApplyConfig("instanceTypes: " + testing::TempDir(), "c.yaml", &options).message(),
+      "c.yaml:1: instanceTypes: can't read file \"" + testing::TempDir() + "\": Is a directory");
+}
+
+TEST(Config, AFileTooLargeIsRefusedUnread) {
+  const std::string file = testing::TempDir() + "/muster-large.yaml";
+  std::ofstream(file) << "maxInFlight: 1\n" << std::string(50 << 20, '#');
+  ServeOptions options;
+  EXPECT_EQ(ReadConfig(file, &options).message(),
+            file + ":2: the file goes on past 8388608 bytes, more than is read");
+  std::ofstream(file) << "p9.huge 384 4096Gi 16 0 64 b900\n" << std::string(50 << 20, '#');
+  EXPECT_EQ(ApplyConfig("instanceTypes: " + file, "c.yaml", &options).message(),
+            "c.yaml:1: instanceTypes: " + file +
+                ":2: the file goes on past 8388608 bytes, more than is read");
+  EXPECT_EQ(options.engine.instance_types.Find("p9.huge"), nullptr);
+  std::filesystem::remove(file);
+}
+
+TEST(Config, AliasesThatMultiplyAreRefused) {
+  std::string text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 9; ++i) {
+    const std::string last = "*a" + std::to_string(i - 1);
+    text += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + last;
+    for (int k = 1; k < 10; ++k) text += ", " + last;
+    text += "]\n";
+  }
+  ServeOptions options;
+  EXPECT_EQ(ApplyConfig(text, "f.yaml", &options).message(),
+            "f.yaml:6: more than 1000000 values, with aliases written out");
 }
 
 TEST(Config, AFileThatIsNotThereIsNamed) {
   ServeOptions options;
   const absl::Status status = ReadConfig("/nowhere/muster.yaml", &options);
-  EXPECT_NE(std::string(status.message()).find("/nowhere/muster.yaml"), std::string::npos);
+  EXPECT_EQ(status.message(), "/nowhere/muster.yaml:1: No such file or directory");
+  EXPECT_EQ(ReadConfig(testing::TempDir(), &options).message(),
+            testing::TempDir() + ":1: Is a directory");
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ TEST(Demo, BindsFourAtOnceThenReleasesAtTheDeadline) {
   EXPECT_EQ(RunDemo({.keep = false, .speed = 6, .out = &out}), 0) << out.str();
   EXPECT_THAT(out.str(), HasSubstr("ok     all four bound at once"));
   EXPECT_THAT(out.str(), HasSubstr("ok     the deadline released the nodes"));
-  EXPECT_THAT(out.str(), HasSubstr("BACKING_OFF DEADLINE_EXCEEDED"));
+  EXPECT_THAT(out.str(), HasSubstr("BACKING_OFF NODE_NOT_REGISTERED"));
   EXPECT_THAT(out.str(), Not(HasSubstr("WRONG")));
   EXPECT_THAT(out.str(), Not(HasSubstr("\x1b")));
 }

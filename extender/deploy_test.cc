@@ -135,8 +135,9 @@ Verbs MayOn(const std::string& group, const std::string& resource) {
   return verbs;
 }
 
-TEST(Deploy, MusterReadsQueuesAndJobsAndWritesOnlyTheQueuesStatus) {
+TEST(Deploy, MusterWritesOnlyTheStatusOfQueuesAndSuspendsOnlyJobsThatCanBe) {
   const Verbs read = {"get", "list", "watch"};
+  const Verbs suspend = {"get", "list", "patch", "watch"};
   for (const char* resource :
        {"resourceflavors", "clusterqueues", "localqueues", "cohorts", "workloadpriorityclasses"}) {
     EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), read) << resource;
@@ -150,7 +151,7 @@ TEST(Deploy, MusterReadsQueuesAndJobsAndWritesOnlyTheQueuesStatus) {
                                                      {"kubeflow.org", "pytorchjobs"},
                                                      {"trainer.kubeflow.org", "trainjobs"}};
   for (const auto& [group, resource] : owners) {
-    EXPECT_EQ(MayOn(group, resource), read) << resource;
+    EXPECT_EQ(MayOn(group, resource), resource == "statefulsets" ? read : suspend) << resource;
     EXPECT_EQ(MayOn(group, resource + "/status"), Verbs{}) << resource;
   }
   EXPECT_EQ(MayOn("scheduling.x-k8s.io", "podgroups"),

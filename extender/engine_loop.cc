@@ -12,6 +12,7 @@
 namespace muster::extender {
 namespace {
 
+constexpr int kRestPerStep = 5;  // times the step
 constexpr absl::Duration kLongestRest = absl::Milliseconds(50);
 // How long the loop sleeps when the engine has nothing planned.
 constexpr absl::Duration kLongestSleep = absl::Seconds(10);
@@ -55,12 +56,13 @@ struct EngineLoop::State {
     for (;;) {
       std::vector<EngineTask> taken = Wait(rest_until);
       const absl::Time started = options.clock();
+      engine.AdvanceTo(started);
       for (EngineTask& task : taken) task(engine, started);
       coscheduling::StepOutput output = engine.Step(options.clock());
       on_step(std::move(output), engine);
       const absl::Time ended = options.clock();
       const absl::Duration took = ended - started;
-      rest_until = ended + std::min(took, kLongestRest);
+      rest_until = ended + std::min(took * kRestPerStep, kLongestRest);
       const std::lock_guard lock(mutex);
       ++stats.steps;
       stats.tasks += taken.size();

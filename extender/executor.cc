@@ -58,6 +58,14 @@ EngineTask ObserveTask(AnswerKind kind, const std::string& body) {
       return UpsertTask<kube::Node>(body);
     case AnswerKind::kPodGroup:
       return UpsertTask<kube::PodGroup>(body);
+    case AnswerKind::kJob:
+      return UpsertTask<kube::Job>(body);
+    case AnswerKind::kJobSet:
+      return UpsertTask<kube::JobSet>(body);
+    case AnswerKind::kPyTorchJob:
+      return UpsertTask<kube::PyTorchJob>(body);
+    case AnswerKind::kTrainJob:
+      return UpsertTask<kube::TrainJob>(body);
     case AnswerKind::kNone:
       return nullptr;
   }

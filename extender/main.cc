@@ -38,6 +38,12 @@ int Fail(const absl::Status& status) {
   return absl::IsNotFound(status) ? kNo : kFailed;
 }
 
+// Of what is needed before anything can be answered: its absence is no answer.
+int CannotStart(const absl::Status& status) {
+  Fail(status);
+  return kFailed;
+}
+
 std::string Json(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;
@@ -102,7 +108,7 @@ int Serve(ServeFlags flags) {
   StopSignals signals;
 
   absl::StatusOr<kube::ClientConfig> cluster = kube::LoadClientConfig(flags.options.kubeconfig);
-  if (!cluster.ok()) return Fail(cluster.status());
+  if (!cluster.ok()) return CannotStart(cluster.status());
   absl::StatusOr<std::unique_ptr<Service>> service =
       Service::Start(std::move(flags.options), *std::move(cluster));
   if (!service.ok()) return Fail(service.status());
@@ -164,6 +170,11 @@ void AddSimulateFlags(CLI::App* simulate, simulation::SimulateOptions* options) 
   simulate->add_flag("--brief", options->brief, "of the text, only the sums");
   simulate->add_option("--seed", options->seed, "of everything that is drawn")
       ->capture_default_str();
+  simulate
+      ->add_option("--policy", options->policy,
+                   "who sees to it that gangs start whole: muster; coscheduling, which is "
+                   "Kueue with kube-scheduler's coscheduling plugin; or both, compared")
+      ->capture_default_str();
   simulate->add_option("--until", options->until,
                        "virtual time to run for; by default until nothing waits or idles, at most "
                        "an hour after the last step");
@@ -223,7 +234,7 @@ int Main(int argc, char** argv) {
   if (*explain) return Explain(query);
   if (!flags.config.empty()) {
     if (absl::Status status = ReadConfig(flags.config, &flags.options); !status.ok()) {
-      return Fail(status);
+      return CannotStart(status);
     }
   }
   return Serve(std::move(flags));

@@ -101,6 +101,12 @@ struct Service::Impl {
   Impl(ServeOptions o, kube::ClientConfig c)
       : options(std::move(o)), cluster(std::move(c)), identity(NewIdentity()) {}
 
+  // One that didn't start to the end hasn't been stopped.
+  ~Impl() {
+    timer.Stop();
+    if (transport != nullptr) transport->Stop();
+  }
+
   absl::Status Start() {
     RaiseFileLimit();
     store.SetClosed("muster is starting");
@@ -424,6 +430,9 @@ struct Service::Impl {
     webhook_server->Stop(absl::Seconds(1));
     StopWatching();
     loop->Stop();
+    // No answer and no alarm is looked at from here on: what they'd use goes.
+    timer.Stop();
+    transport->Stop();
     // Their writes ask who leads.
     executor.reset();
     events.reset();

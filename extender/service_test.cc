@@ -451,6 +451,45 @@ TEST_F(ServiceTest, OtherSchedulersPodsAreUntouchedAlsoWhileItIsDown) {
   EXPECT_TRUE(IsGated(again.body));
 }
 
+// What the sanitizers look at: an answer that comes while it stops asks for the next write.
+TEST_F(ServiceTest, StopsInTheMiddleOfAQueueOfWrites) {
+  constexpr int kMembers = 24;
+  kube::embedded::FaultRule slow;
+  slow.action = kube::embedded::FaultRule::Action::kDelay;
+  slow.method = kube::Method::kPatch;
+  slow.path = fmt::format("{}/*", kPods);
+  slow.delay = absl::Milliseconds(1);
+  faults_.Add(slow);
+  for (int i = 0; i < kMembers; ++i) CreateNode(fmt::format("node-{}", i));
+  for (int round = 0; round < 4; ++round) {
+    ServeOptions options = Options();
+    options.max_in_flight = 2;
+    options.stop_grace = absl::ZeroDuration();
+    StartService(std::move(options));
+    const std::string gang = fmt::format("train-{}", round);
+    CreateGroup(gang, kMembers);
+    for (int i = 0; i < kMembers; ++i) {
+      ASSERT_EQ(CreatePod(fmt::format("{}-{}", gang, i), gang).status, 201);
+    }
+    const auto gated = [&] {
+      int count = 0;
+      for (int i = 0; i < kMembers; ++i) {
+        if (IsGated(Pod(fmt::format("{}-{}", gang, i)))) ++count;
+      }
+      return count;
+    };
+    ASSERT_TRUE(Await([&] { return gated() < kMembers; }));
+    service_->Stop();
+    const int left = gated();
+    service_.reset();
+    EXPECT_EQ(gated(), left) << "written after it had stopped";
+    EXPECT_GT(left, 0) << "all was written before it stopped: nothing is tested";
+    for (int i = 0; i < kMembers; ++i) {
+      Api(kube::Method::kDelete, fmt::format("{}/{}-{}", kPods, gang, i));
+    }
+  }
+}
+
 TEST_F(ServiceTest, ListeningAtEveryAddressItRegistersOneThatCanBeCalled) {
   for (const auto& [any, pod] : {std::pair("0.0.0.0", "v4"), std::pair("[::]", "v6")}) {
     if (pod == std::string("v6") && !HasIpv6Loopback()) continue;

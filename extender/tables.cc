@@ -39,7 +39,10 @@ std::string AmountText(const std::string& resource, int64_t amount) {
 
 std::string NoteOf(const v1::Node& node) {
   std::string note = node.message();
-  if (node.suspect()) note += (note.empty() ? "" : "; ") + ("suspect: " + node.suspect_reason());
+  if (node.suspect()) {
+    note += fmt::format("{}suspect until {}: {}", note.empty() ? "" : "; ",
+                        TimeUtil::ToString(node.suspect_until()), node.suspect_reason());
+  }
   return note;
 }
 
@@ -103,6 +106,21 @@ std::string NodePoolTable(const v1::Feasibility& feasibility) {
   return FormatTable(rows);
 }
 
+std::string SetbackTable(const v1::Gang& gang) {
+  std::vector<std::vector<std::string>> rows = {
+      {"SETBACK", "TIMES", "LAST", "NODEPOOL", "TYPE", "ZONE", "NODE", "WHY"}};
+  for (const v1::Setback& setback : gang.setbacks()) {
+    const std::string node =
+        setback.node().empty() ? "nodeclaim/" + setback.node_claim() : setback.node();
+    const char* now = setback.overcome() ? " (overcome)" : setback.stands() ? " (stands)" : "";
+    rows.push_back({v1::ReasonCode_Name(setback.code()) + now, fmt::format("{}", setback.times()),
+                    TimeUtil::ToString(setback.last()), OrDash(setback.node_pool()),
+                    OrDash(setback.instance_type()), OrDash(setback.zone()), node,
+                    OrDash(setback.message())});
+  }
+  return FormatTable(rows);
+}
+
 std::string QueueTable(const v1::ListQueuesResponse& queues) {
   std::vector<std::vector<std::string>> rows = {{"QUEUE", "COHORT", "PENDING", "ADMITTED", "FLAVOR",
                                                  "RESOURCE", "USED", "NOMINAL", "BORROWED"}};
@@ -159,6 +177,7 @@ std::string ExplainGang(const v1::Gang& gang) {
   }
   text += "\n" + MemberTable(gang);
   if (!gang.nodes().empty()) text += "\n" + NodeTable(gang.nodes());
+  if (!gang.setbacks().empty()) text += "\n" + SetbackTable(gang);
   if (!gang.feasibility().node_pools().empty()) {
     text += "\n" + NodePoolTable(gang.feasibility());
   }

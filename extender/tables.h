@@ -22,6 +22,8 @@ std::string NodeTable(const google::protobuf::RepeatedPtrField<v1::Node>& nodes)
 
 // NODEPOOL PODS RULED OUT BY WHY WHAT WOULD CHANGE IT: what each could do for a gang.
 std::string NodePoolTable(const v1::Feasibility& feasibility);
+// What went wrong with its nodes.
+std::string SetbackTable(const v1::Gang& gang);
 
 // ClusterQueues: QUEUE COHORT PENDING ADMITTED FLAVOR RESOURCE USED NOMINAL BORROWED, one flavor
 // and resource a line; then who waits, first in line first.

@@ -56,6 +56,34 @@ TEST(Tables, WhatEachNodePoolCouldDoIsTold) {
             "gpu-efa   4 of 4  -                  -                -\n");
 }
 
+TEST(Tables, WhatWentWrongWithAGangsNodesIsTold) {
+  v1::Gang gang;
+  v1::Setback* refused = gang.add_setbacks();
+  refused->set_code(v1::INSUFFICIENT_CAPACITY);
+  refused->set_node_claim("gpu-x7k2p");
+  refused->set_node_pool("gpu");
+  refused->set_instance_type("p4d.24xlarge");
+  refused->set_zone("us-west-2a");
+  refused->set_times(5);
+  refused->mutable_last()->set_seconds(1'700'000'000);
+  refused->set_message("sold out");
+  v1::Setback* tainted = gang.add_setbacks();
+  tainted->set_code(v1::STARTUP_TAINT_STAYS);
+  tainted->set_node("ip-1");
+  tainted->set_node_pool("gpu");
+  tainted->set_times(1);
+  tainted->mutable_last()->set_seconds(1'700'000'000);
+  tainted->set_stands(true);
+  EXPECT_EQ(SetbackTable(gang),
+            "SETBACK                       TIMES  LAST                  NODEPOOL  TYPE          "
+            "ZONE        NODE                 WHY\n"
+            "INSUFFICIENT_CAPACITY         5      2023-11-14T22:13:20Z  gpu       p4d.24xlarge  "
+            "us-west-2a  nodeclaim/gpu-x7k2p  sold out\n"
+            "STARTUP_TAINT_STAYS (stands)  1      2023-11-14T22:13:20Z  gpu       -             "
+            "-           ip-1                 -\n");
+  EXPECT_NE(ExplainGang(gang).find(SetbackTable(gang)), std::string::npos);
+}
+
 TEST(Tables, AGangIsExplainedWithItsMembersAndNodes) {
   EXPECT_EQ(ExplainGang(Sample()),
             "Gang:      default/job (PodGroup, minMember 2, attempt 1)\n"

@@ -57,13 +57,27 @@ void ReadQuotaOptions(Fields* fields, coscheduling::EngineOptions* options) {
 void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* options) {
   Fields fields(node, "engine");
   fields.ReadDuration("provisioningDeadline", &options->provisioning_deadline);
+  const std::pair<const char*, absl::Duration*> stages[] = {
+      {"launchDeadline", &options->launch_deadline},
+      {"registrationDeadline", &options->registration_deadline},
+      {"initializationDeadline", &options->initialization_deadline},
+  };
+  for (const auto& [key, limit] : stages) {
+    fields.ReadDuration(key, limit);
+    if (*limit <= absl::ZeroDuration()) {
+      FailAt(fields.Take(key), fmt::format("engine.{}: want more than 0; inf for none", key));
+    }
+  }
+  fields.ReadDuration("capacityBackoff", &options->capacity_backoff);
   fields.ReadDuration("backoffBase", &options->backoff_base);
   fields.ReadDuration("backoffMax", &options->backoff_max);
   fields.ReadDuration("repairDeadline", &options->repair_deadline);
+  fields.ReadDuration("nodeGrace", &options->node_grace);
   fields.ReadDuration("signalGrace", &options->signal_grace);
   fields.ReadDuration("starvationAfter", &options->starvation_after);
   fields.ReadDuration("starvationHold", &options->starvation_hold);
   fields.ReadDuration("suspectTime", &options->suspect_time);
+  fields.Read("taintSuspects", &options->taint_suspects);
   fields.ReadDuration("refusalTime", &options->refusal_time);
   fields.ReadDuration("bindWait", &options->bind_wait);
   fields.ReadDuration("wakeInterval", &options->wake_interval);

@@ -11,10 +11,13 @@ auto Parts(const kube::ResourceFlavor& f) {
   return std::tie(f.node_labels, f.node_taints, f.tolerations, f.topology_name, f.error);
 }
 auto Parts(const kube::ClusterQueue& q) {
-  return std::tie(q.resource_groups, q.cohort, q.strategy, q.namespace_selector, q.fungibility,
-                  q.preemption, q.stop_policy, q.fair_weight_milli, q.error);
+  return std::tie(q.meta.uid, q.resource_groups, q.cohort, q.strategy, q.namespace_selector,
+                  q.fungibility, q.preemption, q.stop_policy, q.fair_weight_milli,
+                  q.admission_checks, q.usage_based_admission, q.error);
 }
-auto Parts(const kube::LocalQueue& q) { return std::tie(q.cluster_queue, q.stop_policy, q.error); }
+auto Parts(const kube::LocalQueue& q) {
+  return std::tie(q.meta.uid, q.cluster_queue, q.stop_policy, q.fair_weight_milli, q.error);
+}
 auto Parts(const kube::Cohort& c) {
   return std::tie(c.parent, c.resource_groups, c.fair_weight_milli, c.error);
 }

@@ -18,41 +18,67 @@ bool CouldHold(const QuotaTree& tree, int node, const GroupFlavor& flavor,
   });
 }
 
+// Of the pod set, in the groups that have `flavor`.
+std::vector<const kube::ResourceFlavor*> OthersIn(const Ledger& ledger, const QueueConfig& queue,
+                                                  const std::vector<PodSet>& pod_sets,
+                                                  const Demand& demand, std::string_view pod_set,
+                                                  std::string_view flavor) {
+  std::vector<const kube::ResourceFlavor*> others;
+  const auto set = std::ranges::find(pod_sets, pod_set, &PodSet::name);
+  if (set == pod_sets.end()) return others;
+  for (const GroupDemand& group :
+       demand.pod_sets[static_cast<size_t>(set - pod_sets.begin())].groups) {
+    const std::vector<GroupFlavor>& flavors =
+        queue.groups[static_cast<size_t>(group.group)].flavors;
+    const auto is_it = [&](const GroupFlavor& each) {
+      return each.object != nullptr && each.object->meta.name == flavor;
+    };
+    if (std::ranges::none_of(flavors, is_it)) continue;
+    for (size_t f = 0; f < flavors.size(); ++f) {
+      if (!group.mismatches[f].empty() || is_it(flavors[f])) continue;
+      if (CouldHold(ledger.tree(), queue.node, flavors[f], group)) {
+        others.push_back(flavors[f].object);
+      }
+    }
+  }
+  return others;
+}
+
 }  // namespace
 
 QuotaScheduler::QuotaScheduler(QuotaOptions options)
     : state_(std::make_unique<State>(std::move(options))) {}
 QuotaScheduler::~QuotaScheduler() = default;
 
-void QuotaScheduler::Upsert(kube::ResourceFlavor flavor) {
-  if (state_->ledger.objects().Upsert(std::move(flavor))) state_->ledger.MarkStale();
+bool QuotaScheduler::Upsert(kube::ResourceFlavor flavor) {
+  return state_->Note(state_->ledger.objects().Upsert(std::move(flavor)));
 }
-void QuotaScheduler::Upsert(kube::ClusterQueue queue) {
-  if (state_->ledger.objects().Upsert(std::move(queue))) state_->ledger.MarkStale();
+bool QuotaScheduler::Upsert(kube::ClusterQueue queue) {
+  return state_->Note(state_->ledger.objects().Upsert(std::move(queue)));
 }
-void QuotaScheduler::Upsert(kube::LocalQueue queue) {
-  if (state_->ledger.objects().Upsert(std::move(queue))) state_->ledger.MarkStale();
+bool QuotaScheduler::Upsert(kube::LocalQueue queue) {
+  return state_->Note(state_->ledger.objects().Upsert(std::move(queue)));
 }
-void QuotaScheduler::Upsert(kube::Cohort cohort) {
-  if (state_->ledger.objects().Upsert(std::move(cohort))) state_->ledger.MarkStale();
+bool QuotaScheduler::Upsert(kube::Cohort cohort) {
+  return state_->Note(state_->ledger.objects().Upsert(std::move(cohort)));
 }
-void QuotaScheduler::Upsert(kube::Namespace name_space) {
-  if (state_->ledger.objects().Upsert(std::move(name_space))) state_->ledger.MarkStale();
+bool QuotaScheduler::Upsert(kube::Namespace name_space) {
+  return state_->Note(state_->ledger.objects().Upsert(std::move(name_space)));
 }
 void QuotaScheduler::RemoveResourceFlavor(std::string_view name) {
-  if (state_->ledger.objects().RemoveResourceFlavor(name)) state_->ledger.MarkStale();
+  state_->Note(state_->ledger.objects().RemoveResourceFlavor(name));
 }
 void QuotaScheduler::RemoveClusterQueue(std::string_view name) {
-  if (state_->ledger.objects().RemoveClusterQueue(name)) state_->ledger.MarkStale();
+  state_->Note(state_->ledger.objects().RemoveClusterQueue(name));
 }
 void QuotaScheduler::RemoveLocalQueue(std::string_view full_name) {
-  if (state_->ledger.objects().RemoveLocalQueue(full_name)) state_->ledger.MarkStale();
+  state_->Note(state_->ledger.objects().RemoveLocalQueue(full_name));
 }
 void QuotaScheduler::RemoveCohort(std::string_view name) {
-  if (state_->ledger.objects().RemoveCohort(name)) state_->ledger.MarkStale();
+  state_->Note(state_->ledger.objects().RemoveCohort(name));
 }
 void QuotaScheduler::RemoveNamespace(std::string_view name) {
-  if (state_->ledger.objects().RemoveNamespace(name)) state_->ledger.MarkStale();
+  state_->Note(state_->ledger.objects().RemoveNamespace(name));
 }
 
 bool QuotaScheduler::HasQueues() const {
@@ -129,29 +155,24 @@ const kube::ResourceFlavor* QuotaScheduler::FindFlavor(std::string_view name) co
 
 std::vector<const kube::ResourceFlavor*> QuotaScheduler::OtherFlavors(
     std::string_view id, std::string_view pod_set, std::string_view flavor) const {
-  std::vector<const kube::ResourceFlavor*> others;
   const Entry* entry = std::as_const(state_->room).Find(id);
-  if (entry == nullptr || entry->kind == nullptr) return others;
+  if (entry == nullptr || entry->kind == nullptr) return {};
   const auto& pod_sets = entry->is_surplus ? entry->asked : entry->workload.pod_sets;
-  const auto set = std::ranges::find(pod_sets, pod_set, &PodSet::name);
-  if (set == pod_sets.end()) return others;
-  const QueueConfig& queue = state_->ledger.layout().queue(entry->queue);
-  const auto index = static_cast<size_t>(set - pod_sets.begin());
-  for (const GroupDemand& demand : entry->kind->demand.pod_sets[index].groups) {
-    const std::vector<GroupFlavor>& flavors =
-        queue.groups[static_cast<size_t>(demand.group)].flavors;
-    const auto is_it = [&](const GroupFlavor& each) {
-      return each.object != nullptr && each.object->meta.name == flavor;
-    };
-    if (std::ranges::none_of(flavors, is_it)) continue;
-    for (size_t f = 0; f < flavors.size(); ++f) {
-      if (!demand.mismatches[f].empty() || is_it(flavors[f])) continue;
-      if (CouldHold(state_->ledger.tree(), queue.node, flavors[f], demand)) {
-        others.push_back(flavors[f].object);
-      }
-    }
-  }
-  return others;
+  return OthersIn(state_->ledger, state_->ledger.layout().queue(entry->queue), pod_sets,
+                  entry->kind->demand, pod_set, flavor);
+}
+
+std::vector<const kube::ResourceFlavor*> QuotaScheduler::OtherFlavors(const Workload& workload,
+                                                                      std::string_view pod_set,
+                                                                      std::string_view flavor) {
+  state_->Refresh();
+  int index = kNoNode;
+  const Wait blocked =
+      WhyInNoLine(state_->ledger.objects(), state_->ledger.layout(), workload, index);
+  if (blocked.code != WaitCode::kNone) return {};
+  const QueueConfig& queue = state_->ledger.layout().queue(index);
+  return OthersIn(state_->ledger, queue, workload.pod_sets,
+                  MakeDemand(workload.pod_sets, queue, state_->ledger.names()), pod_set, flavor);
 }
 
 std::vector<const kube::ResourceFlavor*> QuotaScheduler::Flavors() const {

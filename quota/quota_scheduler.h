@@ -114,11 +114,12 @@ class QuotaScheduler {
   QuotaScheduler(const QuotaScheduler&) = delete;
   QuotaScheduler& operator=(const QuotaScheduler&) = delete;
 
-  void Upsert(kube::ResourceFlavor flavor);
-  void Upsert(kube::ClusterQueue queue);
-  void Upsert(kube::LocalQueue queue);
-  void Upsert(kube::Cohort cohort);
-  void Upsert(kube::Namespace name_space);
+  // True if anything has changed that a decision depends on: not when a queue's status was written.
+  bool Upsert(kube::ResourceFlavor flavor);
+  bool Upsert(kube::ClusterQueue queue);
+  bool Upsert(kube::LocalQueue queue);
+  bool Upsert(kube::Cohort cohort);
+  bool Upsert(kube::Namespace name_space);
   void RemoveResourceFlavor(std::string_view name);
   void RemoveClusterQueue(std::string_view name);
   void RemoveLocalQueue(std::string_view full_name);
@@ -161,6 +162,10 @@ class QuotaScheduler {
   std::vector<const kube::ResourceFlavor*> OtherFlavors(std::string_view id,
                                                         std::string_view pod_set,
                                                         std::string_view flavor) const;
+  // The same of a workload that need not wait, as if it did. None if it would stand in no line.
+  std::vector<const kube::ResourceFlavor*> OtherFlavors(const Workload& workload,
+                                                        std::string_view pod_set,
+                                                        std::string_view flavor);
   const kube::ResourceFlavor* FindFlavor(std::string_view name) const;
   std::vector<const kube::ResourceFlavor*> Flavors() const;  // in order of their names
   std::vector<QueueStatus> ClusterQueues(size_t max_pending_ids) const;

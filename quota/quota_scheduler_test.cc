@@ -154,6 +154,25 @@ TEST(Feasibility, MayAskWhatElseThereIs) {
   EXPECT_THAT(world.scheduler.OtherFlavors("a", "main", "spot"), IsEmpty()) << "it has its flavor";
 }
 
+TEST(OtherFlavors, CanBeAskedForWhoeverDoesNotWait) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"spot", 4}, {"reserved", 4}, {"few", 3}}));
+  const auto others = [&](const std::string& queue, const std::string& pod_set) {
+    std::vector<std::string> names;
+    for (const kube::ResourceFlavor* other :
+         world.scheduler.OtherFlavors(Gang("a", queue, 4), pod_set, "spot")) {
+      names.push_back(other->meta.name);
+    }
+    return names;
+  };
+  EXPECT_THAT(others("q", "worker"), ElementsAre("reserved"));
+  EXPECT_THAT(others("q", "master"), IsEmpty()) << "no such pod set";
+  EXPECT_THAT(others("nowhere", "worker"), IsEmpty());
+  world.Enqueue(Gang("b", "q", 4));
+  EXPECT_THAT(world.Schedule(), ElementsAre("b"));
+  EXPECT_THAT(others("q", "worker"), ElementsAre("reserved")) << "used or not, it could be had";
+}
+
 TEST(Feasibility, IsAskedAgainOnlyOnceItIsInvalid) {
   QuotaWorld world;
   world.Add(Queue("q", {{"h100", 4}})).Enqueue(Gang("a", "q", 4));
@@ -191,6 +210,18 @@ TEST(Change, IsNeededForAnotherPass) {
   world.scheduler.Upsert(Queue("q", {{"h100", 8}}));
   EXPECT_TRUE(world.scheduler.NeedsSchedule());
   EXPECT_THAT(world.Schedule(), ElementsAre("b"));
+}
+
+TEST(Change, IsWhatADecisionDependsOn) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Queue("q", {{"h100", 3}});
+  EXPECT_TRUE(world.scheduler.Upsert(queue));
+  queue.meta.resource_version = "7";  // its status was written
+  EXPECT_FALSE(world.scheduler.Upsert(queue));
+  queue.admission_checks = {"provisioning"};
+  EXPECT_TRUE(world.scheduler.Upsert(queue));
+  queue.meta.uid = "made-anew";
+  EXPECT_TRUE(world.scheduler.Upsert(queue));
 }
 
 TEST(Surplus, IsCountedAsFarAsItFits) {

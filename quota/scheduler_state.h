@@ -16,6 +16,12 @@ struct QuotaScheduler::State {
     ledger.SetMayEvict(options.may_evict);
   }
 
+  // Of what the ledger is made from; returns `changed`.
+  bool Note(bool changed) {
+    if (changed) ledger.MarkStale();
+    return changed;
+  }
+
   // Brings layout, usage and lines up to date with the objects.
   void Refresh() {
     if (!ledger.Refresh()) return;

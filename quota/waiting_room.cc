@@ -13,7 +13,8 @@ Wait Blocked(WaitCode code, std::string message, std::string fix) {
   return {.code = code, .message = std::move(message), .fix = std::move(fix)};
 }
 
-// What stands in the way before quota is asked for; kNone if nothing does.
+}  // namespace
+
 Wait WhyInNoLine(const QuotaObjects& objects, const Layout& layout, const Workload& workload,
                  int& queue_index) {
   queue_index = -1;
@@ -76,8 +77,6 @@ Wait WhyInNoLine(const QuotaObjects& objects, const Layout& layout, const Worklo
                : absl::StrCat("set spec.namespaceSelector of ClusterQueue ", name,
                               " to {} to take those of all namespaces"));
 }
-
-}  // namespace
 
 void WaitingRoom::EnterGang(const Workload& workload) {
   auto entry = std::make_unique<Entry>();

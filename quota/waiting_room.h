@@ -15,6 +15,11 @@
 
 namespace muster::quota {
 
+// What stands in the way of a workload before quota is asked for; kNone if nothing does, and then
+// `queue` is the ClusterQueue whose line it stands in.
+Wait WhyInNoLine(const QuotaObjects& objects, const Layout& layout, const Workload& workload,
+                 int& queue);
+
 class WaitingRoom {
  public:
   WaitingRoom(Ledger& ledger, const QuotaOptions& options) : ledger_(ledger), options_(options) {}

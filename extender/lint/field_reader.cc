@@ -4,12 +4,13 @@
 #include <utility>
 
 #include "extender/lint/text.h"
+#include "kube/objects/excerpt.h"
 #include "kube/objects/quantity.h"
 
 namespace muster::lint {
 
-void FieldReader::Fail(int line, std::string message) {
-  errors_->push_back({file_, line, std::move(message)});
+void FieldReader::Fail(int line, std::string_view message) {
+  errors_->push_back({file_, line, kube::Excerpt(message)});
 }
 
 LocatedText FieldReader::Text(const YamlValue& value) {

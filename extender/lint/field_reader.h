@@ -22,7 +22,7 @@ class FieldReader {
   const std::string& file() const { return file_; }
   // The same for an object of another file.
   FieldReader Other(std::string file) const { return {std::move(file), errors_}; }
-  void Fail(int line, std::string message);
+  void Fail(int line, std::string_view message);
 
   LocatedText Text(const YamlValue& value);
   // An integer from 0 to 2^31 - 1; absent: line 0.

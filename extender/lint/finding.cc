@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "kube/objects/excerpt.h"
+
 namespace muster::lint {
 
 const std::vector<RuleInfo>& Rules() {
@@ -70,17 +72,17 @@ const std::vector<RuleInfo>& Rules() {
   return *rules;
 }
 
-void Findings::Add(std::string_view rule, const std::string& file, int line, std::string message,
-                   std::string fix, std::string yaml) {
+void Findings::Add(std::string_view rule, const std::string& file, int line,
+                   std::string_view message, std::string_view fix, std::string yaml) {
   const auto known = std::ranges::find(Rules(), rule, &RuleInfo::id);
   if (known == Rules().end()) std::abort();
-  findings_.push_back({file, line, known->id, known->severity, std::move(message), std::move(fix),
-                       std::move(yaml)});
+  findings_.push_back({file, line, known->id, known->severity, kube::Excerpt(message),
+                       kube::Excerpt(fix), std::move(yaml)});
 }
 
 void Findings::AddWarning(std::string_view rule, const std::string& file, int line,
-                          std::string message, std::string fix, std::string yaml) {
-  Add(rule, file, line, std::move(message), std::move(fix), std::move(yaml));
+                          std::string_view message, std::string_view fix, std::string yaml) {
+  Add(rule, file, line, message, fix, std::move(yaml));
   findings_.back().severity = Severity::kWarning;
 }
 

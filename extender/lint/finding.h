@@ -33,11 +33,11 @@ struct Finding {
 class Findings {
  public:
   // `rule` must be one of Rules().
-  void Add(std::string_view rule, const std::string& file, int line, std::string message,
-           std::string fix, std::string yaml = "");
+  void Add(std::string_view rule, const std::string& file, int line, std::string_view message,
+           std::string_view fix, std::string yaml = "");
   // The same as a warning: what the rule speaks of is likely, but can't be known.
-  void AddWarning(std::string_view rule, const std::string& file, int line, std::string message,
-                  std::string fix, std::string yaml = "");
+  void AddWarning(std::string_view rule, const std::string& file, int line,
+                  std::string_view message, std::string_view fix, std::string yaml = "");
   // By file as they were added first, then by line; equal ones once.
   std::vector<Finding> Take();
 

@@ -167,8 +167,46 @@ TEST_F(LintCommand, InstanceTypesCanBeAdded) {
                                "selector allows, p9.large, has 2"));
   const std::string negative = Write("negative.txt", "p9.large 8 64Gi -2 0 0 x100\n");
   EXPECT_EQ(Run({.files = {"-"}, .instance_types = negative}, kJob), 2);
-  EXPECT_EQ(err(), "muster: " + negative + ":1: p9.large: gpu -2: must be an integer from 0\n");
+  EXPECT_EQ(err(),
+            "muster: " + negative + ":1: p9.large: gpu -2: must be an integer from 0 to 1000000\n");
   EXPECT_EQ(Run({.files = {"-"}, .instance_types = "/no/such/file"}, kJob), 2);
+  const std::string latin1 = Write("latin1.txt", "p9.large 8 64Gi 2 0 0 x\n# caf\xE9\n");
+  EXPECT_EQ(Run({.files = {"-"}, .instance_types = latin1}, kJob), 2);
+  EXPECT_THAT(err(), HasSubstr(latin1 + ":2: not UTF-8"));
+  const std::string large = Write("large.txt", "\n" + std::string(50 << 20, '#'));
+  EXPECT_EQ(Run({.files = {"-"}, .instance_types = large}, kJob), 2);
+  EXPECT_THAT(err(), HasSubstr(large + ":2: the file goes on past 8388608 bytes"));
+}
+
+// What is wrong with the text itself is told with file and line, on standard error and in what
+// tools read, and is exit code 2.
+TEST_F(LintCommand, TextThatIsNoManifestIsNamed) {
+  struct Case {
+    std::string text;
+    int line;
+    const char* message;
+  };
+  for (const Case& c : {Case{"a: 1\nb:\n\tc: 2\n", 3, "a tab in the indentation"},
+                        Case{"a: 1\nb: 2\na: 3\n", 3, "key a stands twice, first in line 1"},
+                        Case{"a: 1\nb: caf\xE9\n", 2, "byte 0xe9 is not UTF-8"},
+                        Case{std::string("\xFF\xFE"
+                                         "a\0",
+                                         4),
+                             1, "byte 0xff is not UTF-8"},
+                        Case{"a: &x\n  b: *x\n", 2, "an alias inside the value that it stands for"},
+                        Case{"a: *nowhere\n", 1, "not YAML: the referenced anchor is not defined"},
+                        Case{std::string(400, '['), 1, "nested deeper than 100 levels"},
+                        Case{"a: 1\nb: [\n", 3, "not YAML"}}) {
+    const std::string path = Write("bad.yaml", c.text);
+    EXPECT_EQ(Run({.files = {path}}), 2) << c.message;
+    EXPECT_THAT(err(), HasSubstr(Concat(path, ":", c.line, ": error: ", c.message)));
+    EXPECT_EQ(Run({.files = {path}, .output = "sarif"}), 2);
+    const json run = json::parse(out())["runs"][0];
+    const json& told = run["invocations"][0]["toolExecutionNotifications"][0];
+    EXPECT_EQ(told["locations"][0]["physicalLocation"]["region"]["startLine"], c.line);
+  }
+  EXPECT_EQ(Run({.files = {std::filesystem::temp_directory_path().string()}}), 2);
+  EXPECT_THAT(err(), HasSubstr(":1: error: Is a directory"));
 }
 
 TEST_F(LintCommand, Json) {

@@ -141,6 +141,20 @@ TEST(LintManifests, TheProjectsOwnExamplesAreClean) {
   EXPECT_EQ(result.ExitCode(), 0) << Describe(result);
 }
 
+// Each is a job of its own; they have the same name.
+TEST(LintManifests, TheTrainingWorkersExamplesAreClean) {
+  for (const char* path :
+       {"deploy/examples/worker/jobset.yaml", "deploy/examples/worker/plain-pods.yaml",
+        "deploy/examples/worker/pytorchjob.yaml", "deploy/examples/worker/trainjob.yaml"}) {
+    const std::vector<SourceText> sources = {
+        {path, ReadAll(path)},
+        {"deploy/examples/nodepools.yaml", ReadAll("deploy/examples/nodepools.yaml")}};
+    ASSERT_FALSE(sources[0].text.empty()) << path;
+    const LintResult result = Lint(sources, cluster::InstanceTypes::BuiltIn());
+    EXPECT_EQ(result.ExitCode(), 0) << path << "\n" << Describe(result);
+  }
+}
+
 // Files that were changed at random never crash it, and what it says has a place in the file.
 TEST(LintManifests, ChangedFilesAreReadOrRefused) {
   std::vector<const ManifestFile*> files;

@@ -24,14 +24,17 @@ std::string ReadStream(std::istream& in) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadSource(const std::string& path, std::istream& in) {
-  if (path == "-") return ReadStream(in);
+absl::StatusOr<std::string> ReadSourceFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (file) {
     std::string text = ReadStream(file);
     if (!file.bad()) return text;
   }
   return absl::NotFoundError(std::strerror(errno == 0 ? EIO : errno));
+}
+
+absl::StatusOr<std::string> ReadSource(const std::string& path, std::istream& in) {
+  return path == "-" ? ReadStream(in) : ReadSourceFile(path);
 }
 
 }  // namespace muster::lint

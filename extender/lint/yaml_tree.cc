@@ -1,11 +1,14 @@
 #include "extender/lint/yaml_tree.h"
 
+#include <simdjson.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <cctype>
+#include <functional>
 #include <istream>
 #include <map>
 #include <set>
@@ -13,13 +16,16 @@
 #include <utility>
 
 #include "extender/lint/text.h"
+#include "kube/objects/excerpt.h"
 
 namespace muster::lint {
 namespace {
 
 constexpr std::string_view kMergeKey = "<<";
 
-[[noreturn]] void Fail(int line, std::string message) { throw YamlError{line, std::move(message)}; }
+[[noreturn]] void Fail(int line, std::string_view message) {
+  throw YamlError{line, kube::Excerpt(message)};
+}
 
 int LineOf(const YAML::Mark& mark) { return mark.line + 1; }
 
@@ -91,8 +97,8 @@ constexpr const char* kTabMessage = "a tab in the indentation; YAML is indented 
 // Builds the tree from the parser's events. Throws YamlError.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(const std::vector<std::string_view>& lines, YamlFile* file)
-      : lines_(lines), file_(file) {}
+  TreeBuilder(size_t bytes, const std::vector<std::string_view>& lines, YamlFile* file)
+      : bytes_(bytes), lines_(lines), file_(file) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     document_line_ = LineOf(mark);
@@ -114,14 +120,17 @@ class TreeBuilder : public YAML::EventHandler {
                 const std::string& value) override {
     CheckIndentation(mark);
     YamlNode* node = NewNode(YamlNode::Kind::kScalar, mark);
+    // The parser makes one byte, which isn't UTF-8, of each of these two.
+    if (!simdjson::validate_utf8(value.data(), value.size())) {
+      Fail(node->line, "the escape \\N or \\_, which is not read; write the character itself");
+    }
     node->quoted = tag == "!" || tag == "tag:yaml.org,2002:str";
     if (!node->quoted &&
         (value.empty() || value == "~" || value == "null" || value == "Null" || value == "NULL")) {
       node->kind = YamlNode::Kind::kNull;
     }
     node->text = value;
-    node->literal = tag == "!" && static_cast<size_t>(node->line) <= lines_.size() &&
-                    BeginsLiteral(lines_[static_cast<size_t>(node->line) - 1]);
+    node->literal = tag == "!" && IsLiteral(mark);
     Add(node, anchor);
   }
 
@@ -159,6 +168,18 @@ class TreeBuilder : public YAML::EventHandler {
     std::map<std::string, int> keys;  // and their lines
   };
 
+  // A scalar that isn't plain: in quotes, or a block. Only the start of the line is looked at,
+  // unless an anchor stands there: all of a file may stand in one line.
+  bool IsLiteral(const YAML::Mark& mark) const {
+    if (!open_.empty() && open_.back().flow) return false;
+    const auto line = static_cast<size_t>(LineOf(mark));
+    if (mark.is_null() || line > lines_.size()) return false;
+    const std::string_view text = lines_[line - 1];
+    const auto column = static_cast<size_t>(mark.column);
+    if (column < text.size() && (text[column] == '"' || text[column] == '\'')) return false;
+    return BeginsLiteral(text);
+  }
+
   void Count(int64_t values, int line) {
     values_ += values;
     if (values_ > kMaxYamlValues) {
@@ -170,6 +191,9 @@ class TreeBuilder : public YAML::EventHandler {
     // The parser gives no place to some values that aren't written.
     const int line = mark.is_null() ? document_line_ : LineOf(mark);
     Count(1, line);
+    // The parser finds documents without end in some texts that are no YAML. Not even "?", an entry
+    // without key and value, stands for more than three values.
+    if (file_->nodes.size() > 3 * bytes_ + 1) Fail(line, "not YAML: more values than bytes");
     YamlNode& node = file_->nodes.emplace_back();
     node.kind = kind;
     node.line = line;
@@ -261,6 +285,7 @@ class TreeBuilder : public YAML::EventHandler {
     std::ranges::move(merged, std::back_inserter(node->fields));
   }
 
+  const size_t bytes_;
   const std::vector<std::string_view>& lines_;
   YamlFile* const file_;
   int document_line_ = 1;
@@ -287,7 +312,7 @@ void Parse(std::string_view text, YamlFile* file) {
   }
   CheckCharacters(text);
   const std::vector<std::string_view> lines = Split(text, "\n");
-  TreeBuilder builder(lines, file);
+  TreeBuilder builder(text.size(), lines, file);
   try {
     ViewBuffer buffer(text);
     std::istream stream(&buffer);
@@ -305,19 +330,30 @@ void Parse(std::string_view text, YamlFile* file) {
   }
 }
 
-bool LooksLikeAnotherType(const std::string& text) {
-  static const auto* words = new std::set<std::string_view>{
-      "true", "false", "yes", "no", "on", "off", "null", "~", "True", "False"};
-  if (text.empty() || words->contains(text)) return true;
-  return text.find_first_not_of("0123456789.+-eExX_") == std::string::npos;
+// What YAML 1.1, Kubernetes' own reader, takes for a boolean, null or a number.
+bool LooksLikeAnotherType(std::string_view text) {
+  static const auto* words = new std::set<std::string, std::less<>>{
+      "true", "false", "yes", "no",   "on",    "off",   "y",
+      "n",    "null",  "~",   ".inf", "+.inf", "-.inf", ".nan"};
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (text.empty() || words->contains(lower)) return true;
+  return lower.find_first_not_of("0123456789.+-exo_") == std::string::npos ||
+         (lower.starts_with("0x") && lower.find_first_not_of("0123456789abcdef_", 2) == lower.npos);
 }
 
-std::string ScalarText(const YamlNode& node) {
-  const std::string& text = node.text;
-  const bool plain =
-      !text.empty() && text.find_first_of("\n\"'\\#:{}[],&*!|>%@`") == std::string::npos &&
-      text.front() != ' ' && text.back() != ' ' && text.front() != '-' && text.front() != '?';
-  if (plain && (!node.quoted || !LooksLikeAnotherType(text))) return text;
+bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
+
+// Whether it can stand without quotes as a key and as a value.
+bool IsPlain(std::string_view text) {
+  return !text.empty() && text.find_first_of("\"'\\#:{}[],&*!|>%@`") == std::string_view::npos &&
+         text.front() != ' ' && text.back() != ' ' && text.front() != '-' && text.front() != '?' &&
+         text != "..." && !text.starts_with("\xEF\xBB\xBF") &&
+         std::ranges::none_of(text, IsControl);
+}
+
+std::string Quoted(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') quoted += '\\';
@@ -325,11 +361,32 @@ std::string ScalarText(const YamlNode& node) {
       quoted += "\\n";
     } else if (c == '\t') {
       quoted += "\\t";
+    } else if (IsControl(c)) {
+      quoted += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     } else {
       quoted += c;
     }
   }
   return quoted + "\"";
+}
+
+std::string ScalarText(const YamlNode& node) {
+  const bool plain = IsPlain(node.text) && (!node.quoted || !LooksLikeAnotherType(node.text));
+  return plain ? node.text : Quoted(node.text);
+}
+
+// A key is text whatever it looks like, unless it looks like null.
+std::string KeyText(const std::string& key) {
+  const bool plain = IsPlain(key) && key != "~" && key != "null" && key != "Null" && key != "NULL";
+  return plain ? key : Quoted(key);
+}
+
+// Whether the scalar can be written as the block that it was.
+bool FitsLiteral(const YamlNode& node) {
+  const std::string_view text = node.text;
+  return node.literal && text.ends_with('\n') && !text.ends_with("\n\n") && text.size() > 1 &&
+         text.find_first_of(" \t\n") != 0 &&
+         std::ranges::none_of(text, [](char c) { return IsControl(c) && c != '\n' && c != '\t'; });
 }
 
 void Emit(const YamlNode& node, int indent, std::string* out);
@@ -342,8 +399,7 @@ void EmitAfterKey(const YamlNode& node, int indent, std::string* out) {
       Append(out, "\n");
       return;
     case YamlNode::Kind::kScalar:
-      if (node.literal && node.text.ends_with('\n') && !node.text.starts_with(' ') &&
-          !node.text.starts_with('\n')) {
+      if (FitsLiteral(node)) {
         Append(out, " |\n");
         const std::string_view text(node.text);
         for (const std::string_view line : Split(text.substr(0, text.size() - 1), "\n")) {
@@ -367,7 +423,7 @@ void EmitAfterKey(const YamlNode& node, int indent, std::string* out) {
 void Emit(const YamlNode& node, int indent, std::string* out) {
   const std::string margin(static_cast<size_t>(indent), ' ');
   for (const YamlField& field : node.fields) {
-    Append(out, margin, field.key, ":");
+    Append(out, margin, KeyText(field.key), ":");
     EmitAfterKey(*field.value, indent + 2, out);
   }
   for (const YamlNode* item : node.items) {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <random>
+#include <ctime>
 
 #include "extender/lint/text.h"
 
@@ -117,6 +117,9 @@ TEST(YamlTree, WhatCannotBeReadIsNamedWithItsLine) {
             101, "nested deeper than 100 levels"},
            {"key without name", "a: 1\n? [x]\n: 2\n", 2, "a key must be a word"},
            {"merged text", "a:\n  <<: text\n", 2, "<< takes a mapping"},
+           {"documents without end", ", : 1{a[b]:? 2} ", 1, "not YAML: more values than bytes"},
+           {"escaped Latin-1", "a: \"\\\xC3\xA9\"\n", 1, "unknown escape character: ?"},
+           {"next line", "a: 1\nb: \"\\N\"\n", 2, "the escape \\N or \\_, which is not read"},
            {"too large", std::string(100, '\n') + std::string(kMaxYamlBytes, ' '), 101,
             "the file goes on past 8388608 bytes"},
        }) {
@@ -161,6 +164,44 @@ TEST(YamlTree, WhatIsEmittedReadsBackTheSame) {
   const YamlFile file = ParseYaml(text);
   ASSERT_FALSE(file.error);
   EXPECT_EQ(EmitYaml(file.documents[0]), text);
+}
+
+// Keys and texts that mean something else without quotes, or that no quotes can hold as they are.
+TEST(YamlTree, WhatNeedsQuotesIsEmittedInQuotes) {
+  const YamlFile file = ParseYaml(
+      "\"a: b\": \"\\0\\r\\x1b\"\n"
+      "\"\": \"...\"\n"
+      "\"~\": \"Yes\"\n"
+      "'null': '0xFF'\n"
+      "block: |+\n  two empty lines\n\n\n"
+      "inf: \".INF\"\n");
+  ASSERT_FALSE(file.error) << file.error->message;
+  EXPECT_EQ(EmitYaml(file.documents[0]),
+            "\"a: b\": \"\\x00\\x0d\\x1b\"\n"
+            "\"\": \"...\"\n"
+            "\"~\": \"Yes\"\n"
+            "\"null\": \"0xFF\"\n"
+            "block: \"two empty lines\\n\\n\\n\"\n"
+            "inf: \".INF\"\n");
+}
+
+// As `kubectl get -o json | jq -c` prints it.
+TEST(YamlTree, AFileOfOneLineTakesTimeByItsSize) {
+  std::string text = "[\"a\"";
+  for (int i = 0; i < 100'000; ++i) text += ",\"a b\"";
+  timespec begin{};
+  timespec end{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+  EXPECT_EQ(ParseYaml(text + "]").documents.at(0).Items().size(), 100'001U);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+  EXPECT_LT(end.tv_sec - begin.tv_sec, 10);
+}
+
+TEST(YamlTree, AnErrorIsShortHoweverLongTheKeyIs) {
+  const std::string key(5'000, 'k');
+  const YamlFile file = ParseYaml("? " + key + "\n: 1\n? " + key + "\n: 2\n");
+  ASSERT_TRUE(file.error);
+  EXPECT_LT(file.error->message.size(), 1'100U);
 }
 
 }  // namespace

@@ -114,15 +114,18 @@ void GpuLedger::RefreshGang(Gang* gang) {
   const bool asked = gang->asks;
   int64_t live = 0;
   int64_t placed = 0;
+  int64_t succeeded = 0;
   for (const std::string& uid : gang->members) {
     const MemberFacts& member = members_.at(uid);
     live += member.live;
+    succeeded += member.succeeded;
     placed += member.succeeded || (member.live && !member.node.empty());
   }
   GangAccount& account = gang->account;
   const auto group = groups_.find(account.name);
   if (group != groups_.end()) account.min_member = group->second.min_member;
   account.members = std::max(account.members, live);
+  account.succeeded = std::max(account.succeeded, succeeded);
   gang->any_live = live > 0;
   gang->asks = Asks(*gang);
   gang->whole = placed >= account.min_member && placed > 0;

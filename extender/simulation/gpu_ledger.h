@@ -91,11 +91,14 @@ struct GangAccount {
   std::string name;
   int64_t min_member = 1;
   int64_t members = 0;  // at most at once
+  int64_t succeeded = 0;
   Millis created = 0;
   std::optional<Millis> started{};  // first whole
   std::optional<Millis> ended{};    // no member is left
   int64_t restarts = 0;             // whole again after it wasn't any more
   int64_t give_ups = 0;             // asked no longer, and hadn't started
+
+  bool Completed() const { return succeeded >= min_member; }
 };
 
 class GpuLedger {

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/message_differencer.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -96,6 +97,11 @@ absl::Status Invariants::Check(const Engine& engine, absl::Time now) {
     if (gang.reason().message().empty()) {
       return absl::FailedPreconditionError(fmt::format(
           "gang {} is {} without a reason", key.ToString(), v1::GangState_Name(gang.state())));
+    }
+    if (gang.reason().code() == v1::NODES_COMING &&
+        gang.reason().message().ends_with("waiting for ")) {
+      return absl::FailedPreconditionError(
+          fmt::format("gang {} waits for no node in particular", key.ToString()));
     }
     if (absl::Status status = CheckShown(key, gang); !status.ok()) return status;
     if (key.is_pod) continue;
@@ -290,8 +296,15 @@ absl::Status Invariants::CheckStatus(const GangKey& key, const Counts& counts, a
   auto group = groups_.find(name);
   if (group == groups_.end() || counts.pods == 0) return absl::OkStatus();
   const kube::PodGroup::Status& status = group->second.status;
-  if (status.scheduled == counts.bound + counts.succeeded && status.running == counts.running &&
-      status.succeeded == counts.succeeded && status.failed == counts.failed) {
+  Counts want = counts;
+  // What a gang came to stays when its pods are collected.
+  if (counts.succeeded + counts.failed == counts.pods &&
+      (status.phase == "Finished" || status.phase == "Failed")) {
+    want.succeeded = std::max(counts.succeeded, status.succeeded);
+    want.failed = std::max(counts.failed, status.failed);
+  }
+  if (status.scheduled == want.bound + want.succeeded && status.running == want.running &&
+      status.succeeded == want.succeeded && status.failed == want.failed) {
     status_wrong_since_.erase(name);
     return absl::OkStatus();
   }
@@ -300,9 +313,8 @@ absl::Status Invariants::CheckStatus(const GangKey& key, const Counts& counts, a
   return absl::FailedPreconditionError(fmt::format(
       "the status of PodGroup {} is wrong since {}: scheduled {} (is {}), running {} (is {}), "
       "succeeded {} (is {}), failed {} (is {})",
-      name, absl::FormatDuration(now - since), status.scheduled, counts.bound + counts.succeeded,
-      status.running, counts.running, status.succeeded, counts.succeeded, status.failed,
-      counts.failed));
+      name, absl::FormatDuration(now - since), status.scheduled, want.bound + want.succeeded,
+      status.running, want.running, status.succeeded, want.succeeded, status.failed, want.failed));
 }
 
 }  // namespace muster::simulation

@@ -125,13 +125,36 @@ class Controller {
         .status();
   }
 
+  // Those that the object controls: all, or only those that haven't ended.
+  absl::Status DeletePodsOf(const json& owner, bool ended_too) {
+    const std::string pods = fmt::format("/api/v1/namespaces/{}/pods", name_space_);
+    absl::StatusOr<json> list = Get(call_, pods);
+    if (!list.ok()) return list.status();
+    for (const json& pod : list->at("items")) {
+      const json owners = pod.value("/metadata/ownerReferences"_json_pointer, json::array());
+      const bool owned = std::ranges::any_of(owners, [&](const json& reference) {
+        return reference.value("uid", "") ==
+               owner.at("metadata").at("uid").get_ref<const std::string&>();
+      });
+      const std::string phase = pod.value("/status/phase"_json_pointer, "");
+      const bool ended = phase == "Succeeded" || phase == "Failed";
+      if (!owned || (ended && !ended_too)) continue;
+      kube::Request request;
+      request.method = kube::Method::kDelete;
+      request.path = pods + "/" + NameOf(pod);
+      const kube::Response response = call_(request);
+      if (!response.ok() && response.status != 404) return kube::ToStatus(response);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status OfJob(const json& job) {
     const json& spec = job.at("spec");
     const int64_t parallelism = spec.value("parallelism", int64_t{1});
     const int64_t count = std::min(parallelism, spec.value("completions", parallelism));
     const std::string name = NameOf(job);
     const bool indexed = spec.value("completionMode", "") == "Indexed";
-    if (spec.value("suspend", false)) return absl::OkStatus();
+    if (spec.value("suspend", false)) return DeletePodsOf(job, /*ended_too=*/false);
     for (int64_t i = 0; i < count; ++i) {
       json labels = {{"batch.kubernetes.io/job-name", name},
                      {"batch.kubernetes.io/controller-uid", job.at("metadata").at("uid")}};
@@ -162,6 +185,9 @@ class Controller {
 
   absl::Status OfPyTorchJob(const json& job) {
     const std::string name = NameOf(job);
+    if (job.value("/spec/runPolicy/suspend"_json_pointer, false)) {
+      return DeletePodsOf(job, /*ended_too=*/true);
+    }
     for (const auto& [type, replica] : job.at("spec").at("pytorchReplicaSpecs").items()) {
       const std::string lower = Lower(type);
       for (int64_t i = 0; i < replica.value("replicas", int64_t{1}); ++i) {
@@ -176,6 +202,20 @@ class Controller {
       }
     }
     return absl::OkStatus();
+  }
+
+  // The Job once it is suspended as its JobSet is.
+  absl::StatusOr<json> SuspendedAs(const json& set, const json& job) {
+    const bool suspend = set.at("spec").value("suspend", false);
+    if (job.at("spec").value("suspend", false) == suspend) return job;
+    kube::Request request;
+    request.method = kube::Method::kPatch;
+    request.path = fmt::format("/apis/batch/v1/namespaces/{}/jobs/{}", name_space_, NameOf(job));
+    request.content_type = kube::kMergePatch;
+    request.body = json{{"spec", {{"suspend", suspend}}}}.dump();
+    const kube::Response response = call_(request);
+    if (!response.ok()) return kube::ToStatus(response);
+    return json::parse(response.body);
   }
 
   absl::Status OfJobSet(const json& set) {
@@ -211,6 +251,7 @@ class Controller {
         bool made = false;
         absl::StatusOr<json> there =
             Make(call_, fmt::format("/apis/batch/v1/namespaces/{}/jobs", name_space_), job, &made);
+        if (there.ok()) there = SuspendedAs(set, *there);
         if (!there.ok()) return there.status();
         if (absl::Status status = OfJob(*there); !status.ok()) return status;
       }

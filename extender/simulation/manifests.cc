@@ -96,6 +96,15 @@ Manifest NodeManifest(const NodeSpec& spec, const std::string& name) {
   return {kNodes, node.dump()};
 }
 
+// What can't be read counts as none, as a wrong entry in a provider's table would.
+kube::ResourceList AmountsOf(const Quantities& quantities) {
+  kube::ResourceList amounts;
+  for (const auto& [resource, text] : quantities) {
+    amounts.Set(resource, kube::ParseQuantity(text, kube::UnitOf(resource)).value_or(0));
+  }
+  return amounts;
+}
+
 std::string DurationText(absl::Duration duration) { return absl::FormatDuration(duration); }
 
 Manifest NodePoolManifest(const NodePoolSpec& spec) {
@@ -115,6 +124,7 @@ Manifest NodePoolManifest(const NodePoolSpec& spec) {
           {"spec",
            {{"requirements", requirements},
             {"taints", Taints(spec.taints)},
+            {"startupTaints", Taints(spec.startup_taints)},
             {"nodeClassRef",
              {{"group", "karpenter.kwok.sh"}, {"kind", "KWOKNodeClass"}, {"name", "default"}}}}}}},
         {"disruption",
@@ -265,10 +275,7 @@ kube::simulators::KarpenterConfig KarpenterConfigOf(const Scenario& scenario, ui
   for (const InstanceTypeSpec& spec : scenario.instance_types) {
     kube::simulators::InstanceType type;
     type.name = spec.name;
-    for (const auto& [resource, text] : spec.resources) {
-      // What can't be read offers nothing, as a wrong entry in a provider's table would.
-      type.capacity.Set(resource, kube::ParseQuantity(text, kube::UnitOf(resource)).value_or(0));
-    }
+    type.capacity = AmountsOf(spec.resources);
     for (const std::string& zone : spec.zones) type.offerings.push_back({.zone = zone, .price = 1});
     config.instance_types.push_back(std::move(type));
   }
@@ -280,6 +287,8 @@ kube::simulators::KarpenterConfig KarpenterConfigOf(const Scenario& scenario, ui
       launch.initialization = delays.initialization;
       launch.never_registers = delays.never_registers;
       launch.insufficient_capacity = delays.insufficient_capacity;
+      launch.devices = delays.devices;
+      launch.devices_before = AmountsOf(delays.devices_before);
       config.launches[pool.name].push_back(std::move(launch));
     }
   }

@@ -109,6 +109,8 @@ constexpr WatchedKind kWatched[] = {
     {"/apis/batch/v1/jobs", DeliverAs<kube::Job>},
     {"/api/v1/events", DeliverAs<kube::Event>, "type=Warning,reason=FailedCreate"},
     {"/api/v1/events", DeliverAs<kube::Event>, "type=Warning,reason=FailedCreatePod"},
+    {"/api/v1/events", DeliverAs<kube::Event>,
+     "type=Warning,reason=InsufficientCapacityError,involvedObject.kind=NodeClaim"},
 };
 
 std::vector<json> List(kube::embedded::ApiServer& server, const char* path) {
@@ -200,6 +202,23 @@ bool Find(const Engine& engine, const std::string& gang, v1::Gang* out) {
     }
   }
   return false;
+}
+
+void CompareJob(const Expectation& want, kube::embedded::ApiServer& server, Comparison* result) {
+  kube::Request request;
+  request.path = ObjectPath(want.job).value_or("");
+  const kube::Response response = server.Handle(request);
+  if (!response.ok()) {
+    result->Differ(fmt::format("there is no {}", want.job));
+    return;
+  }
+  const json job = json::parse(response.body);
+  result->Equal("suspended", want.suspended,
+                job.value("/spec/suspend"_json_pointer, false) ||
+                    job.value("/spec/runPolicy/suspend"_json_pointer, false));
+  result->Equal(
+      "restarting", want.restarting,
+      job.at("metadata").value("annotations", json::object()).contains("muster.dev/restart"));
 }
 
 void CompareGang(const Expectation& want, const std::string& gang,
@@ -332,6 +351,7 @@ absl::Status Compare(const Expectation& want, const std::string& gang,
     }
     result.Equal("node", want.node, found.value_or("(no such pod)"));
   }
+  if (!want.job.empty()) CompareJob(want, server, &result);
   return result.Result();
 }
 

@@ -1,8 +1,10 @@
 #include "extender/simulation/report.h"
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
+#include "extender/simulation/comparison.h"
 #include "extender/tables.h"
 #include "fmt/format.h"
 
@@ -148,6 +150,16 @@ Json AccountJson(const GpuAccount& gpu) {
 
 Json OrNull(const std::optional<Millis>& time) { return time ? Json(*time) : Json(nullptr); }
 
+Json FiguresJson(const Figures& figures) {
+  return {{"idleBeforeStartGpuMs", figures.idle_before_start},
+          {"idleAfterGiveUpGpuMs", figures.idle_after_give_up},
+          {"usedGpuMs", figures.used},
+          {"gangs", figures.gangs},
+          {"completed", figures.completed},
+          {"timeToStartMedianMs", OrNull(figures.median_start)},
+          {"timeToStart95thMs", OrNull(figures.late_start)}};
+}
+
 Json TimelineJson(const Outcome& outcome) {
   Json lines = Json::array();
   for (const TimelineEntry& entry : outcome.timeline) {
@@ -195,6 +207,8 @@ Json OutcomeJson(const Outcome& outcome) {
   return {{"file", outcome.file},
           {"name", outcome.name},
           {"seed", outcome.seed},
+          {"policy", PolicyName(outcome.policy)},
+          {"figures", FiguresJson(FiguresOf(outcome))},
           {"endMs", outcome.end},
           {"whyEnded", outcome.why_ended},
           {"failures", failures},
@@ -209,7 +223,9 @@ Json OutcomeJson(const Outcome& outcome) {
 }  // namespace
 
 std::string TextReport(const Outcome& outcome, bool brief) {
-  std::string text = fmt::format("{}\n{} (seed {})\n\n", outcome.name, outcome.file, outcome.seed);
+  std::string text = fmt::format(
+      "{}\n{} (seed {}{})\n\n", outcome.name, outcome.file, outcome.seed,
+      outcome.policy == Policy::kMuster ? "" : fmt::format(", {}", PolicyName(outcome.policy)));
   if (!brief) {
     for (const TimelineEntry& entry : outcome.timeline) text += Line(entry);
   }
@@ -223,11 +239,12 @@ std::string TextReport(const Outcome& outcome, bool brief) {
   if (outcome.from_the_start.bought > 0) {
     text += "\n" + Sums("NODES THERE FROM THE START", outcome.from_the_start);
   }
-  text += "\n";
+  text += "\n" + Comparison(std::span(&outcome, 1)) + "\n";
   for (const std::string& failure : outcome.failures) text += "FAILED  " + failure + "\n";
   if (outcome.refused) text += "REFUSED " + *outcome.refused + "\n";
   if (outcome.failures.empty() && !outcome.refused) {
-    text += "All expectations and invariants hold.\n";
+    text += outcome.policy == Policy::kMuster ? "All expectations and invariants hold.\n"
+                                              : "All invariants hold; expectations are Muster's.\n";
   }
   return text;
 }

@@ -2,6 +2,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -12,6 +13,7 @@
 #include "extender/lint/yaml_tree.h"
 #include "extender/yaml_fields.h"
 #include "fmt/format.h"
+#include "kube/objects/excerpt.h"
 
 namespace muster::simulation {
 namespace {
@@ -83,6 +85,8 @@ NodeDelays ReadDelays(const YAML::Node& node) {
   fields.ReadDuration("initialization", &delays.initialization);
   fields.Read("neverRegisters", &delays.never_registers);
   fields.Read("insufficientCapacity", &delays.insufficient_capacity);
+  fields.ReadDuration("devices", &delays.devices);
+  fields.Read("devicesBefore", &delays.devices_before);
   fields.Finish();
   return delays;
 }
@@ -146,6 +150,7 @@ NodePoolSpec ReadNodePool(const YAML::Node& node) {
   fields.Read("instanceTypes", &pool.instance_types);
   fields.Read("labels", &pool.labels);
   fields.Read("taints", &pool.taints);
+  fields.Read("startupTaints", &pool.startup_taints);
   fields.Read("limits", &pool.limits);
   fields.ReadDuration("consolidateAfter", &pool.consolidate_after);
   for (const YAML::Node& delays : ListOf(&fields, "nodePools", "delays")) {
@@ -276,6 +281,9 @@ Expectation ReadExpectation(const YAML::Node& node) {
   fields.Read("pod", &want.pod);
   fields.Read("node", &want.node);
   fields.Read("distinctNodes", &want.distinct_nodes);
+  fields.Read("job", &want.job);
+  fields.Read("suspended", &want.suspended);
+  fields.Read("restarting", &want.restarting);
   fields.Finish();
   return want;
 }
@@ -396,7 +404,9 @@ Scenario ReadAll(const YAML::Node& root) {
 
 absl::StatusOr<Scenario> ParseScenario(std::string_view yaml, std::string file) {
   auto error = [&file](int line, std::string_view message) {
-    return absl::InvalidArgumentError(fmt::format("{}:{}: {}", file, line, message));
+    // Some of the reader's errors don't know their place.
+    return absl::InvalidArgumentError(
+        fmt::format("{}:{}: {}", file, std::max(line, 1), kube::Excerpt(message)));
   };
   // The stricter reader goes first: what it takes, the other one takes in bounded memory.
   const lint::YamlFile strict = lint::ParseYaml(yaml);

@@ -37,6 +37,9 @@ struct NodeDelays {
   absl::Duration initialization;
   bool never_registers = false;
   bool insufficient_capacity = false;  // what it would have been made of is sold out
+  // Until so long after its kubelet is ready it has these of its devices only.
+  absl::Duration devices;
+  Quantities devices_before;
 };
 
 struct DurationRange {
@@ -64,7 +67,8 @@ struct NodePoolSpec {
   std::string name;
   std::vector<std::string> instance_types;
   Strings labels;
-  std::vector<std::string> taints;  // "key=value:NoSchedule"
+  std::vector<std::string> taints;          // "key=value:NoSchedule"
+  std::vector<std::string> startup_taints;  // likewise; they stay until a step takes them away
   Quantities limits;
   absl::Duration consolidate_after;
   std::vector<NodeDelays> delays;
@@ -112,7 +116,7 @@ struct ApplyStep {
   std::string manifest_json;
 };
 // A turn of the controller of a Job, JobSet, PyTorchJob or StatefulSet: it makes the pods that the
-// object asks for and that aren't there (job_controllers.h).
+// object asks for and that aren't there, or deletes them if it is suspended (job_controllers.h).
 struct ReconcileStep {
   std::string object;
   std::string replicated_job;  // of a JobSet, only this one
@@ -154,6 +158,9 @@ struct Expectation {
   std::string pod;                   // with `node`: where it stands, "" for nowhere
   std::optional<std::string> node;
   std::optional<int> distinct_nodes;  // that the gang's bound members stand on
+  std::string job;                    // with `suspended`: KIND/NAME
+  std::optional<bool> suspended;
+  std::optional<bool> restarting;  // it carries annotation muster.dev/restart
 };
 
 using Action = std::variant<GangSpec, DeleteStep, PatchStep, ApplyStep, ReconcileStep, RestartStep,

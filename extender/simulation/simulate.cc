@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <ostream>
+#include <span>
 #include <utility>
 
 #include "coscheduling/engine.h"
+#include "extender/simulation/comparison.h"
 #include "extender/simulation/report.h"
 #include "extender/simulation/workload.h"
 #include "extender/simulation/world.h"
@@ -14,6 +16,8 @@
 
 namespace muster::simulation {
 namespace {
+
+constexpr int kUnreadable = 2;  // exit code
 
 absl::Duration EndOfSteps(const Scenario& scenario) {
   absl::Duration end;
@@ -61,12 +65,18 @@ std::vector<GangOutcome> Gangs(const World& world, const GpuLedger& ledger) {
 
 }  // namespace
 
-Outcome Simulate(const Scenario& written, uint64_t seed, std::optional<absl::Duration> until) {
-  const Scenario scenario = Drawn(written, seed);
-  Outcome outcome{.file = scenario.file, .name = scenario.name, .seed = seed};
-  History history;
-  World world(scenario, {.seed = seed, .observer = &history});
+Outcome Simulate(const Scenario& written, uint64_t seed, std::optional<absl::Duration> until,
+                 Policy policy) {
+  Scenario scenario = Drawn(written, seed);
   const absl::Duration last = EndOfSteps(scenario);
+  if (policy != Policy::kMuster) {
+    std::erase_if(scenario.steps, [](const Step& step) {
+      return std::holds_alternative<Expectation>(step.action);
+    });
+  }
+  Outcome outcome{.file = scenario.file, .name = scenario.name, .seed = seed, .policy = policy};
+  History history;
+  World world(scenario, {.seed = seed, .policy = policy, .observer = &history});
   bool stopped = false;
   RunSteps(&world, scenario, until.value_or(absl::InfiniteDuration()),
            [&](const StepFailure& failure) {
@@ -102,9 +112,48 @@ Outcome Simulate(const Scenario& written, uint64_t seed, std::optional<absl::Dur
   return outcome;
 }
 
+namespace {
+
+std::optional<std::vector<Policy>> PoliciesOf(const std::string& name) {
+  std::vector<Policy> both = {Policy::kMuster, Policy::kCoscheduling};
+  if (name == "both") return both;
+  for (const Policy policy : both) {
+    if (name == PolicyName(policy)) return std::vector<Policy>{policy};
+  }
+  return std::nullopt;
+}
+
+// Runs the scenario under each policy. Returns the exit code.
+int RunEach(const Scenario& scenario, const std::vector<Policy>& policies,
+            std::optional<absl::Duration> until, const SimulateOptions& options,
+            std::vector<Outcome>* outcomes, std::ostream& out, std::ostream& err) {
+  int exit_code = 0;
+  const size_t first = outcomes->size();
+  for (const Policy policy : policies) {
+    const Outcome& outcome =
+        outcomes->emplace_back(Simulate(scenario, options.seed, until, policy));
+    for (const std::string& failure : outcome.failures) err << failure << "\n";
+    if (outcome.refused) err << *outcome.refused << "\n";
+    exit_code = std::max(exit_code, outcome.refused            ? kUnreadable
+                                    : outcome.failures.empty() ? 0
+                                                               : 1);
+    if (options.output == "text") out << TextReport(outcome, options.brief) << std::flush;
+  }
+  if (options.output == "text" && policies.size() > 1) {
+    out << Comparison(std::span(*outcomes).subspan(first)) << std::flush;
+  }
+  return exit_code;
+}
+
+}  // namespace
+
 int RunSimulate(const SimulateOptions& options, std::istream& in, std::ostream& out,
                 std::ostream& err) {
-  constexpr int kUnreadable = 2;
+  const std::optional<std::vector<Policy>> policies = PoliciesOf(options.policy);
+  if (!policies) {
+    err << "muster: --policy=" << options.policy << ": want muster, coscheduling or both\n";
+    return kUnreadable;
+  }
   std::optional<absl::Duration> until;
   if (!options.until.empty()) {
     until.emplace();
@@ -124,13 +173,8 @@ int RunSimulate(const SimulateOptions& options, std::istream& in, std::ostream& 
       exit_code = kUnreadable;
       continue;
     }
-    const Outcome& outcome = outcomes.emplace_back(Simulate(*scenario, options.seed, until));
-    for (const std::string& failure : outcome.failures) err << failure << "\n";
-    if (outcome.refused) err << *outcome.refused << "\n";
-    exit_code = std::max(exit_code, outcome.refused            ? kUnreadable
-                                    : outcome.failures.empty() ? 0
-                                                               : 1);
-    if (options.output == "text") out << TextReport(outcome, options.brief) << std::flush;
+    exit_code =
+        std::max(exit_code, RunEach(*scenario, *policies, until, options, &outcomes, out, err));
   }
   if (options.output == "json") out << JsonReport(outcomes);
   return exit_code;

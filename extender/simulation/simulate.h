@@ -11,6 +11,7 @@
 #include "extender/simulation/gpu_ledger.h"
 #include "extender/simulation/history.h"
 #include "extender/simulation/scenario.h"
+#include "extender/simulation/world.h"
 
 namespace muster::simulation {
 
@@ -32,6 +33,7 @@ struct Outcome {
   std::string file;
   std::string name;
   uint64_t seed = 1;
+  Policy policy = Policy::kMuster;
   Millis end = 0;
   std::string why_ended{};
   std::vector<TimelineEntry> timeline{};
@@ -45,15 +47,18 @@ struct Outcome {
 };
 
 // Runs the scenario until `until` (since the start), or past its last step until nothing waits or
-// idles any more, at most kRunOn.
-Outcome Simulate(const Scenario& written, uint64_t seed, std::optional<absl::Duration> until);
+// idles any more, at most kRunOn. What a scenario expects, it expects of Muster: under another
+// policy it isn't looked at.
+Outcome Simulate(const Scenario& written, uint64_t seed, std::optional<absl::Duration> until,
+                 Policy policy = Policy::kMuster);
 
 struct SimulateOptions {
   std::vector<std::string> files;  // "-": standard input
   std::string output = "text";     // text, json
   bool brief = false;              // text without the timeline and the tables of nodes and gangs
   uint64_t seed = 1;
-  std::string until{};  // a duration; empty: as Simulate says
+  std::string policy = "muster";  // muster, coscheduling, both
+  std::string until{};            // a duration; empty: as Simulate says
 };
 
 // Runs each file, prints what came of it to `out` and what didn't hold or couldn't be read to

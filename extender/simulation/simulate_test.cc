@@ -106,11 +106,12 @@ TEST(Simulate, TextTellsTheStoryAndTheSums) {
       4.000  node    gpu: 2 registered: gpu-72bs5 as ip-10-58-236-235, gpu-dhs2d as ip-10-237-40-32
       4.000  node    gpu: 2 usable: ip-10-58-236-235, ip-10-237-40-32
       4.000  node    gpu: 2 held: ip-10-237-40-32, ip-10-58-236-235
-      9.999  gang    default/job: BACKING_OFF DEADLINE_EXCEEDED: nodes for all members didn't come within 10s (attempt 1): no node that could take a member; next attempt at 00:00:40Z
+      9.999  gang    default/job: BACKING_OFF NODE_NOT_REGISTERED: nodes for all members didn't come within 10s (attempt 1): 2 of 3 members have usable nodes; nodeclaim/gpu-stmmb (g6.2xlarge in us-west-2a, NodePool gpu) was launched at 00:00:01Z and isn't registered: launched, its Node hasn't appeared; next attempt at 00:00:40Z
       9.999  members default/job: 3 no longer ask for nodes: job-0, job-1, job-2
       9.999  node    gpu: 2 no longer held: ip-10-237-40-32, ip-10-58-236-235
      25.000  node    gpu: 2 being removed: gpu-72bs5, gpu-dhs2d
      30.000  node    gpu: 2 removed: gpu-72bs5, gpu-dhs2d
+     40.389  gang    default/job: WAITING_FOR_MEMBERS RECORD_PENDING: the admission record is being written
      40.389  gang    default/job: PROVISIONING CAPACITY_SHORT: 1 of 3 members have room: 1 node(s) not enough free: nodeclaim/gpu-stmmb: nvidia.com/gpu: wants 1, 0 of 1 free
      40.389  members default/job: 3 ask for nodes: job-0, job-1, job-2
      41.389  node    gpu: 2 requested: gpu-z6pm5, gpu-4dl77
@@ -119,7 +120,7 @@ TEST(Simulate, TextTellsTheStoryAndTheSums) {
      44.389  node    gpu: 2 registered: gpu-4dl77 as ip-10-104-156-73, gpu-z6pm5 as ip-10-137-81-146
      44.389  node    gpu: 2 usable: ip-10-104-156-73, ip-10-137-81-146
      44.389  node    gpu: 2 held: ip-10-104-156-73, ip-10-137-81-146
-     50.389  gang    default/job: BACKING_OFF DEADLINE_EXCEEDED: nodes for all members didn't come within 10s (attempt 2): no node that could take a member; next attempt at 00:01:51Z
+     50.389  gang    default/job: BACKING_OFF NODE_NOT_REGISTERED: nodes for all members didn't come within 10s (attempt 2): 2 of 3 members have usable nodes; nodeclaim/gpu-stmmb (g6.2xlarge in us-west-2a, NodePool gpu) was launched at 00:00:01Z and isn't registered: launched, its Node hasn't appeared; next attempt at 00:01:51Z
      50.389  members default/job: 3 no longer ask for nodes: job-0, job-1, job-2
      50.389  node    gpu: 2 no longer held: ip-10-104-156-73, ip-10-137-81-146
      61.000  node    gpu: 1 registered: gpu-stmmb as ip-10-74-162-85
@@ -161,6 +162,16 @@ bought                            0.168           604.222  100.0 %
     after a give-up               0.028           102.225   16.9 %
     otherwise                     0.023            84.000   13.9 %
       after a gang's end          0.023            84.000   13.9 %
+
+POLICY                                   muster
+GPU-seconds idle for gangs              157.222
+  before their start                     54.997
+  after they gave up                    102.225
+GPU-seconds wasted                      241.222
+GPU-seconds used                        363.000
+gangs completed                          1 of 1
+seconds to start, median                 61.000
+seconds to start, 95th in 100            61.000
 
 All expectations and invariants hold.
 )");

@@ -12,12 +12,14 @@
 #include "extender/action_requests.h"
 #include "extender/simulation/invariants.h"
 #include "extender/simulation/job_controllers.h"
+#include "extender/simulation/kueue_simulator.h"
 #include "extender/simulation/manifests.h"
 #include "extender/simulation/observers.h"
 #include "extender/simulation/workload.h"
 #include "fmt/format.h"
 #include "kube/embedded/api_server.h"
 #include "kube/objects/decode.h"
+#include "kube/simulators/coscheduling_plugin.h"
 #include "kube/simulators/karpenter_simulator.h"
 #include "kube/simulators/kubelet_simulator.h"
 #include "kube/simulators/scheduler_simulator.h"
@@ -33,6 +35,8 @@ using nlohmann::json;
 // More rounds than this at one moment mean that the parts answer each other without end.
 constexpr int kMaxRounds = 2'000;
 
+constexpr const char* kGate = "muster.dev/admission";
+
 // 2026-01-01, at a moment that is no whole milli- or microsecond: what is written to objects is
 // less exact than the clock.
 absl::Time ScenarioStart() { return absl::FromUnixNanos(1'767'225'600'123'456'789); }
@@ -47,9 +51,29 @@ std::string Key(const std::string& gang) {
   return absl::StrContains(gang, "/") ? gang : "default/" + gang;
 }
 
+// What Muster's place is taken by.
+struct Peers {
+  Peers(kube::embedded::ApiServer* server, bool fair_sharing)
+      : kueue(server, fair_sharing), coscheduling(server, {}) {}
+
+  KueueSimulator kueue;
+  kube::simulators::CoschedulingPlugin coscheduling;
+};
+
 }  // namespace
 
-// Muster in this world: the engine, what it observes, and what its bind calls wait for.
+std::string_view PolicyName(Policy policy) {
+  switch (policy) {
+    case Policy::kMuster:
+      return "muster";
+    case Policy::kCoscheduling:
+      return "coscheduling";
+  }
+  return "";
+}
+
+// Muster in this world: the engine, what it observes, and what its bind calls wait for. Or its
+// peers, beside an engine that sees nothing.
 struct World::State : kube::simulators::ExtenderClient {
   State(const Scenario& s, WorldOptions o)
       : scenario(s),
@@ -57,9 +81,13 @@ struct World::State : kube::simulators::ExtenderClient {
         server({.clock = [this] { return now; }, .seed = options.seed}),
         karpenter(&server, KarpenterConfigOf(scenario, options.seed, start)),
         kubelet(&server, {}),
+        peers(options.policy == Policy::kMuster
+                  ? nullptr
+                  : std::make_unique<Peers>(&server, scenario.options.fair_sharing)),
         scheduler(
-            &server, this,
-            {.scheduler_name = scenario.options.scheduler_name, .bind_timeout = absl::Seconds(30)}),
+            &server, peers == nullptr ? this : nullptr,
+            {.scheduler_name = scenario.options.scheduler_name, .bind_timeout = absl::Seconds(30)},
+            peers == nullptr ? nullptr : &peers->coscheduling),
         invariants(&server, !options.lose_write && !options.lose_answer && !LosesWrites(scenario)) {
   }
 
@@ -71,8 +99,9 @@ struct World::State : kube::simulators::ExtenderClient {
     engine->SetGatingActive(true);
     answers.clear();
     invariants.ForgetShown();
-    for (auto& [id, done] : binds) done("connection refused");
+    for (auto& [id, held] : binds) held.done("connection refused");
     binds.clear();
+    if (peers != nullptr) return;
     feeds = WatchEverything(&server, engine.get());
     for (Feed& feed : feeds) feed.Read();
     engine->SetSynced();
@@ -110,7 +139,7 @@ struct World::State : kube::simulators::ExtenderClient {
 
   void Bind(const kube::simulators::BindCall& call, BindDone done) override {
     const uint64_t id = ++next_bind;
-    binds[id] = std::move(done);
+    binds[id] = {call.pod_uid, now, std::move(done)};
     engine->RequestBind(id, call.pod_uid, call.node, now);
   }
 
@@ -119,7 +148,7 @@ struct World::State : kube::simulators::ExtenderClient {
     if (const auto* answer = std::get_if<coscheduling::AnswerBind>(&numbered.action)) {
       auto it = binds.find(answer->request);
       if (it == binds.end()) return;
-      auto done = std::move(it->second);
+      auto done = std::move(it->second.done);
       binds.erase(it);
       done(answer->error);
       return;
@@ -163,13 +192,27 @@ struct World::State : kube::simulators::ExtenderClient {
       case extender::AnswerKind::kPodGroup:
         engine->Upsert(*kube::Decode<kube::PodGroup>(body));
         break;
+      case extender::AnswerKind::kJob:
+        engine->Upsert(*kube::Decode<kube::Job>(body));
+        break;
+      case extender::AnswerKind::kJobSet:
+        engine->Upsert(*kube::Decode<kube::JobSet>(body));
+        break;
+      case extender::AnswerKind::kPyTorchJob:
+        engine->Upsert(*kube::Decode<kube::PyTorchJob>(body));
+        break;
+      case extender::AnswerKind::kTrainJob:
+        engine->Upsert(*kube::Decode<kube::TrainJob>(body));
+        break;
       case extender::AnswerKind::kNone:
         break;
     }
   }
 
   bool StepMuster() {
+    if (peers != nullptr) return peers->kueue.Tick(now);
     bool moved = false;
+    engine->AdvanceTo(now);
     for (Feed& feed : feeds) moved |= feed.Read();
     coscheduling::StepOutput out = engine->Step(now);
     for (auto& [uid, answer] : out.filter_answers) {
@@ -206,18 +249,54 @@ struct World::State : kube::simulators::ExtenderClient {
   }
 
   absl::Time NextEvent() const {
-    return std::min(
-        {engine->NextWake(), karpenter.NextWake(), kubelet.NextWake(), scheduler.NextWake()});
+    const absl::Time muster = peers == nullptr ? engine->NextWake() : absl::InfiniteFuture();
+    return std::min({muster, karpenter.NextWake(), kubelet.NextWake(), scheduler.NextWake()});
+  }
+
+  // A request from outside, through the webhooks of Muster's peers: what a scenario creates has
+  // been through Muster's.
+  kube::Response Handle(kube::Request request) {
+    if (peers != nullptr && request.method == kube::Method::kPost &&
+        absl::EndsWith(request.path, "/pods")) {
+      json pod = json::parse(request.body);
+      json gates = json::array();
+      for (const json& gate : pod["spec"].value("schedulingGates", json::array())) {
+        if (gate.at("name") != kGate) gates.push_back(gate);
+      }
+      pod["spec"]["schedulingGates"] = std::move(gates);
+      peers->kueue.AdmitPod(&pod);
+      request.body = pod.dump();
+    }
+    return server.Handle(request);
   }
 
   void CheckInvariants() {
     if (!broken.ok()) return;
     broken = invariants.Check(*engine, now);
+    if (broken.ok()) broken = CheckHeldBinds();
     if (!broken.ok()) {
       broken = absl::FailedPreconditionError(fmt::format(
           "at {}: {}", absl::FormatDuration(now - start), std::string(broken.message())));
     }
   }
+
+  // kube-scheduler keeps the node taken for as long as its bind call is held.
+  absl::Status CheckHeldBinds() const {
+    for (const auto& [id, held] : binds) {
+      if (now - held.since <= scenario.options.bind_wait) continue;
+      return absl::FailedPreconditionError(
+          fmt::format("the bind call for pod {} has been held for {}, longer than {}", held.pod_uid,
+                      absl::FormatDuration(now - held.since),
+                      absl::FormatDuration(scenario.options.bind_wait)));
+    }
+    return absl::OkStatus();
+  }
+
+  struct HeldBind {
+    std::string pod_uid;
+    absl::Time since;
+    BindDone done;
+  };
 
   // A LoseWritesStep under way.
   struct Loss {
@@ -233,11 +312,12 @@ struct World::State : kube::simulators::ExtenderClient {
   kube::embedded::ApiServer server;
   kube::simulators::KarpenterSimulator karpenter;
   kube::simulators::KubeletSimulator kubelet;
+  const std::unique_ptr<Peers> peers;  // null: Muster
   kube::simulators::SchedulerSimulator scheduler;
   std::unique_ptr<Engine> engine;
   std::vector<Feed> feeds;
   std::map<std::string, FilterAnswer> answers;
-  std::map<uint64_t, BindDone> binds;
+  std::map<uint64_t, HeldBind> binds;
   uint64_t next_bind = 0;
   int generation = 0;
   std::vector<std::string> timeline;
@@ -269,9 +349,10 @@ absl::Time World::next_event() const { return state_->NextEvent(); }
 const absl::Status& World::broken_invariant() const { return state_->broken; }
 const std::vector<std::string>& World::timeline() const { return state_->timeline; }
 const Engine& World::engine() const { return *state_->engine; }
-kube::Response World::Call(const kube::Request& request) { return state_->server.Handle(request); }
+kube::Response World::Call(const kube::Request& request) { return state_->Handle(request); }
 
 void World::Restart() {
+  if (state_->peers != nullptr) return;
   if (WorldObserver* observer = state_->options.observer) observer->OnRestart(state_->now);
   state_->timeline.push_back(
       fmt::format("{:>8} muster restarts", absl::FormatDuration(state_->now - state_->start)));
@@ -300,7 +381,7 @@ absl::Status World::Perform(const Action& action) {
   if (!requests.ok()) return requests.status();
   for (kube::Request& request : *requests) {
     if (absl::Status status = FillOwnerUids(&request, call); !status.ok()) return status;
-    const kube::Response response = state_->server.Handle(request);
+    const kube::Response response = state_->Handle(request);
     const bool namespace_exists = response.status == 409 && request.path == "/api/v1/namespaces";
     if (!response.ok() && !namespace_exists) return kube::ToStatus(response);
     state_->invariants.Note(request);

@@ -1,5 +1,5 @@
 // A scenario's world in virtual time: the embedded API server, the simulators, and Muster's engine
-// between them, on one thread and one clock.
+// between them, or in its place what others run today, on one thread and one clock.
 //
 // Deterministic: equal scenarios and seeds give equal runs. Requests take effect when they are
 // made; time passes only while nothing is left to do. The engine's actions go through the same
@@ -47,8 +47,21 @@ class WorldObserver {
   virtual void OnEnd() = 0;
 };
 
+// Who sees to it that gangs start whole.
+enum class Policy {
+  kMuster,
+  // Kueue for quota, and the coscheduling plugin in kube-scheduler (kueue_simulator.h,
+  // kube/simulators/coscheduling_plugin.h), which know nothing of each other. Steps that are about
+  // Muster (restart, loseWrites, hideNode) do nothing, and an expectation of a state, reason or
+  // message never holds.
+  kCoscheduling,
+};
+// "muster", "coscheduling"
+std::string_view PolicyName(Policy policy);
+
 struct WorldOptions {
   uint64_t seed = 1;
+  Policy policy = Policy::kMuster;
   WorldObserver* observer = nullptr;  // outlives the world
   // Asked for every write of Muster's, in order: true makes it fail as if the connection had broken
   // before it was sent.

@@ -82,7 +82,9 @@ class CurlTransport::Loop {
     }
     Wake();
   }
-  void Join() { thread_.join(); }
+  void Join() {
+    if (thread_.joinable()) thread_.join();
+  }
   bool EndLateComers();
 
   void Add(Exchange exchange) {
@@ -494,7 +496,9 @@ CurlTransport::CurlTransport(const TransferSettings& settings, const CurlTranspo
   watches_->Start(*keeper_, "kube-watches");
 }
 
-CurlTransport::~CurlTransport() {
+CurlTransport::~CurlTransport() { Stop(); }
+
+void CurlTransport::Stop() {
   for (Loop* loop : {watches_.get(), requests_.get()}) loop->Stop();
   for (Loop* loop : {watches_.get(), requests_.get()}) loop->Join();
   while (watches_->EndLateComers() || requests_->EndLateComers()) {

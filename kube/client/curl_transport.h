@@ -52,10 +52,13 @@ class CurlTransport : public Transport {
   // request; credentials are fetched in the background, and requests wait for the first ones.
   static absl::StatusOr<std::unique_ptr<CurlTransport>> Create(
       ClientConfig config, const CurlTransportOptions& options = {});
-  // Requests and watches under way end with Cancelled before it returns, on the transport's
-  // threads; what their callbacks ask for meanwhile ends so too, maybe on the caller's. Not to be
-  // called from a callback.
   ~CurlTransport() override;
+
+  // Requests and watches under way end with Cancelled before it returns, on the transport's
+  // threads; what their callbacks ask for meanwhile ends so too, maybe on the caller's. No callback
+  // runs afterwards: what is still asked for ends in the destructor. Not to be called from a
+  // callback; the destructor does it too.
+  void Stop();
 
   // Done runs on the thread for requests, a watch's callbacks on the thread for watches: the two
   // may run at once.

@@ -397,6 +397,29 @@ TEST(CurlTransport, ClosingCompletesEverythingOnce) {
   EXPECT_TRUE(absl::IsCancelled(watched.end->status()));
 }
 
+TEST(CurlTransport, NoCallbackRunsAfterItHasStopped) {
+  ScriptedServer server(
+      [](const ScriptedRequest&, ScriptedConnection& connection) { connection.WaitForClose(); });
+  auto transport = Connect(ConfigFor(server));
+  std::atomic<int> ended = 0;
+  const auto end = [&](absl::StatusOr<Response> answer) {
+    EXPECT_TRUE(absl::IsCancelled(answer.status())) << answer.status();
+    ++ended;
+  };
+  transport->Send(Get("/x"), [&](absl::StatusOr<Response> answer) {
+    end(answer);
+    transport->Send(Get("/late"), end);
+  });
+  while (server.requests() < 1) absl::SleepFor(absl::Milliseconds(1));
+  transport->Stop();
+  EXPECT_EQ(ended, 2);
+  transport->Send(Get("/later"), end);
+  transport->Stop();
+  absl::SleepFor(absl::Milliseconds(20));
+  transport.reset();
+  EXPECT_EQ(ended, 3);
+}
+
 TEST(CurlTransport, WritesDoNotWaitForAWatchsConsumerNorEventsForARequests) {
   ScriptedServer server([](const ScriptedRequest& request, ScriptedConnection& connection) {
     if (request.path() != "/w") return connection.Reply(200, "");

@@ -1,6 +1,7 @@
 #include "kube/client/kubeconfig.h"
 
 #include <fmt/format.h>
+#include <simdjson.h>
 #include <yaml-cpp/yaml.h>
 
 #include <array>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
+#include "kube/objects/excerpt.h"
 
 namespace muster::kube {
 namespace {
@@ -73,6 +75,8 @@ class Merged {
   void AddFile(const std::string& path) {
     const auto text = ReadSmallFile(path, kMaxFileBytes);
     if (!text.ok()) throw BadConfig{std::string(text.status().message())};
+    // What is wrong is told in the file's own words.
+    if (!simdjson::validate_utf8(text->data(), text->size())) Reject(path, "not UTF-8");
     const YAML::Node root = YAML::Load(*text);
     if (!root.IsMap()) Reject(path, "not a kubeconfig: want a mapping");
     const std::string folder = std::filesystem::absolute(path).parent_path().string();
@@ -145,7 +149,7 @@ std::string ClusterJson(const ClientConfig& config) {
   if (config.insecure) cluster["insecure-skip-tls-verify"] = true;
   if (!config.tls_server_name.empty()) cluster["tls-server-name"] = config.tls_server_name;
   if (!config.proxy_url.empty()) cluster["proxy-url"] = config.proxy_url;
-  return cluster.dump();
+  return cluster.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 ExecPlugin ReadExec(const Entry& exec, const ClientConfig& config) {
@@ -268,10 +272,10 @@ absl::StatusOr<ClientConfig> LoadKubeconfig(const std::vector<std::string>& path
     }
     return Resolve(merged, context);
   } catch (const BadConfig& error) {
-    return absl::InvalidArgumentError(error.message);
+    return absl::InvalidArgumentError(Excerpt(error.message));
   } catch (const YAML::Exception& error) {
     // Its text has the position and the kind of fault, not the file's content.
-    return absl::InvalidArgumentError(fmt::format("{}: {}", reading, error.what()));
+    return absl::InvalidArgumentError(Excerpt(fmt::format("{}: {}", reading, error.what())));
   }
 }
 

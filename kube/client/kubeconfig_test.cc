@@ -135,6 +135,14 @@ TEST_F(Kubeconfig, EnvironmentNamesTheFiles) {
   EXPECT_EQ(config->server, "https://from-env");
 }
 
+TEST_F(Kubeconfig, ErrorsAreShortTextWhateverTheFileHolds) {
+  EXPECT_THAT(ErrorOf(LoadKubeconfig({Write("latin1", "current-context: caf\xE9\n")})),
+              HasSubstr("/latin1: not UTF-8"));
+  const std::string name(100'000, 'x');
+  EXPECT_LT(ErrorOf(LoadKubeconfig({Write("long", "current-context: " + name + "\n")})).size(),
+            2'000U);
+}
+
 TEST_F(Kubeconfig, ErrorsNameFileEntryAndField) {
   EXPECT_THAT(ErrorOf(LoadKubeconfig({folder_ + "/none"})), HasSubstr("/none: No such file"));
   EXPECT_THAT(ErrorOf(LoadKubeconfig({folder_ + "/a", folder_ + "/b"})), HasSubstr("none of"));

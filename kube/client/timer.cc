@@ -72,13 +72,15 @@ ThreadTimer::ThreadTimer() : state_(std::make_unique<State>()) {
   state_->thread = std::thread([state = state_.get()] { state->Run(); });
 }
 
-ThreadTimer::~ThreadTimer() {
+ThreadTimer::~ThreadTimer() { Stop(); }
+
+void ThreadTimer::Stop() {
   {
     std::lock_guard lock(state_->mutex);
     state_->stopping = true;
     state_->changed.notify_all();
   }
-  state_->thread.join();
+  if (state_->thread.joinable()) state_->thread.join();
 }
 
 absl::Time ThreadTimer::Now() const { return state_->booted + SinceBoot(); }

@@ -37,8 +37,11 @@ class Timer {
 class ThreadTimer : public Timer {
  public:
   ThreadTimer();
-  // Drops the alarms that are still set.
   ~ThreadTimer() override;
+
+  // Waits for the callback that is running; no other runs afterwards, of those that are set nor of
+  // those that are still asked for. Not to be called from a callback; the destructor does it too.
+  void Stop();
 
   absl::Time Now() const override;
   Id After(absl::Duration delay, Callback callback) override;

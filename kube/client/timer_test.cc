@@ -52,6 +52,26 @@ TEST(ThreadTimer, CancelKeepsACallbackFromRunningOrWaitsForIt) {
   absl::SleepFor(absl::Milliseconds(60));
 }
 
+TEST(ThreadTimer, StopWaitsForTheRunningCallbackAndNoOtherRuns) {
+  ThreadTimer timer;
+  std::promise<void> started;
+  std::atomic<bool> finished = false;
+  timer.After(absl::ZeroDuration(), [&] {
+    started.set_value();
+    absl::SleepFor(absl::Milliseconds(50));
+    timer.After(absl::ZeroDuration(), [] { ADD_FAILURE(); });
+    finished = true;
+  });
+  const Timer::Id set = timer.After(absl::Milliseconds(60), [] { ADD_FAILURE(); });
+  started.get_future().wait();
+  timer.Stop();
+  EXPECT_TRUE(finished);
+  timer.After(absl::ZeroDuration(), [] { ADD_FAILURE(); });
+  timer.Cancel(set);
+  timer.Stop();
+  absl::SleepFor(absl::Milliseconds(80));
+}
+
 TEST(ThreadTimer, ACallbackMaySetAndCancel) {
   ThreadTimer timer;
   std::promise<void> done;

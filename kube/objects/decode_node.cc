@@ -11,6 +11,7 @@ constexpr std::string_view kNodePoolLabel = "karpenter.sh/nodepool";
 void ReadReadiness(const JsonValue& conditions, Node& node) {
   const JsonValue ready = FindCondition(conditions, "Ready");
   node.ready = ready.Get("status").View() == "True";
+  node.ready_changed = ready.Get("lastTransitionTime").Time();
   if (node.ready) return;
   const std::string_view message = ready.Get("message").View();
   const std::string_view reason = ready.Get("reason").View();

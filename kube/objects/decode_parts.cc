@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace muster::kube {
 namespace {
 
@@ -48,13 +51,26 @@ std::optional<SelectorOperator> OperatorOf(std::string_view name, RequirementKin
   return std::nullopt;
 }
 
+// The API server sends maps in the order of their keys. In any other order, adding them one by one
+// to what is sorted would take time in the square of their number.
+std::vector<std::pair<std::string_view, JsonValue>> FieldsByName(const JsonValue& map) {
+  std::vector<std::pair<std::string_view, JsonValue>> fields;
+  map.ForEachField(
+      [&](std::string_view key, const JsonValue& value) { fields.emplace_back(key, value); });
+  const auto by_name = [](const auto& a, const auto& b) { return a.first < b.first; };
+  if (!std::is_sorted(fields.begin(), fields.end(), by_name)) {
+    std::stable_sort(fields.begin(), fields.end(), by_name);
+  }
+  return fields;
+}
+
 }  // namespace
 
 StringMap ReadStringMap(const JsonValue& map) {
+  std::vector<std::pair<std::string_view, JsonValue>> fields = FieldsByName(map);
   StringMap result;
-  map.ForEachField(
-      [&](std::string_view key, const JsonValue& value) { result.emplace(key, value.String()); });
-  result.shrink_to_fit();
+  result.reserve(fields.size());
+  for (const auto& [key, value] : fields) result.emplace(key, value.String());
   return result;
 }
 
@@ -74,10 +90,9 @@ ObjectMeta ReadMeta(const JsonValue& metadata) {
   meta.creation_time = metadata.Get("creationTimestamp").Time().value_or(absl::InfinitePast());
   meta.deletion_time = metadata.Get("deletionTimestamp").Time();
   meta.labels = ReadStringMap(metadata.Get("labels"));
-  metadata.Get("annotations").ForEachField([&](std::string_view key, const JsonValue& value) {
-    if (key == kLastApplied) return;
-    meta.annotations.emplace(key, value.String());
-  });
+  for (const auto& [key, value] : FieldsByName(metadata.Get("annotations"))) {
+    if (key != kLastApplied) meta.annotations.emplace(key, value.String());
+  }
   meta.annotations.shrink_to_fit();
   metadata.Get("ownerReferences").ForEach([&](const JsonValue& owner) {
     meta.owners.push_back(ReadOwner(owner));
@@ -92,10 +107,10 @@ int64_t ReadAmount(const JsonValue& quantity, QuantityUnit unit) {
 
 ResourceList ReadResourceList(const JsonValue& map) {
   ResourceList list;
-  map.ForEachField([&](std::string_view name, const JsonValue& value) {
+  for (const auto& [name, value] : FieldsByName(map)) {
     const auto amount = ReadQuantity(value, UnitOf(name));
     if (amount) list.Set(name, *amount);
-  });
+  }
   return list;
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "kube/objects/decode.h"
@@ -33,6 +34,10 @@ void ReadContainerStatus(const JsonValue& status, Pod& pod) {
   for (const JsonValue& terminated : {now, before}) {
     if (pod.termination_message.empty()) {
       pod.termination_message = terminated.Get("message").String();
+    }
+    if (const auto ended = terminated.Get("finishedAt").Time();
+        ended && *ended > absl::UnixEpoch()) {
+      pod.ended_at = std::max(*ended, pod.ended_at.value_or(*ended));
     }
   }
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "kube/objects/decode_parts.h"
@@ -11,28 +13,34 @@
 namespace muster::kube {
 namespace {
 
+// Calls visit(key, label) for each key of which there is a label, once.
+template <typename Visit>
+void ForEachLabel(const JsonValue& keys, const ObjectMeta& meta, Visit visit) {
+  std::set<std::string_view> seen;
+  keys.ForEach([&](const JsonValue& value) {
+    const std::string* label = meta.Label(value.View());
+    if (label != nullptr && seen.insert(value.View()).second) visit(value.View(), *label);
+  });
+}
+
 // The API server folds these keys into the selector when it creates the pod
 // (pkg/registry/core/pod/strategy.go v1.34) and kube-scheduler reads only the result, so a key that
 // the selector already requires is left as it stands.
 void FoldAffinityKeys(const JsonValue& keys, SelectorOperator op, const ObjectMeta& meta,
                       LabelSelector& selector) {
-  keys.ForEach([&](const JsonValue& value) {
-    const std::string* label = meta.Label(value.View());
-    if (!label) return;
-    const bool folded = std::any_of(
-        selector.requirements.begin(), selector.requirements.end(),
-        [&](const Requirement& have) { return have.key == value.View() && have.op == op; });
-    if (!folded) selector.requirements.push_back({value.String(), op, {*label}});
+  ForEachLabel(keys, meta, [&](std::string_view key, const std::string& label) {
+    const bool folded =
+        std::any_of(selector.requirements.begin(), selector.requirements.end(),
+                    [&](const Requirement& have) { return have.key == key && have.op == op; });
+    if (!folded) selector.requirements.push_back({std::string(key), op, {label}});
   });
 }
 
 // kube-scheduler folds these again at each attempt, with the labels of that moment
 // (plugins/podtopologyspread/common.go v1.34).
 void FoldSpreadKeys(const JsonValue& keys, const ObjectMeta& meta, LabelSelector& selector) {
-  keys.ForEach([&](const JsonValue& value) {
-    const std::string* label = meta.Label(value.View());
-    if (!label) return;
-    Requirement requirement{value.String(), SelectorOperator::kIn, {*label}};
+  ForEachLabel(keys, meta, [&](std::string_view key, const std::string& label) {
+    Requirement requirement{std::string(key), SelectorOperator::kIn, {label}};
     const auto& have = selector.requirements;
     if (std::find(have.begin(), have.end(), requirement) == have.end()) {
       selector.requirements.push_back(std::move(requirement));
@@ -132,22 +140,31 @@ void ReadVolumes(const JsonValue& volumes, const ObjectMeta& meta,
   });
 }
 
+// Containers' statuses by name.
+using StatusIndex = std::map<std::string_view, JsonValue>;
+
+StatusIndex IndexStatuses(const JsonValue& statuses) {
+  StatusIndex index;
+  statuses.ForEach(
+      [&](const JsonValue& status) { index.emplace(status.Get("name").View(), status); });
+  return index;
+}
+
 // A resize that the node can't do counts as what the kubelet has; any other as the larger of what
 // is asked and what it has.
-void ApplyResize(const JsonValue& statuses, std::string_view container, bool infeasible,
+void ApplyResize(const StatusIndex& statuses, std::string_view container, bool infeasible,
                  ResourceList& requests) {
-  statuses.ForEach([&](const JsonValue& status) {
-    if (status.Get("name").View() != container) return;
-    const JsonValue resources = status.Get("resources");
-    if (!resources.present()) return;
-    ResourceList actual = ReadResourceList(resources.Get("requests"));
-    actual.Max(ReadResourceList(status.Get("allocatedResources")));
-    if (infeasible) {
-      requests = std::move(actual);
-    } else {
-      requests.Max(actual);
-    }
-  });
+  const auto status = statuses.find(container);
+  if (status == statuses.end()) return;
+  const JsonValue resources = status->second.Get("resources");
+  if (!resources.present()) return;
+  ResourceList actual = ReadResourceList(resources.Get("requests"));
+  actual.Max(ReadResourceList(status->second.Get("allocatedResources")));
+  if (infeasible) {
+    requests = std::move(actual);
+  } else {
+    requests.Max(actual);
+  }
 }
 
 ResourceList ReadContainerRequests(const JsonValue& container) {
@@ -162,18 +179,18 @@ PodResources ReadResources(const JsonValue& spec, const JsonValue& status) {
   const bool infeasible =
       FindCondition(status.Get("conditions"), "PodResizePending").Get("reason").View() ==
       "Infeasible";
+  const StatusIndex statuses = IndexStatuses(status.Get("containerStatuses"));
+  const StatusIndex init_statuses = IndexStatuses(status.Get("initContainerStatuses"));
   spec.Get("containers").ForEach([&](const JsonValue& container) {
     ResourceList requests = ReadContainerRequests(container);
-    ApplyResize(status.Get("containerStatuses"), container.Get("name").View(), infeasible,
-                requests);
+    ApplyResize(statuses, container.Get("name").View(), infeasible, requests);
     result.containers.push_back({std::move(requests), false});
   });
   spec.Get("initContainers").ForEach([&](const JsonValue& container) {
     ResourceList requests = ReadContainerRequests(container);
     const bool restartable = container.Get("restartPolicy").View() == "Always";
     if (restartable) {
-      ApplyResize(status.Get("initContainerStatuses"), container.Get("name").View(), infeasible,
-                  requests);
+      ApplyResize(init_statuses, container.Get("name").View(), infeasible, requests);
     }
     result.init_containers.push_back({std::move(requests), restartable});
   });

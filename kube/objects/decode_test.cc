@@ -358,6 +358,27 @@ TEST(DecodePod, TellsWhetherAContainerEverStartedAndHowItEnded) {
   EXPECT_EQ(restarted.termination_message, "EFA");
 }
 
+TEST(DecodePod, TellsWhenItsLastContainerEnded) {
+  const auto ended = [](const std::string& status) { return PodOf("{}", status).ended_at; };
+  const auto at = [](const char* text) {
+    absl::Time time;
+    EXPECT_TRUE(absl::ParseTime(absl::RFC3339_full, text, &time, nullptr));
+    return time;
+  };
+  EXPECT_EQ(ended(R"({"phase":"Failed","containerStatuses":[
+      {"state":{"terminated":{"finishedAt":"2025-03-01T10:00:00Z"}}},
+      {"state":{"terminated":{"finishedAt":"2025-03-01T10:05:00Z"}}}]})"),
+            at("2025-03-01T10:05:00Z"));
+  // Restarted in its pod.
+  EXPECT_EQ(ended(R"({"phase":"Running","containerStatuses":[{"state":{"running":{}},
+      "lastState":{"terminated":{"finishedAt":"2025-03-01T10:00:00Z"}}}]})"),
+            at("2025-03-01T10:00:00Z"));
+  // startTime is when the kubelet first saw it, which says nothing of when it turned it away.
+  EXPECT_EQ(ended(R"({"phase":"Failed","reason":"UnexpectedAdmissionError",
+      "startTime":"2025-03-01T09:00:00Z"})"),
+            std::nullopt);
+}
+
 TEST(DecodeNode, ReadsDevicesTaintsAndReadiness) {
   const auto node = Decode<Node>(R"({"metadata":{"name":"n"},
     "spec":{"providerID":"aws:///i-1","unschedulable":true,
@@ -365,7 +386,8 @@ TEST(DecodeNode, ReadsDevicesTaintsAndReadiness) {
     "status":{"capacity":{"nvidia.com/gpu":"8","cpu":"96"},
               "allocatable":{"nvidia.com/gpu":"7","cpu":"95500m"},
               "conditions":[{"type":"Ready","status":"False","reason":"KubeletNotReady",
-                             "message":"container runtime is down"}]}})");
+                             "message":"container runtime is down",
+                             "lastTransitionTime":"1970-01-01T00:01:40Z"}]}})");
   ASSERT_TRUE(node.ok()) << node.status();
   EXPECT_EQ(node->provider_id, "aws:///i-1");
   EXPECT_TRUE(node->unschedulable);
@@ -375,6 +397,7 @@ TEST(DecodeNode, ReadsDevicesTaintsAndReadiness) {
   EXPECT_EQ(node->allocatable.Get(kCpu), 95500);
   EXPECT_FALSE(node->ready);
   EXPECT_EQ(node->ready_message, "container runtime is down");
+  EXPECT_EQ(node->ready_changed, absl::FromUnixSeconds(100));
   EXPECT_EQ(node->error, "");
 }
 

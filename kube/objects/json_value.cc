@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <limits>
 
+#include "kube/objects/excerpt.h"
+
 namespace muster::kube {
 namespace {
 
@@ -52,8 +54,8 @@ JsonValue JsonReader::root() {
   return status_.ok() ? JsonValue(this, 0, root_) : JsonValue(this, 0);
 }
 
-void JsonReader::RejectObject(std::string message) {
-  if (unusable_.empty()) unusable_ = std::move(message);
+void JsonReader::RejectObject(std::string_view message) {
+  if (unusable_.empty()) unusable_ = Excerpt(message);
 }
 
 JsonValue JsonValue::Child(std::string_view key, simdjson::dom::element element) const {
@@ -146,11 +148,7 @@ std::string JsonValue::Excerpt() const {
   if (!present_) return "nothing";
   if (element_.is_object()) return "an object";
   if (element_.is_array()) return "an array";
-  std::string text = simdjson::minify(element_);
-  if (text.size() <= kExcerptBytes) return text;
-  size_t end = kExcerptBytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end) + "...";
+  return muster::kube::Excerpt(simdjson::minify(element_), kExcerptBytes);
 }
 
 std::string JsonValue::Path() const {
@@ -174,12 +172,12 @@ std::string JsonValue::Path() const {
 
 void JsonValue::RejectType(std::string_view want) const {
   if (!reader_->status_.ok()) return;
-  reader_->status_ =
-      absl::InvalidArgumentError(fmt::format("{}: want {}, got {}", Path(), want, Excerpt()));
+  reader_->status_ = absl::InvalidArgumentError(
+      muster::kube::Excerpt(fmt::format("{}: want {}, got {}", Path(), want, Excerpt())));
 }
 
 void JsonValue::RejectValue(std::string_view message) const {
-  if (reader_->unusable_.empty()) reader_->unusable_ = fmt::format("{}: {}", Path(), message);
+  if (reader_->unusable_.empty()) reader_->RejectObject(fmt::format("{}: {}", Path(), message));
 }
 
 }  // namespace muster::kube

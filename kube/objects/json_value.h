@@ -2,6 +2,7 @@
 //
 // Getters never fail in place: a missing or null value reads as its default, and the first value
 // of a wrong type is kept by the reader, so that a decoder reads straight through and asks once.
+// What is kept is never longer than a message may be (excerpt.h), whatever the document says.
 #pragma once
 
 #include <simdjson.h>
@@ -93,7 +94,7 @@ class JsonReader {
   // What makes the object unusable, naming the field; empty normally.
   const std::string& unusable() const { return unusable_; }
   // Keeps `message` as what makes the object unusable unless something is kept already.
-  void RejectObject(std::string message);
+  void RejectObject(std::string_view message);
 
  private:
   friend class JsonValue;

@@ -21,7 +21,9 @@ struct Node {
   ResourceList allocatable;
   bool ready = false;
   std::string ready_message;  // of the Ready condition while it isn't True
-  std::string error;          // a malformed quantity, naming the field; such a node is never used
+  // When that condition last changed its status; absent if it doesn't say.
+  std::optional<absl::Time> ready_changed;
+  std::string error;  // a malformed quantity, naming the field; such a node is never used
 };
 
 struct Condition {

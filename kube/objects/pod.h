@@ -133,6 +133,9 @@ struct Pod {
   std::string termination_message;
   bool started = false;
   bool ready = false;
+  // When the last of its containers that ended did so. Absent if the status doesn't say: of a pod
+  // that the kubelet turned away there is no such time.
+  std::optional<absl::Time> ended_at;
 
   bool IsTerminal() const { return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed; }
   bool IsDeleting() const { return meta.deletion_time.has_value(); }

@@ -1,5 +1,5 @@
-// A stand-in for kube-scheduler v1.34 with one extender: its queue, its scheduling cycle and its
-// bindings, as far as an extender can tell.
+// A stand-in for kube-scheduler v1.34 with one extender, or with a plugin that keeps gangs
+// together: its queue, its scheduling cycle and its bindings, as far as these can tell.
 //
 // Follows k8s.io/kubernetes v1.34 pkg/scheduler (schedule_one.go, backend/queue, extender.go):
 // - ungated, unbound pods of one schedulerName by priority, then by time; one cycle at a time;
@@ -12,7 +12,11 @@
 //   registered for everything), for its backoff, or for 5 minutes;
 // - an error of the extender: PodScheduled=False/SchedulerError, and the pod waits for its backoff;
 // - a pod that turns out bound is dropped.
-// Left out: scores, preemption, volumes, profiles.
+// Without an extender it binds the pods itself. With a plugin (scheduler_plugin.h) a pod may have
+// to wait at Permit, where it counts on its node; a pod that its plugin turns away is
+// Unschedulable, and waits for any node, any pod that is bound, or its plugin's objects. What
+// kube-scheduler wouldn't see to: a pod doesn't go on waiting for a node that is about to go. Left
+// out: scores, preemption, volumes, profiles.
 #pragma once
 
 #include <functional>
@@ -22,6 +26,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "kube/simulators/scheduler_plugin.h"
 
 namespace muster::kube::embedded {
 class ApiServer;
@@ -77,10 +82,11 @@ struct SchedulerConfig {
 };
 
 // Owns its queue, its timers and which pods it assumes. Tick and NextWake: one thread at a time;
-// the server and the extender must outlive it.
+// the server, the extender and the plugin must outlive it. Either of the latter may be null.
 class SchedulerSimulator {
  public:
-  SchedulerSimulator(embedded::ApiServer* server, ExtenderClient* extender, SchedulerConfig config);
+  SchedulerSimulator(embedded::ApiServer* server, ExtenderClient* extender, SchedulerConfig config,
+                     SchedulerPlugin* plugin = nullptr);
   ~SchedulerSimulator();
   SchedulerSimulator(const SchedulerSimulator&) = delete;
   SchedulerSimulator& operator=(const SchedulerSimulator&) = delete;

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 
@@ -20,14 +21,23 @@ struct SchedulingQueueOptions {
 };
 
 // Who turned a pod away, which decides what wakes it.
-enum class RejectedBy { kPlugins, kExtender };
+enum class RejectedBy {
+  kPlugins,   // the scheduler's own filters
+  kExtender,  // registered for every change of a node or a pod
+  kGang,      // the plugin that keeps its gang together (scheduler_plugin.h)
+};
 
 // What happened in the cluster.
 enum class ClusterEvent {
   // There may be room or a node that wasn't there: wakes everybody.
   kRoom,
-  // Anything else about a node or a bound pod: wakes whom the extender turned away.
+  // Anything else about a node, a bound pod or a PodGroup: wakes whom the extender or its gang's
+  // plugin turned away.
   kOther,
+  // An assumed pod was given up, by its gang or for an error of its binding: wakes whom the own
+  // filters turned away. They wait for the end of their backoff whatever else there is to do, so
+  // that gangs don't give up the same room to each other without end at one moment.
+  kGivenUp,
 };
 
 class SchedulingQueue {
@@ -35,13 +45,16 @@ class SchedulingQueue {
   explicit SchedulingQueue(SchedulingQueueOptions options) : options_(options) {}
 
   // A new pod, or one whose gates are gone. Nothing happens if it is there.
-  void Add(const std::string& pod, int32_t priority, absl::Time now);
+  // `sort_time` is for the whole of its stay, from a plugin that sorts the queue; without one, when
+  // it was queued last.
+  void Add(const std::string& pod, int32_t priority, absl::Time now,
+           std::optional<absl::Time> sort_time = std::nullopt);
   void Remove(const std::string& pod) { entries_.erase(pod); }
   bool Has(const std::string& pod) const { return entries_.contains(pod); }
 
   // The pod to try now, which is then in flight until Reject, Fail or Remove. First what is active,
-  // by priority and then by time; if there is nothing, what waits for the end of a backoff that no
-  // error caused.
+  // by priority, then by time, and with a plugin's times then by name; if there is nothing, what
+  // waits for the end of a backoff that no error caused.
   std::optional<std::string> Pop(absl::Time now);
 
   // The attempt has failed: no node, or an error.
@@ -51,25 +64,30 @@ class SchedulingQueue {
   void OnClusterEvent(ClusterEvent event, absl::Time now);
   // The pod itself has changed.
   void OnUpdate(const std::string& pod, ClusterEvent event, absl::Time now);
+  // A plugin wants it tried now, whatever it waits for.
+  void Activate(const std::string& pod);
 
   // When Pop may have something though nothing happens.
   absl::Time NextWake(absl::Time now) const;
 
  private:
-  enum class Place { kActive, kBackoff, kErrorBackoff, kUnschedulable, kInFlight };
+  // kFullBackoff: to the end, though there is nothing else to do.
+  enum class Place { kActive, kBackoff, kFullBackoff, kUnschedulable, kInFlight };
 
   struct Entry {
     int32_t priority = 0;
     Place place = Place::kActive;
     absl::Time since;     // when it was queued last
     uint64_t number = 0;  // breaks ties of `since`
+    std::optional<absl::Time> sort_time;
     int rejections = 0;
     int errors_in_a_row = 0;
     RejectedBy rejected_by = RejectedBy::kPlugins;
   };
 
   absl::Time BackoffEnd(const Entry& entry) const;
-  bool Precedes(const Entry& a, const Entry& b) const;
+  using Item = std::pair<const std::string, Entry>;
+  static bool Precedes(const Item& a, const Item& b);
   void Wake(Entry* entry, ClusterEvent event, absl::Time now);
   void Flush(absl::Time now);
 

@@ -79,6 +79,57 @@ TEST(SchedulingQueueTest, APodThatPluginsTurnedAwayIsWokenByRoomOnly) {
   EXPECT_TRUE(queue.Pop(At(6)));
 }
 
+TEST(SchedulingQueueTest, APluginsTimesGoBeforeArrivalAndEqualOnesByName) {
+  SchedulingQueue queue({});
+  queue.Add("b-0", 0, At(1), At(0));
+  queue.Add("b-1", 0, At(2), At(0));
+  queue.Add("a-0", 0, At(3), At(0));
+  queue.Add("old", 0, At(4), At(-10));
+  for (const char* next : {"old", "a-0", "b-0", "b-1"}) EXPECT_EQ(queue.Pop(At(5)), next);
+  queue.Reject("b-0", RejectedBy::kGang, At(5));
+  queue.Reject("b-1", RejectedBy::kGang, At(4));
+  queue.OnClusterEvent(ClusterEvent::kOther, At(20));
+  EXPECT_EQ(queue.Pop(At(20)), "b-0") << "a try doesn't change a pod's place";
+}
+
+TEST(SchedulingQueueTest, RoomThatWasGivenUpIsTriedAfterTheBackoffUnlessThereIsMoreRoom) {
+  SchedulingQueue queue({});
+  for (const char* pod : {"a", "b"}) {
+    queue.Add(pod, 0, At(0));
+    ASSERT_TRUE(queue.Pop(At(0)));
+    queue.Reject(pod, RejectedBy::kPlugins, At(0));
+  }
+  queue.OnClusterEvent(ClusterEvent::kGivenUp, At(0));
+  EXPECT_FALSE(queue.Pop(At(0))) << "though there is nothing else to do";
+  EXPECT_EQ(queue.NextWake(At(0)), At(2));
+  queue.OnClusterEvent(ClusterEvent::kRoom, At(0.5));
+  EXPECT_EQ(queue.Pop(At(0.5)), "a");
+  EXPECT_EQ(queue.Pop(At(0.5)), "b");
+}
+
+TEST(SchedulingQueueTest, APodThatItsGangTurnedAwayWaitsForOthersNotForItself) {
+  SchedulingQueue queue({});
+  queue.Add("pod", 0, At(0));
+  ASSERT_TRUE(queue.Pop(At(0)));
+  queue.Reject("pod", RejectedBy::kGang, At(0));
+  queue.OnUpdate("pod", ClusterEvent::kOther, At(1));
+  queue.OnClusterEvent(ClusterEvent::kGivenUp, At(1));
+  EXPECT_FALSE(queue.Pop(At(1)));
+  queue.OnClusterEvent(ClusterEvent::kOther, At(1));
+  EXPECT_TRUE(queue.Pop(At(1)));
+}
+
+TEST(SchedulingQueueTest, APluginMayAskForAPodAtOnce) {
+  SchedulingQueue queue(Plain());
+  queue.Add("pod", 0, At(0));
+  ASSERT_TRUE(queue.Pop(At(0)));
+  queue.Activate("pod");
+  EXPECT_FALSE(queue.Pop(At(0))) << "it is being tried";
+  queue.Reject("pod", RejectedBy::kPlugins, At(0));
+  queue.Activate("pod");
+  EXPECT_TRUE(queue.Pop(At(0)));
+}
+
 TEST(SchedulingQueueTest, AfterFiveMinutesAPodIsTriedThoughNothingHappened) {
   SchedulingQueue queue({});
   queue.Add("pod", 0, At(0));

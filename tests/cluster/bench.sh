@@ -2,7 +2,7 @@
 # Races Muster against minimalkueue on a real API server (admission/). The exit status is that of
 # the race.
 #
-#   bench.sh             three rounds
+#   bench.sh             five rounds
 #   bench.sh -rounds 1   arguments go to the race; -help lists them
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

@@ -31,6 +31,9 @@ type Case struct {
 	// How long its NodePools leave an underused node alone: by default the
 	// least patient setting, where an empty node goes as soon as it may.
 	consolidateAfter string
+	// How long its NodePools' nodes wait for pods that mustn't be disrupted;
+	// without it for ever.
+	terminationGrace string
 	// Pods that are refused are created again, as a job's controller does.
 	persistent bool
 	// Whose Muster is asked where it isn't the shared one.
@@ -185,7 +188,7 @@ func (c *Case) NodePool(name string, gpusPerNode, maxNodes int, delay time.Durat
 	name = c.Namespace + "-" + name
 	mine := map[string]any{caseLabel: c.Namespace}
 	c.must(c.nodeClass(name, delay, wrong))
-	_, err := shared.Dynamic.Resource(nodePoolResource).Create(c.Context(), &unstructured.Unstructured{Object: map[string]any{
+	pool := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "karpenter.sh/v1",
 		"kind":       "NodePool",
 		"metadata":   map[string]any{"name": name, "labels": mine},
@@ -208,7 +211,11 @@ func (c *Case) NodePool(name string, gpusPerNode, maxNodes int, delay time.Durat
 				},
 			},
 		},
-	}}, metav1.CreateOptions{})
+	}}
+	if c.terminationGrace != "" {
+		c.must(unstructured.SetNestedField(pool.Object, c.terminationGrace, "spec", "template", "spec", "terminationGracePeriod"))
+	}
+	_, err := shared.Dynamic.Resource(nodePoolResource).Create(c.Context(), pool, metav1.CreateOptions{})
 	c.must(err)
 }
 

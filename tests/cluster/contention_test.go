@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"muster.dev/tests/cluster/faults"
 	"muster.dev/tests/cluster/timeline"
 )
 
@@ -38,6 +40,69 @@ func TestTwoGangsOfFourOnSixGPUs(t *testing.T) {
 			t.Logf("%s followed %v after %s was deleted", loser.Name, time.Since(begin).Round(time.Millisecond), winner.Name)
 		})
 	}
+}
+
+// Karpenter buys for both gangs at once, pod by pod, and six of eight nodes come.
+// The nodes that came for both complete one gang, by priority, then age; the other
+// says what it lacks, and gets them when the first is gone.
+func TestOfTwoGangsThatCapacityFailsOneIsCompleted(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name            string
+		youngerPriority int32
+		wins            string
+	}{
+		{"the older one", 0, "older"},
+		{"the more important one", 1000, "younger"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := newGangCase(t, "short")
+			c.NodePool("pool", 1, 8, 4*time.Second,
+				faults.Fault{Kind: faults.InsufficientCapacity, FromLaunch: 7, UnavailableSeconds: 3})
+			older := c.PodGroup("older", 4, 1)
+			time.Sleep(1100 * time.Millisecond) // creation times are whole seconds
+			younger := c.PodGroup("younger", 4, 1)
+			if test.youngerPriority > 0 {
+				younger.priorityClass = c.PriorityClass(test.youngerPriority)
+			}
+			older.AddMembers(4)
+			younger.AddMembers(4)
+			winner, loser := c.awaitOneWhole(older, younger, 60*time.Second)
+			if winner.Name != test.wins {
+				t.Errorf("%s is bound, want %s", winner.Name, test.wins)
+			}
+			loser.checkSays("INSUFFICIENT_CAPACITY", `2 of 4 members have usable nodes; .*refused for insufficient capacity`)
+			c.stays(3*time.Second, "no member of the other is bound", loser.noneBound)
+
+			winner.Delete()
+			loser.AwaitBound(30 * time.Second)
+		})
+	}
+}
+
+// The NodePool may make six nodes for two gangs of four: one gets its four, and
+// the other asks for none that can't complete it.
+func TestOfTwoGangsThatANodePoolsLimitFailsOneIsCompleted(t *testing.T) {
+	t.Parallel()
+	c := newGangCase(t, "limit")
+	c.NodePool("pool", 1, 6, time.Second)
+	winner, loser := c.awaitOneWhole(c.Gang("one", 4, 1), c.Gang("two", 4, 1), 60*time.Second)
+	loser.AwaitAnswer(90*time.Second, func(answer map[string]any) string {
+		if text := reasonText(answer); !strings.HasPrefix(text, "POOL_LIMIT_REACHED ") {
+			return "its reason isn't POOL_LIMIT_REACHED: " + text
+		}
+		return ""
+	})
+	t.Logf("it says %s", loser.Explained())
+	claims := len(c.Claims())
+	c.stays(3*time.Second, "no member of the other is bound", loser.noneBound)
+	if after := len(c.Claims()); after > claims {
+		t.Errorf("%d NodeClaims were made for a gang that they can't complete", after-claims)
+	}
+
+	winner.Delete()
+	loser.AwaitBound(60 * time.Second)
 }
 
 // awaitOneWhole waits until one of two gangs is bound whole. The other must

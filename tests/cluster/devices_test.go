@@ -66,7 +66,7 @@ func (g *Gang) noneBound(state *timeline.State) bool { return countPods(g.pods(s
 
 func (g *Gang) awaitReason(words string) {
 	g.Helper()
-	g.AwaitAnswer(10*time.Second, func(answer map[string]any) string {
+	g.AwaitAnswer(30*time.Second, func(answer map[string]any) string {
 		if !strings.Contains(reasonText(answer), words) {
 			return fmt.Sprintf("the reason doesn't say %q: %s", words, reasonText(answer))
 		}

@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"fmt"
+	"regexp"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"muster.dev/tests/cluster/faults"
 	"muster.dev/tests/cluster/plane"
@@ -47,33 +50,44 @@ func TestGangBindsWholeAfterLaunchesWithoutCapacity(t *testing.T) {
 
 // One node of a gang's four can't be had, for ever. At its deadline the gang
 // gives back what it has: none is bound, no hold stays, Karpenter isn't asked.
+// While it waits and after it says of that node what is wrong with it.
 func TestGangThatOneNodeFailsGivesEverythingBack(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		faults []faults.Fault
+		code   string
+		words  string // of the reason's message
 	}{
-		{"without capacity", []faults.Fault{{Kind: faults.InsufficientCapacity, FromLaunch: 4, UnavailableSeconds: 3}}},
-		{"launched and never registered", []faults.Fault{{Kind: faults.NeverRegisters, FromLaunch: 4}}},
-		{"with 7 of 8 GPUs for ever", []faults.Fault{{Kind: faults.Devices, FromLaunch: 4, Resources: map[string]int64{string(gpu): 7}}}},
-		{"with its startup taint for ever", []faults.Fault{agentTaint(1, 1, 2, 3), agentTaintFrom(4)}},
+		{"without capacity", []faults.Fault{{Kind: faults.InsufficientCapacity, FromLaunch: 4, UnavailableSeconds: 3}},
+			"INSUFFICIENT_CAPACITY", `3 of 4 members have usable nodes; .*\(NodePool \S+-pool\) was refused for insufficient capacity (\d+ times, last )?at .*: insufficient capacity, launch \d+ found no instance in \d+ offerings`},
+		{"launched and never registered", []faults.Fault{{Kind: faults.NeverRegisters, FromLaunch: 4}},
+			"NODE_NOT_REGISTERED", `3 of 4 members have usable nodes; nodeclaim/\S+-pool-\S+ .*was launched at .* and isn't registered`},
+		{"with 7 of 8 GPUs for ever", []faults.Fault{{Kind: faults.Devices, FromLaunch: 4, Resources: map[string]int64{string(gpu): 7}}},
+			// Karpenter takes such a node for an empty one, and may have removed it again.
+			"NODES_INCOMPLETE", `3 of 4 members have usable nodes; .*node \S+ .*(and lacks devices|at \S+): nvidia.com/gpu: 7 of 8 allocatable`},
+		{"with its startup taint for ever", []faults.Fault{agentTaint(1, 1, 2, 3), agentTaintFrom(4)},
+			"STARTUP_TAINT_STAYS", `3 of 4 members have usable nodes; node \S+ .*was registered at .* and keeps taint tests.muster.dev/agent`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := newGangCase(t, "give-up")
 			c.NodePool("pool", 8, 8, time.Second, test.faults...)
 			g := c.PodGroup("train", 4, 8)
-			g.setScheduleTimeout(20)
+			g.setScheduleTimeout(40)
 			g.AddMembers(4)
 			c.awaitNode(func(node *corev1.Node) bool { return held(node) })
 
-			g.AwaitAnswer(40*time.Second, func(answer map[string]any) string {
+			g.AwaitAnswer(80*time.Second, func(answer map[string]any) string {
 				if answer["state"] != "BACKING_OFF" {
 					return "not BACKING_OFF"
 				}
 				return ""
 			})
+			gaveUp := time.Now()
 			c.AwaitHoldsGone(5 * time.Second)
+			t.Logf("no hold %v after it gave up", time.Since(gaveUp).Round(time.Millisecond))
+			g.checkSays(test.code, test.words)
 			g.checkGivenBack()
 			// An order from an earlier pass may still be on its way.
 			before := len(c.Claims())
@@ -148,6 +162,8 @@ func TestGangBindsWholeOnAReplacementOfAnInterruptedNode(t *testing.T) {
 		faults.Fault{Kind: faults.Interruption, Launches: []int{1}, DelaySeconds: 3},
 		faults.Fault{Kind: faults.RegistrationDelay, Launches: []int{2}, DelaySeconds: 9})
 	g := c.Gang("train", 3, 1)
+	g.awaitReason("taken back")
+	t.Logf("it says %s", g.Explained())
 	g.AwaitBound(90 * time.Second)
 
 	g.checkOneStroke(3 * time.Second)
@@ -185,6 +201,42 @@ func TestGangBindsWholeOnANodeThatDriftedMeanwhile(t *testing.T) {
 		t.Errorf("drifted at %v, bound at %v: the node wasn't held for long", drifted, binding.At)
 	}
 	c.AwaitHoldsGone(10 * time.Second)
+}
+
+// checkSays checks the reason's code and, as a regular expression, its message,
+// in Muster's answer and in the PodGroup's condition, and that the answer lists
+// the setback.
+func (g *Gang) checkSays(code, words string) {
+	g.Helper()
+	g.AwaitAnswer(2*time.Second, func(answer map[string]any) string {
+		reason, _ := answer["reason"].(map[string]any)
+		message, _ := reason["message"].(string)
+		if reason["code"] != code || !regexp.MustCompile(words).MatchString(message) {
+			return fmt.Sprintf("not %s with %q", code, words)
+		}
+		setbacks, _ := answer["setbacks"].([]any)
+		for _, raw := range setbacks {
+			if setback, _ := raw.(map[string]any); setback["code"] == code {
+				return ""
+			}
+		}
+		return "no setback " + code
+	})
+	g.must(shared.Timeline.Await(5*time.Second, func(state *timeline.State) string {
+		group := state.PodGroups[g.Namespace+"/"+g.Name]
+		if group == nil {
+			return "no PodGroup"
+		}
+		conditions, _, _ := unstructured.NestedSlice(group.Object, "status", "conditions")
+		for _, raw := range conditions {
+			condition, _ := raw.(map[string]any)
+			message, _ := condition["message"].(string)
+			if regexp.MustCompile(words).MatchString(message) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("the PodGroup's conditions don't say %q: %v", words, conditions)
+	}))
 }
 
 // whole tells whether a node with 8 GPUs has all that members may ask for.

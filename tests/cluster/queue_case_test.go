@@ -24,6 +24,14 @@ import (
 // newQuotaCase is newGangCase in a cluster that has Kueue's definitions.
 func newQuotaCase(t *testing.T, name string) *Case {
 	t.Helper()
+	installQueues(t)
+	return newGangCase(t, name)
+}
+
+// installQueues gives the cluster Kueue's definitions and, at the end, sees that
+// Muster has forgotten all queues.
+func installQueues(t *testing.T) {
+	t.Helper()
 	t.Cleanup(func() {
 		if err := awaitQueues(shared.Muster, time.Minute, func(queues []queueAnswer) string {
 			if len(queues) > 0 {
@@ -35,7 +43,6 @@ func newQuotaCase(t *testing.T, name string) *Case {
 		}
 	})
 	installQueueDefinitions(t)
-	return newGangCase(t, name)
 }
 
 // nominalQuota changes a ClusterQueue's nominal quota of GPUs, by flavor.
@@ -171,7 +178,13 @@ func (c *Case) awaitQueue(patience time.Duration, condition func(queue queueAnsw
 // looks for kinds that weren't there every ten seconds.
 func (c *Case) ApplyQuota(changes ...Change) {
 	c.Helper()
-	c.Apply("quota.yaml", changes...)
+	c.ApplyQuotaOf("quota.yaml", changes...)
+}
+
+// ApplyQuotaOf is ApplyQuota with another file, whose queues have the same names.
+func (c *Case) ApplyQuotaOf(file string, changes ...Change) {
+	c.Helper()
+	c.Apply(file, changes...)
 	c.must(awaitQueues(c.muster(), 30*time.Second, func(queues []queueAnswer) string {
 		for _, queue := range queues {
 			if queue.namespace == c.Namespace && queue.problem != "" {

@@ -29,7 +29,7 @@ const (
 
 var (
 	folder = flag.String("folder", ".", "where tests/cluster is")
-	rounds = flag.Int("rounds", 3, "races of each program")
+	rounds = flag.Int("rounds", 5, "races of each program")
 	tens   = flag.Int("tens", 3, "gangs in each of the 30 queues, in tens")
 )
 

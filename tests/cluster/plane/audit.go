@@ -30,8 +30,11 @@ func (r Request) Writes() bool {
 	return true
 }
 
+// The namespace of ServiceAccounts that aren't Muster's.
+const callers = "callers"
+
 // KueueUser is who minimalkueue is to the API server.
-const KueueUser = "kueue"
+const KueueUser = "system:serviceaccount:" + callers + ":kueue"
 
 // auditPolicy has the API server note the requests of Muster and of minimalkueue
 // alike, when it has answered them. Leases go on without any work.
@@ -42,7 +45,7 @@ rules:
 - level: None
   resources: [{group: coordination.k8s.io}]
 - level: Metadata
-  users: [` + KueueUser + `, "` + ServiceAccount + `"]
+  users: ["` + KueueUser + `", "` + ServiceAccount + `"]
 - level: None
 `
 

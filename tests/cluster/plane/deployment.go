@@ -72,7 +72,12 @@ func (p *Plane) deploy(manifests string) error {
 // and a kubeconfig with it under the given name. It returns what the API server
 // calls the token.
 func (p *Plane) createToken(name string) (string, error) {
-	token, err := p.Kubectl("create", "token", serviceAccount, "--namespace="+deploymentNamespace, "--duration=24h")
+	return p.createTokenOf(serviceAccount, deploymentNamespace, name)
+}
+
+// createTokenOf is the same for any ServiceAccount.
+func (p *Plane) createTokenOf(account, namespace, name string) (string, error) {
+	token, err := p.Kubectl("create", "token", account, "--namespace="+namespace, "--duration=24h")
 	if err != nil {
 		return "", err
 	}

@@ -55,6 +55,7 @@ func newMuster(p *Plane, binary string, addresses []string) *Muster {
 type Launch struct {
 	Environment []string          // added to the driver's own
 	Webhook     map[string]string // added to that part of the configuration that deploy/ gives it
+	Engine      map[string]any    // likewise
 	Quota       string            // who admits: internal (as if it weren't set), kueue or off
 }
 
@@ -91,6 +92,11 @@ func (m *Muster) Launch(launch Launch) error {
 	settings := runtime.DeepCopyJSON(m.plane.musterSettings)
 	for key, value := range launch.Webhook {
 		if err := unstructured.SetNestedField(settings, value, "webhook", key); err != nil {
+			return err
+		}
+	}
+	for key, value := range launch.Engine {
+		if err := unstructured.SetNestedField(settings, value, "engine", key); err != nil {
 			return err
 		}
 	}

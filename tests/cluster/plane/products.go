@@ -48,8 +48,13 @@ func (p *Plane) StartKueue(settings Kueue) (*Peer, error) {
 // StartMinimalKueue starts Kueue's scheduler and the controllers of its own
 // kinds, without webhooks or jobs: what Kueue's own benchmark measures. Its
 // client sends 50 requests per second, or with unlimited as many as Muster's:
-// 1,000. Its objects must be written in v1beta2: nobody converts them.
+// 1,000. It calls as a ServiceAccount, as Muster does: the API server's share for
+// members of system:masters isn't limited, and nobody asks for their rights. Its
+// objects must be written in v1beta2: nobody converts them.
 func (p *Plane) StartMinimalKueue(unlimited bool) (*Peer, error) {
+	if err := p.giveServiceAccount("kueue"); err != nil {
+		return nil, err
+	}
 	program := "minimalkueue"
 	if unlimited {
 		program += "-1000"
@@ -58,6 +63,33 @@ func (p *Plane) StartMinimalKueue(unlimited bool) (*Peer, error) {
 		name: "kueue", program: program, crdsOnly: true, namespace: "kueue-system",
 		launch: func(_, _ string) ([]string, []string, error) { return nil, nil, nil },
 	})
+}
+
+// giveServiceAccount has a product call as the ServiceAccount of its name, which may do
+// anything, from its next start on.
+func (p *Plane) giveServiceAccount(product string) error {
+	manifest := p.path(product + "-service-account.yaml")
+	if err := os.WriteFile(manifest, fmt.Appendf(nil, `apiVersion: v1
+kind: Namespace
+metadata: {name: %[2]s}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: %[1]s, namespace: %[2]s}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: %[2]s-%[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: %[1]s, namespace: %[2]s}]
+`, product, callers), 0o600); err != nil {
+		return err
+	}
+	if _, err := p.Kubectl("apply", "--filename="+manifest); err != nil {
+		return err
+	}
+	_, err := p.createTokenOf(product, callers, product)
+	return err
 }
 
 // StartJobSet starts the JobSet controller.

@@ -1,0 +1,157 @@
+// What went wrong with the nodes that gangs count on.
+//
+// Karpenter v1.8 (pkg/controllers/nodeclaim/lifecycle) tells it in three places. A NodeClaim that
+// stands says in its conditions what it waits for. One for which there is no capacity is deleted at
+// once, and only a Warning event InsufficientCapacityError about it says why; the event and the end
+// of the claim come in either order. One that isn't launched within 5 min of its creation, or not
+// registered within 15, is deleted without a word and made anew.
+//
+// So the table keeps, of each NodeClaim, how far it has come, since when, what it lacks, and who
+// counts on it; and of each gang what befell the claims that it counted on in this attempt: equal
+// setbacks (kind, NodePool, what was asked for) once, with how often and when. Pure: no clock, no
+// I/O. Memory: the claims that exist, kRemembered that are gone, kKinds setbacks per gang.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "coscheduling/engine.h"
+#include "muster/v1/states.pb.h"
+
+namespace muster::coscheduling {
+
+// What a NodeClaim has before it. Karpenter's conditions Launched, Registered, Initialized; the
+// last one ends here only when the node is usable, with all its devices.
+enum class BringUp : uint8_t { kLaunch, kRegistration, kInitialization, kDone };
+inline constexpr size_t kBringUps = 3;  // kDone isn't one to wait for
+
+// How long one NodeClaim may take for each.
+using BringUpLimits = std::array<absl::Duration, kBringUps>;
+
+// A NodeClaim as it stands.
+struct ClaimSight {
+  std::string name;
+  std::string node;  // empty until there is one
+  std::string node_pool;
+  std::string instance_type;  // or several: "p4d.24xlarge or 2 others"
+  std::string zone;           // likewise; empty where any will do
+  BringUp stage = BringUp::kLaunch;
+  absl::Time since;  // when this stage began, as far as the object says
+  // What keeps it there, INSUFFICIENT_CAPACITY apart. It is a setback at once if `failing`, else
+  // once the stage has taken half of its limit.
+  v1::ReasonCode lacks = v1::REASON_UNSPECIFIED;
+  std::string words;  // Karpenter's, the provider's, or those of cluster/node_stage.h
+  bool failing = false;
+  bool going = false;  // marked for deletion or disruption
+};
+
+struct Setback {
+  v1::ReasonCode code = v1::REASON_UNSPECIFIED;
+  std::string claim;  // the latest one that it befell
+  std::string node;   // its node, if there was one
+  std::string node_pool;
+  std::string instance_type;
+  std::string zone;
+  std::string words;
+  int64_t times = 1;
+  absl::Time first;
+  absl::Time last;      // of one that stands: since when
+  bool stands = false;  // the claim is there and still lacks it
+  // The gang got past it: other nodes came.
+  bool overcome = false;
+  bool operator==(const Setback&) const = default;
+};
+
+class Setbacks {
+ public:
+  static constexpr size_t kRemembered = 1'024;
+  static constexpr size_t kKinds = 32;
+
+  // --- NodeClaims ---
+  bool Knows(const std::string& claim) const { return claims_.contains(claim); }
+  // Those for which a claim seems to be made: they are told what befalls it before anybody was
+  // given it in a plan.
+  void MadeFor(const std::string& claim, std::set<GangKey> gangs);
+  // Each of these returns the gangs for which something changed.
+  std::vector<GangKey> See(const ClaimSight& sight, absl::Time now);
+  std::vector<GangKey> Gone(const std::string& claim, absl::Time now);
+  // InsufficientCapacityError; any other event says nothing, nor does one older than kNews.
+  std::vector<GangKey> Note(const kube::Event& event, absl::Time now);
+  static constexpr absl::Duration kNews = absl::Minutes(10);
+
+  // --- gangs ---
+  // The NodeClaims that a gang's plan is on, in the attempt that began then. If the plan is
+  // `complete`, it counts on nothing else, and what is behind all of them is overcome; else it
+  // counts on them beside the earlier ones that no other gang's plan is on.
+  void CountOn(const GangKey& gang, absl::Time attempt, const std::set<std::string>& claims,
+               bool complete);
+  // The attempt is over: what stands is kept as it is now, and nothing new befalls the gang.
+  void Stop(const GangKey& gang);
+  void Forget(const GangKey& gang);
+
+  // Worst first. What stands is listed once it is late, or whatever its age if `all`.
+  std::vector<Setback> Of(const GangKey& gang, const BringUpLimits& limits, absl::Time now,
+                          bool all = false) const;
+
+  struct Limit {
+    absl::Time at = absl::InfiniteFuture();  // when it is reached; never
+    BringUp stage = BringUp::kDone;
+  };
+  // When the gang has waited for one stage of its nodes for as long as it may. A claim that is made
+  // in place of one that failed goes on with its time.
+  Limit NextLimit(const GangKey& gang, const BringUpLimits& limits) const;
+  // When Of has more to tell though nothing happens.
+  absl::Time NextLate(const GangKey& gang, const BringUpLimits& limits, absl::Time now) const;
+
+  size_t size() const { return claims_.size() + refused_early_.size(); }
+
+ private:
+  struct Claim {
+    ClaimSight sight;
+    absl::Time since;  // of the stage, as it was seen
+    std::set<GangKey> counted_by;
+    std::set<GangKey> made_for;
+    bool failed = false;   // told to its gangs
+    bool refused = false;  // for insufficient capacity
+    bool gone = false;
+  };
+  using Kind = std::tuple<v1::ReasonCode, std::string, std::string, std::string>;
+  struct GangEntry {
+    absl::Time attempt;
+    bool stopped = false;
+    std::set<std::string> claims;
+    std::map<Kind, Setback> met;
+    // Since when a stage isn't passed, by the claims that failed in it.
+    std::array<absl::Time, kBringUps> failing_since;
+    GangEntry() { failing_since.fill(absl::InfiniteFuture()); }
+  };
+  struct EarlyRefusal {
+    std::string words;
+    absl::Time at;
+  };
+
+  static Kind KindOf(const Setback& setback);
+  static Setback ToSetback(const Claim& claim, v1::ReasonCode code, absl::Time at);
+  static void Add(GangEntry* gang, const Setback& setback);
+  std::vector<GangKey> Fail(Claim* claim, v1::ReasonCode code, const std::string& words,
+                            absl::Time now);
+  std::vector<GangKey> Refuse(Claim* claim, const std::string& words, absl::Time now);
+  void Release(const GangKey& gang, GangEntry* entry);
+  static absl::Time StageBegan(const GangEntry& gang, const Claim& claim);
+
+  std::map<std::string, Claim> claims_;
+  std::map<GangKey, GangEntry> gangs_;
+  std::deque<std::string> gone_;  // oldest first
+  std::map<std::string, EarlyRefusal> refused_early_;
+  std::deque<std::string> early_order_;
+};
+
+}  // namespace muster::coscheduling
