@@ -1,0 +1,55 @@
+// Files as a checkpoint needs them: whole writes, flushed to disk, and errors that name the file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace muster::worker {
+
+// An open file; closed with the object.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int descriptor) : descriptor_(descriptor) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : descriptor_(other.Release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+  ~FileDescriptor();
+
+  int get() const { return descriptor_; }
+
+ private:
+  int Release();
+  int descriptor_ = -1;
+};
+
+// NotFound if there is none, otherwise what the system says. The same for those below; a full disk
+// is ResourceExhausted, and says what to do.
+absl::StatusOr<FileDescriptor> OpenForReading(const std::string& path);
+// Makes the file, or empties it.
+absl::StatusOr<FileDescriptor> OpenForWriting(const std::string& path);
+
+absl::StatusOr<uint64_t> FileSize(const FileDescriptor& file, const std::string& path);
+// DataLoss if the file ends before.
+absl::Status ReadAt(const FileDescriptor& file, const std::string& path, uint64_t offset,
+                    std::span<std::byte> bytes);
+absl::Status WriteAll(const FileDescriptor& file, const std::string& path,
+                      std::span<const std::byte> bytes);
+// To disk: a file's contents, or the names in a directory.
+absl::Status Flush(const FileDescriptor& file, const std::string& path);
+absl::Status FlushDirectory(const std::string& path);
+absl::Status Rename(const std::string& from, const std::string& to);
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t most);
+// By a temporary name, flushed and renamed; the directory is not flushed.
+absl::Status WriteFileWhole(const std::string& path, std::string_view text);
+
+// For a system call that failed with `error`.
+absl::Status FileError(std::string_view action, const std::string& path, int error);
+
+}  // namespace muster::worker

@@ -1,0 +1,25 @@
+// Reductions in the order of ranks, the same in every communicator that computes on the CPU.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "worker/communicator/communicator.h"
+
+namespace muster::worker {
+
+// output[i] = inputs[0][i] + inputs[1][i] + ..., or their maximum, over `count` elements. `output`
+// may be one of `inputs`.
+void ReduceInRankOrder(std::span<const float* const> inputs, Reduction reduction, float* output,
+                       size_t count);
+
+// Elements [begin, end) of `total`, cut into one shard a rank: equal ones, but the last ones that
+// may be shorter or empty.
+struct ShardRange {
+  size_t begin = 0;
+  size_t end = 0;
+  size_t size() const { return end - begin; }
+};
+ShardRange ShardOf(size_t total, int rank, int world_size);
+
+}  // namespace muster::worker

@@ -1,0 +1,150 @@
+#include "worker/communicator/tcp_communicator.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "worker/communicator/rank_order.h"
+#include "worker/communicator/tcp_exchange.h"
+
+namespace muster::worker {
+namespace {
+
+class TcpCommunicator : public Communicator {
+ public:
+  TcpCommunicator(const Membership& membership, std::vector<Link> links)
+      : Communicator(membership),
+        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        exchange_(membership.rank, std::move(links), wake_.fd(), [this] { return status(); }) {}
+
+  ~TcpCommunicator() override {
+    if (status().ok()) Tell({});
+  }
+
+ private:
+  absl::Status DoAllReduce(const Operation& operation, std::span<float> values, Reduction reduction,
+                           Deadline deadline) override {
+    const ShardRange mine = ShardOf(values.size(), rank(), world_size());
+    absl::Status status = ReduceShards(operation, values, values.subspan(mine.begin, mine.size()),
+                                       reduction, deadline);
+    if (!status.ok()) return status;
+    std::vector<Outgoing> outgoing;
+    std::vector<Incoming> incoming;
+    for (const int peer : Peers()) {
+      const ShardRange theirs = ShardOf(values.size(), peer, world_size());
+      outgoing.push_back({peer, std::as_bytes(values.subspan(mine.begin, mine.size()))});
+      incoming.push_back(
+          {peer, std::as_writable_bytes(values.subspan(theirs.begin, theirs.size()))});
+    }
+    return exchange_.Run(operation, 1, outgoing, incoming, deadline);
+  }
+
+  absl::Status DoReduceScatter(const Operation& operation, std::span<const float> input,
+                               std::span<float> output, Reduction reduction,
+                               Deadline deadline) override {
+    return ReduceShards(operation, input, output, reduction, deadline);
+  }
+
+  absl::Status DoAllGather(const Operation& operation, std::span<const std::byte> input,
+                           std::span<std::byte> output, Deadline deadline) override {
+    std::vector<Outgoing> outgoing;
+    std::vector<Incoming> incoming;
+    for (const int peer : Peers()) {
+      outgoing.push_back({peer, input});
+      incoming.push_back({peer, output.subspan(peer * input.size(), input.size())});
+    }
+    std::byte* mine = output.data() + rank() * input.size();
+    if (!input.empty() && mine != input.data()) std::memcpy(mine, input.data(), input.size());
+    return exchange_.Run(operation, 0, outgoing, incoming, deadline);
+  }
+
+  absl::Status DoBroadcast(const Operation& operation, std::span<std::byte> values, int root,
+                           Deadline deadline) override {
+    if (rank() != root) {
+      const Incoming incoming = {root, values};
+      return exchange_.Run(operation, 0, {}, {&incoming, 1}, deadline);
+    }
+    std::vector<Outgoing> outgoing;
+    for (const int peer : Peers()) outgoing.push_back({peer, values});
+    return exchange_.Run(operation, 0, outgoing, {}, deadline);
+  }
+
+  absl::Status DoBarrier(const Operation& operation, Deadline deadline) override {
+    std::vector<Outgoing> outgoing;
+    std::vector<Incoming> incoming;
+    for (const int peer : Peers()) {
+      outgoing.push_back({peer, {}});
+      incoming.push_back({peer, {}});
+    }
+    return exchange_.Run(operation, 0, outgoing, incoming, deadline);
+  }
+
+  void DoAbort(const absl::Status& reason) override {
+    Tell({.reason = reason});
+    eventfd_write(wake_.fd(), 1);
+  }
+
+  // Once at most. A notice fits into the empty buffer of an idle connection, so nothing is waited
+  // for.
+  void Tell(const Notice& notice) {
+    const std::string bytes = EncodeNotice(notice);
+    for (const Link& link : exchange_.links()) {
+      if (!link.control.open()) continue;
+      SendSome(link.control, std::as_bytes(std::span(bytes))).status().IgnoreError();
+    }
+  }
+
+  std::vector<int> Peers() const {
+    std::vector<int> peers;
+    for (int peer = 0; peer < world_size(); ++peer) {
+      if (peer != rank()) peers.push_back(peer);
+    }
+    return peers;
+  }
+
+  // `own` becomes the reduction of everyone's shard number rank() of `input`.
+  absl::Status ReduceShards(const Operation& operation, std::span<const float> input,
+                            std::span<float> own, Reduction reduction, Deadline deadline) {
+    std::vector<float> received(own.size() * (world_size() - 1));
+    std::vector<const float*> in_order;
+    std::vector<Outgoing> outgoing;
+    std::vector<Incoming> incoming;
+    float* place = received.data();
+    for (const int peer : Peers()) {
+      if (peer == rank() + 1) in_order.push_back(OwnPart(input));
+      const ShardRange theirs = ShardOf(input.size(), peer, world_size());
+      outgoing.push_back({peer, std::as_bytes(input.subspan(theirs.begin, theirs.size()))});
+      incoming.push_back({peer, std::as_writable_bytes(std::span(place, own.size()))});
+      in_order.push_back(place);
+      place += own.size();
+    }
+    if (rank() == world_size() - 1) in_order.push_back(OwnPart(input));
+    absl::Status status = exchange_.Run(operation, 0, outgoing, incoming, deadline);
+    if (!status.ok()) return status;
+    ReduceInRankOrder(in_order, reduction, own.data(), own.size());
+    return absl::OkStatus();
+  }
+
+  const float* OwnPart(std::span<const float> input) const {
+    return input.data() + ShardOf(input.size(), rank(), world_size()).begin;
+  }
+
+  const Socket wake_;
+  TcpExchange exchange_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectTcpCommunicator(
+    const Membership& membership, const RoundName& round, const Socket& listener,
+    std::span<const Endpoint> endpoints, absl::Duration timeout) {
+  absl::StatusOr<std::vector<Link>> links =
+      ConnectMesh(membership, round, listener, endpoints, DeadlineAfter(timeout));
+  if (!links.ok()) return links.status();
+  return std::make_unique<TcpCommunicator>(membership, *std::move(links));
+}
+
+}  // namespace muster::worker

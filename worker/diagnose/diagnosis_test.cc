@@ -1,0 +1,297 @@
+#include "worker/diagnose/diagnosis.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <random>
+
+#include "worker/diagnose/failure.h"
+#include "worker/diagnose/report.h"
+#include "worker/diagnose/text.h"
+
+namespace muster::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr char kLogs[] = "worker/diagnose/logs/";
+
+Explanation Explain(const std::vector<std::string>& files) {
+  Diagnosis diagnosis;
+  for (const std::string& file : files) {
+    const absl::Status status = diagnosis.ReadFile(kLogs + file);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  return diagnosis.Explain();
+}
+
+// The same of texts: the first is file "0", and so on.
+Explanation ExplainTexts(const std::vector<std::string>& texts) {
+  Diagnosis diagnosis;
+  for (size_t i = 0; i < texts.size(); ++i) diagnosis.ReadText(Concat(i), texts[i]);
+  return diagnosis.Explain();
+}
+
+// "first security-group-egress rank 0 handshake_node_0.log:5", for each finding.
+std::vector<std::string> Summary(const Explanation& explanation) {
+  std::vector<std::string> lines;
+  for (const Finding& finding : explanation.findings) {
+    const Observation& seen = finding.observation;
+    const std::string file = finding.file.substr(finding.file.rfind('/') + 1);
+    const std::string rank = seen.rank ? Concat(" rank ", *seen.rank) : "";
+    lines.push_back(Concat(RelationName(finding.relation), " ", CauseOf(seen.cause).name, rank, " ",
+                           file, ":", seen.line));
+  }
+  return lines;
+}
+
+TEST(Diagnosis, AHealthyLogShowsNothing) {
+  EXPECT_THAT(Summary(Explain({"healthy.log"})), IsEmpty());
+}
+
+TEST(Diagnosis, AFailedHandshakeAloneNamesTheUsualCause) {
+  const Explanation explanation = Explain({"handshake_node_0.log"});
+  EXPECT_THAT(Summary(explanation),
+              ElementsAre("first handshake-failed rank 0 handshake_node_0.log:5"));
+  const Observation& seen = explanation.findings.at(0).observation;
+  EXPECT_EQ(seen.host, "train-node-0-0");
+  EXPECT_EQ(seen.count, 3);
+  EXPECT_THAT(CauseOf(seen.cause).fix, HasSubstr("egress rule"));
+}
+
+TEST(Diagnosis, AFailedHandshakeWithAPeerThatIsAliveIsTheSecurityGroups) {
+  EXPECT_THAT(Summary(Explain({"handshake_node_0.log", "handshake_node_1_alive.log"})),
+              ElementsAre("first security-group-egress rank 0 handshake_node_0.log:5",
+                          "also security-group-egress rank 1 handshake_node_1_alive.log:2"));
+}
+
+TEST(Diagnosis, AFailedHandshakeWithAPeerThatCrashedIsItsConsequence) {
+  const Explanation explanation = Explain({"handshake_node_0.log", "handshake_node_1_crashed.log"});
+  EXPECT_THAT(Summary(explanation),
+              ElementsAre("first program-fault rank 1 handshake_node_1_crashed.log:4",
+                          "consequence peer-lost rank 0 handshake_node_0.log:5"));
+}
+
+TEST(Diagnosis, OutOfMemoryOnAGpuThatOthersFillNamesBothCauses) {
+  const Explanation explanation = Explain({"out_of_memory_shared.log"});
+  EXPECT_THAT(Summary(explanation),
+              ElementsAre("first memory-held-by-others rank 3 out_of_memory_shared.log:8"));
+  const std::string text = ExplanationText(explanation);
+  EXPECT_THAT(text, HasSubstr("30.99 GiB of the GPU's 39.49 GiB belong to other processes"));
+  EXPECT_THAT(text, HasSubstr("one whole weight, 4096 x 14336 in bf16"));
+  EXPECT_THAT(text, HasSubstr("Start one process per GPU"));
+  EXPECT_THAT(text, HasSubstr("partition the weights"));
+  EXPECT_THAT(text, HasSubstr("(retry, exit code 138)"));
+}
+
+TEST(Diagnosis, APodTurnedAwayByItsNodeIsNotBlamedOnItsScheduling) {
+  EXPECT_THAT(Summary(Explain({"pod_no_healthy_devices.txt"})),
+              ElementsAre("first no-healthy-devices pod_no_healthy_devices.txt:19",
+                          "consequence volume-not-mounted pod_no_healthy_devices.txt:20",
+                          "warning grace-period-short pod_no_healthy_devices.txt:14"));
+}
+
+TEST(Diagnosis, WhatAJobWentThroughBeforeItSucceededIsNoFailure) {
+  EXPECT_THAT(Summary(Explain({"job_that_succeeded.txt"})), IsEmpty());
+}
+
+TEST(Diagnosis, AnOutOfMemoryKillIsDatedByItsEndAndWhatTheKubeletGotOverIsLeftOut) {
+  const Explanation explanation = Explain({"pod_oom_killed.txt"});
+  EXPECT_THAT(Summary(explanation), ElementsAre("first host-out-of-memory pod_oom_killed.txt:8"));
+  EXPECT_EQ(explanation.findings.at(0).observation.host, "train-2");
+  EXPECT_EQ(absl::FormatTime("%H:%M:%S", *explanation.findings.at(0).time, absl::UTCTimeZone()),
+            "11:10:02");
+}
+
+TEST(Diagnosis, TheSummaryOfTorchrunNamesRankAndHost) {
+  const Explanation explanation = Explain({"torchrun_summary.log"});
+  EXPECT_THAT(Summary(explanation), ElementsAre("first killed rank 5 torchrun_summary.log:16"));
+  EXPECT_EQ(explanation.findings.at(0).observation.host, "train-node-0-5");
+  EXPECT_EQ(absl::FormatTime("%H:%M:%S", *explanation.findings.at(0).time, absl::UTCTimeZone()),
+            "11:59:58");
+}
+
+TEST(Diagnosis, TheRankThatIsBehindIsNamed) {
+  const Explanation explanation = Explain({"watchdog.log"});
+  EXPECT_THAT(Summary(explanation),
+              ElementsAre("first collective-timeout rank 0 watchdog.log:1",
+                          "consequence collective-timeout rank 1 watchdog.log:3"));
+  EXPECT_THAT(
+      explanation.findings.at(0).observation.detail,
+      HasSubstr("rank 2 is behind: it had enqueued 7752 collectives of its group when others "
+                "had enqueued 7755"));
+}
+
+TEST(Diagnosis, TheEarliestOfSeveralRanksFailedFirst) {
+  const std::string closed =
+      "[2026-01-14 09:20:43] train-0:194:710 [0] misc/socket.cc:538 NCCL WARN Net : Connection "
+      "closed "
+      "by remote peer train-2<47861>\n";
+  const std::string asserted =
+      "[2026-01-14 09:20:40] [rank2]: RuntimeError: CUDA error: device-side assert triggered\n";
+  const std::string later =
+      "[2026-01-14 09:21:40] [rank1]: OSError: [Errno 28] No space left on device\n";
+  EXPECT_THAT(Summary(ExplainTexts({closed, later, asserted})),
+              ElementsAre("first program-fault rank 2 2:1", "consequence connection-closed 0:1",
+                          "also disk-full rank 1 1:1"));
+}
+
+TEST(Diagnosis, WhatARankSawOfOthersYieldsToACauseWithinSeconds) {
+  const auto closed = [](std::string_view clock) {
+    return Concat("[2026-01-14 ", clock, "] [rank0]: NCCL WARN Connection reset by peer\n");
+  };
+  const std::string full = "[2026-01-14 09:20:40] [rank1]: No space left on device\n";
+  EXPECT_THAT(
+      Summary(ExplainTexts({closed("09:20:37"), full})),
+      ElementsAre("first disk-full rank 1 1:1", "consequence connection-closed rank 0 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({closed("09:20:10"), full})),
+              ElementsAre("first connection-closed rank 0 0:1", "also disk-full rank 1 1:1"));
+}
+
+TEST(Diagnosis, WhatWasSeenLongAfterIsAnotherStory) {
+  EXPECT_THAT(Summary(ExplainTexts({"[2026-01-14 09:00:00] [rank1]: No space left on device\n",
+                                    "[2026-01-14 10:00:00] [rank0]: NCCL WARN Broken pipe\n"})),
+              ElementsAre("first disk-full rank 1 0:1", "also connection-closed rank 0 1:1"));
+}
+
+TEST(Diagnosis, TimesWithoutAYearAreComparedAcrossTheTurnOfTheYear) {
+  EXPECT_THAT(
+      Summary(ExplainTexts({"[2026-01-01 00:00:01] [rank0]: NCCL WARN Broken pipe\n",
+                            "[rank1]:E1231 23:59:58.5 7 x] No space left on device\n"})),
+      ElementsAre("first disk-full rank 1 1:1", "consequence connection-closed rank 0 0:1"));
+}
+
+TEST(Diagnosis, AWarningNeverExplainsAFailure) {
+  EXPECT_THAT(
+      Summary(ExplainTexts({"train-0:1:2 [0] NCCL INFO Using network Socket\n"
+                            "[rank0]: CUDA error: device-side assert triggered\n"})),
+      ElementsAre("first program-fault rank 0 0:2", "warning network-is-socket rank 0 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({"train-0:1:2 [0] NCCL INFO Using network Socket\n"})),
+              ElementsAre("warning network-is-socket 0:1"));
+}
+
+TEST(Diagnosis, TheWorkersOwnTerminationMessageCounts) {
+  const Failure failure{
+      .cause = CauseId::kGpuFault, .detail = "Xid 79", .rank = 3, .host = "train-3"};
+  const Explanation explanation =
+      ExplainTexts({Concat("      Message:      ", TerminationMessage(failure), "\n")});
+  EXPECT_THAT(Summary(explanation), ElementsAre("first gpu-fault rank 3 0:1"));
+  EXPECT_EQ(explanation.findings.at(0).observation.host, "train-3");
+}
+
+TEST(Diagnosis, EventsOfOnePodSayNothingOfAnother) {
+  const std::string pods =
+      "Name:  train-0\nEvents:\n"
+      "  Warning  FailedScheduling  9m  default-scheduler  0/5 nodes are available: 5 Insufficient "
+      "nvidia.com/gpu.\n"
+      "Name:  train-1\nEvents:\n"
+      "  Warning  FailedScheduling  9m  default-scheduler  0/5 nodes are available: 5 Insufficient "
+      "nvidia.com/gpu.\n"
+      "  Normal   Scheduled  8m  default-scheduler  Successfully assigned default/train-1 to "
+      "node-1\n";
+  const Explanation explanation = ExplainTexts({pods});
+  EXPECT_THAT(Summary(explanation), ElementsAre("first unschedulable-capacity 0:3"));
+  EXPECT_EQ(explanation.findings.at(0).observation.host, "train-0");
+}
+
+TEST(Diagnosis, BytesThatAreNoTextDoNoHarm) {
+  std::string text = "\xFF\xFE";
+  text += '\0';
+  text += "\x1B[31m[rank1]: CUDA out of memory.\xC3\x1B[0m\n";
+  text.resize(text.size() + 100, '\0');
+  const Explanation explanation = ExplainTexts({text});
+  ASSERT_EQ(explanation.findings.size(), 1);
+  EXPECT_EQ(explanation.findings[0].observation.text,
+            "\uFFFD\uFFFD[rank1]: CUDA out of memory.\uFFFD");
+  EXPECT_THAT(ExplanationJson(explanation), HasSubstr("out-of-memory"));
+}
+
+TEST(Diagnosis, AnyNumberOfFailuresIsBounded) {
+  std::string text;
+  for (int rank = 0; rank < 1000; ++rank) {
+    Append(&text, "[rank", rank, "]: CUDA out of memory.\n");
+  }
+  const Explanation explanation = ExplainTexts({text});
+  EXPECT_EQ(explanation.findings.size(), LogReader::kMaxObservations);
+  EXPECT_EQ(explanation.left_out, 1000 - static_cast<int64_t>(LogReader::kMaxObservations));
+}
+
+// Pieces of lines that are read, put together at random: nothing may crash, and time must stay
+// linear even where every line nearly matches.
+TEST(Diagnosis, ScrambledLogsAreReadInBoundedTime) {
+  const std::vector<std::string> pieces = {
+      "[rank",
+      "[Rank ",
+      " Rank ",
+      "]",
+      "]:",
+      "NCCL WARN",
+      " NCCL INFO ",
+      " rank ",
+      " nranks ",
+      "Xid ",
+      "(PCI",
+      "): ",
+      "79",
+      "99999999999999999999",
+      "completed with error. RC: ",
+      "Error: ",
+      "4126",
+      "My EFA addr: ",
+      "Peer EFA addr: ",
+      "{\"cause\":\"",
+      "gpu-fault",
+      "\"}",
+      "{",
+      "[",
+      "Name:",
+      "Tried to allocate ",
+      "GiB",
+      "total capacity of ",
+      "of which ",
+      "this process has ",
+      "E0101 ",
+      "11:10:18",
+      "2026-01-01",
+      "T",
+      "-",
+      "+09:00",
+      "libfabric:",
+      ":",
+      "nodes are available:",
+      "Insufficient ",
+      "last enqueued ",
+      "work: ",
+      "last completed ",
+      "[PG ",
+      "  host      : ",
+      "  rank      : ",
+      "\xF0\x9F",
+      "\xED\xA0\x80",
+      "\x1B[",
+      std::string(1, '\0'),
+      " ",
+      "\n",
+      "\r",
+  };
+  std::mt19937 random(7);
+  std::string text;
+  while (text.size() < 4'000'000) {
+    text += pieces[std::uniform_int_distribution<size_t>(0, pieces.size() - 1)(random)];
+  }
+  text += std::string(1'000'000, '[') + "\n";
+  for (int i = 0; i < 100'000; ++i) text += "[rank";
+  text += "\n";
+  const auto start = std::chrono::steady_clock::now();
+  const Explanation explanation = ExplainTexts({text, text.substr(1'000'000)});
+  EXPECT_THAT(ExplanationText(explanation), Not(IsEmpty()));
+  EXPECT_THAT(ExplanationJson(explanation), Not(IsEmpty()));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+}  // namespace
+}  // namespace muster::worker

@@ -1,0 +1,106 @@
+#include "worker/diagnose/efa_error.h"
+
+#include <algorithm>
+#include <array>
+
+#include "worker/diagnose/text.h"
+
+namespace muster::worker {
+namespace {
+
+using enum CauseId;
+
+constexpr int kUnknownError = 4096;
+
+constexpr std::array<EfaError, 25> kErrors = {{
+    {0, "success", kFabricUnknown, kFabricUnknown, kFabricUnknown},
+    {1, "flushed", kRequestsFlushed, kRequestsFlushed, kRequestsFlushed},
+    {2, "internal error of the queue pair", kEfaDevice, kEfaDevice, kEfaDevice},
+    {3, "unsupported operation", kFabricSoftware, kFabricSoftware, kFabricSoftware},
+    {4, "invalid address handle", kFabricSoftware, kFabricSoftware, kFabricSoftware},
+    {5, "invalid local key", kFabricSoftware, kFabricSoftware, kFabricSoftware},
+    {6, "message too long", kFabricSoftware, kFabricSoftware, kFabricSoftware},
+    {7, "invalid remote key or address", kFabricSoftware, kFabricSoftware, kPeerLost},
+    {8, "connection reset by the peer", kPeerLost, kConnectionClosed, kPeerLost},
+    {9, "the peer's queue pair doesn't exist", kPeerLost, kConnectionClosed, kPeerLost},
+    {10, "the peer isn't ready to receive", kPeerBusy, kPeerBusy, kPeerLost},
+    {11, "the peer's buffer is too short", kFabricSoftware, kFabricSoftware, kFabricSoftware},
+    {12, "unexpected status from the peer", kFabricSoftware, kFabricSoftware, kPeerLost},
+    {13, "the peer was responsive and is no more", kPeerLost, kPeerBusy, kPeerLost},
+    {14, "the peer doesn't know this address", kPeerLost, kConnectionClosed, kPeerLost},
+    {15, "the peer is unreachable", kPeerUnreachable, kPeerUnreachable, kPeerLost},
+    {kUnknownError, "unknown error", kFabricUnknown, kFabricUnknown, kFabricUnknown},
+    {4105, "out of memory", kFabricMemory, kFabricMemory, kFabricMemory},
+    {4110, "the peer's address can't be used", kPeerUnreachable, kPeerUnreachable,
+     kPeerUnreachable},
+    {4118, "unsupported data type", kFabricSoftware, kFabricSoftware, kFabricSoftware},
+    {4121, "error of a datagram endpoint's completion queue", kFabricSoftware, kFabricSoftware,
+     kFabricSoftware},
+    {4122, "error of the shared-memory transport", kSharedMemorySmall, kSharedMemorySmall,
+     kSharedMemorySmall},
+    {4124, "the peer stopped answering after the handshake", kPeerLost, kPeerBusy, kPeerLost},
+    {4125, "a packet that doesn't belong to zero-copy receive", kFabricSoftware, kFabricSoftware,
+     kFabricSoftware},
+    {4126, "the peer's EFA device is reachable, but the handshake failed", kHandshakeFailed,
+     kSecurityGroupEgress, kPeerLost},
+}};
+
+const EfaError* Find(int64_t number) {
+  const auto* found = std::ranges::find(kErrors, number, &EfaError::number);
+  return found == kErrors.end() ? Find(kUnknownError) : found;
+}
+
+// The number in the last "(N)" of `line`: libfabric's messages have parentheses of their own.
+std::optional<int64_t> NumberInLastParentheses(std::string_view line) {
+  const size_t at = line.rfind('(');
+  if (at == std::string_view::npos) return std::nullopt;
+  return LeadingNumber(line.substr(at + 1));
+}
+
+std::optional<int64_t> ErrorNumber(std::string_view line) {
+  constexpr std::string_view kRequest = "completed with error. RC: ";
+  if (const size_t at = line.find(kRequest); at != std::string_view::npos) {
+    // Old versions of the plugin give words only.
+    return NumberAfter(line.substr(at), "Error: ").value_or(kUnknownError);
+  }
+  if (const auto number = NumberAfter(line, "EFA internal error: (")) return number;
+  const bool logged = line.find("libfabric:") != std::string_view::npos &&
+                      (line.find("_handle_error") != std::string_view::npos ||
+                       line.find("prov_errno: ") != std::string_view::npos);
+  return logged ? NumberInLastParentheses(line) : std::nullopt;
+}
+
+std::string_view Instance(std::string_view line, std::string_view label) {
+  const std::string_view id = TextAfter(line, label, " )");
+  return id.starts_with("i-") ? id : std::string_view();
+}
+
+}  // namespace
+
+std::span<const EfaError> EfaErrors() { return kErrors; }
+
+std::optional<FailedRequest> ReadFailedRequest(std::string_view line) {
+  const std::optional<int64_t> number = ErrorNumber(line);
+  if (!number || *number <= 0 || *number > 1'000'000) return std::nullopt;
+  return FailedRequest{.number = static_cast<int>(*number),
+                       .error = Find(*number),
+                       .my_address = TextAfter(line, "My EFA addr: ", " )"),
+                       .peer_address = TextAfter(line, "Peer EFA addr: ", " )"),
+                       .my_instance = Instance(line, "My host id: "),
+                       .peer_instance = Instance(line, "Peer host id: ")};
+}
+
+CauseId CauseOfEfaError(int number, PeerState peer) {
+  const EfaError* error = Find(number);
+  switch (peer) {
+    case PeerState::kAlive:
+      return error->alive;
+    case PeerState::kSilent:
+      return error->silent;
+    case PeerState::kUnknown:
+      break;
+  }
+  return error->unknown;
+}
+
+}  // namespace muster::worker

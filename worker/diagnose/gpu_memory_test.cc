@@ -1,0 +1,59 @@
+#include "worker/diagnose/gpu_memory.h"
+
+#include <gtest/gtest.h>
+
+namespace muster::worker {
+namespace {
+
+TEST(GpuMemory, TheRestOfTheGpuBelongsToOthers) {
+  const auto report = ReadGpuMemory(
+      "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 0 "
+      "has "
+      "a total capacity of 39.49 GiB of which 119.38 MiB is free. Including non-PyTorch memory, "
+      "this "
+      "process has 8.38 GiB memory in use. Of the allocated memory 7.96 GiB is allocated by "
+      "PyTorch, "
+      "and 7.73 MiB is reserved by PyTorch but unallocated.");
+  ASSERT_TRUE(report);
+  EXPECT_TRUE(report->HeldByOthers());
+  EXPECT_EQ(DescribeMemory(*report),
+            "30.99 GiB of the GPU's 39.49 GiB belong to other processes, 8.38 GiB to this one, "
+            "119.38 MiB were free, and it asked for 112.00 MiB, which is one whole weight, 4096 x "
+            "14336 in bf16 (Llama-3-8B): the model is copied whole to this GPU, not partitioned");
+}
+
+TEST(GpuMemory, AProcessThatFillsTheGpuItselfBlamesNobody) {
+  const auto report = ReadGpuMemory(
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+      "capacity of 79.10 GiB of which 1.23 GiB is free. Process 192 has 77.86 GiB memory in use. "
+      "Including non-PyTorch memory, this process has 77.86 GiB memory in use.");
+  ASSERT_TRUE(report);
+  EXPECT_FALSE(report->HeldByOthers());
+  EXPECT_EQ(report->Others() / (1 << 20), 10);
+}
+
+TEST(GpuMemory, PyTorch2AndOlder) {
+  const auto report = ReadGpuMemory(
+      "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 15.78 GiB total "
+      "capacity; 5.10 GiB already allocated; 11.50 MiB free; 5.25 GiB reserved in total by "
+      "PyTorch)");
+  ASSERT_TRUE(report);
+  EXPECT_EQ(FormatBytes(report->Others()), "10.52 GiB");
+}
+
+TEST(GpuMemory, WithoutNumbersNothingIsRead) {
+  EXPECT_FALSE(ReadGpuMemory("CUDA out of memory."));
+  EXPECT_FALSE(ReadGpuMemory("Tried to allocate x MiB. total capacity of -1 GiB of which nan GiB"));
+  EXPECT_FALSE(
+      ReadGpuMemory("Tried to allocate 1e999 GiB. total capacity of 2 GiB of which 1 GiB "
+                    "is free, this process has 1 GiB"));
+}
+
+TEST(GpuMemory, OnlyWholeWeightsAreCalledSo) {
+  EXPECT_FALSE(WholeWeight(int64_t{112} << 20).empty());
+  EXPECT_TRUE(WholeWeight(int64_t{113} << 20).empty());
+  EXPECT_TRUE(WholeWeight(0).empty());
+}
+
+}  // namespace
+}  // namespace muster::worker

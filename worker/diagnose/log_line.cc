@@ -1,0 +1,229 @@
+#include "worker/diagnose/log_line.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+
+#include "absl/strings/ascii.h"
+#include "absl/time/civil_time.h"
+#include "worker/diagnose/text.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr size_t kPrefix = 96;  // a time that stands later in the line isn't the line's own
+
+bool IsDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
+bool IsWord(char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); }
+
+// Takes exactly `digits` digits off the front of `text`.
+std::optional<int> Take(std::string_view* text, size_t digits) {
+  if (text->size() < digits) return std::nullopt;
+  int value = 0;
+  for (size_t i = 0; i < digits; ++i) {
+    if (!IsDigit((*text)[i])) return std::nullopt;
+    value = value * 10 + ((*text)[i] - '0');
+  }
+  text->remove_prefix(digits);
+  return value;
+}
+
+bool TakeChar(std::string_view* text, std::string_view choices) {
+  if (text->empty() || choices.find(text->front()) == choices.npos) return false;
+  text->remove_prefix(1);
+  return true;
+}
+
+absl::Duration TakeFraction(std::string_view* text) {
+  std::string_view rest = *text;
+  if (!TakeChar(&rest, ".,")) return absl::ZeroDuration();
+  int64_t nanoseconds = 0;
+  int64_t unit = 100'000'000;
+  while (!rest.empty() && IsDigit(rest.front())) {
+    nanoseconds += unit * (rest.front() - '0');
+    unit /= 10;
+    rest.remove_prefix(1);
+  }
+  *text = rest;
+  return absl::Nanoseconds(nanoseconds);
+}
+
+// "HH:MM:SS[.fraction]"
+std::optional<absl::Duration> TakeClock(std::string_view* text) {
+  const auto hour = Take(text, 2);
+  if (!hour || !TakeChar(text, ":")) return std::nullopt;
+  const auto minute = Take(text, 2);
+  if (!minute || !TakeChar(text, ":")) return std::nullopt;
+  const auto second = Take(text, 2);
+  if (!second || *hour > 23 || *minute > 59 || *second > 60) return std::nullopt;
+  return absl::Hours(*hour) + absl::Minutes(*minute) + absl::Seconds(*second) + TakeFraction(text);
+}
+
+// "Z", "+09:00", "-0330" or nothing.
+absl::Duration TakeOffset(std::string_view text) {
+  if (text.empty() || (text[0] != '+' && text[0] != '-')) return absl::ZeroDuration();
+  const int sign = text[0] == '-' ? -1 : 1;
+  text.remove_prefix(1);
+  const auto hour = Take(&text, 2);
+  TakeChar(&text, ":");
+  const auto minute = Take(&text, 2);
+  return hour && minute ? sign * (absl::Hours(*hour) + absl::Minutes(*minute))
+                        : absl::ZeroDuration();
+}
+
+std::optional<absl::Time> Day(int year, int month, int day) {
+  const absl::CivilDay civil(year, month, day);
+  if (civil.month() != month || civil.day() != day) return std::nullopt;
+  return absl::FromCivil(civil, absl::UTCTimeZone());
+}
+
+// "2026-01-01 12:08:32" and its kin.
+std::optional<LineTime> IsoTime(std::string_view text) {
+  const auto year = Take(&text, 4);
+  if (!year || !TakeChar(&text, "-")) return std::nullopt;
+  const auto month = Take(&text, 2);
+  if (!month || !TakeChar(&text, "-")) return std::nullopt;
+  const auto day = Take(&text, 2);
+  if (!day || !TakeChar(&text, " T_")) return std::nullopt;
+  const auto clock = TakeClock(&text);
+  const auto date = Day(*year, *month, *day);
+  if (!clock || !date) return std::nullopt;
+  return LineTime{.time = *date + *clock - TakeOffset(text)};
+}
+
+// "E0101 11:10:18.826000"; PyTorch's C++ part writes the month without its zero.
+std::optional<LineTime> GlogTime(std::string_view text) {
+  if (!TakeChar(&text, "IWEF")) return std::nullopt;
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (digits != 3 && digits != 4) return std::nullopt;
+  const auto month = Take(&text, digits - 2);
+  const auto day = Take(&text, 2);
+  if (!month || !day || !TakeChar(&text, " ")) return std::nullopt;
+  const auto clock = TakeClock(&text);
+  const auto date = Day(2000, *month, *day);
+  if (!clock || !date) return std::nullopt;
+  return LineTime{.time = *date + *clock, .has_year = false};
+}
+
+int MonthNumber(std::string_view name) {
+  constexpr std::array<std::string_view, 12> kNames = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                                       "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  const auto* found = std::ranges::find(kNames, name);
+  return found == kNames.end() ? 0 : static_cast<int>(found - kNames.begin()) + 1;
+}
+
+// "[Thu Jan  1 12:08:32 2026]"
+std::optional<LineTime> KernelTime(std::string_view line) {
+  if (line.size() < 26 || line[0] != '[' || line[4] != ' ' || line[8] != ' ') return std::nullopt;
+  const int month = MonthNumber(line.substr(5, 3));
+  const auto day = LeadingNumber(line.substr(9, 2));
+  std::string_view rest = line.substr(12);
+  const auto clock = TakeClock(&rest);
+  const auto year = LeadingNumber(rest);
+  if (month == 0 || !day || !clock || !year || *year < 1970 || *year > 9999) return std::nullopt;
+  const auto date = Day(static_cast<int>(*year), month, static_cast<int>(*day));
+  if (!date) return std::nullopt;
+  return LineTime{.time = *date + *clock};
+}
+
+// "Finished:     Thu, 01 Jan 2026 12:08:33 +0000"
+std::optional<LineTime> DescribeTime(std::string_view line) {
+  line = StripBlanks(line);
+  if (!ConsumePrefix(&line, "Finished:")) return std::nullopt;
+  const size_t comma = line.find(", ");
+  if (comma == std::string_view::npos) return std::nullopt;
+  line.remove_prefix(comma + 2);
+  const auto day = Take(&line, 2);
+  if (!day || line.size() < 6) return std::nullopt;
+  const int month = MonthNumber(line.substr(1, 3));
+  line.remove_prefix(5);
+  const auto year = Take(&line, 4);
+  if (!year || month == 0 || !TakeChar(&line, " ")) return std::nullopt;
+  const auto clock = TakeClock(&line);
+  const auto date = Day(*year, month, *day);
+  if (!clock || !date) return std::nullopt;
+  TakeChar(&line, " ");
+  return LineTime{.time = *date + *clock - TakeOffset(line)};
+}
+
+// "libfabric:194:1767269312::efa:..."
+std::optional<LineTime> LibfabricTime(std::string_view line) {
+  const size_t at = line.substr(0, kPrefix).find("libfabric:");
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view process = TextAfter(line.substr(at), "libfabric:", ":");
+  const size_t second = at + 10 + process.size() + 1;
+  if (second >= line.size()) return std::nullopt;
+  const auto epoch = LeadingNumber(line.substr(second));
+  if (!epoch || *epoch < 1'000'000'000 || *epoch > 100'000'000'000) return std::nullopt;
+  return LineTime{.time = absl::FromUnixSeconds(*epoch)};
+}
+
+}  // namespace
+
+std::optional<LineTime> TimeOf(std::string_view line) {
+  if (const auto time = KernelTime(line)) return time;
+  if (const auto time = LibfabricTime(line)) return time;
+  for (size_t at = 0; at < std::min(line.size(), kPrefix); ++at) {
+    if (at > 0 && IsWord(line[at - 1])) continue;
+    const auto time = IsDigit(line[at]) ? IsoTime(line.substr(at)) : GlogTime(line.substr(at));
+    if (time) return time;
+  }
+  return DescribeTime(line);
+}
+
+absl::Time WithYearNear(absl::Time time, absl::Time near) {
+  const absl::CivilSecond civil = absl::ToCivilSecond(time, absl::UTCTimeZone());
+  const absl::Duration fraction = time - absl::FromCivil(civil, absl::UTCTimeZone());
+  const auto near_year = absl::ToCivilYear(near, absl::UTCTimeZone()).year();
+  absl::Time nearest = absl::InfiniteFuture();
+  for (auto year = near_year - 1; year <= near_year + 1; ++year) {
+    const absl::CivilSecond moved(year, civil.month(), civil.day(), civil.hour(), civil.minute(),
+                                  civil.second());
+    const absl::Time candidate = absl::FromCivil(moved, absl::UTCTimeZone()) + fraction;
+    if (absl::AbsDuration(candidate - near) < absl::AbsDuration(nearest - near)) {
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+std::optional<int> RankOf(std::string_view line) {
+  for (const std::string_view word : {"[rank", "[Rank", " Rank "}) {
+    for (size_t at = line.find(word); at != std::string_view::npos; at = line.find(word, at + 1)) {
+      std::string_view rest = line.substr(at + word.size());
+      const auto rank = LeadingNumber(rest);
+      if (!rank || *rank < 0 || *rank > 1'000'000) continue;
+      rest.remove_prefix(rest.find_first_not_of(" 0123456789") == std::string_view::npos
+                             ? rest.size()
+                             : rest.find_first_not_of(" 0123456789"));
+      if (rest.starts_with(']')) return static_cast<int>(*rank);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string_view NcclProcessOf(std::string_view line) {
+  const size_t nccl = line.find(" NCCL ");
+  if (nccl == std::string_view::npos) return {};
+  // The first word with two numbers after colons, as in "node-0:194:712"; a clock time's first part
+  // is a number, and a host's name isn't.
+  std::string_view rest = line.substr(0, nccl);
+  while (!rest.empty()) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(" ["), rest.size()));
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(word.size());
+    const size_t thread = word.rfind(':');
+    if (thread == std::string_view::npos || thread == 0) continue;
+    const size_t process = word.rfind(':', thread - 1);
+    if (process == std::string_view::npos || process == 0) continue;
+    const std::string_view host = word.substr(0, process);
+    const bool numbers = LeadingNumber(word.substr(thread + 1)).has_value() &&
+                         LeadingNumber(word.substr(process + 1)).has_value();
+    const bool named = std::ranges::any_of(host, [](char c) { return !IsDigit(c); });
+    if (numbers && named && IsWord(host.front())) return word.substr(0, thread);
+  }
+  return {};
+}
+
+}  // namespace muster::worker

@@ -1,0 +1,34 @@
+// What any line of a log tells besides its message: when, by which rank, on which host.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "absl/time/time.h"
+
+namespace muster::worker {
+
+struct LineTime {
+  absl::Time time = {};  // UTC where the line doesn't say an offset
+  bool has_year = true;  // glog's lines have none; `time` is in the year 2000 then
+};
+
+// The time that a line begins with, in any of these forms, after brackets and rank prefixes:
+//   2026-01-01 12:08:32[.5]  2026-01-01T12:08:32.5Z  2026-01-01 12:08:32,500  2026-01-01_12:08:32
+//   E0101 11:10:18.826000    W101 12:08:33.945328381 (glog, and PyTorch's C++ part)
+//   libfabric:194:1767269312::
+//   [Thu Jan  1 12:08:32 2026] (dmesg -T)
+//   Finished:     Thu, 01 Jan 2026 12:08:33 +0000 (kubectl describe, the end of a container)
+std::optional<LineTime> TimeOf(std::string_view line);
+
+// `time` in the year that brings it nearest to `near`.
+absl::Time WithYearNear(absl::Time time, absl::Time near);
+
+// The rank in "[rank3]:", "[Rank 3]", "[PG ID 0 PG GUID 0 Rank 3]" or "[rank 3]".
+std::optional<int> RankOf(std::string_view line);
+
+// "HOST:PID" of a line that NCCL wrote ("HOST:PID:TID [DEVICE] NCCL INFO ..."), or empty. The view
+// is into `line`.
+std::string_view NcclProcessOf(std::string_view line);
+
+}  // namespace muster::worker

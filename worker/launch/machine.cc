@@ -1,0 +1,61 @@
+#include "worker/launch/machine.h"
+
+#include <netdb.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <climits>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+
+namespace muster::worker {
+namespace {
+
+bool IsDeviceFile(const std::string& name) {
+  constexpr absl::string_view kPrefix = "nvidia";
+  return name.size() > kPrefix.size() && absl::StartsWith(name, kPrefix) &&
+         std::all_of(name.begin() + kPrefix.size(), name.end(),
+                     [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+}  // namespace
+
+int CountDevices(const Environment& environment, const std::string& device_folder) {
+  if (const auto visible = environment.find("CUDA_VISIBLE_DEVICES"); visible != environment.end()) {
+    int count = 0;
+    for (absl::string_view device : absl::StrSplit(visible->second, ',')) {
+      // CUDA ignores what follows the first one that makes no sense.
+      if (device.empty() || device == "-1" || device == "NoDevFiles") break;
+      ++count;
+    }
+    return count;
+  }
+  int count = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(device_folder, error)) {
+    if (IsDeviceFile(entry.path().filename().string())) ++count;
+  }
+  return count;
+}
+
+Machine ThisMachine(const Environment& environment) {
+  char name[HOST_NAME_MAX + 1] = {};
+  gethostname(name, sizeof name - 1);
+  Machine machine = {.host_name = name, .devices = CountDevices(environment)};
+  addrinfo hints = {};
+  hints.ai_flags = AI_CANONNAME;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(name, nullptr, &hints, &found) != 0) return machine;
+  const std::string full = found->ai_canonname == nullptr ? "" : found->ai_canonname;
+  freeaddrinfo(found);
+  // /etc/hosts may say "localhost" first.
+  if (absl::StartsWith(full, machine.host_name)) machine.host_name = full;
+  return machine;
+}
+
+}  // namespace muster::worker

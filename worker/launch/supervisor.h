@@ -1,0 +1,55 @@
+// Starts the ranks of one pod and stands above them until all have ended; fit to be process 1.
+//
+//  - Their lines come out whole and prefixed with the rank; what they print last without a line's
+//    end is not lost.
+//  - SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 go on to every rank.
+//  - A rank that exits with 143 or 130 was stopped in order, and leaves the others their time.
+//  - The first rank that fails ends the others: SIGTERM, and SIGKILL `grace` later. Only that first
+//    failure is reported; what follows from it isn't.
+//  - Orphans that process 1 inherits are reaped. If the supervisor dies, the ranks are killed.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "worker/launch/environment.h"
+
+namespace muster::worker {
+
+struct RankProcess {
+  int rank = 0;
+  std::vector<std::string> command;  // the program, looked up in PATH, and its arguments
+  Environment environment;           // on top of this process's own
+};
+
+struct SupervisorOptions {
+  absl::Duration grace = absl::Seconds(30);
+  // Where whole lines go, with their end; default: this process's own standard output and error.
+  std::function<void(absl::string_view line, bool is_error)> write_line = nullptr;
+};
+
+struct RankFailure {
+  int rank = 0;
+  int exit_code = 0;  // 128 + the signal that ended it
+  std::string how;    // "exited with code 1", "was killed by signal 9 (Killed)"
+};
+
+struct SupervisorResult {
+  // 0 if all ranks ended well; that of the first failure; or 143 (130) if SIGTERM (SIGINT) came
+  // before any failure, or ranks were stopped in order.
+  int exit_code = 0;
+  std::optional<RankFailure> first_failure;
+};
+
+// Blocks until every rank has ended. InvalidArgument if one can't be started; the others have ended
+// then too. Call it from a process's only thread: it blocks the signals above and SIGCHLD while it
+// runs, and reaps every child of the process.
+absl::StatusOr<SupervisorResult> Supervise(const std::vector<RankProcess>& processes,
+                                           const SupervisorOptions& options);
+
+}  // namespace muster::worker

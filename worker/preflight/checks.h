@@ -1,0 +1,89 @@
+// The checks of preflight. Each looks at one thing and gives one row; none changes the machine, but
+// for a file that CheckCheckpointFolder makes and removes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "worker/diagnose/cause.h"
+#include "worker/preflight/machine.h"
+#include "worker/preflight/memory_plan.h"
+
+namespace muster::worker {
+
+// kWarning: training can start, but slower or less safely than it could. kFailed: it can't, or ends
+// soon.
+enum class Verdict : uint8_t { kOk, kWarning, kFailed };
+
+struct Row {
+  std::string check = {};
+  Verdict verdict = Verdict::kOk;
+  std::string numbers = {};  // what was found
+  std::string fix = {};      // one sentence; empty if kOk
+  // What training would fail with; decides the exit code of a failed row. kCount if kOk.
+  CauseId cause = CauseId::kCount;
+};
+
+// What the job expects of this machine.
+struct Expectations {
+  int gpus = 0;
+  int efa_devices = 0;
+  int cuda_version = 0;  // that the program was built with: 13000; 0 leaves the check out
+  std::optional<MemoryPlan> memory_plan = {};
+  std::string checkpoint_folder = {};               // empty: no checkpoints
+  std::optional<absl::Duration> grace_period = {};  // of the pod
+  int64_t checkpoint_bytes = 0;                     // that one node writes
+  int64_t checkpoint_bytes_per_second = 0;          // that the volume takes from one node
+};
+
+// Number, memory errors and failed row remappings of the GPUs that NVML shows.
+Row CheckGpuHealth(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected);
+// Free memory of each GPU, and who uses the rest; ranks must start on GPUs that are empty.
+Row CheckGpuMemory(const absl::StatusOr<GpuInventory>& inventory);
+// The memory plan against the least free memory, with 10 % left for activations and contexts.
+Row CheckMemoryPlan(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected);
+Row CheckDriver(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected);
+Row CheckLockedMemory(Machine& machine, const Expectations& expected);
+Row CheckSharedMemory(Machine& machine, const Expectations& expected);
+Row CheckHugepages(Machine& machine, const Expectations& expected);
+// The EFA devices in /sys/class/infiniband, and whether the container may open them.
+Row CheckEfaDevices(Machine& machine, const Expectations& expected);
+// Whether NCCL would find aws-ofi-nccl.
+Row CheckNetworkPlugin(Machine& machine, const Expectations& expected);
+// Variables that old guides recommend and that do harm with today's libraries.
+Row CheckEnvironment(Machine& machine);
+// Writes, renames and reads a file in the folder.
+Row CheckCheckpointFolder(const std::string& folder);
+// Whether a checkpoint can be written between SIGTERM and SIGKILL, with half as much time to spare.
+Row CheckGracePeriod(const Expectations& expected);
+
+// All of the above that apply to what is expected, in this order.
+std::vector<Row> CheckMachine(Machine& machine, const Expectations& expected);
+
+// What ranks tell each other before training.
+struct RankFacts {
+  int rank = 0;
+  std::string host = {};
+  std::string gpu_uuid = {};  // empty on a rank without a GPU
+  std::string worker_version = {};
+  std::string nccl_version = {};
+  std::string checkpoint_folder_id = {};  // FolderId of its checkpoint folder; empty without one
+};
+
+// A text that all who call this for the same folder get, and nobody else: the contents of the file
+// .muster-folder-id in it, which the first one makes. Several may call it at once, from several
+// machines.
+absl::StatusOr<std::string> FolderId(const std::string& folder);
+
+// What only all ranks together show: two ranks on one GPU (NCCL compares host names, which differ
+// between pods on one node), unequal versions, checkpoint folders that aren't the same one.
+std::vector<Row> CheckRanks(const std::vector<RankFacts>& ranks);
+
+// 0 if no row failed, else the exit code of the cause of the first that did: below 128 where
+// something must be changed first, from 128 on where another start may succeed.
+int ExitCodeOf(const std::vector<Row>& rows);
+
+}  // namespace muster::worker

@@ -1,0 +1,266 @@
+#include "worker/preflight/checks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <thread>
+
+#include "worker/preflight/made_up_machine.h"
+
+namespace muster::worker {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+Expectations WholeP4d() { return {.gpus = 8, .efa_devices = 4, .cuda_version = 13000}; }
+
+// "failed no-efa-provider", "ok".
+std::string Judged(const Row& row) {
+  if (row.verdict == Verdict::kOk) return "ok";
+  EXPECT_THAT(row.fix, Not(IsEmpty())) << row.check;
+  return Concat(row.verdict == Verdict::kFailed ? "failed " : "warning ", CauseOf(row.cause).name);
+}
+
+TEST(Checks, NothingIsWrongWithAHealthyMachine) {
+  MadeUpMachine machine;
+  const std::vector<Row> rows = CheckMachine(machine, WholeP4d());
+  for (const Row& row : rows) {
+    EXPECT_EQ(Judged(row), "ok") << row.check << ": " << row.numbers;
+    EXPECT_THAT(row.numbers, Not(IsEmpty())) << row.check;
+  }
+  EXPECT_EQ(ExitCodeOf(rows), 0);
+}
+
+TEST(Checks, AMachineWithoutGpusServesAJobThatWantsNone) {
+  MadeUpMachine machine;
+  machine.inventory = absl::NotFoundError("no GPU driver here");
+  EXPECT_EQ(ExitCodeOf(CheckMachine(machine, {})), 0);
+  EXPECT_EQ(Judged(CheckGpuHealth(machine.inventory, {.gpus = 8})), "failed driver-missing");
+}
+
+TEST(Checks, AGpuWithUncorrectedErrorsOrFailedRemappingIsNamed) {
+  MadeUpMachine machine;
+  machine.inventory->gpus[2].uncorrected_ecc_errors = 3;
+  machine.inventory->gpus[5].row_remapping_failed = true;
+  const Row row = CheckGpuHealth(machine.inventory, WholeP4d());
+  EXPECT_EQ(Judged(row), "failed gpu-fault");
+  EXPECT_EQ(row.numbers,
+            "GPU 2 (GPU-2): 3 uncorrected ECC errors; GPU 5 (GPU-5): row remapping failed");
+}
+
+TEST(Checks, AMissingGpuIsCounted) {
+  MadeUpMachine machine;
+  machine.inventory->gpus.pop_back();
+  const Row row = CheckGpuHealth(machine.inventory, WholeP4d());
+  EXPECT_EQ(Judged(row), "failed no-healthy-devices");
+  EXPECT_EQ(row.numbers, "7 of 8 expected GPUs");
+}
+
+TEST(Checks, WhoHoldsAGpusMemoryIsNamedBeforeTrainingStarts) {
+  MadeUpMachine machine;
+  Gpu& gpu = machine.inventory->gpus[1];
+  gpu.free_bytes = 9 * kGiB;
+  gpu.processes = {{.pid = 4242, .bytes = 31 * kGiB}};
+  const Row row = CheckGpuMemory(machine.inventory);
+  EXPECT_EQ(Judged(row), "failed memory-held-by-others");
+  EXPECT_EQ(
+      row.numbers,
+      "GPU 1: 31.00 GiB of 40.00 GiB are in use before training starts: process 4242 has 31.00 "
+      "GiB");
+}
+
+TEST(Checks, AModelThatDoesNotFitIsToldWithAStageThatDoes) {
+  MadeUpMachine machine;
+  Expectations expected = WholeP4d();
+  expected.memory_plan = {.parameters = 8'030'261'248, .stage = ShardingStage::kZero1, .ranks = 8};
+  const Row row = CheckMemoryPlan(machine.inventory, expected);
+  EXPECT_EQ(Judged(row), "failed model-too-large");
+  EXPECT_THAT(row.numbers, HasSubstr("41.1"));
+  EXPECT_THAT(row.fix, HasSubstr("Use ZeRO-2 on 8 ranks"));
+  expected.memory_plan->stage = ShardingStage::kZero3;
+  EXPECT_EQ(Judged(CheckMemoryPlan(machine.inventory, expected)), "ok");
+}
+
+TEST(Checks, ADriverOfTheSameMajorVersionIsEnough) {
+  MadeUpMachine machine;
+  Expectations expected = WholeP4d();
+  expected.cuda_version = 13010;
+  EXPECT_EQ(Judged(CheckDriver(machine.inventory, expected)), "ok");
+  machine.inventory->cuda_version = 12080;
+  EXPECT_EQ(Judged(CheckDriver(machine.inventory, expected)), "failed driver-too-old");
+}
+
+TEST(Checks, LockedMemoryMattersToEfaOnly) {
+  MadeUpMachine machine;
+  machine.locked_memory = 64 * 1024;
+  EXPECT_EQ(Judged(CheckLockedMemory(machine, WholeP4d())), "failed locked-memory-low");
+  EXPECT_EQ(Judged(CheckLockedMemory(machine, {.gpus = 8})), "ok");
+}
+
+TEST(Checks, TheContainerRuntimesOwnSharedMemoryIsTooSmallForSeveralRanks) {
+  MadeUpMachine machine;
+  machine.shared_memory = FilesystemSize{.total_bytes = 64 * kMiB, .free_bytes = 64 * kMiB};
+  EXPECT_EQ(Judged(CheckSharedMemory(machine, WholeP4d())), "failed shared-memory-small");
+  EXPECT_EQ(Judged(CheckSharedMemory(machine, {.gpus = 1})), "warning shared-memory-small");
+}
+
+TEST(Checks, HugePagesForEfa) {
+  MadeUpMachine machine;
+  machine.files.clear();
+  EXPECT_EQ(Judged(CheckHugepages(machine, WholeP4d())), "warning fabric-memory");
+  EXPECT_EQ(Judged(CheckHugepages(machine, {.gpus = 8})), "ok");
+}
+
+TEST(Checks, EfaDevicesOfTheNodeThatThePodDidNotAskForDontCount) {
+  MadeUpMachine machine;
+  machine.folders["/dev/infiniband"] = {"rdma_cm"};
+  const Row row = CheckEfaDevices(machine, WholeP4d());
+  EXPECT_EQ(Judged(row), "failed no-efa-provider");
+  EXPECT_EQ(row.numbers, "4 on the node, 0 in this container, 4 expected");
+  machine.folders.clear();
+  EXPECT_EQ(Judged(CheckEfaDevices(machine, {.gpus = 1})), "ok");
+}
+
+TEST(Checks, AnotherVendorsDevicesAreNotEfa) {
+  MadeUpMachine machine;
+  for (auto& [path, text] : machine.files) {
+    if (path.ends_with("vendor")) text = "0x15b3\n";
+  }
+  EXPECT_EQ(Judged(CheckEfaDevices(machine, WholeP4d())), "failed no-efa-provider");
+}
+
+TEST(Checks, ThePluginIsLookedForByTheNameThatNcclUses) {
+  MadeUpMachine machine;
+  machine.environment["NCCL_NET_PLUGIN"] = "ofi";
+  const Row row = CheckNetworkPlugin(machine, WholeP4d());
+  EXPECT_EQ(Judged(row), "failed network-is-socket");
+  EXPECT_THAT(row.numbers, HasSubstr("libnccl-net-ofi.so"));
+  machine.libraries = {"libnccl-net-ofi.so"};
+  EXPECT_EQ(Judged(CheckNetworkPlugin(machine, WholeP4d())), "ok");
+}
+
+TEST(Checks, VariablesThatOldGuidesRecommendAreNamed) {
+  MadeUpMachine machine;
+  machine.environment = {{"FI_PROVIDER", "efa"}, {"NCCL_DEBUG", "INFO"}};
+  const Row row = CheckEnvironment(machine);
+  EXPECT_EQ(row.verdict, Verdict::kWarning);
+  EXPECT_EQ(row.numbers, "FI_PROVIDER=efa");
+}
+
+TEST(Checks, AGracePeriodShorterThanACheckpointIsToldWithTheOneThatIsNeeded) {
+  Expectations expected{.grace_period = absl::Seconds(30),
+                        .checkpoint_bytes = 96 * kGiB,
+                        .checkpoint_bytes_per_second = 2 * kGiB};
+  const Row row = CheckGracePeriod(expected);
+  EXPECT_EQ(Judged(row), "warning grace-period-short");
+  EXPECT_THAT(row.fix, HasSubstr("terminationGracePeriodSeconds to 72"));
+  expected.grace_period = absl::Seconds(72);
+  EXPECT_EQ(Judged(CheckGracePeriod(expected)), "ok");
+}
+
+class CheckpointFolder : public testing::Test {
+ protected:
+  CheckpointFolder() { std::filesystem::create_directories(folder_); }
+  ~CheckpointFolder() override { std::filesystem::remove_all(folder_); }
+
+  std::set<std::string> Names() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      names.insert(entry.path().filename());
+    }
+    return names;
+  }
+
+  const std::string folder_ = testing::TempDir() + "/preflight-checkpoints";
+};
+
+TEST_F(CheckpointFolder, TakesARenameAndIsLeftAsItWas) {
+  EXPECT_EQ(Judged(CheckCheckpointFolder(folder_)), "ok");
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+TEST_F(CheckpointFolder, OneThatIsMissingIsNamed) {
+  const Row row = CheckCheckpointFolder(folder_ + "/missing");
+  EXPECT_EQ(Judged(row), "failed checkpoint-unwritable");
+  EXPECT_THAT(row.numbers, HasSubstr(folder_ + "/missing"));
+  EXPECT_FALSE(FolderId(folder_ + "/missing").ok());
+}
+
+TEST_F(CheckpointFolder, AllWhoSeeItAgreeOnItsIdHoweverManyComeAtOnce) {
+  std::vector<std::string> ids(16);
+  std::vector<std::thread> ranks;
+  for (std::string& id : ids) {
+    ranks.emplace_back([this, &id] { id = FolderId(folder_).value_or("none"); });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), 1);
+  EXPECT_NE(ids[0], "none");
+  EXPECT_EQ(Names(), std::set<std::string>{".muster-folder-id"});
+}
+
+std::vector<RankFacts> FourRanks() {
+  std::vector<RankFacts> ranks;
+  for (int i = 0; i < 4; ++i) {
+    ranks.push_back({.rank = i,
+                     .host = Concat("train-", i),
+                     .gpu_uuid = Concat("GPU-", i),
+                     .worker_version = "0.1.0",
+                     .nccl_version = "2.28.9",
+                     .checkpoint_folder_id = "1f"});
+  }
+  return ranks;
+}
+
+std::string FailedChecks(const std::vector<RankFacts>& ranks) {
+  std::string failed;
+  for (const Row& row : CheckRanks(ranks)) {
+    if (row.verdict == Verdict::kFailed) Append(&failed, row.check, ": ", row.numbers, "\n");
+  }
+  return failed;
+}
+
+TEST(RankChecks, RanksThatGoTogether) { EXPECT_EQ(FailedChecks(FourRanks()), ""); }
+
+TEST(RankChecks, TwoPodsOnOneGpuAreFoundByItsUuid) {
+  std::vector<RankFacts> ranks = FourRanks();
+  ranks[3].gpu_uuid = "GPU-1";
+  EXPECT_EQ(FailedChecks(ranks),
+            "a GPU for each rank: rank 1 on train-1 and rank 3 on train-3 both have GPU-1\n");
+  for (RankFacts& rank : ranks) rank.gpu_uuid.clear();
+  EXPECT_EQ(FailedChecks(ranks), "") << "ranks without GPUs share none";
+}
+
+TEST(RankChecks, AnOddVersionIsNamedWithItsRank) {
+  std::vector<RankFacts> ranks = FourRanks();
+  ranks[2].nccl_version = "2.27.3";
+  EXPECT_EQ(FailedChecks(ranks),
+            "equal NCCL versions: 2.27.3 on 1 ranks, first rank 2 on train-2; 2.28.9 on 3 ranks, "
+            "first rank 0 on train-0\n");
+}
+
+TEST(RankChecks, FoldersThatOnlyHaveTheSameNameAreNotShared) {
+  std::vector<RankFacts> ranks = FourRanks();
+  ranks[1].checkpoint_folder_id = "2e";
+  EXPECT_THAT(FailedChecks(ranks), HasSubstr("one checkpoint folder: 1f on 3 ranks"));
+}
+
+TEST(ExitCode, IsThatOfTheFirstFailure) {
+  const Row ok{.check = "a"};
+  const Row warning{
+      .check = "b", .verdict = Verdict::kWarning, .cause = CauseId::kSharedMemorySmall};
+  const Row fault{.check = "c", .verdict = Verdict::kFailed, .cause = CauseId::kGpuFault};
+  const Row full{.check = "d", .verdict = Verdict::kFailed, .cause = CauseId::kDiskFull};
+  EXPECT_EQ(ExitCodeOf({ok, warning}), 0);
+  EXPECT_GE(ExitCodeOf({ok, warning, fault, full}), 128);
+  EXPECT_LT(ExitCodeOf({full, fault}), 128);
+}
+
+}  // namespace
+}  // namespace muster::worker

@@ -1,0 +1,116 @@
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "worker/diagnose/gpu_memory.h"
+#include "worker/diagnose/text.h"
+#include "worker/preflight/checks.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr size_t kMaxNamed = 8;
+
+Row Failed(std::string check, CauseId cause, std::string numbers) {
+  return {.check = std::move(check),
+          .verdict = Verdict::kFailed,
+          .numbers = std::move(numbers),
+          .fix = std::string(CauseOf(cause).fix),
+          .cause = cause};
+}
+
+// Of memory that others hold, or of a driver that isn't there.
+std::string Said(const absl::Status& status) { return std::string(status.message()); }
+
+std::string Version(int cuda_version) {
+  return fmt::format("{}.{}", cuda_version / 1000, cuda_version % 1000 / 10);
+}
+
+std::string Users(const Gpu& gpu) {
+  std::string text;
+  for (const GpuProcess& process : gpu.processes) {
+    Append(&text, text.empty() ? "" : ", ", "process ", process.pid, " has ",
+           FormatBytes(process.bytes));
+  }
+  return text.empty() ? "by processes that NVML doesn't show" : text;
+}
+
+}  // namespace
+
+Row CheckGpuHealth(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected) {
+  constexpr char kCheck[] = "GPU health";
+  if (!inventory.ok()) {
+    if (expected.gpus == 0) return {.check = kCheck, .numbers = "no GPU, and none is expected"};
+    return Failed(kCheck, CauseId::kDriverMissing, Said(inventory.status()));
+  }
+  std::string ill;
+  for (const Gpu& gpu : inventory->gpus) {
+    if (gpu.row_remapping_failed) {
+      Append(&ill, ill.empty() ? "" : "; ", "GPU ", gpu.index, " (", gpu.uuid,
+             "): row remapping failed");
+    } else if (gpu.uncorrected_ecc_errors.value_or(0) > 0) {
+      Append(&ill, ill.empty() ? "" : "; ", "GPU ", gpu.index, " (", gpu.uuid,
+             "): ", *gpu.uncorrected_ecc_errors, " uncorrected ECC errors");
+    }
+  }
+  if (!ill.empty()) return Failed(kCheck, CauseId::kGpuFault, ill);
+  const auto found = static_cast<int>(inventory->gpus.size());
+  const std::string numbers = Concat(found, " of ", expected.gpus, " expected GPUs");
+  if (found < expected.gpus) return Failed(kCheck, CauseId::kNoHealthyDevices, numbers);
+  return {.check = kCheck, .numbers = numbers};
+}
+
+Row CheckGpuMemory(const absl::StatusOr<GpuInventory>& inventory) {
+  constexpr char kCheck[] = "GPU memory";
+  if (!inventory.ok()) return {.check = kCheck, .numbers = "no GPU"};
+  std::string held;
+  int64_t least = 0;
+  size_t named = 0;
+  for (const Gpu& gpu : inventory->gpus) {
+    least = least == 0 ? gpu.free_bytes : std::min(least, gpu.free_bytes);
+    const int64_t used = gpu.total_bytes - gpu.free_bytes;
+    if (used <= gpu.total_bytes / 10 || named == kMaxNamed) continue;
+    ++named;
+    Append(&held, held.empty() ? "" : "; ", "GPU ", gpu.index, ": ", FormatBytes(used), " of ",
+           FormatBytes(gpu.total_bytes), " are in use before training starts: ", Users(gpu));
+  }
+  if (!held.empty()) return Failed(kCheck, CauseId::kMemoryHeldByOthers, held);
+  return {.check = kCheck, .numbers = Concat("at least ", FormatBytes(least), " free on each")};
+}
+
+Row CheckMemoryPlan(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected) {
+  constexpr char kCheck[] = "memory plan";
+  if (!expected.memory_plan || !inventory.ok() || inventory->gpus.empty()) {
+    return {.check = kCheck, .numbers = "no model, or no GPU, to plan for"};
+  }
+  const MemoryPlan& plan = *expected.memory_plan;
+  const int64_t least = std::ranges::min(inventory->gpus, {}, &Gpu::free_bytes).free_bytes;
+  const int64_t room = least - least / 10;
+  const int64_t planned = PlannedBytes(plan);
+  const std::string numbers =
+      Concat(FormatBytes(planned), " planned per GPU (", StageName(plan.stage), ", ", plan.ranks,
+             " ranks), ", FormatBytes(room), " free without the tenth for activations");
+  if (planned <= room) return {.check = kCheck, .numbers = numbers};
+  Row row = Failed(kCheck, CauseId::kModelTooLarge, numbers);
+  if (const auto other = PlanThatFits(plan, room)) {
+    row.fix = Concat("Use ", StageName(other->stage), " on ", other->ranks, " ranks, which takes ",
+                     FormatBytes(PlannedBytes(*other)), " per GPU.");
+  }
+  return row;
+}
+
+Row CheckDriver(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected) {
+  constexpr char kCheck[] = "driver";
+  if (!inventory.ok() || expected.cuda_version == 0) {
+    return {.check = kCheck, .numbers = "no GPU, or no CUDA, in use"};
+  }
+  const std::string numbers = Concat("driver ", inventory->driver_version, " runs CUDA up to ",
+                                     Version(inventory->cuda_version), ", the program needs ",
+                                     Version(expected.cuda_version));
+  // Within a major version every driver runs every program.
+  if (inventory->cuda_version / 1000 < expected.cuda_version / 1000) {
+    return Failed(kCheck, CauseId::kDriverTooOld, numbers);
+  }
+  return {.check = kCheck, .numbers = numbers};
+}
+
+}  // namespace muster::worker

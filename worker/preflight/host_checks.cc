@@ -1,0 +1,154 @@
+#include <algorithm>
+#include <array>
+
+#include "worker/diagnose/gpu_memory.h"
+#include "worker/diagnose/text.h"
+#include "worker/preflight/checks.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+// What libfabric registers for the connections of one EFA device is more than the 64 KiB, or 8 MiB,
+// that container runtimes without a setting give.
+constexpr int64_t kLeastLockedMemory = 64 * kMiB;
+// NCCL takes tens of MiB per pair of ranks on a node, data loaders more.
+constexpr int64_t kLeastSharedMemory = 512 * kMiB;
+constexpr int64_t kHugepages = 2560;  // 5120Mi in pages of 2 MiB
+constexpr char kAmazon[] = "0x1d0f";  // PCI vendor
+
+Row Bad(Verdict verdict, std::string check, CauseId cause, std::string numbers) {
+  return {.check = std::move(check),
+          .verdict = verdict,
+          .numbers = std::move(numbers),
+          .fix = std::string(CauseOf(cause).fix),
+          .cause = cause};
+}
+
+}  // namespace
+
+Row CheckLockedMemory(Machine& machine, const Expectations& expected) {
+  constexpr char kCheck[] = "locked memory";
+  const std::optional<int64_t> limit = machine.LockedMemoryLimit();
+  if (!limit) return {.check = kCheck, .numbers = "no limit"};
+  const std::string numbers = Concat("limited to ", FormatBytes(*limit));
+  if (expected.efa_devices == 0 || *limit >= kLeastLockedMemory) {
+    return {.check = kCheck, .numbers = numbers};
+  }
+  return Bad(Verdict::kFailed, kCheck, CauseId::kLockedMemoryLow, numbers);
+}
+
+Row CheckSharedMemory(Machine& machine, const Expectations& expected) {
+  constexpr char kCheck[] = "/dev/shm";
+  const absl::StatusOr<FilesystemSize> size = machine.Filesystem("/dev/shm");
+  if (!size.ok()) {
+    return Bad(Verdict::kFailed, kCheck, CauseId::kSharedMemorySmall,
+               std::string(size.status().message()));
+  }
+  const std::string numbers =
+      Concat(FormatBytes(size->free_bytes), " of ", FormatBytes(size->total_bytes), " free");
+  if (size->free_bytes >= kLeastSharedMemory) return {.check = kCheck, .numbers = numbers};
+  return Bad(expected.gpus > 1 ? Verdict::kFailed : Verdict::kWarning, kCheck,
+             CauseId::kSharedMemorySmall, numbers);
+}
+
+Row CheckHugepages(Machine& machine, const Expectations& expected) {
+  constexpr char kCheck[] = "huge pages";
+  if (expected.efa_devices == 0) return {.check = kCheck, .numbers = "no EFA is expected"};
+  const absl::StatusOr<std::string> text =
+      machine.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+  const int64_t free = text.ok() ? LeadingNumber(*text).value_or(0) : 0;
+  const std::string numbers = Concat(free, " of 2 MiB free on the node");
+  if (free >= kHugepages) return {.check = kCheck, .numbers = numbers};
+  return Bad(Verdict::kWarning, kCheck, CauseId::kFabricMemory, numbers);
+}
+
+Row CheckEfaDevices(Machine& machine, const Expectations& expected) {
+  constexpr char kCheck[] = "EFA devices";
+  constexpr char kFolder[] = "/sys/class/infiniband";
+  int found = 0;
+  for (const std::string& name : machine.ListFolder(kFolder).value_or(std::vector<std::string>())) {
+    const auto vendor = machine.ReadFile(Concat(kFolder, "/", name, "/device/vendor"));
+    if (vendor.ok() && StripBlanks(*vendor) == kAmazon) ++found;
+  }
+  // /sys shows the node's devices to every container; /dev only those that the pod was given.
+  const auto nodes = machine.ListFolder("/dev/infiniband").value_or(std::vector<std::string>());
+  const auto given = static_cast<int>(std::ranges::count_if(
+      nodes, [](const std::string& name) { return name.starts_with("uverbs"); }));
+  const std::string numbers = Concat(found, " on the node, ", given, " in this container, ",
+                                     expected.efa_devices, " expected");
+  if (std::min(found, given) >= expected.efa_devices) return {.check = kCheck, .numbers = numbers};
+  return Bad(Verdict::kFailed, kCheck, CauseId::kNoEfaProvider, numbers);
+}
+
+Row CheckNetworkPlugin(Machine& machine, const Expectations& expected) {
+  constexpr char kCheck[] = "NCCL network plugin";
+  if (expected.efa_devices == 0) return {.check = kCheck, .numbers = "no EFA is expected"};
+  const std::string suffix = machine.Environment("NCCL_NET_PLUGIN").value_or("");
+  const std::string name = suffix.ends_with(".so") ? suffix
+                           : suffix.empty()        ? "libnccl-net.so"
+                                                   : Concat("libnccl-net-", suffix, ".so");
+  const absl::Status status = machine.LoadLibrary(name);
+  if (status.ok()) return {.check = kCheck, .numbers = Concat(name, " loads")};
+  return Bad(Verdict::kFailed, kCheck, CauseId::kNetworkIsSocket, std::string(status.message()));
+}
+
+Row CheckEnvironment(Machine& machine) {
+  constexpr char kCheck[] = "environment";
+  constexpr std::array kHarmful = {"FI_EFA_USE_DEVICE_RDMA", "FI_PROVIDER", "FI_EFA_FORK_SAFE",
+                                   "NCCL_PROTO"};
+  std::string set;
+  for (const char* name : kHarmful) {
+    if (const auto value = machine.Environment(name)) {
+      Append(&set, set.empty() ? "" : ", ", name, "=", *value);
+    }
+  }
+  if (set.empty()) return {.check = kCheck, .numbers = "nothing that does harm"};
+  return {
+      .check = kCheck,
+      .verdict = Verdict::kWarning,
+      .numbers = set,
+      .fix = "Remove them; today's libfabric, aws-ofi-nccl and NCCL choose better by themselves.",
+      .cause = CauseId::kConfigurationInvalid};
+}
+
+Row CheckGracePeriod(const Expectations& expected) {
+  constexpr char kCheck[] = "grace period";
+  if (!expected.grace_period || expected.checkpoint_bytes_per_second <= 0) {
+    return {.check = kCheck, .numbers = "not known"};
+  }
+  const double seconds = static_cast<double>(expected.checkpoint_bytes) /
+                         static_cast<double>(expected.checkpoint_bytes_per_second);
+  const absl::Duration needed = absl::Ceil(1.5 * absl::Seconds(seconds), absl::Seconds(1));
+  const std::string numbers =
+      Concat(FormatBytes(expected.checkpoint_bytes), " take ", absl::ToInt64Seconds(needed),
+             " s with half as much again, the grace period is ",
+             absl::ToInt64Seconds(*expected.grace_period), " s");
+  if (needed <= *expected.grace_period) return {.check = kCheck, .numbers = numbers};
+  Row row = Bad(Verdict::kWarning, kCheck, CauseId::kGracePeriodShort, numbers);
+  row.fix = Concat("Set terminationGracePeriodSeconds to ", absl::ToInt64Seconds(needed),
+                   " or more; until then an eviction falls back to the last periodic checkpoint.");
+  return row;
+}
+
+std::vector<Row> CheckMachine(Machine& machine, const Expectations& expected) {
+  const absl::StatusOr<GpuInventory> inventory = machine.Gpus();
+  std::vector<Row> rows = {
+      CheckGpuHealth(inventory, expected),   CheckGpuMemory(inventory),
+      CheckMemoryPlan(inventory, expected),  CheckDriver(inventory, expected),
+      CheckLockedMemory(machine, expected),  CheckSharedMemory(machine, expected),
+      CheckHugepages(machine, expected),     CheckEfaDevices(machine, expected),
+      CheckNetworkPlugin(machine, expected), CheckEnvironment(machine)};
+  if (!expected.checkpoint_folder.empty()) {
+    rows.push_back(CheckCheckpointFolder(expected.checkpoint_folder));
+  }
+  rows.push_back(CheckGracePeriod(expected));
+  return rows;
+}
+
+int ExitCodeOf(const std::vector<Row>& rows) {
+  const auto failed = std::ranges::find(rows, Verdict::kFailed, &Row::verdict);
+  return failed == rows.end() ? 0 : CauseOf(failed->cause).exit_code;
+}
+
+}  // namespace muster::worker

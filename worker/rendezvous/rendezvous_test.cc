@@ -1,0 +1,261 @@
+// Members meet over real sockets, each in a thread of this process.
+#include "worker/rendezvous/rendezvous.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <future>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "worker/communicator/communicator.h"
+#include "worker/rendezvous/store.h"
+
+namespace muster::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLong = absl::Seconds(30);
+constexpr HeartbeatOptions kFast = {.interval = absl::Milliseconds(50),
+                                    .silence_limit = absl::Seconds(1)};
+
+// One rank and what it hears.
+class TestMember {
+ public:
+  TestMember(int rank, int world_size, uint16_t port, const std::string& host = "127.0.0.1")
+      : rank_(rank), world_size_(world_size) {
+    auto started = Rendezvous::Start({.store = {host, port},
+                                      .serve = rank == 0,
+                                      .world_size = world_size,
+                                      .heartbeat = kFast,
+                                      .position = [rank] { return absl::StrCat("step ", rank); }});
+    EXPECT_TRUE(started.ok()) << started.status();
+    rendezvous_ = *std::move(started);
+  }
+
+  uint16_t port() const { return rendezvous_->served_port(); }
+  Rendezvous& rendezvous() { return *rendezvous_; }
+
+  std::future<absl::StatusOr<Round>> Join(absl::Duration timeout = kLong) {
+    loss_ = std::promise<absl::Status>();
+    heard_ = loss_.get_future();
+    return std::async(std::launch::async, [this, timeout] {
+      const Member member = {.rank = rank_,
+                             .world_size = world_size_,
+                             .host = absl::StrCat("pod-", rank_),
+                             .pid = 1,
+                             .endpoint = {"", static_cast<uint16_t>(9000 + rank_)},
+                             .gpu_uuids = {},
+                             .versions = {},
+                             .blob = std::string("\0\xff", 2) + static_cast<char>('0' + rank_)};
+      return rendezvous_->Join(member, timeout,
+                               [this](absl::Status status) { loss_.set_value(std::move(status)); });
+    });
+  }
+
+  // What it was told of a lost rank; OK if it wasn't, within `patience`.
+  absl::Status Loss(absl::Duration patience = absl::Seconds(5)) {
+    if (heard_.wait_for(absl::ToChronoMilliseconds(patience)) != std::future_status::ready) {
+      return absl::OkStatus();
+    }
+    return heard_.get();
+  }
+
+ private:
+  const int rank_;
+  const int world_size_;
+  std::promise<absl::Status> loss_;
+  std::future<absl::Status> heard_;
+  std::unique_ptr<Rendezvous> rendezvous_;
+};
+
+std::vector<std::unique_ptr<TestMember>> MakeMembers(int world_size) {
+  std::vector<std::unique_ptr<TestMember>> members;
+  uint16_t port = 0;
+  for (int rank = 0; rank < world_size; ++rank) {
+    members.push_back(std::make_unique<TestMember>(rank, world_size, port));
+    if (rank == 0) port = members[0]->port();
+  }
+  return members;
+}
+
+std::vector<absl::StatusOr<Round>> JoinAll(std::vector<std::unique_ptr<TestMember>>& members) {
+  std::vector<std::future<absl::StatusOr<Round>>> joins;
+  for (auto& member : members) joins.push_back(member->Join());
+  std::vector<absl::StatusOr<Round>> rounds;
+  for (auto& join : joins) rounds.push_back(join.get());
+  return rounds;
+}
+
+TEST(Rendezvous, EveryoneLearnsTheSameRound) {
+  auto members = MakeMembers(4);
+  const auto rounds = JoinAll(members);
+  for (const auto& round : rounds) {
+    ASSERT_TRUE(round.ok()) << round.status();
+    EXPECT_EQ(round->generation, 1);
+    EXPECT_EQ(round->token, rounds[0]->token);
+    ASSERT_EQ(round->members.size(), 4);
+    EXPECT_EQ(round->members[3].endpoint.host, "127.0.0.1");
+    EXPECT_EQ(round->members[3].endpoint.port, 9003);
+    EXPECT_EQ(round->members[0].blob, std::string("\0\xff"
+                                                  "0",
+                                                  3));
+  }
+}
+
+TEST(Rendezvous, MissingRanksAreNamedAtTheDeadline) {
+  TestMember member(0, 4, 0);
+  const auto round = member.Join(absl::Milliseconds(300)).get();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(round.status()));
+  EXPECT_THAT(round.status().message(),
+              HasSubstr("1 of 4 ranks came in time; missing: ranks 1 to 3"));
+  EXPECT_THAT(RanksAtFault(round.status()), ElementsAre(1, 2, 3));
+}
+
+TEST(Rendezvous, ANameThatIsNotKnownIsTriedUntilTheDeadline) {
+  TestMember member(1, 2, 29500, "no-such-pod.invalid");
+  const auto round = member.Join(absl::Milliseconds(300)).get();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(round.status()));
+  EXPECT_THAT(round.status().message(),
+              HasSubstr("the rendezvous store of rank 0 at no-such-pod.invalid:29500 was not "
+                        "reached within 300ms: the name no-such-pod.invalid is not known"));
+  EXPECT_THAT(RanksAtFault(round.status()), ElementsAre(0));
+}
+
+TEST(Rendezvous, AStoreThatComesLateIsFound) {
+  uint16_t port = 15'000 + getpid() % 10'000;
+  while (!Listen(port).ok()) ++port;
+  TestMember early(1, 2, port);
+  auto early_round = early.Join();
+  absl::SleepFor(absl::Milliseconds(200));
+  TestMember late(0, 2, port);
+  EXPECT_TRUE(late.Join().get().ok());
+  EXPECT_TRUE(early_round.get().ok());
+}
+
+TEST(Rendezvous, ALostMemberIsReplacedInANewGeneration) {
+  auto members = MakeMembers(3);
+  const auto first = JoinAll(members);
+  absl::SleepFor(10 * kFast.interval);
+  members[2].reset();
+  for (const int rank : {0, 1}) {
+    const absl::Status loss = members[rank]->Loss();
+    EXPECT_THAT(loss.message(), HasSubstr("rank 2 (pod-2, process 1) is lost: its connection ended;"
+                                          " it was in step 2"));
+    EXPECT_THAT(RanksAtFault(loss), ElementsAre(2));
+  }
+  members[2] = std::make_unique<TestMember>(2, 3, members[0]->port());
+  for (const auto& round : JoinAll(members)) {
+    ASSERT_TRUE(round.ok()) << round.status();
+    EXPECT_EQ(round->generation, 2);
+    EXPECT_NE(round->token, first[0]->token);
+  }
+}
+
+TEST(Rendezvous, TheRankWithTheStoreIsReplacedToo) {
+  auto members = MakeMembers(3);
+  JoinAll(members);
+  const uint16_t port = members[0]->port();
+  members[0].reset();
+  for (const int rank : {1, 2}) {
+    const absl::Status loss = members[rank]->Loss();
+    // From the dying store, or by the end of the connection to it.
+    EXPECT_THAT(loss.message(), HasSubstr("rank 0 ("));
+    EXPECT_THAT(RanksAtFault(loss), ElementsAre(0));
+  }
+  members[0] = std::make_unique<TestMember>(0, 3, port);
+  for (const auto& round : JoinAll(members)) {
+    ASSERT_TRUE(round.ok()) << round.status();
+    EXPECT_EQ(round->generation, 2) << "the new store knows no earlier round, its members do";
+  }
+}
+
+TEST(Rendezvous, WaitingEndsWhenAStopIsRequested) {
+  std::atomic<bool> stop = false;
+  auto rendezvous = Rendezvous::Start({.store = {"127.0.0.1", 0},
+                                       .serve = true,
+                                       .world_size = 2,
+                                       .heartbeat = kFast,
+                                       .position = nullptr,
+                                       .stop_requested = [&] { return stop.load(); }});
+  ASSERT_TRUE(rendezvous.ok()) << rendezvous.status();
+  std::thread stopper([&] { stop = true; });
+  Member member;
+  member.world_size = 2;
+  const auto round = (*rendezvous)->Join(member, kLong, [](absl::Status) {});
+  stopper.join();
+  EXPECT_TRUE(absl::IsCancelled(round.status())) << round.status();
+}
+
+TEST(Rendezvous, AMemberThatLeavesDisturbsNobody) {
+  auto members = MakeMembers(3);
+  JoinAll(members);
+  members[1]->rendezvous().Leave(kLong);
+  members[1].reset();
+  EXPECT_TRUE(members[2]->Loss(absl::Milliseconds(200)).ok());
+  std::thread last([&] { members[2]->rendezvous().Leave(kLong); });
+  // Waits for the last one, since the store goes with it.
+  members[0]->rendezvous().Leave(kLong);
+  last.join();
+  EXPECT_TRUE(members[2]->Loss(absl::ZeroDuration()).ok());
+}
+
+TEST(Rendezvous, AQuietRoundLastsLongerThanTheSilenceLimit) {
+  auto members = MakeMembers(2);
+  JoinAll(members);
+  EXPECT_TRUE(members[0]->Loss(2 * kFast.silence_limit).ok());
+  EXPECT_TRUE(members[1]->Loss(absl::ZeroDuration()).ok());
+}
+
+// A connection to the store that accepts, and then is as silent as a cut network.
+TEST(Rendezvous, AStoreThatFallsSilentIsALoss) {
+  const Socket listener = *Listen(0);
+  TestMember member(1, 2, LocalEnd(listener).port);
+  const auto round = member.Join(absl::Seconds(2)).get();
+  EXPECT_THAT(round.status().message(), HasSubstr("was not reached within 2s: not heard from"));
+}
+
+TEST(Rendezvous, AnotherWorldSizeFailsAtOnce) {
+  TestMember zero(0, 2, 0);
+  auto waiting = zero.Join();
+  TestMember other(1, 4, zero.port());
+  const auto refused = other.Join().get();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
+  EXPECT_THAT(refused.status().message(), HasSubstr("was started for 4 ranks, rank 0 for 2"));
+  TestMember one(1, 2, zero.port());
+  EXPECT_TRUE(one.Join().get().ok());
+  EXPECT_TRUE(waiting.get().ok());
+}
+
+TEST(RendezvousStore, SurvivesGarbageAndHugeFrames) {
+  auto members = MakeMembers(2);
+  for (const std::string& garbage :
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("\0\0\0\4null", 8),
+        std::string("\0\0\0\2[]", 6), std::string("\xff\xff\xff\xff", 4)}) {
+    const auto stranger =
+        Connect(*Resolve({"127.0.0.1", members[0]->port()}), DeadlineAfter(kLong));
+    ASSERT_TRUE(stranger.ok());
+    ASSERT_TRUE(SendAll(*stranger, std::as_bytes(std::span(garbage)), DeadlineAfter(kLong)).ok());
+    std::array<std::byte, 16> none;
+    ASSERT_TRUE(WaitFor(*stranger, POLLIN, DeadlineAfter(kLong))) << "hung up on";
+    EXPECT_FALSE(ReceiveSome(*stranger, none).ok());
+  }
+  for (const auto& round : JoinAll(members)) EXPECT_TRUE(round.ok());
+}
+
+TEST(RendezvousStore, ATakenPortIsSaid) {
+  const Socket taken = *Listen(0);
+  const auto store = RendezvousStore::Start(LocalEnd(taken).port, 1, {});
+  EXPECT_TRUE(absl::IsAlreadyExists(store.status())) << store.status();
+}
+
+}  // namespace
+}  // namespace muster::worker

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+
+#include "worker/model/optimizer.h"
+#include "worker/training/engine.h"
+#include "worker/training/sharding.h"
+
+namespace muster::worker {
+
+// The reference engine: worker/model's Transformer over a ShardedState.
+class CpuEngine : public Engine {
+ public:
+  struct Options {
+    ModelConfig model;
+    OptimizerConfig optimizer;
+    Sharding sharding = Sharding::kDataParallel;
+    int sequences = 1;                          // of a micro-batch
+    int sequence = 0;                           // tokens
+    absl::Duration timeout = absl::Minutes(5);  // of each collective
+  };
+
+  // InvalidArgument if options don't fit. The state is zero until Load. The communicator must
+  // outlive this.
+  static absl::StatusOr<std::unique_ptr<CpuEngine>> Create(const Options& options,
+                                                           Communicator& communicator);
+
+  const ParameterLayout& layout() const override { return transformer_.layout(); }
+  const ModelConfig& model() const override { return transformer_.config(); }
+  absl::StatusOr<StepResult> Step(int64_t step, std::span<const Batch> batches) override;
+  absl::StatusOr<double> Loss(std::span<const Batch> batches) override;
+  absl::Status Load(const StateSource& source) override { return state_.Load(source); }
+  std::vector<StateRange> OwnedState() const override { return state_.OwnedState(); }
+
+ private:
+  CpuEngine(const Options& options, Transformer transformer, Communicator& communicator);
+  double MeanFactor(size_t batches) const;
+
+  Options options_;
+  Communicator& communicator_;
+  Transformer transformer_;
+  ShardedState state_;  // refers to the transformer's layout
+};
+
+}  // namespace muster::worker

@@ -1,0 +1,65 @@
+// What the training loop needs of a machine that trains: a step, a loss, and the state. The CPU
+// engine is the reference; faster ones stand behind the same interface.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/hugging_face.h"
+#include "worker/model/parameter_layout.h"
+#include "worker/model/transformer.h"
+
+namespace muster::worker {
+
+struct StepResult {
+  double loss = 0;           // mean over all tokens of all ranks, before the update
+  double gradient_norm = 0;  // global, before clipping
+  double learning_rate = 0;
+};
+
+// Where to take a part of the training state from: fills in the floats of that kind from `offset`
+// of the flat buffer on.
+using StateSource =
+    std::function<absl::Status(StateKind kind, int64_t offset, std::span<float> values)>;
+
+// Used by one thread. Every rank makes the same calls in the same order; an error of one rank's
+// communication is an error of all.
+class Engine {
+ public:
+  Engine() = default;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  virtual ~Engine() = default;
+
+  virtual const ParameterLayout& layout() const = 0;
+  virtual const ModelConfig& model() const = 0;
+
+  // One optimizer step (0, 1, ...) on the mean of all ranks' micro-batches, of which every rank has
+  // as many. A loss or gradient that is not a number is FailedPrecondition on every rank, and the
+  // state stays as it was.
+  virtual absl::StatusOr<StepResult> Step(int64_t step, std::span<const Batch> batches) = 0;
+
+  // The mean loss over all tokens of all ranks' micro-batches.
+  virtual absl::StatusOr<double> Loss(std::span<const Batch> batches) = 0;
+
+  // Replaces the whole state. After an error it is undefined until a Load succeeds.
+  virtual absl::Status Load(const StateSource& source) = 0;
+
+  // This rank's part of the state; all ranks' together are all of it, once. Valid until the next
+  // Step or Load.
+  virtual std::vector<StateRange> OwnedState() const = 0;
+};
+
+// Initial values by seed (ParameterLayout::Initialize), moments zero. The layout must outlive it.
+StateSource InitialState(const ParameterLayout& layout, uint64_t seed);
+
+// Weights to start from, moments zero. They must outlive it.
+StateSource WeightsState(const HuggingFaceWeights& weights);
+
+}  // namespace muster::worker

@@ -1,0 +1,71 @@
+// What a run tells while it goes on: to people, to programs, to Prometheus.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace muster::worker {
+
+// One step, or the last of several.
+struct StepReport {
+  int64_t step = 0;  // steps done, from 1 on
+  int64_t total_steps = 0;
+  double loss = 0;
+  double gradient_norm = 0;
+  double learning_rate = 0;
+  double tokens_per_second = 0;  // of all ranks
+  double flops_per_token = 0;
+  double seconds_left = 0;
+};
+
+// Called by the training loop's thread, between steps; should return soon.
+class TrainingObserver {
+ public:
+  TrainingObserver() = default;
+  TrainingObserver(const TrainingObserver&) = delete;
+  TrainingObserver& operator=(const TrainingObserver&) = delete;
+  virtual ~TrainingObserver() = default;
+
+  virtual void OnStep(const StepReport& report) = 0;
+  virtual void OnValidation(int64_t step, double loss) = 0;
+  // The checkpoint of that step counts from now on, or could not be written.
+  virtual void OnCheckpoint(int64_t step, const absl::Status& status) = 0;
+  // Training begins after that step; 0: from the start.
+  virtual void OnStart(int64_t step) = 0;
+};
+
+// "step 120/1000  loss 4.0312  grad norm 0.87  12.4k tokens/s  MFU 41.2 %  3m20s left", MFU only
+// where the peak is known (above 0 FLOP/s, of all ranks).
+std::string ProgressLine(const StepReport& report, double peak_flops);
+
+// One JSON object: event ("step", "validation", "checkpoint", "start"), step, and what belongs to
+// it. A number that JSON can't hold is null.
+std::string StepJson(const StepReport& report);
+std::string ValidationJson(int64_t step, double loss);
+std::string CheckpointJson(int64_t step, const absl::Status& status);
+std::string StartJson(int64_t step);
+
+// The latest values, for a Prometheus endpoint. May be read by any thread meanwhile.
+class TrainingMetrics : public TrainingObserver {
+ public:
+  void OnStep(const StepReport& report) override;
+  void OnValidation(int64_t step, double loss) override;
+  void OnCheckpoint(int64_t step, const absl::Status& status) override;
+  void OnStart(int64_t step) override;
+
+  // In the text exposition format; what isn't known yet is left out.
+  std::string Text() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<StepReport> last_;  // guarded by mutex_, as are those below
+  std::optional<double> validation_loss_;
+  std::optional<int64_t> checkpoint_step_;
+  int64_t checkpoint_failures_ = 0;
+};
+
+}  // namespace muster::worker
