@@ -51,26 +51,39 @@ std::optional<SelectorOperator> OperatorOf(std::string_view name, RequirementKin
   return std::nullopt;
 }
 
-// The API server sends maps in the order of their keys. In any other order, adding them one by one
-// to what is sorted would take time in the square of their number.
-std::vector<std::pair<std::string_view, JsonValue>> FieldsByName(const JsonValue& map) {
+// Calls visit(key, value) for each field, in the order of their keys, in which the API server sends
+// them. In any other, adding them one by one to what is sorted would take time in the square of
+// their number, so they are put in order first.
+template <typename Visit>
+void ForEachFieldByName(const JsonValue& map, Visit visit) {
+  bool sorted = true;
+  std::string_view last;
+  map.ForEachField([&](std::string_view key, const JsonValue&) {
+    sorted = sorted && last <= key;
+    last = key;
+  });
+  if (sorted) {
+    map.ForEachField(visit);
+    return;
+  }
   std::vector<std::pair<std::string_view, JsonValue>> fields;
   map.ForEachField(
       [&](std::string_view key, const JsonValue& value) { fields.emplace_back(key, value); });
-  const auto by_name = [](const auto& a, const auto& b) { return a.first < b.first; };
-  if (!std::is_sorted(fields.begin(), fields.end(), by_name)) {
-    std::stable_sort(fields.begin(), fields.end(), by_name);
-  }
-  return fields;
+  std::stable_sort(fields.begin(), fields.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [key, value] : fields) visit(key, value);
 }
 
 }  // namespace
 
 StringMap ReadStringMap(const JsonValue& map) {
-  std::vector<std::pair<std::string_view, JsonValue>> fields = FieldsByName(map);
+  size_t fields = 0;
+  map.ForEachField([&](std::string_view, const JsonValue&) { ++fields; });
   StringMap result;
-  result.reserve(fields.size());
-  for (const auto& [key, value] : fields) result.emplace(key, value.String());
+  result.reserve(fields);
+  ForEachFieldByName(map, [&](std::string_view key, const JsonValue& value) {
+    result.emplace(key, value.String());
+  });
   return result;
 }
 
@@ -90,9 +103,10 @@ ObjectMeta ReadMeta(const JsonValue& metadata) {
   meta.creation_time = metadata.Get("creationTimestamp").Time().value_or(absl::InfinitePast());
   meta.deletion_time = metadata.Get("deletionTimestamp").Time();
   meta.labels = ReadStringMap(metadata.Get("labels"));
-  for (const auto& [key, value] : FieldsByName(metadata.Get("annotations"))) {
-    if (key != kLastApplied) meta.annotations.emplace(key, value.String());
-  }
+  ForEachFieldByName(metadata.Get("annotations"),
+                     [&](std::string_view key, const JsonValue& value) {
+                       if (key != kLastApplied) meta.annotations.emplace(key, value.String());
+                     });
   meta.annotations.shrink_to_fit();
   metadata.Get("ownerReferences").ForEach([&](const JsonValue& owner) {
     meta.owners.push_back(ReadOwner(owner));
@@ -107,10 +121,10 @@ int64_t ReadAmount(const JsonValue& quantity, QuantityUnit unit) {
 
 ResourceList ReadResourceList(const JsonValue& map) {
   ResourceList list;
-  for (const auto& [name, value] : FieldsByName(map)) {
+  ForEachFieldByName(map, [&](std::string_view name, const JsonValue& value) {
     const auto amount = ReadQuantity(value, UnitOf(name));
     if (amount) list.Set(name, *amount);
-  }
+  });
   return list;
 }
 
