@@ -6,6 +6,7 @@
 #include "coscheduling/engine_state.h"
 #include "coscheduling/pod_sets.h"
 #include "fmt/format.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -238,9 +239,7 @@ void Engine::State::WakeMembers(Gang& gang, absl::Time now) {
     const kube::Pod* pod = snapshot.FindPod(uid);
     if (IsGatedByUs(*pod) || IsCommitted(gang, uid)) continue;
     Act("wake/" + uid, now,
-        AnnotatePod{RefOf(*pod),
-                    {{std::string(kWakeAnnotation),
-                      absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", now, absl::UTCTimeZone())}}});
+        AnnotatePod{RefOf(*pod), {{std::string(kWakeAnnotation), kube::TimeText(now)}}});
   }
 }
 

@@ -2,13 +2,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kube/objects/time_text.h"
+
 namespace muster::coscheduling {
 namespace {
 
 std::string FormatHolds(const Holds& holds) {
   nlohmann::json json = nlohmann::json::object();
   for (const auto& [uid, until] : holds) {
-    json[uid] = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", until, absl::UTCTimeZone());
+    json[uid] = kube::TimeText(until);
   }
   return json.dump();
 }
@@ -24,12 +26,8 @@ Holds ReadHolds(const kube::StringMap& annotations) {
   nlohmann::json json = nlohmann::json::parse(it->second, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return holds;
   for (const auto& [uid, until] : json.items()) {
-    absl::Time time;
-    std::string error;
-    if (until.is_string() &&
-        absl::ParseTime(absl::RFC3339_full, until.get<std::string>(), &time, &error)) {
-      holds.emplace(uid, time);
-    }
+    if (!until.is_string()) continue;
+    if (const auto time = kube::ReadTimeText(until.get<std::string>())) holds.emplace(uid, *time);
   }
   return holds;
 }

@@ -3,21 +3,16 @@
 #include <nlohmann/json.hpp>
 
 #include "fmt/format.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string TimeText(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
-}
-
 absl::Time TimeOf(const Json& json) {
-  absl::Time time = absl::InfinitePast();
-  std::string error;
-  if (json.is_string()) absl::ParseTime(absl::RFC3339_full, json.get<std::string>(), &time, &error);
-  return time;
+  const auto time = json.is_string() ? kube::ReadTimeText(json.get<std::string>()) : std::nullopt;
+  return time.value_or(absl::InfinitePast());
 }
 
 // By a user who resumed the job and suspended it again.
@@ -26,8 +21,9 @@ constexpr int64_t kChangesOfAUser = 2;
 }  // namespace
 
 std::string EncodeMark(const RestartMark& mark) {
-  return Json{{"at", TimeText(mark.at)}, {"why", mark.why}, {"generation", mark.generation}}.dump(
-      -1, ' ', false, Json::error_handler_t::replace);
+  return Json{
+      {"at", kube::MilliTimeText(mark.at)}, {"why", mark.why}, {"generation", mark.generation}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 RestartMark DecodeMark(std::string_view text) {
@@ -46,7 +42,8 @@ RestartMark DecodeMark(std::string_view text) {
 
 std::string EncodeTried(const TriedFlavors& tried) {
   Json json = {{"attempt", tried.attempt}, {"flavors", Json::object()}};
-  for (const auto& [name, until] : tried.flavors) json["flavors"][name] = TimeText(until);
+  for (const auto& [name, until] : tried.flavors)
+    json["flavors"][name] = kube::MilliTimeText(until);
   return json.dump();
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -15,10 +16,6 @@ using Written = nlohmann::ordered_json;
 using Json = nlohmann::json;
 
 constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
-
-std::string TimeText(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
-}
 
 absl::Status Bad(std::string_view field, std::string_view want) {
   return absl::InvalidArgumentError(fmt::format("{}: {}: want {}", kRecordAnnotation, field, want));
@@ -45,11 +42,10 @@ absl::Status ReadCount(const Json& json, const char* field, int64_t* out) {
 
 absl::Status ReadTime(const Json& json, const char* field, absl::Time* out) {
   std::string text;
-  std::string error;
-  if (!ReadString(json, field, &text).ok() ||
-      !absl::ParseTime(absl::RFC3339_full, text, out, &error)) {
-    return Bad(field, "an RFC 3339 time");
-  }
+  const absl::Status read = ReadString(json, field, &text);
+  const auto time = read.ok() ? kube::ReadTimeText(text) : std::nullopt;
+  if (!time) return Bad(field, "an RFC 3339 time");
+  *out = *time;
   return absl::OkStatus();
 }
 
@@ -181,20 +177,20 @@ std::string EncodeRecord(const AdmissionRecord& record) {
                   {"identity", record.identity},
                   {"epoch", record.epoch},
                   {"attempt", record.attempt},
-                  {"admittedAt", TimeText(record.admitted_at)},
-                  {"deadline", TimeText(record.deadline)}};
-  if (record.retry_after) json["retryAfter"] = TimeText(*record.retry_after);
+                  {"admittedAt", kube::MilliTimeText(record.admitted_at)},
+                  {"deadline", kube::MilliTimeText(record.deadline)}};
+  if (record.retry_after) json["retryAfter"] = kube::MilliTimeText(*record.retry_after);
   if (record.given_up) {
     json["givenUp"] = {{"code", v1::ReasonCode_Name(record.given_up->code)},
                        {"message", record.given_up->message},
                        {"fix", record.given_up->fix}};
   }
-  if (record.bound_at) json["boundAt"] = TimeText(*record.bound_at);
-  if (record.repairing_since) json["repairingSince"] = TimeText(*record.repairing_since);
+  if (record.bound_at) json["boundAt"] = kube::MilliTimeText(*record.bound_at);
+  if (record.repairing_since) json["repairingSince"] = kube::MilliTimeText(*record.repairing_since);
   if (!record.queue.empty()) json["queue"] = record.queue;
   if (record.quota) {
     json["quota"] = {{"clusterQueue", record.quota->cluster_queue},
-                     {"reservedAt", TimeText(record.quota->reserved_at)},
+                     {"reservedAt", kube::MilliTimeText(record.quota->reserved_at)},
                      {"podSets", ToJson(record.quota->pod_sets)},
                      {"surplus", ToJson(record.quota->surplus)}};
   }
@@ -203,7 +199,7 @@ std::string EncodeRecord(const AdmissionRecord& record) {
                         {"surplusOnly", record.eviction->surplus_only}};
   }
   for (const auto& [flavor, until] : record.flavors_tried) {
-    json["flavorsTried"][flavor] = TimeText(until);
+    json["flavorsTried"][flavor] = kube::MilliTimeText(until);
   }
   return json.dump();
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "coscheduling/device_faults.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
 
@@ -47,13 +48,12 @@ void SuspectNodes::Restore(std::string_view node, std::string_view annotation) {
     const auto it = json.find(key);
     return it != json.end() && it->is_string() ? it->get<std::string>() : std::string();
   };
-  absl::Time until;
-  std::string error;
-  if (!absl::ParseTime(absl::RFC3339_full, text("until"), &until, &error)) return;
+  const auto until = kube::ReadTimeText(text("until"));
+  if (!until) return;
   auto [it, inserted] = nodes_.try_emplace(std::string(node));
   Entry& entry = it->second;
   if (!inserted) return;
-  entry.until = until;
+  entry.until = *until;
   entry.fault = text("fault");
   const auto gangs = json.find("gangs");
   if (gangs == json.end() || !gangs->is_array()) return;
@@ -89,9 +89,7 @@ bool SuspectNodes::IsSuspectFor(std::string_view node, const std::string& gang) 
 
 std::string SuspectAnnotationOf(const SuspectNodes::Entry& entry) {
   nlohmann::json json = {
-      {"until", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", entry.until, absl::UTCTimeZone())},
-      {"fault", entry.fault},
-      {"gangs", entry.gangs}};
+      {"until", kube::TimeText(entry.until)}, {"fault", entry.fault}, {"gangs", entry.gangs}};
   // A termination message needn't be UTF-8, nor end with a whole character where it was cut.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

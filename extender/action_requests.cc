@@ -10,6 +10,7 @@
 #include "coscheduling/record.h"
 #include "coscheduling/suspect_nodes.h"
 #include "fmt/format.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::extender {
 namespace {
@@ -19,10 +20,6 @@ using nlohmann::json;
 
 constexpr std::string_view kGateName = "muster.dev/admission";
 constexpr const char* kDerivedLabel = "muster.dev/derived";
-
-std::string TimeText(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
-}
 
 std::string PodPath(const PodRef& pod) {
   return fmt::format("/api/v1/namespaces/{}/pods/{}", pod.name_space, pod.name);
@@ -157,7 +154,7 @@ struct RequestOf {
                       {"status", "False"},
                       {"reason", signal.reason},
                       {"message", signal.message},
-                      {"lastTransitionTime", TimeText(now)}};
+                      {"lastTransitionTime", kube::TimeText(now)}};
     json body = {{"metadata", Identity(signal.pod)},
                  {"status", {{"conditions", json::array({condition})}}}};
     return OnPod(signal.pod,
@@ -252,7 +249,7 @@ struct RequestOf {
                       {"status", active ? "True" : "False"},
                       {"reason", active ? "Ready" : "NotReady"},
                       {"message", active ? "Can admit new workloads" : have.error},
-                      {"lastTransitionTime", TimeText(update.since)}};
+                      {"lastTransitionTime", kube::TimeText(update.since)}};
     const bool local = !update.name_space.empty();
     const std::string& version = local ? versions.local_queues : versions.cluster_queues;
     // v1beta1 has two names for it.
@@ -286,13 +283,13 @@ struct RequestOf {
                       {"status", update.admitted ? "True" : "False"},
                       {"reason", update.reason},
                       {"message", update.message},
-                      {"lastTransitionTime", TimeText(update.since)}};
+                      {"lastTransitionTime", kube::TimeText(update.since)}};
     json status = {{"phase", update.phase},     {"scheduled", update.scheduled},
                    {"running", update.running}, {"succeeded", update.succeeded},
                    {"failed", update.failed},   {"conditions", json::array({condition})}};
     if (!update.occupied_by.empty()) status["occupiedBy"] = update.occupied_by;
     if (update.schedule_start_time) {
-      status["scheduleStartTime"] = TimeText(*update.schedule_start_time);
+      status["scheduleStartTime"] = kube::TimeText(*update.schedule_start_time);
     }
     const std::string path = PodGroupPath(update.name_space, update.name);
     json body = {{"metadata", {{"uid", update.uid}}}, {"status", status}};

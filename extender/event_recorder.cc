@@ -11,6 +11,7 @@
 
 #include "extender/json_text.h"
 #include "fmt/format.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::extender {
 namespace {
@@ -22,10 +23,6 @@ constexpr absl::Duration kDrainInterval = absl::Milliseconds(100);
 constexpr size_t kMaxMessage = 1024;  // the API server's own limit
 // Of an event's name: the API server takes 253 bytes, and a number is added to this.
 constexpr size_t kMaxNameStart = 220;
-
-std::string TimeText(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
-}
 
 std::string KeyOf(const EmitEvent& event) {
   return fmt::format("{}\n{}\n{}\n{}", event.uid, event.warning, event.reason, event.message);
@@ -61,8 +58,8 @@ kube::Request Create(const EmitEvent& event, const std::string& name, const std:
                {"source", {{"component", "muster"}}},
                {"reportingComponent", "muster"},
                {"reportingInstance", instance},
-               {"firstTimestamp", TimeText(at)},
-               {"lastTimestamp", TimeText(at)},
+               {"firstTimestamp", kube::TimeText(at)},
+               {"lastTimestamp", kube::TimeText(at)},
                {"count", 1}};
   kube::Request request;
   request.method = kube::Method::kPost;
@@ -77,7 +74,7 @@ kube::Request Count(const EmitEvent& event, const std::string& name, int64_t cou
   request.method = kube::Method::kPatch;
   request.path = EventsPath(event) + "/" + name;
   request.content_type = kube::kMergePatch;
-  request.body = json({{"count", count}, {"lastTimestamp", TimeText(at)}}).dump();
+  request.body = json({{"count", count}, {"lastTimestamp", kube::TimeText(at)}}).dump();
   return request;
 }
 

@@ -13,6 +13,7 @@
 
 #include "extender/admission/certificates.h"
 #include "extender/admission/openssl_handles.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::extender {
 namespace {
@@ -73,18 +74,14 @@ absl::StatusOr<KeyHandle> ParseKey(const Source& source, const std::string& text
   return key;
 }
 
-std::string ToText(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
-}
-
 absl::Status CheckTimes(const Source& source, const X509* certificate, absl::Time now) {
   if (now >= NotAfter(certificate)) {
-    return source.Error(
-        fmt::format("expired at {}, now is {}", ToText(NotAfter(certificate)), ToText(now)));
+    return source.Error(fmt::format("expired at {}, now is {}",
+                                    kube::TimeText(NotAfter(certificate)), kube::TimeText(now)));
   }
   if (now < NotBefore(certificate)) {
-    return source.Error(
-        fmt::format("not valid before {}, now is {}", ToText(NotBefore(certificate)), ToText(now)));
+    return source.Error(fmt::format("not valid before {}, now is {}",
+                                    kube::TimeText(NotBefore(certificate)), kube::TimeText(now)));
   }
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "extender/admission/ca_bundle.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::extender {
 namespace {
@@ -110,9 +111,8 @@ absl::Time ServingCertificates::NextTick() const {
 
 absl::Status ServingCertificates::Health(absl::Time now) const {
   if (!current_.serving.Expired(now)) return absl::OkStatus();
-  std::string message = fmt::format(
-      "the webhook's certificate expired at {}",
-      absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", current_.serving.not_after, absl::UTCTimeZone()));
+  std::string message = fmt::format("the webhook's certificate expired at {}",
+                                    kube::TimeText(current_.serving.not_after));
   if (!file_error_.ok()) message += fmt::format("; {}", std::string(file_error_.message()));
   return absl::FailedPreconditionError(message);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "extender/admission/webhook.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::extender {
 namespace {
@@ -48,8 +49,7 @@ void WebhookServer::Tick(absl::Time now) {
   }
   if (!changed) return;
   // What ServingCertificates hands out has been checked or made here.
-  spdlog::info("webhook: new certificate, valid until {}",
-               absl::FormatTime(absl::RFC3339_sec, certificate_expires(), absl::UTCTimeZone()));
+  spdlog::info("webhook: new certificate, valid until {}", kube::TimeText(certificate_expires()));
   if (!http_->SetCertificate(ToHttp(certificates_.serving())).ok()) std::abort();
 }
 

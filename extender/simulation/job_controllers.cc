@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "extender/simulation/manifests.h"
 #include "fmt/format.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::simulation {
 namespace {
@@ -98,7 +99,7 @@ class Controller {
     if (step_.refused.empty() || !told_.insert(NameOf(owner)).second) return absl::OkStatus();
     const std::string kind = owner.at("kind");
     const std::string forbidden = fmt::format("pods \"{}\" is forbidden: {}", pod, step_.refused);
-    const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", now_, absl::UTCTimeZone());
+    const std::string time = kube::TimeText(now_);
     const json event = {
         {"apiVersion", "v1"},
         {"kind", "Event"},

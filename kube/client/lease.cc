@@ -7,16 +7,13 @@
 #include <utility>
 
 #include "kube/objects/json_value.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::kube {
 namespace {
 
 // As client-go: what must fit between two attempts of a candidate, and how far apart they may be.
 constexpr double kJitterFactor = 1.2;
-
-std::string MicroTime(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone());
-}
 
 }  // namespace
 
@@ -90,8 +87,8 @@ Request LeaderElection::Create(absl::Time now) {
       {"spec",
        {{"holderIdentity", options_.identity},
         {"leaseDurationSeconds", absl::ToInt64Seconds(options_.duration)},
-        {"acquireTime", MicroTime(now)},
-        {"renewTime", MicroTime(now)},
+        {"acquireTime", MicroTimeText(now)},
+        {"renewTime", MicroTimeText(now)},
         {"leaseTransitions", 0}}}};
   request.body = lease.dump();
   return request;
@@ -105,9 +102,9 @@ Request LeaderElection::Renew(absl::Time now) {
                           {"spec",
                            {{"holderIdentity", options_.identity},
                             {"leaseDurationSeconds", absl::ToInt64Seconds(options_.duration)},
-                            {"renewTime", MicroTime(now)}}}};
+                            {"renewTime", MicroTimeText(now)}}}};
   if (!mine) {
-    patch["spec"]["acquireTime"] = MicroTime(now);
+    patch["spec"]["acquireTime"] = MicroTimeText(now);
     patch["spec"]["leaseTransitions"] = seen_.transitions + 1;
   }
   request.body = patch.dump();
@@ -122,8 +119,8 @@ Request LeaderElection::Release(absl::Time now) {
                                 {"spec",
                                  {{"holderIdentity", nullptr},
                                   {"leaseDurationSeconds", 1},
-                                  {"acquireTime", MicroTime(now)},
-                                  {"renewTime", MicroTime(now)}}}};
+                                  {"acquireTime", MicroTimeText(now)},
+                                  {"renewTime", MicroTimeText(now)}}}};
   request.body = patch.dump();
   return request;
 }

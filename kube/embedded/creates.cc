@@ -6,6 +6,7 @@
 #include "kube/embedded/metadata_rules.h"
 #include "kube/embedded/schema.h"
 #include "kube/embedded/server_impl.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::kube::embedded {
 namespace {

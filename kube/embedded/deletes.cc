@@ -7,6 +7,7 @@
 #include "kube/embedded/json_fields.h"
 #include "kube/embedded/metadata_rules.h"
 #include "kube/embedded/server_impl.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::kube::embedded {
 namespace {

@@ -62,10 +62,6 @@ void ValidateOwners(const Json& metadata, FieldErrors* errors) {
 
 }  // namespace
 
-std::string TimeText(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
-}
-
 void ValidateMetadata(const ResourceType& type, const Json& object, FieldErrors* errors) {
   const Json& metadata = object["metadata"];
   ValidateName(type, metadata, errors);

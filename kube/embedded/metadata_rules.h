@@ -12,9 +12,6 @@
 
 namespace muster::kube::embedded {
 
-// "2026-01-02T03:04:05Z"
-std::string TimeText(absl::Time time);
-
 // Labels, annotations, finalizers, owner references and the name. metadata must be an object.
 void ValidateMetadata(const ResourceType& type, const nlohmann::json& object, FieldErrors* errors);
 

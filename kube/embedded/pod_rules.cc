@@ -11,6 +11,7 @@
 #include "kube/embedded/json_fields.h"
 #include "kube/embedded/metadata_rules.h"
 #include "kube/objects/names.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::kube::embedded {
 namespace {

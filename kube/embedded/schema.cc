@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "kube/objects/quantity.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::kube::embedded {
 namespace {
@@ -57,9 +58,7 @@ bool IsInteger(const Json& value, int64_t low, int64_t high) {
 }
 
 bool IsTime(const Json& value) {
-  if (!value.is_string()) return false;
-  absl::Time parsed;
-  return absl::ParseTime(absl::RFC3339_full, value.get_ref<const std::string&>(), &parsed, nullptr);
+  return value.is_string() && ReadTimeText(value.get_ref<const std::string&>()).has_value();
 }
 
 // A JSON number is a quantity too. Values past int64 are the real server's business to accept, so

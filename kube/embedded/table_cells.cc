@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kube/embedded/json_fields.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::kube::embedded {
 namespace {
@@ -65,9 +66,9 @@ std::string WaitingReason(const Json& pod) {
 }  // namespace
 
 std::string AgeText(const std::string& timestamp, absl::Time now) {
-  absl::Time then;
-  if (!absl::ParseTime(absl::RFC3339_full, timestamp, &then, nullptr)) return "<unknown>";
-  int64_t seconds = std::max<int64_t>(0, absl::ToInt64Seconds(now - then));
+  const auto then = ReadTimeText(timestamp);
+  if (!then) return "<unknown>";
+  int64_t seconds = std::max<int64_t>(0, absl::ToInt64Seconds(now - *then));
   int64_t minutes = seconds / 60;
   int64_t hours = minutes / 60;
   int64_t days = hours / 24;

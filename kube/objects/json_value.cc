@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kube/objects/excerpt.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::kube {
 namespace {
@@ -125,12 +126,9 @@ int32_t JsonValue::Int32(int32_t fallback) const {
 
 std::optional<absl::Time> JsonValue::Time() const {
   if (!present_) return std::nullopt;
-  absl::Time time;
   std::string_view text;
-  if (!element_.get(text) &&
-      absl::ParseTime(absl::RFC3339_full, absl::string_view(text.data(), text.size()), &time,
-                      nullptr)) {
-    return time;
+  if (!element_.get(text)) {
+    if (const auto time = ReadTimeText(text)) return time;
   }
   RejectType("an RFC 3339 time");
   return std::nullopt;

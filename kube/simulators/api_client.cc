@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "kube/objects/quantity.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::kube::simulators {
 namespace {
@@ -34,10 +35,6 @@ absl::Status Send(embedded::ApiServer* server, Method method, const std::string&
 }
 
 }  // namespace
-
-std::string TimeText(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
-}
 
 Json AmountsJson(const ResourceList& amounts) {
   Json result = Json::object();

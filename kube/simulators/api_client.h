@@ -24,9 +24,6 @@
 
 namespace muster::kube::simulators {
 
-// "2026-03-01T12:00:00Z", as metav1.Time is written.
-std::string TimeText(absl::Time time);
-
 // {"cpu": "1500m", "nvidia.com/gpu": "8"}
 nlohmann::json AmountsJson(const ResourceList& amounts);
 

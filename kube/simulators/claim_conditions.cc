@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "kube/objects/time_text.h"
 #include "kube/simulators/api_client.h"
 
 namespace muster::kube::simulators {

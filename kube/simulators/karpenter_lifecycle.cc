@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kube/objects/time_text.h"
 #include "kube/simulators/claim_conditions.h"
 
 namespace muster::kube::simulators {
@@ -23,12 +24,8 @@ absl::Time LastPodEvent(const Json& claim) {
   auto status = claim.find("status");
   if (status == claim.end()) return absl::InfinitePast();
   auto text = status->find("lastPodEventTime");
-  absl::Time time = absl::InfinitePast();
-  if (text == status->end() || !text->is_string()) return time;
-  if (!absl::ParseTime(absl::RFC3339_full, text->get<std::string>(), &time, nullptr)) {
-    return absl::InfinitePast();
-  }
-  return time;
+  if (text == status->end() || !text->is_string()) return absl::InfinitePast();
+  return ReadTimeText(text->get<std::string>()).value_or(absl::InfinitePast());
 }
 
 ObjectReference ClaimReference(const NodeClaim& claim) {

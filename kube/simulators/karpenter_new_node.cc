@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "kube/objects/time_text.h"
 #include "kube/simulators/claim_conditions.h"
 #include "kube/simulators/karpenter_lifecycle.h"
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "kube/objects/time_text.h"
 #include "kube/simulators/api_client.h"
 #include "kube/simulators/karpenter_emptiness.h"
 #include "kube/simulators/karpenter_lifecycle.h"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "kube/objects/time_text.h"
 #include "kube/simulators/api_client.h"
 #include "kube/simulators/pod_script.h"
 #include "kube/simulators/timer_queue.h"

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "kube/objects/time_text.h"
 #include "kube/simulators/api_client.h"
 #include "kube/simulators/scheduler_filters.h"
 #include "kube/simulators/scheduling_queue.h"

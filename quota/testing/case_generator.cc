@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::quota::testing {
 namespace {
@@ -65,8 +66,7 @@ class CaseMaker {
     return all[Index(all.size())];
   }
   static std::string Time(int second) {
-    return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixSeconds(1'767'225'600 + second),
-                            absl::UTCTimeZone());
+    return kube::TimeText(absl::FromUnixSeconds(1'767'225'600 + second));
   }
   std::string Quantity(const std::string& resource, int amount) {
     if (resource == "memory") return absl::StrCat(amount, "Gi");

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kube/objects/decode.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::quota::testing {
 namespace {
@@ -38,11 +39,10 @@ Object DecodeSound(const json& object, const std::string& kind) {
 }
 
 absl::Time Time(const json& workload, const char* field) {
-  absl::Time time;
-  std::string error;
   const auto text = workload.value(field, std::string("2026-01-01T00:00:00Z"));
-  if (!absl::ParseTime(absl::RFC3339_full, text, &time, &error)) Fail(text + ": " + error);
-  return time;
+  const auto time = kube::ReadTimeText(text);
+  if (!time) Fail(text + ": not a time");
+  return *time;
 }
 
 // A gang with the pod sets of the case.

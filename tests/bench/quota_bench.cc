@@ -23,6 +23,7 @@
 
 #include "absl/time/time.h"
 #include "fmt/format.h"
+#include "kube/objects/time_text.h"
 #include "nlohmann/json.hpp"
 #include "quota/quota_scheduler.h"
 #include "quota/testing/quota_case.h"
@@ -70,13 +71,12 @@ json MakeCase(int nominal) {
           const absl::Time created =
               absl::FromUnixSeconds(1'767'225'600) + absl::Milliseconds(i * size.interval_ms);
           json pods = {{"name", "main"}, {"count", 1}, {"requests", {{"cpu", size.cpu}}}};
-          pending.push_back(
-              {{"uid", id},
-               {"name", id},
-               {"clusterQueue", name},
-               {"priority", size.priority},
-               {"createdAt", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", created, absl::UTCTimeZone())},
-               {"podSets", json::array({pods})}});
+          pending.push_back({{"uid", id},
+                             {"name", id},
+                             {"clusterQueue", name},
+                             {"priority", size.priority},
+                             {"createdAt", kube::TimeText(created)},
+                             {"podSets", json::array({pods})}});
         }
       }
     }
