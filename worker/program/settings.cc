@@ -145,6 +145,7 @@ template void Settings::Add(absl::string_view, absl::string_view, std::optional<
 
 absl::StatusOr<CommandLine> Settings::ReadCommandLine(const std::vector<std::string>& arguments) {
   CommandLine line;
+  absl::Status error;
   std::vector<std::pair<std::string, std::string>> flags;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
@@ -163,7 +164,10 @@ absl::StatusOr<CommandLine> Settings::ReadCommandLine(const std::vector<std::str
       continue;
     }
     const Setting* setting = Find(name);
-    if (setting == nullptr && name != "config") return Unknown(name);
+    if (setting == nullptr && name != "config") {
+      error.Update(Unknown(name));
+      continue;
+    }
     if (equals != std::string::npos) {
       flags.emplace_back(name, argument.substr(equals + 1));
     } else if (setting != nullptr && setting->is_flag) {
@@ -171,19 +175,20 @@ absl::StatusOr<CommandLine> Settings::ReadCommandLine(const std::vector<std::str
     } else if (i + 1 < arguments.size()) {
       flags.emplace_back(name, arguments[++i]);
     } else {
-      return absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value"));
+      error.Update(absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value")));
     }
   }
   for (const auto& [name, value] : flags) {
     if (name != "config") continue;
-    if (absl::Status status = ReadFile(value); !status.ok()) return status;
+    error.Update(ReadFile(value));
   }
   for (const auto& [name, value] : flags) {
     if (name == "config") continue;
     if (absl::Status status = Set(name, value); !status.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("--", status.message()));
+      error.Update(absl::InvalidArgumentError(absl::StrCat("--", status.message())));
     }
   }
+  if (!error.ok()) return error;
   return line;
 }
 

@@ -38,6 +38,7 @@ class Settings {
 
   // Reads --config's file, if there is one, and then the other flags. InvalidArgument names the
   // flag or the file's line; a name that nobody added is refused, with the nearest one that exists.
+  // The first such error is returned, and what makes sense is set even so.
   absl::StatusOr<CommandLine> ReadCommandLine(const std::vector<std::string>& arguments);
 
   // `origin` is for messages. Keys that were read before stay if this fails.
