@@ -199,8 +199,8 @@ TEST_F(BadInput, AFullDiskLeavesTheLastCheckpointWhichTheNextStartResumesFrom) {
 TEST_F(BadInput, PodsThatDisagreeOnTheNumberOfRanks) {
   const std::string port = FreePort();
   const auto first = StartPod(0, 2, port, {"--meet-timeout=3s"});
-  const auto second = StartPod(1, 3, port);
-  ExpectEnd(*second, CauseId::kWorldSizeMismatch, "was started for 3 ranks, rank 0 for 2", "1");
+  const auto second = StartPod(1, 4, port);
+  ExpectEnd(*second, CauseId::kWorldSizeMismatch, "was started for 4 ranks, rank 0 for 2", "1");
   ExpectEnd(*first, CauseId::kRendezvousTimeout, "missing: rank 1", "0");
 }
 
