@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the container image on a bare Debian and proves that what is in it starts. Needs root (a
+# Builds the container images on a bare Debian and proves that what is in them works. Needs root (a
 # root file system is made) and no container engine. The last line is "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
@@ -10,16 +10,19 @@ store=${XDG_CACHE_HOME:-$HOME/.cache}/muster/images
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 buildah() { command buildah --root "$store/root" --runroot "$store/run" "$@"; }
 base=localhost/muster-base:bookworm
-image=localhost/muster-under-test
 mkdir -p "$store"
 scratch=$(mktemp -d)
 containers=()
+images=()
 cleanup() {
   local container
   for container in "${containers[@]}"; do
     buildah rm "$container" >/dev/null
   done
-  buildah rmi "$image" >/dev/null 2>&1
+  local image
+  for image in "${images[@]}"; do
+    buildah rmi "$image" >/dev/null 2>&1
+  done
   rm -rf "$scratch"
 }
 trap cleanup EXIT
@@ -64,36 +67,75 @@ if ! buildah inspect --type image "$base" >/dev/null 2>&1; then
   fi
 fi
 
-echo "Building the image"
-if ! buildah bud --build-arg "BASE=$base" --file deploy/Dockerfile --tag "$image" "$root"; then
-  echo "FAILED: deploy/Dockerfile doesn't build"
-  failed=1
-  finish
-fi
-passed=1
-
-container=$(buildah from --pull-never "$image")
-containers+=("$container")
-inside() { buildah run "$container" -- "$@"; }
-
 version=$(sed -n 's/^project(muster VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
-prints_version() {
-  local said
-  said=$(inside /usr/local/bin/muster --version) && echo "$said" && grep -qwF "$version" <<<"$said"
-}
-no_library_is_missing() { inside ldd /usr/local/bin/muster && ! inside ldd /usr/local/bin/muster | grep 'not found'; }
+
+# What holds of every image, by $image, $container and $program.
+inside() { buildah run "$container" -- "$@"; }
+no_library_is_missing() { inside ldd "$program" && ! inside ldd "$program" | grep 'not found'; }
 runs_as_nobody() { [[ $(inside id -u) == 65532 ]]; }
-starts_with_muster() {
+starts_with_the_program() {
   buildah inspect --type image --format '{{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.User}}' "$image" |
-    tee /dev/stderr | grep -qxF '[/usr/local/bin/muster] 65532:65532'
+    tee /dev/stderr | grep -qxF "[$program] 65532:65532"
 }
 has_no_build_tools() { ! inside sh -c 'command -v g++ || command -v cmake || test -e /src'; }
-can_not_write_itself() { ! inside sh -c 'echo >>/usr/local/bin/muster'; }
+can_not_write_itself() { ! inside sh -c "echo >>$program"; }
+says_its_version() {
+  local said
+  said=$(inside "$program" "$@") && echo "$said" && grep -qwF "$version" <<<"$said"
+}
 
-check "muster --version prints $version" prints_version
-check "every shared library is there" no_library_is_missing
-check "runs as user 65532" runs_as_nobody
-check "the entry point is muster" starts_with_muster
-check "neither compiler nor sources are inside" has_no_build_tools
-check "the binary can't be changed from inside" can_not_write_itself
+# build NAME DOCKERFILE HOW_IT_SAYS_ITS_VERSION [BUILD_ARG...]: the cases that hold of every image;
+# leaves it in $image, and a container of it in $container.
+build() {
+  local dockerfile=$2 version_argument=$3 argument arguments=(--build-arg "BASE=$base")
+  image=localhost/$1-under-test program=/usr/local/bin/$1
+  shift 3
+  for argument in "$@"; do
+    arguments+=(--build-arg "$argument")
+  done
+  images+=("$image")
+  echo "Building $image"
+  if ! buildah bud "${arguments[@]}" --file "$dockerfile" --tag "$image" "$root"; then
+    echo "FAILED: $dockerfile doesn't build"
+    failed=$((failed + 1))
+    return 1
+  fi
+  passed=$((passed + 1))
+  container=$(buildah from --pull-never "$image")
+  containers+=("$container")
+  check "$program $version_argument prints $version" says_its_version "$version_argument"
+  check "$program: every shared library is there" no_library_is_missing
+  check "$program runs as user 65532" runs_as_nobody
+  check "$program is the entry point" starts_with_the_program
+  check "$program: neither compiler nor sources are inside" has_no_build_tools
+  check "$program can't be changed from inside" can_not_write_itself
+}
+
+# Of the worker's image.
+trains() {
+  inside sh -c "
+    cd /tmp && yes 'a gang starts when all of it can start' | head -n 100 >text &&
+    $program convert --output=tokens text &&
+    $program train --model=gpt2-tiny --layers=1 --data=tokens --steps=3 --batch=4 \
+      --processes-per-node=2 --checkpoints=checkpoints --report-every=1 &&
+    test -e checkpoints/step-0000000003/manifest.json"
+}
+finds_no_gpu() { inside "$program" preflight --gpus=1 | grep 'failed .*GPU health'; }
+is_at_most_2_gib() {
+  local folder size
+  folder=$(buildah mount "$container")
+  size=$(du --summarize --block-size=1M "$folder" | cut -f1)
+  echo "$size MiB unpacked"
+  ((size <= 2048))
+}
+
+build muster deploy/Dockerfile --version
+
+# Without what comes from the network: that is for nodes with GPUs and EFA.
+if build muster-worker deploy/worker/Dockerfile version \
+  NVIDIA_WHEELS= LIBFABRIC_SOURCE= AWS_OFI_NCCL_SOURCE=; then
+  check "muster-worker trains on the CPU and commits its checkpoint" trains
+  check "muster-worker's preflight says that there is no GPU" finds_no_gpu
+  check "muster-worker's image is at most 2 GiB" is_at_most_2_gib
+fi
 finish

@@ -38,12 +38,6 @@ absl::Status RemovePartial(const std::string& directory) {
   return error ? FileError("list", directory, error.value()) : absl::OkStatus();
 }
 
-absl::Status MakeDirectory(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  return error ? FileError("make the directory", path, error.value()) : absl::OkStatus();
-}
-
 }  // namespace
 
 std::string CheckpointPath(const std::string& directory, int64_t step) {

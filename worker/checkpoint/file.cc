@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -15,6 +16,8 @@
 
 namespace muster::worker {
 namespace {
+
+constexpr char kTemporarySuffix[] = ".tmp";
 
 absl::StatusOr<FileDescriptor> Open(const std::string& path, int flags) {
   const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
@@ -45,6 +48,10 @@ absl::StatusOr<FileDescriptor> OpenForReading(const std::string& path) {
 
 absl::StatusOr<FileDescriptor> OpenForWriting(const std::string& path) {
   return Open(path, O_WRONLY | O_CREAT | O_TRUNC);
+}
+
+absl::StatusOr<FileDescriptor> OpenForAppending(const std::string& path) {
+  return Open(path, O_WRONLY | O_CREAT | O_APPEND);
 }
 
 absl::StatusOr<uint64_t> FileSize(const FileDescriptor& file, const std::string& path) {
@@ -138,7 +145,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t most) {
 }
 
 absl::Status WriteFileWhole(const std::string& path, std::string_view text) {
-  const std::string temporary = path + ".tmp";
+  const std::string temporary = path + kTemporarySuffix;
   const absl::StatusOr<FileDescriptor> file = OpenForWriting(temporary);
   if (!file.ok()) {
     return file.status();
@@ -149,6 +156,17 @@ absl::Status WriteFileWhole(const std::string& path, std::string_view text) {
     status = Flush(*file, temporary);
   }
   return status.ok() ? Rename(temporary, path) : status;
+}
+
+void RemoveWritten(const std::string& path) {
+  ::unlink(path.c_str());
+  ::unlink((path + kTemporarySuffix).c_str());
+}
+
+absl::Status MakeDirectory(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  return error ? FileError("make the directory", path, error.value()) : absl::OkStatus();
 }
 
 absl::Status FileError(std::string_view action, const std::string& path, int error) {

@@ -1,4 +1,4 @@
-// Files as a checkpoint needs them: whole writes, flushed to disk, and errors that name the file.
+// Files as checkpoints need them: whole writes, flushed to disk, and errors that name the file.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +33,8 @@ class FileDescriptor {
 absl::StatusOr<FileDescriptor> OpenForReading(const std::string& path);
 // Makes the file, or empties it.
 absl::StatusOr<FileDescriptor> OpenForWriting(const std::string& path);
+// Makes the file, if need be; what is written goes to its end.
+absl::StatusOr<FileDescriptor> OpenForAppending(const std::string& path);
 
 absl::StatusOr<uint64_t> FileSize(const FileDescriptor& file, const std::string& path);
 // DataLoss if the file ends before.
@@ -48,6 +50,10 @@ absl::Status Rename(const std::string& from, const std::string& to);
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t most);
 // By a temporary name, flushed and renamed; the directory is not flushed.
 absl::Status WriteFileWhole(const std::string& path, std::string_view text);
+// What WriteFileWhole left there, whether or not it succeeded; never mind if there is nothing.
+void RemoveWritten(const std::string& path);
+// And those above it; one that is there already is fine.
+absl::Status MakeDirectory(const std::string& path);
 
 // For a system call that failed with `error`.
 absl::Status FileError(std::string_view action, const std::string& path, int error);

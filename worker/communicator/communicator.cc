@@ -1,6 +1,7 @@
 #include "worker/communicator/communicator.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -162,6 +163,30 @@ absl::StatusOr<bool> AgreeOnAny(Communicator& communicator, bool mine, absl::Dur
   absl::Status status = communicator.AllReduce({&any, 1}, Reduction::kMax, timeout);
   if (!status.ok()) return status;
   return any != 0;
+}
+
+absl::Status AgreeOnResult(Communicator& communicator, absl::Status& result,
+                           absl::Duration timeout) {
+  if (communicator.world_size() == 1) return communicator.status();
+  // The lowest rank that failed has the largest number; ranks are few enough for a float.
+  const int behind = communicator.world_size() - communicator.rank();
+  auto largest = static_cast<float>(result.ok() ? 0 : behind);
+  absl::Status status = communicator.AllReduce({&largest, 1}, Reduction::kMax, timeout);
+  if (!status.ok() || largest == 0) return status;
+  const int failed = communicator.world_size() - static_cast<int>(largest);
+  struct {
+    int32_t code = 0;
+    std::array<char, 1000> text = {};
+  } told;
+  if (communicator.rank() == failed) {
+    told.code = static_cast<int32_t>(result.code());
+    result.message().copy(told.text.data(), told.text.size() - 1);
+  }
+  status = communicator.Broadcast(std::as_writable_bytes(std::span(&told, 1)), failed, timeout);
+  if (!status.ok()) return status;
+  result = absl::Status(static_cast<absl::StatusCode>(told.code),
+                        absl::StrCat("rank ", failed, ": ", told.text.data()));
+  return absl::OkStatus();
 }
 
 }  // namespace muster::worker

@@ -141,4 +141,10 @@ std::string RankList(const std::vector<int>& ranks);
 // learns at another moment, such as a SIGTERM. All of them get the same answer.
 absl::StatusOr<bool> AgreeOnAny(Communicator& communicator, bool mine, absl::Duration timeout);
 
+// Makes what any rank failed with everyone's: `result` becomes OK if every rank's is, or else that
+// of the lowest rank that failed, with "rank 3: " before its message among several ranks. Returns
+// the communicator's own error; `result` is then as it was.
+absl::Status AgreeOnResult(Communicator& communicator, absl::Status& result,
+                           absl::Duration timeout);
+
 }  // namespace muster::worker

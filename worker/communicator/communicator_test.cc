@@ -249,5 +249,20 @@ TEST(RankList, ReadsWell) {
   EXPECT_EQ(RankList({0, 1, 2, 3, 9, 12}), "ranks 0 to 3, 9 and 12");
 }
 
+TEST_P(CpuCommunicators, WhatAnyRankFailedWithIsEveryonesResult) {
+  auto group = GetParam().make(3);
+  std::vector<absl::Status> results = {absl::OkStatus(), absl::DataLossError("cut short"),
+                                       absl::PermissionDeniedError("not mine")};
+  const auto statuses = OnAllRanks(group, [&](Communicator& communicator) {
+    absl::Status fine;
+    absl::Status status = AgreeOnResult(communicator, fine, kLong);
+    EXPECT_TRUE(fine.ok());
+    status.Update(AgreeOnResult(communicator, results[communicator.rank()], kLong));
+    return status;
+  });
+  EXPECT_THAT(statuses, Each(absl::OkStatus()));
+  EXPECT_THAT(results, Each(absl::DataLossError("rank 1: cut short")));
+}
+
 }  // namespace
 }  // namespace muster::worker

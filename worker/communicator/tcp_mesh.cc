@@ -17,6 +17,7 @@ namespace {
 constexpr uint32_t kHelloMagic = 0x4d53'5431;
 constexpr uint32_t kNoticeMagic = 0x4d53'544e;
 constexpr size_t kMostNoticeText = 4000;
+constexpr size_t kMostNoticeRanks = 16;
 // A stranger's connection may not keep others from being accepted.
 constexpr absl::Duration kHelloTime = absl::Seconds(5);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(20);
@@ -200,8 +201,8 @@ absl::StatusOr<std::vector<Link>> ConnectMesh(const Membership& membership, cons
 std::string EncodeNotice(const Notice& notice) {
   const std::string message(notice.reason.message().substr(0, kMostNoticeText));
   const std::vector<int> ranks = RanksAtFault(notice.reason);
-  // So many ranks at fault that they don't fit say no more than that all are.
-  const uint32_t count = ranks.size() <= 16 ? static_cast<uint32_t>(ranks.size()) : 0;
+  // The message names all of them.
+  const auto count = static_cast<uint32_t>(std::min(ranks.size(), kMostNoticeRanks));
   const NoticeHeader header = {.code = static_cast<int32_t>(notice.reason.code()),
                                .message_size = static_cast<uint32_t>(message.size()),
                                .rank_count = count};
@@ -211,7 +212,8 @@ std::string EncodeNotice(const Notice& notice) {
 }
 
 absl::Status NoticeReader::Read(const Socket& control) {
-  std::array<std::byte, sizeof(NoticeHeader) + 64 + kMostNoticeText> buffer;
+  std::array<std::byte, sizeof(NoticeHeader) + kMostNoticeRanks * sizeof(int) + kMostNoticeText>
+      buffer;
   const absl::StatusOr<size_t> received = ReceiveSome(control, buffer);
   if (!received.ok()) return received.status();
   bytes_.append(reinterpret_cast<const char*>(buffer.data()), *received);
@@ -219,7 +221,7 @@ absl::Status NoticeReader::Read(const Socket& control) {
   if (bytes_.size() < sizeof header) return absl::OkStatus();
   std::memcpy(&header, bytes_.data(), sizeof header);
   if (header.magic != kNoticeMagic || header.message_size > kMostNoticeText ||
-      header.rank_count > 16) {
+      header.rank_count > kMostNoticeRanks) {
     return absl::UnavailableError("it sent what is no notice");
   }
   const size_t ranks_size = header.rank_count * sizeof(int);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -184,8 +185,10 @@ TEST(Notice, CarriesTheReasonAndIsCutRatherThanRefused) {
   ASSERT_TRUE(sender.ok());
   ASSERT_TRUE(WaitFor(listener, POLLIN, DeadlineAfter(kLong)));
   const Socket receiver = *std::move(*Accept(listener));
+  std::vector<int> many(100);
+  std::iota(many.begin(), many.end(), 0);
   const std::string bytes =
-      EncodeNotice({WithRanksAtFault(absl::UnavailableError(std::string(9000, 'x')), {3, 1})});
+      EncodeNotice({WithRanksAtFault(absl::UnavailableError(std::string(9000, 'x')), many)});
   NoticeReader reader;
   for (const char byte : bytes) {
     ASSERT_FALSE(reader.done());
@@ -195,7 +198,8 @@ TEST(Notice, CarriesTheReasonAndIsCutRatherThanRefused) {
   }
   ASSERT_TRUE(reader.done());
   EXPECT_EQ(reader.notice().reason.message(), std::string(4000, 'x'));
-  EXPECT_THAT(RanksAtFault(reader.notice().reason), ElementsAre(1, 3));
+  many.resize(16);
+  EXPECT_EQ(RanksAtFault(reader.notice().reason), many);
 }
 
 }  // namespace

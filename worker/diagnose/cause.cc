@@ -125,8 +125,8 @@ constexpr std::array<Cause, static_cast<size_t>(kCount)> kCauses = {{
      "the GPU's memory is too small for what this rank does",
      "Use a higher ZeRO stage, more ranks, a smaller batch per GPU or activation recomputation."},
     {kModelTooLarge, "model-too-large", kOrigin, kChange,
-     "the model's memory plan is larger than the GPU's free memory",
-     "Use ZeRO-3, more ranks, or a smaller batch per GPU."},
+     "the model's memory plan is larger than the memory that is free",
+     "Use ZeRO-3, more ranks on other nodes, or a smaller batch per rank."},
     {kMemoryPressure, "memory-pressure", kWarning, kChange,
      "PyTorch gives memory back and takes it again in each step, because the GPU is nearly full",
      "Lower the batch per GPU, or call empty_cache() on all ranks at the same step."},
@@ -219,6 +219,9 @@ constexpr std::array<Cause, static_cast<size_t>(kCount)> kCauses = {{
      "Make the shard again with the converter."},
     {kDiskFull, "disk-full", kOrigin, kChange, "a disk is full",
      "Make room, keep fewer checkpoints, or give the volume more space."},
+    {kStorageFailed, "storage-failed", kOrigin, kAgain, "a volume didn't do what was asked of it",
+     "Look at the events of the volume's claim and at its server (a network file system that went "
+     "away, a disk with errors), then start again."},
     {kLossNotFinite, "loss-not-finite", kOrigin, kChange, "the loss is not a number",
      "Lower the learning rate or lengthen its warm-up, and resume from a checkpoint before it."},
 }};

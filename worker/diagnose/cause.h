@@ -78,6 +78,7 @@ enum class CauseId : uint8_t {
   kCheckpointCorrupt,
   kDataCorrupt,
   kDiskFull,
+  kStorageFailed,
   kLossNotFinite,
   kCount,
 };

@@ -41,6 +41,16 @@ constexpr std::array kPatterns = std::to_array<Pattern>({
     {kNameNotFound, {"Name or service not known"}},
     {kNameNotFound, {"Temporary failure in name resolution"}},
     {kAddressInUse, {"EADDRINUSE"}},
+    {kRendezvousTimeout, {" ranks came in time; missing: "}},
+    {kRendezvousTimeout, {"the rendezvous store of rank 0", "was not reached within"}},
+    {kRankTaken, {"two processes have one rank"}},
+    {kWorldSizeMismatch, {"was started for ", " ranks, rank 0 for "}},
+    {kWorldSizeMismatch, {"doesn't exist among ", " ranks"}},
+    {kVersionsDiffer, {"Mismatched ", " version: "}},
+    {kCollectiveTimeout, {" did not come to ", " was last heard from "}},
+    {kCollectiveTimeout, {" did not finish ", " was last heard from "}},
+    {kPeerLost, {"rank ", " is lost: "}},
+    {kPeerLost, {"rank ", " is gone"}},
     {kCollectiveTimeout, {"Watchdog caught collective operation timeout"}},
     {kCollectiveTimeout, {"collective operation timeout detected by watchdog"}},
     // Memory. "Tried to allocate" is read by gpu_memory.h.
@@ -110,12 +120,17 @@ constexpr std::array kPatterns = std::to_array<Pattern>({
     {kNcclMisuse, {"ncclInvalidUsage"}, kResult},
     {kNcclMisuse, {"ncclInvalidArgument"}, kResult},
     {kDiskFull, {"No space left on device"}},
+    // The worker's own words for what it does.
+    {kCheckpointCorrupt, {"none of ", " checkpoints can be loaded"}},
+    {kLossNotFinite, {"the loss is ", "the parameters were not updated"}},
 });
 
 constexpr std::array kRecoveries = std::to_array<Recovery>({
     {"Successfully assigned", kUnschedulableCapacity, kNoInstanceType, true},
     {"Successfully pulled image", kImageNotFound, kImagePullFailed},
     {"already present on machine", kImageNotFound, kImagePullFailed},
+    // The worker's: the lost rank was replaced.
+    {" ranks are here", kPeerLost, kPeerLost},
     {"is successfully completed.", kUnschedulableCapacity, kNoInstanceType, true},
 });
 

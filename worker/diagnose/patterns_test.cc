@@ -261,6 +261,38 @@ const std::vector<Case>& Cases() {
        "[rank0]: ncclInvalidUsage: This usually reflects invalid usage of NCCL library."},
       {"nccl-misuse", "[rank0]: ncclInvalidArgument: Invalid value for an argument."},
       {"disk-full", "OSError: [Errno 28] No space left on device: '/checkpoints/step-100'"},
+      {"rendezvous-timeout",
+       "rendezvous at train-0:29500: 2 of 4 ranks came in time; missing: ranks 2 and 3"},
+      {"rendezvous-timeout",
+       "the rendezvous store of rank 0 at train-0:29500 was not reached within 10m: connect: "
+       "Connection refused"},
+      {"rank-taken",
+       "two processes have one rank: rank 1 (train-1, process 7) and rank 1 (train-2, process 7); "
+       "check RANK of the pods"},
+      {"world-size-mismatch",
+       "rank 3 (train-3, process 7) was started for 8 ranks, rank 0 for 4: give all pods of the "
+       "job "
+       "the same replicas and processes per node"},
+      {"world-size-mismatch", "rank 5 (train-5, process 7) doesn't exist among 4 ranks"},
+      {"versions-differ",
+       "Mismatched worker version: rank 0 (train-0, process 7) has 0.1.0, rank 1 (train-1, process "
+       "7) has 0.2.0; use one image for all pods"},
+      {"collective-timeout",
+       "rank 2 did not come to all-reduce 42 (1024 bytes) within 5m; rank 2 was last heard from in "
+       "all-reduce 41 (4 bytes)"},
+      {"collective-timeout",
+       "rank 2 did not finish all-reduce 42 (1024 bytes) within 5m; rank 2 was last heard from in "
+       "all-reduce 42 (1024 bytes)"},
+      {"peer-lost",
+       "rank 5 (train-5, process 7) is lost: its connection ended; it was in all-reduce 42 (1024 "
+       "bytes)"},
+      {"peer-lost", "rank 5 is gone, during all-reduce 42 (1024 bytes): its connection broke"},
+      {"checkpoint-corrupt",
+       "/checkpoints: none of 3 checkpoints can be loaded, the last of step 200; move them away to "
+       "start anew"},
+      {"loss-not-finite",
+       "step 12: the loss is nan and the gradient's norm nan; the parameters were not updated. "
+       "Resume from the last checkpoint with a lower learning rate"},
   };
   return kCases;
 }

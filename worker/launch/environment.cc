@@ -18,8 +18,8 @@ absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(wha
 
 class Reader {
  public:
-  Reader(const Environment& environment, const Machine& machine, const LaunchOverrides& overrides)
-      : environment_(environment), machine_(machine), overrides_(overrides) {}
+  Reader(const Environment& environment, const Host& host, const LaunchOverrides& overrides)
+      : environment_(environment), host_(host), overrides_(overrides) {}
 
   absl::StatusOr<LaunchPlan> Read() {
     if (Has("LOCAL_RANK") && Has("RANK") && Has("WORLD_SIZE")) return ReadRank();
@@ -113,7 +113,7 @@ class Reader {
       plan_.notes.push_back(
           absl::StrCat("node rank ", *index, " from the host name ", ShortName()));
     } else if (plan_.nodes > 1 && !overrides_.node_rank.has_value()) {
-      Fail(absl::StrCat("the host name ", machine_.host_name,
+      Fail(absl::StrCat("the host name ", host_.name,
                         " doesn't end with the pod's number: set --node-rank"));
     }
   }
@@ -157,20 +157,20 @@ class Reader {
 
   void ReadProcesses() {
     const std::string asked = Text("PET_NPROC_PER_NODE");
-    plan_.processes_per_node = std::max(1, machine_.devices);
+    plan_.processes_per_node = std::max(1, host_.devices);
     if (asked.empty() || asked == "auto" || asked == "gpu") return;
     if (asked == "cpu") {
       plan_.processes_per_node = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
       return;
     }
     const int count = Number("PET_NPROC_PER_NODE");
-    if (machine_.devices > 0 && count > machine_.devices) {
-      plan_.notes.push_back(absl::StrCat("PET_NPROC_PER_NODE=", count, ", but ", machine_.devices,
+    if (host_.devices > 0 && count > host_.devices) {
+      plan_.notes.push_back(absl::StrCat("PET_NPROC_PER_NODE=", count, ", but ", host_.devices,
                                          " devices are visible: one process for each of these"));
       return;
     }
-    if (count < machine_.devices) {
-      plan_.notes.push_back(absl::StrCat(machine_.devices,
+    if (count < host_.devices) {
+      plan_.notes.push_back(absl::StrCat(host_.devices,
                                          " devices are visible, and "
                                          "PET_NPROC_PER_NODE=",
                                          count, " uses fewer"));
@@ -216,9 +216,7 @@ class Reader {
     plan_.store.port = static_cast<uint16_t>(port);
   }
 
-  std::string ShortName() const {
-    return machine_.host_name.substr(0, machine_.host_name.find('.'));
-  }
+  std::string ShortName() const { return host_.name.substr(0, host_.name.find('.')); }
 
   // Of "job-worker-3": 3.
   std::optional<int> HostIndex() const {
@@ -233,14 +231,14 @@ class Reader {
 
   // Pods of an Indexed Job are named job-0, job-1, ...; those of a JobSet js-workers-0-0, ...
   std::string FirstPodsName() {
-    if (!HostIndex().has_value() || machine_.host_name.find('.') == std::string::npos) {
-      Fail(absl::StrCat("the host name ", machine_.host_name,
+    if (!HostIndex().has_value() || host_.name.find('.') == std::string::npos) {
+      Fail(absl::StrCat("the host name ", host_.name,
                         " doesn't tell the first pod's: set MASTER_ADDR to it"));
       return "";
     }
     const std::string name = ShortName();
     const std::string first =
-        absl::StrCat(name.substr(0, name.rfind('-')), "-0", machine_.host_name.substr(name.size()));
+        absl::StrCat(name.substr(0, name.rfind('-')), "-0", host_.name.substr(name.size()));
     plan_.notes.push_back(absl::StrCat("rank 0 is expected at ", first));
     return first;
   }
@@ -281,7 +279,7 @@ class Reader {
   }
 
   const Environment& environment_;
-  const Machine& machine_;
+  const Host& host_;
   const LaunchOverrides& overrides_;
   LaunchPlan plan_;
   absl::Status error_;
@@ -289,9 +287,9 @@ class Reader {
 
 }  // namespace
 
-absl::StatusOr<LaunchPlan> ReadLaunch(const Environment& environment, const Machine& machine,
+absl::StatusOr<LaunchPlan> ReadLaunch(const Environment& environment, const Host& host,
                                       const LaunchOverrides& overrides) {
-  return Reader(environment, machine, overrides).Read();
+  return Reader(environment, host, overrides).Read();
 }
 
 Environment RankEnvironment(const LaunchPlan& plan, int local_rank) {

@@ -18,10 +18,10 @@ namespace muster::worker {
 
 using Environment = std::map<std::string, std::string>;
 
-// What the machine says.
-struct Machine {
+// What the machine says of itself.
+struct Host {
   // Fully qualified if it can be, "train-workers-0-1.train.default.svc.cluster.local".
-  std::string host_name;
+  std::string name;
   int devices = 0;  // visible GPUs; 0: ranks compute on the CPU
 };
 
@@ -49,7 +49,7 @@ struct LaunchPlan {
 };
 
 // InvalidArgument, with the variable and its value, for what makes no sense or is missing.
-absl::StatusOr<LaunchPlan> ReadLaunch(const Environment& environment, const Machine& machine,
+absl::StatusOr<LaunchPlan> ReadLaunch(const Environment& environment, const Host& host,
                                       const LaunchOverrides& overrides);
 
 // The variables of one of the plan's ranks, as torchrun would set them; on top of the pod's own.

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 struct Case {
   std::string name;
   Environment environment;
-  Machine machine;
+  Host host;
   LaunchOverrides overrides = {};
   // What is expected:
   std::string source;
@@ -28,11 +28,11 @@ struct Case {
 const Case kCases[] = {
     {.name = "NothingSet",
      .environment = {},
-     .machine = {"laptop", 0},
+     .host = {"laptop", 0},
      .source = "this machine alone"},
     {.name = "NothingSetOnEightDevices",
      .environment = {},
-     .machine = {"node", 8},
+     .host = {"node", 8},
      .source = "this machine alone",
      .processes = 8},
     {.name = "PyTorchJobWithMaster",
@@ -45,7 +45,7 @@ const Case kCases[] = {
                      {"PET_NODE_RANK", "2"},
                      {"PET_NNODES", "4"},
                      {"PYTHONUNBUFFERED", "1"}},
-     .machine = {"job-worker-1", 1},
+     .host = {"job-worker-1", 1},
      .source = "PyTorchJob",
      .nodes = 4,
      .node_rank = 2,
@@ -58,7 +58,7 @@ const Case kCases[] = {
                      {"PET_NODE_RANK", "1"},
                      {"PET_NNODES", "2"},
                      {"PET_NPROC_PER_NODE", "8"}},
-     .machine = {"job-worker-0", 8},
+     .host = {"job-worker-0", 8},
      .source = "PyTorchJob",
      .nodes = 2,
      .node_rank = 1,
@@ -71,7 +71,7 @@ const Case kCases[] = {
                      {"RANK", "1"},
                      {"PET_NODE_RANK", "1"},
                      {"PET_NNODES", "2"}},
-     .machine = {"job-worker-0", 8},
+     .host = {"job-worker-0", 8},
      .source = "PyTorchJob",
      .nodes = 2,
      .node_rank = 1,
@@ -80,7 +80,7 @@ const Case kCases[] = {
      .note = "WORLD_SIZE=2, but 2 nodes with 8 processes each are 16 ranks"},
     {.name = "PodRankWithoutPet",
      .environment = {{"MASTER_ADDR", "10.0.0.1"}, {"WORLD_SIZE", "3"}, {"RANK", "2"}},
-     .machine = {"pod", 0},
+     .host = {"pod", 0},
      .source = "RANK and WORLD_SIZE",
      .nodes = 3,
      .node_rank = 2,
@@ -91,7 +91,7 @@ const Case kCases[] = {
                      {"PET_NNODES", "2:4"},
                      {"PET_MAX_RESTARTS", "3"},
                      {"PET_RDZV_ID", "job"}},
-     .machine = {"job-worker-3", 0},
+     .host = {"job-worker-3", 0},
      .source = "elastic PyTorchJob",
      .nodes = 4,
      .node_rank = 3,
@@ -99,7 +99,7 @@ const Case kCases[] = {
      .note = "PET_NNODES=2:4: waiting for all 4\nnode rank 3 from the host name job-worker-3"},
     {.name = "ElasticPyTorchJobAtAnIpv6Address",
      .environment = {{"PET_RDZV_ENDPOINT", "[fd00::7]:29400"}, {"PET_NNODES", "2:2"}},
-     .machine = {"job-worker-1", 0},
+     .host = {"job-worker-1", 0},
      .source = "elastic PyTorchJob",
      .nodes = 2,
      .node_rank = 1,
@@ -112,7 +112,7 @@ const Case kCases[] = {
                      {"PET_MASTER_ADDR", "job-node-0-0.job"},
                      {"PET_MASTER_PORT", "29500"},
                      {"JOB_COMPLETION_INDEX", "1"}},
-     .machine = {"job-node-0-1.job.default.svc.cluster.local", 4},
+     .host = {"job-node-0-1.job.default.svc.cluster.local", 4},
      .source = "TrainJob",
      .nodes = 2,
      .node_rank = 1,
@@ -120,23 +120,23 @@ const Case kCases[] = {
      .store = "job-node-0-0.job:29500"},
     {.name = "TrainJobThatAsksForMoreThanTheDevices",
      .environment = {{"PET_NNODES", "1"}, {"PET_NPROC_PER_NODE", "8"}, {"PET_NODE_RANK", "0"}},
-     .machine = {"job-node-0-0", 4},
+     .host = {"job-node-0-0", 4},
      .source = "TrainJob",
      .processes = 4,
      .note = "PET_NPROC_PER_NODE=8, but 4 devices are visible"},
     {.name = "TrainJobThatLeavesDevicesUnused",
      .environment = {{"PET_NNODES", "1"}, {"PET_NPROC_PER_NODE", "1"}, {"PET_NODE_RANK", "0"}},
-     .machine = {"job-node-0-0", 4},
+     .host = {"job-node-0-0", 4},
      .source = "TrainJob",
      .note = "4 devices are visible, and PET_NPROC_PER_NODE=1 uses fewer"},
     {.name = "SeveralProcessesWithoutDevices",
      .environment = {{"PET_NNODES", "1"}, {"PET_NPROC_PER_NODE", "2"}, {"PET_NODE_RANK", "0"}},
-     .machine = {"job-node-0-0", 0},
+     .host = {"job-node-0-0", 0},
      .source = "TrainJob",
      .processes = 2},
     {.name = "JobSet",
      .environment = {{"JOB_COMPLETION_INDEX", "1"}, {"NNODES", "4"}},
-     .machine = {"js-workers-0-1.js.default.svc.cluster.local", 2},
+     .host = {"js-workers-0-1.js.default.svc.cluster.local", 2},
      .source = "JobSet or Indexed Job",
      .nodes = 4,
      .node_rank = 1,
@@ -148,7 +148,7 @@ const Case kCases[] = {
                      {"WORLD_SIZE", "4"},
                      {"MASTER_ADDR", "job-0.job"},
                      {"MASTER_PORT", "1234"}},
-     .machine = {"job-2", 0},
+     .host = {"job-2", 0},
      .source = "JobSet or Indexed Job",
      .nodes = 4,
      .node_rank = 2,
@@ -156,7 +156,7 @@ const Case kCases[] = {
      .note = "WORLD_SIZE=4 counts pods"},
     {.name = "FlagsWin",
      .environment = {{"PET_NNODES", "2"}, {"PET_NODE_RANK", "1"}, {"MASTER_ADDR", "a"}},
-     .machine = {"pod", 8},
+     .host = {"pod", 8},
      .overrides = {.nodes = 3,
                    .node_rank = 2,
                    .processes_per_node = 4,
@@ -173,7 +173,7 @@ class LaunchEnvironment : public ::testing::TestWithParam<Case> {};
 
 TEST_P(LaunchEnvironment, IsRead) {
   const Case& expected = GetParam();
-  const auto plan = ReadLaunch(expected.environment, expected.machine, expected.overrides);
+  const auto plan = ReadLaunch(expected.environment, expected.host, expected.overrides);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->source, expected.source);
   EXPECT_EQ(plan->nodes, expected.nodes);

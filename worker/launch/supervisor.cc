@@ -66,7 +66,7 @@ class BlockedSignals {
 // One of a rank's two streams.
 struct Output {
   Socket pipe;
-  std::string prefix;
+  int rank = 0;
   bool is_error = false;
   std::string line;
 };
@@ -130,10 +130,8 @@ class Supervisor {
     const Socket failed(failure[0]);
     for (const auto& [end, is_error] : {std::pair(out[0], false), std::pair(err[0], true)}) {
       fcntl(end, F_SETFL, O_NONBLOCK);
-      outputs_.push_back({.pipe = Socket(end),
-                          .prefix = absl::StrCat("[rank ", process.rank, "] "),
-                          .is_error = is_error,
-                          .line = {}});
+      outputs_.push_back(
+          {.pipe = Socket(end), .rank = process.rank, .is_error = is_error, .line = {}});
     }
     if (pid < 0) return absl::InvalidArgumentError(absl::StrCat("fork: ", std::strerror(errno)));
     setpgid(pid, pid);
@@ -241,8 +239,7 @@ class Supervisor {
     output.line.append(buffer.data(), static_cast<size_t>(size));
     size_t end = 0;
     while ((end = output.line.find('\n')) != std::string::npos) {
-      options_.write_line(absl::StrCat(output.prefix, output.line.substr(0, end + 1)),
-                          output.is_error);
+      PassOn(output, absl::string_view(output.line).substr(0, end));
       output.line.erase(0, end + 1);
     }
     if (output.line.size() > kLongestLine) FlushLine(output);
@@ -251,8 +248,13 @@ class Supervisor {
 
   void FlushLine(Output& output) {
     if (output.line.empty()) return;
-    options_.write_line(absl::StrCat(output.prefix, output.line, "\n"), output.is_error);
+    PassOn(output, output.line);
     output.line.clear();
+  }
+
+  void PassOn(const Output& output, absl::string_view line) const {
+    options_.write_line(absl::StrCat("[rank ", output.rank, "] ", line, "\n"), output.is_error);
+    if (options_.on_line) options_.on_line(output.rank, line);
   }
 
   SupervisorOptions options_;

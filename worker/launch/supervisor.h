@@ -31,6 +31,8 @@ struct SupervisorOptions {
   absl::Duration grace = absl::Seconds(30);
   // Where whole lines go, with their end; default: this process's own standard output and error.
   std::function<void(absl::string_view line, bool is_error)> write_line = nullptr;
+  // Told of each line besides, without prefix and end.
+  std::function<void(int rank, absl::string_view line)> on_line = nullptr;
 };
 
 struct RankFailure {

@@ -33,7 +33,8 @@ struct Expectations {
   int efa_devices = 0;
   int cuda_version = 0;  // that the program was built with: 13000; 0 leaves the check out
   std::optional<MemoryPlan> memory_plan = {};
-  std::string checkpoint_folder = {};               // empty: no checkpoints
+  int64_t host_bytes = 0;              // that the ranks of this node take of its memory
+  std::string checkpoint_folder = {};  // empty: no checkpoints
   std::optional<absl::Duration> grace_period = {};  // of the pod
   int64_t checkpoint_bytes = 0;                     // that one node writes
   int64_t checkpoint_bytes_per_second = 0;          // that the volume takes from one node
@@ -46,6 +47,9 @@ Row CheckGpuMemory(const absl::StatusOr<GpuInventory>& inventory);
 // The memory plan against the least free memory, with 10 % left for activations and contexts.
 Row CheckMemoryPlan(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected);
 Row CheckDriver(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected);
+// What ranks that compute on the CPU take against what the node has free, and the container's
+// limit.
+Row CheckHostMemory(Machine& machine, const Expectations& expected);
 Row CheckLockedMemory(Machine& machine, const Expectations& expected);
 Row CheckSharedMemory(Machine& machine, const Expectations& expected);
 Row CheckHugepages(Machine& machine, const Expectations& expected);
@@ -60,7 +64,10 @@ Row CheckCheckpointFolder(const std::string& folder);
 // Whether a checkpoint can be written between SIGTERM and SIGKILL, with half as much time to spare.
 Row CheckGracePeriod(const Expectations& expected);
 
-// All of the above that apply to what is expected, in this order.
+// All of the above that apply to what is expected, in this order: those of GPUs, and the others.
+std::vector<Row> CheckGpus(Machine& machine, const Expectations& expected);
+std::vector<Row> CheckHost(Machine& machine, const Expectations& expected);
+// Both.
 std::vector<Row> CheckMachine(Machine& machine, const Expectations& expected);
 
 // What ranks tell each other before training.

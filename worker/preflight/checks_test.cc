@@ -165,6 +165,26 @@ TEST(Checks, AGracePeriodShorterThanACheckpointIsToldWithTheOneThatIsNeeded) {
   EXPECT_EQ(Judged(CheckGracePeriod(expected)), "ok");
 }
 
+TEST(Checks, AModelOnTheCpuMustFitIntoWhatTheNodeAndTheContainerHaveFree) {
+  MadeUpMachine machine;
+  machine.files["/proc/meminfo"] = "MemTotal: 33554432 kB\nMemAvailable:   20971520 kB\n";
+  EXPECT_EQ(Judged(CheckHostMemory(machine, {.host_bytes = 18 * kGiB})), "ok");
+  const Row row = CheckHostMemory(machine, {.host_bytes = 19 * kGiB});
+  EXPECT_EQ(Judged(row), "failed model-too-large");
+  EXPECT_EQ(row.numbers,
+            "19.00 GiB planned on this node, 18.00 GiB free without the tenth for activations");
+  machine.files["/sys/fs/cgroup/memory.max"] = "max\n";
+  machine.files["/sys/fs/cgroup/memory.current"] = "1073741824\n";
+  EXPECT_EQ(Judged(CheckHostMemory(machine, {.host_bytes = 18 * kGiB})), "ok");
+  machine.files["/sys/fs/cgroup/memory.max"] = "11811160064\n";
+  EXPECT_EQ(Judged(CheckHostMemory(machine, {.host_bytes = 9 * kGiB})), "ok");
+  EXPECT_EQ(Judged(CheckHostMemory(machine, {.host_bytes = 10 * kGiB})), "failed model-too-large");
+  machine.files["/sys/fs/cgroup/memory.current"] = "11811160064\n";
+  machine.files["/sys/fs/cgroup/memory.stat"] =
+      "anon 1\ninactive_file 11811160064\nactive_file 0\n";
+  EXPECT_EQ(Judged(CheckHostMemory(machine, {.host_bytes = 9 * kGiB})), "ok");
+}
+
 class CheckpointFolder : public testing::Test {
  protected:
   CheckpointFolder() { std::filesystem::create_directories(folder_); }

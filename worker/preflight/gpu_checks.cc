@@ -113,4 +113,10 @@ Row CheckDriver(const absl::StatusOr<GpuInventory>& inventory, const Expectation
   return {.check = kCheck, .numbers = numbers};
 }
 
+std::vector<Row> CheckGpus(Machine& machine, const Expectations& expected) {
+  const absl::StatusOr<GpuInventory> inventory = machine.Gpus();
+  return {CheckGpuHealth(inventory, expected), CheckGpuMemory(inventory),
+          CheckMemoryPlan(inventory, expected), CheckDriver(inventory, expected)};
+}
+
 }  // namespace muster::worker

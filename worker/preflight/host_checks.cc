@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "worker/diagnose/gpu_memory.h"
 #include "worker/diagnose/text.h"
@@ -26,6 +27,28 @@ Row Bad(Verdict verdict, std::string check, CauseId cause, std::string numbers) 
 }
 
 }  // namespace
+
+Row CheckHostMemory(Machine& machine, const Expectations& expected) {
+  constexpr char kCheck[] = "host memory";
+  if (expected.host_bytes == 0) return {.check = kCheck, .numbers = "no model to plan for"};
+  constexpr int64_t kKiB = 1024;
+  const std::string meminfo = machine.ReadFile("/proc/meminfo").value_or("");
+  const std::optional<int64_t> available = NumberAfter(meminfo, "MemAvailable:");
+  if (!available) return {.check = kCheck, .numbers = "not known how much is free"};
+  int64_t free = *available * kKiB;
+  // "max" without a limit.
+  const auto limit = LeadingNumber(machine.ReadFile("/sys/fs/cgroup/memory.max").value_or("max"));
+  const auto used = LeadingNumber(machine.ReadFile("/sys/fs/cgroup/memory.current").value_or(""));
+  // Files that were read once; the kernel lets go of them first.
+  const std::string stat = machine.ReadFile("/sys/fs/cgroup/memory.stat").value_or("");
+  const int64_t cached = NumberAfter(stat, "inactive_file ").value_or(0);
+  if (limit && used) free = std::min(free, std::max<int64_t>(0, *limit - *used + cached));
+  const int64_t room = free - free / 10;
+  const std::string numbers = Concat(FormatBytes(expected.host_bytes), " planned on this node, ",
+                                     FormatBytes(room), " free without the tenth for activations");
+  if (expected.host_bytes <= room) return {.check = kCheck, .numbers = numbers};
+  return Bad(Verdict::kFailed, kCheck, CauseId::kModelTooLarge, numbers);
+}
 
 Row CheckLockedMemory(Machine& machine, const Expectations& expected) {
   constexpr char kCheck[] = "locked memory";
@@ -131,18 +154,24 @@ Row CheckGracePeriod(const Expectations& expected) {
   return row;
 }
 
-std::vector<Row> CheckMachine(Machine& machine, const Expectations& expected) {
-  const absl::StatusOr<GpuInventory> inventory = machine.Gpus();
-  std::vector<Row> rows = {
-      CheckGpuHealth(inventory, expected),   CheckGpuMemory(inventory),
-      CheckMemoryPlan(inventory, expected),  CheckDriver(inventory, expected),
-      CheckLockedMemory(machine, expected),  CheckSharedMemory(machine, expected),
-      CheckHugepages(machine, expected),     CheckEfaDevices(machine, expected),
-      CheckNetworkPlugin(machine, expected), CheckEnvironment(machine)};
+std::vector<Row> CheckHost(Machine& machine, const Expectations& expected) {
+  std::vector<Row> rows = {CheckHostMemory(machine, expected),
+                           CheckLockedMemory(machine, expected),
+                           CheckSharedMemory(machine, expected),
+                           CheckHugepages(machine, expected),
+                           CheckEfaDevices(machine, expected),
+                           CheckNetworkPlugin(machine, expected),
+                           CheckEnvironment(machine)};
   if (!expected.checkpoint_folder.empty()) {
     rows.push_back(CheckCheckpointFolder(expected.checkpoint_folder));
   }
   rows.push_back(CheckGracePeriod(expected));
+  return rows;
+}
+
+std::vector<Row> CheckMachine(Machine& machine, const Expectations& expected) {
+  std::vector<Row> rows = CheckGpus(machine, expected);
+  std::ranges::move(CheckHost(machine, expected), std::back_inserter(rows));
   return rows;
 }
 

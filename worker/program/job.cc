@@ -3,44 +3,86 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/launch/machine.h"
+#include "worker/launch/host.h"
 #include "worker/launch/supervisor.h"
+#include "worker/program/exit.h"
 #include "worker/program/stop_signal.h"
 
 namespace muster::worker {
 namespace {
 
+// Set for ranks whose supervisor is this program: it writes the pod's termination message.
+constexpr char kSupervised[] = "MUSTER_WORKER_SUPERVISED";
+
 void Say(absl::string_view text) { std::cerr << absl::StrCat("muster-worker: ", text, "\n"); }
 
-int Fail(const absl::Status& status) {
-  Say(status.message());
-  return ExitCodeFor(status);
+// Kubernetes makes the file; where there is none, nobody would read it.
+void Leave(const Failure& failure, const std::string& termination_log) {
+  if (access(termination_log.c_str(), F_OK) != 0) return;
+  const absl::Status status = WriteTerminationMessage(failure, termination_log);
+  if (!status.ok()) Say(absl::StrCat("no termination message: ", status.message()));
 }
 
-int Launch(const JobConfig& config, const LaunchPlan& plan,
-           const std::vector<std::string>& arguments) {
-  for (const std::string& note : plan.notes) Say(note);
-  Say(absl::StrCat(plan.source, ": node ", plan.node_rank, " of ", plan.nodes, ", ranks ",
-                   plan.first_rank, " to ", plan.first_rank + plan.processes_per_node - 1, " of ",
-                   plan.world_size, ", rendezvous at ", ToText(plan.store)));
+// What the supervisor knows of a rank that ended without a word. One that was killed after SIGTERM
+// wasn't done within the time that the job or the pod gives.
+Failure WordlessFailure(const RankFailure& failure, bool stopping) {
+  constexpr int kSigkill = 137;
+  const CauseId cause = failure.exit_code != kSigkill ? CauseId::kProgramCrash
+                        : stopping                    ? CauseId::kTerminated
+                                                      : CauseId::kKilled;
+  return {.cause = cause, .detail = failure.how, .rank = failure.rank};
+}
+
+std::vector<RankProcess> RankProcesses(const LaunchPlan& plan,
+                                       const std::vector<std::string>& arguments) {
   std::vector<RankProcess> processes;
   for (int local = 0; local < plan.processes_per_node; ++local) {
     RankProcess process = {.rank = plan.first_rank + local,
                            .command = {"/proc/self/exe"},
                            .environment = RankEnvironment(plan, local)};
+    process.environment.emplace(kSupervised, "1");
     process.command.insert(process.command.end(), arguments.begin(), arguments.end());
     processes.push_back(std::move(process));
   }
-  const absl::StatusOr<SupervisorResult> result = Supervise(processes, {.grace = config.grace});
-  if (!result.ok()) return Fail(result.status());
-  if (result->first_failure.has_value()) {
-    Say(absl::StrCat("rank ", result->first_failure->rank, " ", result->first_failure->how,
-                     " before any other rank of this pod failed"));
+  return processes;
+}
+
+// Process 1 of the pod: passes the ranks' lines on, and reads from them why a rank ended.
+int Launch(const Job& job, const LaunchPlan& plan) {
+  for (const std::string& note : plan.notes) Say(note);
+  Say(absl::StrCat(plan.source, ": node ", plan.node_rank, " of ", plan.nodes, ", ranks ",
+                   plan.first_rank, " to ", plan.first_rank + plan.processes_per_node - 1, " of ",
+                   plan.world_size, ", rendezvous at ", ToText(plan.store)));
+  std::map<int, Failure> told;  // by the rank that told it
+  const absl::StatusOr<SupervisorResult> result =
+      Supervise(RankProcesses(plan, job.arguments),
+                {.grace = job.config.grace, .on_line = [&told](int rank, absl::string_view line) {
+                   const std::string_view text(line.data(), line.size());
+                   if (!text.starts_with('{')) return;
+                   if (auto failure = ReadTerminationMessage(text)) told[rank] = *failure;
+                 }});
+  if (!result.ok()) return EndWith(FailureFor(result.status()), job.config.termination_log);
+  if (!result->first_failure.has_value()) {
+    // Ranks that were stopped in order say where.
+    if (result->exit_code != 0 && !told.empty()) {
+      Leave(told.begin()->second, job.config.termination_log);
+    }
+    return result->exit_code;
   }
-  return result->exit_code;
+  const RankFailure& first = *result->first_failure;
+  Say(absl::StrCat("rank ", first.rank, " ", first.how,
+                   " before any other rank of this pod failed"));
+  // What a stop makes of a rank doesn't change that the pod was stopped.
+  const bool stopping = result->exit_code != first.exit_code;
+  const auto known = told.find(first.rank);
+  const Failure failure = known == told.end() ? WordlessFailure(first, stopping) : known->second;
+  if (known == told.end()) Say(Sentence(failure));
+  Leave(failure, job.config.termination_log);
+  return stopping ? result->exit_code : CauseOf(failure.cause).exit_code;
 }
 
 }  // namespace
@@ -64,6 +106,8 @@ void AddJobSettings(Settings& settings, JobConfig& config) {
   settings.Add("heartbeat-interval", "between two signs of life", &config.heartbeat.interval);
   settings.Add("silence-limit", "after which a rank counts as lost",
                &config.heartbeat.silence_limit);
+  settings.Add("termination-log", "where the termination message goes, if the file is there",
+               &config.termination_log);
 }
 
 absl::Status Validate(const JobConfig& config) {
@@ -80,29 +124,46 @@ absl::Status Validate(const JobConfig& config) {
   return absl::OkStatus();
 }
 
-int RunJob(const JobConfig& config, const std::vector<std::string>& arguments,
-           const Versions& versions, const RankBody& body) {
-  if (absl::Status status = Validate(config); !status.ok()) return Fail(status);
+int RunJob(const Job& job) {
+  const JobConfig& config = job.config;
+  if (absl::Status status = Validate(config); !status.ok()) {
+    return EndWith(FailureFor(status), config.termination_log);
+  }
   const Environment environment = CurrentEnvironment();
-  const Machine machine = ThisMachine(environment);
-  const absl::StatusOr<LaunchPlan> plan = ReadLaunch(environment, machine, config.launch);
-  if (!plan.ok()) return Fail(plan.status());
-  if (!plan->local_rank.has_value()) return Launch(config, *plan, arguments);
+  const Host host = ThisHost(environment);
+  const absl::StatusOr<LaunchPlan> plan = ReadLaunch(environment, host, config.launch);
+  if (!plan.ok()) return EndWith(FailureFor(plan.status()), config.termination_log);
+  const bool supervised = environment.contains(kSupervised);
+  if (job.check_node && !supervised && plan->local_rank.value_or(0) == 0) {
+    if (const std::optional<Failure> failure = job.check_node(*plan)) {
+      return EndWith(*failure, config.termination_log);
+    }
+  }
+  if (!plan->local_rank.has_value()) return Launch(job, *plan);
   CatchStopSignals();
   const RankOptions options = {.rank = plan->first_rank + *plan->local_rank,
                                .world_size = plan->world_size,
                                .store = plan->store,
-                               .host_name = machine.host_name,
+                               .host_name = host.name,
                                .gpu_uuids = {},
-                               .versions = versions,
+                               .versions = job.versions,
                                .meet_timeout = config.meet_timeout,
                                .replace_timeout = config.replace_timeout,
                                .heartbeat = config.heartbeat,
                                .say = Say,
                                .stop_requested = StopRequested};
-  const absl::Status status = RunRank(options, body);
-  if (!status.ok()) Say(status.message());
-  return ExitCodeFor(status);
+  const absl::Status status = RunRank(options, job.body);
+  if (status.ok()) return 0;
+  const Failure failure = FailureFor(status, options.rank, host.name);
+  // On one line of its own, for the supervisor and for whoever reads the log later.
+  std::cerr << absl::StrCat(TerminationMessage(failure), "\n");
+  return EndWith(failure, supervised ? "" : config.termination_log);
+}
+
+int EndWith(const Failure& failure, const std::string& termination_log) {
+  Say(Sentence(failure));
+  Leave(failure, termination_log);
+  return CauseOf(failure.cause).exit_code;
 }
 
 }  // namespace muster::worker

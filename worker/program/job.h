@@ -7,12 +7,14 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "worker/communicator/communicator.h"
+#include "worker/diagnose/failure.h"
 #include "worker/launch/environment.h"
 #include "worker/program/run_rank.h"
 #include "worker/program/settings.h"
@@ -26,6 +28,7 @@ struct JobConfig {
   absl::Duration replace_timeout = absl::Minutes(10);
   absl::Duration grace = absl::Seconds(30);
   HeartbeatOptions heartbeat;
+  std::string termination_log = kTerminationLog;
 };
 
 // Flags and keys of all of the above.
@@ -34,14 +37,28 @@ void AddJobSettings(Settings& settings, JobConfig& config);
 // InvalidArgument for values that can't work together.
 absl::Status Validate(const JobConfig& config);
 
-// Of this process; all ranks must have the same.
-using Versions = std::map<std::string, std::string>;
+struct Job {
+  JobConfig config;
+  // The program's own, argv[0] left out: ranks are started with the same.
+  std::vector<std::string> arguments;
+  // Of this process; all ranks must have the same.
+  std::map<std::string, std::string> versions;
+  // Asked once in each pod before it meets the others; what it returns is the end. May be null.
+  std::function<std::optional<Failure>(const LaunchPlan&)> check_node;
+  // Asks StopRequested() (stop_signal.h) at step boundaries and returns Cancelled when all ranks
+  // have agreed to stop.
+  RankBody body;
+};
 
-// `arguments` are the program's own, argv[0] left out: ranks are started with the same. Returns the
-// exit code; what a user should know goes to standard error. Call it from the process's only
-// thread, once. The body asks StopRequested() (stop_signal.h) at step boundaries and returns
-// Cancelled when all ranks have agreed to stop.
-int RunJob(const JobConfig& config, const std::vector<std::string>& arguments,
-           const Versions& versions, const RankBody& body);
+// Returns the exit code; what a user should know goes to standard error. Call it from the process's
+// only thread, once.
+//
+// A failure is told three times: a sentence for people and a line of JSON (TerminationMessage), by
+// the rank that met it; and the first one of a pod as its termination message, by the process that
+// supervises, or by the rank itself under torchrun. The exit code is that of the failure's cause.
+int RunJob(const Job& job);
+
+// The end of a process that hasn't become a job: the sentence, the termination message, the code.
+int EndWith(const Failure& failure, const std::string& termination_log);
 
 }  // namespace muster::worker

@@ -16,10 +16,6 @@
 namespace muster::worker {
 namespace {
 
-constexpr int kConfigurationExit = 2;
-constexpr int kRetryExit = 138;  // Kubeflow's "user-defined retryable error"
-constexpr int kStoppedExit = 143;
-
 // The generation that is being worked in, for the heartbeat thread, which may know its end before
 // it has begun.
 class CurrentGeneration {
@@ -65,8 +61,11 @@ class CurrentGeneration {
   absl::Status loss_;                     // guarded by mutex_
 };
 
+// Errors of a communicator or of the rendezvous name the ranks; a volume that is Unavailable, here
+// or on the rank that passed its reason on, is no lost peer.
 bool IsLostPeer(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsAborted(status);
+  return (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) &&
+         !RanksAtFault(status).empty();
 }
 
 class RankRun {
@@ -165,24 +164,6 @@ class RankRun {
 
 absl::Status RunRank(const RankOptions& options, const RankBody& body) {
   return RankRun(options, body).Run();
-}
-
-int ExitCodeFor(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return 0;
-    case absl::StatusCode::kCancelled:
-      return kStoppedExit;
-    case absl::StatusCode::kAborted:
-    case absl::StatusCode::kDeadlineExceeded:
-    case absl::StatusCode::kInternal:
-    case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kUnknown:
-      return kRetryExit;
-    default:
-      return kConfigurationExit;
-  }
 }
 
 }  // namespace muster::worker

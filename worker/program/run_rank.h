@@ -38,14 +38,10 @@ struct RankOptions {
 // lost the communicator is aborted, and the body returns its error.
 using RankBody = std::function<absl::Status(Communicator&)>;
 
-// Calls `body` once per generation. A communicator that ended with Unavailable, DeadlineExceeded or
-// Aborted is a lost peer: all meet again, if replace_timeout allows. Anything else that the body
-// returns is returned. A world of one rank meets nobody.
+// Calls `body` once per generation. A communicator that ended with Unavailable or DeadlineExceeded
+// and names ranks (RanksAtFault) has lost them: all meet again, if replace_timeout allows. Anything
+// else that the body returns is returned, and is the end of every rank. A world of one rank meets
+// nobody.
 absl::Status RunRank(const RankOptions& options, const RankBody& body);
-
-// For the process: 0; 143 for Cancelled (what SIGTERM's default would give); at least 128 for what
-// another try, perhaps elsewhere, may cure; below it for what only a change of the job does.
-// Kubeflow's restartPolicy ExitCode restarts a pod for the former only.
-int ExitCodeFor(const absl::Status& status);
 
 }  // namespace muster::worker

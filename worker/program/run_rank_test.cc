@@ -19,6 +19,7 @@
 
 #include "absl/time/clock.h"
 #include "worker/communicator/tcp_socket.h"
+#include "worker/program/exit.h"
 
 namespace muster::worker {
 namespace {
@@ -85,6 +86,11 @@ class RunRankTest : public ::testing::Test {
     while (true) {
       const auto done = AgreeOnAny(communicator, board_->done, absl::Minutes(1));
       absl::Status status = done.status();
+      if (status.ok() && *done && failing_rank_ == communicator.rank()) {
+        return absl::UnavailableError("/checkpoints: can't write: Input/output error");
+      }
+      if (status.ok() && *done && failing_rank_ >= 0)
+        status = communicator.Barrier(absl::Minutes(1));
       if (status.ok() && *done) return absl::OkStatus();
       if (status.ok()) {
         status = communicator.AllReduce(values, Reduction::kSum, absl::Minutes(1));
@@ -155,6 +161,7 @@ class RunRankTest : public ::testing::Test {
   int world_size_ = 0;
   uint16_t port_ = 0;
   absl::Duration replace_timeout_ = absl::Seconds(30);
+  int failing_rank_ = -1;  // by its own fault, when it's done
 };
 
 TEST_F(RunRankTest, AKilledRankIsNoticedWithinTwoSecondsAndReplaced) {
@@ -234,20 +241,22 @@ TEST_F(RunRankTest, ACutNetworkIsNoticedWithinTenSecondsAndMended) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
+TEST_F(RunRankTest, ARanksOwnFailureEndsAllAtOnceThoughItWouldBeWorthARetry) {
+  failing_rank_ = 1;
+  StartAll(3);
+  ASSERT_TRUE(AllWorkIn(1));
+  board_->done = true;
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_EQ(ExitCode(rank), CauseOf(CauseId::kStorageFailed).exit_code) << rank;
+  }
+  for (const int rank : {0, 2}) EXPECT_THAT(Why(rank), HasSubstr("Input/output error"));
+}
+
 TEST(RunRank, ALoneRankMeetsNobody) {
   EXPECT_TRUE(
       RunRank({.host_name = "pod", .gpu_uuids = {}, .versions = {}}, [](Communicator& each) {
         return each.Barrier(absl::Seconds(1));
       }).ok());
-}
-
-TEST(ExitCodeFor, TellsWhatARetryCuresFromWhatItDoesNot) {
-  EXPECT_EQ(ExitCodeFor(absl::OkStatus()), 0);
-  EXPECT_EQ(ExitCodeFor(absl::CancelledError("SIGTERM")), 143);
-  EXPECT_GE(ExitCodeFor(absl::UnavailableError("rank 3 is gone")), 128);
-  EXPECT_GE(ExitCodeFor(absl::DeadlineExceededError("rank 3 is late")), 128);
-  EXPECT_LT(ExitCodeFor(absl::FailedPreconditionError("mixed versions")), 128);
-  EXPECT_LT(ExitCodeFor(absl::InvalidArgumentError("--nodes=0")), 128);
 }
 
 }  // namespace

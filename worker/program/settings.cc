@@ -7,11 +7,14 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace muster::worker {
 namespace {
@@ -37,107 +40,112 @@ std::string InYaml(const std::string& text) {
   return emitter.c_str();
 }
 
+// What a value of each type is called in messages.
+template <typename T>
+constexpr const char* kKind = "a whole number";
+template <>
+constexpr const char* kKind<std::string> = "text";
+template <>
+constexpr const char* kKind<std::vector<std::string>> = "a list such as a,b";
+template <>
+constexpr const char* kKind<bool> = "true or false";
+template <>
+constexpr const char* kKind<double> = "a number";
+template <>
+constexpr const char* kKind<absl::Duration> = "a time such as 90s or 10m";
+template <typename T>
+constexpr const char* kKind<std::optional<T>> = kKind<T>;
+
+template <typename T>
+bool Read(absl::string_view text, T* value) {
+  return absl::SimpleAtoi(text, value);
+}
+template <>
+bool Read(absl::string_view text, std::string* value) {
+  *value = std::string(text);
+  return true;
+}
+template <>
+bool Read(absl::string_view text, std::vector<std::string>* value) {
+  *value = absl::StrSplit(text, ',', absl::SkipEmpty());
+  return true;
+}
+template <>
+bool Read(absl::string_view text, bool* value) {
+  return absl::SimpleAtob(text, value);
+}
+template <>
+bool Read(absl::string_view text, double* value) {
+  return absl::SimpleAtod(text, value);
+}
+template <>
+bool Read(absl::string_view text, absl::Duration* value) {
+  absl::Duration duration;
+  if (!absl::ParseDuration(text, &duration) || duration < absl::ZeroDuration()) return false;
+  *value = duration;
+  return true;
+}
+template <typename T>
+bool Read(absl::string_view text, std::optional<T>* value) {
+  T read = {};
+  if (!Read(text, &read)) return false;
+  *value = std::move(read);
+  return true;
+}
+
+// As Read takes it; nothing for what isn't set.
+template <typename T>
+std::optional<std::string> Write(const T& value) {
+  return absl::StrCat(value);
+}
+template <>
+std::optional<std::string> Write(const std::string& value) {
+  return InYaml(value);
+}
+template <>
+std::optional<std::string> Write(const std::vector<std::string>& value) {
+  return InYaml(absl::StrJoin(value, ","));
+}
+template <>
+std::optional<std::string> Write(const bool& value) {
+  return value ? "true" : "false";
+}
+template <>
+std::optional<std::string> Write(const absl::Duration& value) {
+  return absl::FormatDuration(value);
+}
+template <typename T>
+std::optional<std::string> Write(const std::optional<T>& value) {
+  return value.has_value() ? Write(*value) : std::nullopt;
+}
+
 }  // namespace
 
-void Settings::Add(absl::string_view name, absl::string_view help, std::string* value) {
+template <typename T>
+void Settings::Add(absl::string_view name, absl::string_view help, T* value) {
   settings_.push_back({.name = std::string(name),
                        .help = std::string(help),
-                       .kind = "text",
-                       .set =
-                           [value](absl::string_view text) {
-                             *value = std::string(text);
-                             return true;
-                           },
-                       .get = [value] { return InYaml(*value); }});
+                       .kind = kKind<T>,
+                       .is_flag = std::is_same_v<T, bool>,
+                       .set = [value](absl::string_view text) { return Read(text, value); },
+                       .get = [value] { return Write(*value); }});
 }
 
-void Settings::Add(absl::string_view name, absl::string_view help,
-                   std::optional<std::string>* value) {
-  settings_.push_back({.name = std::string(name),
-                       .help = std::string(help),
-                       .kind = "text",
-                       .set =
-                           [value](absl::string_view text) {
-                             *value = std::string(text);
-                             return true;
-                           },
-                       .get = [value]() -> std::optional<std::string> {
-                         if (!value->has_value()) return std::nullopt;
-                         return InYaml(**value);
-                       }});
-}
-
-void Settings::Add(absl::string_view name, absl::string_view help, bool* value) {
-  settings_.push_back(
-      {.name = std::string(name),
-       .help = std::string(help),
-       .kind = "true or false",
-       .is_flag = true,
-       .set = [value](absl::string_view text) { return absl::SimpleAtob(text, value); },
-       .get = [value] { return std::string(*value ? "true" : "false"); }});
-}
-
-void Settings::Add(absl::string_view name, absl::string_view help, int* value) {
-  settings_.push_back(
-      {.name = std::string(name),
-       .help = std::string(help),
-       .kind = "a whole number",
-       .set = [value](absl::string_view text) { return absl::SimpleAtoi(text, value); },
-       .get = [value] { return absl::StrCat(*value); }});
-}
-
-void Settings::Add(absl::string_view name, absl::string_view help, std::optional<int>* value) {
-  settings_.push_back({.name = std::string(name),
-                       .help = std::string(help),
-                       .kind = "a whole number",
-                       .set =
-                           [value](absl::string_view text) {
-                             int number = 0;
-                             if (!absl::SimpleAtoi(text, &number)) return false;
-                             *value = number;
-                             return true;
-                           },
-                       .get = [value]() -> std::optional<std::string> {
-                         if (!value->has_value()) return std::nullopt;
-                         return absl::StrCat(**value);
-                       }});
-}
-
-void Settings::Add(absl::string_view name, absl::string_view help, int64_t* value) {
-  settings_.push_back(
-      {.name = std::string(name),
-       .help = std::string(help),
-       .kind = "a whole number",
-       .set = [value](absl::string_view text) { return absl::SimpleAtoi(text, value); },
-       .get = [value] { return absl::StrCat(*value); }});
-}
-
-void Settings::Add(absl::string_view name, absl::string_view help, double* value) {
-  settings_.push_back(
-      {.name = std::string(name),
-       .help = std::string(help),
-       .kind = "a number",
-       .set = [value](absl::string_view text) { return absl::SimpleAtod(text, value); },
-       .get = [value] { return absl::StrCat(*value); }});
-}
-
-void Settings::Add(absl::string_view name, absl::string_view help, absl::Duration* value) {
-  settings_.push_back({.name = std::string(name),
-                       .help = std::string(help),
-                       .kind = "a time such as 90s or 10m",
-                       .set =
-                           [value](absl::string_view text) {
-                             absl::Duration duration;
-                             if (!absl::ParseDuration(text, &duration)) return false;
-                             if (duration < absl::ZeroDuration()) return false;
-                             *value = duration;
-                             return true;
-                           },
-                       .get = [value] { return absl::FormatDuration(*value); }});
-}
+template void Settings::Add(absl::string_view, absl::string_view, std::string*);
+template void Settings::Add(absl::string_view, absl::string_view, std::vector<std::string>*);
+template void Settings::Add(absl::string_view, absl::string_view, bool*);
+template void Settings::Add(absl::string_view, absl::string_view, int*);
+template void Settings::Add(absl::string_view, absl::string_view, int64_t*);
+template void Settings::Add(absl::string_view, absl::string_view, uint64_t*);
+template void Settings::Add(absl::string_view, absl::string_view, double*);
+template void Settings::Add(absl::string_view, absl::string_view, absl::Duration*);
+template void Settings::Add(absl::string_view, absl::string_view, std::optional<std::string>*);
+template void Settings::Add(absl::string_view, absl::string_view, std::optional<int>*);
+template void Settings::Add(absl::string_view, absl::string_view, std::optional<absl::Duration>*);
 
 absl::StatusOr<CommandLine> Settings::ReadCommandLine(const std::vector<std::string>& arguments) {
   CommandLine line;
+  absl::Status error;
   std::vector<std::pair<std::string, std::string>> flags;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
@@ -156,7 +164,10 @@ absl::StatusOr<CommandLine> Settings::ReadCommandLine(const std::vector<std::str
       continue;
     }
     const Setting* setting = Find(name);
-    if (setting == nullptr && name != "config") return Unknown(name);
+    if (setting == nullptr && name != "config") {
+      error.Update(Unknown(name));
+      continue;
+    }
     if (equals != std::string::npos) {
       flags.emplace_back(name, argument.substr(equals + 1));
     } else if (setting != nullptr && setting->is_flag) {
@@ -164,19 +175,20 @@ absl::StatusOr<CommandLine> Settings::ReadCommandLine(const std::vector<std::str
     } else if (i + 1 < arguments.size()) {
       flags.emplace_back(name, arguments[++i]);
     } else {
-      return absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value"));
+      error.Update(absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value")));
     }
   }
   for (const auto& [name, value] : flags) {
     if (name != "config") continue;
-    if (absl::Status status = ReadFile(value); !status.ok()) return status;
+    error.Update(ReadFile(value));
   }
   for (const auto& [name, value] : flags) {
     if (name == "config") continue;
     if (absl::Status status = Set(name, value); !status.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("--", status.message()));
+      error.Update(absl::InvalidArgumentError(absl::StrCat("--", status.message())));
     }
   }
+  if (!error.ok()) return error;
   return line;
 }
 

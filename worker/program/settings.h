@@ -30,19 +30,15 @@ struct CommandLine {
 
 class Settings {
  public:
-  // The variable holds the default, and must outlive this. Names are in kebab case.
-  void Add(absl::string_view name, absl::string_view help, std::string* value);
-  void Add(absl::string_view name, absl::string_view help, std::optional<std::string>* value);
-  void Add(absl::string_view name, absl::string_view help, bool* value);
-  void Add(absl::string_view name, absl::string_view help, int* value);
-  void Add(absl::string_view name, absl::string_view help, std::optional<int>* value);
-  void Add(absl::string_view name, absl::string_view help, int64_t* value);
-  void Add(absl::string_view name, absl::string_view help, double* value);
-  // "90s", "10m", "1h30m".
-  void Add(absl::string_view name, absl::string_view help, absl::Duration* value);
+  // The variable holds the default, and must outlive this. Names are in kebab case. T is
+  // std::string, bool, int, int64_t, uint64_t, double, absl::Duration ("90s", "10m", "1h30m"; not
+  // negative), std::vector<std::string> ("a,b"), or std::optional of one of these.
+  template <typename T>
+  void Add(absl::string_view name, absl::string_view help, T* value);
 
   // Reads --config's file, if there is one, and then the other flags. InvalidArgument names the
   // flag or the file's line; a name that nobody added is refused, with the nearest one that exists.
+  // The first such error is returned, and what makes sense is set even so.
   absl::StatusOr<CommandLine> ReadCommandLine(const std::vector<std::string>& arguments);
 
   // `origin` is for messages. Keys that were read before stay if this fails.

@@ -100,6 +100,20 @@ TEST_F(SettingsTest, WhatMakesNoSenseIsNamedWithItsPlace) {
   EXPECT_THAT(Refused({"--config=/no/such"}), HasSubstr("--config=/no/such can't be read"));
 }
 
+TEST_F(SettingsTest, WhatMakesSenseIsSetEvenSo) {
+  EXPECT_EQ(Refused({"--step=7", "--run-name=second", "--steps=many"}),
+            "there is no setting step; did you mean steps?");
+  EXPECT_EQ(name_, "second");
+}
+
+TEST_F(SettingsTest, ListsAreOneValue) {
+  std::vector<std::string> files;
+  settings_.Add("data", "token files", &files);
+  ASSERT_TRUE(settings_.ReadYaml("data: a,b\n", "job.yaml").ok());
+  EXPECT_THAT(files, ElementsAre("a", "b"));
+  EXPECT_THAT(settings_.Print(), HasSubstr("data: a,b\n"));
+}
+
 TEST_F(SettingsTest, TheFilesLineIsNamed) {
   EXPECT_EQ(settings_.ReadYaml("steps: 1\nnodse: 2\n", "job.yaml").message(),
             "job.yaml:2: there is no setting nodse; did you mean nodes?");

@@ -1,5 +1,7 @@
 #include "worker/training/cpu_engine.h"
 
+#include <sys/resource.h>
+
 #include <cmath>
 #include <utility>
 
@@ -30,6 +32,12 @@ CpuEngine::CpuEngine(const Options& options, Transformer transformer, Communicat
 double CpuEngine::MeanFactor(size_t batches) const {
   return 1.0 / (static_cast<double>(batches) * static_cast<double>(transformer_.tokens()) *
                 communicator_.world_size());
+}
+
+int64_t CpuEngine::memory_bytes() const {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{1024} * usage.ru_maxrss;
 }
 
 absl::StatusOr<StepResult> CpuEngine::Step(int64_t step, std::span<const Batch> batches) {

@@ -26,6 +26,8 @@ class CpuEngine : public Engine {
                                                            Communicator& communicator);
 
   const ParameterLayout& layout() const override { return transformer_.layout(); }
+  // Of the whole process, at its highest.
+  int64_t memory_bytes() const override;
   const ModelConfig& model() const override { return transformer_.config(); }
   absl::StatusOr<StepResult> Step(int64_t step, std::span<const Batch> batches) override;
   absl::StatusOr<double> Loss(std::span<const Batch> batches) override;

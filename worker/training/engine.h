@@ -45,6 +45,9 @@ class Engine {
   // state stays as it was.
   virtual absl::StatusOr<StepResult> Step(int64_t step, std::span<const Batch> batches) = 0;
 
+  // What this rank holds, of the device or of the host.
+  virtual int64_t memory_bytes() const = 0;
+
   // The mean loss over all tokens of all ranks' micro-batches.
   virtual absl::StatusOr<double> Loss(std::span<const Batch> batches) = 0;
 

@@ -1,5 +1,6 @@
 #include "worker/training/observer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 
@@ -31,14 +32,21 @@ void AddMetric(std::string& text, std::string_view name, std::string_view type,
 }  // namespace
 
 std::string ProgressLine(const StepReport& report, double peak_flops) {
-  std::string line = fmt::format("step {}/{}  loss {:.4f}  grad norm {:.2f}  {} tokens/s",
-                                 report.step, report.total_steps, report.loss, report.gradient_norm,
-                                 Short(report.tokens_per_second));
+  constexpr int kBar = 10;
+  const auto done =
+      static_cast<size_t>(kBar * report.step / std::max<int64_t>(1, report.total_steps));
+  std::string line =
+      fmt::format("step {}/{} [{:<{}}]  loss {:.4f}  grad norm {:.2f}  {} tokens/s", report.step,
+                  report.total_steps, std::string(done, '#'), kBar, report.loss,
+                  report.gradient_norm, Short(report.tokens_per_second));
   if (peak_flops > 0) {
     line += fmt::format("  MFU {:.1f} %",
                         100 * report.tokens_per_second * report.flops_per_token / peak_flops);
   }
-  return line + "  " + Left(report.seconds_left) + " left";
+  constexpr double kGiB = 1 << 30;
+  return line + fmt::format("  {:.1f} GiB  {} left",
+                            static_cast<double>(report.memory_bytes) / kGiB,
+                            Left(report.seconds_left));
 }
 
 std::string StepJson(const StepReport& report) {
@@ -48,6 +56,7 @@ std::string StepJson(const StepReport& report) {
                         {"loss", report.loss},
                         {"gradient_norm", report.gradient_norm},
                         {"learning_rate", report.learning_rate},
+                        {"memory_bytes", report.memory_bytes},
                         {"tokens_per_second", report.tokens_per_second},
                         {"seconds_left", report.seconds_left}}
       .dump();
@@ -110,6 +119,8 @@ std::string TrainingMetrics::Text() const {
               last_->learning_rate);
     AddMetric(text, "muster_worker_tokens_per_second", "gauge", "Tokens a second, of all ranks.",
               last_->tokens_per_second);
+    AddMetric(text, "muster_worker_memory_bytes", "gauge", "Memory that rank 0 holds.",
+              static_cast<double>(last_->memory_bytes));
     AddMetric(text, "muster_worker_seconds_left", "gauge",
               "Seconds to the last step, as estimated.", last_->seconds_left);
   }

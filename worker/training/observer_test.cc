@@ -18,22 +18,28 @@ const StepReport kReport = {.step = 120,
                             .learning_rate = 0.001,
                             .tokens_per_second = 12'400,
                             .flops_per_token = 1e9,
+                            .memory_bytes = 858'993'459,
                             .seconds_left = 199.2};
 
 TEST(ProgressLine, SaysHowFarHowGoodHowFastHowLong) {
-  EXPECT_EQ(ProgressLine(kReport, 0),
-            "step 120/1000  loss 4.0312  grad norm 0.50  12.4k tokens/s  3m20s left");
-  EXPECT_EQ(ProgressLine(kReport, 31e12),
-            "step 120/1000  loss 4.0312  grad norm 0.50  12.4k tokens/s  MFU 40.0 %  3m20s left");
+  EXPECT_EQ(
+      ProgressLine(kReport, 0),
+      "step 120/1000 [#         ]  loss 4.0312  grad norm 0.50  12.4k tokens/s  0.8 GiB  3m20s "
+      "left");
+  EXPECT_EQ(
+      ProgressLine(kReport, 31e12),
+      "step 120/1000 [#         ]  loss 4.0312  grad norm 0.50  12.4k tokens/s  MFU 40.0 %  0.8 "
+      "GiB  3m20s left");
   StepReport unknown = kReport;
   unknown.seconds_left = std::numeric_limits<double>::infinity();
   EXPECT_THAT(ProgressLine(unknown, 0), HasSubstr("? left"));
 }
 
 TEST(Json, IsOneLineForEachEvent) {
-  EXPECT_EQ(StepJson(kReport),
-            R"({"event":"step","gradient_norm":0.5,"learning_rate":0.001,"loss":4.0312,)"
-            R"("seconds_left":199.2,"step":120,"tokens_per_second":12400.0,"total_steps":1000})");
+  EXPECT_EQ(
+      StepJson(kReport),
+      R"({"event":"step","gradient_norm":0.5,"learning_rate":0.001,"loss":4.0312,)"
+      R"("memory_bytes":858993459,"seconds_left":199.2,"step":120,"tokens_per_second":12400.0,"total_steps":1000})");
   EXPECT_EQ(StartJson(7), R"({"event":"start","step":7})");
   EXPECT_EQ(ValidationJson(7, std::numeric_limits<double>::quiet_NaN()),
             R"({"event":"validation","loss":null,"step":7})");

@@ -40,6 +40,25 @@ absl::StatusOr<Sharding> ParseSharding(std::string_view name) {
       fmt::format("sharding \"{}\" is not known; known are: ddp, zero1, zero3", name));
 }
 
+int64_t StateBytes(const ParameterLayout& layout, Sharding sharding, int world_size) {
+  constexpr int64_t kEach = sizeof(float);
+  const int64_t all = kEach * layout.size();
+  const int64_t own = all / world_size;
+  switch (sharding) {
+    case Sharding::kDataParallel:
+      return 4 * all;
+    case Sharding::kZero1:
+      return 2 * all + 2 * own;
+    case Sharding::kZero3:
+      break;
+  }
+  int64_t largest = 0;
+  for (const ParameterLayout::Unit& unit : layout.units()) {
+    largest = std::max(largest, unit.size);
+  }
+  return 4 * own + 2 * 2 * kEach * largest;
+}
+
 ShardedState::ShardedState(const ParameterLayout& layout, Sharding sharding,
                            Communicator& communicator, absl::Duration timeout)
     : layout_(layout), sharding_(sharding), communicator_(communicator), timeout_(timeout) {

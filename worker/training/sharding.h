@@ -32,6 +32,9 @@ enum class Sharding { kDataParallel, kZero1, kZero3 };
 // "ddp", "zero1", "zero3"; InvalidArgument lists them.
 absl::StatusOr<Sharding> ParseSharding(std::string_view name);
 
+// Bytes of the table above, for one of that many ranks.
+int64_t StateBytes(const ParameterLayout& layout, Sharding sharding, int world_size);
+
 // The parameters, gradients and moments that one rank keeps. Used by one thread; every rank makes
 // the same calls. Errors are the communicator's.
 class ShardedState : public ParameterUnits {

@@ -16,11 +16,11 @@ absl::Status Validate(const TrainingConfig& config, int world_size) {
         fmt::format("{} steps of {} sequences of {} tokens, {} at a time; each must be at least 1",
                     config.steps, config.sequences_per_step, config.sequence, config.micro_batch));
   }
-  const int at_once = world_size * config.micro_batch;
+  const int64_t at_once = int64_t{1} * world_size * config.micro_batch;
   for (const auto& [what, sequences] :
-       {std::pair("a step", config.sequences_per_step),
-        std::pair("validation",
-                  config.validate_every > 0 ? config.validation_sequences : at_once)}) {
+       {std::pair<const char*, int64_t>("a step", config.sequences_per_step),
+        std::pair<const char*, int64_t>(
+            "validation", config.validate_every > 0 ? config.validation_sequences : at_once)}) {
     if (sequences < 1 || sequences % at_once != 0) {
       return absl::InvalidArgumentError(fmt::format(
           "{} takes {} sequences, which can't be divided among {} ranks in micro-batches of {}; "
@@ -139,6 +139,7 @@ void Trainer::Report(int64_t step, const StepResult& result) {
       .learning_rate = result.learning_rate,
       .tokens_per_second = 1.0 * config_.sequences_per_step * config_.sequence / seconds_per_step,
       .flops_per_token = FlopsPerToken(engine_.model(), config_.sequence),
+      .memory_bytes = engine_.memory_bytes(),
       .seconds_left = seconds_per_step * static_cast<double>(config_.steps - step)};
   reported_at_ = now;
   reported_step_ = step;

@@ -26,26 +26,20 @@ absl::Status Trainer::FinishCheckpoint() {
   if (!checkpoint_under_way_) {
     return absl::OkStatus();
   }
-  const absl::Status written = writer_->Wait();
-  const absl::StatusOr<bool> failed = AgreeOnAny(communicator_, !written.ok(), config_.timeout);
-  if (!failed.ok()) {
-    return failed.status();
+  absl::Status result = writer_->Wait();
+  if (absl::Status status = AgreeOnResult(communicator_, result, config_.timeout); !status.ok()) {
+    return status;
   }
   checkpoint_under_way_ = false;
-  checkpoint_status_ = written;
-  if (!*failed && leads()) {
-    checkpoint_status_ = writer_->Commit();
+  if (result.ok()) {
+    if (leads()) {
+      result = writer_->Commit();
+    }
+    if (absl::Status status = AgreeOnResult(communicator_, result, config_.timeout); !status.ok()) {
+      return status;
+    }
   }
-  // What rank 0 met in Commit is everyone's result.
-  const absl::StatusOr<bool> lost =
-      AgreeOnAny(communicator_, !checkpoint_status_.ok(), config_.timeout);
-  if (!lost.ok()) {
-    return lost.status();
-  }
-  if (*lost && checkpoint_status_.ok()) {
-    checkpoint_status_ = absl::UnavailableError(fmt::format(
-        "the checkpoint of step {} could not be written by another rank", checkpoint_step_));
-  }
+  checkpoint_status_ = result;
   for (TrainingObserver* observer : observers_) {
     observer->OnCheckpoint(checkpoint_step_, checkpoint_status_);
   }
@@ -128,15 +122,9 @@ absl::StatusOr<std::vector<int64_t>> Trainer::StepsToResume() {
         writer_ = *std::move(writer);
       }
     }
-    const absl::StatusOr<bool> failed = AgreeOnAny(communicator_, !status.ok(), config_.timeout);
-    if (!failed.ok()) {
-      return failed.status();
-    }
-    if (*failed) {
-      return status.ok() ? absl::UnavailableError(
-                               fmt::format("{}: another rank can't write checkpoints there",
-                                           config_.checkpoint_directory))
-                         : status;
+    const absl::Status agreed = AgreeOnResult(communicator_, status, config_.timeout);
+    if (!agreed.ok() || !status.ok()) {
+      return agreed.ok() ? status : agreed;
     }
   }
   std::vector<int64_t> steps;
@@ -148,12 +136,9 @@ absl::StatusOr<std::vector<int64_t>> Trainer::StepsToResume() {
     }
   }
   // Not to be taken for an empty directory.
-  const absl::StatusOr<bool> unreadable = AgreeOnAny(communicator_, !status.ok(), config_.timeout);
-  if (!unreadable.ok() || *unreadable) {
-    status.Update(unreadable.status());
-    return status.ok() ? absl::UnavailableError(
-                             fmt::format("{}: rank 0 can't list it", config_.checkpoint_directory))
-                       : status;
+  const absl::Status agreed = AgreeOnResult(communicator_, status, config_.timeout);
+  if (!agreed.ok() || !status.ok()) {
+    return agreed.ok() ? status : agreed;
   }
   return BroadcastSteps(std::move(steps));
 }
@@ -176,32 +161,28 @@ absl::StatusOr<bool> Trainer::LoadCheckpoint(int64_t step) {
   absl::StatusOr<CheckpointReader> reader =
       CheckpointReader::Open(config_.checkpoint_directory, step);
   absl::Status status = reader.status();
-  const bool of_another_run = reader.ok() && reader->info().identity != Identity();
-  if (reader.ok() && !of_another_run) {
+  if (reader.ok() && reader->info().identity != Identity()) {
+    status = absl::FailedPreconditionError(
+        fmt::format("{}: holds checkpoints of another model ({}), this one is {}; name another "
+                    "directory",
+                    config_.checkpoint_directory, reader->info().identity, Identity()));
+  } else if (reader.ok()) {
     status = engine_.Load([&reader](StateKind kind, int64_t offset, std::span<float> values) {
       return reader->Read(kind, offset, values);
     });
   }
-  const absl::StatusOr<bool> other = AgreeOnAny(communicator_, of_another_run, config_.timeout);
-  if (!other.ok() || *other) {
-    return !other.ok() ? other.status()
-                       : absl::FailedPreconditionError(fmt::format(
-                             "{}: holds checkpoints of another model ({}), this one is {}; name "
-                             "another directory",
-                             config_.checkpoint_directory,
-                             of_another_run ? reader->info().identity : "as another rank sees",
-                             Identity()));
+  if (absl::Status agreed = AgreeOnResult(communicator_, status, config_.timeout); !agreed.ok()) {
+    return agreed;
+  }
+  if (absl::IsFailedPrecondition(status)) {
+    return status;
   }
   if (!status.ok()) {
     for (TrainingObserver* observer : observers_) {
       observer->OnCheckpoint(step, status);
     }
   }
-  const absl::StatusOr<bool> failed = AgreeOnAny(communicator_, !status.ok(), config_.timeout);
-  if (!failed.ok()) {
-    return failed.status();
-  }
-  return !*failed;
+  return status.ok();
 }
 
 }  // namespace muster::worker

@@ -1,4 +1,4 @@
-#include "worker/launch/machine.h"
+#include "worker/launch/host.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,10 +32,10 @@ TEST(CountDevices, CountsDeviceFilesOtherwise) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(ThisMachine, KnowsItsName) {
+TEST(ThisHost, KnowsItsName) {
   char name[256] = {};
   gethostname(name, sizeof name - 1);
-  EXPECT_THAT(ThisMachine({}).host_name, StartsWith(name));
+  EXPECT_THAT(ThisHost({}).name, StartsWith(name));
 }
 
 }  // namespace

@@ -13,6 +13,6 @@ namespace muster::worker {
 int CountDevices(const Environment& environment, const std::string& device_folder = "/dev");
 
 // Asks the resolver for the full host name; without an answer the short one.
-Machine ThisMachine(const Environment& environment);
+Host ThisHost(const Environment& environment);
 
 }  // namespace muster::worker

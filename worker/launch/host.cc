@@ -1,4 +1,4 @@
-#include "worker/launch/machine.h"
+#include "worker/launch/host.h"
 
 #include <netdb.h>
 #include <unistd.h>
@@ -43,19 +43,19 @@ int CountDevices(const Environment& environment, const std::string& device_folde
   return count;
 }
 
-Machine ThisMachine(const Environment& environment) {
+Host ThisHost(const Environment& environment) {
   char name[HOST_NAME_MAX + 1] = {};
   gethostname(name, sizeof name - 1);
-  Machine machine = {.host_name = name, .devices = CountDevices(environment)};
+  Host host = {.name = name, .devices = CountDevices(environment)};
   addrinfo hints = {};
   hints.ai_flags = AI_CANONNAME;
   addrinfo* found = nullptr;
-  if (getaddrinfo(name, nullptr, &hints, &found) != 0) return machine;
+  if (getaddrinfo(name, nullptr, &hints, &found) != 0) return host;
   const std::string full = found->ai_canonname == nullptr ? "" : found->ai_canonname;
   freeaddrinfo(found);
   // /etc/hosts may say "localhost" first.
-  if (absl::StartsWith(full, machine.host_name)) machine.host_name = full;
-  return machine;
+  if (absl::StartsWith(full, host.name)) host.name = full;
+  return host;
 }
 
 }  // namespace muster::worker

@@ -1,0 +1,276 @@
+// What users and the environment do wrong, through the program: each ends with a cause, a fix, and
+// an exit code that says whether to start again; an old checkpoint is never damaged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/diagnose/cause.h"
+#include "worker/program/test_job.h"
+
+namespace muster::worker {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class BadInput : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { data_ = new JobDirectory(); }
+  static void TearDownTestSuite() { delete data_; }
+
+  std::string termination_log(const std::string& name = "0") const {
+    return directory_ / ("termination-" + name);
+  }
+
+  // Of a run of ten steps.
+  Flags TrainFlags(const std::string& name = "0") const {
+    MakeTerminationLog(directory_, name);
+    return data_->TrainFlags() +
+           Flags{"--steps=10", "--termination-log=" + termination_log(name), "--meet-timeout=30s"};
+  }
+  Flags CheckpointFlags() const {
+    return {"--checkpoints=" + checkpoints_, "--checkpoint-every=5"};
+  }
+
+  Ran Train(const Flags& flags) const { return RunWorker(TrainFlags() + flags); }
+
+  std::unique_ptr<Pod> StartPod(int pod, int pods, const std::string& port, const Flags& flags = {},
+                                const std::string& program = MUSTER_WORKER,
+                                const std::string& name = "") const {
+    const std::string log = name.empty() ? absl::StrCat(pod) : name;
+    return std::make_unique<Pod>(Flags{program} + TrainFlags(log) + flags,
+                                 PodEnvironment(pod, pods, port, /*processes=*/1));
+  }
+
+  // The log names cause, rank and fix; so does the termination message; the code is the cause's.
+  void ExpectEnd(const Ran& ran, CauseId id, const std::string& detail,
+                 const std::string& name = "0") const {
+    const Cause& cause = CauseOf(id);
+    EXPECT_EQ(ran.exit_code, cause.exit_code) << ran.printed;
+    EXPECT_THAT(ran.printed, HasSubstr(std::string(cause.fix)));
+    EXPECT_THAT(ran.printed, HasSubstr(detail));
+    const nlohmann::json message = TerminationOf(termination_log(name));
+    ASSERT_TRUE(message.is_object()) << Contents(termination_log(name)) << "\n" << ran.printed;
+    EXPECT_EQ(message.at("cause"), std::string(cause.name)) << message;
+    EXPECT_EQ(message.at("exitCode"), ran.exit_code);
+    EXPECT_THAT(message.at("detail").get<std::string>(), HasSubstr(detail));
+  }
+
+  void ExpectEnd(Pod& pod, CauseId id, const std::string& detail, const std::string& name) const {
+    const int exit_code = pod.ExitCode();
+    ExpectEnd(Ran{exit_code, pod.printed()}, id, detail, name);
+  }
+
+  std::vector<int64_t> Steps() const { return *CommittedSteps(checkpoints_); }
+  std::string Shard(int64_t step) const {
+    return CheckpointPath(checkpoints_, step) + "/shard-00000-of-00001.safetensors";
+  }
+
+  // Turns over one bit in the file's last quarter.
+  static void Damage(const std::string& path) {
+    std::string bytes = Contents(path);
+    bytes[bytes.size() * 3 / 4] ^= 1;
+    std::ofstream(path, std::ios::binary) << bytes;
+  }
+
+  static JobDirectory* data_;
+  const TestDirectory directory_;
+  const std::string checkpoints_ = directory_ / "checkpoints";
+};
+
+JobDirectory* BadInput::data_ = nullptr;
+
+TEST_F(BadInput, UnknownFlagsAreRefusedWithTheNearest) {
+  ExpectEnd(Train({"--step=7"}), CauseId::kConfigurationInvalid,
+            "there is no setting step; did you mean steps?");
+  ExpectEnd(Train({"--steps=many"}), CauseId::kConfigurationInvalid,
+            "--steps=many isn't a whole number");
+  ExpectEnd(Train({"more"}), CauseId::kConfigurationInvalid, "more is no setting");
+}
+
+TEST_F(BadInput, ValuesThatDoNotGoTogetherAreNamed) {
+  for (const auto& [flag, detail] : std::vector<std::pair<std::string, std::string>>{
+           {"--model=gpt5", "model \"gpt5\" is not known; known are: gpt2,"},
+           {"--sharding=fsdp", "known are: ddp, zero1, zero3"},
+           {"--heads=3", "heads"},
+           {"--layers=0", "layers=0 isn't between 1 and"},
+           {"--sequence=64", "sequence=64 isn't between 1 and the context, 32"},
+           {"--micro-batch=3", "16 sequences, which can't be divided"},
+           {"--data=", "no data to train on"},
+           {"--validate-every=5", "validation-data and validate-every go together"},
+           {"--keep-checkpoints=0", "keep-checkpoints=0"},
+           {"--metrics-port=70000", "metrics-port=70000"},
+           {"--silence-limit=1s", "silence-limit=1s is less than two heartbeats"}}) {
+    SCOPED_TRACE(flag);
+    ExpectEnd(Train({flag}), CauseId::kConfigurationInvalid, detail);
+  }
+}
+
+TEST_F(BadInput, AFileOfSettingsIsNamedWithItsLine) {
+  std::ofstream(directory_ / "config.yaml") << "steps: 5\nstpes: 6\n";
+  ExpectEnd(Train({"--config=" + directory_ / "config.yaml"}), CauseId::kConfigurationInvalid,
+            "config.yaml:2: there is no setting stpes; did you mean steps?");
+}
+
+TEST_F(BadInput, AModelThatCannotFitIsToldBeforeTraining) {
+  const Ran ran = Train({"--model=llama-3-8b", "--layers=2000", "--width=4096", "--heads=32",
+                         "--vocabulary=128256", "--context=32"});
+  ExpectEnd(ran, CauseId::kModelTooLarge, "planned on this node");
+  EXPECT_THAT(ran.printed, Not(HasSubstr("[rank")));
+}
+
+TEST_F(BadInput, ACheckpointFolderThatCannotBeWritten) {
+  std::ofstream(directory_ / "file") << "";
+  const Ran ran = Train({"--checkpoints=" + directory_ / "file/checkpoints"});
+  ExpectEnd(ran, CauseId::kCheckpointUnwritable, directory_ / "file/checkpoints");
+  EXPECT_THAT(ran.printed, Not(HasSubstr("[rank")));
+}
+
+TEST_F(BadInput, DataThatIsCutShortOrMissing) {
+  const std::string path = directory_ / "cut";
+  std::filesystem::copy(data_->tokens(), path);
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 100);
+  ExpectEnd(Train({"--data=" + path}), CauseId::kDataCorrupt, path);
+  ExpectEnd(Train({"--data=" + directory_ / "none"}), CauseId::kConfigurationInvalid,
+            directory_ / "none");
+}
+
+TEST_F(BadInput, WeightsOfAnotherModelOrCutShort) {
+  ASSERT_EQ(Train(CheckpointFlags()).exit_code, 0);
+  const std::string weights = directory_ / "model.safetensors";
+  const Flags model = {"--model=gpt2-tiny", "--layers=1",       "--width=32",
+                       "--heads=2",         "--vocabulary=257", "--context=32"};
+  const Ran ran =
+      RunWorker(Flags{"convert", "--from=checkpoint", "--output=" + weights, checkpoints_} + model);
+  ASSERT_EQ(ran.exit_code, 0) << ran.printed;
+  EXPECT_EQ(Train({"--weights=" + weights}).exit_code, 0);
+  ExpectEnd(Train({"--weights=" + weights, "--width=64"}), CauseId::kConfigurationInvalid, weights);
+  std::filesystem::resize_file(weights, std::filesystem::file_size(weights) - 100);
+  ExpectEnd(Train({"--weights=" + weights}), CauseId::kCheckpointCorrupt, weights);
+}
+
+TEST_F(BadInput, ALossThatIsNoNumberEndsTheRunAndLeavesTheCheckpoints) {
+  ASSERT_EQ(Train(CheckpointFlags()).exit_code, 0);
+  const Ran ran = Train(CheckpointFlags() + Flags{"--steps=20", "--learning-rate=1e30"});
+  ExpectEnd(ran, CauseId::kLossNotFinite, "the parameters were not updated");
+  EXPECT_THAT(Steps(), testing::Contains(10));
+}
+
+TEST_F(BadInput, ADamagedCheckpointLeadsToTheOneBeforeAndNoneToAnError) {
+  ASSERT_EQ(Train(CheckpointFlags()).exit_code, 0);
+  ASSERT_EQ(Steps(), (std::vector<int64_t>{5, 10}));
+  Damage(Shard(10));
+  const Ran back = Train(CheckpointFlags());
+  EXPECT_EQ(back.exit_code, 0) << back.printed;
+  EXPECT_THAT(back.printed, HasSubstr("checkpoint of step 10 doesn't count: "));
+  EXPECT_THAT(back.printed, HasSubstr("resuming after step 5"));
+  for (const int64_t step : Steps()) {
+    std::filesystem::resize_file(Shard(step), std::filesystem::file_size(Shard(step)) / 2);
+  }
+  const std::vector<int64_t> before = Steps();
+  ExpectEnd(Train(CheckpointFlags()), CauseId::kCheckpointCorrupt,
+            "none of 2 checkpoints can be loaded");
+  EXPECT_EQ(Steps(), before);
+}
+
+TEST_F(BadInput, CheckpointsOfAnotherModelAreNoFreshStart) {
+  ASSERT_EQ(Train(CheckpointFlags()).exit_code, 0);
+  ExpectEnd(Train(CheckpointFlags() + Flags{"--width=64"}), CauseId::kConfigurationInvalid,
+            "holds checkpoints of another model");
+}
+
+TEST_F(BadInput, AFullDiskLeavesTheLastCheckpointWhichTheNextStartResumesFrom) {
+  ASSERT_EQ(Train(CheckpointFlags()).exit_code, 0);
+  // Files of at most 16 KiB: enough for what the check of the folder writes, too little for a
+  // shard.
+  Pod pod(Flags{"sh", "-c", "ulimit -f 32; exec \"$0\" \"$@\"", MUSTER_WORKER} + TrainFlags() +
+              CheckpointFlags() + Flags{"--steps=20"},
+          {});
+  const int exit_code = pod.ExitCode();
+  ExpectEnd(Ran{exit_code, pod.printed()}, CauseId::kDiskFull, "File too large");
+  EXPECT_THAT(pod.printed(), HasSubstr("checkpoint of step 15 doesn't count: "));
+  EXPECT_THAT(pod.printed(), HasSubstr("step 20/20")) << "training goes on without it";
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{5, 10}));
+  const Ran next = Train(CheckpointFlags() + Flags{"--steps=20"});
+  EXPECT_EQ(next.exit_code, 0) << next.printed;
+  EXPECT_THAT(next.printed, HasSubstr("resuming after step 10"));
+}
+
+TEST_F(BadInput, PodsThatDisagreeOnTheNumberOfRanks) {
+  const std::string port = FreePort();
+  const auto first = StartPod(0, 2, port, {"--meet-timeout=3s"});
+  const auto second = StartPod(1, 4, port);
+  ExpectEnd(*second, CauseId::kWorldSizeMismatch, "was started for 4 ranks, rank 0 for 2", "1");
+  ExpectEnd(*first, CauseId::kRendezvousTimeout, "missing: rank 1", "0");
+}
+
+TEST_F(BadInput, TwoPodsWithOneRank) {
+  const std::string port = FreePort();
+  const Flags long_run = {"--steps=1000000"};
+  const auto first = StartPod(0, 2, port, long_run);
+  const auto second = StartPod(1, 2, port, long_run);
+  ASSERT_TRUE(first->Prints("step 2/")) << first->printed();
+  const auto twin = StartPod(1, 2, port, long_run, MUSTER_WORKER, "twin");
+  ExpectEnd(*twin, CauseId::kRankTaken, "two processes have one rank", "twin");
+  const size_t so_far = first->printed().size();
+  EXPECT_TRUE(first->Prints("loss", Pod::kPatience, so_far)) << "the others go on";
+  second->Signal(SIGTERM);
+  EXPECT_EQ(first->ExitCode(), 143);
+  EXPECT_EQ(second->ExitCode(), 143);
+}
+
+TEST_F(BadInput, PodsWithDifferentVersions) {
+  const std::string port = FreePort();
+  const auto first = StartPod(0, 2, port);
+  const auto second = StartPod(1, 2, port, {}, MUSTER_WORKER_OF_ANOTHER_VERSION);
+  ExpectEnd(*first, CauseId::kVersionsDiffer, "Mismatched worker version", "0");
+  ExpectEnd(*second, CauseId::kVersionsDiffer, "has 0.0.1", "1");
+}
+
+TEST_F(BadInput, PodsWithDifferentSettings) {
+  const std::string port = FreePort();
+  const auto first = StartPod(0, 2, port);
+  const auto second = StartPod(1, 2, port, {"--seed=7"});
+  for (const auto& [pod, name] : {std::pair(first.get(), "0"), std::pair(second.get(), "1")}) {
+    ExpectEnd(*pod, CauseId::kConfigurationInvalid,
+              "started with \"seed: 7\", rank 0 with \"seed: 1\"", name);
+    EXPECT_EQ(TerminationOf(termination_log(name)).at("rank"), 1);
+  }
+}
+
+TEST_F(BadInput, CheckpointFoldersThatOnlyHaveOneName) {
+  const std::string port = FreePort();
+  // A link stands for a name that each pod's own file system has.
+  const std::string folder = directory_ / "mount";
+  std::filesystem::create_directories(directory_ / "a");
+  std::filesystem::create_directories(directory_ / "b");
+  std::filesystem::create_directory_symlink("/proc/self/cwd", folder);
+  const Flags flags = {"--checkpoints=" + folder};
+  const auto in = [&](const std::string& cwd) {
+    return Flags{"sh", "-c", "cd \"$0\"; exec \"$@\"", directory_ / cwd, MUSTER_WORKER};
+  };
+  Pod first(in("a") + TrainFlags("0") + flags, PodEnvironment(0, 2, port, 1));
+  Pod second(in("b") + TrainFlags("1") + flags, PodEnvironment(1, 2, port, 1));
+  ExpectEnd(first, CauseId::kCheckpointUnwritable, "isn't the directory that rank 0 sees", "0");
+  ExpectEnd(second, CauseId::kCheckpointUnwritable, "isn't the directory that rank 0 sees", "1");
+}
+
+TEST_F(BadInput, ARendezvousPortThatIsTaken) {
+  const std::string port = FreePort();
+  const Socket taken = *Listen(static_cast<uint16_t>(std::stoi(port)));
+  const auto first = StartPod(0, 2, port);
+  ExpectEnd(*first, CauseId::kAddressInUse, port, "0");
+}
+
+TEST_F(BadInput, ARankThatCrashesIsToldThoughItSaidNothing) {
+  const std::string port = FreePort();
+  const auto first = StartPod(0, 1, port, {"--steps=1000000"});
+  ASSERT_TRUE(first->Prints("step 2/")) << first->printed();
+  const pid_t rank = RankProcessOf(first->pid(), 0);
+  ASSERT_GT(rank, 0);
+  kill(rank, SIGILL);
+  ExpectEnd(*first, CauseId::kProgramCrash, "killed by signal 4", "0");
+}
+
+}  // namespace
+}  // namespace muster::worker

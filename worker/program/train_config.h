@@ -1,0 +1,69 @@
+// What `muster-worker train` can be told besides its place in a job (job.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/model/model_config.h"
+#include "worker/model/optimizer.h"
+#include "worker/program/settings.h"
+#include "worker/training/sharding.h"
+#include "worker/training/trainer.h"
+
+namespace muster::worker {
+
+// A model by name, and what differs from it.
+struct ModelChoice {
+  std::string name = "gpt2";
+  std::optional<int> layers, width, heads, key_value_heads, feed_forward, vocabulary, context;
+};
+
+// What all ranks must have alike.
+struct TrainConfig {
+  ModelChoice model;
+  std::optional<std::string> weights;  // Hugging Face's, to start from
+  std::vector<std::string> data;       // token files
+  std::vector<std::string> validation_data;
+  std::optional<int> sequence;  // tokens; default: the model's context
+  std::string sharding = "ddp";
+  TrainingConfig training = {.steps = 1000,
+                             .sequences_per_step = 8,
+                             .checkpoint_every = 100};  // its `sequence` comes from above
+  OptimizerConfig optimizer;                            // its total_steps are training.steps
+};
+
+// What may differ from pod to pod.
+struct NodeConfig {
+  int gpus = 0;         // that this pod must have; 0: none are looked at
+  int efa_devices = 0;  // likewise
+  std::optional<absl::Duration> grace_period;
+  int64_t checkpoint_speed =
+      0;  // bytes per second that the volume takes from one pod; 0: not known
+  std::optional<std::string> events;     // JSON lines, by rank 0
+  std::optional<std::string> loss_plot;  // SVG, by rank 0
+  int metrics_port = 0;                  // of rank 0's Prometheus endpoint; 0: none
+  double peak_flops = 0;                 // of all ranks, for MFU; 0: not known
+};
+
+void AddModelSettings(Settings& settings, ModelChoice& model);
+void AddTrainSettings(Settings& settings, TrainConfig& config);
+void AddNodeSettings(Settings& settings, NodeConfig& config);
+
+// The sizes meant. NotFound lists the names; InvalidArgument names the field.
+absl::StatusOr<ModelConfig> ModelOf(const ModelChoice& choice);
+
+// What follows from the configuration, checked as far as it can be without files and other ranks.
+struct TrainPlan {
+  ModelConfig model;
+  Sharding sharding = Sharding::kDataParallel;
+  TrainingConfig training;
+  OptimizerConfig optimizer;
+};
+absl::StatusOr<TrainPlan> PlanOf(const TrainConfig& config, int world_size);
+
+}  // namespace muster::worker
