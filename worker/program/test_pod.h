@@ -1,6 +1,7 @@
 // A pod of a test: a process with an environment, whose output is read as it comes.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
