@@ -230,7 +230,7 @@ TEST_F(Training, SigtermOfOnePodSavesAndAnotherStartGoesOnAtHalfTheSize) {
 }
 
 TEST_F(Training, MissingRanksAreNamed) {
-  TrainingJob job(*directory_, "missing", {"--meet-timeout=2s"}, kRanks / 2);
+  TrainingJob job(*directory_, "missing", {"--meet-timeout=10s"}, kRanks / 2);
   job.StartPod(0);
   EXPECT_EQ(job.pod(0).ExitCode(), 138) << job.pod(0).printed();
   const auto message = TerminationOf(job.termination_log(0));

@@ -60,7 +60,7 @@ struct Rendezvous::State {
                              const absl::Status& cause) {
     const Deadline deadline = DeadlineAfter(timeout);
     absl::Duration pause = kFirstPause;
-    std::vector<int> missing = {0};
+    std::optional<std::vector<int>> missing;  // by what the store said last
     absl::Status last;
     while (true) {
       if (absl::Status stop = Stop(); !stop.ok()) return stop;
@@ -82,11 +82,24 @@ struct Rendezvous::State {
       std::this_thread::sleep_for(absl::ToChronoMilliseconds(jittered));
       pause = std::min(2 * pause, kLongestPause);
     }
+    // The store's own rank may give up, and take it along, a moment before this one.
+    if (missing.has_value()) return TooFewCame(*missing, last);
     return WithRanksAtFault(
         absl::DeadlineExceededError(absl::StrCat(
             "the rendezvous store of rank 0 at ", ToText(options.store), " was not reached within ",
             absl::FormatDuration(timeout), ": ", last.message())),
         {0});
+  }
+
+  absl::Status TooFewCame(const std::vector<int>& missing, const absl::Status& store_lost) const {
+    std::string message =
+        absl::StrCat("rendezvous at ", ToText(options.store), ": ",
+                     options.world_size - static_cast<int>(missing.size()), " of ",
+                     options.world_size, " ranks came in time; missing: ", RankList(missing));
+    if (!store_lost.ok()) {
+      absl::StrAppend(&message, "; then the store of rank 0 was lost: ", store_lost.message());
+    }
+    return WithRanksAtFault(absl::DeadlineExceededError(message), missing);
   }
 
   absl::Status Stop() const {
@@ -120,8 +133,7 @@ struct Rendezvous::State {
     return stream->Send(Encode(join));
   }
 
-  absl::StatusOr<Round> AwaitRound(Deadline deadline, std::vector<int>& missing) {
-    bool waited = false;
+  absl::StatusOr<Round> AwaitRound(Deadline deadline, std::optional<std::vector<int>>& missing) {
     while (true) {
       if (absl::Status stop = Stop(); !stop.ok()) return stop;
       absl::StatusOr<std::vector<StoreMessage>> messages = Exchange(deadline);
@@ -129,10 +141,7 @@ struct Rendezvous::State {
       for (size_t i = 0; i < messages->size(); ++i) {
         StoreMessage& message = (*messages)[i];
         if (message.type == StoreMessage::Type::kRefused) return message.status;
-        if (message.type == StoreMessage::Type::kWaiting) {
-          missing = std::move(message.ranks);
-          waited = true;
-        }
+        if (message.type == StoreMessage::Type::kWaiting) missing = std::move(message.ranks);
         if (message.type != StoreMessage::Type::kRound) continue;
         generation = message.round.generation;
         ReplaceLoopback(message.round, RemoteEnd(stream->socket()).host);
@@ -142,13 +151,8 @@ struct Rendezvous::State {
         return round;
       }
       if (TimeLeft(deadline) > absl::ZeroDuration()) continue;
-      if (!waited) return absl::UnavailableError("not heard from since it took the connection");
-      return WithRanksAtFault(
-          absl::DeadlineExceededError(absl::StrCat(
-              "rendezvous at ", ToText(options.store), ": ",
-              options.world_size - static_cast<int>(missing.size()), " of ", options.world_size,
-              " ranks came in time; missing: ", RankList(missing))),
-          missing);
+      if (missing.has_value()) return TooFewCame(*missing, absl::OkStatus());
+      return absl::UnavailableError("not heard from since it took the connection");
     }
   }
 

@@ -20,6 +20,7 @@
 namespace muster::worker {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -118,6 +119,21 @@ TEST(Rendezvous, MissingRanksAreNamedAtTheDeadline) {
   EXPECT_THAT(round.status().message(),
               HasSubstr("1 of 4 ranks came in time; missing: ranks 1 to 3"));
   EXPECT_THAT(RanksAtFault(round.status()), ElementsAre(1, 2, 3));
+}
+
+TEST(Rendezvous, MissingRanksAreNamedThoughTheStoreGoesFirst) {
+  auto store = std::make_unique<TestMember>(0, 4, 0);
+  TestMember member(1, 4, store->port());
+  auto first = store->Join(absl::Seconds(2));
+  auto second = member.Join(absl::Seconds(5));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(first.get().status()));
+  store.reset();
+  const auto round = second.get();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(round.status()));
+  EXPECT_THAT(round.status().message(),
+              AllOf(HasSubstr("2 of 4 ranks came in time; missing: ranks 2 and 3"),
+                    HasSubstr("; then the store of rank 0 was lost: ")));
+  EXPECT_THAT(RanksAtFault(round.status()), ElementsAre(2, 3));
 }
 
 TEST(Rendezvous, ANameThatIsNotKnownIsTriedUntilTheDeadline) {
