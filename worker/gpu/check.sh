@@ -18,23 +18,8 @@ bundle() {
   mkdir -p "$to/deps/include" "$to/deps/lib"
   cp -r worker "$to/"
   cp -r /usr/include/{absl,fmt,gtest,gmock,nlohmann} "$to/deps/include/"
-  cp -r "$toolkit"/include/cudnn* "$to/deps/include/"
+  cp -r "$toolkit"/include/{cublas,cudnn,nvrtc}* "$to/deps/include/"
   cp /usr/lib/*/libabsl_*.a /usr/lib/*/lib{gtest,gtest_main,gmock}.a "$to/deps/lib/"
-}
-
-# The folder of a header among CUDA's, wherever this machine has them.
-cuda_folder() {
-  local header=$1 folder
-  for folder in "$cuda/include" "$cuda"/targets/*/include \
-    $(python3 -c 'import site; print(*site.getsitepackages())' 2>/dev/null |
-      xargs -n 1 -I{} sh -c 'echo {}/nvidia/*/include'); do
-    [[ ! -e $folder/$header ]] || {
-      echo "$folder"
-      return
-    }
-  done
-  echo "check.sh: no $header on this machine" >&2
-  return 1
 }
 
 build() {
@@ -42,12 +27,14 @@ build() {
   nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
   cuda=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
   local flags=(-std=c++20 -O2 -I. -DFMT_HEADER_ONLY)
-  local includes=() header folder
-  [[ ! -d deps ]] || includes+=(-isystem deps/include)
-  for header in cuda_runtime.h cublasLt.h cudnn.h nvrtc.h; do
-    folder=$(cuda_folder "$header")
-    includes+=(-isystem "$folder")
-  done
+  local includes=(-isystem "$cuda/include") libraries=(-Wl,--start-group)
+  if [[ -d deps ]]; then
+    includes=(-isystem deps/include "${includes[@]}")
+    libraries+=(deps/lib/libabsl_*.a)
+  else
+    libraries+=(/usr/lib/*/libabsl_*.a)
+  fi
+  libraries+=(-Wl,--end-group "$cuda/lib64/libcudart_static.a" -ldl -lrt -lpthread)
   local gencode=() architecture
   for architecture in ${MUSTER_ARCHITECTURES:-90a}; do
     gencode+=("-gencode=arch=compute_$architecture,code=sm_$architecture")
@@ -68,15 +55,6 @@ build() {
   # Longest first.
   printf '%s\n' worker/gpu/cudnn_attention.cc "${all[@]}" | awk '!seen[$0]++' |
     compile_all "$nvcc" "${flags[*]} ${includes[*]}" "${gencode[*]}"
-  local cudart
-  cudart=$(find "$cuda"/ $(dirname "$(cuda_folder cuda_runtime.h)") -name libcudart_static.a -print -quit)
-  local libraries=(-Ldeps/lib -Wl,--start-group)
-  if [[ -d deps ]]; then
-    libraries+=(deps/lib/libabsl_*.a)
-  else
-    libraries+=(/usr/lib/*/libabsl_*.a)
-  fi
-  libraries+=(-Wl,--end-group "$cudart" -ldl -lrt -lpthread)
   g++ -o "$out/gpu_tests" "${tests[@]}" "${library[@]}" -Ldeps/lib -lgtest_main -lgmock -lgtest \
     "${libraries[@]}"
   g++ -o "$out/gpu_step" "$out/worker-bench-gpu_step.cc.o" "${library[@]}" "${libraries[@]}"
@@ -91,7 +69,7 @@ compile_all() {
       "$2" $3 -O3 $4 -c "$1" -o "$object"
     else
       g++ $3 -c "$1" -o "$object"
-    fi || { echo "check.sh: $1 does not compile" >&2; exit 255; }'
+    fi || { echo "check.sh: $1 does not compile" >&2; exit 1; }'
   xargs -P "$(nproc)" -I{} bash -c "$script" - {} "$1" "$2" "$3"
 }
 

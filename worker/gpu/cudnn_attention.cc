@@ -25,7 +25,7 @@ using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 enum TensorId : int64_t { kQuery = 1, kKey, kValue, kOutput, kStatistics, kOutputGradient,
                           kQueryGradient, kKeyGradient, kValueGradient };
 
-absl::Status FrontendStatus(const fe::error_t& error, std::string_view doing) {
+absl::Status FrontendStatus(fe::error_t error, std::string_view doing) {
   return error.is_good() ? absl::OkStatus()
                          : absl::InternalError(fmt::format("{}: {}", doing, error.get_message()));
 }
@@ -162,7 +162,7 @@ class CudnnAttention : public Attention {
   }
 
   absl::Status Finish(fe::graph::Graph& graph, int64_t& workspace) {
-    const fe::error_t error = graph.build(handle_, {fe::HeurMode_t::A});
+    fe::error_t error = graph.build(handle_, {fe::HeurMode_t::A});
     if (!error.is_good()) {
       return absl::UnimplementedError(fmt::format(
           "cuDNN has no attention for {} sequences of {}, {} heads of {} channels, {} of them with "

@@ -28,10 +28,10 @@ class GpuEngine : public Engine {
     int sequences = 1;  // of a micro-batch
     int sequence = 0;   // tokens
     int device = 0;     // CUDA's number of the GPU
-    Recompute recompute;
+    Recompute recompute = {};
     bool plain_attention = false;
     bool deterministic = false;
-    std::string plan_cache;  // where plans of products are kept for the next start; empty: nowhere
+    std::string plan_cache = {};  // where plans of products are kept for the next start; empty: nowhere
   };
 
   // InvalidArgument if options don't fit, NotFound if there is no GPU or no cuBLAS,

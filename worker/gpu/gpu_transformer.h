@@ -43,7 +43,7 @@ class GpuTransformer {
     ModelConfig model;
     int sequences = 1;
     int sequence = 0;
-    Recompute recompute;
+    Recompute recompute = {};
     bool plain_attention = false;  // our own, even where cuDNN has one
     bool deterministic = false;    // equal inputs give equal bits
   };
