@@ -171,7 +171,16 @@ void GpuEngine::TakeMemory(MemoryCutter& cutter) {
   }
 }
 
-absl::Status GpuEngine::Stage(const Batch& batch, DeviceBatch& staged) {
+absl::Status GpuEngine::CopyToDevice(const Staging& staging, int64_t first, int64_t count) {
+  absl::Status status = CudaStatus(
+      cudaMemcpyAsync(staging.device + first, staging.host + first, count * sizeof(int32_t),
+                      cudaMemcpyHostToDevice, stream_),
+      "copying a batch");
+  status.Update(CudaStatus(cudaEventRecord(staging.copied, stream_), "an event"));
+  return status;
+}
+
+absl::StatusOr<DeviceBatch> GpuEngine::Stage(const Batch& batch) {
   const int64_t rows = transformer_->tokens();
   if (static_cast<int64_t>(batch.tokens.size()) != rows ||
       static_cast<int64_t>(batch.targets.size()) != rows) {
@@ -189,19 +198,27 @@ absl::Status GpuEngine::Stage(const Batch& batch, DeviceBatch& staged) {
       }
     }
   }
-  Staging& staging = staging_[next_staging_];
   next_staging_ = 1 - next_staging_;
+  const Staging& staging = staging_[next_staging_];
   if (absl::Status status = CudaStatus(cudaEventSynchronize(staging.copied), "the last batch");
       !status.ok()) {
     return status;
   }
-  int32_t* tokens = staging.host;
-  int32_t* targets = tokens + rows;
-  int32_t* order = targets + rows;
+  std::copy(batch.tokens.begin(), batch.tokens.end(), staging.host);
+  std::copy(batch.targets.begin(), batch.targets.end(), staging.host + rows);
+  if (absl::Status status = CopyToDevice(staging, 0, 2 * rows); !status.ok()) {
+    return status;
+  }
+  return DeviceBatch{.tokens = staging.device, .targets = staging.device + rows};
+}
+
+absl::StatusOr<TokenOrder> GpuEngine::StageTokenOrder() {
+  const int64_t rows = transformer_->tokens();
+  const Staging& staging = staging_[next_staging_];
+  const int32_t* tokens = staging.host;
+  int32_t* order = staging.host + 2 * rows;
   int32_t* distinct = order + rows;
   int32_t* first = distinct + rows;
-  std::copy(batch.tokens.begin(), batch.tokens.end(), tokens);
-  std::copy(batch.targets.begin(), batch.targets.end(), targets);
   std::fill(token_counts_.begin(), token_counts_.end(), 0);
   for (int64_t i = 0; i < rows; ++i) {
     ++token_counts_[tokens[i]];
@@ -222,19 +239,14 @@ absl::Status GpuEngine::Stage(const Batch& batch, DeviceBatch& staged) {
   for (int64_t i = 0; i < rows; ++i) {
     order[token_counts_[tokens[i]]++] = static_cast<int32_t>(i);
   }
-  absl::Status status = CudaStatus(
-      cudaMemcpyAsync(staging.device, staging.host, StagedIntegers(rows) * sizeof(int32_t),
-                      cudaMemcpyHostToDevice, stream_),
-      "copying a batch");
-  status.Update(CudaStatus(cudaEventRecord(staging.copied, stream_), "an event"));
-  const int32_t* device = staging.device;
-  staged = {.tokens = device,
-            .targets = device + rows,
-            .order = {.order = device + 2 * rows,
-                      .distinct = device + 3 * rows,
-                      .first = device + 4 * rows,
-                      .tokens = count}};
-  return status;
+  if (absl::Status status = CopyToDevice(staging, 2 * rows, StagedIntegers(rows) - 2 * rows);
+      !status.ok()) {
+    return status;
+  }
+  return TokenOrder{.order = staging.device + 2 * rows,
+                    .distinct = staging.device + 3 * rows,
+                    .first = staging.device + 4 * rows,
+                    .tokens = count};
 }
 
 absl::Status GpuEngine::Begin() {
@@ -281,13 +293,14 @@ absl::StatusOr<StepResult> GpuEngine::Step(int64_t step, std::span<const Batch> 
     return status;
   }
   for (size_t i = 0; i < batches.size(); ++i) {
-    DeviceBatch staged;
-    absl::Status status = Stage(batches[i], staged);
-    if (status.ok()) {
-      units_->SetInto(i == 0 ? Into::kAssign : Into::kAdd);
-      status = transformer_->LossAndGradient(staged, scale, *units_, sums_);
+    const absl::StatusOr<DeviceBatch> staged = Stage(batches[i]);
+    if (!staged.ok()) {
+      return staged.status();
     }
-    if (!status.ok()) {
+    units_->SetInto(i == 0 ? Into::kAssign : Into::kAdd);
+    if (absl::Status status = transformer_->LossAndGradient(
+            *staged, [this] { return StageTokenOrder(); }, scale, *units_, sums_);
+        !status.ok()) {
       return status;
     }
   }
@@ -317,12 +330,11 @@ absl::StatusOr<double> GpuEngine::Loss(std::span<const Batch> batches) {
     return status;
   }
   for (const Batch& batch : batches) {
-    DeviceBatch staged;
-    absl::Status status = Stage(batch, staged);
-    if (status.ok()) {
-      status = transformer_->Loss(staged, scale, *units_, sums_);
+    const absl::StatusOr<DeviceBatch> staged = Stage(batch);
+    if (!staged.ok()) {
+      return staged.status();
     }
-    if (!status.ok()) {
+    if (absl::Status status = transformer_->Loss(*staged, scale, *units_, sums_); !status.ok()) {
       return status;
     }
   }

@@ -68,7 +68,10 @@ class GpuEngine : public Engine {
   explicit GpuEngine(const Options& options) : options_(options) {}
   absl::Status Initialize();
   void TakeMemory(MemoryCutter& cutter);
-  absl::Status Stage(const Batch& batch, DeviceBatch& staged);
+  absl::StatusOr<DeviceBatch> Stage(const Batch& batch);
+  // Of the batch that was staged last.
+  absl::StatusOr<TokenOrder> StageTokenOrder();
+  absl::Status CopyToDevice(const Staging& staging, int64_t first, int64_t count);
   absl::Status Begin();
   absl::Status Update(int64_t step);
   // Waits for what the step has added up.

@@ -20,6 +20,7 @@ using testing::HasSubstr;
 constexpr int kSequences = 4;
 constexpr int kSequence = 64;
 constexpr int kMicroBatches = 2;
+constexpr int kSteps = 100;
 
 // A text in which each token follows from the one before.
 struct Text {
@@ -42,6 +43,7 @@ struct Variant {
   std::string model;
   Recompute recompute = {};
   bool plain_attention = false;
+  bool deterministic = true;
 };
 
 class GpuEngineOf : public testing::TestWithParam<Variant> {
@@ -59,7 +61,7 @@ class GpuEngineOf : public testing::TestWithParam<Variant> {
                                    .sequence = kSequence,
                                    .recompute = GetParam().recompute,
                                    .plain_attention = GetParam().plain_attention,
-                                   .deterministic = true},
+                                   .deterministic = GetParam().deterministic},
                                   *group[0]);
     ASSERT_TRUE(made.ok()) << made.status();
     gpu = *std::move(made);
@@ -92,7 +94,7 @@ TEST_P(GpuEngineOf, HundredStepsHaveTheLossesOfTheCpus) {
                                 *group[0]);
   ASSERT_TRUE(cpu->Load(InitialState(cpu->layout(), 1)).ok());
   double sum = 0;
-  for (int step = 0; step < 100; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
     const absl::StatusOr<StepResult> expected = Step(*cpu, step);
     const absl::StatusOr<StepResult> got = Step(*gpu, step);
     ASSERT_TRUE(got.ok()) << got.status();
@@ -102,7 +104,7 @@ TEST_P(GpuEngineOf, HundredStepsHaveTheLossesOfTheCpus) {
       EXPECT_NEAR(got->gradient_norm, expected->gradient_norm, 0.01 * expected->gradient_norm);
     }
   }
-  EXPECT_LT(sum / 100, 0.005);
+  EXPECT_LT(sum / kSteps, 0.005);
 }
 
 TEST_P(GpuEngineOf, AFirstStepMovesEachParameterAsTheCpus) {
@@ -124,7 +126,7 @@ TEST_P(GpuEngineOf, AFirstStepMovesEachParameterAsTheCpus) {
   }
 }
 
-TEST_P(GpuEngineOf, StateThatIsSavedAndLoadedGoesOnWithTheSameBits) {
+TEST_P(GpuEngineOf, StateThatIsSavedAndLoadedGoesOnAsIfItHadStayed) {
   ASSERT_TRUE(Step(*gpu, 0).ok());
   const StateRange owned = gpu->OwnedState().front();
   const std::vector<float> parameters(owned.parameters.begin(), owned.parameters.end()),
@@ -140,7 +142,11 @@ TEST_P(GpuEngineOf, StateThatIsSavedAndLoadedGoesOnWithTheSameBits) {
                    return absl::OkStatus();
                  }).ok());
   ASSERT_TRUE(Step(*gpu, 1).ok());
-  EXPECT_EQ(Parameters(), expected);
+  if (GetParam().deterministic) {
+    EXPECT_EQ(Parameters(), expected);
+  } else {
+    EXPECT_LT(RelativeError(Parameters(), expected), 1e-4);
+  }
 }
 
 TEST_P(GpuEngineOf, LossIsTheOneThatAStepStartsFrom) {
@@ -170,6 +176,7 @@ TEST_P(GpuEngineOf, AnUnusableBatchIsRefusedAndALossThatIsNoNumberStops) {
 INSTANTIATE_TEST_SUITE_P(
     , GpuEngineOf,
     testing::Values(Variant{"Gpt2", "gpt2-tiny"}, Variant{"Llama3", "llama-3-tiny"},
+                    Variant{"Gpt2NotDeterministic", "gpt2-tiny", {}, false, false},
                     Variant{"Gpt2Recomputed", "gpt2-tiny", {.norms = true, .activations = true}},
                     Variant{"Llama3Recomputed", "llama-3-tiny", {.norms = true, .activations = true}},
                     Variant{"Gpt2PlainAttention", "gpt2-tiny", {}, true},

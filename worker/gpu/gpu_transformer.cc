@@ -190,7 +190,7 @@ absl::Status GpuTransformer::PlanLinear(Gemms& gemms, int64_t inputs, int64_t ou
   if (!plan.ok()) return plan.status();
   plans.weight_gradient = *plan;
   // Where the norm's backward doesn't sum it on the way, the product itself might be faster.
-  if (bias && outputs == shape_.row()) {
+  if (bias && outputs == shape_.row() && !options_.deterministic) {
     weight.epilogue = Epilogue::kBiasGradient;
     plan = gemms.Plan(context_.stream, weight, operands);
     const float apart = plans.weight_gradient->milliseconds() +
@@ -220,29 +220,42 @@ absl::Status GpuTransformer::PlanGelu(Gemms& gemms) {
                   .out = inner_,
                   .bias = logits_,
                   .pre_activation = wide_});
-  float apart = up_.forward->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
+  const float apart = up_.forward->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
                   GeluForward(context_, rows_, inner, wide_, inner_);
                 });
   up_gelu_ = fused.ok() && (*fused)->milliseconds() < apart ? *fused : nullptr;
   if (options_.recompute.activations) {
     return absl::OkStatus();  // the backward makes the activation again beside its gradient
   }
-  fused = gemms.Plan(
-      context_.stream,
-      {.product = Product::kInputGradient,
-       .epilogue = Epilogue::kGeluGradient,
-       .rows = rows_,
-       .inputs = inner,
-       .outputs = width},
-      {.left = narrow_, .right = logits_, .out = inner_, .pre_activation = wide_});
-  apart = down_.input_gradient->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
-            GeluBackward(context_, rows_, inner, wide_, inner_, inner_, nullptr, Into::kAssign,
-                         bias_sum_);
-          });
+  GemmShape shape = {.product = Product::kInputGradient,
+                     .epilogue = Epilogue::kGeluGradient,
+                     .rows = rows_,
+                     .inputs = inner,
+                     .outputs = width};
+  const GemmOperands operands = {.left = narrow_,
+                                 .right = logits_,
+                                 .out = inner_,
+                                 .pre_activation = wide_,
+                                 .bias_gradient = bias_sum_};
+  float best = down_.input_gradient->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
+                 GeluBackward(context_, rows_, inner, wide_, inner_, inner_, nullptr,
+                              Into::kAssign, bias_sum_);
+               });
   const float sums = MeasureMilliseconds(context_.stream, 5, [&] {
     ColumnSums(context_, rows_, inner, inner_, Into::kAssign, bias_sum_);
   });
-  down_gelu_gradient_ = fused.ok() && (*fused)->milliseconds() + sums < apart ? *fused : nullptr;
+  fused = gemms.Plan(context_.stream, shape, operands);
+  if (fused.ok() && (*fused)->milliseconds() + sums < best) {
+    down_gelu_gradient_ = *fused;
+    best = (*fused)->milliseconds() + sums;
+  }
+  shape.epilogue = Epilogue::kGeluBiasGradient;
+  fused = gemms.Plan(context_.stream, shape, operands);
+  // The library doesn't say in which order it adds.
+  if (fused.ok() && !options_.deterministic && (*fused)->milliseconds() < best) {
+    down_gelu_gradient_ = *fused;
+    down_sums_bias_ = true;
+  }
   return absl::OkStatus();
 }
 
@@ -314,8 +327,8 @@ absl::Status GpuTransformer::Loss(const DeviceBatch& batch, double scale, Device
   return status.ok() ? Finish(batch, scale, false, units, sums) : status;
 }
 
-absl::Status GpuTransformer::LossAndGradient(const DeviceBatch& batch, double scale,
-                                             DeviceUnits& units, StepSums* sums) {
+absl::Status GpuTransformer::LossAndGradient(const DeviceBatch& batch, StageOrder stage_order,
+                                             double scale, DeviceUnits& units, StepSums* sums) {
   absl::Status status = Forward(batch, units);
   if (status.ok()) {
     status = Finish(batch, scale, true, units, sums);
@@ -323,7 +336,7 @@ absl::Status GpuTransformer::LossAndGradient(const DeviceBatch& batch, double sc
   for (int layer = options_.model.layers - 1; status.ok() && layer >= 0; --layer) {
     status = BlockBackward(layer, units);
   }
-  return status.ok() ? EmbedBackward(batch, units) : status;
+  return status.ok() ? EmbedBackward(stage_order, units) : status;
 }
 
 void GpuTransformer::Normalize(const Bf16* x, const Bf16* weight, const Bf16* bias, Bf16* y,
@@ -498,15 +511,22 @@ absl::Status GpuTransformer::WeightGradient(const LinearPlans& plans, const Bf16
                                                     .addend = AddendFor(into, weight),
                                                     .bias_gradient = sum});
   Mark("product weights");
-  if (fused && into == Into::kAdd) {
-    LaunchContext context = context_;
-    context.partials = bias_sum_;
-    AddPartials(context, 1, 1, outputs, into, {.rows = {bias}});
-  } else if (bias != nullptr && !fused) {
+  if (fused) {
+    AddBiasSum(outputs, into, bias);
+  } else if (bias != nullptr) {
     ColumnSums(context_, rows_, outputs, dy, into, bias);
     Mark("bias sums");
   }
   return status;
+}
+
+void GpuTransformer::AddBiasSum(int64_t size, Into into, float* bias) {
+  // To assign, the product has written to its place.
+  if (into == Into::kAdd) {
+    LaunchContext context = context_;
+    context.partials = bias_sum_;
+    AddPartials(context, 1, 1, size, into, {.rows = {bias}});
+  }
 }
 
 absl::Status GpuTransformer::BlockBackward(int layer, DeviceUnits& units) {
@@ -543,9 +563,17 @@ absl::Status GpuTransformer::MlpBackward(const BlockActivations& a,
   if (down_gelu_gradient_ != nullptr) {
     status = down_gelu_gradient_->Run(
         stream,
-        {.left = gradient_, .right = weights.down, .out = inner_, .pre_activation = a.up});
+        {.left = gradient_,
+         .right = weights.down,
+         .out = inner_,
+         .pre_activation = a.up,
+         .bias_gradient = into == Into::kAdd ? bias_sum_ : gradients.up_bias});
     Mark("product down");
-    ColumnSums(context_, rows_, inner, inner_, into, gradients.up_bias);
+    if (down_sums_bias_) {
+      AddBiasSum(inner, into, gradients.up_bias);
+    } else {
+      ColumnSums(context_, rows_, inner, inner_, into, gradients.up_bias);
+    }
     Mark("bias sums");
   } else {
     status = down_.input_gradient->Run(
@@ -607,7 +635,7 @@ absl::Status GpuTransformer::AttentionBackward(const BlockActivations& a,
   return status;
 }
 
-absl::Status GpuTransformer::EmbedBackward(const DeviceBatch& batch, DeviceUnits& units) {
+absl::Status GpuTransformer::EmbedBackward(StageOrder stage_order, DeviceUnits& units) {
   const absl::StatusOr<DeviceUnits::Gradient> unit = units.AcquireGradient(0);
   if (!unit.ok()) return unit.status();
   const int64_t width = options_.model.width;
@@ -629,7 +657,9 @@ absl::Status GpuTransformer::EmbedBackward(const DeviceBatch& batch, DeviceUnits
     }
     PositionsBackward(context_, rows_, shape_.sequence, width, gradient_, Into::kAdd, positions);
   }
-  muster::worker::EmbedBackward(context_, width, batch.order, gradient_, unit->data);
+  const absl::StatusOr<TokenOrder> order = stage_order();
+  if (!order.ok()) return order.status();
+  muster::worker::EmbedBackward(context_, width, *order, gradient_, unit->data);
   Mark("embedding");
   status.Update(units.ReleaseGradient(0));
   status.Update(LaunchStatus("a step"));

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/gpu/attention.h"
@@ -34,8 +35,11 @@ struct Recompute {
 struct DeviceBatch {
   const int32_t* tokens = nullptr;   // [N]
   const int32_t* targets = nullptr;  // [N]
-  TokenOrder order;
 };
+
+// Puts the order of the batch's tokens on the device. Asked for when all other work of a step is on
+// the stream already, so that sorting costs the device no time.
+using StageOrder = absl::FunctionRef<absl::StatusOr<TokenOrder>()>;
 
 class GpuTransformer {
  public:
@@ -66,8 +70,8 @@ class GpuTransformer {
   // Put all work on the stream and return. Adds scale * the sum of the tokens' losses to
   // sums.loss; `LossAndGradient` also leaves the gradient of that in `units`.
   absl::Status Loss(const DeviceBatch& batch, double scale, DeviceUnits& units, StepSums* sums);
-  absl::Status LossAndGradient(const DeviceBatch& batch, double scale, DeviceUnits& units,
-                               StepSums* sums);
+  absl::Status LossAndGradient(const DeviceBatch& batch, StageOrder stage_order, double scale,
+                               DeviceUnits& units, StepSums* sums);
 
   // Marks the parts of each step from now on; null: none.
   void SetTimeline(Timeline* timeline) { timeline_ = timeline; }
@@ -108,7 +112,9 @@ class GpuTransformer {
                            const BlockView<float>& gradients, Into into);
   absl::Status AttentionBackward(const BlockActivations& a, const BlockView<const Bf16>& weights,
                                  const BlockView<float>& gradients, Into into, float* stream_sum);
-  absl::Status EmbedBackward(const DeviceBatch& batch, DeviceUnits& units);
+  absl::Status EmbedBackward(StageOrder stage_order, DeviceUnits& units);
+  // bias = or += bias_sum_[size], which a product has left.
+  void AddBiasSum(int64_t size, Into into, float* bias);
 
   // dw and db of a linear layer; `bias` may be null.
   absl::Status WeightGradient(const LinearPlans& plans, const Bf16* dy, const Bf16* x,
@@ -140,6 +146,7 @@ class GpuTransformer {
   // GPT-2's GELU within the products beside it, where that was faster.
   const GemmPlan* up_gelu_ = nullptr;
   const GemmPlan* down_gelu_gradient_ = nullptr;
+  bool down_sums_bias_ = false;  // and the sum of its gradient, for the bias of `up`
 
   std::vector<BlockActivations> blocks_;
   Bf16* final_input_ = nullptr;

@@ -7,14 +7,14 @@
 namespace muster::worker {
 namespace {
 
-constexpr int kDepth = 8;  // threads that share a column's partial sums
+constexpr int kDepth = 32;  // threads that share a column's partial sums
 
 __global__ void ColumnSumsKernel(int64_t rows, int64_t channels, const Bf16* x, float* partials) {
   const int64_t column = int64_t{blockIdx.x} * kTileColumns + threadIdx.x * kVector;
   float sums[kVector] = {};
   if (column < channels) {
     const int64_t stride = int64_t{gridDim.y} * kTileWarps;
-#pragma unroll 4
+#pragma unroll 8
     for (int64_t row = blockIdx.y * kTileWarps + threadIdx.y; row < rows; row += stride) {
       float values[kVector];
       Load(x + row * channels + column, values);

@@ -34,6 +34,7 @@ __device__ double BlockSum(double value) {
 
 __global__ void AddLossesKernel(int64_t rows, const float* losses, double scale, StepSums* sums) {
   double sum = 0;
+#pragma unroll 8
   for (int64_t row = threadIdx.x; row < rows; row += kSumThreads) {
     sum += losses[row];
   }
