@@ -120,8 +120,6 @@ cublasLtEpilogue_t EpilogueOf(Epilogue epilogue) {
       return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
     case Epilogue::kGeluGradient:
       return CUBLASLT_EPILOGUE_DGELU;
-    case Epilogue::kGeluBiasGradient:
-      return CUBLASLT_EPILOGUE_DGELU_BGRAD;
     case Epilogue::kBiasGradient:
       return CUBLASLT_EPILOGUE_BGRADB;
   }
@@ -172,13 +170,8 @@ absl::Status GemmPlan::Describe() {
   set(CUBLASLT_MATMUL_DESC_TRANSA, sizes.a_operation);
   set(CUBLASLT_MATMUL_DESC_TRANSB, sizes.b_operation);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-  if (shape_.epilogue == Epilogue::kBiasGelu || shape_.epilogue == Epilogue::kGeluGradient ||
-      shape_.epilogue == Epilogue::kGeluBiasGradient) {
+  if (shape_.epilogue == Epilogue::kBiasGelu || shape_.epilogue == Epilogue::kGeluGradient) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, sizes.rows);
-  }
-  if (shape_.epilogue == Epilogue::kGeluBiasGradient ||
-      shape_.epilogue == Epilogue::kBiasGradient) {
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
   }
   return status;
 }
@@ -199,11 +192,6 @@ absl::Status GemmPlan::SetPointers(const GemmOperands& operands) const {
     }
     case Epilogue::kGeluGradient:
       return set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.pre_activation);
-    case Epilogue::kGeluBiasGradient: {
-      absl::Status status = set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias_gradient);
-      status.Update(set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.pre_activation));
-      return status;
-    }
     case Epilogue::kBiasGradient:
       return set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias_gradient);
   }

@@ -32,8 +32,7 @@ enum class Epilogue {
   kBias,          // forward: y += bias[O]
   kBiasGelu,      // forward: pre_activation = y + bias, y = GELU(that)
   kGeluGradient,  // input gradient: dx times GELU's slope at pre_activation[N][I]
-  kGeluBiasGradient,  // the same, and bias_gradient[I] = the sum of dx over its rows
-  kBiasGradient,      // weight gradient: bias_gradient[O] = the sum of dy over its rows
+  kBiasGradient,  // weight gradient: bias_gradient[O] = the sum of dy over its rows
 };
 
 struct GemmShape {

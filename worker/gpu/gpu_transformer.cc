@@ -227,34 +227,24 @@ absl::Status GpuTransformer::PlanGelu(Gemms& gemms) {
   if (options_.recompute.activations) {
     return absl::OkStatus();  // the backward makes the activation again beside its gradient
   }
-  GemmShape shape = {.product = Product::kInputGradient,
-                     .epilogue = Epilogue::kGeluGradient,
-                     .rows = rows_,
-                     .inputs = inner,
-                     .outputs = width};
-  const GemmOperands operands = {.left = narrow_,
-                                 .right = logits_,
-                                 .out = inner_,
-                                 .pre_activation = wide_,
-                                 .bias_gradient = bias_sum_};
-  float best = down_.input_gradient->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
-                 GeluBackward(context_, rows_, inner, wide_, inner_, inner_, nullptr,
-                              Into::kAssign, bias_sum_);
-               });
+  fused = gemms.Plan(
+      context_.stream,
+      {.product = Product::kInputGradient,
+       .epilogue = Epilogue::kGeluGradient,
+       .rows = rows_,
+       .inputs = inner,
+       .outputs = width},
+      {.left = narrow_, .right = logits_, .out = inner_, .pre_activation = wide_});
+  const float with_kernel =
+      down_.input_gradient->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
+        GeluBackward(context_, rows_, inner, wide_, inner_, inner_, nullptr, Into::kAssign,
+                     bias_sum_);
+      });
   const float sums = MeasureMilliseconds(context_.stream, 5, [&] {
     ColumnSums(context_, rows_, inner, inner_, Into::kAssign, bias_sum_);
   });
-  fused = gemms.Plan(context_.stream, shape, operands);
-  if (fused.ok() && (*fused)->milliseconds() + sums < best) {
+  if (fused.ok() && (*fused)->milliseconds() + sums < with_kernel) {
     down_gelu_gradient_ = *fused;
-    best = (*fused)->milliseconds() + sums;
-  }
-  shape.epilogue = Epilogue::kGeluBiasGradient;
-  fused = gemms.Plan(context_.stream, shape, operands);
-  // The library doesn't say in which order it adds.
-  if (fused.ok() && !options_.deterministic && (*fused)->milliseconds() < best) {
-    down_gelu_gradient_ = *fused;
-    down_sums_bias_ = true;
   }
   return absl::OkStatus();
 }
@@ -511,22 +501,15 @@ absl::Status GpuTransformer::WeightGradient(const LinearPlans& plans, const Bf16
                                                     .addend = AddendFor(into, weight),
                                                     .bias_gradient = sum});
   Mark("product weights");
-  if (fused) {
-    AddBiasSum(outputs, into, bias);
-  } else if (bias != nullptr) {
+  if (fused && into == Into::kAdd) {
+    LaunchContext context = context_;
+    context.partials = bias_sum_;
+    AddPartials(context, 1, 1, outputs, into, {.rows = {bias}});
+  } else if (bias != nullptr && !fused) {
     ColumnSums(context_, rows_, outputs, dy, into, bias);
     Mark("bias sums");
   }
   return status;
-}
-
-void GpuTransformer::AddBiasSum(int64_t size, Into into, float* bias) {
-  // To assign, the product has written to its place.
-  if (into == Into::kAdd) {
-    LaunchContext context = context_;
-    context.partials = bias_sum_;
-    AddPartials(context, 1, 1, size, into, {.rows = {bias}});
-  }
 }
 
 absl::Status GpuTransformer::BlockBackward(int layer, DeviceUnits& units) {
@@ -566,14 +549,9 @@ absl::Status GpuTransformer::MlpBackward(const BlockActivations& a,
         {.left = gradient_,
          .right = weights.down,
          .out = inner_,
-         .pre_activation = a.up,
-         .bias_gradient = into == Into::kAdd ? bias_sum_ : gradients.up_bias});
+         .pre_activation = a.up});
     Mark("product down");
-    if (down_sums_bias_) {
-      AddBiasSum(inner, into, gradients.up_bias);
-    } else {
-      ColumnSums(context_, rows_, inner, inner_, into, gradients.up_bias);
-    }
+    ColumnSums(context_, rows_, inner, inner_, into, gradients.up_bias);
     Mark("bias sums");
   } else {
     status = down_.input_gradient->Run(

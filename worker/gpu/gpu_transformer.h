@@ -113,8 +113,6 @@ class GpuTransformer {
   absl::Status AttentionBackward(const BlockActivations& a, const BlockView<const Bf16>& weights,
                                  const BlockView<float>& gradients, Into into, float* stream_sum);
   absl::Status EmbedBackward(StageOrder stage_order, DeviceUnits& units);
-  // bias = or += bias_sum_[size], which a product has left.
-  void AddBiasSum(int64_t size, Into into, float* bias);
 
   // dw and db of a linear layer; `bias` may be null.
   absl::Status WeightGradient(const LinearPlans& plans, const Bf16* dy, const Bf16* x,
@@ -146,7 +144,6 @@ class GpuTransformer {
   // GPT-2's GELU within the products beside it, where that was faster.
   const GemmPlan* up_gelu_ = nullptr;
   const GemmPlan* down_gelu_gradient_ = nullptr;
-  bool down_sums_bias_ = false;  // and the sum of its gradient, for the bias of `up`
 
   std::vector<BlockActivations> blocks_;
   Bf16* final_input_ = nullptr;

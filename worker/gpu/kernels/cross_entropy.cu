@@ -126,15 +126,17 @@ __global__ void __launch_bounds__(kThreads, 2)
 void CrossEntropy(const LaunchContext& context, int64_t rows, int64_t vocabulary, int64_t stride,
                   const int32_t* targets, float scale, Bf16* logits, float* losses) {
   const int64_t bytes = CeilDiv(vocabulary, kVector) * static_cast<int64_t>(sizeof(Vector));
-  if (bytes <= kMaxSharedRow) {
-    cudaFuncSetAttribute(CrossEntropyKernel<true>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         static_cast<int>(bytes));
+  // Smaller GPUs than Hopper's may not have as much.
+  if (bytes <= kMaxSharedRow &&
+      cudaFuncSetAttribute(CrossEntropyKernel<true>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(bytes)) == cudaSuccess) {
     CrossEntropyKernel<true><<<rows, kThreads, bytes, context.stream>>>(
         vocabulary, stride, targets, scale, logits, losses);
-  } else {
-    CrossEntropyKernel<false><<<rows, kThreads, 0, context.stream>>>(vocabulary, stride, targets,
-                                                                     scale, logits, losses);
+    return;
   }
+  cudaGetLastError();
+  CrossEntropyKernel<false><<<rows, kThreads, 0, context.stream>>>(vocabulary, stride, targets,
+                                                                   scale, logits, losses);
 }
 
 }  // namespace muster::worker

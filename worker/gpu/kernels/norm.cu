@@ -20,7 +20,7 @@ constexpr int kForwardThreads = 256;
 constexpr int kBackwardThreads = 768;
 constexpr int kMaxGroups = 15;  // named barriers, of which 0 is the block's
 constexpr int kMaxWarpVectors = 8;  // of a row, that each thread of a warp holds
-constexpr int kStages = 4;          // rows of a group in the backward: one in use, the others coming
+constexpr int kStages = 2;          // rows of a group in the backward: one in use, one coming
 
 // Sums of two values over a group. Every thread of the group calls it as often.
 class GroupSum {
@@ -295,23 +295,24 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
     Unpack(now.x, normal);
     Unpack(now.dy, gradient);
     float2 local = {0, 0};  // sums of the scaled gradient, and of it times the normal
+    const float shift_mean = -mean * inverse;
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
-      normal[i] = (normal[i] - mean) * inverse;
+      normal[i] = fmaf(normal[i], inverse, shift_mean);
       sums[0][i] += gradient[i] * normal[i];
       sums[1][i] += gradient[i];
       gradient[i] *= scale[i];
       local.x += gradient[i];
       local.y += gradient[i] * normal[i];
     }
-    float2 group = group_sum(local);
-    group.x *= kLayerNorm ? per_channel : 0;
-    group.y *= per_channel;
+    const float2 group = group_sum(local);
+    const float constant = kLayerNorm ? -inverse * per_channel * group.x : 0;
+    const float slope = -inverse * per_channel * group.y;
     float stream[kVector];
     Unpack(now.dx, stream);
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
-      stream[i] += inverse * (gradient[i] - group.x - normal[i] * group.y);
+      stream[i] = fmaf(inverse, gradient[i], fmaf(normal[i], slope, stream[i] + constant));
       sums[2][i] += stream[i];
     }
     if (active) {
