@@ -96,8 +96,7 @@ absl::StatusOr<nlohmann::json> Measure(const Settings& settings) {
                         {"tokens_per_second", tokens / *seconds},
                         {"step_milliseconds", *seconds * 1e3},
                         {"flops_per_second", FlopsPerToken(config, settings.sequence) * tokens / *seconds},
-                        {"first_loss", losses.front()},
-                        {"last_loss", losses.back()},
+                        {"losses", losses},
                         {"share_of_floor", floor / (*seconds * 1e3)},
                         {"parts_sum", all},
                         {"parts", parts}};

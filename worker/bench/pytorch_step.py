@@ -90,7 +90,7 @@ def main():
         seconds, loss = run(steps)
     print(json.dumps({"model": name, "sequences": sequences, "attention": attention,
                       "tokens_per_second": sequences * sequence / seconds,
-                      "step_milliseconds": seconds * 1e3, "last_loss": loss,
+                      "step_milliseconds": seconds * 1e3, "loss": loss,
                       "gib": torch.cuda.max_memory_allocated() / 2**30}))
 
 
