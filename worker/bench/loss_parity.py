@@ -31,6 +31,16 @@ def learning_rate(step):
     )
 
 
+def text_of(step, sequences, sequence):
+    """gpu_step's tokens of that step, and the token that follows each."""
+    start = golden.hashed_uniform(5, step * sequences + np.arange(sequences)).astype(np.float64)
+    columns = [((start + 1) / 2 * 50257).astype(np.int64)]
+    for _ in range(sequence):
+        columns.append((columns[-1] * 3 + 7) % 50257)
+    text = torch.from_numpy(np.stack(columns, axis=1)).cuda()
+    return text[:, :-1], text[:, 1:]
+
+
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         ours = json.load(file)
@@ -40,9 +50,6 @@ def main():
     layout = golden.gpt2_layout()
     parameters = {name: p.detach().cuda().requires_grad_() for name, p in layout.items()}
     rows = ours["sequences"] * ours["sequence"]
-    text = (golden.hashed_uniform(5, np.arange(rows + 1)).astype(np.float64) + 1) / 2 * 50257
-    text = torch.from_numpy(text.astype(np.int64)).cuda()
-    tokens = text[:-1].view(ours["sequences"], ours["sequence"])
     groups = [
         {"params": [p for p in parameters.values() if p.dim() == 2], "weight_decay": 0.1},
         {"params": [p for p in parameters.values() if p.dim() == 1], "weight_decay": 0.0},
@@ -50,9 +57,10 @@ def main():
     optimizer = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95), eps=1e-8, fused=True)
     differences = []
     for step in range(STEPS):
+        tokens, targets = text_of(step, ours["sequences"], ours["sequence"])
         with torch.autocast("cuda", torch.bfloat16):
             logits = golden.gpt2(parameters, tokens)
-        loss = F.cross_entropy(logits.view(rows, -1).float(), text[1:])
+        loss = F.cross_entropy(logits.view(rows, -1).float(), targets.view(-1))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters.values(), 1.0)
         for group in optimizer.param_groups:

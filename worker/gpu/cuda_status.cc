@@ -10,8 +10,8 @@ absl::Status CudaStatus(cudaError_t error, std::string_view doing) {
   if (error == cudaSuccess) {
     return absl::OkStatus();
   }
-  const std::string text = fmt::format("{}: {} ({})", doing, cudaGetErrorString(error),
-                                       cudaGetErrorName(error));
+  const std::string text =
+      fmt::format("{}: {} ({})", doing, cudaGetErrorString(error), cudaGetErrorName(error));
   return error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(text)
                                             : absl::InternalError(text);
 }

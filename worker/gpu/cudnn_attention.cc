@@ -22,8 +22,17 @@ namespace {
 namespace fe = cudnn_frontend;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-enum TensorId : int64_t { kQuery = 1, kKey, kValue, kOutput, kStatistics, kOutputGradient,
-                          kQueryGradient, kKeyGradient, kValueGradient };
+enum TensorId : int64_t {
+  kQuery = 1,
+  kKey,
+  kValue,
+  kOutput,
+  kStatistics,
+  kOutputGradient,
+  kQueryGradient,
+  kKeyGradient,
+  kValueGradient
+};
 
 absl::Status FrontendStatus(fe::error_t error, std::string_view doing) {
   return error.is_good() ? absl::OkStatus()
@@ -54,15 +63,15 @@ class CudnnAttention : public Attention {
 
   absl::Status Build() {
     forward_ = MakeGraph("attention_forward");
-    auto [output, statistics] = forward_->sdpa(
-        Input(*forward_, kQuery, shape_.heads, shape_.row()),
-        Input(*forward_, kKey, shape_.key_value_heads, shape_.row()),
-        Input(*forward_, kValue, shape_.key_value_heads, shape_.row()),
-        fe::graph::SDPA_attributes()
-            .set_name("attention")
-            .set_generate_stats(true)
-            .set_causal_mask(true)
-            .set_attn_scale(Scale()));
+    auto [output, statistics] =
+        forward_->sdpa(Input(*forward_, kQuery, shape_.heads, shape_.row()),
+                       Input(*forward_, kKey, shape_.key_value_heads, shape_.row()),
+                       Input(*forward_, kValue, shape_.key_value_heads, shape_.row()),
+                       fe::graph::SDPA_attributes()
+                           .set_name("attention")
+                           .set_generate_stats(true)
+                           .set_causal_mask(true)
+                           .set_attn_scale(Scale()));
     Output(output, kOutput, shape_.heads, Width());
     statistics->set_output(true)
         .set_uid(kStatistics)
@@ -73,12 +82,12 @@ class CudnnAttention : public Attention {
       return status;
     }
     backward_ = MakeGraph("attention_backward");
-    Tensor statistics_in = backward_->tensor(
-        fe::graph::Tensor_attributes()
-            .set_uid(kStatistics)
-            .set_data_type(fe::DataType_t::FLOAT)
-            .set_dim({shape_.sequences, shape_.heads, shape_.sequence, 1})
-            .set_stride({shape_.heads * shape_.sequence, shape_.sequence, 1, 1}));
+    Tensor statistics_in =
+        backward_->tensor(fe::graph::Tensor_attributes()
+                              .set_uid(kStatistics)
+                              .set_data_type(fe::DataType_t::FLOAT)
+                              .set_dim({shape_.sequences, shape_.heads, shape_.sequence, 1})
+                              .set_stride({shape_.heads * shape_.sequence, shape_.sequence, 1, 1}));
     auto [query, key, value] = backward_->sdpa_backward(
         Input(*backward_, kQuery, shape_.heads, shape_.row()),
         Input(*backward_, kKey, shape_.key_value_heads, shape_.row()),
@@ -167,8 +176,8 @@ class CudnnAttention : public Attention {
       return absl::UnimplementedError(fmt::format(
           "cuDNN has no attention for {} sequences of {}, {} heads of {} channels, {} of them with "
           "keys: {}",
-          shape_.sequences, shape_.sequence, shape_.heads, shape_.head_size,
-          shape_.key_value_heads, error.get_message()));
+          shape_.sequences, shape_.sequence, shape_.heads, shape_.head_size, shape_.key_value_heads,
+          error.get_message()));
     }
     return FrontendStatus(graph.get_workspace_size(workspace), "cuDNN's workspace");
   }

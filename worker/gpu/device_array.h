@@ -19,8 +19,8 @@ namespace muster::worker {
 inline std::vector<float> RandomValues(uint64_t seed, int64_t size, float deviation = 1) {
   std::vector<float> values(size);
   for (int64_t i = 0; i < size; ++i) {
-    values[i] = __bfloat162float(
-        __float2bfloat16(deviation * std::sqrt(3.0F) * HashedUniform(seed, i)));
+    values[i] =
+        __bfloat162float(__float2bfloat16(deviation * std::sqrt(3.0F) * HashedUniform(seed, i)));
   }
   return values;
 }
@@ -39,9 +39,7 @@ inline double RelativeError(std::span<const float> a, std::span<const float> b) 
 // Of one rounding of each value to bf16, with some room.
 constexpr double kBf16Error = 4e-3;
 
-inline void Check(cudaError_t error) {
-  ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error);
-}
+inline void Check(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }
 
 // `T` is Bf16, float, double or int32_t; the host sees floats for Bf16. Begins as not-a-number
 // (integers: -1), so that what isn't written shows.

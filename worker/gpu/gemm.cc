@@ -27,8 +27,8 @@ class CublasLt {
     loaded->workspace = workspace;
     bool complete = true;
     const auto find = [&](auto*& function, const char* name) {
-      function = library->Find<std::remove_pointer_t<std::remove_reference_t<decltype(function)>>>(
-          name);
+      function =
+          library->Find<std::remove_pointer_t<std::remove_reference_t<decltype(function)>>>(name);
       complete = complete && function != nullptr;
     };
     find(loaded->create, "cublasLtCreate");
@@ -152,9 +152,8 @@ absl::Status GemmPlan::Describe() {
                           int64_t columns) {
     return LtStatus(library_.create_layout(made, type, rows, columns, rows), "layout");
   };
-  absl::Status status =
-      LtStatus(library_.create_description(&description_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-               "description");
+  absl::Status status = LtStatus(
+      library_.create_description(&description_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "description");
   status.Update(a_transposed ? layout(&a_, CUDA_R_16BF, sizes.depth, sizes.rows)
                              : layout(&a_, CUDA_R_16BF, sizes.rows, sizes.depth));
   status.Update(b_transposed ? layout(&b_, CUDA_R_16BF, sizes.columns, sizes.depth)
@@ -206,11 +205,10 @@ absl::Status GemmPlan::Launch(cudaStream_t stream, const GemmOperands& operands,
   const float one = 1;
   const float beta = operands.addend == nullptr ? 0 : 1;
   const void* addend = operands.addend == nullptr ? operands.out : operands.addend;
-  return LtStatus(
-      library_.matmul(library_.handle, description_, &one, operands.right, a_, operands.left, b_,
-                      &beta, addend, out_, operands.out, out_, &algorithm, library_.workspace,
-                      Gemms::kWorkspaceBytes, stream),
-      "a product");
+  return LtStatus(library_.matmul(library_.handle, description_, &one, operands.right, a_,
+                                  operands.left, b_, &beta, addend, out_, operands.out, out_,
+                                  &algorithm, library_.workspace, Gemms::kWorkspaceBytes, stream),
+                  "a product");
 }
 
 absl::Status GemmPlan::Run(cudaStream_t stream, const GemmOperands& operands) const {
@@ -240,10 +238,10 @@ std::string Gemms::Key(const GemmShape& shape) const {
   cudaGetDevice(&device);
   cudaDriverGetVersion(&driver);
   cudaGetDeviceProperties(&properties, device);
-  std::string key = fmt::format("{}/{}/{}/{}.{}.{}x{}x{}{}", properties.name, driver,
-                                library_->version(), static_cast<int>(shape.product),
-                                static_cast<int>(shape.epilogue), shape.rows, shape.inputs,
-                                shape.outputs, shape.adds ? "+" : "");
+  std::string key =
+      fmt::format("{}/{}/{}/{}.{}.{}x{}x{}{}", properties.name, driver, library_->version(),
+                  static_cast<int>(shape.product), static_cast<int>(shape.epilogue), shape.rows,
+                  shape.inputs, shape.outputs, shape.adds ? "+" : "");
   std::replace(key.begin(), key.end(), ' ', '-');
   return key;
 }
@@ -283,10 +281,10 @@ absl::Status Gemms::Choose(cudaStream_t stream, const GemmOperands& operands,
   cublasLtMatmulPreference_t preference = nullptr;
   status.Update(LtStatus(library_->create_preference(&preference), "preference"));
   const size_t workspace = kWorkspaceBytes;
-  status.Update(LtStatus(library_->set_preference(preference,
-                                                  CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                  &workspace, sizeof(workspace)),
-                         "preference"));
+  status.Update(
+      LtStatus(library_->set_preference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                        &workspace, sizeof(workspace)),
+               "preference"));
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results = {};
   int found = 0;
   if (status.ok()) {
@@ -297,16 +295,16 @@ absl::Status Gemms::Choose(cudaStream_t stream, const GemmOperands& operands,
   }
   library_->destroy_preference(preference);
   if (!status.ok() || found == 0) {
-    return absl::NotFoundError(fmt::format(
-        "cuBLASLt has no plan for product {} with epilogue {} of {} rows, {} inputs, {} outputs ({})",
-        static_cast<int>(plan.shape_.product), static_cast<int>(plan.shape_.epilogue),
-        plan.shape_.rows, plan.shape_.inputs, plan.shape_.outputs, status.ToString()));
+    return absl::NotFoundError(
+        fmt::format("cuBLASLt has no plan for product {} with epilogue {} of {} rows, {} inputs, "
+                    "{} outputs ({})",
+                    static_cast<int>(plan.shape_.product), static_cast<int>(plan.shape_.epilogue),
+                    plan.shape_.rows, plan.shape_.inputs, plan.shape_.outputs, status.ToString()));
   }
   std::vector<Kept> candidates;
   const auto time = [&](const cublasLtMatmulAlgo_t& algorithm, float milliseconds) {
-    return MeasureMilliseconds(stream, milliseconds, [&] {
-      status.Update(plan.Launch(stream, operands, algorithm));
-    });
+    return MeasureMilliseconds(stream, milliseconds,
+                               [&] { status.Update(plan.Launch(stream, operands, algorithm)); });
   };
   for (int i = 0; i < found; ++i) {
     status = absl::OkStatus();

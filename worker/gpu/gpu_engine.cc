@@ -49,9 +49,8 @@ absl::StatusOr<std::unique_ptr<GpuEngine>> GpuEngine::Create(const Options& opti
     return status;
   }
   if (communicator.world_size() != 1) {
-    return absl::UnimplementedError(
-        fmt::format("the GPU engine trains on one GPU so far, not on {}",
-                    communicator.world_size()));
+    return absl::UnimplementedError(fmt::format(
+        "the GPU engine trains on one GPU so far, not on {}", communicator.world_size()));
   }
   auto engine = std::unique_ptr<GpuEngine>(new GpuEngine(options));
   if (absl::Status status = engine->Initialize(); !status.ok()) {
@@ -79,8 +78,7 @@ absl::Status GpuEngine::Initialize() {
   }
   absl::Status status = CudaStatus(cudaSetDevice(options_.device), "choosing the GPU");
   status.Update(CudaStatus(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream"));
-  status.Update(
-      CudaStatus(cudaEventCreateWithFlags(&summed_, cudaEventDisableTiming), "an event"));
+  status.Update(CudaStatus(cudaEventCreateWithFlags(&summed_, cudaEventDisableTiming), "an event"));
   for (Staging& staging : staging_) {
     status.Update(
         CudaStatus(cudaEventCreateWithFlags(&staging.copied, cudaEventDisableTiming), "an event"));
@@ -123,8 +121,8 @@ absl::Status GpuEngine::Initialize() {
   pinned_ = *std::move(pinned);
   host_sums_ = reinterpret_cast<StepSums*>(pinned_.get());
   for (int i = 0; i < 2; ++i) {
-    staging_[i].host =
-        reinterpret_cast<int32_t*>(pinned_.get() + sizeof(StepSums) + static_cast<int64_t>(i) * staged);
+    staging_[i].host = reinterpret_cast<int32_t*>(pinned_.get() + sizeof(StepSums) +
+                                                  static_cast<int64_t>(i) * staged);
   }
 
   absl::StatusOr<std::unique_ptr<Gemms>> gemms =
@@ -143,12 +141,12 @@ absl::Status GpuEngine::Initialize() {
   for (float* state : {parameters_, first_moment_, second_moment_, gradients_}) {
     status.Update(CudaStatus(cudaMemsetAsync(state, 0, floats, stream_), "clearing the state"));
   }
+  status.Update(CudaStatus(cudaMemsetAsync(weights_, 0, layout().size() * sizeof(Bf16), stream_),
+                           "clearing the state"));
   status.Update(CudaStatus(
-      cudaMemsetAsync(weights_, 0, layout().size() * sizeof(Bf16), stream_), "clearing the state"));
-  status.Update(CudaStatus(cudaMemcpyAsync(decay_runs_, host_decay_runs_.data(),
-                                           host_decay_runs_.size() * sizeof(DecayRun),
-                                           cudaMemcpyHostToDevice, stream_),
-                           "copying"));
+      cudaMemcpyAsync(decay_runs_, host_decay_runs_.data(),
+                      host_decay_runs_.size() * sizeof(DecayRun), cudaMemcpyHostToDevice, stream_),
+      "copying"));
   status.Update(CudaStatus(cudaStreamSynchronize(stream_), "preparing the engine"));
   return status;
 }
@@ -164,18 +162,17 @@ void GpuEngine::TakeMemory(MemoryCutter& cutter) {
   gemm_workspace_ = cutter.Take<std::byte>("products", Gemms::kWorkspaceBytes);
   sums_ = cutter.Take<StepSums>("scratch", 1);
   norm_partials_ = cutter.Take<double>("scratch", kNormPartials);
-  decay_runs_ =
-      cutter.Take<DecayRun>("scratch", static_cast<int64_t>(host_decay_runs_.size()));
+  decay_runs_ = cutter.Take<DecayRun>("scratch", static_cast<int64_t>(host_decay_runs_.size()));
   for (Staging& staging : staging_) {
     staging.device = cutter.Take<int32_t>("scratch", StagedIntegers(transformer_->tokens()));
   }
 }
 
 absl::Status GpuEngine::CopyToDevice(const Staging& staging, int64_t first, int64_t count) {
-  absl::Status status = CudaStatus(
-      cudaMemcpyAsync(staging.device + first, staging.host + first, count * sizeof(int32_t),
-                      cudaMemcpyHostToDevice, stream_),
-      "copying a batch");
+  absl::Status status =
+      CudaStatus(cudaMemcpyAsync(staging.device + first, staging.host + first,
+                                 count * sizeof(int32_t), cudaMemcpyHostToDevice, stream_),
+                 "copying a batch");
   status.Update(CudaStatus(cudaEventRecord(staging.copied, stream_), "an event"));
   return status;
 }
@@ -185,8 +182,7 @@ absl::StatusOr<DeviceBatch> GpuEngine::Stage(const Batch& batch) {
   if (static_cast<int64_t>(batch.tokens.size()) != rows ||
       static_cast<int64_t>(batch.targets.size()) != rows) {
     return absl::InvalidArgumentError(fmt::format("{} tokens and {} targets; a micro-batch has {}",
-                                                  batch.tokens.size(), batch.targets.size(),
-                                                  rows));
+                                                  batch.tokens.size(), batch.targets.size(), rows));
   }
   for (const std::span<const int32_t> tokens : {batch.tokens, batch.targets}) {
     for (const int32_t token : tokens) {
@@ -287,8 +283,8 @@ absl::Status GpuEngine::Update(int64_t step) {
 }
 
 absl::StatusOr<StepResult> GpuEngine::Step(int64_t step, std::span<const Batch> batches) {
-  const double scale = 1.0 / (static_cast<double>(batches.size()) *
-                              static_cast<double>(transformer_->tokens()));
+  const double scale =
+      1.0 / (static_cast<double>(batches.size()) * static_cast<double>(transformer_->tokens()));
   if (absl::Status status = Begin(); !status.ok()) {
     return status;
   }
@@ -324,8 +320,8 @@ absl::StatusOr<StepResult> GpuEngine::Step(int64_t step, std::span<const Batch> 
 }
 
 absl::StatusOr<double> GpuEngine::Loss(std::span<const Batch> batches) {
-  const double scale = 1.0 / (static_cast<double>(batches.size()) *
-                              static_cast<double>(transformer_->tokens()));
+  const double scale =
+      1.0 / (static_cast<double>(batches.size()) * static_cast<double>(transformer_->tokens()));
   if (absl::Status status = Begin(); !status.ok()) {
     return status;
   }
@@ -364,10 +360,10 @@ absl::Status GpuEngine::Load(const StateSource& source) {
       values.resize(std::min(kLoadFloats, layout().size() - offset));
       status = source(kind, offset, values);
       if (status.ok()) {
-        status = CudaStatus(cudaMemcpyAsync(StateOf(kind) + offset, values.data(),
-                                            values.size() * sizeof(float), cudaMemcpyHostToDevice,
-                                            stream_),
-                            "copying the state");
+        status = CudaStatus(
+            cudaMemcpyAsync(StateOf(kind) + offset, values.data(), values.size() * sizeof(float),
+                            cudaMemcpyHostToDevice, stream_),
+            "copying the state");
         status.Update(CudaStatus(cudaStreamSynchronize(stream_), "copying the state"));
       }
     }

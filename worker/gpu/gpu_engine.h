@@ -31,7 +31,8 @@ class GpuEngine : public Engine {
     Recompute recompute = {};
     bool plain_attention = false;
     bool deterministic = false;
-    std::string plan_cache = {};  // where plans of products are kept for the next start; empty: nowhere
+    std::string plan_cache =
+        {};  // where plans of products are kept for the next start; empty: nowhere
   };
 
   // InvalidArgument if options don't fit, NotFound if there is no GPU or no cuBLAS,
@@ -101,9 +102,9 @@ class GpuEngine : public Engine {
 
   std::array<Staging, 2> staging_;
   int next_staging_ = 0;
-  StepSums* host_sums_ = nullptr;                  // pinned
-  std::vector<int32_t> token_counts_;              // of the vocabulary, for sorting
-  mutable PinnedMemory host_state_;                // what OwnedState last returned
+  StepSums* host_sums_ = nullptr;      // pinned
+  std::vector<int32_t> token_counts_;  // of the vocabulary, for sorting
+  mutable PinnedMemory host_state_;    // what OwnedState last returned
 };
 
 }  // namespace muster::worker

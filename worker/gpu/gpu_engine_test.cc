@@ -26,8 +26,8 @@ constexpr int kSteps = 100;
 struct Text {
   Text(int seed, int vocabulary) {
     for (int sequence = 0; sequence < kSequences; ++sequence) {
-      auto token = static_cast<int32_t>(
-          (double{HashedUniform(seed, sequence)} + 1) / 2 * vocabulary);
+      auto token =
+          static_cast<int32_t>((double{HashedUniform(seed, sequence)} + 1) / 2 * vocabulary);
       for (int t = 0; t < kSequence; ++t) {
         tokens.push_back(token);
         token = (token * 3 + 7) % vocabulary;
@@ -87,11 +87,9 @@ class GpuEngineOf : public testing::TestWithParam<Variant> {
 };
 
 TEST_P(GpuEngineOf, HundredStepsHaveTheLossesOfTheCpus) {
-  auto cpu = *CpuEngine::Create({.model = model,
-                                 .optimizer = optimizer,
-                                 .sequences = kSequences,
-                                 .sequence = kSequence},
-                                *group[0]);
+  auto cpu = *CpuEngine::Create(
+      {.model = model, .optimizer = optimizer, .sequences = kSequences, .sequence = kSequence},
+      *group[0]);
   ASSERT_TRUE(cpu->Load(InitialState(cpu->layout(), 1)).ok());
   double sum = 0;
   for (int step = 0; step < kSteps; ++step) {
@@ -108,11 +106,9 @@ TEST_P(GpuEngineOf, HundredStepsHaveTheLossesOfTheCpus) {
 }
 
 TEST_P(GpuEngineOf, AFirstStepMovesEachParameterAsTheCpus) {
-  auto cpu = *CpuEngine::Create({.model = model,
-                                 .optimizer = optimizer,
-                                 .sequences = kSequences,
-                                 .sequence = kSequence},
-                                *group[0]);
+  auto cpu = *CpuEngine::Create(
+      {.model = model, .optimizer = optimizer, .sequences = kSequences, .sequence = kSequence},
+      *group[0]);
   ASSERT_TRUE(cpu->Load(InitialState(cpu->layout(), 1)).ok());
   ASSERT_TRUE(Step(*cpu, 0).ok());
   ASSERT_TRUE(Step(*gpu, 0).ok());
@@ -135,12 +131,13 @@ TEST_P(GpuEngineOf, StateThatIsSavedAndLoadedGoesOnAsIfItHadStayed) {
   ASSERT_TRUE(Step(*gpu, 1).ok());
   const std::vector<float> expected = Parameters();
   ASSERT_TRUE(gpu->Load([&](StateKind kind, int64_t offset, std::span<float> values) {
-                   const std::vector<float>& from = kind == StateKind::kParameters ? parameters
+                   const std::vector<float>& from = kind == StateKind::kParameters    ? parameters
                                                     : kind == StateKind::kFirstMoment ? first
                                                                                       : second;
                    std::copy_n(from.begin() + offset, values.size(), values.begin());
                    return absl::OkStatus();
-                 }).ok());
+                 })
+                  .ok());
   ASSERT_TRUE(Step(*gpu, 1).ok());
   if (GetParam().deterministic) {
     EXPECT_EQ(Parameters(), expected);
@@ -168,7 +165,8 @@ TEST_P(GpuEngineOf, AnUnusableBatchIsRefusedAndALossThatIsNoNumberStops) {
   ASSERT_TRUE(gpu->Load([&](StateKind /*kind*/, int64_t offset, std::span<float> values) {
                    std::copy_n(broken.begin() + offset, values.size(), values.begin());
                    return absl::OkStatus();
-                 }).ok());
+                 })
+                  .ok());
   text.tokens.back() = 0;
   EXPECT_EQ(gpu->Step(0, batches).status().code(), absl::StatusCode::kFailedPrecondition);
 }
@@ -178,18 +176,17 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Variant{"Gpt2", "gpt2-tiny"}, Variant{"Llama3", "llama-3-tiny"},
                     Variant{"Gpt2NotDeterministic", "gpt2-tiny", {}, false, false},
                     Variant{"Gpt2Recomputed", "gpt2-tiny", {.norms = true, .activations = true}},
-                    Variant{"Llama3Recomputed", "llama-3-tiny", {.norms = true, .activations = true}},
+                    Variant{
+                        "Llama3Recomputed", "llama-3-tiny", {.norms = true, .activations = true}},
                     Variant{"Gpt2PlainAttention", "gpt2-tiny", {}, true},
                     Variant{"Llama3PlainAttention", "llama-3-tiny", {}, true}),
     [](const auto& info) { return info.param.name; });
 
 TEST(GpuEngine, AModelThatDoesNotFitIsRefusedWithItsPlan) {
   const auto group = MakeLocalCommunicators(1);
-  const auto made = GpuEngine::Create({.model = *NamedModel("llama-3-8b"),
-                                       .optimizer = {},
-                                       .sequences = 64,
-                                       .sequence = 8192},
-                                      *group[0]);
+  const auto made = GpuEngine::Create(
+      {.model = *NamedModel("llama-3-8b"), .optimizer = {}, .sequences = 64, .sequence = 8192},
+      *group[0]);
   EXPECT_EQ(made.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(made.status().message()), HasSubstr("activations"));
 }

@@ -156,32 +156,28 @@ absl::Status GpuTransformer::PlanLinear(Gemms& gemms, int64_t inputs, int64_t ou
                                 .out = outputs > options_.model.width ? wide_ : final_norm_,
                                 .addend = adds ? gradient_ : nullptr,
                                 .bias = logits_};
-  absl::StatusOr<const GemmPlan*> plan = gemms.Plan(
-      context_.stream,
-      {.product = Product::kForward,
-       .epilogue = bias ? Epilogue::kBias : Epilogue::kNone,
-       .rows = rows_,
-       .inputs = inputs,
-       .outputs = outputs,
-       .adds = adds},
-      forward);
+  absl::StatusOr<const GemmPlan*> plan =
+      gemms.Plan(context_.stream,
+                 {.product = Product::kForward,
+                  .epilogue = bias ? Epilogue::kBias : Epilogue::kNone,
+                  .rows = rows_,
+                  .inputs = inputs,
+                  .outputs = outputs,
+                  .adds = adds},
+                 forward);
   if (!plan.ok()) return plan.status();
   plans.forward = *plan;
-  plan = gemms.Plan(context_.stream,
-                    {.product = Product::kInputGradient,
-                     .rows = rows_,
-                     .inputs = inputs,
-                     .outputs = outputs},
-                    {.left = outputs > options_.model.width ? wide_ : narrow_,
-                     .right = logits_,
-                     .out = inputs > options_.model.width ? inner_ : final_norm_});
+  plan = gemms.Plan(
+      context_.stream,
+      {.product = Product::kInputGradient, .rows = rows_, .inputs = inputs, .outputs = outputs},
+      {.left = outputs > options_.model.width ? wide_ : narrow_,
+       .right = logits_,
+       .out = inputs > options_.model.width ? inner_ : final_norm_});
   if (!plan.ok()) return plan.status();
   plans.input_gradient = *plan;
 
-  GemmShape weight = {.product = Product::kWeightGradient,
-                      .rows = rows_,
-                      .inputs = inputs,
-                      .outputs = outputs};
+  GemmShape weight = {
+      .product = Product::kWeightGradient, .rows = rows_, .inputs = inputs, .outputs = outputs};
   const GemmOperands operands = {.left = outputs > options_.model.width ? wide_ : narrow_,
                                  .right = inputs > options_.model.width ? inner_ : gradient_,
                                  .out = logits_,
@@ -193,10 +189,10 @@ absl::Status GpuTransformer::PlanLinear(Gemms& gemms, int64_t inputs, int64_t ou
   if (bias && outputs == shape_.row() && !options_.deterministic) {
     weight.epilogue = Epilogue::kBiasGradient;
     plan = gemms.Plan(context_.stream, weight, operands);
-    const float apart = plans.weight_gradient->milliseconds() +
-                        MeasureMilliseconds(context_.stream, 5, [&] {
-                          ColumnSums(context_, rows_, outputs, wide_, Into::kAssign, bias_sum_);
-                        });
+    const float apart =
+        plans.weight_gradient->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
+          ColumnSums(context_, rows_, outputs, wide_, Into::kAssign, bias_sum_);
+        });
     if (plan.ok() && (*plan)->milliseconds() < apart) {
       plans.weight_gradient = *plan;
       plans.bias_in_weight_gradient = true;
@@ -208,33 +204,28 @@ absl::Status GpuTransformer::PlanLinear(Gemms& gemms, int64_t inputs, int64_t ou
 absl::Status GpuTransformer::PlanGelu(Gemms& gemms) {
   const int64_t width = options_.model.width;
   const int64_t inner = options_.model.feed_forward;
-  absl::StatusOr<const GemmPlan*> fused =
-      gemms.Plan(context_.stream,
-                 {.product = Product::kForward,
-                  .epilogue = Epilogue::kBiasGelu,
-                  .rows = rows_,
-                  .inputs = width,
-                  .outputs = inner},
-                 {.left = narrow_,
-                  .right = logits_,
-                  .out = inner_,
-                  .bias = logits_,
-                  .pre_activation = wide_});
+  absl::StatusOr<const GemmPlan*> fused = gemms.Plan(
+      context_.stream,
+      {.product = Product::kForward,
+       .epilogue = Epilogue::kBiasGelu,
+       .rows = rows_,
+       .inputs = width,
+       .outputs = inner},
+      {.left = narrow_, .right = logits_, .out = inner_, .bias = logits_, .pre_activation = wide_});
   const float apart = up_.forward->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
-                  GeluForward(context_, rows_, inner, wide_, inner_);
-                });
+                        GeluForward(context_, rows_, inner, wide_, inner_);
+                      });
   up_gelu_ = fused.ok() && (*fused)->milliseconds() < apart ? *fused : nullptr;
   if (options_.recompute.activations) {
     return absl::OkStatus();  // the backward makes the activation again beside its gradient
   }
-  fused = gemms.Plan(
-      context_.stream,
-      {.product = Product::kInputGradient,
-       .epilogue = Epilogue::kGeluGradient,
-       .rows = rows_,
-       .inputs = inner,
-       .outputs = width},
-      {.left = narrow_, .right = logits_, .out = inner_, .pre_activation = wide_});
+  fused = gemms.Plan(context_.stream,
+                     {.product = Product::kInputGradient,
+                      .epilogue = Epilogue::kGeluGradient,
+                      .rows = rows_,
+                      .inputs = inner,
+                      .outputs = width},
+                     {.left = narrow_, .right = logits_, .out = inner_, .pre_activation = wide_});
   const float with_kernel =
       down_.input_gradient->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
         GeluBackward(context_, rows_, inner, wide_, inner_, inner_, nullptr, Into::kAssign,
@@ -255,14 +246,11 @@ absl::Status GpuTransformer::PlanHead(Gemms& gemms, DeviceUnits& units) {
   const absl::StatusOr<DeviceUnits::Gradient> gradient = units.AcquireGradient(head_unit());
   if (!gradient.ok()) return gradient.status();
   const int64_t past_norm = llama() ? options_.model.width : 0;
-  const GemmShape shape = {.rows = chunk_,
-                           .inputs = options_.model.width,
-                           .outputs = options_.model.padded_vocabulary};
+  const GemmShape shape = {
+      .rows = chunk_, .inputs = options_.model.width, .outputs = options_.model.padded_vocabulary};
   const std::array<std::pair<Product, GemmOperands>, 3> products = {{
-      {Product::kForward,
-       {.left = final_norm_, .right = *weights + past_norm, .out = logits_}},
-      {Product::kInputGradient,
-       {.left = logits_, .right = *weights + past_norm, .out = narrow_}},
+      {Product::kForward, {.left = final_norm_, .right = *weights + past_norm, .out = logits_}},
+      {Product::kInputGradient, {.left = logits_, .right = *weights + past_norm, .out = narrow_}},
       {Product::kWeightGradient,
        {.left = logits_,
         .right = final_norm_,
@@ -340,8 +328,7 @@ absl::Status GpuTransformer::Forward(const DeviceBatch& batch, DeviceUnits& unit
   const absl::StatusOr<const Bf16*> embedding = units.Acquire(0);
   if (!embedding.ok()) return embedding.status();
   const int64_t width = options_.model.width;
-  const Bf16* positions =
-      llama() ? nullptr : *embedding + options_.model.padded_vocabulary * width;
+  const Bf16* positions = llama() ? nullptr : *embedding + options_.model.padded_vocabulary * width;
   EmbedForward(context_, rows_, shape_.sequence, width, batch.tokens, *embedding, positions,
                blocks_.front().input);
   units.Release(0);
@@ -362,8 +349,7 @@ absl::Status GpuTransformer::BlockForward(int layer, DeviceUnits& units) {
 
   Normalize(a.input, weights.norm1, weights.norm1_bias, a.norm1, a.norm1_statistics);
   absl::Status status = qkv_.forward->Run(
-      stream,
-      {.left = a.norm1, .right = weights.qkv, .out = a.qkv, .bias = weights.qkv_bias});
+      stream, {.left = a.norm1, .right = weights.qkv, .out = a.qkv, .bias = weights.qkv_bias});
   Mark("product qkv");
   if (llama()) {
     // Queries and keys; values are not turned.
@@ -442,8 +428,7 @@ absl::Status GpuTransformer::Finish(const DeviceBatch& batch, double scale, bool
   absl::Status status;
   if (gradient) {
     // The last block's output gets its gradient from here alone, and its bias the sum of that.
-    const absl::StatusOr<DeviceUnits::Gradient> last =
-        units.AcquireGradient(options_.model.layers);
+    const absl::StatusOr<DeviceUnits::Gradient> last = units.AcquireGradient(options_.model.layers);
     if (!last.ok()) return last.status();
     float* down_bias =
         ViewBlock(layout_, options_.model.family, options_.model.layers - 1, last->data).down_bias;
@@ -476,11 +461,11 @@ absl::Status GpuTransformer::FinishChunks(const DeviceBatch& batch, double scale
     Mark("cross-entropy");
     if (gradient) {
       const Into into = first == 0 ? head.gradient.into : Into::kAdd;
-      status.Update(head_.weight_gradient->Run(stream,
-                                               {.left = logits_,
-                                                .right = x,
-                                                .out = head.gradient.data,
-                                                .addend = AddendFor(into, head.gradient.data)}));
+      status.Update(
+          head_.weight_gradient->Run(stream, {.left = logits_,
+                                              .right = x,
+                                              .out = head.gradient.data,
+                                              .addend = AddendFor(into, head.gradient.data)}));
       status.Update(head_.input_gradient->Run(
           stream, {.left = logits_, .right = head.weights, .out = narrow_ + first * width}));
       Mark("product head");
@@ -489,17 +474,17 @@ absl::Status GpuTransformer::FinishChunks(const DeviceBatch& batch, double scale
   return status;
 }
 
-absl::Status GpuTransformer::WeightGradient(const LinearPlans& plans, const Bf16* dy,
-                                            const Bf16* x, int64_t outputs, Into into,
-                                            float* weight, float* bias) {
+absl::Status GpuTransformer::WeightGradient(const LinearPlans& plans, const Bf16* dy, const Bf16* x,
+                                            int64_t outputs, Into into, float* weight,
+                                            float* bias) {
   const bool fused = bias != nullptr && plans.bias_in_weight_gradient;
   float* sum = into == Into::kAdd ? bias_sum_ : bias;
-  absl::Status status = plans.weight_gradient->Run(context_.stream,
-                                                   {.left = dy,
-                                                    .right = x,
-                                                    .out = weight,
-                                                    .addend = AddendFor(into, weight),
-                                                    .bias_gradient = sum});
+  absl::Status status =
+      plans.weight_gradient->Run(context_.stream, {.left = dy,
+                                                   .right = x,
+                                                   .out = weight,
+                                                   .addend = AddendFor(into, weight),
+                                                   .bias_gradient = sum});
   Mark("product weights");
   if (fused && into == Into::kAdd) {
     LaunchContext context = context_;
@@ -528,8 +513,7 @@ absl::Status GpuTransformer::BlockBackward(int layer, DeviceUnits& units) {
     stream_sum = ViewBlock(layout_, options_.model.family, layer - 1, before->data).down_bias;
   }
   absl::Status status = MlpBackward(blocks_[layer], weights, gradients, gradient->into);
-  status.Update(
-      AttentionBackward(blocks_[layer], weights, gradients, gradient->into, stream_sum));
+  status.Update(AttentionBackward(blocks_[layer], weights, gradients, gradient->into, stream_sum));
   units.Release(1 + layer);
   status.Update(units.ReleaseGradient(1 + layer));
   return status;
@@ -545,17 +529,13 @@ absl::Status GpuTransformer::MlpBackward(const BlockActivations& a,
   absl::Status status;
   if (down_gelu_gradient_ != nullptr) {
     status = down_gelu_gradient_->Run(
-        stream,
-        {.left = gradient_,
-         .right = weights.down,
-         .out = inner_,
-         .pre_activation = a.up});
+        stream, {.left = gradient_, .right = weights.down, .out = inner_, .pre_activation = a.up});
     Mark("product down");
     ColumnSums(context_, rows_, inner, inner_, into, gradients.up_bias);
     Mark("bias sums");
   } else {
-    status = down_.input_gradient->Run(
-        stream, {.left = gradient_, .right = weights.down, .out = inner_});
+    status = down_.input_gradient->Run(stream,
+                                       {.left = gradient_, .right = weights.down, .out = inner_});
     Mark("product down");
     if (llama()) {
       SwigluBackward(context_, rows_, inner, a.up, inner_, wide_, again);
@@ -608,8 +588,8 @@ absl::Status GpuTransformer::AttentionBackward(const BlockActivations& a,
                a.norm1_statistics, narrow_, gradient_, gradient_, norm_again, into,
                {.weight = gradients.norm1, .bias = gradients.norm1_bias, .stream = stream_sum});
   Mark("norm backward");
-  status.Update(WeightGradient(qkv_, wide_, a.norm1, shape_.row(), into, gradients.qkv,
-                               gradients.qkv_bias));
+  status.Update(
+      WeightGradient(qkv_, wide_, a.norm1, shape_.row(), into, gradients.qkv, gradients.qkv_bias));
   return status;
 }
 
@@ -628,10 +608,10 @@ absl::Status GpuTransformer::EmbedBackward(StageOrder stage_order, DeviceUnits& 
   } else {
     float* positions = unit->data + embedding;
     if (unit->into == Into::kAssign) {
-      status = CudaStatus(cudaMemsetAsync(positions, 0,
-                                          options_.model.context * width * sizeof(float),
-                                          context_.stream),
-                          "clearing");
+      status =
+          CudaStatus(cudaMemsetAsync(positions, 0, options_.model.context * width * sizeof(float),
+                                     context_.stream),
+                     "clearing");
     }
     PositionsBackward(context_, rows_, shape_.sequence, width, gradient_, Into::kAdd, positions);
   }

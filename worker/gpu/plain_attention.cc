@@ -1,5 +1,5 @@
-#include <array>
 #include <algorithm>
+#include <array>
 
 #include "fmt/format.h"
 #include "worker/gpu/attention.h"
@@ -40,9 +40,8 @@ class PlainAttention : public Attention {
 absl::StatusOr<std::unique_ptr<Attention>> MakePlainAttention(const AttentionShape& shape) {
   constexpr std::array<int64_t, 4> kSizes = {16, 32, 64, 128};
   if (std::find(kSizes.begin(), kSizes.end(), shape.head_size) == kSizes.end()) {
-    return absl::InvalidArgumentError(
-        fmt::format("heads have {} channels; without cuDNN they must have 16, 32, 64 or 128",
-                    shape.head_size));
+    return absl::InvalidArgumentError(fmt::format(
+        "heads have {} channels; without cuDNN they must have 16, 32, 64 or 128", shape.head_size));
   }
   return std::make_unique<PlainAttention>(shape);
 }

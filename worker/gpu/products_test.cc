@@ -1,12 +1,11 @@
 // Attention and products beside the CPU's.
-#include "worker/gpu/attention.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "worker/gpu/attention.h"
 #include "worker/gpu/device_array.h"
 #include "worker/gpu/gemm.h"
 #include "worker/model/layers.h"
@@ -42,10 +41,10 @@ TEST_P(AttentionOf, ForwardAndBackwardAreTheReferences) {
   const DeviceArray<int32_t> workspace((*made)->workspace_bytes() / 4 + 1);
   cudaStream_t stream = nullptr;
   Check(cudaStreamCreate(&stream));
-  ASSERT_TRUE((*made)
-                  ->Forward(stream, device_qkv.data(), device_y.data(), statistics.data(),
-                            workspace.data())
-                  .ok());
+  ASSERT_TRUE(
+      (*made)
+          ->Forward(stream, device_qkv.data(), device_y.data(), statistics.data(), workspace.data())
+          .ok());
   ASSERT_TRUE((*made)
                   ->Backward(stream, device_qkv.data(), device_y.data(), statistics.data(),
                              device_dy.data(), device_dqkv.data(), workspace.data())
@@ -92,11 +91,11 @@ class ProductsOf : public testing::Test {
     ASSERT_TRUE((*plan)->Run(nullptr, operands).ok());
   }
 
-  const std::vector<float> x_ = RandomValues(1, kRows * kInputs),
-                           w_ = RandomValues(2, kOutputs * kInputs, 0.2F),
-                           dy_ = RandomValues(3, kRows * kOutputs),
+  const std::vector<float> x_ = RandomValues(1, kRows* kInputs),
+                           w_ = RandomValues(2, kOutputs* kInputs, 0.2F),
+                           dy_ = RandomValues(3, kRows* kOutputs),
                            bias_ = RandomValues(4, kOutputs),
-                           addend_ = RandomValues(5, kRows * kOutputs);
+                           addend_ = RandomValues(5, kRows* kOutputs);
   const DeviceArray<Bf16> device_x_{x_}, device_w_{w_}, device_dy_{dy_}, device_bias_{bias_},
       device_addend_{addend_};
   const DeviceArray<std::byte> workspace_{Gemms::kWorkspaceBytes};
@@ -140,19 +139,13 @@ TEST_F(ProductsOf, ALinearLayerBackward) {
        .bias_gradient = dbias.data()});
   EXPECT_LT(RelativeError(dw.Read(), expected_dw), 1e-4);
   EXPECT_LT(RelativeError(dbias.Read(), expected_dbias), 1e-3);
-  const auto plan = gemms_->Plan(nullptr,
-                                 {.product = Product::kWeightGradient,
-                                  .rows = kRows,
-                                  .inputs = kInputs,
-                                  .outputs = kOutputs},
-                                 {.left = device_dy_.data(),
-                                  .right = device_x_.data(),
-                                  .out = dw.data()});
+  const auto plan = gemms_->Plan(
+      nullptr,
+      {.product = Product::kWeightGradient, .rows = kRows, .inputs = kInputs, .outputs = kOutputs},
+      {.left = device_dy_.data(), .right = device_x_.data(), .out = dw.data()});
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const GemmOperands again = {.left = device_dy_.data(),
-                              .right = device_x_.data(),
-                              .out = dw.data(),
-                              .addend = dw.data()};
+  const GemmOperands again = {
+      .left = device_dy_.data(), .right = device_x_.data(), .out = dw.data(), .addend = dw.data()};
   Check(cudaMemset(dw.data(), 0, kOutputs * kInputs * sizeof(float)));
   ASSERT_TRUE((*plan)->Run(nullptr, again).ok());
   ASSERT_TRUE((*plan)->Run(nullptr, again).ok());

@@ -1,7 +1,6 @@
-#include "worker/gpu/kernels/activation.h"
-
 #include <algorithm>
 
+#include "worker/gpu/kernels/activation.h"
 #include "worker/gpu/kernels/column_sums.h"
 #include "worker/gpu/kernels/column_tiles.cuh"
 

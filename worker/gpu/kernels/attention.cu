@@ -1,7 +1,6 @@
-#include "worker/gpu/kernels/attention.h"
-
 #include <cmath>
 
+#include "worker/gpu/kernels/attention.h"
 #include "worker/gpu/kernels/vector.cuh"
 
 namespace muster::worker {
@@ -61,8 +60,7 @@ struct Tile {
   __device__ void Read(const Bf16* from, int64_t stride, int64_t first, int64_t end) {
     for (int i = threadIdx.x; i < kTile * kSize; i += kThreads) {
       const int64_t row = first + i / kSize;
-      rows[i / kSize][i % kSize] =
-          row < end ? __bfloat162float(from[row * stride + i % kSize]) : 0;
+      rows[i / kSize][i % kSize] = row < end ? __bfloat162float(from[row * stride + i % kSize]) : 0;
     }
   }
 };
@@ -109,8 +107,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   if (query < shape.sequence) {
-    sum.Write(1 / total,
-              y + (blockIdx.z * shape.sequence + query) * stride + head * kSize, lane);
+    sum.Write(1 / total, y + (blockIdx.z * shape.sequence + query) * stride + head * kSize, lane);
     if (lane == 0) {
       statistics[(blockIdx.z * shape.heads + head) * shape.sequence + query] =
           highest + __logf(total);
@@ -132,8 +129,7 @@ __global__ void __launch_bounds__(kThreads)
   const bool active = query < shape.sequence;
   const int64_t row = (shape.heads + 2 * shape.key_value_heads) * kSize;
   const Bf16* sequence = qkv + blockIdx.z * shape.sequence * row;
-  const int64_t output =
-      ((blockIdx.z * shape.sequence + query) * shape.heads + head) * kSize;
+  const int64_t output = ((blockIdx.z * shape.sequence + query) * shape.heads + head) * kSize;
   const int64_t statistic = (blockIdx.z * shape.heads + head) * shape.sequence + query;
   Share<kSize> q;
   Share<kSize> gradient;

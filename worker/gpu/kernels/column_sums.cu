@@ -1,7 +1,6 @@
-#include "worker/gpu/kernels/column_sums.h"
-
 #include <algorithm>
 
+#include "worker/gpu/kernels/column_sums.h"
 #include "worker/gpu/kernels/column_tiles.cuh"
 
 namespace muster::worker {
@@ -27,8 +26,8 @@ __global__ void ColumnSumsKernel(int64_t rows, int64_t channels, const Bf16* x, 
   StoreTileSums(sums, channels, partials);
 }
 
-__global__ void AddPartialsKernel(int64_t partials, int kinds, int64_t channels,
-                                  const float* from, Into into, SumOutputs outputs) {
+__global__ void AddPartialsKernel(int64_t partials, int kinds, int64_t channels, const float* from,
+                                  Into into, SumOutputs outputs) {
   float* out = outputs.rows[blockIdx.y];
   if (out == nullptr) {
     return;
@@ -71,7 +70,7 @@ void ColumnSums(const LaunchContext& context, int64_t rows, int64_t channels, co
                 Into into, float* out) {
   const ColumnTiles tiles = TileColumns(context, rows, channels);
   ColumnSumsKernel<<<tiles.grid, tiles.block, 0, context.stream>>>(rows, channels, x,
-                                                                  context.partials);
+                                                                   context.partials);
   AddPartials(context, tiles.grid.y, 1, channels, into, {.rows = {out}});
 }
 

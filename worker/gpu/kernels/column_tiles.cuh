@@ -18,8 +18,8 @@ struct ColumnTiles {
 
 inline ColumnTiles TileColumns(const LaunchContext& context, int64_t rows, int64_t columns) {
   const int64_t tiles = CeilDiv(columns, kTileColumns);
-  const int64_t shares = std::min(CeilDiv(int64_t{4} * context.multiprocessors, tiles),
-                                  CeilDiv(rows, kTileWarps));
+  const int64_t shares =
+      std::min(CeilDiv(int64_t{4} * context.multiprocessors, tiles), CeilDiv(rows, kTileWarps));
   return {.grid = dim3(tiles, shares), .block = dim3(kWarp, kTileWarps)};
 }
 

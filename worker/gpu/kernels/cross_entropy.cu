@@ -1,7 +1,6 @@
-#include "worker/gpu/kernels/cross_entropy.h"
-
 #include <cuda_pipeline.h>
 
+#include "worker/gpu/kernels/cross_entropy.h"
 #include "worker/gpu/kernels/vector.cuh"
 
 namespace muster::worker {
@@ -130,13 +129,13 @@ void CrossEntropy(const LaunchContext& context, int64_t rows, int64_t vocabulary
   if (bytes <= kMaxSharedRow &&
       cudaFuncSetAttribute(CrossEntropyKernel<true>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(bytes)) == cudaSuccess) {
-    CrossEntropyKernel<true><<<rows, kThreads, bytes, context.stream>>>(
-        vocabulary, stride, targets, scale, logits, losses);
+    CrossEntropyKernel<true><<<rows, kThreads, bytes, context.stream>>>(vocabulary, stride, targets,
+                                                                        scale, logits, losses);
     return;
   }
   cudaGetLastError();
-  CrossEntropyKernel<false><<<rows, kThreads, 0, context.stream>>>(vocabulary, stride, targets,
-                                                                   scale, logits, losses);
+  CrossEntropyKernel<false>
+      <<<rows, kThreads, 0, context.stream>>>(vocabulary, stride, targets, scale, logits, losses);
 }
 
 }  // namespace muster::worker

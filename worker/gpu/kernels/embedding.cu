@@ -1,5 +1,4 @@
 #include "worker/gpu/kernels/embedding.h"
-
 #include "worker/gpu/kernels/vector.cuh"
 
 namespace muster::worker {
@@ -92,9 +91,8 @@ __global__ void PositionsBackwardKernel(int64_t rows, int64_t sequence, int64_t 
 
 void EmbedForward(const LaunchContext& context, int64_t rows, int64_t sequence, int64_t channels,
                   const int32_t* tokens, const Bf16* embedding, const Bf16* positions, Bf16* x) {
-  EmbedForwardKernel<<<CeilDiv(rows * channels, kThreads * kVector), kThreads, 0,
-                       context.stream>>>(rows * channels, sequence, channels, tokens, embedding,
-                                         positions, x);
+  EmbedForwardKernel<<<CeilDiv(rows * channels, kThreads * kVector), kThreads, 0, context.stream>>>(
+      rows * channels, sequence, channels, tokens, embedding, positions, x);
 }
 
 void EmbedBackward(const LaunchContext& context, int64_t channels, const TokenOrder& order,

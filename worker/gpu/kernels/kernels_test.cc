@@ -57,7 +57,7 @@ class Norm : public testing::TestWithParam<NormCase> {
   const int64_t channels = shape.channels;
   const bool layer = shape.kind == NormKind::kLayerNorm;
   const TestContext context{channels};
-  const std::vector<float> x = RandomValues(1, kRows * channels, 2);
+  const std::vector<float> x = RandomValues(1, kRows* channels, 2);
   const std::vector<float> weight = RandomValues(2, channels);
   const std::vector<float> bias = RandomValues(3, channels);
   const DeviceArray<Bf16> device_x{x}, device_weight{weight}, device_bias{bias};
@@ -88,12 +88,10 @@ TEST_P(Norm, BackwardGivesBothGradientsTheStreamsSumAndTheOutputAgain) {
   std::vector<float> dx = RandomValues(5, kRows * channels);
   const DeviceArray<Bf16> device_dy(dy), device_dx(dx), again(kRows * channels);
   const DeviceArray<float> dweight(channels), dbias(channels), stream(channels);
-  NormBackward(context, shape, device_x.data(), device_weight.data(), device_bias.data(),
-               statistics, device_dy.data(), device_dx.data(), device_dx.data(), again.data(),
-               Into::kAssign,
-               {.weight = dweight.data(),
-                .bias = layer ? dbias.data() : nullptr,
-                .stream = stream.data()});
+  NormBackward(
+      context, shape, device_x.data(), device_weight.data(), device_bias.data(), statistics,
+      device_dy.data(), device_dx.data(), device_dx.data(), again.data(), Into::kAssign,
+      {.weight = dweight.data(), .bias = layer ? dbias.data() : nullptr, .stream = stream.data()});
   std::vector<float> expected_dweight(channels), expected_dbias(channels), sum(channels);
   if (layer) {
     LayerNormBackward(kRows, channels, x.data(), weight.data(), mean.data(), inverse.data(),
@@ -110,13 +108,11 @@ TEST_P(Norm, BackwardGivesBothGradientsTheStreamsSumAndTheOutputAgain) {
   EXPECT_LT(RelativeError(again.Read(), y), kBf16Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Norm,
-                         testing::Values(NormCase{NormKind::kLayerNorm, 64},
-                                         NormCase{NormKind::kLayerNorm, 768},
-                                         NormCase{NormKind::kLayerNorm, 1600},
-                                         NormCase{NormKind::kRmsNorm, 64},
-                                         NormCase{NormKind::kRmsNorm, 4096},
-                                         NormCase{NormKind::kRmsNorm, 6144}));
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Norm,
+    testing::Values(NormCase{NormKind::kLayerNorm, 64}, NormCase{NormKind::kLayerNorm, 768},
+                    NormCase{NormKind::kLayerNorm, 1600}, NormCase{NormKind::kRmsNorm, 64},
+                    NormCase{NormKind::kRmsNorm, 4096}, NormCase{NormKind::kRmsNorm, 6144}));
 
 TEST(Gelu, ForwardAndBackwardAreTheReferences) {
   constexpr int64_t kInner = 264;

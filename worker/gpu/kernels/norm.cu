@@ -1,5 +1,3 @@
-#include "worker/gpu/kernels/norm.h"
-
 #include <cuda_pipeline.h>
 
 #include <algorithm>
@@ -7,18 +5,19 @@
 #include <utility>
 
 #include "worker/gpu/kernels/column_sums.h"
+#include "worker/gpu/kernels/norm.h"
 #include "worker/gpu/kernels/vector.cuh"
 
 namespace muster::worker {
 namespace {
 
-// The backward, and the forward of wide rows: a row belongs to a group of warps, each thread holding
-// one vector of it. A block has several groups, so that another row is on its way while a group adds
-// up its own. The forward of narrower rows: a row belongs to a warp.
+// The backward, and the forward of wide rows: a row belongs to a group of warps, each thread
+// holding one vector of it. A block has several groups, so that another row is on its way while a
+// group adds up its own. The forward of narrower rows: a row belongs to a warp.
 constexpr int kMaxGroupWarps = kMaxNormChannels / (kWarp * kVector);
 constexpr int kForwardThreads = 256;
 constexpr int kBackwardThreads = 768;
-constexpr int kMaxGroups = 15;  // named barriers, of which 0 is the block's
+constexpr int kMaxGroups = 15;      // named barriers, of which 0 is the block's
 constexpr int kMaxWarpVectors = 8;  // of a row, that each thread of a warp holds
 constexpr int kStages = 2;          // rows of a group in the backward: one in use, one coming
 
@@ -63,8 +62,7 @@ __global__ void __launch_bounds__(kForwardThreads)
                           Bf16* y, NormStatistics statistics) {
   constexpr bool kLayerNorm = kKind == NormKind::kLayerNorm;
   const int lane = threadIdx.x % kWarp;
-  const int64_t row =
-      int64_t{blockIdx.x} * (kForwardThreads / kWarp) + threadIdx.x / kWarp;
+  const int64_t row = int64_t{blockIdx.x} * (kForwardThreads / kWarp) + threadIdx.x / kWarp;
   if (row >= shape.rows) {
     return;
   }
@@ -136,8 +134,8 @@ __global__ void __launch_bounds__(kForwardThreads)
 
 template <NormKind kKind>
 __global__ void __launch_bounds__(kBackwardThreads)
-    NormForwardKernel(NormShape shape, const Bf16* x, const Bf16* weight, const Bf16* bias,
-                      Bf16* y, NormStatistics statistics) {
+    NormForwardKernel(NormShape shape, const Bf16* x, const Bf16* weight, const Bf16* bias, Bf16* y,
+                      NormStatistics statistics) {
   constexpr bool kLayerNorm = kKind == NormKind::kLayerNorm;
   const int column = threadIdx.x * kVector;
   const bool active = column < shape.channels;
@@ -359,8 +357,8 @@ void NormForward(const LaunchContext& context, const NormShape& shape, const Bf1
   }
   const dim3 block = GroupsOf(shape, kForwardThreads);
   const int64_t resident = 2048 / (block.x * block.y);
-  const int64_t blocks = std::min<int64_t>(CeilDiv(shape.rows, block.y),
-                                           resident * context.multiprocessors);
+  const int64_t blocks =
+      std::min<int64_t>(CeilDiv(shape.rows, block.y), resident * context.multiprocessors);
   const auto kernel = shape.kind == NormKind::kLayerNorm ? NormForwardKernel<NormKind::kLayerNorm>
                                                          : NormForwardKernel<NormKind::kRmsNorm>;
   kernel<<<blocks, block, 0, context.stream>>>(shape, x, weight, bias, y, statistics);
@@ -371,8 +369,7 @@ void NormBackward(const LaunchContext& context, const NormShape& shape, const Bf
                   const Bf16* dx_in, Bf16* dx_out, Bf16* y, Into into,
                   const NormGradients& gradients) {
   const dim3 block = GroupsOf(shape, kBackwardThreads);
-  const int64_t blocks =
-      std::min<int64_t>(CeilDiv(shape.rows, block.y), context.multiprocessors);
+  const int64_t blocks = std::min<int64_t>(CeilDiv(shape.rows, block.y), context.multiprocessors);
   const auto kernel = shape.kind == NormKind::kLayerNorm
                           ? (y == nullptr ? NormBackwardKernel<NormKind::kLayerNorm, false>
                                           : NormBackwardKernel<NormKind::kLayerNorm, true>)
@@ -380,8 +377,8 @@ void NormBackward(const LaunchContext& context, const NormShape& shape, const Bf
                                           : NormBackwardKernel<NormKind::kRmsNorm, true>);
   const auto shared = static_cast<int>(kStages * block.x * block.y * sizeof(BackwardVectors));
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-  kernel<<<blocks, block, shared, context.stream>>>(
-      shape, x, weight, bias, statistics, dy, dx_in, dx_out, y, context.partials);
+  kernel<<<blocks, block, shared, context.stream>>>(shape, x, weight, bias, statistics, dy, dx_in,
+                                                    dx_out, y, context.partials);
   AddPartials(context, blocks, 3, shape.channels, into,
               {.rows = {gradients.weight, gradients.bias, gradients.stream}});
 }

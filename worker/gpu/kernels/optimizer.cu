@@ -1,7 +1,6 @@
-#include "worker/gpu/kernels/optimizer.h"
-
 #include <algorithm>
 
+#include "worker/gpu/kernels/optimizer.h"
 #include "worker/gpu/kernels/vector.cuh"
 
 namespace muster::worker {
@@ -102,8 +101,8 @@ __global__ void AdamWKernel(AdamWFactors factors, const StepSums* sums, int run_
     gradient *= clip;
     m = factors.beta1 * m + (1 - factors.beta1) * gradient;
     v = factors.beta2 * v + (1 - factors.beta2) * gradient * gradient;
-    value = keep * value -
-            factors.step_size * m / (sqrtf(v) / factors.correction + factors.epsilon);
+    value =
+        keep * value - factors.step_size * m / (sqrtf(v) / factors.correction + factors.epsilon);
   };
   update(gradients.x, first.x, second.x, values.x);
   update(gradients.y, first.y, second.y, values.y);

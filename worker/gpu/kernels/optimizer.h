@@ -37,7 +37,7 @@ struct AdamWFactors {
   float step_size;   // learning rate / (1 - beta1^steps)
   float correction;  // sqrt(1 - beta2^steps)
   float epsilon;
-  float keep;  // 1 - learning rate * weight decay
+  float keep;       // 1 - learning rate * weight decay
   float clip_norm;  // 0: no clipping
 };
 

@@ -1,5 +1,4 @@
 #include "worker/gpu/kernels/rotate.h"
-
 #include "worker/gpu/kernels/vector.cuh"
 
 namespace muster::worker {
@@ -7,8 +6,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__global__ void RotationAnglesKernel(int64_t size, int64_t head_size, float theta,
-                                     float2* angles) {
+__global__ void RotationAnglesKernel(int64_t size, int64_t head_size, float theta, float2* angles) {
   const int64_t at = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (at < size) {
     const int64_t half = head_size / 2;
@@ -55,7 +53,7 @@ void RotationAngles(const LaunchContext& context, int64_t sequence, int64_t head
                     float2* angles) {
   const int64_t size = sequence * head_size / 2;
   RotationAnglesKernel<<<CeilDiv(size, kThreads), kThreads, 0, context.stream>>>(size, head_size,
-                                                                               theta, angles);
+                                                                                 theta, angles);
 }
 
 void RotateHeads(const LaunchContext& context, int64_t rows, int64_t sequence, int64_t heads,
