@@ -1,7 +1,7 @@
 """Trains GPT-2 by PyTorch in bf16 on the weights, tokens and schedule that gpu_step used, and
-compares each step's loss with gpu_step's.
+compares each step's loss with gpu_step's. With "fp32" PyTorch trains in single precision.
 
-    gpu_step gpt2 8 1024 90 "" > steps.json && python3 worker/bench/loss_parity.py steps.json
+    gpu_step gpt2 8 1024 90 "" > steps.json && python3 worker/bench/loss_parity.py steps.json [fp32]
 
 Exits with 1 if a difference is above 0.02, or their mean above 0.005.
 """
@@ -58,9 +58,9 @@ def main():
     differences = []
     for step in range(STEPS):
         tokens, targets = text_of(step, ours["sequences"], ours["sequence"])
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast("cuda", torch.bfloat16, enabled="fp32" not in sys.argv):
             logits = golden.gpt2(parameters, tokens)
-        loss = F.cross_entropy(logits.view(rows, -1).float(), targets.view(-1))
+        loss = F.cross_entropy(logits.view(rows, -1).float(), targets.reshape(-1))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters.values(), 1.0)
         for group in optimizer.param_groups:
@@ -69,7 +69,8 @@ def main():
         optimizer.zero_grad(set_to_none=True)
         differences.append(abs(loss.item() - ours["losses"][step]))
     worst, mean = max(differences), sum(differences) / len(differences)
-    print(json.dumps({"last_loss": loss.item(), "worst": worst, "mean": mean}))
+    print(json.dumps({"last_loss": loss.item(), "worst": worst, "mean": mean,
+                      "every_tenth": [round(d, 4) for d in differences[::10]]}))
     return 0 if worst <= 0.02 and mean <= 0.005 else 1
 
 
