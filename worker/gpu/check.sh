@@ -23,18 +23,18 @@ bundle() {
 }
 
 build() {
-  local nvcc source object
+  local nvcc source
   nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
   cuda=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
   local flags=(-std=c++20 -O2 -I. -DFMT_HEADER_ONLY)
-  local includes=(-isystem "$cuda/include") libraries=(-Wl,--start-group)
+  local includes=(-isystem "$cuda/include") libraries=('-Wl,--start-group')
   if [[ -d deps ]]; then
     includes=(-isystem deps/include "${includes[@]}")
     libraries+=(deps/lib/libabsl_*.a)
   else
     libraries+=(/usr/lib/*/libabsl_*.a)
   fi
-  libraries+=(-Wl,--end-group "$cuda/lib64/libcudart_static.a" -ldl -lrt -lpthread)
+  libraries+=('-Wl,--end-group' "$cuda/lib64/libcudart_static.a" -ldl -lrt -lpthread)
   local gencode=() architecture
   for architecture in ${MUSTER_ARCHITECTURES:-90a}; do
     gencode+=("-gencode=arch=compute_$architecture,code=sm_$architecture")
@@ -62,8 +62,9 @@ build() {
 
 # compile_all NVCC FLAGS GENCODE: compiles the sources on standard input that have no object yet.
 compile_all() {
+  # shellcheck disable=SC2016 # for the shell that it starts
   local script='
-    object='$out'/${1//\//-}.o
+    object=build/gpu/${1//\//-}.o
     if [[ $object -nt $1 ]]; then exit; fi
     if [[ $1 == *.cu ]]; then
       "$2" $3 -O3 $4 -c "$1" -o "$object"
@@ -74,9 +75,9 @@ compile_all() {
 }
 
 libraries_on_path() {
-  local folder
-  for folder in $(python3 -c 'import site; print(*site.getsitepackages())' 2>/dev/null); do
-    for folder in "$folder"/nvidia/*/lib; do
+  local packages folder
+  for packages in $(python3 -c 'import site; print(*site.getsitepackages())' 2>/dev/null); do
+    for folder in "$packages"/nvidia/*/lib; do
       LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     done
   done
