@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "worker/gpu/device_array.h"
@@ -229,8 +230,9 @@ TEST(Embedding, AddsPositionsAndSumsGradientsOfEqualTokens) {
   std::vector<int32_t> tokens(kRows), order(kRows), distinct, first;
   for (int64_t n = 0; n < kRows; ++n) tokens[n] = static_cast<int32_t>(n * n % kVocabulary);
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int32_t a, int32_t b) { return tokens[a] < tokens[b]; });
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return std::pair(tokens[a], a) < std::pair(tokens[b], b);
+  });
   for (int32_t i = 0; i < kRows; ++i) {
     if (i == 0 || tokens[order[i]] != distinct.back()) {
       distinct.push_back(tokens[order[i]]);
