@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Builds the GPU engine's tests and benchmark with the nvcc of this machine and runs the tests: for
+# a GPU machine that has a compiler but not Debian's libraries.
+#
+#   worker/gpu/check.sh bundle FOLDER    puts all that is needed into FOLDER; needs no GPU
+#   worker/gpu/check.sh build            builds into build/gpu; MUSTER_ARCHITECTURES chooses GPUs
+#   worker/gpu/check.sh test [FILTER]    builds and runs the tests, or those that match
+#   worker/gpu/check.sh sanitize         the kernels' tests under compute-sanitizer
+#
+# In a bundle, run it as ./worker/gpu/check.sh.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+out=build/gpu
+
+bundle() {
+  local to=$1 toolkit
+  toolkit=$(worker/gpu/toolkit.sh)
+  mkdir -p "$to/deps/include" "$to/deps/lib"
+  cp -r worker "$to/"
+  cp -r /usr/include/{absl,fmt,gtest,gmock,nlohmann} "$to/deps/include/"
+  cp -r "$toolkit"/include/{cublas,cudnn,nvrtc}* "$to/deps/include/"
+  cp /usr/lib/*/libabsl_*.a /usr/lib/*/lib{gtest,gtest_main,gmock}.a "$to/deps/lib/"
+}
+
+build() {
+  local nvcc source
+  nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+  cuda=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+  local flags=(-std=c++20 -O2 -I. -DFMT_HEADER_ONLY)
+  local includes=(-isystem "$cuda/include") libraries=('-Wl,--start-group')
+  if [[ -d deps ]]; then
+    includes=(-isystem deps/include "${includes[@]}")
+    libraries+=(deps/lib/libabsl_*.a)
+  else
+    libraries+=(/usr/lib/*/libabsl_*.a)
+  fi
+  libraries+=('-Wl,--end-group' "$cuda/lib64/libcudart_static.a" -ldl -lrt -lpthread)
+  local gencode=() architecture
+  for architecture in ${MUSTER_ARCHITECTURES:-90a}; do
+    gencode+=("-gencode=arch=compute_$architecture,code=sm_$architecture")
+  done
+  mkdir -p "$out"
+  local library=() tests=() all=()
+  for source in worker/{model,communicator,checkpoint,training,gpu,gpu/kernels}/*.{cc,cu} \
+    worker/bench/gpu_step.cc; do
+    case $source in
+      */trainer*.cc | */observer*.cc | *\**) continue ;;
+      worker/gpu/*_test.cc) tests+=("$out/${source//\//-}.o") ;;
+      worker/bench/*) ;;
+      *_test.cc) continue ;;
+      *) library+=("$out/${source//\//-}.o") ;;
+    esac
+    all+=("$source")
+  done
+  # Longest first.
+  printf '%s\n' worker/gpu/cudnn_attention.cc "${all[@]}" | awk '!seen[$0]++' |
+    compile_all "$nvcc" "${flags[*]} ${includes[*]}" "${gencode[*]}"
+  g++ -o "$out/gpu_tests" "${tests[@]}" "${library[@]}" -Ldeps/lib -lgtest_main -lgmock -lgtest \
+    "${libraries[@]}"
+  g++ -o "$out/gpu_step" "$out/worker-bench-gpu_step.cc.o" "${library[@]}" "${libraries[@]}"
+}
+
+# compile_all NVCC FLAGS GENCODE: compiles the sources on standard input that have no object yet.
+compile_all() {
+  # shellcheck disable=SC2016 # for the shell that it starts
+  local script='
+    object=build/gpu/${1//\//-}.o
+    if [[ $object -nt $1 ]]; then exit; fi
+    if [[ $1 == *.cu ]]; then
+      "$2" $3 -O3 $4 -c "$1" -o "$object"
+    else
+      g++ $3 -c "$1" -o "$object"
+    fi || { echo "check.sh: $1 does not compile" >&2; exit 1; }'
+  xargs -P "$(nproc)" -I{} bash -c "$script" - {} "$1" "$2" "$3"
+}
+
+libraries_on_path() {
+  local packages folder
+  for packages in $(python3 -c 'import site; print(*site.getsitepackages())' 2>/dev/null); do
+    for folder in "$packages"/nvidia/*/lib; do
+      LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    done
+  done
+  export LD_LIBRARY_PATH
+}
+
+case ${1-} in
+  bundle) bundle "$2" ;;
+  build) build ;;
+  test)
+    build
+    libraries_on_path
+    "$out/gpu_tests" --gtest_brief=1 --gtest_filter="${2:-*}"
+    ;;
+  sanitize)
+    build
+    libraries_on_path
+    for tool in memcheck racecheck initcheck; do
+      compute-sanitizer --tool "$tool" --error-exitcode 1 "$out/gpu_tests" --gtest_brief=1 \
+        --gtest_filter='-*GpuEngine*:*Cudnn*:ProductsOf*'
+    done
+    ;;
+  *)
+    sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | head -n -1
+    exit 2
+    ;;
+esac

@@ -1,0 +1,195 @@
+// The GPU engine beside the CPU's: both train the same small models on the same tokens.
+#include "worker/gpu/gpu_engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/communicator/local_communicator.h"
+#include "worker/gpu/device_array.h"
+#include "worker/training/cpu_engine.h"
+
+namespace muster::worker {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kSequences = 4;
+constexpr int kSequence = 64;
+constexpr int kMicroBatches = 2;
+constexpr int kSteps = 100;
+
+// A text in which each token follows from the one before.
+struct Text {
+  Text(int seed, int vocabulary) {
+    for (int sequence = 0; sequence < kSequences; ++sequence) {
+      auto token =
+          static_cast<int32_t>((double{HashedUniform(seed, sequence)} + 1) / 2 * vocabulary);
+      for (int t = 0; t < kSequence; ++t) {
+        tokens.push_back(token);
+        token = (token * 3 + 7) % vocabulary;
+        targets.push_back(token);
+      }
+    }
+  }
+  std::vector<int32_t> tokens, targets;
+};
+
+struct Variant {
+  std::string name;
+  std::string model;
+  Recompute recompute = {};
+  bool plain_attention = false;
+  bool deterministic = true;
+};
+
+class GpuEngineOf : public testing::TestWithParam<Variant> {
+ protected:
+  const ModelConfig model = *NamedModel(GetParam().model);
+  const OptimizerConfig optimizer = {
+      .learning_rate = 1e-3, .min_learning_rate = 1e-4, .warmup_steps = 5, .total_steps = 100};
+  std::vector<std::unique_ptr<Communicator>> group = MakeLocalCommunicators(1);
+  std::unique_ptr<GpuEngine> gpu;
+
+  void SetUp() override {
+    auto made = GpuEngine::Create({.model = model,
+                                   .optimizer = optimizer,
+                                   .sequences = kSequences,
+                                   .sequence = kSequence,
+                                   .recompute = GetParam().recompute,
+                                   .plain_attention = GetParam().plain_attention,
+                                   .deterministic = GetParam().deterministic},
+                                  *group[0]);
+    ASSERT_TRUE(made.ok()) << made.status();
+    gpu = *std::move(made);
+    ASSERT_TRUE(gpu->Load(InitialState(gpu->layout(), 1)).ok());
+  }
+
+  absl::StatusOr<StepResult> Step(Engine& engine, int step) const {
+    std::vector<Text> texts;
+    for (int i = 0; i < kMicroBatches; ++i) {
+      texts.emplace_back(step * kMicroBatches + i, model.vocabulary);
+    }
+    std::vector<Batch> batches;
+    for (const Text& text : texts) {
+      batches.push_back({.tokens = text.tokens, .targets = text.targets});
+    }
+    return engine.Step(step, batches);
+  }
+
+  std::vector<float> Parameters() const {
+    const std::span<const float> values = gpu->OwnedState().front().parameters;
+    return {values.begin(), values.end()};
+  }
+};
+
+TEST_P(GpuEngineOf, HundredStepsHaveTheLossesOfTheCpus) {
+  auto cpu = *CpuEngine::Create(
+      {.model = model, .optimizer = optimizer, .sequences = kSequences, .sequence = kSequence},
+      *group[0]);
+  ASSERT_TRUE(cpu->Load(InitialState(cpu->layout(), 1)).ok());
+  double sum = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    const absl::StatusOr<StepResult> expected = Step(*cpu, step);
+    const absl::StatusOr<StepResult> got = Step(*gpu, step);
+    ASSERT_TRUE(got.ok()) << got.status();
+    ASSERT_NEAR(got->loss, expected->loss, 0.02) << "step " << step;
+    sum += std::abs(got->loss - expected->loss);
+    if (step == 0) {
+      EXPECT_NEAR(got->gradient_norm, expected->gradient_norm, 0.01 * expected->gradient_norm);
+    }
+  }
+  EXPECT_LT(sum / kSteps, 0.005);
+}
+
+TEST_P(GpuEngineOf, AFirstStepMovesEachParameterAsTheCpus) {
+  auto cpu = *CpuEngine::Create(
+      {.model = model, .optimizer = optimizer, .sequences = kSequences, .sequence = kSequence},
+      *group[0]);
+  ASSERT_TRUE(cpu->Load(InitialState(cpu->layout(), 1)).ok());
+  ASSERT_TRUE(Step(*cpu, 0).ok());
+  ASSERT_TRUE(Step(*gpu, 0).ok());
+  const std::span<const float> expected = cpu->OwnedState().front().first_moment;
+  const std::span<const float> got = gpu->OwnedState().front().first_moment;
+  for (const Parameter& parameter : gpu->layout().parameters()) {
+    EXPECT_LT(RelativeError(got.subspan(parameter.offset, parameter.size()),
+                            expected.subspan(parameter.offset, parameter.size())),
+              0.05)
+        << parameter.name;
+  }
+}
+
+TEST_P(GpuEngineOf, StateThatIsSavedAndLoadedGoesOnAsIfItHadStayed) {
+  ASSERT_TRUE(Step(*gpu, 0).ok());
+  const StateRange owned = gpu->OwnedState().front();
+  const std::vector<float> parameters(owned.parameters.begin(), owned.parameters.end()),
+      first(owned.first_moment.begin(), owned.first_moment.end()),
+      second(owned.second_moment.begin(), owned.second_moment.end());
+  ASSERT_TRUE(Step(*gpu, 1).ok());
+  const std::vector<float> expected = Parameters();
+  ASSERT_TRUE(gpu->Load([&](StateKind kind, int64_t offset, std::span<float> values) {
+                   const std::vector<float>& from = kind == StateKind::kParameters    ? parameters
+                                                    : kind == StateKind::kFirstMoment ? first
+                                                                                      : second;
+                   std::copy_n(from.begin() + offset, values.size(), values.begin());
+                   return absl::OkStatus();
+                 })
+                  .ok());
+  ASSERT_TRUE(Step(*gpu, 1).ok());
+  if (GetParam().deterministic) {
+    EXPECT_EQ(Parameters(), expected);
+  } else {
+    EXPECT_LT(RelativeError(Parameters(), expected), 1e-4);
+  }
+}
+
+TEST_P(GpuEngineOf, LossIsTheOneThatAStepStartsFrom) {
+  const Text text(0, model.vocabulary);
+  const std::vector<Batch> batches = {{.tokens = text.tokens, .targets = text.targets}};
+  const absl::StatusOr<double> loss = gpu->Loss(batches);
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  EXPECT_NEAR(*loss, gpu->Step(0, batches)->loss, 1e-6);
+  EXPECT_LT(*gpu->Loss(batches), *loss);
+}
+
+TEST_P(GpuEngineOf, AnUnusableBatchIsRefusedAndALossThatIsNoNumberStops) {
+  Text text(0, model.vocabulary);
+  text.tokens.back() = model.vocabulary;
+  std::vector<Batch> batches = {{.tokens = text.tokens, .targets = text.targets}};
+  EXPECT_THAT(std::string(gpu->Step(0, batches).status().message()), HasSubstr("tokenizer"));
+
+  std::vector<float> broken(gpu->layout().size(), std::numeric_limits<float>::quiet_NaN());
+  ASSERT_TRUE(gpu->Load([&](StateKind /*kind*/, int64_t offset, std::span<float> values) {
+                   std::copy_n(broken.begin() + offset, values.size(), values.begin());
+                   return absl::OkStatus();
+                 })
+                  .ok());
+  text.tokens.back() = 0;
+  EXPECT_EQ(gpu->Step(0, batches).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , GpuEngineOf,
+    testing::Values(Variant{"Gpt2", "gpt2-tiny"}, Variant{"Llama3", "llama-3-tiny"},
+                    Variant{"Gpt2NotDeterministic", "gpt2-tiny", {}, false, false},
+                    Variant{"Gpt2Recomputed", "gpt2-tiny", {.norms = true, .activations = true}},
+                    Variant{
+                        "Llama3Recomputed", "llama-3-tiny", {.norms = true, .activations = true}},
+                    Variant{"Gpt2PlainAttention", "gpt2-tiny", {}, true},
+                    Variant{"Llama3PlainAttention", "llama-3-tiny", {}, true}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(GpuEngine, AModelThatDoesNotFitIsRefusedWithItsPlan) {
+  const auto group = MakeLocalCommunicators(1);
+  const auto made = GpuEngine::Create(
+      {.model = *NamedModel("llama-3-8b"), .optimizer = {}, .sequences = 64, .sequence = 8192},
+      *group[0]);
+  EXPECT_EQ(made.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("activations"));
+}
+
+}  // namespace
+}  // namespace muster::worker

@@ -1,0 +1,359 @@
+// Every kernel beside the CPU's layers, on inputs that bf16 can hold.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "worker/gpu/device_array.h"
+#include "worker/gpu/kernels/activation.h"
+#include "worker/gpu/kernels/column_sums.h"
+#include "worker/gpu/kernels/cross_entropy.h"
+#include "worker/gpu/kernels/embedding.h"
+#include "worker/gpu/kernels/norm.h"
+#include "worker/gpu/kernels/optimizer.h"
+#include "worker/gpu/kernels/rotate.h"
+#include "worker/model/layers.h"
+#include "worker/model/model_config.h"
+#include "worker/model/optimizer.h"
+
+namespace muster::worker {
+namespace {
+
+using testing::Each;
+using testing::Lt;
+
+constexpr int64_t kRows = 96;
+
+class ColumnSumsOf : public testing::TestWithParam<int64_t> {};
+
+TEST_P(ColumnSumsOf, AreThoseOfTheRowsAndAddIfAsked) {
+  const int64_t columns = GetParam();
+  const std::vector<float> x = RandomValues(1, kRows * columns);
+  const TestContext context(columns);
+  const DeviceArray<Bf16> device_x(x);
+  const DeviceArray<float> out(columns);
+  std::vector<float> sums(columns);
+  for (int64_t i = 0; i < kRows * columns; ++i) sums[i % columns] += x[i];
+  ColumnSums(context, kRows, columns, device_x.data(), Into::kAssign, out.data());
+  EXPECT_LT(RelativeError(out.Read(), sums), 1e-5);
+  ColumnSums(context, kRows, columns, device_x.data(), Into::kAdd, out.data());
+  for (float& sum : sums) sum *= 2;
+  EXPECT_LT(RelativeError(out.Read(), sums), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Widths, ColumnSumsOf, testing::Values(8, 64, 768, 2304, 6400));
+
+struct NormCase {
+  NormKind kind;
+  int64_t channels;
+};
+
+class Norm : public testing::TestWithParam<NormCase> {
+ protected:
+  const NormShape shape{GetParam().kind, kRows, GetParam().channels, 1e-5F};
+  const int64_t channels = shape.channels;
+  const bool layer = shape.kind == NormKind::kLayerNorm;
+  const TestContext context{channels};
+  const std::vector<float> x = RandomValues(1, kRows* channels, 2);
+  const std::vector<float> weight = RandomValues(2, channels);
+  const std::vector<float> bias = RandomValues(3, channels);
+  const DeviceArray<Bf16> device_x{x}, device_weight{weight}, device_bias{bias};
+  const DeviceArray<float> device_mean{kRows}, device_inverse{kRows};
+  const NormStatistics statistics{device_mean.data(), device_inverse.data()};
+  std::vector<float> y = std::vector<float>(kRows * channels), mean = std::vector<float>(kRows),
+                     inverse = std::vector<float>(kRows);
+
+  void SetUp() override {
+    const DeviceArray<Bf16> device_y(kRows * channels);
+    NormForward(context, shape, device_x.data(), device_weight.data(), device_bias.data(),
+                device_y.data(), statistics);
+    if (layer) {
+      LayerNormForward(kRows, channels, shape.epsilon, x.data(), weight.data(), bias.data(),
+                       y.data(), mean.data(), inverse.data());
+      EXPECT_LT(RelativeError(device_mean.Read(), mean), 1e-4);
+    } else {
+      RmsNormForward(kRows, channels, shape.epsilon, x.data(), weight.data(), y.data(),
+                     inverse.data());
+    }
+    EXPECT_LT(RelativeError(device_inverse.Read(), inverse), 1e-5);
+    EXPECT_LT(RelativeError(device_y.Read(), y), kBf16Error);
+  }
+};
+
+TEST_P(Norm, BackwardGivesBothGradientsTheStreamsSumAndTheOutputAgain) {
+  const std::vector<float> dy = RandomValues(4, kRows * channels);
+  std::vector<float> dx = RandomValues(5, kRows * channels);
+  const DeviceArray<Bf16> device_dy(dy), device_dx(dx), again(kRows * channels);
+  const DeviceArray<float> dweight(channels), dbias(channels), stream(channels);
+  NormBackward(
+      context, shape, device_x.data(), device_weight.data(), device_bias.data(), statistics,
+      device_dy.data(), device_dx.data(), device_dx.data(), again.data(), Into::kAssign,
+      {.weight = dweight.data(), .bias = layer ? dbias.data() : nullptr, .stream = stream.data()});
+  std::vector<float> expected_dweight(channels), expected_dbias(channels), sum(channels);
+  if (layer) {
+    LayerNormBackward(kRows, channels, x.data(), weight.data(), mean.data(), inverse.data(),
+                      dy.data(), dx.data(), expected_dweight.data(), expected_dbias.data());
+    EXPECT_LT(RelativeError(dbias.Read(), expected_dbias), 1e-4);
+  } else {
+    RmsNormBackward(kRows, channels, x.data(), weight.data(), inverse.data(), dy.data(), dx.data(),
+                    expected_dweight.data());
+  }
+  for (int64_t i = 0; i < kRows * channels; ++i) sum[i % channels] += dx[i];
+  EXPECT_LT(RelativeError(device_dx.Read(), dx), kBf16Error);
+  EXPECT_LT(RelativeError(dweight.Read(), expected_dweight), 1e-4);
+  EXPECT_LT(RelativeError(stream.Read(), sum), 1e-3);
+  EXPECT_LT(RelativeError(again.Read(), y), kBf16Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Norm,
+    testing::Values(NormCase{NormKind::kLayerNorm, 64}, NormCase{NormKind::kLayerNorm, 768},
+                    NormCase{NormKind::kLayerNorm, 1600}, NormCase{NormKind::kRmsNorm, 64},
+                    NormCase{NormKind::kRmsNorm, 4096}, NormCase{NormKind::kRmsNorm, 6144}));
+
+TEST(Gelu, ForwardAndBackwardAreTheReferences) {
+  constexpr int64_t kInner = 264;
+  const std::vector<float> x = RandomValues(1, kRows * kInner, 3);
+  const std::vector<float> dy = RandomValues(2, kRows * kInner);
+  const TestContext context(kInner);
+  const DeviceArray<Bf16> device_x(x), device_dy(dy), y(kRows * kInner), again(kRows * kInner);
+  const DeviceArray<float> dbias(kInner);
+  GeluForward(context, kRows, kInner, device_x.data(), y.data());
+  GeluBackward(context, kRows, kInner, device_x.data(), device_dy.data(), device_dy.data(),
+               again.data(), Into::kAssign, dbias.data());
+  std::vector<float> expected(kRows * kInner), expected_dx(kRows * kInner), sum(kInner);
+  GeluForward(kRows * kInner, x.data(), expected.data());
+  GeluBackward(kRows * kInner, x.data(), dy.data(), expected_dx.data());
+  for (int64_t i = 0; i < kRows * kInner; ++i) sum[i % kInner] += expected_dx[i];
+  EXPECT_LT(RelativeError(y.Read(), expected), kBf16Error);
+  EXPECT_LT(RelativeError(again.Read(), expected), kBf16Error);
+  EXPECT_LT(RelativeError(device_dy.Read(), expected_dx), kBf16Error);
+  EXPECT_LT(RelativeError(dbias.Read(), sum), 1e-4);
+}
+
+TEST(Gelu, SaturatesWhereItsExponentialOverflows) {
+  const std::vector<float> x = {-1e4F, -50, -10, 0, 10, 50, 1e4F, 1e30F};
+  const TestContext context(8);
+  const DeviceArray<Bf16> device_x(x), y(8);
+  GeluForward(context, 1, 8, device_x.data(), y.data());
+  const std::vector<float> got = y.Read();
+  for (int i = 0; i < 8; ++i) EXPECT_NEAR(got[i], std::max(0.0F, x[i]), 4e-3 * std::abs(x[i]));
+}
+
+TEST(Swiglu, ForwardAndBackwardAreTheReferences) {
+  constexpr int64_t kInner = 176;
+  const std::vector<float> x = RandomValues(1, kRows * 2 * kInner, 2);
+  const std::vector<float> dy = RandomValues(2, kRows * kInner);
+  const TestContext context(kInner);
+  const DeviceArray<Bf16> device_x(x), device_dy(dy), y(kRows * kInner), dx(kRows * 2 * kInner);
+  SwigluForward(context, kRows, kInner, device_x.data(), y.data());
+  SwigluBackward(context, kRows, kInner, device_x.data(), device_dy.data(), dx.data(),
+                 device_dy.data());
+  std::vector<float> expected(kRows * kInner), expected_dx(kRows * 2 * kInner);
+  SwigluForward(kRows, kInner, x.data(), expected.data());
+  SwigluBackward(kRows, kInner, x.data(), dy.data(), expected_dx.data());
+  EXPECT_LT(RelativeError(y.Read(), expected), kBf16Error);
+  EXPECT_LT(RelativeError(device_dy.Read(), expected), kBf16Error) << "the output again";
+  EXPECT_LT(RelativeError(dx.Read(), expected_dx), kBf16Error);
+}
+
+TEST(Rotary, TurnsAsTheReferenceAndBackAgain) {
+  constexpr int64_t kSequence = 48, kHeads = 3, kSize = 32, kStride = 4 * kSize;
+  const std::vector<float> x = RandomValues(1, kRows * kStride);
+  const TestContext context(8);
+  const DeviceArray<Bf16> device_x(x);
+  const DeviceArray<float> angles(kSequence * kSize);
+  auto* pairs = reinterpret_cast<float2*>(angles.data());
+  RotationAngles(context, kSequence, kSize, 500'000, pairs);
+  std::vector<float> turned = x;
+  Rotate(kRows, kSequence, kHeads, kSize, kStride, 500'000, Turn::kForward, turned.data());
+  RotateHeads(context, kRows, kSequence, kHeads, kSize, kStride, pairs, Turn::kForward,
+              device_x.data());
+  EXPECT_LT(RelativeError(device_x.Read(), turned), kBf16Error);
+  RotateHeads(context, kRows, kSequence, kHeads, kSize, kStride, pairs, Turn::kBackward,
+              device_x.data());
+  EXPECT_LT(RelativeError(device_x.Read(), x), 2 * kBf16Error);
+}
+
+struct Vocabulary {
+  int64_t size, padded;
+};
+class CrossEntropyOf : public testing::TestWithParam<Vocabulary> {};
+
+TEST_P(CrossEntropyOf, GivesEachLossAndAGradientThatIsZeroInThePadding) {
+  const auto [vocabulary, padded] = GetParam();
+  constexpr int64_t kSome = 5;
+  constexpr float kScale = 0.25;
+  const std::vector<float> logits = RandomValues(1, kSome * padded, 3);
+  std::vector<int32_t> targets(kSome);
+  std::vector<float> unpadded;
+  for (int64_t n = 0; n < kSome; ++n) {
+    targets[n] = static_cast<int32_t>(n * (vocabulary - 1) / (kSome - 1));
+    const auto row = logits.begin() + n * padded;
+    unpadded.insert(unpadded.end(), row, row + vocabulary);
+  }
+  const TestContext context(8);
+  const DeviceArray<Bf16> device_logits(logits);
+  const DeviceArray<int32_t> device_targets(targets);
+  const DeviceArray<float> losses(kSome);
+  CrossEntropy(context, kSome, vocabulary, padded, device_targets.data(), 0, device_logits.data(),
+               losses.data());
+  EXPECT_EQ(device_logits.Read(), logits) << "without a scale the logits stay";
+  CrossEntropy(context, kSome, vocabulary, padded, device_targets.data(), kScale,
+               device_logits.data(), losses.data());
+  const std::vector<float> got = losses.Read();
+  const double expected = CrossEntropy(kSome, vocabulary, targets.data(), kScale, unpadded.data());
+  EXPECT_NEAR(std::accumulate(got.begin(), got.end(), 0.0), expected, 1e-4 * expected);
+  const std::vector<float> gradient = device_logits.Read();
+  std::vector<float> kept;
+  for (int64_t n = 0; n < kSome; ++n) {
+    const auto row = gradient.begin() + n * padded;
+    kept.insert(kept.end(), row, row + vocabulary);
+    EXPECT_TRUE(std::all_of(row + vocabulary, row + padded, [](float x) { return x == 0; }));
+  }
+  EXPECT_LT(RelativeError(kept, unpadded), kBf16Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, CrossEntropyOf,
+                         testing::Values(Vocabulary{500, 512}, Vocabulary{50257, 50304},
+                                         Vocabulary{128256, 128256}, Vocabulary{9, 16}));
+
+TEST(Embedding, AddsPositionsAndSumsGradientsOfEqualTokens) {
+  constexpr int64_t kSequence = 24, kWidth = 264, kVocabulary = 11;
+  const std::vector<float> embedding = RandomValues(1, kVocabulary * kWidth);
+  const std::vector<float> positions = RandomValues(2, kSequence * kWidth);
+  const std::vector<float> dx = RandomValues(3, kRows * kWidth);
+  std::vector<int32_t> tokens(kRows), order(kRows), distinct, first;
+  for (int64_t n = 0; n < kRows; ++n) tokens[n] = static_cast<int32_t>(n * n % kVocabulary);
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return std::pair(tokens[a], a) < std::pair(tokens[b], b);
+  });
+  for (int32_t i = 0; i < kRows; ++i) {
+    if (i == 0 || tokens[order[i]] != distinct.back()) {
+      distinct.push_back(tokens[order[i]]);
+      first.push_back(i);
+    }
+  }
+  first.push_back(kRows);
+  std::vector<float> x(kRows * kWidth), dembedding(kVocabulary * kWidth, 1),
+      dpositions(kSequence * kWidth);
+  for (int64_t i = 0; i < kRows * kWidth; ++i) {
+    const int64_t at = tokens[i / kWidth] * kWidth + i % kWidth;
+    const int64_t position = i / kWidth % kSequence * kWidth + i % kWidth;
+    x[i] = embedding[at] + positions[position];
+    dembedding[at] += dx[i];
+    dpositions[position] += dx[i];
+  }
+  const TestContext context(kWidth);
+  const DeviceArray<int32_t> device_tokens(tokens), device_order(order), device_distinct(distinct),
+      device_first(first);
+  const DeviceArray<Bf16> device_embedding(embedding), device_positions(positions), device_dx(dx),
+      out(kRows * kWidth);
+  const DeviceArray<float> to_embedding(std::vector<float>(kVocabulary * kWidth, 1)),
+      to_positions(kSequence * kWidth);
+  EmbedForward(context, kRows, kSequence, kWidth, device_tokens.data(), device_embedding.data(),
+               device_positions.data(), out.data());
+  EXPECT_LT(RelativeError(out.Read(), x), kBf16Error);
+  EmbedBackward(context, kWidth,
+                {.order = device_order.data(),
+                 .distinct = device_distinct.data(),
+                 .first = device_first.data(),
+                 .tokens = static_cast<int64_t>(distinct.size())},
+                device_dx.data(), to_embedding.data());
+  PositionsBackward(context, kRows, kSequence, kWidth, device_dx.data(), Into::kAssign,
+                    to_positions.data());
+  EXPECT_LT(RelativeError(to_embedding.Read(), dembedding), 1e-5);
+  EXPECT_LT(RelativeError(to_positions.Read(), dpositions), 1e-5);
+}
+
+class AdamWStep : public testing::Test {
+ protected:
+  static constexpr int64_t kStep = 7;
+  const ParameterLayout layout{*NamedModel("gpt2-tiny")};
+  const int64_t size = layout.size();
+  const OptimizerConfig config{.learning_rate = 0.01, .total_steps = 10, .clip_norm = 0.5};
+  const std::vector<float> gradients = RandomValues(1, size, 0.01F),
+                           parameters = RandomValues(2, size), first = RandomValues(3, size, 0.01F);
+  std::vector<float> second = RandomValues(4, size, 0.01F);
+  std::vector<DecayRun> runs;
+  double norm = 0;
+
+  // Parameters after a step in two ranges, with `loss` as the step's.
+  std::vector<float> Run(double loss) {
+    for (float& value : second) value = std::abs(value);
+    for (const Parameter& parameter : layout.parameters()) {
+      runs.push_back({.end = parameter.offset + parameter.size(), .decays = parameter.decays});
+    }
+    const TestContext context(8);
+    const DeviceArray<float> g(gradients), p(parameters), m(first), v(second);
+    const DeviceArray<Bf16> w(size);
+    DecayRun* device_runs = nullptr;
+    StepSums* sums = nullptr;
+    Check(cudaMalloc(&device_runs, runs.size() * sizeof(DecayRun)));
+    Check(cudaMemcpy(device_runs, runs.data(), runs.size() * sizeof(DecayRun),
+                     cudaMemcpyHostToDevice));
+    Check(cudaMalloc(&sums, sizeof(StepSums)));
+    const StepSums begin = {.loss = loss, .squared_norm = 0};
+    Check(cudaMemcpy(sums, &begin, sizeof(StepSums), cudaMemcpyHostToDevice));
+    const DeviceArray<double> partials(kNormPartials);
+    SquaredNormOf(context, size, g.data(), partials.data());
+    AddSquaredNorm(context, kNormPartials, partials.data(), sums);
+    const double count = kStep + 1;
+    const double rate = LearningRate(config, kStep);
+    const AdamWFactors factors = {
+        .beta1 = static_cast<float>(config.beta1),
+        .beta2 = static_cast<float>(config.beta2),
+        .step_size = static_cast<float>(rate / (1 - std::pow(config.beta1, count))),
+        .correction = static_cast<float>(std::sqrt(1 - std::pow(config.beta2, count))),
+        .epsilon = static_cast<float>(config.epsilon),
+        .keep = static_cast<float>(1 - rate * config.weight_decay),
+        .clip_norm = static_cast<float>(config.clip_norm)};
+    const int64_t half = size / 16 * 8;
+    for (const auto& [offset, count_here] : {std::pair(int64_t{0}, half), {half, size - half}}) {
+      AdamW(context, factors, sums, static_cast<int>(runs.size()), device_runs,
+            {.offset = offset,
+             .size = count_here,
+             .gradients = g.data() + offset,
+             .parameters = p.data() + offset,
+             .first_moment = m.data() + offset,
+             .second_moment = v.data() + offset,
+             .weights = w.data() + offset});
+    }
+    StepSums end = {};
+    Check(cudaMemcpy(&end, sums, sizeof(StepSums), cudaMemcpyDeviceToHost));
+    norm = std::sqrt(end.squared_norm);
+    if (std::isfinite(loss)) {
+      EXPECT_LT(RelativeError(w.Read(), p.Read()), kBf16Error);
+    }
+    std::vector<float> after = p.Read();
+    cudaFree(device_runs);
+    cudaFree(sums);
+    return after;
+  }
+};
+
+TEST_F(AdamWStep, IsTheReferencesWithClippingAndDecay) {
+  const std::vector<float> after = Run(3);
+  EXPECT_NEAR(norm, std::sqrt(SquaredNorm(gradients)), 1e-5 * norm);
+  std::vector<float> expected = parameters, m = first, v = second;
+  UpdateAdamW(config, layout, kStep, ClipFactor(config, norm),
+              {.offset = 0,
+               .parameters = expected,
+               .gradients = gradients,
+               .first_moment = m,
+               .second_moment = v});
+  EXPECT_LT(RelativeError(after, expected), 1e-6);
+  EXPECT_GT(RelativeError(parameters, expected), 1e-4) << "else this says nothing";
+}
+
+TEST_F(AdamWStep, LeavesTheStateIfTheLossIsNoNumber) {
+  EXPECT_EQ(Run(std::numeric_limits<double>::quiet_NaN()), parameters);
+}
+
+}  // namespace
+}  // namespace muster::worker

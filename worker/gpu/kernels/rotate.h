@@ -1,0 +1,18 @@
+// Rotary positions.
+#pragma once
+
+#include "worker/gpu/kernels/launch.h"
+#include "worker/model/layers.h"
+
+namespace muster::worker {
+
+// Fills angles[T][S/2] with the cosine and sine of position / theta^(2i/S).
+void RotationAngles(const LaunchContext& context, int64_t sequence, int64_t head_size, float theta,
+                    float2* angles);
+
+// Turns, in place, the first `heads` heads of each of the N rows of x, which lie `stride` apart, as
+// Rotate in worker/model/layers.h does. S is a multiple of 16.
+void RotateHeads(const LaunchContext& context, int64_t rows, int64_t sequence, int64_t heads,
+                 int64_t head_size, int64_t stride, const float2* angles, Turn turn, Bf16* x);
+
+}  // namespace muster::worker
