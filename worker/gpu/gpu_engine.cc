@@ -104,6 +104,7 @@ absl::Status GpuEngine::Initialize() {
   MemoryCutter plan;
   TakeMemory(plan);
   memory_text_ = DescribePlan(plan);
+  memory_bytes_ = plan.bytes();
   absl::StatusOr<DeviceMemory> memory = AllocateDevice(plan);
   if (!memory.ok()) {
     return memory.status();

@@ -48,6 +48,7 @@ class GpuEngine : public Engine {
   absl::StatusOr<double> Loss(std::span<const Batch> batches) override;
   absl::Status Load(const StateSource& source) override;
   std::vector<StateRange> OwnedState() const override;
+  int64_t memory_bytes() const override { return memory_bytes_; }
 
   // What its memory is for.
   std::string memory() const { return memory_text_; }
@@ -84,6 +85,7 @@ class GpuEngine : public Engine {
   cudaEvent_t summed_ = nullptr;
   std::unique_ptr<GpuTransformer> transformer_;
   std::string memory_text_;
+  int64_t memory_bytes_ = 0;
   DeviceMemory memory_;
   PinnedMemory pinned_;
   std::unique_ptr<Gemms> gemms_;
