@@ -121,7 +121,7 @@ func exemptBoth(ctx context.Context, p *plane.Plane) error {
 		ObjectMeta: metav1.ObjectMeta{Name: "race"},
 		Spec: flowcontrolv1.FlowSchemaSpec{
 			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: flowcontrolv1.PriorityLevelConfigurationNameExempt},
-			MatchingPrecedence: 2,
+			MatchingPrecedence:         2,
 			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
 				Subjects: callers,
 				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
