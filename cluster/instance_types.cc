@@ -13,6 +13,7 @@
 #include "fmt/format.h"
 #include "kube/objects/excerpt.h"
 #include "kube/objects/quantity.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
@@ -23,7 +24,6 @@ constexpr size_t kMaxTableBytes = size_t{8} << 20;
 // Beyond any machine, and a thousandth of what a thousandth of a core can be counted in.
 constexpr int64_t kMostOfOne = 1'000'000;
 constexpr int64_t kMebibyte = int64_t{1} << 20;
-constexpr std::string_view kInstanceType = "node.kubernetes.io/instance-type";
 constexpr std::string_view kPrefix = "karpenter.k8s.aws/instance-";
 // EKS Auto Mode's names for the same.
 constexpr std::string_view kAutoModePrefix = "eks.amazonaws.com/instance-";
@@ -184,11 +184,12 @@ bool InstanceTypes::KnowsFamily(std::string_view family) const {
 }
 
 bool IsInstanceTypeLabel(std::string_view key) {
-  return key == kInstanceType || std::ranges::find(kKnownLabels, Suffix(key)) != kKnownLabels.end();
+  return key == kube::kInstanceTypeLabel ||
+         std::ranges::find(kKnownLabels, Suffix(key)) != kKnownLabels.end();
 }
 
 std::string InstanceTypeLabel(const InstanceType& type, std::string_view key) {
-  if (key == kInstanceType) return type.name;
+  if (key == kube::kInstanceTypeLabel) return type.name;
   const std::string_view label = Suffix(key);
   const auto [category, generation] = CategoryAndGeneration(type.Family());
   if (label == "family") return std::string(type.Family());

@@ -10,6 +10,7 @@
 
 #include "cluster/node_families.h"
 #include "cluster/snapshot.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
@@ -188,12 +189,13 @@ bool MatchesTerm(const kube::NodeSelectorTerm& term, const kube::Node& node) {
 }  // namespace
 
 bool LooksAtNames(const kube::PodSpec& spec) {
-  if (spec.node_selector.contains(kHostnameLabel)) return true;
+  if (spec.node_selector.contains(kube::kHostnameLabel)) return true;
   const auto& terms = spec.affinity.required_node_terms;
   return terms && std::any_of(terms->begin(), terms->end(), [](const auto& term) {
            return !term.match_fields.empty() ||
-                  std::any_of(term.match_expressions.begin(), term.match_expressions.end(),
-                              [](const Requirement& ask) { return ask.key == kHostnameLabel; });
+                  std::any_of(
+                      term.match_expressions.begin(), term.match_expressions.end(),
+                      [](const Requirement& ask) { return ask.key == kube::kHostnameLabel; });
          });
 }
 

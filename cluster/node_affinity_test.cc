@@ -7,6 +7,7 @@
 
 #include "cluster/snapshot.h"
 #include "cluster/test_objects.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
@@ -30,19 +31,21 @@ TEST(MatchesNodeAffinity, DecidesAsKubeScheduler) {
   node.meta.labels["gpus"] = "8";
   const std::vector<AffinityCase> cases = {
       {"nothing asked", [](kube::PodSpec&) {}, true},
-      {"nodeSelector met", [](kube::PodSpec& spec) { spec.node_selector = {{kZone, "z1"}}; }, true},
+      {"nodeSelector met",
+       [](kube::PodSpec& spec) { spec.node_selector = {{kube::kZoneLabel, "z1"}}; }, true},
       {"nodeSelector with another value",
-       [](kube::PodSpec& spec) { spec.node_selector = {{kZone, "z2"}}; }, false},
+       [](kube::PodSpec& spec) { spec.node_selector = {{kube::kZoneLabel, "z2"}}; }, false},
       {"nodeSelector on a missing label",
        [](kube::PodSpec& spec) { spec.node_selector = {{"x", ""}}; }, false},
       {"no terms match nothing", terms({}), false},
       {"an empty term matches nothing", terms({{}}), false},
-      {"an empty term beside one that matches", terms({{}, {{In(kZone, {"z1"})}, {}}}), true},
-      {"terms are alternatives", terms({{{In(kZone, {"z2"})}, {}}, {{In(kZone, {"z1"})}, {}}}),
+      {"an empty term beside one that matches", terms({{}, {{In(kube::kZoneLabel, {"z1"})}, {}}}),
        true},
+      {"terms are alternatives",
+       terms({{{In(kube::kZoneLabel, {"z2"})}, {}}, {{In(kube::kZoneLabel, {"z1"})}, {}}}), true},
       {"expressions of a term are all needed",
-       terms({{{In(kZone, {"z1"}), In("gpus", {"4"})}, {}}}), false},
-      {"NotIn", terms({{{{kZone, kNotIn, {"z2"}}}, {}}}), true},
+       terms({{{In(kube::kZoneLabel, {"z1"}), In("gpus", {"4"})}, {}}}), false},
+      {"NotIn", terms({{{{kube::kZoneLabel, kNotIn, {"z2"}}}, {}}}), true},
       {"NotIn on a missing label", terms({{{{"x", kNotIn, {"y"}}}, {}}}), true},
       {"Exists", terms({{{{"gpus", kExists, {}}}, {}}}), true},
       {"DoesNotExist", terms({{{{"gpus", kDoesNotExist, {}}}, {}}}), false},
@@ -57,11 +60,11 @@ TEST(MatchesNodeAffinity, DecidesAsKubeScheduler) {
       {"metadata.name Exists is invalid", terms({{{}, {{"metadata.name", kExists, {}}}}}), false},
       {"another field never matches", terms({{{}, {In("spec.providerID", {"x"})}}}), false},
       {"fields and expressions are both needed",
-       terms({{{In(kZone, {"z2"})}, {In("metadata.name", {"a"})}}}), false},
+       terms({{{In(kube::kZoneLabel, {"z2"})}, {In("metadata.name", {"a"})}}}), false},
       {"nodeSelector and affinity are both needed",
        [](kube::PodSpec& spec) {
-         spec.node_selector = {{kZone, "z2"}};
-         spec.affinity.required_node_terms = Terms{{{In(kZone, {"z1"})}, {}}};
+         spec.node_selector = {{kube::kZoneLabel, "z2"}};
+         spec.affinity.required_node_terms = Terms{{{In(kube::kZoneLabel, {"z1"})}, {}}};
        },
        false},
   };
@@ -83,8 +86,14 @@ struct OpenCase {
 TEST(CouldMatchNodeAffinity, LeavesOpenWhatTheClaimLeavesOpen) {
   const std::string type = "node.kubernetes.io/instance-type";
   const std::vector<OpenCase> cases = {
-      {"the claim's only value", {In(kZone, {"z1"})}, {In(kZone, {"z1"})}, true},
-      {"not the claim's only value", {In(kZone, {"z1"})}, {In(kZone, {"z2"})}, false},
+      {"the claim's only value",
+       {In(kube::kZoneLabel, {"z1"})},
+       {In(kube::kZoneLabel, {"z1"})},
+       true},
+      {"not the claim's only value",
+       {In(kube::kZoneLabel, {"z1"})},
+       {In(kube::kZoneLabel, {"z2"})},
+       false},
       {"one of several values", {In(type, {"p4d", "p5"})}, {In(type, {"p5"})}, true},
       {"none of several values", {In(type, {"p4d", "p5"})}, {In(type, {"g5"})}, false},
       {"two asks that no single value meets",
@@ -126,20 +135,20 @@ TEST(CouldMatchNodeAffinity, LeavesOpenWhatTheClaimLeavesOpen) {
        {{"spot", kDoesNotExist, {}}},
        {In("spot", {"yes"})},
        false},
-      {"a well-known key that isn't mentioned", {}, {In(kZone, {"z1"})}, true},
+      {"a well-known key that isn't mentioned", {}, {In(kube::kZoneLabel, {"z1"})}, true},
       {"a provider's key that isn't mentioned",
        {},
        {In("karpenter.k8s.aws/instance-family", {"p5"})},
        true},
       {"a well-known key under its old name",
-       {In(kZone, {"z1", "z2"})},
+       {In(kube::kZoneLabel, {"z1", "z2"})},
        {In("failure-domain.beta.kubernetes.io/zone", {"z3"})},
        false},
       {"a key of one's own that isn't mentioned", {}, {In("team", {"ml"})}, false},
       {"NotIn on a key of one's own that isn't mentioned", {}, {{"team", kNotIn, {"ml"}}}, true},
       {"once launched, a well-known key that is missing stays missing",
        {},
-       {In(kZone, {"z1"})},
+       {In(kube::kZoneLabel, {"z1"})},
        false,
        true},
   };

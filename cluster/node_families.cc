@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "kube/objects/well_known.h"
+
 namespace muster::cluster {
 namespace {
 
@@ -21,7 +23,7 @@ std::string IdentityOf(const kube::Node& node) {
     Append(&text, std::to_string(static_cast<int>(taint.effect)));
   }
   for (const auto& [key, value] : node.meta.labels) {
-    if (key == kHostnameLabel) continue;
+    if (key == kube::kHostnameLabel) continue;
     text.push_back('l');
     Append(&text, key);
     Append(&text, value);
@@ -33,8 +35,8 @@ bool SameLabelsButHostname(const kube::StringMap& a, const kube::StringMap& b) {
   auto x = a.begin();
   auto y = b.begin();
   while (true) {
-    if (x != a.end() && x->first == kHostnameLabel) ++x;
-    if (y != b.end() && y->first == kHostnameLabel) ++y;
+    if (x != a.end() && x->first == kube::kHostnameLabel) ++x;
+    if (y != b.end() && y->first == kube::kHostnameLabel) ++y;
     if (x == a.end() || y == b.end()) return x == a.end() && y == b.end();
     if (*x++ != *y++) return false;
   }

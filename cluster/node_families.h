@@ -11,8 +11,6 @@
 
 namespace muster::cluster {
 
-inline constexpr char kHostnameLabel[] = "kubernetes.io/hostname";
-
 // Nodes are of one family if labels, taints and being cordoned don't tell them apart; their names
 // and kubernetes.io/hostname may. Numbers are small: that of a family that has died out is given
 // out again.

@@ -7,6 +7,7 @@
 #include "cluster/predicates.h"
 #include "cluster/snapshot.h"
 #include "cluster/test_objects.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
@@ -44,15 +45,15 @@ TEST(NodeFamilies, TellApartByAllButNames) {
       kube::Node other = nodes[b];
       other.meta.name = "other";
       for (const char* hostname : {"n", "other", ""}) {
-        other.meta.labels[kHostname] = hostname;
+        other.meta.labels[kube::kHostnameLabel] = hostname;
         EXPECT_EQ(NodeFamilies::Alike(nodes[a], other), a == b) << a << " and " << b;
       }
-      other.meta.labels.erase(kHostname);
+      other.meta.labels.erase(kube::kHostnameLabel);
       EXPECT_EQ(NodeFamilies::Alike(nodes[a], other), a == b) << a << " and " << b;
     }
   }
   for (size_t a = 0; a < nodes.size(); ++a) {
-    nodes[a].meta.labels[kHostname] = "other";
+    nodes[a].meta.labels[kube::kHostnameLabel] = "other";
     EXPECT_EQ(families.Join(nodes[a]), static_cast<int>(a));
   }
 }
@@ -112,11 +113,14 @@ TEST(ClassCheck, JudgesNodesOfOneFamilyByTheirNamesWhereAPodAsksForThem) {
     });
   };
   EXPECT_EQ(check(MakePod("p")), "a b c far ");
-  EXPECT_EQ(check(With(MakePod("p"), [](auto& spec) { spec.node_selector[kZone] = "x"; })),
-            "a b c ");
-  EXPECT_EQ(check(With(MakePod("p"), [](auto& spec) { spec.node_selector[kHostname] = "b"; })),
-            "b ");
-  EXPECT_EQ(check(asking({{{kHostname, kube::SelectorOperator::kNotIn, {"b"}}}, {}})), "a c far ");
+  EXPECT_EQ(
+      check(With(MakePod("p"), [](auto& spec) { spec.node_selector[kube::kZoneLabel] = "x"; })),
+      "a b c ");
+  EXPECT_EQ(
+      check(With(MakePod("p"), [](auto& spec) { spec.node_selector[kube::kHostnameLabel] = "b"; })),
+      "b ");
+  EXPECT_EQ(check(asking({{{kube::kHostnameLabel, kube::SelectorOperator::kNotIn, {"b"}}}, {}})),
+            "a c far ");
   EXPECT_EQ(check(asking({{}, {{"metadata.name", kube::SelectorOperator::kIn, {"c"}}}})), "c ");
 }
 

@@ -6,15 +6,11 @@
 
 #include "cluster/snapshot.h"
 #include "fmt/format.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
 
-constexpr std::string_view kNodePoolLabel = "karpenter.sh/nodepool";
-constexpr std::string_view kRegisteredLabel = "karpenter.sh/registered";
-constexpr std::string_view kInitializedLabel = "karpenter.sh/initialized";
-constexpr std::string_view kUnregisteredTaint = "karpenter.sh/unregistered";
-constexpr std::string_view kHostnameLabel = "kubernetes.io/hostname";
 // The taint that Karpenter puts on what it is about to remove, and cluster-autoscaler's.
 constexpr std::array<std::string_view, 2> kGoingTaints = {"karpenter.sh/disrupted",
                                                           "ToBeDeletedByClusterAutoscaler"};
@@ -42,7 +38,8 @@ bool IsStartupTaint(const kube::Taint& taint, const kube::NodeClaim* claim) {
 }
 
 bool LeavesDuringBringUp(const kube::Taint& taint, const kube::NodeClaim* claim) {
-  return taint.key == kUnregisteredTaint || IsLifecycleTaint(taint) || IsStartupTaint(taint, claim);
+  return taint.key == kube::kUnregisteredTaint || IsLifecycleTaint(taint) ||
+         IsStartupTaint(taint, claim);
 }
 
 // Extended resources (pkg/apis/core/v1/helper IsExtendedResourceName): named with a domain that
@@ -158,9 +155,9 @@ bool IsLifecycleTaint(const kube::Taint& taint) {
   return std::find(kKeys.begin(), kKeys.end(), taint.key) != kKeys.end();
 }
 
-bool IsRegistered(const kube::Node& node) { return LabelIsTrue(node, kRegisteredLabel); }
+bool IsRegistered(const kube::Node& node) { return LabelIsTrue(node, kube::kRegisteredLabel); }
 
-bool IsBroughtUp(const kube::Node& node) { return LabelIsTrue(node, kInitializedLabel); }
+bool IsBroughtUp(const kube::Node& node) { return LabelIsTrue(node, kube::kInitializedLabel); }
 
 std::string VirtualName(const std::string& claim_name) { return "nodeclaim/" + claim_name; }
 
@@ -170,9 +167,9 @@ NodeReadiness ReadinessOf(const kube::Node* node, const kube::NodeClaim* claim) 
   }
   if (node == nullptr) return WithoutNode(*claim);
   std::vector<DeviceShortage> shortages = FindShortages(*node, claim);
-  bool by_karpenter = claim != nullptr || node->meta.Label(kNodePoolLabel) != nullptr;
+  bool by_karpenter = claim != nullptr || node->meta.Label(kube::kNodePoolLabel) != nullptr;
   if (by_karpenter) {
-    if (!IsRegistered(*node) || FindTaint(*node, kUnregisteredTaint) != nullptr) {
+    if (!IsRegistered(*node) || FindTaint(*node, kube::kUnregisteredTaint) != nullptr) {
       return {NodeStage::kLaunched, {}, "the Node exists, Karpenter hasn't registered it"};
     }
     if (!IsBroughtUp(*node)) {
@@ -211,7 +208,7 @@ kube::Node Forecast(const kube::Node* node, const kube::NodeClaim& claim) {
     }
     for (const auto& [key, value] : claim.meta.labels) forecast.meta.labels[key] = value;
     // Its own domain, whatever it will be called.
-    forecast.meta.labels.emplace(kHostnameLabel, forecast.meta.name);
+    forecast.meta.labels.emplace(kube::kHostnameLabel, forecast.meta.name);
     for (const kube::Taint& taint : claim.taints) {
       if (std::find(forecast.taints.begin(), forecast.taints.end(), taint) ==
           forecast.taints.end()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cluster/test_objects.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
@@ -171,15 +172,15 @@ TEST(ReadinessOf, ListsEachShortage) {
 
 TEST(Forecast, OfAClaimAlone) {
   kube::NodeClaim claim = GpuClaim();
-  claim.requirements = {In(kZone, {"us-west-2a"}),
+  claim.requirements = {In(kube::kZoneLabel, {"us-west-2a"}),
                         In("node.kubernetes.io/instance-type", {"a", "b"})};
   claim.taints = {{"nvidia.com/gpu", "", TaintEffect::kNoSchedule}};
   claim.startup_taints = {{"example.com/starting", "", TaintEffect::kNoSchedule}};
   kube::Node node = Forecast(nullptr, claim);
   EXPECT_EQ(node.meta.name, "nodeclaim/c");
-  EXPECT_EQ(node.meta.labels, (kube::StringMap{{kZone, "us-west-2a"},
+  EXPECT_EQ(node.meta.labels, (kube::StringMap{{kube::kZoneLabel, "us-west-2a"},
                                                {"karpenter.sh/nodepool", "gpu"},
-                                               {kHostname, "nodeclaim/c"}}));
+                                               {kube::kHostnameLabel, "nodeclaim/c"}}));
   EXPECT_EQ(node.taints, claim.taints);
   EXPECT_EQ(node.allocatable, claim.allocatable);
   EXPECT_TRUE(node.ready);
@@ -203,7 +204,7 @@ TEST(Forecast, OfAnEarlyNodeAddsWhatIsStillToCome) {
   node = Forecast(&early, claim);
   EXPECT_EQ(node.meta.name, "n");
   EXPECT_EQ(*node.meta.Label("team"), "ml");
-  EXPECT_EQ(*node.meta.Label(kHostname), "n");
+  EXPECT_EQ(*node.meta.Label(kube::kHostnameLabel), "n");
   // The kubelet's own amounts where it knows them, the claim's devices where it doesn't yet.
   EXPECT_EQ(node.allocatable, Resources({{"cpu", 94'000}, {"nvidia.com/gpu", 8}, {"pods", 110}}));
   EXPECT_EQ(node.taints,

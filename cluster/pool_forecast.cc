@@ -13,6 +13,7 @@
 #include "cluster/predicates.h"
 #include "fmt/format.h"
 #include "kube/objects/quantity.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
@@ -20,11 +21,10 @@ namespace {
 using kube::Requirement;
 using kube::SelectorOperator;
 
-constexpr std::string_view kPoolLabel = "karpenter.sh/nodepool";
 constexpr std::array<std::string_view, 2> kDevices = {kube::kNvidiaGpu, "aws.amazon.com/neuron"};
 
 PoolObstacle ObstacleOf(std::string_view label) {
-  if (label == kPoolLabel) return PoolObstacle::kOtherPool;
+  if (label == kube::kNodePoolLabel) return PoolObstacle::kOtherPool;
   if (label == "topology.kubernetes.io/zone") return PoolObstacle::kZone;
   if (label == "karpenter.sh/capacity-type") return PoolObstacle::kCapacityType;
   return IsInstanceTypeLabel(label) ? PoolObstacle::kInstanceType : PoolObstacle::kLabel;
@@ -32,7 +32,7 @@ PoolObstacle ObstacleOf(std::string_view label) {
 
 // What the pool says about a label.
 std::string Offered(const kube::NodePool& pool, const std::string& label) {
-  if (label == kPoolLabel) return "";
+  if (label == kube::kNodePoolLabel) return "";
   if (const auto fixed = pool.labels.find(label); fixed != pool.labels.end()) {
     return fmt::format("its nodes have {}", fixed->second);
   }

@@ -5,14 +5,13 @@
 #include <string_view>
 
 #include "kube/objects/resource_list.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
 
 using kube::Requirement;
 using kube::SelectorOperator;
-
-constexpr std::string_view kInstanceTypeLabel = "node.kubernetes.io/instance-type";
 
 // Of which the table has at least the usual types.
 constexpr std::array<std::string_view, 5> kTabledCategories = {"g", "gr", "inf", "p", "trn"};
@@ -47,7 +46,7 @@ TypeSet Named(const Requirement& names, const std::vector<Requirement>& requirem
   TypeSet set;
   for (const std::string& name : names.values) {
     const bool allowed = std::ranges::all_of(requirements, [&](const Requirement& requirement) {
-      return requirement.key != kInstanceTypeLabel || requirement.Matches(&name);
+      return requirement.key != kube::kInstanceTypeLabel || requirement.Matches(&name);
     });
     if (!allowed) continue;
     if (const InstanceType* type = types.Find(name); type == nullptr) {
@@ -111,7 +110,7 @@ void TypeSet::Add(const TypeSet& other) {
 TypeSet TypesOf(const std::vector<Requirement>& requirements, bool names_are_ec2,
                 const InstanceTypes& types) {
   const auto names = std::ranges::find_if(requirements, [](const Requirement& requirement) {
-    return requirement.key == kInstanceTypeLabel && requirement.op == SelectorOperator::kIn;
+    return requirement.key == kube::kInstanceTypeLabel && requirement.op == SelectorOperator::kIn;
   });
   if (names != requirements.end()) return Named(*names, requirements, types);
   TypeSet set;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cluster/test_objects.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
@@ -98,14 +99,14 @@ TEST(CheckClass, JudgesNodeAndSpecAlone) {
            [](kube::PodSpec& spec) { spec.tolerations = {{"gpu", true, "", {}}}; },
            kUntoleratedTaint, "taint team=ml:NoSchedule isn't tolerated"},
           {"nodeSelector with another value", no_node_change,
-           [](kube::PodSpec& spec) { spec.node_selector = {{kZone, "z2"}}; }, kNodeSelector,
-           "nodeSelector topology.kubernetes.io/zone=z2, the node has z1"},
+           [](kube::PodSpec& spec) { spec.node_selector = {{kube::kZoneLabel, "z2"}}; },
+           kNodeSelector, "nodeSelector topology.kubernetes.io/zone=z2, the node has z1"},
           {"nodeSelector on a missing label", no_node_change,
            [](kube::PodSpec& spec) { spec.node_selector = {{"team", "ml"}}; }, kNodeSelector,
            "nodeSelector team=ml, the node has no such label"},
           {"required affinity", no_node_change,
            [](kube::PodSpec& spec) {
-             spec.affinity.required_node_terms = {{{{In(kZone, {"z2"})}, {}}}};
+             spec.affinity.required_node_terms = {{{{In(kube::kZoneLabel, {"z2"})}, {}}}};
            },
            kNodeSelector, "no term of the required node affinity matches"},
       },
@@ -222,12 +223,12 @@ TEST(CheckClass, NeedsVolumesThatTheNodeReaches) {
        {}},
       {"bound, reachable from this zone",
        [](Snapshot&, PersistentVolumeClaim&, PersistentVolume& volume) {
-         volume.required_node_terms = {{{{In(kZone, {"z1"})}, {}}}};
+         volume.required_node_terms = {{{{In(kube::kZoneLabel, {"z1"})}, {}}}};
        },
        {}},
       {"bound, reachable from another zone",
        [](Snapshot&, PersistentVolumeClaim&, PersistentVolume& volume) {
-         volume.required_node_terms = {{{{In(kZone, {"z2"})}, {}}}};
+         volume.required_node_terms = {{{{In(kube::kZoneLabel, {"z2"})}, {}}}};
        },
        "PersistentVolume pv of claim default/data can't be reached from this node"},
       {"bound, affinity without terms",
@@ -242,7 +243,7 @@ TEST(CheckClass, NeedsVolumesThatTheNodeReaches) {
        {}},
       {"bound, another zone as a label",
        [](Snapshot&, PersistentVolumeClaim&, PersistentVolume& volume) {
-         volume.meta.labels[kZone] = "z0__z2";
+         volume.meta.labels[kube::kZoneLabel] = "z0__z2";
        },
        "PersistentVolume pv of claim default/data can't be reached from this node"},
       {"bound to a volume that is gone",
@@ -369,11 +370,12 @@ TEST(PreferenceScore, AddsUpWhatTheNodeMeets) {
   EXPECT_EQ(PreferenceScore(snapshot, MakePod("p"), info), -100);
   kube::Pod pod = With(MakePod("p"), [](kube::PodSpec& spec) {
     spec.tolerations = {{"slow", true, "", {}}};
-    spec.affinity.preferred_node_terms = {
-        {30, {{In(kZone, {"z1"})}, {}}}, {50, {{In(kZone, {"z2"})}, {}}}, {60, {}}};
-    spec.affinity.preferred_pod_affinity = {{7, TermFor("app", "db", kZone)},
-                                            {9, TermFor("app", "web", kZone)}};
-    spec.affinity.preferred_pod_anti_affinity = {{2, TermFor("app", "db", kHostname)}};
+    spec.affinity.preferred_node_terms = {{30, {{In(kube::kZoneLabel, {"z1"})}, {}}},
+                                          {50, {{In(kube::kZoneLabel, {"z2"})}, {}}},
+                                          {60, {}}};
+    spec.affinity.preferred_pod_affinity = {{7, TermFor("app", "db", kube::kZoneLabel)},
+                                            {9, TermFor("app", "web", kube::kZoneLabel)}};
+    spec.affinity.preferred_pod_anti_affinity = {{2, TermFor("app", "db", kube::kHostnameLabel)}};
   });
   EXPECT_EQ(PreferenceScore(snapshot, pod, info), 30 + 7 - 2);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cluster/test_objects.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
@@ -92,13 +93,13 @@ void CheckCases(const std::vector<RelationCase>& cases) {
 TEST(CheckRelations, PodAffinity) {
   auto nothing = [](Snapshot&) {};
   auto db_on_a1 = [](Snapshot& snapshot) { snapshot.Upsert(BoundTo(App("db", "db"), "a1")); };
-  kube::PodAffinityTerm everywhere = TermFor("app", "db", kZone);
+  kube::PodAffinityTerm everywhere = TermFor("app", "db", kube::kZoneLabel);
   everywhere.namespace_selector.emplace();
-  kube::PodAffinityTerm labelled = TermFor("app", "db", kZone);
+  kube::PodAffinityTerm labelled = TermFor("app", "db", kube::kZoneLabel);
   labelled.namespace_selector = kube::LabelSelector{{In("team", {"ml"})}};
-  kube::PodAffinityTerm listed = TermFor("app", "db", kZone);
+  kube::PodAffinityTerm listed = TermFor("app", "db", kube::kZoneLabel);
   listed.namespaces = {"other"};
-  kube::PodAffinityTerm nobody = TermFor("app", "db", kZone);
+  kube::PodAffinityTerm nobody = TermFor("app", "db", kube::kZoneLabel);
   nobody.selector.reset();
   auto db_in_other = [](Snapshot& snapshot) {
     AddNamespace(snapshot, "other", {{"team", "ml"}});
@@ -109,30 +110,34 @@ TEST(CheckRelations, PodAffinity) {
       {"a1", kPodAffinity}, {"a2", kPodAffinity}, {"b1", kPodAffinity}, {"b2", kPodAffinity}};
   CheckCases({
       {"beside the pods it wants, in their zone", db_on_a1,
-       Wants(MakePod("p"), {TermFor("app", "db", kZone)}), not_b},
+       Wants(MakePod("p"), {TermFor("app", "db", kube::kZoneLabel)}), not_b},
       {"on the very node",
        db_on_a1,
-       Wants(MakePod("p"), {TermFor("app", "db", kHostname)}),
+       Wants(MakePod("p"), {TermFor("app", "db", kube::kHostnameLabel)}),
        {{"a2", kPodAffinity}, {"b1", kPodAffinity}, {"b2", kPodAffinity}}},
-      {"nobody to be beside", nothing, Wants(MakePod("p"), {TermFor("app", "db", kZone)}), none},
+      {"nobody to be beside", nothing,
+       Wants(MakePod("p"), {TermFor("app", "db", kube::kZoneLabel)}), none},
       {"the first of a group passes everywhere",
        nothing,
-       Wants(App("p", "db"), {TermFor("app", "db", kZone)}),
+       Wants(App("p", "db"), {TermFor("app", "db", kube::kZoneLabel)}),
        {}},
       {"the second of a group goes to the first", db_on_a1,
-       Wants(App("p", "db"), {TermFor("app", "db", kZone)}), not_b},
+       Wants(App("p", "db"), {TermFor("app", "db", kube::kZoneLabel)}), not_b},
       {"the first of a group still needs the label of the domain", nothing,
        Wants(App("p", "db"), {TermFor("app", "db", kRack)}), none},
       {"a pod that matches one of two terms doesn't count for either", db_on_a1,
-       Wants(MakePod("p"), {TermFor("app", "db", kZone), TermFor("tier", "1", kZone)}), none},
+       Wants(MakePod("p"),
+             {TermFor("app", "db", kube::kZoneLabel), TermFor("tier", "1", kube::kZoneLabel)}),
+       none},
       {"all terms by the same pod",
        [](Snapshot& snapshot) {
          snapshot.Upsert(BoundTo(Labelled(App("db", "db"), "tier", "1"), "a1"));
        },
-       Wants(MakePod("p"), {TermFor("app", "db", kZone), TermFor("tier", "1", kHostname)}),
+       Wants(MakePod("p"),
+             {TermFor("app", "db", kube::kZoneLabel), TermFor("tier", "1", kube::kHostnameLabel)}),
        {{"a2", kPodAffinity}, {"b1", kPodAffinity}, {"b2", kPodAffinity}}},
       {"pods of another namespace don't count", db_in_other,
-       Wants(MakePod("p"), {TermFor("app", "db", kZone)}), none},
+       Wants(MakePod("p"), {TermFor("app", "db", kube::kZoneLabel)}), none},
       {"a namespace by name", db_in_other, Wants(MakePod("p"), {listed}), not_b},
       {"a namespace by its labels", db_in_other, Wants(MakePod("p"), {labelled}), not_b},
       {"an empty namespace selector means all", db_in_other, Wants(MakePod("p"), {everywhere}),
@@ -146,13 +151,13 @@ TEST(CheckRelations, PodAffinity) {
          db.meta.deletion_time = absl::UnixEpoch();
          snapshot.Upsert(db);
        },
-       Wants(MakePod("p"), {TermFor("app", "db", kZone)}), not_b},
+       Wants(MakePod("p"), {TermFor("app", "db", kube::kZoneLabel)}), not_b},
       {"an assumed pod counts",
        [](Snapshot& snapshot) {
          snapshot.Upsert(App("db", "db"));
          ASSERT_TRUE(snapshot.Assume("pod-db", "a1").ok());
        },
-       Wants(MakePod("p"), {TermFor("app", "db", kZone)}), not_b},
+       Wants(MakePod("p"), {TermFor("app", "db", kube::kZoneLabel)}), not_b},
       {"pods on an unusable node count",
        [](Snapshot& snapshot) {
          kube::Node node = MakeNode("a1", "a");
@@ -160,7 +165,7 @@ TEST(CheckRelations, PodAffinity) {
          snapshot.Upsert(node);
          snapshot.Upsert(BoundTo(App("db", "db"), "a1"));
        },
-       Wants(MakePod("p"), {TermFor("app", "db", kZone)}), not_b},
+       Wants(MakePod("p"), {TermFor("app", "db", kube::kZoneLabel)}), not_b},
   });
 }
 
@@ -169,11 +174,11 @@ TEST(CheckRelations, PodAntiAffinity) {
   CheckCases({
       {"not in the zone of those it shuns",
        db_on_a1,
-       Shuns(MakePod("p"), {TermFor("app", "db", kZone)}),
+       Shuns(MakePod("p"), {TermFor("app", "db", kube::kZoneLabel)}),
        {{"a1", kPodAntiAffinity}, {"a2", kPodAntiAffinity}}},
       {"not on the node of those it shuns",
        db_on_a1,
-       Shuns(MakePod("p"), {TermFor("app", "db", kHostname)}),
+       Shuns(MakePod("p"), {TermFor("app", "db", kube::kHostnameLabel)}),
        {{"a1", kPodAntiAffinity}}},
       {"a node without the label is no domain",
        db_on_a1,
@@ -184,17 +189,18 @@ TEST(CheckRelations, PodAntiAffinity) {
          snapshot.Upsert(BoundTo(App("db", "db"), "a1"));
          snapshot.Upsert(BoundTo(App("web", "web"), "b1"));
        },
-       Shuns(MakePod("p"), {TermFor("app", "db", kHostname), TermFor("app", "web", kHostname)}),
+       Shuns(MakePod("p"), {TermFor("app", "db", kube::kHostnameLabel),
+                            TermFor("app", "web", kube::kHostnameLabel)}),
        {{"a1", kPodAntiAffinity}, {"b1", kPodAntiAffinity}}},
       {"the pod doesn't shun itself",
        [](Snapshot& snapshot) { snapshot.Upsert(BoundTo(App("p", "db"), "a1")); },
-       Shuns(App("p", "db"), {TermFor("app", "db", kHostname)}),
+       Shuns(App("p", "db"), {TermFor("app", "db", kube::kHostnameLabel)}),
        {}},
   });
 }
 
 TEST(CheckRelations, AntiAffinityOfThoseThatStandThere) {
-  kube::PodAffinityTerm by_namespace = TermFor("app", "x", kZone);
+  kube::PodAffinityTerm by_namespace = TermFor("app", "x", kube::kZoneLabel);
   by_namespace.namespace_selector = kube::LabelSelector{{In("team", {"ml"})}};
   auto guard = [](const kube::PodAffinityTerm& term, const std::string& name_space) {
     return [term, name_space](Snapshot& snapshot) {
@@ -205,15 +211,18 @@ TEST(CheckRelations, AntiAffinityOfThoseThatStandThere) {
   const std::map<std::string, RejectionCode> not_a = {{"a1", kExistingAntiAffinity},
                                                       {"a2", kExistingAntiAffinity}};
   CheckCases({
-      {"keeps its zone free of those it selects", guard(TermFor("app", "x", kZone), "default"),
-       App("p", "x"), not_a},
+      {"keeps its zone free of those it selects",
+       guard(TermFor("app", "x", kube::kZoneLabel), "default"), App("p", "x"), not_a},
       {"keeps its node free",
-       guard(TermFor("app", "x", kHostname), "default"),
+       guard(TermFor("app", "x", kube::kHostnameLabel), "default"),
        App("p", "x"),
        {{"a1", kExistingAntiAffinity}}},
-      {"doesn't mind others", guard(TermFor("app", "x", kZone), "default"), App("p", "y"), {}},
+      {"doesn't mind others",
+       guard(TermFor("app", "x", kube::kZoneLabel), "default"),
+       App("p", "y"),
+       {}},
       {"selects in its own namespace only",
-       guard(TermFor("app", "x", kZone), "other"),
+       guard(TermFor("app", "x", kube::kZoneLabel), "other"),
        App("p", "x"),
        {}},
       {"selects by labels of the namespace", guard(by_namespace, "other"), App("p", "x"), not_a},
@@ -236,12 +245,13 @@ TEST(CheckRelations, TopologySpread) {
                                                      {"b1", kTopologySpread},
                                                      {"b2", kTopologySpread}};
   auto changed = [](auto change) {
-    kube::TopologySpreadConstraint constraint = SpreadOver(kZone);
+    kube::TopologySpreadConstraint constraint = SpreadOver(kube::kZoneLabel);
     change(constraint);
     return constraint;
   };
-  kube::Pod only_zone_a = With(Spread({SpreadOver(kZone)}),
-                               [](kube::PodSpec& spec) { spec.node_selector = {{kZone, "a"}}; });
+  kube::Pod only_zone_a = With(Spread({SpreadOver(kube::kZoneLabel)}), [](kube::PodSpec& spec) {
+    spec.node_selector = {{kube::kZoneLabel, "a"}};
+  });
   kube::Pod affinity_ignored = With(only_zone_a, [](kube::PodSpec& spec) {
     spec.topology_spread[0].honor_node_affinity = false;
   });
@@ -254,14 +264,18 @@ TEST(CheckRelations, TopologySpread) {
     standing({"a1"})(snapshot);
   };
   CheckCases({
-      {"nobody stands: anywhere", standing({}), Spread({SpreadOver(kZone)}), {}},
-      {"the fuller zone is closed", standing({"a1"}), Spread({SpreadOver(kZone)}), not_a},
-      {"a larger skew is allowed", standing({"a1"}), Spread({SpreadOver(kZone, 2)}), {}},
-      {"even zones are both open", standing({"a1", "b2"}), Spread({SpreadOver(kZone)}), {}},
+      {"nobody stands: anywhere", standing({}), Spread({SpreadOver(kube::kZoneLabel)}), {}},
+      {"the fuller zone is closed", standing({"a1"}), Spread({SpreadOver(kube::kZoneLabel)}),
+       not_a},
+      {"a larger skew is allowed", standing({"a1"}), Spread({SpreadOver(kube::kZoneLabel, 2)}), {}},
+      {"even zones are both open",
+       standing({"a1", "b2"}),
+       Spread({SpreadOver(kube::kZoneLabel)}),
+       {}},
       {"a pod that its own selector doesn't match may come once more",
        standing({"a1"}),
        [] {
-         kube::Pod pod = Spread({SpreadOver(kZone)});
+         kube::Pod pod = Spread({SpreadOver(kube::kZoneLabel)});
          pod.meta.labels.clear();
          return pod;
        }(),
@@ -281,7 +295,7 @@ TEST(CheckRelations, TopologySpread) {
          standing({"a1"})(snapshot);
        },
        // Zone b lacks racks, so zone a is the least of its kind, and rack r-a1 the fuller.
-       Spread({SpreadOver(kZone), SpreadOver(kRack)}),
+       Spread({SpreadOver(kube::kZoneLabel), SpreadOver(kRack)}),
        {{"a1", kTopologySpread}, {"b1", kTopologySpread}, {"b2", kTopologySpread}}},
       {"fewer domains than minDomains: the least is 0", standing({"a1", "b1"}),
        Spread({changed([](auto& constraint) { constraint.min_domains = 3; })}), none},
@@ -291,7 +305,7 @@ TEST(CheckRelations, TopologySpread) {
        {}},
       {"domains that the pod can't go to don't count", standing({"a1"}), only_zone_a, {}},
       {"unless nodeAffinityPolicy is Ignore", standing({"a1"}), affinity_ignored, not_a},
-      {"tainted domains count by default", taint_b, Spread({SpreadOver(kZone)}), not_a},
+      {"tainted domains count by default", taint_b, Spread({SpreadOver(kube::kZoneLabel)}), not_a},
       {"unless nodeTaintsPolicy is Honor",
        taint_b,
        Spread({changed([](auto& constraint) { constraint.honor_node_taints = true; })}),
@@ -302,13 +316,13 @@ TEST(CheckRelations, TopologySpread) {
          pod.meta.deletion_time = absl::UnixEpoch();
          snapshot.Upsert(pod);
        },
-       Spread({SpreadOver(kZone)}),
+       Spread({SpreadOver(kube::kZoneLabel)}),
        {}},
       {"pods of another namespace don't count",
        [](Snapshot& snapshot) {
          snapshot.Upsert(BoundTo(InNamespace(App("x0", "x"), "other"), "a1"));
        },
-       Spread({SpreadOver(kZone)}),
+       Spread({SpreadOver(kube::kZoneLabel)}),
        {}},
       {"an empty selector counts nobody",
        standing({"a1", "a1", "a1"}),
@@ -327,15 +341,15 @@ TEST(CheckRelations, TopologySpread) {
          }
          standing({"a1"})(snapshot);
        },
-       Spread({SpreadOver(kZone)}), not_a},
+       Spread({SpreadOver(kube::kZoneLabel)}), not_a},
       {"a claim without a Node is no domain",
        [&](Snapshot& snapshot) {
          kube::NodeClaim claim = MakeClaim("c");
-         claim.meta.labels[kZone] = "c";
+         claim.meta.labels[kube::kZoneLabel] = "c";
          snapshot.Upsert(claim);
          standing({"a1", "b1"})(snapshot);
        },
-       Spread({SpreadOver(kZone)}),
+       Spread({SpreadOver(kube::kZoneLabel)}),
        {}},
   });
 }
@@ -344,11 +358,11 @@ TEST(RelationIndex, WithVirtualNodesThoseAreDomainsToo) {
   Snapshot snapshot;
   AddTwoZones(snapshot);
   kube::NodeClaim claim = MakeClaim("c");
-  claim.meta.labels[kZone] = "c";
+  claim.meta.labels[kube::kZoneLabel] = "c";
   snapshot.Upsert(claim);
   snapshot.Upsert(BoundTo(App("x0", "x"), "a1"));
   snapshot.Upsert(BoundTo(App("x1", "x"), "b1"));
-  kube::Pod pod = Spread({SpreadOver(kZone)});
+  kube::Pod pod = Spread({SpreadOver(kube::kZoneLabel)});
   RelationIndex index(snapshot, {&pod}, /*include_virtual=*/true);
   EXPECT_EQ(index.Check(pod, *snapshot.FindNode("a1"))->code, kTopologySpread);
   EXPECT_EQ(index.Check(pod, *snapshot.FindNode("nodeclaim/c")), std::nullopt);
@@ -360,8 +374,8 @@ TEST(RelationIndex, CountsWhatIsAddedAndTakesItBack) {
   // Members that stay in one zone, each on a node of its own.
   std::vector<kube::Pod> members;
   for (const char* name : {"m0", "m1", "m2"}) {
-    members.push_back(Shuns(Wants(App(name, "job"), {TermFor("app", "job", kZone)}),
-                            {TermFor("app", "job", kHostname)}));
+    members.push_back(Shuns(Wants(App(name, "job"), {TermFor("app", "job", kube::kZoneLabel)}),
+                            {TermFor("app", "job", kube::kHostnameLabel)}));
   }
   RelationIndex index(snapshot, {&members[0], &members[1], &members[2]}, false);
   EXPECT_FALSE(index.AlwaysPasses());
@@ -385,7 +399,7 @@ TEST(RelationIndex, CountsWhatIsAddedAndTakesItBack) {
 TEST(RelationIndex, AMembersAntiAffinityKeepsOtherMembersAway) {
   Snapshot snapshot;
   AddTwoZones(snapshot);
-  kube::Pod leader = Shuns(App("leader", "l"), {TermFor("app", "w", kHostname)});
+  kube::Pod leader = Shuns(App("leader", "l"), {TermFor("app", "w", kube::kHostnameLabel)});
   kube::Pod worker = App("worker", "w");
   RelationIndex index(snapshot, {&leader, &worker}, false);
   index.Add(leader, *snapshot.FindNode("a1"));
@@ -396,8 +410,8 @@ TEST(RelationIndex, AMembersAntiAffinityKeepsOtherMembersAway) {
 TEST(RelationIndex, SubjectsThatStandInTheSnapshotDoNotCount) {
   Snapshot snapshot;
   AddTwoZones(snapshot);
-  kube::Pod pod = Shuns(App("p", "x"), {TermFor("app", "x", kHostname)});
-  kube::Pod other = Shuns(App("q", "x"), {TermFor("app", "x", kHostname)});
+  kube::Pod pod = Shuns(App("p", "x"), {TermFor("app", "x", kube::kHostnameLabel)});
+  kube::Pod other = Shuns(App("q", "x"), {TermFor("app", "x", kube::kHostnameLabel)});
   snapshot.Upsert(BoundTo(pod, "a1"));
   RelationIndex index(snapshot, {&pod, &other}, false);
   EXPECT_EQ(index.Check(other, *snapshot.FindNode("a1")), std::nullopt);
@@ -410,27 +424,27 @@ TEST(RelationIndex, AlwaysPassesWhereNothingIsRelated) {
   AddTwoZones(snapshot);
   kube::Pod plain = App("p", "x");
   EXPECT_TRUE(RelationIndex(snapshot, {&plain}, false).AlwaysPasses());
-  snapshot.Upsert(BoundTo(Shuns(MakePod("guard"), {TermFor("app", "y", kZone)}), "a1"));
+  snapshot.Upsert(BoundTo(Shuns(MakePod("guard"), {TermFor("app", "y", kube::kZoneLabel)}), "a1"));
   EXPECT_TRUE(RelationIndex(snapshot, {&plain}, false).AlwaysPasses());
-  snapshot.Upsert(BoundTo(Shuns(MakePod("guard"), {TermFor("app", "x", kZone)}), "a1"));
+  snapshot.Upsert(BoundTo(Shuns(MakePod("guard"), {TermFor("app", "x", kube::kZoneLabel)}), "a1"));
   EXPECT_FALSE(RelationIndex(snapshot, {&plain}, false).AlwaysPasses());
 }
 
 TEST(RelationIndex, SaysWhatStandsInTheWay) {
   Snapshot snapshot;
   AddTwoZones(snapshot);
-  snapshot.Upsert(BoundTo(Shuns(App("db", "db"), {TermFor("app", "web", kZone)}), "a1"));
+  snapshot.Upsert(BoundTo(Shuns(App("db", "db"), {TermFor("app", "web", kube::kZoneLabel)}), "a1"));
   struct Message {
     kube::Pod pod;
     std::string node;
     std::string want;
   };
   const std::vector<Message> messages = {
-      {Wants(MakePod("p"), {TermFor("app", "db", kZone)}), "b1",
+      {Wants(MakePod("p"), {TermFor("app", "db", kube::kZoneLabel)}), "b1",
        "wants pods with app=db in topology.kubernetes.io/zone=b, where there is none"},
       {Wants(MakePod("p"), {TermFor("app", "db", kRack)}), "b1",
        "the node has no label rack, which pod affinity needs"},
-      {Shuns(MakePod("p"), {TermFor("app", "db", kHostname)}), "a1",
+      {Shuns(MakePod("p"), {TermFor("app", "db", kube::kHostnameLabel)}), "a1",
        "wants no pods with app=db in kubernetes.io/hostname=a1, where there are 1"},
       {App("p", "web"), "a2",
        "pods like default/db keep pods with app=web out of topology.kubernetes.io/zone=a"},
@@ -447,7 +461,7 @@ TEST(RelationIndex, ScoresSoftSpreadBySkew) {
   for (int i = 0; i < 3; ++i) {
     snapshot.Upsert(BoundTo(App("x" + std::to_string(i), "x"), "a1"));
   }
-  kube::TopologySpreadConstraint soft = SpreadOver(kZone);
+  kube::TopologySpreadConstraint soft = SpreadOver(kube::kZoneLabel);
   soft.do_not_schedule = false;
   kube::Pod pod = Spread({soft});
   RelationIndex index(snapshot, {&pod}, false);

@@ -17,6 +17,7 @@
 #include "cluster/snapshot.h"
 #include "cluster/test_objects.h"
 #include "fmt/format.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
@@ -148,7 +149,7 @@ class World {
     if (Chance(10)) node.unschedulable = true;
     if (Chance(10)) node.meta.deletion_time = absl::UnixEpoch();
     if (Chance(5)) node.error = "status.capacity: bad";
-    if (Chance(50)) node.meta.labels[kZone] = Name("z", 2);
+    if (Chance(50)) node.meta.labels[kube::kZoneLabel] = Name("z", 2);
     Stamp(node);
     nodes_[name] = node;
     snapshot_.Upsert(node);
@@ -169,7 +170,7 @@ class World {
     if (Chance(40)) claim.node_name = fmt::format("n{}", Chance(80) ? number : Pick(5));
     if (Chance(10)) claim.meta.deletion_time = absl::UnixEpoch();
     if (Chance(20)) SetTrue(claim, "Initialized");
-    if (Chance(20)) claim.requirements = {In(kZone, {"z0", "z1"})};
+    if (Chance(20)) claim.requirements = {In(kube::kZoneLabel, {"z0", "z1"})};
     if (Chance(5)) claim.error = "spec.requirements: bad";
     Stamp(claim);
     claims_[claim.meta.name] = claim;
@@ -192,7 +193,8 @@ class World {
     } else {
       pod = With(pod, [&](kube::PodSpec& spec) {
         if (Chance(5)) spec.requests.Set("memory", std::numeric_limits<int64_t>::max());
-        if (Chance(20)) spec.affinity.required_pod_anti_affinity = {TermFor("app", "x", kZone)};
+        if (Chance(20))
+          spec.affinity.required_pod_anti_affinity = {TermFor("app", "x", kube::kZoneLabel)};
       });
       if (Chance(30) && !daemon_sets_.empty()) {
         pod.meta.owners = {{"apps/v1", "DaemonSet", "d", Name("ds-d", 3), true}};
@@ -239,7 +241,7 @@ class World {
     kube::DaemonSet daemons = MakeDaemonSet(name, {{"cpu", 100 + static_cast<int64_t>(Pick(3))}});
     if (Chance(40)) {
       daemons.pod_spec = With(MakePod("x", {{"cpu", 7}}), [&](kube::PodSpec& spec) {
-                           spec.node_selector = {{kZone, Name("z", 2)}};
+                           spec.node_selector = {{kube::kZoneLabel, Name("z", 2)}};
                          }).spec;
     }
     Stamp(daemons);
@@ -285,8 +287,8 @@ TEST(SnapshotProperty, NothingFitsAnewWhileTheRoomEpochStands) {
     probes.push_back(
         Labelled(MakePod(fmt::format("probe{}", gpus), {{"nvidia.com/gpu", gpus}}), "app", "x"));
   }
-  probes.push_back(
-      With(probes[0], [](kube::PodSpec& spec) { spec.node_selector = {{kZone, "z1"}}; }));
+  probes.push_back(With(
+      probes[0], [](kube::PodSpec& spec) { spec.node_selector = {{kube::kZoneLabel, "z1"}}; }));
   for (int seed = 1; seed <= kSeeds; ++seed) {
     World world(1000 + seed);
     std::vector<std::set<std::string>> takers(probes.size());

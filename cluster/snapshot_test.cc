@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cluster/test_objects.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
@@ -99,7 +100,7 @@ TEST(SnapshotPods, ThoseWithAntiAffinityAreListedWithTheirNode) {
   Snapshot snapshot;
   snapshot.Upsert(MakeNode("a"));
   kube::Pod pod = With(MakePod("p"), [](kube::PodSpec& spec) {
-    spec.affinity.required_pod_anti_affinity = {TermFor("app", "x", kHostname)};
+    spec.affinity.required_pod_anti_affinity = {TermFor("app", "x", kube::kHostnameLabel)};
   });
   snapshot.Upsert(pod);
   EXPECT_THAT(snapshot.anti_affinity_pods(), IsEmpty());

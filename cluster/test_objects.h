@@ -9,6 +9,7 @@
 
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
+#include "kube/objects/well_known.h"
 #include "kube/objects/workload.h"
 
 namespace muster::cluster::test {
@@ -19,16 +20,13 @@ inline kube::ResourceList Resources(std::initializer_list<kube::ResourceList::En
   return list;
 }
 
-inline constexpr const char* kHostname = "kubernetes.io/hostname";
-inline constexpr const char* kZone = "topology.kubernetes.io/zone";
-
 // Ready, 96 cpu, 8 GPUs, room for 110 pods, with its hostname label.
 inline kube::Node MakeNode(const std::string& name, const std::string& zone = "") {
   kube::Node node;
   node.meta.name = name;
   node.meta.uid = "node-" + name;
-  node.meta.labels[kHostname] = name;
-  if (!zone.empty()) node.meta.labels[kZone] = zone;
+  node.meta.labels[kube::kHostnameLabel] = name;
+  if (!zone.empty()) node.meta.labels[kube::kZoneLabel] = zone;
   node.allocatable = Resources({{"cpu", 96'000}, {"nvidia.com/gpu", 8}, {"pods", 110}});
   node.capacity = node.allocatable;
   node.ready = true;

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "coscheduling/engine_state.h"
+#include "coscheduling/labels.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -58,7 +60,7 @@ std::string Engine::State::GroupNameOf(const std::string& name_space,
 
 Engine::State::Membership Engine::State::MembershipOf(const kube::Pod& pod) const {
   const std::string& name_space = pod.meta.name_space;
-  const std::string* group = pod.meta.Label(kPodGroupLabel);
+  const std::string* group = pod.meta.Label(kube::kPodGroupLabel);
   if (group != nullptr && !group->empty()) return {{name_space, *group, false}, std::nullopt};
   if (std::optional<DerivedGang> gang = KueueGroupOf(pod)) {
     gang->contested = jobs.IsClaimed(name_space, gang->name);
@@ -142,7 +144,7 @@ void Engine::State::ReadOwners(Gang& gang, const std::vector<const kube::Pod*>& 
                                absl::Time now) {
   gang.missing_owner.reset();
   for (const kube::Pod* pod : live) {
-    if (pod->IsBound() || pod->meta.labels.contains(kPodGroupLabel)) continue;
+    if (pod->IsBound() || pod->meta.labels.contains(kube::kPodGroupLabel)) continue;
     if (gang.derived && gang.derived->owner.uid.empty()) continue;
     if (const kube::OwnerReference* owner = jobs.MissingOwner(*pod)) {
       gang.missing_owner = *owner;
@@ -167,7 +169,7 @@ void Engine::State::ReadQueueLabels(Gang& gang, const std::vector<const kube::Po
     }
     return value.empty() ? jobs.OwnersLabel(*live.front(), key) : value;
   };
-  gang.queue_name = read(kQueueLabel);
+  gang.queue_name = read(kube::kQueueLabel);
   gang.priority_class_name = read(kPriorityClassLabel);
 }
 
@@ -347,7 +349,7 @@ void Engine::State::KeepGroup(Gang& gang, absl::Time now) {
   // Where an operator labels new pods it minds the PodGroup too. Two writers would never come to
   // rest.
   if (std::ranges::any_of(gang.pods, [this](const std::string& uid) {
-        return snapshot.FindPod(uid)->meta.labels.contains(kPodGroupLabel);
+        return snapshot.FindPod(uid)->meta.labels.contains(kube::kPodGroupLabel);
       })) {
     return;
   }

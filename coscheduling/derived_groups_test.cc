@@ -263,7 +263,7 @@ TEST_F(DerivedGroups, KueuesLabelGoesBeforeTheOwner) {
 
 // --- members that the API server refuses ---
 
-kube::Event Refused(const std::string& job, const std::string& why, absl::Time last) {
+kube::Event RefusedPod(const std::string& job, const std::string& why, absl::Time last) {
   kube::Event event;
   event.about = {"Job", "team", job, job + "-uid"};
   event.type = "Warning";
@@ -274,7 +274,7 @@ kube::Event Refused(const std::string& job, const std::string& why, absl::Time l
 }
 
 TEST_F(DerivedGroups, AnEventReadBeforeItsJobAndItsPodsIsTold) {
-  engine_.Upsert(Refused("j", "exceeded quota: gpu, requested: pods=1", now_));
+  engine_.Upsert(RefusedPod("j", "exceeded quota: gpu, requested: pods=1", now_));
   engine_.Upsert(Pod("j", 0));
   engine_.Upsert(Job("j", 2));
   Step();
@@ -290,11 +290,11 @@ TEST_F(DerivedGroups, AnEventReadBeforeItsJobAndItsPodsIsTold) {
 TEST_F(DerivedGroups, ARepetitionInOtherPodsNamesChangesNothingShown) {
   engine_.Upsert(Job("j", 2));
   engine_.Upsert(Pod("j", 0));
-  engine_.Upsert(Refused("j", "no privileged pods", now_));
+  engine_.Upsert(RefusedPod("j", "no privileged pods", now_));
   MakeGroup();
   Step(absl::Seconds(10));
   const uint64_t shown = Find("j").revision();
-  engine_.Upsert(Refused("j", "no privileged pods", now_ + absl::Seconds(60)));
+  engine_.Upsert(RefusedPod("j", "no privileged pods", now_ + absl::Seconds(60)));
   Step(absl::Seconds(60));
   EXPECT_EQ(Find("j").revision(), shown);
   EXPECT_EQ(Find("j").reason().code(), v1::PODS_REFUSED);
@@ -303,7 +303,7 @@ TEST_F(DerivedGroups, ARepetitionInOtherPodsNamesChangesNothingShown) {
 TEST_F(DerivedGroups, ARefusalIsOverWhenPodsCameAfterIt) {
   engine_.Upsert(Job("j", 3));
   engine_.Upsert(Pod("j", 0));
-  engine_.Upsert(Refused("j", "no", now_));
+  engine_.Upsert(RefusedPod("j", "no", now_));
   Step();
   ASSERT_EQ(Find("j").reason().code(), v1::PODS_REFUSED);
   kube::Pod later = Pod("j", 1);
@@ -316,13 +316,13 @@ TEST_F(DerivedGroups, ARefusalIsOverWhenPodsCameAfterIt) {
 TEST_F(DerivedGroups, ARefusalEndsByItselfAndWithItsJob) {
   engine_.Upsert(Job("j", 2));
   engine_.Upsert(Pod("j", 0));
-  engine_.Upsert(Refused("j", "no", now_));
+  engine_.Upsert(RefusedPod("j", "no", now_));
   Step();
   EXPECT_LE(engine_.NextWake(), now_ + absl::Minutes(20));
   Step(absl::Minutes(20));
   EXPECT_EQ(Find("j").reason().code(), v1::MEMBERS_MISSING);
 
-  engine_.Upsert(Refused("j", "no", now_));
+  engine_.Upsert(RefusedPod("j", "no", now_));
   EXPECT_EQ(engine_.TakeStats().pod_refusals, 1);
   engine_.RemoveJob("j-uid");
   EXPECT_EQ(engine_.TakeStats().pod_refusals, 0);
@@ -334,7 +334,7 @@ TEST_F(DerivedGroups, ASuspendedJobIsNotRefused) {
           "spec":{"suspend":true,"parallelism":2,
                   "template":{"spec":{"schedulerName":"coscheduling"}}}})"));
   engine_.Upsert(Pod("j", 0));
-  engine_.Upsert(Refused("j", "no", now_));
+  engine_.Upsert(RefusedPod("j", "no", now_));
   Step();
   EXPECT_THAT(Find("j").reason().message(), HasSubstr("it is suspended"));
 }
@@ -350,7 +350,7 @@ TEST_F(DerivedGroups, APodGroupThatTheUserMadeNamesWhoIsRefusedToo) {
   for (const char* job : {"a", "b"}) {
     engine_.Upsert(Job(job, 2));
     engine_.Upsert(Pod(job, 0, label));
-    engine_.Upsert(Refused(job, "failed quota: mem: must specify limits.memory", now_));
+    engine_.Upsert(RefusedPod(job, "failed quota: mem: must specify limits.memory", now_));
   }
   Step();
   EXPECT_EQ(Find("g").reason().message(),

@@ -38,6 +38,7 @@
 #include "coscheduling/in_flight.h"
 #include "coscheduling/job_gangs.h"
 #include "coscheduling/job_restart.h"
+#include "coscheduling/labels.h"
 #include "coscheduling/node_trouble.h"
 #include "coscheduling/pod_refusals.h"
 #include "coscheduling/setbacks.h"
@@ -46,10 +47,7 @@
 
 namespace muster::coscheduling {
 
-inline constexpr std::string_view kGate = "muster.dev/admission";
-inline constexpr std::string_view kPodGroupLabel = "scheduling.x-k8s.io/pod-group";
 // On PodGroups that Muster made.
-inline constexpr std::string_view kDerivedLabel = "muster.dev/derived";
 inline constexpr std::string_view kEpochAnnotation = "muster.dev/epoch";
 inline constexpr std::string_view kWakeAnnotation = "muster.dev/wake";
 // On a PodGroup or a member, "true": its nodes can be made, whatever is known of NodePools.

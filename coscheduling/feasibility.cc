@@ -7,6 +7,7 @@
 
 #include "cluster/predicates.h"
 #include "fmt/format.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -179,12 +180,12 @@ std::vector<Demand> DemandsOf(const cluster::Snapshot& snapshot,
     if (owner.spec->affinity.required_pod_affinity.empty()) continue;
     if (!seen.insert(owner.spec.get()).second) continue;
     for (const kube::PodAffinityTerm& term : owner.spec->affinity.required_pod_affinity) {
-      if (term.topology_key != cluster::kHostnameLabel) continue;
+      if (term.topology_key != kube::kHostnameLabel) continue;
       if (!cluster::TermSelects(snapshot, term, owner, owner)) continue;
       auto sum = std::make_shared<kube::PodSpec>(*owner.spec);
       sum->requests = {};
       Demand together{nullptr, 1, 0,
-                      fmt::format("required podAffinity on {}", cluster::kHostnameLabel)};
+                      fmt::format("required podAffinity on {}", kube::kHostnameLabel)};
       bool fits_int64 = true;
       for (size_t j = 0; j < looked_at; ++j) {
         if (!cluster::TermSelects(snapshot, term, owner, *members[j])) continue;

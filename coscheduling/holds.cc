@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kube/objects/time_text.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -45,15 +46,15 @@ std::map<std::string, std::optional<std::string>> ChangeHolds(const kube::String
     change.emplace(kHoldsAnnotation, std::nullopt);
     change.emplace(kHoldAddedAnnotation, std::nullopt);
     if (annotations.contains(kHoldAddedAnnotation)) {
-      change.emplace(kDoNotDisruptAnnotation, std::nullopt);
+      change.emplace(kube::kDoNotDisruptAnnotation, std::nullopt);
     }
     return change;
   }
-  const bool protected_already = annotations.contains(kDoNotDisruptAnnotation);
+  const bool protected_already = annotations.contains(kube::kDoNotDisruptAnnotation);
   if (marked && protected_already && SameToTheSecond(ReadHolds(annotations), want)) return change;
   change.emplace(kHoldsAnnotation, FormatHolds(want));
   if (!protected_already) {
-    change.emplace(kDoNotDisruptAnnotation, "true");
+    change.emplace(kube::kDoNotDisruptAnnotation, "true");
     change.emplace(kHoldAddedAnnotation, "true");
   }
   return change;

@@ -18,7 +18,6 @@ namespace muster::coscheduling {
 
 inline constexpr std::string_view kHoldsAnnotation = "muster.dev/holds";
 inline constexpr std::string_view kHoldAddedAnnotation = "muster.dev/hold-added";
-inline constexpr std::string_view kDoNotDisruptAnnotation = "karpenter.sh/do-not-disrupt";
 
 // Gang UID -> until.
 using Holds = std::map<std::string, absl::Time>;

@@ -8,6 +8,7 @@
 #include "coscheduling/engine_state.h"
 #include "coscheduling/holds.h"
 #include "coscheduling/pod_sets.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -39,7 +40,7 @@ void Engine::State::Upsert(kube::Pod pod) {
   }
   const bool ours = pod.scheduler_name == options.scheduler_name &&
                     !pod.meta.annotations.contains(kMirrorAnnotation);
-  const bool grouped = pod.meta.Label(kPodGroupLabel) != nullptr;
+  const bool grouped = pod.meta.Label(kube::kPodGroupLabel) != nullptr;
   if (!ours && !grouped) {
     // Of the others only those that take room matter.
     if (!pod.IsBound() || pod.IsTerminal()) {
@@ -102,11 +103,12 @@ void Engine::State::RemovePod(const std::string& uid) {
 void Engine::State::NoteNode(const kube::Node& node, absl::Time now) {
   NodeMarks& marks = node_marks[node.meta.name];
   marks.resource_version = node.meta.resource_version;
-  marks.made_by_karpenter = node.meta.Label("karpenter.sh/nodepool") != nullptr;
+  marks.made_by_karpenter = node.meta.Label(kube::kNodePoolLabel) != nullptr;
   const bool was_suspect = marks.annotations.contains(kSuspectAnnotation);
   marks.annotations.clear();
   for (std::string_view key :
-       {kHoldsAnnotation, kHoldAddedAnnotation, kDoNotDisruptAnnotation, kSuspectAnnotation}) {
+       {kHoldsAnnotation, kHoldAddedAnnotation, std::string_view(kube::kDoNotDisruptAnnotation),
+        kSuspectAnnotation}) {
     if (const std::string* value = node.meta.Annotation(key))
       marks.annotations.emplace(key, *value);
   }

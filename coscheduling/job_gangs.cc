@@ -6,7 +6,9 @@
 #include <charconv>
 #include <limits>
 
+#include "coscheduling/labels.h"
 #include "fmt/format.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -68,7 +70,7 @@ std::string AnnotationOf(const kube::ObjectMeta& meta, std::string_view key) {
 }  // namespace
 
 std::optional<DerivedGang> KueueGroupOf(const kube::Pod& pod) {
-  const std::string* name = pod.meta.Label(kKueueGroupLabel);
+  const std::string* name = pod.meta.Label(kube::kKueueGroupLabel);
   if (name == nullptr || name->empty()) return std::nullopt;
   if (AnnotationOf(pod.meta, kKueueFastAdmissionAnnotation) == "true") return std::nullopt;
   DerivedGang gang;

@@ -37,13 +37,10 @@
 
 namespace muster::coscheduling {
 
-inline constexpr std::string_view kGangAnnotation = "muster.dev/gang";
 // On a job that Muster has suspended and will resume (job_restart.h).
 inline constexpr std::string_view kRestartAnnotation = "muster.dev/restart";
-inline constexpr std::string_view kQueueLabel = "kueue.x-k8s.io/queue-name";
 inline constexpr std::string_view kPriorityClassLabel = "kueue.x-k8s.io/priority-class";
 // Kueue's groups of plain pods (kueue v0.15.2 pkg/controller/jobs/pod/constants).
-inline constexpr std::string_view kKueueGroupLabel = "kueue.x-k8s.io/pod-group-name";
 inline constexpr std::string_view kKueueTotalCountAnnotation =
     "kueue.x-k8s.io/pod-group-total-count";
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kube/objects/decode.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -371,11 +372,11 @@ TEST(JobGangs, AnOwnersLabelIsTheInnermostThatHasIt) {
                                    R"("labels":{"kueue.x-k8s.io/queue-name":"outer",
                                                 "kueue.x-k8s.io/priority-class":"high"})"));
   const kube::Pod pod = PodOfSet(&jobs, "s", "a");
-  EXPECT_EQ(jobs.OwnersLabel(pod, kQueueLabel), "outer");
+  EXPECT_EQ(jobs.OwnersLabel(pod, kube::kQueueLabel), "outer");
   jobs.Upsert(Object<kube::Job>("s-a-0", "{}",
                                 OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "s") +
                                     R"(,"labels":{"kueue.x-k8s.io/queue-name":"inner"})"));
-  EXPECT_EQ(jobs.OwnersLabel(pod, kQueueLabel), "inner");
+  EXPECT_EQ(jobs.OwnersLabel(pod, kube::kQueueLabel), "inner");
   EXPECT_EQ(jobs.OwnersLabel(pod, kPriorityClassLabel), "high");
 }
 

@@ -5,14 +5,14 @@
 namespace muster::coscheduling {
 namespace {
 
-const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
+const absl::Time kTried = absl::FromUnixSeconds(1'700'000'000);
 
 TEST(RestartMark, SaysWhenAndWhyInTheAnnotation) {
-  const std::string text = EncodeMark({kNow, "nodes \"a\" didn't come", 3});
+  const std::string text = EncodeMark({kTried, "nodes \"a\" didn't come", 3});
   EXPECT_EQ(text,
             R"({"at":"2023-11-14T22:13:20.000Z","why":"nodes \"a\" didn't come","generation":3})");
   const RestartMark mark = DecodeMark(text);
-  EXPECT_EQ(mark.at, kNow);
+  EXPECT_EQ(mark.at, kTried);
   EXPECT_EQ(mark.why, "nodes \"a\" didn't come");
   EXPECT_EQ(mark.generation, 3);
 }
@@ -27,7 +27,7 @@ TEST(RestartMark, OneThatCannotBeReadSaysNothing) {
 }
 
 TEST(TriedFlavors, SurviveInTheAnnotation) {
-  const TriedFlavors tried = {2, {{"spot", kNow}, {"on-demand", kNow + absl::Minutes(1)}}};
+  const TriedFlavors tried = {2, {{"spot", kTried}, {"on-demand", kTried + absl::Minutes(1)}}};
   const std::optional<TriedFlavors> read = DecodeTried(EncodeTried(tried));
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->attempt, 2);
@@ -56,7 +56,7 @@ TEST(NextRestartStep, IsReadFromTheJobAlone) {
     JobGangs::KnownJob job;
     job.suspended = c.suspended;
     job.generation = 5 + c.changes;
-    job.annotations[std::string(kRestartAnnotation)] = EncodeMark({kNow, "why", 5});
+    job.annotations[std::string(kRestartAnnotation)] = EncodeMark({kTried, "why", 5});
     EXPECT_EQ(NextRestartStep(job, c.pods_left), c.want) << c.name;
   }
 }

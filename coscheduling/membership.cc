@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "coscheduling/engine_state.h"
+#include "coscheduling/labels.h"
 #include "coscheduling/member_rank.h"
 #include "fmt/format.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -142,7 +144,7 @@ Reason Engine::State::FindBlocker(const Gang& gang,
   if (!gang.key.is_pod && gang.group == nullptr && !gang.derived) {
     return {v1::POD_GROUP_NOT_FOUND,
             fmt::format("{} pod(s) name PodGroup {} in label {}, which doesn't exist", gang.members,
-                        name, kPodGroupLabel),
+                        name, kube::kPodGroupLabel),
             fmt::format("create PodGroup {}, or remove the label", name)};
   }
   if (gang.group != nullptr && !gang.group->error.empty()) {

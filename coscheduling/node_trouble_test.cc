@@ -8,7 +8,7 @@ namespace {
 using Kind = NodeTrouble::Kind;
 
 // 10:00:00Z.
-const absl::Time kNow = absl::FromUnixSeconds(36'000);
+const absl::Time kSeen = absl::FromUnixSeconds(36'000);
 constexpr absl::Duration kGrace = absl::Seconds(30);
 
 struct TestNode {
@@ -30,7 +30,7 @@ struct TestNode {
     return *this;
   }
   std::optional<NodeTrouble> Judge(const std::optional<NodeTrouble>& before = std::nullopt,
-                                   absl::Time now = kNow) const {
+                                   absl::Time now = kSeen) const {
     cluster::NodeInfo info;
     info.object = std::make_shared<const kube::Node>(node);
     info.node = info.object;
@@ -43,20 +43,20 @@ struct TestNode {
 TEST(NodeTrouble, AReadyNodeHasNone) { EXPECT_EQ(TestNode().Judge(), std::nullopt); }
 
 TEST(NodeTrouble, MembersOnANodeThatIsNotReadyAreLostAfterTheGrace) {
-  const auto trouble = TestNode().NotReadySince(kNow - absl::Seconds(20)).Judge();
+  const auto trouble = TestNode().NotReadySince(kSeen - absl::Seconds(20)).Judge();
   ASSERT_TRUE(trouble);
   EXPECT_EQ(trouble->kind, Kind::kNotReady);
   EXPECT_EQ(trouble->what, "isn't Ready since 09:59:40Z: Kubelet stopped posting node status.");
-  EXPECT_EQ(trouble->lost_at, kNow + absl::Seconds(10));
+  EXPECT_EQ(trouble->lost_at, kSeen + absl::Seconds(10));
 }
 
 TEST(NodeTrouble, ATimeInTheFutureOrNoneIsReplacedByWhenItWasFirstSeen) {
-  const auto first = TestNode().NotReadySince(kNow + absl::Hours(1)).Judge();
+  const auto first = TestNode().NotReadySince(kSeen + absl::Hours(1)).Judge();
   ASSERT_TRUE(first);
-  EXPECT_EQ(first->since, kNow);
+  EXPECT_EQ(first->since, kSeen);
   TestNode silent;
   silent.node.ready = false;
-  EXPECT_EQ(silent.Judge(first, kNow + absl::Seconds(5))->since, kNow);
+  EXPECT_EQ(silent.Judge(first, kSeen + absl::Seconds(5))->since, kSeen);
 }
 
 TEST(NodeTrouble, TheTaintsOfTheNodeControllerCountAsWell) {
@@ -64,7 +64,7 @@ TEST(NodeTrouble, TheTaintsOfTheNodeControllerCountAsWell) {
     const auto trouble = TestNode().Tainted(key, kube::TaintEffect::kNoExecute).Judge();
     ASSERT_TRUE(trouble) << key;
     EXPECT_EQ(trouble->kind, Kind::kNotReady);
-    EXPECT_EQ(trouble->lost_at, kNow + kGrace);
+    EXPECT_EQ(trouble->lost_at, kSeen + kGrace);
   }
 }
 
@@ -74,18 +74,18 @@ TEST(NodeTrouble, AMachineThatIsOffOrANodeThatIsGoneIsLostAtOnce) {
     const auto off = TestNode().Tainted(key).Judge();
     ASSERT_TRUE(off) << key;
     EXPECT_EQ(off->kind, Kind::kGone);
-    EXPECT_EQ(off->lost_at, kNow);
+    EXPECT_EQ(off->lost_at, kSeen);
   }
-  const auto gone = TroubleOf(nullptr, std::nullopt, kNow, kGrace);
+  const auto gone = TroubleOf(nullptr, std::nullopt, kSeen, kGrace);
   ASSERT_TRUE(gone);
   EXPECT_EQ(gone->what, "is gone since 10:00:00Z");
-  EXPECT_EQ(gone->lost_at, kNow);
+  EXPECT_EQ(gone->lost_at, kSeen);
 }
 
 TEST(NodeTrouble, MembersOnANodeThatIsBeingRemovedRunOn) {
   TestNode node;
   node.claim.emplace();
-  node.claim->meta.deletion_time = kNow - absl::Seconds(60);
+  node.claim->meta.deletion_time = kSeen - absl::Seconds(60);
   const auto going = node.Judge();
   ASSERT_TRUE(going);
   EXPECT_EQ(going->kind, Kind::kGoing);
@@ -99,17 +99,17 @@ TEST(NodeTrouble, MembersOnANodeThatIsBeingRemovedRunOn) {
 
 TEST(NodeTrouble, ANodeThatIsBeingRemovedAndNotReadyDoesNotComeBack) {
   TestNode node;
-  node.NotReadySince(kNow - absl::Seconds(5)).node.meta.deletion_time = kNow;
-  EXPECT_EQ(node.Judge()->lost_at, kNow - absl::Seconds(5));
+  node.NotReadySince(kSeen - absl::Seconds(5)).node.meta.deletion_time = kSeen;
+  EXPECT_EQ(node.Judge()->lost_at, kSeen - absl::Seconds(5));
 }
 
 TEST(NodeTrouble, ANodeThatComesUpIsNotIll) {
   TestNode node;
-  node.NotReadySince(kNow - absl::Hours(1));
+  node.NotReadySince(kSeen - absl::Hours(1));
   cluster::NodeInfo info;
   info.object = info.node = std::make_shared<const kube::Node>(node.node);
   info.is_virtual = true;
-  EXPECT_EQ(TroubleOf(&info, std::nullopt, kNow, kGrace), std::nullopt);
+  EXPECT_EQ(TroubleOf(&info, std::nullopt, kSeen, kGrace), std::nullopt);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "cluster/node_families.h"
 #include "cluster/snapshot.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling::planner {
 
@@ -46,7 +47,7 @@ class NodeLabel {
 
   // nullptr if the node lacks it. What comes back may lie in another node of the family.
   const std::string* Of(const cluster::NodeInfo& info) {
-    const int family = lookup_.key() == cluster::kHostnameLabel ? -1 : info.family;
+    const int family = lookup_.key() == kube::kHostnameLabel ? -1 : info.family;
     return by_family_.Get(family, [&] { return lookup_.Find(info.node->meta.labels); });
   }
 

@@ -10,6 +10,7 @@
 #include "coscheduling/planner_testing.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -57,7 +58,8 @@ class RandomWorld {
  private:
   std::string AnyZone() { return dice_.Of<std::string>({"a", "a", "b", "c"}); }
   std::string AnyKey() {
-    return dice_.Of<std::string>({testing::kHostname, testing::kHostname, testing::kZone, kRack});
+    return dice_.Of<std::string>(
+        {kube::kHostnameLabel, kube::kHostnameLabel, kube::kZoneLabel, kRack});
   }
 
   void AddNodes() {
@@ -141,7 +143,7 @@ class RandomWorld {
       if (dice_.OneIn(8)) spec.host_ports = {{"", "TCP", dice_.Of({80, 81})}};
       if (dice_.OneIn(8)) {
         spec.affinity.required_node_terms.emplace().push_back(
-            {{{testing::kZone, kube::SelectorOperator::kIn, {"a", "b"}}}, {}});
+            {{{kube::kZoneLabel, kube::SelectorOperator::kIn, {"a", "b"}}}, {}});
       }
     }
     if (!options_.relations) return spec;

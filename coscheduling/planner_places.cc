@@ -6,13 +6,13 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "coscheduling/planner_lookup.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling::planner {
 namespace {
 
 using cluster::NodeInfo;
 
-constexpr std::string_view kZoneLabel = "topology.kubernetes.io/zone";
 // Where an EC2 instance hangs in the network, from the spine down; absent elsewhere. A node has all
 // of them or none (cloud-provider-aws, docs/topology.md).
 constexpr std::array<std::string_view, 3> kNetworkLabels = {
@@ -124,7 +124,7 @@ void FindHome(const LabelColumn& zones, const LabelColumn* domains, Problem* pro
     const NodeInfo* info = problem->snapshot->FindNode(name);
     if (info == nullptr) continue;
     problem->home_zones.resize(problem->zones);
-    const std::string* zone = info->node->meta.Label(kZoneLabel);
+    const std::string* zone = info->node->meta.Label(kube::kZoneLabel);
     int number = zone == nullptr ? zones.size() : zones.OfValue(*zone);
     if (number >= 0) problem->home_zones[number] = 1;
     if (domains == nullptr) continue;
@@ -139,7 +139,7 @@ void FindHome(const LabelColumn& zones, const LabelColumn* domains, Problem* pro
 
 void FindPlaces(Problem* problem) {
   std::vector<int> nodes = Candidates(*problem);
-  LabelColumn zones(*problem, nodes, kZoneLabel);
+  LabelColumn zones(*problem, nodes, kube::kZoneLabel);
   problem->zones = zones.size() + 1;
   DeviceCounter devices;
   for (int node : nodes) {

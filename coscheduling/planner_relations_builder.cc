@@ -7,6 +7,7 @@
 #include "cluster/label_bits.h"
 #include "coscheduling/planner_lookup.h"
 #include "coscheduling/planner_relations.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling::planner {
 namespace {
@@ -166,7 +167,7 @@ class RelationsBuilder {
     key.label = label;
     key.domain.assign(nodes_.size(), -1);
     absl::flat_hash_map<std::string_view, int> index;
-    if (label == cluster::kHostnameLabel) index.reserve(nodes_.size());
+    if (label == kube::kHostnameLabel) index.reserve(nodes_.size());
     NodeLabel on_node(label);
     for (size_t n = 0; n < nodes_.size(); ++n) {
       if (seen_[n] == nullptr) continue;

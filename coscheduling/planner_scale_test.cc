@@ -16,6 +16,7 @@
 #include "coscheduling/planner_testing.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -199,7 +200,7 @@ TEST(PlannerAtScale, ZoneSpreadPlacesAsManyAsTheEmptiestZonesLetIn) {
     int members = 5 + Upto(random, 60);
     int skew = 1 + Upto(random, 3);
     kube::PodSpec spec = testing::SpecWith(1);
-    spec.topology_spread.push_back(testing::Spread("job", "j", testing::kZone, skew));
+    spec.topology_spread.push_back(testing::Spread("job", "j", kube::kZoneLabel, skew));
     world.AddMembers("w", members, spec, {{"job", "j"}});
     Plan plan = world.MakePlan();
     ASSERT_EQ(static_cast<int>(plan.placements.size()), LevelFill(standing, room, members, skew))
@@ -213,7 +214,7 @@ TEST(PlannerAtScale, ZoneSpreadPlacesAsManyAsTheEmptiestZonesLetIn) {
 // --- whatever it is, it is valid ---
 
 kube::PodSpec AnySpec(Random& random) {
-  static const char* const kKeys[] = {testing::kHostname, testing::kZone, "rack"};
+  static const char* const kKeys[] = {kube::kHostnameLabel, kube::kZoneLabel, "rack"};
   auto key = [&] { return kKeys[random() % 3]; };
   kube::PodSpec spec = testing::SpecWith(Upto(random, 3), 1 + Upto(random, 3));
   if (Upto(random, 3) == 0) {

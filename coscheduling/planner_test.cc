@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -17,8 +18,6 @@ namespace {
 using testing::Bound;
 using testing::ClaimWith;
 using testing::GangWorld;
-using testing::kHostname;
-using testing::kZone;
 using testing::NodeWith;
 using testing::PodWith;
 using testing::SpecWith;
@@ -437,7 +436,7 @@ PLAN_TABLE(Nodes,
                 [](GangWorld& world) {
                   AddNodes(world, {"n1", "n2"}, "a", 2);
                   world.AddMembers("w", 4, SpecWith(1));
-                  world.request().required_topology_key = kHostname;
+                  world.request().required_topology_key = kube::kHostnameLabel;
                 },
                 "n1 n1 - - !"},
            Case{"the required domain is where the siblings stand",
@@ -445,7 +444,7 @@ PLAN_TABLE(Nodes,
                   AddNodes(world, {"a1"}, "a", 8);
                   AddNodes(world, {"b1"}, "b", 2);
                   world.AddMembers("w", 2, SpecWith(2));
-                  world.request().required_topology_key = kZone;
+                  world.request().required_topology_key = kube::kZoneLabel;
                   world.request().sibling_nodes = {"b1"};
                 },
                 "b1 - !"});
@@ -469,7 +468,8 @@ PLAN_TABLE(
          [](GangWorld& world) {
            AddNodes(world, {"n1"}, "a", 2);
            AddNodes(world, {"n2"}, "a", 8);
-           world.AddMembers("w", 4, WithAffinity(SpecWith(2), Term("job", "j", kHostname)),
+           world.AddMembers("w", 4,
+                            WithAffinity(SpecWith(2), Term("job", "j", kube::kHostnameLabel)),
                             {{"job", "j"}});
          },
          "n2 n2 n2 n2"},
@@ -477,9 +477,11 @@ PLAN_TABLE(
          [](GangWorld& world) {
            world.Add(NodeWith("n1", "a", 8, 4));
            world.Add(NodeWith("n2", "a", 8, 12));
-           world.AddMembers("master", 1, WithAffinity(SpecWith(0, 6), Term("job", "j", kHostname)),
+           world.AddMembers("master", 1,
+                            WithAffinity(SpecWith(0, 6), Term("job", "j", kube::kHostnameLabel)),
                             {{"job", "j"}});
-           world.AddMembers("worker", 4, WithAffinity(SpecWith(2, 1), Term("job", "j", kHostname)),
+           world.AddMembers("worker", 4,
+                            WithAffinity(SpecWith(2, 1), Term("job", "j", kube::kHostnameLabel)),
                             {{"job", "j"}});
          },
          "n2 n2 n2 n2 n2"},
@@ -487,14 +489,15 @@ PLAN_TABLE(
          [](GangWorld& world) {
            AddNodes(world, {"a1", "a2"}, "a", 1);
            AddNodes(world, {"b1", "b2", "b3"}, "b", 1);
-           world.AddMembers("w", 3, WithAffinity(SpecWith(1), Term("job", "j", kZone)),
+           world.AddMembers("w", 3, WithAffinity(SpecWith(1), Term("job", "j", kube::kZoneLabel)),
                             {{"job", "j"}});
          },
          "b1 b2 b3"},
     Case{"members that must share a host that holds only some are not placed apart",
          [](GangWorld& world) {
            AddNodes(world, {"n1", "n2"}, "a", 4);
-           world.AddMembers("w", 4, WithAffinity(SpecWith(2), Term("job", "j", kHostname)),
+           world.AddMembers("w", 4,
+                            WithAffinity(SpecWith(2), Term("job", "j", kube::kHostnameLabel)),
                             {{"job", "j"}});
          },
          "n1 n1 - - !"},
@@ -502,20 +505,23 @@ PLAN_TABLE(
          [](GangWorld& world) {
            AddNodes(world, {"n1", "n2"}, "a", 8);
            world.Add(Bound(PodWith("cache", SpecWith(0), {{"app", "cache"}}), "n2"));
-           world.AddMembers("w", 2, WithAffinity(SpecWith(2), Term("app", "cache", kHostname)));
+           world.AddMembers("w", 2,
+                            WithAffinity(SpecWith(2), Term("app", "cache", kube::kHostnameLabel)));
          },
          "n2 n2"},
     Case{"members drawn to a pod that is nowhere are not placed",
          [](GangWorld& world) {
            AddNodes(world, {"n1"}, "a", 8);
-           world.AddMembers("w", 1, WithAffinity(SpecWith(2), Term("app", "cache", kHostname)));
+           world.AddMembers("w", 1,
+                            WithAffinity(SpecWith(2), Term("app", "cache", kube::kHostnameLabel)));
          },
          "- !"},
     Case{"workers follow their master though the master doesn't ask for them",
          [](GangWorld& world) {
            AddNodes(world, {"a1"}, "a", 8);
            AddNodes(world, {"b1", "b2"}, "b", 8);
-           world.AddMembers("worker", 2, WithAffinity(SpecWith(8), Term("role", "master", kZone)),
+           world.AddMembers("worker", 2,
+                            WithAffinity(SpecWith(8), Term("role", "master", kube::kZoneLabel)),
                             {{"role", "worker"}});
            world.AddMembers("master", 1, SpecWith(0), {{"role", "master"}});
          },
@@ -542,24 +548,26 @@ PLAN_TABLE(AntiAffinity,
            Case{"members that keep apart get a host each",
                 [](GangWorld& world) {
                   AddNodes(world, {"n1", "n2", "n3"}, "a", 8);
-                  world.AddMembers("w", 3,
-                                   WithAntiAffinity(SpecWith(1), Term("job", "j", kHostname)),
-                                   {{"job", "j"}});
+                  world.AddMembers(
+                      "w", 3, WithAntiAffinity(SpecWith(1), Term("job", "j", kube::kHostnameLabel)),
+                      {{"job", "j"}});
                 },
                 "n1 n2 n3"},
            Case{"members that keep apart by zone use several",
                 [](GangWorld& world) {
                   AddNodes(world, {"a1", "a2"}, "a", 8);
                   AddNodes(world, {"b1"}, "b", 8);
-                  world.AddMembers("w", 2, WithAntiAffinity(SpecWith(1), Term("job", "j", kZone)),
-                                   {{"job", "j"}});
+                  world.AddMembers(
+                      "w", 2, WithAntiAffinity(SpecWith(1), Term("job", "j", kube::kZoneLabel)),
+                      {{"job", "j"}});
                 },
                 "a1 b1"},
            Case{"pods that stand keep members away",
                 [](GangWorld& world) {
                   AddNodes(world, {"n1", "n2"}, "a", 8);
                   world.Add(Bound(
-                      PodWith("lonely", WithAntiAffinity(SpecWith(0), Term("job", "j", kHostname))),
+                      PodWith("lonely", WithAntiAffinity(SpecWith(0),
+                                                         Term("job", "j", kube::kHostnameLabel))),
                       "n1"));
                   world.AddMembers("w", 1, SpecWith(1), {{"job", "j"}});
                 },
@@ -568,63 +576,66 @@ PLAN_TABLE(AntiAffinity,
                 [](GangWorld& world) {
                   AddNodes(world, {"n1", "n2"}, "a", 8);
                   world.AddMembers("master", 1, SpecWith(0), {{"role", "master"}});
-                  world.AddMembers("worker", 2,
-                                   WithAntiAffinity(SpecWith(1), Term("role", "worker", kHostname)),
-                                   {{"role", "worker"}});
+                  world.AddMembers(
+                      "worker", 2,
+                      WithAntiAffinity(SpecWith(1), Term("role", "worker", kube::kHostnameLabel)),
+                      {{"role", "worker"}});
                 },
                 "n1 n1 n2"});
 
-PLAN_TABLE(Spreading,
-           Case{"members are spread evenly over zones",
-                [](GangWorld& world) {
-                  AddNodes(world, {"a1"}, "a", 8);
-                  AddNodes(world, {"b1"}, "b", 8);
-                  world.AddMembers("w", 4, WithSpread(SpecWith(1), Spread("job", "j", kZone)),
-                                   {{"job", "j"}});
-                },
-                "a1 a1 b1 b1"},
-           Case{"a zone that is nearly full limits the others",
-                [](GangWorld& world) {
-                  AddNodes(world, {"a1"}, "a", 8);
-                  AddNodes(world, {"b1"}, "b", 1);
-                  world.AddMembers("w", 4, WithSpread(SpecWith(1), Spread("job", "j", kZone)),
-                                   {{"job", "j"}});
-                },
-                "a1 a1 b1 - !"},
-           Case{"the skew is used where that saves nodes",
-                [](GangWorld& world) {
-                  AddNodes(world, {"a1", "a2"}, "a", 2);
-                  AddNodes(world, {"b1", "b2"}, "b", 2);
-                  world.AddMembers("w", 6, WithSpread(SpecWith(1), Spread("job", "j", kZone, 2)),
-                                   {{"job", "j"}});
-                },
-                "a1 a1 a2 a2 b1 b1"},
-           Case{"pods that stand count for the balance",
-                [](GangWorld& world) {
-                  AddNodes(world, {"a1"}, "a", 8);
-                  AddNodes(world, {"b1"}, "b", 8);
-                  world.Add(Bound(PodWith("old", SpecWith(0), {{"job", "j"}}), "a1"));
-                  world.AddMembers("w", 3, WithSpread(SpecWith(1), Spread("job", "j", kZone)),
-                                   {{"job", "j"}});
-                },
-                "a1 b1 b1"},
-           Case{"spread over hosts within spread over zones",
-                [](GangWorld& world) {
-                  AddNodes(world, {"a1", "a2"}, "a", 8);
-                  AddNodes(world, {"b1", "b2"}, "b", 8);
-                  kube::PodSpec spec = WithSpread(SpecWith(1), Spread("job", "j", kZone));
-                  world.AddMembers("w", 4, WithSpread(spec, Spread("job", "j", kHostname)),
-                                   {{"job", "j"}});
-                },
-                "a1 a2 b1 b2"},
-           Case{"fewer domains than asked for hold only the skew",
-                [](GangWorld& world) {
-                  AddNodes(world, {"a1"}, "a", 8);
-                  kube::TopologySpreadConstraint constraint = Spread("job", "j", kZone, 2);
-                  constraint.min_domains = 2;
-                  world.AddMembers("w", 3, WithSpread(SpecWith(1), constraint), {{"job", "j"}});
-                },
-                "a1 a1 - !"});
+PLAN_TABLE(
+    Spreading,
+    Case{"members are spread evenly over zones",
+         [](GangWorld& world) {
+           AddNodes(world, {"a1"}, "a", 8);
+           AddNodes(world, {"b1"}, "b", 8);
+           world.AddMembers("w", 4, WithSpread(SpecWith(1), Spread("job", "j", kube::kZoneLabel)),
+                            {{"job", "j"}});
+         },
+         "a1 a1 b1 b1"},
+    Case{"a zone that is nearly full limits the others",
+         [](GangWorld& world) {
+           AddNodes(world, {"a1"}, "a", 8);
+           AddNodes(world, {"b1"}, "b", 1);
+           world.AddMembers("w", 4, WithSpread(SpecWith(1), Spread("job", "j", kube::kZoneLabel)),
+                            {{"job", "j"}});
+         },
+         "a1 a1 b1 - !"},
+    Case{"the skew is used where that saves nodes",
+         [](GangWorld& world) {
+           AddNodes(world, {"a1", "a2"}, "a", 2);
+           AddNodes(world, {"b1", "b2"}, "b", 2);
+           world.AddMembers("w", 6,
+                            WithSpread(SpecWith(1), Spread("job", "j", kube::kZoneLabel, 2)),
+                            {{"job", "j"}});
+         },
+         "a1 a1 a2 a2 b1 b1"},
+    Case{"pods that stand count for the balance",
+         [](GangWorld& world) {
+           AddNodes(world, {"a1"}, "a", 8);
+           AddNodes(world, {"b1"}, "b", 8);
+           world.Add(Bound(PodWith("old", SpecWith(0), {{"job", "j"}}), "a1"));
+           world.AddMembers("w", 3, WithSpread(SpecWith(1), Spread("job", "j", kube::kZoneLabel)),
+                            {{"job", "j"}});
+         },
+         "a1 b1 b1"},
+    Case{"spread over hosts within spread over zones",
+         [](GangWorld& world) {
+           AddNodes(world, {"a1", "a2"}, "a", 8);
+           AddNodes(world, {"b1", "b2"}, "b", 8);
+           kube::PodSpec spec = WithSpread(SpecWith(1), Spread("job", "j", kube::kZoneLabel));
+           world.AddMembers("w", 4, WithSpread(spec, Spread("job", "j", kube::kHostnameLabel)),
+                            {{"job", "j"}});
+         },
+         "a1 a2 b1 b2"},
+    Case{"fewer domains than asked for hold only the skew",
+         [](GangWorld& world) {
+           AddNodes(world, {"a1"}, "a", 8);
+           kube::TopologySpreadConstraint constraint = Spread("job", "j", kube::kZoneLabel, 2);
+           constraint.min_domains = 2;
+           world.AddMembers("w", 3, WithSpread(SpecWith(1), constraint), {{"job", "j"}});
+         },
+         "a1 a1 - !"});
 
 // --- why not ---
 
@@ -673,7 +684,8 @@ TEST(PlanShortfall, NodesFilledByThePlanCountTooButAreNoExampleIfThereIsAnother)
 TEST(PlanShortfall, NamesTheHostThatCannotHoldAllMembersThatMustShareOne) {
   GangWorld world;
   AddNodes(world, {"n1", "n2"}, "a", 4);
-  world.AddMembers("w", 4, WithAffinity(SpecWith(2), Term("job", "j", kHostname)), {{"job", "j"}});
+  world.AddMembers("w", 4, WithAffinity(SpecWith(2), Term("job", "j", kube::kHostnameLabel)),
+                   {{"job", "j"}});
   EXPECT_THAT(Causes(world.MakePlan()),
               ::testing::ElementsAre(
                   "1x n1: nvidia.com/gpu: wants 2, 0 of 4 free",
@@ -686,7 +698,7 @@ TEST(PlanShortfall, NamesTheDomainsThatAreTooSmall) {
   AddNodes(world, {"b1"}, "b", 2);
   AddNodes(world, {"n1"}, "", 8);
   world.AddMembers("w", 3, SpecWith(1));
-  world.request().required_topology_key = kZone;
+  world.request().required_topology_key = kube::kZoneLabel;
   EXPECT_THAT(
       Causes(world.MakePlan()),
       ::testing::ElementsAre("2x b1: topology.kubernetes.io/zone=b can't hold 3 members together",
@@ -698,9 +710,9 @@ TEST(PlanShortfall, NamesTheSameOfSeveralAntiAffinitiesEachTime) {
     GangWorld world;
     AddNodes(world, {"n1"}, "a", 8);
     kube::PodSpec by_zone = SpecWith(0);
-    by_zone.affinity.required_pod_anti_affinity = {Term("job", "j", kZone)};
+    by_zone.affinity.required_pod_anti_affinity = {Term("job", "j", kube::kZoneLabel)};
     kube::PodSpec by_host = SpecWith(0);
-    by_host.affinity.required_pod_anti_affinity = {Term("job", "j", kHostname)};
+    by_host.affinity.required_pod_anti_affinity = {Term("job", "j", kube::kHostnameLabel)};
     world.Add(Bound(PodWith("first", by_zone), "n1"));
     world.Add(Bound(PodWith("second", by_host), "n1"));
     world.AddMembers("w", 1, SpecWith(1), {{"job", "j"}});
@@ -726,12 +738,14 @@ TEST(Plan, DoesNotDependOnTheOrderInWhichTheClusterBecameKnown) {
     GangWorld world;
     for (int i : order) {
       world.Add(NodeWith(fmt::format("n{}", i), i % 2 == 0 ? "a" : "b", 2 + i % 3));
-      world.Add(Bound(PodWith(fmt::format("lonely-{}", i),
-                              WithAntiAffinity(SpecWith(0), Term("role", "master", kHostname))),
-                      fmt::format("n{}", i / 2)));
+      world.Add(Bound(
+          PodWith(fmt::format("lonely-{}", i),
+                  WithAntiAffinity(SpecWith(0), Term("role", "master", kube::kHostnameLabel))),
+          fmt::format("n{}", i / 2)));
     }
     world.AddMembers("master", 1, SpecWith(0), {{"role", "master"}});
-    world.AddMembers("worker", 4, WithSpread(SpecWith(1), Spread("role", "worker", kHostname, 2)),
+    world.AddMembers("worker", 4,
+                     WithSpread(SpecWith(1), Spread("role", "worker", kube::kHostnameLabel, 2)),
                      {{"role", "worker"}});
     plans.push_back(Shown(world.request(), world.MakePlan()));
     std::next_permutation(order.begin(), order.end());
@@ -839,7 +853,7 @@ TEST(FirstBroken, SeesHostPortsThatWereTaken) {
 TEST(FirstBroken, SeesRelationsThatNoLongerHold) {
   GangWorld world;
   AddNodes(world, {"n1", "n2"}, "a", 8);
-  world.AddMembers("w", 2, WithAntiAffinity(SpecWith(1), Term("job", "j", kHostname)),
+  world.AddMembers("w", 2, WithAntiAffinity(SpecWith(1), Term("job", "j", kube::kHostnameLabel)),
                    {{"job", "j"}});
   Plan plan = world.MakePlan();
   world.Add(Bound(PodWith("foreign", SpecWith(0), {{"job", "j"}}), "n2"));
@@ -853,7 +867,7 @@ TEST(FirstBroken, SeesMembersInTwoRequiredDomains) {
   AddNodes(world, {"a1"}, "a", 8);
   AddNodes(world, {"b1"}, "b", 8);
   world.AddMembers("w", 2, SpecWith(8));
-  world.request().required_topology_key = kZone;
+  world.request().required_topology_key = kube::kZoneLabel;
   EXPECT_EQ(Broken(world, {{"uid-w-0", "a1"}, {"uid-w-1", "b1"}}),
             "uid-w-1: topology.kubernetes.io/zone=b, the gang is in a");
 }

@@ -11,11 +11,9 @@
 #include "coscheduling/planner.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling::testing {
-
-inline constexpr char kHostname[] = "kubernetes.io/hostname";
-inline constexpr char kZone[] = "topology.kubernetes.io/zone";
 
 inline kube::ResourceList Amounts(int64_t gpus, int64_t cpus, int64_t pods = 110) {
   kube::ResourceList amounts;
@@ -30,8 +28,8 @@ inline kube::Node NodeWith(const std::string& name, const std::string& zone, int
   kube::Node node;
   node.meta.name = name;
   node.meta.uid = "node-" + name;
-  node.meta.labels[kHostname] = name;
-  if (!zone.empty()) node.meta.labels[kZone] = zone;
+  node.meta.labels[kube::kHostnameLabel] = name;
+  if (!zone.empty()) node.meta.labels[kube::kZoneLabel] = zone;
   node.allocatable = node.capacity = Amounts(gpus, cpus);
   node.ready = true;
   return node;
@@ -44,8 +42,8 @@ inline kube::NodeClaim ClaimWith(const std::string& name, const std::string& zon
   claim.meta.name = name;
   claim.meta.uid = "claim-" + name;
   claim.meta.labels["karpenter.sh/nodepool"] = "default";
-  claim.meta.labels[kHostname] = name;
-  if (!zone.empty()) claim.meta.labels[kZone] = zone;
+  claim.meta.labels[kube::kHostnameLabel] = name;
+  if (!zone.empty()) claim.meta.labels[kube::kZoneLabel] = zone;
   claim.node_pool = "default";
   claim.provider_id = "provider:///" + name;
   claim.requests = claim.capacity = claim.allocatable = Amounts(gpus, cpus);

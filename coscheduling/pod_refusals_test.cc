@@ -9,10 +9,11 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
+const absl::Time kRefused = absl::FromUnixSeconds(1'700'000'000);
 constexpr absl::Duration kTime = absl::Minutes(20);
 
-kube::Event Refused(const std::string& owner, const std::string& message, absl::Time last = kNow) {
+kube::Event Refused(const std::string& owner, const std::string& message,
+                    absl::Time last = kRefused) {
   kube::Event event;
   event.about = {"Job", "team", owner, owner + "-uid"};
   event.type = "Warning";
@@ -70,7 +71,7 @@ TEST(RefusalText, IsBoundedAndNeverEndsWithinACharacter) {
 TEST(PodRefusals, KnowsTheLatestOfEachOwner) {
   PodRefusals refusals(kTime);
   EXPECT_THAT(refusals.Note(Refused("a", "Error creating: first")), ElementsAre("a-uid"));
-  EXPECT_THAT(refusals.Note(Refused("a", "Error creating: later", kNow + absl::Seconds(9))),
+  EXPECT_THAT(refusals.Note(Refused("a", "Error creating: later", kRefused + absl::Seconds(9))),
               ElementsAre("a-uid"));
   EXPECT_THAT(refusals.Note(Refused("a", "Error creating: first")), IsEmpty());
   ASSERT_NE(refusals.Find("a-uid"), nullptr);
@@ -111,27 +112,27 @@ TEST(PodRefusals, OneThatIsNotRepeatedIsOver) {
   PodRefusals refusals(kTime);
   refusals.Note(Refused("a", "no"));
   refusals.Note(Refused("b", "no"));
-  refusals.Note(Refused("b", "no", kNow + absl::Minutes(15)));
-  EXPECT_EQ(refusals.NextExpiry(), kNow + kTime);
-  EXPECT_THAT(refusals.Expire(kNow + kTime - absl::Seconds(1)), IsEmpty());
-  EXPECT_THAT(refusals.Expire(kNow + kTime), ElementsAre("a-uid"));
+  refusals.Note(Refused("b", "no", kRefused + absl::Minutes(15)));
+  EXPECT_EQ(refusals.NextExpiry(), kRefused + kTime);
+  EXPECT_THAT(refusals.Expire(kRefused + kTime - absl::Seconds(1)), IsEmpty());
+  EXPECT_THAT(refusals.Expire(kRefused + kTime), ElementsAre("a-uid"));
   EXPECT_EQ(refusals.Find("a-uid"), nullptr);
-  EXPECT_EQ(refusals.NextExpiry(), kNow + absl::Minutes(35));
+  EXPECT_EQ(refusals.NextExpiry(), kRefused + absl::Minutes(35));
 }
 
 TEST(PodRefusals, AClockThatIsAheadProlongsNone) {
   PodRefusals refusals(kTime);
-  refusals.Note(Refused("a", "no", kNow + absl::Hours(24'000)));
-  EXPECT_THAT(refusals.Expire(kNow), IsEmpty());
-  EXPECT_EQ(refusals.NextExpiry(), kNow + kTime);
-  EXPECT_THAT(refusals.Expire(kNow + kTime), ElementsAre("a-uid"));
+  refusals.Note(Refused("a", "no", kRefused + absl::Hours(24'000)));
+  EXPECT_THAT(refusals.Expire(kRefused), IsEmpty());
+  EXPECT_EQ(refusals.NextExpiry(), kRefused + kTime);
+  EXPECT_THAT(refusals.Expire(kRefused + kTime), ElementsAre("a-uid"));
 }
 
 TEST(PodRefusals, TheLongestSilentGoWhenThereAreTooMany) {
   PodRefusals refusals(kTime, 2);
-  refusals.Note(Refused("a", "no", kNow + absl::Seconds(5)));
-  refusals.Note(Refused("b", "no", kNow));
-  EXPECT_THAT(refusals.Note(Refused("c", "no", kNow + absl::Seconds(7))),
+  refusals.Note(Refused("a", "no", kRefused + absl::Seconds(5)));
+  refusals.Note(Refused("b", "no", kRefused));
+  EXPECT_THAT(refusals.Note(Refused("c", "no", kRefused + absl::Seconds(7))),
               ElementsAre("c-uid", "b-uid"));
   EXPECT_EQ(refusals.size(), 2);
   EXPECT_EQ(refusals.dropped(), 1);

@@ -9,12 +9,11 @@
 #include "coscheduling/pod_sets.h"
 #include "coscheduling/setback_reasons.h"
 #include "fmt/format.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 namespace {
 
-constexpr std::string_view kInstanceType = "node.kubernetes.io/instance-type";
-constexpr std::string_view kZone = "topology.kubernetes.io/zone";
 // operatorpkg's reason of a condition that nobody has looked at yet.
 constexpr std::string_view kAwaiting = "AwaitingReconciliation";
 
@@ -101,8 +100,8 @@ ClaimSight SightOf(const cluster::NodeInfo& info) {
   sight.name = claim.meta.name;
   sight.node = info.object == nullptr ? "" : info.object->meta.name;
   sight.node_pool = claim.node_pool;
-  sight.instance_type = Asked(info, kInstanceType);
-  sight.zone = Asked(info, kZone);
+  sight.instance_type = Asked(info, kube::kInstanceTypeLabel);
+  sight.zone = Asked(info, kube::kZoneLabel);
   sight.stage = StageOf(info);
   sight.since = claim.meta.creation_time;
   sight.going = info.readiness.stage == cluster::NodeStage::kGoing;

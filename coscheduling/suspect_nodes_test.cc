@@ -5,7 +5,7 @@
 namespace muster::coscheduling {
 namespace {
 
-const absl::Time kNow = absl::FromUnixSeconds(1'000);
+const absl::Time kFailed = absl::FromUnixSeconds(1'000);
 
 kube::Pod FailedPod(std::string uid, std::string reason, std::string termination = "") {
   kube::Pod pod;
@@ -44,40 +44,40 @@ TEST(NodeFault, AnOrdinaryFailureOrARunningPodSaysNothingOfTheNode) {
 
 TEST(SuspectNodes, OneGangAvoidsItAtOnceAllOfThemAfterTwo) {
   SuspectNodes suspects(absl::Minutes(10));
-  EXPECT_TRUE(suspects.Report(FailedPod("p1", "OutOfcpu"), "team/a", "OutOfcpu", kNow));
+  EXPECT_TRUE(suspects.Report(FailedPod("p1", "OutOfcpu"), "team/a", "OutOfcpu", kFailed));
   EXPECT_TRUE(suspects.IsSuspectFor("n1", "team/a"));
   EXPECT_FALSE(suspects.IsSuspectFor("n1", "team/b"));
   EXPECT_FALSE(suspects.IsSuspectFor("n2", "team/a"));
-  suspects.Report(FailedPod("p2", "OutOfcpu"), "team/b", "OutOfcpu", kNow);
+  suspects.Report(FailedPod("p2", "OutOfcpu"), "team/b", "OutOfcpu", kFailed);
   EXPECT_TRUE(suspects.IsSuspectFor("n1", "team/c"));
 }
 
 TEST(SuspectNodes, SuspicionEndsAndTheSamePodDoesNotProlongIt) {
   SuspectNodes suspects(absl::Minutes(10));
-  suspects.Report(FailedPod("p1", "OutOfcpu"), "team/a", "OutOfcpu", kNow);
-  EXPECT_FALSE(
-      suspects.Report(FailedPod("p1", "OutOfcpu"), "team/a", "OutOfcpu", kNow + absl::Minutes(5)));
-  EXPECT_EQ(suspects.NextExpiry(), kNow + absl::Minutes(10));
-  EXPECT_FALSE(suspects.Expire(kNow + absl::Minutes(9)));
-  EXPECT_TRUE(suspects.Expire(kNow + absl::Minutes(10)));
+  suspects.Report(FailedPod("p1", "OutOfcpu"), "team/a", "OutOfcpu", kFailed);
+  EXPECT_FALSE(suspects.Report(FailedPod("p1", "OutOfcpu"), "team/a", "OutOfcpu",
+                               kFailed + absl::Minutes(5)));
+  EXPECT_EQ(suspects.NextExpiry(), kFailed + absl::Minutes(10));
+  EXPECT_FALSE(suspects.Expire(kFailed + absl::Minutes(9)));
+  EXPECT_TRUE(suspects.Expire(kFailed + absl::Minutes(10)));
   EXPECT_FALSE(suspects.IsSuspectFor("n1", "team/a"));
 }
 
 TEST(SuspectNodes, TheTimeCountsFromTheEndOfThePodWhereItIsKnown) {
   SuspectNodes suspects(absl::Minutes(10));
   kube::Pod pod = FailedPod("p1", "", "GPU is lost");
-  pod.ended_at = kNow - absl::Minutes(4);
-  suspects.Report(pod, "team/a", "GPU is lost", kNow);
-  EXPECT_EQ(suspects.NextExpiry(), kNow + absl::Minutes(6));
+  pod.ended_at = kFailed - absl::Minutes(4);
+  suspects.Report(pod, "team/a", "GPU is lost", kFailed);
+  EXPECT_EQ(suspects.NextExpiry(), kFailed + absl::Minutes(6));
   pod.meta.uid = "p2";
-  pod.ended_at = kNow - absl::Minutes(10);
-  EXPECT_FALSE(suspects.Report(pod, "team/b", "GPU is lost", kNow));
+  pod.ended_at = kFailed - absl::Minutes(10);
+  EXPECT_FALSE(suspects.Report(pod, "team/b", "GPU is lost", kFailed));
 }
 
 TEST(SuspectNodes, AnotherProcessReadsThemFromTheNode) {
   SuspectNodes suspects(absl::Minutes(10));
-  suspects.Report(FailedPod("p1", "OutOfcpu"), "team/a", "OutOfcpu: \"2\" cpu", kNow);
-  suspects.Report(FailedPod("p2", "OutOfcpu"), "team/b", "OutOfcpu: \"2\" cpu", kNow);
+  suspects.Report(FailedPod("p1", "OutOfcpu"), "team/a", "OutOfcpu: \"2\" cpu", kFailed);
+  suspects.Report(FailedPod("p2", "OutOfcpu"), "team/b", "OutOfcpu: \"2\" cpu", kFailed);
   const std::string text = SuspectAnnotationOf(*suspects.Find("n1"));
   EXPECT_EQ(text, R"({"fault":"OutOfcpu: \"2\" cpu","gangs":["team/a","team/b"],)"
                   R"("until":"1970-01-01T00:26:40Z"})");
@@ -86,8 +86,8 @@ TEST(SuspectNodes, AnotherProcessReadsThemFromTheNode) {
   EXPECT_EQ(SuspectAnnotationOf(*next.Find("n1")), text);
   // The pod that failed is still there. When it did isn't known, but that it was counted is.
   EXPECT_FALSE(
-      next.Report(FailedPod("p1", "OutOfcpu"), "team/a", "OutOfcpu", kNow + absl::Minutes(5)));
-  EXPECT_EQ(next.NextExpiry(), kNow + absl::Minutes(10));
+      next.Report(FailedPod("p1", "OutOfcpu"), "team/a", "OutOfcpu", kFailed + absl::Minutes(5)));
+  EXPECT_EQ(next.NextExpiry(), kFailed + absl::Minutes(10));
 }
 
 TEST(SuspectNodes, AnAnnotationThatCannotBeReadSaysNothing) {
@@ -102,7 +102,7 @@ TEST(SuspectNodes, AnAnnotationThatCannotBeReadSaysNothing) {
 
 TEST(SuspectNodes, ATaintsValueIsALabelsValue) {
   SuspectNodes::Entry entry;
-  entry.until = kNow;
+  entry.until = kFailed;
   EXPECT_EQ(SuspectTaintValueOf(entry), "19700101T001640Z");
 }
 

@@ -7,19 +7,18 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
 #include "coscheduling/holds.h"
+#include "coscheduling/labels.h"
 #include "coscheduling/record.h"
 #include "coscheduling/suspect_nodes.h"
 #include "fmt/format.h"
 #include "kube/objects/time_text.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::extender {
 namespace {
 
 using coscheduling::PodRef;
 using nlohmann::json;
-
-constexpr std::string_view kGateName = "muster.dev/admission";
-constexpr const char* kDerivedLabel = "muster.dev/derived";
 
 std::string PodPath(const PodRef& pod) {
   return fmt::format("/api/v1/namespaces/{}/pods/{}", pod.name_space, pod.name);
@@ -164,7 +163,7 @@ struct RequestOf {
 
   // Gates are merged by name, so this removes ours whatever else is there.
   std::optional<ActionRequest> operator()(const coscheduling::LiftGate& lift) const {
-    json gate = {{"$patch", "delete"}, {"name", kGateName}};
+    json gate = {{"$patch", "delete"}, {"name", coscheduling::kGate}};
     json body = {{"metadata", Identity(lift.pod)},
                  {"spec", {{"schedulingGates", json::array({gate})}}}};
     return OnPod(lift.pod, Patch(PodPath(lift.pod), kube::kStrategicMergePatch, body),
@@ -174,16 +173,15 @@ struct RequestOf {
   // The API server checks uid and resourceVersion of the Binding and copies its annotations in the
   // same write (k8s.io/kubernetes pkg/registry/core/pod/storage/storage.go v1.34).
   std::optional<ActionRequest> operator()(const coscheduling::BindPod& bind) const {
-    json body = {
-        {"apiVersion", "v1"},
-        {"kind", "Binding"},
-        {"metadata",
-         {{"name", bind.pod.name},
-          {"namespace", bind.pod.name_space},
-          {"uid", bind.pod.uid},
-          {"resourceVersion", bind.pod.resource_version},
-          {"annotations", {{std::string(coscheduling::kDoNotDisruptAnnotation), "true"}}}}},
-        {"target", {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", bind.node}}}};
+    json body = {{"apiVersion", "v1"},
+                 {"kind", "Binding"},
+                 {"metadata",
+                  {{"name", bind.pod.name},
+                   {"namespace", bind.pod.name_space},
+                   {"uid", bind.pod.uid},
+                   {"resourceVersion", bind.pod.resource_version},
+                   {"annotations", {{std::string(kube::kDoNotDisruptAnnotation), "true"}}}}},
+                 {"target", {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", bind.node}}}};
     return OnPod(bind.pod, Post(PodPath(bind.pod) + "/binding", body), AnswerKind::kNone);
   }
 
@@ -316,7 +314,7 @@ struct RequestOf {
                  {"metadata",
                   {{"name", create.name},
                    {"namespace", create.name_space},
-                   {"labels", {{kDerivedLabel, "true"}}},
+                   {"labels", {{coscheduling::kDerivedLabel, "true"}}},
                    {"ownerReferences", owners}}},
                  {"spec", spec}};
     const std::string path = PodGroupPath(create.name_space, create.name);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -19,6 +18,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "extender/asio_await.h"
+
 namespace muster::extender {
 namespace {
 
@@ -33,7 +34,6 @@ using TlsStream = beast::ssl_stream<PlainStream>;
 
 // Operations report errors as values. A co_await never stands inside a condition here: g++ 12
 // destroys its temporary too early (the awaiting frame is lost).
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
 // A coroutine that throws is a bug: let it end the process rather than lose a connection silently.
 void RethrowFromCoroutine(std::exception_ptr error) {

@@ -1,6 +1,5 @@
 #include "extender/http_server.h"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -9,6 +8,7 @@
 #include <exception>
 #include <thread>
 
+#include "extender/asio_await.h"
 #include "extender/http_connection.h"
 #include "extender/listen_address.h"
 #include "fmt/format.h"
@@ -20,7 +20,6 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr int kBacklog = 4096;
 // After a failed accept: most likely no file descriptors are left.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);

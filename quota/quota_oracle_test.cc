@@ -1,6 +1,5 @@
 // What Kueue has no like of, held to simple oracles: placement, and surplus among the victims.
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <set>
@@ -14,20 +13,16 @@
 #include "quota/testing/case_generator.h"
 #include "quota/testing/quota_case.h"
 #include "quota/testing/quota_world.h"
+#include "tests/full.h"
 
 namespace muster::quota {
 namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace): the words of these tests
 
-int Rounds(int usual) {
-  const char* full = std::getenv("MUSTER_FULL");
-  return full != nullptr && std::string(full) == "1" ? 20 * usual : usual;
-}
-
 // A flavor that no node can serve is a flavor with a taint that nobody tolerates.
 TEST(QuotaOracle, FeasibilityIsAMismatch) {
-  for (int seed = 1; seed <= Rounds(300) && !HasFailure(); ++seed) {
+  for (int seed = 1; seed <= muster::testing::Rounds(300) && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     const nlohmann::json plain = MakeCase(static_cast<uint64_t>(seed));
     nlohmann::json tainted = plain;
@@ -59,7 +54,7 @@ TEST(QuotaOracle, FeasibilityIsAMismatch) {
 // priority, surplus first, latest first, until it fits; then, last to first, back what isn't
 // needed.
 TEST(QuotaOracle, SurplusGoesFirst) {
-  for (int seed = 0; seed < Rounds(500) && !HasFailure(); ++seed) {
+  for (int seed = 0; seed < muster::testing::Rounds(500) && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(static_cast<uint64_t>(seed));
     auto below = [&](int bound) {

@@ -1,7 +1,6 @@
 // Whatever happens in whatever order: usage is what the admissions add up to, no limit is passed,
 // passes end, and nobody waits for quota that is free.
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <set>
@@ -14,17 +13,13 @@
 #include "gtest/gtest.h"
 #include "quota/quota_scheduler.h"
 #include "quota/testing/quota_world.h"
+#include "tests/full.h"
 
 namespace muster::quota {
 namespace {
 
 using ::testing::IsEmpty;
 using namespace testing;  // NOLINT(google-build-using-namespace): the words of these tests
-
-int Rounds(int usual) {
-  const char* full = std::getenv("MUSTER_FULL");
-  return full != nullptr && std::string(full) == "1" ? 20 * usual : usual;
-}
 
 // Quota of a tree of one resource by its definition, from a list of admissions.
 class Definition {
@@ -243,7 +238,7 @@ class History {
 };
 
 TEST(QuotaProperty, HoldsAfterAnyHistoryWithPreemption) {
-  for (int seed = 0; seed < Rounds(200) && !HasFailure(); ++seed) {
+  for (int seed = 0; seed < muster::testing::Rounds(200) && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     History history(static_cast<uint64_t>(seed), true);
     for (int step = 0; step < 60; ++step) history.Step();
@@ -252,7 +247,7 @@ TEST(QuotaProperty, HoldsAfterAnyHistoryWithPreemption) {
 }
 
 TEST(QuotaProperty, NobodyStarvesWhileQuotaIsFree) {
-  for (int seed = 0; seed < Rounds(200) && !HasFailure(); ++seed) {
+  for (int seed = 0; seed < muster::testing::Rounds(200) && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     History history(static_cast<uint64_t>(seed), false);
     for (int step = 0; step < 60; ++step) history.Step();

@@ -17,9 +17,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
 const CertificateNames kNames = {{"muster-webhook.muster-system.svc"}, {"127.0.0.1", "::1"}};
-constexpr absl::Duration kDay = absl::Hours(24);
 
 KeyedCertificate Authority(absl::Time now = kNow) {
   return IssueAuthority(365 * kDay, now).value();

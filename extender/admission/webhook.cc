@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "coscheduling/labels.h"
 #include "extender/admission/admission_review.h"
 #include "kube/objects/json_value.h"
 
@@ -13,8 +14,6 @@ namespace {
 using kube::JsonReader;
 using kube::JsonValue;
 
-constexpr std::string_view kGate = "muster.dev/admission";
-
 enum class Verdict { kUntouched, kFirstGate, kOneMoreGate };
 
 Verdict JudgeGates(const JsonValue& gates) {
@@ -22,7 +21,7 @@ Verdict JudgeGates(const JsonValue& gates) {
   bool ours = false;
   gates.ForEach([&](const JsonValue& gate) {
     any = true;
-    ours |= gate.Get("name").View() == kGate;
+    ours |= gate.Get("name").View() == coscheduling::kGate;
   });
   if (ours) return Verdict::kUntouched;
   return any ? Verdict::kOneMoreGate : Verdict::kFirstGate;
@@ -47,7 +46,7 @@ Verdict Judge(const JsonValue& request, std::string_view scheduler_name) {
 }
 
 nlohmann::json PatchFor(Verdict verdict) {
-  const nlohmann::json gate = {{"name", kGate}};
+  const nlohmann::json gate = {{"name", coscheduling::kGate}};
   // "add" also replaces null and an empty list.
   return verdict == Verdict::kFirstGate
              ? nlohmann::json::array({{{"op", "add"},

@@ -23,7 +23,6 @@ using Json = nlohmann::json;
 using kube::Method;
 
 const absl::Time kStart = absl::FromUnixSeconds(1'800'000'000);
-constexpr absl::Duration kSecond = absl::Seconds(1);
 constexpr const char* kUrl = "https://127.0.0.1:9443/mutate-pods";
 constexpr const char* kObject =
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/muster-admission";
@@ -157,8 +156,8 @@ TEST_F(RegistrationTest, AbsentIsCreatedWhole) {
       "admissionReviewVersions": ["v1"]}]})json"));
   Answer(201, Wanted());
   EXPECT_FALSE(InPlace()) << "the API server needs a moment";
-  EXPECT_EQ(registration_->NextTick(), now_ + kSecond);
-  now_ += kSecond;
+  EXPECT_EQ(registration_->NextTick(), now_ + absl::Seconds(1));
+  now_ += absl::Seconds(1);
   registration_->Tick(now_);
   EXPECT_TRUE(InPlace()) << WhyNot();
   EXPECT_EQ(registration_->registered_bundle(), own_);
@@ -198,7 +197,7 @@ TEST_P(ForeignChanges, IsSeenSaidAndPutRight) {
   Answer(200, object_);
   EXPECT_THAT(WhyNot(), HasSubstr(GetParam().why));
   Serve();
-  Run(2 * kSecond);
+  Run(2 * absl::Seconds(1));
   EXPECT_TRUE(InPlace()) << WhyNot();
   EXPECT_EQ(writes_, 1);
   Json stripped = wanted;
@@ -263,7 +262,7 @@ TEST_F(RegistrationTest, ARestartedProcessReplacesTheAuthorityOfTheOneBefore) {
   Start();
   object_ = Wanted();
   object_["webhooks"][0]["clientConfig"]["caBundle"] = absl::Base64Escape(NewAuthority());
-  Run(2 * kSecond);
+  Run(2 * absl::Seconds(1));
   EXPECT_TRUE(InPlace()) << WhyNot();
   EXPECT_EQ(Bundle(), own_);
 }
@@ -281,7 +280,7 @@ TEST_F(RegistrationTest, DeletedWhileRunningIsCreatedAgain) {
   registration_->Tick(now_);
   Answer(404);
   EXPECT_EQ(WhyNot(), "the webhook is not registered");
-  Run(2 * kSecond);
+  Run(2 * absl::Seconds(1));
   EXPECT_TRUE(InPlace()) << WhyNot();
 }
 
@@ -338,7 +337,7 @@ TEST_F(RegistrationTest, ForbiddenSaysWhatIsForbidden) {
                                   "User \"x\" cannot get resource"));
   const absl::Time next = registration_->NextTick();
   EXPECT_GT(next, now_);
-  EXPECT_LE(next, now_ + kSecond);
+  EXPECT_LE(next, now_ + absl::Seconds(1));
   registration_->OnChanged();
   registration_->Tick(now_);
   EXPECT_EQ(Requests(), 1u) << "being told of a change doesn't end the pause";
@@ -452,7 +451,7 @@ TEST_F(RegistrationTest, SomebodyWhoKeepsUndoingItIsAnsweredEverMoreSlowly) {
   for (int i = 0; i < 600; ++i) {
     object_["webhooks"][0]["failurePolicy"] = "Ignore";
     Change();
-    Run(kSecond);
+    Run(absl::Seconds(1));
   }
   EXPECT_GE(writes_, 20);
   EXPECT_LE(writes_, 50);
@@ -472,11 +471,11 @@ TEST_F(RegistrationTest, ANewAuthorityIsWrittenAtOnce) {
   const std::string next = NewAuthority();
   registration_->SetCaBundle(own_ + next);
   registration_->Tick(now_);
-  Run(2 * kSecond);
+  Run(2 * absl::Seconds(1));
   EXPECT_EQ(registration_->registered_bundle(), own_ + next);
   registration_->SetCaBundle(next);
   registration_->Tick(now_);
-  Run(2 * kSecond);
+  Run(2 * absl::Seconds(1));
   EXPECT_EQ(Bundle(), next);
   EXPECT_TRUE(InPlace()) << WhyNot();
 }
@@ -495,7 +494,7 @@ TEST_F(RegistrationTest, ReplicasOfAServiceKeepEachOthersAuthorities) {
   const std::string other = NewAuthority();
   object_ = Wanted();
   object_["webhooks"][0]["clientConfig"]["caBundle"] = absl::Base64Escape(other);
-  Run(2 * kSecond);
+  Run(2 * absl::Seconds(1));
   EXPECT_EQ(Bundle(), other + own_);
   EXPECT_TRUE(InPlace()) << WhyNot();
   // The other one finds its own there and has nothing to do; nor have we when it adds a third.
@@ -512,14 +511,14 @@ TEST_F(RegistrationTest, AFollowerOfAServiceAddsItsAuthorityAndNothingElse) {
   object_ = Wanted();
   object_["webhooks"][0]["clientConfig"]["caBundle"] = absl::Base64Escape(other);
   object_["webhooks"][0]["timeoutSeconds"] = 7;  // of another version, say
-  Run(2 * kSecond);
+  Run(2 * absl::Seconds(1));
   EXPECT_EQ(Bundle(), other + own_);
   EXPECT_EQ(object_["webhooks"][0]["timeoutSeconds"], 7);
   EXPECT_TRUE(InPlace()) << WhyNot();
   EXPECT_EQ(writes_, 1);
   registration_->SetLeading(true);
   registration_->Tick(now_);
-  Run(2 * kSecond);
+  Run(2 * absl::Seconds(1));
   EXPECT_EQ(object_["webhooks"][0]["timeoutSeconds"], 10);
   EXPECT_EQ(Bundle(), other + own_);
   EXPECT_TRUE(InPlace()) << WhyNot();
@@ -527,7 +526,7 @@ TEST_F(RegistrationTest, AFollowerOfAServiceAddsItsAuthorityAndNothingElse) {
 
 TEST_F(RegistrationTest, AFollowerOfAServiceCreatesWhatIsAbsent) {
   Start(/*service=*/true, /*leading=*/false);
-  Run(2 * kSecond);
+  Run(2 * absl::Seconds(1));
   EXPECT_EQ(Bundle(), own_);
   EXPECT_TRUE(InPlace()) << WhyNot();
 }
@@ -543,7 +542,7 @@ TEST_F(RegistrationTest, AFollowerWithAUrlLeavesItToTheLeader) {
   EXPECT_EQ(writes_, 0);
   registration_->SetLeading(true);
   registration_->Tick(now_);
-  Run(2 * kSecond);
+  Run(2 * absl::Seconds(1));
   EXPECT_EQ(object_["webhooks"][0]["clientConfig"]["url"], kUrl);
   EXPECT_TRUE(InPlace()) << WhyNot();
 }
@@ -553,7 +552,7 @@ TEST_F(RegistrationTest, ExpiredAuthoritiesGoWithTheNextWrite) {
   const std::string old = IssueAuthority(absl::Hours(1), kStart - absl::Hours(2)).value().chain;
   object_ = Wanted();
   object_["webhooks"][0]["clientConfig"]["caBundle"] = absl::Base64Escape(old);
-  Run(2 * kSecond);
+  Run(2 * absl::Seconds(1));
   EXPECT_EQ(Bundle(), own_);
 }
 
@@ -642,7 +641,7 @@ TEST_F(WarningsRegistration, TurnedOnAgainIsFilled) {
   Start(/*service=*/true);
   object_ = Wanted();
   object_["webhooks"] = Json::array();
-  Run(2 * kSecond);
+  Run(2 * absl::Seconds(1));
   EXPECT_EQ(object_["webhooks"].size(), 1u);
   EXPECT_TRUE(InPlace()) << WhyNot();
 }

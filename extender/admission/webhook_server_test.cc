@@ -17,7 +17,6 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr const char* kService = "muster-webhook.muster-system.svc";
-constexpr absl::Duration kDay = absl::Hours(24);
 constexpr const char* kReview = R"({"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",
   "request":{"uid":"u1","operation":"CREATE",
     "resource":{"group":"","version":"v1","resource":"pods"},

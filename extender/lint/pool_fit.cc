@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "extender/lint/text.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::lint {
 namespace {
@@ -76,7 +77,7 @@ kube::Requirement Plain(const Requirement& requirement) {
 
 // The values that a label may have on the pool's nodes, for messages.
 std::string OfferedValues(const NodePool& pool, const std::string& key) {
-  if (key == kPoolLabel) return pool.name;
+  if (key == kube::kNodePoolLabel) return pool.name;
   if (const auto label = pool.labels.find(key); label != pool.labels.end()) return label->second;
   for (const Requirement& requirement : pool.requirements) {
     if (requirement.key == key) return requirement.ToString();
@@ -109,7 +110,7 @@ TypeSet TypesOf(const NodePool* pool, const Requirements& needs, const InstanceT
 }
 
 bool Offers(const NodePool& pool, const Requirement& need, const InstanceTypes& types) {
-  if (need.key == kPoolLabel) return need.Accepts(pool.name);
+  if (need.key == kube::kNodePoolLabel) return need.Accepts(pool.name);
   if (const auto label = pool.labels.find(need.key); label != pool.labels.end()) {
     return need.Accepts(label->second);
   }

@@ -53,9 +53,6 @@ std::string PoolNames(const std::vector<const NodePool*>& pools);
 // What the pools say about a label, for messages: "NodePool gpu has [a, b], NodePool cpu has none".
 std::string WhatIsOffered(const std::vector<const NodePool*>& pools, const std::string& key);
 
-inline constexpr std::string_view kPoolLabel = "karpenter.sh/nodepool";
 inline constexpr std::string_view kCapacityTypeLabel = "karpenter.sh/capacity-type";
-inline constexpr std::string_view kZoneLabel = "topology.kubernetes.io/zone";
-inline constexpr std::string_view kInstanceTypeLabel = "node.kubernetes.io/instance-type";
 
 }  // namespace muster::lint

@@ -4,14 +4,14 @@
 #include <set>
 #include <utility>
 
+#include "coscheduling/labels.h"
 #include "extender/lint/field_reader.h"
 #include "extender/lint/text.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::lint {
 namespace {
 
-constexpr const char* kGangAnnotation = "muster.dev/gang";
-constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";
 constexpr const char* kTrainerJob = "node";
 constexpr const char* kAncestorLabel = "trainer.kubeflow.org/trainjob-ancestor-step";
 
@@ -27,8 +27,9 @@ Workload Envelope(const YamlValue& object, FieldReader* reader) {
   workload.name_space = NamespaceOf(object);
   workload.name = object.At("metadata.name").Text();
   const YamlValue labels = object.At("metadata.labels");
-  workload.queue = reader->Text(labels.Get(kQueueLabel));
-  workload.is_gang = object.At("metadata.annotations").Get(kGangAnnotation).Text() != "false";
+  workload.queue = reader->Text(labels.Get(kube::kQueueLabel));
+  workload.is_gang =
+      object.At("metadata.annotations").Get(coscheduling::kGangAnnotation).Text() != "false";
   return workload;
 }
 
@@ -242,7 +243,7 @@ void ReadTrainJob(const YamlValue& job, const Runtimes& runtimes, FieldReader* r
 
 void ReadStatefulSet(const YamlValue& set, FieldReader* reader, Workload* out) {
   const YamlValue spec = set.Get("spec");
-  out->is_gang = set.At("metadata.annotations").Get(kGangAnnotation).Text() == "true";
+  out->is_gang = set.At("metadata.annotations").Get(coscheduling::kGangAnnotation).Text() == "true";
   PodTemplate& pods = out->templates.emplace_back();
   const LocatedCount replicas = reader->Count(spec.Get("replicas"), "replicas");
   pods.pods = pods.pods_per_job = Or(replicas, 1);

@@ -4,13 +4,13 @@
 
 #include "extender/lint/field_reader.h"
 #include "extender/lint/text.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::lint {
 namespace {
 
 constexpr const char* kKueue = "kueue.x-k8s.io";
 constexpr const char* kTrainer = "trainer.kubeflow.org";
-constexpr const char* kKueueGroupLabel = "kueue.x-k8s.io/pod-group-name";
 
 void ReadDisruption(const YamlValue& disruption, FieldReader* reader, NodePool* pool) {
   pool->disruption_line = disruption.line();
@@ -61,7 +61,7 @@ void JoinPods(std::vector<Workload>* workloads) {
     if (workload.kind == "Pod") {
       const PodTemplate& pod = workload.templates.front();
       std::string name = pod.group.value;
-      if (const auto label = pod.labels.find(kKueueGroupLabel);
+      if (const auto label = pod.labels.find(kube::kKueueGroupLabel);
           name.empty() && label != pod.labels.end()) {
         name = label->second;
       }

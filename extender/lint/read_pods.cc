@@ -3,11 +3,10 @@
 #include <utility>
 
 #include "extender/lint/field_reader.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::lint {
 namespace {
-
-constexpr const char* kGroupLabel = "scheduling.x-k8s.io/pod-group";
 
 std::vector<Requirement> LabelSelector(const YamlValue& value, FieldReader* reader) {
   std::vector<Requirement> selector = reader->Selector(value.Get("matchLabels"));
@@ -116,7 +115,7 @@ void ReadPodTemplate(const YamlValue& pod, FieldReader* reader, PodTemplate* out
   for (auto& [key, value] : reader->Labels(metadata.Get("labels"), "metadata.labels")) {
     out->labels[key] = value;
   }
-  const YamlValue group = metadata.Get("labels").Get(kGroupLabel);
+  const YamlValue group = metadata.Get("labels").Get(kube::kPodGroupLabel);
   if (group.present()) out->group = reader->Text(group);
   for (auto& [key, value] : reader->Texts(metadata.Get("annotations"), "metadata.annotations")) {
     out->annotations[key] = value;

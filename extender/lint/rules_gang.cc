@@ -7,12 +7,12 @@
 #include "extender/lint/pool_fit.h"
 #include "extender/lint/rules.h"
 #include "extender/lint/text.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::lint {
 namespace {
 
 constexpr const char* kScheduler = "coscheduling";
-constexpr const char* kDoNotDisrupt = "karpenter.sh/do-not-disrupt";
 
 std::string Of(const PodTemplate& pods) {
   return pods.role.empty() ? "its pods" : Concat("its ", pods.role, " pods");
@@ -139,19 +139,20 @@ void CheckDoNotDisrupt(const LintGang& gang, Findings* findings) {
   for (const PodTemplate* pods : gang.templates) {
     if (pods->incomplete || !pods->WantsDevices()) continue;
     const std::string yaml =
-        Concat("metadata:\n  annotations:\n    ", kDoNotDisrupt, ": \"true\"\n");
-    const auto annotation = pods->annotations.find(kDoNotDisrupt);
+        Concat("metadata:\n  annotations:\n    ", kube::kDoNotDisruptAnnotation, ": \"true\"\n");
+    const auto annotation = pods->annotations.find(kube::kDoNotDisruptAnnotation);
     if (annotation == pods->annotations.end()) {
       findings->Add("do-not-disrupt-missing", pods->file, pods->metadata_line,
                     fmt::format("{} gives {} no annotation {}: Karpenter may take the node of one "
                                 "away, and that ends all {}",
-                                gang.Name(), Of(*pods), kDoNotDisrupt, Counted(gang.pods, "pod")),
+                                gang.Name(), Of(*pods), kube::kDoNotDisruptAnnotation,
+                                Counted(gang.pods, "pod")),
                     "annotate the pod template", yaml);
     } else if (annotation->second.value == "false" || !annotation->second.quoted) {
       const bool off = annotation->second.value == "false";
       findings->Add(
           "do-not-disrupt-missing", pods->file, annotation->second.line,
-          fmt::format("{} is {}: {}", kDoNotDisrupt, annotation->second.value,
+          fmt::format("{} is {}: {}", kube::kDoNotDisruptAnnotation, annotation->second.value,
                       off ? "Karpenter may take the nodes away"
                           : "an annotation must be text, and the API server refuses this"),
           "write it as text, in quotes", yaml);

@@ -9,6 +9,7 @@
 #include "extender/lint/rules.h"
 #include "extender/lint/text.h"
 #include "kube/objects/quantity.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::lint {
 namespace {
@@ -16,7 +17,6 @@ namespace {
 using cluster::AmountOf;
 using cluster::InstanceType;
 
-constexpr std::string_view kHostname = "kubernetes.io/hostname";
 using kube::kCpu;
 using kube::kMemory;
 
@@ -74,7 +74,7 @@ struct OneNode {
 
 const PodAffinityTerm* HostTerm(const PodTemplate& pods, const LintGang& gang) {
   for (const PodAffinityTerm& term : pods.pod_affinity) {
-    if (term.topology_key != kHostname || term.restricted) continue;
+    if (term.topology_key != kube::kHostnameLabel || term.restricted) continue;
     if (std::ranges::any_of(gang.templates, [&](const PodTemplate* other) {
           return SelectsLabels(term.selector, other->labels);
         })) {
@@ -144,8 +144,8 @@ int64_t DevicesOf(const OneNode& node, std::string_view resource) {
 // --- node selection ---
 
 std::string_view RuleFor(std::string_view key) {
-  if (key == kPoolLabel) return "nodepool-not-found";
-  if (key == kZoneLabel) return "zone-not-offered";
+  if (key == kube::kNodePoolLabel) return "nodepool-not-found";
+  if (key == kube::kZoneLabel) return "zone-not-offered";
   if (key == kCapacityTypeLabel) return "capacity-type-not-offered";
   if (cluster::IsInstanceTypeLabel(key)) return "instance-type-not-allowed";
   return "node-label-not-offered";
@@ -153,18 +153,19 @@ std::string_view RuleFor(std::string_view key) {
 
 bool NamesPool(const PodTemplate& pods) {
   return std::ranges::any_of(AlternativesOf(pods), [](const Requirements& needs) {
-    return std::ranges::any_of(needs,
-                               [](const Requirement& need) { return need.key == kPoolLabel; });
+    return std::ranges::any_of(
+        needs, [](const Requirement& need) { return need.key == kube::kNodePoolLabel; });
   });
 }
 
 void ReportUnoffered(const Requirement& need, const std::vector<const NodePool*>& pools,
                      const PodTemplate& pods, const LintGang& gang, Findings* findings) {
-  const std::string offered = need.key == kPoolLabel ? Concat("there is ", PoolNames(pools))
-                                                     : WhatIsOffered(pools, need.key);
+  const std::string offered = need.key == kube::kNodePoolLabel
+                                  ? Concat("there is ", PoolNames(pools))
+                                  : WhatIsOffered(pools, need.key);
   findings->Add(RuleFor(need.key), pods.file, need.line,
                 fmt::format("{} selects {}, but {}", gang.Name(), need.ToString(), offered),
-                need.key == kPoolLabel
+                need.key == kube::kNodePoolLabel
                     ? "name a NodePool that exists"
                     : "select what the NodePool offers, leave the line out, or let the NodePool "
                       "offer it");
@@ -176,7 +177,7 @@ void ExplainSelection(const Requirements& needs, const PodTemplate& pods, const 
   std::vector<const NodePool*> pools;
   for (const NodePool& pool : around.manifests.pools) pools.push_back(&pool);
   for (const Requirement& need : needs) {
-    if (need.key != kPoolLabel) continue;
+    if (need.key != kube::kNodePoolLabel) continue;
     std::vector<const NodePool*> named;
     std::ranges::copy_if(pools, std::back_inserter(named),
                          [&](const NodePool* pool) { return need.Accepts(pool->name); });
@@ -386,8 +387,8 @@ void CheckPodAffinity(const LintGang& gang, const Surroundings& around, Findings
   const auto add = allowed.told ? &Findings::Add : &Findings::AddWarning;
   (findings->*add)(
       "pod-affinity-one-node", node.first->file, node.term->line,
-      fmt::format("required podAffinity on {} asks for {} of {} on one node; {}", kHostname,
-                  Counted(node.pods, "pod"), gang.Name(), largest),
+      fmt::format("required podAffinity on {} asks for {} of {} on one node; {}",
+                  kube::kHostnameLabel, Counted(node.pods, "pod"), gang.Name(), largest),
       "prefer it instead of requiring it, or leave it out: Muster puts a gang into one zone and on "
       "neighbouring nodes",
       PreferredAffinity(*node.term));

@@ -7,6 +7,7 @@
 #include "extender/lint/rules.h"
 #include "extender/lint/text.h"
 #include "kube/objects/quantity.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::lint {
 namespace {
@@ -92,7 +93,8 @@ void CheckLimits(const NodePool& pool, const LintGang& gang, const Surroundings&
 
 void CheckTypeNames(const NodePool& pool, const Surroundings& around, Findings* findings) {
   for (const Requirement& requirement : pool.requirements) {
-    if (requirement.key != kInstanceTypeLabel || requirement.op != Requirement::Operator::kIn) {
+    if (requirement.key != kube::kInstanceTypeLabel ||
+        requirement.op != Requirement::Operator::kIn) {
       continue;
     }
     for (const std::string& name : requirement.values) {

@@ -6,6 +6,7 @@
 #include "extender/lint/pool_fit.h"
 #include "extender/lint/rules.h"
 #include "extender/lint/text.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::lint {
 namespace {
@@ -132,11 +133,11 @@ void CheckFlavor(const ResourceFlavor& flavor, const Surroundings& around, Findi
   findings->Add(
       "flavor-labels-not-offered", flavor.file, first->line,
       fmt::format("ResourceFlavor {} stands for nodes with {}, but {}", flavor.name, labels,
-                  first->key == kPoolLabel ? Concat("there is ", PoolNames(pools))
-                                           : WhatIsOffered(pools, first->key)),
+                  first->key == kube::kNodePoolLabel ? Concat("there is ", PoolNames(pools))
+                                                     : WhatIsOffered(pools, first->key)),
       "give the NodePool's nodes these labels (spec.template.metadata.labels), or name "
       "those that they have",
-      Concat("spec:\n  nodeLabels:\n    ", kPoolLabel, ": ", pools.front()->name, "\n"));
+      Concat("spec:\n  nodeLabels:\n    ", kube::kNodePoolLabel, ": ", pools.front()->name, "\n"));
 }
 
 void CheckClusterQueue(const ClusterQueue& queue, const Surroundings& around, Findings* findings) {

@@ -13,10 +13,6 @@ namespace {
 
 constexpr Millis kNever = std::numeric_limits<Millis>::max();
 
-std::string Seconds(int64_t millis) {
-  return fmt::format("{}.{:03}", millis / 1'000, millis % 1'000);
-}
-
 std::string SecondsOrNever(const std::optional<Millis>& time) {
   return time ? Seconds(*time) : "never";
 }

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "extender/simulation/run_simulate.h"
+
 namespace muster::simulation {
 namespace {
 
@@ -29,19 +31,6 @@ steps:
   expect: {gang: job, state: BACKING_OFF}
 )";
 
-struct Result {
-  int exit_code = 0;
-  std::string out, err;
-};
-
-Result RunWith(const SimulateOptions& options) {
-  std::istringstream in(kNeverComes);
-  std::ostringstream out;
-  std::ostringstream err;
-  const int exit_code = RunSimulate(options, in, out, err);
-  return {exit_code, out.str(), err.str()};
-}
-
 GangOutcome Gang(std::optional<Millis> started, int64_t succeeded) {
   GangOutcome gang;
   gang.account.min_member = 2;
@@ -63,7 +52,7 @@ TEST(Comparison, FiguresCountWhoCompletedAndHowLongTheyWaited) {
 }
 
 TEST(Comparison, BothPoliciesStandBesideEachOtherWithTheirRatio) {
-  const Result result = RunWith({.files = {"-"}, .brief = true, .policy = "both"});
+  const Ran result = RunText(kNeverComes, {.files = {}, .brief = true, .policy = "both"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("(seed 1, coscheduling)"));
   const std::string table = result.out.substr(result.out.rfind("POLICY"));
@@ -80,7 +69,7 @@ seconds to start, 95th in 100          1062.699           931.000
 }
 
 TEST(Comparison, JsonHasTheFiguresOfEachPolicy) {
-  const Result result = RunWith({.files = {"-"}, .output = "json", .policy = "both"});
+  const Ran result = RunText(kNeverComes, {.files = {}, .output = "json", .policy = "both"});
   const auto runs = nlohmann::json::parse(result.out).at("scenarios");
   ASSERT_EQ(runs.size(), 2U);
   EXPECT_EQ(runs[0].at("policy"), "muster");
@@ -96,13 +85,13 @@ TEST(Comparison, JsonHasTheFiguresOfEachPolicy) {
 }
 
 TEST(Comparison, ExpectationsAreNotAskedOfMustersPeers) {
-  const Result result = RunWith({.files = {"-"}, .brief = true, .policy = "coscheduling"});
+  const Ran result = RunText(kNeverComes, {.files = {}, .brief = true, .policy = "coscheduling"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("All invariants hold; expectations are Muster's."));
 }
 
 TEST(Comparison, AnUnknownPolicyIsNamedWithThoseThereAre) {
-  const Result result = RunWith({.files = {"-"}, .policy = "volcano"});
+  const Ran result = RunText(kNeverComes, {.files = {}, .policy = "volcano"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.err, "muster: --policy=volcano: want muster, coscheduling or both\n");
   EXPECT_EQ(result.out, "");

@@ -4,7 +4,11 @@
 #include <numeric>
 #include <utility>
 
+#include "fmt/format.h"
+
 namespace muster::simulation {
+
+std::string Seconds(Millis time) { return fmt::format("{}.{:03}", time / 1'000, time % 1'000); }
 
 std::string_view IdleName(Idle reason) {
   switch (reason) {

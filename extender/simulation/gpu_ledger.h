@@ -37,6 +37,9 @@ namespace muster::simulation {
 using Millis = int64_t;   // since the start of the world
 using GpuTime = int64_t;  // GPU-milliseconds
 
+// "12.345"
+std::string Seconds(Millis time);
+
 enum class Idle { kInPart, kComingUp, kWaiting, kBeside, kEnded, kGaveUp, kUnwanted };
 inline constexpr size_t kIdleReasons = 7;
 

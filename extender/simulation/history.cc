@@ -14,6 +14,7 @@
 #include "kube/embedded/api_server.h"
 #include "kube/embedded/watch_session.h"
 #include "kube/objects/decode.h"
+#include "kube/objects/well_known.h"
 #include "kube/simulators/api_client.h"
 #include "muster/v1/admission.pb.h"
 
@@ -24,9 +25,6 @@ using kube::embedded::WatchItem;
 using kube::simulators::ObjectCache;
 
 constexpr const char* kRunTime = "muster.dev/simulated-run-time";
-constexpr const char* kInstanceType = "node.kubernetes.io/instance-type";
-constexpr const char* kZone = "topology.kubernetes.io/zone";
-constexpr const char* kPool = "karpenter.sh/nodepool";
 
 std::string LabelOf(const kube::ObjectMeta& meta, const char* key) {
   const std::string* value = meta.Label(key);
@@ -216,8 +214,8 @@ class History::Impl {
     if (before == nullptr) TellOfNode(either, "requested", name);
     if (became("Launched")) {
       TellOfNode(either,
-                 fmt::format("launched as {} in {}", LabelOf(claim->meta, kInstanceType),
-                             LabelOf(claim->meta, kZone)),
+                 fmt::format("launched as {} in {}", LabelOf(claim->meta, kube::kInstanceTypeLabel),
+                             LabelOf(claim->meta, kube::kZoneLabel)),
                  name);
     }
     if (became("Registered")) {
@@ -239,7 +237,7 @@ class History::Impl {
     const kube::Node& either = node == nullptr ? *before : *node;
     const auto tell = [&](std::string text) {
       Add({.what = "node",
-           .subject = LabelOf(either.meta, kPool),
+           .subject = LabelOf(either.meta, kube::kNodePoolLabel),
            .text = std::move(text),
            .names = {either.meta.name}});
     };
@@ -274,8 +272,8 @@ class History::Impl {
   void BookNode(const kube::Node& node) {
     NodeFacts facts;
     facts.name = node.meta.name;
-    facts.type = LabelOf(node.meta, kInstanceType);
-    facts.pool = LabelOf(node.meta, kPool);
+    facts.type = LabelOf(node.meta, kube::kInstanceTypeLabel);
+    facts.pool = LabelOf(node.meta, kube::kNodePoolLabel);
     facts.paid = true;
     facts.usable = IsUsable(node, nullptr);
     facts.held = IsHeld(node);
@@ -286,7 +284,7 @@ class History::Impl {
   void BookClaim(const kube::NodeClaim& claim) {
     NodeFacts facts;
     facts.name = claim.node_name;
-    facts.type = LabelOf(claim.meta, kInstanceType);
+    facts.type = LabelOf(claim.meta, kube::kInstanceTypeLabel);
     facts.pool = claim.node_pool;
     facts.bought = true;
     facts.paid = claim.IsTrue("Launched");

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "coscheduling/labels.h"
 #include "extender/simulation/manifests.h"
 #include "extender/simulation/observers.h"
 #include "fmt/format.h"
@@ -22,8 +23,6 @@ namespace {
 using coscheduling::Engine;
 using coscheduling::GangKey;
 using kube::embedded::WatchItem;
-
-constexpr const char* kGate = "muster.dev/admission";
 
 // A commit that something cut off must be whole again, or undone, within this.
 constexpr absl::Duration kPartialCommit = absl::Seconds(30);
@@ -139,7 +138,7 @@ absl::Status Invariants::NotePod(bool deleted, const kube::Pod& pod) {
   if (deleted) return absl::OkStatus();
   Member member{.gang = gang,
                 .node = pod.node_name,
-                .gated = pod.HasGate(kGate),
+                .gated = pod.HasGate(coscheduling::kGate),
                 .live = !pod.IsTerminal() && !pod.IsDeleting(),
                 .running = pod.phase == kube::PodPhase::kRunning,
                 .succeeded = pod.phase == kube::PodPhase::kSucceeded,

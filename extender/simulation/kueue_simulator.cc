@@ -11,6 +11,7 @@
 #include "extender/simulation/observers.h"
 #include "fmt/format.h"
 #include "kube/embedded/api_server.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::simulation {
 namespace {
@@ -18,14 +19,12 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kGate = "kueue.x-k8s.io/admission";
-constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";
 constexpr const char* kManagedLabel = "kueue.x-k8s.io/managed";
-constexpr const char* kGroupLabel = "scheduling.x-k8s.io/pod-group";
 constexpr const char* kDefaultQueue = "default";
 
 const std::string& QueueOf(const kube::Pod& pod) {
   static const auto* none = new std::string();
-  const std::string* queue = pod.meta.Label(kQueueLabel);
+  const std::string* queue = pod.meta.Label(kube::kQueueLabel);
   return queue == nullptr ? *none : *queue;
 }
 
@@ -50,10 +49,10 @@ void KueueSimulator::AdmitPod(json* pod) {
   json& labels = metadata["labels"];
   if (labels.is_null()) labels = json::object();
   const std::string default_queue = metadata.value("namespace", "default") + "/" + kDefaultQueue;
-  if (!labels.contains(kQueueLabel) && local_queues_.Find(default_queue) != nullptr) {
-    labels[kQueueLabel] = kDefaultQueue;
+  if (!labels.contains(kube::kQueueLabel) && local_queues_.Find(default_queue) != nullptr) {
+    labels[kube::kQueueLabel] = kDefaultQueue;
   }
-  if (!labels.contains(kQueueLabel)) return;
+  if (!labels.contains(kube::kQueueLabel)) return;
   labels[kManagedLabel] = "true";
   (*pod)["spec"]["schedulingGates"].push_back({{"name", kGate}});
 }
@@ -117,7 +116,7 @@ std::vector<const kube::Pod*> KueueSimulator::Live(const Group& group) const {
 
 // How many pods are expected; more than there can be if nobody says.
 int64_t KueueSimulator::Size(const std::string& name, const kube::Pod& member) const {
-  if (member.meta.Label(kGroupLabel) == nullptr) return 1;
+  if (member.meta.Label(kube::kPodGroupLabel) == nullptr) return 1;
   const auto* group = pod_groups_.Find(name);
   return group == nullptr ? std::numeric_limits<int64_t>::max() : group->object.min_member;
 }

@@ -8,13 +8,13 @@
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
 #include "kube/objects/quantity.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::simulation {
 namespace {
 
 using nlohmann::json;
 
-constexpr const char* kGroupLabel = "scheduling.x-k8s.io/pod-group";
 constexpr const char* kNodes = "/api/v1/nodes";
 constexpr const char* kNodePools = "/apis/karpenter.sh/v1/nodepools";
 
@@ -138,7 +138,7 @@ json PodManifest(const GangSpec& gang, int index, const std::string& scheduler_n
   const std::string scheduler = gang.scheduler_name.empty() ? scheduler_name : gang.scheduler_name;
   json metadata = {{"name", fmt::format("{}-{}", gang.name, index)},
                    {"namespace", gang.name_space}};
-  if (gang.min_member) metadata["labels"][kGroupLabel] = gang.name;
+  if (gang.min_member) metadata["labels"][kube::kPodGroupLabel] = gang.name;
   if (gang.run_time != absl::InfiniteDuration()) {
     metadata["annotations"]["muster.dev/simulated-run-time"] = DurationText(gang.run_time);
   }

@@ -7,11 +7,13 @@
 #include "absl/strings/match.h"
 #include "coscheduling/engine.h"
 #include "coscheduling/holds.h"
+#include "coscheduling/labels.h"
 #include "extender/simulation/manifests.h"
 #include "fmt/format.h"
 #include "kube/embedded/api_server.h"
 #include "kube/embedded/watch_session.h"
 #include "kube/objects/decode.h"
+#include "kube/objects/well_known.h"
 #include "muster/v1/admission.pb.h"
 
 namespace muster::simulation {
@@ -20,9 +22,6 @@ namespace {
 using coscheduling::Engine;
 using coscheduling::GangKey;
 using nlohmann::json;
-
-constexpr const char* kGroupLabel = "scheduling.x-k8s.io/pod-group";
-constexpr const char* kGate = "muster.dev/admission";
 
 constexpr const char* kForever = "315360000";  // ten years
 
@@ -128,7 +127,8 @@ std::string GangOf(const json& pod) {
   const json& meta = pod.at("metadata");
   const json labels = meta.value("labels", json::object());
   const std::string name_space = meta.value("namespace", "") + "/";
-  if (labels.contains(kGroupLabel)) return name_space + labels.at(kGroupLabel).get<std::string>();
+  if (labels.contains(kube::kPodGroupLabel))
+    return name_space + labels.at(kube::kPodGroupLabel).get<std::string>();
   const json annotations = meta.value("annotations", json::object());
   return annotations.contains(kGangForObservers)
              ? name_space + annotations.at(kGangForObservers).get<std::string>()
@@ -145,7 +145,8 @@ std::string NodeOf(const json& pod) { return pod.value("/spec/nodeName"_json_poi
 
 bool IsGated(const json& pod) {
   const json gates = pod.at("spec").value("schedulingGates", json::array());
-  return std::ranges::any_of(gates, [](const json& gate) { return gate.at("name") == kGate; });
+  return std::ranges::any_of(
+      gates, [](const json& gate) { return gate.at("name") == coscheduling::kGate; });
 }
 
 bool IsSignalled(const json& pod) {
@@ -287,7 +288,7 @@ bool Feed::Read() {
 }
 
 std::string GangOf(const kube::Pod& pod) {
-  const std::string* group = pod.meta.Label(kGroupLabel);
+  const std::string* group = pod.meta.Label(kube::kPodGroupLabel);
   if (group == nullptr) group = pod.meta.Annotation(kGangForObservers);
   return pod.meta.name_space + "/" + (group == nullptr ? pod.meta.name : *group);
 }

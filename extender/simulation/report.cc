@@ -14,7 +14,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
 
-constexpr GpuTime kPerSecond = 1'000;
 constexpr GpuTime kPerThousandthHour = 3'600;  // milliseconds
 constexpr size_t kNamesShown = 4;
 
@@ -23,10 +22,6 @@ constexpr const char* kLegend =
     "is gone, and used while a bound member of a whole gang has the GPU. The rest is wasted: "
     "before\n"
     "the start of a gang that waits for the node, after such a gang gave up, or otherwise.\n";
-
-std::string Seconds(Millis time) {
-  return fmt::format("{}.{:03}", time / kPerSecond, time % kPerSecond);
-}
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
 

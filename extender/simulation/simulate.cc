@@ -29,8 +29,6 @@ absl::Duration EndOfSteps(const Scenario& scenario) {
   return end;
 }
 
-std::string Seconds(absl::Duration duration) { return absl::FormatDuration(duration); }
-
 // Lets the world go on after the last step. Returns why it stopped there.
 std::string RunOn(World* world, const GpuLedger& ledger, absl::Duration last) {
   const absl::Time limit = world->start() + last + kRunOn;
@@ -42,7 +40,8 @@ std::string RunOn(World* world, const GpuLedger& ledger, absl::Duration last) {
                            : "nothing will happen any more, though some still wait, or idle";
   }
   if (!world->broken_invariant().ok()) return "an invariant doesn't hold";
-  return fmt::format("that is {} after the last step; some still wait, or idle", Seconds(kRunOn));
+  return fmt::format("that is {} after the last step; some still wait, or idle",
+                     absl::FormatDuration(kRunOn));
 }
 
 std::vector<GangOutcome> Gangs(const World& world, const GpuLedger& ledger) {
@@ -160,7 +159,7 @@ int RunSimulate(const SimulateOptions& options, std::istream& in, std::ostream& 
     if (!absl::ParseDuration(options.until, &*until) || *until < absl::ZeroDuration() ||
         *until > kLongestRun) {
       err << "muster: --until=" << options.until << ": want a duration such as 90m, at most "
-          << Seconds(kLongestRun) << "\n";
+          << absl::FormatDuration(kLongestRun) << "\n";
       return kUnreadable;
     }
   }

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "extender/lint/yaml_tree.h"
+#include "extender/simulation/run_simulate.h"
 
 namespace muster::simulation {
 namespace {
@@ -34,20 +35,6 @@ steps:
 - at: 11s
   expect: {gang: job, state: FINISHED, within: 5m}
 )";
-
-struct Result {
-  int exit_code = 0;
-  std::string out, err;
-};
-
-Result RunText(const std::string& stdin_text, SimulateOptions options = {}) {
-  if (options.files.empty()) options.files = {"-"};
-  std::istringstream in(stdin_text);
-  std::ostringstream out;
-  std::ostringstream err;
-  const int exit_code = RunSimulate(options, in, out, err);
-  return {exit_code, out.str(), err.str()};
-}
 
 std::string Write(const std::string& name, const std::string& text) {
   const std::string path = testing::TempDir() + "/" + name;
@@ -92,7 +79,7 @@ TEST(Simulate, EqualSeedsGiveEqualRuns) {
 }
 
 TEST(Simulate, TextTellsTheStoryAndTheSums) {
-  const Result result = RunText(kLateNode);
+  const Ran result = RunText(kLateNode);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, R"(The third node comes after two give-ups
 - (seed 1)
@@ -178,7 +165,7 @@ All expectations and invariants hold.
 }
 
 TEST(Simulate, JsonHasTheSameInWholeMilliseconds) {
-  const Result result = RunText(kLateNode, {.files = {}, .output = "json"});
+  const Ran result = RunText(kLateNode, {.files = {}, .output = "json"});
   const auto run = nlohmann::json::parse(result.out).at("scenarios").at(0);
   EXPECT_EQ(run.at("name"), "The third node comes after two give-ups");
   EXPECT_EQ(run.at("failures").size(), 0U);
@@ -191,18 +178,18 @@ TEST(Simulate, JsonHasTheSameInWholeMilliseconds) {
 }
 
 TEST(Simulate, UntilEndsTheRunThere) {
-  const Result result = RunText(kLateNode, {.files = {}, .brief = true, .until = "5s"});
+  const Ran result = RunText(kLateNode, {.files = {}, .brief = true, .until = "5s"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("5.000  end: as asked"));
   for (const char* wrong : {"soon", "-1s", "inf", "9999h"}) {
-    const Result refused = RunText(kLateNode, {.files = {}, .until = wrong});
+    const Ran refused = RunText(kLateNode, {.files = {}, .until = wrong});
     EXPECT_EQ(refused.exit_code, 2);
     EXPECT_THAT(refused.err, HasSubstr(wrong));
   }
 }
 
 TEST(Simulate, WhatDoesNotHoldIsToldWithItsLineAndTheRunGoesOn) {
-  const Result result = RunText(R"(name: Wrong twice
+  const Ran result = RunText(R"(name: Wrong twice
 nodes: [{name: n, resources: {cpu: "8", memory: 32Gi, nvidia.com/gpu: "1", pods: "58"}}]
 steps:
 - gang: {name: job, minMember: 1, requests: {nvidia.com/gpu: "1"}}
@@ -218,14 +205,14 @@ steps:
 }
 
 TEST(Simulate, AWorldThatNeverComesToRestEndsAnHourAfterItsLastStep) {
-  const Result result = RunText(R"(name: A node that never registers
+  const Ran result = RunText(R"(name: A node that never registers
 instanceTypes: [{name: g, resources: {cpu: "8", memory: 32Gi, nvidia.com/gpu: "1", pods: "58"}, zones: [z1]}]
 nodePools: [{name: gpu, instanceTypes: [g], delays: [{neverRegisters: true}]}]
 steps:
 - at: 10s
   gang: {name: job, requests: {nvidia.com/gpu: "1"}}
 )",
-                                {.files = {}, .brief = true});
+                             {.files = {}, .brief = true});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("3610.000  end: that is 1h after the last step"));
 }
@@ -261,7 +248,7 @@ TEST(Simulate, WhatCannotBeReadIsNamedByFileLineAndField) {
            Case{"refused by the API server", head + "- gang: {name: 'No Such Name!'}\n", "-:3: "},
            Case{"unknown kind", head + "- delete: thing/x\n", "-:3: scenarios know no kind"},
        }) {
-    const Result result = RunText(c.text);
+    const Ran result = RunText(c.text);
     EXPECT_EQ(result.exit_code, 2) << c.what << "\n" << result.err;
     EXPECT_THAT(result.err, HasSubstr(c.message)) << c.what;
   }
@@ -269,7 +256,7 @@ TEST(Simulate, WhatCannotBeReadIsNamedByFileLineAndField) {
 
 TEST(Simulate, AFileThatCannotBeReadDoesNotKeepTheOthersFromRunning) {
   const std::string good = Write("good.yaml", kLateNode);
-  const Result result = RunText("", {.files = {"/nowhere/a.yaml", good}, .brief = true});
+  const Ran result = RunText("", {.files = {"/nowhere/a.yaml", good}, .brief = true});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("/nowhere/a.yaml:1: No such file or directory"));
   EXPECT_THAT(result.out, HasSubstr("All expectations and invariants hold."));

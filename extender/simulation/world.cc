@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "coscheduling/engine.h"
+#include "coscheduling/labels.h"
 #include "extender/action_requests.h"
 #include "extender/simulation/invariants.h"
 #include "extender/simulation/job_controllers.h"
@@ -34,8 +35,6 @@ using nlohmann::json;
 
 // More rounds than this at one moment mean that the parts answer each other without end.
 constexpr int kMaxRounds = 2'000;
-
-constexpr const char* kGate = "muster.dev/admission";
 
 // 2026-01-01, at a moment that is no whole milli- or microsecond: what is written to objects is
 // less exact than the clock.
@@ -261,7 +260,7 @@ struct World::State : kube::simulators::ExtenderClient {
       json pod = json::parse(request.body);
       json gates = json::array();
       for (const json& gate : pod["spec"].value("schedulingGates", json::array())) {
-        if (gate.at("name") != kGate) gates.push_back(gate);
+        if (gate.at("name") != coscheduling::kGate) gates.push_back(gate);
       }
       pod["spec"]["schedulingGates"] = std::move(gates);
       peers->kueue.AdmitPod(&pod);

@@ -13,7 +13,7 @@
 namespace muster::kube {
 namespace {
 
-using Answer = SilentHttp2Server::Answer;
+using Silence = SilentHttp2Server::Answer;
 
 // What has not happened by then never will.
 constexpr absl::Duration kPatience = absl::Seconds(20);
@@ -80,13 +80,13 @@ class SilentConnection : public ::testing::Test {
 
   // What the first connection answers, after so many requests that it leaves out; the others answer
   // everything.
-  std::atomic<Answer> first_answers_ = Answer::kComplete;
+  std::atomic<Silence> first_answers_ = Silence::kComplete;
   std::atomic<int> left_out_ = 0;
   const TestCertificate authority_ = MakeTestAuthority("muster test authority");
   SilentHttp2Server server_{MakeTestCertificate("server", "IP:127.0.0.1", authority_),
                             [this](int number) {
-                              if (number > 1) return Answer::kComplete;
-                              return left_out_-- > 0 ? Answer::kNone : first_answers_.load();
+                              if (number > 1) return Silence::kComplete;
+                              return left_out_-- > 0 ? Silence::kNone : first_answers_.load();
                             }};
   std::atomic<int> watches_answered_ = 0;
   std::atomic<int> watches_cut_ = 0;
@@ -97,7 +97,7 @@ TEST_F(SilentConnection, ARequestThatTimesOutThereSendsTheNextElsewhere) {
   ASSERT_NO_FATAL_FAILURE(Connect(absl::Milliseconds(200)));
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(SendAndWait().ok());
   EXPECT_EQ(server_.connections(), 1);
-  first_answers_ = Answer::kNone;
+  first_answers_ = Silence::kNone;
   auto patient = Send(absl::Minutes(1));
   EXPECT_TRUE(absl::IsDeadlineExceeded(Wait(Send(absl::Milliseconds(500))).status()));
   const auto next = SendAndWait();
@@ -110,7 +110,7 @@ TEST_F(SilentConnection, ARequestThatTimesOutThereSendsTheNextElsewhere) {
 }
 
 TEST_F(SilentConnection, AWatchThatIsGivenUpThereIsOpenedAnewElsewhere) {
-  first_answers_ = Answer::kBegun;
+  first_answers_ = Silence::kBegun;
   ASSERT_NO_FATAL_FAILURE(Connect(absl::Milliseconds(200)));
   auto watch = Watch();
   ASSERT_TRUE(ServerHasDealtWith(1));
@@ -122,7 +122,7 @@ TEST_F(SilentConnection, AWatchThatIsGivenUpThereIsOpenedAnewElsewhere) {
 }
 
 TEST_F(SilentConnection, AWatchThatIsGivenUpThereEndsTheOthers) {
-  first_answers_ = Answer::kBegun;
+  first_answers_ = Silence::kBegun;
   ASSERT_NO_FATAL_FAILURE(Connect(absl::Milliseconds(200)));
   auto watch = Watch();
   const auto other = Watch();
@@ -139,7 +139,7 @@ TEST_F(SilentConnection, AWatchThatIsGivenUpThereEndsTheOthers) {
 // libcurl asks for those again by itself, as it does with requests: that must not be on the
 // connection that was cut.
 TEST_F(SilentConnection, AWatchThatIsGivenUpThereMovesThoseThatWereNotAnswered) {
-  first_answers_ = Answer::kNone;
+  first_answers_ = Silence::kNone;
   ASSERT_NO_FATAL_FAILURE(Connect(absl::Milliseconds(200)));
   auto watch = Watch();
   const auto other = Watch();
@@ -170,13 +170,13 @@ TEST_F(SilentConnection, OneThatSpeaksIsKeptWhateverTimesOutOnIt) {
 }
 
 TEST_F(SilentConnection, AWatchGivenUpOnOneThatSpokeDisturbsNoOther) {
-  first_answers_ = Answer::kBegun;
+  first_answers_ = Silence::kBegun;
   ASSERT_NO_FATAL_FAILURE(Connect(absl::Hours(1)));
   auto watch = Watch();
   const auto other = Watch();
   ASSERT_TRUE(ServerHasDealtWith(2));
   watch.reset();
-  first_answers_ = Answer::kComplete;
+  first_answers_ = Silence::kComplete;
   watch = Watch();
   ASSERT_TRUE(Eventually([&] { return watches_answered_ == 1; }));
   EXPECT_EQ(watches_cut_, 0);
@@ -184,7 +184,7 @@ TEST_F(SilentConnection, AWatchGivenUpOnOneThatSpokeDisturbsNoOther) {
 }
 
 TEST_F(SilentConnection, AWatchConnectionThatFallsSilentHoldsNoRequestUp) {
-  first_answers_ = Answer::kNone;
+  first_answers_ = Silence::kNone;
   ASSERT_NO_FATAL_FAILURE(Connect(absl::Milliseconds(200)));
   const auto watch = Watch();
   ASSERT_TRUE(ServerHasDealtWith(1));

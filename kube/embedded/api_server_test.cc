@@ -14,7 +14,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kPodA = std::string(kPods) + "/a";
 constexpr const char* kConfigMaps = "/api/v1/namespaces/default/configmaps";
 
 TEST(CreateTest, FillsInWhatTheServerSets) {

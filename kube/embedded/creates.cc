@@ -13,8 +13,6 @@ namespace {
 
 constexpr int kMaxNameAttempts = 8;  // apiserver/pkg/registry/generic/registry/store.go v0.34
 
-bool IsPods(const ResourceType& type) { return type.group.empty() && type.plural == "pods"; }
-
 }  // namespace
 
 ApiResult<Json> ServerImpl::DecodeObject(Call* call, const std::string& body) {
@@ -110,7 +108,7 @@ MaybeError ServerImpl::CheckShape(Call* call, Json* object) {
 
 // Admission plugin Priority, but a priority given without a class is taken as it is.
 MaybeError ServerImpl::ResolvePriority(const Call& call, Json* object) {
-  if (!IsPods(*call.type)) return std::nullopt;
+  if (!call.type->IsPods()) return std::nullopt;
   Json& spec = (*object)["spec"];
   const std::string name = StringAt(spec, {"priorityClassName"});
   if (name.empty()) {

@@ -12,8 +12,6 @@
 namespace muster::kube::embedded {
 namespace {
 
-bool IsPods(const ResourceType& type) { return type.group.empty() && type.plural == "pods"; }
-
 bool IsNamespaces(const ResourceType& type) {
   return type.group.empty() && type.plural == "namespaces";
 }
@@ -93,7 +91,7 @@ ApiResult<Answer> ServerImpl::DeleteLocked(const ResourceType& type, const std::
   answer.response = {200, found->bytes(), std::nullopt};
   if (options.dry_run) return answer;
 
-  const int64_t grace = IsPods(type) ? PodGrace(object, options) : 0;
+  const int64_t grace = type.IsPods() ? PodGrace(object, options) : 0;
   const bool finalized = !ListAt(object, {"metadata", "finalizers"}).empty();
   if (grace > 0) {
     DeletePodLocked(type, key, std::move(object), grace);
@@ -112,7 +110,7 @@ ApiResult<Answer> ServerImpl::DeleteLocked(const ResourceType& type, const std::
     if (IsNamespaces(type)) EmptyNamespaceLocked(name);
     return answer;
   }
-  if (!IsPods(type)) answer = SuccessAnswer(200, &type, &object);
+  if (!type.IsPods()) answer = SuccessAnswer(200, &type, &object);
   RemoveLocked(type, key, std::move(object));
   return answer;
 }

@@ -13,7 +13,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kPodA = std::string(kPods) + "/a";
 const std::string kBindA = kPodA + "/binding";
 
 TEST(BindingTest, BindsOnce) {

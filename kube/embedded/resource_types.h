@@ -46,6 +46,7 @@ struct ResourceType {
   std::string ApiVersion() const;     // "v1", "apps/v1"
   std::string GroupResource() const;  // "pods", "podgroups.scheduling.x-k8s.io"
   std::string ListKind() const { return kind + "List"; }
+  bool IsPods() const { return group.empty() && plural == "pods"; }
 };
 
 // Not thread-safe; the server's lock covers it. A ResourceType lives as long as the registry, a

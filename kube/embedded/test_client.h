@@ -69,6 +69,7 @@ class TestServer {
 };
 
 inline constexpr const char* kPods = "/api/v1/namespaces/default/pods";
+inline const std::string kPodA = "/api/v1/namespaces/default/pods/a";
 inline constexpr const char* kNodes = "/api/v1/nodes";
 inline constexpr const char* kPodGroups =
     "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups";

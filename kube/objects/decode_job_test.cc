@@ -17,14 +17,14 @@ std::string Object(const std::string& spec) {
 }
 
 template <typename T>
-T Read(const std::string& spec) {
+T ReadSpec(const std::string& spec) {
   auto object = Decode<T>(Object(spec));
   EXPECT_TRUE(object.ok()) << object.status();
   return object.ok() ? *std::move(object) : T();
 }
 
 TEST(DecodeJob, ReadsHowManyPodsItMakes) {
-  const Job job = Read<Job>(
+  const Job job = ReadSpec<Job>(
       R"({"parallelism":4,"completions":8,"completionMode":"Indexed","suspend":true,
           "template":{"spec":{"schedulerName":"coscheduling"}}})");
   EXPECT_EQ(job.spec.parallelism, 4);
@@ -35,11 +35,11 @@ TEST(DecodeJob, ReadsHowManyPodsItMakes) {
 }
 
 TEST(DecodeJob, WithoutCompletionsItMakesAsManyAsItTakes) {
-  EXPECT_EQ(Read<Job>(R"({"parallelism":4})").spec.completions, std::nullopt);
+  EXPECT_EQ(ReadSpec<Job>(R"({"parallelism":4})").spec.completions, std::nullopt);
 }
 
 TEST(DecodeJob, WithNeitherItMakesOnePod) {
-  const Job job = Read<Job>("{}");
+  const Job job = ReadSpec<Job>("{}");
   EXPECT_EQ(job.spec.parallelism, 1);
   EXPECT_EQ(job.spec.completions, 1);
 }
@@ -58,16 +58,16 @@ TEST(DecodeJob, KeepsOnlyTheLabelsAndAnnotationsThatSayWhichGang) {
 }
 
 TEST(DecodeJob, ReadsAStatefulSet) {
-  StatefulSet set = Read<StatefulSet>(R"({"replicas":3,"podManagementPolicy":"Parallel"})");
+  StatefulSet set = ReadSpec<StatefulSet>(R"({"replicas":3,"podManagementPolicy":"Parallel"})");
   EXPECT_EQ(set.replicas, 3);
   EXPECT_TRUE(set.parallel);
-  set = Read<StatefulSet>("{}");
+  set = ReadSpec<StatefulSet>("{}");
   EXPECT_EQ(set.replicas, 1);
   EXPECT_FALSE(set.parallel);
 }
 
 TEST(DecodeJob, ReadsAJobSetsReplicatedJobsAndTheirOrder) {
-  const JobSet set = Read<JobSet>(R"({"suspend":true,
+  const JobSet set = ReadSpec<JobSet>(R"({"suspend":true,
     "startupPolicy":{"startupPolicyOrder":"InOrder"},
     "replicatedJobs":[
       {"name":"init","template":{"spec":{}}},
@@ -87,7 +87,7 @@ TEST(DecodeJob, ReadsAJobSetsReplicatedJobsAndTheirOrder) {
 }
 
 TEST(DecodeJob, ReadsAPyTorchJobsReplicaTypesAndSchedulingPolicy) {
-  const PyTorchJob job = Read<PyTorchJob>(R"({
+  const PyTorchJob job = ReadSpec<PyTorchJob>(R"({
     "runPolicy":{"suspend":true,
                  "schedulingPolicy":{"minAvailable":3,"scheduleTimeoutSeconds":60}},
     "elasticPolicy":{"minReplicas":2,"maxReplicas":5},
@@ -108,24 +108,25 @@ TEST(DecodeJob, ReadsAPyTorchJobsReplicaTypesAndSchedulingPolicy) {
 }
 
 TEST(DecodeJob, TheElasticMaximumStandsInForTheMinimum) {
-  EXPECT_EQ(Read<PyTorchJob>(R"({"elasticPolicy":{"maxReplicas":5}})").elastic_min_replicas, 5);
+  EXPECT_EQ(ReadSpec<PyTorchJob>(R"({"elasticPolicy":{"maxReplicas":5}})").elastic_min_replicas, 5);
 }
 
 TEST(DecodeJob, ABadCountIsNamedAndTheObjectKept) {
-  EXPECT_EQ(Read<Job>(R"({"parallelism":-1})").error,
+  EXPECT_EQ(ReadSpec<Job>(R"({"parallelism":-1})").error,
             "spec.parallelism is -1, must be an integer from 0 to 2147483647");
-  EXPECT_THAT(Read<Job>(R"({"completions":"4"})").error, HasSubstr(R"(spec.completions is "4")"));
-  EXPECT_THAT(Read<StatefulSet>(R"({"replicas":1e30})").error, HasSubstr("spec.replicas is"));
+  EXPECT_THAT(ReadSpec<Job>(R"({"completions":"4"})").error,
+              HasSubstr(R"(spec.completions is "4")"));
+  EXPECT_THAT(ReadSpec<StatefulSet>(R"({"replicas":1e30})").error, HasSubstr("spec.replicas is"));
   EXPECT_THAT(
-      Read<PyTorchJob>(R"({"pytorchReplicaSpecs":{"Worker":{"replicas":2147483648}}})").error,
+      ReadSpec<PyTorchJob>(R"({"pytorchReplicaSpecs":{"Worker":{"replicas":2147483648}}})").error,
       HasSubstr("spec.pytorchReplicaSpecs.Worker.replicas is 2147483648"));
-  EXPECT_THAT(Read<JobSet>(R"({"replicatedJobs":[{"name":"a"},{"replicas":true}]})").error,
+  EXPECT_THAT(ReadSpec<JobSet>(R"({"replicatedJobs":[{"name":"a"},{"replicas":true}]})").error,
               HasSubstr("spec.replicatedJobs[1].replicas is true"));
 }
 
 TEST(DecodeJob, AWrongTypeIsNamedAndTheObjectKept) {
-  EXPECT_THAT(Read<JobSet>(R"({"replicatedJobs":7})").error, HasSubstr("spec.replicatedJobs"));
-  EXPECT_THAT(Read<TrainJob>(R"({"suspend":"no"})").error, HasSubstr("spec.suspend"));
+  EXPECT_THAT(ReadSpec<JobSet>(R"({"replicatedJobs":7})").error, HasSubstr("spec.replicatedJobs"));
+  EXPECT_THAT(ReadSpec<TrainJob>(R"({"suspend":"no"})").error, HasSubstr("spec.suspend"));
 }
 
 TEST(DecodeJob, OneWithoutAnIdentityIsRefused) {

@@ -2,11 +2,10 @@
 
 #include "kube/objects/decode.h"
 #include "kube/objects/decode_parts.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::kube {
 namespace {
-
-constexpr std::string_view kNodePoolLabel = "karpenter.sh/nodepool";
 
 void ReadReadiness(const JsonValue& conditions, Node& node) {
   const JsonValue ready = FindCondition(conditions, "Ready");

@@ -12,7 +12,7 @@
 namespace muster::kube {
 namespace {
 
-constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 constexpr std::string_view kBetaStorageClass = "volume.beta.kubernetes.io/storage-class";
 
 // An integer of a PodGroup's spec. Our own CRD rejects the wrong ones, an older or foreign one may
@@ -20,16 +20,14 @@ constexpr std::string_view kBetaStorageClass = "volume.beta.kubernetes.io/storag
 int64_t ReadBounded(const JsonValue& value, int64_t least, JsonReader& reader) {
   if (!value.IsInteger()) {
     reader.RejectObject(fmt::format("{} is {}, must be an integer from {} to {}", value.Path(),
-                                    value.present() ? value.Excerpt() : "missing", least,
-                                    kMaxInt32));
+                                    value.present() ? value.Excerpt() : "missing", least, kMost));
     return 0;
   }
   const int64_t number = value.Int();
   if (number < least) {
     reader.RejectObject(fmt::format("{} is {}, must be at least {}", value.Path(), number, least));
-  } else if (number > kMaxInt32) {
-    reader.RejectObject(
-        fmt::format("{} is {}, must be at most {}", value.Path(), number, kMaxInt32));
+  } else if (number > kMost) {
+    reader.RejectObject(fmt::format("{} is {}, must be at most {}", value.Path(), number, kMost));
   }
   return number;
 }

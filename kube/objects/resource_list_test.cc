@@ -8,7 +8,7 @@
 namespace muster::kube {
 namespace {
 
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMaxAmount = std::numeric_limits<int64_t>::max();
 
 ResourceList List(std::initializer_list<ResourceList::Entry> entries) {
   ResourceList list;
@@ -37,7 +37,7 @@ TEST(ResourceList, AddsAndSubtractsPerName) {
 }
 
 TEST(ResourceList, AnOverflowNamesTheResourceAndChangesNothing) {
-  ResourceList list = List({{"cpu", 1}, {"memory", kMax}});
+  ResourceList list = List({{"cpu", 1}, {"memory", kMaxAmount}});
   ResourceList before = list;
   absl::Status status = list.Add(List({{"cpu", 1}, {"memory", 1}}));
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
@@ -46,7 +46,7 @@ TEST(ResourceList, AnOverflowNamesTheResourceAndChangesNothing) {
 
   ResourceList low = List({{"cpu", 1}, {"memory", -2}});
   before = low;
-  EXPECT_EQ(low.Subtract(List({{"cpu", 1}, {"memory", kMax}})).code(),
+  EXPECT_EQ(low.Subtract(List({{"cpu", 1}, {"memory", kMaxAmount}})).code(),
             absl::StatusCode::kOutOfRange);
   EXPECT_EQ(low, before);
 }

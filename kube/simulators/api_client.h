@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "kube/api.h"
 #include "kube/embedded/api_server.h"
 #include "kube/objects/decode.h"
@@ -23,6 +24,9 @@
 #include "nlohmann/json_fwd.hpp"
 
 namespace muster::kube::simulators {
+
+// How long a simulator waits before it repeats a write that failed.
+inline constexpr absl::Duration kWriteRetry = absl::Seconds(1);
 
 // {"cpu": "1500m", "nvidia.com/gpu": "8"}
 nlohmann::json AmountsJson(const ResourceList& amounts);

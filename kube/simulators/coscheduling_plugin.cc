@@ -4,14 +4,14 @@
 
 #include <utility>
 
+#include "kube/objects/well_known.h"
+
 namespace muster::kube::simulators {
 namespace {
 
-constexpr const char* kGroupLabel = "scheduling.x-k8s.io/pod-group";
-
 // "namespace/name"; empty if the pod names no group.
 std::string GroupName(const Pod& pod) {
-  const std::string* name = pod.meta.Label(kGroupLabel);
+  const std::string* name = pod.meta.Label(kPodGroupLabel);
   if (name == nullptr || name->empty()) return "";
   return pod.meta.name_space + "/" + *name;
 }

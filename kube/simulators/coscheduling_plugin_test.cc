@@ -12,6 +12,7 @@
 
 #include "kube/simulators/api_client.h"
 #include "kube/simulators/scheduler_simulator.h"
+#include "kube/simulators/test_amounts.h"
 #include "kube/simulators/virtual_cluster.h"
 
 namespace muster::kube::simulators {
@@ -20,7 +21,6 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-const Json kNode = {{"cpu", "8"}, {"memory", "32Gi"}, {"pods", "58"}, {"nvidia.com/gpu", "1"}};
 const Json kGated = {{"schedulingGates", Json::array({{{"name", "example.com/wait"}}})}};
 
 class CoschedulingPluginTest : public ::testing::Test {

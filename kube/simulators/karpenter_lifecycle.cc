@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kube/objects/time_text.h"
+#include "kube/objects/well_known.h"
 #include "kube/simulators/claim_conditions.h"
 
 namespace muster::kube::simulators {
@@ -16,7 +17,6 @@ using Json = nlohmann::json;
 constexpr absl::Duration kLaunchTimeout = absl::Minutes(5);
 constexpr absl::Duration kRegistrationTimeout = absl::Minutes(15);
 // A write that failed for another reason than a conflict.
-constexpr absl::Duration kWriteRetry = absl::Seconds(1);
 // podevents/controller.go
 constexpr absl::Duration kPodEventDedupe = absl::Seconds(10);
 

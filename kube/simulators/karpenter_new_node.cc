@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kube/objects/time_text.h"
+#include "kube/objects/well_known.h"
 #include "kube/simulators/claim_conditions.h"
 #include "kube/simulators/karpenter_lifecycle.h"
 

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kube/objects/well_known.h"
+
 namespace muster::kube::simulators {
 namespace {
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "kube/simulators/api_client.h"
+#include "kube/simulators/test_amounts.h"
 #include "kube/simulators/virtual_cluster.h"
 
 namespace muster::kube::simulators {
@@ -23,8 +24,8 @@ using Json = nlohmann::json;
 constexpr const char* kClaimsPath = "/apis/karpenter.sh/v1/nodeclaims";
 constexpr int64_t kGi = int64_t{1} << 30;
 
-const Json kGated = {{"schedulingGates", Json::array({{{"name", "muster.dev/admission"}}})}};
-const Json kOneGpu = {{"nvidia.com/gpu", "1"}};
+const Json kGatedByMuster = {
+    {"schedulingGates", Json::array({{{"name", "muster.dev/admission"}}})}};
 
 InstanceType Type(const std::string& name, int64_t gpus, int64_t price,
                   std::vector<std::string> zones = {"us-west-2a"}) {
@@ -65,7 +66,7 @@ class KarpenterSimulatorTest : public ::testing::Test {
 
   void CreateGang(int members, const Json& requests = kOneGpu) {
     for (int i = 0; i < members; ++i) {
-      cluster_.CreatePod("job-" + std::to_string(i), requests, kGated);
+      cluster_.CreatePod("job-" + std::to_string(i), requests, kGatedByMuster);
     }
   }
 
@@ -414,7 +415,7 @@ TEST_F(KarpenterSimulatorTest, FailuresAreToldInKarpentersWords) {
                                                           {"value", "true"},
                                                           {"effect", "NoSchedule"}}})}}}}}});
   auto with = [&](Json more) {
-    more["schedulingGates"] = kGated["schedulingGates"];
+    more["schedulingGates"] = kGatedByMuster["schedulingGates"];
     return more;
   };
   Json tolerations = Json::array({{{"key", "nvidia.com/gpu"}, {"operator", "Exists"}}});
@@ -568,7 +569,8 @@ std::string TwoMinutes() {
   KarpenterSimulator karpenter(&cluster.server(), std::move(config));
   cluster.Drive(&karpenter);
   cluster.CreatePool("gpu", {"g6.2xlarge"});
-  for (int i = 0; i < 10; ++i) cluster.CreatePod("job-" + std::to_string(i), kOneGpu, kGated);
+  for (int i = 0; i < 10; ++i)
+    cluster.CreatePod("job-" + std::to_string(i), kOneGpu, kGatedByMuster);
   for (int i = 0; i < 10; ++i) cluster.Signal("job-" + std::to_string(i));
   cluster.RunTo(absl::Seconds(40));
   for (int i = 0; i < 5; ++i) cluster.Delete(PodPath("default", "job-" + std::to_string(i)));

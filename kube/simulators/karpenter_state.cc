@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kube/objects/well_known.h"
+
 namespace muster::kube::simulators {
 namespace {
 
@@ -43,7 +45,7 @@ bool IsReschedulable(const Pod& pod) {
 }
 
 bool HasDoNotDisrupt(const ObjectMeta& meta) {
-  const std::string* value = meta.Annotation(kDoNotDisrupt);
+  const std::string* value = meta.Annotation(kDoNotDisruptAnnotation);
   return value != nullptr && *value == "true";
 }
 

@@ -18,13 +18,7 @@
 
 namespace muster::kube::simulators {
 
-inline constexpr std::string_view kNodePoolLabel = "karpenter.sh/nodepool";
-inline constexpr std::string_view kRegisteredLabel = "karpenter.sh/registered";
-inline constexpr std::string_view kInitializedLabel = "karpenter.sh/initialized";
-inline constexpr std::string_view kHostnameLabel = "kubernetes.io/hostname";
-inline constexpr std::string_view kDoNotDisrupt = "karpenter.sh/do-not-disrupt";
 inline constexpr std::string_view kDisruptedTaint = "karpenter.sh/disrupted";
-inline constexpr std::string_view kUnregisteredTaint = "karpenter.sh/unregistered";
 inline constexpr std::string_view kNotReadyTaint = "node.kubernetes.io/not-ready";
 inline constexpr const char* kTerminationFinalizer = "karpenter.sh/termination";
 

@@ -24,7 +24,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kUnhealthyAnnotation = "muster.dev/simulated-unhealthy";
-constexpr absl::Duration kWriteRetry = absl::Seconds(1);
 
 // Why a pod is turned away.
 struct Rejection {

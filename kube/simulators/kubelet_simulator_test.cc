@@ -8,6 +8,7 @@
 
 #include "kube/simulators/api_client.h"
 #include "kube/simulators/pod_script.h"
+#include "kube/simulators/test_amounts.h"
 #include "kube/simulators/virtual_cluster.h"
 
 namespace muster::kube::simulators {
@@ -17,8 +18,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Json = nlohmann::json;
-
-const Json kNode = {{"cpu", "8"}, {"memory", "32Gi"}, {"pods", "58"}, {"nvidia.com/gpu", "1"}};
 
 class KubeletSimulatorTest : public ::testing::Test {
  protected:

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "kube/simulators/api_client.h"
+#include "kube/simulators/test_amounts.h"
 #include "kube/simulators/virtual_cluster.h"
 
 namespace muster::kube::simulators {
@@ -21,9 +22,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Json = nlohmann::json;
-
-const Json kNode = {{"cpu", "8"}, {"memory", "32Gi"}, {"pods", "58"}, {"nvidia.com/gpu", "1"}};
-const Json kOneGpu = {{"nvidia.com/gpu", "1"}};
 
 // Keeps every call; answers as it is told.
 class RecordingExtender : public ExtenderClient {

@@ -11,12 +11,12 @@ namespace muster::kube::simulators {
 namespace {
 
 constexpr int kMaxRounds = 1000;
-constexpr int64_t kStart = 1'767'225'600;  // 2026-01-01
+constexpr int64_t kFirstSecond = 1'767'225'600;  // 2026-01-01
 
 }  // namespace
 
 VirtualCluster::VirtualCluster()
-    : start_(absl::FromUnixSeconds(kStart)),
+    : start_(absl::FromUnixSeconds(kFirstSecond)),
       now_(start_),
       server_({.clock = [this] { return now_; }}) {}
 

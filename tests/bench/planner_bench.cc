@@ -16,6 +16,7 @@
 #include "coscheduling/planner.h"
 #include "coscheduling/planner_testing.h"
 #include "fmt/format.h"
+#include "kube/objects/well_known.h"
 #include "tests/bench/machine.h"
 
 namespace muster::coscheduling {
@@ -205,7 +206,7 @@ void AntiAffinityPerHost(benchmark::State& state) {
   GangWorld world;
   kube::PodSpec spec = MemberSpec(2);
   spec.affinity.required_pod_anti_affinity.push_back(
-      testing::Term("job", "train", testing::kHostname));
+      testing::Term("job", "train", kube::kHostnameLabel));
   AddGang(Cluster(world), kMembers, spec, "worker");
   Measure(state, "AntiAffinityPerHost", world);
 }
@@ -213,7 +214,7 @@ void AntiAffinityPerHost(benchmark::State& state) {
 void SpreadOverZones(benchmark::State& state) {
   GangWorld world;
   kube::PodSpec spec = MemberSpec(1);
-  spec.topology_spread.push_back(testing::Spread("job", "train", testing::kZone));
+  spec.topology_spread.push_back(testing::Spread("job", "train", kube::kZoneLabel));
   AddGang(Cluster(world), kMembers, spec, "worker");
   Measure(state, "SpreadOverZones", world);
 }
@@ -222,8 +223,8 @@ void AntiAffinityPerHostAndSpreadOverZones(benchmark::State& state) {
   GangWorld world;
   kube::PodSpec spec = MemberSpec(2);
   spec.affinity.required_pod_anti_affinity.push_back(
-      testing::Term("job", "train", testing::kHostname));
-  spec.topology_spread.push_back(testing::Spread("job", "train", testing::kZone));
+      testing::Term("job", "train", kube::kHostnameLabel));
+  spec.topology_spread.push_back(testing::Spread("job", "train", kube::kZoneLabel));
   AddGang(Cluster(world), kMembers, spec, "worker");
   Measure(state, "AntiAffinityPerHostAndSpreadOverZones", world);
 }
@@ -233,7 +234,7 @@ void MasterAndWorkersSpreadOverZones(benchmark::State& state) {
   kube::PodSpec master = MemberSpec(0);
   kube::PodSpec worker = MemberSpec(1);
   for (kube::PodSpec* spec : {&master, &worker}) {
-    spec->topology_spread.push_back(testing::Spread("job", "train", testing::kZone));
+    spec->topology_spread.push_back(testing::Spread("job", "train", kube::kZoneLabel));
   }
   AddGang(Cluster(world), 1, master, "master");
   AddGang(world, kMembers - 1, worker, "worker");
@@ -243,7 +244,8 @@ void MasterAndWorkersSpreadOverZones(benchmark::State& state) {
 void AllOnOneHost(benchmark::State& state) {
   GangWorld world;
   kube::PodSpec spec = MemberSpec(2);
-  spec.affinity.required_pod_affinity.push_back(testing::Term("job", "train", testing::kHostname));
+  spec.affinity.required_pod_affinity.push_back(
+      testing::Term("job", "train", kube::kHostnameLabel));
   AddGang(Cluster(world), 4, spec, "worker");
   Measure(state, "AllOnOneHost", world);
 }
@@ -264,7 +266,7 @@ void NoNodeFits(benchmark::State& state) {
 void SpreadOverACrowdedZone(benchmark::State& state) {
   GangWorld world;
   kube::PodSpec spec = MemberSpec(kGpus);
-  spec.topology_spread.push_back(testing::Spread("job", "train", testing::kZone));
+  spec.topology_spread.push_back(testing::Spread("job", "train", kube::kZoneLabel));
   AddGang(Cluster(world, /*crowded_zone=*/true), kMembers, spec, "worker");
   Measure(state, "SpreadOverACrowdedZone", world, /*complete=*/false);
 }
@@ -273,8 +275,8 @@ void AntiAffinityAndSpreadOverACrowdedZone(benchmark::State& state) {
   GangWorld world;
   kube::PodSpec spec = MemberSpec(2);
   spec.affinity.required_pod_anti_affinity.push_back(
-      testing::Term("job", "train", testing::kHostname));
-  spec.topology_spread.push_back(testing::Spread("job", "train", testing::kZone));
+      testing::Term("job", "train", kube::kHostnameLabel));
+  spec.topology_spread.push_back(testing::Spread("job", "train", kube::kZoneLabel));
   AddGang(Cluster(world, /*crowded_zone=*/true), kMembers, spec, "worker");
   Measure(state, "AntiAffinityAndSpreadOverACrowdedZone", world, /*complete=*/false);
 }

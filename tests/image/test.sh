@@ -77,7 +77,7 @@ starts_with_the_program() {
   buildah inspect --type image --format '{{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.User}}' "$image" |
     tee /dev/stderr | grep -qxF "[$program] 65532:65532"
 }
-has_no_build_tools() { ! inside sh -c 'command -v g++ || command -v cmake || test -e /src'; }
+has_no_build_tools() { ! inside sh -c 'command -v g++ || command -v clang++-19 || command -v cmake || test -e /src'; }
 can_not_write_itself() { ! inside sh -c "echo >>$program"; }
 says_its_version() {
   local said

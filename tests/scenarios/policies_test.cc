@@ -14,6 +14,7 @@
 #include "extender/simulation/comparison.h"
 #include "extender/simulation/scenario.h"
 #include "extender/simulation/simulate.h"
+#include "tests/full.h"
 
 namespace muster::simulation {
 namespace {
@@ -27,22 +28,17 @@ constexpr absl::Duration kAllUntil = absl::Hours(9);
 // What Muster may waste, in percent of its peers' waste. The aim is 50.
 constexpr int64_t kMostOfPeers = 130;
 
-bool IsFull() {
-  const char* full = std::getenv("MUSTER_FULL");
-  return full != nullptr && std::string(full) == "1";
-}
-
 int Seeds() {
   const char* text = std::getenv("MUSTER_POLICY_SEEDS");
   if (text != nullptr) return std::atoi(text);
-  return IsFull() ? 3 : 1;
+  return muster::testing::IsFull() ? 3 : 1;
 }
 
 TEST(Policies, MusterCompletesAsManyGangsAsItsPeersAndItsWasteIsBounded) {
   absl::StatusOr<Scenario> scenario = ReadScenario(kMix);
   ASSERT_TRUE(scenario.ok()) << scenario.status();
-  if (!IsFull()) scenario->mix->gangs = kFewGangs;
-  const absl::Duration until = IsFull() ? kAllUntil : kFewUntil;
+  if (!muster::testing::IsFull()) scenario->mix->gangs = kFewGangs;
+  const absl::Duration until = muster::testing::IsFull() ? kAllUntil : kFewUntil;
   ASSERT_GT(Seeds(), 0);
   for (int seed = 1; seed <= Seeds(); ++seed) {
     std::vector<Outcome> outcomes;

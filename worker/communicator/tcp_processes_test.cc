@@ -22,7 +22,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kLong = absl::Seconds(60);
+constexpr absl::Duration kPatience = absl::Seconds(60);
 
 // Forks one process per rank; each runs `body` and reports the text that it returns.
 class Processes {
@@ -73,7 +73,7 @@ class Processes {
   std::string RunRank(int rank, int world_size, const Socket& listener, const Body& body) {
     const absl::StatusOr<std::unique_ptr<Communicator>> communicator =
         ConnectTcpCommunicator({.rank = rank, .world_size = world_size, .generation = 1},
-                               {.generation = 1, .token = 7}, listener, endpoints_, kLong);
+                               {.generation = 1, .token = 7}, listener, endpoints_, kPatience);
     return communicator.ok() ? body(**communicator) : communicator.status().ToString();
   }
 
@@ -93,7 +93,7 @@ std::string ReduceUntilAnError(Communicator& communicator, absl::Duration timeou
 }
 
 TEST(TcpProcesses, AKilledRankIsNamedByAllOthersAtOnce) {
-  Processes processes(8, [](Communicator& each) { return ReduceUntilAnError(each, kLong); });
+  Processes processes(8, [](Communicator& each) { return ReduceUntilAnError(each, kPatience); });
   absl::SleepFor(absl::Milliseconds(200));
   processes.Signal(3, SIGKILL);
   const Deadline deadline = DeadlineAfter(absl::Seconds(2));
@@ -118,7 +118,7 @@ TEST(TcpProcesses, AStoppedRankIsNamedAtTheDeadline) {
 TEST(TcpProcesses, ASlowRankIsNamedWithItsLastOperation) {
   Processes processes(3, [](Communicator& each) {
     float value = 0;
-    each.AllReduce({&value, 1}, Reduction::kSum, kLong).IgnoreError();
+    each.AllReduce({&value, 1}, Reduction::kSum, kPatience).IgnoreError();
     if (each.rank() == 1) absl::SleepFor(absl::Seconds(1));
     return each.Barrier(absl::Milliseconds(200)).ToString();
   });
@@ -133,7 +133,7 @@ TEST(TcpProcesses, ASlowRankIsNamedWithItsLastOperation) {
 
 TEST(TcpProcesses, AnOrderlyEndIsNoError) {
   for (int round = 0; round < 5; ++round) {
-    Processes processes(6, [](Communicator& each) { return each.Barrier(kLong).ToString(); });
+    Processes processes(6, [](Communicator& each) { return each.Barrier(kPatience).ToString(); });
     for (int rank = 0; rank < 6; ++rank) {
       EXPECT_EQ(processes.Report(rank, DeadlineAfter(absl::Seconds(10))), "OK");
     }
@@ -143,13 +143,13 @@ TEST(TcpProcesses, AnOrderlyEndIsNoError) {
 TEST(Mesh, RanksOfAnotherRoundAndStrangersAreHungUpOn) {
   const Socket listener = *Listen(0);
   const std::vector<Endpoint> endpoints(2, {"127.0.0.1", LocalEnd(listener).port});
-  const auto stranger = Connect(*Resolve(endpoints[0]), DeadlineAfter(kLong));
+  const auto stranger = Connect(*Resolve(endpoints[0]), DeadlineAfter(kPatience));
   ASSERT_TRUE(stranger.ok());
   const std::string request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-  ASSERT_TRUE(SendAll(*stranger, std::as_bytes(std::span(request)), DeadlineAfter(kLong)).ok());
+  ASSERT_TRUE(SendAll(*stranger, std::as_bytes(std::span(request)), DeadlineAfter(kPatience)).ok());
   std::thread old([&] {
     ConnectMesh({.rank = 1, .world_size = 2, .generation = 1}, {.generation = 1, .token = 7},
-                listener, endpoints, DeadlineAfter(kLong))
+                listener, endpoints, DeadlineAfter(kPatience))
         .status()
         .IgnoreError();
   });
@@ -181,9 +181,9 @@ TEST(Mesh, ARankThatIsNotThereIsNamedWithItsAddress) {
 TEST(Notice, CarriesTheReasonAndIsCutRatherThanRefused) {
   const Socket listener = *Listen(0);
   const auto sender =
-      Connect(*Resolve({"127.0.0.1", LocalEnd(listener).port}), DeadlineAfter(kLong));
+      Connect(*Resolve({"127.0.0.1", LocalEnd(listener).port}), DeadlineAfter(kPatience));
   ASSERT_TRUE(sender.ok());
-  ASSERT_TRUE(WaitFor(listener, POLLIN, DeadlineAfter(kLong)));
+  ASSERT_TRUE(WaitFor(listener, POLLIN, DeadlineAfter(kPatience)));
   const Socket receiver = *std::move(*Accept(listener));
   std::vector<int> many(100);
   std::iota(many.begin(), many.end(), 0);
@@ -192,8 +192,9 @@ TEST(Notice, CarriesTheReasonAndIsCutRatherThanRefused) {
   NoticeReader reader;
   for (const char byte : bytes) {
     ASSERT_FALSE(reader.done());
-    ASSERT_TRUE(SendAll(*sender, std::as_bytes(std::span(&byte, 1)), DeadlineAfter(kLong)).ok());
-    ASSERT_TRUE(WaitFor(receiver, POLLIN, DeadlineAfter(kLong)));
+    ASSERT_TRUE(
+        SendAll(*sender, std::as_bytes(std::span(&byte, 1)), DeadlineAfter(kPatience)).ok());
+    ASSERT_TRUE(WaitFor(receiver, POLLIN, DeadlineAfter(kPatience)));
     ASSERT_TRUE(reader.Read(receiver).ok());
   }
   ASSERT_TRUE(reader.done());

@@ -22,7 +22,7 @@ std::string Contents(const std::string& path) {
   return text.str();
 }
 
-constexpr std::string_view kHandshake =
+constexpr std::string_view kHandshakeLine =
     "NET/OFI Request 0x7f45 completed with error. RC: 103. Error: 4126 (Unresponsive receiver "
     "(reachable by EFA device but handshake failed)";
 
@@ -54,13 +54,13 @@ TEST(Cause, ExactlyTheFaultsOfTheNodesOwnDevicesAccuseItByName) {
 }
 
 TEST(Failure, TheHeartbeatTellsASecurityGroupFromADeadPeer) {
-  EXPECT_EQ(FailureOf(kHandshake, PeerState::kAlive)->cause, CauseId::kSecurityGroupEgress);
-  EXPECT_EQ(FailureOf(kHandshake, PeerState::kSilent)->cause, CauseId::kPeerLost);
-  EXPECT_EQ(FailureOf(kHandshake, PeerState::kUnknown)->cause, CauseId::kHandshakeFailed);
+  EXPECT_EQ(FailureOf(kHandshakeLine, PeerState::kAlive)->cause, CauseId::kSecurityGroupEgress);
+  EXPECT_EQ(FailureOf(kHandshakeLine, PeerState::kSilent)->cause, CauseId::kPeerLost);
+  EXPECT_EQ(FailureOf(kHandshakeLine, PeerState::kUnknown)->cause, CauseId::kHandshakeFailed);
 }
 
 TEST(Failure, AResultCodeCountsOnlyWhereNothingSaysMore) {
-  const std::string error = Concat("ncclRemoteError: A call failed\nLast error:\n", kHandshake);
+  const std::string error = Concat("ncclRemoteError: A call failed\nLast error:\n", kHandshakeLine);
   EXPECT_EQ(FailureOf(error, PeerState::kAlive)->cause, CauseId::kSecurityGroupEgress);
   EXPECT_EQ(FailureOf("ncclRemoteError: A call failed", PeerState::kAlive)->cause,
             CauseId::kPeerLost);

@@ -15,8 +15,8 @@ namespace muster::worker {
 namespace {
 
 constexpr int kMicroBatches = 2;
-constexpr int kSequences = 2;
-constexpr int kSequence = 64;
+constexpr int kGoldenSequences = 2;
+constexpr int kGoldenTokens = 64;
 #ifdef MUSTER_SANITIZED
 constexpr int kSteps = 5;
 #else
@@ -31,10 +31,10 @@ const OptimizerConfig kOptimizer = {
 
 struct GoldenTokens {
   GoldenTokens(int step, int micro_batch, int vocabulary) {
-    for (int sequence = 0; sequence < kSequences; ++sequence) {
-      const int index = (step * kMicroBatches + micro_batch) * kSequences + sequence;
+    for (int sequence = 0; sequence < kGoldenSequences; ++sequence) {
+      const int index = (step * kMicroBatches + micro_batch) * kGoldenSequences + sequence;
       auto token = static_cast<int32_t>((double{HashedUniform(2, index)} + 1) / 2 * vocabulary);
-      for (int t = 0; t < kSequence; ++t) {
+      for (int t = 0; t < kGoldenTokens; ++t) {
         tokens.push_back(token);
         token = (token * 3 + 7) % vocabulary;
         targets.push_back(token);
@@ -57,7 +57,7 @@ TEST_P(Golden, AHundredStepsEqualPyTorchs) {
   std::ifstream file("worker/model/golden.json");
   const nlohmann::json golden = nlohmann::json::parse(file).at(GetParam());
   const ModelConfig config = *NamedModel(GetParam());
-  Transformer model = *Transformer::Create(config, kSequences, kSequence);
+  Transformer model = *Transformer::Create(config, kGoldenSequences, kGoldenTokens);
   const ParameterLayout& layout = model.layout();
   ResidentUnits units(layout);
   layout.Initialize(/*seed=*/1, 0, units.parameters());

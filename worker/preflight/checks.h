@@ -2,6 +2,7 @@
 // for a file that CheckCheckpointFolder makes and removes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,6 +18,9 @@ namespace muster::worker {
 // kWarning: training can start, but slower or less safely than it could. kFailed: it can't, or ends
 // soon.
 enum class Verdict : uint8_t { kOk, kWarning, kFailed };
+
+// Of GPUs, users or ranks in one row: enough to look for what is wrong.
+inline constexpr size_t kMaxNamed = 8;
 
 struct Row {
   std::string check = {};

@@ -16,7 +16,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-constexpr int64_t kGiB = int64_t{1} << 30;
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 Expectations WholeP4d() { return {.gpus = 8, .efa_devices = 4, .cuda_version = 13000}; }

@@ -8,8 +8,6 @@
 namespace muster::worker {
 namespace {
 
-constexpr size_t kMaxNamed = 8;
-
 Row Failed(std::string check, CauseId cause, std::string numbers) {
   return {.check = std::move(check),
           .verdict = Verdict::kFailed,

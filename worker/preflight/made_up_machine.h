@@ -1,6 +1,7 @@
 // A machine for tests, made up by filling in its fields.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -11,11 +12,12 @@
 
 namespace muster::worker {
 
+inline constexpr int64_t kGiB = int64_t{1} << 30;
+
 // A healthy p4d.24xlarge as a pod with all of its GPUs and EFA devices sees it, until a test
 // changes it.
 struct MadeUpMachine : public Machine {
   MadeUpMachine() {
-    constexpr int64_t kGiB = int64_t{1} << 30;
     inventory = GpuInventory{.driver_version = "580.95.05", .cuda_version = 13000};
     for (int i = 0; i < 8; ++i) {
       inventory->gpus.push_back({.index = i,

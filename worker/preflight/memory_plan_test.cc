@@ -4,12 +4,12 @@
 
 #include <limits>
 
+#include "worker/preflight/made_up_machine.h"
+
 namespace muster::worker {
 namespace {
 
 constexpr int64_t kLlama8B = 8'030'261'248;
-constexpr int64_t kGiB = int64_t{1} << 30;
-
 double GiBPerGpu(ShardingStage stage, int ranks) {
   const int64_t bytes = PlannedBytes({.parameters = kLlama8B, .stage = stage, .ranks = ranks});
   return static_cast<double>(bytes) / static_cast<double>(kGiB);

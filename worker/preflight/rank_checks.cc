@@ -6,8 +6,6 @@
 namespace muster::worker {
 namespace {
 
-constexpr size_t kMaxNamed = 8;
-
 std::string Named(const RankFacts& rank) { return Concat("rank ", rank.rank, " on ", rank.host); }
 
 Row Verdicts(std::string check, CauseId cause, const std::string& wrong, const std::string& right) {

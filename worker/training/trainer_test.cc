@@ -20,7 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Property;
 
-constexpr int kSequence = 16;
+constexpr int kSequenceTokens = 16;
 
 ModelConfig Tiny() {
   return {.family = Family::kLlama3,
@@ -31,7 +31,7 @@ ModelConfig Tiny() {
           .feed_forward = 24,
           .vocabulary = 31,
           .padded_vocabulary = 32,
-          .context = kSequence};
+          .context = kSequenceTokens};
 }
 
 // A text in which each token follows from the one before.
@@ -88,11 +88,11 @@ RunResult RunTraining(const TestDirectory& directory, const RunOptions& options)
   ModelConfig model = Tiny();
   model.width *= options.width_factor;
   result.parameters.resize(ParameterLayout(model).size());
-  const Dataset data = *Dataset::Open({directory / "tokens"}, kSequence, 31, 8);
+  const Dataset data = *Dataset::Open({directory / "tokens"}, kSequenceTokens, 31, 8);
   const TrainingConfig config = {.steps = options.steps,
                                  .sequences_per_step = 8,
                                  .micro_batch = 1,
-                                 .sequence = kSequence,
+                                 .sequence = kSequenceTokens,
                                  .report_every = 1,
                                  .validate_every = 6,
                                  .validation_sequences = 8,
@@ -106,7 +106,7 @@ RunResult RunTraining(const TestDirectory& directory, const RunOptions& options)
          .optimizer = {.learning_rate = 1e-2, .min_learning_rate = 1e-3, .total_steps = 12},
          .sharding = options.sharding,
          .sequences = 1,
-         .sequence = kSequence,
+         .sequence = kSequenceTokens,
          .timeout = absl::Seconds(60)},
         communicator);
     Told other;

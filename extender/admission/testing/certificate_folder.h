@@ -8,6 +8,9 @@
 
 namespace muster::extender {
 
+inline const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
+inline constexpr absl::Duration kDay = absl::Hours(24);
+
 class CertificateFolder {
  public:
   CertificateFolder();
