@@ -250,7 +250,7 @@ void Engine::State::Refresh(Gang& gang, absl::Time now) {
                         gang.record->identity == options.identity && quota_there;
   gang.facts.waits_for_quota =
       !gang.facts.admitted && (gang.quota.Waits() || gang.quota.granted.has_value());
-  if (gang.facts.blocked || !gang.facts.admitted) setbacks.Stop(gang.key);
+  if (gang.facts.blocked || !gang.facts.admitted) setbacks.Stop(gang.key, Limits(), clock);
   JudgeGang(gang);
 }
 

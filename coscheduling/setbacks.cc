@@ -99,6 +99,13 @@ Setback Setbacks::ToSetback(const Claim& claim, v1::ReasonCode code, absl::Time 
   return setback;
 }
 
+Setback Setbacks::Standing(const Claim& claim, const BringUpLimits& limits, absl::Time now) {
+  Setback setback = ToSetback(claim, claim.sight.lacks, claim.since);
+  setback.stands = true;
+  setback.early = !claim.sight.failing && now < LateFrom(claim, limits);
+  return setback;
+}
+
 void Setbacks::Add(GangEntry* gang, const Setback& setback) {
   auto [it, added] = gang->met.try_emplace(KindOf(setback), setback);
   if (!added) {
@@ -259,16 +266,14 @@ void Setbacks::CountOn(const GangKey& gang, absl::Time attempt, const std::set<s
   for (auto& [kind, setback] : entry.met) setback.overcome |= StageOf(setback.code) < behind;
 }
 
-void Setbacks::Stop(const GangKey& gang) {
+void Setbacks::Stop(const GangKey& gang, const BringUpLimits& limits, absl::Time now) {
   auto it = gangs_.find(gang);
   if (it == gangs_.end() || it->second.stopped) return;
   GangEntry& entry = it->second;
   for (const std::string& name : entry.claims) {
     const Claim& claim = claims_.at(name);
     if (!IsComing(claim)) continue;
-    Setback setback = ToSetback(claim, claim.sight.lacks, claim.since);
-    setback.stands = true;
-    Add(&entry, setback);
+    Add(&entry, Standing(claim, limits, now));
   }
   Release(gang, &entry);
   entry.stopped = true;
@@ -290,15 +295,13 @@ std::vector<Setback> Setbacks::Of(const GangKey& gang, const BringUpLimits& limi
   for (const std::string& name : it->second.claims) {
     const Claim& claim = claims_.at(name);
     if (!IsComing(claim)) continue;
-    const absl::Time late = LateFrom(claim, limits);
-    if (!all && !claim.sight.failing && now < late) continue;
-    Setback setback = ToSetback(claim, claim.sight.lacks, claim.since);
-    setback.stands = true;
-    list.push_back(std::move(setback));
+    Setback setback = Standing(claim, limits, now);
+    if (all || !setback.early) list.push_back(std::move(setback));
   }
   std::ranges::stable_sort(list, {}, [](const Setback& setback) {
-    return std::tuple(setback.overcome, RankOf(setback.code), absl::UnixEpoch() - setback.last,
-                      setback.claim);
+    return std::tuple(setback.overcome, setback.early,
+                      setback.early ? setback.last : absl::InfinitePast(), RankOf(setback.code),
+                      absl::UnixEpoch() - setback.last, setback.claim);
   });
   return list;
 }

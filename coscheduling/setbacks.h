@@ -65,6 +65,8 @@ struct Setback {
   absl::Time first;
   absl::Time last;      // of one that stands: since when
   bool stands = false;  // the claim is there and still lacks it
+  // It stands, and is neither failing nor late: it may only need its time.
+  bool early = false;
   // The gang got past it: other nodes came.
   bool overcome = false;
   bool operator==(const Setback&) const = default;
@@ -94,10 +96,11 @@ class Setbacks {
   void CountOn(const GangKey& gang, absl::Time attempt, const std::set<std::string>& claims,
                bool complete);
   // The attempt is over: what stands is kept as it is now, and nothing new befalls the gang.
-  void Stop(const GangKey& gang);
+  void Stop(const GangKey& gang, const BringUpLimits& limits, absl::Time now);
   void Forget(const GangKey& gang);
 
-  // Worst first. What stands is listed once it is late, or whatever its age if `all`.
+  // Worst first. What stands is listed once it is late, or whatever its age if `all`: last then,
+  // what has stood for longest before the rest.
   std::vector<Setback> Of(const GangKey& gang, const BringUpLimits& limits, absl::Time now,
                           bool all = false) const;
 
@@ -140,6 +143,8 @@ class Setbacks {
 
   static Kind KindOf(const Setback& setback);
   static Setback ToSetback(const Claim& claim, v1::ReasonCode code, absl::Time at);
+  // What a claim that is coming lacks now.
+  static Setback Standing(const Claim& claim, const BringUpLimits& limits, absl::Time now);
   static void Add(GangEntry* gang, const Setback& setback);
   std::vector<GangKey> Fail(Claim* claim, v1::ReasonCode code, const std::string& words,
                             absl::Time now);

@@ -148,6 +148,28 @@ TEST_F(SetbacksTest, TheWorstComesFirst) {
                                  v1::NODE_NOT_REGISTERED));
 }
 
+// Karpenter makes a claim in place of one that was of no use just when the gang gives up.
+TEST_F(SetbacksTest, AClaimThatHasJustBegunIsNotToBlame) {
+  ClaimSight incomplete = Claim("a", BringUp::kInitialization, At(0));
+  incomplete.lacks = v1::NODES_INCOMPLETE;
+  incomplete.failing = true;
+  table_.See(incomplete, At(0));
+  table_.See(Claim("slow", BringUp::kRegistration, At(5)), At(5));
+  table_.CountOn(kJob, At(0), {"a", "slow"}, false);
+  Make("new", At(39));
+  table_.CountOn(kJob, At(0), {"a", "slow", "new"}, false);
+  const auto codes = [&] {
+    std::vector<v1::ReasonCode> list;
+    for (const Setback& setback : Of(At(40), true)) list.push_back(setback.code);
+    return list;
+  };
+  const auto expected =
+      ElementsAre(v1::NODES_INCOMPLETE, v1::NODE_NOT_REGISTERED, v1::LAUNCH_FAILED);
+  EXPECT_THAT(codes(), expected);
+  table_.Stop(kJob, kLimits, At(40));
+  EXPECT_THAT(codes(), expected);
+}
+
 // The end of a claim says by itself only how far it had come.
 TEST_F(SetbacksTest, AClaimThatGoesIsToldByWhatItHadBeforeIt) {
   struct Case {
@@ -230,7 +252,7 @@ TEST_F(SetbacksTest, ANodeThatWasThereBeforeTheAttemptHasItsTimeAnew) {
 TEST_F(SetbacksTest, AGangThatGaveUpKeepsWhatItKnewAndLearnsNothingMore) {
   table_.See(Claim("a", BringUp::kRegistration, At(0)), At(0));
   table_.CountOn(kJob, At(0), {"a"}, true);
-  table_.Stop(kJob);
+  table_.Stop(kJob, kLimits, At(0));
   EXPECT_THAT(table_.Gone("a", At(50)), IsEmpty());
   ASSERT_EQ(Of(At(60)).size(), 1u);
   EXPECT_EQ(Of(At(60))[0].code, v1::NODE_NOT_REGISTERED);
