@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -16,6 +15,7 @@
 #include "extender/lint/field_reader.h"
 #include "extender/lint/json_tree.h"
 #include "extender/lint/known_policies.h"
+#include "extender/lint/test_objects.h"
 
 namespace muster::lint {
 namespace {
@@ -147,23 +147,6 @@ TEST(ObjectLint, FindsNothingInCorrectManifests) {
 }
 
 // A Job of four pods with `resources` each that want to be on one node.
-Json OneNodeJob(const std::string& scheduler = "coscheduling") {
-  return Json::parse(R"json({
-    "apiVersion": "batch/v1", "kind": "Job",
-    "metadata": {"name": "train", "namespace": "team"},
-    "spec": {"parallelism": 4, "completions": 4, "template": {
-      "metadata": {"labels": {"app": "train"},
-                   "annotations": {"karpenter.sh/do-not-disrupt": "true"}},
-      "spec": {
-        "schedulerName": ")json" +
-                     scheduler + R"json(",
-        "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-          {"topologyKey": "kubernetes.io/hostname",
-           "labelSelector": {"matchLabels": {"app": "train"}}}]}},
-        "containers": [{"name": "c", "image": "i",
-                        "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}}})json");
-}
-
 ObjectLint Lint(const Json& object, const Manifests& known = {}) {
   return LintObject(object.dump(), "coscheduling", known, Types());
 }
@@ -174,15 +157,6 @@ std::string RulesOf(const ObjectLint& lint) {
     rules.append(rules.empty() ? "" : " ").append(finding.rule);
   }
   return rules;
-}
-
-Json Pool(const std::string& name, const std::string& type, int generation = 1) {
-  return Json::parse(R"json({"metadata": {"name": ")json" + name + R"json(", "uid": "u-)json" +
-                     name + R"json(", "generation": )json" + std::to_string(generation) +
-                     R"json(}, "spec": {"template": {"spec": {"requirements": [
-                       {"key": "node.kubernetes.io/instance-type", "operator": "In",
-                        "values": [")json" +
-                     type + R"json("]}]}}}})json");
 }
 
 TEST(ObjectLint, OtherSchedulersJobsAndOtherKindsAreNotOurs) {
@@ -277,52 +251,12 @@ TEST(ObjectLint, TooMuchIsSkipped) {
   EXPECT_TRUE(Lint(job, *known.All()).skipped);
 }
 
-// Processor time of one look; the largest objects that are looked at at all.
-TEST(ObjectLint, TakesLessThanTenMilliseconds) {
-#ifdef MUSTER_SANITIZED
-  constexpr double kLongest = 1.0;
-#else
-  constexpr double kLongest = 0.010;
-#endif
+// What is looked at at all; tests/bench/lint_bench.cc has the time that it takes.
+TEST(ObjectLint, LooksAtTheLargestObjects) {
   KnownPolicies known;
-  for (int i = 0; i < 20; ++i) {
-    const std::string name = "pool-" + std::to_string(i);
-    Json pool = Pool(name, "");
-    pool["spec"]["template"]["spec"]["requirements"] = Json::parse(
-        R"([{"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["g", "p"]},
-            {"key": "karpenter.k8s.aws/instance-generation", "operator": "Gt", "values": ["3"]}])");
-    known.Upsert(PolicyKind::kNodePool, name, pool.dump());
-  }
-  Json containers = OneNodeJob();
-  for (int i = 0; i < 1500; ++i) {
-    containers["spec"]["template"]["spec"]["containers"].push_back(
-        {{"name", "c" + std::to_string(i)}, {"args", {"torchrun --nnodes 4"}}});
-  }
-  Json script = OneNodeJob();
-  std::string lines;
-  while (lines.size() < kMaxObjectBytes * 9 / 10)
-    lines += "torchrun --nnodes=4 --nproc_per_node=1\n";
-  script["spec"]["template"]["spec"]["containers"][0]["args"] = {lines};
-  Json alternatives = OneNodeJob();
-  Json& terms = alternatives["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
-                            ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
-  for (int i = 0; i < 10; ++i) {
-    terms.push_back({{"matchExpressions",
-                      {{{"key", "karpenter.k8s.aws/instance-gpu-count"},
-                        {"operator", "Gt"},
-                        {"values", {std::to_string(i)}}}}}});
-  }
-  for (const auto& [what, object] :
-       {std::pair("containers", containers), {"script", script}, {"alternatives", alternatives}}) {
-    const std::string text = object.dump();
-    double least = 1e9;
-    for (int i = 0; i < 5; ++i) {
-      const std::clock_t begin = std::clock();
-      EXPECT_FALSE(LintObject(text, "coscheduling", *known.All(), Types()).skipped) << what;
-      least = std::min(least, static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
-    }
-    EXPECT_LT(least, kLongest) << what;
-    std::cout << what << ": " << text.size() << " bytes, " << least * 1000 << " ms\n";
+  AddPoolsByRequirement(&known);
+  for (const auto& [what, object] : LargestObjects()) {
+    EXPECT_FALSE(LintObject(object, "coscheduling", *known.All(), Types()).skipped) << what;
   }
 }
 

@@ -265,7 +265,12 @@ TEST_P(ReflectorFaults, ThePictureComesOutRight) {
   options.seed = seed;
   Reflector reflector(**transport, timer, options, picture);
   reflector.Start();
-  for (int i = 0; i < 600; ++i) {
+  // Until there was enough of each fault, however slow the machine is.
+  const absl::Time patience = absl::Now() + absl::Seconds(60);
+  const auto enough = [&] {
+    return reflector.Stats().failures > 10 && reflector.Stats().syncs > 3;
+  };
+  for (int i = 0; i < 600 || (!enough() && absl::Now() < patience); ++i) {
     api.Change();
     absl::SleepFor(absl::Milliseconds(3));
   }
