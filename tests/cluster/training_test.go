@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,57 +25,68 @@ import (
 )
 
 // The whole life of a gang with the training worker in its pods: what users get
-// of all parts together.
+// of all parts together. The losses must be those of a training that nothing
+// happened to.
 
-// A node dies under a training. The three ranks that are left wait for the fourth,
-// Muster has its replacement placed on a new node, and all go on from the last
-// checkpoint, so that the losses are, to the last bit, those of a training that
-// nothing happened to.
-func TestTrainingOutlivesTheLossOfANode(t *testing.T) {
-	c := newGangCase(t, "training")
-	c.started(shared.StartTrainingOperator(""))
+func TestTrainingOutlivesItsNode(t *testing.T) {
+	operator := newGangCase(t, "operator")
+	operator.started(shared.StartTrainingOperator(""))
 	for _, member := range pick([]string{"train-worker-1"}, []string{"train-worker-1", "train-master-0"}) {
-		t.Run("of "+member, func(t *testing.T) {
-			c := newGangCase(t, "training")
-			job := c.newTraining()
-			c.NodePool("gpu", 1, 4, time.Second)
-			c.Apply("pytorchjob-worker.yaml", scheduledBy(plane.SchedulerName), job.mounted)
-			g := c.checkOneGang("train", 4, derivedFrom("PyTorchJob"))
-			before := g.pod(member)
-			job.awaitCheckpoint(30 * time.Second)
+		t.Run("that of "+member+" dies", func(t *testing.T) { testLostNode(t, member) })
+	}
+	t.Run("it is drained", testDrainedNode)
+}
 
-			job.kubelet.LoseNode(before.Spec.NodeName)
-			c.deleteByForce(before.Spec.NodeName)
-			g.awaitState(10*time.Second, "REPAIRING")
-			t.Log(g.Explained())
-			// Kubernetes itself collects the pods of a node that is no more after a minute.
-			if !full {
-				_, err := shared.Kubectl("delete", "pod", member, "--namespace="+c.Namespace, "--force", "--wait=false")
-				c.must(err)
-			}
-			g.awaitReplaced(before, 2*time.Minute)
+// The three ranks that are left wait for the fourth, Muster has its replacement
+// placed on a new node, and all go on from the last checkpoint.
+func testLostNode(t *testing.T, member string) {
+	job := newTraining(t)
+	g := job.begin()
+	before := g.pod(member)
 
-			g.awaitJob("Succeeded", time.Minute)
-			g.awaitState(10*time.Second, "FINISHED")
-			for _, pod := range g.ended(4) {
-				if ended := pod.Status.ContainerStatuses[0].State.Terminated; ended.ExitCode != 0 {
-					t.Errorf("%s ended with %d: %s", pod.Name, ended.ExitCode, ended.Message)
-				}
-			}
-			job.checkLosses()
-			// Each of the three saw it, and none of them was started anew.
-			rank := rankOf(before)
-			for _, name := range g.Members {
-				pod := g.pod(name)
-				told := strings.Contains(job.log(pod), fmt.Sprintf("generation 1 is over: rank %s ", rank))
-				if survived := name != member; told != survived {
-					t.Errorf("the log of %s tells of the end of rank %s: %v, want %v:\n%s", name, rank, told, survived, job.log(pod))
-				}
-			}
-			if log := job.log(g.pod("train-master-0")); !strings.Contains(log, "resuming after step ") {
-				t.Errorf("the training didn't go on from a checkpoint:\n%s", log)
-			}
-		})
+	job.kubelet.LoseNode(before.Spec.NodeName)
+	job.deleteByForce(before.Spec.NodeName)
+	g.awaitState(10*time.Second, "REPAIRING")
+	t.Log(g.Explained())
+	// Kubernetes itself collects the pods of a node that is no more after a minute.
+	if !full {
+		_, err := shared.Kubectl("delete", "pod", member, "--namespace="+job.Namespace, "--force", "--wait=false")
+		job.must(err)
+	}
+	g.awaitReplaced(before, 2*time.Minute)
+
+	job.checkEnd(g)
+	// The three saw it and went on as they were; the fourth knows nothing of it.
+	for _, pod := range g.all() {
+		told := strings.Contains(job.log(pod), "generation 1 is over: rank "+rankOf(before)+" ")
+		if want := pod.Name != member; told != want {
+			t.Errorf("the log of %s tells of the loss: %v, want %v:\n%s", pod.Name, told, want, job.log(pod))
+		}
+	}
+}
+
+// The worker on the node is told to end; all four write a checkpoint and end with an
+// exit code that asks for another start, which their operator and Muster give them.
+func testDrainedNode(t *testing.T) {
+	job := newTraining(t)
+	g := job.begin()
+	drained := g.all()[0].Spec.NodeName
+	_, err := shared.Kubectl("drain", drained, "--timeout=1m")
+	job.must(err)
+	t.Log(g.Explained())
+
+	job.checkEnd(g)
+	stopped := g.Moments(func(pod *corev1.Pod) bool {
+		ended := endOf(pod)
+		return ended != nil && ended.ExitCode == 143 && strings.Contains(ended.Message, `"cause":"terminated"`)
+	})
+	if len(stopped) != len(g.Members) {
+		t.Errorf("%d members ended with 143 and said why, want %d", len(stopped), len(g.Members))
+	}
+	for _, pod := range g.all() {
+		if pod.Spec.NodeName == drained {
+			t.Errorf("%s is on the node that was drained", pod.Name)
+		}
 	}
 }
 
@@ -88,12 +100,13 @@ type training struct {
 	undisturbed map[int64]float64
 }
 
-// newTraining begins to run the case's pods, and prepares what they train on. The
-// worker's flags but those, as a file.
-func (c *Case) newTraining() *training {
-	c.Helper()
+// newTraining is newGangCase with kubelets that run its pods, and prepares what
+// they train on.
+func newTraining(t *testing.T) *training {
+	t.Helper()
+	c := newGangCase(t, "training")
 	if _, err := os.Stat(shared.Worker); err != nil {
-		c.Fatalf("the training worker is missing (./run build muster-worker): %v", err)
+		c.Fatalf("the training worker is missing (./run build makes it): %v", err)
 	}
 	job := &training{Case: c, folder: filepath.Join(shared.Folder, c.Namespace), logs: filepath.Join(shared.Folder, "logs", c.Namespace)}
 	c.must(os.MkdirAll(job.folder, 0o755))
@@ -135,14 +148,14 @@ heads: 2
 vocabulary: 257
 context: 32
 batch: 16
-steps: 200
+steps: 400
 warmup-steps: 4
 learning-rate: 1e-2
 report-every: 10
 data: /mnt/tokens
 events: /mnt/events
 checkpoints: /mnt/checkpoints
-checkpoint-every: 20
+checkpoint-every: 40
 `
 
 // work runs the worker itself to its end.
@@ -169,6 +182,16 @@ func (job *training) mounted(object *unstructured.Unstructured) {
 			m["hostPath"] = map[string]any{"path": job.folder}
 		}
 	})
+}
+
+// begin lets the job train until a checkpoint is committed.
+func (job *training) begin() *Gang {
+	job.Helper()
+	job.NodePool("gpu", 1, 5, time.Second)
+	job.Apply("pytorchjob-worker.yaml", scheduledBy(plane.SchedulerName), job.mounted)
+	g := job.checkOneGang("train", 4, derivedFrom("PyTorchJob"))
+	job.awaitCheckpoint(time.Minute)
+	return g
 }
 
 // awaitCheckpoint waits until a checkpoint is committed.
@@ -208,7 +231,24 @@ func (job *training) losses(events string) map[int64]float64 {
 	return losses
 }
 
-// checkLosses compares with the undisturbed run.
+// checkEnd waits for the job's end, and sees that it went on from a checkpoint and
+// ended as an undisturbed one.
+func (job *training) checkEnd(g *Gang) {
+	job.Helper()
+	job.awaitJob("Succeeded", 2*time.Minute)
+	g.awaitState(10*time.Second, "FINISHED")
+	for _, pod := range g.all() {
+		if ended := endOf(pod); ended == nil || ended.ExitCode != 0 {
+			job.Errorf("%s didn't end well: %v", pod.Name, ended)
+		}
+	}
+	if log := job.log(g.pod("train-master-0")); !strings.Contains(log, "resuming after step ") {
+		job.Errorf("the training didn't go on from a checkpoint:\n%s", log)
+	}
+	job.checkLosses()
+}
+
+// checkLosses compares with the undisturbed run, to the last bit.
 func (job *training) checkLosses() {
 	job.Helper()
 	losses := job.losses("events")
@@ -230,6 +270,14 @@ func (g *Gang) pod(name string) *corev1.Pod {
 	pod, err := shared.Client.CoreV1().Pods(g.Namespace).Get(g.Context(), name, metav1.GetOptions{})
 	g.must(err)
 	return pod
+}
+
+// endOf says how a pod's container ended; nil while it hasn't.
+func endOf(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	if len(pod.Status.ContainerStatuses) == 0 {
+		return nil
+	}
+	return pod.Status.ContainerStatuses[0].State.Terminated
 }
 
 // rankOf is the one that the operator gave a pod.
@@ -287,17 +335,13 @@ func (c *Case) awaitJob(condition string, patience time.Duration) {
 	c.must(err)
 }
 
-// ended are the members that ended; as many must have.
-func (g *Gang) ended(count int) []*corev1.Pod {
+// all are the members, in the order of their names.
+func (g *Gang) all() []*corev1.Pod {
 	g.Helper()
-	var ended []*corev1.Pod
+	var pods []*corev1.Pod
 	for _, name := range g.Members {
-		if pod := g.pod(name); len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Terminated != nil {
-			ended = append(ended, pod)
-		}
+		pods = append(pods, g.pod(name))
 	}
-	if len(ended) != count {
-		g.Errorf("%d members have ended, want %d", len(ended), count)
-	}
-	return ended
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return pods
 }
