@@ -151,7 +151,7 @@ batch: 16
 steps: 400
 warmup-steps: 4
 learning-rate: 1e-2
-report-every: 10
+report-every: 1
 data: /mnt/tokens
 events: /mnt/events
 checkpoints: /mnt/checkpoints

@@ -36,6 +36,9 @@ func (k *Kubelet) start(pod *corev1.Pod) (*container, error) {
 	if len(spec.Command) == 0 {
 		return nil, fmt.Errorf("pod %s has no command, and there is no image here to say one", pod.Name)
 	}
+	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		return nil, fmt.Errorf("pod %s has restartPolicy %s, and nothing is restarted here", pod.Name, pod.Spec.RestartPolicy)
+	}
 	if spec.TerminationMessagePath != corev1.TerminationMessagePathDefault {
 		return nil, fmt.Errorf("pod %s has terminationMessagePath %s, and only %s can be had here",
 			pod.Name, spec.TerminationMessagePath, corev1.TerminationMessagePathDefault)

@@ -1,3 +1,4 @@
+#!/bin/sh
 # Run as the first process of new namespaces. POD_* say what the container gets; the arguments are
 # its environment, NAME=VALUE each, and then its command. $0 is the pod's name.
 set -e
