@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
 # Builds the programs of the test cluster from their Go modules, all stock but
-# for a Karpenter that fails on order, and copies the CRDs that belong to them
-# beside the binaries.
+# for a Karpenter that fails on order, and copies the CRDs and manifests that
+# belong to them beside the binaries.
 #
 #   build.sh [--peers]           build what is missing; the last line is the folder
 #   build.sh [--peers] --where   print only the folder
 #
-# With --peers it is about the controllers that only the full run needs: Kueue
-# and those that make pods of jobs. The folder lies outside the tree and is
-# named by a hash of everything the binaries are made of, so that fresh clones
-# and branches share one build.
+# With --peers it is about the controllers that only the full run needs: Kueue,
+# JobSet and Trainer. The folder lies outside the tree and is named by a hash of
+# everything the binaries are made of, so that fresh clones and branches share
+# one build.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 kubernetes=1.34.2
 
 what="control plane" name=control-plane
-modules=(controlplane faults karpenter kwok)
+modules=(controlplane faults karpenter kwok training-operator)
 if [[ "${1:-}" == --peers ]]; then
   what=peers name=peers
-  modules=(kueue jobset trainer training-operator)
+  modules=(kueue jobset trainer)
   shift
 fi
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/muster/$name"
@@ -91,6 +91,10 @@ build_control_plane() {
   module=$(cd karpenter && go list -m -f '{{.Dir}}' sigs.k8s.io/karpenter)
   mkdir -p "$out/crds"
   install -m 644 "$module"/pkg/apis/crds/*.yaml "$module"/kwok/apis/crds/*.yaml "$out/crds/"
+
+  manifests training-operator \
+    "$(module_folder training-operator github.com/kubeflow/training-operator)/manifests" base/crds
+  build training-operator training-operator github.com/kubeflow/training-operator/cmd/training-operator.v1 "3 minutes"
 }
 
 # module_folder FOLDER MODULE: where Go keeps the sources.
@@ -127,10 +131,6 @@ build_peers() {
   # JobSet is installed on its own, and not from the network.
   sed -i '/third-party/d' "$out/manifests-trainer/overlays/manager/kustomization.yaml"
   build trainer trainer github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager "2 minutes"
-
-  manifests training-operator \
-    "$(module_folder training-operator github.com/kubeflow/training-operator)/manifests" base/crds
-  build training-operator training-operator github.com/kubeflow/training-operator/cmd/training-operator.v1 "3 minutes"
 }
 
 "build_${name//-/_}"

@@ -15,7 +15,8 @@ import (
 )
 
 // What a case applies from jobs/. All training jobs there are called "train" and
-// have four pods with a GPU each, so a case knows its pods by that name.
+// have four pods, each of which fills a node of one GPU, so a case knows its pods by
+// that name.
 
 // Change edits an object of a fixture before it is applied.
 type Change func(object *unstructured.Unstructured)

@@ -62,10 +62,7 @@ func TestGangWhoseNodeIsDeletedIsWholeAgainOnANewOne(t *testing.T) {
 			c.must(err)
 		}},
 		{"the Node, by force", "", func(c *Case, node *corev1.Node) {
-			_, err := shared.Client.CoreV1().Nodes().Patch(c.Context(), node.Name, types.MergePatchType,
-				[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-			c.must(err)
-			c.must(shared.Client.CoreV1().Nodes().Delete(c.Context(), node.Name, metav1.DeleteOptions{}))
+			c.deleteByForce(node.Name)
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -8,6 +8,13 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 
+# The worker's cases come late in the run; that it is missing is told now.
+export MUSTER_WORKER_BINARY=${MUSTER_WORKER_BINARY:-$PWD/../../build/muster-worker}
+if [[ ! -x $MUSTER_WORKER_BINARY ]]; then
+  echo "test.sh: there is no $MUSTER_WORKER_BINARY; ./run build makes it" >&2
+  exit 1
+fi
+
 ./build.sh || exit 1
 # Kueue's own packages say who is to be displaced.
 ../kueue/build.sh || exit 1

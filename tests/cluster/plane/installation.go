@@ -25,14 +25,14 @@ var podKinds = []string{"Deployment", "APIService"}
 func (r *Peer) install() error {
 	p, name := r.plane, r.product.name
 	if r.product.crdsOnly {
-		crds, err := p.newestStored(name)
+		crds, err := newestStored(filepath.Join(r.folder, "crds-"+name))
 		if err != nil {
 			return err
 		}
 		r.installed = crds
 		return r.apply()
 	}
-	rendered, err := p.Kubectl("kustomize", filepath.Join(p.peers, "manifests-"+name, r.product.overlay))
+	rendered, err := p.Kubectl("kustomize", filepath.Join(r.folder, "manifests-"+name, r.product.overlay))
 	if err != nil {
 		return err
 	}
@@ -184,8 +184,8 @@ func writeObjects(path string, objects []*unstructured.Unstructured) error {
 
 // newestStored reads a product's CRDs for a use without webhooks. Nobody converts
 // between versions then, so what is stored is the newest one, the product's own.
-func (p *Plane) newestStored(name string) ([]*unstructured.Unstructured, error) {
-	files, err := filepath.Glob(filepath.Join(p.peers, "crds-"+name, "*.yaml"))
+func newestStored(folder string) ([]*unstructured.Unstructured, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil {
 		return nil, err
 	}

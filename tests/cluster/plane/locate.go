@@ -24,12 +24,20 @@ func Locate(folder string) (Options, error) {
 		return options, err
 	}
 	options.Manifests = filepath.Join(folder, "..", "..", "deploy")
-	// Another build of Muster, for example one with a sanitizer.
-	options.Muster = os.Getenv("MUSTER_BINARY")
-	if options.Muster == "" {
-		options.Muster, err = filepath.Abs(filepath.Join(folder, "..", "..", "build", "muster"))
+	if options.Muster, err = binary("MUSTER_BINARY", folder, "muster"); err != nil {
+		return options, err
 	}
+	options.Worker, err = binary("MUSTER_WORKER_BINARY", folder, "muster-worker")
 	return options, err
+}
+
+// binary is a program of the tree's build, or another build of it that a variable
+// names, for example one with a sanitizer.
+func binary(variable, folder, name string) (string, error) {
+	if named := os.Getenv(variable); named != "" {
+		return filepath.Abs(named)
+	}
+	return filepath.Abs(filepath.Join(folder, "..", "..", "build", name))
 }
 
 // builtIn asks build.sh where it puts what it builds.

@@ -30,6 +30,7 @@ type Peer struct {
 
 	plane     *Plane
 	product   product
+	folder    string // of its program and manifests
 	process   *process.Process
 	clusterIP string
 	installed []*unstructured.Unstructured
@@ -40,10 +41,12 @@ type Peer struct {
 
 // product says what is particular about a controller.
 type product struct {
-	name      string // of its manifests, its user and, if it has no other, its program
-	program   string
-	overlay   string // what is installed, a kustomization below manifests-NAME
-	crdsOnly  bool   // or only crds-NAME; then it has no webhooks and no health endpoint
+	name     string // of its manifests, its user and, if it has no other, its program
+	program  string
+	overlay  string // what is installed, a kustomization below manifests-NAME
+	crdsOnly bool   // or only crds-NAME; then it has no webhooks and no health endpoint
+	// Built with the control plane rather than with the other peers.
+	usual     bool
 	namespace string
 	service   string // of its webhooks; empty: it has none
 	secret    string // where it keeps the certificate of its webhooks
@@ -59,11 +62,15 @@ const servingCertificates = "/tmp/k8s-webhook-server/serving-certs"
 
 // startPeer installs a controller, starts it and waits until it is ready.
 func (p *Plane) startPeer(product product) (*Peer, error) {
-	if _, err := os.Stat(filepath.Join(p.peers, "complete")); err != nil {
+	folder := p.peers
+	if product.usual {
+		folder = p.programs
+	}
+	if _, err := os.Stat(filepath.Join(folder, "complete")); err != nil {
 		return nil, errors.New("its program is missing; tests/cluster/build.sh --peers builds it")
 	}
 	ctx, cancel := context.WithCancel(p.context)
-	peer := &Peer{plane: p, product: product, cancel: cancel}
+	peer := &Peer{plane: p, product: product, folder: folder, cancel: cancel}
 	err := peer.install()
 	if err == nil {
 		err = peer.start(ctx)
@@ -102,7 +109,7 @@ func (r *Peer) start(ctx context.Context) error {
 	environment = append(environment, "KUBECONFIG="+p.kubeconfig(product.name), "HOME="+p.Folder)
 	r.LogPath = p.path("logs/" + product.name + ".log")
 	if r.process, err = process.StartMounted(certificates, servingCertificates, product.name, r.LogPath, environment,
-		filepath.Join(p.peers, cmp.Or(product.program, product.name)), arguments...); err != nil {
+		filepath.Join(r.folder, cmp.Or(product.program, product.name)), arguments...); err != nil {
 		return err
 	}
 	p.mutex.Lock()

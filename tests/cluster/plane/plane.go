@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"muster.dev/tests/cluster/kubelet"
 	"muster.dev/tests/cluster/process"
 	"muster.dev/tests/cluster/timeline"
 )
@@ -41,6 +42,7 @@ type Plane struct {
 	Dynamic    dynamic.Interface
 	Timeline   *timeline.Timeline
 	Muster     *Muster
+	Worker     string // the training worker's program
 
 	programs   string
 	peers      string
@@ -63,6 +65,7 @@ type Options struct {
 	Peers     string // the one of build.sh --peers; needed where a case starts one
 	Manifests string // the kustomization that deploys Muster
 	Muster    string // the binary under test
+	Worker    string // and the training worker's; needed where a case trains
 	// Measured is for comparing programs on the API server: kube-schedulers,
 	// Karpenter, kwok and the timeline are left out, so that only what is measured
 	// loads the machine, and Requests tells what it asked for. StandIn starts Muster's
@@ -76,7 +79,7 @@ func Start(options Options) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plane{Folder: folder, programs: options.Programs, peers: options.Peers}
+	p := &Plane{Folder: folder, Worker: options.Worker, programs: options.Programs, peers: options.Peers}
 	p.context, p.cancel = context.WithCancel(context.Background())
 	if err := p.start(options); err != nil {
 		p.Stop()
@@ -293,6 +296,8 @@ func (p *Plane) startNodes() error {
 		"--kubeconfig="+p.kubeconfig("kwok"),
 		"--manage-all-nodes=false",
 		"--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+		// It warns that its Stages can say that too; then all of them would have to be written out.
+		"--disregard-status-with-annotation-selector="+kubelet.Annotation+"="+kubelet.RunsProcesses,
 	); err != nil {
 		return err
 	}
