@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,7 +27,9 @@ bool UsesGpu(const EngineConfig& config);
 
 // GPUs that this process sees and could train on.
 int UsableGpus();
-// As MakeEngine. The GPU is this process's: the one with the number of its local rank.
+// "GPU-..." of this process's: the one with the number of its local rank.
+std::vector<std::string> OwnGpus();
+// As MakeEngine, on that GPU.
 absl::StatusOr<std::unique_ptr<Engine>> MakeGpuEngine(const EngineConfig& config,
                                                       const TrainPlan& plan,
                                                       Communicator& communicator);

@@ -5,6 +5,8 @@ namespace muster::worker {
 
 int UsableGpus() { return 0; }
 
+std::vector<std::string> OwnGpus() { return {}; }
+
 absl::StatusOr<std::unique_ptr<Engine>> MakeGpuEngine(const EngineConfig& /*config*/,
                                                       const TrainPlan& /*plan*/,
                                                       Communicator& /*communicator*/) {

@@ -232,14 +232,17 @@ int RunTrain(const std::vector<std::string>& arguments, const std::string& versi
     }
     return reporters->observers();
   };
-  return RunJob({.config = values.job,
-                 .arguments = arguments,
-                 .versions = {{"worker", version}},
-                 .check_node = [&](const LaunchPlan& plan) { return CheckNode(values, plan, err); },
-                 .body =
-                     [&](Communicator& communicator) {
-                       return TrainOneGeneration(values.train, communicator, observers);
-                     }});
+  return RunJob(
+      {.config = values.job,
+       .arguments = arguments,
+       .versions = {{"worker", version}},
+       .gpu_uuids =
+           [&] { return UsesGpu(values.train.engine) ? OwnGpus() : std::vector<std::string>(); },
+       .check_node = [&](const LaunchPlan& plan) { return CheckNode(values, plan, err); },
+       .body =
+           [&](Communicator& communicator) {
+             return TrainOneGeneration(values.train, communicator, observers);
+           }});
 }
 
 }  // namespace muster::worker
