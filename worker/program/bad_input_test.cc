@@ -110,7 +110,9 @@ TEST_F(BadInput, ValuesThatDoNotGoTogetherAreNamed) {
 
 TEST_F(BadInput, AGpuThatIsNotThereIsNotReplacedByTheCpu) {
   if (UsableGpus() > 0) GTEST_SKIP() << "there is one";
-  ExpectEnd(Train({"--engine=gpu"}), CauseId::kConfigurationInvalid, "GPU");
+  const Ran ran = Train({"--engine=gpu"});
+  EXPECT_EQ(ran.exit_code, CauseOf(CauseId::kConfigurationInvalid).exit_code) << ran.printed;
+  EXPECT_THAT(ran.printed, HasSubstr("GPU"));
 }
 
 TEST_F(BadInput, AFileOfSettingsIsNamedWithItsLine) {
