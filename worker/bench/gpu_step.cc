@@ -1,148 +1,260 @@
 // How fast the GPU engine trains: tokens per second over steps, and the time of each part of a
-// step. Every step has a text of its own, in which each token follows from the one before, so that
-// the loss falls evenly. Prints one JSON object.
+// step, on as many GPUs of this machine as are asked for. Prints one JSON object.
 //
-//   gpu_step MODEL SEQUENCES SEQUENCE STEPS PLAN_CACHE [MICRO_BATCHES [RECOMPUTE]]
+//   gpu_step --model=gpt2 --sequences=128 --steps=50
+//
+// Without --data every step has a text of its own, in which each token follows from the one before.
 #include <cuda_runtime.h>
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
+#include <iostream>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "worker/communicator/local_communicator.h"
+#include "worker/data/token_file.h"
 #include "worker/gpu/gpu_engine.h"
+#include "worker/program/settings.h"
+#include "worker/program/train_config.h"
+#include "worker/training/on_ranks.h"
 
 namespace muster::worker {
 namespace {
 
-constexpr int kWarmUp = 10;
 constexpr int kMeasuredParts = 5;
 constexpr uint64_t kTextSeed = 5;
 
-struct Settings {
-  std::string model;
-  int sequences, sequence, steps;
+struct StepSettings {
+  ModelChoice model;
+  int ranks = 1;
+  std::string sharding = "ddp";
+  int sequences = 1;
+  int sequence = 1024;
+  int micro_batches = 1;
+  int steps = 50;
+  int untimed = 10;
+  std::optional<std::string> data;
   std::string plan_cache;
-  int micro_batches;
-  bool recompute;
+  bool recompute_norms = false;
+  bool recompute_activations = false;
+  bool deterministic = false;
+  int most_blocks = NcclCommunicator::Options().most_blocks;
+  OptimizerConfig optimizer = {.learning_rate = 6e-4, .warmup_steps = 100, .total_steps = 10'000};
 };
 
-// Micro-batch `index` of all steps'.
+void AddSettings(Settings& settings, StepSettings& values) {
+  AddModelSettings(settings, values.model);
+  settings.Add("ranks", "GPUs, a thread each", &values.ranks);
+  settings.Add("sharding", "ddp, zero1 or zero3", &values.sharding);
+  settings.Add("sequences", "of a micro-batch", &values.sequences);
+  settings.Add("sequence", "tokens", &values.sequence);
+  settings.Add("micro-batches", "of a step, on each rank", &values.micro_batches);
+  settings.Add("steps", "that are timed", &values.steps);
+  settings.Add("untimed", "steps before them", &values.untimed);
+  settings.Add("data", "token file, read from its start on", &values.data);
+  settings.Add("plan-cache", "file of plans of products", &values.plan_cache);
+  settings.Add("recompute-norms", "in the backward", &values.recompute_norms);
+  settings.Add("recompute-activations", "of the MLP, in the backward",
+               &values.recompute_activations);
+  settings.Add("deterministic", "equal bits from equal inputs", &values.deterministic);
+  settings.Add("most-blocks", "that NCCL takes", &values.most_blocks);
+  settings.Add("learning-rate", "at its highest", &values.optimizer.learning_rate);
+  settings.Add("warmup-steps", "until then", &values.optimizer.warmup_steps);
+}
+
+// A micro-batch: sequence `first` of all that are read, and those after it.
 struct Text {
-  Text(const Settings& settings, size_t index, int vocabulary) {
-    for (int sequence = 0; sequence < settings.sequences; ++sequence) {
-      const double start = HashedUniform(kTextSeed, index * settings.sequences + sequence);
-      auto token = static_cast<int64_t>((start + 1) / 2 * vocabulary);
-      for (int t = 0; t < settings.sequence; ++t) {
-        tokens.push_back(static_cast<int32_t>(token));
-        token = (token * 3 + 7) % vocabulary;
-        targets.push_back(static_cast<int32_t>(token));
+  Text(const StepSettings& settings, int64_t first, int vocabulary, const TokenFile* data) {
+    std::vector<int32_t> ids(settings.sequence + 1);
+    for (int i = 0; i < settings.sequences; ++i) {
+      if (data == nullptr) {
+        MakeUp(first + i, vocabulary, ids);
+      } else {
+        const int64_t windows = (data->tokens() - 1) / settings.sequence;
+        data->Read((first + i) % windows * settings.sequence, ids);
       }
+      tokens.insert(tokens.end(), ids.begin(), ids.end() - 1);
+      targets.insert(targets.end(), ids.begin() + 1, ids.end());
+    }
+  }
+
+  static void MakeUp(int64_t sequence, int vocabulary, std::vector<int32_t>& ids) {
+    const double start = HashedUniform(kTextSeed, sequence);
+    auto token = static_cast<int64_t>((start + 1) / 2 * vocabulary);
+    for (int32_t& id : ids) {
+      id = static_cast<int32_t>(token);
+      token = (token * 3 + 7) % vocabulary;
     }
   }
 
   std::vector<int32_t> tokens, targets;
 };
 
-absl::StatusOr<nlohmann::json> Measure(const Settings& settings) {
-  const absl::StatusOr<ModelConfig> model = NamedModel(settings.model);
-  if (!model.ok()) return model.status();
-  ModelConfig config = *model;
-  config.context = std::max(config.context, settings.sequence);
-  const auto group = MakeLocalCommunicators(1);
-  absl::StatusOr<std::unique_ptr<GpuEngine>> engine = GpuEngine::Create(
-      {.model = config,
-       .optimizer = {.learning_rate = 6e-4, .warmup_steps = 100, .total_steps = 10'000},
-       .sequences = settings.sequences,
-       .sequence = settings.sequence,
-       .recompute = {.norms = settings.recompute, .activations = settings.recompute},
-       .plan_cache = settings.plan_cache},
-      *group[0]);
-  if (!engine.ok()) return engine.status();
-  std::fprintf(stderr, "%s\n", (*engine)->memory().c_str());
-  if (absl::Status status = (*engine)->Load(InitialState((*engine)->layout(), 1)); !status.ok()) {
-    return status;
+int64_t UsedBytes() {
+  size_t free = 0;
+  size_t total = 0;
+  cudaMemGetInfo(&free, &total);
+  return static_cast<int64_t>(total - free);
+}
+
+class Run {
+ public:
+  Run(const StepSettings& settings, ModelConfig model, Sharding sharding, const TokenFile* data,
+      Communicator& ranks)
+      : settings_(settings), model_(model), sharding_(sharding), data_(data), ranks_(ranks) {}
+
+  absl::StatusOr<nlohmann::json> Measure() {
+    absl::StatusOr<std::unique_ptr<GpuEngine>> engine = GpuEngine::Create(
+        {.model = model_,
+         .optimizer = settings_.optimizer,
+         .sequences = settings_.sequences,
+         .sequence = settings_.sequence,
+         .device = ranks_.rank(),
+         .sharding = sharding_,
+         .communication = {.timeout = absl::Minutes(1), .most_blocks = settings_.most_blocks},
+         .recompute = {.norms = settings_.recompute_norms,
+                       .activations = settings_.recompute_activations},
+         .deterministic = settings_.deterministic,
+         .plan_cache = settings_.plan_cache},
+        ranks_);
+    if (!engine.ok()) return engine.status();
+    engine_ = *std::move(engine);
+    if (ranks_.rank() == 0) std::cerr << engine_->memory() << "\n";
+    absl::Status status = engine_->Load(InitialState(engine_->layout(), 1));
+    if (!status.ok()) return status;
+    const absl::StatusOr<double> untimed = Steps(settings_.untimed);
+    if (!untimed.ok()) return untimed.status();
+    const absl::StatusOr<double> seconds = Steps(settings_.steps);
+    if (!seconds.ok()) return seconds.status();
+    engine_->MeasureParts(true);
+    const absl::StatusOr<double> measured = Steps(kMeasuredParts);
+    if (!measured.ok()) return measured.status();
+    losses_.resize(settings_.untimed + settings_.steps);
+    return Report(*seconds);
   }
-  const int64_t rows = int64_t{settings.sequences} * settings.sequence;
-  std::vector<std::vector<Text>> texts(kWarmUp + settings.steps + kMeasuredParts);
-  for (size_t step = 0; step < texts.size(); ++step) {
-    for (int i = 0; i < settings.micro_batches; ++i) {
-      texts[step].emplace_back(settings, step * settings.micro_batches + i, config.vocabulary);
+
+ private:
+  // The seconds that each of them takes.
+  absl::StatusOr<double> Steps(int count) {
+    std::vector<Text> texts;
+    const int64_t batches = int64_t{1} * settings_.micro_batches * ranks_.world_size();
+    for (int64_t i = 0; i < int64_t{1} * count * settings_.micro_batches; ++i) {
+      const int64_t batch = (step_ + i / settings_.micro_batches) * batches +
+                            ranks_.rank() * settings_.micro_batches + i % settings_.micro_batches;
+      texts.emplace_back(settings_, batch * settings_.sequences, model_.vocabulary, data_);
     }
-  }
-  int step = 0;
-  std::vector<double> losses;
-  const auto run = [&](int count) -> absl::StatusOr<double> {
     cudaDeviceSynchronize();
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < count; ++i) {
-      std::vector<Batch> batches;
-      for (const Text& text : texts[step]) {
-        batches.push_back({.tokens = text.tokens, .targets = text.targets});
+      std::vector<Batch> of_step;
+      for (int k = 0; k < settings_.micro_batches; ++k) {
+        const Text& text = texts[i * settings_.micro_batches + k];
+        of_step.push_back({.tokens = text.tokens, .targets = text.targets});
       }
-      const absl::StatusOr<StepResult> result = (*engine)->Step(step++, batches);
+      const absl::StatusOr<StepResult> result = engine_->Step(step_++, of_step);
       if (!result.ok()) return result.status();
-      losses.push_back(result->loss);
+      losses_.push_back(result->loss);
     }
     cudaDeviceSynchronize();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / count;
-  };
-  if (const auto warm = run(kWarmUp); !warm.ok()) return warm.status();
-  const absl::StatusOr<double> seconds = run(settings.steps);
-  if (!seconds.ok()) return seconds.status();
-  (*engine)->MeasureParts(true);
-  if (const auto measured = run(kMeasuredParts); !measured.ok()) return measured.status();
-  const double tokens = static_cast<double>(rows) * settings.micro_batches;
-  nlohmann::json parts;
-  double floor = 0;
-  double all = 0;
-  for (const auto& [part, milliseconds] : (*engine)->Parts()) {
-    parts[part] = milliseconds / kMeasuredParts;
-    all += milliseconds / kMeasuredParts;
-    if (part.starts_with("product") || part.starts_with("attention")) {
-      floor += milliseconds / kMeasuredParts;
-    }
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() /
+           std::max(1, count);
   }
-  return nlohmann::json{
-      {"model", settings.model},
-      {"sequences", settings.sequences},
-      {"sequence", settings.sequence},
-      {"micro_batches", settings.micro_batches},
-      {"tokens_per_second", tokens / *seconds},
-      {"step_milliseconds", *seconds * 1e3},
-      {"flops_per_second", FlopsPerToken(config, settings.sequence) * tokens / *seconds},
-      {"losses", losses},
-      {"share_of_floor", floor / (*seconds * 1e3)},
-      {"parts_sum", all},
-      {"parts", parts}};
+
+  nlohmann::json Report(double seconds) const {
+    const double tokens = 1.0 * settings_.sequences * settings_.sequence * settings_.micro_batches;
+    nlohmann::json parts;
+    double floor = 0;
+    for (const auto& [part, milliseconds] : engine_->Parts()) {
+      parts[part] = milliseconds / kMeasuredParts;
+      if (part.starts_with("product") || part.starts_with("attention")) {
+        floor += milliseconds / kMeasuredParts;
+      }
+    }
+    constexpr double kGiB = 1 << 30;
+    const double flops = FlopsPerToken(model_, settings_.sequence) * tokens / seconds;
+    return {{"model", settings_.model.name},
+            {"config",
+             {{"family", FamilyName(model_.family)},
+              {"layers", model_.layers},
+              {"width", model_.width},
+              {"heads", model_.heads},
+              {"key_value_heads", model_.key_value_heads},
+              {"feed_forward", model_.feed_forward},
+              {"vocabulary", model_.vocabulary},
+              {"padded_vocabulary", model_.padded_vocabulary},
+              {"context", model_.context}}},
+            {"learning_rate", settings_.optimizer.learning_rate},
+            {"min_learning_rate", settings_.optimizer.min_learning_rate},
+            {"warmup_steps", settings_.optimizer.warmup_steps},
+            {"total_steps", settings_.optimizer.total_steps},
+            {"ranks", ranks_.world_size()},
+            {"sharding", settings_.sharding},
+            {"sequences", settings_.sequences},
+            {"sequence", settings_.sequence},
+            {"micro_batches", settings_.micro_batches},
+            {"tokens_per_second", tokens / seconds},  // of one rank
+            {"step_milliseconds", seconds * 1e3},
+            {"mfu", engine_->peak_flops() > 0 ? flops / engine_->peak_flops() : 0},
+            {"planned_gib", static_cast<double>(engine_->planned_bytes()) / kGiB},
+            {"used_gib", static_cast<double>(UsedBytes()) / kGiB},
+            {"losses", losses_},
+            {"share_of_floor", floor / (seconds * 1e3)},
+            {"parts", parts}};
+  }
+
+  const StepSettings& settings_;
+  const ModelConfig model_;
+  const Sharding sharding_;
+  const TokenFile* data_;
+  Communicator& ranks_;
+  std::unique_ptr<GpuEngine> engine_;
+  int64_t step_ = 0;
+  std::vector<double> losses_;
+};
+
+absl::Status MeasureAll(const StepSettings& settings) {
+  absl::StatusOr<ModelConfig> model = ModelOf(settings.model);
+  if (!model.ok()) return model.status();
+  model->context = std::max(model->context, settings.sequence);
+  const absl::StatusOr<Sharding> sharding = ParseSharding(settings.sharding);
+  if (!sharding.ok()) return sharding.status();
+  std::optional<TokenFile> data;
+  if (settings.data.has_value()) {
+    absl::StatusOr<TokenFile> opened = TokenFile::Open(*settings.data);
+    if (!opened.ok()) return opened.status();
+    data = *std::move(opened);
+  }
+  absl::Status first;
+  for (const absl::Status& status : OnRanks(settings.ranks, [&](Communicator& ranks) {
+         const absl::StatusOr<nlohmann::json> report =
+             Run(settings, *model, *sharding, data.has_value() ? &*data : nullptr, ranks).Measure();
+         if (!report.ok()) ranks.Abort(report.status());
+         if (report.ok() && ranks.rank() == 0) std::cout << report->dump(1) << std::endl;
+         return report.status();
+       })) {
+    first.Update(status);
+  }
+  return first;
 }
 
 }  // namespace
 }  // namespace muster::worker
 
 int main(int argc, char** argv) {
-  if (argc < 6) {
-    std::fprintf(stderr,
-                 "usage: gpu_step MODEL SEQUENCES SEQUENCE STEPS PLAN_CACHE [MICRO_BATCHES "
-                 "[RECOMPUTE]]\n");
-    return 2;
+  muster::worker::StepSettings values;
+  muster::worker::Settings settings;
+  muster::worker::AddSettings(settings, values);
+  const auto line = settings.ReadCommandLine({argv + 1, argv + argc});
+  if (line.ok() && line->help) {
+    std::cout << settings.Help();
+    return 0;
   }
-  const auto measured = muster::worker::Measure({.model = argv[1],
-                                                 .sequences = std::atoi(argv[2]),
-                                                 .sequence = std::atoi(argv[3]),
-                                                 .steps = std::atoi(argv[4]),
-                                                 .plan_cache = argv[5],
-                                                 .micro_batches = argc > 6 ? std::atoi(argv[6]) : 1,
-                                                 .recompute = argc > 7 && argv[7][0] == '1'});
-  if (!measured.ok()) {
-    std::fprintf(stderr, "%s\n", measured.status().ToString().c_str());
-    return 1;
-  }
-  std::printf("%s\n", measured->dump(1).c_str());
-  return 0;
+  absl::Status status = line.status();
+  if (status.ok()) status = muster::worker::MeasureAll(values);
+  if (!status.ok()) std::cerr << status.ToString() << "\n";
+  return status.ok() ? 0 : 1;
 }

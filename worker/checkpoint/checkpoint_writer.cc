@@ -75,6 +75,11 @@ absl::Status CheckpointWriter::Begin(const CheckpointInfo& info,
   }
   info_ = info;
   copy_.clear();
+  size_t floats = 0;
+  for (const StateRange& range : ranges) {
+    floats += range.parameters.size() + range.first_moment.size() + range.second_moment.size();
+  }
+  copy_.reserve(floats);
   for (const StateRange& range : ranges) {
     for (const auto values : {range.parameters, range.first_moment, range.second_moment}) {
       copy_.insert(copy_.end(), values.begin(), values.end());

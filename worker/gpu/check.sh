@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Builds the GPU engine's tests and benchmark with the nvcc of this machine and runs the tests: for
-# a GPU machine that has a compiler but not Debian's libraries.
+# Builds the worker with its GPU engine, the engine's tests and its benchmark with the nvcc of this
+# machine and runs them: for a GPU machine that has a compiler but not Debian's libraries.
 #
 #   worker/gpu/check.sh bundle FOLDER    puts all that is needed into FOLDER; needs no GPU
 #   worker/gpu/check.sh build            builds into build/gpu; MUSTER_ARCHITECTURES chooses GPUs
 #   worker/gpu/check.sh test [FILTER]    builds and runs the tests, or those that match
 #   worker/gpu/check.sh sanitize         the kernels' tests under compute-sanitizer
+#   worker/gpu/check.sh run COMMAND...   any command, with CUDA's libraries on its path
 #
 # In a bundle, run it as ./worker/gpu/check.sh.
 set -euo pipefail
@@ -17,9 +18,9 @@ bundle() {
   toolkit=$(worker/gpu/toolkit.sh)
   mkdir -p "$to/deps/include" "$to/deps/lib"
   cp -r worker "$to/"
-  cp -r /usr/include/{absl,fmt,gtest,gmock,nlohmann} "$to/deps/include/"
-  cp -r "$toolkit"/include/{cublas,cudnn,nvrtc}* "$to/deps/include/"
-  cp /usr/lib/*/libabsl_*.a /usr/lib/*/lib{gtest,gtest_main,gmock}.a "$to/deps/lib/"
+  cp -r /usr/include/{absl,fmt,gtest,gmock,nlohmann,yaml-cpp} "$to/deps/include/"
+  cp -r "$toolkit"/include/{cublas,cudnn,nccl,nvrtc}* "$to/deps/include/"
+  cp /usr/lib/*/libabsl_*.a /usr/lib/*/lib{gtest,gtest_main,gmock,yaml-cpp}.a "$to/deps/lib/"
 }
 
 build() {
@@ -30,9 +31,9 @@ build() {
   local includes=(-isystem "$cuda/include") libraries=('-Wl,--start-group')
   if [[ -d deps ]]; then
     includes=(-isystem deps/include "${includes[@]}")
-    libraries+=(deps/lib/libabsl_*.a)
+    libraries+=(deps/lib/libabsl_*.a deps/lib/libyaml-cpp.a)
   else
-    libraries+=(/usr/lib/*/libabsl_*.a)
+    libraries+=(/usr/lib/*/libabsl_*.a /usr/lib/*/libyaml-cpp.a)
   fi
   libraries+=('-Wl,--end-group' "$cuda/lib64/libcudart_static.a" -ldl -lrt -lpthread)
   local gencode=() architecture
@@ -41,12 +42,13 @@ build() {
   done
   mkdir -p "$out"
   local library=() tests=() all=()
-  for source in worker/{model,communicator,checkpoint,training,gpu,gpu/kernels}/*.{cc,cu} \
+  for source in worker/{model,communicator,checkpoint,data,training,launch,rendezvous}/*.cc \
+    worker/{preflight,diagnose,program}/*.cc worker/gpu/*.cc worker/gpu/kernels/*.{cc,cu} \
     worker/bench/gpu_step.cc; do
     case $source in
-      */trainer*.cc | */observer*.cc | *\**) continue ;;
+      worker/program/no_gpu_engine.cc) continue ;;
       worker/gpu/*_test.cc) tests+=("$out/${source//\//-}.o") ;;
-      worker/bench/*) ;;
+      worker/bench/* | worker/program/main.cc) ;;
       *_test.cc) continue ;;
       *) library+=("$out/${source//\//-}.o") ;;
     esac
@@ -58,6 +60,7 @@ build() {
   g++ -o "$out/gpu_tests" "${tests[@]}" "${library[@]}" -Ldeps/lib -lgtest_main -lgmock -lgtest \
     "${libraries[@]}"
   g++ -o "$out/gpu_step" "$out/worker-bench-gpu_step.cc.o" "${library[@]}" "${libraries[@]}"
+  g++ -o "$out/muster-worker" "$out/worker-program-main.cc.o" "${library[@]}" "${libraries[@]}"
 }
 
 # compile_all NVCC FLAGS GENCODE: compiles the sources on standard input that have no object yet.
@@ -69,7 +72,7 @@ compile_all() {
     if [[ $1 == *.cu ]]; then
       "$2" $3 -O3 $4 -c "$1" -o "$object"
     else
-      g++ $3 -c "$1" -o "$object"
+      g++ $3 "-DMUSTER_VERSION=\"check\"" -c "$1" -o "$object"
     fi || { echo "check.sh: $1 does not compile" >&2; exit 1; }'
   xargs -P "$(nproc)" -I{} bash -c "$script" - {} "$1" "$2" "$3"
 }
@@ -97,8 +100,13 @@ case ${1-} in
     libraries_on_path
     for tool in memcheck racecheck initcheck; do
       compute-sanitizer --tool "$tool" --error-exitcode 1 "$out/gpu_tests" --gtest_brief=1 \
-        --gtest_filter='-*GpuEngine*:*Cudnn*:ProductsOf*'
+        --gtest_filter='-*GpuEngine*:*Gpus*:Nccl*:*Cudnn*:ProductsOf*'
     done
+    ;;
+  run)
+    libraries_on_path
+    shift
+    "$@"
     ;;
   *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | head -n -1

@@ -40,13 +40,14 @@ absl::Status FrontendStatus(fe::error_t error, std::string_view doing) {
 }
 
 absl::StatusOr<cudnnHandle_t> MakeHandle() {
-  if (fe::cudnn_dlhandle == nullptr) {
-    const absl::StatusOr<SharedLibrary> library =
-        SharedLibrary::Open({"libcudnn.so.9", "libcudnn.so"});
-    if (!library.ok()) {
-      return library.status();
-    }
-    fe::cudnn_dlhandle = library->handle();
+  // Once, whichever rank of this process comes first.
+  static const absl::StatusOr<SharedLibrary> kLibrary = [] {
+    absl::StatusOr<SharedLibrary> library = SharedLibrary::Open({"libcudnn.so.9", "libcudnn.so"});
+    if (library.ok()) fe::cudnn_dlhandle = library->handle();
+    return library;
+  }();
+  if (!kLibrary.ok()) {
+    return kLibrary.status();
   }
   cudnnHandle_t handle = nullptr;
   if (fe::detail::create_handle(&handle) != CUDNN_STATUS_SUCCESS) {

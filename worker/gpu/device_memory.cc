@@ -57,7 +57,8 @@ absl::StatusOr<DeviceMemory> AllocateDevice(const MemoryCutter& plan) {
         DescribePlan(plan), GiB(static_cast<int64_t>(total)), GiB(static_cast<int64_t>(free))));
   }
   void* memory = nullptr;
-  if (absl::Status status = CudaStatus(cudaMalloc(&memory, plan.bytes()), "allocating");
+  if (absl::Status status =
+          CudaStatus(cudaMalloc(&memory, plan.bytes()), "allocating the GPU's memory");
       !status.ok()) {
     return status;
   }

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/gpu/kernels/launch.h"
+#include "worker/gpu/kernels/norm.h"
 #include "worker/model/parameter_layout.h"
 
 namespace muster::worker {
@@ -20,41 +21,19 @@ class DeviceUnits {
   virtual ~DeviceUnits() = default;
 
   virtual absl::StatusOr<const Bf16*> Acquire(int unit) = 0;
+  // The weights of all norms, which are always there: blocks' norm 1 and 2 in turn, then the last
+  // one.
+  virtual absl::StatusOr<const NormWeights*> AcquireNorms() = 0;
   virtual void Release(int unit) = 0;
 
   struct Gradient {
     float* data = nullptr;
-    Into into = Into::kAssign;  // in the first micro-batch, which has to write all of it
+    Into into = Into::kAssign;  // all of it has to be written then
   };
   // The units of a tied embedding and of a bias that another block's backward sums are asked for
-  // several times in one backward.
+  // several times in one backward, and released once, when their gradient is complete.
   virtual absl::StatusOr<Gradient> AcquireGradient(int unit) = 0;
   virtual absl::Status ReleaseGradient(int unit) = 0;
-};
-
-// All weights and gradients in memory, in the layout's order.
-class ResidentDeviceUnits : public DeviceUnits {
- public:
-  // layout.size() of each; the layout must outlive this.
-  ResidentDeviceUnits(const ParameterLayout& layout, const Bf16* weights, float* gradients)
-      : layout_(layout), weights_(weights), gradients_(gradients) {}
-
-  void SetInto(Into into) { into_ = into; }
-
-  absl::StatusOr<const Bf16*> Acquire(int unit) override {
-    return weights_ + layout_.units()[unit].offset;
-  }
-  void Release(int /*unit*/) override {}
-  absl::StatusOr<Gradient> AcquireGradient(int unit) override {
-    return Gradient{.data = gradients_ + layout_.units()[unit].offset, .into = into_};
-  }
-  absl::Status ReleaseGradient(int /*unit*/) override { return absl::OkStatus(); }
-
- private:
-  const ParameterLayout& layout_;
-  const Bf16* weights_;
-  float* gradients_;
-  Into into_ = Into::kAssign;
 };
 
 }  // namespace muster::worker

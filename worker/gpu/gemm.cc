@@ -1,5 +1,7 @@
 #include "worker/gpu/gemm.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -352,7 +354,8 @@ void Gemms::WriteCache() const {
   if (cache_path_.empty()) {
     return;
   }
-  const std::string partial = cache_path_ + ".partial";
+  // Other ranks may write theirs at the same time.
+  const std::string partial = fmt::format("{}.{}.{}", cache_path_, getpid(), fmt::ptr(this));
   {
     std::ofstream file(partial);
     for (const auto& [key, kept] : cache_) {

@@ -1,8 +1,9 @@
 #include "worker/gpu/gpu_engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "fmt/format.h"
@@ -11,22 +12,26 @@
 namespace muster::worker {
 namespace {
 
-constexpr int64_t kLoadFloats = int64_t{16} << 20;  // at a time
-
 // A staged micro-batch: tokens, targets, order, distinct, first (kernels/embedding.h).
 int64_t StagedIntegers(int64_t rows) { return 5 * rows + 1; }
 
-std::vector<DecayRun> DecayRunsOf(const ParameterLayout& layout) {
-  std::vector<DecayRun> runs;
-  for (const Parameter& parameter : layout.parameters()) {
-    const int64_t end = parameter.offset + parameter.size();
-    if (!runs.empty() && runs.back().decays == parameter.decays) {
-      runs.back().end = end;
-    } else {
-      runs.push_back({.end = end, .decays = parameter.decays});
-    }
-  }
-  return runs;
+// Dense bf16, FLOP/s, as the vendor's data sheets say; 0 for what isn't listed.
+double PeakFlops(std::string_view gpu) {
+  constexpr std::array<std::pair<std::string_view, double>, 9> kPeaks = {{
+      {"B300", 2.25e15},
+      {"GB200", 2.5e15},
+      {"B200", 2.25e15},
+      {"H200", 0.989e15},
+      {"H100 PCIe", 0.756e15},
+      {"H100", 0.989e15},
+      {"A100", 0.312e15},
+      {"L40S", 0.362e15},
+      {"L4", 0.121e15},
+  }};
+  const auto* const found = std::find_if(kPeaks.begin(), kPeaks.end(), [gpu](const auto& peak) {
+    return gpu.find(peak.first) != std::string_view::npos;
+  });
+  return found == kPeaks.end() ? 0 : found->second;
 }
 
 AdamWFactors FactorsOf(const OptimizerConfig& config, int64_t step) {
@@ -48,18 +53,20 @@ absl::StatusOr<std::unique_ptr<GpuEngine>> GpuEngine::Create(const Options& opti
   if (absl::Status status = Validate(options.optimizer); !status.ok()) {
     return status;
   }
-  if (communicator.world_size() != 1) {
-    return absl::UnimplementedError(fmt::format(
-        "the GPU engine trains on one GPU so far, not on {}", communicator.world_size()));
-  }
-  auto engine = std::unique_ptr<GpuEngine>(new GpuEngine(options));
-  if (absl::Status status = engine->Initialize(); !status.ok()) {
+  auto engine = std::unique_ptr<GpuEngine>(new GpuEngine(options, communicator));
+  absl::Status result = engine->Initialize();
+  absl::Status status = AgreeOnResult(communicator, result, options.communication.timeout);
+  if (status.ok()) status = result;
+  if (status.ok()) status = engine->Connect();
+  if (!status.ok()) {
     return status;
   }
   return engine;
 }
 
 GpuEngine::~GpuEngine() {
+  // First, because it may be what the stream waits for.
+  nccl_.reset();
   if (stream_ != nullptr) cudaStreamSynchronize(stream_);
   timeline_.reset();
   for (const Staging& staging : staging_) {
@@ -98,13 +105,21 @@ absl::Status GpuEngine::Initialize() {
     return transformer.status();
   }
   transformer_ = *std::move(transformer);
-  host_decay_runs_ = DecayRunsOf(layout());
+  state_ =
+      std::make_unique<DeviceState>(layout(), options_.sharding, ranks_.rank(), ranks_.world_size(),
+                                    options_.model.family == Family::kGpt2);
   token_counts_.resize(options_.model.vocabulary);
+  cudaDeviceProp properties = {};
+  status = CudaStatus(cudaGetDeviceProperties(&properties, options_.device), "asking for the GPU");
+  if (!status.ok()) {
+    return status;
+  }
+  peak_flops_ = PeakFlops(properties.name);
 
   MemoryCutter plan;
   TakeMemory(plan);
   memory_text_ = DescribePlan(plan);
-  memory_bytes_ = plan.bytes();
+  planned_bytes_ = plan.bytes();
   absl::StatusOr<DeviceMemory> memory = AllocateDevice(plan);
   if (!memory.ok()) {
     return memory.status();
@@ -132,38 +147,35 @@ absl::Status GpuEngine::Initialize() {
     return gemms.status();
   }
   gemms_ = *std::move(gemms);
-  units_ = std::make_unique<ResidentDeviceUnits>(layout(), weights_, gradients_);
   // Weights as in training, because how fast a product runs depends on what is multiplied.
-  FillRandom(transformer_->context(), layout().size(), 0.02F, weights_);
-  if (status = transformer_->MakePlans(*gemms_, *units_); !status.ok()) {
-    return status;
+  state_->FillForTiming(transformer_->context());
+  return transformer_->MakePlans(*gemms_, *state_);
+}
+
+absl::Status GpuEngine::Connect() {
+  if (ranks_.world_size() > 1) {
+    absl::StatusOr<std::unique_ptr<NcclCommunicator>> nccl =
+        NcclCommunicator::Create(ranks_, options_.communication);
+    if (!nccl.ok()) {
+      return nccl.status();
+    }
+    nccl_ = *std::move(nccl);
   }
-  const size_t floats = layout().size() * sizeof(float);
-  for (float* state : {parameters_, first_moment_, second_moment_, gradients_}) {
-    status.Update(CudaStatus(cudaMemsetAsync(state, 0, floats, stream_), "clearing the state"));
-  }
-  status.Update(CudaStatus(cudaMemsetAsync(weights_, 0, layout().size() * sizeof(Bf16), stream_),
-                           "clearing the state"));
-  status.Update(CudaStatus(
-      cudaMemcpyAsync(decay_runs_, host_decay_runs_.data(),
-                      host_decay_runs_.size() * sizeof(DecayRun), cudaMemcpyHostToDevice, stream_),
-      "copying"));
-  status.Update(CudaStatus(cudaStreamSynchronize(stream_), "preparing the engine"));
-  return status;
+  return state_->Start(transformer_->context(), nccl_.get());
+}
+
+int64_t GpuEngine::memory_bytes() const {
+  size_t free = 0;
+  size_t total = 0;
+  cudaMemGetInfo(&free, &total);
+  return static_cast<int64_t>(total - free);
 }
 
 void GpuEngine::TakeMemory(MemoryCutter& cutter) {
-  const int64_t size = layout().size();
-  weights_ = cutter.Take<Bf16>("weights", size);
-  gradients_ = cutter.Take<float>("gradients", size);
-  parameters_ = cutter.Take<float>("parameters", size);
-  first_moment_ = cutter.Take<float>("moments", size);
-  second_moment_ = cutter.Take<float>("moments", size);
+  state_->TakeMemory(cutter);
   transformer_->TakeMemory(cutter);
   gemm_workspace_ = cutter.Take<std::byte>("products", Gemms::kWorkspaceBytes);
   sums_ = cutter.Take<StepSums>("scratch", 1);
-  norm_partials_ = cutter.Take<double>("scratch", kNormPartials);
-  decay_runs_ = cutter.Take<DecayRun>("scratch", static_cast<int64_t>(host_decay_runs_.size()));
   for (Staging& staging : staging_) {
     staging.device = cutter.Take<int32_t>("scratch", StagedIntegers(transformer_->tokens()));
   }
@@ -197,8 +209,7 @@ absl::StatusOr<DeviceBatch> GpuEngine::Stage(const Batch& batch) {
   }
   next_staging_ = 1 - next_staging_;
   const Staging& staging = staging_[next_staging_];
-  if (absl::Status status = CudaStatus(cudaEventSynchronize(staging.copied), "the last batch");
-      !status.ok()) {
+  if (absl::Status status = WaitFor(staging.copied, "the last batch"); !status.ok()) {
     return status;
   }
   std::copy(batch.tokens.begin(), batch.tokens.end(), staging.host);
@@ -246,46 +257,41 @@ absl::StatusOr<TokenOrder> GpuEngine::StageTokenOrder() {
                     .tokens = count};
 }
 
+double GpuEngine::MeanFactor(size_t batches) const {
+  return 1.0 / (static_cast<double>(batches) * static_cast<double>(transformer_->tokens()) *
+                ranks_.world_size());
+}
+
 absl::Status GpuEngine::Begin() {
   // Another engine of this process may have chosen another one.
   absl::Status status = CudaStatus(cudaSetDevice(options_.device), "choosing the GPU");
   status.Update(CudaStatus(cudaMemsetAsync(sums_, 0, sizeof(StepSums), stream_), "clearing"));
+  status.Update(state_->Begin());
+  return status;
+}
+
+absl::Status GpuEngine::WaitFor(cudaEvent_t event, std::string_view doing) {
+  return nccl_ != nullptr ? nccl_->WaitFor(event, doing)
+                          : CudaStatus(cudaEventSynchronize(event), doing);
+}
+
+absl::Status GpuEngine::SendSums() {
+  absl::Status status = CudaStatus(
+      cudaMemcpyAsync(host_sums_, sums_, sizeof(StepSums), cudaMemcpyDeviceToHost, stream_),
+      "copying sums");
+  status.Update(CudaStatus(cudaEventRecord(summed_, stream_), "an event"));
   return status;
 }
 
 absl::StatusOr<StepSums> GpuEngine::Sums() {
-  if (absl::Status status = CudaStatus(cudaEventSynchronize(summed_), "a step"); !status.ok()) {
+  if (absl::Status status = WaitFor(summed_, "a step"); !status.ok()) {
     return status;
   }
   return *host_sums_;
 }
 
-absl::Status GpuEngine::Update(int64_t step) {
-  const LaunchContext& context = transformer_->context();
-  SquaredNormOf(context, layout().size(), gradients_, norm_partials_);
-  AddSquaredNorm(context, kNormPartials, norm_partials_, sums_);
-  absl::Status status = CudaStatus(
-      cudaMemcpyAsync(host_sums_, sums_, sizeof(StepSums), cudaMemcpyDeviceToHost, stream_),
-      "copying sums");
-  status.Update(CudaStatus(cudaEventRecord(summed_, stream_), "an event"));
-  if (timeline_ != nullptr) timeline_->Mark("gradient norm");
-  AdamW(context, FactorsOf(options_.optimizer, step), sums_,
-        static_cast<int>(host_decay_runs_.size()), decay_runs_,
-        {.offset = 0,
-         .size = layout().size(),
-         .gradients = gradients_,
-         .parameters = parameters_,
-         .first_moment = first_moment_,
-         .second_moment = second_moment_,
-         .weights = weights_});
-  if (timeline_ != nullptr) timeline_->Mark("AdamW");
-  status.Update(LaunchStatus("AdamW"));
-  return status;
-}
-
 absl::StatusOr<StepResult> GpuEngine::Step(int64_t step, std::span<const Batch> batches) {
-  const double scale =
-      1.0 / (static_cast<double>(batches.size()) * static_cast<double>(transformer_->tokens()));
+  const double scale = MeanFactor(batches.size());
   if (absl::Status status = Begin(); !status.ok()) {
     return status;
   }
@@ -294,14 +300,23 @@ absl::StatusOr<StepResult> GpuEngine::Step(int64_t step, std::span<const Batch> 
     if (!staged.ok()) {
       return staged.status();
     }
-    units_->SetInto(i == 0 ? Into::kAssign : Into::kAdd);
+    state_->BeginMicroBatch(i == 0, i + 1 == batches.size());
     if (absl::Status status = transformer_->LossAndGradient(
-            *staged, [this] { return StageTokenOrder(); }, scale, *units_, sums_);
+            *staged, [this] { return StageTokenOrder(); }, scale, *state_, sums_);
         !status.ok()) {
       return status;
     }
   }
-  if (absl::Status status = Update(step); !status.ok()) {
+  absl::Status status = state_->FinishGradients();
+  Mark("waiting for gradients");
+  state_->AddSquaredNorm(sums_);
+  Mark("gradient norm");
+  status.Update(state_->SumOverRanks(sums_));
+  status.Update(SendSums());
+  Mark("sums over ranks");
+  status.Update(state_->Update(FactorsOf(options_.optimizer, step), sums_));
+  Mark("AdamW");
+  if (!status.ok()) {
     return status;
   }
   const absl::StatusOr<StepSums> sums = Sums();
@@ -321,8 +336,7 @@ absl::StatusOr<StepResult> GpuEngine::Step(int64_t step, std::span<const Batch> 
 }
 
 absl::StatusOr<double> GpuEngine::Loss(std::span<const Batch> batches) {
-  const double scale =
-      1.0 / (static_cast<double>(batches.size()) * static_cast<double>(transformer_->tokens()));
+  const double scale = MeanFactor(batches.size());
   if (absl::Status status = Begin(); !status.ok()) {
     return status;
   }
@@ -331,14 +345,12 @@ absl::StatusOr<double> GpuEngine::Loss(std::span<const Batch> batches) {
     if (!staged.ok()) {
       return staged.status();
     }
-    if (absl::Status status = transformer_->Loss(*staged, scale, *units_, sums_); !status.ok()) {
+    if (absl::Status status = transformer_->Loss(*staged, scale, *state_, sums_); !status.ok()) {
       return status;
     }
   }
-  absl::Status status = CudaStatus(
-      cudaMemcpyAsync(host_sums_, sums_, sizeof(StepSums), cudaMemcpyDeviceToHost, stream_),
-      "copying sums");
-  status.Update(CudaStatus(cudaEventRecord(summed_, stream_), "an event"));
+  absl::Status status = state_->SumOverRanks(sums_);
+  status.Update(SendSums());
   if (!status.ok()) {
     return status;
   }
@@ -346,61 +358,14 @@ absl::StatusOr<double> GpuEngine::Loss(std::span<const Batch> batches) {
   return sums.ok() ? absl::StatusOr<double>(sums->loss) : sums.status();
 }
 
-float* GpuEngine::StateOf(StateKind kind) const {
-  return kind == StateKind::kParameters    ? parameters_
-         : kind == StateKind::kFirstMoment ? first_moment_
-                                           : second_moment_;
-}
-
 absl::Status GpuEngine::Load(const StateSource& source) {
-  std::vector<float> values;
   absl::Status status = CudaStatus(cudaSetDevice(options_.device), "choosing the GPU");
-  for (const StateKind kind :
-       {StateKind::kParameters, StateKind::kFirstMoment, StateKind::kSecondMoment}) {
-    for (int64_t offset = 0; offset < layout().size() && status.ok(); offset += kLoadFloats) {
-      values.resize(std::min(kLoadFloats, layout().size() - offset));
-      status = source(kind, offset, values);
-      if (status.ok()) {
-        status = CudaStatus(
-            cudaMemcpyAsync(StateOf(kind) + offset, values.data(), values.size() * sizeof(float),
-                            cudaMemcpyHostToDevice, stream_),
-            "copying the state");
-        status.Update(CudaStatus(cudaStreamSynchronize(stream_), "copying the state"));
-      }
-    }
-  }
-  if (status.ok()) {
-    RoundToBf16(transformer_->context(), layout().size(), parameters_, weights_);
-    status = LaunchStatus("rounding parameters");
-  }
-  return status;
+  return status.ok() ? state_->Load(source) : status;
 }
 
 std::vector<StateRange> GpuEngine::OwnedState() const {
-  const int64_t size = layout().size();
-  if (host_state_ == nullptr) {
-    absl::StatusOr<PinnedMemory> pinned =
-        AllocatePinned(3 * size * static_cast<int64_t>(sizeof(float)));
-    if (!pinned.ok()) {
-      return {};
-    }
-    host_state_ = *std::move(pinned);
-  }
-  auto* state = reinterpret_cast<float*>(host_state_.get());
-  float* to = state;
   cudaSetDevice(options_.device);
-  for (const StateKind kind :
-       {StateKind::kParameters, StateKind::kFirstMoment, StateKind::kSecondMoment}) {
-    cudaMemcpyAsync(to, StateOf(kind), size * sizeof(float), cudaMemcpyDeviceToHost, stream_);
-    to += size;
-  }
-  if (cudaStreamSynchronize(stream_) != cudaSuccess) {
-    return {};
-  }
-  const auto part = [&](int index) {
-    return std::span<const float>(state + index * size, static_cast<size_t>(size));
-  };
-  return {{.offset = 0, .parameters = part(0), .first_moment = part(1), .second_moment = part(2)}};
+  return state_->OwnedState();
 }
 
 void GpuEngine::MeasureParts(bool on) {

@@ -9,17 +9,19 @@
 #include <vector>
 
 #include "worker/communicator/communicator.h"
+#include "worker/gpu/device_state.h"
 #include "worker/gpu/gpu_transformer.h"
+#include "worker/gpu/nccl_communicator.h"
 #include "worker/model/optimizer.h"
 #include "worker/training/engine.h"
 
 namespace muster::worker {
 
-// The engine for NVIDIA GPUs: GpuTransformer, bf16 weights beside fp32 parameters, and AdamW, on
-// one GPU. All its memory is taken in Create, or refused there.
+// The engine for NVIDIA GPUs: GpuTransformer over a DeviceState, a GPU to each rank. All its memory
+// is taken in Create, or refused there.
 //
-// A step is put on one stream whole. The host waits for loss and norm only, which are there before
-// AdamW runs, so it prepares the next step meanwhile.
+// A step is put on one stream whole, what ranks do together on another. The host waits for loss and
+// norm only, which are there before AdamW runs, so it prepares the next step meanwhile.
 class GpuEngine : public Engine {
  public:
   struct Options {
@@ -28,6 +30,8 @@ class GpuEngine : public Engine {
     int sequences = 1;  // of a micro-batch
     int sequence = 0;   // tokens
     int device = 0;     // CUDA's number of the GPU
+    Sharding sharding = Sharding::kDataParallel;
+    NcclCommunicator::Options communication = {};
     Recompute recompute = {};
     bool plain_attention = false;
     bool deterministic = false;
@@ -35,9 +39,10 @@ class GpuEngine : public Engine {
         {};  // where plans of products are kept for the next start; empty: nowhere
   };
 
-  // InvalidArgument if options don't fit, NotFound if there is no GPU or no cuBLAS,
-  // ResourceExhausted with the plan of its memory if that doesn't fit. Unimplemented for more than
-  // one rank. The state is zero until Load. The communicator must outlive this.
+  // A collective. InvalidArgument if options don't fit, NotFound if there is no GPU, no cuBLAS or,
+  // for several ranks, no NCCL; ResourceExhausted with the plan of its memory if that doesn't fit.
+  // What one rank meets, all return. The state is zero until Load. The communicator must outlive
+  // this.
   static absl::StatusOr<std::unique_ptr<GpuEngine>> Create(const Options& options,
                                                            Communicator& communicator);
   ~GpuEngine() override;
@@ -48,10 +53,12 @@ class GpuEngine : public Engine {
   absl::StatusOr<double> Loss(std::span<const Batch> batches) override;
   absl::Status Load(const StateSource& source) override;
   std::vector<StateRange> OwnedState() const override;
-  int64_t memory_bytes() const override { return memory_bytes_; }
+  int64_t memory_bytes() const override;
+  double peak_flops() const override { return peak_flops_; }
 
   // What its memory is for.
   std::string memory() const { return memory_text_; }
+  int64_t planned_bytes() const { return planned_bytes_; }
   // Turns events between the parts of a step on or off. They cost time, so not while measuring a
   // whole step.
   void MeasureParts(bool on);
@@ -67,46 +74,49 @@ class GpuEngine : public Engine {
     cudaEvent_t copied = nullptr;
   };
 
-  explicit GpuEngine(const Options& options) : options_(options) {}
+  GpuEngine(const Options& options, Communicator& ranks) : options_(options), ranks_(ranks) {}
   absl::Status Initialize();
+  // After all ranks' Initialize.
+  absl::Status Connect();
   void TakeMemory(MemoryCutter& cutter);
   absl::StatusOr<DeviceBatch> Stage(const Batch& batch);
   // Of the batch that was staged last.
   absl::StatusOr<TokenOrder> StageTokenOrder();
   absl::Status CopyToDevice(const Staging& staging, int64_t first, int64_t count);
   absl::Status Begin();
-  absl::Status Update(int64_t step);
-  // Waits for what the step has added up.
-  absl::StatusOr<StepSums> Sums();
-  float* StateOf(StateKind kind) const;
+  double MeanFactor(size_t batches) const;
+  // Waits for it, and for what may keep it from coming.
+  absl::Status WaitFor(cudaEvent_t event, std::string_view doing);
+  // Puts what has been added up on its way to the host.
+  absl::Status SendSums();
+  absl::StatusOr<StepSums> Sums();  // waits for it
+  void Mark(std::string_view part) {
+    if (timeline_ != nullptr) timeline_->Mark(part);
+  }
 
   Options options_;
+  Communicator& ranks_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t summed_ = nullptr;
+  double peak_flops_ = 0;
   std::unique_ptr<GpuTransformer> transformer_;
   std::string memory_text_;
-  int64_t memory_bytes_ = 0;
+  int64_t planned_bytes_ = 0;
   DeviceMemory memory_;
   PinnedMemory pinned_;
   std::unique_ptr<Gemms> gemms_;
-  std::unique_ptr<ResidentDeviceUnits> units_;
+  std::unique_ptr<DeviceState> state_;
+  std::unique_ptr<NcclCommunicator> nccl_;  // null for one rank
   std::unique_ptr<Timeline> timeline_;
 
-  // On the device, each as large as the flat buffer.
-  float *parameters_ = nullptr, *gradients_ = nullptr;
-  float *first_moment_ = nullptr, *second_moment_ = nullptr;
-  Bf16* weights_ = nullptr;
+  // On the device.
   void* gemm_workspace_ = nullptr;
   StepSums* sums_ = nullptr;
-  double* norm_partials_ = nullptr;
-  DecayRun* decay_runs_ = nullptr;
-  std::vector<DecayRun> host_decay_runs_;
 
   std::array<Staging, 2> staging_;
   int next_staging_ = 0;
   StepSums* host_sums_ = nullptr;      // pinned
   std::vector<int32_t> token_counts_;  // of the vocabulary, for sorting
-  mutable PinnedMemory host_state_;    // what OwnedState last returned
 };
 
 }  // namespace muster::worker

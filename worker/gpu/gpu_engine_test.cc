@@ -10,6 +10,7 @@
 
 #include "worker/communicator/local_communicator.h"
 #include "worker/gpu/device_array.h"
+#include "worker/gpu/made_up_text.h"
 #include "worker/training/cpu_engine.h"
 
 namespace muster::worker {
@@ -22,20 +23,8 @@ constexpr int kSequence = 64;
 constexpr int kMicroBatches = 2;
 constexpr int kSteps = 100;
 
-// A text in which each token follows from the one before.
-struct Text {
-  Text(int seed, int vocabulary) {
-    for (int sequence = 0; sequence < kSequences; ++sequence) {
-      auto token =
-          static_cast<int32_t>((double{HashedUniform(seed, sequence)} + 1) / 2 * vocabulary);
-      for (int t = 0; t < kSequence; ++t) {
-        tokens.push_back(token);
-        token = (token * 3 + 7) % vocabulary;
-        targets.push_back(token);
-      }
-    }
-  }
-  std::vector<int32_t> tokens, targets;
+struct Text : MadeUpText {
+  Text(int seed, int vocabulary) : MadeUpText(seed, kSequences, kSequence, vocabulary) {}
 };
 
 struct Variant {

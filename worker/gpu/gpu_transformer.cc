@@ -317,16 +317,20 @@ absl::Status GpuTransformer::LossAndGradient(const DeviceBatch& batch, StageOrde
   return status.ok() ? EmbedBackward(stage_order, units) : status;
 }
 
-void GpuTransformer::Normalize(const Bf16* x, const Bf16* weight, const Bf16* bias, Bf16* y,
+void GpuTransformer::Normalize(const Bf16* x, NormWeights weights, Bf16* y,
                                NormStatistics statistics) {
-  NormForward(context_, norm_shape(), x, weight, bias, y, statistics);
+  NormForward(context_, norm_shape(), x, weights, y, statistics);
   Mark("norm");
 }
 
 absl::Status GpuTransformer::Forward(const DeviceBatch& batch, DeviceUnits& units) {
   Mark("between steps");
+  const absl::StatusOr<const NormWeights*> norms = units.AcquireNorms();
+  if (!norms.ok()) return norms.status();
+  norms_ = *norms;
   const absl::StatusOr<const Bf16*> embedding = units.Acquire(0);
   if (!embedding.ok()) return embedding.status();
+  Mark("waiting for weights");
   const int64_t width = options_.model.width;
   const Bf16* positions = llama() ? nullptr : *embedding + options_.model.padded_vocabulary * width;
   EmbedForward(context_, rows_, shape_.sequence, width, batch.tokens, *embedding, positions,
@@ -342,12 +346,13 @@ absl::Status GpuTransformer::Forward(const DeviceBatch& batch, DeviceUnits& unit
 absl::Status GpuTransformer::BlockForward(int layer, DeviceUnits& units) {
   const absl::StatusOr<const Bf16*> unit = units.Acquire(1 + layer);
   if (!unit.ok()) return unit.status();
+  Mark("waiting for weights");
   const auto weights = ViewBlock(layout_, options_.model.family, layer, *unit);
   const BlockActivations& a = blocks_[layer];
   Bf16* next = layer + 1 < options_.model.layers ? blocks_[layer + 1].input : final_input_;
   const cudaStream_t stream = context_.stream;
 
-  Normalize(a.input, weights.norm1, weights.norm1_bias, a.norm1, a.norm1_statistics);
+  Normalize(a.input, norm1(layer), a.norm1, a.norm1_statistics);
   absl::Status status = qkv_.forward->Run(
       stream, {.left = a.norm1, .right = weights.qkv, .out = a.qkv, .bias = weights.qkv_bias});
   Mark("product qkv");
@@ -366,7 +371,7 @@ absl::Status GpuTransformer::BlockForward(int layer, DeviceUnits& units) {
                                                   .addend = a.input,
                                                   .bias = weights.projection_bias}));
   Mark("product projection");
-  Normalize(a.middle, weights.norm2, weights.norm2_bias, a.norm2, a.norm2_statistics);
+  Normalize(a.middle, norm2(layer), a.norm2, a.norm2_statistics);
   if (up_gelu_ != nullptr) {
     status.Update(up_gelu_->Run(stream, {.left = a.norm2,
                                          .right = weights.up,
@@ -406,6 +411,7 @@ absl::Status GpuTransformer::Finish(const DeviceBatch& batch, double scale, bool
   const absl::StatusOr<const Bf16*> embedding =
       llama() ? *norm + width : units.Acquire(head_unit());
   if (!embedding.ok()) return embedding.status();
+  Mark("waiting for weights");
   DeviceUnits::Gradient norm_gradient;
   Head head = {.weights = *embedding, .gradient = {}};
   if (gradient) {
@@ -419,7 +425,7 @@ absl::Status GpuTransformer::Finish(const DeviceBatch& batch, double scale, bool
       head.gradient = *acquired;
     }
   }
-  Normalize(final_input_, *norm, *norm + width, final_norm_, final_statistics_);
+  Normalize(final_input_, final_norm(), final_norm_, final_statistics_);
   if (absl::Status status = FinishChunks(batch, scale, gradient, head); !status.ok()) {
     return status;
   }
@@ -432,14 +438,14 @@ absl::Status GpuTransformer::Finish(const DeviceBatch& batch, double scale, bool
     if (!last.ok()) return last.status();
     float* down_bias =
         ViewBlock(layout_, options_.model.family, options_.model.layers - 1, last->data).down_bias;
-    NormBackward(context_, norm_shape(), final_input_, *norm, nullptr, final_statistics_, narrow_,
+    NormBackward(context_, norm_shape(), final_input_, final_norm(), final_statistics_, narrow_,
                  nullptr, gradient_, nullptr, norm_gradient.into,
                  {.weight = norm_gradient.data,
                   .bias = llama() ? nullptr : norm_gradient.data + width,
                   .stream = down_bias});
     Mark("norm backward");
+    // A tied head's gradient isn't complete before the embedding's.
     status = units.ReleaseGradient(final_unit);
-    if (!llama()) status.Update(units.ReleaseGradient(head_unit()));
   }
   if (!llama()) units.Release(head_unit());
   units.Release(final_unit);
@@ -500,6 +506,7 @@ absl::Status GpuTransformer::WeightGradient(const LinearPlans& plans, const Bf16
 absl::Status GpuTransformer::BlockBackward(int layer, DeviceUnits& units) {
   const absl::StatusOr<const Bf16*> unit = units.Acquire(1 + layer);
   if (!unit.ok()) return unit.status();
+  Mark("waiting for weights");
   const absl::StatusOr<DeviceUnits::Gradient> gradient = units.AcquireGradient(1 + layer);
   if (!gradient.ok()) return gradient.status();
   const auto weights = ViewBlock(layout_, options_.model.family, layer, *unit);
@@ -512,16 +519,16 @@ absl::Status GpuTransformer::BlockBackward(int layer, DeviceUnits& units) {
     if (!before.ok()) return before.status();
     stream_sum = ViewBlock(layout_, options_.model.family, layer - 1, before->data).down_bias;
   }
-  absl::Status status = MlpBackward(blocks_[layer], weights, gradients, gradient->into);
-  status.Update(AttentionBackward(blocks_[layer], weights, gradients, gradient->into, stream_sum));
+  absl::Status status = MlpBackward(layer, weights, gradients, gradient->into);
+  status.Update(AttentionBackward(layer, weights, gradients, gradient->into, stream_sum));
   units.Release(1 + layer);
   status.Update(units.ReleaseGradient(1 + layer));
   return status;
 }
 
-absl::Status GpuTransformer::MlpBackward(const BlockActivations& a,
-                                         const BlockView<const Bf16>& weights,
+absl::Status GpuTransformer::MlpBackward(int layer, const BlockView<const Bf16>& weights,
                                          const BlockView<float>& gradients, Into into) {
+  const BlockActivations& a = blocks_[layer];
   const cudaStream_t stream = context_.stream;
   const int64_t inner = options_.model.feed_forward;
   Bf16* again = options_.recompute.activations ? a.inner : nullptr;
@@ -552,8 +559,8 @@ absl::Status GpuTransformer::MlpBackward(const BlockActivations& a,
       up_.input_gradient->Run(stream, {.left = wide, .right = weights.up, .out = narrow_}));
   Mark("product up");
   Bf16* norm_again = options_.recompute.norms ? a.norm2 : nullptr;
-  NormBackward(context_, norm_shape(), a.middle, weights.norm2, weights.norm2_bias,
-               a.norm2_statistics, narrow_, gradient_, gradient_, norm_again, into,
+  NormBackward(context_, norm_shape(), a.middle, norm2(layer), a.norm2_statistics, narrow_,
+               gradient_, gradient_, norm_again, into,
                {.weight = gradients.norm2,
                 .bias = gradients.norm2_bias,
                 .stream = gradients.projection_bias});
@@ -562,10 +569,10 @@ absl::Status GpuTransformer::MlpBackward(const BlockActivations& a,
   return status;
 }
 
-absl::Status GpuTransformer::AttentionBackward(const BlockActivations& a,
-                                               const BlockView<const Bf16>& weights,
+absl::Status GpuTransformer::AttentionBackward(int layer, const BlockView<const Bf16>& weights,
                                                const BlockView<float>& gradients, Into into,
                                                float* stream_sum) {
+  const BlockActivations& a = blocks_[layer];
   const cudaStream_t stream = context_.stream;
   absl::Status status = projection_.input_gradient->Run(
       stream, {.left = gradient_, .right = weights.projection, .out = inner_});
@@ -584,8 +591,8 @@ absl::Status GpuTransformer::AttentionBackward(const BlockActivations& a,
       qkv_.input_gradient->Run(stream, {.left = wide_, .right = weights.qkv, .out = narrow_}));
   Mark("product qkv");
   Bf16* norm_again = options_.recompute.norms ? a.norm1 : nullptr;
-  NormBackward(context_, norm_shape(), a.input, weights.norm1, weights.norm1_bias,
-               a.norm1_statistics, narrow_, gradient_, gradient_, norm_again, into,
+  NormBackward(context_, norm_shape(), a.input, norm1(layer), a.norm1_statistics, narrow_,
+               gradient_, gradient_, norm_again, into,
                {.weight = gradients.norm1, .bias = gradients.norm1_bias, .stream = stream_sum});
   Mark("norm backward");
   status.Update(

@@ -108,17 +108,16 @@ class GpuTransformer {
                       StepSums* sums);
   absl::Status FinishChunks(const DeviceBatch& batch, double scale, bool gradient, Head head);
   absl::Status BlockBackward(int layer, DeviceUnits& units);
-  absl::Status MlpBackward(const BlockActivations& a, const BlockView<const Bf16>& weights,
+  absl::Status MlpBackward(int layer, const BlockView<const Bf16>& weights,
                            const BlockView<float>& gradients, Into into);
-  absl::Status AttentionBackward(const BlockActivations& a, const BlockView<const Bf16>& weights,
+  absl::Status AttentionBackward(int layer, const BlockView<const Bf16>& weights,
                                  const BlockView<float>& gradients, Into into, float* stream_sum);
   absl::Status EmbedBackward(StageOrder stage_order, DeviceUnits& units);
 
   // dw and db of a linear layer; `bias` may be null.
   absl::Status WeightGradient(const LinearPlans& plans, const Bf16* dy, const Bf16* x,
                               int64_t outputs, Into into, float* weight, float* bias);
-  void Normalize(const Bf16* x, const Bf16* weight, const Bf16* bias, Bf16* y,
-                 NormStatistics statistics);
+  void Normalize(const Bf16* x, NormWeights weights, Bf16* y, NormStatistics statistics);
 
   bool llama() const { return options_.model.family == Family::kLlama3; }
   int head_unit() const { return llama() ? options_.model.layers + 1 : 0; }
@@ -131,6 +130,10 @@ class GpuTransformer {
     if (timeline_ != nullptr) timeline_->Mark(part);
   }
 
+  NormWeights norm1(int layer) const { return norms_[2 * layer]; }
+  NormWeights norm2(int layer) const { return norms_[2 * layer + 1]; }
+  NormWeights final_norm() const { return norms_[2 * options_.model.layers]; }
+
   Options options_;
   ParameterLayout layout_;
   AttentionShape shape_;
@@ -139,6 +142,7 @@ class GpuTransformer {
   LaunchContext context_;
   std::unique_ptr<Attention> attention_;
   Timeline* timeline_ = nullptr;
+  const NormWeights* norms_ = nullptr;  // of the pass under way
 
   LinearPlans qkv_, projection_, up_, down_, head_;
   // GPT-2's GELU within the products beside it, where that was faster.

@@ -5,6 +5,7 @@
 
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/diagnose/cause.h"
+#include "worker/program/engine_choice.h"
 #include "worker/program/test_job.h"
 
 namespace muster::worker {
@@ -91,6 +92,7 @@ TEST_F(BadInput, UnknownFlagsAreRefusedWithTheNearest) {
 TEST_F(BadInput, ValuesThatDoNotGoTogetherAreNamed) {
   for (const auto& [flag, detail] : std::vector<std::pair<std::string, std::string>>{
            {"--model=gpt5", "model \"gpt5\" is not known; known are: gpt2,"},
+           {"--engine=tpu", "engine=tpu is none of auto, gpu and cpu"},
            {"--sharding=fsdp", "known are: ddp, zero1, zero3"},
            {"--heads=3", "heads"},
            {"--layers=0", "layers=0 isn't between 1 and"},
@@ -104,6 +106,13 @@ TEST_F(BadInput, ValuesThatDoNotGoTogetherAreNamed) {
     SCOPED_TRACE(flag);
     ExpectEnd(Train({flag}), CauseId::kConfigurationInvalid, detail);
   }
+}
+
+TEST_F(BadInput, AGpuThatIsNotThereIsNotReplacedByTheCpu) {
+  if (UsableGpus() > 0) GTEST_SKIP() << "there is one";
+  const Ran ran = Train({"--engine=gpu"});
+  EXPECT_EQ(ran.exit_code, CauseOf(CauseId::kConfigurationInvalid).exit_code) << ran.printed;
+  EXPECT_THAT(ran.printed, HasSubstr("GPU"));
 }
 
 TEST_F(BadInput, AFileOfSettingsIsNamedWithItsLine) {

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "worker/communicator/communicator.h"
 #include "worker/diagnose/text.h"
 
@@ -27,7 +28,8 @@ CauseId CauseOfCode(const absl::Status& status) {
     case absl::StatusCode::kPermissionDenied:
       return CauseId::kCheckpointUnwritable;
     case absl::StatusCode::kResourceExhausted:
-      return CauseId::kDiskFull;
+      return absl::StrContains(status.message(), "the GPU's ") ? CauseId::kModelTooLarge
+                                                               : CauseId::kDiskFull;
     case absl::StatusCode::kDataLoss:
       // Weights and checkpoints are of this form, and nothing else is.
       return status.message().find(".safetensors") == absl::string_view::npos

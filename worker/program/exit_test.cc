@@ -33,6 +33,12 @@ TEST(FailureFor, TheTextSaysMoreThanTheCode) {
   EXPECT_EQ(FailureFor(absl::DataLossError("tokens.bin: cut short")).cause, CauseId::kDataCorrupt);
   EXPECT_EQ(FailureFor(absl::DataLossError("shard-00000-of-00002.safetensors: damaged")).cause,
             CauseId::kCheckpointCorrupt);
+  EXPECT_EQ(FailureFor(absl::ResourceExhaustedError("can't write /GPU/x: No space left")).cause,
+            CauseId::kDiskFull);
+  EXPECT_EQ(FailureFor(absl::ResourceExhaustedError(
+                           "the model needs 171.92 GiB; of the GPU's 139.80 GiB 130.26 are free"))
+                .cause,
+            CauseId::kModelTooLarge);
   EXPECT_EQ(FailureFor(absl::CancelledError("rank 3 is lost: ")).cause, CauseId::kTerminated);
 }
 

@@ -141,17 +141,18 @@ int RunJob(const Job& job) {
   }
   if (!plan->local_rank.has_value()) return Launch(job, *plan);
   CatchStopSignals();
-  const RankOptions options = {.rank = plan->first_rank + *plan->local_rank,
-                               .world_size = plan->world_size,
-                               .store = plan->store,
-                               .host_name = host.name,
-                               .gpu_uuids = {},
-                               .versions = job.versions,
-                               .meet_timeout = config.meet_timeout,
-                               .replace_timeout = config.replace_timeout,
-                               .heartbeat = config.heartbeat,
-                               .say = Say,
-                               .stop_requested = StopRequested};
+  const RankOptions options = {
+      .rank = plan->first_rank + *plan->local_rank,
+      .world_size = plan->world_size,
+      .store = plan->store,
+      .host_name = host.name,
+      .gpu_uuids = job.gpu_uuids ? job.gpu_uuids() : std::vector<std::string>(),
+      .versions = job.versions,
+      .meet_timeout = config.meet_timeout,
+      .replace_timeout = config.replace_timeout,
+      .heartbeat = config.heartbeat,
+      .say = Say,
+      .stop_requested = StopRequested};
   const absl::Status status = RunRank(options, job.body);
   if (status.ok()) return 0;
   const Failure failure = FailureFor(status, options.rank, host.name);

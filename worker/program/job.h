@@ -43,6 +43,9 @@ struct Job {
   std::vector<std::string> arguments;
   // Of this process; all ranks must have the same.
   std::map<std::string, std::string> versions;
+  // Of the GPUs that this rank trains on, which no other rank may have; asked in the rank's
+  // process. May be null.
+  std::function<std::vector<std::string>()> gpu_uuids;
   // Asked once in each pod before it meets the others; what it returns is the end. May be null.
   std::function<std::optional<Failure>(const LaunchPlan&)> check_node;
   // Asks StopRequested() (stop_signal.h) at step boundaries and returns Cancelled when all ranks

@@ -62,6 +62,7 @@ class JobDirectory : public TestDirectory {
   // A run of some seconds whose loss falls fast.
   std::vector<std::string> TrainFlags() const {
     return {"train",
+            "--engine=cpu",
             "--model=gpt2-tiny",
             "--layers=1",
             "--width=32",

@@ -14,10 +14,10 @@
 #include "worker/data/dataset.h"
 #include "worker/preflight/checks.h"
 #include "worker/preflight/preflight_command.h"
+#include "worker/program/engine_choice.h"
 #include "worker/program/exit.h"
 #include "worker/program/reporters.h"
 #include "worker/program/stop_signal.h"
-#include "worker/training/cpu_engine.h"
 
 namespace muster::worker {
 namespace {
@@ -81,11 +81,10 @@ absl::Status AgreeOnFolder(const TrainingConfig& config, Communicator& communica
 // What a rank reads before the first step.
 struct Inputs {
   std::optional<Dataset> training, validation;
-  std::unique_ptr<CpuEngine> engine;
   std::optional<HuggingFaceWeights> weights;
 };
 
-absl::Status Open(const TrainConfig& config, const TrainPlan& plan, Communicator& communicator,
+absl::Status Open(const TrainConfig& config, const TrainPlan& plan, const ParameterLayout& layout,
                   Inputs& inputs) {
   const auto open = [&](const std::vector<std::string>& paths, std::optional<Dataset>& dataset) {
     if (paths.empty()) return absl::OkStatus();
@@ -97,19 +96,8 @@ absl::Status Open(const TrainConfig& config, const TrainPlan& plan, Communicator
   absl::Status status = open(config.data, inputs.training);
   if (status.ok()) status = open(config.validation_data, inputs.validation);
   if (!status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<CpuEngine>> engine =
-      CpuEngine::Create({.model = plan.model,
-                         .optimizer = plan.optimizer,
-                         .sharding = plan.sharding,
-                         .sequences = plan.training.micro_batch,
-                         .sequence = plan.training.sequence,
-                         .timeout = plan.training.timeout},
-                        communicator);
-  if (!engine.ok()) return engine.status();
-  inputs.engine = *std::move(engine);
   if (!config.weights.has_value()) return absl::OkStatus();
-  absl::StatusOr<HuggingFaceWeights> weights =
-      HuggingFaceWeights::Open(inputs.engine->layout(), *config.weights);
+  absl::StatusOr<HuggingFaceWeights> weights = HuggingFaceWeights::Open(layout, *config.weights);
   if (weights.ok()) inputs.weights.emplace(*std::move(weights));
   return weights.status();
 }
@@ -123,9 +111,11 @@ Expectations ExpectationsOf(const TrainSettings& settings, const TrainPlan& trai
                             const LaunchPlan& plan) {
   const ParameterLayout layout(train.model);
   const bool checkpoints = !train.training.checkpoint_directory.empty();
-  // What is being written is a copy.
-  const int64_t rank_bytes = StateBytes(layout, train.sharding, plan.world_size) +
-                             (checkpoints ? CheckpointBytes(layout, plan.world_size) : 0);
+  // What is being written is a copy; a GPU's state has another one on its way.
+  const int64_t copy = checkpoints ? CheckpointBytes(layout, plan.world_size) : 0;
+  const int64_t rank_bytes =
+      copy +
+      (UsesGpu(settings.train.engine) ? copy : StateBytes(layout, train.sharding, plan.world_size));
   return {.gpus = settings.node.gpus,
           .efa_devices = settings.node.efa_devices,
           .host_bytes = rank_bytes * plan.processes_per_node,
@@ -157,8 +147,9 @@ absl::Status TrainOneGeneration(const TrainConfig& config, Communicator& communi
   if (absl::Status status = AgreeOnSettings(config, communicator); !status.ok()) return status;
   const absl::StatusOr<TrainPlan> plan = PlanOf(config, communicator.world_size());
   if (!plan.ok()) return plan.status();
+  const ParameterLayout layout(plan->model);
   Inputs inputs;
-  absl::Status result = Open(config, *plan, communicator, inputs);
+  absl::Status result = Open(config, *plan, layout, inputs);
   if (absl::Status status = AgreeOnResult(communicator, result, plan->training.timeout);
       !status.ok() || !result.ok()) {
     return status.ok() ? result : status;
@@ -168,7 +159,11 @@ absl::Status TrainOneGeneration(const TrainConfig& config, Communicator& communi
       return status;
     }
   }
-  Trainer trainer(plan->training, *inputs.engine, communicator, *inputs.training,
+  // After what is sooner found wrong: a GPU's takes a while.
+  const absl::StatusOr<std::unique_ptr<Engine>> engine =
+      MakeEngine(config.engine, *plan, communicator);
+  if (!engine.ok()) return engine.status();
+  Trainer trainer(plan->training, **engine, communicator, *inputs.training,
                   inputs.validation.has_value() ? &*inputs.validation : nullptr,
                   communicator.rank() == 0 ? observers() : std::vector<TrainingObserver*>());
   trainer.set_stop_requested(StopRequested);
@@ -237,14 +232,17 @@ int RunTrain(const std::vector<std::string>& arguments, const std::string& versi
     }
     return reporters->observers();
   };
-  return RunJob({.config = values.job,
-                 .arguments = arguments,
-                 .versions = {{"worker", version}},
-                 .check_node = [&](const LaunchPlan& plan) { return CheckNode(values, plan, err); },
-                 .body =
-                     [&](Communicator& communicator) {
-                       return TrainOneGeneration(values.train, communicator, observers);
-                     }});
+  return RunJob(
+      {.config = values.job,
+       .arguments = arguments,
+       .versions = {{"worker", version}},
+       .gpu_uuids =
+           [&] { return UsesGpu(values.train.engine) ? OwnGpus() : std::vector<std::string>(); },
+       .check_node = [&](const LaunchPlan& plan) { return CheckNode(values, plan, err); },
+       .body =
+           [&](Communicator& communicator) {
+             return TrainOneGeneration(values.train, communicator, observers);
+           }});
 }
 
 }  // namespace muster::worker

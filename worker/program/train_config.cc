@@ -1,5 +1,9 @@
 #include "worker/program/train_config.h"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "fmt/format.h"
 
 namespace muster::worker {
@@ -11,6 +15,7 @@ constexpr int kMostWidth = 1 << 20;
 constexpr int kMostRows = 1 << 22;
 
 constexpr int kVocabularyMultiple = 128;
+constexpr std::array<std::string_view, 3> kEngines = {"auto", "gpu", "cpu"};
 
 absl::Status Outside(std::string_view name, int value, int most) {
   return absl::InvalidArgumentError(fmt::format("{}={} isn't between 1 and {}", name, value, most));
@@ -34,6 +39,14 @@ void AddModelSettings(Settings& settings, ModelChoice& model) {
 
 void AddTrainSettings(Settings& settings, TrainConfig& config) {
   AddModelSettings(settings, config.model);
+  settings.Add("engine", "what trains: gpu, cpu, or auto, which is gpu where ranks have one",
+               &config.engine.name);
+  settings.Add("recompute", "norms and activations in the backward: less of a GPU's memory",
+               &config.engine.recompute);
+  settings.Add("deterministic", "equal bits from equal inputs on GPUs, at some cost",
+               &config.engine.deterministic);
+  settings.Add("plan-cache", "file that keeps a GPU's fastest products for the next start",
+               &config.engine.plan_cache);
   settings.Add("weights", "Hugging Face's safetensors to start from: a file or a directory",
                &config.weights);
   settings.Add("data", "token files to train on, as `convert` writes them", &config.data);
@@ -79,8 +92,10 @@ void AddNodeSettings(Settings& settings, NodeConfig& config) {
   settings.Add("events", "file for JSON lines, written by rank 0", &config.events);
   settings.Add("loss-plot", "SVG file, written by rank 0 at the end", &config.loss_plot);
   settings.Add("metrics-port", "of rank 0's Prometheus endpoint; 0: none", &config.metrics_port);
-  settings.Add("peak-flops", "FLOP/s of all ranks together, for the MFU in lines of progress",
-               &config.peak_flops);
+  settings.Add(
+      "peak-flops",
+      "FLOP/s of all ranks together, for the MFU in lines of progress; default: their GPUs'",
+      &config.peak_flops);
 }
 
 absl::StatusOr<ModelConfig> ModelOf(const ModelChoice& choice) {
@@ -116,6 +131,10 @@ absl::StatusOr<ModelConfig> ModelOf(const ModelChoice& choice) {
 absl::StatusOr<TrainPlan> PlanOf(const TrainConfig& config, int world_size) {
   absl::StatusOr<ModelConfig> model = ModelOf(config.model);
   if (!model.ok()) return model.status();
+  if (!std::ranges::count(kEngines, config.engine.name)) {
+    return absl::InvalidArgumentError(
+        fmt::format("engine={} is none of auto, gpu and cpu", config.engine.name));
+  }
   const absl::StatusOr<Sharding> sharding = ParseSharding(config.sharding);
   if (!sharding.ok()) return sharding.status();
   TrainPlan plan = {.model = *model,

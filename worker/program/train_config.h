@@ -23,8 +23,18 @@ struct ModelChoice {
   std::optional<int> layers, width, heads, key_value_heads, feed_forward, vocabulary, context;
 };
 
+// What trains, and how.
+struct EngineConfig {
+  std::string name = "auto";  // gpu, cpu, or the GPU where there are some
+  // The GPU engine's:
+  bool recompute = false;
+  bool deterministic = false;
+  std::string plan_cache;
+};
+
 // What all ranks must have alike.
 struct TrainConfig {
+  EngineConfig engine;
   ModelChoice model;
   std::optional<std::string> weights;  // Hugging Face's, to start from
   std::vector<std::string> data;       // token files
@@ -47,7 +57,7 @@ struct NodeConfig {
   std::optional<std::string> events;     // JSON lines, by rank 0
   std::optional<std::string> loss_plot;  // SVG, by rank 0
   int metrics_port = 0;                  // of rank 0's Prometheus endpoint; 0: none
-  double peak_flops = 0;                 // of all ranks, for MFU; 0: not known
+  double peak_flops = 0;                 // of all ranks, for MFU; 0: as the engine knows it
 };
 
 void AddModelSettings(Settings& settings, ModelChoice& model);

@@ -45,8 +45,12 @@ class Engine {
   // state stays as it was.
   virtual absl::StatusOr<StepResult> Step(int64_t step, std::span<const Batch> batches) = 0;
 
-  // What this rank holds, of the device or of the host.
+  // What is in use of the memory where this rank holds its state: its GPU's, or its process's.
   virtual int64_t memory_bytes() const = 0;
+
+  // What this rank's device could do at best, FLOP/s in the precision of its products; 0: not
+  // known.
+  virtual double peak_flops() const { return 0; }
 
   // The mean loss over all tokens of all ranks' micro-batches.
   virtual absl::StatusOr<double> Loss(std::span<const Batch> batches) = 0;

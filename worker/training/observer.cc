@@ -39,9 +39,10 @@ std::string ProgressLine(const StepReport& report, double peak_flops) {
       fmt::format("step {}/{} [{:<{}}]  loss {:.4f}  grad norm {:.2f}  {} tokens/s", report.step,
                   report.total_steps, std::string(done, '#'), kBar, report.loss,
                   report.gradient_norm, Short(report.tokens_per_second));
-  if (peak_flops > 0) {
+  const double peak = peak_flops > 0 ? peak_flops : report.peak_flops;
+  if (peak > 0) {
     line += fmt::format("  MFU {:.1f} %",
-                        100 * report.tokens_per_second * report.flops_per_token / peak_flops);
+                        100 * report.tokens_per_second * report.flops_per_token / peak);
   }
   constexpr double kGiB = 1 << 30;
   return line + fmt::format("  {:.1f} GiB  {} left",

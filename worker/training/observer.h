@@ -19,6 +19,7 @@ struct StepReport {
   double learning_rate = 0;
   double tokens_per_second = 0;  // of all ranks
   double flops_per_token = 0;
+  double peak_flops = 0;     // of all ranks, as the engine knows it; 0: it doesn't
   int64_t memory_bytes = 0;  // of this rank
   double seconds_left = 0;
 };
@@ -40,7 +41,8 @@ class TrainingObserver {
 };
 
 // "step 120/1000 [#         ]  loss 4.0312  grad norm 0.87  12.4k tokens/s  MFU 41.2 %  0.8 GiB
-// 3m20s left", MFU only where the peak is known (above 0 FLOP/s, of all ranks).
+// 3m20s left", MFU only where a peak is known (above 0 FLOP/s, of all ranks): this one, or else the
+// report's.
 std::string ProgressLine(const StepReport& report, double peak_flops);
 
 // One JSON object: event ("step", "validation", "checkpoint", "start"), step, and what belongs to

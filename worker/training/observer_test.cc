@@ -30,6 +30,10 @@ TEST(ProgressLine, SaysHowFarHowGoodHowFastHowLong) {
       ProgressLine(kReport, 31e12),
       "step 120/1000 [#         ]  loss 4.0312  grad norm 0.50  12.4k tokens/s  MFU 40.0 %  0.8 "
       "GiB  3m20s left");
+  StepReport on_gpus = kReport;
+  on_gpus.peak_flops = 62e12;
+  EXPECT_THAT(ProgressLine(on_gpus, 0), HasSubstr("MFU 20.0 %"));
+  EXPECT_THAT(ProgressLine(on_gpus, 31e12), HasSubstr("MFU 40.0 %"));
   StepReport unknown = kReport;
   unknown.seconds_left = std::numeric_limits<double>::infinity();
   EXPECT_THAT(ProgressLine(unknown, 0), HasSubstr("? left"));

@@ -61,37 +61,22 @@ int64_t StateBytes(const ParameterLayout& layout, Sharding sharding, int world_s
 
 ShardedState::ShardedState(const ParameterLayout& layout, Sharding sharding,
                            Communicator& communicator, absl::Duration timeout)
-    : layout_(layout), sharding_(sharding), communicator_(communicator), timeout_(timeout) {
-  const int64_t world = communicator.world_size();
-  int64_t all = 0;
-  int64_t own = 0;
-  for (const ParameterLayout::Unit& unit : layout.units()) {
-    const int64_t chunk = (unit.size + world - 1) / world;
-    const int64_t first = std::min(unit.size, communicator.rank() * chunk);
-    units_.push_back(
-        {.whole = {.offset = unit.offset, .used = unit.size, .size = chunk * world, .begin = all},
-         .chunk = {.offset = unit.offset + first,
-                   .used = std::min(chunk, unit.size - first),
-                   .size = chunk,
-                   .begin = own}});
-    all += chunk * world;
-    own += chunk;
-  }
-  const int64_t kept = sharding == Sharding::kZero3 ? own : all;
-  const int64_t updated = sharding == Sharding::kDataParallel ? all : own;
+    : layout_(layout),
+      shards_(layout, communicator.world_size(), communicator.rank()),
+      sharding_(sharding),
+      communicator_(communicator),
+      timeout_(timeout) {
+  const int64_t kept = sharding == Sharding::kZero3 ? shards_.chunk_size() : shards_.whole_size();
+  const int64_t updated =
+      sharding == Sharding::kDataParallel ? shards_.whole_size() : shards_.chunk_size();
   parameters_.resize(kept);
   gradients_.resize(kept);
   first_moment_.resize(updated);
   second_moment_.resize(updated);
 }
 
-int64_t ShardedState::ChunkInKept(const Unit& unit) const {
-  return sharding_ == Sharding::kZero3 ? unit.chunk.begin
-                                       : unit.whole.begin + communicator_.rank() * unit.chunk.size;
-}
-
 absl::StatusOr<std::span<const float>> ShardedState::Acquire(int unit) {
-  const Unit& place = units_[unit];
+  const Unit& place = shards_.units()[unit];
   if (sharding_ != Sharding::kZero3) {
     return Slice(std::as_const(parameters_), place.whole.begin, place.whole.used);
   }
@@ -109,7 +94,7 @@ absl::StatusOr<std::span<const float>> ShardedState::Acquire(int unit) {
 void ShardedState::Release(int unit) { gathered_.erase(unit); }
 
 absl::StatusOr<std::span<float>> ShardedState::AcquireGradient(int unit) {
-  const Unit& place = units_[unit];
+  const Unit& place = shards_.units()[unit];
   if (sharding_ != Sharding::kZero3) {
     return Slice(gradients_, place.whole.begin, place.whole.used);
   }
@@ -122,7 +107,7 @@ absl::Status ShardedState::ReleaseGradient(int unit) {
   if (sharding_ != Sharding::kZero3) {
     return absl::OkStatus();
   }
-  const Part& chunk = units_[unit].chunk;
+  const Part& chunk = shards_.units()[unit].chunk;
   std::vector<float> sum(chunk.size);
   absl::Status status =
       communicator_.ReduceScatter(unit_gradients_[unit], sum, Reduction::kSum, timeout_);
@@ -134,7 +119,7 @@ absl::Status ShardedState::ReleaseGradient(int unit) {
 }
 
 absl::Status ShardedState::Load(const StateSource& source) {
-  for (const Unit& unit : units_) {
+  for (const Unit& unit : shards_.units()) {
     const Part& kept = Kept(unit);
     const Part& updated = Updated(unit);
     absl::Status status =
@@ -157,7 +142,7 @@ absl::Status ShardedState::Load(const StateSource& source) {
 void ShardedState::ZeroGradients() { std::fill(gradients_.begin(), gradients_.end(), 0.0F); }
 
 absl::Status ShardedState::ReduceGradients() {
-  for (const Unit& unit : units_) {
+  for (const Unit& unit : shards_.units()) {
     absl::Status status;
     const std::span<float> whole = sharding_ == Sharding::kZero3
                                        ? std::span<float>()
@@ -177,7 +162,7 @@ absl::Status ShardedState::ReduceGradients() {
 
 absl::StatusOr<double> ShardedState::GradientNorm() {
   double own = 0;
-  for (const Unit& unit : units_) {
+  for (const Unit& unit : shards_.units()) {
     own += SquaredNorm(Slice(std::as_const(gradients_), ChunkInKept(unit), unit.chunk.used));
   }
   const absl::StatusOr<double> all = SumOverRanks(communicator_, own, timeout_);
@@ -186,7 +171,7 @@ absl::StatusOr<double> ShardedState::GradientNorm() {
 
 absl::Status ShardedState::Update(const OptimizerConfig& config, int64_t step,
                                   double gradient_factor) {
-  for (const Unit& unit : units_) {
+  for (const Unit& unit : shards_.units()) {
     const Part& part = Updated(unit);
     const int64_t kept =
         sharding_ == Sharding::kDataParallel ? unit.whole.begin : ChunkInKept(unit);
@@ -201,7 +186,7 @@ absl::Status ShardedState::Update(const OptimizerConfig& config, int64_t step,
 }
 
 absl::Status ShardedState::GatherParameters() {
-  for (const Unit& unit : units_) {
+  for (const Unit& unit : shards_.units()) {
     if (absl::Status status = communicator_.AllGather(
             Slice(std::as_const(parameters_), ChunkInKept(unit), unit.chunk.size),
             Slice(parameters_, unit.whole.begin, unit.whole.size), timeout_);
@@ -214,7 +199,7 @@ absl::Status ShardedState::GatherParameters() {
 
 std::vector<StateRange> ShardedState::OwnedState() const {
   std::vector<StateRange> ranges;
-  for (const Unit& unit : units_) {
+  for (const Unit& unit : shards_.units()) {
     const int64_t size = unit.chunk.used;
     const int64_t moments =
         sharding_ == Sharding::kDataParallel ? ChunkInKept(unit) : unit.chunk.begin;

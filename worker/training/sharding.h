@@ -1,7 +1,5 @@
-// How the training state is spread over ranks.
-//
-// Each unit of the flat buffer (worker/model/parameter_layout.h) is cut into as many equal chunks
-// as there are ranks, the last one perhaps shorter; rank r owns chunk r of every unit.
+// How the training state is spread over ranks, each of which owns a chunk of every unit
+// (shard_layout.h).
 //
 //                  parameters        gradients        moments       a rank keeps, with N ranks
 //   data parallel  all               all              all           16 bytes a parameter
@@ -24,6 +22,7 @@
 #include "worker/model/optimizer.h"
 #include "worker/model/parameter_units.h"
 #include "worker/training/engine.h"
+#include "worker/training/shard_layout.h"
 
 namespace muster::worker {
 
@@ -59,18 +58,8 @@ class ShardedState : public ParameterUnits {
   std::vector<StateRange> OwnedState() const;
 
  private:
-  // One unit's place in a buffer: `size` floats of which `used` are parameters, from `offset` of
-  // the flat buffer on.
-  struct Part {
-    int64_t offset = 0;
-    int64_t used = 0;
-    int64_t size = 0;
-    int64_t begin = 0;  // in the buffer
-  };
-  struct Unit {
-    Part whole;  // padded to equal chunks
-    Part chunk;  // of this rank
-  };
+  using Part = ShardLayout::Part;
+  using Unit = ShardLayout::Unit;
 
   // What this rank keeps of parameters and gradients, and what it updates.
   const Part& Kept(const Unit& unit) const {
@@ -80,14 +69,16 @@ class ShardedState : public ParameterUnits {
     return sharding_ == Sharding::kDataParallel ? unit.whole : unit.chunk;
   }
   // Where the unit's chunk of this rank begins within a buffer of kept parts.
-  int64_t ChunkInKept(const Unit& unit) const;
+  int64_t ChunkInKept(const Unit& unit) const {
+    return sharding_ == Sharding::kZero3 ? unit.chunk.begin : unit.own;
+  }
   absl::Status GatherParameters();
 
   const ParameterLayout& layout_;
+  const ShardLayout shards_;
   const Sharding sharding_;
   Communicator& communicator_;
   const absl::Duration timeout_;
-  std::vector<Unit> units_;
   std::vector<float> parameters_, gradients_, first_moment_, second_moment_;
   std::map<int, std::vector<float>> gathered_, unit_gradients_;  // ZeRO-3: units in use
 };

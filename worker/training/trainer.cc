@@ -139,6 +139,7 @@ void Trainer::Report(int64_t step, const StepResult& result) {
       .learning_rate = result.learning_rate,
       .tokens_per_second = 1.0 * config_.sequences_per_step * config_.sequence / seconds_per_step,
       .flops_per_token = FlopsPerToken(engine_.model(), config_.sequence),
+      .peak_flops = engine_.peak_flops() * communicator_.world_size(),
       .memory_bytes = engine_.memory_bytes(),
       .seconds_left = seconds_per_step * static_cast<double>(config_.steps - step)};
   reported_at_ = now;

@@ -61,7 +61,8 @@ class Norm : public testing::TestWithParam<NormCase> {
   const std::vector<float> x = RandomValues(1, kRows* channels, 2);
   const std::vector<float> weight = RandomValues(2, channels);
   const std::vector<float> bias = RandomValues(3, channels);
-  const DeviceArray<Bf16> device_x{x}, device_weight{weight}, device_bias{bias};
+  const DeviceArray<Bf16> device_x{x};
+  const DeviceArray<float> device_weight{weight}, device_bias{bias};
   const DeviceArray<float> device_mean{kRows}, device_inverse{kRows};
   const NormStatistics statistics{device_mean.data(), device_inverse.data()};
   std::vector<float> y = std::vector<float>(kRows * channels), mean = std::vector<float>(kRows),
@@ -69,7 +70,7 @@ class Norm : public testing::TestWithParam<NormCase> {
 
   void SetUp() override {
     const DeviceArray<Bf16> device_y(kRows * channels);
-    NormForward(context, shape, device_x.data(), device_weight.data(), device_bias.data(),
+    NormForward(context, shape, device_x.data(), {device_weight.data(), device_bias.data()},
                 device_y.data(), statistics);
     if (layer) {
       LayerNormForward(kRows, channels, shape.epsilon, x.data(), weight.data(), bias.data(),
@@ -90,7 +91,7 @@ TEST_P(Norm, BackwardGivesBothGradientsTheStreamsSumAndTheOutputAgain) {
   const DeviceArray<Bf16> device_dy(dy), device_dx(dx), again(kRows * channels);
   const DeviceArray<float> dweight(channels), dbias(channels), stream(channels);
   NormBackward(
-      context, shape, device_x.data(), device_weight.data(), device_bias.data(), statistics,
+      context, shape, device_x.data(), {device_weight.data(), device_bias.data()}, statistics,
       device_dy.data(), device_dx.data(), device_dx.data(), again.data(), Into::kAssign,
       {.weight = dweight.data(), .bias = layer ? dbias.data() : nullptr, .stream = stream.data()});
   std::vector<float> expected_dweight(channels), expected_dbias(channels), sum(channels);

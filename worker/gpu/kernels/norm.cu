@@ -58,8 +58,8 @@ class GroupSum {
 
 template <NormKind kKind, int kVectors>
 __global__ void __launch_bounds__(kForwardThreads)
-    NormForwardWarpKernel(NormShape shape, const Bf16* x, const Bf16* weight, const Bf16* bias,
-                          Bf16* y, NormStatistics statistics) {
+    NormForwardWarpKernel(NormShape shape, const Bf16* x, NormWeights weights, Bf16* y,
+                          NormStatistics statistics) {
   constexpr bool kLayerNorm = kKind == NormKind::kLayerNorm;
   const int lane = threadIdx.x % kWarp;
   const int64_t row = int64_t{blockIdx.x} * (kForwardThreads / kWarp) + threadIdx.x / kWarp;
@@ -119,9 +119,9 @@ __global__ void __launch_bounds__(kForwardThreads)
       float scale[kVector];
       float shift[kVector] = {};
       Unpack(vectors[i], values);
-      Load(weight + column, scale);
+      Load(weights.weight + column, scale);
       if constexpr (kLayerNorm) {
-        Load(bias + column, shift);
+        Load(weights.bias + column, shift);
       }
 #pragma unroll
       for (int k = 0; k < kVector; ++k) {
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kForwardThreads)
 
 template <NormKind kKind>
 __global__ void __launch_bounds__(kBackwardThreads)
-    NormForwardKernel(NormShape shape, const Bf16* x, const Bf16* weight, const Bf16* bias, Bf16* y,
+    NormForwardKernel(NormShape shape, const Bf16* x, NormWeights weights, Bf16* y,
                       NormStatistics statistics) {
   constexpr bool kLayerNorm = kKind == NormKind::kLayerNorm;
   const int column = threadIdx.x * kVector;
@@ -143,9 +143,9 @@ __global__ void __launch_bounds__(kBackwardThreads)
   float scale[kVector] = {};
   float shift[kVector] = {};
   if (active) {
-    Load(weight + column, scale);
+    Load(weights.weight + column, scale);
     if constexpr (kLayerNorm) {
-      Load(bias + column, shift);
+      Load(weights.bias + column, shift);
     }
   }
   GroupSum group_sum;
@@ -227,7 +227,7 @@ __device__ void StoreGroupSums(const float (&sums)[kKinds][kVector], int64_t cha
 
 template <NormKind kKind, bool kStoresOutput>
 __global__ void __launch_bounds__(kBackwardThreads, 1)
-    NormBackwardKernel(NormShape shape, const Bf16* x, const Bf16* weight, const Bf16* bias,
+    NormBackwardKernel(NormShape shape, const Bf16* x, NormWeights weights,
                        NormStatistics statistics, const Bf16* dy, const Bf16* dx_in, Bf16* dx_out,
                        Bf16* y, float* partials) {
   constexpr bool kLayerNorm = kKind == NormKind::kLayerNorm;
@@ -237,9 +237,9 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   float scale[kVector] = {};
   float shift[kVector] = {};
   if (active) {
-    Load(weight + column, scale);
+    Load(weights.weight + column, scale);
     if constexpr (kLayerNorm && kStoresOutput) {
-      Load(bias + column, shift);
+      Load(weights.bias + column, shift);
     }
   }
   // Each thread copies and reads places of its own, so no barrier is needed between them.
@@ -344,7 +344,7 @@ constexpr auto WarpKernels(std::integer_sequence<int, kVectors...> /*counts*/) {
 }  // namespace
 
 void NormForward(const LaunchContext& context, const NormShape& shape, const Bf16* x,
-                 const Bf16* weight, const Bf16* bias, Bf16* y, NormStatistics statistics) {
+                 NormWeights weights, Bf16* y, NormStatistics statistics) {
   if (const int64_t vectors = CeilDiv(shape.channels, kWarp * kVector);
       vectors <= kMaxWarpVectors) {
     constexpr auto kCounts = std::make_integer_sequence<int, kMaxWarpVectors>();
@@ -352,7 +352,7 @@ void NormForward(const LaunchContext& context, const NormShape& shape, const Bf1
                                  ? WarpKernels<NormKind::kLayerNorm>(kCounts)[vectors - 1]
                                  : WarpKernels<NormKind::kRmsNorm>(kCounts)[vectors - 1];
     warp_kernel<<<CeilDiv(shape.rows, kForwardThreads / kWarp), kForwardThreads, 0,
-                  context.stream>>>(shape, x, weight, bias, y, statistics);
+                  context.stream>>>(shape, x, weights, y, statistics);
     return;
   }
   const dim3 block = GroupsOf(shape, kForwardThreads);
@@ -361,13 +361,12 @@ void NormForward(const LaunchContext& context, const NormShape& shape, const Bf1
       std::min<int64_t>(CeilDiv(shape.rows, block.y), resident * context.multiprocessors);
   const auto kernel = shape.kind == NormKind::kLayerNorm ? NormForwardKernel<NormKind::kLayerNorm>
                                                          : NormForwardKernel<NormKind::kRmsNorm>;
-  kernel<<<blocks, block, 0, context.stream>>>(shape, x, weight, bias, y, statistics);
+  kernel<<<blocks, block, 0, context.stream>>>(shape, x, weights, y, statistics);
 }
 
 void NormBackward(const LaunchContext& context, const NormShape& shape, const Bf16* x,
-                  const Bf16* weight, const Bf16* bias, NormStatistics statistics, const Bf16* dy,
-                  const Bf16* dx_in, Bf16* dx_out, Bf16* y, Into into,
-                  const NormGradients& gradients) {
+                  NormWeights weights, NormStatistics statistics, const Bf16* dy, const Bf16* dx_in,
+                  Bf16* dx_out, Bf16* y, Into into, const NormGradients& gradients) {
   const dim3 block = GroupsOf(shape, kBackwardThreads);
   const int64_t blocks = std::min<int64_t>(CeilDiv(shape.rows, block.y), context.multiprocessors);
   const auto kernel = shape.kind == NormKind::kLayerNorm
@@ -377,7 +376,7 @@ void NormBackward(const LaunchContext& context, const NormShape& shape, const Bf
                                           : NormBackwardKernel<NormKind::kRmsNorm, true>);
   const auto shared = static_cast<int>(kStages * block.x * block.y * sizeof(BackwardVectors));
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-  kernel<<<blocks, block, shared, context.stream>>>(shape, x, weight, bias, statistics, dy, dx_in,
+  kernel<<<blocks, block, shared, context.stream>>>(shape, x, weights, statistics, dy, dx_in,
                                                     dx_out, y, context.partials);
   AddPartials(context, blocks, 3, shape.channels, into,
               {.rows = {gradients.weight, gradients.bias, gradients.stream}});

@@ -23,9 +23,16 @@ struct NormStatistics {
   float* inverse = nullptr;
 };
 
-// y[N][C]; `bias` is LayerNorm's only.
+// What a norm multiplies by and adds, [C] each, in single precision: beside a weight of one bf16
+// can't hold what AdamW adds in many a step. `bias` is LayerNorm's only.
+struct NormWeights {
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+};
+
+// y[N][C].
 void NormForward(const LaunchContext& context, const NormShape& shape, const Bf16* x,
-                 const Bf16* weight, const Bf16* bias, Bf16* y, NormStatistics statistics);
+                 NormWeights weights, Bf16* y, NormStatistics statistics);
 
 struct NormGradients {
   float* weight = nullptr;
@@ -36,8 +43,7 @@ struct NormGradients {
 // dx_out[N][C] = dx_in (zero if null; may be dx_out) plus what reaches x through the norm from
 // dy[N][C]. `y`, unless it is null, becomes the forward's again.
 void NormBackward(const LaunchContext& context, const NormShape& shape, const Bf16* x,
-                  const Bf16* weight, const Bf16* bias, NormStatistics statistics, const Bf16* dy,
-                  const Bf16* dx_in, Bf16* dx_out, Bf16* y, Into into,
-                  const NormGradients& gradients);
+                  NormWeights weights, NormStatistics statistics, const Bf16* dy, const Bf16* dx_in,
+                  Bf16* dx_out, Bf16* y, Into into, const NormGradients& gradients);
 
 }  // namespace muster::worker

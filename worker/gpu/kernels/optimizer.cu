@@ -116,6 +116,26 @@ __global__ void AdamWKernel(AdamWFactors factors, const StepSums* sums, int run_
   weights[1] = __floats2bfloat162_rn(values.z, values.w);
 }
 
+__global__ void CopyRunsKernel(const CopyRun* runs, const float* in, float* out) {
+  const CopyRun run = runs[blockIdx.x];
+  for (int64_t i = threadIdx.x; i < run.size; i += kThreads) {
+    out[run.to + i] = in[run.from + i];
+  }
+}
+
+__global__ void AddToKernel(int64_t size, const float* values, float* sums) {
+  const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kQuad;
+  if (at < size) {
+    const auto value = *reinterpret_cast<const float4*>(values + at);
+    auto sum = *reinterpret_cast<const float4*>(sums + at);
+    sum.x += value.x;
+    sum.y += value.y;
+    sum.z += value.z;
+    sum.w += value.w;
+    *reinterpret_cast<float4*>(sums + at) = sum;
+  }
+}
+
 __global__ void RoundToBf16Kernel(int64_t size, const float* parameters, Bf16* weights) {
   const int64_t at = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (at < size) {
@@ -158,6 +178,17 @@ void AdamW(const LaunchContext& context, const AdamWFactors& factors, const Step
            int run_count, const DecayRun* runs, const AdamWRange& range) {
   AdamWKernel<<<CeilDiv(range.size, kThreads * kQuad), kThreads, 0, context.stream>>>(
       factors, sums, run_count, runs, range);
+}
+
+void CopyRuns(const LaunchContext& context, int count, const CopyRun* runs, const float* in,
+              float* out) {
+  if (count > 0) {
+    CopyRunsKernel<<<count, kThreads, 0, context.stream>>>(runs, in, out);
+  }
+}
+
+void AddTo(const LaunchContext& context, int64_t size, const float* values, float* sums) {
+  AddToKernel<<<CeilDiv(size, kThreads * kQuad), kThreads, 0, context.stream>>>(size, values, sums);
 }
 
 void RoundToBf16(const LaunchContext& context, int64_t size, const float* parameters,

@@ -58,6 +58,19 @@ struct AdamWRange {
 void AdamW(const LaunchContext& context, const AdamWFactors& factors, const StepSums* sums,
            int run_count, const DecayRun* runs, const AdamWRange& range);
 
+// A piece of a buffer and where it goes in another one.
+struct CopyRun {
+  int64_t from;
+  int64_t to;
+  int64_t size;
+};
+// out[to + i] = in[from + i] for each of runs[count].
+void CopyRuns(const LaunchContext& context, int count, const CopyRun* runs, const float* in,
+              float* out);
+
+// sums += values; `size` is a multiple of 4.
+void AddTo(const LaunchContext& context, int64_t size, const float* values, float* sums);
+
 // weights = parameters, rounded.
 void RoundToBf16(const LaunchContext& context, int64_t size, const float* parameters,
                  Bf16* weights);

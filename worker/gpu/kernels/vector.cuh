@@ -38,6 +38,19 @@ __device__ inline void Load(const Bf16* from, float (&values)[kVector]) {
   Unpack(LoadVector(from), values);
 }
 
+__device__ inline void Load(const float* from, float (&values)[kVector]) {
+  const auto low = *reinterpret_cast<const float4*>(from);
+  const auto high = *reinterpret_cast<const float4*>(from + kVector / 2);
+  values[0] = low.x;
+  values[1] = low.y;
+  values[2] = low.z;
+  values[3] = low.w;
+  values[4] = high.x;
+  values[5] = high.y;
+  values[6] = high.z;
+  values[7] = high.w;
+}
+
 __device__ inline void Store(const float (&values)[kVector], Bf16* to) {
   *reinterpret_cast<Vector*>(to) = Pack(values);
 }

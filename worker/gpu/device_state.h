@@ -1,0 +1,153 @@
+// What one rank's GPU keeps of the training state, and how it is spread over ranks: the chunks of
+// worker/training/shard_layout.h, the same as the CPU's ShardedState.
+//
+//                  weights (bf16)     gradients (fp32)   parameters, moments (fp32)
+//   data parallel  all                all                all
+//   ZeRO-1         all                all                own chunks
+//   ZeRO-3         own chunks, and    own chunks, and    own chunks
+//                  units in use       units in use
+//
+// The weights of norms are kept by every rank in fp32 as well.
+//
+// It communicates beside the model's work: a unit's gradient is reduced while the backward goes on,
+// and its weights are gathered while AdamW goes on and the next forward begins (ZeRO-1), or while
+// the unit before it is computed (ZeRO-3).
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <optional>
+#include <vector>
+
+#include "worker/gpu/device_memory.h"
+#include "worker/gpu/device_units.h"
+#include "worker/gpu/kernels/optimizer.h"
+#include "worker/gpu/nccl_communicator.h"
+#include "worker/training/engine.h"
+#include "worker/training/shard_layout.h"
+#include "worker/training/sharding.h"
+#include "worker/training/unit_slots.h"
+
+namespace muster::worker {
+
+// Used by one thread, as DeviceUnits.
+class DeviceState : public DeviceUnits {
+ public:
+  // The layout must outlive this. With one rank all shardings are the same. `tied`: the head is the
+  // first unit's embedding.
+  DeviceState(const ParameterLayout& layout, Sharding sharding, int rank, int world_size,
+              bool tied);
+  ~DeviceState() override;
+
+  // Takes what it needs (twice: device_memory.h).
+  void TakeMemory(MemoryCutter& cutter);
+  // Fills weights with numbers as in training, so that products can be timed with them. Nothing is
+  // communicated before Start().
+  void FillForTiming(const LaunchContext& context);
+  // The state is zero from here on, until Load. `communicator`, null for one rank, must outlive
+  // this.
+  absl::Status Start(const LaunchContext& context, NcclCommunicator* communicator);
+
+  // Before the work of a step or of a loss is put on the stream.
+  absl::Status Begin();
+  // Before each micro-batch's backward: whether it is a step's first, and its last.
+  void BeginMicroBatch(bool first, bool last);
+
+  absl::StatusOr<const Bf16*> Acquire(int unit) override;
+  absl::StatusOr<const NormWeights*> AcquireNorms() override;
+  void Release(int unit) override;
+  absl::StatusOr<Gradient> AcquireGradient(int unit) override;
+  absl::Status ReleaseGradient(int unit) override;
+
+  // After the last micro-batch: the stream goes on when gradients are sums over all ranks.
+  absl::Status FinishGradients();
+  // Adds what this rank owns of those sums' squared norm.
+  void AddSquaredNorm(StepSums* sums);
+  // `sums` becomes the sum of all ranks'.
+  absl::Status SumOverRanks(StepSums* sums);
+  // AdamW on what this rank updates, by the sums of all.
+  absl::Status Update(const AdamWFactors& factors, const StepSums* sums);
+
+  // As Engine's.
+  absl::Status Load(const StateSource& source);
+  std::vector<StateRange> OwnedState() const;
+
+ private:
+  // A range of the flat buffer, and where it lies in the buffers that hold it.
+  struct Range {
+    int64_t offset = 0;
+    int64_t size = 0;
+    int64_t kept = 0;     // in weights_ and gradients_
+    int64_t updated = 0;  // in parameters_ and the moments
+    int unit = 0;
+  };
+  // Of one norm, in norm_values_.
+  struct NormPlace {
+    int64_t weight = 0;
+    std::optional<int64_t> bias;
+  };
+  // One of ZeRO-3's places for a unit.
+  struct Slot {
+    Bf16* weights = nullptr;
+    cudaEvent_t gathered = nullptr;
+    cudaEvent_t released = nullptr;
+  };
+  struct GradientSlot {
+    float* data = nullptr;
+    cudaEvent_t reduced = nullptr;
+    bool in_use = false;
+  };
+
+  bool partitioned() const { return sharding_ == Sharding::kZero3; }
+  void MakeRanges(int world_size);
+  // Which parts of the norms' parameters this rank updates, and where they go in norm_values_.
+  void MakeNormRuns();
+  // After parameters changed: brings this rank's to norm_values_, then all ranks'.
+  absl::Status CopyNorms();
+  absl::Status ShareNorms();
+  bool communicates_weights() const {
+    return communicator_ != nullptr && sharding_ != Sharding::kDataParallel;
+  }
+  absl::Status MakeEvents();
+  absl::Status Clear();
+  // ZeRO-1: all ranks' chunks of a unit's weights.
+  absl::Status GatherWeights(int unit);
+  // ZeRO-3: puts the unit into its slot.
+  absl::Status Fetch(int unit);
+
+  const ParameterLayout& layout_;
+  const Sharding sharding_;
+  const ShardLayout shards_;
+  std::vector<Range> owned_;    // by this rank, once among all
+  std::vector<Range> updated_;  // by this rank
+  std::vector<DecayRun> host_decay_runs_;
+  std::vector<CopyRun> host_norm_runs_;
+  std::vector<NormPlace> norm_places_;
+  int64_t norm_size_ = 0;
+  std::vector<NormWeights> norms_;
+  LaunchContext context_;
+  NcclCommunicator* communicator_ = nullptr;
+  bool first_ = true, last_ = true;    // micro-batch
+  bool weights_changed_ = false;       // by Load; Begin shares them
+  std::vector<cudaEvent_t> gathered_;  // ZeRO-1: of each unit
+  cudaEvent_t norms_shared_ = nullptr;
+
+  // On the device.
+  Bf16* weights_ = nullptr;
+  float *gradients_ = nullptr, *parameters_ = nullptr;
+  float *first_moment_ = nullptr, *second_moment_ = nullptr;
+  double* norm_partials_ = nullptr;
+  DecayRun* decay_runs_ = nullptr;
+  CopyRun* norm_runs_ = nullptr;
+  float* norm_values_ = nullptr;
+
+  // ZeRO-3's.
+  UnitSlots weight_slots_, gradient_slots_;
+  std::vector<Slot> slots_;
+  std::vector<GradientSlot> slot_gradients_;
+  float* chunk_sum_ = nullptr;  // of later micro-batches
+
+  mutable PinnedMemory host_state_;  // what OwnedState last returned
+};
+
+}  // namespace muster::worker

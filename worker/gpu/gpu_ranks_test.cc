@@ -1,0 +1,293 @@
+// Several GPUs: what they do together, and that training doesn't depend on how it is spread.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "worker/gpu/device_array.h"
+#include "worker/gpu/gpu_engine.h"
+#include "worker/gpu/made_up_text.h"
+#include "worker/gpu/nccl_communicator.h"
+#include "worker/training/on_ranks.h"
+
+namespace muster::worker {
+namespace {
+
+using testing::ElementsAre;
+
+int Gpus() {
+  int devices = 0;
+  return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
+}
+
+class SeveralGpus : public testing::Test {
+ protected:
+  static constexpr int kRanks = 2;
+
+  void SetUp() override {
+    if (Gpus() < kRanks) GTEST_SKIP() << "needs " << kRanks << " GPUs, there are " << Gpus();
+  }
+
+  // `body` of each rank on its GPU.
+  template <typename Body>
+  static void OnGpus(absl::Duration timeout, Body body) {
+    for (const absl::Status& status : OnRanks(kRanks, [&](Communicator& ranks) {
+           cudaSetDevice(ranks.rank());
+           auto nccl = NcclCommunicator::Create(ranks, {.timeout = timeout});
+           if (!nccl.ok()) return nccl.status();
+           body(ranks, **nccl);
+           return absl::OkStatus();
+         })) {
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+};
+
+struct Event {
+  Event() { cudaEventCreateWithFlags(&event, cudaEventDisableTiming); }
+  ~Event() { cudaEventDestroy(event); }
+  cudaEvent_t event = nullptr;
+};
+
+absl::Status Wait(NcclCommunicator& nccl) {
+  const Event event;
+  cudaEventRecord(event.event, nccl.stream());
+  return nccl.WaitFor(event.event, "a test");
+}
+
+using NcclCommunicatorTest = SeveralGpus;
+
+TEST_F(NcclCommunicatorTest, SumsScattersAndGathersInTheOrderOfRanks) {
+  OnGpus(absl::Seconds(60), [](Communicator& ranks, NcclCommunicator& nccl) {
+    const auto rank = static_cast<float>(ranks.rank());
+    const DeviceArray<float> sums(std::vector<float>{rank, 10, 20 + rank, 30});
+    const DeviceArray<float> all(std::vector<float>{-1, -1, -1, -1});
+    ASSERT_TRUE(nccl.AllReduce(sums.data(), 4).ok());
+    ASSERT_TRUE(nccl.ReduceScatter(sums.data(), sums.data() + 2 * ranks.rank(), 2).ok());
+    ASSERT_TRUE(nccl.AllGather(sums.data() + 2 * ranks.rank(), all.data(), 8).ok());
+    ASSERT_TRUE(Wait(nccl).ok());
+    EXPECT_THAT(all.Read(), ElementsAre(2, 40, 82, 120));
+  });
+}
+
+TEST_F(NcclCommunicatorTest, TheRankThatDoesNotComeIsNamed) {
+  absl::Notification done;
+  OnGpus(absl::Seconds(1), [&](Communicator& ranks, NcclCommunicator& nccl) {
+    if (ranks.rank() == 1) {
+      done.WaitForNotification();
+      return;
+    }
+    const DeviceArray<float> values(std::vector<float>(8));
+    absl::Status status = nccl.AllReduce(values.data(), 8);
+    status.Update(Wait(nccl));
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(RanksAtFault(status), ElementsAre(1)) << status;
+    EXPECT_EQ(nccl.AllReduce(values.data(), 8), status);
+    done.Notify();
+  });
+}
+
+TEST_F(NcclCommunicatorTest, ARankThatIsLostEndsTheWaitForIt) {
+  absl::Notification done;
+  OnGpus(absl::Minutes(5), [&](Communicator& ranks, NcclCommunicator& nccl) {
+    if (ranks.rank() == 1) {
+      done.WaitForNotification();
+      return;
+    }
+    const absl::Status lost = WithRanksAtFault(absl::UnavailableError("rank 1 was killed"), {1});
+    std::jthread heartbeat([&] {
+      absl::SleepFor(absl::Milliseconds(200));
+      ranks.Abort(lost);
+    });
+    const absl::Time begin = absl::Now();
+    const DeviceArray<float> values(std::vector<float>(8));
+    absl::Status status = nccl.AllReduce(values.data(), 8);
+    status.Update(Wait(nccl));
+    EXPECT_EQ(status, lost);
+    EXPECT_LT(absl::Now() - begin, absl::Seconds(2));
+    done.Notify();
+  });
+}
+
+struct Spread {
+  std::string name;
+  std::string model;
+  Sharding sharding;
+};
+
+class ShardedGpuEngine : public SeveralGpus, public testing::WithParamInterface<Spread> {
+ protected:
+  static constexpr int kSequences = 2;
+  static constexpr int kSequence = 64;
+  static constexpr int kMicroBatches = 2;
+  static constexpr int kSteps = 100;
+
+  const ModelConfig model = *NamedModel(GetParam().model);
+
+  absl::StatusOr<std::unique_ptr<GpuEngine>> Make(Communicator& ranks) const {
+    return GpuEngine::Create({.model = model,
+                              .optimizer = {.learning_rate = 1e-3,
+                                            .min_learning_rate = 1e-4,
+                                            .warmup_steps = 5,
+                                            .total_steps = kSteps},
+                              .sequences = kSequences,
+                              .sequence = kSequence,
+                              .device = ranks.rank(),
+                              .sharding = GetParam().sharding,
+                              .communication = {.timeout = absl::Seconds(60)},
+                              .deterministic = true},
+                             ranks);
+  }
+
+  // One of the step's micro-batches, the same however many ranks share them.
+  MadeUpText Text(int step, int micro_batch) const {
+    return {step * kRanks * kMicroBatches + micro_batch, kSequences, kSequence, model.vocabulary};
+  }
+
+  absl::StatusOr<StepResult> Step(GpuEngine& engine, int step, const Communicator& ranks) const {
+    const int own = kRanks * kMicroBatches / ranks.world_size();
+    std::vector<MadeUpText> texts;
+    for (int i = 0; i < own; ++i) texts.push_back(Text(step, ranks.rank() * own + i));
+    std::vector<Batch> batches;
+    for (const MadeUpText& text : texts) batches.push_back(text.batch());
+    return engine.Step(step, batches);
+  }
+
+  // Losses of each step, and what is left in the end.
+  struct Outcome {
+    std::vector<double> losses, norms;
+    double validation = 0;
+    std::vector<float> parameters, first_moment, second_moment;
+  };
+
+  Outcome Train(int world_size) const {
+    Outcome outcome;
+    const ParameterLayout layout(model);
+    for (auto* state : {&outcome.parameters, &outcome.first_moment, &outcome.second_moment}) {
+      state->assign(layout.size(), std::numeric_limits<float>::quiet_NaN());
+    }
+    for (const absl::Status& status : OnRanks(world_size, [&](Communicator& ranks) {
+           const auto engine = Make(ranks);
+           if (!engine.ok()) return engine.status();
+           absl::Status status = (*engine)->Load(InitialState(layout, 1));
+           for (int step = 0; step < kSteps && status.ok(); ++step) {
+             const absl::StatusOr<StepResult> result = Step(**engine, step, ranks);
+             status = result.status();
+             if (status.ok() && ranks.rank() == 0) {
+               outcome.losses.push_back(result->loss);
+               outcome.norms.push_back(result->gradient_norm);
+             }
+           }
+           const MadeUpText text = Text(kSteps, 0);
+           const std::vector<Batch> batches = {text.batch()};
+           const absl::StatusOr<double> validation =
+               status.ok() ? (*engine)->Loss(batches) : status;
+           if (!validation.ok()) return validation.status();
+           if (ranks.rank() == 0) outcome.validation = *validation;
+           for (const StateRange& range : (*engine)->OwnedState()) {
+             std::ranges::copy(range.parameters, outcome.parameters.begin() + range.offset);
+             std::ranges::copy(range.first_moment, outcome.first_moment.begin() + range.offset);
+             std::ranges::copy(range.second_moment, outcome.second_moment.begin() + range.offset);
+           }
+           return absl::OkStatus();
+         })) {
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    return outcome;
+  }
+};
+
+TEST_P(ShardedGpuEngine, TrainsAsOneGpuDoesOnTheSameSequences) {
+  const Outcome one = Train(1);
+  const Outcome several = Train(kRanks);
+  ASSERT_EQ(several.losses.size(), one.losses.size());
+  double sum = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    EXPECT_NEAR(several.losses[step], one.losses[step], 0.02) << "step " << step;
+    sum += std::abs(several.losses[step] - one.losses[step]);
+  }
+  EXPECT_LT(sum / kSteps, 0.005);
+  EXPECT_NEAR(several.norms[0], one.norms[0], 1e-3 * one.norms[0]);
+  EXPECT_NEAR(several.validation, one.validation, 0.02);
+  // All of the state is there, once; a chunk that was missed would be no number.
+  EXPECT_LT(RelativeError(several.parameters, one.parameters), 0.02);
+  EXPECT_LT(RelativeError(several.first_moment, one.first_moment), 0.2);
+  EXPECT_LT(RelativeError(several.second_moment, one.second_moment), 0.2);
+}
+
+TEST_P(ShardedGpuEngine, StateThatIsSavedAndLoadedGoesOnWithTheSameBits) {
+  const ParameterLayout layout(model);
+  std::vector<std::vector<double>> losses(kRanks);
+  for (const absl::Status& status : OnRanks(kRanks, [&](Communicator& ranks) {
+         const auto engine = Make(ranks);
+         if (!engine.ok()) return engine.status();
+         absl::Status status = (*engine)->Load(InitialState(layout, 1));
+         status.Update(Step(**engine, 0, ranks).status());
+         if (!status.ok()) return status;
+         std::vector<float> saved[3];
+         for (auto& kind : saved) kind.assign(layout.size(), 0);
+         for (const StateRange& range : (*engine)->OwnedState()) {
+           std::ranges::copy(range.parameters, saved[0].begin() + range.offset);
+           std::ranges::copy(range.first_moment, saved[1].begin() + range.offset);
+           std::ranges::copy(range.second_moment, saved[2].begin() + range.offset);
+         }
+         for (auto& kind : saved) {
+           status.Update(ranks.AllReduce(kind, Reduction::kSum, absl::Seconds(60)));
+         }
+         for (int again = 0; again < 2 && status.ok(); ++again) {
+           for (int step = 1; step < 4; ++step) {
+             const absl::StatusOr<StepResult> result = Step(**engine, step, ranks);
+             if (!result.ok()) return result.status();
+             losses[ranks.rank()].push_back(result->loss);
+           }
+           status = (*engine)->Load([&](StateKind kind, int64_t offset, std::span<float> values) {
+             std::copy_n(saved[static_cast<int>(kind)].begin() + offset, values.size(),
+                         values.begin());
+             return absl::OkStatus();
+           });
+         }
+         return status;
+       })) {
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+  ASSERT_EQ(losses[0].size(), 6);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(losses[0][i], losses[0][3 + i]) << "step " << 1 + i;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , ShardedGpuEngine,
+    testing::Values(Spread{"Gpt2DataParallel", "gpt2-tiny", Sharding::kDataParallel},
+                    Spread{"Gpt2Zero1", "gpt2-tiny", Sharding::kZero1},
+                    Spread{"Gpt2Zero3", "gpt2-tiny", Sharding::kZero3},
+                    Spread{"Llama3DataParallel", "llama-3-tiny", Sharding::kDataParallel},
+                    Spread{"Llama3Zero1", "llama-3-tiny", Sharding::kZero1},
+                    Spread{"Llama3Zero3", "llama-3-tiny", Sharding::kZero3}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_F(SeveralGpus, OneRankWithoutRoomIsTheEndOfAllWithThePlan) {
+  const auto statuses = OnRanks(kRanks, [&](Communicator& ranks) {
+    return GpuEngine::Create({.model = *NamedModel("llama-3-8b"),
+                              .optimizer = {},
+                              .sequences = ranks.rank() == 1 ? 64 : 1,
+                              .sequence = ranks.rank() == 1 ? 8192 : 64,
+                              .device = ranks.rank(),
+                              .sharding = Sharding::kZero3},
+                             ranks)
+        .status();
+  });
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("rank 1"));
+  }
+}
+
+}  // namespace
+}  // namespace muster::worker

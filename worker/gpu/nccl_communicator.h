@@ -1,0 +1,87 @@
+// What the GPUs of all ranks do together, by NCCL: sums and gathers of device memory on a stream of
+// its own, beside the model's.
+//
+//   communicator.Follow(model_stream);              // the gradient is ready
+//   communicator.ReduceScatter(gradient, own, n);   // while the model goes on
+//   communicator.Precede(model_stream);             // the model goes on with the sums
+//
+// Every rank calls the same operations in the same order with the same sizes. They return when they
+// are on the stream. NCCL knows no deadlines and its kernels wait for ever; so whoever waits for
+// the device does it by WaitFor(), which also looks after NCCL's own errors, the deadline, and the
+// ranks' Communicator, and then takes the kernels down. After an error it never heals: make a new
+// one with the next generation's Communicator.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/communicator/communicator.h"
+
+namespace muster::worker {
+
+class NcclLibrary;
+
+// Used by one thread, for the device that was current when it was made.
+class NcclCommunicator {
+ public:
+  struct Options {
+    // Of the waits for the device, after which ranks that have not come are at fault.
+    absl::Duration timeout = absl::Minutes(5);
+    // Thread blocks, each of which takes a multiprocessor from the model while an operation runs.
+    int most_blocks = 16;
+  };
+
+  // A collective of all ranks of `ranks`, which must outlive this. NotFound if libnccl isn't there
+  // (on every rank, if it is missing on any), DeadlineExceeded or Unavailable if ranks don't come.
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(Communicator& ranks,
+                                                                  const Options& options);
+  ~NcclCommunicator();
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  cudaStream_t stream() const { return stream_; }
+  // What is put on stream() from now on waits for what is on `other` now, and the reverse.
+  absl::Status Follow(cudaStream_t other);
+  absl::Status Precede(cudaStream_t other);
+
+  // values[i] becomes the sum of every rank's.
+  absl::Status AllReduce(float* values, int64_t count);
+  absl::Status AllReduce(double* values, int64_t count);
+  // `input` is one chunk of `count` for each rank; `output` becomes the sum of everyone's chunk
+  // number rank, and may be that chunk.
+  absl::Status ReduceScatter(const float* input, float* output, int64_t count);
+  // `output` becomes every rank's `input` of `bytes`, rank 0's first; `input` may be its own place.
+  absl::Status AllGather(const void* input, void* output, int64_t bytes);
+
+  // Returns when `event` has come, or with what keeps it from coming: the error of `ranks`;
+  // DeadlineExceeded or Unavailable with the ranks that are behind or gone; Internal with NCCL's
+  // error if all ranks are there. `doing` is for the message.
+  absl::Status WaitFor(cudaEvent_t event, std::string_view doing);
+
+ private:
+  NcclCommunicator(Communicator& ranks, const Options& options)
+      : ranks_(ranks), options_(options) {}
+  absl::Status Connect(const absl::Status& loaded);
+  // Waits until NCCL has taken up what it was given; `result` is its answer.
+  absl::Status Settle(int result, std::string_view doing);
+  // Ends this with `error`, which the other ranks learn from whoever handles it.
+  absl::Status Fail(absl::Status error);
+  // Where all ranks are bound to fail: ends this with the ranks that don't answer, or with `error`.
+  absl::Status FailAfterRollCall(absl::Status error);
+
+  Communicator& ranks_;
+  const Options options_;
+  const NcclLibrary* library_ = nullptr;
+  void* handle_ = nullptr;  // ncclComm_t
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t event_ = nullptr;
+  absl::Status status_;
+};
+
+}  // namespace muster::worker

@@ -1,0 +1,50 @@
+#include "worker/program/engine_choice.h"
+
+#include <utility>
+
+#include "worker/training/cpu_engine.h"
+
+namespace muster::worker {
+namespace {
+
+absl::StatusOr<bool> GpuIsMeant(const EngineConfig& config, const TrainPlan& plan,
+                                Communicator& communicator) {
+  if (config.name != "auto") return config.name == "gpu";
+  const bool has_one = UsesGpu(config);
+  const absl::StatusOr<bool> any = AgreeOnAny(communicator, has_one, plan.training.timeout);
+  if (!any.ok() || !*any) return any;
+  absl::Status result =
+      has_one ? absl::OkStatus()
+              : absl::NotFoundError(
+                    "no GPU here, though other ranks have one: give all pods GPUs, or set engine "
+                    "to cpu");
+  const absl::Status status = AgreeOnResult(communicator, result, plan.training.timeout);
+  if (!status.ok() || !result.ok()) return status.ok() ? result : status;
+  return true;
+}
+
+}  // namespace
+
+bool UsesGpu(const EngineConfig& config) {
+  return config.name == "gpu" || (config.name == "auto" && UsableGpus() > 0);
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineConfig& config,
+                                                   const TrainPlan& plan,
+                                                   Communicator& communicator) {
+  const absl::StatusOr<bool> gpu = GpuIsMeant(config, plan, communicator);
+  if (!gpu.ok()) return gpu.status();
+  if (*gpu) return MakeGpuEngine(config, plan, communicator);
+  absl::StatusOr<std::unique_ptr<CpuEngine>> engine =
+      CpuEngine::Create({.model = plan.model,
+                         .optimizer = plan.optimizer,
+                         .sharding = plan.sharding,
+                         .sequences = plan.training.micro_batch,
+                         .sequence = plan.training.sequence,
+                         .timeout = plan.training.timeout},
+                        communicator);
+  if (!engine.ok()) return engine.status();
+  return std::unique_ptr<Engine>(*std::move(engine));
+}
+
+}  // namespace muster::worker

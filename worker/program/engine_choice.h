@@ -1,0 +1,37 @@
+// Which engine trains: the one place that knows more than one.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/communicator/communicator.h"
+#include "worker/program/train_config.h"
+#include "worker/training/engine.h"
+
+namespace muster::worker {
+
+// A collective; what one rank meets, all return. "auto" is the GPU's where ranks have one: NotFound
+// if only some of them have. Unimplemented for "gpu" in a program that was built without it. The
+// communicator must outlive the engine.
+absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineConfig& config,
+                                                   const TrainPlan& plan,
+                                                   Communicator& communicator);
+
+// Whether this process would choose the GPU's, without asking the others.
+bool UsesGpu(const EngineConfig& config);
+
+// Of the GPU's engine, or of there being none in this program.
+
+// GPUs that this process sees and could train on.
+int UsableGpus();
+// "GPU-..." of this process's: the one with the number of its local rank.
+std::vector<std::string> OwnGpus();
+// As MakeEngine, on that GPU.
+absl::StatusOr<std::unique_ptr<Engine>> MakeGpuEngine(const EngineConfig& config,
+                                                      const TrainPlan& plan,
+                                                      Communicator& communicator);
+
+}  // namespace muster::worker

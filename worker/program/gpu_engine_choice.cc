@@ -1,0 +1,62 @@
+#include <cuda_runtime.h>
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "fmt/format.h"
+#include "worker/gpu/gpu_engine.h"
+#include "worker/launch/environment.h"
+#include "worker/program/engine_choice.h"
+
+namespace muster::worker {
+namespace {
+
+int OwnDevice() {
+  // A launcher that shows each process its own GPU alone calls it 0.
+  if (UsableGpus() <= 1) return 0;
+  const Environment environment = CurrentEnvironment();
+  const auto local_rank = environment.find("LOCAL_RANK");
+  int device = 0;
+  return local_rank != environment.end() && absl::SimpleAtoi(local_rank->second, &device) ? device
+                                                                                          : 0;
+}
+
+}  // namespace
+
+int UsableGpus() {
+  int devices = 0;
+  return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
+}
+
+std::vector<std::string> OwnGpus() {
+  cudaDeviceProp properties = {};
+  if (cudaGetDeviceProperties(&properties, OwnDevice()) != cudaSuccess) return {};
+  // As nvidia-smi writes it: 8-4-4-4-12 hexadecimal digits.
+  std::string uuid = "GPU";
+  for (size_t i = 0; i < sizeof(properties.uuid.bytes); ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) uuid += '-';
+    uuid += fmt::format("{:02x}", static_cast<unsigned char>(properties.uuid.bytes[i]));
+  }
+  return {uuid};
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> MakeGpuEngine(const EngineConfig& config,
+                                                      const TrainPlan& plan,
+                                                      Communicator& communicator) {
+  absl::StatusOr<std::unique_ptr<GpuEngine>> engine =
+      GpuEngine::Create({.model = plan.model,
+                         .optimizer = plan.optimizer,
+                         .sequences = plan.training.micro_batch,
+                         .sequence = plan.training.sequence,
+                         .device = OwnDevice(),
+                         .sharding = plan.sharding,
+                         .communication = {.timeout = plan.training.timeout},
+                         .recompute = {.norms = config.recompute, .activations = config.recompute},
+                         .deterministic = config.deterministic,
+                         .plan_cache = config.plan_cache},
+                        communicator);
+  if (!engine.ok()) return engine.status();
+  return std::unique_ptr<Engine>(*std::move(engine));
+}
+
+}  // namespace muster::worker

@@ -1,0 +1,18 @@
+// A program that is built without CUDA.
+#include "worker/program/engine_choice.h"
+
+namespace muster::worker {
+
+int UsableGpus() { return 0; }
+
+std::vector<std::string> OwnGpus() { return {}; }
+
+absl::StatusOr<std::unique_ptr<Engine>> MakeGpuEngine(const EngineConfig& /*config*/,
+                                                      const TrainPlan& /*plan*/,
+                                                      Communicator& /*communicator*/) {
+  return absl::UnimplementedError(
+      "engine=gpu: this muster-worker was built without the GPU engine; use an image that has it, "
+      "or set engine to cpu");
+}
+
+}  // namespace muster::worker
