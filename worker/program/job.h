@@ -45,7 +45,7 @@ struct Job {
   std::map<std::string, std::string> versions;
   // Of the GPUs that this rank trains on, which no other rank may have; asked in the rank's
   // process. May be null.
-  std::function<std::vector<std::string>()> gpu_uuids;
+  std::function<std::vector<std::string>()> gpu_uuids = {};
   // Asked once in each pod before it meets the others; what it returns is the end. May be null.
   std::function<std::optional<Failure>(const LaunchPlan&)> check_node;
   // Asks StopRequested() (stop_signal.h) at step boundaries and returns Cancelled when all ranks
