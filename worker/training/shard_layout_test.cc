@@ -18,7 +18,8 @@ class ShardLayoutOf : public testing::TestWithParam<std::tuple<int, int64_t>> {
 TEST_P(ShardLayoutOf, EveryParameterIsOwnedByOneRank) {
   std::vector<int> owners(layout.size());
   for (int rank = 0; rank < world_size; ++rank) {
-    for (const auto& unit : ShardLayout(layout, world_size, rank, multiple).units()) {
+    const ShardLayout shards(layout, world_size, rank, multiple);
+    for (const auto& unit : shards.units()) {
       for (int64_t i = 0; i < unit.chunk.used; ++i) ++owners[unit.chunk.offset + i];
     }
   }
