@@ -1,5 +1,7 @@
 #include "extender/http_connection.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/asio/co_spawn.hpp>
@@ -8,11 +10,15 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/status.hpp>
+#include <boost/beast/http/string_body.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <tuple>
 #include <type_traits>
@@ -177,15 +183,12 @@ class Connection final : public HttpConnection {
 
   asio::awaitable<ErrorCode> ReadRequest(Parser& parser, std::string& body) {
     Expire(core_->options.header_timeout);
-    ErrorCode error = co_await ReadHeader(parser);
+    ErrorCode error = co_await ReadUntil(parser, &Parser::is_header_done);
     if (error) co_return error;
     Expire(core_->options.body_timeout);
     if (parser.is_done()) co_return error;
     if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
-      static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-      size_t size = 0;
-      std::tie(error, size) = co_await asio::async_write(
-          stream_, asio::buffer(kContinue.data(), kContinue.size()), kAwait);
+      error = co_await WriteAll("HTTP/1.1 100 Continue\r\n\r\n");
       if (error) co_return error;
     }
     if (!parser.chunked()) {
@@ -193,18 +196,21 @@ class Connection final : public HttpConnection {
       error = co_await ReadBody(length, body);
       co_return error;
     }
-    auto [chunk_error, size] = co_await http::async_read(stream_, buffer_, parser, kAwait);
+    error = co_await ReadUntil(parser, &Parser::is_done);
     body = std::move(parser.get().body());
-    co_return chunk_error;
+    co_return error;
   }
 
-  asio::awaitable<ErrorCode> ReadHeader(Parser& parser) {
+  asio::awaitable<ErrorCode> ReadUntil(Parser& parser, bool (Parser::*done)() const) {
     for (;;) {
+      size_t count = buffer_.size();
       ErrorCode error;
-      buffer_.consume(parser.put(buffer_.data(), error));
-      if (error && error != http::error::need_more) co_return error;
-      if (parser.is_header_done()) co_return ErrorCode();
-      size_t count = 0;
+      while (count > 0 && buffer_.size() > 0 && !(parser.*done)()) {
+        count = parser.put(buffer_.data(), error);
+        buffer_.consume(count);
+        if (error && error != http::error::need_more) co_return error;
+      }
+      if ((parser.*done)()) co_return ErrorCode();
       error = co_await ReadSome(buffer_.prepare(kHeaderReadSize), count);
       if (error) co_return error;
       buffer_.commit(count);
@@ -273,35 +279,59 @@ class Connection final : public HttpConnection {
 
   asio::awaitable<bool> Write(HttpResponse response, bool keep_alive) {
     phase_ = Phase::kWriting;
-    http::response<http::string_body> message(static_cast<http::status>(response.status),
-                                              chunked_ ? 11 : 10);
-    message.set(http::field::content_type, response.content_type);
-    for (const auto& [name, value] : response.headers) message.set(name, value);
-    message.keep_alive(keep_alive);
-    message.body() = std::move(response.body);
-    message.prepare_payload();
-    http::response_serializer<http::string_body> serializer(message);
-    ErrorCode error = asio::error::would_block;
-    if constexpr (kIsPlain) http::write(Plain().socket(), serializer, error);
-    if (error == asio::error::would_block) {
-      Expire(core_->options.write_timeout);
-      size_t size = 0;
-      std::tie(error, size) = co_await http::async_write(stream_, serializer, kAwait);
-    }
+    std::string head = HeadOf(response);
+    fmt::format_to(std::back_inserter(head), "Content-Length: {}\r\n", response.body.size());
+    // What either version doesn't do by itself.
+    if (!keep_alive && chunked_) head += "Connection: close\r\n";
+    if (keep_alive && !chunked_) head += "Connection: keep-alive\r\n";
+    head += "\r\n";
+    Expire(core_->options.write_timeout);
+    const ErrorCode error = co_await WriteAll(head, response.body);
     if (error) Abort();
     co_return !error;
   }
 
+  // The first lines of an answer; more headers and an empty line follow.
+  std::string HeadOf(const HttpResponse& response) const {
+    std::string head =
+        fmt::format("HTTP/1.{} {} {}\r\nContent-Type: {}\r\n", chunked_ ? 1 : 0, response.status,
+                    std::string(http::obsolete_reason(static_cast<http::status>(response.status))),
+                    response.content_type);
+    for (const auto& [name, value] : response.headers) {
+      fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
+    }
+    return head;
+  }
+
+  // Sends what the socket takes at once, then waits for the rest: a wait costs two switches of
+  // threads.
+  asio::awaitable<ErrorCode> WriteAll(std::string_view head, std::string_view body = {}) {
+    size_t sent = 0;
+    if constexpr (kIsPlain) {
+      ErrorCode error;
+      sent = Plain().socket().write_some(std::array{asio::buffer(head.data(), head.size()),
+                                                    asio::buffer(body.data(), body.size())},
+                                         error);
+      if (error && error != asio::error::would_block) co_return error;
+      if (sent == head.size() + body.size()) co_return ErrorCode();
+    }
+    const size_t of_head = std::min(sent, head.size());
+    head.remove_prefix(of_head);
+    body.remove_prefix(sent - of_head);
+    const std::array<asio::const_buffer, 2> rest = {asio::buffer(head.data(), head.size()),
+                                                    asio::buffer(body.data(), body.size())};
+    auto [error, size] = co_await asio::async_write(stream_, rest, kAwait);
+    co_return error;
+  }
+
   asio::awaitable<void> WriteStream(HttpAnswer answer) {
     phase_ = Phase::kStreaming;
-    http::response<http::empty_body> message(http::status::ok, chunked_ ? 11 : 10);
-    message.set(http::field::content_type, answer.response.content_type);
-    message.set(http::field::cache_control, "no-store");
-    message.keep_alive(false);
-    message.chunked(chunked_);
-    http::response_serializer<http::empty_body> serializer(message);
+    std::string head = HeadOf(answer.response);
+    head += "Cache-Control: no-store\r\n";
+    if (chunked_) head += "Connection: close\r\nTransfer-Encoding: chunked\r\n";
+    head += "\r\n";
     Expire(core_->options.write_timeout);
-    auto [error, size] = co_await http::async_write_header(stream_, serializer, kAwait);
+    const ErrorCode error = co_await WriteAll(head);
     if (error) co_return Abort();
     asio::co_spawn(
         strand_, [self = Self()]() -> asio::awaitable<void> { co_await self->AwaitHangup(); },
@@ -332,12 +362,10 @@ class Connection final : public HttpConnection {
   asio::awaitable<bool> WritePiece(const std::string& data) {
     Expire(core_->options.write_timeout);
     ErrorCode error;
-    size_t size = 0;
     if (chunked_) {
-      const auto chunk = http::make_chunk(asio::buffer(data));
-      std::tie(error, size) = co_await asio::async_write(stream_, chunk, kAwait);
+      error = co_await WriteAll(fmt::format("{:x}\r\n", data.size()), data + "\r\n");
     } else {
-      std::tie(error, size) = co_await asio::async_write(stream_, asio::buffer(data), kAwait);
+      error = co_await WriteAll(data);
     }
     if (error) Abort();
     co_return !error;
@@ -346,7 +374,7 @@ class Connection final : public HttpConnection {
   asio::awaitable<void> WriteLastPiece() {
     if (!chunked_ || closed_) co_return;
     Expire(core_->options.write_timeout);
-    auto [error, size] = co_await asio::async_write(stream_, http::make_chunk_last(), kAwait);
+    const ErrorCode error = co_await WriteAll("0\r\n\r\n");
     if (error) Abort();
   }
 

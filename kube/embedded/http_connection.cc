@@ -2,20 +2,23 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
-#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <boost/beast/ssl/ssl_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/status.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "kube/embedded/api_error.h"
+#include "kube/embedded/byte_stream.h"
 #include "kube/embedded/http_translation.h"
 
 namespace muster::kube::embedded {
@@ -31,11 +34,7 @@ using tcp = asio::ip::tcp;
 constexpr absl::Duration kLinger = absl::Seconds(2);
 constexpr size_t kItemsPerChunk = 256;
 // A watch looks at its clock this often, so that bookmarks follow clocks that aren't the wall's.
-constexpr auto kWatchTick = std::chrono::seconds(1);
-
-std::chrono::milliseconds Milliseconds(absl::Duration duration) {
-  return std::chrono::milliseconds(absl::ToInt64Milliseconds(duration));
-}
+constexpr absl::Duration kWatchTick = absl::Seconds(1);
 
 Answer AnswerOf(const ApiError& error) {
   Answer answer;
@@ -45,16 +44,21 @@ Answer AnswerOf(const ApiError& error) {
 
 std::string_view View(beast::string_view text) { return {text.data(), text.size()}; }
 
-template <typename Stream>
-class Connection : public HttpConnection, public std::enable_shared_from_this<Connection<Stream>> {
+// The first lines of an answer; more headers and an empty line follow.
+std::string HeadOf(int status, std::string_view content_type) {
+  return fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\n", status,
+                     View(http::obsolete_reason(static_cast<http::status>(status))), content_type);
+}
+
+class Connection : public HttpConnection, public std::enable_shared_from_this<Connection> {
  public:
-  template <typename... Tls>
-  Connection(FrontContext* front, tcp::socket socket, std::function<void()> on_closed, Tls&... tls)
+  Connection(FrontContext* front, std::unique_ptr<ByteStream> stream,
+             std::function<void()> on_closed)
       : front_(front),
-        stream_(std::move(socket), tls...),
-        timer_(stream_.get_executor()),
+        stream_(std::move(stream)),
+        timer_(stream_->Socket().get_executor()),
         on_closed_(std::move(on_closed)) {
-    beast::get_lowest_layer(stream_).socket().set_option(tcp::no_delay(true), ignored_);
+    stream_->Socket().set_option(tcp::no_delay(true), ignored_);
   }
 
   ~Connection() override {
@@ -63,71 +67,81 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   }
 
   void Run() override {
-    asio::post(stream_.get_executor(), [self = this->shared_from_this()] { self->Handshake(); });
+    Post([self = shared_from_this()] { self->Handshake(); });
   }
 
   void Close() override {
-    asio::post(stream_.get_executor(), [self = this->shared_from_this()] { self->CloseNow(); });
+    Post([self = shared_from_this()] { self->CloseNow(); });
   }
 
  private:
-  static constexpr bool kTls = !std::is_same_v<Stream, beast::tcp_stream>;
+  using Parser = http::request_parser<http::string_body>;
 
-  void ExpireAfter(absl::Duration duration) {
-    beast::get_lowest_layer(stream_).expires_after(Milliseconds(duration));
-  }
+  void Post(std::function<void()> work) { asio::post(timer_.get_executor(), std::move(work)); }
 
   void CloseNow() {
     closed_ = true;
     watch_.reset();
     timer_.cancel();
-    beast::get_lowest_layer(stream_).socket().close(ignored_);
+    stream_->Socket().close(ignored_);
   }
 
   void Handshake() {
-    if constexpr (kTls) {
-      ExpireAfter(front_->options.read_timeout);
-      stream_.async_handshake(asio::ssl::stream_base::server,
-                              [self = this->shared_from_this()](error_code error) {
-                                if (!error) self->ReadHeader();
-                              });
-    } else {
-      ReadHeader();
-    }
+    stream_->ExpireAfter(front_->options.read_timeout);
+    stream_->Handshake(asio::ssl::stream_base::server,
+                       [self = shared_from_this()](error_code error) {
+                         if (!error) self->ReadHeader();
+                       });
   }
 
   void ReadHeader() {
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(front_->options.max_header_bytes));
     parser_->body_limit(front_->options.max_body_bytes);
-    ExpireAfter(front_->options.idle_timeout);
-    http::async_read_header(
-        stream_, buffer_, *parser_,
-        [self = this->shared_from_this()](error_code error, size_t) { self->OnHeader(error); });
+    stream_->ExpireAfter(front_->options.idle_timeout);
+    ReadUntil(&Parser::is_header_done, &Connection::OnHeader);
+  }
+
+  // Reads and parses until `done` holds or there is an error, and goes on with `next`.
+  void ReadUntil(bool (Parser::*done)() const, void (Connection::*next)(error_code)) {
+    while (buffer_.size() > 0 && !((*parser_).*done)()) {
+      error_code error;
+      const size_t used = parser_->put(buffer_.data(), error);
+      buffer_.consume(used);
+      if (error && error != http::error::need_more) return (this->*next)(error);
+      if (used == 0) break;
+    }
+    if (((*parser_).*done)()) return (this->*next)(error_code());
+    stream_->Read(buffer_.prepare(kReadSize),
+                  [self = shared_from_this(), done, next](error_code error, size_t size) {
+                    if (error) return ((*self).*next)(error);
+                    self->buffer_.commit(size);
+                    self->ReadUntil(done, next);
+                  });
   }
 
   void OnHeader(error_code error) {
     if (error) return OnReadError(error);
     // Clients such as curl ask before they send a large body.
     if (View(parser_->get()[http::field::expect]) == "100-continue") {
-      continue_ = std::make_unique<http::response<http::empty_body>>(http::status::continue_, 11);
-      ExpireAfter(front_->options.write_timeout);
-      http::async_write(stream_, *continue_,
-                        [self = this->shared_from_this()](error_code failed, size_t) {
-                          if (!failed) self->ReadBody();
-                        });
-      return;
+      answer_ = "HTTP/1.1 100 Continue\r\n\r\n";
+      return Send(&Connection::OnContinued);
     }
     ReadBody();
   }
 
+  void OnContinued(error_code error) {
+    if (!error) ReadBody();
+  }
+
   void ReadBody() {
-    ExpireAfter(front_->options.read_timeout);
-    http::async_read(stream_, buffer_, *parser_,
-                     [self = this->shared_from_this()](error_code error, size_t) {
-                       if (error) return self->OnReadError(error);
-                       self->OnRequest();
-                     });
+    stream_->ExpireAfter(front_->options.read_timeout);
+    ReadUntil(&Parser::is_done, &Connection::OnRead);
+  }
+
+  void OnRead(error_code error) {
+    if (error) return OnReadError(error);
+    OnRequest();
   }
 
   void OnReadError(error_code error) {
@@ -177,10 +191,17 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     }
     if (fault_.refuse) return CloseNow();
     if (fault_.delay <= absl::ZeroDuration()) return Serve(is_watch);
-    beast::get_lowest_layer(stream_).expires_never();
-    timer_.expires_after(Milliseconds(fault_.delay));
-    timer_.async_wait([self = this->shared_from_this(), is_watch](error_code error) {
-      if (!error && !self->closed_) self->Serve(is_watch);
+    stream_->ExpireAfter(absl::InfiniteDuration());
+    Wait(fault_.delay, [self = shared_from_this(), is_watch] {
+      if (!self->closed_) self->Serve(is_watch);
+    });
+  }
+
+  // Cancelled, the timer does nothing.
+  void Wait(absl::Duration duration, std::function<void()> work) {
+    timer_.expires_after(absl::ToChronoMilliseconds(duration));
+    timer_.async_wait([work = std::move(work)](error_code error) {
+      if (!error) work();
     });
   }
 
@@ -193,12 +214,11 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       return Write(AnswerOf(
           TooManyRequests("too many requests wait for admission webhooks", absl::Seconds(1))));
     }
-    beast::get_lowest_layer(stream_).expires_never();
-    asio::post(*front_->webhook_pool, [self = this->shared_from_this()] {
+    stream_->ExpireAfter(absl::InfiniteDuration());
+    asio::post(*front_->webhook_pool, [self = shared_from_this()] {
       Answer answer = self->front_->server->Handle(self->request_, self->headers_);
       --self->front_->waiting_for_webhooks;
-      asio::post(self->stream_.get_executor(),
-                 [self, answer = std::move(answer)]() mutable { self->Finish(std::move(answer)); });
+      self->Post([self, answer = std::move(answer)]() mutable { self->Finish(std::move(answer)); });
     });
   }
 
@@ -208,46 +228,51 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   }
 
   void Write(Answer answer) {
-    response_.emplace(static_cast<http::status>(answer.response.status), 11);
-    response_->set(http::field::content_type, answer.content_type);
+    answer_ = HeadOf(answer.response.status, answer.content_type);
+    const auto add = std::back_inserter(answer_);
     for (const std::string& warning : answer.warnings) {
-      response_->insert("Warning", "299 - " + Quoted(warning));
+      fmt::format_to(add, "Warning: 299 - {}\r\n", Quoted(warning));
     }
     if (answer.response.retry_after) {
-      int64_t seconds =
-          absl::ToInt64Seconds(absl::Ceil(*answer.response.retry_after, absl::Seconds(1)));
-      response_->set(http::field::retry_after, std::to_string(seconds));
+      fmt::format_to(
+          add, "Retry-After: {}\r\n",
+          absl::ToInt64Seconds(absl::Ceil(*answer.response.retry_after, absl::Seconds(1))));
     }
-    response_->keep_alive(keep_alive_);
-    response_->body() = std::move(answer.response.body);
-    response_->prepare_payload();
-    ExpireAfter(front_->options.write_timeout);
-    http::async_write(stream_, *response_,
-                      [self = this->shared_from_this()](error_code error, size_t) {
-                        self->response_.reset();
-                        if (error || !self->keep_alive_) return self->Shutdown();
-                        self->ReadHeader();
-                      });
+    if (!keep_alive_) answer_ += "Connection: close\r\n";
+    fmt::format_to(add, "Content-Length: {}\r\n\r\n", answer.response.body.size());
+    answer_ += answer.response.body;
+    Send(&Connection::OnAnswered);
+  }
+
+  void OnAnswered(error_code error) {
+    answer_ = std::string();
+    if (error || !keep_alive_) return Shutdown();
+    ReadHeader();
+  }
+
+  // Sends answer_, and goes on with `next`.
+  void Send(void (Connection::*next)(error_code)) {
+    stream_->ExpireAfter(front_->options.write_timeout);
+    stream_->Write(
+        asio::buffer(answer_),
+        [self = shared_from_this(), next](error_code error, size_t) { ((*self).*next)(error); });
   }
 
   void Shutdown() {
     watch_.reset();
-    ExpireAfter(kLinger);
-    if constexpr (kTls) {
-      stream_.async_shutdown([self = this->shared_from_this()](error_code) { self->CloseNow(); });
-    } else {
-      beast::get_lowest_layer(stream_).socket().shutdown(tcp::socket::shutdown_send, ignored_);
-      Drain();
-    }
+    stream_->ExpireAfter(kLinger);
+    stream_->Shutdown([self = shared_from_this()](error_code) {
+      self->stream_->Socket().shutdown(tcp::socket::shutdown_send, self->ignored_);
+      self->Drain();
+    });
   }
 
   // Closing with unread bytes would reset the connection before the client has read its answer.
   void Drain() {
-    stream_.async_read_some(asio::buffer(discarded_),
-                            [self = this->shared_from_this()](error_code error, size_t) {
-                              if (error) return self->CloseNow();
-                              self->Drain();
-                            });
+    stream_->Read(asio::buffer(discarded_), [self = shared_from_this()](error_code error, size_t) {
+      if (error) return self->CloseNow();
+      self->Drain();
+    });
   }
 
   // Watches.
@@ -262,33 +287,29 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (fault_.drop_answer) return CloseNow();
     watch_ = std::move(result.session);
     // A stream's connection isn't used again.
-    stream_header_.emplace(http::status::ok, 11);
-    stream_header_->set(http::field::content_type, "application/json");
-    stream_header_->keep_alive(false);
-    stream_header_->chunked(true);
-    serializer_.emplace(*stream_header_);
-    ExpireAfter(front_->options.write_timeout);
-    http::async_write_header(
-        stream_, *serializer_, [self = this->shared_from_this()](error_code error, size_t) {
-          // Closed meanwhile, a written header is no error.
-          if (error || self->closed_) return self->CloseNow();
-          self->NoticeEnd();
-          self->watch_->OnReady(
-              [weak = self->weak_from_this(), executor = self->stream_.get_executor()] {
-                asio::post(executor, [weak] {
-                  if (auto alive = weak.lock()) alive->OnWake();
-                });
-              });
-          self->WriteItems();
-        });
+    answer_ =
+        HeadOf(200, "application/json") + "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    Send(&Connection::OnStreamBegun);
+  }
+
+  void OnStreamBegun(error_code error) {
+    // Closed meanwhile, a written header is no error.
+    if (error || closed_) return CloseNow();
+    NoticeEnd();
+    watch_->OnReady([weak = weak_from_this(), executor = timer_.get_executor()] {
+      asio::post(executor, [weak] {
+        if (auto alive = weak.lock()) alive->OnWake();
+      });
+    });
+    WriteItems();
   }
 
   // A client has nothing to say during a watch: whatever arrives is its end.
   void NoticeEnd() {
-    beast::get_lowest_layer(stream_).socket().async_wait(
-        tcp::socket::wait_read, [self = this->shared_from_this()](error_code error) {
-          if (!error) self->CloseNow();
-        });
+    stream_->Socket().async_wait(tcp::socket::wait_read,
+                                 [self = shared_from_this()](error_code error) {
+                                   if (!error) self->CloseNow();
+                                 });
   }
 
   void OnWake() {
@@ -328,42 +349,46 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   void WriteChunk(bool open, bool cut) {
     writing_ = true;
-    ExpireAfter(front_->options.write_timeout);
-    asio::async_write(stream_, http::make_chunk(asio::buffer(chunk_)),
-                      [self = this->shared_from_this(), open, cut](error_code error, size_t) {
-                        self->writing_ = false;
-                        if (error || cut) return self->CloseNow();
-                        if (!open) return self->WriteLastChunk();
-                        self->WriteItems();
-                      });
+    answer_ = fmt::format("{:x}\r\n", chunk_.size());
+    answer_ += chunk_;
+    answer_ += "\r\n";
+    open_ = open;
+    cut_ = cut;
+    Send(&Connection::OnChunkWritten);
+  }
+
+  void OnChunkWritten(error_code error) {
+    writing_ = false;
+    if (error || cut_) return CloseNow();
+    if (!open_) return WriteLastChunk();
+    WriteItems();
   }
 
   void WriteLastChunk() {
     writing_ = true;
-    ExpireAfter(front_->options.write_timeout);
-    asio::async_write(stream_, http::make_chunk_last(),
-                      [self = this->shared_from_this()](error_code, size_t) { self->Shutdown(); });
+    answer_ = "0\r\n\r\n";
+    Send(&Connection::OnStreamEnded);
   }
+
+  void OnStreamEnded(error_code) { Shutdown(); }
 
   void WaitForItems() {
     if (woken_) return WriteItems();
-    beast::get_lowest_layer(stream_).expires_never();
-    timer_.expires_after(kWatchTick);
-    timer_.async_wait([self = this->shared_from_this()](error_code error) {
-      if (!error && self->watch_ && !self->writing_) self->WriteItems();
+    stream_->ExpireAfter(absl::InfiniteDuration());
+    Wait(kWatchTick, [self = shared_from_this()] {
+      if (self->watch_ && !self->writing_) self->WriteItems();
     });
   }
 
   FrontContext* const front_;
-  Stream stream_;
+  const std::unique_ptr<ByteStream> stream_;
   asio::steady_timer timer_;
   const std::function<void()> on_closed_;
   error_code ignored_;
   beast::flat_buffer buffer_;
   std::array<char, 4096> discarded_;
-  std::optional<http::request_parser<http::string_body>> parser_;
-  std::unique_ptr<http::response<http::empty_body>> continue_;
-  std::optional<http::response<http::string_body>> response_;
+  std::optional<Parser> parser_;
+  std::string answer_;  // what is being sent
   bool keep_alive_ = true;
   bool closed_ = false;
 
@@ -372,13 +397,14 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   FaultDecision fault_;
 
   std::unique_ptr<WatchSession> watch_;
-  std::optional<http::response<http::empty_body>> stream_header_;
-  std::optional<http::response_serializer<http::empty_body>> serializer_;
   std::vector<WatchItem> items_;
   std::string chunk_;
   size_t written_items_ = 0;
   bool writing_ = false;
   bool woken_ = false;
+  // What follows the chunk that is being sent: more, and unless the stream is cut, its last one.
+  bool open_ = true;
+  bool cut_ = false;
 };
 
 }  // namespace
@@ -386,12 +412,9 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 std::shared_ptr<HttpConnection> MakeHttpConnection(FrontContext* front, tcp::socket socket,
                                                    asio::ssl::context* tls,
                                                    std::function<void()> on_closed) {
-  if (tls == nullptr) {
-    return std::make_shared<Connection<beast::tcp_stream>>(front, std::move(socket),
-                                                           std::move(on_closed));
-  }
-  return std::make_shared<Connection<beast::ssl_stream<beast::tcp_stream>>>(
-      front, std::move(socket), std::move(on_closed), *tls);
+  std::unique_ptr<ByteStream> stream =
+      tls == nullptr ? MakeByteStream(std::move(socket)) : MakeTlsStream(std::move(socket), *tls);
+  return std::make_shared<Connection>(front, std::move(stream), std::move(on_closed));
 }
 
 }  // namespace muster::kube::embedded

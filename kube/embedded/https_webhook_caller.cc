@@ -1,20 +1,22 @@
 #include "kube/embedded/https_webhook_caller.h"
 
-#include <openssl/ssl.h>
+#include <fmt/format.h>
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
-#include <boost/asio/ssl/host_name_verification.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <boost/beast/ssl/ssl_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "kube/embedded/byte_stream.h"
 
 namespace muster::kube::embedded {
 namespace {
@@ -59,57 +61,65 @@ class Exchange {
  public:
   Exchange(asio::io_context& io, asio::ssl::context& tls, const Target& target,
            const std::string& body)
-      : resolver_(io), stream_(io, tls), target_(target) {
-    request_.method(http::verb::post);
-    request_.version(11);
-    request_.target(target.path);
-    request_.set(http::field::host, target.host + ":" + target.port);
-    request_.set(http::field::content_type, "application/json");
-    request_.set(http::field::accept, "application/json");
-    request_.keep_alive(false);
-    request_.body() = body;
-    request_.prepare_payload();
+      : resolver_(io), socket_(io), tls_(tls), target_(target) {
+    request_ = fmt::format(
+        "POST {} HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\n"
+        "Accept: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        target.path, target.host, target.port, body.size());
+    request_ += body;
     parser_.body_limit(kMaxAnswerBytes);
   }
 
   void Start() {
-    SSL_set_tlsext_host_name(stream_.native_handle(), target_.host.c_str());
-    stream_.set_verify_callback(asio::ssl::host_name_verification(target_.host));
-    error_code error;
-    asio::ip::address address = asio::ip::make_address(target_.host, error);
-    if (!error) {
-      uint16_t port = static_cast<uint16_t>(std::atoi(target_.port.c_str()));
-      beast::get_lowest_layer(stream_).async_connect(
-          tcp::endpoint(address, port), [this](error_code failed) { OnConnect(failed); });
-      return;
-    }
     resolver_.async_resolve(target_.host, target_.port,
-                            [this](error_code failed, const tcp::resolver::results_type& results) {
-                              if (failed) return Fail("resolve", failed);
-                              beast::get_lowest_layer(stream_).async_connect(
-                                  results, [this](error_code unreached, const tcp::endpoint&) {
-                                    OnConnect(unreached);
-                                  });
+                            [this](error_code error, const tcp::resolver::results_type& results) {
+                              if (error) return Fail("resolve", error);
+                              asio::async_connect(socket_, results,
+                                                  [this](error_code failed, const tcp::endpoint&) {
+                                                    if (failed) return Fail("connect", failed);
+                                                    Handshake();
+                                                  });
                             });
   }
 
   std::optional<absl::StatusOr<std::string>> result;
 
  private:
-  void OnConnect(error_code error) {
-    if (error) return Fail("connect", error);
-    stream_.async_handshake(asio::ssl::stream_base::client, [this](error_code failed) {
-      if (failed) return Fail("TLS handshake", failed);
-      http::async_write(stream_, request_, [this](error_code unsent, size_t) {
-        if (unsent) return Fail("write", unsent);
-        http::async_read(stream_, buffer_, parser_,
-                         [this](error_code unread, size_t) { OnAnswer(unread); });
+  void Handshake() {
+    stream_ = MakeTlsStream(std::move(socket_), tls_, target_.host);
+    stream_->Handshake(asio::ssl::stream_base::client, [this](error_code error) {
+      if (error) return Fail("TLS handshake", error);
+      stream_->Write(asio::buffer(request_), [this](error_code failed, size_t) {
+        if (failed) return Fail("write", failed);
+        Read();
       });
     });
   }
 
-  void OnAnswer(error_code error) {
-    if (error) return Fail("read", error);
+  void Read() {
+    stream_->Read(buffer_.prepare(kReadSize), [this](error_code error, size_t size) {
+      buffer_.commit(size);
+      OnRead(error);
+    });
+  }
+
+  void OnRead(error_code unread) {
+    error_code error;
+    while (buffer_.size() > 0 && !parser_.is_done()) {
+      const size_t used = parser_.put(buffer_.data(), error);
+      buffer_.consume(used);
+      if (error && error != http::error::need_more) return Fail("read", error);
+      if (used == 0) break;
+    }
+    // An answer without a length ends with its connection.
+    error = {};
+    if (unread && parser_.got_some() && !parser_.is_done()) parser_.put_eof(error);
+    if (parser_.is_done()) return OnAnswer();
+    if (unread) return Fail("read", error ? error : unread);
+    Read();
+  }
+
+  void OnAnswer() {
     http::response<http::string_body> answer = parser_.release();
     if (answer.result_int() != 200) {
       result =
@@ -125,9 +135,11 @@ class Exchange {
   }
 
   tcp::resolver resolver_;
-  beast::ssl_stream<beast::tcp_stream> stream_;
+  tcp::socket socket_;  // until it is connected
+  asio::ssl::context& tls_;
   const Target target_;
-  http::request<http::string_body> request_;
+  std::string request_;
+  std::unique_ptr<ByteStream> stream_;
   beast::flat_buffer buffer_;
   http::response_parser<http::string_body> parser_;
 };
