@@ -4,7 +4,8 @@ namespace muster::coscheduling {
 
 v1::GangState NextState(const GangFacts& facts) {
   const int64_t standing = facts.bound + facts.succeeded;
-  if (facts.live == 0 && !facts.terminating && facts.succeeded + facts.failed > 0) {
+  if (facts.live == 0 && !facts.terminating && !facts.made_anew &&
+      facts.succeeded + facts.failed > 0) {
     return v1::FINISHED;
   }
   if (facts.evicting) return v1::WAITING_FOR_QUOTA;

@@ -16,6 +16,7 @@ struct GangFacts {
   int64_t lost = 0;  // live, but on nodes that are (node_trouble.h)
   int64_t succeeded = 0;
   int64_t failed = 0;
+  bool made_anew = false;    // fewer than min_member succeeded, and the gang's job goes on
   bool terminating = false;  // members that are going away still stand on nodes
   bool blocked = false;      // too few members, or something must be put right first
   bool admitted = false;     // the admission record is written and ours

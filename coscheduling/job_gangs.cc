@@ -132,14 +132,15 @@ bool JobGangs::SameButVersion(const KnownJob& a, const KnownJob& b) {
   return a.labels == b.labels && a.annotations == b.annotations && a.going == b.going &&
          a.foreign_owner == b.foreign_owner && a.parts == b.parts &&
          a.schedule_timeout_seconds == b.schedule_timeout_seconds && a.no_gang == b.no_gang &&
-         a.suspended == b.suspended && a.fault == b.fault && a.one_by_one == b.one_by_one &&
-         a.parent.has_value() == b.parent.has_value() &&
+         a.suspended == b.suspended && a.finished == b.finished && a.fault == b.fault &&
+         a.one_by_one == b.one_by_one && a.parent.has_value() == b.parent.has_value() &&
          (!a.parent || a.parent->uid == b.parent->uid) && a.replicated_job == b.replicated_job;
 }
 
 std::vector<std::string> JobGangs::Upsert(const kube::Job& job) {
   KnownJob known = Known(kJob, job.meta, job.error);
   known.suspended = job.spec.suspend;
+  known.finished = job.finished;
   const int64_t count = AtOnce(job.spec);
   known.parts.push_back({{}, job.meta.name, count, count, {{"", job.spec.scheduler_name}}});
   return Replace(std::move(known));
@@ -161,6 +162,7 @@ std::vector<std::string> JobGangs::Upsert(const kube::StatefulSet& set) {
 std::vector<std::string> JobGangs::Upsert(const kube::JobSet& set) {
   KnownJob known = Known(kJobSet, set.meta, set.error);
   known.suspended = set.suspend;
+  known.finished = set.finished;
   // Those that wait for the same start at the same moment.
   std::vector<std::set<std::string>> waits_for;
   for (const kube::ReplicatedJob& job : set.replicated_jobs) {
@@ -187,6 +189,7 @@ std::vector<std::string> JobGangs::Upsert(const kube::JobSet& set) {
 std::vector<std::string> JobGangs::Upsert(const kube::PyTorchJob& job) {
   KnownJob known = Known(kPyTorchJob, job.meta, job.error);
   known.suspended = job.suspend;
+  known.finished = job.finished;
   known.schedule_timeout_seconds = job.schedule_timeout_seconds;
   Part part;
   part.name = job.meta.name;
@@ -204,6 +207,7 @@ std::vector<std::string> JobGangs::Upsert(const kube::PyTorchJob& job) {
 std::vector<std::string> JobGangs::Upsert(const kube::TrainJob& job) {
   KnownJob known = Known(kTrainJob, job.meta, job.error);
   known.suspended = job.suspend;
+  known.finished = job.finished;
   return Replace(std::move(known));
 }
 

@@ -115,7 +115,11 @@ class JobGangs {
     std::optional<int64_t> schedule_timeout_seconds;
     bool no_gang = false;
     bool suspended = false;
-    bool going = false;  // it is being deleted
+    bool going = false;     // it is being deleted
+    bool finished = false;  // kube/objects/job.h
+
+    // It makes a pod anew in place of one that failed, sooner or later.
+    bool GoesOn() const { return !suspended && !going && !finished; }
     std::string fault, one_by_one;
 
     std::string Title() const;  // "PyTorchJob team/x"

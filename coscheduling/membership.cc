@@ -230,6 +230,8 @@ void Engine::State::Refresh(Gang& gang, absl::Time now) {
   facts.lost = static_cast<int64_t>(gang.lost.size());
   facts.bound = static_cast<int64_t>(gang.bound.size()) - facts.lost;
   facts.min_member = MinMemberOf(gang, facts.bound + facts.lost + facts.succeeded);
+  const JobGangs::KnownJob* job = JobOf(gang);
+  facts.made_anew = job != nullptr && job->GoesOn() && facts.succeeded < facts.min_member;
   gang.priority = live.empty() ? 0 : live.front()->priority;
   gang.created = gang.group == nullptr ? first_pod : gang.group->meta.creation_time;
   gang.facts = facts;

@@ -178,7 +178,8 @@ void Engine::State::SyncQuota(Gang& gang, absl::Time now) {
 
 // Also notes since when nothing of the gang stands or may start.
 bool Engine::State::MayKeepQuota(Gang& gang, absl::Time now) {
-  const bool remade = gang.record->bound_at && !gang.record->eviction && now < gang.remade_until;
+  const bool remade = gang.record->bound_at && !gang.record->eviction &&
+                      (gang.facts.made_anew || now < gang.remade_until);
   if (!Stands(gang) && gang.posted.empty() && !remade) {
     gang.quota.idle_since = std::min(gang.quota.idle_since, now);
     return false;

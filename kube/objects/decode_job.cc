@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -70,6 +72,19 @@ ReplicatedJob ReadReplicatedJob(const JsonValue& value, JsonReader& reader) {
   return job;
 }
 
+// batch/v1 Complete, Failed, and what is set before them, SuccessCriteriaMet, FailureTarget; of a
+// JobSet Completed, Failed; of a PyTorchJob Succeeded, Failed; of a TrainJob Complete, Failed.
+bool IsFinished(const JsonValue& root) {
+  static constexpr std::string_view kEnds[] = {"Complete", "Completed",          "Succeeded",
+                                               "Failed",   "SuccessCriteriaMet", "FailureTarget"};
+  bool finished = false;
+  root.Get("status").Get("conditions").ForEach([&](const JsonValue& condition) {
+    finished |= condition.Get("status").View() == "True" &&
+                std::ranges::find(kEnds, condition.Get("type").View()) != std::end(kEnds);
+  });
+  return finished;
+}
+
 // An object whose owner, name and UID can be read is kept, whatever else is wrong with it.
 template <typename T>
 absl::StatusOr<T> Finish(const JsonReader& reader, T object) {
@@ -91,6 +106,7 @@ absl::StatusOr<Job> Decode<Job>(std::string_view json) {
   Job job;
   job.meta = ReadJobMeta(root.Get("metadata"));
   job.spec = ReadJobSpec(root.Get("spec"), reader);
+  job.finished = IsFinished(root);
   return Finish(reader, std::move(job));
 }
 
@@ -119,6 +135,7 @@ absl::StatusOr<JobSet> Decode<JobSet>(std::string_view json) {
   });
   set.in_order = spec.Get("startupPolicy").Get("startupPolicyOrder").View() == "InOrder";
   set.suspend = spec.Get("suspend").Bool();
+  set.finished = IsFinished(root);
   return Finish(reader, std::move(set));
 }
 
@@ -136,6 +153,7 @@ absl::StatusOr<PyTorchJob> Decode<PyTorchJob>(std::string_view json) {
   });
   const JsonValue run_policy = spec.Get("runPolicy");
   job.suspend = run_policy.Get("suspend").Bool();
+  job.finished = IsFinished(root);
   const JsonValue scheduling = run_policy.Get("schedulingPolicy");
   job.min_available = ReadCount(scheduling.Get("minAvailable"), reader);
   job.schedule_timeout_seconds = ReadCount(scheduling.Get("scheduleTimeoutSeconds"), reader);
@@ -154,6 +172,7 @@ absl::StatusOr<TrainJob> Decode<TrainJob>(std::string_view json) {
   TrainJob job;
   job.meta = ReadJobMeta(root.Get("metadata"));
   job.suspend = root.Get("spec").Get("suspend").Bool();
+  job.finished = IsFinished(root);
   return Finish(reader, std::move(job));
 }
 

@@ -111,6 +111,29 @@ TEST(DecodeJob, TheElasticMaximumStandsInForTheMinimum) {
   EXPECT_EQ(ReadSpec<PyTorchJob>(R"({"elasticPolicy":{"maxReplicas":5}})").elastic_min_replicas, 5);
 }
 
+template <typename T>
+bool IsFinished(const std::string& type, const std::string& status) {
+  auto object =
+      Decode<T>(R"({"metadata":{"name":"j","uid":"u"},"status":{"conditions":[{"type":"Created",)"
+                R"("status":"True"},{"type":")" +
+                type + R"(","status":")" + status + R"("}]}})");
+  return object.ok() && object->finished;
+}
+
+TEST(DecodeJob, ConditionsSayThatItHasEnded) {
+  for (const char* end : {"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"}) {
+    EXPECT_TRUE(IsFinished<Job>(end, "True")) << end;
+    EXPECT_FALSE(IsFinished<Job>(end, "False")) << end;
+  }
+  EXPECT_TRUE(IsFinished<JobSet>("Completed", "True"));
+  EXPECT_TRUE(IsFinished<JobSet>("Failed", "True"));
+  EXPECT_TRUE(IsFinished<PyTorchJob>("Succeeded", "True"));
+  EXPECT_TRUE(IsFinished<PyTorchJob>("Failed", "True"));
+  EXPECT_FALSE(IsFinished<PyTorchJob>("Restarting", "True"));
+  EXPECT_TRUE(IsFinished<TrainJob>("Complete", "True"));
+  EXPECT_FALSE(IsFinished<TrainJob>("Suspended", "True"));
+}
+
 TEST(DecodeJob, ABadCountIsNamedAndTheObjectKept) {
   EXPECT_EQ(ReadSpec<Job>(R"({"parallelism":-1})").error,
             "spec.parallelism is -1, must be an integer from 0 to 2147483647");

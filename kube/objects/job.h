@@ -4,7 +4,9 @@
 // (jobset.x-k8s.io/v1alpha2), github.com/kubeflow/training-operator v1.8.1 (kubeflow.org/v1) and
 // github.com/kubeflow/trainer v2.0 (trainer.kubeflow.org/v1alpha1). `meta` keeps of labels and
 // annotations only those of Kueue, JobSet and Muster. `error` names the first field that makes an
-// object unusable, with its value; empty normally. Counts are never negative.
+// object unusable, with its value; empty normally. Counts are never negative. `finished`: its
+// conditions say that it has ended, or is about to, for good; no pod is made in place of one that
+// failed.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +30,7 @@ struct JobSpec {
 struct Job {
   ObjectMeta meta;
   JobSpec spec;
+  bool finished = false;
   std::string error;
 };
 
@@ -53,6 +56,7 @@ struct JobSet {
   std::vector<ReplicatedJob> replicated_jobs;
   bool in_order = false;  // startupPolicy.startupPolicyOrder InOrder
   bool suspend = false;
+  bool finished = false;
   std::string error;
 };
 
@@ -74,6 +78,7 @@ struct PyTorchJob {
   // elasticPolicy.minReplicas: the fewest workers it can run with. As the operator, maxReplicas
   // stands in for it (pytorch_defaults.go).
   std::optional<int64_t> elastic_min_replicas;
+  bool finished = false;
   std::string error;
 };
 
@@ -81,6 +86,7 @@ struct PyTorchJob {
 struct TrainJob {
   ObjectMeta meta;
   bool suspend = false;
+  bool finished = false;
   std::string error;
 };
 
