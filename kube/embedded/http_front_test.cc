@@ -157,7 +157,7 @@ TEST_F(HttpFrontTest, ASlowReaderIsCutOff) {
   TestHttpClient slow = Client();
   slow.OpenStreamWithoutReading(std::string(kConfigMaps) + "?watch=1");
   ASSERT_TRUE(Eventually([&] { return front_->open_connections() == 1; }));
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 30; ++i) {
     Request request{Method::kPost,
                     kConfigMaps,
                     {},
