@@ -6,15 +6,12 @@
 #include <vector>
 
 #include "kube/embedded/test_client.h"
+#include "tests/full.h"
 
 namespace muster::kube::embedded {
 namespace {
 
-#ifdef MUSTER_SANITIZED
-constexpr int kRounds = 3000;
-#else
-constexpr int kRounds = 30000;
-#endif
+const int kRounds = muster::testing::Rounds(1500);
 
 class Damage {
  public:

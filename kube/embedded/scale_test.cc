@@ -1,22 +1,19 @@
-// The sizes that the server is made for.
+// The sizes that the server is made for; without --full a tenth of them.
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "kube/embedded/test_client.h"
+#include "tests/full.h"
 
 namespace muster::kube::embedded {
 namespace {
 
-#ifdef MUSTER_SANITIZED
-constexpr int kShrink = 10;
-#else
-constexpr int kShrink = 1;
-#endif
+const int kShrink = muster::testing::IsFull() ? 1 : 10;
 
 TEST(ScaleTest, ThousandsOfNodesAndPods) {
-  constexpr int kNodeCount = 5000 / kShrink, kPodCount = 20000 / kShrink;
+  const int kNodeCount = 5000 / kShrink, kPodCount = 20000 / kShrink;
   TestServer server;
   Request watch;
   watch.path = "/api/v1/pods";
@@ -54,7 +51,7 @@ TEST(ScaleTest, ThousandsOfNodesAndPods) {
 
 // The shape of a scenario round: a server of its own, a few nodes and pods, some changes.
 TEST(ScaleTest, ManySmallServers) {
-  constexpr int kRounds = 1000 / kShrink;
+  const int kRounds = 1000 / kShrink;
   for (int round = 0; round < kRounds; ++round) {
     ApiServerOptions options;
     options.seed = static_cast<uint64_t>(round);
