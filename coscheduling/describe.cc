@@ -9,6 +9,7 @@
 #include "coscheduling/engine_state.h"
 #include "coscheduling/holds.h"
 #include "coscheduling/pod_sets.h"
+#include "kube/objects/well_known.h"
 #include "muster/v1/admission.pb.h"
 
 namespace muster::coscheduling {
@@ -123,9 +124,9 @@ void Engine::State::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) c
   const std::string name = info.object == nullptr ? "" : info.object->meta.name;
   out->set_name(name);
   if (info.claim != nullptr) out->set_node_claim(info.claim->meta.name);
-  out->set_node_pool(LabelOf(meta, "karpenter.sh/nodepool"));
-  out->set_instance_type(LabelOf(meta, "node.kubernetes.io/instance-type"));
-  out->set_zone(LabelOf(meta, "topology.kubernetes.io/zone"));
+  out->set_node_pool(LabelOf(meta, kube::kNodePoolLabel));
+  out->set_instance_type(LabelOf(meta, kube::kInstanceTypeLabel));
+  out->set_zone(LabelOf(meta, kube::kZoneLabel));
   const cluster::NodeReadiness& readiness = info.readiness;
   out->set_stage(StageOf(readiness.stage));
   out->set_message(readiness.message);

@@ -60,7 +60,7 @@ Standing StandingFor(const Demand& demand, const cluster::Snapshot& snapshot) {
     const int64_t times = TimesOn(demand.spec->requests, room);
     if (times == 0) continue;
     standing.pods = AddUpTo(demand.count, standing.pods, std::min(times, demand.count));
-    standing.made_by_others |= info.node->meta.Label("karpenter.sh/nodepool") == nullptr;
+    standing.made_by_others |= info.node->meta.Label(kube::kNodePoolLabel) == nullptr;
   }
   return standing;
 }

@@ -7,6 +7,7 @@
 #include "cluster/predicates.h"
 #include "cluster/relation_index.h"
 #include "fmt/format.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling::testing {
 
@@ -136,7 +137,7 @@ OracleScore Oracle::ScoreOf(const State& state) const {
   OracleScore score;
   std::set<std::string> zones;
   auto zone_of = [](const NodeInfo& info) {
-    const std::string* zone = info.node->meta.Label("topology.kubernetes.io/zone");
+    const std::string* zone = info.node->meta.Label(kube::kZoneLabel);
     return zone == nullptr ? std::string() : *zone;
   };
   for (size_t n = 0; n < nodes_.size(); ++n) {

@@ -41,7 +41,7 @@ inline kube::NodeClaim ClaimWith(const std::string& name, const std::string& zon
   kube::NodeClaim claim;
   claim.meta.name = name;
   claim.meta.uid = "claim-" + name;
-  claim.meta.labels["karpenter.sh/nodepool"] = "default";
+  claim.meta.labels[kube::kNodePoolLabel] = "default";
   claim.meta.labels[kube::kHostnameLabel] = name;
   if (!zone.empty()) claim.meta.labels[kube::kZoneLabel] = zone;
   claim.node_pool = "default";

@@ -232,7 +232,7 @@ void Engine::State::ReadLimits(Gang& gang, absl::Time now) {
                   snapshot.nodes(),
                   [&](const auto& entry) {
                     const cluster::NodeInfo& info = entry.second;
-                    return info.node->meta.Label("karpenter.sh/nodepool") == nullptr &&
+                    return info.node->meta.Label(kube::kNodePoolLabel) == nullptr &&
                            !cluster::CheckClass(snapshot, *unplaced.front(), info);
                   });
   }

@@ -8,6 +8,7 @@
 
 #include "extender/demo_job.h"
 #include "kube/embedded/api_server.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::extender {
 namespace {
@@ -59,7 +60,7 @@ bool IsAtRest(const Json& pod) {
 bool IsHeld(const Json& node) {
   const Json annotations = node.value("/metadata/annotations"_json_pointer, Json::object());
   return annotations.contains("muster.dev/holds") ||
-         annotations.contains("karpenter.sh/do-not-disrupt");
+         annotations.contains(kube::kDoNotDisruptAnnotation);
 }
 
 auto CountHeldBefore(const std::vector<NodeProgress>& nodes) {

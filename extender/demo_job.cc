@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kube/objects/well_known.h"
+
 namespace muster::extender {
 namespace {
 
@@ -46,7 +48,7 @@ Json Pod(const std::string& job, const std::string& replica_type, int index) {
           {"spec",
            {{"schedulerName", "coscheduling"},
             {"restartPolicy", "OnFailure"},
-            {"nodeSelector", {{"karpenter.sh/nodepool", kDemoNodePool}}},
+            {"nodeSelector", {{kube::kNodePoolLabel, kDemoNodePool}}},
             {"tolerations", Json::array({GpuToleration()})},
             {"containers",
              Json::array({{{"name", "pytorch"},
@@ -60,7 +62,7 @@ Json Pod(const std::string& job, const std::string& replica_type, int index) {
 
 std::vector<kube::Request> DemoClusterRequests() {
   const Json requirement = {
-      {"key", "node.kubernetes.io/instance-type"}, {"operator", "In"}, {"values", {kInstanceType}}};
+      {"key", kube::kInstanceTypeLabel}, {"operator", "In"}, {"values", {kInstanceType}}};
   const Json node_class = {
       {"group", "karpenter.k8s.aws"}, {"kind", "EC2NodeClass"}, {"name", kDemoNodePool}};
   const Json pool = {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kube/embedded/api_server.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::extender {
 namespace {
@@ -32,14 +33,14 @@ bool HasNewNodeTaint(const Json& node) {
   const Json taints = node.value("/spec/taints"_json_pointer, Json::array());
   return std::ranges::any_of(taints, [](const Json& taint) {
     const std::string key = taint.value("key", "");
-    return key == "karpenter.sh/unregistered" || key == "node.kubernetes.io/not-ready";
+    return key == kube::kUnregisteredTaint || key == "node.kubernetes.io/not-ready";
   });
 }
 
 bool IsComplete(const Json& node) {
   const Json labels = node.value("/metadata/labels"_json_pointer, Json::object());
-  if (labels.value("karpenter.sh/registered", "") != "true") return false;
-  if (labels.value("karpenter.sh/initialized", "") != "true") return false;
+  if (labels.value(kube::kRegisteredLabel, "") != "true") return false;
+  if (labels.value(kube::kInitializedLabel, "") != "true") return false;
   if (HasNewNodeTaint(node)) return false;
   const Json amounts = node.value("/status/allocatable"_json_pointer, Json::object());
   if (amounts.value("nvidia.com/gpu", "0") == "0") return false;

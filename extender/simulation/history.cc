@@ -266,7 +266,7 @@ class History::Impl {
     const kube::ResourceList& paid = claim == nullptr ? node.capacity : claim->capacity;
     return node.ready && !node.meta.deletion_time &&
            node.allocatable.Get(kube::kNvidiaGpu) >= paid.Get(kube::kNvidiaGpu) &&
-           (claim == nullptr || LabelOf(node.meta, "karpenter.sh/initialized") == "true");
+           (claim == nullptr || LabelOf(node.meta, kube::kInitializedLabel) == "true");
   }
 
   void BookNode(const kube::Node& node) {

@@ -80,7 +80,7 @@ json Taints(const std::vector<std::string>& texts) {
 
 Manifest NodeManifest(const NodeSpec& spec, const std::string& name) {
   json labels = spec.labels;
-  labels.emplace("kubernetes.io/hostname", name);
+  labels.emplace(kube::kHostnameLabel, name);
   json allocatable = spec.resources;
   allocatable.update(json(spec.allocatable));
   json node = {
@@ -110,9 +110,8 @@ std::string DurationText(absl::Duration duration) { return absl::FormatDuration(
 Manifest NodePoolManifest(const NodePoolSpec& spec) {
   json requirements = json::array();
   if (!spec.instance_types.empty()) {
-    requirements.push_back({{"key", "node.kubernetes.io/instance-type"},
-                            {"operator", "In"},
-                            {"values", spec.instance_types}});
+    requirements.push_back(
+        {{"key", kube::kInstanceTypeLabel}, {"operator", "In"}, {"values", spec.instance_types}});
   }
   json pool = {
       {"apiVersion", "karpenter.sh/v1"},

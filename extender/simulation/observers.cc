@@ -333,7 +333,7 @@ absl::Status Compare(const Expectation& want, const std::string& gang,
       std::erase_if(nodes, [&](const json& node) {
         return node.at("metadata")
                    .value("labels", json::object())
-                   .value("karpenter.sh/nodepool", "") != want.node_pool;
+                   .value(kube::kNodePoolLabel, "") != want.node_pool;
       });
     }
     result.Equal("nodes", want.nodes, static_cast<int>(nodes.size()));
