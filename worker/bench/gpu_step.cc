@@ -42,6 +42,7 @@ struct StepSettings {
   bool recompute_norms = false;
   bool recompute_activations = false;
   bool deterministic = false;
+  std::string precision = "bf16";
   int most_blocks = NcclCommunicator::Options().most_blocks;
   OptimizerConfig optimizer = {.learning_rate = 6e-4, .warmup_steps = 100, .total_steps = 10'000};
 };
@@ -61,6 +62,7 @@ void AddSettings(Settings& settings, StepSettings& values) {
   settings.Add("recompute-activations", "of the MLP, in the backward",
                &values.recompute_activations);
   settings.Add("deterministic", "equal bits from equal inputs", &values.deterministic);
+  settings.Add("precision", "bf16 or fp8", &values.precision);
   settings.Add("most-blocks", "that NCCL takes", &values.most_blocks);
   settings.Add("learning-rate", "at its highest", &values.optimizer.learning_rate);
   settings.Add("warmup-steps", "until then", &values.optimizer.warmup_steps);
@@ -103,9 +105,14 @@ int64_t UsedBytes() {
 
 class Run {
  public:
-  Run(const StepSettings& settings, ModelConfig model, Sharding sharding, const TokenFile* data,
-      Communicator& ranks)
-      : settings_(settings), model_(model), sharding_(sharding), data_(data), ranks_(ranks) {}
+  Run(const StepSettings& settings, ModelConfig model, Sharding sharding, Precision precision,
+      const TokenFile* data, Communicator& ranks)
+      : settings_(settings),
+        model_(model),
+        sharding_(sharding),
+        precision_(precision),
+        data_(data),
+        ranks_(ranks) {}
 
   absl::StatusOr<nlohmann::json> Measure() {
     absl::StatusOr<std::unique_ptr<GpuEngine>> engine = GpuEngine::Create(
@@ -118,6 +125,7 @@ class Run {
          .communication = {.timeout = absl::Minutes(1), .most_blocks = settings_.most_blocks},
          .recompute = {.norms = settings_.recompute_norms,
                        .activations = settings_.recompute_activations},
+         .precision = precision_,
          .deterministic = settings_.deterministic,
          .plan_cache = settings_.plan_cache},
         ranks_);
@@ -193,6 +201,7 @@ class Run {
             {"total_steps", settings_.optimizer.total_steps},
             {"ranks", ranks_.world_size()},
             {"sharding", settings_.sharding},
+            {"precision", settings_.precision},
             {"sequences", settings_.sequences},
             {"sequence", settings_.sequence},
             {"micro_batches", settings_.micro_batches},
@@ -209,6 +218,7 @@ class Run {
   const StepSettings& settings_;
   const ModelConfig model_;
   const Sharding sharding_;
+  const Precision precision_;
   const TokenFile* data_;
   Communicator& ranks_;
   std::unique_ptr<GpuEngine> engine_;
@@ -222,6 +232,8 @@ absl::Status MeasureAll(const StepSettings& settings) {
   model->context = std::max(model->context, settings.sequence);
   const absl::StatusOr<Sharding> sharding = ParseSharding(settings.sharding);
   if (!sharding.ok()) return sharding.status();
+  const absl::StatusOr<Precision> precision = ParsePrecision(settings.precision);
+  if (!precision.ok()) return precision.status();
   std::optional<TokenFile> data;
   if (settings.data.has_value()) {
     absl::StatusOr<TokenFile> opened = TokenFile::Open(*settings.data);
@@ -231,7 +243,8 @@ absl::Status MeasureAll(const StepSettings& settings) {
   absl::Status first;
   for (const absl::Status& status : OnRanks(settings.ranks, [&](Communicator& ranks) {
          const absl::StatusOr<nlohmann::json> report =
-             Run(settings, *model, *sharding, data.has_value() ? &*data : nullptr, ranks).Measure();
+             Run(settings, *model, *sharding, *precision, data.has_value() ? &*data : nullptr, ranks)
+                 .Measure();
          if (!report.ok()) ranks.Abort(report.status());
          if (report.ok() && ranks.rank() == 0) std::cout << report->dump(1) << std::endl;
          return report.status();

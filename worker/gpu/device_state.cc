@@ -397,6 +397,7 @@ absl::Status DeviceState::SumOverRanks(StepSums* sums) {
 
 absl::Status DeviceState::Update(const AdamWFactors& factors, const StepSums* sums) {
   absl::Status status;
+  ++weights_version_;
   for (const Range& range : updated_) {
     if (range.size > 0) {
       AdamW(context_, factors, sums, static_cast<int>(host_decay_runs_.size()), decay_runs_,
@@ -454,6 +455,7 @@ absl::Status DeviceState::Load(const StateSource& source) {
     }
   }
   weights_changed_ = true;
+  ++weights_version_;
   weight_slots_.Clear();
   status.Update(CopyNorms());
   status.Update(LaunchStatus("rounding parameters"));

@@ -39,6 +39,8 @@ class DeviceState : public DeviceUnits {
               bool tied);
   ~DeviceState() override;
 
+  // Whether all units' weights are always there whole.
+  bool weights_stay() const { return !partitioned(); }
   // Takes what it needs (twice: device_memory.h).
   void TakeMemory(MemoryCutter& cutter);
   // Fills weights with numbers as in training, so that products can be timed with them. Nothing is
@@ -56,6 +58,7 @@ class DeviceState : public DeviceUnits {
   absl::StatusOr<const Bf16*> Acquire(int unit) override;
   absl::StatusOr<const NormWeights*> AcquireNorms() override;
   void Release(int unit) override;
+  int64_t weights_version() const override { return weights_version_; }
   absl::StatusOr<Gradient> AcquireGradient(int unit) override;
   absl::Status ReleaseGradient(int unit) override;
 
@@ -127,8 +130,9 @@ class DeviceState : public DeviceUnits {
   std::vector<NormWeights> norms_;
   LaunchContext context_;
   NcclCommunicator* communicator_ = nullptr;
-  bool first_ = true, last_ = true;    // micro-batch
-  bool weights_changed_ = false;       // by Load; Begin shares them
+  bool first_ = true, last_ = true;  // micro-batch
+  bool weights_changed_ = false;     // by Load; Begin shares them
+  int64_t weights_version_ = 0;
   std::vector<cudaEvent_t> gathered_;  // ZeRO-1: of each unit
   cudaEvent_t norms_shared_ = nullptr;
 

@@ -33,16 +33,17 @@ class GpuEngine : public Engine {
     Sharding sharding = Sharding::kDataParallel;
     NcclCommunicator::Options communication = {};
     Recompute recompute = {};
+    Precision precision = Precision::kBf16;
     bool plain_attention = false;
     bool deterministic = false;
     std::string plan_cache =
         {};  // where plans of products are kept for the next start; empty: nowhere
   };
 
-  // A collective. InvalidArgument if options don't fit, NotFound if there is no GPU, no cuBLAS or,
-  // for several ranks, no NCCL; ResourceExhausted with the plan of its memory if that doesn't fit.
-  // What one rank meets, all return. The state is zero until Load. The communicator must outlive
-  // this.
+  // A collective. InvalidArgument if options don't fit the model or the GPU, NotFound if there is
+  // no GPU, no cuBLAS or, for several ranks, no NCCL; ResourceExhausted with the plan of its memory
+  // if that doesn't fit. What one rank meets, all return. The state is zero until Load. The
+  // communicator must outlive this.
   static absl::StatusOr<std::unique_ptr<GpuEngine>> Create(const Options& options,
                                                            Communicator& communicator);
   ~GpuEngine() override;

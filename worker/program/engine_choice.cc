@@ -35,6 +35,9 @@ absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineConfig& config,
   const absl::StatusOr<bool> gpu = GpuIsMeant(config, plan, communicator);
   if (!gpu.ok()) return gpu.status();
   if (*gpu) return MakeGpuEngine(config, plan, communicator);
+  if (plan.precision != Precision::kBf16) {
+    return OnlyOnGpus("precision", PrecisionName(plan.precision));
+  }
   absl::StatusOr<std::unique_ptr<CpuEngine>> engine =
       CpuEngine::Create({.model = plan.model,
                          .optimizer = plan.optimizer,

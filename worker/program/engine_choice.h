@@ -14,7 +14,8 @@
 namespace muster::worker {
 
 // A collective; what one rank meets, all return. "auto" is the GPU's where ranks have one: NotFound
-// if only some of them have. Unimplemented for "gpu" in a program that was built without it. The
+// if only some of them have. Unimplemented for "gpu" in a program that was built without it;
+// InvalidArgument for what only GPUs have, such as FP8, on CPUs. The
 // communicator must outlive the engine.
 absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineConfig& config,
                                                    const TrainPlan& plan,

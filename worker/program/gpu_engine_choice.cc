@@ -52,6 +52,7 @@ absl::StatusOr<std::unique_ptr<Engine>> MakeGpuEngine(const EngineConfig& config
                          .sharding = plan.sharding,
                          .communication = {.timeout = plan.training.timeout},
                          .recompute = {.norms = config.recompute, .activations = config.recompute},
+                         .precision = plan.precision,
                          .deterministic = config.deterministic,
                          .plan_cache = config.plan_cache},
                         communicator);

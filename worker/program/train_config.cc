@@ -41,6 +41,8 @@ void AddTrainSettings(Settings& settings, TrainConfig& config) {
   AddModelSettings(settings, config.model);
   settings.Add("engine", "what trains: gpu, cpu, or auto, which is gpu where ranks have one",
                &config.engine.name);
+  settings.Add("precision", "of a GPU's products: bf16, or fp8 from compute capability 8.9 on",
+               &config.engine.precision);
   settings.Add("recompute", "norms and activations in the backward: less of a GPU's memory",
                &config.engine.recompute);
   settings.Add("deterministic", "equal bits from equal inputs on GPUs, at some cost",
@@ -98,6 +100,13 @@ void AddNodeSettings(Settings& settings, NodeConfig& config) {
       &config.peak_flops);
 }
 
+absl::Status OnlyOnGpus(std::string_view name, std::string_view value) {
+  return absl::InvalidArgumentError(
+      fmt::format("{}={}: the CPU engine computes and communicates in fp32 only; leave {} out, or "
+                  "train on GPUs",
+                  name, value, name));
+}
+
 absl::StatusOr<ModelConfig> ModelOf(const ModelChoice& choice) {
   absl::StatusOr<ModelConfig> model = NamedModel(choice.name);
   if (!model.ok()) return model;
@@ -137,8 +146,14 @@ absl::StatusOr<TrainPlan> PlanOf(const TrainConfig& config, int world_size) {
   }
   const absl::StatusOr<Sharding> sharding = ParseSharding(config.sharding);
   if (!sharding.ok()) return sharding.status();
+  const absl::StatusOr<Precision> precision = ParsePrecision(config.engine.precision);
+  if (!precision.ok()) return precision.status();
+  if (*precision != Precision::kBf16 && config.engine.name == "cpu") {
+    return OnlyOnGpus("precision", config.engine.precision);
+  }
   TrainPlan plan = {.model = *model,
                     .sharding = *sharding,
+                    .precision = *precision,
                     .training = config.training,
                     .optimizer = config.optimizer};
   plan.training.sequence = config.sequence.value_or(plan.model.context);

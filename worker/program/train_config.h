@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +13,7 @@
 #include "worker/model/model_config.h"
 #include "worker/model/optimizer.h"
 #include "worker/program/settings.h"
+#include "worker/training/precision.h"
 #include "worker/training/sharding.h"
 #include "worker/training/trainer.h"
 
@@ -27,6 +29,7 @@ struct ModelChoice {
 struct EngineConfig {
   std::string name = "auto";  // gpu, cpu, or the GPU where there are some
   // The GPU engine's:
+  std::string precision = "bf16";
   bool recompute = false;
   bool deterministic = false;
   std::string plan_cache;
@@ -71,9 +74,13 @@ absl::StatusOr<ModelConfig> ModelOf(const ModelChoice& choice);
 struct TrainPlan {
   ModelConfig model;
   Sharding sharding = Sharding::kDataParallel;
+  Precision precision = Precision::kBf16;
   TrainingConfig training;
   OptimizerConfig optimizer;
 };
+// InvalidArgument: a setting that the CPU engine doesn't have.
+absl::Status OnlyOnGpus(std::string_view name, std::string_view value);
+
 absl::StatusOr<TrainPlan> PlanOf(const TrainConfig& config, int world_size);
 
 }  // namespace muster::worker
