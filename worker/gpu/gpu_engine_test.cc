@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -82,9 +84,16 @@ class GpuEngineOf : public testing::TestWithParam<Variant> {
     return engine.Step(step, batches);
   }
 
+  // Of the one range that a single GPU has.
+  struct State {
+    explicit State(GpuEngine& engine) : copy(*engine.CopyState()), range(copy->Ranges()->front()) {}
+    const std::unique_ptr<StateCopy> copy;
+    const StateRange range;
+  };
+
   std::vector<float> Parameters() const {
-    const std::span<const float> values = gpu->OwnedState().front().parameters;
-    return {values.begin(), values.end()};
+    const State state(*gpu);
+    return {state.range.parameters.begin(), state.range.parameters.end()};
   }
 };
 
@@ -116,7 +125,8 @@ TEST_P(GpuEngineOf, AFirstStepMovesEachParameterAsTheCpus) {
   ASSERT_TRUE(Step(*cpu, 0).ok());
   ASSERT_TRUE(Step(*gpu, 0).ok());
   const std::span<const float> expected = cpu->OwnedState().front().first_moment;
-  const std::span<const float> got = gpu->OwnedState().front().first_moment;
+  const State state(*gpu);
+  const std::span<const float> got = state.range.first_moment;
   for (const Parameter& parameter : gpu->layout().parameters()) {
     EXPECT_LT(RelativeError(got.subspan(parameter.offset, parameter.size()),
                             expected.subspan(parameter.offset, parameter.size())),
@@ -127,10 +137,12 @@ TEST_P(GpuEngineOf, AFirstStepMovesEachParameterAsTheCpus) {
 
 TEST_P(GpuEngineOf, StateThatIsSavedAndLoadedGoesOnAsIfItHadStayed) {
   ASSERT_TRUE(Step(*gpu, 0).ok());
-  const StateRange owned = gpu->OwnedState().front();
+  std::optional<State> state(std::in_place, *gpu);
+  const StateRange& owned = state->range;
   const std::vector<float> parameters(owned.parameters.begin(), owned.parameters.end()),
       first(owned.first_moment.begin(), owned.first_moment.end()),
       second(owned.second_moment.begin(), owned.second_moment.end());
+  state.reset();
   ASSERT_TRUE(Step(*gpu, 1).ok());
   const std::vector<float> expected = Parameters();
   ASSERT_TRUE(gpu->Load([&](StateKind kind, int64_t offset, std::span<float> values) {
@@ -147,6 +159,15 @@ TEST_P(GpuEngineOf, StateThatIsSavedAndLoadedGoesOnAsIfItHadStayed) {
   } else {
     EXPECT_LT(RelativeError(Parameters(), expected), 1e-4);
   }
+}
+
+TEST_P(GpuEngineOf, ACopyOfTheStateIsOfTheStepBeforeThoughTheNextOneRuns) {
+  ASSERT_TRUE(Step(*gpu, 0).ok());
+  const std::vector<float> before = Parameters();
+  const std::unique_ptr<StateCopy> copy = *gpu->CopyState();
+  for (int step = 1; step < 4; ++step) ASSERT_TRUE(Step(*gpu, step).ok());
+  const std::span<const float> copied = copy->Ranges()->front().parameters;
+  EXPECT_TRUE(std::ranges::equal(copied, before));
 }
 
 TEST_P(GpuEngineOf, LossIsTheOneThatAStepStartsFrom) {
@@ -195,6 +216,29 @@ TEST(GpuEngine, AModelThatDoesNotFitIsRefusedWithItsPlan) {
       *group[0]);
   EXPECT_EQ(made.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(made.status().message()), HasSubstr("activations"));
+}
+
+TEST(GpuEngine, EveryShardingsNeedIsKnownBeforeAnythingIsAllocated) {
+  // More ranks need less of each, in the order in which they are tried.
+  GpuEngine::Options options = {
+      .model = *NamedModel("gpt2"), .optimizer = {}, .sequences = 1, .sequence = 1024};
+  for (const int world_size : {1, 2, 64}) {
+    const absl::StatusOr<ShardingChoice> choice = GpuEngine::PreviewSharding(options, world_size);
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    EXPECT_EQ(choice->sharding, Sharding::kDataParallel);
+  }
+  options.model = *NamedModel("llama-3-8b");
+  options.model.context = 16'384;
+  EXPECT_EQ(GpuEngine::PreviewSharding(options, 1).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  Sharding before = Sharding::kZero3;
+  for (const int world_size : {64, 1024}) {
+    const absl::StatusOr<ShardingChoice> choice = GpuEngine::PreviewSharding(options, world_size);
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    EXPECT_NE(choice->sharding, Sharding::kDataParallel);
+    EXPECT_LE(choice->sharding, before);
+    before = choice->sharding;
+  }
 }
 
 }  // namespace

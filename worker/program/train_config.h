@@ -30,6 +30,7 @@ struct EngineConfig {
   std::string name = "auto";  // gpu, cpu, or the GPU where there are some
   // The GPU engine's:
   std::string precision = "bf16";
+  std::string gradient_reduction = "fp32";
   bool recompute = false;
   bool deterministic = false;
   std::string plan_cache;
@@ -42,8 +43,8 @@ struct TrainConfig {
   std::optional<std::string> weights;  // Hugging Face's, to start from
   std::vector<std::string> data;       // token files
   std::vector<std::string> validation_data;
-  std::optional<int> sequence;  // tokens; default: the model's context
-  std::string sharding = "ddp";
+  std::optional<int> sequence;          // tokens; default: the model's context
+  std::optional<std::string> sharding;  // default: the first that fits
   TrainingConfig training = {.steps = 1000,
                              .sequences_per_step = 8,
                              .checkpoint_every = 100};  // its `sequence` comes from above
@@ -73,8 +74,9 @@ absl::StatusOr<ModelConfig> ModelOf(const ModelChoice& choice);
 // What follows from the configuration, checked as far as it can be without files and other ranks.
 struct TrainPlan {
   ModelConfig model;
-  Sharding sharding = Sharding::kDataParallel;
+  std::optional<Sharding> sharding;  // not set: the engine chooses
   Precision precision = Precision::kBf16;
+  GradientReduction gradient_reduction = GradientReduction::kFp32;
   TrainingConfig training;
   OptimizerConfig optimizer;
 };
