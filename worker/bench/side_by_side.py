@@ -1,11 +1,14 @@
 """The GPU engine beside compiled PyTorch, on the same GPUs one after the other.
 
     python3 worker/bench/side_by_side.py GPU_STEP MODEL [--ranks=N] [--quick]
+        [--precisions=bf16,fp8] [--deterministic]
 
 GPU_STEP is the built program. Both run with each of their settings below, fewer with --quick; the
-best of both are compared. Prints tokens per second and GPU of every run, the ratio of the best, the
-share of the engine's step that products and attention take (the rest is what a faster engine could
-still save), and the time of each of its parts.
+best of both are compared. PyTorch computes in bf16, also beside the engine in FP8. With
+--deterministic the engine's best setting runs once more so, and what that costs is told. Prints
+tokens per second and GPU of every run, the ratio of the best, the share of the engine's step that
+products and attention take (the rest is what a faster engine could still save), and the time of
+each of its parts.
 """
 
 import argparse
@@ -36,15 +39,19 @@ CASES = {
         "pytorch": {
             "sequences": [16, 8],
             "attention": ["flash", "cudnn"],
-            "mode": ["default", "max-autotune-no-cudagraphs"],
+            "mode": ["default"],
         },
         "sharding": ("zero1", "ddp"),
     },
     "llama-3-8b": {
         "both": ["--sequence=8192"],
-        "engine": [["--sequences=1"], ["--sequences=2", "--recompute-norms",
-                                       "--recompute-activations"]],
-        "pytorch": {"sequences": [1, 2], "attention": ["cudnn", "flash"], "mode": ["default"]},
+        "engine": [["--sequences=1"], ["--sequences=1", "--sharding=zero1"],
+                   ["--sequences=2", "--recompute-norms", "--recompute-activations"]],
+        "pytorch": {
+            "attention": ["cudnn", "flash"],
+            "sequences": ["1", "2", "2 --recompute"],
+            "mode": ["default"],
+        },
         "sharding": ("zero3", "fsdp"),
     },
 }
@@ -71,11 +78,14 @@ def best(runs):
 
 
 def pytorch_settings(options, quick):
-    """Every combination; with quick every mode beside the first of the others."""
+    """Every combination; with quick all modes and two numbers of sequences beside the first
+    attention."""
     if quick:
-        options = {key: values if key == "mode" else values[:1] for key, values in options.items()}
+        options = {**options, "attention": options["attention"][:1],
+                   "sequences": options["sequences"][:2]}
     for chosen in itertools.product(*options.values()):
-        yield [f"--{key}={value}" for key, value in zip(options, chosen, strict=True)]
+        yield " ".join(
+            f"--{key}={value}" for key, value in zip(options, chosen, strict=True)).split()
 
 
 def main():
@@ -85,6 +95,8 @@ def main():
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--precisions", default="bf16")
+    parser.add_argument("--deterministic", action="store_true")
     options = parser.parse_args()
     case, ranks = CASES[options.model], options.ranks
     common = [f"--model={options.model}", *case["both"], f"--steps={options.steps}"]
@@ -98,18 +110,37 @@ def main():
     python += [PYTORCH, *common, f"--sharding={their_sharding}"]
 
     print(f"{options.model}, {ranks} GPU{'s' if ranks > 1 else ''}, {' '.join(case['both'])}")
-    tries = case["engine"][:1] if options.quick else case["engine"]
-    ours = best([run([*engine, *extra], " ".join(["engine", *extra])) for extra in tries])
+    tries = case["engine"][:2] if options.quick else case["engine"]
+    ours = {precision: best([run([*engine, *extra, f"--precision={precision}"],
+                                 " ".join(["engine", precision, *extra])) for extra in tries])
+            for precision in options.precisions.split(",")}
     theirs = best([run([*python, *extra], " ".join(["PyTorch", *extra]))
                    for extra in pytorch_settings(case["pytorch"], options.quick)])
-    print(f"  ratio of the best {ours['tokens_per_second'] / theirs['tokens_per_second']:.3f}")
+    for precision, outcome in ours.items():
+        tell(precision, outcome, theirs)
+        if options.deterministic:
+            cost(engine, precision, outcome)
+
+
+def tell(precision, ours, theirs):
     step = ours["step_milliseconds"]
-    print(f"  engine: step {step:.2f} ms, MFU {100 * ours['mfu']:.1f} %, memory planned "
+    print(f"  {precision}: ratio of the best "
+          f"{ours['tokens_per_second'] / theirs['tokens_per_second']:.3f}")
+    print(f"  step {step:.2f} ms, MFU {100 * ours['mfu']:.1f} %, memory planned "
           f"{ours['planned_gib']:.2f} GiB, in use {ours['used_gib']:.2f} GiB")
     print(f"  products and attention take {100 * ours['share_of_floor']:.1f} % of the step; "
           f"alone {ours['tokens_per_second'] / ours['share_of_floor']:,.0f} tokens/s")
     for part, milliseconds in sorted(ours["parts"].items(), key=lambda item: -item[1]):
         print(f"    {part:22} {milliseconds:8.2f} ms {100 * milliseconds / step:5.1f} %")
+
+
+def cost(engine, precision, ours):
+    setting = ours["name"].split()[2:]
+    again = run([*engine, *setting, f"--precision={precision}", "--deterministic"],
+                " ".join([ours["name"], "--deterministic"]))
+    if again is not None:
+        slower = 1 - again["tokens_per_second"] / ours["tokens_per_second"]
+        print(f"  --deterministic costs {100 * slower:.1f} %")
 
 
 if __name__ == "__main__":

@@ -47,6 +47,21 @@ struct StateRange {
   std::span<const float> second_moment;
 };
 
+// A rank's part of the state as it was when this was made, perhaps still on its way to here.
+class StateCopy {
+ public:
+  StateCopy() = default;
+  StateCopy(const StateCopy&) = delete;
+  StateCopy& operator=(const StateCopy&) = delete;
+  virtual ~StateCopy() = default;
+
+  // Waits until it is here; valid as long as this. May be called by another thread than made it.
+  virtual absl::StatusOr<std::vector<StateRange>> Ranges() const = 0;
+};
+
+// Of what lies in this process's memory, at once.
+std::unique_ptr<StateCopy> CopyState(const std::vector<StateRange>& ranges);
+
 enum class StateKind { kParameters, kFirstMoment, kSecondMoment };
 
 // One rank's side of writing. Used by one thread; writes on a thread of its own, so that training
@@ -65,8 +80,9 @@ class CheckpointWriter {
   static absl::StatusOr<std::unique_ptr<CheckpointWriter>> Create(Options options);
   ~CheckpointWriter();  // waits for the write
 
-  // Copies the state and begins to write it. FailedPrecondition if the last one isn't waited for.
-  absl::Status Begin(const CheckpointInfo& info, const std::vector<StateRange>& ranges);
+  // Begins to write the copy, once it is here, and then drops it. FailedPrecondition if the last
+  // one isn't waited for.
+  absl::Status Begin(const CheckpointInfo& info, std::unique_ptr<StateCopy> copy);
   // True if there is something to wait for and Wait won't block.
   bool Written() const { return thread_.joinable() && written_; }
   bool under_way() const { return thread_.joinable(); }
@@ -78,12 +94,11 @@ class CheckpointWriter {
 
  private:
   explicit CheckpointWriter(Options options) : options_(std::move(options)) {}
-  void Write(const std::vector<SafetensorsTensor>& tensors);
+  absl::Status Write(const StateCopy& copy) const;
   absl::Status RemoveOldest();
 
   Options options_;
   CheckpointInfo info_;
-  std::vector<float> copy_;
   std::thread thread_;
   std::atomic<bool> written_ = false;
   absl::Status result_;  // of the thread; read after written_ or join

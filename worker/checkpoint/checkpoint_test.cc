@@ -6,12 +6,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <future>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "worker/checkpoint/checkpoint_names.h"
@@ -61,7 +65,7 @@ absl::Status Save(const std::string& directory, int64_t step, int world_size, in
   absl::Status status;
   for (int rank = 0; rank < world_size; ++rank) {
     const State state(step, kParameters * rank / world_size, kParameters * (rank + 1) / world_size);
-    status.Update(writers[rank]->Begin(info, {state.range()}));
+    status.Update(writers[rank]->Begin(info, CopyState({state.range()})));
   }
   for (const auto& writer : writers) {
     status.Update(writer->Wait());
@@ -116,14 +120,70 @@ TEST(Checkpoint, OnlyTheLastOnesAreKeptAndOnlyCommittedOnesCount) {
   }
   auto writer = *CheckpointWriter::Create({directory.path(), 0, 1, 2});
   const State state(5);
-  ASSERT_TRUE(
-      writer->Begin({.step = 5, .parameters = kParameters, .identity = "t"}, {state.range()}).ok());
-  EXPECT_EQ(writer->Begin({.step = 6, .identity = "t"}, {}).code(),
+  ASSERT_TRUE(writer
+                  ->Begin({.step = 5, .parameters = kParameters, .identity = "t"},
+                          CopyState({state.range()}))
+                  .ok());
+  EXPECT_EQ(writer->Begin({.step = 6, .identity = "t"}, CopyState({})).code(),
             absl::StatusCode::kFailedPrecondition);
   ASSERT_TRUE(writer->Wait().ok());
   EXPECT_THAT(*CommittedSteps(directory.path()), ElementsAre(3, 4));
   ASSERT_TRUE(writer->Commit().ok());
   EXPECT_THAT(*CommittedSteps(directory.path()), ElementsAre(4, 5));
+}
+
+// A copy that comes, or fails to, when the test says so.
+class LateCopy : public StateCopy {
+ public:
+  explicit LateCopy(std::shared_future<absl::StatusOr<std::vector<StateRange>>> ranges)
+      : ranges_(std::move(ranges)) {}
+  absl::StatusOr<std::vector<StateRange>> Ranges() const override { return ranges_.get(); }
+
+ private:
+  std::shared_future<absl::StatusOr<std::vector<StateRange>>> ranges_;
+};
+
+TEST(Checkpoint, ACopyThatIsStillOnItsWayIsWaitedForByTheWriterAlone) {
+  const TestDirectory directory;
+  auto writer = *CheckpointWriter::Create({directory.path(), 0, 1, 2});
+  std::promise<absl::StatusOr<std::vector<StateRange>>> ranges;
+  ASSERT_TRUE(writer
+                  ->Begin({.step = 5, .parameters = kParameters, .identity = "t"},
+                          std::make_unique<LateCopy>(ranges.get_future().share()))
+                  .ok());
+  EXPECT_FALSE(writer->Written());
+  const State state(5);
+  ranges.set_value(std::vector<StateRange>{state.range()});
+  ASSERT_TRUE(writer->Wait().ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  std::vector<float> values(kParameters);
+  ASSERT_TRUE(
+      CheckpointReader::Open(directory.path(), 5)->Read(StateKind::kSecondMoment, 0, values).ok());
+  EXPECT_EQ(values, state.second);
+}
+
+TEST(Checkpoint, ACopyThatFailsIsTheWritersError) {
+  const TestDirectory directory;
+  auto writer = *CheckpointWriter::Create({directory.path(), 0, 1, 2});
+  std::promise<absl::StatusOr<std::vector<StateRange>>> ranges;
+  ranges.set_value(absl::InternalError("the device is gone"));
+  ASSERT_TRUE(writer
+                  ->Begin({.step = 5, .parameters = kParameters, .identity = "t"},
+                          std::make_unique<LateCopy>(ranges.get_future().share()))
+                  .ok());
+  EXPECT_EQ(writer->Wait().message(), "the device is gone");
+  EXPECT_THAT(*CommittedSteps(directory.path()), ElementsAre());
+}
+
+TEST(Checkpoint, ACopyKeepsWhatWasThere) {
+  State state(5);
+  const std::unique_ptr<StateCopy> copy = CopyState({state.range()});
+  const State before = state;
+  for (auto* values : {&state.parameters, &state.first, &state.second}) values->assign(3, -1);
+  const StateRange range = copy->Ranges()->front();
+  EXPECT_TRUE(std::ranges::equal(range.parameters, before.parameters));
+  EXPECT_TRUE(std::ranges::equal(range.first_moment, before.first));
+  EXPECT_TRUE(std::ranges::equal(range.second_moment, before.second));
 }
 
 TEST(Checkpoint, AStepThatIsThereAlreadyIsReplaced) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -38,7 +39,36 @@ absl::Status RemovePartial(const std::string& directory) {
   return error ? FileError("list", directory, error.value()) : absl::OkStatus();
 }
 
+class HostStateCopy : public StateCopy {
+ public:
+  explicit HostStateCopy(const std::vector<StateRange>& ranges) : ranges_(ranges) {
+    size_t floats = 0;
+    for (const StateRange& range : ranges_) {
+      floats += range.parameters.size() + range.first_moment.size() + range.second_moment.size();
+    }
+    values_.reserve(floats);
+    for (StateRange& range : ranges_) {
+      for (std::span<const float>* values :
+           {&range.parameters, &range.first_moment, &range.second_moment}) {
+        const size_t at = values_.size();
+        values_.insert(values_.end(), values->begin(), values->end());
+        *values = std::span<const float>(values_.data() + at, values->size());
+      }
+    }
+  }
+
+  absl::StatusOr<std::vector<StateRange>> Ranges() const override { return ranges_; }
+
+ private:
+  std::vector<float> values_;
+  std::vector<StateRange> ranges_;  // of values_
+};
+
 }  // namespace
+
+std::unique_ptr<StateCopy> CopyState(const std::vector<StateRange>& ranges) {
+  return std::make_unique<HostStateCopy>(ranges);
+}
 
 std::string CheckpointPath(const std::string& directory, int64_t step) {
   return fmt::format("{}/{}{:010}", directory, kStepPrefix, step);
@@ -67,54 +97,50 @@ CheckpointWriter::~CheckpointWriter() {
   }
 }
 
-absl::Status CheckpointWriter::Begin(const CheckpointInfo& info,
-                                     const std::vector<StateRange>& ranges) {
+absl::Status CheckpointWriter::Begin(const CheckpointInfo& info, std::unique_ptr<StateCopy> copy) {
   if (thread_.joinable()) {
     return absl::FailedPreconditionError(
         fmt::format("the checkpoint of step {} is still being written", info_.step));
   }
   info_ = info;
-  copy_.clear();
-  size_t floats = 0;
-  for (const StateRange& range : ranges) {
-    floats += range.parameters.size() + range.first_moment.size() + range.second_moment.size();
-  }
-  copy_.reserve(floats);
-  for (const StateRange& range : ranges) {
-    for (const auto values : {range.parameters, range.first_moment, range.second_moment}) {
-      copy_.insert(copy_.end(), values.begin(), values.end());
-    }
-  }
-  std::vector<SafetensorsTensor> tensors;
-  size_t at = 0;
-  for (const StateRange& range : ranges) {
-    const size_t size = range.parameters.size();
-    for (const std::string_view kind : kStateNames) {
-      const std::span<const float> values = std::span(copy_).subspan(at, size);
-      tensors.push_back({.name = fmt::format("{}.{}", kind, range.offset),
-                         .shape = {static_cast<int64_t>(size)},
-                         .produce = [values] { return values; }});
-      at += size;
-    }
-  }
   written_ = false;
-  thread_ = std::thread([this, tensors = std::move(tensors)] { Write(tensors); });
+  thread_ = std::thread([this, copy = std::move(copy)]() mutable {
+    result_ = Write(*copy);
+    // Before anyone is told that a next one may be made.
+    copy.reset();
+    written_ = true;
+  });
   return absl::OkStatus();
 }
 
-void CheckpointWriter::Write(const std::vector<SafetensorsTensor>& tensors) {
+absl::Status CheckpointWriter::Write(const StateCopy& copy) const {
+  const absl::StatusOr<std::vector<StateRange>> ranges = copy.Ranges();
+  if (!ranges.ok()) {
+    return ranges.status();
+  }
   const std::string partial = PartialPath(options_.directory, info_.step);
-  absl::Status status = MakeDirectory(partial);
-  if (status.ok()) {
-    const uint32_t checksum = Crc32c(std::as_bytes(std::span(copy_)));
-    status = WriteSafetensors(ShardPath(partial, options_.rank, options_.world_size),
-                              {{std::string(kChecksum), fmt::format("{:08x}", checksum)}}, tensors);
+  if (absl::Status status = MakeDirectory(partial); !status.ok()) {
+    return status;
   }
-  if (status.ok()) {
-    status = FlushDirectory(partial);
+  uint32_t checksum = 0;
+  std::vector<SafetensorsTensor> tensors;
+  for (const StateRange& range : *ranges) {
+    const std::array kinds = {range.parameters, range.first_moment, range.second_moment};
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      const std::span<const float> values = kinds[kind];
+      checksum = Crc32c(std::as_bytes(values), checksum);
+      tensors.push_back({.name = fmt::format("{}.{}", kStateNames[kind], range.offset),
+                         .shape = {static_cast<int64_t>(values.size())},
+                         .produce = [values] { return values; }});
+    }
   }
-  result_ = status;
-  written_ = true;
+  if (absl::Status status =
+          WriteSafetensors(ShardPath(partial, options_.rank, options_.world_size),
+                           {{std::string(kChecksum), fmt::format("{:08x}", checksum)}}, tensors);
+      !status.ok()) {
+    return status;
+  }
+  return FlushDirectory(partial);
 }
 
 absl::Status CheckpointWriter::Wait() {

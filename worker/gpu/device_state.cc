@@ -37,18 +37,41 @@ void Destroy(cudaEvent_t event) {
   if (event != nullptr) cudaEventDestroy(event);
 }
 
+class DeviceStateCopy : public StateCopy {
+ public:
+  DeviceStateCopy(cudaEvent_t copied, std::vector<StateRange> ranges)
+      : copied_(copied), ranges_(std::move(ranges)) {}
+
+  absl::StatusOr<std::vector<StateRange>> Ranges() const override {
+    const absl::Status status = CudaStatus(cudaEventSynchronize(copied_), "copying the state");
+    if (!status.ok()) {
+      return status;
+    }
+    return ranges_;
+  }
+
+ private:
+  cudaEvent_t copied_;
+  std::vector<StateRange> ranges_;
+};
+
 }  // namespace
 
-DeviceState::DeviceState(const ParameterLayout& layout, Sharding sharding, int rank, int world_size,
-                         bool tied)
+DeviceState::DeviceState(const ParameterLayout& layout, const Options& options, int rank,
+                         int world_size)
     : layout_(layout),
-      sharding_(world_size == 1 ? Sharding::kDataParallel : sharding),
+      sharding_(world_size == 1 ? Sharding::kDataParallel : options.sharding),
       shards_(layout, world_size, rank, kChunkMultiple),
       host_decay_runs_(DecayRunsOf(layout)),
-      weight_slots_(static_cast<int>(layout.units().size()), kWeightTurns, tied),
-      gradient_slots_(static_cast<int>(layout.units().size()), kGradientTurns, tied) {
+      weight_slots_(static_cast<int>(layout.units().size()), kWeightTurns, options.tied),
+      gradient_slots_(static_cast<int>(layout.units().size()), kGradientTurns, options.tied) {
   MakeRanges(world_size);
   MakeNormRuns();
+  if (world_size > 1 && options.gradient_reduction == GradientReduction::kBf16) {
+    for (const ShardLayout::Unit& unit : shards_.units()) {
+      rounded_size_ = std::max(rounded_size_, unit.whole.size);
+    }
+  }
   if (partitioned()) {
     slots_.resize(weight_slots_.slots());
     slot_gradients_.resize(gradient_slots_.slots());
@@ -110,6 +133,12 @@ void DeviceState::MakeNormRuns() {
 }
 
 DeviceState::~DeviceState() {
+  if (copy_stream_ != nullptr) {
+    cudaStreamSynchronize(copy_stream_);
+    cudaStreamDestroy(copy_stream_);
+  }
+  Destroy(state_ready_);
+  Destroy(state_copied_);
   Destroy(norms_shared_);
   for (const Slot& slot : slots_) {
     Destroy(slot.gathered);
@@ -138,6 +167,7 @@ void DeviceState::TakeMemory(MemoryCutter& cutter) {
     norms_.push_back({.weight = norm_values_ + norm.weight,
                       .bias = norm.bias.has_value() ? norm_values_ + *norm.bias : nullptr});
   }
+  rounded_ = cutter.Take<Bf16>("gradients", rounded_size_);
   if (!partitioned()) {
     return;
   }
@@ -159,7 +189,7 @@ void DeviceState::TakeMemory(MemoryCutter& cutter) {
   for (size_t i = 0; i < slot_gradients_.size(); ++i) {
     slot_gradients_[i].data = cutter.Take<float>("units in use", gradients[i]);
   }
-  chunk_sum_ = cutter.Take<float>("units in use", largest_chunk);
+  chunk_sum_ = cutter.Take<float>("units in use", rounds() ? 0 : largest_chunk);
 }
 
 void DeviceState::FillForTiming(const LaunchContext& context) {
@@ -176,6 +206,10 @@ void DeviceState::FillForTiming(const LaunchContext& context) {
 
 absl::Status DeviceState::MakeEvents() {
   absl::Status status = MakeEvent(norms_shared_);
+  status.Update(MakeEvent(state_ready_));
+  status.Update(MakeEvent(state_copied_));
+  status.Update(
+      CudaStatus(cudaStreamCreateWithFlags(&copy_stream_, cudaStreamNonBlocking), "a stream"));
   for (Slot& slot : slots_) {
     status.Update(MakeEvent(slot.gathered));
     status.Update(MakeEvent(slot.released));
@@ -341,6 +375,36 @@ absl::StatusOr<DeviceUnits::Gradient> DeviceState::AcquireGradient(int unit) {
   return Gradient{.data = slot.data, .into = Into::kAssign};
 }
 
+absl::Status DeviceState::ReduceWhole(const ShardLayout::Unit& place, float* whole) {
+  if (!rounds()) {
+    return communicator_->AllReduce(whole, place.whole.size);
+  }
+  const LaunchContext beside = {.stream = communicator_->stream()};
+  RoundToBf16(beside, place.whole.size, whole, rounded_);
+  absl::Status status = communicator_->AllReduce(rounded_, place.whole.size);
+  FromBf16(beside, place.whole.size, rounded_, Into::kAssign, whole);
+  return status;
+}
+
+absl::Status DeviceState::ReduceChunk(const ShardLayout::Unit& place, const float* whole, Into into,
+                                      float* own) {
+  const int64_t size = place.chunk.size;
+  const LaunchContext beside = {.stream = communicator_->stream()};
+  if (rounds()) {
+    RoundToBf16(beside, place.whole.size, whole, rounded_);
+    Bf16* chunk = rounded_ + (place.own - place.whole.begin);
+    absl::Status status = communicator_->ReduceScatter(rounded_, chunk, size);
+    FromBf16(beside, size, chunk, into, own);
+    return status;
+  }
+  absl::Status status =
+      communicator_->ReduceScatter(whole, into == Into::kAdd ? chunk_sum_ : own, size);
+  if (into == Into::kAdd) {
+    AddTo(beside, size, chunk_sum_, own);
+  }
+  return status;
+}
+
 absl::Status DeviceState::ReleaseGradient(int unit) {
   if (communicator_ == nullptr) {
     return absl::OkStatus();
@@ -352,22 +416,17 @@ absl::Status DeviceState::ReleaseGradient(int unit) {
     }
     absl::Status status = communicator_->Follow(context_.stream);
     float* whole = gradients_ + place.whole.begin;
-    status.Update(
-        sharding_ == Sharding::kDataParallel
-            ? communicator_->AllReduce(whole, place.whole.size)
-            : communicator_->ReduceScatter(whole, gradients_ + place.own, place.chunk.size));
+    status.Update(sharding_ == Sharding::kDataParallel
+                      ? ReduceWhole(place, whole)
+                      : ReduceChunk(place, whole, Into::kAssign, gradients_ + place.own));
     return status;
   }
   GradientSlot& slot = slot_gradients_[gradient_slots_.SlotOf(unit)];
   slot.in_use = false;
-  float* sum = gradients_ + place.chunk.begin;
   absl::Status status = communicator_->Follow(context_.stream);
-  status.Update(
-      communicator_->ReduceScatter(slot.data, first_ ? sum : chunk_sum_, place.chunk.size));
+  status.Update(ReduceChunk(place, slot.data, first_ ? Into::kAssign : Into::kAdd,
+                            gradients_ + place.chunk.begin));
   status.Update(CudaStatus(cudaEventRecord(slot.reduced, communicator_->stream()), "an event"));
-  if (!first_) {
-    AddTo(LaunchContext{.stream = communicator_->stream()}, place.chunk.size, chunk_sum_, sum);
-  }
   return status;
 }
 
@@ -396,7 +455,8 @@ absl::Status DeviceState::SumOverRanks(StepSums* sums) {
 }
 
 absl::Status DeviceState::Update(const AdamWFactors& factors, const StepSums* sums) {
-  absl::Status status;
+  absl::Status status = CudaStatus(cudaStreamWaitEvent(context_.stream, state_copied_), "an event");
+  ++weights_version_;
   for (const Range& range : updated_) {
     if (range.size > 0) {
       AdamW(context_, factors, sums, static_cast<int>(host_decay_runs_.size()), decay_runs_,
@@ -429,7 +489,7 @@ absl::Status DeviceState::Update(const AdamWFactors& factors, const StepSums* su
 
 absl::Status DeviceState::Load(const StateSource& source) {
   std::vector<float> values;
-  absl::Status status;
+  absl::Status status = CudaStatus(cudaStreamWaitEvent(context_.stream, state_copied_), "an event");
   const auto load = [&](StateKind kind, float* to, const Range& range) {
     for (int64_t at = 0; at < range.size && status.ok(); at += kLoadFloats) {
       values.resize(std::min(kLoadFloats, range.size - at));
@@ -454,27 +514,34 @@ absl::Status DeviceState::Load(const StateSource& source) {
     }
   }
   weights_changed_ = true;
+  ++weights_version_;
   weight_slots_.Clear();
   status.Update(CopyNorms());
   status.Update(LaunchStatus("rounding parameters"));
   return status;
 }
 
-std::vector<StateRange> DeviceState::OwnedState() const {
+absl::Status DeviceState::PrepareCopies() {
   int64_t size = 0;
   for (const Range& range : owned_) size += range.size;
-  if (host_state_ == nullptr) {
-    absl::StatusOr<PinnedMemory> pinned =
-        AllocatePinned(3 * size * static_cast<int64_t>(sizeof(float)));
-    if (!pinned.ok()) {
-      return {};
-    }
-    host_state_ = *std::move(pinned);
+  absl::StatusOr<PinnedMemory> pinned =
+      AllocatePinned(3 * size * static_cast<int64_t>(sizeof(float)));
+  if (pinned.ok()) host_state_ = *std::move(pinned);
+  return pinned.status();
+}
+
+absl::StatusOr<std::unique_ptr<StateCopy>> DeviceState::CopyState() {
+  absl::Status status = host_state_ == nullptr ? PrepareCopies() : absl::OkStatus();
+  status.Update(CudaStatus(cudaEventRecord(state_ready_, context_.stream), "an event"));
+  status.Update(CudaStatus(cudaStreamWaitEvent(copy_stream_, state_ready_), "an event"));
+  if (!status.ok()) {
+    return status;
   }
   auto* to = reinterpret_cast<float*>(host_state_.get());
   const auto copy = [&](const float* from, const Range& range) {
-    cudaMemcpyAsync(to, from + range.updated, range.size * sizeof(float), cudaMemcpyDeviceToHost,
-                    context_.stream);
+    status.Update(CudaStatus(cudaMemcpyAsync(to, from + range.updated, range.size * sizeof(float),
+                                             cudaMemcpyDeviceToHost, copy_stream_),
+                             "copying the state"));
     const std::span<const float> copied(to, static_cast<size_t>(range.size));
     to += range.size;
     return copied;
@@ -488,7 +555,11 @@ std::vector<StateRange> DeviceState::OwnedState() const {
                         .second_moment = copy(second_moment_, range)});
     }
   }
-  return cudaStreamSynchronize(context_.stream) == cudaSuccess ? ranges : std::vector<StateRange>();
+  status.Update(CudaStatus(cudaEventRecord(state_copied_, copy_stream_), "an event"));
+  if (!status.ok()) {
+    return status;
+  }
+  return std::make_unique<DeviceStateCopy>(state_copied_, std::move(ranges));
 }
 
 }  // namespace muster::worker

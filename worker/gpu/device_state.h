@@ -7,7 +7,8 @@
 //   ZeRO-3         own chunks, and    own chunks, and    own chunks
 //                  units in use       units in use
 //
-// The weights of norms are kept by every rank in fp32 as well.
+// The weights of norms are kept by every rank in fp32 as well. Gradients are fp32 also where they
+// travel in bf16: each rank's is rounded on the communicator's stream, and the sum widened.
 //
 // It communicates beside the model's work: a unit's gradient is reduced while the backward goes on,
 // and its weights are gathered while AdamW goes on and the next forward begins (ZeRO-1), or while
@@ -16,6 +17,7 @@
 
 #include <cuda_runtime.h>
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -24,6 +26,7 @@
 #include "worker/gpu/kernels/optimizer.h"
 #include "worker/gpu/nccl_communicator.h"
 #include "worker/training/engine.h"
+#include "worker/training/precision.h"
 #include "worker/training/shard_layout.h"
 #include "worker/training/sharding.h"
 #include "worker/training/unit_slots.h"
@@ -33,12 +36,18 @@ namespace muster::worker {
 // Used by one thread, as DeviceUnits.
 class DeviceState : public DeviceUnits {
  public:
-  // The layout must outlive this. With one rank all shardings are the same. `tied`: the head is the
-  // first unit's embedding.
-  DeviceState(const ParameterLayout& layout, Sharding sharding, int rank, int world_size,
-              bool tied);
+  struct Options {
+    Sharding sharding = Sharding::kDataParallel;
+    GradientReduction gradient_reduction = GradientReduction::kFp32;
+    bool tied = false;  // the head is the first unit's embedding
+  };
+
+  // The layout must outlive this. With one rank all shardings are the same.
+  DeviceState(const ParameterLayout& layout, const Options& options, int rank, int world_size);
   ~DeviceState() override;
 
+  // Whether all units' weights are always there whole.
+  bool weights_stay() const { return !partitioned(); }
   // Takes what it needs (twice: device_memory.h).
   void TakeMemory(MemoryCutter& cutter);
   // Fills weights with numbers as in training, so that products can be timed with them. Nothing is
@@ -56,6 +65,7 @@ class DeviceState : public DeviceUnits {
   absl::StatusOr<const Bf16*> Acquire(int unit) override;
   absl::StatusOr<const NormWeights*> AcquireNorms() override;
   void Release(int unit) override;
+  int64_t weights_version() const override { return weights_version_; }
   absl::StatusOr<Gradient> AcquireGradient(int unit) override;
   absl::Status ReleaseGradient(int unit) override;
 
@@ -68,9 +78,13 @@ class DeviceState : public DeviceUnits {
   // AdamW on what this rank updates, by the sums of all.
   absl::Status Update(const AdamWFactors& factors, const StepSums* sums);
 
-  // As Engine's.
+  // As Engine's. A copy travels on a stream of its own; only the next change of the state waits for
+  // it.
   absl::Status Load(const StateSource& source);
-  std::vector<StateRange> OwnedState() const;
+  absl::StatusOr<std::unique_ptr<StateCopy>> CopyState();
+  // Takes the host's memory for copies, which the first of them does otherwise: seconds for some
+  // gigabytes.
+  absl::Status PrepareCopies();
 
  private:
   // A range of the flat buffer, and where it lies in the buffers that hold it.
@@ -98,6 +112,13 @@ class DeviceState : public DeviceUnits {
     bool in_use = false;
   };
 
+  // Whether gradients travel in bf16.
+  bool rounds() const { return rounded_size_ > 0; }
+  // Sums over ranks of a unit's gradient `whole`: all of it in its own place, or this rank's chunk,
+  // which `own` becomes or gets added.
+  absl::Status ReduceWhole(const ShardLayout::Unit& place, float* whole);
+  absl::Status ReduceChunk(const ShardLayout::Unit& place, const float* whole, Into into,
+                           float* own);
   bool partitioned() const { return sharding_ == Sharding::kZero3; }
   void MakeRanges(int world_size);
   // Which parts of the norms' parameters this rank updates, and where they go in norm_values_.
@@ -127,8 +148,9 @@ class DeviceState : public DeviceUnits {
   std::vector<NormWeights> norms_;
   LaunchContext context_;
   NcclCommunicator* communicator_ = nullptr;
-  bool first_ = true, last_ = true;    // micro-batch
-  bool weights_changed_ = false;       // by Load; Begin shares them
+  bool first_ = true, last_ = true;  // micro-batch
+  bool weights_changed_ = false;     // by Load; Begin shares them
+  int64_t weights_version_ = 0;
   std::vector<cudaEvent_t> gathered_;  // ZeRO-1: of each unit
   cudaEvent_t norms_shared_ = nullptr;
 
@@ -147,7 +169,14 @@ class DeviceState : public DeviceUnits {
   std::vector<GradientSlot> slot_gradients_;
   float* chunk_sum_ = nullptr;  // of later micro-batches
 
-  mutable PinnedMemory host_state_;  // what OwnedState last returned
+  int64_t rounded_size_ = 0;  // of the largest unit, where gradients travel in bf16
+  Bf16* rounded_ = nullptr;   // used by the communicator's stream
+
+  // Of copies of the state.
+  cudaStream_t copy_stream_ = nullptr;
+  cudaEvent_t state_ready_ = nullptr;  // to be copied
+  cudaEvent_t state_copied_ = nullptr;
+  PinnedMemory host_state_;
 };
 
 }  // namespace muster::worker

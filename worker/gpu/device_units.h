@@ -25,6 +25,8 @@ class DeviceUnits {
   // one.
   virtual absl::StatusOr<const NormWeights*> AcquireNorms() = 0;
   virtual void Release(int unit) = 0;
+  // Another one after each change of the weights.
+  virtual int64_t weights_version() const = 0;
 
   struct Gradient {
     float* data = nullptr;

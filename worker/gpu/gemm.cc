@@ -101,6 +101,16 @@ struct Sizes {
 };
 
 Sizes SizesOf(const GemmShape& shape) {
+  if (shape.precision == Precision::kFp8) {
+    switch (shape.product) {
+      case Product::kForward:
+        return {shape.outputs, shape.rows, shape.inputs, CUBLAS_OP_T, CUBLAS_OP_N};
+      case Product::kInputGradient:
+        return {shape.inputs, shape.rows, shape.outputs, CUBLAS_OP_T, CUBLAS_OP_N};
+      case Product::kWeightGradient:
+        return {shape.inputs, shape.outputs, shape.rows, CUBLAS_OP_T, CUBLAS_OP_N};
+    }
+  }
   switch (shape.product) {
     case Product::kForward:
       return {shape.outputs, shape.rows, shape.inputs, CUBLAS_OP_T, CUBLAS_OP_N};
@@ -148,6 +158,11 @@ absl::Status GemmPlan::Describe() {
   const Sizes sizes = SizesOf(shape_);
   const bool a_transposed = sizes.a_operation == CUBLAS_OP_T;
   const bool b_transposed = sizes.b_operation == CUBLAS_OP_T;
+  const bool fp8 = shape_.precision == Precision::kFp8;
+  const cudaDataType right_type = fp8 ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
+  const cudaDataType left_type = !fp8                                  ? CUDA_R_16BF
+                                 : shape_.product == Product::kForward ? CUDA_R_8F_E4M3
+                                                                       : CUDA_R_8F_E5M2;
   const cudaDataType out_type =
       shape_.product == Product::kWeightGradient ? CUDA_R_32F : CUDA_R_16BF;
   const auto layout = [&](cublasLtMatrixLayout_t* made, cudaDataType type, int64_t rows,
@@ -156,10 +171,10 @@ absl::Status GemmPlan::Describe() {
   };
   absl::Status status = LtStatus(
       library_.create_description(&description_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "description");
-  status.Update(a_transposed ? layout(&a_, CUDA_R_16BF, sizes.depth, sizes.rows)
-                             : layout(&a_, CUDA_R_16BF, sizes.rows, sizes.depth));
-  status.Update(b_transposed ? layout(&b_, CUDA_R_16BF, sizes.columns, sizes.depth)
-                             : layout(&b_, CUDA_R_16BF, sizes.depth, sizes.columns));
+  status.Update(a_transposed ? layout(&a_, right_type, sizes.depth, sizes.rows)
+                             : layout(&a_, right_type, sizes.rows, sizes.depth));
+  status.Update(b_transposed ? layout(&b_, left_type, sizes.columns, sizes.depth)
+                             : layout(&b_, left_type, sizes.depth, sizes.columns));
   status.Update(layout(&out_, out_type, sizes.rows, sizes.columns));
   const cublasLtEpilogue_t epilogue = EpilogueOf(shape_.epilogue);
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
@@ -171,6 +186,9 @@ absl::Status GemmPlan::Describe() {
   set(CUBLASLT_MATMUL_DESC_TRANSA, sizes.a_operation);
   set(CUBLASLT_MATMUL_DESC_TRANSB, sizes.b_operation);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  if (fp8) {
+    set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{shape_.product == Product::kForward});
+  }
   if (shape_.epilogue == Epilogue::kBiasGelu || shape_.epilogue == Epilogue::kGeluGradient) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, sizes.rows);
   }
@@ -181,6 +199,13 @@ absl::Status GemmPlan::SetPointers(const GemmOperands& operands) const {
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* pointer) {
     return LtStatus(library_.set(description_, attribute, &pointer, sizeof(pointer)), "pointer");
   };
+  if (shape_.precision == Precision::kFp8) {
+    absl::Status status = set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, operands.right_unit);
+    status.Update(set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, operands.left_unit));
+    if (!status.ok()) {
+      return status;
+    }
+  }
   switch (shape_.epilogue) {
     case Epilogue::kNone:
       break;
@@ -240,10 +265,10 @@ std::string Gemms::Key(const GemmShape& shape) const {
   cudaGetDevice(&device);
   cudaDriverGetVersion(&driver);
   cudaGetDeviceProperties(&properties, device);
-  std::string key =
-      fmt::format("{}/{}/{}/{}.{}.{}x{}x{}{}", properties.name, driver, library_->version(),
-                  static_cast<int>(shape.product), static_cast<int>(shape.epilogue), shape.rows,
-                  shape.inputs, shape.outputs, shape.adds ? "+" : "");
+  std::string key = fmt::format(
+      "{}/{}/{}/{}.{}.{}x{}x{}{}{}", properties.name, driver, library_->version(),
+      static_cast<int>(shape.product), static_cast<int>(shape.epilogue), shape.rows, shape.inputs,
+      shape.outputs, shape.adds ? "+" : "", shape.precision == Precision::kFp8 ? "f8" : "");
   std::replace(key.begin(), key.end(), ' ', '-');
   return key;
 }
@@ -299,9 +324,10 @@ absl::Status Gemms::Choose(cudaStream_t stream, const GemmOperands& operands,
   if (!status.ok() || found == 0) {
     return absl::NotFoundError(
         fmt::format("cuBLASLt has no plan for product {} with epilogue {} of {} rows, {} inputs, "
-                    "{} outputs ({})",
+                    "{} outputs in {} ({})",
                     static_cast<int>(plan.shape_.product), static_cast<int>(plan.shape_.epilogue),
-                    plan.shape_.rows, plan.shape_.inputs, plan.shape_.outputs, status.ToString()));
+                    plan.shape_.rows, plan.shape_.inputs, plan.shape_.outputs,
+                    PrecisionName(plan.shape_.precision), status.ToString()));
   }
   std::vector<Kept> candidates;
   const auto time = [&](const cublasLtMatmulAlgo_t& algorithm, float milliseconds) {

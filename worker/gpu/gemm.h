@@ -7,6 +7,16 @@
 //   forward          x[N][I]   w[O][I]   y[N][O]    bf16
 //   input gradient   dy[N][O]  w[O][I]   dx[N][I]   bf16
 //   weight gradient  dy[N][O]  x[N][I]   dw[O][I]   fp32
+//
+// In FP8 (kernels/quantize.h) the same, but both operands lie along what is summed over, which is
+// all that tensor cores take then:
+//
+//   forward          x[N][I]   w[O][I]   y[N][O]    bf16; x and w E4M3
+//   input gradient   dy[N][O]  w[I][O]   dx[N][I]   bf16; dy E5M2
+//   weight gradient  dy[O][N]  x[I][N]   dw[O][I]   fp32
+//
+// Sums are fp32 in both. In FP8 the tensor cores themselves keep fewer bits of a sum; gradients'
+// sums are moved to fp32 every few terms, the forward's at their end, as Transformer Engine does.
 #pragma once
 
 #include <cublasLt.h>
@@ -21,6 +31,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/gpu/kernels/launch.h"
+#include "worker/training/precision.h"
 
 namespace muster::worker {
 
@@ -42,13 +53,17 @@ struct GemmShape {
   int64_t inputs = 0;   // I
   int64_t outputs = 0;  // O
   bool adds = false;    // out = addend + product
+  Precision precision = Precision::kBf16;
 
   auto operator<=>(const GemmShape&) const = default;
 };
 
 struct GemmOperands {
-  const Bf16* left = nullptr;
-  const Bf16* right = nullptr;
+  const void* left = nullptr;  // Bf16 or Fp8
+  const void* right = nullptr;
+  // FP8: what a stored 1 stands for, on the device.
+  const float* left_unit = nullptr;
+  const float* right_unit = nullptr;
   void* out = nullptr;
   const void* addend = nullptr;  // like out, and may be out; null: zero
   const Bf16* bias = nullptr;

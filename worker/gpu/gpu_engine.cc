@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "worker/communicator/local_communicator.h"
 #include "worker/gpu/cuda_status.h"
 
 namespace muster::worker {
@@ -15,8 +16,9 @@ namespace {
 // A staged micro-batch: tokens, targets, order, distinct, first (kernels/embedding.h).
 int64_t StagedIntegers(int64_t rows) { return 5 * rows + 1; }
 
-// Dense bf16, FLOP/s, as the vendor's data sheets say; 0 for what isn't listed.
-double PeakFlops(std::string_view gpu) {
+// Dense, FLOP/s, as the vendor's data sheets say; 0 for what isn't listed. The table is of bf16: a
+// GPU that has FP8 does twice as much in it.
+double PeakFlops(std::string_view gpu, Precision precision) {
   constexpr std::array<std::pair<std::string_view, double>, 9> kPeaks = {{
       {"B300", 2.25e15},
       {"GB200", 2.5e15},
@@ -31,7 +33,7 @@ double PeakFlops(std::string_view gpu) {
   const auto* const found = std::find_if(kPeaks.begin(), kPeaks.end(), [gpu](const auto& peak) {
     return gpu.find(peak.first) != std::string_view::npos;
   });
-  return found == kPeaks.end() ? 0 : found->second;
+  return found == kPeaks.end() ? 0 : found->second * (precision == Precision::kFp8 ? 2 : 1);
 }
 
 AdamWFactors FactorsOf(const OptimizerConfig& config, int64_t step) {
@@ -54,14 +56,31 @@ absl::StatusOr<std::unique_ptr<GpuEngine>> GpuEngine::Create(const Options& opti
     return status;
   }
   auto engine = std::unique_ptr<GpuEngine>(new GpuEngine(options, communicator));
-  absl::Status result = engine->Initialize();
-  absl::Status status = AgreeOnResult(communicator, result, options.communication.timeout);
-  if (status.ok()) status = result;
+  const auto agreed = [&](absl::Status result) {
+    const absl::Status status = AgreeOnResult(communicator, result, options.communication.timeout);
+    return status.ok() ? result : status;
+  };
+  absl::Status status = agreed(engine->Prepare());
+  if (status.ok()) status = engine->Choose();
+  if (status.ok()) status = agreed(engine->Allocate());
   if (status.ok()) status = engine->Connect();
   if (!status.ok()) {
     return status;
   }
   return engine;
+}
+
+absl::StatusOr<ShardingChoice> GpuEngine::PreviewSharding(const Options& options, int world_size) {
+  const std::vector<std::unique_ptr<Communicator>> alone = MakeLocalCommunicators(1);
+  GpuEngine engine(options, *alone.front());
+  if (absl::Status status = engine.Prepare(); !status.ok()) {
+    return status;
+  }
+  const absl::StatusOr<DeviceRoom> room = Room(world_size);
+  if (!room.ok()) {
+    return room.status();
+  }
+  return ChooseSharding(engine.Needs(world_size), *room);
 }
 
 GpuEngine::~GpuEngine() {
@@ -76,7 +95,7 @@ GpuEngine::~GpuEngine() {
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
-absl::Status GpuEngine::Initialize() {
+absl::Status GpuEngine::Prepare() {
   int devices = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&devices);
       error != cudaSuccess || options_.device >= devices) {
@@ -93,31 +112,93 @@ absl::Status GpuEngine::Initialize() {
   if (!status.ok()) {
     return status;
   }
+  cudaDeviceProp properties = {};
+  status = CudaStatus(cudaGetDeviceProperties(&properties, options_.device), "asking for the GPU");
+  status.Update(CheckComputeCapability(options_.precision, properties.name, properties.major,
+                                       properties.minor));
+  if (!status.ok()) {
+    return status;
+  }
+  gpu_name_ = properties.name;
+  peak_flops_ = PeakFlops(properties.name, options_.precision);
   absl::StatusOr<std::unique_ptr<GpuTransformer>> transformer =
       GpuTransformer::Create({.model = options_.model,
                               .sequences = options_.sequences,
                               .sequence = options_.sequence,
                               .recompute = options_.recompute,
                               .plain_attention = options_.plain_attention,
-                              .deterministic = options_.deterministic},
+                              .deterministic = options_.deterministic,
+                              .precision = options_.precision},
                              stream_);
   if (!transformer.ok()) {
     return transformer.status();
   }
   transformer_ = *std::move(transformer);
-  state_ =
-      std::make_unique<DeviceState>(layout(), options_.sharding, ranks_.rank(), ranks_.world_size(),
-                                    options_.model.family == Family::kGpt2);
-  token_counts_.resize(options_.model.vocabulary);
-  cudaDeviceProp properties = {};
-  status = CudaStatus(cudaGetDeviceProperties(&properties, options_.device), "asking for the GPU");
+  return absl::OkStatus();
+}
+
+std::unique_ptr<DeviceState> GpuEngine::MakeState(Sharding sharding, int rank,
+                                                  int world_size) const {
+  return std::make_unique<DeviceState>(
+      layout(),
+      DeviceState::Options{.sharding = sharding,
+                           .gradient_reduction = options_.gradient_reduction,
+                           .tied = options_.model.family == Family::kGpt2},
+      rank, world_size);
+}
+
+std::vector<ShardingNeed> GpuEngine::Needs(int world_size) {
+  std::vector<Sharding> candidates = {Sharding::kDataParallel, Sharding::kZero1, Sharding::kZero3};
+  if (options_.sharding.has_value()) {
+    candidates = {*options_.sharding};
+  } else if (world_size == 1) {
+    candidates.resize(1);
+  }
+  std::vector<ShardingNeed> needs;
+  for (const Sharding sharding : candidates) {
+    // All ranks' chunks are of one size.
+    const std::unique_ptr<DeviceState> state = MakeState(sharding, 0, world_size);
+    MemoryCutter plan;
+    TakeMemory(plan, *state);
+    needs.push_back({.sharding = sharding, .bytes = plan.bytes(), .plan = DescribePlan(plan)});
+  }
+  return needs;
+}
+
+absl::StatusOr<DeviceRoom> GpuEngine::Room(int world_size) {
+  // What NCCL takes outside of the plan.
+  const int64_t beside = world_size == 1 ? 0 : int64_t{1} << 30;
+  size_t free = 0;
+  size_t total = 0;
+  const absl::Status status = CudaStatus(cudaMemGetInfo(&free, &total), "asking for free memory");
   if (!status.ok()) {
     return status;
   }
-  peak_flops_ = PeakFlops(properties.name);
+  return DeviceRoom{.free_bytes = static_cast<int64_t>(free) - beside,
+                    .total_bytes = static_cast<int64_t>(total)};
+}
 
+absl::Status GpuEngine::Choose() {
+  absl::StatusOr<DeviceRoom> room = Room(ranks_.world_size());
+  // A rank that can't tell has none.
+  const absl::StatusOr<ShardingChoice> choice =
+      ChooseSharding(Needs(ranks_.world_size()), room.value_or(DeviceRoom()), ranks_,
+                     options_.communication.timeout);
+  if (choice.ok()) {
+    choice_ = *choice;
+  }
+  return choice.status();
+}
+
+absl::Status GpuEngine::Allocate() {
+  absl::Status status = CudaStatus(cudaSetDevice(options_.device), "choosing the GPU");
+  if (!status.ok()) {
+    return status;
+  }
+  state_ = MakeState(choice_.sharding, ranks_.rank(), ranks_.world_size());
+  token_counts_.resize(options_.model.vocabulary);
   MemoryCutter plan;
-  TakeMemory(plan);
+  TakeMemory(plan, *state_);
   memory_text_ = DescribePlan(plan);
   planned_bytes_ = plan.bytes();
   absl::StatusOr<DeviceMemory> memory = AllocateDevice(plan);
@@ -126,7 +207,7 @@ absl::Status GpuEngine::Initialize() {
   }
   memory_ = *std::move(memory);
   MemoryCutter cutter(memory_.get());
-  TakeMemory(cutter);
+  TakeMemory(cutter, *state_);
 
   const int64_t staged = StagedIntegers(transformer_->tokens()) * int64_t{sizeof(int32_t)};
   absl::StatusOr<PinnedMemory> pinned =
@@ -161,7 +242,27 @@ absl::Status GpuEngine::Connect() {
     }
     nccl_ = *std::move(nccl);
   }
-  return state_->Start(transformer_->context(), nccl_.get());
+  absl::Status status = state_->Start(transformer_->context(), nccl_.get());
+  if (status.ok() && options_.copies_state) {
+    status = state_->PrepareCopies();
+  }
+  return status;
+}
+
+std::string GpuEngine::Description() const {
+  const bool several = ranks_.world_size() > 1;
+  return fmt::format(
+      "{} GPU{}: {}, {}{}; {}", ranks_.world_size(),
+      several ? fmt::format("s, rank 0's {}", gpu_name_) : fmt::format(", {}", gpu_name_),
+      PrecisionName(options_.precision),
+      several ? fmt::format("gradients reduced in {}, ",
+                            GradientReductionName(options_.gradient_reduction))
+              : "",
+      !several ? "alone"
+      : options_.sharding.has_value()
+          ? fmt::format("{} as set", ShardingName(choice_.sharding))
+          : fmt::format("{} chosen: it {}", ShardingName(choice_.sharding), choice_.reason),
+      memory_text_);
 }
 
 int64_t GpuEngine::memory_bytes() const {
@@ -171,9 +272,9 @@ int64_t GpuEngine::memory_bytes() const {
   return static_cast<int64_t>(total - free);
 }
 
-void GpuEngine::TakeMemory(MemoryCutter& cutter) {
-  state_->TakeMemory(cutter);
-  transformer_->TakeMemory(cutter);
+void GpuEngine::TakeMemory(MemoryCutter& cutter, DeviceState& state) {
+  state.TakeMemory(cutter);
+  transformer_->TakeMemory(cutter, state.weights_stay());
   gemm_workspace_ = cutter.Take<std::byte>("products", Gemms::kWorkspaceBytes);
   sums_ = cutter.Take<StepSums>("scratch", 1);
   for (Staging& staging : staging_) {
@@ -363,9 +464,9 @@ absl::Status GpuEngine::Load(const StateSource& source) {
   return status.ok() ? state_->Load(source) : status;
 }
 
-std::vector<StateRange> GpuEngine::OwnedState() const {
-  cudaSetDevice(options_.device);
-  return state_->OwnedState();
+absl::StatusOr<std::unique_ptr<StateCopy>> GpuEngine::CopyState() {
+  absl::Status status = CudaStatus(cudaSetDevice(options_.device), "choosing the GPU");
+  return status.ok() ? state_->CopyState() : status;
 }
 
 void GpuEngine::MeasureParts(bool on) {

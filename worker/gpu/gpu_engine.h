@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "worker/gpu/nccl_communicator.h"
 #include "worker/model/optimizer.h"
 #include "worker/training/engine.h"
+#include "worker/training/sharding_choice.h"
 
 namespace muster::worker {
 
@@ -27,24 +29,30 @@ class GpuEngine : public Engine {
   struct Options {
     ModelConfig model;
     OptimizerConfig optimizer;
-    int sequences = 1;  // of a micro-batch
-    int sequence = 0;   // tokens
-    int device = 0;     // CUDA's number of the GPU
-    Sharding sharding = Sharding::kDataParallel;
+    int sequences = 1;                      // of a micro-batch
+    int sequence = 0;                       // tokens
+    int device = 0;                         // CUDA's number of the GPU
+    std::optional<Sharding> sharding = {};  // default: the first that fits all ranks
+    GradientReduction gradient_reduction = GradientReduction::kFp32;
     NcclCommunicator::Options communication = {};
     Recompute recompute = {};
+    Precision precision = Precision::kBf16;
     bool plain_attention = false;
     bool deterministic = false;
+    bool copies_state = false;  // takes the memory for CopyState at once
     std::string plan_cache =
         {};  // where plans of products are kept for the next start; empty: nowhere
   };
 
-  // A collective. InvalidArgument if options don't fit, NotFound if there is no GPU, no cuBLAS or,
-  // for several ranks, no NCCL; ResourceExhausted with the plan of its memory if that doesn't fit.
-  // What one rank meets, all return. The state is zero until Load. The communicator must outlive
-  // this.
+  // A collective. InvalidArgument if options don't fit the model or the GPU, NotFound if there is
+  // no GPU, no cuBLAS or, for several ranks, no NCCL; ResourceExhausted with the plan of its memory
+  // if that doesn't fit. What one rank meets, all return. The state is zero until Load. The
+  // communicator must outlive this.
   static absl::StatusOr<std::unique_ptr<GpuEngine>> Create(const Options& options,
                                                            Communicator& communicator);
+  // What that many ranks would choose, had each of them this process's GPU; of `options.sharding`
+  // and the model's state nothing is allocated. As Create.
+  static absl::StatusOr<ShardingChoice> PreviewSharding(const Options& options, int world_size);
   ~GpuEngine() override;
 
   const ParameterLayout& layout() const override { return transformer_->layout(); }
@@ -52,12 +60,12 @@ class GpuEngine : public Engine {
   absl::StatusOr<StepResult> Step(int64_t step, std::span<const Batch> batches) override;
   absl::StatusOr<double> Loss(std::span<const Batch> batches) override;
   absl::Status Load(const StateSource& source) override;
-  std::vector<StateRange> OwnedState() const override;
+  absl::StatusOr<std::unique_ptr<StateCopy>> CopyState() override;
+  std::string Description() const override;
   int64_t memory_bytes() const override;
   double peak_flops() const override { return peak_flops_; }
 
-  // What its memory is for.
-  std::string memory() const { return memory_text_; }
+  Sharding sharding() const { return choice_.sharding; }
   int64_t planned_bytes() const { return planned_bytes_; }
   // Turns events between the parts of a step on or off. They cost time, so not while measuring a
   // whole step.
@@ -75,10 +83,17 @@ class GpuEngine : public Engine {
   };
 
   GpuEngine(const Options& options, Communicator& ranks) : options_(options), ranks_(ranks) {}
-  absl::Status Initialize();
-  // After all ranks' Initialize.
+  // One after the other, each after all ranks have done the one before: what needs no memory to
+  // speak of; the choice of the sharding; the memory, and plans of products; NCCL.
+  absl::Status Prepare();
+  absl::Status Choose();
+  absl::Status Allocate();
   absl::Status Connect();
-  void TakeMemory(MemoryCutter& cutter);
+  std::unique_ptr<DeviceState> MakeState(Sharding sharding, int rank, int world_size) const;
+  // Of the shardings that may be chosen, the preferred first.
+  std::vector<ShardingNeed> Needs(int world_size);
+  static absl::StatusOr<DeviceRoom> Room(int world_size);
+  void TakeMemory(MemoryCutter& cutter, DeviceState& state);
   absl::StatusOr<DeviceBatch> Stage(const Batch& batch);
   // Of the batch that was staged last.
   absl::StatusOr<TokenOrder> StageTokenOrder();
@@ -100,6 +115,8 @@ class GpuEngine : public Engine {
   cudaEvent_t summed_ = nullptr;
   double peak_flops_ = 0;
   std::unique_ptr<GpuTransformer> transformer_;
+  std::string gpu_name_;
+  ShardingChoice choice_;
   std::string memory_text_;
   int64_t planned_bytes_ = 0;
   DeviceMemory memory_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,7 +33,8 @@ class SeveralGpus : public testing::Test {
   static constexpr int kRanks = 2;
 
   void SetUp() override {
-    if (Gpus() < kRanks) GTEST_SKIP() << "needs " << kRanks << " GPUs, there are " << Gpus();
+    ASSERT_GE(Gpus(), kRanks) << "these tests need several GPUs; leave them out by "
+                                 "--gtest_filter=-*Gpus*:ShardedGpuEngine*:Nccl*";
   }
 
   // `body` of each rank on its GPU.
@@ -120,6 +122,8 @@ struct Spread {
   std::string name;
   std::string model;
   Sharding sharding;
+  Precision precision = Precision::kBf16;
+  GradientReduction reduction = GradientReduction::kFp32;
 };
 
 class ShardedGpuEngine : public SeveralGpus, public testing::WithParamInterface<Spread> {
@@ -141,7 +145,9 @@ class ShardedGpuEngine : public SeveralGpus, public testing::WithParamInterface<
                               .sequence = kSequence,
                               .device = ranks.rank(),
                               .sharding = GetParam().sharding,
+                              .gradient_reduction = GetParam().reduction,
                               .communication = {.timeout = absl::Seconds(60)},
+                              .precision = GetParam().precision,
                               .deterministic = true},
                              ranks);
   }
@@ -191,7 +197,9 @@ class ShardedGpuEngine : public SeveralGpus, public testing::WithParamInterface<
                status.ok() ? (*engine)->Loss(batches) : status;
            if (!validation.ok()) return validation.status();
            if (ranks.rank() == 0) outcome.validation = *validation;
-           for (const StateRange& range : (*engine)->OwnedState()) {
+           const std::unique_ptr<StateCopy> copy = *(*engine)->CopyState();
+           const std::vector<StateRange> ranges = *copy->Ranges();
+           for (const StateRange& range : ranges) {
              std::ranges::copy(range.parameters, outcome.parameters.begin() + range.offset);
              std::ranges::copy(range.first_moment, outcome.first_moment.begin() + range.offset);
              std::ranges::copy(range.second_moment, outcome.second_moment.begin() + range.offset);
@@ -209,11 +217,13 @@ TEST_P(ShardedGpuEngine, TrainsAsOneGpuDoesOnTheSameSequences) {
   const Outcome several = Train(kRanks);
   ASSERT_EQ(several.losses.size(), one.losses.size());
   double sum = 0;
+  // In FP8 a difference of rounding soon is one of a sixteenth.
+  const double worst = GetParam().precision == Precision::kFp8 ? 0.1 : 0.02;
   for (int step = 0; step < kSteps; ++step) {
-    EXPECT_NEAR(several.losses[step], one.losses[step], 0.02) << "step " << step;
+    EXPECT_NEAR(several.losses[step], one.losses[step], worst) << "step " << step;
     sum += std::abs(several.losses[step] - one.losses[step]);
   }
-  EXPECT_LT(sum / kSteps, 0.005);
+  EXPECT_LT(sum / kSteps, worst / 4);
   EXPECT_NEAR(several.norms[0], one.norms[0], 1e-3 * one.norms[0]);
   EXPECT_NEAR(several.validation, one.validation, 0.02);
   // All of the state is there, once; a chunk that was missed would be no number.
@@ -233,11 +243,14 @@ TEST_P(ShardedGpuEngine, StateThatIsSavedAndLoadedGoesOnWithTheSameBits) {
          if (!status.ok()) return status;
          std::vector<float> saved[3];
          for (auto& kind : saved) kind.assign(layout.size(), 0);
-         for (const StateRange& range : (*engine)->OwnedState()) {
+         std::unique_ptr<StateCopy> copy = *(*engine)->CopyState();
+         const std::vector<StateRange> ranges = *copy->Ranges();
+         for (const StateRange& range : ranges) {
            std::ranges::copy(range.parameters, saved[0].begin() + range.offset);
            std::ranges::copy(range.first_moment, saved[1].begin() + range.offset);
            std::ranges::copy(range.second_moment, saved[2].begin() + range.offset);
          }
+         copy.reset();
          for (auto& kind : saved) {
            status.Update(ranks.AllReduce(kind, Reduction::kSum, absl::Seconds(60)));
          }
@@ -269,7 +282,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Spread{"Gpt2Zero3", "gpt2-tiny", Sharding::kZero3},
                     Spread{"Llama3DataParallel", "llama-3-tiny", Sharding::kDataParallel},
                     Spread{"Llama3Zero1", "llama-3-tiny", Sharding::kZero1},
-                    Spread{"Llama3Zero3", "llama-3-tiny", Sharding::kZero3}),
+                    Spread{"Llama3Zero3", "llama-3-tiny", Sharding::kZero3},
+                    Spread{"Gpt2Zero1Fp8", "gpt2-tiny", Sharding::kZero1, Precision::kFp8},
+                    Spread{"Llama3Zero3Fp8", "llama-3-tiny", Sharding::kZero3, Precision::kFp8},
+                    Spread{"Gpt2DataParallelBf16Gradients", "gpt2-tiny", Sharding::kDataParallel,
+                           Precision::kBf16, GradientReduction::kBf16},
+                    Spread{"Gpt2Zero1Bf16Gradients", "gpt2-tiny", Sharding::kZero1,
+                           Precision::kBf16, GradientReduction::kBf16},
+                    Spread{"Llama3Zero3Bf16Gradients", "llama-3-tiny", Sharding::kZero3,
+                           Precision::kBf16, GradientReduction::kBf16}),
     [](const auto& info) { return info.param.name; });
 
 TEST_F(SeveralGpus, OneRankWithoutRoomIsTheEndOfAllWithThePlan) {

@@ -35,6 +35,18 @@ absl::Status CheckSizes(const GpuTransformer::Options& options) {
         model.width, kMaxNormChannels, model.feed_forward, model.padded_vocabulary,
         model.head_size(), rotated));
   }
+  constexpr int kFp8Multiple = 16;
+  const int64_t rows = int64_t{1} * options.sequences * options.sequence;
+  if (options.precision == Precision::kFp8 &&
+      (rows % kFp8Multiple != 0 || model.width % kFp8Multiple != 0 ||
+       model.feed_forward % kFp8Multiple != 0 ||
+       model.key_value_heads * model.head_size() % (kFp8Multiple / 2) != 0)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "precision=fp8: a micro-batch's {} tokens, width {} and feed_forward {} must be multiples "
+        "of {}, and keys' {} channels of {}",
+        rows, model.width, model.feed_forward, kFp8Multiple,
+        model.key_value_heads * model.head_size(), kFp8Multiple / 2));
+  }
   return absl::OkStatus();
 }
 
@@ -94,7 +106,32 @@ GpuTransformer::GpuTransformer(const Options& options, cudaStream_t stream)
       rows_(int64_t{1} * options.sequences * options.sequence),
       chunk_(ChunkRows(rows_, options.model.padded_vocabulary)),
       context_{.stream = stream},
-      blocks_(options.model.layers) {}
+      blocks_(options.model.layers) {
+  if (options.precision == Precision::kFp8) {
+    fp8_ = std::make_unique<Fp8Operands>(Fp8Operands::Options{
+        .layers = options.model.layers,
+        .rows = rows_,
+        .sizes = {SizesOf(Linear::kQkv), SizesOf(Linear::kProjection), SizesOf(Linear::kUp),
+                  SizesOf(Linear::kDown)},
+        .keeps_input = {!options.recompute.norms, true, !options.recompute.norms,
+                        !options.recompute.activations}});
+  }
+}
+
+LinearSizes GpuTransformer::SizesOf(Linear linear) const {
+  const int64_t width = options_.model.width;
+  switch (linear) {
+    case Linear::kQkv:
+      return {.inputs = width, .outputs = shape_.row()};
+    case Linear::kProjection:
+      return {.inputs = width, .outputs = width};
+    case Linear::kUp:
+      return {.inputs = width, .outputs = up_width()};
+    case Linear::kDown:
+      break;
+  }
+  return {.inputs = options_.model.feed_forward, .outputs = width};
+}
 
 NormShape GpuTransformer::norm_shape() const {
   return {.kind = llama() ? NormKind::kRmsNorm : NormKind::kLayerNorm,
@@ -103,7 +140,7 @@ NormShape GpuTransformer::norm_shape() const {
           .epsilon = options_.model.norm_epsilon};
 }
 
-void GpuTransformer::TakeMemory(MemoryCutter& cutter) {
+void GpuTransformer::TakeMemory(MemoryCutter& cutter, bool weights_stay) {
   const ModelConfig& model = options_.model;
   const int64_t narrow = rows_ * model.width;
   const int64_t inner = rows_ * model.feed_forward;
@@ -112,17 +149,20 @@ void GpuTransformer::TakeMemory(MemoryCutter& cutter) {
     return NormStatistics{.mean = cutter.Take<float>("activations", rows_),
                           .inverse = cutter.Take<float>("activations", rows_)};
   };
-  Bf16* shared_norm = options_.recompute.norms ? take(narrow) : nullptr;
-  Bf16* shared_inner = options_.recompute.activations ? take(inner) : nullptr;
+  // In FP8 the backward reads what was quantised.
+  const bool shares_norms = options_.recompute.norms || fp8();
+  const bool shares_inner = options_.recompute.activations || fp8();
+  Bf16* shared_norm = shares_norms ? take(narrow) : nullptr;
+  Bf16* shared_inner = shares_inner ? take(inner) : nullptr;
   for (BlockActivations& block : blocks_) {
     block = {.input = take(narrow),
-             .norm1 = options_.recompute.norms ? shared_norm : take(narrow),
+             .norm1 = shares_norms ? shared_norm : take(narrow),
              .qkv = take(rows_ * shape_.row()),
              .attention = take(narrow),
              .middle = take(narrow),
-             .norm2 = options_.recompute.norms ? shared_norm : take(narrow),
+             .norm2 = shares_norms ? shared_norm : take(narrow),
              .up = take(rows_ * up_width()),
-             .inner = options_.recompute.activations ? shared_inner : take(inner),
+             .inner = shares_inner ? shared_inner : take(inner),
              .norm1_statistics = take_statistics(),
              .norm2_statistics = take_statistics(),
              .attention_statistics = cutter.Take<float>("activations", rows_ * shape_.heads)};
@@ -145,50 +185,62 @@ void GpuTransformer::TakeMemory(MemoryCutter& cutter) {
   context_.partials =
       cutter.Take<float>("scratch", PartialFloats(context_.multiprocessors, widest));
   attention_workspace_ = cutter.Take<std::byte>("attention", attention_->workspace_bytes());
+  if (fp8()) fp8_->TakeMemory(cutter, weights_stay);
 }
 
-absl::Status GpuTransformer::PlanLinear(Gemms& gemms, int64_t inputs, int64_t outputs, bool adds,
-                                        LinearPlans& plans) {
+absl::Status GpuTransformer::PlanLinear(Gemms& gemms, Linear linear) {
+  const auto [inputs, outputs] = SizesOf(linear);
+  const bool adds = linear == Linear::kProjection || linear == Linear::kDown;
+  LinearPlans& plans = PlansOf(linear);
+  const int64_t width = options_.model.width;
   // Any buffers of the right sizes will do: the outcome is thrown away.
+  Bf16* of_inputs = inputs > width ? inner_ : narrow_;
+  Bf16* of_outputs = outputs > width ? wide_ : narrow_;
+  const auto operands = [&](const Bf16* left, const Bf16* right) {
+    const auto fp8 = [&](bool columns) { return columns ? fp8_->Column() : fp8_->Row(); };
+    if (!this->fp8()) return GemmOperands{.left = left, .right = right};
+    const bool weights = right == logits_;
+    return GemmOperands{.left = fp8(!weights).data,
+                        .right = fp8(weights).data,
+                        .left_unit = fp8(!weights).unit,
+                        .right_unit = fp8(weights).unit};
+  };
   const bool bias = !llama();
-  const GemmOperands forward = {.left = inputs > options_.model.width ? inner_ : narrow_,
-                                .right = logits_,
-                                .out = outputs > options_.model.width ? wide_ : final_norm_,
-                                .addend = adds ? gradient_ : nullptr,
-                                .bias = logits_};
-  absl::StatusOr<const GemmPlan*> plan =
-      gemms.Plan(context_.stream,
-                 {.product = Product::kForward,
-                  .epilogue = bias ? Epilogue::kBias : Epilogue::kNone,
-                  .rows = rows_,
-                  .inputs = inputs,
-                  .outputs = outputs,
-                  .adds = adds},
-                 forward);
+  GemmShape shape = {.product = Product::kForward,
+                     .epilogue = bias ? Epilogue::kBias : Epilogue::kNone,
+                     .rows = rows_,
+                     .inputs = inputs,
+                     .outputs = outputs,
+                     .adds = adds,
+                     .precision = options_.precision};
+  GemmOperands forward = operands(of_inputs, logits_);
+  forward.out = outputs > width ? wide_ : final_norm_;
+  forward.addend = adds ? gradient_ : nullptr;
+  forward.bias = logits_;
+  absl::StatusOr<const GemmPlan*> plan = gemms.Plan(context_.stream, shape, forward);
   if (!plan.ok()) return plan.status();
   plans.forward = *plan;
-  plan = gemms.Plan(
-      context_.stream,
-      {.product = Product::kInputGradient, .rows = rows_, .inputs = inputs, .outputs = outputs},
-      {.left = outputs > options_.model.width ? wide_ : narrow_,
-       .right = logits_,
-       .out = inputs > options_.model.width ? inner_ : final_norm_});
+
+  shape.epilogue = Epilogue::kNone;
+  shape.adds = false;
+  shape.product = Product::kInputGradient;
+  GemmOperands input_gradient = operands(of_outputs, logits_);
+  input_gradient.out = inputs > width ? inner_ : final_norm_;
+  plan = gemms.Plan(context_.stream, shape, input_gradient);
   if (!plan.ok()) return plan.status();
   plans.input_gradient = *plan;
 
-  GemmShape weight = {
-      .product = Product::kWeightGradient, .rows = rows_, .inputs = inputs, .outputs = outputs};
-  const GemmOperands operands = {.left = outputs > options_.model.width ? wide_ : narrow_,
-                                 .right = inputs > options_.model.width ? inner_ : gradient_,
-                                 .out = logits_,
-                                 .bias_gradient = bias_sum_};
-  plan = gemms.Plan(context_.stream, weight, operands);
+  shape.product = Product::kWeightGradient;
+  GemmOperands weight_gradient = operands(of_outputs, inputs > width ? inner_ : gradient_);
+  weight_gradient.out = logits_;
+  weight_gradient.bias_gradient = bias_sum_;
+  plan = gemms.Plan(context_.stream, shape, weight_gradient);
   if (!plan.ok()) return plan.status();
   plans.weight_gradient = *plan;
   // Where the norm's backward doesn't sum it on the way, the product itself might be faster.
-  if (bias && outputs == shape_.row() && !options_.deterministic) {
-    weight.epilogue = Epilogue::kBiasGradient;
-    plan = gemms.Plan(context_.stream, weight, operands);
+  if (bias && linear == Linear::kQkv && !options_.deterministic && !fp8()) {
+    shape.epilogue = Epilogue::kBiasGradient;
+    plan = gemms.Plan(context_.stream, shape, weight_gradient);
     const float apart =
         plans.weight_gradient->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
           ColumnSums(context_, rows_, outputs, wide_, Into::kAssign, bias_sum_);
@@ -212,9 +264,10 @@ absl::Status GpuTransformer::PlanGelu(Gemms& gemms) {
        .inputs = width,
        .outputs = inner},
       {.left = narrow_, .right = logits_, .out = inner_, .bias = logits_, .pre_activation = wide_});
-  const float apart = up_.forward->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
-                        GeluForward(context_, rows_, inner, wide_, inner_);
-                      });
+  const float apart =
+      PlansOf(Linear::kUp).forward->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
+        GeluForward(context_, rows_, inner, wide_, inner_);
+      });
   up_gelu_ = fused.ok() && (*fused)->milliseconds() < apart ? *fused : nullptr;
   if (options_.recompute.activations) {
     return absl::OkStatus();  // the backward makes the activation again beside its gradient
@@ -226,11 +279,11 @@ absl::Status GpuTransformer::PlanGelu(Gemms& gemms) {
                       .inputs = inner,
                       .outputs = width},
                      {.left = narrow_, .right = logits_, .out = inner_, .pre_activation = wide_});
-  const float with_kernel =
-      down_.input_gradient->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
-        GeluBackward(context_, rows_, inner, wide_, inner_, inner_, nullptr, Into::kAssign,
-                     bias_sum_);
-      });
+  const float with_kernel = PlansOf(Linear::kDown).input_gradient->milliseconds() +
+                            MeasureMilliseconds(context_.stream, 5, [&] {
+                              GeluBackward(context_, rows_, inner, wide_, inner_, inner_, nullptr,
+                                           Into::kAssign, bias_sum_);
+                            });
   const float sums = MeasureMilliseconds(context_.stream, 5, [&] {
     ColumnSums(context_, rows_, inner, inner_, Into::kAssign, bias_sum_);
   });
@@ -287,14 +340,12 @@ absl::Status GpuTransformer::MakePlans(Gemms& gemms, DeviceUnits& units) {
     RotationAngles(context_, shape_.sequence, shape_.head_size, model.rope_theta, angles_);
   }
   absl::Status status = PlanHead(gemms, units);
-  const auto plan = [&](int64_t inputs, int64_t outputs, bool adds, LinearPlans& plans) {
-    if (status.ok()) status = PlanLinear(gemms, inputs, outputs, adds, plans);
-  };
-  plan(model.width, shape_.row(), false, qkv_);
-  plan(model.width, model.width, true, projection_);
-  plan(model.width, up_width(), false, up_);
-  plan(model.feed_forward, model.width, true, down_);
-  if (status.ok() && !llama()) status = PlanGelu(gemms);
+  if (fp8()) fp8_->FillForTiming(context_, std::max(shape_.row(), up_width()), wide_);
+  for (const Linear linear : {Linear::kQkv, Linear::kProjection, Linear::kUp, Linear::kDown}) {
+    if (status.ok()) status = PlanLinear(gemms, linear);
+  }
+  // Products in FP8 have no GELU that gives bf16.
+  if (status.ok() && !llama() && !fp8()) status = PlanGelu(gemms);
   status.Update(LaunchStatus("making plans"));
   return status;
 }
@@ -328,6 +379,7 @@ absl::Status GpuTransformer::Forward(const DeviceBatch& batch, DeviceUnits& unit
   const absl::StatusOr<const NormWeights*> norms = units.AcquireNorms();
   if (!norms.ok()) return norms.status();
   norms_ = *norms;
+  if (fp8()) fp8_->Begin(context_, units.weights_version());
   const absl::StatusOr<const Bf16*> embedding = units.Acquire(0);
   if (!embedding.ok()) return embedding.status();
   Mark("waiting for weights");
@@ -353,8 +405,8 @@ absl::Status GpuTransformer::BlockForward(int layer, DeviceUnits& units) {
   const cudaStream_t stream = context_.stream;
 
   Normalize(a.input, norm1(layer), a.norm1, a.norm1_statistics);
-  absl::Status status = qkv_.forward->Run(
-      stream, {.left = a.norm1, .right = weights.qkv, .out = a.qkv, .bias = weights.qkv_bias});
+  absl::Status status = LinearForward(Linear::kQkv, layer, a.norm1, weights.qkv,
+                                      {.out = a.qkv, .bias = weights.qkv_bias});
   Mark("product qkv");
   if (llama()) {
     // Queries and keys; values are not turned.
@@ -365,11 +417,9 @@ absl::Status GpuTransformer::BlockForward(int layer, DeviceUnits& units) {
   status.Update(attention_->Forward(stream, a.qkv, a.attention, a.attention_statistics,
                                     attention_workspace_));
   Mark("attention forward");
-  status.Update(projection_.forward->Run(stream, {.left = a.attention,
-                                                  .right = weights.projection,
-                                                  .out = a.middle,
-                                                  .addend = a.input,
-                                                  .bias = weights.projection_bias}));
+  status.Update(
+      LinearForward(Linear::kProjection, layer, a.attention, weights.projection,
+                    {.out = a.middle, .addend = a.input, .bias = weights.projection_bias}));
   Mark("product projection");
   Normalize(a.middle, norm2(layer), a.norm2, a.norm2_statistics);
   if (up_gelu_ != nullptr) {
@@ -380,22 +430,21 @@ absl::Status GpuTransformer::BlockForward(int layer, DeviceUnits& units) {
                                          .pre_activation = a.up}));
     Mark("product up");
   } else {
-    status.Update(up_.forward->Run(
-        stream, {.left = a.norm2, .right = weights.up, .out = a.up, .bias = weights.up_bias}));
+    status.Update(LinearForward(Linear::kUp, layer, a.norm2, weights.up,
+                                {.out = a.up, .bias = weights.up_bias}));
     Mark("product up");
     const int64_t inner = options_.model.feed_forward;
     if (llama()) {
-      SwigluForward(context_, rows_, inner, a.up, a.inner);
+      SwigluForward(context_, rows_, inner, a.up, a.inner,
+                    fp8() ? fp8_->InputScale(layer, Linear::kDown) : nullptr);
     } else {
       GeluForward(context_, rows_, inner, a.up, a.inner);
     }
     Mark("activation");
   }
-  status.Update(down_.forward->Run(stream, {.left = a.inner,
-                                            .right = weights.down,
-                                            .out = next,
-                                            .addend = a.middle,
-                                            .bias = weights.down_bias}));
+  status.Update(LinearForward(Linear::kDown, layer, a.inner, weights.down,
+                              {.out = next, .addend = a.middle, .bias = weights.down_bias},
+                              /*noted=*/llama()));
   Mark("product down");
   units.Release(1 + layer);
   return status;
@@ -480,17 +529,56 @@ absl::Status GpuTransformer::FinishChunks(const DeviceBatch& batch, double scale
   return status;
 }
 
-absl::Status GpuTransformer::WeightGradient(const LinearPlans& plans, const Bf16* dy, const Bf16* x,
-                                            int64_t outputs, Into into, float* weight,
-                                            float* bias) {
+absl::Status GpuTransformer::LinearForward(Linear linear, int layer, const Bf16* x,
+                                           const Bf16* weight, GemmOperands operands, bool noted) {
+  operands.left = x;
+  operands.right = weight;
+  if (fp8()) {
+    const Fp8Operand left = fp8_->Input(context_, layer, linear, x, noted);
+    const Fp8Operand right = fp8_->Weight(context_, layer, linear, weight);
+    operands.left = left.data;
+    operands.left_unit = left.unit;
+    operands.right = right.data;
+    operands.right_unit = right.unit;
+    Mark("to FP8");
+  }
+  return PlansOf(linear).forward->Run(context_.stream, operands);
+}
+
+absl::Status GpuTransformer::InputGradient(Linear linear, int layer, const Bf16* dy,
+                                           const Bf16* weight, Bf16* dx, bool noted) {
+  GemmOperands operands = {.left = dy, .right = weight, .out = dx};
+  if (fp8()) {
+    const Fp8Operand left = fp8_->Gradient(context_, layer, linear, dy, noted);
+    const Fp8Operand right = fp8_->WeightTransposed(context_, layer, linear, weight);
+    operands.left = left.data;
+    operands.left_unit = left.unit;
+    operands.right = right.data;
+    operands.right_unit = right.unit;
+    Mark("to FP8");
+  }
+  return PlansOf(linear).input_gradient->Run(context_.stream, operands);
+}
+
+absl::Status GpuTransformer::WeightGradient(Linear linear, int layer, const Bf16* dy, const Bf16* x,
+                                            Into into, float* weight, float* bias) {
+  const LinearPlans& plans = PlansOf(linear);
+  const int64_t outputs = SizesOf(linear).outputs;
   const bool fused = bias != nullptr && plans.bias_in_weight_gradient;
-  float* sum = into == Into::kAdd ? bias_sum_ : bias;
-  absl::Status status =
-      plans.weight_gradient->Run(context_.stream, {.left = dy,
-                                                   .right = x,
-                                                   .out = weight,
-                                                   .addend = AddendFor(into, weight),
-                                                   .bias_gradient = sum});
+  GemmOperands operands = {.left = dy,
+                           .right = x,
+                           .out = weight,
+                           .addend = AddendFor(into, weight),
+                           .bias_gradient = into == Into::kAdd ? bias_sum_ : bias};
+  if (fp8()) {
+    const Fp8Operand left = fp8_->GradientTransposed(layer, linear);
+    const Fp8Operand right = fp8_->InputTransposed(layer, linear);
+    operands.left = left.data;
+    operands.left_unit = left.unit;
+    operands.right = right.data;
+    operands.right_unit = right.unit;
+  }
+  absl::Status status = plans.weight_gradient->Run(context_.stream, operands);
   Mark("product weights");
   if (fused && into == Into::kAdd) {
     LaunchContext context = context_;
@@ -541,22 +629,22 @@ absl::Status GpuTransformer::MlpBackward(int layer, const BlockView<const Bf16>&
     ColumnSums(context_, rows_, inner, inner_, into, gradients.up_bias);
     Mark("bias sums");
   } else {
-    status = down_.input_gradient->Run(stream,
-                                       {.left = gradient_, .right = weights.down, .out = inner_});
+    status = InputGradient(Linear::kDown, layer, gradient_, weights.down, inner_);
     Mark("product down");
     if (llama()) {
-      SwigluBackward(context_, rows_, inner, a.up, inner_, wide_, again);
+      SwigluBackward(context_, rows_, inner, a.up, inner_, wide_, again,
+                     fp8() ? fp8_->GradientScale(layer, Linear::kUp) : nullptr);
       wide = wide_;
     } else {
       GeluBackward(context_, rows_, inner, a.up, inner_, inner_, again, into, gradients.up_bias);
     }
     Mark("activation backward");
   }
+  if (fp8() && again != nullptr) fp8_->InputAgain(context_, layer, Linear::kDown, again);
   // The bias of `down` was summed by the norm's backward that made gradient_.
-  status.Update(WeightGradient(down_, gradient_, a.inner, options_.model.width, into,
-                               gradients.down, nullptr));
   status.Update(
-      up_.input_gradient->Run(stream, {.left = wide, .right = weights.up, .out = narrow_}));
+      WeightGradient(Linear::kDown, layer, gradient_, a.inner, into, gradients.down, nullptr));
+  status.Update(InputGradient(Linear::kUp, layer, wide, weights.up, narrow_, /*noted=*/llama()));
   Mark("product up");
   Bf16* norm_again = options_.recompute.norms ? a.norm2 : nullptr;
   NormBackward(context_, norm_shape(), a.middle, norm2(layer), a.norm2_statistics, narrow_,
@@ -564,8 +652,9 @@ absl::Status GpuTransformer::MlpBackward(int layer, const BlockView<const Bf16>&
                {.weight = gradients.norm2,
                 .bias = gradients.norm2_bias,
                 .stream = gradients.projection_bias});
+  if (fp8() && norm_again != nullptr) fp8_->InputAgain(context_, layer, Linear::kUp, norm_again);
   Mark("norm backward");
-  status.Update(WeightGradient(up_, wide, a.norm2, up_width(), into, gradients.up, nullptr));
+  status.Update(WeightGradient(Linear::kUp, layer, wide, a.norm2, into, gradients.up, nullptr));
   return status;
 }
 
@@ -574,10 +663,10 @@ absl::Status GpuTransformer::AttentionBackward(int layer, const BlockView<const 
                                                float* stream_sum) {
   const BlockActivations& a = blocks_[layer];
   const cudaStream_t stream = context_.stream;
-  absl::Status status = projection_.input_gradient->Run(
-      stream, {.left = gradient_, .right = weights.projection, .out = inner_});
+  absl::Status status =
+      InputGradient(Linear::kProjection, layer, gradient_, weights.projection, inner_);
   Mark("product projection");
-  status.Update(WeightGradient(projection_, gradient_, a.attention, options_.model.width, into,
+  status.Update(WeightGradient(Linear::kProjection, layer, gradient_, a.attention, into,
                                gradients.projection, nullptr));
   status.Update(attention_->Backward(stream, a.qkv, a.attention, a.attention_statistics, inner_,
                                      wide_, attention_workspace_));
@@ -587,16 +676,16 @@ absl::Status GpuTransformer::AttentionBackward(int layer, const BlockView<const 
                 shape_.head_size, shape_.row(), angles_, Turn::kBackward, wide_);
     Mark("rotary");
   }
-  status.Update(
-      qkv_.input_gradient->Run(stream, {.left = wide_, .right = weights.qkv, .out = narrow_}));
+  status.Update(InputGradient(Linear::kQkv, layer, wide_, weights.qkv, narrow_));
   Mark("product qkv");
   Bf16* norm_again = options_.recompute.norms ? a.norm1 : nullptr;
   NormBackward(context_, norm_shape(), a.input, norm1(layer), a.norm1_statistics, narrow_,
                gradient_, gradient_, norm_again, into,
                {.weight = gradients.norm1, .bias = gradients.norm1_bias, .stream = stream_sum});
+  if (fp8() && norm_again != nullptr) fp8_->InputAgain(context_, layer, Linear::kQkv, norm_again);
   Mark("norm backward");
   status.Update(
-      WeightGradient(qkv_, wide_, a.norm1, shape_.row(), into, gradients.qkv, gradients.qkv_bias));
+      WeightGradient(Linear::kQkv, layer, wide_, a.norm1, into, gradients.qkv, gradients.qkv_bias));
   return status;
 }
 

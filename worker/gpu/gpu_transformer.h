@@ -1,6 +1,7 @@
 // GPT-2 and Llama-3 on one GPU in bf16: the same layers in the same order as worker/model's
 // Transformer, which is the reference. The residual stream, activations and their gradients are
-// bf16; sums, statistics and the gradients of parameters are fp32.
+// bf16; sums, statistics and the gradients of parameters are fp32. The products of blocks are bf16
+// or FP8.
 #pragma once
 
 #include <array>
@@ -14,6 +15,7 @@
 #include "worker/gpu/attention.h"
 #include "worker/gpu/device_memory.h"
 #include "worker/gpu/device_units.h"
+#include "worker/gpu/fp8_operands.h"
 #include "worker/gpu/gemm.h"
 #include "worker/gpu/kernels/embedding.h"
 #include "worker/gpu/kernels/norm.h"
@@ -50,10 +52,12 @@ class GpuTransformer {
     Recompute recompute = {};
     bool plain_attention = false;  // our own, even where cuDNN has one
     bool deterministic = false;    // equal inputs give equal bits
+    Precision precision = Precision::kBf16;
   };
 
   // InvalidArgument if sizes don't fit the model or this engine's kernels: the width, the MLP's
-  // inner width and the padded vocabulary are multiples of 8, a rotated head of 16.
+  // inner width and the padded vocabulary are multiples of 8, a rotated head of 16; in FP8 all
+  // sizes of blocks' products are multiples of 16.
   static absl::StatusOr<std::unique_ptr<GpuTransformer>> Create(const Options& options,
                                                                 cudaStream_t stream);
 
@@ -63,7 +67,9 @@ class GpuTransformer {
   const LaunchContext& context() const { return context_; }
 
   // Takes what it needs (twice: device_memory.h); then, once, makes its plans with what is there.
-  void TakeMemory(MemoryCutter& cutter);
+  // `weights_stay`: every unit's weights are always there whole, so what FP8 makes of them may be
+  // kept; where they come and go, so does that.
+  void TakeMemory(MemoryCutter& cutter, bool weights_stay);
   // `units` and what they hold are used to time products, so gradients hold anything afterwards.
   absl::Status MakePlans(Gemms& gemms, DeviceUnits& units);
 
@@ -97,8 +103,7 @@ class GpuTransformer {
 
   GpuTransformer(const Options& options, cudaStream_t stream);
 
-  absl::Status PlanLinear(Gemms& gemms, int64_t inputs, int64_t outputs, bool adds,
-                          LinearPlans& plans);
+  absl::Status PlanLinear(Gemms& gemms, Linear linear);
   absl::Status PlanHead(Gemms& gemms, DeviceUnits& units);
   absl::Status PlanGelu(Gemms& gemms);
 
@@ -114,9 +119,16 @@ class GpuTransformer {
                                  const BlockView<float>& gradients, Into into, float* stream_sum);
   absl::Status EmbedBackward(StageOrder stage_order, DeviceUnits& units);
 
-  // dw and db of a linear layer; `bias` may be null.
-  absl::Status WeightGradient(const LinearPlans& plans, const Bf16* dy, const Bf16* x,
-                              int64_t outputs, Into into, float* weight, float* bias);
+  // The products of a block's linear layer. In FP8 `noted` says that the kernel which made x, or
+  // dy, has noted its largest value; the operands are quantised on the way, dy in InputGradient,
+  // which comes first.
+  absl::Status LinearForward(Linear linear, int layer, const Bf16* x, const Bf16* weight,
+                             GemmOperands operands, bool noted = false);
+  absl::Status InputGradient(Linear linear, int layer, const Bf16* dy, const Bf16* weight, Bf16* dx,
+                             bool noted = false);
+  // dw and db; `bias` may be null. x as the forward had it, or, where it isn't kept, made again.
+  absl::Status WeightGradient(Linear linear, int layer, const Bf16* dy, const Bf16* x, Into into,
+                              float* weight, float* bias);
   void Normalize(const Bf16* x, NormWeights weights, Bf16* y, NormStatistics statistics);
 
   bool llama() const { return options_.model.family == Family::kLlama3; }
@@ -124,6 +136,9 @@ class GpuTransformer {
   int64_t up_width() const {
     return (llama() ? int64_t{2} : int64_t{1}) * options_.model.feed_forward;
   }
+  bool fp8() const { return fp8_ != nullptr; }
+  LinearSizes SizesOf(Linear linear) const;
+  LinearPlans& PlansOf(Linear linear) { return linears_[static_cast<int>(linear)]; }
   int64_t LogitsSize() const { return chunk_ * options_.model.padded_vocabulary; }
   NormShape norm_shape() const;
   void Mark(std::string_view part) {
@@ -144,7 +159,9 @@ class GpuTransformer {
   Timeline* timeline_ = nullptr;
   const NormWeights* norms_ = nullptr;  // of the pass under way
 
-  LinearPlans qkv_, projection_, up_, down_, head_;
+  std::array<LinearPlans, kLinears> linears_;
+  LinearPlans head_;
+  std::unique_ptr<Fp8Operands> fp8_;  // null: products of blocks are bf16
   // GPT-2's GELU within the products beside it, where that was faster.
   const GemmPlan* up_gelu_ = nullptr;
   const GemmPlan* down_gelu_gradient_ = nullptr;

@@ -145,25 +145,39 @@ absl::Status NcclCommunicator::Precede(cudaStream_t other) {
   return status;
 }
 
-absl::Status NcclCommunicator::AllReduce(float* values, int64_t count) {
+absl::Status NcclCommunicator::AllReduce(void* values, int64_t count, int type) {
   if (!status_.ok()) return status_;
-  return Settle(library_->all_reduce(values, values, count, ncclFloat32, ncclSum,
-                                     static_cast<ncclComm_t>(handle_), stream_),
+  return Settle(library_->all_reduce(values, values, count, static_cast<ncclDataType_t>(type),
+                                     ncclSum, static_cast<ncclComm_t>(handle_), stream_),
                 "all-reduce");
+}
+
+absl::Status NcclCommunicator::AllReduce(float* values, int64_t count) {
+  return AllReduce(values, count, ncclFloat32);
+}
+
+absl::Status NcclCommunicator::AllReduce(Bf16* values, int64_t count) {
+  return AllReduce(values, count, ncclBfloat16);
 }
 
 absl::Status NcclCommunicator::AllReduce(double* values, int64_t count) {
+  return AllReduce(values, count, ncclFloat64);
+}
+
+absl::Status NcclCommunicator::ReduceScatter(const void* input, void* output, int64_t count,
+                                             int type) {
   if (!status_.ok()) return status_;
-  return Settle(library_->all_reduce(values, values, count, ncclFloat64, ncclSum,
-                                     static_cast<ncclComm_t>(handle_), stream_),
-                "all-reduce");
+  return Settle(library_->reduce_scatter(input, output, count, static_cast<ncclDataType_t>(type),
+                                         ncclSum, static_cast<ncclComm_t>(handle_), stream_),
+                "reduce-scatter");
 }
 
 absl::Status NcclCommunicator::ReduceScatter(const float* input, float* output, int64_t count) {
-  if (!status_.ok()) return status_;
-  return Settle(library_->reduce_scatter(input, output, count, ncclFloat32, ncclSum,
-                                         static_cast<ncclComm_t>(handle_), stream_),
-                "reduce-scatter");
+  return ReduceScatter(input, output, count, ncclFloat32);
+}
+
+absl::Status NcclCommunicator::ReduceScatter(const Bf16* input, Bf16* output, int64_t count) {
+  return ReduceScatter(input, output, count, ncclBfloat16);
 }
 
 absl::Status NcclCommunicator::AllGather(const void* input, void* output, int64_t bytes) {

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/communicator/communicator.h"
+#include "worker/gpu/kernels/launch.h"
 
 namespace muster::worker {
 
@@ -50,12 +51,14 @@ class NcclCommunicator {
   absl::Status Follow(cudaStream_t other);
   absl::Status Precede(cudaStream_t other);
 
-  // values[i] becomes the sum of every rank's.
+  // values[i] becomes the sum of every rank's; of bf16, with every partial sum rounded.
   absl::Status AllReduce(float* values, int64_t count);
+  absl::Status AllReduce(Bf16* values, int64_t count);
   absl::Status AllReduce(double* values, int64_t count);
   // `input` is one chunk of `count` for each rank; `output` becomes the sum of everyone's chunk
   // number rank, and may be that chunk.
   absl::Status ReduceScatter(const float* input, float* output, int64_t count);
+  absl::Status ReduceScatter(const Bf16* input, Bf16* output, int64_t count);
   // `output` becomes every rank's `input` of `bytes`, rank 0's first; `input` may be its own place.
   absl::Status AllGather(const void* input, void* output, int64_t bytes);
 
@@ -68,6 +71,8 @@ class NcclCommunicator {
   NcclCommunicator(Communicator& ranks, const Options& options)
       : ranks_(ranks), options_(options) {}
   absl::Status Connect(const absl::Status& loaded);
+  absl::Status AllReduce(void* values, int64_t count, int type);  // ncclDataType_t
+  absl::Status ReduceScatter(const void* input, void* output, int64_t count, int type);
   // Waits until NCCL has taken up what it was given; `result` is its answer.
   absl::Status Settle(int result, std::string_view doing);
   // Ends this with `error`, which the other ranks learn from whoever handles it.

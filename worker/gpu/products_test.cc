@@ -8,6 +8,7 @@
 #include "worker/gpu/attention.h"
 #include "worker/gpu/device_array.h"
 #include "worker/gpu/gemm.h"
+#include "worker/gpu/kernels/quantize.h"
 #include "worker/model/layers.h"
 
 namespace muster::worker {
@@ -151,6 +152,76 @@ TEST_F(ProductsOf, ALinearLayerBackward) {
   ASSERT_TRUE((*plan)->Run(nullptr, again).ok());
   for (float& value : expected_dw) value *= 2;
   EXPECT_LT(RelativeError(dw.Read(), expected_dw), 1e-4) << "two micro-batches";
+}
+
+// A matrix in FP8, in both orders.
+struct Quantized {
+  Quantized(const Bf16* x, int64_t rows, int64_t columns, Fp8Format format)
+      : row_major(rows * columns), transposed(rows * columns) {
+    auto* device_scale = reinterpret_cast<Fp8Scale*>(scale.data());
+    const TestContext context(columns);
+    FindLargest(context, rows * columns, x, device_scale);
+    Quantize(context, rows, columns, x, format, device_scale, row_major.data(), transposed.data());
+  }
+  const float* unit() const { return &reinterpret_cast<const Fp8Scale*>(scale.data())->unit; }
+
+  const DeviceArray<uint8_t> row_major, transposed;
+  const DeviceArray<float> scale{std::vector<float>(4, 0)};
+};
+
+TEST_F(ProductsOf, ALinearLayerInFp8) {
+  const Quantized x(device_x_.data(), kRows, kInputs, Fp8Format::kE4M3);
+  const Quantized w(device_w_.data(), kOutputs, kInputs, Fp8Format::kE4M3);
+  const Quantized dy(device_dy_.data(), kRows, kOutputs, Fp8Format::kE5M2);
+  const DeviceArray<Bf16> y(kRows * kOutputs), dx(kRows * kInputs);
+  const DeviceArray<float> dw(std::vector<float>(kOutputs * kInputs, 0));
+  std::vector<float> expected_y(kRows * kOutputs), expected_dx(kRows * kInputs),
+      expected_dw(kOutputs * kInputs);
+  LinearForward(kRows, kInputs, kOutputs, x_.data(), w_.data(), bias_.data(), expected_y.data());
+  LinearBackward(kRows, kInputs, kOutputs, x_.data(), w_.data(), dy_.data(), expected_dx.data(),
+                 expected_dw.data(), nullptr);
+  for (size_t i = 0; i < expected_y.size(); ++i) expected_y[i] += addend_[i];
+  const auto run = [&](Product product, Epilogue epilogue, const GemmOperands& operands) {
+    const auto plan = gemms_->Plan(nullptr,
+                                   {.product = product,
+                                    .epilogue = epilogue,
+                                    .rows = kRows,
+                                    .inputs = kInputs,
+                                    .outputs = kOutputs,
+                                    .adds = operands.addend != nullptr,
+                                    .precision = Precision::kFp8},
+                                   operands);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    if (operands.addend == operands.out) {
+      Check(cudaMemset(operands.out, 0, kOutputs * kInputs * sizeof(float)));
+    }
+    ASSERT_TRUE((*plan)->Run(nullptr, operands).ok());
+  };
+  run(Product::kForward, Epilogue::kBias,
+      {.left = x.row_major.data(),
+       .right = w.row_major.data(),
+       .left_unit = x.unit(),
+       .right_unit = w.unit(),
+       .out = y.data(),
+       .addend = device_addend_.data(),
+       .bias = device_bias_.data()});
+  run(Product::kInputGradient, Epilogue::kNone,
+      {.left = dy.row_major.data(),
+       .right = w.transposed.data(),
+       .left_unit = dy.unit(),
+       .right_unit = w.unit(),
+       .out = dx.data()});
+  run(Product::kWeightGradient, Epilogue::kNone,
+      {.left = dy.transposed.data(),
+       .right = x.transposed.data(),
+       .left_unit = dy.unit(),
+       .right_unit = x.unit(),
+       .out = dw.data(),
+       .addend = dw.data()});
+  // Roundings of E4M3 are 1/16 at worst and of E5M2 1/8; in a sum they go in both directions.
+  EXPECT_LT(RelativeError(y.Read(), expected_y), 0.05);
+  EXPECT_LT(RelativeError(dx.Read(), expected_dx), 0.1);
+  EXPECT_LT(RelativeError(dw.Read(), expected_dw), 0.1);
 }
 
 TEST_F(ProductsOf, GeluWithinTheProductsBesideIt) {

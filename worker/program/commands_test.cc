@@ -51,6 +51,15 @@ TEST(Commands, TheConfigurationIsPrintedAsItCanBeReadAgainAndFlagsWin) {
   EXPECT_EQ(second.printed, first.printed);
 }
 
+TEST(Commands, TheConfigurationSaysWhichShardingIsTakenUnlessOneIsSet) {
+  EXPECT_THAT(RunWorker({"train", "--engine=cpu", "--print-config"}).printed,
+              HasSubstr("\n# sharding: ddp, on CPUs\n"));
+  EXPECT_THAT(RunWorker({"train", "--print-config"}, {{"CUDA_VISIBLE_DEVICES", ""}}).printed,
+              HasSubstr("\n# sharding: the first of ddp, zero1 and zero3 that fits the GPUs"));
+  const std::string set = RunWorker({"train", "--sharding=zero3", "--print-config"}).printed;
+  EXPECT_THAT(set, AllOf(HasSubstr("\nsharding: zero3\n"), Not(HasSubstr("# sharding:"))));
+}
+
 TEST(Commands, ConvertTakesTextAndIds) {
   const TestDirectory directory;
   std::ofstream(directory / "text") << "abc";

@@ -35,10 +35,16 @@ absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineConfig& config,
   const absl::StatusOr<bool> gpu = GpuIsMeant(config, plan, communicator);
   if (!gpu.ok()) return gpu.status();
   if (*gpu) return MakeGpuEngine(config, plan, communicator);
+  if (plan.precision != Precision::kBf16) {
+    return OnlyOnGpus("precision", PrecisionName(plan.precision));
+  }
+  if (plan.gradient_reduction != GradientReduction::kFp32) {
+    return OnlyOnGpus("gradient-reduction", GradientReductionName(plan.gradient_reduction));
+  }
   absl::StatusOr<std::unique_ptr<CpuEngine>> engine =
       CpuEngine::Create({.model = plan.model,
                          .optimizer = plan.optimizer,
-                         .sharding = plan.sharding,
+                         .sharding = plan.sharding.value_or(Sharding::kDataParallel),
                          .sequences = plan.training.micro_batch,
                          .sequence = plan.training.sequence,
                          .timeout = plan.training.timeout},

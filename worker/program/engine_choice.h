@@ -10,11 +10,13 @@
 #include "worker/communicator/communicator.h"
 #include "worker/program/train_config.h"
 #include "worker/training/engine.h"
+#include "worker/training/sharding_choice.h"
 
 namespace muster::worker {
 
 // A collective; what one rank meets, all return. "auto" is the GPU's where ranks have one: NotFound
-// if only some of them have. Unimplemented for "gpu" in a program that was built without it. The
+// if only some of them have. Unimplemented for "gpu" in a program that was built without it;
+// InvalidArgument for what only GPUs have, such as FP8, on CPUs. The
 // communicator must outlive the engine.
 absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineConfig& config,
                                                    const TrainPlan& plan,
@@ -29,6 +31,10 @@ bool UsesGpu(const EngineConfig& config);
 int UsableGpus();
 // "GPU-..." of this process's: the one with the number of its local rank.
 std::vector<std::string> OwnGpus();
+// The sharding that such ranks would choose if all had this process's GPU. The model is planned,
+// nothing of it is allocated. As MakeGpuEngine if it fits in no way, or there is no GPU.
+absl::StatusOr<ShardingChoice> PreviewSharding(const EngineConfig& config, const TrainPlan& plan,
+                                               int world_size);
 // As MakeEngine, on that GPU.
 absl::StatusOr<std::unique_ptr<Engine>> MakeGpuEngine(const EngineConfig& config,
                                                       const TrainPlan& plan,

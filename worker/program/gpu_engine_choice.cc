@@ -21,6 +21,22 @@ int OwnDevice() {
                                                                                           : 0;
 }
 
+GpuEngine::Options OptionsOf(const EngineConfig& config, const TrainPlan& plan) {
+  return {.model = plan.model,
+          .optimizer = plan.optimizer,
+          .sequences = plan.training.micro_batch,
+          .sequence = plan.training.sequence,
+          .device = OwnDevice(),
+          .sharding = plan.sharding,
+          .gradient_reduction = plan.gradient_reduction,
+          .communication = {.timeout = plan.training.timeout},
+          .recompute = {.norms = config.recompute, .activations = config.recompute},
+          .precision = plan.precision,
+          .deterministic = config.deterministic,
+          .copies_state = !plan.training.checkpoint_directory.empty(),
+          .plan_cache = config.plan_cache};
+}
+
 }  // namespace
 
 int UsableGpus() {
@@ -40,21 +56,16 @@ std::vector<std::string> OwnGpus() {
   return {uuid};
 }
 
+absl::StatusOr<ShardingChoice> PreviewSharding(const EngineConfig& config, const TrainPlan& plan,
+                                               int world_size) {
+  return GpuEngine::PreviewSharding(OptionsOf(config, plan), world_size);
+}
+
 absl::StatusOr<std::unique_ptr<Engine>> MakeGpuEngine(const EngineConfig& config,
                                                       const TrainPlan& plan,
                                                       Communicator& communicator) {
   absl::StatusOr<std::unique_ptr<GpuEngine>> engine =
-      GpuEngine::Create({.model = plan.model,
-                         .optimizer = plan.optimizer,
-                         .sequences = plan.training.micro_batch,
-                         .sequence = plan.training.sequence,
-                         .device = OwnDevice(),
-                         .sharding = plan.sharding,
-                         .communication = {.timeout = plan.training.timeout},
-                         .recompute = {.norms = config.recompute, .activations = config.recompute},
-                         .deterministic = config.deterministic,
-                         .plan_cache = config.plan_cache},
-                        communicator);
+      GpuEngine::Create(OptionsOf(config, plan), communicator);
   if (!engine.ok()) return engine.status();
   return std::unique_ptr<Engine>(*std::move(engine));
 }

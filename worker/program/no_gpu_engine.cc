@@ -7,12 +7,25 @@ int UsableGpus() { return 0; }
 
 std::vector<std::string> OwnGpus() { return {}; }
 
-absl::StatusOr<std::unique_ptr<Engine>> MakeGpuEngine(const EngineConfig& /*config*/,
-                                                      const TrainPlan& /*plan*/,
-                                                      Communicator& /*communicator*/) {
+namespace {
+
+absl::Status NoGpuEngine() {
   return absl::UnimplementedError(
       "engine=gpu: this muster-worker was built without the GPU engine; use an image that has it, "
       "or set engine to cpu");
+}
+
+}  // namespace
+
+absl::StatusOr<ShardingChoice> PreviewSharding(const EngineConfig& /*config*/,
+                                               const TrainPlan& /*plan*/, int /*world_size*/) {
+  return NoGpuEngine();
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> MakeGpuEngine(const EngineConfig& /*config*/,
+                                                      const TrainPlan& /*plan*/,
+                                                      Communicator& /*communicator*/) {
+  return NoGpuEngine();
 }
 
 }  // namespace muster::worker

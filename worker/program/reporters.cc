@@ -8,6 +8,10 @@
 
 namespace muster::worker {
 
+void ProgressReporter::OnEngine(std::string_view description) {
+  write_line_(absl::string_view(description.data(), description.size()));
+}
+
 void ProgressReporter::OnStep(const StepReport& report) {
   write_line_(ProgressLine(report, peak_flops_));
 }

@@ -22,6 +22,7 @@ class ProgressReporter : public TrainingObserver {
   ProgressReporter(double peak_flops, std::function<void(absl::string_view)> write_line)
       : peak_flops_(peak_flops), write_line_(std::move(write_line)) {}
 
+  void OnEngine(std::string_view description) override;
   void OnStep(const StepReport& report) override;
   void OnValidation(int64_t step, double loss) override;
   void OnCheckpoint(int64_t step, const absl::Status& status) override;

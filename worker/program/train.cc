@@ -12,6 +12,8 @@
 #include "worker/checkpoint/file.h"
 #include "worker/checkpoint/hugging_face.h"
 #include "worker/data/dataset.h"
+#include "worker/launch/environment.h"
+#include "worker/launch/host.h"
 #include "worker/preflight/checks.h"
 #include "worker/preflight/preflight_command.h"
 #include "worker/program/engine_choice.h"
@@ -111,11 +113,11 @@ Expectations ExpectationsOf(const TrainSettings& settings, const TrainPlan& trai
                             const LaunchPlan& plan) {
   const ParameterLayout layout(train.model);
   const bool checkpoints = !train.training.checkpoint_directory.empty();
-  // What is being written is a copy; a GPU's state has another one on its way.
+  // What is being written is a copy.
   const int64_t copy = checkpoints ? CheckpointBytes(layout, plan.world_size) : 0;
+  const Sharding on_cpus = train.sharding.value_or(Sharding::kDataParallel);
   const int64_t rank_bytes =
-      copy +
-      (UsesGpu(settings.train.engine) ? copy : StateBytes(layout, train.sharding, plan.world_size));
+      copy + (UsesGpu(settings.train.engine) ? 0 : StateBytes(layout, on_cpus, plan.world_size));
   return {.gpus = settings.node.gpus,
           .efa_devices = settings.node.efa_devices,
           .host_bytes = rank_bytes * plan.processes_per_node,
@@ -132,6 +134,27 @@ absl::Status Validate(const NodeConfig& config) {
         absl::StrCat("metrics-port=", config.metrics_port, " isn't a port"));
   }
   return absl::OkStatus();
+}
+
+// What this process can tell of a sharding that is not set.
+std::string ShardingAsPlanned(const TrainSettings& settings) {
+  if (!UsesGpu(settings.train.engine)) {
+    return settings.train.engine.name == "cpu"
+               ? "ddp, on CPUs"
+               : "the first of ddp, zero1 and zero3 that fits the GPUs, none of which is here; or "
+                 "ddp, on CPUs";
+  }
+  const Environment environment = CurrentEnvironment();
+  const absl::StatusOr<LaunchPlan> launch =
+      ReadLaunch(environment, ThisHost(environment), settings.job.launch);
+  if (!launch.ok()) return std::string(launch.status().message());
+  const absl::StatusOr<TrainPlan> plan = PlanOf(settings.train, launch->world_size);
+  if (!plan.ok()) return std::string(plan.status().message());
+  const absl::StatusOr<ShardingChoice> choice =
+      PreviewSharding(settings.train.engine, *plan, launch->world_size);
+  if (!choice.ok()) return std::string(choice.status().message());
+  return absl::StrCat(std::string(ShardingName(choice->sharding)), " on ", launch->world_size,
+                      " GPUs like this one: ", choice->reason);
 }
 
 void AddSettings(Settings& settings, TrainSettings& values) {
@@ -163,9 +186,10 @@ absl::Status TrainOneGeneration(const TrainConfig& config, Communicator& communi
   const absl::StatusOr<std::unique_ptr<Engine>> engine =
       MakeEngine(config.engine, *plan, communicator);
   if (!engine.ok()) return engine.status();
+  const auto told = communicator.rank() == 0 ? observers() : std::vector<TrainingObserver*>();
+  for (TrainingObserver* observer : told) observer->OnEngine((*engine)->Description());
   Trainer trainer(plan->training, **engine, communicator, *inputs.training,
-                  inputs.validation.has_value() ? &*inputs.validation : nullptr,
-                  communicator.rank() == 0 ? observers() : std::vector<TrainingObserver*>());
+                  inputs.validation.has_value() ? &*inputs.validation : nullptr, told);
   trainer.set_stop_requested(StopRequested);
   std::optional<StateSource> initial;
   if (inputs.weights.has_value()) initial = WeightsState(*inputs.weights);
@@ -216,6 +240,9 @@ int RunTrain(const std::vector<std::string>& arguments, const std::string& versi
   }
   if (line->print_config) {
     out << settings.Print();
+    if (!values.train.sharding.has_value()) {
+      out << "# sharding: " << ShardingAsPlanned(values) << "\n";
+    }
     return 0;
   }
   if (!line->positional.empty()) {

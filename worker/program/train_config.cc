@@ -41,6 +41,10 @@ void AddTrainSettings(Settings& settings, TrainConfig& config) {
   AddModelSettings(settings, config.model);
   settings.Add("engine", "what trains: gpu, cpu, or auto, which is gpu where ranks have one",
                &config.engine.name);
+  settings.Add("precision", "of a GPU's products: bf16, or fp8 from compute capability 8.9 on",
+               &config.engine.precision);
+  settings.Add("gradient-reduction", "of gradients on their way between GPUs: fp32 or bf16",
+               &config.engine.gradient_reduction);
   settings.Add("recompute", "norms and activations in the backward: less of a GPU's memory",
                &config.engine.recompute);
   settings.Add("deterministic", "equal bits from equal inputs on GPUs, at some cost",
@@ -68,7 +72,10 @@ void AddTrainSettings(Settings& settings, TrainConfig& config) {
   settings.Add("weight-decay", "of matrices and embeddings", &config.optimizer.weight_decay);
   settings.Add("clip-norm", "largest global norm of the gradient; 0: no clipping",
                &config.optimizer.clip_norm);
-  settings.Add("sharding", "what ranks share out: ddp (nothing), zero1 or zero3", &config.sharding);
+  settings.Add("sharding",
+               "what ranks share out: ddp (nothing), zero1 or zero3; default: the first of them "
+               "that fits the GPUs' memory, or ddp on CPUs",
+               &config.sharding);
   settings.Add("checkpoints", "directory that all ranks share; empty: no checkpoints",
                &config.training.checkpoint_directory);
   settings.Add("checkpoint-every", "steps; 0: only at the end", &config.training.checkpoint_every);
@@ -96,6 +103,13 @@ void AddNodeSettings(Settings& settings, NodeConfig& config) {
       "peak-flops",
       "FLOP/s of all ranks together, for the MFU in lines of progress; default: their GPUs'",
       &config.peak_flops);
+}
+
+absl::Status OnlyOnGpus(std::string_view name, std::string_view value) {
+  return absl::InvalidArgumentError(
+      fmt::format("{}={}: the CPU engine computes and communicates in fp32 only; leave {} out, or "
+                  "train on GPUs",
+                  name, value, name));
 }
 
 absl::StatusOr<ModelConfig> ModelOf(const ModelChoice& choice) {
@@ -135,12 +149,28 @@ absl::StatusOr<TrainPlan> PlanOf(const TrainConfig& config, int world_size) {
     return absl::InvalidArgumentError(
         fmt::format("engine={} is none of auto, gpu and cpu", config.engine.name));
   }
-  const absl::StatusOr<Sharding> sharding = ParseSharding(config.sharding);
-  if (!sharding.ok()) return sharding.status();
+  const absl::StatusOr<Precision> precision = ParsePrecision(config.engine.precision);
+  if (!precision.ok()) return precision.status();
+  if (*precision != Precision::kBf16 && config.engine.name == "cpu") {
+    return OnlyOnGpus("precision", config.engine.precision);
+  }
+  const absl::StatusOr<GradientReduction> reduction =
+      ParseGradientReduction(config.engine.gradient_reduction);
+  if (!reduction.ok()) return reduction.status();
+  if (*reduction != GradientReduction::kFp32 && config.engine.name == "cpu") {
+    return OnlyOnGpus("gradient-reduction", config.engine.gradient_reduction);
+  }
   TrainPlan plan = {.model = *model,
-                    .sharding = *sharding,
+                    .sharding = std::nullopt,
+                    .precision = *precision,
+                    .gradient_reduction = *reduction,
                     .training = config.training,
                     .optimizer = config.optimizer};
+  if (config.sharding.has_value()) {
+    const absl::StatusOr<Sharding> sharding = ParseSharding(*config.sharding);
+    if (!sharding.ok()) return sharding.status();
+    plan.sharding = *sharding;
+  }
   plan.training.sequence = config.sequence.value_or(plan.model.context);
   plan.optimizer.total_steps = plan.training.steps;
   if (config.data.empty()) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +13,7 @@
 #include "worker/model/model_config.h"
 #include "worker/model/optimizer.h"
 #include "worker/program/settings.h"
+#include "worker/training/precision.h"
 #include "worker/training/sharding.h"
 #include "worker/training/trainer.h"
 
@@ -27,6 +29,8 @@ struct ModelChoice {
 struct EngineConfig {
   std::string name = "auto";  // gpu, cpu, or the GPU where there are some
   // The GPU engine's:
+  std::string precision = "bf16";
+  std::string gradient_reduction = "fp32";
   bool recompute = false;
   bool deterministic = false;
   std::string plan_cache;
@@ -39,8 +43,8 @@ struct TrainConfig {
   std::optional<std::string> weights;  // Hugging Face's, to start from
   std::vector<std::string> data;       // token files
   std::vector<std::string> validation_data;
-  std::optional<int> sequence;  // tokens; default: the model's context
-  std::string sharding = "ddp";
+  std::optional<int> sequence;          // tokens; default: the model's context
+  std::optional<std::string> sharding;  // default: the first that fits
   TrainingConfig training = {.steps = 1000,
                              .sequences_per_step = 8,
                              .checkpoint_every = 100};  // its `sequence` comes from above
@@ -70,10 +74,15 @@ absl::StatusOr<ModelConfig> ModelOf(const ModelChoice& choice);
 // What follows from the configuration, checked as far as it can be without files and other ranks.
 struct TrainPlan {
   ModelConfig model;
-  Sharding sharding = Sharding::kDataParallel;
+  std::optional<Sharding> sharding;  // not set: the engine chooses
+  Precision precision = Precision::kBf16;
+  GradientReduction gradient_reduction = GradientReduction::kFp32;
   TrainingConfig training;
   OptimizerConfig optimizer;
 };
+// InvalidArgument: a setting that the CPU engine doesn't have.
+absl::Status OnlyOnGpus(std::string_view name, std::string_view value);
+
 absl::StatusOr<TrainPlan> PlanOf(const TrainConfig& config, int world_size);
 
 }  // namespace muster::worker

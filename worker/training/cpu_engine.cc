@@ -40,6 +40,10 @@ int64_t CpuEngine::memory_bytes() const {
   return int64_t{1024} * usage.ru_maxrss;
 }
 
+std::string CpuEngine::Description() const {
+  return fmt::format("CPU engine, fp32, {}", ShardingName(options_.sharding));
+}
+
 absl::StatusOr<StepResult> CpuEngine::Step(int64_t step, std::span<const Batch> batches) {
   const double factor = MeanFactor(batches.size());
   state_.ZeroGradients();

@@ -29,10 +29,15 @@ class CpuEngine : public Engine {
   // Of the whole process, at its highest.
   int64_t memory_bytes() const override;
   const ModelConfig& model() const override { return transformer_.config(); }
+  std::string Description() const override;
   absl::StatusOr<StepResult> Step(int64_t step, std::span<const Batch> batches) override;
   absl::StatusOr<double> Loss(std::span<const Batch> batches) override;
   absl::Status Load(const StateSource& source) override { return state_.Load(source); }
-  std::vector<StateRange> OwnedState() const override { return state_.OwnedState(); }
+  absl::StatusOr<std::unique_ptr<StateCopy>> CopyState() override {
+    return muster::worker::CopyState(state_.OwnedState());
+  }
+  // The same where it lies. Valid until the next Step or Load.
+  std::vector<StateRange> OwnedState() const { return state_.OwnedState(); }
 
  private:
   CpuEngine(const Options& options, Transformer transformer, Communicator& communicator);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +41,10 @@ class Engine {
   virtual const ParameterLayout& layout() const = 0;
   virtual const ModelConfig& model() const = 0;
 
+  // For the log: what trains, in which numbers, how the state is spread and why, and what its
+  // memory is for, as far as that is known.
+  virtual std::string Description() const = 0;
+
   // One optimizer step (0, 1, ...) on the mean of all ranks' micro-batches, of which every rank has
   // as many. A loss or gradient that is not a number is FailedPrecondition on every rank, and the
   // state stays as it was.
@@ -58,9 +63,10 @@ class Engine {
   // Replaces the whole state. After an error it is undefined until a Load succeeds.
   virtual absl::Status Load(const StateSource& source) = 0;
 
-  // This rank's part of the state; all ranks' together are all of it, once. Valid until the next
-  // Step or Load.
-  virtual std::vector<StateRange> OwnedState() const = 0;
+  // This rank's part of the state as it is now; all ranks' together are all of it, once. Step may
+  // be called while it is on its way. The one before must be gone, and this one must be before the
+  // engine is.
+  virtual absl::StatusOr<std::unique_ptr<StateCopy>> CopyState() = 0;
 };
 
 // Initial values by seed (ParameterLayout::Initialize), moments zero. The layout must outlive it.

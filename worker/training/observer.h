@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 
@@ -32,6 +33,8 @@ class TrainingObserver {
   TrainingObserver& operator=(const TrainingObserver&) = delete;
   virtual ~TrainingObserver() = default;
 
+  // Before all others: Engine::Description.
+  virtual void OnEngine(std::string_view /*description*/) {}
   virtual void OnStep(const StepReport& report) = 0;
   virtual void OnValidation(int64_t step, double loss) = 0;
   // The checkpoint of that step counts from now on, or could not be written.

@@ -40,6 +40,18 @@ absl::StatusOr<Sharding> ParseSharding(std::string_view name) {
       fmt::format("sharding \"{}\" is not known; known are: ddp, zero1, zero3", name));
 }
 
+std::string_view ShardingName(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::kDataParallel:
+      return "ddp";
+    case Sharding::kZero1:
+      return "zero1";
+    case Sharding::kZero3:
+      break;
+  }
+  return "zero3";
+}
+
 int64_t StateBytes(const ParameterLayout& layout, Sharding sharding, int world_size) {
   constexpr int64_t kEach = sizeof(float);
   const int64_t all = kEach * layout.size();

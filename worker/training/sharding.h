@@ -31,6 +31,8 @@ enum class Sharding { kDataParallel, kZero1, kZero3 };
 // "ddp", "zero1", "zero3"; InvalidArgument lists them.
 absl::StatusOr<Sharding> ParseSharding(std::string_view name);
 
+std::string_view ShardingName(Sharding sharding);
+
 // Bytes of the table above, for one of that many ranks.
 int64_t StateBytes(const ParameterLayout& layout, Sharding sharding, int world_size);
 

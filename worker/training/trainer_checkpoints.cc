@@ -1,6 +1,7 @@
 // How the training loop writes checkpoints and resumes from them.
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 #include "fmt/format.h"
@@ -13,13 +14,17 @@ absl::Status Trainer::BeginCheckpoint(int64_t step) {
   if (absl::Status status = FinishCheckpoint(); !status.ok()) {
     return status;
   }
+  absl::StatusOr<std::unique_ptr<StateCopy>> copy = engine_.CopyState();
+  if (!copy.ok()) {
+    return copy.status();
+  }
   checkpoint_under_way_ = true;
   checkpoint_step_ = step;
   return writer_->Begin({.step = step,
                          .parameters = engine_.layout().size(),
                          .world_size = communicator_.world_size(),
                          .identity = Identity()},
-                        engine_.OwnedState());
+                        *std::move(copy));
 }
 
 absl::Status Trainer::FinishCheckpoint() {

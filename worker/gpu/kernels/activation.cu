@@ -3,6 +3,7 @@
 #include "worker/gpu/kernels/activation.h"
 #include "worker/gpu/kernels/column_sums.h"
 #include "worker/gpu/kernels/column_tiles.cuh"
+#include "worker/gpu/kernels/largest.cuh"
 
 namespace muster::worker {
 namespace {
@@ -64,7 +65,15 @@ __global__ void GeluBackwardKernel(int64_t rows, int64_t inner, const Bf16* x, c
   StoreTileSums(sums, inner, partials);
 }
 
-__global__ void SwigluForwardKernel(int64_t size, int64_t inner, const Bf16* x, Bf16* y) {
+// The largest that `value` will be once it is stored.
+__device__ unsigned StoredMagnitudeBits(float value) {
+  return MagnitudeBits(__bfloat162float(__float2bfloat16(value)));
+}
+
+template <bool kNotes>
+__global__ void SwigluForwardKernel(int64_t size, int64_t inner, const Bf16* x, Bf16* y,
+                                    Fp8Scale* scale) {
+  unsigned largest = 0;
   const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
   if (at < size) {
     const int64_t gate_at = at / inner * 2 * inner + at % inner;
@@ -75,14 +84,21 @@ __global__ void SwigluForwardKernel(int64_t size, int64_t inner, const Bf16* x, 
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
       up[i] *= gate[i] * Sigmoid(gate[i]);
+      if constexpr (kNotes) {
+        largest = max(largest, StoredMagnitudeBits(up[i]));
+      }
     }
     Store(up, y + at);
   }
+  if constexpr (kNotes) {
+    NoteLargest<kThreads>(largest, scale);
+  }
 }
 
-template <bool kStoresOutput>
+template <bool kStoresOutput, bool kNotes>
 __global__ void SwigluBackwardKernel(int64_t size, int64_t inner, const Bf16* x, const Bf16* dy,
-                                     Bf16* dx, Bf16* y) {
+                                     Bf16* dx, Bf16* y, Fp8Scale* scale) {
+  unsigned largest = 0;
   const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
   if (at < size) {
     const int64_t gate_at = at / inner * 2 * inner + at % inner;
@@ -100,12 +116,18 @@ __global__ void SwigluBackwardKernel(int64_t size, int64_t inner, const Bf16* x,
       output[i] = silu * up[i];
       gate[i] = gradient[i] * up[i] * sigmoid * (1 + gate[i] * (1 - sigmoid));
       up[i] = gradient[i] * silu;
+      if constexpr (kNotes) {
+        largest = max(largest, max(StoredMagnitudeBits(gate[i]), StoredMagnitudeBits(up[i])));
+      }
     }
     Store(gate, dx + gate_at);
     Store(up, dx + gate_at + inner);
     if constexpr (kStoresOutput) {
       Store(output, y + at);
     }
+  }
+  if constexpr (kNotes) {
+    NoteLargest<kThreads>(largest, scale);
   }
 }
 
@@ -127,16 +149,21 @@ void GeluBackward(const LaunchContext& context, int64_t rows, int64_t inner, con
 }
 
 void SwigluForward(const LaunchContext& context, int64_t rows, int64_t inner, const Bf16* x,
-                   Bf16* y) {
-  SwigluForwardKernel<<<CeilDiv(rows * inner, kThreads * kVector), kThreads, 0, context.stream>>>(
-      rows * inner, inner, x, y);
+                   Bf16* y, Fp8Scale* scale) {
+  const auto kernel = scale == nullptr ? SwigluForwardKernel<false> : SwigluForwardKernel<true>;
+  kernel<<<CeilDiv(rows * inner, kThreads * kVector), kThreads, 0, context.stream>>>(
+      rows * inner, inner, x, y, scale);
 }
 
 void SwigluBackward(const LaunchContext& context, int64_t rows, int64_t inner, const Bf16* x,
-                    const Bf16* dy, Bf16* dx, Bf16* y) {
-  const auto kernel = y == nullptr ? SwigluBackwardKernel<false> : SwigluBackwardKernel<true>;
+                    const Bf16* dy, Bf16* dx, Bf16* y, Fp8Scale* scale) {
+  const auto plain =
+      y == nullptr ? SwigluBackwardKernel<false, false> : SwigluBackwardKernel<true, false>;
+  const auto noting =
+      y == nullptr ? SwigluBackwardKernel<false, true> : SwigluBackwardKernel<true, true>;
+  const auto kernel = scale == nullptr ? plain : noting;
   kernel<<<CeilDiv(rows * inner, kThreads * kVector), kThreads, 0, context.stream>>>(
-      rows * inner, inner, x, dy, dx, y);
+      rows * inner, inner, x, dy, dx, y, scale);
 }
 
 }  // namespace muster::worker

@@ -15,6 +15,7 @@
 #include "worker/gpu/kernels/embedding.h"
 #include "worker/gpu/kernels/norm.h"
 #include "worker/gpu/kernels/optimizer.h"
+#include "worker/gpu/kernels/quantize.h"
 #include "worker/gpu/kernels/rotate.h"
 #include "worker/model/layers.h"
 #include "worker/model/model_config.h"
@@ -160,6 +161,106 @@ TEST(Swiglu, ForwardAndBackwardAreTheReferences) {
   EXPECT_LT(RelativeError(y.Read(), expected), kBf16Error);
   EXPECT_LT(RelativeError(device_dy.Read(), expected), kBf16Error) << "the output again";
   EXPECT_LT(RelativeError(dx.Read(), expected_dx), kBf16Error);
+}
+
+TEST(Swiglu, NotesTheLargestOfWhatItMakes) {
+  constexpr int64_t kInner = 208;
+  const DeviceArray<Bf16> x(RandomValues(1, kRows * 2 * kInner)),
+      dy(RandomValues(2, kRows * kInner)), y(kRows * kInner), dx(kRows * 2 * kInner);
+  const DeviceArray<float> scales(std::vector<float>(16, 0));
+  auto* noted = reinterpret_cast<Fp8Scale*>(scales.data());
+  const TestContext context(kInner);
+  SwigluForward(context, kRows, kInner, x.data(), y.data(), noted);
+  SwigluBackward(context, kRows, kInner, x.data(), dy.data(), dx.data(), nullptr, noted + 1);
+  FindLargest(context, kRows * kInner, y.data(), noted + 2);
+  FindLargest(context, kRows * 2 * kInner, dx.data(), noted + 3);
+  const std::vector<float> found = scales.Read();
+  EXPECT_GT(found[1], 0);
+  EXPECT_EQ(found[1], found[9]);
+  EXPECT_GT(found[5], 0);
+  EXPECT_EQ(found[5], found[13]);
+}
+
+struct Fp8Case {
+  Fp8Format format;
+  int64_t rows, columns;
+};
+
+class QuantizeTo : public testing::TestWithParam<Fp8Case> {
+ protected:
+  // What a stored byte stands for, without the scale.
+  float Decode(int byte) const {
+    const bool e4m3 = GetParam().format == Fp8Format::kE4M3;
+    const int mantissa_bits = e4m3 ? 3 : 2;
+    const int bias = e4m3 ? 7 : 15;
+    const int exponent = (byte & 127) >> mantissa_bits;
+    const int mantissa = byte & ((1 << mantissa_bits) - 1);
+    const float fraction = static_cast<float>(mantissa) / static_cast<float>(1 << mantissa_bits);
+    const float size =
+        exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1 + fraction, exponent - bias);
+    return (byte & 128) != 0 ? -size : size;
+  }
+};
+
+TEST_P(QuantizeTo, StoresTheNearestInBothOrdersWithTheLargestAtTheFormatsEnd) {
+  const auto [format, rows, columns] = GetParam();
+  const float end = format == Fp8Format::kE4M3 ? 448 : 57344;
+  const std::vector<float> x = RandomValues(1, rows * columns, 3e-4F);
+  float largest = 0;
+  for (const float value : x) largest = std::max(largest, std::abs(value));
+  const DeviceArray<Bf16> device_x(x);
+  const DeviceArray<uint8_t> y(rows * columns), transposed(rows * columns);
+  const DeviceArray<float> scale(std::vector<float>(4, 0));
+  auto* device_scale = reinterpret_cast<Fp8Scale*>(scale.data());
+  const TestContext context(columns);
+  FindLargest(context, rows * columns, device_x.data(), device_scale);
+  Quantize(context, rows, columns, device_x.data(), format, device_scale, y.data(),
+           transposed.data());
+  const std::vector<float> stored = scale.Read();
+  EXPECT_EQ(stored[1], largest);
+  EXPECT_FLOAT_EQ(stored[0], largest / end);
+  const std::vector<float> bytes = y.Read();
+  const std::vector<float> turned = transposed.Read();
+  // Half a step of the mantissa, or of the smallest exponent.
+  const float part = format == Fp8Format::kE4M3 ? 1.0F / 16 : 1.0F / 8;
+  const float least = format == Fp8Format::kE4M3 ? 0x1p-10F : 0x1p-17F;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column = 0; column < columns; ++column) {
+      const float value = x[row * columns + column] / stored[0];
+      const int byte = static_cast<int>(bytes[row * columns + column]);
+      ASSERT_NEAR(Decode(byte), value, 1.01F * std::max(part * std::abs(value), least))
+          << row << ", " << column;
+      ASSERT_EQ(turned[column * rows + row], byte) << row << ", " << column;
+    }
+  }
+  const DeviceArray<uint8_t> alone(rows * columns);
+  Quantize(context, rows, columns, device_x.data(), format, device_scale, nullptr, alone.data());
+  EXPECT_EQ(alone.Read(), turned);
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrices, QuantizeTo,
+                         testing::Values(Fp8Case{Fp8Format::kE4M3, 16, 16},
+                                         Fp8Case{Fp8Format::kE4M3, 272, 144},
+                                         Fp8Case{Fp8Format::kE5M2, 128, 384},
+                                         Fp8Case{Fp8Format::kE5M2, 48, 400}));
+
+TEST(Quantize, ZerosStayZerosAndNoNumbersStayNone) {
+  constexpr int64_t kSize = 16;
+  std::vector<float> x(kSize * kSize, 0);
+  const DeviceArray<Bf16> zeros(x);
+  x[77] = std::numeric_limits<float>::infinity();
+  const DeviceArray<Bf16> broken(x);
+  const DeviceArray<uint8_t> y(kSize * kSize);
+  const TestContext context(kSize);
+  const DeviceArray<float> scale(std::vector<float>(8, 0));
+  auto* scales = reinterpret_cast<Fp8Scale*>(scale.data());
+  FindLargest(context, kSize * kSize, zeros.data(), scales);
+  Quantize(context, kSize, kSize, zeros.data(), Fp8Format::kE4M3, scales, y.data(), nullptr);
+  EXPECT_EQ(scale.Read()[0], 1);
+  EXPECT_THAT(y.Read(), Each(0));
+  FindLargest(context, kSize * kSize, broken.data(), scales + 1);
+  Quantize(context, kSize, kSize, broken.data(), Fp8Format::kE4M3, scales + 1, y.data(), nullptr);
+  EXPECT_TRUE(std::isnan(scale.Read()[4]));
 }
 
 TEST(Rotary, TurnsAsTheReferenceAndBackAgain) {

@@ -136,10 +136,28 @@ __global__ void AddToKernel(int64_t size, const float* values, float* sums) {
   }
 }
 
-__global__ void RoundToBf16Kernel(int64_t size, const float* parameters, Bf16* weights) {
-  const int64_t at = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+__global__ void RoundToBf16Kernel(int64_t size, const float* values, Bf16* rounded) {
+  const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
   if (at < size) {
-    weights[at] = __float2bfloat16(parameters[at]);
+    float loaded[kVector];
+    Load(values + at, loaded);
+    Store(loaded, rounded + at);
+  }
+}
+
+template <Into kInto>
+__global__ void FromBf16Kernel(int64_t size, const Bf16* values, float* floats) {
+  const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
+  if (at < size) {
+    float loaded[kVector];
+    float sums[kVector] = {};
+    Load(values + at, loaded);
+    if constexpr (kInto == Into::kAdd) {
+      Load(floats + at, sums);
+    }
+    auto* out = reinterpret_cast<float4*>(floats + at);
+    out[0] = {sums[0] + loaded[0], sums[1] + loaded[1], sums[2] + loaded[2], sums[3] + loaded[3]};
+    out[1] = {sums[4] + loaded[4], sums[5] + loaded[5], sums[6] + loaded[6], sums[7] + loaded[7]};
   }
 }
 
@@ -191,10 +209,16 @@ void AddTo(const LaunchContext& context, int64_t size, const float* values, floa
   AddToKernel<<<CeilDiv(size, kThreads * kQuad), kThreads, 0, context.stream>>>(size, values, sums);
 }
 
-void RoundToBf16(const LaunchContext& context, int64_t size, const float* parameters,
-                 Bf16* weights) {
-  RoundToBf16Kernel<<<CeilDiv(size, kThreads), kThreads, 0, context.stream>>>(size, parameters,
-                                                                              weights);
+void RoundToBf16(const LaunchContext& context, int64_t size, const float* values, Bf16* rounded) {
+  RoundToBf16Kernel<<<CeilDiv(size, kThreads * kVector), kThreads, 0, context.stream>>>(
+      size, values, rounded);
+}
+
+void FromBf16(const LaunchContext& context, int64_t size, const Bf16* values, Into into,
+              float* floats) {
+  const auto kernel =
+      into == Into::kAdd ? FromBf16Kernel<Into::kAdd> : FromBf16Kernel<Into::kAssign>;
+  kernel<<<CeilDiv(size, kThreads * kVector), kThreads, 0, context.stream>>>(size, values, floats);
 }
 
 void FillRandom(const LaunchContext& context, int64_t size, float deviation, Bf16* values) {

@@ -71,9 +71,11 @@ void CopyRuns(const LaunchContext& context, int count, const CopyRun* runs, cons
 // sums += values; `size` is a multiple of 4.
 void AddTo(const LaunchContext& context, int64_t size, const float* values, float* sums);
 
-// weights = parameters, rounded.
-void RoundToBf16(const LaunchContext& context, int64_t size, const float* parameters,
-                 Bf16* weights);
+// rounded = values, to the nearest; `size` is a multiple of 8.
+void RoundToBf16(const LaunchContext& context, int64_t size, const float* values, Bf16* rounded);
+// floats = or += values; `size` is a multiple of 8.
+void FromBf16(const LaunchContext& context, int64_t size, const Bf16* values, Into into,
+              float* floats);
 
 // Values around zero with about that deviation, from a hash of their place.
 void FillRandom(const LaunchContext& context, int64_t size, float deviation, Bf16* values);
