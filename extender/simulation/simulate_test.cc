@@ -51,8 +51,17 @@ std::vector<std::string> ScenarioFiles() {
   return files;
 }
 
+// Sanitizers see all of them in scenario_test already.
+#ifdef MUSTER_SANITIZED
+constexpr size_t kEvery = 10;
+#else
+constexpr size_t kEvery = 1;
+#endif
+
 TEST(Simulate, WhatIsBoughtIsUsedOrWastedInEveryScenario) {
-  for (const std::string& file : ScenarioFiles()) {
+  const std::vector<std::string> files = ScenarioFiles();
+  for (size_t i = 0; i < files.size(); i += kEvery) {
+    const std::string& file = files[i];
     const absl::StatusOr<Scenario> scenario = ReadScenario(file);
     ASSERT_TRUE(scenario.ok()) << scenario.status();
     const Outcome outcome = Simulate(*scenario, 1, std::nullopt);

@@ -20,7 +20,11 @@ namespace muster::simulation {
 namespace {
 
 constexpr const char* kMix = "tests/scenarios/mixes/two_hundred_gangs.yaml";
+#ifdef MUSTER_SANITIZED
+constexpr int kFewGangs = 5;
+#else
 constexpr int kFewGangs = 30;
+#endif
 // Until then every gang can have run.
 constexpr absl::Duration kFewUntil = absl::Hours(4);
 constexpr absl::Duration kAllUntil = absl::Hours(9);
