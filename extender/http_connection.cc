@@ -185,12 +185,12 @@ class Connection final : public HttpConnection {
     Expire(core_->options.header_timeout);
     ErrorCode error = co_await ReadUntil(parser, &Parser::is_header_done);
     if (error) co_return error;
-    Expire(core_->options.body_timeout);
     if (parser.is_done()) co_return error;
     if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
       error = co_await WriteAll("HTTP/1.1 100 Continue\r\n\r\n");
       if (error) co_return error;
     }
+    Expire(core_->options.body_timeout);
     if (!parser.chunked()) {
       const size_t length = parser.content_length().value();  // at most body_limit
       error = co_await ReadBody(length, body);
@@ -285,7 +285,6 @@ class Connection final : public HttpConnection {
     if (!keep_alive && chunked_) head += "Connection: close\r\n";
     if (keep_alive && !chunked_) head += "Connection: keep-alive\r\n";
     head += "\r\n";
-    Expire(core_->options.write_timeout);
     const ErrorCode error = co_await WriteAll(head, response.body);
     if (error) Abort();
     co_return !error;
@@ -320,6 +319,7 @@ class Connection final : public HttpConnection {
     body.remove_prefix(sent - of_head);
     const std::array<asio::const_buffer, 2> rest = {asio::buffer(head.data(), head.size()),
                                                     asio::buffer(body.data(), body.size())};
+    Expire(core_->options.write_timeout);
     auto [error, size] = co_await asio::async_write(stream_, rest, kAwait);
     co_return error;
   }
@@ -330,7 +330,6 @@ class Connection final : public HttpConnection {
     head += "Cache-Control: no-store\r\n";
     if (chunked_) head += "Connection: close\r\nTransfer-Encoding: chunked\r\n";
     head += "\r\n";
-    Expire(core_->options.write_timeout);
     const ErrorCode error = co_await WriteAll(head);
     if (error) co_return Abort();
     asio::co_spawn(
@@ -360,7 +359,6 @@ class Connection final : public HttpConnection {
   }
 
   asio::awaitable<bool> WritePiece(const std::string& data) {
-    Expire(core_->options.write_timeout);
     ErrorCode error;
     if (chunked_) {
       error = co_await WriteAll(fmt::format("{:x}\r\n", data.size()), data + "\r\n");
@@ -373,7 +371,6 @@ class Connection final : public HttpConnection {
 
   asio::awaitable<void> WriteLastPiece() {
     if (!chunked_ || closed_) co_return;
-    Expire(core_->options.write_timeout);
     const ErrorCode error = co_await WriteAll("0\r\n\r\n");
     if (error) Abort();
   }
