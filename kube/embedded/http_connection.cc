@@ -19,6 +19,7 @@
 
 #include "kube/embedded/api_error.h"
 #include "kube/embedded/byte_stream.h"
+#include "kube/embedded/http_parsing.h"
 #include "kube/embedded/http_translation.h"
 
 namespace muster::kube::embedded {
@@ -104,14 +105,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   // Reads and parses until `done` holds or there is an error, and goes on with `next`.
   void ReadUntil(bool (Parser::*done)() const, void (Connection::*next)(error_code)) {
-    while (buffer_.size() > 0 && !((*parser_).*done)()) {
-      error_code error;
-      const size_t used = parser_->put(buffer_.data(), error);
-      buffer_.consume(used);
-      if (error && error != http::error::need_more) return (this->*next)(error);
-      if (used == 0) break;
-    }
-    if (((*parser_).*done)()) return (this->*next)(error_code());
+    const error_code malformed = Parse(buffer_, *parser_, done);
+    if (malformed || ((*parser_).*done)()) return (this->*next)(malformed);
     stream_->Read(buffer_.prepare(kReadSize),
                   [self = shared_from_this(), done, next](error_code error, size_t size) {
                     if (error) return ((*self).*next)(error);

@@ -17,6 +17,7 @@
 
 #include "absl/time/clock.h"
 #include "kube/embedded/byte_stream.h"
+#include "kube/embedded/http_parsing.h"
 
 namespace muster::kube::embedded {
 namespace {
@@ -85,6 +86,8 @@ class Exchange {
   std::optional<absl::StatusOr<std::string>> result;
 
  private:
+  using Parser = http::response_parser<http::string_body>;
+
   void Handshake() {
     stream_ = MakeTlsStream(std::move(socket_), tls_, target_.host);
     stream_->Handshake(asio::ssl::stream_base::client, [this](error_code error) {
@@ -104,15 +107,9 @@ class Exchange {
   }
 
   void OnRead(error_code unread) {
-    error_code error;
-    while (buffer_.size() > 0 && !parser_.is_done()) {
-      const size_t used = parser_.put(buffer_.data(), error);
-      buffer_.consume(used);
-      if (error && error != http::error::need_more) return Fail("read", error);
-      if (used == 0) break;
-    }
+    error_code error = Parse(buffer_, parser_, &Parser::is_done);
+    if (error) return Fail("read", error);
     // An answer without a length ends with its connection.
-    error = {};
     if (unread && parser_.got_some() && !parser_.is_done()) parser_.put_eof(error);
     if (parser_.is_done()) return OnAnswer();
     if (unread) return Fail("read", error ? error : unread);
@@ -141,7 +138,7 @@ class Exchange {
   std::string request_;
   std::unique_ptr<ByteStream> stream_;
   beast::flat_buffer buffer_;
-  http::response_parser<http::string_body> parser_;
+  Parser parser_;
 };
 
 }  // namespace
