@@ -1,5 +1,6 @@
 #include "cluster/node_families.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "kube/objects/well_known.h"
@@ -22,6 +23,10 @@ std::string IdentityOf(const kube::Node& node) {
     Append(&text, taint.value);
     Append(&text, std::to_string(static_cast<int>(taint.effect)));
   }
+  for (const auto& [name, amount] : node.allocatable.entries()) {
+    text.push_back('r');
+    Append(&text, name);
+  }
   for (const auto& [key, value] : node.meta.labels) {
     if (key == kube::kHostnameLabel) continue;
     text.push_back('l');
@@ -40,6 +45,11 @@ bool SameLabelsButHostname(const kube::StringMap& a, const kube::StringMap& b) {
     if (x == a.end() || y == b.end()) return x == a.end() && y == b.end();
     if (*x++ != *y++) return false;
   }
+}
+
+bool SameNames(const kube::ResourceList& a, const kube::ResourceList& b) {
+  return std::equal(a.entries().begin(), a.entries().end(), b.entries().begin(), b.entries().end(),
+                    [](const auto& x, const auto& y) { return x.first == y.first; });
 }
 
 }  // namespace
@@ -68,6 +78,7 @@ void NodeFamilies::Leave(int number) {
 
 bool NodeFamilies::Alike(const kube::Node& a, const kube::Node& b) {
   return a.unschedulable == b.unschedulable && a.taints == b.taints &&
+         SameNames(a.allocatable, b.allocatable) &&
          SameLabelsButHostname(a.meta.labels, b.meta.labels);
 }
 

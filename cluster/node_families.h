@@ -11,9 +11,9 @@
 
 namespace muster::cluster {
 
-// Nodes are of one family if labels, taints and being cordoned don't tell them apart; their names
-// and kubernetes.io/hostname may. Numbers are small: that of a family that has died out is given
-// out again.
+// Nodes are of one family if labels, taints, being cordoned and the names of their allocatable
+// resources don't tell them apart; their names and kubernetes.io/hostname may. Numbers are small:
+// that of a family that has died out is given out again.
 class NodeFamilies {
  public:
   // The number of the node's family, which it is counted in until Leave.
@@ -39,10 +39,10 @@ template <typename Answer>
 class PerFamily {
  public:
   // The answer for a family, which is find()'s for the first of its nodes. A node without a family
-  // (negative) is asked about each time.
+  // (negative) is asked about each time. The reference lives until the next call.
   template <typename Find>
-  Answer Get(int family, Find find) {
-    if (family < 0) return find();
+  const Answer& Get(int family, Find find) {
+    if (family < 0) return without_.emplace(find());
     if (answers_.size() <= static_cast<size_t>(family)) answers_.resize(family + 1);
     std::optional<Answer>& answer = answers_[family];
     if (!answer) answer.emplace(find());
@@ -51,6 +51,7 @@ class PerFamily {
 
  private:
   std::vector<std::optional<Answer>> answers_;
+  std::optional<Answer> without_;  // of the last node without a family
 };
 
 }  // namespace muster::cluster

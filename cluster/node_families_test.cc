@@ -33,6 +33,9 @@ std::vector<kube::Node> DifferentNodes() {
   }
   node.taints = {{"x", "y", kube::TaintEffect::kNoExecute}, {"z", "", {}}};
   nodes.push_back(node);
+  node = MakeNode("n");
+  node.allocatable.Set("example.com/x", 0);
+  nodes.push_back(node);
   return nodes;
 }
 
@@ -56,6 +59,12 @@ TEST(NodeFamilies, TellApartByAllButNames) {
     nodes[a].meta.labels[kube::kHostnameLabel] = "other";
     EXPECT_EQ(families.Join(nodes[a]), static_cast<int>(a));
   }
+}
+
+TEST(NodeFamilies, DoNotTellApartByAmounts) {
+  kube::Node other = MakeNode("n");
+  other.allocatable.Set("cpu", 1);
+  EXPECT_TRUE(NodeFamilies::Alike(MakeNode("n"), other));
 }
 
 TEST(NodeFamilies, GiveTheNumberOfAFamilyThatDiedOutAgain) {

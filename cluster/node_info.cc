@@ -5,26 +5,21 @@
 #include "cluster/snapshot.h"
 
 namespace muster::cluster {
-namespace {
-
-int64_t FreeOf(int64_t allocatable, int64_t requested) {
-  int64_t free = 0;
-  if (__builtin_sub_overflow(allocatable, requested, &free)) return 0;
-  return std::max<int64_t>(free, 0);
-}
-
-}  // namespace
 
 int64_t NodeInfo::Free(std::string_view resource) const {
-  return FreeOf(node->allocatable.Get(resource), requested.Get(resource));
+  const auto& entries = node->allocatable.entries();
+  auto it = std::lower_bound(
+      entries.begin(), entries.end(), resource,
+      [](const auto& entry, std::string_view wanted) { return entry.first < wanted; });
+  return it != entries.end() && it->first == resource ? free[it - entries.begin()] : 0;
 }
 
 kube::ResourceList NodeInfo::FreeResources() const {
-  kube::ResourceList free = node->allocatable;
-  for (const auto& [resource, amount] : node->allocatable.entries()) {
-    free.Set(resource, FreeOf(amount, requested.Get(resource)));
+  kube::ResourceList resources = node->allocatable;
+  for (size_t i = 0; i < free.size(); ++i) {
+    resources.Set(node->allocatable.entries()[i].first, free[i]);
   }
-  return free;
+  return resources;
 }
 
 const PlacedPod* NodeInfo::FindPod(std::string_view uid) const {

@@ -232,7 +232,9 @@ std::shared_ptr<const kube::Pod> Snapshot::SharePod(std::string_view uid) const 
 const NodeInfo* Snapshot::FindNodeOfPod(std::string_view uid) const {
   auto it = state_->FindPod(uid);
   if (it == state_->pods.end()) return nullptr;
-  auto node = nodes_.find(it->second.Place());
+  const std::string& place = it->second.Place();
+  if (place.empty()) return nullptr;
+  auto node = nodes_.find(place);
   return node == nodes_.end() ? nullptr : &node->second;
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "cluster/node_stage.h"
 #include "kube/objects/node.h"
@@ -51,12 +52,17 @@ struct NodeInfo {
   std::shared_ptr<const kube::Node> object;
   std::shared_ptr<const kube::NodeClaim> claim;  // null for a node that Karpenter didn't make
   bool is_virtual = false;
+  int family = -1;  // of `node` (node_families.h)
+  // What the label kubernetes.io/hostname of `node` says.
+  enum class Hostname : uint8_t { kMissing, kName, kOther } hostname = Hostname::kMissing;
   NodeReadiness readiness;
+  // allocatable - requested, floored at 0, by position in node->allocatable.entries(); which
+  // resource is at which position depends on the family only.
+  absl::InlinedVector<int64_t, 8> free;
   // Why the node can't be used whatever its stage: a malformed quantity of its own, a pod on it
   // whose requests can't be read, or a sum past int64. Empty normally. Such a node is neither
   // usable nor coming.
   std::string error;
-  int family = -1;              // of `node` (node_families.h)
   std::vector<PlacedPod> pods;  // in order of UID
   // Sum over pods plus reserved_for_daemons. Never negative; may exceed allocatable when others
   // overcommit. What could be summed up, if error says that it wasn't everything.
@@ -73,7 +79,7 @@ struct NodeInfo {
   bool Coming() const {
     return is_virtual && readiness.stage != NodeStage::kGoing && error.empty();
   }
-  // allocatable - requested, floored at 0 per resource.
+  // What is free of one resource, or of each; 0 of those that the node doesn't have.
   int64_t Free(std::string_view resource) const;
   kube::ResourceList FreeResources() const;
   const PlacedPod* FindPod(std::string_view uid) const;

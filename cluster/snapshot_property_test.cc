@@ -38,6 +38,11 @@ std::string Picture(const Snapshot& snapshot) {
     text += fmt::format("  allocatable {}; requested {}; daemons {}\n",
                         info.node->allocatable.ToString(), info.requested.ToString(),
                         info.reserved_for_daemons.ToString());
+    EXPECT_EQ(info.free.size(), info.node->allocatable.entries().size());
+    for (const auto& [resource, allocatable] : info.node->allocatable.entries()) {
+      EXPECT_EQ(info.Free(resource),
+                std::max<int64_t>(0, allocatable - info.requested.Get(resource)));
+    }
     for (const auto& [key, value] : info.node->meta.labels)
       text += fmt::format("  {}={}\n", key, value);
     for (const kube::Taint& taint : info.node->taints) text += "  " + taint.ToString() + "\n";

@@ -5,6 +5,7 @@
 
 #include "cluster/label_bits.h"
 #include "fmt/format.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
@@ -39,6 +40,21 @@ bool KeepsOthersAway(const kube::Pod& pod) {
   return !pod.spec->affinity.required_pod_anti_affinity.empty();
 }
 
+NodeInfo::Hostname HostnameOf(const kube::Node& node) {
+  const std::string* hostname = node.meta.Label(kube::kHostnameLabel);
+  if (hostname == nullptr) return NodeInfo::Hostname::kMissing;
+  return *hostname == node.meta.name ? NodeInfo::Hostname::kName : NodeInfo::Hostname::kOther;
+}
+
+void FillFree(NodeInfo& info) {
+  info.free.clear();
+  for (const auto& [resource, allocatable] : info.node->allocatable.entries()) {
+    int64_t free = 0;
+    if (__builtin_sub_overflow(allocatable, info.requested.Get(resource), &free)) free = 0;
+    info.free.push_back(std::max<int64_t>(free, 0));
+  }
+}
+
 std::vector<PlacedPod>::iterator FindSlot(std::vector<PlacedPod>& pods, const std::string& uid) {
   return std::lower_bound(
       pods.begin(), pods.end(), uid,
@@ -47,8 +63,9 @@ std::vector<PlacedPod>::iterator FindSlot(std::vector<PlacedPod>& pods, const st
 
 }  // namespace
 
-std::string Snapshot::State::PodEntry::Place() const {
-  if (pod->IsTerminal()) return "";
+const std::string& Snapshot::State::PodEntry::Place() const {
+  static const std::string kNowhere;
+  if (pod->IsTerminal()) return kNowhere;
   return pod->IsBound() ? pod->node_name : assumed_on;
 }
 
@@ -142,6 +159,7 @@ void Snapshot::State::Settle(NodeInfo& info, bool daemons_changed) {
   if (IsLessSomewhere(requested, info.requested)) ++room_epoch;
   info.reserved_for_daemons = std::move(reserved);
   info.requested = std::move(requested);
+  FillFree(info);
   if (error == info.error) return;
   info.error = std::move(error);
   ++room_epoch;
@@ -179,6 +197,7 @@ void Snapshot::State::Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> ob
     if (!is_new) families.Leave(info.family);
     info.family = families.Join(*info.node);
   }
+  info.hostname = HostnameOf(*info.node);
   NoteChange();
   const bool alike = !is_new && was_virtual == info.is_virtual &&
                      JudgedAlike(*node_before, *info.node) &&

@@ -28,7 +28,7 @@ struct Snapshot::State {
     std::string assumed_on;  // key in nodes; empty: not assumed
 
     // Where the pod counts: a key in nodes, or the name of a Node that isn't known yet; "" nowhere.
-    std::string Place() const;
+    const std::string& Place() const;
   };
 
   using Pods = absl::flat_hash_map<std::string, PodEntry>;  // by UID

@@ -4,8 +4,6 @@
 #include <map>
 #include <tuple>
 
-#include "absl/container/flat_hash_map.h"
-
 namespace muster::coscheduling::planner {
 namespace {
 
@@ -90,12 +88,16 @@ class Balance {
   }
 
   void Number(Level* level) const {
-    absl::flat_hash_map<int, int> dense;
+    const Relations::Key& key = relations_.keys()[level->key];
+    std::vector<int> dense(key.values.size(), -1);
     for (const Bin& bin : bins_) {
-      int domain = relations_.keys()[level->key].domain[bin.node];
-      int next = level->size();
-      int number = domain < 0 ? next : dense.try_emplace(domain, next).first->second;
-      if (number == next) level->domain.push_back(domain);
+      const int domain = key.domain[bin.node];
+      int number = domain < 0 ? -1 : dense[domain];
+      if (number < 0) {
+        number = level->size();
+        level->domain.push_back(domain);
+        if (domain >= 0) dense[domain] = number;
+      }
       level->of_bin.push_back(number);
     }
     level->at_least.resize(level->size());
@@ -259,6 +261,10 @@ class Balance {
     std::vector<size_t> all = LargestFirst();
     for (size_t l = levels_.size(); l-- > 0;) {
       Level& level = levels_[l];
+      if (std::none_of(level.at_least.begin(), level.at_least.end(),
+                       [](int64_t least) { return least > 0; })) {
+        continue;
+      }
       std::vector<std::vector<size_t>> bins_of(level.size());
       for (size_t b : all) bins_of[level.of_bin[b]].push_back(b);
       for (int d = 0; d < level.size(); ++d) {
@@ -347,16 +353,17 @@ class Balance {
   void Refill(const std::vector<Bin>& bins, const std::vector<size_t>& group_of,
               const std::vector<int64_t>& members_of) {
     std::vector<std::vector<Bin>> groups(members_of.size());
-    absl::flat_hash_map<int, size_t> bin_of_node;
     for (size_t b = 0; b < bins.size(); ++b) {
       if (bins[b].fits > 0) groups[group_of[b]].push_back(bins[b]);
-      bin_of_node[bins[b].node] = b;
     }
     std::fill(taken_.begin(), taken_.end(), 0);
     for (size_t g = 0; g < groups.size(); ++g) {
       for (const Take& take :
            FillFewestNodes(std::move(groups[g]), static_cast<int>(members_of[g]))) {
-        taken_[bin_of_node[take.node]] = take.count;
+        // Bins are in the order of their nodes, as the candidates are.
+        const auto bin = std::lower_bound(bins_.begin(), bins_.end(), take.node,
+                                          [](const Bin& b, int node) { return b.node < node; });
+        taken_[bin - bins_.begin()] = take.count;
       }
     }
   }

@@ -1,8 +1,11 @@
 #include "coscheduling/planner_fill.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 namespace muster::coscheduling::planner {
 namespace {
@@ -103,6 +106,31 @@ class Exchange {
   std::vector<Group> groups_;
 };
 
+// Brings the bins that may be chosen to the front, large ones first, then cheap ones, and drops the
+// others: of each size only the cheapest can be, as many as all members need and kMostSlack more.
+void SortLargest(std::vector<Bin>* bins, int members) {
+  std::map<int, size_t, std::greater<>> end;  // by size: where its bins are to end
+  for (const Bin& bin : *bins) ++end[bin.fits];
+  std::vector<Bin> by_size(bins->size());
+  size_t sum = 0;
+  for (auto& [fits, position] : end) sum += std::exchange(position, sum);
+  for (const Bin& bin : *bins) by_size[end[bin.fits]++] = bin;
+  bins->clear();
+  size_t begin = 0;
+  for (const auto& [fits, position] : end) {
+    const size_t needed = static_cast<size_t>((members + fits - 1) / fits) + kMostSlack;
+    const size_t kept = std::min(position - begin, needed);
+    const auto first = by_size.begin() + static_cast<std::ptrdiff_t>(begin);
+    std::partial_sort(first, first + static_cast<std::ptrdiff_t>(kept),
+                      by_size.begin() + static_cast<std::ptrdiff_t>(position),
+                      [](const Bin& a, const Bin& b) {
+                        return std::tie(a.cost, a.position) < std::tie(b.cost, b.position);
+                      });
+    bins->insert(bins->end(), first, first + static_cast<std::ptrdiff_t>(kept));
+    begin = position;
+  }
+}
+
 // The chosen bins, of the sorted ones.
 std::vector<Bin> Choose(const std::vector<Bin>& bins, int members) {
   size_t largest = 0;
@@ -125,9 +153,7 @@ std::vector<Bin> Choose(const std::vector<Bin>& bins, int members) {
 std::vector<Take> FillFewestNodes(std::vector<Bin> bins, int members) {
   if (members <= 0) return {};
   for (Bin& bin : bins) bin.fits = std::min(bin.fits, members);
-  std::sort(bins.begin(), bins.end(), [](const Bin& a, const Bin& b) {
-    return std::tie(b.fits, a.cost, a.position) < std::tie(a.fits, b.cost, b.position);
-  });
+  SortLargest(&bins, members);
   std::vector<Bin> chosen = Choose(bins, members);
   std::sort(chosen.begin(), chosen.end(), [](const Bin& a, const Bin& b) {
     return std::tie(a.cost.disfavour, a.position) < std::tie(b.cost.disfavour, b.position);

@@ -1,80 +1,68 @@
-// Looking the same key up in thousands of small sorted lists that are mostly laid out alike: labels
-// and resources of nodes.
+// Looking the same label or resource up on thousands of nodes, which are of few families.
 #pragma once
 
 #include <algorithm>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "cluster/node_families.h"
 #include "cluster/snapshot.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::coscheduling::planner {
 
-// Tries the place where the key was, or would have been, last time before it searches.
-class SameKey {
- public:
-  explicit SameKey(std::string_view key) : key_(key) {}
-
-  const std::string& key() const { return key_; }
-
-  // The value in `entries`, sorted pairs with random access; nullptr if the key is absent.
-  template <typename Entries>
-  auto Find(const Entries& entries) -> decltype(&entries.begin()->second) {
-    auto it = entries.begin() + std::min(at_, entries.size());
-    if (it != entries.end() && it->first == key_) return &it->second;
-    bool would_be_here = (it == entries.end() || it->first > key_) &&
-                         (it == entries.begin() || (it - 1)->first < key_);
-    if (would_be_here) return nullptr;
-    it = std::lower_bound(
-        entries.begin(), entries.end(), key_,
-        [](const auto& entry, const std::string& wanted) { return entry.first < wanted; });
-    at_ = it - entries.begin();
-    return it != entries.end() && it->first == key_ ? &it->second : nullptr;
-  }
-
- private:
-  std::string key_;
-  size_t at_ = 0;
-};
-
-// One label of NodeInfo::node.
+// One label of NodeInfo::node. Nodes of one family have the same value, but for the hostname.
 class NodeLabel {
  public:
-  explicit NodeLabel(std::string_view key) : lookup_(key) {}
+  explicit NodeLabel(std::string_view key)
+      : key_(key), differs_in_families_(key == kube::kHostnameLabel) {}
 
-  // nullptr if the node lacks it. What comes back may lie in another node of the family.
-  const std::string* Of(const cluster::NodeInfo& info) {
-    const int family = lookup_.key() == kube::kHostnameLabel ? -1 : info.family;
-    return by_family_.Get(family, [&] { return lookup_.Find(info.node->meta.labels); });
+  // A small number of the value, in the order in which the values were first asked for; -1 if the
+  // node lacks the label.
+  int NumberOf(const cluster::NodeInfo& info) {
+    return by_family_.Get(differs_in_families_ ? -1 : info.family,
+                          [&] { return NumberOf(*info.node); });
   }
+  int NumberOf(const kube::Node& node) {
+    const std::string* value = node.meta.Label(key_);
+    if (value == nullptr) return -1;
+    auto [it, added] = numbers_.try_emplace(*value, static_cast<int>(values_.size()));
+    if (added) values_.push_back(it->first);
+    return it->second;
+  }
+  // By number. They live as long as the nodes.
+  const std::vector<std::string_view>& values() const { return values_; }
 
  private:
-  SameKey lookup_;
-  cluster::PerFamily<const std::string*> by_family_;
+  const std::string key_;
+  const bool differs_in_families_;
+  absl::flat_hash_map<std::string_view, int> numbers_;
+  std::vector<std::string_view> values_;
+  cluster::PerFamily<int> by_family_;
 };
 
 // NodeInfo::Free of one resource.
 class FreeAmount {
  public:
-  explicit FreeAmount(std::string_view resource) : allocatable_(resource), requested_(resource) {}
-
-  const std::string& resource() const { return allocatable_.key(); }
+  explicit FreeAmount(std::string_view resource) : resource_(resource) {}
 
   int64_t Of(const cluster::NodeInfo& info) {
-    const int64_t* allocatable = allocatable_.Find(info.node->allocatable.entries());
-    if (allocatable == nullptr) return 0;
-    const int64_t* requested = requested_.Find(info.requested.entries());
-    int64_t free = 0;
-    if (requested == nullptr) return std::max<int64_t>(0, *allocatable);
-    if (__builtin_sub_overflow(*allocatable, *requested, &free)) return 0;
-    return std::max<int64_t>(0, free);
+    const int at = at_.Get(info.family, [&] { return PositionIn(info.node->allocatable); });
+    return at < 0 ? 0 : info.free[at];
   }
 
  private:
-  SameKey allocatable_, requested_;
+  int PositionIn(const kube::ResourceList& resources) const {
+    const auto& entries = resources.entries();
+    const auto it = std::find_if(entries.begin(), entries.end(),
+                                 [&](const auto& entry) { return entry.first == resource_; });
+    return it == entries.end() ? -1 : static_cast<int>(it - entries.begin());
+  }
+
+  const std::string resource_;
+  cluster::PerFamily<int> at_;
 };
 
 }  // namespace muster::coscheduling::planner

@@ -4,7 +4,6 @@
 #include <array>
 #include <string_view>
 
-#include "absl/container/flat_hash_map.h"
 #include "coscheduling/planner_lookup.h"
 #include "kube/objects/well_known.h"
 
@@ -35,22 +34,23 @@ constexpr int64_t kMostDevices = 1'000'000'000;
 class DeviceCounter {
  public:
   int64_t Of(const NodeInfo& info) {
+    const std::vector<size_t>& kinds =
+        kinds_.Get(info.family, [&] { return KindsIn(info.node->allocatable); });
     int64_t devices = 0;
-    for (const auto& [resource, amount] : info.node->allocatable.entries()) {
-      if (amount <= 0 || !IsScarceDevice(resource)) continue;
-      devices += std::min(Kind(resource).Of(info), kMostDevices);
-    }
+    for (size_t kind : kinds) devices += std::min(info.free[kind], kMostDevices);
     return std::min(devices, kMostDevices);
   }
 
  private:
-  FreeAmount& Kind(const std::string& resource) {
-    auto it = std::find_if(kinds_.begin(), kinds_.end(),
-                           [&](const FreeAmount& kind) { return kind.resource() == resource; });
-    return it != kinds_.end() ? *it : kinds_.emplace_back(resource);
+  static std::vector<size_t> KindsIn(const kube::ResourceList& resources) {
+    std::vector<size_t> kinds;
+    for (size_t i = 0; i < resources.entries().size(); ++i) {
+      if (IsScarceDevice(resources.entries()[i].first)) kinds.push_back(i);
+    }
+    return kinds;
   }
 
-  std::vector<FreeAmount> kinds_;
+  cluster::PerFamily<std::vector<size_t>> kinds_;  // positions in NodeInfo::free
 };
 
 // The values of one label on the candidates, numbered in the order of the values.
@@ -59,35 +59,28 @@ class LabelColumn {
   LabelColumn(const Problem& problem, const std::vector<int>& nodes, std::string_view label)
       : number_(problem.nodes.size(), -1) {
     NodeLabel on_node(label);
-    for (int node : nodes) {
-      const std::string* value = on_node.Of(*problem.nodes[node].info);
-      if (value == nullptr) continue;
-      number_[node] = index_.try_emplace(*value, static_cast<int>(index_.size())).first->second;
-    }
-    std::vector<std::pair<std::string_view, int>> values(index_.begin(), index_.end());
-    std::sort(values.begin(), values.end());
-    std::vector<int> in_order(values.size());
-    for (size_t i = 0; i < values.size(); ++i) {
-      in_order[values[i].second] = static_cast<int>(i);
-      index_[values[i].first] = static_cast<int>(i);
-    }
+    for (int node : nodes) number_[node] = on_node.NumberOf(*problem.nodes[node].info);
+    values_ = on_node.values();
+    std::sort(values_.begin(), values_.end());
+    std::vector<int> in_order;
+    for (std::string_view value : on_node.values()) in_order.push_back(OfValue(value));
     for (int node : nodes) {
       if (number_[node] >= 0) number_[node] = in_order[number_[node]];
     }
   }
 
-  int size() const { return static_cast<int>(index_.size()); }
+  int size() const { return static_cast<int>(values_.size()); }
   // -1 if the node lacks the label.
   int Of(int node) const { return number_[node]; }
   // -1 if no candidate has this value.
-  int OfValue(const std::string& value) const {
-    auto it = index_.find(value);
-    return it == index_.end() ? -1 : it->second;
+  int OfValue(std::string_view value) const {
+    auto it = std::lower_bound(values_.begin(), values_.end(), value);
+    return it != values_.end() && *it == value ? static_cast<int>(it - values_.begin()) : -1;
   }
 
  private:
   std::vector<int> number_;  // by node
-  absl::flat_hash_map<std::string_view, int> index_;
+  std::vector<std::string_view> values_;
 };
 
 std::vector<int> Candidates(const Problem& problem) {

@@ -110,59 +110,78 @@ class ProblemBuilder {
     std::vector<FreeAmount> amounts(resources.begin(), resources.end());
     int64_t* free = problem_.free.data();
     for (size_t n = 0; n < infos_.size(); ++n) {
-      problem_.nodes[n].info = infos_[n];
-      problem_.nodes[n].position = static_cast<int>(n);
+      NodeSlot& slot = problem_.nodes[n];
+      slot.info = infos_[n];
+      slot.is_virtual = infos_[n]->is_virtual;
+      slot.family = infos_[n]->family;
+      slot.position = static_cast<int>(n);
       bool holds_members = !holds_members_.empty() && holds_members_.contains(infos_[n]);
-      for (FreeAmount& amount : amounts) {
-        *free++ = holds_members ? FreeWithoutMembers(request(), *infos_[n], amount.resource())
-                                : amount.Of(*infos_[n]);
+      for (size_t r = 0; r < resources.size(); ++r) {
+        *free++ = holds_members ? FreeWithoutMembers(request(), *infos_[n], resources[r])
+                                : amounts[r].Of(*infos_[n]);
       }
     }
   }
 
   void FindCandidates() {
     // Classes of one key differ in their relations only.
-    absl::flat_hash_map<int, const std::vector<int>*> of_key;
-    std::vector<std::vector<int>> fitting(problem_.classes.size());
+    absl::flat_hash_map<int, std::vector<MemberClass*>> of_key;
     for (size_t c = 0; c < problem_.classes.size(); ++c) {
-      auto [it, added] = of_key.try_emplace(key_of_class_[c], &fitting[c]);
-      if (added) fitting[c] = FittingNodes(c);
-      MemberClass& member_class = problem_.classes[c];
-      for (int node : *it->second) {
-        if (!problem_.relations.Barred(member_class.kind, node, Detail::kOmitted)) {
-          member_class.candidates.push_back(node);
-        }
+      of_key[key_of_class_[c]].push_back(&problem_.classes[c]);
+    }
+    std::vector<Fit> fits;
+    for (auto& [key, classes] : of_key) {
+      const Pod& pod = *classes.front()->pod;
+      if (!pod.spec_error.empty()) continue;
+      fits.push_back({std::move(classes), cluster::ClassCheck(*problem_.snapshot, pod)});
+    }
+    // Node by node: where a cluster is large, it's the visit to a node that takes time.
+    for (size_t n = 0; n < infos_.size(); ++n) {
+      std::optional<bool> allowed;
+      for (Fit& fit : fits) {
+        if (FitCount(*fit.classes.front(), problem_.FreeOf(n), 1) == 0) continue;
+        if (!allowed) allowed = !WhyNotAllowed(request(), *infos_[n], Detail::kOmitted);
+        if (!*allowed) break;
+        if (Fits(fit, *infos_[n])) AddCandidate(fit, static_cast<int>(n));
       }
     }
   }
 
-  // The cheap checks first: most nodes of a busy cluster fall at the first.
-  std::vector<int> FittingNodes(int class_index) {
-    const MemberClass& member_class = problem_.classes[class_index];
-    std::vector<int> fitting;
-    if (!member_class.pod->spec_error.empty()) return fitting;
-    cluster::ClassCheck class_check(*problem_.snapshot, *member_class.pod);
-    for (size_t n = 0; n < infos_.size(); ++n) {
-      if (FitCount(member_class, problem_.FreeOf(n), 1) == 0) continue;
-      if (WhyNotAllowed(request(), *infos_[n], Detail::kOmitted)) continue;
-      if (class_check.Check(*infos_[n], Detail::kOmitted)) continue;
-      if (WhyNotPorts(request(), *member_class.pod, *infos_[n])) continue;
-      fitting.push_back(static_cast<int>(n));
+  // Classes that fit on the same nodes, relations aside.
+  struct Fit {
+    std::vector<MemberClass*> classes;
+    cluster::ClassCheck check;
+  };
+
+  bool Fits(Fit& fit, const NodeInfo& info) const {
+    return !fit.check.Check(info, Detail::kOmitted) &&
+           !WhyNotPorts(request(), *fit.classes.front()->pod, info);
+  }
+
+  void AddCandidate(const Fit& fit, int node) const {
+    for (MemberClass* member_class : fit.classes) {
+      if (!problem_.relations.Barred(member_class->kind, node, Detail::kOmitted)) {
+        member_class->candidates.push_back(node);
+      }
     }
-    return fitting;
   }
 
   void FindPreferences() {
     std::optional<cluster::RelationIndex> index;
     for (MemberClass& member_class : problem_.classes) {
       const kube::PodSpec& spec = *member_class.pod->spec;
-      bool relational = cluster::HasPreferredRelations(spec);
+      const bool relational = cluster::HasPreferredRelations(spec);
+      // Without preferred terms, which may name nodes, only taints count.
+      const bool by_family = spec.affinity.preferred_node_terms.empty();
+      cluster::PerFamily<int64_t> scores;
       if (relational && !index) {
         index.emplace(*problem_.snapshot, request().members, request().include_virtual);
       }
       bool any = false;
       for (int node : member_class.candidates) {
-        int64_t score = cluster::NodePreferenceScore(spec, *infos_[node]);
+        int64_t score = scores.Get(by_family ? problem_.nodes[node].family : -1, [&] {
+          return cluster::NodePreferenceScore(spec, *infos_[node]);
+        });
         if (relational) score += index->Score(*member_class.pod, *infos_[node]);
         member_class.preference.push_back(score);
         any |= score != 0;

@@ -33,6 +33,8 @@ struct MemberClass {
 // Nodes are named by their index, which follows the order of their names.
 struct NodeSlot {
   const cluster::NodeInfo* info = nullptr;
+  bool is_virtual = false;
+  int family = -1;      // cluster/node_families.h
   int zone = 0;         // nodes without the label share one
   int domain = 0;       // of required_topology_key; -1: the label is missing
   int64_t devices = 0;  // free ones

@@ -166,24 +166,38 @@ class RelationsBuilder {
     Relations::Key key;
     key.label = label;
     key.domain.assign(nodes_.size(), -1);
-    absl::flat_hash_map<std::string_view, int> index;
-    if (label == kube::kHostnameLabel) index.reserve(nodes_.size());
-    NodeLabel on_node(label);
-    for (size_t n = 0; n < nodes_.size(); ++n) {
-      if (seen_[n] == nullptr) continue;
-      const std::string* value =
-          seen_[n] == nodes_[n]->node.get() ? on_node.Of(*nodes_[n]) : seen_[n]->meta.Label(label);
-      if (value == nullptr) continue;
-      auto [it, added] = index.try_emplace(*value, static_cast<int>(key.values.size()));
-      if (added) {
-        key.values.push_back(*value);
-        key.nodes_in.push_back(0);
-      }
-      key.domain[n] = it->second;
-      ++key.nodes_in[it->second];
+    if (label != kube::kHostnameLabel || !NumberByName(&key)) NumberByValue(&key);
+    key.nodes_in.assign(key.values.size(), 0);
+    for (int domain : key.domain) {
+      if (domain >= 0) ++key.nodes_in[domain];
     }
     out_.keys_.push_back(std::move(key));
     return static_cast<int>(out_.keys_.size()) - 1;
+  }
+
+  void NumberByValue(Relations::Key* key) const {
+    NodeLabel on_node(key->label);
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      if (seen_[n] == nullptr) continue;
+      key->domain[n] = seen_[n] == nodes_[n]->node.get() ? on_node.NumberOf(*nodes_[n])
+                                                         : on_node.NumberOf(*seen_[n]);
+    }
+    key->values = on_node.values();
+  }
+
+  // As NumberByValue numbers hostnames, at a fraction of the cost; false, and nothing done, if some
+  // node's hostname isn't its name, which another node's may be.
+  bool NumberByName(Relations::Key* key) const {
+    const bool all = std::all_of(nodes_.begin(), nodes_.end(), [](const NodeInfo* info) {
+      return info->hostname != NodeInfo::Hostname::kOther;
+    });
+    if (!all) return false;
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      if (seen_[n] == nullptr || nodes_[n]->hostname != NodeInfo::Hostname::kName) continue;
+      key->domain[n] = static_cast<int>(key->values.size());
+      key->values.push_back(nodes_[n]->name());
+    }
+    return true;
   }
 
   size_t Domains(int key) const { return out_.keys_[key].values.size(); }

@@ -16,7 +16,7 @@ struct Cost {
   int64_t devices = 0;
   auto operator<=>(const Cost&) const = default;
   Cost With(const NodeSlot& node) const {
-    return {nodes + 1, virtual_nodes + node.info->is_virtual, devices + node.devices};
+    return {nodes + 1, virtual_nodes + node.is_virtual, devices + node.devices};
   }
 };
 
@@ -79,7 +79,7 @@ class PackingSearch {
         std::tuple<int, bool, int64_t, const std::vector<int>&, const std::vector<int>&, int>;
     auto order = [&](const Node& a) {
       const NodeSlot& slot = problem_.nodes[a.node];
-      return Order(-a.most, slot.info->is_virtual, slot.devices, a.classes, a.fits, slot.position);
+      return Order(-a.most, slot.is_virtual, slot.devices, a.classes, a.fits, slot.position);
     };
     std::sort(nodes_.begin(), nodes_.end(),
               [&](const Node& a, const Node& b) { return order(a) < order(b); });
@@ -93,8 +93,7 @@ class PackingSearch {
     const NodeSlot& x = problem_.nodes[a.node];
     const NodeSlot& y = problem_.nodes[b.node];
     size_t width = problem_.resources.size();
-    return a.classes == b.classes && x.devices == y.devices &&
-           x.info->is_virtual == y.info->is_virtual &&
+    return a.classes == b.classes && x.devices == y.devices && x.is_virtual == y.is_virtual &&
            std::equal(problem_.FreeOf(a.node), problem_.FreeOf(a.node) + width,
                       problem_.FreeOf(b.node));
   }
@@ -296,7 +295,7 @@ class PlacementSearch {
 std::vector<int64_t> Fingerprint(const Problem& problem, const Scope& scope, int node,
                                  bool with_relations) {
   const NodeSlot& slot = problem.nodes[node];
-  std::vector<int64_t> fingerprint = {slot.zone, slot.info->is_virtual, slot.devices};
+  std::vector<int64_t> fingerprint = {slot.zone, slot.is_virtual, slot.devices};
   for (size_t c = 0; c < scope.candidates.size(); ++c) {
     const std::vector<int>& candidates = scope.candidates[c];
     bool candidate = std::binary_search(candidates.begin(), candidates.end(), node);

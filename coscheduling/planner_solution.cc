@@ -34,7 +34,7 @@ Bin MakeBin(const Problem& problem, int member_class, int node, int fits) {
   Bin bin;
   bin.node = node;
   bin.fits = fits;
-  bin.cost.virtual_nodes = slot.info->is_virtual;
+  bin.cost.virtual_nodes = slot.is_virtual;
   bin.cost.devices = slot.devices;
   bin.cost.disfavour = -fits * PreferenceOf(problem.classes[member_class], node);
   bin.position = slot.position;
@@ -59,7 +59,7 @@ Score ScoreOf(const Problem& problem, const Slots& slots) {
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   score.nodes = static_cast<int>(nodes.size());
   for (int node : nodes) {
-    score.virtual_nodes += problem.nodes[node].info->is_virtual;
+    score.virtual_nodes += problem.nodes[node].is_virtual;
     score.devices += problem.nodes[node].devices;
   }
   score.complete = score.placed >= static_cast<int>(problem.request->required);

@@ -581,7 +581,31 @@ PLAN_TABLE(AntiAffinity,
                       WithAntiAffinity(SpecWith(1), Term("role", "worker", kube::kHostnameLabel)),
                       {{"role", "worker"}});
                 },
-                "n1 n1 n2"});
+                "n1 n1 n2"},
+           Case{"a hostname that is another node's name makes one host of the two",
+                [](GangWorld& world) {
+                  for (const char* name : {"n1", "n2", "n3"}) {
+                    kube::Node node = NodeWith(name, "a", 8);
+                    if (name == std::string("n1")) node.meta.labels[kube::kHostnameLabel] = "n2";
+                    world.Add(std::move(node));
+                  }
+                  world.AddMembers(
+                      "w", 2, WithAntiAffinity(SpecWith(1), Term("job", "j", kube::kHostnameLabel)),
+                      {{"job", "j"}});
+                },
+                "n1 n3"},
+           Case{"a node without a hostname is no host that one could keep apart on",
+                [](GangWorld& world) {
+                  kube::Node node = NodeWith("n0", "a", 8);
+                  node.meta.labels.erase(kube::kHostnameLabel);
+                  world.Add(std::move(node));
+                  AddNodes(world, {"n1", "n2"}, "a", 8);
+                  world.Add(Bound(PodWith("lonely", SpecWith(0), {{"job", "j"}}), "n1"));
+                  world.AddMembers(
+                      "w", 2, WithAntiAffinity(SpecWith(8), Term("job", "j", kube::kHostnameLabel)),
+                      {{"job", "j"}});
+                },
+                "n0 n2"});
 
 PLAN_TABLE(
     Spreading,
