@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include "extender/json_text.h"
+#include "extender/node_name_list.h"
 #include "fmt/format.h"
 
 namespace muster::extender {
@@ -88,15 +89,16 @@ struct PodArgs {
 struct Offer {
   bool as_objects = false;
   size_t count = 0;
-  std::string_view first;         // name
-  std::optional<element> wanted;  // the name or object of the node asked for, if it is offered
-  std::string_view wanted_name;
+  std::string_view first;   // name
+  std::string_view wanted;  // the node asked for, if it is offered
+  std::optional<element> wanted_object;
 
-  void Add(std::string_view name, element node, std::string_view want) {
+  // False if the node isn't the one asked for.
+  bool Add(std::string_view name, std::string_view want) {
     if (count++ == 0) first = name;
-    if (name != want || wanted) return;
-    wanted = node;
-    wanted_name = name;
+    if (name != want || want.empty()) return false;
+    wanted = name;
+    return true;
   }
 };
 
@@ -129,7 +131,7 @@ absl::Status ReadNodeNames(element value, std::string_view want, Offer* offer) {
   for (element name : names) {
     std::string_view text;
     if (name.get(text)) return WrongType(fmt::format("NodeNames[{}]", offer->count), "a string");
-    offer->Add(text, name, want);
+    offer->Add(text, want);
   }
   return absl::OkStatus();
 }
@@ -147,7 +149,7 @@ absl::Status ReadNodeObjects(element value, std::string_view want, Offer* offer)
     if (node["metadata"]["name"].get(name)) {
       return WrongType(fmt::format("Nodes.items[{}].metadata.name", offer->count), "a string");
     }
-    offer->Add(name, node, want);
+    if (offer->Add(name, want)) offer->wanted_object = node;
   }
   return absl::OkStatus();
 }
@@ -183,10 +185,10 @@ std::string EncodeResult(const Offer& offer, bool passes, std::string_view unres
   std::string nodes = "null";
   std::string names = "null";
   if (error.empty() && offer.as_objects) {
-    nodes = passes ? fmt::format("{{\"items\":[{}]}}", simdjson::minify(*offer.wanted))
+    nodes = passes ? fmt::format("{{\"items\":[{}]}}", simdjson::minify(*offer.wanted_object))
                    : "{\"items\":[]}";
   } else if (error.empty()) {
-    names = passes ? fmt::format("[{}]", Quoted(offer.wanted_name)) : "[]";
+    names = passes ? fmt::format("[{}]", Quoted(offer.wanted)) : "[]";
   }
   std::string body;
   AppendField("Nodes", nodes, &body);
@@ -209,7 +211,7 @@ std::string EncodeFilterError(const Offer& offer, std::string_view error) {
 FilterReply AnswerPlanned(const PodArgs& pod, const Offer& offer, const std::string& node) {
   FilterReply reply;
   reply.pod_uid = pod.uid;
-  if (offer.wanted) {
+  if (!offer.wanted.empty()) {
     reply.outcome = FilterReply::Outcome::kPlanned;
     reply.body = EncodeResult(offer, /*passes=*/true, "", "");
     return reply;
@@ -231,40 +233,68 @@ FilterReply AnswerPlanned(const PodArgs& pod, const Offer& offer, const std::str
   return reply;
 }
 
+// One filter call. The pod's answer is looked up on the way: it says which node to look for.
+struct FilterCall {
+  PodArgs pod;
+  std::shared_ptr<const coscheduling::FilterAnswer> answer;  // null: the pod is unknown
+  Offer offer;
+
+  bool planned() const {
+    return answer && answer->kind == coscheduling::FilterAnswer::Kind::kPlanned;
+  }
+  std::string_view want() const { return planned() ? std::string_view(answer->node) : ""; }
+
+  absl::Status Read(const std::string& body, Document* document, const FindAnswer& find) {
+    const absl::StatusOr<object> root = document->Parse(body);
+    if (!root.ok()) return root.status();
+    if (absl::Status status = ReadPod(*root, &pod); !status.ok()) return status;
+    answer = find(pod.uid);
+    absl::StatusOr<Offer> nodes = ReadOffer(*root, want());
+    if (nodes.ok()) offer = *nodes;
+    return nodes.status();
+  }
+  // An error: the call must be read as a whole.
+  absl::Status ReadSplit(const SplitNodeNames& split, Document* document, const FindAnswer& find) {
+    const absl::StatusOr<object> root = document->Parse(split.rest);
+    if (!root.ok()) return root.status();
+    if (absl::Status status = ReadPod(*root, &pod); !status.ok()) return status;
+    answer = find(pod.uid);
+    const std::string_view wanted = want();
+    const bool list =
+        ForEachNodeName(split, [&](std::string_view name) { offer.Add(name, wanted); });
+    return list ? absl::OkStatus() : WrongType("NodeNames", "an array of strings");
+  }
+};
+
 }  // namespace
 
-absl::StatusOr<FilterReply> AnswerFilter(
-    const std::string& body,
-    const std::function<std::shared_ptr<const coscheduling::FilterAnswer>(std::string_view)>&
-        find) {
+absl::StatusOr<FilterReply> AnswerFilter(const std::string& body, const FindAnswer& find) {
   Document document;
-  const absl::StatusOr<object> root = document.Parse(body);
-  if (!root.ok()) return root.status();
-  PodArgs pod;
-  if (absl::Status status = ReadPod(*root, &pod); !status.ok()) return status;
-  const std::shared_ptr<const coscheduling::FilterAnswer> answer = find(pod.uid);
-  const bool planned = answer && answer->kind == coscheduling::FilterAnswer::Kind::kPlanned;
-  const absl::StatusOr<Offer> offer =
-      ReadOffer(*root, planned ? std::string_view(answer->node) : "");
-  if (!offer.ok()) return offer.status();
-  if (planned) return AnswerPlanned(pod, *offer, answer->node);
+  FilterCall call;
+  const std::optional<SplitNodeNames> split = Split(body);
+  if (!split || !call.ReadSplit(*split, &document, find).ok()) {
+    call = {};
+    if (absl::Status status = call.Read(body, &document, find); !status.ok()) return status;
+  }
+  const auto& [pod, answer, offer] = call;
+  if (call.planned()) return AnswerPlanned(pod, offer, answer->node);
   FilterReply reply;
   reply.pod_uid = pod.uid;
   if (!answer) {
     reply.outcome = FilterReply::Outcome::kUnknownPod;
     reply.body =
-        EncodeFilterError(*offer, fmt::format("pod {}/{} (uid {}) is not known to muster yet",
-                                              pod.name_space, pod.name, pod.uid));
+        EncodeFilterError(offer, fmt::format("pod {}/{} (uid {}) is not known to muster yet",
+                                             pod.name_space, pod.name, pod.uid));
     return reply;
   }
   if (answer->kind == coscheduling::FilterAnswer::Kind::kUnresolvable) {
     reply.outcome = FilterReply::Outcome::kUnresolvable;
-    reply.body = EncodeResult(*offer, /*passes=*/false, answer->message, "");
+    reply.body = EncodeResult(offer, /*passes=*/false, answer->message, "");
     return reply;
   }
   reply.outcome = FilterReply::Outcome::kHeld;
   reply.body = EncodeFilterError(
-      *offer, answer->message.empty() ? "held by muster" : std::string_view(answer->message));
+      offer, answer->message.empty() ? "held by muster" : std::string_view(answer->message));
   return reply;
 }
 

@@ -36,9 +36,9 @@ struct FilterReply {
 // Everything else is an Error, which kube-scheduler turns into reason SchedulerError, invisible to
 // provisioners.
 // `find` looks up a pod's UID and returns null for an unknown pod.
-absl::StatusOr<FilterReply> AnswerFilter(
-    const std::string& body,
-    const std::function<std::shared_ptr<const coscheduling::FilterAnswer>(std::string_view)>& find);
+using FindAnswer =
+    std::function<std::shared_ptr<const coscheduling::FilterAnswer>(std::string_view pod_uid)>;
+absl::StatusOr<FilterReply> AnswerFilter(const std::string& body, const FindAnswer& find);
 
 // Placement is decided in filter: no host gets a score. HostPriorityList "[]".
 absl::StatusOr<std::string> AnswerPrioritize(const std::string& body);

@@ -133,6 +133,65 @@ TEST_F(Filter, EscapedNodeNameIsTheSameName) {
             Outcome::kPlanned);
 }
 
+// As kube-scheduler writes it: the names last, which are then not read as JSON.
+std::string GoCall(const std::string& pod, const std::string& names) {
+  return fmt::format(R"({{"Pod":{},"Nodes":null,"NodeNames":{}}})", pod, names);
+}
+
+TEST_F(Filter, TheOrderOfGoIsAnsweredAsAnyOther) {
+  const std::string pods[] = {PodJson("planned").dump(),
+                              PodJson("short").dump(),
+                              PodJson("held").dump(),
+                              PodJson("other").dump(),
+                              R"({"metadata":{"name":",\"NodeNames\":[","uid":"planned"}})",
+                              R"({"metadata":{"name":"p","namespace":"n","uid":"planned","x":1,)"
+                              R"("NodeNames":["n2"]}})",
+                              R"({"metadata":{}})",
+                              "null",
+                              "{",
+                              ""};
+  for (const std::string& pod : pods) {
+    for (const char* names : {R"([])",
+                              R"(["n1"])",
+                              R"(["n1","n2","n3"])",
+                              R"(["n2","n2"])",
+                              R"(["\u006e2"])",
+                              R"(["n1" , "n2"])",
+                              R"(["n1",2])",
+                              R"(["n1",])",
+                              R"([,"n2"])",
+                              R"(["n1""n2"])",
+                              R"([""])",
+                              R"(["n1","n"n"])",
+                              R"(["n1","long","n2"])",
+                              R"(["abc","a","","n2"])",
+                              R"(["n1","n2)",
+                              R"(["n1",["n2"]])",
+                              R"([{"a":"n2"}])",
+                              R"(["n1"],"NodeNames":["n2"])",
+                              R"(["n1"],"More":["n2"])",
+                              "[\"n\x01\",\"n2\"]",
+                              "[\"n\xff\",\"n2\"]",
+                              "[\"\xc3\xa9\",\"n2\"]",
+                              "null",
+                              "7"}) {
+      const std::string call = GoCall(pod, names);
+      // A space before the key is enough for the parser.
+      std::string spaced = call;
+      for (size_t at = 0; (at = spaced.find(",\"NodeNames\"", at)) != std::string::npos; at += 2) {
+        spaced.insert(at + 1, " ");
+      }
+      const absl::StatusOr<FilterReply> want = Call(spaced);
+      const absl::StatusOr<FilterReply> got = Call(call);
+      ASSERT_EQ(got.status(), want.status()) << call;
+      if (!got.ok()) continue;
+      EXPECT_EQ(got->body, want->body) << call;
+      EXPECT_EQ(got->outcome, want->outcome) << call;
+      EXPECT_EQ(got->refused_node, want->refused_node) << call;
+    }
+  }
+}
+
 TEST_F(Filter, EveryTruncationIsRefused) {
   const std::string body = NamesCall("planned", {"n1", "n2"}).dump();
   for (size_t length = 0; length < body.size(); ++length) {
