@@ -34,10 +34,7 @@ std::string Ratio(GpuTime part, GpuTime whole) {
 
 Figures FiguresOf(const Outcome& outcome) {
   Figures figures;
-  figures.idle_before_start = outcome.bought.BeforeStart();
-  figures.idle_after_give_up = outcome.bought.Of(Idle::kGaveUp);
-  figures.used = outcome.bought.used;
-  figures.wasted = outcome.bought.Wasted();
+  figures.bought = outcome.bought;
   std::vector<Millis> waits;
   for (const GangOutcome& gang : outcome.gangs) {
     const GangAccount& account = gang.account;
@@ -71,11 +68,20 @@ std::string Comparison(std::span<const Outcome> outcomes) {
     add(what, [&](const Figures& each) { return Seconds(of(each)); });
     if (two) rows.back().push_back(fmt::format("{:>8}", Ratio(of(figures[0]), of(figures[1]))));
   };
-  add_time("GPU-seconds idle for gangs", [](const Figures& f) { return f.IdleForGangs(); });
-  add_time("  before their start", [](const Figures& f) { return f.idle_before_start; });
-  add_time("  after they gave up", [](const Figures& f) { return f.idle_after_give_up; });
-  add_time("GPU-seconds wasted", [](const Figures& f) { return f.wasted; });
-  add_time("GPU-seconds used", [](const Figures& f) { return f.used; });
+  const auto add_reason = [&](const std::string& indent, Idle reason) {
+    if (std::ranges::all_of(figures, [&](const Figures& f) { return f.bought.Of(reason) == 0; })) {
+      return;
+    }
+    add_time(fmt::format("{}{}", indent, IdleName(reason)),
+             [reason](const Figures& f) { return f.bought.Of(reason); });
+  };
+  add_time("GPU-seconds wasted", [](const Figures& f) { return f.bought.Wasted(); });
+  add_time("  idle for gangs", [](const Figures& f) { return f.IdleForGangs(); });
+  add_time("    before their start", [](const Figures& f) { return f.bought.BeforeStart(); });
+  for (const Idle reason : kBeforeStart) add_reason("      ", reason);
+  add_time("    after they gave up", [](const Figures& f) { return f.bought.Of(Idle::kGaveUp); });
+  for (const Idle reason : kOtherwise) add_reason("  ", reason);
+  add_time("GPU-seconds used", [](const Figures& f) { return f.bought.used; });
   add("gangs completed",
       [](const Figures& f) { return fmt::format("{} of {}", f.completed, f.gangs); });
   add("seconds to start, median", [](const Figures& f) { return SecondsOrNever(f.median_start); });

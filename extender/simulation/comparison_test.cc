@@ -57,10 +57,15 @@ TEST(Comparison, BothPoliciesStandBesideEachOtherWithTheirRatio) {
   EXPECT_THAT(result.out, HasSubstr("(seed 1, coscheduling)"));
   const std::string table = result.out.substr(result.out.rfind("POLICY"));
   EXPECT_EQ(table, R"(POLICY                                   muster      coscheduling     ratio
-GPU-seconds idle for gangs             1496.876          3719.876    40.2 %
-  before their start                    595.996          3719.876    16.0 %
-  after they gave up                    900.880             0.000         -
 GPU-seconds wasted                     1582.080          3831.876    41.3 %
+  idle for gangs                       1496.876          3719.876    40.2 %
+    before their start                  595.996          3719.876    16.0 %
+      coming up                         210.000           120.000   175.0 %
+      never usable                      118.999           899.876    13.2 %
+      waiting for a start                 0.000          2700.000     0.0 %
+      waiting in vain                   266.997             0.000         -
+    after they gave up                  900.880             0.000         -
+  after a gang's end                     85.204           112.000    76.1 %
 GPU-seconds used                       1204.000          1204.000   100.0 %
 gangs completed                          1 of 1            1 of 1
 seconds to start, median               1062.699           931.000

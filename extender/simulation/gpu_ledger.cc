@@ -2,11 +2,20 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "fmt/format.h"
 
 namespace muster::simulation {
+namespace {
+
+void Move(Idle from, Idle to, GpuTime time, GpuAccount* gpu) {
+  gpu->idle[static_cast<size_t>(from)] -= time;
+  gpu->idle[static_cast<size_t>(to)] += time;
+}
+
+}  // namespace
 
 std::string Seconds(Millis time) { return fmt::format("{}.{:03}", time / 1'000, time % 1'000); }
 
@@ -16,8 +25,12 @@ std::string_view IdleName(Idle reason) {
       return "gang not whole";
     case Idle::kComingUp:
       return "coming up";
+    case Idle::kNeverUsable:
+      return "never usable";
     case Idle::kWaiting:
       return "waiting for a start";
+    case Idle::kInVain:
+      return "waiting in vain";
     case Idle::kBeside:
       return "beside a gang";
     case Idle::kEnded:
@@ -31,6 +44,11 @@ std::string_view IdleName(Idle reason) {
 }
 
 GpuTime GpuAccount::Wasted() const { return std::accumulate(idle.begin(), idle.end(), GpuTime{0}); }
+
+GpuTime GpuAccount::BeforeStart() const {
+  return std::accumulate(kBeforeStart.begin(), kBeforeStart.end(), GpuTime{0},
+                         [this](GpuTime sum, Idle reason) { return sum + Of(reason); });
+}
 
 void GpuAccount::Add(const GpuAccount& other) {
   bought += other.bought;
@@ -46,6 +64,8 @@ void GpuLedger::MoveTo(Millis now) {
     gpu.bought += node.rate.bought * passed;
     gpu.used += node.rate.used * passed;
     for (size_t i = 0; i < kIdleReasons; ++i) gpu.idle[i] += node.rate.idle[i] * passed;
+    const GpuTime waited = node.rate.Of(Idle::kWaiting) * passed;
+    if (waited > 0 && !node.waits_for.empty()) node.waited[node.waits_for] += waited;
   }
   now_ = now;
 }
@@ -60,8 +80,10 @@ void GpuLedger::SetNode(const std::string& id, NodeFacts facts) {
       if (Asks(gang)) ordered.wanted_by.insert(name);
     }
   }
-  NodeAccount& account = nodes_[it->second].account;
+  Node& node = nodes_[it->second];
+  NodeAccount& account = node.account;
   if (facts.paid && !account.from) account.from = now_;
+  node.was_usable |= facts.usable;
   account.facts = std::move(facts);
 }
 
@@ -69,7 +91,12 @@ bool GpuLedger::RemoveNode(const std::string& id) {
   const auto it = current_.find(id);
   if (it == current_.end()) return false;
   changed_ = true;
-  nodes_[it->second].account.until = now_;
+  Node& node = nodes_[it->second];
+  node.account.until = now_;
+  if (!node.was_usable) {
+    GpuAccount& gpu = node.account.gpu;
+    Move(Idle::kComingUp, Idle::kNeverUsable, gpu.Of(Idle::kComingUp), &gpu);
+  }
   current_.erase(it);
   return true;
 }
@@ -109,7 +136,7 @@ bool GpuLedger::Asks(const Gang& gang) const {
   const bool admitted = group != groups_.end() && group->second.admitted;
   return std::ranges::any_of(gang.members, [&](const std::string& uid) {
     const MemberFacts& member = members_.at(uid);
-    return member.live && (member.asks || admitted);
+    return member.live && member.node.empty() && (member.asks || admitted);
   });
 }
 
@@ -134,8 +161,14 @@ void GpuLedger::RefreshGang(Gang* gang) {
   gang->asks = Asks(*gang);
   gang->whole = placed >= account.min_member && placed > 0;
   if (gang->whole && !was_whole && account.started && gang->any_live) ++account.restarts;
-  if (gang->whole && !account.started) account.started = now_;
-  if (asked && !gang->asks && gang->any_live && !account.started) ++account.give_ups;
+  if (gang->whole && !account.started) {
+    account.started = now_;
+    SettleWaiting(account.name, /*in_vain=*/false);
+  }
+  if (asked && !gang->asks && !account.started) {
+    account.give_ups += gang->any_live;
+    SettleWaiting(account.name, /*in_vain=*/true);
+  }
   if (gang->any_live) {
     account.ended.reset();
   } else if (!account.ended) {
@@ -143,9 +176,65 @@ void GpuLedger::RefreshGang(Gang* gang) {
   }
 }
 
+void GpuLedger::SettleWaiting(const std::string& gang, bool in_vain) {
+  for (Node& node : nodes_) {
+    const auto it = node.waited.find(gang);
+    if (it == node.waited.end()) continue;
+    if (in_vain) Move(Idle::kWaiting, Idle::kInVain, it->second, &node.account.gpu);
+    node.waited.erase(it);
+  }
+}
+
+void GpuLedger::TakeIdle() {
+  std::map<std::string_view, int64_t> used;  // by node name
+  for (const auto& [uid, member] : members_) {
+    if (member.live && !member.node.empty()) used[member.node] += member.gpus;
+  }
+  struct Idling {
+    Node* node;
+    int64_t gpus;
+  };
+  std::vector<Idling> idling;
+  for (const auto& [id, place] : current_) {
+    Node& node = nodes_[place];
+    node.taken = 0;
+    node.waits_for.clear();
+    const NodeFacts& facts = node.account.facts;
+    const auto busy = used.find(facts.name);
+    const int64_t left = facts.gpus - (busy == used.end() ? 0 : busy->second);
+    if (facts.paid && left > 0) idling.push_back({&node, left});
+  }
+  std::vector<const Gang*> asking;
+  for (const auto& [name, gang] : gangs_) {
+    if (gang.asks) asking.push_back(&gang);
+  }
+  std::ranges::sort(asking, {}, &Gang::number);
+  // First come, first served.
+  for (const Gang* gang : asking) {
+    const std::string& name = gang->account.name;
+    std::ranges::stable_sort(idling, {}, [&](const Idling& one) {
+      const NodeFacts& facts = one.node->account.facts;
+      return std::tuple(!facts.held, !one.node->wanted_by.contains(name), !facts.usable);
+    });
+    for (const std::string& uid : gang->members) {
+      const MemberFacts& member = members_.at(uid);
+      if (!member.live || !member.node.empty() || member.gpus == 0) continue;
+      const auto room = std::ranges::find_if(idling, [&](const Idling& one) {
+        return one.gpus >= member.gpus &&
+               (member.pool.empty() || member.pool == one.node->account.facts.pool);
+      });
+      if (room == idling.end()) continue;
+      room->gpus -= member.gpus;
+      room->node->taken += member.gpus;
+      if (room->node->waits_for.empty()) room->node->waits_for = name;
+    }
+  }
+}
+
 void GpuLedger::EndMoment() {
   if (!std::exchange(changed_, false)) return;
   for (auto& [name, gang] : gangs_) RefreshGang(&gang);
+  TakeIdle();
   std::map<std::string_view, std::vector<const MemberFacts*>> members_on;
   for (const auto& [uid, member] : members_) {
     if (member.live && !member.node.empty()) members_on[member.node].push_back(&member);
@@ -163,6 +252,7 @@ void GpuLedger::RefreshRate(Node* node, const std::vector<const MemberFacts*>& m
   const NodeFacts& facts = node->account.facts;
   if (!facts.paid) return;
   GpuAccount& rate = node->rate;
+  const auto idles = [&](Idle why, GpuTime gpus) { rate.idle[static_cast<size_t>(why)] += gpus; };
   rate.bought = facts.gpus;
   GpuTime left = facts.gpus;
   for (const MemberFacts* member : members) {
@@ -173,26 +263,31 @@ void GpuLedger::RefreshRate(Node* node, const std::vector<const MemberFacts*>& m
       rate.used += gpus;
       node->used |= gpus > 0;
     } else {
-      const Idle why = gang.account.started ? Idle::kInPart : Idle::kWaiting;
-      rate.idle[static_cast<size_t>(why)] += gpus;
+      idles(gang.account.started ? Idle::kInPart : Idle::kWaiting, gpus);
+      if (!gang.account.started && node->waits_for.empty()) node->waits_for = member->gang;
     }
   }
-  rate.idle[static_cast<size_t>(WhyIdle(*node, rate.used > 0))] += left;
+  const bool partly_used = rate.used > 0;
+  const GpuTime wanted = IsWanted(*node) ? left : std::min<GpuTime>(node->taken, left);
+  idles(WhyIdle(*node, /*wanted=*/true, partly_used), wanted);
+  idles(WhyIdle(*node, /*wanted=*/false, partly_used), left - wanted);
 }
 
-Idle GpuLedger::WhyIdle(const Node& node, bool partly_used) const {
-  bool wanted = node.account.facts.held;
-  bool given_up = false;
-  if (!node.used) {
-    for (const std::string& name : node.wanted_by) {
-      const Gang& gang = gangs_.at(name);
-      wanted |= gang.asks;
-      given_up |= !gang.account.started && !gang.asks;
-    }
-  }
+bool GpuLedger::IsWanted(const Node& node) const {
+  return node.account.facts.held ||
+         (!node.used && std::ranges::any_of(node.wanted_by, [&](const std::string& name) {
+           return gangs_.at(name).asks;
+         }));
+}
+
+Idle GpuLedger::WhyIdle(const Node& node, bool wanted, bool partly_used) const {
   if (wanted) return node.account.facts.usable ? Idle::kWaiting : Idle::kComingUp;
   if (partly_used) return Idle::kBeside;
   if (node.used) return Idle::kEnded;
+  const bool given_up = std::ranges::any_of(node.wanted_by, [&](const std::string& name) {
+    const Gang& gang = gangs_.at(name);
+    return !gang.account.started && !gang.asks;
+  });
   return given_up ? Idle::kGaveUp : Idle::kUnwanted;
 }
 

@@ -5,17 +5,24 @@
 // minMember members are bound or have succeeded. All other time is wasted, for the first of these
 // reasons that holds:
 //
-//   kInPart     a member has it whose gang lost others, and is whole no more
-//   kComingUp   a gang waits for it; the node isn't usable yet       \  before the
-//   kWaiting    a gang waits for it, or has bound some members only  /  start of a gang
-//   kBeside     others of the node's GPUs are used
-//   kEnded      the gang that used the node has ended
-//   kGaveUp     a gang for which it was bought gave up, or is gone, before it started
-//   kUnwanted   those for which it was bought started without it, or nobody asked for it
+//   kInPart       a member has it whose gang lost others, and is whole no more
+//   kComingUp     a gang waits for it; the node isn't usable yet       \
+//   kNeverUsable  the same, of a node that was gone before it was       |  before a gang's
+//   kWaiting      a gang waits for it, or has bound some members only   |  start
+//   kInVain       the same, of a gang that then gave up, or was gone   /
+//   kBeside       others of the node's GPUs are used
+//   kEnded        the gang that used the node has ended
+//   kGaveUp       a gang for which it was bought gave up, or is gone, before it started
+//   kUnwanted     those for which it was bought started without it, or nobody asked for it
 //
-// "A gang waits for it": the node is held for a gang, or it has never been used and a gang that
-// asked for nodes when this one was ordered still does. A gang asks while one of its members is
-// signalled, or ungated and not bound, and while its PodGroup says that it is admitted.
+// "A gang waits for it": the node is held for a gang; or it has never been used and a gang that
+// asked for nodes when this one was ordered still does; or a gang that asks could use it, whoever
+// ordered it and whoever has used it: each takes as many idle GPUs as its unbound members ask for
+// in the NodePool that they name, gangs in order of their first members, nodes that are held first,
+// then those that it ordered, then usable ones. A gang asks while one of its members is signalled,
+// or ungated and not bound, and while its PodGroup says that it is admitted and one isn't bound.
+// All of it is read from objects that are there whoever schedules, so that policies can be
+// compared.
 //
 // Exact: whole milliseconds times whole GPUs. Bought is used plus wasted, always. Pure: no clock,
 // no I/O; the changes of one moment count as one, as of its end:
@@ -40,8 +47,24 @@ using GpuTime = int64_t;  // GPU-milliseconds
 // "12.345"
 std::string Seconds(Millis time);
 
-enum class Idle { kInPart, kComingUp, kWaiting, kBeside, kEnded, kGaveUp, kUnwanted };
-inline constexpr size_t kIdleReasons = 7;
+enum class Idle {
+  kInPart,
+  kComingUp,
+  kNeverUsable,
+  kWaiting,
+  kInVain,
+  kBeside,
+  kEnded,
+  kGaveUp,
+  kUnwanted
+};
+inline constexpr size_t kIdleReasons = 9;
+// Those before the start of a gang that waits for the node.
+inline constexpr std::array kBeforeStart = {Idle::kComingUp, Idle::kNeverUsable, Idle::kWaiting,
+                                            Idle::kInVain};
+// Neither those nor after a give-up.
+inline constexpr std::array kOtherwise = {Idle::kInPart, Idle::kBeside, Idle::kEnded,
+                                          Idle::kUnwanted};
 
 // "coming up", "after a give-up", ...
 std::string_view IdleName(Idle reason);
@@ -54,7 +77,7 @@ struct GpuAccount {
   GpuTime Of(Idle reason) const { return idle[static_cast<size_t>(reason)]; }
   // What was wasted: in all; before a gang's start; for the other reasons but kGaveUp.
   GpuTime Wasted() const;
-  GpuTime BeforeStart() const { return Of(Idle::kComingUp) + Of(Idle::kWaiting); }
+  GpuTime BeforeStart() const;
   GpuTime Otherwise() const { return Wasted() - BeforeStart() - Of(Idle::kGaveUp); }
   void Add(const GpuAccount& other);
   bool operator==(const GpuAccount&) const = default;
@@ -75,6 +98,7 @@ struct NodeFacts {
 struct MemberFacts {
   std::string gang;
   std::string node{};  // empty: not bound
+  std::string pool{};  // the NodePool that it asks for; empty: any
   int64_t gpus = 0;
   bool asks = false;  // unbound, and signalled or ungated
   bool live = true;   // neither ended nor being deleted
@@ -140,13 +164,22 @@ class GpuLedger {
     NodeAccount account;
     std::set<std::string> wanted_by;  // gangs that asked when it was ordered
     bool used = false;                // ever
-    GpuAccount rate;                  // per millisecond, as things are
+    bool was_usable = false;          // ever
+    int64_t taken = 0;                // of its idle GPUs, by gangs that ask and could use them
+    std::string waits_for;            // the first of these gangs; or one that has it in part
+    // What was booked as kWaiting for gangs of which it isn't known yet whether they start.
+    std::map<std::string, GpuTime> waited;
+    GpuAccount rate;  // per millisecond, as things are
   };
 
   bool Asks(const Gang& gang) const;
   void RefreshGang(Gang* gang);
+  // The gang has started, or won't in this attempt.
+  void SettleWaiting(const std::string& gang, bool in_vain);
+  void TakeIdle();
   void RefreshRate(Node* node, const std::vector<const MemberFacts*>& members);
-  Idle WhyIdle(const Node& node, bool partly_used) const;
+  bool IsWanted(const Node& node) const;
+  Idle WhyIdle(const Node& node, bool wanted, bool partly_used) const;
   Gang& GangOf(const std::string& name);
 
   Millis now_ = 0;

@@ -84,7 +84,8 @@ TEST_F(GpuLedgerTest, AfterAGiveUpNodesIdleForNobodyUntilTheGangAsksAgain) {
   At(18'000, [&] { ledger_.RemoveMember("a"); });
   At(20'000, [&] { ledger_.RemoveNode("c"); });
 
-  EXPECT_EQ(Gpu(0).Of(Idle::kWaiting), 8 * (10'000 + 2'000));
+  EXPECT_EQ(Gpu(0).Of(Idle::kInVain), 8 * (10'000 + 2'000));
+  EXPECT_EQ(Gpu(0).Of(Idle::kWaiting), 0) << "it never started";
   EXPECT_EQ(Gpu(0).Of(Idle::kGaveUp), 8 * (5'000 + 2'000)) << "a gang that is gone gave up too";
   EXPECT_EQ(Gpu(0).used, 0);
   EXPECT_EQ(ledger_.Gangs().at(0).give_ups, 1) << "what its user deletes didn't give up";
@@ -116,8 +117,47 @@ TEST_F(GpuLedgerTest, AHeldNodeWaitsEvenIfThoseWhoOrderedItGaveUp) {
   At(5'000, [&] { ledger_.SetNode("c", Usable("n", 1)); });
   At(7'000, [] {});
 
-  EXPECT_EQ(Gpu(0).Of(Idle::kWaiting), 5'000);
+  EXPECT_EQ(Gpu(0).Of(Idle::kInVain), 1'000);
+  EXPECT_EQ(Gpu(0).Of(Idle::kWaiting), 4'000);
   EXPECT_EQ(Gpu(0).Of(Idle::kGaveUp), 2'000);
+}
+
+TEST_F(GpuLedgerTest, ANodeThatWasUsedWaitsForTheNextGangThatCouldUseIt) {
+  MemberFacts next = Asking("next");
+  next.pool = "gpu";
+  At(0, [&] { ledger_.SetNode("c", Usable("n", 2)); });
+  At(0, [&] { ledger_.SetMember("a", On("n", "first")); });
+  At(10'000, [&] { ledger_.SetMember("a", Ended("n", "first")); });
+  At(20'000, [&] { ledger_.SetMember("b", next); });
+  At(25'000, [&] {
+    next.pool = "other";
+    ledger_.SetMember("b", next);
+  });
+  At(26'000, [] {});
+
+  EXPECT_EQ(Gpu(0).Of(Idle::kEnded), 2 * 10'000 + 1 * 5'000 + 2 * 1'000);
+  EXPECT_EQ(Gpu(0).Of(Idle::kWaiting), 1 * 5'000) << "as many GPUs as it asks for, of its NodePool";
+}
+
+TEST_F(GpuLedgerTest, IdleGpusWaitOnceHoweverManyGangsCouldUseThem) {
+  At(0, [&] { ledger_.SetNode("c", Usable("n", 1)); });
+  At(0, [&] { ledger_.SetMember("a", Asking("first")); });
+  At(0, [&] { ledger_.SetMember("b", Asking("second")); });
+  At(4'000, [&] { ledger_.SetMember("a", Gated("first")); });
+  At(6'000, [&] { ledger_.SetMember("b", Gated("second")); });
+
+  EXPECT_EQ(Gpu(0).bought, 6'000);
+  EXPECT_EQ(Gpu(0).Of(Idle::kInVain), 6'000) << "4 s for the first, then 2 s for the second";
+}
+
+TEST_F(GpuLedgerTest, WhatCameUpInVainIsKnownWhenTheNodeIsGone) {
+  At(0, [&] { ledger_.SetMember("a", Asking("g")); });
+  At(0, [&] { ledger_.SetNode("c", Coming(8)); });
+  At(9'000, [&] { ledger_.RemoveNode("c"); });
+
+  EXPECT_EQ(Gpu(0).Of(Idle::kNeverUsable), 8 * 9'000);
+  EXPECT_EQ(Gpu(0).Of(Idle::kComingUp), 0);
+  EXPECT_EQ(Gpu(0).BeforeStart(), 8 * 9'000);
 }
 
 TEST_F(GpuLedgerTest, MembersOfAGangThatIsNotWholeWasteTheirGpus) {
@@ -135,10 +175,10 @@ TEST_F(GpuLedgerTest, MembersOfAGangThatIsNotWholeWasteTheirGpus) {
   const GpuAccount gpu = Gpu(0);
   EXPECT_EQ(gpu.bought, 4 * 40'000);
   EXPECT_EQ(gpu.used, 2 * 20'000 + 2 * 5'000);
-  EXPECT_EQ(gpu.Of(Idle::kWaiting), 10'000) << "bound before the gang was whole";
+  EXPECT_EQ(gpu.Of(Idle::kWaiting), 2 * 10'000) << "bound, or asked for, before it was whole";
   EXPECT_EQ(gpu.Of(Idle::kInPart), 5'000) << "bound while the gang was broken";
   EXPECT_EQ(gpu.Of(Idle::kBeside), 2 * 25'000);
-  EXPECT_EQ(gpu.Of(Idle::kUnwanted), 3 * 10'000) << "there from the start: nobody ordered it";
+  EXPECT_EQ(gpu.Of(Idle::kUnwanted), 2 * 10'000) << "there from the start: nobody ordered it";
   EXPECT_EQ(gpu.Of(Idle::kEnded), 3 * 5'000);
   EXPECT_EQ(ledger_.Gangs().at(0).restarts, 1);
 }

@@ -44,6 +44,8 @@ MemberFacts FactsOf(const kube::Pod& pod) {
   facts.gang = GangOf(pod);
   facts.node = pod.node_name;
   facts.gpus = pod.spec->requests.Get(kube::kNvidiaGpu);
+  const auto pool = pod.spec->node_selector.find(kube::kNodePoolLabel);
+  if (pool != pod.spec->node_selector.end()) facts.pool = pool->second;
   facts.asks = !pod.IsBound() && (IsSignalled(&pod) || pod.scheduling_gates.empty());
   facts.live = !pod.IsTerminal() && !pod.IsDeleting();
   facts.succeeded = pod.phase == kube::PodPhase::kSucceeded;

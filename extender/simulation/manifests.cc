@@ -225,7 +225,8 @@ struct RequestsOfAction {
     return std::vector<kube::Request>{Post(*path, manifest)};
   }
 
-  // Asks more than once: job_controllers.h.
+  // Ask before they act: world.cc, job_controllers.h.
+  Result operator()(const AbandonStep&) const { return std::vector<kube::Request>{}; }
   Result operator()(const ReconcileStep&) const { return std::vector<kube::Request>{}; }
   Result operator()(const RestartStep&) const { return std::vector<kube::Request>{}; }
   Result operator()(const LoseWritesStep&) const { return std::vector<kube::Request>{}; }
@@ -296,6 +297,10 @@ kube::simulators::KarpenterConfig KarpenterConfigOf(const Scenario& scenario, ui
                               .zone = outage.zone,
                               .from = start + outage.from,
                               .until = start + outage.until});
+  }
+  for (const StockSpec& stock : scenario.stocks) {
+    config.stocks.push_back(
+        {.instance_type = stock.instance_type, .zone = stock.zone, .most = stock.most});
   }
   return config;
 }

@@ -116,22 +116,20 @@ std::string Sums(const std::string& what, const GpuAccount& gpu) {
   add("  used", gpu.used);
   add("  wasted", gpu.Wasted());
   add("    before a gang's start", gpu.BeforeStart());
-  add_reason(Idle::kComingUp);
-  add_reason(Idle::kWaiting);
+  for (const Idle reason : kBeforeStart) add_reason(reason);
   add("    after a give-up", gpu.Of(Idle::kGaveUp));
   add("    otherwise", gpu.Otherwise());
-  for (const Idle reason : {Idle::kInPart, Idle::kBeside, Idle::kEnded, Idle::kUnwanted}) {
-    add_reason(reason);
-  }
+  for (const Idle reason : kOtherwise) add_reason(reason);
   return extender::FormatTable(rows);
 }
 
 Json AccountJson(const GpuAccount& gpu) {
   Json idle = Json::object();
   const std::pair<const char*, Idle> reasons[] = {
-      {"comingUp", Idle::kComingUp},  {"waitingForStart", Idle::kWaiting},
-      {"afterGiveUp", Idle::kGaveUp}, {"gangNotWhole", Idle::kInPart},
-      {"besideGang", Idle::kBeside},  {"afterGangsEnd", Idle::kEnded},
+      {"comingUp", Idle::kComingUp},       {"neverUsable", Idle::kNeverUsable},
+      {"waitingForStart", Idle::kWaiting}, {"waitingInVain", Idle::kInVain},
+      {"afterGiveUp", Idle::kGaveUp},      {"gangNotWhole", Idle::kInPart},
+      {"besideGang", Idle::kBeside},       {"afterGangsEnd", Idle::kEnded},
       {"unwanted", Idle::kUnwanted}};
   for (const auto& [name, reason] : reasons) idle[name] = gpu.Of(reason);
   return {{"bought", gpu.bought},
@@ -146,9 +144,9 @@ Json AccountJson(const GpuAccount& gpu) {
 Json OrNull(const std::optional<Millis>& time) { return time ? Json(*time) : Json(nullptr); }
 
 Json FiguresJson(const Figures& figures) {
-  return {{"idleBeforeStartGpuMs", figures.idle_before_start},
-          {"idleAfterGiveUpGpuMs", figures.idle_after_give_up},
-          {"usedGpuMs", figures.used},
+  return {{"idleBeforeStartGpuMs", figures.bought.BeforeStart()},
+          {"idleAfterGiveUpGpuMs", figures.bought.Of(Idle::kGaveUp)},
+          {"usedGpuMs", figures.bought.used},
           {"gangs", figures.gangs},
           {"completed", figures.completed},
           {"timeToStartMedianMs", OrNull(figures.median_start)},

@@ -120,7 +120,10 @@ DrawnLaunches ReadLaunches(const YAML::Node& node) {
   launches.initialization = ReadRange(&fields, "launches", "initialization");
   fields.Read("neverRegisters", &launches.never_registers);
   fields.Read("insufficientCapacity", &launches.insufficient_capacity);
-  for (const char* key : {"neverRegisters", "insufficientCapacity"}) {
+  fields.Read("incomplete", &launches.incomplete);
+  launches.devices = ReadRange(&fields, "launches", "devices");
+  fields.Read("devicesBefore", &launches.devices_before);
+  for (const char* key : {"neverRegisters", "insufficientCapacity", "incomplete"}) {
     int percent = 0;
     fields.Read(key, &percent);
     if (percent < 0 || percent > 100) {
@@ -140,6 +143,19 @@ OutageSpec ReadOutage(const YAML::Node& node) {
   fields.ReadDuration("until", &outage.until);
   fields.Finish();
   return outage;
+}
+
+StockSpec ReadStock(const YAML::Node& node) {
+  Fields fields(node, "stocks");
+  StockSpec stock;
+  fields.Require("instanceType");
+  fields.Require("most");
+  fields.Read("instanceType", &stock.instance_type);
+  fields.Read("zone", &stock.zone);
+  fields.Read("most", &stock.most);
+  CheckCount(&fields, node, "stocks", "most", stock.most, 0);
+  fields.Finish();
+  return stock;
 }
 
 NodePoolSpec ReadNodePool(const YAML::Node& node) {
@@ -222,6 +238,10 @@ GangShape ReadShape(const YAML::Node& node) {
   shape.fewest_members = members[0];
   shape.most_members = members[1];
   shape.run_time = ReadRange(&fields, "shapes", "runTime");
+  fields.ReadDuration("patience", &shape.patience);
+  if (shape.patience <= absl::ZeroDuration()) {
+    extender::FailAt(fields.Take("patience"), "shapes.patience: want more than 0");
+  }
   shape.gang = ReadGang(fields.Take("gang"));
   fields.Finish();
   return shape;
@@ -389,6 +409,9 @@ Scenario ReadAll(const YAML::Node& root) {
     scenario.nodes.push_back(ReadNode(n));
   for (const YAML::Node& n : ListOf(&fields, "scenario", "outages")) {
     scenario.outages.push_back(ReadOutage(n));
+  }
+  for (const YAML::Node& n : ListOf(&fields, "scenario", "stocks")) {
+    scenario.stocks.push_back(ReadStock(n));
   }
   if (const YAML::Node mix = fields.Take("mix")) scenario.mix = ReadMix(mix);
   absl::Duration previous;

@@ -53,6 +53,9 @@ struct DrawnLaunches {
   DurationRange launch, registration, initialization;
   int never_registers = 0;        // percent
   int insufficient_capacity = 0;  // percent
+  int incomplete = 0;             // percent: with devices_before only, until `devices` is over
+  DurationRange devices;
+  Quantities devices_before;
 };
 
 // Nothing can be bought there between two times since the start. An empty name stands for all.
@@ -61,6 +64,13 @@ struct OutageSpec {
   std::string zone;
   absl::Duration from;
   absl::Duration until = absl::InfiniteDuration();
+};
+
+// No more instances than these at a time. An empty zone stands for each by itself.
+struct StockSpec {
+  std::string instance_type;
+  std::string zone;
+  int most = 0;
 };
 
 struct NodePoolSpec {
@@ -115,6 +125,13 @@ struct PatchStep {
 struct ApplyStep {
   std::string manifest_json;
 };
+// A user who has lost patience: deletes the gang's PodGroup and members if none of them is bound or
+// was.
+struct AbandonStep {
+  std::string name_space = "default";
+  std::string name;
+  int members = 1;
+};
 // A turn of the controller of a Job, JobSet, PyTorchJob or StatefulSet: it makes the pods that the
 // object asks for and that aren't there, or deletes them if it is suspended (job_controllers.h).
 struct ReconcileStep {
@@ -163,8 +180,8 @@ struct Expectation {
   std::optional<bool> restarting;  // it carries annotation muster.dev/restart
 };
 
-using Action = std::variant<GangSpec, DeleteStep, PatchStep, ApplyStep, ReconcileStep, RestartStep,
-                            LoseWritesStep, HideNodeStep, Expectation>;
+using Action = std::variant<GangSpec, DeleteStep, PatchStep, ApplyStep, AbandonStep, ReconcileStep,
+                            RestartStep, LoseWritesStep, HideNodeStep, Expectation>;
 
 struct Step {
   absl::Duration at;  // since the start; never before the step above it
@@ -177,6 +194,8 @@ struct GangShape {
   int weight = 1;  // of how often it is drawn
   int fewest_members = 1, most_members = 1;
   DurationRange run_time;
+  // How long its user waits for the start before deleting it.
+  absl::Duration patience = absl::InfiniteDuration();
   GangSpec gang;  // all else; minMember is the number of members
 };
 
@@ -197,6 +216,7 @@ struct Scenario {
   std::vector<NodePoolSpec> node_pools;
   std::vector<NodeSpec> nodes;
   std::vector<OutageSpec> outages;
+  std::vector<StockSpec> stocks;
   std::optional<GangMix> mix;
   std::vector<Step> steps;
 };

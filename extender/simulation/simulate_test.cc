@@ -136,10 +136,10 @@ TEST(Simulate, TextTellsTheStoryAndTheSums) {
 
 NODE       TYPE        POOL  FROM    UNTIL    GPUS  GPU-H  USED   IDLE   WHY IDLE
 gpu-stmmb  g6.2xlarge  gpu   1.000   210.000  1     0.058  0.034  0.024  coming up 0.005, after a gang's end 0.008, after a give-up 0.011
-gpu-72bs5  g6.2xlarge  gpu   1.000   30.000   1     0.008  0.000  0.008  coming up 0.001, waiting for a start 0.002, after a give-up 0.006
-gpu-dhs2d  g6.2xlarge  gpu   1.000   30.000   1     0.008  0.000  0.008  coming up 0.001, waiting for a start 0.002, after a give-up 0.006
-gpu-z6pm5  g6.2xlarge  gpu   41.389  210.000  1     0.047  0.034  0.013  coming up 0.001, waiting for a start 0.002, after a gang's end 0.008, after a give-up 0.003
-gpu-4dl77  g6.2xlarge  gpu   41.389  210.000  1     0.047  0.034  0.013  coming up 0.001, waiting for a start 0.002, after a gang's end 0.008, after a give-up 0.003
+gpu-72bs5  g6.2xlarge  gpu   1.000   30.000   1     0.008  0.000  0.008  coming up 0.001, waiting in vain 0.002, after a give-up 0.006
+gpu-dhs2d  g6.2xlarge  gpu   1.000   30.000   1     0.008  0.000  0.008  coming up 0.001, waiting in vain 0.002, after a give-up 0.006
+gpu-z6pm5  g6.2xlarge  gpu   41.389  210.000  1     0.047  0.034  0.013  coming up 0.001, waiting in vain 0.002, after a gang's end 0.008, after a give-up 0.003
+gpu-4dl77  g6.2xlarge  gpu   41.389  210.000  1     0.047  0.034  0.013  coming up 0.001, waiting in vain 0.002, after a gang's end 0.008, after a give-up 0.003
 
 GANG         MEMBERS  CREATED  WAITED  STARTED  ENDED    RESTARTS  GAVE UP  STATE     REASON
 default/job  3/3      0.000    61.000  61.000   182.000  0         2        FINISHED  GANG_SUCCEEDED
@@ -154,16 +154,19 @@ bought                            0.168           604.222  100.0 %
   wasted                          0.067           241.222   39.9 %
     before a gang's start         0.015            54.997    9.1 %
       coming up                   0.009            30.999    5.1 %
-      waiting for a start         0.007            23.998    4.0 %
+      waiting in vain             0.007            23.998    4.0 %
     after a give-up               0.028           102.225   16.9 %
     otherwise                     0.023            84.000   13.9 %
       after a gang's end          0.023            84.000   13.9 %
 
 POLICY                                   muster
-GPU-seconds idle for gangs              157.222
-  before their start                     54.997
-  after they gave up                    102.225
 GPU-seconds wasted                      241.222
+  idle for gangs                        157.222
+    before their start                   54.997
+      coming up                          30.999
+      waiting in vain                    23.998
+    after they gave up                  102.225
+  after a gang's end                     84.000
 GPU-seconds used                        363.000
 gangs completed                          1 of 1
 seconds to start, median                 61.000

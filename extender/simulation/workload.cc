@@ -52,6 +52,11 @@ std::vector<Step> DrawGangs(const GangMix& mix, Draw* draw) {
     gang.members = static_cast<int>(draw->Between(shape.fewest_members, shape.most_members));
     gang.min_member = gang.members;
     gang.run_time = draw->In(shape.run_time);
+    if (shape.patience != absl::InfiniteDuration()) {
+      steps.push_back({.at = at + shape.patience,
+                       .action = AbandonStep{gang.name_space, gang.name, gang.members},
+                       .line = mix.line});
+    }
     steps.push_back({.at = at, .action = std::move(gang), .line = mix.line});
     at += draw->In({absl::ZeroDuration(), 2 * mix.every});
   }
@@ -65,6 +70,10 @@ NodeDelays DrawLaunch(const DrawnLaunches& launches, Draw* draw) {
   delays.initialization = draw->In(launches.initialization);
   delays.never_registers = draw->Chance(launches.never_registers);
   delays.insufficient_capacity = draw->Chance(launches.insufficient_capacity);
+  if (launches.incomplete > 0 && draw->Chance(launches.incomplete)) {
+    delays.devices = draw->In(launches.devices);
+    delays.devices_before = launches.devices_before;
+  }
   return delays;
 }
 

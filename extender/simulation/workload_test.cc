@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -97,6 +99,41 @@ TEST(Workload, LaunchesFailAsOftenAsAsked) {
   EXPECT_NEAR(refused, 0.5 * kDrawnLaunches, 0.02 * kDrawnLaunches);
 }
 
+TEST(Workload, WhoLosesPatienceDoesSoThatLongAfterTheGangCame) {
+  std::string yaml = kMix;
+  yaml.replace(yaml.find("runTime: 5m"), 11, "runTime: 5m, patience: 1h");
+  const Scenario drawn = Drawn(Parsed(yaml), 7);
+  std::map<std::string, absl::Duration> came;
+  int abandoned = 0;
+  absl::Duration previous;
+  for (const Step& step : drawn.steps) {
+    EXPECT_GE(step.at, previous) << "in order of time";
+    previous = step.at;
+    if (const auto* gang = std::get_if<GangSpec>(&step.action)) came[gang->name] = step.at;
+    const auto* abandon = std::get_if<AbandonStep>(&step.action);
+    if (abandon == nullptr) continue;
+    ++abandoned;
+    EXPECT_EQ(step.at, came.at(abandon->name) + absl::Hours(1));
+    EXPECT_TRUE(abandon->name.starts_with("small"));
+  }
+  EXPECT_EQ(abandoned, std::ranges::count_if(
+                           came, [](const auto& gang) { return gang.first.starts_with("small"); }));
+}
+
+TEST(Workload, SomeNodesLackDevicesForATime) {
+  std::string yaml = kMix;
+  yaml.replace(yaml.find("insufficientCapacity: 50"), 24,
+               "incomplete: 20, devices: [5m, 10m], devicesBefore: {nvidia.com/gpu: '7'}");
+  int incomplete = 0;
+  for (const NodeDelays& delays : Drawn(Parsed(yaml), 1).node_pools[0].delays) {
+    if (delays.devices == absl::ZeroDuration()) continue;
+    ++incomplete;
+    EXPECT_TRUE(delays.devices >= absl::Minutes(5) && delays.devices <= absl::Minutes(10));
+    EXPECT_EQ(delays.devices_before.at("nvidia.com/gpu"), "7");
+  }
+  EXPECT_NEAR(incomplete, 0.2 * kDrawnLaunches, 0.02 * kDrawnLaunches);
+}
+
 TEST(Workload, WhatCannotBeDrawnIsNamedWithItsLine) {
   const std::string gang = "gang: {name: g}}]}\n";
   for (const auto& [yaml, message] : std::vector<std::pair<std::string, std::string>>{
@@ -111,6 +148,10 @@ TEST(Workload, WhatCannotBeDrawnIsNamedWithItsLine) {
            {"name: x\nmix: {gangs: 9, shapes: [{" + gang, "f.yaml:2: shapes.runTime: missing"},
            {"name: x\nnodePools:\n- {name: p, launches: {neverRegisters: 101}}\n",
             "f.yaml:3: launches.neverRegisters: want 0 to 100 percent"},
+           {"name: x\nmix: {gangs: 9, shapes: [{patience: 0s, runTime: 1s, " + gang,
+            "f.yaml:2: shapes.patience: want more than 0"},
+           {"name: x\nstocks:\n- {instanceType: t, most: -1}\n",
+            "f.yaml:3: stocks.most: -1, want 0 to 10000"},
            {"name: x\nnodePools:\n- {name: p, delays: [{}], launches: {}}\n",
             "f.yaml:3: nodePools.launches: there are delays as well"},
        }) {

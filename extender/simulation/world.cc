@@ -375,6 +375,7 @@ absl::Status World::Perform(const Action& action) {
   if (const auto* turn = std::get_if<ReconcileStep>(&action)) {
     return Reconcile(*turn, state_->scenario.options.scheduler_name, call, state_->now);
   }
+  if (const auto* abandon = std::get_if<AbandonStep>(&action)) return Abandon(*abandon);
   absl::StatusOr<std::vector<kube::Request>> requests =
       RequestsOf(action, state_->scenario.options.scheduler_name);
   if (!requests.ok()) return requests.status();
@@ -384,6 +385,25 @@ absl::Status World::Perform(const Action& action) {
     const bool namespace_exists = response.status == 409 && request.path == "/api/v1/namespaces";
     if (!response.ok() && !namespace_exists) return kube::ToStatus(response);
     state_->invariants.Note(request);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status World::Abandon(const AbandonStep& step) {
+  const std::string gang = step.name_space + "/" + step.name;
+  std::vector<std::string> objects = {"podgroup/" + gang};
+  for (int i = 0; i < step.members; ++i) {
+    objects.push_back(fmt::format("pod/{}-{}", gang, i));
+    const absl::StatusOr<std::string> path = ObjectPath(objects.back());
+    if (!path.ok()) return path.status();
+    kube::Request get;
+    get.path = *path;
+    const kube::Response pod = state_->server.Handle(get);
+    // One that is gone had been there: the gang is over, or its user was here before.
+    if (!pod.ok() || json::parse(pod.body).at("spec").contains("nodeName")) return absl::OkStatus();
+  }
+  for (std::string& object : objects) {
+    if (absl::Status status = Perform(DeleteStep{std::move(object)}); !status.ok()) return status;
   }
   return absl::OkStatus();
 }

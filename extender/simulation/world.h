@@ -104,6 +104,8 @@ class World {
   const coscheduling::Engine& engine() const;
 
  private:
+  absl::Status Abandon(const AbandonStep& step);
+
   struct State;
   std::unique_ptr<State> state_;
 };

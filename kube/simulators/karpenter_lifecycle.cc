@@ -121,6 +121,10 @@ void KarpenterLifecycle::Reconcile(const std::string& name, absl::Time now) {
   const ClaimEntry* entry = state_->claims().Find(name);
   timers_.Cancel(name);
   if (entry == nullptr) {
+    const auto launch = launches_.find(name);
+    if (launch != launches_.end() && launch->second.instance) {
+      cloud_->Terminate(*launch->second.instance);
+    }
     launches_.erase(name);
     had_pod_event_.erase(name);
     return;

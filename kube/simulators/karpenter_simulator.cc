@@ -27,6 +27,7 @@ class KarpenterSimulator::Impl {
         lifecycle_(&state_, &cloud_, &client_, config.termination),
         emptiness_(&state_, &client_) {
     for (CapacityOutage& outage : config.outages) cloud_.AddOutage(std::move(outage));
+    for (CapacityStock& stock : config.stocks) cloud_.AddStock(std::move(stock));
   }
 
   void Tick(absl::Time now) {

@@ -38,6 +38,7 @@ struct KarpenterConfig {
   // Of NodePools that aren't named in launches.
   LaunchBehavior default_launch;
   std::vector<CapacityOutage> outages;
+  std::vector<CapacityStock> stocks;
   absl::Duration batch_idle = absl::Seconds(1);
   absl::Duration batch_max = absl::Seconds(10);
   // From the end of a node's drain until its instance is gone.

@@ -302,6 +302,25 @@ TEST_F(KarpenterSimulatorTest, AnOutageInOneZoneIsEvadedInAnother) {
   EXPECT_THAT(cluster_.Events("InsufficientCapacityError"), IsEmpty());
 }
 
+TEST_F(KarpenterSimulatorTest, OfAStockOfTwoAThirdIsBoughtOnceOneIsGone) {
+  KarpenterConfig config;
+  config.instance_types = {Type("g6.2xlarge", 1, 100)};
+  config.default_launch = Registers(3);
+  config.stocks = {{"g6.2xlarge", "us-west-2a", 2}};
+  Start(std::move(config));
+  cluster_.CreatePool("gpu", {"g6.2xlarge"});
+  CreateGang(3);
+  SignalGang(3);
+  cluster_.RunTo(absl::Minutes(4));
+  EXPECT_EQ(Initialized(), 2);
+  EXPECT_THAT(cluster_.Events("InsufficientCapacityError"), SizeIs(2)) << "again after 3 minutes";
+  cluster_.Delete(NodeClaimPath(NameOf(cluster_.Claims().at(0))));
+  cluster_.RunTo(absl::Minutes(5));
+  EXPECT_EQ(Initialized(), 1) << "it counts as sold out for 3 minutes";
+  cluster_.RunTo(absl::Minutes(8));
+  EXPECT_EQ(Initialized(), 2);
+}
+
 TEST_F(KarpenterSimulatorTest, SevenOfEightGpusAreEnoughToBeInitialized) {
   KarpenterConfig config;
   config.instance_types = {Type("p5.48xlarge", 8, 1000)};

@@ -65,6 +65,12 @@ SimulatedCloud::SimulatedCloud(std::vector<InstanceType> types,
 
 void SimulatedCloud::AddOutage(CapacityOutage outage) { outages_.push_back(std::move(outage)); }
 
+void SimulatedCloud::AddStock(CapacityStock stock) { stocks_.push_back(std::move(stock)); }
+
+void SimulatedCloud::Terminate(const Instance& instance) {
+  --sold_[{instance.type->name, instance.offering.zone}];
+}
+
 LaunchBehavior SimulatedCloud::NextLaunch(const std::string& node_pool) {
   size_t count = launch_counts_[node_pool]++;
   auto it = launches_.find(node_pool);
@@ -81,6 +87,14 @@ bool SimulatedCloud::IsOffered(const InstanceType& type, const Offering& offerin
 
 bool SimulatedCloud::IsOut(const InstanceType& type, const Offering& offering,
                            absl::Time now) const {
+  const auto sold = sold_.find({type.name, offering.zone});
+  const int64_t there = sold == sold_.end() ? 0 : sold->second;
+  const bool none_left =
+      std::any_of(stocks_.begin(), stocks_.end(), [&](const CapacityStock& stock) {
+        return stock.instance_type == type.name &&
+               (stock.zone.empty() || stock.zone == offering.zone) && there >= stock.most;
+      });
+  if (none_left) return true;
   return std::any_of(outages_.begin(), outages_.end(), [&](const CapacityOutage& outage) {
     return (outage.instance_type.empty() || outage.instance_type == type.name) &&
            (outage.zone.empty() || outage.zone == offering.zone) && outage.from <= now &&
@@ -109,6 +123,7 @@ absl::StatusOr<SimulatedCloud::Instance> SimulatedCloud::Buy(const LabelRequirem
       if (fail) break;
       continue;
     }
+    ++sold_[{type->name, offering->zone}];
     Instance instance;
     instance.type = type;
     instance.offering = *offering;

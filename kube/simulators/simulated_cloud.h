@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -57,6 +58,13 @@ struct CapacityOutage {
   absl::Time until = absl::InfiniteFuture();
 };
 
+// There are no more instances than these at a time. An empty zone stands for each by itself.
+struct CapacityStock {
+  std::string instance_type;
+  std::string zone;
+  int64_t most = 0;
+};
+
 class SimulatedCloud {
  public:
   struct Instance {
@@ -76,6 +84,7 @@ class SimulatedCloud {
   const std::vector<InstanceType>& types() const { return types_; }
 
   void AddOutage(CapacityOutage outage);
+  void AddStock(CapacityStock stock);
 
   // How the NodePool's next launch will go.
   LaunchBehavior NextLaunch(const std::string& node_pool);
@@ -88,6 +97,9 @@ class SimulatedCloud {
   // tried count as sold out from then on.
   absl::StatusOr<Instance> Buy(const LabelRequirements& requirements, const ResourceList& requests,
                                bool fail, absl::Time now);
+
+  // It is gone, and can be bought again.
+  void Terminate(const Instance& instance);
 
   // Labels that an instance's node gets from the cloud.
   static StringMap LabelsOf(const Instance& instance);
@@ -105,6 +117,8 @@ class SimulatedCloud {
   const LaunchBehavior default_launch_;
   std::map<std::string, size_t> launch_counts_;
   std::vector<CapacityOutage> outages_;
+  std::vector<CapacityStock> stocks_;
+  std::map<std::pair<std::string, std::string>, int64_t> sold_;  // by type and zone
   std::map<OfferingKey, absl::Time> sold_out_until_;
   std::set<std::string> addresses_;
   std::mt19937_64 random_;
