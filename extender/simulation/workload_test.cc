@@ -125,7 +125,8 @@ TEST(Workload, SomeNodesLackDevicesForATime) {
   yaml.replace(yaml.find("insufficientCapacity: 50"), 24,
                "incomplete: 20, devices: [5m, 10m], devicesBefore: {nvidia.com/gpu: '7'}");
   int incomplete = 0;
-  for (const NodeDelays& delays : Drawn(Parsed(yaml), 1).node_pools[0].delays) {
+  const Scenario drawn = Drawn(Parsed(yaml), 1);
+  for (const NodeDelays& delays : drawn.node_pools[0].delays) {
     if (delays.devices == absl::ZeroDuration()) continue;
     ++incomplete;
     EXPECT_TRUE(delays.devices >= absl::Minutes(5) && delays.devices <= absl::Minutes(10));

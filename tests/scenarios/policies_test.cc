@@ -74,11 +74,19 @@ TEST_P(Policies, GangsCompletedAndWasteAreBoundedByThoseOfThePeers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Mixes, Policies,
-    ::testing::Values(Mix{"two_hundred_gangs", absl::Hours(4), absl::Hours(9), 130, 130, 0},
-                      Mix{"evenings", absl::Hours(7), absl::Hours(30), 110, 105, 1}),
-    [](const auto& info) { return std::string(info.param.file); });
+const std::vector<Mix>& Mixes() {
+  static const auto* mixes = new std::vector<Mix>{
+      {"two_hundred_gangs", absl::Hours(4), absl::Hours(9), 130, 130, 0},
+#ifndef MUSTER_SANITIZED
+      // Few of its gangs say nothing: most of what is wasted is wasted on few.
+      {"evenings", absl::Hours(7), absl::Hours(30), 110, 105, 1},
+#endif
+  };
+  return *mixes;
+}
+
+INSTANTIATE_TEST_SUITE_P(Mixes, Policies, ::testing::ValuesIn(Mixes()),
+                         [](const auto& info) { return std::string(info.param.file); });
 
 }  // namespace
 }  // namespace muster::simulation
