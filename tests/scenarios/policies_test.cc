@@ -79,7 +79,7 @@ const std::vector<Mix>& Mixes() {
       {"two_hundred_gangs", absl::Hours(4), absl::Hours(9), 130, 130, 0},
 #ifndef MUSTER_SANITIZED
       // Few of its gangs say nothing: most of what is wasted is wasted on few.
-      {"evenings", absl::Hours(7), absl::Hours(30), 110, 105, 1},
+      {"evenings", absl::Hours(7), absl::Hours(30), 115, 115, 3},
 #endif
   };
   return *mixes;
