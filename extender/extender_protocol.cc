@@ -93,10 +93,10 @@ struct Offer {
   std::string_view wanted;  // the node asked for, if it is offered
   std::optional<element> wanted_object;
 
-  // False if the node isn't the one asked for.
+  // True if the node is the one asked for, for the first time.
   bool Add(std::string_view name, std::string_view want) {
     if (count++ == 0) first = name;
-    if (name != want || want.empty()) return false;
+    if (name != want || !wanted.empty()) return false;
     wanted = name;
     return true;
   }
@@ -245,24 +245,31 @@ struct FilterCall {
   std::string_view want() const { return planned() ? std::string_view(answer->node) : ""; }
 
   absl::Status Read(const std::string& body, Document* document, const FindAnswer& find) {
-    const absl::StatusOr<object> root = document->Parse(body);
+    const absl::StatusOr<object> root = ReadPodAndAnswer(body, document, find);
     if (!root.ok()) return root.status();
-    if (absl::Status status = ReadPod(*root, &pod); !status.ok()) return status;
-    answer = find(pod.uid);
     absl::StatusOr<Offer> nodes = ReadOffer(*root, want());
     if (nodes.ok()) offer = *nodes;
     return nodes.status();
   }
   // An error: the call must be read as a whole.
   absl::Status ReadSplit(const SplitNodeNames& split, Document* document, const FindAnswer& find) {
-    const absl::StatusOr<object> root = document->Parse(split.rest);
+    const absl::StatusOr<object> root = ReadPodAndAnswer(split.rest, document, find);
     if (!root.ok()) return root.status();
-    if (absl::Status status = ReadPod(*root, &pod); !status.ok()) return status;
-    answer = find(pod.uid);
     const std::string_view wanted = want();
     const bool list =
         ForEachNodeName(split, [&](std::string_view name) { offer.Add(name, wanted); });
     return list ? absl::OkStatus() : WrongType("NodeNames", "an array of strings");
+  }
+
+ private:
+  // Returns the document's fields.
+  absl::StatusOr<object> ReadPodAndAnswer(const std::string& text, Document* document,
+                                          const FindAnswer& find) {
+    absl::StatusOr<object> root = document->Parse(text);
+    if (!root.ok()) return root.status();
+    if (absl::Status status = ReadPod(*root, &pod); !status.ok()) return status;
+    answer = find(pod.uid);
+    return root;
   }
 };
 

@@ -26,6 +26,10 @@ struct FilterReply {
   std::string refused_node;
 };
 
+// Looks up a pod's UID; null for an unknown pod.
+using FindAnswer =
+    std::function<std::shared_ptr<const coscheduling::FilterAnswer>(std::string_view pod_uid)>;
+
 // Answers one filter call, whether nodes come as names (nodeCacheCapable) or as objects.
 //
 // A planned pod passes on its node only; the other nodes are in no map, which kube-scheduler counts
@@ -35,9 +39,6 @@ struct FilterReply {
 // each would be a megabyte to write and to parse within the scheduling cycle).
 // Everything else is an Error, which kube-scheduler turns into reason SchedulerError, invisible to
 // provisioners.
-// `find` looks up a pod's UID and returns null for an unknown pod.
-using FindAnswer =
-    std::function<std::shared_ptr<const coscheduling::FilterAnswer>(std::string_view pod_uid)>;
 absl::StatusOr<FilterReply> AnswerFilter(const std::string& body, const FindAnswer& find);
 
 // Placement is decided in filter: no host gets a score. HostPriorityList "[]".
