@@ -15,6 +15,10 @@ namespace {
 constexpr uint32_t kFrameMagic = 0x4d53'5446;
 // How long a notice may trail the end of its sender's data connection.
 constexpr absl::Duration kNoticeTime = absl::Milliseconds(300);
+// How long after its own deadline a rank that suspects several waits for the verdict of one that
+// suspects fewer. The rank at fault is among the suspects of all who wait, directly or for each
+// other, so who suspects one alone is right.
+constexpr absl::Duration kVerdictTime = absl::Seconds(1);
 
 // Before each payload. Bytes on the wire are those of the machine.
 struct FrameHeader {
@@ -102,6 +106,7 @@ absl::Status TcpExchange::Run(const Operation& operation, uint8_t step,
     transfers[each.peer].receives = true;
     transfers[each.peer].payload_in = each.payload;
   }
+  bool undecided = true;
   while (true) {
     std::erase_if(transfers,
                   [](const Transfer& each) { return !each.sending() && !each.receiving(); });
@@ -112,7 +117,13 @@ absl::Status TcpExchange::Run(const Operation& operation, uint8_t step,
     for (Transfer& transfer : transfers) {
       if (absl::Status status = Progress(operation, transfer); !status.ok()) return status;
     }
-    if (TimeLeft(deadline) == absl::ZeroDuration()) return Late(operation, transfers);
+    if (TimeLeft(deadline) > absl::ZeroDuration()) continue;
+    if (undecided && Behind(transfers).size() > 1) {
+      undecided = false;
+      deadline += absl::ToChronoNanoseconds(kVerdictTime);
+      continue;
+    }
+    return Late(operation, transfers);
   }
 }
 
@@ -209,18 +220,23 @@ absl::Status TcpExchange::Explain(int peer, const Operation& operation) {
   return Gone(peer, operation, "its connection broke");
 }
 
-absl::Status TcpExchange::Late(const Operation& operation,
-                               std::span<const Transfer> transfers) const {
+std::vector<int> TcpExchange::Behind(std::span<const Transfer> transfers) {
   std::vector<int> unseen;
   std::vector<int> unfinished;
   for (const Transfer& transfer : transfers) {
     (transfer.unseen() ? unseen : unfinished).push_back(transfer.peer);
   }
-  const std::vector<int>& behind = unseen.empty() ? unfinished : unseen;
+  return unseen.empty() ? unfinished : unseen;
+}
+
+absl::Status TcpExchange::Late(const Operation& operation,
+                               std::span<const Transfer> transfers) const {
+  const std::vector<int> behind = Behind(transfers);
   const std::optional<Operation>& last = peers_[behind[0]].last;
+  const bool came = last.has_value() && last->sequence == operation.sequence;
   return WithRanksAtFault(
       absl::DeadlineExceededError(absl::StrCat(
-          RankList(behind), " did not ", unseen.empty() ? "finish " : "come to ",
+          RankList(behind), " did not ", came ? "finish " : "come to ",
           Describe(operation), " within ", absl::FormatDuration(absl::Now() - operation.started),
           "; rank ", behind[0], " was last heard from ",
           last.has_value() ? absl::StrCat("in ", Describe(*last)) : "before the first operation")),

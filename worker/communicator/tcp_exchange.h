@@ -53,6 +53,8 @@ class TcpExchange {
   absl::Status CheckHeader(const Operation& operation, Transfer& transfer);
   // A data connection has ended: why is on its control connection, at once or very soon.
   absl::Status Explain(int peer, const Operation& operation);
+  // The peers that keep this rank waiting: those that haven't begun, or else haven't finished.
+  static std::vector<int> Behind(std::span<const Transfer> transfers);
   absl::Status Late(const Operation& operation, std::span<const Transfer> transfers) const;
   void Wait(std::span<const Transfer> transfers, Deadline deadline) const;
 

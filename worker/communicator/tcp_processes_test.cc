@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "worker/communicator/tcp_communicator.h"
+#include "worker/communicator/tcp_exchange.h"
 
 namespace muster::worker {
 namespace {
@@ -176,6 +178,61 @@ TEST(Mesh, ARankThatIsNotThereIsNamedWithItsAddress) {
   EXPECT_THAT(links.status().message(),
               HasSubstr(absl::StrCat("rank 0 at 127.0.0.1:", port, " was not reached: ")));
   EXPECT_THAT(links.status().message(), HasSubstr("Connection refused"));
+}
+
+// Rank 2 stops while it sends: all but rank 3 have its part, and so they wait for rank 3's next
+// step as they do for rank 2's. Only rank 3 knows which of the two is to blame.
+TEST(Mesh, WhoWaitsForTheRankAtFaultIsNotNamedWithIt) {
+  constexpr int kWorld = 4;
+  std::vector<Socket> listeners;
+  std::vector<Endpoint> endpoints;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    listeners.push_back(*Listen(0));
+    endpoints.push_back({"127.0.0.1", LocalEnd(listeners.back()).port});
+  }
+  // Connections last until all ranks know.
+  const Socket wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  std::optional<TcpExchange> exchange;
+  std::vector<std::unique_ptr<Communicator>> communicators(kWorld);
+  std::vector<absl::Status> results(kWorld);
+  const RoundName round = {.generation = 1, .token = 7};
+  const auto stopped = [&](const Membership& membership) {
+    auto links = ConnectMesh(membership, round, listeners[2], endpoints, DeadlineAfter(kPatience));
+    ASSERT_TRUE(links.ok()) << links.status();
+    exchange.emplace(2, *std::move(links), wake.fd(), [] { return absl::OkStatus(); });
+    const std::vector<float> part(1, 1);
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(part));
+    const std::vector<Outgoing> outgoing = {{0, bytes}, {1, bytes}};
+    const Operation operation = {.sequence = 1,
+                                 .kind = OperationKind::kAllReduce,
+                                 .bytes = kWorld * sizeof(float),
+                                 .started = absl::Now()};
+    const absl::Status sent = exchange->Run(operation, 0, outgoing, {}, DeadlineAfter(kPatience));
+    EXPECT_TRUE(sent.ok()) << sent;
+  };
+  const auto waiting = [&](const Membership& membership, absl::Duration timeout) {
+    auto connected = ConnectTcpCommunicator(membership, round, listeners[membership.rank],
+                                            endpoints, kPatience);
+    ASSERT_TRUE(connected.ok()) << connected.status();
+    communicators[membership.rank] = *std::move(connected);
+    std::vector<float> values(kWorld, 1);
+    results[membership.rank] =
+        communicators[membership.rank]->AllReduce(values, Reduction::kSum, timeout);
+  };
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    const Membership membership = {.rank = rank, .world_size = kWorld, .generation = 1};
+    if (rank == 2) {
+      ranks.emplace_back(stopped, membership);
+    } else {
+      ranks.emplace_back(waiting, membership, absl::Milliseconds(rank == 3 ? 400 : 300));
+    }
+  }
+  for (std::thread& each : ranks) each.join();
+  for (const int rank : {0, 1, 3}) {
+    EXPECT_THAT(RanksAtFault(results[rank]), ElementsAre(2)) << results[rank];
+    EXPECT_THAT(results[rank].message(), HasSubstr("rank 2 did not ")) << rank;
+  }
 }
 
 TEST(Notice, CarriesTheReasonAndIsCutRatherThanRefused) {
