@@ -236,9 +236,9 @@ absl::Status TcpExchange::Late(const Operation& operation,
   const bool came = last.has_value() && last->sequence == operation.sequence;
   return WithRanksAtFault(
       absl::DeadlineExceededError(absl::StrCat(
-          RankList(behind), " did not ", came ? "finish " : "come to ",
-          Describe(operation), " within ", absl::FormatDuration(absl::Now() - operation.started),
-          "; rank ", behind[0], " was last heard from ",
+          RankList(behind), " did not ", came ? "finish " : "come to ", Describe(operation),
+          " within ", absl::FormatDuration(absl::Now() - operation.started), "; rank ", behind[0],
+          " was last heard from ",
           last.has_value() ? absl::StrCat("in ", Describe(*last)) : "before the first operation")),
       behind);
 }

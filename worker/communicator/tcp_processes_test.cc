@@ -211,8 +211,8 @@ TEST(Mesh, WhoWaitsForTheRankAtFaultIsNotNamedWithIt) {
     EXPECT_TRUE(sent.ok()) << sent;
   };
   const auto waiting = [&](const Membership& membership, absl::Duration timeout) {
-    auto connected = ConnectTcpCommunicator(membership, round, listeners[membership.rank],
-                                            endpoints, kPatience);
+    auto connected =
+        ConnectTcpCommunicator(membership, round, listeners[membership.rank], endpoints, kPatience);
     ASSERT_TRUE(connected.ok()) << connected.status();
     communicators[membership.rank] = *std::move(connected);
     std::vector<float> values(kWorld, 1);
