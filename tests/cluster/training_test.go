@@ -42,7 +42,7 @@ func TestTrainingOutlivesItsNode(t *testing.T) {
 func testLostNode(t *testing.T, member string) {
 	job := newTraining(t)
 	g := job.begin()
-	before := g.pod(member)
+	before, all := g.pod(member), g.uids()
 
 	job.kubelet.LoseNode(before.Spec.NodeName)
 	job.deleteByForce(before.Spec.NodeName)
@@ -53,7 +53,7 @@ func testLostNode(t *testing.T, member string) {
 		_, err := shared.Kubectl("delete", "pod", member, "--namespace="+job.Namespace, "--force", "--wait=false")
 		job.must(err)
 	}
-	g.awaitReplaced(before, 2*time.Minute)
+	g.awaitReplaced(before, all, 2*time.Minute)
 
 	job.checkEnd(g)
 	// The three saw it and went on as they were; the fourth knows nothing of it.
@@ -300,10 +300,9 @@ func (c *Case) deleteByForce(node string) {
 }
 
 // awaitReplaced waits until a member runs again, as another pod on another node,
-// and sees that the others are the same as before.
-func (g *Gang) awaitReplaced(before *corev1.Pod, patience time.Duration) {
+// and sees that the others are those of old.
+func (g *Gang) awaitReplaced(before *corev1.Pod, old map[types.UID]bool, patience time.Duration) {
 	g.Helper()
-	old := g.uids()
 	if err := shared.Timeline.Await(patience, func(state *timeline.State) string {
 		now := state.Pods[timeline.Key(before)]
 		if now == nil || now.UID == before.UID || now.Status.Phase == corev1.PodPending {
