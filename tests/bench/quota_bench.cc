@@ -171,7 +171,10 @@ json AskOracle(const std::string& binary, const json& quota_case) {
 
 bool Compare(const json& quota_case, const Result& ours) {
   const char* binary = std::getenv("MUSTER_KUEUE_ORACLE");
-  if (binary == nullptr || *binary == '\0') return true;
+  if (binary == nullptr || *binary == '\0') {
+    std::cout << "FAILED: MUSTER_KUEUE_ORACLE names no oracle to compare with (tests/kueue)\n";
+    return false;
+  }
   // The fastest of some rounds, like ours.
   json theirs;
   for (int round = 0; round < 3; ++round) {
