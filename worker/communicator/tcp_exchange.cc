@@ -233,7 +233,9 @@ absl::Status TcpExchange::Late(const Operation& operation,
                                std::span<const Transfer> transfers) const {
   const std::vector<int> behind = Behind(transfers);
   const std::optional<Operation>& last = peers_[behind[0]].last;
-  const bool came = last.has_value() && last->sequence == operation.sequence;
+  // Those that are only sent to, or have begun an earlier step of it, are not told to be absent.
+  const bool came = std::ranges::none_of(transfers, &Transfer::unseen) ||
+                    (last.has_value() && last->sequence == operation.sequence);
   return WithRanksAtFault(
       absl::DeadlineExceededError(absl::StrCat(
           RankList(behind), " did not ", came ? "finish " : "come to ", Describe(operation),
