@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -97,6 +98,21 @@ inline kube::TopologySpreadConstraint Spread(const std::string& key, const std::
   return constraint;
 }
 
+inline kube::PodSpec WithAffinity(kube::PodSpec spec, kube::PodAffinityTerm term) {
+  spec.affinity.required_pod_affinity.push_back(std::move(term));
+  return spec;
+}
+
+inline kube::PodSpec WithAntiAffinity(kube::PodSpec spec, kube::PodAffinityTerm term) {
+  spec.affinity.required_pod_anti_affinity.push_back(std::move(term));
+  return spec;
+}
+
+inline kube::PodSpec WithSpread(kube::PodSpec spec, kube::TopologySpreadConstraint constraint) {
+  spec.topology_spread.push_back(std::move(constraint));
+  return spec;
+}
+
 // A snapshot, a gang in it, and the request for its plan.
 class GangWorld {
  public:
@@ -129,5 +145,15 @@ class GangWorld {
   std::vector<std::shared_ptr<const kube::Pod>> members_;
   PlanRequest request_;
 };
+
+inline void AddNodes(GangWorld& world, std::initializer_list<const char*> names,
+                     const std::string& zone, int64_t gpus) {
+  for (const char* name : names) world.Add(NodeWith(name, zone, gpus));
+}
+
+// A standing pod that takes GPUs.
+inline void Occupy(GangWorld& world, const std::string& node, int64_t gpus) {
+  world.Add(Bound(PodWith("on-" + node, SpecWith(gpus)), node));
+}
 
 }  // namespace muster::coscheduling::testing
