@@ -4,8 +4,8 @@
 #
 #   worker/gpu/check.sh bundle FOLDER    puts all that is needed into FOLDER; needs no GPU
 #   worker/gpu/check.sh build            builds into build/gpu; MUSTER_ARCHITECTURES chooses GPUs
-#   worker/gpu/check.sh test [FILTER]    builds and runs the tests that these GPUs are enough for, or
-#                                        those that match
+#   worker/gpu/check.sh test [FILTER]    builds and runs the tests that these GPUs are enough for,
+#                                        or those that match
 #   worker/gpu/check.sh sanitize         the kernels' tests under compute-sanitizer
 #   worker/gpu/check.sh run COMMAND...   any command, with CUDA's libraries on its path
 #
@@ -88,24 +88,56 @@ libraries_on_path() {
   export LD_LIBRARY_PATH
 }
 
+# test_in_shards FILTER: a process for each core, up to 12, because most of the time goes into what
+# the GPU is compared with.
+test_in_shards() {
+  local shards index failed='' processes=()
+  shards=$(($(nproc) < 12 ? $(nproc) : 12))
+  for ((index = 0; index < shards; ++index)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$index "$out/gpu_tests" --gtest_brief=1 \
+      --gtest_filter="$1" >"$out/tests.$index.log" 2>&1 &
+    processes+=($!)
+  done
+  for ((index = 0; index < shards; ++index)); do
+    wait "${processes[index]}" || failed+=" $index"
+    cat "$out/tests.$index.log"
+  done
+  [[ -z $failed ]] || { echo "check.sh: tests of shards$failed failed" >&2; return 1; }
+}
+
 case ${1-} in
   bundle) bundle "$2" ;;
   build) build ;;
   test)
     build
     libraries_on_path
-    # Those of several GPUs fail where there is one.
-    everything='*'
-    [[ $(nvidia-smi --list-gpus | wc -l) -gt 1 ]] || everything='-*Gpus*:ShardedGpuEngine*:Nccl*'
-    "$out/gpu_tests" --gtest_brief=1 --gtest_filter="${2:-$everything}"
+    if [[ $# -gt 1 ]]; then
+      "$out/gpu_tests" --gtest_brief=1 --gtest_filter="$2"
+    else
+      several='*Gpus*:ShardedGpuEngine*:Nccl*'
+      test_in_shards "-$several"
+      # These fail where there is one, and need theirs for themselves.
+      if [[ $(nvidia-smi --list-gpus | wc -l) -gt 1 ]]; then
+        "$out/gpu_tests" --gtest_brief=1 --gtest_filter="$several"
+      fi
+    fi
     ;;
   sanitize)
     build
     libraries_on_path
+    failed=''
+    declare -A running=()
     for tool in memcheck racecheck initcheck; do
       compute-sanitizer --tool "$tool" --error-exitcode 1 "$out/gpu_tests" --gtest_brief=1 \
-        --gtest_filter='-*GpuEngine*:*Gpus*:Nccl*:*Cudnn*:ProductsOf*'
+        --gtest_filter='-*GpuEngine*:*Gpus*:Nccl*:*Cudnn*:ProductsOf*' >"$out/$tool.log" 2>&1 &
+      running[$tool]=$!
     done
+    for tool in "${!running[@]}"; do
+      wait "${running[$tool]}" || failed+=" $tool"
+      echo "check.sh: $tool"
+      tail -n 30 "$out/$tool.log"
+    done
+    [[ -z $failed ]] || { echo "check.sh:$failed found errors" >&2; exit 1; }
     ;;
   run)
     libraries_on_path

@@ -373,6 +373,70 @@ TEST(Embedding, AddsPositionsAndSumsGradientsOfEqualTokens) {
   EXPECT_LT(RelativeError(to_positions.Read(), dpositions), 1e-5);
 }
 
+TEST(Buffers, RoundWidenAndAddTheirValues) {
+  constexpr int64_t kSize = 8 * 1003;  // no multiple of a block's
+  std::vector<float> values = RandomValues(1, kSize);
+  const std::vector<float> before = RandomValues(2, kSize);
+  for (float& value : values) value *= 1 + 1e-3F;  // not all of them bf16's
+  std::vector<float> rounded(kSize), sums(kSize), exact(kSize);
+  for (int64_t i = 0; i < kSize; ++i) {
+    rounded[i] = __bfloat162float(__float2bfloat16(values[i]));
+    sums[i] = before[i] + rounded[i];
+    exact[i] = before[i] + values[i];
+  }
+  const TestContext context(8);
+  const DeviceArray<float> from(values), to(kSize), added(before), added_exactly(before);
+  const DeviceArray<Bf16> narrow(kSize);
+  RoundToBf16(context, kSize, from.data(), narrow.data());
+  FromBf16(context, kSize, narrow.data(), Into::kAssign, to.data());
+  FromBf16(context, kSize, narrow.data(), Into::kAdd, added.data());
+  AddTo(context, kSize, from.data(), added_exactly.data());
+  EXPECT_EQ(narrow.Read(), rounded);
+  EXPECT_EQ(to.Read(), rounded);
+  EXPECT_EQ(added.Read(), sums);
+  EXPECT_EQ(added_exactly.Read(), exact);
+}
+
+TEST(Buffers, RunsGoWhereTheyAreToldAndNothingElseChanges) {
+  const std::vector<float> values = RandomValues(1, 3000);
+  const std::vector<CopyRun> runs = {{.from = 7, .to = 1500, .size = 1300},
+                                     {.from = 2999, .to = 0, .size = 1},
+                                     {.from = 1, .to = 9, .size = 0}};
+  std::vector<float> expected(3000, -1);
+  for (const CopyRun& run : runs) {
+    std::copy_n(values.begin() + run.from, run.size, expected.begin() + run.to);
+  }
+  const DeviceArray<float> from(values), to(std::vector<float>(3000, -1));
+  CopyRun* device_runs = nullptr;
+  Check(cudaMalloc(&device_runs, runs.size() * sizeof(CopyRun)));
+  Check(
+      cudaMemcpy(device_runs, runs.data(), runs.size() * sizeof(CopyRun), cudaMemcpyHostToDevice));
+  CopyRuns(TestContext(8), static_cast<int>(runs.size()), device_runs, from.data(), to.data());
+  EXPECT_EQ(to.Read(), expected);
+  cudaFree(device_runs);
+}
+
+TEST(Buffers, AreFilledWithNumbersAroundZeroOfTheDeviationThatWasAsked) {
+  constexpr int64_t kSize = 10'007;
+  const DeviceArray<Bf16> values(kSize);
+  FillRandom(TestContext(8), kSize, 0.5F, values.data());
+  const std::vector<float> filled = values.Read();
+  EXPECT_NEAR(std::sqrt(SquaredNorm(filled) / kSize), 0.5, 0.05);
+  EXPECT_NEAR(std::accumulate(filled.begin(), filled.end(), 0.0) / kSize, 0, 0.05);
+}
+
+TEST(Losses, AreAddedToTheStepsAsTheirScaledSum) {
+  constexpr int64_t kLosses = 3001;
+  const std::vector<float> losses = RandomValues(1, kLosses);
+  const DeviceArray<float> device_losses(losses);
+  const DeviceArray<double> sums(std::vector<double>{2, 5});  // a StepSums
+  AddLosses(TestContext(8), kLosses, device_losses.data(), 0.5,
+            reinterpret_cast<StepSums*>(sums.data()));
+  const double sum = std::accumulate(losses.begin(), losses.end(), 0.0);
+  EXPECT_NEAR(sums.Read()[0], 2 + 0.5 * sum, 1e-4);
+  EXPECT_EQ(sums.Read()[1], 5);
+}
+
 class AdamWStep : public testing::Test {
  protected:
   static constexpr int64_t kStep = 7;
