@@ -1,10 +1,10 @@
 """The GPU engine beside compiled PyTorch, on the same GPUs one after the other.
 
     python3 worker/bench/side_by_side.py GPU_STEP MODEL [--ranks=N] [--quick]
-        [--precisions=bf16,fp8] [--deterministic]
+        [--precisions=bf16,fp8] [--modes=default,...] [--deterministic]
 
-GPU_STEP is the built program. Both run with each of their settings below, fewer with --quick; the
-best of both are compared. PyTorch computes in bf16, also beside the engine in FP8. With
+GPU_STEP is the built program. Both run with each of their settings below, fewer with --quick, and
+PyTorch with those of torch.compile's modes that are named, if any; the best of both are compared. PyTorch computes in bf16, also beside the engine in FP8. With
 --deterministic the engine's best setting runs once more so, and what that costs is told. Prints
 tokens per second and GPU of every run, the ratio of the best, the share of the engine's step that
 products and attention take (the rest is what a faster engine could still save), and the time of
@@ -96,9 +96,12 @@ def main():
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--precisions", default="bf16")
+    parser.add_argument("--modes")
     parser.add_argument("--deterministic", action="store_true")
     options = parser.parse_args()
     case, ranks = CASES[options.model], options.ranks
+    if options.modes:
+        case["pytorch"]["mode"] = options.modes.split(",")
     common = [f"--model={options.model}", *case["both"], f"--steps={options.steps}"]
     plans = pathlib.Path(tempfile.gettempdir()) / "gpu_step_plans"
     ours_sharding, their_sharding = case["sharding"]
