@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -78,7 +79,7 @@ class CheckpointWriter {
   // Makes the directory; rank 0 also removes what crashes left, so no rank may begin before rank 0
   // is through with this. PermissionDenied or the like if nothing can be written there.
   static absl::StatusOr<std::unique_ptr<CheckpointWriter>> Create(Options options);
-  ~CheckpointWriter();  // waits for the write
+  ~CheckpointWriter();  // gives up what is being written
 
   // Begins to write the copy, once it is here, and then drops it. FailedPrecondition if the last
   // one isn't waited for.
@@ -88,20 +89,23 @@ class CheckpointWriter {
   bool under_way() const { return thread_.joinable(); }
   // Returns when this rank's shard is on disk, or with what went wrong; OK if nothing was begun.
   absl::Status Wait();
+  // What is being written won't be needed: Wait returns soon, with Cancelled, unless it was as good
+  // as done.
+  void GiveUp() { thread_.request_stop(); }
   // Rank 0, when every rank's Wait has returned OK: commits what was begun last and removes
   // committed checkpoints beyond those to keep. After an error the older ones are as they were.
   absl::Status Commit();
 
  private:
   explicit CheckpointWriter(Options options) : options_(std::move(options)) {}
-  absl::Status Write(const StateCopy& copy) const;
+  absl::Status Write(const StateCopy& copy, const std::stop_token& stop) const;
   absl::Status RemoveOldest();
 
   Options options_;
   CheckpointInfo info_;
-  std::thread thread_;
   std::atomic<bool> written_ = false;
   absl::Status result_;  // of the thread; read after written_ or join
+  std::jthread thread_;  // last, because it uses the others
 };
 
 // Steps of the committed checkpoints, ascending; none if there is no such directory.

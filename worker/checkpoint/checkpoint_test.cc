@@ -175,6 +175,30 @@ TEST(Checkpoint, ACopyThatFailsIsTheWritersError) {
   EXPECT_THAT(*CommittedSteps(directory.path()), ElementsAre());
 }
 
+TEST(Checkpoint, AWriteThatIsGivenUpLeavesNoCheckpoint) {
+  const TestDirectory directory;
+  ASSERT_TRUE(Save(directory.path(), 5, 1).ok());
+  auto writer = *CheckpointWriter::Create({directory.path(), 0, 1, 2});
+  const State state(6);
+  std::promise<absl::StatusOr<std::vector<StateRange>>> ranges;
+  ASSERT_TRUE(writer
+                  ->Begin({.step = 6, .parameters = kParameters, .identity = "tiny"},
+                          std::make_unique<LateCopy>(ranges.get_future().share()))
+                  .ok());
+  writer->GiveUp();
+  ranges.set_value(std::vector<StateRange>{state.range()});
+  EXPECT_EQ(writer->Wait().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(*LoadLast(directory.path()), 5);
+  // The next one is written all the same.
+  ASSERT_TRUE(writer
+                  ->Begin({.step = 6, .parameters = kParameters, .identity = "tiny"},
+                          CopyState({state.range()}))
+                  .ok());
+  ASSERT_TRUE(writer->Wait().ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  EXPECT_EQ(*LoadLast(directory.path()), 6);
+}
+
 TEST(Checkpoint, ACopyKeepsWhatWasThere) {
   State state(5);
   const std::unique_ptr<StateCopy> copy = CopyState({state.range()});

@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kSummedBytes = size_t{64} << 20;  // between two looks at whether to stop
+
 std::string PartialPath(const std::string& directory, int64_t step) {
   return CheckpointPath(directory, step) + std::string(kPartialSuffix);
 }
@@ -91,11 +93,7 @@ absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(Optio
   return std::unique_ptr<CheckpointWriter>(new CheckpointWriter(std::move(options)));
 }
 
-CheckpointWriter::~CheckpointWriter() {
-  if (thread_.joinable()) {
-    thread_.join();
-  }
-}
+CheckpointWriter::~CheckpointWriter() = default;
 
 absl::Status CheckpointWriter::Begin(const CheckpointInfo& info, std::unique_ptr<StateCopy> copy) {
   if (thread_.joinable()) {
@@ -104,8 +102,8 @@ absl::Status CheckpointWriter::Begin(const CheckpointInfo& info, std::unique_ptr
   }
   info_ = info;
   written_ = false;
-  thread_ = std::thread([this, copy = std::move(copy)]() mutable {
-    result_ = Write(*copy);
+  thread_ = std::jthread([this, copy = std::move(copy)](const std::stop_token& stop) mutable {
+    result_ = Write(*copy, stop);
     // Before anyone is told that a next one may be made.
     copy.reset();
     written_ = true;
@@ -113,7 +111,7 @@ absl::Status CheckpointWriter::Begin(const CheckpointInfo& info, std::unique_ptr
   return absl::OkStatus();
 }
 
-absl::Status CheckpointWriter::Write(const StateCopy& copy) const {
+absl::Status CheckpointWriter::Write(const StateCopy& copy, const std::stop_token& stop) const {
   const absl::StatusOr<std::vector<StateRange>> ranges = copy.Ranges();
   if (!ranges.ok()) {
     return ranges.status();
@@ -128,15 +126,22 @@ absl::Status CheckpointWriter::Write(const StateCopy& copy) const {
     const std::array kinds = {range.parameters, range.first_moment, range.second_moment};
     for (size_t kind = 0; kind < kinds.size(); ++kind) {
       const std::span<const float> values = kinds[kind];
-      checksum = Crc32c(std::as_bytes(values), checksum);
+      for (std::span<const std::byte> rest = std::as_bytes(values); !rest.empty();) {
+        if (stop.stop_requested()) {
+          return absl::CancelledError(fmt::format("{}: given up", partial));
+        }
+        const auto piece = rest.first(std::min(rest.size(), kSummedBytes));
+        checksum = Crc32c(piece, checksum);
+        rest = rest.subspan(piece.size());
+      }
       tensors.push_back({.name = fmt::format("{}.{}", kStateNames[kind], range.offset),
                          .shape = {static_cast<int64_t>(values.size())},
                          .produce = [values] { return values; }});
     }
   }
-  if (absl::Status status =
-          WriteSafetensors(ShardPath(partial, options_.rank, options_.world_size),
-                           {{std::string(kChecksum), fmt::format("{:08x}", checksum)}}, tensors);
+  if (absl::Status status = WriteSafetensors(
+          ShardPath(partial, options_.rank, options_.world_size),
+          {{std::string(kChecksum), fmt::format("{:08x}", checksum)}}, tensors, stop);
       !status.ok()) {
     return status;
   }

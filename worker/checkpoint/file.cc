@@ -100,6 +100,41 @@ absl::Status WriteAll(const FileDescriptor& file, const std::string& path,
   return absl::OkStatus();
 }
 
+absl::Status WriteInPieces(const FileDescriptor& file, const std::string& path,
+                           std::span<const std::byte> bytes, const std::stop_token& stop) {
+  constexpr int64_t kPiece = int64_t{64} << 20;  // some tenths of a second on a slow disk
+  int64_t at = ::lseek(file.get(), 0, SEEK_CUR);
+  if (at < 0) {
+    return FileError("seek in", path, errno);
+  }
+  const auto to_disk = [&](int64_t from, unsigned flags) {
+    // Not every file system can; then all is left for Flush.
+    return ::sync_file_range(file.get(), from, kPiece, flags) == 0 || errno == EINVAL ||
+                   errno == ENOSYS || errno == ESPIPE || errno == EOPNOTSUPP
+               ? absl::OkStatus()
+               : FileError("flush", path, errno);
+  };
+  absl::Status status;
+  while (!bytes.empty() && status.ok()) {
+    if (stop.stop_requested()) {
+      return absl::CancelledError(fmt::format("{}: given up", path));
+    }
+    const auto count =
+        static_cast<size_t>(std::min(static_cast<int64_t>(bytes.size()), kPiece - at % kPiece));
+    status = WriteAll(file, path, bytes.first(count));
+    bytes = bytes.subspan(count);
+    at += static_cast<int64_t>(count);
+    if (at % kPiece == 0 && status.ok()) {
+      status = to_disk(at - kPiece, SYNC_FILE_RANGE_WRITE);
+      if (at > kPiece) {
+        status.Update(to_disk(at - 2 * kPiece, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                                                   SYNC_FILE_RANGE_WAIT_AFTER));
+      }
+    }
+  }
+  return status;
+}
+
 absl::Status Flush(const FileDescriptor& file, const std::string& path) {
   if (::fsync(file.get()) != 0) {
     return FileError("flush", path, errno);

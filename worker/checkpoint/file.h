@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -42,6 +43,10 @@ absl::Status ReadAt(const FileDescriptor& file, const std::string& path, uint64_
                     std::span<std::byte> bytes);
 absl::Status WriteAll(const FileDescriptor& file, const std::string& path,
                       std::span<const std::byte> bytes);
+// As WriteAll, in pieces that go to disk as they are written: little is left for Flush, which
+// nothing can end early. Cancelled soon after `stop` asks for it.
+absl::Status WriteInPieces(const FileDescriptor& file, const std::string& path,
+                           std::span<const std::byte> bytes, const std::stop_token& stop);
 // To disk: a file's contents, or the names in a directory.
 absl::Status Flush(const FileDescriptor& file, const std::string& path);
 absl::Status FlushDirectory(const std::string& path);

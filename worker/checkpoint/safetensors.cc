@@ -237,7 +237,8 @@ absl::Status SafetensorsFile::Read(const SafetensorsEntry& entry, int64_t first,
 
 absl::Status WriteSafetensors(const std::string& path,
                               const std::map<std::string, std::string, std::less<>>& metadata,
-                              const std::vector<SafetensorsTensor>& tensors) {
+                              const std::vector<SafetensorsTensor>& tensors,
+                              const std::stop_token& stop) {
   nlohmann::json json = nlohmann::json::object();
   if (!metadata.empty()) {
     json[std::string(kMetadata)] = metadata;
@@ -266,7 +267,8 @@ absl::Status WriteSafetensors(const std::string& path,
       return status;
     }
     const absl::StatusOr<std::span<const float>> values = tensor.produce();
-    status = values.ok() ? WriteAll(*file, temporary, std::as_bytes(*values)) : values.status();
+    status = values.ok() ? WriteInPieces(*file, temporary, std::as_bytes(*values), stop)
+                         : values.status();
   }
   if (status.ok()) {
     status = Flush(*file, temporary);

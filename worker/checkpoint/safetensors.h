@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,9 +68,11 @@ struct SafetensorsTensor {
 };
 
 // Writes F32 tensors to `path`: to a temporary name beside it, flushed to disk, then renamed, so
-// that the name never stands for half a file.
+// that the name never stands for half a file. Cancelled soon after `stop` asks for it; what is
+// under the temporary name stays there, as after other errors.
 absl::Status WriteSafetensors(const std::string& path,
                               const std::map<std::string, std::string, std::less<>>& metadata,
-                              const std::vector<SafetensorsTensor>& tensors);
+                              const std::vector<SafetensorsTensor>& tensors,
+                              const std::stop_token& stop = {});
 
 }  // namespace muster::worker

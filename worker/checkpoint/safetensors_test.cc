@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -101,6 +103,44 @@ TEST(Safetensors, EveryFileCutShortIsRefused) {
     std::filesystem::resize_file(directory / "cut", length);
     EXPECT_FALSE(SafetensorsFile::Open(directory / "cut").ok()) << length << " bytes";
   }
+}
+
+TEST(Safetensors, WritingEndsWhereItIsToldTo) {
+  const TestDirectory directory;
+  const std::vector<float> values = {1, 2, 3};
+  std::stop_source stop;
+  int produced = 0;
+  const auto produce = [&] {
+    if (++produced == 2) stop.request_stop();
+    return std::span<const float>(values);
+  };
+  std::vector<SafetensorsTensor> tensors;
+  for (const char* name : {"a", "b", "c"}) {
+    tensors.push_back({.name = name, .shape = {3}, .produce = produce});
+  }
+  const std::string path = directory / "never";
+  EXPECT_EQ(WriteSafetensors(path, {}, tensors, stop.get_token()).code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(produced, 2);
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Safetensors, WhatIsWrittenInManyPiecesIsWhole) {
+  const TestDirectory directory;
+  // Past two pieces and a part, which begin somewhere within the values.
+  std::vector<float> values((size_t{140} << 20) / sizeof(float));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 999'983);
+  const auto shape = static_cast<int64_t>(values.size());
+  const std::string path = directory / "long";
+  ASSERT_TRUE(WriteSafetensors(path, {},
+                               {{.name = "a",
+                                 .shape = {shape},
+                                 .produce = [&] { return std::span<const float>(values); }}})
+                  .ok());
+  const SafetensorsFile file = *SafetensorsFile::Open(path);
+  std::vector<float> read(values.size(), std::numeric_limits<float>::quiet_NaN());
+  ASSERT_TRUE(file.Read(*file.Find("a"), 0, read).ok());
+  EXPECT_TRUE(read == values);
 }
 
 TEST(Safetensors, HalvesAreReadAsFloats) {

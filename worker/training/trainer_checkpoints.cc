@@ -4,10 +4,17 @@
 #include <memory>
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "fmt/format.h"
 #include "worker/training/trainer.h"
 
 namespace muster::worker {
+namespace {
+
+constexpr absl::Duration kWritingPause = absl::Milliseconds(5);
+
+}  // namespace
 
 absl::Status Trainer::BeginCheckpoint(int64_t step) {
   // Slower than the steps between two: the loop waits rather than skip one.
@@ -30,6 +37,14 @@ absl::Status Trainer::BeginCheckpoint(int64_t step) {
 absl::Status Trainer::FinishCheckpoint() {
   if (!checkpoint_under_way_) {
     return absl::OkStatus();
+  }
+  // Some gigabytes take longer to write than a lost rank may take to be noticed.
+  while (writer_->under_way() && !writer_->Written()) {
+    if (absl::Status lost = communicator_.status(); !lost.ok()) {
+      writer_->GiveUp();
+      return lost;
+    }
+    absl::SleepFor(kWritingPause);
   }
   absl::Status result = writer_->Wait();
   if (absl::Status status = AgreeOnResult(communicator_, result, config_.timeout); !status.ok()) {

@@ -5,7 +5,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/checkpoint/test_directory.h"
@@ -230,6 +234,68 @@ TEST_F(TrainerTest, ADirectoryThatCannotBeWrittenIsSaidBeforeTheFirstStep) {
   const RunResult run = RunTraining(directory_, {.checkpoints = directory_ / "file"});
   EXPECT_THAT(run.statuses, Each(Property(&absl::Status::ok, false)));
   EXPECT_TRUE(run.seen.losses.empty());
+}
+
+// A state that never comes, because a rank is lost as soon as it is asked for.
+class LosesARank : public Engine {
+ public:
+  LosesARank(Engine& engine, Communicator& communicator, std::shared_future<void> released)
+      : engine_(engine), communicator_(communicator), released_(std::move(released)) {}
+
+  const ParameterLayout& layout() const override { return engine_.layout(); }
+  const ModelConfig& model() const override { return engine_.model(); }
+  std::string Description() const override { return engine_.Description(); }
+  absl::StatusOr<StepResult> Step(int64_t step, std::span<const Batch> batches) override {
+    return engine_.Step(step, batches);
+  }
+  int64_t memory_bytes() const override { return engine_.memory_bytes(); }
+  absl::StatusOr<double> Loss(std::span<const Batch> batches) override {
+    return engine_.Loss(batches);
+  }
+  absl::Status Load(const StateSource& source) override { return engine_.Load(source); }
+  absl::StatusOr<std::unique_ptr<StateCopy>> CopyState() override {
+    communicator_.Abort(absl::UnavailableError("rank 7 was killed"));
+    return std::make_unique<Copy>(released_);
+  }
+
+ private:
+  class Copy : public StateCopy {
+   public:
+    explicit Copy(std::shared_future<void> released) : released_(std::move(released)) {}
+    absl::StatusOr<std::vector<StateRange>> Ranges() const override {
+      released_.wait();
+      return std::vector<StateRange>();
+    }
+
+   private:
+    std::shared_future<void> released_;
+  };
+
+  Engine& engine_;
+  Communicator& communicator_;
+  std::shared_future<void> released_;
+};
+
+TEST_F(TrainerTest, ALostRankIsNoticedWhileACheckpointIsWritten) {
+  const TestDirectory checkpoints;
+  const Dataset data = *Dataset::Open({directory_ / "tokens"}, kSequenceTokens, 31, 8);
+  const auto statuses = OnRanks(1, [&](Communicator& communicator) -> absl::Status {
+    const auto engine = *CpuEngine::Create(
+        {.model = Tiny(), .optimizer = {}, .sequences = 1, .sequence = kSequenceTokens},
+        communicator);
+    std::promise<void> release;
+    LosesARank loses(*engine, communicator, release.get_future().share());
+    Trainer trainer({.steps = 1,
+                     .sequences_per_step = 1,
+                     .micro_batch = 1,
+                     .sequence = kSequenceTokens,
+                     .checkpoint_directory = checkpoints.path()},
+                    loses, communicator, data, nullptr, {});
+    const absl::Status status = trainer.Run().status();
+    release.set_value();
+    return status;
+  });
+  EXPECT_EQ(statuses[0].message(), "rank 7 was killed");
 }
 
 TEST(WeightsState, TrainingStartsFromWeightsInHuggingFacesForm) {
