@@ -66,13 +66,16 @@ def main():
             wait_for(lines, rf"\bstep {KILL_AFTER_STEP}/")
             killed = time.monotonic()
             pods[1].kill()
-            noticed, _ = wait_for(lines, "generation 1 is over")
+            noticed, said = wait_for(lines, "generation 1 is over| is lost: ")
+            if said[0] == " is lost: ":
+                wait_for(lines, "generation 1 is over")
             started = time.monotonic()
             pods[1] = Pod(1, command, lines)
             resumed, _ = wait_for(lines, r"\bstep \d+/")
             wait_for(lines, rf"\bstep {KILL_AFTER_STEP + GO_ON}/")
-            print(f"noticed after {noticed - killed:.2f} s; the first step was done "
-                  f"{resumed - started:.2f} s after the rank was started again")
+            print(f"noticed after {noticed - killed:.2f} s, ready for another after "
+                  f"{started - killed:.2f} s; the first step was done {resumed - started:.2f} s "
+                  "after the rank was started again")
         finally:
             for pod in pods:
                 pod.kill()

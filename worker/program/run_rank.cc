@@ -39,11 +39,13 @@ class CurrentGeneration {
     communicator_ = nullptr;
   }
 
-  void Lose(int64_t number, const absl::Status& loss) {
+  // Returns whether that generation is still worked in.
+  bool Lose(int64_t number, const absl::Status& loss) {
     const std::lock_guard lock(mutex_);
-    if (number != number_) return;
+    if (number != number_) return false;
     loss_ = loss;
     if (communicator_ != nullptr) communicator_->Abort(loss);
+    return communicator_ != nullptr;
   }
 
   std::string Position() const {
@@ -81,7 +83,11 @@ class RankRun {
       const int64_t number = generation_.Next();
       absl::StatusOr<Round> round = rendezvous_->Join(
           Self(), timeout,
-          [this, number](const absl::Status& loss) { generation_.Lose(number, loss); }, cause);
+          [this, number](const absl::Status& loss) {
+            // At once: the end of a generation takes a while where memory is to be given back.
+            if (generation_.Lose(number, loss)) Say(loss.message());
+          },
+          cause);
       if (!round.ok()) return round.status();
       bool lost_peer = false;
       absl::Status status = Work(*round, lost_peer);
@@ -149,7 +155,7 @@ class RankRun {
     return lost_peer ? ended : status;
   }
 
-  void Say(const std::string& text) const {
+  void Say(absl::string_view text) const {
     if (options_.say) options_.say(text);
   }
 

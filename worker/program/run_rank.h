@@ -27,6 +27,7 @@ struct RankOptions {
   absl::Duration connect_timeout = absl::Seconds(20);  // of a round's members with each other
   HeartbeatOptions heartbeat = {};
   // What a user should read while the job goes on: who was lost, which generation came.
+  // Called by two threads.
   std::function<void(absl::string_view)> say = nullptr;
   // Ends the waiting for others with Cancelled; the body has to look for itself.
   std::function<bool()> stop_requested = nullptr;
