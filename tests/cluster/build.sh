@@ -6,8 +6,8 @@
 #   build.sh [--peers]           build what is missing; the last line is the folder
 #   build.sh [--peers] --where   print only the folder
 #
-# With --peers it is about the controllers that only the full run needs: Kueue,
-# JobSet and Trainer. The folder lies outside the tree and is named by a hash of
+# With --peers it is about the programs that only the full run needs: Kueue,
+# scheduler-plugins' scheduler, JobSet and Trainer. The folder lies outside the tree and is named by a hash of
 # everything the binaries are made of, so that fresh clones and branches share
 # one build.
 set -euo pipefail
@@ -19,7 +19,7 @@ what="control plane" name=control-plane
 modules=(controlplane faults karpenter kwok training-operator)
 if [[ "${1:-}" == --peers ]]; then
   what=peers name=peers
-  modules=(kueue jobset trainer)
+  modules=(kueue scheduler-plugins jobset trainer)
   shift
 fi
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/muster/$name"
@@ -123,6 +123,8 @@ build_peers() {
     exit 1
   }
   build minimalkueue-1000 kueue "$main" "a minute"
+
+  build scheduler-plugins scheduler-plugins sigs.k8s.io/scheduler-plugins/cmd/scheduler "5 minutes"
 
   manifests jobset "$(module_folder jobset sigs.k8s.io/jobset)/config" components/crd/bases
   build jobset jobset sigs.k8s.io/jobset "2 minutes"

@@ -35,6 +35,7 @@ var users = []*user{
 	{name: "karpenter", group: "system:masters"},
 	{name: "kwok", group: "system:masters"},
 	{name: "kueue", group: "system:masters"},
+	{name: "scheduler-plugins", group: "system:masters"},
 	{name: "jobset", group: "system:masters"},
 	{name: "trainer", group: "system:masters"},
 	{name: "training-operator", group: "system:masters"},

@@ -32,6 +32,9 @@ func (r *Peer) install() error {
 		r.installed = crds
 		return r.apply()
 	}
+	if r.product.overlay == "" {
+		return nil
+	}
 	rendered, err := p.Kubectl("kustomize", filepath.Join(r.folder, "manifests-"+name, r.product.overlay))
 	if err != nil {
 		return err

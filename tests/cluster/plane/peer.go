@@ -41,10 +41,12 @@ type Peer struct {
 
 // product says what is particular about a controller.
 type product struct {
-	name     string // of its manifests, its user and, if it has no other, its program
-	program  string
-	overlay  string // what is installed, a kustomization below manifests-NAME
-	crdsOnly bool   // or only crds-NAME; then it has no webhooks and no health endpoint
+	name    string // of its manifests, its user and, if it has no other, its program
+	program string
+	// What is installed, a kustomization below manifests-NAME; without one it has no
+	// webhooks and no health endpoint.
+	overlay  string
+	crdsOnly bool // without an overlay: crds-NAME are installed
 	// Built with the control plane rather than with the other peers.
 	usual     bool
 	namespace string
@@ -115,7 +117,7 @@ func (r *Peer) start(ctx context.Context) error {
 	p.mutex.Lock()
 	p.processes = append(p.processes, r.process)
 	p.mutex.Unlock()
-	if product.crdsOnly {
+	if product.overlay == "" {
 		return nil
 	}
 	if err := r.awaitReady(health, 2*time.Minute); err != nil || !product.earlyReady {

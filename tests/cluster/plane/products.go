@@ -65,6 +65,47 @@ func (p *Plane) StartMinimalKueue(unlimited bool) (*Peer, error) {
 	})
 }
 
+// PeerSchedulerName is the profile of scheduler-plugins' scheduler.
+const PeerSchedulerName = "scheduler-plugins"
+
+// StartSchedulerPlugins starts the scheduler of scheduler-plugins beside the
+// others, with coscheduling. Its PodGroups are of Muster's CRD, which has all
+// fields of its own. The controller that writes their phases isn't started: the
+// scheduler doesn't read them.
+func (p *Plane) StartSchedulerPlugins() (*Peer, error) {
+	const name = "scheduler-plugins"
+	coscheduling := []any{map[string]any{"name": "Coscheduling"}}
+	return p.startPeer(product{
+		name: name,
+		launch: func(_, _ string) ([]string, []string, error) {
+			arguments, environment, err := p.configured(name, map[string]any{
+				"apiVersion":       "kubescheduler.config.k8s.io/v1",
+				"kind":             "KubeSchedulerConfiguration",
+				"clientConnection": map[string]any{"kubeconfig": p.kubeconfig(name)},
+				"leaderElection":   map[string]any{"leaderElect": false},
+				"profiles": []any{map[string]any{
+					"schedulerName": PeerSchedulerName,
+					"plugins": map[string]any{
+						"multiPoint": map[string]any{"enabled": coscheduling},
+						// Only one plugin may sort the queue.
+						"queueSort": map[string]any{
+							"enabled":  coscheduling,
+							"disabled": []any{map[string]any{"name": "*"}},
+						},
+					},
+					// How long members that have a node wait for the others: the
+					// value of its own manifest and chart (the plugin's is 60).
+					"pluginConfig": []any{map[string]any{
+						"name": "Coscheduling",
+						"args": map[string]any{"permitWaitingTimeSeconds": 10},
+					}},
+				}},
+			})
+			return append(arguments, "--secure-port=0"), environment, err
+		},
+	})
+}
+
 // giveServiceAccount has a product call as the ServiceAccount of its name, which may do
 // anything, from its next start on.
 func (p *Plane) giveServiceAccount(product string) error {
