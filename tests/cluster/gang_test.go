@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,11 +65,15 @@ func (g *Gang) AddMembers(count int) {
 	g.Created = time.Now()
 }
 
-// Delete deletes the gang's pods at once, as the end of its job would.
+// Delete deletes the gang's pods at once, as the end of its job would. Some may be
+// gone already.
 func (g *Gang) Delete() {
 	g.Helper()
 	for _, member := range g.Members {
-		g.must(shared.Client.CoreV1().Pods(g.Namespace).Delete(g.Context(), member, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+		err := shared.Client.CoreV1().Pods(g.Namespace).Delete(g.Context(), member, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+		if !apierrors.IsNotFound(err) {
+			g.must(err)
+		}
 	}
 }
 

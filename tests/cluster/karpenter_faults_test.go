@@ -238,7 +238,8 @@ func (c *Case) firstNodeEvent(predicate func(*corev1.Node) bool) timeline.Event 
 // claimLife is what the watch saw of one NodeClaim.
 type claimLife struct {
 	name             string
-	number           int // in the order of creation
+	node             string // once it is known
+	number           int    // in the order of creation
 	created, deleted time.Time
 	condemned        time.Time            // when its deletion was asked for
 	first            map[string]time.Time // when a condition was first True
@@ -272,6 +273,9 @@ func (c *Case) claimLives() []claimLife {
 		if event.Type == "DELETED" {
 			lives[at].deleted = event.At
 			continue
+		}
+		if node, _, _ := unstructured.NestedString(claim.Object, "status", "nodeName"); node != "" {
+			lives[at].node = node
 		}
 		if claim.GetDeletionTimestamp() != nil && lives[at].condemned.IsZero() {
 			lives[at].condemned = event.At

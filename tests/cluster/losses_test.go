@@ -157,20 +157,33 @@ func TestTaintOnASuspectNodeLetsKarpenterMakeAnother(t *testing.T) {
 func (c *Case) replicated(name string, size int) *Gang {
 	c.Helper()
 	g := c.PodGroup(name, size, 1)
-	labels := map[string]string{"app": name, podGroupLabel: name}
-	template := c.Pod(name, plane.SchedulerName, 1)
-	_, err := shared.Client.AppsV1().ReplicaSets(c.Namespace).Create(c.Context(), &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+	g.replicate(size)
+	return g
+}
+
+// replicate has a ReplicaSet create the members.
+func (g *Gang) replicate(size int) {
+	g.Helper()
+	selector := map[string]string{"app": g.Name}
+	template := g.Pod(g.Name, plane.SchedulerName, g.gpus)
+	template.Labels = map[string]string{"app": g.Name, podGroupLabel: g.Name}
+	if g.edit != nil {
+		g.edit(template)
+	}
+	_, err := shared.Client.AppsV1().ReplicaSets(g.Namespace).Create(g.Context(), &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Name: g.Name},
 		Spec: appsv1.ReplicaSetSpec{
 			Replicas: ptr(int32(size)),
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: template.Spec},
+			Selector: &metav1.LabelSelector{MatchLabels: selector},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: template.Labels, Annotations: template.Annotations},
+				Spec:       template.Spec,
+			},
 		},
 	}, metav1.CreateOptions{})
-	c.must(err)
-	made := c.AwaitPods(name, size, 20*time.Second)
-	g.Members = made.Members
-	return g
+	g.must(err)
+	g.Members = g.AwaitPods(g.Name, size, 20*time.Second).Members
+	g.Created = time.Now()
 }
 
 func ptr[T any](value T) *T { return &value }
