@@ -56,10 +56,26 @@ func (g *Gang) attendances() []attendance {
 	return history
 }
 
-// wholeSince is when so many members first ran after a moment, zero if never.
-func (g *Gang) wholeSince(size int, after time.Time) time.Time {
+// firstWhole is when so many members first ran, zero if never.
+func (g *Gang) firstWhole(size int) time.Time {
 	for _, moment := range g.attendances() {
-		if moment.at.After(after) && moment.running >= size {
+		if moment.running >= size {
+			return moment.at
+		}
+	}
+	return time.Time{}
+}
+
+// wholeAgain is when so many members ran after a loss that had left fewer of them,
+// zero if never.
+func (g *Gang) wholeAgain(size int, loss time.Time) time.Time {
+	lost := false
+	for _, moment := range g.attendances() {
+		if moment.at.Before(loss) {
+			continue
+		}
+		lost = lost || moment.running < size
+		if lost && moment.running >= size {
 			return moment.at
 		}
 	}
@@ -132,7 +148,7 @@ func (c *Case) idle(gangs []*Gang, size, gpusPerNode int, end time.Time) idleGPU
 	began := map[string]time.Time{} // by node
 	var waits time.Time
 	for _, g := range gangs {
-		whole := g.wholeSince(size, time.Time{})
+		whole := g.firstWhole(size)
 		if whole.IsZero() {
 			if gone := g.goneSince(); gone.IsZero() {
 				waits = end

@@ -15,15 +15,16 @@ import (
 
 // mixed are gangs that share a NodePool.
 type mixed struct {
-	gangs, size, gpus int
-	most              int // nodes
-	wrong             []faults.Fault
-	arrives           time.Duration // after the begin of the mix
-	runs              time.Duration
+	gangs, size int
+	most        int // nodes
+	wrong       []faults.Fault
+	arrives     time.Duration // after the begin of the mix
+	runs        time.Duration
 }
 
 const (
 	mixGangs = 20
+	mixGPUs  = 8 // of each member, and of each node
 	// What the PodGroups say: to Muster their deadline, to coscheduling how long
 	// members that have a node wait for the others.
 	mixTimeoutSeconds = 60
@@ -31,9 +32,10 @@ const (
 	mixPatience = 6 * time.Minute
 )
 
-// mishaps are what befalls the nodes of gangs, each as often as its weight says.
+// mishaps are what befalls the nodes of gangs, and of how many of them. Three of the
+// gangs can never start.
 var mishaps = []struct {
-	weight int
+	gangs  int
 	befall func(random *rand.Rand, m *mixed)
 }{
 	{5, func(random *rand.Rand, m *mixed) { // one node is late
@@ -53,7 +55,7 @@ var mishaps = []struct {
 	}},
 	{2, func(random *rand.Rand, m *mixed) { // one lacks a GPU at first
 		m.wrong = []faults.Fault{{Kind: faults.Devices, Launches: []int{1 + random.IntN(m.size)},
-			Resources: map[string]int64{string(gpu): int64(m.gpus) - 1}, LastsSeconds: 5 + random.Int64N(20)}}
+			Resources: map[string]int64{string(gpu): mixGPUs - 1}, LastsSeconds: 5 + random.Int64N(20)}}
 	}},
 	{2, func(random *rand.Rand, m *mixed) { // an agent is slow
 		m.wrong = []faults.Fault{agentTaint(5 + random.Int64N(20))}
@@ -69,28 +71,18 @@ var mishaps = []struct {
 	}},
 }
 
+// drawMix draws the sizes and times of the gangs, and of what befalls them.
 func drawMix(random *rand.Rand) []mixed {
-	total := 0
-	for _, mishap := range mishaps {
-		total += mishap.weight
-	}
 	var mix []mixed
-	for left := mixGangs; left > 0; {
-		size := 2 + random.IntN(3)
-		m := mixed{
-			gangs: 1, size: size, gpus: []int{1, 8}[random.IntN(2)], most: 2 * size,
-			arrives: time.Duration(random.IntN(60)) * time.Second,
-			runs:    time.Duration(20+random.IntN(40)) * time.Second,
-		}
-		drawn := random.IntN(total)
-		for _, mishap := range mishaps {
-			if drawn -= mishap.weight; drawn < 0 {
-				mishap.befall(random, &m)
-				break
+	for _, mishap := range mishaps {
+		for left := mishap.gangs; left > 0; left -= mix[len(mix)-1].gangs {
+			size := 2 + random.IntN(3)
+			m := mixed{
+				gangs: 1, size: size, most: 2 * size,
+				arrives: time.Duration(random.IntN(60)) * time.Second,
+				runs:    time.Duration(20+random.IntN(40)) * time.Second,
 			}
-		}
-		if m.gangs <= left {
-			left -= m.gangs
+			mishap.befall(random, &m)
 			mix = append(mix, m)
 		}
 	}
@@ -172,7 +164,7 @@ func (who contestant) play(t *testing.T, mix []mixed) mixResult {
 	users := make([][]*user, len(mix)) // of each NodePool
 	for i, m := range mix {
 		c := who.newCase(t, "mix")
-		c.NodePool("pool", m.gpus, m.most, time.Second, m.wrong...)
+		c.NodePool("pool", mixGPUs, m.most, time.Second, m.wrong...)
 		for k := range m.gangs {
 			users[i] = append(users[i], &user{mixed: m, Case: c, name: fmt.Sprintf("gang%d", k)})
 		}
@@ -201,7 +193,7 @@ func (who contestant) play(t *testing.T, mix []mixed) mixResult {
 			}
 		}
 		c := users[i][0].Case
-		idle := c.idle(gangs, m.size, m.gpus, end)
+		idle := c.idle(gangs, m.size, mixGPUs, end)
 		result.idle = result.idle.plus(idle)
 		t.Logf("%d of %d, started after %v (0s: never), %d NodeClaims, idle for %.0f GPU-seconds from the launch, %.0f from the registration: %+v",
 			m.gangs, m.size, starts, len(c.Claims()), idle.launched, idle.registered, m.wrong)
@@ -216,7 +208,7 @@ func (u *user) goOn(who contestant, now time.Duration) bool {
 	switch {
 	case u.gone || now < u.arrives:
 	case u.gang == nil:
-		u.gang = who.gang(u.Case, u.name, u.size, u.gpus)
+		u.gang = who.gang(u.Case, u.name, u.size, mixGPUs)
 		u.gang.setScheduleTimeout(mixTimeoutSeconds)
 		u.gang.AddMembers(u.size)
 	case u.started.IsZero() && u.gang.Count(running) >= u.size:
