@@ -82,6 +82,10 @@ func devices(launch int, lasts int64, resources map[string]int64) faults.Fault {
 	return faults.Fault{Kind: faults.Devices, Launches: []int{launch}, Resources: resources, LastsSeconds: lasts}
 }
 
+func turnMemberAway(g *Gang) {
+	g.fail(g.T, "UnexpectedAdmissionError", "Pod was rejected: Allocate failed due to no healthy devices present")
+}
+
 func TestPeerCoschedulingMeetsEachFault(t *testing.T) {
 	meet(t, []ordeal{
 		{
@@ -172,16 +176,35 @@ func TestPeerCoschedulingMeetsEachFault(t *testing.T) {
 		{
 			name: "a member that the kubelet turns away", size: 2, gpus: 1,
 			nodes: func(c *Case) { c.Nodes(3, 1) },
-			lose: func(g *Gang) {
-				g.fail(g.T, "UnexpectedAdmissionError", "Pod was rejected: Allocate failed due to no healthy devices present")
-			},
-			want: replacesTheLost,
+			lose:  turnMemberAway,
+			want:  replacesTheLost,
+		},
+		{
+			name: "a member that the kubelet turns away and no other node", size: 2, gpus: 1,
+			nodes: pool(1, 4),
+			lose:  turnMemberAway,
+			want:  goesBack,
 		},
 		{
 			name: "a Node that is deleted by force", size: 2, gpus: 1,
 			nodes: pool(1, 4),
 			lose:  func(g *Gang) { g.deleteByForce(g.nodes()[0].Name) },
 			want:  replacesTheLost,
+		},
+		{
+			name: "a node that is not Ready", size: 2, gpus: 1,
+			nodes: func(c *Case) { c.Nodes(3, 1) },
+			lose:  func(g *Gang) { g.setReady(g.nodes()[0].Name, false) },
+			want:  replacesTheLost,
+		},
+		{
+			name: "a NodeClaim that is deleted", size: 2, gpus: 1,
+			nodes: pool(1, 4),
+			lose: func(g *Gang) {
+				_, err := shared.Kubectl("delete", "nodeclaim", "--wait=false", claimOf(g.Case, g.nodes()[0].Name))
+				g.must(err)
+			},
+			want: runsOn,
 		},
 	})
 }
@@ -255,6 +278,21 @@ func replacesTheLost(o *outcome) {
 	}
 }
 
+// goesBack: the new member is sent to the node that failed the old one.
+func goesBack(o *outcome) {
+	replacesTheLost(o)
+	if !o.back {
+		o.Error("no member is on the same node again")
+	}
+}
+
+// runsOn: nothing happens to the members, because they mustn't be disrupted.
+func runsOn(o *outcome) {
+	if o.started() == 0 || o.kept != o.size {
+		o.Errorf("started after %v (0s: never), and %d of %d members are those from before", o.starts, o.kept, o.size)
+	}
+}
+
 func (o *outcome) checkClaims(least int) {
 	o.Helper()
 	if o.claims < least {
@@ -270,6 +308,7 @@ type outcome struct {
 	starts     []time.Duration // of each gang after its last member was created; 0: never
 	again      time.Duration   // after the loss; 0: never
 	kept       int             // members that are those from before the loss
+	back       bool            // a member stands on the node to which one was lost
 	alone      time.Duration   // the longest time for which a part of a gang had nodes without the rest
 	claims     int             // NodeClaims made
 	second     int             // those of them for the second flavor
@@ -394,17 +433,16 @@ func (r *trial) judge(t *testing.T) {
 		if again := g.wholeAgain(r.size, r.lost); !again.IsZero() {
 			o.again = again.Sub(r.lost).Round(100 * time.Millisecond)
 		}
-		back := false
 		shared.Timeline.Look(func(state *timeline.State) {
 			for _, pod := range g.standing(state) {
-				back = back || pod.Spec.NodeName == r.where
+				o.back = o.back || pod.Spec.NodeName == r.where
 				if r.before[pod.UID] {
 					o.kept++
 				}
 			}
 		})
 		t.Logf("whole again %v after the loss (0s: never), with %d of %d members from before; a member is on the same node again: %v",
-			o.again, o.kept, r.size, back)
+			o.again, o.kept, r.size, o.back)
 	case len(r.tried) == 1 && o.started() == 1:
 		mine := r.boundNodes()
 		last := r.lastNodeEvent(func(node *corev1.Node) bool {
