@@ -28,14 +28,14 @@ if [[ -n $NVIDIA_WHEELS ]]; then
 fi
 
 if [[ -n $LIBFABRIC_SOURCE ]]; then
-  need bzip2 ca-certificates curl g++ libibverbs-dev librdmacm-dev make
+  need autoconf automake ca-certificates curl g++ libibverbs-dev libtool make
   mkdir "$work/libfabric"
   cd "$work/libfabric"
   unpack "$LIBFABRIC_SOURCE" "$LIBFABRIC_SHA256"
-  ./configure --prefix="$work/installed" --enable-efa --disable-static --disable-opx \
-    --disable-psm2 --disable-psm3 --disable-usnic
+  ./autogen.sh
+  ./configure --prefix="$folder" --enable-efa --disable-static --disable-opx \
+    --disable-psm2 --disable-psm3 --disable-usnic --disable-verbs
   make -j"$(nproc)" install
-  cp -P "$work"/installed/lib/libfabric.so.* "$folder/lib"
 fi
 
 if [[ -n $AWS_OFI_NCCL_SOURCE ]]; then
@@ -43,7 +43,7 @@ if [[ -n $AWS_OFI_NCCL_SOURCE ]]; then
     echo "fabric.sh: AWS_OFI_NCCL_SOURCE needs LIBFABRIC_SOURCE and NVIDIA_WHEELS" >&2
     exit 1
   fi
-  need autoconf automake libhwloc-dev libtool
+  need libhwloc-dev
   mkdir "$work/aws-ofi-nccl"
   cd "$work/aws-ofi-nccl"
   unpack "$AWS_OFI_NCCL_SOURCE" "$AWS_OFI_NCCL_SHA256"
@@ -51,9 +51,13 @@ if [[ -n $AWS_OFI_NCCL_SOURCE ]]; then
   # Where configure looks for them.
   ln -s libcudart.so.13 "$cuda/lib/libcudart.so"
   ln -sfn lib "$cuda/lib64"
+  # Its own release archives have this; those that GitHub makes of a tag are named by the version.
+  [[ -e .release_version ]] ||
+    tar --list --file "$work/source" | sed -n '1s/.*-\([^-/]*\)\/.*/\1/p' >.release_version
   ./autogen.sh
-  ./configure --prefix="$work/installed" --with-libfabric="$work/installed" --with-cuda="$cuda" \
+  ./configure --prefix="$folder" --with-libfabric="$folder" --with-cuda="$cuda" \
     --disable-tests --enable-platform-aws
   make -j"$(nproc)" install
-  cp -P "$work"/installed/lib/libnccl-*.so* "$folder/lib"
 fi
+# What only compilers need.
+rm -rf "${folder:?}"/{bin,include,share} "$folder"/lib/{pkgconfig,*.la}

@@ -14,7 +14,9 @@ mkdir -p "$store"
 scratch=$(mktemp -d)
 containers=()
 images=()
+server=
 cleanup() {
+  [[ -z $server ]] || kill "$server"
   local container
   for container in "${containers[@]}"; do
     buildah rm "$container" >/dev/null
@@ -111,7 +113,65 @@ build() {
   check "$program can't be changed from inside" can_not_write_itself
 }
 
+# What the worker's image takes from the network, as the Dockerfile names it, is kept here and
+# served to the build from here: a container need not have this machine's proxies and certificates.
+sources=$store/sources
+argument() { sed -n "s/^ARG $1=\"\?\([^\"]*\)\"\?$/\1/p" deploy/worker/Dockerfile; }
+# kept FILE SHA256 URL
+kept() {
+  if ! sha256sum --check --status <<<"$2  $1" 2>/dev/null; then
+    curl --fail --location --silent --show-error --retry 2 --output "$1.part" "$3" &&
+      sha256sum --check --quiet <<<"$2  $1.part" && mv "$1.part" "$1"
+  fi
+}
+# fabric_arguments: leaves the build's arguments for all of them in $fabric, and in $plugin whether
+# libfabric and aws-ofi-nccl are among them: without these sources the image is built without them.
+fabric_arguments() {
+  local said requirement wheel part url sha
+  mkdir -p "$sources"
+  coproc SERVER { cd "$sources" && exec python3 -u -m http.server --bind 127.0.0.1 0 2>/dev/null; }
+  server=$SERVER_PID
+  # Serving HTTP on 127.0.0.1 port N (http://127.0.0.1:N/) ...
+  read -r said <&"${SERVER[0]}" || return
+  local address=${said#*(}
+  address=${address%%/)*}
+  export no_proxy=127.0.0.1${no_proxy:+,$no_proxy}
+
+  local wheels=()
+  while read -r requirement; do
+    wheel=$(/usr/bin/python3 -m pip download --no-deps --require-hashes --only-binary :all: \
+      --dest "$sources" --requirement <(echo "$requirement") |
+      tee /dev/stderr | sed -n 's/^\(  File was already downloaded\|Saved\) .*\/\([^/]*\.whl\)$/\2/p')
+    [[ -n $wheel ]] || return
+    wheels+=("$address/$wheel ${requirement#* }")
+  done < <(argument NVIDIA_WHEELS | tr ';' '\n')
+  fabric=("NVIDIA_WHEELS=$(IFS=';' && echo "${wheels[*]}")")
+
+  plugin=yes
+  for part in LIBFABRIC AWS_OFI_NCCL; do
+    url=$(argument "${part}_SOURCE") sha=$(argument "${part}_SHA256")
+    if kept "$sources/$part-$sha" "$sha" "$url"; then
+      fabric+=("${part}_SOURCE=$address/$part-$sha")
+    else
+      echo "Can't be had: $url, nor is it $sources/$part-$sha"
+      plugin=no
+    fi
+  done
+  if [[ $plugin == no ]]; then
+    echo "The worker's image is built WITHOUT libfabric and aws-ofi-nccl"
+    fabric=("${fabric[0]}" LIBFABRIC_SOURCE= AWS_OFI_NCCL_SOURCE=)
+  fi
+}
+
 # Of the worker's image.
+# The driver's library comes from the node.
+has_what_its_libraries_need() {
+  inside sh -c 'ldd /opt/fabric/lib/*.so*' >"$scratch/needed" && cat "$scratch/needed" &&
+    grep -q libnccl.so.2 "$scratch/needed" && ! grep 'not found' "$scratch/needed" | grep -v libcuda.so.1
+}
+has_a_plugin_with_efa() {
+  inside sh -c 'test -e /opt/fabric/lib/libnccl-net-ofi.so && grep -q efa_fabric /opt/fabric/lib/libfabric.so.1'
+}
 trains() {
   inside sh -c "
     cd /tmp && yes 'a gang starts when all of it can start' | head -n 100 >text &&
@@ -137,9 +197,14 @@ is_at_most_2_gib() {
 
 build muster deploy/Dockerfile --version
 
-# Without what comes from the network: that is for nodes with GPUs and EFA.
-if build muster-worker deploy/worker/Dockerfile version \
-  NVIDIA_WHEELS= LIBFABRIC_SOURCE= AWS_OFI_NCCL_SOURCE=; then
+if ! fabric_arguments; then
+  echo "FAILED: CUDA's runtime and NCCL can't be had"
+  failed=$((failed + 1))
+elif build muster-worker deploy/worker/Dockerfile version "${fabric[@]}"; then
+  check "muster-worker's image has every library that CUDA's, NCCL and libfabric need" has_what_its_libraries_need
+  if [[ $plugin == yes ]]; then
+    check "muster-worker's image has NCCL's plugin for libfabric, and that EFA" has_a_plugin_with_efa
+  fi
   check "muster-worker trains on the CPU and commits its checkpoint" trains
   check "muster-worker's preflight says that there is no GPU" finds_no_gpu
   check "muster-worker's image is at most 2 GiB" is_at_most_2_gib
