@@ -76,6 +76,14 @@ struct TaintNode {
   std::string key;  // of both
 };
 
+// Deletes a NodeClaim whose node isn't up yet: Karpenter terminates the instance. Preconditions:
+// uid and resource_version, so that one that has come further stays.
+struct DeleteNodeClaim {
+  std::string name;
+  std::string uid;
+  std::string resource_version;
+};
+
 // Sets annotations of a pod, precondition: uid. Wakes it in kube-scheduler and makes bindings that
 // carry an older resource version fail.
 struct AnnotatePod {
@@ -181,10 +189,10 @@ struct SuspendJob {
   std::map<std::string, std::optional<std::string>> annotations;
 };
 
-using Action =
-    std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode, AnnotatePod,
-                 AssignFlavors, EvictPod, UpdatePodGroupStatus, UpdateQueueStatus, EmitEvent,
-                 AnswerBind, CreatePodGroup, UpdateMinMember, SuspendJob>;
+using Action = std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode,
+                            DeleteNodeClaim, AnnotatePod, AssignFlavors, EvictPod,
+                            UpdatePodGroupStatus, UpdateQueueStatus, EmitEvent, AnswerBind,
+                            CreatePodGroup, UpdateMinMember, SuspendJob>;
 
 struct NumberedAction {
   uint64_t id = 0;

@@ -79,7 +79,7 @@ void Engine::State::DecideDeadline(Gang& gang, absl::Time now) {
   }
   ReadLimits(gang, now);
   absl::Time deadline = gang.record->deadline;
-  const Setbacks::Limit limit = setbacks.NextLimit(gang.key, Limits());
+  const Setbacks::Limit limit = setbacks.NextLimit(gang.key, Limits(gang));
   // Nodes that complete nobody are given back, once none of them may still change.
   if (IsBeyondLimits(gang) && HoldsNodes(gang) && limit.at == Never()) {
     deadline = std::min(deadline, gang.limits_reached_since + options.unplaceable_grace);
@@ -91,12 +91,14 @@ void Engine::State::DecideDeadline(Gang& gang, absl::Time now) {
   if (now < deadline) {
     WakeAt(deadline);
     gang.stale |= gang.next_late <= now;
-    gang.next_late = setbacks.NextLate(gang.key, Limits(), now);
+    gang.next_late = setbacks.NextLate(gang.key, Limits(gang), now);
     WakeAt(gang.next_late);
     return;
   }
   ++stats.gangs_backed_off;
   Reason why = WhyGivenUp(gang, limit, now);
+  const bool no_capacity = why.code == v1::INSUFFICIENT_CAPACITY && gang.short_of_nodes;
+  gang.refused = no_capacity ? std::max<int64_t>(gang.missing, 0) : 0;
   const absl::Duration backoff = BackoffAfter(gang, why);
   GiveUp(gang, now + backoff, now, std::move(why));
 }

@@ -165,7 +165,7 @@ void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
     out->set_attempt(static_cast<int32_t>(gang.record->attempt));
     SetTime(gang.record->admitted_at, out->mutable_admitted_at());
     SetTime(gang.record->deadline, out->mutable_deadline());
-    if (gang.record->retry_after) SetTime(*gang.record->retry_after, out->mutable_retry_at());
+    if (gang.record->retry_after) SetTime(RetryAt(gang), out->mutable_retry_at());
   }
   if (HoldsQuota(gang)) {
     out->set_cluster_queue(gang.record->quota->cluster_queue);
@@ -183,7 +183,7 @@ void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
     DescribeFeasibility(*gang.feasibility, out->mutable_feasibility());
   }
   if (gang.state == v1::PROVISIONING || gang.state == v1::BACKING_OFF) {
-    for (const Setback& setback : setbacks.Of(gang.key, Limits(), clock)) {
+    for (const Setback& setback : setbacks.Of(gang.key, Limits(gang), clock)) {
       DescribeSetback(setback, out->add_setbacks());
     }
   }

@@ -94,7 +94,7 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
   KeepRestarts(now);
   std::vector<Gang*> active;
   for (auto& [key, gang] : gangs) {
-    gang.dirty |= gang.facts.backing_off && !(gang.record && gang.record->BacksOffAt(now));
+    gang.dirty |= gang.facts.backing_off && !BacksOff(gang, now);
     if (gang.dirty) Refresh(gang, now);
     gang.stale |= gang.dirty;
     if (!gang.dirty && IsSettled(gang)) continue;
@@ -110,6 +110,7 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
   WakeAt(next_pass);
   for (Gang* gang : active) Decide(*gang, now);
   ReconcileHolds(now);
+  WithdrawNodes(now);
   MarkSuspects(now);
   for (auto& [key, gang] : gangs) {
     if (gang.stale) Show(gang);

@@ -60,6 +60,10 @@ struct EngineOptions {
   // Within it, how long each of its nodes may take to be launched, then registered, then usable. A
   // node that is made in place of one that failed goes on with its time. README.md has the reasons.
   absl::Duration launch_deadline = absl::Minutes(4);
+  // How long after a launch was refused for insufficient capacity others are tried in its place:
+  // where nodes may be withdrawn, and in the attempts after one that ended so. Else, and at most,
+  // launch_deadline.
+  absl::Duration refusal_deadline = absl::Minutes(1);
   absl::Duration registration_deadline = absl::Minutes(10);
   absl::Duration initialization_deadline = absl::Minutes(10);
   // Backoff after the n-th failed attempt: base * 2^(n-1), at most max, with up to 10 % jitter.
@@ -79,6 +83,9 @@ struct EngineOptions {
   // starvation_hold in each starvation_after.
   absl::Duration starvation_after = absl::Minutes(5);
   absl::Duration starvation_hold = absl::Minutes(1);
+  // NodeClaims that were made for gangs are deleted while their nodes come up, if they are late or
+  // no gang needs them any more (README.md). Takes a right that the manifests don't give.
+  bool withdraw_nodes = false;
   // How long a node is left out after the kubelet failed a member there, or its devices did.
   absl::Duration suspect_time = absl::Minutes(10);
   // Suspect nodes get taint muster.dev/suspect:NoSchedule for that time, which keeps everybody's

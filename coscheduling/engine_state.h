@@ -15,6 +15,7 @@
 //   node_holds.cc  holds on nodes
 //   losses.cc      members whose pods or nodes are lost
 //   suspect_marks.cc  nodes that failed members, and the marks on them
+//   withdrawals.cc  NodeClaims that are late, or of no use to any gang, are deleted
 //   provisioning.cc what went wrong with the nodes that gangs count on, and for how long they wait
 //   describe.cc    the admission API's messages
 #pragma once
@@ -238,6 +239,7 @@ struct Engine::State {
   void Place(absl::Time now);
   void PassAt(absl::Time time) { next_pass = std::min(next_pass, time); }
   void PlaceGang(Gang& gang, bool keeps_partial, absl::Time now);
+  bool MakesUpForRefused(const Gang& gang, const Plan& plan, absl::Time now);
   void DropTentative(Gang& gang);
   // Gives up places that are not bound: all of them, or those of `uids`.
   void DropFixed(Gang& gang);
@@ -283,7 +285,14 @@ struct Engine::State {
   bool StandsInEpoch(const Gang& gang, const kube::Pod& pod) const;
 
   // --- provisioning.cc ---
-  BringUpLimits Limits() const;
+  static bool CapacityFailedBefore(const Gang& gang);
+  // When a gang that backs off tries again.
+  absl::Time RetryAt(const Gang& gang) const;
+  bool BacksOff(const Gang& gang, absl::Time now) const {
+    return gang.record && gang.record->retry_after && now < RetryAt(gang);
+  }
+  StageLimits LimitsOfStages() const;
+  BringUpLimits Limits(const Gang& gang) const;
   void SetbacksChanged(const std::vector<GangKey>& keys);
   std::set<GangKey> GangsAskingFor(const cluster::NodeInfo& info) const;
   // This NodeClaim, its Node, or the absence of either was seen.
@@ -300,6 +309,12 @@ struct Engine::State {
   Reason LimitReason(const Gang& gang) const;
   Reason WhyGivenUp(const Gang& gang, const Setbacks::Limit& limit, absl::Time now) const;
   absl::Duration BackoffAfter(const Gang& gang, const Reason& why);
+
+  // --- withdrawals.cc ---
+  void WithdrawNodes(absl::Time now);
+  bool MayGo(const cluster::NodeInfo& info) const;
+  bool NeedsNoNodes(const GangKey& key) const;
+  bool IsNeeded(const std::string& claim, const cluster::NodeInfo& info) const;
 
   // --- fallback.cc ---
   // The job whose suspension ends all members of the gang, and of no other one that has started.
@@ -405,6 +420,8 @@ struct Engine::State {
   std::map<std::string, NodeTrouble, std::less<>> troubles;
   absl::Time troubles_checked = absl::InfinitePast();
   std::set<std::string> changed_nodes;  // since they were last checked
+  // NodeClaims that aren't initialized, and since when no gang needs them.
+  std::map<std::string, absl::Time> coming_claims;
   NodePools node_pools;
   // UIDs of pods that are gone, so that an answer that arrives late doesn't revive one. The oldest
   // go first.

@@ -243,7 +243,7 @@ void Engine::State::Refresh(Gang& gang, absl::Time now) {
   gang.facts.blocked = gang.blocker.code != v1::REASON_UNSPECIFIED;
   const bool recorded = HasRecord(gang);
   gang.facts.bound_before = recorded && gang.record->bound_at.has_value();
-  gang.facts.backing_off = recorded && gang.record->BacksOffAt(now);
+  gang.facts.backing_off = recorded && BacksOff(gang, now);
   gang.facts.evicting =
       HoldsQuota(gang) && gang.record->eviction && !gang.record->eviction->surplus_only;
   const bool quota_there =
@@ -252,7 +252,7 @@ void Engine::State::Refresh(Gang& gang, absl::Time now) {
                         gang.record->identity == options.identity && quota_there;
   gang.facts.waits_for_quota =
       !gang.facts.admitted && (gang.quota.Waits() || gang.quota.granted.has_value());
-  if (gang.facts.blocked || !gang.facts.admitted) setbacks.Stop(gang.key, Limits(), clock);
+  if (gang.facts.blocked || !gang.facts.admitted) setbacks.Stop(gang.key, Limits(gang), clock);
   JudgeGang(gang);
 }
 
@@ -277,6 +277,7 @@ AdmissionRecord Engine::State::NewRecord(const Gang& gang, int64_t attempt, absl
   record.attempt = attempt;
   record.admitted_at = now;
   record.deadline = now + DeadlineOf(gang);
+  if (gang.record && !gang.record->bound_at) record.given_up = gang.record->given_up;
   if (gang.quota.granted) {
     record.queue = QueueOf(gang);
     record.quota = gang.quota.granted;
@@ -297,7 +298,7 @@ void Engine::State::Admit(Gang& gang, absl::Time now) {
   if (gang.facts.evicting) return;
   const bool recorded = HasRecord(gang);
   if (gang.facts.backing_off && !gang.fits_now) {
-    WakeAt(*gang.record->retry_after);
+    WakeAt(RetryAt(gang));
     return;
   }
   if (gang.facts.infeasible && (!recorded || gang.record->retry_after)) return;

@@ -221,6 +221,18 @@ void Engine::State::PlaceGang(Gang& gang, bool keeps_partial, absl::Time now) {
   gang.tentative_assumed = true;
 }
 
+// As much room as it lacked is free now, and what it had of the provider it can have again, once
+// the provider is asked again.
+bool Engine::State::MakesUpForRefused(const Gang& gang, const Plan& plan, absl::Time now) {
+  if (gang.refused == 0 || static_cast<int64_t>(plan.shortfall.placeable) < gang.refused) {
+    return false;
+  }
+  const absl::Time asked_again = gang.record->deadline + options.capacity_backoff;
+  if (now >= asked_again) return true;
+  PassAt(asked_again);
+  return false;
+}
+
 void Engine::State::Place(absl::Time now) {
   ++stats.passes;
   needs_pass = false;
@@ -253,7 +265,8 @@ void Engine::State::Place(absl::Time now) {
     gang->stale = true;
     PlanRequest request = RequestFor(*gang, Unplaced(*gang));
     if (gang->facts.backing_off) {
-      gang->fits_now = MakePlan(snapshot, request).complete;
+      const Plan plan = MakePlan(snapshot, request);
+      gang->fits_now = plan.complete || MakesUpForRefused(*gang, plan, now);
       if (gang->fits_now) gang->dirty = places_changed = true;
       continue;
     }

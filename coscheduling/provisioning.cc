@@ -133,8 +133,30 @@ const char* TextOf(BringUp stage) {
 
 }  // namespace
 
-BringUpLimits Engine::State::Limits() const {
+StageLimits Engine::State::LimitsOfStages() const {
   return {options.launch_deadline, options.registration_deadline, options.initialization_deadline};
+}
+
+bool Engine::State::CapacityFailedBefore(const Gang& gang) {
+  return gang.record && gang.record->given_up && !gang.record->retry_after &&
+         gang.record->given_up->code == v1::INSUFFICIENT_CAPACITY;
+}
+
+// What was refused to another gang meanwhile isn't asked for by Karpenter before its time is over.
+// It is waited for once, so that gangs that come later don't keep this one from ever trying.
+absl::Time Engine::State::RetryAt(const Gang& gang) const {
+  const absl::Time own = *gang.record->retry_after;
+  const absl::Time known_until = setbacks.LastRefusal(gang.key) + options.capacity_backoff;
+  return std::clamp(known_until, own, own + options.capacity_backoff);
+}
+
+// Where capacity failed the gang before, or where what was ordered with it can be taken back before
+// it is up, trying anew later costs less than to hold the others meanwhile.
+BringUpLimits Engine::State::Limits(const Gang& gang) const {
+  const bool soon = CapacityFailedBefore(gang) || options.withdraw_nodes;
+  return {.stages = LimitsOfStages(),
+          .refused = soon ? std::min(options.refusal_deadline, options.launch_deadline)
+                          : options.launch_deadline};
 }
 
 void Engine::State::SetbacksChanged(const std::vector<GangKey>& keys) {
@@ -162,8 +184,14 @@ std::set<GangKey> Engine::State::GangsAskingFor(const cluster::NodeInfo& info) c
 void Engine::State::NoteClaim(const std::string& name) {
   const cluster::NodeInfo* info = snapshot.FindNode(cluster::VirtualName(name));
   if (info == nullptr || info->claim == nullptr) {
+    coming_claims.erase(name);
     SetbacksChanged(setbacks.Gone(name, clock));
     return;
+  }
+  if (MayGo(*info)) {
+    coming_claims.try_emplace(name, Never());
+  } else {
+    coming_claims.erase(name);
   }
   if (!setbacks.Knows(name)) setbacks.MadeFor(name, GangsAskingFor(*info));
   SetbacksChanged(setbacks.See(SightOf(*info), std::max(clock, info->claim->meta.creation_time)));
@@ -183,7 +211,8 @@ void Engine::State::CountOnNodes(const std::vector<Gang*>& waiting) {
     }
     const bool complete =
         gang.coming_suffices || static_cast<int64_t>(gang.fixed.size()) >= gang.required();
-    setbacks.CountOn(gang.key, gang.record->admitted_at, claims, complete);
+    setbacks.CountOn(gang.key, gang.record->admitted_at, claims, complete,
+                     CapacityFailedBefore(gang));
   }
 }
 
@@ -198,7 +227,7 @@ std::string Engine::State::UsableText(const Gang& gang) const {
 
 std::optional<Reason> Engine::State::SetbackReason(const Gang& gang, absl::Time now,
                                                    bool all) const {
-  const std::vector<Setback> list = setbacks.Of(gang.key, Limits(), now, all);
+  const std::vector<Setback> list = setbacks.Of(gang.key, Limits(gang), now, all);
   if (list.empty() || list.front().overcome) return std::nullopt;
   return ReasonOf(list.front(), UsableText(gang));
 }
@@ -266,8 +295,7 @@ Reason Engine::State::WhyGivenUp(const Gang& gang, const Setbacks::Limit& limit,
                               "see the NodePools' and NodeClaims' events for why nodes don't "
                               "come"});
   if (limit.at <= now && limit.at < gang.record->deadline) {
-    why.message = fmt::format("a node may take {} to be {}; ",
-                              absl::FormatDuration(Limits()[static_cast<size_t>(limit.stage)]),
+    why.message = fmt::format("a node may take {} to be {}; ", absl::FormatDuration(limit.length),
                               TextOf(limit.stage)) +
                   why.message;
   }

@@ -38,7 +38,8 @@ struct AdmissionRecord {
   absl::Time deadline;
   // Set while the gang backs off: no attempt before this.
   std::optional<absl::Time> retry_after;
-  std::optional<Reason> given_up;  // why, then
+  // Why it gave up last; stays until it was whole.
+  std::optional<Reason> given_up;
   // Set once at least minMember members were bound in this attempt.
   std::optional<absl::Time> bound_at;
   // Set while members that were lost after that are missing: since when.
@@ -53,7 +54,6 @@ struct AdmissionRecord {
   std::map<std::string, absl::Time> flavors_tried;
 
   bool operator==(const AdmissionRecord&) const = default;
-  bool BacksOffAt(absl::Time now) const { return retry_after && now < *retry_after; }
 };
 
 std::string EncodeRecord(const AdmissionRecord& record);

@@ -17,7 +17,7 @@ size_t IndexOf(BringUp stage) { return static_cast<size_t>(stage); }
 bool IsComing(const auto& claim) { return !claim.failed && claim.sight.stage != BringUp::kDone; }
 
 // From when on a stage that isn't passed is worth telling.
-absl::Time LateFrom(const auto& claim, const BringUpLimits& limits) {
+absl::Time LateFrom(const auto& claim, const StageLimits& limits) {
   return claim.since + limits[IndexOf(claim.sight.stage)] / 2;
 }
 
@@ -102,7 +102,7 @@ Setback Setbacks::ToSetback(const Claim& claim, v1::ReasonCode code, absl::Time 
 Setback Setbacks::Standing(const Claim& claim, const BringUpLimits& limits, absl::Time now) {
   Setback setback = ToSetback(claim, claim.sight.lacks, claim.since);
   setback.stands = true;
-  setback.early = !claim.sight.failing && now < LateFrom(claim, limits);
+  setback.early = !claim.sight.failing && now < LateFrom(claim, limits.stages);
   return setback;
 }
 
@@ -140,6 +140,7 @@ std::vector<GangKey> Setbacks::Fail(Claim* claim, v1::ReasonCode code, const std
     if (claim->sight.stage != BringUp::kDone) {
       absl::Time& since = gang.failing_since[IndexOf(claim->sight.stage)];
       since = std::min(since, StageBegan(gang, *claim));
+      if (code == v1::INSUFFICIENT_CAPACITY) gang.refused_since = std::min(gang.refused_since, now);
     }
     told.push_back(key);
   }
@@ -150,6 +151,12 @@ std::vector<GangKey> Setbacks::Fail(Claim* claim, v1::ReasonCode code, const std
 std::vector<GangKey> Setbacks::Refuse(Claim* claim, const std::string& words, absl::Time now) {
   if (claim->refused || claim->sight.stage != BringUp::kLaunch) return {};
   claim->refused = true;
+  const Kind kind = KindOf(ToSetback(*claim, v1::INSUFFICIENT_CAPACITY, now));
+  refused_last_[kind] = now;
+  if (refused_last_.size() > kKinds) {
+    refused_last_.erase(std::ranges::min_element(refused_last_, {},
+                                                 [](const auto& entry) { return entry.second; }));
+  }
   if (claim->failed) {
     const Kind unexplained = KindOf(ToSetback(*claim, v1::LAUNCH_FAILED, now));
     for (const GangKey& key : claim->counted_by.empty() ? claim->made_for : claim->counted_by) {
@@ -160,7 +167,12 @@ std::vector<GangKey> Setbacks::Refuse(Claim* claim, const std::string& words, ab
     }
     claim->failed = false;
   }
-  return Fail(claim, v1::INSUFFICIENT_CAPACITY, words, now);
+  std::vector<GangKey> told = Fail(claim, v1::INSUFFICIENT_CAPACITY, words, now);
+  // They try again later for it.
+  for (const auto& [key, gang] : gangs_) {
+    if (gang.stopped && gang.met.contains(kind)) told.push_back(key);
+  }
+  return told;
 }
 
 std::vector<GangKey> Setbacks::See(const ClaimSight& sight, absl::Time now) {
@@ -205,6 +217,32 @@ std::vector<GangKey> Setbacks::Gone(const std::string& claim, absl::Time now) {
   return told;
 }
 
+void Setbacks::Withdraw(const std::string& claim) {
+  if (auto it = claims_.find(claim); it != claims_.end()) it->second.failed = true;
+}
+
+std::set<GangKey> Setbacks::Concerned(const std::string& claim) const {
+  auto it = claims_.find(claim);
+  if (it == claims_.end()) return {};
+  std::set<GangKey> concerned = it->second.made_for;
+  concerned.insert(it->second.counted_by.begin(), it->second.counted_by.end());
+  return concerned;
+}
+
+absl::Time Setbacks::OverdueFrom(const std::string& claim, const StageLimits& limits) const {
+  auto it = claims_.find(claim);
+  if (it == claims_.end() || !IsComing(it->second)) return absl::InfiniteFuture();
+  const Claim& known = it->second;
+  switch (known.sight.stage) {
+    case BringUp::kRegistration:
+      return LateFrom(known, limits);
+    case BringUp::kInitialization:
+      return known.since + limits[IndexOf(BringUp::kInitialization)];
+    default:
+      return absl::InfiniteFuture();
+  }
+}
+
 std::vector<GangKey> Setbacks::Note(const kube::Event& event, absl::Time now) {
   if (event.type != "Warning" || event.reason != kRefused || event.about.kind != "NodeClaim" ||
       event.last + kNews < now) {
@@ -236,13 +274,14 @@ void Setbacks::Release(const GangKey& gang, GangEntry* entry) {
 }
 
 void Setbacks::CountOn(const GangKey& gang, absl::Time attempt, const std::set<std::string>& claims,
-                       bool complete) {
+                       bool complete, bool failed_before) {
   auto [it, added] = gangs_.try_emplace(gang);
   GangEntry& entry = it->second;
   if (added || entry.attempt != attempt) {
     Release(gang, &entry);
     entry = GangEntry();
     entry.attempt = attempt;
+    if (failed_before) entry.refused_since = attempt;
   }
   entry.stopped = false;
   if (complete) Release(gang, &entry);
@@ -263,6 +302,7 @@ void Setbacks::CountOn(const GangKey& gang, absl::Time attempt, const std::set<s
   for (size_t stage = 0; stage < IndexOf(behind); ++stage) {
     entry.failing_since[stage] = absl::InfiniteFuture();
   }
+  if (behind > BringUp::kLaunch) entry.refused_since = absl::InfiniteFuture();
   for (auto& [kind, setback] : entry.met) setback.overcome |= StageOf(setback.code) < behind;
 }
 
@@ -306,6 +346,17 @@ std::vector<Setback> Setbacks::Of(const GangKey& gang, const BringUpLimits& limi
   return list;
 }
 
+absl::Time Setbacks::LastRefusal(const GangKey& gang) const {
+  absl::Time last = absl::InfinitePast();
+  auto it = gangs_.find(gang);
+  if (it == gangs_.end()) return last;
+  for (const auto& [kind, setback] : it->second.met) {
+    auto refused = refused_last_.find(kind);
+    if (refused != refused_last_.end()) last = std::max(last, refused->second);
+  }
+  return last;
+}
+
 // A claim that was there before the attempt has its time anew.
 absl::Time Setbacks::StageBegan(const GangEntry& gang, const Claim& claim) {
   return std::max(claim.since, gang.attempt);
@@ -315,17 +366,18 @@ Setbacks::Limit Setbacks::NextLimit(const GangKey& gang, const BringUpLimits& li
   Limit next;
   auto it = gangs_.find(gang);
   if (it == gangs_.end() || it->second.stopped) return next;
-  auto consider = [&](absl::Time since, BringUp stage) {
-    const absl::Time at = since + limits[IndexOf(stage)];
-    if (at < next.at) next = {at, stage};
+  auto consider = [&](absl::Time since, BringUp stage, absl::Duration length) {
+    if (since + length < next.at) next = {since + length, stage, length};
   };
   for (size_t stage = 0; stage < kBringUps; ++stage) {
-    consider(it->second.failing_since[stage], static_cast<BringUp>(stage));
+    consider(it->second.failing_since[stage], static_cast<BringUp>(stage), limits.stages[stage]);
   }
+  consider(it->second.refused_since, BringUp::kLaunch, limits.refused);
   for (const std::string& name : it->second.claims) {
     const Claim& claim = claims_.at(name);
     if (!IsComing(claim)) continue;
-    consider(StageBegan(it->second, claim), claim.sight.stage);
+    consider(StageBegan(it->second, claim), claim.sight.stage,
+             limits.stages[IndexOf(claim.sight.stage)]);
   }
   return next;
 }
@@ -338,7 +390,7 @@ absl::Time Setbacks::NextLate(const GangKey& gang, const BringUpLimits& limits,
   for (const std::string& name : it->second.claims) {
     const Claim& claim = claims_.at(name);
     if (!IsComing(claim)) continue;
-    const absl::Time late = LateFrom(claim, limits);
+    const absl::Time late = LateFrom(claim, limits.stages);
     if (late > now) next = std::min(next, late);
   }
   return next;

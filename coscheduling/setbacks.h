@@ -34,7 +34,13 @@ enum class BringUp : uint8_t { kLaunch, kRegistration, kInitialization, kDone };
 inline constexpr size_t kBringUps = 3;  // kDone isn't one to wait for
 
 // How long one NodeClaim may take for each.
-using BringUpLimits = std::array<absl::Duration, kBringUps>;
+using StageLimits = std::array<absl::Duration, kBringUps>;
+
+struct BringUpLimits {
+  StageLimits stages;
+  // How long after a launch was refused for insufficient capacity others may be tried in its place.
+  absl::Duration refused;
+};
 
 // A NodeClaim as it stands.
 struct ClaimSight {
@@ -82,9 +88,17 @@ class Setbacks {
   // Those for which a claim seems to be made: they are told what befalls it before anybody was
   // given it in a plan.
   void MadeFor(const std::string& claim, std::set<GangKey> gangs);
-  // Each of these returns the gangs for which something changed.
+  // Each of these returns the gangs for which something changed, LastRefusal included.
   std::vector<GangKey> See(const ClaimSight& sight, absl::Time now);
   std::vector<GangKey> Gone(const std::string& claim, absl::Time now);
+  // It is deleted because nobody needs it: its end is nobody's setback.
+  void Withdraw(const std::string& claim);
+  // Who counts on it, and for whom it seems to have been made.
+  std::set<GangKey> Concerned(const std::string& claim) const;
+  // From when on it isn't worth waiting for: it hasn't registered though half of that limit is
+  // over, when it counts as late, or hasn't become usable within its limit. A launch that takes too
+  // long Karpenter gives up itself.
+  absl::Time OverdueFrom(const std::string& claim, const StageLimits& limits) const;
   // InsufficientCapacityError; any other event says nothing, nor does one older than kNews.
   std::vector<GangKey> Note(const kube::Event& event, absl::Time now);
   static constexpr absl::Duration kNews = absl::Minutes(10);
@@ -92,9 +106,11 @@ class Setbacks {
   // --- gangs ---
   // The NodeClaims that a gang's plan is on, in the attempt that began then. If the plan is
   // `complete`, it counts on nothing else, and what is behind all of them is overcome; else it
-  // counts on them beside the earlier ones that no other gang's plan is on.
+  // counts on them beside the earlier ones that no other gang's plan is on. Where capacity failed
+  // the attempt before, the time for refusals (BringUpLimits) runs from the attempt's beginning:
+  // what is still known to be sold out isn't even asked for.
   void CountOn(const GangKey& gang, absl::Time attempt, const std::set<std::string>& claims,
-               bool complete);
+               bool complete, bool failed_before = false);
   // The attempt is over: what stands is kept as it is now, and nothing new befalls the gang.
   void Stop(const GangKey& gang, const BringUpLimits& limits, absl::Time now);
   void Forget(const GangKey& gang);
@@ -104,9 +120,14 @@ class Setbacks {
   std::vector<Setback> Of(const GangKey& gang, const BringUpLimits& limits, absl::Time now,
                           bool all = false) const;
 
+  // When a launch like one that was refused to this gang in its latest attempt was refused to
+  // anybody last; InfinitePast if none was.
+  absl::Time LastRefusal(const GangKey& gang) const;
+
   struct Limit {
     absl::Time at = absl::InfiniteFuture();  // when it is reached; never
     BringUp stage = BringUp::kDone;
+    absl::Duration length;  // which it is
   };
   // When the gang has waited for one stage of its nodes for as long as it may. A claim that is made
   // in place of one that failed goes on with its time.
@@ -134,6 +155,7 @@ class Setbacks {
     std::map<Kind, Setback> met;
     // Since when a stage isn't passed, by the claims that failed in it.
     std::array<absl::Time, kBringUps> failing_since;
+    absl::Time refused_since = absl::InfiniteFuture();
     GangEntry() { failing_since.fill(absl::InfiniteFuture()); }
   };
   struct EarlyRefusal {
@@ -157,6 +179,8 @@ class Setbacks {
   std::deque<std::string> gone_;  // oldest first
   std::map<std::string, EarlyRefusal> refused_early_;
   std::deque<std::string> early_order_;
+  // By what was asked for, for anybody; kKinds at most.
+  std::map<Kind, absl::Time> refused_last_;
 };
 
 }  // namespace muster::coscheduling

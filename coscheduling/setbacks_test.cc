@@ -13,7 +13,8 @@ using ::testing::IsEmpty;
 
 const GangKey kJob{"default", "job"};
 const GangKey kOther{"default", "other"};
-const BringUpLimits kLimits = {absl::Minutes(4), absl::Minutes(10), absl::Minutes(10)};
+const BringUpLimits kLimits = {.stages = {absl::Minutes(4), absl::Minutes(10), absl::Minutes(10)},
+                               .refused = absl::Minutes(4)};
 
 absl::Time At(int64_t seconds) { return absl::FromUnixSeconds(1'767'225'600 + seconds); }
 

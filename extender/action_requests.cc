@@ -215,6 +215,19 @@ struct RequestOf {
                          AnswerKind::kNode};
   }
 
+  std::optional<ActionRequest> operator()(const coscheduling::DeleteNodeClaim& remove) const {
+    const std::string path = "/apis/karpenter.sh/v1/nodeclaims/" + remove.name;
+    kube::Request request;
+    request.method = kube::Method::kDelete;
+    request.path = path;
+    request.content_type = kube::kJson;
+    request.body = Text(
+        {{"apiVersion", "v1"},
+         {"kind", "DeleteOptions"},
+         {"preconditions", {{"uid", remove.uid}, {"resourceVersion", remove.resource_version}}}});
+    return ActionRequest{std::move(request), AnswerKind::kNone, Get(path), AnswerKind::kNone};
+  }
+
   std::optional<ActionRequest> operator()(const coscheduling::AnnotatePod& annotate) const {
     json metadata = Identity(annotate.pod);
     metadata["annotations"] = annotate.annotations;
@@ -364,6 +377,7 @@ struct Kind {
                                                                                         : "hold";
   }
   std::string_view operator()(const coscheduling::TaintNode&) const { return "suspect"; }
+  std::string_view operator()(const coscheduling::DeleteNodeClaim&) const { return "node-claim"; }
   std::string_view operator()(const coscheduling::AnnotatePod&) const { return "wake"; }
   std::string_view operator()(const coscheduling::AssignFlavors&) const { return "flavors"; }
   std::string_view operator()(const coscheduling::UpdateQueueStatus&) const {

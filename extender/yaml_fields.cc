@@ -59,6 +59,7 @@ void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* opti
   fields.ReadDuration("provisioningDeadline", &options->provisioning_deadline);
   const std::pair<const char*, absl::Duration*> stages[] = {
       {"launchDeadline", &options->launch_deadline},
+      {"refusalDeadline", &options->refusal_deadline},
       {"registrationDeadline", &options->registration_deadline},
       {"initializationDeadline", &options->initialization_deadline},
   };
@@ -69,6 +70,7 @@ void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* opti
     }
   }
   fields.ReadDuration("capacityBackoff", &options->capacity_backoff);
+  fields.Read("withdrawNodes", &options->withdraw_nodes);
   fields.ReadDuration("backoffBase", &options->backoff_base);
   fields.ReadDuration("backoffMax", &options->backoff_max);
   fields.ReadDuration("repairDeadline", &options->repair_deadline);
