@@ -97,8 +97,6 @@ void Engine::State::DecideDeadline(Gang& gang, absl::Time now) {
   }
   ++stats.gangs_backed_off;
   Reason why = WhyGivenUp(gang, limit, now);
-  const bool no_capacity = why.code == v1::INSUFFICIENT_CAPACITY && gang.short_of_nodes;
-  gang.refused = no_capacity ? std::max<int64_t>(gang.missing, 0) : 0;
   const absl::Duration backoff = BackoffAfter(gang, why);
   GiveUp(gang, now + backoff, now, std::move(why));
 }

@@ -63,7 +63,7 @@ struct EngineOptions {
   // How long after a launch was refused for insufficient capacity others are tried in its place:
   // where nodes may be withdrawn, and in the attempts after one that ended so. Else, and at most,
   // launch_deadline.
-  absl::Duration refusal_deadline = absl::Minutes(1);
+  absl::Duration refusal_deadline = absl::Seconds(40);
   absl::Duration registration_deadline = absl::Minutes(10);
   absl::Duration initialization_deadline = absl::Minutes(10);
   // Backoff after the n-th failed attempt: base * 2^(n-1), at most max, with up to 10 % jitter.

@@ -239,7 +239,7 @@ struct Engine::State {
   void Place(absl::Time now);
   void PassAt(absl::Time time) { next_pass = std::min(next_pass, time); }
   void PlaceGang(Gang& gang, bool keeps_partial, absl::Time now);
-  bool MakesUpForRefused(const Gang& gang, const Plan& plan, absl::Time now);
+  bool CapacityMaySuffice(const Gang& gang, const Plan& plan, int64_t required, absl::Time now);
   void DropTentative(Gang& gang);
   // Gives up places that are not bound: all of them, or those of `uids`.
   void DropFixed(Gang& gang);

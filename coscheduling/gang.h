@@ -98,7 +98,7 @@ struct Gang {
   bool coming_suffices = false;  // `tentative` is complete
   bool short_of_nodes = false;   // not even what is coming suffices
   bool min_resources_short = false;
-  // While backing off: what is free suffices, or makes up for what capacity failed it.
+  // While backing off: what is free suffices, or may with what capacity there is again.
   bool fits_now = false;
   PlanShortfall shortfall;
   RefusedNodes refused_nodes;
@@ -125,8 +125,6 @@ struct Gang {
   absl::Time limits_reached_since = Never();
   int64_t missing = 0;
   int64_t makeable = 0;
-  // When it gave up last for insufficient capacity: members for which there was no node.
-  int64_t refused = 0;
   absl::Time next_late = Never();  // when a node that only takes its time becomes a setback
   absl::Time guard_since = absl::InfinitePast();  // starvation guard
   absl::Time repairing_since = Never();

@@ -221,13 +221,14 @@ void Engine::State::PlaceGang(Gang& gang, bool keeps_partial, absl::Time now) {
   gang.tentative_assumed = true;
 }
 
-// As much room as it lacked is free now, and what it had of the provider it can have again, once
-// the provider is asked again.
-bool Engine::State::MakesUpForRefused(const Gang& gang, const Plan& plan, absl::Time now) {
-  if (gang.refused == 0 || static_cast<int64_t>(plan.shortfall.placeable) < gang.refused) {
-    return false;
-  }
-  const absl::Time asked_again = gang.record->deadline + options.capacity_backoff;
+// What is free now, and what the provider had before nodes went, suffice together, once the
+// provider is asked again.
+bool Engine::State::CapacityMaySuffice(const Gang& gang, const Plan& plan, int64_t required,
+                                       absl::Time now) {
+  const int64_t room = setbacks.RoomSinceRefusal(gang.key);
+  if (room == 0 || static_cast<int64_t>(plan.shortfall.placeable) + room < required) return false;
+  const absl::Time asked_again =
+      std::max(gang.record->deadline, setbacks.LastRefusal(gang.key)) + options.capacity_backoff;
   if (now >= asked_again) return true;
   PassAt(asked_again);
   return false;
@@ -266,7 +267,7 @@ void Engine::State::Place(absl::Time now) {
     PlanRequest request = RequestFor(*gang, Unplaced(*gang));
     if (gang->facts.backing_off) {
       const Plan plan = MakePlan(snapshot, request);
-      gang->fits_now = plan.complete || MakesUpForRefused(*gang, plan, now);
+      gang->fits_now = plan.complete || CapacityMaySuffice(*gang, plan, request.required, now);
       if (gang->fits_now) gang->dirty = places_changed = true;
       continue;
     }

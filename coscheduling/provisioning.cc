@@ -304,9 +304,11 @@ Reason Engine::State::WhyGivenUp(const Gang& gang, const Setbacks::Limit& limit,
 
 absl::Duration Engine::State::BackoffAfter(const Gang& gang, const Reason& why) {
   const int64_t doublings = std::min<int64_t>(gang.record->attempt - 1, 20);
-  absl::Duration backoff =
-      std::min(options.backoff_base * (int64_t{1} << doublings), options.backoff_max);
-  if (why.code == v1::INSUFFICIENT_CAPACITY) backoff = std::max(backoff, options.capacity_backoff);
+  const bool no_capacity = why.code == v1::INSUFFICIENT_CAPACITY;
+  const absl::Duration least = no_capacity ? options.capacity_backoff : absl::ZeroDuration();
+  const absl::Duration base = std::max(options.backoff_base, least);
+  const absl::Duration backoff =
+      std::max(least, std::min(base * (int64_t{1} << doublings), options.backoff_max));
   const int64_t jitter = std::uniform_int_distribution<int64_t>(0, 100)(random);
   return backoff + backoff / 1000 * jitter;
 }

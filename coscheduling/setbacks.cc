@@ -152,10 +152,10 @@ std::vector<GangKey> Setbacks::Refuse(Claim* claim, const std::string& words, ab
   if (claim->refused || claim->sight.stage != BringUp::kLaunch) return {};
   claim->refused = true;
   const Kind kind = KindOf(ToSetback(*claim, v1::INSUFFICIENT_CAPACITY, now));
-  refused_last_[kind] = now;
+  refused_last_[kind] = {now, StandingIn(claim->sight.node_pool, claim->sight.zone)};
   if (refused_last_.size() > kKinds) {
-    refused_last_.erase(std::ranges::min_element(refused_last_, {},
-                                                 [](const auto& entry) { return entry.second; }));
+    refused_last_.erase(std::ranges::min_element(
+        refused_last_, {}, [](const auto& entry) { return entry.second.at; }));
   }
   if (claim->failed) {
     const Kind unexplained = KindOf(ToSetback(*claim, v1::LAUNCH_FAILED, now));
@@ -192,6 +192,10 @@ std::vector<GangKey> Setbacks::See(const ClaimSight& sight, absl::Time now) {
     if (seen.words.empty()) seen.words = claim.sight.words;
   }
   claim.sight = std::move(seen);
+  if (stage > BringUp::kLaunch && !claim.counted_in) {
+    claim.counted_in.emplace(claim.sight.node_pool, claim.sight.zone);
+    ++launched_[*claim.counted_in];
+  }
   if (auto early = refused_early_.find(sight.name); early != refused_early_.end()) {
     const std::string words = std::move(early->second.words);
     refused_early_.erase(early);
@@ -207,6 +211,11 @@ std::vector<GangKey> Setbacks::Gone(const std::string& claim, absl::Time now) {
   if (it == claims_.end() || it->second.gone) return {};
   Claim& known = it->second;
   known.gone = true;
+  if (known.counted_in) {
+    auto standing = launched_.find(*known.counted_in);
+    if (--standing->second == 0) launched_.erase(standing);
+    known.counted_in.reset();
+  }
   std::vector<GangKey> told = Fail(&known, CodeOfEnd(known.sight), "", now);
   for (const GangKey& key : known.counted_by) gangs_.at(key).claims.erase(claim);
   gone_.push_back(claim);
@@ -352,9 +361,31 @@ absl::Time Setbacks::LastRefusal(const GangKey& gang) const {
   if (it == gangs_.end()) return last;
   for (const auto& [kind, setback] : it->second.met) {
     auto refused = refused_last_.find(kind);
-    if (refused != refused_last_.end()) last = std::max(last, refused->second);
+    if (refused != refused_last_.end()) last = std::max(last, refused->second.at);
   }
   return last;
+}
+
+int64_t Setbacks::RoomSinceRefusal(const GangKey& gang) const {
+  int64_t room = 0;
+  auto it = gangs_.find(gang);
+  if (it == gangs_.end()) return room;
+  for (const auto& [kind, setback] : it->second.met) {
+    auto refused = refused_last_.find(kind);
+    if (refused == refused_last_.end()) continue;
+    room = std::max(room, refused->second.standing - StandingIn(setback.node_pool, setback.zone));
+  }
+  return room;
+}
+
+int64_t Setbacks::StandingIn(const std::string& node_pool, const std::string& zone) const {
+  if (auto it = launched_.find({node_pool, zone}); it != launched_.end()) return it->second;
+  int64_t standing = 0;
+  for (auto it = launched_.lower_bound({node_pool, ""});
+       it != launched_.end() && it->first.first == node_pool; ++it) {
+    standing += it->second;
+  }
+  return standing;
 }
 
 // A claim that was there before the attempt has its time anew.

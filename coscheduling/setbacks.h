@@ -17,9 +17,11 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -123,6 +125,9 @@ class Setbacks {
   // When a launch like one that was refused to this gang in its latest attempt was refused to
   // anybody last; InfinitePast if none was.
   absl::Time LastRefusal(const GangKey& gang) const;
+  // How many nodes fewer stand of that kind now than at that moment: so many there is capacity for
+  // again, unless others took it, and more if it grew. 0 if none was refused.
+  int64_t RoomSinceRefusal(const GangKey& gang) const;
 
   struct Limit {
     absl::Time at = absl::InfiniteFuture();  // when it is reached; never
@@ -146,6 +151,8 @@ class Setbacks {
     bool failed = false;   // told to its gangs
     bool refused = false;  // for insufficient capacity
     bool gone = false;
+    // Where it counts in launched_, once it was launched and until it goes.
+    std::optional<std::pair<std::string, std::string>> counted_in;
   };
   using Kind = std::tuple<v1::ReasonCode, std::string, std::string, std::string>;
   struct GangEntry {
@@ -179,8 +186,17 @@ class Setbacks {
   std::deque<std::string> gone_;  // oldest first
   std::map<std::string, EarlyRefusal> refused_early_;
   std::deque<std::string> early_order_;
+  struct Refusal {
+    absl::Time at;
+    int64_t standing = 0;  // nodes of that kind that stood then
+  };
+  // How many nodes that were launched stand, of a NodePool in a zone; all of its zones if `zone`
+  // isn't one of them.
+  int64_t StandingIn(const std::string& node_pool, const std::string& zone) const;
+
   // By what was asked for, for anybody; kKinds at most.
-  std::map<Kind, absl::Time> refused_last_;
+  std::map<Kind, Refusal> refused_last_;
+  std::map<std::pair<std::string, std::string>, int64_t> launched_;  // by NodePool and zone
 };
 
 }  // namespace muster::coscheduling
