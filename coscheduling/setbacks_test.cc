@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 const GangKey kJob{"default", "job"};
 const GangKey kOther{"default", "other"};
@@ -99,6 +100,73 @@ TEST_F(SetbacksTest, ToldTwiceCountsOnce) {
   EXPECT_THAT(table_.Note(Refusal("a", At(2)), At(2)), IsEmpty());
   EXPECT_THAT(table_.Gone("a", At(2)), IsEmpty());
   EXPECT_EQ(Of(At(2)).at(0).times, 1);
+}
+
+TEST_F(SetbacksTest, WhoWasRefusedTheSameLearnsThatAnotherWasRefusedIt) {
+  table_.CountOn(kJob, At(0), {}, false);
+  table_.CountOn(kOther, At(0), {}, false);
+  EXPECT_EQ(table_.LastRefusal(kJob), absl::InfinitePast());
+  Make("a", At(1));
+  table_.Note(Refusal("a", At(1)), At(1));
+  table_.Stop(kJob, kLimits, At(40));
+  EXPECT_EQ(table_.LastRefusal(kJob), At(1));
+
+  table_.MadeFor("b", {kOther});
+  table_.See(Claim("b", BringUp::kLaunch, At(50)), At(50));
+  EXPECT_THAT(table_.Note(Refusal("b", At(50)), At(50)), UnorderedElementsAre(kJob, kOther));
+  EXPECT_EQ(table_.LastRefusal(kJob), At(50));
+
+  ClaimSight elsewhere = Claim("c", BringUp::kLaunch, At(60));
+  elsewhere.zone = "us-west-2b";
+  table_.MadeFor("c", {kOther});
+  table_.See(elsewhere, At(60));
+  EXPECT_THAT(table_.Note(Refusal("c", At(60)), At(60)), ElementsAre(kOther));
+  EXPECT_EQ(table_.LastRefusal(kJob), At(50));
+}
+
+TEST_F(SetbacksTest, NodesThatWentSinceARefusalAreRoomWhereItWasRefused) {
+  for (const char* name : {"x", "y"}) {
+    table_.See(Claim(name, BringUp::kRegistration, At(0)), At(0));
+  }
+  ClaimSight elsewhere = Claim("z", BringUp::kRegistration, At(0));
+  elsewhere.zone = "us-west-2b";
+  table_.See(elsewhere, At(0));
+  table_.CountOn(kJob, At(0), {}, false);
+  table_.CountOn(kOther, At(0), {}, false);
+  Make("a", At(1));
+  table_.Note(Refusal("a", At(1)), At(1));
+  ClaimSight anywhere = Claim("b", BringUp::kLaunch, At(1));
+  anywhere.zone = "us-west-2a or 1 other";
+  table_.MadeFor("b", {kOther});
+  table_.See(anywhere, At(1));
+  table_.Note(Refusal("b", At(1)), At(1));
+  EXPECT_EQ(table_.RoomSinceRefusal(kJob), 0);
+
+  table_.Gone("x", At(2));
+  EXPECT_EQ(table_.RoomSinceRefusal(kJob), 1);
+  EXPECT_EQ(table_.RoomSinceRefusal(kOther), 1);
+  table_.Gone("z", At(2));
+  EXPECT_EQ(table_.RoomSinceRefusal(kJob), 1);
+  EXPECT_EQ(table_.RoomSinceRefusal(kOther), 2);
+  table_.See(Claim("new", BringUp::kRegistration, At(3)), At(3));
+  EXPECT_EQ(table_.RoomSinceRefusal(kJob), 0) << "somebody else took it";
+}
+
+TEST_F(SetbacksTest, TheTimeForRefusalsEndsWithTheLastLaunchAndBeginsWithAnAttemptAfterOne) {
+  const BringUpLimits limits = {.stages = kLimits.stages, .refused = absl::Seconds(40)};
+  table_.CountOn(kJob, At(0), {}, false);
+  Make("a", At(1));
+  EXPECT_EQ(table_.NextLimit(kJob, limits).at, absl::InfiniteFuture());
+  table_.Note(Refusal("a", At(10)), At(10));
+  EXPECT_EQ(table_.NextLimit(kJob, limits).at, At(50));
+  EXPECT_EQ(table_.NextLimit(kJob, limits).length, absl::Seconds(40));
+  Make("b", At(15));
+  table_.See(Claim("b", BringUp::kRegistration, At(20)), At(20));
+  table_.CountOn(kJob, At(0), {"b"}, true);
+  EXPECT_EQ(table_.NextLimit(kJob, limits).stage, BringUp::kRegistration);
+
+  table_.CountOn(kJob, At(100), {}, false, /*failed_before=*/true);
+  EXPECT_EQ(table_.NextLimit(kJob, limits).at, At(140));
 }
 
 TEST_F(SetbacksTest, OldEventsAndThoseOfOthersSayNothing) {
