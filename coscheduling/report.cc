@@ -65,15 +65,16 @@ std::string OccupiedBy(const kube::Pod& pod) {
   return owner == nullptr ? "" : pod.meta.name_space + "/" + owner->name;
 }
 
-// As it was written down, so that it stays as it is whatever happens meanwhile.
-Reason BackoffReason(const AdmissionRecord& record) {
+// As it was written down, so that it stays as it is whatever happens meanwhile; only the next
+// attempt comes later where others are refused the same.
+Reason BackoffReason(const AdmissionRecord& record, absl::Time retry_at) {
   Reason why = record.given_up.value_or(Reason{v1::DEADLINE_EXCEEDED, "", ""});
   const absl::Duration waited = record.deadline - record.admitted_at;
   why.message = fmt::format(
       "nodes for all members didn't come within {} (attempt {}){}{}; next "
       "attempt at {}",
       absl::FormatDuration(absl::Trunc(waited + absl::Milliseconds(500), absl::Seconds(1))),
-      record.attempt, why.message.empty() ? "" : ": ", why.message, Clock(*record.retry_after));
+      record.attempt, why.message.empty() ? "" : ": ", why.message, Clock(retry_at));
   return why;
 }
 
@@ -231,7 +232,7 @@ Reason Engine::State::ReasonFor(const Gang& gang) const {
     case v1::REPAIRING:
       return RepairReason(gang);
     case v1::BACKING_OFF:
-      return WithFallback(gang, BackoffReason(*gang.record));
+      return WithFallback(gang, BackoffReason(*gang.record, RetryAt(gang)));
     case v1::FINISHED: {
       const bool succeeded = gang.facts.succeeded >= min;
       return {
