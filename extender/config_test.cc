@@ -28,13 +28,16 @@ TEST(Config, SetsWhatItNamesAndLeavesTheRest) {
 TEST(Config, SetsHowLongEachStageOfANodeMayTake) {
   ServeOptions options;
   ASSERT_TRUE(ApplyConfig("engine: {launchDeadline: 6m, registrationDeadline: inf,\n"
-                          "  initializationDeadline: 90s, capacityBackoff: 5m}\n",
+                          "  initializationDeadline: 90s, capacityBackoff: 5m,\n"
+                          "  refusalDeadline: 20s, withdrawNodes: true}\n",
                           "f.yaml", &options)
                   .ok());
   EXPECT_EQ(options.engine.launch_deadline, absl::Minutes(6));
   EXPECT_EQ(options.engine.registration_deadline, absl::InfiniteDuration());
   EXPECT_EQ(options.engine.initialization_deadline, absl::Seconds(90));
   EXPECT_EQ(options.engine.capacity_backoff, absl::Minutes(5));
+  EXPECT_EQ(options.engine.refusal_deadline, absl::Seconds(20));
+  EXPECT_TRUE(options.engine.withdraw_nodes);
 }
 
 TEST(Config, FollowsTheLeaseThatItNames) {

@@ -22,7 +22,7 @@ namespace {
 
 // The object of this kind and name among the documents of a file.
 YAML::Node Find(const std::string& file, const std::string& kind, const std::string& name) {
-  for (const YAML::Node& object : YAML::LoadAllFromFile("deploy/base/" + file)) {
+  for (const YAML::Node& object : YAML::LoadAllFromFile("deploy/" + file)) {
     if (object["kind"].as<std::string>() == kind &&
         object["metadata"]["name"].as<std::string>() == name) {
       return object;
@@ -34,7 +34,7 @@ YAML::Node Find(const std::string& file, const std::string& kind, const std::str
 
 ServeOptions Deployed() {
   ServeOptions options;
-  const YAML::Node map = Find("muster-config.yaml", "ConfigMap", "muster");
+  const YAML::Node map = Find("base/muster-config.yaml", "ConfigMap", "muster");
   const absl::Status status =
       ApplyConfig(map["data"]["config.yaml"].as<std::string>(), "muster-config.yaml", &options);
   EXPECT_TRUE(status.ok()) << status;
@@ -42,7 +42,7 @@ ServeOptions Deployed() {
 }
 
 YAML::Node Container(const std::string& name) {
-  const YAML::Node pod = Find("deployment.yaml", "Deployment", "muster")["spec"]["template"];
+  const YAML::Node pod = Find("base/deployment.yaml", "Deployment", "muster")["spec"]["template"];
   for (const YAML::Node& container : pod["spec"]["containers"]) {
     if (container["name"].as<std::string>() == name) return container;
   }
@@ -52,8 +52,8 @@ YAML::Node Container(const std::string& name) {
 
 TEST(Deploy, TheWebhooksServiceIsThereAndReachesItsPort) {
   const ServeOptions options = Deployed();
-  const YAML::Node service = Find("services.yaml", "Service", options.webhook.service_name);
-  const YAML::Node deployment = Find("deployment.yaml", "Deployment", "muster");
+  const YAML::Node service = Find("base/services.yaml", "Service", options.webhook.service_name);
+  const YAML::Node deployment = Find("base/deployment.yaml", "Deployment", "muster");
   const auto name_space = service["metadata"]["namespace"].as<std::string>();
   EXPECT_EQ(name_space, deployment["metadata"]["namespace"].as<std::string>());
   if (!options.webhook.service_namespace.empty()) {
@@ -93,17 +93,17 @@ bool MayOnLease(const YAML::Node& role, const std::string& name, const std::stri
 
 TEST(Deploy, MusterFollowsTheLeaseThatTheKubeSchedulersHold) {
   const ServeOptions options = Deployed();
-  const YAML::Node map = Find("scheduler-config.yaml", "ConfigMap", "muster-kube-scheduler");
+  const YAML::Node map = Find("base/scheduler-config.yaml", "ConfigMap", "muster-kube-scheduler");
   const YAML::Node election =
       YAML::Load(map["data"]["config.yaml"].as<std::string>())["leaderElection"];
   EXPECT_TRUE(election["leaderElect"].as<bool>());
   EXPECT_EQ(options.follow.name_space, election["resourceNamespace"].as<std::string>());
   EXPECT_EQ(options.follow.name, election["resourceName"].as<std::string>());
 
-  const YAML::Node reader = Find("rbac-muster.yaml", "Role", "muster");
+  const YAML::Node reader = Find("base/rbac-muster.yaml", "Role", "muster");
   EXPECT_EQ(reader["metadata"]["namespace"].as<std::string>(), options.follow.name_space);
   EXPECT_TRUE(MayOnLease(reader, options.follow.name, "get"));
-  const YAML::Node holder = Find("rbac-kube-scheduler.yaml", "Role", "muster-kube-scheduler");
+  const YAML::Node holder = Find("base/rbac-kube-scheduler.yaml", "Role", "muster-kube-scheduler");
   EXPECT_EQ(holder["metadata"]["namespace"].as<std::string>(), options.follow.name_space);
   EXPECT_TRUE(MayOnLease(holder, options.follow.name, "update"));
 
@@ -112,10 +112,10 @@ TEST(Deploy, MusterFollowsTheLeaseThatTheKubeSchedulersHold) {
 }
 
 TEST(Deploy, QueriesGoToTheLeaderAndTheGateToEveryPod) {
-  const YAML::Node queries = Find("services.yaml", "Service", "muster");
+  const YAML::Node queries = Find("base/services.yaml", "Service", "muster");
   ASSERT_TRUE(queries["spec"]["selector"][kLeadingLabel]);
   EXPECT_EQ(queries["spec"]["selector"][kLeadingLabel].as<std::string>(), "true");
-  const YAML::Node gate = Find("services.yaml", "Service", Deployed().webhook.service_name);
+  const YAML::Node gate = Find("base/services.yaml", "Service", Deployed().webhook.service_name);
   EXPECT_FALSE(gate["spec"]["selector"][kLeadingLabel]);
 }
 
@@ -124,7 +124,7 @@ using Verbs = std::set<std::string>;
 // What the ClusterRole lets be done to a resource under any name.
 Verbs MayOn(const std::string& group, const std::string& resource) {
   Verbs verbs;
-  for (const YAML::Node& rule : Find("rbac-muster.yaml", "ClusterRole", "muster")["rules"]) {
+  for (const YAML::Node& rule : Find("base/rbac-muster.yaml", "ClusterRole", "muster")["rules"]) {
     const auto groups = rule["apiGroups"].as<std::vector<std::string>>();
     const auto resources = rule["resources"].as<std::vector<std::string>>();
     if (rule["resourceNames"]) continue;
@@ -158,10 +158,26 @@ TEST(Deploy, MusterWritesOnlyTheStatusOfQueuesAndSuspendsOnlyJobsThatCanBe) {
             (Verbs{"create", "get", "list", "patch", "watch"}));
 }
 
+TEST(Deploy, OnlyTheRightsOfWithdrawNodesLetNodeClaimsBeDeleted) {
+  EXPECT_FALSE(Deployed().engine.withdraw_nodes);
+  EXPECT_EQ(MayOn("karpenter.sh", "nodeclaims"), (Verbs{"get", "list", "watch"}));
+  const char* file = "withdraw-nodes/rbac.yaml";
+  const YAML::Node rules = Find(file, "ClusterRole", "muster-withdraw-nodes")["rules"];
+  ASSERT_EQ(rules.size(), 1u);
+  using Values = std::vector<std::string>;
+  EXPECT_EQ(rules[0]["apiGroups"].as<Values>(), Values{"karpenter.sh"});
+  EXPECT_EQ(rules[0]["resources"].as<Values>(), Values{"nodeclaims"});
+  EXPECT_EQ(rules[0]["verbs"].as<Values>(), Values{"delete"});
+  const YAML::Node binding = Find(file, "ClusterRoleBinding", "muster-withdraw-nodes");
+  EXPECT_EQ(binding["roleRef"]["name"].as<std::string>(), "muster-withdraw-nodes");
+  const YAML::Node of_muster = Find("base/rbac-muster.yaml", "ClusterRoleBinding", "muster");
+  EXPECT_EQ(YAML::Dump(binding["subjects"]), YAML::Dump(of_muster["subjects"]));
+}
+
 // What it lets be done to the one object of this name.
 Verbs MayOnNamed(const std::string& resource, const std::string& name) {
   Verbs verbs;
-  for (const YAML::Node& rule : Find("rbac-muster.yaml", "ClusterRole", "muster")["rules"]) {
+  for (const YAML::Node& rule : Find("base/rbac-muster.yaml", "ClusterRole", "muster")["rules"]) {
     const auto resources = rule["resources"].as<std::vector<std::string>>();
     if (!rule["resourceNames"] || resources != std::vector{resource}) continue;
     if (rule["resourceNames"].as<std::vector<std::string>>() != std::vector{name}) continue;
