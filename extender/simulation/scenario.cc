@@ -243,6 +243,7 @@ GangShape ReadShape(const YAML::Node& node) {
     extender::FailAt(fields.Take("patience"), "shapes.patience: want more than 0");
   }
   shape.gang = ReadGang(fields.Take("gang"));
+  fields.Read("masterRequests", &shape.master_requests);
   fields.Finish();
   return shape;
 }

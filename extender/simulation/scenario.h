@@ -197,6 +197,9 @@ struct GangShape {
   // How long its user waits for the start before deleting it.
   absl::Duration patience = absl::InfiniteDuration();
   GangSpec gang;  // all else; minMember is the number of members
+  // What the first member asks for, as a PyTorchJob's master has a template of its own; empty: what
+  // the others do.
+  Quantities master_requests;
 };
 
 // Gangs that come one after the other, drawn from shapes (workload.h).

@@ -57,6 +57,15 @@ std::vector<Step> DrawGangs(const GangMix& mix, Draw* draw) {
                        .action = AbandonStep{gang.name_space, gang.name, gang.members},
                        .line = mix.line});
     }
+    if (!shape.master_requests.empty()) {
+      GangSpec master = gang;
+      master.members = 1;
+      master.requests = shape.master_requests;
+      steps.push_back({.at = at, .action = std::move(master), .line = mix.line});
+      gang.create_group = false;
+      gang.first = 1;
+      --gang.members;
+    }
     steps.push_back({.at = at, .action = std::move(gang), .line = mix.line});
     at += draw->In({absl::ZeroDuration(), 2 * mix.every});
   }

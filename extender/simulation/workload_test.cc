@@ -120,6 +120,32 @@ TEST(Workload, WhoLosesPatienceDoesSoThatLongAfterTheGangCame) {
                            came, [](const auto& gang) { return gang.first.starts_with("small"); }));
 }
 
+TEST(Workload, AFirstMemberAsksForWhatItsOwnTemplateSays) {
+  std::string yaml = kMix;
+  yaml.replace(yaml.find("gang: {name: large"), 6, "masterRequests: {cpu: '1'}, gang: ");
+  int whole = 0;
+  const GangSpec* master = nullptr;
+  const Scenario drawn = Drawn(Parsed(yaml), 7);
+  for (const Step& step : drawn.steps) {
+    const auto* gang = std::get_if<GangSpec>(&step.action);
+    if (gang == nullptr || !gang->name.starts_with("large")) continue;
+    if (gang->create_group) {
+      master = gang;
+      EXPECT_EQ(gang->members, 1);
+      EXPECT_EQ(gang->requests, (Quantities{{"cpu", "1"}}));
+      continue;
+    }
+    ++whole;
+    ASSERT_NE(master, nullptr);
+    EXPECT_EQ(gang->name, master->name);
+    EXPECT_EQ(gang->min_member, master->min_member);
+    EXPECT_EQ(gang->first, 1);
+    EXPECT_EQ(gang->members + 1, *gang->min_member);
+    EXPECT_EQ(gang->requests, (Quantities{{"nvidia.com/gpu", "8"}}));
+  }
+  EXPECT_GT(whole, 20);
+}
+
 TEST(Workload, SomeNodesLackDevicesForATime) {
   std::string yaml = kMix;
   yaml.replace(yaml.find("insufficientCapacity: 50"), 24,
