@@ -277,7 +277,9 @@ AdmissionRecord Engine::State::NewRecord(const Gang& gang, int64_t attempt, absl
   record.attempt = attempt;
   record.admitted_at = now;
   record.deadline = now + DeadlineOf(gang);
-  if (gang.record && !gang.record->bound_at) record.given_up = gang.record->given_up;
+  if (gang.record && !gang.record->bound_at && !gang.record->TriesAnewAtOnce()) {
+    record.given_up = gang.record->given_up;
+  }
   if (gang.quota.granted) {
     record.queue = QueueOf(gang);
     record.quota = gang.quota.granted;

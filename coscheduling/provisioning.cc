@@ -146,6 +146,7 @@ bool Engine::State::CapacityFailedBefore(const Gang& gang) {
 // It is waited for once, so that gangs that come later don't keep this one from ever trying.
 absl::Time Engine::State::RetryAt(const Gang& gang) const {
   const absl::Time own = *gang.record->retry_after;
+  if (gang.record->TriesAnewAtOnce()) return own;
   const absl::Time known_until = setbacks.LastRefusal(gang.key) + options.capacity_backoff;
   return std::clamp(known_until, own, own + options.capacity_backoff);
 }

@@ -53,6 +53,9 @@ struct AdmissionRecord {
   // get its nodes as well.
   std::map<std::string, absl::Time> flavors_tried;
 
+  // It gave up and doesn't pause: its next attempt is on another flavor, where what was refused on
+  // the last one is no reason.
+  bool TriesAnewAtOnce() const { return retry_after && *retry_after <= deadline; }
   bool operator==(const AdmissionRecord&) const = default;
 };
 
