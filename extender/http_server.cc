@@ -3,6 +3,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <exception>
@@ -45,6 +46,7 @@ class HttpServer::Impl {
  public:
   Impl(HttpServerOptions options, std::vector<HttpRoute> routes)
       : core_(std::make_shared<HttpServerCore>(std::move(options), std::move(routes))),
+        accepting_(asio::make_strand(core_->context)),
         acceptor_(core_->context),
         work_(asio::make_work_guard(core_->context)) {}
 
@@ -57,7 +59,7 @@ class HttpServer::Impl {
       }
     }
     if (absl::Status status = Listen(); !status.ok()) return status;
-    asio::co_spawn(core_->context, Accept(), [](std::exception_ptr error) {
+    asio::co_spawn(accepting_, Accept(), [](std::exception_ptr error) {
       if (error) std::rethrow_exception(error);
     });
     for (int i = 0; i < core_->options.threads; ++i) {
@@ -89,8 +91,7 @@ class HttpServer::Impl {
   void Stop(absl::Duration grace) {
     if (threads_.empty()) return;
     core_->stopping = true;
-    // The acceptor belongs to the io threads while they run.
-    asio::post(core_->context, [this] {
+    asio::post(accepting_, [this] {
       ErrorCode ignored;
       acceptor_.close(ignored);
     });
@@ -182,6 +183,8 @@ class HttpServer::Impl {
   }
 
   const std::shared_ptr<HttpServerCore> core_;
+  // While the io threads run the acceptor is used on the strand alone; its sockets aren't.
+  asio::strand<asio::io_context::executor_type> accepting_;
   tcp::acceptor acceptor_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   std::vector<std::thread> threads_;
