@@ -109,9 +109,6 @@ var (
 // is the same in each run, because what can be saved depends on how large the gangs
 // are that can never start.
 func TestPeerMixOfGangsIdlesTwiceAsLongAsWithMuster(t *testing.T) {
-	if !full {
-		t.Skip("only in the full run")
-	}
 	if os.Getenv("MUSTER_SEED") == "" {
 		t.Setenv("MUSTER_SEED", "1")
 	}

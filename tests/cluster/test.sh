@@ -20,14 +20,11 @@ fi
 ../kueue/build.sh || exit 1
 
 limit=30m
-if [[ "${MUSTER_FULL:-}" == 1 ]]; then
-  limit=120m
-fi
-# Other controllers take minutes to build and the cluster to themselves.
+# Other controllers take minutes to build, half an hour to run, and the cluster to themselves.
 peers=
 if [[ "${MUSTER_FULL:-}" == 1 || "$*" == *TestPeer* ]]; then
   ./build.sh --peers || exit 1
-  peers=yes
+  peers=yes limit=120m
 fi
 
 folder=$(mktemp -d)
