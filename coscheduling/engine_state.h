@@ -289,7 +289,8 @@ struct Engine::State {
   // When a gang that backs off tries again.
   absl::Time RetryAt(const Gang& gang) const;
   bool BacksOff(const Gang& gang, absl::Time now) const {
-    return gang.record && gang.record->retry_after && now < RetryAt(gang);
+    if (!gang.record || !gang.record->retry_after) return false;
+    return now < *gang.record->retry_after || now < RetryAt(gang);
   }
   StageLimits LimitsOfStages() const;
   BringUpLimits Limits(const Gang& gang) const;
