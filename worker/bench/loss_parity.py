@@ -17,12 +17,12 @@ import sys
 import numpy as np
 import torch
 import torch.nn.functional as F
+from losses import compare
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests"))
 import golden  # noqa: E402
 
 HEADER = 32  # bytes of a token file
-MOST, MOST_MEAN = 0.02, 0.005
 
 
 def learning_rate(ours, step):
@@ -78,14 +78,6 @@ def train(ours, text, bf16):
         losses.append(loss_sum)
     torch.set_default_device("cpu")
     return losses
-
-
-def compare(name, a, b):
-    differences = [abs(x - y) for x, y in zip(a, b, strict=True)]
-    worst, mean = max(differences), sum(differences) / len(differences)
-    print(f"{name:28} worst {worst:.4f} at step {differences.index(worst)}, mean {mean:.4f}; "
-          f"every tenth {[round(d, 4) for d in differences[9::10]]}")
-    return worst <= MOST and mean <= MOST_MEAN
 
 
 def main():

@@ -17,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 
+from losses import compare
+
 STEPS, MIDDLE = 60, 30
-MOST, MOST_MEAN = 0.02, 0.005
 SETTINGS = ["--engine=gpu", "--model=gpt2", "--sharding=zero1", "--batch=32", "--micro-batch=16",
             f"--steps={STEPS}", "--report-every=1", f"--checkpoint-every={MIDDLE}",
             "--learning-rate=6e-4", "--warmup-steps=700", "--keep-checkpoints=2", "--nodes=1",
@@ -79,11 +80,8 @@ def main():
         good = same_losses and same_bytes
         for count in sorted({ranks, 1}, reverse=True):
             steps, speed = train(command, folder, f"resumed-on-{count}", count, [], start)
-            differences = [abs(line["loss"] - loss) for line, (loss, _) in
-                           zip(steps, expected, strict=True)]
-            worst, mean = max(differences), statistics.mean(differences)
-            print(f"    apart by {worst:.6f} at worst, {mean:.6f} in the mean")
-            good = good and worst <= MOST and mean <= MOST_MEAN
+            good &= compare(f"on {count}, without a stop", [line["loss"] for line in steps],
+                            [loss for loss, _ in expected])
             if count == ranks:
                 print(f"    --deterministic costs {100 * (1 - deterministic / speed):.1f} %")
     return 0 if good else 1

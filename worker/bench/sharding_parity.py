@@ -11,12 +11,13 @@ import json
 import subprocess
 import sys
 
-MOST, MOST_MEAN = 0.02, 0.005
+from losses import compare
+
 COMMON = ["--steps=100", "--untimed=0", "--learning-rate=6e-4", "--warmup-steps=700",
           "--plan-cache=/tmp/gpu_step_plans"]
 
 
-def losses(command, name):
+def losses_of(command, name):
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         sys.exit(f"{name}: {result.stderr.strip()[-600:]}")
@@ -34,7 +35,7 @@ def main():
         else:
             settings.append(argument)
     command = [sys.argv[1], f"--data={sys.argv[2]}", *COMMON, *settings]
-    expected = losses([*command, f"--ranks={ranks}", "--sharding=ddp"], "ddp")
+    expected = losses_of([*command, f"--ranks={ranks}", "--sharding=ddp"], "ddp")
     print(f"{' '.join(settings)}: {len(expected)} steps, losses {expected[0]:.3f} to "
           f"{expected[-1]:.3f}")
     others = {
@@ -44,12 +45,7 @@ def main():
     }
     good = True
     for name, extra in others.items():
-        differences = [abs(a - b) for a, b in
-                       zip(losses([*command, *extra], name), expected, strict=True)]
-        worst, mean = max(differences), sum(differences) / len(differences)
-        print(f"  {name:8} apart from ddp: worst {worst:.6f} at step {differences.index(worst)}, "
-              f"mean {mean:.6f}", flush=True)
-        good = good and worst <= MOST and mean <= MOST_MEAN
+        good &= compare(f"{name}, ddp", losses_of([*command, *extra], name), expected)
     return 0 if good else 1
 
 

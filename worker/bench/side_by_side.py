@@ -4,11 +4,11 @@
         [--precisions=bf16,fp8] [--modes=default,...] [--deterministic]
 
 GPU_STEP is the built program. Both run with each of their settings below, fewer with --quick, and
-PyTorch with those of torch.compile's modes that are named, if any; the best of both are compared. PyTorch computes in bf16, also beside the engine in FP8. With
---deterministic the engine's best setting runs once more so, and what that costs is told. Prints
-tokens per second and GPU of every run, the ratio of the best, the share of the engine's step that
-products and attention take (the rest is what a faster engine could still save), and the time of
-each of its parts.
+PyTorch with those of torch.compile's modes that are named, if any; the best of both are compared.
+PyTorch computes in bf16, also beside the engine in FP8. With --deterministic the engine's best
+setting runs once more so, and what that costs is told. Prints tokens per second and GPU of every
+run, the ratio of the best, the share of the engine's step that products and attention take (the
+rest is what a faster engine could still save), and the time of each of its parts.
 """
 
 import argparse
