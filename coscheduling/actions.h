@@ -189,10 +189,30 @@ struct SuspendJob {
   std::map<std::string, std::optional<std::string>> annotations;
 };
 
+// Has Kueue evict a Workload and queue it again (`active` false, then true), says by required node
+// affinity which flavors it may be given, and sets (nullopt: removes) annotations, all in one JSON
+// patch. Preconditions: uid and resource_version.
+struct PatchWorkload {
+  std::string name_space;
+  std::string name;
+  std::string uid;
+  std::string resource_version;
+  std::optional<bool> active;    // nullopt: stays as it is
+  bool has_annotations = false;  // it has some already
+  std::map<std::string, std::optional<std::string>> annotations;
+  struct NodeTerms {
+    size_t pod_set = 0;  // its place in the list
+    bool has_affinity = false;
+    bool has_node_affinity = false;
+    std::optional<std::vector<kube::NodeSelectorTerm>> terms;  // nullopt: none any more
+  };
+  std::vector<NodeTerms> pod_sets;  // those that change
+};
+
 using Action = std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode,
                             DeleteNodeClaim, AnnotatePod, AssignFlavors, EvictPod,
                             UpdatePodGroupStatus, UpdateQueueStatus, EmitEvent, AnswerBind,
-                            CreatePodGroup, UpdateMinMember, SuspendJob>;
+                            CreatePodGroup, UpdateMinMember, SuspendJob, PatchWorkload>;
 
 struct NumberedAction {
   uint64_t id = 0;

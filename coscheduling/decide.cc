@@ -117,6 +117,9 @@ void Engine::State::GiveUp(Gang& gang, absl::Time retry_after, absl::Time now,
     record.quota.reset();
     record.queue.clear();
   }
+  for (const std::string& name : FlavorsOfKueue(gang)) {
+    record.flavors_tried[name] = retry_after + (retry_after - now);
+  }
   NoteFallback(gang, &record, now);
   WriteRecord(gang, record, now);
   if (gang.group == nullptr) DropTentative(gang);

@@ -90,6 +90,7 @@ void Engine::State::Step(absl::Time now, StepOutput* output) {
   RefusalsChanged(refusals.Expire(now));
   WakeAt(refusals.NextExpiry());
 
+  began = std::min(began, now);
   JudgeAgain(now);
   KeepRestarts(now);
   std::vector<Gang*> active;

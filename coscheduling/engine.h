@@ -101,6 +101,9 @@ struct EngineOptions {
   // Who decides about quota: nobody, we ourselves by Kueue's objects (no queue at all in the
   // cluster: no quota), or the real Kueue, whose gates and suspension are respected in any case.
   QuotaMode quota = QuotaMode::kInternal;
+  // With kKueue: a gang whose flavor's nodes don't come is given back to Kueue through its Workload
+  // for another flavor (README.md). Takes rights that the manifests don't give.
+  bool kueue_fallback = false;
   // Within a cohort, shares decide order and victims (Kueue's fairSharing.enable).
   bool fair_sharing = false;
   // Quota that is held for nodes that neither exist nor can be made by any NodePool is given back
@@ -197,6 +200,7 @@ class Engine {
   void Upsert(kube::LocalQueue queue);
   void Upsert(kube::Cohort cohort);
   void Upsert(kube::WorkloadPriorityClass priority_class);
+  void Upsert(kube::Workload workload);
   void Upsert(kube::PodDisruptionBudget budget);
   void Upsert(kube::DaemonSet daemon_set);
   void Upsert(kube::Namespace name_space);
@@ -217,6 +221,7 @@ class Engine {
   void RemovePodGroup(std::string_view uid);
   // Of any kind of job.
   void RemoveJob(std::string_view uid);
+  void RemoveWorkload(std::string_view uid);
   // The others by name ("namespace/name" where namespaced).
   void RemoveNode(std::string_view name);
   void RemoveNodeClaim(std::string_view name);

@@ -11,6 +11,7 @@
 //   placeability.cc     could the nodes of a gang, or of a flavor, exist at all
 //   quota_report.cc     queues' status and messages
 //   fallback.cc    members made anew through their job: another flavor, a gang restarted whole
+//   kueue_fallback.cc  gangs given back to Kueue for another flavor, through its Workloads
 //   report.cc      reasons, PodGroup status, events, filter answers
 //   node_holds.cc  holds on nodes
 //   losses.cc      members whose pods or nodes are lost
@@ -321,12 +322,15 @@ struct Engine::State {
   // The job whose suspension ends all members of the gang, and of no other one that has started.
   struct Restarter {
     const JobGangs::KnownJob* job = nullptr;
-    std::string why_not, fix;  // while there is none
+    std::string why_not, fix;                  // while there is none
+    const kube::Workload* workload = nullptr;  // Kueue suspends the job, and resumes it
   };
   Restarter RestarterOf(const Gang& gang) const;
   // The outermost job that makes its members, as far as it is known; else null.
   const JobGangs::KnownJob* JobOf(const Gang& gang) const;
   std::vector<const kube::Pod*> PodsOf(const JobGangs::KnownJob& job) const;
+  // Those that must be gone before it may be resumed.
+  int64_t PodsLeft(const JobGangs::KnownJob& job) const;
   std::string RunningBeside(const Gang& gang, const JobGangs::KnownJob& job) const;
   // Suspends the job; true if that was started now.
   bool Restart(const JobGangs::KnownJob& job, const std::string& why,
@@ -342,7 +346,43 @@ struct Engine::State {
   void FindFallback(Gang& gang);
   void NoteFallback(const Gang& gang, AdmissionRecord* record, absl::Time now);
   void DecideFallback(Gang& gang, absl::Time now);
-  static Reason WithFallback(const Gang& gang, Reason reason);
+  Reason WithFallback(const Gang& gang, Reason reason) const;
+  InFlight::OnFinish NoteRefusedRestart(const JobGangs::KnownJob& job, const std::string& what,
+                                        const std::string& fix);
+
+  // --- kueue_fallback.cc ---
+  bool GivesBackToKueue() const {
+    return options.quota == QuotaMode::kKueue && options.kueue_fallback;
+  }
+  void NoteWorkload(kube::Workload workload);
+  void RemoveWorkload(const std::string& uid);
+  void WorkloadChanged(const std::string& job_uid);
+  // Kueue suspends and resumes this job.
+  bool IsKueues(const Gang& gang, const JobGangs::KnownJob& job) const;
+  // What the job waits for in Kueue, if that is one that is known; else null.
+  const kube::Workload* KueuesWorkloadOf(const JobGangs::KnownJob& job) const;
+  Restarter RestarterThroughKueue(const Gang& gang, const JobGangs::KnownJob& job) const;
+  // What Kueue gave the members of the gang now; empty if that isn't known.
+  std::set<std::string> FlavorsOfKueue(const Gang& gang) const;
+  // It gave up before this process began, and its Workload is still to be observed.
+  bool AwaitsWorkload(const Gang& gang, absl::Time now);
+  // The Workload as Kueue may assign it once these flavors are left out: the first other flavor, ""
+  // if there is none, and what is to be written.
+  struct OtherChoice {
+    std::string flavor;
+    std::vector<PatchWorkload::NodeTerms> pod_sets;
+  };
+  OtherChoice ChoiceWithout(const kube::Workload& workload,
+                            const std::map<std::string, absl::Time>& tried);
+  std::optional<Fallback> FallbackInKueue(const Gang& gang, const AdmissionRecord& record);
+  bool GiveBack(const JobGangs::KnownJob& job, const kube::Workload& workload,
+                const std::string& why, const TriedFlavors& tried, absl::Time now);
+  // Goes on with Workloads that carry the mark, whoever gave them back.
+  void KeepWorkloads(absl::Time now);
+  void KeepWorkload(const kube::Workload& workload, absl::Time now);
+  Reason KueueBlocker(const Gang& gang, const JobGangs::KnownJob& job) const;
+  // What Kueue does for a gang that gave up and isn't given back to it.
+  std::string KueueNote(const Gang& gang) const;
 
   // --- report.cc ---
   void EnterState(Gang& gang, absl::Time now);
@@ -413,6 +453,11 @@ struct Engine::State {
     absl::Time until;
   };
   std::map<std::string, LeftAlone> left_alone;
+  // By UID, and by that of the job.
+  std::map<std::string, kube::Workload> kueue_workloads;
+  std::map<std::string, std::set<std::string>> kueue_workloads_of;
+  std::set<std::string> marked_workloads;     // UIDs of those that have annotations of ours
+  absl::Time began = absl::InfiniteFuture();  // when all but they had been observed once
   // By the UID of their controller: the UIDs of our pods.
   absl::flat_hash_map<std::string, absl::flat_hash_set<std::string>> pods_of_owner;
   absl::flat_hash_map<std::string, NodeMarks> node_marks;

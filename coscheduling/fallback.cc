@@ -73,6 +73,11 @@ std::vector<const kube::Pod*> Engine::State::PodsOf(const JobGangs::KnownJob& jo
   return pods;
 }
 
+int64_t Engine::State::PodsLeft(const JobGangs::KnownJob& job) const {
+  return std::ranges::count_if(PodsOf(job),
+                               [&](const kube::Pod* pod) { return IsLeft(job, *pod); });
+}
+
 // Another gang of the job that has started, or may do so at any moment.
 std::string Engine::State::RunningBeside(const Gang& gang, const JobGangs::KnownJob& job) const {
   for (const kube::Pod* pod : PodsOf(job)) {
@@ -100,6 +105,7 @@ Engine::State::Restarter Engine::State::RestarterOf(const Gang& gang) const {
     job = own;
   }
   if (job == nullptr || job->going) return {nullptr, "its job is gone", ""};
+  if (IsKueues(gang, *job)) return RestarterThroughKueue(gang, *job);
   if (IsRestarting(*job)) return {job, "", ""};
   const std::string title = job->Title();
   if (job->kind == "StatefulSet") {
@@ -111,10 +117,6 @@ Engine::State::Restarter Engine::State::RestarterOf(const Gang& gang) const {
         nullptr,
         fmt::format("{} belongs to {}, which may not want it suspended", title, job->foreign_owner),
         std::string(kByHand)};
-  }
-  if (options.quota == QuotaMode::kKueue && !gang.queue_name.empty()) {
-    return {nullptr, fmt::format("Kueue decides when {} is suspended", title),
-            fmt::format("set spec.active of its Workload to false, then to true")};
   }
   if (const std::string other = RunningBeside(gang, *job); !other.empty()) {
     return {nullptr, fmt::format("{} runs {} as well", title, other), std::string(kByHand)};
@@ -133,27 +135,34 @@ bool Engine::State::Restart(const JobGangs::KnownJob& job, const std::string& wh
   annotations.emplace(kRestartAnnotation, EncodeMark(mark));
   if (tried) annotations.emplace(kTriedAnnotation, EncodeTried(*tried));
   return Act("restart/" + job.uid, now, Write(job, true, std::move(annotations)),
-             [this, uid = job.uid, title = job.Title()](const absl::Status& status, absl::Time at) {
-               if (status.ok()) {
-                 left_alone.erase(uid);
-                 return;
-               }
-               // What comes right by itself is tried again at once.
-               if (status.code() != absl::StatusCode::kPermissionDenied &&
-                   status.code() != absl::StatusCode::kInvalidArgument) {
-                 return;
-               }
-               left_alone[uid] = {
-                   fmt::format("the API server refuses to suspend {}: {}", title,
-                               std::string(status.message())),
-                   "let muster patch this kind of job (deploy/base/rbac-muster.yaml)",
-                   at + kLeftAlone};
-               needs_pass = true;
-               for (auto& [key, gang] : gangs) gang.dirty |= gang.fallback.has_value();
-             });
+             NoteRefusedRestart(job, "to suspend " + job.Title(),
+                                "let muster patch this kind of job "
+                                "(deploy/base/rbac-muster.yaml)"));
+}
+
+InFlight::OnFinish Engine::State::NoteRefusedRestart(const JobGangs::KnownJob& job,
+                                                     const std::string& what,
+                                                     const std::string& fix) {
+  return [this, uid = job.uid, what, fix](const absl::Status& status, absl::Time at) {
+    if (status.ok()) {
+      left_alone.erase(uid);
+      return;
+    }
+    // What comes right by itself is tried again at once.
+    if (status.code() != absl::StatusCode::kPermissionDenied &&
+        status.code() != absl::StatusCode::kInvalidArgument) {
+      return;
+    }
+    left_alone[uid] = {
+        fmt::format("the API server refuses {}: {}", what, std::string(status.message())), fix,
+        at + kLeftAlone};
+    needs_pass = true;
+    for (auto& [key, gang] : gangs) gang.dirty |= gang.fallback.has_value();
+  };
 }
 
 void Engine::State::KeepRestarts(absl::Time now) {
+  KeepWorkloads(now);
   if (restarting_seen != jobs.Restarting()) {
     std::vector<std::string> changed;
     std::ranges::set_symmetric_difference(restarting_seen, jobs.Restarting(),
@@ -168,9 +177,7 @@ void Engine::State::KeepRestarts(absl::Time now) {
   for (const std::string& uid : restarting_seen) {
     const JobGangs::KnownJob& job = *jobs.Find(uid);
     if (job.going) continue;
-    const auto left =
-        std::ranges::count_if(PodsOf(job), [&](const kube::Pod* pod) { return IsLeft(job, *pod); });
-    const RestartStep step = NextRestartStep(job, left);
+    const RestartStep step = NextRestartStep(job, PodsLeft(job));
     if (step == RestartStep::kWait) continue;
     const std::optional<bool> suspend =
         step == RestartStep::kResume ? std::optional(false) : std::nullopt;
@@ -187,15 +194,14 @@ Reason Engine::State::RestartBlocker(Gang& gang) {
   const JobGangs::KnownJob* job = JobOf(gang);
   if (job != nullptr && IsRestarting(*job)) {
     gang.remade_until = clock + options.repair_deadline;
-    const auto left = std::ranges::count_if(
-        PodsOf(*job), [&](const kube::Pod* pod) { return IsLeft(*job, *pod); });
     const std::string why = DecodeMark(*job->Annotation(kRestartAnnotation)).why;
     return {
         v1::JOB_RESTARTING,
         fmt::format("{} is suspended until its pods are gone, and then resumed; {} are left{}{}",
-                    job->Title(), left, why.empty() ? "" : ": ", why),
+                    job->Title(), PodsLeft(*job), why.empty() ? "" : ": ", why),
         ""};
   }
+  if (job != nullptr && IsKueues(gang, *job)) return KueueBlocker(gang, *job);
   if (job == nullptr || !gang.fallback || !gang.fallback->why_not.empty()) return {};
   return {v1::JOB_RESTARTING,
           fmt::format("{} is being suspended: {}", job->Title(), gang.fallback->why), ""};
@@ -206,6 +212,9 @@ Reason Engine::State::RestartBlocker(Gang& gang) {
 TriedFlavors Engine::State::TriedBefore(const Gang& gang) const {
   const JobGangs::KnownJob* job = JobOf(gang);
   const std::string* text = job == nullptr ? nullptr : job->Annotation(kTriedAnnotation);
+  if (const kube::Workload* given = job == nullptr ? nullptr : KueuesWorkloadOf(*job)) {
+    text = given->meta.Annotation(kTriedAnnotation);
+  }
   std::optional<TriedFlavors> tried = DecodeTried(text == nullptr ? "" : *text);
   if (!tried) return {0, {}};
   std::erase_if(tried->flavors, [this](const auto& each) { return each.second <= clock; });
@@ -272,6 +281,7 @@ std::optional<Fallback> Engine::State::FallbackOf(const Gang& gang, const Admiss
                          return IsCommitted(gang, uid);
                        });
   if (started || gang.unbound.empty() || !record.retry_after) return std::nullopt;
+  if (options.quota == QuotaMode::kKueue) return FallbackInKueue(gang, record);
   std::set<std::string> carried;
   for (const std::string& uid : gang.unbound) carried.merge(CarriedFlavors(*snapshot.FindPod(uid)));
   if (carried.empty()) return std::nullopt;
@@ -310,12 +320,17 @@ void Engine::State::NoteFallback(const Gang& gang, AdmissionRecord* record, absl
 void Engine::State::DecideFallback(Gang& gang, absl::Time now) {
   if (!gang.fallback || !gang.fallback->why_not.empty()) return;
   const Restarter restarter = RestarterOf(gang);
-  if (restarter.job == nullptr || IsRestarting(*restarter.job)) return;
-  Restart(*restarter.job, gang.fallback->why,
-          TriedFlavors{gang.record->attempt, gang.record->flavors_tried}, now);
+  if (restarter.job == nullptr) return;
+  const TriedFlavors tried = {gang.record->attempt, gang.record->flavors_tried};
+  if (restarter.workload != nullptr) {
+    GiveBack(*restarter.job, *restarter.workload, gang.fallback->why, tried, now);
+  } else if (!IsRestarting(*restarter.job)) {
+    Restart(*restarter.job, gang.fallback->why, tried, now);
+  }
 }
 
-Reason Engine::State::WithFallback(const Gang& gang, Reason reason) {
+Reason Engine::State::WithFallback(const Gang& gang, Reason reason) const {
+  if (!gang.fallback) reason.message += KueueNote(gang);
   if (!gang.fallback || gang.fallback->why_not.empty()) return reason;
   reason.message += fmt::format("; flavor {} can't be used instead: {}", gang.fallback->flavor,
                                 gang.fallback->why_not);
@@ -330,7 +345,8 @@ Reason Engine::State::WithFallback(const Gang& gang, Reason reason) {
 // False if its job can't do it.
 bool Engine::State::RestartWhole(const Gang& gang, const std::string& why, absl::Time now) {
   const Restarter restarter = RestarterOf(gang);
-  if (restarter.job == nullptr) return false;
+  // One that Kueue resumes might wait for quota first.
+  if (restarter.job == nullptr || restarter.workload != nullptr) return false;
   if (!IsRestarting(*restarter.job) && Restart(*restarter.job, why, std::nullopt, now)) {
     ++stats.gangs_restarted;
   }

@@ -217,6 +217,8 @@ void Engine::Upsert(kube::WorkloadPriorityClass priority_class) {
   state_->DirtyAll();
 }
 
+void Engine::Upsert(kube::Workload workload) { state_->NoteWorkload(std::move(workload)); }
+
 void Engine::Upsert(kube::PodDisruptionBudget budget) {
   State& s = *state_;
   std::string name = budget.meta.FullName();
@@ -269,6 +271,8 @@ void Engine::RemoveJob(std::string_view uid) {
   state_->left_alone.erase(std::string(uid));
   state_->OwnersChanged(state_->jobs.Remove(std::string(uid)));
 }
+
+void Engine::RemoveWorkload(std::string_view uid) { state_->RemoveWorkload(std::string(uid)); }
 
 void Engine::RemovePod(std::string_view uid) { state_->RemovePod(std::string(uid)); }
 void Engine::RemovePodGroup(std::string_view uid) { state_->DropGroup(std::string(uid)); }

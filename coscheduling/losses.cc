@@ -157,7 +157,8 @@ Reason Engine::State::RepairReason(const Gang& gang) const {
   std::string lost = LossesText(gang.losses);
   if (!lost.empty()) lost = ": " + lost;
   if (RepairDue(gang) <= clock && gang.facts.bound > 0) {
-    const JobGangs::KnownJob* job = RestarterOf(gang).job;
+    const Restarter restarter = RestarterOf(gang);
+    const JobGangs::KnownJob* job = restarter.workload == nullptr ? restarter.job : nullptr;
     return {
         v1::RESTARTING_WHOLE,
         fmt::format(

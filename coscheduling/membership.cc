@@ -297,7 +297,7 @@ void Engine::State::Admit(Gang& gang, absl::Time now) {
   if (gang.facts.infeasible && gang.facts.admitted) GiveUp(gang, now, now);
   if (!gang.ours || gang.facts.blocked || gang.facts.live == 0 || gang.facts.admitted) return;
   if (gang.unbound.empty() && gang.required() == 0) return;
-  if (gang.facts.evicting) return;
+  if (gang.facts.evicting || AwaitsWorkload(gang, now)) return;
   const bool recorded = HasRecord(gang);
   if (gang.facts.backing_off && !gang.fits_now) {
     WakeAt(RetryAt(gang));

@@ -74,13 +74,16 @@ json Add(const std::string& path, json value) {
   return {{"op", "add"}, {"path", path}, {"value", std::move(value)}};
 }
 
+std::string EntryPath(const std::string& path, const std::string& key) {
+  return fmt::format("{}/{}", path, absl::StrReplaceAll(key, {{"~", "~0"}, {"/", "~1"}}));
+}
+
 void AddEntries(const std::string& path, bool exists, const std::map<std::string, std::string>& map,
                 json* operations) {
   if (map.empty()) return;
   if (!exists) operations->push_back(Add(path, json::object()));
   for (const auto& [key, value] : map) {
-    const std::string escaped = absl::StrReplaceAll(key, {{"~", "~0"}, {"/", "~1"}});
-    operations->push_back(Add(fmt::format("{}/{}", path, escaped), value));
+    operations->push_back(Add(EntryPath(path, key), value));
   }
 }
 
@@ -123,6 +126,61 @@ json UsageJson(const std::vector<quota::FlavorUsage>& usage, bool local) {
     flavors.back()["resources"].push_back(std::move(entry));
   }
   return flavors;
+}
+
+const char* OperatorName(kube::SelectorOperator op) {
+  switch (op) {
+    case kube::SelectorOperator::kIn:
+      return "In";
+    case kube::SelectorOperator::kNotIn:
+      return "NotIn";
+    case kube::SelectorOperator::kExists:
+      return "Exists";
+    case kube::SelectorOperator::kDoesNotExist:
+      return "DoesNotExist";
+    case kube::SelectorOperator::kGt:
+      return "Gt";
+    case kube::SelectorOperator::kLt:
+      return "Lt";
+  }
+  return "";
+}
+
+json RequirementsJson(const std::vector<kube::Requirement>& requirements) {
+  json out = json::array();
+  for (const kube::Requirement& requirement : requirements) {
+    json one = {{"key", requirement.key}, {"operator", OperatorName(requirement.op)}};
+    if (!requirement.values.empty()) one["values"] = requirement.values;
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+json NodeTermsJson(const std::vector<kube::NodeSelectorTerm>& terms) {
+  json out = json::array();
+  for (const kube::NodeSelectorTerm& term : terms) {
+    json one = json::object();
+    if (!term.match_expressions.empty()) {
+      one["matchExpressions"] = RequirementsJson(term.match_expressions);
+    }
+    if (!term.match_fields.empty()) one["matchFields"] = RequirementsJson(term.match_fields);
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+// What isn't there is made as a whole.
+void SetNodeTerms(const coscheduling::PatchWorkload::NodeTerms& set, json* operations) {
+  const std::string affinity = fmt::format("/spec/podSets/{}/template/spec/affinity", set.pod_set);
+  const std::string node = affinity + "/nodeAffinity";
+  const std::string required = node + "/requiredDuringSchedulingIgnoredDuringExecution";
+  if (!set.terms) {
+    operations->push_back({{"op", "remove"}, {"path", required}});
+    return;
+  }
+  if (!set.has_affinity) operations->push_back(Add(affinity, json::object()));
+  if (!set.has_node_affinity) operations->push_back(Add(node, json::object()));
+  operations->push_back(Add(required, {{"nodeSelectorTerms", NodeTermsJson(*set.terms)}}));
 }
 
 AnswerKind JobAnswer(std::string_view kind) {
@@ -359,6 +417,26 @@ struct RequestOf {
     return ActionRequest{Patch(path, kube::kMergePatch, body), answer, Get(path), answer};
   }
 
+  std::optional<ActionRequest> operator()(const coscheduling::PatchWorkload& patch) const {
+    json operations = json::array({Replace("/metadata/uid", patch.uid),
+                                   Replace("/metadata/resourceVersion", patch.resource_version)});
+    std::map<std::string, std::string> added;
+    for (const auto& [key, value] : patch.annotations) {
+      if (value) {
+        added.emplace(key, *value);
+      } else {
+        operations.push_back({{"op", "remove"}, {"path", EntryPath("/metadata/annotations", key)}});
+      }
+    }
+    AddEntries("/metadata/annotations", patch.has_annotations, added, &operations);
+    if (patch.active) operations.push_back(Add("/spec/active", *patch.active));
+    for (const auto& set : patch.pod_sets) SetNodeTerms(set, &operations);
+    const std::string path = fmt::format("/apis/kueue.x-k8s.io/{}/namespaces/{}/workloads/{}",
+                                         versions.workloads, patch.name_space, patch.name);
+    return ActionRequest{Patch(path, kube::kJsonPatch, operations), AnswerKind::kWorkload,
+                         Get(path), AnswerKind::kWorkload};
+  }
+
   std::optional<ActionRequest> operator()(const coscheduling::EmitEvent&) const {
     return std::nullopt;
   }
@@ -390,6 +468,10 @@ struct Kind {
   std::string_view operator()(const coscheduling::SuspendJob& job) const {
     if (!job.suspend) return "restart-over";
     return *job.suspend ? "suspend" : "resume";
+  }
+  std::string_view operator()(const coscheduling::PatchWorkload& patch) const {
+    if (!patch.active) return "give-back-over";
+    return *patch.active ? "requeue" : "give-back";
   }
   std::string_view operator()(const coscheduling::EmitEvent&) const { return "event"; }
   std::string_view operator()(const coscheduling::AnswerBind&) const { return "bind-answer"; }

@@ -12,7 +12,17 @@
 namespace muster::extender {
 
 // What the request's answer is: which object, if any, came back.
-enum class AnswerKind { kNone, kPod, kNode, kPodGroup, kJob, kJobSet, kPyTorchJob, kTrainJob };
+enum class AnswerKind {
+  kNone,
+  kPod,
+  kNode,
+  kPodGroup,
+  kJob,
+  kJobSet,
+  kPyTorchJob,
+  kTrainJob,
+  kWorkload,
+};
 
 struct ActionRequest {
   kube::Request request;
@@ -23,10 +33,11 @@ struct ActionRequest {
   AnswerKind read_back_answer = AnswerKind::kNone;
 };
 
-// The versions of Kueue's API in which the queues are read, and so written.
+// The versions of Kueue's API in which queues and Workloads are read, and so written.
 struct QueueVersions {
   std::string cluster_queues = "v1beta1";
   std::string local_queues = "v1beta1";
+  std::string workloads = "v1beta1";
 };
 
 // nullopt for the actions that are no request of their own: EmitEvent and AnswerBind. `now` is for
@@ -35,8 +46,8 @@ std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl:
                                        const QueueVersions& versions = {});
 
 // "record", "signal", "gate-lift", "binding", "hold", "wake", "evict", "status", "event",
-// "bind-answer", "pod-group", "min-member", "suspend", "resume", "restart-over": for metrics, logs
-// and MUSTER_TEST_CRASH_AFTER.
+// "bind-answer", "pod-group", "min-member", "suspend", "resume", "restart-over", "give-back",
+// "requeue", "give-back-over": for metrics, logs and MUSTER_TEST_CRASH_AFTER.
 std::string_view KindOf(const coscheduling::Action& action);
 
 }  // namespace muster::extender

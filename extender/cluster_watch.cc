@@ -45,8 +45,9 @@ struct Kind {
   void (*remove)(Engine& engine, const ObjectHeader& header);
   const char* alternative_path = "";
   const char* field_selector = "";
-  // Decisions don't depend on it: it is waited for by nobody.
+  // Nobody waits for it: decisions don't depend on it, or do without it.
   bool explains_only = false;
+  bool if_given_back = false;  // read only where gangs are given back to Kueue
 };
 
 // kube-apiserver reads events from etcd directly and sends no bookmarks for them. Its own end of
@@ -81,6 +82,10 @@ constexpr Kind kKinds[] = {
      UpsertTask<kube::WorkloadPriorityClass>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveWorkloadPriorityClass(h.name); },
      "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses"},
+    // The right to read them is asked for only where it is used, and may be missing there.
+    {"workloads", "/apis/kueue.x-k8s.io/v1beta1/workloads", UpsertTask<kube::Workload>,
+     [](Engine& e, const ObjectHeader& h) { e.RemoveWorkload(h.uid); },
+     "/apis/kueue.x-k8s.io/v1beta2/workloads", "", true, true},
     {"poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets",
      UpsertTask<kube::PodDisruptionBudget>,
      [](Engine& e, const ObjectHeader& h) { e.RemovePodDisruptionBudget(FullName(h)); }},
@@ -190,17 +195,18 @@ bool ClusterWatch::State::Settled(const Sink& sink) {
 }
 
 ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post post,
-                           ObjectObserver* observer)
+                           ObjectObserver* observer, bool with_workloads)
     : state_(std::make_unique<State>()) {
   state_->post = std::move(post);
   state_->observer = observer;
   for (const Kind& kind : kKinds) {
+    if (kind.if_given_back && !with_workloads) continue;
     state_->sinks.push_back(std::make_unique<State::Sink>(state_.get(), kind));
     kube::ReflectorOptions options;
     options.path = kind.path;
     options.alternative_path = kind.alternative_path;
     options.field_selector = kind.field_selector;
-    if (kind.explains_only) options.longest_silence = kLongestSilenceOfEvents;
+    if (*kind.field_selector != '\0') options.longest_silence = kLongestSilenceOfEvents;
     state_->reflectors.push_back(std::make_unique<kube::Reflector>(
         transport, timer, std::move(options), *state_->sinks.back()));
   }
@@ -229,11 +235,14 @@ QueueVersions ClusterWatch::VersionsOfQueues() const {
   QueueVersions versions;
   for (size_t i = 0; i < state_->sinks.size(); ++i) {
     const std::string_view name = state_->sinks[i]->name();
-    const bool local = name == "localqueues";
-    if (!local && name != "clusterqueues") continue;
+    std::string* version = nullptr;
+    if (name == "localqueues") version = &versions.local_queues;
+    if (name == "clusterqueues") version = &versions.cluster_queues;
+    if (name == "workloads") version = &versions.workloads;
+    if (version == nullptr) continue;
     // /apis/GROUP/VERSION/KIND
     const std::vector<std::string> path = absl::StrSplit(state_->reflectors[i]->Stats().path, '/');
-    if (path.size() == 5) (local ? versions.local_queues : versions.cluster_queues) = path[3];
+    if (path.size() == 5) *version = path[3];
   }
   return versions;
 }

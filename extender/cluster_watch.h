@@ -30,14 +30,14 @@ class ClusterWatch {
   using Post = std::function<void(EngineTask)>;
 
   // Transport, timer and observer (null: none) must outlive it. `post` must be thread-safe and may
-  // block.
+  // block. `with_workloads`: Kueue's Workloads are read too, if that is allowed.
   ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post post,
-               ObjectObserver* observer = nullptr);
+               ObjectObserver* observer = nullptr, bool with_workloads = false);
   // No task is posted afterwards.
   ~ClusterWatch();
 
-  // Posts Engine::SetSynced once every kind is whole (or known to be absent). Events aren't waited
-  // for here nor below: they only explain.
+  // Posts Engine::SetSynced once every kind is whole (or known to be absent). Events, which
+  // only explain, and Workloads aren't waited for here nor below.
   void Start();
 
   // "" while every kind is synced or absent; else which isn't, and why.

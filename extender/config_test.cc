@@ -40,6 +40,14 @@ TEST(Config, SetsHowLongEachStageOfANodeMayTake) {
   EXPECT_TRUE(options.engine.withdraw_nodes);
 }
 
+TEST(Config, GivesGangsBackToKueueOnlyWhereItIsTold) {
+  ServeOptions options;
+  ASSERT_TRUE(ApplyConfig("quota: kueue\n", "f.yaml", &options).ok());
+  EXPECT_FALSE(options.engine.kueue_fallback);
+  ASSERT_TRUE(ApplyConfig("engine: {kueueFallback: true}\n", "f.yaml", &options).ok());
+  EXPECT_TRUE(options.engine.kueue_fallback);
+}
+
 TEST(Config, FollowsTheLeaseThatItNames) {
   ServeOptions options;
   ASSERT_TRUE(

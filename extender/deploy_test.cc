@@ -174,6 +174,23 @@ TEST(Deploy, OnlyTheRightsOfWithdrawNodesLetNodeClaimsBeDeleted) {
   EXPECT_EQ(YAML::Dump(binding["subjects"]), YAML::Dump(of_muster["subjects"]));
 }
 
+TEST(Deploy, OnlyTheRightsOfKueueFallbackLetWorkloadsBeReadAndPatched) {
+  EXPECT_FALSE(Deployed().engine.kueue_fallback);
+  EXPECT_EQ(MayOn("kueue.x-k8s.io", "workloads"), Verbs{});
+  EXPECT_EQ(MayOn("kueue.x-k8s.io", "workloads/status"), Verbs{});
+  const char* file = "kueue-fallback/rbac.yaml";
+  const YAML::Node rules = Find(file, "ClusterRole", "muster-kueue-fallback")["rules"];
+  ASSERT_EQ(rules.size(), 1u);
+  using Values = std::vector<std::string>;
+  EXPECT_EQ(rules[0]["apiGroups"].as<Values>(), Values{"kueue.x-k8s.io"});
+  EXPECT_EQ(rules[0]["resources"].as<Values>(), Values{"workloads"});
+  EXPECT_EQ(rules[0]["verbs"].as<Values>(), (Values{"get", "list", "watch", "patch"}));
+  const YAML::Node binding = Find(file, "ClusterRoleBinding", "muster-kueue-fallback");
+  EXPECT_EQ(binding["roleRef"]["name"].as<std::string>(), "muster-kueue-fallback");
+  const YAML::Node of_muster = Find("base/rbac-muster.yaml", "ClusterRoleBinding", "muster");
+  EXPECT_EQ(YAML::Dump(binding["subjects"]), YAML::Dump(of_muster["subjects"]));
+}
+
 // What it lets be done to the one object of this name.
 Verbs MayOnNamed(const std::string& resource, const std::string& name) {
   Verbs verbs;

@@ -12,7 +12,7 @@
 namespace muster::extender {
 namespace {
 
-constexpr int kRestPerStep = 5;  // times the step
+constexpr int kRestPerStep = 20;  // times the step
 constexpr absl::Duration kLongestRest = absl::Milliseconds(50);
 // How long the loop sleeps when the engine has nothing planned.
 constexpr absl::Duration kLongestSleep = absl::Seconds(10);

@@ -66,6 +66,8 @@ EngineTask ObserveTask(AnswerKind kind, const std::string& body) {
       return UpsertTask<kube::PyTorchJob>(body);
     case AnswerKind::kTrainJob:
       return UpsertTask<kube::TrainJob>(body);
+    case AnswerKind::kWorkload:
+      return UpsertTask<kube::Workload>(body);
     case AnswerKind::kNone:
       return nullptr;
   }

@@ -170,7 +170,9 @@ struct Service::Impl {
           const std::lock_guard lock(watch_mutex);
           return watch != nullptr && watch->NotReadyReason().empty();
         });
-    watch = std::make_unique<ClusterWatch>(*transport, timer, post, admission_lint.get());
+    watch = std::make_unique<ClusterWatch>(
+        *transport, timer, post, admission_lint.get(),
+        options.engine.quota == coscheduling::QuotaMode::kKueue && options.engine.kueue_fallback);
     scheduler_routes = std::make_unique<SchedulerRoutes>(
         filter_table,
         SchedulerRoutesOptions{

@@ -71,6 +71,7 @@ void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* opti
   }
   fields.ReadDuration("capacityBackoff", &options->capacity_backoff);
   fields.Read("withdrawNodes", &options->withdraw_nodes);
+  fields.Read("kueueFallback", &options->kueue_fallback);
   fields.ReadDuration("backoffBase", &options->backoff_base);
   fields.ReadDuration("backoffMax", &options->backoff_max);
   fields.ReadDuration("repairDeadline", &options->repair_deadline);

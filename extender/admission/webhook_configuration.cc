@@ -121,13 +121,15 @@ Json Warnings(const WantedWebhook& wanted) {
   return {{"name", "warnings.muster.dev"},
           {"rules", std::move(rules)},
           {"matchConditions",
-           // Who makes objects for others reads no warnings; and of a change of labels or of the
-           // status there is nothing new to say.
-           Json::array({Condition("no-owner", "!has(object.metadata.ownerReferences)"),
-                        Condition("spec-changed",
-                                  "request.operation == \"CREATE\" || "
-                                  "object.metadata.generation != oldObject.metadata.generation"),
-                        Condition("scheduler-name", NamesScheduler(wanted.scheduler_name))})},
+           // Of a change of labels or of the status there is nothing new to say, and who makes
+           // objects for others reads no warnings. One condition, since the API server evaluates
+           // each of several for every write, and most writes are those of the status.
+           Json::array({Condition(
+               "applied-for-this-scheduler",
+               fmt::format("(request.operation == \"CREATE\" || "
+                           "object.metadata.generation != oldObject.metadata.generation) && "
+                           "!has(object.metadata.ownerReferences) && ({})",
+                           NamesScheduler(wanted.scheduler_name)))})},
           {"failurePolicy", "Ignore"},
           {"matchPolicy", "Exact"},
           {"sideEffects", "None"},

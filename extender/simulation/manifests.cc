@@ -33,6 +33,7 @@ const std::map<std::string, std::string>& Collections() {
       {"resourceflavor", "/apis/kueue.x-k8s.io/v1beta1/resourceflavors"},
       {"clusterqueue", "/apis/kueue.x-k8s.io/v1beta1/clusterqueues"},
       {"localqueue", "/apis/kueue.x-k8s.io/v1beta1/namespaces/{}/localqueues"},
+      {"workload", "/apis/kueue.x-k8s.io/v1beta1/namespaces/{}/workloads"},
       {"cohort", "/apis/kueue.x-k8s.io/v1beta1/cohorts"},
       {"workloadpriorityclass", "/apis/kueue.x-k8s.io/v1beta1/workloadpriorityclasses"},
       {"poddisruptionbudget", "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"},

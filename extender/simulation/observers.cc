@@ -59,6 +59,7 @@ void Remove(Engine* engine, const kube::PodDisruptionBudget& b) {
   engine->RemovePodDisruptionBudget(b.meta.FullName());
 }
 
+void Remove(Engine* engine, const kube::Workload& w) { engine->RemoveWorkload(w.meta.uid); }
 void Remove(Engine* /*engine*/, const kube::Event& /*event*/) {}
 
 template <typename J>
@@ -94,6 +95,7 @@ constexpr WatchedKind kWatched[] = {
     {"/apis/kueue.x-k8s.io/v1beta1/cohorts", DeliverAs<kube::Cohort>},
     {"/apis/kueue.x-k8s.io/v1beta1/clusterqueues", DeliverAs<kube::ClusterQueue>},
     {"/apis/kueue.x-k8s.io/v1beta1/localqueues", DeliverAs<kube::LocalQueue>},
+    {"/apis/kueue.x-k8s.io/v1beta1/workloads", DeliverAs<kube::Workload>},
     {"/apis/policy/v1/poddisruptionbudgets", DeliverAs<kube::PodDisruptionBudget>},
     {"/apis/apps/v1/daemonsets", DeliverAs<kube::DaemonSet>},
     {"/api/v1/persistentvolumeclaims", DeliverAs<kube::PersistentVolumeClaim>},
@@ -216,7 +218,12 @@ void CompareJob(const Expectation& want, kube::embedded::ApiServer& server, Comp
   const json job = json::parse(response.body);
   result->Equal("suspended", want.suspended,
                 job.value("/spec/suspend"_json_pointer, false) ||
-                    job.value("/spec/runPolicy/suspend"_json_pointer, false));
+                    job.value("/spec/runPolicy/suspend"_json_pointer, false) ||
+                    !job.value("/spec/active"_json_pointer, true));
+  if (!absl::StrContains(response.body, want.contains)) {
+    result->Differ(fmt::format("want a {} with {}, found {}", want.job, want.contains,
+                               job.value("spec", json()).dump()));
+  }
   result->Equal(
       "restarting", want.restarting,
       job.at("metadata").value("annotations", json::object()).contains("muster.dev/restart"));

@@ -305,6 +305,7 @@ Expectation ReadExpectation(const YAML::Node& node) {
   fields.Read("job", &want.job);
   fields.Read("suspended", &want.suspended);
   fields.Read("restarting", &want.restarting);
+  fields.Read("contains", &want.contains);
   fields.Finish();
   return want;
 }

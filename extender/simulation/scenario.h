@@ -175,9 +175,11 @@ struct Expectation {
   std::string pod;                   // with `node`: where it stands, "" for nowhere
   std::optional<std::string> node;
   std::optional<int> distinct_nodes;  // that the gang's bound members stand on
-  std::string job;                    // with `suspended`: KIND/NAME
+  // With those below: KIND/NAME of a job, or of a Workload, which is suspended if it isn't active.
+  std::string job;
   std::optional<bool> suspended;
   std::optional<bool> restarting;  // it carries annotation muster.dev/restart
+  std::string contains;            // a part of its JSON
 };
 
 using Action = std::variant<GangSpec, DeleteStep, PatchStep, ApplyStep, AbandonStep, ReconcileStep,

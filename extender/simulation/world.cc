@@ -203,6 +203,9 @@ struct World::State : kube::simulators::ExtenderClient {
       case extender::AnswerKind::kTrainJob:
         engine->Upsert(*kube::Decode<kube::TrainJob>(body));
         break;
+      case extender::AnswerKind::kWorkload:
+        engine->Upsert(*kube::Decode<kube::Workload>(body));
+        break;
       case extender::AnswerKind::kNone:
         break;
     }

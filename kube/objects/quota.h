@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -114,6 +116,29 @@ struct Cohort {
 struct WorkloadPriorityClass {
   ObjectMeta meta;
   int32_t value = 0;
+  std::string error;
+};
+
+// What a job waits for in Kueue, and what it was given. Its controller is the job.
+struct Workload {
+  struct PodSet {
+    std::string name;
+    int64_t count = 0;
+    // Never null; of the template as the job's user wrote it, without what flavors add.
+    std::shared_ptr<const PodSpec> spec;
+    // Whether the template has these at all.
+    bool has_affinity = false;
+    bool has_node_affinity = false;
+    std::map<std::string, std::string> flavors;  // resource -> flavor; empty: nothing reserved
+  };
+  ObjectMeta meta;
+  bool has_annotations = false;  // meta may lack some
+  bool active = true;            // false: Kueue evicts it and doesn't queue it again
+  std::string queue;             // LocalQueue of its namespace
+  std::vector<PodSet> pod_sets;
+  bool reserved = false;  // condition QuotaReserved
+  bool evicted = false;   // condition Evicted: its job is being suspended, or was and waits again
+  bool finished = false;
   std::string error;
 };
 

@@ -27,6 +27,7 @@ func TestMusterRunsWithExactlyTheRightsOfItsManifests(t *testing.T) {
 		{"delete", "podgroups.scheduling.x-k8s.io"},
 		{"delete", "nodeclaims.karpenter.sh"},
 		{"patch", "clusterqueues.kueue.x-k8s.io"},
+		{"patch", "workloads.kueue.x-k8s.io"},
 		{"patch", "resourceflavors.kueue.x-k8s.io", "--subresource=status"},
 		{"create", "localqueues.kueue.x-k8s.io"},
 		{"create", "jobs.batch"},

@@ -96,5 +96,5 @@ MUSTER_FUZZ_TARGET(std::string_view input) {
   muster::fuzz::CheckAll<Pod, Node, PodGroup, NodeClaim, NodePool, DaemonSet, PodDisruptionBudget,
                          Namespace, PersistentVolumeClaim, PersistentVolume, StorageClass, Job,
                          StatefulSet, JobSet, PyTorchJob, TrainJob, Event, ResourceFlavor,
-                         ClusterQueue, LocalQueue, Cohort, WorkloadPriorityClass>(input);
+                         ClusterQueue, LocalQueue, Cohort, WorkloadPriorityClass, Workload>(input);
 }

@@ -1,0 +1,44 @@
+// Which flavors Kueue may give the pods of a Workload, said in the only words for it that Kueue
+// has: required node affinity of the pod set's template, which a flavor's nodeLabels must match.
+//
+// Kueue (v0.15.2, pkg/scheduler/flavorassigner) has no other for one Workload: that a flavor was
+// tried is remembered only while the Workload waits for quota, so whatever evicts one (a check that
+// says Retry, spec.active, preemption) has it try the same flavor first again. It compares a
+// Workload with its job by containers and tolerations alone (pkg/util/equality/podset.go) and never
+// copies the affinity to the job's pods, so what is said here stays, and is said to Kueue only.
+//
+// Of a term's expressions Kueue looks at those whose keys occur in some flavor of the group. Ours
+// stand behind a marker that no node and no flavor contradicts, so they can be taken away again.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "kube/objects/pod.h"
+#include "kube/objects/quota.h"
+
+namespace muster::coscheduling {
+
+// The marker's key, with operator DoesNotExist.
+inline constexpr std::string_view kFlavorTermMarker = "muster.dev/other-flavors";
+
+// Terms are ORed; nullopt: no required node affinity.
+using NodeTerms = std::optional<std::vector<kube::NodeSelectorTerm>>;
+
+// What the nodeLabels of this flavor meet and those of none of the others; nullopt where they don't
+// tell them apart.
+std::optional<std::vector<kube::Requirement>> Only(
+    const kube::ResourceFlavor& flavor, const std::vector<const kube::ResourceFlavor*>& others);
+
+// The terms with each of these lists of expressions, one per flavor, ORed, added to what its user
+// asks for. Restrictions that were there before go.
+NodeTerms Restricted(const NodeTerms& terms,
+                     const std::vector<std::vector<kube::Requirement>>& flavors);
+
+// What its user asks for.
+NodeTerms Unrestricted(const NodeTerms& terms);
+
+bool IsRestricted(const NodeTerms& terms);
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,65 @@
+// Kueue's Workload: the fields that both of its versions have alike.
+
+#include <utility>
+
+#include "kube/objects/decode.h"
+#include "kube/objects/decode_parts.h"
+#include "kube/objects/decode_pod_spec.h"
+
+namespace muster::kube {
+namespace {
+
+Workload::PodSet ReadPodSet(const JsonValue& value, JsonReader& reader) {
+  Workload::PodSet set;
+  set.name = value.Get("name").String();
+  set.count = value.Get("count").Int();
+  if (set.count < 0) value.Get("count").RejectValue("below zero");
+  const JsonValue pod = value.Get("template");
+  const JsonValue spec = pod.Get("spec");
+  const JsonValue affinity = spec.Get("affinity");
+  set.has_affinity = affinity.present();
+  set.has_node_affinity = affinity.Get("nodeAffinity").present();
+  set.spec = std::make_shared<const PodSpec>(
+      ReadPodSpec(spec, spec.Absent(), ReadMeta(pod.Get("metadata")), reader));
+  return set;
+}
+
+bool IsTrue(const JsonValue& conditions, std::string_view type) {
+  return FindCondition(conditions, type).Get("status").View() == "True";
+}
+
+}  // namespace
+
+template <>
+absl::StatusOr<Workload> Decode<Workload>(std::string_view json) {
+  JsonReader reader(json);
+  if (!reader.status().ok()) return reader.status();
+  const JsonValue root = reader.root();
+  Workload workload;
+  workload.meta = ReadMeta(root.Get("metadata"));
+  workload.has_annotations = root.Get("metadata").Get("annotations").present();
+  const JsonValue spec = root.Get("spec");
+  const JsonValue active = spec.Get("active");
+  workload.active = !active.present() || active.Bool();
+  workload.queue = spec.Get("queueName").String();
+  spec.Get("podSets").ForEach(
+      [&](const JsonValue& value) { workload.pod_sets.push_back(ReadPodSet(value, reader)); });
+  const JsonValue status = root.Get("status");
+  status.Get("admission").Get("podSetAssignments").ForEach([&](const JsonValue& given) {
+    for (Workload::PodSet& set : workload.pod_sets) {
+      if (set.name != given.Get("name").View()) continue;
+      for (const auto& [resource, flavor] : ReadStringMap(given.Get("flavors"))) {
+        set.flavors.emplace(resource, flavor);
+      }
+    }
+  });
+  const JsonValue conditions = status.Get("conditions");
+  workload.reserved = IsTrue(conditions, "QuotaReserved");
+  workload.evicted = IsTrue(conditions, "Evicted");
+  workload.finished = IsTrue(conditions, "Finished");
+  workload.error =
+      reader.status().ok() ? reader.unusable() : std::string(reader.status().message());
+  return workload;
+}
+
+}  // namespace muster::kube

@@ -1,0 +1,69 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kube/objects/decode.h"
+
+namespace muster::kube {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+Workload Read(const std::string& json) {
+  absl::StatusOr<Workload> workload = Decode<Workload>(json);
+  EXPECT_TRUE(workload.ok()) << workload.status();
+  return workload.ok() ? *workload : Workload{};
+}
+
+TEST(DecodeWorkload, SaysWhatItsJobAskedForAndWasGiven) {
+  const Workload workload = Read(R"({
+    "metadata": {"name": "job-train-1", "namespace": "team", "uid": "w",
+                 "annotations": {"muster.dev/restart": "{}"},
+                 "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "train",
+                                      "uid": "j", "controller": true}]},
+    "spec": {"queueName": "default", "active": false, "podSets": [
+      {"name": "main", "count": 4, "template": {"spec": {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+          "nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "zone", "operator": "In", "values": ["a"]}]}]}}},
+        "containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}}}]},
+    "status": {
+      "admission": {"clusterQueue": "gpus", "podSetAssignments": [
+        {"name": "main", "flavors": {"nvidia.com/gpu": "first"}}]},
+      "conditions": [{"type": "QuotaReserved", "status": "True"},
+                     {"type": "Evicted", "status": "False"}]}})");
+  EXPECT_EQ(workload.error, "");
+  EXPECT_EQ(workload.meta.Controller()->uid, "j");
+  EXPECT_TRUE(workload.has_annotations);
+  EXPECT_FALSE(workload.active);
+  EXPECT_EQ(workload.queue, "default");
+  EXPECT_TRUE(workload.reserved);
+  EXPECT_FALSE(workload.evicted);
+  EXPECT_FALSE(workload.finished);
+  ASSERT_EQ(workload.pod_sets.size(), 1u);
+  const Workload::PodSet& set = workload.pod_sets[0];
+  EXPECT_EQ(set.count, 4);
+  EXPECT_TRUE(set.has_affinity && set.has_node_affinity);
+  EXPECT_EQ(set.spec->affinity.required_node_terms->size(), 1u);
+  EXPECT_THAT(set.flavors, ElementsAre(Pair("nvidia.com/gpu", "first")));
+}
+
+TEST(DecodeWorkload, OneThatSaysLittleIsActiveAndHasNothing) {
+  const Workload workload = Read(R"({"metadata": {"name": "w", "uid": "w"},
+    "spec": {"podSets": [{"name": "main", "count": 1}]}})");
+  EXPECT_EQ(workload.error, "");
+  EXPECT_TRUE(workload.active);
+  EXPECT_FALSE(workload.has_annotations || workload.reserved || workload.evicted);
+  ASSERT_NE(workload.pod_sets[0].spec, nullptr);
+  EXPECT_FALSE(workload.pod_sets[0].has_affinity);
+}
+
+TEST(DecodeWorkload, WhatCannotBeReadIsTold) {
+  EXPECT_THAT(Read(R"({"spec": {"active": 7}})").error, HasSubstr("spec.active"));
+  EXPECT_THAT(Read(R"({"spec": {"podSets": [{"name": "main", "count": -1}]}})").error,
+              HasSubstr("count"));
+}
+
+}  // namespace
+}  // namespace muster::kube
