@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -37,8 +38,22 @@ std::string RunOfRanks(int first, int last) {
 
 absl::Status Communicator::AllReduce(std::span<float> values, Reduction reduction,
                                      absl::Duration timeout) {
+  std::vector<int> all(world_size());
+  std::iota(all.begin(), all.end(), 0);
+  return AllReduceWithin(all, values, reduction, timeout);
+}
+
+absl::Status Communicator::AllReduceWithin(std::span<const int> group, std::span<float> values,
+                                           Reduction reduction, absl::Duration timeout) {
+  if (!std::binary_search(group.begin(), group.end(), rank()) ||
+      !std::is_sorted(group.begin(), group.end()) || group.front() < 0 ||
+      group.back() >= world_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("all-reduce of rank ", rank(), " among ",
+                                                   world_size(), " ranks within {",
+                                                   absl::StrJoin(group, ", "), "}"));
+  }
   return Run(OperationKind::kAllReduce, values.size_bytes(), 0, [&](const Operation& operation) {
-    return DoAllReduce(operation, values, reduction, DeadlineAfter(timeout));
+    return DoAllReduce(operation, group, values, reduction, DeadlineAfter(timeout));
   });
 }
 

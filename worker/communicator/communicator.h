@@ -68,6 +68,11 @@ class Communicator {
   // values[i] becomes the reduction of every rank's values[i].
   absl::Status AllReduce(std::span<float> values, Reduction reduction, absl::Duration timeout);
 
+  // The same among the ranks of each group, all groups at once: every rank names its own one, in
+  // ascending order, and each rank is in one; sizes are equal in all of them.
+  absl::Status AllReduceWithin(std::span<const int> group, std::span<float> values,
+                               Reduction reduction, absl::Duration timeout);
+
   // `input` is world_size() shards of output.size(); this rank gets the reduction of everyone's
   // shard number rank(). `output` may be that very part of `input`, or not overlap it.
   absl::Status ReduceScatter(std::span<const float> input, std::span<float> output,
@@ -105,8 +110,9 @@ class Communicator {
   // The same as their namesakes: sizes are right, world_size() is above 1, and the error that they
   // return becomes status(). `operation` is this operation's entry in the ring. They must return
   // soon after DoAbort was called from another thread.
-  virtual absl::Status DoAllReduce(const Operation& operation, std::span<float> values,
-                                   Reduction reduction, Deadline deadline) = 0;
+  virtual absl::Status DoAllReduce(const Operation& operation, std::span<const int> group,
+                                   std::span<float> values, Reduction reduction,
+                                   Deadline deadline) = 0;
   virtual absl::Status DoReduceScatter(const Operation& operation, std::span<const float> input,
                                        std::span<float> output, Reduction reduction,
                                        Deadline deadline) = 0;

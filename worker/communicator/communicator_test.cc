@@ -86,6 +86,34 @@ TEST_P(CpuCommunicators, AllReduceAddsUpInRankOrder) {
   EXPECT_THAT(values, Each(ElementsAre(0, 3, 6, 9)));
 }
 
+TEST_P(CpuCommunicators, AllReduceWithinStaysInEachGroup) {
+  auto group = GetParam().make(5);
+  const std::vector<std::vector<int>> groups = {{0, 3, 4}, {1, 2}, {1, 2}, {0, 3, 4}, {0, 3, 4}};
+  std::vector<std::vector<float>> values(5);
+  const auto statuses = OnAllRanks(group, [&](Communicator& communicator) {
+    const int rank = communicator.rank();
+    values[rank] = std::vector<float>(7, static_cast<float>(rank));
+    values[rank][6] = 10;
+    return communicator.AllReduceWithin(groups[rank], values[rank], Reduction::kSum, kLong);
+  });
+  EXPECT_THAT(statuses, Each(absl::OkStatus()));
+  for (const int rank : {0, 3, 4}) EXPECT_THAT(values[rank], ElementsAre(7, 7, 7, 7, 7, 7, 30));
+  for (const int rank : {1, 2}) EXPECT_THAT(values[rank], ElementsAre(3, 3, 3, 3, 3, 3, 20));
+}
+
+TEST_P(CpuCommunicators, AllReduceWithinRefusesAGroupWithoutItself) {
+  auto group = GetParam().make(2);
+  OnAllRanks(group, [&](Communicator& communicator) {
+    float value = 1;
+    const std::vector<int> other = {1 - communicator.rank()};
+    EXPECT_TRUE(absl::IsInvalidArgument(
+        communicator.AllReduceWithin(other, {&value, 1}, Reduction::kSum, kLong)));
+    EXPECT_TRUE(absl::IsInvalidArgument(communicator.AllReduceWithin(
+        std::vector<int>{0, 1, 2}, {&value, 1}, Reduction::kSum, kLong)));
+    return communicator.status();
+  });
+}
+
 TEST_P(CpuCommunicators, MaximumIsNanIfAnyIs) {
   auto group = GetParam().make(3);
   std::vector<std::vector<float>> values(3);

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -125,17 +126,19 @@ class LocalCommunicator : public Communicator {
   ~LocalCommunicator() override { group_->Leave(rank()); }
 
  private:
-  absl::Status DoAllReduce(const Operation& operation, std::span<float> values, Reduction reduction,
+  absl::Status DoAllReduce(const Operation& operation, std::span<const int> group,
+                           std::span<float> values, Reduction reduction,
                            Deadline deadline) override {
     absl::Status status = group_->Show(rank(), operation, values.data(), deadline);
     if (!status.ok()) return status;
-    // Each rank reads and writes its own shard only of everybody's buffers, until all have.
-    ReduceOwnShard(values.size(), reduction, values.data() + Shard(values.size(), rank()).begin);
+    // Each rank reads and writes its own shard only of its group's buffers, until all have.
+    const ShardRange own = ShardIn(group, values.size(), rank());
+    ReduceShard(group, own, reduction, values.data() + own.begin);
     group_->Done(rank());
     status = group_->Show(rank(), operation, values.data(), deadline);
     if (!status.ok()) return status;
-    for (int peer = 0; peer < world_size(); ++peer) {
-      const ShardRange shard = Shard(values.size(), peer);
+    for (const int peer : group) {
+      const ShardRange shard = ShardIn(group, values.size(), peer);
       if (peer == rank() || shard.size() == 0) continue;
       std::memcpy(values.data() + shard.begin, FloatsOf(peer) + shard.begin,
                   shard.size() * sizeof(float));
@@ -149,7 +152,9 @@ class LocalCommunicator : public Communicator {
                                Deadline deadline) override {
     absl::Status status = group_->Show(rank(), operation, input.data(), deadline);
     if (!status.ok()) return status;
-    ReduceOwnShard(input.size(), reduction, output.data());
+    std::vector<int> all(world_size());
+    std::iota(all.begin(), all.end(), 0);
+    ReduceShard(all, ShardOf(input.size(), rank(), world_size()), reduction, output.data());
     group_->Done(rank());
     return absl::OkStatus();
   }
@@ -187,18 +192,14 @@ class LocalCommunicator : public Communicator {
 
   void DoAbort(const absl::Status& reason) override { group_->End(reason); }
 
-  ShardRange Shard(size_t total, int of_rank) const {
-    return ShardOf(total, of_rank, world_size());
-  }
-
   const float* FloatsOf(int peer) const {
     return reinterpret_cast<const float*>(group_->InputOf(peer));
   }
 
-  void ReduceOwnShard(size_t total, Reduction reduction, float* output) const {
-    const ShardRange shard = Shard(total, rank());
+  void ReduceShard(std::span<const int> group, const ShardRange& shard, Reduction reduction,
+                   float* output) const {
     std::vector<const float*> inputs;
-    for (int peer = 0; peer < world_size(); ++peer) inputs.push_back(FloatsOf(peer) + shard.begin);
+    for (const int peer : group) inputs.push_back(FloatsOf(peer) + shard.begin);
     ReduceInRankOrder(inputs, reduction, output, shard.size());
   }
 

@@ -40,4 +40,9 @@ ShardRange ShardOf(size_t total, int rank, int world_size) {
   return {.begin = std::min(total, rank * stride), .end = std::min(total, (rank + 1) * stride)};
 }
 
+ShardRange ShardIn(std::span<const int> group, size_t total, int rank) {
+  const auto place = std::ranges::find(group, rank) - group.begin();
+  return ShardOf(total, static_cast<int>(place), static_cast<int>(group.size()));
+}
+
 }  // namespace muster::worker

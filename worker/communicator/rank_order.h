@@ -21,5 +21,7 @@ struct ShardRange {
   size_t size() const { return end - begin; }
 };
 ShardRange ShardOf(size_t total, int rank, int world_size);
+// The shard of one of a group's ranks, when they alone share the elements.
+ShardRange ShardIn(std::span<const int> group, size_t total, int rank);
 
 }  // namespace muster::worker

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -25,17 +26,19 @@ class TcpCommunicator : public Communicator {
   }
 
  private:
-  absl::Status DoAllReduce(const Operation& operation, std::span<float> values, Reduction reduction,
+  absl::Status DoAllReduce(const Operation& operation, std::span<const int> group,
+                           std::span<float> values, Reduction reduction,
                            Deadline deadline) override {
-    const ShardRange mine = ShardOf(values.size(), rank(), world_size());
-    absl::Status status = ReduceShards(operation, values, values.subspan(mine.begin, mine.size()),
-                                       reduction, deadline);
+    const ShardRange mine = ShardIn(group, values.size(), rank());
+    const std::span<float> own = values.subspan(mine.begin, mine.size());
+    absl::Status status = ReduceShards(operation, group, values, own, reduction, deadline);
     if (!status.ok()) return status;
     std::vector<Outgoing> outgoing;
     std::vector<Incoming> incoming;
-    for (const int peer : Peers()) {
-      const ShardRange theirs = ShardOf(values.size(), peer, world_size());
-      outgoing.push_back({peer, std::as_bytes(values.subspan(mine.begin, mine.size()))});
+    for (const int peer : group) {
+      if (peer == rank()) continue;
+      const ShardRange theirs = ShardIn(group, values.size(), peer);
+      outgoing.push_back({peer, std::as_bytes(own)});
       incoming.push_back(
           {peer, std::as_writable_bytes(values.subspan(theirs.begin, theirs.size()))});
     }
@@ -45,7 +48,9 @@ class TcpCommunicator : public Communicator {
   absl::Status DoReduceScatter(const Operation& operation, std::span<const float> input,
                                std::span<float> output, Reduction reduction,
                                Deadline deadline) override {
-    return ReduceShards(operation, input, output, reduction, deadline);
+    std::vector<int> all(world_size());
+    std::iota(all.begin(), all.end(), 0);
+    return ReduceShards(operation, all, input, output, reduction, deadline);
   }
 
   absl::Status DoAllGather(const Operation& operation, std::span<const std::byte> input,
@@ -105,31 +110,30 @@ class TcpCommunicator : public Communicator {
     return peers;
   }
 
-  // `own` becomes the reduction of everyone's shard number rank() of `input`.
-  absl::Status ReduceShards(const Operation& operation, std::span<const float> input,
-                            std::span<float> own, Reduction reduction, Deadline deadline) {
-    std::vector<float> received(own.size() * (world_size() - 1));
+  // `own` becomes the reduction, over the group, of everyone's part of `input` that is this rank's.
+  absl::Status ReduceShards(const Operation& operation, std::span<const int> group,
+                            std::span<const float> input, std::span<float> own, Reduction reduction,
+                            Deadline deadline) {
+    std::vector<float> received(own.size() * (group.size() - 1));
     std::vector<const float*> in_order;
     std::vector<Outgoing> outgoing;
     std::vector<Incoming> incoming;
     float* place = received.data();
-    for (const int peer : Peers()) {
-      if (peer == rank() + 1) in_order.push_back(OwnPart(input));
-      const ShardRange theirs = ShardOf(input.size(), peer, world_size());
-      outgoing.push_back({peer, std::as_bytes(input.subspan(theirs.begin, theirs.size()))});
+    for (const int peer : group) {
+      const ShardRange part = ShardIn(group, input.size(), peer);
+      if (peer == rank()) {
+        in_order.push_back(input.data() + part.begin);
+        continue;
+      }
+      outgoing.push_back({peer, std::as_bytes(input.subspan(part.begin, part.size()))});
       incoming.push_back({peer, std::as_writable_bytes(std::span(place, own.size()))});
       in_order.push_back(place);
       place += own.size();
     }
-    if (rank() == world_size() - 1) in_order.push_back(OwnPart(input));
     absl::Status status = exchange_.Run(operation, 0, outgoing, incoming, deadline);
     if (!status.ok()) return status;
     ReduceInRankOrder(in_order, reduction, own.data(), own.size());
     return absl::OkStatus();
-  }
-
-  const float* OwnPart(std::span<const float> input) const {
-    return input.data() + ShardOf(input.size(), rank(), world_size()).begin;
   }
 
   const Socket wake_;

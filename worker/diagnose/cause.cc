@@ -106,6 +106,18 @@ constexpr std::array<Cause, static_cast<size_t>(kCount)> kCauses = {{
      "a collective wasn't finished in time: some rank was late, hung, or did something else",
      "Find the rank that is behind (diagnose all ranks' logs together) and what it did at that "
      "time."},
+    {kAllReduceWrong, "all-reduce-wrong", kOrigin, kAgain,
+     "an all-reduce of known numbers gave wrong ones",
+     "Start the gang on other nodes, and test the GPUs and network devices of these (dcgmi diag -r "
+     "3): one of them changes data."},
+    {kAllReduceSlow, "all-reduce-slow", kOrigin, kChange,
+     "all-reduces are slower than the nodes' instance type makes them",
+     "Run with NCCL_DEBUG=INFO and look for what all nodes have in common (\"via P2P\" or \"via "
+     "SHM\", \"Using network\"), and for a node that is slow in itself; if this is as fast as it "
+     "gets, say so by node-bandwidth and fabric-bandwidth."},
+    {kPeerSlow, "peer-slow", kReaction, kAgain,
+     "another node's GPUs exchange data slower than their instance type does",
+     "Start the gang without the node that is named."},
     {kNcclSystemError, "nccl-system-error", kReaction, kAgain,
      "a system call or the network failed under NCCL",
      "Run with NCCL_DEBUG=WARN: the NCCL WARN line before this one names the call."},
@@ -136,6 +148,10 @@ constexpr std::array<Cause, static_cast<size_t>(kCount)> kCauses = {{
      "model without a full copy per rank in host memory."},
     {kGpuFault, "gpu-fault", kOrigin, kAgain, "a GPU of this node failed",
      "Start the gang on other nodes, and drain this one: its GPU needs a reset or a replacement."},
+    {kGpuLinksSlow, "gpu-links-slow", kOrigin, kAgain,
+     "the GPUs of this node exchange data slower than their instance type does",
+     "Start the gang on other nodes, and look at this one's NVLinks (nvidia-smi nvlink -e, "
+     "nvidia-smi topo -m); if this is as fast as it gets, say so by node-bandwidth."},
     {kContainedMemoryError, "contained-memory-error", kOrigin, kAgain,
      "the GPU found a memory error and ended the program that used that page",
      "Start again; the page isn't used any more. Replace the node if it happens often."},

@@ -37,6 +37,9 @@ enum class CauseId : uint8_t {
   kNameNotFound,
   kAddressInUse,
   kCollectiveTimeout,
+  kAllReduceWrong,
+  kAllReduceSlow,
+  kPeerSlow,
   // NCCL's own result codes, where nothing more is said.
   kNcclSystemError,
   kNcclInternalError,
@@ -50,6 +53,7 @@ enum class CauseId : uint8_t {
   kHostOutOfMemory,
   // The node and its devices.
   kGpuFault,
+  kGpuLinksSlow,
   kContainedMemoryError,
   kProgramFault,
   kProgramCrash,

@@ -48,7 +48,8 @@ TEST(Cause, ExitCodesTellKubernetesWhetherToStartAgain) {
 TEST(Cause, ExactlyTheFaultsOfTheNodesOwnDevicesAccuseItByName) {
   for (const Cause& cause : Causes()) {
     const bool accuses = cause.name.starts_with("gpu") || cause.name.starts_with("efa");
-    EXPECT_EQ(accuses, cause.id == CauseId::kGpuFault || cause.id == CauseId::kEfaDevice)
+    EXPECT_EQ(accuses, cause.id == CauseId::kGpuFault || cause.id == CauseId::kGpuLinksSlow ||
+                           cause.id == CauseId::kEfaDevice)
         << cause.name;
   }
 }

@@ -112,7 +112,8 @@ void DeviceState::MakeNormRuns() {
       const int64_t begin = std::max(range.offset, parameter.offset);
       const int64_t end = std::min(range.offset + range.size, parameter.offset + parameter.size());
       if (begin < end) {
-        host_norm_runs_.push_back({.from = range.updated + (begin - range.offset),
+        host_norm_runs_.push_back({.parameter = range.updated + (begin - range.offset),
+                                   .gradient = range.kept + (begin - range.offset),
                                    .to = begin_of + (begin - parameter.offset),
                                    .size = end - begin});
       }
@@ -160,7 +161,7 @@ void DeviceState::TakeMemory(MemoryCutter& cutter) {
   norm_partials_ =
       cutter.Take<double>("scratch", kNormPartials * static_cast<int64_t>(owned_.size()));
   decay_runs_ = cutter.Take<DecayRun>("scratch", static_cast<int64_t>(host_decay_runs_.size()));
-  norm_runs_ = cutter.Take<CopyRun>("scratch", static_cast<int64_t>(host_norm_runs_.size()));
+  norm_runs_ = cutter.Take<ParameterRun>("scratch", static_cast<int64_t>(host_norm_runs_.size()));
   norm_values_ = cutter.Take<float>("weights", norm_size_);
   norms_.clear();
   for (const NormPlace& norm : norm_places_) {
@@ -253,10 +254,10 @@ absl::Status DeviceState::Start(const LaunchContext& context, NcclCommunicator* 
                                            host_decay_runs_.size() * sizeof(DecayRun),
                                            cudaMemcpyHostToDevice, context_.stream),
                            "copying"));
-  status.Update(CudaStatus(
-      cudaMemcpyAsync(norm_runs_, host_norm_runs_.data(), host_norm_runs_.size() * sizeof(CopyRun),
-                      cudaMemcpyHostToDevice, context_.stream),
-      "copying"));
+  status.Update(CudaStatus(cudaMemcpyAsync(norm_runs_, host_norm_runs_.data(),
+                                           host_norm_runs_.size() * sizeof(ParameterRun),
+                                           cudaMemcpyHostToDevice, context_.stream),
+                           "copying"));
   status.Update(CudaStatus(cudaStreamSynchronize(context_.stream), "preparing the state"));
   return status;
 }
@@ -272,16 +273,10 @@ absl::Status DeviceState::Begin() {
   return status;
 }
 
-absl::Status DeviceState::CopyNorms() {
-  absl::Status status;
-  if (communicates_weights()) {
-    // The sum over ranks of what each has, and zero elsewhere, is all of it.
-    status = CudaStatus(
-        cudaMemsetAsync(norm_values_, 0, norm_size_ * sizeof(float), context_.stream), "clearing");
-  }
-  CopyRuns(context_, static_cast<int>(host_norm_runs_.size()), norm_runs_, parameters_,
-           norm_values_);
-  return status;
+absl::Status DeviceState::ClearNorms() {
+  if (!communicates_weights()) return absl::OkStatus();
+  return CudaStatus(cudaMemsetAsync(norm_values_, 0, norm_size_ * sizeof(float), context_.stream),
+                    "clearing");
 }
 
 absl::Status DeviceState::ShareNorms() {
@@ -344,11 +339,10 @@ absl::StatusOr<const Bf16*> DeviceState::Acquire(int unit) {
   if (communicator_ == nullptr) {
     return slot.weights;
   }
+  unfetched_ = std::nullopt;
   absl::Status status = weight_slots_.Holds(unit) ? absl::OkStatus() : Fetch(unit);
   status.Update(CudaStatus(cudaStreamWaitEvent(context_.stream, slot.gathered), "an event"));
-  if (const std::optional<int> next = weight_slots_.Next(unit); next.has_value() && status.ok()) {
-    status = Fetch(*next);
-  }
+  unfetched_ = weight_slots_.Next(unit);
   return status.ok() ? absl::StatusOr<const Bf16*>(slot.weights) : status;
 }
 
@@ -365,9 +359,12 @@ absl::StatusOr<DeviceUnits::Gradient> DeviceState::AcquireGradient(int unit) {
   }
   GradientSlot& slot = slot_gradients_[gradient_slots_.SlotOf(unit)];
   if (communicator_ != nullptr && !std::exchange(slot.in_use, true)) {
-    if (absl::Status status =
-            CudaStatus(cudaStreamWaitEvent(context_.stream, slot.reduced), "an event");
-        !status.ok()) {
+    const bool unreduced = std::ranges::any_of(unreduced_, [&](int other) {
+      return gradient_slots_.SlotOf(other) == gradient_slots_.SlotOf(unit);
+    });
+    absl::Status status = unreduced ? CommunicateWaiting() : absl::OkStatus();
+    status.Update(CudaStatus(cudaStreamWaitEvent(context_.stream, slot.reduced), "an event"));
+    if (!status.ok()) {
       return status;
     }
   }
@@ -409,25 +406,44 @@ absl::Status DeviceState::ReleaseGradient(int unit) {
   if (communicator_ == nullptr) {
     return absl::OkStatus();
   }
+  if (partitioned()) {
+    slot_gradients_[gradient_slots_.SlotOf(unit)].in_use = false;
+  } else if (!last_) {
+    return absl::OkStatus();
+  }
+  unreduced_.push_back(unit);
+  // A backward ends with the embeddings.
+  return unit == 0 ? CommunicateWaiting() : absl::OkStatus();
+}
+
+absl::Status DeviceState::BeginShared() {
+  return communicator_ == nullptr ? absl::OkStatus() : CommunicateWaiting();
+}
+
+absl::Status DeviceState::CommunicateWaiting() {
+  if (!unfetched_.has_value() && unreduced_.empty()) return absl::OkStatus();
+  absl::Status status = communicator_->Follow(context_.stream);
+  // Weights first: they are needed sooner.
+  if (const std::optional<int> unit = std::exchange(unfetched_, std::nullopt); unit.has_value()) {
+    status.Update(Fetch(*unit));
+  }
+  for (const int unit : std::exchange(unreduced_, {})) status.Update(ReduceGradient(unit));
+  return status;
+}
+
+absl::Status DeviceState::ReduceGradient(int unit) {
   const ShardLayout::Unit& place = shards_.units()[unit];
-  if (!partitioned()) {
-    if (!last_) {
-      return absl::OkStatus();
-    }
-    absl::Status status = communicator_->Follow(context_.stream);
-    float* whole = gradients_ + place.whole.begin;
-    status.Update(sharding_ == Sharding::kDataParallel
-                      ? ReduceWhole(place, whole)
-                      : ReduceChunk(place, whole, Into::kAssign, gradients_ + place.own));
+  if (partitioned()) {
+    const GradientSlot& slot = slot_gradients_[gradient_slots_.SlotOf(unit)];
+    absl::Status status = ReduceChunk(place, slot.data, first_ ? Into::kAssign : Into::kAdd,
+                                      gradients_ + place.chunk.begin);
+    status.Update(CudaStatus(cudaEventRecord(slot.reduced, communicator_->stream()), "an event"));
     return status;
   }
-  GradientSlot& slot = slot_gradients_[gradient_slots_.SlotOf(unit)];
-  slot.in_use = false;
-  absl::Status status = communicator_->Follow(context_.stream);
-  status.Update(ReduceChunk(place, slot.data, first_ ? Into::kAssign : Into::kAdd,
-                            gradients_ + place.chunk.begin));
-  status.Update(CudaStatus(cudaEventRecord(slot.reduced, communicator_->stream()), "an event"));
-  return status;
+  float* whole = gradients_ + place.whole.begin;
+  return sharding_ == Sharding::kDataParallel
+             ? ReduceWhole(place, whole)
+             : ReduceChunk(place, whole, Into::kAssign, gradients_ + place.own);
 }
 
 absl::Status DeviceState::FinishGradients() {
@@ -457,6 +473,15 @@ absl::Status DeviceState::SumOverRanks(StepSums* sums) {
 absl::Status DeviceState::Update(const AdamWFactors& factors, const StepSums* sums) {
   absl::Status status = CudaStatus(cudaStreamWaitEvent(context_.stream, state_copied_), "an event");
   ++weights_version_;
+  // All units need their norms: what is gathered must not delay them.
+  status.Update(ClearNorms());
+  CopyRunsAhead(context_, factors, sums, static_cast<int>(host_norm_runs_.size()), norm_runs_,
+                {.gradients = gradients_,
+                 .parameters = parameters_,
+                 .first_moment = first_moment_,
+                 .second_moment = second_moment_},
+                norm_values_);
+  if (communicates_weights()) status.Update(ShareNorms());
   for (const Range& range : updated_) {
     if (range.size > 0) {
       AdamW(context_, factors, sums, static_cast<int>(host_decay_runs_.size()), decay_runs_,
@@ -468,19 +493,16 @@ absl::Status DeviceState::Update(const AdamWFactors& factors, const StepSums* su
              .second_moment = second_moment_ + range.updated,
              .weights = weights_ + range.kept});
     }
-    // The embeddings are needed first and take longest. The others come after the norms, which
-    // must not wait for them.
-    if (range.unit == 0 && !gathered_.empty()) {
+    // In the order of need, and beside AdamW as far as that lasts: the next forward's products
+    // share the multiprocessors less well.
+    if (!gathered_.empty()) {
       status.Update(communicator_->Follow(context_.stream));
-      status.Update(GatherWeights(0));
+      status.Update(GatherWeights(range.unit));
     }
   }
-  status.Update(CopyNorms());
   if (communicates_weights()) {
-    status.Update(ShareNorms());
-    for (size_t unit = 1; unit < gathered_.size(); ++unit) {
-      status.Update(GatherWeights(static_cast<int>(unit)));
-    }
+    // ZeRO-3's next fetch.
+    status.Update(communicator_->Follow(context_.stream));
     weight_slots_.Clear();
   }
   status.Update(LaunchStatus("AdamW"));
@@ -490,6 +512,11 @@ absl::Status DeviceState::Update(const AdamWFactors& factors, const StepSums* su
 absl::Status DeviceState::Load(const StateSource& source) {
   std::vector<float> values;
   absl::Status status = CudaStatus(cudaStreamWaitEvent(context_.stream, state_copied_), "an event");
+  // The last step's weights may still be gathered, and its norms added up in their place.
+  if (communicator_ != nullptr) status.Update(communicator_->Finish("the last step's weights"));
+  if (!status.ok()) {
+    return status;
+  }
   const auto load = [&](StateKind kind, float* to, const Range& range) {
     for (int64_t at = 0; at < range.size && status.ok(); at += kLoadFloats) {
       values.resize(std::min(kLoadFloats, range.size - at));
@@ -516,7 +543,9 @@ absl::Status DeviceState::Load(const StateSource& source) {
   weights_changed_ = true;
   ++weights_version_;
   weight_slots_.Clear();
-  status.Update(CopyNorms());
+  status.Update(ClearNorms());
+  CopyRuns(context_, static_cast<int>(host_norm_runs_.size()), norm_runs_, parameters_,
+           norm_values_);
   status.Update(LaunchStatus("rounding parameters"));
   return status;
 }

@@ -10,9 +10,10 @@
 // The weights of norms are kept by every rank in fp32 as well. Gradients are fp32 also where they
 // travel in bf16: each rank's is rounded on the communicator's stream, and the sum widened.
 //
-// It communicates beside the model's work: a unit's gradient is reduced while the backward goes on,
-// and its weights are gathered while AdamW goes on and the next forward begins (ZeRO-1), or while
-// the unit before it is computed (ZeRO-3).
+// It communicates beside the model's work, and as far as possible beside that part of it which
+// shares multiprocessors well: a unit's gradient is reduced while attention's backward of the next
+// one goes on, and its weights are gathered while AdamW goes on and, where that is over sooner,
+// while the next forward begins (ZeRO-1), or while attention of the unit before it does (ZeRO-3).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -68,6 +69,7 @@ class DeviceState : public DeviceUnits {
   int64_t weights_version() const override { return weights_version_; }
   absl::StatusOr<Gradient> AcquireGradient(int unit) override;
   absl::Status ReleaseGradient(int unit) override;
+  absl::Status BeginShared() override;
 
   // After the last micro-batch: the stream goes on when gradients are sums over all ranks.
   absl::Status FinishGradients();
@@ -123,14 +125,20 @@ class DeviceState : public DeviceUnits {
   void MakeRanges(int world_size);
   // Which parts of the norms' parameters this rank updates, and where they go in norm_values_.
   void MakeNormRuns();
-  // After parameters changed: brings this rank's to norm_values_, then all ranks'.
-  absl::Status CopyNorms();
+  // Before this rank's are written there: the sum over ranks of what each has, and zero elsewhere,
+  // is all of it.
+  absl::Status ClearNorms();
+  // Brings all ranks' to norm_values_.
   absl::Status ShareNorms();
   bool communicates_weights() const {
     return communicator_ != nullptr && sharding_ != Sharding::kDataParallel;
   }
   absl::Status MakeEvents();
   absl::Status Clear();
+  // Puts what waits for BeginShared on the communicator's stream, at the latest before what is
+  // there is needed.
+  absl::Status CommunicateWaiting();
+  absl::Status ReduceGradient(int unit);
   // ZeRO-1: all ranks' chunks of a unit's weights.
   absl::Status GatherWeights(int unit);
   // ZeRO-3: puts the unit into its slot.
@@ -142,13 +150,15 @@ class DeviceState : public DeviceUnits {
   std::vector<Range> owned_;    // by this rank, once among all
   std::vector<Range> updated_;  // by this rank
   std::vector<DecayRun> host_decay_runs_;
-  std::vector<CopyRun> host_norm_runs_;
+  std::vector<ParameterRun> host_norm_runs_;
   std::vector<NormPlace> norm_places_;
   int64_t norm_size_ = 0;
   std::vector<NormWeights> norms_;
   LaunchContext context_;
   NcclCommunicator* communicator_ = nullptr;
   bool first_ = true, last_ = true;  // micro-batch
+  std::vector<int> unreduced_;       // units whose gradient waits for BeginShared
+  std::optional<int> unfetched_;     // the one whose weights do
   bool weights_changed_ = false;     // by Load; Begin shares them
   int64_t weights_version_ = 0;
   std::vector<cudaEvent_t> gathered_;  // ZeRO-1: of each unit
@@ -160,7 +170,7 @@ class DeviceState : public DeviceUnits {
   float *first_moment_ = nullptr, *second_moment_ = nullptr;
   double* norm_partials_ = nullptr;
   DecayRun* decay_runs_ = nullptr;
-  CopyRun* norm_runs_ = nullptr;
+  ParameterRun* norm_runs_ = nullptr;
   float* norm_values_ = nullptr;
 
   // ZeRO-3's.

@@ -36,6 +36,12 @@ class DeviceUnits {
   // several times in one backward, and released once, when their gradient is complete.
   virtual absl::StatusOr<Gradient> AcquireGradient(int unit) = 0;
   virtual absl::Status ReleaseGradient(int unit) = 0;
+
+  // The work that is put on the model's stream next is of many short blocks, such as attention or a
+  // pass over memory: what ranks do together runs beside it at little cost. Beside a product, whose
+  // blocks keep all multiprocessors to its end, it would make the product longer by what it takes
+  // itself.
+  virtual absl::Status BeginShared() = 0;
 };
 
 }  // namespace muster::worker

@@ -1,12 +1,8 @@
 #include "worker/gpu/gemm.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <fstream>
-#include <sstream>
+#include <bit>
 #include <utility>
 #include <vector>
 
@@ -85,6 +81,7 @@ constexpr int kCandidates = 16;
 constexpr size_t kFinalists = 3;
 constexpr float kFirstMilliseconds = 6;
 constexpr float kFinalMilliseconds = 40;
+constexpr float kKernelMilliseconds = 5;
 
 absl::Status LtStatus(cublasStatus_t error, std::string_view doing) {
   return error == CUBLAS_STATUS_SUCCESS
@@ -248,29 +245,38 @@ absl::StatusOr<std::unique_ptr<Gemms>> Gemms::Create(void* workspace,
   if (!library.ok()) {
     return library.status();
   }
-  auto gemms = std::unique_ptr<Gemms>(new Gemms(*std::move(library), cache_path));
-  gemms->ReadCache();
-  return gemms;
+  return std::unique_ptr<Gemms>(new Gemms(*std::move(library), cache_path));
 }
 
 Gemms::Gemms(std::unique_ptr<CublasLt> library, const std::string& cache_path)
-    : library_(std::move(library)), cache_path_(cache_path) {}
-
-Gemms::~Gemms() = default;
-
-std::string Gemms::Key(const GemmShape& shape) const {
+    : library_(std::move(library)), cache_(cache_path) {
   int device = 0;
   int driver = 0;
   cudaDeviceProp properties = {};
   cudaGetDevice(&device);
   cudaDriverGetVersion(&driver);
   cudaGetDeviceProperties(&properties, device);
-  std::string key = fmt::format(
-      "{}/{}/{}/{}.{}.{}x{}x{}{}{}", properties.name, driver, library_->version(),
-      static_cast<int>(shape.product), static_cast<int>(shape.epilogue), shape.rows, shape.inputs,
-      shape.outputs, shape.adds ? "+" : "", shape.precision == Precision::kFp8 ? "f8" : "");
-  std::replace(key.begin(), key.end(), ' ', '-');
-  return key;
+  kind_ = fmt::format("{}/{}/{}", properties.name, driver, library_->version());
+  std::replace(kind_.begin(), kind_.end(), ' ', '-');
+}
+
+Gemms::~Gemms() = default;
+
+std::string Gemms::Key(const GemmShape& shape) const {
+  return fmt::format("{}/{}.{}.{}x{}x{}{}{}", kind_, static_cast<int>(shape.product),
+                     static_cast<int>(shape.epilogue), shape.rows, shape.inputs, shape.outputs,
+                     shape.adds ? "+" : "", shape.precision == Precision::kFp8 ? "f8" : "");
+}
+
+float Gemms::KernelMilliseconds(cudaStream_t stream, std::string_view kernel, int64_t rows,
+                                int64_t columns, absl::FunctionRef<void()> run) {
+  const std::string key = fmt::format("{}/{}.{}x{}", kind_, kernel, rows, columns);
+  if (const TimedPlan* kept = cache_.Find(key); kept != nullptr) {
+    return kept->milliseconds;
+  }
+  const float milliseconds = MeasureMilliseconds(stream, kKernelMilliseconds, run);
+  cache_.Keep(key, {.milliseconds = milliseconds});
+  return milliseconds;
 }
 
 absl::StatusOr<const GemmPlan*> Gemms::Plan(cudaStream_t stream, const GemmShape& shape,
@@ -284,9 +290,9 @@ absl::StatusOr<const GemmPlan*> Gemms::Plan(cudaStream_t stream, const GemmShape
     return status;
   }
   const std::string key = Key(shape);
-  if (const auto kept = cache_.find(key); kept != cache_.end()) {
-    made->algorithm_ = kept->second.algorithm;
-    made->milliseconds_ = kept->second.milliseconds;
+  if (const TimedPlan* kept = cache_.Find(key); kept != nullptr) {
+    made->algorithm_ = std::bit_cast<cublasLtMatmulAlgo_t>(kept->algorithm);
+    made->milliseconds_ = kept->milliseconds;
     // A file may lie.
     if (made->Run(stream, operands).ok() && cudaStreamSynchronize(stream) == cudaSuccess) {
       plan = std::move(made);
@@ -296,8 +302,8 @@ absl::StatusOr<const GemmPlan*> Gemms::Plan(cudaStream_t stream, const GemmShape
   if (absl::Status status = Choose(stream, operands, *made); !status.ok()) {
     return status;
   }
-  cache_[key] = {.algorithm = made->algorithm_, .milliseconds = made->milliseconds_};
-  WriteCache();
+  cache_.Keep(key, {.milliseconds = made->milliseconds_,
+                    .algorithm = std::bit_cast<decltype(TimedPlan::algorithm)>(made->algorithm_)});
   plan = std::move(made);
   return plan.get();
 }
@@ -329,7 +335,11 @@ absl::Status Gemms::Choose(cudaStream_t stream, const GemmOperands& operands,
                     plan.shape_.rows, plan.shape_.inputs, plan.shape_.outputs,
                     PrecisionName(plan.shape_.precision), status.ToString()));
   }
-  std::vector<Kept> candidates;
+  struct Candidate {
+    cublasLtMatmulAlgo_t algorithm;
+    float milliseconds;
+  };
+  std::vector<Candidate> candidates;
   const auto time = [&](const cublasLtMatmulAlgo_t& algorithm, float milliseconds) {
     return MeasureMilliseconds(stream, milliseconds,
                                [&] { status.Update(plan.Launch(stream, operands, algorithm)); });
@@ -342,58 +352,21 @@ absl::Status Gemms::Choose(cudaStream_t stream, const GemmOperands& operands,
     }
   }
   std::sort(candidates.begin(), candidates.end(),
-            [](const Kept& a, const Kept& b) { return a.milliseconds < b.milliseconds; });
+            [](const Candidate& a, const Candidate& b) { return a.milliseconds < b.milliseconds; });
   candidates.resize(std::min(candidates.size(), kFinalists));
   // Longer now, because the GPU's clock falls with the load.
-  for (Kept& candidate : candidates) {
+  for (Candidate& candidate : candidates) {
     candidate.milliseconds = time(candidate.algorithm, kFinalMilliseconds);
   }
   const auto best = std::min_element(
       candidates.begin(), candidates.end(),
-      [](const Kept& a, const Kept& b) { return a.milliseconds < b.milliseconds; });
+      [](const Candidate& a, const Candidate& b) { return a.milliseconds < b.milliseconds; });
   if (best == candidates.end()) {
     return status.ok() ? absl::NotFoundError("no plan of cuBLASLt runs") : status;
   }
   plan.algorithm_ = best->algorithm;
   plan.milliseconds_ = best->milliseconds;
   return LaunchStatus("timing products");
-}
-
-void Gemms::ReadCache() {
-  std::ifstream file(cache_path_);
-  std::string line;
-  while (!cache_path_.empty() && std::getline(file, line)) {
-    std::istringstream words(line);
-    std::string key;
-    Kept kept = {};
-    words >> key >> kept.milliseconds >> std::hex;
-    for (uint64_t& word : kept.algorithm.data) {
-      words >> word;
-    }
-    if (words) {
-      cache_[key] = kept;
-    }
-  }
-}
-
-void Gemms::WriteCache() const {
-  if (cache_path_.empty()) {
-    return;
-  }
-  // Other ranks may write theirs at the same time.
-  const std::string partial = fmt::format("{}.{}.{}", cache_path_, getpid(), fmt::ptr(this));
-  {
-    std::ofstream file(partial);
-    for (const auto& [key, kept] : cache_) {
-      file << key << ' ' << kept.milliseconds << std::hex;
-      for (const uint64_t word : kept.algorithm.data) {
-        file << ' ' << word;
-      }
-      file << std::dec << '\n';
-    }
-  }
-  // A cache that can't be kept costs the next start some seconds and nothing else.
-  std::rename(partial.c_str(), cache_path_.c_str());
 }
 
 }  // namespace muster::worker

@@ -27,10 +27,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/gpu/kernels/launch.h"
+#include "worker/training/plan_cache.h"
 #include "worker/training/precision.h"
 
 namespace muster::worker {
@@ -100,8 +103,9 @@ class GemmPlan {
   float milliseconds_ = 0;
 };
 
-// Makes plans and keeps them, also in a file for the next start: keyed by GPU, driver, library and
-// shape. Used by one thread, for one device.
+// Makes plans and keeps them, also in a file for the next start: keyed by the kind of GPU and the
+// shape. Used by one thread, for one device. What has been timed once is not timed again, so that
+// equal caches lead to equal choices.
 class Gemms {
  public:
   // What a product may use beside its operands; those of one stream share it.
@@ -117,22 +121,22 @@ class Gemms {
   // anything. NotFound if the library has none.
   absl::StatusOr<const GemmPlan*> Plan(cudaStream_t stream, const GemmShape& shape,
                                        const GemmOperands& operands);
+  // What a kernel beside products takes on so many rows and columns: `run` puts it on the stream.
+  float KernelMilliseconds(cudaStream_t stream, std::string_view kernel, int64_t rows,
+                           int64_t columns, absl::FunctionRef<void()> run);
+
+  // Of the device: GPU, driver and library.
+  const std::string& kind() const { return kind_; }
+  PlanCache& cache() { return cache_; }
 
  private:
-  struct Kept {
-    cublasLtMatmulAlgo_t algorithm;
-    float milliseconds;
-  };
-
   Gemms(std::unique_ptr<CublasLt> library, const std::string& cache_path);
   std::string Key(const GemmShape& shape) const;
   absl::Status Choose(cudaStream_t stream, const GemmOperands& operands, GemmPlan& plan) const;
-  void ReadCache();
-  void WriteCache() const;
 
   std::unique_ptr<CublasLt> library_;
-  std::string cache_path_;
-  std::map<std::string, Kept, std::less<>> cache_;
+  std::string kind_;
+  PlanCache cache_;
   std::map<GemmShape, std::unique_ptr<GemmPlan>> plans_;
 };
 

@@ -63,6 +63,7 @@ absl::StatusOr<std::unique_ptr<GpuEngine>> GpuEngine::Create(const Options& opti
   absl::Status status = agreed(engine->Prepare());
   if (status.ok()) status = engine->Choose();
   if (status.ok()) status = agreed(engine->Allocate());
+  if (status.ok()) status = engine->MakePlans();
   if (status.ok()) status = engine->Connect();
   if (!status.ok()) {
     return status;
@@ -228,9 +229,15 @@ absl::Status GpuEngine::Allocate() {
     return gemms.status();
   }
   gemms_ = *std::move(gemms);
+  return absl::OkStatus();
+}
+
+absl::Status GpuEngine::MakePlans() {
   // Weights as in training, because how fast a product runs depends on what is multiplied.
   state_->FillForTiming(transformer_->context());
-  return transformer_->MakePlans(*gemms_, *state_);
+  return MakePlansAlike(
+      ranks_, gemms_->kind(), gemms_->cache(),
+      [&] { return transformer_->MakePlans(*gemms_, *state_); }, options_.communication.timeout);
 }
 
 absl::Status GpuEngine::Connect() {

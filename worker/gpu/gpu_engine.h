@@ -84,10 +84,11 @@ class GpuEngine : public Engine {
 
   GpuEngine(const Options& options, Communicator& ranks) : options_(options), ranks_(ranks) {}
   // One after the other, each after all ranks have done the one before: what needs no memory to
-  // speak of; the choice of the sharding; the memory, and plans of products; NCCL.
+  // speak of; the choice of the sharding; the memory; plans of products; NCCL.
   absl::Status Prepare();
   absl::Status Choose();
   absl::Status Allocate();
+  absl::Status MakePlans();
   absl::Status Connect();
   std::unique_ptr<DeviceState> MakeState(Sharding sharding, int rank, int world_size) const;
   // Of the shardings that may be chosen, the preferred first.

@@ -13,8 +13,10 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "worker/gpu/device_array.h"
+#include "worker/gpu/device_state.h"
 #include "worker/gpu/gpu_engine.h"
 #include "worker/gpu/made_up_text.h"
+#include "worker/gpu/nccl_all_reducer.h"
 #include "worker/gpu/nccl_communicator.h"
 #include "worker/training/on_ranks.h"
 
@@ -52,18 +54,6 @@ class SeveralGpus : public testing::Test {
   }
 };
 
-struct Event {
-  Event() { cudaEventCreateWithFlags(&event, cudaEventDisableTiming); }
-  ~Event() { cudaEventDestroy(event); }
-  cudaEvent_t event = nullptr;
-};
-
-absl::Status Wait(NcclCommunicator& nccl) {
-  const Event event;
-  cudaEventRecord(event.event, nccl.stream());
-  return nccl.WaitFor(event.event, "a test");
-}
-
 using NcclCommunicatorTest = SeveralGpus;
 
 TEST_F(NcclCommunicatorTest, SumsScattersAndGathersInTheOrderOfRanks) {
@@ -74,7 +64,7 @@ TEST_F(NcclCommunicatorTest, SumsScattersAndGathersInTheOrderOfRanks) {
     ASSERT_TRUE(nccl.AllReduce(sums.data(), 4).ok());
     ASSERT_TRUE(nccl.ReduceScatter(sums.data(), sums.data() + 2 * ranks.rank(), 2).ok());
     ASSERT_TRUE(nccl.AllGather(sums.data() + 2 * ranks.rank(), all.data(), 8).ok());
-    ASSERT_TRUE(Wait(nccl).ok());
+    ASSERT_TRUE(nccl.Finish("a test").ok());
     EXPECT_THAT(all.Read(), ElementsAre(2, 40, 82, 120));
   });
 }
@@ -88,7 +78,7 @@ TEST_F(NcclCommunicatorTest, TheRankThatDoesNotComeIsNamed) {
     }
     const DeviceArray<float> values(std::vector<float>(8));
     absl::Status status = nccl.AllReduce(values.data(), 8);
-    status.Update(Wait(nccl));
+    status.Update(nccl.Finish("a test"));
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
     EXPECT_THAT(RanksAtFault(status), ElementsAre(1)) << status;
     EXPECT_EQ(nccl.AllReduce(values.data(), 8), status);
@@ -111,11 +101,101 @@ TEST_F(NcclCommunicatorTest, ARankThatIsLostEndsTheWaitForIt) {
     const absl::Time begin = absl::Now();
     const DeviceArray<float> values(std::vector<float>(8));
     absl::Status status = nccl.AllReduce(values.data(), 8);
-    status.Update(Wait(nccl));
+    status.Update(nccl.Finish("a test"));
     EXPECT_EQ(status, lost);
     EXPECT_LT(absl::Now() - begin, absl::Seconds(2));
     done.Notify();
   });
+}
+
+// Weights of all units and norms as the model would read them.
+std::vector<float> Weights(const ParameterLayout& layout, DeviceState& state) {
+  std::vector<float> weights;
+  for (size_t i = 0; i < layout.units().size(); ++i) {
+    const Bf16* unit = *state.Acquire(static_cast<int>(i));
+    std::vector<Bf16> values(layout.units()[i].size);
+    Check(cudaDeviceSynchronize());
+    Check(cudaMemcpy(values.data(), unit, values.size() * sizeof(Bf16), cudaMemcpyDeviceToHost));
+    state.Release(static_cast<int>(i));
+    for (const Bf16 value : values) weights.push_back(__bfloat162float(value));
+  }
+  return weights;
+}
+
+TEST_F(SeveralGpus, WhatIsLoadedIsTheStateThoughTheLastStepsWeightsAreStillOnTheirWay) {
+  const ModelConfig model = *NamedModel("gpt2-tiny");
+  const ParameterLayout layout(model);
+  constexpr uint64_t kSeed = 2;
+  std::vector<float> expected(layout.size());
+  layout.Initialize(kSeed, 0, expected);
+  for (float& value : expected) value = __bfloat162float(__float2bfloat16(value));
+  for (const Sharding sharding : {Sharding::kZero1, Sharding::kZero3}) {
+    OnGpus(absl::Seconds(60), [&](Communicator& ranks, NcclCommunicator& nccl) {
+      DeviceState state(layout, {.sharding = sharding, .tied = true}, ranks.rank(), kRanks);
+      MemoryCutter plan;
+      state.TakeMemory(plan);
+      const DeviceMemory memory = *AllocateDevice(plan);
+      MemoryCutter cutter(memory.get());
+      state.TakeMemory(cutter);
+      const DeviceArray<double> sums(std::vector<double>{0, 0});  // a StepSums
+      ASSERT_TRUE(state.Start({}, &nccl).ok());
+      ASSERT_TRUE(state.Load(InitialState(layout, 1)).ok());
+      ASSERT_TRUE(state.Begin().ok());
+      // The last step's communication, late.
+      Check(cudaLaunchHostFunc(
+          nccl.stream(), [](void*) { absl::SleepFor(absl::Milliseconds(300)); }, nullptr));
+      AdamWFactors factors = {};  // which leave parameters as they are
+      factors.correction = factors.epsilon = factors.keep = 1;
+      ASSERT_TRUE(state.Update(factors, reinterpret_cast<StepSums*>(sums.data())).ok());
+      ASSERT_TRUE(state.Load(InitialState(layout, kSeed)).ok());
+      ASSERT_TRUE(state.Begin().ok());
+      const NormWeights* norms = *state.AcquireNorms();
+      EXPECT_EQ(Weights(layout, state), expected);
+      std::vector<float> norm(model.width);
+      for (int i = 0; i < 2 * model.layers + 1; ++i) {
+        Check(cudaMemcpy(norm.data(), norms[i].weight, norm.size() * sizeof(float),
+                         cudaMemcpyDeviceToHost));
+        EXPECT_THAT(norm, testing::Each(1)) << "norm " << i;
+      }
+    });
+  }
+}
+
+class AllReducesBetweenGpus : public SeveralGpus {
+ protected:
+  // Of ranks whose nodes these are.
+  static std::vector<AllReduceFound> Try(const std::vector<int>& nodes) {
+    std::vector<AllReduceFound> all(kRanks);
+    for (const absl::Status& status : OnRanks(kRanks, [&](Communicator& ranks) {
+           const std::vector<int> node = RanksOfNode(nodes, ranks.rank());
+           const auto reducer = MakeNcclAllReducer(
+               ranks, node, {.device = ranks.rank(), .timeout = absl::Seconds(60)});
+           if (!reducer.ok()) return reducer.status();
+           const auto found =
+               TryAllReduces(ranks, nodes, **reducer, absl::Seconds(2), absl::Seconds(60));
+           if (found.ok()) all[ranks.rank()] = *found;
+           return found.status();
+         })) {
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    return all;
+  }
+};
+
+TEST_F(AllReducesBetweenGpus, AreExactAndTimedInsideANode) {
+  for (const AllReduceFound& found : Try({0, 0})) {
+    EXPECT_FALSE(found.wrong.has_value());
+    EXPECT_GT(found.node, 1);
+    EXPECT_EQ(found.across, 0);
+  }
+}
+
+TEST_F(AllReducesBetweenGpus, AreExactAndTimedAcrossNodes) {
+  for (const AllReduceFound& found : Try({0, 1})) {
+    EXPECT_FALSE(found.wrong.has_value());
+    EXPECT_EQ(found.node, 0);
+    EXPECT_GT(found.across, 1);
+  }
 }
 
 struct Spread {

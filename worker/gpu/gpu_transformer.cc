@@ -242,7 +242,8 @@ absl::Status GpuTransformer::PlanLinear(Gemms& gemms, Linear linear) {
     shape.epilogue = Epilogue::kBiasGradient;
     plan = gemms.Plan(context_.stream, shape, weight_gradient);
     const float apart =
-        plans.weight_gradient->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
+        plans.weight_gradient->milliseconds() +
+        gemms.KernelMilliseconds(context_.stream, "column-sums", rows_, outputs, [&] {
           ColumnSums(context_, rows_, outputs, wide_, Into::kAssign, bias_sum_);
         });
     if (plan.ok() && (*plan)->milliseconds() < apart) {
@@ -264,10 +265,10 @@ absl::Status GpuTransformer::PlanGelu(Gemms& gemms) {
        .inputs = width,
        .outputs = inner},
       {.left = narrow_, .right = logits_, .out = inner_, .bias = logits_, .pre_activation = wide_});
-  const float apart =
-      PlansOf(Linear::kUp).forward->milliseconds() + MeasureMilliseconds(context_.stream, 5, [&] {
-        GeluForward(context_, rows_, inner, wide_, inner_);
-      });
+  const float apart = PlansOf(Linear::kUp).forward->milliseconds() +
+                      gemms.KernelMilliseconds(context_.stream, "gelu", rows_, inner, [&] {
+                        GeluForward(context_, rows_, inner, wide_, inner_);
+                      });
   up_gelu_ = fused.ok() && (*fused)->milliseconds() < apart ? *fused : nullptr;
   if (options_.recompute.activations) {
     return absl::OkStatus();  // the backward makes the activation again beside its gradient
@@ -279,12 +280,13 @@ absl::Status GpuTransformer::PlanGelu(Gemms& gemms) {
                       .inputs = inner,
                       .outputs = width},
                      {.left = narrow_, .right = logits_, .out = inner_, .pre_activation = wide_});
-  const float with_kernel = PlansOf(Linear::kDown).input_gradient->milliseconds() +
-                            MeasureMilliseconds(context_.stream, 5, [&] {
-                              GeluBackward(context_, rows_, inner, wide_, inner_, inner_, nullptr,
-                                           Into::kAssign, bias_sum_);
-                            });
-  const float sums = MeasureMilliseconds(context_.stream, 5, [&] {
+  const float with_kernel =
+      PlansOf(Linear::kDown).input_gradient->milliseconds() +
+      gemms.KernelMilliseconds(context_.stream, "gelu-backward", rows_, inner, [&] {
+        GeluBackward(context_, rows_, inner, wide_, inner_, inner_, nullptr, Into::kAssign,
+                     bias_sum_);
+      });
+  const float sums = gemms.KernelMilliseconds(context_.stream, "column-sums", rows_, inner, [&] {
     ColumnSums(context_, rows_, inner, inner_, Into::kAssign, bias_sum_);
   });
   if (fused.ok() && (*fused)->milliseconds() + sums < with_kernel) {
@@ -385,6 +387,7 @@ absl::Status GpuTransformer::Forward(const DeviceBatch& batch, DeviceUnits& unit
   Mark("waiting for weights");
   const int64_t width = options_.model.width;
   const Bf16* positions = llama() ? nullptr : *embedding + options_.model.padded_vocabulary * width;
+  if (absl::Status status = units.BeginShared(); !status.ok()) return status;
   EmbedForward(context_, rows_, shape_.sequence, width, batch.tokens, *embedding, positions,
                blocks_.front().input);
   units.Release(0);
@@ -414,6 +417,7 @@ absl::Status GpuTransformer::BlockForward(int layer, DeviceUnits& units) {
                 shape_.head_size, shape_.row(), angles_, Turn::kForward, a.qkv);
     Mark("rotary");
   }
+  status.Update(units.BeginShared());
   status.Update(attention_->Forward(stream, a.qkv, a.attention, a.attention_statistics,
                                     attention_workspace_));
   Mark("attention forward");
@@ -608,7 +612,7 @@ absl::Status GpuTransformer::BlockBackward(int layer, DeviceUnits& units) {
     stream_sum = ViewBlock(layout_, options_.model.family, layer - 1, before->data).down_bias;
   }
   absl::Status status = MlpBackward(layer, weights, gradients, gradient->into);
-  status.Update(AttentionBackward(layer, weights, gradients, gradient->into, stream_sum));
+  status.Update(AttentionBackward(layer, weights, gradients, gradient->into, stream_sum, units));
   units.Release(1 + layer);
   status.Update(units.ReleaseGradient(1 + layer));
   return status;
@@ -660,7 +664,7 @@ absl::Status GpuTransformer::MlpBackward(int layer, const BlockView<const Bf16>&
 
 absl::Status GpuTransformer::AttentionBackward(int layer, const BlockView<const Bf16>& weights,
                                                const BlockView<float>& gradients, Into into,
-                                               float* stream_sum) {
+                                               float* stream_sum, DeviceUnits& units) {
   const BlockActivations& a = blocks_[layer];
   const cudaStream_t stream = context_.stream;
   absl::Status status =
@@ -668,6 +672,7 @@ absl::Status GpuTransformer::AttentionBackward(int layer, const BlockView<const 
   Mark("product projection");
   status.Update(WeightGradient(Linear::kProjection, layer, gradient_, a.attention, into,
                                gradients.projection, nullptr));
+  status.Update(units.BeginShared());
   status.Update(attention_->Backward(stream, a.qkv, a.attention, a.attention_statistics, inner_,
                                      wide_, attention_workspace_));
   Mark("attention backward");
@@ -694,20 +699,20 @@ absl::Status GpuTransformer::EmbedBackward(StageOrder stage_order, DeviceUnits& 
   if (!unit.ok()) return unit.status();
   const int64_t width = options_.model.width;
   const int64_t embedding = options_.model.padded_vocabulary * width;
-  absl::Status status;
+  absl::Status status = units.BeginShared();
   if (llama()) {
     // GPT-2's head has written all rows already.
     if (unit->into == Into::kAssign) {
-      status = CudaStatus(
-          cudaMemsetAsync(unit->data, 0, embedding * sizeof(float), context_.stream), "clearing");
+      status.Update(CudaStatus(
+          cudaMemsetAsync(unit->data, 0, embedding * sizeof(float), context_.stream), "clearing"));
     }
   } else {
     float* positions = unit->data + embedding;
     if (unit->into == Into::kAssign) {
-      status =
+      status.Update(
           CudaStatus(cudaMemsetAsync(positions, 0, options_.model.context * width * sizeof(float),
                                      context_.stream),
-                     "clearing");
+                     "clearing"));
     }
     PositionsBackward(context_, rows_, shape_.sequence, width, gradient_, Into::kAdd, positions);
   }

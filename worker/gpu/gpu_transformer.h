@@ -116,7 +116,8 @@ class GpuTransformer {
   absl::Status MlpBackward(int layer, const BlockView<const Bf16>& weights,
                            const BlockView<float>& gradients, Into into);
   absl::Status AttentionBackward(int layer, const BlockView<const Bf16>& weights,
-                                 const BlockView<float>& gradients, Into into, float* stream_sum);
+                                 const BlockView<float>& gradients, Into into, float* stream_sum,
+                                 DeviceUnits& units);
   absl::Status EmbedBackward(StageOrder stage_order, DeviceUnits& units);
 
   // The products of a block's linear layer. In FP8 `noted` says that the kernel which made x, or

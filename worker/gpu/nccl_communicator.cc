@@ -2,12 +2,15 @@
 
 #include <nccl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "fmt/format.h"
 #include "worker/gpu/cuda_status.h"
@@ -79,24 +82,38 @@ constexpr absl::Duration kLastWords = absl::Seconds(1);
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(Communicator& ranks,
                                                                            const Options& options) {
+  std::vector<int> all(ranks.world_size());
+  std::iota(all.begin(), all.end(), 0);
+  return CreateWithin(all, ranks, options);
+}
+
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::CreateWithin(
+    std::span<const int> group, Communicator& ranks, const Options& options) {
   auto made = std::unique_ptr<NcclCommunicator>(new NcclCommunicator(ranks, options));
   const absl::StatusOr<const NcclLibrary*> library = NcclLibrary::Load();
   if (library.ok()) {
     made->library_ = *library;
   }
-  if (absl::Status status = made->Connect(library.status()); !status.ok()) {
+  if (absl::Status status = made->Connect(group, library.status()); !status.ok()) {
     return status;
   }
   return made;
 }
 
-absl::Status NcclCommunicator::Connect(const absl::Status& loaded) {
+absl::Status NcclCommunicator::Connect(std::span<const int> group, const absl::Status& loaded) {
   absl::Status result = loaded;
-  result.Update(CudaStatus(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream"));
+  // Before the blocks that a kernel of the model still has to start: ranks that wait for one
+  // another hold multiprocessors meanwhile.
+  int lowest = 0;
+  int highest = 0;
+  result.Update(CudaStatus(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "priorities"));
+  result.Update(CudaStatus(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest),
+                           "a stream"));
   result.Update(CudaStatus(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "an event"));
-  ncclUniqueId id = {};
-  if (result.ok() && ranks_.rank() == 0) {
-    if (const ncclResult_t error = library_->unique_id(&id); error != ncclSuccess) {
+  std::vector<ncclUniqueId> ids(ranks_.world_size());
+  ncclUniqueId& own = ids[ranks_.rank()];
+  if (result.ok() && ranks_.rank() == group.front()) {
+    if (const ncclResult_t error = library_->unique_id(&own); error != ncclSuccess) {
       result = absl::InternalError(fmt::format("ncclGetUniqueId: {}", library_->error_text(error)));
     }
   }
@@ -105,16 +122,18 @@ absl::Status NcclCommunicator::Connect(const absl::Status& loaded) {
     return status.ok() ? result : status;
   }
   if (absl::Status status =
-          ranks_.Broadcast(std::as_writable_bytes(std::span(&id, 1)), 0, options_.timeout);
+          ranks_.AllGather(std::as_bytes(std::span(&own, 1)),
+                           std::as_writable_bytes(std::span(ids)), options_.timeout);
       !status.ok()) {
     return status;
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  config.maxCTAs = options_.most_blocks;
+  if (options_.most_blocks > 0) config.maxCTAs = options_.most_blocks;
   auto* handle = static_cast<ncclComm_t>(nullptr);
-  const ncclResult_t answer =
-      library_->init(&handle, ranks_.world_size(), id, ranks_.rank(), &config);
+  const auto place = std::ranges::find(group, ranks_.rank()) - group.begin();
+  const ncclResult_t answer = library_->init(&handle, static_cast<int>(group.size()),
+                                             ids[group.front()], static_cast<int>(place), &config);
   handle_ = handle;
   return Settle(answer, "connecting NCCL");
 }
@@ -238,6 +257,11 @@ absl::Status NcclCommunicator::WaitFor(cudaEvent_t event, std::string_view doing
     std::this_thread::sleep_for(kPause);
   }
   return status_;
+}
+
+absl::Status NcclCommunicator::Finish(std::string_view doing) {
+  const absl::Status status = CudaStatus(cudaEventRecord(event_, stream_), "an event");
+  return status.ok() ? WaitFor(event_, doing) : status;
 }
 
 absl::Status NcclCommunicator::Fail(absl::Status error) {

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -35,6 +36,7 @@ class NcclCommunicator {
     // Of the waits for the device, after which ranks that have not come are at fault.
     absl::Duration timeout = absl::Minutes(5);
     // Thread blocks, each of which takes a multiprocessor from the model while an operation runs.
+    // 0: as many as NCCL likes.
     int most_blocks = 16;
   };
 
@@ -42,6 +44,11 @@ class NcclCommunicator {
   // (on every rank, if it is missing on any), DeadlineExceeded or Unavailable if ranks don't come.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(Communicator& ranks,
                                                                   const Options& options);
+  // The same for the ranks of each group, all groups at once: every rank of `ranks` names its own
+  // one, in ascending order. What follows is a collective of that group.
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> CreateWithin(std::span<const int> group,
+                                                                        Communicator& ranks,
+                                                                        const Options& options);
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -66,11 +73,13 @@ class NcclCommunicator {
   // DeadlineExceeded or Unavailable with the ranks that are behind or gone; Internal with NCCL's
   // error if all ranks are there. `doing` is for the message.
   absl::Status WaitFor(cudaEvent_t event, std::string_view doing);
+  // Returns when all is done that was put on stream(); errors as WaitFor's.
+  absl::Status Finish(std::string_view doing);
 
  private:
   NcclCommunicator(Communicator& ranks, const Options& options)
       : ranks_(ranks), options_(options) {}
-  absl::Status Connect(const absl::Status& loaded);
+  absl::Status Connect(std::span<const int> group, const absl::Status& loaded);
   absl::Status AllReduce(void* values, int64_t count, int type);  // ncclDataType_t
   absl::Status ReduceScatter(const void* input, void* output, int64_t count, int type);
   // Waits until NCCL has taken up what it was given; `result` is its answer.

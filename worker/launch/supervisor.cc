@@ -253,7 +253,10 @@ class Supervisor {
   }
 
   void PassOn(const Output& output, absl::string_view line) const {
-    options_.write_line(absl::StrCat("[rank ", output.rank, "] ", line, "\n"), output.is_error);
+    const bool prefix = output.is_error || options_.prefix_output;
+    options_.write_line(
+        prefix ? absl::StrCat("[rank ", output.rank, "] ", line, "\n") : absl::StrCat(line, "\n"),
+        output.is_error);
     if (options_.on_line) options_.on_line(output.rank, line);
   }
 

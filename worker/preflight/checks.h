@@ -31,6 +31,9 @@ struct Row {
   CauseId cause = CauseId::kCount;
 };
 
+// A failed row with its cause's fix.
+Row FailedRow(std::string check, CauseId cause, std::string numbers);
+
 // What the job expects of this machine.
 struct Expectations {
   int gpus = 0;
@@ -43,6 +46,14 @@ struct Expectations {
   int64_t checkpoint_bytes = 0;                     // that one node writes
   int64_t checkpoint_bytes_per_second = 0;          // that the volume takes from one node
 };
+
+struct EfaDevices {
+  int on_node = 0;
+  int given = 0;  // that this container may open
+};
+EfaDevices CountEfaDevices(Machine& machine);
+// OK if NCCL would find aws-ofi-nccl, by the name that its environment gives; `name` becomes it.
+absl::Status FindNetworkPlugin(Machine& machine, std::string* name = nullptr);
 
 // Number, memory errors and failed row remappings of the GPUs that NVML shows.
 Row CheckGpuHealth(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected);

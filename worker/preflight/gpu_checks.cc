@@ -8,14 +8,6 @@
 namespace muster::worker {
 namespace {
 
-Row Failed(std::string check, CauseId cause, std::string numbers) {
-  return {.check = std::move(check),
-          .verdict = Verdict::kFailed,
-          .numbers = std::move(numbers),
-          .fix = std::string(CauseOf(cause).fix),
-          .cause = cause};
-}
-
 // Of memory that others hold, or of a driver that isn't there.
 std::string Said(const absl::Status& status) { return std::string(status.message()); }
 
@@ -38,7 +30,7 @@ Row CheckGpuHealth(const absl::StatusOr<GpuInventory>& inventory, const Expectat
   constexpr char kCheck[] = "GPU health";
   if (!inventory.ok()) {
     if (expected.gpus == 0) return {.check = kCheck, .numbers = "no GPU, and none is expected"};
-    return Failed(kCheck, CauseId::kDriverMissing, Said(inventory.status()));
+    return FailedRow(kCheck, CauseId::kDriverMissing, Said(inventory.status()));
   }
   std::string ill;
   for (const Gpu& gpu : inventory->gpus) {
@@ -50,10 +42,10 @@ Row CheckGpuHealth(const absl::StatusOr<GpuInventory>& inventory, const Expectat
              "): ", *gpu.uncorrected_ecc_errors, " uncorrected ECC errors");
     }
   }
-  if (!ill.empty()) return Failed(kCheck, CauseId::kGpuFault, ill);
+  if (!ill.empty()) return FailedRow(kCheck, CauseId::kGpuFault, ill);
   const auto found = static_cast<int>(inventory->gpus.size());
   const std::string numbers = Concat(found, " of ", expected.gpus, " expected GPUs");
-  if (found < expected.gpus) return Failed(kCheck, CauseId::kNoHealthyDevices, numbers);
+  if (found < expected.gpus) return FailedRow(kCheck, CauseId::kNoHealthyDevices, numbers);
   return {.check = kCheck, .numbers = numbers};
 }
 
@@ -71,7 +63,7 @@ Row CheckGpuMemory(const absl::StatusOr<GpuInventory>& inventory) {
     Append(&held, held.empty() ? "" : "; ", "GPU ", gpu.index, ": ", FormatBytes(used), " of ",
            FormatBytes(gpu.total_bytes), " are in use before training starts: ", Users(gpu));
   }
-  if (!held.empty()) return Failed(kCheck, CauseId::kMemoryHeldByOthers, held);
+  if (!held.empty()) return FailedRow(kCheck, CauseId::kMemoryHeldByOthers, held);
   return {.check = kCheck, .numbers = Concat("at least ", FormatBytes(least), " free on each")};
 }
 
@@ -88,7 +80,7 @@ Row CheckMemoryPlan(const absl::StatusOr<GpuInventory>& inventory, const Expecta
       Concat(FormatBytes(planned), " planned per GPU (", StageName(plan.stage), ", ", plan.ranks,
              " ranks), ", FormatBytes(room), " free without the tenth for activations");
   if (planned <= room) return {.check = kCheck, .numbers = numbers};
-  Row row = Failed(kCheck, CauseId::kModelTooLarge, numbers);
+  Row row = FailedRow(kCheck, CauseId::kModelTooLarge, numbers);
   if (const auto other = PlanThatFits(plan, room)) {
     row.fix = Concat("Use ", StageName(other->stage), " on ", other->ranks, " ranks, which takes ",
                      FormatBytes(PlannedBytes(*other)), " per GPU.");
@@ -106,7 +98,7 @@ Row CheckDriver(const absl::StatusOr<GpuInventory>& inventory, const Expectation
                                      Version(expected.cuda_version));
   // Within a major version every driver runs every program.
   if (inventory->cuda_version / 1000 < expected.cuda_version / 1000) {
-    return Failed(kCheck, CauseId::kDriverTooOld, numbers);
+    return FailedRow(kCheck, CauseId::kDriverTooOld, numbers);
   }
   return {.check = kCheck, .numbers = numbers};
 }

@@ -86,32 +86,45 @@ Row CheckHugepages(Machine& machine, const Expectations& expected) {
   return Bad(Verdict::kWarning, kCheck, CauseId::kFabricMemory, numbers);
 }
 
-Row CheckEfaDevices(Machine& machine, const Expectations& expected) {
-  constexpr char kCheck[] = "EFA devices";
+EfaDevices CountEfaDevices(Machine& machine) {
   constexpr char kFolder[] = "/sys/class/infiniband";
-  int found = 0;
+  EfaDevices devices;
   for (const std::string& name : machine.ListFolder(kFolder).value_or(std::vector<std::string>())) {
     const auto vendor = machine.ReadFile(Concat(kFolder, "/", name, "/device/vendor"));
-    if (vendor.ok() && StripBlanks(*vendor) == kAmazon) ++found;
+    if (vendor.ok() && StripBlanks(*vendor) == kAmazon) ++devices.on_node;
   }
   // /sys shows the node's devices to every container; /dev only those that the pod was given.
   const auto nodes = machine.ListFolder("/dev/infiniband").value_or(std::vector<std::string>());
-  const auto given = static_cast<int>(std::ranges::count_if(
+  devices.given = static_cast<int>(std::ranges::count_if(
       nodes, [](const std::string& name) { return name.starts_with("uverbs"); }));
-  const std::string numbers = Concat(found, " on the node, ", given, " in this container, ",
-                                     expected.efa_devices, " expected");
-  if (std::min(found, given) >= expected.efa_devices) return {.check = kCheck, .numbers = numbers};
+  return devices;
+}
+
+absl::Status FindNetworkPlugin(Machine& machine, std::string* name) {
+  const std::string suffix = machine.Environment("NCCL_NET_PLUGIN").value_or("");
+  const std::string library = suffix.ends_with(".so") ? suffix
+                              : suffix.empty()        ? "libnccl-net.so"
+                                                      : Concat("libnccl-net-", suffix, ".so");
+  if (name != nullptr) *name = library;
+  return machine.LoadLibrary(library);
+}
+
+Row CheckEfaDevices(Machine& machine, const Expectations& expected) {
+  constexpr char kCheck[] = "EFA devices";
+  const EfaDevices devices = CountEfaDevices(machine);
+  const std::string numbers = Concat(devices.on_node, " on the node, ", devices.given,
+                                     " in this container, ", expected.efa_devices, " expected");
+  if (std::min(devices.on_node, devices.given) >= expected.efa_devices) {
+    return {.check = kCheck, .numbers = numbers};
+  }
   return Bad(Verdict::kFailed, kCheck, CauseId::kNoEfaProvider, numbers);
 }
 
 Row CheckNetworkPlugin(Machine& machine, const Expectations& expected) {
   constexpr char kCheck[] = "NCCL network plugin";
   if (expected.efa_devices == 0) return {.check = kCheck, .numbers = "no EFA is expected"};
-  const std::string suffix = machine.Environment("NCCL_NET_PLUGIN").value_or("");
-  const std::string name = suffix.ends_with(".so") ? suffix
-                           : suffix.empty()        ? "libnccl-net.so"
-                                                   : Concat("libnccl-net-", suffix, ".so");
-  const absl::Status status = machine.LoadLibrary(name);
+  std::string name;
+  const absl::Status status = FindNetworkPlugin(machine, &name);
   if (status.ok()) return {.check = kCheck, .numbers = Concat(name, " loads")};
   return Bad(Verdict::kFailed, kCheck, CauseId::kNetworkIsSocket, std::string(status.message()));
 }
@@ -173,6 +186,10 @@ std::vector<Row> CheckMachine(Machine& machine, const Expectations& expected) {
   std::vector<Row> rows = CheckGpus(machine, expected);
   std::ranges::move(CheckHost(machine, expected), std::back_inserter(rows));
   return rows;
+}
+
+Row FailedRow(std::string check, CauseId cause, std::string numbers) {
+  return Bad(Verdict::kFailed, std::move(check), cause, std::move(numbers));
 }
 
 int ExitCodeOf(const std::vector<Row>& rows) {

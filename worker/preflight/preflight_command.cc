@@ -2,8 +2,8 @@
 
 #include <array>
 #include <charconv>
-#include <functional>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "fmt/format.h"
@@ -42,49 +42,48 @@ std::string_view VerdictName(Verdict verdict) {
   return "failed";
 }
 
-struct Options {
-  Expectations expected;
+struct Parsed {
+  Expectations& expected;
+  bool& json;
   MemoryPlan plan;
-  bool json = false;
 };
 
 struct Option {
   std::string_view name;
   int64_t least;
   int64_t most;
-  void (*set)(Options*, int64_t);
+  void (*set)(Parsed*, int64_t);
 };
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 constexpr std::array<Option, 9> kOptions = {{
-    {"--gpus", 0, 1024, [](Options* o, int64_t n) { o->expected.gpus = static_cast<int>(n); }},
+    {"--gpus", 0, 1024, [](Parsed* o, int64_t n) { o->expected.gpus = static_cast<int>(n); }},
     {"--efa-devices", 0, 1024,
-     [](Options* o, int64_t n) { o->expected.efa_devices = static_cast<int>(n); }},
+     [](Parsed* o, int64_t n) { o->expected.efa_devices = static_cast<int>(n); }},
     {"--cuda-version", 0, 1'000'000,
-     [](Options* o, int64_t n) { o->expected.cuda_version = static_cast<int>(n); }},
-    {"--parameters", 1, kAny, [](Options* o, int64_t n) { o->plan.parameters = n; }},
-    {"--stage", 0, 3, [](Options* o, int64_t n) { o->plan.stage = static_cast<ShardingStage>(n); }},
-    {"--ranks", 1, 1'000'000, [](Options* o, int64_t n) { o->plan.ranks = static_cast<int>(n); }},
-    {"--checkpoint-bytes", 0, kAny,
-     [](Options* o, int64_t n) { o->expected.checkpoint_bytes = n; }},
+     [](Parsed* o, int64_t n) { o->expected.cuda_version = static_cast<int>(n); }},
+    {"--parameters", 1, kAny, [](Parsed* o, int64_t n) { o->plan.parameters = n; }},
+    {"--stage", 0, 3, [](Parsed* o, int64_t n) { o->plan.stage = static_cast<ShardingStage>(n); }},
+    {"--ranks", 1, 1'000'000, [](Parsed* o, int64_t n) { o->plan.ranks = static_cast<int>(n); }},
+    {"--checkpoint-bytes", 0, kAny, [](Parsed* o, int64_t n) { o->expected.checkpoint_bytes = n; }},
     {"--checkpoint-speed", 1, kAny,
-     [](Options* o, int64_t n) { o->expected.checkpoint_bytes_per_second = n; }},
+     [](Parsed* o, int64_t n) { o->expected.checkpoint_bytes_per_second = n; }},
     {"--grace-period", 0, 1'000'000,
-     [](Options* o, int64_t n) { o->expected.grace_period = absl::Seconds(n); }},
+     [](Parsed* o, int64_t n) { o->expected.grace_period = absl::Seconds(n); }},
 }};
 
-// What is wrong with `argument`, or "".
-std::string Set(std::string_view argument, Options* options) {
+// What is wrong with `argument`, or ""; nothing if it isn't known.
+std::optional<std::string> Set(std::string_view argument, Parsed* parsed) {
   const size_t equals = argument.find('=');
   const std::string_view name = argument.substr(0, equals);
   const std::string_view value =
       equals == std::string_view::npos ? std::string_view() : argument.substr(equals + 1);
   if (name == "--output") {
-    options->json = value == "json";
+    parsed->json = value == "json";
     return value == "json" || value == "text" ? "" : "--output is text or json";
   }
   if (name == "--checkpoint-folder") {
-    options->expected.checkpoint_folder = value;
+    parsed->expected.checkpoint_folder = value;
     return value.empty() ? "--checkpoint-folder needs a folder" : "";
   }
   for (const Option& option : kOptions) {
@@ -95,10 +94,10 @@ std::string Set(std::string_view argument, Options* options) {
         number > option.most) {
       return Concat(name, " must be a whole number from ", option.least, " to ", option.most);
     }
-    option.set(options, number);
+    option.set(parsed, number);
     return "";
   }
-  return Concat("unknown argument ", argument);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -129,27 +128,42 @@ std::string RowsJson(const std::vector<Row>& rows) {
   return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
+std::string_view PreflightUsage() { return kUsage; }
+
+std::string TakePreflightOptions(std::vector<std::string>* arguments, PreflightOptions* options) {
+  Parsed parsed = {.expected = options->expected, .json = options->json, .plan = {}};
+  std::vector<std::string> others;
+  for (const std::string& argument : *arguments) {
+    if (argument == "--help" || argument == "-h") {
+      options->help = true;
+    } else if (const auto error = Set(argument, &parsed); !error.has_value()) {
+      others.push_back(argument);
+    } else if (!error->empty()) {
+      return *error;
+    }
+  }
+  if (parsed.plan.parameters > 0) options->expected.memory_plan = parsed.plan;
+  *arguments = std::move(others);
+  return "";
+}
+
 int RunPreflight(const std::vector<std::string>& arguments, Machine& machine, std::ostream& out,
                  std::ostream& err) {
-  Options options;
-  for (const std::string& argument : arguments) {
-    if (argument == "--help" || argument == "-h") {
-      out << kUsage;
-      return 0;
-    }
-    const std::string error = Set(argument, &options);
-    if (error.empty()) continue;
+  PreflightOptions options;
+  std::vector<std::string> others = arguments;
+  std::string error = TakePreflightOptions(&others, &options);
+  if (error.empty() && !others.empty()) error = Concat("unknown argument ", others[0]);
+  if (!error.empty()) {
     err << "preflight: " << error << "\n" << kUsage;
     return 2;
   }
-  if (options.plan.parameters > 0) options.expected.memory_plan = options.plan;
+  if (options.help) {
+    out << kUsage;
+    return 0;
+  }
   const std::vector<Row> rows = CheckMachine(machine, options.expected);
   out << (options.json ? RowsJson(rows) : RowsText(rows));
   return ExitCodeOf(rows);
-}
-
-int RunPreflight(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
-  return RunPreflight(arguments, *ThisMachine(), out, err);
 }
 
 }  // namespace muster::worker

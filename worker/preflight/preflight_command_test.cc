@@ -80,7 +80,7 @@ TEST(PreflightCommand, WrongArgumentsAreTwo) {
 TEST(PreflightCommand, ThisMachineIsReadWithoutHarm) {
   std::ostringstream out;
   std::ostringstream err;
-  RunPreflight({}, out, err);
+  RunPreflight({}, *ThisMachine(), out, err);
   EXPECT_THAT(out.str(), HasSubstr("/dev/shm"));
   EXPECT_EQ(err.str(), "");
 }

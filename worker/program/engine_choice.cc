@@ -5,25 +5,22 @@
 #include "worker/training/cpu_engine.h"
 
 namespace muster::worker {
-namespace {
 
-absl::StatusOr<bool> GpuIsMeant(const EngineConfig& config, const TrainPlan& plan,
-                                Communicator& communicator) {
+absl::StatusOr<bool> GpuIsMeant(const EngineConfig& config, Communicator& communicator,
+                                absl::Duration timeout) {
   if (config.name != "auto") return config.name == "gpu";
   const bool has_one = UsesGpu(config);
-  const absl::StatusOr<bool> any = AgreeOnAny(communicator, has_one, plan.training.timeout);
+  const absl::StatusOr<bool> any = AgreeOnAny(communicator, has_one, timeout);
   if (!any.ok() || !*any) return any;
   absl::Status result =
       has_one ? absl::OkStatus()
               : absl::NotFoundError(
                     "no GPU here, though other ranks have one: give all pods GPUs, or set engine "
                     "to cpu");
-  const absl::Status status = AgreeOnResult(communicator, result, plan.training.timeout);
+  const absl::Status status = AgreeOnResult(communicator, result, timeout);
   if (!status.ok() || !result.ok()) return status.ok() ? result : status;
   return true;
 }
-
-}  // namespace
 
 bool UsesGpu(const EngineConfig& config) {
   return config.name == "gpu" || (config.name == "auto" && UsableGpus() > 0);
@@ -32,7 +29,7 @@ bool UsesGpu(const EngineConfig& config) {
 absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineConfig& config,
                                                    const TrainPlan& plan,
                                                    Communicator& communicator) {
-  const absl::StatusOr<bool> gpu = GpuIsMeant(config, plan, communicator);
+  const absl::StatusOr<bool> gpu = GpuIsMeant(config, communicator, plan.training.timeout);
   if (!gpu.ok()) return gpu.status();
   if (*gpu) return MakeGpuEngine(config, plan, communicator);
   if (plan.precision != Precision::kBf16) {

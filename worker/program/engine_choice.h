@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/communicator/communicator.h"
+#include "worker/preflight/all_reduce.h"
 #include "worker/program/train_config.h"
 #include "worker/training/engine.h"
 #include "worker/training/sharding_choice.h"
@@ -21,6 +23,10 @@ namespace muster::worker {
 absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineConfig& config,
                                                    const TrainPlan& plan,
                                                    Communicator& communicator);
+
+// Whether MakeEngine would make the GPU's. A collective; NotFound as there.
+absl::StatusOr<bool> GpuIsMeant(const EngineConfig& config, Communicator& communicator,
+                                absl::Duration timeout);
 
 // Whether this process would choose the GPU's, without asking the others.
 bool UsesGpu(const EngineConfig& config);
@@ -39,5 +45,11 @@ absl::StatusOr<ShardingChoice> PreviewSharding(const EngineConfig& config, const
 absl::StatusOr<std::unique_ptr<Engine>> MakeGpuEngine(const EngineConfig& config,
                                                       const TrainPlan& plan,
                                                       Communicator& communicator);
+
+// All-reduces between these GPUs (preflight/all_reduce.h). A collective; `node` are the ranks of
+// this rank's node. Both must outlive it. Unimplemented as MakeGpuEngine.
+absl::StatusOr<std::unique_ptr<AllReducer>> MakeGpuAllReducer(Communicator& communicator,
+                                                              std::span<const int> node,
+                                                              absl::Duration timeout);
 
 }  // namespace muster::worker

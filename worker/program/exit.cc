@@ -47,6 +47,7 @@ CauseId CauseOfCode(const absl::Status& status) {
 
 Failure FailureFor(const absl::Status& status, std::optional<int> rank, const std::string& host) {
   std::string_view text(status.message().data(), status.message().size());
+  if (std::optional<Failure> told = ReadTerminationMessage(text)) return *std::move(told);
   Failure failure;
   const std::optional<Failure> shown =
       absl::IsCancelled(status) ? std::nullopt : FailureOf(text, PeerState::kUnknown);
@@ -64,6 +65,10 @@ Failure FailureFor(const absl::Status& status, std::optional<int> rank, const st
   if (failure.rank == rank) failure.host = host;
   failure.detail = std::string(text);
   return failure;
+}
+
+absl::Status StatusOf(const Failure& failure) {
+  return absl::FailedPreconditionError(TerminationMessage(failure));
 }
 
 int ExitCodeFor(const absl::Status& status) {

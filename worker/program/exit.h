@@ -17,6 +17,10 @@ namespace muster::worker {
 Failure FailureFor(const absl::Status& status, std::optional<int> rank = std::nullopt,
                    const std::string& host = "");
 
+// A failure as an error (FailedPrecondition), so that it goes through what passes errors on,
+// communicators too; FailureFor() makes it the same failure again.
+absl::Status StatusOf(const Failure& failure);
+
 // For the process: 0, or the exit code of the failure's cause. 143 is a stop in order; at least 128
 // is worth another try, perhaps elsewhere; below it only a change of the job helps. Kubeflow's
 // restartPolicy ExitCode restarts a pod for the former only.

@@ -19,6 +19,23 @@ TEST(ExitCodeFor, TellsWhatARetryCuresFromWhatItDoesNot) {
   EXPECT_LT(ExitCodeFor(absl::InvalidArgumentError("--nodes=0")), 128);
 }
 
+TEST(FailureFor, AFailureThatTravelledAsAnErrorIsTheSame) {
+  const Failure failure = {.cause = CauseId::kGpuLinksSlow,
+                           .detail = "node 1 (train-1) 20.0 GB/s",
+                           .rank = 8,
+                           .host = "train-1"};
+  const absl::Status status = StatusOf(failure);
+  // As AgreeOnResult passes it on.
+  const absl::Status passed_on(status.code(), "rank 3: " + std::string(status.message()));
+  for (const absl::Status& each : {status, passed_on}) {
+    const Failure read = FailureFor(each, 5, "train-0");
+    EXPECT_EQ(read.cause, failure.cause);
+    EXPECT_EQ(read.detail, failure.detail);
+    EXPECT_EQ(read.rank, failure.rank);
+    EXPECT_EQ(read.host, failure.host);
+  }
+}
+
 TEST(FailureFor, AVolumeThatFailsIsNoLostPeer) {
   EXPECT_EQ(FailureFor(absl::UnavailableError("can't write: Input/output error")).cause,
             CauseId::kStorageFailed);

@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "fmt/format.h"
 #include "worker/gpu/gpu_engine.h"
+#include "worker/gpu/nccl_all_reducer.h"
 #include "worker/launch/environment.h"
 #include "worker/program/engine_choice.h"
 
@@ -68,6 +69,12 @@ absl::StatusOr<std::unique_ptr<Engine>> MakeGpuEngine(const EngineConfig& config
       GpuEngine::Create(OptionsOf(config, plan), communicator);
   if (!engine.ok()) return engine.status();
   return std::unique_ptr<Engine>(*std::move(engine));
+}
+
+absl::StatusOr<std::unique_ptr<AllReducer>> MakeGpuAllReducer(Communicator& communicator,
+                                                              std::span<const int> node,
+                                                              absl::Duration timeout) {
+  return MakeNcclAllReducer(communicator, node, {.device = OwnDevice(), .timeout = timeout});
 }
 
 }  // namespace muster::worker

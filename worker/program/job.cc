@@ -58,13 +58,15 @@ int Launch(const Job& job, const LaunchPlan& plan) {
                    plan.first_rank, " to ", plan.first_rank + plan.processes_per_node - 1, " of ",
                    plan.world_size, ", rendezvous at ", ToText(plan.store)));
   std::map<int, Failure> told;  // by the rank that told it
-  const absl::StatusOr<SupervisorResult> result =
-      Supervise(RankProcesses(plan, job.arguments),
-                {.grace = job.config.grace, .on_line = [&told](int rank, absl::string_view line) {
-                   const std::string_view text(line.data(), line.size());
-                   if (!text.starts_with('{')) return;
-                   if (auto failure = ReadTerminationMessage(text)) told[rank] = *failure;
-                 }});
+  const absl::StatusOr<SupervisorResult> result = Supervise(
+      RankProcesses(plan, job.arguments), {.grace = job.config.grace,
+                                           .prefix_output = job.prefix_output,
+                                           .on_line = [&told](int rank, absl::string_view line) {
+                                             const std::string_view text(line.data(), line.size());
+                                             if (!text.starts_with('{')) return;
+                                             if (auto failure = ReadTerminationMessage(text))
+                                               told[rank] = *failure;
+                                           }});
   if (!result.ok()) return EndWith(FailureFor(result.status()), job.config.termination_log);
   if (!result->first_failure.has_value()) {
     // Ranks that were stopped in order say where.
@@ -153,7 +155,8 @@ int RunJob(const Job& job) {
       .heartbeat = config.heartbeat,
       .say = Say,
       .stop_requested = StopRequested};
-  const absl::Status status = RunRank(options, job.body);
+  absl::Status status = RunRank(options, job.body);
+  if (job.on_end) status = job.on_end(status);
   if (status.ok()) return 0;
   const Failure failure = FailureFor(status, options.rank, host.name);
   // On one line of its own, for the supervisor and for whoever reads the log later.

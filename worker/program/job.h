@@ -48,6 +48,11 @@ struct Job {
   std::function<std::vector<std::string>()> gpu_uuids = {};
   // Asked once in each pod before it meets the others; what it returns is the end. May be null.
   std::function<std::optional<Failure>(const LaunchPlan&)> check_node;
+  // Told in the rank's process what its body, or meeting the others, ended with; what it returns is
+  // the rank's end instead. The others don't learn of that. May be null.
+  std::function<absl::Status(const absl::Status&)> on_end = nullptr;
+  // Whether what ranks write to standard output gets their number.
+  bool prefix_output = true;
   // Asks StopRequested() (stop_signal.h) at step boundaries and returns Cancelled when all ranks
   // have agreed to stop.
   RankBody body;

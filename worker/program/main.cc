@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "worker/diagnose/diagnose_command.h"
-#include "worker/preflight/preflight_command.h"
 #include "worker/program/convert_command.h"
+#include "worker/program/preflight_job.h"
 #include "worker/program/train.h"
 
 #ifndef MUSTER_VERSION
@@ -35,7 +35,9 @@ int Run(const std::vector<std::string>& arguments) {
   const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1),
                                       arguments.end());
   if (command == "train") return RunTrain(arguments, MUSTER_VERSION, std::cout, std::cerr);
-  if (command == "preflight") return RunPreflight(rest, std::cout, std::cerr);
+  if (command == "preflight") {
+    return RunPreflightJob(arguments, MUSTER_VERSION, std::cout, std::cerr);
+  }
   if (command == "diagnose") return RunDiagnose(rest, std::cout, std::cerr);
   if (command == "convert") return RunConvert(rest, std::cout, std::cerr);
   if (command == "version" || command == "--version") {

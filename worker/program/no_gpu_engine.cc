@@ -28,4 +28,10 @@ absl::StatusOr<std::unique_ptr<Engine>> MakeGpuEngine(const EngineConfig& /*conf
   return NoGpuEngine();
 }
 
+absl::StatusOr<std::unique_ptr<AllReducer>> MakeGpuAllReducer(Communicator& /*communicator*/,
+                                                              std::span<const int> /*node*/,
+                                                              absl::Duration /*timeout*/) {
+  return NoGpuEngine();
+}
+
 }  // namespace muster::worker

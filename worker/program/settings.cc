@@ -126,7 +126,7 @@ void Settings::Add(absl::string_view name, absl::string_view help, T* value) {
   settings_.push_back({.name = std::string(name),
                        .help = std::string(help),
                        .kind = kKind<T>,
-                       .is_flag = std::is_same_v<T, bool>,
+                       .is_flag = std::is_same_v<T, bool> || std::is_same_v<T, std::optional<bool>>,
                        .set = [value](absl::string_view text) { return Read(text, value); },
                        .get = [value] { return Write(*value); }});
 }
@@ -134,6 +134,8 @@ void Settings::Add(absl::string_view name, absl::string_view help, T* value) {
 template void Settings::Add(absl::string_view, absl::string_view, std::string*);
 template void Settings::Add(absl::string_view, absl::string_view, std::vector<std::string>*);
 template void Settings::Add(absl::string_view, absl::string_view, bool*);
+template void Settings::Add(absl::string_view, absl::string_view, std::optional<bool>*);
+template void Settings::Add(absl::string_view, absl::string_view, std::optional<double>*);
 template void Settings::Add(absl::string_view, absl::string_view, int*);
 template void Settings::Add(absl::string_view, absl::string_view, int64_t*);
 template void Settings::Add(absl::string_view, absl::string_view, uint64_t*);

@@ -165,7 +165,29 @@ void AddSettings(Settings& settings, TrainSettings& values) {
 
 }  // namespace
 
+absl::Status CheckGpusTogether(const TrainSettings& settings, Communicator& communicator,
+                               std::ostream& err) {
+  const AllReduceConfig& config = settings.train.all_reduce;
+  if (!settings.train.check_all_reduce || communicator.world_size() == 1 ||
+      communicator.generation() > 1) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<bool> on_gpus =
+      GpuIsMeant(settings.train.engine, communicator, config.timeout);
+  if (!on_gpus.ok() || !*on_gpus) return on_gpus.status();
+  const Environment environment = CurrentEnvironment();
+  const Host host = ThisHost(environment);
+  const absl::StatusOr<LaunchPlan> plan = ReadLaunch(environment, host, settings.job.launch);
+  const absl::StatusOr<AllReduceReport> report =
+      CheckAllReduces(config, settings.node.instance_type, plan.ok() ? plan->node_rank : 0,
+                      host.name, /*on_gpus=*/true, communicator);
+  if (!report.ok()) return report.status();
+  if (communicator.rank() == 0) err << RowsText(report->rows);
+  return report->verdict;
+}
+
 absl::Status TrainOneGeneration(const TrainConfig& config, Communicator& communicator,
+                                const std::function<absl::Status(Communicator&)>& check_gpus,
                                 const std::function<std::vector<TrainingObserver*>()>& observers) {
   if (absl::Status status = AgreeOnSettings(config, communicator); !status.ok()) return status;
   const absl::StatusOr<TrainPlan> plan = PlanOf(config, communicator.world_size());
@@ -182,6 +204,7 @@ absl::Status TrainOneGeneration(const TrainConfig& config, Communicator& communi
       return status;
     }
   }
+  if (absl::Status status = check_gpus(communicator); !status.ok()) return status;
   // After what is sooner found wrong: a GPU's takes a while.
   const absl::StatusOr<std::unique_ptr<Engine>> engine =
       MakeEngine(config.engine, *plan, communicator);
@@ -268,7 +291,10 @@ int RunTrain(const std::vector<std::string>& arguments, const std::string& versi
        .check_node = [&](const LaunchPlan& plan) { return CheckNode(values, plan, err); },
        .body =
            [&](Communicator& communicator) {
-             return TrainOneGeneration(values.train, communicator, observers);
+             return TrainOneGeneration(
+                 values.train, communicator,
+                 [&](Communicator& ranks) { return CheckGpusTogether(values, ranks, err); },
+                 observers);
            }});
 }
 

@@ -20,9 +20,15 @@ struct TrainSettings {
 
 // One generation's work: makes sure that all ranks were told the same and see the same checkpoints,
 // resumes, and trains until the end, or until a rank is told to stop (Cancelled). `observers` are
-// asked for by rank 0 only.
+// asked for by rank 0 only. `check_gpus` is a collective that is called before GPUs are taken.
 absl::Status TrainOneGeneration(const TrainConfig& config, Communicator& communicator,
+                                const std::function<absl::Status(Communicator&)>& check_gpus,
                                 const std::function<std::vector<TrainingObserver*>()>& observers);
+
+// All-reduces between the ranks' GPUs, if there are several and these train. Rank 0 writes the rows
+// to `err`. A generation that has lost a rank doesn't wait for it: its survivors were checked.
+absl::Status CheckGpusTogether(const TrainSettings& settings, Communicator& communicator,
+                               std::ostream& err);
 
 // What this pod must have before it meets the others, as preflight's checks see it; nothing if it
 // has all. Rows that aren't ok go to `err`.

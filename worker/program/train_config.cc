@@ -47,7 +47,9 @@ void AddTrainSettings(Settings& settings, TrainConfig& config) {
                &config.engine.gradient_reduction);
   settings.Add("recompute", "norms and activations in the backward: less of a GPU's memory",
                &config.engine.recompute);
-  settings.Add("deterministic", "equal bits from equal inputs on GPUs, at some cost",
+  settings.Add("deterministic",
+               "equal bits from equal inputs on GPUs, at some cost; in a new process with the old "
+               "one's plan-cache",
                &config.engine.deterministic);
   settings.Add("plan-cache", "file that keeps a GPU's fastest products for the next start",
                &config.engine.plan_cache);
@@ -87,11 +89,16 @@ void AddTrainSettings(Settings& settings, TrainConfig& config) {
                &config.training.validation_sequences);
   settings.Add("collective-timeout", "after which ranks that don't come are at fault",
                &config.training.timeout);
+  settings.Add("all-reduce", "check all-reduces between GPUs before training",
+               &config.check_all_reduce);
+  AddAllReduceSettings(settings, config.all_reduce);
 }
 
 void AddNodeSettings(Settings& settings, NodeConfig& config) {
   settings.Add("gpus", "that this pod must have; 0: none are looked at", &config.gpus);
   settings.Add("efa-devices", "that this pod must have", &config.efa_devices);
+  settings.Add("instance-type", "of this pod's node; default: MUSTER_INSTANCE_TYPE, or EC2's",
+               &config.instance_type);
   settings.Add("grace-period", "the pod's terminationGracePeriodSeconds, as a time",
                &config.grace_period);
   settings.Add("checkpoint-speed", "bytes per second that the volume takes from this pod",

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "worker/model/model_config.h"
 #include "worker/model/optimizer.h"
+#include "worker/program/all_reduce_check.h"
 #include "worker/program/settings.h"
 #include "worker/training/precision.h"
 #include "worker/training/sharding.h"
@@ -45,6 +46,8 @@ struct TrainConfig {
   std::vector<std::string> validation_data;
   std::optional<int> sequence;          // tokens; default: the model's context
   std::optional<std::string> sharding;  // default: the first that fits
+  bool check_all_reduce = true;         // between GPUs, before training
+  AllReduceConfig all_reduce;
   TrainingConfig training = {.steps = 1000,
                              .sequences_per_step = 8,
                              .checkpoint_every = 100};  // its `sequence` comes from above
@@ -53,8 +56,9 @@ struct TrainConfig {
 
 // What may differ from pod to pod.
 struct NodeConfig {
-  int gpus = 0;         // that this pod must have; 0: none are looked at
-  int efa_devices = 0;  // likewise
+  int gpus = 0;               // that this pod must have; 0: none are looked at
+  int efa_devices = 0;        // likewise
+  std::string instance_type;  // empty: as EC2 tells it
   std::optional<absl::Duration> grace_period;
   int64_t checkpoint_speed =
       0;  // bytes per second that the volume takes from one pod; 0: not known

@@ -397,23 +397,39 @@ TEST(Buffers, RoundWidenAndAddTheirValues) {
   EXPECT_EQ(added_exactly.Read(), exact);
 }
 
+// A vector's elements on the device.
+template <typename T>
+class OnDevice {
+ public:
+  explicit OnDevice(const std::vector<T>& elements) : count_(static_cast<int>(elements.size())) {
+    Check(cudaMalloc(&data_, elements.size() * sizeof(T)));
+    Check(cudaMemcpy(data_, elements.data(), elements.size() * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  ~OnDevice() { cudaFree(data_); }
+
+  const T* data() const { return data_; }
+  int count() const { return count_; }
+
+ private:
+  T* data_ = nullptr;
+  int count_;
+};
+
 TEST(Buffers, RunsGoWhereTheyAreToldAndNothingElseChanges) {
   const std::vector<float> values = RandomValues(1, 3000);
-  const std::vector<CopyRun> runs = {{.from = 7, .to = 1500, .size = 1300},
-                                     {.from = 2999, .to = 0, .size = 1},
-                                     {.from = 1, .to = 9, .size = 0}};
+  const std::vector<ParameterRun> runs = {{.parameter = 7, .gradient = 0, .to = 1500, .size = 1300},
+                                          {.parameter = 2999, .gradient = 0, .to = 0, .size = 1},
+                                          {.parameter = 1, .gradient = 0, .to = 9, .size = 0}};
   std::vector<float> expected(3000, -1);
-  for (const CopyRun& run : runs) {
-    std::copy_n(values.begin() + run.from, run.size, expected.begin() + run.to);
+  for (const ParameterRun& run : runs) {
+    std::copy_n(values.begin() + run.parameter, run.size, expected.begin() + run.to);
   }
   const DeviceArray<float> from(values), to(std::vector<float>(3000, -1));
-  CopyRun* device_runs = nullptr;
-  Check(cudaMalloc(&device_runs, runs.size() * sizeof(CopyRun)));
-  Check(
-      cudaMemcpy(device_runs, runs.data(), runs.size() * sizeof(CopyRun), cudaMemcpyHostToDevice));
-  CopyRuns(TestContext(8), static_cast<int>(runs.size()), device_runs, from.data(), to.data());
+  const OnDevice<ParameterRun> device_runs(runs);
+  CopyRuns(TestContext(8), device_runs.count(), device_runs.data(), from.data(), to.data());
   EXPECT_EQ(to.Read(), expected);
-  cudaFree(device_runs);
 }
 
 TEST(Buffers, AreFilledWithNumbersAroundZeroOfTheDeviationThatWasAsked) {
@@ -448,21 +464,32 @@ class AdamWStep : public testing::Test {
   std::vector<float> second = RandomValues(4, size, 0.01F);
   std::vector<DecayRun> runs;
   double norm = 0;
+  // What doesn't decay, as it was copied ahead of the step, and where it lies in the parameters.
+  std::vector<float> ahead;
+  std::vector<ParameterRun> ahead_runs;
 
   // Parameters after a step in two ranges, with `loss` as the step's.
   std::vector<float> Run(double loss) {
     for (float& value : second) value = std::abs(value);
+    runs.clear();
+    ahead.clear();
+    ahead_runs.clear();
     for (const Parameter& parameter : layout.parameters()) {
       runs.push_back({.end = parameter.offset + parameter.size(), .decays = parameter.decays});
+      if (parameter.decays) continue;
+      ahead_runs.push_back({.parameter = parameter.offset,
+                            .gradient = parameter.offset,
+                            .to = static_cast<int64_t>(ahead.size()),
+                            .size = parameter.size()});
+      ahead.resize(ahead.size() + parameter.size());
     }
     const TestContext context(8);
     const DeviceArray<float> g(gradients), p(parameters), m(first), v(second);
     const DeviceArray<Bf16> w(size);
-    DecayRun* device_runs = nullptr;
+    const DeviceArray<float> copied(ahead);
+    const OnDevice<DecayRun> device_runs(runs);
+    const OnDevice<ParameterRun> device_ahead_runs(ahead_runs);
     StepSums* sums = nullptr;
-    Check(cudaMalloc(&device_runs, runs.size() * sizeof(DecayRun)));
-    Check(cudaMemcpy(device_runs, runs.data(), runs.size() * sizeof(DecayRun),
-                     cudaMemcpyHostToDevice));
     Check(cudaMalloc(&sums, sizeof(StepSums)));
     const StepSums begin = {.loss = loss, .squared_norm = 0};
     Check(cudaMemcpy(sums, &begin, sizeof(StepSums), cudaMemcpyHostToDevice));
@@ -479,9 +506,15 @@ class AdamWStep : public testing::Test {
         .epsilon = static_cast<float>(config.epsilon),
         .keep = static_cast<float>(1 - rate * config.weight_decay),
         .clip_norm = static_cast<float>(config.clip_norm)};
+    CopyRunsAhead(context, factors, sums, device_ahead_runs.count(), device_ahead_runs.data(),
+                  {.gradients = g.data(),
+                   .parameters = p.data(),
+                   .first_moment = m.data(),
+                   .second_moment = v.data()},
+                  copied.data());
     const int64_t half = size / 16 * 8;
     for (const auto& [offset, count_here] : {std::pair(int64_t{0}, half), {half, size - half}}) {
-      AdamW(context, factors, sums, static_cast<int>(runs.size()), device_runs,
+      AdamW(context, factors, sums, device_runs.count(), device_runs.data(),
             {.offset = offset,
              .size = count_here,
              .gradients = g.data() + offset,
@@ -497,7 +530,7 @@ class AdamWStep : public testing::Test {
       EXPECT_LT(RelativeError(w.Read(), p.Read()), kBf16Error);
     }
     std::vector<float> after = p.Read();
-    cudaFree(device_runs);
+    ahead = copied.Read();
     cudaFree(sums);
     return after;
   }
@@ -519,6 +552,17 @@ TEST_F(AdamWStep, IsTheReferencesWithClippingAndDecay) {
 
 TEST_F(AdamWStep, LeavesTheStateIfTheLossIsNoNumber) {
   EXPECT_EQ(Run(std::numeric_limits<double>::quiet_NaN()), parameters);
+}
+
+TEST_F(AdamWStep, LeavesWhatWasCopiedAheadOfItToTheBit) {
+  for (const double loss : {3.0, std::numeric_limits<double>::quiet_NaN()}) {
+    const std::vector<float> after = Run(loss);
+    ASSERT_FALSE(ahead_runs.empty());
+    for (const ParameterRun& run : ahead_runs) {
+      ASSERT_TRUE(std::equal(ahead.begin() + run.to, ahead.begin() + run.to + run.size,
+                             after.begin() + run.parameter));
+    }
+  }
 }
 
 }  // namespace

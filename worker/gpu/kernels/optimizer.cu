@@ -69,15 +69,31 @@ __global__ void AddSquaredNormKernel(int64_t count, const double* partials, Step
   }
 }
 
+// What gradients are multiplied by; 0 if there must be no step.
+__device__ float ClipFactor(const AdamWFactors& factors, const StepSums& sums) {
+  if (!isfinite(sums.loss) || !isfinite(sums.squared_norm)) {
+    return 0;
+  }
+  if (factors.clip_norm == 0) {
+    return 1;
+  }
+  return fminf(1, factors.clip_norm / (static_cast<float>(sqrt(sums.squared_norm)) + 1e-6F));
+}
+
+// Each rounding is spelled out, so that all kernels get the same bits.
+__device__ void UpdateOne(const AdamWFactors& factors, float keep, float gradient, float& m,
+                          float& v, float& value) {
+  m = __fmaf_rn(factors.beta1, m, __fmul_rn(1 - factors.beta1, gradient));
+  v = __fmaf_rn(factors.beta2, v, __fmul_rn(__fmul_rn(1 - factors.beta2, gradient), gradient));
+  const float root = __fadd_rn(__fdiv_rn(__fsqrt_rn(v), factors.correction), factors.epsilon);
+  value = __fmaf_rn(keep, value, -__fdiv_rn(__fmul_rn(factors.step_size, m), root));
+}
+
 __global__ void AdamWKernel(AdamWFactors factors, const StepSums* sums, int run_count,
                             const DecayRun* runs, AdamWRange range) {
-  const double squared_norm = sums->squared_norm;
-  if (!isfinite(sums->loss) || !isfinite(squared_norm)) {
+  const float clip = ClipFactor(factors, *sums);
+  if (clip == 0) {
     return;
-  }
-  float clip = 1;
-  if (factors.clip_norm != 0) {
-    clip = fminf(1, factors.clip_norm / (static_cast<float>(sqrt(squared_norm)) + 1e-6F));
   }
   const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kQuad;
   if (at >= range.size) {
@@ -98,11 +114,7 @@ __global__ void AdamWKernel(AdamWFactors factors, const StepSums* sums, int run_
   auto second = *reinterpret_cast<const float4*>(range.second_moment + at);
   auto values = *reinterpret_cast<const float4*>(range.parameters + at);
   const auto update = [&](float gradient, float& m, float& v, float& value) {
-    gradient *= clip;
-    m = factors.beta1 * m + (1 - factors.beta1) * gradient;
-    v = factors.beta2 * v + (1 - factors.beta2) * gradient * gradient;
-    value =
-        keep * value - factors.step_size * m / (sqrtf(v) / factors.correction + factors.epsilon);
+    UpdateOne(factors, keep, __fmul_rn(gradient, clip), m, v, value);
   };
   update(gradients.x, first.x, second.x, values.x);
   update(gradients.y, first.y, second.y, values.y);
@@ -116,10 +128,26 @@ __global__ void AdamWKernel(AdamWFactors factors, const StepSums* sums, int run_
   weights[1] = __floats2bfloat162_rn(values.z, values.w);
 }
 
-__global__ void CopyRunsKernel(const CopyRun* runs, const float* in, float* out) {
-  const CopyRun run = runs[blockIdx.x];
+__global__ void CopyRunsKernel(const ParameterRun* runs, const float* parameters, float* out) {
+  const ParameterRun run = runs[blockIdx.x];
   for (int64_t i = threadIdx.x; i < run.size; i += kThreads) {
-    out[run.to + i] = in[run.from + i];
+    out[run.to + i] = parameters[run.parameter + i];
+  }
+}
+
+__global__ void CopyRunsAheadKernel(AdamWFactors factors, const StepSums* sums,
+                                    const ParameterRun* runs, AdamWBuffers buffers, float* out) {
+  const ParameterRun run = runs[blockIdx.x];
+  const float clip = ClipFactor(factors, *sums);
+  for (int64_t i = threadIdx.x; i < run.size; i += kThreads) {
+    const int64_t at = run.parameter + i;
+    float value = buffers.parameters[at];
+    if (clip != 0) {
+      float m = buffers.first_moment[at];
+      float v = buffers.second_moment[at];
+      UpdateOne(factors, 1, __fmul_rn(buffers.gradients[run.gradient + i], clip), m, v, value);
+    }
+    out[run.to + i] = value;
   }
 }
 
@@ -198,10 +226,17 @@ void AdamW(const LaunchContext& context, const AdamWFactors& factors, const Step
       factors, sums, run_count, runs, range);
 }
 
-void CopyRuns(const LaunchContext& context, int count, const CopyRun* runs, const float* in,
-              float* out) {
+void CopyRuns(const LaunchContext& context, int count, const ParameterRun* runs,
+              const float* parameters, float* out) {
   if (count > 0) {
-    CopyRunsKernel<<<count, kThreads, 0, context.stream>>>(runs, in, out);
+    CopyRunsKernel<<<count, kThreads, 0, context.stream>>>(runs, parameters, out);
+  }
+}
+
+void CopyRunsAhead(const LaunchContext& context, const AdamWFactors& factors, const StepSums* sums,
+                   int count, const ParameterRun* runs, const AdamWBuffers& buffers, float* out) {
+  if (count > 0) {
+    CopyRunsAheadKernel<<<count, kThreads, 0, context.stream>>>(factors, sums, runs, buffers, out);
   }
 }
 

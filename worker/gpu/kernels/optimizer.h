@@ -58,15 +58,28 @@ struct AdamWRange {
 void AdamW(const LaunchContext& context, const AdamWFactors& factors, const StepSums* sums,
            int run_count, const DecayRun* runs, const AdamWRange& range);
 
-// A piece of a buffer and where it goes in another one.
-struct CopyRun {
-  int64_t from;
-  int64_t to;
+// A run of parameters that don't decay, and where it goes in a buffer of its own.
+struct ParameterRun {
+  int64_t parameter;  // where it begins in the buffers of parameters and moments
+  int64_t gradient;   // in that of gradients
+  int64_t to;         // in the other one
   int64_t size;
 };
-// out[to + i] = in[from + i] for each of runs[count].
-void CopyRuns(const LaunchContext& context, int count, const CopyRun* runs, const float* in,
-              float* out);
+// out[to + i] = parameters[parameter + i] for each of runs[count].
+void CopyRuns(const LaunchContext& context, int count, const ParameterRun* runs,
+              const float* parameters, float* out);
+
+// The buffers that runs lie in.
+struct AdamWBuffers {
+  const float* gradients = nullptr;
+  const float* parameters = nullptr;
+  const float* first_moment = nullptr;
+  const float* second_moment = nullptr;
+};
+// The same with the parameters that AdamW is about to leave there, to the bit; it may run
+// afterwards. For what is wanted before all else.
+void CopyRunsAhead(const LaunchContext& context, const AdamWFactors& factors, const StepSums* sums,
+                   int count, const ParameterRun* runs, const AdamWBuffers& buffers, float* out);
 
 // sums += values; `size` is a multiple of 4.
 void AddTo(const LaunchContext& context, int64_t size, const float* values, float* sums);
