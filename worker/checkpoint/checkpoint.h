@@ -95,6 +95,9 @@ class CheckpointWriter {
   // Rank 0, when every rank's Wait has returned OK: commits what was begun last and removes
   // committed checkpoints beyond those to keep. After an error the older ones are as they were.
   absl::Status Commit();
+  // Rank 0, when every rank's Wait has returned and the checkpoint that was begun last doesn't
+  // count: gives its room on disk back, which may be just what the next one lacks.
+  absl::Status Drop();
 
  private:
   explicit CheckpointWriter(Options options) : options_(std::move(options)) {}

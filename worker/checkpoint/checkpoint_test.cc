@@ -20,6 +20,7 @@
 
 #include "worker/checkpoint/checkpoint_names.h"
 #include "worker/checkpoint/test_directory.h"
+#include "worker/checkpoint/test_small_disk.h"
 
 namespace muster::worker {
 namespace {
@@ -50,7 +51,7 @@ struct State {
   std::vector<float> parameters, first, second;
 };
 
-// Writes and commits that step as `world_size` ranks would.
+// Writes and commits that step as `world_size` ranks would, or drops what they have written of it.
 absl::Status Save(const std::string& directory, int64_t step, int world_size, int keep = 2) {
   std::vector<std::unique_ptr<CheckpointWriter>> writers;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -70,7 +71,13 @@ absl::Status Save(const std::string& directory, int64_t step, int world_size, in
   for (const auto& writer : writers) {
     status.Update(writer->Wait());
   }
-  return status.ok() ? writers[0]->Commit() : status;
+  if (status.ok()) {
+    status = writers[0]->Commit();
+  }
+  if (!status.ok()) {
+    EXPECT_TRUE(writers[0]->Drop().ok());
+  }
+  return status;
 }
 
 // OK if the last committed checkpoint holds exactly what was written at its step.
@@ -286,27 +293,50 @@ TEST(Checkpoint, AfterAKillAtAnyMomentTheLastCommittedOneLoads) {
   EXPECT_GT(interrupted, 0) << "no kill came during a write: nothing was tested";
 }
 
-TEST(Checkpoint, AfterAFullDiskTheLastCommittedOneLoadsAndTheMessageSaysWhatToDo) {
+void ExpectToldToMakeRoom(const absl::Status& status) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("free or add space"));
+}
+
+TEST(Checkpoint, AfterAFullDiskTheLastCommittedOneLoadsAndNothingIsLeftOfTheOther) {
+  constexpr int kRounds = 20;
+  const TestDirectory directory;
+  SmallDisk disk(directory.path(), 2 << 20);
+  ASSERT_EQ(disk.error(), "") << "this test needs root and mount namespaces";
+  const int64_t empty = disk.free();
+  ASSERT_TRUE(Save(directory.path(), 1, 2).ok());
+  const int64_t needed = empty - disk.free();
+  std::mt19937 random(7);
+  std::uniform_int_distribution<int64_t> pages(0, needed / disk.page() - 1);
+  for (int round = 0; round < kRounds; ++round) {
+    // The first time all that is missing is the manifest's place.
+    const int64_t room = round == 0 ? needed - disk.page() : pages(random) * disk.page();
+    ASSERT_TRUE(disk.LeaveFree(room));
+    ASSERT_EQ(disk.free(), room);
+    const absl::Status status = Save(directory.path(), 2 + round, 2);
+    ExpectToldToMakeRoom(status);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("No space left on device"));
+    EXPECT_EQ(disk.free(), room) << "what room there is should be the next checkpoint's";
+    ASSERT_EQ(*LoadLast(directory.path()), 1);
+  }
+  ASSERT_TRUE(disk.LeaveFree(needed));
+  EXPECT_TRUE(Save(directory.path(), 30, 2).ok());
+  EXPECT_EQ(*LoadLast(directory.path()), 30);
+}
+
+TEST(Checkpoint, AFileThatMayNotGrowIsAsAFullDisk) {
   const TestDirectory directory;
   ASSERT_TRUE(Save(directory.path(), 1, 2).ok());
   ASSERT_NE(std::signal(SIGXFSZ, SIG_IGN), SIG_ERR);
   rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  std::mt19937 random(7);
-  // A shard takes 180,000 bytes and a header.
-  std::uniform_int_distribution<rlim_t> room(0, 180'000);
-  for (int64_t step = 2; step < 22; ++step) {
-    rlimit limit = before;
-    limit.rlim_cur = room(random);
-    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-    const absl::Status status = Save(directory.path(), step, 2);
-    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-    ASSERT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("free or add space"));
-    ASSERT_EQ(*LoadLast(directory.path()), 1);
-  }
-  EXPECT_TRUE(Save(directory.path(), 30, 2).ok());
-  EXPECT_EQ(*LoadLast(directory.path()), 30);
+  rlimit limit = before;
+  limit.rlim_cur = 100'000;  // a shard takes 180,000 bytes and a header
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const absl::Status status = Save(directory.path(), 2, 2);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ExpectToldToMakeRoom(status);
+  EXPECT_EQ(*LoadLast(directory.path()), 1);
 }
 
 }  // namespace

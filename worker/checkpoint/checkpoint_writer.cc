@@ -191,6 +191,10 @@ absl::Status CheckpointWriter::Commit() {
   return RemoveOldest();
 }
 
+absl::Status CheckpointWriter::Drop() {
+  return RemoveAll(PartialPath(options_.directory, info_.step));
+}
+
 absl::Status CheckpointWriter::RemoveOldest() {
   const absl::StatusOr<std::vector<int64_t>> steps = CommittedSteps(options_.directory);
   if (!steps.ok()) {

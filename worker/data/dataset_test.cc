@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "worker/checkpoint/test_directory.h"
+#include "worker/checkpoint/test_small_disk.h"
 #include "worker/data/convert.h"
 
 namespace muster::worker {
@@ -169,6 +170,23 @@ TEST(TokenFile, AnUnfinishedOneLeavesNothing) {
   }
   EXPECT_EQ(TokenFile::Open(directory / "a")->tokens(), 10);
   EXPECT_FALSE(std::filesystem::exists(directory / "a.tmp"));
+}
+
+TEST(TokenFile, AFullDiskIsSaidAndLeavesNothing) {
+  const TestDirectory directory;
+  SmallDisk disk(directory.path(), 1 << 20);
+  ASSERT_EQ(disk.error(), "") << "this test needs root and mount namespaces";
+  Counting(directory / "a", 0, 10);
+  ASSERT_TRUE(disk.LeaveFree(disk.page()));
+  {
+    TokenFileWriter writer = *TokenFileWriter::Create(directory / "b", 1000);
+    ASSERT_TRUE(writer.Append(std::vector<int64_t>(10'000, 1)).ok());
+    const absl::Status status = writer.Finish();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(status.message(), directory / "b" + ": can't write: No space left on device");
+  }
+  EXPECT_EQ(TokenFile::Open(directory / "a")->tokens(), 10);
+  EXPECT_EQ(disk.free(), disk.page());
 }
 
 TEST(Convert, TextBecomesBytesAndAnEndAfterEachDocument) {

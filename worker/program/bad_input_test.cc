@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/test_small_disk.h"
 #include "worker/diagnose/cause.h"
 #include "worker/program/test_job.h"
 
@@ -193,20 +194,39 @@ TEST_F(BadInput, CheckpointsOfAnotherModelAreNoFreshStart) {
 }
 
 TEST_F(BadInput, AFullDiskLeavesTheLastCheckpointWhichTheNextStartResumesFrom) {
+  std::filesystem::create_directory(checkpoints_);
+  SmallDisk disk(checkpoints_, 8 << 20);
+  ASSERT_EQ(disk.error(), "") << "this test needs root and mount namespaces";
   ASSERT_EQ(Train(CheckpointFlags()).exit_code, 0);
-  // Files of at most 16 KiB: enough for what the check of the folder writes, too little for a
-  // shard.
-  Pod pod(Flags{"sh", "-c", "ulimit -f 32; exec \"$0\" \"$@\"", MUSTER_WORKER} + TrainFlags() +
-              CheckpointFlags() + Flags{"--steps=20"},
-          {});
-  const int exit_code = pod.ExitCode();
-  ExpectEnd(Ran{exit_code, pod.printed()}, CauseId::kDiskFull, "File too large");
-  EXPECT_THAT(pod.printed(), HasSubstr("checkpoint of step 15 doesn't count: "));
-  EXPECT_THAT(pod.printed(), HasSubstr("step 20/20")) << "training goes on without it";
+  // Enough for what the check of the folder writes, too little for a shard.
+  ASSERT_TRUE(disk.LeaveFree(16 << 10));
+  const Ran ran = Train(CheckpointFlags() + Flags{"--steps=20"});
+  ExpectEnd(ran, CauseId::kDiskFull, "No space left on device");
+  EXPECT_THAT(ran.printed, HasSubstr("checkpoint of step 15 doesn't count: "));
+  EXPECT_THAT(ran.printed, HasSubstr("step 20/20")) << "training goes on without it";
   EXPECT_EQ(Steps(), (std::vector<int64_t>{5, 10}));
+  ASSERT_TRUE(disk.GiveBack(4 << 20));
   const Ran next = Train(CheckpointFlags() + Flags{"--steps=20"});
   EXPECT_EQ(next.exit_code, 0) << next.printed;
   EXPECT_THAT(next.printed, HasSubstr("resuming after step 10"));
+}
+
+TEST_F(BadInput, RoomThatIsMadeWhileTrainingGoesOnIsTheNextCheckpoints) {
+  std::filesystem::create_directory(checkpoints_);
+  SmallDisk disk(checkpoints_, 8 << 20);
+  ASSERT_EQ(disk.error(), "") << "this test needs root and mount namespaces";
+  const int64_t empty = disk.free();
+  ASSERT_EQ(Train(CheckpointFlags() + Flags{"--steps=5"}).exit_code, 0);
+  const int64_t needed = empty - disk.free();
+  ASSERT_TRUE(disk.LeaveFree(needed / 2));
+  Pod pod(Flags{MUSTER_WORKER} + TrainFlags() + CheckpointFlags() + Flags{"--steps=1000000"}, {});
+  ASSERT_TRUE(pod.Prints("checkpoint of step 10 doesn't count: ")) << pod.printed();
+  // The failed ones together would have taken more than this by now.
+  ASSERT_TRUE(pod.Prints("checkpoint of step 20 doesn't count: ")) << pod.printed();
+  ASSERT_TRUE(disk.GiveBack(needed / 2 + 2 * disk.page()));
+  EXPECT_TRUE(pod.Prints(" is committed")) << pod.printed();
+  pod.Signal(SIGTERM);
+  EXPECT_EQ(pod.ExitCode(), 143);
 }
 
 TEST_F(BadInput, PodsThatDisagreeOnTheNumberOfRanks) {

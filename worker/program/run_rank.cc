@@ -40,11 +40,11 @@ class CurrentGeneration {
   }
 
   // Returns whether that generation is still worked in.
-  bool Lose(int64_t number, const absl::Status& loss) {
+  bool Lose(int64_t number, absl::Status loss) {
     const std::lock_guard lock(mutex_);
     if (number != number_) return false;
-    loss_ = loss;
-    if (communicator_ != nullptr) communicator_->Abort(loss);
+    loss_ = std::move(loss);
+    if (communicator_ != nullptr) communicator_->Abort(loss_);
     return communicator_ != nullptr;
   }
 
@@ -83,9 +83,10 @@ class RankRun {
       const int64_t number = generation_.Next();
       absl::StatusOr<Round> round = rendezvous_->Join(
           Self(), timeout,
-          [this, number](const absl::Status& loss) {
+          [this, number](absl::Status loss) {
+            const std::string text(loss.message());
             // At once: the end of a generation takes a while where memory is to be given back.
-            if (generation_.Lose(number, loss)) Say(loss.message());
+            if (generation_.Lose(number, std::move(loss))) Say(text);
           },
           cause);
       if (!round.ok()) return round.status();

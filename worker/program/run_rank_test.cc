@@ -17,6 +17,7 @@
 #include <cstring>
 #include <functional>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "worker/communicator/tcp_socket.h"
 #include "worker/program/exit.h"
@@ -37,6 +38,7 @@ struct Board {
   };
   std::array<Rank, kMostRanks> ranks;
   std::atomic<bool> done = false;
+  std::atomic<bool> told = false;  // rank 0, by the store, of a loss
 };
 
 // Outside the range that connections take theirs from.
@@ -74,7 +76,8 @@ class RunRankTest : public ::testing::Test {
                                  .gpu_uuids = {},
                                  .versions = {},
                                  .meet_timeout = absl::Seconds(30),
-                                 .replace_timeout = replace_timeout_};
+                                 .replace_timeout = replace_timeout_,
+                                 .say = [this, rank](absl::string_view text) { Hear(rank, text); }};
     _exit(ExitCodeFor(RunRank(options, [&](Communicator& each) { return Work(each); })));
   }
 
@@ -83,6 +86,9 @@ class RunRankTest : public ::testing::Test {
     Board::Rank& mine = board_->ranks[communicator.rank()];
     mine.generation = communicator.generation();
     std::vector<float> values(1000);
+    if (accusing_ && communicator.rank() == 0 && communicator.generation() == 1) {
+      return AccuseRank1(communicator);
+    }
     while (true) {
       const auto done = AgreeOnAny(communicator, board_->done, absl::Minutes(1));
       absl::Status status = done.status();
@@ -99,6 +105,21 @@ class RunRankTest : public ::testing::Test {
       std::strncpy(mine.why.data(), std::string(status.message()).c_str(), mine.why.size() - 1);
       ++mine.losses;
       return status;
+    }
+  }
+
+  // Ends the generation by its own word, and returns only once the store's has come too.
+  absl::Status AccuseRank1(Communicator& communicator) const {
+    communicator.Abort(WithRanksAtFault(absl::UnavailableError("rank 1 makes no sense"), {1}));
+    while (!board_->told.load(std::memory_order_relaxed)) absl::SleepFor(absl::Milliseconds(1));
+    absl::SleepFor(absl::Milliseconds(100));
+    return communicator.status();
+  }
+
+  // Relaxed: nothing but the program itself is to keep its threads apart.
+  void Hear(int rank, absl::string_view text) {
+    if (rank == 0 && !absl::StartsWith(text, "generation ")) {
+      board_->told.store(true, std::memory_order_relaxed);
     }
   }
 
@@ -162,6 +183,7 @@ class RunRankTest : public ::testing::Test {
   uint16_t port_ = 0;
   absl::Duration replace_timeout_ = absl::Seconds(30);
   int failing_rank_ = -1;  // by its own fault, when it's done
+  bool accusing_ = false;  // rank 0, in generation 1
 };
 
 TEST_F(RunRankTest, AKilledRankIsNoticedWithinTwoSecondsAndReplaced) {
@@ -207,6 +229,13 @@ TEST_F(RunRankTest, WithoutAReplacementTheJobEndsWithARetryableCode) {
   KillRank(1);
   EXPECT_EQ(ExitCode(0), 138);
   EXPECT_EQ(ExitCode(2), 138);
+}
+
+TEST_F(RunRankTest, TheStoresWordMayComeAfterARanksOwn) {
+  accusing_ = true;
+  StartAll(2);
+  EXPECT_TRUE(AllWorkIn(2));
+  ExpectAllFinish();
 }
 
 // Brings the loopback interface of this network namespace up or down.

@@ -59,6 +59,10 @@ absl::Status Trainer::FinishCheckpoint() {
       return status;
     }
   }
+  if (!result.ok() && leads()) {
+    // What can't be removed either is the next checkpoint's error, if it is one.
+    writer_->Drop().IgnoreError();
+  }
   checkpoint_status_ = result;
   for (TrainingObserver* observer : observers_) {
     observer->OnCheckpoint(checkpoint_step_, checkpoint_status_);
