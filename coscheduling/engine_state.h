@@ -342,6 +342,9 @@ struct Engine::State {
   TriedFlavors TriedBefore(const Gang& gang) const;
   std::string NextFlavor(const Gang& gang, const std::map<std::string, absl::Time>& tried);
   std::string WhyNoFallback(const Gang& gang, std::string* fix) const;
+  // The beginning of a fallback's sentence.
+  static std::string WhatFailed(const Gang& gang, const AdmissionRecord& record,
+                                const std::set<std::string>& flavors);
   std::optional<Fallback> FallbackOf(const Gang& gang, const AdmissionRecord& record);
   void FindFallback(Gang& gang);
   void NoteFallback(const Gang& gang, AdmissionRecord* record, absl::Time now);

@@ -275,6 +275,15 @@ std::string Engine::State::WhyNoFallback(const Gang& gang, std::string* fix) con
   return std::move(restarter.why_not);
 }
 
+std::string Engine::State::WhatFailed(const Gang& gang, const AdmissionRecord& record,
+                                      const std::set<std::string>& flavors) {
+  return fmt::format(
+      "nodes for all members of gang {} didn't come on flavor {} within {} (attempt {})",
+      gang.key.ToString(), fmt::join(flavors, " and "),
+      absl::FormatDuration(absl::Trunc(record.deadline - record.admitted_at, absl::Seconds(1))),
+      record.attempt);
+}
+
 std::optional<Fallback> Engine::State::FallbackOf(const Gang& gang, const AdmissionRecord& record) {
   const bool started = !gang.bound.empty() || !gang.posted.empty() || gang.facts.succeeded > 0 ||
                        std::ranges::any_of(gang.unbound, [&](const std::string& uid) {
@@ -288,12 +297,8 @@ std::optional<Fallback> Engine::State::FallbackOf(const Gang& gang, const Admiss
   Fallback fallback;
   fallback.flavor = NextFlavor(gang, record.flavors_tried);
   if (fallback.flavor.empty()) return std::nullopt;
-  fallback.why = fmt::format(
-      "nodes for all members of gang {} didn't come on flavor {} within {} (attempt {}); members "
-      "made anew can use flavor {}",
-      gang.key.ToString(), fmt::join(carried, " and "),
-      absl::FormatDuration(absl::Trunc(record.deadline - record.admitted_at, absl::Seconds(1))),
-      record.attempt, fallback.flavor);
+  fallback.why = fmt::format("{}; members made anew can use flavor {}",
+                             WhatFailed(gang, record, carried), fallback.flavor);
   fallback.why_not = WhyNoFallback(gang, &fallback.fix);
   return fallback;
 }

@@ -262,12 +262,8 @@ std::optional<Fallback> Engine::State::FallbackInKueue(const Gang& gang,
   Fallback fallback;
   fallback.flavor = ChoiceWithout(*workload, record.flavors_tried).flavor;
   if (fallback.flavor.empty()) return std::nullopt;
-  fallback.why = fmt::format(
-      "nodes for all members of gang {} didn't come on flavor {} within {} (attempt {}); Kueue can "
-      "give it flavor {}",
-      gang.key.ToString(), fmt::join(failed, " and "),
-      absl::FormatDuration(absl::Trunc(record.deadline - record.admitted_at, absl::Seconds(1))),
-      record.attempt, fallback.flavor);
+  fallback.why = fmt::format("{}; Kueue can give it flavor {}", WhatFailed(gang, record, failed),
+                             fallback.flavor);
   fallback.why_not = WhyNoFallback(gang, &fallback.fix);
   return fallback;
 }

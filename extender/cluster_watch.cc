@@ -38,6 +38,14 @@ void RemoveNothing(Engine&, const ObjectHeader&) {}
 
 void RemoveJob(Engine& engine, const ObjectHeader& header) { engine.RemoveJob(header.uid); }
 
+enum Trait : unsigned {
+  // Nobody waits for it: decisions don't depend on it, or do without it.
+  kExplainsOnly = 1,
+  kIfGivenBack = 2,  // read only where gangs are given back to Kueue
+  // kube-apiserver reads it from etcd directly and sends no bookmarks for it.
+  kNoBookmarks = 4,
+};
+
 struct Kind {
   const char* name;
   const char* path;
@@ -45,14 +53,11 @@ struct Kind {
   void (*remove)(Engine& engine, const ObjectHeader& header);
   const char* alternative_path = "";
   const char* field_selector = "";
-  // Nobody waits for it: decisions don't depend on it, or do without it.
-  bool explains_only = false;
-  bool if_given_back = false;  // read only where gangs are given back to Kueue
+  unsigned traits = 0;
 };
 
-// kube-apiserver reads events from etcd directly and sends no bookmarks for them. Its own end of
-// the watch comes first, after 10 min at most.
-constexpr absl::Duration kLongestSilenceOfEvents = absl::Minutes(15);
+// The server's own end of the watch comes first, after 10 min at most.
+constexpr absl::Duration kLongestSilenceWithoutBookmarks = absl::Minutes(15);
 
 constexpr Kind kKinds[] = {
     {"pods", "/api/v1/pods", UpsertTask<kube::Pod>,
@@ -85,7 +90,7 @@ constexpr Kind kKinds[] = {
     // The right to read them is asked for only where it is used, and may be missing there.
     {"workloads", "/apis/kueue.x-k8s.io/v1beta1/workloads", UpsertTask<kube::Workload>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveWorkload(h.uid); },
-     "/apis/kueue.x-k8s.io/v1beta2/workloads", "", true, true},
+     "/apis/kueue.x-k8s.io/v1beta2/workloads", "", kExplainsOnly | kIfGivenBack},
     {"poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets",
      UpsertTask<kube::PodDisruptionBudget>,
      [](Engine& e, const ObjectHeader& h) { e.RemovePodDisruptionBudget(FullName(h)); }},
@@ -112,12 +117,13 @@ constexpr Kind kKinds[] = {
     // those of a DaemonSet are no gang.
     {"events/FailedCreate", "/api/v1/events", UpsertTask<kube::Event>, RemoveNothing, "",
      "type=Warning,reason=FailedCreate,involvedObject.kind!=DaemonSet,involvedObject.kind!=CronJob",
-     true},
+     kExplainsOnly | kNoBookmarks},
     {"events/FailedCreatePod", "/api/v1/events", UpsertTask<kube::Event>, RemoveNothing, "",
-     "type=Warning,reason=FailedCreatePod", true},
+     "type=Warning,reason=FailedCreatePod", kExplainsOnly | kNoBookmarks},
     // Why Karpenter deleted a NodeClaim unlaunched: one event per claim.
     {"events/InsufficientCapacityError", "/api/v1/events", UpsertTask<kube::Event>, RemoveNothing,
-     "", "type=Warning,reason=InsufficientCapacityError,involvedObject.kind=NodeClaim", true},
+     "", "type=Warning,reason=InsufficientCapacityError,involvedObject.kind=NodeClaim",
+     kExplainsOnly | kNoBookmarks},
 };
 
 }  // namespace
@@ -179,7 +185,7 @@ class ClusterWatch::State::Sink : public kube::ReflectorSink {
   kube::ReflectorState now() const { return now_.load(); }
   const char* name() const { return kind_.name; }
   const char* path() const { return kind_.path; }
-  bool explains_only() const { return kind_.explains_only; }
+  bool explains_only() const { return (kind_.traits & kExplainsOnly) != 0; }
   uint64_t undecodable() const { return undecodable_.load(std::memory_order_relaxed); }
 
  private:
@@ -200,13 +206,15 @@ ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post 
   state_->post = std::move(post);
   state_->observer = observer;
   for (const Kind& kind : kKinds) {
-    if (kind.if_given_back && !with_workloads) continue;
+    if ((kind.traits & kIfGivenBack) != 0 && !with_workloads) continue;
     state_->sinks.push_back(std::make_unique<State::Sink>(state_.get(), kind));
     kube::ReflectorOptions options;
     options.path = kind.path;
     options.alternative_path = kind.alternative_path;
     options.field_selector = kind.field_selector;
-    if (*kind.field_selector != '\0') options.longest_silence = kLongestSilenceOfEvents;
+    if ((kind.traits & kNoBookmarks) != 0) {
+      options.longest_silence = kLongestSilenceWithoutBookmarks;
+    }
     state_->reflectors.push_back(std::make_unique<kube::Reflector>(
         transport, timer, std::move(options), *state_->sinks.back()));
   }

@@ -34,13 +34,20 @@ std::string RunOfRanks(int first, int last) {
   return first == last ? absl::StrCat(first) : absl::StrCat(first, " to ", last);
 }
 
+std::vector<int> RanksOf(int world_size) {
+  std::vector<int> ranks(world_size);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 }  // namespace
+
+Communicator::Communicator(Membership membership)
+    : membership_(membership), everyone_(RanksOf(membership.world_size)) {}
 
 absl::Status Communicator::AllReduce(std::span<float> values, Reduction reduction,
                                      absl::Duration timeout) {
-  std::vector<int> all(world_size());
-  std::iota(all.begin(), all.end(), 0);
-  return AllReduceWithin(all, values, reduction, timeout);
+  return AllReduceWithin(everyone_, values, reduction, timeout);
 }
 
 absl::Status Communicator::AllReduceWithin(std::span<const int> group, std::span<float> values,

@@ -56,6 +56,8 @@ class Communicator {
   int rank() const { return membership_.rank; }
   int world_size() const { return membership_.world_size; }
   int64_t generation() const { return membership_.generation; }
+  // The group of all ranks.
+  std::span<const int> everyone() const { return everyone_; }
 
   // Each of these returns when this rank's result is complete, or with
   //   DeadlineExceeded    after `timeout`: ranks have not come to this operation (RanksAtFault);
@@ -104,7 +106,7 @@ class Communicator {
   const OperationRing& operations() const { return operations_; }
 
  protected:
-  explicit Communicator(Membership membership) : membership_(membership) {}
+  explicit Communicator(Membership membership);
 
  private:
   // The same as their namesakes: sizes are right, world_size() is above 1, and the error that they
@@ -130,6 +132,7 @@ class Communicator {
   absl::Status End(const absl::Status& reason);
 
   const Membership membership_;
+  const std::vector<int> everyone_;
   OperationRing operations_;
   mutable std::mutex mutex_;
   absl::Status status_;  // guarded by mutex_

@@ -2,7 +2,6 @@
 
 #include <condition_variable>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -132,15 +131,16 @@ class LocalCommunicator : public Communicator {
     absl::Status status = group_->Show(rank(), operation, values.data(), deadline);
     if (!status.ok()) return status;
     // Each rank reads and writes its own shard only of its group's buffers, until all have.
-    const ShardRange own = ShardIn(group, values.size(), rank());
+    const std::vector<ShardRange> shards = ShardsOf(group, values.size());
+    const ShardRange& own = shards[PlaceIn(group, rank())];
     ReduceShard(group, own, reduction, values.data() + own.begin);
     group_->Done(rank());
     status = group_->Show(rank(), operation, values.data(), deadline);
     if (!status.ok()) return status;
-    for (const int peer : group) {
-      const ShardRange shard = ShardIn(group, values.size(), peer);
-      if (peer == rank() || shard.size() == 0) continue;
-      std::memcpy(values.data() + shard.begin, FloatsOf(peer) + shard.begin,
+    for (size_t place = 0; place < group.size(); ++place) {
+      const ShardRange& shard = shards[place];
+      if (group[place] == rank() || shard.size() == 0) continue;
+      std::memcpy(values.data() + shard.begin, FloatsOf(group[place]) + shard.begin,
                   shard.size() * sizeof(float));
     }
     group_->Done(rank());
@@ -152,9 +152,7 @@ class LocalCommunicator : public Communicator {
                                Deadline deadline) override {
     absl::Status status = group_->Show(rank(), operation, input.data(), deadline);
     if (!status.ok()) return status;
-    std::vector<int> all(world_size());
-    std::iota(all.begin(), all.end(), 0);
-    ReduceShard(all, ShardOf(input.size(), rank(), world_size()), reduction, output.data());
+    ReduceShard(everyone(), ShardOf(input.size(), rank(), world_size()), reduction, output.data());
     group_->Done(rank());
     return absl::OkStatus();
   }

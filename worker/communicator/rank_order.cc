@@ -40,9 +40,15 @@ ShardRange ShardOf(size_t total, int rank, int world_size) {
   return {.begin = std::min(total, rank * stride), .end = std::min(total, (rank + 1) * stride)};
 }
 
-ShardRange ShardIn(std::span<const int> group, size_t total, int rank) {
-  const auto place = std::ranges::find(group, rank) - group.begin();
-  return ShardOf(total, static_cast<int>(place), static_cast<int>(group.size()));
+std::vector<ShardRange> ShardsOf(std::span<const int> group, size_t total) {
+  const auto ranks = static_cast<int>(group.size());
+  std::vector<ShardRange> shards;
+  for (int place = 0; place < ranks; ++place) shards.push_back(ShardOf(total, place, ranks));
+  return shards;
+}
+
+size_t PlaceIn(std::span<const int> group, int rank) {
+  return static_cast<size_t>(std::ranges::lower_bound(group, rank) - group.begin());
 }
 
 }  // namespace muster::worker

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "worker/communicator/communicator.h"
 
@@ -21,7 +22,9 @@ struct ShardRange {
   size_t size() const { return end - begin; }
 };
 ShardRange ShardOf(size_t total, int rank, int world_size);
-// The shard of one of a group's ranks, when they alone share the elements.
-ShardRange ShardIn(std::span<const int> group, size_t total, int rank);
+// The shards of a group's ranks, in its order, when they alone share the elements.
+std::vector<ShardRange> ShardsOf(std::span<const int> group, size_t total);
+// Where in a group that rank is.
+size_t PlaceIn(std::span<const int> group, int rank);
 
 }  // namespace muster::worker

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -29,18 +28,19 @@ class TcpCommunicator : public Communicator {
   absl::Status DoAllReduce(const Operation& operation, std::span<const int> group,
                            std::span<float> values, Reduction reduction,
                            Deadline deadline) override {
-    const ShardRange mine = ShardIn(group, values.size(), rank());
+    const std::vector<ShardRange> shards = ShardsOf(group, values.size());
+    const ShardRange& mine = shards[PlaceIn(group, rank())];
     const std::span<float> own = values.subspan(mine.begin, mine.size());
     absl::Status status = ReduceShards(operation, group, values, own, reduction, deadline);
     if (!status.ok()) return status;
     std::vector<Outgoing> outgoing;
     std::vector<Incoming> incoming;
-    for (const int peer : group) {
-      if (peer == rank()) continue;
-      const ShardRange theirs = ShardIn(group, values.size(), peer);
-      outgoing.push_back({peer, std::as_bytes(own)});
+    for (size_t place = 0; place < group.size(); ++place) {
+      if (group[place] == rank()) continue;
+      const ShardRange& theirs = shards[place];
+      outgoing.push_back({group[place], std::as_bytes(own)});
       incoming.push_back(
-          {peer, std::as_writable_bytes(values.subspan(theirs.begin, theirs.size()))});
+          {group[place], std::as_writable_bytes(values.subspan(theirs.begin, theirs.size()))});
     }
     return exchange_.Run(operation, 1, outgoing, incoming, deadline);
   }
@@ -48,9 +48,7 @@ class TcpCommunicator : public Communicator {
   absl::Status DoReduceScatter(const Operation& operation, std::span<const float> input,
                                std::span<float> output, Reduction reduction,
                                Deadline deadline) override {
-    std::vector<int> all(world_size());
-    std::iota(all.begin(), all.end(), 0);
-    return ReduceShards(operation, all, input, output, reduction, deadline);
+    return ReduceShards(operation, everyone(), input, output, reduction, deadline);
   }
 
   absl::Status DoAllGather(const Operation& operation, std::span<const std::byte> input,
@@ -119,8 +117,10 @@ class TcpCommunicator : public Communicator {
     std::vector<Outgoing> outgoing;
     std::vector<Incoming> incoming;
     float* place = received.data();
-    for (const int peer : group) {
-      const ShardRange part = ShardIn(group, input.size(), peer);
+    const std::vector<ShardRange> shards = ShardsOf(group, input.size());
+    for (size_t number = 0; number < group.size(); ++number) {
+      const int peer = group[number];
+      const ShardRange& part = shards[number];
       if (peer == rank()) {
         in_order.push_back(input.data() + part.begin);
         continue;

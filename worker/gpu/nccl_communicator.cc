@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <numeric>
 #include <span>
 #include <thread>
 #include <type_traits>
@@ -82,9 +81,7 @@ constexpr absl::Duration kLastWords = absl::Seconds(1);
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(Communicator& ranks,
                                                                            const Options& options) {
-  std::vector<int> all(ranks.world_size());
-  std::iota(all.begin(), all.end(), 0);
-  return CreateWithin(all, ranks, options);
+  return CreateWithin(ranks.everyone(), ranks, options);
 }
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::CreateWithin(

@@ -1,7 +1,6 @@
 #include "worker/preflight/all_reduce.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -70,8 +69,6 @@ class Trial {
         absl::Duration timeout)
       : ranks_(ranks), reducer_(reducer), budget_(budget), timeout_(timeout) {
     own_node_ = RanksOfNode(nodes, ranks.rank());
-    all_.resize(nodes.size());
-    std::iota(all_.begin(), all_.end(), 0);
     alone_ = true;
     for (const int node : nodes) {
       one_node_ = one_node_ && node == nodes[0];
@@ -97,13 +94,13 @@ class Trial {
   }
 
  private:
-  const std::vector<int>& Group(Reach reach) const {
-    return reach == Reach::kNode ? own_node_ : all_;
+  std::span<const int> Group(Reach reach) const {
+    return reach == Reach::kNode ? own_node_ : ranks_.everyone();
   }
 
   // Every partial sum is below 2^24, so no order of additions rounds it.
   absl::Status Check(Reach reach, int64_t count) {
-    const std::vector<int>& group = Group(reach);
+    const std::span<const int> group = Group(reach);
     const uint64_t most = (uint64_t{1} << 24U) / group.size() - 1;
     const int64_t period = std::min(kPeriod, count);
     std::vector<float> own(period);
@@ -182,7 +179,6 @@ class Trial {
   const absl::Duration budget_;
   const absl::Duration timeout_;
   std::vector<int> own_node_;
-  std::vector<int> all_;
   bool one_node_ = true;
   bool alone_ = true;  // every rank on its node
   absl::StatusOr<absl::Duration> own_time_ = absl::ZeroDuration();
