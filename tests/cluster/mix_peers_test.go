@@ -118,34 +118,49 @@ func TestPeerMixOfGangsIdlesTwiceAsLongAsWithMuster(t *testing.T) {
 	for _, m := range mix {
 		t.Logf("%+v", m)
 	}
-	var peers, muster mixResult
+	var peers, muster, withdrawing mixResult
 	t.Run("peers", func(t *testing.T) {
 		newPeersCase(t, "peers")
 		peers = thePeers.play(t, mix)
 	})
 	t.Run("muster", func(t *testing.T) { muster = theMuster.play(t, mix) })
+	t.Run("muster that withdraws nodes", func(t *testing.T) {
+		newGangCase(t, "mix").letWithdraw(nil)
+		withdrawing = theMuster.play(t, mix)
+	})
 	if t.Failed() {
 		return
 	}
-	for _, from := range []struct {
-		what          string
-		muster, peers float64
-		most          float64 // of what idles with the peers
+	for _, with := range []struct {
+		who           string
+		result        mixResult
+		most          float64 // of what idles with the peers, from the registration
+		mostLaunching float64 // and from the launch
 	}{
-		{"registration", muster.idle.registered, peers.idle.registered, 0.5},
-		// The instance that never registers is paid for whoever waits for it: only
-		// Karpenter removes it, after a quarter of an hour.
-		{"launch", muster.idle.launched, peers.idle.launched, 0.75},
+		// The instance that never registers is paid for whoever waits for it, unless
+		// Muster may withdraw it: else only Karpenter removes it, after a quarter of an
+		// hour.
+		{"Muster", muster, 0.5, 0.75},
+		{"Muster that withdraws nodes", withdrawing, 0.5, 0.5},
 	} {
-		t.Logf("idle from the %s: %.0f GPU-seconds with Muster, %.0f with the peers: %.1f %%",
-			from.what, from.muster, from.peers, 100*from.muster/from.peers)
-		if from.muster > from.most*from.peers {
-			t.Errorf("that is more than %.0f %%", 100*from.most)
+		for _, from := range []struct {
+			what         string
+			these, peers float64
+			most         float64
+		}{
+			{"registration", with.result.idle.registered, peers.idle.registered, with.most},
+			{"launch", with.result.idle.launched, peers.idle.launched, with.mostLaunching},
+		} {
+			t.Logf("idle from the %s: %.0f GPU-seconds with %s, %.0f with the peers: %.1f %%",
+				from.what, from.these, with.who, from.peers, 100*from.these/from.peers)
+			if from.these > from.most*from.peers {
+				t.Errorf("that is more than %.0f %%", 100*from.most)
+			}
 		}
-	}
-	t.Logf("of %d gangs %d started with Muster, %d with the peers", mixGangs, muster.started, peers.started)
-	if muster.started < peers.started {
-		t.Error("those are fewer")
+		t.Logf("of %d gangs %d started with %s, %d with the peers", mixGangs, with.result.started, with.who, peers.started)
+		if with.result.started < peers.started {
+			t.Error("those are fewer")
+		}
 	}
 }
 

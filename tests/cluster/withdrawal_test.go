@@ -25,20 +25,31 @@ const soonest = 10 * time.Second
 func newWithdrawalCase(t *testing.T, engine map[string]any) *Case {
 	t.Helper()
 	c := newGangCase(t, "withdrawal")
+	settings := map[string]any{"refusalDeadline": soonest.String(), "signalGrace": "2s"}
+	for key, value := range engine {
+		settings[key] = value
+	}
+	c.letWithdraw(settings)
+	return c
+}
+
+// letWithdraw starts Muster anew, with these settings and the right to take nodes
+// back, until the case is over.
+func (c *Case) letWithdraw(engine map[string]any) {
+	c.Helper()
 	shared.Muster.Kill()
 	c.Cleanup(shared.Muster.Kill) // the next case starts it as usual
 	c.Cleanup(func() {
 		if output, err := shared.Kubectl("delete", "--kustomize="+withdrawalRights, "--ignore-not-found"); err != nil {
-			t.Error(err, output)
+			c.Error(err, output)
 		}
 	})
-	mustKubectl(t, "apply", "--server-side", "--validate=strict", "--kustomize="+withdrawalRights)
-	settings := map[string]any{"withdrawNodes": true, "refusalDeadline": soonest.String(), "signalGrace": "2s"}
+	mustKubectl(c.T, "apply", "--server-side", "--validate=strict", "--kustomize="+withdrawalRights)
+	settings := map[string]any{"withdrawNodes": true}
 	for key, value := range engine {
 		settings[key] = value
 	}
 	c.must(shared.Muster.Start(plane.Launch{Engine: settings}))
-	return c
 }
 
 // One launch of four is refused for ever, and the three others take longer to come
