@@ -116,16 +116,28 @@ endfunction()
 # The test binaries of the labels unit and scenario: what the sanitizer builds build.
 add_custom_target(checks)
 
-# muster_test(NAME SOURCES... DEPS...): a GoogleTest binary, run by ctest as one test with the label
-# "unit" (or LABEL), unoptimised unlike what it tests, from the project's root, for at most TIMEOUT
-# seconds (300; four times that with a sanitizer). Its cases are counted from the XML that it leaves
-# in gtest/ of the build folder.
+if(NOT MUSTER_SANITIZE)
+  add_library(muster_single_threaded OBJECT ${CMAKE_SOURCE_DIR}/tests/single_threaded.cc)
+endif()
+
+# muster_test(NAME [SINGLE_THREADED] SOURCES... DEPS...): a GoogleTest binary, run by ctest as one
+# test with the label "unit" (or LABEL), unoptimised unlike what it tests, from the project's root,
+# for at most TIMEOUT seconds (300; four times that with a sanitizer). Its cases are counted from the
+# XML that it leaves in gtest/ of the build folder. A SINGLE_THREADED one fails if it starts a
+# thread, and the thread sanitizer, which could find nothing in it, doesn't run it.
 function(muster_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "SINGLE_THREADED" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   muster_compile(${name} muster_test_headers)
   target_compile_options(${name} PRIVATE -O0)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  if(ARG_SINGLE_THREADED AND MUSTER_SANITIZE MATCHES "thread")
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  endif()
+  if(ARG_SINGLE_THREADED AND NOT MUSTER_SANITIZE)
+    target_link_libraries(${name} PRIVATE muster_single_threaded)
+  endif()
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
