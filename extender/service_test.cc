@@ -561,7 +561,7 @@ TEST_F(ServiceTest, IsNotReadyOnceItsWebhooksCertificateHasExpired) {
   ASSERT_TRUE(Await([&] { return Rest("/readyz").status == 503; }));
   EXPECT_THAT(Rest("/readyz").body, HasSubstr("not ready: the webhook's certificate expired at "));
   EXPECT_THAT(service_->NotReadyReason(), HasSubstr("the webhook's certificate expired at "));
-  EXPECT_EQ(Metric("muster_webhook_in_place"), "0");
+  EXPECT_TRUE(Await([&] { return Metric("muster_webhook_in_place") == "0"; }));
 
   folder.WriteIssued(names, authority, absl::Hours(1), absl::Now());
   EXPECT_TRUE(Await([&] { return Rest("/readyz").status == 200; })) << Rest("/readyz").body;

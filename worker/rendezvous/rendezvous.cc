@@ -59,6 +59,9 @@ struct Rendezvous::State {
   absl::StatusOr<Round> Join(const Member& member, absl::Duration timeout,
                              const absl::Status& cause) {
     const Deadline deadline = DeadlineAfter(timeout);
+    // Who was there and goes from then on has most likely given up, as this rank is about to, and
+    // isn't to blame.
+    const Deadline others_give_up = DeadlineAfter(0.9 * timeout);
     absl::Duration pause = kFirstPause;
     std::optional<std::vector<int>> missing;  // by what the store said last
     absl::Status last;
@@ -67,7 +70,7 @@ struct Rendezvous::State {
       last = ConnectAndAsk(member, deadline, cause);
       if (last.ok()) {
         pause = kFirstPause;
-        absl::StatusOr<Round> round = AwaitRound(deadline, missing);
+        absl::StatusOr<Round> round = AwaitRound(deadline, others_give_up, missing);
         if (round.ok() || absl::IsFailedPrecondition(round.status()) ||
             absl::IsCancelled(round.status())) {
           return round;
@@ -133,7 +136,8 @@ struct Rendezvous::State {
     return stream->Send(Encode(join));
   }
 
-  absl::StatusOr<Round> AwaitRound(Deadline deadline, std::optional<std::vector<int>>& missing) {
+  absl::StatusOr<Round> AwaitRound(Deadline deadline, Deadline others_give_up,
+                                   std::optional<std::vector<int>>& missing) {
     while (true) {
       if (absl::Status stop = Stop(); !stop.ok()) return stop;
       absl::StatusOr<std::vector<StoreMessage>> messages = Exchange(deadline);
@@ -141,7 +145,11 @@ struct Rendezvous::State {
       for (size_t i = 0; i < messages->size(); ++i) {
         StoreMessage& message = (*messages)[i];
         if (message.type == StoreMessage::Type::kRefused) return message.status;
-        if (message.type == StoreMessage::Type::kWaiting) missing = std::move(message.ranks);
+        if (message.type == StoreMessage::Type::kWaiting &&
+            (!missing.has_value() || message.ranks.size() <= missing->size() ||
+             TimeLeft(others_give_up) > absl::ZeroDuration())) {
+          missing = std::move(message.ranks);
+        }
         if (message.type != StoreMessage::Type::kRound) continue;
         generation = message.round.generation;
         ReplaceLoopback(message.round, RemoteEnd(stream->socket()).host);

@@ -136,6 +136,29 @@ TEST(Rendezvous, MissingRanksAreNamedThoughTheStoreGoesFirst) {
   EXPECT_THAT(RanksAtFault(round.status()), ElementsAre(2, 3));
 }
 
+TEST(Rendezvous, WhoGivesUpAMomentBeforeIsNotMissing) {
+  TestMember store(0, 4, 0);
+  auto impatient = std::make_unique<TestMember>(1, 4, store.port());
+  auto first = impatient->Join(absl::Milliseconds(1'850));
+  auto second = store.Join(absl::Seconds(2));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(first.get().status()));
+  impatient.reset();
+  const auto round = second.get();
+  EXPECT_THAT(round.status().message(),
+              HasSubstr("2 of 4 ranks came in time; missing: ranks 2 and 3"));
+  EXPECT_THAT(RanksAtFault(round.status()), ElementsAre(2, 3));
+}
+
+TEST(Rendezvous, WhoGoesBeforeIs) {
+  TestMember store(0, 3, 0);
+  auto lost = std::make_unique<TestMember>(1, 3, store.port());
+  auto first = lost->Join(absl::Milliseconds(500));
+  auto second = store.Join(absl::Seconds(2));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(first.get().status()));
+  lost.reset();
+  EXPECT_THAT(second.get().status().message(), HasSubstr("missing: ranks 1 and 2"));
+}
+
 TEST(Rendezvous, ANameThatIsNotKnownIsTriedUntilTheDeadline) {
   TestMember member(1, 2, 29500, "no-such-pod.invalid");
   const auto round = member.Join(absl::Milliseconds(300)).get();
