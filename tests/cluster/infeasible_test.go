@@ -24,9 +24,15 @@ func sharingANode(label string) func(*corev1.Pod) {
 	}
 }
 
-// With the stock scheduler one pod starts alone, and its node is paid for while the
-// other three can never come.
-func TestStockPodsThatMustShareATooSmallNodeLeaveOneRunningAlone(t *testing.T) {
+// The workshop's job, four members of one GPU that all want to be on one node, where
+// no instance type has more than one GPU.
+func TestGangThatMustShareATooSmallNode(t *testing.T) {
+	t.Run("leaves one member running alone with the stock scheduler", leavesOneRunningAlone)
+	t.Run("is infeasible and buys nothing with Muster", isInfeasibleAndBuysNothing)
+}
+
+// One pod starts, and its node is paid for while the other three can never come.
+func leavesOneRunningAlone(t *testing.T) {
 	t.Parallel()
 	c := newStockCase(t, "alone")
 	c.NodePool("gpu", 1, 4, time.Second)
@@ -49,8 +55,8 @@ func TestStockPodsThatMustShareATooSmallNodeLeaveOneRunningAlone(t *testing.T) {
 	t.Logf("1 of 4 pods runs, %d NodeClaim(s) were made", len(c.Claims()))
 }
 
-// The same job with Muster: nothing is bought, and the reason says what to change.
-func TestGangThatMustShareATooSmallNodeIsInfeasibleAndBuysNothing(t *testing.T) {
+// The reason says what to change.
+func isInfeasibleAndBuysNothing(t *testing.T) {
 	t.Parallel()
 	c := newGangCase(t, "one-node")
 	c.NodePool("gpu", 1, 4, time.Second)
