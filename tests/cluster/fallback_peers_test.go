@@ -83,8 +83,7 @@ func TestPeerTrainJobFallsBack(t *testing.T) {
 func (c *Case) fallsBack(file string, resource schema.GroupVersionResource) {
 	c.Helper()
 	c.twoFlavors(4)
-	g := c.PodGroup("train", 4, 1)
-	g.setScheduleTimeout(12)
+	g := c.impatientGroup(4, 12)
 	c.Apply(file, scheduledBy(plane.SchedulerName), withoutNodeSelector)
 	g.awaitDoneOn("second", 4, 2*time.Minute)
 	c.checkNeverBoundOn("first")

@@ -35,12 +35,20 @@ func ofSize(pods int) Change {
 	}
 }
 
+// impatientGroup is a PodGroup for a job of that many pods, which waits so long for
+// the nodes of one flavor.
+func (c *Case) impatientGroup(size int, timeoutSeconds int64) *Gang {
+	c.Helper()
+	g := c.PodGroup("train", size, 1)
+	g.setScheduleTimeout(timeoutSeconds)
+	return g
+}
+
 // impatientJob applies job.yaml without a NodePool of its own. Its PodGroup says
 // how long it waits for the nodes of one flavor.
 func (c *Case) impatientJob(size int, timeoutSeconds int64) *Gang {
 	c.Helper()
-	g := c.PodGroup("train", size, 1)
-	g.setScheduleTimeout(timeoutSeconds)
+	g := c.impatientGroup(size, timeoutSeconds)
 	c.Apply("job.yaml", scheduledBy(plane.SchedulerName), withoutNodeSelector, ofSize(size))
 	return g
 }

@@ -23,13 +23,17 @@ const kueueFallbackRights = "../../deploy/kueue-fallback"
 var batchJobResource = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
 
 // newKueueFallbackCase is newKueueCase with the option, and the rights that it takes.
-func newKueueFallbackCase(t *testing.T, name string, environment []string, frameworks ...string) *Case {
+// The job's controllers come first: Kueue refuses jobs of whose kind it learns later.
+func newKueueFallbackCase(t *testing.T, name string, environment []string, framework string, controllers ...func() (*plane.Peer, error)) *Case {
 	t.Helper()
 	c := newCase(t, name)
 	c.must(shared.Muster.Stop())
 	// The next case has the usual one again.
 	c.Cleanup(shared.Muster.Kill)
-	c.started(shared.StartKueue(plane.Kueue{Frameworks: frameworks}))
+	for _, start := range controllers {
+		c.started(start())
+	}
+	c.started(shared.StartKueue(plane.Kueue{Frameworks: []string{framework}}))
 	c.Cleanup(func() {
 		if output, err := shared.Kubectl("delete", "--kustomize="+kueueFallbackRights, "--ignore-not-found"); err != nil {
 			t.Error(err, output)
@@ -154,8 +158,7 @@ func onlyFlavors(count int) Change {
 // queuedJob is impatientJob in Kueue's queue.
 func (c *Case) queuedJob(size int, timeoutSeconds int64) *Gang {
 	c.Helper()
-	g := c.PodGroup("train", size, 1)
-	g.setScheduleTimeout(timeoutSeconds)
+	g := c.impatientGroup(size, timeoutSeconds)
 	c.Apply("job.yaml", queuedIn("default"), scheduledBy(plane.SchedulerName), withoutNodeSelector, ofSize(size))
 	return g
 }
@@ -205,12 +208,9 @@ func TestPeerKueueKeepsAJobThatHasNoOtherFlavor(t *testing.T) {
 }
 
 func TestPeerKueueGivesAPyTorchJobTheNextFlavor(t *testing.T) {
-	c := newKueueFallbackCase(t, "kueue-pytorch", nil, "kubeflow.org/pytorchjob")
-	c.started(shared.StartTrainingOperator(""))
-	c.NodePool("first", 1, 4, time.Second, soldOut)
-	c.NodePool("second", 1, 4, time.Second)
-	c.Apply("fallback_quota.yaml", onlyFlavors(2))
-	c.Apply("pytorchjob.yaml", queuedIn("default"), scheduledBy(plane.SchedulerName), withoutNodeSelector, impatient(12))
+	c := newKueueFallbackCase(t, "kueue-pytorch", nil, "kubeflow.org/pytorchjob",
+		func() (*plane.Peer, error) { return shared.StartTrainingOperator("") })
+	c.fallsBackThroughKueue("pytorchjob.yaml", impatient(12))
 	c.must(shared.Timeline.Await(2*time.Minute, func(state *timeline.State) string {
 		g := &Gang{Case: c, Name: "train"}
 		pods := g.pods(state)
@@ -220,7 +220,40 @@ func TestPeerKueueGivesAPyTorchJobTheNextFlavor(t *testing.T) {
 		return ""
 	}))
 	c.AwaitPods("train", 4, time.Second).AwaitOnPool("second", 10*time.Second)
+	c.checkFellBackThroughKueue(pyTorchJobResource)
+}
+
+// Its Workload has a pod set for each of its replicated jobs.
+func TestPeerKueueGivesAJobSetTheNextFlavor(t *testing.T) {
+	c := newKueueFallbackCase(t, "kueue-jobset", nil, "jobset.x-k8s.io/jobset", shared.StartJobSet)
+	g := c.impatientGroup(4, 12)
+	c.fallsBackThroughKueue("jobset.yaml")
+	g.awaitDoneOn("second", 4, 2*time.Minute)
+	c.checkFellBackThroughKueue(jobSetResource)
+}
+
+// The Workload is the TrainJob's; its JobSet is left to the trainer.
+func TestPeerKueueGivesATrainJobTheNextFlavor(t *testing.T) {
+	c := newKueueFallbackCase(t, "kueue-trainjob", nil, "trainer.kubeflow.org/trainjob", shared.StartJobSet, shared.StartTrainer)
+	g := c.impatientGroup(4, 12)
+	c.fallsBackThroughKueue("trainjob.yaml")
+	g.awaitDoneOn("second", 4, 2*time.Minute)
+	c.checkFellBackThroughKueue(trainJobResource)
+}
+
+// fallsBackThroughKueue queues the job of four pods in the file, for which the first
+// of two flavors is sold out.
+func (c *Case) fallsBackThroughKueue(file string, changes ...Change) {
+	c.Helper()
+	c.NodePool("first", 1, 4, time.Second, soldOut)
+	c.NodePool("second", 1, 4, time.Second)
+	c.Apply("fallback_quota.yaml", onlyFlavors(2))
+	c.Apply(file, append(changes, queuedIn("default"), scheduledBy(plane.SchedulerName), withoutNodeSelector)...)
+}
+
+func (c *Case) checkFellBackThroughKueue(resource schema.GroupVersionResource) {
+	c.Helper()
 	c.checkNeverBoundOn("first")
 	c.checkGivenBack("first", "second")
-	c.checkNoMarkOn(pyTorchJobResource)
+	c.checkNoMarkOn(resource)
 }

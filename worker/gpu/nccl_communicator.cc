@@ -2,7 +2,6 @@
 
 #include <nccl.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <span>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "worker/communicator/rank_order.h"
 #include "worker/gpu/cuda_status.h"
 #include "worker/gpu/shared_library.h"
 
@@ -128,9 +128,9 @@ absl::Status NcclCommunicator::Connect(std::span<const int> group, const absl::S
   config.blocking = 0;
   if (options_.most_blocks > 0) config.maxCTAs = options_.most_blocks;
   auto* handle = static_cast<ncclComm_t>(nullptr);
-  const auto place = std::ranges::find(group, ranks_.rank()) - group.begin();
-  const ncclResult_t answer = library_->init(&handle, static_cast<int>(group.size()),
-                                             ids[group.front()], static_cast<int>(place), &config);
+  const auto place = static_cast<int>(PlaceIn(group, ranks_.rank()));
+  const ncclResult_t answer =
+      library_->init(&handle, static_cast<int>(group.size()), ids[group.front()], place, &config);
   handle_ = handle;
   return Settle(answer, "connecting NCCL");
 }
