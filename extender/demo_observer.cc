@@ -28,6 +28,13 @@ std::unique_ptr<WatchSession> Open(kube::embedded::ApiServer* server, const char
   return std::move(result.session);
 }
 
+void ReadAll(WatchSession& session, std::vector<WatchItem>* items) {
+  for (size_t before = items->size();; before = items->size()) {
+    session.Read(kItemsPerRead, items);
+    if (items->size() == before) return;
+  }
+}
+
 // Taints by which Karpenter and the kubelet mark a node that isn't there yet.
 bool HasNewNodeTaint(const Json& node) {
   const Json taints = node.value("/spec/taints"_json_pointer, Json::array());
@@ -90,33 +97,31 @@ void DemoObserver::Run() {
       if (stopping_) return;
       ready_ = false;
     }
-    Take(*pods_);
-    Take(*nodes_);
+    // The nodes last, and shown with the pods: a pod that is seen bound has its node complete.
+    std::vector<WatchItem> items;
+    ReadAll(*pods_, &items);
+    ReadAll(*nodes_, &items);
+    Show(items);
     pods_->OnReady(wake);
     nodes_->OnReady(wake);
   }
 }
 
-void DemoObserver::Take(WatchSession& session) {
-  std::vector<WatchItem> items;
-  do {
-    items.clear();
-    session.Read(kItemsPerRead, &items);
-    const absl::Time now = now_();
-    const std::lock_guard lock(mutex_);
-    for (const WatchItem& item : items) {
-      if (item.object == nullptr || item.type == WatchItem::Type::kDeleted) continue;
-      const Json& object = item.object->value();
-      const Moment moment = {now, item.object->revision()};
-      const std::string name = object.at("metadata").at("name");
-      if (object.value("kind", "") == "Pod") {
-        const std::string node = object.value("/spec/nodeName"_json_pointer, "");
-        if (!node.empty()) bound_pods_.try_emplace(name, BoundPod{node, moment});
-      } else if (IsComplete(object)) {
-        complete_nodes_.try_emplace(name, moment);
-      }
+void DemoObserver::Show(const std::vector<WatchItem>& items) {
+  const absl::Time now = now_();
+  const std::lock_guard lock(mutex_);
+  for (const WatchItem& item : items) {
+    if (item.object == nullptr || item.type == WatchItem::Type::kDeleted) continue;
+    const Json& object = item.object->value();
+    const Moment moment = {now, item.object->revision()};
+    const std::string name = object.at("metadata").at("name");
+    if (object.value("kind", "") == "Pod") {
+      const std::string node = object.value("/spec/nodeName"_json_pointer, "");
+      if (!node.empty()) bound_pods_.try_emplace(name, BoundPod{node, moment});
+    } else if (IsComplete(object)) {
+      complete_nodes_.try_emplace(name, moment);
     }
-  } while (!items.empty());
+  }
 }
 
 }  // namespace muster::extender

@@ -10,12 +10,14 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/time/time.h"
 
 namespace muster::kube::embedded {
 class ApiServer;
 class WatchSession;
+struct WatchItem;
 }  // namespace muster::kube::embedded
 
 namespace muster::extender {
@@ -48,7 +50,7 @@ class DemoObserver {
 
  private:
   void Run();
-  void Take(kube::embedded::WatchSession& session);
+  void Show(const std::vector<kube::embedded::WatchItem>& items);
 
   const std::function<absl::Time()> now_;
   mutable std::mutex mutex_;
