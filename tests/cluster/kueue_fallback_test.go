@@ -198,6 +198,13 @@ func TestPeerKueueKeepsAJobThatHasNoOtherFlavor(t *testing.T) {
 	g := c.queuedJob(size, 8)
 	g.awaitState(time.Minute, "BACKING_OFF")
 	g.checkSays("INSUFFICIENT_CAPACITY", `its queue in Kueue has no other flavor for it that wasn't tried`)
+	// What it says may be seen before its members have stopped asking.
+	c.must(shared.Timeline.Await(time.Second, func(state *timeline.State) string {
+		if asking := countPods(g.pods(state), signalled); asking > 0 {
+			return fmt.Sprintf("%d members still ask for nodes", asking)
+		}
+		return ""
+	}))
 	c.stays(10*time.Second, "none is bound, and Karpenter isn't asked", func(state *timeline.State) bool {
 		return g.noneBound(state) && countPods(g.pods(state), signalled) == 0
 	})
