@@ -10,15 +10,15 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "coscheduling/admission/record.h"
+#include "coscheduling/commit/losses.h"
 #include "coscheduling/engine.h"
-#include "coscheduling/feasibility.h"
-#include "coscheduling/gang_state.h"
-#include "coscheduling/job_gangs.h"
-#include "coscheduling/losses.h"
-#include "coscheduling/planner.h"
+#include "coscheduling/gangs/gang_state.h"
+#include "coscheduling/gangs/job_gangs.h"
+#include "coscheduling/placement/planner/planner.h"
+#include "coscheduling/placement/refused_nodes.h"
+#include "coscheduling/provisioning/feasibility.h"
 #include "coscheduling/reason.h"
-#include "coscheduling/record.h"
-#include "coscheduling/refused_nodes.h"
 #include "kube/objects/workload.h"
 
 namespace muster::coscheduling {

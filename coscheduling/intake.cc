@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "coscheduling/engine_state.h"
-#include "coscheduling/holds.h"
-#include "coscheduling/pod_sets.h"
+#include "coscheduling/gangs/pod_sets.h"
+#include "coscheduling/provisioning/holds.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {

@@ -6,10 +6,10 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
-#include "coscheduling/holds.h"
+#include "coscheduling/admission/record.h"
 #include "coscheduling/labels.h"
-#include "coscheduling/record.h"
-#include "coscheduling/suspect_nodes.h"
+#include "coscheduling/placement/suspect_nodes.h"
+#include "coscheduling/provisioning/holds.h"
 #include "fmt/format.h"
 #include "kube/objects/time_text.h"
 #include "kube/objects/well_known.h"

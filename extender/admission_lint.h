@@ -11,8 +11,8 @@
 
 #include "cluster/instance_types.h"
 #include "extender/cluster_watch.h"
-#include "extender/lint/known_policies.h"
-#include "extender/lint/object_lint.h"
+#include "lint/known_policies.h"
+#include "lint/object_lint.h"
 
 namespace muster::extender {
 

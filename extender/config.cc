@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "absl/status/status.h"
-#include "extender/lint/source_text.h"
-#include "extender/lint/yaml_tree.h"
 #include "extender/yaml_fields.h"
 #include "fmt/format.h"
 #include "kube/objects/excerpt.h"
+#include "lint/source_text.h"
+#include "lint/yaml_tree.h"
 
 namespace muster::extender {
 namespace {

@@ -15,13 +15,13 @@
 #include "absl/status/status.h"
 #include "extender/config.h"
 #include "extender/demo.h"
-#include "extender/lint/lint.h"
 #include "extender/rest_client.h"
 #include "extender/service.h"
-#include "extender/simulation/simulate.h"
 #include "extender/stop_signals.h"
 #include "extender/tables.h"
 #include "kube/client/client_config.h"
+#include "lint/lint.h"
+#include "simulation/simulate.h"
 
 #ifndef MUSTER_VERSION
 #error "MUSTER_VERSION comes from CMake"

@@ -18,9 +18,9 @@
 #include "extender/engine_loop.h"
 #include "extender/event_recorder.h"
 #include "extender/extender_protocol.h"
-#include "extender/lint/object_lint.h"
 #include "extender/state_store.h"
 #include "kube/client/transport_stats.h"
+#include "lint/object_lint.h"
 
 namespace muster::extender {
 

@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "extender/http_server.h"
-#include "extender/lint/object_lint.h"
+#include "lint/object_lint.h"
 
 namespace muster::extender {
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "cluster/instance_types.h"
-#include "extender/lint/lint.h"
-#include "extender/lint/output.h"
-#include "extender/lint/test_objects.h"
 #include "fmt/format.h"
+#include "lint/lint.h"
+#include "lint/output.h"
+#include "lint/test_objects.h"
 #include "tests/bench/machine.h"
 
 namespace muster::lint {

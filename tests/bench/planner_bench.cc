@@ -13,8 +13,8 @@
 
 #include "benchmark/benchmark.h"
 #include "cluster/snapshot.h"
-#include "coscheduling/planner.h"
-#include "coscheduling/planner_testing.h"
+#include "coscheduling/placement/planner/planner.h"
+#include "coscheduling/placement/planner/testing.h"
 #include "fmt/format.h"
 #include "kube/objects/well_known.h"
 #include "tests/bench/machine.h"

@@ -5,7 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "extender/admission/warnings.h"
 #include "extender/admission/webhook.h"
-#include "extender/lint/known_policies.h"
+#include "lint/known_policies.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {

@@ -1,12 +1,12 @@
 // `muster lint`: manifests to findings, and those to text, JSON and SARIF.
-#include "extender/lint/lint.h"
+#include "lint/lint.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "extender/lint/output.h"
-#include "extender/lint/yaml_tree.h"
+#include "lint/output.h"
+#include "lint/yaml_tree.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {

@@ -1,12 +1,12 @@
 // Annotations that Muster reads back after a restart, and that anybody who may write the object can
 // change in between: the admission record and a node's holds.
-#include "coscheduling/record.h"
+#include "coscheduling/admission/record.h"
 
 #include <map>
 #include <optional>
 #include <string>
 
-#include "coscheduling/holds.h"
+#include "coscheduling/provisioning/holds.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {

@@ -1,10 +1,10 @@
 // Scenario files: what `muster simulate` and the tests of decisions read.
-#include "extender/simulation/scenario.h"
+#include "simulation/scenario.h"
 
 #include <nlohmann/json.hpp>
 #include <variant>
 
-#include "extender/simulation/workload.h"
+#include "simulation/workload.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {

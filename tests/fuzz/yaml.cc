@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string>
 
-#include "extender/lint/yaml_tree.h"
+#include "lint/yaml_tree.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {

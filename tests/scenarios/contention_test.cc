@@ -13,10 +13,10 @@
 #include <string>
 
 #include "coscheduling/engine.h"
-#include "extender/simulation/scenario.h"
-#include "extender/simulation/world.h"
 #include "fmt/format.h"
 #include "muster/v1/admission.pb.h"
+#include "simulation/scenario.h"
+#include "simulation/world.h"
 
 namespace muster::simulation {
 namespace {

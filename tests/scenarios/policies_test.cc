@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "extender/simulation/comparison.h"
-#include "extender/simulation/scenario.h"
-#include "extender/simulation/simulate.h"
+#include "simulation/comparison.h"
+#include "simulation/scenario.h"
+#include "simulation/simulate.h"
 #include "tests/full.h"
 
 namespace muster::simulation {

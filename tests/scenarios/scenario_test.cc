@@ -1,6 +1,6 @@
 // Runs every scenario file of this folder in virtual time.
 
-#include "extender/simulation/scenario.h"
+#include "simulation/scenario.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "extender/simulation/world.h"
+#include "simulation/world.h"
 
 namespace muster::simulation {
 namespace {

@@ -1,0 +1,75 @@
+#include "coscheduling/admission/flavor_terms.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::coscheduling {
+namespace {
+
+using kube::Requirement;
+using kube::SelectorOperator;
+
+auto MarkerIn(const kube::NodeSelectorTerm& term) {
+  return std::ranges::find(term.match_expressions, kFlavorTermMarker, &Requirement::key);
+}
+
+bool IsMarked(const kube::NodeSelectorTerm& term) {
+  return MarkerIn(term) != term.match_expressions.end();
+}
+
+}  // namespace
+
+std::optional<std::vector<Requirement>> Only(
+    const kube::ResourceFlavor& flavor, const std::vector<const kube::ResourceFlavor*>& others) {
+  std::vector<Requirement> all;
+  for (const auto& [key, value] : flavor.node_labels) {
+    all.push_back({key, SelectorOperator::kIn, {value}});
+  }
+  for (const kube::ResourceFlavor* other : others) {
+    const bool differs = std::ranges::any_of(flavor.node_labels, [&](const auto& label) {
+      const auto same = other->node_labels.find(label.first);
+      return same == other->node_labels.end() || same->second != label.second;
+    });
+    if (differs) continue;
+    // It has all of these labels: one that only it has tells them apart.
+    const auto own = std::ranges::find_if(other->node_labels, [&](const auto& label) {
+      return !flavor.node_labels.contains(label.first);
+    });
+    if (own == other->node_labels.end()) return std::nullopt;
+    Requirement without = {own->first, SelectorOperator::kNotIn, {own->second}};
+    if (std::ranges::find(all, without) == all.end()) all.push_back(std::move(without));
+  }
+  return all;
+}
+
+NodeTerms Restricted(const NodeTerms& terms, const std::vector<std::vector<Requirement>>& flavors) {
+  NodeTerms asked = Unrestricted(terms);
+  if (flavors.empty()) return asked;
+  std::vector<kube::NodeSelectorTerm> all;
+  for (const kube::NodeSelectorTerm& term :
+       asked.value_or(std::vector(1, kube::NodeSelectorTerm()))) {
+    for (const std::vector<Requirement>& flavor : flavors) {
+      kube::NodeSelectorTerm& with = all.emplace_back(term);
+      with.match_expressions.push_back(
+          {std::string(kFlavorTermMarker), SelectorOperator::kDoesNotExist, {}});
+      with.match_expressions.insert(with.match_expressions.end(), flavor.begin(), flavor.end());
+    }
+  }
+  return all;
+}
+
+NodeTerms Unrestricted(const NodeTerms& terms) {
+  if (!IsRestricted(terms)) return terms;
+  std::vector<kube::NodeSelectorTerm> asked;
+  for (kube::NodeSelectorTerm term : *terms) {
+    term.match_expressions.erase(MarkerIn(term), term.match_expressions.end());
+    // A term of ours alone: its user asks for nothing.
+    if (term == kube::NodeSelectorTerm()) return std::nullopt;
+    if (asked.empty() || asked.back() != term) asked.push_back(std::move(term));
+  }
+  return asked;
+}
+
+bool IsRestricted(const NodeTerms& terms) { return terms && std::ranges::any_of(*terms, IsMarked); }
+
+}  // namespace muster::coscheduling

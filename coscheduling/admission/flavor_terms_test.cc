@@ -1,0 +1,114 @@
+#include "coscheduling/admission/flavor_terms.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+namespace muster::coscheduling {
+namespace {
+
+using kube::NodeSelectorTerm;
+using kube::Requirement;
+using kube::ResourceFlavor;
+using kube::SelectorOperator;
+
+ResourceFlavor Flavor(const std::string& name, kube::StringMap labels) {
+  ResourceFlavor flavor;
+  flavor.meta.name = name;
+  flavor.node_labels = std::move(labels);
+  return flavor;
+}
+
+// As Kueue does (flavorSelector): only keys that some flavor of the group has count, and a term
+// that is left without any matches every flavor.
+bool Matches(const NodeTerms& terms, const ResourceFlavor& flavor,
+             const std::vector<ResourceFlavor>& group) {
+  if (!terms) return true;
+  for (const NodeSelectorTerm& term : *terms) {
+    bool meets = true;
+    for (const Requirement& requirement : term.match_expressions) {
+      const bool counts = std::ranges::any_of(group, [&](const ResourceFlavor& each) {
+        return each.node_labels.contains(requirement.key);
+      });
+      if (!counts) continue;
+      const auto label = flavor.node_labels.find(requirement.key);
+      meets &= requirement.Matches(label == flavor.node_labels.end() ? nullptr : &label->second);
+    }
+    if (meets) return true;
+  }
+  return false;
+}
+
+Requirement In(const std::string& key, const std::string& value) {
+  return {key, SelectorOperator::kIn, {value}};
+}
+
+TEST(FlavorTerms, AFlavorIsNamedByItsLabels) {
+  const ResourceFlavor a = Flavor("a", {{"pool", "a"}});
+  const ResourceFlavor b = Flavor("b", {{"pool", "b"}});
+  EXPECT_THAT(*Only(b, {&a}), ::testing::ElementsAre(In("pool", "b")));
+}
+
+TEST(FlavorTerms, FlavorsWithTheSameLabelsCannotBeToldApart) {
+  const ResourceFlavor a = Flavor("a", {{"pool", "a"}});
+  const ResourceFlavor same = Flavor("same", {{"pool", "a"}});
+  EXPECT_EQ(Only(same, {&a}), std::nullopt);
+  EXPECT_EQ(Only(Flavor("x", {}), {&a, std::make_shared<ResourceFlavor>().get()}), std::nullopt);
+}
+
+TEST(FlavorTerms, WhatItsUserAskedForStaysAndComesBack) {
+  const NodeTerms asked = {
+      {{{In("zone", "x")}, {}}, {{In("zone", "y")}, {In("metadata.name", "n")}}}};
+  const NodeTerms with = Restricted(asked, {{In("pool", "b")}, {In("pool", "c")}});
+  ASSERT_EQ(with->size(), 4u) << "each of the two for each flavor";
+  for (const NodeSelectorTerm& term : *with) EXPECT_EQ(term.match_expressions[0].key, "zone");
+  EXPECT_TRUE(IsRestricted(with));
+  EXPECT_FALSE(IsRestricted(asked));
+  EXPECT_EQ(Unrestricted(with), asked);
+  EXPECT_EQ(Unrestricted(asked), asked);
+  EXPECT_EQ(Restricted(with, {{In("pool", "d")}}), Restricted(asked, {{In("pool", "d")}}))
+      << "the restriction before is gone";
+  EXPECT_EQ(Restricted(with, {}), asked);
+  EXPECT_EQ(Unrestricted(Restricted(std::nullopt, {{In("pool", "b")}})), std::nullopt);
+}
+
+// Whatever the labels: Kueue may choose exactly the flavors that are meant.
+TEST(FlavorTerms, OnlyTheFlavorsThatAreMeantMatch) {
+  std::mt19937_64 random(7);
+  const auto below = [&](size_t n) { return random() % n; };
+  size_t told = 0;
+  for (int round = 0; round < 5000; ++round) {
+    std::vector<ResourceFlavor> group;
+    for (size_t i = 0; i < 2 + below(4); ++i) {
+      kube::StringMap labels;
+      for (const char* key : {"gpu", "pool", "zone"}) {
+        if (below(2) == 0) labels.emplace(key, std::string(1, static_cast<char>('a' + below(2))));
+      }
+      group.push_back(Flavor(std::to_string(i), labels));
+    }
+    std::vector<const ResourceFlavor*> out;
+    std::vector<const ResourceFlavor*> open;
+    for (const ResourceFlavor& flavor : group) (below(2) == 0 ? out : open).push_back(&flavor);
+    if (out.empty()) continue;
+    std::vector<std::vector<Requirement>> lists;
+    std::vector<const ResourceFlavor*> meant;
+    for (const ResourceFlavor* flavor : open) {
+      if (auto only = Only(*flavor, out)) {
+        lists.push_back(*only);
+        meant.push_back(flavor);
+      }
+    }
+    if (lists.empty()) continue;
+    ++told;
+    const NodeTerms terms = Restricted(std::nullopt, lists);
+    for (const ResourceFlavor* flavor : meant) EXPECT_TRUE(Matches(terms, *flavor, group));
+    for (const ResourceFlavor* flavor : out) EXPECT_FALSE(Matches(terms, *flavor, group));
+  }
+  EXPECT_GT(told, 1000u);
+}
+
+}  // namespace
+}  // namespace muster::coscheduling

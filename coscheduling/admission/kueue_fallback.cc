@@ -1,0 +1,368 @@
+// With `quota: kueue`: a gang that gave up on the flavor that Kueue gave it is given back to Kueue,
+// so that it gets another one.
+//
+// Kueue evicts a Workload whose spec.active is false (it suspends the job, and takes back the quota
+// once no pod is left) and queues it again once it is true. By then its pod sets ask for the other
+// flavors (flavor_terms.h). The first patch carries the mark of job_restart.h, the second takes it
+// off, so whoever leads goes on from the Workload alone. One that is inactive without the mark is
+// its user's.
+
+#include <algorithm>
+#include <utility>
+
+#include "coscheduling/admission/flavor_terms.h"
+#include "coscheduling/commit/job_restart.h"
+#include "coscheduling/engine_state.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace muster::coscheduling {
+namespace {
+
+// Nobody waits for Workloads to be observed, as the right to read them may be missing.
+constexpr absl::Duration kWorkloadWait = absl::Seconds(10);
+
+constexpr std::string_view kRights = "let muster read and patch workloads (deploy/kueue-fallback)";
+
+bool HasMark(const kube::Workload& workload) {
+  return workload.meta.Annotation(kRestartAnnotation) != nullptr;
+}
+
+bool IsGivenBack(const kube::Workload& workload) { return !workload.active && HasMark(workload); }
+
+std::optional<TriedFlavors> TriedBy(const kube::Workload& workload) {
+  const std::string* text = workload.meta.Annotation(kTriedAnnotation);
+  return text == nullptr ? std::nullopt : DecodeTried(*text);
+}
+
+// As quota/ knows it: its pod sets as their user wrote them.
+quota::Workload AsAsked(const kube::Workload& workload) {
+  quota::Workload asked;
+  asked.id = workload.meta.uid;
+  asked.name_space = workload.meta.name_space;
+  asked.name = workload.meta.name;
+  asked.queue = workload.queue;
+  asked.queued_at = workload.meta.creation_time;
+  for (const kube::Workload::PodSet& set : workload.pod_sets) {
+    auto spec = std::make_shared<kube::PodSpec>(*set.spec);
+    spec->affinity.required_node_terms = Unrestricted(spec->affinity.required_node_terms);
+    // Unlike a gang's, its name says nothing of what it asks for.
+    std::string name =
+        fmt::format("{}/{}/{}", workload.meta.uid, workload.meta.generation, set.name);
+    asked.pod_sets.push_back({std::move(name), set.count, std::move(spec)});
+  }
+  return asked;
+}
+
+using Expressions = std::vector<kube::Requirement>;
+
+// What meets one list of each.
+std::vector<Expressions> Combined(const std::vector<Expressions>& a,
+                                  const std::vector<Expressions>& b) {
+  std::vector<Expressions> all;
+  for (const Expressions& left : a) {
+    for (const Expressions& right : b) {
+      Expressions& both = all.emplace_back(left);
+      both.insert(both.end(), right.begin(), right.end());
+    }
+  }
+  return all;
+}
+
+PatchWorkload Write(const kube::Workload& workload, std::optional<bool> active,
+                    std::map<std::string, std::optional<std::string>> annotations) {
+  PatchWorkload patch;
+  patch.name_space = workload.meta.name_space;
+  patch.name = workload.meta.name;
+  patch.uid = workload.meta.uid;
+  patch.resource_version = workload.meta.resource_version;
+  patch.active = active;
+  patch.has_annotations = workload.has_annotations;
+  patch.annotations = std::move(annotations);
+  return patch;
+}
+
+}  // namespace
+
+// --- what is known of Kueue's Workloads ---
+
+void Engine::State::NoteWorkload(kube::Workload workload) {
+  if (!GivesBackToKueue()) return;
+  const kube::OwnerReference* job = workload.meta.Controller();
+  if (job == nullptr) return;
+  const std::string uid = workload.meta.uid;
+  const std::string job_uid = job->uid;
+  const auto known = kueue_workloads.find(uid);
+  if (known != kueue_workloads.end() &&
+      kube::IsOlderVersion(workload.meta.resource_version, known->second.meta.resource_version)) {
+    return;
+  }
+  if (workload.finished) workload.pod_sets.clear();
+  if (HasMark(workload) || workload.meta.Annotation(kTriedAnnotation) != nullptr) {
+    marked_workloads.insert(uid);
+  } else {
+    marked_workloads.erase(uid);
+  }
+  kueue_workloads.insert_or_assign(uid, std::move(workload));
+  kueue_workloads_of[job_uid].insert(uid);
+  WorkloadChanged(job_uid);
+}
+
+void Engine::State::RemoveWorkload(const std::string& uid) {
+  const auto known = kueue_workloads.find(uid);
+  if (known == kueue_workloads.end()) return;
+  const std::string job_uid = known->second.meta.Controller()->uid;
+  kueue_workloads.erase(known);
+  marked_workloads.erase(uid);
+  const auto of_job = kueue_workloads_of.find(job_uid);
+  of_job->second.erase(uid);
+  if (of_job->second.empty()) kueue_workloads_of.erase(of_job);
+  WorkloadChanged(job_uid);
+}
+
+void Engine::State::WorkloadChanged(const std::string& job_uid) {
+  const JobGangs::KnownJob* job = jobs.Find(job_uid);
+  if (job == nullptr) return;
+  const std::vector<const kube::Pod*> pods = PodsOf(*job);
+  for (const kube::Pod* pod : pods) {
+    const auto gang = gang_of_pod.find(pod->meta.uid);
+    if (gang != gang_of_pod.end()) gang->second->dirty = true;
+  }
+  if (!pods.empty()) return;
+  for (auto& [key, gang] : gangs) gang.dirty |= gang.pods.empty() && JobOf(gang) == job;
+}
+
+const kube::Workload* Engine::State::KueuesWorkloadOf(const JobGangs::KnownJob& job) const {
+  const auto of_job = kueue_workloads_of.find(job.uid);
+  if (of_job == kueue_workloads_of.end()) return nullptr;
+  const kube::Workload* only = nullptr;
+  for (const std::string& uid : of_job->second) {
+    const kube::Workload& workload = kueue_workloads.at(uid);
+    if (workload.finished || workload.meta.deletion_time) continue;
+    if (only != nullptr) return nullptr;
+    only = &workload;
+  }
+  return only;
+}
+
+bool Engine::State::IsKueues(const Gang& gang, const JobGangs::KnownJob& job) const {
+  return options.quota == QuotaMode::kKueue &&
+         (!gang.queue_name.empty() || kueue_workloads_of.contains(job.uid));
+}
+
+bool Engine::State::AwaitsWorkload(const Gang& gang, absl::Time now) {
+  if (!GivesBackToKueue() || !gang.record || !gang.record->retry_after ||
+      gang.record->flavors_tried.empty() || now >= began + kWorkloadWait) {
+    return false;
+  }
+  const JobGangs::KnownJob* job = JobOf(gang);
+  if (job == nullptr || kueue_workloads_of.contains(job->uid)) return false;
+  WakeAt(began + kWorkloadWait);
+  return true;
+}
+
+std::set<std::string> Engine::State::FlavorsOfKueue(const Gang& gang) const {
+  std::set<std::string> flavors;
+  const JobGangs::KnownJob* job = GivesBackToKueue() ? JobOf(gang) : nullptr;
+  const kube::Workload* workload = job == nullptr ? nullptr : KueuesWorkloadOf(*job);
+  if (workload == nullptr || !workload->reserved) return flavors;
+  for (const kube::Workload::PodSet& set : workload->pod_sets) {
+    for (const auto& [resource, flavor] : set.flavors) flavors.insert(flavor);
+  }
+  return flavors;
+}
+
+// --- which gang may be given back, and for which flavor ---
+
+Engine::State::Restarter Engine::State::RestarterThroughKueue(const Gang& gang,
+                                                              const JobGangs::KnownJob& job) const {
+  const std::string title = job.Title();
+  if (!options.kueue_fallback) {
+    return {nullptr, fmt::format("Kueue decides when {} is suspended", title),
+            "turn on engine.kueueFallback"};
+  }
+  const kube::Workload* workload = KueuesWorkloadOf(job);
+  if (workload == nullptr) {
+    return {nullptr, fmt::format("Kueue's Workload of {} isn't known", title),
+            std::string(kRights)};
+  }
+  if (IsGivenBack(*workload)) return {&job, "", "", workload};
+  const std::string name = "Workload " + workload->meta.FullName();
+  if (!workload->error.empty()) return {nullptr, name + ": " + workload->error, ""};
+  if (!workload->active) return {nullptr, name + " isn't active", "set its spec.active to true"};
+  if (!workload->reserved || workload->evicted) {
+    return {nullptr, fmt::format("Kueue is taking back the quota of {}", name), ""};
+  }
+  if (const std::string other = RunningBeside(gang, job); !other.empty()) {
+    return {nullptr, fmt::format("{} runs {} as well", title, other), ""};
+  }
+  if (const auto left = left_alone.find(job.uid);
+      left != left_alone.end() && clock < left->second.until) {
+    return {nullptr, left->second.why, left->second.fix};
+  }
+  return {&job, "", "", workload};
+}
+
+Engine::State::OtherChoice Engine::State::ChoiceWithout(
+    const kube::Workload& workload, const std::map<std::string, absl::Time>& tried) {
+  const auto was_tried = [&](const std::string& name) {
+    const auto until = tried.find(name);
+    return until != tried.end() && clock < until->second;
+  };
+  OtherChoice choice;
+  const quota::Workload asked = AsAsked(workload);
+  for (size_t i = 0; i < workload.pod_sets.size(); ++i) {
+    const quota::PodSet& set = asked.pod_sets[i];
+    std::vector<Expressions> terms;
+    std::set<std::string> seen;  // of the groups that are done
+    for (const auto& [name, until] : tried) {
+      if (!was_tried(name) || !seen.insert(name).second) continue;
+      const kube::ResourceFlavor* flavor = quotas.FindFlavor(name);
+      std::vector<const kube::ResourceFlavor*> left_out;
+      if (flavor != nullptr) left_out.push_back(flavor);
+      std::vector<const kube::ResourceFlavor*> open;
+      for (const kube::ResourceFlavor* other : quotas.OtherFlavors(asked, set.name, name)) {
+        seen.insert(other->meta.name);
+        const bool usable = !was_tried(other->meta.name) && WhyNoNodesOf(set, *other).empty();
+        (usable ? open : left_out).push_back(other);
+      }
+      std::vector<Expressions> group;
+      for (const kube::ResourceFlavor* other : open) {
+        std::optional<Expressions> only = Only(*other, left_out);
+        if (!only) continue;
+        if (choice.flavor.empty()) choice.flavor = other->meta.name;
+        group.push_back(*std::move(only));
+      }
+      if (!group.empty()) terms = terms.empty() ? std::move(group) : Combined(terms, group);
+    }
+    const NodeTerms& now = workload.pod_sets[i].spec->affinity.required_node_terms;
+    NodeTerms wanted = Restricted(now, terms);
+    if (wanted == now) continue;
+    choice.pod_sets.push_back({i, workload.pod_sets[i].has_affinity,
+                               workload.pod_sets[i].has_node_affinity, std::move(wanted)});
+  }
+  return choice;
+}
+
+// Only the attempt that used what Kueue gave it now says anything about that.
+std::optional<Fallback> Engine::State::FallbackInKueue(const Gang& gang,
+                                                       const AdmissionRecord& record) {
+  const JobGangs::KnownJob* job = GivesBackToKueue() ? JobOf(gang) : nullptr;
+  const kube::Workload* workload = job == nullptr ? nullptr : KueuesWorkloadOf(*job);
+  if (workload == nullptr) return std::nullopt;
+  const std::optional<TriedFlavors> before = TriedBy(*workload);
+  const bool given_back = IsGivenBack(*workload);
+  if (!given_back && before && before->attempt >= record.attempt) return std::nullopt;
+  std::set<std::string> failed;
+  for (const std::string& name : FlavorsOfKueue(gang)) {
+    const auto until = record.flavors_tried.find(name);
+    if (until != record.flavors_tried.end() && clock < until->second) failed.insert(name);
+  }
+  if (failed.empty()) return std::nullopt;
+  Fallback fallback;
+  fallback.flavor = ChoiceWithout(*workload, record.flavors_tried).flavor;
+  if (fallback.flavor.empty()) return std::nullopt;
+  fallback.why = fmt::format("{}; Kueue can give it flavor {}", WhatFailed(gang, record, failed),
+                             fallback.flavor);
+  fallback.why_not = WhyNoFallback(gang, &fallback.fix);
+  return fallback;
+}
+
+// --- giving back, and what follows ---
+
+bool Engine::State::GiveBack(const JobGangs::KnownJob& job, const kube::Workload& workload,
+                             const std::string& why, const TriedFlavors& tried, absl::Time now) {
+  if (IsGivenBack(workload)) return false;
+  const RestartMark mark = {now, why, workload.meta.generation + 1};
+  return Act("restart/" + job.uid, now,
+             Write(workload, false,
+                   {{std::string(kRestartAnnotation), EncodeMark(mark)},
+                    {std::string(kTriedAnnotation), EncodeTried(tried)}}),
+             NoteRefusedRestart(job, "to give back Workload " + workload.meta.FullName(),
+                                std::string(kRights)));
+}
+
+void Engine::State::KeepWorkloads(absl::Time now) {
+  if (!GivesBackToKueue()) return;
+  if (std::exchange(places_changed, false)) placeability.clear();
+  for (const std::string& uid : marked_workloads) {
+    const kube::Workload& workload = kueue_workloads.at(uid);
+    if (workload.finished || workload.meta.deletion_time || !workload.error.empty()) continue;
+    KeepWorkload(workload, now);
+  }
+}
+
+void Engine::State::KeepWorkload(const kube::Workload& workload, absl::Time now) {
+  const JobGangs::KnownJob* job = jobs.Find(workload.meta.Controller()->uid);
+  if (job == nullptr || job->going) return;
+  const std::string target = "restart/" + job->uid;
+  const TriedFlavors tried = TriedBy(workload).value_or(TriedFlavors());
+  if (IsGivenBack(workload)) {
+    // Its pod sets can't be changed while it has quota.
+    if (workload.reserved || PodsLeft(*job) > 0) return;
+    PatchWorkload patch = Write(workload, true, {{std::string(kRestartAnnotation), {}}});
+    patch.pod_sets = ChoiceWithout(workload, tried.flavors).pod_sets;
+    Act(target, now, std::move(patch));
+    return;
+  }
+  if (HasMark(workload)) {
+    Act(target, now, Write(workload, {}, {{std::string(kRestartAnnotation), {}}}));
+    return;
+  }
+  // While it waits for quota of the others, those that were tried come into question again.
+  const bool restricted = std::ranges::any_of(workload.pod_sets, [](const auto& set) {
+    return IsRestricted(set.spec->affinity.required_node_terms);
+  });
+  if (workload.reserved || !restricted) return;
+  absl::Time until = absl::InfinitePast();
+  for (const auto& [name, at] : tried.flavors) until = std::max(until, at);
+  if (now < until) {
+    WakeAt(until);
+    return;
+  }
+  PatchWorkload patch = Write(workload, {}, {});
+  patch.pod_sets = ChoiceWithout(workload, {}).pod_sets;
+  Act(target, now, std::move(patch));
+}
+
+// --- what is told ---
+
+Reason Engine::State::KueueBlocker(const Gang& gang, const JobGangs::KnownJob& job) const {
+  const kube::Workload* workload = KueuesWorkloadOf(job);
+  if (workload == nullptr) return {};
+  if (IsGivenBack(*workload)) {
+    return {v1::JOB_RESTARTING,
+            fmt::format("{} is given back to Kueue for another flavor; {} of its pods are left: {}",
+                        job.Title(), PodsLeft(job),
+                        DecodeMark(*workload->meta.Annotation(kRestartAnnotation)).why),
+            ""};
+  }
+  if (gang.fallback && gang.fallback->why_not.empty()) {
+    return {v1::JOB_RESTARTING,
+            fmt::format("{} is being given back to Kueue: {}", job.Title(), gang.fallback->why),
+            ""};
+  }
+  const std::optional<TriedFlavors> tried = TriedBy(*workload);
+  if (!tried || tried->flavors.empty() || workload->reserved || gang.facts.live > 0) return {};
+  std::vector<std::string> names;
+  for (const auto& [name, until] : tried->flavors) names.push_back(name);
+  return {v1::JOB_RESTARTING,
+          fmt::format("{} waits in Kueue for another flavor than {}, whose nodes didn't come",
+                      job.Title(), fmt::join(names, " and ")),
+          ""};
+}
+
+std::string Engine::State::KueueNote(const Gang& gang) const {
+  const JobGangs::KnownJob* job = options.quota == QuotaMode::kKueue ? JobOf(gang) : nullptr;
+  if (job == nullptr || !IsKueues(gang, *job)) return "";
+  if (!options.kueue_fallback) {
+    return "; it stays on the flavor that Kueue gave it (engine.kueueFallback is off)";
+  }
+  if (KueuesWorkloadOf(*job) == nullptr) {
+    return fmt::format("; Kueue's Workload of {} isn't known, so it keeps its flavor",
+                       job->Title());
+  }
+  return "; its queue in Kueue has no other flavor for it that wasn't tried";
+}
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,75 @@
+#include "coscheduling/commit/device_faults.h"
+
+#include <gtest/gtest.h>
+
+namespace muster::coscheduling {
+namespace {
+
+TEST(DeviceFault, NamesTheFaultAndQuotesItsLine) {
+  const struct {
+    const char* message;
+    const char* fault;
+  } cases[] = {
+      {"epoch 3\nNVRM: Xid (PCI:0000:53:00): 79, pid=2718, GPU has fallen off the bus.\nbye",
+       "Xid 79 (the GPU has fallen off the bus): NVRM: Xid (PCI:0000:53:00): 79, pid=2718, GPU has "
+       "fallen off the bus."},
+      {"XID 48: DBE", "Xid 48 (double-bit ECC error): XID 48: DBE"},
+      {"Xid 13 ignored, then Xid 95",
+       "Xid 95 (uncontained ECC error): Xid 13 ignored, then Xid 95"},
+      {"Traceback (most recent call last):\n"
+       "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered\n"
+       "CUDA kernel errors might be asynchronously reported",
+       "uncorrectable ECC error: torch.AcceleratorError: CUDA error: uncorrectable ECC error "
+       "encountered"},
+      {"CUDA error: system not yet initialized",
+       "the GPUs' fabric isn't up: CUDA error: system not yet initialized"},
+      {"GPU 0000:53:00.0: GPU is lost. Reboot the system to recover this GPU",
+       "the GPU is lost: GPU 0000:53:00.0: GPU is lost. Reboot the system to recover this GPU"},
+      {"OCI runtime create failed: nvidia-container-cli: initialization error: nvml error: driver "
+       "not loaded: unknown",
+       "no GPU driver: OCI runtime create failed: nvidia-container-cli: initialization error: nvml "
+       "error: driver not loaded: unknown"},
+      {R"({"cause":"gpu-xid","rank":3})",
+       R"(the worker reports its GPU: {"cause":"gpu-xid","rank":3})"},
+      {"NET/OFI Request 0x7f completed with error. RC: 5. Error: 2 (Internal queue pair error)",
+       "the EFA device's queue pair failed: NET/OFI Request 0x7f completed with error. RC: 5. "
+       "Error: 2 (Internal queue pair error)"},
+  };
+  for (const auto& test : cases) EXPECT_EQ(DeviceFaultIn(test.message), test.fault);
+}
+
+TEST(DeviceFault, WhatAProgramOrAPeerMayHaveCausedSaysNothingOfTheNode) {
+  for (const char* message : {
+           "",
+           "Traceback (most recent call last):\nValueError: max_id 79 is out of range",
+           "KeyError: 'xid'",
+           "RuntimeError: maxid: 79",
+           "NVRM: Xid (PCI:0000:53:00): 31, pid=2718, MMU Fault",
+           "NVRM: Xid (PCI:0000:53:00): 13, Graphics Exception",
+           "NVRM: Xid (PCI:0000:53:00): 94, Contained: CE User Channel",
+           "Xid (PCI",
+           "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB.",
+           "CUDA error: an illegal memory access was encountered",
+           "CUDA error: device-side assert triggered",
+           ("ncclRemoteError: A call failed possibly due to a network error or a remote process "
+            "exiting prematurely."),
+           "NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+           ("NCCL WARN NET/OFI Request 0x7f456c224810 completed with error. RC: 103. Error: 4126 "
+            "(Unresponsive receiver (reachable by EFA device but handshake failed)"),
+           "NET/OFI Request 0x7f completed with error. RC: 113. Error: 15 (Unreachable remote)",
+           "NET/OFI Request 0x7f completed with error. RC: 103. Error: 4124 (Unresponsive receiver",
+           "nvidia-container-cli: device error: GPU-1: unknown device",
+       }) {
+    EXPECT_EQ(DeviceFaultIn(message), "") << message;
+  }
+}
+
+TEST(DeviceFault, QuotesAtMostTwoHundredCharacters) {
+  const std::string message = std::string(1'000, 'x') + " GPU is lost " + std::string(1'000, 'y');
+  const std::string fault = DeviceFaultIn(message);
+  EXPECT_EQ(fault.substr(0, 29), "the GPU is lost: GPU is lost ");
+  EXPECT_EQ(fault.size(), 17 + 200);
+}
+
+}  // namespace
+}  // namespace muster::coscheduling

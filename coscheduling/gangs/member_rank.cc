@@ -1,0 +1,82 @@
+#include "coscheduling/gangs/member_rank.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <optional>
+
+namespace muster::coscheduling {
+namespace {
+
+constexpr std::string_view kGlobalIndex = "jobset.sigs.k8s.io/job-global-index";
+constexpr std::string_view kCompletionIndex = "batch.kubernetes.io/job-completion-index";
+constexpr std::array<std::string_view, 4> kIndexLabels = {
+    "training.kubeflow.org/replica-index",
+    kCompletionIndex,
+    "apps.kubernetes.io/pod-index",
+    "kueue.x-k8s.io/pod-group-pod-index",
+};
+
+std::string TypeOf(const kube::Pod& pod) {
+  const std::string* type = pod.meta.Label("training.kubeflow.org/replica-type");
+  if (type == nullptr) return "";
+  std::string lower(*type);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return lower;
+}
+
+std::optional<int64_t> IndexIn(const kube::Pod& pod, std::string_view label) {
+  const std::string* text = pod.meta.Label(label);
+  // The label came with Kubernetes 1.28, the annotation with Indexed jobs.
+  if (text == nullptr && label == kCompletionIndex) text = pod.meta.Annotation(label);
+  if (text == nullptr) return std::nullopt;
+  int64_t index = 0;
+  auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), index);
+  if (error != std::errc() || end != text->data() + text->size()) return std::nullopt;
+  return index;
+}
+
+int64_t IndexOf(const kube::Pod& pod) {
+  for (std::string_view label : kIndexLabels) {
+    if (const std::optional<int64_t> index = IndexIn(pod, label)) return *index;
+  }
+  return 0;
+}
+
+// Pod names are at most 253 characters, so 20 digits a number keep this short.
+std::string NaturalKey(const std::string& name) {
+  constexpr size_t kWidth = 20;
+  std::string key;
+  for (size_t i = 0; i < name.size();) {
+    size_t digits = i;
+    while (digits < name.size() && std::isdigit(static_cast<unsigned char>(name[digits]))) ++digits;
+    if (digits == i) {
+      key.push_back(name[i++]);
+      continue;
+    }
+    const size_t length = digits - i;
+    if (length < kWidth) key.append(kWidth - length, '0');
+    key.append(name, i, length);
+    i = digits;
+  }
+  return key;
+}
+
+}  // namespace
+
+MemberRank RankOf(const kube::Pod& pod) {
+  MemberRank rank;
+  rank.type = TypeOf(pod);
+  rank.role = rank.type == "master" || rank.type == "chief" || rank.type == "launcher" ? 0 : 1;
+  rank.name = NaturalKey(pod.meta.name);
+  if (const std::optional<int64_t> job = IndexIn(pod, kGlobalIndex)) {
+    rank.index = *job;
+    rank.index_within = IndexOf(pod);
+  } else {
+    rank.index = IndexOf(pod);
+  }
+  return rank;
+}
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,88 @@
+#include "coscheduling/gangs/member_rank.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace muster::coscheduling {
+namespace {
+
+kube::Pod Named(std::string name, kube::StringMap labels = {}) {
+  kube::Pod pod;
+  pod.meta.name = std::move(name);
+  pod.meta.labels = std::move(labels);
+  return pod;
+}
+
+std::vector<std::string> InOrder(std::vector<kube::Pod> pods) {
+  std::ranges::sort(pods, {}, RankOf);
+  std::vector<std::string> names;
+  names.reserve(pods.size());
+  for (const kube::Pod& pod : pods) names.push_back(pod.meta.name);
+  return names;
+}
+
+TEST(MemberRank, NumbersInNamesCountAsNumbers) {
+  EXPECT_THAT(InOrder({Named("w-10"), Named("w-9"), Named("w-1"), Named("a-11")}),
+              testing::ElementsAre("a-11", "w-1", "w-9", "w-10"));
+}
+
+TEST(MemberRank, TheMasterComesBeforeTheWorkers) {
+  auto labels = [](const char* type, const char* index) {
+    return kube::StringMap{{"training.kubeflow.org/replica-type", type},
+                           {"training.kubeflow.org/replica-index", index}};
+  };
+  EXPECT_THAT(InOrder({Named("job-worker-1", labels("worker", "1")),
+                       Named("job-worker-0", labels("worker", "0")),
+                       Named("job-master-0", labels("Master", "0"))}),
+              testing::ElementsAre("job-master-0", "job-worker-0", "job-worker-1"));
+}
+
+TEST(MemberRank, TheCompletionIndexOfAnIndexedJobDecidesBeforeTheRandomName) {
+  auto indexed = [](const char* name, const char* index) {
+    return Named(name, {{"batch.kubernetes.io/job-completion-index", index}});
+  };
+  EXPECT_THAT(
+      InOrder({indexed("j-2-aaaaa", "2"), indexed("j-0-zzzzz", "0"), indexed("j-10-bbbbb", "10")}),
+      testing::ElementsAre("j-0-zzzzz", "j-2-aaaaa", "j-10-bbbbb"));
+}
+
+TEST(MemberRank, ReplicasOfOneTypeStayTogether) {
+  auto labels = [](const char* type, const char* index) {
+    return kube::StringMap{{"training.kubeflow.org/replica-type", type},
+                           {"training.kubeflow.org/replica-index", index}};
+  };
+  EXPECT_THAT(
+      InOrder({Named("job-worker-0", labels("worker", "0")), Named("job-ps-1", labels("ps", "1")),
+               Named("job-ps-0", labels("ps", "0")), Named("job-chief-0", labels("Chief", "0"))}),
+      testing::ElementsAre("job-chief-0", "job-ps-0", "job-ps-1", "job-worker-0"));
+}
+
+TEST(MemberRank, InAJobSetTheJobDecidesBeforeTheCompletionIndexInIt) {
+  auto pod = [](const char* name, const char* job, const char* index) {
+    return Named(name, {{"jobset.sigs.k8s.io/job-global-index", job},
+                        {"batch.kubernetes.io/job-completion-index", index}});
+  };
+  EXPECT_THAT(InOrder({pod("s-w-1-0-a", "2", "0"), pod("s-w-0-10-b", "1", "10"),
+                       pod("s-w-0-9-c", "1", "9"), pod("s-zero-0-0-d", "0", "0")}),
+              testing::ElementsAre("s-zero-0-0-d", "s-w-0-9-c", "s-w-0-10-b", "s-w-1-0-a"));
+}
+
+TEST(MemberRank, TheCompletionIndexMayBeAnAnnotation) {
+  kube::Pod pod = Named("j-a");
+  pod.meta.annotations = {{"batch.kubernetes.io/job-completion-index", "3"}};
+  EXPECT_EQ(RankOf(pod).index, 3);
+}
+
+TEST(MemberRank, TheOrdinalOfAStatefulSetAndTheIndexInAPodGroupAreRanks) {
+  EXPECT_EQ(RankOf(Named("s-4", {{"apps.kubernetes.io/pod-index", "4"}})).index, 4);
+  EXPECT_EQ(RankOf(Named("w", {{"kueue.x-k8s.io/pod-group-pod-index", "5"}})).index, 5);
+}
+
+TEST(MemberRank, AnIndexThatIsNoNumberIsIgnored) {
+  EXPECT_EQ(RankOf(Named("a", {{"batch.kubernetes.io/job-completion-index", "x1"}})).index, 0);
+}
+
+}  // namespace
+}  // namespace muster::coscheduling

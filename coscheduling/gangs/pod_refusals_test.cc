@@ -1,0 +1,152 @@
+#include "coscheduling/gangs/pod_refusals.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::coscheduling {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+const absl::Time kRefused = absl::FromUnixSeconds(1'700'000'000);
+constexpr absl::Duration kTime = absl::Minutes(20);
+
+kube::Event Refused(const std::string& owner, const std::string& message,
+                    absl::Time last = kRefused) {
+  kube::Event event;
+  event.about = {"Job", "team", owner, owner + "-uid"};
+  event.type = "Warning";
+  event.reason = "FailedCreate";
+  event.message = message;
+  event.last = last;
+  return event;
+}
+
+TEST(RefusalText, IsWhatTheApiServerSaidWithoutThePodsName) {
+  const std::string quota =
+      "exceeded quota: gpu, requested: requests.nvidia.com/gpu=8, used: "
+      "requests.nvidia.com/gpu=16, limited: requests.nvidia.com/gpu=16";
+  EXPECT_EQ(RefusalText("Error creating: pods \"train-2-x7k9z\" is forbidden: " + quota), quota);
+  EXPECT_EQ(RefusalText("(combined from similar events): Error creating: pods \"train-3-b\" is "
+                        "forbidden: " +
+                        quota),
+            quota);
+  EXPECT_EQ(RefusalText("create Pod web-0 in StatefulSet web failed error: pods \"web-0\" is "
+                        "forbidden: " +
+                        quota),
+            quota);
+  EXPECT_EQ(RefusalText("Error creating: pods \"a\" is forbidden: violates PodSecurity "
+                        "\"restricted:latest\": privileged (container \"c\" must not set ...)"),
+            "violates PodSecurity \"restricted:latest\": privileged (container \"c\" must not set "
+            "...)");
+  EXPECT_EQ(RefusalText("Error creating: pods \"a\" is forbidden: maximum cpu usage per Container "
+                        "is 1, but limit is 2"),
+            "maximum cpu usage per Container is 1, but limit is 2");
+  EXPECT_EQ(RefusalText("Error creating: Pod \"a-x\" is invalid: spec.containers[0].image: "
+                        "Required value"),
+            "spec.containers[0].image: Required value");
+  EXPECT_EQ(RefusalText("Error creating: admission webhook \"policy.example.com\" denied the "
+                        "request: no\nteam label"),
+            "admission webhook \"policy.example.com\" denied the request: no team label");
+}
+
+TEST(RefusalText, KeepsWhatItDoesNotKnow) {
+  EXPECT_EQ(RefusalText(""), "");
+  EXPECT_EQ(RefusalText("pods \""), "pods \"");
+  EXPECT_EQ(RefusalText("pods \"a\" not found"), "pods \"a\" not found");
+  EXPECT_EQ(RefusalText("create Claim data-web-0 Pod web-0 in StatefulSet web failed error: "
+                        "persistentvolumeclaims \"data-web-0\" is forbidden: exceeded quota: s"),
+            "persistentvolumeclaims \"data-web-0\" is forbidden: exceeded quota: s");
+}
+
+TEST(RefusalText, IsBoundedAndNeverEndsWithinACharacter) {
+  EXPECT_EQ(RefusalText(std::string(5'000, 'a')).size(), 1'024);
+  std::string odd = "a";
+  while (odd.size() < 5'000) odd += "\u00e4";
+  EXPECT_EQ(RefusalText(odd).size(), 1'023);
+  EXPECT_LE(RefusalText(std::string(5'000, '\x80')).size(), 1'024);
+}
+
+TEST(PodRefusals, KnowsTheLatestOfEachOwner) {
+  PodRefusals refusals(kTime);
+  EXPECT_THAT(refusals.Note(Refused("a", "Error creating: first")), ElementsAre("a-uid"));
+  EXPECT_THAT(refusals.Note(Refused("a", "Error creating: later", kRefused + absl::Seconds(9))),
+              ElementsAre("a-uid"));
+  EXPECT_THAT(refusals.Note(Refused("a", "Error creating: first")), IsEmpty());
+  ASSERT_NE(refusals.Find("a-uid"), nullptr);
+  EXPECT_EQ(refusals.Find("a-uid")->why, "later");
+  EXPECT_EQ(refusals.Find("a-uid")->owner.name, "a");
+  EXPECT_EQ(refusals.Find("b-uid"), nullptr);
+}
+
+TEST(PodRefusals, TheSameEventReadAgainTellsNothingNew) {
+  PodRefusals refusals(kTime);
+  refusals.Note(Refused("a", "no"));
+  EXPECT_THAT(refusals.Note(Refused("a", "no")), IsEmpty());
+  EXPECT_EQ(refusals.size(), 1);
+}
+
+TEST(PodRefusals, TrainingOperatorHasAReasonOfItsOwn) {
+  PodRefusals refusals(kTime);
+  kube::Event event = Refused("a", "no");
+  event.reason = "FailedCreatePod";
+  EXPECT_THAT(refusals.Note(event), ElementsAre("a-uid"));
+}
+
+TEST(PodRefusals, OtherEventsAreNone) {
+  PodRefusals refusals(kTime);
+  kube::Event normal = Refused("a", "no");
+  normal.type = "Normal";
+  kube::Event scheduling = Refused("a", "no");
+  scheduling.reason = "FailedScheduling";
+  kube::Event nobodys = Refused("a", "no");
+  nobodys.about.uid.clear();
+  for (const kube::Event& event : {normal, scheduling, nobodys}) {
+    EXPECT_THAT(refusals.Note(event), IsEmpty());
+  }
+  EXPECT_EQ(refusals.size(), 0);
+}
+
+TEST(PodRefusals, OneThatIsNotRepeatedIsOver) {
+  PodRefusals refusals(kTime);
+  refusals.Note(Refused("a", "no"));
+  refusals.Note(Refused("b", "no"));
+  refusals.Note(Refused("b", "no", kRefused + absl::Minutes(15)));
+  EXPECT_EQ(refusals.NextExpiry(), kRefused + kTime);
+  EXPECT_THAT(refusals.Expire(kRefused + kTime - absl::Seconds(1)), IsEmpty());
+  EXPECT_THAT(refusals.Expire(kRefused + kTime), ElementsAre("a-uid"));
+  EXPECT_EQ(refusals.Find("a-uid"), nullptr);
+  EXPECT_EQ(refusals.NextExpiry(), kRefused + absl::Minutes(35));
+}
+
+TEST(PodRefusals, AClockThatIsAheadProlongsNone) {
+  PodRefusals refusals(kTime);
+  refusals.Note(Refused("a", "no", kRefused + absl::Hours(24'000)));
+  EXPECT_THAT(refusals.Expire(kRefused), IsEmpty());
+  EXPECT_EQ(refusals.NextExpiry(), kRefused + kTime);
+  EXPECT_THAT(refusals.Expire(kRefused + kTime), ElementsAre("a-uid"));
+}
+
+TEST(PodRefusals, TheLongestSilentGoWhenThereAreTooMany) {
+  PodRefusals refusals(kTime, 2);
+  refusals.Note(Refused("a", "no", kRefused + absl::Seconds(5)));
+  refusals.Note(Refused("b", "no", kRefused));
+  EXPECT_THAT(refusals.Note(Refused("c", "no", kRefused + absl::Seconds(7))),
+              ElementsAre("c-uid", "b-uid"));
+  EXPECT_EQ(refusals.size(), 2);
+  EXPECT_EQ(refusals.dropped(), 1);
+  EXPECT_EQ(refusals.Find("b-uid"), nullptr);
+}
+
+TEST(PodRefusals, AnOwnerThatIsGoneIsForgotten) {
+  PodRefusals refusals(kTime);
+  refusals.Note(Refused("a", "no"));
+  refusals.Forget("a-uid");
+  refusals.Forget("b-uid");
+  EXPECT_EQ(refusals.Find("a-uid"), nullptr);
+  EXPECT_EQ(refusals.NextExpiry(), absl::InfiniteFuture());
+}
+
+}  // namespace
+}  // namespace muster::coscheduling

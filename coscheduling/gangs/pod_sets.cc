@@ -1,0 +1,177 @@
+#include "coscheduling/gangs/pod_sets.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_split.h"
+#include "fmt/format.h"
+
+namespace muster::coscheduling {
+namespace {
+
+// Which part of its job a member is.
+constexpr std::array<std::string_view, 2> kRoleLabels = {"training.kubeflow.org/replica-type",
+                                                         "jobset.sigs.k8s.io/replicatedjob-name"};
+
+// FNV-1a: the same digest wherever it is computed.
+uint64_t Digest(std::string_view text) {
+  uint64_t hash = 14695981039346656037ULL;
+  for (unsigned char c : text) hash = (hash ^ c) * 1099511628211ULL;
+  return hash;
+}
+
+void Append(const std::vector<kube::Requirement>& requirements, std::string* text) {
+  for (const kube::Requirement& requirement : requirements) *text += requirement.ToString() + "&";
+}
+
+std::string WhatQuotaSees(const kube::PodSpec& spec) {
+  std::string text;
+  for (const auto& [resource, amount] : spec.requests.entries()) {
+    text += fmt::format("{}={};", resource, amount);
+  }
+  for (const auto& [key, value] : spec.node_selector) text += fmt::format("s{}={};", key, value);
+  if (spec.affinity.required_node_terms) {
+    for (const kube::NodeSelectorTerm& term : *spec.affinity.required_node_terms) {
+      text += "|";
+      Append(term.match_expressions, &text);
+      text += "/";
+      Append(term.match_fields, &text);
+    }
+  }
+  for (const kube::Toleration& toleration : spec.tolerations) {
+    text += fmt::format("t{},{},{},{};", toleration.key, toleration.exists, toleration.value,
+                        toleration.effect ? static_cast<int>(*toleration.effect) : -1);
+  }
+  return text;
+}
+
+std::string DigestText(const kube::PodSpec& spec) {
+  return fmt::format("{:016x}", Digest(WhatQuotaSees(spec)));
+}
+
+void CountIn(const std::string& name, const kube::Pod& pod, std::vector<quota::PodSet>* sets) {
+  auto it = std::ranges::find(*sets, name, &quota::PodSet::name);
+  if (it == sets->end()) it = sets->insert(it, {name, 0, pod.spec});
+  ++it->count;
+}
+
+}  // namespace
+
+std::string PodSetOf(const kube::Pod& pod) {
+  const std::string* name = pod.meta.Annotation(kPodSetAnnotation);
+  if (name != nullptr) return *name;
+  std::string digest = DigestText(*pod.spec);
+  for (std::string_view label : kRoleLabels) {
+    if (const std::string* role = pod.meta.Label(label)) return *role + "-" + digest;
+  }
+  return digest;
+}
+
+PodSets GroupByPodSet(const std::vector<const kube::Pod*>& members, int64_t required) {
+  PodSets sets;
+  for (const kube::Pod* pod : members) {
+    CountIn(PodSetOf(*pod), *pod, required-- > 0 ? &sets.required : &sets.surplus);
+  }
+  return sets;
+}
+
+std::string FlavorsText(const quota::PodSetAssignment& given) {
+  std::string text;
+  for (const auto& [resource, flavor] : given.flavors) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", resource, flavor);
+  }
+  return text;
+}
+
+std::set<std::string> FlavorNames(const quota::PodSetAssignment& given) {
+  std::set<std::string> names;
+  for (const auto& [resource, flavor] : given.flavors) names.insert(flavor);
+  return names;
+}
+
+bool IsGivenFlavors(const kube::Pod& pod) {
+  return pod.meta.Annotation(kPodSetAnnotation) != nullptr;
+}
+
+bool HasFlavors(const kube::Pod& pod, const quota::PodSetAssignment& given) {
+  const std::string* name = pod.meta.Annotation(kPodSetAnnotation);
+  const std::string* flavors = pod.meta.Annotation(kFlavorsAnnotation);
+  return name != nullptr && *name == given.name && flavors != nullptr &&
+         *flavors == FlavorsText(given);
+}
+
+std::set<std::string> CarriedFlavors(const kube::Pod& pod) {
+  std::set<std::string> names;
+  const std::string* text = pod.meta.Annotation(kFlavorsAnnotation);
+  if (text == nullptr) return names;
+  for (absl::string_view pair : absl::StrSplit(*text, ',')) {
+    const size_t equals = pair.find('=');
+    if (equals != absl::string_view::npos) names.insert(std::string(pair.substr(equals + 1)));
+  }
+  return names;
+}
+
+// The name of its pod set ends with the digest of what it asked for before, so the right guess is
+// known when it is met: labels that the flavors have too may be its own, and tolerations were added
+// behind its own.
+std::optional<kube::PodSpec> SpecBeforeFlavors(
+    const kube::Pod& pod, const std::vector<const kube::ResourceFlavor*>& flavors) {
+  constexpr size_t kMostLabels = 12;
+  std::vector<std::string> labels;
+  size_t tolerations = 0;
+  for (const kube::ResourceFlavor* flavor : flavors) {
+    tolerations += flavor->tolerations.size();
+    for (const auto& [key, value] : flavor->node_labels) {
+      const auto own = pod.spec->node_selector.find(key);
+      const bool same = own != pod.spec->node_selector.end() && own->second == value;
+      if (same && !std::ranges::count(labels, key)) labels.push_back(key);
+    }
+  }
+  if (labels.size() > kMostLabels) return std::nullopt;
+  const std::string set = PodSetOf(pod);
+  const size_t combinations = size_t{1} << labels.size();
+  // Most often all of it was added.
+  for (size_t kept = 0; kept < combinations; ++kept) {
+    kube::PodSpec spec = *pod.spec;
+    for (size_t i = 0; i < labels.size(); ++i) {
+      if ((kept >> i & 1) == 0) spec.node_selector.erase(labels[i]);
+    }
+    for (size_t taken = 0; taken <= tolerations; ++taken) {
+      if (set.ends_with(DigestText(spec))) return spec;
+      if (spec.tolerations.empty()) break;
+      spec.tolerations.pop_back();
+    }
+  }
+  return std::nullopt;
+}
+
+AssignFlavors FlavorsFor(const kube::Pod& pod, const quota::PodSetAssignment& given,
+                         const std::string& queue,
+                         const std::vector<const kube::ResourceFlavor*>& flavors) {
+  AssignFlavors assign;
+  assign.pod = {pod.meta.name_space, pod.meta.name, pod.meta.uid, pod.meta.resource_version};
+  assign.has_node_selector = !pod.spec->node_selector.empty();
+  assign.has_tolerations = !pod.spec->tolerations.empty();
+  assign.has_annotations = !pod.meta.annotations.empty();
+  for (const kube::ResourceFlavor* flavor : flavors) {
+    for (const auto& [key, value] : flavor->node_labels) {
+      if (!pod.spec->node_selector.contains(key)) assign.node_selector.emplace(key, value);
+    }
+    for (size_t i = 0; i < flavor->tolerations.size(); ++i) {
+      const kube::Toleration& toleration = flavor->tolerations[i];
+      const auto same = [&](const AssignFlavors::Tolerate& added) {
+        return added.toleration == toleration;
+      };
+      if (std::ranges::find(pod.spec->tolerations, toleration) == pod.spec->tolerations.end() &&
+          std::ranges::none_of(assign.tolerations, same)) {
+        assign.tolerations.push_back({toleration, flavor->toleration_seconds[i]});
+      }
+    }
+  }
+  assign.annotations = {{std::string(kPodSetAnnotation), given.name},
+                        {std::string(kFlavorsAnnotation), FlavorsText(given)},
+                        {std::string(kQueueAnnotation), queue}};
+  return assign;
+}
+
+}  // namespace muster::coscheduling

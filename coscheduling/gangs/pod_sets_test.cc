@@ -1,0 +1,138 @@
+#include "coscheduling/gangs/pod_sets.h"
+
+#include <gtest/gtest.h>
+
+#include "cluster/test_objects.h"
+
+namespace muster::coscheduling {
+namespace {
+
+using cluster::test::MakePod;
+using cluster::test::With;
+
+kube::Pod Gpu(const std::string& name, int64_t gpus = 1) {
+  return MakePod(name, {{"nvidia.com/gpu", gpus}});
+}
+
+TEST(PodSets, PodsThatAskAlikeAreOneSet) {
+  EXPECT_EQ(PodSetOf(Gpu("a")), PodSetOf(Gpu("b")));
+  const std::string plain = PodSetOf(Gpu("a"));
+  EXPECT_NE(plain, PodSetOf(Gpu("a", 2)));
+  EXPECT_NE(plain, PodSetOf(With(Gpu("a"), [](auto& spec) { spec.node_selector["k"] = "v"; })));
+  EXPECT_NE(plain, PodSetOf(With(Gpu("a"), [](auto& spec) {
+              spec.affinity.required_node_terms.emplace();
+              spec.affinity.required_node_terms->push_back({{cluster::test::In("k", {"v"})}, {}});
+            })));
+  EXPECT_NE(plain, PodSetOf(With(Gpu("a"), [](auto& spec) {
+              spec.tolerations.push_back({"k", true, "", std::nullopt});
+            })));
+}
+
+// Records outlive processes: this name may only change together with a way to read the old one.
+TEST(PodSets, TheNameIsTheSameInEveryProcess) { EXPECT_EQ(PodSetOf(Gpu("a")), "65301564be2fcdaa"); }
+
+TEST(PodSets, AMemberKeepsItsSetAfterItsSpecWasAddedTo) {
+  kube::Pod pod = With(Gpu("a"), [](auto& spec) { spec.node_selector["pool"] = "gpu"; });
+  pod.meta.annotations[std::string(kPodSetAnnotation)] = "its-set";
+  EXPECT_EQ(PodSetOf(pod), "its-set");
+}
+
+TEST(PodSets, TheFirstInRankOrderAreRequiredTheOthersSurplus) {
+  const kube::Pod master = Gpu("master", 2);
+  const kube::Pod a = Gpu("a");
+  const kube::Pod b = Gpu("b");
+  const kube::Pod c = Gpu("c");
+  const PodSets sets = GroupByPodSet({&master, &a, &b, &c}, 3);
+  ASSERT_EQ(sets.required.size(), 2U);
+  EXPECT_EQ(sets.required[0].count, 1);
+  EXPECT_EQ(sets.required[0].spec, master.spec);
+  EXPECT_EQ(sets.required[1].count, 2);
+  ASSERT_EQ(sets.surplus.size(), 1U);
+  EXPECT_EQ(sets.surplus[0].name, sets.required[1].name);
+  EXPECT_EQ(sets.surplus[0].count, 1);
+}
+
+kube::ResourceFlavor Spot() {
+  kube::ResourceFlavor flavor;
+  flavor.meta.name = "spot";
+  flavor.node_labels["pool"] = "gpu-spot";
+  flavor.node_labels["zone"] = "a";
+  flavor.tolerations = {{"spot", true, "", kube::TaintEffect::kNoExecute}};
+  flavor.toleration_seconds = {300};
+  return flavor;
+}
+
+TEST(FlavorsFor, AddsWhatTheMemberLacksAndChangesNothing) {
+  const kube::Pod pod = With(Gpu("a"), [](auto& spec) { spec.node_selector["zone"] = "a"; });
+  const kube::ResourceFlavor spot = Spot();
+  const quota::PodSetAssignment given{"set", 1, {{"nvidia.com/gpu", "spot"}}, {}};
+  const AssignFlavors assign = FlavorsFor(pod, given, "team", {&spot, &spot});
+  EXPECT_TRUE(assign.has_node_selector);
+  EXPECT_FALSE(assign.has_tolerations);
+  EXPECT_FALSE(assign.has_annotations);
+  EXPECT_EQ(assign.node_selector, (std::map<std::string, std::string>{{"pool", "gpu-spot"}}));
+  ASSERT_EQ(assign.tolerations.size(), 1U);
+  EXPECT_EQ(assign.tolerations[0].toleration, spot.tolerations[0]);
+  EXPECT_EQ(assign.tolerations[0].seconds, 300);
+  EXPECT_EQ(assign.annotations,
+            (std::map<std::string, std::string>{{"muster.dev/pod-set", "set"},
+                                                {"muster.dev/flavors", "nvidia.com/gpu=spot"},
+                                                {"muster.dev/queue", "team"}}));
+}
+
+// What the API server has once FlavorsFor was written.
+kube::Pod Given(const kube::Pod& pod, const std::vector<const kube::ResourceFlavor*>& flavors) {
+  const quota::PodSetAssignment given{PodSetOf(pod), 1, {{"cpu", "any"}, {"gpu", "spot"}}, {}};
+  const AssignFlavors assign = FlavorsFor(pod, given, "team", flavors);
+  kube::Pod after = With(pod, [&](auto& spec) {
+    for (const auto& [key, value] : assign.node_selector) spec.node_selector[key] = value;
+    for (const auto& added : assign.tolerations) spec.tolerations.push_back(added.toleration);
+  });
+  for (const auto& [key, value] : assign.annotations) after.meta.annotations[key] = value;
+  return after;
+}
+
+TEST(SpecBeforeFlavors, IsWhatItsUserWrote) {
+  const kube::ResourceFlavor spot = Spot();
+  const kube::Toleration own = {"nvidia.com/gpu", true, "", std::nullopt};
+  for (const kube::Pod& pod :
+       {Gpu("a"), With(Gpu("a"), [](auto& spec) { spec.node_selector["zone"] = "a"; }),
+        With(Gpu("a"),
+             [&](auto& spec) {
+               spec.node_selector["pool"] = "gpu-spot";
+               spec.node_selector["zone"] = "a";
+               spec.tolerations = {own, spot.tolerations[0]};
+             }),
+        With(Gpu("a"), [&](auto& spec) { spec.tolerations = {own}; })}) {
+    const kube::Pod given = Given(pod, {&spot});
+    EXPECT_EQ(CarriedFlavors(given), (std::set<std::string>{"any", "spot"}));
+    const std::optional<kube::PodSpec> before = SpecBeforeFlavors(given, {&spot});
+    ASSERT_TRUE(before.has_value());
+    EXPECT_EQ(*before, *pod.spec);
+  }
+  EXPECT_TRUE(CarriedFlavors(Gpu("a")).empty());
+}
+
+TEST(SpecBeforeFlavors, CannotBeToldOnceAFlavorSaysSomethingElse) {
+  const kube::ResourceFlavor spot = Spot();
+  const kube::Pod given = Given(Gpu("a"), {&spot});
+  kube::ResourceFlavor changed = Spot();
+  changed.node_labels["pool"] = "gpu-other";
+  EXPECT_FALSE(SpecBeforeFlavors(given, {&changed}).has_value());
+  EXPECT_FALSE(SpecBeforeFlavors(given, {}).has_value());
+}
+
+TEST(FlavorsFor, WhatWasAddedIsRecognised) {
+  kube::Pod pod = Gpu("a");
+  quota::PodSetAssignment given{"set", 1, {{"cpu", "any"}, {"nvidia.com/gpu", "spot"}}, {}};
+  EXPECT_FALSE(HasFlavors(pod, given));
+  for (const auto& [key, value] : FlavorsFor(pod, given, "team", {}).annotations) {
+    pod.meta.annotations[key] = value;
+  }
+  EXPECT_TRUE(HasFlavors(pod, given));
+  given.flavors["cpu"] = "other";
+  EXPECT_FALSE(HasFlavors(pod, given));
+}
+
+}  // namespace
+}  // namespace muster::coscheduling

@@ -1,0 +1,212 @@
+#include "coscheduling/placement/planner/oracle.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "cluster/predicates.h"
+#include "cluster/relation_index.h"
+#include "fmt/format.h"
+#include "kube/objects/well_known.h"
+
+namespace muster::coscheduling::testing {
+
+using cluster::NodeInfo;
+using kube::Pod;
+
+std::string OracleScore::ToString() const {
+  return fmt::format("complete={} one_zone={} placed={} nodes={} virtual={} devices={}", complete,
+                     one_zone, placed, nodes, virtual_nodes, devices);
+}
+
+bool OracleBetter(const OracleScore& a, const OracleScore& b) {
+  auto key = [](const OracleScore& s) {
+    return std::tuple(s.complete, s.complete && s.one_zone, s.placed, s.one_zone, -s.nodes,
+                      -s.virtual_nodes, -s.devices);
+  };
+  return key(a) > key(b);
+}
+
+// Walks all states depth first, with the placements of the current one counted.
+struct Oracle::Explorer {
+  explicit Explorer(Oracle& oracle)
+      : oracle(oracle),
+        relations(oracle.snapshot_, oracle.request_.members, oracle.request_.include_virtual),
+        state(oracle.kinds_.size() * oracle.nodes_.size()),
+        placed(oracle.kinds_.size()),
+        requested(oracle.nodes_.size()),
+        on_node(oracle.nodes_.size()) {
+    for (const auto& kind : oracle.kinds_) {
+      for (const NodeInfo* info : oracle.nodes_) {
+        suitable.push_back(!cluster::CheckClass(oracle.snapshot_, *kind[0], *info) &&
+                           kind[0]->spec_error.empty());
+      }
+    }
+  }
+
+  // Resources and host ports, beside what stands there and what has been placed.
+  bool HasRoom(const Pod& pod, size_t n) const {
+    const NodeInfo& info = *oracle.nodes_[n];
+    kube::ResourceList wanted = requested[n];
+    if (!wanted.Add(pod.spec->requests).ok() || !info.FreeResources().Covers(wanted)) return false;
+    for (const cluster::PlacedPod& other : info.pods) {
+      if (cluster::HostPortsConflict(*pod.spec, *other.pod->spec)) return false;
+    }
+    return std::none_of(on_node[n].begin(), on_node[n].end(), [&](const Pod* other) {
+      return cluster::HostPortsConflict(*pod.spec, *other->spec);
+    });
+  }
+
+  bool InDomain(size_t n) const {
+    const std::string& key = oracle.request_.required_topology_key;
+    if (key.empty()) return true;
+    const std::string* value = oracle.nodes_[n]->node->meta.Label(key);
+    if (value == nullptr) return false;
+    for (size_t m = 0; m < on_node.size(); ++m) {
+      if (!on_node[m].empty() && *oracle.nodes_[m]->node->meta.Label(key) != *value) return false;
+    }
+    std::set<std::string> homes;
+    for (const std::string& name : oracle.request_.sibling_nodes) {
+      const std::string* home = oracle.snapshot_.FindNode(name)->node->meta.Label(key);
+      homes.insert(home == nullptr ? "" : *home);
+    }
+    return homes.empty() || homes.contains(*value);
+  }
+
+  void Visit(const State& from, int cell) {
+    if (!oracle.seen_.try_emplace(state, from, cell).second) return;
+    OracleScore score = oracle.ScoreOf(state);
+    if (OracleBetter(score, oracle.best_)) {
+      oracle.best_ = score;
+      oracle.best_state_ = state;
+    }
+    for (size_t k = 0; k < oracle.kinds_.size(); ++k) {
+      if (placed[k] == oracle.kinds_[k].size()) continue;
+      const Pod& pod = *oracle.kinds_[k][placed[k]];
+      for (size_t n = 0; n < oracle.nodes_.size(); ++n) {
+        size_t at = k * oracle.nodes_.size() + n;
+        if (!suitable[at] || !InDomain(n) || !HasRoom(pod, n)) continue;
+        if (relations.Check(pod, *oracle.nodes_[n])) continue;
+        Step(pod, k, n, static_cast<int>(at));
+      }
+    }
+  }
+
+  void Step(const Pod& pod, size_t k, size_t n, int at) {
+    State before = state;
+    kube::ResourceList requested_before = requested[n];
+    ++state[at];
+    ++placed[k];
+    (void)requested[n].Add(pod.spec->requests);  // HasRoom has tried it
+    on_node[n].push_back(&pod);
+    relations.Add(pod, *oracle.nodes_[n]);
+    Visit(before, at);
+    relations.Remove(pod, *oracle.nodes_[n]);
+    on_node[n].pop_back();
+    requested[n] = requested_before;
+    --placed[k];
+    state = before;
+  }
+
+  Oracle& oracle;
+  cluster::RelationIndex relations;
+  State state;
+  std::vector<size_t> placed;                    // by kind
+  std::vector<bool> suitable;                    // by kind, then node
+  std::vector<kube::ResourceList> requested;     // by node
+  std::vector<std::vector<const Pod*>> on_node;  // by node
+};
+
+Oracle::Oracle(const cluster::Snapshot& snapshot, const PlanRequest& request,
+               std::vector<int> alike)
+    : request_(request), alike_(std::move(alike)), snapshot_(snapshot) {
+  for (const auto& [name, info] : snapshot.nodes()) {
+    if (info.is_virtual && !request.include_virtual) continue;
+    if (!request.excluded_nodes.contains(name)) nodes_.push_back(&info);
+  }
+  for (size_t m = 0; m < alike_.size(); ++m) {
+    if (static_cast<size_t>(alike_[m]) >= kinds_.size()) kinds_.resize(alike_[m] + 1);
+    kinds_[alike_[m]].push_back(request.members[m]);
+  }
+  best_state_.resize(kinds_.size() * nodes_.size());
+  best_ = ScoreOf(best_state_);
+  Explorer(*this).Visit({}, -1);
+}
+
+OracleScore Oracle::ScoreOf(const State& state) const {
+  OracleScore score;
+  std::set<std::string> zones;
+  auto zone_of = [](const NodeInfo& info) {
+    const std::string* zone = info.node->meta.Label(kube::kZoneLabel);
+    return zone == nullptr ? std::string() : *zone;
+  };
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    int members = 0;
+    for (size_t k = 0; k < kinds_.size(); ++k) members += state[k * nodes_.size() + n];
+    if (members == 0) continue;
+    score.placed += members;
+    ++score.nodes;
+    score.virtual_nodes += nodes_[n]->is_virtual;
+    score.devices += nodes_[n]->Free("nvidia.com/gpu");
+    zones.insert(zone_of(*nodes_[n]));
+  }
+  std::set<std::string> home;
+  for (const std::string& name : request_.sibling_nodes) {
+    if (const NodeInfo* info = snapshot_.FindNode(name)) home.insert(zone_of(*info));
+  }
+  score.one_zone = zones.size() == 1 && (home.empty() || home.contains(*zones.begin()));
+  score.complete = score.placed >= static_cast<int>(request_.required);
+  return score;
+}
+
+std::map<std::string, std::string> Oracle::BestPlacements() const {
+  std::map<std::string, std::string> placements;
+  for (size_t k = 0; k < kinds_.size(); ++k) {
+    size_t next = 0;
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      for (int i = 0; i < best_state_[k * nodes_.size() + n]; ++i) {
+        placements[kinds_[k][next++]->meta.uid] = nodes_[n]->name();
+      }
+    }
+  }
+  return placements;
+}
+
+OracleScore Oracle::ScoreOf(const std::map<std::string, std::string>& placements) const {
+  return ScoreOf(StateOf(placements));
+}
+
+Oracle::State Oracle::StateOf(const std::map<std::string, std::string>& placements) const {
+  State state(kinds_.size() * nodes_.size());
+  for (size_t m = 0; m < alike_.size(); ++m) {
+    auto it = placements.find(request_.members[m]->meta.uid);
+    if (it == placements.end()) continue;
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      if (nodes_[n]->name() == it->second) ++state[alike_[m] * nodes_.size() + n];
+    }
+  }
+  return state;
+}
+
+std::vector<std::pair<const Pod*, std::string>> Oracle::OrderOf(
+    const std::map<std::string, std::string>& placements) const {
+  std::vector<std::pair<const Pod*, std::string>> order;
+  std::map<std::string, std::string> left = placements;
+  for (auto it = seen_.find(StateOf(placements)); it != seen_.end() && it->second.second >= 0;) {
+    const auto& [before, cell] = it->second;
+    const std::string& name = nodes_[cell % nodes_.size()]->name();
+    for (const Pod* pod : kinds_[cell / nodes_.size()]) {
+      auto placement = left.find(pod->meta.uid);
+      if (placement == left.end() || placement->second != name) continue;
+      order.emplace_back(pod, name);
+      left.erase(placement);
+      break;
+    }
+    it = seen_.find(before);
+  }
+  if (!left.empty()) return {};
+  std::reverse(order.begin(), order.end());
+  return order;
+}
+
+}  // namespace muster::coscheduling::testing

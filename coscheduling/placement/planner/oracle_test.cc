@@ -1,0 +1,266 @@
+// The planner against brute force, on seeded random clusters.
+#include "coscheduling/placement/planner/oracle.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "cluster/predicates.h"
+#include "coscheduling/placement/planner/planner.h"
+#include "coscheduling/placement/planner/testing.h"
+#include "fmt/format.h"
+#include "gtest/gtest.h"
+#include "kube/objects/well_known.h"
+
+namespace muster::coscheduling {
+namespace {
+
+using testing::GangWorld;
+using testing::Oracle;
+using testing::OracleScore;
+
+constexpr char kRack[] = "rack";
+
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : engine_(seed) {}
+  int Upto(int most) { return static_cast<int>(engine_() % (most + 1)); }
+  bool OneIn(int n) { return engine_() % n == 0; }
+  template <typename T>
+  T Of(std::initializer_list<T> choices) {
+    return choices.begin()[engine_() % choices.size()];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+struct Options {
+  int classes = 3;          // at most
+  bool relations = true;    // affinity, anti-affinity, spread
+  bool constraints = true;  // taints, selectors, ports, required domains, virtual nodes, siblings
+  bool equal_nodes = false;
+};
+
+class RandomWorld {
+ public:
+  RandomWorld(uint64_t seed, const Options& options) : dice_(seed), options_(options) {
+    AddNodes();
+    AddStandingPods();
+    AddGang();
+    AddDemands();
+  }
+
+  GangWorld world;
+  std::vector<int> alike;
+  bool related = false;  // some member has relations
+
+ private:
+  std::string AnyZone() { return dice_.Of<std::string>({"a", "a", "b", "c"}); }
+  std::string AnyKey() {
+    return dice_.Of<std::string>(
+        {kube::kHostnameLabel, kube::kHostnameLabel, kube::kZoneLabel, kRack});
+  }
+
+  void AddNodes() {
+    int count = 1 + dice_.Upto(4);
+    int64_t gpus = dice_.Of({1, 2, 4, 8});
+    for (int i = 0; i < count; ++i) {
+      std::string name = fmt::format("n{}", i);
+      std::string zone = dice_.OneIn(12) ? "" : AnyZone();
+      int64_t cpus = 4 + dice_.Upto(8);
+      if (!options_.equal_nodes) gpus = dice_.Of({0, 1, 2, 3, 4, 8});
+      if (options_.constraints && dice_.OneIn(6)) {
+        world.Add(testing::ClaimWith(name, zone, gpus, cpus));
+        names_.push_back("nodeclaim/" + name);
+        continue;
+      }
+      kube::Node node = testing::NodeWith(name, zone, gpus, cpus);
+      if (!dice_.OneIn(5)) node.meta.labels[kRack] = dice_.Of<std::string>({"r1", "r2", "r3"});
+      if (options_.constraints) Constrain(&node);
+      world.Add(std::move(node));
+      names_.push_back(name);
+    }
+  }
+
+  void Constrain(kube::Node* node) {
+    if (dice_.OneIn(6)) node->taints.push_back({"team", "x", kube::TaintEffect::kNoSchedule});
+    if (dice_.OneIn(8)) node->taints.push_back({"soft", "", kube::TaintEffect::kPreferNoSchedule});
+    if (dice_.OneIn(2)) node->meta.labels["pool"] = dice_.Of<std::string>({"x", "y"});
+    if (dice_.OneIn(12)) node->unschedulable = true;
+    if (dice_.OneIn(12)) node->ready = false;
+  }
+
+  void AddStandingPods() {
+    int count = dice_.Upto(4);
+    for (int i = 0; i < count; ++i) {
+      kube::PodSpec spec = testing::SpecWith(dice_.OneIn(3) ? 1 : 0);
+      if (options_.relations && dice_.OneIn(3)) {
+        spec.affinity.required_pod_anti_affinity.push_back(AnyTerm());
+      }
+      if (options_.constraints && dice_.OneIn(4)) spec.host_ports = {{"", "TCP", 80}};
+      kube::Pod pod = testing::PodWith(fmt::format("standing-{}", i), std::move(spec),
+                                       {{"app", dice_.Of<std::string>({"train", "other"})}});
+      const std::string& node = names_[dice_.Upto(static_cast<int>(names_.size()) - 1)];
+      if (node.starts_with("nodeclaim/")) continue;
+      if (dice_.OneIn(6)) pod.meta.deletion_time = absl::UnixEpoch();
+      if (dice_.OneIn(6)) pod.meta.name_space = "elsewhere";
+      world.Add(testing::Bound(std::move(pod), node));
+    }
+  }
+
+  kube::PodAffinityTerm AnyTerm() {
+    kube::PodAffinityTerm term = dice_.OneIn(2) ? testing::Term("app", "train", AnyKey())
+                                                : testing::Term("role", RandomRole(), AnyKey());
+    if (dice_.OneIn(8)) term.namespaces = {"default", "elsewhere"};
+    return term;
+  }
+
+  std::string RandomRole() { return fmt::format("r{}", dice_.Upto(2)); }
+
+  void AddGang() {
+    int classes = 1 + dice_.Upto(options_.classes - 1);
+    int left = 6;
+    kube::PodSpec spec = AnySpec();
+    for (int c = 0; c < classes; ++c) {
+      // Classes that differ by label or relation only are as interesting as others.
+      if (c > 0 && dice_.OneIn(2)) spec = AnySpec();
+      int count = c + 1 == classes ? 1 + dice_.Upto(left - 1) : 1 + dice_.Upto(left / 2 - 1);
+      left -= count;
+      kube::StringMap labels = {{"app", "train"}, {"role", fmt::format("r{}", c)}};
+      for (int i = 0; i < count; ++i) alike.push_back(c);
+      world.AddMembers(fmt::format("m{}", c), count, spec, labels);
+      related |= cluster::HasRelations(spec);
+      if (left < 2) break;
+    }
+  }
+
+  kube::PodSpec AnySpec() {
+    kube::PodSpec spec = testing::SpecWith(dice_.Of({0, 1, 1, 2, 2, 3, 4}), 1 + dice_.Upto(3));
+    if (options_.constraints) {
+      if (dice_.OneIn(2)) spec.tolerations.push_back({"team", true, "", std::nullopt});
+      if (dice_.OneIn(5)) spec.node_selector["pool"] = "x";
+      if (dice_.OneIn(8)) spec.host_ports = {{"", "TCP", dice_.Of({80, 81})}};
+      if (dice_.OneIn(8)) {
+        spec.affinity.required_node_terms.emplace().push_back(
+            {{{kube::kZoneLabel, kube::SelectorOperator::kIn, {"a", "b"}}}, {}});
+      }
+    }
+    if (!options_.relations) return spec;
+    if (dice_.OneIn(3)) spec.affinity.required_pod_affinity.push_back(AnyTerm());
+    if (dice_.OneIn(8)) spec.affinity.required_pod_affinity.push_back(AnyTerm());
+    if (dice_.OneIn(4)) spec.affinity.required_pod_anti_affinity.push_back(AnyTerm());
+    if (dice_.OneIn(3)) spec.topology_spread.push_back(AnySpread());
+    if (dice_.OneIn(8)) spec.topology_spread.push_back(AnySpread());
+    return spec;
+  }
+
+  kube::TopologySpreadConstraint AnySpread() {
+    auto constraint = dice_.OneIn(3) ? testing::Spread("role", RandomRole(), AnyKey())
+                                     : testing::Spread("app", "train", AnyKey());
+    constraint.max_skew = 1 + dice_.Upto(1);
+    if (dice_.OneIn(6)) constraint.min_domains = 1 + dice_.Upto(3);
+    if (dice_.OneIn(6)) constraint.honor_node_affinity = false;
+    if (dice_.OneIn(6)) constraint.honor_node_taints = true;
+    if (dice_.OneIn(12)) constraint.selector.reset();
+    if (dice_.OneIn(12)) constraint.selector.emplace();
+    return constraint;
+  }
+
+  void AddDemands() {
+    PlanRequest& request = world.request();
+    if (dice_.OneIn(4)) request.required = dice_.Upto(static_cast<int>(alike.size()));
+    if (!options_.constraints) return;
+    request.include_virtual = dice_.OneIn(2);
+    if (dice_.OneIn(8)) request.excluded_nodes.insert("n0");
+    if (dice_.OneIn(6)) request.required_topology_key = AnyKey();
+    if (dice_.OneIn(8)) request.sibling_nodes = {names_[0]};
+  }
+
+  Dice dice_;
+  Options options_;
+  std::vector<std::string> names_;
+};
+
+// Binds the plan member by member with kube-scheduler's rules as cluster/ states them.
+void ExpectBindable(GangWorld& world, const Oracle& oracle, const Plan& plan) {
+  auto order = oracle.OrderOf(plan.placements);
+  ASSERT_EQ(order.size(), plan.placements.size()) << "no order makes every placement valid";
+  if (world.request().include_virtual) return;  // CheckAll sees virtual nodes differently
+  for (const auto& [pod, node] : order) {
+    auto rejection = cluster::CheckAll(world.snapshot(), *pod, *world.snapshot().FindNode(node));
+    ASSERT_FALSE(rejection) << pod->meta.name << " on " << node << ": " << rejection->detail;
+    ASSERT_TRUE(world.snapshot().Assume(pod->meta.uid, node).ok());
+  }
+  for (const auto& [pod, node] : order) {
+    const cluster::NodeInfo& info = *world.snapshot().FindNode(node);
+    for (const auto& [resource, amount] : pod->spec->requests.entries()) {
+      EXPECT_LE(info.requested.Get(resource), info.node->allocatable.Get(resource))
+          << node << " is overcommitted in " << resource;
+    }
+  }
+}
+
+void CheckSeed(uint64_t seed, const Options& options, OracleScore* got_score = nullptr,
+               OracleScore* best_score = nullptr) {
+  SCOPED_TRACE(fmt::format("seed {}: rerun with MUSTER_PLANNER_SEED={}", seed, seed));
+  RandomWorld random(seed, options);
+  GangWorld& world = random.world;
+  Plan plan = world.MakePlan();
+  Oracle oracle(world.snapshot(), world.request(), random.alike);
+  OracleScore got = oracle.ScoreOf(plan.placements);
+  const OracleScore& best = oracle.best();
+  EXPECT_EQ(plan.complete, best.complete) << got.ToString() << " best " << best.ToString();
+  EXPECT_EQ(got.placed, best.placed) << got.ToString() << " best " << best.ToString();
+  EXPECT_EQ(got.complete && got.one_zone, best.complete && best.one_zone) << best.ToString();
+  EXPECT_EQ(got.nodes, best.nodes) << got.ToString() << " best " << best.ToString();
+  if (!random.related) {
+    EXPECT_EQ(got.devices, best.devices) << got.ToString() << " best " << best.ToString();
+  }
+  if (!plan.complete) {
+    EXPECT_EQ(plan.shortfall.placeable, plan.placements.size());
+    EXPECT_FALSE(plan.shortfall.causes.empty());
+  }
+  auto broken = FirstBroken(world.snapshot(), world.request(), plan.placements);
+  EXPECT_FALSE(broken) << broken->first << ": " << broken->second.detail;
+  EXPECT_EQ(world.MakePlan().placements, plan.placements);
+  ExpectBindable(world, oracle, plan);
+  if (got_score != nullptr) *got_score = got;
+  if (best_score != nullptr) *best_score = best;
+}
+
+// Sanitizers look at the same code many times slower: fewer seeds show them all of it.
+#ifdef MUSTER_SANITIZED
+constexpr int kSeedsPerRun = 1000;
+#else
+constexpr int kSeedsPerRun = 10000;
+#endif
+
+void CheckSeeds(const Options& options) {
+  if (const char* seed = std::getenv("MUSTER_PLANNER_SEED")) {
+    return CheckSeed(std::strtoull(seed, nullptr, 10), options);
+  }
+  for (uint64_t seed = 1; seed <= kSeedsPerRun; ++seed) {
+    CheckSeed(seed, options);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(PlannerOracle, EqualMembersWithoutRelationsAreOptimal) {
+  CheckSeeds({.classes = 1, .relations = false});
+}
+
+TEST(PlannerOracle, EqualMembersOnEqualNodes) {
+  CheckSeeds({.classes = 1, .relations = false, .constraints = false, .equal_nodes = true});
+}
+
+TEST(PlannerOracle, SeveralClassesWithoutRelations) {
+  CheckSeeds({.classes = 3, .relations = false});
+}
+
+TEST(PlannerOracle, EqualMembersWithRelations) { CheckSeeds({.classes = 1, .relations = true}); }
+
+TEST(PlannerOracle, SeveralClassesWithRelations) { CheckSeeds({.classes = 3, .relations = true}); }
+
+}  // namespace
+}  // namespace muster::coscheduling

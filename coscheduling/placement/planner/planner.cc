@@ -1,0 +1,132 @@
+#include "coscheduling/placement/planner/planner.h"
+
+#include <algorithm>
+#include <map>
+
+#include "coscheduling/placement/planner/packing.h"
+#include "coscheduling/placement/planner/problem.h"
+#include "coscheduling/placement/planner/ranks.h"
+#include "coscheduling/placement/planner/related.h"
+#include "coscheduling/placement/planner/shortfall.h"
+#include "coscheduling/placement/planner/solution.h"
+
+namespace muster::coscheduling {
+namespace {
+
+using planner::NodeSlot;
+using planner::Problem;
+using planner::Scope;
+using planner::Score;
+using planner::SearchBudget;
+using planner::Slots;
+
+// States that the searches of one plan may visit: about 20 ms.
+constexpr int64_t kSearchSteps = 20'000;
+
+// Cuts a scope into parts, in the order of their numbers; nodes with a negative one are left out.
+template <typename PartOf>
+std::vector<Scope> Cut(const Scope& scope, PartOf part_of) {
+  std::map<int, Scope> parts;
+  for (size_t c = 0; c < scope.candidates.size(); ++c) {
+    for (int node : scope.candidates[c]) {
+      int part = part_of(node);
+      if (part < 0) continue;
+      Scope& target = parts[part];
+      target.candidates.resize(scope.candidates.size());
+      target.candidates[c].push_back(node);
+    }
+  }
+  std::vector<Scope> list;
+  for (auto& [part, part_scope] : parts) list.push_back(std::move(part_scope));
+  return list;
+}
+
+class Planning {
+ public:
+  explicit Planning(const Problem& problem) : problem_(problem) {}
+
+  // Zones first; then the whole cluster or the whole of each required domain, if that is more.
+  void Run() {
+    Scope whole = planner::WholeScope(problem_);
+    auto home = [&](int node) {
+      return problem_.home_zones.empty() || problem_.home_zones[problem_.nodes[node].zone];
+    };
+    TryAll(Cut(whole, [&](int node) {
+      int domain = DomainOf(node);
+      return domain < 0 || !home(node) ? -1 : domain * problem_.zones + problem_.nodes[node].zone;
+    }));
+    // Where nothing is required, something in another zone is better than nothing.
+    if ((score_.complete && score_.placed > 0) || !SpansZones(whole)) return;
+    TryAll(Cut(whole, [&](int node) { return DomainOf(node); }));
+  }
+
+  const Slots& slots() const { return slots_; }
+  const Score& score() const { return score_; }
+
+ private:
+  int DomainOf(int node) const {
+    int domain = problem_.nodes[node].domain;
+    if (domain >= 0 && !problem_.home_domains.empty() && !problem_.home_domains[domain]) return -1;
+    return domain;
+  }
+
+  bool SpansZones(const Scope& scope) const {
+    if (!problem_.home_zones.empty()) return true;
+    int zone = -1;
+    for (const auto& candidates : scope.candidates) {
+      for (int node : candidates) {
+        if (zone >= 0 && problem_.nodes[node].zone != zone) return true;
+        zone = problem_.nodes[node].zone;
+      }
+    }
+    return false;
+  }
+
+  // Each may search as much as is left for it and those after it.
+  void TryAll(const std::vector<Scope>& scopes) {
+    SearchBudget pool{kSearchSteps};
+    for (size_t i = 0; i < scopes.size(); ++i) {
+      SearchBudget budget{pool.steps / static_cast<int64_t>(scopes.size() - i)};
+      int64_t given = budget.steps;
+      Try(scopes[i], &budget);
+      pool.steps -= given - std::max<int64_t>(budget.steps, 0);
+    }
+  }
+
+  void Try(const Scope& scope, SearchBudget* budget) {
+    bool related = problem_.affinity || problem_.wide_anti_affinity || problem_.spread;
+    Slots slots = related ? planner::PlaceRelated(problem_, scope, budget)
+                          : planner::Pack(problem_, scope, budget);
+    Score score = planner::ScoreOf(problem_, slots);
+    if (tried_ && !planner::Better(score, score_)) return;
+    tried_ = true;
+    score_ = score;
+    slots_ = std::move(slots);
+  }
+
+  const Problem& problem_;
+  bool tried_ = false;
+  Score score_;
+  Slots slots_;
+};
+
+}  // namespace
+
+Plan MakePlan(const cluster::Snapshot& snapshot, const PlanRequest& request) {
+  Problem problem = planner::BuildProblem(snapshot, request);
+  Planning planning(problem);
+  planning.Run();
+  Plan plan;
+  std::vector<int> node_of = planner::AssignRanks(problem, planning.slots());
+  for (size_t m = 0; m < node_of.size(); ++m) {
+    if (node_of[m] < 0) continue;
+    const cluster::NodeInfo& info = *problem.nodes[node_of[m]].info;
+    plan.placements.emplace(request.members[m]->meta.uid, info.name());
+    plan.uses_virtual |= info.is_virtual;
+  }
+  plan.complete = plan.placements.size() >= request.required;
+  if (!plan.complete) plan.shortfall = planner::ExplainShortfall(problem, planning.slots());
+  return plan;
+}
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,235 @@
+#include "coscheduling/placement/planner/relations.h"
+
+#include "fmt/format.h"
+
+namespace muster::coscheduling::planner {
+
+using cluster::Detail;
+using cluster::Rejection;
+using cluster::RejectionCode;
+
+namespace {
+
+template <typename Text>
+Rejection Reject(RejectionCode code, Detail detail, Text text) {
+  return {code, detail == Detail::kWritten ? text() : ""};
+}
+
+}  // namespace
+
+std::string Relations::DomainName(int key, int node) const {
+  const Key& k = keys_[key];
+  return fmt::format("{}={}", k.label, k.values[k.domain[node]]);
+}
+
+bool Relations::Satisfied(const Affinity& affinity, int node) const {
+  for (size_t i = 0; i < affinity.keys.size(); ++i) {
+    int domain = keys_[affinity.keys[i]].domain[node];
+    if (domain < 0 || affinity.matching[i][domain] == 0) return false;
+  }
+  return true;
+}
+
+bool Relations::Open(const Affinity& affinity, int kind, int node) const {
+  if (Satisfied(affinity, node)) return true;
+  // The first of a group that is drawn to itself.
+  return affinity.matching_anywhere == 0 && affinity.selects[kind];
+}
+
+std::optional<Rejection> Relations::Barred(int kind, int node, Detail detail) const {
+  const Kind& parts = kind_parts_[kind];
+  for (int index : parts.own_affinities) {
+    const Affinity& affinity = affinities_[index];
+    for (int key : affinity.keys) {
+      if (keys_[key].domain[node] >= 0) continue;
+      return Reject(RejectionCode::kPodAffinity, detail, [&] {
+        return fmt::format("label {} of its pod affinity is missing", keys_[key].label);
+      });
+    }
+    if (!affinity.settled || Satisfied(affinity, node)) continue;
+    return Reject(RejectionCode::kPodAffinity, detail, [&] {
+      return fmt::format("no pod that its affinity asks for in {}",
+                         DomainName(affinity.keys[0], node));
+    });
+  }
+  if (auto rejection = WhyNotAntiAffinity(kind, node, detail)) return rejection;
+  return WhyNotSpread(kind, node, /*settled_only=*/true, detail);
+}
+
+bool Relations::AllowsAffinity(int kind, int node) const {
+  for (int index : kind_parts_[kind].own_affinities) {
+    if (!Open(affinities_[index], kind, node)) return false;
+  }
+  return true;
+}
+
+bool Relations::AllowsAntiAffinity(int kind, int node) const {
+  for (int index : kind_parts_[kind].own_anti_affinities) {
+    const AntiAffinity& anti = anti_affinities_[index];
+    int domain = keys_[anti.key].domain[node];
+    if (domain >= 0 && anti.matching[domain] > 0) return false;
+  }
+  for (int index : kind_parts_[kind].selected_by_anti_affinities) {
+    const AntiAffinity& anti = anti_affinities_[index];
+    int domain = keys_[anti.key].domain[node];
+    if (domain >= 0 && anti.owners[domain] > 0) return false;
+  }
+  return true;
+}
+
+bool Relations::AllowsSpread(int kind, int node, int spread_index) const {
+  const Spread& spread = spreads_[spread_index];
+  int domain = keys_[spread.key].domain[node];
+  if (domain < 0) return false;
+  return spread.counts_nothing ||
+         spread.matching[domain] + spread.selects[kind] - spread.Floor() <= spread.max_skew;
+}
+
+bool Relations::Allows(int kind, int node) const {
+  if (!AllowsAntiAffinity(kind, node) || !AllowsAffinity(kind, node)) return false;
+  for (int index : kind_parts_[kind].own_spreads) {
+    if (!AllowsSpread(kind, node, index)) return false;
+  }
+  return true;
+}
+
+std::optional<Rejection> Relations::WhyNotAntiAffinity(int kind, int node, Detail detail) const {
+  for (int index : kind_parts_[kind].own_anti_affinities) {
+    const AntiAffinity& anti = anti_affinities_[index];
+    int domain = keys_[anti.key].domain[node];
+    if (domain < 0 || anti.matching[domain] == 0) continue;
+    return Reject(RejectionCode::kPodAntiAffinity, detail, [&] {
+      return fmt::format("{} holds {} pods that its anti-affinity keeps away from",
+                         DomainName(anti.key, node), anti.matching[domain]);
+    });
+  }
+  for (int index : kind_parts_[kind].selected_by_anti_affinities) {
+    const AntiAffinity& anti = anti_affinities_[index];
+    int domain = keys_[anti.key].domain[node];
+    if (domain < 0 || anti.owners[domain] == 0) continue;
+    return Reject(RejectionCode::kExistingAntiAffinity, detail, [&] {
+      return fmt::format("{} holds {} pods whose anti-affinity keeps it away",
+                         DomainName(anti.key, node), anti.owners[domain]);
+    });
+  }
+  return std::nullopt;
+}
+
+std::optional<Rejection> Relations::WhyNotSpread(int kind, int node, bool settled_only,
+                                                 Detail detail) const {
+  for (int index : kind_parts_[kind].own_spreads) {
+    const Spread& spread = spreads_[index];
+    int domain = keys_[spread.key].domain[node];
+    if (domain < 0) {
+      return Reject(RejectionCode::kTopologySpread, detail, [&] {
+        return fmt::format("label {} of its topology spread is missing", keys_[spread.key].label);
+      });
+    }
+    if (spread.counts_nothing || (settled_only && spread.between_members)) continue;
+    int here = spread.matching[domain] + spread.selects[kind];
+    if (here - spread.Floor() <= spread.max_skew) continue;
+    return Reject(RejectionCode::kTopologySpread, detail, [&] {
+      return fmt::format("{} would hold {} matching pods, the least filled domain {}, max skew {}",
+                         DomainName(spread.key, node), here, spread.Floor(), spread.max_skew);
+    });
+  }
+  return std::nullopt;
+}
+
+std::optional<Rejection> Relations::WhyNot(int kind, int node, Detail detail) const {
+  for (int index : kind_parts_[kind].own_affinities) {
+    const Affinity& affinity = affinities_[index];
+    if (Open(affinity, kind, node)) continue;
+    for (int key : affinity.keys) {
+      if (keys_[key].domain[node] < 0) return Barred(kind, node, detail);
+    }
+    return Reject(RejectionCode::kPodAffinity, detail, [&] {
+      return fmt::format("no pod that its affinity asks for in {}",
+                         DomainName(affinity.keys[0], node));
+    });
+  }
+  if (auto rejection = WhyNotAntiAffinity(kind, node, detail)) return rejection;
+  return WhyNotSpread(kind, node, /*settled_only=*/false, detail);
+}
+
+void Relations::CountSpread(Spread& spread, int domain, int step) {
+  int before = spread.matching[domain];
+  int after = before + step;
+  spread.matching[domain] = after;
+  if (spread.domains_with.size() <= static_cast<size_t>(after)) {
+    spread.domains_with.resize(after + 1);
+  }
+  --spread.domains_with[before];
+  ++spread.domains_with[after];
+  const bool lowest_left = before == spread.lowest && spread.domains_with[before] == 0;
+  if (after < spread.lowest || lowest_left) spread.lowest = after;
+}
+
+void Relations::Count(int kind, int node, int step) {
+  const Kind& parts = kind_parts_[kind];
+  for (int index : parts.selected_by_affinities) {
+    Affinity& affinity = affinities_[index];
+    bool anywhere = false;
+    for (size_t i = 0; i < affinity.keys.size(); ++i) {
+      int domain = keys_[affinity.keys[i]].domain[node];
+      if (domain < 0) continue;
+      affinity.matching[i][domain] += step;
+      anywhere = true;
+    }
+    if (anywhere) affinity.matching_anywhere += step;
+  }
+  for (int index : parts.selected_by_anti_affinities) {
+    AntiAffinity& anti = anti_affinities_[index];
+    int domain = keys_[anti.key].domain[node];
+    if (domain >= 0) anti.matching[domain] += step;
+  }
+  for (int index : parts.own_anti_affinities) {
+    AntiAffinity& anti = anti_affinities_[index];
+    int domain = keys_[anti.key].domain[node];
+    if (domain >= 0) anti.owners[domain] += step;
+  }
+  for (int index : parts.selected_by_spreads) {
+    Spread& spread = spreads_[index];
+    if (spread.counted[node]) CountSpread(spread, keys_[spread.key].domain[node], step);
+  }
+}
+
+int64_t Relations::SpreadLevel(int kind, int node) const {
+  int64_t level = 0;
+  for (int index : kind_parts_[kind].own_spreads) {
+    const Spread& spread = spreads_[index];
+    int domain = keys_[spread.key].domain[node];
+    if (domain >= 0 && spread.between_members) level += spread.matching[domain];
+  }
+  return level;
+}
+
+void Relations::AppendFingerprint(int node, std::vector<int64_t>* fingerprint) const {
+  for (const Key& key : keys_) {
+    int domain = key.domain[node];
+    fingerprint->push_back(domain >= 0 && key.nodes_in[domain] == 1 ? -2 : domain);
+  }
+  auto alone = [&](int key) {
+    int domain = keys_[key].domain[node];
+    return domain >= 0 && keys_[key].nodes_in[domain] == 1 ? domain : -1;
+  };
+  for (const Affinity& affinity : affinities_) {
+    for (size_t i = 0; i < affinity.keys.size(); ++i) {
+      int domain = alone(affinity.keys[i]);
+      if (domain >= 0) fingerprint->push_back(affinity.matching[i][domain]);
+    }
+  }
+  for (const AntiAffinity& anti : anti_affinities_) {
+    int domain = alone(anti.key);
+    if (domain < 0) continue;
+    fingerprint->push_back(anti.owners[domain]);
+    fingerprint->push_back(anti.matching[domain]);
+  }
+  for (const Spread& spread : spreads_) {
+    fingerprint->push_back(spread.counted[node]);
+    int domain = alone(spread.key);
+    if (domain >= 0) fingerprint->push_back(spread.matching[domain]);
+  }
+}
+
+}  // namespace muster::coscheduling::planner

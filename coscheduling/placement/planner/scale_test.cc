@@ -1,0 +1,302 @@
+// What is guaranteed for gangs that are too large for brute force, against simpler methods that are
+// exact for the case at hand.
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cluster/predicates.h"
+#include "cluster/relation_index.h"
+#include "coscheduling/placement/planner/fill.h"
+#include "coscheduling/placement/planner/order.h"
+#include "coscheduling/placement/planner/planner.h"
+#include "coscheduling/placement/planner/relations.h"
+#include "coscheduling/placement/planner/testing.h"
+#include "fmt/format.h"
+#include "gtest/gtest.h"
+#include "kube/objects/well_known.h"
+
+namespace muster::coscheduling {
+namespace {
+
+using planner::Bin;
+using planner::Take;
+using testing::GangWorld;
+
+using Random = std::mt19937_64;
+int Upto(Random& random, int most) { return static_cast<int>(random() % (most + 1)); }
+
+// --- equal members ---
+
+// Fewest nodes, then least devices, over all subsets.
+std::pair<int, int64_t> BestSubset(const std::vector<Bin>& bins, int members) {
+  std::pair<int, int64_t> best = {1000, 0};
+  for (uint32_t subset = 0; subset < (1u << bins.size()); ++subset) {
+    int room = 0;
+    std::pair<int, int64_t> cost = {0, 0};
+    for (size_t b = 0; b < bins.size(); ++b) {
+      if ((subset >> b & 1) == 0) continue;
+      room += bins[b].fits;
+      ++cost.first;
+      cost.second += bins[b].cost.devices;
+    }
+    if (room >= members) best = std::min(best, cost);
+  }
+  return best;
+}
+
+TEST(FillFewestNodes, UsesTheFewestNodesAndOfThoseTheCheapest) {
+  for (uint64_t seed = 1; seed <= 3000; ++seed) {
+    Random random(seed);
+    std::vector<Bin> bins(1 + Upto(random, 9));
+    int room = 0;
+    std::map<int, Bin> by_node;
+    for (size_t b = 0; b < bins.size(); ++b) {
+      bins[b].node = bins[b].position = static_cast<int>(b);
+      bins[b].fits = 1 + Upto(random, 7);
+      bins[b].cost.devices = Upto(random, 16);
+      room += bins[b].fits;
+      by_node[bins[b].node] = bins[b];
+    }
+    int members = 1 + Upto(random, room - 1);
+    int placed = 0;
+    std::pair<int, int64_t> cost = {0, 0};
+    for (const Take& take : planner::FillFewestNodes(bins, members)) {
+      EXPECT_LE(take.count, by_node[take.node].fits);
+      placed += take.count;
+      ++cost.first;
+      cost.second += by_node[take.node].cost.devices;
+    }
+    ASSERT_EQ(placed, members) << "seed " << seed;
+    ASSERT_EQ(cost, BestSubset(bins, members)) << "seed " << seed;
+  }
+}
+
+TEST(FillFewestNodes, PlacesWhatThereIsRoomFor) {
+  std::vector<Bin> bins(2);
+  bins[0] = {.node = 0, .fits = 3, .cost = {}, .position = 0};
+  bins[1] = {.node = 1, .fits = 2, .cost = {}, .position = 1};
+  std::vector<Take> takes = planner::FillFewestNodes(bins, 9);
+  ASSERT_EQ(takes.size(), 2u);
+  EXPECT_EQ(takes[0].count + takes[1].count, 5);
+}
+
+// --- many classes, a node each ---
+
+// How many members can be matched to nodes one to one, by augmenting paths.
+class Matching {
+ public:
+  explicit Matching(std::vector<std::vector<int>> allowed, int nodes)
+      : allowed_(std::move(allowed)), member_of_(nodes, -1) {}
+  int Run() {
+    int matched = 0;
+    for (size_t m = 0; m < allowed_.size(); ++m) {
+      seen_.assign(member_of_.size(), false);
+      matched += Augment(static_cast<int>(m));
+    }
+    return matched;
+  }
+
+ private:
+  bool Augment(int member) {
+    for (int node : allowed_[member]) {
+      if (seen_[node]) continue;
+      seen_[node] = true;
+      if (member_of_[node] < 0 || Augment(member_of_[node])) {
+        member_of_[node] = member;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  std::vector<std::vector<int>> allowed_;
+  std::vector<int> member_of_;
+  std::vector<bool> seen_;
+};
+
+TEST(PlannerAtScale, WholeNodeMembersOfManyClassesAreMatched) {
+  constexpr int kPools = 8;
+  int complete = 0;
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    Random random(seed);
+    GangWorld world;
+    int nodes = 20 + Upto(random, 40);
+    std::vector<int> pool_of;
+    for (int n = 0; n < nodes; ++n) {
+      pool_of.push_back(Upto(random, kPools - 1));
+      kube::Node node = testing::NodeWith(fmt::format("n{:03}", n), "a", 8);
+      node.meta.labels["pool"] = fmt::format("p{}", pool_of[n]);
+      world.Add(std::move(node));
+    }
+    int members = nodes - Upto(random, 3);
+    std::vector<std::vector<int>> allowed(members);
+    for (int m = 0; m < members; ++m) {
+      // Requests that differ, but two never fit on one node.
+      kube::PodSpec spec = testing::SpecWith(5 + Upto(random, 3), 1 + Upto(random, 2));
+      std::vector<std::string> pools;
+      for (int p = 0; p < kPools; ++p) {
+        if (Upto(random, 2) == 0) pools.push_back(fmt::format("p{}", p));
+      }
+      spec.affinity.required_node_terms.emplace().push_back(
+          {{{"pool", kube::SelectorOperator::kIn, pools}}, {}});
+      world.AddMember(testing::PodWith(fmt::format("m{:03}", m), spec));
+      for (int n = 0; n < nodes; ++n) {
+        if (std::ranges::count(pools, fmt::format("p{}", pool_of[n])) > 0) allowed[m].push_back(n);
+      }
+    }
+    Plan plan = world.MakePlan();
+    int matched = Matching(allowed, nodes).Run();
+    ASSERT_EQ(static_cast<int>(plan.placements.size()), matched) << "seed " << seed;
+    ASSERT_FALSE(FirstBroken(world.snapshot(), world.request(), plan.placements));
+    complete += plan.complete;
+  }
+  EXPECT_GT(complete, 10);
+  EXPECT_LT(complete, 140);
+}
+
+// --- spread ---
+
+// How many members one spread constraint over zones lets in, filling the emptiest zone first.
+int LevelFill(std::vector<int> standing, std::vector<int> room, int members, int skew) {
+  int placed = 0;
+  while (placed < members) {
+    int least = *std::ranges::min_element(standing);
+    int best = -1;
+    for (size_t z = 0; z < standing.size(); ++z) {
+      if (room[z] == 0 || standing[z] + 1 - least > skew) continue;
+      if (best < 0 || standing[z] < standing[best]) best = static_cast<int>(z);
+    }
+    if (best < 0) break;
+    ++standing[best];
+    --room[best];
+    ++placed;
+  }
+  return placed;
+}
+
+TEST(PlannerAtScale, ZoneSpreadPlacesAsManyAsTheEmptiestZonesLetIn) {
+  int complete = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    Random random(seed);
+    GangWorld world;
+    std::vector<int> standing(3), room(3);
+    int nodes = 6 + Upto(random, 30);
+    for (int n = 0; n < nodes; ++n) {
+      int zone = n < 3 ? n : Upto(random, 2);
+      std::string name = fmt::format("n{:02}", n);
+      int gpus = Upto(random, 8);
+      world.Add(testing::NodeWith(name, std::string(1, static_cast<char>('a' + zone)), gpus));
+      room[zone] += gpus;
+      for (int p = Upto(random, 2); p > 0; --p) {
+        world.Add(testing::Bound(
+            testing::PodWith(fmt::format("{}-{}", name, p), testing::SpecWith(0), {{"job", "j"}}),
+            name));
+        ++standing[zone];
+      }
+    }
+    int members = 5 + Upto(random, 60);
+    int skew = 1 + Upto(random, 3);
+    kube::PodSpec spec = testing::SpecWith(1);
+    spec.topology_spread.push_back(testing::Spread("job", "j", kube::kZoneLabel, skew));
+    world.AddMembers("w", members, spec, {{"job", "j"}});
+    Plan plan = world.MakePlan();
+    ASSERT_EQ(static_cast<int>(plan.placements.size()), LevelFill(standing, room, members, skew))
+        << "seed " << seed;
+    complete += plan.complete;
+  }
+  EXPECT_GT(complete, 50);
+  EXPECT_LT(complete, 290);
+}
+
+// --- whatever it is, it is valid ---
+
+kube::PodSpec AnySpec(Random& random) {
+  static const char* const kKeys[] = {kube::kHostnameLabel, kube::kZoneLabel, "rack"};
+  auto key = [&] { return kKeys[random() % 3]; };
+  kube::PodSpec spec = testing::SpecWith(Upto(random, 3), 1 + Upto(random, 3));
+  if (Upto(random, 3) == 0) {
+    spec.affinity.required_pod_affinity.push_back(testing::Term("job", "j", key()));
+  }
+  if (Upto(random, 3) == 0) {
+    spec.affinity.required_pod_anti_affinity.push_back(testing::Term("role", "r0", key()));
+  }
+  if (Upto(random, 2) == 0) {
+    spec.topology_spread.push_back(testing::Spread("job", "j", key(), 1 + Upto(random, 2)));
+  }
+  return spec;
+}
+
+// An order in which the planner believes the placements to be valid.
+std::vector<const kube::Pod*> ClaimedOrder(const GangWorld& world, const Plan& plan) {
+  const PlanRequest& request = world.request();
+  std::vector<const cluster::NodeInfo*> infos;
+  std::map<std::string, int> index;
+  for (const auto& [name, info] : world.snapshot().nodes()) {
+    index[name] = static_cast<int>(infos.size());
+    infos.push_back(&info);
+  }
+  planner::Relations relations(world.snapshot(), request.members, infos, false);
+  std::vector<planner::Placement> placements;
+  std::vector<const kube::Pod*> pods;
+  for (size_t m = 0; m < request.members.size(); ++m) {
+    auto it = plan.placements.find(request.members[m]->meta.uid);
+    if (it == plan.placements.end()) continue;
+    placements.push_back({relations.KindOf(m), index.at(it->second)});
+    pods.push_back(request.members[m]);
+  }
+  std::vector<const kube::Pod*> order;
+  for (size_t i : planner::PlaceInOrder(placements, &relations).placed) order.push_back(pods[i]);
+  return order;
+}
+
+// Places them one after the other by the rules of cluster/.
+void ExpectValid(const GangWorld& world, const Plan& plan) {
+  const cluster::Snapshot& snapshot = world.snapshot();
+  std::vector<const kube::Pod*> order = ClaimedOrder(world, plan);
+  ASSERT_EQ(order.size(), plan.placements.size());
+  cluster::RelationIndex relations(snapshot, world.request().members, false);
+  std::map<std::string, kube::ResourceList> requested;
+  for (const kube::Pod* pod : order) {
+    const cluster::NodeInfo& info = *snapshot.FindNode(plan.placements.at(pod->meta.uid));
+    ASSERT_TRUE(requested[info.name()].Add(pod->spec->requests).ok());
+    ASSERT_TRUE(info.FreeResources().Covers(requested[info.name()])) << info.name();
+    ASSERT_FALSE(cluster::CheckClass(snapshot, *pod, info));
+    auto rejection = relations.Check(*pod, info);
+    ASSERT_FALSE(rejection) << pod->meta.name << ": " << rejection->detail;
+    relations.Add(*pod, info);
+  }
+}
+
+TEST(PlannerAtScale, EveryPlacementIsValidBesideThoseBeforeIt) {
+  size_t placed = 0;
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    Random random(seed);
+    GangWorld world;
+    int nodes = 8 + Upto(random, 24);
+    for (int n = 0; n < nodes; ++n) {
+      kube::Node node = testing::NodeWith(fmt::format("n{:02}", n),
+                                          std::string(1, static_cast<char>('a' + Upto(random, 2))),
+                                          Upto(random, 8), 8 + Upto(random, 24));
+      if (Upto(random, 5) > 0) node.meta.labels["rack"] = fmt::format("r{}", Upto(random, 5));
+      world.Add(std::move(node));
+    }
+    for (int c = Upto(random, 2); c >= 0; --c) {
+      world.AddMembers(fmt::format("m{}", c), 1 + Upto(random, 30), AnySpec(random),
+                       {{"job", "j"}, {"role", fmt::format("r{}", c)}});
+    }
+    Plan plan = world.MakePlan();
+    auto broken = FirstBroken(world.snapshot(), world.request(), plan.placements);
+    ASSERT_FALSE(broken) << "seed " << seed << ": " << broken->second.detail;
+    ExpectValid(world, plan);
+    ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
+    ASSERT_EQ(world.MakePlan().placements, plan.placements) << "seed " << seed;
+    placed += plan.placements.size();
+  }
+  EXPECT_GT(placed, 2000u);
+}
+
+}  // namespace
+}  // namespace muster::coscheduling

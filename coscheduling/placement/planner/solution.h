@@ -1,0 +1,79 @@
+// Solutions of a Problem, how good they are, and the part of it that a solver may use.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "coscheduling/placement/planner/fill.h"
+#include "coscheduling/placement/planner/problem.h"
+
+namespace muster::coscheduling::planner {
+
+// `count` members of a class on a node.
+struct Slot {
+  int node = 0;
+  int member_class = 0;
+  int count = 0;
+};
+using Slots = std::vector<Slot>;
+
+// A part of the cluster to solve in: per class the nodes that it may use, ascending.
+struct Scope {
+  std::vector<std::vector<int>> candidates;
+};
+
+// The whole problem, and the part of a scope where keep(class, node) holds.
+Scope WholeScope(const Problem& problem);
+template <typename Keep>
+Scope Narrow(const Scope& scope, Keep keep) {
+  Scope narrow;
+  narrow.candidates.resize(scope.candidates.size());
+  for (size_t c = 0; c < scope.candidates.size(); ++c) {
+    for (int node : scope.candidates[c]) {
+      if (keep(static_cast<int>(c), node)) narrow.candidates[c].push_back(node);
+    }
+  }
+  return narrow;
+}
+// The union over the classes, ascending.
+std::vector<int> NodesOf(const Scope& scope);
+
+struct Score {
+  bool complete = false;
+  bool one_zone = false;
+  int placed = 0;
+  int nodes = 0;
+  int virtual_nodes = 0;
+  int64_t devices = 0;  // free ones of the nodes used
+  int64_t preference = 0;
+};
+
+Score ScoreOf(const Problem& problem, const Slots& slots);
+// The priorities of planner.h, down to preferences.
+bool Better(const Score& a, const Score& b);
+
+// The node as a bin for FillFewestNodes.
+Bin MakeBin(const Problem& problem, int member_class, int node, int fits);
+int64_t PreferenceOf(const MemberClass& member_class, int node);
+
+// What is left of the nodes while slots are being filled. Costs what is touched.
+class Room {
+ public:
+  explicit Room(const Problem& problem);
+  // How many more of the class fit on the node, at most `limit`.
+  int Fits(int member_class, int node, int limit) const;
+  void Take(int member_class, int node, int count);
+  void Return(int member_class, int node, int count) { Take(member_class, node, -count); }
+  int64_t Free(int node, size_t resource) const;
+  bool Used(int node) const { return local_[node] >= 0 && used_[local_[node]] > 0; }
+
+ private:
+  const Problem& problem_;
+  bool clashes_ = false;       // some classes clash
+  std::vector<int> local_;     // by node: its index below, -1 while untouched
+  std::vector<int> used_;      // members
+  std::vector<int64_t> free_;  // by resource
+  std::vector<int> placed_;    // by class, if some clash
+};
+
+}  // namespace muster::coscheduling::planner

@@ -1,0 +1,293 @@
+// The admission API's messages, from the engine's state.
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+
+#include "absl/hash/hash.h"
+#include "coscheduling/engine_state.h"
+#include "coscheduling/gangs/pod_sets.h"
+#include "coscheduling/provisioning/holds.h"
+#include "kube/objects/well_known.h"
+#include "muster/v1/admission.pb.h"
+
+namespace muster::coscheduling {
+namespace {
+
+void SetTime(absl::Time time, google::protobuf::Timestamp* out) {
+  const int64_t nanos = absl::ToUnixNanos(time);
+  out->set_seconds(nanos / 1'000'000'000);
+  out->set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
+}
+
+v1::NodeStage StageOf(cluster::NodeStage stage) {
+  switch (stage) {
+    case cluster::NodeStage::kRequested:
+      return v1::REQUESTED;
+    case cluster::NodeStage::kLaunched:
+      return v1::LAUNCHED;
+    case cluster::NodeStage::kRegistered:
+      return v1::REGISTERED;
+    case cluster::NodeStage::kInitialized:
+      return v1::INITIALIZED;
+    case cluster::NodeStage::kUsable:
+      return v1::USABLE;
+    case cluster::NodeStage::kGoing:
+      return v1::GOING;
+  }
+  return v1::NODE_STAGE_UNSPECIFIED;
+}
+
+v1::MemberState MemberStateOf(const kube::Pod& pod, bool gated) {
+  if (pod.phase == kube::PodPhase::kSucceeded) return v1::SUCCEEDED;
+  if (pod.phase == kube::PodPhase::kFailed) return v1::FAILED;
+  if (pod.IsDeleting()) return v1::TERMINATING;
+  if (pod.phase == kube::PodPhase::kRunning) return v1::RUNNING;
+  if (pod.IsBound()) return v1::MEMBER_BOUND;
+  if (!gated) return v1::UNGATED;
+  return pod.scheduled_reason == "Unschedulable" ? v1::SIGNALLED : v1::GATED;
+}
+
+void SetReason(const Reason& reason, v1::Reason* out) {
+  out->set_code(reason.code);
+  out->set_message(reason.message);
+  out->set_fix(reason.fix);
+}
+
+void DescribeFeasibility(const Feasibility& feasibility, v1::Feasibility* out) {
+  constexpr int kShown = 50;
+  switch (feasibility.verdict) {
+    case Feasibility::Verdict::kFeasible:
+      out->set_verdict(v1::Feasibility::FEASIBLE);
+      break;
+    case Feasibility::Verdict::kUnknown:
+      out->set_verdict(v1::Feasibility::UNKNOWN);
+      break;
+    case Feasibility::Verdict::kInfeasible:
+      out->set_verdict(v1::Feasibility::INFEASIBLE);
+      break;
+  }
+  if (feasibility.reason.code != v1::REASON_UNSPECIFIED) {
+    SetReason(feasibility.reason, out->mutable_reason());
+  }
+  out->set_asked(feasibility.asked);
+  out->set_held_by_nodes(feasibility.held);
+  for (const PoolFinding& finding : feasibility.pools) {
+    if (out->node_pools_size() == kShown) break;
+    v1::NodePoolFinding* item = out->add_node_pools();
+    item->set_node_pool(finding.pool);
+    item->set_pods(finding.pods);
+    if (!finding.refusal) continue;
+    item->set_code(CodeOf(finding.refusal->obstacle));
+    item->set_message(finding.refusal->why);
+    item->set_fix(finding.refusal->fix);
+  }
+}
+
+void DescribeSetback(const Setback& setback, v1::Setback* out) {
+  out->set_code(setback.code);
+  out->set_node_claim(setback.claim);
+  out->set_node(setback.node);
+  out->set_node_pool(setback.node_pool);
+  out->set_instance_type(setback.instance_type);
+  out->set_zone(setback.zone);
+  out->set_message(setback.words);
+  out->set_times(setback.times);
+  SetTime(setback.first, out->mutable_first());
+  SetTime(setback.last, out->mutable_last());
+  out->set_stands(setback.stands);
+  out->set_overcome(setback.overcome);
+}
+
+// Equal messages have equal digests; never 0.
+size_t DigestOf(const v1::Gang& gang) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    gang.SerializeToCodedStream(&coded);
+  }
+  return std::max<size_t>(1, absl::HashOf(bytes));
+}
+
+std::string LabelOf(const kube::ObjectMeta& meta, std::string_view key) {
+  const std::string* value = meta.Label(key);
+  return value == nullptr ? "" : *value;
+}
+
+}  // namespace
+
+void Engine::State::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const {
+  const kube::ObjectMeta& meta = info.node->meta;
+  const std::string name = info.object == nullptr ? "" : info.object->meta.name;
+  out->set_name(name);
+  if (info.claim != nullptr) out->set_node_claim(info.claim->meta.name);
+  out->set_node_pool(LabelOf(meta, kube::kNodePoolLabel));
+  out->set_instance_type(LabelOf(meta, kube::kInstanceTypeLabel));
+  out->set_zone(LabelOf(meta, kube::kZoneLabel));
+  const cluster::NodeReadiness& readiness = info.readiness;
+  out->set_stage(StageOf(readiness.stage));
+  out->set_message(readiness.message);
+  for (const cluster::DeviceShortage& shortage : readiness.shortages) {
+    v1::DeviceShortage* item = out->add_shortages();
+    item->set_resource(shortage.resource);
+    item->set_have(shortage.have);
+    item->set_want(shortage.want);
+  }
+  if (auto marks = node_marks.find(name); marks != node_marks.end()) {
+    for (const auto& [uid, until] : ReadHolds(marks->second.annotations)) {
+      SetTime(until, &(*out->mutable_holds())[uid]);
+    }
+  }
+  if (auto suspect = suspects.nodes().find(name); suspect != suspects.nodes().end()) {
+    out->set_suspect(true);
+    out->set_suspect_reason(suspect->second.fault);
+    SetTime(suspect->second.until, out->mutable_suspect_until());
+  }
+}
+
+void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
+  out->set_namespace_(gang.key.name_space);
+  out->set_name(gang.key.name);
+  out->set_uid(gang.uid());
+  out->set_kind(gang.key.is_pod ? "Pod" : "PodGroup");
+  out->set_state(gang.state);
+  SetReason(gang.reason, out->mutable_reason());
+  SetTime(gang.state_since, out->mutable_state_since());
+  out->set_min_member(gang.facts.min_member);
+  out->set_priority(gang.priority);
+  out->set_queue(UsesQuota() ? QueueOf(gang) : gang.queue_name);
+  out->set_revision(gang.revision);
+  SetTime(gang.created, out->mutable_created_at());
+  if (gang.record) {
+    out->set_attempt(static_cast<int32_t>(gang.record->attempt));
+    SetTime(gang.record->admitted_at, out->mutable_admitted_at());
+    SetTime(gang.record->deadline, out->mutable_deadline());
+    if (gang.record->retry_after) SetTime(RetryAt(gang), out->mutable_retry_at());
+  }
+  if (HoldsQuota(gang)) {
+    out->set_cluster_queue(gang.record->quota->cluster_queue);
+    std::set<std::string> names;
+    for (const quota::PodSetAssignment& given : gang.record->quota->pod_sets) {
+      names.merge(FlavorNames(given));
+    }
+    for (const std::string& name : names) out->add_flavors(name);
+  }
+  if (gang.bound_at) SetTime(*gang.bound_at, out->mutable_bound_at());
+
+  const bool waits = gang.state == v1::INFEASIBLE || gang.state == v1::PROVISIONING ||
+                     gang.state == v1::WAITING_FOR_QUOTA || gang.state == v1::BACKING_OFF;
+  if (waits && gang.feasibility != nullptr) {
+    DescribeFeasibility(*gang.feasibility, out->mutable_feasibility());
+  }
+  if (gang.state == v1::PROVISIONING || gang.state == v1::BACKING_OFF) {
+    for (const Setback& setback : setbacks.Of(gang.key, Limits(gang), clock)) {
+      DescribeSetback(setback, out->add_setbacks());
+    }
+  }
+
+  std::set<std::string> places;
+  std::vector<std::string> uids = gang.bound;
+  uids.insert(uids.end(), gang.unbound.begin(), gang.unbound.end());
+  for (const std::string& uid : gang.pods) {
+    const kube::Pod* pod = snapshot.FindPod(uid);
+    if (pod->IsTerminal() || pod->IsDeleting()) uids.push_back(uid);
+  }
+  int64_t counted = 0;
+  for (const std::string& uid : uids) {
+    const kube::Pod* pod = snapshot.FindPod(uid);
+    v1::Member* member = out->add_members();
+    member->set_name(pod->meta.name);
+    member->set_uid(uid);
+    member->set_state(MemberStateOf(*pod, IsGatedByUs(*pod)));
+    member->set_node(pod->node_name);
+    member->set_surplus(!pod->IsTerminal() && ++counted > gang.facts.min_member);
+    if (!pod->status_message.empty()) member->set_message(pod->status_message);
+    if (const auto loss = gang.losses.find(uid);
+        loss != gang.losses.end() && loss->second.by_node) {
+      member->set_message(loss->second.text);
+    }
+    if (pod->IsBound()) {
+      places.insert(pod->node_name);
+      continue;
+    }
+    for (const auto* plan : {&gang.fixed, &gang.tentative}) {
+      auto place = plan->find(uid);
+      if (place == plan->end()) continue;
+      member->set_planned_node(place->second);
+      places.insert(place->second);
+    }
+  }
+  for (const std::string& place : places) {
+    const cluster::NodeInfo* info = snapshot.FindNode(place);
+    if (info != nullptr) DescribeNode(*info, out->add_nodes());
+  }
+}
+
+void Engine::State::Show(Gang& gang) {
+  gang.stale = false;
+  if (!gang.ours) {
+    if (gang.shown_digest != 0) out->changed_gangs.push_back(gang.key);
+    Unshow(gang);
+    return;
+  }
+  v1::Gang message;
+  Describe(gang, &message);
+  message.clear_revision();
+  const size_t digest = DigestOf(message);
+  if (digest == gang.shown_digest) return;
+  Unshow(gang);
+  gang.shown_digest = digest;
+  gang.revision = next_revision++;
+  for (const v1::Member& member : message.members()) {
+    const std::string& place = member.node().empty() ? member.planned_node() : member.node();
+    auto shown = shown_on.try_emplace(place).first;
+    if (shown->second.insert(&gang).second) gang.shown_places.push_back(shown);
+  }
+  out->changed_gangs.push_back(gang.key);
+}
+
+void Engine::State::Unshow(Gang& gang) {
+  for (ShownOn::iterator shown : gang.shown_places) {
+    shown->second.erase(&gang);
+    if (shown->second.empty()) shown_on.erase(shown);
+  }
+  gang.shown_places.clear();
+  gang.shown_digest = 0;
+}
+
+void Engine::State::NotePlace(const std::string& place) {
+  auto note = [this](const std::string& name) {
+    auto it = shown_on.find(name);
+    if (it == shown_on.end()) return;
+    for (Gang* gang : it->second) gang->stale = true;
+  };
+  note(place);
+  const cluster::NodeInfo* info = snapshot.FindNode(place);
+  if (info == nullptr) return;
+  note(info->name());
+  if (info->claim != nullptr) note(cluster::VirtualName(info->claim->meta.name));
+}
+
+void Engine::DescribeNodes(std::vector<v1::Node>* nodes) const {
+  const State& s = *state_;
+  std::map<std::string, std::set<std::string>> expected;
+  for (const auto& [key, gang] : s.gangs) {
+    for (const auto* plan : {&gang.fixed, &gang.tentative}) {
+      for (const auto& [uid, place] : *plan) expected[place].insert(key.ToString());
+    }
+  }
+  for (const auto& [name, info] : s.snapshot.nodes()) {
+    v1::Node& node = nodes->emplace_back();
+    s.DescribeNode(info, &node);
+    for (const auto& [resource, amount] : info.node->allocatable.entries()) {
+      (*node.mutable_allocatable())[resource] = amount;
+      (*node.mutable_free())[resource] = info.Free(resource);
+    }
+    for (const std::string& gang : expected[name]) node.add_expected_for(gang);
+  }
+}
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,127 @@
+#include "lint/field_reader.h"
+
+#include <limits>
+#include <utility>
+
+#include "kube/objects/excerpt.h"
+#include "kube/objects/quantity.h"
+#include "lint/text.h"
+
+namespace muster::lint {
+
+void FieldReader::Fail(int line, std::string_view message) {
+  errors_->push_back({file_, line, kube::Excerpt(message)});
+}
+
+LocatedText FieldReader::Text(const YamlValue& value) {
+  if (!value.is_scalar()) return {};
+  return {value.Text(), value.line(), value.node()->quoted};
+}
+
+LocatedCount FieldReader::Count(const YamlValue& value, std::string_view name) {
+  if (!value.present()) return {};
+  int64_t count = 0;
+  if (!ParseInt(value.Text(), &count) || count < 0 || count > std::numeric_limits<int32_t>::max()) {
+    Fail(value.line(), Concat(name, ": must be an integer from 0, is ",
+                              value.is_scalar() ? value.Text() : "a structure"));
+    return {};
+  }
+  return {count, value.line()};
+}
+
+LocatedTexts FieldReader::Texts(const YamlValue& value, std::string_view name) {
+  LocatedTexts texts;
+  if (value.present() && !value.is_mapping()) {
+    Fail(value.line(), Concat(name, ": must be a mapping"));
+  }
+  for (const YamlField& field : value.Fields()) {
+    texts[field.key] = {field.value->text, field.line, field.value->quoted};
+  }
+  return texts;
+}
+
+std::map<std::string, std::string> FieldReader::Labels(const YamlValue& value,
+                                                       std::string_view name) {
+  std::map<std::string, std::string> labels;
+  for (auto& [key, text] : Texts(value, name)) labels[key] = std::move(text.value);
+  return labels;
+}
+
+LocatedAmounts FieldReader::Amounts(const YamlValue& value) {
+  LocatedAmounts amounts;
+  for (const YamlField& field : value.Fields()) {
+    const absl::StatusOr<int64_t> amount =
+        kube::ParseQuantity(field.value->text, kube::UnitOf(field.key));
+    if (!amount.ok() || *amount < 0) {
+      Fail(field.line, Concat(field.key, ": must be a quantity from 0, is ",
+                              field.value->text.empty() ? "empty" : field.value->text));
+      continue;
+    }
+    amounts[field.key] = {*amount, field.line};
+  }
+  return amounts;
+}
+
+std::vector<Requirement> FieldReader::Selector(const YamlValue& value) {
+  std::vector<Requirement> requirements;
+  for (const YamlField& field : value.Fields()) {
+    requirements.push_back(
+        {field.key, Requirement::Operator::kIn, {field.value->text}, field.line});
+  }
+  return requirements;
+}
+
+std::vector<Requirement> FieldReader::Requirements(const YamlValue& value) {
+  std::vector<Requirement> requirements;
+  for (const YamlValue& item : value.Items()) {
+    Requirement requirement;
+    requirement.key = item.Get("key").Text();
+    requirement.line = item.line();
+    const std::string& op = item.Get("operator").Text();
+    if (!ParseOperator(op, &requirement.op)) {
+      Fail(item.Get("operator").line(),
+           Concat(requirement.key, ": unknown operator ", op.empty() ? "\"\"" : op,
+                  ", must be In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte"));
+      continue;
+    }
+    for (const YamlValue& v : item.Get("values").Items()) requirement.values.push_back(v.Text());
+    requirements.push_back(std::move(requirement));
+  }
+  return requirements;
+}
+
+std::vector<Toleration> FieldReader::Tolerations(const YamlValue& value) {
+  std::vector<Toleration> tolerations;
+  for (const YamlValue& item : value.Items()) {
+    const std::string& op = item.Get("operator").Text();
+    if (!op.empty() && op != "Exists" && op != "Equal") {
+      Fail(item.Get("operator").line(),
+           Concat("toleration of ", item.Get("key").Text(), ": unknown operator ", op,
+                  ", must be Exists or Equal"));
+    }
+    tolerations.push_back({item.Get("key").Text(), item.Get("value").Text(),
+                           item.Get("effect").Text(), op == "Exists"});
+  }
+  return tolerations;
+}
+
+std::vector<Taint> FieldReader::Taints(const YamlValue& value) {
+  std::vector<Taint> taints;
+  for (const YamlValue& item : value.Items()) {
+    taints.push_back(
+        {item.Get("key").Text(), item.Get("value").Text(), item.Get("effect").Text(), item.line()});
+  }
+  return taints;
+}
+
+std::string Taint::ToString() const {
+  return Concat(key, value.empty() ? "" : "=", value, ":", effect);
+}
+
+bool Toleration::Tolerates(const Taint& taint) const {
+  if (!effect.empty() && effect != taint.effect) return false;
+  if (key.empty()) return exists;
+  return key == taint.key && (exists || value == taint.value);
+}
+
+}  // namespace muster::lint

@@ -1,0 +1,81 @@
+#include "lint/launch_command.h"
+
+#include <gtest/gtest.h>
+
+#include "lint/text.h"
+
+namespace muster::lint {
+namespace {
+
+// What torchrun is given, "LINE nnodes=A:B@LINE nproc=N@LINE timeout=N", of the commands in a
+// container whose YAML this is.
+std::vector<std::string> Found(const std::string& yaml) {
+  const YamlFile file = ParseYaml(yaml);
+  EXPECT_FALSE(file.error);
+  Container container;
+  for (const char* field : {"command", "args"}) {
+    for (const YamlValue& word : file.documents.at(0).Get(field).Items()) {
+      container.words.push_back(word);
+    }
+  }
+  std::vector<std::string> texts;
+  for (const TorchrunCall& call : FindTorchrun(container)) {
+    std::string& text = texts.emplace_back(Concat(call.line));
+    const auto number = [](const std::optional<int64_t>& value) {
+      return value ? Concat(*value) : std::string("?");
+    };
+    if (call.nodes_line > 0) {
+      Append(&text, " nnodes=", number(call.min_nodes), ":", number(call.max_nodes), "@",
+             call.nodes_line);
+    }
+    if (call.processes_line > 0) {
+      Append(&text, " nproc=", number(call.processes), "@", call.processes_line);
+    }
+    if (call.rendezvous_seconds) Append(&text, " timeout=", *call.rendezvous_seconds);
+  }
+  return texts;
+}
+
+using Texts = std::vector<std::string>;
+
+TEST(LaunchCommand, OptionsWordByWord) {
+  EXPECT_EQ(Found("command: [torchrun, --nnodes=2, --nproc_per_node, '8', train.py]"),
+            Texts{"1 nnodes=2:2@1 nproc=8@1"});
+  EXPECT_EQ(Found("command:\n- torchrun\n- --nnodes\n- \"4\"\n- train.py\n"),
+            Texts{"2 nnodes=4:4@3"});
+  EXPECT_EQ(Found("command: [python, -m, torch.distributed.run]\nargs: [--nproc-per-node=2, a.py]"),
+            Texts{"1 nproc=2@2"});
+  EXPECT_EQ(Found("command: [/opt/conda/bin/torchrun, --standalone, --nproc_per_node=4, a.py]"),
+            Texts{"1 nproc=4@1"});
+}
+
+TEST(LaunchCommand, ScriptsLineByLine) {
+  EXPECT_EQ(Found("command: [/bin/bash, -c]\n"
+                  "args:\n"
+                  "  - |\n"
+                  "    cd /workspace && echo torchrun\n"
+                  "    # torchrun --nnodes 9 a.py\n"
+                  "    torchrun --nnodes 4 \\\n"
+                  "      --nproc_per_node 1 t5.py --nproc_per_node 7\n"),
+            Texts{"6 nnodes=4:4@6 nproc=1@7"});
+  EXPECT_EQ(Found("args: ['set -e; torchrun --nnodes=\"2\" a.py && torchrun --nnodes=3 b.py']"),
+            (Texts{"1 nnodes=2:2@1", "1 nnodes=3:3@1"}));
+}
+
+TEST(LaunchCommand, WhatIsNoNumber) {
+  EXPECT_EQ(Found("args: [torchrun --nnodes=$NNODES --nproc_per_node=auto a.py]"),
+            Texts{"1 nnodes=?:?@1 nproc=?@1"});
+  EXPECT_EQ(Found("command: [torchrun, --nnodes=2:4, --rdzv_conf=last_call=5&timeout=900, a.py]"),
+            Texts{"1 nnodes=2:4@1"});
+  EXPECT_EQ(Found("command: [torchrun, '--rdzv-conf=read_timeout=60,timeout=900', a.py]"),
+            Texts{"1 timeout=900"});
+}
+
+TEST(LaunchCommand, OtherCommands) {
+  EXPECT_EQ(Found("command: [python, train.py, --nnodes=2]"), Texts{});
+  EXPECT_EQ(Found("args: [pip install torchrun]"), Texts{});
+  EXPECT_EQ(Found("args: [{a: b}, [torchrun, --nnodes=2]]"), Texts{});
+}
+
+}  // namespace
+}  // namespace muster::lint

@@ -1,0 +1,209 @@
+// What lint's rules know of manifests: jobs and what their pods ask for, PodGroups, NodePools, and
+// Kueue's queues and flavors, each value with the line that it stands in.
+//
+// Unknown kinds and unknown fields are passed over. A field that is needed and can't be read is an
+// error of its file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "kube/objects/resource_list.h"
+#include "lint/requirement.h"
+#include "lint/yaml_tree.h"
+
+namespace muster::lint {
+
+// Line 0: absent.
+struct LocatedText {
+  std::string value;
+  int line = 0;
+  bool quoted = false;  // never a number or a boolean
+  bool present() const { return line > 0; }
+};
+struct LocatedCount {
+  int64_t value = 0;
+  int line = 0;
+  bool present() const { return line > 0; }
+};
+using LocatedTexts = std::map<std::string, LocatedText, std::less<>>;
+// Amounts in base units: cpu in thousandths.
+using LocatedAmounts = std::map<std::string, LocatedCount, std::less<>>;
+
+struct Taint {
+  std::string key, value, effect;
+  int line = 0;
+  // "nvidia.com/gpu=true:NoSchedule"
+  std::string ToString() const;
+};
+
+struct Toleration {
+  std::string key, value, effect;
+  bool exists = false;  // operator Exists
+  bool Tolerates(const Taint& taint) const;
+};
+
+// A required term of podAffinity.
+struct PodAffinityTerm {
+  int line = 0;
+  std::string topology_key;
+  std::vector<Requirement> selector;
+  // matchLabelKeys, namespaces or a namespaceSelector: whom it selects can't be told.
+  bool restricted = false;
+  YamlValue yaml;
+};
+
+struct Container {
+  std::string name;
+  int line = 0;
+  std::vector<YamlValue> words;  // command, then args
+  int words_line = 0;            // if they stand in another file; 0: they have their own
+  LocatedTexts env;              // those with a plain value
+  LocatedAmounts requests, limits;
+  int resources_line = 0;
+  std::string shm_volume;  // mounted at /dev/shm; empty: none
+
+  // What it asks for: the request, or else the limit. 0: nothing.
+  LocatedCount Asks(std::string_view resource) const;
+};
+
+// Pods that a job makes alike.
+struct PodTemplate {
+  std::string file;
+  std::string role;  // "Master", "worker"; empty: the job has one template only
+  int line = 0;
+  int64_t pods = 1;
+  int64_t pods_per_job = 1;  // below a JobSet's replicated job that makes several
+  int pods_line = 0;         // of the field that says how many
+  int part = 0;              // templates of one part exist at the same time
+  // A runtime that isn't known says what isn't said here: nothing is missing.
+  bool incomplete = false;
+
+  int metadata_line = 0, spec_line = 0;
+  std::map<std::string, std::string> labels;  // with those that the job's controller adds
+  LocatedTexts annotations;
+  LocatedText group;  // label scheduling.x-k8s.io/pod-group
+  LocatedText scheduler_name;
+  std::vector<Requirement> node_selector;
+  // Any one of these must hold; empty: no matter.
+  std::vector<std::vector<Requirement>> node_affinity;
+  std::vector<PodAffinityTerm> pod_affinity;
+  std::vector<Toleration> tolerations;
+  int tolerations_line = 0;
+  std::vector<Container> containers;
+  std::vector<std::string> memory_volumes;  // emptyDir with medium Memory
+  // Processes per pod as the job says it (nprocPerNode, numProcPerNode), beside the command.
+  LocatedText processes;
+  // Its controller tells torchrun how many nodes and processes there are.
+  bool launcher_is_told = false;
+
+  // The sum over its containers, at the first line that says it. 0: nothing.
+  LocatedCount Asks(std::string_view resource) const;
+  bool WantsDevices() const;  // GPUs, Neuron or EFA devices
+};
+
+// A job, or the plain pods of one PodGroup.
+struct Workload {
+  std::string kind, name_space, name, file;
+  int line = 0;
+  std::vector<PodTemplate> templates;
+  LocatedText queue;  // label kueue.x-k8s.io/queue-name
+  // Its pods are one gang (coscheduling/gangs/job_gangs.h says whose are).
+  bool is_gang = true;
+  bool elastic = false;
+  int64_t elastic_least = 0;     // pods it can run with, if elastic
+  LocatedCount min_available;    // runPolicy.schedulingPolicy
+  LocatedCount timeout_seconds;  // the same
+  LocatedText one_by_one;        // a StatefulSet's podManagementPolicy, if its pods aren't parallel
+
+  std::string ToString() const;  // "PyTorchJob default/x"
+};
+
+struct PodGroup {
+  std::string name_space, name, file;
+  int line = 0;
+  LocatedCount min_member, timeout_seconds;
+};
+
+struct NodePool {
+  std::string name, file;
+  int line = 0;
+  bool ec2 = true;  // its node class is AWS's
+  std::map<std::string, std::string> labels;
+  std::vector<Requirement> requirements;
+  std::vector<Taint> taints;
+  LocatedAmounts limits;
+  int disruption_line = 0;
+  LocatedText consolidation_policy;  // absent: WhenEmptyOrUnderutilized
+  LocatedText consolidate_after;
+  absl::Duration consolidate_after_value = absl::ZeroDuration();
+  bool never_disrupted = false;  // a budget of zero, at all times and for all reasons
+};
+
+struct ResourceFlavor {
+  std::string name, file;
+  int line = 0;
+  YamlValue node_selector;  // a field that it doesn't have
+  std::vector<Requirement> node_labels;
+  std::vector<Toleration> tolerations;
+};
+
+struct ResourceGroup {
+  int line = 0;
+  std::vector<LocatedText> flavors;
+  int string_flavors_line = 0;  // 0: they are objects
+  YamlValue yaml;
+};
+
+struct ClusterQueue {
+  std::string name, file;
+  int line = 0;
+  std::vector<ResourceGroup> groups;
+};
+
+struct LocalQueue {
+  std::string name_space, name, file;
+  int line = 0;
+  LocatedText cluster_queue;
+};
+
+struct FileError {
+  std::string file;
+  int line = 0;
+  std::string message;
+};
+
+// All that was given in one invocation.
+struct Manifests {
+  std::vector<Workload> workloads;
+  std::vector<PodGroup> groups;
+  std::vector<NodePool> pools;
+  std::vector<ResourceFlavor> flavors;
+  std::vector<ClusterQueue> cluster_queues;
+  std::vector<LocalQueue> local_queues;
+  std::vector<FileError> errors;
+  // What the values above point into.
+  std::vector<std::unique_ptr<YamlFile>> files;
+};
+
+struct SourceText {
+  std::string file;
+  std::string text;
+};
+
+Manifests ReadManifests(const std::vector<SourceText>& sources);
+
+// The resources that rules look at.
+inline constexpr std::string_view kGpu = kube::kNvidiaGpu;
+inline constexpr std::string_view kNeuron = "aws.amazon.com/neuron";
+using kube::kEfa;
+inline constexpr std::string_view kHugePages = "hugepages-2Mi";
+
+}  // namespace muster::lint

@@ -1,0 +1,190 @@
+// NodePools, queues and PodGroups, and the files that all objects come from.
+#include <algorithm>
+#include <utility>
+
+#include "kube/objects/well_known.h"
+#include "lint/field_reader.h"
+#include "lint/text.h"
+
+namespace muster::lint {
+namespace {
+
+constexpr const char* kKueue = "kueue.x-k8s.io";
+constexpr const char* kTrainer = "trainer.kubeflow.org";
+
+void ReadDisruption(const YamlValue& disruption, FieldReader* reader, NodePool* pool) {
+  pool->disruption_line = disruption.line();
+  pool->consolidation_policy = reader->Text(disruption.Get("consolidationPolicy"));
+  pool->consolidate_after = reader->Text(disruption.Get("consolidateAfter"));
+  const LocatedText& after = pool->consolidate_after;
+  if (after.value == "Never") {
+    pool->consolidate_after_value = absl::InfiniteDuration();
+  } else if (after.present() &&
+             (!absl::ParseDuration(after.value, &pool->consolidate_after_value) ||
+              pool->consolidate_after_value < absl::ZeroDuration())) {
+    reader->Fail(after.line, Concat("consolidateAfter: must be Never or a duration such as "
+                                    "10m, is ",
+                                    after.value));
+    pool->consolidate_after_value = absl::InfiniteDuration();
+  }
+  for (const YamlValue& budget : disruption.Get("budgets").Items()) {
+    const std::string& nodes = budget.Get("nodes").Text();
+    if ((nodes == "0" || nodes == "0%") && !budget.Get("schedule").present() &&
+        !budget.Get("reasons").present()) {
+      pool->never_disrupted = true;
+    }
+  }
+}
+
+void AddObjects(const YamlValue& value, const std::string& file,
+                std::vector<ManifestObject>* objects, std::vector<FileError>* errors) {
+  if (!value.is_mapping()) {
+    errors->push_back({file, value.line(), "a manifest must be a mapping"});
+    return;
+  }
+  const std::string& kind = value.Get("kind").Text();
+  if (kind.ends_with("List") && value.Get("items").is_sequence()) {
+    for (const YamlValue& item : value.Get("items").Items()) {
+      // One level: a list in a list is no Kubernetes object.
+      if (item.is_mapping()) objects->push_back({file, item});
+    }
+    return;
+  }
+  objects->push_back({file, value});
+}
+
+// Pods of one PodGroup are one workload, in the order of their files.
+void JoinPods(std::vector<Workload>* workloads) {
+  std::map<std::string, size_t> groups;  // "NAMESPACE/NAME" -> its first pod
+  std::vector<Workload> joined;
+  for (Workload& workload : *workloads) {
+    if (workload.kind == "Pod") {
+      const PodTemplate& pod = workload.templates.front();
+      std::string name = pod.group.value;
+      if (const auto label = pod.labels.find(kube::kKueueGroupLabel);
+          name.empty() && label != pod.labels.end()) {
+        name = label->second;
+      }
+      if (!name.empty()) {
+        const auto [group, is_new] =
+            groups.emplace(workload.name_space + "/" + name, joined.size());
+        if (!is_new) {
+          joined[group->second].templates.push_back(std::move(workload.templates.front()));
+          continue;
+        }
+        workload.kind = "Pods of group";
+        workload.name = name;
+      }
+    }
+    joined.push_back(std::move(workload));
+  }
+  *workloads = std::move(joined);
+}
+
+}  // namespace
+
+PodGroup ReadPodGroup(const YamlValue& object, FieldReader* reader) {
+  const YamlValue spec = object.Get("spec");
+  return {NamespaceOf(object),
+          object.At("metadata.name").Text(),
+          reader->file(),
+          object.line(),
+          reader->Count(spec.Get("minMember"), "spec.minMember"),
+          reader->Count(spec.Get("scheduleTimeoutSeconds"), "spec.scheduleTimeoutSeconds")};
+}
+
+NodePool ReadNodePool(const YamlValue& object, FieldReader* reader) {
+  NodePool pool;
+  pool.name = object.At("metadata.name").Text();
+  pool.file = reader->file();
+  pool.line = object.line();
+  const YamlValue spec = object.Get("spec");
+  const YamlValue node = spec.At("template.spec");
+  const std::string& group = node.At("nodeClassRef.group").Text();
+  pool.ec2 = group.empty() || group == "karpenter.k8s.aws" || group == "eks.amazonaws.com";
+  pool.labels =
+      reader->Labels(spec.At("template.metadata.labels"), "spec.template.metadata.labels");
+  pool.requirements = reader->Requirements(node.Get("requirements"));
+  pool.taints = reader->Taints(node.Get("taints"));
+  pool.limits = reader->Amounts(spec.Get("limits"));
+  ReadDisruption(spec.Get("disruption"), reader, &pool);
+  return pool;
+}
+
+ResourceFlavor ReadFlavor(const YamlValue& object, FieldReader* reader) {
+  const YamlValue spec = object.Get("spec");
+  return {object.At("metadata.name").Text(),
+          reader->file(),
+          object.line(),
+          spec.Get("nodeSelector"),
+          reader->Selector(spec.Get("nodeLabels")),
+          reader->Tolerations(spec.Get("tolerations"))};
+}
+
+ClusterQueue ReadClusterQueue(const YamlValue& object, FieldReader* reader) {
+  ClusterQueue queue{object.At("metadata.name").Text(), reader->file(), object.line(), {}};
+  for (const YamlValue& item : object.At("spec.resourceGroups").Items()) {
+    ResourceGroup& group = queue.groups.emplace_back();
+    group.line = item.line();
+    group.yaml = item;
+    for (const YamlValue& flavor : item.Get("flavors").Items()) {
+      if (flavor.is_scalar() && group.string_flavors_line == 0) {
+        group.string_flavors_line = item.Get("flavors").line();
+      }
+      group.flavors.push_back(reader->Text(flavor.is_scalar() ? flavor : flavor.Get("name")));
+    }
+  }
+  return queue;
+}
+
+LocalQueue ReadLocalQueue(const YamlValue& object, FieldReader* reader) {
+  return {NamespaceOf(object), object.At("metadata.name").Text(), reader->file(), object.line(),
+          reader->Text(object.At("spec.clusterQueue"))};
+}
+
+void ReadPolicy(const YamlValue& object, FieldReader* reader, Manifests* out) {
+  if (IsKind(object, "karpenter.sh", "NodePool")) {
+    out->pools.push_back(ReadNodePool(object, reader));
+  } else if (IsKind(object, "scheduling.x-k8s.io", "PodGroup")) {
+    out->groups.push_back(ReadPodGroup(object, reader));
+  } else if (IsKind(object, kKueue, "ResourceFlavor")) {
+    out->flavors.push_back(ReadFlavor(object, reader));
+  } else if (IsKind(object, kKueue, "ClusterQueue")) {
+    out->cluster_queues.push_back(ReadClusterQueue(object, reader));
+  } else if (IsKind(object, kKueue, "LocalQueue")) {
+    out->local_queues.push_back(ReadLocalQueue(object, reader));
+  }
+}
+
+Manifests ReadManifests(const std::vector<SourceText>& sources) {
+  Manifests manifests;
+  std::vector<ManifestObject> objects;
+  for (const SourceText& source : sources) {
+    manifests.files.push_back(std::make_unique<YamlFile>(ParseYaml(source.text)));
+    const YamlFile& file = *manifests.files.back();
+    for (const YamlValue& document : file.documents) {
+      AddObjects(document, source.file, &objects, &manifests.errors);
+    }
+    if (file.error) {
+      manifests.errors.push_back({source.file, file.error->line, file.error->message});
+    }
+  }
+  Runtimes runtimes;
+  for (const ManifestObject& object : objects) {
+    const bool shared = IsKind(object.yaml, kTrainer, "ClusterTrainingRuntime");
+    if (shared || IsKind(object.yaml, kTrainer, "TrainingRuntime")) {
+      runtimes[Concat(shared ? "" : NamespaceOf(object.yaml), "/",
+                      object.yaml.At("metadata.name").Text())] = object;
+    }
+  }
+  for (const ManifestObject& object : objects) {
+    FieldReader reader(object.file, &manifests.errors);
+    if (!ReadWorkload(object.yaml, runtimes, &reader, &manifests.workloads)) {
+      ReadPolicy(object.yaml, &reader, &manifests);
+    }
+  }
+  JoinPods(&manifests.workloads);
+  return manifests;
+}
+
+}  // namespace muster::lint

@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kube/objects/well_known.h"
+#include "lint/field_reader.h"
+
+namespace muster::lint {
+namespace {
+
+std::vector<Requirement> LabelSelector(const YamlValue& value, FieldReader* reader) {
+  std::vector<Requirement> selector = reader->Selector(value.Get("matchLabels"));
+  for (Requirement& expression : reader->Requirements(value.Get("matchExpressions"))) {
+    selector.push_back(std::move(expression));
+  }
+  return selector;
+}
+
+void ReadAffinity(const YamlValue& affinity, FieldReader* reader, PodTemplate* out) {
+  const YamlValue nodes =
+      affinity.At("nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution");
+  if (nodes.present()) {
+    out->node_affinity.clear();
+    for (const YamlValue& term : nodes.Get("nodeSelectorTerms").Items()) {
+      // matchFields name single nodes; such a term can't be judged and so holds.
+      out->node_affinity.push_back(term.Get("matchFields").present()
+                                       ? std::vector<Requirement>()
+                                       : reader->Requirements(term.Get("matchExpressions")));
+    }
+  }
+  const YamlValue pods = affinity.At("podAffinity.requiredDuringSchedulingIgnoredDuringExecution");
+  if (!pods.present()) return;
+  out->pod_affinity.clear();
+  for (const YamlValue& term : pods.Items()) {
+    PodAffinityTerm affinity_term;
+    affinity_term.line = pods.line();
+    affinity_term.topology_key = term.Get("topologyKey").Text();
+    affinity_term.selector = LabelSelector(term.Get("labelSelector"), reader);
+    affinity_term.restricted = !term.Get("labelSelector").present();
+    for (const char* field :
+         {"namespaces", "namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"}) {
+      affinity_term.restricted = affinity_term.restricted || term.Get(field).present();
+    }
+    affinity_term.yaml = term;
+    out->pod_affinity.push_back(std::move(affinity_term));
+  }
+}
+
+Container ReadContainer(const YamlValue& value, FieldReader* reader) {
+  Container container;
+  container.line = value.line();
+  container.name = value.Get("name").Text();
+  for (const char* field : {"command", "args"}) {
+    for (const YamlValue& word : value.Get(field).Items()) container.words.push_back(word);
+  }
+  for (const YamlValue& variable : value.Get("env").Items()) {
+    const YamlValue text = variable.Get("value");
+    if (text.present()) {
+      container.env[variable.Get("name").Text()] = {text.Text(), text.line(), true};
+    }
+  }
+  const YamlValue resources = value.Get("resources");
+  container.resources_line = resources.line();
+  container.requests = reader->Amounts(resources.Get("requests"));
+  container.limits = reader->Amounts(resources.Get("limits"));
+  for (const YamlValue& mount : value.Get("volumeMounts").Items()) {
+    const std::string& path = mount.Get("mountPath").Text();
+    if (path == "/dev/shm" || path == "/dev/shm/") container.shm_volume = mount.Get("name").Text();
+  }
+  return container;
+}
+
+// Lays what a container of the same name says over what is there.
+void Override(Container container, Container* out) {
+  if (!container.words.empty()) {
+    out->words = std::move(container.words);
+    out->words_line = 0;
+  }
+  for (auto& [name, value] : container.env) out->env[name] = std::move(value);
+  for (auto& [resource, amount] : container.requests) out->requests[resource] = amount;
+  for (auto& [resource, amount] : container.limits) out->limits[resource] = amount;
+  if (!container.shm_volume.empty()) out->shm_volume = std::move(container.shm_volume);
+}
+
+}  // namespace
+
+LocatedCount Container::Asks(std::string_view resource) const {
+  for (const LocatedAmounts* amounts : {&requests, &limits}) {
+    const auto amount = amounts->find(resource);
+    if (amount != amounts->end() && amount->second.value > 0) return amount->second;
+  }
+  return {};
+}
+
+LocatedCount PodTemplate::Asks(std::string_view resource) const {
+  LocatedCount sum;
+  for (const Container& container : containers) {
+    const LocatedCount asks = container.Asks(resource);
+    if (__builtin_add_overflow(sum.value, asks.value, &sum.value)) sum.value = INT64_MAX;
+    if (!sum.present()) sum.line = asks.line;
+  }
+  return sum;
+}
+
+bool PodTemplate::WantsDevices() const {
+  return std::ranges::any_of(std::array{kGpu, kNeuron, kEfa},
+                             [&](std::string_view resource) { return Asks(resource).present(); });
+}
+
+void ReadPodTemplate(const YamlValue& pod, FieldReader* reader, PodTemplate* out) {
+  out->file = reader->file();
+  if (out->line == 0) out->line = pod.line();
+  const YamlValue metadata = pod.Get("metadata");
+  out->metadata_line = metadata.line();
+  for (auto& [key, value] : reader->Labels(metadata.Get("labels"), "metadata.labels")) {
+    out->labels[key] = value;
+  }
+  const YamlValue group = metadata.Get("labels").Get(kube::kPodGroupLabel);
+  if (group.present()) out->group = reader->Text(group);
+  for (auto& [key, value] : reader->Texts(metadata.Get("annotations"), "metadata.annotations")) {
+    out->annotations[key] = value;
+  }
+  ReadPodSpec(pod.Get("spec"), reader, out);
+}
+
+void ReadPodSpec(const YamlValue& spec, FieldReader* reader, PodTemplate* out) {
+  if (out->spec_line == 0 || spec.present()) out->spec_line = spec.line();
+  if (spec.Get("schedulerName").present()) {
+    out->scheduler_name = reader->Text(spec.Get("schedulerName"));
+  }
+  for (Requirement& entry : reader->Selector(spec.Get("nodeSelector"))) {
+    std::erase_if(out->node_selector, [&](const Requirement& r) { return r.key == entry.key; });
+    out->node_selector.push_back(std::move(entry));
+  }
+  ReadAffinity(spec.Get("affinity"), reader, out);
+  if (spec.Get("tolerations").present()) {
+    out->tolerations_line = spec.Get("tolerations").line();
+    for (Toleration& toleration : reader->Tolerations(spec.Get("tolerations"))) {
+      out->tolerations.push_back(std::move(toleration));
+    }
+  }
+  for (const YamlValue& value : spec.Get("containers").Items()) {
+    Container container = ReadContainer(value, reader);
+    const auto same = std::ranges::find(out->containers, container.name, &Container::name);
+    if (same == out->containers.end()) {
+      out->containers.push_back(std::move(container));
+    } else {
+      Override(std::move(container), &*same);
+    }
+  }
+  for (const YamlValue& volume : spec.Get("volumes").Items()) {
+    if (volume.At("emptyDir.medium").Text() == "Memory") {
+      out->memory_volumes.push_back(volume.Get("name").Text());
+    }
+  }
+}
+
+}  // namespace muster::lint

@@ -1,0 +1,53 @@
+// The rules, each a look at one object among the others. README.md says why each of them is one.
+#pragma once
+
+#include <vector>
+
+#include "cluster/instance_types.h"
+#include "lint/finding.h"
+#include "lint/gangs.h"
+#include "lint/manifests.h"
+#include "lint/pool_fit.h"
+
+namespace muster::lint {
+
+// What an object is checked against. Rules that need what isn't there are silent.
+struct Surroundings {
+  const Manifests& manifests;
+  const cluster::InstanceTypes& types;
+  const PoolIndex& pools;
+};
+
+// All that concerns one gang, or one job that isn't a gang: what a webhook could ask about one
+// object.
+void CheckGang(const LintGang& gang, const Surroundings& around, Findings* findings);
+
+// Its parts.
+void CheckGangPolicy(const LintGang& gang, Findings* findings);
+void CheckProtection(const LintGang& gang, const Surroundings& around, Findings* findings);
+void CheckLaunch(const LintGang& gang, Findings* findings);
+void CheckPodAffinity(const LintGang& gang, const Surroundings& around, Findings* findings);
+void CheckNodeSelection(const LintGang& gang, const Surroundings& around, Findings* findings);
+void CheckDevices(const LintGang& gang, const Surroundings& around, Findings* findings);
+void CheckQueueOf(const LintGang& gang, const Surroundings& around, Findings* findings);
+
+void CheckPodGroup(const PodGroup& group, Findings* findings);
+// `gangs` are those that may use the pool.
+void CheckNodePool(const NodePool& pool, const std::vector<LintGang>& gangs,
+                   const Surroundings& around, Findings* findings);
+void CheckFlavor(const ResourceFlavor& flavor, const Surroundings& around, Findings* findings);
+void CheckClusterQueue(const ClusterQueue& queue, const Surroundings& around, Findings* findings);
+void CheckLocalQueue(const LocalQueue& queue, const Surroundings& around, Findings* findings);
+
+// What a Karpenter node with GPUs takes from its launch until its devices are there: some 2 minutes
+// for the small types, up to 5 for p4d and larger.
+inline constexpr int64_t kNodeStartSeconds = 300;
+// torchrun's own timeout for ranks that don't come (its rendezvous, and NCCL's default in PyTorch).
+inline constexpr int64_t kRendezvousSeconds = 600;
+// PyTorch's longest default, the store's: nothing waits longer than that unless it is told to.
+inline constexpr int64_t kLongestRendezvousSeconds = 1800;
+
+// The flavors that a job's queue may give it, as far as they are known.
+std::vector<const ResourceFlavor*> FlavorsOf(const Workload& workload, const Manifests& manifests);
+
+}  // namespace muster::lint

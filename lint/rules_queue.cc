@@ -1,0 +1,185 @@
+// Kueue's queues and flavors: what the API server prunes or refuses, and names that lead nowhere.
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "kube/objects/well_known.h"
+#include "lint/pool_fit.h"
+#include "lint/rules.h"
+#include "lint/text.h"
+
+namespace muster::lint {
+namespace {
+
+template <typename Object>
+std::string Names(const std::vector<Object>& objects) {
+  std::string names;
+  for (const Object& object : objects) Append(&names, names.empty() ? "" : ", ", object.name);
+  return names;
+}
+
+const ClusterQueue* FindClusterQueue(const Manifests& manifests, std::string_view name) {
+  const auto queue = std::ranges::find(manifests.cluster_queues, name, &ClusterQueue::name);
+  return queue == manifests.cluster_queues.end() ? nullptr : &*queue;
+}
+
+// The group as Kueue wants it: each flavor with its quota of each resource.
+std::string CorrectedGroup(const ResourceGroup& group) {
+  std::vector<YamlValue> resources = group.yaml.Get("resources").Items();
+  std::string covered;
+  for (const YamlValue& resource : resources) {
+    Append(&covered, covered.empty() ? "" : ", ", resource.Get("name").Text());
+  }
+  if (covered.empty()) covered = kGpu;
+  std::string yaml = Concat("- coveredResources: [", covered, "]\n  flavors:\n");
+  for (const LocatedText& flavor : group.flavors) {
+    Append(&yaml, "    - name: ", flavor.value, "\n      resources:\n");
+    for (const YamlValue& resource : resources) {
+      const std::string& quota = resource.Get("nominalQuota").Text();
+      Append(&yaml, "        - name: ", resource.Get("name").Text(),
+             "\n          nominalQuota: ", quota.empty() ? "0" : quota, "\n");
+    }
+    if (resources.empty()) {
+      Append(&yaml, "        - name: ", kGpu, "\n          nominalQuota: 0\n");
+    }
+  }
+  return yaml;
+}
+
+}  // namespace
+
+std::vector<const ResourceFlavor*> FlavorsOf(const Workload& workload, const Manifests& manifests) {
+  std::vector<const ResourceFlavor*> flavors;
+  const std::string queue = workload.queue.present() ? workload.queue.value : "default";
+  const auto local = std::ranges::find_if(manifests.local_queues, [&](const LocalQueue& each) {
+    return each.name == queue && each.name_space == workload.name_space;
+  });
+  if (local == manifests.local_queues.end()) return flavors;
+  const ClusterQueue* cluster_queue = FindClusterQueue(manifests, local->cluster_queue.value);
+  if (cluster_queue == nullptr) return flavors;
+  for (const ResourceGroup& group : cluster_queue->groups) {
+    for (const LocatedText& name : group.flavors) {
+      const auto flavor = std::ranges::find(manifests.flavors, name.value, &ResourceFlavor::name);
+      if (flavor != manifests.flavors.end()) flavors.push_back(&*flavor);
+    }
+  }
+  return flavors;
+}
+
+void CheckQueueOf(const LintGang& gang, const Surroundings& around, Findings* findings) {
+  const Workload& workload = *gang.workload;
+  if (!workload.queue.present()) return;
+  std::string elsewhere;
+  std::string here;
+  for (const LocalQueue& queue : around.manifests.local_queues) {
+    const bool same_namespace = queue.name_space == workload.name_space;
+    if (same_namespace && queue.name == workload.queue.value) return;
+    if (same_namespace) Append(&here, here.empty() ? "" : ", ", queue.name);
+    if (queue.name == workload.queue.value) {
+      Append(&elsewhere, elsewhere.empty() ? "" : ", ", queue.name_space);
+    }
+  }
+  if (!elsewhere.empty()) {
+    findings->Add(
+        "local-queue-other-namespace", workload.file, workload.queue.line,
+        fmt::format("{} is in namespace {}, but LocalQueue {} is in {}; a job can use "
+                    "only its own namespace's",
+                    workload.ToString(), workload.name_space, workload.queue.value, elsewhere),
+        "make a LocalQueue of that name beside the job",
+        fmt::format("apiVersion: kueue.x-k8s.io/v1beta1\nkind: LocalQueue\nmetadata:\n"
+                    "  name: {}\n  namespace: {}\nspec:\n  clusterQueue: {}\n",
+                    workload.queue.value, workload.name_space, [&] {
+                      for (const LocalQueue& queue : around.manifests.local_queues) {
+                        if (queue.name == workload.queue.value) {
+                          return queue.cluster_queue.value;
+                        }
+                      }
+                      return std::string();
+                    }()));
+  } else if (!here.empty()) {
+    findings->Add("local-queue-not-found", workload.file, workload.queue.line,
+                  fmt::format("{} names LocalQueue {}, but namespace {} has {}",
+                              workload.ToString(), workload.queue.value, workload.name_space, here),
+                  "name a LocalQueue that exists");
+  }
+}
+
+void CheckFlavor(const ResourceFlavor& flavor, const Surroundings& around, Findings* findings) {
+  if (flavor.node_selector.present()) {
+    std::string yaml = "spec:\n  nodeLabels:\n" + EmitYaml(flavor.node_selector, 4);
+    findings->Add("flavor-node-selector", flavor.file, flavor.node_selector.line(),
+                  fmt::format("ResourceFlavor {} has spec.nodeSelector, which doesn't exist: the "
+                              "API server drops it, and the flavor then stands for every node",
+                              flavor.name),
+                  "call it nodeLabels", yaml);
+  }
+  if (around.manifests.pools.empty() || flavor.node_labels.empty()) return;
+  if (std::ranges::any_of(around.manifests.pools, [&](const NodePool& pool) {
+        return OffersAll(pool, flavor.node_labels, around.types);
+      })) {
+    return;
+  }
+  std::string labels;
+  std::vector<const NodePool*> pools;
+  for (const NodePool& pool : around.manifests.pools) pools.push_back(&pool);
+  const Requirement* first = &flavor.node_labels.front();
+  for (const Requirement& label : flavor.node_labels) {
+    Append(&labels, labels.empty() ? "" : ", ", label.ToString());
+    if (std::ranges::none_of(
+            pools, [&](const NodePool* pool) { return Offers(*pool, label, around.types); })) {
+      first = &label;
+    }
+  }
+  findings->Add(
+      "flavor-labels-not-offered", flavor.file, first->line,
+      fmt::format("ResourceFlavor {} stands for nodes with {}, but {}", flavor.name, labels,
+                  first->key == kube::kNodePoolLabel ? Concat("there is ", PoolNames(pools))
+                                                     : WhatIsOffered(pools, first->key)),
+      "give the NodePool's nodes these labels (spec.template.metadata.labels), or name "
+      "those that they have",
+      Concat("spec:\n  nodeLabels:\n    ", kube::kNodePoolLabel, ": ", pools.front()->name, "\n"));
+}
+
+void CheckClusterQueue(const ClusterQueue& queue, const Surroundings& around, Findings* findings) {
+  for (const ResourceGroup& group : queue.groups) {
+    if (group.string_flavors_line > 0) {
+      findings->Add(
+          "flavors-as-strings", queue.file, group.string_flavors_line,
+          fmt::format("ClusterQueue {} gives {} by name only, with the quota beside "
+                      "them: the API server refuses it, since each flavor has its own",
+                      queue.name, Counted(static_cast<int64_t>(group.flavors.size()), "flavor")),
+          "give each flavor its own quota; there is no way to give one number to several",
+          CorrectedGroup(group));
+    }
+    if (around.manifests.flavors.empty()) continue;
+    for (const LocatedText& flavor : group.flavors) {
+      if (!flavor.present() ||
+          std::ranges::find(around.manifests.flavors, flavor.value, &ResourceFlavor::name) !=
+              around.manifests.flavors.end()) {
+        continue;
+      }
+      findings->Add("flavor-not-found", queue.file, flavor.line,
+                    fmt::format("ClusterQueue {} names ResourceFlavor {}, but there is {}; the "
+                                "queue stays inactive",
+                                queue.name, flavor.value, Names(around.manifests.flavors)),
+                    "name a ResourceFlavor that exists");
+    }
+  }
+}
+
+void CheckLocalQueue(const LocalQueue& queue, const Surroundings& around, Findings* findings) {
+  if (around.manifests.cluster_queues.empty() || !queue.cluster_queue.present() ||
+      FindClusterQueue(around.manifests, queue.cluster_queue.value) != nullptr) {
+    return;
+  }
+  findings->Add(
+      "cluster-queue-not-found", queue.file, queue.cluster_queue.line,
+      fmt::format("LocalQueue {}/{} names ClusterQueue {}, but there is {}; its jobs "
+                  "wait for ever",
+                  queue.name_space, queue.name, queue.cluster_queue.value,
+                  Names(around.manifests.cluster_queues)),
+      "name a ClusterQueue that exists",
+      Concat("spec:\n  clusterQueue: ", around.manifests.cluster_queues.front().name, "\n"));
+}
+
+}  // namespace muster::lint

@@ -1,0 +1,319 @@
+#include "simulation/invariants.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "coscheduling/labels.h"
+#include "fmt/format.h"
+#include "kube/embedded/api_server.h"
+#include "kube/embedded/watch_session.h"
+#include "kube/objects/decode.h"
+#include "muster/v1/admission.pb.h"
+#include "simulation/manifests.h"
+#include "simulation/observers.h"
+
+namespace muster::simulation {
+namespace {
+
+using coscheduling::Engine;
+using coscheduling::GangKey;
+using kube::embedded::WatchItem;
+
+// A commit that something cut off must be whole again, or undone, within this.
+constexpr absl::Duration kPartialCommit = absl::Seconds(30);
+// How long a PodGroup's status may lag behind; longer where writes of it get lost.
+constexpr absl::Duration kStatusLag = absl::Seconds(2);
+constexpr absl::Duration kLossyStatusLag = absl::Minutes(2);
+
+std::vector<WatchItem> ReadAll(kube::embedded::WatchSession& session) {
+  constexpr size_t kBatch = 256;
+  std::vector<WatchItem> all;
+  for (size_t before = 0;; before = all.size()) {
+    session.Read(kBatch, &all);
+    if (all.size() == before) return all;
+  }
+}
+
+// "cpu=any,nvidia.com/gpu=spot"
+std::map<std::string, std::string> FlavorsOf(const kube::Pod& pod) {
+  std::map<std::string, std::string> flavors;
+  const std::string* text = pod.meta.Annotation("muster.dev/flavors");
+  if (text == nullptr) return flavors;
+  for (absl::string_view pair : absl::StrSplit(*text, ',', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(pair, absl::MaxSplits('=', 1));
+    flavors.insert(parts);
+  }
+  return flavors;
+}
+
+bool IsDeletion(const WatchItem& item) { return item.type == WatchItem::Type::kDeleted; }
+
+}  // namespace
+
+Invariants::Invariants(kube::embedded::ApiServer* server, bool undisturbed_commits)
+    : undisturbed_commits_(undisturbed_commits),
+      pod_events_(OpenWatch(server, "/api/v1/pods")),
+      node_events_(OpenWatch(server, "/api/v1/nodes")),
+      group_events_(OpenWatch(server, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups")),
+      queue_events_(OpenWatch(server, "/apis/kueue.x-k8s.io/v1beta1/clusterqueues")) {}
+
+Invariants::~Invariants() = default;
+
+void Invariants::Note(const kube::Request& request) {
+  if (request.method == kube::Method::kPost) return;
+  disturbed_ |= absl::StrContains(request.path, "/pods/");
+}
+
+void Invariants::Show(const coscheduling::StepOutput& output, const Engine& engine) {
+  for (const GangKey& key : output.changed_gangs) {
+    v1::Gang gang;
+    if (engine.Describe(key, &gang)) {
+      shown_[key] = gang.SerializeAsString();
+    } else {
+      shown_.erase(key);
+    }
+  }
+}
+
+absl::Status Invariants::Check(const Engine& engine, absl::Time now) {
+  ReadNodes();
+  ReadGroups();
+  if (absl::Status status = ReadPods(); !status.ok()) return status;
+  ReadQueues();
+  const bool places_changed = !touched_nodes_.empty();
+  if (absl::Status status = CheckNodes(); !status.ok()) return status;
+  if (places_changed && !queues_.empty()) {
+    if (absl::Status status = CheckQuota(); !status.ok()) return status;
+  }
+  for (const GangKey& key : engine.Gangs()) {
+    v1::Gang gang;
+    if (!engine.Describe(key, &gang)) continue;
+    if (gang.reason().message().empty()) {
+      return absl::FailedPreconditionError(fmt::format(
+          "gang {} is {} without a reason", key.ToString(), v1::GangState_Name(gang.state())));
+    }
+    if (gang.reason().code() == v1::NODES_COMING &&
+        gang.reason().message().ends_with("waiting for ")) {
+      return absl::FailedPreconditionError(
+          fmt::format("gang {} waits for no node in particular", key.ToString()));
+    }
+    if (absl::Status status = CheckShown(key, gang); !status.ok()) return status;
+    if (key.is_pod) continue;
+    const Counts counts = Count(key.ToString());
+    if (absl::Status status = CheckWhole(gang, counts, now); !status.ok()) return status;
+    if (absl::Status status = CheckStatus(key, counts, now); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// --- following the API server ---
+
+absl::Status Invariants::ReadPods() {
+  for (const WatchItem& item : ReadAll(*pod_events_)) {
+    if (item.object == nullptr) continue;
+    const kube::Pod pod = kube::Decode<kube::Pod>(item.object->bytes()).value();
+    if (absl::Status status = NotePod(IsDeletion(item), pod); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+void Invariants::Forget(const std::string& uid) {
+  auto it = members_.find(uid);
+  if (it == members_.end()) return;
+  pods_of_[it->second.gang].erase(uid);
+  if (pods_on_[it->second.node].erase(uid) > 0) touched_nodes_.insert(it->second.node);
+  members_.erase(it);
+}
+
+absl::Status Invariants::NotePod(bool deleted, const kube::Pod& pod) {
+  const std::string& uid = pod.meta.uid;
+  const std::string gang = GangOf(pod);
+  const bool none_bound_before = Count(gang).bound == 0;
+  Forget(uid);
+  if (deleted) return absl::OkStatus();
+  Member member{.gang = gang,
+                .node = pod.node_name,
+                .gated = pod.HasGate(coscheduling::kGate),
+                .live = !pod.IsTerminal() && !pod.IsDeleting(),
+                .running = pod.phase == kube::PodPhase::kRunning,
+                .succeeded = pod.phase == kube::PodPhase::kSucceeded,
+                .failed = pod.phase == kube::PodPhase::kFailed,
+                .requests = pod.spec->requests,
+                .flavors = FlavorsOf(pod)};
+  pods_of_[gang].insert(uid);
+  const bool takes_room = member.live && !member.node.empty();
+  if (takes_room) {
+    pods_on_[member.node].insert(uid);
+    touched_nodes_.insert(member.node);
+  }
+  members_.emplace(uid, std::move(member));
+  auto group = groups_.find(gang);
+  if (!takes_room || !none_bound_before || group == groups_.end()) return absl::OkStatus();
+  const Counts counts = Count(gang);
+  if (counts.ungated + counts.succeeded >= group->second.min_member) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("{} of gang {} is bound while {} of {} members have lost their gate",
+                  pod.meta.name, gang, counts.ungated, group->second.min_member));
+}
+
+void Invariants::ReadNodes() {
+  for (const WatchItem& item : ReadAll(*node_events_)) {
+    if (item.object == nullptr) continue;
+    const kube::Node node = kube::Decode<kube::Node>(item.object->bytes()).value();
+    touched_nodes_.insert(node.meta.name);
+    if (IsDeletion(item)) {
+      allocatable_.erase(node.meta.name);
+    } else {
+      allocatable_[node.meta.name] = node.allocatable;
+    }
+  }
+}
+
+void Invariants::ReadGroups() {
+  for (const WatchItem& item : ReadAll(*group_events_)) {
+    if (item.object == nullptr) continue;
+    const kube::PodGroup group = kube::Decode<kube::PodGroup>(item.object->bytes()).value();
+    if (IsDeletion(item)) {
+      groups_.erase(group.meta.FullName());
+    } else {
+      groups_[group.meta.FullName()] = {group.min_member, group.status};
+    }
+  }
+}
+
+void Invariants::ReadQueues() {
+  for (const WatchItem& item : ReadAll(*queue_events_)) {
+    if (item.object == nullptr) continue;
+    kube::ClusterQueue queue = kube::Decode<kube::ClusterQueue>(item.object->bytes()).value();
+    if (IsDeletion(item)) {
+      queues_.erase(queue.meta.name);
+    } else {
+      queues_.insert_or_assign(queue.meta.name, std::move(queue));
+    }
+  }
+}
+
+Invariants::Counts Invariants::Count(const std::string& gang) const {
+  Counts counts;
+  auto pods = pods_of_.find(gang);
+  if (pods == pods_of_.end()) return counts;
+  for (const std::string& uid : pods->second) {
+    const Member& member = members_.at(uid);
+    ++counts.pods;
+    counts.bound += member.live && !member.node.empty();
+    counts.ungated += member.live && !member.gated;
+    counts.running += member.live && member.running;
+    counts.succeeded += member.succeeded;
+    counts.failed += member.failed;
+  }
+  return counts;
+}
+
+// --- what must hold ---
+
+absl::Status Invariants::CheckNodes() {
+  for (const std::string& name : std::exchange(touched_nodes_, {})) {
+    auto node = allocatable_.find(name);
+    if (node == allocatable_.end()) continue;
+    kube::ResourceList used;
+    for (const std::string& uid : pods_on_[name]) {
+      if (absl::Status sum = used.Add(members_.at(uid).requests); !sum.ok()) return sum;
+    }
+    if (const auto* over = node->second.FirstShortage(used)) {
+      return absl::FailedPreconditionError(fmt::format("node {} is overcommitted: {} of {} {}",
+                                                       name, used.Get(over->first),
+                                                       node->second.Get(over->first), over->first));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Invariants::CheckQuota() const {
+  std::map<std::pair<std::string, std::string>, int64_t> left;  // (flavor, resource)
+  for (const auto& [name, queue] : queues_) {
+    for (const kube::ResourceGroup& group : queue.resource_groups) {
+      for (const kube::FlavorQuotas& flavor : group.flavors) {
+        for (const kube::ResourceQuota& quota : flavor.resources) {
+          left[{flavor.flavor, quota.resource}] += quota.nominal;
+        }
+      }
+    }
+  }
+  for (const auto& [node, uids] : pods_on_) {
+    for (const std::string& uid : uids) {
+      const Member& member = members_.at(uid);
+      for (const auto& [resource, flavor] : member.flavors) {
+        int64_t& rest = left[{flavor, resource}];
+        rest -= member.requests.Get(resource);
+        if (rest >= 0) continue;
+        return absl::FailedPreconditionError(
+            fmt::format("flavor {} is used {} {} beyond its quota, by gang {} among others", flavor,
+                        -rest, resource, member.gang));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Invariants::CheckWhole(const v1::Gang& gang, const Counts& counts, absl::Time now) {
+  const std::string name = gang.namespace_() + "/" + gang.name();
+  const bool partial = counts.bound > 0 && counts.bound < gang.min_member() &&
+                       gang.state() != v1::BOUND && gang.state() != v1::REPAIRING;
+  if (!partial) {
+    partial_since_.erase(name);
+    return absl::OkStatus();
+  }
+  const absl::Time since = partial_since_.try_emplace(name, now).first->second;
+  const bool excused = !undisturbed_commits_ || disturbed_;
+  if (excused && now - since < kPartialCommit) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format(
+      "gang {} is bound in part since {}: {} of {}, {}", name, absl::FormatDuration(now - since),
+      counts.bound, gang.min_member(), gang.reason().message()));
+}
+
+absl::Status Invariants::CheckShown(const GangKey& key, const v1::Gang& gang) const {
+  v1::Gang shown;
+  if (auto it = shown_.find(key); it != shown_.end()) {
+    if (it->second == gang.SerializeAsString()) return absl::OkStatus();
+    shown.ParseFromString(it->second);
+  }
+  std::string difference;
+  google::protobuf::util::MessageDifferencer differencer;
+  differencer.ReportDifferencesToString(&difference);
+  if (differencer.Compare(shown, gang)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("queries show an older gang {}: {}", key.ToString(), difference));
+}
+
+absl::Status Invariants::CheckStatus(const GangKey& key, const Counts& counts, absl::Time now) {
+  const std::string name = key.ToString();
+  auto group = groups_.find(name);
+  if (group == groups_.end() || counts.pods == 0) return absl::OkStatus();
+  const kube::PodGroup::Status& status = group->second.status;
+  Counts want = counts;
+  // What a gang came to stays when its pods are collected.
+  if (counts.succeeded + counts.failed == counts.pods &&
+      (status.phase == "Finished" || status.phase == "Failed")) {
+    want.succeeded = std::max(counts.succeeded, status.succeeded);
+    want.failed = std::max(counts.failed, status.failed);
+  }
+  if (status.scheduled == want.bound + want.succeeded && status.running == want.running &&
+      status.succeeded == want.succeeded && status.failed == want.failed) {
+    status_wrong_since_.erase(name);
+    return absl::OkStatus();
+  }
+  const absl::Time since = status_wrong_since_.try_emplace(name, now).first->second;
+  if (now - since <= (undisturbed_commits_ ? kStatusLag : kLossyStatusLag)) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format(
+      "the status of PodGroup {} is wrong since {}: scheduled {} (is {}), running {} (is {}), "
+      "succeeded {} (is {}), failed {} (is {})",
+      name, absl::FormatDuration(now - since), status.scheduled, want.bound + want.succeeded,
+      status.running, want.running, status.succeeded, want.succeeded, status.failed, want.failed));
+}
+
+}  // namespace muster::simulation

@@ -1,0 +1,366 @@
+#include "simulation/observers.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "coscheduling/engine.h"
+#include "coscheduling/labels.h"
+#include "coscheduling/provisioning/holds.h"
+#include "fmt/format.h"
+#include "kube/embedded/api_server.h"
+#include "kube/embedded/watch_session.h"
+#include "kube/objects/decode.h"
+#include "kube/objects/well_known.h"
+#include "muster/v1/admission.pb.h"
+#include "simulation/manifests.h"
+
+namespace muster::simulation {
+namespace {
+
+using coscheduling::Engine;
+using coscheduling::GangKey;
+using nlohmann::json;
+
+constexpr const char* kForever = "315360000";  // ten years
+
+void Remove(Engine* engine, const kube::Pod& pod) { engine->RemovePod(pod.meta.uid); }
+void Remove(Engine* engine, const kube::PodGroup& group) { engine->RemovePodGroup(group.meta.uid); }
+void Remove(Engine* engine, const kube::Node& node) { engine->RemoveNode(node.meta.name); }
+void Remove(Engine* engine, const kube::NodeClaim& c) { engine->RemoveNodeClaim(c.meta.name); }
+void Remove(Engine* engine, const kube::NodePool& p) { engine->RemoveNodePool(p.meta.name); }
+void Remove(Engine* engine, const kube::DaemonSet& d) { engine->RemoveDaemonSet(d.meta.uid); }
+void Remove(Engine* engine, const kube::Namespace& n) { engine->RemoveNamespace(n.meta.name); }
+void Remove(Engine* engine, const kube::PersistentVolumeClaim& c) {
+  engine->RemovePersistentVolumeClaim(c.meta.FullName());
+}
+void Remove(Engine* engine, const kube::PersistentVolume& v) {
+  engine->RemovePersistentVolume(v.meta.name);
+}
+void Remove(Engine* engine, const kube::StorageClass& c) {
+  engine->RemoveStorageClass(c.meta.name);
+}
+
+void Remove(Engine* engine, const kube::ResourceFlavor& f) {
+  engine->RemoveResourceFlavor(f.meta.name);
+}
+void Remove(Engine* engine, const kube::ClusterQueue& q) {
+  engine->RemoveClusterQueue(q.meta.name);
+}
+void Remove(Engine* engine, const kube::LocalQueue& q) {
+  engine->RemoveLocalQueue(q.meta.FullName());
+}
+void Remove(Engine* engine, const kube::Cohort& c) { engine->RemoveCohort(c.meta.name); }
+void Remove(Engine* engine, const kube::WorkloadPriorityClass& c) {
+  engine->RemoveWorkloadPriorityClass(c.meta.name);
+}
+void Remove(Engine* engine, const kube::PodDisruptionBudget& b) {
+  engine->RemovePodDisruptionBudget(b.meta.FullName());
+}
+
+void Remove(Engine* engine, const kube::Workload& w) { engine->RemoveWorkload(w.meta.uid); }
+void Remove(Engine* /*engine*/, const kube::Event& /*event*/) {}
+
+template <typename J>
+void Remove(Engine* engine, const J& job) {
+  engine->RemoveJob(job.meta.uid);
+}
+
+// What the embedded API server has accepted decodes; anything else is a defect of ours.
+template <typename T>
+void DeliverAs(Engine* engine, bool deleted, const std::string& text) {
+  T object = kube::Decode<T>(text).value();
+  if (deleted) {
+    Remove(engine, object);
+  } else {
+    engine->Upsert(std::move(object));
+  }
+}
+
+struct WatchedKind {
+  const char* path;
+  Feed::Deliver deliver;
+  const char* field_selector = "";
+};
+
+constexpr WatchedKind kWatched[] = {
+    {"/api/v1/namespaces", DeliverAs<kube::Namespace>},
+    {"/api/v1/nodes", DeliverAs<kube::Node>},
+    {"/apis/karpenter.sh/v1/nodeclaims", DeliverAs<kube::NodeClaim>},
+    {"/apis/karpenter.sh/v1/nodepools", DeliverAs<kube::NodePool>},
+    {"/apis/kueue.x-k8s.io/v1beta1/workloadpriorityclasses",
+     DeliverAs<kube::WorkloadPriorityClass>},
+    {"/apis/kueue.x-k8s.io/v1beta1/resourceflavors", DeliverAs<kube::ResourceFlavor>},
+    {"/apis/kueue.x-k8s.io/v1beta1/cohorts", DeliverAs<kube::Cohort>},
+    {"/apis/kueue.x-k8s.io/v1beta1/clusterqueues", DeliverAs<kube::ClusterQueue>},
+    {"/apis/kueue.x-k8s.io/v1beta1/localqueues", DeliverAs<kube::LocalQueue>},
+    {"/apis/kueue.x-k8s.io/v1beta1/workloads", DeliverAs<kube::Workload>},
+    {"/apis/policy/v1/poddisruptionbudgets", DeliverAs<kube::PodDisruptionBudget>},
+    {"/apis/apps/v1/daemonsets", DeliverAs<kube::DaemonSet>},
+    {"/api/v1/persistentvolumeclaims", DeliverAs<kube::PersistentVolumeClaim>},
+    {"/api/v1/persistentvolumes", DeliverAs<kube::PersistentVolume>},
+    {"/apis/storage.k8s.io/v1/storageclasses", DeliverAs<kube::StorageClass>},
+    {"/apis/scheduling.x-k8s.io/v1alpha1/podgroups", DeliverAs<kube::PodGroup>},
+    {"/api/v1/pods", DeliverAs<kube::Pod>},
+    {"/apis/trainer.kubeflow.org/v1alpha1/trainjobs", DeliverAs<kube::TrainJob>},
+    {"/apis/kubeflow.org/v1/pytorchjobs", DeliverAs<kube::PyTorchJob>},
+    {"/apis/jobset.x-k8s.io/v1alpha2/jobsets", DeliverAs<kube::JobSet>},
+    {"/apis/apps/v1/statefulsets", DeliverAs<kube::StatefulSet>},
+    {"/apis/batch/v1/jobs", DeliverAs<kube::Job>},
+    {"/api/v1/events", DeliverAs<kube::Event>, "type=Warning,reason=FailedCreate"},
+    {"/api/v1/events", DeliverAs<kube::Event>, "type=Warning,reason=FailedCreatePod"},
+    {"/api/v1/events", DeliverAs<kube::Event>,
+     "type=Warning,reason=InsufficientCapacityError,involvedObject.kind=NodeClaim"},
+};
+
+std::vector<json> List(kube::embedded::ApiServer& server, const char* path) {
+  kube::Request request;
+  request.path = path;
+  return json::parse(server.Handle(request).body).at("items").get<std::vector<json>>();
+}
+
+std::string FullName(const json& object) {
+  const json& meta = object.at("metadata");
+  return meta.value("namespace", "") + "/" + meta.at("name").get<std::string>();
+}
+
+std::string GangOf(const json& pod) {
+  const json& meta = pod.at("metadata");
+  const json labels = meta.value("labels", json::object());
+  const std::string name_space = meta.value("namespace", "") + "/";
+  if (labels.contains(kube::kPodGroupLabel))
+    return name_space + labels.at(kube::kPodGroupLabel).get<std::string>();
+  const json annotations = meta.value("annotations", json::object());
+  return annotations.contains(kGangForObservers)
+             ? name_space + annotations.at(kGangForObservers).get<std::string>()
+             : FullName(pod);
+}
+
+bool IsLive(const json& pod) {
+  const std::string phase = pod.value("/status/phase"_json_pointer, "");
+  return !pod.at("metadata").contains("deletionTimestamp") && phase != "Succeeded" &&
+         phase != "Failed";
+}
+
+std::string NodeOf(const json& pod) { return pod.value("/spec/nodeName"_json_pointer, ""); }
+
+bool IsGated(const json& pod) {
+  const json gates = pod.at("spec").value("schedulingGates", json::array());
+  return std::ranges::any_of(
+      gates, [](const json& gate) { return gate.at("name") == coscheduling::kGate; });
+}
+
+bool IsSignalled(const json& pod) {
+  const json conditions = pod.value("/status/conditions"_json_pointer, json::array());
+  return std::ranges::any_of(conditions, [](const json& condition) {
+    return condition.at("type") == "PodScheduled" &&
+           condition.value("reason", "") == "Unschedulable";
+  });
+}
+
+// Finds the first thing that isn't as wanted.
+class Comparison {
+ public:
+  template <typename T>
+  void Equal(const char* what, const std::optional<T>& want, const T& found) {
+    if (!want || *want == found) return;
+    Differ(fmt::format("want {} {}, found {}", what, *want, found));
+  }
+  void Differ(const std::string& text) { difference_ += (difference_.empty() ? "" : "; ") + text; }
+  absl::Status Result() const {
+    return difference_.empty() ? absl::OkStatus() : absl::FailedPreconditionError(difference_);
+  }
+
+ private:
+  std::string difference_;
+};
+
+struct PodCounts {
+  int bound = 0;
+  int gated = 0;
+  int signalled = 0;
+  std::set<std::string> nodes;
+};
+
+PodCounts CountPods(kube::embedded::ApiServer& server, const std::string& gang) {
+  PodCounts counts;
+  for (const json& pod : List(server, "/api/v1/pods")) {
+    if (GangOf(pod) != gang || !IsLive(pod)) continue;
+    if (const std::string node = NodeOf(pod); !node.empty()) {
+      ++counts.bound;
+      counts.nodes.insert(node);
+    }
+    counts.gated += IsGated(pod);
+    counts.signalled += NodeOf(pod).empty() && IsSignalled(pod);
+  }
+  return counts;
+}
+
+bool Find(const Engine& engine, const std::string& gang, v1::Gang* out) {
+  const size_t slash = gang.find('/');
+  for (const bool is_pod : {false, true}) {
+    if (engine.Describe(GangKey{gang.substr(0, slash), gang.substr(slash + 1), is_pod}, out)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void CompareJob(const Expectation& want, kube::embedded::ApiServer& server, Comparison* result) {
+  kube::Request request;
+  request.path = ObjectPath(want.job).value_or("");
+  const kube::Response response = server.Handle(request);
+  if (!response.ok()) {
+    result->Differ(fmt::format("there is no {}", want.job));
+    return;
+  }
+  const json job = json::parse(response.body);
+  result->Equal("suspended", want.suspended,
+                job.value("/spec/suspend"_json_pointer, false) ||
+                    job.value("/spec/runPolicy/suspend"_json_pointer, false) ||
+                    !job.value("/spec/active"_json_pointer, true));
+  if (!absl::StrContains(response.body, want.contains)) {
+    result->Differ(fmt::format("want a {} with {}, found {}", want.job, want.contains,
+                               job.value("spec", json()).dump()));
+  }
+  result->Equal(
+      "restarting", want.restarting,
+      job.at("metadata").value("annotations", json::object()).contains("muster.dev/restart"));
+}
+
+void CompareGang(const Expectation& want, const std::string& gang,
+                 kube::embedded::ApiServer& server, const Engine& engine, Comparison* result) {
+  v1::Gang found;
+  if ((want.state || want.reason || !want.message.empty()) && !Find(engine, gang, &found)) {
+    result->Differ(fmt::format("there is no gang {}", gang));
+    return;
+  }
+  if (want.state) {
+    result->Equal("state", std::optional(v1::GangState_Name(*want.state)),
+                  v1::GangState_Name(found.state()));
+  }
+  if (want.reason) {
+    result->Equal("reason", std::optional(v1::ReasonCode_Name(*want.reason)),
+                  v1::ReasonCode_Name(found.reason().code()));
+  }
+  if (!absl::StrContains(found.reason().message(), want.message)) {
+    result->Differ(fmt::format("want a message with \"{}\", found \"{}\"", want.message,
+                               found.reason().message()));
+  }
+  const PodCounts counts = CountPods(server, gang);
+  result->Equal("bound", want.bound, counts.bound);
+  result->Equal("gated", want.gated, counts.gated);
+  result->Equal("signalled", want.signalled, counts.signalled);
+  result->Equal("distinctNodes", want.distinct_nodes, static_cast<int>(counts.nodes.size()));
+  if (!want.phase && !want.min_member && !want.owner) return;
+  kube::Request request;
+  const size_t slash = gang.find('/');
+  request.path = fmt::format("/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups/{}",
+                             gang.substr(0, slash), gang.substr(slash + 1));
+  const json group = json::parse(server.Handle(request).body);
+  result->Equal("phase", want.phase, group.value("/status/phase"_json_pointer, std::string()));
+  result->Equal("minMember", want.min_member, group.value("/spec/minMember"_json_pointer, 0));
+  std::string owner;
+  for (const json& reference :
+       group.value("/metadata/ownerReferences"_json_pointer, json::array())) {
+    if (!reference.value("controller", false)) continue;
+    owner = reference.value("kind", "") + "/" + reference.value("name", "");
+  }
+  result->Equal("owner", want.owner, owner);
+}
+
+}  // namespace
+
+Feed::Feed(std::unique_ptr<kube::embedded::WatchSession> session, Engine* engine, Deliver deliver)
+    : session_(std::move(session)), engine_(engine), deliver_(deliver) {}
+Feed::~Feed() = default;
+Feed::Feed(Feed&&) noexcept = default;
+Feed& Feed::operator=(Feed&&) noexcept = default;
+
+bool Feed::Read() {
+  constexpr size_t kBatch = 256;
+  using Type = kube::embedded::WatchItem::Type;
+  bool any = false;
+  for (;;) {
+    std::vector<kube::embedded::WatchItem> items;
+    session_->Read(kBatch, &items);
+    if (items.empty()) return any;
+    for (const kube::embedded::WatchItem& item : items) {
+      if (item.object == nullptr) continue;
+      any = true;
+      deliver_(engine_, item.type == Type::kDeleted, item.object->bytes());
+    }
+  }
+}
+
+std::string GangOf(const kube::Pod& pod) {
+  const std::string* group = pod.meta.Label(kube::kPodGroupLabel);
+  if (group == nullptr) group = pod.meta.Annotation(kGangForObservers);
+  return pod.meta.name_space + "/" + (group == nullptr ? pod.meta.name : *group);
+}
+
+std::unique_ptr<kube::embedded::WatchSession> OpenWatch(kube::embedded::ApiServer* server,
+                                                        const char* path,
+                                                        const char* field_selector) {
+  kube::Request request;
+  request.path = path;
+  request.query = {{"watch", "1"},
+                   {"sendInitialEvents", "true"},
+                   {"resourceVersionMatch", "NotOlderThan"},
+                   {"allowWatchBookmarks", "true"},
+                   // By itself the server ends a watch within the hour.
+                   {"timeoutSeconds", kForever}};
+  if (*field_selector != '\0') request.query.emplace_back("fieldSelector", field_selector);
+  request.timeout = absl::InfiniteDuration();
+  return std::move(server->Watch(request).session);
+}
+
+std::vector<Feed> WatchEverything(kube::embedded::ApiServer* server, Engine* engine) {
+  std::vector<Feed> feeds;
+  for (const WatchedKind& kind : kWatched) {
+    std::unique_ptr<kube::embedded::WatchSession> session =
+        OpenWatch(server, kind.path, kind.field_selector);
+    if (session != nullptr) feeds.emplace_back(std::move(session), engine, kind.deliver);
+  }
+  return feeds;
+}
+
+absl::Status Compare(const Expectation& want, const std::string& gang,
+                     kube::embedded::ApiServer& server, const Engine& engine) {
+  Comparison result;
+  if (!want.gang.empty()) CompareGang(want, gang, server, engine, &result);
+  if (want.node_claims) {
+    result.Equal("nodeClaims", want.node_claims,
+                 static_cast<int>(List(server, "/apis/karpenter.sh/v1/nodeclaims").size()));
+  }
+  if (want.nodes || want.held_nodes) {
+    std::vector<json> nodes = List(server, "/api/v1/nodes");
+    if (!want.node_pool.empty()) {
+      std::erase_if(nodes, [&](const json& node) {
+        return node.at("metadata")
+                   .value("labels", json::object())
+                   .value(kube::kNodePoolLabel, "") != want.node_pool;
+      });
+    }
+    result.Equal("nodes", want.nodes, static_cast<int>(nodes.size()));
+    const auto held = std::ranges::count_if(nodes, [](const json& node) {
+      return node.at("metadata")
+          .value("annotations", json::object())
+          .contains(std::string(coscheduling::kHoldsAnnotation));
+    });
+    result.Equal("heldNodes", want.held_nodes, static_cast<int>(held));
+  }
+  if (!want.pod.empty()) {
+    const std::string name = absl::StrContains(want.pod, "/") ? want.pod : "default/" + want.pod;
+    std::optional<std::string> found;
+    for (const json& pod : List(server, "/api/v1/pods")) {
+      if (FullName(pod) == name) found = NodeOf(pod);
+    }
+    result.Equal("node", want.node, found.value_or("(no such pod)"));
+  }
+  if (!want.job.empty()) CompareJob(want, server, &result);
+  return result.Result();
+}
+
+}  // namespace muster::simulation

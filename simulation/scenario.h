@@ -1,0 +1,236 @@
+// A scenario: a cluster, what happens in it and when, and what is expected of Muster.
+//
+// YAML, one behaviour per file, run in virtual time (world.h); tests/scenarios/README.md shows the
+// form.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "coscheduling/engine.h"
+#include "muster/v1/states.pb.h"
+
+namespace muster::simulation {
+
+// Quantities as written ("64Gi"); the API server they are sent to judges them.
+using Quantities = std::map<std::string, std::string>;
+using Strings = std::map<std::string, std::string>;
+
+struct InstanceTypeSpec {
+  std::string name;
+  Quantities resources;
+  std::vector<std::string> zones;  // one offering each
+};
+
+// Delays of the n-th node that is bought, in the order of launch; the last entry goes for the rest.
+struct NodeDelays {
+  absl::Duration launch;
+  absl::Duration registration;
+  absl::Duration initialization;
+  bool never_registers = false;
+  bool insufficient_capacity = false;  // what it would have been made of is sold out
+  // Until so long after its kubelet is ready it has these of its devices only.
+  absl::Duration devices;
+  Quantities devices_before;
+};
+
+struct DurationRange {
+  absl::Duration low;
+  absl::Duration high;
+};
+
+// Launches as they are drawn (workload.h): each delay between two times, each fault in so many of
+// a hundred.
+struct DrawnLaunches {
+  DurationRange launch, registration, initialization;
+  int never_registers = 0;        // percent
+  int insufficient_capacity = 0;  // percent
+  int incomplete = 0;             // percent: with devices_before only, until `devices` is over
+  DurationRange devices;
+  Quantities devices_before;
+};
+
+// Nothing can be bought there between two times since the start. An empty name stands for all.
+struct OutageSpec {
+  std::string instance_type;
+  std::string zone;
+  absl::Duration from;
+  absl::Duration until = absl::InfiniteDuration();
+};
+
+// No more instances than these at a time. An empty zone stands for each by itself.
+struct StockSpec {
+  std::string instance_type;
+  std::string zone;
+  int most = 0;
+};
+
+struct NodePoolSpec {
+  std::string name;
+  std::vector<std::string> instance_types;
+  Strings labels;
+  std::vector<std::string> taints;          // "key=value:NoSchedule"
+  std::vector<std::string> startup_taints;  // likewise; they stay until a step takes them away
+  Quantities limits;
+  absl::Duration consolidate_after;
+  std::vector<NodeDelays> delays;
+  std::optional<DrawnLaunches> launches;  // instead of delays
+};
+
+struct NodeSpec {
+  std::string name;  // with count above 1: NAME-0, NAME-1, ...
+  int count = 1;
+  Quantities resources;    // capacity
+  Quantities allocatable;  // what differs from resources
+  Strings labels;
+  std::vector<std::string> taints;
+};
+
+// A PodGroup and its pods NAME-0 ... NAME-(members-1); without minMember bare pods.
+struct GangSpec {
+  std::string name;
+  std::string name_space = "default";
+  std::optional<int64_t> min_member;
+  int first = 0;  // index of the first pod to create
+  int members = 1;
+  Quantities requests;
+  Strings node_selector;
+  std::vector<std::string> tolerations;  // "key:NoSchedule" or "key"
+  std::string scheduler_name;            // empty: the scenario's
+  int32_t priority = 0;
+  std::optional<int64_t> schedule_timeout_seconds;
+  Quantities min_resources;
+  absl::Duration run_time = absl::InfiniteDuration();  // of each member once it runs
+  std::string spec_json;  // more of the pod's spec, merged over the rest
+  bool create_group = true;
+};
+
+// Objects are named KIND/NAME or KIND/NAMESPACE/NAME; the namespace defaults to "default".
+struct DeleteStep {
+  std::string object;
+};
+struct PatchStep {
+  std::string object;
+  std::string merge_patch_json;
+  bool status = false;
+};
+struct ApplyStep {
+  std::string manifest_json;
+};
+// A user who has lost patience: deletes the gang's PodGroup and members if none of them is bound or
+// was.
+struct AbandonStep {
+  std::string name_space = "default";
+  std::string name;
+  int members = 1;
+};
+// A turn of the controller of a Job, JobSet, PyTorchJob or StatefulSet: it makes the pods that the
+// object asks for and that aren't there, or deletes them if it is suspended (job_controllers.h).
+struct ReconcileStep {
+  std::string object;
+  std::string replicated_job;  // of a JobSet, only this one
+  std::optional<int> only;     // as many pods at most
+  std::string refused;         // why the API server takes no more; told in an event
+  std::string gang;            // that these pods are expected in; empty: the object's name
+};
+// Muster is killed: everything it knew is gone, and so is what was under way.
+struct RestartStep {};
+// From now on Muster's writes of a kind (extender/action_requests.h: "gate-lift", "binding", ...)
+// fail before they are sent, except the first few, until the time is over.
+struct LoseWritesStep {
+  std::string kind;
+  int after = 0;
+  absl::Duration duration = absl::InfiniteDuration();
+};
+// kube-scheduler leaves the node out for a time, because it is behind or knows better.
+struct HideNodeStep {
+  std::string node;
+  absl::Duration duration = absl::InfiniteDuration();
+};
+
+struct Expectation {
+  std::optional<absl::Duration> within;  // must come true by then; at once otherwise
+  std::string gang;                      // NAME or NAMESPACE/NAME
+  std::optional<v1::GangState> state;
+  std::optional<v1::ReasonCode> reason;
+  std::string message;  // a part of it
+  std::optional<int> bound;
+  std::optional<int> gated;
+  std::optional<int> signalled;
+  std::optional<int> node_claims;
+  std::optional<int> nodes;
+  std::string node_pool;  // counts only its nodes above; empty: all
+  std::optional<int> held_nodes;
+  std::optional<std::string> phase;  // of the PodGroup's status
+  std::optional<int> min_member;     // of the PodGroup's spec
+  std::optional<std::string> owner;  // KIND/NAME of the PodGroup's controller, "" for none
+  std::string pod;                   // with `node`: where it stands, "" for nowhere
+  std::optional<std::string> node;
+  std::optional<int> distinct_nodes;  // that the gang's bound members stand on
+  // With those below: KIND/NAME of a job, or of a Workload, which is suspended if it isn't active.
+  std::string job;
+  std::optional<bool> suspended;
+  std::optional<bool> restarting;  // it carries annotation muster.dev/restart
+  std::string contains;            // a part of its JSON
+};
+
+using Action = std::variant<GangSpec, DeleteStep, PatchStep, ApplyStep, AbandonStep, ReconcileStep,
+                            RestartStep, LoseWritesStep, HideNodeStep, Expectation>;
+
+struct Step {
+  absl::Duration at;  // since the start; never before the step above it
+  Action action;
+  int line = 0;
+};
+
+// One kind of gang in a mix: its name is the first part of theirs.
+struct GangShape {
+  int weight = 1;  // of how often it is drawn
+  int fewest_members = 1, most_members = 1;
+  DurationRange run_time;
+  // How long its user waits for the start before deleting it.
+  absl::Duration patience = absl::InfiniteDuration();
+  GangSpec gang;  // all else; minMember is the number of members
+  // What the first member asks for, as a PyTorchJob's master has a template of its own; empty: what
+  // the others do.
+  Quantities master_requests;
+};
+
+// Gangs that come one after the other, drawn from shapes (workload.h).
+struct GangMix {
+  int gangs = 0;
+  absl::Duration from;
+  absl::Duration every;  // on average: the next one comes after 0 to twice this
+  std::vector<GangShape> shapes;
+  int line = 0;
+};
+
+struct Scenario {
+  std::string name;
+  std::string file;
+  coscheduling::EngineOptions options;
+  std::vector<InstanceTypeSpec> instance_types;
+  std::vector<NodePoolSpec> node_pools;
+  std::vector<NodeSpec> nodes;
+  std::vector<OutageSpec> outages;
+  std::vector<StockSpec> stocks;
+  std::optional<GangMix> mix;
+  std::vector<Step> steps;
+};
+
+// InvalidArgument as "FILE:LINE: FIELD: what is wrong". An unknown field is an error, and so is
+// what lint/yaml_tree.h refuses.
+absl::StatusOr<Scenario> ParseScenario(std::string_view yaml, std::string file);
+// "-" is `in`. NotFound as "FILE:1: why" if it can't be read.
+absl::StatusOr<Scenario> ReadScenario(const std::string& path, std::istream& in);
+absl::StatusOr<Scenario> ReadScenario(const std::string& path);
+
+}  // namespace muster::simulation

@@ -1,0 +1,481 @@
+#include "simulation/world.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "coscheduling/engine.h"
+#include "coscheduling/labels.h"
+#include "extender/action_requests.h"
+#include "fmt/format.h"
+#include "kube/embedded/api_server.h"
+#include "kube/objects/decode.h"
+#include "kube/simulators/coscheduling_plugin.h"
+#include "kube/simulators/karpenter_simulator.h"
+#include "kube/simulators/kubelet_simulator.h"
+#include "kube/simulators/scheduler_simulator.h"
+#include "muster/v1/admission.pb.h"
+#include "simulation/invariants.h"
+#include "simulation/job_controllers.h"
+#include "simulation/kueue_simulator.h"
+#include "simulation/manifests.h"
+#include "simulation/observers.h"
+#include "simulation/workload.h"
+
+namespace muster::simulation {
+namespace {
+
+using coscheduling::Engine;
+using coscheduling::FilterAnswer;
+using nlohmann::json;
+
+// More rounds than this at one moment mean that the parts answer each other without end.
+constexpr int kMaxRounds = 2'000;
+
+// 2026-01-01, at a moment that is no whole milli- or microsecond: what is written to objects is
+// less exact than the clock.
+absl::Time ScenarioStart() { return absl::FromUnixNanos(1'767'225'600'123'456'789); }
+
+bool LosesWrites(const Scenario& scenario) {
+  return std::ranges::any_of(scenario.steps, [](const Step& step) {
+    return std::holds_alternative<LoseWritesStep>(step.action);
+  });
+}
+
+std::string Key(const std::string& gang) {
+  return absl::StrContains(gang, "/") ? gang : "default/" + gang;
+}
+
+// What Muster's place is taken by.
+struct Peers {
+  Peers(kube::embedded::ApiServer* server, bool fair_sharing)
+      : kueue(server, fair_sharing), coscheduling(server, {}) {}
+
+  KueueSimulator kueue;
+  kube::simulators::CoschedulingPlugin coscheduling;
+};
+
+}  // namespace
+
+std::string_view PolicyName(Policy policy) {
+  switch (policy) {
+    case Policy::kMuster:
+      return "muster";
+    case Policy::kCoscheduling:
+      return "coscheduling";
+  }
+  return "";
+}
+
+// Muster in this world: the engine, what it observes, and what its bind calls wait for. Or its
+// peers, beside an engine that sees nothing.
+struct World::State : kube::simulators::ExtenderClient {
+  State(const Scenario& s, WorldOptions o)
+      : scenario(s),
+        options(std::move(o)),
+        server({.clock = [this] { return now; }, .seed = options.seed}),
+        karpenter(&server, KarpenterConfigOf(scenario, options.seed, start)),
+        kubelet(&server, {}),
+        peers(options.policy == Policy::kMuster
+                  ? nullptr
+                  : std::make_unique<Peers>(&server, scenario.options.fair_sharing)),
+        scheduler(
+            &server, peers == nullptr ? this : nullptr,
+            {.scheduler_name = scenario.options.scheduler_name, .bind_timeout = absl::Seconds(30)},
+            peers == nullptr ? nullptr : &peers->coscheduling),
+        invariants(&server, !options.lose_write && !options.lose_answer && !LosesWrites(scenario)) {
+  }
+
+  void StartMuster() {
+    coscheduling::EngineOptions engine_options = scenario.options;
+    engine_options.seed = options.seed;
+    engine_options.identity = fmt::format("muster-{}", ++generation);
+    engine = std::make_unique<Engine>(std::move(engine_options));
+    engine->SetGatingActive(true);
+    answers.clear();
+    invariants.ForgetShown();
+    for (auto& [id, held] : binds) held.done("connection refused");
+    binds.clear();
+    if (peers != nullptr) return;
+    feeds = WatchEverything(&server, engine.get());
+    for (Feed& feed : feeds) feed.Read();
+    engine->SetSynced();
+  }
+
+  bool IsHidden(const std::string& node) const {
+    const auto it = hidden.find(node);
+    return it != hidden.end() && now < it->second;
+  }
+
+  // --- ExtenderClient ---
+  kube::simulators::FilterResult Filter(const kube::simulators::FilterCall& call) override {
+    kube::simulators::FilterResult result;
+    auto it = answers.find(call.pod_uid);
+    const FilterAnswer answer = it == answers.end() ? FilterAnswer{} : it->second;
+    switch (answer.kind) {
+      case FilterAnswer::Kind::kPlanned:
+        if (std::ranges::find(call.node_names, answer.node) != call.node_names.end() &&
+            !IsHidden(answer.node)) {
+          result.node_names = {answer.node};
+        } else {
+          engine->RefusePlannedNode(call.pod_uid, answer.node, now);
+          result.error = "the planned node is not among those offered";
+        }
+        break;
+      case FilterAnswer::Kind::kUnresolvable:
+        for (const std::string& name : call.node_names) result.failed[name] = answer.message;
+        break;
+      case FilterAnswer::Kind::kHold:
+        result.error = answer.message.empty() ? "unknown pod" : answer.message;
+        break;
+    }
+    return result;
+  }
+
+  void Bind(const kube::simulators::BindCall& call, BindDone done) override {
+    const uint64_t id = ++next_bind;
+    binds[id] = {call.pod_uid, now, std::move(done)};
+    engine->RequestBind(id, call.pod_uid, call.node, now);
+  }
+
+  // --- carrying out actions ---
+  void CarryOut(const coscheduling::NumberedAction& numbered) {
+    if (const auto* answer = std::get_if<coscheduling::AnswerBind>(&numbered.action)) {
+      auto it = binds.find(answer->request);
+      if (it == binds.end()) return;
+      auto done = std::move(it->second.done);
+      binds.erase(it);
+      done(answer->error);
+      return;
+    }
+    const std::optional<extender::ActionRequest> made = extender::ToRequest(numbered.action, now);
+    if (!made) return;  // an event: the timeline says as much
+    const std::string_view kind = extender::KindOf(numbered.action);
+    absl::Status status = absl::UnavailableError("the connection broke");
+    if (!LosesWrite(kind)) {
+      const kube::Response response = server.Handle(made->request);
+      status = kube::ToStatus(response);
+      if (options.lose_answer && options.lose_answer(kind)) {
+        status = absl::UnavailableError("the connection broke before the answer");
+      } else if (response.ok()) {
+        Observe(made->answer, response.body);
+      }
+    }
+    if (!status.ok()) {
+      const kube::Response read = server.Handle(made->read_back);
+      if (read.ok()) Observe(made->read_back_answer, read.body);
+    }
+    engine->Finish(numbered.id, status, now);
+  }
+
+  bool LosesWrite(std::string_view kind) {
+    bool lost = options.lose_write && options.lose_write(kind);
+    for (Loss& loss : losses) {
+      if (loss.kind == kind && now < loss.until) lost |= loss.passing-- <= 0;
+    }
+    return lost;
+  }
+
+  void Observe(extender::AnswerKind kind, const std::string& body) {
+    switch (kind) {
+      case extender::AnswerKind::kPod:
+        engine->Upsert(*kube::Decode<kube::Pod>(body));
+        break;
+      case extender::AnswerKind::kNode:
+        engine->Upsert(*kube::Decode<kube::Node>(body));
+        break;
+      case extender::AnswerKind::kPodGroup:
+        engine->Upsert(*kube::Decode<kube::PodGroup>(body));
+        break;
+      case extender::AnswerKind::kJob:
+        engine->Upsert(*kube::Decode<kube::Job>(body));
+        break;
+      case extender::AnswerKind::kJobSet:
+        engine->Upsert(*kube::Decode<kube::JobSet>(body));
+        break;
+      case extender::AnswerKind::kPyTorchJob:
+        engine->Upsert(*kube::Decode<kube::PyTorchJob>(body));
+        break;
+      case extender::AnswerKind::kTrainJob:
+        engine->Upsert(*kube::Decode<kube::TrainJob>(body));
+        break;
+      case extender::AnswerKind::kWorkload:
+        engine->Upsert(*kube::Decode<kube::Workload>(body));
+        break;
+      case extender::AnswerKind::kNone:
+        break;
+    }
+  }
+
+  bool StepMuster() {
+    if (peers != nullptr) return peers->kueue.Tick(now);
+    bool moved = false;
+    engine->AdvanceTo(now);
+    for (Feed& feed : feeds) moved |= feed.Read();
+    coscheduling::StepOutput out = engine->Step(now);
+    for (auto& [uid, answer] : out.filter_answers) {
+      if (answer) {
+        answers[uid] = *answer;
+      } else {
+        answers.erase(uid);
+      }
+    }
+    for (const coscheduling::DecisionNote& note : out.notes) {
+      if (options.observer != nullptr) options.observer->OnDecision(note, now);
+      timeline.push_back(fmt::format("{:>8} {} {} {} {}", absl::FormatDuration(now - start),
+                                     note.gang.ToString(), v1::GangState_Name(note.state),
+                                     v1::ReasonCode_Name(note.reason), note.message));
+    }
+    invariants.Show(out, *engine);
+    for (const coscheduling::NumberedAction& action : out.actions) CarryOut(action);
+    return moved || !out.actions.empty() || !out.filter_answers.empty();
+  }
+
+  // Everything that can happen at this moment.
+  void Settle() {
+    for (int round = 0; round < kMaxRounds; ++round) {
+      const uint64_t revision = server.revision();
+      karpenter.Tick(now);
+      kubelet.Tick(now);
+      bool moved = StepMuster();
+      scheduler.Tick(now);
+      moved |= StepMuster();
+      if (!moved && server.revision() == revision) return;
+    }
+    broken = absl::InternalError(
+        fmt::format("nothing comes to rest at {}", absl::FormatDuration(now - start)));
+  }
+
+  absl::Time NextEvent() const {
+    const absl::Time muster = peers == nullptr ? engine->NextWake() : absl::InfiniteFuture();
+    return std::min({muster, karpenter.NextWake(), kubelet.NextWake(), scheduler.NextWake()});
+  }
+
+  // A request from outside, through the webhooks of Muster's peers: what a scenario creates has
+  // been through Muster's.
+  kube::Response Handle(kube::Request request) {
+    if (peers != nullptr && request.method == kube::Method::kPost &&
+        absl::EndsWith(request.path, "/pods")) {
+      json pod = json::parse(request.body);
+      json gates = json::array();
+      for (const json& gate : pod["spec"].value("schedulingGates", json::array())) {
+        if (gate.at("name") != coscheduling::kGate) gates.push_back(gate);
+      }
+      pod["spec"]["schedulingGates"] = std::move(gates);
+      peers->kueue.AdmitPod(&pod);
+      request.body = pod.dump();
+    }
+    return server.Handle(request);
+  }
+
+  void CheckInvariants() {
+    if (!broken.ok()) return;
+    broken = invariants.Check(*engine, now);
+    if (broken.ok()) broken = CheckHeldBinds();
+    if (!broken.ok()) {
+      broken = absl::FailedPreconditionError(fmt::format(
+          "at {}: {}", absl::FormatDuration(now - start), std::string(broken.message())));
+    }
+  }
+
+  // kube-scheduler keeps the node taken for as long as its bind call is held.
+  absl::Status CheckHeldBinds() const {
+    for (const auto& [id, held] : binds) {
+      if (now - held.since <= scenario.options.bind_wait) continue;
+      return absl::FailedPreconditionError(
+          fmt::format("the bind call for pod {} has been held for {}, longer than {}", held.pod_uid,
+                      absl::FormatDuration(now - held.since),
+                      absl::FormatDuration(scenario.options.bind_wait)));
+    }
+    return absl::OkStatus();
+  }
+
+  struct HeldBind {
+    std::string pod_uid;
+    absl::Time since;
+    BindDone done;
+  };
+
+  // A LoseWritesStep under way.
+  struct Loss {
+    std::string kind;
+    int passing = 0;
+    absl::Time until;
+  };
+
+  const Scenario scenario;
+  const WorldOptions options;
+  const absl::Time start = ScenarioStart();
+  absl::Time now = ScenarioStart();
+  kube::embedded::ApiServer server;
+  kube::simulators::KarpenterSimulator karpenter;
+  kube::simulators::KubeletSimulator kubelet;
+  const std::unique_ptr<Peers> peers;  // null: Muster
+  kube::simulators::SchedulerSimulator scheduler;
+  std::unique_ptr<Engine> engine;
+  std::vector<Feed> feeds;
+  std::map<std::string, FilterAnswer> answers;
+  std::map<uint64_t, HeldBind> binds;
+  uint64_t next_bind = 0;
+  int generation = 0;
+  std::vector<std::string> timeline;
+  Invariants invariants;
+  std::vector<Loss> losses;
+  std::map<std::string, absl::Time> hidden;  // by a HideNodeStep: node -> until
+  absl::Status broken;
+};
+
+World::World(const Scenario& scenario, WorldOptions options)
+    : state_(std::make_unique<State>(scenario, std::move(options))) {
+  for (const Manifest& manifest : ClusterManifests(scenario)) {
+    const kube::Response response = state_->server.Handle(CreateRequest(manifest));
+    if (!response.ok()) state_->broken = kube::ToStatus(response);
+  }
+  if (WorldObserver* observer = state_->options.observer) {
+    observer->OnStart(&state_->server, state_->start);
+  }
+  state_->StartMuster();
+}
+
+World::~World() {
+  if (WorldObserver* observer = state_->options.observer) observer->OnEnd();
+}
+
+absl::Time World::start() const { return state_->start; }
+absl::Time World::now() const { return state_->now; }
+absl::Time World::next_event() const { return state_->NextEvent(); }
+const absl::Status& World::broken_invariant() const { return state_->broken; }
+const std::vector<std::string>& World::timeline() const { return state_->timeline; }
+const Engine& World::engine() const { return *state_->engine; }
+kube::Response World::Call(const kube::Request& request) { return state_->Handle(request); }
+
+void World::Restart() {
+  if (state_->peers != nullptr) return;
+  if (WorldObserver* observer = state_->options.observer) observer->OnRestart(state_->now);
+  state_->timeline.push_back(
+      fmt::format("{:>8} muster restarts", absl::FormatDuration(state_->now - state_->start)));
+  state_->StartMuster();
+}
+
+absl::Status World::Perform(const Action& action) {
+  if (std::holds_alternative<RestartStep>(action)) {
+    Restart();
+    return absl::OkStatus();
+  }
+  if (const auto* loss = std::get_if<LoseWritesStep>(&action)) {
+    state_->losses.push_back({loss->kind, loss->after, state_->now + loss->duration});
+    return absl::OkStatus();
+  }
+  if (const auto* hide = std::get_if<HideNodeStep>(&action)) {
+    state_->hidden[hide->node] = state_->now + hide->duration;
+    return absl::OkStatus();
+  }
+  const auto call = [this](const kube::Request& request) { return Call(request); };
+  if (const auto* turn = std::get_if<ReconcileStep>(&action)) {
+    return Reconcile(*turn, state_->scenario.options.scheduler_name, call, state_->now);
+  }
+  if (const auto* abandon = std::get_if<AbandonStep>(&action)) return Abandon(*abandon);
+  absl::StatusOr<std::vector<kube::Request>> requests =
+      RequestsOf(action, state_->scenario.options.scheduler_name);
+  if (!requests.ok()) return requests.status();
+  for (kube::Request& request : *requests) {
+    if (absl::Status status = FillOwnerUids(&request, call); !status.ok()) return status;
+    const kube::Response response = state_->Handle(request);
+    const bool namespace_exists = response.status == 409 && request.path == "/api/v1/namespaces";
+    if (!response.ok() && !namespace_exists) return kube::ToStatus(response);
+    state_->invariants.Note(request);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status World::Abandon(const AbandonStep& step) {
+  const std::string gang = step.name_space + "/" + step.name;
+  std::vector<std::string> objects = {"podgroup/" + gang};
+  for (int i = 0; i < step.members; ++i) {
+    objects.push_back(fmt::format("pod/{}-{}", gang, i));
+    const absl::StatusOr<std::string> path = ObjectPath(objects.back());
+    if (!path.ok()) return path.status();
+    kube::Request get;
+    get.path = *path;
+    const kube::Response pod = state_->server.Handle(get);
+    // One that is gone had been there: the gang is over, or its user was here before.
+    if (!pod.ok() || json::parse(pod.body).at("spec").contains("nodeName")) return absl::OkStatus();
+  }
+  for (std::string& object : objects) {
+    if (absl::Status status = Perform(DeleteStep{std::move(object)}); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+bool World::RunUntil(absl::Time time, const std::function<bool()>& until) {
+  State& s = *state_;
+  for (;;) {
+    s.Settle();
+    if (s.options.observer != nullptr) s.options.observer->OnMoment(s.now);
+    s.CheckInvariants();
+    if (!s.broken.ok()) return false;
+    if (until && until()) return true;
+    if (s.now >= time) return until == nullptr;
+    s.now = std::max(s.now + absl::Milliseconds(1), std::min(time, s.NextEvent()));
+  }
+}
+
+absl::Status World::Check(const Expectation& want) const {
+  return Compare(want, Key(want.gang), state_->server, *state_->engine);
+}
+
+namespace {
+
+// What became of one step; nullopt if all is well.
+std::optional<StepFailure> RunStep(World* world, const Step& step) {
+  using Kind = StepFailure::Kind;
+  const auto broken = [&] { return StepFailure{&step, Kind::kBroken, world->broken_invariant()}; };
+  world->RunUntil(world->start() + step.at);
+  if (!world->broken_invariant().ok()) return broken();
+  const auto* want = std::get_if<Expectation>(&step.action);
+  if (want == nullptr) {
+    absl::Status status = world->Perform(step.action);
+    if (status.ok()) return std::nullopt;
+    return StepFailure{&step, Kind::kRefused, std::move(status)};
+  }
+  if (want->within) {
+    world->RunUntil(world->start() + step.at + *want->within,
+                    [&] { return world->Check(*want).ok(); });
+    if (!world->broken_invariant().ok()) return broken();
+  }
+  absl::Status status = world->Check(*want);
+  if (status.ok()) return std::nullopt;
+  return StepFailure{&step, Kind::kUnexpected, std::move(status)};
+}
+
+}  // namespace
+
+void RunSteps(World* world, const Scenario& scenario, absl::Duration until,
+              const std::function<bool(const StepFailure&)>& on_failure) {
+  for (const Step& step : scenario.steps) {
+    if (step.at > until) return;
+    const std::optional<StepFailure> failure = RunStep(world, step);
+    if (!failure) continue;
+    if (!on_failure(*failure) || failure->kind != StepFailure::Kind::kUnexpected) return;
+  }
+}
+
+absl::Status RunScenario(const Scenario& written, WorldOptions options) {
+  const Scenario scenario = Drawn(written, options.seed);
+  World world(scenario, std::move(options));
+  absl::Status result;
+  RunSteps(&world, scenario, absl::InfiniteDuration(), [&](const StepFailure& failure) {
+    std::string text = fmt::format("{}:{}: {}", scenario.file, failure.step->line,
+                                   std::string(failure.status.message()));
+    for (const std::string& line : world.timeline()) text += "\n" + line;
+    result = absl::FailedPreconditionError(text);
+    return false;
+  });
+  return result;
+}
+
+}  // namespace muster::simulation
