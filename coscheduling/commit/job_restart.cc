@@ -8,9 +8,9 @@
 namespace muster::coscheduling {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-absl::Time TimeOf(const Json& json) {
+absl::Time TimeOf(const OrderedJson& json) {
   const auto time = json.is_string() ? kube::ReadTimeText(json.get<std::string>()) : std::nullopt;
   return time.value_or(absl::InfinitePast());
 }
@@ -21,14 +21,14 @@ constexpr int64_t kChangesOfAUser = 2;
 }  // namespace
 
 std::string EncodeMark(const RestartMark& mark) {
-  return Json{
+  return OrderedJson{
       {"at", kube::MilliTimeText(mark.at)}, {"why", mark.why}, {"generation", mark.generation}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+      .dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 RestartMark DecodeMark(std::string_view text) {
   RestartMark mark = {absl::InfinitePast(), "", 0};
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return mark;
   if (auto at = json.find("at"); at != json.end()) mark.at = TimeOf(*at);
   if (auto why = json.find("why"); why != json.end() && why->is_string()) {
@@ -41,14 +41,14 @@ RestartMark DecodeMark(std::string_view text) {
 }
 
 std::string EncodeTried(const TriedFlavors& tried) {
-  Json json = {{"attempt", tried.attempt}, {"flavors", Json::object()}};
+  OrderedJson json = {{"attempt", tried.attempt}, {"flavors", OrderedJson::object()}};
   for (const auto& [name, until] : tried.flavors)
     json["flavors"][name] = kube::MilliTimeText(until);
   return json.dump();
 }
 
 std::optional<TriedFlavors> DecodeTried(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
   const auto attempt = json.find("attempt");
   const auto flavors = json.find("flavors");
