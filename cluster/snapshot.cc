@@ -3,7 +3,9 @@
 #include <set>
 #include <utility>
 
+#include "cluster/object_versions.h"
 #include "cluster/snapshot_state.h"
+#include "cluster/volumes.h"
 #include "fmt/format.h"
 
 namespace muster::cluster {
@@ -16,11 +18,6 @@ template <typename T>
 const T* Find(const Store<T>& store, std::string_view key) {
   auto it = store.find(key);
   return it == store.end() ? nullptr : it->second.get();
-}
-
-bool IsOutdated(const kube::ObjectMeta& candidate, const kube::ObjectMeta& current) {
-  return candidate.uid == current.uid &&
-         kube::IsOlderVersion(candidate.resource_version, current.resource_version);
 }
 
 // False, and nothing stored, if what is there is newer.
@@ -40,6 +37,40 @@ bool Erase(Store<T>& store, std::string_view key) {
   return true;
 }
 
+using muster::cluster::ReadAlike;
+
+// A namespace without labels is to predicates as one that isn't known.
+bool IsRead(const kube::Namespace& name_space) { return !name_space.meta.labels.empty(); }
+bool ReadAlike(const kube::Namespace& a, const kube::Namespace& b) {
+  return a.meta.labels == b.meta.labels;
+}
+
+template <typename T>
+bool IsRead(const T&) {
+  return true;
+}
+
+// Put and Erase of what belongs to no node, journalled if it changes what predicates read.
+template <typename T>
+void PutRead(Store<T>& store, const std::string& key, T object, JournalRecorder& journal,
+             Journal::ByName<ObjectChange> Journal::* kind) {
+  auto known = store.find(key);
+  const std::shared_ptr<const T> before = known == store.end() ? nullptr : known->second;
+  const bool was_read = before != nullptr && IsRead(*before);
+  const bool is_read = IsRead(object);
+  const bool alike = was_read == is_read && (!is_read || ReadAlike(*before, object));
+  if (Put(store, key, std::move(object)) && !alike) journal.Changed(kind, key, was_read, is_read);
+}
+
+template <typename T>
+void EraseRead(Store<T>& store, const std::string& key, JournalRecorder& journal,
+               Journal::ByName<ObjectChange> Journal::* kind) {
+  auto known = store.find(key);
+  if (known == store.end()) return;
+  if (IsRead(*known->second)) journal.Changed(kind, key, true, false);
+  store.erase(known);
+}
+
 }  // namespace
 
 Snapshot::Snapshot() : state_(std::make_unique<State>(nodes_)) {}
@@ -49,8 +80,13 @@ void Snapshot::Upsert(kube::Node node) {
   const std::string name = node.meta.name;
   std::set<std::string> claims;
   if (auto known = nodes_.find(name); known != nodes_.end()) {
-    if (IsOutdated(node.meta, known->second.object->meta)) return;
-    if (known->second.claim != nullptr) claims.insert(known->second.claim->meta.name);
+    NodeInfo& info = known->second;
+    if (IsOutdated(node.meta, info.object->meta)) return;
+    if (SameButVersion(node, *info.object)) {
+      state_->KeepVersion(info, std::move(node));
+      return;
+    }
+    if (info.claim != nullptr) claims.insert(info.claim->meta.name);
   }
   state_->pairing.SetNode(name, node.provider_id);
   state_->RefreshNode(name, std::make_shared<const kube::Node>(std::move(node)));
@@ -70,13 +106,17 @@ void Snapshot::RemoveNode(std::string_view name) {
 
 void Snapshot::Upsert(kube::NodeClaim claim) {
   const std::string name = claim.meta.name;
-  const std::string node_name = claim.node_name;
-  const std::string provider_id = claim.provider_id;
-  if (!Put(state_->claims, name, std::move(claim))) return;
+  if (const kube::NodeClaim* known = FindNodeClaim(name)) {
+    if (IsOutdated(claim.meta, known->meta)) return;
+    if (SameButVersion(claim, *known)) {
+      state_->KeepVersion(std::make_shared<const kube::NodeClaim>(std::move(claim)));
+      return;
+    }
+  }
   std::set<std::string> nodes = state_->pairing.NodesNamedBy(name);
-  state_->pairing.SetClaim(name, node_name, provider_id);
+  state_->pairing.SetClaim(name, claim.node_name, claim.provider_id);
   nodes.merge(state_->pairing.NodesNamedBy(name));
-  state_->NoteChange();
+  state_->claims[name] = std::make_shared<const kube::NodeClaim>(std::move(claim));
   state_->RefreshPairs(nodes, {name});
 }
 
@@ -84,7 +124,6 @@ void Snapshot::RemoveNodeClaim(std::string_view name) {
   if (!Erase(state_->claims, name)) return;
   std::set<std::string> nodes = state_->pairing.NodesNamedBy(name);
   state_->pairing.RemoveClaim(std::string(name));
-  state_->NoteChange();
   state_->RefreshPairs(nodes, {std::string(name)});
 }
 
@@ -94,7 +133,6 @@ void Snapshot::Upsert(kube::Pod pod) {
   if (!is_new && IsOutdated(pod.meta, entry.pod->meta)) return;
   std::shared_ptr<const kube::Pod> before = entry.pod;
   const std::string place_before = is_new ? "" : entry.Place();
-  const bool was_assumed = !entry.assumed_on.empty();
 
   // A pod is updated often and its spec hardly ever.
   pod.spec = before != nullptr && *before->spec == *pod.spec ? before->spec
@@ -104,13 +142,12 @@ void Snapshot::Upsert(kube::Pod pod) {
   const std::string place = entry.Place();
   const bool assumed = !entry.assumed_on.empty();
   std::shared_ptr<const kube::Pod> after = entry.pod;
-  state_->NoteChange();
-  if (place == place_before && assumed == was_assumed) {
-    state_->Replace(place, after);
+  if (place == place_before) {
+    state_->Replace(place, after, assumed);
     return;
   }
-  if (!place_before.empty()) state_->Detach(place_before, *before);
-  if (!place.empty()) state_->Attach(place, after, assumed);
+  if (!place_before.empty()) state_->Detach(place_before, *before, State::Source::kObserved);
+  if (!place.empty()) state_->Attach(place, after, assumed, State::Source::kObserved);
 }
 
 void Snapshot::RemovePod(std::string_view uid) {
@@ -118,8 +155,9 @@ void Snapshot::RemovePod(std::string_view uid) {
   if (it == state_->pods.end()) return;
   State::PodEntry entry = std::move(it->second);
   state_->pods.erase(it);
-  state_->NoteChange();
-  if (std::string place = entry.Place(); !place.empty()) state_->Detach(place, *entry.pod);
+  if (std::string place = entry.Place(); !place.empty()) {
+    state_->Detach(place, *entry.pod, State::Source::kObserved);
+  }
 }
 
 absl::Status Snapshot::Assume(std::string_view pod_uid, std::string_view node_name) {
@@ -145,8 +183,7 @@ absl::Status Snapshot::Assume(std::string_view pod_uid, std::string_view node_na
         fmt::format("pod {} is assumed on {}", pod, entry.assumed_on));
   }
   entry.assumed_on = name;
-  state_->NoteChange();
-  state_->Attach(name, entry.pod, /*assumed=*/true);
+  state_->Attach(name, entry.pod, /*assumed=*/true, State::Source::kOwn);
   return absl::OkStatus();
 }
 
@@ -154,7 +191,7 @@ void Snapshot::Forget(std::string_view pod_uid) {
   auto it = state_->FindPod(pod_uid);
   if (it == state_->pods.end() || it->second.assumed_on.empty()) return;
   const std::string node = std::exchange(it->second.assumed_on, "");
-  state_->Detach(node, *it->second.pod);
+  state_->Detach(node, *it->second.pod, State::Source::kOwn);
 }
 
 void Snapshot::Upsert(kube::DaemonSet daemon_set) {
@@ -163,7 +200,6 @@ void Snapshot::Upsert(kube::DaemonSet daemon_set) {
   if (auto it = state_->daemon_sets.find(uid); it != state_->daemon_sets.end()) before = it->second;
   if (!Put(state_->daemon_sets, uid, std::move(daemon_set))) return;
   const kube::DaemonSet& after = *state_->daemon_sets.at(uid);
-  state_->NoteChange();
   // Its status changes with each of its pods.
   if (before != nullptr && *before->pod_spec == *after.pod_spec && before->error == after.error &&
       before->meta.deletion_time == after.meta.deletion_time) {
@@ -177,45 +213,48 @@ void Snapshot::RemoveDaemonSet(std::string_view uid) {
   if (it == state_->daemon_sets.end()) return;
   std::shared_ptr<const kube::DaemonSet> before = it->second;
   state_->daemon_sets.erase(it);
-  state_->NoteChange();
   state_->RefreshDaemonSet(before.get(), nullptr);
 }
 
 void Snapshot::Upsert(kube::Namespace name_space) {
   const std::string key = name_space.meta.name;
-  if (Put(state_->namespaces, key, std::move(name_space))) state_->NoteRoom();
+  PutRead(state_->namespaces, key, std::move(name_space), state_->journal, &Journal::namespaces);
 }
 
 void Snapshot::Upsert(kube::PersistentVolumeClaim claim) {
   const std::string key = claim.meta.FullName();
-  if (Put(state_->volume_claims, key, std::move(claim))) state_->NoteRoom();
+  PutRead(state_->volume_claims, key, std::move(claim), state_->journal, &Journal::volume_claims);
 }
 
 void Snapshot::Upsert(kube::PersistentVolume volume) {
   const std::string key = volume.meta.name;
-  if (Put(state_->volumes, key, std::move(volume))) state_->NoteRoom();
+  PutRead(state_->volumes, key, std::move(volume), state_->journal, &Journal::volumes);
 }
 
 void Snapshot::Upsert(kube::StorageClass storage_class) {
   const std::string key = storage_class.meta.name;
-  if (Put(state_->storage_classes, key, std::move(storage_class))) state_->NoteRoom();
+  PutRead(state_->storage_classes, key, std::move(storage_class), state_->journal,
+          &Journal::storage_classes);
 }
 
 void Snapshot::RemoveNamespace(std::string_view name) {
-  if (Erase(state_->namespaces, name)) state_->NoteRoom();
+  EraseRead(state_->namespaces, std::string(name), state_->journal, &Journal::namespaces);
 }
 
 void Snapshot::RemovePersistentVolumeClaim(std::string_view full_name) {
-  if (Erase(state_->volume_claims, full_name)) state_->NoteRoom();
+  EraseRead(state_->volume_claims, std::string(full_name), state_->journal,
+            &Journal::volume_claims);
 }
 
 void Snapshot::RemovePersistentVolume(std::string_view name) {
-  if (Erase(state_->volumes, name)) state_->NoteRoom();
+  EraseRead(state_->volumes, std::string(name), state_->journal, &Journal::volumes);
 }
 
 void Snapshot::RemoveStorageClass(std::string_view name) {
-  if (Erase(state_->storage_classes, name)) state_->NoteRoom();
+  EraseRead(state_->storage_classes, std::string(name), state_->journal, &Journal::storage_classes);
 }
+
+Journal Snapshot::TakeJournal() { return state_->journal.Take(); }
 
 const NodeInfo* Snapshot::FindNode(std::string_view name) const { return state_->FindNode(name); }
 
@@ -274,9 +313,5 @@ const absl::flat_hash_map<std::string, std::string>& Snapshot::anti_affinity_pod
 }
 
 size_t Snapshot::pod_count() const { return state_->pods.size(); }
-
-uint64_t Snapshot::room_epoch() const { return state_->room_epoch; }
-
-uint64_t Snapshot::change_epoch() const { return state_->change_epoch; }
 
 }  // namespace muster::cluster

@@ -20,6 +20,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "cluster/journal.h"
 #include "cluster/node_stage.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
@@ -92,6 +93,9 @@ class Snapshot {
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
 
+  // A heartbeat, a Node or NodeClaim in which nothing is new but the resource version, replaces the
+  // version and costs a comparison.
+  //
   // A pod counts on its node while it is bound and not terminal, whether or not the Node is known
   // yet.
   void Upsert(kube::Node node);
@@ -141,13 +145,9 @@ class Snapshot {
   const absl::flat_hash_map<std::string, std::string>& anti_affinity_pods() const;  // uid -> node
   size_t pod_count() const;
 
-  // Grows whenever room may have appeared: a node came or changed, a pod left or shrank, an
-  // assumption was forgotten, a volume or namespace changed. While it stands still, what didn't fit
-  // still doesn't, except for pods with relations of their own (predicates.h, HasRelations): those
-  // may also be helped by a pod that arrives, so ask change_epoch for them.
-  uint64_t room_epoch() const;
-  // Grows on every change whatsoever.
-  uint64_t change_epoch() const;
+  // What changed since the last call, moved out (journal.h). A call that changes nothing that
+  // anybody reads, such as a heartbeat, adds nothing.
+  Journal TakeJournal();
 
  private:
   struct State;

@@ -1,5 +1,5 @@
 // A snapshot that was changed step by step equals one that is built from what is there now, fed in
-// any order; and its room epoch grows whenever a pod fits where it didn't.
+// any order; and its journal names whatever changes a verdict, and what else changed.
 
 #include <gtest/gtest.h>
 
@@ -14,6 +14,7 @@
 #include "cluster/label_bits.h"
 #include "cluster/node_families.h"
 #include "cluster/predicates.h"
+#include "cluster/relation_index.h"
 #include "cluster/snapshot.h"
 #include "cluster/test_objects.h"
 #include "fmt/format.h"
@@ -70,7 +71,7 @@ class World {
 
   std::string Step() {
     ++version_;
-    switch (Pick(18)) {
+    switch (Pick(22)) {
       case 0:
       case 1:
       case 2:
@@ -96,12 +97,22 @@ class World {
         return Assume();
       case 16:
         return Forget();
+      case 17:
+        return Heartbeat();
+      case 18:
+        return MarkNode();
+      case 19:
+      case 20:
+        return ChangeStorage();
+      case 21:
+        return ChangeNamespace();
       default:
         return ChangeDaemonSet();
     }
   }
 
   const Snapshot& snapshot() const { return snapshot_; }
+  Journal TakeJournal() { return snapshot_.TakeJournal(); }
 
   std::string Rebuilt() {
     Snapshot fresh;
@@ -112,6 +123,9 @@ class World {
     for (const auto& [uid, pod] : pods_) feeds.emplace_back([&, p = pod] { fresh.Upsert(p); });
     for (const auto& [uid, daemons] : daemon_sets_) {
       feeds.emplace_back([&, d = daemons] { fresh.Upsert(d); });
+    }
+    for (const auto& [name, space] : namespaces_) {
+      feeds.emplace_back([&, n = space] { fresh.Upsert(n); });
     }
     std::shuffle(feeds.begin(), feeds.end(), random_);
     for (const auto& feed : feeds) feed();
@@ -198,6 +212,7 @@ class World {
     } else {
       pod = With(pod, [&](kube::PodSpec& spec) {
         if (Chance(5)) spec.requests.Set("memory", std::numeric_limits<int64_t>::max());
+        if (Chance(20)) spec.host_ports = {{"", "TCP", 8000}};
         if (Chance(20))
           spec.affinity.required_pod_anti_affinity = {TermFor("app", "x", kube::kZoneLabel)};
       });
@@ -208,6 +223,7 @@ class World {
     pod.meta.labels["app"] = Chance(50) ? "x" : "y";
     if (Chance(40)) pod.node_name = Name("n", 5);
     if (Chance(10)) pod.phase = kube::PodPhase::kSucceeded;
+    if (Chance(10)) pod.meta.deletion_time = absl::UnixEpoch();
     if (Chance(5)) pod.spec_error = "spec.containers[0]: bad";
     Stamp(pod);
     pods_[pod.meta.uid] = pod;
@@ -255,6 +271,71 @@ class World {
     return "put DaemonSet " + name;
   }
 
+  std::string Heartbeat() {
+    if (nodes_.empty()) return "no heartbeat";
+    kube::Node& node = std::next(nodes_.begin(), Pick(nodes_.size()))->second;
+    Stamp(node);
+    snapshot_.Upsert(node);
+    return "heartbeat of " + node.meta.name;
+  }
+
+  std::string MarkNode() {
+    if (nodes_.empty()) return "no node to mark";
+    kube::Node& node = std::next(nodes_.begin(), Pick(nodes_.size()))->second;
+    Stamp(node);
+    node.meta.annotations["mark"] = Name("m", 3);
+    snapshot_.Upsert(node);
+    return "mark " + node.meta.name;
+  }
+
+  // Claims, volumes and classes come, change and go; the claim of the probes is default/data.
+  std::string ChangeStorage() {
+    switch (Pick(4)) {
+      case 0: {
+        snapshot_.RemovePersistentVolumeClaim("default/data");
+        return "remove claim";
+      }
+      case 1: {
+        kube::PersistentVolumeClaim claim;
+        claim.meta.name = "data";
+        claim.meta.name_space = "default";
+        claim.storage_class = "fast";
+        claim.bound = Chance(60);
+        if (claim.bound) claim.volume_name = "v";
+        snapshot_.Upsert(claim);
+        return "put claim";
+      }
+      case 2: {
+        kube::PersistentVolume volume;
+        volume.meta.name = "v";
+        if (Chance(60)) volume.required_node_terms = {{{In(kube::kZoneLabel, {Name("z", 2)})}, {}}};
+        snapshot_.Upsert(volume);
+        return "put volume";
+      }
+      default: {
+        kube::StorageClass storage_class;
+        storage_class.meta.name = "fast";
+        storage_class.wait_for_first_consumer = Chance(50);
+        snapshot_.Upsert(storage_class);
+        return "put storage class";
+      }
+    }
+  }
+
+  std::string ChangeNamespace() {
+    if (Chance(30)) {
+      namespaces_.erase("default");
+      snapshot_.RemoveNamespace("default");
+      return "remove namespace";
+    }
+    kube::Namespace space;
+    space.meta.name = "default";
+    if (Chance(70)) space.meta.labels["team"] = Name("t", 2);
+    namespaces_["default"] = space;
+    snapshot_.Upsert(space);
+    return "put namespace";
+  }
+
   std::mt19937_64 random_;
   int version_ = 0;
   Snapshot snapshot_;
@@ -262,6 +343,7 @@ class World {
   std::map<std::string, kube::NodeClaim> claims_;
   std::map<std::string, kube::Pod> pods_;
   std::map<std::string, kube::DaemonSet> daemon_sets_;
+  std::map<std::string, kube::Namespace> namespaces_;
   std::map<std::string, std::string> assumed_;
 };
 
@@ -277,37 +359,167 @@ TEST(SnapshotProperty, StepByStepEqualsBuiltFromScratch) {
   }
 }
 
-// Nodes that would take the pod.
-std::set<std::string> Takers(const Snapshot& snapshot, const kube::Pod& pod) {
-  std::set<std::string> names;
-  for (const auto& [name, info] : snapshot.nodes()) {
-    if (!CheckAll(snapshot, pod, info)) names.insert(name);
+// Pods that ask every predicate something.
+std::vector<kube::Pod> Probes() {
+  std::vector<kube::Pod> probes;
+  for (int64_t gpus : {0, 1, 4, 8}) {
+    kube::Pod probe = MakePod(fmt::format("probe{}", gpus), {{"nvidia.com/gpu", gpus}});
+    probes.push_back(Labelled(probe, "app", "x"));
   }
-  return names;
+  auto add = [&](auto change) {
+    kube::Pod probe = With(probes[1], change);
+    probe.meta.name += fmt::format("-{}", probes.size());
+    probe.meta.uid += fmt::format("-{}", probes.size());
+    probes.push_back(std::move(probe));
+  };
+  add([](kube::PodSpec& spec) { spec.node_selector = {{kube::kZoneLabel, "z1"}}; });
+  add([](kube::PodSpec& spec) { spec.tolerations = {{"", true, "", {}}}; });
+  add([](kube::PodSpec& spec) { spec.host_ports = {{"", "TCP", 8000}}; });
+  add([](kube::PodSpec& spec) { spec.persistent_volume_claims = {"data"}; });
+  add([](kube::PodSpec& spec) {
+    spec.affinity.required_pod_affinity = {TermFor("app", "y", kube::kZoneLabel)};
+  });
+  add([](kube::PodSpec& spec) {
+    kube::PodAffinityTerm term = TermFor("app", "x", kube::kHostnameLabel);
+    term.namespace_selector = kube::LabelSelector{{In("team", {"t1"})}};
+    spec.affinity.required_pod_anti_affinity = {term};
+  });
+  add([](kube::PodSpec& spec) {
+    kube::TopologySpreadConstraint spread;
+    spread.topology_key = kube::kZoneLabel;
+    spread.selector = kube::LabelSelector{{In("app", {"x", "y"})}};
+    spec.topology_spread = {spread};
+  });
+  return probes;
 }
 
-TEST(SnapshotProperty, NothingFitsAnewWhileTheRoomEpochStands) {
-  std::vector<kube::Pod> probes;
-  for (int64_t gpus : {1, 4, 8}) {
-    probes.push_back(
-        Labelled(MakePod(fmt::format("probe{}", gpus), {{"nvidia.com/gpu", gpus}}), "app", "x"));
+struct Verdicts {
+  bool by_class = false;
+  bool by_room = false;
+  bool by_relations = false;
+};
+
+// Node name -> for each probe, what passes.
+using AllVerdicts = std::map<std::string, std::vector<Verdicts>>;
+
+AllVerdicts Judge(const Snapshot& snapshot, const std::vector<kube::Pod>& probes) {
+  std::vector<const kube::Pod*> subjects;
+  for (const kube::Pod& probe : probes) subjects.push_back(&probe);
+  const RelationIndex as_seen(snapshot, subjects, /*include_virtual=*/false);
+  const RelationIndex as_forecast(snapshot, subjects, /*include_virtual=*/true);
+  AllVerdicts verdicts;
+  for (const auto& [name, info] : snapshot.nodes()) {
+    const RelationIndex& relations = info.is_virtual ? as_forecast : as_seen;
+    for (const kube::Pod& probe : probes) {
+      verdicts[name].push_back({!CheckClass(snapshot, probe, info), !CheckRoom(probe, info),
+                                !relations.Check(probe, info)});
+    }
   }
-  probes.push_back(With(
-      probes[0], [](kube::PodSpec& spec) { spec.node_selector = {{kube::kZoneLabel, "z1"}}; }));
+  return verdicts;
+}
+
+// What of a node is in no pod and no version.
+std::map<std::string, std::string> NodePictures(const Snapshot& snapshot) {
+  std::map<std::string, std::string> pictures;
+  for (const auto& [name, info] : snapshot.nodes()) {
+    std::string& text = pictures[name];
+    text = fmt::format("{} {} {} {} {} {} {}", info.is_virtual, info.UsableNow(),
+                       info.readiness.message, info.error, info.requested.ToString(),
+                       info.node->allocatable.ToString(), info.reserved_for_daemons.ToString());
+    for (const kube::Taint& taint : info.node->taints) text += taint.ToString();
+    for (const auto* map : {&info.node->meta.labels, &info.node->meta.annotations}) {
+      for (const auto& [key, value] : *map) text += fmt::format(" {}={}", key, value);
+    }
+    for (const PlacedPod& placed : info.pods) {
+      text += fmt::format(" {} {}", placed.pod->meta.uid, placed.pod->IsDeleting());
+      for (const auto& [key, value] : placed.pod->meta.labels) text += " " + value;
+    }
+  }
+  return pictures;
+}
+
+bool TouchesRelations(const Journal& journal) {
+  constexpr NodeChanges kRead = {NodeChange::kCame, NodeChange::kWent, NodeChange::kClass,
+                                 NodeChange::kPods};
+  return !journal.namespaces.empty() ||
+         std::any_of(journal.nodes.begin(), journal.nodes.end(),
+                     [&](const auto& entry) { return entry.second.Any().HasAny(kRead); });
+}
+
+// `changes` are those of the node that both verdicts are about.
+void ExpectExplained(const Verdicts& before, const Verdicts& now, NodeChanges changes,
+                     const Journal& journal) {
+  const bool storage = !journal.volume_claims.empty() || !journal.volumes.empty() ||
+                       !journal.storage_classes.empty();
+  if (before.by_class != now.by_class && !storage) {
+    EXPECT_TRUE(changes.HasAny(
+        {NodeChange::kClass, now.by_class ? NodeChange::kRoomGrew : NodeChange::kWent}));
+  }
+  if (before.by_room != now.by_room) {
+    EXPECT_TRUE(changes.Has(now.by_room ? NodeChange::kRoomGrew : NodeChange::kRoomShrank));
+  }
+  if (before.by_relations != now.by_relations) EXPECT_TRUE(TouchesRelations(journal));
+  if (storage || TouchesRelations(journal)) return;
+  auto passes = [](const Verdicts& v) { return v.by_class && v.by_room && v.by_relations; };
+  if (!passes(before) && passes(now)) EXPECT_TRUE(changes.HasAny(kMayHelp));
+  if (passes(before) && !passes(now)) EXPECT_TRUE(changes.HasAny(kMayHurt));
+}
+
+TEST(SnapshotProperty, TheJournalNamesWhateverChangedAVerdict) {
+  const std::vector<kube::Pod> probes = Probes();
   for (int seed = 1; seed <= kSeeds; ++seed) {
     World world(1000 + seed);
-    std::vector<std::set<std::string>> takers(probes.size());
-    uint64_t room = world.snapshot().room_epoch();
+    AllVerdicts before;
+    std::map<std::string, std::string> pictures;
     for (int i = 0; i < kSteps; ++i) {
       const std::string step = world.Step();
-      const bool grew = world.snapshot().room_epoch() > room;
-      room = world.snapshot().room_epoch();
-      for (size_t p = 0; p < probes.size(); ++p) {
-        std::set<std::string> now = Takers(world.snapshot(), probes[p]);
-        const bool new_place =
-            !std::includes(takers[p].begin(), takers[p].end(), now.begin(), now.end());
-        ASSERT_TRUE(grew || !new_place) << "seed " << seed << ", step " << i << ": " << step;
-        takers[p] = std::move(now);
+      const Journal journal = world.TakeJournal();
+      AllVerdicts now = Judge(world.snapshot(), probes);
+      std::map<std::string, std::string> pictures_now = NodePictures(world.snapshot());
+      const bool own = step.starts_with("assume") || step.starts_with("forget");
+      if (step.starts_with("heartbeat")) EXPECT_TRUE(journal.empty());
+      for (const auto& [name, entry] : journal.nodes) {
+        EXPECT_FALSE(entry.Any().empty());
+        EXPECT_TRUE(own ? entry.observed.empty() : entry.own.empty());
+        EXPECT_EQ(entry.observed.Has(NodeChange::kCame), !before.contains(name));
+        EXPECT_TRUE(now.contains(name) || entry.observed.Has(NodeChange::kWent));
+      }
+      for (const auto& [name, verdicts] : now) {
+        auto entry = journal.nodes.find(name);
+        const NodeChanges changes =
+            entry == journal.nodes.end() ? NodeChanges() : entry->second.Any();
+        if (changes.empty()) EXPECT_EQ(pictures[name], pictures_now[name]);
+        if (!before.contains(name)) {
+          EXPECT_TRUE(changes.Has(NodeChange::kCame));
+          continue;
+        }
+        for (size_t p = 0; p < probes.size(); ++p) {
+          ExpectExplained(before[name][p], verdicts[p], changes, journal);
+        }
+      }
+      for (const auto& [name, verdicts] : before) {
+        if (now.contains(name)) continue;
+        ASSERT_TRUE(journal.nodes.contains(name));
+        EXPECT_TRUE(journal.nodes.at(name).observed.Has(NodeChange::kWent));
+      }
+      ASSERT_FALSE(HasFailure()) << "seed " << seed << ", step " << i << ": " << step;
+      before = std::move(now);
+      pictures = std::move(pictures_now);
+    }
+  }
+}
+
+// However rarely it is taken.
+TEST(SnapshotProperty, TheJournalNamesNothingThatNobodyCanHaveSeen) {
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    World world(2000 + seed);
+    for (int i = 0; i < 10; ++i) {
+      std::set<std::string> seen;
+      for (const auto& [name, info] : world.snapshot().nodes()) seen.insert(name);
+      for (int step = 0; step < kSteps / 10; ++step) world.Step();
+      for (const auto& [name, entry] : world.TakeJournal().nodes) {
+        EXPECT_TRUE(seen.contains(name) || world.snapshot().nodes().contains(name)) << name;
+        EXPECT_EQ(entry.is_new, !seen.contains(name));
       }
     }
   }

@@ -1,6 +1,7 @@
 #include "cluster/snapshot_state.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "cluster/label_bits.h"
@@ -12,22 +13,90 @@ namespace {
 
 constexpr std::string_view kVirtualPrefix = "nodeclaim/";
 
-// Whether going from one to the other can matter to a predicate.
-bool JudgedAlike(const kube::Node& a, const kube::Node& b) {
+// Whether they are the same to CheckClass.
+bool SameClass(const kube::Node& a, const kube::Node& b) {
   return a.meta.labels == b.meta.labels && a.unschedulable == b.unschedulable &&
-         a.taints == b.taints && a.allocatable == b.allocatable && a.error == b.error;
+         a.taints == b.taints;
 }
 
-bool JudgedAlike(const kube::NodeClaim* a, const kube::NodeClaim* b) {
+bool SameClass(const kube::NodeClaim* a, const kube::NodeClaim* b) {
   if (a == b) return true;
   return a != nullptr && b != nullptr && a->requirements == b->requirements &&
          a->IsTrue("Launched") == b->IsTrue("Launched");
 }
 
-bool IsLessSomewhere(const kube::ResourceList& now, const kube::ResourceList& before) {
-  const auto& entries = before.entries();
-  return std::any_of(entries.begin(), entries.end(),
-                     [&](const auto& entry) { return now.Get(entry.first) < entry.second; });
+// A virtual node is judged by its forecast, and where only what kube-scheduler sees counts, by its
+// Node.
+bool SameClass(const NodeInfo& before, const NodeInfo& after) {
+  if (before.is_virtual != after.is_virtual || before.readiness.stage != after.readiness.stage ||
+      before.readiness.shortages != after.readiness.shortages ||
+      !SameClass(*before.node, *after.node) || !SameClass(before.claim.get(), after.claim.get())) {
+    return false;
+  }
+  if (before.object == nullptr || after.object == nullptr) return before.object == after.object;
+  return !after.is_virtual || before.object == after.object ||
+         SameClass(*before.object, *after.object);
+}
+
+bool Counts(const NodeInfo& info) { return info.UsableNow() || info.Coming(); }
+
+NodeChanges ChangeOfCounting(bool counted, bool counts) {
+  if (counted == counts) return {};
+  return counts ? NodeChange::kRoomGrew : NodeChange::kWent;
+}
+
+// Below zero where others overcommit.
+int64_t FreeOf(int64_t allocatable, int64_t requested) {
+  int64_t free = 0;
+  return __builtin_sub_overflow(allocatable, requested, &free) ? 0 : free;
+}
+
+// One walk over resource lists side by side, in order of name.
+class SideBySide {
+ public:
+  explicit SideBySide(std::array<const kube::ResourceList*, 4> lists) : lists_(lists) {}
+
+  // The amounts of the next resource that any of the lists has, 0 where one hasn't.
+  bool Next(std::array<int64_t, 4>* amounts) {
+    const std::string* name = nullptr;
+    for (size_t i = 0; i < lists_.size(); ++i) {
+      const auto& entries = lists_[i]->entries();
+      if (at_[i] < entries.size() && (name == nullptr || entries[at_[i]].first < *name)) {
+        name = &entries[at_[i]].first;
+      }
+    }
+    if (name == nullptr) return false;
+    for (size_t i = 0; i < lists_.size(); ++i) {
+      const auto& entries = lists_[i]->entries();
+      const bool has = at_[i] < entries.size() && entries[at_[i]].first == *name;
+      (*amounts)[i] = has ? entries[at_[i]].second : 0;
+      next_[i] = at_[i] + (has ? 1 : 0);
+    }
+    at_ = next_;
+    return true;
+  }
+
+ private:
+  const std::array<const kube::ResourceList*, 4> lists_;
+  std::array<size_t, 4> at_ = {};
+  std::array<size_t, 4> next_ = {};
+};
+
+// What is free may be below zero, as CheckRoom counts: a node on which others overcommitted less
+// has more room for a pod that stands there.
+NodeChanges ChangeOfRoom(const kube::ResourceList& allocatable_before,
+                         const kube::ResourceList& requested_before,
+                         const kube::ResourceList& allocatable,
+                         const kube::ResourceList& requested) {
+  NodeChanges changes;
+  SideBySide walk({&allocatable_before, &requested_before, &allocatable, &requested});
+  for (std::array<int64_t, 4> amounts = {}; walk.Next(&amounts);) {
+    const int64_t before = FreeOf(amounts[0], amounts[1]);
+    const int64_t now = FreeOf(amounts[2], amounts[3]);
+    if (now > before) changes |= NodeChange::kRoomGrew;
+    if (now < before) changes |= NodeChange::kRoomShrank;
+  }
+  return changes;
 }
 
 // UID of the DaemonSet that made the pod, or "".
@@ -49,9 +118,7 @@ NodeInfo::Hostname HostnameOf(const kube::Node& node) {
 void FillFree(NodeInfo& info) {
   info.free.clear();
   for (const auto& [resource, allocatable] : info.node->allocatable.entries()) {
-    int64_t free = 0;
-    if (__builtin_sub_overflow(allocatable, info.requested.Get(resource), &free)) free = 0;
-    info.free.push_back(std::max<int64_t>(free, 0));
+    info.free.push_back(std::max<int64_t>(FreeOf(allocatable, info.requested.Get(resource)), 0));
   }
 }
 
@@ -79,7 +146,7 @@ NodeInfo* Snapshot::State::FindNode(std::string_view name) {
 }
 
 void Snapshot::State::Attach(const std::string& node, const std::shared_ptr<const kube::Pod>& pod,
-                             bool assumed) {
+                             bool assumed, Source source) {
   const std::string& uid = pod->meta.uid;
   auto it = nodes.find(node);
   if (it == nodes.end()) {
@@ -89,10 +156,12 @@ void Snapshot::State::Attach(const std::string& node, const std::shared_ptr<cons
   std::vector<PlacedPod>& placed = it->second.pods;
   placed.insert(FindSlot(placed, uid), {pod, assumed, LabelBits(pod->meta.labels)});
   if (KeepsOthersAway(*pod)) anti_affinity_pods[uid] = node;
-  Settle(it->second, !DaemonSetOf(*pod).empty());
+  NodeChanges changes = NodeChange::kPods;
+  if (!pod->spec->host_ports.empty()) changes |= NodeChange::kRoomShrank;
+  SettlePods(it->second, !DaemonSetOf(*pod).empty(), changes, source);
 }
 
-void Snapshot::State::Detach(const std::string& node, const kube::Pod& pod) {
+void Snapshot::State::Detach(const std::string& node, const kube::Pod& pod, Source source) {
   const std::string& uid = pod.meta.uid;
   auto it = nodes.find(node);
   if (it == nodes.end()) {
@@ -109,33 +178,52 @@ void Snapshot::State::Detach(const std::string& node, const kube::Pod& pod) {
   std::shared_ptr<const kube::Pod> leaving = std::move(slot->pod);
   placed.erase(slot);
   anti_affinity_pods.erase(uid);
-  NoteRoom();
-  Settle(it->second, !DaemonSetOf(*leaving).empty());
+  NodeChanges changes = NodeChange::kPods;
+  if (!leaving->spec->host_ports.empty()) changes |= NodeChange::kRoomGrew;
+  SettlePods(it->second, !DaemonSetOf(*leaving).empty(), changes, source);
 }
 
-void Snapshot::State::Replace(const std::string& node,
-                              const std::shared_ptr<const kube::Pod>& pod) {
+void Snapshot::State::Replace(const std::string& node, const std::shared_ptr<const kube::Pod>& pod,
+                              bool assumed) {
   auto it = nodes.find(node);
   if (it == nodes.end()) return;
   auto slot = FindSlot(it->second.pods, pod->meta.uid);
   std::shared_ptr<const kube::Pod> before = std::exchange(slot->pod, pod);
+  slot->assumed = assumed;
+  NodeChanges changes;
   if (before->meta.labels != pod->meta.labels || before->IsDeleting() != pod->IsDeleting()) {
-    ++room_epoch;
+    changes |= NodeChange::kPods;
     slot->label_bits = LabelBits(pod->meta.labels);
   }
   const bool daemons_changed = DaemonSetOf(*before) != DaemonSetOf(*pod);
   if (before->spec == pod->spec && before->spec_error == pod->spec_error && !daemons_changed) {
+    journal.NodeChanged(node, changes, Source::kObserved);
     return;
   }
-  ++room_epoch;
   anti_affinity_pods.erase(pod->meta.uid);
   if (KeepsOthersAway(*pod)) anti_affinity_pods[pod->meta.uid] = node;
-  Settle(it->second, daemons_changed);
+  if (before->spec->affinity.required_pod_anti_affinity !=
+      pod->spec->affinity.required_pod_anti_affinity) {
+    changes |= NodeChange::kPods;
+  }
+  if (before->spec->host_ports != pod->spec->host_ports) {
+    changes |= {NodeChange::kRoomGrew, NodeChange::kRoomShrank};
+  }
+  SettlePods(it->second, daemons_changed, changes, Source::kObserved);
+}
+
+void Snapshot::State::SettlePods(NodeInfo& info, bool daemons_changed, NodeChanges changes,
+                                 Source source) {
+  const bool counted = Counts(info);
+  changes |= Settle(info, daemons_changed, info.node->allocatable);
+  changes |= ChangeOfCounting(counted, Counts(info));
+  journal.NodeChanged(info.name(), changes, source);
 }
 
 // Sums up anew what stands on the node. Adding and subtracting would be wrong for ever after one
 // sum that didn't fit.
-void Snapshot::State::Settle(NodeInfo& info, bool daemons_changed) {
+NodeChanges Snapshot::State::Settle(NodeInfo& info, bool daemons_changed,
+                                    const kube::ResourceList& allocatable_before) {
   std::string error = info.node->error;
   auto note = [&error](std::string text) {
     if (error.empty()) error = std::move(text);
@@ -156,14 +244,15 @@ void Snapshot::State::Settle(NodeInfo& info, bool daemons_changed) {
       note(fmt::format("pod {}: {}", pod.meta.FullName(), std::string(status.message())));
     }
   }
-  if (IsLessSomewhere(requested, info.requested)) ++room_epoch;
+  NodeChanges changes =
+      ChangeOfRoom(allocatable_before, info.requested, info.node->allocatable, requested);
   info.reserved_for_daemons = std::move(reserved);
   info.requested = std::move(requested);
   FillFree(info);
-  if (error == info.error) return;
+  if (error == info.error) return changes;
   info.error = std::move(error);
-  ++room_epoch;
   Judge(info);
+  return changes | NodeChange::kClass;
 }
 
 void Snapshot::State::Judge(NodeInfo& info) {
@@ -174,15 +263,17 @@ void Snapshot::State::Judge(NodeInfo& info) {
 }
 
 // What the two objects say together. Everything about the node that predicates read follows from
-// them, so if that is unchanged (a heartbeat) nothing else is touched.
+// them, so if that is unchanged nothing else is touched.
 void Snapshot::State::Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> object,
                             std::shared_ptr<const kube::NodeClaim> claim, bool is_new) {
-  std::shared_ptr<const kube::Node> node_before = std::move(info.node);
-  std::shared_ptr<const kube::NodeClaim> claim_before = std::exchange(info.claim, std::move(claim));
-  NodeReadiness readiness_before = std::move(info.readiness);
-  const bool was_virtual = info.is_virtual;
+  NodeInfo before;  // as far as it follows from the two
+  before.node = std::move(info.node);
+  before.object = std::exchange(info.object, std::move(object));
+  before.claim = std::exchange(info.claim, std::move(claim));
+  before.is_virtual = info.is_virtual;
+  before.readiness = std::move(info.readiness);
+  before.error = info.error;
 
-  info.object = std::move(object);
   Judge(info);
   if (info.object == nullptr) {
     info.is_virtual = true;
@@ -193,18 +284,41 @@ void Snapshot::State::Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> ob
   info.node = info.is_virtual
                   ? std::make_shared<const kube::Node>(Forecast(info.object.get(), *info.claim))
                   : info.object;
-  if (is_new || !NodeFamilies::Alike(*node_before, *info.node)) {
-    if (!is_new) families.Leave(info.family);
+  info.hostname = HostnameOf(*info.node);
+  if (is_new) {
+    info.family = families.Join(*info.node);
+    journal.NodeCame(info.name());
+    const NodeChanges changes = Settle(info, /*daemons_changed=*/true, {});
+    journal.NodeChanged(info.name(), changes | ChangeOfCounting(false, Counts(info)),
+                        Source::kObserved);
+    return;
+  }
+  if (!NodeFamilies::Alike(*before.node, *info.node)) {
+    families.Leave(info.family);
     info.family = families.Join(*info.node);
   }
-  info.hostname = HostnameOf(*info.node);
-  NoteChange();
-  const bool alike = !is_new && was_virtual == info.is_virtual &&
-                     JudgedAlike(*node_before, *info.node) &&
-                     JudgedAlike(claim_before.get(), info.claim.get());
-  if (alike && readiness_before == info.readiness) return;
-  ++room_epoch;
-  Settle(info, /*daemons_changed=*/!alike);
+  NodeChanges changes;
+  if (before.object != info.object || before.claim != info.claim) changes |= NodeChange::kMarks;
+  const bool same_class = SameClass(before, info);
+  if (!same_class) changes |= NodeChange::kClass;
+  if (!same_class || before.node->allocatable != info.node->allocatable ||
+      before.node->error != info.node->error) {
+    changes |= Settle(info, /*daemons_changed=*/!same_class, before.node->allocatable);
+    changes |= ChangeOfCounting(Counts(before), Counts(info));
+  }
+  journal.NodeChanged(info.name(), changes, Source::kObserved);
+}
+
+void Snapshot::State::KeepVersion(NodeInfo& info, kube::Node version) {
+  info.object = std::make_shared<const kube::Node>(std::move(version));
+  if (!info.is_virtual) info.node = info.object;
+}
+
+void Snapshot::State::KeepVersion(std::shared_ptr<const kube::NodeClaim> version) {
+  const std::string& name = version->meta.name;
+  for (const std::string& node : pairing.NodesOf(name)) nodes.at(node).claim = version;
+  if (auto it = nodes.find(VirtualName(name)); it != nodes.end()) it->second.claim = version;
+  claims[name] = std::move(version);
 }
 
 void Snapshot::State::RefreshNode(const std::string& name,
@@ -215,7 +329,9 @@ void Snapshot::State::RefreshNode(const std::string& name,
   if (!is_new) return;
   auto bound = waiting.extract(name);
   if (bound.empty()) return;
-  for (const std::string& uid : bound.mapped()) Attach(name, pods.at(uid).pod, /*assumed=*/false);
+  for (const std::string& uid : bound.mapped()) {
+    Attach(name, pods.at(uid).pod, /*assumed=*/false, Source::kObserved);
+  }
 }
 
 void Snapshot::State::RefreshClaim(const std::string& name) {
@@ -228,7 +344,10 @@ void Snapshot::State::RefreshClaim(const std::string& name) {
   }
   auto virtual_node = nodes.find(VirtualName(name));
   if (virtual_node == nodes.end()) return;
-  if (!paired.empty()) MoveAssumed(virtual_node->second, paired.front());
+  if (!paired.empty()) {
+    MoveAssumed(virtual_node->second, paired.front());
+    journal.NodeBecame(paired.front(), virtual_node->first);
+  }
   RemoveNode(virtual_node);
 }
 
@@ -254,8 +373,8 @@ void Snapshot::State::RemoveNode(Nodes::iterator node) {
     }
   }
   families.Leave(node->second.family);
+  journal.NodeWent(node->first, node->second.pods.empty() ? NodeChanges() : NodeChange::kPods);
   nodes.erase(node);
-  NoteRoom();
 }
 
 void Snapshot::State::MoveAssumed(NodeInfo& from, const std::string& to) {
@@ -263,7 +382,7 @@ void Snapshot::State::MoveAssumed(NodeInfo& from, const std::string& to) {
   from.pods.clear();
   for (const PlacedPod& placed : moving) {
     pods.at(placed.pod->meta.uid).assumed_on = to;
-    Attach(to, placed.pod, /*assumed=*/true);
+    Attach(to, placed.pod, /*assumed=*/true, Source::kObserved);
   }
 }
 
@@ -272,7 +391,7 @@ void Snapshot::State::RefreshDaemonSet(const kube::DaemonSet* before,
   for (auto& [name, info] : nodes) {
     if ((before != nullptr && WillComeTo(*before, info)) ||
         (after != nullptr && WillComeTo(*after, info))) {
-      Settle(info, /*daemons_changed=*/true);
+      SettlePods(info, /*daemons_changed=*/true, {}, Source::kObserved);
     }
   }
 }

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "cluster/claim_pairing.h"
 #include "cluster/daemon_reservation.h"
+#include "cluster/journal_recorder.h"
 #include "cluster/node_families.h"
 #include "cluster/snapshot.h"
 #include "cluster/spec_pool.h"
@@ -32,6 +33,7 @@ struct Snapshot::State {
   };
 
   using Pods = absl::flat_hash_map<std::string, PodEntry>;  // by UID
+  using Source = JournalRecorder::Source;
 
   explicit State(Nodes& all_nodes) : nodes(all_nodes) {}
 
@@ -42,11 +44,16 @@ struct Snapshot::State {
   // By its own name or by that of its claim's virtual node.
   NodeInfo* FindNode(std::string_view name);
 
-  void Attach(const std::string& node, const std::shared_ptr<const kube::Pod>& pod, bool assumed);
-  void Detach(const std::string& node, const kube::Pod& pod);
+  void Attach(const std::string& node, const std::shared_ptr<const kube::Pod>& pod, bool assumed,
+              Source source);
+  void Detach(const std::string& node, const kube::Pod& pod, Source source);
   // The pod stays where it is, in a new version.
-  void Replace(const std::string& node, const std::shared_ptr<const kube::Pod>& pod);
+  void Replace(const std::string& node, const std::shared_ptr<const kube::Pod>& pod, bool assumed);
 
+  // `version` is the known Node with nothing new but its resource version.
+  void KeepVersion(NodeInfo& info, kube::Node version);
+  // The same of a claim.
+  void KeepVersion(std::shared_ptr<const kube::NodeClaim> version);
   void RefreshNode(const std::string& name, std::shared_ptr<const kube::Node> object);
   // Makes, updates or removes the claim's virtual node.
   void RefreshClaim(const std::string& name);
@@ -55,12 +62,6 @@ struct Snapshot::State {
   void RemoveNode(Nodes::iterator node);
   // Either may be null.
   void RefreshDaemonSet(const kube::DaemonSet* before, const kube::DaemonSet* after);
-
-  void NoteChange() { ++change_epoch; }
-  void NoteRoom() {
-    ++change_epoch;
-    ++room_epoch;
-  }
 
   Nodes& nodes;
   Pods pods;
@@ -76,11 +77,13 @@ struct Snapshot::State {
   Store<kube::PersistentVolumeClaim> volume_claims;
   Store<kube::PersistentVolume> volumes;
   Store<kube::StorageClass> storage_classes;
-  uint64_t room_epoch = 0;
-  uint64_t change_epoch = 0;
+  JournalRecorder journal;
 
  private:
-  void Settle(NodeInfo& info, bool daemons_changed);
+  NodeChanges Settle(NodeInfo& info, bool daemons_changed,
+                     const kube::ResourceList& allocatable_before);
+  // For a change of what stands on the node, which journals itself together with `changes`.
+  void SettlePods(NodeInfo& info, bool daemons_changed, NodeChanges changes, Source source);
   void Judge(NodeInfo& info);
   void Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> object,
              std::shared_ptr<const kube::NodeClaim> claim, bool is_new);

@@ -93,7 +93,27 @@ std::optional<Rejection> CheckUnbound(const Snapshot& snapshot,
                             claim.meta.FullName(), *selected));
 }
 
+bool SameText(const std::string* a, const std::string* b) {
+  return a == nullptr || b == nullptr ? a == b : *a == *b;
+}
+
 }  // namespace
+
+bool ReadAlike(const kube::PersistentVolumeClaim& a, const kube::PersistentVolumeClaim& b) {
+  return a.bound == b.bound && a.volume_name == b.volume_name &&
+         a.storage_class == b.storage_class &&
+         a.meta.deletion_time.has_value() == b.meta.deletion_time.has_value() &&
+         SameText(a.meta.Annotation(kSelectedNode), b.meta.Annotation(kSelectedNode));
+}
+
+bool ReadAlike(const kube::PersistentVolume& a, const kube::PersistentVolume& b) {
+  return a.error == b.error && a.required_node_terms == b.required_node_terms &&
+         a.meta.labels == b.meta.labels;
+}
+
+bool ReadAlike(const kube::StorageClass& a, const kube::StorageClass& b) {
+  return a.wait_for_first_consumer == b.wait_for_first_consumer;
+}
 
 std::optional<Rejection> CheckVolumes(const Snapshot& snapshot, const kube::Pod& pod,
                                       const NodeInfo& info) {

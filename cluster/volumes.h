@@ -16,4 +16,9 @@ namespace muster::cluster {
 std::optional<Rejection> CheckVolumes(const Snapshot& snapshot, const kube::Pod& pod,
                                       const NodeInfo& info);
 
+// True if CheckVolumes reads the same of both.
+bool ReadAlike(const kube::PersistentVolumeClaim& a, const kube::PersistentVolumeClaim& b);
+bool ReadAlike(const kube::PersistentVolume& a, const kube::PersistentVolume& b);
+bool ReadAlike(const kube::StorageClass& a, const kube::StorageClass& b);
+
 }  // namespace muster::cluster
