@@ -1,232 +1,409 @@
+// The order of a step.
+
 #include "coscheduling/engine.h"
 
 #include <algorithm>
-#include <memory>
+#include <map>
 #include <utility>
 
-#include "coscheduling/engine_state.h"
+#include "coscheduling/gangs/pod_sets.h"
+#include "coscheduling/owners.h"
+#include "fmt/format.h"
+#include "muster/v1/admission.pb.h"
 
 namespace muster::coscheduling {
+namespace {
 
-std::string GangKey::ToString() const { return name_space + "/" + name; }
+// What one gang's decision says of another is followed up within the step, so often at most.
+constexpr int kRounds = 4;
 
-std::string Gang::uid() const {
-  if (group != nullptr) return group->meta.uid;
-  if (key.is_pod && !pods.empty()) return *pods.begin();
-  return "";
+}  // namespace
+
+Engine::Owners::Owners(EngineOptions engine_options)
+    : options(std::move(engine_options)),
+      outbox(&agenda),
+      gangs(options, snapshot, &agenda, &outbox),
+      records(options, snapshot, &agenda, &outbox),
+      quota(options, snapshot, gangs, &records, &agenda, &outbox),
+      suspects(options.suspect_time),
+      placeability(
+          options, snapshot, quota,
+          [this](const Gang& gang, const kube::ResourceFlavor& flavor) {
+            const AdmissionRecord* record = records.Of(gang);
+            const std::map<std::string, absl::Time> tried =
+                record != nullptr ? record->flavors_tried : restarts.TriedBefore(gang).flavors;
+            const auto found = tried.find(flavor.meta.name);
+            return found == tried.end() ? absl::InfinitePast() : found->second;
+          },
+          &agenda),
+      placement(
+          options, &snapshot, gangs, records, &quota, suspects,
+          [this](const Gang& gang) { return provisioning.CapacityOf(gang); }, &agenda),
+      provisioning(options, snapshot, gangs, records, quota, placeability, &placement, &agenda,
+                   &outbox),
+      holds(snapshot, records, placement, &agenda, &outbox),
+      commit(options, snapshot, gangs, records, &placement, &agenda, &outbox),
+      restarts(options, snapshot, gangs, records, &quota, placement, &placeability, provisioning,
+               &agenda, &outbox),
+      repair(options, snapshot, gangs, &records, &restarts, &agenda, &outbox),
+      evictions(snapshot, records, &quota, &restarts, &outbox),
+      suspect_marks(options, snapshot, gangs, &suspects, &agenda, &outbox),
+      report({options, snapshot, gangs, records, quota, placement, suspects, placeability,
+              provisioning, holds, commit, repair, restarts},
+             &agenda, &outbox),
+      queue_report(options, quota, report, &agenda, &outbox) {}
+
+// --- what is known of a gang ---
+
+void Engine::Owners::Refresh(const Gang& gang) {
+  records.Read(gang);
+  gangs.Read(gang.id, records.WholeWith(gang));
+  GangFacts facts = gang.facts;
+  std::set<std::string> lost = repair.Find(gang);
+  facts.lost = static_cast<int64_t>(lost.size());
+  facts.bound -= facts.lost;
+  gangs.Settle(gang.id, facts, {}, lost);
+  commit.Sync(gang);
+  restarts.FindFallback(gang);
+  Reason blocker = restarts.Blocker(gang);
+  if (blocker.code == v1::REASON_UNSPECIFIED) blocker = gangs.Blocker(gang);
+  facts.blocked = blocker.code != v1::REASON_UNSPECIFIED;
+  const AdmissionRecord* record = records.CurrentOf(gang);
+  const bool recorded = record != nullptr;
+  facts.bound_before = recorded && record->bound_at;
+  facts.backing_off = recorded && provisioning.BacksOff(gang);
+  if (facts.backing_off) agenda.NoteAt(gang.id, provisioning.RetryAt(gang));
+  const AdmissionRecord* own = records.OwnOf(gang);
+  facts.evicting = quota.Holds(gang) && own->eviction && !own->eviction->surplus_only;
+  const bool quota_there =
+      !quota.InUse() || (recorded && record->quota.has_value()) || !gang.bound.empty();
+  facts.admitted = recorded && !record->retry_after && !facts.evicting &&
+                   record->identity == options.identity && quota_there;
+  facts.waits_for_quota = !facts.admitted && (quota.Waits(gang) || quota.IsGranted(gang));
+  gangs.Settle(gang.id, facts, std::move(blocker), std::move(lost));
+  if (facts.blocked || !facts.admitted) provisioning.Stop(gang);
+  const bool under_way = commit.IsUnderWay(gang) || !placement.Of(gang).fixed.empty();
+  facts.infeasible = placeability.Judge(gang, under_way);
+  if (facts.infeasible) gangs.Settle(gang.id, facts, gang.blocker, gang.lost);
 }
 
-int64_t Gang::required() const {
-  return std::max<int64_t>(0, facts.min_member - facts.bound - facts.succeeded);
+bool Engine::Owners::IsUndecided(const Gang& gang) const {
+  return gang.ours && !gang.facts.admitted && !gang.facts.blocked && !gang.facts.backing_off &&
+         !gang.facts.waits_for_quota && !gang.facts.evicting && !gang.facts.infeasible &&
+         !gang.unbound.empty();
 }
 
-bool PlacedBefore(const Gang& a, const Gang& b) {
-  const bool a_bound = !a.bound.empty();
-  const bool b_bound = !b.bound.empty();
-  if (a_bound != b_bound) return a_bound;
-  if (a.priority != b.priority) return a.priority > b.priority;
-  if (a.created != b.created) return a.created < b.created;
-  return a.key < b.key;
-}
+// --- admission ---
 
-// --- the step ---
-
-// Nothing to do for it before something about it changes.
-bool Engine::State::IsSettled(const Gang& gang) const {
-  if (!gang.ours) return true;
-  if (gang.quota.eviction || (gang.record && gang.record->eviction)) return false;
-  if (gang.group_behind) return false;
-  if (gang.at_rest) return true;
-  if (gang.quota.idle_since != Never()) return false;  // it is to give its quota back
-  if (gang.state == v1::FINISHED) return true;
-  return gang.state == v1::BOUND && gang.unbound.empty() && gang.posted.empty() &&
-         (!gang.record || (gang.record->bound_at && !gang.record->repairing_since));
-}
-
-bool Engine::State::MayAct(const std::string& target, absl::Time now) {
-  acted = true;
-  return in_flight.MayStart(target, now);
-}
-
-bool Engine::State::Act(const std::string& target, absl::Time now, Action action,
-                        InFlight::OnFinish on_finish) {
-  if (!MayAct(target, now)) return false;
-  const uint64_t id = in_flight.Start(target, std::move(on_finish));
-  (out != nullptr ? out->actions : pending).push_back({id, std::move(action)});
-  return true;
-}
-
-void Engine::State::Tell(Action action) {
-  (out != nullptr ? out->actions : pending).push_back({0, std::move(action)});
-}
-
-void Engine::State::Step(absl::Time now, StepOutput* output) {
-  clock = now;
-  out = output;
-  out->actions.swap(pending);
-  next_wake = Never();
-  if (synced) {
-    ReadFaults();
-    CheckTroubles(now);
+AdmissionRecord Engine::Owners::NewRecord(const Gang& gang) const {
+  const AdmissionRecord* known = records.Of(gang);
+  const AdmissionRecord* current = records.CurrentOf(gang);
+  const absl::Time now = agenda.now();
+  AdmissionRecord record;
+  record.uid = gang.uid();
+  record.identity = options.identity;
+  record.epoch = known != nullptr ? known->epoch : 1;
+  if (known != nullptr && known->identity != options.identity) ++record.epoch;
+  record.attempt = current == nullptr ? restarts.TriedBefore(gang).attempt + 1
+                                      : current->attempt + (current->retry_after ? 1 : 0);
+  record.admitted_at = now;
+  record.deadline = now + provisioning.DeadlineOf(gang);
+  if (known != nullptr && !known->bound_at && !known->TriesAnewAtOnce()) {
+    record.given_up = known->given_up;
   }
-  if (!synced || !leading) {
-    for (const auto& [uid, binds] : held_binds) {
-      for (const HeldBind& bind : binds) {
-        Tell(AnswerBind{bind.request,
-                        synced ? "muster is not leading" : "muster's caches have not synced"});
-      }
+  if (quota.IsGranted(gang)) {
+    record.queue = quota.QueueOf(gang);
+    record.quota = quota.GrantedTo(gang);
+  }
+  if (known == nullptr) {
+    record.flavors_tried = restarts.TriedBefore(gang).flavors;
+  } else {
+    record.flavors_tried = known->flavors_tried;
+    std::erase_if(record.flavors_tried, [now](const auto& tried) { return tried.second <= now; });
+  }
+  return record;
+}
+
+void Engine::Owners::Admit(const Gang& gang) {
+  if (gang.facts.infeasible && gang.facts.admitted) GiveUp(gang, agenda.now(), std::nullopt);
+  if (!gang.ours || gang.facts.blocked || gang.facts.live == 0 || gang.facts.admitted) return;
+  if (gang.unbound.empty() && gang.required() == 0) return;
+  if (gang.facts.evicting || restarts.AwaitsWorkload(gang)) return;
+  const AdmissionRecord* record = records.CurrentOf(gang);
+  if (gang.facts.backing_off && !placement.Of(gang).fits_now) return;
+  if (gang.facts.infeasible && (record == nullptr || record->retry_after)) return;
+  const bool needs_quota = quota.InUse() && gang.bound.empty();
+  if (record == nullptr || record->retry_after || (needs_quota && !record->quota)) {
+    if (needs_quota) {
+      quota.Request(gang, [this](const Gang& other) { return NewRecord(other); });
+      GangFacts facts = gang.facts;
+      facts.waits_for_quota = true;
+      gangs.Settle(gang.id, facts, gang.blocker, gang.lost);
+    } else {
+      records.Write(gang, NewRecord(gang));
     }
-    held_binds.clear();
-    for (const auto& [uid, answer] : answers) out->filter_answers.emplace_back(uid, std::nullopt);
-    answers.clear();
-    out = nullptr;
     return;
   }
-  if (suspects.Expire(now)) {
-    needs_pass = nodes_changed = true;
-    for (auto& [key, gang] : gangs) gang.stale = true;
-  }
-  WakeAt(suspects.NextExpiry());
-  RefusalsChanged(refusals.Expire(now));
-  WakeAt(refusals.NextExpiry());
+  AdmissionRecord taken_over = *record;
+  taken_over.identity = options.identity;
+  ++taken_over.epoch;
+  records.Write(gang, taken_over);
+}
 
-  began = std::min(began, now);
-  JudgeAgain(now);
-  KeepRestarts(now);
-  std::vector<Gang*> active;
-  for (auto& [key, gang] : gangs) {
-    gang.dirty |= gang.facts.backing_off && !BacksOff(gang, now);
-    if (gang.dirty) Refresh(gang, now);
-    gang.stale |= gang.dirty;
-    if (!gang.dirty && IsSettled(gang)) continue;
-    active.push_back(&gang);
-    if (gang.dirty || gang.quota.idle_since != Never()) SyncQuota(gang, now);
-    KeepGroup(gang, now);
-    Admit(gang, now);
+// Ends the attempt: the gang asks for nothing until then, and gives back its quota.
+void Engine::Owners::GiveUp(const Gang& gang, absl::Time retry_after, std::optional<Reason> why) {
+  const absl::Time now = agenda.now();
+  // As long again as it backs off.
+  const absl::Time tried_until = retry_after + (retry_after - now);
+  AdmissionRecord record = *records.Of(gang);
+  record.given_up = std::move(why);
+  record.retry_after = retry_after;
+  record.deadline = now;
+  if (record.quota) {
+    for (const quota::PodSetAssignment& given : record.quota->pod_sets) {
+      for (const std::string& name : FlavorNames(given)) record.flavors_tried[name] = tried_until;
+    }
+    record.quota.reset();
+    record.queue.clear();
   }
-  ScheduleQuota(now);
-  if (needs_pass || next_pass <= now) {
-    Place(now);
+  for (const std::string& name : restarts.FlavorsOfKueue(gang)) {
+    record.flavors_tried[name] = tried_until;
   }
-  WakeAt(next_pass);
-  for (Gang* gang : active) Decide(*gang, now);
-  ReconcileHolds(now);
-  WithdrawNodes(now);
-  MarkSuspects(now);
-  for (auto& [key, gang] : gangs) {
-    if (gang.stale) Show(gang);
+  restarts.NoteFallback(gang, &record);
+  records.Write(gang, record);
+}
+
+// --- decisions ---
+
+void Engine::Owners::Enter(const Gang& gang) {
+  const Places& places = placement.Of(gang);
+  gangs.SettlePlaces(
+      gang.id, static_cast<int64_t>(places.fixed.size()) >= std::max<int64_t>(1, gang.required()),
+      commit.IsUnderWay(gang));
+  const v1::GangState before = gang.state;
+  gangs.Enter(gang.id, NextState(gang.facts));
+  repair.Follow(gang, before);
+  if (gang.state == v1::BOUND && before != v1::BOUND) {
+    provisioning.Succeed(gang);
+    commit.Sync(gang);
   }
-  for (const GangKey& key : removed_gangs) out->changed_gangs.push_back(key);
-  removed_gangs.clear();
-  for (const std::string& uid : answers_to_remove) {
-    if (answers.erase(uid) > 0) out->filter_answers.emplace_back(uid, std::nullopt);
+  report.Tell(gang, before);
+}
+
+void Engine::Owners::Decide(const Gang& gang) {
+  if (!gang.ours) return;
+  if (auto verdict = provisioning.DecideDeadline(gang, commit.IsPosted(gang))) {
+    ++gave_up;
+    GiveUp(gang, agenda.now() + verdict->pause, std::move(verdict->why));
   }
-  answers_to_remove.clear();
-  out->nodes_changed = std::exchange(nodes_changed, false);
-  queue_status_stale |= queues_changed;
-  WriteQueueStatus(now);
-  out->queues_changed = std::exchange(queues_changed, false);
-  in_flight.Prune(now);
-  WakeAt(in_flight.NextRetry(now));
-  out = nullptr;
+  evictions.Decide(gang, commit.IsPosted(gang));
+  restarts.Decide(gang);
+  Enter(gang);
+  quota.GiveFlavors(gang);
+  provisioning.Signal(gang, IsUndecided(gang));
+  commit.LiftGates(gang);
+  commit.Answer(gang, report.ReasonOf(gang).message);
+  commit.Advance(gang);
+  repair.Decide(gang);
+  Enter(gang);
+  repair.Remember(gang);
+  report.WriteStatus(gang);
+  report.AnswerFilters(gang);
+  holds.Want(gang, IsUndecided(gang));
+}
+
+void Engine::Owners::ObserveJournal() {
+  const cluster::Journal journal = snapshot.TakeJournal();
+  if (!journal.empty()) {
+    provisioning.Observe(journal);
+    repair.Observe(journal);
+    holds.Observe(journal);
+    suspect_marks.Observe(journal);
+    placeability.Observe(journal);
+    placement.Observe(journal);
+    report.Observe(journal);
+  }
+  for (const std::string& node : suspect_marks.Update()) {
+    placement.Reconsider(node);
+    report.NoteSuspect(node);
+  }
+}
+
+void Engine::Owners::Step(StepOutput* out) {
+  agenda.BeginStep();
+  if (synced) ObserveJournal();
+  if (!synced || !leading) {
+    commit.AnswerAll(synced ? "muster is not leading" : "muster's caches have not synced");
+    report.RetractAnswers();
+    report.Fill(out);
+    out->actions = outbox.Take();
+    return;
+  }
+  gangs.Expire();
+  if (placeability.Refresh()) quota.Invalidate();
+  restarts.KeepGoing();
+
+  // In order of their names, so that equal histories decide alike.
+  std::map<GangKey, const Gang*> touched;
+  const auto take = [&](const std::vector<GangId>& ids) {
+    std::map<GangKey, const Gang*> taken;
+    for (GangId id : ids) {
+      if (const Gang* gang = gangs.Find(id)) taken.emplace(gang->key, gang);
+    }
+    touched.insert(taken.begin(), taken.end());
+    return taken;
+  };
+  const auto new_record = [this](const Gang& gang) { return NewRecord(gang); };
+  for (int round = 0; round < kRounds; ++round) {
+    const auto taken = take(agenda.Take());
+    if (taken.empty() && round > 0) break;
+    for (const auto& [key, gang] : taken) {
+      Refresh(*gang);
+      quota.Sync(*gang, {.posted = commit.IsPosted(*gang),
+                         .remade = restarts.WasRemade(*gang),
+                         .fits_now = placement.Of(*gang).fits_now});
+      gangs.KeepGroup(*gang);
+      Admit(*gang);
+    }
+    quota.Schedule(
+        [this](const Gang& gang, const quota::Workload& workload, const quota::PodSet& set,
+               const kube::ResourceFlavor& flavor) {
+          return placeability.WhyNotPlaceable(gang, workload, set, flavor);
+        },
+        new_record);
+  }
+  for (const auto& [key, gang] : touched) {
+    if (placement.Sync(*gang)) continue;
+    commit.Fail(*gang, "the plan no longer holds; a new one is being made");
+  }
+  placement.PlanWaiting();
+  provisioning.CountOn(placement.TakePlanned());
+  take(agenda.TakeNoted());
+  for (const auto& [key, gang] : touched) Decide(*gang);
+  holds.Reconcile();
+  provisioning.WithdrawNodes();
+  suspect_marks.Reconcile();
+  for (GangId gang : placement.TakeFitting()) agenda.Note(gang);
+  take(agenda.TakeShown());
+  for (const auto& [key, gang] : touched) report.Show(*gang);
+  out->queues_changed = quota.TakeQueuesChanged();
+  queue_report.Write(out->queues_changed);
+  report.Fill(out);
+  outbox.EndStep();
+  out->actions = outbox.Take();
 }
 
 // --- the public face ---
 
-Engine::Engine(EngineOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+Engine::Engine(EngineOptions options) : owners_(std::make_unique<Owners>(std::move(options))) {}
 Engine::~Engine() = default;
 
-void Engine::SetSynced() { state_->synced = true; }
+void Engine::AdvanceTo(absl::Time now) { owners_->agenda.AdvanceTo(now); }
+
+void Engine::SetSynced() { owners_->synced = true; }
 
 void Engine::SetLeading(bool leading) {
-  State& s = *state_;
-  if (s.leading == leading) return;
-  s.leading = leading;
-  for (auto& [key, gang] : s.gangs) {
+  Owners& owners = *owners_;
+  if (owners.leading == leading) return;
+  owners.leading = leading;
+  for (const auto& [key, gang] : owners.gangs.all()) {
     // What was decided in an earlier term and didn't reach a record is void.
-    s.WithdrawQuota(gang);
-    gang.dirty = true;
+    owners.quota.Withdraw(gang.id);
+    owners.agenda.Note(gang.id);
   }
 }
 
 void Engine::SetGatingActive(bool active) {
-  State& s = *state_;
-  if (s.gating_active == active) return;
-  s.gating_active = active;
-  for (auto& [key, gang] : s.gangs) gang.dirty = true;
+  Owners& owners = *owners_;
+  if (owners.gating_active == active) return;
+  owners.gating_active = active;
+  owners.report.SetGatingActive(active);
+  for (const auto& [key, gang] : owners.gangs.all()) owners.agenda.Note(gang.id);
 }
 
 void Engine::RequestBind(uint64_t request, std::string_view pod_uid, std::string_view node,
                          absl::Time now) {
-  State& s = *state_;
-  s.clock = now;
+  Owners& owners = *owners_;
+  owners.agenda.AdvanceTo(now);
   const std::string uid(pod_uid);
-  auto it = s.gang_of_pod.find(uid);
-  if (it == s.gang_of_pod.end()) {
-    s.Tell(AnswerBind{request, "pod " + uid + " is not known to muster yet"});
-    return;
+  const Gang* gang = owners.gangs.OfPod(uid);
+  if (gang == nullptr) {
+    owners.commit.Refuse(request, "pod " + uid + " is not known to muster yet");
+  } else {
+    owners.commit.Request(request, *gang, uid, std::string(node));
   }
-  s.held_binds[uid].push_back({request, std::string(node), now + s.options.bind_wait});
-  it->second->dirty = true;
 }
 
-void Engine::RefusePlannedNode(std::string_view pod_uid, std::string_view node, absl::Time now) {
-  State& s = *state_;
-  s.clock = now;
-  auto it = s.gang_of_pod.find(std::string(pod_uid));
-  if (it == s.gang_of_pod.end()) return;
-  Gang& gang = *it->second;
-  // Only the plan that is in force can be refused: the answer to an older one is old news.
-  auto place = gang.fixed.find(std::string(pod_uid));
-  if (place == gang.fixed.end() || place->second != node) return;
-  gang.refused_nodes.Refuse(std::string(node), now, s.options.refusal_time);
-  s.needs_pass = true;
-  gang.dirty = true;
+void Engine::RefusePlannedNode(std::string_view pod_uid, std::string_view node,
+                               const std::vector<std::string>& offered, absl::Time now) {
+  Owners& owners = *owners_;
+  owners.agenda.AdvanceTo(now);
+  const Gang* gang = owners.gangs.OfPod(std::string(pod_uid));
+  if (gang == nullptr) return;
+  owners.placement.Refuse(*gang, std::string(pod_uid), std::string(node), offered);
 }
 
 void Engine::Finish(uint64_t action_id, const absl::Status& status, absl::Time now) {
-  state_->clock = now;
-  state_->in_flight.Finish(action_id, status, now);
+  owners_->agenda.AdvanceTo(now);
+  owners_->outbox.Finish(action_id, status, now);
 }
 
 StepOutput Engine::Step(absl::Time now) {
   StepOutput output;
-  state_->Step(now, &output);
+  owners_->agenda.AdvanceTo(now);
+  owners_->Step(&output);
   return output;
 }
 
-absl::Time Engine::NextWake() const { return state_->next_wake; }
+absl::Time Engine::NextWake() const {
+  const Owners& owners = *owners_;
+  return owners.synced && owners.leading ? owners.agenda.NextWake() : absl::InfiniteFuture();
+}
 
 bool Engine::Describe(const GangKey& key, v1::Gang* gang) const {
-  auto it = state_->gangs.find(key);
-  if (it == state_->gangs.end() || !it->second.ours) return false;
-  state_->Describe(it->second, gang);
+  const Gang* found = owners_->gangs.Find(key);
+  if (found == nullptr || !found->ours) return false;
+  owners_->report.Describe(*found, gang);
   return true;
 }
 
 std::vector<GangKey> Engine::Gangs() const {
   std::vector<GangKey> keys;
-  keys.reserve(state_->gangs.size());
-  for (const auto& [key, gang] : state_->gangs) {
+  for (const auto& [key, gang] : owners_->gangs.all()) {
     if (gang.ours) keys.push_back(key);
   }
   return keys;
 }
 
-const cluster::Snapshot& Engine::snapshot() const { return state_->snapshot; }
+void Engine::DescribeNodes(std::vector<v1::Node>* nodes) const {
+  owners_->report.DescribeNodes(nodes);
+}
+
+void Engine::DescribeQueues(std::vector<v1::Queue>* queues) const {
+  owners_->queue_report.DescribeQueues(queues);
+}
+
+void Engine::DescribeFlavors(std::vector<v1::Flavor>* flavors) const {
+  owners_->queue_report.DescribeFlavors(flavors);
+}
+
+const cluster::Snapshot& Engine::snapshot() const { return owners_->snapshot; }
 
 EngineStats Engine::TakeStats() {
-  State& s = *state_;
-  s.stats.gangs = s.gangs.size();
-  s.stats.in_flight = s.in_flight.size();
-  s.stats.held_binds = 0;
-  for (const auto& [uid, binds] : s.held_binds) s.stats.held_binds += binds.size();
-  s.stats.pod_refusals = s.refusals.size();
-  s.stats.pod_refusals_dropped = s.refusals.dropped();
-  EngineStats stats = s.stats;
-  s.stats.bind_latencies.clear();
-  s.stats.state_times.clear();
-  return stats;
+  Owners& owners = *owners_;
+  Report::Moments moments = owners.report.TakeMoments();
+  return {.passes = owners.placement.passes(),
+          .plans = owners.placement.plans(),
+          .gangs_bound = owners.report.gangs_bound(),
+          .gangs_backed_off = owners.gave_up,
+          .gangs_restarted = owners.repair.evicted() + owners.restarts.restarted(),
+          .gangs = owners.gangs.all().size(),
+          .in_flight = owners.outbox.in_flight(),
+          .held_binds = owners.commit.held_binds(),
+          .pod_refusals = owners.gangs.refusals().size(),
+          .pod_refusals_dropped = owners.gangs.refusals().dropped(),
+          .bind_latencies = std::move(moments.bind_latencies),
+          .state_times = std::move(moments.state_times)};
 }
 
 }  // namespace muster::coscheduling

@@ -44,6 +44,11 @@ void InFlight::Finish(uint64_t id, const absl::Status& status, absl::Time now) {
   if (entry.on_finish) entry.on_finish(status, now);
 }
 
+absl::Time InFlight::PausedUntil(const std::string& target) const {
+  auto it = pauses_.find(target);
+  return it == pauses_.end() ? absl::InfinitePast() : it->second.until;
+}
+
 int InFlight::Failures(const std::string& target) const {
   auto it = pauses_.find(target);
   return it == pauses_.end() ? 0 : it->second.failures;

@@ -28,6 +28,8 @@ class InFlight {
   uint64_t Start(const std::string& target, OnFinish on_finish);
   // Ignores an id it doesn't know. A failure pauses the target: 100 ms, doubling to 10 s.
   void Finish(uint64_t id, const absl::Status& status, absl::Time now);
+  // The end of the pause after its last failure; InfinitePast if it has none.
+  absl::Time PausedUntil(const std::string& target) const;
   // Consecutive failures of this target.
   int Failures(const std::string& target) const;
   // The end of the earliest pause that isn't over at `now`.

@@ -43,7 +43,7 @@ struct SchedulerRoutes::State {
     if (outcome == FilterReply::Outcome::kRefused) {
       options.post_urgent([uid = reply->pod_uid, node = reply->refused_node](
                               coscheduling::Engine& engine, absl::Time now) {
-        engine.RefusePlannedNode(uid, node, now);
+        engine.RefusePlannedNode(uid, node, {}, now);
       });
     }
     responder.Send({.body = std::move(reply->body)});

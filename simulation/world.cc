@@ -122,7 +122,7 @@ struct World::State : kube::simulators::ExtenderClient {
             !IsHidden(answer.node)) {
           result.node_names = {answer.node};
         } else {
-          engine->RefusePlannedNode(call.pod_uid, answer.node, now);
+          engine->RefusePlannedNode(call.pod_uid, answer.node, {}, now);
           result.error = "the planned node is not among those offered";
         }
         break;

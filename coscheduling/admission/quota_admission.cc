@@ -1,12 +1,8 @@
-// Quota: which gangs wait for it, hold it, and give it back.
-//
-// A gang holds quota while its record says so. What quota/ decides is counted there at once and
-// carried in gang.quota.granted until the record shows it, so nothing is given twice meanwhile.
+#include "coscheduling/admission/quota_admission.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "coscheduling/engine_state.h"
 #include "coscheduling/gangs/pod_sets.h"
 #include "fmt/format.h"
 
@@ -73,274 +69,491 @@ bool Stands(const Gang& gang) { return gang.facts.live > 0 || gang.facts.termina
 
 }  // namespace
 
-bool Engine::State::UsesQuota() const {
-  return options.quota == QuotaMode::kInternal && quotas.HasQueues();
+QuotaAdmission::QuotaAdmission(const EngineOptions& options, const cluster::Snapshot& snapshot,
+                               const Gangs& gangs, Records* records, Agenda* agenda, Outbox* outbox)
+    : options_(options),
+      snapshot_(snapshot),
+      gangs_(gangs),
+      records_(records),
+      agenda_(agenda),
+      outbox_(outbox),
+      scheduler_({.fair_sharing = options.fair_sharing,
+                  .may_evict = [this](std::string_view id, bool surplus_only) {
+                    const Gang* gang = GangOf(id);
+                    return gang == nullptr || MayBeEvicted(*gang, surplus_only);
+                  }}) {}
+
+// --- observations ---
+
+// Who waits may wait for something else now. If there is quota at all or isn't any more, that
+// concerns every gang.
+void QuotaAdmission::NoteQueues() {
+  queues_changed_ = reasons_stale_ = true;
+  const bool in_use = InUse();
+  if (std::exchange(in_use_, in_use) == in_use) return;
+  for (const auto& [key, gang] : gangs_.all()) agenda_->Note(gang.id);
 }
 
-const quota::PodSetAssignment* Engine::State::GivenTo(const Gang& gang,
-                                                      const kube::Pod& pod) const {
-  if (!HoldsQuota(gang)) return nullptr;
+void QuotaAdmission::Upsert(kube::ResourceFlavor flavor) {
+  if (!scheduler_.Upsert(std::move(flavor))) return;
+  placement_changed_ = queues_changed_ = true;
+}
+
+void QuotaAdmission::Upsert(kube::ClusterQueue queue) {
+  if (scheduler_.Upsert(std::move(queue))) NoteQueues();
+}
+
+void QuotaAdmission::Upsert(kube::LocalQueue queue) {
+  if (scheduler_.Upsert(std::move(queue))) NoteQueues();
+}
+
+void QuotaAdmission::Upsert(kube::Cohort cohort) {
+  queues_changed_ |= scheduler_.Upsert(std::move(cohort));
+}
+
+void QuotaAdmission::Upsert(const kube::Namespace& name_space) {
+  queues_changed_ |= scheduler_.Upsert(name_space);
+}
+
+void QuotaAdmission::Upsert(kube::WorkloadPriorityClass priority_class) {
+  const std::string name = priority_class.meta.name;
+  priority_classes_.insert_or_assign(name, priority_class.value);
+  for (const auto& [key, gang] : gangs_.all()) {
+    if (gang.priority_class_name == name) agenda_->Note(gang.id);
+  }
+}
+
+void QuotaAdmission::Upsert(kube::PodDisruptionBudget budget) {
+  std::string name = budget.meta.FullName();
+  const auto it = budgets_.find(name);
+  placement_changed_ |= it == budgets_.end() ||
+                        it->second.disruptions_allowed != budget.disruptions_allowed ||
+                        it->second.selector != budget.selector;
+  budgets_.insert_or_assign(std::move(name), std::move(budget));
+}
+
+void QuotaAdmission::RemoveResourceFlavor(std::string_view name) {
+  placement_changed_ = queues_changed_ = true;
+  scheduler_.RemoveResourceFlavor(name);
+}
+
+void QuotaAdmission::RemoveClusterQueue(std::string_view name) {
+  scheduler_.RemoveClusterQueue(name);
+  NoteQueues();
+}
+
+void QuotaAdmission::RemoveLocalQueue(std::string_view full_name) {
+  scheduler_.RemoveLocalQueue(full_name);
+  NoteQueues();
+}
+
+void QuotaAdmission::RemoveCohort(std::string_view name) {
+  queues_changed_ = true;
+  scheduler_.RemoveCohort(name);
+}
+
+void QuotaAdmission::RemoveWorkloadPriorityClass(std::string_view name) {
+  priority_classes_.erase(std::string(name));
+  for (const auto& [key, gang] : gangs_.all()) {
+    if (gang.priority_class_name == name) agenda_->Note(gang.id);
+  }
+}
+
+void QuotaAdmission::RemovePodDisruptionBudget(std::string_view full_name) {
+  placement_changed_ = true;
+  budgets_.erase(std::string(full_name));
+}
+
+void QuotaAdmission::RemoveNamespace(std::string_view name) { scheduler_.RemoveNamespace(name); }
+
+// --- questions ---
+
+const QuotaAdmission::Part& QuotaAdmission::PartOf(const Gang& gang) const {
+  static const Part kNone;
+  const auto it = parts_.find(gang.id);
+  return it == parts_.end() ? kNone : it->second;
+}
+
+bool QuotaAdmission::InUse() const {
+  return options_.quota == QuotaMode::kInternal && scheduler_.HasQueues();
+}
+
+// Read off the record alone, so that a restart comes to the same answer: what is to be given back
+// is taken out of the record first. The record of a gang of one ends with its pod.
+bool QuotaAdmission::Holds(const Gang& gang) const {
+  if (options_.quota != QuotaMode::kInternal) return false;
+  const AdmissionRecord* record = records_->OwnOf(gang);
+  if (record == nullptr || !record->quota || record->retry_after) return false;
+  return !gang.key.is_pod || Stands(gang);
+}
+
+bool QuotaAdmission::Waits(const Gang& gang) const {
+  const Part& part = PartOf(gang);
+  return part.known && !part.known->admission;
+}
+
+bool QuotaAdmission::IsGranted(const Gang& gang) const { return GrantedTo(gang).has_value(); }
+
+const std::optional<quota::Admission>& QuotaAdmission::GrantedTo(const Gang& gang) const {
+  return PartOf(gang).granted;
+}
+
+const std::set<std::string>& QuotaAdmission::UncountedOf(const Gang& gang) const {
+  return PartOf(gang).uncounted;
+}
+
+const std::string& QuotaAdmission::FlavorsErrorOf(const Gang& gang) const {
+  return PartOf(gang).flavors_error;
+}
+
+const quota::PodSetAssignment* QuotaAdmission::GivenTo(const Gang& gang,
+                                                       const kube::Pod& pod) const {
+  if (!Holds(gang)) return nullptr;
+  const quota::Admission& admission = *records_->Of(gang)->quota;
   const std::string set = PodSetOf(pod);
-  const quota::PodSetAssignment* given = Find(gang.record->quota->pod_sets, set);
-  return given != nullptr ? given : Find(gang.record->quota->surplus, set);
+  const quota::PodSetAssignment* given = Find(admission.pod_sets, set);
+  return given != nullptr ? given : Find(admission.surplus, set);
 }
 
-std::string Engine::State::QueueOf(const Gang& gang) const {
-  if (HoldsQuota(gang)) return gang.record->queue;
+bool QuotaAdmission::MayBePlaced(const Gang& gang, const std::string& uid) const {
+  if (!Holds(gang)) return true;
+  if (UncountedOf(gang).contains(uid)) return false;
+  const kube::Pod& pod = *snapshot_.FindPod(uid);
+  if (!IsGivenFlavors(pod)) return false;
+  const quota::PodSetAssignment* given = GivenTo(gang, pod);
+  return given != nullptr && HasFlavors(pod, *given);
+}
+
+std::string QuotaAdmission::QueueOf(const Gang& gang) const {
+  if (Holds(gang)) return records_->Of(gang)->queue;
   return gang.queue_name.empty() ? std::string(kDefaultQueue) : gang.queue_name;
 }
 
-int64_t Engine::State::QueuePriorityOf(const Gang& gang) const {
-  auto it = priority_classes.find(gang.priority_class_name);
-  return it == priority_classes.end() ? gang.priority : it->second;
+int64_t QuotaAdmission::PriorityOf(const Gang& gang) const {
+  const auto it = priority_classes_.find(gang.priority_class_name);
+  return it == priority_classes_.end() ? gang.priority : it->second;
 }
 
-quota::Workload Engine::State::WorkloadOf(const Gang& gang) const {
+quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
   std::vector<const kube::Pod*> members;
   for (const auto* uids : {&gang.bound, &gang.unbound}) {
-    for (const std::string& uid : *uids) members.push_back(snapshot.FindPod(uid));
+    for (const std::string& uid : *uids) members.push_back(snapshot_.FindPod(uid));
   }
   PodSets sets = GroupByPodSet(members, gang.facts.min_member - gang.facts.succeeded);
   return {.id = gang.uid(),
           .name_space = gang.key.name_space,
           .name = gang.key.name,
           .queue = QueueOf(gang),
-          .priority = QueuePriorityOf(gang),
+          .priority = PriorityOf(gang),
           .queued_at = gang.created,
           .pod_sets = std::move(sets.required),
           .surplus = std::move(sets.surplus)};
 }
 
-// Read off the record alone, so that a restart comes to the same answer: what is to be given back
-// is taken out of the record first. The record of a gang of one ends with its pod.
-bool Engine::State::HoldsQuota(const Gang& gang) const {
-  if (options.quota != QuotaMode::kInternal) return false;
-  if (!gang.record || !gang.record->quota || gang.record->retry_after) return false;
-  if (gang.key.is_pod && !Stands(gang)) return false;
-  return gang.record->uid == gang.uid();
+std::vector<const kube::ResourceFlavor*> QuotaAdmission::OtherFlavors(
+    const quota::Workload& workload, std::string_view pod_set, std::string_view flavor) {
+  return scheduler_.OtherFlavors(workload, pod_set, flavor);
 }
 
-void Engine::State::FindUncounted(Gang& gang) const {
-  gang.quota.uncounted.clear();
-  if (!HoldsQuota(gang)) return;
+const Gang* QuotaAdmission::GangOf(std::string_view workload) const {
+  const auto it = gang_of_.find(std::string(workload));
+  return it == gang_of_.end() ? nullptr : gangs_.Find(it->second);
+}
+
+size_t QuotaAdmission::KeptMembers(const Gang& gang) {
+  return static_cast<size_t>(std::max<int64_t>(0, gang.facts.min_member - gang.facts.succeeded));
+}
+
+// --- steps of a gang ---
+
+void QuotaAdmission::FindUncounted(const Gang& gang) {
+  std::set<std::string>& uncounted = parts_[gang.id].uncounted;
+  uncounted.clear();
+  if (!Holds(gang)) return;
+  const AdmissionRecord& record = *records_->Of(gang);
   std::map<std::string, int64_t> taken;
-  for (const std::string& uid : gang.bound) ++taken[PodSetOf(*snapshot.FindPod(uid))];
+  for (const std::string& uid : gang.bound) ++taken[PodSetOf(*snapshot_.FindPod(uid))];
   for (const std::string& uid : gang.unbound) {
-    const std::string set = PodSetOf(*snapshot.FindPod(uid));
+    const std::string set = PodSetOf(*snapshot_.FindPod(uid));
     // What is beyond minMember is being given back: nobody takes it up any more.
-    const int64_t counted = gang.record->eviction ? CountedAsNeeded(*gang.record->quota, set)
-                                                  : Counted(*gang.record->quota, set);
-    if (++taken[set] > counted) gang.quota.uncounted.insert(uid);
+    const int64_t counted =
+        record.eviction ? CountedAsNeeded(*record.quota, set) : Counted(*record.quota, set);
+    if (++taken[set] > counted) uncounted.insert(uid);
   }
 }
 
-void Engine::State::WithdrawQuota(Gang& gang) {
-  if (!gang.quota.known) return;
-  const std::string& id = gang.quota.known->workload.id;
-  quotas.Withdraw(id);
-  gang_of_quota.erase(id);
-  gang.quota = {};
-  queues_changed = true;
+void QuotaAdmission::Withdraw(GangId gang) {
+  const auto it = parts_.find(gang);
+  if (it == parts_.end()) return;
+  if (it->second.known) {
+    const std::string& id = it->second.known->workload.id;
+    scheduler_.Withdraw(id);
+    gang_of_.erase(id);
+    queues_changed_ = true;
+  }
+  parts_.erase(it);
 }
 
-// Keeps what quota/ knows of the gang at what its record and its members say.
-void Engine::State::SyncQuota(Gang& gang, absl::Time now) {
-  if (options.quota != QuotaMode::kInternal) return;
+void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
+  if (options_.quota != QuotaMode::kInternal) return;
+  const auto known = parts_.find(gang.id);
+  if (known != parts_.end() && known->second.known &&
+      known->second.known->workload.id != gang.uid()) {
+    Withdraw(gang.id);
+  }
   FindUncounted(gang);
-  if (gang.quota.known && gang.quota.known->workload.id != gang.uid()) WithdrawQuota(gang);
-  if (!HoldsQuota(gang)) {
-    gang.quota.idle_since = Never();
+  if (!Holds(gang)) {
+    parts_[gang.id].idle_since = Never();
     const bool may_have_it = gang.ours && !gang.facts.blocked && !gang.facts.infeasible &&
-                             gang.facts.live > 0 && (!gang.facts.backing_off || gang.fits_now);
-    if (!may_have_it) WithdrawQuota(gang);
+                             gang.facts.live > 0 && (!gang.facts.backing_off || holding.fits_now);
+    if (!may_have_it && parts_[gang.id].known) Withdraw(gang.id);
     return;
   }
-  if (!MayKeepQuota(gang, now)) {
-    ReleaseQuota(gang, now);
+  if (!MayKeep(gang, holding)) {
+    Release(gang);
     return;
   }
-  if (gang.quota.granted == gang.record->quota) gang.quota.granted.reset();
-  if (gang.quota.granted) {  // more has been given
-    AdmissionRecord record = *gang.record;
-    record.quota = gang.quota.granted;
-    WriteRecord(gang, record, now);
+  const AdmissionRecord& record = *records_->Of(gang);
+  Part& part = parts_[gang.id];
+  if (part.granted == record.quota) part.granted.reset();
+  if (part.granted) {  // more has been given
+    AdmissionRecord more = record;
+    more.quota = part.granted;
+    records_->Write(gang, more);
     return;
   }
   quota::Workload workload = WorkloadOf(gang);
   // It needs more than it asked for, minMember was raised for example: back to the queue.
-  if (!gang.facts.blocked && gang.bound.empty() && gang.posted.empty() &&
-      !Covers(*gang.record->quota, workload)) {
-    ReleaseQuota(gang, now);
+  if (!gang.facts.blocked && gang.bound.empty() && !holding.posted &&
+      !Covers(*record.quota, workload)) {
+    Release(gang);
     return;
   }
-  TellHeldQuota(gang, std::move(workload));
+  TellHeld(gang, std::move(workload));
 }
 
 // Also notes since when nothing of the gang stands or may start.
-bool Engine::State::MayKeepQuota(Gang& gang, absl::Time now) {
-  const bool remade = gang.record->bound_at && !gang.record->eviction &&
-                      (gang.facts.made_anew || now < gang.remade_until);
-  if (!Stands(gang) && gang.posted.empty() && !remade) {
-    gang.quota.idle_since = std::min(gang.quota.idle_since, now);
+bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
+  const AdmissionRecord& record = *records_->Of(gang);
+  Part& part = parts_[gang.id];
+  const bool remade =
+      record.bound_at && !record.eviction && (gang.facts.made_anew || holding.remade);
+  if (!Stands(gang) && !holding.posted && !remade) {
+    part.idle_since = std::min(part.idle_since, agenda_->now());
     return false;
   }
-  const bool idle = gang.facts.blocked && gang.bound.empty() && gang.posted.empty();
+  const bool idle = gang.facts.blocked && gang.bound.empty() && !holding.posted;
   if (!idle || gang.facts.evicting) {
-    gang.quota.idle_since = Never();
+    part.idle_since = Never();
     return true;
   }
   // A gang that is restarted whole keeps its quota while its members are made anew.
-  gang.quota.idle_since = std::min(gang.quota.idle_since, now);
-  const absl::Time until = gang.quota.idle_since + options.repair_deadline;
-  if (!gang.record->bound_at || now >= until) return false;
-  WakeAt(until);
+  part.idle_since = std::min(part.idle_since, agenda_->now());
+  const absl::Time until = part.idle_since + options_.repair_deadline;
+  if (!record.bound_at || agenda_->now() >= until) return false;
+  agenda_->NoteAt(gang.id, until);
   return true;
 }
 
-void Engine::State::TellHeldQuota(Gang& gang, quota::Workload workload) {
-  GangQuota::Known known = {.workload = std::move(workload),
-                            .admission = gang.record->quota,
-                            .uncounted = gang.quota.uncounted.size()};
-  if (gang.quota.known && gang.quota.known->admission == known.admission &&
-      gang.quota.known->uncounted == known.uncounted &&
-      Equal(gang.quota.known->workload, known.workload)) {
+void QuotaAdmission::TellHeld(const Gang& gang, quota::Workload workload) {
+  const AdmissionRecord& record = *records_->Of(gang);
+  Part& part = parts_[gang.id];
+  Known known = {.workload = std::move(workload),
+                 .admission = record.quota,
+                 .uncounted = part.uncounted.size()};
+  if (part.known && part.known->admission == known.admission &&
+      part.known->uncounted == known.uncounted && Equal(part.known->workload, known.workload)) {
     return;
   }
-  gang.quota.known = std::move(known);
-  const quota::Workload& told = gang.quota.known->workload;
-  gang_of_quota[told.id] = &gang;
-  quotas.SetAdmitted(told, *gang.record->quota);
-  const bool grows = UsesQuota() && !gang.quota.uncounted.empty() && !gang.record->eviction;
-  if (grows) quotas.EnqueueSurplus(told);
-  queues_changed = true;
+  part.known = std::move(known);
+  const quota::Workload& told = part.known->workload;
+  gang_of_[told.id] = gang.id;
+  scheduler_.SetAdmitted(told, *record.quota);
+  const bool grows = InUse() && !part.uncounted.empty() && !record.eviction;
+  if (grows) scheduler_.EnqueueSurplus(told);
+  queues_changed_ = true;
 }
 
-void Engine::State::RequestQuota(Gang& gang, absl::Time now) {
-  if (gang.quota.granted) {
-    WriteRecord(gang, NewRecord(gang, NextAttempt(gang), now), now);
+void QuotaAdmission::Request(const Gang& gang, const NewRecord& new_record) {
+  Part& part = parts_[gang.id];
+  if (part.granted) {
+    records_->Write(gang, new_record(gang));
     return;
   }
   quota::Workload workload = WorkloadOf(gang);
   // Members that replace those of a run that is over take up its quota.
-  if (HoldsQuota(gang)) {
-    if (Covers(*gang.record->quota, workload)) {
-      gang.quota.granted = gang.record->quota;
-      WriteRecord(gang, NewRecord(gang, NextAttempt(gang), now), now);
+  if (Holds(gang)) {
+    const AdmissionRecord& record = *records_->Of(gang);
+    if (Covers(*record.quota, workload)) {
+      part.granted = record.quota;
+      records_->Write(gang, new_record(gang));
       return;
     }
   }
-  gang.facts.waits_for_quota = true;
-  if (gang.quota.Waits() && Equal(gang.quota.known->workload, workload)) return;
-  gang.quota.known = {.workload = std::move(workload), .admission = {}, .uncounted = 0};
-  gang_of_quota[gang.quota.known->workload.id] = &gang;
-  quotas.Enqueue(gang.quota.known->workload);
-  queues_changed = true;
+  if (Waits(gang) && Equal(part.known->workload, workload)) return;
+  part.known = {.workload = std::move(workload), .admission = {}, .uncounted = 0};
+  gang_of_[part.known->workload.id] = gang.id;
+  scheduler_.Enqueue(part.known->workload);
+  queues_changed_ = true;
 }
 
-void Engine::State::ReleaseQuota(Gang& gang, absl::Time now) {
-  AdmissionRecord record = *gang.record;
+void QuotaAdmission::Release(const Gang& gang) {
+  AdmissionRecord record = *records_->Of(gang);
   record.quota.reset();
   record.queue.clear();
   record.eviction.reset();
   record.bound_at.reset();
-  record.identity = options.identity;
-  WriteRecord(gang, record, now);
+  record.whole_with.reset();
+  record.identity = options_.identity;
+  records_->Write(gang, record);
 }
 
-void Engine::State::Carry(const quota::Decision& decision, absl::Time now) {
-  auto it = gang_of_quota.find(decision.id);
-  if (it == gang_of_quota.end()) return;
-  Gang& gang = *it->second;
-  gang.dirty = true;
+void QuotaAdmission::GiveFlavors(const Gang& gang) {
+  if (!gang.facts.admitted || !Holds(gang)) return;
+  for (const std::string& uid : gang.unbound) {
+    if (UncountedOf(gang).contains(uid)) continue;
+    const kube::Pod& pod = *snapshot_.FindPod(uid);
+    const quota::PodSetAssignment* given = GivenTo(gang, pod);
+    if (given == nullptr || HasFlavors(pod, *given)) continue;
+    const std::string target = "flavors/" + uid;
+    if (!outbox_->MayAct(gang.id, target)) continue;
+    std::vector<const kube::ResourceFlavor*> flavors;
+    for (const std::string& name : FlavorNames(*given)) {
+      if (const kube::ResourceFlavor* flavor = scheduler_.FindFlavor(name)) {
+        flavors.push_back(flavor);
+      }
+    }
+    AssignFlavors assign = FlavorsFor(pod, *given, records_->Of(gang)->queue, flavors);
+    // The selector of a pod without a gate can't be changed any more; the plan keeps it to its
+    // flavors' nodes.
+    if (!IsGatedByUs(pod)) assign.node_selector.clear();
+    outbox_->Act(gang.id, target, std::move(assign),
+                 [this, id = gang.id](const absl::Status& status, absl::Time) {
+                   const auto it = parts_.find(id);
+                   if (it == parts_.end()) return;
+                   it->second.flavors_error = status.ok() ? "" : std::string(status.message());
+                 });
+  }
+}
+
+// --- eviction ---
+
+// As the API server's eviction counts: running pods, and no pod of two budgets
+// (k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go v1.34).
+bool QuotaAdmission::MayBeEvicted(const Gang& gang, bool surplus_only) const {
+  const size_t kept = surplus_only ? KeptMembers(gang) : 0;
+  std::map<std::string, int64_t> evicted;
+  for (size_t i = kept; i < gang.bound.size(); ++i) {
+    const kube::Pod& pod = *snapshot_.FindPod(gang.bound[i]);
+    if (pod.phase != kube::PodPhase::kRunning) continue;
+    int budgets_of_pod = 0;
+    for (const auto& [name, budget] : budgets_) {
+      if (budget.meta.name_space != pod.meta.name_space || !budget.selector ||
+          !budget.selector->Matches(pod.meta.labels)) {
+        continue;
+      }
+      if (++evicted[name] > budget.disruptions_allowed || ++budgets_of_pod > 1) return false;
+    }
+  }
+  return true;
+}
+
+void QuotaAdmission::StartEviction(const Gang& gang, const std::string& why, bool surplus_only) {
+  if (!Holds(gang)) return;
+  Part& part = parts_[gang.id];
+  const std::optional<Eviction>& written = records_->Of(gang)->eviction;
+  for (const std::optional<Eviction>* already : {&written, &std::as_const(part.eviction)}) {
+    if (*already && (!(*already)->surplus_only || surplus_only)) return;
+  }
+  part.eviction = {why, surplus_only};
+  agenda_->Note(gang.id);
+}
+
+bool QuotaAdmission::NoteEviction(const Gang& gang) {
+  const auto it = parts_.find(gang.id);
+  if (it == parts_.end() || !it->second.eviction) return false;
+  std::optional<Eviction>& eviction = it->second.eviction;
+  if (!Holds(gang) || records_->Of(gang)->eviction == eviction) {
+    eviction.reset();
+    return false;
+  }
+  AdmissionRecord record = *records_->Of(gang);
+  record.eviction = eviction;
+  records_->Write(gang, record);
+  return true;
+}
+
+void QuotaAdmission::ReleaseSurplus(const Gang& gang) {
+  AdmissionRecord record = *records_->Of(gang);
+  record.quota->surplus.clear();
+  record.eviction.reset();
+  records_->Write(gang, record);
+}
+
+// --- the step of all ---
+
+void QuotaAdmission::Carry(const quota::Decision& decision, const NewRecord& new_record) {
+  const Gang* gang = GangOf(decision.id);
+  if (gang == nullptr) return;
+  agenda_->Note(gang->id);
   if (decision.admission) {
-    gang.quota.granted = *decision.admission;
-    gang.quota.known->admission = *decision.admission;
-    AdmissionRecord record =
-        decision.surplus_only ? *gang.record : NewRecord(gang, NextAttempt(gang), now);
+    Part& part = parts_[gang->id];
+    part.granted = *decision.admission;
+    part.known->admission = *decision.admission;
+    AdmissionRecord record = decision.surplus_only ? *records_->Of(*gang) : new_record(*gang);
     record.quota = *decision.admission;
-    WriteRecord(gang, record, now);
+    records_->Write(*gang, record);
   }
   for (const quota::Victim& victim : decision.victims) {
-    auto found = gang_of_quota.find(victim.id);
-    if (found == gang_of_quota.end()) continue;
-    StartEviction(*found->second,
-                  fmt::format("gang {} {}", gang.key.ToString(), VictimText(victim.reason)),
-                  victim.surplus_only, now);
+    const Gang* found = GangOf(victim.id);
+    if (found == nullptr) continue;
+    StartEviction(*found,
+                  fmt::format("gang {} {}", gang->key.ToString(), VictimText(victim.reason)),
+                  victim.surplus_only);
   }
 }
 
 // Each pass may change why all the others wait. There may be thousands, so they are read at most
 // once in kReasonInterval.
-void Engine::State::ReadWaitReasons(absl::Time now) {
-  if (!reasons_stale) return;
-  const absl::Time due = reasons_read + kReasonInterval;
-  if (now < due) {
-    WakeAt(due);
+void QuotaAdmission::ReadWaitReasons() {
+  if (!reasons_stale_) return;
+  const absl::Time due = reasons_read_ + kReasonInterval;
+  if (agenda_->now() < due) {
+    agenda_->WakeAt(due);
     return;
   }
-  reasons_read = now;
-  reasons_stale = false;
-  for (const auto& [id, gang] : gang_of_quota) gang->dirty |= gang->quota.Waits();
-  WakeAt(now);
+  reasons_read_ = agenda_->now();
+  reasons_stale_ = false;
+  for (const auto& [workload, id] : gang_of_) {
+    const Gang* gang = gangs_.Find(id);
+    if (gang != nullptr && Waits(*gang)) agenda_->Note(id);
+  }
 }
 
-void Engine::State::ScheduleQuota(absl::Time now) {
-  if (options.quota != QuotaMode::kInternal) return;
-  if (now >= next_flavor_retry) places_changed = true;
-  if (std::exchange(places_changed, false)) {
-    placeability.clear();
-    next_flavor_retry = Never();
-    quotas.InvalidatePlacement();
-  }
-  WakeAt(next_flavor_retry);
-  if (!quotas.NeedsSchedule()) {
-    ReadWaitReasons(now);
+void QuotaAdmission::Schedule(const Placeable& placeable, const NewRecord& new_record) {
+  if (options_.quota != QuotaMode::kInternal) return;
+  if (std::exchange(placement_changed_, false)) scheduler_.InvalidatePlacement();
+  if (!scheduler_.NeedsSchedule()) {
+    ReadWaitReasons();
     return;
   }
-  queues_changed = reasons_stale = true;
+  queues_changed_ = reasons_stale_ = true;
   // What is decided is compared with what the record says: as exact as the record's times.
-  const absl::Time reserved_at = absl::FromUnixMillis(absl::ToUnixMillis(now));
-  for (const quota::Decision& decision : quotas.Schedule(
-           reserved_at, [this](const quota::Workload& workload, const quota::PodSet& set,
-                               const kube::ResourceFlavor& flavor) {
-             return WhyNotPlaceable(workload, set, flavor);
+  const absl::Time reserved_at = absl::FromUnixMillis(absl::ToUnixMillis(agenda_->now()));
+  for (const quota::Decision& decision : scheduler_.Schedule(
+           reserved_at, [&](const quota::Workload& workload, const quota::PodSet& set,
+                            const kube::ResourceFlavor& flavor) {
+             const Gang* gang = GangOf(workload.id);
+             return gang == nullptr ? "" : placeable(*gang, workload, set, flavor);
            })) {
-    Carry(decision, now);
+    Carry(decision, new_record);
   }
-  for (const std::string& id : quotas.ToDrain()) {
-    auto it = gang_of_quota.find(id);
-    if (it == gang_of_quota.end()) continue;
-    StartEviction(*it->second, "its queue has stopPolicy HoldAndDrain", false, now);
+  for (const std::string& id : scheduler_.ToDrain()) {
+    const Gang* gang = GangOf(id);
+    if (gang == nullptr) continue;
+    StartEviction(*gang, "its queue has stopPolicy HoldAndDrain", false);
   }
-  ReadWaitReasons(now);
-}
-
-// Gives each counted member its flavors' labels and tolerations.
-void Engine::State::DecideFlavors(Gang& gang, absl::Time now) {
-  if (!gang.facts.admitted || !HoldsQuota(gang)) return;
-  for (const std::string& uid : gang.unbound) {
-    if (gang.quota.uncounted.contains(uid)) continue;
-    const std::string target = "flavors/" + uid;
-    if (!MayAct(target, now)) continue;
-    const kube::Pod& pod = *snapshot.FindPod(uid);
-    const quota::PodSetAssignment* given = GivenTo(gang, pod);
-    if (given == nullptr || HasFlavors(pod, *given)) continue;
-    std::vector<const kube::ResourceFlavor*> flavors;
-    for (const std::string& name : FlavorNames(*given)) {
-      if (const kube::ResourceFlavor* flavor = quotas.FindFlavor(name)) flavors.push_back(flavor);
-    }
-    AssignFlavors assign = FlavorsFor(pod, *given, gang.record->queue, flavors);
-    // The selector of a pod without a gate can't be changed any more; RequestFor keeps it to its
-    // flavors' nodes.
-    if (!IsGatedByUs(pod)) assign.node_selector.clear();
-    Act(target, now, std::move(assign),
-        [this, key = gang.key](const absl::Status& status, absl::Time) {
-          auto it = gangs.find(key);
-          if (it == gangs.end()) return;
-          it->second.quota.flavors_error = status.ok() ? "" : std::string(status.message());
-          it->second.dirty = true;
-        });
-  }
+  ReadWaitReasons();
 }
 
 }  // namespace muster::coscheduling

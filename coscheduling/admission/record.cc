@@ -186,6 +186,7 @@ std::string EncodeRecord(const AdmissionRecord& record) {
                        {"fix", record.given_up->fix}};
   }
   if (record.bound_at) json["boundAt"] = kube::MilliTimeText(*record.bound_at);
+  if (record.whole_with) json["wholeWith"] = *record.whole_with;
   if (record.repairing_since) json["repairingSince"] = kube::MilliTimeText(*record.repairing_since);
   if (!record.queue.empty()) json["queue"] = record.queue;
   if (record.quota) {
@@ -218,6 +219,10 @@ absl::StatusOr<AdmissionRecord> DecodeRecord(std::string_view text) {
         ReadOptionalTime(json, "repairingSince", &record.repairing_since),
         ReadQuota(json, &record.quota), ReadEviction(json, &record.eviction),
         ReadTried(json, &record.flavors_tried), ReadGivenUp(json, &record.given_up)}) {
+    if (!status.ok()) return status;
+  }
+  if (json.contains("wholeWith")) {
+    absl::Status status = ReadCount(json, "wholeWith", &record.whole_with.emplace());
     if (!status.ok()) return status;
   }
   if (json.contains("queue")) {

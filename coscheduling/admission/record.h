@@ -42,6 +42,9 @@ struct AdmissionRecord {
   std::optional<Reason> given_up;
   // Set once at least minMember members were bound in this attempt.
   std::optional<absl::Time> bound_at;
+  // With how many members it was: what it must keep or get back not to be restarted, whatever
+  // minMember was raised to since.
+  std::optional<int64_t> whole_with;
   // Set while members that were lost after that are missing: since when.
   std::optional<absl::Time> repairing_since;
   // Present while it holds quota, from before the first member is asked for until the last is gone.

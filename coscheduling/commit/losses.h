@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include "kube/objects/pod.h"
+
 namespace muster::coscheduling {
 
 struct Loss {
@@ -15,6 +17,9 @@ struct Loss {
 
 // By the member's UID.
 using Losses = std::map<std::string, Loss>;
+
+// What became of a member that ended or is being deleted.
+std::string EndText(const kube::Pod& pod);
 
 // The first few of those that aren't over, one after the other; "" if there is none.
 std::string LossesText(const Losses& losses);

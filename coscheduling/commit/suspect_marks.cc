@@ -1,9 +1,7 @@
-// Suspect nodes as the engine learns of them, and the marks that it puts on their Node objects.
+#include "coscheduling/commit/suspect_marks.h"
 
 #include <algorithm>
-#include <utility>
-
-#include "coscheduling/engine_state.h"
+#include <optional>
 
 namespace muster::coscheduling {
 namespace {
@@ -16,58 +14,88 @@ std::optional<size_t> FindSuspectTaint(const kube::Node& node) {
 
 }  // namespace
 
-void Engine::State::ReportFault(const kube::Pod& pod, const GangKey& key) {
-  const std::optional<std::string> fault = NodeFault(pod);
-  if (!fault || !suspects.Report(pod, key.ToString(), *fault, clock)) return;
-  needs_pass = nodes_changed = true;
-  suspect_candidates.insert(pod.node_name);
-  NotePlace(pod.node_name);
+void SuspectMarks::Observe(const kube::Pod& pod, const GangKey& gang) {
+  if (!all_read_ || !NodeFault(pod)) return;
+  const kube::Pod* known = snapshot_.FindPod(pod.meta.uid);
+  const bool ended_before =
+      known != nullptr && NodeFault(*known) && known->ended_at == pod.ended_at;
+  if (!ended_before) failed_pods_.emplace_back(pod, gang);
 }
 
-// What happened before this process began counts once it knows all that the Nodes say.
-void Engine::State::ReadFaults() {
-  for (const auto& [pod, key] : std::exchange(failed_pods, {})) ReportFault(pod, key);
-  if (faults_read) return;
-  faults_read = true;
-  for (const auto& [key, gang] : gangs) {
-    for (const std::string& uid : gang.pods) {
-      if (const kube::Pod* pod = snapshot.FindPod(uid)) ReportFault(*pod, key);
+void SuspectMarks::Report(const kube::Pod& pod, const GangKey& gang) {
+  const std::optional<std::string> fault = NodeFault(pod);
+  if (!fault || !suspects_->Report(pod, gang.ToString(), *fault, agenda_->now())) return;
+  candidates_.insert(pod.node_name);
+  changed_.insert(pod.node_name);
+}
+
+void SuspectMarks::Observe(const cluster::Journal& journal) {
+  for (const auto& [name, entry] : journal.nodes) {
+    if (entry.observed.empty()) continue;
+    const cluster::NodeInfo* info = snapshot_.FindNode(name);
+    if (info == nullptr || info->object == nullptr) {
+      if (annotated_.erase(name) > 0 || suspects_->Find(name) != nullptr) suspects_->Forget(name);
+      continue;
+    }
+    const std::string* annotation = info->object->meta.Annotation(kSuspectAnnotation);
+    if (annotation != nullptr) {
+      annotated_.insert(name);
+      const bool known = suspects_->Find(name) != nullptr;
+      suspects_->Restore(name, *annotation);
+      if (!known) changed_.insert(name);
+    } else if (annotated_.erase(name) > 0) {
+      suspects_->Forget(name);  // somebody took it away
+      changed_.insert(name);
+    }
+    if (annotation != nullptr || FindSuspectTaint(*info->object)) candidates_.insert(name);
+  }
+}
+
+std::vector<std::string> SuspectMarks::Update() {
+  for (const auto& [pod, gang] : std::exchange(failed_pods_, {})) Report(pod, gang);
+  if (!all_read_) {
+    // What happened before this process began counts once it knows all that the Nodes say.
+    all_read_ = true;
+    for (const auto& [key, gang] : gangs_.all()) {
+      for (const std::string& uid : gang.pods) {
+        if (const kube::Pod* pod = snapshot_.FindPod(uid)) Report(*pod, key);
+      }
     }
   }
-}
-
-void Engine::State::NoteSuspectMarks(const kube::Node& node, bool had_annotation) {
-  const std::string& name = node.meta.name;
-  const std::string* annotation = node.meta.Annotation(kSuspectAnnotation);
-  if (annotation != nullptr) {
-    suspects.Restore(name, *annotation);
-  } else if (had_annotation) {
-    suspects.Forget(name);  // somebody took it away
+  std::set<std::string> before;
+  for (const auto& [node, entry] : suspects_->nodes()) before.insert(node);
+  if (suspects_->Expire(agenda_->now())) {
+    for (const std::string& node : before) {
+      if (suspects_->Find(node) == nullptr) changed_.insert(node);
+    }
   }
-  if (annotation != nullptr || FindSuspectTaint(node)) suspect_candidates.insert(name);
+  agenda_->WakeAt(suspects_->NextExpiry());
+  std::vector<std::string> changed(changed_.begin(), changed_.end());
+  changed_.clear();
+  return changed;
 }
 
-void Engine::State::MarkSuspects(absl::Time now) {
-  for (auto it = suspect_candidates.begin(); it != suspect_candidates.end();) {
-    const cluster::NodeInfo* info = snapshot.FindNode(*it);
-    const bool settled =
-        info == nullptr || info->object == nullptr || MarkSuspect(*info->object, now);
-    const bool keep = !settled || suspects.Find(*it) != nullptr;
-    it = keep ? std::next(it) : suspect_candidates.erase(it);
+void SuspectMarks::Reconcile() {
+  for (auto it = candidates_.begin(); it != candidates_.end();) {
+    const cluster::NodeInfo* info = snapshot_.FindNode(*it);
+    const bool settled = info == nullptr || info->object == nullptr || Mark(*info->object);
+    const bool keep = !settled || suspects_->Find(*it) != nullptr;
+    it = keep ? std::next(it) : candidates_.erase(it);
   }
 }
 
-bool Engine::State::MarkSuspect(const kube::Node& node, absl::Time now) {
-  const SuspectNodes::Entry* entry = suspects.Find(node.meta.name);
+// True if the Node says of itself what it should.
+bool SuspectMarks::Mark(const kube::Node& node) {
+  const SuspectNodes::Entry* entry = suspects_->Find(node.meta.name);
   const std::string target = "node/" + node.meta.name;
   std::optional<std::string> want;
   if (entry != nullptr) want = SuspectAnnotationOf(*entry);
   std::optional<std::string> have;
   if (const std::string* text = node.meta.Annotation(kSuspectAnnotation)) have = *text;
   if (want != have) {
-    Act(target, now,
-        AnnotateNode{
-            node.meta.name, node.meta.resource_version, {{std::string(kSuspectAnnotation), want}}});
+    outbox_->Act(target, AnnotateNode{node.meta.name,
+                                      node.meta.resource_version,
+                                      {{std::string(kSuspectAnnotation), want}}});
     return false;
   }
   TaintNode taint;
@@ -76,14 +104,14 @@ bool Engine::State::MarkSuspect(const kube::Node& node, absl::Time now) {
   taint.key = std::string(kSuspectTaint);
   const std::optional<size_t> at = FindSuspectTaint(node);
   std::string value;
-  if (entry != nullptr && options.taint_suspects) value = SuspectTaintValueOf(*entry);
+  if (entry != nullptr && options_.taint_suspects) value = SuspectTaintValueOf(*entry);
   if ((at ? node.taints[*at].value : "") == value && at.has_value() == !value.empty()) return true;
   taint.remove = at;
   taint.none_there = node.taints.empty();
   if (!value.empty()) {
     taint.add = kube::Taint{std::string(kSuspectTaint), value, kube::TaintEffect::kNoSchedule};
   }
-  Act(target, now, std::move(taint));
+  outbox_->Act(target, std::move(taint));
   return false;
 }
 

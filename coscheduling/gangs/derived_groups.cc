@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "coscheduling/engine_state.h"
+#include "coscheduling/gangs/gangs.h"
 #include "coscheduling/labels.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -42,13 +42,12 @@ std::string FirstLabel(const std::vector<const kube::Pod*>& pods, std::string_vi
 
 }  // namespace
 
-const kube::PodGroup* Engine::State::FindGroup(const GangKey& key) const {
-  auto it = gangs.find(key);
-  return it == gangs.end() ? nullptr : it->second.group.get();
+const kube::PodGroup* Gangs::FindGroup(const GangKey& key) const {
+  auto it = gangs_.find(key);
+  return it == gangs_.end() ? nullptr : it->second.group.get();
 }
 
-std::string Engine::State::GroupNameOf(const std::string& name_space,
-                                       const DerivedGang& gang) const {
+std::string Gangs::GroupNameOf(const std::string& name_space, const DerivedGang& gang) const {
   const kube::PodGroup* spare = FindGroup({name_space, gang.spare_name, false});
   if (spare != nullptr && IsMadeFor(*spare, gang)) return gang.spare_name;
   const kube::PodGroup* group = FindGroup({name_space, gang.name, false});
@@ -58,20 +57,20 @@ std::string Engine::State::GroupNameOf(const std::string& name_space,
   return is_its_own ? gang.name : gang.spare_name;
 }
 
-Engine::State::Membership Engine::State::MembershipOf(const kube::Pod& pod) const {
+Gangs::Membership Gangs::MembershipOf(const kube::Pod& pod) const {
   const std::string& name_space = pod.meta.name_space;
   const std::string* group = pod.meta.Label(kube::kPodGroupLabel);
   if (group != nullptr && !group->empty()) return {{name_space, *group, false}, std::nullopt};
   if (std::optional<DerivedGang> gang = KueueGroupOf(pod)) {
-    gang->contested = jobs.IsClaimed(name_space, gang->name);
+    gang->contested = jobs_.IsClaimed(name_space, gang->name);
     return {{name_space, GroupNameOf(name_space, *gang), false}, gang};
   }
   Membership alone = {{name_space, pod.meta.name, true}, std::nullopt};
-  Derivation derivation = jobs.Derive(pod);
+  Derivation derivation = jobs_.Derive(pod);
   if (derivation.missing) {
     // One whose owner is gone stays where it was until it goes too.
-    const auto it = gang_of_pod.find(pod.meta.uid);
-    if (it == gang_of_pod.end() || !it->second->derived) return alone;
+    const auto it = gang_of_pod_.find(pod.meta.uid);
+    if (it == gang_of_pod_.end() || !it->second->derived) return alone;
     return {it->second->key, it->second->derived};
   }
   if (!derivation.gang || !derivation.gang->wanted) return alone;
@@ -85,68 +84,69 @@ Engine::State::Membership Engine::State::MembershipOf(const kube::Pod& pod) cons
   return {key, std::move(derivation.gang)};
 }
 
-void Engine::State::NoteOwner(const kube::Pod& pod) {
+void Gangs::NoteOwner(const kube::Pod& pod) {
   const kube::OwnerReference* owner = pod.meta.Controller();
-  if (owner != nullptr) pods_of_owner[owner->uid].insert(pod.meta.uid);
+  if (owner != nullptr) pods_of_owner_[owner->uid].insert(pod.meta.uid);
 }
 
-void Engine::State::ForgetOwner(const kube::Pod& pod) {
+void Gangs::ForgetOwner(const kube::Pod& pod) {
   const kube::OwnerReference* owner = pod.meta.Controller();
   if (owner == nullptr) return;
-  auto it = pods_of_owner.find(owner->uid);
-  if (it == pods_of_owner.end()) return;
+  auto it = pods_of_owner_.find(owner->uid);
+  if (it == pods_of_owner_.end()) return;
   it->second.erase(pod.meta.uid);
-  if (it->second.empty()) pods_of_owner.erase(it);
+  if (it->second.empty()) pods_of_owner_.erase(it);
 }
 
-void Engine::State::JoinAs(const kube::Pod& pod, const Membership& membership) {
-  const kube::Pod* known = snapshot.FindPod(pod.meta.uid);
+Gang& Gangs::JoinAs(const kube::Pod& pod, const Membership& membership) {
+  const std::string& uid = pod.meta.uid;
+  const kube::Pod* known = snapshot_.FindPod(uid);
   if (known != nullptr && known != &pod) ForgetOwner(*known);  // it may have been released
   NoteOwner(pod);
-  Join(membership.key, pod.meta.uid);
-  Gang& gang = gangs.at(membership.key);
-  if (!membership.derived || gang.derived == membership.derived) return;
-  gang.derived = membership.derived;
-  gang.dirty = needs_pass = true;
+  Gang& gang = GangFor(membership.key);
+  const auto it = gang_of_pod_.find(uid);
+  if (it == gang_of_pod_.end() || it->second != &gang) {
+    gang.pods.insert(uid);
+    Detach(uid);
+    gang_of_pod_[uid] = &gang;
+  }
+  if (membership.derived && gang.derived != membership.derived) gang.derived = membership.derived;
+  agenda_->Note(gang.id);
+  return gang;
 }
 
-void Engine::State::Rejoin(const std::string& pod_uid) {
-  const kube::Pod* pod = snapshot.FindPod(pod_uid);
-  if (pod == nullptr || !gang_of_pod.contains(pod_uid)) return;
-  const Membership membership = MembershipOf(*pod);
-  JoinAs(*pod, membership);
-  MarkDirty(membership.key);
-  needs_pass = true;
+void Gangs::Rejoin(const std::string& pod_uid) {
+  const kube::Pod* pod = snapshot_.FindPod(pod_uid);
+  if (pod == nullptr || !gang_of_pod_.contains(pod_uid)) return;
+  JoinAs(*pod, MembershipOf(*pod));
 }
 
-void Engine::State::OwnersChanged(const std::vector<std::string>& owner_uids) {
+void Gangs::OwnersChanged(const std::vector<std::string>& owner_uids) {
   for (const std::string& owner : owner_uids) {
-    auto it = pods_of_owner.find(owner);
-    if (it == pods_of_owner.end()) continue;
+    auto it = pods_of_owner_.find(owner);
+    if (it == pods_of_owner_.end()) continue;
     const std::vector<std::string> uids(it->second.begin(), it->second.end());
     for (const std::string& uid : uids) Rejoin(uid);
   }
 }
 
-void Engine::State::GroupOwnerChanged(const GangKey& key) {
-  const Gang& gang = gangs.at(key);
+void Gangs::GroupOwnerChanged(const Gang& gang) {
   const kube::OwnerReference* owner = gang.group->meta.Controller();
   const std::vector<std::string> uids(gang.pods.begin(), gang.pods.end());
   const std::vector<std::string> family =
-      owner == nullptr ? std::vector<std::string>() : jobs.Family(owner->uid);
+      owner == nullptr ? std::vector<std::string>() : jobs_.Family(owner->uid);
   for (const std::string& uid : uids) Rejoin(uid);
   OwnersChanged(family);
 }
 
 // --- what Refresh reads ---
 
-void Engine::State::ReadOwners(Gang& gang, const std::vector<const kube::Pod*>& live,
-                               absl::Time now) {
+void Gangs::ReadOwners(Gang& gang, const std::vector<const kube::Pod*>& live) const {
   gang.missing_owner.reset();
   for (const kube::Pod* pod : live) {
     if (pod->IsBound() || pod->meta.labels.contains(kube::kPodGroupLabel)) continue;
     if (gang.derived && gang.derived->owner.uid.empty()) continue;
-    if (const kube::OwnerReference* owner = jobs.MissingOwner(*pod)) {
+    if (const kube::OwnerReference* owner = jobs_.MissingOwner(*pod)) {
       gang.missing_owner = *owner;
       break;
     }
@@ -155,19 +155,19 @@ void Engine::State::ReadOwners(Gang& gang, const std::vector<const kube::Pod*>& 
     gang.missing_owner_since = Never();
     return;
   }
-  gang.missing_owner_since = std::min(gang.missing_owner_since, now);
-  const bool given_up = now >= gang.missing_owner_since + options.owner_wait;
+  gang.missing_owner_since = std::min(gang.missing_owner_since, agenda_->now());
+  const bool given_up = agenda_->now() >= gang.missing_owner_since + options_.owner_wait;
   if (gang.key.is_pod && given_up) gang.missing_owner.reset();
 }
 
-void Engine::State::ReadQueueLabels(Gang& gang, const std::vector<const kube::Pod*>& live) const {
+void Gangs::ReadQueueLabels(Gang& gang, const std::vector<const kube::Pod*>& live) const {
   if (live.empty()) return;
   const auto read = [&](std::string_view key) {
     std::string value = FirstLabel(live, key);
     if (value.empty() && gang.group != nullptr) {
       if (const std::string* label = gang.group->meta.Label(key)) value = *label;
     }
-    return value.empty() ? jobs.OwnersLabel(*live.front(), key) : value;
+    return value.empty() ? jobs_.OwnersLabel(*live.front(), key) : value;
   };
   gang.queue_name = read(kube::kQueueLabel);
   gang.priority_class_name = read(kPriorityClassLabel);
@@ -175,7 +175,7 @@ void Engine::State::ReadQueueLabels(Gang& gang, const std::vector<const kube::Po
 
 // A gang that stands isn't broken by its job being scaled up: what it must have grows with the
 // members that stand, and is what the job makes as soon as the gang starts anew.
-int64_t Engine::State::MinMemberOf(const Gang& gang, int64_t standing) const {
+int64_t Gangs::MinMemberOf(const Gang& gang, int64_t standing) {
   const int64_t have = gang.group == nullptr ? 1 : std::max<int64_t>(1, gang.group->min_member);
   if (!gang.derived) return have;
   if (gang.group != nullptr && !IsMadeFor(*gang.group, *gang.derived)) return have;
@@ -186,8 +186,7 @@ int64_t Engine::State::MinMemberOf(const Gang& gang, int64_t standing) const {
 
 // --- what blocks ---
 
-Reason Engine::State::OwnerBlocker(const Gang& gang,
-                                   const std::vector<const kube::Pod*>& live) const {
+Reason Gangs::OwnerBlocker(const Gang& gang, const std::vector<const kube::Pod*>& live) const {
   if (gang.missing_owner) {
     const kube::OwnerReference& owner = *gang.missing_owner;
     const std::string what = fmt::format("{} {}/{} (UID {}), which owns members, isn't known",
@@ -195,7 +194,7 @@ Reason Engine::State::OwnerBlocker(const Gang& gang,
     if (!gang.key.is_pod) return {v1::OWNER_NOT_FOUND, what + " any more", ""};
     return {v1::OWNER_NOT_FOUND,
             fmt::format("{} yet; {} after it was first seen the pod starts alone", what,
-                        absl::FormatDuration(options.owner_wait)),
+                        absl::FormatDuration(options_.owner_wait)),
             fmt::format("check that {} is served and that muster may list it", owner.api_version)};
   }
   if (!gang.derived) return {};
@@ -225,13 +224,13 @@ Reason Engine::State::OwnerBlocker(const Gang& gang,
 }
 
 // What the jobs of its members make at the same time; nullopt if that can't be told of all.
-std::optional<Engine::State::AtOnce> Engine::State::AtOnceOf(const Gang& gang) const {
+std::optional<Gangs::AtOnce> Gangs::AtOnceOf(const Gang& gang) const {
   AtOnce all;
   std::set<std::pair<std::string, std::string>> counted;
   for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = snapshot.FindPod(uid);
+    const kube::Pod* pod = snapshot_.FindPod(uid);
     if (pod == nullptr || pod->IsDeleting()) continue;
-    const std::optional<DerivedGang> made = jobs.Derive(*pod).gang;
+    const std::optional<DerivedGang> made = jobs_.Derive(*pod).gang;
     if (!made || !made->fault.empty()) return std::nullopt;
     if (!counted.emplace(made->owner.uid, made->name).second) continue;
     all.makers.insert(made->maker);
@@ -242,7 +241,7 @@ std::optional<Engine::State::AtOnce> Engine::State::AtOnceOf(const Gang& gang) c
   return all;
 }
 
-Reason Engine::State::MissingMembers(const Gang& gang, int64_t there) const {
+Reason Gangs::MissingMembers(const Gang& gang, int64_t there) const {
   const int64_t min = gang.facts.min_member;
   const std::string exist = fmt::format("{} of {} members exist", there, min);
   if (const std::optional<AtOnce> at_once = AtOnceOf(gang); at_once && at_once->count < min) {
@@ -266,12 +265,12 @@ Reason Engine::State::MissingMembers(const Gang& gang, int64_t there) const {
   }
   const DerivedGang& derived = *gang.derived;
   for (const TemplateScheduler& other : derived.schedulers) {
-    if (other.scheduler_name == options.scheduler_name) continue;
+    if (other.scheduler_name == options_.scheduler_name) continue;
     return {v1::MEMBERS_DISAGREE,
             fmt::format("{}; spec.schedulerName of {}{} is \"{}\", of the gang \"{}\"", exist,
                         derived.maker, other.where.empty() ? "" : ", " + other.where,
-                        other.scheduler_name, options.scheduler_name),
-            fmt::format("set schedulerName: {} in every replica type", options.scheduler_name)};
+                        other.scheduler_name, options_.scheduler_name),
+            fmt::format("set schedulerName: {} in every replica type", options_.scheduler_name)};
   }
   if (derived.owner.uid.empty()) {
     return {v1::MEMBERS_MISSING, fmt::format("{} of {}", exist, derived.maker),
@@ -289,76 +288,82 @@ Reason Engine::State::MissingMembers(const Gang& gang, int64_t there) const {
 
 // --- its PodGroup ---
 
-Reason Engine::State::GroupPending(const Gang& gang) const {
+Reason Gangs::GroupPending(const Gang& gang) const {
   if (!gang.derived || gang.group != nullptr) return {};
   const std::string name = gang.key.ToString();
-  if (gang.record_error.empty()) {
+  const std::string& error = GroupError(gang);
+  if (error.empty()) {
     return {v1::RECORD_PENDING, fmt::format("PodGroup {} is being created", name), ""};
   }
-  return {v1::RECORD_FAILED,
-          fmt::format("PodGroup {} can't be created: {}", name, gang.record_error),
+  return {v1::RECORD_FAILED, fmt::format("PodGroup {} can't be created: {}", name, error),
           "install the PodGroup CRD, and let muster create podgroups"};
 }
 
-std::vector<kube::OwnerReference> Engine::State::GroupOwners(const Gang& gang) const {
+std::vector<kube::OwnerReference> Gangs::GroupOwners(const Gang& gang) const {
   if (!gang.derived->owner.uid.empty()) return {gang.derived->owner};
   std::vector<kube::OwnerReference> owners;
   for (const auto* uids : {&gang.bound, &gang.unbound}) {
     for (const std::string& uid : *uids) {
       if (owners.size() == kMaxGroupOwners) return owners;
-      owners.push_back({"v1", "Pod", snapshot.FindPod(uid)->meta.name, uid, false});
+      owners.push_back({"v1", "Pod", snapshot_.FindPod(uid)->meta.name, uid, false});
     }
   }
   return owners;
 }
 
-InFlight::OnFinish Engine::State::NoteRefusal(const GangKey& key) {
-  return [this, key](const absl::Status& status, absl::Time) {
-    auto it = gangs.find(key);
-    if (it == gangs.end()) return;
+Outbox::OnFinish Gangs::NoteGroupError(GangId id) {
+  return [this, id](const absl::Status& status, absl::Time) {
+    if (Find(id) == nullptr) return;
     // A conflict, or a PodGroup that is there already, has been read by now.
     const bool refused = !status.ok() && status.code() != absl::StatusCode::kAborted &&
                          status.code() != absl::StatusCode::kAlreadyExists;
-    it->second.record_error = refused ? std::string(status.message()) : "";
-    it->second.dirty = true;
+    if (refused) {
+      group_errors_[id] = std::string(status.message());
+    } else {
+      group_errors_.erase(id);
+    }
   };
 }
 
-void Engine::State::KeepGroup(Gang& gang, absl::Time now) {
+const std::string& Gangs::GroupError(const Gang& gang) const {
+  static const std::string kNone;
+  const auto it = group_errors_.find(gang.id);
+  return it == group_errors_.end() ? kNone : it->second;
+}
+
+void Gangs::KeepGroup(const Gang& gang) {
   if (gang.key.is_pod && gang.missing_owner) {
-    const absl::Time until = gang.missing_owner_since + options.owner_wait;
-    WakeAt(until);
-    if (now >= until) Refresh(gang, now);
+    agenda_->NoteAt(gang.id, gang.missing_owner_since + options_.owner_wait);
     return;
   }
-  gang.group_behind = false;
+  group_behind_.erase(gang.id);
   if (!gang.derived || !gang.ours || gang.facts.live == 0) return;
   if (gang.missing_owner || !gang.derived->fault.empty()) return;
   const int64_t min = gang.facts.min_member;
   if (gang.group == nullptr) {
     // The pods of a group of plain pods own it together, so they must exist.
     if (gang.derived->owner.uid.empty() && gang.facts.live < min) return;
-    gang.group_behind = true;
-    Act("group/" + gang.key.ToString(), now,
-        CreatePodGroup{gang.key.name_space, gang.key.name, GroupOwners(gang), min,
-                       gang.derived->schedule_timeout_seconds},
-        NoteRefusal(gang.key));
+    group_behind_.insert(gang.id);
+    outbox_->Act(gang.id, "group/" + gang.key.ToString(),
+                 CreatePodGroup{gang.key.name_space, gang.key.name, GroupOwners(gang), min,
+                                gang.derived->schedule_timeout_seconds},
+                 NoteGroupError(gang.id));
     return;
   }
   if (!IsMadeFor(*gang.group, *gang.derived) || gang.group->min_member == min) return;
   // Where an operator labels new pods it minds the PodGroup too. Two writers would never come to
   // rest.
   if (std::ranges::any_of(gang.pods, [this](const std::string& uid) {
-        return snapshot.FindPod(uid)->meta.labels.contains(kube::kPodGroupLabel);
+        return snapshot_.FindPod(uid)->meta.labels.contains(kube::kPodGroupLabel);
       })) {
     return;
   }
-  gang.group_behind = true;
+  group_behind_.insert(gang.id);
   const kube::ObjectMeta& meta = gang.group->meta;
   // One at a time with the admission record, which is written to the same object.
-  Act("record/" + meta.uid, now,
-      UpdateMinMember{meta.name_space, meta.name, meta.uid, meta.resource_version, min},
-      NoteRefusal(gang.key));
+  outbox_->Act(gang.id, "record/" + meta.uid,
+               UpdateMinMember{meta.name_space, meta.name, meta.uid, meta.resource_version, min},
+               NoteGroupError(gang.id));
 }
 
 }  // namespace muster::coscheduling

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "coscheduling/engine_state.h"
+#include "coscheduling/gangs/gangs.h"
 #include "fmt/format.h"
 
 namespace muster::coscheduling {
@@ -44,26 +44,25 @@ std::string FixFor(const PodRefusal& refusal) {
 
 }  // namespace
 
-void Engine::State::RefusalsChanged(const std::vector<std::string>& owner_uids) {
+void Gangs::RefusalsChanged(const std::vector<std::string>& owner_uids) {
   for (const std::string& owner : owner_uids) {
-    for (const std::string& uid : jobs.WholeFamily(owner)) {
-      const auto pods = pods_of_owner.find(uid);
-      if (pods == pods_of_owner.end()) continue;
+    for (const std::string& uid : jobs_.WholeFamily(owner)) {
+      const auto pods = pods_of_owner_.find(uid);
+      if (pods == pods_of_owner_.end()) continue;
       for (const std::string& pod : pods->second) {
-        const auto gang = gang_of_pod.find(pod);
-        if (gang != gang_of_pod.end()) gang->second->dirty = true;
+        const auto gang = gang_of_pod_.find(pod);
+        if (gang != gang_of_pod_.end()) agenda_->Note(gang->second->id);
       }
     }
   }
 }
 
-Reason Engine::State::WithRefusals(const Gang& gang, const std::string& exist,
-                                   Reason missing) const {
-  if (refusals.size() == 0) return missing;
+Reason Gangs::WithRefusals(const Gang& gang, const std::string& exist, Reason missing) const {
+  if (refusals_.size() == 0) return missing;
   std::vector<const kube::Pod*> pods;
   std::map<std::string, absl::Time> last_made;  // by the UID of the owner
   for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = snapshot.FindPod(uid);
+    const kube::Pod* pod = snapshot_.FindPod(uid);
     const kube::OwnerReference* owner = pod == nullptr ? nullptr : pod->meta.Controller();
     if (owner == nullptr) continue;
     pods.push_back(pod);
@@ -71,8 +70,8 @@ Reason Engine::State::WithRefusals(const Gang& gang, const std::string& exist,
     last = std::max(last, pod->meta.creation_time);
   }
   std::vector<const PodRefusal*> refused;
-  for (const std::string& maker : jobs.MakersOf(pods)) {
-    const PodRefusal* refusal = refusals.Find(maker);
+  for (const std::string& maker : jobs_.MakersOf(pods)) {
+    const PodRefusal* refusal = refusals_.Find(maker);
     if (refusal == nullptr) continue;
     // It is over once pods were made after it.
     const auto made = last_made.find(maker);

@@ -1,20 +1,45 @@
-// The placement pass: all gangs that wait, first claim first, on one snapshot.
+#include "coscheduling/placement/placement.h"
 
 #include <algorithm>
-#include <set>
+#include <limits>
 #include <utility>
 
+#include "absl/hash/hash.h"
 #include "cluster/predicates.h"
-#include "coscheduling/engine_state.h"
 #include "coscheduling/gangs/pod_sets.h"
+#include "fmt/format.h"
 
 namespace muster::coscheduling {
 namespace {
 
-// Gangs that ask for the same thing fail alike: what one couldn't find, a later one of the same
-// shape and at least the same size can't find either within the same pass, because places are only
-// taken during it.
-class KnownFailures {
+// Reasons are made true again this often where there is more to plan than the budget allows at
+// once.
+constexpr absl::Duration kRefreshInterval = absl::Milliseconds(500);
+constexpr int64_t kMany = std::numeric_limits<int32_t>::max();
+
+bool IsDevice(std::string_view resource) {
+  return resource.find('/') != std::string_view::npos && !resource.starts_with("kubernetes.io/");
+}
+
+// Any change that a member's own pods or others' pods make elsewhere may decide about it.
+bool HasAnyRelations(const kube::PodSpec& spec) {
+  return cluster::HasRelations(spec) || cluster::HasPreferredRelations(spec);
+}
+
+// For how many pods like this one the node has room.
+int64_t RoomFor(const kube::Pod& pod, const cluster::NodeInfo& info) {
+  int64_t room = pod.spec->host_ports.empty() ? kMany : 1;
+  for (const auto& [resource, amount] : pod.spec->requests.entries()) {
+    if (amount > 0) room = std::min(room, info.Free(resource) / amount);
+  }
+  return room;
+}
+
+bool MayTake(const cluster::NodeInfo& info) { return info.UsableNow() || info.Coming(); }
+
+}  // namespace
+
+class Placement::KnownFailures {
  public:
   static std::string ShapeOf(const PlanRequest& request) {
     std::set<std::string> classes;
@@ -39,6 +64,7 @@ class KnownFailures {
       failures_[shape] = {required, shortfall};
     }
   }
+  void Clear() { failures_.clear(); }
 
  private:
   struct Failure {
@@ -48,44 +74,394 @@ class KnownFailures {
   std::map<std::string, Failure> failures_;
 };
 
-}  // namespace
+Placement::Placement(const EngineOptions& options, cluster::Snapshot* snapshot, const Gangs& gangs,
+                     const Records& records, QuotaAdmission* quota, const SuspectNodes& suspects,
+                     CapacityOf capacity_of, Agenda* agenda)
+    : options_(options),
+      snapshot_(snapshot),
+      gangs_(gangs),
+      records_(records),
+      quota_(quota),
+      suspects_(suspects),
+      capacity_of_(std::move(capacity_of)),
+      agenda_(agenda) {}
 
-std::vector<std::string> Engine::State::Unplaced(const Gang& gang) const {
+// --- questions ---
+
+const Placement::Part& Placement::PartOf(const Gang& gang) const {
+  static const Part kNone;
+  const auto it = parts_.find(gang.id);
+  return it == parts_.end() ? kNone : it->second;
+}
+
+const Places& Placement::Of(const Gang& gang) const { return PartOf(gang).places; }
+
+const RefusedNodes& Placement::RefusedBy(const Gang& gang) const { return PartOf(gang).refused; }
+
+bool Placement::IsPinned(const Gang& gang, const std::string& pod) const {
+  return PartOf(gang).pins.contains(pod);
+}
+
+std::vector<std::string> Placement::Unplaced(const Gang& gang) const {
+  const PlaceMap& fixed = Of(gang).fixed;
   std::vector<std::string> uids;
   for (const std::string& uid : gang.unbound) {
-    if (!gang.fixed.contains(uid) && MayBePlaced(gang, uid)) uids.push_back(uid);
+    if (!fixed.contains(uid) && quota_->MayBePlaced(gang, uid)) uids.push_back(uid);
   }
   return uids;
 }
 
-// With quota: it was counted, and carries the labels of its flavors.
-bool Engine::State::MayBePlaced(const Gang& gang, const std::string& uid) const {
-  if (!HoldsQuota(gang)) return true;
-  if (gang.quota.uncounted.contains(uid)) return false;
-  const kube::Pod& pod = *snapshot.FindPod(uid);
-  if (!IsGivenFlavors(pod)) return false;
-  const quota::PodSetAssignment* given = GivenTo(gang, pod);
-  return given != nullptr && HasFlavors(pod, *given);
+bool Placement::Waits(const Gang& gang) const {
+  if (!gang.ours || !gang.facts.admitted || gang.facts.blocked || gang.facts.infeasible ||
+      gang.unbound.empty()) {
+    return false;
+  }
+  const size_t unplaced = Unplaced(gang).size();
+  return unplaced > 0 && static_cast<int64_t>(unplaced + Of(gang).fixed.size()) >= gang.required();
 }
 
-PlanRequest Engine::State::RequestFor(const Gang& gang,
-                                      const std::vector<std::string>& uids) const {
+std::vector<GangId> Placement::GangsOn(std::string_view node) const {
+  const auto it = on_node_.find(std::string(node));
+  if (it == on_node_.end()) return {};
+  return {it->second.begin(), it->second.end()};
+}
+
+// --- the list ---
+
+void Placement::EnterList(const Gang& gang, Part* part) {
+  const Order order = {gang.bound.empty(), -int64_t{gang.priority}, absl::ToUnixNanos(gang.created),
+                       gang.key, gang.id};
+  if (part->listed && part->order == order) return;
+  LeaveList(part);
+  part->order = order;
+  part->listed = true;
+  list_.insert(order);
+  by_age_.emplace(part->planned_at, order);
+  if (part->places.tentative_assumed) tentative_.insert(order);
+}
+
+void Placement::LeaveList(Part* part) {
+  if (!part->listed) return;
+  part->listed = false;
+  list_.erase(part->order);
+  due_.erase(part->order);
+  by_age_.erase({part->planned_at, part->order});
+  tentative_.erase(part->order);
+}
+
+void Placement::Classify(const Gang& gang, Part* part) {
+  Declassify(gang.id, part);
+  part->sees_relations = false;
+  for (const std::string& uid : gang.unbound) {
+    const std::shared_ptr<const kube::Pod> pod = snapshot_->SharePod(uid);
+    std::string key = cluster::ClassKey(*pod);
+    part->sees_relations |= HasAnyRelations(*pod->spec);
+    if (!pod->spec->persistent_volume_claims.empty()) see_volumes_.insert(gang.id);
+    if (std::ranges::find(part->classes, key) != part->classes.end()) continue;
+    MemberClass& members = classes_[key];
+    if (members.example == nullptr) {
+      members.example = pod;
+      for (const auto& [resource, amount] : pod->spec->requests.entries()) {
+        if (amount <= 0 || !IsDevice(resource)) continue;
+        members.device = resource;
+        members.amount = amount;
+        break;
+      }
+      by_device_[members.device].emplace(members.amount, key);
+    }
+    members.gangs.insert(gang.id);
+    part->classes.push_back(std::move(key));
+  }
+  if (part->sees_relations) see_relations_.insert(gang.id);
+}
+
+void Placement::Declassify(GangId gang, Part* part) {
+  for (const std::string& key : part->classes) {
+    const auto it = classes_.find(key);
+    it->second.gangs.erase(gang);
+    if (!it->second.gangs.empty()) continue;
+    const auto device = by_device_.find(it->second.device);
+    device->second.erase({it->second.amount, key});
+    if (device->second.empty()) by_device_.erase(device);
+    classes_.erase(it);
+  }
+  part->classes.clear();
+  see_relations_.erase(gang);
+  see_volumes_.erase(gang);
+}
+
+// Of all that a plan of the gang is made from, nodes apart.
+size_t Placement::Digest(const Gang& gang, const std::vector<std::string>& uids) const {
+  size_t digest = absl::HashOf(gang.required(), gang.facts.backing_off, Of(gang).fixed.size());
+  for (const std::string& uid : uids) {
+    const kube::Pod& pod = *snapshot_->FindPod(uid);
+    digest = absl::HashOf(digest, uid, pod.spec.get());
+    for (const auto& [key, value] : pod.meta.labels) digest = absl::HashOf(digest, key, value);
+  }
+  if (gang.group != nullptr && gang.group->min_resources) {
+    digest = absl::HashOf(digest, gang.group->min_resources->ToString());
+  }
+  for (const std::string& uid : gang.bound) digest = absl::HashOf(digest, uid);
+  for (const std::string& uid : gang.lost) digest = absl::HashOf(digest, uid);
+  for (const auto& [node, until] : LeftOut(gang)) {
+    digest = absl::HashOf(digest, node);
+    agenda_->NoteAt(gang.id, until);
+  }
+  return digest;
+}
+
+// Nodes that kube-scheduler, or the API server, refuses for the gang: until when.
+std::map<std::string, absl::Time> Placement::LeftOut(const Gang& gang) const {
+  const Part& part = PartOf(gang);
+  std::map<std::string, absl::Time> left_out = part.refused.left_out();
+  for (const std::string& key : part.classes) {
+    const auto not_offered = not_offered_.find(key);
+    if (not_offered == not_offered_.end()) continue;
+    for (const auto& [node, until] : not_offered->second) {
+      if (agenda_->now() < until) left_out.emplace(node, until);
+    }
+  }
+  return left_out;
+}
+
+void Placement::IndexPlaces(GangId gang, Part* part) {
+  std::set<std::string> nodes;
+  std::set<std::string> taken;
+  for (const auto& [uid, node] : part->places.fixed) taken.insert(node);
+  for (const auto& [uid, node] : part->places.tentative) {
+    (part->places.tentative_assumed ? taken : nodes).insert(node);
+  }
+  nodes.insert(taken.begin(), taken.end());
+  std::ranges::set_difference(part->takes_room_on, taken,
+                              std::inserter(released_, released_.end()));
+  part->takes_room_on = std::move(taken);
+  for (const std::string& node : part->places_on) {
+    if (nodes.contains(node)) continue;
+    const auto it = on_node_.find(node);
+    it->second.erase(gang);
+    if (it->second.empty()) on_node_.erase(it);
+  }
+  for (const std::string& node : nodes) on_node_[node].insert(gang);
+  part->places_on = std::move(nodes);
+}
+
+bool Placement::Sync(const Gang& gang) {
+  Part& part = PartOf(gang);
+  Places& places = part.places;
+  for (const std::string& uid : gang.bound) {
+    places.fixed.erase(uid);
+    part.pins.erase(uid);
+    if (places.tentative.erase(uid) > 0) snapshot_->Forget(uid);
+  }
+  part.refused.Expire(agenda_->now());
+  if (gang.facts.blocked || !gang.facts.admitted) DropFixed(gang.id, &part);
+  bool held = true;
+  if (std::vector<std::string> broken = BrokenPlaces(gang, part); !broken.empty()) {
+    // Before its commit a gang is solved anew as a whole; after, only what broke is.
+    const bool is_free = !places.committing && gang.bound.empty() && part.pins.empty();
+    if (is_free) {
+      DropFixed(gang.id, &part);
+    } else {
+      DropFixed(gang.id, &part, broken);
+    }
+    held = false;
+  }
+  const bool backs_off =
+      gang.facts.backing_off && !gang.facts.blocked && gang.ours && !gang.unbound.empty();
+  if (!backs_off && !Waits(gang)) {
+    DropTentative(gang.id, &part);
+    LeaveList(&part);
+    Declassify(gang.id, &part);
+    places.coming_suffices = places.short_of_nodes = places.fits_now = false;
+    part.asked = 0;
+    IndexPlaces(gang.id, &part);
+    return held;
+  }
+  if (!gang.facts.backing_off) places.fits_now = false;
+  const size_t asked = Digest(gang, Unplaced(gang));
+  if (part.asked != asked) Classify(gang, &part);
+  EnterList(gang, &part);
+  // An incomplete plan keeps what it counts on for a time only; and whether capacity may suffice
+  // again isn't said by nodes.
+  const bool keeps_partial = places.tentative_assumed && places.short_of_nodes;
+  if (keeps_partial && agenda_->now() < part.keeps_partial_until) {
+    agenda_->NoteAt(gang.id, part.keeps_partial_until);
+  }
+  const bool kept_for_long =
+      keeps_partial && gang.id != guard_ && agenda_->now() >= part.keeps_partial_until;
+  if (part.asked != asked || kept_for_long || backs_off) PlanSoon(part);
+  part.asked = asked;
+  IndexPlaces(gang.id, &part);
+  return held;
+}
+
+void Placement::Leave(GangId gang, const std::string& pod) {
+  const auto it = parts_.find(gang);
+  if (it == parts_.end()) return;
+  Places& places = it->second.places;
+  it->second.pins.erase(pod);
+  if (places.fixed.erase(pod) + places.tentative.erase(pod) == 0) return;
+  snapshot_->Forget(pod);
+  IndexPlaces(gang, &it->second);
+}
+
+void Placement::Forget(GangId gang) {
+  const auto it = parts_.find(gang);
+  if (it == parts_.end()) return;
+  Part& part = it->second;
+  part.pins.clear();
+  DropTentative(gang, &part);
+  DropFixed(gang, &part);
+  IndexPlaces(gang, &part);
+  LeaveList(&part);
+  Declassify(gang, &part);
+  if (guard_ == gang) guard_ = GangId::kNone;
+  parts_.erase(it);
+}
+
+void Placement::SetCommitting(GangId gang, bool committing) {
+  parts_[gang].places.committing = committing;
+}
+
+void Placement::Pin(GangId gang, const std::string& pod) { parts_[gang].pins.insert(pod); }
+
+void Placement::Unpin(GangId gang, const std::string& pod) {
+  const auto it = parts_.find(gang);
+  if (it != parts_.end()) it->second.pins.erase(pod);
+}
+
+// --- observations ---
+
+void Placement::ShowAgain(std::string_view node) {
+  for (GangId gang : GangsOn(node)) agenda_->Note(gang);
+}
+
+void Placement::Observe(const cluster::Journal& journal) {
+  using cluster::NodeChange;
+  for (const auto& [name, entry] : journal.nodes) {
+    if (entry.observed.empty()) continue;  // what was assumed and forgotten here
+    if (entry.observed == cluster::NodeChanges(NodeChange::kMarks)) {
+      ShowAgain(name);
+      continue;
+    }
+    ++epoch_;
+    ShowAgain(name);
+    if (!entry.formerly.empty()) ShowAgain(entry.formerly);
+    for (auto it = not_offered_.begin(); it != not_offered_.end();) {
+      it->second.erase(name);
+      it = it->second.empty() ? not_offered_.erase(it) : std::next(it);
+    }
+    const cluster::NodeInfo* info = snapshot_->FindNode(name);
+    if (info != nullptr && entry.observed.HasAny(cluster::kMayHelp)) Offer(*info);
+    if (entry.observed.HasAny({NodeChange::kPods, NodeChange::kClass, NodeChange::kCame})) {
+      for (GangId gang : see_relations_) PlanSoon(parts_.at(gang));
+    }
+  }
+  const bool volumes = !journal.volume_claims.empty() || !journal.volumes.empty() ||
+                       !journal.storage_classes.empty();
+  if (volumes) {
+    for (GangId gang : see_volumes_) PlanSoon(parts_.at(gang));
+  }
+  if (!journal.namespaces.empty()) {
+    for (GangId gang : see_relations_) PlanSoon(parts_.at(gang));
+  }
+  if (volumes || !journal.namespaces.empty()) ++epoch_;
+}
+
+void Placement::Reconsider(std::string_view node) {
+  ++epoch_;
+  ShowAgain(node);
+  const cluster::NodeInfo* info = snapshot_->FindNode(node);
+  if (info != nullptr) Offer(*info);
+}
+
+void Placement::Offer(const cluster::NodeInfo& info) {
+  if (!MayTake(info)) return;
+  for (const auto& [device, by_amount] : by_device_) {
+    const int64_t free = device.empty() ? std::numeric_limits<int64_t>::max() : info.Free(device);
+    for (const auto& [amount, key] : by_amount) {
+      if (amount > free) break;
+      OfferTo(classes_.at(key), info);
+    }
+  }
+}
+
+void Placement::OfferTo(const MemberClass& members, const cluster::NodeInfo& info) {
+  const int64_t room = RoomFor(*members.example, info);
+  if (room == 0 || cluster::CheckClass(*snapshot_, *members.example, info) ||
+      cluster::CheckRoom(*members.example, info)) {
+    return;
+  }
+  for (GangId id : members.gangs) {
+    Part& part = parts_.at(id);
+    if (!part.listed || due_.contains(part.order)) continue;
+    Gain& gain = part.gains[info.name()];
+    const auto classes = static_cast<int64_t>(part.classes.size());
+    gain.members = std::max(gain.members, std::min(kMany, room) * classes);
+    gain.usable = info.UsableNow();
+    if (CouldComplete(part)) PlanSoon(part);
+  }
+}
+
+bool Placement::CouldComplete(const Part& part) const {
+  if (part.places.min_resources_short) return true;
+  int64_t gained = 0;
+  int64_t usable = 0;
+  for (const auto& [node, gain] : part.gains) {
+    gained += gain.members;
+    if (gain.usable) usable += gain.members;
+  }
+  return usable >= std::max<int64_t>(1, part.missing) ||
+         (!part.places.coming_suffices && gained >= std::max<int64_t>(1, part.missing_with_coming));
+}
+
+bool Placement::Refuse(const Gang& gang, const std::string& pod, const std::string& node,
+                       const std::vector<std::string>& offered) {
+  Part& part = PartOf(gang);
+  // Only the plan that is in force can be refused: the answer to an older one is old news.
+  const auto place = part.places.fixed.find(pod);
+  if (place == part.places.fixed.end() || place->second != node) return false;
+  part.refused.Refuse(node, agenda_->now(), options_.refusal_time);
+  agenda_->Note(gang.id);
+  const kube::Pod* member = snapshot_->FindPod(pod);
+  if (offered.empty() || member == nullptr) return true;
+  std::map<std::string, absl::Time>& left_out = not_offered_[cluster::ClassKey(*member)];
+  const std::set<std::string_view> names(offered.begin(), offered.end());
+  const absl::Time until = agenda_->now() + options_.refusal_time;
+  for (const auto& [name, info] : snapshot_->nodes()) {
+    if (info.UsableNow() && !names.contains(name)) left_out[name] = until;
+  }
+  return true;
+}
+
+void Placement::LeaveOut(const Gang& gang, const std::string& node) {
+  PartOf(gang).refused.Refuse(node, agenda_->now(), options_.refusal_time);
+  agenda_->Note(gang.id);
+}
+
+// --- plans ---
+
+Plan Placement::Solve(const PlanRequest& request) {
+  ++plans_;
+  return muster::coscheduling::MakePlan(*snapshot_, request);
+}
+
+PlanRequest Placement::RequestFor(const Gang& gang, const std::vector<std::string>& uids) const {
+  const Part& part = PartOf(gang);
   PlanRequest request;
-  for (const std::string& uid : uids) request.members.push_back(snapshot.FindPod(uid));
-  const auto placed = static_cast<int64_t>(gang.fixed.size());
+  for (const std::string& uid : uids) request.members.push_back(snapshot_->FindPod(uid));
+  const auto placed = static_cast<int64_t>(part.places.fixed.size());
   request.required = static_cast<size_t>(std::max<int64_t>(0, gang.required() - placed));
   request.required = std::min(request.required, request.members.size());
   for (const std::string& uid : gang.bound) {
     if (gang.lost.contains(uid)) continue;
-    request.sibling_nodes.push_back(snapshot.FindPod(uid)->node_name);
+    request.sibling_nodes.push_back(snapshot_->FindPod(uid)->node_name);
   }
-  for (const auto& [uid, node] : gang.fixed) request.sibling_nodes.push_back(node);
-  for (const auto& [node, until] : gang.refused_nodes.left_out()) {
-    request.excluded_nodes.insert(node);
-  }
+  for (const auto& [uid, node] : part.places.fixed) request.sibling_nodes.push_back(node);
+  for (const auto& [node, until] : LeftOut(gang)) request.excluded_nodes.insert(node);
   const std::string name = gang.key.ToString();
-  for (const auto& [node, entry] : suspects.nodes()) {
-    if (suspects.IsSuspectFor(node, name)) request.excluded_nodes.insert(node);
+  for (const auto& [node, entry] : suspects_.nodes()) {
+    if (suspects_.IsSuspectFor(node, name)) request.excluded_nodes.insert(node);
   }
   ExcludeOtherFlavors(gang, uids, &request);
   return request;
@@ -93,19 +469,19 @@ PlanRequest Engine::State::RequestFor(const Gang& gang,
 
 // A member whose gate was lifted by somebody else can't be given its flavor's nodeSelector any
 // more. The plan keeps it to the flavor's nodes all the same.
-void Engine::State::ExcludeOtherFlavors(const Gang& gang, const std::vector<std::string>& uids,
-                                        PlanRequest* request) const {
-  if (!HoldsQuota(gang)) return;
+void Placement::ExcludeOtherFlavors(const Gang& gang, const std::vector<std::string>& uids,
+                                    PlanRequest* request) const {
+  if (!quota_->Holds(gang)) return;
   for (const std::string& uid : uids) {
-    const kube::Pod& pod = *snapshot.FindPod(uid);
-    const quota::PodSetAssignment* given = GivenTo(gang, pod);
+    const kube::Pod& pod = *snapshot_->FindPod(uid);
+    const quota::PodSetAssignment* given = quota_->GivenTo(gang, pod);
     if (given == nullptr) continue;
     for (const std::string& name : FlavorNames(*given)) {
-      const kube::ResourceFlavor* flavor = quotas.FindFlavor(name);
+      const kube::ResourceFlavor* flavor = quota_->scheduler().FindFlavor(name);
       if (flavor == nullptr) continue;
       for (const auto& [key, value] : flavor->node_labels) {
         if (pod.spec->node_selector.contains(key)) continue;
-        for (const auto& [node, info] : snapshot.nodes()) {
+        for (const auto& [node, info] : snapshot_->nodes()) {
           const std::string* label = info.node->meta.Label(key);
           if (label == nullptr || *label != value) request->excluded_nodes.insert(node);
         }
@@ -114,186 +490,305 @@ void Engine::State::ExcludeOtherFlavors(const Gang& gang, const std::vector<std:
   }
 }
 
-// The gang is planned as a whole: not before all that it needs may be placed.
-bool Engine::State::WaitsForPlace(const Gang& gang) const {
-  if (!gang.ours || !gang.facts.admitted || gang.facts.blocked || gang.facts.infeasible ||
-      gang.unbound.empty()) {
-    return false;
+void Placement::DropTentative(GangId gang, Part* part) {
+  Places& places = part->places;
+  if (places.tentative_assumed) {
+    for (const auto& [uid, node] : places.tentative) snapshot_->Forget(uid);
   }
-  const size_t unplaced = Unplaced(gang).size();
-  return unplaced > 0 && static_cast<int64_t>(unplaced + gang.fixed.size()) >= gang.required();
-}
-
-void Engine::State::DropTentative(Gang& gang) {
-  if (gang.tentative_assumed) {
-    for (const auto& [uid, node] : gang.tentative) snapshot.Forget(uid);
-  }
-  gang.stale |= !gang.tentative.empty();
-  gang.tentative.clear();
-  gang.tentative_assumed = false;
+  if (!places.tentative.empty()) agenda_->Note(gang);
+  places.tentative.clear();
+  places.tentative_assumed = false;
+  tentative_.erase(part->order);
 }
 
 // A place whose binding is asked for can't be given up, only seen.
-void Engine::State::DropFixed(Gang& gang) {
+void Placement::DropFixed(GangId gang, Part* part) {
   std::vector<std::string> uids;
-  uids.reserve(gang.fixed.size());
-  for (const auto& [uid, node] : gang.fixed) uids.push_back(uid);
-  DropFixed(gang, uids);
+  uids.reserve(part->places.fixed.size());
+  for (const auto& [uid, node] : part->places.fixed) uids.push_back(uid);
+  DropFixed(gang, part, uids);
 }
 
-void Engine::State::DropFixed(Gang& gang, const std::vector<std::string>& uids) {
+void Placement::DropFixed(GangId gang, Part* part, const std::vector<std::string>& uids) {
   for (const std::string& uid : uids) {
-    if (IsCommitted(gang, uid) || gang.fixed.erase(uid) == 0) continue;
-    snapshot.Forget(uid);
-    gang.stale = true;
+    if (part->pins.contains(uid) || part->places.fixed.erase(uid) == 0) continue;
+    snapshot_->Forget(uid);
+    agenda_->Show(gang);
   }
 }
 
 // Places in force that no longer hold: the node is gone, unusable, refused, suspect, or taken by
 // somebody who didn't ask.
-std::vector<std::string> Engine::State::BrokenPlaces(const Gang& gang) const {
+std::vector<std::string> Placement::BrokenPlaces(const Gang& gang, const Part& part) const {
   std::vector<std::string> broken;
   const std::string name = gang.key.ToString();
-  for (const auto& [uid, node] : gang.fixed) {
-    if (IsCommitted(gang, uid)) continue;
-    const cluster::NodeInfo* info = snapshot.FindNode(node);
-    const kube::Pod* pod = snapshot.FindPod(uid);
-    const bool good = info != nullptr && pod != nullptr && info->UsableNow() &&
-                      MayBePlaced(gang, uid) && !gang.refused_nodes.left_out().contains(node) &&
-                      !suspects.IsSuspectFor(node, name) &&
-                      !cluster::CheckClass(snapshot, *pod, *info) &&
+  for (const auto& [uid, node] : part.places.fixed) {
+    if (part.pins.contains(uid)) continue;
+    const cluster::NodeInfo* info = snapshot_->FindNode(node);
+    const kube::Pod* pod = snapshot_->FindPod(uid);
+    const bool good = info != nullptr && pod != nullptr && IsLive(*pod) && info->UsableNow() &&
+                      quota_->MayBePlaced(gang, uid) && !part.refused.left_out().contains(node) &&
+                      !suspects_.IsSuspectFor(node, name) &&
+                      !cluster::CheckClass(*snapshot_, *pod, *info) &&
                       info->node->allocatable.Covers(info->requested);
     if (!good) broken.push_back(uid);
   }
   return broken;
 }
 
+std::string Placement::Recheck(const Gang& gang) {
+  Part& part = PartOf(gang);
+  std::vector<std::string> uids;
+  PlaceMap places;
+  for (const auto& [uid, node] : part.places.fixed) {
+    if (part.pins.contains(uid)) continue;
+    uids.push_back(uid);
+    places.emplace(uid, node);
+    snapshot_->Forget(uid);
+  }
+  const PlanRequest request = RequestFor(gang, uids);
+  auto broken = FirstBroken(*snapshot_, request, places);
+  if (!broken) {
+    for (const auto& [uid, node] : places) {
+      if (!snapshot_->Assume(uid, node).ok()) broken.emplace(uid, cluster::Rejection{});
+    }
+  }
+  if (!broken) return "";
+  for (const std::string& uid : uids) {
+    snapshot_->Forget(uid);
+    part.places.fixed.erase(uid);
+  }
+  agenda_->Note(gang.id);
+  return fmt::format("{} on {}: {}", snapshot_->FindPod(broken->first)->meta.name,
+                     places[broken->first], broken->second.detail);
+}
+
 // scheduler-plugins' reading of minResources: that much must be free in the cluster. Below the
 // members' own sum the plan itself is the stricter test.
-bool Engine::State::MinResourcesFree(const Gang& gang) const {
+bool Placement::MinResourcesFree(const Gang& gang) const {
   if (gang.group == nullptr || !gang.group->min_resources || !gang.bound.empty()) return true;
   kube::ResourceList asked;
   for (const std::string& uid : gang.unbound) {
-    if (!asked.Add(snapshot.FindPod(uid)->spec->requests).ok()) return false;
+    if (!asked.Add(snapshot_->FindPod(uid)->spec->requests).ok()) return false;
   }
   if (asked.Covers(*gang.group->min_resources)) return true;
   kube::ResourceList free;
-  for (const auto& [name, info] : snapshot.nodes()) {
+  for (const auto& [name, info] : snapshot_->nodes()) {
     if (!info.UsableNow()) continue;
     if (!free.Add(info.FreeResources()).ok()) return true;  // more than int64 holds
   }
   return free.Covers(*gang.group->min_resources);
 }
 
-void Engine::State::PlaceGang(Gang& gang, bool keeps_partial, absl::Time now) {
-  const std::vector<std::string> uids = Unplaced(gang);
+// Those behind it in the list that hold places which they only count on.
+bool Placement::DropTentativesAfter(const Order& order) {
+  bool any = false;
+  const std::vector<Order> behind(tentative_.upper_bound(order), tentative_.end());
+  for (const Order& other : behind) {
+    Part& part = parts_.at(other.id);
+    DropTentative(other.id, &part);
+    PlanSoon(part);
+    any = true;
+  }
+  return any;
+}
+
+// Returns true if all members have places now.
+bool Placement::Place(const Gang& gang, Part* part, const std::vector<std::string>& uids,
+                      bool keeps_partial) {
+  Places& places = part->places;
   PlanRequest request = RequestFor(gang, uids);
-  ++stats.plans;
-  Plan plan = MakePlan(snapshot, request);
+  Plan plan = Solve(request);
   const bool whole = plan.complete && plan.placements.size() == uids.size();
-  gang.min_resources_short = plan.complete && !MinResourcesFree(gang);
-  if (gang.min_resources_short) {
-    gang.short_of_nodes = true;
-    return;
+  places.min_resources_short = plan.complete && !MinResourcesFree(gang);
+  part->missing = plan.complete ? 1
+                                : static_cast<int64_t>(request.required) -
+                                      static_cast<int64_t>(plan.shortfall.placeable);
+  part->missing_with_coming = part->missing;
+  if (places.min_resources_short) {
+    places.short_of_nodes = true;
+    return false;
   }
   if (plan.complete) {
     for (const auto& [uid, node] : plan.placements) {
-      if (snapshot.Assume(uid, node).ok()) gang.fixed.emplace(uid, node);
+      if (snapshot_->Assume(uid, node).ok()) places.fixed.emplace(uid, node);
     }
-    gang.short_of_nodes = false;
-    gang.coming_suffices = false;
-    if (whole) return;
+    places.short_of_nodes = places.coming_suffices = false;
+    if (whole) return true;
     // The surplus may still get nodes of its own.
     request = RequestFor(gang, Unplaced(gang));
     request.required = request.members.size();
   }
   request.include_virtual = true;
-  ++stats.plans;
-  plan = MakePlan(snapshot, request);
-  gang.tentative = std::move(plan.placements);
-  gang.coming_suffices = plan.complete;
-  gang.short_of_nodes = !plan.complete;
-  gang.shortfall = std::move(plan.shortfall);
-  const bool in_grace = gang.signalled && now < gang.signalled_at + options.signal_grace;
-  if (in_grace && !plan.complete) PassAt(gang.signalled_at + options.signal_grace);
-  if (!plan.complete && !in_grace && !keeps_partial) return;
-  for (const auto& [uid, node] : gang.tentative) snapshot.Assume(uid, node).IgnoreError();
-  gang.tentative_assumed = true;
+  plan = Solve(request);
+  places.tentative = std::move(plan.placements);
+  places.coming_suffices = plan.complete;
+  places.short_of_nodes = !plan.complete;
+  places.shortfall = std::move(plan.shortfall);
+  if (!plan.complete) {
+    part->missing_with_coming =
+        static_cast<int64_t>(request.required) - static_cast<int64_t>(places.shortfall.placeable);
+  }
+  if (!plan.complete && !keeps_partial) return false;
+  for (const auto& [uid, node] : places.tentative) snapshot_->Assume(uid, node).IgnoreError();
+  places.tentative_assumed = true;
+  return false;
 }
 
 // What is free now, and what the provider had before nodes went, suffice together, once the
 // provider is asked again.
-bool Engine::State::CapacityMaySuffice(const Gang& gang, const Plan& plan, int64_t required,
-                                       absl::Time now) {
-  const int64_t room = setbacks.RoomSinceRefusal(gang.key);
-  if (room == 0 || static_cast<int64_t>(plan.shortfall.placeable) + room < required) return false;
-  const absl::Time asked_again =
-      std::max(gang.record->deadline, setbacks.LastRefusal(gang.key)) + options.capacity_backoff;
-  if (now >= asked_again) return true;
-  PassAt(asked_again);
+bool Placement::CapacityMaySuffice(const Gang& gang, const Plan& plan, int64_t required) {
+  const Capacity capacity = capacity_of_(gang);
+  if (capacity.room == 0 ||
+      static_cast<int64_t>(plan.shortfall.placeable) + capacity.room < required) {
+    return false;
+  }
+  if (agenda_->now() >= capacity.asked_again) return true;
+  agenda_->NoteAt(gang.id, capacity.asked_again);
   return false;
 }
 
-void Engine::State::Place(absl::Time now) {
-  ++stats.passes;
-  needs_pass = false;
-  next_pass = Never();
-  std::vector<Gang*> waiting;
-  for (auto& [key, gang] : gangs) {
-    gang.refused_nodes.Expire(now);
-    for (const auto& [node, until] : gang.refused_nodes.left_out()) PassAt(until);
-    if (gang.facts.blocked || !gang.facts.admitted) DropFixed(gang);
-    if (std::vector<std::string> broken = BrokenPlaces(gang); !broken.empty()) {
-      // Before its commit a gang is solved anew as a whole; after, only what broke is.
-      if (IsFree(gang)) {
-        DropFixed(gang);
-      } else {
-        DropFixed(gang, broken);
-      }
-      FailHeldBinds(gang, "the plan no longer holds; a new one is being made");
+GangId Placement::Guard() {
+  const absl::Time now = agenda_->now();
+  for (const Order& order : list_) {
+    const Gang& gang = *gangs_.Find(order.id);
+    if (gang.facts.backing_off || gang.required() == 0) continue;
+    Part& part = parts_.at(order.id);
+    const absl::Time waited = records_.Of(gang)->admitted_at + options_.starvation_after;
+    if (now < waited) {
+      guard_changes_ = waited;
+      return GangId::kNone;
     }
-    DropTentative(gang);
-    gang.coming_suffices = gang.short_of_nodes = gang.fits_now = false;
-    if (!gang.awaits_writes && WaitsForPlace(gang)) waiting.push_back(&gang);
-    if (gang.facts.backing_off && !gang.facts.blocked && !gang.unbound.empty()) {
-      waiting.push_back(&gang);
+    const absl::Time ends = part.guard_since + options_.starvation_hold;
+    const absl::Time again = part.guard_since + options_.starvation_after;
+    if (now < ends) {
+      guard_changes_ = ends;
+      return order.id;
     }
+    guard_changes_ = now < again ? again : absl::InfiniteFuture();
+    return now < again ? GangId::kNone : order.id;
   }
-  std::ranges::sort(waiting, [](const Gang* a, const Gang* b) { return PlacedBefore(*a, *b); });
+  guard_changes_ = absl::InfiniteFuture();
+  return GangId::kNone;
+}
+
+void Placement::PlanGang(const Gang& gang, KnownFailures* failures) {
+  Part& part = PartOf(gang);
+  Places& places = part.places;
+  agenda_->Note(gang.id);
+  by_age_.erase({part.planned_at, part.order});
+  part.planned_at = epoch_;
+  by_age_.emplace(part.planned_at, part.order);
+  part.gains.clear();
+  DropTentative(gang.id, &part);
+  places.coming_suffices = places.short_of_nodes = false;
+  const std::vector<std::string> uids = Unplaced(gang);
+  if (uids.empty()) {
+    IndexPlaces(gang.id, &part);
+    return;
+  }
+  if (gang.facts.backing_off) {
+    const bool fitted = std::exchange(places.fits_now, false);
+    const PlanRequest request = RequestFor(gang, uids);
+    const Plan plan = Solve(request);
+    part.missing = part.missing_with_coming =
+        static_cast<int64_t>(request.required) - static_cast<int64_t>(plan.shortfall.placeable);
+    places.fits_now =
+        plan.complete || CapacityMaySuffice(gang, plan, static_cast<int64_t>(request.required));
+    if (places.fits_now) quota_->Invalidate();
+    if (places.fits_now && !fitted) fitting_.push_back(gang.id);
+    IndexPlaces(gang.id, &part);
+    return;
+  }
+  planned_.push_back(gang.id);
+  const PlanRequest request = RequestFor(gang, uids);
+  const std::string shape = KnownFailures::ShapeOf(request);
+  if (const PlanShortfall* known = failures->Find(shape, request.required)) {
+    places.short_of_nodes = true;
+    places.shortfall = *known;
+    part.missing = part.missing_with_coming =
+        static_cast<int64_t>(request.required) - static_cast<int64_t>(known->placeable);
+    IndexPlaces(gang.id, &part);
+    return;
+  }
+  const bool in_grace = agenda_->now() < part.keeps_partial_until;
+  const bool keeps_partial = in_grace || guard_ == gang.id;
+  bool whole = Place(gang, &part, uids, keeps_partial);
+  const bool lacks = !whole && (places.fixed.empty() || places.short_of_nodes);
+  if (lacks && DropTentativesAfter(part.order)) {
+    failures->Clear();
+    DropTentative(gang.id, &part);
+    whole = Place(gang, &part, Unplaced(gang), keeps_partial);
+  }
+  if (in_grace && places.short_of_nodes) agenda_->NoteAt(gang.id, part.keeps_partial_until);
+  if (places.tentative_assumed) tentative_.insert(part.order);
+  // Its time begins with the first room that it keeps.
+  if (guard_ == gang.id && places.tentative_assumed && places.short_of_nodes &&
+      !places.tentative.empty() && agenda_->now() >= part.guard_since + options_.starvation_after) {
+    part.guard_since = agenda_->now();
+    agenda_->WakeAt(part.guard_since + options_.starvation_hold);
+  }
+  if (places.short_of_nodes && !places.min_resources_short && request.required > 0) {
+    failures->Note(shape, request.required, places.shortfall);
+  }
+  IndexPlaces(gang.id, &part);
+}
+
+// So that each tells the numbers of now, and because the bound on what could help is only as good
+// as the plan that it was read from.
+void Placement::RefreshOldest() {
+  if (by_age_.empty() || by_age_.begin()->first >= epoch_) return;
+  const size_t nodes = std::max<size_t>(1, snapshot_->nodes().size());
+  size_t plans = list_.size();
+  if (nodes * plans > options_.explanation_budget) {
+    const absl::Time due = refreshed_ + kRefreshInterval;
+    if (agenda_->now() < due) {
+      agenda_->WakeAt(due);
+      return;
+    }
+    plans = std::max<size_t>(1, options_.explanation_budget / nodes);
+  }
+  refreshed_ = agenda_->now();
+  for (const auto& [planned_at, order] : by_age_) {
+    if (planned_at >= epoch_) return;
+    if (plans-- == 0) {
+      agenda_->WakeAt(refreshed_ + kRefreshInterval);
+      return;
+    }
+    due_.insert(order);
+  }
+}
+
+void Placement::OfferReleased() {
+  for (const std::string& node : std::exchange(released_, {})) {
+    const cluster::NodeInfo* info = snapshot_->FindNode(node);
+    if (info != nullptr) Offer(*info);
+  }
+}
+
+void Placement::PlanWaiting() {
+  OfferReleased();
+  RefreshOldest();
+  const GangId guard = Guard();
+  if (guard != guard_) {
+    for (GangId gang : {guard_, guard}) {
+      const auto it = parts_.find(gang);
+      if (it != parts_.end() && it->second.listed) PlanSoon(it->second);
+    }
+    guard_ = guard;
+  }
+  agenda_->WakeAt(guard_changes_);
+  if (due_.empty()) return;
+  ++passes_;
   KnownFailures failures;
-  bool guard_taken = false;
-  for (Gang* gang : waiting) {
-    gang->stale = true;
-    PlanRequest request = RequestFor(*gang, Unplaced(*gang));
-    if (gang->facts.backing_off) {
-      const Plan plan = MakePlan(snapshot, request);
-      gang->fits_now = plan.complete || CapacityMaySuffice(*gang, plan, request.required, now);
-      if (gang->fits_now) gang->dirty = places_changed = true;
-      continue;
-    }
-    const std::string shape = KnownFailures::ShapeOf(request);
-    if (const PlanShortfall* known = failures.Find(shape, request.required)) {
-      gang->short_of_nodes = true;
-      gang->shortfall = *known;
-      gang->dirty = true;
-      continue;
-    }
-    bool guards = false;
-    if (!guard_taken && gang->required() > 0 &&
-        now >= gang->record->admitted_at + options.starvation_after) {
-      guard_taken = true;
-      if (now >= gang->guard_since + options.starvation_after) gang->guard_since = now;
-      guards = now < gang->guard_since + options.starvation_hold;
-      PassAt(guards ? gang->guard_since + options.starvation_hold
-                    : gang->guard_since + options.starvation_after);
-    }
-    PlaceGang(*gang, guards, now);
-    gang->dirty = true;
-    if (gang->short_of_nodes && !gang->min_resources_short && request.required > 0) {
-      failures.Note(shape, request.required, gang->shortfall);
-    }
+  while (!due_.empty()) {
+    const Order order = *due_.begin();
+    due_.erase(due_.begin());
+    PlanGang(*gangs_.Find(order.id), &failures);
   }
-  CountOnNodes(waiting);
+  // Those that are helped by what was given up meanwhile come next.
+  OfferReleased();
+  if (!due_.empty()) agenda_->WakeAt(agenda_->now());
 }
 
 }  // namespace muster::coscheduling

@@ -1,9 +1,9 @@
-// Holds: every early node of a gang that waits is kept, and no other.
+#include "coscheduling/provisioning/node_holds.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "coscheduling/engine_state.h"
-#include "coscheduling/provisioning/holds.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -18,72 +18,122 @@ constexpr absl::Duration kReadyHold = absl::Minutes(5);
 // alone for this long.
 constexpr absl::Duration kQuickBind = absl::Seconds(1);
 
-}  // namespace
-
-std::string Engine::State::RealNodeOf(const std::string& place) const {
+const kube::Node* ObjectOf(const cluster::Snapshot& snapshot, const std::string& place) {
   const cluster::NodeInfo* info = snapshot.FindNode(place);
-  return info == nullptr || info->object == nullptr ? "" : info->object->meta.name;
+  return info == nullptr ? nullptr : info->object.get();
 }
 
-void Engine::State::KeepHolds(const std::string& uid, std::map<std::string, Holds>* want) const {
-  for (const std::string& node : hold_candidates) {
-    auto marks = node_marks.find(node);
-    if (marks == node_marks.end()) continue;
-    const Holds holds = ReadHolds(marks->second.annotations);
-    if (auto hold = holds.find(uid); hold != holds.end()) (*want)[node][uid] = hold->second;
+}  // namespace
+
+void NodeHolds::Observe(const cluster::Journal& journal) {
+  for (const auto& [name, entry] : journal.nodes) {
+    if (entry.observed.empty()) continue;
+    const kube::Node* node = ObjectOf(snapshot_, name);
+    const bool marked = node != nullptr && HasHoldMarks(node->meta.annotations);
+    Holds now = marked ? ReadHolds(node->meta.annotations) : Holds();
+    const auto before = seen_.find(name);
+    if (before != seen_.end()) {
+      for (const auto& [uid, until] : before->second) {
+        const auto naming = naming_.find(uid);
+        naming->second.erase(name);
+        if (naming->second.empty()) naming_.erase(naming);
+      }
+      seen_.erase(before);
+    }
+    if (marked || wanted_.contains(name)) touched_.insert(name);
+    if (now.empty()) continue;
+    for (const auto& [uid, until] : now) naming_[uid].insert(name);
+    seen_[name] = std::move(now);
   }
 }
 
-std::map<std::string, Holds> Engine::State::WantedHolds(absl::Time now) {
-  std::map<std::string, Holds> want;
-  for (const auto& [key, gang] : gangs) {
-    const bool placed = !gang.fixed.empty() || !gang.tentative.empty();
-    if (!gang.record || (!placed && !IsUndecided(gang))) continue;
-    const std::string uid = gang.uid();
-    if (uid.empty()) continue;
-    if (IsUndecided(gang)) KeepHolds(uid, &want);
-    if (!placed) continue;
-    absl::Time until = gang.record->deadline + kHoldMargin;
-    if (gang.state != v1::PROVISIONING) {
-      const int64_t steps = (now - gang.state_since) / kReadyHold + 1;
-      until = std::max(until, gang.state_since + kReadyHold * steps);
-      WakeAt(gang.state_since + kReadyHold * steps);
-    }
-    const absl::Time hold_from = gang.state == v1::READY ? gang.state_since + kQuickBind : now;
-    if (now < hold_from) WakeAt(hold_from);
-    for (const auto* places : {&gang.fixed, &gang.tentative}) {
-      for (const auto& [pod, place] : *places) {
-        const std::string node = RealNodeOf(place);
-        auto marks = node_marks.find(node);
-        if (marks == node_marks.end() || !marks->second.made_by_karpenter) continue;
-        if (now < hold_from && !ReadHolds(marks->second.annotations).contains(uid)) continue;
-        want[node][uid] = until;
-        hold_candidates.insert(node);
+Holds NodeHolds::On(const std::string& node) const {
+  const auto it = seen_.find(node);
+  return it == seen_.end() ? Holds() : it->second;
+}
+
+void NodeHolds::Want(const Gang& gang, bool undecided) {
+  const Places& places = placement_.Of(gang);
+  const AdmissionRecord* record = records_.Of(gang);
+  const std::string uid = gang.uid();
+  const bool placed = !places.fixed.empty() || !places.tentative.empty();
+  if (record == nullptr || uid.empty() || (!placed && !undecided)) {
+    Forget(gang.id);
+    return;
+  }
+  Wanted wanted = {uid, {}};
+  if (undecided) {
+    if (const auto naming = naming_.find(uid); naming != naming_.end()) {
+      for (const std::string& node : naming->second) {
+        wanted.nodes[node] = seen_.at(node).at(uid);
       }
     }
   }
-  return want;
+  if (placed) {
+    const absl::Time now = agenda_->now();
+    absl::Time until = record->deadline + kHoldMargin;
+    if (gang.state != v1::PROVISIONING) {
+      const int64_t steps = (now - gang.state_since) / kReadyHold + 1;
+      until = std::max(until, gang.state_since + kReadyHold * steps);
+      agenda_->NoteAt(gang.id, gang.state_since + kReadyHold * steps);
+    }
+    const absl::Time hold_from = gang.state == v1::READY ? gang.state_since + kQuickBind : now;
+    if (now < hold_from) agenda_->NoteAt(gang.id, hold_from);
+    for (const PlaceMap* some : {&places.fixed, &places.tentative}) {
+      for (const auto& [pod, place] : *some) {
+        const kube::Node* node = ObjectOf(snapshot_, place);
+        if (node == nullptr || node->meta.Label(kube::kNodePoolLabel) == nullptr) continue;
+        const auto seen = seen_.find(node->meta.name);
+        const bool held = seen != seen_.end() && seen->second.contains(uid);
+        if (now < hold_from && !held) continue;
+        wanted.nodes[node->meta.name] = until;
+      }
+    }
+  }
+  Replace(gang.id, std::move(wanted));
 }
 
-void Engine::State::ReconcileHolds(absl::Time now) {
-  const std::map<std::string, Holds> want = WantedHolds(now);
-  for (auto it = hold_candidates.begin(); it != hold_candidates.end();) {
-    auto marks = node_marks.find(*it);
-    if (marks == node_marks.end()) {
-      it = hold_candidates.erase(it);
+void NodeHolds::Replace(GangId gang, Wanted wanted) {
+  Wanted& before = of_gang_[gang];
+  if (before.uid == wanted.uid && before.nodes == wanted.nodes) return;
+  for (const auto& [node, until] : before.nodes) {
+    const auto holds = wanted_.find(node);
+    holds->second.erase(before.uid);
+    if (holds->second.empty()) wanted_.erase(holds);
+    touched_.insert(node);
+  }
+  for (const auto& [node, until] : wanted.nodes) {
+    wanted_[node][wanted.uid] = until;
+    touched_.insert(node);
+  }
+  before = std::move(wanted);
+}
+
+void NodeHolds::Forget(GangId gang) {
+  const auto it = of_gang_.find(gang);
+  if (it == of_gang_.end()) return;
+  Replace(gang, {});
+  of_gang_.erase(gang);
+}
+
+void NodeHolds::Reconcile() {
+  for (auto it = touched_.begin(); it != touched_.end();) {
+    const std::string name = *it;
+    const kube::Node* node = ObjectOf(snapshot_, name);
+    const auto wanted = wanted_.find(name);
+    if (node == nullptr) {
+      it = touched_.erase(it);
       continue;
     }
-    auto wanted = want.find(*it);
     auto change =
-        ChangeHolds(marks->second.annotations, wanted == want.end() ? Holds{} : wanted->second);
-    if (change.empty()) {
-      it = wanted == want.end() && !HasHoldMarks(marks->second.annotations)
-               ? hold_candidates.erase(it)
-               : std::next(it);
-      continue;
-    }
-    Act("node/" + *it, now, AnnotateNode{*it, marks->second.resource_version, std::move(change)});
-    ++it;
+        ChangeHolds(node->meta.annotations, wanted == wanted_.end() ? Holds() : wanted->second);
+    // What was asked for may come to nothing, so it is looked at again when that has ended.
+    const bool done =
+        change.empty() ||
+        outbox_->Act("node/" + name,
+                     AnnotateNode{name, node->meta.resource_version, std::move(change)},
+                     [this, name](const absl::Status&, absl::Time) { touched_.insert(name); });
+    it = done ? touched_.erase(it) : std::next(it);
   }
 }
 

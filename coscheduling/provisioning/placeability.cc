@@ -1,9 +1,7 @@
-// Could the nodes exist at all: those of a gang, and those of a flavor before quota of it is given?
+#include "coscheduling/provisioning/placeability.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "coscheduling/engine_state.h"
 #include "fmt/format.h"
 
 namespace muster::coscheduling {
@@ -12,8 +10,14 @@ namespace {
 constexpr absl::Duration kJudgeNodesEvery = absl::Seconds(5);
 constexpr size_t kJudgedAtMost = 4096;
 
-}  // namespace
+// The nodes that could be made of them are the same; how many there are already may differ.
+bool MakeTheSame(const kube::NodePool& a, const kube::NodePool& b) {
+  return a.labels == b.labels && a.requirements == b.requirements && a.taints == b.taints &&
+         a.limits == b.limits && a.node_class_group == b.node_class_group && a.ready == b.ready &&
+         a.error == b.error && a.meta.deletion_time == b.meta.deletion_time;
+}
 
+// A pod's spec with the labels and tolerations of a flavor.
 kube::PodSpec WithFlavor(const kube::PodSpec& spec, const kube::ResourceFlavor& flavor) {
   kube::PodSpec with = spec;
   for (const auto& [key, value] : flavor.node_labels) with.node_selector.emplace(key, value);
@@ -22,111 +26,158 @@ kube::PodSpec WithFlavor(const kube::PodSpec& spec, const kube::ResourceFlavor& 
   return with;
 }
 
-absl::Time Engine::State::TriedUntil(const quota::Workload& workload,
-                                     const kube::ResourceFlavor& flavor) const {
-  auto it = gang_of_quota.find(workload.id);
-  if (it == gang_of_quota.end()) return absl::InfinitePast();
-  const auto tried =
-      it->second->record ? it->second->record->flavors_tried : TriedBefore(*it->second).flavors;
-  auto found = tried.find(flavor.meta.name);
-  return found == tried.end() ? absl::InfinitePast() : found->second;
+}  // namespace
+
+// --- observations ---
+
+void Placeability::Upsert(kube::NodePool pool) {
+  flavors_changed_ = true;
+  std::string name = pool.meta.name;
+  const auto it = pools_.find(name);
+  pools_changed_ |= it == pools_.end() || !MakeTheSame(it->second, pool);
+  pools_.insert_or_assign(std::move(name), std::move(pool));
 }
 
-std::string Engine::State::WhyNotPlaceable(const quota::Workload& workload,
-                                           const quota::PodSet& set,
-                                           const kube::ResourceFlavor& flavor) {
-  if (const std::string& why = WhyNoNodesOf(set, flavor); !why.empty()) return why;
-  const absl::Time until = TriedUntil(workload, flavor);
-  if (clock >= until) return "";
-  const auto others = quotas.OtherFlavors(workload.id, set.name, flavor.meta.name);
-  const bool another = std::ranges::any_of(others, [&](const kube::ResourceFlavor* other) {
-    return clock >= TriedUntil(workload, *other) && WhyNoNodesOf(set, *other).empty();
+void Placeability::RemoveNodePool(std::string_view name) {
+  flavors_changed_ = pools_changed_ = true;
+  pools_.erase(std::string(name));
+}
+
+void Placeability::Observe(const cluster::Journal& journal) {
+  using cluster::NodeChange;
+  const bool changed = std::ranges::any_of(journal.nodes, [](const auto& entry) {
+    return entry.second.observed.HasAny({NodeChange::kCame, NodeChange::kWent, NodeChange::kClass});
   });
-  if (!another) return "";
-  WakeAt(until);
-  next_flavor_retry = std::min(next_flavor_retry, until);
-  return fmt::format("its nodes didn't come; tried again from {}", Clock(until));
+  nodes_changed_ |= changed;
+  flavors_changed_ |= changed;
 }
 
-const std::string& Engine::State::WhyNoNodesOf(const quota::PodSet& set,
-                                               const kube::ResourceFlavor& flavor) {
-  std::string key = fmt::format("{}/{}/{}", set.name, set.count, flavor.meta.name);
-  auto [known, inserted] = placeability.try_emplace(std::move(key));
-  if (!inserted) return known->second;
-  const Demand demand{std::make_shared<const kube::PodSpec>(WithFlavor(*set.spec, flavor)),
-                      set.count, 0, ""};
-  known->second = Judge(demand, node_pools, Limits::kRemaining, snapshot, options.instance_types)
-                      .reason.message;
+// --- steps ---
+
+// NodePools change seldom, nodes all the time: only gangs that nothing was found for care for
+// those, and can wait a little.
+bool Placeability::Refresh() {
+  const absl::Time now = agenda_->now();
+  bool flavors = std::exchange(flavors_changed_, false) || now >= next_flavor_retry_;
+  const bool pools = std::exchange(pools_changed_, false);
+  const absl::Time due = judged_at_ + kJudgeNodesEvery;
+  if (pools || (nodes_changed_ && now >= due)) {
+    judged_.clear();
+    judged_at_ = now;
+    nodes_changed_ = false;
+    flavors = true;
+    if (pools) {
+      for (const auto& [gang, feasibility] : of_gang_) agenda_->Note(gang);
+    } else {
+      for (GangId gang : infeasible_) agenda_->Note(gang);
+    }
+  } else if (nodes_changed_) {
+    agenda_->WakeAt(due);
+  }
+  if (flavors) {
+    why_no_nodes_.clear();
+    next_flavor_retry_ = Never();
+  }
+  agenda_->WakeAt(next_flavor_retry_);
+  return flavors;
+}
+
+std::shared_ptr<const Feasibility> Placeability::Judged(const Demand& demand) {
+  auto judge = [&] {
+    return std::make_shared<const Feasibility>(muster::coscheduling::Judge(
+        demand, pools_, Limits::kWhole, snapshot_, options_.instance_types));
+  };
+  // Their spec is made for this one question.
+  if (demand.pods_on_one_node > 0) return judge();
+  if (judged_.size() >= kJudgedAtMost) judged_.clear();
+  auto [known, inserted] = judged_.try_emplace({demand.spec, demand.count});
+  if (inserted) known->second = judge();
   return known->second;
 }
 
-// Nothing stands or is being carried out yet. With quota in hand the flavor decides, and what can't
-// be placed is given back (HoldsUselessly).
-bool Engine::State::MayBeInfeasible(const Gang& gang) const {
-  return gang.ours && !gang.facts.blocked && !gang.facts.evicting && gang.facts.live > 0 &&
-         gang.bound.empty() && gang.posted.empty() && gang.fixed.empty() && !gang.commit_started &&
-         gang.required() > 0 && !HoldsQuota(gang);
+// With quota in hand the flavor decides, and what can't be placed is given back.
+bool Placeability::Judge(const Gang& gang, bool under_way) {
+  const bool asked = gang.ours && !gang.facts.blocked && !gang.facts.evicting &&
+                     gang.facts.live > 0 && gang.bound.empty() && !under_way &&
+                     gang.required() > 0 && !quota_.Holds(gang);
+  if (!asked) {
+    Forget(gang.id);
+    return false;
+  }
+  std::vector<const kube::Pod*> members;
+  members.reserve(gang.unbound.size());
+  for (const std::string& uid : gang.unbound) members.push_back(snapshot_.FindPod(uid));
+  std::shared_ptr<const Feasibility> worst;
+  for (const Demand& demand : DemandsOf(snapshot_, members, gang.required())) {
+    std::shared_ptr<const Feasibility> found = Judged(demand);
+    if (worst == nullptr || found->verdict > worst->verdict) worst = std::move(found);
+  }
+  const bool infeasible = worst != nullptr && worst->verdict == Feasibility::Verdict::kInfeasible &&
+                          !IsAssumedFeasible(gang);
+  of_gang_[gang.id] = std::move(worst);
+  if (infeasible) {
+    infeasible_.insert(gang.id);
+  } else {
+    infeasible_.erase(gang.id);
+  }
+  return infeasible;
 }
 
-bool Engine::State::IsAssumedFeasible(const Gang& gang) const {
-  if (options.assume_feasible) return true;
+void Placeability::Forget(GangId gang) {
+  of_gang_.erase(gang);
+  infeasible_.erase(gang);
+}
+
+// --- questions ---
+
+const Feasibility* Placeability::Of(const Gang& gang) const {
+  const auto it = of_gang_.find(gang.id);
+  return it == of_gang_.end() ? nullptr : it->second.get();
+}
+
+bool Placeability::IsAssumedFeasible(const Gang& gang) const {
+  if (options_.assume_feasible) return true;
   auto says_so = [](const kube::ObjectMeta& meta) {
     const std::string* value = meta.Annotation(kAssumeFeasibleAnnotation);
     return value != nullptr && *value == "true";
   };
   return (gang.group != nullptr && says_so(gang.group->meta)) ||
          std::ranges::any_of(gang.unbound, [&](const std::string& uid) {
-           return says_so(snapshot.FindPod(uid)->meta);
+           return says_so(snapshot_.FindPod(uid)->meta);
          });
 }
 
-std::shared_ptr<const Feasibility> Engine::State::Judged(const Demand& demand) {
-  auto judge = [&] {
-    return std::make_shared<const Feasibility>(
-        Judge(demand, node_pools, Limits::kWhole, snapshot, options.instance_types));
-  };
-  // Their spec is made for this one question.
-  if (demand.pods_on_one_node > 0) return judge();
-  if (judged.size() >= kJudgedAtMost) judged.clear();
-  auto [known, inserted] = judged.try_emplace({demand.spec, demand.count});
-  if (inserted) known->second = judge();
+std::string Placeability::WhyNotPlaceable(const Gang& gang, const quota::Workload& workload,
+                                          const quota::PodSet& set,
+                                          const kube::ResourceFlavor& flavor) {
+  if (const std::string& why = WhyNoNodesOf(set, flavor); !why.empty()) return why;
+  const absl::Time until = tried_until_(gang, flavor);
+  if (agenda_->now() >= until) return "";
+  const auto others = quota_.scheduler().OtherFlavors(workload.id, set.name, flavor.meta.name);
+  const bool another = std::ranges::any_of(others, [&](const kube::ResourceFlavor* other) {
+    return agenda_->now() >= tried_until_(gang, *other) && WhyNoNodesOf(set, *other).empty();
+  });
+  if (!another) return "";
+  next_flavor_retry_ = std::min(next_flavor_retry_, until);
+  agenda_->WakeAt(until);
+  return fmt::format("its nodes didn't come; tried again from {}", Clock(until));
+}
+
+const std::string& Placeability::WhyNoNodesOf(const quota::PodSet& set,
+                                              const kube::ResourceFlavor& flavor) {
+  std::string key = fmt::format("{}/{}/{}", set.name, set.count, flavor.meta.name);
+  auto [known, inserted] = why_no_nodes_.try_emplace(std::move(key));
+  if (!inserted) return known->second;
+  const Demand demand{std::make_shared<const kube::PodSpec>(WithFlavor(*set.spec, flavor)),
+                      set.count, 0, ""};
+  known->second = muster::coscheduling::Judge(demand, pools_, Limits::kRemaining, snapshot_,
+                                              options_.instance_types)
+                      .reason.message;
   return known->second;
 }
 
-void Engine::State::JudgeGang(Gang& gang) {
-  gang.feasibility = nullptr;
-  gang.facts.infeasible = false;
-  if (!MayBeInfeasible(gang)) return;
-  std::vector<const kube::Pod*> members;
-  members.reserve(gang.unbound.size());
-  for (const std::string& uid : gang.unbound) members.push_back(snapshot.FindPod(uid));
-  for (const Demand& demand : DemandsOf(snapshot, members, gang.required())) {
-    std::shared_ptr<const Feasibility> found = Judged(demand);
-    if (gang.feasibility == nullptr || found->verdict > gang.feasibility->verdict) {
-      gang.feasibility = std::move(found);
-    }
-  }
-  gang.facts.infeasible = gang.feasibility != nullptr &&
-                          gang.feasibility->verdict == Feasibility::Verdict::kInfeasible &&
-                          !IsAssumedFeasible(gang);
-}
-
-// NodePools change seldom, nodes all the time: only gangs that nothing was found for care for
-// those, and can wait a little.
-void Engine::State::JudgeAgain(absl::Time now) {
-  const bool pools = std::exchange(pools_changed, false);
-  const absl::Time due = judged_at + kJudgeNodesEvery;
-  if (!pools && !nodes_to_judge) return;
-  if (!pools && now < due) {
-    WakeAt(due);
-    return;
-  }
-  judged.clear();
-  judged_at = now;
-  nodes_to_judge = false;
-  for (auto& [key, gang] : gangs) {
-    gang.dirty |= pools ? gang.feasibility != nullptr : gang.facts.infeasible;
-  }
+int64_t Placeability::MakeableOf(const quota::PodSet& set, Limits limits) const {
+  return Makeable({set.spec, set.count, 0, ""}, pools_, limits, options_.instance_types, nullptr);
 }
 
 }  // namespace muster::coscheduling

@@ -1,11 +1,12 @@
 // What the gangs that wait know of the nodes that were asked for: who counts on which NodeClaim,
 // what went wrong with it (setbacks.h), and when a gang has waited long enough.
 
+#include "coscheduling/provisioning/provisioning.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "cluster/predicates.h"
-#include "coscheduling/engine_state.h"
 #include "coscheduling/gangs/pod_sets.h"
 #include "coscheduling/provisioning/setback_reasons.h"
 #include "fmt/format.h"
@@ -13,6 +14,44 @@
 
 namespace muster::coscheduling {
 namespace {
+
+constexpr std::string_view kUnschedulable = "Unschedulable";
+constexpr std::string_view kSchedulingGated = "SchedulingGated";
+// What kube-scheduler itself writes for an error: no provisioner looks at it.
+constexpr std::string_view kSchedulerError = "SchedulerError";
+
+bool AsksForNode(const kube::Pod& pod) {
+  return pod.scheduled_reason == kUnschedulable && pod.scheduled_status != "True";
+}
+
+const char* CauseText(cluster::RejectionCode code) {
+  switch (code) {
+    case cluster::RejectionCode::kNotUsable:
+      return "not usable yet";
+    case cluster::RejectionCode::kUnschedulable:
+      return "unschedulable";
+    case cluster::RejectionCode::kUntoleratedTaint:
+      return "untolerated taint";
+    case cluster::RejectionCode::kNodeSelector:
+      return "nodeSelector or node affinity doesn't match";
+    case cluster::RejectionCode::kResources:
+      return "not enough free";
+    case cluster::RejectionCode::kHostPorts:
+      return "host port taken";
+    case cluster::RejectionCode::kVolume:
+      return "volume can't be reached";
+    case cluster::RejectionCode::kPodAffinity:
+      return "pod affinity not met";
+    case cluster::RejectionCode::kPodAntiAffinity:
+    case cluster::RejectionCode::kExistingAntiAffinity:
+      return "pod anti-affinity";
+    case cluster::RejectionCode::kTopologySpread:
+      return "topology spread";
+    case cluster::RejectionCode::kExcluded:
+      return "left out after a fault";
+  }
+  return "";
+}
 
 // operatorpkg's reason of a condition that nobody has looked at yet.
 constexpr std::string_view kAwaiting = "AwaitingReconciliation";
@@ -133,169 +172,363 @@ const char* TextOf(BringUp stage) {
 
 }  // namespace
 
-StageLimits Engine::State::LimitsOfStages() const {
-  return {options.launch_deadline, options.registration_deadline, options.initialization_deadline};
+std::string ShortfallText(const PlanShortfall& shortfall) {
+  constexpr size_t kShown = 3;
+  std::string text;
+  for (size_t i = 0; i < shortfall.causes.size() && i < kShown; ++i) {
+    const PlanShortfall::Cause& cause = shortfall.causes[i];
+    text += fmt::format("{}{} node(s) {}: {}", text.empty() ? "" : "; ", cause.nodes,
+                        CauseText(cause.code), cause.example);
+  }
+  return text.empty() ? "no node that could take a member" : text;
 }
 
-bool Engine::State::CapacityFailedBefore(const Gang& gang) {
-  return gang.record && gang.record->given_up && !gang.record->retry_after &&
-         gang.record->given_up->code == v1::INSUFFICIENT_CAPACITY;
+Provisioning::Provisioning(const EngineOptions& options, const cluster::Snapshot& snapshot,
+                           const Gangs& gangs, const Records& records, const QuotaAdmission& quota,
+                           const Placeability& placeability, Placement* placement, Agenda* agenda,
+                           Outbox* outbox)
+    : options_(options),
+      snapshot_(snapshot),
+      gangs_(gangs),
+      records_(records),
+      quota_(quota),
+      placeability_(placeability),
+      placement_(placement),
+      agenda_(agenda),
+      outbox_(outbox),
+      random_(options.seed) {}
+
+// --- questions ---
+
+const Provisioning::Part& Provisioning::PartOf(const Gang& gang) const {
+  static const Part kNone;
+  const auto it = parts_.find(gang.id);
+  return it == parts_.end() ? kNone : it->second;
+}
+
+bool Provisioning::IsSignalled(const Gang& gang) const { return PartOf(gang).signalled; }
+
+bool Provisioning::IsBeyondLimits(const Gang& gang) const {
+  return PartOf(gang).limits_reached_since != Never();
+}
+
+StageLimits Provisioning::LimitsOfStages() const {
+  return {options_.launch_deadline, options_.registration_deadline,
+          options_.initialization_deadline};
+}
+
+bool Provisioning::CapacityFailedBefore(const Gang& gang) const {
+  const AdmissionRecord* record = records_.Of(gang);
+  return record != nullptr && record->given_up && !record->retry_after &&
+         record->given_up->code == v1::INSUFFICIENT_CAPACITY;
+}
+
+absl::Duration Provisioning::DeadlineOf(const Gang& gang) const {
+  if (gang.group == nullptr || !gang.group->schedule_timeout_seconds) {
+    return options_.provisioning_deadline;
+  }
+  return absl::Seconds(*gang.group->schedule_timeout_seconds);
 }
 
 // What was refused to another gang meanwhile isn't asked for by Karpenter before its time is over.
 // It is waited for once, so that gangs that come later don't keep this one from ever trying.
-absl::Time Engine::State::RetryAt(const Gang& gang) const {
-  const absl::Time own = *gang.record->retry_after;
-  if (gang.record->TriesAnewAtOnce()) return own;
-  const absl::Time known_until = setbacks.LastRefusal(gang.key) + options.capacity_backoff;
-  return std::clamp(known_until, own, own + options.capacity_backoff);
+absl::Time Provisioning::RetryAt(const Gang& gang) const {
+  const AdmissionRecord& record = *records_.Of(gang);
+  const absl::Time own = *record.retry_after;
+  if (record.TriesAnewAtOnce()) return own;
+  const absl::Time known_until = setbacks_.LastRefusal(gang.key) + options_.capacity_backoff;
+  return std::clamp(known_until, own, own + options_.capacity_backoff);
+}
+
+bool Provisioning::BacksOff(const Gang& gang) const {
+  const AdmissionRecord* record = records_.Of(gang);
+  if (record == nullptr || !record->retry_after) return false;
+  return agenda_->now() < *record->retry_after || agenda_->now() < RetryAt(gang);
+}
+
+Placement::Capacity Provisioning::CapacityOf(const Gang& gang) const {
+  return {setbacks_.RoomSinceRefusal(gang.key),
+          std::max(records_.Of(gang)->deadline, setbacks_.LastRefusal(gang.key)) +
+              options_.capacity_backoff};
 }
 
 // Where capacity failed the gang before, or where what was ordered with it can be taken back before
 // it is up, trying anew later costs less than to hold the others meanwhile.
-BringUpLimits Engine::State::Limits(const Gang& gang) const {
-  const bool soon = CapacityFailedBefore(gang) || options.withdraw_nodes;
+BringUpLimits Provisioning::LimitsOf(const Gang& gang) const {
+  const bool soon = CapacityFailedBefore(gang) || options_.withdraw_nodes;
   return {.stages = LimitsOfStages(),
-          .refused = soon ? std::min(options.refusal_deadline, options.launch_deadline)
-                          : options.launch_deadline};
+          .refused = soon ? std::min(options_.refusal_deadline, options_.launch_deadline)
+                          : options_.launch_deadline};
 }
 
-void Engine::State::SetbacksChanged(const std::vector<GangKey>& keys) {
-  for (const GangKey& key : keys) MarkDirty(key);
+std::string Provisioning::RealNodeOf(const std::string& place) const {
+  const cluster::NodeInfo* info = snapshot_.FindNode(place);
+  return info == nullptr || info->object == nullptr ? "" : info->object->meta.name;
+}
+
+std::string Provisioning::UsableText(const Gang& gang) const {
+  const Places& places = placement_->Of(gang);
+  size_t usable = places.fixed.size();
+  for (const auto& [uid, place] : places.tentative) {
+    const cluster::NodeInfo* info = snapshot_.FindNode(place);
+    usable += info != nullptr && info->UsableNow();
+  }
+  return fmt::format("{} of {} members have usable nodes; ", usable, gang.unbound.size());
+}
+
+std::optional<Reason> Provisioning::SetbackReason(const Gang& gang, bool all) const {
+  const std::vector<Setback> list = setbacks_.Of(gang.key, LimitsOf(gang), agenda_->now(), all);
+  if (list.empty() || list.front().overcome) return std::nullopt;
+  return ReasonOf(list.front(), UsableText(gang));
+}
+
+std::vector<Setback> Provisioning::SetbacksOf(const Gang& gang) const {
+  return setbacks_.Of(gang.key, LimitsOf(gang), agenda_->now());
+}
+
+Reason Provisioning::LimitReason(const Gang& gang) const {
+  const Part& part = PartOf(gang);
+  return {v1::POOL_LIMIT_REACHED,
+          fmt::format("{} of {} members have room, and NodePools can make nodes for {} of the {} "
+                      "that are missing within their limits{}",
+                      placement_->Of(gang).shortfall.placeable, gang.unbound.size(), part.makeable,
+                      part.missing, part.signalled ? "" : "; no nodes are asked for now"),
+          "raise the limits of the NodePools, or wait until others give nodes back"};
+}
+
+// --- observations ---
+
+void Provisioning::Note(const std::vector<GangKey>& keys) {
+  for (const GangKey& key : keys) {
+    if (const Gang* gang = gangs_.Find(key)) agenda_->Note(gang->id);
+  }
+}
+
+void Provisioning::Observe(const kube::Event& event) {
+  Note(setbacks_.Note(event, agenda_->now()));
+}
+
+void Provisioning::Observe(const cluster::Journal& journal) {
+  for (const auto& [name, entry] : journal.nodes) {
+    if (entry.observed.empty()) continue;
+    const cluster::NodeInfo* info = snapshot_.FindNode(name);
+    if (info != nullptr && info->claim != nullptr) NoteClaim(info->claim->meta.name);
+  }
 }
 
 // Those whose signal a new NodeClaim may answer.
-std::set<GangKey> Engine::State::GangsAskingFor(const cluster::NodeInfo& info) const {
+std::set<GangKey> Provisioning::GangsAskingFor(const cluster::NodeInfo& info) const {
   std::set<GangKey> asking;
-  for (const auto& [key, gang] : gangs) {
-    if (!gang.signalled) continue;
+  for (GangId id : signalled_) {
+    const Gang& gang = *gangs_.Find(id);
     const kube::PodSpec* refused = nullptr;
-    for (const std::string& uid : Unplaced(gang)) {
-      const kube::Pod& pod = *snapshot.FindPod(uid);
+    for (const std::string& uid : placement_->Unplaced(gang)) {
+      const kube::Pod& pod = *snapshot_.FindPod(uid);
       if (pod.spec.get() == refused) continue;
       refused = pod.spec.get();
-      if (cluster::CheckClass(snapshot, pod, info) || cluster::CheckRoom(pod, info)) continue;
-      asking.insert(key);
+      if (cluster::CheckClass(snapshot_, pod, info) || cluster::CheckRoom(pod, info)) continue;
+      asking.insert(gang.key);
       break;
     }
   }
   return asking;
 }
 
-void Engine::State::NoteClaim(const std::string& name) {
-  const cluster::NodeInfo* info = snapshot.FindNode(cluster::VirtualName(name));
+void Provisioning::NoteClaim(const std::string& name) {
+  const cluster::NodeInfo* info = snapshot_.FindNode(cluster::VirtualName(name));
   if (info == nullptr || info->claim == nullptr) {
-    coming_claims.erase(name);
-    SetbacksChanged(setbacks.Gone(name, clock));
+    coming_claims_.erase(name);
+    Note(setbacks_.Gone(name, agenda_->now()));
     return;
   }
   if (MayGo(*info)) {
-    coming_claims.try_emplace(name, Never());
+    coming_claims_.try_emplace(name, Never());
   } else {
-    coming_claims.erase(name);
+    coming_claims_.erase(name);
   }
-  if (!setbacks.Knows(name)) setbacks.MadeFor(name, GangsAskingFor(*info));
-  SetbacksChanged(setbacks.See(SightOf(*info), std::max(clock, info->claim->meta.creation_time)));
+  if (!setbacks_.Knows(name)) setbacks_.MadeFor(name, GangsAskingFor(*info));
+  Note(setbacks_.See(SightOf(*info), std::max(agenda_->now(), info->claim->meta.creation_time)));
 }
 
-void Engine::State::CountOnNodes(const std::vector<Gang*>& waiting) {
+void Provisioning::CountOn(const std::vector<GangId>& planned) {
   // Last claim first: where two plans are on the same node, who comes first has it.
-  for (auto it = waiting.rbegin(); it != waiting.rend(); ++it) {
-    Gang& gang = **it;
-    if (gang.facts.backing_off) continue;
+  for (auto it = planned.rbegin(); it != planned.rend(); ++it) {
+    const Gang& gang = *gangs_.Find(*it);
+    const Places& places = placement_->Of(gang);
     std::set<std::string> claims;
-    for (const auto* places : {&gang.fixed, &gang.tentative}) {
-      for (const auto& [uid, place] : *places) {
-        const cluster::NodeInfo* info = snapshot.FindNode(place);
+    for (const PlaceMap* some : {&places.fixed, &places.tentative}) {
+      for (const auto& [uid, place] : *some) {
+        const cluster::NodeInfo* info = snapshot_.FindNode(place);
         if (info != nullptr && info->claim != nullptr) claims.insert(info->claim->meta.name);
       }
     }
     const bool complete =
-        gang.coming_suffices || static_cast<int64_t>(gang.fixed.size()) >= gang.required();
-    setbacks.CountOn(gang.key, gang.record->admitted_at, claims, complete,
-                     CapacityFailedBefore(gang));
+        places.coming_suffices || static_cast<int64_t>(places.fixed.size()) >= gang.required();
+    setbacks_.CountOn(gang.key, records_.Of(gang)->admitted_at, claims, complete,
+                      CapacityFailedBefore(gang));
   }
 }
 
-std::string Engine::State::UsableText(const Gang& gang) const {
-  size_t usable = gang.fixed.size();
-  for (const auto& [uid, place] : gang.tentative) {
-    const cluster::NodeInfo* info = snapshot.FindNode(place);
-    usable += info != nullptr && info->UsableNow();
-  }
-  return fmt::format("{} of {} members have usable nodes; ", usable, gang.unbound.size());
+// --- steps of a gang ---
+
+void Provisioning::Stop(const Gang& gang) {
+  setbacks_.Stop(gang.key, LimitsOf(gang), agenda_->now());
 }
 
-std::optional<Reason> Engine::State::SetbackReason(const Gang& gang, absl::Time now,
-                                                   bool all) const {
-  const std::vector<Setback> list = setbacks.Of(gang.key, Limits(gang), now, all);
-  if (list.empty() || list.front().overcome) return std::nullopt;
-  return ReasonOf(list.front(), UsableText(gang));
+void Provisioning::Forget(GangId gang, const GangKey& key) {
+  parts_.erase(gang);
+  signalled_.erase(gang);
+  setbacks_.Forget(key);
+}
+
+void Provisioning::Signal(const Gang& gang, bool undecided) {
+  if (undecided) return;
+  Part& part = parts_[gang.id];
+  const Places& places = placement_->Of(gang);
+  bool before = part.signalled;
+  for (const std::string& uid : gang.unbound) {
+    const kube::Pod* pod = snapshot_.FindPod(uid);
+    before |= IsGatedByUs(*pod) && AsksForNode(*pod);
+  }
+  const bool waits =
+      gang.state == v1::PROVISIONING || (gang.facts.admitted && !gang.facts.blocked &&
+                                         (gang.state == v1::REPAIRING || gang.state == v1::BOUND));
+  const bool want = waits && !placement_->Unplaced(gang).empty() &&
+                    (before || (places.short_of_nodes && !IsBeyondLimits(gang)));
+  if (want && !part.signalled) {
+    placement_->KeepPartialUntil(gang.id, agenda_->now() + options_.signal_grace);
+    signalled_.insert(gang.id);
+  } else if (!want) {
+    signalled_.erase(gang.id);
+  }
+  part.signalled = want;
+  const bool leave_alone = gang.state == v1::READY || gang.state == v1::BINDING;
+  for (const std::string& uid : gang.unbound) {
+    const kube::Pod* pod = snapshot_.FindPod(uid);
+    const bool placed = places.fixed.contains(uid);
+    const bool asks = want && !placed && quota_.MayBePlaced(gang, uid);
+    if (asks && !AsksForNode(*pod)) {
+      outbox_->Act(gang.id, "signal/" + uid,
+                   SignalPod{RefOf(*pod), std::string(kUnschedulable),
+                             fmt::format("gang {} waits for nodes for all of its members",
+                                         gang.key.ToString())});
+    } else if (!asks && !placed && !leave_alone && AsksForNode(*pod)) {
+      outbox_->Act(
+          gang.id, "signal/" + uid,
+          SignalPod{RefOf(*pod),
+                    std::string(IsGatedByUs(*pod) ? kSchedulingGated : kSchedulerError),
+                    fmt::format("gang {} doesn't ask for nodes now", gang.key.ToString())});
+    }
+  }
 }
 
 // Two gangs that ask at once for more than there may be each see room for themselves; the one that
 // comes out short is told by what is left then. Only what is certain counts: a pool that can't be
 // judged now, or nodes that somebody else makes, may change it any time.
-void Engine::State::ReadLimits(Gang& gang, absl::Time now) {
-  const auto required = gang.required() - static_cast<int64_t>(gang.fixed.size());
-  gang.missing = required - static_cast<int64_t>(gang.shortfall.placeable);
-  gang.makeable = 0;
-  bool certain = gang.short_of_nodes && !gang.min_resources_short && gang.missing > 0 &&
-                 !IsAssumedFeasible(gang) &&
-                 (gang.feasibility == nullptr ||
-                  gang.feasibility->verdict == Feasibility::Verdict::kFeasible) &&
-                 std::ranges::all_of(node_pools, [](const auto& entry) {
-                   return entry.second.ready && entry.second.error.empty();
-                 });
+void Provisioning::ReadLimits(const Gang& gang) {
+  Part& part = parts_[gang.id];
+  const Places& places = placement_->Of(gang);
+  const auto required = gang.required() - static_cast<int64_t>(places.fixed.size());
+  part.missing = required - static_cast<int64_t>(places.shortfall.placeable);
+  part.makeable = 0;
+  const Feasibility* feasibility = placeability_.Of(gang);
+  bool certain =
+      places.short_of_nodes && !places.min_resources_short && part.missing > 0 &&
+      !placeability_.IsAssumedFeasible(gang) &&
+      (feasibility == nullptr || feasibility->verdict == Feasibility::Verdict::kFeasible) &&
+      std::ranges::all_of(placeability_.pools(), [](const auto& entry) {
+        return entry.second.ready && entry.second.error.empty();
+      });
   if (certain) {
     std::vector<const kube::Pod*> unplaced;
-    for (const std::string& uid : Unplaced(gang)) unplaced.push_back(snapshot.FindPod(uid));
+    for (const std::string& uid : placement_->Unplaced(gang)) {
+      unplaced.push_back(snapshot_.FindPod(uid));
+    }
     int64_t within_whole_limits = 0;
     for (const quota::PodSet& set : GroupByPodSet(unplaced, required).required) {
-      const Demand demand{set.spec, set.count, 0, ""};
-      const auto& types = options.instance_types;
-      gang.makeable += Makeable(demand, node_pools, Limits::kRemaining, types, nullptr);
-      within_whole_limits += Makeable(demand, node_pools, Limits::kWhole, types, nullptr);
+      part.makeable += placeability_.MakeableOf(set, Limits::kRemaining);
+      within_whole_limits += placeability_.MakeableOf(set, Limits::kWhole);
     }
-    certain = gang.makeable < gang.missing && within_whole_limits >= gang.missing &&
+    certain = part.makeable < part.missing && within_whole_limits >= part.missing &&
               std::ranges::none_of(
-                  snapshot.nodes(),
+                  snapshot_.nodes(),
                   [&](const auto& entry) {
                     const cluster::NodeInfo& info = entry.second;
                     return info.node->meta.Label(kube::kNodePoolLabel) == nullptr &&
-                           !cluster::CheckClass(snapshot, *unplaced.front(), info);
+                           !cluster::CheckClass(snapshot_, *unplaced.front(), info);
                   });
   }
   if (!certain) {
-    gang.limits_reached_since = Never();
-  } else if (!IsBeyondLimits(gang)) {
-    gang.limits_reached_since = now;
+    part.limits_reached_since = Never();
+  } else if (part.limits_reached_since == Never()) {
+    part.limits_reached_since = agenda_->now();
   }
 }
 
-bool Engine::State::HoldsNodes(const Gang& gang) const {
-  return std::ranges::any_of(gang.tentative,
+bool Provisioning::HoldsNodes(const Gang& gang) const {
+  return std::ranges::any_of(placement_->Of(gang).tentative,
                              [&](const auto& place) { return !RealNodeOf(place.second).empty(); });
 }
 
-Reason Engine::State::LimitReason(const Gang& gang) const {
-  return {v1::POOL_LIMIT_REACHED,
-          fmt::format("{} of {} members have room, and NodePools can make nodes for {} of the {} "
-                      "that are missing within their limits{}",
-                      gang.shortfall.placeable, gang.unbound.size(), gang.makeable, gang.missing,
-                      gang.signalled ? "" : "; no nodes are asked for now"),
-          "raise the limits of the NodePools, or wait until others give nodes back"};
+// Quota is held for nodes that aren't there, nor coming, and that no NodePool can make.
+bool Provisioning::HoldsUselessly(const Gang& gang) const {
+  const Places& places = placement_->Of(gang);
+  if (!quota_.Holds(gang) || !places.short_of_nodes) return false;
+  if (placeability_.pools().empty()) return false;
+  std::vector<const kube::Pod*> unplaced;
+  for (const std::string& uid : placement_->Unplaced(gang)) {
+    unplaced.push_back(snapshot_.FindPod(uid));
+  }
+  const auto all = static_cast<int64_t>(unplaced.size());
+  const auto placeable = static_cast<int64_t>(places.shortfall.placeable);
+  return std::ranges::any_of(GroupByPodSet(unplaced, all).required, [&](const quota::PodSet& set) {
+    return placeability_.MakeableOf(set, Limits::kRemaining) < set.count - placeable;
+  });
 }
 
-Reason Engine::State::WhyGivenUp(const Gang& gang, const Setbacks::Limit& limit,
-                                 absl::Time now) const {
-  std::optional<Reason> setback = SetbackReason(gang, now, /*all=*/true);
+std::optional<Provisioning::Verdict> Provisioning::DecideDeadline(const Gang& gang, bool posted) {
+  Part& part = parts_[gang.id];
+  const absl::Time now = agenda_->now();
+  const bool provisioning =
+      gang.facts.admitted && !gang.facts.blocked && gang.bound.empty() && !posted &&
+      gang.facts.live > 0 &&
+      static_cast<int64_t>(placement_->Of(gang).fixed.size()) < gang.required();
+  if (!provisioning) {
+    part.limits_reached_since = Never();
+    return std::nullopt;
+  }
+  ReadLimits(gang);
+  const AdmissionRecord& record = *records_.Of(gang);
+  absl::Time deadline = record.deadline;
+  const Setbacks::Limit limit = setbacks_.NextLimit(gang.key, LimitsOf(gang));
+  // Nodes that complete nobody are given back, once none of them may still change.
+  if (IsBeyondLimits(gang) && HoldsNodes(gang) && limit.at == Never()) {
+    deadline = std::min(deadline, part.limits_reached_since + options_.unplaceable_grace);
+  }
+  if (HoldsUselessly(gang)) {
+    deadline = std::min(deadline, record.admitted_at + options_.unplaceable_grace);
+  }
+  deadline = std::min(deadline, limit.at);
+  if (now < deadline) {
+    agenda_->NoteAt(gang.id, deadline);
+    if (part.next_late <= now) agenda_->Show(gang.id);
+    part.next_late = setbacks_.NextLate(gang.key, LimitsOf(gang), now);
+    agenda_->NoteAt(gang.id, part.next_late);
+    return std::nullopt;
+  }
+  Reason why = WhyGivenUp(gang, limit, record.deadline);
+  const absl::Duration pause = PauseAfter(gang, why);
+  return Verdict{std::move(why), pause};
+}
+
+Reason Provisioning::WhyGivenUp(const Gang& gang, const Setbacks::Limit& limit,
+                                absl::Time deadline) const {
+  std::optional<Reason> setback = SetbackReason(gang, /*all=*/true);
   if (!setback && IsBeyondLimits(gang)) setback = LimitReason(gang);
-  Reason why =
-      setback.value_or(Reason{v1::DEADLINE_EXCEEDED, ShortfallText(gang),
-                              "see the NodePools' and NodeClaims' events for why nodes don't "
-                              "come"});
-  if (limit.at <= now && limit.at < gang.record->deadline) {
+  Reason why = setback.value_or(
+      Reason{v1::DEADLINE_EXCEEDED, ShortfallText(placement_->Of(gang).shortfall),
+             "see the NodePools' and NodeClaims' events for why nodes don't come"});
+  if (limit.at <= agenda_->now() && limit.at < deadline) {
     why.message = fmt::format("a node may take {} to be {}; ", absl::FormatDuration(limit.length),
                               TextOf(limit.stage)) +
                   why.message;
@@ -303,14 +536,14 @@ Reason Engine::State::WhyGivenUp(const Gang& gang, const Setbacks::Limit& limit,
   return why;
 }
 
-absl::Duration Engine::State::BackoffAfter(const Gang& gang, const Reason& why) {
-  const int64_t doublings = std::min<int64_t>(gang.record->attempt - 1, 20);
+absl::Duration Provisioning::PauseAfter(const Gang& gang, const Reason& why) {
+  const int64_t doublings = std::min<int64_t>(records_.Of(gang)->attempt - 1, 20);
   const bool no_capacity = why.code == v1::INSUFFICIENT_CAPACITY;
-  const absl::Duration least = no_capacity ? options.capacity_backoff : absl::ZeroDuration();
-  const absl::Duration base = std::max(options.backoff_base, least);
+  const absl::Duration least = no_capacity ? options_.capacity_backoff : absl::ZeroDuration();
+  const absl::Duration base = std::max(options_.backoff_base, least);
   const absl::Duration backoff =
-      std::max(least, std::min(base * (int64_t{1} << doublings), options.backoff_max));
-  const int64_t jitter = std::uniform_int_distribution<int64_t>(0, 100)(random);
+      std::max(least, std::min(base * (int64_t{1} << doublings), options_.backoff_max));
+  const int64_t jitter = std::uniform_int_distribution<int64_t>(0, 100)(random_);
   return backoff + backoff / 1000 * jitter;
 }
 

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "coscheduling/engine_state.h"
+#include "coscheduling/provisioning/provisioning.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -32,66 +32,63 @@ bool IsHopeless(v1::ReasonCode code) {
 }  // namespace
 
 // It is Karpenter's, isn't initialized, nor going already.
-bool Engine::State::MayGo(const cluster::NodeInfo& info) const {
+bool Provisioning::MayGo(const cluster::NodeInfo& info) {
   return info.claim != nullptr && !info.UsableNow() && !info.claim->IsTrue("Initialized") &&
          !info.claim->meta.deletion_time && info.readiness.stage != cluster::NodeStage::kGoing;
 }
 
 // A gang that gave up only because its time was over may find the node in its next attempt.
-bool Engine::State::NeedsNoNodes(const GangKey& key) const {
-  const auto it = gangs.find(key);
-  if (it == gangs.end() || it->second.pods.empty()) return true;
-  const Gang& gang = it->second;
-  if (gang.signalled) return false;
+bool Provisioning::NeedsNoNodes(const GangKey& key) const {
+  const Gang* found = gangs_.Find(key);
+  if (found == nullptr || found->pods.empty()) return true;
+  const Gang& gang = *found;
+  if (IsSignalled(gang)) return false;
   if (gang.state == v1::BACKING_OFF) {
-    return gang.record && gang.record->given_up && IsHopeless(gang.record->given_up->code);
+    const AdmissionRecord* record = records_.Of(gang);
+    return record != nullptr && record->given_up && IsHopeless(record->given_up->code);
   }
   return gang.state == v1::BOUND || gang.state == v1::FINISHED;
 }
 
-bool Engine::State::IsNeeded(const std::string& claim, const cluster::NodeInfo& info) const {
-  const std::set<GangKey> concerned = setbacks.Concerned(claim);
+bool Provisioning::IsNeeded(const std::string& claim, const cluster::NodeInfo& info) const {
+  const std::set<GangKey> concerned = setbacks_.Concerned(claim);
   if (concerned.empty()) return true;  // by whoever asked for it
   if (!std::ranges::all_of(concerned, [&](const GangKey& key) { return NeedsNoNodes(key); })) {
     return true;
   }
-  return std::ranges::any_of(gangs, [&](const auto& entry) {
-    for (const auto* places : {&entry.second.fixed, &entry.second.tentative}) {
-      for (const auto& [uid, place] : *places) {
-        if (snapshot.FindNode(place) == &info) return true;
-      }
-    }
-    return false;
-  });
+  return !placement_->GangsOn(info.name()).empty() ||
+         !placement_->GangsOn(cluster::VirtualName(claim)).empty();
 }
 
-void Engine::State::WithdrawNodes(absl::Time now) {
-  if (!options.withdraw_nodes) return;
-  for (auto& [name, needless_since] : coming_claims) {
-    const cluster::NodeInfo* info = snapshot.FindNode(cluster::VirtualName(name));
+void Provisioning::WithdrawNodes() {
+  if (!options_.withdraw_nodes) return;
+  const absl::Time now = agenda_->now();
+  for (auto& [name, needless_since] : coming_claims_) {
+    const cluster::NodeInfo* info = snapshot_.FindNode(cluster::VirtualName(name));
     if (info == nullptr || !MayGo(*info)) continue;
     const bool only_daemons = std::ranges::all_of(info->pods, [&](const cluster::PlacedPod& pod) {
       return pod.assumed || OwnedByDaemonSet(*pod.pod);
     });
     if (!only_daemons) continue;
-    const absl::Time overdue = setbacks.OverdueFrom(name, LimitsOfStages());
-    const bool is_overdue = overdue <= now && !setbacks.Concerned(name).empty();
+    const absl::Time overdue = setbacks_.OverdueFrom(name, LimitsOfStages());
+    const bool is_overdue = overdue <= now && !setbacks_.Concerned(name).empty();
     if (!is_overdue) {
-      if (overdue > now) WakeAt(overdue);
+      if (overdue > now) agenda_->WakeAt(overdue);
       if (IsNeeded(name, *info)) {
         needless_since = Never();
         continue;
       }
       needless_since = std::min(needless_since, now);
       if (now < needless_since + kGrace) {
-        WakeAt(needless_since + kGrace);
+        agenda_->WakeAt(needless_since + kGrace);
         continue;
       }
     }
     const kube::ObjectMeta& meta = info->claim->meta;
-    if (!Act("claim/" + name, now, DeleteNodeClaim{name, meta.uid, meta.resource_version}))
-      continue;
-    if (!is_overdue) setbacks.Withdraw(name);
+    const bool started =
+        outbox_->Act("claim/" + name, DeleteNodeClaim{name, meta.uid, meta.resource_version});
+    if (!started) continue;
+    if (!is_overdue) setbacks_.Withdraw(name);
   }
 }
 

@@ -6,9 +6,8 @@
 #include <algorithm>
 
 #include "absl/hash/hash.h"
-#include "coscheduling/engine_state.h"
 #include "coscheduling/gangs/pod_sets.h"
-#include "coscheduling/provisioning/holds.h"
+#include "coscheduling/report/report.h"
 #include "kube/objects/well_known.h"
 #include "muster/v1/admission.pb.h"
 
@@ -119,7 +118,7 @@ std::string LabelOf(const kube::ObjectMeta& meta, std::string_view key) {
 
 }  // namespace
 
-void Engine::State::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const {
+void Report::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const {
   const kube::ObjectMeta& meta = info.node->meta;
   const std::string name = info.object == nullptr ? "" : info.object->meta.name;
   out->set_name(name);
@@ -136,68 +135,73 @@ void Engine::State::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) c
     item->set_have(shortage.have);
     item->set_want(shortage.want);
   }
-  if (auto marks = node_marks.find(name); marks != node_marks.end()) {
-    for (const auto& [uid, until] : ReadHolds(marks->second.annotations)) {
-      SetTime(until, &(*out->mutable_holds())[uid]);
-    }
+  for (const auto& [uid, until] : from_.holds.On(name)) {
+    SetTime(until, &(*out->mutable_holds())[uid]);
   }
-  if (auto suspect = suspects.nodes().find(name); suspect != suspects.nodes().end()) {
+  if (auto suspect = from_.suspects.nodes().find(name); suspect != from_.suspects.nodes().end()) {
     out->set_suspect(true);
     out->set_suspect_reason(suspect->second.fault);
     SetTime(suspect->second.until, out->mutable_suspect_until());
   }
 }
 
-void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
+void Report::Describe(const Gang& gang, v1::Gang* out) const {
+  const auto part = parts_.find(gang.id);
   out->set_namespace_(gang.key.name_space);
   out->set_name(gang.key.name);
   out->set_uid(gang.uid());
   out->set_kind(gang.key.is_pod ? "Pod" : "PodGroup");
   out->set_state(gang.state);
-  SetReason(gang.reason, out->mutable_reason());
+  SetReason(ReasonOf(gang), out->mutable_reason());
   SetTime(gang.state_since, out->mutable_state_since());
   out->set_min_member(gang.facts.min_member);
   out->set_priority(gang.priority);
-  out->set_queue(UsesQuota() ? QueueOf(gang) : gang.queue_name);
-  out->set_revision(gang.revision);
+  out->set_queue(from_.quota.InUse() ? from_.quota.QueueOf(gang) : gang.queue_name);
+  out->set_revision(part == parts_.end() ? 0 : part->second.revision);
   SetTime(gang.created, out->mutable_created_at());
-  if (gang.record) {
-    out->set_attempt(static_cast<int32_t>(gang.record->attempt));
-    SetTime(gang.record->admitted_at, out->mutable_admitted_at());
-    SetTime(gang.record->deadline, out->mutable_deadline());
-    if (gang.record->retry_after) SetTime(RetryAt(gang), out->mutable_retry_at());
+  if (const AdmissionRecord* record = from_.records.Of(gang)) {
+    out->set_attempt(static_cast<int32_t>(record->attempt));
+    SetTime(record->admitted_at, out->mutable_admitted_at());
+    SetTime(record->deadline, out->mutable_deadline());
+    if (record->retry_after) SetTime(from_.provisioning.RetryAt(gang), out->mutable_retry_at());
   }
-  if (HoldsQuota(gang)) {
-    out->set_cluster_queue(gang.record->quota->cluster_queue);
+  if (from_.quota.Holds(gang)) {
+    const quota::Admission& admission = *from_.records.Of(gang)->quota;
+    out->set_cluster_queue(admission.cluster_queue);
     std::set<std::string> names;
-    for (const quota::PodSetAssignment& given : gang.record->quota->pod_sets) {
+    for (const quota::PodSetAssignment& given : admission.pod_sets) {
       names.merge(FlavorNames(given));
     }
     for (const std::string& name : names) out->add_flavors(name);
   }
-  if (gang.bound_at) SetTime(*gang.bound_at, out->mutable_bound_at());
+  if (part != parts_.end() && part->second.bound_at) {
+    SetTime(*part->second.bound_at, out->mutable_bound_at());
+  }
 
   const bool waits = gang.state == v1::INFEASIBLE || gang.state == v1::PROVISIONING ||
                      gang.state == v1::WAITING_FOR_QUOTA || gang.state == v1::BACKING_OFF;
-  if (waits && gang.feasibility != nullptr) {
-    DescribeFeasibility(*gang.feasibility, out->mutable_feasibility());
+  if (const Feasibility* feasibility = from_.placeability.Of(gang);
+      waits && feasibility != nullptr) {
+    DescribeFeasibility(*feasibility, out->mutable_feasibility());
   }
   if (gang.state == v1::PROVISIONING || gang.state == v1::BACKING_OFF) {
-    for (const Setback& setback : setbacks.Of(gang.key, Limits(gang), clock)) {
+    for (const Setback& setback : from_.provisioning.SetbacksOf(gang)) {
       DescribeSetback(setback, out->add_setbacks());
     }
   }
 
+  const Places& planned = from_.placement.Of(gang);
+  const Losses& losses = from_.repair.LossesOf(gang);
   std::set<std::string> places;
   std::vector<std::string> uids = gang.bound;
   uids.insert(uids.end(), gang.unbound.begin(), gang.unbound.end());
   for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = snapshot.FindPod(uid);
+    const kube::Pod* pod = from_.snapshot.FindPod(uid);
     if (pod->IsTerminal() || pod->IsDeleting()) uids.push_back(uid);
   }
   int64_t counted = 0;
   for (const std::string& uid : uids) {
-    const kube::Pod* pod = snapshot.FindPod(uid);
+    const kube::Pod* pod = from_.snapshot.FindPod(uid);
     v1::Member* member = out->add_members();
     member->set_name(pod->meta.name);
     member->set_uid(uid);
@@ -205,15 +209,14 @@ void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
     member->set_node(pod->node_name);
     member->set_surplus(!pod->IsTerminal() && ++counted > gang.facts.min_member);
     if (!pod->status_message.empty()) member->set_message(pod->status_message);
-    if (const auto loss = gang.losses.find(uid);
-        loss != gang.losses.end() && loss->second.by_node) {
+    if (const auto loss = losses.find(uid); loss != losses.end() && loss->second.by_node) {
       member->set_message(loss->second.text);
     }
     if (pod->IsBound()) {
       places.insert(pod->node_name);
       continue;
     }
-    for (const auto* plan : {&gang.fixed, &gang.tentative}) {
+    for (const auto* plan : {&planned.fixed, &planned.tentative}) {
       auto place = plan->find(uid);
       if (place == plan->end()) continue;
       member->set_planned_node(place->second);
@@ -221,72 +224,69 @@ void Engine::State::Describe(const Gang& gang, v1::Gang* out) const {
     }
   }
   for (const std::string& place : places) {
-    const cluster::NodeInfo* info = snapshot.FindNode(place);
+    const cluster::NodeInfo* info = from_.snapshot.FindNode(place);
     if (info != nullptr) DescribeNode(*info, out->add_nodes());
   }
 }
 
-void Engine::State::Show(Gang& gang) {
-  gang.stale = false;
+void Report::Show(const Gang& gang) {
+  Part& part = parts_[gang.id];
   if (!gang.ours) {
-    if (gang.shown_digest != 0) out->changed_gangs.push_back(gang.key);
-    Unshow(gang);
+    if (part.shown_digest != 0) changed_gangs_.insert(gang.key);
+    Unshow(gang.id, &part);
     return;
   }
   v1::Gang message;
   Describe(gang, &message);
   message.clear_revision();
   const size_t digest = DigestOf(message);
-  if (digest == gang.shown_digest) return;
-  Unshow(gang);
-  gang.shown_digest = digest;
-  gang.revision = next_revision++;
+  if (digest == part.shown_digest) return;
+  Unshow(gang.id, &part);
+  part.shown_digest = digest;
+  part.revision = next_revision_++;
   for (const v1::Member& member : message.members()) {
     const std::string& place = member.node().empty() ? member.planned_node() : member.node();
-    auto shown = shown_on.try_emplace(place).first;
-    if (shown->second.insert(&gang).second) gang.shown_places.push_back(shown);
+    if (part.shown_places.insert(place).second) shown_on_[place].insert(gang.id);
   }
-  out->changed_gangs.push_back(gang.key);
+  changed_gangs_.insert(gang.key);
 }
 
-void Engine::State::Unshow(Gang& gang) {
-  for (ShownOn::iterator shown : gang.shown_places) {
-    shown->second.erase(&gang);
-    if (shown->second.empty()) shown_on.erase(shown);
+void Report::Unshow(GangId gang, Part* part) {
+  for (const std::string& place : part->shown_places) {
+    const auto shown = shown_on_.find(place);
+    shown->second.erase(gang);
+    if (shown->second.empty()) shown_on_.erase(shown);
   }
-  gang.shown_places.clear();
-  gang.shown_digest = 0;
+  part->shown_places.clear();
+  part->shown_digest = 0;
 }
 
-void Engine::State::NotePlace(const std::string& place) {
-  auto note = [this](const std::string& name) {
-    auto it = shown_on.find(name);
-    if (it == shown_on.end()) return;
-    for (Gang* gang : it->second) gang->stale = true;
+void Report::ShowAgain(const std::string& place) {
+  const auto note = [this](const std::string& name) {
+    const auto it = shown_on_.find(name);
+    if (it == shown_on_.end()) return;
+    for (GangId gang : it->second) agenda_->Show(gang);
   };
   note(place);
-  const cluster::NodeInfo* info = snapshot.FindNode(place);
-  if (info == nullptr) return;
-  note(info->name());
-  if (info->claim != nullptr) note(cluster::VirtualName(info->claim->meta.name));
+  const cluster::NodeInfo* info = from_.snapshot.FindNode(place);
+  if (info != nullptr && info->claim != nullptr) {
+    note(cluster::VirtualName(info->claim->meta.name));
+  }
 }
 
-void Engine::DescribeNodes(std::vector<v1::Node>* nodes) const {
-  const State& s = *state_;
-  std::map<std::string, std::set<std::string>> expected;
-  for (const auto& [key, gang] : s.gangs) {
-    for (const auto* plan : {&gang.fixed, &gang.tentative}) {
-      for (const auto& [uid, place] : *plan) expected[place].insert(key.ToString());
-    }
-  }
-  for (const auto& [name, info] : s.snapshot.nodes()) {
+void Report::DescribeNodes(std::vector<v1::Node>* nodes) const {
+  for (const auto& [name, info] : from_.snapshot.nodes()) {
     v1::Node& node = nodes->emplace_back();
-    s.DescribeNode(info, &node);
+    DescribeNode(info, &node);
     for (const auto& [resource, amount] : info.node->allocatable.entries()) {
       (*node.mutable_allocatable())[resource] = amount;
       (*node.mutable_free())[resource] = info.Free(resource);
     }
-    for (const std::string& gang : expected[name]) node.add_expected_for(gang);
+    std::set<std::string> expected;
+    for (GangId id : from_.placement.GangsOn(name)) {
+      expected.insert(from_.gangs.Find(id)->key.ToString());
+    }
+    for (const std::string& gang : expected) node.add_expected_for(gang);
   }
 }
 

@@ -1,15 +1,8 @@
-// Gangs whose members are made anew through their job: to use another flavor than the one that they
-// carry, or because the gang must be restarted whole.
-//
-// Nothing is remembered here that matters. That a gang is to fall back follows from its record (it
-// gave up, on these flavors), from what its members carry, and from its queue; that a job is to be
-// resumed from its mark (job_restart.h).
+#include "coscheduling/commit/restarts.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "coscheduling/commit/job_restart.h"
-#include "coscheduling/engine_state.h"
 #include "coscheduling/gangs/pod_sets.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -49,52 +42,39 @@ SuspendJob Write(const JobGangs::KnownJob& job, std::optional<bool> suspend,
 
 // --- the job ---
 
-const JobGangs::KnownJob* Engine::State::JobOf(const Gang& gang) const {
-  for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = snapshot.FindPod(uid);
-    if (pod != nullptr) return jobs.OutermostOf(*pod);
-  }
-  if (gang.derived && !gang.derived->owner.uid.empty()) return jobs.Find(gang.derived->owner.uid);
-  const kube::OwnerReference* owner =
-      gang.group == nullptr ? nullptr : gang.group->meta.Controller();
-  return owner == nullptr ? nullptr : jobs.Find(owner->uid);
+const std::optional<Fallback>& Restarts::FallbackOf(const Gang& gang) const {
+  static const std::optional<Fallback> kNone;
+  const auto it = parts_.find(gang.id);
+  return it == parts_.end() ? kNone : it->second.fallback;
 }
 
-std::vector<const kube::Pod*> Engine::State::PodsOf(const JobGangs::KnownJob& job) const {
-  std::vector<const kube::Pod*> pods;
-  for (const std::string& owner : jobs.Family(job.uid)) {
-    const auto made = pods_of_owner.find(owner);
-    if (made == pods_of_owner.end()) continue;
-    for (const std::string& uid : made->second) {
-      const kube::Pod* pod = snapshot.FindPod(uid);
-      if (pod != nullptr) pods.push_back(pod);
-    }
-  }
-  return pods;
+bool Restarts::WasRemade(const Gang& gang) const {
+  const auto it = parts_.find(gang.id);
+  return it != parts_.end() && agenda_->now() < it->second.remade_until;
 }
 
-int64_t Engine::State::PodsLeft(const JobGangs::KnownJob& job) const {
-  return std::ranges::count_if(PodsOf(job),
+int64_t Restarts::PodsLeft(const JobGangs::KnownJob& job) const {
+  return std::ranges::count_if(gangs_.PodsOf(job),
                                [&](const kube::Pod* pod) { return IsLeft(job, *pod); });
 }
 
 // Another gang of the job that has started, or may do so at any moment.
-std::string Engine::State::RunningBeside(const Gang& gang, const JobGangs::KnownJob& job) const {
-  for (const kube::Pod* pod : PodsOf(job)) {
+std::string Restarts::RunningBeside(const Gang& gang, const JobGangs::KnownJob& job) const {
+  for (const kube::Pod* pod : gangs_.PodsOf(job)) {
     if (gang.pods.contains(pod->meta.uid) || pod->IsTerminal()) continue;
     if (!pod->IsBound() && IsGatedByUs(*pod)) continue;
-    const auto other = gang_of_pod.find(pod->meta.uid);
-    return other == gang_of_pod.end() ? pod->meta.name : other->second->key.ToString();
+    const Gang* other = gangs_.OfPod(pod->meta.uid);
+    return other == nullptr ? pod->meta.name : other->key.ToString();
   }
   return "";
 }
 
-Engine::State::Restarter Engine::State::RestarterOf(const Gang& gang) const {
+Restarter Restarts::RestarterOf(const Gang& gang) const {
   std::vector<std::string> live = gang.bound;
   live.insert(live.end(), gang.unbound.begin(), gang.unbound.end());
   const JobGangs::KnownJob* job = nullptr;
   for (const std::string& uid : live) {
-    const JobGangs::KnownJob* own = jobs.OutermostOf(*snapshot.FindPod(uid));
+    const JobGangs::KnownJob* own = gangs_.jobs().OutermostOf(*snapshot_.FindPod(uid));
     if (own == nullptr) {
       return {nullptr, "its members are pods that no job makes anew", std::string(kByHand)};
     }
@@ -121,31 +101,30 @@ Engine::State::Restarter Engine::State::RestarterOf(const Gang& gang) const {
   if (const std::string other = RunningBeside(gang, *job); !other.empty()) {
     return {nullptr, fmt::format("{} runs {} as well", title, other), std::string(kByHand)};
   }
-  if (const auto left = left_alone.find(job->uid);
-      left != left_alone.end() && clock < left->second.until) {
+  if (const auto left = left_alone_.find(job->uid);
+      left != left_alone_.end() && agenda_->now() < left->second.until) {
     return {nullptr, left->second.why, left->second.fix};
   }
   return {job, "", ""};
 }
 
-bool Engine::State::Restart(const JobGangs::KnownJob& job, const std::string& why,
-                            const std::optional<TriedFlavors>& tried, absl::Time now) {
-  const RestartMark mark = {now, why, job.generation + 1};
+bool Restarts::Restart(const JobGangs::KnownJob& job, const std::string& why,
+                       const std::optional<TriedFlavors>& tried) {
+  const RestartMark mark = {agenda_->now(), why, job.generation + 1};
   std::map<std::string, std::optional<std::string>> annotations;
   annotations.emplace(kRestartAnnotation, EncodeMark(mark));
   if (tried) annotations.emplace(kTriedAnnotation, EncodeTried(*tried));
-  return Act("restart/" + job.uid, now, Write(job, true, std::move(annotations)),
-             NoteRefusedRestart(job, "to suspend " + job.Title(),
-                                "let muster patch this kind of job "
-                                "(deploy/base/rbac-muster.yaml)"));
+  return outbox_->Act("restart/" + job.uid, Write(job, true, std::move(annotations)),
+                      NoteRefusal(job, "to suspend " + job.Title(),
+                                  "let muster patch this kind of job "
+                                  "(deploy/base/rbac-muster.yaml)"));
 }
 
-InFlight::OnFinish Engine::State::NoteRefusedRestart(const JobGangs::KnownJob& job,
-                                                     const std::string& what,
-                                                     const std::string& fix) {
+Outbox::OnFinish Restarts::NoteRefusal(const JobGangs::KnownJob& job, const std::string& what,
+                                       const std::string& fix) {
   return [this, uid = job.uid, what, fix](const absl::Status& status, absl::Time at) {
     if (status.ok()) {
-      left_alone.erase(uid);
+      left_alone_.erase(uid);
       return;
     }
     // What comes right by itself is tried again at once.
@@ -153,47 +132,49 @@ InFlight::OnFinish Engine::State::NoteRefusedRestart(const JobGangs::KnownJob& j
         status.code() != absl::StatusCode::kInvalidArgument) {
       return;
     }
-    left_alone[uid] = {
+    left_alone_[uid] = {
         fmt::format("the API server refuses {}: {}", what, std::string(status.message())), fix,
         at + kLeftAlone};
-    needs_pass = true;
-    for (auto& [key, gang] : gangs) gang.dirty |= gang.fallback.has_value();
+    for (const auto& [gang, part] : parts_) {
+      if (part.fallback) agenda_->Note(gang);
+    }
   };
 }
 
-void Engine::State::KeepRestarts(absl::Time now) {
-  KeepWorkloads(now);
-  if (restarting_seen != jobs.Restarting()) {
+void Restarts::KeepGoing() {
+  began_ = std::min(began_, agenda_->now());
+  KeepWorkloads();
+  if (restarting_seen_ != gangs_.jobs().Restarting()) {
     std::vector<std::string> changed;
-    std::ranges::set_symmetric_difference(restarting_seen, jobs.Restarting(),
+    std::ranges::set_symmetric_difference(restarting_seen_, gangs_.jobs().Restarting(),
                                           std::back_inserter(changed));
-    restarting_seen = jobs.Restarting();
-    for (auto& [key, gang] : gangs) {
-      // Those with pods were told when their job changed.
-      const JobGangs::KnownJob* job = gang.pods.empty() ? JobOf(gang) : nullptr;
-      gang.dirty |= job != nullptr && std::ranges::count(changed, job->uid) > 0;
+    restarting_seen_ = gangs_.jobs().Restarting();
+    for (const std::string& uid : changed) {
+      const JobGangs::KnownJob* job = gangs_.jobs().Find(uid);
+      if (job == nullptr) continue;
+      for (GangId gang : gangs_.GangsOf(*job)) agenda_->Note(gang);
     }
   }
-  for (const std::string& uid : restarting_seen) {
-    const JobGangs::KnownJob& job = *jobs.Find(uid);
+  for (const std::string& uid : restarting_seen_) {
+    const JobGangs::KnownJob& job = *gangs_.jobs().Find(uid);
     if (job.going) continue;
     const RestartStep step = NextRestartStep(job, PodsLeft(job));
     if (step == RestartStep::kWait) continue;
     const std::optional<bool> suspend =
         step == RestartStep::kResume ? std::optional(false) : std::nullopt;
     if (step == RestartStep::kLeave) {
-      left_alone[uid] = {
+      left_alone_[uid] = {
           fmt::format("{} was taken over by its user while it was being restarted", job.Title()),
-          std::string(kByHand), now + kLeftAlone};
+          std::string(kByHand), agenda_->now() + kLeftAlone};
     }
-    Act("restart/" + uid, now, Write(job, suspend, {{std::string(kRestartAnnotation), {}}}));
+    outbox_->Act("restart/" + uid, Write(job, suspend, {{std::string(kRestartAnnotation), {}}}));
   }
 }
 
-Reason Engine::State::RestartBlocker(Gang& gang) {
-  const JobGangs::KnownJob* job = JobOf(gang);
+Reason Restarts::Blocker(const Gang& gang) {
+  const JobGangs::KnownJob* job = gangs_.JobOf(gang);
   if (job != nullptr && IsRestarting(*job)) {
-    gang.remade_until = clock + options.repair_deadline;
+    parts_[gang.id].remade_until = agenda_->now() + options_.repair_deadline;
     const std::string why = DecodeMark(*job->Annotation(kRestartAnnotation)).why;
     return {
         v1::JOB_RESTARTING,
@@ -202,39 +183,40 @@ Reason Engine::State::RestartBlocker(Gang& gang) {
         ""};
   }
   if (job != nullptr && IsKueues(gang, *job)) return KueueBlocker(gang, *job);
-  if (job == nullptr || !gang.fallback || !gang.fallback->why_not.empty()) return {};
-  return {v1::JOB_RESTARTING,
-          fmt::format("{} is being suspended: {}", job->Title(), gang.fallback->why), ""};
+  const std::optional<Fallback>& fallback = FallbackOf(gang);
+  if (job == nullptr || !fallback || !fallback->why_not.empty()) return {};
+  return {v1::JOB_RESTARTING, fmt::format("{} is being suspended: {}", job->Title(), fallback->why),
+          ""};
 }
 
 // --- another flavor ---
 
-TriedFlavors Engine::State::TriedBefore(const Gang& gang) const {
-  const JobGangs::KnownJob* job = JobOf(gang);
+TriedFlavors Restarts::TriedBefore(const Gang& gang) const {
+  const JobGangs::KnownJob* job = gangs_.JobOf(gang);
   const std::string* text = job == nullptr ? nullptr : job->Annotation(kTriedAnnotation);
-  if (const kube::Workload* given = job == nullptr ? nullptr : KueuesWorkloadOf(*job)) {
+  if (const kube::Workload* given = job == nullptr ? nullptr : WorkloadOf(*job)) {
     text = given->meta.Annotation(kTriedAnnotation);
   }
   std::optional<TriedFlavors> tried = DecodeTried(text == nullptr ? "" : *text);
   if (!tried) return {0, {}};
-  std::erase_if(tried->flavors, [this](const auto& each) { return each.second <= clock; });
+  std::erase_if(tried->flavors, [this](const auto& each) { return each.second <= agenda_->now(); });
   if (tried->flavors.empty()) tried->attempt = 0;
   return *tried;
 }
 
 // One that members made anew could use and that hasn't been tried; "" if there is none.
-std::string Engine::State::NextFlavor(const Gang& gang,
-                                      const std::map<std::string, absl::Time>& tried) {
-  if (!UsesQuota()) return "";
-  quota::Workload workload = WorkloadOf(gang);
+std::string Restarts::NextFlavor(const Gang& gang, const std::map<std::string, absl::Time>& tried) {
+  if (!quota_->InUse()) return "";
+  quota::Workload workload = quota_->WorkloadOf(gang);
   std::map<std::string, std::set<std::string>> carried;  // by pod set
   for (const std::string& uid : gang.unbound) {
-    const kube::Pod& pod = *snapshot.FindPod(uid);
+    const kube::Pod& pod = *snapshot_.FindPod(uid);
     const auto set = std::ranges::find(workload.pod_sets, PodSetOf(pod), &quota::PodSet::name);
     if (set == workload.pod_sets.end() || carried.contains(set->name)) continue;
     std::vector<const kube::ResourceFlavor*> flavors;
     for (const std::string& name : carried[set->name] = CarriedFlavors(pod)) {
-      if (const kube::ResourceFlavor* flavor = quotas.FindFlavor(name)) flavors.push_back(flavor);
+      if (const kube::ResourceFlavor* flavor = quota_->scheduler().FindFlavor(name))
+        flavors.push_back(flavor);
     }
     std::optional<kube::PodSpec> spec = SpecBeforeFlavors(pod, flavors);
     if (!spec) return "";
@@ -242,17 +224,17 @@ std::string Engine::State::NextFlavor(const Gang& gang,
   }
   for (const quota::PodSet& set : workload.pod_sets) {
     for (const std::string& name : carried[set.name]) {
-      for (const kube::ResourceFlavor* other : quotas.OtherFlavors(workload, set.name, name)) {
+      for (const kube::ResourceFlavor* other : quota_->OtherFlavors(workload, set.name, name)) {
         const auto until = tried.find(other->meta.name);
-        if (until != tried.end() && clock < until->second) continue;
-        if (WhyNoNodesOf(set, *other).empty()) return other->meta.name;
+        if (until != tried.end() && agenda_->now() < until->second) continue;
+        if (placeability_->WhyNoNodesOf(set, *other).empty()) return other->meta.name;
       }
     }
   }
   return "";
 }
 
-std::string Engine::State::WhyNoFallback(const Gang& gang, std::string* fix) const {
+std::string Restarts::WhyNoFallback(const Gang& gang, std::string* fix) const {
   std::vector<std::string> policies;
   if (gang.group != nullptr) {
     if (const std::string* value = gang.group->meta.Annotation(kFallbackAnnotation)) {
@@ -260,9 +242,10 @@ std::string Engine::State::WhyNoFallback(const Gang& gang, std::string* fix) con
     }
   }
   for (const std::string& uid : gang.unbound) {
-    const kube::Pod& pod = *snapshot.FindPod(uid);
+    const kube::Pod& pod = *snapshot_.FindPod(uid);
     const std::string* value = pod.meta.Annotation(kFallbackAnnotation);
-    policies.push_back(value == nullptr ? jobs.OwnersAnnotation(pod, kFallbackAnnotation) : *value);
+    policies.push_back(value == nullptr ? gangs_.jobs().OwnersAnnotation(pod, kFallbackAnnotation)
+                                        : *value);
   }
   for (const std::string& policy : policies) {
     if (std::string why = WhyFallbackIsOff(policy); !why.empty()) {
@@ -275,8 +258,8 @@ std::string Engine::State::WhyNoFallback(const Gang& gang, std::string* fix) con
   return std::move(restarter.why_not);
 }
 
-std::string Engine::State::WhatFailed(const Gang& gang, const AdmissionRecord& record,
-                                      const std::set<std::string>& flavors) {
+std::string WhatFailed(const Gang& gang, const AdmissionRecord& record,
+                       const std::set<std::string>& flavors) {
   return fmt::format(
       "nodes for all members of gang {} didn't come on flavor {} within {} (attempt {})",
       gang.key.ToString(), fmt::join(flavors, " and "),
@@ -284,15 +267,16 @@ std::string Engine::State::WhatFailed(const Gang& gang, const AdmissionRecord& r
       record.attempt);
 }
 
-std::optional<Fallback> Engine::State::FallbackOf(const Gang& gang, const AdmissionRecord& record) {
-  const bool started = !gang.bound.empty() || !gang.posted.empty() || gang.facts.succeeded > 0 ||
+std::optional<Fallback> Restarts::SeekFallback(const Gang& gang, const AdmissionRecord& record) {
+  const bool started = !gang.bound.empty() || gang.facts.succeeded > 0 ||
                        std::ranges::any_of(gang.unbound, [&](const std::string& uid) {
-                         return IsCommitted(gang, uid);
+                         return placement_.IsPinned(gang, uid);
                        });
   if (started || gang.unbound.empty() || !record.retry_after) return std::nullopt;
-  if (options.quota == QuotaMode::kKueue) return FallbackInKueue(gang, record);
+  if (options_.quota == QuotaMode::kKueue) return FallbackInKueue(gang, record);
   std::set<std::string> carried;
-  for (const std::string& uid : gang.unbound) carried.merge(CarriedFlavors(*snapshot.FindPod(uid)));
+  for (const std::string& uid : gang.unbound)
+    carried.merge(CarriedFlavors(*snapshot_.FindPod(uid)));
   if (carried.empty()) return std::nullopt;
   Fallback fallback;
   fallback.flavor = NextFlavor(gang, record.flavors_tried);
@@ -303,57 +287,70 @@ std::optional<Fallback> Engine::State::FallbackOf(const Gang& gang, const Admiss
   return fallback;
 }
 
-void Engine::State::FindFallback(Gang& gang) {
-  const bool gave_up = gang.ours && gang.record && gang.record->uid == gang.uid() &&
-                       gang.record->retry_after && !gang.record->quota;
-  gang.fallback = gave_up ? FallbackOf(gang, *gang.record) : std::nullopt;
+void Restarts::FindFallback(const Gang& gang) {
+  const AdmissionRecord* record = records_.OwnOf(gang);
+  const bool gave_up = gang.ours && record != nullptr && record->retry_after && !record->quota;
+  if (gave_up) {
+    parts_[gang.id].fallback = SeekFallback(gang, *record);
+  } else if (const auto it = parts_.find(gang.id); it != parts_.end()) {
+    it->second.fallback.reset();
+  }
 }
 
 // There is no reason to wait with a flavor that wasn't tried. Those that were stay so until the
 // next attempt has had its time as well, or it would be their turn again before all others'.
-void Engine::State::NoteFallback(const Gang& gang, AdmissionRecord* record, absl::Time now) {
-  const std::optional<Fallback> fallback = FallbackOf(gang, *record);
+void Restarts::NoteFallback(const Gang& gang, AdmissionRecord* record) {
+  const absl::Time now = agenda_->now();
+  const std::optional<Fallback> fallback = SeekFallback(gang, *record);
   if (!fallback || !fallback->why_not.empty()) return;
   const absl::Duration pause = *record->retry_after - now;
-  const absl::Time until = now + 2 * pause + DeadlineOf(gang);
+  const absl::Time until = now + 2 * pause + provisioning_.DeadlineOf(gang);
   for (auto& [name, tried] : record->flavors_tried) {
     if (tried > now) tried = std::max(tried, until);
   }
   record->retry_after = now;
 }
 
-void Engine::State::DecideFallback(Gang& gang, absl::Time now) {
-  if (!gang.fallback || !gang.fallback->why_not.empty()) return;
+void Restarts::Decide(const Gang& gang) {
+  const std::optional<Fallback>& fallback = FallbackOf(gang);
+  if (!fallback || !fallback->why_not.empty()) return;
   const Restarter restarter = RestarterOf(gang);
   if (restarter.job == nullptr) return;
-  const TriedFlavors tried = {gang.record->attempt, gang.record->flavors_tried};
+  const AdmissionRecord& record = *records_.Of(gang);
+  const TriedFlavors tried = {record.attempt, record.flavors_tried};
+  bool started = false;
   if (restarter.workload != nullptr) {
-    GiveBack(*restarter.job, *restarter.workload, gang.fallback->why, tried, now);
+    started = GiveBack(*restarter.job, *restarter.workload, fallback->why, tried);
   } else if (!IsRestarting(*restarter.job)) {
-    Restart(*restarter.job, gang.fallback->why, tried, now);
+    started = Restart(*restarter.job, fallback->why, tried);
   }
+  // What can't be asked now is asked again.
+  if (!started) outbox_->MayAct(gang.id, "restart/" + restarter.job->uid);
 }
 
-Reason Engine::State::WithFallback(const Gang& gang, Reason reason) const {
-  if (!gang.fallback) reason.message += KueueNote(gang);
-  if (!gang.fallback || gang.fallback->why_not.empty()) return reason;
-  reason.message += fmt::format("; flavor {} can't be used instead: {}", gang.fallback->flavor,
-                                gang.fallback->why_not);
-  if (!gang.fallback->fix.empty()) {
-    reason.fix = fmt::format("to use flavor {}: {}", gang.fallback->flavor, gang.fallback->fix);
+Reason Restarts::WithFallback(const Gang& gang, Reason reason) const {
+  const std::optional<Fallback>& fallback = FallbackOf(gang);
+  if (!fallback) reason.message += KueueNote(gang);
+  if (!fallback || fallback->why_not.empty()) return reason;
+  reason.message +=
+      fmt::format("; flavor {} can't be used instead: {}", fallback->flavor, fallback->why_not);
+  if (!fallback->fix.empty()) {
+    reason.fix = fmt::format("to use flavor {}: {}", fallback->flavor, fallback->fix);
   }
   return reason;
 }
 
 // --- whole ---
 
-// False if its job can't do it.
-bool Engine::State::RestartWhole(const Gang& gang, const std::string& why, absl::Time now) {
+bool Restarts::RestartWhole(const Gang& gang, const std::string& why) {
   const Restarter restarter = RestarterOf(gang);
   // One that Kueue resumes might wait for quota first.
   if (restarter.job == nullptr || restarter.workload != nullptr) return false;
-  if (!IsRestarting(*restarter.job) && Restart(*restarter.job, why, std::nullopt, now)) {
-    ++stats.gangs_restarted;
+  if (IsRestarting(*restarter.job)) return true;
+  if (Restart(*restarter.job, why, std::nullopt)) {
+    ++restarted_;
+  } else {
+    outbox_->MayAct(gang.id, "restart/" + restarter.job->uid);
   }
   return true;
 }

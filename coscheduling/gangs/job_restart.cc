@@ -1,4 +1,4 @@
-#include "coscheduling/commit/job_restart.h"
+#include "coscheduling/gangs/job_restart.h"
 
 #include <nlohmann/json.hpp>
 

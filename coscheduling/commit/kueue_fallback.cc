@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "coscheduling/admission/flavor_terms.h"
-#include "coscheduling/commit/job_restart.h"
-#include "coscheduling/engine_state.h"
+#include "coscheduling/commit/restarts.h"
+#include "coscheduling/gangs/job_restart.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -86,58 +86,52 @@ PatchWorkload Write(const kube::Workload& workload, std::optional<bool> active,
 
 // --- what is known of Kueue's Workloads ---
 
-void Engine::State::NoteWorkload(kube::Workload workload) {
+void Restarts::Upsert(kube::Workload workload) {
   if (!GivesBackToKueue()) return;
   const kube::OwnerReference* job = workload.meta.Controller();
   if (job == nullptr) return;
   const std::string uid = workload.meta.uid;
   const std::string job_uid = job->uid;
-  const auto known = kueue_workloads.find(uid);
-  if (known != kueue_workloads.end() &&
+  const auto known = workloads_.find(uid);
+  if (known != workloads_.end() &&
       kube::IsOlderVersion(workload.meta.resource_version, known->second.meta.resource_version)) {
     return;
   }
   if (workload.finished) workload.pod_sets.clear();
   if (HasMark(workload) || workload.meta.Annotation(kTriedAnnotation) != nullptr) {
-    marked_workloads.insert(uid);
+    marked_workloads_.insert(uid);
   } else {
-    marked_workloads.erase(uid);
+    marked_workloads_.erase(uid);
   }
-  kueue_workloads.insert_or_assign(uid, std::move(workload));
-  kueue_workloads_of[job_uid].insert(uid);
+  workloads_.insert_or_assign(uid, std::move(workload));
+  workloads_of_[job_uid].insert(uid);
   WorkloadChanged(job_uid);
 }
 
-void Engine::State::RemoveWorkload(const std::string& uid) {
-  const auto known = kueue_workloads.find(uid);
-  if (known == kueue_workloads.end()) return;
+void Restarts::RemoveWorkload(const std::string& uid) {
+  const auto known = workloads_.find(uid);
+  if (known == workloads_.end()) return;
   const std::string job_uid = known->second.meta.Controller()->uid;
-  kueue_workloads.erase(known);
-  marked_workloads.erase(uid);
-  const auto of_job = kueue_workloads_of.find(job_uid);
+  workloads_.erase(known);
+  marked_workloads_.erase(uid);
+  const auto of_job = workloads_of_.find(job_uid);
   of_job->second.erase(uid);
-  if (of_job->second.empty()) kueue_workloads_of.erase(of_job);
+  if (of_job->second.empty()) workloads_of_.erase(of_job);
   WorkloadChanged(job_uid);
 }
 
-void Engine::State::WorkloadChanged(const std::string& job_uid) {
-  const JobGangs::KnownJob* job = jobs.Find(job_uid);
+void Restarts::WorkloadChanged(const std::string& job_uid) {
+  const JobGangs::KnownJob* job = gangs_.jobs().Find(job_uid);
   if (job == nullptr) return;
-  const std::vector<const kube::Pod*> pods = PodsOf(*job);
-  for (const kube::Pod* pod : pods) {
-    const auto gang = gang_of_pod.find(pod->meta.uid);
-    if (gang != gang_of_pod.end()) gang->second->dirty = true;
-  }
-  if (!pods.empty()) return;
-  for (auto& [key, gang] : gangs) gang.dirty |= gang.pods.empty() && JobOf(gang) == job;
+  for (GangId gang : gangs_.GangsOf(*job)) agenda_->Note(gang);
 }
 
-const kube::Workload* Engine::State::KueuesWorkloadOf(const JobGangs::KnownJob& job) const {
-  const auto of_job = kueue_workloads_of.find(job.uid);
-  if (of_job == kueue_workloads_of.end()) return nullptr;
+const kube::Workload* Restarts::WorkloadOf(const JobGangs::KnownJob& job) const {
+  const auto of_job = workloads_of_.find(job.uid);
+  if (of_job == workloads_of_.end()) return nullptr;
   const kube::Workload* only = nullptr;
   for (const std::string& uid : of_job->second) {
-    const kube::Workload& workload = kueue_workloads.at(uid);
+    const kube::Workload& workload = workloads_.at(uid);
     if (workload.finished || workload.meta.deletion_time) continue;
     if (only != nullptr) return nullptr;
     only = &workload;
@@ -145,26 +139,27 @@ const kube::Workload* Engine::State::KueuesWorkloadOf(const JobGangs::KnownJob& 
   return only;
 }
 
-bool Engine::State::IsKueues(const Gang& gang, const JobGangs::KnownJob& job) const {
-  return options.quota == QuotaMode::kKueue &&
-         (!gang.queue_name.empty() || kueue_workloads_of.contains(job.uid));
+bool Restarts::IsKueues(const Gang& gang, const JobGangs::KnownJob& job) const {
+  return options_.quota == QuotaMode::kKueue &&
+         (!gang.queue_name.empty() || workloads_of_.contains(job.uid));
 }
 
-bool Engine::State::AwaitsWorkload(const Gang& gang, absl::Time now) {
-  if (!GivesBackToKueue() || !gang.record || !gang.record->retry_after ||
-      gang.record->flavors_tried.empty() || now >= began + kWorkloadWait) {
+bool Restarts::AwaitsWorkload(const Gang& gang) {
+  const AdmissionRecord* record = records_.Of(gang);
+  if (!GivesBackToKueue() || record == nullptr || !record->retry_after ||
+      record->flavors_tried.empty() || agenda_->now() >= began_ + kWorkloadWait) {
     return false;
   }
-  const JobGangs::KnownJob* job = JobOf(gang);
-  if (job == nullptr || kueue_workloads_of.contains(job->uid)) return false;
-  WakeAt(began + kWorkloadWait);
+  const JobGangs::KnownJob* job = gangs_.JobOf(gang);
+  if (job == nullptr || workloads_of_.contains(job->uid)) return false;
+  agenda_->NoteAt(gang.id, began_ + kWorkloadWait);
   return true;
 }
 
-std::set<std::string> Engine::State::FlavorsOfKueue(const Gang& gang) const {
+std::set<std::string> Restarts::FlavorsOfKueue(const Gang& gang) const {
   std::set<std::string> flavors;
-  const JobGangs::KnownJob* job = GivesBackToKueue() ? JobOf(gang) : nullptr;
-  const kube::Workload* workload = job == nullptr ? nullptr : KueuesWorkloadOf(*job);
+  const JobGangs::KnownJob* job = GivesBackToKueue() ? gangs_.JobOf(gang) : nullptr;
+  const kube::Workload* workload = job == nullptr ? nullptr : WorkloadOf(*job);
   if (workload == nullptr || !workload->reserved) return flavors;
   for (const kube::Workload::PodSet& set : workload->pod_sets) {
     for (const auto& [resource, flavor] : set.flavors) flavors.insert(flavor);
@@ -174,14 +169,13 @@ std::set<std::string> Engine::State::FlavorsOfKueue(const Gang& gang) const {
 
 // --- which gang may be given back, and for which flavor ---
 
-Engine::State::Restarter Engine::State::RestarterThroughKueue(const Gang& gang,
-                                                              const JobGangs::KnownJob& job) const {
+Restarter Restarts::RestarterThroughKueue(const Gang& gang, const JobGangs::KnownJob& job) const {
   const std::string title = job.Title();
-  if (!options.kueue_fallback) {
+  if (!options_.kueue_fallback) {
     return {nullptr, fmt::format("Kueue decides when {} is suspended", title),
             "turn on engine.kueueFallback"};
   }
-  const kube::Workload* workload = KueuesWorkloadOf(job);
+  const kube::Workload* workload = WorkloadOf(job);
   if (workload == nullptr) {
     return {nullptr, fmt::format("Kueue's Workload of {} isn't known", title),
             std::string(kRights)};
@@ -196,18 +190,18 @@ Engine::State::Restarter Engine::State::RestarterThroughKueue(const Gang& gang,
   if (const std::string other = RunningBeside(gang, job); !other.empty()) {
     return {nullptr, fmt::format("{} runs {} as well", title, other), ""};
   }
-  if (const auto left = left_alone.find(job.uid);
-      left != left_alone.end() && clock < left->second.until) {
+  if (const auto left = left_alone_.find(job.uid);
+      left != left_alone_.end() && agenda_->now() < left->second.until) {
     return {nullptr, left->second.why, left->second.fix};
   }
   return {&job, "", "", workload};
 }
 
-Engine::State::OtherChoice Engine::State::ChoiceWithout(
-    const kube::Workload& workload, const std::map<std::string, absl::Time>& tried) {
+Restarts::OtherChoice Restarts::ChoiceWithout(const kube::Workload& workload,
+                                              const std::map<std::string, absl::Time>& tried) {
   const auto was_tried = [&](const std::string& name) {
     const auto until = tried.find(name);
-    return until != tried.end() && clock < until->second;
+    return until != tried.end() && agenda_->now() < until->second;
   };
   OtherChoice choice;
   const quota::Workload asked = AsAsked(workload);
@@ -217,13 +211,14 @@ Engine::State::OtherChoice Engine::State::ChoiceWithout(
     std::set<std::string> seen;  // of the groups that are done
     for (const auto& [name, until] : tried) {
       if (!was_tried(name) || !seen.insert(name).second) continue;
-      const kube::ResourceFlavor* flavor = quotas.FindFlavor(name);
+      const kube::ResourceFlavor* flavor = quota_->scheduler().FindFlavor(name);
       std::vector<const kube::ResourceFlavor*> left_out;
       if (flavor != nullptr) left_out.push_back(flavor);
       std::vector<const kube::ResourceFlavor*> open;
-      for (const kube::ResourceFlavor* other : quotas.OtherFlavors(asked, set.name, name)) {
+      for (const kube::ResourceFlavor* other : quota_->OtherFlavors(asked, set.name, name)) {
         seen.insert(other->meta.name);
-        const bool usable = !was_tried(other->meta.name) && WhyNoNodesOf(set, *other).empty();
+        const bool usable =
+            !was_tried(other->meta.name) && placeability_->WhyNoNodesOf(set, *other).empty();
         (usable ? open : left_out).push_back(other);
       }
       std::vector<Expressions> group;
@@ -245,10 +240,9 @@ Engine::State::OtherChoice Engine::State::ChoiceWithout(
 }
 
 // Only the attempt that used what Kueue gave it now says anything about that.
-std::optional<Fallback> Engine::State::FallbackInKueue(const Gang& gang,
-                                                       const AdmissionRecord& record) {
-  const JobGangs::KnownJob* job = GivesBackToKueue() ? JobOf(gang) : nullptr;
-  const kube::Workload* workload = job == nullptr ? nullptr : KueuesWorkloadOf(*job);
+std::optional<Fallback> Restarts::FallbackInKueue(const Gang& gang, const AdmissionRecord& record) {
+  const JobGangs::KnownJob* job = GivesBackToKueue() ? gangs_.JobOf(gang) : nullptr;
+  const kube::Workload* workload = job == nullptr ? nullptr : WorkloadOf(*job);
   if (workload == nullptr) return std::nullopt;
   const std::optional<TriedFlavors> before = TriedBy(*workload);
   const bool given_back = IsGivenBack(*workload);
@@ -256,7 +250,7 @@ std::optional<Fallback> Engine::State::FallbackInKueue(const Gang& gang,
   std::set<std::string> failed;
   for (const std::string& name : FlavorsOfKueue(gang)) {
     const auto until = record.flavors_tried.find(name);
-    if (until != record.flavors_tried.end() && clock < until->second) failed.insert(name);
+    if (until != record.flavors_tried.end() && agenda_->now() < until->second) failed.insert(name);
   }
   if (failed.empty()) return std::nullopt;
   Fallback fallback;
@@ -270,30 +264,29 @@ std::optional<Fallback> Engine::State::FallbackInKueue(const Gang& gang,
 
 // --- giving back, and what follows ---
 
-bool Engine::State::GiveBack(const JobGangs::KnownJob& job, const kube::Workload& workload,
-                             const std::string& why, const TriedFlavors& tried, absl::Time now) {
+bool Restarts::GiveBack(const JobGangs::KnownJob& job, const kube::Workload& workload,
+                        const std::string& why, const TriedFlavors& tried) {
   if (IsGivenBack(workload)) return false;
-  const RestartMark mark = {now, why, workload.meta.generation + 1};
-  return Act("restart/" + job.uid, now,
-             Write(workload, false,
-                   {{std::string(kRestartAnnotation), EncodeMark(mark)},
-                    {std::string(kTriedAnnotation), EncodeTried(tried)}}),
-             NoteRefusedRestart(job, "to give back Workload " + workload.meta.FullName(),
-                                std::string(kRights)));
+  const RestartMark mark = {agenda_->now(), why, workload.meta.generation + 1};
+  return outbox_->Act(
+      "restart/" + job.uid,
+      Write(workload, false,
+            {{std::string(kRestartAnnotation), EncodeMark(mark)},
+             {std::string(kTriedAnnotation), EncodeTried(tried)}}),
+      NoteRefusal(job, "to give back Workload " + workload.meta.FullName(), std::string(kRights)));
 }
 
-void Engine::State::KeepWorkloads(absl::Time now) {
+void Restarts::KeepWorkloads() {
   if (!GivesBackToKueue()) return;
-  if (std::exchange(places_changed, false)) placeability.clear();
-  for (const std::string& uid : marked_workloads) {
-    const kube::Workload& workload = kueue_workloads.at(uid);
+  for (const std::string& uid : marked_workloads_) {
+    const kube::Workload& workload = workloads_.at(uid);
     if (workload.finished || workload.meta.deletion_time || !workload.error.empty()) continue;
-    KeepWorkload(workload, now);
+    KeepWorkload(workload);
   }
 }
 
-void Engine::State::KeepWorkload(const kube::Workload& workload, absl::Time now) {
-  const JobGangs::KnownJob* job = jobs.Find(workload.meta.Controller()->uid);
+void Restarts::KeepWorkload(const kube::Workload& workload) {
+  const JobGangs::KnownJob* job = gangs_.jobs().Find(workload.meta.Controller()->uid);
   if (job == nullptr || job->going) return;
   const std::string target = "restart/" + job->uid;
   const TriedFlavors tried = TriedBy(workload).value_or(TriedFlavors());
@@ -302,11 +295,11 @@ void Engine::State::KeepWorkload(const kube::Workload& workload, absl::Time now)
     if (workload.reserved || PodsLeft(*job) > 0) return;
     PatchWorkload patch = Write(workload, true, {{std::string(kRestartAnnotation), {}}});
     patch.pod_sets = ChoiceWithout(workload, tried.flavors).pod_sets;
-    Act(target, now, std::move(patch));
+    outbox_->Act(target, std::move(patch));
     return;
   }
   if (HasMark(workload)) {
-    Act(target, now, Write(workload, {}, {{std::string(kRestartAnnotation), {}}}));
+    outbox_->Act(target, Write(workload, {}, {{std::string(kRestartAnnotation), {}}}));
     return;
   }
   // While it waits for quota of the others, those that were tried come into question again.
@@ -316,19 +309,19 @@ void Engine::State::KeepWorkload(const kube::Workload& workload, absl::Time now)
   if (workload.reserved || !restricted) return;
   absl::Time until = absl::InfinitePast();
   for (const auto& [name, at] : tried.flavors) until = std::max(until, at);
-  if (now < until) {
-    WakeAt(until);
+  if (agenda_->now() < until) {
+    agenda_->WakeAt(until);
     return;
   }
   PatchWorkload patch = Write(workload, {}, {});
   patch.pod_sets = ChoiceWithout(workload, {}).pod_sets;
-  Act(target, now, std::move(patch));
+  outbox_->Act(target, std::move(patch));
 }
 
 // --- what is told ---
 
-Reason Engine::State::KueueBlocker(const Gang& gang, const JobGangs::KnownJob& job) const {
-  const kube::Workload* workload = KueuesWorkloadOf(job);
+Reason Restarts::KueueBlocker(const Gang& gang, const JobGangs::KnownJob& job) const {
+  const kube::Workload* workload = WorkloadOf(job);
   if (workload == nullptr) return {};
   if (IsGivenBack(*workload)) {
     return {v1::JOB_RESTARTING,
@@ -337,10 +330,10 @@ Reason Engine::State::KueueBlocker(const Gang& gang, const JobGangs::KnownJob& j
                         DecodeMark(*workload->meta.Annotation(kRestartAnnotation)).why),
             ""};
   }
-  if (gang.fallback && gang.fallback->why_not.empty()) {
+  const std::optional<Fallback>& fallback = FallbackOf(gang);
+  if (fallback && fallback->why_not.empty()) {
     return {v1::JOB_RESTARTING,
-            fmt::format("{} is being given back to Kueue: {}", job.Title(), gang.fallback->why),
-            ""};
+            fmt::format("{} is being given back to Kueue: {}", job.Title(), fallback->why), ""};
   }
   const std::optional<TriedFlavors> tried = TriedBy(*workload);
   if (!tried || tried->flavors.empty() || workload->reserved || gang.facts.live > 0) return {};
@@ -352,13 +345,14 @@ Reason Engine::State::KueueBlocker(const Gang& gang, const JobGangs::KnownJob& j
           ""};
 }
 
-std::string Engine::State::KueueNote(const Gang& gang) const {
-  const JobGangs::KnownJob* job = options.quota == QuotaMode::kKueue ? JobOf(gang) : nullptr;
+std::string Restarts::KueueNote(const Gang& gang) const {
+  const JobGangs::KnownJob* job =
+      options_.quota == QuotaMode::kKueue ? gangs_.JobOf(gang) : nullptr;
   if (job == nullptr || !IsKueues(gang, *job)) return "";
-  if (!options.kueue_fallback) {
+  if (!options_.kueue_fallback) {
     return "; it stays on the flavor that Kueue gave it (engine.kueueFallback is off)";
   }
-  if (KueuesWorkloadOf(*job) == nullptr) {
+  if (WorkloadOf(*job) == nullptr) {
     return fmt::format("; Kueue's Workload of {} isn't known, so it keeps its flavor",
                        job->Title());
   }

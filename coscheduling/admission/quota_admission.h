@@ -1,0 +1,162 @@
+// Quota of gangs: who waits for it, holds it, gives it back, and what it gives them.
+//
+// A gang holds quota while its record says so. What quota/ decides is counted there at once and
+// kept here as granted until the record shows it, so nothing is given twice meanwhile. Usage is
+// the sum of the records, so a restart counts the same.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
+#include "cluster/snapshot.h"
+#include "coscheduling/admission/records.h"
+#include "coscheduling/agenda.h"
+#include "coscheduling/engine_options.h"
+#include "coscheduling/gangs/gangs.h"
+#include "coscheduling/outbox.h"
+#include "kube/objects/quota.h"
+#include "quota/quota_scheduler.h"
+
+namespace muster::coscheduling {
+
+class QuotaAdmission {
+ public:
+  // May this pod set of the gang be given the flavor? "" if so, or if that can't be known; else why
+  // not. Must answer the same until Invalidate.
+  using Placeable = std::function<std::string(const Gang&, const quota::Workload&,
+                                              const quota::PodSet&, const kube::ResourceFlavor&)>;
+  // The record of the attempt that a gang begins with this quota.
+  using NewRecord = std::function<AdmissionRecord(const Gang&)>;
+
+  // All of them outlive it.
+  QuotaAdmission(const EngineOptions& options, const cluster::Snapshot& snapshot,
+                 const Gangs& gangs, Records* records, Agenda* agenda, Outbox* outbox);
+
+  // --- observations ---
+  void Upsert(kube::ResourceFlavor flavor);
+  void Upsert(kube::ClusterQueue queue);
+  void Upsert(kube::LocalQueue queue);
+  void Upsert(kube::Cohort cohort);
+  void Upsert(kube::WorkloadPriorityClass priority_class);
+  void Upsert(kube::PodDisruptionBudget budget);
+  void Upsert(const kube::Namespace& name_space);
+  void RemoveResourceFlavor(std::string_view name);
+  void RemoveClusterQueue(std::string_view name);
+  void RemoveLocalQueue(std::string_view full_name);
+  void RemoveCohort(std::string_view name);
+  void RemoveWorkloadPriorityClass(std::string_view name);
+  void RemovePodDisruptionBudget(std::string_view full_name);
+  void RemoveNamespace(std::string_view name);
+  // Placeable may answer otherwise from now on.
+  void Invalidate() { placement_changed_ = true; }
+
+  // --- steps of a gang ---
+  // What else decides whether a gang keeps quota.
+  struct Holding {
+    bool posted = false;    // some binding is on its way
+    bool remade = false;    // its job was being restarted a moment ago
+    bool fits_now = false;  // it backs off, and would fit
+  };
+  // Keeps what quota/ knows of the gang at what its record and its members say.
+  void Sync(const Gang& gang, const Holding& holding);
+  // Puts the gang in line, or writes the record once quota was granted.
+  void Request(const Gang& gang, const NewRecord& new_record);
+  // Takes the quota out of the record, and all that hangs on it.
+  void Release(const Gang& gang);
+  // It waits no longer, and what was granted without a record is void.
+  void Withdraw(GangId gang);
+  // Gives each counted member its flavors' labels and tolerations.
+  void GiveFlavors(const Gang& gang);
+  // Its members, or those beyond minMember, are to go, as the record will say.
+  void StartEviction(const Gang& gang, const std::string& why, bool surplus_only);
+  // Writes down an eviction that was started; true while that isn't done.
+  bool NoteEviction(const Gang& gang);
+  // Nothing of the surplus stands any more.
+  void ReleaseSurplus(const Gang& gang);
+
+  // --- the step of all ---
+  void Schedule(const Placeable& placeable, const NewRecord& new_record);
+
+  // --- questions ---
+  // There are queues, and they are ours to serve.
+  bool InUse() const;
+  bool Holds(const Gang& gang) const;
+  bool Waits(const Gang& gang) const;
+  bool IsGranted(const Gang& gang) const;
+  const std::optional<quota::Admission>& GrantedTo(const Gang& gang) const;
+  // What the record says of the member's pod set; null if nothing.
+  const quota::PodSetAssignment* GivenTo(const Gang& gang, const kube::Pod& pod) const;
+  // With quota: it was counted, and carries the labels of its flavors.
+  bool MayBePlaced(const Gang& gang, const std::string& uid) const;
+  // Unbound members that no quota was given for.
+  const std::set<std::string>& UncountedOf(const Gang& gang) const;
+  // The last refusal of a patch that gives a member its flavors, until one is accepted.
+  const std::string& FlavorsErrorOf(const Gang& gang) const;
+  std::string QueueOf(const Gang& gang) const;
+  quota::Workload WorkloadOf(const Gang& gang) const;
+  std::vector<const kube::ResourceFlavor*> OtherFlavors(const quota::Workload& workload,
+                                                        std::string_view pod_set,
+                                                        std::string_view flavor);
+  const quota::QuotaScheduler& scheduler() const { return scheduler_; }
+  // Null if it isn't known by this id.
+  const Gang* GangOf(std::string_view workload) const;
+  // Something that queues' status tells may have changed since the last call.
+  bool TakeQueuesChanged() { return std::exchange(queues_changed_, false); }
+  // How many bound members, first in rank order, the gang needs to go on.
+  static size_t KeptMembers(const Gang& gang);
+
+ private:
+  // As quota/ was told last.
+  struct Known {
+    quota::Workload workload;
+    std::optional<quota::Admission> admission;  // counted; nullopt: in the queue
+    size_t uncounted = 0;
+  };
+  struct Part {
+    std::optional<Known> known;
+    std::optional<quota::Admission> granted;
+    std::optional<Eviction> eviction;
+    std::set<std::string> uncounted;
+    std::string flavors_error;
+    // Since when nothing of the gang stands or may start, though it holds quota.
+    absl::Time idle_since = Never();
+  };
+
+  const Part& PartOf(const Gang& gang) const;
+  void NoteQueues();
+  int64_t PriorityOf(const Gang& gang) const;
+  void FindUncounted(const Gang& gang);
+  bool MayKeep(const Gang& gang, const Holding& holding);
+  void TellHeld(const Gang& gang, quota::Workload workload);
+  void Carry(const quota::Decision& decision, const NewRecord& new_record);
+  void ReadWaitReasons();
+  bool MayBeEvicted(const Gang& gang, bool surplus_only) const;
+
+  const EngineOptions& options_;
+  const cluster::Snapshot& snapshot_;
+  const Gangs& gangs_;
+  Records* records_;
+  Agenda* agenda_;
+  Outbox* outbox_;
+
+  quota::QuotaScheduler scheduler_;
+  absl::node_hash_map<GangId, Part> parts_;
+  absl::flat_hash_map<std::string, GangId> gang_of_;  // by the workload's id
+  std::map<std::string, int64_t, std::less<>> priority_classes_;
+  std::map<std::string, kube::PodDisruptionBudget, std::less<>> budgets_;  // by full name
+  bool placement_changed_ = false;
+  bool in_use_ = false;  // when a queue came or went last
+  bool queues_changed_ = false;
+  bool reasons_stale_ = false;
+  absl::Time reasons_read_ = absl::InfinitePast();  // why gangs wait
+};
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,60 @@
+// Admission records: what is known of each, and their writing.
+//
+// A record stands on the gang's PodGroup; that of a gang of one only in memory, or, if it holds
+// quota, on its pod.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/container/node_hash_map.h"
+#include "cluster/snapshot.h"
+#include "coscheduling/admission/record.h"
+#include "coscheduling/agenda.h"
+#include "coscheduling/engine_options.h"
+#include "coscheduling/gangs/gang.h"
+#include "coscheduling/outbox.h"
+
+namespace muster::coscheduling {
+
+class Records {
+ public:
+  // All of them outlive it.
+  Records(const EngineOptions& options, const cluster::Snapshot& snapshot, Agenda* agenda,
+          Outbox* outbox)
+      : options_(options), snapshot_(snapshot), agenda_(agenda), outbox_(outbox) {}
+
+  // Reads the record off the gang's objects as they are now.
+  void Read(const Gang& gang);
+  // Null if it has none. Valid until the next call of Read, Write or Forget.
+  const AdmissionRecord* Of(const Gang& gang) const;
+  // It is this gang's own, wasn't copied from elsewhere.
+  const AdmissionRecord* OwnOf(const Gang& gang) const;
+  // The same, of a run that isn't over.
+  const AdmissionRecord* CurrentOf(const Gang& gang) const;
+  // How many members the gang was whole with, while some of them stand.
+  std::optional<int64_t> WholeWith(const Gang& gang) const;
+  // Asks for this record; what is read stays as it is until it is seen. A gang of one without quota
+  // has it at once.
+  void Write(const Gang& gang, const AdmissionRecord& record);
+  bool IsBeingWritten(const Gang& gang) const;
+  // The last refusal, until one is accepted.
+  const std::string& ErrorOf(const Gang& gang) const;
+  void Forget(GangId gang) { kept_.erase(gang); }
+
+ private:
+  struct Kept {
+    std::string group;  // UID of the PodGroup that it was read from
+    std::string text;   // what was read
+    std::optional<AdmissionRecord> record;
+    std::string error;
+  };
+
+  const EngineOptions& options_;
+  const cluster::Snapshot& snapshot_;
+  Agenda* agenda_;
+  Outbox* outbox_;
+  absl::node_hash_map<GangId, Kept> kept_;
+};
+
+}  // namespace muster::coscheduling

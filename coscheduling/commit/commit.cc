@@ -1,0 +1,275 @@
+#include "coscheduling/commit/commit.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fmt/format.h"
+#include "kube/objects/time_text.h"
+
+namespace muster::coscheduling {
+namespace {
+
+// A binding that was accepted and isn't seen after this is asked for again; the API server's answer
+// then says where the pod stands.
+constexpr absl::Duration kReadBack = absl::Seconds(5);
+// A node on which this many bindings in a row failed is left out for the gang.
+constexpr int kBindingAttempts = 5;
+// kube-scheduler goes through pods one by one: it schedules some 100 a second where an extender is
+// asked, and half of that is left to API servers that are slow to bind volumes.
+constexpr int64_t kBindCallsPerSecond = 50;
+
+}  // namespace
+
+const Commit::Part& Commit::PartOf(const Gang& gang) const {
+  static const Part kNone;
+  const auto it = parts_.find(gang.id);
+  return it == parts_.end() ? kNone : it->second;
+}
+
+bool Commit::IsPosted(const Gang& gang) const { return !PartOf(gang).posted.empty(); }
+
+bool Commit::IsUnderWay(const Gang& gang) const {
+  return placement_->Of(gang).committing || IsPosted(gang);
+}
+
+const std::string& Commit::ErrorOf(const Gang& gang) const { return PartOf(gang).error; }
+
+size_t Commit::held_binds() const {
+  size_t count = 0;
+  for (const auto& [uid, binds] : held_) count += binds.size();
+  return count;
+}
+
+int64_t Commit::LargestRound() const {
+  return std::max<int64_t>(1, kBindCallsPerSecond * absl::ToInt64Seconds(options_.bind_wait));
+}
+
+bool Commit::NeedsEveryCall(const Gang& gang) const {
+  return std::ranges::any_of(gang.unbound, [&](const std::string& uid) {
+    const kube::PodSpec& spec = *snapshot_.FindPod(uid)->spec;
+    return spec.uses_resource_claims || !spec.persistent_volume_claims.empty();
+  });
+}
+
+bool Commit::AwaitsPreBind(const Gang& gang) const {
+  return NeedsEveryCall(gang) &&
+         std::ranges::any_of(placement_->Of(gang).fixed, [&](const auto& place) {
+           return !held_.contains(place.first) && !placement_->IsPinned(gang, place.first);
+         });
+}
+
+// --- bind calls ---
+
+void Commit::Request(uint64_t request, const Gang& gang, const std::string& pod, std::string node) {
+  held_[pod].push_back({request, std::move(node), agenda_->now() + options_.bind_wait});
+  agenda_->Note(gang.id);
+}
+
+void Commit::Refuse(uint64_t request, std::string error) {
+  outbox_->Tell(AnswerBind{request, std::move(error)});
+}
+
+void Commit::AnswerAll(const std::string& error) {
+  for (const auto& [uid, binds] : held_) {
+    for (const HeldBind& bind : binds) outbox_->Tell(AnswerBind{bind.request, error});
+  }
+  held_.clear();
+}
+
+void Commit::AnswerHeld(const std::string& pod, const std::string& error) {
+  const auto it = held_.find(pod);
+  if (it == held_.end()) return;
+  for (const HeldBind& bind : it->second) outbox_->Tell(AnswerBind{bind.request, error});
+  held_.erase(it);
+}
+
+void Commit::Fail(const Gang& gang, const std::string& error) {
+  if (held_.empty()) return;
+  for (const std::string& uid : gang.pods) {
+    if (!placement_->IsPinned(gang, uid)) AnswerHeld(uid, error);
+  }
+}
+
+void Commit::Answer(const Gang& gang, const std::string& why) {
+  if (held_.empty()) return;
+  const absl::Time now = agenda_->now();
+  const Part& part = PartOf(gang);
+  const PlaceMap& fixed = placement_->Of(gang).fixed;
+  const bool together = NeedsEveryCall(gang) && !placement_->Of(gang).committing;
+  bool late = false;
+  for (const std::string& uid : gang.pods) {
+    const auto it = held_.find(uid);
+    if (it == held_.end()) continue;
+    const kube::Pod* pod = snapshot_.FindPod(uid);
+    std::string place;
+    if (pod->IsBound()) {
+      place = pod->node_name;
+    } else if (const auto planned = fixed.find(uid); planned != fixed.end()) {
+      place = planned->second;
+    }
+    const bool done = pod->IsBound() || part.posted.contains(uid);
+    std::vector<HeldBind> waiting;
+    for (const HeldBind& bind : it->second) {
+      if (place.empty()) {
+        outbox_->Tell(AnswerBind{bind.request, fmt::format("gang {} has no plan in force: {}",
+                                                           gang.key.ToString(), why)});
+      } else if (place != bind.node) {
+        outbox_->Tell(AnswerBind{bind.request,
+                                 fmt::format("{} is {} {}, not {}", pod->meta.name,
+                                             done ? "bound to" : "planned on", place, bind.node)});
+      } else if (done) {
+        outbox_->Tell(AnswerBind{bind.request, ""});
+      } else if (bind.until <= now) {
+        late = true;
+        outbox_->Tell(
+            AnswerBind{bind.request,
+                       fmt::format("gang {} was not committed within {}: {}", gang.key.ToString(),
+                                   absl::FormatDuration(options_.bind_wait), why)});
+      } else {
+        agenda_->NoteAt(gang.id, bind.until);
+        waiting.push_back(bind);
+      }
+    }
+    if (waiting.empty()) {
+      held_.erase(it);
+    } else {
+      it->second = std::move(waiting);
+    }
+  }
+  if (late && together) {
+    Fail(gang, fmt::format("not every member of gang {} was called within {}; all are to be called "
+                           "again",
+                           gang.key.ToString(), absl::FormatDuration(options_.bind_wait)));
+  }
+}
+
+// --- steps of a gang ---
+
+void Commit::Sync(const Gang& gang) {
+  const auto it = parts_.find(gang.id);
+  if (it == parts_.end()) return;
+  for (const std::string& uid : gang.bound) it->second.posted.erase(uid);
+  if (gang.state == v1::BOUND) it->second.error.clear();
+}
+
+void Commit::Leave(GangId gang, const std::string& pod) {
+  const auto it = parts_.find(gang);
+  if (it != parts_.end()) it->second.posted.erase(pod);
+}
+
+void Commit::Forget(GangId gang) { parts_.erase(gang); }
+
+void Commit::LiftGates(const Gang& gang) {
+  if (!gang.facts.planned && gang.required() > 0) return;
+  for (const auto& [uid, node] : placement_->Of(gang).fixed) {
+    const kube::Pod* pod = snapshot_.FindPod(uid);
+    if (IsGatedByUs(*pod)) outbox_->Act(gang.id, "lift/" + uid, LiftGate{RefOf(*pod)});
+  }
+}
+
+bool Commit::StandsInEpoch(const Gang& gang, const kube::Pod& pod) const {
+  const AdmissionRecord* record = records_.Of(gang);
+  if (record == nullptr || record->epoch <= 1) return true;
+  const std::string* epoch = pod.meta.Annotation(kEpochAnnotation);
+  return epoch != nullptr && *epoch == std::to_string(record->epoch);
+}
+
+void Commit::WakeMembers(const Gang& gang) {
+  const absl::Time now = agenda_->now();
+  Part& part = parts_[gang.id];
+  const absl::Time due = std::max(gang.state_since, part.woken_at) + options_.wake_interval;
+  if (now < due) {
+    agenda_->NoteAt(gang.id, due);
+    return;
+  }
+  part.woken_at = now;
+  agenda_->NoteAt(gang.id, now + options_.wake_interval);
+  for (const auto& [uid, node] : placement_->Of(gang).fixed) {
+    const kube::Pod* pod = snapshot_.FindPod(uid);
+    if (IsGatedByUs(*pod) || placement_->IsPinned(gang, uid)) continue;
+    outbox_->Act(gang.id, "wake/" + uid,
+                 AnnotatePod{RefOf(*pod), {{std::string(kWakeAnnotation), kube::TimeText(now)}}});
+  }
+}
+
+bool Commit::Begin(const Gang& gang) {
+  const PlaceMap& fixed = placement_->Of(gang).fixed;
+  const int64_t still_required = gang.required();
+  // A gate that can't be lifted must not leave a gang bound in part.
+  const auto ungated = std::ranges::count_if(
+      fixed, [&](const auto& place) { return !IsGatedByUs(*snapshot_.FindPod(place.first)); });
+  if (ungated < still_required) return false;
+  const bool asked =
+      std::ranges::any_of(fixed, [&](const auto& place) { return held_.contains(place.first); });
+  // A commit that was cut off goes on by itself.
+  const bool resumes = !gang.bound.empty() && !gang.facts.bound_before && still_required > 0;
+  if ((!asked && !resumes) || AwaitsPreBind(gang)) {
+    WakeMembers(gang);
+    return false;
+  }
+  if (std::string broken = placement_->Recheck(gang); !broken.empty()) {
+    parts_[gang.id].error = broken;
+    Fail(gang, "the plan no longer holds: " + broken);
+    return false;
+  }
+  placement_->SetCommitting(gang.id, true);
+  return true;
+}
+
+void Commit::Advance(const Gang& gang) {
+  const Places& places = placement_->Of(gang);
+  if (places.fixed.empty()) {
+    if (places.committing) placement_->SetCommitting(gang.id, false);
+    return;
+  }
+  if (static_cast<int64_t>(places.fixed.size()) < gang.required()) return;
+  if (!places.committing && !Begin(gang)) return;
+  const absl::Time now = agenda_->now();
+  Part& part = parts_[gang.id];
+  for (const auto& [uid, node] : placement_->Of(gang).fixed) {
+    const auto posted = part.posted.find(uid);
+    if (posted != part.posted.end()) {
+      if (now < posted->second + kReadBack) {
+        agenda_->NoteAt(gang.id, posted->second + kReadBack);
+        continue;
+      }
+      part.posted.erase(posted);
+    }
+    const kube::Pod* pod = snapshot_.FindPod(uid);
+    if (IsGatedByUs(*pod)) continue;  // its gate is being lifted
+    if (!StandsInEpoch(gang, *pod)) {
+      outbox_->Act(
+          gang.id, "epoch/" + uid,
+          AnnotatePod{RefOf(*pod),
+                      {{std::string(kEpochAnnotation), std::to_string(records_.Of(gang)->epoch)}}});
+      continue;
+    }
+    PostBinding(gang, *pod, node);
+  }
+}
+
+void Commit::PostBinding(const Gang& gang, const kube::Pod& pod, const std::string& node) {
+  const std::string uid = pod.meta.uid;
+  const std::string target = "bind/" + uid;
+  const bool started = outbox_->Act(
+      gang.id, target, BindPod{RefOf(pod), node},
+      [this, id = gang.id, uid, node, target](const absl::Status& status, absl::Time at) {
+        const Gang* bound = gangs_.Find(id);
+        if (bound == nullptr) return;
+        Part& part = parts_[id];
+        if (status.ok()) {
+          if (placement_->Of(*bound).fixed.contains(uid)) part.posted[uid] = at;
+          return;
+        }
+        placement_->Unpin(id, uid);
+        part.error = std::string(status.message());
+        if (outbox_->Failures(target) >= kBindingAttempts) placement_->LeaveOut(*bound, node);
+      });
+  if (started) {
+    placement_->Pin(gang.id, uid);
+  } else if (!outbox_->IsUnderWay(target)) {
+    placement_->Unpin(gang.id, uid);
+  }
+}
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,111 @@
+// The commit: gates are lifted, bind calls held, the plan checked once more, and all bindings
+// posted at once and read back.
+//
+// A gang without volumes and claims commits on its first bind call. kube-scheduler binds volumes
+// and claims before it calls the extender's bind verb, so where a member has some every member's
+// call is awaited: for EngineOptions::bind_wait at most, then all that are there fail together and
+// another round begins. A gang of more members than can be called within that time
+// (LargestRound) can't be committed so, and is refused.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
+#include "cluster/snapshot.h"
+#include "coscheduling/admission/records.h"
+#include "coscheduling/agenda.h"
+#include "coscheduling/engine_options.h"
+#include "coscheduling/gangs/gangs.h"
+#include "coscheduling/outbox.h"
+#include "coscheduling/placement/placement.h"
+
+namespace muster::coscheduling {
+
+inline constexpr std::string_view kEpochAnnotation = "muster.dev/epoch";
+inline constexpr std::string_view kWakeAnnotation = "muster.dev/wake";
+
+class Commit {
+ public:
+  // All of them outlive it.
+  Commit(const EngineOptions& options, const cluster::Snapshot& snapshot, const Gangs& gangs,
+         const Records& records, Placement* placement, Agenda* agenda, Outbox* outbox)
+      : options_(options),
+        snapshot_(snapshot),
+        gangs_(gangs),
+        records_(records),
+        placement_(placement),
+        agenda_(agenda),
+        outbox_(outbox) {}
+
+  // --- bind calls ---
+  // Answered by an AnswerBind action within options.bind_wait.
+  void Request(uint64_t request, const Gang& gang, const std::string& pod, std::string node);
+  void Refuse(uint64_t request, std::string error);
+  void AnswerAll(const std::string& error);
+  void EndCallsOf(const std::string& pod) { AnswerHeld(pod, "the pod is gone"); }
+  // The calls of all its members that aren't committed fail.
+  void Fail(const Gang& gang, const std::string& error);
+
+  // --- steps of a gang ---
+  // Takes notice of members that are bound or gone.
+  void Sync(const Gang& gang);
+  void Leave(GangId gang, const std::string& pod);
+  void Forget(GangId gang);
+  void LiftGates(const Gang& gang);
+  // Answers calls that have come to an end; `why` tells why the gang isn't bound yet.
+  void Answer(const Gang& gang, const std::string& why);
+  // Begins the commit, or goes on with it.
+  void Advance(const Gang& gang);
+
+  // --- questions ---
+  // Some binding was accepted that isn't seen yet.
+  bool IsPosted(const Gang& gang) const;
+  bool IsUnderWay(const Gang& gang) const;
+  // Some members' volumes or claims are to be bound by kube-scheduler first.
+  bool AwaitsPreBind(const Gang& gang) const;
+  // Every member's bind call is awaited.
+  bool NeedsEveryCall(const Gang& gang) const;
+  // The number of members that can all be called within options.bind_wait.
+  int64_t LargestRound() const;
+  // The last failed binding, until the gang is bound.
+  const std::string& ErrorOf(const Gang& gang) const;
+  size_t held_binds() const;
+
+ private:
+  // A bind call that waits for its member.
+  struct HeldBind {
+    uint64_t request = 0;
+    std::string node;
+    absl::Time until;
+  };
+  struct Part {
+    std::map<std::string, absl::Time> posted;  // member UID -> binding accepted, not seen yet
+    absl::Time woken_at = absl::InfinitePast();
+    std::string error;
+  };
+
+  const Part& PartOf(const Gang& gang) const;
+  void AnswerHeld(const std::string& pod, const std::string& error);
+  bool StandsInEpoch(const Gang& gang, const kube::Pod& pod) const;
+  void WakeMembers(const Gang& gang);
+  bool Begin(const Gang& gang);
+  void PostBinding(const Gang& gang, const kube::Pod& pod, const std::string& node);
+
+  const EngineOptions& options_;
+  const cluster::Snapshot& snapshot_;
+  const Gangs& gangs_;
+  const Records& records_;
+  Placement* placement_;
+  Agenda* agenda_;
+  Outbox* outbox_;
+
+  absl::node_hash_map<GangId, Part> parts_;
+  // By pod UID. Bounded by the pods that exist: kube-scheduler has one call per pod under way.
+  absl::flat_hash_map<std::string, std::vector<HeldBind>> held_;
+};
+
+}  // namespace muster::coscheduling

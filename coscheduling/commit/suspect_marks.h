@@ -1,0 +1,58 @@
+// Suspect nodes (suspect_nodes.h) as they become known, and the marks that are put on their Node
+// objects: from these another process reads them, and who removes one ends the suspicion.
+#pragma once
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cluster/journal.h"
+#include "cluster/snapshot.h"
+#include "coscheduling/agenda.h"
+#include "coscheduling/engine_options.h"
+#include "coscheduling/gangs/gangs.h"
+#include "coscheduling/outbox.h"
+#include "coscheduling/placement/suspect_nodes.h"
+
+namespace muster::coscheduling {
+
+class SuspectMarks {
+ public:
+  // All of them outlive it.
+  SuspectMarks(const EngineOptions& options, const cluster::Snapshot& snapshot, const Gangs& gangs,
+               SuspectNodes* suspects, Agenda* agenda, Outbox* outbox)
+      : options_(options),
+        snapshot_(snapshot),
+        gangs_(gangs),
+        suspects_(suspects),
+        agenda_(agenda),
+        outbox_(outbox) {}
+
+  // Before the snapshot takes this version of a member of the gang.
+  void Observe(const kube::Pod& pod, const GangKey& gang);
+  void Observe(const cluster::Journal& journal);
+  // Counts what was seen, drops what is over, and says for which nodes the answer may differ now.
+  std::vector<std::string> Update();
+  // Writes the marks that differ.
+  void Reconcile();
+
+ private:
+  void Report(const kube::Pod& pod, const GangKey& gang);
+  bool Mark(const kube::Node& node);
+
+  const EngineOptions& options_;
+  const cluster::Snapshot& snapshot_;
+  const Gangs& gangs_;
+  SuspectNodes* suspects_;
+  Agenda* agenda_;
+  Outbox* outbox_;
+
+  std::set<std::string> annotated_;                         // nodes that carry the annotation
+  std::set<std::string> candidates_;                        // nodes whose marks may have to change
+  std::set<std::string> changed_;                           // nodes whose suspicion changed
+  std::vector<std::pair<kube::Pod, GangKey>> failed_pods_;  // not reported yet
+  bool all_read_ = false;  // those of pods that had failed before this process began
+};
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,65 @@
+// A gang as everybody sees it: what was observed of its objects, and its standing. Gangs alone
+// writes it; what else is kept of a gang is private to the owner that decides it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "coscheduling/gang_key.h"
+#include "coscheduling/gangs/gang_state.h"
+#include "coscheduling/gangs/job_gangs.h"
+#include "coscheduling/reason.h"
+#include "kube/objects/workload.h"
+
+namespace muster::coscheduling {
+
+// A time after which something is to be looked at again; never, by default.
+inline absl::Time Never() { return absl::InfiniteFuture(); }
+
+struct Gang {
+  GangId id = GangId::kNone;
+  GangKey key;
+
+  // --- observed ---
+  std::shared_ptr<const kube::PodGroup> group;  // null: none, or a gang of one
+  std::set<std::string> pods;                   // UIDs of all that name it
+  // What its pods' owner or Kueue's label says, if that is what makes it a gang.
+  std::optional<DerivedGang> derived;
+
+  // --- read off the above (Gangs::Read) ---
+  std::vector<std::string> unbound;  // live members without a node, UIDs in rank order
+  std::vector<std::string> bound;    // live members with a node, UIDs in rank order
+  int64_t members = 0;               // pods that aren't being deleted
+  int64_t running = 0;
+  // Of the first member that has one: an owner that isn't known.
+  std::optional<kube::OwnerReference> missing_owner;
+  absl::Time missing_owner_since = Never();
+  // Kueue's labels on the first member that has one, else on the PodGroup, else on the first
+  // member's owners, innermost first. They stay once no member is live.
+  std::string queue_name;
+  std::string priority_class_name;
+  bool ours = false;  // some member names our scheduler
+  int32_t priority = 0;
+  absl::Time created = absl::InfinitePast();
+
+  // --- its standing, put together by the engine from what all owners say (Gangs::Settle, Enter)
+  // ---
+  GangFacts facts;
+  Reason blocker;              // while facts.blocked
+  std::set<std::string> lost;  // live members whose nodes are lost
+  v1::GangState state = v1::GANG_STATE_UNSPECIFIED;
+  absl::Time state_since = absl::InfinitePast();
+
+  std::string uid() const;   // of the PodGroup, or of the pod for a gang of one
+  int64_t required() const;  // members still to be placed for the gang to be whole
+};
+
+// First claim first: gangs that already have members bound, then priority, then age, then name.
+bool PlacedBefore(const Gang& a, const Gang& b);
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,335 @@
+#include "coscheduling/gangs/gangs.h"
+
+#include <algorithm>
+
+#include "coscheduling/gangs/member_rank.h"
+#include "coscheduling/labels.h"
+#include "fmt/format.h"
+#include "kube/objects/well_known.h"
+
+namespace muster::coscheduling {
+namespace {
+
+// The first gate that isn't ours to lift, or "".
+std::string ForeignGate(const kube::Pod& pod) {
+  for (const std::string& gate : pod.scheduling_gates) {
+    if (gate != kGate) return gate;
+  }
+  return "";
+}
+
+// The pods of a gang that has ended go one by one, by a ttl or by hand. What it came to stays in
+// its PodGroup's status, until pods made anew begin another attempt.
+void RecallEnd(const kube::PodGroup* group, GangFacts* facts) {
+  if (group == nullptr || facts->live > 0 || facts->terminating) return;
+  const kube::PodGroup::Status& status = group->status;
+  if (status.phase != "Finished" && status.phase != "Failed") return;
+  facts->succeeded = std::max(facts->succeeded, status.succeeded);
+  facts->failed = std::max(facts->failed, status.failed);
+}
+
+}  // namespace
+
+bool IsGatedByUs(const kube::Pod& pod) { return pod.HasGate(kGate); }
+
+bool IsLive(const kube::Pod& pod) { return !pod.IsTerminal() && !pod.IsDeleting(); }
+
+PodRef RefOf(const kube::Pod& pod) {
+  return {pod.meta.name_space, pod.meta.name, pod.meta.uid, pod.meta.resource_version};
+}
+
+Gangs::Gangs(const EngineOptions& options, const cluster::Snapshot& snapshot, Agenda* agenda,
+             Outbox* outbox)
+    : options_(options),
+      snapshot_(snapshot),
+      agenda_(agenda),
+      outbox_(outbox),
+      refusals_(options.pod_refusal_time) {}
+
+// --- questions ---
+
+const Gang* Gangs::Find(GangId id) const {
+  const auto it = by_id_.find(id);
+  return it == by_id_.end() ? nullptr : it->second;
+}
+
+const Gang* Gangs::Find(const GangKey& key) const {
+  const auto it = gangs_.find(key);
+  return it == gangs_.end() ? nullptr : &it->second;
+}
+
+const Gang* Gangs::OfPod(const std::string& uid) const {
+  const auto it = gang_of_pod_.find(uid);
+  return it == gang_of_pod_.end() ? nullptr : it->second;
+}
+
+std::vector<GangId> Gangs::StandingOn(const std::string& node) const {
+  const auto it = standing_on_.find(node);
+  if (it == standing_on_.end()) return {};
+  return {it->second.begin(), it->second.end()};
+}
+
+const JobGangs::KnownJob* Gangs::JobOf(const Gang& gang) const {
+  for (const std::string& uid : gang.pods) {
+    const kube::Pod* pod = snapshot_.FindPod(uid);
+    if (pod != nullptr) return jobs_.OutermostOf(*pod);
+  }
+  if (gang.derived && !gang.derived->owner.uid.empty()) return jobs_.Find(gang.derived->owner.uid);
+  const kube::OwnerReference* owner =
+      gang.group == nullptr ? nullptr : gang.group->meta.Controller();
+  return owner == nullptr ? nullptr : jobs_.Find(owner->uid);
+}
+
+std::vector<const kube::Pod*> Gangs::PodsOf(const JobGangs::KnownJob& job) const {
+  std::vector<const kube::Pod*> pods;
+  for (const std::string& owner : jobs_.Family(job.uid)) {
+    const auto made = pods_of_owner_.find(owner);
+    if (made == pods_of_owner_.end()) continue;
+    for (const std::string& uid : made->second) {
+      const kube::Pod* pod = snapshot_.FindPod(uid);
+      if (pod != nullptr) pods.push_back(pod);
+    }
+  }
+  return pods;
+}
+
+std::vector<GangId> Gangs::GangsOf(const JobGangs::KnownJob& job) const {
+  std::set<GangId> found;
+  for (const kube::Pod* pod : PodsOf(job)) {
+    if (const Gang* gang = OfPod(pod->meta.uid)) found.insert(gang->id);
+  }
+  const auto owned = groups_of_owner_.find(job.uid);
+  if (owned != groups_of_owner_.end()) found.insert(owned->second.begin(), owned->second.end());
+  return {found.begin(), found.end()};
+}
+
+// --- observations ---
+
+Gang& Gangs::GangFor(const GangKey& key) {
+  auto [it, inserted] = gangs_.try_emplace(key);
+  if (inserted) {
+    it->second.id = GangId(next_id_++);
+    it->second.key = key;
+    it->second.state_since = agenda_->now();
+    by_id_[it->second.id] = &it->second;
+  }
+  return it->second;
+}
+
+Gang& Gangs::Get(GangId id) { return *by_id_.at(id); }
+
+const Gang& Gangs::Join(const kube::Pod& pod) { return JoinAs(pod, MembershipOf(pod)); }
+
+void Gangs::Leave(const kube::Pod& pod) {
+  ForgetOwner(pod);
+  Detach(pod.meta.uid);
+}
+
+// Takes the pod out of the gang it is in; one without pods and PodGroup goes.
+void Gangs::Detach(const std::string& uid) {
+  const auto it = gang_of_pod_.find(uid);
+  if (it == gang_of_pod_.end()) return;
+  Gang& gang = *it->second;
+  gang_of_pod_.erase(it);
+  gang.pods.erase(uid);
+  departures_.pods.emplace_back(gang.id, uid);
+  if (gang.pods.empty() && gang.group == nullptr) {
+    Remove(gang);
+  } else {
+    agenda_->Note(gang.id);
+  }
+}
+
+void Gangs::Remove(Gang& gang) {
+  const GangId id = gang.id;
+  StandOn(gang, {});
+  nodes_of_.erase(id);
+  group_behind_.erase(id);
+  group_errors_.erase(id);
+  agenda_->Forget(id);
+  by_id_.erase(id);
+  departures_.gangs.emplace_back(id, gang.key);
+  gangs_.erase(departures_.gangs.back().second);
+}
+
+bool Gangs::Adopt(std::shared_ptr<const kube::PodGroup> group) {
+  Gang& gang = GangFor({group->meta.name_space, group->meta.name, false});
+  const bool another = gang.group == nullptr || gang.group->meta.uid != group->meta.uid;
+  if (!another &&
+      kube::IsOlderVersion(group->meta.resource_version, gang.group->meta.resource_version)) {
+    return false;
+  }
+  if (gang.group != nullptr) ForgetGroup(gang);
+  gang_of_group_[group->meta.uid] = &gang;
+  if (const kube::OwnerReference* owner = group->meta.Controller()) {
+    groups_of_owner_[owner->uid].insert(gang.id);
+  }
+  gang.group = std::move(group);
+  agenda_->Note(gang.id);
+  if (another) GroupOwnerChanged(gang);
+  return true;
+}
+
+void Gangs::ForgetGroup(Gang& gang) {
+  gang_of_group_.erase(gang.group->meta.uid);
+  if (const kube::OwnerReference* owner = gang.group->meta.Controller()) {
+    const auto owned = groups_of_owner_.find(owner->uid);
+    owned->second.erase(gang.id);
+    if (owned->second.empty()) groups_of_owner_.erase(owned);
+  }
+}
+
+void Gangs::DropGroup(const std::string& uid) {
+  const auto it = gang_of_group_.find(uid);
+  if (it == gang_of_group_.end()) return;
+  Gang& gang = *it->second;
+  ForgetGroup(gang);
+  gang.group = nullptr;
+  agenda_->Note(gang.id);
+  if (gang.pods.empty()) Remove(gang);
+}
+
+void Gangs::RemoveJob(const std::string& uid) {
+  refusals_.Forget(uid);
+  OwnersChanged(jobs_.Remove(uid));
+}
+
+void Gangs::Expire() {
+  RefusalsChanged(refusals_.Expire(agenda_->now()));
+  agenda_->WakeAt(refusals_.NextExpiry());
+}
+
+// --- steps of a gang ---
+
+void Gangs::StandOn(const Gang& gang, std::set<std::string> nodes) {
+  std::set<std::string>& before = nodes_of_[gang.id];
+  if (before == nodes) return;
+  for (const std::string& node : before) {
+    if (nodes.contains(node)) continue;
+    const auto standing = standing_on_.find(node);
+    standing->second.erase(gang.id);
+    if (standing->second.empty()) standing_on_.erase(standing);
+  }
+  for (const std::string& node : nodes) standing_on_[node].insert(gang.id);
+  before = std::move(nodes);
+}
+
+void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
+  Gang& gang = Get(id);
+  std::vector<std::pair<MemberRank, const kube::Pod*>> ranked;
+  GangFacts facts;
+  gang.members = gang.running = 0;
+  gang.ours = gang.pods.empty();
+  absl::Time first_pod = absl::InfiniteFuture();
+  for (const std::string& uid : gang.pods) {
+    const kube::Pod* pod = snapshot_.FindPod(uid);
+    if (pod == nullptr) continue;
+    gang.ours |= pod->scheduler_name == options_.scheduler_name;
+    first_pod = std::min(first_pod, pod->meta.creation_time);
+    if (pod->phase == kube::PodPhase::kSucceeded) ++facts.succeeded;
+    if (pod->phase == kube::PodPhase::kFailed) ++facts.failed;
+    facts.terminating |= pod->IsDeleting() && pod->IsBound() && !pod->IsTerminal();
+    if (!pod->IsDeleting()) ++gang.members;
+    if (!IsLive(*pod)) continue;
+    ranked.emplace_back(RankOf(*pod), pod);
+    if (pod->phase == kube::PodPhase::kRunning) ++gang.running;
+  }
+  std::ranges::sort(ranked);
+  std::vector<const kube::Pod*> live;
+  std::set<std::string> nodes;
+  gang.bound.clear();
+  gang.unbound.clear();
+  for (const auto& [rank, pod] : ranked) {
+    live.push_back(pod);
+    (pod->IsBound() ? gang.bound : gang.unbound).push_back(pod->meta.uid);
+    if (pod->IsBound()) nodes.insert(pod->node_name);
+  }
+  StandOn(gang, std::move(nodes));
+  facts.live = static_cast<int64_t>(live.size());
+  RecallEnd(gang.group.get(), &facts);
+  facts.bound = static_cast<int64_t>(gang.bound.size());
+  facts.min_member = MinMemberOf(gang, facts.bound + facts.succeeded);
+  const int64_t standing = facts.bound + facts.succeeded;
+  if (whole_with && standing > 0) {
+    facts.min_member = std::min(facts.min_member, std::max(*whole_with, standing));
+  }
+  const JobGangs::KnownJob* job = JobOf(gang);
+  facts.made_anew = job != nullptr && job->GoesOn() && facts.succeeded < facts.min_member;
+  gang.priority = live.empty() ? 0 : live.front()->priority;
+  gang.created = gang.group == nullptr ? first_pod : gang.group->meta.creation_time;
+  ReadOwners(gang, live);
+  ReadQueueLabels(gang, live);
+  facts.planned = gang.facts.planned;
+  facts.committing = gang.facts.committing;
+  gang.facts = facts;
+}
+
+void Gangs::Settle(GangId id, const GangFacts& facts, Reason blocker, std::set<std::string> lost) {
+  Gang& gang = Get(id);
+  gang.facts = facts;
+  gang.blocker = std::move(blocker);
+  gang.lost = std::move(lost);
+}
+
+void Gangs::SettlePlaces(GangId id, bool planned, bool committing) {
+  Gang& gang = Get(id);
+  gang.facts.planned = planned;
+  gang.facts.committing = committing;
+}
+
+void Gangs::Enter(GangId id, v1::GangState state) {
+  Gang& gang = Get(id);
+  if (gang.state == state) return;
+  gang.state = state;
+  gang.state_since = agenda_->now();
+}
+
+Reason Gangs::Blocker(const Gang& gang) const {
+  std::vector<const kube::Pod*> live;
+  for (const auto* uids : {&gang.bound, &gang.unbound}) {
+    for (const std::string& uid : *uids) live.push_back(snapshot_.FindPod(uid));
+  }
+  const std::string name = gang.key.ToString();
+  if (Reason reason = OwnerBlocker(gang, live); reason.code != v1::REASON_UNSPECIFIED) {
+    return reason;
+  }
+  if (!gang.key.is_pod && gang.group == nullptr && !gang.derived) {
+    return {v1::POD_GROUP_NOT_FOUND,
+            fmt::format("{} pod(s) name PodGroup {} in label {}, which doesn't exist", gang.members,
+                        name, kube::kPodGroupLabel),
+            fmt::format("create PodGroup {}, or remove the label", name)};
+  }
+  if (gang.group != nullptr && !gang.group->error.empty()) {
+    return {v1::POD_GROUP_INVALID, fmt::format("PodGroup {}: {}", name, gang.group->error),
+            "correct the PodGroup's spec"};
+  }
+  for (const kube::Pod* pod : live) {
+    if (pod->scheduler_name != options_.scheduler_name) {
+      return {v1::MEMBERS_DISAGREE,
+              fmt::format("spec.schedulerName of {} is \"{}\", of the gang \"{}\"", pod->meta.name,
+                          pod->scheduler_name, options_.scheduler_name),
+              fmt::format("set schedulerName: {} in every replica type", options_.scheduler_name)};
+    }
+    if (!pod->spec_error.empty()) {
+      return {v1::MEMBER_INVALID, fmt::format("{}: {}", pod->meta.name, pod->spec_error),
+              "correct the pod template and create the pods anew"};
+    }
+    if (std::string gate = ForeignGate(*pod); !gate.empty()) {
+      return {v1::FOREIGN_GATE,
+              fmt::format("{} is held by scheduling gate {} of another controller", pod->meta.name,
+                          gate),
+              "wait for that controller to admit it"};
+    }
+    if (pod->priority != live.front()->priority) {
+      return {v1::MEMBERS_DISAGREE,
+              fmt::format("spec.priority of {} is {}, of {} {}", pod->meta.name, pod->priority,
+                          live.front()->meta.name, live.front()->priority),
+              "give every replica type the same priorityClassName"};
+    }
+  }
+  const int64_t there = gang.facts.live + gang.facts.succeeded;
+  if (there < gang.facts.min_member) return MissingMembers(gang, there);
+  return GroupPending(gang);
+}
+
+}  // namespace muster::coscheduling

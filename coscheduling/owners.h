@@ -1,0 +1,89 @@
+// The engine's owners, each with its own state, and what only they together can say of a gang. The
+// engine's two sources (engine.cc: steps, observations.cc: what is observed) are alone in knowing
+// it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "cluster/snapshot.h"
+#include "coscheduling/admission/quota_admission.h"
+#include "coscheduling/admission/records.h"
+#include "coscheduling/agenda.h"
+#include "coscheduling/commit/commit.h"
+#include "coscheduling/commit/eviction.h"
+#include "coscheduling/commit/repair.h"
+#include "coscheduling/commit/restarts.h"
+#include "coscheduling/commit/suspect_marks.h"
+#include "coscheduling/engine.h"
+#include "coscheduling/gangs/gangs.h"
+#include "coscheduling/outbox.h"
+#include "coscheduling/placement/placement.h"
+#include "coscheduling/placement/suspect_nodes.h"
+#include "coscheduling/provisioning/node_holds.h"
+#include "coscheduling/provisioning/placeability.h"
+#include "coscheduling/provisioning/provisioning.h"
+#include "coscheduling/report/queue_report.h"
+#include "coscheduling/report/report.h"
+#include "coscheduling/tombstones.h"
+
+namespace muster::coscheduling {
+
+struct Engine::Owners {
+  explicit Owners(EngineOptions engine_options);
+
+  // --- observations.cc ---
+  void Observe(kube::Pod pod);
+  void RemovePod(const std::string& uid);
+  template <typename JobKind>
+  void ObserveJob(const JobKind& job);
+  bool IsNews(std::string_view kind, const kube::ObjectMeta& meta);
+  void Bury(std::string_view kind, std::string_view full_name);
+  // Has each owner forget the pods and gangs that are gone.
+  void Depart();
+
+  // --- engine.cc ---
+  void Step(StepOutput* out);
+  void ObserveJournal();
+  // Everything about the gang once more, before anything is decided.
+  void Refresh(const Gang& gang);
+  void Admit(const Gang& gang);
+  void GiveUp(const Gang& gang, absl::Time retry_after, std::optional<Reason> why);
+  AdmissionRecord NewRecord(const Gang& gang) const;
+  // Its admission record is being written, or taken over from another process: what was asked for
+  // and held on its behalf stays as it is until then.
+  bool IsUndecided(const Gang& gang) const;
+  void Decide(const Gang& gang);
+  void Enter(const Gang& gang);
+
+  const EngineOptions options;
+  Agenda agenda;
+  cluster::Snapshot snapshot;
+  Outbox outbox;
+  coscheduling::Gangs gangs;
+  Records records;
+  QuotaAdmission quota;
+  SuspectNodes suspects;
+  Placeability placeability;
+  Placement placement;
+  Provisioning provisioning;
+  NodeHolds holds;
+  Commit commit;
+  Restarts restarts;
+  Repair repair;
+  Evictions evictions;
+  SuspectMarks suspect_marks;
+  Report report;
+  QueueReport queue_report;
+
+  Tombstones gone;
+  // UIDs of what is removed by name, "kind/name".
+  std::map<std::string, std::string> uid_of;
+  bool synced = false;
+  bool leading = true;
+  bool gating_active = false;
+  uint64_t gave_up = 0;
+};
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,234 @@
+// Who gets which nodes: the list of gangs that wait for a place, and the places they have.
+//
+// All waiting gangs stand in one list, first claim first (PlacedBefore). What a gang was refused is
+// kept with it: how many of its members had no room, and which kinds of members it has. A node that
+// gains something is offered to the kinds that it could take; a gang is planned again once what was
+// gained since could hold the members that it lacked, and not before. That bound is exact for a
+// plan that places as many members as can be placed; because larger gangs of several kinds are
+// packed greedily, and because reasons are to tell the numbers of now, every waiting gang is
+// planned again in turn after any change too, the longest untold first, as far as
+// EngineOptions::explanation_budget goes.
+//
+// Places in force ("fixed") are on usable nodes and assumed in the snapshot. Places that are
+// counted on while nodes come ("tentative") are assumed if they are all that the gang needs; who
+// stands further down in the list loses them to a gang that they would complete.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/container/node_hash_map.h"
+#include "cluster/journal.h"
+#include "cluster/snapshot.h"
+#include "coscheduling/admission/quota_admission.h"
+#include "coscheduling/admission/records.h"
+#include "coscheduling/agenda.h"
+#include "coscheduling/engine_options.h"
+#include "coscheduling/gangs/gangs.h"
+#include "coscheduling/placement/planner/planner.h"
+#include "coscheduling/placement/refused_nodes.h"
+#include "coscheduling/placement/suspect_nodes.h"
+
+namespace muster::coscheduling {
+
+// Member pod UID -> node name.
+using PlaceMap = std::map<std::string, std::string>;
+
+struct Places {
+  PlaceMap fixed;      // being carried out, on usable nodes
+  PlaceMap tentative;  // counted on while nodes come; for show if not assumed
+  bool tentative_assumed = false;
+  bool coming_suffices = false;  // `tentative` is complete
+  bool short_of_nodes = false;   // not even what is coming suffices
+  bool min_resources_short = false;
+  bool fits_now = false;  // it backs off, and what is free suffices, or may with new capacity
+  bool committing = false;
+  PlanShortfall shortfall;  // of the last plan that wasn't complete
+};
+
+class Placement {
+ public:
+  // Of a gang that backs off because capacity was refused: for how many nodes there is capacity
+  // again, and from when on the provider is asked again.
+  struct Capacity {
+    int64_t room = 0;
+    absl::Time asked_again;
+  };
+  using CapacityOf = std::function<Capacity(const Gang&)>;
+
+  // All of them outlive it.
+  Placement(const EngineOptions& options, cluster::Snapshot* snapshot, const Gangs& gangs,
+            const Records& records, QuotaAdmission* quota, const SuspectNodes& suspects,
+            CapacityOf capacity_of, Agenda* agenda);
+
+  // --- observations ---
+  void Observe(const cluster::Journal& journal);
+  // A node came into question, or no longer does, for a reason that the snapshot doesn't know.
+  void Reconsider(std::string_view node);
+  // kube-scheduler left the planned node out of a filter call, and offered these. False if that
+  // wasn't about the plan in force.
+  bool Refuse(const Gang& gang, const std::string& pod, const std::string& node,
+              const std::vector<std::string>& offered);
+  // Binding a member there failed again and again.
+  void LeaveOut(const Gang& gang, const std::string& node);
+
+  // --- steps of a gang ---
+  // Takes or leaves its place in the list as its standing asks. False if places that were in force
+  // no longer hold; they are given up then.
+  bool Sync(const Gang& gang);
+  void Leave(GangId gang, const std::string& pod);
+  void Forget(GangId gang);
+  // The plan once more, on one fresh snapshot, as if nothing of it were assumed. "" if it holds;
+  // else why not, and the places are given up.
+  std::string Recheck(const Gang& gang);
+  // Its commit has begun (or is over): from now on only what breaks is planned anew.
+  void SetCommitting(GangId gang, bool committing);
+  // Nodes were asked for it: until then even an incomplete plan keeps what it counts on.
+  void KeepPartialUntil(GangId gang, absl::Time until) { parts_[gang].keeps_partial_until = until; }
+  // The member's binding is asked for: its place can only be seen, not be given up.
+  void Pin(GangId gang, const std::string& pod);
+  void Unpin(GangId gang, const std::string& pod);
+
+  // --- the step of all ---
+  // Plans those that what was observed could help, first claim first.
+  void PlanWaiting();
+  // Gangs that were planned since the last call, first claim first; backing off ones apart.
+  std::vector<GangId> TakePlanned() { return std::exchange(planned_, {}); }
+  // Gangs that back off and have begun to fit since the last call.
+  std::vector<GangId> TakeFitting() { return std::exchange(fitting_, {}); }
+
+  // --- questions ---
+  const Places& Of(const Gang& gang) const;
+  const RefusedNodes& RefusedBy(const Gang& gang) const;
+  bool IsPinned(const Gang& gang, const std::string& pod) const;
+  // Unbound members without a place that may be given one.
+  std::vector<std::string> Unplaced(const Gang& gang) const;
+  // It is to be planned as a whole: all that it needs may be placed.
+  bool Waits(const Gang& gang) const;
+  // Gangs with places on the node, by either of its names.
+  std::vector<GangId> GangsOn(std::string_view node) const;
+  uint64_t plans() const { return plans_; }
+  uint64_t passes() const { return passes_; }
+  size_t waiting() const { return list_.size(); }
+
+ private:
+  // What is gained on a node, in members.
+  struct Gain {
+    int64_t members = 0;
+    bool usable = false;
+  };
+  struct Order {
+    bool unbound = true;
+    int64_t less_important = 0;  // -priority
+    int64_t created = 0;         // nanoseconds
+    GangKey key;
+    GangId id = GangId::kNone;
+    auto operator<=>(const Order&) const = default;
+  };
+  struct Part {
+    Places places;
+    RefusedNodes refused;
+    std::set<std::string> pins;
+    bool listed = false;
+    Order order;
+    size_t asked = 0;  // digest of what the last plan was made for
+    // What the last plan lacked: on usable nodes, and with those that are coming.
+    int64_t missing = 0;
+    int64_t missing_with_coming = 0;
+    bool sees_relations = false;        // pods anywhere may decide
+    std::map<std::string, Gain> gains;  // since the last plan, by node; at most `missing`
+    std::vector<std::string> classes;   // keys into classes_
+    uint64_t planned_at = 0;            // epoch_ then
+    absl::Time guard_since = absl::InfinitePast();
+    absl::Time keeps_partial_until = absl::InfinitePast();
+    std::set<std::string> places_on;      // nodes, as entered in on_node_
+    std::set<std::string> takes_room_on;  // of these, where places are assumed
+  };
+  struct MemberClass {
+    std::shared_ptr<const kube::Pod> example;
+    // The device of which it asks, and how much; of several the first by name.
+    std::string device;
+    int64_t amount = 0;
+    std::set<GangId> gangs;
+  };
+  // Failures of one pass: what one gang couldn't find, a later one of the same shape and at least
+  // the same size can't find either while room is only taken.
+  class KnownFailures;
+
+  Part& PartOf(const Gang& gang) { return parts_[gang.id]; }
+  const Part& PartOf(const Gang& gang) const;
+  void EnterList(const Gang& gang, Part* part);
+  void LeaveList(Part* part);
+  void Classify(const Gang& gang, Part* part);
+  void Declassify(GangId gang, Part* part);
+  size_t Digest(const Gang& gang, const std::vector<std::string>& uids) const;
+  void IndexPlaces(GangId gang, Part* part);
+  std::map<std::string, absl::Time> LeftOut(const Gang& gang) const;
+
+  void Offer(const cluster::NodeInfo& info);
+  void OfferTo(const MemberClass& members, const cluster::NodeInfo& info);
+  void ShowAgain(std::string_view node);
+  void PlanSoon(const Part& part) { due_.insert(part.order); }
+  bool CouldComplete(const Part& part) const;
+
+  PlanRequest RequestFor(const Gang& gang, const std::vector<std::string>& uids) const;
+  void ExcludeOtherFlavors(const Gang& gang, const std::vector<std::string>& uids,
+                           PlanRequest* request) const;
+  std::vector<std::string> BrokenPlaces(const Gang& gang, const Part& part) const;
+  bool MinResourcesFree(const Gang& gang) const;
+  bool CapacityMaySuffice(const Gang& gang, const Plan& plan, int64_t required);
+  void DropTentative(GangId gang, Part* part);
+  void DropFixed(GangId gang, Part* part);
+  void DropFixed(GangId gang, Part* part, const std::vector<std::string>& uids);
+  bool DropTentativesAfter(const Order& order);
+  Plan Solve(const PlanRequest& request);
+  void PlanGang(const Gang& gang, KnownFailures* failures);
+  bool Place(const Gang& gang, Part* part, const std::vector<std::string>& uids,
+             bool keeps_partial);
+  // The gang that keeps freed room for a while because it has waited for long; kNone if none does.
+  GangId Guard();
+  void RefreshOldest();
+  void OfferReleased();
+
+  const EngineOptions& options_;
+  cluster::Snapshot* snapshot_;
+  const Gangs& gangs_;
+  const Records& records_;
+  QuotaAdmission* quota_;
+  const SuspectNodes& suspects_;
+  const CapacityOf capacity_of_;
+  Agenda* agenda_;
+
+  absl::node_hash_map<GangId, Part> parts_;
+  std::set<Order> list_;
+  std::set<Order> due_;
+  std::set<std::pair<uint64_t, Order>> by_age_;  // of the list, by Part::planned_at
+  std::set<Order> tentative_;                    // of the list, with assumed tentative places
+  std::map<std::string, MemberClass> classes_;   // of gangs in the list, by cluster::ClassKey
+  // Keys of classes_ by device, then by amount.
+  std::map<std::string, std::set<std::pair<int64_t, std::string>>> by_device_;
+  std::set<GangId> see_relations_;
+  std::set<GangId> see_volumes_;
+  absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> on_node_;
+  // Nodes that kube-scheduler didn't offer to a class: until when, unless they change before.
+  std::map<std::string, std::map<std::string, absl::Time>> not_offered_;
+  uint64_t epoch_ = 1;  // grows with everything that a reason may tell
+  absl::Time refreshed_ = absl::InfinitePast();
+  std::set<std::string> released_;  // nodes on which places were given up, not offered yet
+  GangId guard_ = GangId::kNone;
+  absl::Time guard_changes_ = absl::InfiniteFuture();
+  std::vector<GangId> planned_;
+  std::vector<GangId> fitting_;
+  uint64_t plans_ = 0;
+  uint64_t passes_ = 0;
+};
+
+}  // namespace muster::coscheduling

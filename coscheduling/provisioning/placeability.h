@@ -1,0 +1,95 @@
+// Could the nodes exist at all: those of a gang, and those of a flavor before quota of it is given?
+// Owns the NodePools, and what was found out about them (feasibility.h), which is kept until
+// NodePools or nodes change in what it depends on.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "cluster/journal.h"
+#include "cluster/snapshot.h"
+#include "coscheduling/admission/quota_admission.h"
+#include "coscheduling/agenda.h"
+#include "coscheduling/engine_options.h"
+#include "coscheduling/gangs/gangs.h"
+#include "coscheduling/provisioning/feasibility.h"
+
+namespace muster::coscheduling {
+
+// On a PodGroup or a member, "true": its nodes can be made, whatever is known of NodePools.
+inline constexpr std::string_view kAssumeFeasibleAnnotation = "muster.dev/assume-feasible";
+
+class Placeability {
+ public:
+  // Until when the gang prefers other flavors to this one; in the past if it doesn't.
+  using TriedUntil = std::function<absl::Time(const Gang&, const kube::ResourceFlavor&)>;
+
+  // All of them outlive it.
+  Placeability(const EngineOptions& options, const cluster::Snapshot& snapshot,
+               const QuotaAdmission& quota, TriedUntil tried_until, Agenda* agenda)
+      : options_(options),
+        snapshot_(snapshot),
+        quota_(quota),
+        tried_until_(std::move(tried_until)),
+        agenda_(agenda) {}
+
+  // --- observations ---
+  void Upsert(kube::NodePool pool);
+  void RemoveNodePool(std::string_view name);
+  void Observe(const cluster::Journal& journal);
+  // Flavors changed.
+  void Invalidate() { flavors_changed_ = true; }
+
+  // --- steps ---
+  // Before gangs are looked at: notes those whose answer may have changed. True if a flavor's may.
+  bool Refresh();
+  // Whether the nodes that the gang asks for can exist, unless something of it stands or is being
+  // carried out (`under_way`). True if they certainly can't.
+  bool Judge(const Gang& gang, bool under_way);
+  void Forget(GangId gang);
+
+  // --- questions ---
+  // Of what it asks for first of all; null: it wasn't asked.
+  const Feasibility* Of(const Gang& gang) const;
+  bool IsAssumedFeasible(const Gang& gang) const;
+  // "" if quota of this flavor can be used: nodes exist or can be made, as far as that is known,
+  // and there is no other such flavor that is preferred, because an attempt on this one failed.
+  std::string WhyNotPlaceable(const Gang& gang, const quota::Workload& workload,
+                              const quota::PodSet& set, const kube::ResourceFlavor& flavor);
+  // "" unless no node of this flavor could take such pods, and none can be made.
+  const std::string& WhyNoNodesOf(const quota::PodSet& set, const kube::ResourceFlavor& flavor);
+  const NodePools& pools() const { return pools_; }
+  // Of these pods, for how many NodePools can make nodes.
+  int64_t MakeableOf(const quota::PodSet& set, Limits limits) const;
+
+ private:
+  std::shared_ptr<const Feasibility> Judged(const Demand& demand);
+
+  const EngineOptions& options_;
+  const cluster::Snapshot& snapshot_;
+  const QuotaAdmission& quota_;
+  const TriedUntil tried_until_;
+  Agenda* agenda_;
+
+  NodePools pools_;
+  // By spec and count; emptied when NodePools change, and now and then when nodes do.
+  std::map<std::pair<std::shared_ptr<const kube::PodSpec>, int64_t>,
+           std::shared_ptr<const Feasibility>>
+      judged_;
+  absl::flat_hash_map<GangId, std::shared_ptr<const Feasibility>> of_gang_;
+  absl::flat_hash_set<GangId> infeasible_;
+  // By pod set, count and flavor; emptied when nodes or NodePools change.
+  std::map<std::string, std::string> why_no_nodes_;
+  bool flavors_changed_ = false;
+  bool pools_changed_ = false;
+  bool nodes_changed_ = false;
+  absl::Time judged_at_ = absl::InfinitePast();
+  absl::Time next_flavor_retry_ = Never();
+};
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,133 @@
+// The agreement with Karpenter: who asks for nodes, what befalls the NodeClaims that gangs count on
+// (setbacks.h), how long a gang waits for them, and which of them are given back.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/container/node_hash_map.h"
+#include "cluster/journal.h"
+#include "cluster/snapshot.h"
+#include "coscheduling/admission/quota_admission.h"
+#include "coscheduling/admission/records.h"
+#include "coscheduling/agenda.h"
+#include "coscheduling/engine_options.h"
+#include "coscheduling/gangs/gangs.h"
+#include "coscheduling/outbox.h"
+#include "coscheduling/placement/placement.h"
+#include "coscheduling/provisioning/placeability.h"
+#include "coscheduling/provisioning/setbacks.h"
+#include "kube/objects/event.h"
+
+namespace muster::coscheduling {
+
+// A reason of setback_reasons.h: something must be put right, or waited out.
+bool IsSetback(v1::ReasonCode code);
+
+class Provisioning {
+ public:
+  // All of them outlive it.
+  Provisioning(const EngineOptions& options, const cluster::Snapshot& snapshot, const Gangs& gangs,
+               const Records& records, const QuotaAdmission& quota,
+               const Placeability& placeability, Placement* placement, Agenda* agenda,
+               Outbox* outbox);
+
+  // --- observations ---
+  void Observe(const kube::Event& event);
+  void Observe(const cluster::Journal& journal);
+  // This NodeClaim, or its absence, was seen.
+  void NoteClaim(const std::string& name);
+  // Gangs that were planned, first claim first: their plans say which claims they count on.
+  void CountOn(const std::vector<GangId>& planned);
+
+  // --- steps of a gang ---
+  // It isn't waiting for nodes: nothing new befalls it.
+  void Stop(const Gang& gang);
+  // It got all that it asked for.
+  void Succeed(const Gang& gang) { setbacks_.Forget(gang.key); }
+  // Asks for nodes for the members that lack them, or takes that back.
+  void Signal(const Gang& gang, bool undecided);
+  // The gang has waited for long enough. Why, and for how long it is to pause.
+  struct Verdict {
+    Reason why;
+    absl::Duration pause;
+  };
+  std::optional<Verdict> DecideDeadline(const Gang& gang, bool posted);
+  void Forget(GangId gang, const GangKey& key);
+
+  // --- the step of all ---
+  // Deletes NodeClaims that are late or of no use to any gang (withdrawals.cc).
+  void WithdrawNodes();
+
+  // --- questions ---
+  bool IsSignalled(const Gang& gang) const;
+  bool IsBeyondLimits(const Gang& gang) const;
+  bool BacksOff(const Gang& gang) const;
+  // When a gang that backs off tries again.
+  absl::Time RetryAt(const Gang& gang) const;
+  // What an attempt of the gang has to get its nodes.
+  absl::Duration DeadlineOf(const Gang& gang) const;
+  Placement::Capacity CapacityOf(const Gang& gang) const;
+  // The worst setback that isn't overcome; nullopt if there is none. Of what only takes its time,
+  // what is late, or all of it.
+  std::optional<Reason> SetbackReason(const Gang& gang, bool all) const;
+  Reason LimitReason(const Gang& gang) const;
+  std::vector<Setback> SetbacksOf(const Gang& gang) const;
+  // The node that the place means is there already.
+  std::string RealNodeOf(const std::string& place) const;
+
+ private:
+  struct Part {
+    bool signalled = false;  // stays until the gang leaves PROVISIONING
+    // Since when NodePools can't make the nodes that it is short of within their limits, and how
+    // many of them they can.
+    absl::Time limits_reached_since = Never();
+    int64_t missing = 0;
+    int64_t makeable = 0;
+    absl::Time next_late = Never();  // when a node that only takes its time becomes a setback
+  };
+
+  const Part& PartOf(const Gang& gang) const;
+  StageLimits LimitsOfStages() const;
+  BringUpLimits LimitsOf(const Gang& gang) const;
+  bool CapacityFailedBefore(const Gang& gang) const;
+  void Note(const std::vector<GangKey>& keys);
+  std::set<GangKey> GangsAskingFor(const cluster::NodeInfo& info) const;
+  std::string UsableText(const Gang& gang) const;
+  void ReadLimits(const Gang& gang);
+  bool HoldsNodes(const Gang& gang) const;
+  bool HoldsUselessly(const Gang& gang) const;
+  Reason WhyGivenUp(const Gang& gang, const Setbacks::Limit& limit, absl::Time deadline) const;
+  absl::Duration PauseAfter(const Gang& gang, const Reason& why);
+  // --- withdrawals.cc ---
+  static bool MayGo(const cluster::NodeInfo& info);
+  bool NeedsNoNodes(const GangKey& key) const;
+  bool IsNeeded(const std::string& claim, const cluster::NodeInfo& info) const;
+
+  const EngineOptions& options_;
+  const cluster::Snapshot& snapshot_;
+  const Gangs& gangs_;
+  const Records& records_;
+  const QuotaAdmission& quota_;
+  const Placeability& placeability_;
+  Placement* placement_;
+  Agenda* agenda_;
+  Outbox* outbox_;
+
+  absl::node_hash_map<GangId, Part> parts_;
+  std::set<GangId> signalled_;
+  Setbacks setbacks_;
+  // NodeClaims that aren't initialized, and since when no gang needs them.
+  std::map<std::string, absl::Time> coming_claims_;
+  std::mt19937_64 random_;
+};
+
+// Of a plan that lacks places: why nodes were turned down.
+std::string ShortfallText(const PlanShortfall& shortfall);
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,332 @@
+// Why each state: one function for each that has more than one reason.
+
+#include <algorithm>
+
+#include "coscheduling/report/report.h"
+#include "fmt/format.h"
+
+namespace muster::coscheduling {
+namespace {
+
+constexpr size_t kShown = 3;
+
+// As it was written down, so that it stays as it is whatever happens meanwhile; only the next
+// attempt comes later where others are refused the same.
+Reason BackoffReason(const AdmissionRecord& record, absl::Time retry_at) {
+  Reason why = record.given_up.value_or(Reason{v1::DEADLINE_EXCEEDED, "", ""});
+  const absl::Duration waited = record.deadline - record.admitted_at;
+  why.message = fmt::format(
+      "nodes for all members didn't come within {} (attempt {}){}{}; next "
+      "attempt at {}",
+      absl::FormatDuration(absl::Trunc(waited + absl::Milliseconds(500), absl::Seconds(1))),
+      record.attempt, why.message.empty() ? "" : ": ", why.message, Clock(retry_at));
+  return why;
+}
+
+v1::ReasonCode CodeOf(quota::WaitCode code) {
+  switch (code) {
+    case quota::WaitCode::kQueueNotFound:
+    case quota::WaitCode::kClusterQueueNotFound:
+      return v1::QUEUE_NOT_FOUND;
+    case quota::WaitCode::kQueueInvalid:
+      return v1::QUEUE_INVALID;
+    case quota::WaitCode::kQueueStopped:
+      return v1::QUEUE_STOPPED;
+    case quota::WaitCode::kNamespaceNotSelected:
+      return v1::NAMESPACE_NOT_SELECTED;
+    case quota::WaitCode::kResourceNotCovered:
+      return v1::RESOURCE_NOT_COVERED;
+    case quota::WaitCode::kFlavorMismatch:
+      return v1::FLAVOR_MISMATCH;
+    case quota::WaitCode::kQuotaTooSmall:
+      return v1::QUOTA_TOO_SMALL;
+    case quota::WaitCode::kNone:
+    case quota::WaitCode::kQuotaInUse:
+      return v1::QUOTA_IN_USE;
+    case quota::WaitCode::kPreempting:
+      return v1::PREEMPTING;
+    case quota::WaitCode::kNotPlaceable:
+      return v1::NOT_PLACEABLE;
+    case quota::WaitCode::kBehindOthers:
+      return v1::BEHIND_OTHERS;
+  }
+  return v1::QUOTA_IN_USE;
+}
+
+}  // namespace
+
+std::string Report::NodeLabelFor(const std::string& place) const {
+  const cluster::NodeInfo* info = from_.snapshot.FindNode(place);
+  if (info == nullptr) return place;
+  const std::string& message = info->readiness.message;
+  return message.empty() ? info->name() : fmt::format("{} ({})", info->name(), message);
+}
+
+Reason Report::ComingReason(const Gang& gang) const {
+  const Places& places = from_.placement.Of(gang);
+  std::set<std::string> nodes;
+  for (const auto& [uid, place] : places.tentative) nodes.insert(place);
+  constexpr size_t kShown = 4;
+  size_t usable = 0;
+  size_t waiting = 0;
+  std::string waiting_for;
+  for (const std::string& place : nodes) {
+    const cluster::NodeInfo* info = from_.snapshot.FindNode(place);
+    if (info == nullptr) continue;
+    if (info->UsableNow()) {
+      ++usable;
+      continue;
+    }
+    if (++waiting > kShown) continue;
+    waiting_for += fmt::format("{}{}", waiting_for.empty() ? "" : "; ", NodeLabelFor(place));
+  }
+  if (waiting > kShown) waiting_for += fmt::format("; and {} more", waiting - kShown);
+  return {v1::NODES_COMING,
+          fmt::format("{} of {} nodes usable; waiting for {}", usable, nodes.size(), waiting_for),
+          ""};
+}
+
+Reason Report::ProvisioningReason(const Gang& gang) const {
+  const Places& places = from_.placement.Of(gang);
+  if (from_.quota.Holds(gang)) {
+    const auto lacking = std::ranges::count_if(gang.unbound, [&](const std::string& uid) {
+      return !from_.quota.UncountedOf(gang).contains(uid) && !from_.quota.MayBePlaced(gang, uid);
+    });
+    if (lacking > 0) {
+      const std::string& error = from_.quota.FlavorsErrorOf(gang);
+      return {v1::FLAVORS_PENDING,
+              fmt::format("{} members are being given the nodeSelector and tolerations of their "
+                          "flavors{}{}",
+                          lacking, error.empty() ? "" : "; the last attempt failed: ", error),
+              ""};
+    }
+  }
+  if (places.min_resources_short) {
+    return {v1::MIN_RESOURCES_SHORT,
+            fmt::format("spec.minResources asks for {} to be free in the cluster",
+                        gang.group->min_resources->ToString()),
+            "lower spec.minResources, or wait for capacity"};
+  }
+  std::optional<Reason> setback = from_.provisioning.SetbackReason(gang, /*all=*/false);
+  if (places.coming_suffices) return setback ? *std::move(setback) : ComingReason(gang);
+  if (setback) return *std::move(setback);
+  if (from_.provisioning.IsBeyondLimits(gang)) return from_.provisioning.LimitReason(gang);
+  Reason reason = {v1::CAPACITY_SHORT,
+                   fmt::format("{} of {} members have room{}: {}", places.shortfall.placeable,
+                               gang.unbound.size(),
+                               from_.provisioning.IsSignalled(gang) ? "; nodes were asked for" : "",
+                               ShortfallText(places.shortfall)),
+                   ""};
+  AddSuspects(gang, &reason);
+  const Feasibility* feasibility = from_.placeability.Of(gang);
+  if (feasibility != nullptr && feasibility->reason.code != v1::REASON_UNSPECIFIED) {
+    reason.message += "; as far as is known, " + feasibility->reason.message;
+    reason.fix = feasibility->reason.fix;
+  }
+  return reason;
+}
+
+Reason Report::ReadyReason(const Gang& gang) const {
+  const Places& places = from_.placement.Of(gang);
+  size_t gated = 0;
+  for (const auto& [uid, node] : places.fixed) gated += IsGatedByUs(*from_.snapshot.FindPod(uid));
+  const std::string all =
+      fmt::format("{} members have places on usable nodes", places.fixed.size());
+  if (gated > 0) {
+    return {v1::GATES_LIFTING, fmt::format("{}; {} gates are being lifted", all, gated), ""};
+  }
+  if (from_.commit.AwaitsPreBind(gang)) {
+    return {v1::WAITING_FOR_VOLUMES, all + "; waiting for kube-scheduler to bind volumes", ""};
+  }
+  if (!from_.placement.RefusedBy(gang).left_out().empty()) {
+    return {v1::PLAN_REFUSED,
+            fmt::format("{}; kube-scheduler refused {}", all,
+                        from_.placement.RefusedBy(gang).left_out().begin()->first),
+            ""};
+  }
+  return {v1::WAITING_FOR_SCHEDULER, all + "; waiting for kube-scheduler to ask for the bindings",
+          ""};
+}
+
+Reason Report::FindReason(const Gang& gang) const {
+  const int64_t standing = gang.facts.bound + gang.facts.succeeded;
+  const int64_t min = gang.facts.min_member;
+  switch (gang.state) {
+    case v1::WAITING_FOR_MEMBERS: {
+      if (!gang.facts.blocked) {
+        if (!from_.records.ErrorOf(gang).empty()) {
+          return {v1::RECORD_FAILED,
+                  "the admission record is refused: " + from_.records.ErrorOf(gang),
+                  "check muster's permission to patch podgroups"};
+        }
+        return {v1::RECORD_PENDING, "the admission record is being written", ""};
+      }
+      Reason reason = gang.blocker;
+      const bool ungated = std::ranges::any_of(gang.unbound, [&](const std::string& uid) {
+        return !IsGatedByUs(*from_.snapshot.FindPod(uid));
+      });
+      if (ungated && !gating_active_) {
+        reason.message +=
+            "; members are not gated, because the admission webhook isn't in place, so a "
+            "provisioner may act on them already";
+      }
+      return reason;
+    }
+    case v1::WAITING_FOR_QUOTA:
+      return QuotaReason(gang);
+    case v1::INFEASIBLE:
+      return from_.placeability.Of(gang)->reason;
+    case v1::PROVISIONING:
+      return ProvisioningReason(gang);
+    case v1::READY:
+      return ReadyReason(gang);
+    case v1::BINDING:
+      return {
+          from_.commit.ErrorOf(gang).empty() ? v1::BINDINGS_POSTED : v1::BINDING_FAILED,
+          fmt::format("{} of {} members bound{}{}", standing, min,
+                      from_.commit.ErrorOf(gang).empty() ? "" : "; ", from_.commit.ErrorOf(gang)),
+          ""};
+    case v1::BOUND:
+      if (std::optional<Reason> risk = RiskReason(gang)) return *std::move(risk);
+      if (!gang.unbound.empty()) {
+        return {v1::SURPLUS_WAITING,
+                fmt::format("{} members bound (spec.minMember {}); {} more wait for {}", standing,
+                            min, gang.unbound.size(),
+                            from_.quota.UncountedOf(gang).empty() ? "room" : "quota"),
+                ""};
+      }
+      return {v1::ALL_BOUND, fmt::format("{} of {} members bound", standing, min), ""};
+    case v1::REPAIRING:
+      return RepairReason(gang);
+    case v1::BACKING_OFF:
+      return from_.restarts.WithFallback(
+          gang, BackoffReason(*from_.records.Of(gang), from_.provisioning.RetryAt(gang)));
+    case v1::FINISHED: {
+      const bool succeeded = gang.facts.succeeded >= min;
+      return {
+          succeeded ? v1::GANG_SUCCEEDED : v1::GANG_FAILED,
+          fmt::format("{} members succeeded, {} failed", gang.facts.succeeded, gang.facts.failed),
+          ""};
+    }
+    default:
+      return {};
+  }
+}
+
+Reason Report::QuotaReason(const Gang& gang) const {
+  if (gang.facts.evicting) {
+    return {v1::PREEMPTED,
+            fmt::format("{} of {} members are to go: {}",
+                        gang.facts.bound + (gang.facts.terminating ? 1 : 0), gang.facts.min_member,
+                        from_.records.Of(gang)->eviction->why),
+            ""};
+  }
+  if (from_.quota.IsGranted(gang)) {
+    if (!from_.records.ErrorOf(gang).empty()) {
+      return {v1::RECORD_FAILED, "the admission record is refused: " + from_.records.ErrorOf(gang),
+              "check muster's permission to patch podgroups"};
+    }
+    return {v1::RECORD_PENDING, "quota is reserved; the admission record is being written", ""};
+  }
+  const quota::Wait wait = from_.quota.scheduler().WhyWaiting(gang.uid());
+  return {CodeOf(wait.code), wait.message, wait.fix};
+}
+
+Reason Report::RepairReason(const Gang& gang) const {
+  const Places& places = from_.placement.Of(gang);
+  const int64_t standing = gang.facts.bound + gang.facts.succeeded;
+  const int64_t min = gang.facts.min_member;
+  std::string lost = LossesText(from_.repair.LossesOf(gang));
+  if (!lost.empty()) lost = ": " + lost;
+  if (from_.repair.DueOf(gang) <= agenda_->now() && gang.facts.bound > 0) {
+    const Restarter restarter = from_.restarts.RestarterOf(gang);
+    const JobGangs::KnownJob* job = restarter.workload == nullptr ? restarter.job : nullptr;
+    return {
+        v1::RESTARTING_WHOLE,
+        fmt::format(
+            "{} of {} members were left for {} without the rest; {}{}", standing, min,
+            absl::FormatDuration(from_.options.repair_deadline),
+            job == nullptr ? "they are evicted" : job->Title() + " is suspended and resumed", lost),
+        ""};
+  }
+  std::string replacements = "replacements have places";
+  if (gang.facts.blocked) {
+    replacements = gang.blocker.message;
+  } else if (gang.unbound.empty()) {
+    replacements = "no replacement exists yet";
+  } else if (places.fixed.empty()) {
+    replacements =
+        "replacements wait for room: " + ShortfallText(places.shortfall) + SuspectText(gang);
+  }
+  const std::string end = gang.facts.bound == 0
+                              ? "nothing of it is left that would have to be restarted"
+                              : fmt::format("if it isn't whole by {}, all of it is restarted",
+                                            Clock(from_.repair.DueOf(gang)));
+  const bool by_node = std::ranges::any_of(from_.repair.LossesOf(gang), [](const auto& loss) {
+    return loss.second.by_node && !loss.second.over;
+  });
+  return {by_node ? v1::NODE_LOST : v1::MEMBERS_LOST,
+          fmt::format("{} of {} members are {}{}; {}; {}", standing, min,
+                      gang.facts.bound_before ? "left" : "bound", lost, replacements, end),
+          ""};
+}
+
+std::optional<Reason> Report::RiskReason(const Gang& gang) const {
+  std::map<std::string, size_t> members;  // by node
+  for (const std::string& uid : gang.bound) {
+    const std::string& node = from_.snapshot.FindPod(uid)->node_name;
+    if (from_.repair.TroubleOn(node) != nullptr) ++members[node];
+  }
+  if (members.empty()) return std::nullopt;
+  Reason reason = {v1::NODE_GOING,
+                   fmt::format("{} of {} members bound", gang.facts.bound + gang.facts.succeeded,
+                               gang.facts.min_member),
+                   ""};
+  size_t shown = 0;
+  for (const auto& [node, count] : members) {
+    const NodeTrouble& trouble = *from_.repair.TroubleOn(node);
+    if (trouble.kind != NodeTrouble::Kind::kGoing) reason.code = v1::NODE_NOT_READY;
+    if (++shown > kShown) continue;
+    reason.message += fmt::format("; {} {}; ", node, trouble.what);
+    if (trouble.kind == NodeTrouble::Kind::kGoing) {
+      reason.message +=
+          fmt::format("{} member(s) run on there until they end or are evicted", count);
+    } else {
+      reason.message +=
+          fmt::format("{} member(s) there count as lost from {} on", count, Clock(trouble.lost_at));
+    }
+  }
+  if (shown > kShown) reason.message += fmt::format("; and {} more nodes", shown - kShown);
+  return reason;
+}
+
+std::string Report::SuspectText(const Gang& gang) const {
+  std::string text;
+  size_t shown = 0;
+  for (const auto& [node, entry] : from_.suspects.nodes()) {
+    if (!from_.suspects.IsSuspectFor(node, gang.key.ToString())) continue;
+    const cluster::NodeInfo* info = from_.snapshot.FindNode(node);
+    if (info == nullptr || !info->UsableNow()) continue;
+    if (++shown > kShown) continue;
+    text += fmt::format("; {} is left out until {}: {}", node, Clock(entry.until), entry.fault);
+  }
+  if (shown > kShown) text += fmt::format("; and {} more suspect nodes", shown - kShown);
+  return text;
+}
+
+void Report::AddSuspects(const Gang& gang, Reason* reason) const {
+  const Places& places = from_.placement.Of(gang);
+  const std::string text = SuspectText(gang);
+  if (text.empty()) return;
+  reason->message += text;
+  const bool only = from_.placement.RefusedBy(gang).left_out().empty() &&
+                    places.shortfall.causes.size() == 1 &&
+                    places.shortfall.causes[0].code == cluster::RejectionCode::kExcluded;
+  if (!only) return;
+  reason->code = v1::NODES_SUSPECT;
+  reason->fix = fmt::format(
+      "repair or delete the nodes, or, if they are whole, remove annotation {} from them",
+      kSuspectAnnotation);
+}
+
+}  // namespace muster::coscheduling
