@@ -6,7 +6,7 @@
 
 namespace muster::testing {
 
-// `./run test --full`: each case as often as a release needs.
+// `./run test --full optimised` and `./run soak`: each case as often as a release needs.
 inline bool IsFull() {
   const char* full = std::getenv("MUSTER_FULL");
   return full != nullptr && std::string_view(full) == "1";

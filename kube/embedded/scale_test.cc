@@ -1,4 +1,4 @@
-// The sizes that the server is made for; without --full a tenth of them.
+// The sizes that the server is made for; without MUSTER_FULL=1 a tenth of them.
 #include <gtest/gtest.h>
 
 #include <string>

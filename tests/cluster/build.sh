@@ -6,8 +6,8 @@
 #   build.sh [--peers]           build what is missing; the last line is the folder
 #   build.sh [--peers] --where   print only the folder
 #
-# With --peers it is about the programs that only the full run needs: Kueue,
-# scheduler-plugins' scheduler, JobSet and Trainer. The folder lies outside the tree and is named by a hash of
+# With --peers it is about the programs that only --full needs: Kueue,
+# scheduler-plugins' scheduler, training-operator, JobSet and Trainer. The folder lies outside the tree and is named by a hash of
 # everything the binaries are made of, so that fresh clones and branches share
 # one build.
 set -euo pipefail
@@ -16,10 +16,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 kubernetes=1.34.2
 
 what="control plane" name=control-plane
-modules=(controlplane faults karpenter kwok training-operator)
+modules=(controlplane faults karpenter kwok)
 if [[ "${1:-}" == --peers ]]; then
   what=peers name=peers
-  modules=(kueue scheduler-plugins jobset trainer)
+  modules=(kueue scheduler-plugins training-operator jobset trainer)
   shift
 fi
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/muster/$name"
@@ -91,10 +91,6 @@ build_control_plane() {
   module=$(cd karpenter && go list -m -f '{{.Dir}}' sigs.k8s.io/karpenter)
   mkdir -p "$out/crds"
   install -m 644 "$module"/pkg/apis/crds/*.yaml "$module"/kwok/apis/crds/*.yaml "$out/crds/"
-
-  manifests training-operator \
-    "$(module_folder training-operator github.com/kubeflow/training-operator)/manifests" base/crds
-  build training-operator training-operator github.com/kubeflow/training-operator/cmd/training-operator.v1 "3 minutes"
 }
 
 # module_folder FOLDER MODULE: where Go keeps the sources.
@@ -125,6 +121,10 @@ build_peers() {
   build minimalkueue-1000 kueue "$main" "a minute"
 
   build scheduler-plugins scheduler-plugins sigs.k8s.io/scheduler-plugins/cmd/scheduler "5 minutes"
+
+  manifests training-operator \
+    "$(module_folder training-operator github.com/kubeflow/training-operator)/manifests" base/crds
+  build training-operator training-operator github.com/kubeflow/training-operator/cmd/training-operator.v1 "3 minutes"
 
   manifests jobset "$(module_folder jobset sigs.k8s.io/jobset)/config" components/crd/bases
   build jobset jobset sigs.k8s.io/jobset "2 minutes"

@@ -18,7 +18,7 @@ import (
 
 // The controllers that cases of Muster meet, without Muster: each one starts,
 // its webhooks answer, and its pods run with the stock scheduler. Their names
-// begin with TestPeer, which keeps them to the full run, and none is parallel:
+// begin with TestPeer, which keeps them to ./run test peers, and none is parallel:
 // their webhooks are in everybody's way.
 
 var workloadResource = schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"}

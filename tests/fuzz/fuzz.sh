@@ -4,17 +4,20 @@
 #   tests/fuzz/fuzz.sh build/asan/fuzz/quantity                        a fixed number, always the same
 #   tests/fuzz/fuzz.sh build/asan/fuzz/quantity -max_total_time=600    as libFuzzer is told
 #   tests/fuzz/fuzz.sh --replay build/fuzz/quantity                    the corpus only
+#   tests/fuzz/fuzz.sh --reads build/fuzz/quantity                     prints the folders of its corpus
 #
-# The first form is what `./run test` does; with MUSTER_FULL=1 (--full) it takes more inputs. Inputs
+# The first form is what `./run test` does; with MUSTER_FULL=1 (./run soak fuzz) it takes more inputs. Inputs
 # of the second form that reach something new are kept beside the program and are where the next
 # such run starts from. An input that fails is left there as TARGET.crash-..., and named.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-replay=
-if [[ $1 == --replay ]]; then
-  replay=yes
-  shift
-fi
+only=
+case $1 in
+  --replay | --reads)
+    only=$1
+    shift
+    ;;
+esac
 program=$1
 name=${program##*/}
 shift
@@ -25,7 +28,14 @@ case $name in
   scenario) corpus+=(tests/scenarios) ;;
   worker_logs) corpus+=(worker/diagnose/logs) ;;
 esac
-[[ -z $replay ]] || exec "$program" "${corpus[@]}"
+case $only in
+  --replay) exec "$program" "${corpus[@]}" ;;
+  --reads)
+    # What it is told by, too.
+    printf '%s\n' tests/fuzz "${corpus[@]:1}"
+    exit
+    ;;
+esac
 
 # The largest input, and what one may take: none may cost much more than its size.
 options=(-max_len=16384 -rss_limit_mb=1024 -malloc_limit_mb=256 -timeout=30 -verbosity=0 -print_funcs=0

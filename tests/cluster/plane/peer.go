@@ -45,10 +45,8 @@ type product struct {
 	program string
 	// What is installed, a kustomization below manifests-NAME; without one it has no
 	// webhooks and no health endpoint.
-	overlay  string
-	crdsOnly bool // without an overlay: crds-NAME are installed
-	// Built with the control plane rather than with the other peers.
-	usual     bool
+	overlay   string
+	crdsOnly  bool // without an overlay: crds-NAME are installed
 	namespace string
 	service   string // of its webhooks; empty: it has none
 	secret    string // where it keeps the certificate of its webhooks
@@ -65,9 +63,6 @@ const servingCertificates = "/tmp/k8s-webhook-server/serving-certs"
 // startPeer installs a controller, starts it and waits until it is ready.
 func (p *Plane) startPeer(product product) (*Peer, error) {
 	folder := p.peers
-	if product.usual {
-		folder = p.programs
-	}
 	if _, err := os.Stat(filepath.Join(folder, "complete")); err != nil {
 		return nil, errors.New("its program is missing; tests/cluster/build.sh --peers builds it")
 	}

@@ -184,7 +184,6 @@ func (p *Plane) StartTrainingOperator(gangScheduler string) (*Peer, error) {
 	return p.startPeer(product{
 		name: "training-operator", overlay: "overlays/standalone", namespace: "kubeflow",
 		service: "training-operator", secret: "training-operator-webhook-cert", earlyReady: true,
-		usual: true,
 		launch: func(health, webhook string) ([]string, []string, error) {
 			return []string{
 				"--health-probe-bind-address=" + health,
