@@ -44,6 +44,7 @@ enum Trait : unsigned {
   kIfGivenBack = 2,  // read only where gangs are given back to Kueue
   // kube-apiserver reads it from etcd directly and sends no bookmarks for it.
   kNoBookmarks = 4,
+  kCustom = 8,  // of a CRD, which may not be installed; every API server has the others
 };
 
 struct Kind {
@@ -65,32 +66,32 @@ constexpr Kind kKinds[] = {
     {"nodes", "/api/v1/nodes", UpsertTask<kube::Node>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveNode(h.name); }},
     {"podgroups", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", UpsertTask<kube::PodGroup>,
-     [](Engine& e, const ObjectHeader& h) { e.RemovePodGroup(h.uid); }},
+     [](Engine& e, const ObjectHeader& h) { e.RemovePodGroup(h.uid); }, "", "", kCustom},
     {"nodeclaims", "/apis/karpenter.sh/v1/nodeclaims", UpsertTask<kube::NodeClaim>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveNodeClaim(h.name); }},
+     [](Engine& e, const ObjectHeader& h) { e.RemoveNodeClaim(h.name); }, "", "", kCustom},
     {"nodepools", "/apis/karpenter.sh/v1/nodepools", UpsertTask<kube::NodePool>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveNodePool(h.name); }},
+     [](Engine& e, const ObjectHeader& h) { e.RemoveNodePool(h.name); }, "", "", kCustom},
     {"resourceflavors", "/apis/kueue.x-k8s.io/v1beta1/resourceflavors",
      UpsertTask<kube::ResourceFlavor>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveResourceFlavor(h.name); },
-     "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"},
+     "/apis/kueue.x-k8s.io/v1beta2/resourceflavors", "", kCustom},
     {"clusterqueues", "/apis/kueue.x-k8s.io/v1beta1/clusterqueues", UpsertTask<kube::ClusterQueue>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveClusterQueue(h.name); },
-     "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"},
+     "/apis/kueue.x-k8s.io/v1beta2/clusterqueues", "", kCustom},
     {"localqueues", "/apis/kueue.x-k8s.io/v1beta1/localqueues", UpsertTask<kube::LocalQueue>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveLocalQueue(FullName(h)); },
-     "/apis/kueue.x-k8s.io/v1beta2/localqueues"},
+     "/apis/kueue.x-k8s.io/v1beta2/localqueues", "", kCustom},
     {"cohorts", "/apis/kueue.x-k8s.io/v1beta1/cohorts", UpsertTask<kube::Cohort>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveCohort(h.name); },
-     "/apis/kueue.x-k8s.io/v1beta2/cohorts"},
+     "/apis/kueue.x-k8s.io/v1beta2/cohorts", "", kCustom},
     {"workloadpriorityclasses", "/apis/kueue.x-k8s.io/v1beta1/workloadpriorityclasses",
      UpsertTask<kube::WorkloadPriorityClass>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveWorkloadPriorityClass(h.name); },
-     "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses"},
+     "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses", "", kCustom},
     // The right to read them is asked for only where it is used, and may be missing there.
     {"workloads", "/apis/kueue.x-k8s.io/v1beta1/workloads", UpsertTask<kube::Workload>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveWorkload(h.uid); },
-     "/apis/kueue.x-k8s.io/v1beta2/workloads", "", kExplainsOnly | kIfGivenBack},
+     "/apis/kueue.x-k8s.io/v1beta2/workloads", "", kExplainsOnly | kIfGivenBack | kCustom},
     {"poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets",
      UpsertTask<kube::PodDisruptionBudget>,
      [](Engine& e, const ObjectHeader& h) { e.RemovePodDisruptionBudget(FullName(h)); }},
@@ -108,10 +109,12 @@ constexpr Kind kKinds[] = {
     // What owns pods. Most clusters have some of these kinds only.
     {"jobs", "/apis/batch/v1/jobs", UpsertTask<kube::Job>, RemoveJob},
     {"statefulsets", "/apis/apps/v1/statefulsets", UpsertTask<kube::StatefulSet>, RemoveJob},
-    {"jobsets", "/apis/jobset.x-k8s.io/v1alpha2/jobsets", UpsertTask<kube::JobSet>, RemoveJob},
-    {"pytorchjobs", "/apis/kubeflow.org/v1/pytorchjobs", UpsertTask<kube::PyTorchJob>, RemoveJob},
+    {"jobsets", "/apis/jobset.x-k8s.io/v1alpha2/jobsets", UpsertTask<kube::JobSet>, RemoveJob, "",
+     "", kCustom},
+    {"pytorchjobs", "/apis/kubeflow.org/v1/pytorchjobs", UpsertTask<kube::PyTorchJob>, RemoveJob,
+     "", "", kCustom},
     {"trainjobs", "/apis/trainer.kubeflow.org/v1alpha1/trainjobs", UpsertTask<kube::TrainJob>,
-     RemoveJob},
+     RemoveJob, "", "", kCustom},
     // Why owners of pods could make no more. A field selector knows no "or", and what passes these
     // is little: of each object one event in 5 min after the first few. CronJobs make no pods, and
     // those of a DaemonSet are no gang.
@@ -212,6 +215,7 @@ ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post 
     options.path = kind.path;
     options.alternative_path = kind.alternative_path;
     options.field_selector = kind.field_selector;
+    options.may_be_absent = (kind.traits & kCustom) != 0;
     if ((kind.traits & kNoBookmarks) != 0) {
       options.longest_silence = kLongestSilenceWithoutBookmarks;
     }
