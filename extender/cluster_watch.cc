@@ -10,6 +10,7 @@
 #include "coscheduling/engine.h"
 #include "fmt/format.h"
 #include "kube/objects/decode.h"
+#include "kube/objects/occupants.h"
 
 namespace muster::extender {
 namespace {
@@ -21,12 +22,21 @@ std::string FullName(const ObjectHeader& header) {
   return header.name_space.empty() ? header.name : header.name_space + "/" + header.name;
 }
 
+// Pods that aren't ours, made small on their way.
+struct Occupants {
+  std::string scheduler_name;
+  kube::OccupantPool pool;
+};
+
 template <typename T>
-EngineTask UpsertTask(std::string_view json, absl::Status* error) {
+EngineTask UpsertTask(std::string_view json, Occupants& occupants, absl::Status* error) {
   absl::StatusOr<T> object = kube::Decode<T>(json);
   if (!object.ok()) {
     *error = object.status();
     return nullptr;
+  }
+  if constexpr (std::is_same_v<T, kube::Pod>) {
+    if (kube::IsOccupant(*object, occupants.scheduler_name)) occupants.pool.Reduce(&*object);
   }
   return [object = *std::move(object)](Engine& engine, absl::Time) mutable {
     engine.Upsert(std::move(object));
@@ -50,7 +60,7 @@ enum Trait : unsigned {
 struct Kind {
   const char* name;
   const char* path;
-  EngineTask (*upsert)(std::string_view json, absl::Status* error);
+  EngineTask (*upsert)(std::string_view json, Occupants& occupants, absl::Status* error);
   void (*remove)(Engine& engine, const ObjectHeader& header);
   const char* alternative_path = "";
   const char* field_selector = "";
@@ -141,11 +151,11 @@ struct ClusterWatch::State {
       if (!Settled(*sink)) return;
     }
     synced = true;
-    post([](Engine& engine, absl::Time) { engine.SetSynced(); });
+    intake.post([](Engine& engine, absl::Time) { engine.SetSynced(); });
   }
   static bool Settled(const Sink& sink);
 
-  Post post;
+  EngineIntake intake;
   ObjectObserver* observer = nullptr;
   std::mutex mutex;
   bool synced = false;
@@ -156,14 +166,15 @@ struct ClusterWatch::State {
 
 class ClusterWatch::State::Sink : public kube::ReflectorSink {
  public:
-  Sink(State* state, const Kind& kind) : state_(state), kind_(kind) {}
+  Sink(State* state, const Kind& kind, const std::string& scheduler_name)
+      : state_(state), kind_(kind), occupants_{scheduler_name, {}} {}
 
   void Upsert(const ObjectHeader& header, std::string_view json) override {
     if (state_->observer != nullptr) state_->observer->Upsert(kind_.name, header, json);
     absl::Status error;
-    EngineTask task = kind_.upsert(json, &error);
+    EngineTask task = kind_.upsert(json, occupants_, &error);
     if (task != nullptr) {
-      state_->post(std::move(task));
+      state_->intake.post_latest(KeyOf(header), std::move(task));
       return;
     }
     undecodable_.fetch_add(1, std::memory_order_relaxed);
@@ -173,7 +184,8 @@ class ClusterWatch::State::Sink : public kube::ReflectorSink {
 
   void Remove(const ObjectHeader& header) override {
     if (state_->observer != nullptr) state_->observer->Remove(kind_.name, header);
-    state_->post(
+    state_->intake.post_latest(
+        KeyOf(header),
         [remove = kind_.remove, header](Engine& engine, absl::Time) { remove(engine, header); });
   }
 
@@ -192,8 +204,14 @@ class ClusterWatch::State::Sink : public kube::ReflectorSink {
   uint64_t undecodable() const { return undecodable_.load(std::memory_order_relaxed); }
 
  private:
+  // By UID: a successor of the same name is another object, whose coming takes no removal back.
+  std::string KeyOf(const ObjectHeader& header) const {
+    return fmt::format("{}/{}", kind_.name, header.uid);
+  }
+
   State* const state_;
   const Kind& kind_;
+  Occupants occupants_;  // the reflector calls one at a time
   std::atomic<kube::ReflectorState> now_ = kube::ReflectorState::kSyncing;
   std::atomic<uint64_t> undecodable_ = 0;
 };
@@ -203,19 +221,22 @@ bool ClusterWatch::State::Settled(const Sink& sink) {
          sink.now() == kube::ReflectorState::kAbsent;
 }
 
-ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post post,
-                           ObjectObserver* observer, bool with_workloads)
+ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer,
+                           const ClusterWatchOptions& watch_options, EngineIntake intake,
+                           ObjectObserver* observer)
     : state_(std::make_unique<State>()) {
-  state_->post = std::move(post);
+  state_->intake = std::move(intake);
   state_->observer = observer;
   for (const Kind& kind : kKinds) {
-    if ((kind.traits & kIfGivenBack) != 0 && !with_workloads) continue;
-    state_->sinks.push_back(std::make_unique<State::Sink>(state_.get(), kind));
+    if ((kind.traits & kIfGivenBack) != 0 && !watch_options.with_workloads) continue;
+    state_->sinks.push_back(
+        std::make_unique<State::Sink>(state_.get(), kind, watch_options.scheduler_name));
     kube::ReflectorOptions options;
     options.path = kind.path;
     options.alternative_path = kind.alternative_path;
     options.field_selector = kind.field_selector;
     options.may_be_absent = (kind.traits & kCustom) != 0;
+    options.before_line = state_->intake.await_room;
     if ((kind.traits & kNoBookmarks) != 0) {
       options.longest_silence = kLongestSilenceWithoutBookmarks;
     }

@@ -171,8 +171,17 @@ struct Service::Impl {
           return watch != nullptr && watch->NotReadyReason().empty();
         });
     watch = std::make_unique<ClusterWatch>(
-        *transport, timer, post, admission_lint.get(),
-        options.engine.quota == coscheduling::QuotaMode::kKueue && options.engine.kueue_fallback);
+        *transport, timer,
+        ClusterWatchOptions{
+            .scheduler_name = options.engine.scheduler_name,
+            .with_workloads = options.engine.quota == coscheduling::QuotaMode::kKueue &&
+                              options.engine.kueue_fallback},
+        EngineIntake{
+            .post = post,
+            .post_latest = [this](std::string_view key,
+                                  EngineTask task) { loop->PostLatest(key, std::move(task)); },
+            .await_room = [this] { loop->AwaitRoom(); }},
+        admission_lint.get());
     scheduler_routes = std::make_unique<SchedulerRoutes>(
         filter_table,
         SchedulerRoutesOptions{
@@ -345,8 +354,9 @@ struct Service::Impl {
       spdlog::warn("webhook in place=false: {}", fault);
     }
     if (gating_active.exchange(active) == active) return;
-    loop->Post(
-        [active](coscheduling::Engine& engine, absl::Time) { engine.SetGatingActive(active); });
+    loop->PostLatest("gating", [active](coscheduling::Engine& engine, absl::Time) {
+      engine.SetGatingActive(active);
+    });
   }
 
   // On the timer's thread.
@@ -365,13 +375,14 @@ struct Service::Impl {
         Joined({Words(registration->InPlace()), Words(webhook_server->Health(now))}));
     TrimOnce();
     if (++upkeeps % kUpkeepsPerStats == 0) {
-      loop->Post([this](coscheduling::Engine& engine, absl::Time) {
+      loop->PostLatest("stats", [this](coscheduling::Engine& engine, absl::Time) {
         metrics.OnEngine(engine.TakeStats());
       });
     }
     if (nodes_put_off.exchange(false)) {
-      loop->Post(
-          [this](coscheduling::Engine& engine, absl::Time at) { publisher.Flush(engine, at); });
+      loop->PostLatest("flush", [this](coscheduling::Engine& engine, absl::Time at) {
+        publisher.Flush(engine, at);
+      });
     }
     ScheduleUpkeep();
   }
@@ -445,7 +456,8 @@ struct Service::Impl {
   }
 
   void StopWatching() {
-    // Ends after the lock does: its threads may be waiting for the engine's, and that for the lock.
+    // Ends after the lock does: it waits for callbacks, and the engine's thread may be waiting for
+    // the lock.
     std::unique_ptr<ClusterWatch> ending;
     const std::lock_guard lock(watch_mutex);
     ending = std::move(watch);
