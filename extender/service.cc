@@ -55,6 +55,9 @@ constexpr size_t kExtenderConnections = 20'000;
 constexpr int kUpkeepsPerStats = 10;
 // Once everything has been read, until what came with it has been acted on.
 constexpr int kUpkeepsUntilTrim = 100;
+// What doesn't come from the engine's actions (events, the webhook's registration, leases) has room
+// on the wire beside them.
+constexpr size_t kOtherRequests = 8;
 
 std::string HostName() {
   char host[256] = "muster";
@@ -116,8 +119,8 @@ struct Service::Impl {
     }
     absl::StatusOr<CrashAfter> crash = CrashAfter::Parse(CrashSetting());
     if (!crash.ok()) return crash.status();
-    absl::StatusOr<std::unique_ptr<kube::CurlTransport>> made =
-        kube::CurlTransport::Create(cluster, {.max_in_flight = options.max_in_flight});
+    absl::StatusOr<std::unique_ptr<kube::CurlTransport>> made = kube::CurlTransport::Create(
+        cluster, {.max_in_flight = options.max_in_flight + kOtherRequests});
     if (!made.ok()) return made.status();
     transport = *std::move(made);
     fence = std::make_unique<LeaderFence>(*transport, timer,
@@ -300,6 +303,7 @@ struct Service::Impl {
   absl::Status StartElection() {
     auto changed = [this](bool leading) {
       spdlog::info("leading={}", leading);
+      if (!leading) events->Forget();
       loop->PostUrgent(
           [leading](coscheduling::Engine& engine, absl::Time) { engine.SetLeading(leading); });
     };
@@ -411,6 +415,7 @@ struct Service::Impl {
     sample.api = transport->Stats();
     sample.watches = watch->Stats();
     sample.events = events->stats();
+    sample.actions = executor->stats();
     sample.held_binds = scheduler_routes->held_binds();
     sample.filter_answers = filter_table.size();
     sample.subscriptions = store.subscriptions();
