@@ -655,6 +655,8 @@ TEST_F(ServiceTest, AStandbyTellsNothingOfGangsAndQueues) {
 
 // With the times that are used outside of tests.
 TEST_F(ServiceTest, AnApiServerThatFallsSilentIsNoticedWithin45SecondsAndItsReturnWithin15) {
+  front_ = *kube::embedded::HttpFront::Start(&server_, {.tls = true});
+  std::ofstream(kubeconfig_) << front_->Kubeconfig();
   const std::string server = kube::LoadKubeconfig({kubeconfig_})->server;
   StallingRelay relay(static_cast<uint16_t>(std::stoi(server.substr(server.rfind(':') + 1))));
   std::string text = front_->Kubeconfig();
