@@ -10,6 +10,7 @@
 #include "coscheduling/engine.h"
 #include "fmt/format.h"
 #include "kube/objects/decode.h"
+#include "kube/objects/occupants.h"
 
 namespace muster::extender {
 namespace {
@@ -21,12 +22,21 @@ std::string FullName(const ObjectHeader& header) {
   return header.name_space.empty() ? header.name : header.name_space + "/" + header.name;
 }
 
+// Pods that aren't ours, made small on their way.
+struct Occupants {
+  std::string scheduler_name;
+  kube::OccupantPool pool;
+};
+
 template <typename T>
-EngineTask UpsertTask(std::string_view json, absl::Status* error) {
+EngineTask UpsertTask(std::string_view json, Occupants& occupants, absl::Status* error) {
   absl::StatusOr<T> object = kube::Decode<T>(json);
   if (!object.ok()) {
     *error = object.status();
     return nullptr;
+  }
+  if constexpr (std::is_same_v<T, kube::Pod>) {
+    if (kube::IsOccupant(*object, occupants.scheduler_name)) occupants.pool.Reduce(&*object);
   }
   return [object = *std::move(object)](Engine& engine, absl::Time) mutable {
     engine.Upsert(std::move(object));
@@ -44,12 +54,13 @@ enum Trait : unsigned {
   kIfGivenBack = 2,  // read only where gangs are given back to Kueue
   // kube-apiserver reads it from etcd directly and sends no bookmarks for it.
   kNoBookmarks = 4,
+  kCustom = 8,  // of a CRD, which may not be installed; every API server has the others
 };
 
 struct Kind {
   const char* name;
   const char* path;
-  EngineTask (*upsert)(std::string_view json, absl::Status* error);
+  EngineTask (*upsert)(std::string_view json, Occupants& occupants, absl::Status* error);
   void (*remove)(Engine& engine, const ObjectHeader& header);
   const char* alternative_path = "";
   const char* field_selector = "";
@@ -65,32 +76,32 @@ constexpr Kind kKinds[] = {
     {"nodes", "/api/v1/nodes", UpsertTask<kube::Node>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveNode(h.name); }},
     {"podgroups", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", UpsertTask<kube::PodGroup>,
-     [](Engine& e, const ObjectHeader& h) { e.RemovePodGroup(h.uid); }},
+     [](Engine& e, const ObjectHeader& h) { e.RemovePodGroup(h.uid); }, "", "", kCustom},
     {"nodeclaims", "/apis/karpenter.sh/v1/nodeclaims", UpsertTask<kube::NodeClaim>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveNodeClaim(h.name); }},
+     [](Engine& e, const ObjectHeader& h) { e.RemoveNodeClaim(h.name); }, "", "", kCustom},
     {"nodepools", "/apis/karpenter.sh/v1/nodepools", UpsertTask<kube::NodePool>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveNodePool(h.name); }},
+     [](Engine& e, const ObjectHeader& h) { e.RemoveNodePool(h.name); }, "", "", kCustom},
     {"resourceflavors", "/apis/kueue.x-k8s.io/v1beta1/resourceflavors",
      UpsertTask<kube::ResourceFlavor>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveResourceFlavor(h.name); },
-     "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"},
+     "/apis/kueue.x-k8s.io/v1beta2/resourceflavors", "", kCustom},
     {"clusterqueues", "/apis/kueue.x-k8s.io/v1beta1/clusterqueues", UpsertTask<kube::ClusterQueue>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveClusterQueue(h.name); },
-     "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"},
+     "/apis/kueue.x-k8s.io/v1beta2/clusterqueues", "", kCustom},
     {"localqueues", "/apis/kueue.x-k8s.io/v1beta1/localqueues", UpsertTask<kube::LocalQueue>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveLocalQueue(FullName(h)); },
-     "/apis/kueue.x-k8s.io/v1beta2/localqueues"},
+     "/apis/kueue.x-k8s.io/v1beta2/localqueues", "", kCustom},
     {"cohorts", "/apis/kueue.x-k8s.io/v1beta1/cohorts", UpsertTask<kube::Cohort>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveCohort(h.name); },
-     "/apis/kueue.x-k8s.io/v1beta2/cohorts"},
+     "/apis/kueue.x-k8s.io/v1beta2/cohorts", "", kCustom},
     {"workloadpriorityclasses", "/apis/kueue.x-k8s.io/v1beta1/workloadpriorityclasses",
      UpsertTask<kube::WorkloadPriorityClass>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveWorkloadPriorityClass(h.name); },
-     "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses"},
+     "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses", "", kCustom},
     // The right to read them is asked for only where it is used, and may be missing there.
     {"workloads", "/apis/kueue.x-k8s.io/v1beta1/workloads", UpsertTask<kube::Workload>,
      [](Engine& e, const ObjectHeader& h) { e.RemoveWorkload(h.uid); },
-     "/apis/kueue.x-k8s.io/v1beta2/workloads", "", kExplainsOnly | kIfGivenBack},
+     "/apis/kueue.x-k8s.io/v1beta2/workloads", "", kExplainsOnly | kIfGivenBack | kCustom},
     {"poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets",
      UpsertTask<kube::PodDisruptionBudget>,
      [](Engine& e, const ObjectHeader& h) { e.RemovePodDisruptionBudget(FullName(h)); }},
@@ -108,10 +119,12 @@ constexpr Kind kKinds[] = {
     // What owns pods. Most clusters have some of these kinds only.
     {"jobs", "/apis/batch/v1/jobs", UpsertTask<kube::Job>, RemoveJob},
     {"statefulsets", "/apis/apps/v1/statefulsets", UpsertTask<kube::StatefulSet>, RemoveJob},
-    {"jobsets", "/apis/jobset.x-k8s.io/v1alpha2/jobsets", UpsertTask<kube::JobSet>, RemoveJob},
-    {"pytorchjobs", "/apis/kubeflow.org/v1/pytorchjobs", UpsertTask<kube::PyTorchJob>, RemoveJob},
+    {"jobsets", "/apis/jobset.x-k8s.io/v1alpha2/jobsets", UpsertTask<kube::JobSet>, RemoveJob, "",
+     "", kCustom},
+    {"pytorchjobs", "/apis/kubeflow.org/v1/pytorchjobs", UpsertTask<kube::PyTorchJob>, RemoveJob,
+     "", "", kCustom},
     {"trainjobs", "/apis/trainer.kubeflow.org/v1alpha1/trainjobs", UpsertTask<kube::TrainJob>,
-     RemoveJob},
+     RemoveJob, "", "", kCustom},
     // Why owners of pods could make no more. A field selector knows no "or", and what passes these
     // is little: of each object one event in 5 min after the first few. CronJobs make no pods, and
     // those of a DaemonSet are no gang.
@@ -138,11 +151,11 @@ struct ClusterWatch::State {
       if (!Settled(*sink)) return;
     }
     synced = true;
-    post([](Engine& engine, absl::Time) { engine.SetSynced(); });
+    intake.post([](Engine& engine, absl::Time) { engine.SetSynced(); });
   }
   static bool Settled(const Sink& sink);
 
-  Post post;
+  EngineIntake intake;
   ObjectObserver* observer = nullptr;
   std::mutex mutex;
   bool synced = false;
@@ -153,14 +166,15 @@ struct ClusterWatch::State {
 
 class ClusterWatch::State::Sink : public kube::ReflectorSink {
  public:
-  Sink(State* state, const Kind& kind) : state_(state), kind_(kind) {}
+  Sink(State* state, const Kind& kind, const std::string& scheduler_name)
+      : state_(state), kind_(kind), occupants_{scheduler_name, {}} {}
 
   void Upsert(const ObjectHeader& header, std::string_view json) override {
     if (state_->observer != nullptr) state_->observer->Upsert(kind_.name, header, json);
     absl::Status error;
-    EngineTask task = kind_.upsert(json, &error);
+    EngineTask task = kind_.upsert(json, occupants_, &error);
     if (task != nullptr) {
-      state_->post(std::move(task));
+      state_->intake.post_latest(KeyOf(header), std::move(task));
       return;
     }
     undecodable_.fetch_add(1, std::memory_order_relaxed);
@@ -170,7 +184,8 @@ class ClusterWatch::State::Sink : public kube::ReflectorSink {
 
   void Remove(const ObjectHeader& header) override {
     if (state_->observer != nullptr) state_->observer->Remove(kind_.name, header);
-    state_->post(
+    state_->intake.post_latest(
+        KeyOf(header),
         [remove = kind_.remove, header](Engine& engine, absl::Time) { remove(engine, header); });
   }
 
@@ -189,8 +204,14 @@ class ClusterWatch::State::Sink : public kube::ReflectorSink {
   uint64_t undecodable() const { return undecodable_.load(std::memory_order_relaxed); }
 
  private:
+  // By UID: a successor of the same name is another object, whose coming takes no removal back.
+  std::string KeyOf(const ObjectHeader& header) const {
+    return fmt::format("{}/{}", kind_.name, header.uid);
+  }
+
   State* const state_;
   const Kind& kind_;
+  Occupants occupants_;  // the reflector calls one at a time
   std::atomic<kube::ReflectorState> now_ = kube::ReflectorState::kSyncing;
   std::atomic<uint64_t> undecodable_ = 0;
 };
@@ -200,18 +221,22 @@ bool ClusterWatch::State::Settled(const Sink& sink) {
          sink.now() == kube::ReflectorState::kAbsent;
 }
 
-ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post post,
-                           ObjectObserver* observer, bool with_workloads)
+ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer,
+                           const ClusterWatchOptions& watch_options, EngineIntake intake,
+                           ObjectObserver* observer)
     : state_(std::make_unique<State>()) {
-  state_->post = std::move(post);
+  state_->intake = std::move(intake);
   state_->observer = observer;
   for (const Kind& kind : kKinds) {
-    if ((kind.traits & kIfGivenBack) != 0 && !with_workloads) continue;
-    state_->sinks.push_back(std::make_unique<State::Sink>(state_.get(), kind));
+    if ((kind.traits & kIfGivenBack) != 0 && !watch_options.with_workloads) continue;
+    state_->sinks.push_back(
+        std::make_unique<State::Sink>(state_.get(), kind, watch_options.scheduler_name));
     kube::ReflectorOptions options;
     options.path = kind.path;
     options.alternative_path = kind.alternative_path;
     options.field_selector = kind.field_selector;
+    options.may_be_absent = (kind.traits & kCustom) != 0;
+    options.before_line = state_->intake.await_room;
     if ((kind.traits & kNoBookmarks) != 0) {
       options.longest_silence = kLongestSilenceWithoutBookmarks;
     }

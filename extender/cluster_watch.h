@@ -25,14 +25,28 @@ class ObjectObserver {
   virtual void Remove(std::string_view kind, const kube::ObjectHeader& header) = 0;
 };
 
+// How what is observed gets to the engine's thread. The first two never block: they are called with
+// a reflector's lock held, which the timer's thread and the engine's take too.
+struct EngineIntake {
+  std::function<void(EngineTask)> post;
+  // Of tasks with the same key that wait, only the newest is run.
+  std::function<void(std::string_view key, EngineTask)> post_latest;
+  // Called between two lines of a watch, with no lock held: may wait for a moment.
+  std::function<void()> await_room;
+};
+
+struct ClusterWatchOptions {
+  // Pods of other schedulers lose what only members need (kube/objects/occupants.h).
+  std::string scheduler_name;
+  // Kueue's Workloads are read too, if that is allowed.
+  bool with_workloads = false;
+};
+
 class ClusterWatch {
  public:
-  using Post = std::function<void(EngineTask)>;
-
-  // Transport, timer and observer (null: none) must outlive it. `post` must be thread-safe and may
-  // block. `with_workloads`: Kueue's Workloads are read too, if that is allowed.
-  ClusterWatch(kube::Transport& transport, kube::Timer& timer, Post post,
-               ObjectObserver* observer = nullptr, bool with_workloads = false);
+  // Transport, timer and observer (null: none) must outlive it. `intake` must be thread-safe.
+  ClusterWatch(kube::Transport& transport, kube::Timer& timer, const ClusterWatchOptions& options,
+               EngineIntake intake, ObjectObserver* observer = nullptr);
   // No task is posted afterwards.
   ~ClusterWatch();
 
@@ -49,7 +63,7 @@ class ClusterWatch {
     uint64_t undecodable = 0;  // objects that were left out because they can't be read
   };
   std::vector<KindStats> Stats() const;
-  // In which the queues are being read.
+  // In which the queues are being read. The engine's thread asks too.
   QueueVersions VersionsOfQueues() const;
 
  private:

@@ -84,10 +84,26 @@ void ReadMaxInFlight(Fields* fields, size_t* most) {
   *most = static_cast<size_t>(number);
 }
 
+void ReadExtender(const YAML::Node& node, ServeOptions* options) {
+  constexpr absl::Duration kShortest = absl::Seconds(2);
+  constexpr absl::Duration kLongest = absl::Minutes(10);
+  Fields fields(node, "extender");
+  fields.ReadDuration("httpTimeout", &options->http_timeout);
+  fields.Finish();
+  if (options->http_timeout < kShortest || options->http_timeout > kLongest) {
+    FailAt(fields.Take("httpTimeout"),
+           fmt::format("extender.httpTimeout: {}, want {} to {}",
+                       absl::FormatDuration(options->http_timeout), absl::FormatDuration(kShortest),
+                       absl::FormatDuration(kLongest)));
+  }
+  options->engine.bind_wait = options->http_timeout / 2;
+}
+
 void ReadAll(const YAML::Node& root, ServeOptions* options) {
   if (!root || root.IsNull()) return;
   Fields fields(root, "config");
   if (const YAML::Node engine = fields.Take("engine")) ReadEngineOptions(engine, &options->engine);
+  if (const YAML::Node extender = fields.Take("extender")) ReadExtender(extender, options);
   if (const YAML::Node webhook = fields.Take("webhook")) ReadWebhook(webhook, &options->webhook);
   if (const YAML::Node lease = fields.Take("lease")) ReadLease(lease, options);
   ReadQuotaOptions(&fields, &options->engine);

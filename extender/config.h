@@ -32,6 +32,9 @@ struct ServeOptions {
   // Requests to the API server on the wire at once. More don't make it faster, and what is less
   // urgent would already be on its way when something more urgent comes.
   size_t max_in_flight = 64;
+  // httpTimeout of the extender in kube-scheduler's configuration. A bind call that is held is
+  // answered within half of it (engine.bind_wait), so that kube-scheduler hears the reason.
+  absl::Duration http_timeout = absl::Seconds(30);
   // On SIGTERM a commit under way gets this long to be completed.
   absl::Duration stop_grace = absl::Seconds(10);
   struct Webhook {

@@ -57,6 +57,14 @@ TEST(Config, FollowsTheLeaseThatItNames) {
   EXPECT_EQ(options.follow.holder_prefix, "");
 }
 
+TEST(Config, BindCallsAreHeldForHalfOfTheExtendersTimeout) {
+  ServeOptions options;
+  EXPECT_EQ(options.engine.bind_wait, options.http_timeout / 2);
+  ASSERT_TRUE(ApplyConfig("extender: {httpTimeout: 50s}\n", "f.yaml", &options).ok());
+  EXPECT_EQ(options.http_timeout, absl::Seconds(50));
+  EXPECT_EQ(options.engine.bind_wait, absl::Seconds(25));
+}
+
 TEST(Config, AnEmptyFileSetsNothing) {
   ServeOptions options;
   EXPECT_TRUE(ApplyConfig("", "f.yaml", &options).ok());
@@ -85,6 +93,11 @@ TEST(Config, SaysFileLineAndFieldOfAMistake) {
            Case{"lease: {follow: a/b, name: c}\n", "lease: follow excludes name and namespace"},
            Case{"lease: {holderPrefix: a_}\n", "lease: holderPrefix needs follow"},
            Case{"lease: {name: \"\"}\n", "lease.name: empty"},
+           Case{"engine:\n  bindWait: 10s\n",
+                "f.yaml:2: engine.bindWait: half of extender.httpTimeout; set that one"},
+           Case{"extender: {httpTimeout: 1s}\n",
+                "f.yaml:1: extender.httpTimeout: 1s, want 2s to 10m"},
+           Case{"extender: {timeout: 1s}\n", "extender.timeout: unknown field"},
            Case{"maxInFlight: many\n", "config.maxInFlight: wrong type"},
            Case{"- a\n", "config: want a mapping"},
            Case{"a: [\n", "f.yaml:"},

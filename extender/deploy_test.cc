@@ -111,6 +111,17 @@ TEST(Deploy, MusterFollowsTheLeaseThatTheKubeSchedulersHold) {
   EXPECT_NE(std::find(args.begin(), args.end(), "--leader-elect=true"), args.end());
 }
 
+TEST(Deploy, MusterAnswersBindCallsWithinTheTimeThatKubeSchedulerWaits) {
+  const YAML::Node map = Find("base/scheduler-config.yaml", "ConfigMap", "muster-kube-scheduler");
+  const YAML::Node scheduler = YAML::Load(map["data"]["config.yaml"].as<std::string>());
+  ASSERT_EQ(scheduler["extenders"].size(), 1u);
+  const auto text = scheduler["extenders"][0]["httpTimeout"].as<std::string>();
+  absl::Duration waits;
+  ASSERT_TRUE(absl::ParseDuration(text, &waits)) << text;
+  EXPECT_EQ(Deployed().http_timeout, waits) << "extender.httpTimeout of muster-config.yaml";
+  EXPECT_EQ(Deployed().engine.bind_wait, waits / 2);
+}
+
 TEST(Deploy, QueriesGoToTheLeaderAndTheGateToEveryPod) {
   const YAML::Node queries = Find("base/services.yaml", "Service", "muster");
   ASSERT_TRUE(queries["spec"]["selector"][kLeadingLabel]);

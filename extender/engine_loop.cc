@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+
 namespace muster::extender {
 namespace {
 
@@ -16,6 +18,9 @@ constexpr int kRestPerStep = 20;  // times the step
 constexpr absl::Duration kLongestRest = absl::Milliseconds(50);
 // How long the loop sleeps when the engine has nothing planned.
 constexpr absl::Duration kLongestSleep = absl::Seconds(10);
+constexpr std::chrono::milliseconds kLongestWaitForRoom(100);
+// So many that are superseded may lie in the queue before they are looked for.
+constexpr size_t kFewSuperseded = 64;
 
 }  // namespace
 
@@ -23,15 +28,53 @@ struct EngineLoop::State {
   State(Options o, OnStep s)
       : options(std::move(o)), on_step(std::move(s)), engine(options.engine) {}
 
+  size_t Queued() const { return tasks.size() - superseded; }
+
   void Enqueue(EngineTask task, bool is_urgent) {
-    std::unique_lock lock(mutex);
-    if (std::this_thread::get_id() != thread.get_id()) {
-      has_room.wait(lock, [this] { return stopping || tasks.size() < options.max_queued; });
-    }
+    const std::lock_guard lock(mutex);
     if (stopped) return;
     tasks.push_back(std::move(task));
     urgent |= is_urgent;
     has_work.notify_one();
+  }
+
+  // The newest goes to the end: what was posted between the two sees what it would have seen.
+  void EnqueueLatest(std::string_view key, EngineTask task) {
+    EngineTask dropped;  // ends after the lock does
+    const std::lock_guard lock(mutex);
+    if (stopped) return;
+    const auto [at, is_new] =
+        newest.try_emplace(absl::string_view(key.data(), key.size()), tasks.size());
+    if (!is_new) {
+      dropped.swap(tasks[at->second]);
+      at->second = tasks.size();
+      ++superseded;
+      ++stats.superseded;
+    }
+    tasks.push_back(std::move(task));
+    if (superseded > kFewSuperseded && superseded > tasks.size() / 2) Compact();
+    has_work.notify_one();
+  }
+
+  void Compact() {
+    std::vector<size_t> moved_to(tasks.size());
+    size_t kept = 0;
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      moved_to[i] = kept;
+      if (!tasks[i]) continue;
+      if (kept != i) tasks[kept] = std::move(tasks[i]);
+      ++kept;
+    }
+    tasks.resize(kept);
+    for (auto& [key, index] : newest) index = moved_to[index];
+    superseded = 0;
+  }
+
+  void AwaitRoom() {
+    std::unique_lock lock(mutex);
+    if (std::this_thread::get_id() == thread.get_id()) return;
+    has_room.wait_for(lock, kLongestWaitForRoom,
+                      [this] { return stopping || Queued() < options.max_queued; });
   }
 
   // Takes what is there once it is time to; empty when only the clock calls.
@@ -47,6 +90,8 @@ struct EngineLoop::State {
     sleep_until(wake, [this] { return stopping || !tasks.empty(); });
     urgent = false;
     std::vector<EngineTask> taken = std::exchange(tasks, {});
+    newest = {};
+    stats.tasks += taken.size() - std::exchange(superseded, 0);
     has_room.notify_all();
     return taken;
   }
@@ -57,7 +102,10 @@ struct EngineLoop::State {
       std::vector<EngineTask> taken = Wait(rest_until);
       const absl::Time started = options.clock();
       engine.AdvanceTo(started);
-      for (EngineTask& task : taken) task(engine, started);
+      for (EngineTask& task : taken) {
+        if (task) task(engine, started);
+      }
+      taken = {};
       coscheduling::StepOutput output = engine.Step(options.clock());
       on_step(std::move(output), engine);
       const absl::Time ended = options.clock();
@@ -65,7 +113,6 @@ struct EngineLoop::State {
       rest_until = ended + std::min(took * kRestPerStep, kLongestRest);
       const std::lock_guard lock(mutex);
       ++stats.steps;
-      stats.tasks += taken.size();
       stats.step_time += took;
       stats.longest_step = std::max(stats.longest_step, took);
       if (stopping && tasks.empty()) {
@@ -81,7 +128,9 @@ struct EngineLoop::State {
   std::mutex mutex;
   std::condition_variable has_work;
   std::condition_variable has_room;
-  std::vector<EngineTask> tasks;
+  std::vector<EngineTask> tasks;                    // null: superseded
+  size_t superseded = 0;                            // of them
+  absl::flat_hash_map<std::string, size_t> newest;  // where in `tasks` the one of a key is
   bool urgent = false;
   bool stopping = false;
   bool stopped = false;
@@ -111,6 +160,10 @@ void EngineLoop::Stop() {
 
 void EngineLoop::Post(EngineTask task) { state_->Enqueue(std::move(task), false); }
 void EngineLoop::PostUrgent(EngineTask task) { state_->Enqueue(std::move(task), true); }
+void EngineLoop::PostLatest(std::string_view key, EngineTask task) {
+  state_->EnqueueLatest(key, std::move(task));
+}
+void EngineLoop::AwaitRoom() { state_->AwaitRoom(); }
 
 bool EngineLoop::Run(EngineTask task) {
   auto done = std::make_shared<std::promise<void>>();
@@ -132,7 +185,7 @@ bool EngineLoop::Run(EngineTask task) {
 EngineLoopStats EngineLoop::TakeStats() {
   const std::lock_guard lock(state_->mutex);
   EngineLoopStats stats = state_->stats;
-  stats.queued = state_->tasks.size();
+  stats.queued = state_->Queued();
   state_->stats.longest_step = absl::ZeroDuration();
   return stats;
 }

@@ -5,11 +5,17 @@
 // changes is taken together and costs a twentieth of a core, unless one step takes longer than
 // 2.5 ms: the API server that has to write what is decided may need the rest. A bind call, or
 // anything else posted as urgent, ends the rest.
+//
+// Posting never blocks, so that nobody who holds a lock, or on whom answers and leases wait, waits
+// for the engine. The queue is bounded all the same: of what is observed of one object only the
+// newest waits, and everything else is somebody's who has a bound (actions under way, bind calls
+// held). Who can wait, the threads of the watches between two lines, asks for room.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "absl/time/time.h"
 #include "coscheduling/engine.h"
@@ -19,7 +25,8 @@ namespace muster::extender {
 
 struct EngineLoopStats {
   uint64_t steps = 0;
-  uint64_t tasks = 0;
+  uint64_t tasks = 0;       // that were run
+  uint64_t superseded = 0;  // that a newer one of the same key took the place of
   size_t queued = 0;
   absl::Duration longest_step;  // since the last call
   absl::Duration step_time;
@@ -32,7 +39,7 @@ class EngineLoop {
 
   struct Options {
     coscheduling::EngineOptions engine;
-    // Past this many waiting tasks Post blocks its caller, which slows down the watches.
+    // Past this many waiting tasks AwaitRoom waits.
     size_t max_queued = 100'000;
     std::function<absl::Time()> clock;
   };
@@ -46,9 +53,14 @@ class EngineLoop {
   // engine's thread.
   void Stop();
 
-  // Thread-safe. Blocks while the queue is full, unless on the engine's own thread.
+  // Thread-safe, never blocks.
   void Post(EngineTask task);
   void PostUrgent(EngineTask task);
+  // As Post; a task of the same key that is still waiting is dropped: it says what has been.
+  void PostLatest(std::string_view key, EngineTask task);
+  // Waits while the queue is full, for 100 ms at most; not on the engine's thread. The caller must
+  // hold no lock that others wait for.
+  void AwaitRoom();
   // Runs `task` on the engine's thread and waits for it; false if the loop has stopped.
   bool Run(EngineTask task);
 

@@ -55,38 +55,83 @@ TEST(EngineLoop, AStormOfTasksIsTakenTogether) {
   EXPECT_LT(stats.steps, 100u);
 }
 
-TEST(EngineLoop, AFullQueueHoldsItsCallersBack) {
-  std::atomic<bool> begun = false, go = false;
-  EngineLoop loop(Options(4), [](const coscheduling::StepOutput&, const coscheduling::Engine&) {});
-  loop.Start();
-  loop.Post([&](coscheduling::Engine&, absl::Time) {
-    begun = true;
-    while (!go) absl::SleepFor(absl::Milliseconds(1));
-  });
-  while (!begun) absl::SleepFor(absl::Milliseconds(1));
-  std::atomic<int> posted = 0;
-  std::thread producer([&] {
-    for (int i = 0; i < 50; ++i) {
-      loop.Post([](coscheduling::Engine&, absl::Time) {});
-      ++posted;
-    }
-  });
-  absl::SleepFor(absl::Milliseconds(100));
-  EXPECT_EQ(posted, 4);
-  go = true;
-  producer.join();
-  EXPECT_EQ(posted, 50);
+// An engine whose thread is held in a task until the test lets it go.
+class HeldLoop {
+ public:
+  explicit HeldLoop(size_t max_queued)
+      : loop(Options(max_queued),
+             [](const coscheduling::StepOutput&, const coscheduling::Engine&) {}) {
+    loop.Start();
+    loop.Post([this](coscheduling::Engine&, absl::Time) {
+      begun_ = true;
+      while (!go_) absl::SleepFor(absl::Milliseconds(1));
+    });
+    while (!begun_) absl::SleepFor(absl::Milliseconds(1));
+  }
+  void LetGo() { go_ = true; }
+
+ private:
+  std::atomic<bool> begun_ = false, go_ = false;
+
+ public:
+  EngineLoop loop;
+};
+
+TEST(EngineLoop, AFullQueueHoldsNobodyBackWhoPosts) {
+  HeldLoop held(4);
+  std::atomic<int> ran = 0;
+  for (int i = 0; i < 50; ++i) held.loop.Post([&](coscheduling::Engine&, absl::Time) { ++ran; });
+  EXPECT_EQ(held.loop.TakeStats().queued, 50u);
+  held.LetGo();
+  held.loop.Stop();
+  EXPECT_EQ(ran, 50);
 }
 
-TEST(EngineLoop, TasksMayPostFromTheEnginesOwnThreadThoughTheQueueIsFull) {
-  EngineLoop loop(Options(1), [](const coscheduling::StepOutput&, const coscheduling::Engine&) {});
-  std::atomic<int> ran = 0;
-  loop.Start();
-  ASSERT_TRUE(loop.Run([&](coscheduling::Engine&, absl::Time) {
-    for (int i = 0; i < 10; ++i) loop.Post([&](coscheduling::Engine&, absl::Time) { ++ran; });
-  }));
-  loop.Stop();
-  EXPECT_EQ(ran, 10);
+TEST(EngineLoop, WhoAsksForRoomWaitsForAMomentWhileThereIsNone) {
+  HeldLoop held(4);
+  const auto wait = [&] {
+    const absl::Time started = absl::Now();
+    held.loop.AwaitRoom();
+    return absl::Now() - started;
+  };
+  for (int i = 0; i < 3; ++i) held.loop.Post([](coscheduling::Engine&, absl::Time) {});
+  EXPECT_LT(wait(), absl::Milliseconds(50));
+  held.loop.Post([](coscheduling::Engine&, absl::Time) {});
+  EXPECT_GE(wait(), absl::Milliseconds(90));
+  held.LetGo();
+  ASSERT_TRUE(held.loop.Run([&](coscheduling::Engine&, absl::Time) { held.loop.AwaitRoom(); }));
+  EXPECT_LT(wait(), absl::Milliseconds(50));
+}
+
+TEST(EngineLoop, OfOneKeyOnlyTheNewestWaitsAndInItsOwnPlace) {
+  HeldLoop held(1000);
+  std::vector<std::string> ran;
+  const auto post = [&](const char* key, const std::string& text) {
+    held.loop.PostLatest(key,
+                         [&, text](coscheduling::Engine&, absl::Time) { ran.push_back(text); });
+  };
+  post("a", "a1");
+  post("b", "b1");
+  held.loop.Post([&](coscheduling::Engine&, absl::Time) { ran.emplace_back("answer"); });
+  post("a", "a2");
+  EXPECT_EQ(held.loop.TakeStats().queued, 3u);
+  held.LetGo();
+  held.loop.Stop();
+  EXPECT_EQ(ran, (std::vector<std::string>{"b1", "answer", "a2"}));
+  EXPECT_EQ(held.loop.TakeStats().superseded, 1u);
+}
+
+TEST(EngineLoop, WhateverIsObservedOfAFewObjectsTheQueueStaysSmall) {
+  HeldLoop held(1000);
+  std::vector<int> last(10, -1);
+  for (int i = 0; i < 100'000; ++i) {
+    held.loop.PostLatest(std::to_string(i % 10),
+                         [&last, i](coscheduling::Engine&, absl::Time) { last[i % 10] = i; });
+  }
+  EXPECT_EQ(held.loop.TakeStats().queued, 10u);
+  held.LetGo();
+  held.loop.Stop();
+  for (int k = 0; k < 10; ++k) EXPECT_EQ(last[k], 99'990 + k);
 }
 
 TEST(EngineLoop, AfterItsEndTasksAreDroppedAndRunSaysSo) {

@@ -221,12 +221,22 @@ EventRecorder::EventRecorder(kube::Transport& transport, kube::Timer& timer,
 
 EventRecorder::~EventRecorder() = default;
 
+void EventRecorder::Forget() {
+  std::deque<State::Waiting> dropped;  // ends after the lock does
+  const std::lock_guard lock(state_->mutex);
+  state_->stats.dropped += state_->waiting.size();
+  dropped.swap(state_->waiting);
+  state_->remembered = {};
+  state_->order = {};
+}
+
 void EventRecorder::Record(const EmitEvent& event) { state_->Enqueue(event, state_->timer.Now()); }
 
 EventRecorder::Stats EventRecorder::stats() const {
   const std::lock_guard lock(state_->mutex);
   Stats stats = state_->stats;
   stats.waiting = state_->waiting.size();
+  stats.remembered = state_->order.size();
   return stats;
 }
 

@@ -36,12 +36,15 @@ class EventRecorder {
 
   // Thread-safe, never blocks.
   void Record(const coscheduling::EmitEvent& event);
+  // Drops what waits and what is remembered: another process tells what happens from now on.
+  void Forget();
 
   struct Stats {
     uint64_t sent = 0;
     uint64_t dropped = 0;
     uint64_t failed = 0;
     size_t waiting = 0;
+    size_t remembered = 0;
   };
   Stats stats() const;
 

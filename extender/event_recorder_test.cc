@@ -132,6 +132,19 @@ TEST_F(EventRecorderTest, WhatIsRememberedIsBounded) {
   EXPECT_EQ(transport_.sent.back()->request.method, kube::Method::kPatch);
 }
 
+TEST_F(EventRecorderTest, AStandbyKeepsNothingOfWhatTheLeaderTold) {
+  Start({.per_second = 1, .burst = 1});
+  for (const char* message : {"a", "b", "c"}) recorder_->Record(Waiting(message));
+  EXPECT_EQ(recorder_->stats().waiting, 2u);
+  recorder_->Forget();
+  EXPECT_EQ(recorder_->stats().waiting, 0u);
+  EXPECT_EQ(recorder_->stats().remembered, 0u);
+  EXPECT_EQ(recorder_->stats().dropped, 2u);
+  transport_.sent[0]->Answer(201);
+  timer_.Advance(absl::Minutes(1));
+  EXPECT_EQ(transport_.sent.size(), 1u);
+}
+
 TEST_F(EventRecorderTest, LongAndDamagedTextIsMadeToFit) {
   Start({});
   std::string korean;

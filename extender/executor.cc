@@ -23,17 +23,23 @@ const kube::RetryPolicy kPolicy = {.max_attempts = 4,
                                    .carries_precondition = true};
 
 // The smaller, the sooner.
-constexpr size_t kUrgencies = 5;
+constexpr size_t kUrgencies = 6;
 size_t UrgencyOf(const coscheduling::Action& action) {
   if (std::holds_alternative<coscheduling::BindPod>(action)) return 0;
   if (std::holds_alternative<coscheduling::WriteRecord>(action)) return 1;
   if (std::holds_alternative<coscheduling::LiftGate>(action)) return 2;
+  if (std::holds_alternative<coscheduling::SignalPod>(action)) return 3;
   if (std::holds_alternative<coscheduling::UpdatePodGroupStatus>(action) ||
       std::holds_alternative<coscheduling::UpdateQueueStatus>(action)) {
-    return 4;
+    return 5;
   }
-  return 3;
+  return 4;
 }
+
+// Of kWhole places, how many each urgency and all that is less urgent may have under way, so that
+// what is slow below never stands in the way of what is above.
+constexpr size_t kWhole = 16;
+constexpr std::array<size_t, kUrgencies> kShares = {16, 16, 14, 14, 8, 2};
 
 // Each so manieth place goes to the least urgent, so that people see something while thousands of
 // pods are bound.
@@ -104,30 +110,50 @@ void CrashAfter::OnSuccess(std::string_view kind) {
   if (left_.fetch_sub(1) == 1) std::raise(SIGKILL);
 }
 
+// One action on its way: its write, and after a failure the reading of its object.
+struct Executor::Job {
+  coscheduling::NumberedAction action;
+  size_t urgency = 0;
+  absl::Time asked;
+  std::optional<ActionRequest> made;  // once it has had a place
+  bool reading = false;
+  absl::Status outcome;  // of the write, once its object is being read
+  // Of what is being sent.
+  int attempts = 0;
+  absl::Time deadline;
+  kube::Backoff pauses{kPolicy.backoff};
+  absl::StatusOr<kube::Response> last = absl::UnknownError("not sent yet");
+
+  const kube::Request& request() const { return reading ? made->read_back : made->request; }
+};
+
 struct Executor::State : std::enable_shared_from_this<Executor::State> {
-  State(kube::Transport& transport, kube::Timer& t, size_t m, Post p, OnOutcome o,
-        const CrashAfter& c, VersionsOfQueues v)
-      : sender(transport, t),
-        timer(t),
+  State(kube::Transport& tr, kube::Timer& ti, size_t m, Post p, OnOutcome o, const CrashAfter& c,
+        VersionsOfQueues v)
+      : transport(tr),
+        timer(ti),
         max_in_flight(m),
         post(std::move(p)),
         on_outcome(std::move(o)),
         crash_after(c),
         versions(std::move(v)) {}
 
-  struct Waiting {
-    coscheduling::NumberedAction action;
-    absl::Time asked;
-  };
-
   void SendWaiting();
-  std::optional<Waiting> TakeNext();
-  void Send(const Waiting& waiting);
-  void Answered(const ActionRequest& made, uint64_t id, const absl::StatusOr<kube::Response>&);
-  // The last thing about an action: the engine is told, and its place is another's.
-  void Finish(uint64_t id, const absl::Status& outcome, EngineTask observe);
+  JobPointer TakeNext();
+  bool HasRoom(size_t urgency) const;
+  std::optional<size_t> NextUrgency();
+  bool Make(Job& job);
+  void Send(const JobPointer& job);
+  void Answered(const JobPointer& job, const absl::StatusOr<kube::Response>& answer);
+  void GiveUp(const JobPointer& job);
+  bool PutOff(const JobPointer& job, const absl::StatusOr<kube::Response>& answer);
+  void Resume(const JobPointer& job);
+  void Conclude(const JobPointer& job, const absl::StatusOr<kube::Response>& answer);
+  void ReadBack(const JobPointer& job);
+  void Finish(const Job& job, EngineTask observe);
+  void GiveUpPlace(const Job& job);
 
-  kube::RetryingSender sender;
+  kube::Transport& transport;
   kube::Timer& timer;
   const size_t max_in_flight;
   const Post post;
@@ -135,9 +161,10 @@ struct Executor::State : std::enable_shared_from_this<Executor::State> {
   CrashAfter crash_after;
   const VersionsOfQueues versions;
 
-  std::mutex mutex;
-  std::array<std::deque<Waiting>, kUrgencies> waiting;
-  size_t in_flight = 0;
+  mutable std::mutex mutex;
+  std::array<std::deque<JobPointer>, kUrgencies> waiting;
+  std::array<size_t, kUrgencies> in_flight = {};
+  size_t pausing = 0;
   uint64_t taken = 0;
 };
 
@@ -153,83 +180,174 @@ void Executor::CarryOut(std::vector<coscheduling::NumberedAction> actions) {
   {
     std::lock_guard lock(state_->mutex);
     for (coscheduling::NumberedAction& action : actions) {
-      state_->waiting[UrgencyOf(action.action)].push_back({std::move(action), now});
+      auto job = std::make_shared<Job>();
+      job->urgency = UrgencyOf(action.action);
+      job->action = std::move(action);
+      job->asked = now;
+      state_->waiting[job->urgency].push_back(std::move(job));
     }
   }
   state_->SendWaiting();
 }
 
-void Executor::State::SendWaiting() {
-  while (const std::optional<Waiting> next = TakeNext()) Send(*next);
+Executor::Stats Executor::stats() const {
+  std::lock_guard lock(state_->mutex);
+  Stats stats;
+  for (const auto& queue : state_->waiting) stats.waiting += queue.size();
+  for (const size_t count : state_->in_flight) stats.in_flight += count;
+  stats.pausing = state_->pausing;
+  return stats;
 }
 
-std::optional<Executor::State::Waiting> Executor::State::TakeNext() {
+void Executor::State::SendWaiting() {
+  while (const JobPointer next = TakeNext()) Send(next);
+}
+
+Executor::JobPointer Executor::State::TakeNext() {
   std::lock_guard lock(mutex);
-  if (in_flight >= max_in_flight) return std::nullopt;
-  const auto has_some = [](const std::deque<Waiting>& queue) { return !queue.empty(); };
-  auto queue = std::ranges::find_if(waiting, has_some);
-  if (queue == waiting.end()) return std::nullopt;
-  if (++taken % kTurnOfLeastUrgent == 0 && has_some(waiting.back())) queue = waiting.end() - 1;
-  Waiting next = std::move(queue->front());
-  queue->pop_front();
-  ++in_flight;
+  const std::optional<size_t> urgency = NextUrgency();
+  if (!urgency) return nullptr;
+  ++taken;
+  JobPointer next = std::move(waiting[*urgency].front());
+  waiting[*urgency].pop_front();
+  ++in_flight[*urgency];
   return next;
 }
 
-void Executor::State::Send(const Waiting& waiting) {
+// Whether one more of this urgency leaves the more urgent the places that are theirs alone.
+bool Executor::State::HasRoom(size_t urgency) const {
+  size_t no_more_urgent = 0;
+  for (size_t least = kUrgencies; least-- > 0;) {
+    no_more_urgent += in_flight[least];
+    const size_t places = std::max<size_t>(1, max_in_flight * kShares[least] / kWhole);
+    if (least <= urgency && no_more_urgent >= places) return false;
+  }
+  return true;
+}
+
+std::optional<size_t> Executor::State::NextUrgency() {
+  constexpr size_t kLeast = kUrgencies - 1;
+  const auto may_go = [this](size_t urgency) {
+    return !waiting[urgency].empty() && HasRoom(urgency);
+  };
+  if ((taken + 1) % kTurnOfLeastUrgent == 0 && may_go(kLeast)) return kLeast;
+  for (size_t urgency = 0; urgency < kUrgencies; ++urgency) {
+    if (may_go(urgency)) return urgency;
+  }
+  return std::nullopt;
+}
+
+// False for what isn't carried out here.
+bool Executor::State::Make(Job& job) {
+  if (job.made) return true;
   QueueVersions queue_versions;
-  if (versions && std::holds_alternative<coscheduling::UpdateQueueStatus>(waiting.action.action)) {
+  if (versions && std::holds_alternative<coscheduling::UpdateQueueStatus>(job.action.action)) {
     queue_versions = versions();
   }
-  std::optional<ActionRequest> made = ToRequest(waiting.action.action, timer.Now(), queue_versions);
-  if (!made) {
-    std::lock_guard lock(mutex);
-    --in_flight;
-    return;
-  }
-  const uint64_t id = waiting.action.id;
-  const std::string_view kind = KindOf(waiting.action.action);
-  kube::Request request = std::move(made->request);
-  // The sender may outlive this call only together with the state that it belongs to.
-  sender.Send(std::move(request), kPolicy,
-              [weak = weak_from_this(), id, kind, asked = waiting.asked,
-               made = *std::move(made)](const absl::StatusOr<kube::Response>& answer) {
-                const std::shared_ptr<State> state = weak.lock();
-                if (state == nullptr) return;
-                const absl::Status outcome = OutcomeOf(answer);
-                if (state->on_outcome) state->on_outcome(kind, outcome, state->timer.Now() - asked);
-                if (outcome.ok()) state->crash_after.OnSuccess(kind);
-                state->Answered(made, id, answer);
-              });
+  job.made = ToRequest(job.action.action, timer.Now(), queue_versions);
+  return job.made.has_value();
 }
 
-void Executor::State::Answered(const ActionRequest& made, uint64_t id,
+// The job has a place.
+void Executor::State::Send(const JobPointer& job) {
+  if (!Make(*job)) return GiveUpPlace(*job);
+  const absl::Time now = timer.Now();
+  if (job->attempts == 0) job->deadline = now + kPolicy.budget;
+  if (now >= job->deadline) return GiveUp(job);
+  ++job->attempts;
+  kube::Request request = job->request();
+  request.timeout = std::min(request.timeout, job->deadline - now);
+  transport.Send(std::move(request),
+                 [weak = weak_from_this(), job](const absl::StatusOr<kube::Response>& answer) {
+                   const std::shared_ptr<State> state = weak.lock();
+                   if (state != nullptr) state->Answered(job, answer);
+                 });
+}
+
+void Executor::State::Answered(const JobPointer& job,
                                const absl::StatusOr<kube::Response>& answer) {
-  const absl::Status outcome = OutcomeOf(answer);
-  if (outcome.ok()) {
-    Finish(id, outcome, ObserveTask(made.answer, answer->body));
-    return;
-  }
-  sender.Send(made.read_back, kPolicy,
-              [weak = weak_from_this(), id, outcome,
-               kind = made.read_back_answer](const absl::StatusOr<kube::Response>& read) {
-                const std::shared_ptr<State> state = weak.lock();
-                if (state == nullptr) return;
-                const bool is_there = read.ok() && read->ok();
-                state->Finish(id, outcome, is_there ? ObserveTask(kind, read->body) : nullptr);
-              });
+  if (!PutOff(job, answer)) return Conclude(job, answer);
+  GiveUpPlace(*job);
+  SendWaiting();
 }
 
-void Executor::State::Finish(uint64_t id, const absl::Status& outcome, EngineTask observe) {
-  post([id, outcome, observe = std::move(observe)](coscheduling::Engine& engine, absl::Time now) {
+// It has waited for its place beyond its time. Not at once: this may be deep below another's end.
+void Executor::State::GiveUp(const JobPointer& job) {
+  timer.After(absl::ZeroDuration(), [weak = weak_from_this(), job] {
+    if (const std::shared_ptr<State> state = weak.lock()) state->Conclude(job, job->last);
+  });
+}
+
+// Whether it is tried again after a pause, in which its place is another's.
+bool Executor::State::PutOff(const JobPointer& job, const absl::StatusOr<kube::Response>& answer) {
+  if (job->attempts >= kPolicy.max_attempts) return false;
+  if (!kube::MayRetry(job->request(), kPolicy, answer)) return false;
+  absl::Duration pause = job->pauses.Next();
+  if (answer.ok() && answer->retry_after) pause = std::max(pause, *answer->retry_after);
+  if (timer.Now() + pause >= job->deadline) return false;
+  job->last = answer;
+  {
+    std::lock_guard lock(mutex);
+    ++pausing;
+  }
+  timer.After(pause, [weak = weak_from_this(), job] {
+    if (const std::shared_ptr<State> state = weak.lock()) state->Resume(job);
+  });
+  return true;
+}
+
+// First in its queue: it has waited longest.
+void Executor::State::Resume(const JobPointer& job) {
+  {
+    std::lock_guard lock(mutex);
+    --pausing;
+    waiting[job->urgency].push_front(job);
+  }
+  SendWaiting();
+}
+
+// No more attempts of what was being sent.
+void Executor::State::Conclude(const JobPointer& job,
+                               const absl::StatusOr<kube::Response>& answer) {
+  if (job->reading) {
+    const bool is_there = answer.ok() && answer->ok();
+    return Finish(*job,
+                  is_there ? ObserveTask(job->made->read_back_answer, answer->body) : nullptr);
+  }
+  const std::string_view kind = KindOf(job->action.action);
+  job->outcome = OutcomeOf(answer);
+  if (on_outcome) on_outcome(kind, job->outcome, timer.Now() - job->asked);
+  if (job->outcome.ok()) {
+    crash_after.OnSuccess(kind);
+    return Finish(*job, ObserveTask(job->made->answer, answer->body));
+  }
+  // Held back by the fence: nothing was written that there would be to see.
+  if (!answer.ok() && absl::IsFailedPrecondition(answer.status())) return Finish(*job, nullptr);
+  ReadBack(job);
+}
+
+void Executor::State::ReadBack(const JobPointer& job) {
+  job->reading = true;
+  job->attempts = 0;
+  job->pauses.Reset();
+  job->last = absl::UnknownError("not sent yet");
+  Send(job);
+}
+
+// The last thing about an action: the engine is told, and its place is another's.
+void Executor::State::Finish(const Job& job, EngineTask observe) {
+  post([id = job.action.id, outcome = job.outcome, observe = std::move(observe)](
+           coscheduling::Engine& engine, absl::Time now) {
     if (observe) observe(engine, now);
     engine.Finish(id, outcome, now);
   });
-  {
-    std::lock_guard lock(mutex);
-    --in_flight;
-  }
+  GiveUpPlace(job);
   SendWaiting();
+}
+
+void Executor::State::GiveUpPlace(const Job& job) {
+  std::lock_guard lock(mutex);
+  --in_flight[job.urgency];
 }
 
 }  // namespace muster::extender

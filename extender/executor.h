@@ -2,10 +2,15 @@
 //
 // Every action becomes one request (action_requests.h), sent at once and in parallel, up to a
 // bound. What is beyond it waits here, the most urgent first: bindings, so that no gang stays bound
-// in part; admission records, one for a whole gang that waits for it; gate lifts; the rest; and
-// last what only reports. Waiting doesn't count against the time that a request may take: were the
-// requests of thousands of pods all sent off with the same deadline, a busy API server would spend
-// itself on those that are given up while it works on them.
+// in part; admission records, one for a whole gang that waits for it; gate lifts; signals; the
+// rest; and last what only reports. The less urgent may have a part of the places only: the rest
+// half of them, reports an eighth, and the last eighth is for bindings and records alone. One that
+// is to be tried again gives its place away while it pauses. Of a server that is slow or too busy
+// for status writes bindings therefore see nothing.
+//
+// Waiting doesn't count against the time that a request may take: were the requests of thousands of
+// pods all sent off with the same deadline, a busy API server would spend itself on those that are
+// given up while it works on them.
 //
 // What comes back is handed to the engine's thread: first the object as it is now, then the
 // outcome. After a failure the object is read, so that the engine sees why: a conflict, a pod that
@@ -73,10 +78,19 @@ class Executor {
            VersionsOfQueues versions = nullptr);
   ~Executor();
 
+  struct Stats {
+    size_t waiting = 0;
+    size_t in_flight = 0;
+    size_t pausing = 0;  // until they are tried again
+  };
+  Stats stats() const;
+
   // Thread-safe. EmitEvent and AnswerBind are not for here and are ignored.
   void CarryOut(std::vector<coscheduling::NumberedAction> actions);
 
  private:
+  struct Job;
+  using JobPointer = std::shared_ptr<Job>;
   struct State;
   std::shared_ptr<State> state_;
 };

@@ -20,7 +20,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const coscheduling::PodRef kPod = {"team", "job-0", "uid-0", "42"};
-constexpr size_t kMaxInFlight = 5;
+constexpr size_t kMaxInFlight = 16;
+// Of these: what gate lifts and signals may take, the rest, and what reports.
+constexpr size_t kLifts = 14;
+constexpr size_t kRest = 8;
+constexpr size_t kReports = 2;
 
 std::string PodJson(const std::string& uid, const std::string& version) {
   return json{
@@ -93,41 +97,96 @@ coscheduling::UpdatePodGroupStatus StatusOf(const std::string& gang) {
 }
 
 TEST_F(ExecutorTest, MoreThanMayBeUnderWayWaitsForAPlace) {
-  executor_->CarryOut(GateLifts(kMaxInFlight + 2));
-  EXPECT_EQ(transport_.sent.size(), kMaxInFlight);
+  executor_->CarryOut(GateLifts(kLifts + 2));
+  EXPECT_EQ(transport_.sent.size(), kLifts);
   transport_.sent[3]->Answer(200, PodJson("uid-0", "43"));
-  EXPECT_EQ(transport_.sent.size(), kMaxInFlight + 1);
+  EXPECT_EQ(transport_.sent.size(), kLifts + 1);
   // One that failed keeps its place until its object has been read.
   transport_.sent[0]->Answer(409);
-  ASSERT_EQ(transport_.sent.size(), kMaxInFlight + 2);
+  ASSERT_EQ(transport_.sent.size(), kLifts + 2);
   EXPECT_EQ(transport_.sent.back()->request.method, kube::Method::kGet);
   transport_.sent.back()->Answer(200, PodJson("uid-0", "44"));
-  ASSERT_EQ(transport_.sent.size(), kMaxInFlight + 3);
-  EXPECT_THAT(Paths().back(), HasSubstr("gated-6"));
+  ASSERT_EQ(transport_.sent.size(), kLifts + 3);
+  EXPECT_THAT(Paths().back(), HasSubstr("gated-15"));
+}
+
+TEST_F(ExecutorTest, ReportsAndOtherWritesThatAreSlowHoldUpNoBinding) {
+  std::vector<NumberedAction> slow;
+  for (uint64_t i = 0; i < 100; ++i) slow.push_back({i, StatusOf(fmt::format("job-{}", i))});
+  executor_->CarryOut(std::move(slow));
+  EXPECT_EQ(transport_.sent.size(), kReports);
+  for (uint64_t i = 0; i < 100; ++i) {
+    coscheduling::AnnotatePod wake;
+    wake.pod = kPod;
+    executor_->CarryOut({{100 + i, wake}});
+  }
+  EXPECT_EQ(transport_.sent.size(), kRest);
+  executor_->CarryOut(GateLifts(100));
+  EXPECT_EQ(transport_.sent.size(), kLifts);
+  executor_->CarryOut(
+      {{1, coscheduling::BindPod{kPod, "n1"}}, {2, coscheduling::BindPod{kPod, "n1"}}});
+  EXPECT_EQ(transport_.sent.size(), kMaxInFlight);
+  EXPECT_THAT(Paths().back(), HasSubstr("/job-0/binding"));
+}
+
+TEST_F(ExecutorTest, APauseBeforeAnotherAttemptTakesNoPlace) {
+  executor_->CarryOut(GateLifts(kLifts + 5));
+  ASSERT_EQ(transport_.sent.size(), kLifts);
+  for (size_t i = 0; i < kLifts; ++i) {
+    transport_.sent[i]->Answer(kube::Response{429, "", absl::Seconds(2)});
+  }
+  EXPECT_EQ(transport_.sent.size(), kLifts + 5);
+  EXPECT_EQ(executor_->stats().in_flight, 5u);
+  EXPECT_EQ(executor_->stats().pausing, kLifts);
+  // They go first when their pause is over, as far as there is room.
+  timer_.Advance(absl::Seconds(3));
+  EXPECT_EQ(transport_.sent.size(), 2 * kLifts);
+  EXPECT_EQ(executor_->stats().waiting, 5u);
+}
+
+TEST_F(ExecutorTest, WhoseTimeIsUpWhenItGetsAPlaceEndsWithTheAnswerItHas) {
+  executor_->CarryOut(GateLifts(kLifts + 1));
+  transport_.sent[0]->Answer(kube::Response{429, R"({"message":"too busy"})", absl::Seconds(1)});
+  timer_.Advance(absl::Seconds(60));  // its place is another's, and nobody gives one up
+  EXPECT_EQ(executor_->stats().waiting, 1u);
+  transport_.sent[1]->Answer(200, PodJson("uid-0", "43"));
+  timer_.Advance(absl::Milliseconds(1));
+  EXPECT_THAT(outcomes_, ElementsAre("gate-lift OK", "gate-lift RESOURCE_EXHAUSTED"));
+  EXPECT_EQ(transport_.sent.back()->request.method, kube::Method::kGet) << "its object is read";
+}
+
+TEST_F(ExecutorTest, WhatAFenceHoldsBackIsNotReadBack) {
+  executor_->CarryOut(GateLifts(kLifts + 1));
+  transport_.sent[0]->Answer(absl::FailedPreconditionError("not sent: this process doesn't lead"));
+  EXPECT_EQ(RunTasks(), 1u);
+  EXPECT_THAT(outcomes_, ElementsAre("gate-lift FAILED_PRECONDITION"));
+  EXPECT_NE(transport_.sent.back()->request.method, kube::Method::kGet);
 }
 
 TEST_F(ExecutorTest, WhoWaitsForAPlaceHasAllItsTimeOnceItIsSent) {
-  executor_->CarryOut(GateLifts(kMaxInFlight + 1));
+  executor_->CarryOut(GateLifts(kLifts + 1));
   const absl::Duration whole = transport_.sent[0]->request.timeout;
   timer_.Advance(absl::Minutes(1));
   transport_.sent[0]->Answer(200, PodJson("uid-0", "43"));
-  ASSERT_EQ(transport_.sent.size(), kMaxInFlight + 1);
+  ASSERT_EQ(transport_.sent.size(), kLifts + 1);
   EXPECT_EQ(transport_.sent.back()->request.timeout, whole);
 }
 
 TEST_F(ExecutorTest, BindingsAndThenRecordsOvertakeWhatWaits) {
-  executor_->CarryOut(GateLifts(kMaxInFlight + 1));
+  executor_->CarryOut(GateLifts(kLifts + 1));
   coscheduling::WriteRecord record;
   record.name_space = "team";
   record.name = "job";
+  for (int i = 0; i < 2; ++i) executor_->CarryOut({{9, coscheduling::BindPod{kPod, "n1"}}});
   executor_->CarryOut({{1, StatusOf("job")}, {2, record}});
   executor_->CarryOut({{3, coscheduling::BindPod{kPod, "n1"}}});
   const size_t before = transport_.sent.size();
-  for (size_t i = 0; i < 4; ++i) transport_.sent[i]->Answer(200, PodJson("uid-0", "43"));
+  ASSERT_EQ(before, kMaxInFlight);
+  for (size_t i = 0; i < 6; ++i) transport_.sent[i]->Answer(200, PodJson("uid-0", "43"));
   std::vector<std::string> paths = Paths();
   paths.erase(paths.begin(), paths.begin() + static_cast<std::ptrdiff_t>(before));
   EXPECT_THAT(paths, ElementsAre(HasSubstr("/job-0/binding"), HasSubstr("/podgroups/job"),
-                                 HasSubstr("gated-5"), HasSubstr("/podgroups/job/status")));
+                                 HasSubstr("gated-14"), HasSubstr("/podgroups/job/status")));
 }
 
 TEST_F(ExecutorTest, EachThirtySecondPlaceIsForWhatReports) {

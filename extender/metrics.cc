@@ -272,6 +272,10 @@ void AddEngine(const coscheduling::EngineStats& engine, const Metrics::Sample& s
   out->Counter("muster_plans_total", "Plans made.", static_cast<double>(engine.plans));
   out->Gauge("muster_actions_in_flight", "Actions whose outcome is awaited.",
              static_cast<double>(engine.in_flight));
+  out->Gauge("muster_actions_waiting", "Actions that wait for a place on the wire.",
+             static_cast<double>(sample.actions.waiting));
+  out->Gauge("muster_actions_pausing", "Actions that pause before they are tried again.",
+             static_cast<double>(sample.actions.pausing));
   out->Gauge("muster_pod_refusals", "Jobs and the like whose pods the API server refuses.",
              static_cast<double>(engine.pod_refusals));
   out->Counter("muster_pod_refusals_dropped_total",
@@ -285,6 +289,9 @@ void AddEngine(const coscheduling::EngineStats& engine, const Metrics::Sample& s
                static_cast<double>(sample.loop.steps));
   out->Counter("muster_engine_tasks_total", "Observations and results given to the engine.",
                static_cast<double>(sample.loop.tasks));
+  out->Counter("muster_engine_superseded_total",
+               "Observations dropped because a newer one of the same object came.",
+               static_cast<double>(sample.loop.superseded));
   out->Gauge("muster_engine_queue", "Tasks that wait for the engine's thread.",
              static_cast<double>(sample.loop.queued));
   out->Counter("muster_engine_busy_seconds_total", "Time the engine's thread spent in steps.",
@@ -308,6 +315,14 @@ void AddWatches(const Metrics::Sample& sample, Snapshot* out) {
                "Time since the API server was last heard on this watch (it sends a bookmark about "
                "every minute).",
                absl::ToDoubleSeconds(lag), labels);
+  });
+  each([&](const auto& watch, const Labels& labels) {
+    if (watch.reflector.watching_since == absl::InfiniteFuture()) return;
+    const absl::Duration age =
+        std::max(absl::ZeroDuration(), sample.now - watch.reflector.watching_since);
+    out->Gauge("muster_watch_age_seconds",
+               "Time since the open watch was answered; absent while none is open.",
+               absl::ToDoubleSeconds(age), labels);
   });
   each([&](const auto& watch, const Labels& labels) {
     out->Counter("muster_watch_events_total", "Changes received.",
@@ -347,6 +362,12 @@ void AddApi(const kube::TransportStats& api, Snapshot* out) {
                static_cast<double>(api.bytes_received));
   out->Counter("muster_api_connections_total", "Connections opened.",
                static_cast<double>(api.connections));
+  out->Counter("muster_api_probes_total", "Times a silent watch connection was asked for a sign.",
+               static_cast<double>(api.probes));
+  out->Counter("muster_api_probes_unanswered_total", "Those that got no answer in time.",
+               static_cast<double>(api.probes_unanswered));
+  out->Counter("muster_api_connections_cut_total", "Connections closed because they were silent.",
+               static_cast<double>(api.connections_cut));
   out->Gauge("muster_api_in_flight", "Requests on the wire.", static_cast<double>(api.in_flight));
   out->Gauge("muster_api_queued", "Requests waiting for a place on the wire.",
              static_cast<double>(api.queued));
@@ -365,6 +386,8 @@ void AddService(const Metrics::Sample& sample, Snapshot* out) {
                static_cast<double>(sample.events.failed));
   out->Gauge("muster_events_waiting", "Events that wait to be written.",
              static_cast<double>(sample.events.waiting));
+  out->Gauge("muster_events_remembered", "Events that are counted on when they happen again.",
+             static_cast<double>(sample.events.remembered));
   out->Gauge("muster_query_watches", "Open watches of gangs and nodes.",
              static_cast<double>(sample.subscriptions));
   out->Gauge("muster_extender_connections", "Connections of kube-scheduler.",
@@ -390,8 +413,10 @@ std::string Metrics::Text(const Sample& sample) const {
     std::lock_guard lock(state_->mutex);
     engine = state_->engine;
   }
-  AddGangs(sample, &out);
-  AddQueues(sample, &out);
+  if (sample.leading) {
+    AddGangs(sample, &out);
+    AddQueues(sample, &out);
+  }
   AddEngine(engine, sample, &out);
   AddWatches(sample, &out);
   AddApi(sample.api, &out);

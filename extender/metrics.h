@@ -17,6 +17,7 @@
 #include "extender/cluster_watch.h"
 #include "extender/engine_loop.h"
 #include "extender/event_recorder.h"
+#include "extender/executor.h"
 #include "extender/extender_protocol.h"
 #include "extender/state_store.h"
 #include "kube/client/transport_stats.h"
@@ -44,7 +45,8 @@ class Metrics {
   // Engine::TakeStats, now and then.
   void OnEngine(const coscheduling::EngineStats& stats);
 
-  // How things are at the moment of a scrape.
+  // How things are at the moment of a scrape. Gangs and queues are the leader's to tell: of a
+  // replica that doesn't lead they are left out, as they were when it last did.
   struct Sample {
     absl::Time now;
     std::vector<GangMessage> gangs;
@@ -53,6 +55,7 @@ class Metrics {
     kube::TransportStats api;
     std::vector<ClusterWatch::KindStats> watches;
     EventRecorder::Stats events;
+    Executor::Stats actions;
     size_t held_binds = 0;
     size_t filter_answers = 0;
     size_t subscriptions = 0;

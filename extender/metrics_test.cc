@@ -45,11 +45,32 @@ std::map<std::string, std::string> Parse(const std::string& text) {
 TEST(Metrics, GangsAreCountedInEveryState) {
   Metrics metrics;
   Metrics::Sample sample;
+  sample.leading = true;
   sample.gangs = {MakeGang("a", "x", 1), MakeGang("a", "y", 1)};
   auto samples = Parse(metrics.Text(sample));
   EXPECT_EQ(samples["muster_gangs{state=\"PROVISIONING\"}"], "2");
   EXPECT_EQ(samples["muster_gangs{state=\"BOUND\"}"], "0");
   EXPECT_EQ(samples.count("muster_gangs{state=\"GANG_STATE_UNSPECIFIED\"}"), 0u);
+}
+
+TEST(Metrics, AStandbyTellsOnlyOfItself) {
+  auto list = std::make_unique<v1::ListQueuesResponse>();
+  list->add_queues()->set_name("gpus");
+  Metrics::Sample sample;
+  sample.now = absl::FromUnixSeconds(1000);
+  sample.gangs = {MakeGang("a", "x", 1)};
+  sample.queues = std::make_shared<const MessageList>(std::move(list));
+  ClusterWatch::KindStats pods{.kind = "pods", .reflector = {}, .undecodable = 0};
+  pods.reflector.watching_since = absl::FromUnixSeconds(990);
+  sample.watches = {pods};
+  sample.api.connections = 3;
+  const std::string text = Metrics().Text(sample);
+  auto samples = Parse(text);
+  EXPECT_EQ(samples["muster_leading"], "0");
+  EXPECT_EQ(samples["muster_watch_age_seconds{kind=\"pods\"}"], "10");
+  EXPECT_EQ(samples["muster_api_connections_total"], "3");
+  EXPECT_THAT(text, Not(HasSubstr("muster_gangs{")));
+  EXPECT_THAT(text, Not(HasSubstr("muster_queue_")));
 }
 
 TEST(Metrics, FindingsInAppliedObjectsAreCountedByRule) {
@@ -85,6 +106,7 @@ TEST(Metrics, ClusterQueuesTellTheirUsagePerFlavor) {
   local->set_name("default");
   local->set_namespace_("team");
   Metrics::Sample sample;
+  sample.leading = true;
   sample.queues = std::make_shared<const MessageList>(std::move(list));
   auto samples = Parse(Metrics().Text(sample));
   EXPECT_EQ(samples["muster_queue_pending{queue=\"gpus\"}"], "3");

@@ -55,6 +55,9 @@ constexpr size_t kExtenderConnections = 20'000;
 constexpr int kUpkeepsPerStats = 10;
 // Once everything has been read, until what came with it has been acted on.
 constexpr int kUpkeepsUntilTrim = 100;
+// What doesn't come from the engine's actions (events, the webhook's registration, leases) has room
+// on the wire beside them.
+constexpr size_t kOtherRequests = 8;
 
 std::string HostName() {
   char host[256] = "muster";
@@ -116,8 +119,8 @@ struct Service::Impl {
     }
     absl::StatusOr<CrashAfter> crash = CrashAfter::Parse(CrashSetting());
     if (!crash.ok()) return crash.status();
-    absl::StatusOr<std::unique_ptr<kube::CurlTransport>> made =
-        kube::CurlTransport::Create(cluster, {.max_in_flight = options.max_in_flight});
+    absl::StatusOr<std::unique_ptr<kube::CurlTransport>> made = kube::CurlTransport::Create(
+        cluster, {.max_in_flight = options.max_in_flight + kOtherRequests});
     if (!made.ok()) return made.status();
     transport = *std::move(made);
     fence = std::make_unique<LeaderFence>(*transport, timer,
@@ -171,8 +174,17 @@ struct Service::Impl {
           return watch != nullptr && watch->NotReadyReason().empty();
         });
     watch = std::make_unique<ClusterWatch>(
-        *transport, timer, post, admission_lint.get(),
-        options.engine.quota == coscheduling::QuotaMode::kKueue && options.engine.kueue_fallback);
+        *transport, timer,
+        ClusterWatchOptions{
+            .scheduler_name = options.engine.scheduler_name,
+            .with_workloads = options.engine.quota == coscheduling::QuotaMode::kKueue &&
+                              options.engine.kueue_fallback},
+        EngineIntake{
+            .post = post,
+            .post_latest = [this](std::string_view key,
+                                  EngineTask task) { loop->PostLatest(key, std::move(task)); },
+            .await_room = [this] { loop->AwaitRoom(); }},
+        admission_lint.get());
     scheduler_routes = std::make_unique<SchedulerRoutes>(
         filter_table,
         SchedulerRoutesOptions{
@@ -291,6 +303,7 @@ struct Service::Impl {
   absl::Status StartElection() {
     auto changed = [this](bool leading) {
       spdlog::info("leading={}", leading);
+      if (!leading) events->Forget();
       loop->PostUrgent(
           [leading](coscheduling::Engine& engine, absl::Time) { engine.SetLeading(leading); });
     };
@@ -345,8 +358,9 @@ struct Service::Impl {
       spdlog::warn("webhook in place=false: {}", fault);
     }
     if (gating_active.exchange(active) == active) return;
-    loop->Post(
-        [active](coscheduling::Engine& engine, absl::Time) { engine.SetGatingActive(active); });
+    loop->PostLatest("gating", [active](coscheduling::Engine& engine, absl::Time) {
+      engine.SetGatingActive(active);
+    });
   }
 
   // On the timer's thread.
@@ -365,13 +379,14 @@ struct Service::Impl {
         Joined({Words(registration->InPlace()), Words(webhook_server->Health(now))}));
     TrimOnce();
     if (++upkeeps % kUpkeepsPerStats == 0) {
-      loop->Post([this](coscheduling::Engine& engine, absl::Time) {
+      loop->PostLatest("stats", [this](coscheduling::Engine& engine, absl::Time) {
         metrics.OnEngine(engine.TakeStats());
       });
     }
     if (nodes_put_off.exchange(false)) {
-      loop->Post(
-          [this](coscheduling::Engine& engine, absl::Time at) { publisher.Flush(engine, at); });
+      loop->PostLatest("flush", [this](coscheduling::Engine& engine, absl::Time at) {
+        publisher.Flush(engine, at);
+      });
     }
     ScheduleUpkeep();
   }
@@ -400,6 +415,7 @@ struct Service::Impl {
     sample.api = transport->Stats();
     sample.watches = watch->Stats();
     sample.events = events->stats();
+    sample.actions = executor->stats();
     sample.held_binds = scheduler_routes->held_binds();
     sample.filter_answers = filter_table.size();
     sample.subscriptions = store.subscriptions();
@@ -445,7 +461,8 @@ struct Service::Impl {
   }
 
   void StopWatching() {
-    // Ends after the lock does: its threads may be waiting for the engine's, and that for the lock.
+    // Ends after the lock does: it waits for callbacks, and the engine's thread may be waiting for
+    // the lock.
     std::unique_ptr<ClusterWatch> ending;
     const std::lock_guard lock(watch_mutex);
     ending = std::move(watch);

@@ -21,6 +21,7 @@
 #include "extender/admission/testing/certificate_folder.h"
 #include "extender/rest_client.h"
 #include "extender/testing/raw_client.h"
+#include "extender/testing/stalling_relay.h"
 #include "fmt/format.h"
 #include "kube/client/kubeconfig.h"
 #include "kube/embedded/api_server.h"
@@ -625,6 +626,54 @@ TEST_F(ServiceTest, TwoCandidatesForOneLeaseAreBothReadyAndOneLeads) {
   EXPECT_EQ(Metric("muster_leading"), "0");
   leader->Stop();
   EXPECT_TRUE(Await([&] { return Metric("muster_leading") == "1"; }));
+}
+
+TEST_F(ServiceTest, AStandbyTellsNothingOfGangsAndQueues) {
+  ServeOptions options = Options();
+  options.leader_elect = true;
+  StartService(options);
+  const std::unique_ptr<Service> leader = std::move(service_);
+  StartService(options);
+  ASSERT_EQ(Metric("muster_leading"), "0");
+  CreateGroup("train", 1);
+  CreatePod("train-0", "train");
+  EXPECT_TRUE(Await([&] {
+    return Rest("/metrics").body.find(R"(muster_watch_objects{kind="podgroups"} 1)") !=
+           std::string::npos;
+  }));
+  const std::string metrics = Rest("/metrics").body;
+  EXPECT_THAT(metrics, Not(HasSubstr("muster_gangs{")));
+  EXPECT_THAT(metrics, HasSubstr("muster_watch_age_seconds{kind=\"pods\"}"));
+  for (const char* nothing :
+       {"muster_actions_waiting", "muster_actions_pausing", "muster_events_waiting",
+        "muster_events_remembered", "muster_filter_answers", "muster_held_binds",
+        "muster_engine_queue"}) {
+    EXPECT_TRUE(Await([&] { return Metric(nothing) == "0"; })) << nothing << Metric(nothing);
+  }
+  leader->Stop();
+}
+
+// With the times that are used outside of tests.
+TEST_F(ServiceTest, AnApiServerThatFallsSilentIsNoticedWithin45SecondsAndItsReturnWithin15) {
+  front_ = *kube::embedded::HttpFront::Start(&server_, {.tls = true});
+  std::ofstream(kubeconfig_) << front_->Kubeconfig();
+  const std::string server = kube::LoadKubeconfig({kubeconfig_})->server;
+  StallingRelay relay(static_cast<uint16_t>(std::stoi(server.substr(server.rfind(':') + 1))));
+  std::string text = front_->Kubeconfig();
+  const std::string through = fmt::format("https://127.0.0.1:{}", relay.port());
+  for (size_t at = 0; (at = text.find(server, at)) != std::string::npos; at += through.size()) {
+    text.replace(at, server.size(), through);
+  }
+  std::ofstream(kubeconfig_) << text;
+  StartService();
+  relay.Stall();
+  EXPECT_TRUE(Await([&] { return Rest("/readyz").status != 200; }, absl::Seconds(45)));
+  EXPECT_THAT(Rest("/readyz").body, HasSubstr("pods are stale"));
+  absl::SleepFor(absl::Seconds(5));
+  relay.GoOn();
+  EXPECT_TRUE(Await([&] { return Rest("/readyz").status == 200; }, absl::Seconds(15)))
+      << Rest("/readyz").body;
+  service_.reset();
 }
 
 TEST_F(ServiceTest, AFollowedLeaseNeedsTheElection) {

@@ -82,7 +82,9 @@ void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* opti
   fields.ReadDuration("suspectTime", &options->suspect_time);
   fields.Read("taintSuspects", &options->taint_suspects);
   fields.ReadDuration("refusalTime", &options->refusal_time);
-  fields.ReadDuration("bindWait", &options->bind_wait);
+  if (const YAML::Node wait = fields.Take("bindWait")) {
+    FailAt(wait, "engine.bindWait: half of extender.httpTimeout; set that one");
+  }
   fields.ReadDuration("wakeInterval", &options->wake_interval);
   fields.ReadDuration("unplaceableGrace", &options->unplaceable_grace);
   fields.ReadDuration("ownerWait", &options->owner_wait);

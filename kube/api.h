@@ -38,6 +38,9 @@ struct Request {
   // Doesn't wait behind the others for its place on the wire. For the few that everything else
   // hangs on: a leader's renewals, the pages of a first list.
   bool urgent = false;
+  // Of a watch: the server has answered 200 and the stream has begun, be there lines or not. Runs
+  // before the first line, as those callbacks do.
+  std::function<void()> on_begun = {};
 };
 
 struct Response {

@@ -34,7 +34,7 @@ struct WebhookRegistrationOptions {
   absl::Duration settle_time = absl::Seconds(1);
   // What was seen in place counts as in place for this long while it can't be checked.
   absl::Duration trust_time = absl::Minutes(1);
-  kube::BackoffOptions backoff = {absl::Milliseconds(500), absl::Seconds(30), 2};
+  kube::BackoffOptions backoff = {absl::Milliseconds(500), absl::Seconds(5), 2};
   uint64_t seed = std::random_device()();
 };
 

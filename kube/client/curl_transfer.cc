@@ -92,22 +92,29 @@ void WatchState::Cancel() {
   std::lock_guard wait(running_);
 }
 
+template <typename Callback>
+void WatchState::Run(const Callback& callback) {
+  if (cancelled_) return;
+  runner_ = std::this_thread::get_id();
+  callback();
+  runner_ = std::thread::id();
+}
+
+void WatchState::DeliverBegun() {
+  std::lock_guard lock(running_);
+  if (on_begun_) Run(on_begun_);
+}
+
 bool WatchState::DeliverLine(std::string_view line) {
   std::lock_guard lock(running_);
-  if (cancelled_) return false;
-  runner_ = std::this_thread::get_id();
-  on_line_(line);
-  runner_ = std::thread::id();
+  Run([&] { on_line_(line); });
   return !cancelled_;
 }
 
 void WatchState::DeliverEnd(absl::StatusOr<Response> end) {
   std::lock_guard lock(running_);
-  if (!cancelled_) {
-    runner_ = std::this_thread::get_id();
-    on_end_(std::move(end));
-    runner_ = std::thread::id();
-  }
+  Run([&] { on_end_(std::move(end)); });
+  on_begun_ = nullptr;
   on_line_ = nullptr;
   on_end_ = nullptr;
 }
@@ -143,6 +150,8 @@ CurlTransfer::CurlTransfer(const TransferSettings& settings, OpenSockets& socket
   curl_easy_setopt(easy_, CURLOPT_PRIVATE, this);
   curl_easy_setopt(easy_, CURLOPT_ERRORBUFFER, error_);
   curl_easy_setopt(easy_, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(easy_, CURLOPT_HEADERFUNCTION, &CurlTransfer::OnHeader);
+  curl_easy_setopt(easy_, CURLOPT_HEADERDATA, this);
   curl_easy_setopt(easy_, CURLOPT_WRITEFUNCTION, &CurlTransfer::OnBody);
   curl_easy_setopt(easy_, CURLOPT_WRITEDATA, this);
   curl_easy_setopt(easy_, CURLOPT_BUFFERSIZE, kBufferBytes);
@@ -246,6 +255,18 @@ void CurlTransfer::Prepare(Exchange exchange, const Identity& identity, uint64_t
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
       exchange_.deadline - std::chrono::steady_clock::now());
   curl_easy_setopt(easy_, CURLOPT_TIMEOUT_MS, std::max(1L, static_cast<long>(left.count())));
+}
+
+// The empty line ends a header, perhaps of an interim answer.
+size_t CurlTransfer::OnHeader(char* data, size_t size, size_t count, void* transfer) {
+  auto* self = static_cast<CurlTransfer*>(transfer);
+  const size_t bytes = size * count;
+  if (self->exchange_.watch && std::string_view(data, bytes) == "\r\n") {
+    long status = 0;
+    curl_easy_getinfo(self->easy_, CURLINFO_RESPONSE_CODE, &status);
+    if (status == 200) self->exchange_.watch->DeliverBegun();
+  }
+  return bytes;
 }
 
 size_t CurlTransfer::OnBody(char* data, size_t size, size_t count, void* transfer) {

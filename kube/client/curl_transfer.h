@@ -22,18 +22,23 @@ namespace muster::kube {
 // A watch's callbacks, shared by its Stream and its transfer. Callbacks run on the loop's thread.
 class WatchState {
  public:
-  WatchState(Transport::OnLine on_line, Transport::OnEnd on_end)
-      : on_line_(std::move(on_line)), on_end_(std::move(on_end)) {}
+  WatchState(std::function<void()> on_begun, Transport::OnLine on_line, Transport::OnEnd on_end)
+      : on_begun_(std::move(on_begun)), on_line_(std::move(on_line)), on_end_(std::move(on_end)) {}
 
   // No callback afterwards; waits for one that runs on another thread.
   void Cancel();
   bool cancelled() const { return cancelled_; }
 
+  void DeliverBegun();
   // False once cancelled, maybe by the callback itself.
   bool DeliverLine(std::string_view line);
   void DeliverEnd(absl::StatusOr<Response> end);
 
  private:
+  template <typename Callback>
+  void Run(const Callback& callback);
+
+  std::function<void()> on_begun_;
   Transport::OnLine on_line_;
   Transport::OnEnd on_end_;
   std::mutex running_;  // held while a callback runs
@@ -93,6 +98,7 @@ class CurlTransfer {
   size_t connections_opened() const;
 
  private:
+  static size_t OnHeader(char* data, size_t size, size_t count, void* transfer);
   static size_t OnBody(char* data, size_t size, size_t count, void* transfer);
   size_t Receive(std::string_view bytes);
   void SetHeaders(const Identity& identity);

@@ -50,11 +50,13 @@ void Complete(Exchange& exchange, absl::StatusOr<Response> answer) {
 // `mutex_` guards what others hand in and the statistics.
 class CurlTransport::Loop {
  public:
-  // `longest_silence` is that of the connections of this loop.
-  Loop(TransferSettings settings, CurlTransportOptions options, absl::Duration longest_silence)
+  // `longest_silence` is that of the connections of this loop, which is for watches or not.
+  Loop(TransferSettings settings, CurlTransportOptions options, absl::Duration longest_silence,
+       bool for_watches)
       : settings_(std::move(settings)),
         options_(std::move(options)),
         longest_silence_(longest_silence),
+        for_watches_(for_watches),
         multi_(curl_multi_init()) {
     if (multi_ == nullptr) throw std::bad_alloc();
     curl_multi_setopt(multi_, CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_MULTIPLEX));
@@ -135,6 +137,9 @@ class CurlTransport::Loop {
   void SweepWaiting();
   void EndCancelledWatches();
   void CutSilentConnections();
+  void Cut(absl::Duration silence);
+  void ProbeIfSilent();
+  void OnProbed(bool answered);
   void Release(CurlTransfer* transfer);
   void EndEverything();
   void PublishGauges();
@@ -143,6 +148,7 @@ class CurlTransport::Loop {
   const TransferSettings settings_;
   const CurlTransportOptions options_;
   const absl::Duration longest_silence_;
+  const bool for_watches_;
   OpenSockets sockets_;
   CURLM* const multi_;
   IdentityKeeper* keeper_ = nullptr;
@@ -163,6 +169,8 @@ class CurlTransport::Loop {
   Transfers watches_;
   std::vector<std::unique_ptr<CurlTransfer>> idle_;
   Clock::time_point last_sweep_ = Clock::now();
+  bool probing_ = false;
+  Clock::time_point next_probe_ = Clock::now();
 };
 
 void CurlTransport::Loop::Run() {
@@ -183,6 +191,7 @@ void CurlTransport::Loop::Run() {
     if (!parked_.empty()) ResumeParked();
     SweepWaiting();
     StartWaiting();
+    ProbeIfSilent();
     PublishGauges();
     int running = 0;
     curl_multi_perform(multi_, &running);
@@ -386,7 +395,40 @@ void CurlTransport::Loop::EndCancelledWatches() {
 
 // HTTP/1.1 has a connection for each, which ends with what was on it.
 void CurlTransport::Loop::CutSilentConnections() {
-  if (settings_.is_https()) sockets_.CutSilent(longest_silence_);
+  if (settings_.is_https()) Cut(longest_silence_);
+}
+
+void CurlTransport::Loop::Cut(absl::Duration silence) {
+  const size_t cut = sockets_.CutSilent(silence);
+  std::lock_guard lock(mutex_);
+  stats_.connections_cut += cut;
+}
+
+// One probe at a time, and not more often than connections may be silent.
+void CurlTransport::Loop::ProbeIfSilent() {
+  const Clock::time_point now = Clock::now();
+  if (!for_watches_ || probing_ || watches_.empty() || !identity_.identity || now < next_probe_) {
+    return;
+  }
+  next_probe_ = now + std::chrono::milliseconds(kSweepMilliseconds);
+  if (!sockets_.AnySilent(options_.probe_after)) return;
+  next_probe_ = now + absl::ToChronoMilliseconds(options_.probe_after);
+  probing_ = true;
+  Exchange probe;
+  probe.request.path = "/version";
+  probe.done = [this](const absl::StatusOr<Response>& answer) { OnProbed(answer.ok()); };
+  probe.sent_at = now;
+  probe.deadline = now + absl::ToChronoMilliseconds(options_.probe_timeout);
+  Start(std::move(probe));
+}
+
+// Any answer will do, a refusal too.
+void CurlTransport::Loop::OnProbed(bool answered) {
+  probing_ = false;
+  if (!answered) Cut(std::min(options_.probe_after, options_.probe_timeout));
+  std::lock_guard lock(mutex_);
+  ++stats_.probes;
+  if (!answered) ++stats_.probes_unanswered;
 }
 
 // Takes the handle off the wire, if it is still there, and keeps it for the next exchange.
@@ -485,8 +527,10 @@ absl::StatusOr<std::unique_ptr<CurlTransport>> CurlTransport::Create(
 }
 
 CurlTransport::CurlTransport(const TransferSettings& settings, const CurlTransportOptions& options)
-    : requests_(std::make_shared<Loop>(settings, options, options.longest_silence)),
-      watches_(std::make_shared<Loop>(settings, options, options.longest_watch_silence)),
+    : requests_(std::make_shared<Loop>(settings, options, options.longest_silence,
+                                       /*for_watches=*/false)),
+      watches_(std::make_shared<Loop>(settings, options, options.longest_watch_silence,
+                                      /*for_watches=*/true)),
       keeper_(std::make_unique<IdentityKeeper>(settings.config.credentials,
                                                options.refetch_interval, [this] {
                                                  requests_->Wake();
@@ -513,7 +557,8 @@ void CurlTransport::Send(Request request, Done done) {
 }
 
 std::unique_ptr<Stream> CurlTransport::Watch(Request request, OnLine on_line, OnEnd on_end) {
-  auto watch = std::make_shared<WatchState>(std::move(on_line), std::move(on_end));
+  auto watch = std::make_shared<WatchState>(std::move(request.on_begun), std::move(on_line),
+                                            std::move(on_end));
   Exchange exchange;
   exchange.request = std::move(request);
   exchange.watch = watch;
@@ -531,6 +576,9 @@ TransportStats CurlTransport::Stats() const {
   stats.bytes_received += watches.bytes_received;
   stats.watches = watches.watches;
   stats.connections += watches.connections;
+  stats.probes = watches.probes;
+  stats.probes_unanswered = watches.probes_unanswered;
+  stats.connections_cut += watches.connections_cut;
   return stats;
 }
 

@@ -8,7 +8,9 @@
 //
 // A dead peer is noticed by TCP keep-alive within about half a minute. One that hangs is not: its
 // kernel still acknowledges. So every request has a timeout, and what times out or is given up on a
-// connection that has been silent takes the connection with it (longest_silence).
+// connection that has been silent takes the connection with it (longest_silence); and a watch
+// connection that falls silent is asked whether anybody is there (probe_after), as client-go does
+// by HTTP/2's ping.
 //
 // A request answered 401 is sent once more if its credentials change when fetched anew. libcurl may
 // also send a request again by itself when a kept-alive connection turns out to be closed before
@@ -42,6 +44,13 @@ struct CurlTransportOptions {
   // that the end of one doesn't disturb the others, and less than a reflector waits.
   absl::Duration longest_silence = absl::Seconds(3);
   absl::Duration longest_watch_silence = absl::Seconds(90);
+  // Watches' connections that have brought nothing for probe_after are asked for GET /version. With
+  // no answer within probe_timeout they are closed, and their watches end. client-go pings after
+  // 30 s and waits for 15 s (k8s.io/apimachinery v0.34 pkg/util/net/http.go); with these a picture
+  // is known to be stale within 45 s (ReflectorOptions::stale_after comes on top). Over HTTP/1.1
+  // the probe has a connection of its own, and so finds a server that hangs, not a connection.
+  absl::Duration probe_after = absl::Seconds(15);
+  absl::Duration probe_timeout = absl::Seconds(10);
   absl::Duration refetch_interval = absl::Seconds(5);  // least time between two credential fetches
   std::string user_agent = "muster";
 };

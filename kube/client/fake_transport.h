@@ -27,6 +27,10 @@ class FakeTransport : public Transport {
     OnLine on_line;
     OnEnd on_end;
     bool destroyed = false;
+    // The server's 200, which a first line implies.
+    void Begin() const {
+      if (!destroyed && request.on_begun) request.on_begun();
+    }
     void Line(std::string_view line) const {
       if (!destroyed) on_line(line);
     }

@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace muster::kube {
 namespace {
 
@@ -25,10 +27,17 @@ void OpenSockets::Attach(CURL* easy) {
   curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, this);
 }
 
-void OpenSockets::CutSilent(absl::Duration silence) {
+bool OpenSockets::AnySilent(absl::Duration silence) const {
+  return std::ranges::any_of(open_,
+                             [silence](curl_socket_t socket) { return IsSilent(socket, silence); });
+}
+
+size_t OpenSockets::CutSilent(absl::Duration silence) {
+  size_t cut = 0;
   for (const curl_socket_t socket : open_) {
-    if (IsSilent(socket, silence)) shutdown(socket, SHUT_RDWR);
+    if (IsSilent(socket, silence) && shutdown(socket, SHUT_RDWR) == 0) ++cut;
   }
+  return cut;
 }
 
 curl_socket_t OpenSockets::Open(void* sockets, curlsocktype, curl_sockaddr* address) {

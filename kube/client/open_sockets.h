@@ -18,10 +18,12 @@ class OpenSockets {
  public:
   // Has the handle open and close its sockets here.
   void Attach(CURL* easy);
-  // Shuts down those that are connected and have received nothing for `silence` or longer, as
-  // though the server had closed them: of what was on them libcurl sends by itself again,
-  // elsewhere, what had no byte of an answer, and ends the rest.
-  void CutSilent(absl::Duration silence);
+  // Whether one that is connected has received nothing for `silence` or longer.
+  bool AnySilent(absl::Duration silence) const;
+  // Shuts those down, as though the server had closed them, and returns their number: of what was
+  // on them libcurl sends by itself again, elsewhere, what had no byte of an answer, and ends the
+  // rest.
+  size_t CutSilent(absl::Duration silence);
 
  private:
   static curl_socket_t Open(void* sockets, curlsocktype purpose, curl_sockaddr* address);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <mutex>
 #include <random>
 #include <utility>
@@ -28,9 +30,68 @@ std::string KeyOf(const ObjectHeader& header) {
   return fmt::format("{}/{}", header.name_space, header.name);
 }
 
-ObjectHeader HeaderOf(const std::string& key, std::string uid, std::string version) {
+// A UID and a resourceVersion, as small as API servers' own let them be: a UUID in 16 bytes, a
+// decimal in 8. Others are kept as they are.
+class Identity {
+ public:
+  Identity() = default;
+  Identity(std::string_view uid, std::string_view version) {
+    if (!PackUid(uid) || !PackVersion(version)) {
+      other_ = std::make_unique<std::pair<std::string, std::string>>(uid, version);
+    }
+  }
+
+  std::string uid() const {
+    if (other_) return other_->first;
+    std::string text = fmt::format("{:016x}{:016x}", uid_[0], uid_[1]);
+    for (const size_t dash : kDashes) text.insert(dash, 1, '-');
+    return text;
+  }
+  std::string version() const { return other_ ? other_->second : fmt::format("{}", version_); }
+
+  bool HasUidOf(const Identity& other) const {
+    if (!other_ && !other.other_) return uid_ == other.uid_;
+    return uid() == other.uid();
+  }
+  bool operator==(const Identity& other) const {
+    if (!other_ && !other.other_) return uid_ == other.uid_ && version_ == other.version_;
+    return uid() == other.uid() && version() == other.version();
+  }
+
+ private:
+  static constexpr std::array<size_t, 4> kDashes = {8, 13, 18, 23};
+
+  bool PackUid(std::string_view uid) {
+    constexpr size_t kTextBytes = 36;
+    if (uid.size() != kTextBytes) return false;
+    size_t digits = 0;
+    for (size_t i = 0; i < kTextBytes; ++i) {
+      const char c = uid[i];
+      if (std::ranges::find(kDashes, i) != kDashes.end()) {
+        if (c != '-') return false;
+        continue;
+      }
+      const bool is_digit = c >= '0' && c <= '9';
+      if (!is_digit && (c < 'a' || c > 'f')) return false;
+      uint64_t& half = uid_[digits++ / 16];
+      half = half << 4 | static_cast<uint64_t>(is_digit ? c - '0' : c - 'a' + 10);
+    }
+    return true;
+  }
+  bool PackVersion(std::string_view version) {
+    const char* end = version.data() + version.size();
+    const auto [parsed, error] = std::from_chars(version.data(), end, version_);
+    return error == std::errc() && parsed == end && (version.size() == 1 || version[0] != '0');
+  }
+
+  std::array<uint64_t, 2> uid_ = {};
+  uint64_t version_ = 0;
+  std::unique_ptr<std::pair<std::string, std::string>> other_;
+};
+
+ObjectHeader HeaderOf(const std::string& key, const Identity& identity) {
   const size_t slash = key.find('/');
-  return {key.substr(0, slash), key.substr(slash + 1), std::move(uid), std::move(version)};
+  return {key.substr(0, slash), key.substr(slash + 1), identity.uid(), identity.version()};
 }
 
 }  // namespace
@@ -83,8 +144,7 @@ class Reflector::State : public std::enable_shared_from_this<State> {
 
  private:
   struct Known {
-    std::string uid;
-    std::string version;
+    Identity identity;
     uint32_t round = 0;  // the sync that last saw it
   };
 
@@ -109,6 +169,7 @@ class Reflector::State : public std::enable_shared_from_this<State> {
   void Begin();
   void OpenWatch();
   void ReadPage();
+  void OnBegun(uint64_t attempt);
   void OnLine(uint64_t attempt, std::string_view line);
   void OnEvent(const WatchEvent& event);
   void OnErrorEvent(const WatchEvent& event);
@@ -116,6 +177,7 @@ class Reflector::State : public std::enable_shared_from_this<State> {
   void OnPage(uint64_t attempt, const absl::StatusOr<Response>& answer);
   void OnRefusal(const Response& response);
   void OnAbsent(const absl::Status& why);
+  bool IsDoubtful();
   void ReadOtherVersion();
 
   void Deliver(const ObjectHeader& header, std::string_view json);
@@ -129,6 +191,7 @@ class Reflector::State : public std::enable_shared_from_this<State> {
   void Fail(const absl::Status& error, absl::Duration at_least = absl::ZeroDuration());
   void BeginAfter(absl::Duration pause);
   void Patrol();
+  void LookForStaleness(absl::Time now);
 
   Transport& transport_;
   Timer& timer_;
@@ -150,11 +213,13 @@ class Reflector::State : public std::enable_shared_from_this<State> {
   bool stopped_ = false;
   uint64_t attempt_ = 0;
   bool under_way_ = false;
+  bool answered_ = false;  // the watch that is under way
   absl::Time attempt_began_ = absl::InfinitePast();
   std::unique_ptr<Stream> stream_;
   std::vector<std::unique_ptr<Stream>> ended_;
   absl::Time synced_at_ = absl::InfinitePast();
   absl::Time failing_since_ = absl::InfiniteFuture();
+  absl::Time absent_since_ = absl::InfiniteFuture();  // while nothing but 404 is answered
   absl::Status last_error_;
   Timer::Id retry_alarm_ = 0;
   Timer::Id patrol_alarm_ = 0;
@@ -163,6 +228,7 @@ class Reflector::State : public std::enable_shared_from_this<State> {
 void Reflector::State::Begin() {
   ++attempt_;
   under_way_ = true;
+  answered_ = false;
   attempt_began_ = timer_.Now();
   if (Resuming()) {
     reading_all_ = false;
@@ -194,6 +260,9 @@ void Reflector::State::OpenWatch() {
   if (!options_.field_selector.empty()) {
     request.query.emplace_back("fieldSelector", options_.field_selector);
   }
+  request.on_begun = [state = weak_from_this(), attempt = attempt_] {
+    if (const auto alive = state.lock()) alive->OnBegun(attempt);
+  };
   ++stats_.watches;
   stream_ = transport_.Watch(
       std::move(request),
@@ -239,9 +308,18 @@ void Reflector::State::OnPage(uint64_t attempt, const absl::StatusOr<Response>& 
   Begin();
 }
 
-void Reflector::State::OnLine(uint64_t attempt, std::string_view line) {
+void Reflector::State::OnBegun(uint64_t attempt) {
   const Entry entry(*this);
   if (!IsOf(attempt)) return;
+  answered_ = true;
+  stats_.watching_since = stats_.last_contact = timer_.Now();
+}
+
+void Reflector::State::OnLine(uint64_t attempt, std::string_view line) {
+  if (options_.before_line) options_.before_line();
+  const Entry entry(*this);
+  if (!IsOf(attempt)) return;
+  answered_ = true;
   const auto event = DecodeWatchEvent(line);
   if (event.ok()) return OnEvent(*event);
   // Whatever it was meant to say is lost.
@@ -305,10 +383,12 @@ void Reflector::State::OnRefusal(const Response& response) {
     EndAttempt();
     return Begin();
   }
-  Fail(error, response.retry_after.value_or(absl::ZeroDuration()));
+  Fail(error,
+       std::min(response.retry_after.value_or(absl::ZeroDuration()), options_.longest_retry_after));
 }
 
 void Reflector::State::OnAbsent(const absl::Status& why) {
+  if (!options_.may_be_absent) return Fail(why);
   if (!options_.alternative_path.empty()) {
     const bool first = stats_.path == options_.path;
     const bool first_is_unknown = path_is_unknown_;
@@ -321,6 +401,7 @@ void Reflector::State::OnAbsent(const absl::Status& why) {
     // The first version is there but couldn't be read: not the same as having no objects.
     if (!first_is_unknown) return Fail(why);
   }
+  if (IsDoubtful()) return Fail(why);
   EndAttempt();
   version_.clear();
   continue_token_.clear();
@@ -332,6 +413,13 @@ void Reflector::State::OnAbsent(const absl::Status& why) {
   SetState(ReflectorState::kAbsent, why);
   backoff_.Reset();  // a definite answer; what failed before was of a resource that is gone
   BeginAfter(options_.absent_retry * std::uniform_real_distribution<double>(0.5, 1.0)(random_));
+}
+
+// Objects are known, and it isn't long enough that the server has said there are none.
+bool Reflector::State::IsDoubtful() {
+  if (known_.empty()) return false;
+  absent_since_ = std::min(absent_since_, timer_.Now());
+  return timer_.Now() - absent_since_ < options_.confirm_absence;
 }
 
 // The next attempt reads everything anew, in the version that the failed one didn't read.
@@ -347,13 +435,13 @@ void Reflector::State::Deliver(const ObjectHeader& header, std::string_view json
   const auto [at, is_new] = known_.try_emplace(KeyOf(header));
   Known& known = at->second;
   known.round = round_;
-  if (!is_new && known.uid == header.uid && known.version == header.resource_version) return;
-  if (!is_new && known.uid != header.uid) {
+  Identity identity(header.uid, header.resource_version);
+  if (!is_new && known.identity == identity) return;
+  if (!is_new && !known.identity.HasUidOf(identity)) {
     ++stats_.events;
-    sink_.Remove(HeaderOf(at->first, known.uid, known.version));
+    sink_.Remove(HeaderOf(at->first, known.identity));
   }
-  known.uid = header.uid;
-  known.version = header.resource_version;
+  known.identity = std::move(identity);
   ++stats_.events;
   sink_.Upsert(header, json);
 }
@@ -370,7 +458,7 @@ void Reflector::State::FinishSync(const std::string& version) {
     const auto next = std::next(at);
     if (at->second.round != round_) {
       ++stats_.events;
-      sink_.Remove(HeaderOf(at->first, at->second.uid, at->second.version));
+      sink_.Remove(HeaderOf(at->first, at->second.identity));
       known_.erase(at);
     }
     at = next;
@@ -392,6 +480,7 @@ void Reflector::State::SetState(ReflectorState state, const absl::Status& why) {
 void Reflector::State::Heard() {
   stats_.last_contact = timer_.Now();
   failing_since_ = absl::InfiniteFuture();
+  absent_since_ = absl::InfiniteFuture();
   if (stats_.state == ReflectorState::kStale && Resuming()) {
     SetState(ReflectorState::kSynced, absl::OkStatus());
   }
@@ -400,6 +489,7 @@ void Reflector::State::Heard() {
 void Reflector::State::EndAttempt() {
   ++attempt_;
   under_way_ = false;
+  stats_.watching_since = absl::InfiniteFuture();
   if (stream_) ended_.push_back(std::move(stream_));
 }
 
@@ -423,6 +513,7 @@ void Reflector::State::Fail(const absl::Status& error, absl::Duration at_least) 
   const absl::Time now = timer_.Now();
   if (now - attempt_began_ >= kShortestGoodAttempt) backoff_.Reset();
   failing_since_ = std::min(failing_since_, now);
+  if (!absl::IsNotFound(error)) absent_since_ = absl::InfiniteFuture();
   BeginAfter(std::max(backoff_.Next(), at_least));
 }
 
@@ -435,21 +526,34 @@ void Reflector::State::BeginAfter(absl::Duration pause) {
   });
 }
 
-// Every so often: has the server been silent for too long, and is it back?
+// An answered watch owes nothing more, once it has lasted for a moment: it may have nothing to say.
+void Reflector::State::LookForStaleness(absl::Time now) {
+  if (answered_ && now - stats_.watching_since >= kShortestGoodAttempt) {
+    failing_since_ = absent_since_ = absl::InfiniteFuture();
+    if (stats_.state == ReflectorState::kStale && Resuming()) {
+      SetState(ReflectorState::kSynced, absl::OkStatus());
+    }
+  }
+  if (stats_.state != ReflectorState::kSynced) return;
+  if (now - failing_since_ >= options_.stale_after) {
+    SetState(ReflectorState::kStale, last_error_);
+  } else if (under_way_ && (reading_all_ || !answered_) &&
+             now - std::max(attempt_began_, stats_.last_contact) >= options_.stale_after) {
+    SetState(ReflectorState::kStale,
+             absl::DeadlineExceededError(
+                 fmt::format("no answer for {}", absl::FormatDuration(options_.stale_after))));
+  }
+}
+
+// Every so often: has the server been silent for too long?
 void Reflector::State::Patrol() {
   const absl::Time now = timer_.Now();
-  const absl::Duration open = under_way_ ? now - attempt_began_ : absl::ZeroDuration();
-  const bool failing = failing_since_ != absl::InfiniteFuture();
-  if (failing && Resuming() && open >= options_.stale_after) {
-    // A watch that has lasted this long is one that has nothing to say.
-    failing_since_ = absl::InfiniteFuture();
-    SetState(ReflectorState::kSynced, absl::OkStatus());
-  } else if (stats_.state == ReflectorState::kSynced &&
-             now - failing_since_ >= options_.stale_after) {
-    SetState(ReflectorState::kStale, last_error_);
-  }
+  LookForStaleness(now);
   const absl::Duration silent = now - std::max(attempt_began_, stats_.last_contact);
-  if (stream_ && reading_all_ && silent >= options_.watch_list_patience) {
+  if (stream_ && !answered_ && now - attempt_began_ >= options_.answer_patience) {
+    Fail(absl::DeadlineExceededError(fmt::format("the watch was not answered for {}",
+                                                 absl::FormatDuration(options_.answer_patience))));
+  } else if (stream_ && reading_all_ && silent >= options_.watch_list_patience) {
     watch_list_works_ = false;
     EndAttempt();
     Begin();
@@ -457,7 +561,7 @@ void Reflector::State::Patrol() {
     Fail(absl::DeadlineExceededError(
         fmt::format("not even a bookmark for {}", absl::FormatDuration(options_.longest_silence))));
   }
-  patrol_alarm_ = timer_.After(options_.stale_after / 4, [state = weak_from_this()] {
+  patrol_alarm_ = timer_.After(options_.stale_after / 8, [state = weak_from_this()] {
     const auto alive = state.lock();
     if (!alive) return;
     const Entry entry(*alive);

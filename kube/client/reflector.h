@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,7 +28,7 @@ enum class ReflectorState {
   kSyncing,  // the first picture isn't whole yet
   kSynced,   // what has been delivered is the whole picture, and it is being kept up
   kStale,    // it was whole, but the server hasn't been heard for a while
-  kAbsent,   // the server doesn't know the resource (its CRD isn't installed): there is no object
+  kAbsent,   // the server doesn't serve the resource (its CRD isn't installed): there is no object
 };
 
 // Where the picture goes. Called on the transport's and the timer's threads, never by two at once;
@@ -57,8 +58,18 @@ struct ReflectorOptions {
   int page_size = 500;
   // The server ends each watch after this long to twice as long.
   absl::Duration shortest_watch = absl::Minutes(5);
-  // How long a picture is good without the server being heard.
+  // Of a CRD, which may not be installed: a 404 then says that there is no object. Of what every
+  // API server has it is a failure like any other.
+  bool may_be_absent = false;
+  // How long a picture is good without the answer that is due: to a watch or a list that was asked
+  // for, or after a failure.
   absl::Duration stale_after = absl::Seconds(10);
+  // A watch whose answer hasn't come by then is asked for anew.
+  absl::Duration answer_patience = absl::Seconds(15);
+  // Deleting a CRD deletes its objects first, each with an event. So a 404 while some are known is
+  // doubted (an upgrade that makes the CRD anew, a server or a proxy that is only starting): they
+  // stay, with a picture that is stale, until nothing else was answered for this long.
+  absl::Duration confirm_absence = absl::Minutes(1);
   // How often to look for a resource that isn't there.
   absl::Duration absent_retry = absl::Seconds(10);
   // A WatchList that falls silent before it is complete comes from a server that doesn't know it.
@@ -66,7 +77,13 @@ struct ReflectorOptions {
   // kube-apiserver sends a bookmark every minute. A watch that has brought nothing for this long is
   // opened anew: whoever holds the other end may be hanging.
   absl::Duration longest_silence = absl::Seconds(150);
-  BackoffOptions backoff;
+  // client-go pauses for up to 30 s; here the picture is to be good again soon after the server is.
+  // A Retry-After counts up to longest_retry_after for the same reason.
+  BackoffOptions backoff = {absl::Milliseconds(500), absl::Seconds(5), 2};
+  absl::Duration longest_retry_after = absl::Seconds(10);
+  // Called before each line of a watch is looked at, on the transport's thread and with no lock
+  // held: may block for a moment, to slow the watch down.
+  std::function<void()> before_line = {};
   uint64_t seed = std::random_device()();
 };
 
@@ -78,8 +95,11 @@ struct ReflectorStats {
   uint64_t syncs = 0;     // whole pictures read, the first one included
   uint64_t watches = 0;   // opened
   uint64_t failures = 0;  // attempts that went wrong
-  // When the server was last heard: an event, a bookmark or a page. Its age is the watch's lag.
+  // When the server was last heard: an answer, an event, a bookmark or a page. Its age is the
+  // watch's lag.
   absl::Time last_contact = absl::InfinitePast();
+  // When the watch that is open was answered; InfiniteFuture while none is.
+  absl::Time watching_since = absl::InfiniteFuture();
   std::string last_error;  // of the last failure, whatever happened since
 };
 

@@ -317,6 +317,7 @@ TEST(ReflectorStall, AWatchThatStallsIsOpenedAnewAndHoldsNoWriteUp) {
   ReflectorOptions options;
   options.path = "/apis/x/v1/things";
   options.stale_after = absl::Milliseconds(200);
+  options.answer_patience = absl::Milliseconds(300);
   options.longest_silence = absl::Milliseconds(300);
   options.backoff = {absl::Milliseconds(1), absl::Milliseconds(20), 2};
   Reflector reflector(**transport, timer, options, picture);

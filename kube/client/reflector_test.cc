@@ -84,6 +84,7 @@ class ReflectorTest : public ::testing::Test {
     options.label_selector = "app=a";
     options.field_selector = "spec.nodeName!=";
     options.use_watch_list = watch_list;
+    options.may_be_absent = may_be_absent_;
     options.seed = 7;
     reflector_ = std::make_unique<Reflector>(transport_, timer_, options, sink_);
     reflector_->Start();
@@ -103,7 +104,13 @@ class ReflectorTest : public ::testing::Test {
   FakeTransport transport_;
   ManualTimer timer_{absl::FromUnixSeconds(1'000'000)};
   Recorder sink_;
+  bool may_be_absent_ = false;
   std::unique_ptr<Reflector> reflector_;
+};
+
+class OfACrd : public ReflectorTest {
+ protected:
+  OfACrd() { may_be_absent_ = true; }
 };
 
 TEST_F(ReflectorTest, ReadsTheFirstPictureByWatchList) {
@@ -201,6 +208,43 @@ TEST_F(ReflectorTest, AnObjectMadeAgainUnderItsNameIsRemovedFirst) {
   EXPECT_THAT(sink_.Take(), ElementsAre("-a(uid-a)", "+a@30", "+b@31"));
 }
 
+// What is removed is named as it was, in whatever form UIDs and versions come.
+TEST_F(ReflectorTest, ARemovalAfterASyncTellsUidAndVersionAsTheyWere) {
+  struct Case {
+    const char* uid;
+    const char* version;
+  };
+  for (const Case& c : {Case{"2c4e28ba-0fa1-11d2-883f-0016d3cca427", "18446744073709551615"},
+                        Case{"2C4E28BA-0fa1-11d2-883f-0016d3cca427", "7"},
+                        Case{"2c4e28ba00fa1-11d2-883f-0016d3cca427", "7"},
+                        Case{"00000000-0000-0000-0000-000000000000", "0"},
+                        Case{"u", "18446744073709551616"}, Case{"u", "007"}, Case{"u", "v1"}}) {
+    class Last : public ReflectorSink {
+     public:
+      void Upsert(const ObjectHeader&, std::string_view) override {}
+      void Remove(const ObjectHeader& header) override { removed = header; }
+      void StateChanged(ReflectorState, const absl::Status&) override {}
+      ObjectHeader removed;
+    } last;
+    ReflectorOptions options;
+    options.path = "/api/v1/pods";
+    Reflector reflector(transport_, timer_, options, last);
+    reflector.Start();
+    const std::string object = fmt::format(
+        R"({{"metadata":{{"name":"a","namespace":"n","uid":"{}","resourceVersion":"{}"}}}})", c.uid,
+        c.version);
+    Watch().Line(Event("ADDED", object));
+    Watch().Line(InitialEnd(10));
+    timer_.Advance(absl::Minutes(1));
+    Watch().Line(ErrorEvent(410));
+    Watch().Line(InitialEnd(20));
+    EXPECT_EQ(last.removed.uid, c.uid);
+    EXPECT_EQ(last.removed.resource_version, c.version);
+    EXPECT_EQ(last.removed.name, "a");
+    EXPECT_EQ(last.removed.name_space, "n");
+  }
+}
+
 TEST_F(ReflectorTest, APictureThatExpiresAtOnceIsNotReadInALoop) {
   StartSynced();
   for (int i = 0; i < 5; ++i) {
@@ -257,17 +301,23 @@ TEST_F(ReflectorTest, BacksOffAndHonoursRetryAfter) {
     Watch().End(absl::UnavailableError("refused"));
   }
   EXPECT_LE(pauses[0], absl::Milliseconds(510));
-  EXPECT_GE(pauses[5], absl::Seconds(8));
-  EXPECT_LE(pauses[8], absl::Seconds(31));
-  EXPECT_GE(pauses[8], absl::Seconds(15));
-  timer_.Advance(absl::Seconds(31));
+  EXPECT_GE(pauses[3], absl::Seconds(2));
+  EXPECT_LE(pauses[8], absl::Milliseconds(5010));
+  EXPECT_GE(pauses[8], absl::Milliseconds(2500));
+  timer_.Advance(absl::Seconds(6));
+  Watch().Begin();
   timer_.Advance(absl::Seconds(5));  // a good attempt: the next pause is short again
-  const size_t before = watches();
-  Watch().End(Response{429, "", absl::Seconds(42)});
-  timer_.Advance(absl::Seconds(41));
+  size_t before = watches();
+  Watch().End(Response{429, "", absl::Seconds(7)});
+  timer_.Advance(absl::Milliseconds(6900));
   EXPECT_EQ(watches(), before);
-  timer_.Advance(absl::Seconds(2));
-  EXPECT_EQ(watches(), before + 1);
+  timer_.Advance(absl::Milliseconds(200));
+  ASSERT_EQ(watches(), before + 1);
+  // A server, or a proxy before it, that says "tomorrow" is asked sooner.
+  before = watches();
+  Watch().End(Response{503, "", absl::Hours(24)});
+  timer_.Advance(absl::Seconds(11));
+  ASSERT_EQ(watches(), before + 1);
   EXPECT_EQ(QueryOf(Watch().request, "resourceVersion"), "10");
 }
 
@@ -298,12 +348,80 @@ TEST_F(ReflectorTest, AWatchThatStaysOpenInSilenceIsGoodAgain) {
     timer_.Advance(absl::Milliseconds(100));
   }
   EXPECT_THAT(sink_.Take(), ElementsAre("stale"));
-  timer_.Advance(absl::Seconds(45));
+  while (Watch().destroyed) timer_.Advance(absl::Milliseconds(100));
+  Watch().Begin();
+  timer_.Advance(absl::Seconds(3));
   EXPECT_THAT(sink_.Take(), ElementsAre("synced"));
+}
+
+TEST_F(ReflectorTest, AWatchWithoutAnAnswerIsNotHealthyHoweverLongItIsOpen) {
+  StartSynced();
+  timer_.Advance(absl::Minutes(1));
+  Watch().End(200);  // an ordinary end; what follows is never answered
+  ASSERT_EQ(watches(), 2u);
+  timer_.Advance(absl::Seconds(9));
+  EXPECT_THAT(sink_.Take(), IsEmpty());
+  EXPECT_EQ(reflector_->Stats().watching_since, absl::InfiniteFuture());
+  timer_.Advance(absl::Seconds(3));
+  EXPECT_THAT(sink_.Take(), ElementsAre("stale"));
+  timer_.Advance(absl::Seconds(60));
+  EXPECT_GE(watches(), 4u) << "it is asked for anew";
+  EXPECT_THAT(sink_.Take(), IsEmpty());
+  while (Watch().destroyed) timer_.Advance(absl::Milliseconds(100));
+  Watch().Begin();
+  EXPECT_EQ(reflector_->Stats().watching_since, timer_.Now());
+  timer_.Advance(absl::Seconds(3));
+  EXPECT_THAT(sink_.Take(), ElementsAre("synced"));
+}
+
+TEST_F(ReflectorTest, WatchesThatAreAnsweredAndEndAtOnceAreNotHealthy) {
+  StartSynced();
+  timer_.Advance(absl::Minutes(1));
+  Watch().End(200);
+  for (int i = 0; i < 300 && sink_.heard.empty(); ++i) {
+    Watch().Begin();
+    Watch().End(200);
+    timer_.Advance(absl::Milliseconds(100));
+  }
+  EXPECT_THAT(sink_.Take(), ElementsAre("stale"));
+}
+
+TEST_F(ReflectorTest, AListThatIsNeverAnsweredIsNotHealthy) {
+  Start(false);
+  Sent().Answer(200, Page({Object("a", 3)}, 10));
+  Watch().Begin();
+  timer_.Advance(absl::Minutes(1));
+  sink_.Take();
+  Watch().Line(ErrorEvent(410));
+  ASSERT_EQ(transport_.sent.size(), 2u);
+  timer_.Advance(absl::Seconds(12));
+  EXPECT_THAT(sink_.Take(), ElementsAre("stale"));
+  Sent().Answer(200, Page({Object("a", 3)}, 20));
+  EXPECT_THAT(sink_.Take(), ElementsAre("synced"));
+}
+
+TEST_F(ReflectorTest, AWatchListThatIsNotAnsweredIsAskedForAgainAndNothingIsSynced) {
+  Start();
+  timer_.Advance(absl::Minutes(2));
+  EXPECT_GE(watches(), 4u);
+  EXPECT_THAT(transport_.sent, IsEmpty()) << "the server may well have WatchList";
+  EXPECT_THAT(sink_.Take(), ElementsAre("syncing"));
+}
+
+TEST_F(ReflectorTest, LinesAreWaitedForWithoutALockHeld) {
+  bool asked = false;
+  ReflectorOptions options;
+  options.path = "/api/v1/pods";
+  options.before_line = [&] { asked = reflector_->Stats().watches == 1; };
+  reflector_ = std::make_unique<Reflector>(transport_, timer_, options, sink_);
+  reflector_->Start();
+  Watch().Line(Event("ADDED", Object("a", 3)));
+  EXPECT_TRUE(asked);
 }
 
 TEST_F(ReflectorTest, AWatchThatLosesItsBookmarksIsOpenedAnew) {
   StartSynced();
+  EXPECT_EQ(reflector_->Stats().state, ReflectorState::kSynced);
   for (int minute = 0; minute < 4; ++minute) {
     timer_.Advance(absl::Minutes(1));
     Watch().Line(Bookmark(20 + minute));
@@ -325,7 +443,7 @@ TEST_F(ReflectorTest, AWatchThatIsNeverAnsweredIsOpenedAnewUntilOneIs) {
   for (size_t silent = 1; silent <= 3; ++silent) {
     ASSERT_EQ(watches(), silent);
     EXPECT_EQ(QueryOf(Watch().request, "resourceVersion"), "10");
-    timer_.Advance(absl::Seconds(155));
+    timer_.Advance(absl::Seconds(18));
   }
   Watch().Line(Event("ADDED", Object("b", 11)));
   EXPECT_EQ(sink_.objects.size(), 2u);
@@ -349,6 +467,7 @@ TEST_F(ReflectorTest, FallsBackToPagesWhereThereIsNoWatchList) {
   ASSERT_EQ(watches(), 2u);
   EXPECT_EQ(QueryOf(Watch().request, "resourceVersion"), "10");
 
+  Watch().Begin();
   timer_.Advance(absl::Minutes(1));
   Watch().Line(ErrorEvent(410));
   ASSERT_EQ(transport_.sent.size(), 3u);
@@ -358,6 +477,7 @@ TEST_F(ReflectorTest, FallsBackToPagesWhereThereIsNoWatchList) {
 
 TEST_F(ReflectorTest, AWatchListThatNeverCompletesFallsBackToo) {
   Start();
+  Watch().Begin();
   Watch().Line(Event("ADDED", Object("a", 3)));
   timer_.Advance(absl::Seconds(15));
   EXPECT_THAT(transport_.sent, IsEmpty());
@@ -383,7 +503,29 @@ TEST_F(ReflectorTest, APageThatFailsIsAskedForAgainAndAnExpiredTokenStartsAnew) 
   EXPECT_THAT(sink_.Take(), ElementsAre("syncing", "+a@3", "+b@4", "-a(uid-a)", "synced"));
 }
 
-TEST_F(ReflectorTest, AnAbsentResourceIsReportedAndComesAlive) {
+TEST_F(ReflectorTest, WhatEveryServerHasIsNeverAbsent) {
+  Start();
+  Watch().End(404);
+  timer_.Advance(absl::Minutes(5));
+  EXPECT_GT(watches(), 10u);
+  Watch().End(404);
+  EXPECT_THAT(sink_.Take(), ElementsAre("syncing"));
+  EXPECT_THAT(reflector_->Stats().last_error, HasSubstr("NOT_FOUND"));
+}
+
+TEST_F(ReflectorTest, WhatEveryServerHasKeepsItsObjectsThroughA404) {
+  StartSynced();
+  timer_.Advance(absl::Minutes(1));
+  Watch().End(200);
+  for (int i = 0; i < 1200; ++i) {
+    Watch().End(404);
+    timer_.Advance(absl::Milliseconds(100));
+  }
+  EXPECT_THAT(sink_.Take(), ElementsAre("stale"));
+  EXPECT_EQ(reflector_->Stats().objects, 2u);
+}
+
+TEST_F(OfACrd, AnAbsentResourceIsReportedAndComesAlive) {
   Start();
   Watch().End(404);
   EXPECT_THAT(sink_.Take(), ElementsAre("syncing", "absent"));
@@ -398,8 +540,9 @@ TEST_F(ReflectorTest, AnAbsentResourceIsReportedAndComesAlive) {
 }
 
 // Each time that its CRD goes there are failures first; they don't add up.
-TEST_F(ReflectorTest, AbsenceIsADefiniteAnswerAfterWhichPausesAreShortAgain) {
-  StartSynced();
+TEST_F(OfACrd, AbsenceIsADefiniteAnswerAfterWhichPausesAreShortAgain) {
+  Start();
+  Watch().Line(InitialEnd(10));
   timer_.Advance(absl::Minutes(1));
   for (int round = 0; round < 8; ++round) {
     Watch().End(absl::UnavailableError("refused"));
@@ -411,13 +554,52 @@ TEST_F(ReflectorTest, AbsenceIsADefiniteAnswerAfterWhichPausesAreShortAgain) {
   }
 }
 
-TEST_F(ReflectorTest, WhenItsCrdGoesItsObjectsGo) {
+TEST_F(OfACrd, WhenItGoesItsObjectsGoFirst) {
+  StartSynced();
+  timer_.Advance(absl::Minutes(1));
+  Watch().Line(Event("DELETED", Object("a", 11)));
+  Watch().Line(Event("DELETED", Object("b", 12)));
+  Watch().End(200);
+  Watch().End(404);
+  EXPECT_THAT(sink_.Take(), ElementsAre("-a(uid-a)", "-b(uid-b)", "absent"));
+}
+
+TEST_F(OfACrd, A404WhileObjectsAreKnownIsDoubtedForAMinute) {
   StartSynced();
   timer_.Advance(absl::Minutes(1));
   Watch().End(200);
-  Watch().End(404);
+  const absl::Time first = timer_.Now();
+  while (timer_.Now() - first < absl::Seconds(59)) {
+    Watch().End(404);
+    timer_.Advance(absl::Milliseconds(100));
+  }
+  EXPECT_THAT(sink_.Take(), ElementsAre("stale"));
+  EXPECT_EQ(reflector_->Stats().objects, 2u);
+  while (timer_.Now() - first < absl::Seconds(70)) {
+    Watch().End(404);
+    timer_.Advance(absl::Milliseconds(100));
+  }
   EXPECT_THAT(sink_.Take(), ::testing::UnorderedElementsAre("-a(uid-a)", "-b(uid-b)", "absent"));
-  EXPECT_EQ(reflector_->Stats().objects, 0u);
+}
+
+TEST_F(OfACrd, AnyOtherAnswerMeanwhileBeginsTheDoubtAnew) {
+  StartSynced();
+  timer_.Advance(absl::Minutes(1));
+  Watch().End(200);
+  for (int i = 0; i < 3000; ++i) {
+    // Longer than the longest pause, shorter apart than the doubt lasts.
+    if (i % 400 < 100) {
+      Watch().End(503);
+    } else {
+      Watch().End(404);
+    }
+    timer_.Advance(absl::Milliseconds(100));
+  }
+  EXPECT_THAT(sink_.Take(), ElementsAre("stale"));
+  while (Watch().destroyed) timer_.Advance(absl::Milliseconds(100));
+  Watch().Line(Bookmark(50));
+  EXPECT_THAT(sink_.Take(), ElementsAre("synced"));
+  EXPECT_EQ(QueryOf(Watch().request, "resourceVersion"), "10") << "nothing was lost";
 }
 
 constexpr const char* kOlder = "/apis/kueue.x-k8s.io/v1beta1/clusterqueues";
@@ -432,6 +614,7 @@ class InTwoVersions : public ReflectorTest {
     ReflectorOptions options;
     options.path = kOlder;
     options.alternative_path = kNewer;
+    options.may_be_absent = true;
     options.seed = 7;
     reflector_ = std::make_unique<Reflector>(transport_, timer_, options, sink_);
     reflector_->Start();

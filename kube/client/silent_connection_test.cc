@@ -50,6 +50,8 @@ class SilentConnection : public ::testing::Test {
     CurlTransportOptions options;
     options.longest_silence = longest_silence;
     options.longest_watch_silence = longest_silence;
+    options.probe_after = probe_after_;
+    options.probe_timeout = absl::Milliseconds(300);
     auto transport = CurlTransport::Create(config, options);
     ASSERT_TRUE(transport.ok()) << transport.status();
     transport_ = *std::move(transport);
@@ -70,6 +72,7 @@ class SilentConnection : public ::testing::Test {
     Request request;
     request.path = "/w";
     request.timeout = absl::Hours(1);
+    request.on_begun = [this] { ++watches_begun_; };
     return transport_->Watch(
         std::move(request), [](std::string_view) {},
         [this](absl::StatusOr<Response> end) { ++(end.ok() ? watches_answered_ : watches_cut_); });
@@ -88,6 +91,8 @@ class SilentConnection : public ::testing::Test {
                               if (number > 1) return Silence::kComplete;
                               return left_out_-- > 0 ? Silence::kNone : first_answers_.load();
                             }};
+  absl::Duration probe_after_ = absl::Hours(1);
+  std::atomic<int> watches_begun_ = 0;
   std::atomic<int> watches_answered_ = 0;
   std::atomic<int> watches_cut_ = 0;
   std::unique_ptr<CurlTransport> transport_;
@@ -180,6 +185,45 @@ TEST_F(SilentConnection, AWatchGivenUpOnOneThatSpokeDisturbsNoOther) {
   watch = Watch();
   ASSERT_TRUE(Eventually([&] { return watches_answered_ == 1; }));
   EXPECT_EQ(watches_cut_, 0);
+  EXPECT_EQ(server_.connections(), 1);
+}
+
+TEST_F(SilentConnection, AWatchHasBegunWhenItsAnswerHasComeThoughNoLineHas) {
+  first_answers_ = Silence::kNone;
+  ASSERT_NO_FATAL_FAILURE(Connect(absl::Hours(1)));
+  const auto unanswered = Watch();
+  ASSERT_TRUE(ServerHasDealtWith(1));
+  EXPECT_EQ(watches_begun_, 0);
+  first_answers_ = Silence::kBegun;
+  const auto answered = Watch();
+  ASSERT_TRUE(Eventually([&] { return watches_begun_ == 1; }));
+}
+
+TEST_F(SilentConnection, AWatchConnectionThatFallsSilentIsAskedAndClosedIfItDoesNotAnswer) {
+  probe_after_ = absl::Milliseconds(300);
+  first_answers_ = Silence::kBegun;
+  ASSERT_NO_FATAL_FAILURE(Connect(absl::Hours(1)));
+  const auto watch = Watch();
+  ASSERT_TRUE(Eventually([&] { return watches_begun_ == 1; }));
+  first_answers_ = Silence::kNone;
+  ASSERT_TRUE(Eventually([&] { return watches_cut_ == 1; }));
+  EXPECT_EQ(transport_->Stats().probes_unanswered, 1u);
+  EXPECT_EQ(transport_->Stats().connections_cut, 1u);
+  const auto next = Watch();
+  ASSERT_TRUE(Eventually([&] { return watches_answered_ == 1; }));
+  EXPECT_EQ(server_.connections(), 2);
+}
+
+TEST_F(SilentConnection, AWatchConnectionThatAnswersWhenItIsAskedIsKept) {
+  probe_after_ = absl::Milliseconds(300);
+  first_answers_ = Silence::kBegun;
+  ASSERT_NO_FATAL_FAILURE(Connect(absl::Hours(1)));
+  const auto watch = Watch();
+  ASSERT_TRUE(Eventually([&] { return watches_begun_ == 1; }));
+  first_answers_ = Silence::kComplete;
+  ASSERT_TRUE(Eventually([&] { return transport_->Stats().probes >= 3; }));
+  EXPECT_EQ(watches_cut_, 0);
+  EXPECT_EQ(transport_->Stats().probes_unanswered, 0u);
   EXPECT_EQ(server_.connections(), 1);
 }
 

@@ -22,7 +22,10 @@ struct TransportStats {
   uint64_t rejected = 0;                  // no room to wait
   uint64_t resent_after_401 = 0;
   uint64_t watches_started = 0;
-  uint64_t bytes_received = 0;  // bodies, of watches too
+  uint64_t probes = 0;             // requests that asked whether a silent watch connection lives
+  uint64_t probes_unanswered = 0;  // each closed the connections that were silent
+  uint64_t connections_cut = 0;    // closed because they were silent
+  uint64_t bytes_received = 0;     // bodies, of watches too
   size_t in_flight = 0;
   size_t queued = 0;
   size_t watches = 0;

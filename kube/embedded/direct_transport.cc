@@ -236,6 +236,7 @@ void DirectTransport::OpenSession(Step step) {
     if (alive && woken) alive->QueueLine(woken);
   });
   hub_->QueueLine(session);
+  if (step.request.on_begun) step.request.on_begun();
 }
 
 void DirectTransport::DeliverLine(const std::shared_ptr<Session>& session) {

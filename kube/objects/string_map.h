@@ -1,12 +1,16 @@
 // Labels, annotations and selectors: a small map from string to string, sorted by key.
 //
 // Reads like std::map, but keeps its entries in one vector: a cluster has some hundred thousand of
-// them, and looking one up is what predicates do most. Every change invalidates iterators and
-// references. Keys must not be changed through iterators.
+// them, and looking one up is what predicates do most. Copies share the entries until one of them
+// is changed, so that the pods of a Deployment can have their labels once (occupants.h). Every
+// change invalidates iterators and references; so does, of a copy, any call that is not const. Keys
+// must not be changed through iterators. Copies may be used on different threads.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <initializer_list>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -33,28 +37,33 @@ class StringMap {
     for (; first != last; ++first) emplace(first->first, first->second);
   }
 
-  iterator begin() { return entries_.begin(); }
-  iterator end() { return entries_.end(); }
-  const_iterator begin() const { return entries_.begin(); }
-  const_iterator end() const { return entries_.end(); }
-  size_t size() const { return entries_.size(); }
-  bool empty() const { return entries_.empty(); }
-  void clear() { entries_.clear(); }
-  void reserve(size_t size) { entries_.reserve(size); }
-  void shrink_to_fit() { entries_.shrink_to_fit(); }
+  iterator begin() { return entries_ ? Own().begin() : iterator(); }
+  iterator end() { return entries_ ? Own().end() : iterator(); }
+  const_iterator begin() const { return entries_ ? entries_->cbegin() : const_iterator(); }
+  const_iterator end() const { return entries_ ? entries_->cend() : const_iterator(); }
+  size_t size() const { return entries_ ? entries_->size() : 0; }
+  bool empty() const { return size() == 0; }
+  void clear() { entries_.reset(); }
+  void reserve(size_t size) { Own().reserve(size); }
+  void shrink_to_fit() {
+    if (entries_) Own().shrink_to_fit();
+  }
+  // Whether a copy has the same entries, and not only equal ones.
+  bool is_shared() const { return entries_.use_count() > 1; }
 
   iterator find(std::string_view key) {
-    return entries_.begin() + (std::as_const(*this).find(key) - entries_.cbegin());
+    const auto at = std::as_const(*this).find(key) - std::as_const(*this).begin();
+    return begin() + at;
   }
   const_iterator find(std::string_view key) const {
     const_iterator it = lower_bound(key);
-    return it != entries_.end() && it->first == key ? it : entries_.end();
+    return it != end() && it->first == key ? it : end();
   }
   bool contains(std::string_view key) const { return find(key) != end(); }
   size_t count(std::string_view key) const { return contains(key) ? 1 : 0; }
   const_iterator lower_bound(std::string_view key) const {
     return std::lower_bound(
-        entries_.begin(), entries_.end(), key,
+        begin(), end(), key,
         [](const value_type& entry, std::string_view wanted) { return entry.first < wanted; });
   }
   const std::string& at(std::string_view key) const {
@@ -70,13 +79,15 @@ class StringMap {
   template <typename Key, typename Value>
   std::pair<iterator, bool> emplace(Key&& key, Value&& value) {
     const std::string_view wanted = key;
-    const_iterator at =
-        entries_.empty() || entries_.back().first < wanted ? entries_.cend() : lower_bound(wanted);
-    if (at != entries_.cend() && at->first == wanted) {
-      return {entries_.begin() + (at - entries_.cbegin()), false};
+    Entries& entries = Own();
+    const_iterator at = entries.empty() || entries.back().first < wanted
+                            ? entries.cend()
+                            : std::as_const(*this).lower_bound(wanted);
+    if (at != entries.cend() && at->first == wanted) {
+      return {entries.begin() + (at - entries.cbegin()), false};
     }
-    return {entries_.emplace(at, std::string(std::forward<Key>(key)),
-                             std::string(std::forward<Value>(value))),
+    return {entries.emplace(at, std::string(std::forward<Key>(key)),
+                            std::string(std::forward<Value>(value))),
             true};
   }
   std::pair<iterator, bool> try_emplace(std::string key, std::string value = {}) {
@@ -98,18 +109,38 @@ class StringMap {
   iterator emplace_hint(const_iterator, Key&& key, Value&& value) {
     return emplace(std::forward<Key>(key), std::forward<Value>(value)).first;
   }
-  iterator erase(const_iterator at) { return entries_.erase(at); }
+  iterator erase(const_iterator at) {
+    const auto index = at - std::as_const(*this).begin();
+    return Own().erase(begin() + index);
+  }
   size_t erase(std::string_view key) {
-    const_iterator it = find(key);
-    if (it == end()) return 0;
-    entries_.erase(it);
+    const_iterator it = std::as_const(*this).find(key);
+    if (it == std::as_const(*this).end()) return 0;
+    erase(it);
     return 1;
   }
 
-  bool operator==(const StringMap&) const = default;
+  bool operator==(const StringMap& other) const {
+    return entries_ == other.entries_ || std::equal(begin(), end(), other.begin(), other.end());
+  }
 
  private:
-  std::vector<value_type> entries_;
+  using Entries = std::vector<value_type>;
+
+  // The entries, for changing them: nobody else's.
+  Entries& Own() {
+    if (!entries_) {
+      entries_ = std::make_shared<Entries>();
+    } else if (entries_.use_count() > 1) {
+      entries_ = std::make_shared<Entries>(*entries_);
+    } else {
+      // After whatever the thread whose copy is gone has read.
+      std::atomic_thread_fence(std::memory_order_acquire);
+    }
+    return *entries_;
+  }
+
+  std::shared_ptr<Entries> entries_;  // null: none
 };
 
 }  // namespace muster::kube

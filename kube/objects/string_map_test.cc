@@ -49,5 +49,26 @@ TEST(StringMap, DoesWhatAStdMapDoes) {
   }
 }
 
+TEST(StringMap, CopiesShareTheirEntriesUntilOneIsChanged) {
+  const StringMap map = {{"a", "1"}, {"b", "2"}};
+  EXPECT_FALSE(map.is_shared());
+  StringMap copy = map;
+  EXPECT_TRUE(map.is_shared());
+  EXPECT_EQ(std::as_const(copy).begin(), map.begin());
+  copy["a"] = "9";
+  EXPECT_FALSE(map.is_shared());
+  EXPECT_EQ(map.at("a"), "1");
+  EXPECT_EQ(copy.at("a"), "9");
+  StringMap other = map;
+  other.find("b")->second = "8";
+  EXPECT_EQ(map.at("b"), "2");
+  other = map;
+  other.erase("a");
+  EXPECT_EQ(map.size(), 2u);
+  const StringMap moved = std::move(other);
+  EXPECT_TRUE(other.empty());  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(moved, (StringMap{{"b", "2"}}));
+}
+
 }  // namespace
 }  // namespace muster::kube
