@@ -5,6 +5,8 @@
 #   MUSTER_FULL=1 test.sh       every count that the acceptance list names
 #   test.sh -run TestCrash      further arguments go to go test
 #   test.sh -run TestPeer       those with other controllers; else only in the full run
+#   MUSTER_SOAK=apiserver test.sh -run TestSoakApiServer
+#                               a soak, 45 minutes at most; only where it is asked for
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 
@@ -26,6 +28,11 @@ if [[ "${MUSTER_FULL:-}" == 1 || "$*" == *TestPeer* ]]; then
   ./build.sh --peers || exit 1
   peers=yes limit=120m
 fi
+soaks=
+if [[ "$*" == *TestSoak* ]]; then
+  # The case ends itself before.
+  soaks=yes limit=50m
+fi
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -43,12 +50,15 @@ cases() {
 
 status=0
 if (($# > 0)); then
-  [[ -n $peers ]] || set -- -skip '^TestPeer' "$@"
+  left_out=()
+  [[ -n $peers ]] || left_out+=(TestPeer)
+  [[ -n $soaks ]] || left_out+=(TestSoak)
+  ((${#left_out[@]} == 0)) || set -- -skip "^($(IFS='|' && echo "${left_out[*]}"))" "$@"
   cases asked -test.parallel 8 "${@/#-/-test.}" || status=1
 else
   # Most cases wait for Karpenter, and many need a control plane to themselves: two of them halve
   # the time.
-  mapfile -t names < <("$folder/cases" -test.list . | grep '^Test' | grep -v '^TestPeer')
+  mapfile -t names < <("$folder/cases" -test.list . | grep '^Test' | grep -Ev '^Test(Peer|Soak)')
   half() { for ((i = $1; i < ${#names[@]}; i += 2)); do echo "${names[i]}"; done | paste -sd '|'; }
   cases first -test.parallel 4 -test.run "^($(half 0))\$" &
   cases second -test.parallel 4 -test.run "^($(half 1))\$" || status=1
