@@ -126,7 +126,6 @@ func soakedReplica(t *testing.T, line *plane.Line) *plane.Replica {
 		}
 	})
 	must(replica.Start())
-	time.Sleep(time.Second) // until there is a process to ask about
 	must(replica.Muster.AwaitReady(time.Minute))
 	must(awaitLeads(replica, time.Minute))
 	return replica
@@ -217,7 +216,7 @@ func (s *soakRound) run(t *testing.T) {
 		t.Logf("started again, having ended meanwhile: %s", strings.Join(revived, ", "))
 	}
 	s.checkReadiness(t, readiness, began, ended, recovered)
-	s.checkOutcome(t, train, local, deleted)
+	s.checkOutcome(t, recovered, train, local, deleted)
 }
 
 func (s *soakRound) newCase(t *testing.T, name string) *Case {
@@ -324,13 +323,16 @@ func (s *soakRound) checkReadiness(t *testing.T, r *readiness, began, ended, rec
 }
 
 // checkOutcome waits until both gangs are whole, and judges what is left behind.
-func (s *soakRound) checkOutcome(t *testing.T, train, local, deleted *Gang) {
+func (s *soakRound) checkOutcome(t *testing.T, recovered time.Time, train, local, deleted *Gang) {
 	t.Helper()
-	begin := time.Now()
 	awaitNoGang(t, s.replica.Muster, deleted.Namespace, 15*time.Second, deleted.Name)
 	local.AwaitBound(time.Minute)
 	train.AwaitBound(2 * time.Minute)
-	t.Logf("both gangs are whole %v after the API server answered", time.Since(begin).Round(time.Millisecond))
+	whole := func(g *Gang) time.Duration {
+		moments := g.Moments(bound)
+		return moments[len(moments)-1].At.Sub(recovered).Round(time.Millisecond)
+	}
+	t.Logf("after the API server answered they were whole within %v (bought nodes) and %v (those that were there)", whole(train), whole(local))
 	for _, g := range []*Gang{train, local} {
 		g.AwaitAnswer(15*time.Second, func(answer map[string]any) string {
 			if answer["state"] != "BOUND" {
