@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"muster.dev/tests/cluster/plane"
 	"muster.dev/tests/cluster/timeline"
@@ -327,6 +328,7 @@ func (s *soakRound) checkOutcome(t *testing.T, recovered time.Time, train, local
 	t.Helper()
 	awaitNoGang(t, s.replica.Muster, deleted.Namespace, 15*time.Second, deleted.Name)
 	local.AwaitBound(time.Minute)
+	train.replaceLostClaims(recovered.Add(20 * time.Second))
 	train.AwaitBound(2 * time.Minute)
 	whole := func(g *Gang) time.Duration {
 		moments := g.Moments(bound)
@@ -345,6 +347,34 @@ func (s *soakRound) checkOutcome(t *testing.T, recovered time.Time, train, local
 	for _, g := range []*Gang{train, local} {
 		g.deleteWhole()
 		awaitNoGang(t, s.replica.Muster, g.Namespace, 15*time.Second)
+	}
+}
+
+// replaceLostClaims deletes NodeClaims whose Nodes aren't there at that time, as Karpenter would after 15
+// minutes: its kwok provider makes a Node once, and one that the API server wasn't there for is lost.
+func (g *Gang) replaceLostClaims(at time.Time) {
+	g.Helper()
+	_ = shared.Timeline.Await(time.Until(at), func(state *timeline.State) string {
+		if countPods(g.pods(state), bound) < len(g.Members) {
+			return "not bound yet"
+		}
+		return ""
+	})
+	var lost []string
+	shared.Timeline.Look(func(state *timeline.State) {
+		for _, claim := range state.NodeClaims {
+			node, _, _ := unstructured.NestedString(claim.Object, "status", "nodeName")
+			if g.mine(claim) && state.Nodes[node] == nil {
+				lost = append(lost, claim.GetName())
+			}
+		}
+	})
+	for _, name := range lost {
+		g.Logf("the Node of NodeClaim %s is lost; it is deleted", name)
+		err := shared.Dynamic.Resource(timeline.NodeClaims).Delete(g.Context(), name, metav1.DeleteOptions{})
+		if !apierrors.IsNotFound(err) {
+			g.must(err)
+		}
 	}
 }
 
