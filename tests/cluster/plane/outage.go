@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -109,22 +110,58 @@ func (p *Plane) process(name string) (*process.Process, error) {
 	return nil, fmt.Errorf("there is no %s", name)
 }
 
-// AwaitAPIServer returns once the API server says that it is ready, its store included.
+// AwaitAPIServer returns once the API server says that it is ready, and lists every kind from its
+// store: for each it has a connection of its own, which comes back at its own time.
 func (p *Plane) AwaitAPIServer(patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	for {
-		// A connection to one that was killed may be dead without a word.
-		ctx, cancel := context.WithTimeout(p.context, time.Second)
-		err := p.Client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-		cancel()
+		err := p.answers()
 		if err == nil {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the API server isn't ready after %v: %w", patience, err)
+			return fmt.Errorf("the API server doesn't answer after %v: %w", patience, err)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+}
+
+func (p *Plane) answers() error {
+	// A connection to one that was killed may be dead without a word.
+	ask := func(path string, parameters ...string) error {
+		ctx, cancel := context.WithTimeout(p.context, time.Second)
+		defer cancel()
+		request := p.Client.CoreV1().RESTClient().Get().AbsPath(path)
+		for _, parameter := range parameters {
+			request.Param(parameter, "1")
+		}
+		if err := request.Do(ctx).Error(); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	}
+	if err := ask("/readyz"); err != nil {
+		return err
+	}
+	kinds, err := p.Client.Discovery().ServerPreferredResources()
+	if err != nil {
+		return err
+	}
+	for _, group := range kinds {
+		root := "/apis/"
+		if group.GroupVersion == "v1" {
+			root = "/api/"
+		}
+		for _, kind := range group.APIResources {
+			if !slices.Contains(kind.Verbs, "list") || !slices.Contains(kind.Verbs, "watch") {
+				continue
+			}
+			if err := ask(root+group.GroupVersion+"/"+kind.Name, "limit"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // NewLine makes a line to the API server.
