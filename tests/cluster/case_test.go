@@ -296,7 +296,7 @@ func (c *Case) story() string {
 		last[key] = text
 		fmt.Fprintf(&lines, "%8.3f s  rev %-7d %s\n", event.At.Sub(c.Begin).Seconds(), event.Revision, text)
 	}
-	fmt.Fprintf(&lines, "muster's log: %s\n", shared.Muster.LogPath())
+	fmt.Fprintf(&lines, "muster's log: %s\n", c.muster().LogPath())
 	return lines.String()
 }
 

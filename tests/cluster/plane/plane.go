@@ -55,7 +55,8 @@ type Plane struct {
 	cancel         context.CancelFunc
 
 	mutex     sync.Mutex
-	processes []*process.Process // in the order they were started
+	processes []*process.Process                          // in the order they were started
+	starts    map[string]func() (*process.Process, error) // how, by name
 	replicas  []*Replica
 }
 
@@ -79,7 +80,10 @@ func Start(options Options) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plane{Folder: folder, Worker: options.Worker, programs: options.Programs, peers: options.Peers}
+	p := &Plane{
+		Folder: folder, Worker: options.Worker, programs: options.Programs, peers: options.Peers,
+		starts: map[string]func() (*process.Process, error){},
+	}
 	p.context, p.cancel = context.WithCancel(context.Background())
 	if err := p.start(options); err != nil {
 		p.Stop()
@@ -398,13 +402,17 @@ func (p *Plane) run(name string, environment []string, arguments ...string) erro
 }
 
 func (p *Plane) runAs(name, program string, environment []string, arguments ...string) error {
-	started, err := process.Start(name, p.path("logs/"+name+".log"), environment, p.program(program), arguments...)
+	start := func() (*process.Process, error) {
+		return process.Start(name, p.path("logs/"+name+".log"), environment, p.program(program), arguments...)
+	}
+	started, err := start()
 	if err != nil {
 		return err
 	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.processes = append(p.processes, started)
+	p.starts[name] = start
 	return nil
 }
 

@@ -46,6 +46,7 @@ type Timeline struct {
 	events  []Event
 	state   State
 	failure error
+	gaps    bool // are bridged
 }
 
 // State is the newest version of every recorded object. Valid only inside the
@@ -88,8 +89,10 @@ func (t *Timeline) follow(ctx context.Context, client dynamic.Interface, kind sc
 		if err != nil {
 			// The server may be stopping; a gap would be told as Expired.
 			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-				t.fail(fmt.Errorf("watch %s: the record has a gap: %w", kind.Resource, err))
-				return
+				if revision = t.bridge(ctx, client, kind, revision); revision == "" {
+					t.fail(fmt.Errorf("watch %s: the record has a gap: %w", kind.Resource, err))
+					return
+				}
 			}
 			time.Sleep(50 * time.Millisecond)
 			continue
@@ -98,14 +101,81 @@ func (t *Timeline) follow(ctx context.Context, client dynamic.Interface, kind sc
 			received := time.Now()
 			object, ok := event.Object.(*unstructured.Unstructured)
 			if !ok || event.Type == watch.Error {
-				t.fail(fmt.Errorf("watch %s: the record has a gap: %v", kind.Resource, apierrors.FromObject(event.Object)))
-				return
+				if revision = t.bridge(ctx, client, kind, revision); revision == "" {
+					t.fail(fmt.Errorf("watch %s: the record has a gap: %v", kind.Resource, apierrors.FromObject(event.Object)))
+					return
+				}
+				stream.Stop()
+				break
 			}
 			revision = object.GetResourceVersion()
 			if event.Type != watch.Bookmark {
 				t.add(received, kind, event.Type, object)
 			}
 		}
+	}
+}
+
+// BridgeGaps is for cases in which the API server ends: a new one doesn't tell what happened before
+// it began, so what lies between is left out of the record instead of failing it. How things stand
+// is in State all the same.
+func (t *Timeline) BridgeGaps() {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.gaps = true
+}
+
+// bridge records how things stand as if it had just happened, and returns from where to watch on;
+// "" if gaps aren't bridged. A watch that can't be had for another reason goes on where it was.
+func (t *Timeline) bridge(ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource, revision string) string {
+	t.mutex.Lock()
+	bridged, known := t.gaps, t.known(kind)
+	t.mutex.Unlock()
+	if !bridged {
+		return ""
+	}
+	list, err := client.Resource(kind).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return revision
+	}
+	for i := range list.Items {
+		object := &list.Items[i]
+		if version, ok := known[Key(object)]; !ok {
+			t.add(time.Now(), kind, watch.Added, object)
+		} else if version.GetResourceVersion() != object.GetResourceVersion() {
+			t.add(time.Now(), kind, watch.Modified, object)
+		}
+		delete(known, Key(object))
+	}
+	for _, gone := range known {
+		raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(gone)
+		if err != nil {
+			panic(fmt.Sprintf("an object that was read can't be written: %v", err))
+		}
+		t.add(time.Now(), kind, watch.Deleted, &unstructured.Unstructured{Object: raw})
+	}
+	return list.GetResourceVersion()
+}
+
+// known is what the record has of a kind.
+func (t *Timeline) known(kind schema.GroupVersionResource) map[string]metav1.Object {
+	objects := map[string]metav1.Object{}
+	switch kind {
+	case Pods:
+		copyInto(objects, t.state.Pods)
+	case Nodes:
+		copyInto(objects, t.state.Nodes)
+	case NodeClaims:
+		copyInto(objects, t.state.NodeClaims)
+	case PodGroups:
+		copyInto(objects, t.state.PodGroups)
+	}
+	return objects
+}
+
+func copyInto[T metav1.Object](all map[string]metav1.Object, some map[string]T) {
+	for key, object := range some {
+		all[key] = object
 	}
 }
 
