@@ -149,7 +149,8 @@ std::optional<Rejection> CheckClass(const Snapshot& snapshot, const kube::Pod& p
 
 std::optional<Rejection> ClassCheck::Check(const NodeInfo& info, Detail detail) {
   const bool written = detail == Detail::kWritten;
-  if (!info.UsableNow() && !info.Coming()) {
+  const bool counts = info.Coming() || (info.UsableNow() && IsWholeFor(pod_.spec->requests, info));
+  if (!counts) {
     return Rejection{RejectionCode::kNotUsable, written ? info.readiness.message : ""};
   }
   // A virtual node is judged by its claim, too.

@@ -45,7 +45,8 @@ struct Rejection {
 // Whether somebody will read the detail of a rejection. Writing it costs more than the verdict.
 enum class Detail { kWritten, kOmitted };
 
-// Node usable now or coming (the caller decides whether it wants virtual nodes), schedulable,
+// Node usable now or coming (the caller decides whether it wants virtual nodes), whole if the pod
+// takes whole nodes (node_stage.h, IsWholeFor; kube-scheduler knows no such rule), schedulable,
 // taints tolerated, selector and node affinity met, bound volumes reachable.
 //
 // A virtual node that isn't registered yet is judged by its claim's requirements where its labels
