@@ -394,24 +394,20 @@ TEST(CheckClass, RefusesANodeThatIsGoing) {
             (Rejection{kNotUsable, "the NodeClaim is being deleted"}));
 }
 
-TEST(PreferenceScore, AddsUpWhatTheNodeMeets) {
+TEST(NodePreferenceScore, AddsUpWhatTheNodeMeets) {
   Snapshot snapshot;
   kube::Node node = MakeNode("a", "z1");
   node.taints = {{"slow", "", TaintEffect::kPreferNoSchedule}};
   snapshot.Upsert(node);
-  snapshot.Upsert(BoundTo(Labelled(MakePod("q"), "app", "db"), "a"));
   const NodeInfo& info = *snapshot.FindNode("a");
-  EXPECT_EQ(PreferenceScore(snapshot, MakePod("p"), info), -100);
+  EXPECT_EQ(NodePreferenceScore(*MakePod("p").spec, info), -100);
   kube::Pod pod = With(MakePod("p"), [](kube::PodSpec& spec) {
     spec.tolerations = {{"slow", true, "", {}}};
     spec.affinity.preferred_node_terms = {{30, {{In(kube::kZoneLabel, {"z1"})}, {}}},
                                           {50, {{In(kube::kZoneLabel, {"z2"})}, {}}},
                                           {60, {}}};
-    spec.affinity.preferred_pod_affinity = {{7, TermFor("app", "db", kube::kZoneLabel)},
-                                            {9, TermFor("app", "web", kube::kZoneLabel)}};
-    spec.affinity.preferred_pod_anti_affinity = {{2, TermFor("app", "db", kube::kHostnameLabel)}};
   });
-  EXPECT_EQ(PreferenceScore(snapshot, pod, info), 30 + 7 - 2);
+  EXPECT_EQ(NodePreferenceScore(*pod.spec, info), 30);
 }
 
 TEST(ClassKey, IsEqualExactlyForPodsThatClassAndRoomTreatAlike) {
