@@ -10,7 +10,6 @@
 #include <string>
 
 #include "cluster/predicates.h"
-#include "cluster/relation_index.h"
 #include "kube/objects/decode.h"
 
 namespace muster::cluster {

@@ -179,7 +179,7 @@ NodeReadiness ReadinessOf(const kube::Node* node, const kube::NodeClaim* claim) 
   }
   if (!node->ready) return {NodeStage::kRegistered, std::move(shortages), NotReady(*node)};
   if (const kube::Taint* taint = BlockingTaint(*node, claim)) {
-    return {NodeStage::kInitialized, std::move(shortages),
+    return {NodeStage::kRegistered, std::move(shortages),
             fmt::format("taint {}", taint->ToString())};
   }
   if (!shortages.empty()) {
@@ -187,6 +187,22 @@ NodeReadiness ReadinessOf(const kube::Node* node, const kube::NodeClaim* claim) 
     return {NodeStage::kInitialized, std::move(shortages), std::move(message)};
   }
   return {NodeStage::kUsable, {}, ""};
+}
+
+bool IsWholeFor(const kube::ResourceList& requests, const NodeInfo& info) {
+  const std::vector<DeviceShortage>& shortages = info.readiness.shortages;
+  if (shortages.empty()) return true;
+  const auto& entries = requests.entries();
+  return std::none_of(entries.begin(), entries.end(), [&](const auto& request) {
+    const auto& [resource, amount] = request;
+    if (amount <= 0 || !IsDevice(resource)) return false;
+    auto shortage = std::find_if(
+        shortages.begin(), shortages.end(),
+        [&resource = resource](const auto& each) { return each.resource == resource; });
+    const int64_t full =
+        shortage != shortages.end() ? shortage->want : info.node->allocatable.Get(resource);
+    return full > 0 && amount >= full;
+  });
 }
 
 const NodeReadiness& ReadinessOf(const NodeInfo& info) { return info.readiness; }

@@ -11,12 +11,14 @@ namespace muster::cluster {
 
 struct NodeInfo;
 
-// In the order in which Karpenter brings a node up. Only kUsable counts for a READY gang.
+// In the order in which Karpenter brings a node up. Pods may be bound from kInitialized on; whether
+// a node that is short of devices will do is for each pod to say (IsWholeFor).
 enum class NodeStage {
   kRequested,    // NodeClaim exists
   kLaunched,     // instance runs (NodeClaim condition Launched)
   kRegistered,   // Node exists, taint karpenter.sh/unregistered gone
-  kInitialized,  // label karpenter.sh/initialized, or a node that Karpenter didn't make; and Ready
+  kInitialized,  // label karpenter.sh/initialized, or a node that Karpenter didn't make; and Ready,
+                 // without lifecycle taints
   kUsable,       // and every device is there in full
   kGoing,        // being deleted or disrupted, on either object
 };
@@ -33,23 +35,30 @@ struct NodeReadiness {
   std::vector<DeviceShortage> shortages;  // devices: extended resources ("nvidia.com/gpu")
   // One sentence while the stage isn't kUsable, "" otherwise: "nvidia.com/gpu: 7 of 8 allocatable".
   std::string message;
+  bool TakesPods() const { return stage == NodeStage::kInitialized || stage == NodeStage::kUsable; }
   bool operator==(const NodeReadiness&) const = default;
 };
 
-// A node with a NodeClaim counts when it has the labels karpenter.sh/registered and
+// A node with a NodeClaim takes pods when it has the labels karpenter.sh/registered and
 // karpenter.sh/initialized, is Ready, carries no deletion mark on Node or NodeClaim, no taint of
 // karpenter.sh/{unregistered,disrupted}, no lifecycle taint (below) nor one of the claim's
-// startupTaints, and has the full quantity of each device in allocatable. Karpenter itself checks
-// devices for non-zero only (pkg/controllers/nodeclaim/lifecycle/initialization.go v1.8). A node
-// without a NodeClaim counts when Ready with full devices and none of those taints; one that has
-// the label karpenter.sh/nodepool while its NodeClaim isn't known needs the two labels all the
-// same.
+// startupTaints; and is usable when it has the full quantity of each device in allocatable, too.
+// Karpenter itself checks devices for non-zero only
+// (pkg/controllers/nodeclaim/lifecycle/initialization.go v1.8). A node without a NodeClaim takes
+// pods when Ready with none of those taints; one that has the label karpenter.sh/nodepool while its
+// NodeClaim isn't known needs the two labels all the same.
 //
 // What a NodeClaim says of a device counts if the claim requests that device: its capacity also
 // lists what the node may never register (vpc.amazonaws.com/pod-eni).
 //
 // Either object may be null, not both.
 NodeReadiness ReadinessOf(const kube::Node* node, const kube::NodeClaim* claim);
+
+// False if a pod with these requests takes whole nodes and this one isn't whole. A pod takes whole
+// nodes if it asks for the full quantity of any device of the node; then it wants all of the node's
+// devices in full: whoever takes all 8 GPUs counts on the EFA devices beside them. One that takes 1
+// of 8 GPUs may have a node with 7.
+bool IsWholeFor(const kube::ResourceList& requests, const NodeInfo& info);
 
 // The readiness that the snapshot keeps up to date. Lives as long as `info`.
 const NodeReadiness& ReadinessOf(const NodeInfo& info);

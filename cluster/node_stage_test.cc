@@ -111,7 +111,7 @@ TEST(ReadinessOf, FollowsTheNodeFromRequestToUse) {
          node.taints = {
              {"node.cloudprovider.kubernetes.io/uninitialized", "true", TaintEffect::kNoSchedule}};
        },
-       true, true, NodeStage::kInitialized,
+       true, true, NodeStage::kRegistered,
        "taint node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule"},
       {"a taint that pods may tolerate",
        [](kube::Node& node, kube::NodeClaim&) {

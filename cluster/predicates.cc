@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cluster/relation_index.h"
+#include "cluster/relations.h"
 #include "cluster/volumes.h"
 #include "fmt/format.h"
 #include "kube/objects/quantity.h"
@@ -149,7 +149,8 @@ std::optional<Rejection> CheckClass(const Snapshot& snapshot, const kube::Pod& p
 
 std::optional<Rejection> ClassCheck::Check(const NodeInfo& info, Detail detail) {
   const bool written = detail == Detail::kWritten;
-  if (!info.UsableNow() && !info.Coming()) {
+  const bool counts = info.Coming() || (info.UsableNow() && IsWholeFor(pod_.spec->requests, info));
+  if (!counts) {
     return Rejection{RejectionCode::kNotUsable, written ? info.readiness.message : ""};
   }
   // A virtual node is judged by its claim, too.
@@ -167,7 +168,14 @@ std::optional<Rejection> CheckRoom(const kube::Pod& pod, const NodeInfo& info) {
 
 std::optional<Rejection> CheckRelations(const Snapshot& snapshot, const kube::Pod& pod,
                                         const NodeInfo& info) {
-  return RelationIndex(snapshot, {&pod}, info.is_virtual).Check(pod, info);
+  std::vector<const NodeInfo*> nodes;
+  int node = -1;
+  for (const auto& [name, other] : snapshot.nodes()) {
+    if (&other == &info) node = static_cast<int>(nodes.size());
+    nodes.push_back(&other);
+  }
+  const Relations relations(snapshot, {&pod}, nodes, info.is_virtual);
+  return relations.WhyNot(relations.KindOf(0), node);
 }
 
 std::optional<Rejection> CheckAll(const Snapshot& snapshot, const kube::Pod& pod,
@@ -185,12 +193,6 @@ int64_t NodePreferenceScore(const kube::PodSpec& spec, const NodeInfo& info) {
     }
   }
   return score;
-}
-
-int64_t PreferenceScore(const Snapshot& snapshot, const kube::Pod& pod, const NodeInfo& info) {
-  const int64_t score = NodePreferenceScore(*pod.spec, info);
-  if (!HasPreferredRelations(*pod.spec)) return score;
-  return score + RelationIndex(snapshot, {&pod}, info.is_virtual).Score(pod, info);
 }
 
 bool HasRelations(const kube::PodSpec& spec) {

@@ -2,7 +2,7 @@
 //
 // Split by what they depend on, so that a planner can check each once: the class part depends only
 // on pod spec and node (cacheable per class and node), the room part on what is free, the
-// relational part on where other pods stand (relation_index.h counts that once for many pods).
+// relational part on where other pods stand (relations.h counts that once for many pods).
 //
 // Left to kube-scheduler, because they need what isn't in the snapshot: capacity and topology of
 // volumes that aren't bound yet, volume limits per node, ReadWriteOncePod, device claims.
@@ -45,7 +45,8 @@ struct Rejection {
 // Whether somebody will read the detail of a rejection. Writing it costs more than the verdict.
 enum class Detail { kWritten, kOmitted };
 
-// Node usable now or coming (the caller decides whether it wants virtual nodes), schedulable,
+// Node usable now or coming (the caller decides whether it wants virtual nodes), whole if the pod
+// takes whole nodes (node_stage.h, IsWholeFor; kube-scheduler knows no such rule), schedulable,
 // taints tolerated, selector and node affinity met, bound volumes reachable.
 //
 // A virtual node that isn't registered yet is judged by its claim's requirements where its labels
@@ -79,7 +80,7 @@ std::optional<Rejection> CheckRoom(const kube::Pod& pod, const NodeInfo& info);
 // Inter-pod affinity and anti-affinity (both directions) and hard topology spread, against the
 // pods that stand in the snapshot now, assumed ones included. The first pod of a group that would
 // satisfy its own required affinity passes when no pod matches anywhere, as in kube-scheduler.
-// Walks the pods of the snapshot: to ask for many pods or nodes, make one RelationIndex.
+// Walks the pods of the snapshot: to ask for many pods or nodes, make one Relations.
 std::optional<Rejection> CheckRelations(const Snapshot& snapshot, const kube::Pod& pod,
                                         const NodeInfo& info);
 
@@ -87,15 +88,9 @@ std::optional<Rejection> CheckRelations(const Snapshot& snapshot, const kube::Po
 std::optional<Rejection> CheckAll(const Snapshot& snapshot, const kube::Pod& pod,
                                   const NodeInfo& info);
 
-// Weight of preferences met: preferred node affinity, preferred (anti-)affinity, soft spread,
-// PreferNoSchedule taints counted against. Higher is better; only comparable for one pod.
-// Each preferred term counts its weight (1 to 100) if the node meets it, an anti-affinity term
-// against; an untolerated PreferNoSchedule taint counts 100 against; a soft spread constraint
-// counts the skew above maxSkew against, 100 at most. Same cost as CheckRelations if the pod has
-// preferred relations.
-int64_t PreferenceScore(const Snapshot& snapshot, const kube::Pod& pod, const NodeInfo& info);
-
-// The part of PreferenceScore that doesn't depend on other pods.
+// Weight of the preferences met that don't depend on other pods (those that do: relations.h).
+// Higher is better; only comparable for one pod. Each preferred term of node affinity counts its
+// weight (1 to 100) if the node meets it; an untolerated PreferNoSchedule taint counts 100 against.
 int64_t NodePreferenceScore(const kube::PodSpec& spec, const NodeInfo& info);
 
 // True if the pod has inter-pod terms or spread constraints of its own that CheckRelations reads.

@@ -47,13 +47,47 @@ auto Tainted(TaintEffect effect) {
   return [effect](Snapshot&, kube::Node& node) { node.taints = {{"gpu", "yes", effect}}; };
 }
 
+void ShortOfAGpu(Snapshot&, kube::Node& node) {
+  node = WithGpus(node, 7, 8);
+  node.allocatable.Set("vpc.amazonaws.com/efa", 4);
+  node.capacity.Set("vpc.amazonaws.com/efa", 4);
+}
+
+// Instead of all GPUs.
+auto Wanting(const char* resource, int64_t amount) {
+  return [=](kube::PodSpec& spec) { spec.requests = Resources({{resource, amount}}); };
+}
+
 TEST(CheckClass, JudgesNodeAndSpecAlone) {
   CheckCases(
       {
           {"a usable node", no_node_change, no_pod_change, {}, ""},
-          {"a node that isn't usable",
-           [](Snapshot&, kube::Node& node) { node = WithGpus(node, 7, 8); }, no_pod_change,
-           kNotUsable, "nvidia.com/gpu: 7 of 8 allocatable"},
+          {"7 of 8 GPUs, for a pod that wants none", ShortOfAGpu, Wanting("cpu", 1000), {}, ""},
+          {"7 of 8 GPUs, for a pod that wants some",
+           ShortOfAGpu,
+           Wanting("nvidia.com/gpu", 7),
+           {},
+           ""},
+          {"7 of 8 GPUs, for a pod that wants all", ShortOfAGpu, no_pod_change, kNotUsable,
+           "nvidia.com/gpu: 7 of 8 allocatable"},
+          {"7 of 8 GPUs, for a pod that takes the whole node by another device", ShortOfAGpu,
+           Wanting("vpc.amazonaws.com/efa", 4), kNotUsable, "nvidia.com/gpu: 7 of 8 allocatable"},
+          {"7 of 8 GPUs, for a pod that wants some of another device, too",
+           ShortOfAGpu,
+           Wanting("vpc.amazonaws.com/efa", 3),
+           {},
+           ""},
+          {"7 of 8 GPUs, for a pod that wants a device that the node doesn't have: room isn't "
+           "asked for",
+           ShortOfAGpu,
+           Wanting("amd.com/gpu", 1),
+           {},
+           ""},
+          {"7 of 8 GPUs, for a pod that takes all of what is no device",
+           ShortOfAGpu,
+           Wanting("cpu", 96'000),
+           {},
+           ""},
           {"a node that isn't ready, whatever is tolerated",
            [](Snapshot&, kube::Node& node) { node.ready = false; },
            [](kube::PodSpec& spec) { spec.tolerations = {{"", true, "", {}}}; }, kNotUsable,
@@ -360,24 +394,20 @@ TEST(CheckClass, RefusesANodeThatIsGoing) {
             (Rejection{kNotUsable, "the NodeClaim is being deleted"}));
 }
 
-TEST(PreferenceScore, AddsUpWhatTheNodeMeets) {
+TEST(NodePreferenceScore, AddsUpWhatTheNodeMeets) {
   Snapshot snapshot;
   kube::Node node = MakeNode("a", "z1");
   node.taints = {{"slow", "", TaintEffect::kPreferNoSchedule}};
   snapshot.Upsert(node);
-  snapshot.Upsert(BoundTo(Labelled(MakePod("q"), "app", "db"), "a"));
   const NodeInfo& info = *snapshot.FindNode("a");
-  EXPECT_EQ(PreferenceScore(snapshot, MakePod("p"), info), -100);
+  EXPECT_EQ(NodePreferenceScore(*MakePod("p").spec, info), -100);
   kube::Pod pod = With(MakePod("p"), [](kube::PodSpec& spec) {
     spec.tolerations = {{"slow", true, "", {}}};
     spec.affinity.preferred_node_terms = {{30, {{In(kube::kZoneLabel, {"z1"})}, {}}},
                                           {50, {{In(kube::kZoneLabel, {"z2"})}, {}}},
                                           {60, {}}};
-    spec.affinity.preferred_pod_affinity = {{7, TermFor("app", "db", kube::kZoneLabel)},
-                                            {9, TermFor("app", "web", kube::kZoneLabel)}};
-    spec.affinity.preferred_pod_anti_affinity = {{2, TermFor("app", "db", kube::kHostnameLabel)}};
   });
-  EXPECT_EQ(PreferenceScore(snapshot, pod, info), 30 + 7 - 2);
+  EXPECT_EQ(NodePreferenceScore(*pod.spec, info), 30);
 }
 
 TEST(ClassKey, IsEqualExactlyForPodsThatClassAndRoomTreatAlike) {

@@ -44,8 +44,9 @@ struct PlacedPod {
 //
 // Until Karpenter has put karpenter.sh/initialized on the Node, it is virtual: `node` is a forecast
 // (node_stage.h) of what it will be, so a plan that includes virtual nodes counts it exactly once,
-// and nothing may be bound there. After that `node` is the Node itself, and it counts if
-// its readiness says so; an initialized node that is ill or lacks devices isn't coming.
+// and nothing may be bound there. After that `node` is the Node itself, and it counts if its
+// readiness says so; an initialized node that is ill isn't coming, and one that lacks devices
+// serves who asks for fewer.
 struct NodeInfo {
   std::shared_ptr<const kube::Node> node;  // never null; node->meta.name is the name of this info
   // The Node as the API server has it: `node` itself unless virtual; null while only the claim
@@ -74,8 +75,9 @@ struct NodeInfo {
   kube::ResourceList reserved_for_daemons;
 
   const std::string& name() const { return node->meta.name; }
-  // Pods may be bound here now, as far as the node goes (it may still be cordoned).
-  bool UsableNow() const { return !is_virtual && readiness.stage == NodeStage::kUsable; }
+  // Pods may be bound here now, as far as the node goes: it may be cordoned, or short of devices
+  // that some pods want in full (IsWholeFor).
+  bool UsableNow() const { return !is_virtual && readiness.TakesPods(); }
   // Will be usable, as far as one can know.
   bool Coming() const {
     return is_virtual && readiness.stage != NodeStage::kGoing && error.empty();

@@ -14,7 +14,7 @@
 #include "cluster/label_bits.h"
 #include "cluster/node_families.h"
 #include "cluster/predicates.h"
-#include "cluster/relation_index.h"
+#include "cluster/relations.h"
 #include "cluster/snapshot.h"
 #include "cluster/test_objects.h"
 #include "fmt/format.h"
@@ -403,16 +403,20 @@ struct Verdicts {
 using AllVerdicts = std::map<std::string, std::vector<Verdicts>>;
 
 AllVerdicts Judge(const Snapshot& snapshot, const std::vector<kube::Pod>& probes) {
-  std::vector<const kube::Pod*> subjects;
-  for (const kube::Pod& probe : probes) subjects.push_back(&probe);
-  const RelationIndex as_seen(snapshot, subjects, /*include_virtual=*/false);
-  const RelationIndex as_forecast(snapshot, subjects, /*include_virtual=*/true);
+  std::vector<const kube::Pod*> members;
+  for (const kube::Pod& probe : probes) members.push_back(&probe);
+  std::vector<const NodeInfo*> nodes;
+  for (const auto& [name, info] : snapshot.nodes()) nodes.push_back(&info);
+  const Relations as_seen(snapshot, members, nodes, /*include_virtual=*/false);
+  const Relations as_forecast(snapshot, members, nodes, /*include_virtual=*/true);
   AllVerdicts verdicts;
-  for (const auto& [name, info] : snapshot.nodes()) {
-    const RelationIndex& relations = info.is_virtual ? as_forecast : as_seen;
-    for (const kube::Pod& probe : probes) {
-      verdicts[name].push_back({!CheckClass(snapshot, probe, info), !CheckRoom(probe, info),
-                                !relations.Check(probe, info)});
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    const NodeInfo& info = *nodes[n];
+    const Relations& relations = info.is_virtual ? as_forecast : as_seen;
+    for (size_t p = 0; p < probes.size(); ++p) {
+      verdicts[info.name()].push_back({!CheckClass(snapshot, probes[p], info),
+                                       !CheckRoom(probes[p], info),
+                                       relations.Allows(relations.KindOf(p), static_cast<int>(n))});
     }
   }
   return verdicts;

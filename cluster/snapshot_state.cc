@@ -258,7 +258,7 @@ NodeChanges Snapshot::State::Settle(NodeInfo& info, bool daemons_changed,
 void Snapshot::State::Judge(NodeInfo& info) {
   info.readiness = ReadinessOf(info.object.get(), info.claim.get());
   if (info.error.empty() || info.readiness.stage == NodeStage::kGoing) return;
-  info.readiness.stage = std::min(info.readiness.stage, NodeStage::kInitialized);
+  info.readiness.stage = std::min(info.readiness.stage, NodeStage::kRegistered);
   info.readiness.message = info.error;
 }
 

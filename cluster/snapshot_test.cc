@@ -265,15 +265,16 @@ TEST(SnapshotClaims, ANodeAndItsClaimAreAlwaysOneNodeInfo) {
   EXPECT_EQ(snapshot.FindNode("ip-1")->claim->meta.name, "c");
 }
 
-TEST(SnapshotClaims, AnInitializedNodeWithoutAllItsDevicesIsNeitherUsableNorComing) {
+TEST(SnapshotClaims, AnInitializedNodeHasTheDevicesThatItHas) {
   Snapshot snapshot;
   snapshot.Upsert(Launched(MakeClaim("c"), "aws:///i-1"));
   snapshot.Upsert(WithGpus(Initialized(MakeEarlyNode("ip-1", "aws:///i-1")), 7, 8));
   const NodeInfo* info = snapshot.FindNode("ip-1");
-  EXPECT_FALSE(info->UsableNow());
+  EXPECT_TRUE(info->UsableNow());
   EXPECT_FALSE(info->Coming());
+  EXPECT_EQ(info->readiness.stage, NodeStage::kInitialized);
   EXPECT_EQ(info->readiness.message, "nvidia.com/gpu: 7 of 8 allocatable");
-  EXPECT_EQ(info->node->allocatable.Get("nvidia.com/gpu"), 7);
+  EXPECT_EQ(info->Free("nvidia.com/gpu"), 7);
 }
 
 TEST(SnapshotClaims, ANodeThatCameBeforeItsClaimIsJoinedByName) {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "cluster/predicates.h"
-#include "cluster/relation_index.h"
+#include "cluster/relations.h"
 #include "fmt/format.h"
 #include "kube/objects/well_known.h"
 
@@ -27,15 +27,35 @@ bool OracleBetter(const OracleScore& a, const OracleScore& b) {
   return key(a) > key(b);
 }
 
+namespace {
+
+std::vector<const NodeInfo*> AllNodes(const cluster::Snapshot& snapshot) {
+  std::vector<const NodeInfo*> nodes;
+  for (const auto& [name, info] : snapshot.nodes()) nodes.push_back(&info);
+  return nodes;
+}
+
+}  // namespace
+
 // Walks all states depth first, with the placements of the current one counted.
 struct Oracle::Explorer {
   explicit Explorer(Oracle& oracle)
       : oracle(oracle),
-        relations(oracle.snapshot_, oracle.request_.members, oracle.request_.include_virtual),
+        relations(oracle.snapshot_, oracle.request_.members, AllNodes(oracle.snapshot_),
+                  oracle.request_.include_virtual),
         state(oracle.kinds_.size() * oracle.nodes_.size()),
         placed(oracle.kinds_.size()),
         requested(oracle.nodes_.size()),
         on_node(oracle.nodes_.size()) {
+    const std::vector<const NodeInfo*> all = AllNodes(oracle.snapshot_);
+    for (const NodeInfo* info : oracle.nodes_) {
+      node_number.push_back(
+          static_cast<int>(std::find(all.begin(), all.end(), info) - all.begin()));
+    }
+    relation_kind.resize(oracle.kinds_.size());
+    for (size_t m = 0; m < oracle.alike_.size(); ++m) {
+      relation_kind[oracle.alike_[m]] = relations.KindOf(m);
+    }
     for (const auto& kind : oracle.kinds_) {
       for (const NodeInfo* info : oracle.nodes_) {
         suitable.push_back(!cluster::CheckClass(oracle.snapshot_, *kind[0], *info) &&
@@ -86,7 +106,7 @@ struct Oracle::Explorer {
       for (size_t n = 0; n < oracle.nodes_.size(); ++n) {
         size_t at = k * oracle.nodes_.size() + n;
         if (!suitable[at] || !InDomain(n) || !HasRoom(pod, n)) continue;
-        if (relations.Check(pod, *oracle.nodes_[n])) continue;
+        if (!relations.Allows(relation_kind[k], node_number[n])) continue;
         Step(pod, k, n, static_cast<int>(at));
       }
     }
@@ -99,9 +119,9 @@ struct Oracle::Explorer {
     ++placed[k];
     (void)requested[n].Add(pod.spec->requests);  // HasRoom has tried it
     on_node[n].push_back(&pod);
-    relations.Add(pod, *oracle.nodes_[n]);
+    relations.Place(relation_kind[k], node_number[n]);
     Visit(before, at);
-    relations.Remove(pod, *oracle.nodes_[n]);
+    relations.Remove(relation_kind[k], node_number[n]);
     on_node[n].pop_back();
     requested[n] = requested_before;
     --placed[k];
@@ -109,7 +129,9 @@ struct Oracle::Explorer {
   }
 
   Oracle& oracle;
-  cluster::RelationIndex relations;
+  cluster::Relations relations;
+  std::vector<int> relation_kind;  // by kind
+  std::vector<int> node_number;    // by node, in `relations`
   State state;
   std::vector<size_t> placed;                    // by kind
   std::vector<bool> suitable;                    // by kind, then node

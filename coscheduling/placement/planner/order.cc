@@ -11,6 +11,8 @@
 namespace muster::coscheduling::planner {
 namespace {
 
+using cluster::Relations;
+
 // How full a placement's domains will be before it, by the spread constraints of its kind, if all
 // are filled evenly: the order of these levels never breaks a single constraint that the end result
 // meets, and hardly ever several.
@@ -113,7 +115,7 @@ Ordering PlaceByLevel(const std::vector<Placement>& placements, std::vector<size
 
 }  // namespace
 
-Ordering PlaceInOrder(const std::vector<Placement>& placements, Relations* relations) {
+Ordering PlaceInOrder(const std::vector<Placement>& placements, cluster::Relations* relations) {
   std::vector<size_t> waiting(placements.size());
   for (size_t i = 0; i < waiting.size(); ++i) waiting[i] = i;
   std::sort(waiting.begin(), waiting.end(), [&](size_t a, size_t b) {

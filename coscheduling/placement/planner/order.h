@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "coscheduling/placement/planner/relations.h"
+#include "cluster/relations.h"
 
 namespace muster::coscheduling::planner {
 
@@ -22,6 +22,6 @@ struct Ordering {
 // Counts the placements into `relations` one by one, each when it is allowed. What comes out
 // depends on the set of placements only, not on the order in which they are given; of equal ones
 // the last are refused first.
-Ordering PlaceInOrder(const std::vector<Placement>& placements, Relations* relations);
+Ordering PlaceInOrder(const std::vector<Placement>& placements, cluster::Relations* relations);
 
 }  // namespace muster::coscheduling::planner

@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "coscheduling/placement/planner/lookup.h"
+#include "cluster/node_lookup.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::coscheduling::planner {
@@ -58,7 +58,7 @@ class LabelColumn {
  public:
   LabelColumn(const Problem& problem, const std::vector<int>& nodes, std::string_view label)
       : number_(problem.nodes.size(), -1) {
-    NodeLabel on_node(label);
+    cluster::NodeLabel on_node(label);
     for (int node : nodes) number_[node] = on_node.NumberOf(*problem.nodes[node].info);
     values_ = on_node.values();
     std::sort(values_.begin(), values_.end());

@@ -43,6 +43,12 @@ kube::PodSpec Tolerating(kube::PodSpec spec, const std::string& key) {
   return spec;
 }
 
+kube::Node NodeWithSevenOfEightGpus(const std::string& name) {
+  kube::Node node = NodeWith(name, "a", 8);
+  node.allocatable.Set("nvidia.com/gpu", 7);
+  return node;
+}
+
 PLAN_TABLE(Zones,
            PlanCase{"one zone that holds all is taken before two that hold more",
                     [](GangWorld& world) {
@@ -339,14 +345,19 @@ PLAN_TABLE(Nodes,
                       world.AddMembers("w", 1, Tolerating(SpecWith(8), "team"));
                     },
                     "n1"},
-           PlanCase{"a node with seven of eight GPUs registered isn't used even for seven",
+           PlanCase{"a node with seven of eight GPUs is used for who asks for seven",
                     [](GangWorld& world) {
-                      kube::Node partial = NodeWith("n1", "a", 8);
-                      partial.allocatable.Set("nvidia.com/gpu", 7);
-                      world.Add(std::move(partial));
+                      world.Add(NodeWithSevenOfEightGpus("n1"));
                       world.AddMembers("w", 1, SpecWith(7));
                     },
-                    "- !"},
+                    "n1"},
+           PlanCase{"a node with seven of eight GPUs isn't used for who takes whole nodes",
+                    [](GangWorld& world) {
+                      world.Add(NodeWithSevenOfEightGpus("n1"));
+                      AddNodes(world, {"n2"}, "a", 8);
+                      world.AddMembers("w", 2, SpecWith(8));
+                    },
+                    "n2 - !"},
            PlanCase{"excluded nodes are left out",
                     [](GangWorld& world) {
                       AddNodes(world, {"n1", "n2"}, "a", 8);

@@ -4,8 +4,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "cluster/relation_index.h"
-#include "coscheduling/placement/planner/lookup.h"
+#include "cluster/node_lookup.h"
 #include "coscheduling/placement/planner/places.h"
 #include "fmt/format.h"
 #include "kube/objects/quantity.h"
@@ -107,7 +106,7 @@ class ProblemBuilder {
     }
     problem_.nodes.resize(infos_.size());
     problem_.free.resize(infos_.size() * resources.size());
-    std::vector<FreeAmount> amounts(resources.begin(), resources.end());
+    std::vector<cluster::FreeAmount> amounts(resources.begin(), resources.end());
     int64_t* free = problem_.free.data();
     for (size_t n = 0; n < infos_.size(); ++n) {
       NodeSlot& slot = problem_.nodes[n];
@@ -167,22 +166,17 @@ class ProblemBuilder {
   }
 
   void FindPreferences() {
-    std::optional<cluster::RelationIndex> index;
     for (MemberClass& member_class : problem_.classes) {
       const kube::PodSpec& spec = *member_class.pod->spec;
-      const bool relational = cluster::HasPreferredRelations(spec);
       // Without preferred terms, which may name nodes, only taints count.
       const bool by_family = spec.affinity.preferred_node_terms.empty();
       cluster::PerFamily<int64_t> scores;
-      if (relational && !index) {
-        index.emplace(*problem_.snapshot, request().members, request().include_virtual);
-      }
       bool any = false;
       for (int node : member_class.candidates) {
         int64_t score = scores.Get(by_family ? problem_.nodes[node].family : -1, [&] {
           return cluster::NodePreferenceScore(spec, *infos_[node]);
         });
-        if (relational) score += index->Score(*member_class.pod, *infos_[node]);
+        score += problem_.relations.PreferenceScore(member_class.members.front(), node);
         member_class.preference.push_back(score);
         any |= score != 0;
       }

@@ -11,16 +11,18 @@
 #include <vector>
 
 #include "cluster/predicates.h"
+#include "cluster/relations.h"
 #include "cluster/snapshot.h"
 #include "coscheduling/placement/planner/planner.h"
-#include "coscheduling/placement/planner/relations.h"
 
 namespace muster::coscheduling::planner {
+
+using cluster::Relations;
 
 // Members that are interchangeable: equal needs, equal relations, equal candidates.
 struct MemberClass {
   const kube::Pod* pod = nullptr;  // stands for all
-  int kind = 0;                    // planner_relations.h
+  int kind = 0;                    // of cluster::Relations
   std::vector<int> members;        // indices into PlanRequest::members, in rank order
   std::vector<int64_t> request;    // by Problem::resources
   std::vector<char> clashes;       // by class: never on one node with a member of that class

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "cluster/relations.h"
 #include "coscheduling/placement/planner/order.h"
 #include "coscheduling/placement/planner/planner.h"
 #include "coscheduling/placement/planner/problem.h"
-#include "coscheduling/placement/planner/relations.h"
 #include "fmt/format.h"
 
 namespace muster::coscheduling {
@@ -108,7 +108,7 @@ std::optional<std::pair<std::string, Rejection>> FirstUnrelated(
     index[name] = static_cast<int>(infos.size());
     infos.push_back(&info);
   }
-  planner::Relations relations(snapshot, request.members, infos, request.include_virtual);
+  cluster::Relations relations(snapshot, request.members, infos, request.include_virtual);
   std::vector<planner::Placement> wanted;
   std::vector<size_t> member_of;
   for (size_t m = 0; m < request.members.size(); ++m) {

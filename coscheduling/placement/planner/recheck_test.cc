@@ -20,6 +20,7 @@ using testing::Occupy;
 using testing::PodWith;
 using testing::SpecWith;
 using testing::Term;
+using testing::WithAffinity;
 using testing::WithAntiAffinity;
 
 using Placements = std::map<std::string, std::string>;
@@ -106,6 +107,21 @@ TEST(FirstBroken, SeesRelationsThatNoLongerHold) {
   EXPECT_EQ(Broken(world, plan.placements),
             "uid-w-1: kubernetes.io/hostname=n2 holds 1 pods that its anti-affinity keeps away "
             "from");
+}
+
+TEST(FirstBroken, SeesThatADomainOfAffinityIsGone) {
+  GangWorld world;
+  AddNodes(world, {"n1"}, "a", 8);
+  world.AddMembers("w", 2, WithAffinity(SpecWith(1), Term("job", "j", kube::kZoneLabel)),
+                   {{"job", "j"}});
+  const Placements placements = world.MakePlan().placements;
+  EXPECT_EQ(Broken(world, placements), "");
+  kube::Node node = NodeWith("n1", "a", 8);
+  node.meta.labels.erase(kube::kZoneLabel);
+  world.Add(std::move(node));
+  EXPECT_EQ(Broken(world, placements),
+            placements.begin()->first +
+                ": label topology.kubernetes.io/zone of its pod affinity is missing");
 }
 
 TEST(FirstBroken, SeesMembersInTwoRequiredDomains) {

@@ -8,11 +8,10 @@
 #include <vector>
 
 #include "cluster/predicates.h"
-#include "cluster/relation_index.h"
+#include "cluster/relations.h"
 #include "coscheduling/placement/planner/fill.h"
 #include "coscheduling/placement/planner/order.h"
 #include "coscheduling/placement/planner/planner.h"
-#include "coscheduling/placement/planner/relations.h"
 #include "coscheduling/placement/planner/testing.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
@@ -238,7 +237,7 @@ std::vector<const kube::Pod*> ClaimedOrder(const GangWorld& world, const Plan& p
     index[name] = static_cast<int>(infos.size());
     infos.push_back(&info);
   }
-  planner::Relations relations(world.snapshot(), request.members, infos, false);
+  cluster::Relations relations(world.snapshot(), request.members, infos, false);
   std::vector<planner::Placement> placements;
   std::vector<const kube::Pod*> pods;
   for (size_t m = 0; m < request.members.size(); ++m) {
@@ -252,22 +251,19 @@ std::vector<const kube::Pod*> ClaimedOrder(const GangWorld& world, const Plan& p
   return order;
 }
 
-// Places them one after the other by the rules of cluster/.
-void ExpectValid(const GangWorld& world, const Plan& plan) {
-  const cluster::Snapshot& snapshot = world.snapshot();
+// Places them one after the other by the rules of cluster/, each beside those that stand by then.
+void ExpectValid(GangWorld& world, const Plan& plan) {
+  cluster::Snapshot& snapshot = world.snapshot();
   std::vector<const kube::Pod*> order = ClaimedOrder(world, plan);
   ASSERT_EQ(order.size(), plan.placements.size());
-  cluster::RelationIndex relations(snapshot, world.request().members, false);
-  std::map<std::string, kube::ResourceList> requested;
   for (const kube::Pod* pod : order) {
-    const cluster::NodeInfo& info = *snapshot.FindNode(plan.placements.at(pod->meta.uid));
-    ASSERT_TRUE(requested[info.name()].Add(pod->spec->requests).ok());
-    ASSERT_TRUE(info.FreeResources().Covers(requested[info.name()])) << info.name();
-    ASSERT_FALSE(cluster::CheckClass(snapshot, *pod, info));
-    auto rejection = relations.Check(*pod, info);
+    const std::string& uid = pod->meta.uid;
+    const cluster::NodeInfo& info = *snapshot.FindNode(plan.placements.at(uid));
+    auto rejection = cluster::CheckAll(snapshot, *pod, info);
     ASSERT_FALSE(rejection) << pod->meta.name << ": " << rejection->detail;
-    relations.Add(*pod, info);
+    ASSERT_TRUE(snapshot.Assume(uid, info.name()).ok());
   }
+  for (const kube::Pod* pod : order) snapshot.Forget(pod->meta.uid);
 }
 
 TEST(PlannerAtScale, EveryPlacementIsValidBesideThoseBeforeIt) {

@@ -1,17 +1,17 @@
-#include "coscheduling/placement/planner/relations.h"
+#include "cluster/relations.h"
+
+#include <algorithm>
 
 #include "fmt/format.h"
 
-namespace muster::coscheduling::planner {
-
-using cluster::Detail;
-using cluster::Rejection;
-using cluster::RejectionCode;
+namespace muster::cluster {
 
 namespace {
 
+constexpr int64_t kHeaviestPreference = 100;
+
 template <typename Text>
-Rejection Reject(RejectionCode code, Detail detail, Text text) {
+Rejection Refuse(RejectionCode code, Detail detail, Text text) {
   return {code, detail == Detail::kWritten ? text() : ""};
 }
 
@@ -32,8 +32,10 @@ bool Relations::Satisfied(const Affinity& affinity, int node) const {
 
 bool Relations::Open(const Affinity& affinity, int kind, int node) const {
   if (Satisfied(affinity, node)) return true;
-  // The first of a group that is drawn to itself.
-  return affinity.matching_anywhere == 0 && affinity.selects[kind];
+  // The first of a group that is drawn to itself, wherever there is a domain for the others.
+  return affinity.matching_anywhere == 0 && affinity.selects[kind] &&
+         std::all_of(affinity.keys.begin(), affinity.keys.end(),
+                     [&](int key) { return keys_[key].domain[node] >= 0; });
 }
 
 std::optional<Rejection> Relations::Barred(int kind, int node, Detail detail) const {
@@ -42,12 +44,12 @@ std::optional<Rejection> Relations::Barred(int kind, int node, Detail detail) co
     const Affinity& affinity = affinities_[index];
     for (int key : affinity.keys) {
       if (keys_[key].domain[node] >= 0) continue;
-      return Reject(RejectionCode::kPodAffinity, detail, [&] {
+      return Refuse(RejectionCode::kPodAffinity, detail, [&] {
         return fmt::format("label {} of its pod affinity is missing", keys_[key].label);
       });
     }
     if (!affinity.settled || Satisfied(affinity, node)) continue;
-    return Reject(RejectionCode::kPodAffinity, detail, [&] {
+    return Refuse(RejectionCode::kPodAffinity, detail, [&] {
       return fmt::format("no pod that its affinity asks for in {}",
                          DomainName(affinity.keys[0], node));
     });
@@ -98,7 +100,7 @@ std::optional<Rejection> Relations::WhyNotAntiAffinity(int kind, int node, Detai
     const AntiAffinity& anti = anti_affinities_[index];
     int domain = keys_[anti.key].domain[node];
     if (domain < 0 || anti.matching[domain] == 0) continue;
-    return Reject(RejectionCode::kPodAntiAffinity, detail, [&] {
+    return Refuse(RejectionCode::kPodAntiAffinity, detail, [&] {
       return fmt::format("{} holds {} pods that its anti-affinity keeps away from",
                          DomainName(anti.key, node), anti.matching[domain]);
     });
@@ -107,7 +109,7 @@ std::optional<Rejection> Relations::WhyNotAntiAffinity(int kind, int node, Detai
     const AntiAffinity& anti = anti_affinities_[index];
     int domain = keys_[anti.key].domain[node];
     if (domain < 0 || anti.owners[domain] == 0) continue;
-    return Reject(RejectionCode::kExistingAntiAffinity, detail, [&] {
+    return Refuse(RejectionCode::kExistingAntiAffinity, detail, [&] {
       return fmt::format("{} holds {} pods whose anti-affinity keeps it away",
                          DomainName(anti.key, node), anti.owners[domain]);
     });
@@ -121,14 +123,14 @@ std::optional<Rejection> Relations::WhyNotSpread(int kind, int node, bool settle
     const Spread& spread = spreads_[index];
     int domain = keys_[spread.key].domain[node];
     if (domain < 0) {
-      return Reject(RejectionCode::kTopologySpread, detail, [&] {
+      return Refuse(RejectionCode::kTopologySpread, detail, [&] {
         return fmt::format("label {} of its topology spread is missing", keys_[spread.key].label);
       });
     }
     if (spread.counts_nothing || (settled_only && spread.between_members)) continue;
     int here = spread.matching[domain] + spread.selects[kind];
     if (here - spread.Floor() <= spread.max_skew) continue;
-    return Reject(RejectionCode::kTopologySpread, detail, [&] {
+    return Refuse(RejectionCode::kTopologySpread, detail, [&] {
       return fmt::format("{} would hold {} matching pods, the least filled domain {}, max skew {}",
                          DomainName(spread.key, node), here, spread.Floor(), spread.max_skew);
     });
@@ -143,7 +145,7 @@ std::optional<Rejection> Relations::WhyNot(int kind, int node, Detail detail) co
     for (int key : affinity.keys) {
       if (keys_[key].domain[node] < 0) return Barred(kind, node, detail);
     }
-    return Reject(RejectionCode::kPodAffinity, detail, [&] {
+    return Refuse(RejectionCode::kPodAffinity, detail, [&] {
       return fmt::format("no pod that its affinity asks for in {}",
                          DomainName(affinity.keys[0], node));
     });
@@ -194,6 +196,28 @@ void Relations::Count(int kind, int node, int step) {
   }
 }
 
+int64_t Relations::PreferenceScore(size_t member, int node) const {
+  if (preferences_of_member_.empty() || preferences_of_member_[member].index < 0) return 0;
+  const MembersPreferences& of_member = preferences_of_member_[member];
+  const Preferences& preferences = preferences_[of_member.index];
+  int64_t score = 0;
+  for (const Preferences::Term& term : preferences.terms) {
+    const int domain = keys_[term.key].domain[node];
+    if (domain >= 0 && term.matching[domain] > 0) score += term.weight;
+  }
+  for (size_t i = 0; i < preferences.spreads.size(); ++i) {
+    const Spread& spread = preferences.spreads[i];
+    const int domain = keys_[spread.key].domain[node];
+    if (domain < 0) {
+      score -= kHeaviestPreference;
+      continue;
+    }
+    const int64_t skew = spread.matching[domain] + of_member.selects[i] - spread.lowest;
+    score -= std::clamp<int64_t>(skew - spread.max_skew, 0, kHeaviestPreference);
+  }
+  return score;
+}
+
 int64_t Relations::SpreadLevel(int kind, int node) const {
   int64_t level = 0;
   for (int index : kind_parts_[kind].own_spreads) {
@@ -205,7 +229,8 @@ int64_t Relations::SpreadLevel(int kind, int node) const {
 }
 
 void Relations::AppendFingerprint(int node, std::vector<int64_t>* fingerprint) const {
-  for (const Key& key : keys_) {
+  for (size_t k = 0; k < required_keys_; ++k) {
+    const Key& key = keys_[k];
     int domain = key.domain[node];
     fingerprint->push_back(domain >= 0 && key.nodes_in[domain] == 1 ? -2 : domain);
   }
@@ -232,4 +257,4 @@ void Relations::AppendFingerprint(int node, std::vector<int64_t>* fingerprint) c
   }
 }
 
-}  // namespace muster::coscheduling::planner
+}  // namespace muster::cluster

@@ -1,10 +1,16 @@
-// Relations between pods, counted per topology domain: inter-pod affinity, anti-affinity and hard
-// topology spread of a gang's members, towards each other and towards the pods that stand already.
+// Where pods stand in relation to each other: inter-pod affinity, anti-affinity and topology spread
+// of pods that are to be placed, towards each other and towards those that stand already.
 //
-// The rules are those of cluster::CheckRelations (kube-scheduler v1.34, plugins interpodaffinity
-// and podtopologyspread), restated over counters so that a member can be placed and taken back in
-// O(relations of its kind) while a plan is being sought. planner_oracle_test.cc holds the two
-// together. Preferred terms are not looked at.
+// kube-scheduler counts, for one pod, how many others match each of its terms in each domain, and
+// then judges every node by those counts (pkg/scheduler/framework/plugins/{interpodaffinity,
+// podtopologyspread} v1.34). This does the same for all members of a gang at once: members that no
+// relation tells apart share their counts, and placing one or taking it back costs a few additions,
+// so that a plan can be sought. kube_scheduler_verdicts_test.cc holds it to kube-scheduler's own
+// verdicts, relations_test.cc to this: what is placed counts as what stands.
+//
+// Building costs one walk over the pods of the snapshot if any member has relations, else one over
+// anti_affinity_pods(). Plain values: copies are independent, and need neither snapshot nor members
+// once they are built.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +23,7 @@
 #include "cluster/predicates.h"
 #include "cluster/snapshot.h"
 
-namespace muster::coscheduling::planner {
+namespace muster::cluster {
 
 class Relations {
  public:
@@ -25,8 +31,8 @@ class Relations {
   // are named by their index from here on. With include_virtual, virtual nodes are domains, judged
   // by their forecast; without, only what kube-scheduler sees: every Node object, usable or not.
   // Members that stand in the snapshot are not counted.
-  Relations(const cluster::Snapshot& snapshot, const std::vector<const kube::Pod*>& members,
-            const std::vector<const cluster::NodeInfo*>& nodes, bool include_virtual);
+  Relations(const Snapshot& snapshot, const std::vector<const kube::Pod*>& members,
+            const std::vector<const NodeInfo*>& nodes, bool include_virtual);
 
   int KindOf(size_t member) const { return kind_of_member_[member]; }
 
@@ -35,7 +41,7 @@ class Relations {
 
   // Why no member of this kind can ever go on this node, wherever the others go. To be asked before
   // anything is placed.
-  std::optional<cluster::Rejection> Barred(int kind, int node, cluster::Detail detail) const;
+  std::optional<Rejection> Barred(int kind, int node, Detail detail) const;
 
   // May the next one go there, beside those placed so far? The three parts of it by themselves,
   // and all of them.
@@ -43,10 +49,15 @@ class Relations {
   bool AllowsAntiAffinity(int kind, int node) const;
   bool AllowsSpread(int kind, int node, int spread) const;
   bool Allows(int kind, int node) const;
-  std::optional<cluster::Rejection> WhyNot(
-      int kind, int node, cluster::Detail detail = cluster::Detail::kWritten) const;
+  std::optional<Rejection> WhyNot(int kind, int node, Detail detail = Detail::kWritten) const;
   void Place(int kind, int node) { Count(kind, node, 1); }
   void Remove(int kind, int node) { Count(kind, node, -1); }
+
+  // Weight of what this node would meet of the member's preferred terms and soft spread, before
+  // anything is placed. A preferred term counts its weight (1 to 100) if a pod that it selects is
+  // in the domain, one of anti-affinity against; a soft spread constraint counts the skew above
+  // maxSkew against, 100 at most, and 100 where the node lacks its label.
+  int64_t PreferenceScore(size_t member, int node) const;
 
   // How full the domains of this node are by the kind's own spread constraints: the lower, the
   // better for balance.
@@ -96,6 +107,22 @@ class Relations {
     int64_t Floor() const { return domains < min_domains ? 0 : lowest; }
   };
 
+  // Preferred terms and soft spread constraints of members that have equal ones. Where they are met
+  // doesn't follow the placements.
+  struct Preferences {
+    struct Term {
+      int key = 0;
+      int64_t weight = 0;         // below zero: anti-affinity
+      std::vector<int> matching;  // by domain
+    };
+    std::vector<Term> terms;
+    std::vector<Spread> spreads;
+  };
+  struct MembersPreferences {
+    int index = -1;             // into preferences_; -1: none
+    std::vector<char> selects;  // by spread: counts the member itself
+  };
+
   // What concerns one kind, by index into the lists below.
   struct Kind {
     std::vector<int> own_affinities, selected_by_affinities;
@@ -117,19 +144,20 @@ class Relations {
   bool Satisfied(const Affinity& affinity, int node) const;
   bool Open(const Affinity& affinity, int kind, int node) const;
   std::string DomainName(int key, int node) const;  // "zone=a"
-  std::optional<cluster::Rejection> WhyNotAntiAffinity(int kind, int node,
-                                                       cluster::Detail detail) const;
-  std::optional<cluster::Rejection> WhyNotSpread(int kind, int node, bool settled_only,
-                                                 cluster::Detail detail) const;
+  std::optional<Rejection> WhyNotAntiAffinity(int kind, int node, Detail detail) const;
+  std::optional<Rejection> WhyNotSpread(int kind, int node, bool settled_only, Detail detail) const;
 
   std::vector<Key> keys_;
+  size_t required_keys_ = 0;  // those before it are of required terms; the rest only of preferences
   std::vector<Affinity> affinities_;
   std::vector<AntiAffinity> anti_affinities_;
   std::vector<Spread> spreads_;
+  std::vector<Preferences> preferences_;
+  std::vector<MembersPreferences> preferences_of_member_;  // empty: no member has any
   std::vector<Kind> kind_parts_;
   std::vector<int> kind_of_member_;
   int kinds_ = 1;
   bool between_members_ = false;
 };
 
-}  // namespace muster::coscheduling::planner
+}  // namespace muster::cluster

@@ -1,12 +1,15 @@
-#include "cluster/relation_index.h"
+#include "cluster/relations.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <map>
 #include <optional>
+#include <random>
+#include <string>
 #include <vector>
 
+#include "cluster/predicates.h"
 #include "cluster/test_objects.h"
 #include "kube/objects/well_known.h"
 
@@ -75,17 +78,15 @@ void CheckCases(const std::vector<RelationCase>& cases) {
     Snapshot snapshot;
     AddTwoZones(snapshot);
     c.cluster(snapshot);
-    RelationIndex index(snapshot, {&c.pod}, /*include_virtual=*/false);
     for (const auto& [name, info] : snapshot.nodes()) {
       if (info.is_virtual) continue;
       auto want = c.want.find(name);
-      std::optional<Rejection> got = index.Check(c.pod, info);
+      std::optional<Rejection> got = CheckRelations(snapshot, c.pod, info);
       EXPECT_EQ(got.has_value(), want != c.want.end())
           << c.name << ", " << name << (got ? ": " + got->detail : "");
       if (got && want != c.want.end()) {
         EXPECT_EQ(got->code, want->second) << c.name << ", " << name << ": " << got->detail;
       }
-      EXPECT_EQ(CheckRelations(snapshot, c.pod, info), got) << c.name << ", " << name;
     }
   }
 }
@@ -354,7 +355,44 @@ TEST(CheckRelations, TopologySpread) {
   });
 }
 
-TEST(RelationIndex, WithVirtualNodesThoseAreDomainsToo) {
+// Relations by the names of nodes.
+class Related {
+ public:
+  Related(const Snapshot& snapshot, const std::vector<const kube::Pod*>& members,
+          bool include_virtual = false)
+      : relations_(snapshot, members, NodesOf(snapshot), include_virtual) {
+    for (const auto& [name, info] : snapshot.nodes()) numbers_.emplace(name, numbers_.size());
+  }
+
+  std::optional<Rejection> Check(size_t member, const std::string& node) const {
+    const int kind = relations_.KindOf(member);
+    std::optional<Rejection> why_not = relations_.WhyNot(kind, numbers_.at(node));
+    EXPECT_EQ(relations_.Allows(kind, numbers_.at(node)), !why_not.has_value());
+    return why_not;
+  }
+  void Place(size_t member, const std::string& node) {
+    relations_.Place(relations_.KindOf(member), numbers_.at(node));
+  }
+  void Remove(size_t member, const std::string& node) {
+    relations_.Remove(relations_.KindOf(member), numbers_.at(node));
+  }
+  int64_t PreferenceScore(size_t member, const std::string& node) const {
+    return relations_.PreferenceScore(member, numbers_.at(node));
+  }
+  bool between_members() const { return relations_.between_members(); }
+
+ private:
+  static std::vector<const NodeInfo*> NodesOf(const Snapshot& snapshot) {
+    std::vector<const NodeInfo*> nodes;
+    for (const auto& [name, info] : snapshot.nodes()) nodes.push_back(&info);
+    return nodes;
+  }
+
+  Relations relations_;
+  std::map<std::string, int> numbers_;
+};
+
+TEST(Relations, WithVirtualNodesThoseAreDomainsToo) {
   Snapshot snapshot;
   AddTwoZones(snapshot);
   kube::NodeClaim claim = MakeClaim("c");
@@ -363,12 +401,12 @@ TEST(RelationIndex, WithVirtualNodesThoseAreDomainsToo) {
   snapshot.Upsert(BoundTo(App("x0", "x"), "a1"));
   snapshot.Upsert(BoundTo(App("x1", "x"), "b1"));
   kube::Pod pod = Spread({SpreadOver(kube::kZoneLabel)});
-  RelationIndex index(snapshot, {&pod}, /*include_virtual=*/true);
-  EXPECT_EQ(index.Check(pod, *snapshot.FindNode("a1"))->code, kTopologySpread);
-  EXPECT_EQ(index.Check(pod, *snapshot.FindNode("nodeclaim/c")), std::nullopt);
+  const Related related(snapshot, {&pod}, /*include_virtual=*/true);
+  EXPECT_EQ(related.Check(0, "a1")->code, kTopologySpread);
+  EXPECT_EQ(related.Check(0, "nodeclaim/c"), std::nullopt);
 }
 
-TEST(RelationIndex, CountsWhatIsAddedAndTakesItBack) {
+TEST(Relations, CountWhatIsPlacedAndTakeItBack) {
   Snapshot snapshot;
   AddTwoZones(snapshot);
   // Members that stay in one zone, each on a node of its own.
@@ -377,60 +415,56 @@ TEST(RelationIndex, CountsWhatIsAddedAndTakesItBack) {
     members.push_back(Shuns(Wants(App(name, "job"), {TermFor("app", "job", kube::kZoneLabel)}),
                             {TermFor("app", "job", kube::kHostnameLabel)}));
   }
-  RelationIndex index(snapshot, {&members[0], &members[1], &members[2]}, false);
-  EXPECT_FALSE(index.AlwaysPasses());
-  const NodeInfo& a1 = *snapshot.FindNode("a1");
-  const NodeInfo& a2 = *snapshot.FindNode("a2");
-  const NodeInfo& b1 = *snapshot.FindNode("b1");
-  EXPECT_EQ(index.Check(members[0], a1), std::nullopt);
-  index.Add(members[0], a1);
-  EXPECT_EQ(index.Check(members[1], a1)->code, kPodAntiAffinity);
-  EXPECT_EQ(index.Check(members[1], b1)->code, kPodAffinity);
-  EXPECT_EQ(index.Check(members[1], a2), std::nullopt);
-  index.Add(members[1], a2);
+  Related related(snapshot, {&members[0], &members[1], &members[2]});
+  EXPECT_TRUE(related.between_members());
+  EXPECT_EQ(related.Check(0, "a1"), std::nullopt);
+  related.Place(0, "a1");
+  EXPECT_EQ(related.Check(1, "a1")->code, kPodAntiAffinity);
+  EXPECT_EQ(related.Check(1, "b1")->code, kPodAffinity);
+  EXPECT_EQ(related.Check(1, "a2"), std::nullopt);
+  related.Place(1, "a2");
   for (const auto& [name, info] : snapshot.nodes()) {
-    EXPECT_NE(index.Check(members[2], info), std::nullopt) << name;
+    EXPECT_NE(related.Check(2, name), std::nullopt) << name;
   }
-  index.Remove(members[1], a2);
-  index.Remove(members[0], a1);
-  EXPECT_EQ(index.Check(members[2], b1), std::nullopt);
+  related.Remove(1, "a2");
+  related.Remove(0, "a1");
+  EXPECT_EQ(related.Check(2, "b1"), std::nullopt);
 }
 
-TEST(RelationIndex, AMembersAntiAffinityKeepsOtherMembersAway) {
+TEST(Relations, AMembersAntiAffinityKeepsOtherMembersAway) {
   Snapshot snapshot;
   AddTwoZones(snapshot);
   kube::Pod leader = Shuns(App("leader", "l"), {TermFor("app", "w", kube::kHostnameLabel)});
   kube::Pod worker = App("worker", "w");
-  RelationIndex index(snapshot, {&leader, &worker}, false);
-  index.Add(leader, *snapshot.FindNode("a1"));
-  EXPECT_EQ(index.Check(worker, *snapshot.FindNode("a1"))->code, kExistingAntiAffinity);
-  EXPECT_EQ(index.Check(worker, *snapshot.FindNode("a2")), std::nullopt);
+  Related related(snapshot, {&leader, &worker});
+  related.Place(0, "a1");
+  EXPECT_EQ(related.Check(1, "a1")->code, kExistingAntiAffinity);
+  EXPECT_EQ(related.Check(1, "a2"), std::nullopt);
 }
 
-TEST(RelationIndex, SubjectsThatStandInTheSnapshotDoNotCount) {
+TEST(Relations, MembersThatStandInTheSnapshotDoNotCount) {
   Snapshot snapshot;
   AddTwoZones(snapshot);
   kube::Pod pod = Shuns(App("p", "x"), {TermFor("app", "x", kube::kHostnameLabel)});
   kube::Pod other = Shuns(App("q", "x"), {TermFor("app", "x", kube::kHostnameLabel)});
   snapshot.Upsert(BoundTo(pod, "a1"));
-  RelationIndex index(snapshot, {&pod, &other}, false);
-  EXPECT_EQ(index.Check(other, *snapshot.FindNode("a1")), std::nullopt);
-  index.Add(pod, *snapshot.FindNode("a1"));
-  EXPECT_NE(index.Check(other, *snapshot.FindNode("a1")), std::nullopt);
+  Related related(snapshot, {&pod, &other});
+  EXPECT_EQ(related.Check(1, "a1"), std::nullopt);
+  related.Place(0, "a1");
+  EXPECT_NE(related.Check(1, "a1"), std::nullopt);
 }
 
-TEST(RelationIndex, AlwaysPassesWhereNothingIsRelated) {
+TEST(Relations, AreNoneBetweenMembersThatNoTermSelects) {
   Snapshot snapshot;
   AddTwoZones(snapshot);
+  snapshot.Upsert(BoundTo(App("db", "db"), "a1"));
   kube::Pod plain = App("p", "x");
-  EXPECT_TRUE(RelationIndex(snapshot, {&plain}, false).AlwaysPasses());
-  snapshot.Upsert(BoundTo(Shuns(MakePod("guard"), {TermFor("app", "y", kube::kZoneLabel)}), "a1"));
-  EXPECT_TRUE(RelationIndex(snapshot, {&plain}, false).AlwaysPasses());
-  snapshot.Upsert(BoundTo(Shuns(MakePod("guard"), {TermFor("app", "x", kube::kZoneLabel)}), "a1"));
-  EXPECT_FALSE(RelationIndex(snapshot, {&plain}, false).AlwaysPasses());
+  EXPECT_FALSE(Related(snapshot, {&plain}).between_members());
+  kube::Pod beside_db = Wants(plain, {TermFor("app", "db", kube::kZoneLabel)});
+  EXPECT_FALSE(Related(snapshot, {&beside_db}).between_members());
 }
 
-TEST(RelationIndex, SaysWhatStandsInTheWay) {
+TEST(Relations, SayWhatStandsInTheWay) {
   Snapshot snapshot;
   AddTwoZones(snapshot);
   snapshot.Upsert(BoundTo(Shuns(App("db", "db"), {TermFor("app", "web", kube::kZoneLabel)}), "a1"));
@@ -441,13 +475,14 @@ TEST(RelationIndex, SaysWhatStandsInTheWay) {
   };
   const std::vector<Message> messages = {
       {Wants(MakePod("p"), {TermFor("app", "db", kube::kZoneLabel)}), "b1",
-       "wants pods with app=db in topology.kubernetes.io/zone=b, where there is none"},
+       "no pod that its affinity asks for in topology.kubernetes.io/zone=b"},
       {Wants(MakePod("p"), {TermFor("app", "db", kRack)}), "b1",
-       "the node has no label rack, which pod affinity needs"},
+       "label rack of its pod affinity is missing"},
       {Shuns(MakePod("p"), {TermFor("app", "db", kube::kHostnameLabel)}), "a1",
-       "wants no pods with app=db in kubernetes.io/hostname=a1, where there are 1"},
+       "kubernetes.io/hostname=a1 holds 1 pods that its anti-affinity keeps away from"},
       {App("p", "web"), "a2",
-       "pods like default/db keep pods with app=web out of topology.kubernetes.io/zone=a"},
+       "topology.kubernetes.io/zone=a holds 1 pods whose anti-affinity keeps it away"},
+      {Spread({SpreadOver(kRack)}), "a1", "label rack of its topology spread is missing"},
   };
   for (const Message& message : messages) {
     EXPECT_EQ(CheckRelations(snapshot, message.pod, *snapshot.FindNode(message.node))->detail,
@@ -455,7 +490,26 @@ TEST(RelationIndex, SaysWhatStandsInTheWay) {
   }
 }
 
-TEST(RelationIndex, ScoresSoftSpreadBySkew) {
+TEST(Relations, PreferredTermsCountTheirWeightWhereTheyAreMet) {
+  Snapshot snapshot;
+  AddTwoZones(snapshot);
+  snapshot.Upsert(BoundTo(App("db0", "db"), "a1"));
+  snapshot.Upsert(BoundTo(App("db1", "db"), "a1"));
+  kube::Pod pod = With(MakePod("p"), [](kube::PodSpec& spec) {
+    spec.affinity.preferred_pod_affinity = {{7, TermFor("app", "db", kube::kZoneLabel)},
+                                            {9, TermFor("app", "web", kube::kZoneLabel)}};
+    spec.affinity.preferred_pod_anti_affinity = {{2, TermFor("app", "db", kube::kHostnameLabel)}};
+  });
+  kube::Pod plain = App("q", "db");
+  const Related related(snapshot, {&plain, &pod});
+  EXPECT_EQ(related.PreferenceScore(1, "a1"), 7 - 2);
+  EXPECT_EQ(related.PreferenceScore(1, "a2"), 7);
+  EXPECT_EQ(related.PreferenceScore(1, "b1"), 0);
+  EXPECT_EQ(related.PreferenceScore(0, "a1"), 0);
+  EXPECT_FALSE(related.between_members());
+}
+
+TEST(Relations, SoftSpreadCountsTheSkewAgainst) {
   Snapshot snapshot;
   AddTwoZones(snapshot);
   for (int i = 0; i < 3; ++i) {
@@ -463,11 +517,69 @@ TEST(RelationIndex, ScoresSoftSpreadBySkew) {
   }
   kube::TopologySpreadConstraint soft = SpreadOver(kube::kZoneLabel);
   soft.do_not_schedule = false;
+  kube::TopologySpreadConstraint by_rack = SpreadOver(kRack);
+  by_rack.do_not_schedule = false;
   kube::Pod pod = Spread({soft});
-  RelationIndex index(snapshot, {&pod}, false);
-  EXPECT_TRUE(index.AlwaysPasses());
-  EXPECT_EQ(index.Score(pod, *snapshot.FindNode("a1")), -3);
-  EXPECT_EQ(index.Score(pod, *snapshot.FindNode("b1")), 0);
+  kube::Pod not_selected = pod;
+  not_selected.meta.labels.clear();
+  kube::Pod without_label = Spread({by_rack});
+  const Related related(snapshot, {&pod, &not_selected, &without_label});
+  EXPECT_EQ(related.PreferenceScore(0, "a1"), -3);
+  EXPECT_EQ(related.PreferenceScore(0, "b1"), 0);
+  EXPECT_EQ(related.PreferenceScore(1, "a1"), -2);
+  EXPECT_EQ(related.PreferenceScore(2, "a1"), -100);
+  EXPECT_EQ(related.Check(0, "a1"), std::nullopt);
+}
+
+// Members with terms of every sort on random nodes: what was placed, and what was taken back, is to
+// the next one as if it stood there, or not.
+TEST(Relations, WhatIsPlacedCountsAsWhatStands) {
+  std::mt19937_64 random(1);
+  auto one_in = [&](size_t n) { return random() % n == 0; };
+  const std::vector<std::string> keys = {kube::kZoneLabel, kube::kHostnameLabel, kRack};
+  auto key = [&] { return keys[random() % keys.size()]; };
+  auto app = [&] { return std::string(one_in(2) ? "x" : "y"); };
+  int refused = 0;
+  for (int round = 0; round < 300; ++round) {
+    Snapshot snapshot;
+    std::vector<std::string> nodes;
+    for (int n = 0; n < 5; ++n) {
+      kube::Node node = MakeNode("n" + std::to_string(n), one_in(2) ? "a" : "b");
+      if (!one_in(4)) node.meta.labels[kRack] = one_in(2) ? "r" : "s";
+      snapshot.Upsert(node);
+      nodes.push_back(node.meta.name);
+    }
+    std::vector<kube::Pod> pods;
+    for (int p = 0; p < 6; ++p) {
+      pods.push_back(With(App("p" + std::to_string(p), app()), [&](kube::PodSpec& spec) {
+        if (one_in(3)) spec.affinity.required_pod_affinity = {TermFor("app", app(), key())};
+        if (one_in(3)) spec.affinity.required_pod_anti_affinity = {TermFor("app", app(), key())};
+        if (one_in(3)) spec.topology_spread = {SpreadOver(key(), 1 + random() % 2)};
+        if (one_in(3)) spec.node_selector = {{kube::kZoneLabel, "a"}};
+      }));
+    }
+    std::vector<const kube::Pod*> members;
+    for (const kube::Pod& pod : pods) {
+      members.push_back(&pod);
+      snapshot.Upsert(pod);
+    }
+    Related related(snapshot, members);
+    for (size_t p = 0; p + 1 < pods.size(); ++p) {
+      const std::string& passing = nodes[random() % nodes.size()];
+      related.Place(p, passing);
+      if (one_in(3)) {
+        related.Remove(p, passing);
+      } else {
+        ASSERT_TRUE(snapshot.Assume(pods[p].meta.uid, passing).ok());
+      }
+      for (const std::string& node : nodes) {
+        const auto want = CheckRelations(snapshot, pods.back(), *snapshot.FindNode(node));
+        EXPECT_EQ(related.Check(pods.size() - 1, node), want) << "round " << round << " " << node;
+        refused += want.has_value();
+      }
+    }
+  }
+  EXPECT_GT(refused, 1000);
 }
 
 }  // namespace

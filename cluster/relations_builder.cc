@@ -5,43 +5,43 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "cluster/label_bits.h"
-#include "coscheduling/placement/planner/lookup.h"
-#include "coscheduling/placement/planner/relations.h"
+#include "cluster/node_lookup.h"
+#include "cluster/relations.h"
 #include "kube/objects/well_known.h"
 
-namespace muster::coscheduling::planner {
+namespace muster::cluster {
 namespace {
 
-using cluster::NodeInfo;
 using kube::Pod;
 using kube::PodAffinityTerm;
 using kube::PodSpec;
 using kube::TopologySpreadConstraint;
 
-void Append(std::string* text, std::string_view part) {
+void AppendPart(std::string* text, std::string_view part) {
   text->append(part);
   text->push_back('\x1f');
 }
 
-void Append(std::string* text, const std::vector<kube::Requirement>& requirements) {
-  for (const kube::Requirement& requirement : requirements) Append(text, requirement.ToString());
+void AppendPart(std::string* text, const std::vector<kube::Requirement>& requirements) {
+  for (const kube::Requirement& requirement : requirements)
+    AppendPart(text, requirement.ToString());
 }
 
-void Append(std::string* text, const std::optional<kube::LabelSelector>& selector) {
-  if (!selector) return Append(text, "-");
-  Append(text, "{");
-  Append(text, selector->requirements);
-  Append(text, "}");
+void AppendPart(std::string* text, const std::optional<kube::LabelSelector>& selector) {
+  if (!selector) return AppendPart(text, "-");
+  AppendPart(text, "{");
+  AppendPart(text, selector->requirements);
+  AppendPart(text, "}");
 }
 
 // Equal texts: the same term of pods in the same namespace.
 std::string Identity(const PodAffinityTerm& term, const Pod& owner) {
   std::string text;
-  Append(&text, owner.meta.name_space);
-  Append(&text, term.topology_key);
-  Append(&text, term.selector);
-  for (const std::string& name : term.namespaces) Append(&text, name);
-  Append(&text, term.namespace_selector);
+  AppendPart(&text, owner.meta.name_space);
+  AppendPart(&text, term.topology_key);
+  AppendPart(&text, term.selector);
+  for (const std::string& name : term.namespaces) AppendPart(&text, name);
+  AppendPart(&text, term.namespace_selector);
   return text;
 }
 
@@ -55,57 +55,57 @@ std::string Identity(const std::vector<PodAffinityTerm>& terms, const Pod& owner
 std::string NodeSelectionIdentity(const PodSpec& spec) {
   std::string text;
   for (const auto& [key, value] : spec.node_selector) {
-    Append(&text, key);
-    Append(&text, value);
+    AppendPart(&text, key);
+    AppendPart(&text, value);
   }
   if (spec.affinity.required_node_terms) {
+    AppendPart(&text, "terms");  // none at all match no node
     for (const kube::NodeSelectorTerm& term : *spec.affinity.required_node_terms) {
-      Append(&text, "term");
-      Append(&text, term.match_expressions);
-      Append(&text, "fields");
-      Append(&text, term.match_fields);
+      AppendPart(&text, "term");
+      AppendPart(&text, term.match_expressions);
+      AppendPart(&text, "fields");
+      AppendPart(&text, term.match_fields);
     }
   }
   for (const kube::Toleration& toleration : spec.tolerations) {
-    Append(&text, toleration.key);
-    Append(&text, toleration.exists ? "E" : "=");
-    Append(&text, toleration.value);
-    Append(&text, toleration.effect ? std::to_string(static_cast<int>(*toleration.effect)) : "*");
+    AppendPart(&text, toleration.key);
+    AppendPart(&text, toleration.exists ? "E" : "=");
+    AppendPart(&text, toleration.value);
+    AppendPart(&text,
+               toleration.effect ? std::to_string(static_cast<int>(*toleration.effect)) : "*");
   }
   return text;
 }
 
 std::string Identity(const TopologySpreadConstraint& constraint) {
   std::string text;
-  Append(&text, constraint.topology_key);
-  Append(&text, std::to_string(constraint.max_skew));
-  Append(&text, std::to_string(constraint.min_domains.value_or(1)));
-  Append(&text, constraint.selector);
-  Append(&text, constraint.honor_node_affinity ? "A" : "a");
-  Append(&text, constraint.honor_node_taints ? "T" : "t");
+  AppendPart(&text, constraint.topology_key);
+  AppendPart(&text, std::to_string(constraint.max_skew));
+  AppendPart(&text, std::to_string(constraint.min_domains.value_or(1)));
+  AppendPart(&text, constraint.selector);
+  AppendPart(&text, constraint.honor_node_affinity ? "A" : "a");
+  AppendPart(&text, constraint.honor_node_taints ? "T" : "t");
   return text;
 }
 
-std::vector<const TopologySpreadConstraint*> HardSpreads(const PodSpec& spec) {
-  std::vector<const TopologySpreadConstraint*> hard;
+std::vector<const TopologySpreadConstraint*> SpreadsOf(const PodSpec& spec, bool hard) {
+  std::vector<const TopologySpreadConstraint*> spreads;
   for (const TopologySpreadConstraint& constraint : spec.topology_spread) {
-    if (constraint.do_not_schedule) hard.push_back(&constraint);
+    if (constraint.do_not_schedule == hard) spreads.push_back(&constraint);
   }
-  return hard;
+  return spreads;
 }
 
 // The node inclusion policies of a constraint. `seen` is the node as far as relations go.
-bool Counts(const TopologySpreadConstraint& constraint, const PodSpec& spec, const NodeInfo& info,
-            const kube::Node& seen) {
+bool TakesPart(const TopologySpreadConstraint& constraint, const PodSpec& spec,
+               const NodeInfo& info, const kube::Node& seen) {
   if (constraint.honor_node_affinity) {
     bool forecast = &seen == info.node.get();
-    if (forecast ? !cluster::CouldMatchNodeAffinity(spec, info)
-                 : !cluster::MatchesNodeAffinity(spec, seen)) {
+    if (forecast ? !CouldMatchNodeAffinity(spec, info) : !MatchesNodeAffinity(spec, seen)) {
       return false;
     }
   }
-  return !constraint.honor_node_taints ||
-         cluster::FirstUntoleratedTaint(spec, seen.taints) == nullptr;
+  return !constraint.honor_node_taints || FirstUntoleratedTaint(spec, seen.taints) == nullptr;
 }
 
 bool SpreadSelects(const TopologySpreadConstraint& constraint, const Pod& owner, const Pod& other) {
@@ -119,7 +119,7 @@ bool SpreadSelects(const TopologySpreadConstraint& constraint, const Pod& owner,
 
 class RelationsBuilder {
  public:
-  RelationsBuilder(const cluster::Snapshot& snapshot, const std::vector<const Pod*>& members,
+  RelationsBuilder(const Snapshot& snapshot, const std::vector<const Pod*>& members,
                    const std::vector<const NodeInfo*>& nodes, bool include_virtual,
                    Relations* relations)
       : snapshot_(snapshot), members_(members), nodes_(nodes), out_(*relations) {
@@ -138,6 +138,8 @@ class RelationsBuilder {
     out_.kind_of_member_.assign(members_.size(), 0);
     GatherMembersTerms();
     GatherStandingAntiAffinity();
+    out_.required_keys_ = out_.keys_.size();
+    GatherPreferences();
     FormKinds();
     CountStandingPods();
     Settle();
@@ -152,11 +154,18 @@ class RelationsBuilder {
     uint64_t needed_bits = 0;
 
     void Narrow(const std::optional<kube::LabelSelector>& selector) {
-      if (selector) needed_bits |= cluster::NeededBits(*selector);
+      if (selector) needed_bits |= NeededBits(*selector);
     }
-    bool MaySelect(const cluster::PlacedPod& placed) const {
+    bool MaySelect(const PlacedPod& placed) const {
       return (placed.label_bits & needed_bits) == needed_bits;
     }
+  };
+
+  // Where the preferences of members with equal ones come from.
+  struct PreferenceOrigin {
+    const Pod* owner = nullptr;
+    std::vector<const PodAffinityTerm*> terms;
+    std::vector<const TopologySpreadConstraint*> spreads;
   };
 
   int KeyIndex(const std::string& label) {
@@ -233,7 +242,7 @@ class RelationsBuilder {
 
   bool AllSelect(const std::vector<PodAffinityTerm>& terms, const Pod& owner, size_t member) const {
     return std::all_of(terms.begin(), terms.end(), [&](const PodAffinityTerm& term) {
-      return cluster::TermSelects(snapshot_, term, owner, *members_[member]);
+      return TermSelects(snapshot_, term, owner, *members_[member]);
     });
   }
 
@@ -245,7 +254,7 @@ class RelationsBuilder {
     origin.Narrow(term.selector);
     bool selects_any = false;
     for (size_t m = 0; m < members_.size(); ++m) {
-      origin.selects[m] = cluster::TermSelects(snapshot_, term, owner, *members_[m]);
+      origin.selects[m] = TermSelects(snapshot_, term, owner, *members_[m]);
       selects_any |= origin.selects[m];
     }
     if (standing && !selects_any) return -1;
@@ -264,7 +273,7 @@ class RelationsBuilder {
                   const std::vector<const TopologySpreadConstraint*>& all, const Pod& owner) {
     std::string identity =
         Identity(constraint) + '\x1e' + owner.meta.name_space + '\x1e' + selection;
-    for (const TopologySpreadConstraint* other : all) Append(&identity, other->topology_key);
+    for (const TopologySpreadConstraint* other : all) AppendPart(&identity, other->topology_key);
     auto [it, added] = spread_index_.try_emplace(std::move(identity), spread_origins_.size());
     if (!added) return it->second;
     Origin origin = NewOrigin(owner);
@@ -291,8 +300,8 @@ class RelationsBuilder {
     spread.counted.assign(nodes_.size(), 0);
     std::vector<int> keys;
     for (const TopologySpreadConstraint* other : all) keys.push_back(KeyIndex(other->topology_key));
-    const bool by_name = cluster::LooksAtNames(*owner.spec);
-    cluster::PerFamily<bool> by_family;
+    const bool by_name = LooksAtNames(*owner.spec);
+    PerFamily<bool> by_family;
     for (size_t n = 0; n < nodes_.size(); ++n) {
       bool labelled = std::all_of(keys.begin(), keys.end(),
                                   [&](int key) { return out_.keys_[key].domain[n] >= 0; });
@@ -300,8 +309,8 @@ class RelationsBuilder {
       // A virtual node's labels may be open still, and its Node may have others.
       const NodeInfo& info = *nodes_[n];
       const int family = by_name || info.is_virtual ? -1 : info.family;
-      bool counts =
-          by_family.Get(family, [&] { return Counts(constraint, *owner.spec, info, *seen_[n]); });
+      bool counts = by_family.Get(
+          family, [&] { return TakesPart(constraint, *owner.spec, info, *seen_[n]); });
       if (!counts) continue;
       spread.counted[n] = 1;
       spread.taking_part[out_.keys_[spread.key].domain[n]] = 1;
@@ -317,7 +326,7 @@ class RelationsBuilder {
     for (size_t m = 0; m < members_.size(); ++m) {
       const Pod& pod = *members_[m];
       const PodSpec& spec = *pod.spec;
-      if (!cluster::HasRelations(spec)) continue;
+      if (!HasRelations(spec)) continue;
       if (previous == nullptr || !SameTerms(*previous, pod)) {
         FindTerms(pod);
         previous = &pod;
@@ -347,11 +356,50 @@ class RelationsBuilder {
     for (const PodAffinityTerm& term : spec.affinity.required_pod_anti_affinity) {
       own_anti_.push_back(AntiAffinityIndex(term, pod, /*standing=*/false));
     }
-    auto hard = HardSpreads(spec);
+    auto hard = SpreadsOf(spec, /*hard=*/true);
     std::string selection = hard.empty() ? "" : NodeSelectionIdentity(spec);
     for (const TopologySpreadConstraint* constraint : hard) {
       own_spreads_.push_back(SpreadIndex(*constraint, selection, hard, pod));
     }
+  }
+
+  void GatherPreferences() {
+    for (size_t m = 0; m < members_.size(); ++m) {
+      const Pod& pod = *members_[m];
+      if (!HasPreferredRelations(*pod.spec)) continue;
+      out_.preferences_of_member_.resize(members_.size());
+      Relations::MembersPreferences& mine = out_.preferences_of_member_[m];
+      mine.index = PreferencesIndex(pod);
+      for (const auto* constraint : preference_origins_[mine.index].spreads) {
+        mine.selects.push_back(SpreadSelects(*constraint, pod, pod));
+      }
+    }
+  }
+
+  int PreferencesIndex(const Pod& pod) {
+    for (size_t i = preference_origins_.size(); i > 0; --i) {
+      if (SameTerms(*preference_origins_[i - 1].owner, pod)) return static_cast<int>(i - 1);
+    }
+    PreferenceOrigin origin;
+    origin.owner = &pod;
+    Relations::Preferences preferences;
+    const kube::Affinity& affinity = pod.spec->affinity;
+    auto add = [&](const kube::WeightedPodAffinityTerm& preferred, int64_t weight) {
+      const int key = KeyIndex(preferred.term.topology_key);
+      preferences.terms.push_back({key, weight, std::vector<int>(Domains(key))});
+      origin.terms.push_back(&preferred.term);
+    };
+    for (const auto& preferred : affinity.preferred_pod_affinity) add(preferred, preferred.weight);
+    for (const auto& preferred : affinity.preferred_pod_anti_affinity) {
+      add(preferred, -preferred.weight);
+    }
+    origin.spreads = SpreadsOf(*pod.spec, /*hard=*/false);
+    for (const TopologySpreadConstraint* constraint : origin.spreads) {
+      preferences.spreads.push_back(MakeSpread(*constraint, origin.spreads, pod));
+    }
+    preference_origins_.push_back(std::move(origin));
+    out_.preferences_.push_back(std::move(preferences));
+    return static_cast<int>(preference_origins_.size()) - 1;
   }
 
   void GatherStandingAntiAffinity() {
@@ -421,7 +469,7 @@ class RelationsBuilder {
   void CountStandingPods() {
     if (!MembersHaveTerms()) return;
     for (size_t n = 0; n < nodes_.size(); ++n) {
-      for (const cluster::PlacedPod& placed : nodes_[n]->pods) {
+      for (const PlacedPod& placed : nodes_[n]->pods) {
         bool member =
             !standing_members_.empty() && standing_members_.contains(placed.pod->meta.uid);
         if (!member) CountStandingPod(placed, n);
@@ -431,18 +479,19 @@ class RelationsBuilder {
 
   // Otherwise all there is to know of the standing pods is their anti-affinity.
   bool MembersHaveTerms() const {
-    return std::any_of(members_.begin(), members_.end(),
-                       [](const Pod* member) { return cluster::HasRelations(*member->spec); });
+    return !preference_origins_.empty() ||
+           std::any_of(members_.begin(), members_.end(),
+                       [](const Pod* member) { return HasRelations(*member->spec); });
   }
 
-  void CountStandingPod(const cluster::PlacedPod& placed, int node) {
+  void CountStandingPod(const PlacedPod& placed, int node) {
     const Pod& pod = *placed.pod;
     for (size_t i = 0; i < affinity_origins_.size(); ++i) {
       if (!affinity_origins_[i].MaySelect(placed)) continue;
       const Pod& owner = *affinity_origins_[i].owner;
       const auto& terms = owner.spec->affinity.required_pod_affinity;
       bool selected = std::all_of(terms.begin(), terms.end(), [&](const PodAffinityTerm& term) {
-        return cluster::TermSelects(snapshot_, term, owner, pod);
+        return TermSelects(snapshot_, term, owner, pod);
       });
       if (selected) CountMatch(out_.affinities_[i], node);
     }
@@ -452,7 +501,7 @@ class RelationsBuilder {
       if (!std::count(anti.owns.begin(), anti.owns.end(), 1)) continue;
       int domain = out_.keys_[anti.key].domain[node];
       if (domain < 0) continue;
-      if (cluster::TermSelects(snapshot_, *anti_terms_[i], *anti_origins_[i].owner, pod)) {
+      if (TermSelects(snapshot_, *anti_terms_[i], *anti_origins_[i].owner, pod)) {
         ++anti.matching[domain];
       }
     }
@@ -461,6 +510,27 @@ class RelationsBuilder {
       Relations::Spread& spread = out_.spreads_[i];
       if (!spread.counted[node] || pod.IsDeleting()) continue;
       if (SpreadSelects(*spread_terms_[i], *spread_origins_[i].owner, pod)) {
+        Relations::CountSpread(spread, out_.keys_[spread.key].domain[node], 1);
+      }
+    }
+    for (size_t i = 0; i < preference_origins_.size(); ++i) {
+      CountForPreferences(preference_origins_[i], pod, node, &out_.preferences_[i]);
+    }
+  }
+
+  void CountForPreferences(const PreferenceOrigin& origin, const Pod& pod, int node,
+                           Relations::Preferences* preferences) const {
+    for (size_t i = 0; i < origin.terms.size(); ++i) {
+      Relations::Preferences::Term& term = preferences->terms[i];
+      const int domain = out_.keys_[term.key].domain[node];
+      if (domain >= 0 && TermSelects(snapshot_, *origin.terms[i], *origin.owner, pod)) {
+        ++term.matching[domain];
+      }
+    }
+    for (size_t i = 0; i < origin.spreads.size(); ++i) {
+      Relations::Spread& spread = preferences->spreads[i];
+      if (!spread.counted[node] || pod.IsDeleting()) continue;
+      if (SpreadSelects(*origin.spreads[i], *origin.owner, pod)) {
         Relations::CountSpread(spread, out_.keys_[spread.key].domain[node], 1);
       }
     }
@@ -502,7 +572,7 @@ class RelationsBuilder {
     }
   }
 
-  const cluster::Snapshot& snapshot_;
+  const Snapshot& snapshot_;
   const std::vector<const Pod*>& members_;
   const std::vector<const NodeInfo*>& nodes_;
   std::vector<const kube::Node*> seen_;  // null: not a node yet, as far as relations go
@@ -510,15 +580,16 @@ class RelationsBuilder {
   absl::flat_hash_set<std::string_view> standing_members_;  // UIDs; hardly ever any
 
   std::vector<Origin> affinity_origins_, anti_origins_, spread_origins_;
+  std::vector<PreferenceOrigin> preference_origins_;
   std::vector<const PodAffinityTerm*> anti_terms_;
   std::vector<const TopologySpreadConstraint*> spread_terms_;
   absl::flat_hash_map<std::string, int> affinity_index_, anti_index_, spread_index_;
   std::vector<int> own_affinities_, own_anti_, own_spreads_;  // of the member last looked at
 };
 
-Relations::Relations(const cluster::Snapshot& snapshot, const std::vector<const Pod*>& members,
+Relations::Relations(const Snapshot& snapshot, const std::vector<const Pod*>& members,
                      const std::vector<const NodeInfo*>& nodes, bool include_virtual) {
   RelationsBuilder(snapshot, members, nodes, include_virtual, this).Build();
 }
 
-}  // namespace muster::coscheduling::planner
+}  // namespace muster::cluster

@@ -11,7 +11,7 @@
 #include "cluster/snapshot.h"
 #include "kube/objects/well_known.h"
 
-namespace muster::coscheduling::planner {
+namespace muster::cluster {
 
 // One label of NodeInfo::node. Nodes of one family have the same value, but for the hostname.
 class NodeLabel {
@@ -21,7 +21,7 @@ class NodeLabel {
 
   // A small number of the value, in the order in which the values were first asked for; -1 if the
   // node lacks the label.
-  int NumberOf(const cluster::NodeInfo& info) {
+  int NumberOf(const NodeInfo& info) {
     return by_family_.Get(differs_in_families_ ? -1 : info.family,
                           [&] { return NumberOf(*info.node); });
   }
@@ -40,7 +40,7 @@ class NodeLabel {
   const bool differs_in_families_;
   absl::flat_hash_map<std::string_view, int> numbers_;
   std::vector<std::string_view> values_;
-  cluster::PerFamily<int> by_family_;
+  PerFamily<int> by_family_;
 };
 
 // NodeInfo::Free of one resource.
@@ -48,7 +48,7 @@ class FreeAmount {
  public:
   explicit FreeAmount(std::string_view resource) : resource_(resource) {}
 
-  int64_t Of(const cluster::NodeInfo& info) {
+  int64_t Of(const NodeInfo& info) {
     const int at = at_.Get(info.family, [&] { return PositionIn(info.node->allocatable); });
     return at < 0 ? 0 : info.free[at];
   }
@@ -62,7 +62,7 @@ class FreeAmount {
   }
 
   const std::string resource_;
-  cluster::PerFamily<int> at_;
+  PerFamily<int> at_;
 };
 
-}  // namespace muster::coscheduling::planner
+}  // namespace muster::cluster
