@@ -387,6 +387,7 @@ TEST(InVirtualTime, AReflectorFollowsADefinitionThatComesAndGoes) {
   Canvas canvas;
   ReflectorOptions options;
   options.path = "/apis/example.com/v1/things";
+  options.may_be_absent = true;
   options.seed = 1;
   Reflector reflector(transport, timer, options, canvas);
   reflector.Start();
@@ -456,6 +457,7 @@ TEST(InVirtualTime, AReflectorReadsTheVersionThatTheServerHas) {
     ReflectorOptions options;
     options.path = "/apis/example.com/v1beta1/things";
     options.alternative_path = "/apis/example.com/v1beta2/things";
+    options.may_be_absent = true;
     Reflector reflector(transport, timer, options, canvas);
     reflector.Start();
     for (int i = 0; i < 10; ++i) transport.Pump();
