@@ -232,6 +232,7 @@ struct RequestsOfAction {
   Result operator()(const RestartStep&) const { return std::vector<kube::Request>{}; }
   Result operator()(const LoseWritesStep&) const { return std::vector<kube::Request>{}; }
   Result operator()(const HideNodeStep&) const { return std::vector<kube::Request>{}; }
+  Result operator()(const DelayBindsStep&) const { return std::vector<kube::Request>{}; }
   Result operator()(const Expectation&) const { return std::vector<kube::Request>{}; }
 };
 

@@ -356,6 +356,16 @@ HideNodeStep ReadHideNode(const YAML::Node& node) {
   return step;
 }
 
+DelayBindsStep ReadDelayBinds(const YAML::Node& node) {
+  Fields fields(node, "delayBinds");
+  DelayBindsStep step;
+  fields.Require("pod");
+  fields.Read("pod", &step.pod);
+  fields.ReadDuration("for", &step.duration);
+  fields.Finish();
+  return step;
+}
+
 Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   Fields fields(node, "steps");
   Step step;
@@ -382,13 +392,14 @@ Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   on("restart", [&](const YAML::Node&) { step.action = RestartStep{}; });
   on("loseWrites", [&](const YAML::Node& n) { step.action = ReadLoseWrites(n); });
   on("hideNode", [&](const YAML::Node& n) { step.action = ReadHideNode(n); });
+  on("delayBinds", [&](const YAML::Node& n) { step.action = ReadDelayBinds(n); });
   on("expect", [&](const YAML::Node& n) { step.action = ReadExpectation(n); });
   fields.Finish();
   if (actions != 1) {
     extender::FailAt(
         node,
         "steps: want exactly one of gang, delete, patch, patchStatus, apply, reconcile, restart, "
-        "loseWrites, hideNode, expect");
+        "loseWrites, hideNode, delayBinds, expect");
   }
   return step;
 }

@@ -156,6 +156,13 @@ struct HideNodeStep {
   absl::Duration duration = absl::InfiniteDuration();
 };
 
+// kube-scheduler's bind calls for the pod come only once the time is over: until then its volumes
+// are being bound, which comes before.
+struct DelayBindsStep {
+  std::string pod;  // NAME or NAMESPACE/NAME
+  absl::Duration duration = absl::InfiniteDuration();
+};
+
 struct Expectation {
   std::optional<absl::Duration> within;  // must come true by then; at once otherwise
   std::string gang;                      // NAME or NAMESPACE/NAME
@@ -183,7 +190,7 @@ struct Expectation {
 };
 
 using Action = std::variant<GangSpec, DeleteStep, PatchStep, ApplyStep, AbandonStep, ReconcileStep,
-                            RestartStep, LoseWritesStep, HideNodeStep, Expectation>;
+                            RestartStep, LoseWritesStep, HideNodeStep, DelayBindsStep, Expectation>;
 
 struct Step {
   absl::Duration at;  // since the start; never before the step above it

@@ -114,12 +114,14 @@ struct World::State : kube::simulators::ExtenderClient {
   // --- ExtenderClient ---
   kube::simulators::FilterResult Filter(const kube::simulators::FilterCall& call) override {
     kube::simulators::FilterResult result;
+    // What is listed has passed kube-scheduler's own filters.
+    std::vector<std::string> offered = call.node_names;
+    std::erase_if(offered, [this](const std::string& node) { return IsHidden(node); });
     auto it = answers.find(call.pod_uid);
     const FilterAnswer answer = it == answers.end() ? FilterAnswer{} : it->second;
     switch (answer.kind) {
       case FilterAnswer::Kind::kPlanned:
-        if (std::ranges::find(call.node_names, answer.node) != call.node_names.end() &&
-            !IsHidden(answer.node)) {
+        if (std::ranges::find(offered, answer.node) != offered.end()) {
           result.node_names = {answer.node};
         } else {
           engine->RefusePlannedNode(call.pod_uid, answer.node, {}, now);
@@ -137,9 +139,29 @@ struct World::State : kube::simulators::ExtenderClient {
   }
 
   void Bind(const kube::simulators::BindCall& call, BindDone done) override {
+    const auto delay = bind_delays.find(call.pod_namespace + "/" + call.pod_name);
+    const absl::Time arrival = delay == bind_delays.end() ? now : std::max(now, delay->second);
+    if (arrival > now) {
+      coming_binds.emplace(arrival, ComingBind{call, std::move(done)});
+    } else {
+      ReceiveBind(call, std::move(done));
+    }
+  }
+
+  void ReceiveBind(const kube::simulators::BindCall& call, BindDone done) {
     const uint64_t id = ++next_bind;
     binds[id] = {call.pod_uid, now, std::move(done)};
     engine->RequestBind(id, call.pod_uid, call.node, now);
+  }
+
+  bool ReceiveBinds() {
+    bool any = false;
+    while (!coming_binds.empty() && coming_binds.begin()->first <= now) {
+      ComingBind bind = std::move(coming_binds.extract(coming_binds.begin()).mapped());
+      ReceiveBind(bind.call, std::move(bind.done));
+      any = true;
+    }
+    return any;
   }
 
   // --- carrying out actions ---
@@ -216,6 +238,7 @@ struct World::State : kube::simulators::ExtenderClient {
     bool moved = false;
     engine->AdvanceTo(now);
     for (Feed& feed : feeds) moved |= feed.Read();
+    moved |= ReceiveBinds();
     coscheduling::StepOutput out = engine->Step(now);
     for (auto& [uid, answer] : out.filter_answers) {
       if (answer) {
@@ -252,7 +275,9 @@ struct World::State : kube::simulators::ExtenderClient {
 
   absl::Time NextEvent() const {
     const absl::Time muster = peers == nullptr ? engine->NextWake() : absl::InfiniteFuture();
-    return std::min({muster, karpenter.NextWake(), kubelet.NextWake(), scheduler.NextWake()});
+    const absl::Time bind =
+        coming_binds.empty() ? absl::InfiniteFuture() : coming_binds.begin()->first;
+    return std::min({muster, karpenter.NextWake(), kubelet.NextWake(), scheduler.NextWake(), bind});
   }
 
   // A request from outside, through the webhooks of Muster's peers: what a scenario creates has
@@ -300,6 +325,12 @@ struct World::State : kube::simulators::ExtenderClient {
     BindDone done;
   };
 
+  // A bind call that kube-scheduler is about to make.
+  struct ComingBind {
+    kube::simulators::BindCall call;
+    BindDone done;
+  };
+
   // A LoseWritesStep under way.
   struct Loss {
     std::string kind;
@@ -325,7 +356,9 @@ struct World::State : kube::simulators::ExtenderClient {
   std::vector<std::string> timeline;
   Invariants invariants;
   std::vector<Loss> losses;
-  std::map<std::string, absl::Time> hidden;  // by a HideNodeStep: node -> until
+  std::map<std::string, absl::Time> hidden;       // by a HideNodeStep: node -> until
+  std::map<std::string, absl::Time> bind_delays;  // by a DelayBindsStep: "namespace/name" -> until
+  std::multimap<absl::Time, ComingBind> coming_binds;
   absl::Status broken;
 };
 
@@ -372,6 +405,10 @@ absl::Status World::Perform(const Action& action) {
   }
   if (const auto* hide = std::get_if<HideNodeStep>(&action)) {
     state_->hidden[hide->node] = state_->now + hide->duration;
+    return absl::OkStatus();
+  }
+  if (const auto* delay = std::get_if<DelayBindsStep>(&action)) {
+    state_->bind_delays[Key(delay->pod)] = state_->now + delay->duration;
     return absl::OkStatus();
   }
   const auto call = [this](const kube::Request& request) { return Call(request); };
