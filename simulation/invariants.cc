@@ -55,8 +55,10 @@ bool IsDeletion(const WatchItem& item) { return item.type == WatchItem::Type::kD
 
 }  // namespace
 
-Invariants::Invariants(kube::embedded::ApiServer* server, bool undisturbed_commits)
+Invariants::Invariants(kube::embedded::ApiServer* server, bool undisturbed_commits,
+                       absl::Duration lag)
     : undisturbed_commits_(undisturbed_commits),
+      lag_(lag),
       pod_events_(OpenWatch(server, "/api/v1/pods")),
       node_events_(OpenWatch(server, "/api/v1/nodes")),
       group_events_(OpenWatch(server, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups")),
@@ -81,6 +83,7 @@ void Invariants::Show(const coscheduling::StepOutput& output, const Engine& engi
 }
 
 absl::Status Invariants::Check(const Engine& engine, absl::Time now) {
+  now_ = now;
   ReadNodes();
   ReadGroups();
   if (absl::Status status = ReadPods(); !status.ok()) return status;
@@ -134,6 +137,9 @@ absl::Status Invariants::NotePod(bool deleted, const kube::Pod& pod) {
   const std::string& uid = pod.meta.uid;
   const std::string gang = GangOf(pod);
   const bool none_bound_before = Count(gang).bound == 0;
+  const auto before = members_.find(uid);
+  const bool was_live = before != members_.end() && before->second.live;
+  if (was_live && (deleted || pod.IsTerminal() || pod.IsDeleting())) lost_member_at_[gang] = now_;
   Forget(uid);
   if (deleted) return absl::OkStatus();
   Member member{.gang = gang,
@@ -156,6 +162,8 @@ absl::Status Invariants::NotePod(bool deleted, const kube::Pod& pod) {
   if (!takes_room || !none_bound_before || group == groups_.end()) return absl::OkStatus();
   const Counts counts = Count(gang);
   if (counts.ungated + counts.succeeded >= group->second.min_member) return absl::OkStatus();
+  const auto lost = lost_member_at_.find(gang);
+  if (lost != lost_member_at_.end() && now_ - lost->second < lag_) return absl::OkStatus();
   return absl::FailedPreconditionError(
       fmt::format("{} of gang {} is bound while {} of {} members have lost their gate",
                   pod.meta.name, gang, counts.ungated, group->second.min_member));

@@ -29,7 +29,8 @@ namespace muster::simulation {
 // Follows the API server's events one by one, so that what holds only for a moment is seen too:
 // - no node is overcommitted;
 // - no flavor is used beyond the nominal quota of all ClusterQueues that have it;
-// - the first member of a gang is bound only once as many as it needs have lost their gate;
+// - the first member of a gang is bound only once as many as it needs have lost their gate, unless
+//   one went a moment ago and Muster is told late;
 // - a gang is bound whole, or excused and for a short time only in part;
 // - every gang has a reason, and queries show it as it is;
 // - a PodGroup's status counts what is there.
@@ -38,7 +39,8 @@ class Invariants {
  public:
   // With `undisturbed_commits`, a commit is whole at every moment unless the world outside touched
   // a pod; without (writes get lost), it may be partial for a bounded time.
-  Invariants(kube::embedded::ApiServer* server, bool undisturbed_commits);
+  // Muster may be told of anything so much later, and its writes come so much later.
+  Invariants(kube::embedded::ApiServer* server, bool undisturbed_commits, absl::Duration lag);
   ~Invariants();
   Invariants(const Invariants&) = delete;
   Invariants& operator=(const Invariants&) = delete;
@@ -84,7 +86,10 @@ class Invariants {
   absl::Status CheckStatus(const coscheduling::GangKey& key, const Counts& counts, absl::Time now);
 
   const bool undisturbed_commits_;
-  bool disturbed_ = false;  // a pod was deleted or changed from outside
+  const absl::Duration lag_;
+  absl::Time now_ = absl::InfinitePast();
+  std::map<std::string, absl::Time> lost_member_at_;  // by gang: one was live and isn't any more
+  bool disturbed_ = false;                            // a pod was deleted or changed from outside
   std::unique_ptr<kube::embedded::WatchSession> pod_events_, node_events_, group_events_,
       queue_events_;
   std::map<std::string, Member> members_;                  // by UID

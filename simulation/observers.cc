@@ -15,6 +15,7 @@
 #include "kube/objects/well_known.h"
 #include "muster/v1/admission.pb.h"
 #include "simulation/manifests.h"
+#include "simulation/settled.h"
 
 namespace muster::simulation {
 namespace {
@@ -78,39 +79,36 @@ void DeliverAs(Engine* engine, bool deleted, const std::string& text) {
   }
 }
 
-struct WatchedKind {
-  const char* path;
-  Feed::Deliver deliver;
-  const char* field_selector = "";
-};
-
 constexpr WatchedKind kWatched[] = {
-    {"/api/v1/namespaces", DeliverAs<kube::Namespace>},
-    {"/api/v1/nodes", DeliverAs<kube::Node>},
-    {"/apis/karpenter.sh/v1/nodeclaims", DeliverAs<kube::NodeClaim>},
-    {"/apis/karpenter.sh/v1/nodepools", DeliverAs<kube::NodePool>},
-    {"/apis/kueue.x-k8s.io/v1beta1/workloadpriorityclasses",
+    {"namespace", "/api/v1/namespaces", DeliverAs<kube::Namespace>},
+    {"node", "/api/v1/nodes", DeliverAs<kube::Node>},
+    {"nodeclaim", "/apis/karpenter.sh/v1/nodeclaims", DeliverAs<kube::NodeClaim>},
+    {"nodepool", "/apis/karpenter.sh/v1/nodepools", DeliverAs<kube::NodePool>},
+    {"workloadpriorityclass", "/apis/kueue.x-k8s.io/v1beta1/workloadpriorityclasses",
      DeliverAs<kube::WorkloadPriorityClass>},
-    {"/apis/kueue.x-k8s.io/v1beta1/resourceflavors", DeliverAs<kube::ResourceFlavor>},
-    {"/apis/kueue.x-k8s.io/v1beta1/cohorts", DeliverAs<kube::Cohort>},
-    {"/apis/kueue.x-k8s.io/v1beta1/clusterqueues", DeliverAs<kube::ClusterQueue>},
-    {"/apis/kueue.x-k8s.io/v1beta1/localqueues", DeliverAs<kube::LocalQueue>},
-    {"/apis/kueue.x-k8s.io/v1beta1/workloads", DeliverAs<kube::Workload>},
-    {"/apis/policy/v1/poddisruptionbudgets", DeliverAs<kube::PodDisruptionBudget>},
-    {"/apis/apps/v1/daemonsets", DeliverAs<kube::DaemonSet>},
-    {"/api/v1/persistentvolumeclaims", DeliverAs<kube::PersistentVolumeClaim>},
-    {"/api/v1/persistentvolumes", DeliverAs<kube::PersistentVolume>},
-    {"/apis/storage.k8s.io/v1/storageclasses", DeliverAs<kube::StorageClass>},
-    {"/apis/scheduling.x-k8s.io/v1alpha1/podgroups", DeliverAs<kube::PodGroup>},
-    {"/api/v1/pods", DeliverAs<kube::Pod>},
-    {"/apis/trainer.kubeflow.org/v1alpha1/trainjobs", DeliverAs<kube::TrainJob>},
-    {"/apis/kubeflow.org/v1/pytorchjobs", DeliverAs<kube::PyTorchJob>},
-    {"/apis/jobset.x-k8s.io/v1alpha2/jobsets", DeliverAs<kube::JobSet>},
-    {"/apis/apps/v1/statefulsets", DeliverAs<kube::StatefulSet>},
-    {"/apis/batch/v1/jobs", DeliverAs<kube::Job>},
-    {"/api/v1/events", DeliverAs<kube::Event>, "type=Warning,reason=FailedCreate"},
-    {"/api/v1/events", DeliverAs<kube::Event>, "type=Warning,reason=FailedCreatePod"},
-    {"/api/v1/events", DeliverAs<kube::Event>,
+    {"resourceflavor", "/apis/kueue.x-k8s.io/v1beta1/resourceflavors",
+     DeliverAs<kube::ResourceFlavor>},
+    {"cohort", "/apis/kueue.x-k8s.io/v1beta1/cohorts", DeliverAs<kube::Cohort>},
+    {"clusterqueue", "/apis/kueue.x-k8s.io/v1beta1/clusterqueues", DeliverAs<kube::ClusterQueue>},
+    {"localqueue", "/apis/kueue.x-k8s.io/v1beta1/localqueues", DeliverAs<kube::LocalQueue>},
+    {"workload", "/apis/kueue.x-k8s.io/v1beta1/workloads", DeliverAs<kube::Workload>},
+    {"poddisruptionbudget", "/apis/policy/v1/poddisruptionbudgets",
+     DeliverAs<kube::PodDisruptionBudget>},
+    {"daemonset", "/apis/apps/v1/daemonsets", DeliverAs<kube::DaemonSet>},
+    {"persistentvolumeclaim", "/api/v1/persistentvolumeclaims",
+     DeliverAs<kube::PersistentVolumeClaim>},
+    {"persistentvolume", "/api/v1/persistentvolumes", DeliverAs<kube::PersistentVolume>},
+    {"storageclass", "/apis/storage.k8s.io/v1/storageclasses", DeliverAs<kube::StorageClass>},
+    {"podgroup", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", DeliverAs<kube::PodGroup>},
+    {"pod", "/api/v1/pods", DeliverAs<kube::Pod>},
+    {"trainjob", "/apis/trainer.kubeflow.org/v1alpha1/trainjobs", DeliverAs<kube::TrainJob>},
+    {"pytorchjob", "/apis/kubeflow.org/v1/pytorchjobs", DeliverAs<kube::PyTorchJob>},
+    {"jobset", "/apis/jobset.x-k8s.io/v1alpha2/jobsets", DeliverAs<kube::JobSet>},
+    {"statefulset", "/apis/apps/v1/statefulsets", DeliverAs<kube::StatefulSet>},
+    {"job", "/apis/batch/v1/jobs", DeliverAs<kube::Job>},
+    {"event", "/api/v1/events", DeliverAs<kube::Event>, "type=Warning,reason=FailedCreate"},
+    {"event", "/api/v1/events", DeliverAs<kube::Event>, "type=Warning,reason=FailedCreatePod"},
+    {"event", "/api/v1/events", DeliverAs<kube::Event>,
      "type=Warning,reason=InsufficientCapacityError,involvedObject.kind=NodeClaim"},
 };
 
@@ -123,6 +121,17 @@ std::vector<json> List(kube::embedded::ApiServer& server, const char* path) {
 std::string FullName(const json& object) {
   const json& meta = object.at("metadata");
   return meta.value("namespace", "") + "/" + meta.at("name").get<std::string>();
+}
+
+std::string UidOf(const kube::embedded::StoredObject& object) {
+  return object.value().at("metadata").value("uid", "");
+}
+
+std::vector<kube::embedded::WatchItem> ReadBatch(kube::embedded::WatchSession& session) {
+  constexpr size_t kBatch = 256;
+  std::vector<kube::embedded::WatchItem> items;
+  session.Read(kBatch, &items);
+  return items;
 }
 
 std::string GangOf(const json& pod) {
@@ -272,26 +281,107 @@ void CompareGang(const Expectation& want, const std::string& gang,
 
 }  // namespace
 
-Feed::Feed(std::unique_ptr<kube::embedded::WatchSession> session, Engine* engine, Deliver deliver)
-    : session_(std::move(session)), engine_(engine), deliver_(deliver) {}
+Feed::Feed(kube::embedded::ApiServer* server, const WatchedKind& kind, Engine* engine,
+           Faults* faults, absl::Time now)
+    : server_(server), kind_(kind), engine_(engine), faults_(faults) {
+  Open();
+  if (session_ != nullptr) ReadAnew(now);
+}
 Feed::~Feed() = default;
 Feed::Feed(Feed&&) noexcept = default;
 Feed& Feed::operator=(Feed&&) noexcept = default;
 
-bool Feed::Read() {
-  constexpr size_t kBatch = 256;
-  using Type = kube::embedded::WatchItem::Type;
+void Feed::Open() { session_ = OpenWatch(server_, kind_.path, kind_.field_selector); }
+
+absl::Time Feed::NextArrival() const {
+  return coming_.empty() ? reopens_ : std::min(reopens_, coming_.front().arrival);
+}
+
+bool Feed::Read(absl::Time now) {
   bool any = false;
-  for (;;) {
-    std::vector<kube::embedded::WatchItem> items;
-    session_->Read(kBatch, &items);
+  if (session_ == nullptr) {
+    if (now < reopens_) return false;
+    reopens_ = absl::InfiniteFuture();
+    Open();
+    any |= ReadAnew(now);
+  }
+  any |= Receive(now);
+  while (!coming_.empty() && coming_.front().arrival <= now) {
+    const Item item = std::move(coming_.front());
+    coming_.pop_front();
+    Deliver(item);
+    any = true;
+  }
+  return any;
+}
+
+bool Feed::Receive(absl::Time now) {
+  bool any = false;
+  while (session_ != nullptr) {
+    const std::vector<kube::embedded::WatchItem> items = ReadBatch(*session_);
     if (items.empty()) return any;
     for (const kube::embedded::WatchItem& item : items) {
       if (item.object == nullptr) continue;
       any = true;
-      deliver_(engine_, item.type == Type::kDeleted, item.object->bytes());
+      Faults::Delivery delivery;
+      if (faults_->Active(now)) delivery = faults_->OfEvent(kind_.name);
+      if (delivery.breaks) {
+        // What is under way is lost with the connection.
+        coming_.clear();
+        session_.reset();
+        reopens_ = now + delivery.delay;
+        break;
+      }
+      Item next{.arrival = std::max(last_arrival_, now + delivery.delay),
+                .key = FullName(item.object->value()),
+                .deleted = item.type == kube::embedded::WatchItem::Type::kDeleted,
+                .repeats_older = delivery.repeats_older,
+                .object = item.object};
+      last_arrival_ = next.arrival;
+      coming_.push_back(std::move(next));
     }
   }
+  return any;
+}
+
+void Feed::Deliver(const Item& item) {
+  kube::embedded::ObjectPtr before;
+  if (const auto known = known_.find(item.key); known != known_.end()) before = known->second;
+  if (item.deleted) {
+    known_.erase(item.key);
+  } else {
+    known_[item.key] = item.object;
+  }
+  kind_.deliver(engine_, item.deleted, item.object->bytes());
+  const bool repeats = item.repeats_older && before != nullptr && !item.deleted &&
+                       UidOf(*before) == UidOf(*item.object);
+  if (repeats) kind_.deliver(engine_, false, before->bytes());
+}
+
+// As kube/client/reflector.cc: what is the same isn't delivered, what vanished is removed, and a
+// successor of the same name comes after the removal.
+bool Feed::ReadAnew(absl::Time now) {
+  std::map<std::string, kube::embedded::ObjectPtr> there;
+  for (;;) {
+    const std::vector<kube::embedded::WatchItem> items = ReadBatch(*session_);
+    if (items.empty()) break;
+    for (const kube::embedded::WatchItem& item : items) {
+      if (item.object != nullptr) there[FullName(item.object->value())] = item.object;
+    }
+  }
+  last_arrival_ = now;
+  for (const auto& [key, object] : std::map(known_)) {
+    const auto now_there = there.find(key);
+    if (now_there == there.end() || UidOf(*now_there->second) != UidOf(*object)) {
+      Deliver({.arrival = now, .key = key, .deleted = true, .object = object});
+    }
+  }
+  for (const auto& [key, object] : there) {
+    const auto known = known_.find(key);
+    if (known != known_.end() && known->second->revision() == object->revision()) continue;
+    Deliver({.arrival = now, .key = key, .object = object});
+  }
+  return true;
 }
 
 std::string GangOf(const kube::Pod& pod) {
@@ -316,12 +406,12 @@ std::unique_ptr<kube::embedded::WatchSession> OpenWatch(kube::embedded::ApiServe
   return std::move(server->Watch(request).session);
 }
 
-std::vector<Feed> WatchEverything(kube::embedded::ApiServer* server, Engine* engine) {
+std::vector<Feed> WatchEverything(kube::embedded::ApiServer* server, Engine* engine, Faults* faults,
+                                  absl::Time now) {
   std::vector<Feed> feeds;
   for (const WatchedKind& kind : kWatched) {
-    std::unique_ptr<kube::embedded::WatchSession> session =
-        OpenWatch(server, kind.path, kind.field_selector);
-    if (session != nullptr) feeds.emplace_back(std::move(session), engine, kind.deliver);
+    Feed feed(server, kind, engine, faults, now);
+    if (feed.is_open()) feeds.push_back(std::move(feed));
   }
   return feeds;
 }
@@ -360,6 +450,11 @@ absl::Status Compare(const Expectation& want, const std::string& gang,
     result.Equal("node", want.node, found.value_or("(no such pod)"));
   }
   if (!want.job.empty()) CompareJob(want, server, &result);
+  if (want.settled) {
+    if (absl::Status status = CheckSettled(server, engine); !status.ok()) {
+      result.Differ(std::string(status.message()));
+    }
+  }
   return result.Result();
 }
 

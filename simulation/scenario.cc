@@ -306,6 +306,7 @@ Expectation ReadExpectation(const YAML::Node& node) {
   fields.Read("suspended", &want.suspended);
   fields.Read("restarting", &want.restarting);
   fields.Read("contains", &want.contains);
+  fields.Read("settled", &want.settled);
   fields.Finish();
   return want;
 }
@@ -372,6 +373,7 @@ Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   step.line = node.Mark().line + 1;
   step.at = previous;
   fields.ReadDuration("at", &step.at);
+  fields.Read("mayBeRefused", &step.may_be_refused);
   if (step.at < previous) extender::FailAt(node, "steps.at: before the step above");
   if (step.at > kLatestStep) {
     extender::FailAt(node, "steps.at: later than " + absl::FormatDuration(kLatestStep));
@@ -404,6 +406,75 @@ Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   return step;
 }
 
+// Shares in percent.
+void ReadShares(Fields* fields, const std::string& name,
+                std::initializer_list<std::pair<const char*, double*>> shares) {
+  for (const auto& [key, share] : shares) {
+    fields->Read(key, share);
+    if (*share >= 0 && *share <= 100) continue;  // false for a NaN
+    extender::FailAt(fields->Take(key), fmt::format("{}.{}: want 0 to 100 percent", name, key));
+  }
+}
+
+WriteFaults ReadWriteFaults(const YAML::Node& node) {
+  Fields fields(node, "writes");
+  WriteFaults faults;
+  faults.request = ReadRange(&fields, "writes", "request");
+  faults.answer = ReadRange(&fields, "writes", "answer");
+  ReadShares(
+      &fields, "writes",
+      {{"lost", &faults.lost}, {"refused", &faults.refused}, {"unanswered", &faults.unanswered}});
+  fields.Finish();
+  return faults;
+}
+
+WatchFaults ReadWatchFaults(const YAML::Node& node) {
+  Fields fields(node, "watches");
+  WatchFaults faults;
+  faults.latency = ReadRange(&fields, "watches", "latency");
+  faults.stall = ReadRange(&fields, "watches", "stall");
+  ReadShares(
+      &fields, "watches",
+      {{"stalls", &faults.stalls}, {"breaks", &faults.breaks}, {"repeats", &faults.repeats}});
+  fields.Finish();
+  return faults;
+}
+
+CallFaults ReadCallFaults(const YAML::Node& node) {
+  Fields fields(node, "calls");
+  CallFaults faults;
+  faults.latency = ReadRange(&fields, "calls", "latency");
+  ReadShares(&fields, "calls",
+             {{"lost", &faults.lost},
+              {"unanswered", &faults.unanswered},
+              {"repeated", &faults.repeated},
+              {"filterFails", &faults.filter_fails}});
+  fields.Finish();
+  return faults;
+}
+
+// The entries of a map; none if it is absent.
+template <typename T>
+void ReadByKind(Fields* fields, const char* key, T (*read)(const YAML::Node&),
+                std::map<std::string, T, std::less<>>* out) {
+  const YAML::Node map = fields->Take(key);
+  if (!map) return;
+  if (!map.IsMap()) extender::FailAt(map, fmt::format("faults.{}: want a map", key));
+  for (const auto& entry : map) (*out)[entry.first.as<std::string>()] = read(entry.second);
+}
+
+FaultSpec ReadFaults(const YAML::Node& node) {
+  Fields fields(node, "faults");
+  FaultSpec faults;
+  fields.Read("seed", &faults.seed);
+  fields.ReadDuration("until", &faults.until);
+  ReadByKind(&fields, "writes", ReadWriteFaults, &faults.writes);
+  ReadByKind(&fields, "watches", ReadWatchFaults, &faults.watches);
+  if (const YAML::Node calls = fields.Take("calls")) faults.calls = ReadCallFaults(calls);
+  fields.Finish();
+  return faults;
+}
+
 Scenario ReadAll(const YAML::Node& root) {
   Fields fields(root, "scenario");
   Scenario scenario;
@@ -427,6 +498,7 @@ Scenario ReadAll(const YAML::Node& root) {
     scenario.stocks.push_back(ReadStock(n));
   }
   if (const YAML::Node mix = fields.Take("mix")) scenario.mix = ReadMix(mix);
+  if (const YAML::Node faults = fields.Take("faults")) scenario.faults = ReadFaults(faults);
   absl::Duration previous;
   for (const YAML::Node& n : ListOf(&fields, "scenario", "steps")) {
     scenario.steps.push_back(ReadStep(n, previous));

@@ -187,6 +187,7 @@ struct Expectation {
   std::optional<bool> suspended;
   std::optional<bool> restarting;  // it carries annotation muster.dev/restart
   std::string contains;            // a part of its JSON
+  bool settled = false;            // everything has come to rest, and is as it should (settled.h)
 };
 
 using Action = std::variant<GangSpec, DeleteStep, PatchStep, ApplyStep, AbandonStep, ReconcileStep,
@@ -196,6 +197,7 @@ struct Step {
   absl::Duration at;  // since the start; never before the step above it
   Action action;
   int line = 0;
+  bool may_be_refused = false;  // what it names may be gone by then
 };
 
 // One kind of gang in a mix: its name is the first part of theirs.
@@ -220,6 +222,39 @@ struct GangMix {
   int line = 0;
 };
 
+// What goes wrong on the way of Muster's writes and their answers. Shares in percent.
+struct WriteFaults {
+  DurationRange request;  // on its way
+  DurationRange answer;
+  double lost = 0;        // never reach the API server
+  double refused = 0;     // answered with 409, 429, 500 or 503, and not carried out
+  double unanswered = 0;  // carried out, but the answer doesn't come
+};
+// Of one kind's watch. Events keep their order within it; different kinds overtake each other.
+struct WatchFaults {
+  DurationRange latency;
+  double stalls = 0;   // of the events come only after `stall`, and what follows with them
+  double breaks = 0;   // of the events never come; after `stall` everything is read anew
+  double repeats = 0;  // of the events are followed by the version before
+  DurationRange stall;
+};
+// kube-scheduler's calls.
+struct CallFaults {
+  DurationRange latency;    // of a bind call, and of its answer
+  double lost = 0;          // bind calls that never come
+  double unanswered = 0;    // bind calls whose answer doesn't reach kube-scheduler
+  double repeated = 0;      // bind calls that come twice
+  double filter_fails = 0;  // filter calls that time out
+};
+// Between Muster and those it talks to, from the start until a time.
+struct FaultSpec {
+  uint64_t seed = 1;
+  absl::Duration until = absl::InfiniteDuration();
+  std::map<std::string, WriteFaults, std::less<>> writes;   // by kind of write; "any": the others
+  std::map<std::string, WatchFaults, std::less<>> watches;  // by kind of object; "any": the others
+  CallFaults calls;
+};
+
 struct Scenario {
   std::string name;
   std::string file;
@@ -230,6 +265,7 @@ struct Scenario {
   std::vector<OutageSpec> outages;
   std::vector<StockSpec> stocks;
   std::optional<GangMix> mix;
+  std::optional<FaultSpec> faults;
   std::vector<Step> steps;
 };
 

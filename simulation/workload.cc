@@ -1,35 +1,13 @@
 #include "simulation/workload.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "fmt/format.h"
+#include "simulation/draw.h"
 
 namespace muster::simulation {
 namespace {
-
-// Equal on every machine, which the standard's distributions aren't.
-class Draw {
- public:
-  Draw(uint64_t seed, uint32_t stream) {
-    std::seed_seq sequence{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), stream};
-    random_.seed(sequence);
-  }
-
-  int64_t Between(int64_t low, int64_t high) {
-    const auto span = static_cast<uint64_t>(high - low) + 1;
-    return low + static_cast<int64_t>(random_() % span);
-  }
-  bool Chance(int percent) { return Between(1, 100) <= percent; }
-  absl::Duration In(const DurationRange& range) {
-    return absl::Milliseconds(
-        Between(range.low / absl::Milliseconds(1), range.high / absl::Milliseconds(1)));
-  }
-
- private:
-  std::mt19937_64 random_;
-};
 
 const GangShape& DrawShape(const GangMix& mix, Draw* draw) {
   int64_t weights = 0;

@@ -19,6 +19,7 @@
 #include "kube/simulators/kubelet_simulator.h"
 #include "kube/simulators/scheduler_simulator.h"
 #include "muster/v1/admission.pb.h"
+#include "simulation/faults.h"
 #include "simulation/invariants.h"
 #include "simulation/job_controllers.h"
 #include "simulation/kueue_simulator.h"
@@ -35,6 +36,11 @@ using nlohmann::json;
 
 // More rounds than this at one moment mean that the parts answer each other without end.
 constexpr int kMaxRounds = 2'000;
+
+// How much later than it happened Muster may act on something, with all that faults may add.
+constexpr absl::Duration kFaultLag = absl::Seconds(30);
+// Longer than the pause before a write that failed is tried again.
+constexpr absl::Duration kMissed = absl::Seconds(30);
 
 // 2026-01-01, at a moment that is no whole milli- or microsecond: what is written to objects is
 // less exact than the clock.
@@ -87,8 +93,11 @@ struct World::State : kube::simulators::ExtenderClient {
             &server, peers == nullptr ? this : nullptr,
             {.scheduler_name = scenario.options.scheduler_name, .bind_timeout = absl::Seconds(30)},
             peers == nullptr ? nullptr : &peers->coscheduling),
-        invariants(&server, !options.lose_write && !options.lose_answer && !LosesWrites(scenario)) {
-  }
+        faults(scenario.faults ? &*scenario.faults : nullptr, start),
+        invariants(
+            &server,
+            !options.lose_write && !options.lose_answer && !LosesWrites(scenario) && !faults.any(),
+            faults.any() ? kFaultLag : absl::ZeroDuration()) {}
 
   void StartMuster() {
     coscheduling::EngineOptions engine_options = scenario.options;
@@ -101,8 +110,7 @@ struct World::State : kube::simulators::ExtenderClient {
     for (auto& [id, held] : binds) held.done("connection refused");
     binds.clear();
     if (peers != nullptr) return;
-    feeds = WatchEverything(&server, engine.get());
-    for (Feed& feed : feeds) feed.Read();
+    feeds = WatchEverything(&server, engine.get(), &faults, now);
     engine->SetSynced();
   }
 
@@ -114,6 +122,10 @@ struct World::State : kube::simulators::ExtenderClient {
   // --- ExtenderClient ---
   kube::simulators::FilterResult Filter(const kube::simulators::FilterCall& call) override {
     kube::simulators::FilterResult result;
+    if (faults.Active(now) && faults.FilterFails()) {
+      result.error = "context deadline exceeded";
+      return result;
+    }
     // What is listed has passed kube-scheduler's own filters.
     std::vector<std::string> offered = call.node_names;
     std::erase_if(offered, [this](const std::string& node) { return IsHidden(node); });
@@ -140,12 +152,22 @@ struct World::State : kube::simulators::ExtenderClient {
 
   void Bind(const kube::simulators::BindCall& call, BindDone done) override {
     const auto delay = bind_delays.find(call.pod_namespace + "/" + call.pod_name);
-    const absl::Time arrival = delay == bind_delays.end() ? now : std::max(now, delay->second);
-    if (arrival > now) {
-      coming_binds.emplace(arrival, ComingBind{call, std::move(done)});
-    } else {
-      ReceiveBind(call, std::move(done));
+    absl::Time arrival = delay == bind_delays.end() ? now : std::max(now, delay->second);
+    Faults::Call way;
+    if (faults.Active(now)) way = faults.OfBind();
+    if (way.lost) return;  // kube-scheduler's own timeout ends it
+    arrival += way.there;
+    if (way.unanswered) done = [](const std::string&) {};
+    if (way.back > absl::ZeroDuration()) {
+      done = [this, back = way.back, done = std::move(done)](std::string error) {
+        At(now + back, [done, error = std::move(error)] { done(error); });
+      };
     }
+    if (way.repeated) {
+      At(arrival + way.back, [this, call] { ReceiveBind(call, [](const std::string&) {}); });
+    }
+    if (arrival == now) return ReceiveBind(call, std::move(done));
+    At(arrival, [this, call, done = std::move(done)] { ReceiveBind(call, done); });
   }
 
   void ReceiveBind(const kube::simulators::BindCall& call, BindDone done) {
@@ -154,11 +176,15 @@ struct World::State : kube::simulators::ExtenderClient {
     engine->RequestBind(id, call.pod_uid, call.node, now);
   }
 
-  bool ReceiveBinds() {
+  // --- what is under way ---
+  void At(absl::Time time, std::function<void()> arrive) {
+    under_way.emplace(time, std::move(arrive));
+  }
+
+  bool Arrive() {
     bool any = false;
-    while (!coming_binds.empty() && coming_binds.begin()->first <= now) {
-      ComingBind bind = std::move(coming_binds.extract(coming_binds.begin()).mapped());
-      ReceiveBind(bind.call, std::move(bind.done));
+    while (!under_way.empty() && under_way.begin()->first <= now) {
+      under_way.extract(under_way.begin()).mapped()();
       any = true;
     }
     return any;
@@ -176,22 +202,73 @@ struct World::State : kube::simulators::ExtenderClient {
     }
     const std::optional<extender::ActionRequest> made = extender::ToRequest(numbered.action, now);
     if (!made) return;  // an event: the timeline says as much
-    const std::string_view kind = extender::KindOf(numbered.action);
-    absl::Status status = absl::UnavailableError("the connection broke");
-    if (!LosesWrite(kind)) {
-      const kube::Response response = server.Handle(made->request);
-      status = kube::ToStatus(response);
-      if (options.lose_answer && options.lose_answer(kind)) {
-        status = absl::UnavailableError("the connection broke before the answer");
+    auto write = std::make_shared<Write>(Write{.id = numbered.id,
+                                               .generation = generation,
+                                               .kind = extender::KindOf(numbered.action),
+                                               .made = *made});
+    if (!faults.Active(now)) return Send(write);
+    write->trip = faults.OfWrite(write->kind);
+    At(now + write->trip.there, [this, write] { Send(write); });
+  }
+
+  // One of Muster's writes, on its way.
+  struct Write {
+    uint64_t id = 0;
+    int generation = 0;  // of the Muster that asked for it
+    std::string_view kind;
+    extender::ActionRequest made;
+    Faults::Trip trip{};
+    absl::Status status{};
+    extender::AnswerKind answer = extender::AnswerKind::kNone;
+    std::string body{};  // of the answer; empty if nothing came back
+  };
+
+  // It reaches the API server, even if who sent it is gone by then.
+  void Send(const std::shared_ptr<Write>& write) {
+    using Fate = Faults::Trip::Fate;
+    write->status = absl::UnavailableError("the connection broke");
+    if (write->trip.fate == Fate::kRefused) {
+      write->status = kube::ToStatus({.status = write->trip.refusal});
+    } else if (write->trip.fate != Fate::kLost && !LosesWrite(write->kind)) {
+      const kube::Response response = server.Handle(write->made.request);
+      write->status = kube::ToStatus(response);
+      if (response.status == 404) {
+        missed_at = now;
+        missed = fmt::format("{} {}", write->kind, write->made.request.path);
+      }
+      if (options.lose_answer && options.lose_answer(write->kind)) {
+        write->status = absl::UnavailableError("the connection broke before the answer");
+      } else if (write->trip.fate == Fate::kUnanswered) {
+        write->status = absl::DeadlineExceededError("no answer came in time");
       } else if (response.ok()) {
-        Observe(made->answer, response.body);
+        write->answer = write->made.answer;
+        write->body = response.body;
       }
     }
-    if (!status.ok()) {
-      const kube::Response read = server.Handle(made->read_back);
-      if (read.ok()) Observe(made->read_back_answer, read.body);
+    if (write->trip.back == absl::ZeroDuration()) return Receive(write);
+    At(now + write->trip.back, [this, write] { Receive(write); });
+  }
+
+  void Receive(const std::shared_ptr<Write>& write) {
+    if (write->generation != generation) return;
+    if (write->status.ok()) return Finish(*write);
+    // Why it failed is read from the object, as it is now; what it says may be old when it comes.
+    const kube::Response read = server.Handle(write->made.read_back);
+    if (read.ok()) {
+      write->answer = write->made.read_back_answer;
+      write->body = read.body;
     }
-    engine->Finish(numbered.id, status, now);
+    if (!faults.Active(now)) return Finish(*write);
+    const Faults::Trip trip = faults.OfWrite(write->kind);
+    if (trip.fate != Faults::Trip::Fate::kCarriedOut) write->body.clear();
+    At(now + trip.there + trip.back, [this, write] {
+      if (write->generation == generation) Finish(*write);
+    });
+  }
+
+  void Finish(const Write& write) {
+    if (!write.body.empty()) Observe(write.answer, write.body);
+    engine->Finish(write.id, write.status, now);
   }
 
   bool LosesWrite(std::string_view kind) {
@@ -237,8 +314,8 @@ struct World::State : kube::simulators::ExtenderClient {
     if (peers != nullptr) return peers->kueue.Tick(now);
     bool moved = false;
     engine->AdvanceTo(now);
-    for (Feed& feed : feeds) moved |= feed.Read();
-    moved |= ReceiveBinds();
+    for (Feed& feed : feeds) moved |= feed.Read(now);
+    moved |= Arrive();
     coscheduling::StepOutput out = engine->Step(now);
     for (auto& [uid, answer] : out.filter_answers) {
       if (answer) {
@@ -275,9 +352,10 @@ struct World::State : kube::simulators::ExtenderClient {
 
   absl::Time NextEvent() const {
     const absl::Time muster = peers == nullptr ? engine->NextWake() : absl::InfiniteFuture();
-    const absl::Time bind =
-        coming_binds.empty() ? absl::InfiniteFuture() : coming_binds.begin()->first;
-    return std::min({muster, karpenter.NextWake(), kubelet.NextWake(), scheduler.NextWake(), bind});
+    absl::Time arrival = under_way.empty() ? absl::InfiniteFuture() : under_way.begin()->first;
+    for (const Feed& feed : feeds) arrival = std::min(arrival, feed.NextArrival());
+    return std::min(
+        {muster, karpenter.NextWake(), kubelet.NextWake(), scheduler.NextWake(), arrival});
   }
 
   // A request from outside, through the webhooks of Muster's peers: what a scenario creates has
@@ -325,12 +403,6 @@ struct World::State : kube::simulators::ExtenderClient {
     BindDone done;
   };
 
-  // A bind call that kube-scheduler is about to make.
-  struct ComingBind {
-    kube::simulators::BindCall call;
-    BindDone done;
-  };
-
   // A LoseWritesStep under way.
   struct Loss {
     std::string kind;
@@ -354,11 +426,15 @@ struct World::State : kube::simulators::ExtenderClient {
   uint64_t next_bind = 0;
   int generation = 0;
   std::vector<std::string> timeline;
+  Faults faults;
   Invariants invariants;
   std::vector<Loss> losses;
   std::map<std::string, absl::Time> hidden;       // by a HideNodeStep: node -> until
   std::map<std::string, absl::Time> bind_delays;  // by a DelayBindsStep: "namespace/name" -> until
-  std::multimap<absl::Time, ComingBind> coming_binds;
+  std::multimap<absl::Time, std::function<void()>> under_way;
+  // The latest write of Muster's to something that isn't there.
+  absl::Time missed_at = absl::InfinitePast();
+  std::string missed;
   absl::Status broken;
 };
 
@@ -462,7 +538,10 @@ bool World::RunUntil(absl::Time time, const std::function<bool()>& until) {
 }
 
 absl::Status World::Check(const Expectation& want) const {
-  return Compare(want, Key(want.gang), state_->server, *state_->engine);
+  const State& s = *state_;
+  absl::Status status = Compare(want, Key(want.gang), state_->server, *s.engine);
+  if (!status.ok() || !want.settled || s.now - s.missed_at > kMissed) return status;
+  return absl::FailedPreconditionError("left over: what is gone is written to: " + s.missed);
 }
 
 namespace {
@@ -476,7 +555,7 @@ std::optional<StepFailure> RunStep(World* world, const Step& step) {
   const auto* want = std::get_if<Expectation>(&step.action);
   if (want == nullptr) {
     absl::Status status = world->Perform(step.action);
-    if (status.ok()) return std::nullopt;
+    if (status.ok() || step.may_be_refused) return std::nullopt;
     return StepFailure{&step, Kind::kRefused, std::move(status)};
   }
   if (want->within) {

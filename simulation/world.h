@@ -2,9 +2,9 @@
 // between them, or in its place what others run today, on one thread and one clock.
 //
 // Deterministic: equal scenarios and seeds give equal runs. Requests take effect when they are
-// made; time passes only while nothing is left to do. The engine's actions go through the same
-// requests as in the service (action_requests.h), and what it observes is decoded from the same
-// bytes a watch would carry.
+// made, or, with a scenario's faults, when they arrive (faults.h); time passes only while nothing
+// is left to do. The engine's actions go through the same requests as in the service
+// (action_requests.h), and what it observes is decoded from the same bytes a watch would carry.
 #pragma once
 
 #include <functional>

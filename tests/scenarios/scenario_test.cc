@@ -53,6 +53,12 @@ TEST(ScenarioForm, SaysFileLineAndFieldOfAMistake) {
            Case{"name: x\nsteps:\n- at: 2s\n", "want exactly one of"},
            Case{"name: x\nsteps:\n- expect: {gang: g, state: HAPPY}\n", "unknown HAPPY"},
            Case{"name: x\nsteps:\n- gang: {name: g, members: many}\n", "gang.members: wrong type"},
+           Case{"name: x\nfaults: {writes: {any: {lost: 200}}}\n",
+                "f.yaml:2: writes.lost: want 0 to 100 percent"},
+           Case{"name: x\nfaults: {writes: {any: {answer: [2s, 1s]}}}\n",
+                "writes.answer: want a duration, or [low, high]"},
+           Case{"name: x\nfaults: {watches: [pod]}\n", "faults.watches: want a map"},
+           Case{"name: x\nfaults: {calls: {late: 1}}\n", "calls.late: unknown field"},
            Case{"name: [\n", "f.yaml:"},
        }) {
     absl::StatusOr<Scenario> scenario = ParseScenario(c.yaml, "f.yaml");
