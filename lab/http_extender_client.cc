@@ -1,4 +1,4 @@
-#include "extender/http_extender_client.h"
+#include "lab/http_extender_client.h"
 
 #include <curl/curl.h>
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-namespace muster::extender {
+namespace muster::lab {
 namespace {
 
 using Json = nlohmann::json;
@@ -225,4 +225,4 @@ void HttpExtenderClient::Bind(const BindCall& call, BindDone done) {
   binder_->Start(body.dump(), std::move(done));
 }
 
-}  // namespace muster::extender
+}  // namespace muster::lab

@@ -20,7 +20,7 @@ class WatchSession;
 struct WatchItem;
 }  // namespace muster::kube::embedded
 
-namespace muster::extender {
+namespace muster::lab {
 
 // A moment, and the API server's revision by which what happened is in order with everything else.
 struct Moment {
@@ -64,4 +64,4 @@ class DemoObserver {
   std::thread thread_;
 };
 
-}  // namespace muster::extender
+}  // namespace muster::lab

@@ -23,7 +23,7 @@ class ApiServer;
 class HttpFront;
 }  // namespace muster::kube::embedded
 
-namespace muster::extender {
+namespace muster::lab {
 
 class HttpExtenderClient;
 
@@ -66,4 +66,4 @@ class DemoCluster {
   std::vector<std::unique_ptr<Ticker>> tickers_;
 };
 
-}  // namespace muster::extender
+}  // namespace muster::lab

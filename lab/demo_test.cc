@@ -1,4 +1,4 @@
-#include "extender/demo.h"
+#include "lab/demo.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,13 +10,15 @@
 #include <thread>
 
 #include "absl/time/clock.h"
-#include "extender/demo_claims.h"
-#include "extender/demo_job.h"
 #include "extender/stop_signals.h"
 #include "kube/embedded/api_server.h"
+#include "lab/demo_claims.h"
+#include "lab/demo_job.h"
 
-namespace muster::extender {
+namespace muster::lab {
 namespace {
+
+using extender::StopSignals;
 
 using ::testing::Each;
 using ::testing::Field;
@@ -198,4 +200,4 @@ TEST(NodeTracker, LeavesOutNodesThatWereThere) {
 }
 
 }  // namespace
-}  // namespace muster::extender
+}  // namespace muster::lab

@@ -1,4 +1,4 @@
-#include "extender/demo_claims.h"
+#include "lab/demo_claims.h"
 
 #include <fmt/format.h>
 
@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "extender/demo_job.h"
 #include "kube/embedded/api_server.h"
 #include "kube/objects/well_known.h"
+#include "lab/demo_job.h"
 
-namespace muster::extender {
+namespace muster::lab {
 namespace {
 
 using Json = nlohmann::json;
@@ -146,4 +146,4 @@ std::vector<DemoClaim> DeadlineReleased(kube::embedded::ApiServer& server,
   };
 }
 
-}  // namespace muster::extender
+}  // namespace muster::lab

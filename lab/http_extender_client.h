@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "kube/simulators/scheduler_simulator.h"
 
-namespace muster::extender {
+namespace muster::lab {
 
 struct HttpExtenderOptions {
   std::string url;  // "http://127.0.0.1:8888"
@@ -39,4 +39,4 @@ class HttpExtenderClient : public kube::simulators::ExtenderClient {
   std::unique_ptr<Binder> binder_;
 };
 
-}  // namespace muster::extender
+}  // namespace muster::lab

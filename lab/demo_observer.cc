@@ -1,4 +1,4 @@
-#include "extender/demo_observer.h"
+#include "lab/demo_observer.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 #include "kube/embedded/api_server.h"
 #include "kube/objects/well_known.h"
 
-namespace muster::extender {
+namespace muster::lab {
 namespace {
 
 using Json = nlohmann::json;
@@ -124,4 +124,4 @@ void DemoObserver::Show(const std::vector<WatchItem>& items) {
   }
 }
 
-}  // namespace muster::extender
+}  // namespace muster::lab

@@ -6,7 +6,7 @@
 
 #include <iosfwd>
 
-namespace muster::extender {
+namespace muster::lab {
 
 struct DemoOptions {
   // Leaves everything running until a signal comes.
@@ -26,4 +26,4 @@ struct DemoOptions {
 // default logger to a file meanwhile.
 int RunDemo(const DemoOptions& options);
 
-}  // namespace muster::extender
+}  // namespace muster::lab

@@ -9,7 +9,7 @@
 #include "kube/api.h"
 #include "kube/simulators/simulated_cloud.h"
 
-namespace muster::extender {
+namespace muster::lab {
 
 inline constexpr int kDemoMembers = 4;
 
@@ -24,4 +24,4 @@ std::vector<kube::Request> DemoJobRequests(const std::string& name,
 inline constexpr const char* kDemoNodePool = "gpu";
 kube::simulators::InstanceType DemoInstanceType();
 
-}  // namespace muster::extender
+}  // namespace muster::lab

@@ -1,4 +1,4 @@
-#include "extender/demo_job.h"
+#include "lab/demo_job.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "kube/objects/well_known.h"
 
-namespace muster::extender {
+namespace muster::lab {
 namespace {
 
 using Json = nlohmann::json;
@@ -107,4 +107,4 @@ kube::simulators::InstanceType DemoInstanceType() {
   return type;
 }
 
-}  // namespace muster::extender
+}  // namespace muster::lab

@@ -1,4 +1,4 @@
-#include "extender/demo.h"
+#include "lab/demo.h"
 
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -20,18 +20,23 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "extender/demo_claims.h"
-#include "extender/demo_cluster.h"
-#include "extender/demo_job.h"
-#include "extender/demo_observer.h"
-#include "extender/demo_view.h"
 #include "extender/rest_client.h"
 #include "extender/service.h"
 #include "extender/stop_signals.h"
 #include "kube/client/kubeconfig.h"
+#include "lab/demo_claims.h"
+#include "lab/demo_cluster.h"
+#include "lab/demo_job.h"
+#include "lab/demo_observer.h"
+#include "lab/demo_view.h"
 
-namespace muster::extender {
+namespace muster::lab {
 namespace {
+
+using extender::RestClient;
+using extender::ServeOptions;
+using extender::Service;
+using extender::StopSignals;
 
 constexpr int kDone = 0;
 constexpr int kNo = 1;
@@ -339,4 +344,4 @@ class Demo {
 
 int RunDemo(const DemoOptions& options) { return Demo(options).Run(); }
 
-}  // namespace muster::extender
+}  // namespace muster::lab

@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "extender/demo_observer.h"
-#include "extender/demo_view.h"
+#include "lab/demo_observer.h"
+#include "lab/demo_view.h"
 
 namespace muster::kube::embedded {
 class ApiServer;
 }
 
-namespace muster::extender {
+namespace muster::lab {
 
 struct DemoClaim {
   bool holds = false;
@@ -39,4 +39,4 @@ int PodsAtRest(kube::embedded::ApiServer& server, const std::string& job);
 // Of these nodes, how many a gang holds, by the annotations on the Nodes.
 int HeldNodes(kube::embedded::ApiServer& server, const std::vector<NodeProgress>& nodes);
 
-}  // namespace muster::extender
+}  // namespace muster::lab

@@ -1,4 +1,4 @@
-#include "extender/demo_cluster.h"
+#include "lab/demo_cluster.h"
 
 #include <fmt/format.h>
 
@@ -8,12 +8,12 @@
 #include <thread>
 #include <utility>
 
-#include "extender/http_extender_client.h"
 #include "kube/client/timer.h"
 #include "kube/embedded/api_server.h"
 #include "kube/embedded/http_front.h"
+#include "lab/http_extender_client.h"
 
-namespace muster::extender {
+namespace muster::lab {
 namespace {
 
 // How late a simulator may notice what others have changed.
@@ -118,4 +118,4 @@ absl::Status DemoCluster::Submit(const std::vector<kube::Request>& requests) {
   return absl::OkStatus();
 }
 
-}  // namespace muster::extender
+}  // namespace muster::lab

@@ -1,4 +1,4 @@
-#include "extender/demo_view.h"
+#include "lab/demo_view.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "extender/tables.h"
 
-namespace muster::extender {
+namespace muster::lab {
 namespace {
 
 constexpr std::array<v1::NodeStage, 5> kStages = {v1::REQUESTED, v1::LAUNCHED, v1::REGISTERED,
@@ -49,7 +49,7 @@ std::string NodeStates(const std::vector<NodeProgress>& nodes) {
     row.push_back(node.gone ? "gone" : HoldOf(node));
     rows.push_back(std::move(row));
   }
-  return FormatTable(rows);
+  return extender::FormatTable(rows);
 }
 
 // At most `columns` characters, none of them split; what is cut off shows as dots.
@@ -130,7 +130,7 @@ std::string DemoTable(const DemoFrame& frame, int columns) {
     member.set_node(ShortName(member.node()));
     member.set_planned_node(ShortName(member.planned_node()));
   }
-  text += "\n" + MemberTable(gang);
+  text += "\n" + extender::MemberTable(gang);
   if (!frame.nodes.empty()) text += "\n" + NodeStates(frame.nodes);
   return text;
 }
@@ -199,4 +199,4 @@ void LineView::ShowNodes(const DemoFrame& frame) {
   }
 }
 
-}  // namespace muster::extender
+}  // namespace muster::lab

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "muster/v1/admission.pb.h"
 
-namespace muster::extender {
+namespace muster::lab {
 
 // One node that the gang caused, and when it was first seen at each stage, counted from the gang's
 // submission.
@@ -91,4 +91,4 @@ class LineView : public DemoView {
 // The table's text, without regard to the rows there are.
 std::string DemoTable(const DemoFrame& frame, int columns);
 
-}  // namespace muster::extender
+}  // namespace muster::lab
