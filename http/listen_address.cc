@@ -1,10 +1,10 @@
-#include "extender/listen_address.h"
+#include "http/listen_address.h"
 
 #include <charconv>
 
 #include "fmt/format.h"
 
-namespace muster::extender {
+namespace muster::http {
 
 absl::StatusOr<ListenAddress> ParseListenAddress(std::string_view text) {
   const auto invalid = [text](std::string_view why) {
@@ -30,4 +30,4 @@ absl::StatusOr<ListenAddress> ParseListenAddress(std::string_view text) {
   return address;
 }
 
-}  // namespace muster::extender
+}  // namespace muster::http

@@ -4,9 +4,9 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-namespace muster::extender {
+namespace muster::http {
 
 // Errors are values: co_await gives {error, ...} and never throws.
 constexpr auto kAwait = boost::asio::as_tuple(boost::asio::use_awaitable);
 
-}  // namespace muster::extender
+}  // namespace muster::http

@@ -7,7 +7,7 @@
 
 #include "absl/time/time.h"
 
-namespace muster::extender {
+namespace muster::http {
 
 class RawClient {
  public:
@@ -44,4 +44,4 @@ class RawClient {
 std::string RawPost(std::string_view path, std::string_view body);
 std::string RawGet(std::string_view path);
 
-}  // namespace muster::extender
+}  // namespace muster::http

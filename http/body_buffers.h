@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace muster::extender {
+namespace muster::http {
 
 // Thread-safe. Keeps at most kKept buffers of at most kLargest bytes; their content is unspecified.
 class BodyBuffers {
@@ -35,4 +35,4 @@ class BodyBuffers {
   std::vector<std::string> free_;
 };
 
-}  // namespace muster::extender
+}  // namespace muster::http

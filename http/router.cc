@@ -1,6 +1,6 @@
-#include "extender/http_router.h"
+#include "http/router.h"
 
-namespace muster::extender {
+namespace muster::http {
 namespace {
 
 int HexDigit(char c) {
@@ -42,7 +42,7 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
   }
 }
 
-bool ParseQuery(std::string_view text, HttpTarget* target) {
+bool ParseQuery(std::string_view text, Target* target) {
   if (text.empty()) return true;
   for (std::string_view pair : Split(text, '&')) {
     if (pair.empty()) continue;
@@ -62,16 +62,16 @@ bool IsCapture(const std::string& segment) { return segment.starts_with('{'); }
 
 }  // namespace
 
-const std::string* HttpRequest::Query(std::string_view name) const {
+const std::string* Request::Query(std::string_view name) const {
   for (const auto& [key, value] : query) {
     if (key == name) return &value;
   }
   return nullptr;
 }
 
-std::optional<HttpTarget> ParseTarget(std::string_view target) {
+std::optional<Target> ParseTarget(std::string_view target) {
   if (!target.starts_with('/')) return std::nullopt;
-  HttpTarget parsed;
+  Target parsed;
   const size_t question = target.find('?');
   const std::string_view path = target.substr(0, question);
   if (question != std::string_view::npos && !ParseQuery(target.substr(question + 1), &parsed)) {
@@ -86,14 +86,14 @@ std::optional<HttpTarget> ParseTarget(std::string_view target) {
   return parsed;
 }
 
-HttpRouter::HttpRouter(std::vector<HttpRoute> routes) {
-  for (HttpRoute& route : routes) {
+Router::Router(std::vector<Route> routes) {
+  for (Route& route : routes) {
     std::vector<std::string> segments = ParseTarget(route.pattern).value().segments;
     entries_.push_back({std::move(route), std::move(segments)});
   }
 }
 
-HttpRouter::Match HttpRouter::Find(std::string_view method, const HttpTarget& target) const {
+Router::Match Router::Find(std::string_view method, const Target& target) const {
   Match match;
   for (const Entry& entry : entries_) {
     if (entry.segments.size() != target.segments.size()) continue;
@@ -120,4 +120,4 @@ HttpRouter::Match HttpRouter::Find(std::string_view method, const HttpTarget& ta
   return match;
 }
 
-}  // namespace muster::extender
+}  // namespace muster::http

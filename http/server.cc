@@ -1,4 +1,4 @@
-#include "extender/http_server.h"
+#include "http/server.h"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -7,14 +7,15 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <exception>
+#include <future>
 #include <thread>
 
-#include "extender/asio_await.h"
-#include "extender/http_connection.h"
-#include "extender/listen_address.h"
 #include "fmt/format.h"
+#include "http/asio_await.h"
+#include "http/connection.h"
+#include "http/listen_address.h"
 
-namespace muster::extender {
+namespace muster::http {
 namespace {
 
 namespace asio = boost::asio;
@@ -25,7 +26,7 @@ constexpr int kBacklog = 4096;
 // After a failed accept: most likely no file descriptors are left.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
-absl::StatusOr<std::shared_ptr<asio::ssl::context>> MakeTls(const HttpCertificate& certificate) {
+absl::StatusOr<std::shared_ptr<asio::ssl::context>> MakeTls(const Certificate& certificate) {
   auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
   ErrorCode error;
   context->set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1 |
@@ -42,12 +43,13 @@ absl::StatusOr<std::shared_ptr<asio::ssl::context>> MakeTls(const HttpCertificat
 
 }  // namespace
 
-class HttpServer::Impl {
+class Server::Impl {
  public:
-  Impl(HttpServerOptions options, std::vector<HttpRoute> routes)
-      : core_(std::make_shared<HttpServerCore>(std::move(options), std::move(routes))),
+  Impl(ServerOptions options, std::vector<Route> routes)
+      : core_(std::make_shared<ServerCore>(std::move(options), std::move(routes))),
         accepting_(asio::make_strand(core_->context)),
         acceptor_(core_->context),
+        room_(core_->context, asio::steady_timer::time_point::max()),
         work_(asio::make_work_guard(core_->context)) {}
 
   ~Impl() { Stop(absl::ZeroDuration()); }
@@ -59,6 +61,9 @@ class HttpServer::Impl {
       }
     }
     if (absl::Status status = Listen(); !status.ok()) return status;
+    if (core_->options.when_full == ServerOptions::WhenFull::kLetWait) {
+      core_->on_room = [this] { core_->Post(accepting_, [this] { room_.cancel(); }); };
+    }
     asio::co_spawn(accepting_, Accept(), [](std::exception_ptr error) {
       if (error) std::rethrow_exception(error);
     });
@@ -80,7 +85,7 @@ class HttpServer::Impl {
     return core_->refused;
   }
 
-  absl::Status SetCertificate(const HttpCertificate& certificate) {
+  absl::Status SetCertificate(const Certificate& certificate) {
     absl::StatusOr<std::shared_ptr<asio::ssl::context>> tls = MakeTls(certificate);
     if (!tls.ok()) return tls.status();
     std::lock_guard lock(core_->mutex);
@@ -91,13 +96,18 @@ class HttpServer::Impl {
   void Stop(absl::Duration grace) {
     if (threads_.empty()) return;
     core_->stopping = true;
-    asio::post(accepting_, [this] {
+    // Nobody is admitted after this, so that every connection there is gets closed below.
+    std::promise<void> closed;
+    asio::post(accepting_, [this, &closed] {
       ErrorCode ignored;
       acceptor_.close(ignored);
+      room_.cancel();
+      closed.set_value();
     });
-    ForEachConnection([](HttpConnection& connection) { connection.Drain(); });
+    closed.get_future().wait();
+    ForEachConnection([](Connection& connection) { connection.Drain(); });
     AwaitNoConnections(grace);
-    ForEachConnection([](HttpConnection& connection) { connection.Close(); });
+    ForEachConnection([](Connection& connection) { connection.Close(); });
     {
       std::unique_lock lock(core_->ended_mutex);
       core_->ended = true;
@@ -132,8 +142,13 @@ class HttpServer::Impl {
   asio::awaitable<void> Accept() {
     asio::steady_timer pause(core_->context);
     while (acceptor_.is_open()) {
+      if (MustWait()) {
+        co_await room_.async_wait(kAwait);
+        continue;
+      }
       auto [error, socket] = co_await acceptor_.async_accept(kAwait);
-      if (error == asio::error::operation_aborted) co_return;
+      // What was accepted before the acceptor was closed, but comes here after it, is let go.
+      if (core_->stopping || error == asio::error::operation_aborted) co_return;
       if (error) {
         pause.expires_after(kAcceptPause);
         co_await pause.async_wait(kAwait);
@@ -141,6 +156,11 @@ class HttpServer::Impl {
       }
       Admit(std::move(socket));
     }
+  }
+
+  bool MustWait() const {
+    return core_->options.when_full == ServerOptions::WhenFull::kLetWait &&
+           connections() >= core_->options.max_connections;
   }
 
   void Admit(tcp::socket socket) {
@@ -153,8 +173,8 @@ class HttpServer::Impl {
       }
       tls = core_->tls;
     }
-    std::shared_ptr<HttpConnection> connection =
-        MakeHttpConnection(core_, std::move(socket), std::move(tls));
+    std::shared_ptr<Connection> connection =
+        MakeConnection(core_, std::move(socket), std::move(tls));
     if (!connection) return;
     {
       std::lock_guard lock(core_->mutex);
@@ -166,14 +186,14 @@ class HttpServer::Impl {
 
   template <typename Function>
   void ForEachConnection(Function function) {
-    std::vector<std::shared_ptr<HttpConnection>> alive;
+    std::vector<std::shared_ptr<Connection>> alive;
     {
       std::lock_guard lock(core_->mutex);
       for (auto& [pointer, weak] : core_->connections) {
         if (auto connection = weak.lock()) alive.push_back(std::move(connection));
       }
     }
-    for (const std::shared_ptr<HttpConnection>& connection : alive) function(*connection);
+    for (const std::shared_ptr<Connection>& connection : alive) function(*connection);
   }
 
   void AwaitNoConnections(absl::Duration limit) {
@@ -182,30 +202,32 @@ class HttpServer::Impl {
                                    [this] { return core_->connections.empty(); });
   }
 
-  const std::shared_ptr<HttpServerCore> core_;
+  const std::shared_ptr<ServerCore> core_;
   // While the io threads run the acceptor is used on the strand alone; its sockets aren't.
   asio::strand<asio::io_context::executor_type> accepting_;
   tcp::acceptor acceptor_;
+  // On the strand too. Cancelled whenever there may be room for a connection again.
+  asio::steady_timer room_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   std::vector<std::thread> threads_;
   uint16_t port_ = 0;
 };
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpServerOptions options,
-                                                              std::vector<HttpRoute> routes) {
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options,
+                                                      std::vector<Route> routes) {
   auto impl = std::make_shared<Impl>(std::move(options), std::move(routes));
   if (absl::Status status = impl->Start(); !status.ok()) return status;
-  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
-HttpServer::HttpServer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-HttpServer::~HttpServer() = default;
-uint16_t HttpServer::port() const { return impl_->port(); }
-size_t HttpServer::connections() const { return impl_->connections(); }
-uint64_t HttpServer::refused_connections() const { return impl_->refused(); }
-absl::Status HttpServer::SetCertificate(const HttpCertificate& certificate) {
+Server::Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
+uint16_t Server::port() const { return impl_->port(); }
+size_t Server::connections() const { return impl_->connections(); }
+uint64_t Server::refused_connections() const { return impl_->refused(); }
+absl::Status Server::SetCertificate(const Certificate& certificate) {
   return impl_->SetCertificate(certificate);
 }
-void HttpServer::Stop(absl::Duration grace) { impl_->Stop(grace); }
+void Server::Stop(absl::Duration grace) { impl_->Stop(grace); }
 
-}  // namespace muster::extender
+}  // namespace muster::http

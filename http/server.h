@@ -1,4 +1,6 @@
-// An HTTP/1.1 server for a small, fixed set of routes.
+// The HTTP/1.1 server of all that Muster serves: kube-scheduler's calls, the webhook and the
+// queries from a small, fixed set of routes, and the embedded API server, which reads every path
+// itself.
 //
 // A few io threads serve every connection. A handler answers through a Responder, at once or later
 // and from any thread, so thousands of requests can be held without a thread each. Bodies without
@@ -7,7 +9,8 @@
 //
 // Bounds: connections, header and body size, and time for the handshake, the header, the body, each
 // write, and an idle connection. Unknown path: 404; known path with another method: 405 with Allow;
-// larger body: 413; malformed: 400; longer header: 431. Pipelined requests are answered in order.
+// larger body: 413; malformed: 400; longer header: 431; no answer: 500. Pipelined requests are
+// answered in order.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +26,15 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
-namespace muster::extender {
+namespace muster::http {
 
-struct HttpRequest {
+struct Request {
   std::string method;
   std::string path;                                        // without the query, unescaped
   std::vector<std::pair<std::string, std::string>> query;  // unescaped
   std::vector<std::string> captures;                       // one per {...} of the route's pattern
+  std::string content_type;                                // headers as they came; "" without
+  std::string accept;
   // Has some capacity past its end, for parsers that read in blocks.
   std::string body;
 
@@ -37,7 +42,7 @@ struct HttpRequest {
   const std::string* Query(std::string_view name) const;
 };
 
-struct HttpResponse {
+struct Response {
   int status = 200;
   std::string content_type = "application/json";
   std::string body = {};
@@ -51,11 +56,13 @@ class StreamSource {
   // Called once, before the first Next. `wake` tells the server that Next has something again; it
   // may be called from any thread, also after the stream has ended.
   virtual void Start(std::function<void()> wake) = 0;
-  // The next piece of the body. `more` false: nothing now, wait for wake.
+  // The next piece of the body. `more` false: nothing now, wait for wake, at most `look_again`.
   struct Piece {
-    std::string data;
+    std::string data = {};
     bool more = false;
     bool end = false;  // the body ends after `data`
+    bool cut = false;  // the connection ends after `data`, and the body has no end
+    absl::Duration look_again = absl::InfiniteDuration();
   };
   virtual Piece Next() = 0;
 };
@@ -67,30 +74,33 @@ class Responder {
   class Exchange;
   explicit Responder(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
 
-  void Send(HttpResponse response) const;
-  // Answers 200 with a chunked body.
+  void Send(Response response) const;
+  // Answers 200 with a chunked body; the connection ends with it.
   void Stream(std::string content_type, std::unique_ptr<StreamSource> source) const;
+  // Ends the connection without an answer.
+  void HangUp() const;
 
  private:
   std::shared_ptr<Exchange> exchange_;
 };
 
-// Runs on an io thread; must not block. The request lives until the handler returns.
-using HttpHandler = std::function<void(const HttpRequest& request, const Responder& responder)>;
+// Runs on an io thread; must not block. The request lives until the handler returns, which may move
+// from it.
+using Handler = std::function<void(Request& request, const Responder& responder)>;
 
-struct HttpRoute {
+struct Route {
   std::string method;   // "GET"
   std::string pattern;  // "/v1/gangs/{namespace}/{name}"; {...} matches one segment
-  HttpHandler handler;
+  Handler handler;
 };
 
 // PEM texts.
-struct HttpCertificate {
+struct Certificate {
   std::string chain;
   std::string key;
 };
 
-struct HttpServerOptions {
+struct ServerOptions {
   std::string listen = {};  // "127.0.0.1:8888", "[::1]:0"; port 0 picks a free one
   int threads = 2;
   size_t max_connections = 4096;
@@ -104,22 +114,30 @@ struct HttpServerOptions {
   // meets a connection that is just being closed.
   absl::Duration idle_timeout = absl::Minutes(5);
   // Serves HTTPS if set.
-  std::optional<HttpCertificate> certificate = {};
+  std::optional<Certificate> certificate = {};
+  // What becomes of a connection that comes while there are max_connections: closed at once, or
+  // left in the kernel's queue until another one ends.
+  enum class WhenFull { kTurnAway, kLetWait };
+  WhenFull when_full = WhenFull::kTurnAway;
+  // Answers whatever no route does, instead of 404 and 405.
+  Handler otherwise = {};
+  // The server's own refusals in words of the caller's; by default the text alone.
+  std::function<Response(int status, std::string text)> refusal = {};
   // Called on an io thread after each answer: the route's pattern ("" if none matched), status, and
   // the time from the end of the request's body to the answer.
   std::function<void(std::string_view pattern, int status, absl::Duration took)> observe = {};
 };
 
-class HttpServer {
+class Server {
  public:
   // Listens and serves. InvalidArgument for an unusable address or certificate = {}; Unavailable,
   // with the address, if it can't be bound.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpServerOptions options,
-                                                           std::vector<HttpRoute> routes);
+  static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options,
+                                                       std::vector<Route> routes);
   // Stop with no grace.
-  ~HttpServer();
-  HttpServer(const HttpServer&) = delete;
-  HttpServer& operator=(const HttpServer&) = delete;
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
 
   uint16_t port() const;
   size_t connections() const;
@@ -127,7 +145,7 @@ class HttpServer {
   uint64_t refused_connections() const;
 
   // For new connections from now on. Only for a server that was started with a certificate.
-  absl::Status SetCertificate(const HttpCertificate& certificate);
+  absl::Status SetCertificate(const Certificate& certificate);
 
   // Takes no new connections, closes idle ones and streams, gives answers under way `grace` to
   // complete, then closes the rest. Returns when all io threads have ended. Responders may be used
@@ -136,8 +154,8 @@ class HttpServer {
 
  private:
   class Impl;
-  explicit HttpServer(std::shared_ptr<Impl> impl);
+  explicit Server(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace muster::extender
+}  // namespace muster::http

@@ -1,4 +1,4 @@
-#include "extender/testing/raw_client.h"
+#include "http/testing/raw_client.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -12,7 +12,7 @@
 #include "absl/time/clock.h"
 #include "fmt/format.h"
 
-namespace muster::extender {
+namespace muster::http {
 
 RawClient::RawClient(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address{};
@@ -100,4 +100,4 @@ std::string RawGet(std::string_view path) {
   return fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", path);
 }
 
-}  // namespace muster::extender
+}  // namespace muster::http

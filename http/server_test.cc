@@ -1,19 +1,23 @@
-#include "extender/http_server.h"
+#include "http/server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
 #include <thread>
 
 #include "absl/time/clock.h"
-#include "extender/http_router.h"
-#include "extender/listen_address.h"
-#include "extender/testing/raw_client.h"
 #include "fmt/format.h"
+#include "http/listen_address.h"
+#include "http/router.h"
+#include "http/testing/raw_client.h"
 
-namespace muster::extender {
+namespace muster::http {
 namespace {
 
 using ::testing::AllOf;
@@ -66,33 +70,58 @@ class Flood : public StreamSource {
   std::atomic<bool>* gone_;
 };
 
-class HttpServerTest : public ::testing::Test {
+// Says one thing, and then ends in the way that it is told to: when it is looked at again.
+class OneLine : public StreamSource {
+ public:
+  explicit OneLine(Piece last) : last_(std::move(last)) {}
+  void Start(std::function<void()>) override {}
+  Piece Next() override {
+    if (said_) return last_;
+    said_ = true;
+    return {.data = "one line\n", .look_again = absl::Milliseconds(20)};
+  }
+
+ private:
+  const Piece last_;
+  bool said_ = false;
+};
+
+class ServerTest : public ::testing::Test {
  protected:
-  void StartServer(HttpServerOptions options) {
+  void StartServer(ServerOptions options) {
     options.listen = "127.0.0.1:0";
-    std::vector<HttpRoute> routes;
-    routes.push_back({"POST", "/echo", [](HttpRequest request, Responder responder) {
+    std::vector<Route> routes;
+    routes.push_back({"GET", "/hang-up", [](Request, Responder responder) { responder.HangUp(); }});
+    routes.push_back({"GET", "/ending", [](Request, Responder responder) {
+                        responder.Stream("text/plain", std::make_unique<OneLine>(
+                                                           StreamSource::Piece{.end = true}));
+                      }});
+    routes.push_back({"GET", "/cut", [](Request, Responder responder) {
+                        responder.Stream("text/plain", std::make_unique<OneLine>(
+                                                           StreamSource::Piece{.cut = true}));
+                      }});
+    routes.push_back({"POST", "/echo", [](Request request, Responder responder) {
                         responder.Send({.body = request.body});
                       }});
-    routes.push_back({"GET", "/hello/{name}", [](HttpRequest request, Responder responder) {
+    routes.push_back({"GET", "/hello/{name}", [](Request request, Responder responder) {
                         const std::string* greeting = request.Query("greeting");
                         responder.Send(
                             {.body = (greeting ? *greeting : "hello") + " " + request.captures[0]});
                       }});
-    routes.push_back({"POST", "/hold", [this](HttpRequest, Responder responder) {
+    routes.push_back({"POST", "/hold", [this](Request, Responder responder) {
                         std::lock_guard lock(mutex_);
                         held_.push_back(std::move(responder));
                       }});
-    routes.push_back({"GET", "/drop", [](HttpRequest, Responder) {}});
-    routes.push_back({"GET", "/ticks", [this](HttpRequest, Responder responder) {
+    routes.push_back({"GET", "/drop", [](Request, Responder) {}});
+    routes.push_back({"GET", "/ticks", [this](Request, Responder responder) {
                         responder.Stream("text/plain", std::make_unique<Ticker>(ticker_gone_));
                       }});
-    routes.push_back({"GET", "/flood", [this](HttpRequest, Responder responder) {
+    routes.push_back({"GET", "/flood", [this](Request, Responder responder) {
                         responder.Stream("text/plain",
                                          std::make_unique<Flood>(&produced_, &flood_gone_));
                       }});
-    absl::StatusOr<std::unique_ptr<HttpServer>> server =
-        HttpServer::Start(std::move(options), std::move(routes));
+    absl::StatusOr<std::unique_ptr<Server>> server =
+        Server::Start(std::move(options), std::move(routes));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -116,10 +145,10 @@ class HttpServerTest : public ::testing::Test {
   std::shared_ptr<std::atomic<bool>> ticker_gone_ = std::make_shared<std::atomic<bool>>(false);
   std::atomic<size_t> produced_{0};
   std::atomic<bool> flood_gone_{false};
-  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<Server> server_;
 };
 
-TEST_F(HttpServerTest, AnswersWithExactLengthAndKeepsTheConnection) {
+TEST_F(ServerTest, AnswersWithExactLengthAndKeepsTheConnection) {
   StartServer({});
   RawClient client(server_->port());
   for (int i = 0; i < 3; ++i) {
@@ -134,7 +163,7 @@ TEST_F(HttpServerTest, AnswersWithExactLengthAndKeepsTheConnection) {
   EXPECT_EQ(server_->connections(), 1u);
 }
 
-TEST_F(HttpServerTest, CapturesAndQueryAreUnescaped) {
+TEST_F(ServerTest, CapturesAndQueryAreUnescaped) {
   StartServer({});
   RawClient client(server_->port());
   client.Send(RawGet("/hello/a%2Fb%20c?greeting=good+day%21"));
@@ -148,9 +177,9 @@ struct Refusal {
   const char* text;
 };
 
-class HttpRefusals : public HttpServerTest, public ::testing::WithParamInterface<Refusal> {};
+class Refusals : public ServerTest, public ::testing::WithParamInterface<Refusal> {};
 
-TEST_P(HttpRefusals, AreClear) {
+TEST_P(Refusals, AreClear) {
   StartServer({.header_limit = 4096, .body_limit = 1000});
   RawClient client(server_->port());
   client.Send(GetParam().request);
@@ -160,7 +189,7 @@ TEST_P(HttpRefusals, AreClear) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Table, HttpRefusals,
+    Table, Refusals,
     ::testing::Values(
         Refusal{"UnknownPath", RawGet("/nothing"), 404, "no such path: /nothing"},
         Refusal{"WrongMethod", RawGet("/echo"), 405, "Allow: POST"},
@@ -181,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"NoAnswer", RawGet("/drop"), 500, "no answer"}),
     [](const auto& info) { return info.param.name; });
 
-TEST_F(HttpServerTest, OversizeBodyIsAnsweredWhileItIsStillBeingSent) {
+TEST_F(ServerTest, OversizeBodyIsAnsweredWhileItIsStillBeingSent) {
   StartServer({.body_limit = 1000});
   RawClient client(server_->port());
   client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n");
@@ -189,7 +218,7 @@ TEST_F(HttpServerTest, OversizeBodyIsAnsweredWhileItIsStillBeingSent) {
   EXPECT_EQ(client.ReadMessage().status, 413);
 }
 
-TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
+TEST_F(ServerTest, PipelinedRequestsAreAnsweredInOrder) {
   StartServer({});
   RawClient client(server_->port());
   std::string all;
@@ -205,7 +234,7 @@ std::string Pattern(size_t size, int seed) {
   return text;
 }
 
-TEST_F(HttpServerTest, BodiesOfAnySizeAreWholeAndEndWhereTheNextRequestBegins) {
+TEST_F(ServerTest, BodiesOfAnySizeAreWholeAndEndWhereTheNextRequestBegins) {
   StartServer({.body_limit = 8 << 20});
   RawClient client(server_->port());
   int seed = 0;
@@ -218,7 +247,7 @@ TEST_F(HttpServerTest, BodiesOfAnySizeAreWholeAndEndWhereTheNextRequestBegins) {
   }
 }
 
-TEST_F(HttpServerTest, LargeBodyInPiecesIsWhole) {
+TEST_F(ServerTest, LargeBodyInPiecesIsWhole) {
   StartServer({.body_limit = 8 << 20});
   RawClient client(server_->port());
   const std::string body = Pattern(300'000, 7);
@@ -230,7 +259,7 @@ TEST_F(HttpServerTest, LargeBodyInPiecesIsWhole) {
   EXPECT_TRUE(client.ReadMessage().body == body);
 }
 
-TEST_F(HttpServerTest, ChunkedBodyIsWhole) {
+TEST_F(ServerTest, ChunkedBodyIsWhole) {
   StartServer({.body_limit = 8 << 20});
   RawClient client(server_->port());
   const std::string body = Pattern(300'000, 3);
@@ -244,7 +273,7 @@ TEST_F(HttpServerTest, ChunkedBodyIsWhole) {
   EXPECT_EQ(client.ReadMessage().body, "next");
 }
 
-TEST_F(HttpServerTest, RequestInSingleBytesIsRead) {
+TEST_F(ServerTest, RequestInSingleBytesIsRead) {
   StartServer({});
   RawClient client(server_->port());
   for (char c : RawPost("/echo", "slow but steady")) {
@@ -254,7 +283,7 @@ TEST_F(HttpServerTest, RequestInSingleBytesIsRead) {
   EXPECT_EQ(client.ReadMessage().body, "slow but steady");
 }
 
-TEST_F(HttpServerTest, ContinueIsSentWhenAskedFor) {
+TEST_F(ServerTest, ContinueIsSentWhenAskedFor) {
   StartServer({});
   RawClient client(server_->port());
   client.Send(
@@ -264,7 +293,7 @@ TEST_F(HttpServerTest, ContinueIsSentWhenAskedFor) {
   EXPECT_EQ(client.ReadMessage().body, "body");
 }
 
-TEST_F(HttpServerTest, SlowHeaderAndTruncatedBodyEndTheConnection) {
+TEST_F(ServerTest, SlowHeaderAndTruncatedBodyEndTheConnection) {
   StartServer({.header_timeout = absl::Milliseconds(100), .body_timeout = absl::Milliseconds(100)});
   RawClient slow_header(server_->port());
   slow_header.Send("POST /echo HTT");
@@ -279,7 +308,7 @@ TEST_F(HttpServerTest, SlowHeaderAndTruncatedBodyEndTheConnection) {
   EXPECT_TRUE(Await([&] { return server_->connections() == 0; }));
 }
 
-TEST_F(HttpServerTest, IdleConnectionIsClosed) {
+TEST_F(ServerTest, IdleConnectionIsClosed) {
   StartServer({.idle_timeout = absl::Milliseconds(100)});
   RawClient client(server_->port());
   client.Send(RawPost("/echo", "x"));
@@ -287,7 +316,7 @@ TEST_F(HttpServerTest, IdleConnectionIsClosed) {
   EXPECT_TRUE(client.AwaitClose(absl::Seconds(5)));
 }
 
-TEST_F(HttpServerTest, ConnectionsPastTheLimitAreTurnedAway) {
+TEST_F(ServerTest, ConnectionsPastTheLimitAreTurnedAway) {
   StartServer({.max_connections = 2});
   RawClient first(server_->port());
   RawClient second(server_->port());
@@ -299,7 +328,135 @@ TEST_F(HttpServerTest, ConnectionsPastTheLimitAreTurnedAway) {
   EXPECT_EQ(first.ReadMessage().status, 200);
 }
 
-TEST_F(HttpServerTest, HoldsManyRequestsAndAnswersFromAnotherThread) {
+TEST_F(ServerTest, ConnectionsPastTheLimitMayWaitForAnEnd) {
+  StartServer({.max_connections = 2, .when_full = ServerOptions::WhenFull::kLetWait});
+  auto first = std::make_unique<RawClient>(server_->port());
+  RawClient second(server_->port());
+  ASSERT_TRUE(Await([&] { return server_->connections() == 2; }));
+  RawClient third(server_->port());
+  third.Send(RawPost("/echo", "x"));
+  EXPECT_EQ(third.ReadUntil("x", absl::Milliseconds(100)), "");
+  first.reset();
+  EXPECT_EQ(third.ReadMessage().body, "x");
+  EXPECT_EQ(server_->refused_connections(), 0u);
+}
+
+TEST_F(ServerTest, StopDoesNotWaitForRoom) {
+  StartServer({.max_connections = 1, .when_full = ServerOptions::WhenFull::kLetWait});
+  RawClient first(server_->port());
+  ASSERT_TRUE(Await([&] { return server_->connections() == 1; }));
+  RawClient second(server_->port());
+  server_->Stop(absl::ZeroDuration());
+  EXPECT_TRUE(first.AwaitClose(absl::Seconds(5)));
+  server_.reset();
+  EXPECT_TRUE(second.AwaitClose(absl::Seconds(5)));
+}
+
+TEST_F(ServerTest, StopMeetsConnectionsThatCome) {
+  for (int round = 0; round < 50; ++round) {
+    StartServer({});
+    std::atomic<bool> stop{false};
+    std::atomic<int> connected{0};
+    std::thread clients([&, port = server_->port()] {
+      while (!stop) {
+        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_port = htons(port);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) ++connected;
+        close(fd);
+      }
+    });
+    EXPECT_TRUE(Await([&] { return connected >= 3; }));
+    server_->Stop(absl::ZeroDuration());
+    EXPECT_EQ(server_->connections(), 0u);
+    stop = true;
+    clients.join();
+  }
+}
+
+TEST_F(ServerTest, ThousandsOfIdleConnectionsCostNobodyAnything) {
+#ifdef MUSTER_SANITIZED
+  constexpr size_t kIdle = 400;
+#else
+  constexpr size_t kIdle = 4095;  // and one that is busy
+#endif
+  // Both ends are in this process.
+  rlimit files{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = std::max<rlim_t>(files.rlim_cur, std::min<rlim_t>(files.rlim_max, 10'000));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  StartServer({});
+  std::vector<std::unique_ptr<RawClient>> idle;
+  for (size_t i = 0; i < kIdle; ++i) idle.push_back(std::make_unique<RawClient>(server_->port()));
+  ASSERT_TRUE(Await([&] { return server_->connections() == kIdle; }));
+  RawClient busy(server_->port());
+  busy.Send(RawPost("/echo", "x"));
+  EXPECT_EQ(busy.ReadMessage().body, "x");
+  const absl::Time begun = absl::Now();
+  server_->Stop(absl::Seconds(10));
+  EXPECT_LT(absl::Now() - begun, absl::Seconds(10));
+  for (auto& client : idle) ASSERT_TRUE(client->AwaitClose(absl::Seconds(5)));
+}
+
+TEST_F(ServerTest, HandlersSeeTheHeadersThatTheyAskFor) {
+  StartServer({.otherwise = [](Request& request, const Responder& responder) {
+    responder.Send({.status = 201,
+                    .body = request.method + " " + request.path + " " + request.content_type + " " +
+                            request.accept,
+                    .headers = {{"Warning", "299 - \"x\""}}});
+  }});
+  RawClient client(server_->port());
+  client.Send(
+      "PUT /any/path?x=1 HTTP/1.1\r\nHost: x\r\nAccept: text/html\r\n"
+      "Content-Type: text/plain\r\nContent-Length: 0\r\n\r\n");
+  const RawClient::Message answer = client.ReadMessage();
+  EXPECT_EQ(answer.status, 201);
+  EXPECT_EQ(answer.body, "PUT /any/path text/plain text/html");
+  EXPECT_THAT(answer.header, HasSubstr("Warning: 299 - \"x\"\r\n"));
+  // A known path with another method is what no route answers, too.
+  client.Send(RawGet("/echo"));
+  EXPECT_EQ(client.ReadMessage().body, "GET /echo  ");
+}
+
+TEST_F(ServerTest, RefusesInTheWordsThatItIsGiven) {
+  StartServer({.refusal = [](int status, std::string text) {
+    return Response{.status = status, .body = "sorry: " + text};
+  }});
+  for (const auto& [request, status] :
+       {std::pair(RawGet("/nothing"), 404), std::pair(RawGet("/echo"), 405),
+        std::pair(RawGet("/%zz"), 400), std::pair(std::string("nonsense\r\n\r\n"), 400),
+        std::pair(RawGet("/drop"), 500)}) {
+    RawClient client(server_->port());
+    client.Send(request);
+    const RawClient::Message answer = client.ReadMessage();
+    EXPECT_EQ(answer.status, status);
+    EXPECT_THAT(answer.body, ::testing::StartsWith("sorry: ")) << status;
+  }
+}
+
+TEST_F(ServerTest, HangUpIsNoAnswer) {
+  StartServer({});
+  RawClient client(server_->port());
+  client.Send(RawGet("/hang-up"));
+  EXPECT_EQ(client.ReadUntil("HTTP"), "");
+  EXPECT_TRUE(client.AwaitClose(absl::Seconds(5)));
+}
+
+TEST_F(ServerTest, AStreamEndsWithALastChunkUnlessItIsCut) {
+  StartServer({});
+  RawClient ending(server_->port());
+  ending.Send(RawGet("/ending"));
+  EXPECT_THAT(ending.ReadUntil("0\r\n\r\n"), HasSubstr("one line\n\r\n0\r\n\r\n"));
+  EXPECT_TRUE(ending.AwaitClose(absl::Seconds(5)));
+  RawClient cut(server_->port());
+  cut.Send(RawGet("/cut"));
+  EXPECT_THAT(cut.ReadUntil("0\r\n\r\n"), ::testing::EndsWith("one line\n\r\n"));
+  EXPECT_TRUE(Await([&] { return server_->connections() == 0; }));
+}
+
+TEST_F(ServerTest, HoldsManyRequestsAndAnswersFromAnotherThread) {
   StartServer({.threads = 2});
   std::vector<std::unique_ptr<RawClient>> clients;
   for (int i = 0; i < 400; ++i) {
@@ -319,7 +476,7 @@ TEST_F(HttpServerTest, HoldsManyRequestsAndAnswersFromAnotherThread) {
   for (auto& client : clients) EXPECT_EQ(client->ReadMessage().body, "released");
 }
 
-TEST_F(HttpServerTest, StreamsInChunksUntilTheClientLeaves) {
+TEST_F(ServerTest, StreamsInChunksUntilTheClientLeaves) {
   StartServer({});
   {
     RawClient client(server_->port());
@@ -333,7 +490,7 @@ TEST_F(HttpServerTest, StreamsInChunksUntilTheClientLeaves) {
   EXPECT_TRUE(Await([&] { return server_->connections() == 0; }));
 }
 
-TEST_F(HttpServerTest, ReaderThatDoesNotReadHoldsOnePieceAndIsCutOff) {
+TEST_F(ServerTest, ReaderThatDoesNotReadHoldsOnePieceAndIsCutOff) {
   StartServer({.write_timeout = absl::Milliseconds(300)});
   RawClient client(server_->port());
   client.Send(RawGet("/flood"));
@@ -342,7 +499,7 @@ TEST_F(HttpServerTest, ReaderThatDoesNotReadHoldsOnePieceAndIsCutOff) {
   EXPECT_LT(produced_.load(), 32u << 20);
 }
 
-TEST_F(HttpServerTest, StopAnswersWhatIsUnderWay) {
+TEST_F(ServerTest, StopAnswersWhatIsUnderWay) {
   StartServer({});
   RawClient busy(server_->port());
   RawClient idle(server_->port());
@@ -362,7 +519,7 @@ TEST_F(HttpServerTest, StopAnswersWhatIsUnderWay) {
   held_[0].Send({.body = "too late"});
 }
 
-TEST_F(HttpServerTest, StopPastItsGraceClosesAndLateAnswersGoNowhere) {
+TEST_F(ServerTest, StopPastItsGraceClosesAndLateAnswersGoNowhere) {
   StartServer({});
   RawClient client(server_->port());
   client.Send(RawPost("/hold", "x"));
@@ -374,7 +531,7 @@ TEST_F(HttpServerTest, StopPastItsGraceClosesAndLateAnswersGoNowhere) {
   held_.clear();
 }
 
-TEST_F(HttpServerTest, ObserverSeesPatternStatusAndTime) {
+TEST_F(ServerTest, ObserverSeesPatternStatusAndTime) {
   std::mutex mutex;
   std::vector<std::string> seen;
   StartServer({.observe = [&](std::string_view pattern, int status, absl::Duration took) {
@@ -390,15 +547,15 @@ TEST_F(HttpServerTest, ObserverSeesPatternStatusAndTime) {
   EXPECT_THAT(seen, ElementsAre("/hello/{name} 200 true", " 404 true"));
 }
 
-TEST(HttpServerStart, SaysWhatIsWrongWithItsAddress) {
+TEST(ServerStart, SaysWhatIsWrongWithItsAddress) {
   const auto start = [](std::string listen) {
-    HttpServerOptions options;
+    ServerOptions options;
     options.listen = std::move(listen);
-    return HttpServer::Start(std::move(options), {}).status();
+    return Server::Start(std::move(options), {}).status();
   };
   EXPECT_THAT(std::string(start("nonsense").message()), HasSubstr("\"nonsense\": no port"));
   EXPECT_THAT(std::string(start("host.example:80").message()), HasSubstr("not an IP address"));
-  auto first = HttpServer::Start({.listen = "127.0.0.1:0"}, {});
+  auto first = Server::Start({.listen = "127.0.0.1:0"}, {});
   ASSERT_TRUE(first.ok());
   const absl::Status taken = start(fmt::format("127.0.0.1:{}", (*first)->port()));
   EXPECT_EQ(taken.code(), absl::StatusCode::kUnavailable);
@@ -415,7 +572,7 @@ TEST(ListenAddress, Forms) {
 }
 
 TEST(ParseTarget, SplitsBeforeItUnescapes) {
-  const std::optional<HttpTarget> target = ParseTarget("/a%2Fb//c?x=1&y&z=%26");
+  const std::optional<Target> target = ParseTarget("/a%2Fb//c?x=1&y&z=%26");
   ASSERT_TRUE(target);
   EXPECT_THAT(target->segments, ElementsAre("a/b", "", "c"));
   EXPECT_THAT(target->query, ElementsAre(Pair("x", "1"), Pair("y", ""), Pair("z", "&")));
@@ -425,4 +582,4 @@ TEST(ParseTarget, SplitsBeforeItUnescapes) {
 }
 
 }  // namespace
-}  // namespace muster::extender
+}  // namespace muster::http

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace muster::extender {
+namespace muster::http {
 
 struct ListenAddress {
   std::string host;  // without brackets
@@ -17,4 +17,4 @@ struct ListenAddress {
 // "127.0.0.1:8888", "[::1]:0", ":8080" (every IPv4 address). InvalidArgument quoting the text.
 absl::StatusOr<ListenAddress> ParseListenAddress(std::string_view text);
 
-}  // namespace muster::extender
+}  // namespace muster::http

@@ -1,4 +1,4 @@
-#include "extender/http_connection.h"
+#include "http/connection.h"
 
 #include <fmt/format.h>
 
@@ -24,14 +24,13 @@
 #include <type_traits>
 #include <vector>
 
-#include "extender/asio_await.h"
+#include "http/asio_await.h"
 
-namespace muster::extender {
+namespace muster::http {
 namespace {
 
 namespace asio = boost::asio;
 namespace beast = boost::beast;
-namespace http = boost::beast::http;
 using ErrorCode = boost::system::error_code;
 using Strand = asio::strand<asio::io_context::executor_type>;
 // beast::tcp_stream with the strand's own type, which spares a type-erased call per operation.
@@ -56,10 +55,10 @@ constexpr size_t kHeaderReadSize = 8 << 10;
 constexpr size_t kBodyPadding = 64;
 
 template <typename Stream>
-class Connection final : public HttpConnection {
+class ConnectionOf final : public Connection {
  public:
-  Connection(std::shared_ptr<HttpServerCore> core, Stream stream,
-             std::shared_ptr<asio::ssl::context> tls)
+  ConnectionOf(std::shared_ptr<ServerCore> core, Stream stream,
+               std::shared_ptr<asio::ssl::context> tls)
       : core_(std::move(core)),
         tls_(std::move(tls)),
         stream_(std::move(stream)),
@@ -73,8 +72,8 @@ class Connection final : public HttpConnection {
         RethrowFromCoroutine);
   }
 
-  void Deliver(HttpAnswer answer) override {
-    auto shared = std::make_shared<HttpAnswer>(std::move(answer));
+  void Deliver(Answer answer) override {
+    auto shared = std::make_shared<Answer>(std::move(answer));
     core_->Dispatch(strand_, [self = Self(), shared] {
       self->answer_ = std::move(*shared);
       self->signal_.cancel();
@@ -94,11 +93,11 @@ class Connection final : public HttpConnection {
 
  private:
   enum class Phase { kIdle, kReading, kWaiting, kWriting, kStreaming };
-  using Parser = http::request_parser<http::string_body>;
+  using Parser = beast::http::request_parser<beast::http::string_body>;
   static constexpr bool kIsPlain = std::is_same_v<Stream, PlainStream>;
 
-  std::shared_ptr<Connection> Self() {
-    return std::static_pointer_cast<Connection>(shared_from_this());
+  std::shared_ptr<ConnectionOf> Self() {
+    return std::static_pointer_cast<ConnectionOf>(shared_from_this());
   }
   PlainStream& Plain() { return beast::get_lowest_layer(stream_); }
   void Expire(absl::Duration after) { Plain().expires_after(absl::ToChronoMilliseconds(after)); }
@@ -151,8 +150,12 @@ class Connection final : public HttpConnection {
       co_await signal_.async_wait(kAwait);
     }
     if (closed_) co_return false;
-    HttpAnswer answer = std::move(*answer_);
+    Answer answer = std::move(*answer_);
     answer_.reset();
+    if (answer.hang_up) {
+      Abort();
+      co_return false;
+    }
     const bool streams = answer.source != nullptr;
     const int status = answer.response.status;
     bool keep = keep_alive && !core_->stopping && !streams;
@@ -186,7 +189,7 @@ class Connection final : public HttpConnection {
     ErrorCode error = co_await ReadUntil(parser, &Parser::is_header_done);
     if (error) co_return error;
     if (parser.is_done()) co_return error;
-    if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
+    if (beast::iequals(parser.get()[beast::http::field::expect], "100-continue")) {
       error = co_await WriteAll("HTTP/1.1 100 Continue\r\n\r\n");
       if (error) co_return error;
     }
@@ -208,7 +211,7 @@ class Connection final : public HttpConnection {
       while (count > 0 && buffer_.size() > 0 && !(parser.*done)()) {
         count = parser.put(buffer_.data(), error);
         buffer_.consume(count);
-        if (error && error != http::error::need_more) co_return error;
+        if (error && error != beast::http::error::need_more) co_return error;
       }
       if ((parser.*done)()) co_return ErrorCode();
       error = co_await ReadSome(buffer_.prepare(kHeaderReadSize), count);
@@ -253,22 +256,22 @@ class Connection final : public HttpConnection {
 
   // The request could not be read to its end: says why if the client still listens.
   asio::awaitable<void> RejectUnreadable(ErrorCode error) {
-    HttpResponse response{.status = 400, .content_type = "text/plain"};
-    if (error == http::error::end_of_stream || error == http::error::partial_message ||
-        error.category() != make_error_code(http::error::end_of_stream).category()) {
+    if (error == beast::http::error::end_of_stream ||
+        error == beast::http::error::partial_message ||
+        error.category() != make_error_code(beast::http::error::end_of_stream).category()) {
       Abort();  // the client has gone or was too slow: nobody to tell
       co_return;
     }
-    if (error == http::error::body_limit) {
-      response.status = 413;
-      response.body = "request body is larger than the limit of " +
-                      std::to_string(core_->options.body_limit) + " bytes";
-    } else if (error == http::error::header_limit || error == http::error::buffer_overflow) {
-      response.status = 431;
-      response.body = "request header is larger than the limit of " +
-                      std::to_string(core_->options.header_limit) + " bytes";
+    Response response;
+    if (error == beast::http::error::body_limit) {
+      response = core_->Refuse(413, "request body is larger than the limit of " +
+                                        std::to_string(core_->options.body_limit) + " bytes");
+    } else if (error == beast::http::error::header_limit ||
+               error == beast::http::error::buffer_overflow) {
+      response = core_->Refuse(431, "request header is larger than the limit of " +
+                                        std::to_string(core_->options.header_limit) + " bytes");
     } else {
-      response.body = "malformed request: " + error.message();
+      response = core_->Refuse(400, "malformed request: " + error.message());
     }
     if (core_->options.observe) core_->options.observe("", response.status, absl::ZeroDuration());
     const bool written = co_await Write(std::move(response), false);
@@ -277,7 +280,7 @@ class Connection final : public HttpConnection {
 
   void Handle(const Parser::value_type& message, std::string body);
 
-  asio::awaitable<bool> Write(HttpResponse response, bool keep_alive) {
+  asio::awaitable<bool> Write(Response response, bool keep_alive) {
     phase_ = Phase::kWriting;
     std::string head = HeadOf(response);
     fmt::format_to(std::back_inserter(head), "Content-Length: {}\r\n", response.body.size());
@@ -291,11 +294,12 @@ class Connection final : public HttpConnection {
   }
 
   // The first lines of an answer; more headers and an empty line follow.
-  std::string HeadOf(const HttpResponse& response) const {
-    std::string head =
-        fmt::format("HTTP/1.{} {} {}\r\nContent-Type: {}\r\n", chunked_ ? 1 : 0, response.status,
-                    std::string(http::obsolete_reason(static_cast<http::status>(response.status))),
-                    response.content_type);
+  std::string HeadOf(const Response& response) const {
+    std::string head = fmt::format(
+        "HTTP/1.{} {} {}\r\nContent-Type: {}\r\n", chunked_ ? 1 : 0, response.status,
+        std::string(
+            beast::http::obsolete_reason(static_cast<beast::http::status>(response.status))),
+        response.content_type);
     for (const auto& [name, value] : response.headers) {
       fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
     }
@@ -324,7 +328,7 @@ class Connection final : public HttpConnection {
     co_return error;
   }
 
-  asio::awaitable<void> WriteStream(HttpAnswer answer) {
+  asio::awaitable<void> WriteStream(Answer answer) {
     phase_ = Phase::kStreaming;
     std::string head = HeadOf(answer.response);
     head += "Cache-Control: no-store\r\n";
@@ -332,11 +336,14 @@ class Connection final : public HttpConnection {
     head += "\r\n";
     const ErrorCode error = co_await WriteAll(head);
     if (error) co_return Abort();
+    // Closed meanwhile, a written header is no error.
+    if (closed_) co_return;
+    listening_ = true;
     asio::co_spawn(
         strand_, [self = Self()]() -> asio::awaitable<void> { co_await self->AwaitHangup(); },
         RethrowFromCoroutine);
     wake_ = std::make_shared<WakeUp>();
-    wake_->connection = std::weak_ptr<Connection>(Self());
+    wake_->connection = std::weak_ptr<ConnectionOf>(Self());
     answer.source->Start([wake = wake_] { wake->Call(); });
     co_await PumpStream(*answer.source);
   }
@@ -349,12 +356,18 @@ class Connection final : public HttpConnection {
         const bool written = co_await WritePiece(piece.data);
         if (!written) co_return;
       }
+      if (piece.cut) co_return Abort();
       if (piece.end || core_->stopping) {
         co_await WriteLastPiece();
+        co_await StopListening();
         co_return;
       }
       if (piece.more || wake_->pending || closed_) continue;
+      if (piece.look_again < absl::InfiniteDuration()) {
+        signal_.expires_after(absl::ToChronoMilliseconds(piece.look_again));
+      }
       co_await signal_.async_wait(kAwait);
+      signal_.expires_at(asio::steady_timer::time_point::max());
     }
   }
 
@@ -379,13 +392,25 @@ class Connection final : public HttpConnection {
   asio::awaitable<void> AwaitHangup() {
     std::array<char, 512> unused;
     size_t total = 0;
-    while (!closed_ && total < kReadSize) {
+    ErrorCode error;
+    while (!closed_ && !stream_ended_ && !error && total < kReadSize) {
       Plain().expires_never();
-      auto [error, size] = co_await stream_.async_read_some(asio::buffer(unused), kAwait);
-      if (error) co_return Abort();
+      size_t size = 0;
+      std::tie(error, size) = co_await stream_.async_read_some(asio::buffer(unused), kAwait);
       total += size;
     }
-    Abort();
+    listening_ = false;
+    signal_.cancel();
+    if (!stream_ended_) Abort();
+  }
+
+  // Takes AwaitHangup's read out of the way of the connection's own end.
+  asio::awaitable<void> StopListening() {
+    stream_ended_ = true;
+    if (!closed_) Plain().cancel();
+    while (listening_ && !closed_) {
+      co_await signal_.async_wait(kAwait);
+    }
   }
 
   // Takes what the client is still sending, so that it reads our answer before it sees a reset.
@@ -414,17 +439,17 @@ class Connection final : public HttpConnection {
 
   // A source's way to wake its stream, which may be long gone.
   struct WakeUp {
-    std::weak_ptr<Connection> connection;
+    std::weak_ptr<ConnectionOf> connection;
     std::atomic<bool> pending{false};
     void Call() {
       if (pending.exchange(true)) return;
-      const std::shared_ptr<Connection> self = connection.lock();
+      const std::shared_ptr<ConnectionOf> self = connection.lock();
       if (!self) return;
-      self->core_->Dispatch(self->strand_, [self] { self->signal_.cancel(); });
+      self->core_->Post(self->strand_, [self] { self->signal_.cancel(); });
     }
   };
 
-  const std::shared_ptr<HttpServerCore> core_;
+  const std::shared_ptr<ServerCore> core_;
   const std::shared_ptr<asio::ssl::context> tls_;
   Stream stream_;
   Strand strand_;
@@ -434,8 +459,10 @@ class Connection final : public HttpConnection {
   Phase phase_ = Phase::kReading;
   bool closed_ = false;
   bool chunked_ = true;
-  std::string_view pattern_;  // of the route, owned by the router
-  std::optional<HttpAnswer> answer_;
+  bool listening_ = false;     // AwaitHangup is under way
+  bool stream_ended_ = false;  // and has nothing to tell any more
+  std::string_view pattern_;   // of the route, owned by the router
+  std::optional<Answer> answer_;
   std::shared_ptr<WakeUp> wake_;
 };
 
@@ -443,65 +470,76 @@ class Connection final : public HttpConnection {
 
 class Responder::Exchange {
  public:
-  explicit Exchange(std::shared_ptr<HttpConnection> connection)
-      : connection_(std::move(connection)) {}
-  ~Exchange() { Answer({{.status = 500, .content_type = "text/plain", .body = "no answer"}, {}}); }
-  void Answer(HttpAnswer answer) {
+  Exchange(std::shared_ptr<ServerCore> core, std::shared_ptr<Connection> connection)
+      : core_(std::move(core)), connection_(std::move(connection)) {}
+  ~Exchange() {
+    if (!answered_) Deliver({.response = core_->Refuse(500, "no answer")});
+  }
+  void Deliver(Answer answer) {
     if (!answered_.exchange(true)) connection_->Deliver(std::move(answer));
   }
 
  private:
-  const std::shared_ptr<HttpConnection> connection_;
+  const std::shared_ptr<ServerCore> core_;
+  const std::shared_ptr<Connection> connection_;
   std::atomic<bool> answered_{false};
 };
 
-void Responder::Send(HttpResponse response) const {
-  exchange_->Answer({std::move(response), nullptr});
+void Responder::Send(Response response) const {
+  exchange_->Deliver({.response = std::move(response)});
 }
 
 void Responder::Stream(std::string content_type, std::unique_ptr<StreamSource> source) const {
-  HttpAnswer answer;
+  Answer answer;
   answer.response.content_type = std::move(content_type);
   answer.source = std::move(source);
-  exchange_->Answer(std::move(answer));
+  exchange_->Deliver(std::move(answer));
 }
+
+void Responder::HangUp() const { exchange_->Deliver({.hang_up = true}); }
 
 namespace {
 
 template <typename Stream>
-void Connection<Stream>::Handle(const Parser::value_type& message, std::string body) {
-  Responder responder(std::make_shared<Responder::Exchange>(Self()));
-  const auto refuse = [&responder](int status, std::string body) {
-    responder.Send({status, "text/plain", std::move(body), {}});
+void ConnectionOf<Stream>::Handle(const Parser::value_type& message, std::string body) {
+  Responder responder(std::make_shared<Responder::Exchange>(core_, Self()));
+  const auto text_of = [](beast::string_view text) {
+    return std::string(text.data(), text.size());
   };
-  const std::string_view target(message.target().data(), message.target().size());
-  const std::string_view method(message.method_string().data(), message.method_string().size());
-  std::optional<HttpTarget> parsed = ParseTarget(target);
-  if (!parsed) return refuse(400, "malformed request target");
-  HttpRouter::Match match = core_->router.Find(method, *parsed);
+  const std::string method = text_of(message.method_string());
+  std::optional<Target> parsed = ParseTarget(text_of(message.target()));
+  if (!parsed) return responder.Send(core_->Refuse(400, "malformed request target"));
+  Router::Match match = core_->router.Find(method, *parsed);
+  const Handler* handler = nullptr;
   if (match.route != nullptr) {
     pattern_ = match.route->pattern;
-    HttpRequest request{.method = std::string(method),
-                        .path = std::move(parsed->path),
-                        .query = std::move(parsed->query),
-                        .captures = std::move(match.captures),
-                        .body = std::move(body)};
-    match.route->handler(request, responder);
-    core_->body_buffers.Give(std::move(request.body));
-    return;
+    handler = &match.route->handler;
+  } else if (core_->options.otherwise) {
+    handler = &core_->options.otherwise;
+  } else if (match.allow.empty()) {
+    return responder.Send(core_->Refuse(404, "no such path: " + parsed->path));
+  } else {
+    Response refusal =
+        core_->Refuse(405, "method " + method + " is not allowed here, use " + match.allow);
+    refusal.headers.emplace_back("Allow", match.allow);
+    return responder.Send(std::move(refusal));
   }
-  if (match.allow.empty()) return refuse(404, "no such path: " + parsed->path);
-  responder.Send({405,
-                  "text/plain",
-                  "method " + std::string(method) + " is not allowed here, use " + match.allow,
-                  {{"Allow", match.allow}}});
+  Request request{.method = method,
+                  .path = std::move(parsed->path),
+                  .query = std::move(parsed->query),
+                  .captures = std::move(match.captures),
+                  .content_type = text_of(message[beast::http::field::content_type]),
+                  .accept = text_of(message[beast::http::field::accept]),
+                  .body = std::move(body)};
+  (*handler)(request, responder);
+  core_->body_buffers.Give(std::move(request.body));
 }
 
 }  // namespace
 
-std::shared_ptr<HttpConnection> MakeHttpConnection(std::shared_ptr<HttpServerCore> core,
-                                                   asio::ip::tcp::socket socket,
-                                                   std::shared_ptr<asio::ssl::context> tls) {
+std::shared_ptr<Connection> MakeConnection(std::shared_ptr<ServerCore> core,
+                                           asio::ip::tcp::socket socket,
+                                           std::shared_ptr<asio::ssl::context> tls) {
   const Strand strand = asio::make_strand(core->context);
   ErrorCode ignored;
   socket.set_option(asio::ip::tcp::no_delay(true), ignored);
@@ -511,11 +549,11 @@ std::shared_ptr<HttpConnection> MakeHttpConnection(std::shared_ptr<HttpServerCor
   if (!ignored) plain.socket().non_blocking(true, ignored);
   if (ignored) return nullptr;
   if (!tls) {
-    return std::make_shared<Connection<PlainStream>>(std::move(core), std::move(plain), nullptr);
+    return std::make_shared<ConnectionOf<PlainStream>>(std::move(core), std::move(plain), nullptr);
   }
   asio::ssl::context& context = *tls;
-  return std::make_shared<Connection<TlsStream>>(
+  return std::make_shared<ConnectionOf<TlsStream>>(
       std::move(core), TlsStream(std::move(plain), context), std::move(tls));
 }
 
-}  // namespace muster::extender
+}  // namespace muster::http
