@@ -6,6 +6,7 @@
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/dispatch.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
@@ -14,7 +15,6 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <boost/beast/ssl/ssl_stream.hpp>
 #include <chrono>
 #include <cstring>
 #include <exception>
@@ -35,7 +35,8 @@ using ErrorCode = boost::system::error_code;
 using Strand = asio::strand<asio::io_context::executor_type>;
 // beast::tcp_stream with the strand's own type, which spares a type-erased call per operation.
 using PlainStream = beast::basic_stream<asio::ip::tcp, Strand>;
-using TlsStream = beast::ssl_stream<PlainStream>;
+// Not beast::ssl_stream: of two buffers it was seen never to send the second.
+using TlsStream = asio::ssl::stream<PlainStream>;
 
 // Operations report errors as values. A co_await never stands inside a condition here: g++ 12
 // destroys its temporary too early (the awaiting frame is lost).
@@ -321,11 +322,19 @@ class ConnectionOf final : public Connection {
     const size_t of_head = std::min(sent, head.size());
     head.remove_prefix(of_head);
     body.remove_prefix(sent - of_head);
-    const std::array<asio::const_buffer, 2> rest = {asio::buffer(head.data(), head.size()),
-                                                    asio::buffer(body.data(), body.size())};
     Expire(core_->options.write_timeout);
-    auto [error, size] = co_await asio::async_write(stream_, rest, kAwait);
-    co_return error;
+    if constexpr (kIsPlain) {
+      const std::array<asio::const_buffer, 2> rest = {asio::buffer(head.data(), head.size()),
+                                                      asio::buffer(body.data(), body.size())};
+      auto [error, size] = co_await asio::async_write(stream_, rest, kAwait);
+      co_return error;
+    } else {
+      // As one: each buffer would make a record, and a packet, of its own.
+      std::string all(head);
+      all += body;
+      auto [error, size] = co_await asio::async_write(stream_, asio::buffer(all), kAwait);
+      co_return error;
+    }
   }
 
   asio::awaitable<void> WriteStream(Answer answer) {
@@ -388,16 +397,21 @@ class ConnectionOf final : public Connection {
     if (error) Abort();
   }
 
-  // Reads while a stream is written, only to learn that the client has gone.
+  // Watches, while a stream is written, for the client to go. In the clear it may say a little.
+  // Over TLS the socket is only looked at, so that no read is in the way of the stream's shutdown:
+  // whatever arrives is the client's end, which has nothing to say.
   asio::awaitable<void> AwaitHangup() {
-    std::array<char, 512> unused;
-    size_t total = 0;
-    ErrorCode error;
-    while (!closed_ && !stream_ended_ && !error && total < kReadSize) {
-      Plain().expires_never();
-      size_t size = 0;
-      std::tie(error, size) = co_await stream_.async_read_some(asio::buffer(unused), kAwait);
-      total += size;
+    if constexpr (kIsPlain) {
+      std::array<char, 512> unused;
+      ErrorCode error;
+      for (size_t total = 0; !closed_ && !stream_ended_ && !error && total < kReadSize;) {
+        Plain().expires_never();
+        size_t size = 0;
+        std::tie(error, size) = co_await stream_.async_read_some(asio::buffer(unused), kAwait);
+        total += size;
+      }
+    } else {
+      co_await Plain().socket().async_wait(asio::ip::tcp::socket::wait_read, kAwait);
     }
     listening_ = false;
     signal_.cancel();
