@@ -7,8 +7,8 @@
 #include <mutex>
 #include <utility>
 
-#include "extender/listen_address.h"
 #include "fmt/format.h"
+#include "http/listen_address.h"
 #include "muster/v1/admission.grpc.pb.h"
 
 namespace muster::extender {
@@ -199,7 +199,7 @@ class GrpcServer::Impl {
   explicit Impl(StateStore* store) : service_(store) {}
 
   absl::Status Start(const std::string& listen) {
-    const absl::StatusOr<ListenAddress> address = ParseListenAddress(listen);
+    const absl::StatusOr<http::ListenAddress> address = http::ParseListenAddress(listen);
     if (!address.ok()) return address.status();
     const bool ipv6 = address->host.find(':') != std::string::npos;
     grpc::ServerBuilder builder;

@@ -14,7 +14,7 @@ namespace muster::extender {
 
 class GrpcServer {
  public:
-  // `listen` as for HttpServer. `store` must outlive the server. Unavailable if the address can't
+  // `listen` as for http::Server. `store` must outlive the server. Unavailable if the address can't
   // be bound.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& listen,
                                                            StateStore* store);

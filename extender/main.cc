@@ -1,12 +1,11 @@
-// muster: the service and its command line. Exit codes: 0 done, 1 the answer is no (not found, a
-// finding), 2 it could not be done (bad arguments, unreachable).
+// muster: the service and its command line; what needs no service is muster-lab's. Exit codes: 0
+// done, 1 the answer is no (not found, a finding), 2 it could not be done (bad arguments,
+// unreachable).
 
 #include <curl/curl.h>
 #include <google/protobuf/util/json_util.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <iostream>
@@ -14,14 +13,13 @@
 
 #include "absl/status/status.h"
 #include "extender/config.h"
-#include "extender/demo.h"
+#include "extender/lab_program.h"
 #include "extender/rest_client.h"
 #include "extender/service.h"
 #include "extender/stop_signals.h"
 #include "extender/tables.h"
 #include "kube/client/client_config.h"
 #include "lint/lint.h"
-#include "simulation/simulate.h"
 
 #ifndef MUSTER_VERSION
 #error "MUSTER_VERSION comes from CMake"
@@ -118,18 +116,6 @@ int Serve(ServeFlags flags) {
   return 0;
 }
 
-int Demo(DemoOptions options) {
-  options.out = &std::cout;
-  winsize size{};
-  options.terminal = isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
-  options.terminal = options.terminal && size.ws_col > 0 && size.ws_row > 0;
-  if (options.terminal) {
-    options.columns = size.ws_col;
-    options.rows = size.ws_row;
-  }
-  return RunDemo(options);
-}
-
 void AddQueryFlags(CLI::App* command, QueryOptions* query) {
   command->add_option("--server", query->server, "REST address of a running muster")
       ->capture_default_str();
@@ -162,24 +148,6 @@ void AddServeFlags(CLI::App* serve, ServeFlags* flags) {
       ->capture_default_str();
 }
 
-void AddSimulateFlags(CLI::App* simulate, simulation::SimulateOptions* options) {
-  simulate->add_option("files", options->files, "SCENARIO..., - for standard input")->required();
-  simulate->add_option("-o,--output", options->output, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
-  simulate->add_flag("--brief", options->brief, "of the text, only the sums");
-  simulate->add_option("--seed", options->seed, "of everything that is drawn")
-      ->capture_default_str();
-  simulate
-      ->add_option("--policy", options->policy,
-                   "who sees to it that gangs start whole: muster; coscheduling, which is "
-                   "Kueue with kube-scheduler's coscheduling plugin; or both, compared")
-      ->capture_default_str();
-  simulate->add_option("--until", options->until,
-                       "virtual time to run for; by default until nothing waits or idles, at most "
-                       "an hour after the last step");
-}
-
 int Main(int argc, char** argv) {
   CLI::App app("Gang scheduler for Kubernetes: a job starts only when all of it can start.",
                "muster");
@@ -209,16 +177,10 @@ int Main(int argc, char** argv) {
   lint->add_option("--instance-types", lint_options.instance_types,
                    "file of EC2 types beside those that are known, as cluster/instance_types.txt");
 
-  simulation::SimulateOptions simulate_options;
-  CLI::App* simulate = app.add_subcommand("simulate", "what happens if, in virtual time");
-  AddSimulateFlags(simulate, &simulate_options);
-
-  DemoOptions demo_options;
-  CLI::App* demo = app.add_subcommand("demo", "watch a gang wait for its nodes and bind");
-  demo->add_flag("--keep", demo_options.keep, "leave everything running until Ctrl-C");
-  demo->add_option("--speed", demo_options.speed, "divides the delays of the nodes")
-      ->check(CLI::Range(0.1, 6.0))
-      ->capture_default_str();
+  // Handed over before anything is parsed; here for --help.
+  app.add_subcommand("simulate", "what happens if, in virtual time (needs muster-lab)");
+  app.add_subcommand("demo", "watch a gang wait for its nodes and bind (needs muster-lab)");
+  if (argc > 1 && IsLabCommand(argv[1])) return CannotStart(BecomeLab(argv));
 
   try {
     app.parse(argc, argv);
@@ -226,9 +188,7 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kFailed;
   }
   if (*lint) return lint::RunLint(lint_options, std::cin, std::cout, std::cerr);
-  if (*simulate) return simulation::RunSimulate(simulate_options, std::cin, std::cout, std::cerr);
   curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (*demo) return Demo(demo_options);
   if (*gangs) return Gangs(query);
   if (*queues) return Queues(query);
   if (*explain) return Explain(query);

@@ -15,8 +15,8 @@
 #include "extender/openapi.h"
 #include "extender/rest_routes.h"
 #include "extender/testing/messages.h"
-#include "extender/testing/raw_client.h"
 #include "fmt/format.h"
+#include "http/testing/raw_client.h"
 #include "muster/v1/admission.grpc.pb.h"
 
 namespace muster::extender {
@@ -37,9 +37,9 @@ Message FromJson(const std::string& json) {
 class QueryTest : public ::testing::Test {
  protected:
   explicit QueryTest(StateStore::Limits limits = {}) : store_(limits) {
-    HttpServerOptions options;
+    http::ServerOptions options;
     options.listen = "127.0.0.1:0";
-    rest_ = *HttpServer::Start(
+    rest_ = *http::Server::Start(
         std::move(options),
         RestRoutes({&store_, [] { return "muster_up 1\n"; }, [this] { return not_ready_; }}));
     grpc_ = *GrpcServer::Start("127.0.0.1:0", &store_);
@@ -51,9 +51,9 @@ class QueryTest : public ::testing::Test {
     rest_->Stop(absl::ZeroDuration());
   }
 
-  RawClient::Message Get(const std::string& path) {
-    RawClient client(rest_->port());
-    client.Send(RawGet(path));
+  http::RawClient::Message Get(const std::string& path) {
+    http::RawClient client(rest_->port());
+    client.Send(http::RawGet(path));
     return client.ReadMessage();
   }
   void Publish(const std::string& name_space, const std::string& name, uint64_t revision) {
@@ -62,7 +62,7 @@ class QueryTest : public ::testing::Test {
 
   StateStore store_;
   std::string not_ready_;
-  std::unique_ptr<HttpServer> rest_;
+  std::unique_ptr<http::Server> rest_;
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<v1::Admission::Stub> stub_;
 };
@@ -142,9 +142,9 @@ TEST_F(QueryTest, ListsAreTheSameMessage) {
 
 TEST_F(QueryTest, AStoreThatIsNotKeptUpIsShownToNobody) {
   Publish("a", "x", 1);
-  RawClient gangs(rest_->port()), nodes(rest_->port());
-  gangs.Send(RawGet("/v1/gangs?watch=true"));
-  nodes.Send(RawGet("/v1/nodes?watch=true"));
+  http::RawClient gangs(rest_->port()), nodes(rest_->port());
+  gangs.Send(http::RawGet("/v1/gangs?watch=true"));
+  nodes.Send(http::RawGet("/v1/nodes?watch=true"));
   v1::WatchGangsRequest all;
   grpc::ClientContext watch_context;
   const auto watch = stub_->WatchGangs(&watch_context, all);
@@ -160,7 +160,7 @@ TEST_F(QueryTest, AStoreThatIsNotKeptUpIsShownToNobody) {
   EXPECT_EQ(nodes.ReadMessage().status, 200);
   for (const char* path : {"/v1/gangs", "/v1/gangs/a/x", "/v1/nodes", "/v1/gangs?watch=true",
                            "/v1/gangs/a/x?watch=true", "/v1/nodes?watch=true"}) {
-    const RawClient::Message answer = Get(path);
+    const http::RawClient::Message answer = Get(path);
     EXPECT_EQ(answer.status, 503) << path;
     EXPECT_EQ(answer.body, R"({"error":"not leading; leader is b_1"})") << path;
   }
@@ -200,15 +200,15 @@ TEST_F(QueryTest, OneGangIsTheSameMessageAndAMissingOneIsNamed) {
   const grpc::Status missing = stub_->GetGang(&context, request, &gang);
   EXPECT_EQ(missing.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(missing.error_message(), "there is no gang a/nobody");
-  const RawClient::Message answer = Get("/v1/gangs/a/nobody");
+  const http::RawClient::Message answer = Get("/v1/gangs/a/nobody");
   EXPECT_EQ(answer.status, 404);
   EXPECT_EQ(answer.body, R"({"error":"there is no gang a/nobody"})");
 }
 
 TEST_F(QueryTest, WatchesTellTheSameStory) {
   Publish("a", "x", 1);
-  RawClient rest(rest_->port());
-  rest.Send(RawGet("/v1/gangs?watch=true"));
+  http::RawClient rest(rest_->port());
+  rest.Send(http::RawGet("/v1/gangs?watch=true"));
   grpc::ClientContext context;
   auto stream = stub_->WatchGangs(&context, {});
   const auto expect_next = [&](v1::GangEvent::Type type, uint64_t revision) {
@@ -258,8 +258,8 @@ TEST_F(QueryTest, WatchOfACancelledOrVanishedClientIsGivenUp) {
     context.TryCancel();
     EXPECT_FALSE(stream->Read(&event));
     stream->Finish();
-    RawClient rest(rest_->port());
-    rest.Send(RawGet("/v1/nodes?watch=true"));
+    http::RawClient rest(rest_->port());
+    rest.Send(http::RawGet("/v1/nodes?watch=true"));
     rest.ReadUntil("{\"nodes\":[]}\n");
   }
   for (int i = 0; i < 500 && store_.subscriptions() > 0; ++i)
@@ -268,8 +268,8 @@ TEST_F(QueryTest, WatchOfACancelledOrVanishedClientIsGivenUp) {
 }
 
 TEST_F(QueryTest, NodeWatchSendsTheListAfterEachChange) {
-  RawClient client(rest_->port());
-  client.Send(RawGet("/v1/nodes?watch=true"));
+  http::RawClient client(rest_->port());
+  client.Send(http::RawGet("/v1/nodes?watch=true"));
   client.ReadUntil("{\"nodes\":[]}\n");
   store_.Publish(Listed::kNodes, MakeNodes({"n1"}));
   EXPECT_THAT(client.ReadUntil("}\n"), HasSubstr("\"name\":\"n1\""));
@@ -286,7 +286,7 @@ TEST_F(QueryTest, UnusableParametersAreNamed) {
       {"/v1/nodes?watch=1", R"({"error":"watch: want true or false, got \"1\""})"},
   };
   for (const auto& test : cases) {
-    const RawClient::Message answer = Get(test.path);
+    const http::RawClient::Message answer = Get(test.path);
     EXPECT_EQ(answer.status, 400) << test.path;
     EXPECT_EQ(answer.body, test.error);
   }
@@ -299,11 +299,11 @@ TEST_F(QueryTest, HealthReadinessMetricsAndPage) {
   EXPECT_EQ(Get("/healthz").status, 200);
   EXPECT_EQ(Get("/readyz").body, "ok");
   not_ready_ = "pods: not read yet";
-  const RawClient::Message waiting = Get("/readyz");
+  const http::RawClient::Message waiting = Get("/readyz");
   EXPECT_EQ(waiting.status, 503);
   EXPECT_EQ(waiting.body, "not ready: pods: not read yet");
   EXPECT_EQ(Get("/metrics").body, "muster_up 1\n");
-  const RawClient::Message page = Get("/");
+  const http::RawClient::Message page = Get("/");
   EXPECT_THAT(page.header, HasSubstr("text/html"));
   EXPECT_THAT(page.body, HasSubstr("<title>Muster</title>"));
   EXPECT_THAT(page.body, Not(HasSubstr("http://")));  // no asset from elsewhere
@@ -337,11 +337,11 @@ class FewWatches : public QueryTest {
 };
 
 TEST_F(FewWatches, AreRefusedPastTheLimit) {
-  RawClient first(rest_->port());
-  first.Send(RawGet("/v1/nodes?watch=true"));
+  http::RawClient first(rest_->port());
+  first.Send(http::RawGet("/v1/nodes?watch=true"));
   first.ReadUntil("\n{");
   first.ReadUntil("}\n");
-  const RawClient::Message answer = Get("/v1/gangs?watch=true");
+  const http::RawClient::Message answer = Get("/v1/gangs?watch=true");
   EXPECT_EQ(answer.status, 503);
   EXPECT_EQ(answer.body, R"({"error":"1 watches are open, the limit"})");
   grpc::ClientContext context;

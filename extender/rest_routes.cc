@@ -18,14 +18,14 @@ namespace {
 constexpr size_t kPieceBytes = 64 << 10;
 constexpr const char* kLines = "application/x-ndjson";
 
-HttpResponse Error(int status, const std::string& message) {
+http::Response Error(int status, const std::string& message) {
   return {status, "application/json", EncodeError(message), {}};
 }
-HttpResponse Text(int status, std::string text) {
+http::Response Text(int status, std::string text) {
   return {status, "text/plain; charset=utf-8", std::move(text), {}};
 }
 
-class GangStream : public StreamSource {
+class GangStream : public http::StreamSource {
  public:
   GangStream(StateStore* store, GangFilter filter) : store_(store), filter_(std::move(filter)) {}
 
@@ -57,7 +57,7 @@ class GangStream : public StreamSource {
   std::unique_ptr<GangSubscription> subscription_;
 };
 
-class ListStream : public StreamSource {
+class ListStream : public http::StreamSource {
  public:
   ListStream(StateStore* store, Listed kind) : store_(store), kind_(kind) {}
 
@@ -79,7 +79,7 @@ class ListStream : public StreamSource {
 };
 
 // Checks that only these parameters are given, and reads `watch`.
-std::optional<std::string> BadQuery(const HttpRequest& request,
+std::optional<std::string> BadQuery(const http::Request& request,
                                     std::initializer_list<std::string_view> allowed, bool* watch) {
   for (const auto& [key, value] : request.query) {
     if (std::find(allowed.begin(), allowed.end(), key) == allowed.end()) {
@@ -98,7 +98,7 @@ class Rest {
  public:
   explicit Rest(RestSources sources) : sources_(std::move(sources)) {}
 
-  void ListGangs(const HttpRequest& request, const Responder& responder) const {
+  void ListGangs(const http::Request& request, const http::Responder& responder) const {
     bool watch = false;
     if (auto bad = BadQuery(request, {"namespace", "watch"}, &watch)) {
       return responder.Send(Error(400, *bad));
@@ -112,7 +112,7 @@ class Rest {
     responder.Send({.body = ToJson(list)});
   }
 
-  void GetGang(const HttpRequest& request, const Responder& responder) const {
+  void GetGang(const http::Request& request, const http::Responder& responder) const {
     bool watch = false;
     if (auto bad = BadQuery(request, {"watch"}, &watch)) return responder.Send(Error(400, *bad));
     const std::string& name_space = request.captures[0];
@@ -126,7 +126,7 @@ class Rest {
     responder.Send({.body = ToJson(*gang)});
   }
 
-  void List(Listed kind, const HttpRequest& request, const Responder& responder) const {
+  void List(Listed kind, const http::Request& request, const http::Responder& responder) const {
     bool watch = false;
     if (auto bad = BadQuery(request, {"watch"}, &watch)) return responder.Send(Error(400, *bad));
     if (IsClosed(responder)) return;
@@ -138,7 +138,7 @@ class Rest {
   }
 
   // A ClusterQueue by its name, a LocalQueue by namespace and name.
-  void GetQueue(const HttpRequest& request, const Responder& responder) const {
+  void GetQueue(const http::Request& request, const http::Responder& responder) const {
     bool watch = false;
     if (auto bad = BadQuery(request, {}, &watch)) return responder.Send(Error(400, *bad));
     if (IsClosed(responder)) return;
@@ -154,23 +154,23 @@ class Rest {
     responder.Send({.body = ToJson(*queue)});
   }
 
-  void Ready(const Responder& responder) const {
+  void Ready(const http::Responder& responder) const {
     const std::string reason = sources_.not_ready_reason();
     responder.Send(reason.empty() ? Text(200, "ok") : Text(503, "not ready: " + reason));
   }
 
-  void Metrics(const Responder& responder) const {
+  void Metrics(const http::Responder& responder) const {
     responder.Send({200, "text/plain; version=0.0.4; charset=utf-8", sources_.metrics(), {}});
   }
 
  private:
-  bool IsClosed(const Responder& responder) const {
+  bool IsClosed(const http::Responder& responder) const {
     const absl::Status readable = sources_.store->Readable();
     if (!readable.ok()) responder.Send(Error(503, std::string(readable.message())));
     return !readable.ok();
   }
 
-  void WatchGangs(GangFilter filter, const Responder& responder) const {
+  void WatchGangs(GangFilter filter, const http::Responder& responder) const {
     if (const absl::Status room = sources_.store->RoomForWatch(); !room.ok()) {
       return responder.Send(Error(503, std::string(room.message())));
     }
@@ -182,41 +182,43 @@ class Rest {
 
 }  // namespace
 
-std::vector<HttpRoute> RestRoutes(RestSources sources) {
+std::vector<http::Route> RestRoutes(RestSources sources) {
   const auto rest = std::make_shared<const Rest>(std::move(sources));
-  std::vector<HttpRoute> routes;
-  const auto get = [&routes](const char* pattern, HttpHandler handler) {
+  std::vector<http::Route> routes;
+  const auto get = [&routes](const char* pattern, http::Handler handler) {
     routes.push_back({"GET", pattern, std::move(handler)});
   };
-  get("/v1/gangs", [rest](const HttpRequest& request, const Responder& responder) {
+  get("/v1/gangs", [rest](const http::Request& request, const http::Responder& responder) {
     rest->ListGangs(request, responder);
   });
   get("/v1/gangs/{namespace}/{name}",
-      [rest](const HttpRequest& request, const Responder& responder) {
+      [rest](const http::Request& request, const http::Responder& responder) {
         rest->GetGang(request, responder);
       });
   for (const auto& [pattern, kind] :
        {std::pair{"/v1/nodes", Listed::kNodes}, std::pair{"/v1/queues", Listed::kQueues},
         std::pair{"/v1/flavors", Listed::kFlavors}}) {
-    get(pattern, [rest, kind = kind](const HttpRequest& request, const Responder& responder) {
-      rest->List(kind, request, responder);
-    });
+    get(pattern,
+        [rest, kind = kind](const http::Request& request, const http::Responder& responder) {
+          rest->List(kind, request, responder);
+        });
   }
   for (const char* pattern : {"/v1/queues/{name}", "/v1/queues/{namespace}/{name}"}) {
-    get(pattern, [rest](const HttpRequest& request, const Responder& responder) {
+    get(pattern, [rest](const http::Request& request, const http::Responder& responder) {
       rest->GetQueue(request, responder);
     });
   }
-  get("/openapi.json", [](const HttpRequest&, const Responder& responder) {
+  get("/openapi.json", [](const http::Request&, const http::Responder& responder) {
     responder.Send({.body = OpenApiJson()});
   });
   get("/metrics",
-      [rest](const HttpRequest&, const Responder& responder) { rest->Metrics(responder); });
-  get("/healthz",
-      [](const HttpRequest&, const Responder& responder) { responder.Send(Text(200, "ok")); });
+      [rest](const http::Request&, const http::Responder& responder) { rest->Metrics(responder); });
+  get("/healthz", [](const http::Request&, const http::Responder& responder) {
+    responder.Send(Text(200, "ok"));
+  });
   get("/readyz",
-      [rest](const HttpRequest&, const Responder& responder) { rest->Ready(responder); });
-  get("/", [](const HttpRequest&, const Responder& responder) {
+      [rest](const http::Request&, const http::Responder& responder) { rest->Ready(responder); });
+  get("/", [](const http::Request&, const http::Responder& responder) {
     responder.Send({200,
                     "text/html; charset=utf-8",
                     std::string(WebPage()),

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "extender/http_server.h"
 #include "extender/state_store.h"
+#include "http/server.h"
 
 namespace muster::extender {
 
@@ -28,6 +28,6 @@ struct RestSources {
   std::function<std::string()> not_ready_reason;
 };
 
-std::vector<HttpRoute> RestRoutes(RestSources sources);
+std::vector<http::Route> RestRoutes(RestSources sources);
 
 }  // namespace muster::extender

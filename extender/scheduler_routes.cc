@@ -12,7 +12,7 @@ namespace {
 
 using coscheduling::FilterAnswer;
 
-HttpResponse BadRequest(const absl::Status& status) {
+http::Response BadRequest(const absl::Status& status) {
   return {.status = 400, .body = EncodeError(std::string(status.message()))};
 }
 
@@ -22,11 +22,11 @@ struct SchedulerRoutes::State {
   State(const FilterTable& t, SchedulerRoutesOptions o) : table(t), options(std::move(o)) {}
 
   struct HeldBind {
-    Responder responder;
+    http::Responder responder;
     absl::Time since;
   };
 
-  void Filter(const HttpRequest& request, const Responder& responder) {
+  void Filter(const http::Request& request, const http::Responder& responder) {
     const absl::Time started = options.clock();
     absl::StatusOr<FilterReply> reply = AnswerFilter(
         request.body, [this](std::string_view uid) -> std::shared_ptr<const FilterAnswer> {
@@ -50,11 +50,11 @@ struct SchedulerRoutes::State {
     options.on_filter(outcome, options.clock() - started);
   }
 
-  static void Answer(const absl::StatusOr<std::string>& body, const Responder& responder) {
-    responder.Send(body.ok() ? HttpResponse{.body = *body} : BadRequest(body.status()));
+  static void Answer(const absl::StatusOr<std::string>& body, const http::Responder& responder) {
+    responder.Send(body.ok() ? http::Response{.body = *body} : BadRequest(body.status()));
   }
 
-  void Bind(const HttpRequest& request, const Responder& responder) {
+  void Bind(const http::Request& request, const http::Responder& responder) {
     absl::StatusOr<BindCall> call = DecodeBind(request.body);
     if (!call.ok()) {
       responder.Send(BadRequest(call.status()));
@@ -106,23 +106,23 @@ SchedulerRoutes::SchedulerRoutes(const FilterTable& table, SchedulerRoutesOption
 
 SchedulerRoutes::~SchedulerRoutes() = default;
 
-std::vector<HttpRoute> SchedulerRoutes::Routes() {
+std::vector<http::Route> SchedulerRoutes::Routes() {
   const std::shared_ptr<State> state = state_;
   return {
       {"POST", "/filter",
-       [state](const HttpRequest& request, const Responder& responder) {
+       [state](const http::Request& request, const http::Responder& responder) {
          state->Filter(request, responder);
        }},
       {"POST", "/prioritize",
-       [](const HttpRequest& request, const Responder& responder) {
+       [](const http::Request& request, const http::Responder& responder) {
          State::Answer(AnswerPrioritize(request.body), responder);
        }},
       {"POST", "/preempt",
-       [](const HttpRequest& request, const Responder& responder) {
+       [](const http::Request& request, const http::Responder& responder) {
          State::Answer(AnswerPreemption(request.body), responder);
        }},
       {"POST", "/bind",
-       [state](const HttpRequest& request, const Responder& responder) {
+       [state](const http::Request& request, const http::Responder& responder) {
          state->Bind(request, responder);
        }},
   };

@@ -15,7 +15,7 @@
 #include "extender/executor.h"
 #include "extender/extender_protocol.h"
 #include "extender/filter_table.h"
-#include "extender/http_server.h"
+#include "http/server.h"
 
 namespace muster::extender {
 
@@ -38,7 +38,7 @@ class SchedulerRoutes {
   SchedulerRoutes(const FilterTable& table, SchedulerRoutesOptions options);
   ~SchedulerRoutes();
 
-  std::vector<HttpRoute> Routes();
+  std::vector<http::Route> Routes();
 
   // The engine's AnswerBind: ends the call with this id. Unknown ids are ignored.
   void AnswerBind(uint64_t request, std::string_view error);

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "absl/time/clock.h"
-#include "extender/testing/raw_client.h"
 #include "fmt/format.h"
+#include "http/testing/raw_client.h"
 
 namespace muster::extender {
 namespace {
@@ -38,7 +38,7 @@ class SchedulerRoutesTest : public ::testing::Test {
                     .on_bind = [this](bool bound, absl::Duration) { bound ? ++bound_ : ++failed_; },
                     .clock = absl::Now,
                     .not_leading = [this] { return leads_ ? "" : "not leading; leader is b_1"; }});
-    server_ = *HttpServer::Start({.listen = "127.0.0.1:0"}, routes_->Routes());
+    server_ = *http::Server::Start({.listen = "127.0.0.1:0"}, routes_->Routes());
   }
   bool AwaitHeld(size_t count) {
     for (int i = 0; i < 1000 && routes_->held_binds() != count; ++i) {
@@ -54,19 +54,19 @@ class SchedulerRoutesTest : public ::testing::Test {
   std::atomic<bool> leads_ = true;
   std::atomic<int> tasks_ = 0, filters_ = 0, bound_ = 0, failed_ = 0;
   std::unique_ptr<SchedulerRoutes> routes_;
-  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<http::Server> server_;
 };
 
 TEST_F(SchedulerRoutesTest, OnlyARefusedPlanIsTheEnginesBusiness) {
   Start();
-  RawClient client(server_->port());
-  client.Send(RawPost("/filter", FilterBody("here")));
+  http::RawClient client(server_->port());
+  client.Send(http::RawPost("/filter", FilterBody("here")));
   EXPECT_THAT(client.ReadMessage().body, HasSubstr(R"("NodeNames":["n1"])"));
   EXPECT_EQ(tasks_, 0);
-  client.Send(RawPost("/filter", FilterBody("elsewhere")));
+  client.Send(http::RawPost("/filter", FilterBody("elsewhere")));
   EXPECT_THAT(client.ReadMessage().body, HasSubstr("planned node n2 is not among the 1 offered"));
   EXPECT_EQ(tasks_, 1);
-  client.Send(RawPost("/filter", "nonsense"));
+  client.Send(http::RawPost("/filter", "nonsense"));
   EXPECT_EQ(client.ReadMessage().status, 400);
   EXPECT_EQ(filters_, 2);
 }
@@ -74,26 +74,26 @@ TEST_F(SchedulerRoutesTest, OnlyARefusedPlanIsTheEnginesBusiness) {
 TEST_F(SchedulerRoutesTest, AFollowerRefusesBothVerbsAndTellsWhoLeads) {
   Start();
   leads_ = false;
-  RawClient client(server_->port());
-  client.Send(RawPost("/filter", FilterBody("here")));
+  http::RawClient client(server_->port());
+  client.Send(http::RawPost("/filter", FilterBody("here")));
   const std::string filtered = client.ReadMessage().body;
   EXPECT_THAT(filtered, HasSubstr(R"("Error":"not leading; leader is b_1")"));
   EXPECT_THAT(filtered, HasSubstr(R"("NodeNames":null)"));
-  client.Send(RawPost("/bind", BindBody(0)));
+  client.Send(http::RawPost("/bind", BindBody(0)));
   EXPECT_EQ(client.ReadMessage().body, R"({"Error":"not leading; leader is b_1"})");
   EXPECT_EQ(tasks_, 0);
   EXPECT_EQ(routes_->held_binds(), 0u);
   leads_ = true;
-  client.Send(RawPost("/filter", FilterBody("here")));
+  client.Send(http::RawPost("/filter", FilterBody("here")));
   EXPECT_THAT(client.ReadMessage().body, HasSubstr(R"("NodeNames":["n1"])"));
 }
 
 TEST_F(SchedulerRoutesTest, HundredsOfBindsAreHeldUntilTheEngineAnswers) {
   Start();
-  std::vector<std::unique_ptr<RawClient>> clients;
+  std::vector<std::unique_ptr<http::RawClient>> clients;
   for (int i = 0; i < 300; ++i) {
-    clients.push_back(std::make_unique<RawClient>(server_->port()));
-    clients.back()->Send(RawPost("/bind", BindBody(i)));
+    clients.push_back(std::make_unique<http::RawClient>(server_->port()));
+    clients.back()->Send(http::RawPost("/bind", BindBody(i)));
   }
   ASSERT_TRUE(AwaitHeld(300));
   EXPECT_EQ(tasks_, 300);
@@ -110,22 +110,22 @@ TEST_F(SchedulerRoutesTest, HundredsOfBindsAreHeldUntilTheEngineAnswers) {
 
 TEST_F(SchedulerRoutesTest, BindsPastTheLimitAreRefused) {
   Start(1);
-  RawClient first(server_->port());
-  first.Send(RawPost("/bind", BindBody(0)));
+  http::RawClient first(server_->port());
+  first.Send(http::RawPost("/bind", BindBody(0)));
   ASSERT_TRUE(AwaitHeld(1));
-  RawClient second(server_->port());
-  second.Send(RawPost("/bind", BindBody(1)));
+  http::RawClient second(server_->port());
+  second.Send(http::RawPost("/bind", BindBody(1)));
   EXPECT_THAT(second.ReadMessage().body, HasSubstr("too many bind calls"));
 }
 
 TEST_F(SchedulerRoutesTest, StoppingRefusesNewBindsThenThoseThatAreHeld) {
   Start();
-  RawClient held(server_->port());
-  held.Send(RawPost("/bind", BindBody(0)));
+  http::RawClient held(server_->port());
+  held.Send(http::RawPost("/bind", BindBody(0)));
   ASSERT_TRUE(AwaitHeld(1));
   routes_->RefuseNew("muster is stopping");
-  RawClient late(server_->port());
-  late.Send(RawPost("/bind", BindBody(1)));
+  http::RawClient late(server_->port());
+  late.Send(http::RawPost("/bind", BindBody(1)));
   EXPECT_EQ(late.ReadMessage().body, R"({"Error":"muster is stopping"})");
   EXPECT_EQ(routes_->held_binds(), 1u);
   routes_->Refuse("muster is stopping");

@@ -26,17 +26,17 @@
 #include "extender/executor.h"
 #include "extender/filter_table.h"
 #include "extender/grpc_server.h"
-#include "extender/http_server.h"
 #include "extender/leader_fence.h"
 #include "extender/leader_label.h"
 #include "extender/leadership.h"
-#include "extender/listen_address.h"
 #include "extender/metrics.h"
 #include "extender/publisher.h"
 #include "extender/rest_routes.h"
 #include "extender/scheduler_routes.h"
 #include "extender/state_store.h"
 #include "fmt/format.h"
+#include "http/listen_address.h"
+#include "http/server.h"
 #include "kube/client/curl_transport.h"
 #include "kube/client/lease.h"
 #include "kube/client/timer.h"
@@ -231,20 +231,20 @@ struct Service::Impl {
   }
 
   absl::Status StartServers() {
-    auto scheduler = HttpServer::Start({.listen = options.extender_listen,
-                                        .threads = 4,
-                                        .max_connections = kExtenderConnections,
-                                        .body_limit = kExtenderBodyLimit,
-                                        .observe = Observe("extender")},
-                                       scheduler_routes->Routes());
+    auto scheduler = http::Server::Start({.listen = options.extender_listen,
+                                          .threads = 4,
+                                          .max_connections = kExtenderConnections,
+                                          .body_limit = kExtenderBodyLimit,
+                                          .observe = Observe("extender")},
+                                         scheduler_routes->Routes());
     if (!scheduler.ok()) return scheduler.status();
     extender_server = *std::move(scheduler);
     RestSources sources;
     sources.store = &store;
     sources.metrics = [this] { return MetricsText(); };
     sources.not_ready_reason = [this] { return NotReadyReason(); };
-    auto rest = HttpServer::Start({.listen = options.listen, .observe = Observe("rest")},
-                                  RestRoutes(std::move(sources)));
+    auto rest = http::Server::Start({.listen = options.listen, .observe = Observe("rest")},
+                                    RestRoutes(std::move(sources)));
     if (!rest.ok()) return rest.status();
     rest_server = *std::move(rest);
     auto grpc = GrpcServer::Start(options.grpc_listen, &store);
@@ -270,7 +270,7 @@ struct Service::Impl {
         return found;
       };
     }
-    absl::StatusOr<ListenAddress> address = ParseListenAddress(options.webhook_listen);
+    absl::StatusOr<http::ListenAddress> address = http::ParseListenAddress(options.webhook_listen);
     if (!address.ok()) return address.status();
     auto called_as = ServiceToRegister({.name_space = options.webhook.service_namespace,
                                         .name = options.webhook.service_name,
@@ -509,8 +509,8 @@ struct Service::Impl {
   int upkeeps = 0;                                    // likewise
   int upkeeps_read = 0;  // likewise; those since everything has been read
   std::atomic<bool> gating_active = false;
-  std::unique_ptr<HttpServer> extender_server;
-  std::unique_ptr<HttpServer> rest_server;
+  std::unique_ptr<http::Server> extender_server;
+  std::unique_ptr<http::Server> rest_server;
   std::unique_ptr<GrpcServer> grpc_server;
   mutable std::mutex mutex;  // guards the next two
   kube::Timer::Id upkeep_alarm = 0;

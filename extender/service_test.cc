@@ -20,9 +20,9 @@
 #include "extender/admission/certificates.h"
 #include "extender/admission/testing/certificate_folder.h"
 #include "extender/rest_client.h"
-#include "extender/testing/raw_client.h"
 #include "extender/testing/stalling_relay.h"
 #include "fmt/format.h"
+#include "http/testing/raw_client.h"
 #include "kube/client/kubeconfig.h"
 #include "kube/embedded/api_server.h"
 #include "kube/embedded/faults.h"
@@ -158,9 +158,9 @@ class ServiceTest : public ::testing::Test {
     ASSERT_EQ(made.status, 201) << made.body;
   }
 
-  RawClient::Message Rest(const std::string& path) {
-    RawClient client(service_->rest_port());
-    client.Send(RawGet(path));
+  http::RawClient::Message Rest(const std::string& path) {
+    http::RawClient client(service_->rest_port());
+    client.Send(http::RawGet(path));
     return client.ReadMessage();
   }
   // The value of a metric without labels.
@@ -180,9 +180,9 @@ class ServiceTest : public ::testing::Test {
     return Await([&] { return Gang(gang).state() == state; });
   }
   json Filter(const std::string& pod, const std::vector<std::string>& nodes) {
-    RawClient client(service_->extender_port());
-    client.Send(RawPost("/filter",
-                        json{{"Pod", Pod(pod)}, {"Nodes", nullptr}, {"NodeNames", nodes}}.dump()));
+    http::RawClient client(service_->extender_port());
+    client.Send(http::RawPost(
+        "/filter", json{{"Pod", Pod(pod)}, {"Nodes", nullptr}, {"NodeNames", nodes}}.dump()));
     return json::parse(client.ReadMessage().body, nullptr, false);
   }
   static std::string BindBody(const json& pod, const std::string& node) {
@@ -228,11 +228,11 @@ TEST_F(ServiceTest, GangGoesFromTheGateToItsNodesInOneStroke) {
     planned.push_back(reply["NodeNames"][0]);
   }
   EXPECT_NE(planned[0], planned[1]);
-  RawClient bind(service_->extender_port());
-  bind.Send(RawPost("/bind", BindBody(Pod("train-0"), planned[0])));
+  http::RawClient bind(service_->extender_port());
+  bind.Send(http::RawPost("/bind", BindBody(Pod("train-0"), planned[0])));
   EXPECT_EQ(bind.ReadMessage(absl::Seconds(20)).body, R"({"Error":""})");
   ASSERT_TRUE(AwaitState("train", v1::BOUND)) << Rest("/v1/gangs").body;
-  bind.Send(RawPost("/bind", BindBody(Pod("train-1"), planned[1])));
+  bind.Send(http::RawPost("/bind", BindBody(Pod("train-1"), planned[1])));
   EXPECT_EQ(bind.ReadMessage(absl::Seconds(20)).body, R"({"Error":""})");
   for (int i : {0, 1}) {
     const json pod = Pod(fmt::format("train-{}", i));
@@ -520,7 +520,7 @@ TEST_F(ServiceTest, IsNotReadyWhileItsWebhookIsNotRegistered) {
   Begin(Options());
   ASSERT_TRUE(Await([&] { return faults_.Struck(forbidden) > 0; }));
   EXPECT_TRUE(Await([&] {
-    const RawClient::Message answer = Rest("/readyz");
+    const http::RawClient::Message answer = Rest("/readyz");
     return answer.status == 503 &&
            answer.body.find(
                "the webhook is not registered; create "
@@ -585,10 +585,10 @@ TEST_F(ServiceTest, FollowsTheSchedulersLeaseFromReadyFollowerToLeader) {
   CreateGroup("train", 1);
   const std::string refusal = "not leading; leader is other-host_1";
   const json pod = {{"metadata", {{"name", "p"}, {"namespace", "default"}, {"uid", "u"}}}};
-  RawClient client(service_->extender_port());
-  client.Send(RawPost("/filter", json{{"Pod", pod}, {"NodeNames", {"n1"}}}.dump()));
+  http::RawClient client(service_->extender_port());
+  client.Send(http::RawPost("/filter", json{{"Pod", pod}, {"NodeNames", {"n1"}}}.dump()));
   EXPECT_EQ(json::parse(client.ReadMessage().body)["Error"], refusal);
-  client.Send(RawPost("/bind", BindBody(pod, "n1")));
+  client.Send(http::RawPost("/bind", BindBody(pod, "n1")));
   EXPECT_EQ(json::parse(client.ReadMessage().body)["Error"], refusal);
   EXPECT_EQ(Rest("/v1/gangs").status, 503);
   EXPECT_EQ(json::parse(Rest("/v1/gangs").body)["error"], refusal);
@@ -601,7 +601,7 @@ TEST_F(ServiceTest, FollowsTheSchedulersLeaseFromReadyFollowerToLeader) {
     return Metric("muster_leading") == "1" && CreatePod("train-0", "train").status == 201;
   })) << Rest("/readyz").body;
   ASSERT_TRUE(Await([&] { return Filter("train-0", {"n1"})["Error"].get<std::string>().empty(); }));
-  client.Send(RawPost("/bind", BindBody(Pod("train-0"), "n1")));
+  client.Send(http::RawPost("/bind", BindBody(Pod("train-0"), "n1")));
   EXPECT_EQ(client.ReadMessage(absl::Seconds(20)).body, R"({"Error":""})");
   EXPECT_EQ(Metric("muster_terms_total"), "1");
 
@@ -612,7 +612,7 @@ TEST_F(ServiceTest, FollowsTheSchedulersLeaseFromReadyFollowerToLeader) {
   EXPECT_EQ(Rest("/readyz").status, 503);
   EXPECT_THAT(Rest("/readyz").body,
               HasSubstr("no scheduler leads: Lease default/coscheduling has no holder"));
-  client.Send(RawPost("/bind", BindBody(pod, "n1")));
+  client.Send(http::RawPost("/bind", BindBody(pod, "n1")));
   EXPECT_EQ(json::parse(client.ReadMessage().body)["Error"], "not leading; no leader is known");
 }
 
@@ -686,17 +686,18 @@ TEST_F(ServiceTest, AFollowedLeaseNeedsTheElection) {
 
 TEST_F(ServiceTest, UnusableExtenderCallsAreRefusedByField) {
   StartService();
-  RawClient client(service_->extender_port());
-  client.Send(RawPost("/filter", "{\"Pod\":"));
+  http::RawClient client(service_->extender_port());
+  client.Send(http::RawPost("/filter", "{\"Pod\":"));
   EXPECT_EQ(client.ReadMessage().status, 400);
-  client.Send(RawPost("/bind", R"({"PodName":"p","PodNamespace":"default","PodUID":"u"})"));
-  const RawClient::Message missing = client.ReadMessage();
+  client.Send(http::RawPost("/bind", R"({"PodName":"p","PodNamespace":"default","PodUID":"u"})"));
+  const http::RawClient::Message missing = client.ReadMessage();
   EXPECT_EQ(missing.status, 400);
   EXPECT_EQ(missing.body, R"({"error":"Node: missing"})");
-  client.Send(RawPost("/unreserve", "{}"));
+  client.Send(http::RawPost("/unreserve", "{}"));
   EXPECT_EQ(client.ReadMessage().status, 404);
   // A pod that nobody has seen: an answer, not a wait.
-  client.Send(RawPost("/bind", BindBody({{"metadata", {{"name", "p"}, {"uid", "u"}}}}, "n1")));
+  client.Send(
+      http::RawPost("/bind", BindBody({{"metadata", {{"name", "p"}, {"uid", "u"}}}}, "n1")));
   EXPECT_THAT(client.ReadMessage(absl::Seconds(20)).body, Not(R"({"Error":""})"));
 }
 

@@ -101,9 +101,9 @@ absl::StatusOr<std::string> ReviewForWarnings(std::string_view review, const Obj
   return AllowedReview(uid, std::move(response));
 }
 
-HttpRoute WarningsRoute(ObjectLinter linter) {
-  HttpHandler handler = [linter = std::move(linter)](const HttpRequest& request,
-                                                     const Responder& responder) {
+http::Route WarningsRoute(ObjectLinter linter) {
+  http::Handler handler = [linter = std::move(linter)](const http::Request& request,
+                                                       const http::Responder& responder) {
     absl::StatusOr<std::string> answer = ReviewForWarnings(request.body, linter);
     if (answer.ok()) return responder.Send({.body = *std::move(answer)});
     responder.Send({.status = 400,

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "extender/http_server.h"
+#include "http/server.h"
 #include "lint/object_lint.h"
 
 namespace muster::extender {
@@ -37,6 +37,6 @@ absl::StatusOr<std::string> ReviewForWarnings(std::string_view review, const Obj
 
 // POST kWarningsPath: ReviewForWarnings, or 400 with its error, which the registration's
 // failurePolicy passes over.
-HttpRoute WarningsRoute(ObjectLinter linter);
+http::Route WarningsRoute(ObjectLinter linter);
 
 }  // namespace muster::extender

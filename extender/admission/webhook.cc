@@ -77,9 +77,9 @@ absl::StatusOr<std::string> ReviewAdmission(std::string_view review,
   return Answer(request.Get("uid").String(), verdict);
 }
 
-HttpRoute MutatePodsRoute(std::string scheduler_name) {
-  HttpHandler handler = [name = std::move(scheduler_name)](const HttpRequest& request,
-                                                           const Responder& responder) {
+http::Route MutatePodsRoute(std::string scheduler_name) {
+  http::Handler handler = [name = std::move(scheduler_name)](const http::Request& request,
+                                                             const http::Responder& responder) {
     absl::StatusOr<std::string> answer = ReviewAdmission(request.body, name);
     if (answer.ok()) return responder.Send({.body = *std::move(answer)});
     responder.Send({.status = 400,

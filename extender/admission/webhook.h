@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "extender/admission/admission_review.h"
-#include "extender/http_server.h"
+#include "http/server.h"
 
 namespace muster::extender {
 
@@ -24,6 +24,6 @@ absl::StatusOr<std::string> ReviewAdmission(std::string_view review,
 
 // POST kMutatePodsPath: ReviewAdmission, or 400 with its error. The API server takes anything but
 // 200 as a failed call, and the registration's failurePolicy then keeps the pod out.
-HttpRoute MutatePodsRoute(std::string scheduler_name);
+http::Route MutatePodsRoute(std::string scheduler_name);
 
 }  // namespace muster::extender

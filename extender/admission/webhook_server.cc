@@ -14,7 +14,7 @@ namespace {
 // API servers keep a few connections each; every one of them may carry a whole review.
 constexpr size_t kMaxConnections = 256;
 
-HttpCertificate ToHttp(const KeyedCertificate& certificate) {
+http::Certificate ToHttp(const KeyedCertificate& certificate) {
   return {certificate.chain, certificate.key};
 }
 
@@ -25,17 +25,17 @@ absl::StatusOr<std::unique_ptr<WebhookServer>> WebhookServer::Start(WebhookServe
   absl::StatusOr<ServingCertificates> certificates =
       ServingCertificates::Create(std::move(options.certificates), now);
   if (!certificates.ok()) return certificates.status();
-  HttpServerOptions http;
-  http.listen = std::move(options.listen);
-  http.max_connections = kMaxConnections;
-  http.body_limit = kMaxReviewBytes;
-  http.certificate = ToHttp(certificates->serving());
-  http.observe = std::move(options.observe);
-  std::vector<HttpRoute> routes;
+  http::ServerOptions serving;
+  serving.listen = std::move(options.listen);
+  serving.max_connections = kMaxConnections;
+  serving.body_limit = kMaxReviewBytes;
+  serving.certificate = ToHttp(certificates->serving());
+  serving.observe = std::move(options.observe);
+  std::vector<http::Route> routes;
   routes.push_back(MutatePodsRoute(std::move(options.scheduler_name)));
   if (options.linter != nullptr) routes.push_back(WarningsRoute(std::move(options.linter)));
-  absl::StatusOr<std::unique_ptr<HttpServer>> server =
-      HttpServer::Start(std::move(http), std::move(routes));
+  absl::StatusOr<std::unique_ptr<http::Server>> server =
+      http::Server::Start(std::move(serving), std::move(routes));
   if (!server.ok()) return server.status();
   return std::unique_ptr<WebhookServer>(
       new WebhookServer(*std::move(certificates), *std::move(server)));

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "extender/admission/serving_certificates.h"
 #include "extender/admission/warnings.h"
-#include "extender/http_server.h"
+#include "http/server.h"
 
 namespace muster::extender {
 
@@ -23,7 +23,7 @@ struct WebhookServerOptions {
   ServingCertificatesOptions certificates;
   // Serves kWarningsPath too. Called on the HTTP server's threads; null: not served.
   ObjectLinter linter;
-  // As HttpServerOptions::observe.
+  // As http::ServerOptions::observe.
   std::function<void(std::string_view pattern, int status, absl::Duration took)> observe;
 };
 
@@ -31,7 +31,7 @@ struct WebhookServerOptions {
 // clock's.
 class WebhookServer {
  public:
-  // Listens and serves. The errors of HttpServer::Start and certificates.h.
+  // Listens and serves. The errors of http::Server::Start and certificates.h.
   static absl::StatusOr<std::unique_ptr<WebhookServer>> Start(WebhookServerOptions options,
                                                               absl::Time now);
 
@@ -52,15 +52,15 @@ class WebhookServer {
   // Why given files aren't used as they are now, though what was read before still serves.
   const absl::Status& file_error() const { return certificates_.file_error(); }
 
-  // As HttpServer::Stop.
+  // As http::Server::Stop.
   void Stop(absl::Duration grace) { http_->Stop(grace); }
 
  private:
-  WebhookServer(ServingCertificates certificates, std::unique_ptr<HttpServer> http)
+  WebhookServer(ServingCertificates certificates, std::unique_ptr<http::Server> http)
       : certificates_(std::move(certificates)), http_(std::move(http)) {}
 
   ServingCertificates certificates_;
-  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<http::Server> http_;
   absl::Status logged_;  // the last fault of given files that was logged
 };
 

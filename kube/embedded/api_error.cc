@@ -50,7 +50,7 @@ std::string ApiError::ToJson() const {
   Json status = {{"kind", "Status"},    {"apiVersion", "v1"}, {"metadata", Json::object()},
                  {"status", "Failure"}, {"message", message}, {"reason", reason},
                  {"code", code}};
-  if (!details.empty()) status["details"] = std::move(details);
+  if (!details.empty() || empty_details) status["details"] = std::move(details);
   return status.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -95,7 +95,9 @@ ApiError NotFound(const ResourceType& type, const std::string& name) {
 }
 
 ApiError NoSuchPath() {
-  return Plain(404, "NotFound", "the server could not find the requested resource");
+  ApiError error = Plain(404, "NotFound", "the server could not find the requested resource");
+  error.empty_details = true;
+  return error;
 }
 
 ApiError AlreadyExists(const ResourceType& type, const std::string& name) {
@@ -107,6 +109,14 @@ ApiError Conflict(const ResourceType& type, const std::string& name, const std::
   return About(type, name, 409, "Conflict",
                fmt::format("Operation cannot be fulfilled on {} {}: {}", type.GroupResource(),
                            Quoted(name), why));
+}
+
+std::string FailedPrecondition(const ResourceType& type, const std::string& key, const char* what,
+                               const std::string& wanted, const std::string& found) {
+  return fmt::format(
+      "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, "
+      "AdditionalErrorMsg: Precondition failed: {} in precondition: {}, {} in object meta: {}",
+      type.GroupResource(), key, what, wanted, what, found);
 }
 
 ApiError ModifiedConflict(const ResourceType& type, const std::string& name) {
@@ -135,10 +145,11 @@ ApiError Forbidden(const ResourceType& type, const std::string& name, const std:
                fmt::format("{} {} is forbidden: {}", type.GroupResource(), Quoted(name), why));
 }
 
-ApiError MethodNotAllowed(const ResourceType& type, const std::string& action) {
-  return About(type, "", 405, "MethodNotAllowed",
-               fmt::format("{} is not supported on resources of kind {}", action,
-                           Quoted(type.GroupResource())));
+ApiError MethodNotAllowed() {
+  ApiError error = Plain(405, "MethodNotAllowed",
+                         "the server does not allow this method on the requested resource");
+  error.empty_details = true;
+  return error;
 }
 
 ApiError Unprocessable(std::string message) { return Plain(422, "Invalid", std::move(message)); }

@@ -33,6 +33,7 @@ struct ApiError {
   std::string uid;
   std::vector<ErrorCause> causes;
   std::optional<absl::Duration> retry_after;
+  bool empty_details = false;  // the answer has details though there are none
 
   // The metav1.Status as JSON.
   std::string ToJson() const;
@@ -65,11 +66,15 @@ ApiError NotFound(const ResourceType& type, const std::string& name);
 ApiError NoSuchPath();
 ApiError AlreadyExists(const ResourceType& type, const std::string& name);
 ApiError Conflict(const ResourceType& type, const std::string& name, const std::string& why);
+// Why a write that names the object's uid or version is refused: what etcd3's store says
+// (k8s.io/apiserver v0.34 pkg/storage). `what`: "UID" or "ResourceVersion"; `key` as in the store.
+std::string FailedPrecondition(const ResourceType& type, const std::string& key, const char* what,
+                               const std::string& wanted, const std::string& found);
 ApiError ModifiedConflict(const ResourceType& type, const std::string& name);
 ApiError InvalidObject(const ResourceType& type, const std::string& name,
                        const FieldErrors& errors);
 ApiError Forbidden(const ResourceType& type, const std::string& name, const std::string& why);
-ApiError MethodNotAllowed(const ResourceType& type, const std::string& action);
+ApiError MethodNotAllowed();
 ApiError Unprocessable(std::string message);
 ApiError UnsupportedMediaType(std::string message);
 ApiError TooLarge(const std::string& message);

@@ -422,7 +422,7 @@ TEST(DeleteTest, Preconditions) {
   TestJson pod = server.Post(kPods, MakePod("a")).body;
   TestAnswer answer = server.Delete(kPodA, {{"preconditions", {{"uid", "another"}}}});
   EXPECT_EQ(answer.status, 409);
-  EXPECT_THAT(answer.message(), HasSubstr("Precondition failed: UID in precondition: another"));
+  EXPECT_THAT(answer.message(), HasSubstr("the UID in the precondition (another) does not match"));
   EXPECT_EQ(server.Delete(kPodA, {{"preconditions", {{"resourceVersion", "1"}}}}).status, 409);
   EXPECT_EQ(server.Get(kPodA).status, 200);
   EXPECT_EQ(server

@@ -72,7 +72,7 @@ void ValidateContainer(const Json& container, const std::string& path, std::set<
   if (name.empty()) {
     errors->Required(path + ".name");
   } else if (!IsDnsLabel(name)) {
-    errors->Invalid(path + ".name", Quoted(name), "must be a lowercase RFC 1123 label");
+    errors->Invalid(path + ".name", Quoted(name), kLabelRule);
   } else if (!names->insert(name).second) {
     errors->Duplicate(path + ".name", Quoted(name));
   }

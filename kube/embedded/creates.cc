@@ -48,10 +48,8 @@ MaybeError ServerImpl::CheckTypeMeta(const Call& call, Json* object) {
   bool given = name_space != metadata.end() && name_space->is_string() &&
                !name_space->get_ref<const std::string&>().empty();
   if (given && *name_space != call.path.name_space) {
-    return BadRequest(fmt::format(
-        "the namespace of the provided object does not match the namespace sent on the request: "
-        "{}, want {}",
-        Quoted(*name_space), Quoted(call.path.name_space)));
+    return BadRequest(
+        "the namespace of the provided object does not match the namespace sent on the request");
   }
   if (!call.path.name_space.empty()) {
     metadata["namespace"] = call.path.name_space;

@@ -75,20 +75,25 @@ ApiResult<Answer> ServerImpl::DeleteLocked(const ResourceType& type, const std::
   Json object = found->value();
   const std::string& uid = StringAt(object, {"metadata", "uid"});
   const std::string& version = StringAt(object, {"metadata", "resourceVersion"});
+  // BeforeDelete of k8s.io/apiserver v0.34 pkg/registry/rest/delete.go, which names the kind.
+  ResourceType by_kind = type;
+  by_kind.plural = type.kind;
   if (!options.uid.empty() && options.uid != uid) {
-    return Conflict(type, name,
-                    fmt::format("Precondition failed: UID in precondition: {}, UID in object "
-                                "meta: {}",
+    return Conflict(by_kind, name,
+                    fmt::format("the UID in the precondition ({}) does not match the UID in record "
+                                "({}). The object might have been deleted and then recreated",
                                 options.uid, uid));
   }
   if (!options.resource_version.empty() && options.resource_version != version) {
-    return Conflict(type, name,
-                    fmt::format("Precondition failed: ResourceVersion in precondition: {}, "
-                                "ResourceVersion in object meta: {}",
+    return Conflict(by_kind, name,
+                    fmt::format("the ResourceVersion in the precondition ({}) does not match the "
+                                "ResourceVersion in record ({}). The object might have been "
+                                "modified",
                                 options.resource_version, version));
   }
   Answer answer;
   answer.response = {200, found->bytes(), std::nullopt};
+  if (options.dry_run && !type.IsPods()) return SuccessAnswer(200, &type, &object);
   if (options.dry_run) return answer;
 
   const int64_t grace = type.IsPods() ? PodGrace(object, options) : 0;
@@ -110,7 +115,13 @@ ApiResult<Answer> ServerImpl::DeleteLocked(const ResourceType& type, const std::
     if (IsNamespaces(type)) EmptyNamespaceLocked(name);
     return answer;
   }
-  if (!type.IsPods()) answer = SuccessAnswer(200, &type, &object);
+  if (type.IsPods()) {
+    Json& metadata = object["metadata"];
+    if (metadata.contains("deletionTimestamp")) metadata["deletionGracePeriodSeconds"] = 0;
+    answer.response.body = object.dump();
+  } else {
+    answer = SuccessAnswer(200, &type, &object);
+  }
   RemoveLocked(type, key, std::move(object));
   return answer;
 }
@@ -123,7 +134,8 @@ void ServerImpl::DeletePodLocked(const ResourceType& type, const std::string& ke
   if (metadata.contains("deletionTimestamp") && running.value_or(0) <= grace) return;
   metadata["deletionTimestamp"] = TimeText(now() + absl::Seconds(grace));
   metadata["deletionGracePeriodSeconds"] = grace;
-  metadata["generation"] = IntAt(metadata, {"generation"}).value_or(0) + 1;
+  // A shorter grace makes no new generation.
+  if (!running) metadata["generation"] = IntAt(metadata, {"generation"}).value_or(0) + 1;
   StoreLocked(type, key, std::move(pod));
 }
 

@@ -1,25 +1,19 @@
 #include "kube/embedded/http_front.h"
 
 #include <fmt/format.h>
-#include <openssl/ssl.h>
 
-#include <algorithm>
 #include <atomic>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/ssl/context.hpp>
-#include <boost/asio/strand.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
-#include <list>
-#include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
-#include "kube/embedded/http_connection.h"
+#include "http/server.h"
+#include "kube/embedded/api_error.h"
 #include "kube/embedded/https_webhook_caller.h"
 #include "kube/embedded/self_signed.h"
 
@@ -27,155 +21,242 @@ namespace muster::kube::embedded {
 namespace {
 
 namespace asio = boost::asio;
-using boost::system::error_code;
-using tcp = asio::ip::tcp;
 
-// Accepting is tried again this long after it failed, for want of descriptors for example.
-constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+constexpr size_t kItemsPerRead = 256;
+// A watch looks at its clock this often, so that bookmarks follow clocks that aren't the wall's.
+constexpr absl::Duration kWatchTick = absl::Seconds(1);
+
+std::optional<Method> MethodNamed(std::string_view name) {
+  if (name == "GET") return Method::kGet;
+  if (name == "POST") return Method::kPost;
+  if (name == "PUT") return Method::kPut;
+  if (name == "PATCH") return Method::kPatch;
+  if (name == "DELETE") return Method::kDelete;
+  return std::nullopt;
+}
+
+http::Response ToHttp(Response response, std::string content_type = std::string(kJson)) {
+  http::Response answer{.status = response.status,
+                        .content_type = std::move(content_type),
+                        .body = std::move(response.body)};
+  if (response.retry_after) {
+    const absl::Duration whole = absl::Ceil(*response.retry_after, absl::Seconds(1));
+    answer.headers.emplace_back("Retry-After", fmt::format("{}", absl::ToInt64Seconds(whole)));
+  }
+  return answer;
+}
+
+http::Response ToHttp(Answer answer) {
+  http::Response made = ToHttp(std::move(answer.response), std::move(answer.content_type));
+  for (const std::string& warning : answer.warnings) {
+    made.headers.emplace_back("Warning", "299 - " + Quoted(warning));
+  }
+  return made;
+}
+
+http::Response ToHttp(const ApiError& error) {
+  return ToHttp(Response{error.code, error.ToJson(), error.retry_after});
+}
+
+// What the HTTP server refuses before the API server sees it, as a Status.
+http::Response Refusal(int status, std::string text, size_t max_body_bytes) {
+  if (status == 413) return ToHttp(TooLarge(fmt::format("limit is {} bytes", max_body_bytes)));
+  ApiError error = status < 500 ? BadRequest(std::move(text)) : Internal(text);
+  error.code = status;
+  return ToHttp(error);
+}
+
+// A watch's lines, as many at a time as make a chunk.
+class WatchStream : public http::StreamSource {
+ public:
+  WatchStream(std::unique_ptr<WatchSession> session, std::optional<FaultDecision::Cut> cut,
+              size_t chunk_bytes)
+      : session_(std::move(session)), cut_(std::move(cut)), chunk_bytes_(chunk_bytes) {}
+
+  void Start(std::function<void()> wake) override { session_->OnReady(std::move(wake)); }
+
+  Piece Next() override {
+    Piece piece{.look_again = kWatchTick};
+    bool open = true;
+    while (open && !IsCut() && piece.data.size() < chunk_bytes_) {
+      items_.clear();
+      open = session_->Read(kItemsPerRead, &items_);
+      if (items_.empty()) break;
+      for (const WatchItem& item : items_) {
+        if (IsCut()) break;
+        item.AppendLine(&piece.data);
+        piece.data += '\n';
+        ++written_;
+      }
+    }
+    if (IsCut() && cut_->expired) {
+      piece.data += ExpiredLine() + "\n";
+      piece.end = true;
+      return piece;
+    }
+    piece.cut = IsCut();
+    piece.end = !open;
+    piece.more = !piece.data.empty();
+    return piece;
+  }
+
+ private:
+  bool IsCut() const { return cut_ && written_ >= cut_->after_items; }
+
+  const std::unique_ptr<WatchSession> session_;
+  const std::optional<FaultDecision::Cut> cut_;
+  const size_t chunk_bytes_;
+  std::vector<WatchItem> items_;
+  size_t written_ = 0;
+};
 
 }  // namespace
 
 class HttpFront::Impl {
  public:
   Impl(ApiServer* server, HttpFrontOptions options)
-      : webhook_pool_(static_cast<size_t>(options.webhook_threads)),
-        io_(options.io_threads),
-        acceptor_(asio::make_strand(io_)),
-        pause_(acceptor_.get_executor()),
-        webhook_caller_(std::make_shared<HttpsWebhookCaller>()) {
-    context_.server = server;
-    context_.options = std::move(options);
-    context_.webhook_pool = &webhook_pool_;
-  }
+      : server_(server),
+        options_(std::move(options)),
+        webhook_caller_(std::make_shared<HttpsWebhookCaller>()),
+        pool_(static_cast<size_t>(options_.webhook_threads)) {}
 
   ~Impl() {
-    // From here on connections that go don't ask for the next one to be accepted.
-    stopping_ = true;
-    if (!threads_.empty()) context_.server->SetWebhookCaller(nullptr);
     webhook_caller_->Stop();
-    asio::post(acceptor_.get_executor(), [this] {
-      error_code ignored;
-      acceptor_.close(ignored);
-      pause_.cancel();
-    });
-    {
-      std::lock_guard lock(mutex_);
-      for (const auto& weak : connections_) {
-        if (auto connection = weak.lock()) connection->Close();
-      }
+    if (http_ != nullptr) {
+      server_->SetWebhookCaller(nullptr);
+      http_->Stop(absl::ZeroDuration());
     }
-    webhook_pool_.join();
-    io_.stop();
-    for (std::thread& thread : threads_) thread.join();
+    pool_.stop();
+    pool_.join();
   }
 
   absl::Status Listen() {
-    const HttpFrontOptions& options = context_.options;
-    error_code error;
-    asio::ip::address address = asio::ip::make_address(options.address, error);
+    boost::system::error_code error;
+    const asio::ip::address address = asio::ip::make_address(options_.address, error);
     if (error || !address.is_loopback()) {
       return absl::InvalidArgumentError("address must be a loopback address, got \"" +
-                                        options.address + "\"");
+                                        options_.address + "\"");
     }
-    if (options.tls) {
-      absl::Status status = MakeTls();
-      if (!status.ok()) return status;
+    host_ = address.is_v6() ? "[" + options_.address + "]" : options_.address;
+    http::ServerOptions serving;
+    serving.listen = fmt::format("{}:{}", host_, options_.port);
+    serving.threads = options_.io_threads;
+    serving.max_connections = options_.max_connections;
+    serving.when_full = http::ServerOptions::WhenFull::kLetWait;
+    serving.header_limit = options_.max_header_bytes;
+    serving.body_limit = options_.max_body_bytes;
+    serving.header_timeout = serving.body_timeout = options_.read_timeout;
+    serving.write_timeout = options_.write_timeout;
+    serving.idle_timeout = options_.idle_timeout;
+    serving.otherwise = [this](http::Request& request, const http::Responder& responder) {
+      OnRequest(request, responder);
+    };
+    serving.refusal = [limit = options_.max_body_bytes](int status, std::string text) {
+      return Refusal(status, std::move(text), limit);
+    };
+    if (options_.tls) {
+      absl::StatusOr<ServerCertificate> made = MakeServerCertificate(
+          {options_.address}, {"localhost"}, absl::Now() - absl::Hours(1), absl::Hours(8760));
+      if (!made.ok()) return made.status();
+      ca_pem_ = std::move(made->ca_pem);
+      serving.certificate = {std::move(made->certificate_pem), std::move(made->key_pem)};
     }
-    tcp::endpoint endpoint(address, options.port);
-    acceptor_.open(endpoint.protocol(), error);
-    if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-    if (error) {
-      return absl::UnavailableError(
-          fmt::format("can't listen on {}:{}: {}", options.address, options.port, error.message()));
+    server_->SetWebhookCaller(webhook_caller_);
+    absl::StatusOr<std::unique_ptr<http::Server>> started =
+        http::Server::Start(std::move(serving), {});
+    if (!started.ok()) {
+      server_->SetWebhookCaller(nullptr);
+      return started.status();
     }
-    endpoint_ = acceptor_.local_endpoint();
-    context_.server->SetWebhookCaller(webhook_caller_);
-    asio::post(acceptor_.get_executor(), [this] { Accept(); });
-    for (int i = 0; i < options.io_threads; ++i) {
-      threads_.emplace_back([this] { io_.run(); });
-    }
+    http_ = *std::move(started);
     return absl::OkStatus();
   }
 
-  uint16_t port() const { return endpoint_.port(); }
-  const std::string& ca_pem() const { return certificate_.ca_pem; }
-  size_t open_connections() const { return open_; }
-
+  uint16_t port() const { return http_->port(); }
+  const std::string& ca_pem() const { return ca_pem_; }
+  size_t open_connections() const { return http_->connections(); }
   std::string url() const {
-    bool v6 = endpoint_.address().is_v6();
-    return fmt::format("{}://{}{}{}:{}", context_.options.tls ? "https" : "http", v6 ? "[" : "",
-                       endpoint_.address().to_string(), v6 ? "]" : "", port());
+    return fmt::format("{}://{}:{}", options_.tls ? "https" : "http", host_, port());
   }
 
  private:
-  absl::Status MakeTls() {
-    absl::StatusOr<ServerCertificate> made = MakeServerCertificate(
-        {context_.options.address}, {"localhost"}, absl::Now() - absl::Hours(1), absl::Hours(8760));
-    if (!made.ok()) return made.status();
-    certificate_ = *std::move(made);
-    tls_ = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
-    SSL_CTX_set_min_proto_version(tls_->native_handle(), TLS1_2_VERSION);
-    error_code error;
-    tls_->use_certificate_chain(asio::buffer(certificate_.certificate_pem), error);
-    if (!error) {
-      tls_->use_private_key(asio::buffer(certificate_.key_pem), asio::ssl::context::pem, error);
+  // One request on its way to the API server and back.
+  struct Call {
+    Request request;
+    RequestHeaders headers;
+    FaultDecision fault = {};
+    bool is_watch = false;
+    http::Responder responder;
+  };
+  using CallPtr = std::shared_ptr<Call>;
+
+  void OnRequest(http::Request& request, const http::Responder& responder) {
+    const std::optional<Method> method = MethodNamed(request.method);
+    if (!method) {
+      ApiError error = BadRequest("unknown method " + request.method);
+      error.code = 405;
+      error.reason = "MethodNotAllowed";
+      return responder.Send(ToHttp(error));
     }
-    if (error) return absl::InternalError("TLS: " + error.message());
-    return absl::OkStatus();
-  }
-
-  // On the acceptor's strand, as all of the next three.
-  void Accept() {
-    if (stopping_ || accepting_ || open_ >= context_.options.max_connections) return;
-    accepting_ = true;
-    acceptor_.async_accept(asio::make_strand(io_), [this](error_code error, tcp::socket socket) {
-      accepting_ = false;
-      if (stopping_) return;
-      if (error) return AcceptLater();
-      Start(std::move(socket));
-      Accept();
-    });
-  }
-
-  void AcceptLater() {
-    pause_.expires_after(kAcceptPause);
-    pause_.async_wait([this](error_code error) {
-      if (!error) Accept();
-    });
-  }
-
-  void Start(tcp::socket socket) {
-    ++open_;
-    auto connection = MakeHttpConnection(&context_, std::move(socket), tls_.get(), [this] {
-      --open_;
-      if (!stopping_) asio::post(acceptor_.get_executor(), [this] { Accept(); });
-    });
-    {
-      std::lock_guard lock(mutex_);
-      std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
-      connections_.push_back(connection);
+    auto call = std::make_shared<Call>(Call{.request = {.method = *method,
+                                                        .path = std::move(request.path),
+                                                        .query = std::move(request.query),
+                                                        .content_type = request.content_type,
+                                                        .body = std::move(request.body)},
+                                            .headers = {std::move(request.accept)},
+                                            .responder = responder});
+    call->is_watch = ApiServer::IsWatch(call->request);
+    if (options_.faults != nullptr) {
+      call->fault = options_.faults->Decide(call->request, call->is_watch);
     }
-    connection->Run();
+    if (call->fault.answer) return responder.Send(ToHttp(*std::move(call->fault.answer)));
+    if (call->fault.refuse) return responder.HangUp();
+    if (call->fault.delay <= absl::ZeroDuration()) return Serve(call);
+    auto timer =
+        std::make_shared<asio::steady_timer>(pool_, absl::ToChronoMilliseconds(call->fault.delay));
+    timer->async_wait([this, call, timer](boost::system::error_code error) {
+      if (!error) Serve(call);
+    });
   }
 
-  // Outlives the io context, in whose queue connections may still be held.
-  FrontContext context_;
-  std::unique_ptr<asio::ssl::context> tls_;
-  ServerCertificate certificate_;
-  std::atomic<size_t> open_ = 0;
-  std::atomic<bool> stopping_ = false;
-  asio::thread_pool webhook_pool_;
-  asio::io_context io_;
-  tcp::acceptor acceptor_;
-  asio::steady_timer pause_;
-  tcp::endpoint endpoint_;
-  bool accepting_ = false;
+  void Serve(const CallPtr& call) {
+    if (call->is_watch) return OpenWatch(*call);
+    if (!server_->MayBlock(call->request)) return Handle(*call);
+    if (waiting_for_webhooks_.fetch_add(1) >= options_.max_waiting_for_webhooks) {
+      --waiting_for_webhooks_;
+      return call->responder.Send(ToHttp(
+          TooManyRequests("too many requests wait for admission webhooks", absl::Seconds(1))));
+    }
+    asio::post(pool_, [this, call] {
+      Handle(*call);
+      --waiting_for_webhooks_;
+    });
+  }
+
+  void Handle(const Call& call) {
+    Answer answer = server_->Handle(call.request, call.headers);
+    if (call.fault.drop_answer) return call.responder.HangUp();
+    call.responder.Send(ToHttp(std::move(answer)));
+  }
+
+  void OpenWatch(const Call& call) {
+    ApiServer::WatchResult result = server_->Watch(call.request, call.headers);
+    if (!result.session) return call.responder.Send(ToHttp(std::move(result.refusal)));
+    if (call.fault.drop_answer) return call.responder.HangUp();
+    call.responder.Stream(std::string(kJson),
+                          std::make_unique<WatchStream>(std::move(result.session), call.fault.cut,
+                                                        options_.watch_chunk_bytes));
+  }
+
+  ApiServer* const server_;
+  const HttpFrontOptions options_;
   const std::shared_ptr<HttpsWebhookCaller> webhook_caller_;
-  std::mutex mutex_;
-  std::list<std::weak_ptr<HttpConnection>> connections_;
-  std::vector<std::thread> threads_;
+  std::string host_;  // as in a URL
+  std::string ca_pem_;
+  std::atomic<size_t> waiting_for_webhooks_ = 0;
+  // For requests that wait, for a webhook or by a fault.
+  asio::thread_pool pool_;
+  std::unique_ptr<http::Server> http_;
 };
 
 absl::StatusOr<std::unique_ptr<HttpFront>> HttpFront::Start(ApiServer* server,

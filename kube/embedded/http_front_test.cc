@@ -150,6 +150,20 @@ TEST_F(HttpFrontTest, ItsTimeoutEndsAWatchInGoodOrder) {
   EXPECT_TRUE(clean);
 }
 
+TEST_F(HttpFrontTest, AWatchOverTlsEndsInGoodOrderToo) {
+  HttpFrontOptions options;
+  options.tls = true;
+  Start(options);
+  TestHttpClient watcher = Client();
+  ASSERT_EQ(watcher.OpenStream(std::string(kConfigMaps) + "?watch=true&timeoutSeconds=1"), 200);
+  std::string line;
+  bool clean = false;
+  EXPECT_FALSE(watcher.ReadLine(&line, &clean));
+  EXPECT_TRUE(clean);
+  // Whether the client says goodbye or not.
+  EXPECT_TRUE(Eventually([&] { return front_->open_connections() == 0; }));
+}
+
 TEST_F(HttpFrontTest, ARefusedWatchIsAnAnswer) {
   Start();
   RawAnswer answer = Client().Call("GET", "/api/v1/pods?watch=1&resourceVersion=99999999");
@@ -318,6 +332,20 @@ TEST_F(HttpFrontTest, ClosesEverythingWhenItGoes) {
   front_.reset();
   EXPECT_TRUE(idle.ClosedWithin(absl::Seconds(5)));
   EXPECT_TRUE(watcher.ClosedWithin(absl::Seconds(5)));
+}
+
+TEST_F(HttpFrontTest, MayGoWhileARequestIsHeldUpByAFault) {
+  Start();
+  FaultRule rule;
+  rule.action = FaultRule::Action::kDelay;
+  rule.delay = absl::Minutes(10);
+  const int delay = faults_.Add(rule);
+  std::thread client([this] { EXPECT_EQ(Client().Call("GET", "/version").status, 0); });
+  ASSERT_TRUE(Eventually([&] { return faults_.Struck(delay) == 1; }));
+  const absl::Time begun = absl::Now();
+  front_.reset();
+  EXPECT_LT(absl::Now() - begun, absl::Seconds(10));
+  client.join();
 }
 
 TEST_F(HttpFrontTest, MayGoWhileAWatchOpens) {

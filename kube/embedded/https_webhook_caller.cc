@@ -1,34 +1,39 @@
 #include "kube/embedded/https_webhook_caller.h"
 
 #include <fmt/format.h>
+#include <openssl/ssl.h>
 
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/host_name_verification.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "kube/embedded/byte_stream.h"
-#include "kube/embedded/http_parsing.h"
+#include "http/asio_await.h"
 
 namespace muster::kube::embedded {
 namespace {
 
 namespace asio = boost::asio;
 namespace beast = boost::beast;
-namespace http = beast::http;
 using boost::system::error_code;
 using tcp = asio::ip::tcp;
 
 constexpr size_t kMaxAnswerBytes = 8 << 20;
+constexpr size_t kReadBytes = 64 << 10;
 constexpr auto kSlice = std::chrono::milliseconds(100);
 
 struct Target {
@@ -57,12 +62,12 @@ std::optional<Target> ParseUrl(const std::string& url) {
   return target;
 }
 
-// One call; every step starts the next, the first error ends it.
+// One call on a connection of its own. Destroying its io context ends it wherever it stands.
 class Exchange {
  public:
   Exchange(asio::io_context& io, asio::ssl::context& tls, const Target& target,
            const std::string& body)
-      : resolver_(io), socket_(io), tls_(tls), target_(target) {
+      : target_(target), resolver_(io), stream_(io, tls) {
     request_ = fmt::format(
         "POST {} HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\n"
         "Accept: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
@@ -71,72 +76,72 @@ class Exchange {
     parser_.body_limit(kMaxAnswerBytes);
   }
 
-  void Start() {
-    resolver_.async_resolve(target_.host, target_.port,
-                            [this](error_code error, const tcp::resolver::results_type& results) {
-                              if (error) return Fail("resolve", error);
-                              asio::async_connect(socket_, results,
-                                                  [this](error_code failed, const tcp::endpoint&) {
-                                                    if (failed) return Fail("connect", failed);
-                                                    Handshake();
-                                                  });
-                            });
-  }
+  asio::awaitable<void> Run() { result = co_await Call(); }
 
   std::optional<absl::StatusOr<std::string>> result;
 
  private:
-  using Parser = http::response_parser<http::string_body>;
+  using Parser = beast::http::response_parser<beast::http::string_body>;
 
-  void Handshake() {
-    stream_ = MakeTlsStream(std::move(socket_), tls_, target_.host);
-    stream_->Handshake(asio::ssl::stream_base::client, [this](error_code error) {
-      if (error) return Fail("TLS handshake", error);
-      stream_->Write(asio::buffer(request_), [this](error_code failed, size_t) {
-        if (failed) return Fail("write", failed);
-        Read();
-      });
-    });
-  }
-
-  void Read() {
-    stream_->Read(buffer_.prepare(kReadSize), [this](error_code error, size_t size) {
-      buffer_.commit(size);
-      OnRead(error);
-    });
-  }
-
-  void OnRead(error_code unread) {
-    error_code error = Parse(buffer_, parser_, &Parser::is_done);
-    if (error) return Fail("read", error);
-    // An answer without a length ends with its connection.
-    if (unread && parser_.got_some() && !parser_.is_done()) parser_.put_eof(error);
-    if (parser_.is_done()) return OnAnswer();
-    if (unread) return Fail("read", error ? error : unread);
-    Read();
-  }
-
-  void OnAnswer() {
-    http::response<http::string_body> answer = parser_.release();
-    if (answer.result_int() != 200) {
-      result =
-          absl::UnavailableError("the webhook answered " + std::to_string(answer.result_int()));
-      return;
+  asio::awaitable<absl::StatusOr<std::string>> Call() {
+    SSL_set_tlsext_host_name(stream_.native_handle(), target_.host.c_str());
+    stream_.set_verify_callback(asio::ssl::host_name_verification(target_.host));
+    auto [unresolved, addresses] =
+        co_await resolver_.async_resolve(target_.host, target_.port, http::kAwait);
+    if (unresolved) co_return Failure("resolve", unresolved);
+    auto [unconnected, endpoint] =
+        co_await asio::async_connect(stream_.next_layer(), addresses, http::kAwait);
+    if (unconnected) co_return Failure("connect", unconnected);
+    auto [untrusted] =
+        co_await stream_.async_handshake(asio::ssl::stream_base::client, http::kAwait);
+    if (untrusted) co_return Failure("TLS handshake", untrusted);
+    auto [unwritten, size] =
+        co_await asio::async_write(stream_, asio::buffer(request_), http::kAwait);
+    if (unwritten) co_return Failure("write", unwritten);
+    error_code unread;
+    while (!parser_.is_done()) {
+      error_code error = Parse();
+      if (error) co_return Failure("read", error);
+      if (parser_.is_done()) break;
+      if (unread) {
+        // An answer without a length ends with its connection.
+        if (parser_.got_some()) parser_.put_eof(error);
+        if (parser_.is_done()) break;
+        co_return Failure("read", error ? error : unread);
+      }
+      size_t count = 0;
+      std::tie(unread, count) =
+          co_await stream_.async_read_some(buffer_.prepare(kReadBytes), http::kAwait);
+      buffer_.commit(count);
     }
-    result = std::move(answer.body());
+    beast::http::response<beast::http::string_body> answer = parser_.release();
+    if (answer.result_int() != 200) {
+      co_return absl::UnavailableError(fmt::format("the webhook answered {}", answer.result_int()));
+    }
+    co_return std::move(answer.body());
   }
 
-  void Fail(const char* step, error_code error) {
-    result = absl::UnavailableError(std::string(step) + " " + target_.host + ":" + target_.port +
-                                    ": " + error.message());
+  // Takes what has been read.
+  error_code Parse() {
+    while (buffer_.size() > 0 && !parser_.is_done()) {
+      error_code error;
+      const size_t used = parser_.put(buffer_.data(), error);
+      buffer_.consume(used);
+      if (error && error != beast::http::error::need_more) return error;
+      if (used == 0) break;
+    }
+    return {};
   }
 
-  tcp::resolver resolver_;
-  tcp::socket socket_;  // until it is connected
-  asio::ssl::context& tls_;
+  absl::Status Failure(const char* step, error_code error) const {
+    return absl::UnavailableError(
+        fmt::format("{} {}:{}: {}", step, target_.host, target_.port, error.message()));
+  }
+
   const Target target_;
   std::string request_;
-  std::unique_ptr<ByteStream> stream_;
+  tcp::resolver resolver_;
+  asio::ssl::stream<tcp::socket> stream_;
   beast::flat_buffer buffer_;
   Parser parser_;
 };
@@ -157,7 +162,11 @@ absl::StatusOr<std::string> HttpsWebhookCaller::Call(const WebhookCall& call) {
   if (error) return absl::InvalidArgumentError("caBundle: " + error.message());
   asio::io_context io;
   Exchange exchange(io, tls, *target, call.body);
-  exchange.Start();
+  asio::co_spawn(
+      io, [&exchange] { return exchange.Run(); },
+      [](std::exception_ptr failed) {
+        if (failed) std::rethrow_exception(failed);
+      });
   const absl::Time deadline = absl::Now() + call.timeout;
   while (!exchange.result) {
     if (stopped_) return absl::CancelledError("the server is stopping");

@@ -116,8 +116,7 @@ void ValidateEvent(const Json& event, FieldErrors* errors) {
   const std::string& its = StringAt(event, {"metadata", "namespace"});
   const std::string& about = StringAt(event, {"involvedObject", "namespace"});
   if (its == about || (about.empty() && (its == "default" || its == "kube-system"))) return;
-  errors->Invalid("involvedObject.namespace", Quoted(about),
-                  "does not match event.namespace " + Quoted(its));
+  errors->Invalid("involvedObject.namespace", Quoted(about), "does not match event.namespace");
 }
 
 void ValidateJob(const Json& job, FieldErrors* errors) {
@@ -127,7 +126,9 @@ void ValidateJob(const Json& job, FieldErrors* errors) {
     return;
   }
   const std::string& restart = StringAt(*spec, {"restartPolicy"});
-  if (restart != "OnFailure" && restart != "Never") {
+  if (restart.empty()) {
+    errors->Required("spec.template.spec.restartPolicy", R"(valid values: "OnFailure", "Never")");
+  } else if (restart != "OnFailure" && restart != "Never") {
     errors->NotSupported("spec.template.spec.restartPolicy", Quoted(restart),
                          {"OnFailure", "Never"});
   }
@@ -137,6 +138,38 @@ void ValidateJob(const Json& job, FieldErrors* errors) {
       errors->Invalid(fmt::format("spec.{}", field), std::to_string(*value),
                       "must be greater than or equal to 0");
     }
+  }
+}
+
+// ValidateLeaseSpec of pkg/apis/coordination/validation v1.34.
+void ValidateLease(const Json& lease, FieldErrors* errors) {
+  const std::optional<int64_t> duration = IntAt(lease, {"spec", "leaseDurationSeconds"});
+  if (duration && *duration <= 0) {
+    errors->Invalid("spec.leaseDurationSeconds", std::to_string(*duration),
+                    "must be greater than 0");
+  }
+  const std::optional<int64_t> transitions = IntAt(lease, {"spec", "leaseTransitions"});
+  if (transitions && *transitions < 0) {
+    errors->Invalid("spec.leaseTransitions", std::to_string(*transitions),
+                    "must be greater than or equal to 0");
+  }
+}
+
+// What can't be changed once it is there.
+void ValidateFixed(const ResourceType& type, const Json& before, const Json& after,
+                   FieldErrors* errors) {
+  if (Is(type, "ConfigMap") && BoolAt(before, {"immutable"})) {
+    const char* const fixed = "field is immutable when `immutable` is set";
+    if (!BoolAt(after, {"immutable"})) errors->Forbidden("immutable", fixed);
+    for (const char* field : {"data", "binaryData"}) {
+      const Json* was = FieldAt(before, {field});
+      const Json* is = FieldAt(after, {field});
+      const bool same = was == nullptr || is == nullptr ? was == is : *was == *is;
+      if (!same) errors->Forbidden(field, fixed);
+    }
+  }
+  if (Is(type, "PriorityClass") && IntAt(before, {"value"}) != IntAt(after, {"value"})) {
+    errors->Forbidden("value", "may not be changed in an update.");
   }
 }
 
@@ -248,6 +281,7 @@ void ValidateNew(const ResourceType& type, const Json& object, FieldErrors* erro
   if (Is(type, "Node")) return ValidateNode(object, errors);
   if (Is(type, "Event")) return ValidateEvent(object, errors);
   if (Is(type, "Job")) return ValidateJob(object, errors);
+  if (Is(type, "Lease")) return ValidateLease(object, errors);
   if (IsWebhookConfiguration(type)) return ValidateWebhooks(object, errors);
   if (Is(type, "CustomResourceDefinition")) return ValidateCrd(object, errors);
   if (Is(type, "StorageClass") && StringAt(object, {"provisioner"}).empty()) {
@@ -262,6 +296,7 @@ void ValidateNew(const ResourceType& type, const Json& object, FieldErrors* erro
 void ValidateChange(const ResourceType& type, const Json& before, const Json& after,
                     bool status_only, FieldErrors* errors) {
   ValidateMetadataUpdate(before, after, errors);
+  ValidateFixed(type, before, after, errors);
   if (!Is(type, "Pod")) return ValidateNew(type, after, errors);
   ValidateMetadata(type, after, errors);
   if (status_only) return ValidatePodStatusUpdate(before, after, errors);

@@ -15,12 +15,6 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxAnnotationBytes = 256 * 1024;
 
-constexpr const char* kSubdomainRule =
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-    "'.', and must start and end with an alphanumeric character";
-constexpr const char* kLabelRule =
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
-    "must start and end with an alphanumeric character";
 constexpr const char* kQualifiedRule =
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
     "with an alphanumeric character, with an optional DNS subdomain prefix and '/'";

@@ -12,6 +12,16 @@
 
 namespace muster::kube::embedded {
 
+// What names must be, in the words of k8s.io/apimachinery/pkg/util/validation v0.34.
+inline constexpr const char* kSubdomainRule =
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
+    "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+inline constexpr const char* kLabelRule =
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
+    "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used "
+    "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+
 // Labels, annotations, finalizers, owner references and the name. metadata must be an object.
 void ValidateMetadata(const ResourceType& type, const nlohmann::json& object, FieldErrors* errors);
 

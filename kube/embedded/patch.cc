@@ -141,8 +141,14 @@ MaybeError ApplyOperation(const Json& operation, size_t number, Json* target) {
   }
   Json* at = Resolve(target, *tokens, tokens->size());
   if (op == "replace") {
-    if (at == nullptr) return fail("nothing there");
-    *at = value;
+    if (at != nullptr) {
+      *at = value;
+      return std::nullopt;
+    }
+    // RFC 6902 wants it to be there; the library of the real server adds a field that isn't.
+    Json* parent = tokens->empty() ? nullptr : Resolve(target, *tokens, tokens->size() - 1);
+    if (parent == nullptr || !parent->is_object()) return fail("nothing there");
+    (*parent)[tokens->back()] = value;
     return std::nullopt;
   }
   if (op == "test") {

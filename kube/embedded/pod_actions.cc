@@ -63,19 +63,18 @@ ApiResult<Answer> ServerImpl::Bind(Call* call) {
   if (!found) return NotFound(*call->type, name);
   Json pod = found->value();
   const ResourceType refused = Named("", "pods/binding", "Binding");
+  const ResourceType pods = Named("", "pods", "Pod");
   const std::string& uid = StringAt(*binding, {"metadata", "uid"});
   const std::string& version = StringAt(*binding, {"metadata", "resourceVersion"});
   if (!uid.empty() && uid != StringAt(pod, {"metadata", "uid"})) {
-    return Conflict(refused, name,
-                    fmt::format("Precondition failed: UID in precondition: {}, UID in object "
-                                "meta: {}",
-                                uid, StringAt(pod, {"metadata", "uid"})));
+    return Conflict(pods, name,
+                    FailedPrecondition(*call->type, call->Key(), "UID", uid,
+                                       StringAt(pod, {"metadata", "uid"})));
   }
   if (!version.empty() && version != StringAt(pod, {"metadata", "resourceVersion"})) {
-    return Conflict(refused, name,
-                    fmt::format("Precondition failed: ResourceVersion in precondition: {}, "
-                                "ResourceVersion in object meta: {}",
-                                version, StringAt(pod, {"metadata", "resourceVersion"})));
+    return Conflict(pods, name,
+                    FailedPrecondition(*call->type, call->Key(), "ResourceVersion", version,
+                                       StringAt(pod, {"metadata", "resourceVersion"})));
   }
   if (!StringAt(pod, {"metadata", "deletionTimestamp"}).empty()) {
     return Conflict(refused, name,

@@ -135,16 +135,31 @@ bool SameButImages(const Json& before, const Json& after) {
 void ValidateGateRemoval(const Json& before, const Json& after, FieldErrors* errors) {
   const Json& old_gates = ListAt(before, {"schedulingGates"});
   const Json& gates = ListAt(after, {"schedulingGates"});
-  std::vector<std::string> added;
-  for (const Json& gate : gates) {
-    if (std::find(old_gates.begin(), old_gates.end(), gate) == old_gates.end()) {
-      added.push_back(Quoted(StringAt(gate, {"name"})));
+  for (size_t i = 0; i < gates.size(); ++i) {
+    if (std::find(old_gates.begin(), old_gates.end(), gates[i]) == old_gates.end()) {
+      errors->Forbidden(fmt::format("spec.schedulingGates[{}].name", i),
+                        fmt::format("only deletion is allowed, but found new scheduling gate '{}'",
+                                    StringAt(gates[i], {"name"})));
     }
   }
-  if (!added.empty()) {
-    errors->Forbidden("spec.schedulingGates",
-                      fmt::format("only deletion is allowed, but found new scheduling gates {}",
-                                  fmt::join(added, ", ")));
+}
+
+void ValidateNodeAffinity(const Json& spec, FieldErrors* errors) {
+  const char* const required = "requiredDuringSchedulingIgnoredDuringExecution";
+  const Json& terms = ListAt(spec, {"affinity", "nodeAffinity", required, "nodeSelectorTerms"});
+  for (size_t i = 0; i < terms.size(); ++i) {
+    const Json& expressions = ListAt(terms[i], {"matchExpressions"});
+    for (size_t j = 0; j < expressions.size(); ++j) {
+      const std::string& op = StringAt(expressions[j], {"operator"});
+      if (op == "In" || op == "NotIn" || op == "Exists" || op == "DoesNotExist" || op == "Gt" ||
+          op == "Lt") {
+        continue;
+      }
+      errors->Invalid(fmt::format("spec.affinity.nodeAffinity.{}.nodeSelectorTerms[{}]."
+                                  "matchExpressions[{}].operator",
+                                  required, i, j),
+                      Quoted(op), "not a valid selector operator");
+    }
   }
 }
 
@@ -283,6 +298,7 @@ void ValidatePod(const Json& pod, FieldErrors* errors) {
   ValidateTolerations(spec, errors);
   ValidateGates(spec, errors);
   ValidateNodeSelector(spec, errors);
+  ValidateNodeAffinity(spec, errors);
   ValidateTopologySpread(spec, errors);
 }
 

@@ -206,7 +206,7 @@ INSTANTIATE_TEST_SUITE_P(
                    false,
                    {{"schedulingGates", {{{"name", "x/y"}}}}},
                    422,
-                   "only deletion is allowed, but found new scheduling gates \"x/y\""},
+                   "only deletion is allowed, but found new scheduling gate 'x/y'"},
         SpecChange{"AddedGateWhileGated",
                    true,
                    {{"schedulingGates", {{{"name", "x/y"}}}}},

@@ -99,6 +99,10 @@ MaybeError ServerImpl::CheckListOptions(const Call& call, bool watch) {
   const std::string& match = call.Query("resourceVersionMatch");
   const std::string& version = call.Query("resourceVersion");
   const bool initial_events = call.HasQuery("sendInitialEvents");
+  const std::string& timeout = call.Query("timeoutSeconds");
+  if (!timeout.empty() && !ParseNumber(timeout)) {
+    return BadRequest(fmt::format("strconv.ParseInt: parsing {}: invalid syntax", Quoted(timeout)));
+  }
   FieldErrors errors;
   if (!version.empty() && !ParseNumber(version)) {
     errors.Invalid("resourceVersion", Quoted(version), "must be a number");
@@ -114,9 +118,6 @@ MaybeError ServerImpl::CheckListOptions(const Call& call, bool watch) {
     errors.Forbidden("resourceVersionMatch",
                      "resourceVersionMatch is forbidden for watch unless sendInitialEvents is "
                      "provided");
-  }
-  if (!watch && initial_events) {
-    errors.Forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
   }
   if (!watch && !match.empty()) {
     if (version.empty()) {
@@ -134,6 +135,9 @@ MaybeError ServerImpl::CheckListOptions(const Call& call, bool watch) {
       errors.Forbidden("resourceVersionMatch",
                        "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
     }
+  }
+  if (!watch && initial_events) {
+    errors.Forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
   }
   if (errors.empty()) return std::nullopt;
   ResourceType options;

@@ -42,22 +42,6 @@ bool NestsTooDeep(const std::string& body) {
   return false;
 }
 
-const char* VerbName(Method method) {
-  switch (method) {
-    case Method::kGet:
-      return "get";
-    case Method::kPost:
-      return "create";
-    case Method::kPut:
-      return "update";
-    case Method::kPatch:
-      return "patch";
-    case Method::kDelete:
-      return "delete";
-  }
-  return "";
-}
-
 }  // namespace
 
 const std::string& Call::Query(std::string_view name) const {
@@ -149,8 +133,15 @@ ApiResult<Answer> ServerImpl::Route(Call* call) {
                                 call->request.body.size()));
   }
   if (call->HasQuery("dryRun") && !call->Query("dryRun").empty() && !call->dry_run()) {
-    return BadRequest(fmt::format("dryRun: Unsupported value: {}: supported values: \"All\"",
-                                  Quoted(call->Query("dryRun"))));
+    ResourceType options;
+    options.group = "meta.k8s.io";
+    options.kind = call->request.method == Method::kPost    ? "CreateOptions"
+                   : call->request.method == Method::kPut   ? "UpdateOptions"
+                   : call->request.method == Method::kPatch ? "PatchOptions"
+                                                            : "DeleteOptions";
+    FieldErrors errors;
+    errors.NotSupported("dryRun", "[" + Quoted(call->Query("dryRun")) + "]", {"All"});
+    return InvalidObject(options, "", errors);
   }
   return call->path.subresource.empty() ? RouteVerb(call) : RouteSubresource(call);
 }
@@ -169,7 +160,7 @@ ApiResult<Answer> ServerImpl::RouteVerb(Call* call) {
   if (method == Method::kPatch && one) return Patch(call);
   if (method == Method::kDelete && one) return Delete(call);
   if (method == Method::kDelete && placed) return DeleteCollection(call);
-  return MethodNotAllowed(*call->type, VerbName(method));
+  return MethodNotAllowed();
 }
 
 ApiResult<Answer> ServerImpl::RouteSubresource(Call* call) {
@@ -178,11 +169,12 @@ ApiResult<Answer> ServerImpl::RouteSubresource(Call* call) {
   const bool pods = call->type->group.empty() && call->type->plural == "pods";
   if (pods && sub == "binding" && method == Method::kPost) return Bind(call);
   if (pods && sub == "eviction" && method == Method::kPost) return Evict(call);
+  if (pods && (sub == "binding" || sub == "eviction")) return MethodNotAllowed();
   if (sub != "status" || !call->type->status_subresource) return NoSuchPath();
   if (method == Method::kGet) return Get(call);
   if (method == Method::kPut) return Replace(call);
   if (method == Method::kPatch) return Patch(call);
-  return MethodNotAllowed(*call->type, VerbName(method));
+  return MethodNotAllowed();
 }
 
 void ServerImpl::CompactHistory() {

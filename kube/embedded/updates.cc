@@ -78,17 +78,13 @@ ApiResult<Answer> ServerImpl::Patch(Call* call) {
   if (type == kStrategicMergePatch && call->type->custom) {
     return UnsupportedMediaType(
         "the body of the request was in an unknown format - accepted media types include: "
-        "application/json-patch+json, application/merge-patch+json");
+        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml");
   }
   if (type != kMergePatch && type != kJsonPatch && type != kStrategicMergePatch) {
-    return UnsupportedMediaType(
-        fmt::format("the body of the request was in an unknown format - accepted media types "
-                    "include: application/json-patch+json, application/merge-patch+json, "
-                    "application/strategic-merge-patch+json, got {}",
-                    Quoted(type)));
+    return UnsupportedMediaType("415: Unsupported Media Type");
   }
   ApiResult<Json> patch = ParseJson(call->request.body);
-  if (!patch.ok()) return patch.error();
+  if (!patch.ok()) return BadRequest("error decoding patch: " + patch.error().message);
   if (type == kMergePatch && !patch->is_object()) {
     return BadRequest("a merge patch must be an object");
   }
@@ -137,18 +133,19 @@ ApiResult<Json> ServerImpl::PrepareChange(Call* call, bool from_put, const Json&
   if (!version.empty() && version != StringAt(before, {"metadata", "resourceVersion"})) {
     return ModifiedConflict(type, name);
   }
-  if (version.empty() && from_put && type.custom) {
+  if (version.empty() && from_put && (type.custom || type.kind == "Lease")) {
     FieldErrors errors;
     errors.Invalid("metadata.resourceVersion", "0", "must be specified for an update");
-    return InvalidObject(type, name, errors);
+    ResourceType by_plural = type;
+    by_plural.kind = type.plural;
+    return InvalidObject(by_plural, name, errors);
   }
   KeepServerMetadata(before, &after);
   const std::string& uid = StringAt(after, {"metadata", "uid"});
   if (uid != StringAt(before, {"metadata", "uid"})) {
-    return Conflict(type, name,
-                    fmt::format("Precondition failed: UID in precondition: {}, UID in object "
-                                "meta: {}",
-                                uid, StringAt(before, {"metadata", "uid"})));
+    return Conflict(
+        type, name,
+        FailedPrecondition(type, call->Key(), "UID", uid, StringAt(before, {"metadata", "uid"})));
   }
   if (status_only) {
     KeepAllButStatus(type, before, &after);

@@ -166,7 +166,17 @@ void ServerImpl::ReadChangesLocked(WatchSession::State* state, size_t max,
     }
     ++state->next_change;
     std::optional<WatchItem::Type> type = SeenAs(state->selection, *change);
-    if (type) out->push_back({*type, change->object, ""});
+    if (!type) continue;
+    if (*type == WatchItem::Type::kDeleted && change->type != ChangeType::kDeleted) {
+      // It left the selection: it is told as it was selected last, with the version that it left
+      // at.
+      Json last = change->previous->value();
+      last["metadata"]["resourceVersion"] = std::to_string(change->object->revision());
+      out->push_back(
+          {*type, std::make_shared<StoredObject>(std::move(last), change->object->revision()), ""});
+      continue;
+    }
+    out->push_back({*type, change->object, ""});
   }
 }
 

@@ -26,9 +26,9 @@
 
 #include "absl/time/clock.h"
 #include "extender/filter_table.h"
-#include "extender/http_server.h"
 #include "extender/scheduler_routes.h"
 #include "fmt/format.h"
+#include "http/server.h"
 #include "tests/bench/machine.h"
 
 namespace muster::extender {
@@ -309,8 +309,8 @@ int Main() {
                                  .on_filter = [](FilterReply::Outcome, absl::Duration) {},
                                  .on_bind = [](bool, absl::Duration) {},
                                  .clock = absl::Now});
-  auto server = HttpServer::Start({.listen = "127.0.0.1:0", .threads = 4, .body_limit = 64 << 20},
-                                  routes.Routes());
+  auto server = http::Server::Start({.listen = "127.0.0.1:0", .threads = 4, .body_limit = 64 << 20},
+                                    routes.Routes());
   if (!server.ok()) Die(std::string(server.status().message()));
   const BusyEngine engine(table);
   const uint16_t port = (*server)->port();

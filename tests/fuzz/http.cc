@@ -7,19 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "extender/http_connection.h"
-#include "extender/http_server.h"
+#include "http/connection.h"
+#include "http/server.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
 namespace {
 
-using extender::HttpRequest;
-using extender::HttpRoute;
-using extender::Responder;
-
 // Answers with what the request was understood to be.
-void Echo(const HttpRequest& request, const Responder& responder) {
+void Echo(const http::Request& request, const http::Responder& responder) {
   for (const std::string& capture : request.captures) {
     Require(!capture.empty(), "a captured segment isn't empty");
   }
@@ -27,7 +23,7 @@ void Echo(const HttpRequest& request, const Responder& responder) {
   responder.Send({.body = request.method + " " + request.path + " " + request.body});
 }
 
-std::vector<HttpRoute> Routes() {
+std::vector<http::Route> Routes() {
   return {{"GET", "/", Echo},
           {"GET", "/v1/gangs", Echo},
           {"GET", "/v1/gangs/{namespace}/{name}", Echo},
@@ -54,11 +50,10 @@ std::string Converse(std::string_view bytes) {
   Require(::send(client, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
           "the input fits into the socket");
   ::shutdown(client, SHUT_WR);
-  auto core = std::make_shared<extender::HttpServerCore>(
-      extender::HttpServerOptions{.threads = 1, .header_limit = 2048, .body_limit = 4096},
-      Routes());
+  auto core = std::make_shared<http::ServerCore>(
+      http::ServerOptions{.threads = 1, .header_limit = 2048, .body_limit = 4096}, Routes());
   boost::asio::ip::tcp::socket socket(core->context, boost::asio::ip::tcp::v4(), server);
-  extender::MakeHttpConnection(core, std::move(socket), nullptr)->Start();
+  extender::http::MakeConnection(core, std::move(socket), nullptr)->Start();
   // Until nothing is under way: the connection has ended.
   core->context.run();
   std::string answers = ReadAll(client);

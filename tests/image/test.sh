@@ -195,7 +195,16 @@ is_at_most_2_gib() {
   ((size <= 2048))
 }
 
-build muster deploy/Dockerfile --version
+# Of the service's image: what needs no cluster is another program.
+names_the_program_it_lacks() {
+  local status=0
+  inside "$program" demo >"$scratch/demo" 2>&1 || status=$?
+  cat "$scratch/demo"
+  ((status == 2)) && grep -qw muster-lab "$scratch/demo" && ! inside test -e "$program-lab"
+}
+
+build muster deploy/Dockerfile --version &&
+  check "muster demo says that muster-lab isn't there" names_the_program_it_lacks
 
 if ! fabric_arguments; then
   echo "FAILED: CUDA's runtime and NCCL can't be had"

@@ -14,11 +14,8 @@ import (
 func Locate(folder string) (Options, error) {
 	var options Options
 	var err error
-	if options.Programs, err = builtIn(folder); err != nil {
+	if options.Programs, err = Programs(folder); err != nil {
 		return options, err
-	}
-	if _, err := os.Stat(filepath.Join(options.Programs, "complete")); err != nil {
-		return options, errors.New("its programs are missing; tests/cluster/build.sh builds them")
 	}
 	if options.Peers, err = builtIn(folder, "--peers"); err != nil {
 		return options, err
@@ -29,6 +26,18 @@ func Locate(folder string) (Options, error) {
 	}
 	options.Worker, err = binary("MUSTER_WORKER_BINARY", folder, "muster-worker")
 	return options, err
+}
+
+// Programs is the folder that build.sh filled; folder is tests/cluster.
+func Programs(folder string) (string, error) {
+	programs, err := builtIn(folder)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(filepath.Join(programs, "complete")); err != nil {
+		return "", errors.New("its programs are missing; tests/cluster/build.sh builds them")
+	}
+	return programs, nil
 }
 
 // binary is a program of the tree's build, or another build of it that a variable

@@ -92,6 +92,59 @@ func Start(options Options) (*Plane, error) {
 	return p, nil
 }
 
+// StartServer starts etcd and kube-apiserver alone: no controller touches what is
+// written. Of the Plane, Stop and what tells how to reach the server may be used.
+func StartServer(programs string) (*Plane, error) {
+	folder, err := os.MkdirTemp("", "muster-server-")
+	if err != nil {
+		return nil, err
+	}
+	p := &Plane{Folder: folder, programs: programs}
+	p.context, p.cancel = context.WithCancel(context.Background())
+	start := func() error {
+		ports, err := freePorts(3)
+		if err != nil {
+			return err
+		}
+		p.server = "https://" + ports[0]
+		if p.identities, err = createIdentities(p.path("identities")); err != nil {
+			return err
+		}
+		p.Kubeconfig = p.kubeconfig("admin")
+		if err := p.identities.writeKubeconfig(p.Kubeconfig, p.server, "admin", p.Token("admin")); err != nil {
+			return err
+		}
+		if p.gate, err = serveGate(p.path("gate.socket"), p.path("egress.yaml"), func() []string { return nil }); err != nil {
+			return err
+		}
+		if err := p.startStore(ports[0], ports[1], ports[2]); err != nil {
+			return err
+		}
+		return p.connect()
+	}
+	if err := start(); err != nil {
+		p.Stop()
+		return nil, fmt.Errorf("API server in %s: %w", folder, err)
+	}
+	return p, nil
+}
+
+// URL is the API server's.
+func (p *Plane) URL() string { return p.server }
+
+// Authority is the certificate, PEM, that the API server's is signed with.
+func (p *Plane) Authority() []byte { return p.identities.authority }
+
+// Token is what a user of this run calls with; "" for one that there isn't.
+func (p *Plane) Token(name string) string {
+	for _, u := range users {
+		if u.name == name {
+			return u.token
+		}
+	}
+	return ""
+}
+
 func (p *Plane) start(options Options) (err error) {
 	ports, err := freePorts(7)
 	if err != nil {

@@ -1,0 +1,573 @@
+#include "http/connection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/status.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <iterator>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "http/asio_await.h"
+
+namespace muster::http {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+using ErrorCode = boost::system::error_code;
+using Strand = asio::strand<asio::io_context::executor_type>;
+// beast::tcp_stream with the strand's own type, which spares a type-erased call per operation.
+using PlainStream = beast::basic_stream<asio::ip::tcp, Strand>;
+// Not beast::ssl_stream: of two buffers it was seen never to send the second.
+using TlsStream = asio::ssl::stream<PlainStream>;
+
+// Operations report errors as values. A co_await never stands inside a condition here: g++ 12
+// destroys its temporary too early (the awaiting frame is lost).
+
+// A coroutine that throws is a bug: let it end the process rather than lose a connection silently.
+void RethrowFromCoroutine(std::exception_ptr error) {
+  if (error) std::rethrow_exception(error);
+}
+
+// What a client may still send after an answer that didn't wait for all of its request.
+constexpr size_t kLingerBytes = 8 << 20;
+constexpr absl::Duration kLingerTime = absl::Seconds(2);
+constexpr size_t kReadSize = 64 << 10;
+// Enough for most headers; what follows goes straight into the body.
+constexpr size_t kHeaderReadSize = 8 << 10;
+// What simdjson may read past a text's end.
+constexpr size_t kBodyPadding = 64;
+
+template <typename Stream>
+class ConnectionOf final : public Connection {
+ public:
+  ConnectionOf(std::shared_ptr<ServerCore> core, Stream stream,
+               std::shared_ptr<asio::ssl::context> tls)
+      : core_(std::move(core)),
+        tls_(std::move(tls)),
+        stream_(std::move(stream)),
+        strand_(beast::get_lowest_layer(stream_).get_executor()),
+        signal_(strand_, asio::steady_timer::time_point::max()),
+        buffer_(core_->options.header_limit + 2 * kReadSize) {}
+
+  void Start() override {
+    asio::co_spawn(
+        strand_, [self = Self()]() -> asio::awaitable<void> { co_await self->Run(); },
+        RethrowFromCoroutine);
+  }
+
+  void Deliver(Answer answer) override {
+    auto shared = std::make_shared<Answer>(std::move(answer));
+    core_->Dispatch(strand_, [self = Self(), shared] {
+      self->answer_ = std::move(*shared);
+      self->signal_.cancel();
+    });
+  }
+
+  void Drain() override {
+    core_->Dispatch(strand_, [self = Self()] {
+      if (self->phase_ == Phase::kIdle) self->Abort();
+      if (self->phase_ == Phase::kStreaming) self->signal_.cancel();
+    });
+  }
+
+  void Close() override {
+    core_->Dispatch(strand_, [self = Self()] { self->Abort(); });
+  }
+
+ private:
+  enum class Phase { kIdle, kReading, kWaiting, kWriting, kStreaming };
+  using Parser = beast::http::request_parser<beast::http::string_body>;
+  static constexpr bool kIsPlain = std::is_same_v<Stream, PlainStream>;
+
+  std::shared_ptr<ConnectionOf> Self() {
+    return std::static_pointer_cast<ConnectionOf>(shared_from_this());
+  }
+  PlainStream& Plain() { return beast::get_lowest_layer(stream_); }
+  void Expire(absl::Duration after) { Plain().expires_after(absl::ToChronoMilliseconds(after)); }
+
+  void Abort() {
+    closed_ = true;
+    signal_.cancel();
+    Plain().close();
+  }
+
+  asio::awaitable<void> Run() {
+    bool open = co_await Handshake();
+    while (open) open = co_await ServeOne();
+    if (!closed_) co_await Shutdown();
+    core_->Remove(this);
+  }
+
+  asio::awaitable<bool> Handshake() {
+    if constexpr (!kIsPlain) {
+      Expire(core_->options.header_timeout);
+      auto [error] = co_await stream_.async_handshake(asio::ssl::stream_base::server, kAwait);
+      if (error) Abort();
+      co_return !error;
+    }
+    co_return true;
+  }
+
+  // One request and its answer. False: the connection is done.
+  asio::awaitable<bool> ServeOne() {
+    const bool more = co_await WaitForFirstByte();
+    if (!more) co_return false;
+    phase_ = Phase::kReading;
+    Parser parser;
+    parser.header_limit(static_cast<uint32_t>(core_->options.header_limit));
+    parser.body_limit(core_->options.body_limit);
+    std::string body;
+    const ErrorCode error = co_await ReadRequest(parser, body);
+    if (error) {
+      co_await RejectUnreadable(error);
+      co_return false;
+    }
+    const auto ready = std::chrono::steady_clock::now();
+    const bool keep_alive = parser.get().keep_alive();
+    chunked_ = parser.get().version() >= 11;
+    pattern_ = {};
+    answer_.reset();
+    Handle(parser.get(), std::move(body));
+    phase_ = Phase::kWaiting;
+    while (!answer_ && !closed_) {
+      co_await signal_.async_wait(kAwait);
+    }
+    if (closed_) co_return false;
+    Answer answer = std::move(*answer_);
+    answer_.reset();
+    if (answer.hang_up) {
+      Abort();
+      co_return false;
+    }
+    const bool streams = answer.source != nullptr;
+    const int status = answer.response.status;
+    bool keep = keep_alive && !core_->stopping && !streams;
+    if (streams) {
+      co_await WriteStream(std::move(answer));
+    } else {
+      if (core_->options.observe) {
+        core_->options.observe(pattern_, status,
+                               absl::FromChrono(std::chrono::steady_clock::now() - ready));
+      }
+      const bool written = co_await Write(std::move(answer.response), keep);
+      keep = keep && written;
+    }
+    co_return keep;
+  }
+
+  asio::awaitable<bool> WaitForFirstByte() {
+    if (buffer_.size() > 0) co_return true;  // a pipelined request
+    phase_ = Phase::kIdle;
+    if (core_->stopping) co_return false;
+    Expire(core_->options.idle_timeout);
+    auto [error, count] =
+        co_await stream_.async_read_some(buffer_.prepare(kHeaderReadSize), kAwait);
+    if (error) co_return false;
+    buffer_.commit(count);
+    co_return true;
+  }
+
+  asio::awaitable<ErrorCode> ReadRequest(Parser& parser, std::string& body) {
+    Expire(core_->options.header_timeout);
+    ErrorCode error = co_await ReadUntil(parser, &Parser::is_header_done);
+    if (error) co_return error;
+    if (parser.is_done()) co_return error;
+    if (beast::iequals(parser.get()[beast::http::field::expect], "100-continue")) {
+      error = co_await WriteAll("HTTP/1.1 100 Continue\r\n\r\n");
+      if (error) co_return error;
+    }
+    Expire(core_->options.body_timeout);
+    if (!parser.chunked()) {
+      const size_t length = parser.content_length().value();  // at most body_limit
+      error = co_await ReadBody(length, body);
+      co_return error;
+    }
+    error = co_await ReadUntil(parser, &Parser::is_done);
+    body = std::move(parser.get().body());
+    co_return error;
+  }
+
+  asio::awaitable<ErrorCode> ReadUntil(Parser& parser, bool (Parser::*done)() const) {
+    for (;;) {
+      size_t count = buffer_.size();
+      ErrorCode error;
+      while (count > 0 && buffer_.size() > 0 && !(parser.*done)()) {
+        count = parser.put(buffer_.data(), error);
+        buffer_.consume(count);
+        if (error && error != beast::http::error::need_more) co_return error;
+      }
+      if ((parser.*done)()) co_return ErrorCode();
+      error = co_await ReadSome(buffer_.prepare(kHeaderReadSize), count);
+      if (error) co_return error;
+      buffer_.commit(count);
+    }
+  }
+
+  // A body whose length is known. Its memory grows with what has come, not with what was announced.
+  asio::awaitable<ErrorCode> ReadBody(size_t length, std::string& body) {
+    if (length > kReadSize / 4) body = core_->body_buffers.Take();
+    size_t have = std::min(length, buffer_.size());
+    GrowBody(std::min(length, std::max({have, body.size(), kReadSize})), body);
+    std::memcpy(body.data(), buffer_.data().data(), have);
+    buffer_.consume(have);
+    while (have < length) {
+      if (have == body.size()) GrowBody(std::min(length, 2 * have), body);
+      size_t count = 0;
+      const ErrorCode error =
+          co_await ReadSome(asio::buffer(body.data() + have, body.size() - have), count);
+      if (error) co_return error;
+      have += count;
+    }
+    co_return ErrorCode();
+  }
+
+  static void GrowBody(size_t size, std::string& body) {
+    body.reserve(size + kBodyPadding);
+    body.resize(size);
+  }
+
+  // Takes what is there, else waits for it: a wait costs two switches of threads.
+  asio::awaitable<ErrorCode> ReadSome(asio::mutable_buffer into, size_t& count) {
+    ErrorCode error;
+    if constexpr (kIsPlain) {
+      count = Plain().socket().read_some(into, error);
+      if (error != asio::error::would_block) co_return error;
+    }
+    std::tie(error, count) = co_await stream_.async_read_some(into, kAwait);
+    co_return error;
+  }
+
+  // The request could not be read to its end: says why if the client still listens.
+  asio::awaitable<void> RejectUnreadable(ErrorCode error) {
+    if (error == beast::http::error::end_of_stream ||
+        error == beast::http::error::partial_message ||
+        error.category() != make_error_code(beast::http::error::end_of_stream).category()) {
+      Abort();  // the client has gone or was too slow: nobody to tell
+      co_return;
+    }
+    Response response;
+    if (error == beast::http::error::body_limit) {
+      response = core_->Refuse(413, "request body is larger than the limit of " +
+                                        std::to_string(core_->options.body_limit) + " bytes");
+    } else if (error == beast::http::error::header_limit ||
+               error == beast::http::error::buffer_overflow) {
+      response = core_->Refuse(431, "request header is larger than the limit of " +
+                                        std::to_string(core_->options.header_limit) + " bytes");
+    } else {
+      response = core_->Refuse(400, "malformed request: " + error.message());
+    }
+    if (core_->options.observe) core_->options.observe("", response.status, absl::ZeroDuration());
+    const bool written = co_await Write(std::move(response), false);
+    if (written) co_await Linger();
+  }
+
+  void Handle(const Parser::value_type& message, std::string body);
+
+  asio::awaitable<bool> Write(Response response, bool keep_alive) {
+    phase_ = Phase::kWriting;
+    std::string head = HeadOf(response);
+    fmt::format_to(std::back_inserter(head), "Content-Length: {}\r\n", response.body.size());
+    // What either version doesn't do by itself.
+    if (!keep_alive && chunked_) head += "Connection: close\r\n";
+    if (keep_alive && !chunked_) head += "Connection: keep-alive\r\n";
+    head += "\r\n";
+    const ErrorCode error = co_await WriteAll(head, response.body);
+    if (error) Abort();
+    co_return !error;
+  }
+
+  // The first lines of an answer; more headers and an empty line follow.
+  std::string HeadOf(const Response& response) const {
+    std::string head = fmt::format(
+        "HTTP/1.{} {} {}\r\nContent-Type: {}\r\n", chunked_ ? 1 : 0, response.status,
+        std::string(
+            beast::http::obsolete_reason(static_cast<beast::http::status>(response.status))),
+        response.content_type);
+    for (const auto& [name, value] : response.headers) {
+      fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
+    }
+    return head;
+  }
+
+  // Sends what the socket takes at once, then waits for the rest: a wait costs two switches of
+  // threads.
+  asio::awaitable<ErrorCode> WriteAll(std::string_view head, std::string_view body = {}) {
+    size_t sent = 0;
+    if constexpr (kIsPlain) {
+      ErrorCode error;
+      sent = Plain().socket().write_some(std::array{asio::buffer(head.data(), head.size()),
+                                                    asio::buffer(body.data(), body.size())},
+                                         error);
+      if (error && error != asio::error::would_block) co_return error;
+      if (sent == head.size() + body.size()) co_return ErrorCode();
+    }
+    const size_t of_head = std::min(sent, head.size());
+    head.remove_prefix(of_head);
+    body.remove_prefix(sent - of_head);
+    Expire(core_->options.write_timeout);
+    if constexpr (kIsPlain) {
+      const std::array<asio::const_buffer, 2> rest = {asio::buffer(head.data(), head.size()),
+                                                      asio::buffer(body.data(), body.size())};
+      auto [error, size] = co_await asio::async_write(stream_, rest, kAwait);
+      co_return error;
+    } else {
+      // As one: each buffer would make a record, and a packet, of its own.
+      std::string all(head);
+      all += body;
+      auto [error, size] = co_await asio::async_write(stream_, asio::buffer(all), kAwait);
+      co_return error;
+    }
+  }
+
+  asio::awaitable<void> WriteStream(Answer answer) {
+    phase_ = Phase::kStreaming;
+    std::string head = HeadOf(answer.response);
+    head += "Cache-Control: no-store\r\n";
+    if (chunked_) head += "Connection: close\r\nTransfer-Encoding: chunked\r\n";
+    head += "\r\n";
+    const ErrorCode error = co_await WriteAll(head);
+    if (error) co_return Abort();
+    // Closed meanwhile, a written header is no error.
+    if (closed_) co_return;
+    listening_ = true;
+    asio::co_spawn(
+        strand_, [self = Self()]() -> asio::awaitable<void> { co_await self->AwaitHangup(); },
+        RethrowFromCoroutine);
+    wake_ = std::make_shared<WakeUp>();
+    wake_->connection = std::weak_ptr<ConnectionOf>(Self());
+    answer.source->Start([wake = wake_] { wake->Call(); });
+    co_await PumpStream(*answer.source);
+  }
+
+  asio::awaitable<void> PumpStream(StreamSource& source) {
+    while (!closed_) {
+      wake_->pending = false;
+      const StreamSource::Piece piece = source.Next();
+      if (!piece.data.empty()) {
+        const bool written = co_await WritePiece(piece.data);
+        if (!written) co_return;
+      }
+      if (piece.cut) co_return Abort();
+      if (piece.end || core_->stopping) {
+        co_await WriteLastPiece();
+        co_await StopListening();
+        co_return;
+      }
+      if (piece.more || wake_->pending || closed_) continue;
+      if (piece.look_again < absl::InfiniteDuration()) {
+        signal_.expires_after(absl::ToChronoMilliseconds(piece.look_again));
+      }
+      co_await signal_.async_wait(kAwait);
+      signal_.expires_at(asio::steady_timer::time_point::max());
+    }
+  }
+
+  asio::awaitable<bool> WritePiece(const std::string& data) {
+    ErrorCode error;
+    if (chunked_) {
+      error = co_await WriteAll(fmt::format("{:x}\r\n", data.size()), data + "\r\n");
+    } else {
+      error = co_await WriteAll(data);
+    }
+    if (error) Abort();
+    co_return !error;
+  }
+
+  asio::awaitable<void> WriteLastPiece() {
+    if (!chunked_ || closed_) co_return;
+    const ErrorCode error = co_await WriteAll("0\r\n\r\n");
+    if (error) Abort();
+  }
+
+  // Watches, while a stream is written, for the client to go. In the clear it may say a little.
+  // Over TLS the socket is only looked at, so that no read is in the way of the stream's shutdown:
+  // whatever arrives is the client's end, which has nothing to say.
+  asio::awaitable<void> AwaitHangup() {
+    if constexpr (kIsPlain) {
+      std::array<char, 512> unused;
+      ErrorCode error;
+      for (size_t total = 0; !closed_ && !stream_ended_ && !error && total < kReadSize;) {
+        Plain().expires_never();
+        size_t size = 0;
+        std::tie(error, size) = co_await stream_.async_read_some(asio::buffer(unused), kAwait);
+        total += size;
+      }
+    } else {
+      co_await Plain().socket().async_wait(asio::ip::tcp::socket::wait_read, kAwait);
+    }
+    listening_ = false;
+    signal_.cancel();
+    if (!stream_ended_) Abort();
+  }
+
+  // Takes AwaitHangup's read out of the way of the connection's own end.
+  asio::awaitable<void> StopListening() {
+    stream_ended_ = true;
+    if (!closed_) Plain().cancel();
+    while (listening_ && !closed_) {
+      co_await signal_.async_wait(kAwait);
+    }
+  }
+
+  // Takes what the client is still sending, so that it reads our answer before it sees a reset.
+  asio::awaitable<void> Linger() {
+    ErrorCode ignored;
+    Plain().socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+    Expire(kLingerTime);
+    std::vector<char> unused(kReadSize);
+    for (size_t total = 0; total < kLingerBytes;) {
+      auto [error, size] = co_await Plain().async_read_some(asio::buffer(unused), kAwait);
+      if (error) break;
+      total += size;
+    }
+    Abort();
+  }
+
+  asio::awaitable<void> Shutdown() {
+    if constexpr (!kIsPlain) {
+      Expire(kLingerTime);
+      co_await stream_.async_shutdown(kAwait);
+    }
+    ErrorCode ignored;
+    Plain().socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+    Abort();
+  }
+
+  // A source's way to wake its stream, which may be long gone.
+  struct WakeUp {
+    std::weak_ptr<ConnectionOf> connection;
+    std::atomic<bool> pending{false};
+    void Call() {
+      if (pending.exchange(true)) return;
+      const std::shared_ptr<ConnectionOf> self = connection.lock();
+      if (!self) return;
+      self->core_->Post(self->strand_, [self] { self->signal_.cancel(); });
+    }
+  };
+
+  const std::shared_ptr<ServerCore> core_;
+  const std::shared_ptr<asio::ssl::context> tls_;
+  Stream stream_;
+  Strand strand_;
+  // Cancelled, on the strand, whenever what the coroutine waits for may be there.
+  asio::steady_timer signal_;
+  beast::flat_buffer buffer_;
+  Phase phase_ = Phase::kReading;
+  bool closed_ = false;
+  bool chunked_ = true;
+  bool listening_ = false;     // AwaitHangup is under way
+  bool stream_ended_ = false;  // and has nothing to tell any more
+  std::string_view pattern_;   // of the route, owned by the router
+  std::optional<Answer> answer_;
+  std::shared_ptr<WakeUp> wake_;
+};
+
+}  // namespace
+
+class Responder::Exchange {
+ public:
+  Exchange(std::shared_ptr<ServerCore> core, std::shared_ptr<Connection> connection)
+      : core_(std::move(core)), connection_(std::move(connection)) {}
+  ~Exchange() {
+    if (!answered_) Deliver({.response = core_->Refuse(500, "no answer")});
+  }
+  void Deliver(Answer answer) {
+    if (!answered_.exchange(true)) connection_->Deliver(std::move(answer));
+  }
+
+ private:
+  const std::shared_ptr<ServerCore> core_;
+  const std::shared_ptr<Connection> connection_;
+  std::atomic<bool> answered_{false};
+};
+
+void Responder::Send(Response response) const {
+  exchange_->Deliver({.response = std::move(response)});
+}
+
+void Responder::Stream(std::string content_type, std::unique_ptr<StreamSource> source) const {
+  Answer answer;
+  answer.response.content_type = std::move(content_type);
+  answer.source = std::move(source);
+  exchange_->Deliver(std::move(answer));
+}
+
+void Responder::HangUp() const { exchange_->Deliver({.hang_up = true}); }
+
+namespace {
+
+template <typename Stream>
+void ConnectionOf<Stream>::Handle(const Parser::value_type& message, std::string body) {
+  Responder responder(std::make_shared<Responder::Exchange>(core_, Self()));
+  const auto text_of = [](beast::string_view text) {
+    return std::string(text.data(), text.size());
+  };
+  const std::string method = text_of(message.method_string());
+  std::optional<Target> parsed = ParseTarget(text_of(message.target()));
+  if (!parsed) return responder.Send(core_->Refuse(400, "malformed request target"));
+  Router::Match match = core_->router.Find(method, *parsed);
+  const Handler* handler = nullptr;
+  if (match.route != nullptr) {
+    pattern_ = match.route->pattern;
+    handler = &match.route->handler;
+  } else if (core_->options.otherwise) {
+    handler = &core_->options.otherwise;
+  } else if (match.allow.empty()) {
+    return responder.Send(core_->Refuse(404, "no such path: " + parsed->path));
+  } else {
+    Response refusal =
+        core_->Refuse(405, "method " + method + " is not allowed here, use " + match.allow);
+    refusal.headers.emplace_back("Allow", match.allow);
+    return responder.Send(std::move(refusal));
+  }
+  Request request{.method = method,
+                  .path = std::move(parsed->path),
+                  .query = std::move(parsed->query),
+                  .captures = std::move(match.captures),
+                  .content_type = text_of(message[beast::http::field::content_type]),
+                  .accept = text_of(message[beast::http::field::accept]),
+                  .body = std::move(body)};
+  (*handler)(request, responder);
+  core_->body_buffers.Give(std::move(request.body));
+}
+
+}  // namespace
+
+std::shared_ptr<Connection> MakeConnection(std::shared_ptr<ServerCore> core,
+                                           asio::ip::tcp::socket socket,
+                                           std::shared_ptr<asio::ssl::context> tls) {
+  const Strand strand = asio::make_strand(core->context);
+  ErrorCode ignored;
+  socket.set_option(asio::ip::tcp::no_delay(true), ignored);
+  const auto protocol = socket.local_endpoint(ignored).protocol();
+  PlainStream plain(strand);
+  plain.socket().assign(protocol, socket.release(ignored), ignored);
+  if (!ignored) plain.socket().non_blocking(true, ignored);
+  if (ignored) return nullptr;
+  if (!tls) {
+    return std::make_shared<ConnectionOf<PlainStream>>(std::move(core), std::move(plain), nullptr);
+  }
+  asio::ssl::context& context = *tls;
+  return std::make_shared<ConnectionOf<TlsStream>>(
+      std::move(core), TlsStream(std::move(plain), context), std::move(tls));
+}
+
+}  // namespace muster::http
