@@ -79,7 +79,6 @@ void Engine::Owners::Refresh(const Gang& gang) {
       !quota.InUse() || (recorded && record->quota.has_value()) || !gang.bound.empty();
   facts.admitted = recorded && !record->retry_after && !facts.evicting &&
                    record->identity == options.identity && quota_there;
-  facts.waits_for_quota = !facts.admitted && (quota.Waits(gang) || quota.IsGranted(gang));
   gangs.Settle(gang.id, facts, std::move(blocker), std::move(lost));
   if (facts.blocked || !facts.admitted) provisioning.Stop(gang);
   const bool under_way = commit.IsUnderWay(gang) || !placement.Of(gang).fixed.empty();
@@ -136,9 +135,6 @@ void Engine::Owners::Admit(const Gang& gang) {
   if (record == nullptr || record->retry_after || (needs_quota && !record->quota)) {
     if (needs_quota) {
       quota.Request(gang, [this](const Gang& other) { return NewRecord(other); });
-      GangFacts facts = gang.facts;
-      facts.waits_for_quota = true;
-      gangs.Settle(gang.id, facts, gang.blocker, gang.lost);
     } else {
       records.Write(gang, NewRecord(gang));
     }
@@ -192,6 +188,9 @@ void Engine::Owners::Enter(const Gang& gang) {
 
 void Engine::Owners::Decide(const Gang& gang) {
   if (!gang.ours) return;
+  GangFacts facts = gang.facts;
+  facts.waits_for_quota = !facts.admitted && (quota.Waits(gang) || quota.IsGranted(gang));
+  gangs.Settle(gang.id, facts, gang.blocker, gang.lost);
   if (auto verdict = provisioning.DecideDeadline(gang, commit.IsPosted(gang))) {
     ++gave_up;
     GiveUp(gang, agenda.now() + verdict->pause, std::move(verdict->why));

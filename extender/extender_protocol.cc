@@ -284,7 +284,13 @@ absl::StatusOr<FilterReply> AnswerFilter(const std::string& body, const FindAnsw
     if (absl::Status status = call.Read(body, &document, find); !status.ok()) return status;
   }
   const auto& [pod, answer, offer] = call;
-  if (call.planned()) return AnswerPlanned(pod, offer, answer->node);
+  if (call.planned()) {
+    FilterReply planned = AnswerPlanned(pod, offer, answer->node);
+    if (split && planned.outcome == FilterReply::Outcome::kRefused) {
+      ForEachNodeName(*split, [&](std::string_view name) { planned.offered.emplace_back(name); });
+    }
+    return planned;
+  }
   FilterReply reply;
   reply.pod_uid = pod.uid;
   if (!answer) {

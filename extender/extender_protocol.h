@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "coscheduling/engine.h"
@@ -24,6 +25,8 @@ struct FilterReply {
   // kRefused: kube-scheduler left the planned node out; the engine is to be told.
   std::string pod_uid;
   std::string refused_node;
+  // And which nodes it offered, if it named them (nodeCacheCapable).
+  std::vector<std::string> offered;
 };
 
 // Looks up a pod's UID; null for an unknown pod.

@@ -41,10 +41,11 @@ struct SchedulerRoutes::State {
     }
     const FilterReply::Outcome outcome = reply->outcome;
     if (outcome == FilterReply::Outcome::kRefused) {
-      options.post_urgent([uid = reply->pod_uid, node = reply->refused_node](
-                              coscheduling::Engine& engine, absl::Time now) {
-        engine.RefusePlannedNode(uid, node, {}, now);
-      });
+      options.post_urgent(
+          [uid = reply->pod_uid, node = reply->refused_node, offered = std::move(reply->offered)](
+              coscheduling::Engine& engine, absl::Time now) {
+            engine.RefusePlannedNode(uid, node, offered, now);
+          });
     }
     responder.Send({.body = std::move(reply->body)});
     options.on_filter(outcome, options.clock() - started);

@@ -136,7 +136,7 @@ struct World::State : kube::simulators::ExtenderClient {
         if (std::ranges::find(offered, answer.node) != offered.end()) {
           result.node_names = {answer.node};
         } else {
-          engine->RefusePlannedNode(call.pod_uid, answer.node, {}, now);
+          engine->RefusePlannedNode(call.pod_uid, answer.node, offered, now);
           result.error = "the planned node is not among those offered";
         }
         break;

@@ -486,6 +486,26 @@ bool Provisioning::HoldsUselessly(const Gang& gang) const {
   });
 }
 
+// Somebody who could make nodes was asked, or has begun to.
+bool Provisioning::IsBeingMade(const Gang& gang) const {
+  if (placement_->Of(gang).coming_suffices) return true;
+  const bool anybody = !placeability_.pools().empty() || placeability_.IsAssumedFeasible(gang);
+  return anybody && PartOf(gang).signalled;
+}
+
+// A deadline runs while nodes are being made: a gang that waits for room that nobody makes just
+// waits in the list. Where making began later than the attempt, so does the deadline.
+absl::Time Provisioning::DeadlineNow(const Gang& gang) {
+  Part& part = parts_[gang.id];
+  const absl::Time deadline = records_.Of(gang)->deadline;
+  if (!IsBeingMade(gang)) {
+    if (agenda_->now() >= deadline) part.making_since = Never();
+    return Never();
+  }
+  if (part.making_since == Never()) part.making_since = agenda_->now();
+  return std::max(deadline, part.making_since + DeadlineOf(gang));
+}
+
 std::optional<Provisioning::Verdict> Provisioning::DecideDeadline(const Gang& gang, bool posted) {
   Part& part = parts_[gang.id];
   const absl::Time now = agenda_->now();
@@ -495,11 +515,13 @@ std::optional<Provisioning::Verdict> Provisioning::DecideDeadline(const Gang& ga
       static_cast<int64_t>(placement_->Of(gang).fixed.size()) < gang.required();
   if (!provisioning) {
     part.limits_reached_since = Never();
+    part.making_since = absl::InfinitePast();
     return std::nullopt;
   }
   ReadLimits(gang);
   const AdmissionRecord& record = *records_.Of(gang);
-  absl::Time deadline = record.deadline;
+  const absl::Time whole = DeadlineNow(gang);
+  absl::Time deadline = whole;
   const Setbacks::Limit limit = setbacks_.NextLimit(gang.key, LimitsOf(gang));
   // Nodes that complete nobody are given back, once none of them may still change.
   if (IsBeyondLimits(gang) && HoldsNodes(gang) && limit.at == Never()) {
@@ -516,7 +538,7 @@ std::optional<Provisioning::Verdict> Provisioning::DecideDeadline(const Gang& ga
     agenda_->NoteAt(gang.id, part.next_late);
     return std::nullopt;
   }
-  Reason why = WhyGivenUp(gang, limit, record.deadline);
+  Reason why = WhyGivenUp(gang, limit, whole);
   const absl::Duration pause = PauseAfter(gang, why);
   return Verdict{std::move(why), pause};
 }

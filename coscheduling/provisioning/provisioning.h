@@ -84,6 +84,9 @@ class Provisioning {
  private:
   struct Part {
     bool signalled = false;  // stays until the gang leaves PROVISIONING
+    // Since when nodes are being made for it; of the past if that isn't known to have begun later
+    // than the attempt.
+    absl::Time making_since = absl::InfinitePast();
     // Since when NodePools can't make the nodes that it is short of within their limits, and how
     // many of them they can.
     absl::Time limits_reached_since = Never();
@@ -102,6 +105,8 @@ class Provisioning {
   void ReadLimits(const Gang& gang);
   bool HoldsNodes(const Gang& gang) const;
   bool HoldsUselessly(const Gang& gang) const;
+  bool IsBeingMade(const Gang& gang) const;
+  absl::Time DeadlineNow(const Gang& gang);
   Reason WhyGivenUp(const Gang& gang, const Setbacks::Limit& limit, absl::Time deadline) const;
   absl::Duration PauseAfter(const Gang& gang, const Reason& why);
   // --- withdrawals.cc ---

@@ -186,16 +186,22 @@ Reason Report::FindReason(const Gang& gang) const {
           fmt::format("{} of {} members bound{}{}", standing, min,
                       from_.commit.ErrorOf(gang).empty() ? "" : "; ", from_.commit.ErrorOf(gang)),
           ""};
-    case v1::BOUND:
+    case v1::BOUND: {
       if (std::optional<Reason> risk = RiskReason(gang)) return *std::move(risk);
+      std::string raised;
+      if (gang.group != nullptr && !gang.derived && gang.group->min_member > min) {
+        raised = fmt::format("; spec.minMember is {} since, which counts once the gang starts anew",
+                             gang.group->min_member);
+      }
       if (!gang.unbound.empty()) {
         return {v1::SURPLUS_WAITING,
-                fmt::format("{} members bound (spec.minMember {}); {} more wait for {}", standing,
+                fmt::format("{} members bound (spec.minMember {}); {} more wait for {}{}", standing,
                             min, gang.unbound.size(),
-                            from_.quota.UncountedOf(gang).empty() ? "room" : "quota"),
+                            from_.quota.UncountedOf(gang).empty() ? "room" : "quota", raised),
                 ""};
       }
-      return {v1::ALL_BOUND, fmt::format("{} of {} members bound", standing, min), ""};
+      return {v1::ALL_BOUND, fmt::format("{} of {} members bound{}", standing, min, raised), ""};
+    }
     case v1::REPAIRING:
       return RepairReason(gang);
     case v1::BACKING_OFF:
