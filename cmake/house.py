@@ -21,10 +21,11 @@ import sys
 # What each folder may include beside itself. Folders of kube/ count apart, all others whole.
 FOLDERS = {
     "proto": [],
+    "http": [],
     "kube/objects": [],
     "kube": ["kube/objects"],
     "kube/client": ["kube", "kube/objects"],
-    "kube/embedded": ["kube", "kube/objects"],
+    "kube/embedded": ["http", "kube", "kube/objects"],
     "kube/simulators": ["kube", "kube/objects", "kube/embedded"],
     "cluster": ["kube/objects"],
     "quota": ["kube/objects"],
@@ -32,13 +33,16 @@ FOLDERS = {
     "lint": ["kube/objects", "cluster", "coscheduling"],
     "simulation": ["proto", "kube", "kube/objects", "kube/embedded", "kube/simulators", "cluster",
                    "quota", "coscheduling", "lint"],
-    "extender": ["proto", "kube", "kube/objects", "kube/client", "kube/embedded",
-                 "kube/simulators", "cluster", "quota", "coscheduling", "lint", "simulation"],
+    "extender": ["proto", "http", "kube", "kube/objects", "kube/client", "cluster", "quota",
+                 "coscheduling", "lint"],
+    "lab": ["proto", "http", "kube", "kube/objects", "kube/client", "kube/embedded",
+            "kube/simulators", "simulation", "extender"],
     "worker": [],
 }
 # tests/ may include everything, and tests everywhere tests/ (its full.h); beyond that only these.
 TESTS_OF = {
     "kube": ["kube/client", "kube/embedded"],
+    "extender": ["kube/embedded"],
 }
 
 # Within coscheduling/: each owner, after those that it may ask.
