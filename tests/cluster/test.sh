@@ -5,6 +5,7 @@
 #   test.sh [--again] --peers   the others: those with other controllers, and those that Kueue judges
 #   test.sh --soak ARGUMENT...  every round; arguments go to go test
 #   test.sh -run TestCrash      likewise, a round or two; those that need other programs only by name
+#   test.sh ARGUMENT... --build only builds what that needs
 #
 # Cases wait for most of their time, so they are dealt to several control planes (MUSTER_PLANES, 3)
 # that run side by side; those with peers have one to themselves. Without arguments for go test a case
@@ -19,11 +20,12 @@ others='^(TestPeer|TestTraining|TestHighPriorityGangDisplaces)'
 # What only ./run soak asks for.
 soaks='^TestSoak'
 
-again='' peers='' which=-v arguments=()
+again='' peers='' which=-v build='' arguments=()
 while (($# > 0)); do
   case $1 in
     --again) again=yes ;;
     --peers) peers=yes which=-e ;;
+    --build) build=yes ;;
     --soak) export MUSTER_FULL=1 ;;
     *) arguments+=("${1/#-/-test.}") ;;
   esac
@@ -53,6 +55,7 @@ trap 'rm -rf "$folder"' EXIT
 # The flags of build.sh, so that packages compiled there are not compiled again.
 flags=(-trimpath -buildvcs=false)
 go vet "${flags[@]}" ./... && go test "${flags[@]}" -c -o "$folder/cases" . || exit 1
+[[ -z $build ]] || exit 0
 
 status=0
 # cases OUTPUT ARGUMENT...: runs cases on a control plane of their own.
