@@ -57,7 +57,8 @@ class Settled {
         engine_(engine),
         now_(server.now()),
         pods_(Objects<kube::Pod>(server, "/api/v1/pods")),
-        nodes_(Objects<kube::Node>(server, "/api/v1/nodes")) {
+        nodes_(Objects<kube::Node>(server, "/api/v1/nodes")),
+        makes_nodes_(!ItemsOf(server, "/apis/karpenter.sh/v1/nodepools").empty()) {
     for (kube::PodGroup& group :
          Objects<kube::PodGroup>(server, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups")) {
       groups_.emplace(group.meta.FullName(), std::move(group));
@@ -228,7 +229,8 @@ class Settled {
         return wrong("it doesn't come to rest");
     }
     if (members.bound > 0 && !edited && !whole) wrong("it is bound in part");
-    if (gang.state() == v1::PROVISIONING && gang.has_deadline() &&
+    // It runs while nodes are being made.
+    if (gang.state() == v1::PROVISIONING && gang.has_deadline() && makes_nodes_ &&
         TimeOf(gang.deadline()) + kLate < now_) {
       wrong("its deadline is over");
     }
@@ -319,6 +321,7 @@ class Settled {
   const absl::Time now_;
   const std::vector<kube::Pod> pods_;
   const std::vector<kube::Node> nodes_;
+  const bool makes_nodes_;  // there are NodePools
   std::map<std::string, kube::PodGroup> groups_;  // by "namespace/name"
   std::vector<std::pair<GangKey, v1::Gang>> gangs_;
   std::map<std::string, kube::ResourceList> used_;  // by node

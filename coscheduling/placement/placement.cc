@@ -217,7 +217,7 @@ std::map<std::string, absl::Time> Placement::LeftOut(const Gang& gang) const {
   for (const std::string& key : part.classes) {
     const auto not_offered = not_offered_.find(key);
     if (not_offered == not_offered_.end()) continue;
-    for (const auto& [node, until] : not_offered->second) {
+    for (const auto& [node, until] : not_offered->second.left_out()) {
       if (agenda_->now() < until) left_out.emplace(node, until);
     }
   }
@@ -348,7 +348,7 @@ void Placement::Observe(const cluster::Journal& journal) {
     ShowAgain(name);
     if (!entry.formerly.empty()) ShowAgain(entry.formerly);
     for (auto it = not_offered_.begin(); it != not_offered_.end();) {
-      it->second.erase(name);
+      it->second.Forget(name);
       it = it->second.empty() ? not_offered_.erase(it) : std::next(it);
     }
     const cluster::NodeInfo* info = snapshot_->FindNode(name);
@@ -425,11 +425,13 @@ bool Placement::Refuse(const Gang& gang, const std::string& pod, const std::stri
   agenda_->Note(gang.id);
   const kube::Pod* member = snapshot_->FindPod(pod);
   if (offered.empty() || member == nullptr) return true;
-  std::map<std::string, absl::Time>& left_out = not_offered_[cluster::ClassKey(*member)];
+  RefusedNodes& not_offered = not_offered_[cluster::ClassKey(*member)];
+  not_offered.Expire(agenda_->now());
   const std::set<std::string_view> names(offered.begin(), offered.end());
-  const absl::Time until = agenda_->now() + options_.refusal_time;
   for (const auto& [name, info] : snapshot_->nodes()) {
-    if (info.UsableNow() && !names.contains(name)) left_out[name] = until;
+    if (info.UsableNow() && !names.contains(name)) {
+      not_offered.Refuse(name, agenda_->now(), options_.refusal_time);
+    }
   }
   return true;
 }

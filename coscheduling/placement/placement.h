@@ -218,8 +218,8 @@ class Placement {
   std::set<GangId> see_relations_;
   std::set<GangId> see_volumes_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> on_node_;
-  // Nodes that kube-scheduler didn't offer to a class: until when, unless they change before.
-  std::map<std::string, std::map<std::string, absl::Time>> not_offered_;
+  // Nodes that kube-scheduler didn't offer to a class, until they change.
+  std::map<std::string, RefusedNodes> not_offered_;
   uint64_t epoch_ = 1;  // grows with everything that a reason may tell
   absl::Time refreshed_ = absl::InfinitePast();
   std::set<std::string> released_;  // nodes on which places were given up, not offered yet

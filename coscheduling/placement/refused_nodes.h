@@ -17,9 +17,15 @@ class RefusedNodes {
 
   // Leaves the node out from `now` on, for `longest` at most.
   void Refuse(const std::string& node, absl::Time now, absl::Duration longest);
+  // The node has changed since.
+  void Forget(const std::string& node) {
+    left_out_.erase(node);
+    memory_.erase(node);
+  }
   // Ends what is over, and forgets the nodes that weren't refused again for as long as `longest`.
   void Expire(absl::Time now);
 
+  bool empty() const { return memory_.empty(); }
   // Node -> until.
   const std::map<std::string, absl::Time>& left_out() const { return left_out_; }
 
