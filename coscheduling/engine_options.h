@@ -80,8 +80,8 @@ struct EngineOptions {
   // That the API server refuses the pods of a job is told until its controller hasn't repeated it
   // for this long. Above the longest pause that controllers make (pod_refusals.h).
   absl::Duration pod_refusal_time = absl::Minutes(20);
-  // How many nodes are looked at, at once or in half a second, to tell waiting gangs what they lack
-  // now (placement.h).
+  // As long as nodes times waiting gangs are no more than this, all of them are planned again after
+  // any change, so that each tells what it lacks now; beyond, one in half a second (placement.h).
   size_t explanation_budget = 20'000;
   uint64_t seed = 1;
 };

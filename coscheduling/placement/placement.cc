@@ -145,6 +145,7 @@ void Placement::LeaveList(Part* part) {
   part->listed = false;
   list_.erase(part->order);
   due_.erase(part->order);
+  stale_.erase(part->order);
   by_age_.erase({part->planned_at, part->order});
   tentative_.erase(part->order);
 }
@@ -289,7 +290,7 @@ bool Placement::Sync(const Gang& gang) {
   }
   const bool kept_for_long =
       keeps_partial && gang.id != guard_ && agenda_->now() >= part.keeps_partial_until;
-  if (part.asked != asked || kept_for_long || backs_off) PlanSoon(part);
+  if (part.asked != asked || kept_for_long || backs_off) PlanSoon(&part);
   part.asked = asked;
   IndexPlaces(gang.id, &part);
   return held;
@@ -344,7 +345,10 @@ void Placement::Observe(const cluster::Journal& journal) {
       ShowAgain(name);
       continue;
     }
-    ++epoch_;
+    if (IsSmall() ||
+        entry.observed.HasAny({NodeChange::kCame, NodeChange::kWent, NodeChange::kClass})) {
+      ++epoch_;
+    }
     ShowAgain(name);
     if (!entry.formerly.empty()) ShowAgain(entry.formerly);
     for (auto it = not_offered_.begin(); it != not_offered_.end();) {
@@ -354,16 +358,16 @@ void Placement::Observe(const cluster::Journal& journal) {
     const cluster::NodeInfo* info = snapshot_->FindNode(name);
     if (info != nullptr && entry.observed.HasAny(cluster::kMayHelp)) Offer(*info);
     if (entry.observed.HasAny({NodeChange::kPods, NodeChange::kClass, NodeChange::kCame})) {
-      for (GangId gang : see_relations_) PlanSoon(parts_.at(gang));
+      for (GangId gang : see_relations_) PlanSoon(&parts_.at(gang));
     }
   }
   const bool volumes = !journal.volume_claims.empty() || !journal.volumes.empty() ||
                        !journal.storage_classes.empty();
   if (volumes) {
-    for (GangId gang : see_volumes_) PlanSoon(parts_.at(gang));
+    for (GangId gang : see_volumes_) PlanSoon(&parts_.at(gang));
   }
   if (!journal.namespaces.empty()) {
-    for (GangId gang : see_relations_) PlanSoon(parts_.at(gang));
+    for (GangId gang : see_relations_) PlanSoon(&parts_.at(gang));
   }
   if (volumes || !journal.namespaces.empty()) ++epoch_;
 }
@@ -377,30 +381,57 @@ void Placement::Reconsider(std::string_view node) {
 
 void Placement::Offer(const cluster::NodeInfo& info) {
   if (!MayTake(info)) return;
+  Rooms rooms;
+  std::set<GangId> gangs;
   for (const auto& [device, by_amount] : by_device_) {
     const int64_t free = device.empty() ? std::numeric_limits<int64_t>::max() : info.Free(device);
     for (const auto& [amount, key] : by_amount) {
       if (amount > free) break;
-      OfferTo(classes_.at(key), info);
+      const MemberClass& members = classes_.at(key);
+      const int64_t room = RoomOn(info, members);
+      if (room == 0) continue;
+      rooms[key] = room;
+      gangs.insert(members.gangs.begin(), members.gangs.end());
     }
+  }
+  for (GangId id : gangs) {
+    Part& part = parts_.at(id);
+    if (!part.listed || part.must_plan) continue;
+    part.gains[info.name()] = {MembersOn(info, part, rooms), info.UsableNow()};
+    stale_.insert(part.order);
+    if (CouldComplete(part)) due_.insert(part.order);
   }
 }
 
-void Placement::OfferTo(const MemberClass& members, const cluster::NodeInfo& info) {
+int64_t Placement::RoomOn(const cluster::NodeInfo& info, const MemberClass& members) const {
   const int64_t room = RoomFor(*members.example, info);
-  if (room == 0 || cluster::CheckClass(*snapshot_, *members.example, info) ||
-      cluster::CheckRoom(*members.example, info)) {
-    return;
+  const bool refused = room == 0 || cluster::CheckClass(*snapshot_, *members.example, info) ||
+                       cluster::CheckRoom(*members.example, info);
+  return refused ? 0 : room;
+}
+
+// At most so many of the gang's members the node can hold beside each other.
+int64_t Placement::MembersOn(const cluster::NodeInfo& info, const Part& part,
+                             const Rooms& rooms) const {
+  struct Sum {
+    int64_t members = 0;
+    int64_t least = kMany;  // that one of them asks of the device
+  };
+  std::map<std::string_view, Sum> by_device;
+  for (const std::string& key : part.classes) {
+    const auto room = rooms.find(key);
+    if (room == rooms.end() || room->second == 0) continue;
+    const MemberClass& members = classes_.at(key);
+    Sum& sum = by_device[members.device];
+    sum.members = std::min(kMany, sum.members + room->second);
+    sum.least = std::min(sum.least, members.amount);
   }
-  for (GangId id : members.gangs) {
-    Part& part = parts_.at(id);
-    if (!part.listed || due_.contains(part.order)) continue;
-    Gain& gain = part.gains[info.name()];
-    const auto classes = static_cast<int64_t>(part.classes.size());
-    gain.members = std::max(gain.members, std::min(kMany, room) * classes);
-    gain.usable = info.UsableNow();
-    if (CouldComplete(part)) PlanSoon(part);
+  int64_t all = 0;
+  for (const auto& [device, sum] : by_device) {
+    const int64_t at_most = device.empty() ? kMany : info.Free(device) / sum.least;
+    all = std::min(kMany, all + std::min(sum.members, at_most));
   }
+  return all;
 }
 
 bool Placement::CouldComplete(const Part& part) const {
@@ -413,6 +444,26 @@ bool Placement::CouldComplete(const Part& part) const {
   }
   return usable >= std::max<int64_t>(1, part.missing) ||
          (!part.places.coming_suffices && gained >= std::max<int64_t>(1, part.missing_with_coming));
+}
+
+// What only those behind it count on is still to be had.
+bool Placement::StillCouldComplete(Part* part) const {
+  for (auto& [node, gain] : part->gains) {
+    const std::vector<GangId> on = GangsOn(node);
+    const bool behind = std::ranges::any_of(on, [&](GangId id) {
+      const Part& other = parts_.at(id);
+      return other.places.tentative_assumed && part->order < other.order;
+    });
+    if (behind) continue;
+    const cluster::NodeInfo* info = snapshot_->FindNode(node);
+    gain.members = 0;
+    if (info == nullptr || !MayTake(*info)) continue;
+    Rooms rooms;
+    for (const std::string& key : part->classes) rooms[key] = RoomOn(*info, classes_.at(key));
+    gain = {MembersOn(*info, *part, rooms), info->UsableNow()};
+  }
+  std::erase_if(part->gains, [](const auto& gain) { return gain.second.members == 0; });
+  return CouldComplete(*part);
 }
 
 bool Placement::Refuse(const Gang& gang, const std::string& pod, const std::string& node,
@@ -589,7 +640,7 @@ bool Placement::DropTentativesAfter(const Order& order) {
   for (const Order& other : behind) {
     Part& part = parts_.at(other.id);
     DropTentative(other.id, &part);
-    PlanSoon(part);
+    PlanSoon(&part);
     any = true;
   }
   return any;
@@ -682,6 +733,8 @@ void Placement::PlanGang(const Gang& gang, KnownFailures* failures) {
   part.planned_at = epoch_;
   by_age_.emplace(part.planned_at, part.order);
   part.gains.clear();
+  part.must_plan = false;
+  stale_.erase(part.order);
   DropTentative(gang.id, &part);
   places.coming_suffices = places.short_of_nodes = false;
   const std::vector<std::string> uids = Unplaced(gang);
@@ -736,28 +789,35 @@ void Placement::PlanGang(const Gang& gang, KnownFailures* failures) {
   IndexPlaces(gang.id, &part);
 }
 
+bool Placement::IsSmall() const {
+  return snapshot_->nodes().size() * list_.size() <= options_.explanation_budget;
+}
+
 // So that each tells the numbers of now, and because the bound on what could help is only as good
 // as the plan that it was read from.
 void Placement::RefreshOldest() {
-  if (by_age_.empty() || by_age_.begin()->first >= epoch_) return;
-  const size_t nodes = std::max<size_t>(1, snapshot_->nodes().size());
+  const bool aged = !by_age_.empty() && by_age_.begin()->first < epoch_;
+  if (!aged && stale_.empty()) return;
   size_t plans = list_.size();
-  if (nodes * plans > options_.explanation_budget) {
+  if (!IsSmall()) {
     const absl::Time due = refreshed_ + kRefreshInterval;
     if (agenda_->now() < due) {
       agenda_->WakeAt(due);
       return;
     }
-    plans = std::max<size_t>(1, options_.explanation_budget / nodes);
+    plans = 1;
+    agenda_->WakeAt(agenda_->now() + kRefreshInterval);
   }
   refreshed_ = agenda_->now();
+  for (const Order& order : stale_) {
+    if (plans == 0) return;
+    --plans;
+    PlanSoon(&parts_.at(order.id));
+  }
   for (const auto& [planned_at, order] : by_age_) {
-    if (planned_at >= epoch_) return;
-    if (plans-- == 0) {
-      agenda_->WakeAt(refreshed_ + kRefreshInterval);
-      return;
-    }
-    due_.insert(order);
+    if (planned_at >= epoch_ || plans == 0) return;
+    --plans;
+    PlanSoon(&parts_.at(order.id));
   }
 }
 
@@ -775,7 +835,7 @@ void Placement::PlanWaiting() {
   if (guard != guard_) {
     for (GangId gang : {guard_, guard}) {
       const auto it = parts_.find(gang);
-      if (it != parts_.end() && it->second.listed) PlanSoon(it->second);
+      if (it != parts_.end() && it->second.listed) PlanSoon(&it->second);
     }
     guard_ = guard;
   }
@@ -786,6 +846,8 @@ void Placement::PlanWaiting() {
   while (!due_.empty()) {
     const Order order = *due_.begin();
     due_.erase(due_.begin());
+    Part& part = parts_.at(order.id);
+    if (!part.must_plan && !StillCouldComplete(&part)) continue;
     PlanGang(*gangs_.Find(order.id), &failures);
   }
   // Those that are helped by what was given up meanwhile come next.

@@ -5,9 +5,8 @@
 // gains something is offered to the kinds that it could take; a gang is planned again once what was
 // gained since could hold the members that it lacked, and not before. That bound is exact for a
 // plan that places as many members as can be placed; because larger gangs of several kinds are
-// packed greedily, and because reasons are to tell the numbers of now, every waiting gang is
-// planned again in turn after any change too, the longest untold first, as far as
-// EngineOptions::explanation_budget goes.
+// packed greedily, and because reasons are to tell the numbers of now, those about whom something
+// has changed are planned again in turn too, as EngineOptions::explanation_budget says.
 //
 // Places in force ("fixed") are on usable nodes and assumed in the snapshot. Places that are
 // counted on while nodes come ("tentative") are assumed if they are all that the gang needs; who
@@ -145,8 +144,10 @@ class Placement {
     int64_t missing_with_coming = 0;
     bool sees_relations = false;        // pods anywhere may decide
     std::map<std::string, Gain> gains;  // since the last plan, by node; at most `missing`
-    std::vector<std::string> classes;   // keys into classes_
-    uint64_t planned_at = 0;            // epoch_ then
+    // It is due whatever was gained.
+    bool must_plan = false;
+    std::vector<std::string> classes;  // keys into classes_
+    uint64_t planned_at = 0;           // epoch_ then
     absl::Time guard_since = absl::InfinitePast();
     absl::Time keeps_partial_until = absl::InfinitePast();
     std::set<std::string> places_on;      // nodes, as entered in on_node_
@@ -174,9 +175,19 @@ class Placement {
   std::map<std::string, absl::Time> LeftOut(const Gang& gang) const;
 
   void Offer(const cluster::NodeInfo& info);
-  void OfferTo(const MemberClass& members, const cluster::NodeInfo& info);
+  // By class, for how many of its members the node has room now.
+  using Rooms = absl::flat_hash_map<std::string, int64_t>;
+  int64_t RoomOn(const cluster::NodeInfo& info, const MemberClass& members) const;
+  int64_t MembersOn(const cluster::NodeInfo& info, const Part& part, const Rooms& rooms) const;
+  // Once it is its turn: room may have been taken by those before it.
+  bool StillCouldComplete(Part* part) const;
   void ShowAgain(std::string_view node);
-  void PlanSoon(const Part& part) { due_.insert(part.order); }
+  void PlanSoon(Part* part) {
+    part->must_plan = true;
+    due_.insert(part->order);
+  }
+  // Few enough nodes and gangs that all may be planned again after any change.
+  bool IsSmall() const;
   bool CouldComplete(const Part& part) const;
 
   PlanRequest RequestFor(const Gang& gang, const std::vector<std::string>& uids) const;
@@ -211,8 +222,10 @@ class Placement {
   std::set<Order> list_;
   std::set<Order> due_;
   std::set<std::pair<uint64_t, Order>> by_age_;  // of the list, by Part::planned_at
-  std::set<Order> tentative_;                    // of the list, with assumed tentative places
-  std::map<std::string, MemberClass> classes_;   // of gangs in the list, by cluster::ClassKey
+  // Of the list: what they were told last may not be so any more, though nothing could help them.
+  std::set<Order> stale_;
+  std::set<Order> tentative_;                   // of the list, with assumed tentative places
+  std::map<std::string, MemberClass> classes_;  // of gangs in the list, by cluster::ClassKey
   // Keys of classes_ by device, then by amount.
   std::map<std::string, std::set<std::pair<int64_t, std::string>>> by_device_;
   std::set<GangId> see_relations_;
