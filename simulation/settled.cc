@@ -321,7 +321,7 @@ class Settled {
   const absl::Time now_;
   const std::vector<kube::Pod> pods_;
   const std::vector<kube::Node> nodes_;
-  const bool makes_nodes_;  // there are NodePools
+  const bool makes_nodes_;                        // there are NodePools
   std::map<std::string, kube::PodGroup> groups_;  // by "namespace/name"
   std::vector<std::pair<GangKey, v1::Gang>> gangs_;
   std::map<std::string, kube::ResourceList> used_;  // by node

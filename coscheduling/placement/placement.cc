@@ -480,7 +480,9 @@ bool Placement::Refuse(const Gang& gang, const std::string& pod, const std::stri
   not_offered.Expire(agenda_->now());
   const std::set<std::string_view> names(offered.begin(), offered.end());
   for (const auto& [name, info] : snapshot_->nodes()) {
-    if (info.UsableNow() && !names.contains(name)) {
+    // Where others of ours have their places kube-scheduler may have found that, too.
+    if (info.UsableNow() && !names.contains(name) &&
+        (name == node || !cluster::CheckRoom(*member, info))) {
       not_offered.Refuse(name, agenda_->now(), options_.refusal_time);
     }
   }

@@ -494,11 +494,12 @@ bool Provisioning::IsBeingMade(const Gang& gang) const {
 }
 
 // A deadline runs while nodes are being made: a gang that waits for room that nobody makes just
-// waits in the list. Where making began later than the attempt, so does the deadline.
+// waits in the list, unless it keeps quota from others meanwhile. Where making began later than the
+// attempt, so does the deadline.
 absl::Time Provisioning::DeadlineNow(const Gang& gang) {
   Part& part = parts_[gang.id];
   const absl::Time deadline = records_.Of(gang)->deadline;
-  if (!IsBeingMade(gang)) {
+  if (!IsBeingMade(gang) && !quota_.Holds(gang)) {
     if (agenda_->now() >= deadline) part.making_since = Never();
     return Never();
   }

@@ -32,10 +32,10 @@ std::string KeyOf(const ObjectHeader& header) {
 
 // A UID and a resourceVersion, as small as API servers' own let them be: a UUID in 16 bytes, a
 // decimal in 8. Others are kept as they are.
-class Identity {
+class UidAndVersion {
  public:
-  Identity() = default;
-  Identity(std::string_view uid, std::string_view version) {
+  UidAndVersion() = default;
+  UidAndVersion(std::string_view uid, std::string_view version) {
     if (!PackUid(uid) || !PackVersion(version)) {
       other_ = std::make_unique<std::pair<std::string, std::string>>(uid, version);
     }
@@ -49,11 +49,11 @@ class Identity {
   }
   std::string version() const { return other_ ? other_->second : fmt::format("{}", version_); }
 
-  bool HasUidOf(const Identity& other) const {
+  bool HasUidOf(const UidAndVersion& other) const {
     if (!other_ && !other.other_) return uid_ == other.uid_;
     return uid() == other.uid();
   }
-  bool operator==(const Identity& other) const {
+  bool operator==(const UidAndVersion& other) const {
     if (!other_ && !other.other_) return uid_ == other.uid_ && version_ == other.version_;
     return uid() == other.uid() && version() == other.version();
   }
@@ -89,9 +89,9 @@ class Identity {
   std::unique_ptr<std::pair<std::string, std::string>> other_;
 };
 
-ObjectHeader HeaderOf(const std::string& key, const Identity& identity) {
+ObjectHeader HeaderOf(const std::string& key, const UidAndVersion& known_as) {
   const size_t slash = key.find('/');
-  return {key.substr(0, slash), key.substr(slash + 1), identity.uid(), identity.version()};
+  return {key.substr(0, slash), key.substr(slash + 1), known_as.uid(), known_as.version()};
 }
 
 }  // namespace
@@ -144,7 +144,7 @@ class Reflector::State : public std::enable_shared_from_this<State> {
 
  private:
   struct Known {
-    Identity identity;
+    UidAndVersion known_as;
     uint32_t round = 0;  // the sync that last saw it
   };
 
@@ -435,13 +435,13 @@ void Reflector::State::Deliver(const ObjectHeader& header, std::string_view json
   const auto [at, is_new] = known_.try_emplace(KeyOf(header));
   Known& known = at->second;
   known.round = round_;
-  Identity identity(header.uid, header.resource_version);
-  if (!is_new && known.identity == identity) return;
-  if (!is_new && !known.identity.HasUidOf(identity)) {
+  UidAndVersion known_as(header.uid, header.resource_version);
+  if (!is_new && known.known_as == known_as) return;
+  if (!is_new && !known.known_as.HasUidOf(known_as)) {
     ++stats_.events;
-    sink_.Remove(HeaderOf(at->first, known.identity));
+    sink_.Remove(HeaderOf(at->first, known.known_as));
   }
-  known.identity = std::move(identity);
+  known.known_as = std::move(known_as);
   ++stats_.events;
   sink_.Upsert(header, json);
 }
@@ -458,7 +458,7 @@ void Reflector::State::FinishSync(const std::string& version) {
     const auto next = std::next(at);
     if (at->second.round != round_) {
       ++stats_.events;
-      sink_.Remove(HeaderOf(at->first, at->second.identity));
+      sink_.Remove(HeaderOf(at->first, at->second.known_as));
       known_.erase(at);
     }
     at = next;

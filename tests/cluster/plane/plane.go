@@ -99,7 +99,10 @@ func StartServer(programs string) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plane{Folder: folder, programs: programs}
+	p := &Plane{
+		Folder: folder, programs: programs,
+		starts: map[string]func() (*process.Process, error){},
+	}
 	p.context, p.cancel = context.WithCancel(context.Background())
 	start := func() error {
 		ports, err := freePorts(3)
