@@ -747,7 +747,11 @@ void Placement::PlanGang(const Gang& gang, KnownFailures* failures) {
   if (gang.facts.backing_off) {
     const bool fitted = std::exchange(places.fits_now, false);
     const PlanRequest request = RequestFor(gang, uids);
-    const Plan plan = Solve(request);
+    Plan plan = Solve(request);
+    if (!plan.complete && DropTentativesAfter(part.order)) {
+      failures->Clear();
+      plan = Solve(request);
+    }
     part.missing = part.missing_with_coming =
         static_cast<int64_t>(request.required) - static_cast<int64_t>(plan.shortfall.placeable);
     places.fits_now =
