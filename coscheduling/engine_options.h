@@ -19,7 +19,7 @@ struct EngineOptions {
   // Above Karpenter's own 15 min registration limit plus launch.
   absl::Duration provisioning_deadline = absl::Minutes(20);
   // Within it, how long each of its nodes may take to be launched, then registered, then usable. A
-  // node that is made in place of one that failed goes on with its time. README.md has the reasons.
+  // node that is made in place of one that failed goes on with its time. provisioning/README.md has the reasons.
   absl::Duration launch_deadline = absl::Minutes(4);
   // How long after a launch was refused for insufficient capacity others are tried in its place:
   // where nodes may be withdrawn, and in the attempts after one that ended so. Else, and at most,
@@ -45,7 +45,7 @@ struct EngineOptions {
   absl::Duration starvation_after = absl::Minutes(5);
   absl::Duration starvation_hold = absl::Minutes(1);
   // NodeClaims that were made for gangs are deleted while their nodes come up, if they are late or
-  // no gang needs them any more (README.md). Takes a right that the manifests don't give.
+  // no gang needs them any more (provisioning/README.md). Takes a right that the manifests don't give.
   bool withdraw_nodes = false;
   // How long a node is left out after the kubelet failed a member there, or its devices did.
   absl::Duration suspect_time = absl::Minutes(10);
@@ -63,7 +63,7 @@ struct EngineOptions {
   // cluster: no quota), or the real Kueue, whose gates and suspension are respected in any case.
   QuotaMode quota = QuotaMode::kInternal;
   // With kKueue: a gang whose flavor's nodes don't come is given back to Kueue through its Workload
-  // for another flavor (README.md). Takes rights that the manifests don't give.
+  // for another flavor (commit/README.md). Takes rights that the manifests don't give.
   bool kueue_fallback = false;
   // Within a cohort, shares decide order and victims (Kueue's fairSharing.enable).
   bool fair_sharing = false;

@@ -1,4 +1,4 @@
-// The one function that moves a gang between its states. Drawn in README.md.
+// The one function that moves a gang between its states. Drawn in coscheduling/README.md.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "coscheduling/commit/device_faults.h"
+#include "coscheduling/placement/device_faults.h"
 #include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {

@@ -25,7 +25,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "coscheduling/engine.h"
+#include "coscheduling/gang_key.h"
+#include "kube/objects/event.h"
 #include "muster/v1/states.pb.h"
 
 namespace muster::coscheduling {

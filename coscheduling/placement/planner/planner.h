@@ -14,7 +14,7 @@
 // What is guaranteed: every placement is valid. A gang of one class gets a complete plan whenever
 // there is one, whatever its size, and on the fewest nodes if its members don't mind each other.
 // For several classes that is bin packing in several dimensions: exact for small gangs and for
-// classes that could swap places, greedy with a bounded search beyond. README.md ("Planner") says
+// classes that could swap places, greedy with a bounded search beyond. README.md says
 // where each guarantee ends.
 #pragma once
 

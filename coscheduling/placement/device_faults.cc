@@ -1,4 +1,4 @@
-#include "coscheduling/commit/device_faults.h"
+#include "coscheduling/placement/device_faults.h"
 
 #include <algorithm>
 #include <array>
