@@ -53,7 +53,7 @@ std::string Converse(std::string_view bytes) {
   auto core = std::make_shared<http::ServerCore>(
       http::ServerOptions{.threads = 1, .header_limit = 2048, .body_limit = 4096}, Routes());
   boost::asio::ip::tcp::socket socket(core->context, boost::asio::ip::tcp::v4(), server);
-  extender::http::MakeConnection(core, std::move(socket), nullptr)->Start();
+  http::MakeConnection(core, std::move(socket), nullptr)->Start();
   // Until nothing is under way: the connection has ended.
   core->context.run();
   std::string answers = ReadAll(client);
