@@ -19,7 +19,8 @@ struct EngineOptions {
   // Above Karpenter's own 15 min registration limit plus launch.
   absl::Duration provisioning_deadline = absl::Minutes(20);
   // Within it, how long each of its nodes may take to be launched, then registered, then usable. A
-  // node that is made in place of one that failed goes on with its time. provisioning/README.md has the reasons.
+  // node that is made in place of one that failed goes on with its time. provisioning/README.md has
+  // the reasons.
   absl::Duration launch_deadline = absl::Minutes(4);
   // How long after a launch was refused for insufficient capacity others are tried in its place:
   // where nodes may be withdrawn, and in the attempts after one that ended so. Else, and at most,
@@ -45,7 +46,8 @@ struct EngineOptions {
   absl::Duration starvation_after = absl::Minutes(5);
   absl::Duration starvation_hold = absl::Minutes(1);
   // NodeClaims that were made for gangs are deleted while their nodes come up, if they are late or
-  // no gang needs them any more (provisioning/README.md). Takes a right that the manifests don't give.
+  // no gang needs them any more (provisioning/README.md). Takes a right that the manifests don't
+  // give.
   bool withdraw_nodes = false;
   // How long a node is left out after the kubelet failed a member there, or its devices did.
   absl::Duration suspect_time = absl::Minutes(10);
