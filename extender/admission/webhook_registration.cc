@@ -35,7 +35,7 @@ WebhookRegistration::WebhookRegistration(WebhookRegistrationOptions options,
       inbox_(std::make_shared<Inbox>()),
       random_(options_.seed),
       failures_(options_.backoff, options_.seed),
-      repairs_(options_.backoff, options_.seed + 1) {
+      repairs_(options_.repair_backoff, options_.seed + 1) {
   inbox_->in_place = absl::FailedPreconditionError(why_not_);
 }
 

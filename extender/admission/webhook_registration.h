@@ -35,6 +35,8 @@ struct WebhookRegistrationOptions {
   // What was seen in place counts as in place for this long while it can't be checked.
   absl::Duration trust_time = absl::Minutes(1);
   kube::BackoffOptions backoff = {absl::Milliseconds(500), absl::Seconds(5), 2};
+  // Between putting it right once more, while somebody keeps undoing it.
+  kube::BackoffOptions repair_backoff = {absl::Milliseconds(500), absl::Seconds(30), 2};
   uint64_t seed = std::random_device()();
 };
 
