@@ -39,8 +39,10 @@ Engine::Owners::Owners(EngineOptions engine_options)
       placement(
           options, &snapshot, gangs, records, &quota, suspects,
           [this](const Gang& gang) { return provisioning.CapacityOf(gang); }, &agenda),
-      provisioning(options, snapshot, gangs, records, quota, placeability, &placement, &agenda,
-                   &outbox),
+      provisioning(
+          options, snapshot, gangs, records, quota, placeability, &placement,
+          [this](const Gang& gang) { return restarts.MayUseAnotherFlavor(gang); }, &agenda,
+          &outbox),
       holds(snapshot, records, placement, &agenda, &outbox),
       commit(options, snapshot, gangs, records, &placement, &agenda, &outbox),
       restarts(options, snapshot, gangs, records, &quota, placement, &placeability, provisioning,
@@ -67,6 +69,7 @@ void Engine::Owners::Refresh(const Gang& gang) {
   restarts.FindFallback(gang);
   Reason blocker = restarts.Blocker(gang);
   if (blocker.code == v1::REASON_UNSPECIFIED) blocker = gangs.Blocker(gang);
+  if (blocker.code == v1::REASON_UNSPECIFIED) blocker = commit.Blocker(gang);
   facts.blocked = blocker.code != v1::REASON_UNSPECIFIED;
   const AdmissionRecord* record = records.CurrentOf(gang);
   const bool recorded = record != nullptr;
@@ -77,7 +80,8 @@ void Engine::Owners::Refresh(const Gang& gang) {
   facts.evicting = quota.Holds(gang) && own->eviction && !own->eviction->surplus_only;
   const bool quota_there =
       !quota.InUse() || (recorded && record->quota.has_value()) || !gang.bound.empty();
-  facts.admitted = recorded && !record->retry_after && !facts.evicting &&
+  facts.waits_for_room = quota.InUse() && quota.WaitsForRoom(gang);
+  facts.admitted = recorded && !record->retry_after && !facts.evicting && !facts.waits_for_room &&
                    record->identity == options.identity && quota_there;
   gangs.Settle(gang.id, facts, std::move(blocker), std::move(lost));
   if (facts.blocked || !facts.admitted) provisioning.Stop(gang);
@@ -131,6 +135,7 @@ void Engine::Owners::Admit(const Gang& gang) {
   const AdmissionRecord* record = records.CurrentOf(gang);
   if (gang.facts.backing_off && !placement.Of(gang).fits_now) return;
   if (gang.facts.infeasible && (record == nullptr || record->retry_after)) return;
+  if (gang.facts.waits_for_room && quota.Holds(gang)) return;  // it is being given back
   const bool needs_quota = quota.InUse() && gang.bound.empty();
   if (record == nullptr || record->retry_after || (needs_quota && !record->quota)) {
     if (needs_quota) {
@@ -192,8 +197,12 @@ void Engine::Owners::Decide(const Gang& gang) {
   facts.waits_for_quota = !facts.admitted && (quota.Waits(gang) || quota.IsGranted(gang));
   gangs.Settle(gang.id, facts, gang.blocker, gang.lost);
   if (auto verdict = provisioning.DecideDeadline(gang, commit.IsPosted(gang))) {
-    ++gave_up;
-    GiveUp(gang, agenda.now() + verdict->pause, std::move(verdict->why));
+    if (verdict->pause) {
+      ++gave_up;
+      GiveUp(gang, agenda.now() + *verdict->pause, std::move(verdict->why));
+    } else {
+      quota.ReleaseUntilRoom(gang);
+    }
   }
   evictions.Decide(gang, commit.IsPosted(gang));
   restarts.Decide(gang);
@@ -267,7 +276,8 @@ void Engine::Owners::Step(StepOutput* out) {
     quota.Schedule(
         [this](const Gang& gang, const quota::Workload& workload, const quota::PodSet& set,
                const kube::ResourceFlavor& flavor) {
-          return placeability.WhyNotPlaceable(gang, workload, set, flavor);
+          std::string why = placement.WhyNoRoom(gang);
+          return why.empty() ? placeability.WhyNotPlaceable(gang, workload, set, flavor) : why;
         },
         new_record);
   }

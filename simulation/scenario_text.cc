@@ -64,7 +64,6 @@ Json OptionsJson(const coscheduling::EngineOptions& options) {
       {"starvationHold", &Options::starvation_hold},
       {"suspectTime", &Options::suspect_time},
       {"refusalTime", &Options::refusal_time},
-      {"bindWait", &Options::bind_wait},
       {"wakeInterval", &Options::wake_interval},
       {"unplaceableGrace", &Options::unplaceable_grace},
       {"ownerWait", &Options::owner_wait},

@@ -194,6 +194,8 @@ bool QuotaAdmission::Waits(const Gang& gang) const {
 
 bool QuotaAdmission::IsGranted(const Gang& gang) const { return GrantedTo(gang).has_value(); }
 
+bool QuotaAdmission::WaitsForRoom(const Gang& gang) const { return PartOf(gang).waits_for_room; }
+
 const std::optional<quota::Admission>& QuotaAdmission::GrantedTo(const Gang& gang) const {
   return PartOf(gang).granted;
 }
@@ -309,12 +311,12 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
     if (!may_have_it && parts_[gang.id].known) Withdraw(gang.id);
     return;
   }
-  if (!MayKeep(gang, holding)) {
+  Part& part = parts_[gang.id];
+  if (part.waits_for_room || !MayKeep(gang, holding)) {
     Release(gang);
     return;
   }
   const AdmissionRecord& record = *records_->Of(gang);
-  Part& part = parts_[gang.id];
   if (part.granted == record.quota) part.granted.reset();
   if (part.granted) {  // more has been given
     AdmissionRecord more = record;
@@ -408,6 +410,11 @@ void QuotaAdmission::Release(const Gang& gang) {
   records_->Write(gang, record);
 }
 
+void QuotaAdmission::ReleaseUntilRoom(const Gang& gang) {
+  parts_[gang.id].waits_for_room = true;
+  Release(gang);
+}
+
 void QuotaAdmission::GiveFlavors(const Gang& gang) {
   if (!gang.facts.admitted || !Holds(gang)) return;
   for (const std::string& uid : gang.unbound) {
@@ -499,6 +506,7 @@ void QuotaAdmission::Carry(const quota::Decision& decision, const NewRecord& new
   if (decision.admission) {
     Part& part = parts_[gang->id];
     part.granted = *decision.admission;
+    part.waits_for_room = false;
     part.known->admission = *decision.admission;
     AdmissionRecord record = decision.surplus_only ? *records_->Of(*gang) : new_record(*gang);
     record.quota = *decision.admission;

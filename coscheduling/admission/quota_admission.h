@@ -71,6 +71,8 @@ class QuotaAdmission {
   void Request(const Gang& gang, const NewRecord& new_record);
   // Takes the quota out of the record, and all that hangs on it.
   void Release(const Gang& gang);
+  // The same, of a gang that has no room: it is in line for quota again, and waits for room.
+  void ReleaseUntilRoom(const Gang& gang);
   // It waits no longer, and what was granted without a record is void.
   void Withdraw(GangId gang);
   // Gives each counted member its flavors' labels and tolerations.
@@ -91,6 +93,7 @@ class QuotaAdmission {
   bool Holds(const Gang& gang) const;
   bool Waits(const Gang& gang) const;
   bool IsGranted(const Gang& gang) const;
+  bool WaitsForRoom(const Gang& gang) const;
   const std::optional<quota::Admission>& GrantedTo(const Gang& gang) const;
   // What the record says of the member's pod set; null if nothing.
   const quota::PodSetAssignment* GivenTo(const Gang& gang, const kube::Pod& pod) const;
@@ -126,6 +129,7 @@ class QuotaAdmission {
     std::optional<Eviction> eviction;
     std::set<std::string> uncounted;
     std::string flavors_error;
+    bool waits_for_room = false;
     // Since when nothing of the gang stands or may start, though it holds quota.
     absl::Time idle_since = Never();
   };

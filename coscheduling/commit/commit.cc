@@ -40,15 +40,23 @@ size_t Commit::held_binds() const {
   return count;
 }
 
-int64_t Commit::LargestRound() const {
-  return std::max<int64_t>(1, kBindCallsPerSecond * absl::ToInt64Seconds(options_.bind_wait));
-}
-
 bool Commit::NeedsEveryCall(const Gang& gang) const {
   return std::ranges::any_of(gang.unbound, [&](const std::string& uid) {
     const kube::PodSpec& spec = *snapshot_.FindPod(uid)->spec;
     return spec.uses_resource_claims || !spec.persistent_volume_claims.empty();
   });
+}
+
+Reason Commit::Blocker(const Gang& gang) const {
+  const int64_t most =
+      std::max<int64_t>(1, kBindCallsPerSecond * absl::ToInt64Seconds(options_.bind_wait));
+  if (!gang.bound.empty() || gang.required() <= most || !NeedsEveryCall(gang)) return {};
+  return {
+      v1::BIND_ROUND_TOO_LARGE,
+      fmt::format("members have volumes or resource claims, so {} members are to be bound "
+                  "together, and {} can be called within {}",
+                  gang.required(), most, absl::FormatDuration(options_.bind_wait)),
+      "raise extender.httpTimeout, half of which is that time, or do without volumes and claims"};
 }
 
 bool Commit::AwaitsPreBind(const Gang& gang) const {

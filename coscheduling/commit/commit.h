@@ -4,8 +4,8 @@
 // A gang without volumes and claims commits on its first bind call. kube-scheduler binds volumes
 // and claims before it calls the extender's bind verb, so where a member has some every member's
 // call is awaited: for EngineOptions::bind_wait at most, then all that are there fail together and
-// another round begins. A gang of more members than can be called within that time
-// (LargestRound) can't be committed so, and is refused.
+// another round begins. A gang of more members than can be called within that time can't be
+// committed so, and is refused.
 #pragma once
 
 #include <cstdint>
@@ -69,8 +69,8 @@ class Commit {
   bool AwaitsPreBind(const Gang& gang) const;
   // Every member's bind call is awaited.
   bool NeedsEveryCall(const Gang& gang) const;
-  // The number of members that can all be called within options.bind_wait.
-  int64_t LargestRound() const;
+  // Why the gang can never be committed; no code if nothing is known.
+  Reason Blocker(const Gang& gang) const;
   // The last failed binding, until the gang is bound.
   const std::string& ErrorOf(const Gang& gang) const;
   size_t held_binds() const;

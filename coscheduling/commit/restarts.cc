@@ -258,6 +258,14 @@ std::string Restarts::WhyNoFallback(const Gang& gang, std::string* fix) const {
   return std::move(restarter.why_not);
 }
 
+bool Restarts::MayUseAnotherFlavor(const Gang& gang) {
+  if (options_.quota == QuotaMode::kKueue) return false;
+  const AdmissionRecord* record = records_.OwnOf(gang);
+  std::string fix;
+  return record != nullptr && !NextFlavor(gang, record->flavors_tried).empty() &&
+         WhyNoFallback(gang, &fix).empty();
+}
+
 std::string WhatFailed(const Gang& gang, const AdmissionRecord& record,
                        const std::set<std::string>& flavors) {
   return fmt::format(

@@ -96,6 +96,9 @@ class Restarts {
   // Its job was being restarted a moment ago: members may not be there yet.
   bool WasRemade(const Gang& gang) const;
   TriedFlavors TriedBefore(const Gang& gang) const;
+  // Its members can be made anew for a flavor that wasn't tried, and whose nodes exist or can be
+  // made.
+  bool MayUseAnotherFlavor(const Gang& gang);
   // What Kueue gave the members of the gang now; empty if that isn't known.
   std::set<std::string> FlavorsOfKueue(const Gang& gang) const;
   // A reason, with what can be said of other flavors.

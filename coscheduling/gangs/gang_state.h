@@ -21,8 +21,9 @@ struct GangFacts {
   bool blocked = false;      // too few members, or something must be put right first
   bool admitted = false;     // the admission record is written and ours
   bool waits_for_quota = false;
-  bool infeasible = false;  // its nodes can't exist
-  bool evicting = false;    // gives back its quota: all its members are to go
+  bool waits_for_room = false;  // gave its quota back, because nobody makes the room that it lacks
+  bool infeasible = false;      // its nodes can't exist
+  bool evicting = false;        // gives back its quota: all its members are to go
   bool backing_off = false;
   bool bound_before = false;  // this attempt once had minMember members bound
   bool planned = false;       // the required members all have a place on usable nodes

@@ -15,6 +15,8 @@ namespace {
 // Reasons are made true again this often where there is more to plan than the budget allows at
 // once.
 constexpr absl::Duration kRefreshInterval = absl::Milliseconds(500);
+// A gang that got quota and found its room taken doesn't ask again before this.
+constexpr absl::Duration kRoomPause = absl::Seconds(5);
 constexpr int64_t kMany = std::numeric_limits<int32_t>::max();
 
 bool IsDevice(std::string_view resource) {
@@ -33,6 +35,12 @@ int64_t RoomFor(const kube::Pod& pod, const cluster::NodeInfo& info) {
     if (amount > 0) room = std::min(room, info.Free(resource) / amount);
   }
   return room;
+}
+
+// It holds no quota and stays in the list all the same.
+bool IsWithoutQuota(const Gang& gang) {
+  return (gang.facts.backing_off || gang.facts.waits_for_room) && !gang.facts.blocked &&
+         gang.ours && !gang.unbound.empty();
 }
 
 bool MayTake(const cluster::NodeInfo& info) { return info.UsableNow() || info.Coming(); }
@@ -120,6 +128,24 @@ bool Placement::Waits(const Gang& gang) const {
   return unplaced > 0 && static_cast<int64_t>(unplaced + Of(gang).fixed.size()) >= gang.required();
 }
 
+GangId Placement::Head() const {
+  const auto head = std::ranges::find_if(list_, [this](const Order& order) {
+    const Gang& gang = *gangs_.Find(order.id);
+    return !gang.facts.backing_off && gang.required() > 0 &&
+           !parts_.at(order.id).places.coming_suffices;
+  });
+  if (head == list_.end()) return GangId::kNone;
+  const bool another = !wait_for_quota_.empty() && *wait_for_quota_.begin() < *head;
+  return another ? GangId::kNone : head->id;
+}
+
+std::string Placement::WhyNoRoom(const Gang& gang) const {
+  const Part& part = PartOf(gang);
+  const bool asks = part.places.fits_now && part.asks_from == absl::InfinitePast();
+  if (!gang.facts.waits_for_room || asks || IsHead(gang)) return "";
+  return "there is no room for it";
+}
+
 std::vector<GangId> Placement::GangsOn(std::string_view node) const {
   const auto it = on_node_.find(std::string(node));
   if (it == on_node_.end()) return {};
@@ -128,9 +154,24 @@ std::vector<GangId> Placement::GangsOn(std::string_view node) const {
 
 // --- the list ---
 
+Placement::Order Placement::OrderOf(const Gang& gang) {
+  return {gang.bound.empty(), -int64_t{gang.priority}, absl::ToUnixNanos(gang.created), gang.key,
+          gang.id};
+}
+
+void Placement::NoteWaitForQuota(const Gang& gang, Part* part) {
+  std::optional<Order> now;
+  if (!gang.facts.waits_for_room && (quota_->Waits(gang) || quota_->IsGranted(gang))) {
+    now = OrderOf(gang);
+  }
+  if (now == part->waits_for_quota) return;
+  if (part->waits_for_quota) wait_for_quota_.erase(*part->waits_for_quota);
+  if (now) wait_for_quota_.insert(*now);
+  part->waits_for_quota = std::move(now);
+}
+
 void Placement::EnterList(const Gang& gang, Part* part) {
-  const Order order = {gang.bound.empty(), -int64_t{gang.priority}, absl::ToUnixNanos(gang.created),
-                       gang.key, gang.id};
+  const Order order = OrderOf(gang);
   if (part->listed && part->order == order) return;
   LeaveList(part);
   part->order = order;
@@ -193,7 +234,7 @@ void Placement::Declassify(GangId gang, Part* part) {
 
 // Of all that a plan of the gang is made from, nodes apart.
 size_t Placement::Digest(const Gang& gang, const std::vector<std::string>& uids) const {
-  size_t digest = absl::HashOf(gang.required(), gang.facts.backing_off, Of(gang).fixed.size());
+  size_t digest = absl::HashOf(gang.required(), IsWithoutQuota(gang), Of(gang).fixed.size());
   for (const std::string& uid : uids) {
     const kube::Pod& pod = *snapshot_->FindPod(uid);
     digest = absl::HashOf(digest, uid, pod.spec.get());
@@ -267,9 +308,10 @@ bool Placement::Sync(const Gang& gang) {
     }
     held = false;
   }
-  const bool backs_off =
-      gang.facts.backing_off && !gang.facts.blocked && gang.ours && !gang.unbound.empty();
-  if (!backs_off && !Waits(gang)) {
+  NoteWaitForQuota(gang, &part);
+  const bool without_quota = IsWithoutQuota(gang);
+  if (!gang.facts.waits_for_room) part.awaits_room = false;
+  if (!without_quota && !Waits(gang)) {
     DropTentative(gang.id, &part);
     LeaveList(&part);
     Declassify(gang.id, &part);
@@ -278,7 +320,7 @@ bool Placement::Sync(const Gang& gang) {
     IndexPlaces(gang.id, &part);
     return held;
   }
-  if (!gang.facts.backing_off) places.fits_now = false;
+  if (!without_quota) places.fits_now = false;
   const size_t asked = Digest(gang, Unplaced(gang));
   if (part.asked != asked) Classify(gang, &part);
   EnterList(gang, &part);
@@ -290,10 +332,23 @@ bool Placement::Sync(const Gang& gang) {
   }
   const bool kept_for_long =
       keeps_partial && gang.id != guard_ && agenda_->now() >= part.keeps_partial_until;
-  if (part.asked != asked || kept_for_long || backs_off) PlanSoon(&part);
+  if (part.asked != asked || kept_for_long || gang.facts.backing_off) PlanSoon(&part);
+  if (gang.facts.waits_for_room) SyncWithoutQuota(gang, &part);
   part.asked = asked;
   IndexPlaces(gang.id, &part);
   return held;
+}
+
+void Placement::SyncWithoutQuota(const Gang& gang, Part* part) {
+  const absl::Time now = agenda_->now();
+  if (!std::exchange(part->awaits_room, true)) part->asks_from = now + kRoomPause;
+  if (part->asks_from == absl::InfinitePast()) return;
+  if (now < part->asks_from) {
+    agenda_->NoteAt(gang.id, part->asks_from);
+    return;
+  }
+  part->asks_from = absl::InfinitePast();
+  PlanSoon(part);
 }
 
 void Placement::Leave(GangId gang, const std::string& pod) {
@@ -315,6 +370,7 @@ void Placement::Forget(GangId gang) {
   DropFixed(gang, &part);
   IndexPlaces(gang, &part);
   LeaveList(&part);
+  if (part.waits_for_quota) wait_for_quota_.erase(*part.waits_for_quota);
   Declassify(gang, &part);
   if (guard_ == gang) guard_ = GangId::kNone;
   parts_.erase(it);
@@ -707,7 +763,7 @@ GangId Placement::Guard() {
   const absl::Time now = agenda_->now();
   for (const Order& order : list_) {
     const Gang& gang = *gangs_.Find(order.id);
-    if (gang.facts.backing_off || gang.required() == 0) continue;
+    if (IsWithoutQuota(gang) || gang.required() == 0) continue;
     Part& part = parts_.at(order.id);
     const absl::Time waited = records_.Of(gang)->admitted_at + options_.starvation_after;
     if (now < waited) {
@@ -727,6 +783,30 @@ GangId Placement::Guard() {
   return GangId::kNone;
 }
 
+// Whether it would fit, without taking the room.
+void Placement::TryWithoutQuota(const Gang& gang, Part* part, const std::vector<std::string>& uids,
+                                KnownFailures* failures) {
+  Places& places = part->places;
+  const bool fitted = std::exchange(places.fits_now, false);
+  const PlanRequest request = RequestFor(gang, uids);
+  const auto required = static_cast<int64_t>(request.required);
+  Plan plan = Solve(request);
+  if (!plan.complete && DropTentativesAfter(part->order)) {
+    failures->Clear();
+    plan = Solve(request);
+  }
+  part->missing = part->missing_with_coming =
+      required - static_cast<int64_t>(plan.shortfall.placeable);
+  if (gang.facts.waits_for_room) {
+    places.fits_now = plan.complete && MinResourcesFree(gang);
+    places.shortfall = std::move(plan.shortfall);
+  } else {
+    places.fits_now = plan.complete || CapacityMaySuffice(gang, plan, required);
+  }
+  if (places.fits_now) quota_->Invalidate();
+  if (places.fits_now && !fitted) fitting_.push_back(gang.id);
+}
+
 void Placement::PlanGang(const Gang& gang, KnownFailures* failures) {
   Part& part = PartOf(gang);
   Places& places = part.places;
@@ -744,20 +824,8 @@ void Placement::PlanGang(const Gang& gang, KnownFailures* failures) {
     IndexPlaces(gang.id, &part);
     return;
   }
-  if (gang.facts.backing_off) {
-    const bool fitted = std::exchange(places.fits_now, false);
-    const PlanRequest request = RequestFor(gang, uids);
-    Plan plan = Solve(request);
-    if (!plan.complete && DropTentativesAfter(part.order)) {
-      failures->Clear();
-      plan = Solve(request);
-    }
-    part.missing = part.missing_with_coming =
-        static_cast<int64_t>(request.required) - static_cast<int64_t>(plan.shortfall.placeable);
-    places.fits_now =
-        plan.complete || CapacityMaySuffice(gang, plan, static_cast<int64_t>(request.required));
-    if (places.fits_now) quota_->Invalidate();
-    if (places.fits_now && !fitted) fitting_.push_back(gang.id);
+  if (IsWithoutQuota(gang)) {
+    TryWithoutQuota(gang, &part, uids, failures);
     IndexPlaces(gang.id, &part);
     return;
   }
@@ -846,7 +914,10 @@ void Placement::PlanWaiting() {
     guard_ = guard;
   }
   agenda_->WakeAt(guard_changes_);
-  if (due_.empty()) return;
+  if (due_.empty()) {
+    FollowHead();
+    return;
+  }
   ++passes_;
   KnownFailures failures;
   while (!due_.empty()) {
@@ -859,6 +930,19 @@ void Placement::PlanWaiting() {
   // Those that are helped by what was given up meanwhile come next.
   OfferReleased();
   if (!due_.empty()) agenda_->WakeAt(agenda_->now());
+  FollowHead();
+}
+
+// The head may have quota without room, and who isn't the head any more may not.
+void Placement::FollowHead() {
+  const GangId head = Head();
+  const GangId before = std::exchange(head_, head);
+  if (before == head) return;
+  if (before != GangId::kNone) agenda_->Note(before);
+  const Gang* gang = gangs_.Find(head);
+  if (gang == nullptr || !gang->facts.waits_for_room) return;
+  quota_->Invalidate();
+  fitting_.push_back(head);
 }
 
 }  // namespace muster::coscheduling

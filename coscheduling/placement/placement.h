@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -48,7 +49,9 @@ struct Places {
   bool coming_suffices = false;  // `tentative` is complete
   bool short_of_nodes = false;   // not even what is coming suffices
   bool min_resources_short = false;
-  bool fits_now = false;  // it backs off, and what is free suffices, or may with new capacity
+  // It backs off, or gave its quota back until there is room, and what is free suffices, or may
+  // with new capacity.
+  bool fits_now = false;
   bool committing = false;
   PlanShortfall shortfall;  // of the last plan that wasn't complete
 };
@@ -101,7 +104,8 @@ class Placement {
   void PlanWaiting();
   // Gangs that were planned since the last call, first claim first; backing off ones apart.
   std::vector<GangId> TakePlanned() { return std::exchange(planned_, {}); }
-  // Gangs that back off and have begun to fit since the last call.
+  // Gangs without quota that may be given some since the last call, because they have begun to fit
+  // or are the head.
   std::vector<GangId> TakeFitting() { return std::exchange(fitting_, {}); }
 
   // --- questions ---
@@ -110,6 +114,12 @@ class Placement {
   bool IsPinned(const Gang& gang, const std::string& pod) const;
   // Unbound members without a place that may be given one.
   std::vector<std::string> Unplaced(const Gang& gang) const;
+  // The next room that suffices is its: first in the list of those that lack some, and of no less
+  // claim than who waits for quota.
+  bool IsHead(const Gang& gang) const { return Head() == gang.id; }
+  // Why quota would be kept in vain by a gang that gave it back for lack of room; "" if it may have
+  // it. A change of the answer invalidates what quota was told.
+  std::string WhyNoRoom(const Gang& gang) const;
   // It is to be planned as a whole: all that it needs may be placed.
   bool Waits(const Gang& gang) const;
   // Gangs with places on the node, by either of its names.
@@ -138,7 +148,8 @@ class Placement {
     std::set<std::string> pins;
     bool listed = false;
     Order order;
-    size_t asked = 0;  // digest of what the last plan was made for
+    std::optional<Order> waits_for_quota;  // as entered in wait_for_quota_
+    size_t asked = 0;                      // digest of what the last plan was made for
     // What the last plan lacked: on usable nodes, and with those that are coming.
     int64_t missing = 0;
     int64_t missing_with_coming = 0;
@@ -150,6 +161,9 @@ class Placement {
     uint64_t planned_at = 0;           // epoch_ then
     absl::Time guard_since = absl::InfinitePast();
     absl::Time keeps_partial_until = absl::InfinitePast();
+    bool awaits_room = false;  // gave back its quota
+    // Until then it doesn't ask for it again: others may have seen the same room.
+    absl::Time asks_from = absl::InfinitePast();
     std::set<std::string> places_on;      // nodes, as entered in on_node_
     std::set<std::string> takes_room_on;  // of these, where places are assumed
   };
@@ -166,6 +180,8 @@ class Placement {
 
   Part& PartOf(const Gang& gang) { return parts_[gang.id]; }
   const Part& PartOf(const Gang& gang) const;
+  static Order OrderOf(const Gang& gang);
+  void NoteWaitForQuota(const Gang& gang, Part* part);
   void EnterList(const Gang& gang, Part* part);
   void LeaveList(Part* part);
   void Classify(const Gang& gang, Part* part);
@@ -204,6 +220,11 @@ class Placement {
   void PlanGang(const Gang& gang, KnownFailures* failures);
   bool Place(const Gang& gang, Part* part, const std::vector<std::string>& uids,
              bool keeps_partial);
+  GangId Head() const;
+  void FollowHead();
+  void SyncWithoutQuota(const Gang& gang, Part* part);
+  void TryWithoutQuota(const Gang& gang, Part* part, const std::vector<std::string>& uids,
+                       KnownFailures* failures);
   // The gang that keeps freed room for a while because it has waited for long; kNone if none does.
   GangId Guard();
   void RefreshOldest();
@@ -220,6 +241,7 @@ class Placement {
 
   absl::node_hash_map<GangId, Part> parts_;
   std::set<Order> list_;
+  std::set<Order> wait_for_quota_;  // not in the list
   std::set<Order> due_;
   std::set<std::pair<uint64_t, Order>> by_age_;  // of the list, by Part::planned_at
   // Of the list: what they were told last may not be so any more, though nothing could help them.
@@ -236,6 +258,7 @@ class Placement {
   uint64_t epoch_ = 1;  // grows with everything that a reason may tell
   absl::Time refreshed_ = absl::InfinitePast();
   std::set<std::string> released_;  // nodes on which places were given up, not offered yet
+  GangId head_ = GangId::kNone;
   GangId guard_ = GangId::kNone;
   absl::Time guard_changes_ = absl::InfiniteFuture();
   std::vector<GangId> planned_;

@@ -185,7 +185,8 @@ std::string ShortfallText(const PlanShortfall& shortfall) {
 
 Provisioning::Provisioning(const EngineOptions& options, const cluster::Snapshot& snapshot,
                            const Gangs& gangs, const Records& records, const QuotaAdmission& quota,
-                           const Placeability& placeability, Placement* placement, Agenda* agenda,
+                           const Placeability& placeability, Placement* placement,
+                           MayUseAnotherFlavor may_use_another_flavor, Agenda* agenda,
                            Outbox* outbox)
     : options_(options),
       snapshot_(snapshot),
@@ -194,6 +195,7 @@ Provisioning::Provisioning(const EngineOptions& options, const cluster::Snapshot
       quota_(quota),
       placeability_(placeability),
       placement_(placement),
+      may_use_another_flavor_(std::move(may_use_another_flavor)),
       agenda_(agenda),
       outbox_(outbox),
       random_(options.seed) {}
@@ -396,7 +398,9 @@ void Provisioning::Signal(const Gang& gang, bool undecided) {
   const bool want = waits && !placement_->Unplaced(gang).empty() &&
                     (before || (places.short_of_nodes && !IsBeyondLimits(gang)));
   if (want && !part.signalled) {
-    placement_->KeepPartialUntil(gang.id, agenda_->now() + options_.signal_grace);
+    if (!NobodyMakesNodes(gang)) {
+      placement_->KeepPartialUntil(gang.id, agenda_->now() + options_.signal_grace);
+    }
     signalled_.insert(gang.id);
   } else if (!want) {
     signalled_.erase(gang.id);
@@ -470,10 +474,15 @@ bool Provisioning::HoldsNodes(const Gang& gang) const {
                              [&](const auto& place) { return !RealNodeOf(place.second).empty(); });
 }
 
+bool Provisioning::NobodyMakesNodes(const Gang& gang) const {
+  return placeability_.pools().empty() && !placeability_.IsAssumedFeasible(gang);
+}
+
 // Quota is held for nodes that aren't there, nor coming, and that no NodePool can make.
 bool Provisioning::HoldsUselessly(const Gang& gang) const {
   const Places& places = placement_->Of(gang);
   if (!quota_.Holds(gang) || !places.short_of_nodes) return false;
+  if (NobodyMakesNodes(gang)) return true;
   if (placeability_.pools().empty()) return false;
   std::vector<const kube::Pod*> unplaced;
   for (const std::string& uid : placement_->Unplaced(gang)) {
@@ -488,18 +497,17 @@ bool Provisioning::HoldsUselessly(const Gang& gang) const {
 
 // Somebody who could make nodes was asked, or has begun to.
 bool Provisioning::IsBeingMade(const Gang& gang) const {
-  if (placement_->Of(gang).coming_suffices) return true;
-  const bool anybody = !placeability_.pools().empty() || placeability_.IsAssumedFeasible(gang);
-  return anybody && PartOf(gang).signalled;
+  return placement_->Of(gang).coming_suffices ||
+         (!NobodyMakesNodes(gang) && PartOf(gang).signalled);
 }
 
-// A deadline runs while nodes are being made: a gang that waits for room that nobody makes just
-// waits in the list, unless it keeps quota from others meanwhile. Where making began later than the
-// attempt, so does the deadline.
+// A deadline runs while nodes are being made, or while quota is kept from others for nodes that
+// could be: a gang that waits for room that nobody makes just waits in the list. Where making began
+// later than the attempt, so does the deadline.
 absl::Time Provisioning::DeadlineNow(const Gang& gang) {
   Part& part = parts_[gang.id];
   const absl::Time deadline = records_.Of(gang)->deadline;
-  if (!IsBeingMade(gang) && !quota_.Holds(gang)) {
+  if (!IsBeingMade(gang) && (NobodyMakesNodes(gang) || !quota_.Holds(gang))) {
     if (agenda_->now() >= deadline) part.making_since = Never();
     return Never();
   }
@@ -529,7 +537,12 @@ std::optional<Provisioning::Verdict> Provisioning::DecideDeadline(const Gang& ga
     deadline = std::min(deadline, part.limits_reached_since + options_.unplaceable_grace);
   }
   if (HoldsUselessly(gang)) {
-    deadline = std::min(deadline, record.admitted_at + options_.unplaceable_grace);
+    // Quota is kept without room only by the gang that is to have the next.
+    if (!NobodyMakesNodes(gang) || may_use_another_flavor_(gang)) {
+      deadline = std::min(deadline, record.admitted_at + options_.unplaceable_grace);
+    } else if (!placement_->IsHead(gang)) {
+      return Verdict{{}, std::nullopt};
+    }
   }
   deadline = std::min(deadline, limit.at);
   if (now < deadline) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <random>
@@ -31,11 +32,14 @@ bool IsSetback(v1::ReasonCode code);
 
 class Provisioning {
  public:
+  // Its members can be made anew for another flavor, which may have room.
+  using MayUseAnotherFlavor = std::function<bool(const Gang&)>;
+
   // All of them outlive it.
   Provisioning(const EngineOptions& options, const cluster::Snapshot& snapshot, const Gangs& gangs,
                const Records& records, const QuotaAdmission& quota,
-               const Placeability& placeability, Placement* placement, Agenda* agenda,
-               Outbox* outbox);
+               const Placeability& placeability, Placement* placement,
+               MayUseAnotherFlavor may_use_another_flavor, Agenda* agenda, Outbox* outbox);
 
   // --- observations ---
   void Observe(const kube::Event& event);
@@ -52,10 +56,11 @@ class Provisioning {
   void Succeed(const Gang& gang) { setbacks_.Forget(gang.key); }
   // Asks for nodes for the members that lack them, or takes that back.
   void Signal(const Gang& gang, bool undecided);
-  // The gang has waited for long enough. Why, and for how long it is to pause.
+  // The gang has waited for long enough, and gives back its quota. Why, and for how long it is to
+  // pause; no pause: nobody makes room for it, so it waits in the list until there is some.
   struct Verdict {
     Reason why;
-    absl::Duration pause;
+    std::optional<absl::Duration> pause;
   };
   std::optional<Verdict> DecideDeadline(const Gang& gang, bool posted);
   void Forget(GangId gang, const GangKey& key);
@@ -104,6 +109,7 @@ class Provisioning {
   std::string UsableText(const Gang& gang) const;
   void ReadLimits(const Gang& gang);
   bool HoldsNodes(const Gang& gang) const;
+  bool NobodyMakesNodes(const Gang& gang) const;
   bool HoldsUselessly(const Gang& gang) const;
   bool IsBeingMade(const Gang& gang) const;
   absl::Time DeadlineNow(const Gang& gang);
@@ -121,6 +127,7 @@ class Provisioning {
   const QuotaAdmission& quota_;
   const Placeability& placeability_;
   Placement* placement_;
+  const MayUseAnotherFlavor may_use_another_flavor_;
   Agenda* agenda_;
   Outbox* outbox_;
 

@@ -111,11 +111,14 @@ Reason Report::ProvisioningReason(const Gang& gang) const {
   if (places.coming_suffices) return setback ? *std::move(setback) : ComingReason(gang);
   if (setback) return *std::move(setback);
   if (from_.provisioning.IsBeyondLimits(gang)) return from_.provisioning.LimitReason(gang);
+  return CapacityReason(gang, from_.provisioning.IsSignalled(gang) ? "; nodes were asked for" : "");
+}
+
+Reason Report::CapacityReason(const Gang& gang, std::string_view meanwhile) const {
+  const PlanShortfall& shortfall = from_.placement.Of(gang).shortfall;
   Reason reason = {v1::CAPACITY_SHORT,
-                   fmt::format("{} of {} members have room{}: {}", places.shortfall.placeable,
-                               gang.unbound.size(),
-                               from_.provisioning.IsSignalled(gang) ? "; nodes were asked for" : "",
-                               ShortfallText(places.shortfall)),
+                   fmt::format("{} of {} members have room{}: {}", shortfall.placeable,
+                               gang.unbound.size(), meanwhile, ShortfallText(shortfall)),
                    ""};
   AddSuspects(gang, &reason);
   const Feasibility* feasibility = from_.placeability.Of(gang);
@@ -235,6 +238,10 @@ Reason Report::QuotaReason(const Gang& gang) const {
     return {v1::RECORD_PENDING, "quota is reserved; the admission record is being written", ""};
   }
   const quota::Wait wait = from_.quota.scheduler().WhyWaiting(gang.uid());
+  if (gang.facts.waits_for_room &&
+      (wait.code == quota::WaitCode::kNone || wait.code == quota::WaitCode::kNotPlaceable)) {
+    return CapacityReason(gang, "; its quota is given back until there is room");
+  }
   return {CodeOf(wait.code), wait.message, wait.fix};
 }
 

@@ -113,6 +113,7 @@ class Report {
   // --- reasons.cc ---
   Reason FindReason(const Gang& gang) const;
   Reason ProvisioningReason(const Gang& gang) const;
+  Reason CapacityReason(const Gang& gang, std::string_view meanwhile) const;
   Reason ComingReason(const Gang& gang) const;
   Reason ReadyReason(const Gang& gang) const;
   Reason RepairReason(const Gang& gang) const;
