@@ -159,7 +159,9 @@ absl::Status Invariants::NotePod(bool deleted, const kube::Pod& pod) {
   }
   members_.emplace(uid, std::move(member));
   auto group = groups_.find(gang);
-  if (!takes_room || !none_bound_before || group == groups_.end()) return absl::OkStatus();
+  if (!takes_room || !none_bound_before || group == groups_.end() || group->second.edited) {
+    return absl::OkStatus();
+  }
   const Counts counts = Count(gang);
   if (counts.ungated + counts.succeeded >= group->second.min_member) return absl::OkStatus();
   const auto lost = lost_member_at_.find(gang);
@@ -189,7 +191,7 @@ void Invariants::ReadGroups() {
     if (IsDeletion(item)) {
       groups_.erase(group.meta.FullName());
     } else {
-      groups_[group.meta.FullName()] = {group.min_member, group.status};
+      groups_[group.meta.FullName()] = {group.min_member, group.meta.generation > 1, group.status};
     }
   }
 }

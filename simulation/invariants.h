@@ -66,6 +66,7 @@ class Invariants {
   };
   struct Group {
     int64_t min_member = 1;
+    bool edited = false;  // bindings may have been on their way
     kube::PodGroup::Status status;
   };
   struct Counts {

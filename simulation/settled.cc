@@ -229,9 +229,9 @@ class Settled {
         return wrong("it doesn't come to rest");
     }
     if (members.bound > 0 && !edited && !whole) wrong("it is bound in part");
-    // It runs while nodes are being made.
+    // It runs while nodes are being made, and not where NodePools' limits let none be.
     if (gang.state() == v1::PROVISIONING && gang.has_deadline() && makes_nodes_ &&
-        TimeOf(gang.deadline()) + kLate < now_) {
+        gang.reason().code() != v1::POOL_LIMIT_REACHED && TimeOf(gang.deadline()) + kLate < now_) {
       wrong("its deadline is over");
     }
     switch (gang.reason().code()) {

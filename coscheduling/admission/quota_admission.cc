@@ -64,6 +64,17 @@ bool Covers(const quota::Admission& admission, const quota::Workload& workload) 
   });
 }
 
+// The same for `count` of its pods, which are all alike; fewer than all.
+quota::PodSetAssignment Reduced(quota::PodSetAssignment given, int64_t count) {
+  kube::ResourceList usage;
+  for (const auto& [resource, amount] : given.usage.entries()) {
+    usage.Set(resource, amount / given.count * count);
+  }
+  given.usage = std::move(usage);
+  given.count = count;
+  return given;
+}
+
 // Some member is live, or still on its node.
 bool Stands(const Gang& gang) { return gang.facts.live > 0 || gang.facts.terminating; }
 
@@ -331,7 +342,40 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
     Release(gang);
     return;
   }
+  if (ReleaseIdleSurplus(gang)) return;
   TellHeld(gang, std::move(workload));
+}
+
+// Quota beyond minMember is given back when its pods have been gone for long enough to be made
+// anew. True if it is being given back.
+bool QuotaAdmission::ReleaseIdleSurplus(const Gang& gang) {
+  AdmissionRecord record = *records_->Of(gang);
+  std::map<std::string, int64_t> members;
+  for (const auto* uids : {&gang.bound, &gang.unbound}) {
+    for (const std::string& uid : *uids) ++members[PodSetOf(*snapshot_.FindPod(uid))];
+  }
+  bool idle = false;
+  for (quota::PodSetAssignment& given : record.quota->surplus) {
+    const int64_t used =
+        std::max<int64_t>(0, members[given.name] - CountedAsNeeded(*record.quota, given.name));
+    if (given.count <= used) continue;
+    idle = true;
+    given = Reduced(given, used);
+  }
+  Part& part = parts_[gang.id];
+  if (!idle || record.eviction || gang.facts.terminating) {
+    part.surplus_idle_since = Never();
+    return false;
+  }
+  part.surplus_idle_since = std::min(part.surplus_idle_since, agenda_->now());
+  const absl::Time due = part.surplus_idle_since + options_.repair_deadline;
+  if (agenda_->now() < due) {
+    agenda_->NoteAt(gang.id, due);
+    return false;
+  }
+  std::erase_if(record.quota->surplus, [](const auto& given) { return given.count == 0; });
+  records_->Write(gang, record);
+  return true;
 }
 
 // Also notes since when nothing of the gang stands or may start.
@@ -400,6 +444,7 @@ void QuotaAdmission::Request(const Gang& gang, const NewRecord& new_record) {
 }
 
 void QuotaAdmission::Release(const Gang& gang) {
+  parts_[gang.id].granted.reset();  // surplus that its record doesn't show yet
   AdmissionRecord record = *records_->Of(gang);
   record.quota.reset();
   record.queue.clear();
@@ -505,6 +550,13 @@ void QuotaAdmission::Carry(const quota::Decision& decision, const NewRecord& new
   agenda_->Note(gang->id);
   if (decision.admission) {
     Part& part = parts_[gang->id];
+    // There is nothing that surplus could be added to: it gave its quota back, or its record went.
+    if (decision.surplus_only && (part.waits_for_room || !Holds(*gang))) {
+      if (part.known && part.known->admission) {
+        scheduler_.SetAdmitted(part.known->workload, *part.known->admission);
+      }
+      return;
+    }
     part.granted = *decision.admission;
     part.waits_for_room = false;
     part.known->admission = *decision.admission;

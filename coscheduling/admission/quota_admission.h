@@ -132,6 +132,8 @@ class QuotaAdmission {
     bool waits_for_room = false;
     // Since when nothing of the gang stands or may start, though it holds quota.
     absl::Time idle_since = Never();
+    // Since when it holds quota beyond minMember for pods that aren't there.
+    absl::Time surplus_idle_since = Never();
   };
 
   const Part& PartOf(const Gang& gang) const;
@@ -139,6 +141,7 @@ class QuotaAdmission {
   int64_t PriorityOf(const Gang& gang) const;
   void FindUncounted(const Gang& gang);
   bool MayKeep(const Gang& gang, const Holding& holding);
+  bool ReleaseIdleSurplus(const Gang& gang);
   void TellHeld(const Gang& gang, quota::Workload workload);
   void Carry(const quota::Decision& decision, const NewRecord& new_record);
   void ReadWaitReasons();

@@ -135,7 +135,7 @@ GangId Placement::Head() const {
            !parts_.at(order.id).places.coming_suffices;
   });
   if (head == list_.end()) return GangId::kNone;
-  const bool another = !wait_for_quota_.empty() && *wait_for_quota_.begin() < *head;
+  const bool another = !come_later_.empty() && *come_later_.begin() < *head;
   return another ? GangId::kNone : head->id;
 }
 
@@ -159,15 +159,21 @@ Placement::Order Placement::OrderOf(const Gang& gang) {
           gang.id};
 }
 
-void Placement::NoteWaitForQuota(const Gang& gang, Part* part) {
+bool Placement::ComesLater(const Gang& gang, const Part& part) const {
+  const GangFacts& facts = gang.facts;
+  const bool starts = gang.ours && !facts.blocked && !facts.infeasible && !facts.evicting &&
+                      !facts.backing_off && !gang.unbound.empty();
+  return starts && !part.listed && quota_->InUse() &&
+         static_cast<int64_t>(part.places.fixed.size()) < gang.required();
+}
+
+void Placement::NoteClaim(const Gang& gang, Part* part) {
   std::optional<Order> now;
-  if (!gang.facts.waits_for_room && (quota_->Waits(gang) || quota_->IsGranted(gang))) {
-    now = OrderOf(gang);
-  }
-  if (now == part->waits_for_quota) return;
-  if (part->waits_for_quota) wait_for_quota_.erase(*part->waits_for_quota);
-  if (now) wait_for_quota_.insert(*now);
-  part->waits_for_quota = std::move(now);
+  if (ComesLater(gang, *part)) now = OrderOf(gang);
+  if (now == part->comes_later) return;
+  if (part->comes_later) come_later_.erase(*part->comes_later);
+  if (now) come_later_.insert(*now);
+  part->comes_later = std::move(now);
 }
 
 void Placement::EnterList(const Gang& gang, Part* part) {
@@ -308,7 +314,6 @@ bool Placement::Sync(const Gang& gang) {
     }
     held = false;
   }
-  NoteWaitForQuota(gang, &part);
   const bool without_quota = IsWithoutQuota(gang);
   if (!gang.facts.waits_for_room) part.awaits_room = false;
   if (!without_quota && !Waits(gang)) {
@@ -318,12 +323,14 @@ bool Placement::Sync(const Gang& gang) {
     places.coming_suffices = places.short_of_nodes = places.fits_now = false;
     part.asked = 0;
     IndexPlaces(gang.id, &part);
+    NoteClaim(gang, &part);
     return held;
   }
   if (!without_quota) places.fits_now = false;
   const size_t asked = Digest(gang, Unplaced(gang));
   if (part.asked != asked) Classify(gang, &part);
   EnterList(gang, &part);
+  NoteClaim(gang, &part);
   // An incomplete plan keeps what it counts on for a time only; and whether capacity may suffice
   // again isn't said by nodes.
   const bool keeps_partial = places.tentative_assumed && places.short_of_nodes;
@@ -370,7 +377,7 @@ void Placement::Forget(GangId gang) {
   DropFixed(gang, &part);
   IndexPlaces(gang, &part);
   LeaveList(&part);
-  if (part.waits_for_quota) wait_for_quota_.erase(*part.waits_for_quota);
+  if (part.comes_later) come_later_.erase(*part.comes_later);
   Declassify(gang, &part);
   if (guard_ == gang) guard_ = GangId::kNone;
   parts_.erase(it);

@@ -115,7 +115,7 @@ class Placement {
   // Unbound members without a place that may be given one.
   std::vector<std::string> Unplaced(const Gang& gang) const;
   // The next room that suffices is its: first in the list of those that lack some, and of no less
-  // claim than who waits for quota.
+  // claim than who isn't in the list because something else comes first, quota for example.
   bool IsHead(const Gang& gang) const { return Head() == gang.id; }
   // Why quota would be kept in vain by a gang that gave it back for lack of room; "" if it may have
   // it. A change of the answer invalidates what quota was told.
@@ -148,8 +148,8 @@ class Placement {
     std::set<std::string> pins;
     bool listed = false;
     Order order;
-    std::optional<Order> waits_for_quota;  // as entered in wait_for_quota_
-    size_t asked = 0;                      // digest of what the last plan was made for
+    std::optional<Order> comes_later;  // as entered in come_later_
+    size_t asked = 0;                  // digest of what the last plan was made for
     // What the last plan lacked: on usable nodes, and with those that are coming.
     int64_t missing = 0;
     int64_t missing_with_coming = 0;
@@ -181,7 +181,8 @@ class Placement {
   Part& PartOf(const Gang& gang) { return parts_[gang.id]; }
   const Part& PartOf(const Gang& gang) const;
   static Order OrderOf(const Gang& gang);
-  void NoteWaitForQuota(const Gang& gang, Part* part);
+  bool ComesLater(const Gang& gang, const Part& part) const;
+  void NoteClaim(const Gang& gang, Part* part);
   void EnterList(const Gang& gang, Part* part);
   void LeaveList(Part* part);
   void Classify(const Gang& gang, Part* part);
@@ -241,7 +242,8 @@ class Placement {
 
   absl::node_hash_map<GangId, Part> parts_;
   std::set<Order> list_;
-  std::set<Order> wait_for_quota_;  // not in the list
+  // Those that will be in the list once they have quota and their flavors.
+  std::set<Order> come_later_;
   std::set<Order> due_;
   std::set<std::pair<uint64_t, Order>> by_age_;  // of the list, by Part::planned_at
   // Of the list: what they were told last may not be so any more, though nothing could help them.

@@ -366,8 +366,8 @@ void Provisioning::CountOn(const std::vector<GangId>& planned) {
     }
     const bool complete =
         places.coming_suffices || static_cast<int64_t>(places.fixed.size()) >= gang.required();
-    setbacks_.CountOn(gang.key, records_.Of(gang)->admitted_at, claims, complete,
-                      CapacityFailedBefore(gang));
+    Note(setbacks_.CountOn(gang.key, records_.Of(gang)->admitted_at, claims, complete,
+                           CapacityFailedBefore(gang)));
   }
 }
 

@@ -282,8 +282,10 @@ void Setbacks::Release(const GangKey& gang, GangEntry* entry) {
   entry->claims.clear();
 }
 
-void Setbacks::CountOn(const GangKey& gang, absl::Time attempt, const std::set<std::string>& claims,
-                       bool complete, bool failed_before) {
+std::vector<GangKey> Setbacks::CountOn(const GangKey& gang, absl::Time attempt,
+                                       const std::set<std::string>& claims, bool complete,
+                                       bool failed_before) {
+  std::vector<GangKey> others;
   auto [it, added] = gangs_.try_emplace(gang);
   GangEntry& entry = it->second;
   if (added || entry.attempt != attempt) {
@@ -302,17 +304,20 @@ void Setbacks::CountOn(const GangKey& gang, absl::Time attempt, const std::set<s
     behind = std::min(behind, claim.sight.stage);
     // Whoever had its eye on it before has no right to it now.
     for (const GangKey& other : claim.counted_by) {
-      if (other != gang) gangs_.at(other).claims.erase(name);
+      if (other == gang) continue;
+      gangs_.at(other).claims.erase(name);
+      others.push_back(other);
     }
     claim.counted_by = {gang};
     entry.claims.insert(name);
   }
-  if (!complete) return;
+  if (!complete) return others;
   for (size_t stage = 0; stage < IndexOf(behind); ++stage) {
     entry.failing_since[stage] = absl::InfiniteFuture();
   }
   if (behind > BringUp::kLaunch) entry.refused_since = absl::InfiniteFuture();
   for (auto& [kind, setback] : entry.met) setback.overcome |= StageOf(setback.code) < behind;
+  return others;
 }
 
 void Setbacks::Stop(const GangKey& gang, const BringUpLimits& limits, absl::Time now) {

@@ -111,9 +111,11 @@ class Setbacks {
   // `complete`, it counts on nothing else, and what is behind all of them is overcome; else it
   // counts on them beside the earlier ones that no other gang's plan is on. Where capacity failed
   // the attempt before, the time for refusals (BringUpLimits) runs from the attempt's beginning:
-  // what is still known to be sold out isn't even asked for.
-  void CountOn(const GangKey& gang, absl::Time attempt, const std::set<std::string>& claims,
-               bool complete, bool failed_before = false);
+  // what is still known to be sold out isn't even asked for. Returns those that counted on some of
+  // them until now.
+  std::vector<GangKey> CountOn(const GangKey& gang, absl::Time attempt,
+                               const std::set<std::string>& claims, bool complete,
+                               bool failed_before = false);
   // The attempt is over: what stands is kept as it is now, and nothing new befalls the gang.
   void Stop(const GangKey& gang, const BringUpLimits& limits, absl::Time now);
   void Forget(const GangKey& gang);
