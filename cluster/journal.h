@@ -69,6 +69,9 @@ class NodeChanges {
   uint8_t bits_ = 0;
 };
 
+// What its Node and its NodeClaim say; the rest is about what stands there.
+inline constexpr NodeChanges kOfObjects = {NodeChange::kCame, NodeChange::kWent, NodeChange::kClass,
+                                           NodeChange::kMarks};
 // What may make a node take a pod that it didn't take before, as far as the node itself goes.
 inline constexpr NodeChanges kMayHelp = {NodeChange::kCame, NodeChange::kRoomGrew,
                                          NodeChange::kClass, NodeChange::kPods};

@@ -54,6 +54,20 @@ std::string Describe(RejectionCode why_not_node, const kube::PodSpec& spec, cons
                      FirstUntoleratedTaint(spec, info.node->taints)->ToString());
 }
 
+// CheckClass; `why_not_node` is WhyNotNode, asked if the node counts at all.
+template <typename Ask>
+std::optional<Rejection> CheckClassBy(const Snapshot& snapshot, const kube::Pod& pod,
+                                      const NodeInfo& info, Detail detail, Ask why_not_node) {
+  const bool written = detail == Detail::kWritten;
+  const bool counts = info.Coming() || (info.UsableNow() && IsWholeFor(pod.spec->requests, info));
+  if (!counts) {
+    return Rejection{RejectionCode::kNotUsable, written ? info.readiness.message : ""};
+  }
+  const std::optional<RejectionCode> code = why_not_node();
+  if (code) return Rejection{*code, written ? Describe(*code, *pod.spec, info) : ""};
+  return CheckVolumes(snapshot, pod, info);
+}
+
 bool IsAnyAddress(const std::string& ip) { return ip.empty() || ip == "0.0.0.0"; }
 
 // kube-scheduler's HostPortInfo.CheckConflict.
@@ -144,21 +158,16 @@ bool HostPortsConflict(const kube::PodSpec& a, const kube::PodSpec& b) {
 
 std::optional<Rejection> CheckClass(const Snapshot& snapshot, const kube::Pod& pod,
                                     const NodeInfo& info) {
-  return ClassCheck(snapshot, pod).Check(info);
+  return CheckClassBy(snapshot, pod, info, Detail::kWritten,
+                      [&] { return WhyNotNode(*pod.spec, info); });
 }
 
 std::optional<Rejection> ClassCheck::Check(const NodeInfo& info, Detail detail) {
-  const bool written = detail == Detail::kWritten;
-  const bool counts = info.Coming() || (info.UsableNow() && IsWholeFor(pod_.spec->requests, info));
-  if (!counts) {
-    return Rejection{RejectionCode::kNotUsable, written ? info.readiness.message : ""};
-  }
-  // A virtual node is judged by its claim, too.
-  const int family = info.is_virtual || looks_at_names_ ? -1 : info.family;
-  const std::optional<RejectionCode> code =
-      by_family_.Get(family, [&] { return WhyNotNode(*pod_.spec, info); });
-  if (code) return Rejection{*code, written ? Describe(*code, *pod_.spec, info) : ""};
-  return CheckVolumes(snapshot_, pod_, info);
+  return CheckClassBy(snapshot_, pod_, info, detail, [&] {
+    // A virtual node is judged by its claim, too.
+    const int family = info.is_virtual || looks_at_names_ ? -1 : info.family;
+    return by_family_.Get(family, [&] { return WhyNotNode(*pod_.spec, info); });
+  });
 }
 
 std::optional<Rejection> CheckRoom(const kube::Pod& pod, const NodeInfo& info) {

@@ -79,8 +79,8 @@ Snapshot::~Snapshot() = default;
 void Snapshot::Upsert(kube::Node node) {
   const std::string name = node.meta.name;
   std::set<std::string> claims;
-  if (auto known = nodes_.find(name); known != nodes_.end()) {
-    NodeInfo& info = known->second;
+  if (NodeInfo* known = state_->Find(name)) {
+    NodeInfo& info = *known;
     if (IsOutdated(node.meta, info.object->meta)) return;
     if (SameButVersion(node, *info.object)) {
       state_->KeepVersion(info, std::move(node));
@@ -132,11 +132,11 @@ void Snapshot::Upsert(kube::Pod pod) {
   State::PodEntry& entry = it->second;
   if (!is_new && IsOutdated(pod.meta, entry.pod->meta)) return;
   std::shared_ptr<const kube::Pod> before = entry.pod;
-  const std::string place_before = is_new ? "" : entry.Place();
+  const std::string place_before = is_new ? std::string() : entry.Place();
 
   // A pod is updated often and its spec hardly ever.
-  pod.spec = before != nullptr && *before->spec == *pod.spec ? before->spec
-                                                             : state_->specs.Share(pod.spec);
+  const bool alike = before != nullptr && (before->spec == pod.spec || *before->spec == *pod.spec);
+  pod.spec = alike ? before->spec : state_->specs.Share(pod.spec);
   entry.pod = std::make_shared<const kube::Pod>(std::move(pod));
   if (entry.pod->IsBound() || entry.pod->IsTerminal()) entry.assumed_on.clear();
   const std::string place = entry.Place();
@@ -256,6 +256,16 @@ void Snapshot::RemoveStorageClass(std::string_view name) {
 
 Journal Snapshot::TakeJournal() { return state_->journal.Take(); }
 
+const std::vector<const NodeInfo*>& Snapshot::node_list() const {
+  if (state_->list.empty()) {
+    state_->list.reserve(nodes_.size());
+    for (const auto& [name, info] : nodes_) state_->list.push_back(&info);
+  }
+  return state_->list;
+}
+
+size_t Snapshot::virtual_count() const { return state_->virtual_count; }
+
 const NodeInfo* Snapshot::FindNode(std::string_view name) const { return state_->FindNode(name); }
 
 const kube::Pod* Snapshot::FindPod(std::string_view uid) const {
@@ -273,8 +283,7 @@ const NodeInfo* Snapshot::FindNodeOfPod(std::string_view uid) const {
   if (it == state_->pods.end()) return nullptr;
   const std::string& place = it->second.Place();
   if (place.empty()) return nullptr;
-  auto node = nodes_.find(place);
-  return node == nodes_.end() ? nullptr : &node->second;
+  return state_->Find(place);
 }
 
 const kube::NodeClaim* Snapshot::FindNodeClaim(std::string_view name) const {

@@ -67,7 +67,8 @@ struct NodeInfo {
   std::string error;
   std::vector<PlacedPod> pods;  // in order of UID
   // Sum over pods plus reserved_for_daemons. Never negative; may exceed allocatable when others
-  // overcommit. What could be summed up, if error says that it wasn't everything.
+  // overcommit. Without entries of 0. What could be summed up, if error says that it wasn't
+  // everything.
   kube::ResourceList requested;
   // Requests of matching DaemonSets whose pod doesn't stand on this node. A DaemonSet matches by
   // its pod's nodeSelector, required node affinity and tolerations; taints that leave by themselves
@@ -139,6 +140,10 @@ class Snapshot {
 
   // All nodes, real and virtual, in name order. Pointers live until the next non-const call.
   const std::map<std::string, NodeInfo, std::less<>>& nodes() const { return nodes_; }
+  // The same in one piece, for those who look at all of them. Lives until the next non-const call.
+  const std::vector<const NodeInfo*>& node_list() const;
+  // How many of them are virtual.
+  size_t virtual_count() const;
   const std::map<std::string, std::shared_ptr<const kube::NodeClaim>, std::less<>>& node_claims()
       const;
   const std::map<std::string, std::shared_ptr<const kube::Namespace>, std::less<>>& namespaces()

@@ -1,11 +1,13 @@
 // A snapshot that was changed step by step equals one that is built from what is there now, fed in
-// any order; and its journal names whatever changes a verdict, and what else changed.
+// any order, and sums that were kept up to date equal those of all that stands there; and its
+// journal names whatever changes a verdict, and what else changed.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -28,6 +30,16 @@ using namespace test;
 constexpr int kSeeds = 40;
 constexpr int kSteps = 250;
 
+// What stands on the node, summed up pod by pod; nullopt if it can't be.
+std::optional<kube::ResourceList> SumOf(const NodeInfo& info) {
+  kube::ResourceList sum = info.reserved_for_daemons;
+  for (const PlacedPod& placed : info.pods) {
+    if (!placed.pod->spec_error.empty() || !sum.Add(placed.pod->spec->requests).ok()) return {};
+  }
+  sum.DropZeros();
+  return sum;
+}
+
 // Everything that a predicate can see, as text.
 std::string Picture(const Snapshot& snapshot) {
   std::string text;
@@ -39,6 +51,9 @@ std::string Picture(const Snapshot& snapshot) {
     text += fmt::format("  allocatable {}; requested {}; daemons {}\n",
                         info.node->allocatable.ToString(), info.requested.ToString(),
                         info.reserved_for_daemons.ToString());
+    const std::optional<kube::ResourceList> sum = SumOf(info);
+    if (!sum) EXPECT_NE(info.error, "");
+    if (info.error.empty()) EXPECT_EQ(info.requested, sum);
     EXPECT_EQ(info.free.size(), info.node->allocatable.entries().size());
     for (const auto& [resource, allocatable] : info.node->allocatable.entries()) {
       EXPECT_EQ(info.Free(resource),
@@ -57,6 +72,15 @@ std::string Picture(const Snapshot& snapshot) {
       EXPECT_EQ(info.family == other.family, NodeFamilies::Alike(*info.node, *other.node));
     }
   }
+  std::vector<std::string> names;
+  size_t virtual_count = 0;
+  for (const NodeInfo* info : snapshot.node_list()) {
+    names.push_back(info->name());
+    virtual_count += info->is_virtual ? 1 : 0;
+  }
+  EXPECT_EQ(names.size(), snapshot.nodes().size());
+  EXPECT_TRUE(std::ranges::is_sorted(names));
+  EXPECT_EQ(virtual_count, snapshot.virtual_count());
   std::set<std::string> keep_away;
   for (const auto& [uid, node] : snapshot.anti_affinity_pods()) {
     keep_away.insert(fmt::format("{}@{}", uid, node));

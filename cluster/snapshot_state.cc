@@ -137,41 +137,50 @@ const std::string& Snapshot::State::PodEntry::Place() const {
 }
 
 NodeInfo* Snapshot::State::FindNode(std::string_view name) {
-  auto it = nodes.find(name);
-  if (it == nodes.end() && name.starts_with(kVirtualPrefix)) {
+  NodeInfo* info = Find(name);
+  if (info == nullptr && name.starts_with(kVirtualPrefix)) {
     std::vector<std::string> paired = pairing.NodesOf(name.substr(kVirtualPrefix.size()));
-    if (!paired.empty()) it = nodes.find(paired.front());
+    if (!paired.empty()) info = Find(paired.front());
   }
-  return it == nodes.end() ? nullptr : &it->second;
+  return info;
+}
+
+std::pair<NodeInfo*, bool> Snapshot::State::FindOrMake(const std::string& name) {
+  const auto [it, is_new] = nodes.try_emplace(name);
+  if (is_new) {
+    by_name.emplace(it->first, &it->second);
+    list.clear();
+  }
+  return {&it->second, is_new};
 }
 
 void Snapshot::State::Attach(const std::string& node, const std::shared_ptr<const kube::Pod>& pod,
                              bool assumed, Source source) {
   const std::string& uid = pod->meta.uid;
-  auto it = nodes.find(node);
-  if (it == nodes.end()) {
+  NodeInfo* info = Find(node);
+  if (info == nullptr) {
     waiting[node].insert(uid);
     return;
   }
-  std::vector<PlacedPod>& placed = it->second.pods;
+  std::vector<PlacedPod>& placed = info->pods;
   placed.insert(FindSlot(placed, uid), {pod, assumed, LabelBits(pod->meta.labels)});
   if (KeepsOthersAway(*pod)) anti_affinity_pods[uid] = node;
   NodeChanges changes = NodeChange::kPods;
   if (!pod->spec->host_ports.empty()) changes |= NodeChange::kRoomShrank;
-  SettlePods(it->second, !DaemonSetOf(*pod).empty(), changes, source);
+  SettlePod(*info, *pod, /*stands=*/true, changes, source);
 }
 
 void Snapshot::State::Detach(const std::string& node, const kube::Pod& pod, Source source) {
   const std::string& uid = pod.meta.uid;
-  auto it = nodes.find(node);
-  if (it == nodes.end()) {
+  NodeInfo* info = Find(node);
+  if (info == nullptr) {
     auto unknown = waiting.find(node);
     if (unknown == waiting.end()) return;
     unknown->second.erase(uid);
     if (unknown->second.empty()) waiting.erase(unknown);
     return;
   }
-  std::vector<PlacedPod>& placed = it->second.pods;
+  std::vector<PlacedPod>& placed = info->pods;
   auto slot = FindSlot(placed, uid);
   if (slot == placed.end() || slot->pod->meta.uid != uid) return;
   // Keeps `pod` alive, which may be the version that stands here.
@@ -180,14 +189,14 @@ void Snapshot::State::Detach(const std::string& node, const kube::Pod& pod, Sour
   anti_affinity_pods.erase(uid);
   NodeChanges changes = NodeChange::kPods;
   if (!leaving->spec->host_ports.empty()) changes |= NodeChange::kRoomGrew;
-  SettlePods(it->second, !DaemonSetOf(*leaving).empty(), changes, source);
+  SettlePod(*info, *leaving, /*stands=*/false, changes, source);
 }
 
 void Snapshot::State::Replace(const std::string& node, const std::shared_ptr<const kube::Pod>& pod,
                               bool assumed) {
-  auto it = nodes.find(node);
-  if (it == nodes.end()) return;
-  auto slot = FindSlot(it->second.pods, pod->meta.uid);
+  NodeInfo* info = Find(node);
+  if (info == nullptr) return;
+  auto slot = FindSlot(info->pods, pod->meta.uid);
   std::shared_ptr<const kube::Pod> before = std::exchange(slot->pod, pod);
   slot->assumed = assumed;
   NodeChanges changes;
@@ -209,7 +218,7 @@ void Snapshot::State::Replace(const std::string& node, const std::shared_ptr<con
   if (before->spec->host_ports != pod->spec->host_ports) {
     changes |= {NodeChange::kRoomGrew, NodeChange::kRoomShrank};
   }
-  SettlePods(it->second, daemons_changed, changes, Source::kObserved);
+  SettlePods(*info, daemons_changed, changes, Source::kObserved);
 }
 
 void Snapshot::State::SettlePods(NodeInfo& info, bool daemons_changed, NodeChanges changes,
@@ -220,8 +229,45 @@ void Snapshot::State::SettlePods(NodeInfo& info, bool daemons_changed, NodeChang
   journal.NodeChanged(info.name(), changes, source);
 }
 
-// Sums up anew what stands on the node. Adding and subtracting would be wrong for ever after one
-// sum that didn't fit.
+void Snapshot::State::SettlePod(NodeInfo& info, const kube::Pod& pod, bool stands,
+                                NodeChanges changes, Source source) {
+  if (const std::optional<NodeChanges> of_room = CountPod(info, pod, stands)) {
+    journal.NodeChanged(info.name(), changes | *of_room, source);
+    return;
+  }
+  SettlePods(info, !DaemonSetOf(pod).empty(), changes, source);
+}
+
+// Amounts are never negative, so a sum fits or doesn't fit in whatever order it is made, and adding
+// and subtracting gives what summing up anew does. After a sum that didn't fit it wouldn't.
+std::optional<NodeChanges> Snapshot::State::CountPod(NodeInfo& info, const kube::Pod& pod,
+                                                     bool stands) {
+  if (!info.error.empty() || !pod.spec_error.empty() || !DaemonSetOf(pod).empty()) {
+    return std::nullopt;
+  }
+  const kube::ResourceList& amounts = pod.spec->requests;
+  const absl::Status sum = stands ? info.requested.Add(amounts) : info.requested.Subtract(amounts);
+  if (!sum.ok()) return std::nullopt;
+  NodeChanges changes;
+  const auto& allocatable = info.node->allocatable.entries();
+  size_t at = 0;
+  for (const auto& [resource, amount] : amounts.entries()) {
+    if (amount == 0) continue;
+    while (at < allocatable.size() && allocatable[at].first < resource) ++at;
+    const bool has = at < allocatable.size() && allocatable[at].first == resource;
+    const int64_t capacity = has ? allocatable[at].second : 0;
+    const int64_t requested = info.requested.Get(resource);
+    const int64_t now = FreeOf(capacity, requested);
+    const int64_t before = FreeOf(capacity, stands ? requested - amount : requested + amount);
+    if (now > before) changes |= NodeChange::kRoomGrew;
+    if (now < before) changes |= NodeChange::kRoomShrank;
+    if (has) info.free[at] = std::max<int64_t>(now, 0);
+  }
+  info.requested.DropZeros();
+  return changes;
+}
+
+// Sums up anew what stands on the node.
 NodeChanges Snapshot::State::Settle(NodeInfo& info, bool daemons_changed,
                                     const kube::ResourceList& allocatable_before) {
   std::string error = info.node->error;
@@ -244,6 +290,7 @@ NodeChanges Snapshot::State::Settle(NodeInfo& info, bool daemons_changed,
       note(fmt::format("pod {}: {}", pod.meta.FullName(), std::string(status.message())));
     }
   }
+  requested.DropZeros();
   NodeChanges changes =
       ChangeOfRoom(allocatable_before, info.requested, info.node->allocatable, requested);
   info.reserved_for_daemons = std::move(reserved);
@@ -281,6 +328,8 @@ void Snapshot::State::Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> ob
     info.is_virtual = info.claim != nullptr && !IsBroughtUp(*info.object) &&
                       info.readiness.stage != NodeStage::kGoing;
   }
+  virtual_count += info.is_virtual ? 1 : 0;
+  virtual_count -= before.is_virtual ? 1 : 0;
   info.node = info.is_virtual
                   ? std::make_shared<const kube::Node>(Forecast(info.object.get(), *info.claim))
                   : info.object;
@@ -323,9 +372,9 @@ void Snapshot::State::KeepVersion(std::shared_ptr<const kube::NodeClaim> version
 
 void Snapshot::State::RefreshNode(const std::string& name,
                                   std::shared_ptr<const kube::Node> object) {
-  auto [it, is_new] = nodes.try_emplace(name);
+  const auto [info, is_new] = FindOrMake(name);
   auto claim = claims.find(pairing.ClaimOf(name));
-  Adopt(it->second, std::move(object), claim == claims.end() ? nullptr : claim->second, is_new);
+  Adopt(*info, std::move(object), claim == claims.end() ? nullptr : claim->second, is_new);
   if (!is_new) return;
   auto bound = waiting.extract(name);
   if (bound.empty()) return;
@@ -338,8 +387,8 @@ void Snapshot::State::RefreshClaim(const std::string& name) {
   auto claim = claims.find(name);
   std::vector<std::string> paired = pairing.NodesOf(name);
   if (claim != claims.end() && paired.empty()) {
-    auto [it, is_new] = nodes.try_emplace(VirtualName(name));
-    Adopt(it->second, nullptr, claim->second, is_new);
+    const auto [info, is_new] = FindOrMake(VirtualName(name));
+    Adopt(*info, nullptr, claim->second, is_new);
     return;
   }
   auto virtual_node = nodes.find(VirtualName(name));
@@ -374,6 +423,9 @@ void Snapshot::State::RemoveNode(Nodes::iterator node) {
   }
   families.Leave(node->second.family);
   journal.NodeWent(node->first, node->second.pods.empty() ? NodeChanges() : NodeChange::kPods);
+  by_name.erase(node->first);
+  list.clear();
+  if (node->second.is_virtual) --virtual_count;
   nodes.erase(node);
 }
 

@@ -5,9 +5,12 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "cluster/claim_pairing.h"
@@ -37,6 +40,12 @@ struct Snapshot::State {
 
   explicit State(Nodes& all_nodes) : nodes(all_nodes) {}
 
+  // By the name of the NodeInfo.
+  NodeInfo* Find(std::string_view name) {
+    const auto it = by_name.find(name);
+    return it == by_name.end() ? nullptr : it->second;
+  }
+
   Pods::iterator FindPod(std::string_view uid) {
     return pods.find(absl::string_view(uid.data(), uid.size()));
   }
@@ -64,6 +73,10 @@ struct Snapshot::State {
   void RefreshDaemonSet(const kube::DaemonSet* before, const kube::DaemonSet* after);
 
   Nodes& nodes;
+  // The same by hash, as names are looked up with every pod: keys are those of `nodes`.
+  absl::flat_hash_map<std::string_view, NodeInfo*> by_name;
+  std::vector<const NodeInfo*> list;  // of `nodes`; empty: to be made anew
+  size_t virtual_count = 0;
   Pods pods;
   SpecPool specs;
   // Bound to nodes that aren't known: node name -> UIDs.
@@ -82,12 +95,20 @@ struct Snapshot::State {
  private:
   NodeChanges Settle(NodeInfo& info, bool daemons_changed,
                      const kube::ResourceList& allocatable_before);
-  // For a change of what stands on the node, which journals itself together with `changes`.
+  // For one pod that has just come to stand there, or gone: costs what it asks for.
+  void SettlePod(NodeInfo& info, const kube::Pod& pod, bool stands, NodeChanges changes,
+                 Source source);
+  // What it changes of the node's room; nothing, and nothing is counted, if all must be summed up
+  // anew.
+  std::optional<NodeChanges> CountPod(NodeInfo& info, const kube::Pod& pod, bool stands);
+  // For any change of what stands on the node, which journals itself together with `changes`.
   void SettlePods(NodeInfo& info, bool daemons_changed, NodeChanges changes, Source source);
   void Judge(NodeInfo& info);
   void Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> object,
              std::shared_ptr<const kube::NodeClaim> claim, bool is_new);
   void MoveAssumed(NodeInfo& from, const std::string& to);
+  // The second is true if there was none.
+  std::pair<NodeInfo*, bool> FindOrMake(const std::string& name);
 };
 
 }  // namespace muster::cluster

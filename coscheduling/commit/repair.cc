@@ -35,7 +35,7 @@ absl::Time Repair::DueOf(const Gang& gang) const {
 
 void Repair::Observe(const cluster::Journal& journal) {
   for (const auto& [name, entry] : journal.nodes) {
-    if (!entry.observed.empty()) NoteTrouble(name);
+    if (entry.observed.HasAny(cluster::kOfObjects)) NoteTrouble(name);
   }
 }
 

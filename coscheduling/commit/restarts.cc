@@ -144,11 +144,13 @@ Outbox::OnFinish Restarts::NoteRefusal(const JobGangs::KnownJob& job, const std:
 void Restarts::KeepGoing() {
   began_ = std::min(began_, agenda_->now());
   KeepWorkloads();
-  if (restarting_seen_ != gangs_.jobs().Restarting()) {
+  const std::set<std::string>& restarting = gangs_.jobs().Restarting();
+  if (restarting.empty() && restarting_seen_.empty()) return;
+  if (restarting_seen_ != restarting) {
     std::vector<std::string> changed;
-    std::ranges::set_symmetric_difference(restarting_seen_, gangs_.jobs().Restarting(),
+    std::ranges::set_symmetric_difference(restarting_seen_, restarting,
                                           std::back_inserter(changed));
-    restarting_seen_ = gangs_.jobs().Restarting();
+    restarting_seen_ = restarting;
     for (const std::string& uid : changed) {
       const JobGangs::KnownJob* job = gangs_.jobs().Find(uid);
       if (job == nullptr) continue;

@@ -31,7 +31,7 @@ void SuspectMarks::Report(const kube::Pod& pod, const GangKey& gang) {
 
 void SuspectMarks::Observe(const cluster::Journal& journal) {
   for (const auto& [name, entry] : journal.nodes) {
-    if (entry.observed.empty()) continue;
+    if (!entry.observed.HasAny(cluster::kOfObjects)) continue;
     const cluster::NodeInfo* info = snapshot_.FindNode(name);
     if (info == nullptr || info->object == nullptr) {
       if (annotated_.erase(name) > 0 || suspects_->Find(name) != nullptr) suspects_->Forget(name);
@@ -62,13 +62,7 @@ std::vector<std::string> SuspectMarks::Update() {
       }
     }
   }
-  std::set<std::string> before;
-  for (const auto& [node, entry] : suspects_->nodes()) before.insert(node);
-  if (suspects_->Expire(agenda_->now())) {
-    for (const std::string& node : before) {
-      if (suspects_->Find(node) == nullptr) changed_.insert(node);
-    }
-  }
+  for (std::string& node : suspects_->Expire(agenda_->now())) changed_.insert(std::move(node));
   agenda_->WakeAt(suspects_->NextExpiry());
   std::vector<std::string> changed(changed_.begin(), changed_.end());
   changed_.clear();

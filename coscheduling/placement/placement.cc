@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/hash/hash.h"
 #include "cluster/predicates.h"
 #include "coscheduling/gangs/pod_sets.h"
@@ -49,24 +50,28 @@ bool MayTake(const cluster::NodeInfo& info) { return info.UsableNow() || info.Co
 
 class Placement::KnownFailures {
  public:
-  static std::string ShapeOf(const PlanRequest& request) {
-    std::set<std::string> classes;
-    for (const kube::Pod* pod : request.members) classes.insert(cluster::ClassKey(*pod));
-    // Members of several classes, or with relations to other pods, are not compared.
-    if (classes.size() != 1 || cluster::HasRelations(*request.members.front()->spec) ||
-        !request.excluded_nodes.empty()) {
-      return "";
+  // Classes of members, and how many are of each where there are several. Those with relations to
+  // other pods aren't compared: they have none.
+  using Shape = std::map<std::string, size_t>;
+
+  static Shape ShapeOf(const PlanRequest& request) {
+    Shape shape;
+    if (!request.excluded_nodes.empty()) return shape;
+    for (const kube::Pod* pod : request.members) {
+      if (cluster::HasRelations(*pod->spec)) return {};
+      ++shape[cluster::ClassKey(*pod)];
     }
-    return *classes.begin();
+    if (shape.size() == 1) shape.begin()->second = 0;
+    return shape;
   }
-  const PlanShortfall* Find(const std::string& shape, size_t required) const {
+  const PlanShortfall* Find(const Shape& shape, size_t required) const {
     auto it = failures_.find(shape);
-    return shape.empty() || it == failures_.end() || required < it->second.required
-               ? nullptr
-               : &it->second.shortfall;
+    return it == failures_.end() || required < it->second.required ? nullptr
+                                                                   : &it->second.shortfall;
   }
-  void Note(const std::string& shape, size_t required, const PlanShortfall& shortfall) {
-    if (shape.empty()) return;
+  void Note(const Shape& shape, size_t required, const PlanShortfall& shortfall) {
+    // What some of several classes found another gang might find, too.
+    if (shape.empty() || (shape.size() > 1 && shortfall.placeable > 0)) return;
     auto it = failures_.find(shape);
     if (it == failures_.end() || required < it->second.required) {
       failures_[shape] = {required, shortfall};
@@ -79,7 +84,7 @@ class Placement::KnownFailures {
     size_t required;
     PlanShortfall shortfall;
   };
-  std::map<std::string, Failure> failures_;
+  std::map<Shape, Failure> failures_;
 };
 
 Placement::Placement(const EngineOptions& options, cluster::Snapshot* snapshot, const Gangs& gangs,
@@ -185,14 +190,16 @@ void Placement::EnterList(const Gang& gang, Part* part) {
   list_.insert(order);
   by_age_.emplace(part->planned_at, order);
   if (part->places.tentative_assumed) tentative_.insert(order);
+  if (part->must_plan) due_.insert(order);
+  EnterDemand(part);
 }
 
 void Placement::LeaveList(Part* part) {
   if (!part->listed) return;
   part->listed = false;
+  LeaveDemand(part);
   list_.erase(part->order);
   due_.erase(part->order);
-  stale_.erase(part->order);
   by_age_.erase({part->planned_at, part->order});
   tentative_.erase(part->order);
 }
@@ -200,42 +207,82 @@ void Placement::LeaveList(Part* part) {
 void Placement::Classify(const Gang& gang, Part* part) {
   Declassify(gang.id, part);
   part->sees_relations = false;
+  std::map<std::string, std::shared_ptr<const kube::Pod>> examples;
   for (const std::string& uid : gang.unbound) {
-    const std::shared_ptr<const kube::Pod> pod = snapshot_->SharePod(uid);
-    std::string key = cluster::ClassKey(*pod);
+    std::shared_ptr<const kube::Pod> pod = snapshot_->SharePod(uid);
     part->sees_relations |= HasAnyRelations(*pod->spec);
     if (!pod->spec->persistent_volume_claims.empty()) see_volumes_.insert(gang.id);
-    if (std::ranges::find(part->classes, key) != part->classes.end()) continue;
-    MemberClass& members = classes_[key];
-    if (members.example == nullptr) {
-      members.example = pod;
-      for (const auto& [resource, amount] : pod->spec->requests.entries()) {
-        if (amount <= 0 || !IsDevice(resource)) continue;
-        members.device = resource;
-        members.amount = amount;
-        break;
-      }
-      by_device_[members.device].emplace(members.amount, key);
-    }
-    members.gangs.insert(gang.id);
-    part->classes.push_back(std::move(key));
+    std::string key = cluster::ClassKey(*pod);
+    examples.try_emplace(std::move(key), std::move(pod));
   }
   if (part->sees_relations) see_relations_.insert(gang.id);
+  std::vector<Class> classes;
+  for (auto& [key, example] : examples) {
+    const auto [entry, is_new] = classes_.try_emplace(key);
+    classes.push_back(&*entry);
+    if (!is_new) continue;
+    MemberClass& members = entry->second;
+    members.example = std::move(example);
+    for (const auto& [resource, amount] : members.example->spec->requests.entries()) {
+      if (amount <= 0 || !IsDevice(resource)) continue;
+      members.device = resource;
+      members.amount = amount;
+      break;
+    }
+    by_device_[members.device].emplace(members.amount, &*entry);
+  }
+  Demand& demand = demands_[classes];
+  if (++demand.gangs == 1) {
+    for (Class one : classes) classes_.at(one->first).demands.insert(&demand);
+    demand.classes = std::move(classes);
+  }
+  part->demand = &demand;
 }
 
 void Placement::Declassify(GangId gang, Part* part) {
-  for (const std::string& key : part->classes) {
-    const auto it = classes_.find(key);
-    it->second.gangs.erase(gang);
-    if (!it->second.gangs.empty()) continue;
-    const auto device = by_device_.find(it->second.device);
-    device->second.erase({it->second.amount, key});
+  see_relations_.erase(gang);
+  see_volumes_.erase(gang);
+  Demand* demand = std::exchange(part->demand, nullptr);
+  if (demand == nullptr || --demand->gangs > 0) return;
+  const std::vector<Class> classes = demand->classes;
+  for (Class one : classes) {
+    const auto it = classes_.find(one->first);
+    MemberClass& members = it->second;
+    members.demands.erase(demand);
+    if (!members.demands.empty()) continue;
+    const auto device = by_device_.find(members.device);
+    device->second.erase({members.amount, one});
     if (device->second.empty()) by_device_.erase(device);
     classes_.erase(it);
   }
-  part->classes.clear();
-  see_relations_.erase(gang);
-  see_volumes_.erase(gang);
+  demands_.erase(classes);
+}
+
+void Placement::EnterDemand(Part* part) {
+  Demand& demand = *part->demand;
+  part->least = LeastToComplete(*part);
+  if (part->offers_known >= demand.last_offer) {
+    demand.informed[part->least].insert(part->order);
+    return;
+  }
+  demand.uninformed[part->least].insert(part->order);
+  uninformed_.insert(&demand);
+  FindNext(&demand, nullptr);
+}
+
+void Placement::LeaveDemand(Part* part) {
+  Demand& demand = *part->demand;
+  for (auto* gangs : {&demand.informed, &demand.uninformed}) {
+    const auto it = gangs->find(part->least);
+    if (it == gangs->end()) continue;
+    it->second.erase(part->order);
+    if (it->second.empty()) gangs->erase(it);
+  }
+  if (demand.uninformed.empty()) {
+    demand.gains.clear();
+    uninformed_.erase(&demand);
+  }
+  if (demand.next == part->order) FindNext(&demand, &part->order);
 }
 
 // Of all that a plan of the gang is made from, nodes apart.
@@ -262,8 +309,9 @@ size_t Placement::Digest(const Gang& gang, const std::vector<std::string>& uids)
 std::map<std::string, absl::Time> Placement::LeftOut(const Gang& gang) const {
   const Part& part = PartOf(gang);
   std::map<std::string, absl::Time> left_out = part.refused.left_out();
-  for (const std::string& key : part.classes) {
-    const auto not_offered = not_offered_.find(key);
+  if (part.demand == nullptr) return left_out;
+  for (Class one : part.demand->classes) {
+    const auto not_offered = not_offered_.find(one->first);
     if (not_offered == not_offered_.end()) continue;
     for (const auto& [node, until] : not_offered->second.left_out()) {
       if (agenda_->now() < until) left_out.emplace(node, until);
@@ -328,7 +376,10 @@ bool Placement::Sync(const Gang& gang) {
   }
   if (!without_quota) places.fits_now = false;
   const size_t asked = Digest(gang, Unplaced(gang));
-  if (part.asked != asked) Classify(gang, &part);
+  if (part.asked != asked) {
+    LeaveList(&part);
+    Classify(gang, &part);
+  }
   EnterList(gang, &part);
   NoteClaim(gang, &part);
   // An incomplete plan keeps what it counts on for a time only; and whether capacity may suffice
@@ -419,7 +470,11 @@ void Placement::Observe(const cluster::Journal& journal) {
       it = it->second.empty() ? not_offered_.erase(it) : std::next(it);
     }
     const cluster::NodeInfo* info = snapshot_->FindNode(name);
-    if (info != nullptr && entry.observed.HasAny(cluster::kMayHelp)) Offer(*info);
+    // That pods came or went where no room did helps those alone who see relations.
+    if (info != nullptr &&
+        entry.observed.HasAny({NodeChange::kCame, NodeChange::kRoomGrew, NodeChange::kClass})) {
+      Offer(*info);
+    }
     if (entry.observed.HasAny({NodeChange::kPods, NodeChange::kClass, NodeChange::kCame})) {
       for (GangId gang : see_relations_) PlanSoon(&parts_.at(gang));
     }
@@ -444,89 +499,155 @@ void Placement::Reconsider(std::string_view node) {
 
 void Placement::Offer(const cluster::NodeInfo& info) {
   if (!MayTake(info)) return;
+  ++offers_;
   Rooms rooms;
-  std::set<GangId> gangs;
+  std::vector<Demand*> demands;
   for (const auto& [device, by_amount] : by_device_) {
     const int64_t free = device.empty() ? std::numeric_limits<int64_t>::max() : info.Free(device);
-    for (const auto& [amount, key] : by_amount) {
+    for (const auto& [amount, one] : by_amount) {
       if (amount > free) break;
-      const MemberClass& members = classes_.at(key);
-      const int64_t room = RoomOn(info, members);
+      const int64_t room = RoomOn(info, one->second);
       if (room == 0) continue;
-      rooms[key] = room;
-      gangs.insert(members.gangs.begin(), members.gangs.end());
+      rooms[one] = room;
+      for (Demand* demand : one->second.demands) {
+        if (std::exchange(demand->last_offer, offers_) != offers_) demands.push_back(demand);
+      }
     }
   }
-  for (GangId id : gangs) {
-    Part& part = parts_.at(id);
-    if (!part.listed || part.must_plan) continue;
-    part.gains[info.name()] = {MembersOn(info, part, rooms), info.UsableNow()};
-    stale_.insert(part.order);
-    if (CouldComplete(part)) due_.insert(part.order);
+  for (Demand* demand : demands) {
+    demand->gains[info.name()] = {MembersOn(info, *demand, rooms), info.UsableNow(), offers_};
+    for (auto& [least, gangs] : demand->informed) {
+      std::set<Order>& uninformed = demand->uninformed[least];
+      if (uninformed.empty()) {
+        uninformed.swap(gangs);
+      } else {
+        uninformed.merge(gangs);
+      }
+    }
+    demand->informed.clear();
+    if (!demand->uninformed.empty()) uninformed_.insert(demand);
+    FindNext(demand, nullptr);
   }
 }
 
 int64_t Placement::RoomOn(const cluster::NodeInfo& info, const MemberClass& members) const {
-  const int64_t room = RoomFor(*members.example, info);
-  const bool refused = room == 0 || cluster::CheckClass(*snapshot_, *members.example, info) ||
-                       cluster::CheckRoom(*members.example, info);
-  return refused ? 0 : room;
+  const kube::Pod& example = *members.example;
+  const int64_t room = RoomFor(example, info);
+  if (room == 0 || cluster::CheckClass(*snapshot_, example, info)) return 0;
+  return example.spec->host_ports.empty() || !cluster::CheckRoom(example, info) ? room : 0;
 }
 
-// At most so many of the gang's members the node can hold beside each other.
-int64_t Placement::MembersOn(const cluster::NodeInfo& info, const Part& part,
+// At most so many of a gang's members the node can hold beside each other.
+int64_t Placement::MembersOn(const cluster::NodeInfo& info, const Demand& demand,
                              const Rooms& rooms) const {
   struct Sum {
+    std::string_view device;
     int64_t members = 0;
     int64_t least = kMany;  // that one of them asks of the device
   };
-  std::map<std::string_view, Sum> by_device;
-  for (const std::string& key : part.classes) {
-    const auto room = rooms.find(key);
+  absl::InlinedVector<Sum, 2> by_device;
+  for (Class one : demand.classes) {
+    const auto room = rooms.find(one);
     if (room == rooms.end() || room->second == 0) continue;
-    const MemberClass& members = classes_.at(key);
-    Sum& sum = by_device[members.device];
-    sum.members = std::min(kMany, sum.members + room->second);
-    sum.least = std::min(sum.least, members.amount);
+    const MemberClass& members = one->second;
+    auto sum = std::ranges::find(by_device, members.device, &Sum::device);
+    if (sum == by_device.end()) sum = by_device.insert(sum, Sum{.device = members.device});
+    sum->members = std::min(kMany, sum->members + room->second);
+    sum->least = std::min(sum->least, members.amount);
   }
   int64_t all = 0;
-  for (const auto& [device, sum] : by_device) {
-    const int64_t at_most = device.empty() ? kMany : info.Free(device) / sum.least;
+  for (const Sum& sum : by_device) {
+    const int64_t at_most = sum.device.empty() ? kMany : info.Free(sum.device) / sum.least;
     all = std::min(kMany, all + std::min(sum.members, at_most));
   }
   return all;
 }
 
-bool Placement::CouldComplete(const Part& part) const {
+// 0 if it isn't there.
+int64_t Placement::MembersOn(std::string_view node, const Demand& demand) const {
+  const cluster::NodeInfo* info = snapshot_->FindNode(node);
+  if (info == nullptr || !MayTake(*info)) return 0;
+  Rooms rooms;
+  for (Class one : demand.classes) rooms[one] = RoomOn(*info, one->second);
+  return MembersOn(*info, demand, rooms);
+}
+
+int64_t Placement::LeastToComplete(const Part& part) {
+  if (part.places.min_resources_short) return 0;
+  return std::max<int64_t>(1, part.places.coming_suffices
+                                  ? part.missing
+                                  : std::min(part.missing, part.missing_with_coming));
+}
+
+bool Placement::WouldComplete(const Part& part, int64_t gained, int64_t usable) {
   if (part.places.min_resources_short) return true;
-  int64_t gained = 0;
-  int64_t usable = 0;
-  for (const auto& [node, gain] : part.gains) {
-    gained += gain.members;
-    if (gain.usable) usable += gain.members;
-  }
   return usable >= std::max<int64_t>(1, part.missing) ||
          (!part.places.coming_suffices && gained >= std::max<int64_t>(1, part.missing_with_coming));
 }
 
-// What only those behind it count on is still to be had.
-bool Placement::StillCouldComplete(Part* part) const {
-  for (auto& [node, gain] : part->gains) {
-    const std::vector<GangId> on = GangsOn(node);
-    const bool behind = std::ranges::any_of(on, [&](GangId id) {
-      const Part& other = parts_.at(id);
-      return other.places.tentative_assumed && part->order < other.order;
-    });
-    if (behind) continue;
-    const cluster::NodeInfo* info = snapshot_->FindNode(node);
-    gain.members = 0;
-    if (info == nullptr || !MayTake(*info)) continue;
-    Rooms rooms;
-    for (const std::string& key : part->classes) rooms[key] = RoomOn(*info, classes_.at(key));
-    gain = {MembersOn(*info, *part, rooms), info->UsableNow()};
+bool Placement::CouldComplete(const Part& part) const {
+  int64_t gained = 0;
+  int64_t usable = 0;
+  for (const auto& [node, gain] : part.demand->gains) {
+    if (gain.offer <= part.offers_known) continue;
+    gained += gain.members;
+    if (gain.usable) usable += gain.members;
   }
-  std::erase_if(part->gains, [](const auto& gain) { return gain.second.members == 0; });
-  return CouldComplete(*part);
+  return WouldComplete(part, gained, usable);
+}
+
+void Placement::FindNext(Demand* demand, const Order* after) {
+  const std::optional<Order> before = std::exchange(demand->next, std::nullopt);
+  if (before) next_.erase({*before, demand});
+  int64_t gained = 0;
+  for (const auto& [node, gain] : demand->gains) gained += gain.members;
+  const auto first_behind = [&](const Order* order) {
+    const Order* first = nullptr;
+    for (const auto& [least, gangs] : demand->uninformed) {
+      if (least > gained) break;
+      const auto it = order == nullptr ? gangs.begin() : gangs.upper_bound(*order);
+      if (it != gangs.end() && (first == nullptr || *it < *first)) first = &*it;
+    }
+    return first;
+  };
+  const Order* order = first_behind(after);
+  while (order != nullptr && !CouldComplete(parts_.at(order->id))) order = first_behind(order);
+  if (order == nullptr) return;
+  demand->next = *order;
+  next_.emplace(*order, demand);
+}
+
+// What only those behind it count on is still to be had. What nobody counts on is as it is for all
+// gangs of the demand.
+bool Placement::StillCouldComplete(const Part& part) {
+  int64_t gained = 0;
+  int64_t usable = 0;
+  std::map<std::string, Gain, std::less<>>& gains = part.demand->gains;
+  for (auto it = gains.begin(); it != gains.end();) {
+    Gain& gain = it->second;
+    if (gain.offer <= part.offers_known) {
+      ++it;
+      continue;
+    }
+    bool counted_on = false;
+    bool behind = false;
+    for (GangId id : GangsOn(it->first)) {
+      const Part& other = parts_.at(id);
+      counted_on |= other.places.tentative_assumed;
+      behind |= other.places.tentative_assumed && part.order < other.order;
+    }
+    Gain now = gain;
+    if (!behind) {
+      const cluster::NodeInfo* info = snapshot_->FindNode(it->first);
+      now.members = MembersOn(it->first, *part.demand);
+      now.usable = info != nullptr && info->UsableNow();
+    }
+    gained += now.members;
+    if (now.usable) usable += now.members;
+    if (!counted_on) gain = now;
+    it = gain.members == 0 ? gains.erase(it) : std::next(it);
+  }
+  return WouldComplete(part, gained, usable);
 }
 
 bool Placement::Refuse(const Gang& gang, const std::string& pod, const std::string& node,
@@ -737,8 +858,11 @@ bool Placement::Place(const Gang& gang, Part* part, const std::vector<std::strin
     request = RequestFor(gang, Unplaced(gang));
     request.required = request.members.size();
   }
-  request.include_virtual = true;
-  plan = Solve(request);
+  // While nothing is coming the plan would be the same.
+  if (plan.complete || snapshot_->virtual_count() > 0) {
+    request.include_virtual = true;
+    plan = Solve(request);
+  }
   places.tentative = std::move(plan.placements);
   places.coming_suffices = plan.complete;
   places.short_of_nodes = !plan.complete;
@@ -749,7 +873,7 @@ bool Placement::Place(const Gang& gang, Part* part, const std::vector<std::strin
   }
   if (!plan.complete && !keeps_partial) return false;
   for (const auto& [uid, node] : places.tentative) snapshot_->Assume(uid, node).IgnoreError();
-  places.tentative_assumed = true;
+  places.tentative_assumed = !places.tentative.empty();
   return false;
 }
 
@@ -821,9 +945,8 @@ void Placement::PlanGang(const Gang& gang, KnownFailures* failures) {
   by_age_.erase({part.planned_at, part.order});
   part.planned_at = epoch_;
   by_age_.emplace(part.planned_at, part.order);
-  part.gains.clear();
+  part.offers_known = offers_;
   part.must_plan = false;
-  stale_.erase(part.order);
   DropTentative(gang.id, &part);
   places.coming_suffices = places.short_of_nodes = false;
   const std::vector<std::string> uids = Unplaced(gang);
@@ -838,7 +961,7 @@ void Placement::PlanGang(const Gang& gang, KnownFailures* failures) {
   }
   planned_.push_back(gang.id);
   const PlanRequest request = RequestFor(gang, uids);
-  const std::string shape = KnownFailures::ShapeOf(request);
+  const KnownFailures::Shape shape = KnownFailures::ShapeOf(request);
   if (const PlanShortfall* known = failures->Find(shape, request.required)) {
     places.short_of_nodes = true;
     places.shortfall = *known;
@@ -874,11 +997,24 @@ bool Placement::IsSmall() const {
   return snapshot_->nodes().size() * list_.size() <= options_.explanation_budget;
 }
 
+std::vector<Placement::Order> Placement::FirstUninformed(size_t most) const {
+  std::vector<Order> first;
+  for (const Demand* demand : uninformed_) {
+    for (const auto& [least, gangs] : demand->uninformed) {
+      const auto end = gangs.size() <= most ? gangs.end() : std::next(gangs.begin(), most);
+      first.insert(first.end(), gangs.begin(), end);
+    }
+  }
+  std::ranges::sort(first);
+  if (first.size() > most) first.resize(most);
+  return first;
+}
+
 // So that each tells the numbers of now, and because the bound on what could help is only as good
 // as the plan that it was read from.
 void Placement::RefreshOldest() {
   const bool aged = !by_age_.empty() && by_age_.begin()->first < epoch_;
-  if (!aged && stale_.empty()) return;
+  if (!aged && uninformed_.empty()) return;
   size_t plans = list_.size();
   if (!IsSmall()) {
     const absl::Time due = refreshed_ + kRefreshInterval;
@@ -890,8 +1026,7 @@ void Placement::RefreshOldest() {
     agenda_->WakeAt(agenda_->now() + kRefreshInterval);
   }
   refreshed_ = agenda_->now();
-  for (const Order& order : stale_) {
-    if (plans == 0) return;
+  for (const Order& order : FirstUninformed(plans)) {
     --plans;
     PlanSoon(&parts_.at(order.id));
   }
@@ -921,22 +1056,28 @@ void Placement::PlanWaiting() {
     guard_ = guard;
   }
   agenda_->WakeAt(guard_changes_);
-  if (due_.empty()) {
+  if (due_.empty() && next_.empty()) {
     FollowHead();
     return;
   }
   ++passes_;
   KnownFailures failures;
-  while (!due_.empty()) {
-    const Order order = *due_.begin();
-    due_.erase(due_.begin());
+  while (!due_.empty() || !next_.empty()) {
+    const bool is_due = next_.empty() || (!due_.empty() && *due_.begin() <= next_.begin()->first);
+    const Order order = is_due ? *due_.begin() : next_.begin()->first;
     Part& part = parts_.at(order.id);
-    if (!part.must_plan && !StillCouldComplete(&part)) continue;
+    if (!is_due && !StillCouldComplete(part)) {
+      FindNext(part.demand, &order);
+      continue;
+    }
+    due_.erase(order);
+    LeaveDemand(&part);
     PlanGang(*gangs_.Find(order.id), &failures);
+    EnterDemand(&part);
   }
   // Those that are helped by what was given up meanwhile come next.
   OfferReleased();
-  if (!due_.empty()) agenda_->WakeAt(agenda_->now());
+  if (!due_.empty() || !next_.empty()) agenda_->WakeAt(agenda_->now());
   FollowHead();
 }
 

@@ -2,8 +2,9 @@
 //
 // All waiting gangs stand in one list, first claim first (PlacedBefore). What a gang was refused is
 // kept with it: how many of its members had no room, and which kinds of members it has. A node that
-// gains something is offered to the kinds that it could take; a gang is planned again once what was
-// gained since could hold the members that it lacked, and not before. That bound is exact for a
+// gains something is offered to the kinds that it could take, once for all gangs that have the same
+// kinds; a gang is planned again once what was gained since could hold the members that it lacked,
+// and not before. That bound is exact for a
 // plan that places as many members as can be placed; because larger gangs of several kinds are
 // packed greedily, and because reasons are to tell the numbers of now, those about whom something
 // has changed are planned again in turn too, as EngineOptions::explanation_budget says.
@@ -129,10 +130,12 @@ class Placement {
   size_t waiting() const { return list_.size(); }
 
  private:
+  struct Demand;
   // What is gained on a node, in members.
   struct Gain {
     int64_t members = 0;
     bool usable = false;
+    uint64_t offer = 0;  // its number
   };
   struct Order {
     bool unbound = true;
@@ -153,12 +156,13 @@ class Placement {
     // What the last plan lacked: on usable nodes, and with those that are coming.
     int64_t missing = 0;
     int64_t missing_with_coming = 0;
-    bool sees_relations = false;        // pods anywhere may decide
-    std::map<std::string, Gain> gains;  // since the last plan, by node; at most `missing`
+    bool sees_relations = false;  // pods anywhere may decide
     // It is due whatever was gained.
     bool must_plan = false;
-    std::vector<std::string> classes;  // keys into classes_
-    uint64_t planned_at = 0;           // epoch_ then
+    Demand* demand = nullptr;   // set while it is in the list
+    int64_t least = 1;          // LeastToComplete, as entered in its demand
+    uint64_t planned_at = 0;    // epoch_ then
+    uint64_t offers_known = 0;  // offers_ then
     absl::Time guard_since = absl::InfinitePast();
     absl::Time keeps_partial_until = absl::InfinitePast();
     bool awaits_room = false;  // gave back its quota
@@ -172,7 +176,23 @@ class Placement {
     // The device of which it asks, and how much; of several the first by name.
     std::string device;
     int64_t amount = 0;
-    std::set<GangId> gangs;
+    absl::flat_hash_set<Demand*> demands;
+  };
+  using Classes = std::map<std::string, MemberClass>;  // by cluster::ClassKey
+  using Class = const Classes::value_type*;
+  // The gangs in the list that have members of the same classes: what a node gains is gained by all
+  // of them.
+  struct Demand {
+    std::vector<Class> classes;  // in order of their keys
+    // By node: what was gained since all of them were planned.
+    std::map<std::string, Gain, std::less<>> gains;
+    // By Part::least: those that were planned after the last gain, and those that weren't.
+    std::map<int64_t, std::set<Order>> informed;
+    std::map<int64_t, std::set<Order>> uninformed;
+    // The first whom the gains could complete, of those whose turn hasn't been in this pass.
+    std::optional<Order> next;
+    size_t gangs = 0;
+    uint64_t last_offer = 0;
   };
   // Failures of one pass: what one gang couldn't find, a later one of the same shape and at least
   // the same size can't find either while room is only taken.
@@ -185,19 +205,25 @@ class Placement {
   void NoteClaim(const Gang& gang, Part* part);
   void EnterList(const Gang& gang, Part* part);
   void LeaveList(Part* part);
+  // Of one that isn't in the list.
   void Classify(const Gang& gang, Part* part);
   void Declassify(GangId gang, Part* part);
+  void EnterDemand(Part* part);
+  void LeaveDemand(Part* part);
   size_t Digest(const Gang& gang, const std::vector<std::string>& uids) const;
   void IndexPlaces(GangId gang, Part* part);
   std::map<std::string, absl::Time> LeftOut(const Gang& gang) const;
 
   void Offer(const cluster::NodeInfo& info);
-  // By class, for how many of its members the node has room now.
-  using Rooms = absl::flat_hash_map<std::string, int64_t>;
+  // For how many of the class's members the node has room now; those without any may be left out.
+  using Rooms = absl::flat_hash_map<Class, int64_t>;
   int64_t RoomOn(const cluster::NodeInfo& info, const MemberClass& members) const;
-  int64_t MembersOn(const cluster::NodeInfo& info, const Part& part, const Rooms& rooms) const;
+  int64_t MembersOn(const cluster::NodeInfo& info, const Demand& demand, const Rooms& rooms) const;
+  int64_t MembersOn(std::string_view node, const Demand& demand) const;
+  // Finds Demand::next behind `after`, if that is given.
+  void FindNext(Demand* demand, const Order* after);
   // Once it is its turn: room may have been taken by those before it.
-  bool StillCouldComplete(Part* part) const;
+  bool StillCouldComplete(const Part& part);
   void ShowAgain(std::string_view node);
   void PlanSoon(Part* part) {
     part->must_plan = true;
@@ -205,6 +231,9 @@ class Placement {
   }
   // Few enough nodes and gangs that all may be planned again after any change.
   bool IsSmall() const;
+  // With fewer members gained it can't be completed.
+  static int64_t LeastToComplete(const Part& part);
+  static bool WouldComplete(const Part& part, int64_t gained, int64_t usable);
   bool CouldComplete(const Part& part) const;
 
   PlanRequest RequestFor(const Gang& gang, const std::vector<std::string>& uids) const;
@@ -228,6 +257,9 @@ class Placement {
                        KnownFailures* failures);
   // The gang that keeps freed room for a while because it has waited for long; kNone if none does.
   GangId Guard();
+  // The first of the list, at most `most`, of those that were offered something since they were
+  // planned.
+  std::vector<Order> FirstUninformed(size_t most) const;
   void RefreshOldest();
   void OfferReleased();
 
@@ -244,14 +276,18 @@ class Placement {
   std::set<Order> list_;
   // Those that will be in the list once they have quota and their flavors.
   std::set<Order> come_later_;
-  std::set<Order> due_;
+  std::set<Order> due_;                          // of the list, with Part::must_plan
+  std::set<std::pair<Order, Demand*>> next_;     // by Demand::next
   std::set<std::pair<uint64_t, Order>> by_age_;  // of the list, by Part::planned_at
-  // Of the list: what they were told last may not be so any more, though nothing could help them.
-  std::set<Order> stale_;
-  std::set<Order> tentative_;                   // of the list, with assumed tentative places
-  std::map<std::string, MemberClass> classes_;  // of gangs in the list, by cluster::ClassKey
-  // Keys of classes_ by device, then by amount.
-  std::map<std::string, std::set<std::pair<int64_t, std::string>>> by_device_;
+  std::set<Order> tentative_;                    // of the list, with assumed tentative places
+  Classes classes_;                              // of gangs in the list
+  std::map<std::vector<Class>, Demand> demands_;
+  // With gangs to whom what they were told last may not be so any more, though nothing could help
+  // them.
+  absl::flat_hash_set<Demand*> uninformed_;
+  uint64_t offers_ = 0;
+  // Of classes_ by device, then by amount.
+  std::map<std::string, std::set<std::pair<int64_t, Class>>> by_device_;
   std::set<GangId> see_relations_;
   std::set<GangId> see_volumes_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> on_node_;

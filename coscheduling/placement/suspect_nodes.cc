@@ -67,8 +67,13 @@ void SuspectNodes::Forget(std::string_view node) {
   if (it != nodes_.end()) nodes_.erase(it);
 }
 
-bool SuspectNodes::Expire(absl::Time now) {
-  return std::erase_if(nodes_, [now](const auto& node) { return node.second.until <= now; }) > 0;
+std::vector<std::string> SuspectNodes::Expire(absl::Time now) {
+  std::vector<std::string> over;
+  for (const auto& [name, entry] : nodes_) {
+    if (entry.until <= now) over.push_back(name);
+  }
+  for (const std::string& name : over) nodes_.erase(name);
+  return over;
 }
 
 absl::Time SuspectNodes::NextExpiry() const {

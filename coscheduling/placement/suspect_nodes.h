@@ -46,8 +46,8 @@ class SuspectNodes {
   // What the node's annotation says, as far as it isn't known; what can't be read says nothing.
   void Restore(std::string_view node, std::string_view annotation);
   void Forget(std::string_view node);
-  // Drops what is over; returns true if anything was.
-  bool Expire(absl::Time now);
+  // Drops what is over; returns the nodes that aren't suspect any more.
+  std::vector<std::string> Expire(absl::Time now);
   absl::Time NextExpiry() const;
 
   bool IsSuspectFor(std::string_view node, const std::string& gang) const;

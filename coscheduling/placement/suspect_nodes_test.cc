@@ -58,8 +58,8 @@ TEST(SuspectNodes, SuspicionEndsAndTheSamePodDoesNotProlongIt) {
   EXPECT_FALSE(suspects.Report(FailedPod("p1", "OutOfcpu"), "team/a", "OutOfcpu",
                                kFailed + absl::Minutes(5)));
   EXPECT_EQ(suspects.NextExpiry(), kFailed + absl::Minutes(10));
-  EXPECT_FALSE(suspects.Expire(kFailed + absl::Minutes(9)));
-  EXPECT_TRUE(suspects.Expire(kFailed + absl::Minutes(10)));
+  EXPECT_TRUE(suspects.Expire(kFailed + absl::Minutes(9)).empty());
+  EXPECT_EQ(suspects.Expire(kFailed + absl::Minutes(10)), std::vector<std::string>{"n1"});
   EXPECT_FALSE(suspects.IsSuspectFor("n1", "team/a"));
 }
 

@@ -27,7 +27,7 @@ const kube::Node* ObjectOf(const cluster::Snapshot& snapshot, const std::string&
 
 void NodeHolds::Observe(const cluster::Journal& journal) {
   for (const auto& [name, entry] : journal.nodes) {
-    if (entry.observed.empty()) continue;
+    if (!entry.observed.HasAny(cluster::kOfObjects)) continue;
     const kube::Node* node = ObjectOf(snapshot_, name);
     const bool marked = node != nullptr && HasHoldMarks(node->meta.annotations);
     Holds now = marked ? ReadHolds(node->meta.annotations) : Holds();

@@ -312,7 +312,7 @@ void Provisioning::Observe(const kube::Event& event) {
 
 void Provisioning::Observe(const cluster::Journal& journal) {
   for (const auto& [name, entry] : journal.nodes) {
-    if (entry.observed.empty()) continue;
+    if (!entry.observed.HasAny(cluster::kOfObjects)) continue;
     const cluster::NodeInfo* info = snapshot_.FindNode(name);
     if (info != nullptr && info->claim != nullptr) NoteClaim(info->claim->meta.name);
   }

@@ -62,6 +62,7 @@ void Report::Observe(const cluster::Journal& journal) {
     if (!entry.formerly.empty()) ShowAgain(entry.formerly);
     nodes_changed_ |= entry.observed.HasAny(
         {NodeChange::kCame, NodeChange::kWent, NodeChange::kClass, NodeChange::kMarks});
+    if (!entry.observed.HasAny(cluster::kOfObjects)) continue;
     const cluster::NodeInfo* info = from_.snapshot.FindNode(name);
     if (info != nullptr && info->UsableNow()) {
       usable_since_.try_emplace(name, agenda_->now());

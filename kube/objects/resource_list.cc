@@ -42,25 +42,40 @@ void ResourceList::Set(std::string_view name, int64_t amount) {
 }
 
 absl::Status ResourceList::Add(const ResourceList& other) {
-  int64_t sum = 0;
-  for (const auto& [name, amount] : other.entries_) {
-    int64_t current = Get(name);
-    if (__builtin_add_overflow(current, amount, &sum)) return Overflow(name, current, '+', amount);
-  }
-  for (const auto& [name, amount] : other.entries_) Set(name, Get(name) + amount);
-  return absl::OkStatus();
+  return Combine(other, '+', [](int64_t a, int64_t b, int64_t* sum) {
+    return !__builtin_add_overflow(a, b, sum);
+  });
 }
 
 absl::Status ResourceList::Subtract(const ResourceList& other) {
-  int64_t difference = 0;
+  return Combine(other, '-', [](int64_t a, int64_t b, int64_t* difference) {
+    return !__builtin_sub_overflow(a, b, difference);
+  });
+}
+
+// One walk over both, first to see that all fits, then again.
+template <typename Operation>
+absl::Status ResourceList::Combine(const ResourceList& other, char sign, Operation operation) {
+  int64_t result = 0;
+  size_t at = 0;
+  const auto find = [&](std::string_view name) {
+    while (at < entries_.size() && entries_[at].first < name) ++at;
+    return at < entries_.size() && entries_[at].first == name;
+  };
   for (const auto& [name, amount] : other.entries_) {
-    int64_t current = Get(name);
-    if (__builtin_sub_overflow(current, amount, &difference)) {
-      return Overflow(name, current, '-', amount);
-    }
+    const int64_t current = find(name) ? entries_[at].second : 0;
+    if (!operation(current, amount, &result)) return Overflow(name, current, sign, amount);
   }
-  for (const auto& [name, amount] : other.entries_) Set(name, Get(name) - amount);
+  at = 0;
+  for (const auto& [name, amount] : other.entries_) {
+    if (!find(name)) entries_.emplace(entries_.begin() + static_cast<ptrdiff_t>(at), name, 0);
+    operation(entries_[at].second, amount, &entries_[at].second);
+  }
   return absl::OkStatus();
+}
+
+void ResourceList::DropZeros() {
+  std::erase_if(entries_, [](const Entry& entry) { return entry.second == 0; });
 }
 
 void ResourceList::Max(const ResourceList& other) {

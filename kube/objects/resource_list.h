@@ -34,6 +34,9 @@ class ResourceList {
   // Takes the larger amount per resource.
   void Max(const ResourceList& other);
 
+  // So that lists of equal amounts are equal, whatever they were summed up from.
+  void DropZeros();
+
   // True if every amount of `request` that is above zero is at most the amount here.
   bool Covers(const ResourceList& request) const;
   // The first resource (in name order) of which `request` wants more than is here, or nullptr.
@@ -46,6 +49,9 @@ class ResourceList {
   bool operator==(const ResourceList&) const = default;
 
  private:
+  template <typename Operation>
+  absl::Status Combine(const ResourceList& other, char sign, Operation operation);
+
   std::vector<Entry> entries_;
 };
 

@@ -51,6 +51,17 @@ TEST(ResourceList, AnOverflowNamesTheResourceAndChangesNothing) {
   EXPECT_EQ(low, before);
 }
 
+TEST(ResourceList, AddingAndSubtractingGivesBackAnEqualListOnceZerosAreDropped) {
+  const ResourceList before = List({{"cpu", 1000}, {"pods", 1}});
+  const ResourceList other = List({{"amd.com/gpu", 1}, {"memory", 0}, {"nvidia.com/gpu", 8}});
+  ResourceList list = before;
+  ASSERT_TRUE(list.Add(other).ok());
+  ASSERT_TRUE(list.Subtract(other).ok());
+  EXPECT_NE(list, before);
+  list.DropZeros();
+  EXPECT_EQ(list, before);
+}
+
 TEST(ResourceList, MaxTakesTheLargerPerName) {
   ResourceList list = List({{"cpu", 1000}, {"memory", 5}});
   list.Max(List({{"cpu", 500}, {"memory", 9}, {"pods", 0}}));

@@ -18,7 +18,7 @@
 // memory   Resident memory with 20,000 nodes, 150,000 foreign pods and 1,000 gangs.
 //
 // Times are CPU times of the thread, so that what else the machine does hardly matters; making the
-// objects and carrying out what is decided isn't counted. Each part runs in a process of its own
+// objects, carrying out what is decided, and reading the clock isn't counted. Each part runs in a process of its own
 // and is ended after a time, so that an engine that is far too slow is told soon: what wasn't
 // measured by then counts as failed.
 

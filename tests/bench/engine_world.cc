@@ -1,6 +1,7 @@
 #include "tests/bench/engine_world.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -31,6 +32,17 @@ kube::Namespace NamespaceObject(int number, uint64_t version) {
   name_space.meta.labels["kubernetes.io/metadata.name"] = name_space.meta.name;
   name_space.meta.annotations["example.com/changed"] = std::to_string(version);
   return name_space;
+}
+
+// What reading the clock adds to what is timed with it: the median, as it is a system call.
+double ClockSeconds() {
+  std::array<double, 1'001> seconds;
+  for (double& one : seconds) {
+    const double before = ThreadCpu();
+    one = ThreadCpu() - before;
+  }
+  std::ranges::nth_element(seconds, seconds.begin() + seconds.size() / 2);
+  return seconds[seconds.size() / 2];
 }
 
 coscheduling::EngineOptions Options() {
@@ -69,9 +81,10 @@ EngineWorld::EngineWorld(const WorldSize& size)
 
 template <typename Call>
 void EngineWorld::Timed(Call call) {
+  static const double clock = ClockSeconds();
   const double before = ThreadCpu();
   call();
-  engine_seconds_ += ThreadCpu() - before;
+  engine_seconds_ += std::max(0.0, ThreadCpu() - before - clock);
 }
 
 double EngineWorld::TakeEngineSeconds() { return std::exchange(engine_seconds_, 0); }
@@ -85,6 +98,7 @@ void EngineWorld::Say(kube::Node node) {
   Timed([&] { engine_.Upsert(std::move(node)); });
 }
 void EngineWorld::Say(kube::Pod pod) {
+  if (kube::IsOccupant(pod, "coscheduling")) occupants_.Reduce(&pod);
   Timed([&] { engine_.Upsert(std::move(pod)); });
 }
 

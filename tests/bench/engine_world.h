@@ -17,6 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "coscheduling/engine.h"
+#include "kube/objects/occupants.h"
 #include "tests/bench/engine_objects.h"
 
 namespace muster::bench {
@@ -119,6 +120,7 @@ class EngineWorld {
 
   const WorldSize size_;
   coscheduling::Engine engine_;
+  kube::OccupantPool occupants_;  // as in the service's watch (extender/cluster_watch.h)
   absl::Time now_;
   uint64_t version_ = 1'000'000;
   double engine_seconds_ = 0;

@@ -275,10 +275,7 @@ class ProblemBuilder {
 }  // namespace
 
 Problem BuildProblem(const cluster::Snapshot& snapshot, const PlanRequest& request) {
-  std::vector<const NodeInfo*> infos;
-  infos.reserve(snapshot.nodes().size());
-  for (const auto& [name, info] : snapshot.nodes()) infos.push_back(&info);
-  return ProblemBuilder(snapshot, request, std::move(infos)).Build();
+  return ProblemBuilder(snapshot, request, snapshot.node_list()).Build();
 }
 
 int FitCount(const MemberClass& member_class, const int64_t* free, int limit) {
