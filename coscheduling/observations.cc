@@ -135,7 +135,7 @@ void Engine::RemovePodGroup(std::string_view uid) {
 template <typename JobKind>
 void Engine::Owners::ObserveJob(const JobKind& job) {
   if (gone.Has(job.meta.uid)) return;
-  gangs.ObserveJob(job);
+  gangs.ObserveJob(kube::ToAnyJob(job));
   Depart();
 }
 

@@ -18,8 +18,4 @@ std::string CamelCase(const std::string& enum_name) {
   return out;
 }
 
-std::string Clock(absl::Time time) {
-  return absl::FormatTime("%H:%M:%SZ", time, absl::UTCTimeZone());
-}
-
 }  // namespace muster::coscheduling

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "coscheduling/placement/suspect_nodes.h"
+#include "cluster/node_faults.h"
 #include "fmt/format.h"
 
 namespace muster::coscheduling {
@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kShown = 3;
 
 std::string FailureText(const kube::Pod& pod) {
-  if (std::optional<std::string> fault = NodeFault(pod)) return *fault;
+  if (std::optional<std::string> fault = cluster::NodeFault(pod)) return *fault;
   std::string why = pod.status_reason;
   for (const std::string& more : {pod.status_message, pod.termination_message.substr(0, 200)}) {
     if (!more.empty()) why += (why.empty() ? "" : ": ") + more;

@@ -21,7 +21,7 @@ const Losses& Repair::LossesOf(const Gang& gang) const {
   return it == parts_.end() ? kNone : it->second.losses;
 }
 
-const NodeTrouble* Repair::TroubleOn(const std::string& node) const {
+const cluster::NodeTrouble* Repair::TroubleOn(const std::string& node) const {
   const auto it = troubles_.find(node);
   return it == troubles_.end() ? nullptr : &it->second;
 }
@@ -42,9 +42,10 @@ void Repair::Observe(const cluster::Journal& journal) {
 void Repair::NoteTrouble(const std::string& node) {
   const cluster::NodeInfo* info = snapshot_.FindNode(node);
   const auto known = troubles_.find(node);
-  std::optional<NodeTrouble> before;
+  std::optional<cluster::NodeTrouble> before;
   if (known != troubles_.end()) before = known->second;
-  std::optional<NodeTrouble> trouble = TroubleOf(info, before, agenda_->now(), options_.node_grace);
+  std::optional<cluster::NodeTrouble> trouble =
+      cluster::TroubleOf(info, before, agenda_->now(), options_.node_grace);
   // Of a node that is gone only the members are left.
   const bool exists = info != nullptr && info->object != nullptr;
   const std::vector<GangId> standing = gangs_.StandingOn(node);
@@ -58,11 +59,12 @@ void Repair::NoteTrouble(const std::string& node) {
   for (GangId gang : standing) agenda_->Note(gang);
 }
 
-const NodeTrouble* Repair::FindTrouble(const std::string& node) {
-  if (const NodeTrouble* known = TroubleOn(node)) return known;
+const cluster::NodeTrouble* Repair::FindTrouble(const std::string& node) {
+  if (const cluster::NodeTrouble* known = TroubleOn(node)) return known;
   const cluster::NodeInfo* info = snapshot_.FindNode(node);
   if (info != nullptr && info->object != nullptr) return nullptr;
-  NodeTrouble gone = *TroubleOf(nullptr, std::nullopt, agenda_->now(), options_.node_grace);
+  cluster::NodeTrouble gone =
+      *cluster::TroubleOf(nullptr, std::nullopt, agenda_->now(), options_.node_grace);
   gone.lost_at += kUnseenNode;
   return &troubles_.emplace(node, std::move(gone)).first->second;
 }
@@ -81,7 +83,7 @@ std::set<std::string> Repair::Find(const Gang& gang) {
       losses[uid] = before != part.losses.end() ? before->second : Loss{EndText(*pod)};
       continue;
     }
-    const NodeTrouble* trouble = FindTrouble(pod->node_name);
+    const cluster::NodeTrouble* trouble = FindTrouble(pod->node_name);
     if (trouble == nullptr) continue;
     if (agenda_->now() < trouble->lost_at) {
       agenda_->NoteAt(gang.id, trouble->lost_at);

@@ -10,11 +10,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/node_hash_map.h"
 #include "cluster/journal.h"
+#include "cluster/node_trouble.h"
 #include "cluster/snapshot.h"
 #include "coscheduling/admission/records.h"
 #include "coscheduling/agenda.h"
 #include "coscheduling/commit/losses.h"
-#include "coscheduling/commit/node_trouble.h"
 #include "coscheduling/commit/restarts.h"
 #include "coscheduling/engine_options.h"
 #include "coscheduling/gangs/gangs.h"
@@ -54,7 +54,7 @@ class Repair {
   // --- questions ---
   const Losses& LossesOf(const Gang& gang) const;
   // Null if nothing is known to be wrong with it.
-  const NodeTrouble* TroubleOn(const std::string& node) const;
+  const cluster::NodeTrouble* TroubleOn(const std::string& node) const;
   // When a gang that isn't whole by then is restarted.
   absl::Time DueOf(const Gang& gang) const;
   uint64_t evicted() const { return evicted_; }
@@ -66,7 +66,7 @@ class Repair {
   };
 
   void NoteTrouble(const std::string& node);
-  const NodeTrouble* FindTrouble(const std::string& node);
+  const cluster::NodeTrouble* FindTrouble(const std::string& node);
 
   const EngineOptions& options_;
   const cluster::Snapshot& snapshot_;
@@ -78,7 +78,7 @@ class Repair {
 
   absl::node_hash_map<GangId, Part> parts_;
   // By node; of nodes that are gone only while members stand there.
-  std::map<std::string, NodeTrouble, std::less<>> troubles_;
+  std::map<std::string, cluster::NodeTrouble, std::less<>> troubles_;
   uint64_t evicted_ = 0;  // gangs
 };
 

@@ -264,7 +264,7 @@ Reason Gangs::MissingMembers(const Gang& gang, int64_t there) const {
                          "create the missing pods, or lower spec.minMember"});
   }
   const DerivedGang& derived = *gang.derived;
-  for (const TemplateScheduler& other : derived.schedulers) {
+  for (const kube::TemplateScheduler& other : derived.schedulers) {
     if (other.scheduler_name == options_.scheduler_name) continue;
     return {v1::MEMBERS_DISAGREE,
             fmt::format("{}; spec.schedulerName of {}{} is \"{}\", of the gang \"{}\"", exist,

@@ -48,10 +48,7 @@ class Gangs {
   // False if it is of an older version than the one that is known.
   bool Adopt(std::shared_ptr<const kube::PodGroup> group);
   void DropGroup(const std::string& uid);
-  template <typename JobKind>
-  void ObserveJob(const JobKind& job) {
-    OwnersChanged(jobs_.Upsert(job));
-  }
+  void ObserveJob(kube::AnyJob job) { OwnersChanged(jobs_.Upsert(std::move(job))); }
   void RemoveJob(const std::string& uid);
   void Observe(const kube::Event& event) { RefusalsChanged(refusals_.Note(event)); }
   // Refusals that weren't repeated for long are over.
@@ -87,10 +84,10 @@ class Gangs {
   std::vector<GangId> StandingOn(const std::string& node) const;
   const JobGangs& jobs() const { return jobs_; }
   // The outermost job that makes its members, as far as it is known; else null.
-  const JobGangs::KnownJob* JobOf(const Gang& gang) const;
+  const kube::AnyJob* JobOf(const Gang& gang) const;
   // Gangs of its pods, and those without pods whose PodGroup is of it.
-  std::vector<GangId> GangsOf(const JobGangs::KnownJob& job) const;
-  std::vector<const kube::Pod*> PodsOf(const JobGangs::KnownJob& job) const;
+  std::vector<GangId> GangsOf(const kube::AnyJob& job) const;
+  std::vector<const kube::Pod*> PodsOf(const kube::AnyJob& job) const;
   // Its derived PodGroup is to be created or changed.
   bool IsGroupBehind(const Gang& gang) const { return group_behind_.contains(gang.id); }
   // The last refusal of its derived PodGroup, until it is accepted.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -160,7 +161,7 @@ std::string Placeability::WhyNotPlaceable(const Gang& gang, const quota::Workloa
   if (!another) return "";
   next_flavor_retry_ = std::min(next_flavor_retry_, until);
   agenda_->WakeAt(until);
-  return fmt::format("its nodes didn't come; tried again from {}", Clock(until));
+  return fmt::format("its nodes didn't come; tried again from {}", kube::ClockText(until));
 }
 
 const std::string& Placeability::WhyNoNodesOf(const quota::PodSet& set,

@@ -5,6 +5,7 @@
 #include "absl/time/time.h"
 #include "coscheduling/reason.h"
 #include "fmt/format.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -39,8 +40,8 @@ std::string WordsAfter(std::string_view separator, const std::string& words) {
 }
 
 std::string Times(const Setback& setback) {
-  if (setback.times == 1) return fmt::format(" at {}", Clock(setback.last));
-  return fmt::format(" {} times, last at {}", setback.times, Clock(setback.last));
+  if (setback.times == 1) return fmt::format(" at {}", kube::ClockText(setback.last));
+  return fmt::format(" {} times, last at {}", setback.times, kube::ClockText(setback.last));
 }
 
 // What became of claims that went.
@@ -50,12 +51,12 @@ std::string EndOf(const Setback& setback, std::string_view what) {
           ? ""
           : fmt::format("{} NodeClaims were {}, the last of them ", setback.times, what);
   const std::string one = setback.times == 1 ? fmt::format(" was {}", what) : ",";
-  return fmt::format("{}{}{} at {}{}", many, Named(setback), one, Clock(setback.last),
+  return fmt::format("{}{}{} at {}{}", many, Named(setback), one, kube::ClockText(setback.last),
                      WordsAfter(": ", setback.words));
 }
 
 std::string StandingSentence(const Setback& setback) {
-  const std::string since = Clock(setback.last);
+  const std::string since = kube::ClockText(setback.last);
   switch (setback.code) {
     case v1::LAUNCH_FAILED:
       return fmt::format("{} was made at {} and isn't launched{}", Named(setback), since,

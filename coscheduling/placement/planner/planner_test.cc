@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "coscheduling/placement/planner/table.h"
+#include "coscheduling/placement/planner/test_table.h"
 #include "coscheduling/placement/planner/testing.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
