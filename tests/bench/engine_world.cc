@@ -39,6 +39,14 @@ coscheduling::EngineOptions Options() {
   return options;
 }
 
+// Enough of an object to tell which one is gone.
+template <typename Object>
+Object Uid(const std::string& uid) {
+  Object object;
+  object.meta.uid = uid;
+  return object;
+}
+
 }  // namespace
 
 EngineWorld::EngineWorld(const WorldSize& size)
@@ -107,7 +115,7 @@ void EngineWorld::TenantComes(int node) {
 
 void EngineWorld::TenantGoes(int node) {
   const std::string uid = fmt::format("tenant-{}", std::exchange(tenants_[node], 0));
-  Timed([&] { engine_.RemovePod(uid); });
+  Timed([&] { engine_.Remove(Uid<kube::Pod>(uid)); });
 }
 
 std::string EngineWorld::ServiceComes(int node) {
@@ -129,7 +137,7 @@ void EngineWorld::ServiceGoes(const std::string& uid) {
   service_nodes_[services_[place]].second = place;
   services_.pop_back();
   service_nodes_.erase(gone);
-  Timed([&] { engine_.RemovePod(gone); });
+  Timed([&] { engine_.Remove(Uid<kube::Pod>(gone)); });
 }
 
 void EngineWorld::PendingServiceChanges() {
@@ -171,9 +179,9 @@ void EngineWorld::GangGoes(const std::string& gang) {
     const std::string uid = fmt::format("{}-{}", gang, i);
     member_of_.erase(uid);
     to_bind_.erase(uid);
-    Timed([&] { engine_.RemovePod(uid); });
+    Timed([&] { engine_.Remove(Uid<kube::Pod>(uid)); });
   }
-  Timed([&] { engine_.RemovePodGroup("group-" + gang); });
+  Timed([&] { engine_.Remove(Uid<kube::PodGroup>("group-" + gang)); });
 }
 
 std::string EngineWorld::AnyWaitingGang(uint64_t draw) const {
