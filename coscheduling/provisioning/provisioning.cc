@@ -450,8 +450,8 @@ void Provisioning::ReadLimits(const Gang& gang) {
     }
     int64_t within_whole_limits = 0;
     for (const quota::PodSet& set : GroupByPodSet(unplaced, required).required) {
-      part.makeable += placeability_.MakeableOf(set, Limits::kRemaining);
-      within_whole_limits += placeability_.MakeableOf(set, Limits::kWhole);
+      part.makeable += placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining);
+      within_whole_limits += placeability_.MakeableOf(set, cluster::PoolLimits::kWhole);
     }
     certain = part.makeable < part.missing && within_whole_limits >= part.missing &&
               std::ranges::none_of(
@@ -491,7 +491,7 @@ bool Provisioning::HoldsUselessly(const Gang& gang) const {
   const auto all = static_cast<int64_t>(unplaced.size());
   const auto placeable = static_cast<int64_t>(places.shortfall.placeable);
   return std::ranges::any_of(GroupByPodSet(unplaced, all).required, [&](const quota::PodSet& set) {
-    return placeability_.MakeableOf(set, Limits::kRemaining) < set.count - placeable;
+    return placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining) < set.count - placeable;
   });
 }
 
