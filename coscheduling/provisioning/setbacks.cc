@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "coscheduling/provisioning/setback_reasons.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -19,40 +20,6 @@ bool IsComing(const auto& claim) { return !claim.failed && claim.sight.stage != 
 // From when on a stage that isn't passed is worth telling.
 absl::Time LateFrom(const auto& claim, const StageLimits& limits) {
   return claim.since + limits[IndexOf(claim.sight.stage)] / 2;
-}
-
-// What must be behind all nodes for the setback to be overcome.
-BringUp StageOf(v1::ReasonCode code) {
-  switch (code) {
-    case v1::INSUFFICIENT_CAPACITY:
-    case v1::LAUNCH_FAILED:
-    case v1::NODE_TAKEN_BACK:
-      return BringUp::kLaunch;
-    case v1::NODE_NOT_REGISTERED:
-      return BringUp::kRegistration;
-    default:
-      return BringUp::kInitialization;
-  }
-}
-
-// Worst first: what money can't mend at once, what somebody must put right, what may only be slow.
-int RankOf(v1::ReasonCode code) {
-  switch (code) {
-    case v1::INSUFFICIENT_CAPACITY:
-      return 0;
-    case v1::LAUNCH_FAILED:
-      return 1;
-    case v1::NODES_INCOMPLETE:
-      return 2;
-    case v1::STARTUP_TAINT_STAYS:
-      return 3;
-    case v1::NODE_NOT_INITIALIZED:
-      return 4;
-    case v1::NODE_NOT_REGISTERED:
-      return 5;
-    default:
-      return 6;
-  }
 }
 
 // What it was that a claim that went had before it.
@@ -312,7 +279,8 @@ void Setbacks::CountOn(const GangKey& gang, absl::Time attempt, const std::set<s
     entry.failing_since[stage] = absl::InfiniteFuture();
   }
   if (behind > BringUp::kLaunch) entry.refused_since = absl::InfiniteFuture();
-  for (auto& [kind, setback] : entry.met) setback.overcome |= StageOf(setback.code) < behind;
+  for (auto& [kind, setback] : entry.met)
+    setback.overcome |= coscheduling::KindOf(setback.code).behind < behind;
 }
 
 void Setbacks::Stop(const GangKey& gang, const BringUpLimits& limits, absl::Time now) {
@@ -348,9 +316,9 @@ std::vector<Setback> Setbacks::Of(const GangKey& gang, const BringUpLimits& limi
     if (all || !setback.early) list.push_back(std::move(setback));
   }
   std::ranges::stable_sort(list, {}, [](const Setback& setback) {
-    return std::tuple(setback.overcome, setback.early,
-                      setback.early ? setback.last : absl::InfinitePast(), RankOf(setback.code),
-                      absl::UnixEpoch() - setback.last, setback.claim);
+    return std::tuple(
+        setback.overcome, setback.early, setback.early ? setback.last : absl::InfinitePast(),
+        &coscheduling::KindOf(setback.code), absl::UnixEpoch() - setback.last, setback.claim);
   });
   return list;
 }
