@@ -14,7 +14,4 @@ struct Reason {
   bool operator==(const Reason&) const = default;
 };
 
-// "WAITING_FOR_MEMBERS" -> "WaitingForMembers": how conditions and events spell an enum's name.
-std::string CamelCase(const std::string& enum_name);
-
 }  // namespace muster::coscheduling

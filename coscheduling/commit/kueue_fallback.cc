@@ -72,10 +72,7 @@ std::vector<Expressions> Combined(const std::vector<Expressions>& a,
 PatchWorkload Write(const kube::Workload& workload, std::optional<bool> active,
                     std::map<std::string, std::optional<std::string>> annotations) {
   PatchWorkload patch;
-  patch.name_space = workload.meta.name_space;
-  patch.name = workload.meta.name;
-  patch.uid = workload.meta.uid;
-  patch.resource_version = workload.meta.resource_version;
+  patch.workload = RefOf(workload.meta);
   patch.active = active;
   patch.has_annotations = workload.has_annotations;
   patch.annotations = std::move(annotations);

@@ -28,13 +28,8 @@ bool IsLeft(const kube::AnyJob& job, const kube::Pod& pod) {
 
 SuspendJob Write(const kube::AnyJob& job, std::optional<bool> suspend,
                  std::map<std::string, std::optional<std::string>> annotations) {
-  return {std::string(job.api_version),
-          std::string(job.kind),
-          job.name_space,
-          job.name,
-          job.uid,
-          job.resource_version,
-          suspend,
+  return {std::string(job.api_version), std::string(job.kind),
+          ObjectRef{job.name_space, job.name, job.uid, job.resource_version}, suspend,
           std::move(annotations)};
 }
 

@@ -157,8 +157,8 @@ TEST_F(DerivedGroups, AnotherParallelismBecomesAnotherQuorum) {
   Step();
   ASSERT_EQ(Asked<UpdateMinMember>().size(), 1);
   const auto update = std::get<UpdateMinMember>(Asked<UpdateMinMember>().front().action);
-  EXPECT_EQ(update.uid, "group-uid");
-  EXPECT_EQ(update.resource_version, "10");
+  EXPECT_EQ(update.group.uid, "group-uid");
+  EXPECT_EQ(update.group.resource_version, "10");
   EXPECT_EQ(update.min_member, 5);
   EXPECT_EQ(Find("j").min_member(), 5);
 }

@@ -34,10 +34,6 @@ bool IsGatedByUs(const kube::Pod& pod) { return pod.HasGate(kGate); }
 
 bool IsLive(const kube::Pod& pod) { return !pod.IsTerminal() && !pod.IsDeleting(); }
 
-PodRef RefOf(const kube::Pod& pod) {
-  return {pod.meta.name_space, pod.meta.name, pod.meta.uid, pod.meta.resource_version};
-}
-
 Gangs::Gangs(const EngineOptions& options, const cluster::Snapshot& snapshot, Agenda* agenda,
              Outbox* outbox)
     : options_(options),
@@ -144,7 +140,6 @@ void Gangs::Remove(Gang& gang) {
   const GangId id = gang.id;
   StandOn(gang, {});
   nodes_of_.erase(id);
-  group_behind_.erase(id);
   group_errors_.erase(id);
   agenda_->Forget(id);
   by_id_.erase(id);

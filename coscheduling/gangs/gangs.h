@@ -32,7 +32,7 @@ bool IsGatedByUs(const kube::Pod& pod);
 // Neither ended nor being deleted.
 bool IsLive(const kube::Pod& pod);
 
-PodRef RefOf(const kube::Pod& pod);
+inline ObjectRef RefOf(const kube::Pod& pod) { return RefOf(pod.meta); }
 
 class Gangs {
  public:
@@ -88,8 +88,6 @@ class Gangs {
   // Gangs of its pods, and those without pods whose PodGroup is of it.
   std::vector<GangId> GangsOf(const kube::AnyJob& job) const;
   std::vector<const kube::Pod*> PodsOf(const kube::AnyJob& job) const;
-  // Its derived PodGroup is to be created or changed.
-  bool IsGroupBehind(const Gang& gang) const { return group_behind_.contains(gang.id); }
   // The last refusal of its derived PodGroup, until it is accepted.
   const std::string& GroupError(const Gang& gang) const;
   const PodRefusals& refusals() const { return refusals_; }
@@ -152,7 +150,6 @@ class Gangs {
   // Nodes that bound members stand on, and the gangs there.
   absl::flat_hash_map<GangId, std::set<std::string>> nodes_of_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> standing_on_;
-  absl::flat_hash_set<GangId> group_behind_;
   absl::flat_hash_map<GangId, std::string> group_errors_;
   PodRefusals refusals_;
   Departures departures_;

@@ -254,18 +254,18 @@ bool EngineWorld::ChangeMember(const std::string& uid, const std::function<void(
 bool EngineWorld::Apply(const coscheduling::Action& action) {
   using namespace coscheduling;  // NOLINT(google-build-using-namespace): the sorts of actions
   if (const auto* record = std::get_if<WriteRecord>(&action)) {
-    auto it = gangs_.find(record->name);
+    auto it = gangs_.find(record->group.name);
     if (it == gangs_.end()) return false;
     if (record->record.empty()) {
       it->second.annotations.erase("muster.dev/admission");
     } else {
       it->second.annotations["muster.dev/admission"] = record->record;
     }
-    SayGroup(record->name);
+    SayGroup(record->group.name);
     return true;
   }
   if (const auto* update = std::get_if<UpdatePodGroupStatus>(&action)) {
-    auto it = gangs_.find(update->name);
+    auto it = gangs_.find(update->group.name);
     if (it == gangs_.end()) return false;
     it->second.status = {update->phase,
                          update->occupied_by,
@@ -277,7 +277,7 @@ bool EngineWorld::Apply(const coscheduling::Action& action) {
                          update->admitted ? "True" : "False",
                          update->reason,
                          update->message};
-    SayGroup(update->name);
+    SayGroup(update->group.name);
     return true;
   }
   if (const auto* signal = std::get_if<SignalPod>(&action)) {
