@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/node_faults.h"
 #include "fmt/format.h"
 
 namespace muster::coscheduling {
@@ -12,8 +13,42 @@ namespace {
 constexpr size_t kRememberedLosses = 64;
 // A pod may be seen bound before its node is seen at all.
 constexpr absl::Duration kUnseenNode = absl::Seconds(5);
+// Losses that a reason tells.
+constexpr size_t kShownLosses = 3;
+
+std::string FailureText(const kube::Pod& pod) {
+  if (std::optional<std::string> fault = cluster::NodeFault(pod)) return *fault;
+  std::string why = pod.status_reason;
+  for (const std::string& more : {pod.status_message, pod.termination_message.substr(0, 200)}) {
+    if (!more.empty()) why += (why.empty() ? "" : ": ") + more;
+  }
+  return why;
+}
+
+// What became of a member that ended or is being deleted.
+std::string EndText(const kube::Pod& pod) {
+  const std::string where = fmt::format("{} on {}", pod.meta.name, pod.node_name);
+  if (pod.phase != kube::PodPhase::kFailed) return where + " is being deleted";
+  const std::string why = FailureText(pod);
+  return where + " failed" + (why.empty() ? "" : ": " + why);
+}
 
 }  // namespace
+
+std::string LossesText(const Losses& losses) {
+  std::vector<std::string> texts;
+  for (const auto& [uid, loss] : losses) {
+    if (!loss.over) texts.push_back(loss.text);
+  }
+  std::ranges::sort(texts);
+  std::string text;
+  for (size_t i = 0; i < texts.size() && i < kShownLosses; ++i) {
+    text += (i == 0 ? "" : "; ") + texts[i];
+  }
+  if (texts.size() > kShownLosses)
+    text += fmt::format("; and {} more", texts.size() - kShownLosses);
+  return text;
+}
 
 const Losses& Repair::LossesOf(const Gang& gang) const {
   static const Losses kNone;

@@ -14,13 +14,26 @@
 #include "cluster/snapshot.h"
 #include "coscheduling/admission/records.h"
 #include "coscheduling/agenda.h"
-#include "coscheduling/commit/losses.h"
 #include "coscheduling/commit/restarts.h"
 #include "coscheduling/engine_options.h"
 #include "coscheduling/gangs/gangs.h"
 #include "coscheduling/outbox.h"
 
 namespace muster::coscheduling {
+
+// A member that its gang has lost since it was last whole.
+struct Loss {
+  std::string text;      // "job-2 on node-a, which isn't Ready since 10:00:40Z: ..."
+  bool by_node = false;  // its node was lost, not only the pod
+  // The gang has been whole since; its pod is still there.
+  bool over = false;
+};
+
+// By the member's UID.
+using Losses = std::map<std::string, Loss>;
+
+// The first few of those that aren't over, one after the other; "" if there is none.
+std::string LossesText(const Losses& losses);
 
 class Repair {
  public:
