@@ -46,22 +46,22 @@ std::string Times(const Setback& setback) {
 constexpr std::string_view kNeverWhole = "deleted without having been whole";
 
 constexpr std::array<SetbackKind, 7> kKinds = {{
-    {v1::INSUFFICIENT_CAPACITY, BringUp::kLaunch, "", "", "",
+    {v1::INSUFFICIENT_CAPACITY, cluster::BringUp::kLaunch, "", "", "",
      "wait for capacity, or let NodePool {} take more instance types, zones or capacity types"},
-    {v1::LAUNCH_FAILED, BringUp::kLaunch, "made", "isn't launched", "deleted unlaunched",
+    {v1::LAUNCH_FAILED, cluster::BringUp::kLaunch, "made", "isn't launched", "deleted unlaunched",
      "see what the cloud answers: the NodeClaim's condition Launched, the node class of NodePool "
      "{}, the account's limits"},
-    {v1::NODES_INCOMPLETE, BringUp::kInitialization, "registered", "lacks devices", kNeverWhole,
-     "check the device plugin on the node that lacks devices"},
-    {v1::STARTUP_TAINT_STAYS, BringUp::kInitialization, "registered", "keeps", kNeverWhole,
+    {v1::NODES_INCOMPLETE, cluster::BringUp::kInitialization, "registered", "lacks devices",
+     kNeverWhole, "check the device plugin on the node that lacks devices"},
+    {v1::STARTUP_TAINT_STAYS, cluster::BringUp::kInitialization, "registered", "keeps", kNeverWhole,
      "check the agent that is to take the taint away, on that node"},
-    {v1::NODE_NOT_INITIALIZED, BringUp::kInitialization, "registered", "isn't initialized",
+    {v1::NODE_NOT_INITIALIZED, cluster::BringUp::kInitialization, "registered", "isn't initialized",
      kNeverWhole, "check the kubelet, the network plugin and the device plugin on that node"},
-    {v1::NODE_NOT_REGISTERED, BringUp::kRegistration, "launched", "isn't registered",
+    {v1::NODE_NOT_REGISTERED, cluster::BringUp::kRegistration, "launched", "isn't registered",
      "deleted unregistered",
      "see the instance's console output for why its kubelet doesn't join: user data, role, "
      "security groups, image"},
-    {v1::NODE_TAKEN_BACK, BringUp::kLaunch, "", "", "taken back",
+    {v1::NODE_TAKEN_BACK, cluster::BringUp::kLaunch, "", "", "taken back",
      "if it was a spot instance, take capacity type on-demand, which isn't interrupted"},
 }};
 

@@ -11,8 +11,8 @@ namespace muster::coscheduling {
 
 struct SetbackKind {
   v1::ReasonCode code;
-  BringUp behind;          // overcome once this is behind all nodes
-  std::string_view since;  // of one that stands: what had been done with it
+  cluster::BringUp behind;  // overcome once this is behind all nodes
+  std::string_view since;   // of one that stands: what had been done with it
   std::string_view lacks;
   std::string_view end;  // of claims that went so
   std::string_view fix;  // with the NodePool's name

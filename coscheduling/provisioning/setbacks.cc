@@ -10,6 +10,9 @@
 namespace muster::coscheduling {
 namespace {
 
+using cluster::BringUp;
+using cluster::ClaimSight;
+
 constexpr std::string_view kRefused = "InsufficientCapacityError";
 
 size_t IndexOf(BringUp stage) { return static_cast<size_t>(stage); }
@@ -22,19 +25,20 @@ absl::Time LateFrom(const auto& claim, const StageLimits& limits) {
   return claim.since + limits[IndexOf(claim.sight.stage)] / 2;
 }
 
-// What it was that a claim that went had before it.
+// What keeps the claim in its stage, INSUFFICIENT_CAPACITY apart.
+v1::ReasonCode CodeOfLack(const ClaimSight& sight) {
+  if (sight.stage == BringUp::kLaunch) return v1::LAUNCH_FAILED;
+  if (sight.stage == BringUp::kRegistration) return v1::NODE_NOT_REGISTERED;
+  if (sight.startup_taint) return v1::STARTUP_TAINT_STAYS;
+  return sight.incomplete ? v1::NODES_INCOMPLETE : v1::NODE_NOT_INITIALIZED;
+}
+
+// What it was that a claim that went had before it. One that Karpenter removes because it was of no
+// use is told by what it lacked.
 v1::ReasonCode CodeOfEnd(const ClaimSight& sight) {
-  switch (sight.stage) {
-    case BringUp::kLaunch:
-      return v1::LAUNCH_FAILED;
-    case BringUp::kRegistration:
-      return v1::NODE_NOT_REGISTERED;
-    default:
-      // One that Karpenter removes because it was of no use is told by what it lacked.
-      return sight.lacks == v1::NODES_INCOMPLETE || sight.lacks == v1::STARTUP_TAINT_STAYS
-                 ? sight.lacks
-                 : v1::NODE_TAKEN_BACK;
-  }
+  const bool was_up = sight.stage > BringUp::kRegistration;
+  return was_up && !sight.startup_taint && !sight.incomplete ? v1::NODE_TAKEN_BACK
+                                                             : CodeOfLack(sight);
 }
 
 // Karpenter's "NodeClaim NAME event: WORDS", without what its reader knows.
@@ -67,7 +71,7 @@ Setback Setbacks::ToSetback(const Claim& claim, v1::ReasonCode code, absl::Time 
 }
 
 Setback Setbacks::Standing(const Claim& claim, const BringUpLimits& limits, absl::Time now) {
-  Setback setback = ToSetback(claim, claim.sight.lacks, claim.since);
+  Setback setback = ToSetback(claim, CodeOfLack(claim.sight), claim.since);
   setback.stands = true;
   setback.early = !claim.sight.failing && now < LateFrom(claim, limits.stages);
   return setback;
@@ -155,7 +159,8 @@ std::vector<GangKey> Setbacks::See(const ClaimSight& sight, absl::Time now) {
   ClaimSight seen = sight;
   seen.stage = stage;
   if (sight.going && !first) {
-    seen.lacks = claim.sight.lacks;
+    seen.startup_taint = claim.sight.startup_taint;
+    seen.incomplete = claim.sight.incomplete;
     if (seen.words.empty()) seen.words = claim.sight.words;
   }
   claim.sight = std::move(seen);
@@ -368,7 +373,7 @@ Setbacks::Limit Setbacks::NextLimit(const GangKey& gang, const BringUpLimits& li
   auto consider = [&](absl::Time since, BringUp stage, absl::Duration length) {
     if (since + length < next.at) next = {since + length, stage, length};
   };
-  for (size_t stage = 0; stage < kBringUps; ++stage) {
+  for (size_t stage = 0; stage < cluster::kBringUps; ++stage) {
     consider(it->second.failing_since[stage], static_cast<BringUp>(stage), limits.stages[stage]);
   }
   consider(it->second.refused_since, BringUp::kLaunch, limits.refused);
