@@ -224,4 +224,33 @@ bool TermSelects(const Snapshot& snapshot, const kube::PodAffinityTerm& term,
          SelectsNamespace(snapshot, term, owner.meta.name_space, other.meta.name_space);
 }
 
+const char* TextOf(RejectionCode code) {
+  switch (code) {
+    case RejectionCode::kNotUsable:
+      return "not usable yet";
+    case RejectionCode::kUnschedulable:
+      return "unschedulable";
+    case RejectionCode::kUntoleratedTaint:
+      return "untolerated taint";
+    case RejectionCode::kNodeSelector:
+      return "nodeSelector or node affinity doesn't match";
+    case RejectionCode::kResources:
+      return "not enough free";
+    case RejectionCode::kHostPorts:
+      return "host port taken";
+    case RejectionCode::kVolume:
+      return "volume can't be reached";
+    case RejectionCode::kPodAffinity:
+      return "pod affinity not met";
+    case RejectionCode::kPodAntiAffinity:
+    case RejectionCode::kExistingAntiAffinity:
+      return "pod anti-affinity";
+    case RejectionCode::kTopologySpread:
+      return "topology spread";
+    case RejectionCode::kExcluded:
+      return "left out after a fault";
+  }
+  return "";
+}
+
 }  // namespace muster::cluster

@@ -36,6 +36,9 @@ enum class RejectionCode {
   kExcluded,  // suspect, or refused by kube-scheduler for this gang
 };
 
+// "not enough free": the code in words, for what follows "3 node(s)".
+const char* TextOf(RejectionCode code);
+
 struct Rejection {
   RejectionCode code;
   std::string detail;

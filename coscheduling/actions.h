@@ -19,42 +19,43 @@
 
 namespace muster::coscheduling {
 
-// A pod as it was last seen. Writes carry uid (and, where said, resource_version) as preconditions,
-// so they never reach a successor of the same name.
-struct PodRef {
+// An object as it was last seen. Writes carry uid (and, where said, resource_version) as
+// preconditions, so they never reach a successor of the same name.
+struct ObjectRef {
   std::string name_space;
   std::string name;
   std::string uid;
   std::string resource_version;
 };
 
+inline ObjectRef RefOf(const kube::ObjectMeta& meta) {
+  return {meta.name_space, meta.name, meta.uid, meta.resource_version};
+}
+
 // Sets annotation muster.dev/admission on the PodGroup by compare-and-swap on resource_version.
 // An empty `record` removes it.
 struct WriteRecord {
-  std::string name_space;
-  std::string name;
-  std::string uid;
-  std::string resource_version;
+  ObjectRef group;
   std::string record;  // JSON, record.h
 };
 
 // Status patch: condition PodScheduled=False with this reason. "Unschedulable" asks the autoscaler
 // for a node, "SchedulingGated" takes that back. Precondition: uid.
 struct SignalPod {
-  PodRef pod;
+  ObjectRef pod;
   std::string reason;
   std::string message;
 };
 
 // Removes gate muster.dev/admission (and no other), precondition: uid.
 struct LiftGate {
-  PodRef pod;
+  ObjectRef pod;
 };
 
 // Posts the binding with uid and resource_version preconditions and do-not-disrupt in its
 // annotations.
 struct BindPod {
-  PodRef pod;
+  ObjectRef pod;
   std::string node;
 };
 
@@ -79,22 +80,20 @@ struct TaintNode {
 // Deletes a NodeClaim whose node isn't up yet: Karpenter terminates the instance. Preconditions:
 // uid and resource_version, so that one that has come further stays.
 struct DeleteNodeClaim {
-  std::string name;
-  std::string uid;
-  std::string resource_version;
+  ObjectRef claim;
 };
 
 // Sets annotations of a pod, precondition: uid. Wakes it in kube-scheduler and makes bindings that
 // carry an older resource version fail.
 struct AnnotatePod {
-  PodRef pod;
+  ObjectRef pod;
   std::map<std::string, std::string> annotations;
 };
 
 // Adds to a gated member what its flavors ask for, and annotations, in one JSON patch.
 // Preconditions: uid and resource_version. What is there already is only ever added to.
 struct AssignFlavors {
-  PodRef pod;
+  ObjectRef pod;
   // Whether the member has any already: what doesn't exist is made as a whole.
   bool has_node_selector = false;
   bool has_tolerations = false;
@@ -110,14 +109,12 @@ struct AssignFlavors {
 
 // Eviction, precondition: uid.
 struct EvictPod {
-  PodRef pod;
+  ObjectRef pod;
 };
 
 // Merge patch of the PodGroup's status, precondition: uid.
 struct UpdatePodGroupStatus {
-  std::string name_space;
-  std::string name;
-  std::string uid;
+  ObjectRef group;
   std::string phase;
   int64_t scheduled = 0;
   int64_t running = 0;
@@ -169,10 +166,7 @@ struct CreatePodGroup {
 
 // Sets spec.minMember of a PodGroup that Muster made, by compare-and-swap on resource_version.
 struct UpdateMinMember {
-  std::string name_space;
-  std::string name;
-  std::string uid;
-  std::string resource_version;
+  ObjectRef group;
   int64_t min_member = 1;
 };
 
@@ -181,10 +175,7 @@ struct UpdateMinMember {
 struct SuspendJob {
   std::string api_version;
   std::string kind;  // Job, JobSet, PyTorchJob or TrainJob
-  std::string name_space;
-  std::string name;
-  std::string uid;
-  std::string resource_version;
+  ObjectRef job;
   std::optional<bool> suspend;  // nullopt: stays as it is
   std::map<std::string, std::optional<std::string>> annotations;
 };
@@ -193,10 +184,7 @@ struct SuspendJob {
 // affinity which flavors it may be given, and sets (nullopt: removes) annotations, all in one JSON
 // patch. Preconditions: uid and resource_version.
 struct PatchWorkload {
-  std::string name_space;
-  std::string name;
-  std::string uid;
-  std::string resource_version;
+  ObjectRef workload;
   std::optional<bool> active;    // nullopt: stays as it is
   bool has_annotations = false;  // it has some already
   std::map<std::string, std::optional<std::string>> annotations;

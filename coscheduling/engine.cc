@@ -354,7 +354,7 @@ void Engine::RefusePlannedNode(std::string_view pod_uid, std::string_view node,
 
 void Engine::Finish(uint64_t action_id, const absl::Status& status, absl::Time now) {
   owners_->agenda.AdvanceTo(now);
-  owners_->outbox.Finish(action_id, status, now);
+  owners_->outbox.Finish(action_id, status);
 }
 
 StepOutput Engine::Step(absl::Time now) {

@@ -21,6 +21,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -50,6 +51,15 @@ class Snapshot;
 
 namespace muster::coscheduling {
 
+// What is watched. What owns pods says which of them form a gang (job_gangs.h).
+using Observed =
+    std::variant<kube::Pod, kube::Node, kube::PodGroup, kube::NodeClaim, kube::NodePool,
+                 kube::ResourceFlavor, kube::ClusterQueue, kube::LocalQueue, kube::Cohort,
+                 kube::WorkloadPriorityClass, kube::Workload, kube::PodDisruptionBudget,
+                 kube::DaemonSet, kube::Namespace, kube::PersistentVolumeClaim,
+                 kube::PersistentVolume, kube::StorageClass, kube::Job, kube::StatefulSet,
+                 kube::JobSet, kube::PyTorchJob, kube::TrainJob>;
+
 // Counters and moments for metrics; monotonic since the start.
 struct EngineStats {
   uint64_t passes = 0;  // placement passes
@@ -78,53 +88,14 @@ class Engine {
   // goes back.
   void AdvanceTo(absl::Time now);
 
-  void Upsert(kube::Pod pod);
-  void Upsert(kube::Node node);
-  void Upsert(kube::PodGroup group);
-  void Upsert(kube::NodeClaim claim);
-  void Upsert(kube::NodePool pool);
-  void Upsert(kube::ResourceFlavor flavor);
-  void Upsert(kube::ClusterQueue queue);
-  void Upsert(kube::LocalQueue queue);
-  void Upsert(kube::Cohort cohort);
-  void Upsert(kube::WorkloadPriorityClass priority_class);
-  void Upsert(kube::Workload workload);
-  void Upsert(kube::PodDisruptionBudget budget);
-  void Upsert(kube::DaemonSet daemon_set);
-  void Upsert(kube::Namespace name_space);
-  void Upsert(kube::PersistentVolumeClaim claim);
-  void Upsert(kube::PersistentVolume volume);
-  void Upsert(kube::StorageClass storage_class);
-  // What owns pods says which of them form a gang (job_gangs.h).
-  void Upsert(const kube::Job& job);
-  void Upsert(const kube::StatefulSet& set);
-  void Upsert(const kube::JobSet& set);
-  void Upsert(const kube::PyTorchJob& job);
-  void Upsert(const kube::TrainJob& job);
+  // The object, or another version of it.
+  void Upsert(Observed object);
   // Those that say that pods or nodes were refused are heeded. That an event is deleted says
   // nothing.
   void Upsert(const kube::Event& event);
-  // By UID, so that a late deletion never removes a successor of the same name.
-  void RemovePod(std::string_view uid);
-  void RemovePodGroup(std::string_view uid);
-  // Of any kind of job.
-  void RemoveJob(std::string_view uid);
-  void RemoveWorkload(std::string_view uid);
-  // The others by name ("namespace/name" where namespaced).
-  void RemoveNode(std::string_view name);
-  void RemoveNodeClaim(std::string_view name);
-  void RemoveNodePool(std::string_view name);
-  void RemoveResourceFlavor(std::string_view name);
-  void RemoveClusterQueue(std::string_view name);
-  void RemoveLocalQueue(std::string_view full_name);
-  void RemoveCohort(std::string_view name);
-  void RemoveWorkloadPriorityClass(std::string_view name);
-  void RemovePodDisruptionBudget(std::string_view full_name);
-  void RemoveDaemonSet(std::string_view uid);
-  void RemoveNamespace(std::string_view name);
-  void RemovePersistentVolumeClaim(std::string_view full_name);
-  void RemovePersistentVolume(std::string_view name);
-  void RemoveStorageClass(std::string_view name);
+  // It is gone; only namespace, name and UID count. Pods, PodGroups, jobs and Workloads go by UID,
+  // so that a late deletion never removes a successor of the same name, the others by name.
+  void Remove(const Observed& object);
 
   // Everything that exists has been upserted once. Before this Step decides nothing.
   void SetSynced();

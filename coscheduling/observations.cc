@@ -36,7 +36,6 @@ void Engine::Owners::Depart() {
 
 void Engine::Owners::Observe(kube::Pod pod) {
   const std::string uid = pod.meta.uid;
-  if (gone.Has(uid)) return;
   const kube::Pod* known = snapshot.FindPod(uid);
   if (known != nullptr &&
       kube::IsOlderVersion(pod.meta.resource_version, known->meta.resource_version)) {
@@ -71,7 +70,6 @@ void Engine::Owners::Observe(kube::Pod pod) {
 }
 
 void Engine::Owners::RemovePod(const std::string& uid) {
-  gone.Add(uid);
   commit.EndCallsOf(uid);
   const kube::Pod* pod = snapshot.FindPod(uid);
   if (pod == nullptr) return;
@@ -83,84 +81,110 @@ void Engine::Owners::RemovePod(const std::string& uid) {
   snapshot.RemovePod(uid);
 }
 
-void Engine::Upsert(kube::Pod pod) { owners_->Observe(std::move(pod)); }
-void Engine::RemovePod(std::string_view uid) { owners_->RemovePod(std::string(uid)); }
+// What it means that an object of each kind came, or another version of it.
+struct Engine::Owners::Coming {
+  Owners& to;
 
-void Engine::Upsert(kube::Node node) {
-  Owners& owners = *owners_;
-  if (owners.gone.Has(node.meta.uid)) return;
-  owners.snapshot.Upsert(std::move(node));
-}
-
-void Engine::RemoveNode(std::string_view name) {
-  Owners& owners = *owners_;
-  const cluster::NodeInfo* info = owners.snapshot.FindNode(name);
-  if (info != nullptr && info->object != nullptr) owners.gone.Add(info->object->meta.uid);
-  owners.snapshot.RemoveNode(name);
-}
-
-void Engine::Upsert(kube::NodeClaim claim) {
-  Owners& owners = *owners_;
-  if (owners.gone.Has(claim.meta.uid)) return;
-  const std::string name = claim.meta.name;
-  owners.snapshot.Upsert(std::move(claim));
-  owners.provisioning.NoteClaim(name);
-}
-
-void Engine::RemoveNodeClaim(std::string_view name) {
-  Owners& owners = *owners_;
-  if (const kube::NodeClaim* claim = owners.snapshot.FindNodeClaim(name)) {
-    owners.gone.Add(claim->meta.uid);
+  void operator()(kube::Pod pod) const { to.Observe(std::move(pod)); }
+  void operator()(kube::Node node) const { to.snapshot.Upsert(std::move(node)); }
+  void operator()(kube::NodeClaim claim) const {
+    const std::string name = claim.meta.name;
+    to.snapshot.Upsert(std::move(claim));
+    to.provisioning.NoteClaim(name);
   }
-  owners.snapshot.RemoveNodeClaim(name);
-  owners.provisioning.NoteClaim(std::string(name));
-}
+  void operator()(kube::PodGroup group) const {
+    to.gangs.Adopt(std::make_shared<const kube::PodGroup>(std::move(group)));
+    to.Depart();
+  }
+  template <typename Job>
+    requires requires(const Job& job) { kube::ToAnyJob(job); }
+  void operator()(const Job& job) const {
+    to.gangs.ObserveJob(kube::ToAnyJob(job));
+    to.Depart();
+  }
+  void operator()(kube::Workload workload) const { to.restarts.Upsert(std::move(workload)); }
+  void operator()(kube::NodePool pool) const { to.placeability.Upsert(std::move(pool)); }
 
-void Engine::Upsert(kube::PodGroup group) {
-  Owners& owners = *owners_;
-  if (owners.gone.Has(group.meta.uid)) return;
-  owners.gangs.Adopt(std::make_shared<const kube::PodGroup>(std::move(group)));
-  owners.Depart();
-}
+  void operator()(kube::ResourceFlavor flavor) const {
+    to.quota.Upsert(std::move(flavor));
+    to.placeability.Invalidate();
+  }
+  void operator()(kube::ClusterQueue queue) const { to.quota.Upsert(std::move(queue)); }
+  void operator()(kube::LocalQueue queue) const { to.quota.Upsert(std::move(queue)); }
+  void operator()(kube::Cohort cohort) const { to.quota.Upsert(std::move(cohort)); }
+  void operator()(kube::WorkloadPriorityClass c) const { to.quota.Upsert(std::move(c)); }
+  void operator()(kube::PodDisruptionBudget budget) const { to.quota.Upsert(std::move(budget)); }
+  void operator()(kube::Namespace name_space) const {
+    to.quota.Upsert(name_space);
+    to.snapshot.Upsert(std::move(name_space));
+  }
 
-void Engine::RemovePodGroup(std::string_view uid) {
-  Owners& owners = *owners_;
-  owners.gone.Add(std::string(uid));
-  owners.gangs.DropGroup(std::string(uid));
-  owners.Depart();
-}
+  void operator()(kube::DaemonSet set) const { to.snapshot.Upsert(std::move(set)); }
+  void operator()(kube::PersistentVolumeClaim c) const { to.snapshot.Upsert(std::move(c)); }
+  void operator()(kube::PersistentVolume volume) const { to.snapshot.Upsert(std::move(volume)); }
+  void operator()(kube::StorageClass c) const { to.snapshot.Upsert(std::move(c)); }
+};
 
-// --- jobs ---
+// And that one is gone.
+struct Engine::Owners::Going {
+  Owners& from;
 
-template <typename JobKind>
-void Engine::Owners::ObserveJob(const JobKind& job) {
-  if (gone.Has(job.meta.uid)) return;
-  gangs.ObserveJob(job);
-  Depart();
-}
+  void operator()(const kube::Pod& pod) const { from.RemovePod(pod.meta.uid); }
+  void operator()(const kube::Node& node) const { from.snapshot.RemoveNode(node.meta.name); }
+  void operator()(const kube::NodeClaim& claim) const {
+    from.snapshot.RemoveNodeClaim(claim.meta.name);
+    from.provisioning.NoteClaim(claim.meta.name);
+  }
+  void operator()(const kube::PodGroup& group) const {
+    from.gangs.DropGroup(group.meta.uid);
+    from.Depart();
+  }
+  template <typename Job>
+    requires requires(const Job& job) { kube::ToAnyJob(job); }
+  void operator()(const Job& job) const {
+    from.restarts.RemoveJob(job.meta.uid);
+    from.gangs.RemoveJob(job.meta.uid);
+    from.Depart();
+  }
+  void operator()(const kube::Workload& w) const { from.restarts.RemoveWorkload(w.meta.uid); }
+  void operator()(const kube::NodePool& p) const { from.placeability.RemoveNodePool(p.meta.name); }
 
-void Engine::Upsert(const kube::Job& job) { owners_->ObserveJob(job); }
-void Engine::Upsert(const kube::StatefulSet& set) { owners_->ObserveJob(set); }
-void Engine::Upsert(const kube::JobSet& set) { owners_->ObserveJob(set); }
-void Engine::Upsert(const kube::PyTorchJob& job) { owners_->ObserveJob(job); }
-void Engine::Upsert(const kube::TrainJob& job) { owners_->ObserveJob(job); }
+  void operator()(const kube::ResourceFlavor& flavor) const {
+    from.quota.RemoveResourceFlavor(flavor.meta.name);
+    from.placeability.Invalidate();
+  }
+  void operator()(const kube::ClusterQueue& q) const { from.quota.RemoveClusterQueue(q.meta.name); }
+  void operator()(const kube::LocalQueue& q) const {
+    from.quota.RemoveLocalQueue(q.meta.FullName());
+  }
+  void operator()(const kube::Cohort& c) const { from.quota.RemoveCohort(c.meta.name); }
+  void operator()(const kube::WorkloadPriorityClass& c) const {
+    from.quota.RemoveWorkloadPriorityClass(c.meta.name);
+  }
+  void operator()(const kube::PodDisruptionBudget& b) const {
+    from.quota.RemovePodDisruptionBudget(b.meta.FullName());
+  }
+  void operator()(const kube::Namespace& n) const {
+    from.quota.RemoveNamespace(n.meta.name);
+    from.snapshot.RemoveNamespace(n.meta.name);
+  }
 
-void Engine::RemoveJob(std::string_view uid) {
-  Owners& owners = *owners_;
-  owners.gone.Add(std::string(uid));
-  owners.restarts.RemoveJob(std::string(uid));
-  owners.gangs.RemoveJob(std::string(uid));
-  owners.Depart();
-}
+  void operator()(const kube::DaemonSet& set) const { from.snapshot.RemoveDaemonSet(set.meta.uid); }
+  void operator()(const kube::PersistentVolumeClaim& c) const {
+    from.snapshot.RemovePersistentVolumeClaim(c.meta.FullName());
+  }
+  void operator()(const kube::PersistentVolume& v) const {
+    from.snapshot.RemovePersistentVolume(v.meta.name);
+  }
+  void operator()(const kube::StorageClass& c) const {
+    from.snapshot.RemoveStorageClass(c.meta.name);
+  }
+};
 
-void Engine::Upsert(kube::Workload workload) {
-  if (owners_->gone.Has(workload.meta.uid)) return;
-  owners_->restarts.Upsert(std::move(workload));
-}
-
-void Engine::RemoveWorkload(std::string_view uid) {
-  owners_->gone.Add(std::string(uid));
-  owners_->restarts.RemoveWorkload(std::string(uid));
+void Engine::Upsert(Observed object) {
+  const auto uid_of = [](const auto& any) -> const std::string& { return any.meta.uid; };
+  if (owners_->gone.Has(std::visit(uid_of, object))) return;
+  std::visit(Owners::Coming{*owners_}, std::move(object));
 }
 
 void Engine::Upsert(const kube::Event& event) {
@@ -168,107 +192,9 @@ void Engine::Upsert(const kube::Event& event) {
   owners_->provisioning.Observe(event);
 }
 
-// --- pools and quota ---
-
-void Engine::Upsert(kube::NodePool pool) { owners_->placeability.Upsert(std::move(pool)); }
-void Engine::RemoveNodePool(std::string_view name) { owners_->placeability.RemoveNodePool(name); }
-
-void Engine::Upsert(kube::ResourceFlavor flavor) {
-  owners_->quota.Upsert(std::move(flavor));
-  owners_->placeability.Invalidate();
-}
-
-void Engine::RemoveResourceFlavor(std::string_view name) {
-  owners_->quota.RemoveResourceFlavor(name);
-  owners_->placeability.Invalidate();
-}
-
-void Engine::Upsert(kube::ClusterQueue queue) {
-  if (!owners_->IsNews("ClusterQueue/", queue.meta)) return;
-  owners_->quota.Upsert(std::move(queue));
-}
-
-void Engine::RemoveClusterQueue(std::string_view name) {
-  owners_->Bury("ClusterQueue/", name);
-  owners_->quota.RemoveClusterQueue(name);
-}
-
-void Engine::Upsert(kube::LocalQueue queue) {
-  if (!owners_->IsNews("LocalQueue/", queue.meta)) return;
-  owners_->quota.Upsert(std::move(queue));
-}
-
-void Engine::RemoveLocalQueue(std::string_view full_name) {
-  owners_->Bury("LocalQueue/", full_name);
-  owners_->quota.RemoveLocalQueue(full_name);
-}
-
-void Engine::Upsert(kube::Cohort cohort) { owners_->quota.Upsert(std::move(cohort)); }
-void Engine::RemoveCohort(std::string_view name) { owners_->quota.RemoveCohort(name); }
-
-void Engine::Upsert(kube::WorkloadPriorityClass priority_class) {
-  owners_->quota.Upsert(std::move(priority_class));
-}
-
-void Engine::RemoveWorkloadPriorityClass(std::string_view name) {
-  owners_->quota.RemoveWorkloadPriorityClass(name);
-}
-
-void Engine::Upsert(kube::PodDisruptionBudget budget) { owners_->quota.Upsert(std::move(budget)); }
-
-void Engine::RemovePodDisruptionBudget(std::string_view full_name) {
-  owners_->quota.RemovePodDisruptionBudget(full_name);
-}
-
-// True unless the object is gone; its UID is known from now on.
-bool Engine::Owners::IsNews(std::string_view kind, const kube::ObjectMeta& meta) {
-  if (gone.Has(meta.uid)) return false;
-  uid_of.insert_or_assign(std::string(kind) + meta.FullName(), meta.uid);
-  return true;
-}
-
-void Engine::Owners::Bury(std::string_view kind, std::string_view full_name) {
-  const auto known = uid_of.find(std::string(kind) + std::string(full_name));
-  if (known == uid_of.end()) return;
-  gone.Add(known->second);
-  uid_of.erase(known);
-}
-
-// --- what nodes, pods and volumes mean ---
-
-void Engine::Upsert(kube::DaemonSet daemon_set) { owners_->snapshot.Upsert(std::move(daemon_set)); }
-void Engine::RemoveDaemonSet(std::string_view uid) { owners_->snapshot.RemoveDaemonSet(uid); }
-
-void Engine::Upsert(kube::Namespace name_space) {
-  owners_->quota.Upsert(name_space);
-  owners_->snapshot.Upsert(std::move(name_space));
-}
-
-void Engine::RemoveNamespace(std::string_view name) {
-  owners_->quota.RemoveNamespace(name);
-  owners_->snapshot.RemoveNamespace(name);
-}
-
-void Engine::Upsert(kube::PersistentVolumeClaim claim) {
-  owners_->snapshot.Upsert(std::move(claim));
-}
-
-void Engine::RemovePersistentVolumeClaim(std::string_view full_name) {
-  owners_->snapshot.RemovePersistentVolumeClaim(full_name);
-}
-
-void Engine::Upsert(kube::PersistentVolume volume) { owners_->snapshot.Upsert(std::move(volume)); }
-
-void Engine::RemovePersistentVolume(std::string_view name) {
-  owners_->snapshot.RemovePersistentVolume(name);
-}
-
-void Engine::Upsert(kube::StorageClass storage_class) {
-  owners_->snapshot.Upsert(std::move(storage_class));
-}
-
-void Engine::RemoveStorageClass(std::string_view name) {
-  owners_->snapshot.RemoveStorageClass(name);
+void Engine::Remove(const Observed& object) {
+  std::visit([this](const auto& any) { owners_->gone.Add(any.meta.uid); }, object);
+  std::visit(Owners::Going{*owners_}, object);
 }
 
 }  // namespace muster::coscheduling

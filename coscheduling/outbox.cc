@@ -1,11 +1,26 @@
 #include "coscheduling/outbox.h"
 
+#include <algorithm>
+
 namespace muster::coscheduling {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+constexpr absl::Duration kLongestPause = absl::Seconds(10);
+constexpr absl::Duration kRemembered = absl::Minutes(1);
+
+absl::Duration PauseAfter(int failures) {
+  return std::min(kFirstPause * (1 << std::min(failures - 1, 10)), kLongestPause);
+}
+
+}  // namespace
 
 bool Outbox::MayAct(GangId gang, const std::string& target) {
-  if (in_flight_.MayStart(target, agenda_->now())) return true;
-  // While it is under way its end brings the gang back.
-  if (!in_flight_.IsUnderWay(target)) agenda_->NoteAt(gang, in_flight_.PausedUntil(target));
+  // Its end brings the gang back.
+  if (IsUnderWay(target)) return false;
+  const auto pause = pauses_.find(target);
+  if (pause == pauses_.end() || pause->second.until <= agenda_->now()) return true;
+  agenda_->NoteAt(gang, pause->second.until);
   return false;
 }
 
@@ -20,14 +35,41 @@ bool Outbox::Act(GangId gang, const std::string& target, Action action, OnFinish
 }
 
 bool Outbox::Act(const std::string& target, Action action, OnFinish on_finish) {
-  if (!in_flight_.MayStart(target, agenda_->now())) return false;
-  pending_.push_back({in_flight_.Start(target, std::move(on_finish)), std::move(action)});
+  const auto pause = pauses_.find(target);
+  if (pause != pauses_.end() && agenda_->now() < pause->second.until) return false;
+  if (!under_way_.insert(target).second) return false;
+  by_id_[next_id_] = {target, std::move(on_finish)};
+  pending_.push_back({next_id_++, std::move(action)});
   return true;
 }
 
+void Outbox::Finish(uint64_t action_id, const absl::Status& status) {
+  auto entry = by_id_.extract(action_id);
+  if (entry.empty()) return;
+  const absl::Time now = agenda_->now();
+  const auto& [target, on_finish] = entry.mapped();
+  under_way_.erase(target);
+  if (status.ok()) {
+    pauses_.erase(target);
+  } else {
+    Pause& pause = pauses_[target];
+    pause.until = now + PauseAfter(++pause.failures);
+  }
+  if (on_finish) on_finish(status, now);
+}
+
+int Outbox::Failures(const std::string& target) const {
+  const auto pause = pauses_.find(target);
+  return pause == pauses_.end() ? 0 : pause->second.failures;
+}
+
 void Outbox::EndStep() {
-  in_flight_.Prune(agenda_->now());
-  agenda_->WakeAt(in_flight_.NextRetry(agenda_->now()));
+  const absl::Time now = agenda_->now();
+  absl::erase_if(pauses_,
+                 [now](const auto& pause) { return pause.second.until + kRemembered < now; });
+  for (const auto& [target, pause] : pauses_) {
+    if (pause.until > now) agenda_->WakeAt(pause.until);
+  }
 }
 
 }  // namespace muster::coscheduling

@@ -1,30 +1,36 @@
-// What is asked of the shell: one action per target at a time, with growing pauses after failures
-// (in_flight.h).
+// What is asked of the shell: one action per target ("bind/<uid>") at a time, with growing pauses
+// after failures.
 //
 // Nothing is remembered as "done": an owner asks again until it sees the effect. A gang is looked
 // at again when an action that it asked for has finished, and when one may be tried again that
-// could not be.
+// could not be. Bounded by the number of targets: each pod, node and gang has a fixed few.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "coscheduling/actions.h"
 #include "coscheduling/agenda.h"
-#include "coscheduling/in_flight.h"
 
 namespace muster::coscheduling {
 
 class Outbox {
  public:
-  using OnFinish = InFlight::OnFinish;
+  // Runs when the action has finished; must not assume that anything still is as it was.
+  using OnFinish = std::function<void(const absl::Status&, absl::Time now)>;
 
   // `agenda` outlives it.
   explicit Outbox(Agenda* agenda) : agenda_(agenda) {}
 
-  // Starts the action if its target may be asked; true if it was started. `on_finish` runs when it
-  // has finished, and must not assume that anything still is as it was.
+  // Starts the action if its target may be asked: neither under way nor in the pause after a
+  // failure. True if it was started.
   bool Act(GangId gang, const std::string& target, Action action, OnFinish on_finish = nullptr);
   // The same of an action that isn't a gang's: a node's, a job's, a queue's.
   bool Act(const std::string& target, Action action, OnFinish on_finish = nullptr);
@@ -32,23 +38,34 @@ class Outbox {
   bool MayAct(GangId gang, const std::string& target);
   // For actions without an outcome worth waiting for.
   void Tell(Action action) { pending_.push_back({0, std::move(action)}); }
+  // Ignores an id it doesn't know. A failure pauses the target: 100 ms, doubling to 10 s.
+  void Finish(uint64_t action_id, const absl::Status& status);
 
-  bool IsUnderWay(const std::string& target) const { return in_flight_.IsUnderWay(target); }
-  // Consecutive failures of this target.
-  int Failures(const std::string& target) const { return in_flight_.Failures(target); }
-  void Finish(uint64_t action_id, const absl::Status& status, absl::Time now) {
-    in_flight_.Finish(action_id, status, now);
-  }
+  bool IsUnderWay(const std::string& target) const { return under_way_.contains(target); }
+  // Consecutive failures of this target, forgotten a minute after the pause.
+  int Failures(const std::string& target) const;
+  size_t in_flight() const { return by_id_.size(); }
 
   std::vector<NumberedAction> Take() { return std::exchange(pending_, {}); }
   // Forgets pauses that are long over, and has the agenda wake for the others.
   void EndStep();
-  size_t in_flight() const { return in_flight_.size(); }
 
  private:
+  struct Entry {
+    std::string target;
+    OnFinish on_finish;
+  };
+  struct Pause {
+    int failures = 0;
+    absl::Time until;
+  };
+
   Agenda* agenda_;
-  InFlight in_flight_;
   std::vector<NumberedAction> pending_;
+  uint64_t next_id_ = 1;
+  absl::flat_hash_map<uint64_t, Entry> by_id_;
+  absl::flat_hash_set<std::string> under_way_;
+  absl::flat_hash_map<std::string, Pause> pauses_;
 };
 
 }  // namespace muster::coscheduling

@@ -3,7 +3,6 @@
 // it.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 
@@ -36,10 +35,8 @@ struct Engine::Owners {
   // --- observations.cc ---
   void Observe(kube::Pod pod);
   void RemovePod(const std::string& uid);
-  template <typename JobKind>
-  void ObserveJob(const JobKind& job);
-  bool IsNews(std::string_view kind, const kube::ObjectMeta& meta);
-  void Bury(std::string_view kind, std::string_view full_name);
+  struct Coming;
+  struct Going;
   // Has each owner forget the pods and gangs that are gone.
   void Depart();
 
@@ -78,8 +75,6 @@ struct Engine::Owners {
   QueueReport queue_report;
 
   Tombstones gone;
-  // UIDs of what is removed by name, "kind/name".
-  std::map<std::string, std::string> uid_of;
   bool synced = false;
   bool leading = true;
   bool gating_active = false;

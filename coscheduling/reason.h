@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "absl/time/time.h"
 #include "muster/v1/states.pb.h"
 
 namespace muster::coscheduling {
@@ -14,11 +13,5 @@ struct Reason {
   std::string fix;
   bool operator==(const Reason&) const = default;
 };
-
-// "WAITING_FOR_MEMBERS" -> "WaitingForMembers": how conditions and events spell an enum's name.
-std::string CamelCase(const std::string& enum_name);
-
-// "10:00:40Z": how reasons tell a moment.
-std::string Clock(absl::Time time);
 
 }  // namespace muster::coscheduling

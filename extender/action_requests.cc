@@ -17,16 +17,16 @@
 namespace muster::extender {
 namespace {
 
-using coscheduling::PodRef;
+using coscheduling::ObjectRef;
 using nlohmann::json;
 
-std::string PodPath(const PodRef& pod) {
+std::string PodPath(const ObjectRef& pod) {
   return fmt::format("/api/v1/namespaces/{}/pods/{}", pod.name_space, pod.name);
 }
 
-std::string PodGroupPath(const std::string& name_space, const std::string& name) {
-  return fmt::format("/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups/{}", name_space,
-                     name);
+std::string PodGroupPath(const ObjectRef& group) {
+  return fmt::format("/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups/{}",
+                     group.name_space, group.name);
 }
 
 // Messages quote what programs in containers have said: that need not be UTF-8.
@@ -58,16 +58,25 @@ kube::Request Get(std::string path) {
   return request;
 }
 
-ActionRequest OnPod(const PodRef& pod, kube::Request request, AnswerKind answer) {
+ActionRequest OnPod(const ObjectRef& pod, kube::Request request, AnswerKind answer) {
   return {std::move(request), answer, Get(PodPath(pod)), AnswerKind::kPod};
 }
 
 // A uid in a patch's metadata is a precondition: 409 if the object has another
 // (k8s.io/apiserver pkg/registry/rest/update.go v0.34). So is resourceVersion.
-json Identity(const PodRef& pod) { return {{"uid", pod.uid}}; }
+json Identity(const ObjectRef& object) { return {{"uid", object.uid}}; }
+json Version(const ObjectRef& object) {
+  return {{"uid", object.uid}, {"resourceVersion", object.resource_version}};
+}
 
 json Replace(std::string_view path, const std::string& value) {
   return {{"op", "replace"}, {"path", path}, {"value", value}};
+}
+
+// In a JSON patch. A `test` that fails is 422; these make it 409, as in every other patch here.
+json Preconditions(const ObjectRef& object) {
+  return json::array({Replace("/metadata/uid", object.uid),
+                      Replace("/metadata/resourceVersion", object.resource_version)});
 }
 
 json Add(const std::string& path, json value) {
@@ -194,14 +203,13 @@ struct RequestOf {
   const QueueVersions& versions;
 
   std::optional<ActionRequest> operator()(const coscheduling::WriteRecord& write) const {
-    const std::string path = PodGroupPath(write.name_space, write.name);
+    const std::string path = PodGroupPath(write.group);
     json annotations;
     annotations[std::string(coscheduling::kRecordAnnotation)] =
         write.record.empty() ? json(nullptr) : json(write.record);
-    json body = {{"metadata",
-                  {{"uid", write.uid},
-                   {"resourceVersion", write.resource_version},
-                   {"annotations", annotations}}}};
+    json metadata = Version(write.group);
+    metadata["annotations"] = std::move(annotations);
+    const json body = {{"metadata", std::move(metadata)}};
     return ActionRequest{Patch(path, kube::kMergePatch, body), AnswerKind::kPodGroup, Get(path),
                          AnswerKind::kPodGroup};
   }
@@ -274,15 +282,14 @@ struct RequestOf {
   }
 
   std::optional<ActionRequest> operator()(const coscheduling::DeleteNodeClaim& remove) const {
-    const std::string path = "/apis/karpenter.sh/v1/nodeclaims/" + remove.name;
+    const std::string path = "/apis/karpenter.sh/v1/nodeclaims/" + remove.claim.name;
     kube::Request request;
     request.method = kube::Method::kDelete;
     request.path = path;
     request.content_type = kube::kJson;
-    request.body = Text(
-        {{"apiVersion", "v1"},
-         {"kind", "DeleteOptions"},
-         {"preconditions", {{"uid", remove.uid}, {"resourceVersion", remove.resource_version}}}});
+    request.body = Text({{"apiVersion", "v1"},
+                         {"kind", "DeleteOptions"},
+                         {"preconditions", Version(remove.claim)}});
     return ActionRequest{std::move(request), AnswerKind::kNone, Get(path), AnswerKind::kNone};
   }
 
@@ -295,10 +302,7 @@ struct RequestOf {
   }
 
   std::optional<ActionRequest> operator()(const coscheduling::AssignFlavors& assign) const {
-    // A `test` that fails is 422; these make it 409, as in every other patch here.
-    json operations =
-        json::array({Replace("/metadata/uid", assign.pod.uid),
-                     Replace("/metadata/resourceVersion", assign.pod.resource_version)});
+    json operations = Preconditions(assign.pod);
     AddEntries("/spec/nodeSelector", assign.has_node_selector, assign.node_selector, &operations);
     if (!assign.has_tolerations && !assign.tolerations.empty()) {
       operations.push_back(Add("/spec/tolerations", json::array()));
@@ -360,8 +364,8 @@ struct RequestOf {
     if (update.schedule_start_time) {
       status["scheduleStartTime"] = kube::TimeText(*update.schedule_start_time);
     }
-    const std::string path = PodGroupPath(update.name_space, update.name);
-    json body = {{"metadata", {{"uid", update.uid}}}, {"status", status}};
+    const std::string path = PodGroupPath(update.group);
+    json body = {{"metadata", Identity(update.group)}, {"status", status}};
     return ActionRequest{Patch(path + "/status", kube::kMergePatch, body), AnswerKind::kPodGroup,
                          Get(path), AnswerKind::kPodGroup};
   }
@@ -388,21 +392,20 @@ struct RequestOf {
                    {"labels", {{coscheduling::kDerivedLabel, "true"}}},
                    {"ownerReferences", owners}}},
                  {"spec", spec}};
-    const std::string path = PodGroupPath(create.name_space, create.name);
+    const std::string path = PodGroupPath({create.name_space, create.name, "", ""});
     return ActionRequest{Post(path.substr(0, path.rfind('/')), body), AnswerKind::kPodGroup,
                          Get(path), AnswerKind::kPodGroup};
   }
 
   std::optional<ActionRequest> operator()(const coscheduling::UpdateMinMember& update) const {
-    const std::string path = PodGroupPath(update.name_space, update.name);
-    json body = {{"metadata", {{"uid", update.uid}, {"resourceVersion", update.resource_version}}},
-                 {"spec", {{"minMember", update.min_member}}}};
+    const std::string path = PodGroupPath(update.group);
+    json body = {{"metadata", Version(update.group)}, {"spec", {{"minMember", update.min_member}}}};
     return ActionRequest{Patch(path, kube::kMergePatch, body), AnswerKind::kPodGroup, Get(path),
                          AnswerKind::kPodGroup};
   }
 
   std::optional<ActionRequest> operator()(const coscheduling::SuspendJob& job) const {
-    json metadata = {{"uid", job.uid}, {"resourceVersion", job.resource_version}};
+    json metadata = Version(job.job);
     for (const auto& [key, value] : job.annotations) {
       metadata["annotations"][key] = value ? json(*value) : json(nullptr);
     }
@@ -411,15 +414,15 @@ struct RequestOf {
       json suspend = {{"suspend", *job.suspend}};
       body["spec"] = job.kind == "PyTorchJob" ? json{{"runPolicy", suspend}} : suspend;
     }
-    const std::string path = fmt::format("/apis/{}/namespaces/{}/{}s/{}", job.api_version,
-                                         job.name_space, absl::AsciiStrToLower(job.kind), job.name);
+    const std::string path =
+        fmt::format("/apis/{}/namespaces/{}/{}s/{}", job.api_version, job.job.name_space,
+                    absl::AsciiStrToLower(job.kind), job.job.name);
     const AnswerKind answer = JobAnswer(job.kind);
     return ActionRequest{Patch(path, kube::kMergePatch, body), answer, Get(path), answer};
   }
 
   std::optional<ActionRequest> operator()(const coscheduling::PatchWorkload& patch) const {
-    json operations = json::array({Replace("/metadata/uid", patch.uid),
-                                   Replace("/metadata/resourceVersion", patch.resource_version)});
+    json operations = Preconditions(patch.workload);
     std::map<std::string, std::string> added;
     for (const auto& [key, value] : patch.annotations) {
       if (value) {
@@ -431,8 +434,9 @@ struct RequestOf {
     AddEntries("/metadata/annotations", patch.has_annotations, added, &operations);
     if (patch.active) operations.push_back(Add("/spec/active", *patch.active));
     for (const auto& set : patch.pod_sets) SetNodeTerms(set, &operations);
-    const std::string path = fmt::format("/apis/kueue.x-k8s.io/{}/namespaces/{}/workloads/{}",
-                                         versions.workloads, patch.name_space, patch.name);
+    const std::string path =
+        fmt::format("/apis/kueue.x-k8s.io/{}/namespaces/{}/workloads/{}", versions.workloads,
+                    patch.workload.name_space, patch.workload.name);
     return ActionRequest{Patch(path, kube::kJsonPatch, operations), AnswerKind::kWorkload,
                          Get(path), AnswerKind::kWorkload};
   }

@@ -43,10 +43,18 @@ EngineTask UpsertTask(std::string_view json, Occupants& occupants, absl::Status*
   };
 }
 
-// That an event is gone says nothing of what it told.
-void RemoveNothing(Engine&, const ObjectHeader&) {}
+template <typename T>
+void Remove(Engine& engine, const ObjectHeader& header) {
+  T gone;
+  gone.meta.name_space = header.name_space;
+  gone.meta.name = header.name;
+  gone.meta.uid = header.uid;
+  engine.Remove(gone);
+}
 
-void RemoveJob(Engine& engine, const ObjectHeader& header) { engine.RemoveJob(header.uid); }
+// That an event is gone says nothing of what it told.
+template <>
+void Remove<kube::Event>(Engine&, const ObjectHeader&) {}
 
 enum Trait : unsigned {
   // Nobody waits for it: decisions don't depend on it, or do without it.
@@ -71,71 +79,63 @@ struct Kind {
 constexpr absl::Duration kLongestSilenceWithoutBookmarks = absl::Minutes(15);
 
 constexpr Kind kKinds[] = {
-    {"pods", "/api/v1/pods", UpsertTask<kube::Pod>,
-     [](Engine& e, const ObjectHeader& h) { e.RemovePod(h.uid); }},
-    {"nodes", "/api/v1/nodes", UpsertTask<kube::Node>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveNode(h.name); }},
+    {"pods", "/api/v1/pods", UpsertTask<kube::Pod>, Remove<kube::Pod>},
+    {"nodes", "/api/v1/nodes", UpsertTask<kube::Node>, Remove<kube::Node>},
     {"podgroups", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", UpsertTask<kube::PodGroup>,
-     [](Engine& e, const ObjectHeader& h) { e.RemovePodGroup(h.uid); }, "", "", kCustom},
+     Remove<kube::PodGroup>, "", "", kCustom},
     {"nodeclaims", "/apis/karpenter.sh/v1/nodeclaims", UpsertTask<kube::NodeClaim>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveNodeClaim(h.name); }, "", "", kCustom},
+     Remove<kube::NodeClaim>, "", "", kCustom},
     {"nodepools", "/apis/karpenter.sh/v1/nodepools", UpsertTask<kube::NodePool>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveNodePool(h.name); }, "", "", kCustom},
+     Remove<kube::NodePool>, "", "", kCustom},
     {"resourceflavors", "/apis/kueue.x-k8s.io/v1beta1/resourceflavors",
-     UpsertTask<kube::ResourceFlavor>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveResourceFlavor(h.name); },
+     UpsertTask<kube::ResourceFlavor>, Remove<kube::ResourceFlavor>,
      "/apis/kueue.x-k8s.io/v1beta2/resourceflavors", "", kCustom},
     {"clusterqueues", "/apis/kueue.x-k8s.io/v1beta1/clusterqueues", UpsertTask<kube::ClusterQueue>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveClusterQueue(h.name); },
-     "/apis/kueue.x-k8s.io/v1beta2/clusterqueues", "", kCustom},
+     Remove<kube::ClusterQueue>, "/apis/kueue.x-k8s.io/v1beta2/clusterqueues", "", kCustom},
     {"localqueues", "/apis/kueue.x-k8s.io/v1beta1/localqueues", UpsertTask<kube::LocalQueue>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveLocalQueue(FullName(h)); },
-     "/apis/kueue.x-k8s.io/v1beta2/localqueues", "", kCustom},
+     Remove<kube::LocalQueue>, "/apis/kueue.x-k8s.io/v1beta2/localqueues", "", kCustom},
     {"cohorts", "/apis/kueue.x-k8s.io/v1beta1/cohorts", UpsertTask<kube::Cohort>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveCohort(h.name); },
-     "/apis/kueue.x-k8s.io/v1beta2/cohorts", "", kCustom},
+     Remove<kube::Cohort>, "/apis/kueue.x-k8s.io/v1beta2/cohorts", "", kCustom},
     {"workloadpriorityclasses", "/apis/kueue.x-k8s.io/v1beta1/workloadpriorityclasses",
-     UpsertTask<kube::WorkloadPriorityClass>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveWorkloadPriorityClass(h.name); },
+     UpsertTask<kube::WorkloadPriorityClass>, Remove<kube::WorkloadPriorityClass>,
      "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses", "", kCustom},
     // The right to read them is asked for only where it is used, and may be missing there.
     {"workloads", "/apis/kueue.x-k8s.io/v1beta1/workloads", UpsertTask<kube::Workload>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveWorkload(h.uid); },
-     "/apis/kueue.x-k8s.io/v1beta2/workloads", "", kExplainsOnly | kIfGivenBack | kCustom},
+     Remove<kube::Workload>, "/apis/kueue.x-k8s.io/v1beta2/workloads", "",
+     kExplainsOnly | kIfGivenBack | kCustom},
     {"poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets",
-     UpsertTask<kube::PodDisruptionBudget>,
-     [](Engine& e, const ObjectHeader& h) { e.RemovePodDisruptionBudget(FullName(h)); }},
+     UpsertTask<kube::PodDisruptionBudget>, Remove<kube::PodDisruptionBudget>},
     {"daemonsets", "/apis/apps/v1/daemonsets", UpsertTask<kube::DaemonSet>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveDaemonSet(h.uid); }},
-    {"namespaces", "/api/v1/namespaces", UpsertTask<kube::Namespace>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveNamespace(h.name); }},
+     Remove<kube::DaemonSet>},
+    {"namespaces", "/api/v1/namespaces", UpsertTask<kube::Namespace>, Remove<kube::Namespace>},
     {"persistentvolumeclaims", "/api/v1/persistentvolumeclaims",
-     UpsertTask<kube::PersistentVolumeClaim>,
-     [](Engine& e, const ObjectHeader& h) { e.RemovePersistentVolumeClaim(FullName(h)); }},
+     UpsertTask<kube::PersistentVolumeClaim>, Remove<kube::PersistentVolumeClaim>},
     {"persistentvolumes", "/api/v1/persistentvolumes", UpsertTask<kube::PersistentVolume>,
-     [](Engine& e, const ObjectHeader& h) { e.RemovePersistentVolume(h.name); }},
+     Remove<kube::PersistentVolume>},
     {"storageclasses", "/apis/storage.k8s.io/v1/storageclasses", UpsertTask<kube::StorageClass>,
-     [](Engine& e, const ObjectHeader& h) { e.RemoveStorageClass(h.name); }},
+     Remove<kube::StorageClass>},
     // What owns pods. Most clusters have some of these kinds only.
-    {"jobs", "/apis/batch/v1/jobs", UpsertTask<kube::Job>, RemoveJob},
-    {"statefulsets", "/apis/apps/v1/statefulsets", UpsertTask<kube::StatefulSet>, RemoveJob},
-    {"jobsets", "/apis/jobset.x-k8s.io/v1alpha2/jobsets", UpsertTask<kube::JobSet>, RemoveJob, "",
-     "", kCustom},
-    {"pytorchjobs", "/apis/kubeflow.org/v1/pytorchjobs", UpsertTask<kube::PyTorchJob>, RemoveJob,
-     "", "", kCustom},
+    {"jobs", "/apis/batch/v1/jobs", UpsertTask<kube::Job>, Remove<kube::Job>},
+    {"statefulsets", "/apis/apps/v1/statefulsets", UpsertTask<kube::StatefulSet>,
+     Remove<kube::StatefulSet>},
+    {"jobsets", "/apis/jobset.x-k8s.io/v1alpha2/jobsets", UpsertTask<kube::JobSet>,
+     Remove<kube::JobSet>, "", "", kCustom},
+    {"pytorchjobs", "/apis/kubeflow.org/v1/pytorchjobs", UpsertTask<kube::PyTorchJob>,
+     Remove<kube::PyTorchJob>, "", "", kCustom},
     {"trainjobs", "/apis/trainer.kubeflow.org/v1alpha1/trainjobs", UpsertTask<kube::TrainJob>,
-     RemoveJob, "", "", kCustom},
+     Remove<kube::TrainJob>, "", "", kCustom},
     // Why owners of pods could make no more. A field selector knows no "or", and what passes these
     // is little: of each object one event in 5 min after the first few. CronJobs make no pods, and
     // those of a DaemonSet are no gang.
-    {"events/FailedCreate", "/api/v1/events", UpsertTask<kube::Event>, RemoveNothing, "",
+    {"events/FailedCreate", "/api/v1/events", UpsertTask<kube::Event>, Remove<kube::Event>, "",
      "type=Warning,reason=FailedCreate,involvedObject.kind!=DaemonSet,involvedObject.kind!=CronJob",
      kExplainsOnly | kNoBookmarks},
-    {"events/FailedCreatePod", "/api/v1/events", UpsertTask<kube::Event>, RemoveNothing, "",
+    {"events/FailedCreatePod", "/api/v1/events", UpsertTask<kube::Event>, Remove<kube::Event>, "",
      "type=Warning,reason=FailedCreatePod", kExplainsOnly | kNoBookmarks},
     // Why Karpenter deleted a NodeClaim unlaunched: one event per claim.
-    {"events/InsufficientCapacityError", "/api/v1/events", UpsertTask<kube::Event>, RemoveNothing,
-     "", "type=Warning,reason=InsufficientCapacityError,involvedObject.kind=NodeClaim",
+    {"events/InsufficientCapacityError", "/api/v1/events", UpsertTask<kube::Event>,
+     Remove<kube::Event>, "",
+     "type=Warning,reason=InsufficientCapacityError,involvedObject.kind=NodeClaim",
      kExplainsOnly | kNoBookmarks},
 };
 

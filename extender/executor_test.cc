@@ -19,7 +19,7 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const coscheduling::PodRef kPod = {"team", "job-0", "uid-0", "42"};
+const coscheduling::ObjectRef kPod = {"team", "job-0", "uid-0", "42"};
 constexpr size_t kMaxInFlight = 16;
 // Of these: what gate lifts and signals may take, the rest, and what reports.
 constexpr size_t kLifts = 14;
@@ -68,8 +68,8 @@ class ExecutorTest : public ::testing::Test {
 
 TEST_F(ExecutorTest, BindingsGoFirstThenGatesAndReportsLast) {
   coscheduling::UpdatePodGroupStatus status;
-  status.name_space = "team";
-  status.name = "job";
+  status.group.name_space = "team";
+  status.group.name = "job";
   executor_->CarryOut({{1, status},
                        {2, coscheduling::SignalPod{kPod, "Unschedulable", "waits"}},
                        {3, coscheduling::LiftGate{kPod}},
@@ -91,8 +91,8 @@ std::vector<NumberedAction> GateLifts(size_t count) {
 
 coscheduling::UpdatePodGroupStatus StatusOf(const std::string& gang) {
   coscheduling::UpdatePodGroupStatus status;
-  status.name_space = "team";
-  status.name = gang;
+  status.group.name_space = "team";
+  status.group.name = gang;
   return status;
 }
 
@@ -175,8 +175,8 @@ TEST_F(ExecutorTest, WhoWaitsForAPlaceHasAllItsTimeOnceItIsSent) {
 TEST_F(ExecutorTest, BindingsAndThenRecordsOvertakeWhatWaits) {
   executor_->CarryOut(GateLifts(kLifts + 1));
   coscheduling::WriteRecord record;
-  record.name_space = "team";
-  record.name = "job";
+  record.group.name_space = "team";
+  record.group.name = "job";
   for (int i = 0; i < 2; ++i) executor_->CarryOut({{9, coscheduling::BindPod{kPod, "n1"}}});
   executor_->CarryOut({{1, StatusOf("job")}, {2, record}});
   executor_->CarryOut({{3, coscheduling::BindPod{kPod, "n1"}}});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -26,56 +27,14 @@ using nlohmann::json;
 
 constexpr const char* kForever = "315360000";  // ten years
 
-void Remove(Engine* engine, const kube::Pod& pod) { engine->RemovePod(pod.meta.uid); }
-void Remove(Engine* engine, const kube::PodGroup& group) { engine->RemovePodGroup(group.meta.uid); }
-void Remove(Engine* engine, const kube::Node& node) { engine->RemoveNode(node.meta.name); }
-void Remove(Engine* engine, const kube::NodeClaim& c) { engine->RemoveNodeClaim(c.meta.name); }
-void Remove(Engine* engine, const kube::NodePool& p) { engine->RemoveNodePool(p.meta.name); }
-void Remove(Engine* engine, const kube::DaemonSet& d) { engine->RemoveDaemonSet(d.meta.uid); }
-void Remove(Engine* engine, const kube::Namespace& n) { engine->RemoveNamespace(n.meta.name); }
-void Remove(Engine* engine, const kube::PersistentVolumeClaim& c) {
-  engine->RemovePersistentVolumeClaim(c.meta.FullName());
-}
-void Remove(Engine* engine, const kube::PersistentVolume& v) {
-  engine->RemovePersistentVolume(v.meta.name);
-}
-void Remove(Engine* engine, const kube::StorageClass& c) {
-  engine->RemoveStorageClass(c.meta.name);
-}
-
-void Remove(Engine* engine, const kube::ResourceFlavor& f) {
-  engine->RemoveResourceFlavor(f.meta.name);
-}
-void Remove(Engine* engine, const kube::ClusterQueue& q) {
-  engine->RemoveClusterQueue(q.meta.name);
-}
-void Remove(Engine* engine, const kube::LocalQueue& q) {
-  engine->RemoveLocalQueue(q.meta.FullName());
-}
-void Remove(Engine* engine, const kube::Cohort& c) { engine->RemoveCohort(c.meta.name); }
-void Remove(Engine* engine, const kube::WorkloadPriorityClass& c) {
-  engine->RemoveWorkloadPriorityClass(c.meta.name);
-}
-void Remove(Engine* engine, const kube::PodDisruptionBudget& b) {
-  engine->RemovePodDisruptionBudget(b.meta.FullName());
-}
-
-void Remove(Engine* engine, const kube::Workload& w) { engine->RemoveWorkload(w.meta.uid); }
-void Remove(Engine* /*engine*/, const kube::Event& /*event*/) {}
-
-template <typename J>
-void Remove(Engine* engine, const J& job) {
-  engine->RemoveJob(job.meta.uid);
-}
-
 // What the embedded API server has accepted decodes; anything else is a defect of ours.
 template <typename T>
 void DeliverAs(Engine* engine, bool deleted, const std::string& text) {
   T object = kube::Decode<T>(text).value();
-  if (deleted) {
-    Remove(engine, object);
-  } else {
+  if (!deleted) {
     engine->Upsert(std::move(object));
+  } else if constexpr (!std::is_same_v<T, kube::Event>) {
+    engine->Remove(object);
   }
 }
 

@@ -72,9 +72,7 @@ void Records::Write(const Gang& gang, const AdmissionRecord& record) {
   const kube::ObjectMeta& meta = gang.group->meta;
   // It would name a version that is being replaced. The end of that write brings the gang back.
   if (outbox_->IsUnderWay("status/" + meta.uid)) return;
-  WriteRecord write{meta.name_space, meta.name, meta.uid, meta.resource_version,
-                    EncodeRecord(record)};
-  outbox_->Act(gang.id, "record/" + meta.uid, std::move(write),
+  outbox_->Act(gang.id, "record/" + meta.uid, WriteRecord{RefOf(meta), EncodeRecord(record)},
                [this, id = gang.id](const absl::Status& status, absl::Time) {
                  const auto it = kept_.find(id);
                  if (it == kept_.end()) return;

@@ -3,18 +3,18 @@
 //
 // Kueue evicts a Workload whose spec.active is false (it suspends the job, and takes back the quota
 // once no pod is left) and queues it again once it is true. By then its pod sets ask for the other
-// flavors (flavor_terms.h). The first patch carries the mark of job_restart.h, the second takes it
-// off, so whoever leads goes on from the Workload alone. One that is inactive without the mark is
-// its user's.
+// flavors (quota/flavor_terms.h). The first patch carries the mark of job_restart.h, the second
+// takes it off, so whoever leads goes on from the Workload alone. One that is inactive without the
+// mark is its user's.
 
 #include <algorithm>
 #include <utility>
 
-#include "coscheduling/admission/flavor_terms.h"
 #include "coscheduling/commit/restarts.h"
 #include "coscheduling/gangs/job_restart.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "quota/flavor_terms.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -45,7 +45,7 @@ quota::Workload AsAsked(const kube::Workload& workload) {
   asked.queued_at = workload.meta.creation_time;
   for (const kube::Workload::PodSet& set : workload.pod_sets) {
     auto spec = std::make_shared<kube::PodSpec>(*set.spec);
-    spec->affinity.required_node_terms = Unrestricted(spec->affinity.required_node_terms);
+    spec->affinity.required_node_terms = quota::Unrestricted(spec->affinity.required_node_terms);
     // Unlike a gang's, its name says nothing of what it asks for.
     std::string name =
         fmt::format("{}/{}/{}", workload.meta.uid, workload.meta.generation, set.name);
@@ -72,10 +72,7 @@ std::vector<Expressions> Combined(const std::vector<Expressions>& a,
 PatchWorkload Write(const kube::Workload& workload, std::optional<bool> active,
                     std::map<std::string, std::optional<std::string>> annotations) {
   PatchWorkload patch;
-  patch.name_space = workload.meta.name_space;
-  patch.name = workload.meta.name;
-  patch.uid = workload.meta.uid;
-  patch.resource_version = workload.meta.resource_version;
+  patch.workload = RefOf(workload.meta);
   patch.active = active;
   patch.has_annotations = workload.has_annotations;
   patch.annotations = std::move(annotations);
@@ -121,12 +118,12 @@ void Restarts::RemoveWorkload(const std::string& uid) {
 }
 
 void Restarts::WorkloadChanged(const std::string& job_uid) {
-  const JobGangs::KnownJob* job = gangs_.jobs().Find(job_uid);
+  const kube::AnyJob* job = gangs_.jobs().Find(job_uid);
   if (job == nullptr) return;
   for (GangId gang : gangs_.GangsOf(*job)) agenda_->Note(gang);
 }
 
-const kube::Workload* Restarts::WorkloadOf(const JobGangs::KnownJob& job) const {
+const kube::Workload* Restarts::WorkloadOf(const kube::AnyJob& job) const {
   const auto of_job = workloads_of_.find(job.uid);
   if (of_job == workloads_of_.end()) return nullptr;
   const kube::Workload* only = nullptr;
@@ -139,7 +136,7 @@ const kube::Workload* Restarts::WorkloadOf(const JobGangs::KnownJob& job) const 
   return only;
 }
 
-bool Restarts::IsKueues(const Gang& gang, const JobGangs::KnownJob& job) const {
+bool Restarts::IsKueues(const Gang& gang, const kube::AnyJob& job) const {
   return options_.quota == QuotaMode::kKueue &&
          (!gang.queue_name.empty() || workloads_of_.contains(job.uid));
 }
@@ -150,7 +147,7 @@ bool Restarts::AwaitsWorkload(const Gang& gang) {
       record->flavors_tried.empty() || agenda_->now() >= began_ + kWorkloadWait) {
     return false;
   }
-  const JobGangs::KnownJob* job = gangs_.JobOf(gang);
+  const kube::AnyJob* job = gangs_.JobOf(gang);
   if (job == nullptr || workloads_of_.contains(job->uid)) return false;
   agenda_->NoteAt(gang.id, began_ + kWorkloadWait);
   return true;
@@ -158,7 +155,7 @@ bool Restarts::AwaitsWorkload(const Gang& gang) {
 
 std::set<std::string> Restarts::FlavorsOfKueue(const Gang& gang) const {
   std::set<std::string> flavors;
-  const JobGangs::KnownJob* job = GivesBackToKueue() ? gangs_.JobOf(gang) : nullptr;
+  const kube::AnyJob* job = GivesBackToKueue() ? gangs_.JobOf(gang) : nullptr;
   const kube::Workload* workload = job == nullptr ? nullptr : WorkloadOf(*job);
   if (workload == nullptr || !workload->reserved) return flavors;
   for (const kube::Workload::PodSet& set : workload->pod_sets) {
@@ -169,7 +166,7 @@ std::set<std::string> Restarts::FlavorsOfKueue(const Gang& gang) const {
 
 // --- which gang may be given back, and for which flavor ---
 
-Restarter Restarts::RestarterThroughKueue(const Gang& gang, const JobGangs::KnownJob& job) const {
+Restarter Restarts::RestarterThroughKueue(const Gang& gang, const kube::AnyJob& job) const {
   const std::string title = job.Title();
   if (!options_.kueue_fallback) {
     return {nullptr, fmt::format("Kueue decides when {} is suspended", title),
@@ -223,15 +220,15 @@ Restarts::OtherChoice Restarts::ChoiceWithout(const kube::Workload& workload,
       }
       std::vector<Expressions> group;
       for (const kube::ResourceFlavor* other : open) {
-        std::optional<Expressions> only = Only(*other, left_out);
+        std::optional<Expressions> only = quota::Only(*other, left_out);
         if (!only) continue;
         if (choice.flavor.empty()) choice.flavor = other->meta.name;
         group.push_back(*std::move(only));
       }
       if (!group.empty()) terms = terms.empty() ? std::move(group) : Combined(terms, group);
     }
-    const NodeTerms& now = workload.pod_sets[i].spec->affinity.required_node_terms;
-    NodeTerms wanted = Restricted(now, terms);
+    const quota::NodeTerms& now = workload.pod_sets[i].spec->affinity.required_node_terms;
+    quota::NodeTerms wanted = quota::Restricted(now, terms);
     if (wanted == now) continue;
     choice.pod_sets.push_back({i, workload.pod_sets[i].has_affinity,
                                workload.pod_sets[i].has_node_affinity, std::move(wanted)});
@@ -241,7 +238,7 @@ Restarts::OtherChoice Restarts::ChoiceWithout(const kube::Workload& workload,
 
 // Only the attempt that used what Kueue gave it now says anything about that.
 std::optional<Fallback> Restarts::FallbackInKueue(const Gang& gang, const AdmissionRecord& record) {
-  const JobGangs::KnownJob* job = GivesBackToKueue() ? gangs_.JobOf(gang) : nullptr;
+  const kube::AnyJob* job = GivesBackToKueue() ? gangs_.JobOf(gang) : nullptr;
   const kube::Workload* workload = job == nullptr ? nullptr : WorkloadOf(*job);
   if (workload == nullptr) return std::nullopt;
   const std::optional<TriedFlavors> before = TriedBy(*workload);
@@ -264,7 +261,7 @@ std::optional<Fallback> Restarts::FallbackInKueue(const Gang& gang, const Admiss
 
 // --- giving back, and what follows ---
 
-bool Restarts::GiveBack(const JobGangs::KnownJob& job, const kube::Workload& workload,
+bool Restarts::GiveBack(const kube::AnyJob& job, const kube::Workload& workload,
                         const std::string& why, const TriedFlavors& tried) {
   if (IsGivenBack(workload)) return false;
   const RestartMark mark = {agenda_->now(), why, workload.meta.generation + 1};
@@ -286,7 +283,7 @@ void Restarts::KeepWorkloads() {
 }
 
 void Restarts::KeepWorkload(const kube::Workload& workload) {
-  const JobGangs::KnownJob* job = gangs_.jobs().Find(workload.meta.Controller()->uid);
+  const kube::AnyJob* job = gangs_.jobs().Find(workload.meta.Controller()->uid);
   if (job == nullptr || job->going) return;
   const std::string target = "restart/" + job->uid;
   const TriedFlavors tried = TriedBy(workload).value_or(TriedFlavors());
@@ -304,7 +301,7 @@ void Restarts::KeepWorkload(const kube::Workload& workload) {
   }
   // While it waits for quota of the others, those that were tried come into question again.
   const bool restricted = std::ranges::any_of(workload.pod_sets, [](const auto& set) {
-    return IsRestricted(set.spec->affinity.required_node_terms);
+    return quota::IsRestricted(set.spec->affinity.required_node_terms);
   });
   if (workload.reserved || !restricted) return;
   absl::Time until = absl::InfinitePast();
@@ -320,7 +317,7 @@ void Restarts::KeepWorkload(const kube::Workload& workload) {
 
 // --- what is told ---
 
-Reason Restarts::KueueBlocker(const Gang& gang, const JobGangs::KnownJob& job) const {
+Reason Restarts::KueueBlocker(const Gang& gang, const kube::AnyJob& job) const {
   const kube::Workload* workload = WorkloadOf(job);
   if (workload == nullptr) return {};
   if (IsGivenBack(*workload)) {
@@ -346,8 +343,7 @@ Reason Restarts::KueueBlocker(const Gang& gang, const JobGangs::KnownJob& job) c
 }
 
 std::string Restarts::KueueNote(const Gang& gang) const {
-  const JobGangs::KnownJob* job =
-      options_.quota == QuotaMode::kKueue ? gangs_.JobOf(gang) : nullptr;
+  const kube::AnyJob* job = options_.quota == QuotaMode::kKueue ? gangs_.JobOf(gang) : nullptr;
   if (job == nullptr || !IsKueues(gang, *job)) return "";
   if (!options_.kueue_fallback) {
     return "; it stays on the flavor that Kueue gave it (engine.kueueFallback is off)";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/node_faults.h"
 #include "fmt/format.h"
 
 namespace muster::coscheduling {
@@ -12,8 +13,42 @@ namespace {
 constexpr size_t kRememberedLosses = 64;
 // A pod may be seen bound before its node is seen at all.
 constexpr absl::Duration kUnseenNode = absl::Seconds(5);
+// Losses that a reason tells.
+constexpr size_t kShownLosses = 3;
+
+std::string FailureText(const kube::Pod& pod) {
+  if (std::optional<std::string> fault = cluster::NodeFault(pod)) return *fault;
+  std::string why = pod.status_reason;
+  for (const std::string& more : {pod.status_message, pod.termination_message.substr(0, 200)}) {
+    if (!more.empty()) why += (why.empty() ? "" : ": ") + more;
+  }
+  return why;
+}
+
+// What became of a member that ended or is being deleted.
+std::string EndText(const kube::Pod& pod) {
+  const std::string where = fmt::format("{} on {}", pod.meta.name, pod.node_name);
+  if (pod.phase != kube::PodPhase::kFailed) return where + " is being deleted";
+  const std::string why = FailureText(pod);
+  return where + " failed" + (why.empty() ? "" : ": " + why);
+}
 
 }  // namespace
+
+std::string LossesText(const Losses& losses) {
+  std::vector<std::string> texts;
+  for (const auto& [uid, loss] : losses) {
+    if (!loss.over) texts.push_back(loss.text);
+  }
+  std::ranges::sort(texts);
+  std::string text;
+  for (size_t i = 0; i < texts.size() && i < kShownLosses; ++i) {
+    text += (i == 0 ? "" : "; ") + texts[i];
+  }
+  if (texts.size() > kShownLosses)
+    text += fmt::format("; and {} more", texts.size() - kShownLosses);
+  return text;
+}
 
 const Losses& Repair::LossesOf(const Gang& gang) const {
   static const Losses kNone;
@@ -21,7 +56,7 @@ const Losses& Repair::LossesOf(const Gang& gang) const {
   return it == parts_.end() ? kNone : it->second.losses;
 }
 
-const NodeTrouble* Repair::TroubleOn(const std::string& node) const {
+const cluster::NodeTrouble* Repair::TroubleOn(const std::string& node) const {
   const auto it = troubles_.find(node);
   return it == troubles_.end() ? nullptr : &it->second;
 }
@@ -42,9 +77,10 @@ void Repair::Observe(const cluster::Journal& journal) {
 void Repair::NoteTrouble(const std::string& node) {
   const cluster::NodeInfo* info = snapshot_.FindNode(node);
   const auto known = troubles_.find(node);
-  std::optional<NodeTrouble> before;
+  std::optional<cluster::NodeTrouble> before;
   if (known != troubles_.end()) before = known->second;
-  std::optional<NodeTrouble> trouble = TroubleOf(info, before, agenda_->now(), options_.node_grace);
+  std::optional<cluster::NodeTrouble> trouble =
+      cluster::TroubleOf(info, before, agenda_->now(), options_.node_grace);
   // Of a node that is gone only the members are left.
   const bool exists = info != nullptr && info->object != nullptr;
   const std::vector<GangId> standing = gangs_.StandingOn(node);
@@ -58,11 +94,12 @@ void Repair::NoteTrouble(const std::string& node) {
   for (GangId gang : standing) agenda_->Note(gang);
 }
 
-const NodeTrouble* Repair::FindTrouble(const std::string& node) {
-  if (const NodeTrouble* known = TroubleOn(node)) return known;
+const cluster::NodeTrouble* Repair::FindTrouble(const std::string& node) {
+  if (const cluster::NodeTrouble* known = TroubleOn(node)) return known;
   const cluster::NodeInfo* info = snapshot_.FindNode(node);
   if (info != nullptr && info->object != nullptr) return nullptr;
-  NodeTrouble gone = *TroubleOf(nullptr, std::nullopt, agenda_->now(), options_.node_grace);
+  cluster::NodeTrouble gone =
+      *cluster::TroubleOf(nullptr, std::nullopt, agenda_->now(), options_.node_grace);
   gone.lost_at += kUnseenNode;
   return &troubles_.emplace(node, std::move(gone)).first->second;
 }
@@ -81,7 +118,7 @@ std::set<std::string> Repair::Find(const Gang& gang) {
       losses[uid] = before != part.losses.end() ? before->second : Loss{EndText(*pod)};
       continue;
     }
-    const NodeTrouble* trouble = FindTrouble(pod->node_name);
+    const cluster::NodeTrouble* trouble = FindTrouble(pod->node_name);
     if (trouble == nullptr) continue;
     if (agenda_->now() < trouble->lost_at) {
       agenda_->NoteAt(gang.id, trouble->lost_at);

@@ -10,17 +10,30 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/node_hash_map.h"
 #include "cluster/journal.h"
+#include "cluster/node_trouble.h"
 #include "cluster/snapshot.h"
 #include "coscheduling/admission/records.h"
 #include "coscheduling/agenda.h"
-#include "coscheduling/commit/losses.h"
-#include "coscheduling/commit/node_trouble.h"
 #include "coscheduling/commit/restarts.h"
 #include "coscheduling/engine_options.h"
 #include "coscheduling/gangs/gangs.h"
 #include "coscheduling/outbox.h"
 
 namespace muster::coscheduling {
+
+// A member that its gang has lost since it was last whole.
+struct Loss {
+  std::string text;      // "job-2 on node-a, which isn't Ready since 10:00:40Z: ..."
+  bool by_node = false;  // its node was lost, not only the pod
+  // The gang has been whole since; its pod is still there.
+  bool over = false;
+};
+
+// By the member's UID.
+using Losses = std::map<std::string, Loss>;
+
+// The first few of those that aren't over, one after the other; "" if there is none.
+std::string LossesText(const Losses& losses);
 
 class Repair {
  public:
@@ -54,7 +67,7 @@ class Repair {
   // --- questions ---
   const Losses& LossesOf(const Gang& gang) const;
   // Null if nothing is known to be wrong with it.
-  const NodeTrouble* TroubleOn(const std::string& node) const;
+  const cluster::NodeTrouble* TroubleOn(const std::string& node) const;
   // When a gang that isn't whole by then is restarted.
   absl::Time DueOf(const Gang& gang) const;
   uint64_t evicted() const { return evicted_; }
@@ -66,7 +79,7 @@ class Repair {
   };
 
   void NoteTrouble(const std::string& node);
-  const NodeTrouble* FindTrouble(const std::string& node);
+  const cluster::NodeTrouble* FindTrouble(const std::string& node);
 
   const EngineOptions& options_;
   const cluster::Snapshot& snapshot_;
@@ -78,7 +91,7 @@ class Repair {
 
   absl::node_hash_map<GangId, Part> parts_;
   // By node; of nodes that are gone only while members stand there.
-  std::map<std::string, NodeTrouble, std::less<>> troubles_;
+  std::map<std::string, cluster::NodeTrouble, std::less<>> troubles_;
   uint64_t evicted_ = 0;  // gangs
 };
 

@@ -16,25 +16,20 @@ constexpr absl::Duration kLeftAlone = absl::Minutes(10);
 
 constexpr std::string_view kByHand = "delete the gang's pods, so that they are made anew";
 
-bool IsRestarting(const JobGangs::KnownJob& job) {
+bool IsRestarting(const kube::AnyJob& job) {
   return job.suspended && job.annotations.contains(kRestartAnnotation);
 }
 
 // The operator of a PyTorchJob makes pods of the same names again, so the old ones must all be
 // gone; a Job keeps those that have ended.
-bool IsLeft(const JobGangs::KnownJob& job, const kube::Pod& pod) {
+bool IsLeft(const kube::AnyJob& job, const kube::Pod& pod) {
   return job.kind == "PyTorchJob" || !pod.IsTerminal() || pod.IsDeleting();
 }
 
-SuspendJob Write(const JobGangs::KnownJob& job, std::optional<bool> suspend,
+SuspendJob Write(const kube::AnyJob& job, std::optional<bool> suspend,
                  std::map<std::string, std::optional<std::string>> annotations) {
-  return {std::string(job.api_version),
-          std::string(job.kind),
-          job.name_space,
-          job.name,
-          job.uid,
-          job.resource_version,
-          suspend,
+  return {std::string(job.api_version), std::string(job.kind),
+          ObjectRef{job.name_space, job.name, job.uid, job.resource_version}, suspend,
           std::move(annotations)};
 }
 
@@ -53,13 +48,13 @@ bool Restarts::WasRemade(const Gang& gang) const {
   return it != parts_.end() && agenda_->now() < it->second.remade_until;
 }
 
-int64_t Restarts::PodsLeft(const JobGangs::KnownJob& job) const {
+int64_t Restarts::PodsLeft(const kube::AnyJob& job) const {
   return std::ranges::count_if(gangs_.PodsOf(job),
                                [&](const kube::Pod* pod) { return IsLeft(job, *pod); });
 }
 
 // Another gang of the job that has started, or may do so at any moment.
-std::string Restarts::RunningBeside(const Gang& gang, const JobGangs::KnownJob& job) const {
+std::string Restarts::RunningBeside(const Gang& gang, const kube::AnyJob& job) const {
   for (const kube::Pod* pod : gangs_.PodsOf(job)) {
     if (gang.pods.contains(pod->meta.uid) || pod->IsTerminal()) continue;
     if (!pod->IsBound() && IsGatedByUs(*pod)) continue;
@@ -72,9 +67,9 @@ std::string Restarts::RunningBeside(const Gang& gang, const JobGangs::KnownJob& 
 Restarter Restarts::RestarterOf(const Gang& gang) const {
   std::vector<std::string> live = gang.bound;
   live.insert(live.end(), gang.unbound.begin(), gang.unbound.end());
-  const JobGangs::KnownJob* job = nullptr;
+  const kube::AnyJob* job = nullptr;
   for (const std::string& uid : live) {
-    const JobGangs::KnownJob* own = gangs_.jobs().OutermostOf(*snapshot_.FindPod(uid));
+    const kube::AnyJob* own = gangs_.jobs().OutermostOf(*snapshot_.FindPod(uid));
     if (own == nullptr) {
       return {nullptr, "its members are pods that no job makes anew", std::string(kByHand)};
     }
@@ -108,7 +103,7 @@ Restarter Restarts::RestarterOf(const Gang& gang) const {
   return {job, "", ""};
 }
 
-bool Restarts::Restart(const JobGangs::KnownJob& job, const std::string& why,
+bool Restarts::Restart(const kube::AnyJob& job, const std::string& why,
                        const std::optional<TriedFlavors>& tried) {
   const RestartMark mark = {agenda_->now(), why, job.generation + 1};
   std::map<std::string, std::optional<std::string>> annotations;
@@ -120,7 +115,7 @@ bool Restarts::Restart(const JobGangs::KnownJob& job, const std::string& why,
                                   "(deploy/base/rbac-muster.yaml)"));
 }
 
-Outbox::OnFinish Restarts::NoteRefusal(const JobGangs::KnownJob& job, const std::string& what,
+Outbox::OnFinish Restarts::NoteRefusal(const kube::AnyJob& job, const std::string& what,
                                        const std::string& fix) {
   return [this, uid = job.uid, what, fix](const absl::Status& status, absl::Time at) {
     if (status.ok()) {
@@ -152,13 +147,13 @@ void Restarts::KeepGoing() {
                                           std::back_inserter(changed));
     restarting_seen_ = restarting;
     for (const std::string& uid : changed) {
-      const JobGangs::KnownJob* job = gangs_.jobs().Find(uid);
+      const kube::AnyJob* job = gangs_.jobs().Find(uid);
       if (job == nullptr) continue;
       for (GangId gang : gangs_.GangsOf(*job)) agenda_->Note(gang);
     }
   }
   for (const std::string& uid : restarting_seen_) {
-    const JobGangs::KnownJob& job = *gangs_.jobs().Find(uid);
+    const kube::AnyJob& job = *gangs_.jobs().Find(uid);
     if (job.going) continue;
     const RestartStep step = NextRestartStep(job, PodsLeft(job));
     if (step == RestartStep::kWait) continue;
@@ -174,7 +169,7 @@ void Restarts::KeepGoing() {
 }
 
 Reason Restarts::Blocker(const Gang& gang) {
-  const JobGangs::KnownJob* job = gangs_.JobOf(gang);
+  const kube::AnyJob* job = gangs_.JobOf(gang);
   if (job != nullptr && IsRestarting(*job)) {
     parts_[gang.id].remade_until = agenda_->now() + options_.repair_deadline;
     const std::string why = DecodeMark(*job->Annotation(kRestartAnnotation)).why;
@@ -194,7 +189,7 @@ Reason Restarts::Blocker(const Gang& gang) {
 // --- another flavor ---
 
 TriedFlavors Restarts::TriedBefore(const Gang& gang) const {
-  const JobGangs::KnownJob* job = gangs_.JobOf(gang);
+  const kube::AnyJob* job = gangs_.JobOf(gang);
   const std::string* text = job == nullptr ? nullptr : job->Annotation(kTriedAnnotation);
   if (const kube::Workload* given = job == nullptr ? nullptr : WorkloadOf(*job)) {
     text = given->meta.Annotation(kTriedAnnotation);

@@ -15,7 +15,6 @@
 
 #include "absl/container/node_hash_map.h"
 #include "cluster/snapshot.h"
-#include "coscheduling/admission/flavor_terms.h"
 #include "coscheduling/admission/quota_admission.h"
 #include "coscheduling/admission/records.h"
 #include "coscheduling/agenda.h"
@@ -40,7 +39,7 @@ struct Fallback {
 
 // The job whose suspension ends all members of a gang, and of no other one that has started.
 struct Restarter {
-  const JobGangs::KnownJob* job = nullptr;
+  const kube::AnyJob* job = nullptr;
   std::string why_not, fix;                  // while there is none
   const kube::Workload* workload = nullptr;  // Kueue suspends the job, and resumes it
 };
@@ -122,11 +121,11 @@ class Restarts {
   };
 
   const std::optional<Fallback>& FallbackOf(const Gang& gang) const;
-  int64_t PodsLeft(const JobGangs::KnownJob& job) const;
-  std::string RunningBeside(const Gang& gang, const JobGangs::KnownJob& job) const;
-  bool Restart(const JobGangs::KnownJob& job, const std::string& why,
+  int64_t PodsLeft(const kube::AnyJob& job) const;
+  std::string RunningBeside(const Gang& gang, const kube::AnyJob& job) const;
+  bool Restart(const kube::AnyJob& job, const std::string& why,
                const std::optional<TriedFlavors>& tried);
-  Outbox::OnFinish NoteRefusal(const JobGangs::KnownJob& job, const std::string& what,
+  Outbox::OnFinish NoteRefusal(const kube::AnyJob& job, const std::string& what,
                                const std::string& fix);
   std::string NextFlavor(const Gang& gang, const std::map<std::string, absl::Time>& tried);
   std::string WhyNoFallback(const Gang& gang, std::string* fix) const;
@@ -136,17 +135,17 @@ class Restarts {
     return options_.quota == QuotaMode::kKueue && options_.kueue_fallback;
   }
   void WorkloadChanged(const std::string& job_uid);
-  bool IsKueues(const Gang& gang, const JobGangs::KnownJob& job) const;
-  const kube::Workload* WorkloadOf(const JobGangs::KnownJob& job) const;
-  Restarter RestarterThroughKueue(const Gang& gang, const JobGangs::KnownJob& job) const;
+  bool IsKueues(const Gang& gang, const kube::AnyJob& job) const;
+  const kube::Workload* WorkloadOf(const kube::AnyJob& job) const;
+  Restarter RestarterThroughKueue(const Gang& gang, const kube::AnyJob& job) const;
   OtherChoice ChoiceWithout(const kube::Workload& workload,
                             const std::map<std::string, absl::Time>& tried);
   std::optional<Fallback> FallbackInKueue(const Gang& gang, const AdmissionRecord& record);
-  bool GiveBack(const JobGangs::KnownJob& job, const kube::Workload& workload,
-                const std::string& why, const TriedFlavors& tried);
+  bool GiveBack(const kube::AnyJob& job, const kube::Workload& workload, const std::string& why,
+                const TriedFlavors& tried);
   void KeepWorkloads();
   void KeepWorkload(const kube::Workload& workload);
-  Reason KueueBlocker(const Gang& gang, const JobGangs::KnownJob& job) const;
+  Reason KueueBlocker(const Gang& gang, const kube::AnyJob& job) const;
   // What Kueue does for a gang that gave up and isn't given back to it.
   std::string KueueNote(const Gang& gang) const;
 

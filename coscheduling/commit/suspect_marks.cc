@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "cluster/node_faults.h"
+
 namespace muster::coscheduling {
 namespace {
 
@@ -15,15 +17,15 @@ std::optional<size_t> FindSuspectTaint(const kube::Node& node) {
 }  // namespace
 
 void SuspectMarks::Observe(const kube::Pod& pod, const GangKey& gang) {
-  if (!all_read_ || !NodeFault(pod)) return;
+  if (!all_read_ || !cluster::NodeFault(pod)) return;
   const kube::Pod* known = snapshot_.FindPod(pod.meta.uid);
   const bool ended_before =
-      known != nullptr && NodeFault(*known) && known->ended_at == pod.ended_at;
+      known != nullptr && cluster::NodeFault(*known) && known->ended_at == pod.ended_at;
   if (!ended_before) failed_pods_.emplace_back(pod, gang);
 }
 
 void SuspectMarks::Report(const kube::Pod& pod, const GangKey& gang) {
-  const std::optional<std::string> fault = NodeFault(pod);
+  const std::optional<std::string> fault = cluster::NodeFault(pod);
   if (!fault || !suspects_->Report(pod, gang.ToString(), *fault, agenda_->now())) return;
   candidates_.insert(pod.node_name);
   changed_.insert(pod.node_name);

@@ -43,8 +43,8 @@ std::string FirstLabel(const std::vector<const kube::Pod*>& pods, std::string_vi
 }  // namespace
 
 const kube::PodGroup* Gangs::FindGroup(const GangKey& key) const {
-  auto it = gangs_.find(key);
-  return it == gangs_.end() ? nullptr : it->second.group.get();
+  const Gang* gang = Find(key);
+  return gang == nullptr ? nullptr : gang->group.get();
 }
 
 std::string Gangs::GroupNameOf(const std::string& name_space, const DerivedGang& gang) const {
@@ -264,7 +264,7 @@ Reason Gangs::MissingMembers(const Gang& gang, int64_t there) const {
                          "create the missing pods, or lower spec.minMember"});
   }
   const DerivedGang& derived = *gang.derived;
-  for (const TemplateScheduler& other : derived.schedulers) {
+  for (const kube::TemplateScheduler& other : derived.schedulers) {
     if (other.scheduler_name == options_.scheduler_name) continue;
     return {v1::MEMBERS_DISAGREE,
             fmt::format("{}; spec.schedulerName of {}{} is \"{}\", of the gang \"{}\"", exist,
@@ -336,14 +336,12 @@ void Gangs::KeepGroup(const Gang& gang) {
     agenda_->NoteAt(gang.id, gang.missing_owner_since + options_.owner_wait);
     return;
   }
-  group_behind_.erase(gang.id);
   if (!gang.derived || !gang.ours || gang.facts.live == 0) return;
   if (gang.missing_owner || !gang.derived->fault.empty()) return;
   const int64_t min = gang.facts.min_member;
   if (gang.group == nullptr) {
     // The pods of a group of plain pods own it together, so they must exist.
     if (gang.derived->owner.uid.empty() && gang.facts.live < min) return;
-    group_behind_.insert(gang.id);
     outbox_->Act(gang.id, "group/" + gang.key.ToString(),
                  CreatePodGroup{gang.key.name_space, gang.key.name, GroupOwners(gang), min,
                                 gang.derived->schedule_timeout_seconds},
@@ -358,11 +356,9 @@ void Gangs::KeepGroup(const Gang& gang) {
       })) {
     return;
   }
-  group_behind_.insert(gang.id);
   const kube::ObjectMeta& meta = gang.group->meta;
   // One at a time with the admission record, which is written to the same object.
-  outbox_->Act(gang.id, "record/" + meta.uid,
-               UpdateMinMember{meta.name_space, meta.name, meta.uid, meta.resource_version, min},
+  outbox_->Act(gang.id, "record/" + meta.uid, UpdateMinMember{RefOf(meta), min},
                NoteGroupError(gang.id));
 }
 

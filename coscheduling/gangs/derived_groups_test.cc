@@ -157,8 +157,8 @@ TEST_F(DerivedGroups, AnotherParallelismBecomesAnotherQuorum) {
   Step();
   ASSERT_EQ(Asked<UpdateMinMember>().size(), 1);
   const auto update = std::get<UpdateMinMember>(Asked<UpdateMinMember>().front().action);
-  EXPECT_EQ(update.uid, "group-uid");
-  EXPECT_EQ(update.resource_version, "10");
+  EXPECT_EQ(update.group.uid, "group-uid");
+  EXPECT_EQ(update.group.resource_version, "10");
   EXPECT_EQ(update.min_member, 5);
   EXPECT_EQ(Find("j").min_member(), 5);
 }
@@ -233,13 +233,13 @@ TEST_F(DerivedGroups, TheQueueIsNamedByThePodThePodGroupOrTheJobInThisOrder) {
 TEST_F(DerivedGroups, AfterAJobIsGoneItsPodGroupIsNotMadeAgain) {
   engine_.Upsert(Job("j", 3));
   engine_.Upsert(Pod("j", 0));
-  MakeGroup();
-  engine_.RemoveJob("j-uid");
-  engine_.RemovePodGroup("group-uid");
+  const kube::PodGroup made = MakeGroup();
+  engine_.Remove(Job("j", 2));
+  engine_.Remove(made);
   Step(absl::Minutes(1));
   EXPECT_TRUE(Asked<CreatePodGroup>().empty());
   EXPECT_EQ(Find("j").reason().code(), v1::OWNER_NOT_FOUND);
-  engine_.RemovePod("j-0-uid");
+  engine_.Remove(Pod("j", 0));
   Step();
   EXPECT_EQ(Find("j").name(), "");
 }
@@ -324,7 +324,7 @@ TEST_F(DerivedGroups, ARefusalEndsByItselfAndWithItsJob) {
 
   engine_.Upsert(RefusedPod("j", "no", now_));
   EXPECT_EQ(engine_.TakeStats().pod_refusals, 1);
-  engine_.RemoveJob("j-uid");
+  engine_.Remove(Job("j", 2));
   EXPECT_EQ(engine_.TakeStats().pod_refusals, 0);
 }
 

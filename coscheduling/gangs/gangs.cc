@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "coscheduling/gangs/member_rank.h"
 #include "coscheduling/labels.h"
 #include "fmt/format.h"
+#include "kube/objects/pod_rank.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
@@ -33,10 +33,6 @@ void RecallEnd(const kube::PodGroup* group, GangFacts* facts) {
 bool IsGatedByUs(const kube::Pod& pod) { return pod.HasGate(kGate); }
 
 bool IsLive(const kube::Pod& pod) { return !pod.IsTerminal() && !pod.IsDeleting(); }
-
-PodRef RefOf(const kube::Pod& pod) {
-  return {pod.meta.name_space, pod.meta.name, pod.meta.uid, pod.meta.resource_version};
-}
 
 Gangs::Gangs(const EngineOptions& options, const cluster::Snapshot& snapshot, Agenda* agenda,
              Outbox* outbox)
@@ -69,7 +65,7 @@ std::vector<GangId> Gangs::StandingOn(const std::string& node) const {
   return {it->second.begin(), it->second.end()};
 }
 
-const JobGangs::KnownJob* Gangs::JobOf(const Gang& gang) const {
+const kube::AnyJob* Gangs::JobOf(const Gang& gang) const {
   for (const std::string& uid : gang.pods) {
     const kube::Pod* pod = snapshot_.FindPod(uid);
     if (pod != nullptr) return jobs_.OutermostOf(*pod);
@@ -80,7 +76,7 @@ const JobGangs::KnownJob* Gangs::JobOf(const Gang& gang) const {
   return owner == nullptr ? nullptr : jobs_.Find(owner->uid);
 }
 
-std::vector<const kube::Pod*> Gangs::PodsOf(const JobGangs::KnownJob& job) const {
+std::vector<const kube::Pod*> Gangs::PodsOf(const kube::AnyJob& job) const {
   std::vector<const kube::Pod*> pods;
   for (const std::string& owner : jobs_.Family(job.uid)) {
     const auto made = pods_of_owner_.find(owner);
@@ -93,7 +89,7 @@ std::vector<const kube::Pod*> Gangs::PodsOf(const JobGangs::KnownJob& job) const
   return pods;
 }
 
-std::vector<GangId> Gangs::GangsOf(const JobGangs::KnownJob& job) const {
+std::vector<GangId> Gangs::GangsOf(const kube::AnyJob& job) const {
   std::set<GangId> found;
   for (const kube::Pod* pod : PodsOf(job)) {
     if (const Gang* gang = OfPod(pod->meta.uid)) found.insert(gang->id);
@@ -144,7 +140,6 @@ void Gangs::Remove(Gang& gang) {
   const GangId id = gang.id;
   StandOn(gang, {});
   nodes_of_.erase(id);
-  group_behind_.erase(id);
   group_errors_.erase(id);
   agenda_->Forget(id);
   by_id_.erase(id);
@@ -216,7 +211,7 @@ void Gangs::StandOn(const Gang& gang, std::set<std::string> nodes) {
 
 void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   Gang& gang = Get(id);
-  std::vector<std::pair<MemberRank, const kube::Pod*>> ranked;
+  std::vector<std::pair<kube::PodRank, const kube::Pod*>> ranked;
   GangFacts facts;
   gang.members = gang.running = 0;
   gang.ours = gang.pods.empty();
@@ -231,7 +226,7 @@ void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
     facts.terminating |= pod->IsDeleting() && pod->IsBound() && !pod->IsTerminal();
     if (!pod->IsDeleting()) ++gang.members;
     if (!IsLive(*pod)) continue;
-    ranked.emplace_back(RankOf(*pod), pod);
+    ranked.emplace_back(kube::RankOf(*pod), pod);
     if (pod->phase == kube::PodPhase::kRunning) ++gang.running;
   }
   std::ranges::sort(ranked);
@@ -253,7 +248,7 @@ void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   if (whole_with && standing > 0) {
     facts.min_member = std::min(facts.min_member, std::max(*whole_with, standing));
   }
-  const JobGangs::KnownJob* job = JobOf(gang);
+  const kube::AnyJob* job = JobOf(gang);
   facts.made_anew = job != nullptr && job->GoesOn() && facts.succeeded < facts.min_member;
   gang.priority = live.empty() ? 0 : live.front()->priority;
   gang.created = gang.group == nullptr ? first_pod : gang.group->meta.creation_time;

@@ -32,7 +32,7 @@ bool IsGatedByUs(const kube::Pod& pod);
 // Neither ended nor being deleted.
 bool IsLive(const kube::Pod& pod);
 
-PodRef RefOf(const kube::Pod& pod);
+inline ObjectRef RefOf(const kube::Pod& pod) { return RefOf(pod.meta); }
 
 class Gangs {
  public:
@@ -48,10 +48,7 @@ class Gangs {
   // False if it is of an older version than the one that is known.
   bool Adopt(std::shared_ptr<const kube::PodGroup> group);
   void DropGroup(const std::string& uid);
-  template <typename JobKind>
-  void ObserveJob(const JobKind& job) {
-    OwnersChanged(jobs_.Upsert(job));
-  }
+  void ObserveJob(kube::AnyJob job) { OwnersChanged(jobs_.Upsert(std::move(job))); }
   void RemoveJob(const std::string& uid);
   void Observe(const kube::Event& event) { RefusalsChanged(refusals_.Note(event)); }
   // Refusals that weren't repeated for long are over.
@@ -87,12 +84,10 @@ class Gangs {
   std::vector<GangId> StandingOn(const std::string& node) const;
   const JobGangs& jobs() const { return jobs_; }
   // The outermost job that makes its members, as far as it is known; else null.
-  const JobGangs::KnownJob* JobOf(const Gang& gang) const;
+  const kube::AnyJob* JobOf(const Gang& gang) const;
   // Gangs of its pods, and those without pods whose PodGroup is of it.
-  std::vector<GangId> GangsOf(const JobGangs::KnownJob& job) const;
-  std::vector<const kube::Pod*> PodsOf(const JobGangs::KnownJob& job) const;
-  // Its derived PodGroup is to be created or changed.
-  bool IsGroupBehind(const Gang& gang) const { return group_behind_.contains(gang.id); }
+  std::vector<GangId> GangsOf(const kube::AnyJob& job) const;
+  std::vector<const kube::Pod*> PodsOf(const kube::AnyJob& job) const;
   // The last refusal of its derived PodGroup, until it is accepted.
   const std::string& GroupError(const Gang& gang) const;
   const PodRefusals& refusals() const { return refusals_; }
@@ -155,7 +150,6 @@ class Gangs {
   // Nodes that bound members stand on, and the gangs there.
   absl::flat_hash_map<GangId, std::set<std::string>> nodes_of_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> standing_on_;
-  absl::flat_hash_set<GangId> group_behind_;
   absl::flat_hash_map<GangId, std::string> group_errors_;
   PodRefusals refusals_;
   Departures departures_;

@@ -3,20 +3,10 @@
 //
 //   Pod -> Job [-> JobSet [-> TrainJob]]    Pod -> PyTorchJob    Pod -> StatefulSet
 //
-// The members of a gang are the pods that their job makes at the same time:
-//   PyTorchJob   all replicas; fewer must start if schedulingPolicy.minAvailable says so, or
-//                elasticPolicy.minReplicas of the workers (training-operator v1.8.1,
-//                pkg/controller.v1/common/job.go)
-//   Job          min(parallelism, completions)
-//   JobSet       the sum over its replicated jobs that wait for nothing, or for the same. Those
-//                that wait for others (dependsOn, or all in turn under startupPolicy InOrder) don't
-//                exist until these run, so they are gangs of their own (jobset v0.8,
-//                pkg/controllers/depends_on.go, startup_policy.go)
-//   TrainJob     through the JobSet that it makes
-//   StatefulSet  its replicas, if annotation muster.dev/gang is "true" and its podManagementPolicy
-//                Parallel
-// A job with annotation muster.dev/gang: "false" has no gang, and one that makes a single pod needs
-// none.
+// The members of a gang are the pods that their job makes at the same time
+// (kube/objects/any_job.h); those of a StatefulSet only if its annotation muster.dev/gang is
+// "true". A job with annotation muster.dev/gang: "false" has no gang, and one that makes a single
+// pod needs none.
 //
 // The gang's PodGroup is named as the job's own operator would name it: by the bare name of the
 // job, for a part of a JobSet JOBSET-REPLICATEDJOB (the first of them).
@@ -32,7 +22,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "kube/objects/job.h"
+#include "kube/objects/any_job.h"
 #include "kube/objects/pod.h"
 
 namespace muster::coscheduling {
@@ -43,13 +33,6 @@ inline constexpr std::string_view kPriorityClassLabel = "kueue.x-k8s.io/priority
 // Kueue's groups of plain pods (kueue v0.15.2 pkg/controller/jobs/pod/constants).
 inline constexpr std::string_view kKueueTotalCountAnnotation =
     "kueue.x-k8s.io/pod-group-total-count";
-
-// A pod template that names another scheduler than the rest may be why members are missing.
-struct TemplateScheduler {
-  std::string where;  // "Master", "node"; empty if the job has one template only
-  std::string scheduler_name;
-  bool operator==(const TemplateScheduler&) const = default;
-};
 
 // A gang that is derived and not named by its pods' PodGroup label.
 struct DerivedGang {
@@ -66,7 +49,7 @@ struct DerivedGang {
   int64_t at_once = 1;     // members that exist at the same time
   int64_t min_member = 1;  // members that must start together
   std::optional<int64_t> schedule_timeout_seconds;
-  std::vector<TemplateScheduler> schedulers;
+  std::vector<kube::TemplateScheduler> schedulers;
   bool suspended = false;
   std::string fault;       // a field of the job that can't be used, by name and value
   std::string one_by_one;  // why the members never exist at the same time, with the field
@@ -90,51 +73,10 @@ std::optional<DerivedGang> KueueGroupOf(const kube::Pod& pod);
 // The known jobs. Memory: a few hundred bytes each.
 class JobGangs {
  public:
-  // Replicated jobs that exist at the same time; of the other kinds, the one part there is.
-  struct Part {
-    std::vector<std::string> replicated_jobs;
-    std::string name;  // of the PodGroup
-    int64_t at_once = 0;
-    int64_t min_member = 0;
-    std::vector<TemplateScheduler> schedulers;
-    bool operator==(const Part&) const = default;
-  };
-  struct KnownJob {
-    std::string_view kind, api_version;
-    std::string name_space, name, uid, resource_version;
-    int64_t generation = 0;  // counts changes of its spec
-    absl::Time created;
-    std::optional<kube::OwnerReference> parent;  // a JobSet, or a TrainJob
-    // "Workflow team/x": what controls it and is no kind that is read, CronJobs aside, which leave
-    // the Jobs that they made alone.
-    std::string foreign_owner;
-    std::string replicated_job;  // of a JobSet's Job
-    kube::StringMap labels;
-    kube::StringMap annotations;  // Muster's
-    std::vector<Part> parts;
-    std::optional<int64_t> schedule_timeout_seconds;
-    bool no_gang = false;
-    bool suspended = false;
-    bool going = false;     // it is being deleted
-    bool finished = false;  // kube/objects/job.h
-
-    // It makes a pod anew in place of one that failed, sooner or later.
-    bool GoesOn() const { return !suspended && !going && !finished; }
-    std::string fault, one_by_one;
-
-    std::string Title() const;  // "PyTorchJob team/x"
-    // The value of an annotation, or nullptr.
-    const std::string* Annotation(std::string_view key) const;
-  };
-
   // UIDs of the owners whose pods may derive differently from now on: the job itself, those that it
   // owns, and others that contend for a name. Empty if nothing that matters has changed. An older
   // resource version of a known job is ignored.
-  std::vector<std::string> Upsert(const kube::Job& job);
-  std::vector<std::string> Upsert(const kube::StatefulSet& set);
-  std::vector<std::string> Upsert(const kube::JobSet& set);
-  std::vector<std::string> Upsert(const kube::PyTorchJob& job);
-  std::vector<std::string> Upsert(const kube::TrainJob& job);
+  std::vector<std::string> Upsert(kube::AnyJob job);
   std::vector<std::string> Remove(const std::string& uid);
 
   Derivation Derive(const kube::Pod& pod) const;
@@ -155,31 +97,28 @@ class JobGangs {
   std::set<std::string> MakersOf(const std::vector<const kube::Pod*>& pods) const;
   // The outermost job that owns the pod; nullptr if none does, or one between isn't known. Valid
   // until the next change, as what Find returns.
-  const KnownJob* OutermostOf(const kube::Pod& pod) const;
-  const KnownJob* Find(const std::string& uid) const;
+  const kube::AnyJob* OutermostOf(const kube::Pod& pod) const;
+  const kube::AnyJob* Find(const std::string& uid) const;
   // The value of an annotation of Muster's on the pod's owners, innermost first; "" if none has it.
   std::string OwnersAnnotation(const kube::Pod& pod, std::string_view key) const;
   // UIDs of the jobs that carry annotation muster.dev/restart (job_restart.h).
   const std::set<std::string>& Restarting() const { return restarting_; }
 
  private:
-  static KnownJob Known(std::string_view kind, const kube::ObjectMeta& meta,
-                        const std::string& error);
-  static bool SameButVersion(const KnownJob& a, const KnownJob& b);
-  std::vector<std::string> Replace(KnownJob job);
-  std::vector<const KnownJob*> ChainOf(const kube::Pod& pod) const;
+  std::vector<const kube::AnyJob*> ChainOf(const kube::Pod& pod) const;
   // The replicated job that the pod is of.
-  static std::string ReplicatedJobOf(const kube::Pod& pod, const KnownJob& innermost);
+  static std::string ReplicatedJobOf(const kube::Pod& pod, const kube::AnyJob& innermost);
   // The part of `maker` that makes pods of this replicated job; null if none does.
-  static const Part* PartOf(const KnownJob& maker, const std::string& replicated_job);
-  void Claim(const KnownJob& job);
-  void Release(const KnownJob& job, std::vector<std::string>* affected);
-  const KnownJob* Find(const kube::OwnerReference& owner) const;
+  static const kube::AnyJob::Part* PartOf(const kube::AnyJob& maker,
+                                          const std::string& replicated_job);
+  void Claim(const kube::AnyJob& job);
+  void Release(const kube::AnyJob& job, std::vector<std::string>* affected);
+  const kube::AnyJob* Find(const kube::OwnerReference& owner) const;
   // Below a TrainJob are JobSets, below these Jobs.
   void AddDescendants(const std::string& uid, std::vector<std::string>* out, int levels = 2) const;
-  void AddContenders(const KnownJob& job, std::vector<std::string>* out) const;
+  void AddContenders(const kube::AnyJob& job, std::vector<std::string>* out) const;
 
-  absl::flat_hash_map<std::string, KnownJob> jobs_;  // by UID
+  absl::flat_hash_map<std::string, kube::AnyJob> jobs_;  // by UID
   std::set<std::string> restarting_;
   absl::flat_hash_map<std::string, std::set<std::string>> children_;
   // "namespace/name" of a PodGroup -> who derives it, the oldest first.

@@ -69,14 +69,14 @@ TEST(JobGangs, AJobsGangIsWhatRunsInParallelAndIsLeftToComplete) {
            {R"({})", "j 1/1 of Job j"},
            {R"({"parallelism":0})", "j 0/0 of Job j"}}) {
     JobGangs jobs;
-    jobs.Upsert(Object<kube::Job>("j", spec));
+    jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("j", spec)));
     EXPECT_EQ(Gang(jobs, PodOfJob("j")), gang) << spec;
   }
 }
 
 TEST(JobGangs, ThePodGroupGoesWithTheJob) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":2})"));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("j", R"({"parallelism":2})")));
   const kube::OwnerReference owner = jobs.Derive(PodOfJob("j")).gang->owner;
   EXPECT_EQ(owner.api_version, "batch/v1");
   EXPECT_EQ(owner.kind, "Job");
@@ -86,14 +86,14 @@ TEST(JobGangs, ThePodGroupGoesWithTheJob) {
 
 TEST(JobGangs, AnAnnotationTurnsAJobsGangOff) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":4})",
-                                R"("annotations":{"muster.dev/gang":"false"})"));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("j", R"({"parallelism":4})",
+                                               R"("annotations":{"muster.dev/gang":"false"})")));
   EXPECT_EQ(Gang(jobs, PodOfJob("j")), "alone");
 }
 
 TEST(JobGangs, ABadCountIsTheGangsFault) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":-4})"));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("j", R"({"parallelism":-4})")));
   EXPECT_THAT(Gang(jobs, PodOfJob("j")),
               HasSubstr("fault: Job team/j: spec.parallelism is -4, must be"));
 }
@@ -103,8 +103,8 @@ TEST(JobGangs, ABadCountIsTheGangsFault) {
 TEST(JobGangs, APodWaitsForAnOwnerOfAKindThatIsRead) {
   JobGangs jobs;
   EXPECT_EQ(Gang(jobs, PodOfJob("j")), "waits for j");
-  jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":2})",
-                                OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "s")));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::Job>(
+      "j", R"({"parallelism":2})", OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "s"))));
   EXPECT_EQ(Gang(jobs, PodOfJob("j")), "waits for s");
 }
 
@@ -125,8 +125,8 @@ TEST(JobGangs, AnOwnerThatDoesntControlThePodSaysNothing) {
 
 TEST(JobGangs, AJobOfAKindThatIsntReadIsTheOutermost) {
   JobGangs jobs;
-  jobs.Upsert(
-      Object<kube::Job>("j", R"({"parallelism":2})", OwnedBy("batch/v1", "CronJob", "nightly")));
+  jobs.Upsert(kube::ToAnyJob(
+      Object<kube::Job>("j", R"({"parallelism":2})", OwnedBy("batch/v1", "CronJob", "nightly"))));
   EXPECT_EQ(Gang(jobs, PodOfJob("j")), "j 2/2 of Job j");
 }
 
@@ -148,7 +148,7 @@ TEST(JobGangs, APyTorchJobsGangIsAllOfItsReplicas) {
             "p 3/4 of PyTorchJob p"},
            {Replicas(1, 3, R"(,"elasticPolicy":{"minReplicas":5})"), "p 4/4 of PyTorchJob p"}}) {
     JobGangs jobs;
-    jobs.Upsert(Object<kube::PyTorchJob>("p", spec));
+    jobs.Upsert(kube::ToAnyJob(Object<kube::PyTorchJob>("p", spec)));
     EXPECT_EQ(Gang(jobs, Pod("kubeflow.org/v1", "PyTorchJob", "p")), gang) << spec;
   }
 }
@@ -174,13 +174,15 @@ std::string Set(const std::vector<std::string>& replicated, const std::string& m
 // A pod of a replicated job's first Job, which is known.
 kube::Pod PodOfSet(JobGangs* jobs, const std::string& set, const std::string& replicated) {
   const std::string job = set + "-" + replicated + "-0";
-  jobs->Upsert(Object<kube::Job>(job, "{}", OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", set)));
+  jobs->Upsert(kube::ToAnyJob(
+      Object<kube::Job>(job, "{}", OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", set))));
   return PodOfJob(job, {{"jobset.sigs.k8s.io/replicatedjob-name", replicated}});
 }
 
 TEST(JobGangs, AJobSetsReplicatedJobsAreOneGang) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::JobSet>("s", Set({Replicated("leader", 1, 1), Replicated("w", 2, 3)})));
+  jobs.Upsert(kube::ToAnyJob(
+      Object<kube::JobSet>("s", Set({Replicated("leader", 1, 1), Replicated("w", 2, 3)}))));
   EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "leader")), "s 7/7 of JobSet s");
   EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "w")), "s 7/7 of JobSet s");
 }
@@ -188,9 +190,9 @@ TEST(JobGangs, AJobSetsReplicatedJobsAreOneGang) {
 TEST(JobGangs, WhatWaitsForAnotherIsAGangOfItsOwn) {
   for (const std::string status : {"Ready", "Complete"}) {
     JobGangs jobs;
-    jobs.Upsert(Object<kube::JobSet>(
+    jobs.Upsert(kube::ToAnyJob(Object<kube::JobSet>(
         "s", Set({Replicated("dataset", 1, 1), Replicated("model", 2, 1, "dataset", status),
-                  Replicated("node", 1, 4, "model", status)})));
+                  Replicated("node", 1, 4, "model", status)}))));
     EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "dataset")), "s-dataset 1/1 of JobSet s");
     EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "model")), "s-model 2/2 of JobSet s");
     EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "node")), "s-node 4/4 of JobSet s");
@@ -199,9 +201,9 @@ TEST(JobGangs, WhatWaitsForAnotherIsAGangOfItsOwn) {
 
 TEST(JobGangs, WhatWaitsForTheSameStartsTogether) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::JobSet>(
+  jobs.Upsert(kube::ToAnyJob(Object<kube::JobSet>(
       "s", Set({Replicated("init", 1, 1), Replicated("launcher", 1, 1, "init"),
-                Replicated("node", 1, 4, "init"), Replicated("late", 1, 4, "init", "Ready")})));
+                Replicated("node", 1, 4, "init"), Replicated("late", 1, 4, "init", "Ready")}))));
   EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "launcher")), "s-launcher 5/5 of JobSet s");
   EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "node")), "s-launcher 5/5 of JobSet s");
   EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "late")), "s-late 4/4 of JobSet s");
@@ -209,34 +211,36 @@ TEST(JobGangs, WhatWaitsForTheSameStartsTogether) {
 
 TEST(JobGangs, InOrderSeparatesAllOfThem) {
   JobGangs jobs;
-  jobs.Upsert(
+  jobs.Upsert(kube::ToAnyJob(
       Object<kube::JobSet>("s", Set({Replicated("a", 1, 2), Replicated("b", 1, 3)},
-                                    R"(,"startupPolicy":{"startupPolicyOrder":"InOrder"})")));
+                                    R"(,"startupPolicy":{"startupPolicyOrder":"InOrder"})"))));
   EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "a")), "s-a 2/2 of JobSet s");
   EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "b")), "s-b 3/3 of JobSet s");
 }
 
 TEST(JobGangs, TheJobsLabelSaysWhichReplicatedJobWhereThePodsDoesnt) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::JobSet>("s", Set({Replicated("a", 1, 2)})));
-  jobs.Upsert(Object<kube::Job>("j", "{}",
-                                OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "s") +
-                                    R"(,"labels":{"jobset.sigs.k8s.io/replicatedjob-name":"a"})"));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::JobSet>("s", Set({Replicated("a", 1, 2)}))));
+  jobs.Upsert(kube::ToAnyJob(
+      Object<kube::Job>("j", "{}",
+                        OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "s") +
+                            R"(,"labels":{"jobset.sigs.k8s.io/replicatedjob-name":"a"})")));
   EXPECT_EQ(Gang(jobs, PodOfJob("j")), "s 2/2 of JobSet s");
 }
 
 TEST(JobGangs, AReplicatedJobThatTheJobSetDoesntHaveIsNamed) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::JobSet>("s", Set({Replicated("a", 1, 2)})));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::JobSet>("s", Set({Replicated("a", 1, 2)}))));
   EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "b")),
             R"(fault: JobSet team/s has no replicated job "b", which s-b-0-0 names)");
 }
 
 TEST(JobGangs, MorePodsThanAPodGroupCanCountAreAFault) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::JobSet>("s", Set({Replicated("a", 2'000'000'000, 2'000'000'000),
-                                             Replicated("b", 2'000'000'000, 2'000'000'000),
-                                             Replicated("c", 2'000'000'000, 2'000'000'000)})));
+  jobs.Upsert(kube::ToAnyJob(
+      Object<kube::JobSet>("s", Set({Replicated("a", 2'000'000'000, 2'000'000'000),
+                                     Replicated("b", 2'000'000'000, 2'000'000'000),
+                                     Replicated("c", 2'000'000'000, 2'000'000'000)}))));
   EXPECT_THAT(
       Gang(jobs, PodOfSet(&jobs, "s", "a")),
       HasSubstr("it makes 9223372036854775807 pods at once, a gang has at most 2147483647"));
@@ -253,10 +257,11 @@ TEST(JobGangs, ATrainJobsGangIsItsJobSetsAndGoesWithTheTrainJob) {
       "t", Set({Replicated("init", 1, 1), Replicated("node", 1, 4, "init")}),
       R"("ownerReferences":[{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob",
          "name":"t","uid":"train-uid","controller":true}])");
-  jobs.Upsert(set);
+  jobs.Upsert(kube::ToAnyJob(set));
   const kube::Pod pod = PodOfSet(&jobs, "t", "node");
   EXPECT_EQ(Gang(jobs, pod), "waits for t");
-  EXPECT_THAT(jobs.Upsert(train), UnorderedElementsAre("train-uid", "t-uid", "t-node-0-uid"));
+  EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(train)),
+              UnorderedElementsAre("train-uid", "t-uid", "t-node-0-uid"));
   EXPECT_EQ(Gang(jobs, pod), "t-node 4/4 of TrainJob t");
   EXPECT_EQ(jobs.Derive(pod).gang->owner.uid, "train-uid");
   EXPECT_EQ(jobs.Derive(pod).gang->maker, "JobSet team/t (node)");
@@ -264,12 +269,15 @@ TEST(JobGangs, ATrainJobsGangIsItsJobSetsAndGoesWithTheTrainJob) {
 
 TEST(JobGangs, JobsThatNameEachOtherAsOwnersEndNowhere) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::JobSet>("a", Set({Replicated("x", 1, 2)}),
-                                   OwnedBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "b")));
-  jobs.Upsert(Object<kube::JobSet>("b", Set({Replicated("x", 1, 2)}),
-                                   OwnedBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "a")));
-  jobs.Upsert(Object<kube::JobSet>("c", Set({Replicated("x", 1, 2)}),
-                                   OwnedBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "c")));
+  jobs.Upsert(kube::ToAnyJob(
+      Object<kube::JobSet>("a", Set({Replicated("x", 1, 2)}),
+                           OwnedBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "b"))));
+  jobs.Upsert(kube::ToAnyJob(
+      Object<kube::JobSet>("b", Set({Replicated("x", 1, 2)}),
+                           OwnedBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "a"))));
+  jobs.Upsert(kube::ToAnyJob(
+      Object<kube::JobSet>("c", Set({Replicated("x", 1, 2)}),
+                           OwnedBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "c"))));
   EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "a", "x")), "waits for b");
   EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "c", "x")), "waits for c");
 }
@@ -280,12 +288,13 @@ TEST(JobGangs, AStatefulSetIsAGangOnlyIfItAsksForIt) {
   JobGangs jobs;
   const kube::Pod pod = Pod("apps/v1", "StatefulSet", "s");
   const std::string opt_in = R"("annotations":{"muster.dev/gang":"true"})";
-  jobs.Upsert(Object<kube::StatefulSet>("s", R"({"replicas":3,"podManagementPolicy":"Parallel"})"));
+  jobs.Upsert(kube::ToAnyJob(
+      Object<kube::StatefulSet>("s", R"({"replicas":3,"podManagementPolicy":"Parallel"})")));
   EXPECT_EQ(Gang(jobs, pod), "alone");
-  jobs.Upsert(
-      Object<kube::StatefulSet>("s", R"({"replicas":3,"podManagementPolicy":"Parallel"})", opt_in));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::StatefulSet>(
+      "s", R"({"replicas":3,"podManagementPolicy":"Parallel"})", opt_in)));
   EXPECT_EQ(Gang(jobs, pod), "s 3/3 of StatefulSet s");
-  jobs.Upsert(Object<kube::StatefulSet>("s", R"({"replicas":3})", opt_in));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::StatefulSet>("s", R"({"replicas":3})", opt_in)));
   EXPECT_EQ(Gang(jobs, pod), "s 3/1 of StatefulSet s");
   EXPECT_THAT(jobs.Derive(pod).gang->one_by_one, HasSubstr("OrderedReady"));
 }
@@ -326,18 +335,18 @@ TEST(JobGangs, AKueueGroupWithFastAdmissionIsNoGang) {
 
 TEST(JobGangs, OnlyWhatMattersIsAChange) {
   JobGangs jobs;
-  EXPECT_THAT(
-      jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"1")")),
-      ElementsAre("j-uid"));
-  EXPECT_THAT(
-      jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"2")")),
-      IsEmpty());
-  EXPECT_THAT(
-      jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":3})", R"("resourceVersion":"4")")),
-      ElementsAre("j-uid"));
-  EXPECT_THAT(
-      jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"3")")),
-      IsEmpty());
+  EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(
+                  Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"1")"))),
+              ElementsAre("j-uid"));
+  EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(
+                  Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"2")"))),
+              IsEmpty());
+  EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(
+                  Object<kube::Job>("j", R"({"parallelism":3})", R"("resourceVersion":"4")"))),
+              ElementsAre("j-uid"));
+  EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(
+                  Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"3")"))),
+              IsEmpty());
   EXPECT_EQ(Gang(jobs, PodOfJob("j")), "j 3/3 of Job j");
   EXPECT_THAT(jobs.Remove("j-uid"), ElementsAre("j-uid"));
   EXPECT_THAT(jobs.Remove("j-uid"), IsEmpty());
@@ -354,9 +363,9 @@ TEST(JobGangs, OfTwoJobsWithOneNameTheOlderHasIt) {
   torch.meta.creation_time = absl::FromUnixSeconds(10);
   kube::Job job = Object<kube::Job>("x", R"({"parallelism":2})");
   job.meta.creation_time = absl::FromUnixSeconds(20);
-  jobs.Upsert(job);
+  jobs.Upsert(kube::ToAnyJob(job));
   EXPECT_FALSE(jobs.Derive(of_job).gang->contested);
-  EXPECT_THAT(jobs.Upsert(torch), UnorderedElementsAre("torch-uid", "x-uid"));
+  EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(torch)), UnorderedElementsAre("torch-uid", "x-uid"));
   EXPECT_TRUE(jobs.Derive(of_job).gang->contested);
   EXPECT_EQ(jobs.Derive(of_job).gang->spare_name, "x-x-uid");
   EXPECT_FALSE(jobs.Derive(of_torch).gang->contested);
@@ -368,22 +377,23 @@ TEST(JobGangs, OfTwoJobsWithOneNameTheOlderHasIt) {
 
 TEST(JobGangs, AnOwnersLabelIsTheInnermostThatHasIt) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::JobSet>("s", Set({Replicated("a", 1, 2)}),
-                                   R"("labels":{"kueue.x-k8s.io/queue-name":"outer",
-                                                "kueue.x-k8s.io/priority-class":"high"})"));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::JobSet>("s", Set({Replicated("a", 1, 2)}),
+                                                  R"("labels":{"kueue.x-k8s.io/queue-name":"outer",
+                                                "kueue.x-k8s.io/priority-class":"high"})")));
   const kube::Pod pod = PodOfSet(&jobs, "s", "a");
   EXPECT_EQ(jobs.OwnersLabel(pod, kube::kQueueLabel), "outer");
-  jobs.Upsert(Object<kube::Job>("s-a-0", "{}",
-                                OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "s") +
-                                    R"(,"labels":{"kueue.x-k8s.io/queue-name":"inner"})"));
+  jobs.Upsert(
+      kube::ToAnyJob(Object<kube::Job>("s-a-0", "{}",
+                                       OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "s") +
+                                           R"(,"labels":{"kueue.x-k8s.io/queue-name":"inner"})")));
   EXPECT_EQ(jobs.OwnersLabel(pod, kube::kQueueLabel), "inner");
   EXPECT_EQ(jobs.OwnersLabel(pod, kPriorityClassLabel), "high");
 }
 
 TEST(JobGangs, AnOwnersAnnotationIsTheInnermostThatHasIt) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::JobSet>("s", Set({Replicated("a", 1, 2)}),
-                                   R"("annotations":{"muster.dev/fallback":"never"})"));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::JobSet>(
+      "s", Set({Replicated("a", 1, 2)}), R"("annotations":{"muster.dev/fallback":"never"})")));
   const kube::Pod pod = PodOfSet(&jobs, "s", "a");
   EXPECT_EQ(jobs.OwnersAnnotation(pod, "muster.dev/fallback"), "never");
   EXPECT_EQ(jobs.OwnersAnnotation(pod, "muster.dev/other"), "");
@@ -393,13 +403,14 @@ TEST(JobGangs, AnOwnersAnnotationIsTheInnermostThatHasIt) {
 
 TEST(JobGangsOutermost, IsTheJobThatMakesAllOthers) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":2})",
-                                OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "s")));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::Job>(
+      "j", R"({"parallelism":2})", OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "s"))));
   const kube::Pod pod = PodOfJob("j");
   EXPECT_EQ(jobs.OutermostOf(pod), nullptr) << "its JobSet isn't known yet";
-  jobs.Upsert(Object<kube::JobSet>("s", Set({Replicated("a", 1, 2)}),
-                                   OwnedBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "t")));
-  jobs.Upsert(Object<kube::TrainJob>("t", "{}"));
+  jobs.Upsert(kube::ToAnyJob(
+      Object<kube::JobSet>("s", Set({Replicated("a", 1, 2)}),
+                           OwnedBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "t"))));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::TrainJob>("t", "{}")));
   ASSERT_NE(jobs.OutermostOf(pod), nullptr);
   EXPECT_EQ(jobs.OutermostOf(pod)->Title(), "TrainJob team/t");
   EXPECT_EQ(jobs.OutermostOf(pod)->api_version, "trainer.kubeflow.org/v1alpha1");
@@ -408,8 +419,10 @@ TEST(JobGangsOutermost, IsTheJobThatMakesAllOthers) {
 
 TEST(JobGangsOutermost, OneThatSomethingElseControlsSaysWhat) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::Job>("w", "{}", OwnedBy("argoproj.io/v1alpha1", "Workflow", "flow")));
-  jobs.Upsert(Object<kube::Job>("c", "{}", OwnedBy("batch/v1", "CronJob", "nightly")));
+  jobs.Upsert(kube::ToAnyJob(
+      Object<kube::Job>("w", "{}", OwnedBy("argoproj.io/v1alpha1", "Workflow", "flow"))));
+  jobs.Upsert(
+      kube::ToAnyJob(Object<kube::Job>("c", "{}", OwnedBy("batch/v1", "CronJob", "nightly"))));
   EXPECT_EQ(jobs.OutermostOf(PodOfJob("w"))->foreign_owner, "Workflow team/flow");
   EXPECT_EQ(jobs.OutermostOf(PodOfJob("c"))->foreign_owner, "") << "it leaves its Jobs alone";
 }
@@ -417,13 +430,13 @@ TEST(JobGangsOutermost, OneThatSomethingElseControlsSaysWhat) {
 TEST(JobGangsRestarting, AreTheJobsThatCarryTheMark) {
   JobGangs jobs;
   const std::string mark = R"("annotations":{"muster.dev/restart":"why"})";
-  jobs.Upsert(Object<kube::Job>("j", R"({"suspend":true})", mark));
-  jobs.Upsert(Object<kube::Job>("k", R"({"suspend":true})"));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("j", R"({"suspend":true})", mark)));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("k", R"({"suspend":true})")));
   EXPECT_THAT(jobs.Restarting(), ElementsAre("j-uid"));
-  EXPECT_THAT(jobs.Upsert(Object<kube::Job>("k", R"({"suspend":true})", mark)),
+  EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("k", R"({"suspend":true})", mark))),
               ElementsAre("k-uid"));
   EXPECT_THAT(jobs.Restarting(), ElementsAre("j-uid", "k-uid"));
-  jobs.Upsert(Object<kube::Job>("j", "{}"));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("j", "{}")));
   jobs.Remove("k-uid");
   EXPECT_THAT(jobs.Restarting(), IsEmpty());
 }
@@ -432,7 +445,7 @@ TEST(JobGangsRestarting, AreTheJobsThatCarryTheMark) {
 
 TEST(JobGangsMakers, AreWhatOwnsThePods) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::Job>("j", R"({"parallelism":4})"));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("j", R"({"parallelism":4})")));
   const kube::Pod pod = PodOfJob("j");
   const kube::Pod foreign = Pod("apps/v1", "ReplicaSet", "web");
   const kube::Pod bare;
@@ -444,21 +457,22 @@ TEST(JobGangsMakers, AreWhatOwnsThePods) {
 
 TEST(JobGangsMakers, OfAJobSetAreItsJobsThatRunAtTheSameTime) {
   JobGangs jobs;
-  jobs.Upsert(Object<kube::TrainJob>("train", "{}"));
-  jobs.Upsert(Object<kube::JobSet>("set",
-                                   R"({"replicatedJobs":[
+  jobs.Upsert(kube::ToAnyJob(Object<kube::TrainJob>("train", "{}")));
+  jobs.Upsert(kube::ToAnyJob(
+      Object<kube::JobSet>("set",
+                           R"({"replicatedJobs":[
         {"name":"init","template":{"spec":{"parallelism":1}}},
         {"name":"driver","template":{"spec":{"parallelism":1}},
          "dependsOn":[{"name":"init","status":"Complete"}]},
         {"name":"node","replicas":2,"template":{"spec":{"parallelism":2}},
          "dependsOn":[{"name":"init","status":"Complete"}]}]})",
-                                   OwnedBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "train")));
+                           OwnedBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "train"))));
   for (const auto& [name, replicated] :
        {std::pair("i", "init"), {"d", "driver"}, {"n0", "node"}, {"n1", "node"}}) {
-    jobs.Upsert(Object<kube::Job>(name, R"({"parallelism":2})",
-                                  R"("labels":{"jobset.sigs.k8s.io/replicatedjob-name":")" +
-                                      std::string(replicated) + R"("},)" +
-                                      OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "set")));
+    jobs.Upsert(kube::ToAnyJob(Object<kube::Job>(
+        name, R"({"parallelism":2})",
+        R"("labels":{"jobset.sigs.k8s.io/replicatedjob-name":")" + std::string(replicated) +
+            R"("},)" + OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "set"))));
   }
   const kube::Pod pod = PodOfJob("n0");
   EXPECT_THAT(jobs.MakersOf({&pod}), UnorderedElementsAre("d-uid", "n0-uid", "n1-uid"));

@@ -61,7 +61,7 @@ std::optional<TriedFlavors> DecodeTried(std::string_view text) {
   return tried;
 }
 
-RestartStep NextRestartStep(const JobGangs::KnownJob& job, int64_t pods_left) {
+RestartStep NextRestartStep(const kube::AnyJob& job, int64_t pods_left) {
   if (!job.suspended) return RestartStep::kLeave;
   const std::string* text = job.Annotation(kRestartAnnotation);
   const RestartMark mark = DecodeMark(text == nullptr ? "" : *text);

@@ -52,7 +52,7 @@ enum class RestartStep {
 // suspended any more, and also if it is suspended although its spec has changed at least twice
 // since: resumed and suspended again, as nobody else does it. A user who suspends what is suspended
 // already changes nothing that could be seen, and takes the annotation off instead.
-RestartStep NextRestartStep(const JobGangs::KnownJob& job, int64_t pods_left);
+RestartStep NextRestartStep(const kube::AnyJob& job, int64_t pods_left);
 
 // "" if the value lets a gang fall back to another flavor, else why not. Empty: it isn't set.
 std::string WhyFallbackIsOff(std::string_view annotation);

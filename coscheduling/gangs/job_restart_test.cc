@@ -53,7 +53,7 @@ TEST(NextRestartStep, IsReadFromTheJobAlone) {
            Case{"its user resumed and suspended it", true, 2, 0, RestartStep::kLeave},
            Case{"its user did so while pods are left", true, 2, 3, RestartStep::kLeave},
        }) {
-    JobGangs::KnownJob job;
+    kube::AnyJob job;
     job.suspended = c.suspended;
     job.generation = 5 + c.changes;
     job.annotations[std::string(kRestartAnnotation)] = EncodeMark({kTried, "why", 5});
@@ -63,7 +63,7 @@ TEST(NextRestartStep, IsReadFromTheJobAlone) {
 
 // Who could not say better than by the annotation alone is believed.
 TEST(NextRestartStep, AMarkThatCannotBeReadResumesAllTheSame) {
-  JobGangs::KnownJob job;
+  kube::AnyJob job;
   job.suspended = true;
   job.generation = 9;
   job.annotations[std::string(kRestartAnnotation)] = "please";

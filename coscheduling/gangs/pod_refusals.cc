@@ -1,79 +1,23 @@
 #include "coscheduling/gangs/pod_refusals.h"
 
-#include <algorithm>
-#include <array>
+#include <optional>
+#include <utility>
 
 namespace muster::coscheduling {
-namespace {
-
-// What an event's message may hold if it comes through events.k8s.io. The API server limits those
-// of core/v1 by nothing but the size of an object.
-constexpr size_t kMaxText = 1'024;
-constexpr std::string_view kCombined = "(combined from similar events): ";
-constexpr std::array<std::string_view, 2> kPrefixes = {"Error creating: ", " failed error: "};
-// pods "NAME" is forbidden: ..., Pod "NAME" is invalid: ...
-constexpr std::array<std::string_view, 2> kPodNames = {"pods \"", "Pod \""};
-constexpr std::array<std::string_view, 2> kVerdicts = {"\" is forbidden: ", "\" is invalid: "};
-
-// What follows the marker, or all of it where the marker isn't.
-std::string_view After(std::string_view text, std::string_view marker) {
-  const size_t at = text.find(marker);
-  return at == std::string_view::npos ? text : text.substr(at + marker.size());
-}
-
-std::string_view WithoutPodName(std::string_view text) {
-  for (std::string_view before : kPodNames) {
-    if (!text.starts_with(before)) continue;
-    const size_t quote = text.find('"', before.size());
-    if (quote == std::string_view::npos) continue;
-    for (std::string_view verdict : kVerdicts) {
-      if (text.substr(quote).starts_with(verdict)) return text.substr(quote + verdict.size());
-    }
-  }
-  return text;
-}
-
-// Never within a character.
-std::string_view Limited(std::string_view text) {
-  if (text.size() <= kMaxText) return text;
-  size_t end = kMaxText;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end);
-}
-
-bool IsPodRefusal(const kube::Event& event) {
-  return event.type == "Warning" &&
-         (event.reason == "FailedCreate" || event.reason == "FailedCreatePod") &&
-         !event.about.uid.empty();
-}
-
-}  // namespace
-
-std::string RefusalText(std::string_view message) {
-  if (message.starts_with(kCombined)) message.remove_prefix(kCombined.size());
-  if (message.starts_with(kPrefixes[0])) {
-    message.remove_prefix(kPrefixes[0].size());
-  } else if (message.starts_with("create ")) {
-    message = After(message, kPrefixes[1]);
-  }
-  std::string text(Limited(WithoutPodName(message)));
-  std::ranges::replace(text, '\n', ' ');
-  return text;
-}
 
 std::vector<std::string> PodRefusals::Note(const kube::Event& event) {
-  if (!IsPodRefusal(event)) return {};
+  std::optional<kube::PodRefusal> told = kube::PodRefusalIn(event);
+  if (!told) return {};
   const std::string& uid = event.about.uid;
   auto [it, added] = refusals_.try_emplace(uid);
-  PodRefusal& refusal = it->second;
+  kube::PodRefusal& refusal = it->second;
   if (!added) {
-    if (event.last < refusal.last) return {};
+    if (told->last < refusal.last) return {};
     by_last_told_.erase({refusal.last, uid});
   }
-  std::string why = RefusalText(event.message);
   std::vector<std::string> changed;
-  if (added || refusal.why != why || refusal.last != event.last) changed.push_back(uid);
-  refusal = {event.about, std::move(why), event.last};
+  if (added || refusal.why != told->why || refusal.last != told->last) changed.push_back(uid);
+  refusal = *std::move(told);
   by_last_told_.emplace(event.last, uid);
   while (refusals_.size() > capacity_) {
     std::string dropped = by_last_told_.begin()->second;
@@ -111,7 +55,7 @@ absl::Time PodRefusals::NextExpiry() const {
   return by_last_told_.empty() ? absl::InfiniteFuture() : by_last_told_.begin()->first + time_;
 }
 
-const PodRefusal* PodRefusals::Find(const std::string& owner_uid) const {
+const kube::PodRefusal* PodRefusals::Find(const std::string& owner_uid) const {
   const auto it = refusals_.find(owner_uid);
   return it == refusals_.end() ? nullptr : &it->second;
 }

@@ -149,7 +149,7 @@ AssignFlavors FlavorsFor(const kube::Pod& pod, const quota::PodSetAssignment& gi
                          const std::string& queue,
                          const std::vector<const kube::ResourceFlavor*>& flavors) {
   AssignFlavors assign;
-  assign.pod = {pod.meta.name_space, pod.meta.name, pod.meta.uid, pod.meta.resource_version};
+  assign.pod = RefOf(pod.meta);
   assign.has_node_selector = !pod.spec->node_selector.empty();
   assign.has_tolerations = !pod.spec->tolerations.empty();
   assign.has_annotations = !pod.meta.annotations.empty();

@@ -1,5 +1,5 @@
-// Members that don't exist because the API server refuses them (pod_refusals.h): whose they would
-// be, why, and what can be done.
+// Members that don't exist because the API server refuses them (kube/objects/pod_refusal.h): whose
+// they would be, why, and what can be done.
 
 #include <algorithm>
 #include <tuple>
@@ -25,7 +25,7 @@ std::string_view QuotaIn(std::string_view why) {
   return "";
 }
 
-std::string FixFor(const PodRefusal& refusal) {
+std::string FixFor(const kube::PodRefusal& refusal) {
   const kube::ObjectReference& owner = refusal.owner;
   const std::string retry =
       fmt::format("its controller tries again within {} min", owner.kind == "Job" ? 1 : 17);
@@ -69,9 +69,9 @@ Reason Gangs::WithRefusals(const Gang& gang, const std::string& exist, Reason mi
     absl::Time& last = last_made.try_emplace(owner->uid, absl::InfinitePast()).first->second;
     last = std::max(last, pod->meta.creation_time);
   }
-  std::vector<const PodRefusal*> refused;
+  std::vector<const kube::PodRefusal*> refused;
   for (const std::string& maker : jobs_.MakersOf(pods)) {
-    const PodRefusal* refusal = refusals_.Find(maker);
+    const kube::PodRefusal* refusal = refusals_.Find(maker);
     if (refusal == nullptr) continue;
     // It is over once pods were made after it.
     const auto made = last_made.find(maker);
@@ -79,9 +79,10 @@ Reason Gangs::WithRefusals(const Gang& gang, const std::string& exist, Reason mi
     refused.push_back(refusal);
   }
   if (refused.empty()) return missing;
-  const PodRefusal& first = **std::ranges::min_element(refused, {}, [](const PodRefusal* refusal) {
-    return std::tie(refusal->owner.kind, refusal->owner.name);
-  });
+  const kube::PodRefusal& first =
+      **std::ranges::min_element(refused, {}, [](const kube::PodRefusal* refusal) {
+        return std::tie(refusal->owner.kind, refusal->owner.name);
+      });
   const std::string others =
       refused.size() == 1 ? "" : fmt::format(", and of {} more,", refused.size() - 1);
   return {v1::PODS_REFUSED,

@@ -3,25 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "coscheduling/placement/device_faults.h"
 #include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
-
-std::optional<std::string> NodeFault(const kube::Pod& pod) {
-  if (!pod.IsBound()) return std::nullopt;
-  if (pod.phase == kube::PodPhase::kFailed && (pod.status_reason == "UnexpectedAdmissionError" ||
-                                               absl::StartsWith(pod.status_reason, "OutOf"))) {
-    return pod.status_message.empty() ? pod.status_reason
-                                      : absl::StrCat(pod.status_reason, ": ", pod.status_message);
-  }
-  if (pod.phase == kube::PodPhase::kSucceeded) return std::nullopt;
-  std::string fault = DeviceFaultIn(pod.termination_message);
-  if (fault.empty()) return std::nullopt;
-  return fault;
-}
 
 bool SuspectNodes::Report(const kube::Pod& pod, const std::string& gang, const std::string& fault,
                           absl::Time now) {

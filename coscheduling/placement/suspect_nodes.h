@@ -19,12 +19,6 @@ inline constexpr std::string_view kSuspectAnnotation = "muster.dev/suspect";
 // Effect NoSchedule, its value the end of the suspicion; only where the configuration asks for it.
 inline constexpr std::string_view kSuspectTaint = "muster.dev/suspect";
 
-// Why the pod's end speaks against its node, or nullopt: the kubelet turned it away
-// (UnexpectedAdmissionError, OutOf..., k8s.io/kubernetes pkg/kubelet/lifecycle/predicate.go v1.34),
-// or a container's termination message names a fault of the node's devices (device_faults.h). A
-// container that failed so and was started again in its pod counts as well.
-std::optional<std::string> NodeFault(const kube::Pod& pod);
-
 class SuspectNodes {
  public:
   struct Entry {

@@ -18,30 +18,6 @@ kube::Pod FailedPod(std::string uid, std::string reason, std::string termination
   return pod;
 }
 
-TEST(NodeFault, WhatTheKubeletRefusesOrAWorkerBlamesOnItsDevices) {
-  EXPECT_EQ(NodeFault(FailedPod("u", "UnexpectedAdmissionError")),
-            "UnexpectedAdmissionError: Allocate failed due to no healthy devices present");
-  EXPECT_TRUE(NodeFault(FailedPod("u", "OutOfnvidia.com/gpu")).has_value());
-  EXPECT_EQ(NodeFault(FailedPod("u", "Error", "NVRM: XID 79: fell off")),
-            "Xid 79 (the GPU has fallen off the bus): NVRM: XID 79: fell off");
-}
-
-TEST(NodeFault, AContainerThatFailedSoAndWasStartedAgainCountsAsWell) {
-  kube::Pod pod = FailedPod("u", "", "CUDA error: uncorrectable ECC error encountered");
-  pod.phase = kube::PodPhase::kRunning;
-  EXPECT_TRUE(NodeFault(pod).has_value());
-  pod.phase = kube::PodPhase::kSucceeded;
-  EXPECT_FALSE(NodeFault(pod).has_value());
-}
-
-TEST(NodeFault, AnOrdinaryFailureOrARunningPodSaysNothingOfTheNode) {
-  EXPECT_FALSE(NodeFault(FailedPod("u", "Error", "exit 1")).has_value());
-  EXPECT_FALSE(NodeFault(FailedPod("u", "Evicted")).has_value());
-  kube::Pod running = FailedPod("u", "UnexpectedAdmissionError");
-  running.phase = kube::PodPhase::kRunning;
-  EXPECT_FALSE(NodeFault(running).has_value());
-}
-
 TEST(SuspectNodes, OneGangAvoidsItAtOnceAllOfThemAfterTwo) {
   SuspectNodes suspects(absl::Minutes(10));
   EXPECT_TRUE(suspects.Report(FailedPod("p1", "OutOfcpu"), "team/a", "OutOfcpu", kFailed));

@@ -25,23 +25,24 @@ kube::NodePool Pool(const std::string& name, std::vector<std::string> types) {
   return pool;
 }
 
-NodePools Pools(std::vector<kube::NodePool> list) {
-  NodePools pools;
+cluster::NodePools Pools(std::vector<kube::NodePool> list) {
+  cluster::NodePools pools;
   for (kube::NodePool& pool : list) pools.emplace(pool.meta.name, pool);
   return pools;
 }
 
-Demand Pods(int64_t count, int64_t gpus) {
+cluster::Demand Pods(int64_t count, int64_t gpus) {
   return {MakePod("p", {{"nvidia.com/gpu", gpus}}).spec, count, 0, ""};
 }
 
-Feasibility JudgeWhole(const Demand& demand, const NodePools& pools,
+Feasibility JudgeWhole(const cluster::Demand& demand, const cluster::NodePools& pools,
                        const cluster::Snapshot& snapshot = {}) {
-  return Judge(demand, pools, Limits::kWhole, snapshot, InstanceTypes::BuiltIn());
+  return Judge(demand, pools, cluster::PoolLimits::kWhole, snapshot, InstanceTypes::BuiltIn());
 }
 
 TEST(Feasibility, OnePoolThatCanIsEnough) {
-  const NodePools pools = Pools({Pool("cpu", {"m7i.large"}), Pool("gpu", {"p4d.24xlarge"})});
+  const cluster::NodePools pools =
+      Pools({Pool("cpu", {"m7i.large"}), Pool("gpu", {"p4d.24xlarge"})});
   const Feasibility found = JudgeWhole(Pods(4, 8), pools);
   EXPECT_EQ(found.verdict, Verdict::kFeasible);
   ASSERT_EQ(found.pools.size(), 2);
@@ -51,7 +52,8 @@ TEST(Feasibility, OnePoolThatCanIsEnough) {
 }
 
 TEST(Feasibility, TheReasonIsThatOfThePoolThatCameClosest) {
-  const NodePools pools = Pools({Pool("cpu", {"m7i.large"}), Pool("gpu", {"p4d.24xlarge"})});
+  const cluster::NodePools pools =
+      Pools({Pool("cpu", {"m7i.large"}), Pool("gpu", {"p4d.24xlarge"})});
   const Feasibility found = JudgeWhole(Pods(4, 16), pools);
   EXPECT_EQ(found.verdict, Verdict::kInfeasible);
   EXPECT_EQ(found.reason.code, v1::GPU_COUNT_TOO_LARGE);
@@ -72,13 +74,14 @@ TEST(Feasibility, LimitsBelowTheGangAreTold) {
   // What stands now goes again, so it counts against what remains only.
   pool.usage = Resources({{"nvidia.com/gpu", 16}});
   EXPECT_EQ(JudgeWhole(Pods(3, 8), Pools({pool})).verdict, Verdict::kFeasible);
-  EXPECT_EQ(Judge(Pods(3, 8), Pools({pool}), Limits::kRemaining, {}, InstanceTypes::BuiltIn())
+  EXPECT_EQ(Judge(Pods(3, 8), Pools({pool}), cluster::PoolLimits::kRemaining, {},
+                  InstanceTypes::BuiltIn())
                 .reason.code,
             v1::POOL_LIMIT_BELOW_GANG);
 }
 
 TEST(Feasibility, NodesThatExistCountAsIfTheyWereEmpty) {
-  const NodePools pools = Pools({Pool("gpu", {"g5.xlarge"})});
+  const cluster::NodePools pools = Pools({Pool("gpu", {"g5.xlarge"})});
   cluster::Snapshot snapshot;
   for (int i = 0; i < 4; ++i) {
     kube::Node node = MakeNode("n" + std::to_string(i));
@@ -130,13 +133,13 @@ TEST(Feasibility, PodsThatMustShareANodeAskForTheirSum) {
   }
   const std::vector<const kube::Pod*> members = {&pods[0], &pods[1], &pods[2], &pods[3]};
   const cluster::Snapshot snapshot;
-  const std::vector<Demand> demands = DemandsOf(snapshot, members, 4);
+  const std::vector<cluster::Demand> demands = DemandsOf(snapshot, members, 4);
   ASSERT_EQ(demands.size(), 2);
   EXPECT_EQ(demands[0].count, 4);
   EXPECT_EQ(demands[1].pods_on_one_node, 4);
   EXPECT_EQ(demands[1].spec->requests.Get("nvidia.com/gpu"), 4);
 
-  const NodePools small = Pools({Pool("gpu", {"g5.2xlarge"})});
+  const cluster::NodePools small = Pools({Pool("gpu", {"g5.2xlarge"})});
   EXPECT_EQ(JudgeWhole(demands[0], small).verdict, Verdict::kFeasible);
   const Feasibility found = JudgeWhole(demands[1], small);
   EXPECT_EQ(found.verdict, Verdict::kInfeasible);
@@ -155,7 +158,7 @@ TEST(Feasibility, OnlyWhatIsRequiredIsAskedFor) {
   b.spec = a.spec;
   const kube::Pod launcher = MakePod("c", {{"cpu", 1000}});
   const cluster::Snapshot snapshot;
-  const std::vector<Demand> demands = DemandsOf(snapshot, {&launcher, &a, &b}, 2);
+  const std::vector<cluster::Demand> demands = DemandsOf(snapshot, {&launcher, &a, &b}, 2);
   ASSERT_EQ(demands.size(), 2);
   EXPECT_EQ(demands[0].count, 1);
   EXPECT_EQ(demands[1].count, 1);

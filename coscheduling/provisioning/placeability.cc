@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -82,10 +83,10 @@ bool Placeability::Refresh() {
   return flavors;
 }
 
-std::shared_ptr<const Feasibility> Placeability::Judged(const Demand& demand) {
+std::shared_ptr<const Feasibility> Placeability::Judged(const cluster::Demand& demand) {
   auto judge = [&] {
     return std::make_shared<const Feasibility>(muster::coscheduling::Judge(
-        demand, pools_, Limits::kWhole, snapshot_, options_.instance_types));
+        demand, pools_, cluster::PoolLimits::kWhole, snapshot_, options_.instance_types));
   };
   // Their spec is made for this one question.
   if (demand.pods_on_one_node > 0) return judge();
@@ -108,7 +109,7 @@ bool Placeability::Judge(const Gang& gang, bool under_way) {
   members.reserve(gang.unbound.size());
   for (const std::string& uid : gang.unbound) members.push_back(snapshot_.FindPod(uid));
   std::shared_ptr<const Feasibility> worst;
-  for (const Demand& demand : DemandsOf(snapshot_, members, gang.required())) {
+  for (const cluster::Demand& demand : cluster::DemandsOf(snapshot_, members, gang.required())) {
     std::shared_ptr<const Feasibility> found = Judged(demand);
     if (worst == nullptr || found->verdict > worst->verdict) worst = std::move(found);
   }
@@ -160,7 +161,7 @@ std::string Placeability::WhyNotPlaceable(const Gang& gang, const quota::Workloa
   if (!another) return "";
   next_flavor_retry_ = std::min(next_flavor_retry_, until);
   agenda_->WakeAt(until);
-  return fmt::format("its nodes didn't come; tried again from {}", Clock(until));
+  return fmt::format("its nodes didn't come; tried again from {}", kube::ClockText(until));
 }
 
 const std::string& Placeability::WhyNoNodesOf(const quota::PodSet& set,
@@ -168,16 +169,17 @@ const std::string& Placeability::WhyNoNodesOf(const quota::PodSet& set,
   std::string key = fmt::format("{}/{}/{}", set.name, set.count, flavor.meta.name);
   auto [known, inserted] = why_no_nodes_.try_emplace(std::move(key));
   if (!inserted) return known->second;
-  const Demand demand{std::make_shared<const kube::PodSpec>(WithFlavor(*set.spec, flavor)),
-                      set.count, 0, ""};
-  known->second = muster::coscheduling::Judge(demand, pools_, Limits::kRemaining, snapshot_,
-                                              options_.instance_types)
+  const cluster::Demand demand{std::make_shared<const kube::PodSpec>(WithFlavor(*set.spec, flavor)),
+                               set.count, 0, ""};
+  known->second = muster::coscheduling::Judge(demand, pools_, cluster::PoolLimits::kRemaining,
+                                              snapshot_, options_.instance_types)
                       .reason.message;
   return known->second;
 }
 
-int64_t Placeability::MakeableOf(const quota::PodSet& set, Limits limits) const {
-  return Makeable({set.spec, set.count, 0, ""}, pools_, limits, options_.instance_types, nullptr);
+int64_t Placeability::MakeableOf(const quota::PodSet& set, cluster::PoolLimits limits) const {
+  return cluster::Makeable({set.spec, set.count, 0, ""}, pools_, limits, options_.instance_types,
+                           nullptr);
 }
 
 }  // namespace muster::coscheduling

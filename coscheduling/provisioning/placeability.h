@@ -63,12 +63,12 @@ class Placeability {
                               const quota::PodSet& set, const kube::ResourceFlavor& flavor);
   // "" unless no node of this flavor could take such pods, and none can be made.
   const std::string& WhyNoNodesOf(const quota::PodSet& set, const kube::ResourceFlavor& flavor);
-  const NodePools& pools() const { return pools_; }
+  const cluster::NodePools& pools() const { return pools_; }
   // Of these pods, for how many NodePools can make nodes.
-  int64_t MakeableOf(const quota::PodSet& set, Limits limits) const;
+  int64_t MakeableOf(const quota::PodSet& set, cluster::PoolLimits limits) const;
 
  private:
-  std::shared_ptr<const Feasibility> Judged(const Demand& demand);
+  std::shared_ptr<const Feasibility> Judged(const cluster::Demand& demand);
 
   const EngineOptions& options_;
   const cluster::Snapshot& snapshot_;
@@ -76,7 +76,7 @@ class Placeability {
   const TriedUntil tried_until_;
   Agenda* agenda_;
 
-  NodePools pools_;
+  cluster::NodePools pools_;
   // By spec and count; emptied when NodePools change, and now and then when nodes do.
   std::map<std::pair<std::shared_ptr<const kube::PodSpec>, int64_t>,
            std::shared_ptr<const Feasibility>>

@@ -24,146 +24,11 @@ bool AsksForNode(const kube::Pod& pod) {
   return pod.scheduled_reason == kUnschedulable && pod.scheduled_status != "True";
 }
 
-const char* CauseText(cluster::RejectionCode code) {
-  switch (code) {
-    case cluster::RejectionCode::kNotUsable:
-      return "not usable yet";
-    case cluster::RejectionCode::kUnschedulable:
-      return "unschedulable";
-    case cluster::RejectionCode::kUntoleratedTaint:
-      return "untolerated taint";
-    case cluster::RejectionCode::kNodeSelector:
-      return "nodeSelector or node affinity doesn't match";
-    case cluster::RejectionCode::kResources:
-      return "not enough free";
-    case cluster::RejectionCode::kHostPorts:
-      return "host port taken";
-    case cluster::RejectionCode::kVolume:
-      return "volume can't be reached";
-    case cluster::RejectionCode::kPodAffinity:
-      return "pod affinity not met";
-    case cluster::RejectionCode::kPodAntiAffinity:
-    case cluster::RejectionCode::kExistingAntiAffinity:
-      return "pod anti-affinity";
-    case cluster::RejectionCode::kTopologySpread:
-      return "topology spread";
-    case cluster::RejectionCode::kExcluded:
-      return "left out after a fault";
-  }
-  return "";
-}
-
-// operatorpkg's reason of a condition that nobody has looked at yet.
-constexpr std::string_view kAwaiting = "AwaitingReconciliation";
-
-const kube::Condition* ConditionOf(const kube::NodeClaim& claim, std::string_view type) {
-  auto it = claim.conditions.find(type);
-  return it == claim.conditions.end() ? nullptr : &it->second;
-}
-
-// Since when a condition is true; the Node may be ahead of its claim: just now.
-absl::Time Since(const kube::NodeClaim& claim, std::string_view condition) {
-  const kube::Condition* found = ConditionOf(claim, condition);
-  const bool known =
-      found != nullptr && found->status == "True" && found->last_transition != absl::InfinitePast();
-  return known ? found->last_transition : absl::InfiniteFuture();
-}
-
-// The value of a label that the claim has or asks for, or what it leaves open: "a or 2 others".
-std::string Asked(const cluster::NodeInfo& info, std::string_view key) {
-  if (const std::string* label = info.node->meta.Label(key)) return *label;
-  for (const kube::Requirement& requirement : info.claim->requirements) {
-    if (requirement.key != key || requirement.op != kube::SelectorOperator::kIn) continue;
-    if (requirement.values.empty()) continue;
-    const size_t others = requirement.values.size() - 1;
-    return fmt::format("{} or {} other{}", requirement.values.front(), others,
-                       others == 1 ? "" : "s");
-  }
-  return "";
-}
-
-bool HasStartupTaint(const cluster::NodeInfo& info) {
-  return std::ranges::any_of(info.object->taints, [&](const kube::Taint& taint) {
-    return cluster::IsLifecycleTaint(taint) ||
-           std::ranges::any_of(info.claim->startup_taints, [&](const kube::Taint& startup) {
-             return startup.key == taint.key && startup.effect == taint.effect;
-           });
-  });
-}
-
-BringUp StageOf(const cluster::NodeInfo& info) {
-  switch (info.readiness.stage) {
-    case cluster::NodeStage::kRequested:
-      return BringUp::kLaunch;
-    case cluster::NodeStage::kLaunched:
-      return BringUp::kRegistration;
-    case cluster::NodeStage::kRegistered:
-    case cluster::NodeStage::kInitialized:
-      return BringUp::kInitialization;
-    case cluster::NodeStage::kUsable:
-      return BringUp::kDone;
-    case cluster::NodeStage::kGoing:
-      break;
-  }
-  if (!info.claim->IsTrue("Launched")) return BringUp::kLaunch;
-  if (!info.claim->IsTrue("Registered")) return BringUp::kRegistration;
-  return info.claim->IsTrue("Initialized") ? BringUp::kDone : BringUp::kInitialization;
-}
-
-void ReadLaunch(const kube::NodeClaim& claim, ClaimSight* sight) {
-  sight->since = claim.meta.creation_time;
-  sight->lacks = v1::LAUNCH_FAILED;
-  const kube::Condition* launched = ConditionOf(claim, "Launched");
-  if (launched == nullptr || launched->reason.empty() || launched->reason == kAwaiting) return;
-  sight->words = fmt::format("{}{}{}", launched->reason, launched->message.empty() ? "" : ": ",
-                             launched->message);
-  sight->failing = true;
-}
-
-void ReadInitialization(const cluster::NodeInfo& info, ClaimSight* sight) {
-  sight->since = Since(*info.claim, "Registered");
-  sight->words = info.readiness.message;
-  sight->lacks = v1::NODE_NOT_INITIALIZED;
-  if (info.object == nullptr || !info.object->ready) return;
-  if (HasStartupTaint(info)) {
-    sight->lacks = v1::STARTUP_TAINT_STAYS;
-  } else if (!info.readiness.shortages.empty()) {
-    sight->lacks = v1::NODES_INCOMPLETE;
-    sight->failing = true;
-  }
-}
-
-ClaimSight SightOf(const cluster::NodeInfo& info) {
-  const kube::NodeClaim& claim = *info.claim;
-  ClaimSight sight;
-  sight.name = claim.meta.name;
-  sight.node = info.object == nullptr ? "" : info.object->meta.name;
-  sight.node_pool = claim.node_pool;
-  sight.instance_type = Asked(info, kube::kInstanceTypeLabel);
-  sight.zone = Asked(info, kube::kZoneLabel);
-  sight.stage = StageOf(info);
-  sight.since = claim.meta.creation_time;
-  sight.going = info.readiness.stage == cluster::NodeStage::kGoing;
-  if (sight.going) {
-    const kube::Condition* why = ConditionOf(claim, "DisruptionReason");
-    if (why != nullptr && why->status == "True") sight.words = why->reason;
-  } else if (sight.stage == BringUp::kLaunch) {
-    ReadLaunch(claim, &sight);
-  } else if (sight.stage == BringUp::kRegistration) {
-    sight.since = Since(claim, "Launched");
-    sight.lacks = v1::NODE_NOT_REGISTERED;
-    sight.words = info.readiness.message;
-  } else if (sight.stage == BringUp::kInitialization) {
-    ReadInitialization(info, &sight);
-  }
-  return sight;
-}
-
-const char* TextOf(BringUp stage) {
+const char* TextOf(cluster::BringUp stage) {
   switch (stage) {
-    case BringUp::kLaunch:
+    case cluster::BringUp::kLaunch:
       return "launched";
-    case BringUp::kRegistration:
+    case cluster::BringUp::kRegistration:
       return "registered";
     default:
       return "usable";
@@ -178,7 +43,7 @@ std::string ShortfallText(const PlanShortfall& shortfall) {
   for (size_t i = 0; i < shortfall.causes.size() && i < kShown; ++i) {
     const PlanShortfall::Cause& cause = shortfall.causes[i];
     text += fmt::format("{}{} node(s) {}: {}", text.empty() ? "" : "; ", cause.nodes,
-                        CauseText(cause.code), cause.example);
+                        cluster::TextOf(cause.code), cause.example);
   }
   return text.empty() ? "no node that could take a member" : text;
 }
@@ -349,7 +214,8 @@ void Provisioning::NoteClaim(const std::string& name) {
     coming_claims_.erase(name);
   }
   if (!setbacks_.Knows(name)) setbacks_.MadeFor(name, GangsAskingFor(*info));
-  Note(setbacks_.See(SightOf(*info), std::max(agenda_->now(), info->claim->meta.creation_time)));
+  Note(setbacks_.See(cluster::SightOf(*info),
+                     std::max(agenda_->now(), info->claim->meta.creation_time)));
 }
 
 void Provisioning::CountOn(const std::vector<GangId>& planned) {
@@ -450,8 +316,8 @@ void Provisioning::ReadLimits(const Gang& gang) {
     }
     int64_t within_whole_limits = 0;
     for (const quota::PodSet& set : GroupByPodSet(unplaced, required).required) {
-      part.makeable += placeability_.MakeableOf(set, Limits::kRemaining);
-      within_whole_limits += placeability_.MakeableOf(set, Limits::kWhole);
+      part.makeable += placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining);
+      within_whole_limits += placeability_.MakeableOf(set, cluster::PoolLimits::kWhole);
     }
     certain = part.makeable < part.missing && within_whole_limits >= part.missing &&
               std::ranges::none_of(
@@ -491,7 +357,7 @@ bool Provisioning::HoldsUselessly(const Gang& gang) const {
   const auto all = static_cast<int64_t>(unplaced.size());
   const auto placeable = static_cast<int64_t>(places.shortfall.placeable);
   return std::ranges::any_of(GroupByPodSet(unplaced, all).required, [&](const quota::PodSet& set) {
-    return placeability_.MakeableOf(set, Limits::kRemaining) < set.count - placeable;
+    return placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining) < set.count - placeable;
   });
 }
 

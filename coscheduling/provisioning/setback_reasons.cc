@@ -1,10 +1,13 @@
 #include "coscheduling/provisioning/setback_reasons.h"
 
-#include <string_view>
+#include <algorithm>
+#include <array>
 
 #include "absl/time/time.h"
 #include "coscheduling/reason.h"
 #include "fmt/format.h"
+#include "kube/objects/excerpt.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -31,17 +34,36 @@ std::string Named(const Setback& setback) {
 }
 
 std::string WordsAfter(std::string_view separator, const std::string& words) {
-  if (words.empty()) return "";
-  if (words.size() <= kMostWords) return fmt::format("{}{}", separator, words);
-  size_t end = kMostWords;
-  while (end > 0 && (static_cast<unsigned char>(words[end]) & 0xC0) == 0x80) --end;
-  return fmt::format("{}{}...", separator, words.substr(0, end));
+  return words.empty() ? "" : fmt::format("{}{}", separator, kube::Excerpt(words, kMostWords));
 }
 
 std::string Times(const Setback& setback) {
-  if (setback.times == 1) return fmt::format(" at {}", Clock(setback.last));
-  return fmt::format(" {} times, last at {}", setback.times, Clock(setback.last));
+  if (setback.times == 1) return fmt::format(" at {}", kube::ClockText(setback.last));
+  return fmt::format(" {} times, last at {}", setback.times, kube::ClockText(setback.last));
 }
+
+// Ends of nodes that were registered.
+constexpr std::string_view kNeverWhole = "deleted without having been whole";
+
+constexpr std::array<SetbackKind, 7> kKinds = {{
+    {v1::INSUFFICIENT_CAPACITY, cluster::BringUp::kLaunch, "", "", "",
+     "wait for capacity, or let NodePool {} take more instance types, zones or capacity types"},
+    {v1::LAUNCH_FAILED, cluster::BringUp::kLaunch, "made", "isn't launched", "deleted unlaunched",
+     "see what the cloud answers: the NodeClaim's condition Launched, the node class of NodePool "
+     "{}, the account's limits"},
+    {v1::NODES_INCOMPLETE, cluster::BringUp::kInitialization, "registered", "lacks devices",
+     kNeverWhole, "check the device plugin on the node that lacks devices"},
+    {v1::STARTUP_TAINT_STAYS, cluster::BringUp::kInitialization, "registered", "keeps", kNeverWhole,
+     "check the agent that is to take the taint away, on that node"},
+    {v1::NODE_NOT_INITIALIZED, cluster::BringUp::kInitialization, "registered", "isn't initialized",
+     kNeverWhole, "check the kubelet, the network plugin and the device plugin on that node"},
+    {v1::NODE_NOT_REGISTERED, cluster::BringUp::kRegistration, "launched", "isn't registered",
+     "deleted unregistered",
+     "see the instance's console output for why its kubelet doesn't join: user data, role, "
+     "security groups, image"},
+    {v1::NODE_TAKEN_BACK, cluster::BringUp::kLaunch, "", "", "taken back",
+     "if it was a spot instance, take capacity type on-demand, which isn't interrupted"},
+}};
 
 // What became of claims that went.
 std::string EndOf(const Setback& setback, std::string_view what) {
@@ -50,79 +72,35 @@ std::string EndOf(const Setback& setback, std::string_view what) {
           ? ""
           : fmt::format("{} NodeClaims were {}, the last of them ", setback.times, what);
   const std::string one = setback.times == 1 ? fmt::format(" was {}", what) : ",";
-  return fmt::format("{}{}{} at {}{}", many, Named(setback), one, Clock(setback.last),
+  return fmt::format("{}{}{} at {}{}", many, Named(setback), one, kube::ClockText(setback.last),
                      WordsAfter(": ", setback.words));
-}
-
-std::string StandingSentence(const Setback& setback) {
-  const std::string since = Clock(setback.last);
-  switch (setback.code) {
-    case v1::LAUNCH_FAILED:
-      return fmt::format("{} was made at {} and isn't launched{}", Named(setback), since,
-                         WordsAfter(": ", setback.words));
-    case v1::NODE_NOT_REGISTERED:
-      return fmt::format("{} was launched at {} and isn't registered{}", Named(setback), since,
-                         WordsAfter(": ", setback.words));
-    case v1::NODES_INCOMPLETE:
-      return fmt::format("{} was registered at {} and lacks devices{}", Named(setback), since,
-                         WordsAfter(": ", setback.words));
-    case v1::STARTUP_TAINT_STAYS:
-      return fmt::format("{} was registered at {} and keeps {}", Named(setback), since,
-                         setback.words);
-    default:
-      return fmt::format("{} was registered at {} and isn't initialized{}", Named(setback), since,
-                         WordsAfter(": ", setback.words));
-  }
-}
-
-std::string FixOf(const Setback& setback) {
-  switch (setback.code) {
-    case v1::INSUFFICIENT_CAPACITY:
-      return fmt::format(
-          "wait for capacity, or let NodePool {} take more instance types, zones or capacity types",
-          setback.node_pool);
-    case v1::LAUNCH_FAILED:
-      return fmt::format(
-          "see what the cloud answers: the NodeClaim's condition Launched, the node class of "
-          "NodePool {}, the account's limits",
-          setback.node_pool);
-    case v1::NODE_NOT_REGISTERED:
-      return "see the instance's console output for why its kubelet doesn't join: user data, role, "
-             "security groups, image";
-    case v1::NODES_INCOMPLETE:
-      return "check the device plugin on the node that lacks devices";
-    case v1::STARTUP_TAINT_STAYS:
-      return "check the agent that is to take the taint away, on that node";
-    case v1::NODE_NOT_INITIALIZED:
-      return "check the kubelet, the network plugin and the device plugin on that node";
-    case v1::NODE_TAKEN_BACK:
-      return "if it was a spot instance, take capacity type on-demand, which isn't interrupted";
-    default:
-      return "";
-  }
 }
 
 }  // namespace
 
+const SetbackKind& KindOf(v1::ReasonCode code) {
+  const auto* kind = std::ranges::find(kKinds, code, &SetbackKind::code);
+  return kind == kKinds.end() ? kKinds.back() : *kind;
+}
+
 std::string SentenceOf(const Setback& setback) {
-  if (setback.stands) return StandingSentence(setback);
-  switch (setback.code) {
-    case v1::INSUFFICIENT_CAPACITY:
-      return fmt::format("{} was refused for insufficient capacity{}{}", Wanted(setback),
-                         Times(setback), WordsAfter(": ", setback.words));
-    case v1::LAUNCH_FAILED:
-      return EndOf(setback, "deleted unlaunched");
-    case v1::NODE_NOT_REGISTERED:
-      return EndOf(setback, "deleted unregistered");
-    case v1::NODE_TAKEN_BACK:
-      return EndOf(setback, "taken back");
-    default:
-      return EndOf(setback, "deleted without having been whole");
+  const SetbackKind& kind = KindOf(setback.code);
+  if (setback.stands) {
+    const bool taint = setback.code == v1::STARTUP_TAINT_STAYS;
+    return fmt::format("{} was {} at {} and {}{}", Named(setback), kind.since,
+                       kube::ClockText(setback.last), kind.lacks,
+                       WordsAfter(taint ? " " : ": ", setback.words));
   }
+  if (setback.code == v1::INSUFFICIENT_CAPACITY) {
+    return fmt::format("{} was refused for insufficient capacity{}{}", Wanted(setback),
+                       Times(setback), WordsAfter(": ", setback.words));
+  }
+  return EndOf(setback, kind.end);
 }
 
 Reason ReasonOf(const Setback& setback, const std::string& before) {
-  return {setback.code, before + SentenceOf(setback), FixOf(setback)};
+  return {setback.code, before + SentenceOf(setback),
+          fmt::format(fmt::runtime(KindOf(setback.code).fix), setback.node_pool)};
 }
 
 }  // namespace muster::coscheduling

@@ -5,9 +5,13 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "coscheduling/provisioning/setback_reasons.h"
 
 namespace muster::coscheduling {
 namespace {
+
+using cluster::BringUp;
+using cluster::ClaimSight;
 
 constexpr std::string_view kRefused = "InsufficientCapacityError";
 
@@ -21,53 +25,20 @@ absl::Time LateFrom(const auto& claim, const StageLimits& limits) {
   return claim.since + limits[IndexOf(claim.sight.stage)] / 2;
 }
 
-// What must be behind all nodes for the setback to be overcome.
-BringUp StageOf(v1::ReasonCode code) {
-  switch (code) {
-    case v1::INSUFFICIENT_CAPACITY:
-    case v1::LAUNCH_FAILED:
-    case v1::NODE_TAKEN_BACK:
-      return BringUp::kLaunch;
-    case v1::NODE_NOT_REGISTERED:
-      return BringUp::kRegistration;
-    default:
-      return BringUp::kInitialization;
-  }
+// What keeps the claim in its stage, INSUFFICIENT_CAPACITY apart.
+v1::ReasonCode CodeOfLack(const ClaimSight& sight) {
+  if (sight.stage == BringUp::kLaunch) return v1::LAUNCH_FAILED;
+  if (sight.stage == BringUp::kRegistration) return v1::NODE_NOT_REGISTERED;
+  if (sight.startup_taint) return v1::STARTUP_TAINT_STAYS;
+  return sight.incomplete ? v1::NODES_INCOMPLETE : v1::NODE_NOT_INITIALIZED;
 }
 
-// Worst first: what money can't mend at once, what somebody must put right, what may only be slow.
-int RankOf(v1::ReasonCode code) {
-  switch (code) {
-    case v1::INSUFFICIENT_CAPACITY:
-      return 0;
-    case v1::LAUNCH_FAILED:
-      return 1;
-    case v1::NODES_INCOMPLETE:
-      return 2;
-    case v1::STARTUP_TAINT_STAYS:
-      return 3;
-    case v1::NODE_NOT_INITIALIZED:
-      return 4;
-    case v1::NODE_NOT_REGISTERED:
-      return 5;
-    default:
-      return 6;
-  }
-}
-
-// What it was that a claim that went had before it.
+// What it was that a claim that went had before it. One that Karpenter removes because it was of no
+// use is told by what it lacked.
 v1::ReasonCode CodeOfEnd(const ClaimSight& sight) {
-  switch (sight.stage) {
-    case BringUp::kLaunch:
-      return v1::LAUNCH_FAILED;
-    case BringUp::kRegistration:
-      return v1::NODE_NOT_REGISTERED;
-    default:
-      // One that Karpenter removes because it was of no use is told by what it lacked.
-      return sight.lacks == v1::NODES_INCOMPLETE || sight.lacks == v1::STARTUP_TAINT_STAYS
-                 ? sight.lacks
-                 : v1::NODE_TAKEN_BACK;
-  }
+  const bool was_up = sight.stage > BringUp::kRegistration;
+  return was_up && !sight.startup_taint && !sight.incomplete ? v1::NODE_TAKEN_BACK
+                                                             : CodeOfLack(sight);
 }
 
 // Karpenter's "NodeClaim NAME event: WORDS", without what its reader knows.
@@ -100,7 +71,7 @@ Setback Setbacks::ToSetback(const Claim& claim, v1::ReasonCode code, absl::Time 
 }
 
 Setback Setbacks::Standing(const Claim& claim, const BringUpLimits& limits, absl::Time now) {
-  Setback setback = ToSetback(claim, claim.sight.lacks, claim.since);
+  Setback setback = ToSetback(claim, CodeOfLack(claim.sight), claim.since);
   setback.stands = true;
   setback.early = !claim.sight.failing && now < LateFrom(claim, limits.stages);
   return setback;
@@ -188,7 +159,8 @@ std::vector<GangKey> Setbacks::See(const ClaimSight& sight, absl::Time now) {
   ClaimSight seen = sight;
   seen.stage = stage;
   if (sight.going && !first) {
-    seen.lacks = claim.sight.lacks;
+    seen.startup_taint = claim.sight.startup_taint;
+    seen.incomplete = claim.sight.incomplete;
     if (seen.words.empty()) seen.words = claim.sight.words;
   }
   claim.sight = std::move(seen);
@@ -316,7 +288,8 @@ std::vector<GangKey> Setbacks::CountOn(const GangKey& gang, absl::Time attempt,
     entry.failing_since[stage] = absl::InfiniteFuture();
   }
   if (behind > BringUp::kLaunch) entry.refused_since = absl::InfiniteFuture();
-  for (auto& [kind, setback] : entry.met) setback.overcome |= StageOf(setback.code) < behind;
+  for (auto& [kind, setback] : entry.met)
+    setback.overcome |= coscheduling::KindOf(setback.code).behind < behind;
   return others;
 }
 
@@ -353,9 +326,9 @@ std::vector<Setback> Setbacks::Of(const GangKey& gang, const BringUpLimits& limi
     if (all || !setback.early) list.push_back(std::move(setback));
   }
   std::ranges::stable_sort(list, {}, [](const Setback& setback) {
-    return std::tuple(setback.overcome, setback.early,
-                      setback.early ? setback.last : absl::InfinitePast(), RankOf(setback.code),
-                      absl::UnixEpoch() - setback.last, setback.claim);
+    return std::tuple(
+        setback.overcome, setback.early, setback.early ? setback.last : absl::InfinitePast(),
+        &coscheduling::KindOf(setback.code), absl::UnixEpoch() - setback.last, setback.claim);
   });
   return list;
 }
@@ -405,7 +378,7 @@ Setbacks::Limit Setbacks::NextLimit(const GangKey& gang, const BringUpLimits& li
   auto consider = [&](absl::Time since, BringUp stage, absl::Duration length) {
     if (since + length < next.at) next = {since + length, stage, length};
   };
-  for (size_t stage = 0; stage < kBringUps; ++stage) {
+  for (size_t stage = 0; stage < cluster::kBringUps; ++stage) {
     consider(it->second.failing_since[stage], static_cast<BringUp>(stage), limits.stages[stage]);
   }
   consider(it->second.refused_since, BringUp::kLaunch, limits.refused);

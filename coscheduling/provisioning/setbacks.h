@@ -25,41 +25,20 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "cluster/claim_sight.h"
 #include "coscheduling/gang_key.h"
 #include "kube/objects/event.h"
 #include "muster/v1/states.pb.h"
 
 namespace muster::coscheduling {
 
-// What a NodeClaim has before it. Karpenter's conditions Launched, Registered, Initialized; the
-// last one ends here only when the node is usable, with all its devices.
-enum class BringUp : uint8_t { kLaunch, kRegistration, kInitialization, kDone };
-inline constexpr size_t kBringUps = 3;  // kDone isn't one to wait for
-
 // How long one NodeClaim may take for each.
-using StageLimits = std::array<absl::Duration, kBringUps>;
+using StageLimits = std::array<absl::Duration, cluster::kBringUps>;
 
 struct BringUpLimits {
   StageLimits stages;
   // How long after a launch was refused for insufficient capacity others may be tried in its place.
   absl::Duration refused;
-};
-
-// A NodeClaim as it stands.
-struct ClaimSight {
-  std::string name;
-  std::string node;  // empty until there is one
-  std::string node_pool;
-  std::string instance_type;  // or several: "p4d.24xlarge or 2 others"
-  std::string zone;           // likewise; empty where any will do
-  BringUp stage = BringUp::kLaunch;
-  absl::Time since;  // when this stage began, as far as the object says
-  // What keeps it there, INSUFFICIENT_CAPACITY apart. It is a setback at once if `failing`, else
-  // once the stage has taken half of its limit.
-  v1::ReasonCode lacks = v1::REASON_UNSPECIFIED;
-  std::string words;  // Karpenter's, the provider's, or those of cluster/node_stage.h
-  bool failing = false;
-  bool going = false;  // marked for deletion or disruption
 };
 
 struct Setback {
@@ -92,7 +71,7 @@ class Setbacks {
   // given it in a plan.
   void MadeFor(const std::string& claim, std::set<GangKey> gangs);
   // Each of these returns the gangs for which something changed, LastRefusal included.
-  std::vector<GangKey> See(const ClaimSight& sight, absl::Time now);
+  std::vector<GangKey> See(const cluster::ClaimSight& sight, absl::Time now);
   std::vector<GangKey> Gone(const std::string& claim, absl::Time now);
   // It is deleted because nobody needs it: its end is nobody's setback.
   void Withdraw(const std::string& claim);
@@ -134,7 +113,7 @@ class Setbacks {
 
   struct Limit {
     absl::Time at = absl::InfiniteFuture();  // when it is reached; never
-    BringUp stage = BringUp::kDone;
+    cluster::BringUp stage = cluster::BringUp::kDone;
     absl::Duration length;  // which it is
   };
   // When the gang has waited for one stage of its nodes for as long as it may. A claim that is made
@@ -147,7 +126,7 @@ class Setbacks {
 
  private:
   struct Claim {
-    ClaimSight sight;
+    cluster::ClaimSight sight;
     absl::Time since;  // of the stage, as it was seen
     std::set<GangKey> counted_by;
     std::set<GangKey> made_for;
@@ -164,7 +143,7 @@ class Setbacks {
     std::set<std::string> claims;
     std::map<Kind, Setback> met;
     // Since when a stage isn't passed, by the claims that failed in it.
-    std::array<absl::Time, kBringUps> failing_since;
+    std::array<absl::Time, cluster::kBringUps> failing_since;
     absl::Time refused_since = absl::InfiniteFuture();
     GangEntry() { failing_since.fill(absl::InfiniteFuture()); }
   };

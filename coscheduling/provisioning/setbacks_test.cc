@@ -8,6 +8,9 @@
 namespace muster::coscheduling {
 namespace {
 
+using cluster::BringUp;
+using cluster::ClaimSight;
+
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
@@ -27,9 +30,6 @@ ClaimSight Claim(const std::string& name, BringUp stage, absl::Time since) {
   sight.zone = "us-west-2a";
   sight.stage = stage;
   sight.since = since;
-  sight.lacks = stage == BringUp::kLaunch         ? v1::LAUNCH_FAILED
-                : stage == BringUp::kRegistration ? v1::NODE_NOT_REGISTERED
-                                                  : v1::NODE_NOT_INITIALIZED;
   return sight;
 }
 
@@ -195,7 +195,7 @@ TEST_F(SetbacksTest, WhatIsSlowIsASetbackFromHalfItsLimitOn) {
 
 TEST_F(SetbacksTest, WhatFailsIsASetbackAtOnce) {
   ClaimSight sight = Claim("a", BringUp::kInitialization, At(0));
-  sight.lacks = v1::NODES_INCOMPLETE;
+  sight.incomplete = true;
   sight.failing = true;
   table_.See(sight, At(0));
   table_.CountOn(kJob, At(0), {"a"}, true);
@@ -205,7 +205,7 @@ TEST_F(SetbacksTest, WhatFailsIsASetbackAtOnce) {
 
 TEST_F(SetbacksTest, TheWorstComesFirst) {
   ClaimSight taint = Claim("a", BringUp::kInitialization, At(0));
-  taint.lacks = v1::STARTUP_TAINT_STAYS;
+  taint.startup_taint = true;
   table_.See(taint, At(0));
   table_.See(Claim("b", BringUp::kRegistration, At(0)), At(0));
   table_.CountOn(kJob, At(0), {"a", "b"}, false);
@@ -220,7 +220,7 @@ TEST_F(SetbacksTest, TheWorstComesFirst) {
 // Karpenter makes a claim in place of one that was of no use just when the gang gives up.
 TEST_F(SetbacksTest, AClaimThatHasJustBegunIsNotToBlame) {
   ClaimSight incomplete = Claim("a", BringUp::kInitialization, At(0));
-  incomplete.lacks = v1::NODES_INCOMPLETE;
+  incomplete.incomplete = true;
   incomplete.failing = true;
   table_.See(incomplete, At(0));
   table_.See(Claim("slow", BringUp::kRegistration, At(5)), At(5));
@@ -244,21 +244,19 @@ TEST_F(SetbacksTest, AClaimThatGoesIsToldByWhatItHadBeforeIt) {
   struct Case {
     const char* name;
     BringUp stage;
-    v1::ReasonCode lacks;
+    bool incomplete;
     v1::ReasonCode code;
   };
   for (const Case& c : {
-           Case{"unlaunched", BringUp::kLaunch, v1::LAUNCH_FAILED, v1::LAUNCH_FAILED},
-           Case{"unregistered", BringUp::kRegistration, v1::NODE_NOT_REGISTERED,
-                v1::NODE_NOT_REGISTERED},
-           Case{"not ready", BringUp::kInitialization, v1::NODE_NOT_INITIALIZED,
-                v1::NODE_TAKEN_BACK},
-           Case{"7 of 8", BringUp::kInitialization, v1::NODES_INCOMPLETE, v1::NODES_INCOMPLETE},
-           Case{"usable", BringUp::kDone, v1::REASON_UNSPECIFIED, v1::NODE_TAKEN_BACK},
+           Case{"unlaunched", BringUp::kLaunch, false, v1::LAUNCH_FAILED},
+           Case{"unregistered", BringUp::kRegistration, false, v1::NODE_NOT_REGISTERED},
+           Case{"not ready", BringUp::kInitialization, false, v1::NODE_TAKEN_BACK},
+           Case{"7 of 8", BringUp::kInitialization, true, v1::NODES_INCOMPLETE},
+           Case{"usable", BringUp::kDone, false, v1::NODE_TAKEN_BACK},
        }) {
     Setbacks table;
     ClaimSight sight = Claim(c.name, c.stage, At(0));
-    sight.lacks = c.lacks;
+    sight.incomplete = c.incomplete;
     table.See(sight, At(0));
     table.CountOn(kJob, At(0), {c.name}, false);
     sight.going = true;

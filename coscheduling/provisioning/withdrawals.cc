@@ -84,10 +84,7 @@ void Provisioning::WithdrawNodes() {
         continue;
       }
     }
-    const kube::ObjectMeta& meta = info->claim->meta;
-    const bool started =
-        outbox_->Act("claim/" + name, DeleteNodeClaim{name, meta.uid, meta.resource_version});
-    if (!started) continue;
+    if (!outbox_->Act("claim/" + name, DeleteNodeClaim{RefOf(info->claim->meta)})) continue;
     if (!is_overdue) setbacks_.Withdraw(name);
   }
 }

@@ -72,7 +72,7 @@ void DescribeFeasibility(const Feasibility& feasibility, v1::Feasibility* out) {
   }
   out->set_asked(feasibility.asked);
   out->set_held_by_nodes(feasibility.held);
-  for (const PoolFinding& finding : feasibility.pools) {
+  for (const cluster::PoolFinding& finding : feasibility.pools) {
     if (out->node_pools_size() == kShown) break;
     v1::NodePoolFinding* item = out->add_node_pools();
     item->set_node_pool(finding.pool);

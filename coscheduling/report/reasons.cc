@@ -4,6 +4,7 @@
 
 #include "coscheduling/report/report.h"
 #include "fmt/format.h"
+#include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -19,7 +20,7 @@ Reason BackoffReason(const AdmissionRecord& record, absl::Time retry_at) {
       "nodes for all members didn't come within {} (attempt {}){}{}; next "
       "attempt at {}",
       absl::FormatDuration(absl::Trunc(waited + absl::Milliseconds(500), absl::Seconds(1))),
-      record.attempt, why.message.empty() ? "" : ": ", why.message, Clock(retry_at));
+      record.attempt, why.message.empty() ? "" : ": ", why.message, kube::ClockText(retry_at));
   return why;
 }
 
@@ -253,7 +254,7 @@ Reason Report::RepairReason(const Gang& gang) const {
   if (!lost.empty()) lost = ": " + lost;
   if (from_.repair.DueOf(gang) <= agenda_->now() && gang.facts.bound > 0) {
     const Restarter restarter = from_.restarts.RestarterOf(gang);
-    const JobGangs::KnownJob* job = restarter.workload == nullptr ? restarter.job : nullptr;
+    const kube::AnyJob* job = restarter.workload == nullptr ? restarter.job : nullptr;
     return {
         v1::RESTARTING_WHOLE,
         fmt::format(
@@ -274,7 +275,7 @@ Reason Report::RepairReason(const Gang& gang) const {
   const std::string end = gang.facts.bound == 0
                               ? "nothing of it is left that would have to be restarted"
                               : fmt::format("if it isn't whole by {}, all of it is restarted",
-                                            Clock(from_.repair.DueOf(gang)));
+                                            kube::ClockText(from_.repair.DueOf(gang)));
   const bool by_node = std::ranges::any_of(from_.repair.LossesOf(gang), [](const auto& loss) {
     return loss.second.by_node && !loss.second.over;
   });
@@ -297,16 +298,16 @@ std::optional<Reason> Report::RiskReason(const Gang& gang) const {
                    ""};
   size_t shown = 0;
   for (const auto& [node, count] : members) {
-    const NodeTrouble& trouble = *from_.repair.TroubleOn(node);
-    if (trouble.kind != NodeTrouble::Kind::kGoing) reason.code = v1::NODE_NOT_READY;
+    const cluster::NodeTrouble& trouble = *from_.repair.TroubleOn(node);
+    if (trouble.kind != cluster::NodeTrouble::Kind::kGoing) reason.code = v1::NODE_NOT_READY;
     if (++shown > kShown) continue;
     reason.message += fmt::format("; {} {}; ", node, trouble.what);
-    if (trouble.kind == NodeTrouble::Kind::kGoing) {
+    if (trouble.kind == cluster::NodeTrouble::Kind::kGoing) {
       reason.message +=
           fmt::format("{} member(s) run on there until they end or are evicted", count);
     } else {
-      reason.message +=
-          fmt::format("{} member(s) there count as lost from {} on", count, Clock(trouble.lost_at));
+      reason.message += fmt::format("{} member(s) there count as lost from {} on", count,
+                                    kube::ClockText(trouble.lost_at));
     }
   }
   if (shown > kShown) reason.message += fmt::format("; and {} more nodes", shown - kShown);
@@ -321,7 +322,8 @@ std::string Report::SuspectText(const Gang& gang) const {
     const cluster::NodeInfo* info = from_.snapshot.FindNode(node);
     if (info == nullptr || !info->UsableNow()) continue;
     if (++shown > kShown) continue;
-    text += fmt::format("; {} is left out until {}: {}", node, Clock(entry.until), entry.fault);
+    text += fmt::format("; {} is left out until {}: {}", node, kube::ClockText(entry.until),
+                        entry.fault);
   }
   if (shown > kShown) text += fmt::format("; and {} more suspect nodes", shown - kShown);
   return text;

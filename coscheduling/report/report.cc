@@ -1,6 +1,7 @@
 #include "coscheduling/report/report.h"
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "fmt/format.h"
@@ -38,6 +39,21 @@ std::string OccupiedBy(const kube::Pod& pod) {
 bool SameCounts(const UpdatePodGroupStatus& want, const kube::PodGroup::Status& have) {
   return want.phase == have.phase && want.running == have.running &&
          want.succeeded == have.succeeded && want.failed == have.failed;
+}
+
+// "MEMBERS_MISSING" -> "MembersMissing": how conditions and events spell a code.
+std::string CodeText(v1::ReasonCode code) {
+  std::string out;
+  bool upper = true;
+  for (char c : v1::ReasonCode_Name(code)) {
+    if (c == '_') {
+      upper = true;
+      continue;
+    }
+    out.push_back(static_cast<char>(upper ? c : std::tolower(static_cast<unsigned char>(c))));
+    upper = false;
+  }
+  return out;
 }
 
 bool IsWarning(v1::GangState state, v1::ReasonCode code) {
@@ -100,7 +116,7 @@ void Report::Tell(const Gang& gang, v1::GangState before) {
 void Report::Emit(const Gang& gang, const Reason& reason) {
   notes_.push_back({gang.key, gang.state, reason.code, reason.message});
   const bool warning = IsWarning(gang.state, reason.code);
-  const std::string code = CamelCase(v1::ReasonCode_Name(reason.code));
+  const std::string code = CodeText(reason.code);
   outbox_->Tell(EmitEvent{gang.key.is_pod ? "Pod" : "PodGroup", gang.key.name_space, gang.key.name,
                           gang.uid(), warning, code, reason.message});
   // Where a user looks first is the pod. It is told what its gang waits for, once per reason.
@@ -132,9 +148,7 @@ void Report::WriteStatus(const Gang& gang) {
   const kube::PodGroup::Status& have = gang.group->status;
   const AdmissionRecord* record = from_.records.Of(gang);
   UpdatePodGroupStatus want;
-  want.name_space = gang.key.name_space;
-  want.name = gang.key.name;
-  want.uid = gang.group->meta.uid;
+  want.group = RefOf(gang.group->meta);
   want.phase = PhaseOf(gang);
   want.scheduled = gang.facts.bound + gang.facts.lost + gang.facts.succeeded;
   want.running = gang.running;
@@ -143,7 +157,7 @@ void Report::WriteStatus(const Gang& gang) {
   if (record != nullptr) want.schedule_start_time = record->admitted_at;
   want.occupied_by = OccupiedBy(*from_.snapshot.FindPod(*gang.pods.begin()));
   want.admitted = gang.facts.admitted || gang.state == v1::BOUND || gang.state == v1::FINISHED;
-  want.reason = CamelCase(v1::ReasonCode_Name(part.reason.code));
+  want.reason = CodeText(part.reason.code);
   want.message = part.reason.message;
   want.since = gang.state_since;
   std::string digest = fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", want.phase, want.scheduled,
@@ -159,7 +173,7 @@ void Report::WriteStatus(const Gang& gang) {
     agenda_->NoteAt(gang.id, due);
     return;
   }
-  const std::string slot = "status/" + want.uid;  // before `want` is moved from
+  const std::string slot = "status/" + want.group.uid;  // before `want` is moved from
   const bool started = outbox_->Act(gang.id, slot, std::move(want),
                                     [this, id = gang.id](const absl::Status& status, absl::Time) {
                                       const auto it = parts_.find(id);

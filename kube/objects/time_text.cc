@@ -14,6 +14,10 @@ std::string MicroTimeText(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone());
 }
 
+std::string ClockText(absl::Time time) {
+  return absl::FormatTime("%H:%M:%SZ", time, absl::UTCTimeZone());
+}
+
 std::optional<absl::Time> ReadTimeText(std::string_view text) {
   absl::Time time;
   if (!absl::ParseTime(absl::RFC3339_full, absl::string_view(text.data(), text.size()), &time,

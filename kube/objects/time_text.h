@@ -18,6 +18,9 @@ std::string MilliTimeText(absl::Time time);
 // Microseconds: metav1.MicroTime, which Leases have.
 std::string MicroTimeText(absl::Time time);
 
+// "10:00:40Z": how messages tell a moment.
+std::string ClockText(absl::Time time);
+
 // Any offset and any fraction of a second. Nothing if it isn't such a time.
 std::optional<absl::Time> ReadTimeText(std::string_view text);
 

@@ -51,6 +51,14 @@ coscheduling::EngineOptions Options() {
   return options;
 }
 
+// Enough of an object to tell which one is gone.
+template <typename Object>
+Object Uid(const std::string& uid) {
+  Object object;
+  object.meta.uid = uid;
+  return object;
+}
+
 }  // namespace
 
 EngineWorld::EngineWorld(const WorldSize& size)
@@ -121,7 +129,7 @@ void EngineWorld::TenantComes(int node) {
 
 void EngineWorld::TenantGoes(int node) {
   const std::string uid = fmt::format("tenant-{}", std::exchange(tenants_[node], 0));
-  Timed([&] { engine_.RemovePod(uid); });
+  Timed([&] { engine_.Remove(Uid<kube::Pod>(uid)); });
 }
 
 std::string EngineWorld::ServiceComes(int node) {
@@ -143,7 +151,7 @@ void EngineWorld::ServiceGoes(const std::string& uid) {
   service_nodes_[services_[place]].second = place;
   services_.pop_back();
   service_nodes_.erase(gone);
-  Timed([&] { engine_.RemovePod(gone); });
+  Timed([&] { engine_.Remove(Uid<kube::Pod>(gone)); });
 }
 
 void EngineWorld::PendingServiceChanges() {
@@ -185,9 +193,9 @@ void EngineWorld::GangGoes(const std::string& gang) {
     const std::string uid = fmt::format("{}-{}", gang, i);
     member_of_.erase(uid);
     to_bind_.erase(uid);
-    Timed([&] { engine_.RemovePod(uid); });
+    Timed([&] { engine_.Remove(Uid<kube::Pod>(uid)); });
   }
-  Timed([&] { engine_.RemovePodGroup("group-" + gang); });
+  Timed([&] { engine_.Remove(Uid<kube::PodGroup>("group-" + gang)); });
 }
 
 std::string EngineWorld::AnyWaitingGang(uint64_t draw) const {
@@ -260,18 +268,18 @@ bool EngineWorld::ChangeMember(const std::string& uid, const std::function<void(
 bool EngineWorld::Apply(const coscheduling::Action& action) {
   using namespace coscheduling;  // NOLINT(google-build-using-namespace): the sorts of actions
   if (const auto* record = std::get_if<WriteRecord>(&action)) {
-    auto it = gangs_.find(record->name);
+    auto it = gangs_.find(record->group.name);
     if (it == gangs_.end()) return false;
     if (record->record.empty()) {
       it->second.annotations.erase("muster.dev/admission");
     } else {
       it->second.annotations["muster.dev/admission"] = record->record;
     }
-    SayGroup(record->name);
+    SayGroup(record->group.name);
     return true;
   }
   if (const auto* update = std::get_if<UpdatePodGroupStatus>(&action)) {
-    auto it = gangs_.find(update->name);
+    auto it = gangs_.find(update->group.name);
     if (it == gangs_.end()) return false;
     it->second.status = {update->phase,
                          update->occupied_by,
@@ -283,7 +291,7 @@ bool EngineWorld::Apply(const coscheduling::Action& action) {
                          update->admitted ? "True" : "False",
                          update->reason,
                          update->message};
-    SayGroup(update->name);
+    SayGroup(update->group.name);
     return true;
   }
   if (const auto* signal = std::get_if<SignalPod>(&action)) {

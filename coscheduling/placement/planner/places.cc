@@ -1,10 +1,11 @@
-#include "coscheduling/placement/planner/places.h"
+// Where the nodes are: zones, domains of the required topology key, neighbourhood in the network.
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 
 #include "cluster/node_lookup.h"
+#include "coscheduling/placement/planner/problem.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::coscheduling::planner {

@@ -5,7 +5,6 @@
 
 #include "coscheduling/placement/planner/packing.h"
 #include "coscheduling/placement/planner/problem.h"
-#include "coscheduling/placement/planner/ranks.h"
 #include "coscheduling/placement/planner/related.h"
 #include "coscheduling/placement/planner/shortfall.h"
 #include "coscheduling/placement/planner/solution.h"
@@ -18,6 +17,7 @@ using planner::Problem;
 using planner::Scope;
 using planner::Score;
 using planner::SearchBudget;
+using planner::Slot;
 using planner::Slots;
 
 // States that the searches of one plan may visit: about 20 ms.
@@ -110,6 +110,39 @@ class Planning {
   Slots slots_;
 };
 
+// Which member takes which place. By member: its node, -1 if the slots hold fewer of its class (the
+// last in rank then go without). Members are taken in rank order; each goes to the node of the one
+// before it if that has a place for its class, else to the next in position that has one, round the
+// end if need be.
+std::vector<int> AssignRanks(const Problem& problem, const Slots& slots) {
+  struct Places {
+    int node = 0;
+    int count = 0;
+  };
+  std::vector<std::map<int, Places>> places(problem.classes.size());  // by class: by position
+  for (const Slot& slot : slots) {
+    Places& here = places[slot.member_class][problem.nodes[slot.node].position];
+    here.node = slot.node;
+    here.count += slot.count;
+  }
+  std::vector<int> class_of(problem.members());
+  for (size_t c = 0; c < problem.classes.size(); ++c) {
+    for (int member : problem.classes[c].members) class_of[member] = static_cast<int>(c);
+  }
+  std::vector<int> node_of(problem.members(), -1);
+  int position = 0;
+  for (int m = 0; m < problem.members(); ++m) {
+    auto& open = places[class_of[m]];
+    if (open.empty()) continue;
+    auto next = open.lower_bound(position);
+    if (next == open.end()) next = open.begin();
+    position = next->first;
+    node_of[m] = next->second.node;
+    if (--next->second.count == 0) open.erase(next);
+  }
+  return node_of;
+}
+
 }  // namespace
 
 Plan MakePlan(const cluster::Snapshot& snapshot, const PlanRequest& request) {
@@ -117,12 +150,10 @@ Plan MakePlan(const cluster::Snapshot& snapshot, const PlanRequest& request) {
   Planning planning(problem);
   planning.Run();
   Plan plan;
-  std::vector<int> node_of = planner::AssignRanks(problem, planning.slots());
+  std::vector<int> node_of = AssignRanks(problem, planning.slots());
   for (size_t m = 0; m < node_of.size(); ++m) {
     if (node_of[m] < 0) continue;
-    const cluster::NodeInfo& info = *problem.nodes[node_of[m]].info;
-    plan.placements.emplace(request.members[m]->meta.uid, info.name());
-    plan.uses_virtual |= info.is_virtual;
+    plan.placements.emplace(request.members[m]->meta.uid, problem.nodes[node_of[m]].info->name());
   }
   plan.complete = plan.placements.size() >= request.required;
   if (!plan.complete) plan.shortfall = planner::ExplainShortfall(problem, planning.slots());

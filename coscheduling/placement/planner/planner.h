@@ -67,7 +67,6 @@ struct Plan {
   // Member pod UID -> node name. When not complete: the best partial plan, for display, for holding
   // early nodes and for what a provisioner still has to bring; never committed.
   std::map<std::string, std::string> placements;
-  bool uses_virtual = false;
   PlanShortfall shortfall;  // when not complete
 };
 

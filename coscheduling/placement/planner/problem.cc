@@ -5,7 +5,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "cluster/node_lookup.h"
-#include "coscheduling/placement/planner/places.h"
 #include "fmt/format.h"
 #include "kube/objects/quantity.h"
 

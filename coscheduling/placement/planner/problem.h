@@ -62,6 +62,10 @@ struct Problem {
   int members() const { return static_cast<int>(request->members.size()); }
 };
 
+// Fills in where the nodes are, and their devices, for those that are candidates of some class
+// (places.cc).
+void FindPlaces(Problem* problem);
+
 Problem BuildProblem(const cluster::Snapshot& snapshot, const PlanRequest& request);
 
 // How many members of a class fit into `free` beside each other, at most `limit`.

@@ -1,7 +1,7 @@
 // Plans of members that must, or must not, share hosts and zones.
 #include <string>
 
-#include "coscheduling/placement/planner/table.h"
+#include "coscheduling/placement/planner/test_table.h"
 #include "coscheduling/placement/planner/testing.h"
 #include "gtest/gtest.h"
 #include "kube/objects/well_known.h"

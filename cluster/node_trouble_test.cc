@@ -1,8 +1,8 @@
-#include "coscheduling/commit/node_trouble.h"
+#include "cluster/node_trouble.h"
 
 #include <gtest/gtest.h>
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 namespace {
 
 using Kind = NodeTrouble::Kind;
@@ -31,11 +31,11 @@ struct TestNode {
   }
   std::optional<NodeTrouble> Judge(const std::optional<NodeTrouble>& before = std::nullopt,
                                    absl::Time now = kSeen) const {
-    cluster::NodeInfo info;
+    NodeInfo info;
     info.object = std::make_shared<const kube::Node>(node);
     info.node = info.object;
     if (claim) info.claim = std::make_shared<const kube::NodeClaim>(*claim);
-    info.readiness = cluster::ReadinessOf(&node, info.claim.get());
+    info.readiness = ReadinessOf(&node, info.claim.get());
     return TroubleOf(&info, before, now, kGrace);
   }
 };
@@ -106,11 +106,11 @@ TEST(NodeTrouble, ANodeThatIsBeingRemovedAndNotReadyDoesNotComeBack) {
 TEST(NodeTrouble, ANodeThatComesUpIsNotIll) {
   TestNode node;
   node.NotReadySince(kSeen - absl::Hours(1));
-  cluster::NodeInfo info;
+  NodeInfo info;
   info.object = info.node = std::make_shared<const kube::Node>(node.node);
   info.is_virtual = true;
   EXPECT_EQ(TroubleOf(&info, std::nullopt, kSeen, kGrace), std::nullopt);
 }
 
 }  // namespace
-}  // namespace muster::coscheduling
+}  // namespace muster::cluster

@@ -1,4 +1,4 @@
-// What is wrong with a node on which members stand, and from when on they count as lost.
+// What is wrong with a node on which pods stand, and from when on they count as lost.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 #include "absl/time/time.h"
 #include "cluster/snapshot.h"
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 
 struct NodeTrouble {
   enum class Kind {
@@ -18,7 +18,7 @@ struct NodeTrouble {
   Kind kind = Kind::kNotReady;
   std::string what;  // "isn't Ready since 10:00:40Z: Kubelet stopped posting node status."
   absl::Time since;
-  // Members there count as lost from then on; never while the node is only going.
+  // Pods there count as lost from then on; never while the node is only going.
   absl::Time lost_at;
 
   bool operator==(const NodeTrouble&) const = default;
@@ -35,8 +35,7 @@ struct NodeTrouble {
 // all members do, until they end or its NodePool's terminationGracePeriod is over
 // (pkg/utils/pod/scheduling.go IsEvictable v1.8): a training that may go on for hours is not
 // restarted for that. Members that are evicted or die with their machine are lost then.
-std::optional<NodeTrouble> TroubleOf(const cluster::NodeInfo* info,
-                                     const std::optional<NodeTrouble>& before, absl::Time now,
-                                     absl::Duration grace);
+std::optional<NodeTrouble> TroubleOf(const NodeInfo* info, const std::optional<NodeTrouble>& before,
+                                     absl::Time now, absl::Duration grace);
 
-}  // namespace muster::coscheduling
+}  // namespace muster::cluster

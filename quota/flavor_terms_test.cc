@@ -1,4 +1,4 @@
-#include "coscheduling/admission/flavor_terms.h"
+#include "quota/flavor_terms.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-namespace muster::coscheduling {
+namespace muster::quota {
 namespace {
 
 using kube::NodeSelectorTerm;
@@ -15,7 +15,7 @@ using kube::Requirement;
 using kube::ResourceFlavor;
 using kube::SelectorOperator;
 
-ResourceFlavor Flavor(const std::string& name, kube::StringMap labels) {
+ResourceFlavor Labelled(const std::string& name, kube::StringMap labels) {
   ResourceFlavor flavor;
   flavor.meta.name = name;
   flavor.node_labels = std::move(labels);
@@ -47,16 +47,16 @@ Requirement In(const std::string& key, const std::string& value) {
 }
 
 TEST(FlavorTerms, AFlavorIsNamedByItsLabels) {
-  const ResourceFlavor a = Flavor("a", {{"pool", "a"}});
-  const ResourceFlavor b = Flavor("b", {{"pool", "b"}});
+  const ResourceFlavor a = Labelled("a", {{"pool", "a"}});
+  const ResourceFlavor b = Labelled("b", {{"pool", "b"}});
   EXPECT_THAT(*Only(b, {&a}), ::testing::ElementsAre(In("pool", "b")));
 }
 
 TEST(FlavorTerms, FlavorsWithTheSameLabelsCannotBeToldApart) {
-  const ResourceFlavor a = Flavor("a", {{"pool", "a"}});
-  const ResourceFlavor same = Flavor("same", {{"pool", "a"}});
+  const ResourceFlavor a = Labelled("a", {{"pool", "a"}});
+  const ResourceFlavor same = Labelled("same", {{"pool", "a"}});
   EXPECT_EQ(Only(same, {&a}), std::nullopt);
-  EXPECT_EQ(Only(Flavor("x", {}), {&a, std::make_shared<ResourceFlavor>().get()}), std::nullopt);
+  EXPECT_EQ(Only(Labelled("x", {}), {&a, std::make_shared<ResourceFlavor>().get()}), std::nullopt);
 }
 
 TEST(FlavorTerms, WhatItsUserAskedForStaysAndComesBack) {
@@ -87,7 +87,7 @@ TEST(FlavorTerms, OnlyTheFlavorsThatAreMeantMatch) {
       for (const char* key : {"gpu", "pool", "zone"}) {
         if (below(2) == 0) labels.emplace(key, std::string(1, static_cast<char>('a' + below(2))));
       }
-      group.push_back(Flavor(std::to_string(i), labels));
+      group.push_back(Labelled(std::to_string(i), labels));
     }
     std::vector<const ResourceFlavor*> out;
     std::vector<const ResourceFlavor*> open;
@@ -111,4 +111,4 @@ TEST(FlavorTerms, OnlyTheFlavorsThatAreMeantMatch) {
 }
 
 }  // namespace
-}  // namespace muster::coscheduling
+}  // namespace muster::quota

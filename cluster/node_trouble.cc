@@ -1,13 +1,13 @@
-#include "coscheduling/commit/node_trouble.h"
+#include "cluster/node_trouble.h"
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 
-#include "coscheduling/reason.h"
 #include "fmt/format.h"
+#include "kube/objects/time_text.h"
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 namespace {
 
 using Kind = NodeTrouble::Kind;
@@ -33,27 +33,29 @@ absl::Time Since(Kind kind, const std::optional<absl::Time>& stated,
 }
 
 std::string NotReadyText(absl::Time since, const std::string& why) {
-  return fmt::format("isn't Ready since {}{}{}", Clock(since), why.empty() ? "" : ": ", why);
+  return fmt::format("isn't Ready since {}{}{}", kube::ClockText(since), why.empty() ? "" : ": ",
+                     why);
 }
 
 }  // namespace
 
-std::optional<NodeTrouble> TroubleOf(const cluster::NodeInfo* info,
-                                     const std::optional<NodeTrouble>& before, absl::Time now,
-                                     absl::Duration grace) {
+std::optional<NodeTrouble> TroubleOf(const NodeInfo* info, const std::optional<NodeTrouble>& before,
+                                     absl::Time now, absl::Duration grace) {
   if (info == nullptr || info->object == nullptr) {
     const absl::Time since = Since(Kind::kGone, std::nullopt, before, now);
-    return NodeTrouble{Kind::kGone, fmt::format("is gone since {}", Clock(since)), since, since};
+    return NodeTrouble{Kind::kGone, fmt::format("is gone since {}", kube::ClockText(since)), since,
+                       since};
   }
   if (info->is_virtual) return std::nullopt;
   const kube::Node& node = *info->object;
   if (const kube::Taint* off = FindTaint(node, kOffTaints)) {
     const absl::Time since = Since(Kind::kGone, std::nullopt, before, now);
-    return NodeTrouble{Kind::kGone,
-                       fmt::format("is off since {}: taint {}", Clock(since), off->ToString()),
-                       since, since};
+    return NodeTrouble{
+        Kind::kGone,
+        fmt::format("is off since {}: taint {}", kube::ClockText(since), off->ToString()), since,
+        since};
   }
-  const bool going = info->readiness.stage == cluster::NodeStage::kGoing;
+  const bool going = info->readiness.stage == NodeStage::kGoing;
   const kube::Taint* ill = FindTaint(node, kNotReadyTaints);
   if (!node.ready || ill != nullptr) {
     const absl::Time since =
@@ -68,8 +70,8 @@ std::optional<NodeTrouble> TroubleOf(const cluster::NodeInfo* info,
   const absl::Time since = Since(Kind::kGoing, stated, before, now);
   return NodeTrouble{
       Kind::kGoing,
-      fmt::format("is being removed since {}: {}", Clock(since), info->readiness.message), since,
-      absl::InfiniteFuture()};
+      fmt::format("is being removed since {}: {}", kube::ClockText(since), info->readiness.message),
+      since, absl::InfiniteFuture()};
 }
 
-}  // namespace muster::coscheduling
+}  // namespace muster::cluster

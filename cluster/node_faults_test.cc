@@ -1,9 +1,20 @@
-#include "coscheduling/placement/device_faults.h"
+#include "cluster/node_faults.h"
 
 #include <gtest/gtest.h>
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 namespace {
+
+kube::Pod FailedPod(std::string uid, std::string reason, std::string termination = "") {
+  kube::Pod pod;
+  pod.meta.uid = std::move(uid);
+  pod.node_name = "n1";
+  pod.phase = kube::PodPhase::kFailed;
+  pod.status_reason = std::move(reason);
+  pod.status_message = "Allocate failed due to no healthy devices present";
+  pod.termination_message = std::move(termination);
+  return pod;
+}
 
 TEST(DeviceFault, NamesTheFaultAndQuotesItsLine) {
   const struct {
@@ -71,5 +82,29 @@ TEST(DeviceFault, QuotesAtMostTwoHundredCharacters) {
   EXPECT_EQ(fault.size(), 17 + 200);
 }
 
+TEST(NodeFault, WhatTheKubeletRefusesOrAWorkerBlamesOnItsDevices) {
+  EXPECT_EQ(NodeFault(FailedPod("u", "UnexpectedAdmissionError")),
+            "UnexpectedAdmissionError: Allocate failed due to no healthy devices present");
+  EXPECT_TRUE(NodeFault(FailedPod("u", "OutOfnvidia.com/gpu")).has_value());
+  EXPECT_EQ(NodeFault(FailedPod("u", "Error", "NVRM: XID 79: fell off")),
+            "Xid 79 (the GPU has fallen off the bus): NVRM: XID 79: fell off");
+}
+
+TEST(NodeFault, AContainerThatFailedSoAndWasStartedAgainCountsAsWell) {
+  kube::Pod pod = FailedPod("u", "", "CUDA error: uncorrectable ECC error encountered");
+  pod.phase = kube::PodPhase::kRunning;
+  EXPECT_TRUE(NodeFault(pod).has_value());
+  pod.phase = kube::PodPhase::kSucceeded;
+  EXPECT_FALSE(NodeFault(pod).has_value());
+}
+
+TEST(NodeFault, AnOrdinaryFailureOrARunningPodSaysNothingOfTheNode) {
+  EXPECT_FALSE(NodeFault(FailedPod("u", "Error", "exit 1")).has_value());
+  EXPECT_FALSE(NodeFault(FailedPod("u", "Evicted")).has_value());
+  kube::Pod running = FailedPod("u", "UnexpectedAdmissionError");
+  running.phase = kube::PodPhase::kRunning;
+  EXPECT_FALSE(NodeFault(running).has_value());
+}
+
 }  // namespace
-}  // namespace muster::coscheduling
+}  // namespace muster::cluster

@@ -1,4 +1,4 @@
-#include "coscheduling/gangs/member_rank.h"
+#include "kube/objects/pod_rank.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <charconv>
 #include <optional>
 
-namespace muster::coscheduling {
+namespace muster::kube {
 namespace {
 
 constexpr std::string_view kGlobalIndex = "jobset.sigs.k8s.io/job-global-index";
@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 4> kIndexLabels = {
     "kueue.x-k8s.io/pod-group-pod-index",
 };
 
-std::string TypeOf(const kube::Pod& pod) {
+std::string TypeOf(const Pod& pod) {
   const std::string* type = pod.meta.Label("training.kubeflow.org/replica-type");
   if (type == nullptr) return "";
   std::string lower(*type);
@@ -26,7 +26,7 @@ std::string TypeOf(const kube::Pod& pod) {
   return lower;
 }
 
-std::optional<int64_t> IndexIn(const kube::Pod& pod, std::string_view label) {
+std::optional<int64_t> IndexIn(const Pod& pod, std::string_view label) {
   const std::string* text = pod.meta.Label(label);
   // The label came with Kubernetes 1.28, the annotation with Indexed jobs.
   if (text == nullptr && label == kCompletionIndex) text = pod.meta.Annotation(label);
@@ -37,7 +37,7 @@ std::optional<int64_t> IndexIn(const kube::Pod& pod, std::string_view label) {
   return index;
 }
 
-int64_t IndexOf(const kube::Pod& pod) {
+int64_t IndexOf(const Pod& pod) {
   for (std::string_view label : kIndexLabels) {
     if (const std::optional<int64_t> index = IndexIn(pod, label)) return *index;
   }
@@ -65,8 +65,8 @@ std::string NaturalKey(const std::string& name) {
 
 }  // namespace
 
-MemberRank RankOf(const kube::Pod& pod) {
-  MemberRank rank;
+PodRank RankOf(const Pod& pod) {
+  PodRank rank;
   rank.type = TypeOf(pod);
   rank.role = rank.type == "master" || rank.type == "chief" || rank.type == "launcher" ? 0 : 1;
   rank.name = NaturalKey(pod.meta.name);
@@ -79,4 +79,4 @@ MemberRank RankOf(const kube::Pod& pod) {
   return rank;
 }
 
-}  // namespace muster::coscheduling
+}  // namespace muster::kube

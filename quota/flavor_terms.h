@@ -18,7 +18,7 @@
 #include "kube/objects/pod.h"
 #include "kube/objects/quota.h"
 
-namespace muster::coscheduling {
+namespace muster::quota {
 
 // The marker's key, with operator DoesNotExist.
 inline constexpr std::string_view kFlavorTermMarker = "muster.dev/other-flavors";
@@ -41,4 +41,4 @@ NodeTerms Unrestricted(const NodeTerms& terms);
 
 bool IsRestricted(const NodeTerms& terms);
 
-}  // namespace muster::coscheduling
+}  // namespace muster::quota

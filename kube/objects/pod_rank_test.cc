@@ -1,37 +1,37 @@
-#include "coscheduling/gangs/member_rank.h"
+#include "kube/objects/pod_rank.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-namespace muster::coscheduling {
+namespace muster::kube {
 namespace {
 
-kube::Pod Named(std::string name, kube::StringMap labels = {}) {
-  kube::Pod pod;
+Pod Named(std::string name, StringMap labels = {}) {
+  Pod pod;
   pod.meta.name = std::move(name);
   pod.meta.labels = std::move(labels);
   return pod;
 }
 
-std::vector<std::string> InOrder(std::vector<kube::Pod> pods) {
+std::vector<std::string> InOrder(std::vector<Pod> pods) {
   std::ranges::sort(pods, {}, RankOf);
   std::vector<std::string> names;
   names.reserve(pods.size());
-  for (const kube::Pod& pod : pods) names.push_back(pod.meta.name);
+  for (const Pod& pod : pods) names.push_back(pod.meta.name);
   return names;
 }
 
-TEST(MemberRank, NumbersInNamesCountAsNumbers) {
+TEST(PodRank, NumbersInNamesCountAsNumbers) {
   EXPECT_THAT(InOrder({Named("w-10"), Named("w-9"), Named("w-1"), Named("a-11")}),
               testing::ElementsAre("a-11", "w-1", "w-9", "w-10"));
 }
 
-TEST(MemberRank, TheMasterComesBeforeTheWorkers) {
+TEST(PodRank, TheMasterComesBeforeTheWorkers) {
   auto labels = [](const char* type, const char* index) {
-    return kube::StringMap{{"training.kubeflow.org/replica-type", type},
-                           {"training.kubeflow.org/replica-index", index}};
+    return StringMap{{"training.kubeflow.org/replica-type", type},
+                     {"training.kubeflow.org/replica-index", index}};
   };
   EXPECT_THAT(InOrder({Named("job-worker-1", labels("worker", "1")),
                        Named("job-worker-0", labels("worker", "0")),
@@ -39,7 +39,7 @@ TEST(MemberRank, TheMasterComesBeforeTheWorkers) {
               testing::ElementsAre("job-master-0", "job-worker-0", "job-worker-1"));
 }
 
-TEST(MemberRank, TheCompletionIndexOfAnIndexedJobDecidesBeforeTheRandomName) {
+TEST(PodRank, TheCompletionIndexOfAnIndexedJobDecidesBeforeTheRandomName) {
   auto indexed = [](const char* name, const char* index) {
     return Named(name, {{"batch.kubernetes.io/job-completion-index", index}});
   };
@@ -48,10 +48,10 @@ TEST(MemberRank, TheCompletionIndexOfAnIndexedJobDecidesBeforeTheRandomName) {
       testing::ElementsAre("j-0-zzzzz", "j-2-aaaaa", "j-10-bbbbb"));
 }
 
-TEST(MemberRank, ReplicasOfOneTypeStayTogether) {
+TEST(PodRank, ReplicasOfOneTypeStayTogether) {
   auto labels = [](const char* type, const char* index) {
-    return kube::StringMap{{"training.kubeflow.org/replica-type", type},
-                           {"training.kubeflow.org/replica-index", index}};
+    return StringMap{{"training.kubeflow.org/replica-type", type},
+                     {"training.kubeflow.org/replica-index", index}};
   };
   EXPECT_THAT(
       InOrder({Named("job-worker-0", labels("worker", "0")), Named("job-ps-1", labels("ps", "1")),
@@ -59,7 +59,7 @@ TEST(MemberRank, ReplicasOfOneTypeStayTogether) {
       testing::ElementsAre("job-chief-0", "job-ps-0", "job-ps-1", "job-worker-0"));
 }
 
-TEST(MemberRank, InAJobSetTheJobDecidesBeforeTheCompletionIndexInIt) {
+TEST(PodRank, InAJobSetTheJobDecidesBeforeTheCompletionIndexInIt) {
   auto pod = [](const char* name, const char* job, const char* index) {
     return Named(name, {{"jobset.sigs.k8s.io/job-global-index", job},
                         {"batch.kubernetes.io/job-completion-index", index}});
@@ -69,20 +69,20 @@ TEST(MemberRank, InAJobSetTheJobDecidesBeforeTheCompletionIndexInIt) {
               testing::ElementsAre("s-zero-0-0-d", "s-w-0-9-c", "s-w-0-10-b", "s-w-1-0-a"));
 }
 
-TEST(MemberRank, TheCompletionIndexMayBeAnAnnotation) {
-  kube::Pod pod = Named("j-a");
+TEST(PodRank, TheCompletionIndexMayBeAnAnnotation) {
+  Pod pod = Named("j-a");
   pod.meta.annotations = {{"batch.kubernetes.io/job-completion-index", "3"}};
   EXPECT_EQ(RankOf(pod).index, 3);
 }
 
-TEST(MemberRank, TheOrdinalOfAStatefulSetAndTheIndexInAPodGroupAreRanks) {
+TEST(PodRank, TheOrdinalOfAStatefulSetAndTheIndexInAPodGroupAreRanks) {
   EXPECT_EQ(RankOf(Named("s-4", {{"apps.kubernetes.io/pod-index", "4"}})).index, 4);
   EXPECT_EQ(RankOf(Named("w", {{"kueue.x-k8s.io/pod-group-pod-index", "5"}})).index, 5);
 }
 
-TEST(MemberRank, AnIndexThatIsNoNumberIsIgnored) {
+TEST(PodRank, AnIndexThatIsNoNumberIsIgnored) {
   EXPECT_EQ(RankOf(Named("a", {{"batch.kubernetes.io/job-completion-index", "x1"}})).index, 0);
 }
 
 }  // namespace
-}  // namespace muster::coscheduling
+}  // namespace muster::kube

@@ -1,4 +1,4 @@
-#include "coscheduling/placement/device_faults.h"
+#include "cluster/node_faults.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,10 @@
 #include <optional>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 namespace {
 
 struct XidFault {
@@ -134,4 +135,17 @@ std::string DeviceFaultIn(std::string_view message) {
   return "";
 }
 
-}  // namespace muster::coscheduling
+std::optional<std::string> NodeFault(const kube::Pod& pod) {
+  if (!pod.IsBound()) return std::nullopt;
+  if (pod.phase == kube::PodPhase::kFailed && (pod.status_reason == "UnexpectedAdmissionError" ||
+                                               absl::StartsWith(pod.status_reason, "OutOf"))) {
+    return pod.status_message.empty() ? pod.status_reason
+                                      : absl::StrCat(pod.status_reason, ": ", pod.status_message);
+  }
+  if (pod.phase == kube::PodPhase::kSucceeded) return std::nullopt;
+  std::string fault = DeviceFaultIn(pod.termination_message);
+  if (fault.empty()) return std::nullopt;
+  return fault;
+}
+
+}  // namespace muster::cluster

@@ -1,4 +1,4 @@
-// The order of a gang's members: neighbours in rank are placed on neighbouring nodes.
+// The order of the pods that one job makes, as its ranks will be.
 #pragma once
 
 #include <compare>
@@ -9,7 +9,7 @@
 
 #include "kube/objects/pod.h"
 
-namespace muster::coscheduling {
+namespace muster::kube {
 
 // Ordered by role (masters first), replica type, index, index within that, then name with its
 // numbers read as numbers, so that "worker-10" follows "worker-9".
@@ -23,16 +23,16 @@ namespace muster::coscheduling {
 //
 // All are labels; the completion index is read from the annotation of that name too. Without an
 // index that is a number, the name decides.
-struct MemberRank {
+struct PodRank {
   int role = 0;
   std::string type;  // training.kubeflow.org/replica-type
   int64_t index = 0;
   int64_t index_within = 0;
   // Alternating text and zero-padded digits.
   std::string name;
-  auto operator<=>(const MemberRank&) const = default;
+  auto operator<=>(const PodRank&) const = default;
 };
 
-MemberRank RankOf(const kube::Pod& pod);
+PodRank RankOf(const Pod& pod);
 
-}  // namespace muster::coscheduling
+}  // namespace muster::kube

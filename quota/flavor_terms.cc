@@ -1,9 +1,9 @@
-#include "coscheduling/admission/flavor_terms.h"
+#include "quota/flavor_terms.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace muster::coscheduling {
+namespace muster::quota {
 namespace {
 
 using kube::Requirement;
@@ -72,4 +72,4 @@ NodeTerms Unrestricted(const NodeTerms& terms) {
 
 bool IsRestricted(const NodeTerms& terms) { return terms && std::ranges::any_of(*terms, IsMarked); }
 
-}  // namespace muster::coscheduling
+}  // namespace muster::quota

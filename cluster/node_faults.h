@@ -1,0 +1,28 @@
+// Pods whose end accuses the node that they ran on, rather than their program.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kube/objects/pod.h"
+
+namespace muster::cluster {
+
+// The device fault that a termination message names, with what it is ("Xid 79 (the GPU has fallen
+// off the bus): NVRM: ..."), or "". The table in node_faults.cc says where each word comes from.
+//
+// Only faults of this node's own devices count. What a peer may have caused as well says nothing of
+// the node: where one member of a gang dies, NCCL on all the others reports "remote process exited"
+// or "unhandled system error", and libfabric an unresponsive or unreachable receiver (EFA errors 9,
+// 13, 15, 4124, 4126). If those counted, one bad node, or a security group without a rule for
+// egress to itself, would make all nodes of a gang suspect.
+std::string DeviceFaultIn(std::string_view termination_message);
+
+// Why the pod's end speaks against its node, or nullopt: the kubelet turned it away
+// (UnexpectedAdmissionError, OutOf..., k8s.io/kubernetes pkg/kubelet/lifecycle/predicate.go v1.34),
+// or a container's termination message names a fault of the node's devices (DeviceFaultIn). A
+// container that failed so and was started again in its pod counts as well.
+std::optional<std::string> NodeFault(const kube::Pod& pod);
+
+}  // namespace muster::cluster
