@@ -32,8 +32,14 @@ bool HasAnyRelations(const kube::PodSpec& spec) {
 // For how many pods like this one the node has room.
 int64_t RoomFor(const kube::Pod& pod, const cluster::NodeInfo& info) {
   int64_t room = pod.spec->host_ports.empty() ? kMany : 1;
+  const auto& allocatable = info.node->allocatable.entries();
+  size_t at = 0;
   for (const auto& [resource, amount] : pod.spec->requests.entries()) {
-    if (amount > 0) room = std::min(room, info.Free(resource) / amount);
+    if (amount <= 0) continue;
+    while (at < allocatable.size() && allocatable[at].first < resource) ++at;
+    const bool has = at < allocatable.size() && allocatable[at].first == resource;
+    room = has ? std::min(room, info.free[at] / amount) : 0;
+    if (room == 0) break;
   }
   return room;
 }
@@ -531,6 +537,8 @@ void Placement::Offer(const cluster::NodeInfo& info) {
 }
 
 int64_t Placement::RoomOn(const cluster::NodeInfo& info, const MemberClass& members) const {
+  // What is lacked most often first.
+  if (!members.device.empty() && info.Free(members.device) < members.amount) return 0;
   const kube::Pod& example = *members.example;
   const int64_t room = RoomFor(example, info);
   if (room == 0 || cluster::CheckClass(*snapshot_, example, info)) return 0;
@@ -998,15 +1006,20 @@ bool Placement::IsSmall() const {
 }
 
 std::vector<Placement::Order> Placement::FirstUninformed(size_t most) const {
-  std::vector<Order> first;
+  std::vector<const Order*> firsts;
   for (const Demand* demand : uninformed_) {
     for (const auto& [least, gangs] : demand->uninformed) {
-      const auto end = gangs.size() <= most ? gangs.end() : std::next(gangs.begin(), most);
-      first.insert(first.end(), gangs.begin(), end);
+      size_t taken = 0;
+      for (auto it = gangs.begin(); it != gangs.end() && taken < most; ++it, ++taken) {
+        firsts.push_back(&*it);
+      }
     }
   }
-  std::ranges::sort(first);
-  if (first.size() > most) first.resize(most);
+  const size_t count = std::min(most, firsts.size());
+  const auto by_order = [](const Order* a, const Order* b) { return *a < *b; };
+  std::ranges::partial_sort(firsts, firsts.begin() + static_cast<ptrdiff_t>(count), by_order);
+  std::vector<Order> first;
+  for (size_t i = 0; i < count; ++i) first.push_back(*firsts[i]);
   return first;
 }
 

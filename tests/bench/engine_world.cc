@@ -45,9 +45,10 @@ double ClockSeconds() {
   return seconds[seconds.size() / 2];
 }
 
-coscheduling::EngineOptions Options() {
+coscheduling::EngineOptions OptionsFor(const WorldSize& size) {
   coscheduling::EngineOptions options;
   options.identity = "engine-bench";
+  options.explanation_budget = size.explanation_budget;
   return options;
 }
 
@@ -63,7 +64,7 @@ Object Uid(const std::string& uid) {
 
 EngineWorld::EngineWorld(const WorldSize& size)
     : size_(size),
-      engine_(Options()),
+      engine_(OptionsFor(size)),
       now_(absl::FromUnixSeconds(1'767'225'600)),
       node_annotations_(size.nodes),
       node_label_(size.nodes),
@@ -379,7 +380,7 @@ std::map<std::string, int> EngineWorld::States() const {
   return states;
 }
 
-double EngineWorld::PlanSeconds(const std::string& gang) const {
+coscheduling::Plan EngineWorld::PlanOf(const std::string& gang) const {
   const cluster::Snapshot& snapshot = engine_.snapshot();
   coscheduling::PlanRequest request;
   const size_t members = gangs_.at(gang).members.size();
@@ -387,10 +388,23 @@ double EngineWorld::PlanSeconds(const std::string& gang) const {
     request.members.push_back(snapshot.FindPod(fmt::format("{}-{}", gang, i)));
   }
   request.required = members;
+  return coscheduling::MakePlan(snapshot, request);
+}
+
+std::string EngineWorld::FitsButWaits() const {
+  for (const coscheduling::GangKey& key : engine_.Gangs()) {
+    v1::Gang gang;
+    engine_.Describe(key, &gang);
+    if (gang.state() == v1::PROVISIONING && PlanOf(key.name).complete) return key.name;
+  }
+  return "";
+}
+
+double EngineWorld::PlanSeconds(const std::string& gang) const {
   const double before = ThreadCpu();
-  const coscheduling::Plan plan = coscheduling::MakePlan(snapshot, request);
+  const coscheduling::Plan plan = PlanOf(gang);
   const double took = ThreadCpu() - before;
-  return plan.placements.size() > members ? 0 : took;
+  return plan.placements.size() > gangs_.at(gang).members.size() ? 0 : took;
 }
 
 }  // namespace muster::bench

@@ -17,6 +17,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "coscheduling/engine.h"
+#include "coscheduling/engine_options.h"
+#include "coscheduling/placement/planner/planner.h"
 #include "kube/objects/occupants.h"
 #include "tests/bench/engine_objects.h"
 
@@ -27,6 +29,8 @@ struct WorldSize {
   int nodes = 5'000;
   // Beside the tenant and the daemons of each node, so many small pods, spread over the nodes.
   int services = 2'500;
+  // EngineOptions' of that name.
+  size_t explanation_budget = coscheduling::EngineOptions().explanation_budget;
 };
 
 class EngineWorld {
@@ -87,6 +91,9 @@ class EngineWorld {
   std::vector<Bound> TakeBound();
   // How many gangs are in each state and for what reason, by what the engine says.
   std::map<std::string, int> States() const;
+  // A gang that waits for nodes though all of its members would fit as things stand; "" if there is
+  // none.
+  std::string FitsButWaits() const;
   // CPU seconds of one plan for this gang as things stand, placed or not.
   double PlanSeconds(const std::string& gang) const;
   int NumberOf(const std::string& node) const { return node_numbers_.at(node); }
@@ -108,6 +115,7 @@ class EngineWorld {
 
   template <typename Call>
   void Timed(Call call);
+  coscheduling::Plan PlanOf(const std::string& gang) const;
   void Say(kube::Node node);
   void Say(kube::Pod pod);
   void SayMember(const std::string& gang, int member);
