@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "fmt/format.h"
@@ -71,8 +70,9 @@ void GpuLedger::MoveTo(Millis now) {
 }
 
 void GpuLedger::SetNode(const std::string& id, NodeFacts facts) {
-  changed_ = true;
   auto [it, is_new] = current_.try_emplace(id, nodes_.size());
+  if (!is_new && nodes_[it->second].account.facts == facts) return;
+  changed_ = true;
   if (is_new) {
     Node& ordered = nodes_.emplace_back();
     ordered.account.id = id;
@@ -112,6 +112,8 @@ GpuLedger::Gang& GpuLedger::GangOf(const std::string& name) {
 }
 
 void GpuLedger::SetMember(const std::string& uid, MemberFacts facts) {
+  const auto known = members_.find(uid);
+  if (known != members_.end() && known->second == facts) return;
   changed_ = true;
   Gang& gang = GangOf(facts.gang);
   gang.members.insert(uid);
@@ -127,8 +129,10 @@ void GpuLedger::RemoveMember(const std::string& uid) {
 }
 
 void GpuLedger::SetGroup(const std::string& gang, int64_t min_member, bool admitted) {
-  changed_ = true;
-  groups_[gang] = {min_member, admitted};
+  const Group group{min_member, admitted};
+  const auto [it, is_new] = groups_.try_emplace(gang, group);
+  changed_ |= is_new || it->second != group;
+  it->second = group;
 }
 
 bool GpuLedger::Asks(const Gang& gang) const {
@@ -193,6 +197,7 @@ void GpuLedger::TakeIdle() {
   struct Idling {
     Node* node;
     int64_t gpus;
+    int rank = 0;
   };
   std::vector<Idling> idling;
   for (const auto& [id, place] : current_) {
@@ -212,10 +217,14 @@ void GpuLedger::TakeIdle() {
   // First come, first served.
   for (const Gang* gang : asking) {
     const std::string& name = gang->account.name;
-    std::ranges::stable_sort(idling, {}, [&](const Idling& one) {
+    for (Idling& one : idling) {
       const NodeFacts& facts = one.node->account.facts;
-      return std::tuple(!facts.held, !one.node->wanted_by.contains(name), !facts.usable);
-    });
+      const bool wanted = one.node->wanted_by.contains(name);
+      one.rank = (facts.held ? 0 : 4) + (wanted ? 0 : 2) + (facts.usable ? 0 : 1);
+    }
+    if (!std::ranges::is_sorted(idling, {}, &Idling::rank)) {
+      std::ranges::stable_sort(idling, {}, &Idling::rank);
+    }
     for (const std::string& uid : gang->members) {
       const MemberFacts& member = members_.at(uid);
       if (!member.live || !member.node.empty() || member.gpus == 0) continue;

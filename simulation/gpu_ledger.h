@@ -93,6 +93,7 @@ struct NodeFacts {
   bool usable = false;  // Ready and with all of its devices
   bool held = false;
   int64_t gpus = 0;
+  bool operator==(const NodeFacts&) const = default;
 };
 
 struct MemberFacts {
@@ -104,6 +105,7 @@ struct MemberFacts {
   bool live = true;   // neither ended nor being deleted
   bool succeeded = false;
   bool endless = false;  // runs until it is deleted
+  bool operator==(const MemberFacts&) const = default;
 };
 
 struct NodeAccount {
@@ -132,7 +134,7 @@ class GpuLedger {
  public:
   // Books what was until now. Never goes back.
   void MoveTo(Millis now);
-  // All that changed at this moment is in.
+  // All that changed at this moment is in. Costs something only if anything did.
   void EndMoment();
 
   // `id` is a node's for its whole life, from its order on.
@@ -188,6 +190,7 @@ class GpuLedger {
   struct Group {
     int64_t min_member = 1;
     bool admitted = false;
+    bool operator==(const Group&) const = default;
   };
   std::map<std::string, Group> groups_;         // by gang
   std::map<std::string, MemberFacts> members_;  // by UID

@@ -34,6 +34,7 @@ namespace muster::simulation {
 // - a gang is bound whole, or excused and for a short time only in part;
 // - every gang has a reason, and queries show it as it is;
 // - a PodGroup's status counts what is there.
+// Where there are very many gangs, those about which nothing was heard are checked in turn.
 // One thread.
 class Invariants {
  public:
@@ -50,7 +51,10 @@ class Invariants {
   // What queries are answered with from now on.
   void Show(const coscheduling::StepOutput& output, const coscheduling::Engine& engine);
   // Muster was killed: queries are answered with nothing.
-  void ForgetShown() { shown_.clear(); }
+  void ForgetShown() {
+    shown_.clear();
+    for (const auto& [name, pods] : pods_of_) touched_gangs_.insert(name);
+  }
 
   absl::Status Check(const coscheduling::Engine& engine, absl::Time now);
 
@@ -98,9 +102,11 @@ class Invariants {
   std::map<std::string, std::set<std::string>> pods_on_;   // node -> UIDs that take room
   std::map<std::string, kube::ResourceList> allocatable_;  // by node
   std::set<std::string> touched_nodes_;                    // since the last check
-  std::map<std::string, kube::ClusterQueue> queues_;       // by name
-  std::map<std::string, Group> groups_;                    // by "namespace/name"
-  std::map<coscheduling::GangKey, std::string> shown_;     // serialized
+  std::set<std::string> touched_gangs_;                    // since then, "namespace/name"
+  size_t turn_ = 0;  // of Engine::Gangs, where the untouched ones go on
+  std::map<std::string, kube::ClusterQueue> queues_;    // by name
+  std::map<std::string, Group> groups_;                 // by "namespace/name"
+  std::map<coscheduling::GangKey, std::string> shown_;  // serialized
   std::map<std::string, absl::Time> partial_since_, status_wrong_since_;
 };
 
