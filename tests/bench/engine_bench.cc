@@ -18,9 +18,9 @@
 // memory   Resident memory with 20,000 nodes, 150,000 foreign pods and 1,000 gangs.
 //
 // Times are CPU times of the thread, so that what else the machine does hardly matters; making the
-// objects, carrying out what is decided, and reading the clock isn't counted. Each part runs in a process of its own
-// and is ended after a time, so that an engine that is far too slow is told soon: what wasn't
-// measured by then counts as failed.
+// objects, carrying out what is decided, and reading the clock isn't counted. Each part runs in a
+// process of its own and is ended after a time, so that an engine that is far too slow is told
+// soon: what wasn't measured by then counts as failed.
 
 #include <poll.h>
 #include <sys/resource.h>
@@ -451,19 +451,23 @@ bool Verdict(bool kept, const std::string& text) {
   return kept;
 }
 
-// The mean too: what an engine does once in a while is in no percentile.
+enum class Judged { kMean, kMeanAndP99 };
+
+// The mean always: what an engine does once in a while is in no percentile. Of single events only
+// that: where one takes microseconds, p99 tells which of them were interrupted, and found the
+// caches filled by somebody else.
 bool JudgeSeries(const Figures& figures, const std::string& name, const std::string& what,
-                 double bound_us) {
+                 double bound_us, Judged judged = Judged::kMean) {
   if (!Has(figures, name + ".count")) {
     return Verdict(false, fmt::format("{}: not measured in time (bound {})", what, Us(bound_us)));
   }
   const double mean = figures.at(name + ".mean");
   const double p99 = figures.at(name + ".p99");
-  return Verdict(
-      p99 <= bound_us && mean <= bound_us,
-      fmt::format("{}: p99 {}, mean {}, p50 {}, at most {}, of {:g} (bound {})", what, Us(p99),
-                  Us(mean), Us(figures.at(name + ".p50")), Us(figures.at(name + ".max")),
-                  figures.at(name + ".count"), Us(bound_us)));
+  return Verdict(mean <= bound_us && (judged == Judged::kMean || p99 <= bound_us),
+                 fmt::format("{}: mean {}, p50 {}, p99 {}, at most {}, of {:g} (bound {} for {})",
+                             what, Us(mean), Us(figures.at(name + ".p50")), Us(p99),
+                             Us(figures.at(name + ".max")), figures.at(name + ".count"),
+                             Us(bound_us), judged == Judged::kMean ? "the mean" : "mean and p99"));
 }
 
 void TellStart(const Figures& figures) {
@@ -495,8 +499,9 @@ bool Events() {
 
 bool Mixed() {
   const Figures figures = RunPart(180, MeasureMixed);
-  const bool good = JudgeSeries(
-      figures, "step", fmt::format("a step under {} events a second", kEventsPerSecond), kStepUs);
+  const bool good =
+      JudgeSeries(figures, "step", fmt::format("a step under {} events a second", kEventsPerSecond),
+                  kStepUs, Judged::kMeanAndP99);
   if (Has(figures, "mixed.gangs")) {
     const double seconds = figures.at("mixed.seconds");
     std::cout << fmt::format(
