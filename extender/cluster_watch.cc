@@ -264,8 +264,8 @@ std::string ClusterWatch::NotReadyReason() const {
   return reason;
 }
 
-QueueVersions ClusterWatch::VersionsOfQueues() const {
-  QueueVersions versions;
+writes::QueueVersions ClusterWatch::VersionsOfQueues() const {
+  writes::QueueVersions versions;
   for (size_t i = 0; i < state_->sinks.size(); ++i) {
     const std::string_view name = state_->sinks[i]->name();
     std::string* version = nullptr;

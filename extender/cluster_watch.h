@@ -12,6 +12,7 @@
 #include "kube/api.h"
 #include "kube/client/reflector.h"
 #include "kube/client/timer.h"
+#include "writes/action_requests.h"
 
 namespace muster::extender {
 
@@ -64,7 +65,7 @@ class ClusterWatch {
   };
   std::vector<KindStats> Stats() const;
   // In which the queues are being read. The engine's thread asks too.
-  QueueVersions VersionsOfQueues() const;
+  writes::QueueVersions VersionsOfQueues() const;
 
  private:
   struct State;

@@ -3,14 +3,19 @@
 #include <algorithm>
 
 #include "absl/status/status.h"
-#include "extender/yaml_fields.h"
 #include "fmt/format.h"
 #include "kube/objects/excerpt.h"
-#include "lint/source_text.h"
-#include "lint/yaml_tree.h"
+#include "yaml/engine_options.h"
+#include "yaml/fields.h"
+#include "yaml/source_text.h"
+#include "yaml/tree.h"
 
 namespace muster::extender {
 namespace {
+
+using yaml::FailAt;
+using yaml::FieldError;
+using yaml::Fields;
 
 void ReadWebhook(const YAML::Node& node, ServeOptions::Webhook* webhook) {
   Fields fields(node, "webhook");
@@ -63,7 +68,7 @@ void ReadLease(const YAML::Node& node, ServeOptions* options) {
 
 void ReadInstanceTypes(const YAML::Node& node, cluster::InstanceTypes* types) {
   const auto file = node.as<std::string>("");
-  const absl::StatusOr<std::string> text = lint::ReadSourceFile(file);
+  const absl::StatusOr<std::string> text = yaml::ReadSourceFile(file);
   if (!text.ok()) {
     FailAt(node, fmt::format("instanceTypes: can't read file \"{}\": {}", file,
                              std::string(text.status().message())));
@@ -102,11 +107,13 @@ void ReadExtender(const YAML::Node& node, ServeOptions* options) {
 void ReadAll(const YAML::Node& root, ServeOptions* options) {
   if (!root || root.IsNull()) return;
   Fields fields(root, "config");
-  if (const YAML::Node engine = fields.Take("engine")) ReadEngineOptions(engine, &options->engine);
+  if (const YAML::Node engine = fields.Take("engine")) {
+    yaml::ReadEngineOptions(engine, &options->engine);
+  }
   if (const YAML::Node extender = fields.Take("extender")) ReadExtender(extender, options);
   if (const YAML::Node webhook = fields.Take("webhook")) ReadWebhook(webhook, &options->webhook);
   if (const YAML::Node lease = fields.Take("lease")) ReadLease(lease, options);
-  ReadQuotaOptions(&fields, &options->engine);
+  yaml::ReadQuotaOptions(&fields, &options->engine);
   if (const YAML::Node types = fields.Take("instanceTypes")) {
     ReadInstanceTypes(types, &options->engine.instance_types);
   }
@@ -124,7 +131,7 @@ absl::Status ApplyConfig(std::string_view yaml, const std::string& file, ServeOp
         fmt::format("{}:{}: {}", file, std::max(line, 1), kube::Excerpt(message)));
   };
   // The stricter reader goes first: what it takes, the other one takes in bounded memory.
-  const lint::YamlFile strict = lint::ParseYaml(yaml);
+  const yaml::YamlFile strict = yaml::ParseYaml(yaml);
   if (strict.error) return error(strict.error->line, strict.error->message);
   if (strict.documents.size() > 1) {
     return error(strict.documents[1].line(), "a second document; the configuration is one");
@@ -140,7 +147,7 @@ absl::Status ApplyConfig(std::string_view yaml, const std::string& file, ServeOp
 }
 
 absl::Status ReadConfig(const std::string& path, ServeOptions* options) {
-  const absl::StatusOr<std::string> text = lint::ReadSourceFile(path);
+  const absl::StatusOr<std::string> text = yaml::ReadSourceFile(path);
   if (!text.ok()) {
     return absl::NotFoundError(fmt::format("{}:1: {}", path, std::string(text.status().message())));
   }

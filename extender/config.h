@@ -55,7 +55,7 @@ struct ServeOptions {
 };
 
 // Lays the file's settings over `options`. InvalidArgument as "FILE:LINE: FIELD: what is wrong": an
-// unknown field, what lint/yaml_tree.h refuses. NotFound if the file can't be read.
+// unknown field, what yaml/tree.h refuses. NotFound if the file can't be read.
 absl::Status ApplyConfig(std::string_view yaml, const std::string& file, ServeOptions* options);
 absl::Status ReadConfig(const std::string& path, ServeOptions* options);
 

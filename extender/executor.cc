@@ -11,7 +11,7 @@
 
 #include "coscheduling/engine.h"
 #include "fmt/format.h"
-#include "kube/objects/decode.h"
+#include "writes/answers.h"
 
 namespace muster::extender {
 namespace {
@@ -47,37 +47,11 @@ constexpr uint64_t kTurnOfLeastUrgent = 32;
 
 // Hands over the object in an answer; does nothing for one that can't be read, which the watch
 // will bring again.
-template <typename T>
-EngineTask UpsertTask(const std::string& body) {
-  absl::StatusOr<T> object = kube::Decode<T>(body);
-  if (!object.ok()) return nullptr;
-  return [object = *std::move(object)](coscheduling::Engine& engine, absl::Time) {
-    engine.Upsert(object);
-  };
-}
-
-EngineTask ObserveTask(AnswerKind kind, const std::string& body) {
-  switch (kind) {
-    case AnswerKind::kPod:
-      return UpsertTask<kube::Pod>(body);
-    case AnswerKind::kNode:
-      return UpsertTask<kube::Node>(body);
-    case AnswerKind::kPodGroup:
-      return UpsertTask<kube::PodGroup>(body);
-    case AnswerKind::kJob:
-      return UpsertTask<kube::Job>(body);
-    case AnswerKind::kJobSet:
-      return UpsertTask<kube::JobSet>(body);
-    case AnswerKind::kPyTorchJob:
-      return UpsertTask<kube::PyTorchJob>(body);
-    case AnswerKind::kTrainJob:
-      return UpsertTask<kube::TrainJob>(body);
-    case AnswerKind::kWorkload:
-      return UpsertTask<kube::Workload>(body);
-    case AnswerKind::kNone:
-      return nullptr;
-  }
-  return nullptr;
+EngineTask ObserveTask(writes::AnswerKind kind, const std::string& body) {
+  writes::Observation observe = writes::ObservationOf(kind, body);
+  if (observe == nullptr) return nullptr;
+  return
+      [observe = std::move(observe)](coscheduling::Engine& engine, absl::Time) { observe(engine); };
 }
 
 absl::Status OutcomeOf(const absl::StatusOr<kube::Response>& answer) {
@@ -115,7 +89,7 @@ struct Executor::Job {
   coscheduling::NumberedAction action;
   size_t urgency = 0;
   absl::Time asked;
-  std::optional<ActionRequest> made;  // once it has had a place
+  std::optional<writes::ActionRequest> made;  // once it has had a place
   bool reading = false;
   absl::Status outcome;  // of the write, once its object is being read
   // Of what is being sent.
@@ -240,11 +214,11 @@ std::optional<size_t> Executor::State::NextUrgency() {
 // False for what isn't carried out here.
 bool Executor::State::Make(Job& job) {
   if (job.made) return true;
-  QueueVersions queue_versions;
+  writes::QueueVersions queue_versions;
   if (versions && std::holds_alternative<coscheduling::UpdateQueueStatus>(job.action.action)) {
     queue_versions = versions();
   }
-  job.made = ToRequest(job.action.action, timer.Now(), queue_versions);
+  job.made = writes::ToRequest(job.action.action, timer.Now(), queue_versions);
   return job.made.has_value();
 }
 
@@ -314,7 +288,7 @@ void Executor::State::Conclude(const JobPointer& job,
     return Finish(*job,
                   is_there ? ObserveTask(job->made->read_back_answer, answer->body) : nullptr);
   }
-  const std::string_view kind = KindOf(job->action.action);
+  const std::string_view kind = writes::KindOf(job->action.action);
   job->outcome = OutcomeOf(answer);
   if (on_outcome) on_outcome(kind, job->outcome, timer.Now() - job->asked);
   if (job->outcome.ok()) {

@@ -1,12 +1,12 @@
 // Carries the engine's actions out over the API server.
 //
-// Every action becomes one request (action_requests.h), sent at once and in parallel, up to a
-// bound. What is beyond it waits here, the most urgent first: bindings, so that no gang stays bound
-// in part; admission records, one for a whole gang that waits for it; gate lifts; signals; the
-// rest; and last what only reports. The less urgent may have a part of the places only: the rest
-// half of them, reports an eighth, and the last eighth is for bindings and records alone. One that
-// is to be tried again gives its place away while it pauses. Of a server that is slow or too busy
-// for status writes bindings therefore see nothing.
+// Every action becomes one request (writes/action_requests.h), sent at once and in parallel, up to
+// a bound. What is beyond it waits here, the most urgent first: bindings, so that no gang stays
+// bound in part; admission records, one for a whole gang that waits for it; gate lifts; signals;
+// the rest; and last what only reports. The less urgent may have a part of the places only: the
+// rest half of them, reports an eighth, and the last eighth is for bindings and records alone. One
+// that is to be tried again gives its place away while it pauses. Of a server that is slow or too
+// busy for status writes bindings therefore see nothing.
 //
 // Waiting doesn't count against the time that a request may take: were the requests of thousands of
 // pods all sent off with the same deadline, a busy API server would spend itself on those that are
@@ -28,10 +28,10 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "coscheduling/actions.h"
-#include "extender/action_requests.h"
 #include "kube/api.h"
 #include "kube/client/retry.h"
 #include "kube/client/timer.h"
+#include "writes/action_requests.h"
 
 namespace muster::coscheduling {
 class Engine;
@@ -67,7 +67,7 @@ class Executor {
       std::function<void(std::string_view kind, const absl::Status&, absl::Duration took)>;
 
   // Asked before a queue's status is written. Any thread.
-  using VersionsOfQueues = std::function<QueueVersions()>;
+  using VersionsOfQueues = std::function<writes::QueueVersions()>;
 
   // `post` hands a task to the engine's thread; any thread may call it. Of all actions at most
   // `max_in_flight` are under way at once, as many as the transport sends at once. What waits

@@ -17,9 +17,9 @@
 #include "extender/rest_client.h"
 #include "extender/service.h"
 #include "extender/stop_signals.h"
-#include "extender/tables.h"
 #include "kube/client/client_config.h"
 #include "lint/lint.h"
+#include "printers/tables.h"
 
 #ifndef MUSTER_VERSION
 #error "MUSTER_VERSION comes from CMake"
@@ -61,14 +61,14 @@ int Gangs(const QueryOptions& query) {
   absl::StatusOr<v1::ListGangsResponse> gangs =
       RestClient(query.server).ListGangs(query.name_space);
   if (!gangs.ok()) return Fail(gangs.status());
-  std::cout << (query.output == "json" ? Json(*gangs) : GangTable(*gangs));
+  std::cout << (query.output == "json" ? Json(*gangs) : printers::GangTable(*gangs));
   return 0;
 }
 
 int Queues(const QueryOptions& query) {
   absl::StatusOr<v1::ListQueuesResponse> queues = RestClient(query.server).ListQueues();
   if (!queues.ok()) return Fail(queues.status());
-  std::cout << (query.output == "json" ? Json(*queues) : QueueTable(*queues));
+  std::cout << (query.output == "json" ? Json(*queues) : printers::QueueTable(*queues));
   return 0;
 }
 
@@ -79,7 +79,7 @@ int Explain(const QueryOptions& query) {
   const std::string name = slash == std::string::npos ? query.gang : query.gang.substr(slash + 1);
   absl::StatusOr<v1::Gang> gang = RestClient(query.server).GetGang(name_space, name);
   if (!gang.ok()) return Fail(gang.status());
-  std::cout << (query.output == "json" ? Json(*gang) : ExplainGang(*gang));
+  std::cout << (query.output == "json" ? Json(*gang) : printers::ExplainGang(*gang));
   return 0;
 }
 

@@ -196,9 +196,9 @@ struct Service::Impl {
             .not_leading = [this] { return NotLeading(); }});
   }
 
-  QueueVersions VersionsOfQueues() {
+  writes::QueueVersions VersionsOfQueues() {
     const std::lock_guard lock(watch_mutex);
-    return watch == nullptr ? QueueVersions() : watch->VersionsOfQueues();
+    return watch == nullptr ? writes::QueueVersions() : watch->VersionsOfQueues();
   }
 
   // On the engine's thread, after each step. Answers first: a gate that is lifted makes

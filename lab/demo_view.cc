@@ -7,7 +7,7 @@
 #include <ostream>
 
 #include "absl/strings/str_split.h"
-#include "extender/tables.h"
+#include "printers/tables.h"
 
 namespace muster::lab {
 namespace {
@@ -49,7 +49,7 @@ std::string NodeStates(const std::vector<NodeProgress>& nodes) {
     row.push_back(node.gone ? "gone" : HoldOf(node));
     rows.push_back(std::move(row));
   }
-  return extender::FormatTable(rows);
+  return printers::FormatTable(rows);
 }
 
 // At most `columns` characters, none of them split; what is cut off shows as dots.
@@ -130,7 +130,7 @@ std::string DemoTable(const DemoFrame& frame, int columns) {
     member.set_node(ShortName(member.node()));
     member.set_planned_node(ShortName(member.planned_node()));
   }
-  text += "\n" + extender::MemberTable(gang);
+  text += "\n" + printers::MemberTable(gang);
   if (!frame.nodes.empty()) text += "\n" + NodeStates(frame.nodes);
   return text;
 }

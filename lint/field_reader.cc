@@ -13,12 +13,12 @@ void FieldReader::Fail(int line, std::string_view message) {
   errors_->push_back({file_, line, kube::Excerpt(message)});
 }
 
-LocatedText FieldReader::Text(const YamlValue& value) {
+LocatedText FieldReader::Text(const yaml::YamlValue& value) {
   if (!value.is_scalar()) return {};
   return {value.Text(), value.line(), value.node()->quoted};
 }
 
-LocatedCount FieldReader::Count(const YamlValue& value, std::string_view name) {
+LocatedCount FieldReader::Count(const yaml::YamlValue& value, std::string_view name) {
   if (!value.present()) return {};
   int64_t count = 0;
   if (!ParseInt(value.Text(), &count) || count < 0 || count > std::numeric_limits<int32_t>::max()) {
@@ -29,27 +29,27 @@ LocatedCount FieldReader::Count(const YamlValue& value, std::string_view name) {
   return {count, value.line()};
 }
 
-LocatedTexts FieldReader::Texts(const YamlValue& value, std::string_view name) {
+LocatedTexts FieldReader::Texts(const yaml::YamlValue& value, std::string_view name) {
   LocatedTexts texts;
   if (value.present() && !value.is_mapping()) {
     Fail(value.line(), Concat(name, ": must be a mapping"));
   }
-  for (const YamlField& field : value.Fields()) {
+  for (const yaml::YamlField& field : value.Fields()) {
     texts[field.key] = {field.value->text, field.line, field.value->quoted};
   }
   return texts;
 }
 
-std::map<std::string, std::string> FieldReader::Labels(const YamlValue& value,
+std::map<std::string, std::string> FieldReader::Labels(const yaml::YamlValue& value,
                                                        std::string_view name) {
   std::map<std::string, std::string> labels;
   for (auto& [key, text] : Texts(value, name)) labels[key] = std::move(text.value);
   return labels;
 }
 
-LocatedAmounts FieldReader::Amounts(const YamlValue& value) {
+LocatedAmounts FieldReader::Amounts(const yaml::YamlValue& value) {
   LocatedAmounts amounts;
-  for (const YamlField& field : value.Fields()) {
+  for (const yaml::YamlField& field : value.Fields()) {
     const absl::StatusOr<int64_t> amount =
         kube::ParseQuantity(field.value->text, kube::UnitOf(field.key));
     if (!amount.ok() || *amount < 0) {
@@ -62,18 +62,18 @@ LocatedAmounts FieldReader::Amounts(const YamlValue& value) {
   return amounts;
 }
 
-std::vector<Requirement> FieldReader::Selector(const YamlValue& value) {
+std::vector<Requirement> FieldReader::Selector(const yaml::YamlValue& value) {
   std::vector<Requirement> requirements;
-  for (const YamlField& field : value.Fields()) {
+  for (const yaml::YamlField& field : value.Fields()) {
     requirements.push_back(
         {field.key, Requirement::Operator::kIn, {field.value->text}, field.line});
   }
   return requirements;
 }
 
-std::vector<Requirement> FieldReader::Requirements(const YamlValue& value) {
+std::vector<Requirement> FieldReader::Requirements(const yaml::YamlValue& value) {
   std::vector<Requirement> requirements;
-  for (const YamlValue& item : value.Items()) {
+  for (const yaml::YamlValue& item : value.Items()) {
     Requirement requirement;
     requirement.key = item.Get("key").Text();
     requirement.line = item.line();
@@ -84,15 +84,16 @@ std::vector<Requirement> FieldReader::Requirements(const YamlValue& value) {
                   ", must be In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte"));
       continue;
     }
-    for (const YamlValue& v : item.Get("values").Items()) requirement.values.push_back(v.Text());
+    for (const yaml::YamlValue& v : item.Get("values").Items())
+      requirement.values.push_back(v.Text());
     requirements.push_back(std::move(requirement));
   }
   return requirements;
 }
 
-std::vector<Toleration> FieldReader::Tolerations(const YamlValue& value) {
+std::vector<Toleration> FieldReader::Tolerations(const yaml::YamlValue& value) {
   std::vector<Toleration> tolerations;
-  for (const YamlValue& item : value.Items()) {
+  for (const yaml::YamlValue& item : value.Items()) {
     const std::string& op = item.Get("operator").Text();
     if (!op.empty() && op != "Exists" && op != "Equal") {
       Fail(item.Get("operator").line(),
@@ -105,9 +106,9 @@ std::vector<Toleration> FieldReader::Tolerations(const YamlValue& value) {
   return tolerations;
 }
 
-std::vector<Taint> FieldReader::Taints(const YamlValue& value) {
+std::vector<Taint> FieldReader::Taints(const yaml::YamlValue& value) {
   std::vector<Taint> taints;
-  for (const YamlValue& item : value.Items()) {
+  for (const yaml::YamlValue& item : value.Items()) {
     taints.push_back(
         {item.Get("key").Text(), item.Get("value").Text(), item.Get("effect").Text(), item.line()});
   }

@@ -10,7 +10,7 @@
 
 #include "lint/manifests.h"
 #include "lint/requirement.h"
-#include "lint/yaml_tree.h"
+#include "yaml/tree.h"
 
 namespace muster::lint {
 
@@ -24,18 +24,18 @@ class FieldReader {
   FieldReader Other(std::string file) const { return {std::move(file), errors_}; }
   void Fail(int line, std::string_view message);
 
-  LocatedText Text(const YamlValue& value);
+  LocatedText Text(const yaml::YamlValue& value);
   // An integer from 0 to 2^31 - 1; absent: line 0.
-  LocatedCount Count(const YamlValue& value, std::string_view name);
-  LocatedTexts Texts(const YamlValue& value, std::string_view name);
-  std::map<std::string, std::string> Labels(const YamlValue& value, std::string_view name);
-  LocatedAmounts Amounts(const YamlValue& value);
+  LocatedCount Count(const yaml::YamlValue& value, std::string_view name);
+  LocatedTexts Texts(const yaml::YamlValue& value, std::string_view name);
+  std::map<std::string, std::string> Labels(const yaml::YamlValue& value, std::string_view name);
+  LocatedAmounts Amounts(const yaml::YamlValue& value);
   // A mapping of labels that all must match: a nodeSelector.
-  std::vector<Requirement> Selector(const YamlValue& value);
+  std::vector<Requirement> Selector(const yaml::YamlValue& value);
   // A list of {key, operator, values}: matchExpressions, a NodePool's requirements.
-  std::vector<Requirement> Requirements(const YamlValue& value);
-  std::vector<Toleration> Tolerations(const YamlValue& value);
-  std::vector<Taint> Taints(const YamlValue& value);
+  std::vector<Requirement> Requirements(const yaml::YamlValue& value);
+  std::vector<Toleration> Tolerations(const yaml::YamlValue& value);
+  std::vector<Taint> Taints(const yaml::YamlValue& value);
 
  private:
   std::string file_;
@@ -43,14 +43,14 @@ class FieldReader {
 };
 
 // The pods of a template (or a Pod itself): its metadata and its spec.
-void ReadPodTemplate(const YamlValue& pod, FieldReader* reader, PodTemplate* out);
+void ReadPodTemplate(const yaml::YamlValue& pod, FieldReader* reader, PodTemplate* out);
 // Lays the fields of a spec over those that are there.
-void ReadPodSpec(const YamlValue& spec, FieldReader* reader, PodTemplate* out);
+void ReadPodSpec(const yaml::YamlValue& spec, FieldReader* reader, PodTemplate* out);
 
 // An object and the file that it stands in.
 struct ManifestObject {
   std::string file;
-  YamlValue yaml;
+  yaml::YamlValue yaml;
 };
 
 // The TrainingRuntimes and ClusterTrainingRuntimes that were given, by "NAMESPACE/NAME" and
@@ -58,20 +58,20 @@ struct ManifestObject {
 using Runtimes = std::map<std::string, ManifestObject>;
 
 // "batch/v1" and "Job" of an object; an API group is compared without its version.
-bool IsKind(const YamlValue& object, std::string_view group, std::string_view kind);
+bool IsKind(const yaml::YamlValue& object, std::string_view group, std::string_view kind);
 
 // Those that make pods: PyTorchJob, Job, JobSet, TrainJob, StatefulSet, Pod. False for other kinds.
-bool ReadWorkload(const YamlValue& object, const Runtimes& runtimes, FieldReader* reader,
+bool ReadWorkload(const yaml::YamlValue& object, const Runtimes& runtimes, FieldReader* reader,
                   std::vector<Workload>* out);
-PodGroup ReadPodGroup(const YamlValue& object, FieldReader* reader);
-NodePool ReadNodePool(const YamlValue& object, FieldReader* reader);
-ResourceFlavor ReadFlavor(const YamlValue& object, FieldReader* reader);
-ClusterQueue ReadClusterQueue(const YamlValue& object, FieldReader* reader);
-LocalQueue ReadLocalQueue(const YamlValue& object, FieldReader* reader);
+PodGroup ReadPodGroup(const yaml::YamlValue& object, FieldReader* reader);
+NodePool ReadNodePool(const yaml::YamlValue& object, FieldReader* reader);
+ResourceFlavor ReadFlavor(const yaml::YamlValue& object, FieldReader* reader);
+ClusterQueue ReadClusterQueue(const yaml::YamlValue& object, FieldReader* reader);
+LocalQueue ReadLocalQueue(const yaml::YamlValue& object, FieldReader* reader);
 // PodGroup, NodePool, ResourceFlavor, ClusterQueue, LocalQueue. Other kinds are passed over.
-void ReadPolicy(const YamlValue& object, FieldReader* reader, Manifests* out);
+void ReadPolicy(const yaml::YamlValue& object, FieldReader* reader, Manifests* out);
 
 // The namespace that an object without one lands in.
-std::string NamespaceOf(const YamlValue& object);
+std::string NamespaceOf(const yaml::YamlValue& object);
 
 }  // namespace muster::lint

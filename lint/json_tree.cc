@@ -16,15 +16,15 @@ constexpr int kLine = 1;
 
 class JsonTree {
  public:
-  JsonTree(int64_t max_values, YamlFile* file) : max_values_(max_values), file_(file) {}
+  JsonTree(int64_t max_values, yaml::YamlFile* file) : max_values_(max_values), file_(file) {}
 
   // Null after an error.
-  const YamlNode* Add(const dom::element& element, int depth) {
-    if (depth > kMaxYamlDepth) {
-      return Fail(absl::StrCat("nested deeper than ", kMaxYamlDepth, " levels"));
+  const yaml::YamlNode* Add(const dom::element& element, int depth) {
+    if (depth > yaml::kMaxYamlDepth) {
+      return Fail(absl::StrCat("nested deeper than ", yaml::kMaxYamlDepth, " levels"));
     }
     if (++values_ > max_values_) return Fail(absl::StrCat("more than ", max_values_, " values"));
-    YamlNode& node = file_->nodes.emplace_back();
+    yaml::YamlNode& node = file_->nodes.emplace_back();
     node.line = kLine;
     switch (element.type()) {
       case dom::element_type::ARRAY:
@@ -40,45 +40,45 @@ class JsonTree {
       default:
         node.text = simdjson::minify(element);
     }
-    node.kind = YamlNode::Kind::kScalar;
+    node.kind = yaml::YamlNode::Kind::kScalar;
     return &node;
   }
 
  private:
-  const YamlNode* AddItems(const dom::array& items, int depth, YamlNode* node) {
-    node->kind = YamlNode::Kind::kSequence;
+  const yaml::YamlNode* AddItems(const dom::array& items, int depth, yaml::YamlNode* node) {
+    node->kind = yaml::YamlNode::Kind::kSequence;
     for (const dom::element item : items) {
-      const YamlNode* added = Add(item, depth + 1);
+      const yaml::YamlNode* added = Add(item, depth + 1);
       if (added == nullptr) return nullptr;
       node->items.push_back(added);
     }
     return node;
   }
 
-  const YamlNode* AddFields(const dom::object& fields, int depth, YamlNode* node) {
-    node->kind = YamlNode::Kind::kMapping;
+  const yaml::YamlNode* AddFields(const dom::object& fields, int depth, yaml::YamlNode* node) {
+    node->kind = yaml::YamlNode::Kind::kMapping;
     for (const auto field : fields) {
-      const YamlNode* added = Add(field.value, depth + 1);
+      const yaml::YamlNode* added = Add(field.value, depth + 1);
       if (added == nullptr) return nullptr;
       node->fields.push_back({std::string(field.key), kLine, added});
     }
     return node;
   }
 
-  const YamlNode* Fail(std::string message) {
+  const yaml::YamlNode* Fail(std::string message) {
     file_->error = {kLine, std::move(message)};
     return nullptr;
   }
 
   const int64_t max_values_;
-  YamlFile* const file_;
+  yaml::YamlFile* const file_;
   int64_t values_ = 0;
 };
 
 }  // namespace
 
-YamlFile ParseJson(std::string_view json, int64_t max_values) {
-  YamlFile file;
+yaml::YamlFile ParseJson(std::string_view json, int64_t max_values) {
+  yaml::YamlFile file;
   dom::parser parser;
   dom::element root;
   if (const auto error = parser.parse(json.data(), json.size()).get(root);
@@ -86,7 +86,7 @@ YamlFile ParseJson(std::string_view json, int64_t max_values) {
     file.error = {kLine, absl::StrCat("not JSON: ", simdjson::error_message(error))};
     return file;
   }
-  const YamlNode* node = JsonTree(max_values, &file).Add(root, 1);
+  const yaml::YamlNode* node = JsonTree(max_values, &file).Add(root, 1);
   if (node != nullptr) file.documents.emplace_back(node, kLine);
   return file;
 }

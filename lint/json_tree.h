@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <string_view>
 
-#include "lint/yaml_tree.h"
+#include "yaml/tree.h"
 
 namespace muster::lint {
 
 // One document; everything in it stands in line 1. An error is what is no JSON, nested deeper than
 // kMaxYamlDepth, or has more than `max_values` values.
-YamlFile ParseJson(std::string_view json, int64_t max_values = kMaxYamlValues);
+yaml::YamlFile ParseJson(std::string_view json, int64_t max_values = yaml::kMaxYamlValues);
 
 }  // namespace muster::lint

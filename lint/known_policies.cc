@@ -10,14 +10,14 @@
 namespace muster::lint {
 namespace {
 
-std::string RevisionOf(const YamlValue& object) {
+std::string RevisionOf(const yaml::YamlValue& object) {
   const std::string& uid = object.At("metadata.uid").Text();
   const std::string& generation = object.At("metadata.generation").Text();
   return uid.empty() || generation.empty() ? "" : absl::StrCat(uid, "/", generation);
 }
 
 // Without what points into the tree that it was read from.
-void ReadInto(PolicyKind kind, const YamlValue& object, FieldReader* reader, Manifests* out) {
+void ReadInto(PolicyKind kind, const yaml::YamlValue& object, FieldReader* reader, Manifests* out) {
   switch (kind) {
     case PolicyKind::kNodePool:
       out->pools.push_back(ReadNodePool(object, reader));
@@ -47,8 +47,8 @@ void Append(const std::vector<Object>& more, std::vector<Object>* all) {
 }  // namespace
 
 void KnownPolicies::Upsert(PolicyKind kind, const std::string& name, std::string_view json) {
-  const YamlFile file = ParseJson(json);
-  const YamlValue root = file.documents.empty() ? YamlValue() : file.documents.front();
+  const yaml::YamlFile file = ParseJson(json);
+  const yaml::YamlValue root = file.documents.empty() ? yaml::YamlValue() : file.documents.front();
   Entry entry;
   entry.revision = RevisionOf(root);
   const std::lock_guard lock(mutex_);

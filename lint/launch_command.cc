@@ -34,7 +34,7 @@ std::string Unquoted(std::string_view word) {
 
 // Splits a script as far as finding options in it needs: words, commands, comments, and lines that
 // go on after a backslash. Quotes are only taken off.
-void SplitScript(const YamlValue& word, std::vector<Command>* commands) {
+void SplitScript(const yaml::YamlValue& word, std::vector<Command>* commands) {
   commands->emplace_back();
   int line = word.node()->line + (word.node()->literal ? 1 : 0);
   const int step = word.node()->literal ? 1 : 0;
@@ -60,7 +60,7 @@ void SplitScript(const YamlValue& word, std::vector<Command>* commands) {
 
 std::vector<Command> SplitCommands(const Container& container) {
   std::vector<Command> commands(1);
-  for (const YamlValue& word : container.words) {
+  for (const yaml::YamlValue& word : container.words) {
     if (!word.is_scalar()) continue;
     if (word.Text().find_first_of(" \n\t") == std::string::npos) {
       commands.back().push_back({word.Text(), word.node()->line});

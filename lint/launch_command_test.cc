@@ -10,11 +10,11 @@ namespace {
 // What torchrun is given, "LINE nnodes=A:B@LINE nproc=N@LINE timeout=N", of the commands in a
 // container whose YAML this is.
 std::vector<std::string> Found(const std::string& yaml) {
-  const YamlFile file = ParseYaml(yaml);
+  const yaml::YamlFile file = yaml::ParseYaml(yaml);
   EXPECT_FALSE(file.error);
   Container container;
   for (const char* field : {"command", "args"}) {
-    for (const YamlValue& word : file.documents.at(0).Get(field).Items()) {
+    for (const yaml::YamlValue& word : file.documents.at(0).Get(field).Items()) {
       container.words.push_back(word);
     }
   }

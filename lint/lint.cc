@@ -7,8 +7,8 @@
 #include "lint/gangs.h"
 #include "lint/output.h"
 #include "lint/rules.h"
-#include "lint/source_text.h"
 #include "lint/text.h"
+#include "yaml/source_text.h"
 
 namespace muster::lint {
 
@@ -46,7 +46,7 @@ LintResult Lint(const std::vector<SourceText>& sources, const cluster::InstanceT
 int RunLint(const LintOptions& options, std::istream& in, std::ostream& out, std::ostream& err) {
   cluster::InstanceTypes types = cluster::InstanceTypes::BuiltIn();
   if (!options.instance_types.empty()) {
-    const absl::StatusOr<std::string> text = ReadSource(options.instance_types, in);
+    const absl::StatusOr<std::string> text = yaml::ReadSource(options.instance_types, in);
     absl::Status added = text.ok()
                              ? types.Add(*text, options.instance_types)
                              : absl::NotFoundError(Concat(options.instance_types, ": ",
@@ -59,7 +59,7 @@ int RunLint(const LintOptions& options, std::istream& in, std::ostream& out, std
   std::vector<SourceText> sources;
   std::vector<FileError> missing;
   for (const std::string& file : options.files) {
-    absl::StatusOr<std::string> text = ReadSource(file, in);
+    absl::StatusOr<std::string> text = yaml::ReadSource(file, in);
     if (text.ok()) {
       sources.push_back({file, *std::move(text)});
     } else {

@@ -17,7 +17,7 @@
 #include "absl/time/time.h"
 #include "kube/objects/resource_list.h"
 #include "lint/requirement.h"
-#include "lint/yaml_tree.h"
+#include "yaml/tree.h"
 
 namespace muster::lint {
 
@@ -57,15 +57,15 @@ struct PodAffinityTerm {
   std::vector<Requirement> selector;
   // matchLabelKeys, namespaces or a namespaceSelector: whom it selects can't be told.
   bool restricted = false;
-  YamlValue yaml;
+  yaml::YamlValue yaml;
 };
 
 struct Container {
   std::string name;
   int line = 0;
-  std::vector<YamlValue> words;  // command, then args
-  int words_line = 0;            // if they stand in another file; 0: they have their own
-  LocatedTexts env;              // those with a plain value
+  std::vector<yaml::YamlValue> words;  // command, then args
+  int words_line = 0;                  // if they stand in another file; 0: they have their own
+  LocatedTexts env;                    // those with a plain value
   LocatedAmounts requests, limits;
   int resources_line = 0;
   std::string shm_volume;  // mounted at /dev/shm; empty: none
@@ -150,7 +150,7 @@ struct NodePool {
 struct ResourceFlavor {
   std::string name, file;
   int line = 0;
-  YamlValue node_selector;  // a field that it doesn't have
+  yaml::YamlValue node_selector;  // a field that it doesn't have
   std::vector<Requirement> node_labels;
   std::vector<Toleration> tolerations;
 };
@@ -159,7 +159,7 @@ struct ResourceGroup {
   int line = 0;
   std::vector<LocatedText> flavors;
   int string_flavors_line = 0;  // 0: they are objects
-  YamlValue yaml;
+  yaml::YamlValue yaml;
 };
 
 struct ClusterQueue {
@@ -190,7 +190,7 @@ struct Manifests {
   std::vector<LocalQueue> local_queues;
   std::vector<FileError> errors;
   // What the values above point into.
-  std::vector<std::unique_ptr<YamlFile>> files;
+  std::vector<std::unique_ptr<yaml::YamlFile>> files;
 };
 
 struct SourceText {

@@ -122,7 +122,7 @@ TEST(LintManifests, EveryFindingHasANumberedSentenceAndAFix) {
       EXPECT_EQ(finding.file, file.name);
       if (finding.yaml.empty()) continue;
       // What is offered instead is YAML itself.
-      const YamlFile yaml = ParseYaml(finding.yaml);
+      const yaml::YamlFile yaml = yaml::ParseYaml(finding.yaml);
       EXPECT_FALSE(yaml.error) << file.name << "\n" << finding.yaml;
     }
   }

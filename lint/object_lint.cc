@@ -65,9 +65,9 @@ ObjectLint LintObject(std::string_view json, std::string_view scheduler_name,
   ObjectLint result;
   result.skipped = true;
   if (json.size() > kMaxObjectBytes) return result;
-  const YamlFile file = ParseJson(json, kMaxObjectValues);
+  const yaml::YamlFile file = ParseJson(json, kMaxObjectValues);
   if (file.documents.empty()) return result;
-  const YamlValue& root = file.documents.front();
+  const yaml::YamlValue& root = file.documents.front();
   Manifests object;
   FieldReader reader("", &object.errors);
   if (!ReadWorkload(root, {}, &reader, &object.workloads)) ReadPolicy(root, &reader, &object);

@@ -27,17 +27,17 @@ using Rules = std::set<std::string>;
 
 const cluster::InstanceTypes& Types() { return cluster::InstanceTypes::BuiltIn(); }
 
-Json ToJson(const YamlValue& value) {
+Json ToJson(const yaml::YamlValue& value) {
   if (value.is_mapping()) {
     Json object = Json::object();
-    for (const YamlField& field : value.Fields()) {
+    for (const yaml::YamlField& field : value.Fields()) {
       object[field.key] = ToJson({field.value, field.line});
     }
     return object;
   }
   if (value.is_sequence()) {
     Json list = Json::array();
-    for (const YamlValue& item : value.Items()) list.push_back(ToJson(item));
+    for (const yaml::YamlValue& item : value.Items()) list.push_back(ToJson(item));
     return list;
   }
   if (!value.is_scalar()) return {};
@@ -49,8 +49,8 @@ std::vector<Json> ReadObjects(const fs::path& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
   std::vector<Json> objects;
-  const YamlFile file = ParseYaml(text.str());
-  for (const YamlValue& document : file.documents) {
+  const yaml::YamlFile file = yaml::ParseYaml(text.str());
+  for (const yaml::YamlValue& document : file.documents) {
     const Json object = ToJson(document);
     if (!object.contains("items")) objects.push_back(object);
     for (const Json& item : object.value("items", Json::array())) objects.push_back(item);
@@ -287,9 +287,10 @@ TEST(KnownPolicies, APictureStaysAsItWasAndStatusMakesNoNewOne) {
 }
 
 TEST(JsonTree, KeepsTextAndNumbersApart) {
-  const YamlFile file = ParseJson(R"({"a": "1", "b": 1, "c": true, "d": null, "e": [{"f": 1.5}]})");
+  const yaml::YamlFile file =
+      ParseJson(R"({"a": "1", "b": 1, "c": true, "d": null, "e": [{"f": 1.5}]})");
   ASSERT_EQ(file.documents.size(), 1U);
-  const YamlValue root = file.documents.front();
+  const yaml::YamlValue root = file.documents.front();
   EXPECT_EQ(root.Get("a").Text(), "1");
   EXPECT_TRUE(root.Get("a").node()->quoted);
   EXPECT_EQ(root.Get("b").Text(), "1");

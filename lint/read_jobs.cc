@@ -19,31 +19,31 @@ int64_t Or(const LocatedCount& count, int64_t fallback) {
   return count.present() ? count.value : fallback;
 }
 
-Workload Envelope(const YamlValue& object, FieldReader* reader) {
+Workload Envelope(const yaml::YamlValue& object, FieldReader* reader) {
   Workload workload;
   workload.kind = object.Get("kind").Text();
   workload.file = reader->file();
   workload.line = object.line();
   workload.name_space = NamespaceOf(object);
   workload.name = object.At("metadata.name").Text();
-  const YamlValue labels = object.At("metadata.labels");
+  const yaml::YamlValue labels = object.At("metadata.labels");
   workload.queue = reader->Text(labels.Get(kube::kQueueLabel));
   workload.is_gang =
       object.At("metadata.annotations").Get(coscheduling::kGangAnnotation).Text() != "false";
   return workload;
 }
 
-void ReadPyTorchJob(const YamlValue& job, FieldReader* reader, Workload* out) {
-  const YamlValue spec = job.Get("spec");
-  const YamlValue policy = spec.At("runPolicy.schedulingPolicy");
+void ReadPyTorchJob(const yaml::YamlValue& job, FieldReader* reader, Workload* out) {
+  const yaml::YamlValue spec = job.Get("spec");
+  const yaml::YamlValue policy = spec.At("runPolicy.schedulingPolicy");
   out->min_available = reader->Count(policy.Get("minAvailable"), "minAvailable");
   out->timeout_seconds =
       reader->Count(policy.Get("scheduleTimeoutSeconds"), "scheduleTimeoutSeconds");
-  const YamlValue elastic = spec.Get("elasticPolicy");
+  const yaml::YamlValue elastic = spec.Get("elasticPolicy");
   out->elastic = elastic.present();
   const LocatedCount least = reader->Count(elastic.Get("minReplicas"), "elasticPolicy.minReplicas");
-  for (const YamlField& type : spec.Get("pytorchReplicaSpecs").Fields()) {
-    const YamlValue replica(type.value, type.line);
+  for (const yaml::YamlField& type : spec.Get("pytorchReplicaSpecs").Fields()) {
+    const yaml::YamlValue replica(type.value, type.line);
     PodTemplate& pods = out->templates.emplace_back();
     pods.role = type.key;
     pods.line = type.line;
@@ -64,7 +64,7 @@ void ReadPyTorchJob(const YamlValue& job, FieldReader* reader, Workload* out) {
 }
 
 // The pods of a Job's spec, as many as run at once.
-void ReadJobSpec(const YamlValue& spec, FieldReader* reader, PodTemplate* pods) {
+void ReadJobSpec(const yaml::YamlValue& spec, FieldReader* reader, PodTemplate* pods) {
   const LocatedCount parallelism = reader->Count(spec.Get("parallelism"), "parallelism");
   const LocatedCount completions = reader->Count(spec.Get("completions"), "completions");
   pods->pods = Or(parallelism, 1);
@@ -74,21 +74,21 @@ void ReadJobSpec(const YamlValue& spec, FieldReader* reader, PodTemplate* pods) 
   ReadPodTemplate(spec.Get("template"), reader, pods);
 }
 
-void ReadJob(const YamlValue& job, FieldReader* reader, Workload* out) {
+void ReadJob(const yaml::YamlValue& job, FieldReader* reader, Workload* out) {
   PodTemplate& pods = out->templates.emplace_back();
   pods.labels = {{"batch.kubernetes.io/job-name", out->name}, {"job-name", out->name}};
   ReadJobSpec(job.Get("spec"), reader, &pods);
 }
 
-void ReadJobSetSpec(const YamlValue& spec, FieldReader* reader, Workload* out) {
+void ReadJobSetSpec(const yaml::YamlValue& spec, FieldReader* reader, Workload* out) {
   const bool in_order = spec.At("startupPolicy.startupPolicyOrder").Text() == "InOrder";
   std::vector<std::set<std::string>> waits_for;  // of each part
-  for (const YamlValue& replicated : spec.Get("replicatedJobs").Items()) {
+  for (const yaml::YamlValue& replicated : spec.Get("replicatedJobs").Items()) {
     PodTemplate& pods = out->templates.emplace_back();
     pods.role = replicated.Get("name").Text();
     pods.line = replicated.line();
     std::set<std::string> conditions;
-    for (const YamlValue& other : replicated.Get("dependsOn").Items()) {
+    for (const yaml::YamlValue& other : replicated.Get("dependsOn").Items()) {
       conditions.insert(Concat(other.Get("name").Text(), "/", other.Get("status").Text()));
     }
     if (in_order) conditions.insert("before " + pods.role);
@@ -97,7 +97,7 @@ void ReadJobSetSpec(const YamlValue& spec, FieldReader* reader, Workload* out) {
     if (part == waits_for.end()) waits_for.push_back(std::move(conditions));
     pods.labels = {{"jobset.sigs.k8s.io/jobset-name", out->name},
                    {"jobset.sigs.k8s.io/replicatedjob-name", pods.role}};
-    const YamlValue job = replicated.Get("template");
+    const yaml::YamlValue job = replicated.Get("template");
     ReadJobSpec(job.Get("spec"), reader, &pods);
     const LocatedCount replicas = reader->Count(replicated.Get("replicas"), "replicas");
     if (replicas.present()) {
@@ -133,10 +133,10 @@ void MoveTo(int line, PodTemplate* pods) {
 }
 
 // Index of the replicated job that trains.
-size_t TrainerOf(const YamlValue& replicated_jobs) {
-  const std::vector<YamlValue> jobs = replicated_jobs.Items();
+size_t TrainerOf(const yaml::YamlValue& replicated_jobs) {
+  const std::vector<yaml::YamlValue> jobs = replicated_jobs.Items();
   for (size_t i = 0; i < jobs.size(); ++i) {
-    const YamlValue labels = jobs[i].At("template.metadata.labels");
+    const yaml::YamlValue labels = jobs[i].At("template.metadata.labels");
     if (labels.Get(kAncestorLabel).Text() == "trainer") return i;
   }
   for (size_t i = 0; i < jobs.size(); ++i) {
@@ -149,11 +149,11 @@ size_t TrainerOf(const YamlValue& replicated_jobs) {
 size_t ReadRuntime(const ManifestObject& runtime, int line, const FieldReader& reader,
                    Workload* out) {
   FieldReader runtime_reader = reader.Other(runtime.file);
-  const YamlValue spec = runtime.yaml.Get("spec");
+  const yaml::YamlValue spec = runtime.yaml.Get("spec");
   ReadJobSetSpec(spec.At("template.spec"), &runtime_reader, out);
   if (out->templates.empty()) return 0;
   const size_t trainer = TrainerOf(spec.At("template.spec.replicatedJobs"));
-  const YamlValue policy = spec.Get("mlPolicy");
+  const yaml::YamlValue policy = spec.Get("mlPolicy");
   PodTemplate& pods = out->templates[trainer];
   const LocatedCount nodes = runtime_reader.Count(policy.Get("numNodes"), "mlPolicy.numNodes");
   if (nodes.present()) pods.pods = pods.pods_per_job = nodes.value;
@@ -166,8 +166,8 @@ size_t ReadRuntime(const ManifestObject& runtime, int line, const FieldReader& r
 }
 
 // What the TrainJob says of its trainer's pods.
-void OverrideTrainer(const YamlValue& spec, FieldReader* reader, PodTemplate* pods) {
-  const YamlValue trainer = spec.Get("trainer");
+void OverrideTrainer(const yaml::YamlValue& spec, FieldReader* reader, PodTemplate* pods) {
+  const yaml::YamlValue trainer = spec.Get("trainer");
   const LocatedCount nodes = reader->Count(trainer.Get("numNodes"), "trainer.numNodes");
   if (nodes.present()) {
     pods->pods = pods->pods_per_job = nodes.value;
@@ -181,7 +181,7 @@ void OverrideTrainer(const YamlValue& spec, FieldReader* reader, PodTemplate* po
     pods->containers.back().line = trainer.line();
   }
   Container& container = pods->containers.front();
-  const YamlValue resources = trainer.Get("resourcesPerNode");
+  const yaml::YamlValue resources = trainer.Get("resourcesPerNode");
   if (resources.present()) {
     container.resources_line = resources.line();
     container.requests = reader->Amounts(resources.Get("requests"));
@@ -191,21 +191,22 @@ void OverrideTrainer(const YamlValue& spec, FieldReader* reader, PodTemplate* po
     container.words.clear();
     container.words_line = 0;
     for (const char* field : {"command", "args"}) {
-      for (const YamlValue& word : trainer.Get(field).Items()) container.words.push_back(word);
+      for (const yaml::YamlValue& word : trainer.Get(field).Items())
+        container.words.push_back(word);
     }
   }
 }
 
 // podTemplateOverrides, and podSpecOverrides as they were called first.
-void OverridePods(const YamlValue& override, FieldReader* reader, Workload* out) {
+void OverridePods(const yaml::YamlValue& override, FieldReader* reader, Workload* out) {
   std::set<std::string> targets;
-  for (const YamlValue& job : override.Get("targetJobs").Items()) {
+  for (const yaml::YamlValue& job : override.Get("targetJobs").Items()) {
     targets.insert(job.Get("name").Text());
   }
   for (PodTemplate& pods : out->templates) {
     const std::string role = pods.incomplete ? kTrainerJob : pods.role;
     if (!targets.empty() && !targets.contains(role)) continue;
-    const YamlValue spec = override.Get("spec");
+    const yaml::YamlValue spec = override.Get("spec");
     if (override.Get("metadata").present()) {
       const int line = pods.metadata_line;
       ReadPodTemplate(override, reader, &pods);
@@ -216,10 +217,10 @@ void OverridePods(const YamlValue& override, FieldReader* reader, Workload* out)
   }
 }
 
-void ReadTrainJob(const YamlValue& job, const Runtimes& runtimes, FieldReader* reader,
+void ReadTrainJob(const yaml::YamlValue& job, const Runtimes& runtimes, FieldReader* reader,
                   Workload* out) {
-  const YamlValue spec = job.Get("spec");
-  const YamlValue reference = spec.Get("runtimeRef");
+  const yaml::YamlValue spec = job.Get("spec");
+  const yaml::YamlValue reference = spec.Get("runtimeRef");
   const bool namespaced = reference.Get("kind").Text() == "TrainingRuntime";
   const auto runtime =
       runtimes.find(Concat(namespaced ? out->name_space : "", "/", reference.Get("name").Text()));
@@ -237,26 +238,27 @@ void ReadTrainJob(const YamlValue& job, const Runtimes& runtimes, FieldReader* r
   for (PodTemplate& pods : out->templates) pods.launcher_is_told = true;
   OverrideTrainer(spec, reader, &out->templates[trainer]);
   for (const char* field : {"podSpecOverrides", "podTemplateOverrides"}) {
-    for (const YamlValue& override : spec.Get(field).Items()) OverridePods(override, reader, out);
+    for (const yaml::YamlValue& override : spec.Get(field).Items())
+      OverridePods(override, reader, out);
   }
 }
 
-void ReadStatefulSet(const YamlValue& set, FieldReader* reader, Workload* out) {
-  const YamlValue spec = set.Get("spec");
+void ReadStatefulSet(const yaml::YamlValue& set, FieldReader* reader, Workload* out) {
+  const yaml::YamlValue spec = set.Get("spec");
   out->is_gang = set.At("metadata.annotations").Get(coscheduling::kGangAnnotation).Text() == "true";
   PodTemplate& pods = out->templates.emplace_back();
   const LocatedCount replicas = reader->Count(spec.Get("replicas"), "replicas");
   pods.pods = pods.pods_per_job = Or(replicas, 1);
   pods.pods_line = replicas.present() ? replicas.line : spec.line();
   ReadPodTemplate(spec.Get("template"), reader, &pods);
-  const YamlValue policy = spec.Get("podManagementPolicy");
+  const yaml::YamlValue policy = spec.Get("podManagementPolicy");
   if (policy.Text() != "Parallel") {
     out->one_by_one = {policy.present() ? policy.Text() : "OrderedReady", policy.line()};
   }
 }
 
 // Pods of one group come together later.
-void ReadPod(const YamlValue& pod, FieldReader* reader, Workload* out) {
+void ReadPod(const yaml::YamlValue& pod, FieldReader* reader, Workload* out) {
   PodTemplate& pods = out->templates.emplace_back();
   pods.pods_line = pod.line();
   ReadPodTemplate(pod, reader, &pods);
@@ -267,19 +269,19 @@ void ReadPod(const YamlValue& pod, FieldReader* reader, Workload* out) {
 
 std::string Workload::ToString() const { return Concat(kind, " ", name_space, "/", name); }
 
-bool IsKind(const YamlValue& object, std::string_view group, std::string_view kind) {
+bool IsKind(const yaml::YamlValue& object, std::string_view group, std::string_view kind) {
   if (object.Get("kind").Text() != kind) return false;
   const std::string_view version = object.Get("apiVersion").Text();
   const size_t slash = version.find('/');
   return (slash == std::string_view::npos ? "" : version.substr(0, slash)) == group;
 }
 
-std::string NamespaceOf(const YamlValue& object) {
+std::string NamespaceOf(const yaml::YamlValue& object) {
   const std::string& name_space = object.At("metadata.namespace").Text();
   return name_space.empty() ? "default" : name_space;
 }
 
-bool ReadWorkload(const YamlValue& object, const Runtimes& runtimes, FieldReader* reader,
+bool ReadWorkload(const yaml::YamlValue& object, const Runtimes& runtimes, FieldReader* reader,
                   std::vector<Workload>* out) {
   Workload workload = Envelope(object, reader);
   if (IsKind(object, "kubeflow.org", "PyTorchJob")) {

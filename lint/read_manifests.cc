@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kKueue = "kueue.x-k8s.io";
 constexpr const char* kTrainer = "trainer.kubeflow.org";
 
-void ReadDisruption(const YamlValue& disruption, FieldReader* reader, NodePool* pool) {
+void ReadDisruption(const yaml::YamlValue& disruption, FieldReader* reader, NodePool* pool) {
   pool->disruption_line = disruption.line();
   pool->consolidation_policy = reader->Text(disruption.Get("consolidationPolicy"));
   pool->consolidate_after = reader->Text(disruption.Get("consolidateAfter"));
@@ -27,7 +27,7 @@ void ReadDisruption(const YamlValue& disruption, FieldReader* reader, NodePool* 
                                     after.value));
     pool->consolidate_after_value = absl::InfiniteDuration();
   }
-  for (const YamlValue& budget : disruption.Get("budgets").Items()) {
+  for (const yaml::YamlValue& budget : disruption.Get("budgets").Items()) {
     const std::string& nodes = budget.Get("nodes").Text();
     if ((nodes == "0" || nodes == "0%") && !budget.Get("schedule").present() &&
         !budget.Get("reasons").present()) {
@@ -36,7 +36,7 @@ void ReadDisruption(const YamlValue& disruption, FieldReader* reader, NodePool* 
   }
 }
 
-void AddObjects(const YamlValue& value, const std::string& file,
+void AddObjects(const yaml::YamlValue& value, const std::string& file,
                 std::vector<ManifestObject>* objects, std::vector<FileError>* errors) {
   if (!value.is_mapping()) {
     errors->push_back({file, value.line(), "a manifest must be a mapping"});
@@ -44,7 +44,7 @@ void AddObjects(const YamlValue& value, const std::string& file,
   }
   const std::string& kind = value.Get("kind").Text();
   if (kind.ends_with("List") && value.Get("items").is_sequence()) {
-    for (const YamlValue& item : value.Get("items").Items()) {
+    for (const yaml::YamlValue& item : value.Get("items").Items()) {
       // One level: a list in a list is no Kubernetes object.
       if (item.is_mapping()) objects->push_back({file, item});
     }
@@ -83,8 +83,8 @@ void JoinPods(std::vector<Workload>* workloads) {
 
 }  // namespace
 
-PodGroup ReadPodGroup(const YamlValue& object, FieldReader* reader) {
-  const YamlValue spec = object.Get("spec");
+PodGroup ReadPodGroup(const yaml::YamlValue& object, FieldReader* reader) {
+  const yaml::YamlValue spec = object.Get("spec");
   return {NamespaceOf(object),
           object.At("metadata.name").Text(),
           reader->file(),
@@ -93,13 +93,13 @@ PodGroup ReadPodGroup(const YamlValue& object, FieldReader* reader) {
           reader->Count(spec.Get("scheduleTimeoutSeconds"), "spec.scheduleTimeoutSeconds")};
 }
 
-NodePool ReadNodePool(const YamlValue& object, FieldReader* reader) {
+NodePool ReadNodePool(const yaml::YamlValue& object, FieldReader* reader) {
   NodePool pool;
   pool.name = object.At("metadata.name").Text();
   pool.file = reader->file();
   pool.line = object.line();
-  const YamlValue spec = object.Get("spec");
-  const YamlValue node = spec.At("template.spec");
+  const yaml::YamlValue spec = object.Get("spec");
+  const yaml::YamlValue node = spec.At("template.spec");
   const std::string& group = node.At("nodeClassRef.group").Text();
   pool.ec2 = group.empty() || group == "karpenter.k8s.aws" || group == "eks.amazonaws.com";
   pool.labels =
@@ -111,8 +111,8 @@ NodePool ReadNodePool(const YamlValue& object, FieldReader* reader) {
   return pool;
 }
 
-ResourceFlavor ReadFlavor(const YamlValue& object, FieldReader* reader) {
-  const YamlValue spec = object.Get("spec");
+ResourceFlavor ReadFlavor(const yaml::YamlValue& object, FieldReader* reader) {
+  const yaml::YamlValue spec = object.Get("spec");
   return {object.At("metadata.name").Text(),
           reader->file(),
           object.line(),
@@ -121,13 +121,13 @@ ResourceFlavor ReadFlavor(const YamlValue& object, FieldReader* reader) {
           reader->Tolerations(spec.Get("tolerations"))};
 }
 
-ClusterQueue ReadClusterQueue(const YamlValue& object, FieldReader* reader) {
+ClusterQueue ReadClusterQueue(const yaml::YamlValue& object, FieldReader* reader) {
   ClusterQueue queue{object.At("metadata.name").Text(), reader->file(), object.line(), {}};
-  for (const YamlValue& item : object.At("spec.resourceGroups").Items()) {
+  for (const yaml::YamlValue& item : object.At("spec.resourceGroups").Items()) {
     ResourceGroup& group = queue.groups.emplace_back();
     group.line = item.line();
     group.yaml = item;
-    for (const YamlValue& flavor : item.Get("flavors").Items()) {
+    for (const yaml::YamlValue& flavor : item.Get("flavors").Items()) {
       if (flavor.is_scalar() && group.string_flavors_line == 0) {
         group.string_flavors_line = item.Get("flavors").line();
       }
@@ -137,12 +137,12 @@ ClusterQueue ReadClusterQueue(const YamlValue& object, FieldReader* reader) {
   return queue;
 }
 
-LocalQueue ReadLocalQueue(const YamlValue& object, FieldReader* reader) {
+LocalQueue ReadLocalQueue(const yaml::YamlValue& object, FieldReader* reader) {
   return {NamespaceOf(object), object.At("metadata.name").Text(), reader->file(), object.line(),
           reader->Text(object.At("spec.clusterQueue"))};
 }
 
-void ReadPolicy(const YamlValue& object, FieldReader* reader, Manifests* out) {
+void ReadPolicy(const yaml::YamlValue& object, FieldReader* reader, Manifests* out) {
   if (IsKind(object, "karpenter.sh", "NodePool")) {
     out->pools.push_back(ReadNodePool(object, reader));
   } else if (IsKind(object, "scheduling.x-k8s.io", "PodGroup")) {
@@ -160,9 +160,9 @@ Manifests ReadManifests(const std::vector<SourceText>& sources) {
   Manifests manifests;
   std::vector<ManifestObject> objects;
   for (const SourceText& source : sources) {
-    manifests.files.push_back(std::make_unique<YamlFile>(ParseYaml(source.text)));
-    const YamlFile& file = *manifests.files.back();
-    for (const YamlValue& document : file.documents) {
+    manifests.files.push_back(std::make_unique<yaml::YamlFile>(yaml::ParseYaml(source.text)));
+    const yaml::YamlFile& file = *manifests.files.back();
+    for (const yaml::YamlValue& document : file.documents) {
       AddObjects(document, source.file, &objects, &manifests.errors);
     }
     if (file.error) {

@@ -8,7 +8,7 @@
 namespace muster::lint {
 namespace {
 
-std::vector<Requirement> LabelSelector(const YamlValue& value, FieldReader* reader) {
+std::vector<Requirement> LabelSelector(const yaml::YamlValue& value, FieldReader* reader) {
   std::vector<Requirement> selector = reader->Selector(value.Get("matchLabels"));
   for (Requirement& expression : reader->Requirements(value.Get("matchExpressions"))) {
     selector.push_back(std::move(expression));
@@ -16,22 +16,23 @@ std::vector<Requirement> LabelSelector(const YamlValue& value, FieldReader* read
   return selector;
 }
 
-void ReadAffinity(const YamlValue& affinity, FieldReader* reader, PodTemplate* out) {
-  const YamlValue nodes =
+void ReadAffinity(const yaml::YamlValue& affinity, FieldReader* reader, PodTemplate* out) {
+  const yaml::YamlValue nodes =
       affinity.At("nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution");
   if (nodes.present()) {
     out->node_affinity.clear();
-    for (const YamlValue& term : nodes.Get("nodeSelectorTerms").Items()) {
+    for (const yaml::YamlValue& term : nodes.Get("nodeSelectorTerms").Items()) {
       // matchFields name single nodes; such a term can't be judged and so holds.
       out->node_affinity.push_back(term.Get("matchFields").present()
                                        ? std::vector<Requirement>()
                                        : reader->Requirements(term.Get("matchExpressions")));
     }
   }
-  const YamlValue pods = affinity.At("podAffinity.requiredDuringSchedulingIgnoredDuringExecution");
+  const yaml::YamlValue pods =
+      affinity.At("podAffinity.requiredDuringSchedulingIgnoredDuringExecution");
   if (!pods.present()) return;
   out->pod_affinity.clear();
-  for (const YamlValue& term : pods.Items()) {
+  for (const yaml::YamlValue& term : pods.Items()) {
     PodAffinityTerm affinity_term;
     affinity_term.line = pods.line();
     affinity_term.topology_key = term.Get("topologyKey").Text();
@@ -46,24 +47,24 @@ void ReadAffinity(const YamlValue& affinity, FieldReader* reader, PodTemplate* o
   }
 }
 
-Container ReadContainer(const YamlValue& value, FieldReader* reader) {
+Container ReadContainer(const yaml::YamlValue& value, FieldReader* reader) {
   Container container;
   container.line = value.line();
   container.name = value.Get("name").Text();
   for (const char* field : {"command", "args"}) {
-    for (const YamlValue& word : value.Get(field).Items()) container.words.push_back(word);
+    for (const yaml::YamlValue& word : value.Get(field).Items()) container.words.push_back(word);
   }
-  for (const YamlValue& variable : value.Get("env").Items()) {
-    const YamlValue text = variable.Get("value");
+  for (const yaml::YamlValue& variable : value.Get("env").Items()) {
+    const yaml::YamlValue text = variable.Get("value");
     if (text.present()) {
       container.env[variable.Get("name").Text()] = {text.Text(), text.line(), true};
     }
   }
-  const YamlValue resources = value.Get("resources");
+  const yaml::YamlValue resources = value.Get("resources");
   container.resources_line = resources.line();
   container.requests = reader->Amounts(resources.Get("requests"));
   container.limits = reader->Amounts(resources.Get("limits"));
-  for (const YamlValue& mount : value.Get("volumeMounts").Items()) {
+  for (const yaml::YamlValue& mount : value.Get("volumeMounts").Items()) {
     const std::string& path = mount.Get("mountPath").Text();
     if (path == "/dev/shm" || path == "/dev/shm/") container.shm_volume = mount.Get("name").Text();
   }
@@ -107,15 +108,15 @@ bool PodTemplate::WantsDevices() const {
                              [&](std::string_view resource) { return Asks(resource).present(); });
 }
 
-void ReadPodTemplate(const YamlValue& pod, FieldReader* reader, PodTemplate* out) {
+void ReadPodTemplate(const yaml::YamlValue& pod, FieldReader* reader, PodTemplate* out) {
   out->file = reader->file();
   if (out->line == 0) out->line = pod.line();
-  const YamlValue metadata = pod.Get("metadata");
+  const yaml::YamlValue metadata = pod.Get("metadata");
   out->metadata_line = metadata.line();
   for (auto& [key, value] : reader->Labels(metadata.Get("labels"), "metadata.labels")) {
     out->labels[key] = value;
   }
-  const YamlValue group = metadata.Get("labels").Get(kube::kPodGroupLabel);
+  const yaml::YamlValue group = metadata.Get("labels").Get(kube::kPodGroupLabel);
   if (group.present()) out->group = reader->Text(group);
   for (auto& [key, value] : reader->Texts(metadata.Get("annotations"), "metadata.annotations")) {
     out->annotations[key] = value;
@@ -123,7 +124,7 @@ void ReadPodTemplate(const YamlValue& pod, FieldReader* reader, PodTemplate* out
   ReadPodSpec(pod.Get("spec"), reader, out);
 }
 
-void ReadPodSpec(const YamlValue& spec, FieldReader* reader, PodTemplate* out) {
+void ReadPodSpec(const yaml::YamlValue& spec, FieldReader* reader, PodTemplate* out) {
   if (out->spec_line == 0 || spec.present()) out->spec_line = spec.line();
   if (spec.Get("schedulerName").present()) {
     out->scheduler_name = reader->Text(spec.Get("schedulerName"));
@@ -139,7 +140,7 @@ void ReadPodSpec(const YamlValue& spec, FieldReader* reader, PodTemplate* out) {
       out->tolerations.push_back(std::move(toleration));
     }
   }
-  for (const YamlValue& value : spec.Get("containers").Items()) {
+  for (const yaml::YamlValue& value : spec.Get("containers").Items()) {
     Container container = ReadContainer(value, reader);
     const auto same = std::ranges::find(out->containers, container.name, &Container::name);
     if (same == out->containers.end()) {
@@ -148,7 +149,7 @@ void ReadPodSpec(const YamlValue& spec, FieldReader* reader, PodTemplate* out) {
       Override(std::move(container), &*same);
     }
   }
-  for (const YamlValue& volume : spec.Get("volumes").Items()) {
+  for (const yaml::YamlValue& volume : spec.Get("volumes").Items()) {
     if (volume.At("emptyDir.medium").Text() == "Memory") {
       out->memory_volumes.push_back(volume.Get("name").Text());
     }

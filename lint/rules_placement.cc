@@ -117,7 +117,7 @@ std::string PreferredAffinity(const PodAffinityTerm& term) {
       "  preferredDuringSchedulingIgnoredDuringExecution:\n"
       "    - weight: 100\n"
       "      podAffinityTerm:\n";
-  return yaml + EmitYaml(term.yaml, 8);
+  return yaml + yaml::EmitYaml(term.yaml, 8);
 }
 
 bool Holds(const InstanceType& type, const OneNode& node) {

@@ -25,16 +25,16 @@ const ClusterQueue* FindClusterQueue(const Manifests& manifests, std::string_vie
 
 // The group as Kueue wants it: each flavor with its quota of each resource.
 std::string CorrectedGroup(const ResourceGroup& group) {
-  std::vector<YamlValue> resources = group.yaml.Get("resources").Items();
+  std::vector<yaml::YamlValue> resources = group.yaml.Get("resources").Items();
   std::string covered;
-  for (const YamlValue& resource : resources) {
+  for (const yaml::YamlValue& resource : resources) {
     Append(&covered, covered.empty() ? "" : ", ", resource.Get("name").Text());
   }
   if (covered.empty()) covered = kGpu;
   std::string yaml = Concat("- coveredResources: [", covered, "]\n  flavors:\n");
   for (const LocatedText& flavor : group.flavors) {
     Append(&yaml, "    - name: ", flavor.value, "\n      resources:\n");
-    for (const YamlValue& resource : resources) {
+    for (const yaml::YamlValue& resource : resources) {
       const std::string& quota = resource.Get("nominalQuota").Text();
       Append(&yaml, "        - name: ", resource.Get("name").Text(),
              "\n          nominalQuota: ", quota.empty() ? "0" : quota, "\n");
@@ -106,7 +106,7 @@ void CheckQueueOf(const LintGang& gang, const Surroundings& around, Findings* fi
 
 void CheckFlavor(const ResourceFlavor& flavor, const Surroundings& around, Findings* findings) {
   if (flavor.node_selector.present()) {
-    std::string yaml = "spec:\n  nodeLabels:\n" + EmitYaml(flavor.node_selector, 4);
+    std::string yaml = "spec:\n  nodeLabels:\n" + yaml::EmitYaml(flavor.node_selector, 4);
     findings->Add("flavor-node-selector", flavor.file, flavor.node_selector.line(),
                   fmt::format("ResourceFlavor {} has spec.nodeSelector, which doesn't exist: the "
                               "API server drops it, and the flavor then stands for every node",

@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "extender/tables.h"
 #include "fmt/format.h"
+#include "printers/tables.h"
 
 namespace muster::simulation {
 namespace {
@@ -87,7 +87,7 @@ std::string Comparison(std::span<const Outcome> outcomes) {
   add("seconds to start, median", [](const Figures& f) { return SecondsOrNever(f.median_start); });
   add("seconds to start, 95th in 100",
       [](const Figures& f) { return SecondsOrNever(f.late_start); });
-  return extender::FormatTable(rows);
+  return printers::FormatTable(rows);
 }
 
 }  // namespace muster::simulation

@@ -34,7 +34,7 @@ class Faults {
     absl::Duration back;
     int refusal = 0;  // HTTP status
   };
-  // `kind` as in extender/action_requests.h.
+  // `kind` as in writes/action_requests.h.
   Trip OfWrite(std::string_view kind);
 
   // One event of a stream.

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "coscheduling/gangs/pod_sets.h"
-#include "extender/action_requests.h"
 #include "fmt/format.h"
 #include "kube/embedded/api_server.h"
 #include "kube/objects/well_known.h"
 #include "simulation/observers.h"
+#include "writes/action_requests.h"
 
 namespace muster::simulation {
 namespace {
@@ -178,7 +178,7 @@ void KueueSimulator::LetGo(const kube::Pod& pod, const quota::Admission& admissi
     if (const auto* object = quotas_.FindFlavor(flavor)) flavors.push_back(object);
   }
   const auto assign =
-      extender::ToRequest(coscheduling::FlavorsFor(pod, *given, QueueOf(pod), flavors), now);
+      writes::ToRequest(coscheduling::FlavorsFor(pod, *given, QueueOf(pod), flavors), now);
   client_.server()->Handle(assign->request);
   json gates = json::array();
   for (const std::string& gate : pod.scheduling_gates) {

@@ -4,8 +4,8 @@
 #include <span>
 #include <utility>
 
-#include "extender/tables.h"
 #include "fmt/format.h"
+#include "printers/tables.h"
 #include "simulation/comparison.h"
 
 namespace muster::simulation {
@@ -80,7 +80,7 @@ std::string NodeTable(const Outcome& outcome) {
                     fmt::format("{}", node.facts.gpus), Hours(node.gpu.bought),
                     Hours(node.gpu.used), Hours(node.gpu.Wasted()), WhyIdle(node.gpu)});
   }
-  return extender::FormatTable(rows);
+  return printers::FormatTable(rows);
 }
 
 std::string GangTable(const Outcome& outcome) {
@@ -95,7 +95,7 @@ std::string GangTable(const Outcome& outcome) {
                     fmt::format("{}", account.restarts), fmt::format("{}", account.give_ups),
                     OrDash(gang.state), OrDash(gang.reason)});
   }
-  return extender::FormatTable(rows);
+  return printers::FormatTable(rows);
 }
 
 void AddSum(const std::string& what, GpuTime time, GpuTime bought, Rows* rows) {
@@ -120,7 +120,7 @@ std::string Sums(const std::string& what, const GpuAccount& gpu) {
   add("    after a give-up", gpu.Of(Idle::kGaveUp));
   add("    otherwise", gpu.Otherwise());
   for (const Idle reason : kOtherwise) add_reason(reason);
-  return extender::FormatTable(rows);
+  return printers::FormatTable(rows);
 }
 
 Json AccountJson(const GpuAccount& gpu) {

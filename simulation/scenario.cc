@@ -9,17 +9,18 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "extender/yaml_fields.h"
 #include "fmt/format.h"
 #include "kube/objects/excerpt.h"
-#include "lint/source_text.h"
-#include "lint/yaml_tree.h"
+#include "yaml/engine_options.h"
+#include "yaml/fields.h"
+#include "yaml/source_text.h"
+#include "yaml/tree.h"
 
 namespace muster::simulation {
 namespace {
 
-using extender::Fields;
 using nlohmann::json;
+using yaml::Fields;
 
 json ToJson(const YAML::Node& node) {
   switch (node.Type()) {
@@ -53,15 +54,15 @@ void CheckCount(Fields* fields, const YAML::Node& node, const char* name, const 
                 int value, int least) {
   if (value >= least && value <= kMostOfOne) return;
   const YAML::Node field = fields->Take(key);
-  extender::FailAt(field ? field : node,
-                   fmt::format("{}.{}: {}, want {} to {}", name, key, value, least, kMostOfOne));
+  yaml::FailAt(field ? field : node,
+               fmt::format("{}.{}: {}, want {} to {}", name, key, value, least, kMostOfOne));
 }
 
 // The items of a list; none if it is absent.
 YAML::Node ListOf(Fields* fields, const std::string& name, const char* key) {
   const YAML::Node list = fields->Take(key);
   if (list && !list.IsNull() && !list.IsSequence()) {
-    extender::FailAt(list, fmt::format("{}.{}: want a list", name, key));
+    yaml::FailAt(list, fmt::format("{}.{}: want a list", name, key));
   }
   return list;
 }
@@ -107,7 +108,7 @@ DurationRange ReadRange(Fields* fields, const std::string& name, const char* key
                     range.low >= absl::ZeroDuration() && range.low <= range.high &&
                     range.high <= kLatestStep;
   if (!good) {
-    extender::FailAt(node, fmt::format("{}.{}: want a duration, or [low, high]", name, key));
+    yaml::FailAt(node, fmt::format("{}.{}: want a duration, or [low, high]", name, key));
   }
   return range;
 }
@@ -127,7 +128,7 @@ DrawnLaunches ReadLaunches(const YAML::Node& node) {
     int percent = 0;
     fields.Read(key, &percent);
     if (percent < 0 || percent > 100) {
-      extender::FailAt(fields.Take(key), fmt::format("launches.{}: want 0 to 100 percent", key));
+      yaml::FailAt(fields.Take(key), fmt::format("launches.{}: want 0 to 100 percent", key));
     }
   }
   fields.Finish();
@@ -175,7 +176,7 @@ NodePoolSpec ReadNodePool(const YAML::Node& node) {
   if (const YAML::Node launches = fields.Take("launches")) {
     pool.launches = ReadLaunches(launches);
     if (!pool.delays.empty()) {
-      extender::FailAt(launches, "nodePools.launches: there are delays as well");
+      yaml::FailAt(launches, "nodePools.launches: there are delays as well");
     }
   }
   fields.Finish();
@@ -232,15 +233,15 @@ GangShape ReadShape(const YAML::Node& node) {
   std::vector<int> members = {1, 1};
   fields.Read("members", &members);
   if (members.size() != 2 || members[0] < 1 || members[0] > members[1] || members[1] > kMostOfOne) {
-    extender::FailAt(fields.Take("members"),
-                     fmt::format("shapes.members: want [fewest, most], 1 to {}", kMostOfOne));
+    yaml::FailAt(fields.Take("members"),
+                 fmt::format("shapes.members: want [fewest, most], 1 to {}", kMostOfOne));
   }
   shape.fewest_members = members[0];
   shape.most_members = members[1];
   shape.run_time = ReadRange(&fields, "shapes", "runTime");
   fields.ReadDuration("patience", &shape.patience);
   if (shape.patience <= absl::ZeroDuration()) {
-    extender::FailAt(fields.Take("patience"), "shapes.patience: want more than 0");
+    yaml::FailAt(fields.Take("patience"), "shapes.patience: want more than 0");
   }
   shape.gang = ReadGang(fields.Take("gang"));
   fields.Read("masterRequests", &shape.master_requests);
@@ -260,13 +261,13 @@ GangMix ReadMix(const YAML::Node& node) {
   fields.ReadDuration("every", &mix.every);
   if (mix.from < absl::ZeroDuration() || mix.every < absl::ZeroDuration() ||
       mix.from + 2 * mix.gangs * mix.every > kLatestStep) {
-    extender::FailAt(node, "mix: want from and every such that the last gang comes within " +
-                               absl::FormatDuration(kLatestStep));
+    yaml::FailAt(node, "mix: want from and every such that the last gang comes within " +
+                           absl::FormatDuration(kLatestStep));
   }
   for (const YAML::Node& shape : ListOf(&fields, "mix", "shapes")) {
     mix.shapes.push_back(ReadShape(shape));
   }
-  if (mix.shapes.empty()) extender::FailAt(node, "mix.shapes: there is none");
+  if (mix.shapes.empty()) yaml::FailAt(node, "mix.shapes: there is none");
   fields.Finish();
   return mix;
 }
@@ -374,9 +375,9 @@ Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   step.at = previous;
   fields.ReadDuration("at", &step.at);
   fields.Read("mayBeRefused", &step.may_be_refused);
-  if (step.at < previous) extender::FailAt(node, "steps.at: before the step above");
+  if (step.at < previous) yaml::FailAt(node, "steps.at: before the step above");
   if (step.at > kLatestStep) {
-    extender::FailAt(node, "steps.at: later than " + absl::FormatDuration(kLatestStep));
+    yaml::FailAt(node, "steps.at: later than " + absl::FormatDuration(kLatestStep));
   }
   int actions = 0;
   auto on = [&](const char* key, const std::function<void(const YAML::Node&)>& read) {
@@ -398,7 +399,7 @@ Step ReadStep(const YAML::Node& node, absl::Duration previous) {
   on("expect", [&](const YAML::Node& n) { step.action = ReadExpectation(n); });
   fields.Finish();
   if (actions != 1) {
-    extender::FailAt(
+    yaml::FailAt(
         node,
         "steps: want exactly one of gang, delete, patch, patchStatus, apply, reconcile, restart, "
         "loseWrites, hideNode, delayBinds, expect");
@@ -412,7 +413,7 @@ void ReadShares(Fields* fields, const std::string& name,
   for (const auto& [key, share] : shares) {
     fields->Read(key, share);
     if (*share >= 0 && *share <= 100) continue;  // false for a NaN
-    extender::FailAt(fields->Take(key), fmt::format("{}.{}: want 0 to 100 percent", name, key));
+    yaml::FailAt(fields->Take(key), fmt::format("{}.{}: want 0 to 100 percent", name, key));
   }
 }
 
@@ -459,7 +460,7 @@ void ReadByKind(Fields* fields, const char* key, T (*read)(const YAML::Node&),
                 std::map<std::string, T, std::less<>>* out) {
   const YAML::Node map = fields->Take(key);
   if (!map) return;
-  if (!map.IsMap()) extender::FailAt(map, fmt::format("faults.{}: want a map", key));
+  if (!map.IsMap()) yaml::FailAt(map, fmt::format("faults.{}: want a map", key));
   for (const auto& entry : map) (*out)[entry.first.as<std::string>()] = read(entry.second);
 }
 
@@ -480,9 +481,9 @@ Scenario ReadAll(const YAML::Node& root) {
   Scenario scenario;
   fields.Require("name");
   fields.Read("name", &scenario.name);
-  extender::ReadQuotaOptions(&fields, &scenario.options);
+  yaml::ReadQuotaOptions(&fields, &scenario.options);
   if (const YAML::Node options = fields.Take("options"))
-    extender::ReadEngineOptions(options, &scenario.options);
+    yaml::ReadEngineOptions(options, &scenario.options);
   for (const YAML::Node& n : ListOf(&fields, "scenario", "instanceTypes")) {
     scenario.instance_types.push_back(ReadInstanceType(n));
   }
@@ -517,7 +518,7 @@ absl::StatusOr<Scenario> ParseScenario(std::string_view yaml, std::string file) 
         fmt::format("{}:{}: {}", file, std::max(line, 1), kube::Excerpt(message)));
   };
   // The stricter reader goes first: what it takes, the other one takes in bounded memory.
-  const lint::YamlFile strict = lint::ParseYaml(yaml);
+  const yaml::YamlFile strict = yaml::ParseYaml(yaml);
   if (strict.error) return error(strict.error->line, strict.error->message);
   if (strict.documents.empty()) return error(1, "there is no scenario in it");
   if (strict.documents.size() > 1) {
@@ -527,7 +528,7 @@ absl::StatusOr<Scenario> ParseScenario(std::string_view yaml, std::string file) 
     Scenario scenario = ReadAll(YAML::Load(std::string(yaml)));
     scenario.file = std::move(file);
     return scenario;
-  } catch (const extender::FieldError& field) {
+  } catch (const yaml::FieldError& field) {
     return error(field.line, field.message);
   } catch (const YAML::Exception& yaml_error) {
     return error(yaml_error.mark.line + 1, yaml_error.msg);
@@ -535,7 +536,7 @@ absl::StatusOr<Scenario> ParseScenario(std::string_view yaml, std::string file) 
 }
 
 absl::StatusOr<Scenario> ReadScenario(const std::string& path, std::istream& in) {
-  const absl::StatusOr<std::string> text = lint::ReadSource(path, in);
+  const absl::StatusOr<std::string> text = yaml::ReadSource(path, in);
   if (!text.ok()) {
     return absl::NotFoundError(fmt::format("{}:1: {}", path, std::string(text.status().message())));
   }

@@ -143,7 +143,7 @@ struct ReconcileStep {
 };
 // Muster is killed: everything it knew is gone, and so is what was under way.
 struct RestartStep {};
-// From now on Muster's writes of a kind (extender/action_requests.h: "gate-lift", "binding", ...)
+// From now on Muster's writes of a kind (writes/action_requests.h: "gate-lift", "binding", ...)
 // fail before they are sent, except the first few, until the time is over.
 struct LoseWritesStep {
   std::string kind;
@@ -270,7 +270,7 @@ struct Scenario {
 };
 
 // InvalidArgument as "FILE:LINE: FIELD: what is wrong". An unknown field is an error, and so is
-// what lint/yaml_tree.h refuses.
+// what yaml/tree.h refuses.
 absl::StatusOr<Scenario> ParseScenario(std::string_view yaml, std::string file);
 // "-" is `in`. NotFound as "FILE:1: why" if it can't be read.
 absl::StatusOr<Scenario> ReadScenario(const std::string& path, std::istream& in);

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "lint/yaml_tree.h"
 #include "simulation/run_simulate.h"
 
 namespace muster::simulation {

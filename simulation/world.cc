@@ -10,10 +10,8 @@
 #include "absl/strings/match.h"
 #include "coscheduling/engine.h"
 #include "coscheduling/labels.h"
-#include "extender/action_requests.h"
 #include "fmt/format.h"
 #include "kube/embedded/api_server.h"
-#include "kube/objects/decode.h"
 #include "kube/simulators/coscheduling_plugin.h"
 #include "kube/simulators/karpenter_simulator.h"
 #include "kube/simulators/kubelet_simulator.h"
@@ -26,6 +24,8 @@
 #include "simulation/manifests.h"
 #include "simulation/observers.h"
 #include "simulation/workload.h"
+#include "writes/action_requests.h"
+#include "writes/answers.h"
 
 namespace muster::simulation {
 namespace {
@@ -200,11 +200,11 @@ struct World::State : kube::simulators::ExtenderClient {
       done(answer->error);
       return;
     }
-    const std::optional<extender::ActionRequest> made = extender::ToRequest(numbered.action, now);
+    const std::optional<writes::ActionRequest> made = writes::ToRequest(numbered.action, now);
     if (!made) return;  // an event: the timeline says as much
     auto write = std::make_shared<Write>(Write{.id = numbered.id,
                                                .generation = generation,
-                                               .kind = extender::KindOf(numbered.action),
+                                               .kind = writes::KindOf(numbered.action),
                                                .made = *made});
     if (!faults.Active(now)) return Send(write);
     write->trip = faults.OfWrite(write->kind);
@@ -216,10 +216,10 @@ struct World::State : kube::simulators::ExtenderClient {
     uint64_t id = 0;
     int generation = 0;  // of the Muster that asked for it
     std::string_view kind;
-    extender::ActionRequest made;
+    writes::ActionRequest made;
     Faults::Trip trip{};
     absl::Status status{};
-    extender::AnswerKind answer = extender::AnswerKind::kNone;
+    writes::AnswerKind answer = writes::AnswerKind::kNone;
     std::string body{};  // of the answer; empty if nothing came back
   };
 
@@ -285,35 +285,9 @@ struct World::State : kube::simulators::ExtenderClient {
     return lost;
   }
 
-  void Observe(extender::AnswerKind kind, const std::string& body) {
-    switch (kind) {
-      case extender::AnswerKind::kPod:
-        engine->Upsert(*kube::Decode<kube::Pod>(body));
-        break;
-      case extender::AnswerKind::kNode:
-        engine->Upsert(*kube::Decode<kube::Node>(body));
-        break;
-      case extender::AnswerKind::kPodGroup:
-        engine->Upsert(*kube::Decode<kube::PodGroup>(body));
-        break;
-      case extender::AnswerKind::kJob:
-        engine->Upsert(*kube::Decode<kube::Job>(body));
-        break;
-      case extender::AnswerKind::kJobSet:
-        engine->Upsert(*kube::Decode<kube::JobSet>(body));
-        break;
-      case extender::AnswerKind::kPyTorchJob:
-        engine->Upsert(*kube::Decode<kube::PyTorchJob>(body));
-        break;
-      case extender::AnswerKind::kTrainJob:
-        engine->Upsert(*kube::Decode<kube::TrainJob>(body));
-        break;
-      case extender::AnswerKind::kWorkload:
-        engine->Upsert(*kube::Decode<kube::Workload>(body));
-        break;
-      case extender::AnswerKind::kNone:
-        break;
-    }
+  // What the embedded server answered can be decoded.
+  void Observe(writes::AnswerKind kind, const std::string& body) {
+    if (kind != writes::AnswerKind::kNone) writes::ObservationOf(kind, body)(*engine);
   }
 
   bool StepMuster() {

@@ -4,7 +4,8 @@
 // Deterministic: equal scenarios and seeds give equal runs. Requests take effect when they are
 // made, or, with a scenario's faults, when they arrive (faults.h); time passes only while nothing
 // is left to do. The engine's actions go through the same requests as in the service
-// (action_requests.h), and what it observes is decoded from the same bytes a watch would carry.
+// (writes/action_requests.h), and what it observes is decoded from the same bytes a watch would
+// carry.
 #pragma once
 
 #include <functional>

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "lint/output.h"
-#include "lint/yaml_tree.h"
 #include "tests/fuzz/fuzz.h"
+#include "yaml/tree.h"
 
 namespace muster::fuzz {
 namespace {
@@ -23,7 +23,7 @@ void CheckResult(const lint::LintResult& result, std::string_view input) {
     RequireLine(finding.line, input);
     RequireSayable(finding.message);
     RequireSayable(finding.fix);
-    Require(!lint::ParseYaml(finding.yaml).error, "what is to be written instead is YAML");
+    Require(!yaml::ParseYaml(finding.yaml).error, "what is to be written instead is YAML");
   }
   for (const lint::FileError& error : result.errors) {
     RequireLine(error.line, input);

@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <string>
 
-#include "lint/yaml_tree.h"
 #include "tests/fuzz/fuzz.h"
+#include "yaml/tree.h"
 
 namespace muster::fuzz {
 namespace {
 
-using lint::YamlFile;
-using lint::YamlNode;
+using yaml::YamlFile;
+using yaml::YamlNode;
 
 int LinesOf(std::string_view text) { return static_cast<int>(std::ranges::count(text, '\n')) + 1; }
 
@@ -27,7 +27,7 @@ bool Same(const YamlNode& a, const YamlNode& b) {
 
 MUSTER_FUZZ_TARGET(std::string_view input) {
   using namespace muster::fuzz;
-  const YamlFile file = muster::lint::ParseYaml(input);
+  const YamlFile file = muster::yaml::ParseYaml(input);
   const int lines = LinesOf(input);
   if (file.error) {
     RequireSayable(file.error->message);
@@ -36,11 +36,11 @@ MUSTER_FUZZ_TARGET(std::string_view input) {
   for (const YamlNode& node : file.nodes) {
     Require(node.line >= 1 && node.line <= lines, "a value is inside the file");
   }
-  for (const muster::lint::YamlValue& document : file.documents) {
+  for (const muster::yaml::YamlValue& document : file.documents) {
     // Aliases may make a small text's document a large one.
     if (document.node()->values > 10'000) continue;
-    const std::string emitted = muster::lint::EmitYaml(document);
-    const YamlFile again = muster::lint::ParseYaml(emitted);
+    const std::string emitted = muster::yaml::EmitYaml(document);
+    const YamlFile again = muster::yaml::ParseYaml(emitted);
     Require(!again.error && again.documents.size() == 1, "what is emitted is one document");
     Require(Same(*document.node(), *again.documents.front().node()),
             "what is emitted reads back the same");

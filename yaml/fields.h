@@ -8,9 +8,8 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "coscheduling/engine.h"
 
-namespace muster::extender {
+namespace muster::yaml {
 
 // Thrown by what is below, caught where a file is read; never leaves the function that reads one.
 struct FieldError {
@@ -66,10 +65,4 @@ class Fields {
   std::set<std::string> known_;
 };
 
-// `quota` (internal, kueue, off) and `fairSharing`, beside the engine's tunables.
-void ReadQuotaOptions(Fields* fields, coscheduling::EngineOptions* options);
-
-// The engine's tunables: mapping `options` of a scenario, `engine` of the service's configuration.
-void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* options);
-
-}  // namespace muster::extender
+}  // namespace muster::yaml

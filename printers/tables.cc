@@ -1,4 +1,4 @@
-#include "extender/tables.h"
+#include "printers/tables.h"
 
 #include <google/protobuf/util/time_util.h>
 
@@ -7,7 +7,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
-namespace muster::extender {
+namespace muster::printers {
 namespace {
 
 using google::protobuf::util::TimeUtil;
@@ -184,4 +184,4 @@ std::string ExplainGang(const v1::Gang& gang) {
   return text;
 }
 
-}  // namespace muster::extender
+}  // namespace muster::printers

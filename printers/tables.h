@@ -6,7 +6,7 @@
 
 #include "muster/v1/admission.pb.h"
 
-namespace muster::extender {
+namespace muster::printers {
 
 // Columns as wide as their widest cell, two spaces apart, the last one unpadded; ends in a newline.
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
@@ -32,4 +32,4 @@ std::string QueueTable(const v1::ListQueuesResponse& queues);
 // State, reason, fix, then members, nodes, and while it waits what NodePools could do for it.
 std::string ExplainGang(const v1::Gang& gang);
 
-}  // namespace muster::extender
+}  // namespace muster::printers

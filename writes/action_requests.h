@@ -9,7 +9,7 @@
 #include "coscheduling/actions.h"
 #include "kube/api.h"
 
-namespace muster::extender {
+namespace muster::writes {
 
 // What the request's answer is: which object, if any, came back.
 enum class AnswerKind {
@@ -50,4 +50,4 @@ std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl:
 // "requeue", "give-back-over": for metrics, logs and MUSTER_TEST_CRASH_AFTER.
 std::string_view KindOf(const coscheduling::Action& action);
 
-}  // namespace muster::extender
+}  // namespace muster::writes

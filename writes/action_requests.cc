@@ -1,4 +1,4 @@
-#include "extender/action_requests.h"
+#include "writes/action_requests.h"
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,7 +14,7 @@
 #include "kube/objects/time_text.h"
 #include "kube/objects/well_known.h"
 
-namespace muster::extender {
+namespace muster::writes {
 namespace {
 
 using coscheduling::ObjectRef;
@@ -490,4 +490,4 @@ std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl:
 
 std::string_view KindOf(const coscheduling::Action& action) { return std::visit(Kind{}, action); }
 
-}  // namespace muster::extender
+}  // namespace muster::writes

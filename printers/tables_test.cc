@@ -1,8 +1,8 @@
-#include "extender/tables.h"
+#include "printers/tables.h"
 
 #include <gtest/gtest.h>
 
-namespace muster::extender {
+namespace muster::printers {
 namespace {
 
 v1::Gang Sample() {
@@ -143,4 +143,4 @@ TEST(QueueTable, ShowsUsageAndWhoWaits) {
 }
 
 }  // namespace
-}  // namespace muster::extender
+}  // namespace muster::printers

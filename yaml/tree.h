@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace muster::lint {
+namespace muster::yaml {
 
 // A manifest in a cluster has 1.5 MiB at most; a rendered chart is a few.
 inline constexpr size_t kMaxYamlBytes = size_t{8} << 20;
@@ -89,4 +89,4 @@ YamlFile ParseYaml(std::string_view text);
 // The value as YAML text, each line indented by `indent`, with a newline at its end.
 std::string EmitYaml(const YamlValue& value, int indent = 0);
 
-}  // namespace muster::lint
+}  // namespace muster::yaml

@@ -1,4 +1,4 @@
-#include "lint/source_text.h"
+#include "yaml/source_text.h"
 
 #include <array>
 #include <cerrno>
@@ -7,9 +7,9 @@
 #include <istream>
 
 #include "absl/status/status.h"
-#include "lint/yaml_tree.h"
+#include "yaml/tree.h"
 
-namespace muster::lint {
+namespace muster::yaml {
 namespace {
 
 std::string ReadStream(std::istream& in) {
@@ -37,4 +37,4 @@ absl::StatusOr<std::string> ReadSource(const std::string& path, std::istream& in
   return path == "-" ? ReadStream(in) : ReadSourceFile(path);
 }
 
-}  // namespace muster::lint
+}  // namespace muster::yaml

@@ -1,13 +1,13 @@
-#include "lint/yaml_tree.h"
+#include "yaml/tree.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <ctime>
 
-#include "lint/text.h"
+#include "absl/strings/str_cat.h"
 
-namespace muster::lint {
+namespace muster::yaml {
 namespace {
 
 using ::testing::HasSubstr;
@@ -74,9 +74,9 @@ struct BadCase {
 std::string ManyAliases() {
   std::string text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 9; ++i) {
-    Append(&text, "a", i, ": &a", i, " [");
-    for (int k = 0; k < 10; ++k) Append(&text, k == 0 ? "" : ", ", "*a", i - 1);
-    Append(&text, "]\n");
+    absl::StrAppend(&text, "a", i, ": &a", i, " [");
+    for (int k = 0; k < 10; ++k) absl::StrAppend(&text, k == 0 ? "" : ", ", "*a", i - 1);
+    absl::StrAppend(&text, "]\n");
   }
   return text;
 }
@@ -111,7 +111,7 @@ TEST(YamlTree, WhatCannotBeReadIsNamedWithItsLine) {
             [] {
               std::string text;
               for (int i = 0; i < 150; ++i)
-                Append(&text, std::string(static_cast<size_t>(i), ' '), "a:\n");
+                absl::StrAppend(&text, std::string(static_cast<size_t>(i), ' '), "a:\n");
               return text;
             }(),
             101, "nested deeper than 100 levels"},
@@ -205,4 +205,4 @@ TEST(YamlTree, AnErrorIsShortHoweverLongTheKeyIs) {
 }
 
 }  // namespace
-}  // namespace muster::lint
+}  // namespace muster::yaml

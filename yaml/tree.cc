@@ -1,4 +1,4 @@
-#include "lint/yaml_tree.h"
+#include "yaml/tree.h"
 
 #include <simdjson.h>
 #include <yaml-cpp/eventhandler.h>
@@ -15,11 +15,22 @@
 #include <streambuf>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "kube/objects/excerpt.h"
-#include "lint/text.h"
 
-namespace muster::lint {
+namespace muster::yaml {
 namespace {
+
+// The pieces between separators, empty ones too.
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces;
+  for (size_t end; (end = text.find(separator)) != std::string_view::npos;) {
+    pieces.push_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  pieces.push_back(text);
+  return pieces;
+}
 
 constexpr std::string_view kMergeKey = "<<";
 
@@ -183,7 +194,7 @@ class TreeBuilder : public YAML::EventHandler {
   void Count(int64_t values, int line) {
     values_ += values;
     if (values_ > kMaxYamlValues) {
-      Fail(line, Concat("more than ", kMaxYamlValues, " values, with aliases written out"));
+      Fail(line, absl::StrCat("more than ", kMaxYamlValues, " values, with aliases written out"));
     }
   }
 
@@ -214,7 +225,7 @@ class TreeBuilder : public YAML::EventHandler {
             YAML::EmitterStyle::value style) {
     CheckIndentation(mark);
     if (open_.size() >= static_cast<size_t>(kMaxYamlDepth)) {
-      Fail(LineOf(mark), Concat("nested deeper than ", kMaxYamlDepth, " levels"));
+      Fail(LineOf(mark), absl::StrCat("nested deeper than ", kMaxYamlDepth, " levels"));
     }
     OpenNode& opened = open_.emplace_back();
     opened.node = NewNode(kind, mark);
@@ -257,7 +268,7 @@ class TreeBuilder : public YAML::EventHandler {
     }
     const auto [first, is_new] = parent->keys.emplace(node->text, line);
     if (!is_new) {
-      Fail(line, Concat("key ", node->text, " stands twice, first in line ", first->second));
+      Fail(line, absl::StrCat("key ", node->text, " stands twice, first in line ", first->second));
     }
     parent->has_key = true;
     parent->field = {node->text, line, nullptr};
@@ -308,10 +319,10 @@ void Parse(std::string_view text, YamlFile* file) {
   if (text.size() > kMaxYamlBytes) {
     const std::string_view read = text.substr(0, kMaxYamlBytes);
     Fail(static_cast<int>(std::ranges::count(read, '\n')) + 1,
-         Concat("the file goes on past ", kMaxYamlBytes, " bytes, more than is read"));
+         absl::StrCat("the file goes on past ", kMaxYamlBytes, " bytes, more than is read"));
   }
   CheckCharacters(text);
-  const std::vector<std::string_view> lines = Split(text, "\n");
+  const std::vector<std::string_view> lines = Split(text, '\n');
   TreeBuilder builder(text.size(), lines, file);
   try {
     ViewBuffer buffer(text);
@@ -326,7 +337,7 @@ void Parse(std::string_view text, YamlFile* file) {
     for (const int at : {line, line - 1}) {
       if (HasTabIndentation(lines, at)) Fail(at, kTabMessage);
     }
-    Fail(line, Concat("not YAML: ", error.msg));
+    Fail(line, absl::StrCat("not YAML: ", error.msg));
   }
 }
 
@@ -396,26 +407,28 @@ void EmitAfterKey(const YamlNode& node, int indent, std::string* out) {
   const std::string margin(static_cast<size_t>(indent), ' ');
   switch (node.kind) {
     case YamlNode::Kind::kNull:
-      Append(out, "\n");
+      absl::StrAppend(out, "\n");
       return;
     case YamlNode::Kind::kScalar:
       if (FitsLiteral(node)) {
-        Append(out, " |\n");
+        absl::StrAppend(out, " |\n");
         const std::string_view text(node.text);
-        for (const std::string_view line : Split(text.substr(0, text.size() - 1), "\n")) {
-          Append(out, std::string_view(line.empty() ? "" : margin), line, "\n");
+        for (const std::string_view line : Split(text.substr(0, text.size() - 1), '\n')) {
+          if (!line.empty()) *out += margin;
+          *out += line;
+          *out += '\n';
         }
       } else {
-        Append(out, " ", ScalarText(node), "\n");
+        absl::StrAppend(out, " ", ScalarText(node), "\n");
       }
       return;
     case YamlNode::Kind::kSequence:
     case YamlNode::Kind::kMapping:
       if (node.items.empty() && node.fields.empty()) {
-        Append(out, node.kind == YamlNode::Kind::kSequence ? " []\n" : " {}\n");
+        absl::StrAppend(out, node.kind == YamlNode::Kind::kSequence ? " []\n" : " {}\n");
         return;
       }
-      Append(out, "\n");
+      absl::StrAppend(out, "\n");
       Emit(node, indent, out);
   }
 }
@@ -423,7 +436,7 @@ void EmitAfterKey(const YamlNode& node, int indent, std::string* out) {
 void Emit(const YamlNode& node, int indent, std::string* out) {
   const std::string margin(static_cast<size_t>(indent), ' ');
   for (const YamlField& field : node.fields) {
-    Append(out, margin, KeyText(field.key), ":");
+    absl::StrAppend(out, margin, KeyText(field.key), ":");
     EmitAfterKey(*field.value, indent + 2, out);
   }
   for (const YamlNode* item : node.items) {
@@ -431,9 +444,9 @@ void Emit(const YamlNode& node, int indent, std::string* out) {
       // The first field stands beside the dash.
       std::string block;
       Emit(*item, indent + 2, &block);
-      Append(out, margin, "- ", std::string_view(block).substr(margin.size() + 2));
+      absl::StrAppend(out, margin, "- ", block.substr(margin.size() + 2));
     } else {
-      Append(out, margin, "-");
+      absl::StrAppend(out, margin, "-");
       EmitAfterKey(*item, indent + 2, out);
     }
   }
@@ -451,7 +464,7 @@ YamlValue YamlValue::Get(std::string_view key) const {
 
 YamlValue YamlValue::At(std::string_view path) const {
   YamlValue value = *this;
-  for (const std::string_view key : Split(path, ".")) value = value.Get(key);
+  for (const std::string_view key : Split(path, '.')) value = value.Get(key);
   return value;
 }
 
@@ -494,4 +507,4 @@ std::string EmitYaml(const YamlValue& value, int indent) {
   return out;
 }
 
-}  // namespace muster::lint
+}  // namespace muster::yaml

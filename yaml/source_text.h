@@ -6,12 +6,12 @@
 
 #include "absl/status/statusor.h"
 
-namespace muster::lint {
+namespace muster::yaml {
 
-// The file's bytes: at most a piece more than kMaxYamlBytes (yaml_tree.h), so that what is too
+// The file's bytes: at most a piece more than kMaxYamlBytes (tree.h), so that what is too
 // large is noticed, and no more than that. NotFound with the system's words if it can't be read.
 absl::StatusOr<std::string> ReadSourceFile(const std::string& path);
 // The same, or those of `in` for "-".
 absl::StatusOr<std::string> ReadSource(const std::string& path, std::istream& in);
 
-}  // namespace muster::lint
+}  // namespace muster::yaml

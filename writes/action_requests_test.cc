@@ -1,10 +1,10 @@
-#include "extender/action_requests.h"
+#include "writes/action_requests.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-namespace muster::extender {
+namespace muster::writes {
 namespace {
 
 using nlohmann::json;
@@ -307,4 +307,4 @@ TEST(ActionRequests, TextThatIsNoUtf8IsMended) {
 }
 
 }  // namespace
-}  // namespace muster::extender
+}  // namespace muster::writes

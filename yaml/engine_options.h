@@ -1,0 +1,18 @@
+// The engine's options as people write them: the one reading for the service's configuration and
+// for scenarios.
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include "coscheduling/engine_options.h"
+#include "yaml/fields.h"
+
+namespace muster::yaml {
+
+// `quota` (internal, kueue, off) and `fairSharing`, beside the engine's tunables.
+void ReadQuotaOptions(Fields* fields, coscheduling::EngineOptions* options);
+
+// The engine's tunables: mapping `options` of a scenario, `engine` of the service's configuration.
+void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* options);
+
+}  // namespace muster::yaml
