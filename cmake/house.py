@@ -11,6 +11,7 @@
   size      so is each source file
   name      no file is called utils or helpers
   version   what names Muster's version names the one of CMakeLists.txt
+  link      what a document points to in the tree is there
 
 house_test.py shows each rule failing.
 """
@@ -312,10 +313,21 @@ def check_version(root, paths):
                 yield "version", path, f"names {other}; CMakeLists.txt says {version}"
 
 
+def check_links(root, paths):
+    for path in paths:
+        if not path.endswith(".md"):
+            continue
+        folder = os.path.dirname(os.path.join(root, path))
+        for target in re.findall(r"\]\(([^)#\s]+)", read(root, path)):
+            if not re.match(r"\w+:", target) and not os.path.exists(os.path.join(folder, target)):
+                yield "link", path, f"points to {target}, which isn't there"
+
+
 def breaches(root):
     """(rule, path, what is wrong) of everything in the tree, NOT_YET aside."""
     paths = list(tree(root))
-    for check in (check_includes, check_owners, check_sizes, check_names, check_version):
+    for check in (check_includes, check_owners, check_sizes, check_names, check_version,
+                  check_links):
         yield from check(root, paths)
 
 

@@ -198,6 +198,14 @@ class TheVersion(TestCase):
         self.refused("CHANGELOG.md", "## 1.2.2\n", "version", "names 1.2.2; CMakeLists.txt says 1.2.3")
 
 
+class Links(TestCase):
+    def test_point_to_what_is_there(self):
+        self.passes("quota/README.md", "[here](README.md) [map](../CMakeLists.txt#top) [up](..)\n"
+                                       "[Kueue](https://kueue.sigs.k8s.io) [below](#below)\n")
+        self.refused("quota/README.md", "[gone](../cluster)\n", "link",
+                     "points to ../cluster, which isn't there")
+
+
 class NotYet(TestCase):
     def test_lets_a_breach_be_and_shrinks_with_it(self):
         bad = {"quota/tree.h": including("cluster/snapshot.h")}
