@@ -18,11 +18,9 @@ namespace muster::simulation {
 // - queries show no gang, member or node that the API server doesn't have, and every member that it
 //   has;
 // - every gang is whole, over, infeasible, backs off until a time to come, or waits; none is bound
-// in
-//   part, unless its minMember was edited;
+//   in part, unless its minMember was edited;
 // - a reason is true: a gang that is short of capacity wouldn't fit, one that misses members has
-// too
-//   few, one that waits for quota would exceed what its flavors have;
+//   too few, one that waits for quota would exceed what its flavors have;
 // - nothing is left of what nobody needs: holds, requests for nodes, marks of restarts.
 //
 // It sees what the API server has, and what queries show; it plans by itself and proves that a gang
