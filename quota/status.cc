@@ -17,19 +17,19 @@ std::string LocalQueueOf(const Workload& workload) {
   return absl::StrCat(workload.name_space, "/", workload.queue);
 }
 
-// Workloads that wait, surplus left out: first in line first, then those in no line.
+// Workloads that wait, surplus left out.
 struct Waiting {
   std::vector<const Entry*> entries;
-  void Sort() {
-    std::sort(entries.begin(), entries.end(), [](const Entry* a, const Entry* b) {
+  // Names at most so many: first in line first, then those in no line.
+  void Put(QueueStatus& status, size_t most) {
+    status.pending = static_cast<int64_t>(entries.size());
+    const auto end = entries.begin() + static_cast<ptrdiff_t>(std::min(most, entries.size()));
+    std::partial_sort(entries.begin(), end, entries.end(), [](const Entry* a, const Entry* b) {
       if ((a->kind == nullptr) != (b->kind == nullptr)) return a->kind != nullptr;
       return ByRank()(a, b);
     });
-  }
-  void Put(QueueStatus& status, size_t most) const {
-    status.pending = static_cast<int64_t>(entries.size());
-    for (size_t i = 0; i < std::min(most, entries.size()); ++i) {
-      status.pending_ids.push_back(entries[i]->workload.id);
+    for (auto it = entries.begin(); it != end; ++it) {
+      status.pending_ids.push_back((*it)->workload.id);
     }
   }
 };
@@ -89,7 +89,6 @@ std::vector<QueueStatus> QuotaScheduler::ClusterQueues(size_t max_pending_ids) c
     status.cohort = queue.object->cohort;
     status.admitted = static_cast<int64_t>(ledger.OnQueue(static_cast<int>(i)).size());
     status.error = queue.error;
-    waiting[i].Sort();
     waiting[i].Put(status, max_pending_ids);
     AddUsage(ledger, queue, status);
     if (!state_->options.fair_sharing) continue;
@@ -134,7 +133,6 @@ std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) con
   }
   std::vector<QueueStatus> statuses;
   for (auto& [name, local] : all) {
-    local.waiting.Sort();
     local.waiting.Put(local.status, max_pending_ids);
     std::sort(local.status.usage.begin(), local.status.usage.end(),
               [](const FlavorUsage& a, const FlavorUsage& b) {
