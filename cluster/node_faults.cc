@@ -148,4 +148,13 @@ std::optional<std::string> NodeFault(const kube::Pod& pod) {
   return fault;
 }
 
+std::string FailureText(const kube::Pod& pod) {
+  if (std::optional<std::string> fault = NodeFault(pod)) return *fault;
+  std::string why = pod.status_reason;
+  for (const std::string& more : {pod.status_message, pod.termination_message.substr(0, 200)}) {
+    if (!more.empty()) why += (why.empty() ? "" : ": ") + more;
+  }
+  return why;
+}
+
 }  // namespace muster::cluster

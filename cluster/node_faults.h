@@ -25,4 +25,7 @@ std::string DeviceFaultIn(std::string_view termination_message);
 // container that failed so and was started again in its pod counts as well.
 std::optional<std::string> NodeFault(const kube::Pod& pod);
 
+// Why a pod that failed did so: its node's fault, or else what its status says; "" if nothing.
+std::string FailureText(const kube::Pod& pod);
+
 }  // namespace muster::cluster

@@ -16,6 +16,14 @@ kube::Pod FailedPod(std::string uid, std::string reason, std::string termination
   return pod;
 }
 
+TEST(FailureText, IsTheFaultOfTheNodeOrElseWhatTheStatusSays) {
+  EXPECT_EQ(FailureText(FailedPod("a", "UnexpectedAdmissionError")),
+            "UnexpectedAdmissionError: Allocate failed due to no healthy devices present");
+  EXPECT_EQ(FailureText(FailedPod("b", "Evicted", "out of memory")),
+            "Evicted: Allocate failed due to no healthy devices present: out of memory");
+  EXPECT_EQ(FailureText(kube::Pod()), "");
+}
+
 TEST(DeviceFault, NamesTheFaultAndQuotesItsLine) {
   const struct {
     const char* message;

@@ -42,13 +42,6 @@ bool LeavesDuringBringUp(const kube::Taint& taint, const kube::NodeClaim* claim)
          IsStartupTaint(taint, claim);
 }
 
-// Extended resources (pkg/apis/core/v1/helper IsExtendedResourceName): named with a domain that
-// isn't Kubernetes' own.
-bool IsDevice(std::string_view resource) {
-  return resource.find('/') != std::string_view::npos &&
-         resource.find("kubernetes.io/") == std::string_view::npos;
-}
-
 void Want(kube::ResourceList& wanted, const std::string& resource, int64_t amount) {
   if (amount > wanted.Get(resource)) wanted.Set(resource, amount);
 }
@@ -142,6 +135,11 @@ std::string WhyNotInitialized(const kube::Node& node, const kube::NodeClaim* cla
 }
 
 }  // namespace
+
+bool IsDevice(std::string_view resource) {
+  return resource.find('/') != std::string_view::npos &&
+         resource.find("kubernetes.io/") == std::string_view::npos;
+}
 
 bool IsLifecycleTaint(const kube::Taint& taint) {
   constexpr std::array<std::string_view, 6> kKeys = {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kube/objects/node.h"
@@ -22,6 +23,10 @@ enum class NodeStage {
   kUsable,       // and every device is there in full
   kGoing,        // being deleted or disrupted, on either object
 };
+
+// Extended resources (pkg/apis/core/v1/helper IsExtendedResourceName): named with a domain that
+// isn't Kubernetes' own.
+bool IsDevice(std::string_view resource);
 
 struct DeviceShortage {
   std::string resource;

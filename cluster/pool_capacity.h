@@ -60,4 +60,7 @@ struct Standing {
 // As if they were empty: what stands there comes and goes. O(nodes).
 Standing StandingFor(const Demand& demand, const Snapshot& snapshot);
 
+// The nodes that could be made of them are the same; how many there are already may differ.
+bool MakeTheSame(const kube::NodePool& a, const kube::NodePool& b);
+
 }  // namespace muster::cluster

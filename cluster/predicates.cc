@@ -175,6 +175,20 @@ std::optional<Rejection> CheckRoom(const kube::Pod& pod, const NodeInfo& info) {
   return CheckHostPorts(pod, info);
 }
 
+int64_t RoomFor(const kube::Pod& pod, const NodeInfo& info) {
+  int64_t room = pod.spec->host_ports.empty() ? kManyPods : 1;
+  const auto& allocatable = info.node->allocatable.entries();
+  size_t at = 0;
+  for (const auto& [resource, amount] : pod.spec->requests.entries()) {
+    if (amount <= 0) continue;
+    while (at < allocatable.size() && allocatable[at].first < resource) ++at;
+    const bool has = at < allocatable.size() && allocatable[at].first == resource;
+    room = has ? std::min(room, info.free[at] / amount) : 0;
+    if (room == 0) break;
+  }
+  return room;
+}
+
 std::optional<Rejection> CheckRelations(const Snapshot& snapshot, const kube::Pod& pod,
                                         const NodeInfo& info) {
   std::vector<const NodeInfo*> nodes;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -79,6 +80,10 @@ class ClassCheck {
 // Resources and host ports, against what stands there now. The pod itself doesn't count against
 // itself if it stands there already.
 std::optional<Rejection> CheckRoom(const kube::Pod& pod, const NodeInfo& info);
+// For how many pods like this one the node has resources: kManyPods if it asks for none, and one at
+// most if it asks for host ports, whether they are free or not.
+inline constexpr int64_t kManyPods = std::numeric_limits<int32_t>::max();
+int64_t RoomFor(const kube::Pod& pod, const NodeInfo& info);
 
 // Inter-pod affinity and anti-affinity (both directions) and hard topology spread, against the
 // pods that stand in the snapshot now, assumed ones included. The first pod of a group that would

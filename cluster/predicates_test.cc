@@ -214,6 +214,19 @@ struct PortCase {
   bool conflict;
 };
 
+TEST(RoomFor, IsThatOfTheScarcestResource) {
+  Snapshot snapshot;
+  snapshot.Upsert(test::MakeNode("a"));
+  snapshot.Upsert(test::BoundTo(test::MakePod("there", {{"nvidia.com/gpu", 3}}), "a"));
+  const NodeInfo& info = *snapshot.FindNode("a");
+  EXPECT_EQ(RoomFor(test::MakePod("small", {{"cpu", 1'000}}), info), 96);
+  EXPECT_EQ(RoomFor(test::MakePod("gpus", {{"cpu", 1'000}, {"nvidia.com/gpu", 2}}), info), 2);
+  EXPECT_EQ(RoomFor(test::MakePod("other", {{"example.com/fpga", 1}}), info), 0);
+  kube::Pod nothing = test::MakePod("nothing");
+  nothing.spec = std::make_shared<const kube::PodSpec>();
+  EXPECT_EQ(RoomFor(nothing, info), kManyPods);
+}
+
 TEST(CheckRoom, KeepsHostPortsApart) {
   const std::vector<PortCase> cases = {
       {"same port", {"", "TCP", 80}, {"", "TCP", 80}, true},

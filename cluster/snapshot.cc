@@ -268,6 +268,11 @@ size_t Snapshot::virtual_count() const { return state_->virtual_count; }
 
 const NodeInfo* Snapshot::FindNode(std::string_view name) const { return state_->FindNode(name); }
 
+const kube::Node* Snapshot::FindNodeObject(std::string_view name) const {
+  const NodeInfo* info = FindNode(name);
+  return info == nullptr ? nullptr : info->object.get();
+}
+
 const kube::Pod* Snapshot::FindPod(std::string_view uid) const {
   auto it = state_->FindPod(uid);
   return it == state_->pods.end() ? nullptr : it->second.pod.get();

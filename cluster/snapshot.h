@@ -128,6 +128,8 @@ class Snapshot {
   void Forget(std::string_view pod_uid);
 
   const NodeInfo* FindNode(std::string_view name) const;
+  // Its Node; null while there is only a NodeClaim, or nothing.
+  const kube::Node* FindNodeObject(std::string_view name) const;
   const kube::Pod* FindPod(std::string_view uid) const;
   std::shared_ptr<const kube::Pod> SharePod(std::string_view uid) const;
   // The node on which the pod is counted, bound or assumed; nullptr if none.

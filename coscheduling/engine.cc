@@ -25,31 +25,26 @@ Engine::Owners::Owners(EngineOptions engine_options)
       gangs(options, snapshot, &agenda, &outbox),
       records(options, snapshot, &agenda, &outbox),
       quota(options, snapshot, gangs, &records, &agenda, &outbox),
+      common(options, snapshot, gangs, records, &agenda, &outbox),
       suspects(options.suspect_time),
-      placeability(
-          options, snapshot, quota,
-          [this](const Gang& gang, const kube::ResourceFlavor& flavor) {
-            const AdmissionRecord* record = records.Of(gang);
-            const std::map<std::string, absl::Time> tried =
-                record != nullptr ? record->flavors_tried : restarts.TriedBefore(gang).flavors;
-            const auto found = tried.find(flavor.meta.name);
-            return found == tried.end() ? absl::InfinitePast() : found->second;
-          },
-          &agenda),
-      placement(
-          options, &snapshot, gangs, records, &quota, suspects,
-          [this](const Gang& gang) { return provisioning.CapacityOf(gang); }, &agenda),
-      provisioning(
-          options, snapshot, gangs, records, quota, placeability, &placement,
-          [this](const Gang& gang) { return restarts.MayUseAnotherFlavor(gang); }, &agenda,
-          &outbox),
-      holds(snapshot, records, placement, &agenda, &outbox),
-      commit(options, snapshot, gangs, records, &placement, &agenda, &outbox),
-      restarts(options, snapshot, gangs, records, &quota, placement, &placeability, provisioning,
-               &agenda, &outbox),
-      repair(options, snapshot, gangs, &records, &restarts, &agenda, &outbox),
-      evictions(snapshot, records, &quota, &restarts, &outbox),
-      suspect_marks(options, snapshot, gangs, &suspects, &agenda, &outbox),
+      placeability(common, quota,
+                   [this](const Gang& gang, const kube::ResourceFlavor& flavor) {
+                     const AdmissionRecord* record = records.Of(gang);
+                     const std::map<std::string, absl::Time> tried =
+                         record != nullptr ? record->flavors_tried
+                                           : restarts.TriedBefore(gang).flavors;
+                     const auto found = tried.find(flavor.meta.name);
+                     return found == tried.end() ? absl::InfinitePast() : found->second;
+                   }),
+      placement(common, &snapshot, &quota, suspects,
+                [this](const Gang& gang) { return provisioning.CapacityOf(gang); }),
+      provisioning(common, quota, placeability, &placement,
+                   [this](const Gang& gang) { return restarts.MayUseAnotherFlavor(gang); }),
+      holds(common, placement),
+      commit(common, &placement),
+      restarts(common, &quota, placement, &placeability, provisioning),
+      repair(common, &restarts),
+      suspect_marks(common, &suspects),
       report({options, snapshot, gangs, records, quota, placement, suspects, placeability,
               provisioning, holds, commit, repair, restarts},
              &agenda, &outbox),
@@ -204,7 +199,7 @@ void Engine::Owners::Decide(const Gang& gang) {
       quota.ReleaseUntilRoom(gang);
     }
   }
-  evictions.Decide(gang, commit.IsPosted(gang));
+  restarts.Evict(gang, commit.IsPosted(gang));
   restarts.Decide(gang);
   Enter(gang);
   quota.GiveFlavors(gang);
@@ -214,7 +209,7 @@ void Engine::Owners::Decide(const Gang& gang) {
   commit.Advance(gang);
   repair.Decide(gang);
   Enter(gang);
-  repair.Remember(gang);
+  if (const auto record = repair.Remember(gang)) records.Write(gang, *record);
   report.WriteStatus(gang);
   report.AnswerFilters(gang);
   holds.Want(gang, IsUndecided(gang));

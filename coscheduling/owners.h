@@ -7,11 +7,11 @@
 #include <string>
 
 #include "cluster/snapshot.h"
+#include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
 #include "coscheduling/admission/records.h"
 #include "coscheduling/agenda.h"
 #include "coscheduling/commit/commit.h"
-#include "coscheduling/commit/eviction.h"
 #include "coscheduling/commit/repair.h"
 #include "coscheduling/commit/restarts.h"
 #include "coscheduling/commit/suspect_marks.h"
@@ -20,7 +20,7 @@
 #include "coscheduling/outbox.h"
 #include "coscheduling/placement/placement.h"
 #include "coscheduling/placement/suspect_nodes.h"
-#include "coscheduling/provisioning/node_holds.h"
+#include "coscheduling/provisioning/holds.h"
 #include "coscheduling/provisioning/placeability.h"
 #include "coscheduling/provisioning/provisioning.h"
 #include "coscheduling/report/queue_report.h"
@@ -61,6 +61,7 @@ struct Engine::Owners {
   coscheduling::Gangs gangs;
   Records records;
   QuotaAdmission quota;
+  const Owner common;
   SuspectNodes suspects;
   Placeability placeability;
   Placement placement;
@@ -69,7 +70,6 @@ struct Engine::Owners {
   Commit commit;
   Restarts restarts;
   Repair repair;
-  Evictions evictions;
   SuspectMarks suspect_marks;
   Report report;
   QueueReport queue_report;

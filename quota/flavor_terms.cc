@@ -1,7 +1,11 @@
 #include "quota/flavor_terms.h"
 
 #include <algorithm>
+#include <memory>
+#include <string>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace muster::quota {
 namespace {
@@ -19,9 +23,9 @@ bool IsMarked(const kube::NodeSelectorTerm& term) {
 
 }  // namespace
 
-std::optional<std::vector<Requirement>> Only(
-    const kube::ResourceFlavor& flavor, const std::vector<const kube::ResourceFlavor*>& others) {
-  std::vector<Requirement> all;
+std::optional<Expressions> Only(const kube::ResourceFlavor& flavor,
+                                const std::vector<const kube::ResourceFlavor*>& others) {
+  Expressions all;
   for (const auto& [key, value] : flavor.node_labels) {
     all.push_back({key, SelectorOperator::kIn, {value}});
   }
@@ -42,7 +46,19 @@ std::optional<std::vector<Requirement>> Only(
   return all;
 }
 
-NodeTerms Restricted(const NodeTerms& terms, const std::vector<std::vector<Requirement>>& flavors) {
+std::vector<Expressions> Combined(const std::vector<Expressions>& a,
+                                  const std::vector<Expressions>& b) {
+  std::vector<Expressions> all;
+  for (const Expressions& left : a) {
+    for (const Expressions& right : b) {
+      Expressions& both = all.emplace_back(left);
+      both.insert(both.end(), right.begin(), right.end());
+    }
+  }
+  return all;
+}
+
+NodeTerms Restricted(const NodeTerms& terms, const std::vector<Expressions>& flavors) {
   NodeTerms asked = Unrestricted(terms);
   if (flavors.empty()) return asked;
   std::vector<kube::NodeSelectorTerm> all;
@@ -71,5 +87,30 @@ NodeTerms Unrestricted(const NodeTerms& terms) {
 }
 
 bool IsRestricted(const NodeTerms& terms) { return terms && std::ranges::any_of(*terms, IsMarked); }
+
+Workload AsAsked(const kube::Workload& workload) {
+  Workload asked;
+  asked.id = workload.meta.uid;
+  asked.name_space = workload.meta.name_space;
+  asked.name = workload.meta.name;
+  asked.queue = workload.queue;
+  asked.queued_at = workload.meta.creation_time;
+  for (const kube::Workload::PodSet& set : workload.pod_sets) {
+    auto spec = std::make_shared<kube::PodSpec>(*set.spec);
+    spec->affinity.required_node_terms = Unrestricted(spec->affinity.required_node_terms);
+    std::string name =
+        absl::StrCat(workload.meta.uid, "/", workload.meta.generation, "/", set.name);
+    asked.pod_sets.push_back({std::move(name), set.count, std::move(spec)});
+  }
+  return asked;
+}
+
+kube::PodSpec WithFlavor(const kube::PodSpec& spec, const kube::ResourceFlavor& flavor) {
+  kube::PodSpec with = spec;
+  for (const auto& [key, value] : flavor.node_labels) with.node_selector.emplace(key, value);
+  with.tolerations.insert(with.tolerations.end(), flavor.tolerations.begin(),
+                          flavor.tolerations.end());
+  return with;
+}
 
 }  // namespace muster::quota

@@ -17,6 +17,8 @@
 
 #include "kube/objects/pod.h"
 #include "kube/objects/quota.h"
+#include "kube/objects/workload.h"
+#include "quota/workload.h"
 
 namespace muster::quota {
 
@@ -26,19 +28,32 @@ inline constexpr std::string_view kFlavorTermMarker = "muster.dev/other-flavors"
 // Terms are ORed; nullopt: no required node affinity.
 using NodeTerms = std::optional<std::vector<kube::NodeSelectorTerm>>;
 
+// All of them must be met.
+using Expressions = std::vector<kube::Requirement>;
+
 // What the nodeLabels of this flavor meet and those of none of the others; nullopt where they don't
 // tell them apart.
-std::optional<std::vector<kube::Requirement>> Only(
-    const kube::ResourceFlavor& flavor, const std::vector<const kube::ResourceFlavor*>& others);
+std::optional<Expressions> Only(const kube::ResourceFlavor& flavor,
+                                const std::vector<const kube::ResourceFlavor*>& others);
+
+// What meets one of each.
+std::vector<Expressions> Combined(const std::vector<Expressions>& a,
+                                  const std::vector<Expressions>& b);
 
 // The terms with each of these lists of expressions, one per flavor, ORed, added to what its user
 // asks for. Restrictions that were there before go.
-NodeTerms Restricted(const NodeTerms& terms,
-                     const std::vector<std::vector<kube::Requirement>>& flavors);
+NodeTerms Restricted(const NodeTerms& terms, const std::vector<Expressions>& flavors);
 
 // What its user asks for.
 NodeTerms Unrestricted(const NodeTerms& terms);
 
 bool IsRestricted(const NodeTerms& terms);
+
+// Kueue's Workload with its pod sets as their user wrote them. Unlike a gang's, a pod set's name
+// says nothing of what it asks for, so here it has the Workload's version in front.
+Workload AsAsked(const kube::Workload& workload);
+
+// A pod's spec with the labels and tolerations of a flavor.
+kube::PodSpec WithFlavor(const kube::PodSpec& spec, const kube::ResourceFlavor& flavor);
 
 }  // namespace muster::quota

@@ -52,6 +52,30 @@ TEST(FlavorTerms, AFlavorIsNamedByItsLabels) {
   EXPECT_THAT(*Only(b, {&a}), ::testing::ElementsAre(In("pool", "b")));
 }
 
+TEST(FlavorTerms, WhatMeetsOneOfEachIsEachWithEach) {
+  const std::vector<Expressions> both =
+      Combined({{In("pool", "a")}, {In("pool", "b")}}, {{In("cpu", "x")}});
+  EXPECT_THAT(both, ::testing::ElementsAre(Expressions{In("pool", "a"), In("cpu", "x")},
+                                           Expressions{In("pool", "b"), In("cpu", "x")}));
+}
+
+TEST(FlavorTerms, WhatAWorkloadAsksForIsAsItsUserWroteIt) {
+  auto spec = std::make_shared<kube::PodSpec>();
+  spec->affinity.required_node_terms = Restricted(std::nullopt, {{In("pool", "b")}});
+  kube::Workload restricted;
+  restricted.meta.uid = "w";
+  restricted.meta.generation = 3;
+  restricted.queue = "team";
+  restricted.pod_sets.push_back({.name = "main", .count = 4, .spec = std::move(spec)});
+  const Workload asked = AsAsked(restricted);
+  EXPECT_EQ(asked.id, "w");
+  EXPECT_EQ(asked.queue, "team");
+  ASSERT_EQ(asked.pod_sets.size(), 1U);
+  EXPECT_EQ(asked.pod_sets[0].name, "w/3/main");
+  EXPECT_EQ(asked.pod_sets[0].count, 4);
+  EXPECT_FALSE(asked.pod_sets[0].spec->affinity.required_node_terms.has_value());
+}
+
 TEST(FlavorTerms, FlavorsWithTheSameLabelsCannotBeToldApart) {
   const ResourceFlavor a = Labelled("a", {{"pool", "a"}});
   const ResourceFlavor same = Labelled("same", {{"pool", "a"}});

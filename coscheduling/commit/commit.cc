@@ -20,24 +20,8 @@ constexpr int64_t kBindCallsPerSecond = 50;
 
 }  // namespace
 
-const Commit::Part& Commit::PartOf(const Gang& gang) const {
-  static const Part kNone;
-  const auto it = parts_.find(gang.id);
-  return it == parts_.end() ? kNone : it->second;
-}
-
-bool Commit::IsPosted(const Gang& gang) const { return !PartOf(gang).posted.empty(); }
-
 bool Commit::IsUnderWay(const Gang& gang) const {
   return placement_->Of(gang).committing || IsPosted(gang);
-}
-
-const std::string& Commit::ErrorOf(const Gang& gang) const { return PartOf(gang).error; }
-
-size_t Commit::held_binds() const {
-  size_t count = 0;
-  for (const auto& [uid, binds] : held_) count += binds.size();
-  return count;
 }
 
 bool Commit::NeedsEveryCall(const Gang& gang) const {
@@ -69,7 +53,8 @@ bool Commit::AwaitsPreBind(const Gang& gang) const {
 // --- bind calls ---
 
 void Commit::Request(uint64_t request, const Gang& gang, const std::string& pod, std::string node) {
-  held_[pod].push_back({request, std::move(node), agenda_->now() + options_.bind_wait});
+  AnswerHeld(pod, "the pod is called again");
+  held_[pod] = {request, std::move(node), agenda_->now() + options_.bind_wait};
   agenda_->Note(gang.id);
 }
 
@@ -78,16 +63,14 @@ void Commit::Refuse(uint64_t request, std::string error) {
 }
 
 void Commit::AnswerAll(const std::string& error) {
-  for (const auto& [uid, binds] : held_) {
-    for (const HeldBind& bind : binds) outbox_->Tell(AnswerBind{bind.request, error});
-  }
+  for (const auto& [uid, call] : held_) outbox_->Tell(AnswerBind{call.request, error});
   held_.clear();
 }
 
 void Commit::AnswerHeld(const std::string& pod, const std::string& error) {
   const auto it = held_.find(pod);
   if (it == held_.end()) return;
-  for (const HeldBind& bind : it->second) outbox_->Tell(AnswerBind{bind.request, error});
+  outbox_->Tell(AnswerBind{it->second.request, error});
   held_.erase(it);
 }
 
@@ -100,49 +83,34 @@ void Commit::Fail(const Gang& gang, const std::string& error) {
 
 void Commit::Answer(const Gang& gang, const std::string& why) {
   if (held_.empty()) return;
-  const absl::Time now = agenda_->now();
-  const Part& part = PartOf(gang);
-  const PlaceMap& fixed = placement_->Of(gang).fixed;
-  const bool together = NeedsEveryCall(gang) && !placement_->Of(gang).committing;
+  const Part& part = parts_.Of(gang.id);
+  const Places& places = placement_->Of(gang);
+  const bool together = NeedsEveryCall(gang) && !places.committing;
   bool late = false;
   for (const std::string& uid : gang.pods) {
     const auto it = held_.find(uid);
     if (it == held_.end()) continue;
-    const kube::Pod* pod = snapshot_.FindPod(uid);
-    std::string place;
-    if (pod->IsBound()) {
-      place = pod->node_name;
-    } else if (const auto planned = fixed.find(uid); planned != fixed.end()) {
-      place = planned->second;
+    const HeldBind& call = it->second;
+    const kube::Pod& pod = *snapshot_.FindPod(uid);
+    const auto planned = places.fixed.find(uid);
+    std::string place = pod.node_name;
+    if (!pod.IsBound() && planned != places.fixed.end()) place = planned->second;
+    const bool done = pod.IsBound() || part.posted.contains(uid);
+    std::string error;
+    if (place.empty()) {
+      error = fmt::format("gang {} has no plan in force: {}", gang.key.ToString(), why);
+    } else if (place != call.node) {
+      error = fmt::format("{} is {} {}, not {}", pod.meta.name, done ? "bound to" : "planned on",
+                          place, call.node);
+    } else if (!done && agenda_->now() < call.until) {
+      agenda_->NoteAt(gang.id, call.until);
+      continue;
+    } else if (!done) {
+      late = true;
+      error = fmt::format("gang {} was not committed within {}: {}", gang.key.ToString(),
+                          absl::FormatDuration(options_.bind_wait), why);
     }
-    const bool done = pod->IsBound() || part.posted.contains(uid);
-    std::vector<HeldBind> waiting;
-    for (const HeldBind& bind : it->second) {
-      if (place.empty()) {
-        outbox_->Tell(AnswerBind{bind.request, fmt::format("gang {} has no plan in force: {}",
-                                                           gang.key.ToString(), why)});
-      } else if (place != bind.node) {
-        outbox_->Tell(AnswerBind{bind.request,
-                                 fmt::format("{} is {} {}, not {}", pod->meta.name,
-                                             done ? "bound to" : "planned on", place, bind.node)});
-      } else if (done) {
-        outbox_->Tell(AnswerBind{bind.request, ""});
-      } else if (bind.until <= now) {
-        late = true;
-        outbox_->Tell(
-            AnswerBind{bind.request,
-                       fmt::format("gang {} was not committed within {}: {}", gang.key.ToString(),
-                                   absl::FormatDuration(options_.bind_wait), why)});
-      } else {
-        agenda_->NoteAt(gang.id, bind.until);
-        waiting.push_back(bind);
-      }
-    }
-    if (waiting.empty()) {
-      held_.erase(it);
-    } else {
-      it->second = std::move(waiting);
-    }
+    AnswerHeld(uid, error);
   }
   if (late && together) {
     Fail(gang, fmt::format("not every member of gang {} was called within {}; all are to be called "
@@ -154,18 +122,15 @@ void Commit::Answer(const Gang& gang, const std::string& why) {
 // --- steps of a gang ---
 
 void Commit::Sync(const Gang& gang) {
-  const auto it = parts_.find(gang.id);
-  if (it == parts_.end()) return;
-  for (const std::string& uid : gang.bound) it->second.posted.erase(uid);
-  if (gang.state == v1::BOUND) it->second.error.clear();
+  Part* part = parts_.Find(gang.id);
+  if (part == nullptr) return;
+  for (const std::string& uid : gang.bound) part->posted.erase(uid);
+  if (gang.state == v1::BOUND) part->error.clear();
 }
 
 void Commit::Leave(GangId gang, const std::string& pod) {
-  const auto it = parts_.find(gang);
-  if (it != parts_.end()) it->second.posted.erase(pod);
+  if (Part* part = parts_.Find(gang)) part->posted.erase(pod);
 }
-
-void Commit::Forget(GangId gang) { parts_.erase(gang); }
 
 void Commit::LiftGates(const Gang& gang) {
   if (!gang.facts.planned && gang.required() > 0) return;

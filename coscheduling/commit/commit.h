@@ -11,16 +11,9 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/node_hash_map.h"
-#include "cluster/snapshot.h"
-#include "coscheduling/admission/records.h"
-#include "coscheduling/agenda.h"
-#include "coscheduling/engine_options.h"
-#include "coscheduling/gangs/gangs.h"
-#include "coscheduling/outbox.h"
+#include "coscheduling/admission/owner.h"
 #include "coscheduling/placement/placement.h"
 
 namespace muster::coscheduling {
@@ -28,21 +21,13 @@ namespace muster::coscheduling {
 inline constexpr std::string_view kEpochAnnotation = "muster.dev/epoch";
 inline constexpr std::string_view kWakeAnnotation = "muster.dev/wake";
 
-class Commit {
+class Commit : Owner {
  public:
-  // All of them outlive it.
-  Commit(const EngineOptions& options, const cluster::Snapshot& snapshot, const Gangs& gangs,
-         const Records& records, Placement* placement, Agenda* agenda, Outbox* outbox)
-      : options_(options),
-        snapshot_(snapshot),
-        gangs_(gangs),
-        records_(records),
-        placement_(placement),
-        agenda_(agenda),
-        outbox_(outbox) {}
+  // `placement` outlives it.
+  Commit(const Owner& owner, Placement* placement) : Owner(owner), placement_(placement) {}
 
   // --- bind calls ---
-  // Answered by an AnswerBind action within options.bind_wait.
+  // Answered by an AnswerBind action within options.bind_wait, or once the pod is called again.
   void Request(uint64_t request, const Gang& gang, const std::string& pod, std::string node);
   void Refuse(uint64_t request, std::string error);
   void AnswerAll(const std::string& error);
@@ -54,7 +39,7 @@ class Commit {
   // Takes notice of members that are bound or gone.
   void Sync(const Gang& gang);
   void Leave(GangId gang, const std::string& pod);
-  void Forget(GangId gang);
+  void Forget(GangId gang) { parts_.Forget(gang); }
   void LiftGates(const Gang& gang);
   // Answers calls that have come to an end; `why` tells why the gang isn't bound yet.
   void Answer(const Gang& gang, const std::string& why);
@@ -63,7 +48,7 @@ class Commit {
 
   // --- questions ---
   // Some binding was accepted that isn't seen yet.
-  bool IsPosted(const Gang& gang) const;
+  bool IsPosted(const Gang& gang) const { return !parts_.Of(gang.id).posted.empty(); }
   bool IsUnderWay(const Gang& gang) const;
   // Some members' volumes or claims are to be bound by kube-scheduler first.
   bool AwaitsPreBind(const Gang& gang) const;
@@ -72,8 +57,8 @@ class Commit {
   // Why the gang can never be committed; no code if nothing is known.
   Reason Blocker(const Gang& gang) const;
   // The last failed binding, until the gang is bound.
-  const std::string& ErrorOf(const Gang& gang) const;
-  size_t held_binds() const;
+  const std::string& ErrorOf(const Gang& gang) const { return parts_.Of(gang.id).error; }
+  size_t held_binds() const { return held_.size(); }
 
  private:
   // A bind call that waits for its member.
@@ -88,24 +73,15 @@ class Commit {
     std::string error;
   };
 
-  const Part& PartOf(const Gang& gang) const;
   void AnswerHeld(const std::string& pod, const std::string& error);
   bool StandsInEpoch(const Gang& gang, const kube::Pod& pod) const;
   void WakeMembers(const Gang& gang);
   bool Begin(const Gang& gang);
   void PostBinding(const Gang& gang, const kube::Pod& pod, const std::string& node);
 
-  const EngineOptions& options_;
-  const cluster::Snapshot& snapshot_;
-  const Gangs& gangs_;
-  const Records& records_;
   Placement* placement_;
-  Agenda* agenda_;
-  Outbox* outbox_;
-
-  absl::node_hash_map<GangId, Part> parts_;
-  // By pod UID. Bounded by the pods that exist: kube-scheduler has one call per pod under way.
-  absl::flat_hash_map<std::string, std::vector<HeldBind>> held_;
+  PerGang<Part> parts_;
+  absl::flat_hash_map<std::string, HeldBind> held_;  // by pod UID
 };
 
 }  // namespace muster::coscheduling

@@ -22,64 +22,27 @@ namespace {
 // Nobody waits for Workloads to be observed, as the right to read them may be missing.
 constexpr absl::Duration kWorkloadWait = absl::Seconds(10);
 
-constexpr std::string_view kRights = "let muster read and patch workloads (deploy/kueue-fallback)";
-
 bool HasMark(const kube::Workload& workload) {
   return workload.meta.Annotation(kRestartAnnotation) != nullptr;
 }
-
-bool IsGivenBack(const kube::Workload& workload) { return !workload.active && HasMark(workload); }
 
 std::optional<TriedFlavors> TriedBy(const kube::Workload& workload) {
   const std::string* text = workload.meta.Annotation(kTriedAnnotation);
   return text == nullptr ? std::nullopt : DecodeTried(*text);
 }
 
-// As quota/ knows it: its pod sets as their user wrote them.
-quota::Workload AsAsked(const kube::Workload& workload) {
-  quota::Workload asked;
-  asked.id = workload.meta.uid;
-  asked.name_space = workload.meta.name_space;
-  asked.name = workload.meta.name;
-  asked.queue = workload.queue;
-  asked.queued_at = workload.meta.creation_time;
-  for (const kube::Workload::PodSet& set : workload.pod_sets) {
-    auto spec = std::make_shared<kube::PodSpec>(*set.spec);
-    spec->affinity.required_node_terms = quota::Unrestricted(spec->affinity.required_node_terms);
-    // Unlike a gang's, its name says nothing of what it asks for.
-    std::string name =
-        fmt::format("{}/{}/{}", workload.meta.uid, workload.meta.generation, set.name);
-    asked.pod_sets.push_back({std::move(name), set.count, std::move(spec)});
-  }
-  return asked;
-}
-
-using Expressions = std::vector<kube::Requirement>;
-
-// What meets one list of each.
-std::vector<Expressions> Combined(const std::vector<Expressions>& a,
-                                  const std::vector<Expressions>& b) {
-  std::vector<Expressions> all;
-  for (const Expressions& left : a) {
-    for (const Expressions& right : b) {
-      Expressions& both = all.emplace_back(left);
-      both.insert(both.end(), right.begin(), right.end());
-    }
-  }
-  return all;
-}
-
-PatchWorkload Write(const kube::Workload& workload, std::optional<bool> active,
-                    std::map<std::string, std::optional<std::string>> annotations) {
-  PatchWorkload patch;
-  patch.workload = RefOf(workload.meta);
-  patch.active = active;
-  patch.has_annotations = workload.has_annotations;
-  patch.annotations = std::move(annotations);
-  return patch;
-}
+using quota::Expressions;
 
 }  // namespace
+
+bool Restarts::IsGivenBack(const kube::Workload& workload) {
+  return !workload.active && HasMark(workload);
+}
+
+PatchWorkload Restarts::Patch(const kube::Workload& workload, std::optional<bool> active,
+                              Annotations annotations) {
+  return {RefOf(workload.meta), active, workload.has_annotations, std::move(annotations), {}};
+}
 
 // --- what is known of Kueue's Workloads ---
 
@@ -102,7 +65,7 @@ void Restarts::Upsert(kube::Workload workload) {
   }
   workloads_.insert_or_assign(uid, std::move(workload));
   workloads_of_[job_uid].insert(uid);
-  WorkloadChanged(job_uid);
+  NoteGangsOf(job_uid);
 }
 
 void Restarts::RemoveWorkload(const std::string& uid) {
@@ -114,13 +77,7 @@ void Restarts::RemoveWorkload(const std::string& uid) {
   const auto of_job = workloads_of_.find(job_uid);
   of_job->second.erase(uid);
   if (of_job->second.empty()) workloads_of_.erase(of_job);
-  WorkloadChanged(job_uid);
-}
-
-void Restarts::WorkloadChanged(const std::string& job_uid) {
-  const kube::AnyJob* job = gangs_.jobs().Find(job_uid);
-  if (job == nullptr) return;
-  for (GangId gang : gangs_.GangsOf(*job)) agenda_->Note(gang);
+  NoteGangsOf(job_uid);
 }
 
 const kube::Workload* Restarts::WorkloadOf(const kube::AnyJob& job) const {
@@ -134,6 +91,11 @@ const kube::Workload* Restarts::WorkloadOf(const kube::AnyJob& job) const {
     only = &workload;
   }
   return only;
+}
+
+const kube::Workload* Restarts::WorkloadOf(const Gang& gang) const {
+  const kube::AnyJob* job = gangs_.JobOf(gang);
+  return job == nullptr ? nullptr : WorkloadOf(*job);
 }
 
 bool Restarts::IsKueues(const Gang& gang, const kube::AnyJob& job) const {
@@ -155,8 +117,7 @@ bool Restarts::AwaitsWorkload(const Gang& gang) {
 
 std::set<std::string> Restarts::FlavorsOfKueue(const Gang& gang) const {
   std::set<std::string> flavors;
-  const kube::AnyJob* job = GivesBackToKueue() ? gangs_.JobOf(gang) : nullptr;
-  const kube::Workload* workload = job == nullptr ? nullptr : WorkloadOf(*job);
+  const kube::Workload* workload = WorkloadOf(gang);
   if (workload == nullptr || !workload->reserved) return flavors;
   for (const kube::Workload::PodSet& set : workload->pod_sets) {
     for (const auto& [resource, flavor] : set.flavors) flavors.insert(flavor);
@@ -166,7 +127,7 @@ std::set<std::string> Restarts::FlavorsOfKueue(const Gang& gang) const {
 
 // --- which gang may be given back, and for which flavor ---
 
-Restarter Restarts::RestarterThroughKueue(const Gang& gang, const kube::AnyJob& job) const {
+Restarter Restarts::RestarterThroughKueue(const kube::AnyJob& job) const {
   const std::string title = job.Title();
   if (!options_.kueue_fallback) {
     return {nullptr, fmt::format("Kueue decides when {} is suspended", title),
@@ -175,7 +136,7 @@ Restarter Restarts::RestarterThroughKueue(const Gang& gang, const kube::AnyJob& 
   const kube::Workload* workload = WorkloadOf(job);
   if (workload == nullptr) {
     return {nullptr, fmt::format("Kueue's Workload of {} isn't known", title),
-            std::string(kRights)};
+            std::string(kWorkloadRights)};
   }
   if (IsGivenBack(*workload)) return {&job, "", "", workload};
   const std::string name = "Workload " + workload->meta.FullName();
@@ -184,30 +145,19 @@ Restarter Restarts::RestarterThroughKueue(const Gang& gang, const kube::AnyJob& 
   if (!workload->reserved || workload->evicted) {
     return {nullptr, fmt::format("Kueue is taking back the quota of {}", name), ""};
   }
-  if (const std::string other = RunningBeside(gang, job); !other.empty()) {
-    return {nullptr, fmt::format("{} runs {} as well", title, other), ""};
-  }
-  if (const auto left = left_alone_.find(job.uid);
-      left != left_alone_.end() && agenda_->now() < left->second.until) {
-    return {nullptr, left->second.why, left->second.fix};
-  }
   return {&job, "", "", workload};
 }
 
 Restarts::OtherChoice Restarts::ChoiceWithout(const kube::Workload& workload,
-                                              const std::map<std::string, absl::Time>& tried) {
-  const auto was_tried = [&](const std::string& name) {
-    const auto until = tried.find(name);
-    return until != tried.end() && agenda_->now() < until->second;
-  };
+                                              const TriedFlavors::Until& tried) {
   OtherChoice choice;
-  const quota::Workload asked = AsAsked(workload);
+  const quota::Workload asked = quota::AsAsked(workload);
   for (size_t i = 0; i < workload.pod_sets.size(); ++i) {
     const quota::PodSet& set = asked.pod_sets[i];
     std::vector<Expressions> terms;
     std::set<std::string> seen;  // of the groups that are done
     for (const auto& [name, until] : tried) {
-      if (!was_tried(name) || !seen.insert(name).second) continue;
+      if (!WasTried(tried, name) || !seen.insert(name).second) continue;
       const kube::ResourceFlavor* flavor = quota_->scheduler().FindFlavor(name);
       std::vector<const kube::ResourceFlavor*> left_out;
       if (flavor != nullptr) left_out.push_back(flavor);
@@ -215,7 +165,7 @@ Restarts::OtherChoice Restarts::ChoiceWithout(const kube::Workload& workload,
       for (const kube::ResourceFlavor* other : quota_->OtherFlavors(asked, set.name, name)) {
         seen.insert(other->meta.name);
         const bool usable =
-            !was_tried(other->meta.name) && placeability_->WhyNoNodesOf(set, *other).empty();
+            !WasTried(tried, other->meta.name) && placeability_->WhyNoNodesOf(set, *other).empty();
         (usable ? open : left_out).push_back(other);
       }
       std::vector<Expressions> group;
@@ -225,7 +175,7 @@ Restarts::OtherChoice Restarts::ChoiceWithout(const kube::Workload& workload,
         if (choice.flavor.empty()) choice.flavor = other->meta.name;
         group.push_back(*std::move(only));
       }
-      if (!group.empty()) terms = terms.empty() ? std::move(group) : Combined(terms, group);
+      if (!group.empty()) terms = terms.empty() ? std::move(group) : quota::Combined(terms, group);
     }
     const quota::NodeTerms& now = workload.pod_sets[i].spec->affinity.required_node_terms;
     quota::NodeTerms wanted = quota::Restricted(now, terms);
@@ -236,53 +186,24 @@ Restarts::OtherChoice Restarts::ChoiceWithout(const kube::Workload& workload,
   return choice;
 }
 
-// Only the attempt that used what Kueue gave it now says anything about that.
-std::optional<Fallback> Restarts::FallbackInKueue(const Gang& gang, const AdmissionRecord& record) {
-  const kube::AnyJob* job = GivesBackToKueue() ? gangs_.JobOf(gang) : nullptr;
-  const kube::Workload* workload = job == nullptr ? nullptr : WorkloadOf(*job);
-  if (workload == nullptr) return std::nullopt;
+// Of what Kueue gave it now. Only the attempt that used that says anything about it.
+std::set<std::string> Restarts::FailedInKueue(const Gang& gang,
+                                              const AdmissionRecord& record) const {
+  const kube::Workload* workload = WorkloadOf(gang);
+  if (workload == nullptr) return {};
   const std::optional<TriedFlavors> before = TriedBy(*workload);
   const bool given_back = IsGivenBack(*workload);
-  if (!given_back && before && before->attempt >= record.attempt) return std::nullopt;
-  std::set<std::string> failed;
-  for (const std::string& name : FlavorsOfKueue(gang)) {
-    const auto until = record.flavors_tried.find(name);
-    if (until != record.flavors_tried.end() && agenda_->now() < until->second) failed.insert(name);
-  }
-  if (failed.empty()) return std::nullopt;
-  Fallback fallback;
-  fallback.flavor = ChoiceWithout(*workload, record.flavors_tried).flavor;
-  if (fallback.flavor.empty()) return std::nullopt;
-  fallback.why = fmt::format("{}; Kueue can give it flavor {}", WhatFailed(gang, record, failed),
-                             fallback.flavor);
-  fallback.why_not = WhyNoFallback(gang, &fallback.fix);
-  return fallback;
+  if (!given_back && before && before->attempt >= record.attempt) return {};
+  std::set<std::string> failed = FlavorsOfKueue(gang);
+  std::erase_if(failed,
+                [&](const std::string& name) { return !WasTried(record.flavors_tried, name); });
+  return failed;
 }
 
-// --- giving back, and what follows ---
-
-bool Restarts::GiveBack(const kube::AnyJob& job, const kube::Workload& workload,
-                        const std::string& why, const TriedFlavors& tried) {
-  if (IsGivenBack(workload)) return false;
-  const RestartMark mark = {agenda_->now(), why, workload.meta.generation + 1};
-  return outbox_->Act(
-      "restart/" + job.uid,
-      Write(workload, false,
-            {{std::string(kRestartAnnotation), EncodeMark(mark)},
-             {std::string(kTriedAnnotation), EncodeTried(tried)}}),
-      NoteRefusal(job, "to give back Workload " + workload.meta.FullName(), std::string(kRights)));
-}
-
-void Restarts::KeepWorkloads() {
-  if (!GivesBackToKueue()) return;
-  for (const std::string& uid : marked_workloads_) {
-    const kube::Workload& workload = workloads_.at(uid);
-    if (workload.finished || workload.meta.deletion_time || !workload.error.empty()) continue;
-    KeepWorkload(workload);
-  }
-}
+// --- what follows once it was given back ---
 
 void Restarts::KeepWorkload(const kube::Workload& workload) {
+  if (workload.finished || workload.meta.deletion_time || !workload.error.empty()) return;
   const kube::AnyJob* job = gangs_.jobs().Find(workload.meta.Controller()->uid);
   if (job == nullptr || job->going) return;
   const std::string target = "restart/" + job->uid;
@@ -290,13 +211,13 @@ void Restarts::KeepWorkload(const kube::Workload& workload) {
   if (IsGivenBack(workload)) {
     // Its pod sets can't be changed while it has quota.
     if (workload.reserved || PodsLeft(*job) > 0) return;
-    PatchWorkload patch = Write(workload, true, {{std::string(kRestartAnnotation), {}}});
+    PatchWorkload patch = Patch(workload, true, {{std::string(kRestartAnnotation), {}}});
     patch.pod_sets = ChoiceWithout(workload, tried.flavors).pod_sets;
     outbox_->Act(target, std::move(patch));
     return;
   }
   if (HasMark(workload)) {
-    outbox_->Act(target, Write(workload, {}, {{std::string(kRestartAnnotation), {}}}));
+    outbox_->Act(target, Patch(workload, {}, {{std::string(kRestartAnnotation), {}}}));
     return;
   }
   // While it waits for quota of the others, those that were tried come into question again.
@@ -310,7 +231,7 @@ void Restarts::KeepWorkload(const kube::Workload& workload) {
     agenda_->WakeAt(until);
     return;
   }
-  PatchWorkload patch = Write(workload, {}, {});
+  PatchWorkload patch = Patch(workload, {}, {});
   patch.pod_sets = ChoiceWithout(workload, {}).pod_sets;
   outbox_->Act(target, std::move(patch));
 }

@@ -5,6 +5,7 @@
 
 #include "cluster/node_faults.h"
 #include "fmt/format.h"
+#include "kube/objects/excerpt.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -16,20 +17,11 @@ constexpr absl::Duration kUnseenNode = absl::Seconds(5);
 // Losses that a reason tells.
 constexpr size_t kShownLosses = 3;
 
-std::string FailureText(const kube::Pod& pod) {
-  if (std::optional<std::string> fault = cluster::NodeFault(pod)) return *fault;
-  std::string why = pod.status_reason;
-  for (const std::string& more : {pod.status_message, pod.termination_message.substr(0, 200)}) {
-    if (!more.empty()) why += (why.empty() ? "" : ": ") + more;
-  }
-  return why;
-}
-
 // What became of a member that ended or is being deleted.
 std::string EndText(const kube::Pod& pod) {
   const std::string where = fmt::format("{} on {}", pod.meta.name, pod.node_name);
   if (pod.phase != kube::PodPhase::kFailed) return where + " is being deleted";
-  const std::string why = FailureText(pod);
+  const std::string why = cluster::FailureText(pod);
   return where + " failed" + (why.empty() ? "" : ": " + why);
 }
 
@@ -41,29 +33,12 @@ std::string LossesText(const Losses& losses) {
     if (!loss.over) texts.push_back(loss.text);
   }
   std::ranges::sort(texts);
-  std::string text;
-  for (size_t i = 0; i < texts.size() && i < kShownLosses; ++i) {
-    text += (i == 0 ? "" : "; ") + texts[i];
-  }
-  if (texts.size() > kShownLosses)
-    text += fmt::format("; and {} more", texts.size() - kShownLosses);
-  return text;
-}
-
-const Losses& Repair::LossesOf(const Gang& gang) const {
-  static const Losses kNone;
-  const auto it = parts_.find(gang.id);
-  return it == parts_.end() ? kNone : it->second.losses;
+  return kube::FirstFew(texts, kShownLosses);
 }
 
 const cluster::NodeTrouble* Repair::TroubleOn(const std::string& node) const {
   const auto it = troubles_.find(node);
   return it == troubles_.end() ? nullptr : &it->second;
-}
-
-absl::Time Repair::DueOf(const Gang& gang) const {
-  const auto it = parts_.find(gang.id);
-  return (it == parts_.end() ? Never() : it->second.repairing_since) + options_.repair_deadline;
 }
 
 // --- nodes ---
@@ -75,14 +50,13 @@ void Repair::Observe(const cluster::Journal& journal) {
 }
 
 void Repair::NoteTrouble(const std::string& node) {
-  const cluster::NodeInfo* info = snapshot_.FindNode(node);
   const auto known = troubles_.find(node);
   std::optional<cluster::NodeTrouble> before;
   if (known != troubles_.end()) before = known->second;
   std::optional<cluster::NodeTrouble> trouble =
-      cluster::TroubleOf(info, before, agenda_->now(), options_.node_grace);
+      cluster::TroubleOf(snapshot_.FindNode(node), before, agenda_->now(), options_.node_grace);
   // Of a node that is gone only the members are left.
-  const bool exists = info != nullptr && info->object != nullptr;
+  const bool exists = snapshot_.FindNodeObject(node) != nullptr;
   const std::vector<GangId> standing = gangs_.StandingOn(node);
   if (!exists && standing.empty()) trouble.reset();
   if (trouble == before) return;
@@ -96,8 +70,7 @@ void Repair::NoteTrouble(const std::string& node) {
 
 const cluster::NodeTrouble* Repair::FindTrouble(const std::string& node) {
   if (const cluster::NodeTrouble* known = TroubleOn(node)) return known;
-  const cluster::NodeInfo* info = snapshot_.FindNode(node);
-  if (info != nullptr && info->object != nullptr) return nullptr;
+  if (snapshot_.FindNodeObject(node) != nullptr) return nullptr;
   cluster::NodeTrouble gone =
       *cluster::TroubleOf(nullptr, std::nullopt, agenda_->now(), options_.node_grace);
   gone.lost_at += kUnseenNode;
@@ -143,8 +116,7 @@ void Repair::NoteRemoved(const Gang& gang, const kube::Pod& pod) {
         pod.meta.uid, Loss{fmt::format("{} on {} was deleted", pod.meta.name, pod.node_name)});
   }
   // Of a node that is gone nothing is kept once nobody is left there.
-  const cluster::NodeInfo* info = snapshot_.FindNode(pod.node_name);
-  const bool exists = info != nullptr && info->object != nullptr;
+  const bool exists = snapshot_.FindNodeObject(pod.node_name) != nullptr;
   if (!exists && gangs_.StandingOn(pod.node_name).size() <= 1) troubles_.erase(pod.node_name);
 }
 
@@ -162,7 +134,7 @@ void Repair::Follow(const Gang& gang, v1::GangState before) {
     part.repairing_since = Never();  // nothing of it could hang
   } else if (gang.state == v1::REPAIRING && part.repairing_since == Never()) {
     // A process before this one may have noted it.
-    const AdmissionRecord* record = records_->Of(gang);
+    const AdmissionRecord* record = records_.Of(gang);
     const bool noted = before == v1::GANG_STATE_UNSPECIFIED && record != nullptr;
     part.repairing_since =
         noted ? record->repairing_since.value_or(agenda_->now()) : agenda_->now();
@@ -191,25 +163,25 @@ void Repair::Decide(const Gang& gang) {
 // That a gang was whole, and with how many, is noted because one that loses members from then on is
 // repaired, not committed; since when it is being repaired, so that a process that starts meanwhile
 // doesn't begin to wait anew.
-void Repair::Remember(const Gang& gang) {
-  const AdmissionRecord* known = records_->OwnOf(gang);
-  if (known == nullptr) return;
+std::optional<AdmissionRecord> Repair::Remember(const Gang& gang) const {
+  const AdmissionRecord* known = records_.OwnOf(gang);
+  if (known == nullptr) return std::nullopt;
   AdmissionRecord record = *known;
   if (gang.state == v1::BOUND) {
     if (!record.bound_at) {
       record.bound_at = gang.state_since;
       record.identity = options_.identity;
     }
-    const int64_t whole = std::max(gang.facts.min_member, record.whole_with.value_or(0));
-    if (record.whole_with != whole) record.whole_with = whole;
+    record.whole_with = std::max(gang.facts.min_member, record.whole_with.value_or(0));
   }
   const bool waits = gang.state == v1::REPAIRING && gang.facts.bound_before && gang.facts.bound > 0;
   if (waits && !record.repairing_since) {
-    record.repairing_since = parts_[gang.id].repairing_since;
+    record.repairing_since = parts_.Of(gang.id).repairing_since;
   } else if ((gang.state == v1::BOUND || gang.state == v1::REPAIRING) && !waits) {
     record.repairing_since.reset();
   }
-  if (record != *known) records_->Write(gang, record);
+  if (record == *known) return std::nullopt;
+  return record;
 }
 
 }  // namespace muster::coscheduling

@@ -7,17 +7,10 @@
 #include <set>
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/node_hash_map.h"
 #include "cluster/journal.h"
 #include "cluster/node_trouble.h"
-#include "cluster/snapshot.h"
-#include "coscheduling/admission/records.h"
-#include "coscheduling/agenda.h"
+#include "coscheduling/admission/owner.h"
 #include "coscheduling/commit/restarts.h"
-#include "coscheduling/engine_options.h"
-#include "coscheduling/gangs/gangs.h"
-#include "coscheduling/outbox.h"
 
 namespace muster::coscheduling {
 
@@ -35,18 +28,10 @@ using Losses = std::map<std::string, Loss>;
 // The first few of those that aren't over, one after the other; "" if there is none.
 std::string LossesText(const Losses& losses);
 
-class Repair {
+class Repair : Owner {
  public:
-  // All of them outlive it.
-  Repair(const EngineOptions& options, const cluster::Snapshot& snapshot, const Gangs& gangs,
-         Records* records, Restarts* restarts, Agenda* agenda, Outbox* outbox)
-      : options_(options),
-        snapshot_(snapshot),
-        gangs_(gangs),
-        records_(records),
-        restarts_(restarts),
-        agenda_(agenda),
-        outbox_(outbox) {}
+  // `restarts` outlives it.
+  Repair(const Owner& owner, Restarts* restarts) : Owner(owner), restarts_(restarts) {}
 
   // --- observations ---
   void Observe(const cluster::Journal& journal);
@@ -60,16 +45,19 @@ class Repair {
   void Follow(const Gang& gang, v1::GangState before);
   // Restarts it whole once it wasn't whole again in time.
   void Decide(const Gang& gang);
-  // Writes down when it was whole first, and since when it isn't any more.
-  void Remember(const Gang& gang);
-  void Forget(GangId gang) { parts_.erase(gang); }
+  // The record in which is to be written when it was whole first, and since when it isn't any
+  // more; nullopt if it says so.
+  std::optional<AdmissionRecord> Remember(const Gang& gang) const;
+  void Forget(GangId gang) { parts_.Forget(gang); }
 
   // --- questions ---
-  const Losses& LossesOf(const Gang& gang) const;
+  const Losses& LossesOf(const Gang& gang) const { return parts_.Of(gang.id).losses; }
   // Null if nothing is known to be wrong with it.
   const cluster::NodeTrouble* TroubleOn(const std::string& node) const;
   // When a gang that isn't whole by then is restarted.
-  absl::Time DueOf(const Gang& gang) const;
+  absl::Time DueOf(const Gang& gang) const {
+    return parts_.Of(gang.id).repairing_since + options_.repair_deadline;
+  }
   uint64_t evicted() const { return evicted_; }
 
  private:
@@ -81,15 +69,8 @@ class Repair {
   void NoteTrouble(const std::string& node);
   const cluster::NodeTrouble* FindTrouble(const std::string& node);
 
-  const EngineOptions& options_;
-  const cluster::Snapshot& snapshot_;
-  const Gangs& gangs_;
-  Records* records_;
   Restarts* restarts_;
-  Agenda* agenda_;
-  Outbox* outbox_;
-
-  absl::node_hash_map<GangId, Part> parts_;
+  PerGang<Part> parts_;
   // By node; of nodes that are gone only while members stand there.
   std::map<std::string, cluster::NodeTrouble, std::less<>> troubles_;
   uint64_t evicted_ = 0;  // gangs

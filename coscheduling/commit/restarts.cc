@@ -1,6 +1,7 @@
 #include "coscheduling/commit/restarts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "coscheduling/gangs/pod_sets.h"
@@ -14,7 +15,7 @@ namespace {
 // while it was being restarted.
 constexpr absl::Duration kLeftAlone = absl::Minutes(10);
 
-constexpr std::string_view kByHand = "delete the gang's pods, so that they are made anew";
+constexpr const char* kByHand = "delete the gang's pods, so that they are made anew";
 
 bool IsRestarting(const kube::AnyJob& job) {
   return job.suspended && job.annotations.contains(kRestartAnnotation);
@@ -37,20 +38,19 @@ SuspendJob Write(const kube::AnyJob& job, std::optional<bool> suspend,
 
 // --- the job ---
 
-const std::optional<Fallback>& Restarts::FallbackOf(const Gang& gang) const {
-  static const std::optional<Fallback> kNone;
-  const auto it = parts_.find(gang.id);
-  return it == parts_.end() ? kNone : it->second.fallback;
-}
-
 bool Restarts::WasRemade(const Gang& gang) const {
-  const auto it = parts_.find(gang.id);
-  return it != parts_.end() && agenda_->now() < it->second.remade_until;
+  return agenda_->now() < parts_.Of(gang.id).remade_until;
 }
 
 int64_t Restarts::PodsLeft(const kube::AnyJob& job) const {
   return std::ranges::count_if(gangs_.PodsOf(job),
                                [&](const kube::Pod* pod) { return IsLeft(job, *pod); });
+}
+
+void Restarts::NoteGangsOf(const std::string& job_uid) {
+  const kube::AnyJob* job = gangs_.jobs().Find(job_uid);
+  if (job == nullptr) return;
+  for (GangId gang : gangs_.GangsOf(*job)) agenda_->Note(gang);
 }
 
 // Another gang of the job that has started, or may do so at any moment.
@@ -71,86 +71,102 @@ Restarter Restarts::RestarterOf(const Gang& gang) const {
   for (const std::string& uid : live) {
     const kube::AnyJob* own = gangs_.jobs().OutermostOf(*snapshot_.FindPod(uid));
     if (own == nullptr) {
-      return {nullptr, "its members are pods that no job makes anew", std::string(kByHand)};
+      return {nullptr, "its members are pods that no job makes anew", kByHand};
     }
     if (job != nullptr && job != own) {
       return {nullptr, fmt::format("{} and {} both make members", job->Title(), own->Title()),
-              std::string(kByHand)};
+              kByHand};
     }
     job = own;
   }
   if (job == nullptr || job->going) return {nullptr, "its job is gone", ""};
-  if (IsKueues(gang, *job)) return RestarterThroughKueue(gang, *job);
-  if (IsRestarting(*job)) return {job, "", ""};
-  const std::string title = job->Title();
-  if (job->kind == "StatefulSet") {
-    return {nullptr, title + " can't be suspended", std::string(kByHand)};
-  }
-  if (job->suspended) return {nullptr, title + " is suspended already", "resume it"};
-  if (!job->foreign_owner.empty()) {
-    return {
-        nullptr,
-        fmt::format("{} belongs to {}, which may not want it suspended", title, job->foreign_owner),
-        std::string(kByHand)};
-  }
+  const bool kueues = IsKueues(gang, *job);
+  Restarter found = kueues ? RestarterThroughKueue(*job) : RestarterThroughItself(*job);
+  if (found.job == nullptr || HasBegun(found)) return found;
   if (const std::string other = RunningBeside(gang, *job); !other.empty()) {
-    return {nullptr, fmt::format("{} runs {} as well", title, other), std::string(kByHand)};
+    return {nullptr, fmt::format("{} runs {} as well", job->Title(), other), kueues ? "" : kByHand};
   }
   if (const auto left = left_alone_.find(job->uid);
       left != left_alone_.end() && agenda_->now() < left->second.until) {
     return {nullptr, left->second.why, left->second.fix};
   }
-  return {job, "", ""};
+  return found;
 }
 
-bool Restarts::Restart(const kube::AnyJob& job, const std::string& why,
-                       const std::optional<TriedFlavors>& tried) {
-  const RestartMark mark = {agenda_->now(), why, job.generation + 1};
-  std::map<std::string, std::optional<std::string>> annotations;
-  annotations.emplace(kRestartAnnotation, EncodeMark(mark));
+Restarter Restarts::RestarterThroughItself(const kube::AnyJob& job) const {
+  if (IsRestarting(job)) return {&job, "", ""};
+  const std::string title = job.Title();
+  if (job.kind == "StatefulSet") {
+    return {nullptr, title + " can't be suspended", kByHand};
+  }
+  if (job.suspended) return {nullptr, title + " is suspended already", "resume it"};
+  if (!job.foreign_owner.empty()) {
+    return {
+        nullptr,
+        fmt::format("{} belongs to {}, which may not want it suspended", title, job.foreign_owner),
+        kByHand};
+  }
+  return {&job, "", ""};
+}
+
+bool Restarts::HasBegun(const Restarter& restarter) {
+  return restarter.workload != nullptr ? IsGivenBack(*restarter.workload)
+                                       : IsRestarting(*restarter.job);
+}
+
+// Asks for the first of the two patches, with the mark. True if that was started; what can't be
+// asked now is asked again.
+bool Restarts::Begin(const Gang& gang, const Restarter& restarter, const std::string& why,
+                     const std::optional<TriedFlavors>& tried) {
+  const kube::AnyJob& job = *restarter.job;
+  const kube::Workload* workload = restarter.workload;
+  const std::string target = "restart/" + job.uid;
+  const int64_t generation = workload != nullptr ? workload->meta.generation : job.generation;
+  Annotations annotations;
+  annotations.emplace(kRestartAnnotation, EncodeMark({agenda_->now(), why, generation + 1}));
   if (tried) annotations.emplace(kTriedAnnotation, EncodeTried(*tried));
-  return outbox_->Act("restart/" + job.uid, Write(job, true, std::move(annotations)),
-                      NoteRefusal(job, "to suspend " + job.Title(),
-                                  "let muster patch this kind of job "
-                                  "(deploy/base/rbac-muster.yaml)"));
-}
-
-Outbox::OnFinish Restarts::NoteRefusal(const kube::AnyJob& job, const std::string& what,
-                                       const std::string& fix) {
-  return [this, uid = job.uid, what, fix](const absl::Status& status, absl::Time at) {
-    if (status.ok()) {
-      left_alone_.erase(uid);
-      return;
-    }
-    // What comes right by itself is tried again at once.
-    if (status.code() != absl::StatusCode::kPermissionDenied &&
-        status.code() != absl::StatusCode::kInvalidArgument) {
-      return;
-    }
-    left_alone_[uid] = {
-        fmt::format("the API server refuses {}: {}", what, std::string(status.message())), fix,
-        at + kLeftAlone};
-    for (const auto& [gang, part] : parts_) {
-      if (part.fallback) agenda_->Note(gang);
-    }
-  };
+  Action patch;
+  std::string what, fix;
+  if (workload != nullptr) {
+    patch = Patch(*workload, false, std::move(annotations));
+    what = "to give back Workload " + workload->meta.FullName();
+    fix = kWorkloadRights;
+  } else {
+    patch = Write(job, true, std::move(annotations));
+    what = "to suspend " + job.Title();
+    fix = "let muster patch this kind of job (deploy/base/rbac-muster.yaml)";
+  }
+  const bool started = outbox_->Act(
+      target, std::move(patch),
+      [this, uid = job.uid, what, fix](const absl::Status& status, absl::Time at) {
+        if (status.ok()) {
+          left_alone_.erase(uid);
+          return;
+        }
+        // What comes right by itself is tried again at once.
+        if (status.code() != absl::StatusCode::kPermissionDenied &&
+            status.code() != absl::StatusCode::kInvalidArgument) {
+          return;
+        }
+        left_alone_[uid] = {
+            fmt::format("the API server refuses {}: {}", what, std::string(status.message())), fix,
+            at + kLeftAlone};
+        for (const auto& [id, part] : parts_) {
+          if (part.fallback) agenda_->Note(id);
+        }
+      });
+  if (!started) outbox_->MayAct(gang.id, target);
+  return started;
 }
 
 void Restarts::KeepGoing() {
   began_ = std::min(began_, agenda_->now());
-  KeepWorkloads();
+  for (const std::string& uid : marked_workloads_) KeepWorkload(workloads_.at(uid));
   const std::set<std::string>& restarting = gangs_.jobs().Restarting();
-  if (restarting.empty() && restarting_seen_.empty()) return;
   if (restarting_seen_ != restarting) {
-    std::vector<std::string> changed;
-    std::ranges::set_symmetric_difference(restarting_seen_, restarting,
-                                          std::back_inserter(changed));
+    restarting_seen_.insert(restarting.begin(), restarting.end());
+    for (const std::string& uid : restarting_seen_) NoteGangsOf(uid);
     restarting_seen_ = restarting;
-    for (const std::string& uid : changed) {
-      const kube::AnyJob* job = gangs_.jobs().Find(uid);
-      if (job == nullptr) continue;
-      for (GangId gang : gangs_.GangsOf(*job)) agenda_->Note(gang);
-    }
   }
   for (const std::string& uid : restarting_seen_) {
     const kube::AnyJob& job = *gangs_.jobs().Find(uid);
@@ -162,7 +178,7 @@ void Restarts::KeepGoing() {
     if (step == RestartStep::kLeave) {
       left_alone_[uid] = {
           fmt::format("{} was taken over by its user while it was being restarted", job.Title()),
-          std::string(kByHand), agenda_->now() + kLeftAlone};
+          kByHand, agenda_->now() + kLeftAlone};
     }
     outbox_->Act("restart/" + uid, Write(job, suspend, {{std::string(kRestartAnnotation), {}}}));
   }
@@ -191,7 +207,7 @@ Reason Restarts::Blocker(const Gang& gang) {
 TriedFlavors Restarts::TriedBefore(const Gang& gang) const {
   const kube::AnyJob* job = gangs_.JobOf(gang);
   const std::string* text = job == nullptr ? nullptr : job->Annotation(kTriedAnnotation);
-  if (const kube::Workload* given = job == nullptr ? nullptr : WorkloadOf(*job)) {
+  if (const kube::Workload* given = WorkloadOf(gang)) {
     text = given->meta.Annotation(kTriedAnnotation);
   }
   std::optional<TriedFlavors> tried = DecodeTried(text == nullptr ? "" : *text);
@@ -201,8 +217,13 @@ TriedFlavors Restarts::TriedBefore(const Gang& gang) const {
   return *tried;
 }
 
+bool Restarts::WasTried(const TriedFlavors::Until& tried, const std::string& flavor) const {
+  const auto until = tried.find(flavor);
+  return until != tried.end() && agenda_->now() < until->second;
+}
+
 // One that members made anew could use and that hasn't been tried; "" if there is none.
-std::string Restarts::NextFlavor(const Gang& gang, const std::map<std::string, absl::Time>& tried) {
+std::string Restarts::NextFlavor(const Gang& gang, const TriedFlavors::Until& tried) {
   if (!quota_->InUse()) return "";
   quota::Workload workload = quota_->WorkloadOf(gang);
   std::map<std::string, std::set<std::string>> carried;  // by pod set
@@ -222,8 +243,7 @@ std::string Restarts::NextFlavor(const Gang& gang, const std::map<std::string, a
   for (const quota::PodSet& set : workload.pod_sets) {
     for (const std::string& name : carried[set.name]) {
       for (const kube::ResourceFlavor* other : quota_->OtherFlavors(workload, set.name, name)) {
-        const auto until = tried.find(other->meta.name);
-        if (until != tried.end() && agenda_->now() < until->second) continue;
+        if (WasTried(tried, other->meta.name)) continue;
         if (placeability_->WhyNoNodesOf(set, *other).empty()) return other->meta.name;
       }
     }
@@ -263,31 +283,31 @@ bool Restarts::MayUseAnotherFlavor(const Gang& gang) {
          WhyNoFallback(gang, &fix).empty();
 }
 
-std::string WhatFailed(const Gang& gang, const AdmissionRecord& record,
-                       const std::set<std::string>& flavors) {
-  return fmt::format(
-      "nodes for all members of gang {} didn't come on flavor {} within {} (attempt {})",
-      gang.key.ToString(), fmt::join(flavors, " and "),
-      absl::FormatDuration(absl::Trunc(record.deadline - record.admitted_at, absl::Seconds(1))),
-      record.attempt);
-}
-
 std::optional<Fallback> Restarts::SeekFallback(const Gang& gang, const AdmissionRecord& record) {
   const bool started = !gang.bound.empty() || gang.facts.succeeded > 0 ||
                        std::ranges::any_of(gang.unbound, [&](const std::string& uid) {
                          return placement_.IsPinned(gang, uid);
                        });
   if (started || gang.unbound.empty() || !record.retry_after) return std::nullopt;
-  if (options_.quota == QuotaMode::kKueue) return FallbackInKueue(gang, record);
-  std::set<std::string> carried;
-  for (const std::string& uid : gang.unbound)
-    carried.merge(CarriedFlavors(*snapshot_.FindPod(uid)));
-  if (carried.empty()) return std::nullopt;
+  const bool kueues = options_.quota == QuotaMode::kKueue;
+  std::set<std::string> failed;
+  if (kueues) {
+    failed = FailedInKueue(gang, record);
+  } else {
+    for (const std::string& uid : gang.unbound)
+      failed.merge(CarriedFlavors(*snapshot_.FindPod(uid)));
+  }
+  if (failed.empty()) return std::nullopt;
   Fallback fallback;
-  fallback.flavor = NextFlavor(gang, record.flavors_tried);
+  fallback.flavor = kueues ? ChoiceWithout(*WorkloadOf(gang), record.flavors_tried).flavor
+                           : NextFlavor(gang, record.flavors_tried);
   if (fallback.flavor.empty()) return std::nullopt;
-  fallback.why = fmt::format("{}; members made anew can use flavor {}",
-                             WhatFailed(gang, record, carried), fallback.flavor);
+  fallback.why = fmt::format(
+      "nodes for all members of gang {} didn't come on flavor {} within {} (attempt {}); {} flavor "
+      "{}",
+      gang.key.ToString(), fmt::join(failed, " and "),
+      absl::FormatDuration(absl::Trunc(record.deadline - record.admitted_at, absl::Seconds(1))),
+      record.attempt, kueues ? "Kueue can give it" : "members made anew can use", fallback.flavor);
   fallback.why_not = WhyNoFallback(gang, &fallback.fix);
   return fallback;
 }
@@ -297,8 +317,8 @@ void Restarts::FindFallback(const Gang& gang) {
   const bool gave_up = gang.ours && record != nullptr && record->retry_after && !record->quota;
   if (gave_up) {
     parts_[gang.id].fallback = SeekFallback(gang, *record);
-  } else if (const auto it = parts_.find(gang.id); it != parts_.end()) {
-    it->second.fallback.reset();
+  } else if (Part* part = parts_.Find(gang.id)) {
+    part->fallback.reset();
   }
 }
 
@@ -320,17 +340,9 @@ void Restarts::Decide(const Gang& gang) {
   const std::optional<Fallback>& fallback = FallbackOf(gang);
   if (!fallback || !fallback->why_not.empty()) return;
   const Restarter restarter = RestarterOf(gang);
-  if (restarter.job == nullptr) return;
+  if (restarter.job == nullptr || HasBegun(restarter)) return;
   const AdmissionRecord& record = *records_.Of(gang);
-  const TriedFlavors tried = {record.attempt, record.flavors_tried};
-  bool started = false;
-  if (restarter.workload != nullptr) {
-    started = GiveBack(*restarter.job, *restarter.workload, fallback->why, tried);
-  } else if (!IsRestarting(*restarter.job)) {
-    started = Restart(*restarter.job, fallback->why, tried);
-  }
-  // What can't be asked now is asked again.
-  if (!started) outbox_->MayAct(gang.id, "restart/" + restarter.job->uid);
+  Begin(gang, restarter, fallback->why, TriedFlavors{record.attempt, record.flavors_tried});
 }
 
 Reason Restarts::WithFallback(const Gang& gang, Reason reason) const {
@@ -351,13 +363,35 @@ bool Restarts::RestartWhole(const Gang& gang, const std::string& why) {
   const Restarter restarter = RestarterOf(gang);
   // One that Kueue resumes might wait for quota first.
   if (restarter.job == nullptr || restarter.workload != nullptr) return false;
-  if (IsRestarting(*restarter.job)) return true;
-  if (Restart(*restarter.job, why, std::nullopt)) {
-    ++restarted_;
-  } else {
-    outbox_->MayAct(gang.id, "restart/" + restarter.job->uid);
-  }
+  if (!HasBegun(restarter) && Begin(gang, restarter, why, std::nullopt)) ++restarted_;
   return true;
+}
+
+void Restarts::Evict(const Gang& gang, bool posted) {
+  if (quota_->NoteEviction(gang) || !quota_->Holds(gang)) return;
+  const std::optional<Eviction>& eviction = records_.Of(gang)->eviction;
+  if (!eviction) return;
+  const bool surplus_only = eviction->surplus_only;
+  const size_t kept = surplus_only ? QuotaAdmission::KeptMembers(gang) : 0;
+  std::vector<std::string> going;
+  for (size_t i = kept; i < gang.bound.size(); ++i) going.push_back(gang.bound[i]);
+  if (!surplus_only) {
+    // One that is gated may stay. One that may be bound at any moment isn't waited for: it is
+    // bound, or its pod is gone.
+    std::ranges::copy_if(gang.unbound, std::back_inserter(going), [this](const std::string& uid) {
+      return !IsGatedByUs(*snapshot_.FindPod(uid));
+    });
+    if (!going.empty() && RestartWhole(gang, eviction->why)) return;
+  }
+  for (const std::string& uid : going) {
+    outbox_->Act(gang.id, "evict/" + uid, EvictPod{RefOf(*snapshot_.FindPod(uid))});
+  }
+  if (!going.empty() || gang.facts.terminating || posted) return;
+  if (surplus_only) {
+    quota_->ReleaseSurplus(gang);
+  } else {
+    quota_->Release(gang);
+  }
 }
 
 }  // namespace muster::coscheduling

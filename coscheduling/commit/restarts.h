@@ -13,15 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/node_hash_map.h"
-#include "cluster/snapshot.h"
+#include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
-#include "coscheduling/admission/records.h"
-#include "coscheduling/agenda.h"
-#include "coscheduling/engine_options.h"
-#include "coscheduling/gangs/gangs.h"
 #include "coscheduling/gangs/job_restart.h"
-#include "coscheduling/outbox.h"
 #include "coscheduling/placement/placement.h"
 #include "coscheduling/provisioning/placeability.h"
 #include "coscheduling/provisioning/provisioning.h"
@@ -44,27 +38,16 @@ struct Restarter {
   const kube::Workload* workload = nullptr;  // Kueue suspends the job, and resumes it
 };
 
-// The beginning of a fallback's sentence.
-std::string WhatFailed(const Gang& gang, const AdmissionRecord& record,
-                       const std::set<std::string>& flavors);
-
-class Restarts {
+class Restarts : Owner {
  public:
   // All of them outlive it.
-  Restarts(const EngineOptions& options, const cluster::Snapshot& snapshot, const Gangs& gangs,
-           const Records& records, QuotaAdmission* quota, const Placement& placement,
-           Placeability* placeability, const Provisioning& provisioning, Agenda* agenda,
-           Outbox* outbox)
-      : options_(options),
-        snapshot_(snapshot),
-        gangs_(gangs),
-        records_(records),
+  Restarts(const Owner& owner, QuotaAdmission* quota, const Placement& placement,
+           Placeability* placeability, const Provisioning& provisioning)
+      : Owner(owner),
         quota_(quota),
         placement_(placement),
         placeability_(placeability),
-        provisioning_(provisioning),
-        agenda_(agenda),
-        outbox_(outbox) {}
+        provisioning_(provisioning) {}
 
   // --- observations ---
   void RemoveJob(const std::string& uid) { left_alone_.erase(uid); }
@@ -86,9 +69,13 @@ class Restarts {
   // What giving up means for the next attempt.
   void NoteFallback(const Gang& gang, AdmissionRecord* record);
   void Decide(const Gang& gang);
+  // Ends members as the record says that they are to be evicted: all of them, through the job where
+  // it can do it, or those beyond minMember; and has quota given back once nothing of them stands.
+  // `posted`: some binding of the gang was accepted and isn't seen yet.
+  void Evict(const Gang& gang, bool posted);
   // False if its job can't do it.
   bool RestartWhole(const Gang& gang, const std::string& why);
-  void Forget(GangId gang) { parts_.erase(gang); }
+  void Forget(GangId gang) { parts_.Forget(gang); }
 
   // --- questions ---
   Restarter RestarterOf(const Gang& gang) const;
@@ -120,47 +107,49 @@ class Restarts {
     std::vector<PatchWorkload::NodeTerms> pod_sets;
   };
 
-  const std::optional<Fallback>& FallbackOf(const Gang& gang) const;
+  using Annotations = std::map<std::string, std::optional<std::string>>;
+
+  const std::optional<Fallback>& FallbackOf(const Gang& gang) const {
+    return parts_.Of(gang.id).fallback;
+  }
+  bool WasTried(const TriedFlavors::Until& tried, const std::string& flavor) const;
   int64_t PodsLeft(const kube::AnyJob& job) const;
+  void NoteGangsOf(const std::string& job_uid);
   std::string RunningBeside(const Gang& gang, const kube::AnyJob& job) const;
-  bool Restart(const kube::AnyJob& job, const std::string& why,
-               const std::optional<TriedFlavors>& tried);
-  Outbox::OnFinish NoteRefusal(const kube::AnyJob& job, const std::string& what,
-                               const std::string& fix);
-  std::string NextFlavor(const Gang& gang, const std::map<std::string, absl::Time>& tried);
+  Restarter RestarterThroughItself(const kube::AnyJob& job) const;
+  static bool HasBegun(const Restarter& restarter);
+  bool Begin(const Gang& gang, const Restarter& restarter, const std::string& why,
+             const std::optional<TriedFlavors>& tried);
+  std::string NextFlavor(const Gang& gang, const TriedFlavors::Until& tried);
   std::string WhyNoFallback(const Gang& gang, std::string* fix) const;
   std::optional<Fallback> SeekFallback(const Gang& gang, const AdmissionRecord& record);
   // --- kueue_fallback.cc ---
   bool GivesBackToKueue() const {
     return options_.quota == QuotaMode::kKueue && options_.kueue_fallback;
   }
-  void WorkloadChanged(const std::string& job_uid);
+  static constexpr std::string_view kWorkloadRights =
+      "let muster read and patch workloads (deploy/kueue-fallback)";
+  static bool IsGivenBack(const kube::Workload& workload);
+  static PatchWorkload Patch(const kube::Workload& workload, std::optional<bool> active,
+                             Annotations annotations);
   bool IsKueues(const Gang& gang, const kube::AnyJob& job) const;
   const kube::Workload* WorkloadOf(const kube::AnyJob& job) const;
-  Restarter RestarterThroughKueue(const Gang& gang, const kube::AnyJob& job) const;
-  OtherChoice ChoiceWithout(const kube::Workload& workload,
-                            const std::map<std::string, absl::Time>& tried);
-  std::optional<Fallback> FallbackInKueue(const Gang& gang, const AdmissionRecord& record);
-  bool GiveBack(const kube::AnyJob& job, const kube::Workload& workload, const std::string& why,
-                const TriedFlavors& tried);
-  void KeepWorkloads();
+  // That of its job.
+  const kube::Workload* WorkloadOf(const Gang& gang) const;
+  Restarter RestarterThroughKueue(const kube::AnyJob& job) const;
+  OtherChoice ChoiceWithout(const kube::Workload& workload, const TriedFlavors::Until& tried);
+  std::set<std::string> FailedInKueue(const Gang& gang, const AdmissionRecord& record) const;
   void KeepWorkload(const kube::Workload& workload);
   Reason KueueBlocker(const Gang& gang, const kube::AnyJob& job) const;
   // What Kueue does for a gang that gave up and isn't given back to it.
   std::string KueueNote(const Gang& gang) const;
 
-  const EngineOptions& options_;
-  const cluster::Snapshot& snapshot_;
-  const Gangs& gangs_;
-  const Records& records_;
   QuotaAdmission* quota_;
   const Placement& placement_;
   Placeability* placeability_;
   const Provisioning& provisioning_;
-  Agenda* agenda_;
-  Outbox* outbox_;
 
-  absl::node_hash_map<GangId, Part> parts_;
+  PerGang<Part> parts_;
   // Jobs that carried the mark in the last step, and those that aren't restarted for a time.
   std::set<std::string> restarting_seen_;
   std::map<std::string, LeftAlone> left_alone_;

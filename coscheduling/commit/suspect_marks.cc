@@ -34,12 +34,12 @@ void SuspectMarks::Report(const kube::Pod& pod, const GangKey& gang) {
 void SuspectMarks::Observe(const cluster::Journal& journal) {
   for (const auto& [name, entry] : journal.nodes) {
     if (!entry.observed.HasAny(cluster::kOfObjects)) continue;
-    const cluster::NodeInfo* info = snapshot_.FindNode(name);
-    if (info == nullptr || info->object == nullptr) {
+    const kube::Node* node = snapshot_.FindNodeObject(name);
+    if (node == nullptr) {
       if (annotated_.erase(name) > 0 || suspects_->Find(name) != nullptr) suspects_->Forget(name);
       continue;
     }
-    const std::string* annotation = info->object->meta.Annotation(kSuspectAnnotation);
+    const std::string* annotation = node->meta.Annotation(kSuspectAnnotation);
     if (annotation != nullptr) {
       annotated_.insert(name);
       const bool known = suspects_->Find(name) != nullptr;
@@ -49,7 +49,7 @@ void SuspectMarks::Observe(const cluster::Journal& journal) {
       suspects_->Forget(name);  // somebody took it away
       changed_.insert(name);
     }
-    if (annotation != nullptr || FindSuspectTaint(*info->object)) candidates_.insert(name);
+    if (annotation != nullptr || FindSuspectTaint(*node)) candidates_.insert(name);
   }
 }
 
@@ -73,8 +73,8 @@ std::vector<std::string> SuspectMarks::Update() {
 
 void SuspectMarks::Reconcile() {
   for (auto it = candidates_.begin(); it != candidates_.end();) {
-    const cluster::NodeInfo* info = snapshot_.FindNode(*it);
-    const bool settled = info == nullptr || info->object == nullptr || Mark(*info->object);
+    const kube::Node* node = snapshot_.FindNodeObject(*it);
+    const bool settled = node == nullptr || Mark(*node);
     const bool keep = !settled || suspects_->Find(*it) != nullptr;
     it = keep ? std::next(it) : candidates_.erase(it);
   }

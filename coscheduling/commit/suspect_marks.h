@@ -8,26 +8,15 @@
 #include <vector>
 
 #include "cluster/journal.h"
-#include "cluster/snapshot.h"
-#include "coscheduling/agenda.h"
-#include "coscheduling/engine_options.h"
-#include "coscheduling/gangs/gangs.h"
-#include "coscheduling/outbox.h"
+#include "coscheduling/admission/owner.h"
 #include "coscheduling/placement/suspect_nodes.h"
 
 namespace muster::coscheduling {
 
-class SuspectMarks {
+class SuspectMarks : Owner {
  public:
-  // All of them outlive it.
-  SuspectMarks(const EngineOptions& options, const cluster::Snapshot& snapshot, const Gangs& gangs,
-               SuspectNodes* suspects, Agenda* agenda, Outbox* outbox)
-      : options_(options),
-        snapshot_(snapshot),
-        gangs_(gangs),
-        suspects_(suspects),
-        agenda_(agenda),
-        outbox_(outbox) {}
+  // `suspects` outlives it.
+  SuspectMarks(const Owner& owner, SuspectNodes* suspects) : Owner(owner), suspects_(suspects) {}
 
   // Before the snapshot takes this version of a member of the gang.
   void Observe(const kube::Pod& pod, const GangKey& gang);
@@ -41,13 +30,7 @@ class SuspectMarks {
   void Report(const kube::Pod& pod, const GangKey& gang);
   bool Mark(const kube::Node& node);
 
-  const EngineOptions& options_;
-  const cluster::Snapshot& snapshot_;
-  const Gangs& gangs_;
   SuspectNodes* suspects_;
-  Agenda* agenda_;
-  Outbox* outbox_;
-
   std::set<std::string> annotated_;                         // nodes that carry the annotation
   std::set<std::string> candidates_;                        // nodes whose marks may have to change
   std::set<std::string> changed_;                           // nodes whose suspicion changed

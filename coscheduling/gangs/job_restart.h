@@ -36,8 +36,9 @@ RestartMark DecodeMark(std::string_view text);
 
 // Annotation muster.dev/flavors-tried, JSON.
 struct TriedFlavors {
-  int64_t attempt = 1;                        // the last one that failed
-  std::map<std::string, absl::Time> flavors;  // as AdmissionRecord::flavors_tried
+  using Until = std::map<std::string, absl::Time>;
+  int64_t attempt = 1;  // the last one that failed
+  Until flavors;        // as AdmissionRecord::flavors_tried
 };
 std::string EncodeTried(const TriedFlavors& tried);
 std::optional<TriedFlavors> DecodeTried(std::string_view text);

@@ -2,40 +2,24 @@
 // classes are one demand.
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <ranges>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "cluster/node_stage.h"
 #include "cluster/predicates.h"
 #include "coscheduling/placement/placement.h"
 
 namespace muster::coscheduling {
 namespace {
 
-constexpr int64_t kMany = std::numeric_limits<int32_t>::max();
-
-bool IsDevice(std::string_view resource) {
-  return resource.find('/') != std::string_view::npos && !resource.starts_with("kubernetes.io/");
-}
+using cluster::kManyPods;
 
 // Any change that a member's own pods or others' pods make elsewhere may decide about it.
 bool HasAnyRelations(const kube::PodSpec& spec) {
   return cluster::HasRelations(spec) || cluster::HasPreferredRelations(spec);
-}
-
-// For how many pods like this one the node has room.
-int64_t RoomFor(const kube::Pod& pod, const cluster::NodeInfo& info) {
-  int64_t room = pod.spec->host_ports.empty() ? kMany : 1;
-  const auto& allocatable = info.node->allocatable.entries();
-  size_t at = 0;
-  for (const auto& [resource, amount] : pod.spec->requests.entries()) {
-    if (amount <= 0) continue;
-    while (at < allocatable.size() && allocatable[at].first < resource) ++at;
-    const bool has = at < allocatable.size() && allocatable[at].first == resource;
-    room = has ? std::min(room, info.free[at] / amount) : 0;
-    if (room == 0) break;
-  }
-  return room;
 }
 
 bool MayTake(const cluster::NodeInfo& info) { return info.UsableNow() || info.Coming(); }
@@ -44,16 +28,14 @@ bool MayTake(const cluster::NodeInfo& info) { return info.UsableNow() || info.Co
 
 void Placement::Classify(const Gang& gang, Part* part) {
   Declassify(gang.id, part);
-  part->sees_relations = false;
   std::map<std::string, std::shared_ptr<const kube::Pod>> examples;
   for (const std::string& uid : gang.unbound) {
-    std::shared_ptr<const kube::Pod> pod = snapshot_->SharePod(uid);
-    part->sees_relations |= HasAnyRelations(*pod->spec);
+    std::shared_ptr<const kube::Pod> pod = snapshot_.SharePod(uid);
+    if (HasAnyRelations(*pod->spec)) see_relations_.insert(gang.id);
     if (!pod->spec->persistent_volume_claims.empty()) see_volumes_.insert(gang.id);
     std::string key = cluster::ClassKey(*pod);
     examples.try_emplace(std::move(key), std::move(pod));
   }
-  if (part->sees_relations) see_relations_.insert(gang.id);
   std::vector<Class> classes;
   for (auto& [key, example] : examples) {
     const auto [entry, is_new] = classes_.try_emplace(key);
@@ -62,7 +44,7 @@ void Placement::Classify(const Gang& gang, Part* part) {
     MemberClass& members = entry->second;
     members.example = std::move(example);
     for (const auto& [resource, amount] : members.example->spec->requests.entries()) {
-      if (amount <= 0 || !IsDevice(resource)) continue;
+      if (amount <= 0 || !cluster::IsDevice(resource)) continue;
       members.device = resource;
       members.amount = amount;
       break;
@@ -160,8 +142,8 @@ int64_t Placement::RoomOn(const cluster::NodeInfo& info, const MemberClass& memb
   // What is lacked most often first.
   if (!members.device.empty() && info.Free(members.device) < members.amount) return 0;
   const kube::Pod& example = *members.example;
-  const int64_t room = RoomFor(example, info);
-  if (room == 0 || cluster::CheckClass(*snapshot_, example, info)) return 0;
+  const int64_t room = cluster::RoomFor(example, info);
+  if (room == 0 || cluster::CheckClass(snapshot_, example, info)) return 0;
   return example.spec->host_ports.empty() || !cluster::CheckRoom(example, info) ? room : 0;
 }
 
@@ -171,7 +153,7 @@ int64_t Placement::MembersOn(const cluster::NodeInfo& info, const Demand& demand
   struct Sum {
     std::string_view device;
     int64_t members = 0;
-    int64_t least = kMany;  // that one of them asks of the device
+    int64_t least = kManyPods;  // that one of them asks of the device
   };
   absl::InlinedVector<Sum, 2> by_device;
   for (Class one : demand.classes) {
@@ -180,20 +162,20 @@ int64_t Placement::MembersOn(const cluster::NodeInfo& info, const Demand& demand
     const MemberClass& members = one->second;
     auto sum = std::ranges::find(by_device, members.device, &Sum::device);
     if (sum == by_device.end()) sum = by_device.insert(sum, Sum{.device = members.device});
-    sum->members = std::min(kMany, sum->members + room->second);
+    sum->members = std::min(kManyPods, sum->members + room->second);
     sum->least = std::min(sum->least, members.amount);
   }
   int64_t all = 0;
   for (const Sum& sum : by_device) {
-    const int64_t at_most = sum.device.empty() ? kMany : info.Free(sum.device) / sum.least;
-    all = std::min(kMany, all + std::min(sum.members, at_most));
+    const int64_t at_most = sum.device.empty() ? kManyPods : info.Free(sum.device) / sum.least;
+    all = std::min(kManyPods, all + std::min(sum.members, at_most));
   }
   return all;
 }
 
 // 0 if it isn't there.
 int64_t Placement::MembersOn(std::string_view node, const Demand& demand) const {
-  const cluster::NodeInfo* info = snapshot_->FindNode(node);
+  const cluster::NodeInfo* info = snapshot_.FindNode(node);
   if (info == nullptr || !MayTake(*info)) return 0;
   Rooms rooms;
   for (Class one : demand.classes) rooms[one] = RoomOn(*info, one->second);
@@ -266,7 +248,7 @@ bool Placement::StillCouldComplete(const Part& part) {
     }
     Gain now = gain;
     if (!behind) {
-      const cluster::NodeInfo* info = snapshot_->FindNode(it->first);
+      const cluster::NodeInfo* info = snapshot_.FindNode(it->first);
       now.members = MembersOn(it->first, *part.demand);
       now.usable = info != nullptr && info->UsableNow();
     }
@@ -280,27 +262,21 @@ bool Placement::StillCouldComplete(const Part& part) {
 
 void Placement::OfferReleased() {
   for (const std::string& node : std::exchange(released_, {})) {
-    const cluster::NodeInfo* info = snapshot_->FindNode(node);
+    const cluster::NodeInfo* info = snapshot_.FindNode(node);
     if (info != nullptr) Offer(*info);
   }
 }
 
 std::vector<Placement::Order> Placement::FirstUninformed(size_t most) const {
-  std::vector<const Order*> firsts;
+  std::vector<Order> firsts;
   for (const Demand* demand : uninformed_) {
     for (const auto& [least, gangs] : demand->uninformed) {
-      size_t taken = 0;
-      for (auto it = gangs.begin(); it != gangs.end() && taken < most; ++it, ++taken) {
-        firsts.push_back(&*it);
-      }
+      std::ranges::copy(gangs | std::views::take(most), std::back_inserter(firsts));
     }
   }
-  const size_t count = std::min(most, firsts.size());
-  const auto by_order = [](const Order* a, const Order* b) { return *a < *b; };
-  std::ranges::partial_sort(firsts, firsts.begin() + static_cast<ptrdiff_t>(count), by_order);
-  std::vector<Order> first;
-  for (size_t i = 0; i < count; ++i) first.push_back(*firsts[i]);
-  return first;
+  std::ranges::sort(firsts);
+  if (firsts.size() > most) firsts.resize(most);
+  return firsts;
 }
 
 }  // namespace muster::coscheduling

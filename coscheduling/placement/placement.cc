@@ -23,6 +23,11 @@ bool IsWithoutQuota(const Gang& gang) {
          gang.ours && !gang.unbound.empty();
 }
 
+// How many of the members required had no room.
+int64_t MissingFrom(const PlanRequest& request, const PlanShortfall& shortfall) {
+  return static_cast<int64_t>(request.required) - static_cast<int64_t>(shortfall.placeable);
+}
+
 }  // namespace
 
 class Placement::KnownFailures {
@@ -64,41 +69,16 @@ class Placement::KnownFailures {
   std::map<Shape, Failure> failures_;
 };
 
-Placement::Placement(const EngineOptions& options, cluster::Snapshot* snapshot, const Gangs& gangs,
-                     const Records& records, QuotaAdmission* quota, const SuspectNodes& suspects,
-                     CapacityOf capacity_of, Agenda* agenda)
-    : options_(options),
-      snapshot_(snapshot),
-      gangs_(gangs),
-      records_(records),
-      quota_(quota),
-      suspects_(suspects),
-      capacity_of_(std::move(capacity_of)),
-      agenda_(agenda) {}
-
 // --- questions ---
 
-const Placement::Part& Placement::PartOf(const Gang& gang) const {
-  static const Part kNone;
-  const auto it = parts_.find(gang.id);
-  return it == parts_.end() ? kNone : it->second;
-}
-
-const Places& Placement::Of(const Gang& gang) const { return PartOf(gang).places; }
-
-const RefusedNodes& Placement::RefusedBy(const Gang& gang) const { return PartOf(gang).refused; }
-
-bool Placement::IsPinned(const Gang& gang, const std::string& pod) const {
-  return PartOf(gang).pins.contains(pod);
-}
-
-std::vector<std::string> Placement::Unplaced(const Gang& gang) const {
+std::vector<const kube::Pod*> Placement::Unplaced(const Gang& gang) const {
   const PlaceMap& fixed = Of(gang).fixed;
-  std::vector<std::string> uids;
+  std::vector<const kube::Pod*> members;
   for (const std::string& uid : gang.unbound) {
-    if (!fixed.contains(uid) && quota_->MayBePlaced(gang, uid)) uids.push_back(uid);
+    if (fixed.contains(uid) || !quota_->MayBePlaced(gang, uid)) continue;
+    members.push_back(snapshot_.FindPod(uid));
   }
-  return uids;
+  return members;
 }
 
 bool Placement::Waits(const Gang& gang) const {
@@ -122,7 +102,7 @@ GangId Placement::Head() const {
 }
 
 std::string Placement::WhyNoRoom(const Gang& gang) const {
-  const Part& part = PartOf(gang);
+  const Part& part = parts_.Of(gang.id);
   const bool asks = part.places.fits_now && part.asks_from == absl::InfinitePast();
   if (!gang.facts.waits_for_room || asks || IsHead(gang)) return "";
   return "there is no room for it";
@@ -182,12 +162,11 @@ void Placement::LeaveList(Part* part) {
 }
 
 // Of all that a plan of the gang is made from, nodes apart.
-size_t Placement::Digest(const Gang& gang, const std::vector<std::string>& uids) const {
+size_t Placement::Digest(const Gang& gang) const {
   size_t digest = absl::HashOf(gang.required(), IsWithoutQuota(gang), Of(gang).fixed.size());
-  for (const std::string& uid : uids) {
-    const kube::Pod& pod = *snapshot_->FindPod(uid);
-    digest = absl::HashOf(digest, uid, pod.spec.get());
-    for (const auto& [key, value] : pod.meta.labels) digest = absl::HashOf(digest, key, value);
+  for (const kube::Pod* pod : Unplaced(gang)) {
+    digest = absl::HashOf(digest, pod->meta.uid, pod->spec.get());
+    for (const auto& [key, value] : pod->meta.labels) digest = absl::HashOf(digest, key, value);
   }
   if (gang.group != nullptr && gang.group->min_resources) {
     digest = absl::HashOf(digest, gang.group->min_resources->ToString());
@@ -203,7 +182,7 @@ size_t Placement::Digest(const Gang& gang, const std::vector<std::string>& uids)
 
 // Nodes that kube-scheduler, or the API server, refuses for the gang: until when.
 std::map<std::string, absl::Time> Placement::LeftOut(const Gang& gang) const {
-  const Part& part = PartOf(gang);
+  const Part& part = parts_.Of(gang.id);
   std::map<std::string, absl::Time> left_out = part.refused.left_out();
   if (part.demand == nullptr) return left_out;
   for (Class one : part.demand->classes) {
@@ -238,25 +217,21 @@ void Placement::IndexPlaces(GangId gang, Part* part) {
 }
 
 bool Placement::Sync(const Gang& gang) {
-  Part& part = PartOf(gang);
+  Part& part = parts_[gang.id];
   Places& places = part.places;
   for (const std::string& uid : gang.bound) {
     places.fixed.erase(uid);
     part.pins.erase(uid);
-    if (places.tentative.erase(uid) > 0) snapshot_->Forget(uid);
+    if (places.tentative.erase(uid) > 0) room_->Forget(uid);
   }
   part.refused.Expire(agenda_->now());
   if (gang.facts.blocked || !gang.facts.admitted) DropFixed(gang.id, &part);
-  bool held = true;
-  if (std::vector<std::string> broken = BrokenPlaces(gang, part); !broken.empty()) {
+  const std::set<std::string> broken = BrokenPlaces(gang, part);
+  const bool held = broken.empty();
+  if (!held) {
     // Before its commit a gang is solved anew as a whole; after, only what broke is.
     const bool is_free = !places.committing && gang.bound.empty() && part.pins.empty();
-    if (is_free) {
-      DropFixed(gang.id, &part);
-    } else {
-      DropFixed(gang.id, &part, broken);
-    }
-    held = false;
+    DropFixed(gang.id, &part, is_free ? nullptr : &broken);
   }
   const bool without_quota = IsWithoutQuota(gang);
   if (!gang.facts.waits_for_room) part.awaits_room = false;
@@ -271,7 +246,7 @@ bool Placement::Sync(const Gang& gang) {
     return held;
   }
   if (!without_quota) places.fits_now = false;
-  const size_t asked = Digest(gang, Unplaced(gang));
+  const size_t asked = Digest(gang);
   if (part.asked != asked) {
     LeaveList(&part);
     Classify(gang, &part);
@@ -306,39 +281,30 @@ void Placement::SyncWithoutQuota(const Gang& gang, Part* part) {
 }
 
 void Placement::Leave(GangId gang, const std::string& pod) {
-  const auto it = parts_.find(gang);
-  if (it == parts_.end()) return;
-  Places& places = it->second.places;
-  it->second.pins.erase(pod);
-  if (places.fixed.erase(pod) + places.tentative.erase(pod) == 0) return;
-  snapshot_->Forget(pod);
-  IndexPlaces(gang, &it->second);
+  Part* part = parts_.Find(gang);
+  if (part == nullptr) return;
+  part->pins.erase(pod);
+  if (part->places.fixed.erase(pod) + part->places.tentative.erase(pod) == 0) return;
+  room_->Forget(pod);
+  IndexPlaces(gang, part);
 }
 
 void Placement::Forget(GangId gang) {
-  const auto it = parts_.find(gang);
-  if (it == parts_.end()) return;
-  Part& part = it->second;
-  part.pins.clear();
-  DropTentative(gang, &part);
-  DropFixed(gang, &part);
-  IndexPlaces(gang, &part);
-  LeaveList(&part);
-  if (part.comes_later) come_later_.erase(*part.comes_later);
-  Declassify(gang, &part);
+  Part* part = parts_.Find(gang);
+  if (part == nullptr) return;
+  part->pins.clear();
+  DropTentative(gang, part);
+  DropFixed(gang, part);
+  IndexPlaces(gang, part);
+  LeaveList(part);
+  if (part->comes_later) come_later_.erase(*part->comes_later);
+  Declassify(gang, part);
   if (guard_ == gang) guard_ = GangId::kNone;
-  parts_.erase(it);
+  parts_.Forget(gang);
 }
-
-void Placement::SetCommitting(GangId gang, bool committing) {
-  parts_[gang].places.committing = committing;
-}
-
-void Placement::Pin(GangId gang, const std::string& pod) { parts_[gang].pins.insert(pod); }
 
 void Placement::Unpin(GangId gang, const std::string& pod) {
-  const auto it = parts_.find(gang);
-  if (it != parts_.end()) it->second.pins.erase(pod);
+  if (Part* part = parts_.Find(gang)) part->pins.erase(pod);
 }
 
 // --- observations ---
@@ -365,7 +331,7 @@ void Placement::Observe(const cluster::Journal& journal) {
       it->second.Forget(name);
       it = it->second.empty() ? not_offered_.erase(it) : std::next(it);
     }
-    const cluster::NodeInfo* info = snapshot_->FindNode(name);
+    const cluster::NodeInfo* info = snapshot_.FindNode(name);
     // That pods came or went where no room did helps those alone who see relations.
     if (info != nullptr &&
         entry.observed.HasAny({NodeChange::kCame, NodeChange::kRoomGrew, NodeChange::kClass})) {
@@ -389,24 +355,24 @@ void Placement::Observe(const cluster::Journal& journal) {
 void Placement::Reconsider(std::string_view node) {
   ++epoch_;
   ShowAgain(node);
-  const cluster::NodeInfo* info = snapshot_->FindNode(node);
+  const cluster::NodeInfo* info = snapshot_.FindNode(node);
   if (info != nullptr) Offer(*info);
 }
 
 bool Placement::Refuse(const Gang& gang, const std::string& pod, const std::string& node,
                        const std::vector<std::string>& offered) {
-  Part& part = PartOf(gang);
+  Part& part = parts_[gang.id];
   // Only the plan that is in force can be refused: the answer to an older one is old news.
   const auto place = part.places.fixed.find(pod);
   if (place == part.places.fixed.end() || place->second != node) return false;
   part.refused.Refuse(node, agenda_->now(), options_.refusal_time);
   agenda_->Note(gang.id);
-  const kube::Pod* member = snapshot_->FindPod(pod);
+  const kube::Pod* member = snapshot_.FindPod(pod);
   if (offered.empty() || member == nullptr) return true;
   RefusedNodes& not_offered = not_offered_[cluster::ClassKey(*member)];
   not_offered.Expire(agenda_->now());
   const std::set<std::string_view> names(offered.begin(), offered.end());
-  for (const auto& [name, info] : snapshot_->nodes()) {
+  for (const auto& [name, info] : snapshot_.nodes()) {
     // Where others of ours have their places kube-scheduler may have found that, too.
     if (info.UsableNow() && !names.contains(name) &&
         (name == node || !cluster::CheckRoom(*member, info))) {
@@ -417,7 +383,7 @@ bool Placement::Refuse(const Gang& gang, const std::string& pod, const std::stri
 }
 
 void Placement::LeaveOut(const Gang& gang, const std::string& node) {
-  PartOf(gang).refused.Refuse(node, agenda_->now(), options_.refusal_time);
+  parts_[gang.id].refused.Refuse(node, agenda_->now(), options_.refusal_time);
   agenda_->Note(gang.id);
 }
 
@@ -425,19 +391,19 @@ void Placement::LeaveOut(const Gang& gang, const std::string& node) {
 
 Plan Placement::Solve(const PlanRequest& request) {
   ++plans_;
-  return muster::coscheduling::MakePlan(*snapshot_, request);
+  return muster::coscheduling::MakePlan(snapshot_, request);
 }
 
-PlanRequest Placement::RequestFor(const Gang& gang, const std::vector<std::string>& uids) const {
-  const Part& part = PartOf(gang);
+PlanRequest Placement::RequestFor(const Gang& gang, std::vector<const kube::Pod*> members) const {
+  const Part& part = parts_.Of(gang.id);
   PlanRequest request;
-  for (const std::string& uid : uids) request.members.push_back(snapshot_->FindPod(uid));
+  request.members = std::move(members);
   const auto placed = static_cast<int64_t>(part.places.fixed.size());
   request.required = static_cast<size_t>(std::max<int64_t>(0, gang.required() - placed));
   request.required = std::min(request.required, request.members.size());
   for (const std::string& uid : gang.bound) {
     if (gang.lost.contains(uid)) continue;
-    request.sibling_nodes.push_back(snapshot_->FindPod(uid)->node_name);
+    request.sibling_nodes.push_back(snapshot_.FindPod(uid)->node_name);
   }
   for (const auto& [uid, node] : part.places.fixed) request.sibling_nodes.push_back(node);
   for (const auto& [node, until] : LeftOut(gang)) request.excluded_nodes.insert(node);
@@ -445,25 +411,23 @@ PlanRequest Placement::RequestFor(const Gang& gang, const std::vector<std::strin
   for (const auto& [node, entry] : suspects_.nodes()) {
     if (suspects_.IsSuspectFor(node, name)) request.excluded_nodes.insert(node);
   }
-  ExcludeOtherFlavors(gang, uids, &request);
+  ExcludeOtherFlavors(gang, &request);
   return request;
 }
 
 // A member whose gate was lifted by somebody else can't be given its flavor's nodeSelector any
 // more. The plan keeps it to the flavor's nodes all the same.
-void Placement::ExcludeOtherFlavors(const Gang& gang, const std::vector<std::string>& uids,
-                                    PlanRequest* request) const {
+void Placement::ExcludeOtherFlavors(const Gang& gang, PlanRequest* request) const {
   if (!quota_->Holds(gang)) return;
-  for (const std::string& uid : uids) {
-    const kube::Pod& pod = *snapshot_->FindPod(uid);
-    const quota::PodSetAssignment* given = quota_->GivenTo(gang, pod);
+  for (const kube::Pod* pod : request->members) {
+    const quota::PodSetAssignment* given = quota_->GivenTo(gang, *pod);
     if (given == nullptr) continue;
     for (const std::string& name : FlavorNames(*given)) {
       const kube::ResourceFlavor* flavor = quota_->scheduler().FindFlavor(name);
       if (flavor == nullptr) continue;
       for (const auto& [key, value] : flavor->node_labels) {
-        if (pod.spec->node_selector.contains(key)) continue;
-        for (const auto& [node, info] : snapshot_->nodes()) {
+        if (pod->spec->node_selector.contains(key)) continue;
+        for (const auto& [node, info] : snapshot_.nodes()) {
           const std::string* label = info.node->meta.Label(key);
           if (label == nullptr || *label != value) request->excluded_nodes.insert(node);
         }
@@ -475,7 +439,7 @@ void Placement::ExcludeOtherFlavors(const Gang& gang, const std::vector<std::str
 void Placement::DropTentative(GangId gang, Part* part) {
   Places& places = part->places;
   if (places.tentative_assumed) {
-    for (const auto& [uid, node] : places.tentative) snapshot_->Forget(uid);
+    for (const auto& [uid, node] : places.tentative) room_->Forget(uid);
   }
   if (!places.tentative.empty()) agenda_->Note(gang);
   places.tentative.clear();
@@ -484,64 +448,60 @@ void Placement::DropTentative(GangId gang, Part* part) {
 }
 
 // A place whose binding is asked for can't be given up, only seen.
-void Placement::DropFixed(GangId gang, Part* part) {
-  std::vector<std::string> uids;
-  uids.reserve(part->places.fixed.size());
-  for (const auto& [uid, node] : part->places.fixed) uids.push_back(uid);
-  DropFixed(gang, part, uids);
-}
-
-void Placement::DropFixed(GangId gang, Part* part, const std::vector<std::string>& uids) {
-  for (const std::string& uid : uids) {
-    if (part->pins.contains(uid) || part->places.fixed.erase(uid) == 0) continue;
-    snapshot_->Forget(uid);
-    agenda_->Show(gang);
-  }
+void Placement::DropFixed(GangId gang, Part* part, const std::set<std::string>* only) {
+  const size_t dropped = std::erase_if(part->places.fixed, [&](const auto& place) {
+    if (part->pins.contains(place.first) || (only != nullptr && !only->contains(place.first))) {
+      return false;
+    }
+    room_->Forget(place.first);
+    return true;
+  });
+  if (dropped > 0) agenda_->Show(gang);
 }
 
 // Places in force that no longer hold: the node is gone, unusable, refused, suspect, or taken by
 // somebody who didn't ask.
-std::vector<std::string> Placement::BrokenPlaces(const Gang& gang, const Part& part) const {
-  std::vector<std::string> broken;
+std::set<std::string> Placement::BrokenPlaces(const Gang& gang, const Part& part) const {
+  std::set<std::string> broken;
   const std::string name = gang.key.ToString();
   for (const auto& [uid, node] : part.places.fixed) {
     if (part.pins.contains(uid)) continue;
-    const cluster::NodeInfo* info = snapshot_->FindNode(node);
-    const kube::Pod* pod = snapshot_->FindPod(uid);
+    const cluster::NodeInfo* info = snapshot_.FindNode(node);
+    const kube::Pod* pod = snapshot_.FindPod(uid);
     const bool good = info != nullptr && pod != nullptr && IsLive(*pod) && info->UsableNow() &&
                       quota_->MayBePlaced(gang, uid) && !part.refused.left_out().contains(node) &&
                       !suspects_.IsSuspectFor(node, name) &&
-                      !cluster::CheckClass(*snapshot_, *pod, *info) &&
+                      !cluster::CheckClass(snapshot_, *pod, *info) &&
                       info->node->allocatable.Covers(info->requested);
-    if (!good) broken.push_back(uid);
+    if (!good) broken.insert(uid);
   }
   return broken;
 }
 
 std::string Placement::Recheck(const Gang& gang) {
-  Part& part = PartOf(gang);
-  std::vector<std::string> uids;
+  Part& part = parts_[gang.id];
+  std::vector<const kube::Pod*> members;
   PlaceMap places;
   for (const auto& [uid, node] : part.places.fixed) {
     if (part.pins.contains(uid)) continue;
-    uids.push_back(uid);
+    members.push_back(snapshot_.FindPod(uid));
     places.emplace(uid, node);
-    snapshot_->Forget(uid);
+    room_->Forget(uid);
   }
-  const PlanRequest request = RequestFor(gang, uids);
-  auto broken = FirstBroken(*snapshot_, request, places);
+  const PlanRequest request = RequestFor(gang, std::move(members));
+  auto broken = FirstBroken(snapshot_, request, places);
   if (!broken) {
     for (const auto& [uid, node] : places) {
-      if (!snapshot_->Assume(uid, node).ok()) broken.emplace(uid, cluster::Rejection{});
+      if (!room_->Assume(uid, node).ok()) broken.emplace(uid, cluster::Rejection{});
     }
   }
   if (!broken) return "";
-  for (const std::string& uid : uids) {
-    snapshot_->Forget(uid);
+  for (const auto& [uid, node] : places) {
+    room_->Forget(uid);
     part.places.fixed.erase(uid);
   }
   agenda_->Note(gang.id);
-  return fmt::format("{} on {}: {}", snapshot_->FindPod(broken->first)->meta.name,
+  return fmt::format("{} on {}: {}", snapshot_.FindPod(broken->first)->meta.name,
                      places[broken->first], broken->second.detail);
 }
 
@@ -551,11 +511,11 @@ bool Placement::MinResourcesFree(const Gang& gang) const {
   if (gang.group == nullptr || !gang.group->min_resources || !gang.bound.empty()) return true;
   kube::ResourceList asked;
   for (const std::string& uid : gang.unbound) {
-    if (!asked.Add(snapshot_->FindPod(uid)->spec->requests).ok()) return false;
+    if (!asked.Add(snapshot_.FindPod(uid)->spec->requests).ok()) return false;
   }
   if (asked.Covers(*gang.group->min_resources)) return true;
   kube::ResourceList free;
-  for (const auto& [name, info] : snapshot_->nodes()) {
+  for (const auto& [name, info] : snapshot_.nodes()) {
     if (!info.UsableNow()) continue;
     if (!free.Add(info.FreeResources()).ok()) return true;  // more than int64 holds
   }
@@ -576,24 +536,20 @@ bool Placement::DropTentativesAfter(const Order& order) {
 }
 
 // Returns true if all members have places now.
-bool Placement::Place(const Gang& gang, Part* part, const std::vector<std::string>& uids,
-                      bool keeps_partial) {
+bool Placement::Place(const Gang& gang, Part* part, PlanRequest request, bool keeps_partial) {
   Places& places = part->places;
-  PlanRequest request = RequestFor(gang, uids);
   Plan plan = Solve(request);
-  const bool whole = plan.complete && plan.placements.size() == uids.size();
+  const bool whole = plan.complete && plan.placements.size() == request.members.size();
   places.min_resources_short = plan.complete && !MinResourcesFree(gang);
-  part->missing = plan.complete ? 1
-                                : static_cast<int64_t>(request.required) -
-                                      static_cast<int64_t>(plan.shortfall.placeable);
-  part->missing_with_coming = part->missing;
+  part->missing = part->missing_with_coming =
+      plan.complete ? 1 : MissingFrom(request, plan.shortfall);
   if (places.min_resources_short) {
     places.short_of_nodes = true;
     return false;
   }
   if (plan.complete) {
     for (const auto& [uid, node] : plan.placements) {
-      if (snapshot_->Assume(uid, node).ok()) places.fixed.emplace(uid, node);
+      if (room_->Assume(uid, node).ok()) places.fixed.emplace(uid, node);
     }
     places.short_of_nodes = places.coming_suffices = false;
     if (whole) return true;
@@ -602,7 +558,7 @@ bool Placement::Place(const Gang& gang, Part* part, const std::vector<std::strin
     request.required = request.members.size();
   }
   // While nothing is coming the plan would be the same.
-  if (plan.complete || snapshot_->virtual_count() > 0) {
+  if (plan.complete || snapshot_.virtual_count() > 0) {
     request.include_virtual = true;
     plan = Solve(request);
   }
@@ -610,24 +566,18 @@ bool Placement::Place(const Gang& gang, Part* part, const std::vector<std::strin
   places.coming_suffices = plan.complete;
   places.short_of_nodes = !plan.complete;
   places.shortfall = std::move(plan.shortfall);
-  if (!plan.complete) {
-    part->missing_with_coming =
-        static_cast<int64_t>(request.required) - static_cast<int64_t>(places.shortfall.placeable);
-  }
+  if (!plan.complete) part->missing_with_coming = MissingFrom(request, places.shortfall);
   if (!plan.complete && !keeps_partial) return false;
-  for (const auto& [uid, node] : places.tentative) snapshot_->Assume(uid, node).IgnoreError();
+  for (const auto& [uid, node] : places.tentative) room_->Assume(uid, node).IgnoreError();
   places.tentative_assumed = !places.tentative.empty();
   return false;
 }
 
 // What is free now, and what the provider had before nodes went, suffice together, once the
 // provider is asked again.
-bool Placement::CapacityMaySuffice(const Gang& gang, const Plan& plan, int64_t required) {
+bool Placement::CapacityMaySuffice(const Gang& gang, int64_t missing) {
   const Capacity capacity = capacity_of_(gang);
-  if (capacity.room == 0 ||
-      static_cast<int64_t>(plan.shortfall.placeable) + capacity.room < required) {
-    return false;
-  }
+  if (capacity.room == 0 || capacity.room < missing) return false;
   if (agenda_->now() >= capacity.asked_again) return true;
   agenda_->NoteAt(gang.id, capacity.asked_again);
   return false;
@@ -658,32 +608,28 @@ GangId Placement::Guard() {
 }
 
 // Whether it would fit, without taking the room.
-void Placement::TryWithoutQuota(const Gang& gang, Part* part, const std::vector<std::string>& uids,
+void Placement::TryWithoutQuota(const Gang& gang, Part* part, const PlanRequest& request,
                                 KnownFailures* failures) {
   Places& places = part->places;
   const bool fitted = std::exchange(places.fits_now, false);
-  const PlanRequest request = RequestFor(gang, uids);
-  const auto required = static_cast<int64_t>(request.required);
   Plan plan = Solve(request);
   if (!plan.complete && DropTentativesAfter(part->order)) {
     failures->Clear();
     plan = Solve(request);
   }
-  part->missing = part->missing_with_coming =
-      required - static_cast<int64_t>(plan.shortfall.placeable);
+  part->missing = part->missing_with_coming = MissingFrom(request, plan.shortfall);
   if (gang.facts.waits_for_room) {
     places.fits_now = plan.complete && MinResourcesFree(gang);
     places.shortfall = std::move(plan.shortfall);
   } else {
-    places.fits_now = plan.complete || CapacityMaySuffice(gang, plan, required);
+    places.fits_now = plan.complete || CapacityMaySuffice(gang, part->missing);
   }
   if (places.fits_now) quota_->Invalidate();
   if (places.fits_now && !fitted) fitting_.push_back(gang.id);
 }
 
 void Placement::PlanGang(const Gang& gang, KnownFailures* failures) {
-  Part& part = PartOf(gang);
-  Places& places = part.places;
+  Part& part = parts_[gang.id];
   agenda_->Note(gang.id);
   by_age_.erase({part.planned_at, part.order});
   part.planned_at = epoch_;
@@ -691,53 +637,54 @@ void Placement::PlanGang(const Gang& gang, KnownFailures* failures) {
   part.offers_known = offers_;
   part.must_plan = false;
   DropTentative(gang.id, &part);
-  places.coming_suffices = places.short_of_nodes = false;
-  const std::vector<std::string> uids = Unplaced(gang);
-  if (uids.empty()) {
-    IndexPlaces(gang.id, &part);
-    return;
-  }
-  if (IsWithoutQuota(gang)) {
-    TryWithoutQuota(gang, &part, uids, failures);
-    IndexPlaces(gang.id, &part);
-    return;
-  }
-  planned_.push_back(gang.id);
-  const PlanRequest request = RequestFor(gang, uids);
-  const KnownFailures::Shape shape = KnownFailures::ShapeOf(request);
-  if (const PlanShortfall* known = failures->Find(shape, request.required)) {
-    places.short_of_nodes = true;
-    places.shortfall = *known;
-    part.missing = part.missing_with_coming =
-        static_cast<int64_t>(request.required) - static_cast<int64_t>(known->placeable);
-    IndexPlaces(gang.id, &part);
-    return;
-  }
-  const bool in_grace = agenda_->now() < part.keeps_partial_until;
-  const bool keeps_partial = in_grace || guard_ == gang.id;
-  bool whole = Place(gang, &part, uids, keeps_partial);
-  const bool lacks = !whole && (places.fixed.empty() || places.short_of_nodes);
-  if (lacks && DropTentativesAfter(part.order)) {
-    failures->Clear();
-    DropTentative(gang.id, &part);
-    whole = Place(gang, &part, Unplaced(gang), keeps_partial);
-  }
-  if (in_grace && places.short_of_nodes) agenda_->NoteAt(gang.id, part.keeps_partial_until);
-  if (places.tentative_assumed) tentative_.insert(part.order);
-  // Its time begins with the first room that it keeps.
-  if (guard_ == gang.id && places.tentative_assumed && places.short_of_nodes &&
-      !places.tentative.empty() && agenda_->now() >= part.guard_since + options_.starvation_after) {
-    part.guard_since = agenda_->now();
-    agenda_->WakeAt(part.guard_since + options_.starvation_hold);
-  }
-  if (places.short_of_nodes && !places.min_resources_short && request.required > 0) {
-    failures->Note(shape, request.required, places.shortfall);
+  part.places.coming_suffices = part.places.short_of_nodes = false;
+  if (std::vector<const kube::Pod*> members = Unplaced(gang); !members.empty()) {
+    const PlanRequest request = RequestFor(gang, std::move(members));
+    if (IsWithoutQuota(gang)) {
+      TryWithoutQuota(gang, &part, request, failures);
+    } else {
+      PlanAdmitted(gang, &part, request, failures);
+    }
   }
   IndexPlaces(gang.id, &part);
 }
 
+void Placement::PlanAdmitted(const Gang& gang, Part* part, const PlanRequest& request,
+                             KnownFailures* failures) {
+  Places& places = part->places;
+  const absl::Time now = agenda_->now();
+  planned_.push_back(gang.id);
+  const KnownFailures::Shape shape = KnownFailures::ShapeOf(request);
+  if (const PlanShortfall* known = failures->Find(shape, request.required)) {
+    places.short_of_nodes = true;
+    places.shortfall = *known;
+    part->missing = part->missing_with_coming = MissingFrom(request, *known);
+    return;
+  }
+  const bool in_grace = now < part->keeps_partial_until;
+  const bool keeps_partial = in_grace || guard_ == gang.id;
+  const bool whole = Place(gang, part, request, keeps_partial);
+  const bool lacks = !whole && (places.fixed.empty() || places.short_of_nodes);
+  if (lacks && DropTentativesAfter(part->order)) {
+    failures->Clear();
+    DropTentative(gang.id, part);
+    Place(gang, part, RequestFor(gang, Unplaced(gang)), keeps_partial);
+  }
+  if (in_grace && places.short_of_nodes) agenda_->NoteAt(gang.id, part->keeps_partial_until);
+  if (places.tentative_assumed) tentative_.insert(part->order);
+  // Its time begins with the first room that it keeps.
+  if (guard_ == gang.id && places.tentative_assumed && places.short_of_nodes &&
+      now >= part->guard_since + options_.starvation_after) {
+    part->guard_since = now;
+    agenda_->WakeAt(now + options_.starvation_hold);
+  }
+  if (places.short_of_nodes && !places.min_resources_short && request.required > 0) {
+    failures->Note(shape, request.required, places.shortfall);
+  }
+}
+
 bool Placement::IsSmall() const {
-  return snapshot_->nodes().size() * list_.size() <= options_.explanation_budget;
+  return snapshot_.nodes().size() * list_.size() <= options_.explanation_budget;
 }
 
 // So that each tells the numbers of now, and because the bound on what could help is only as good
@@ -773,8 +720,7 @@ void Placement::PlanWaiting() {
   const GangId guard = Guard();
   if (guard != guard_) {
     for (GangId gang : {guard_, guard}) {
-      const auto it = parts_.find(gang);
-      if (it != parts_.end() && it->second.listed) PlanSoon(&it->second);
+      if (Part* part = parts_.Find(gang); part != nullptr && part->listed) PlanSoon(part);
     }
     guard_ = guard;
   }

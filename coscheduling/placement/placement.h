@@ -26,14 +26,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/container/node_hash_map.h"
 #include "cluster/journal.h"
-#include "cluster/snapshot.h"
+#include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
-#include "coscheduling/admission/records.h"
-#include "coscheduling/agenda.h"
-#include "coscheduling/engine_options.h"
-#include "coscheduling/gangs/gangs.h"
 #include "coscheduling/placement/planner/planner.h"
 #include "coscheduling/placement/refused_nodes.h"
 #include "coscheduling/placement/suspect_nodes.h"
@@ -57,7 +52,7 @@ struct Places {
   PlanShortfall shortfall;  // of the last plan that wasn't complete
 };
 
-class Placement {
+class Placement : Owner {
  public:
   // Of a gang that backs off because capacity was refused: for how many nodes there is capacity
   // again, and from when on the provider is asked again.
@@ -67,10 +62,14 @@ class Placement {
   };
   using CapacityOf = std::function<Capacity(const Gang&)>;
 
-  // All of them outlive it.
-  Placement(const EngineOptions& options, cluster::Snapshot* snapshot, const Gangs& gangs,
-            const Records& records, QuotaAdmission* quota, const SuspectNodes& suspects,
-            CapacityOf capacity_of, Agenda* agenda);
+  // All of them outlive it. `room` is the owner's snapshot, in which places are assumed.
+  Placement(const Owner& owner, cluster::Snapshot* room, QuotaAdmission* quota,
+            const SuspectNodes& suspects, CapacityOf capacity_of)
+      : Owner(owner),
+        room_(room),
+        quota_(quota),
+        suspects_(suspects),
+        capacity_of_(std::move(capacity_of)) {}
 
   // --- observations ---
   void Observe(const cluster::Journal& journal);
@@ -93,11 +92,11 @@ class Placement {
   // else why not, and the places are given up.
   std::string Recheck(const Gang& gang);
   // Its commit has begun (or is over): from now on only what breaks is planned anew.
-  void SetCommitting(GangId gang, bool committing);
+  void SetCommitting(GangId gang, bool committing) { parts_[gang].places.committing = committing; }
   // Nodes were asked for it: until then even an incomplete plan keeps what it counts on.
   void KeepPartialUntil(GangId gang, absl::Time until) { parts_[gang].keeps_partial_until = until; }
   // The member's binding is asked for: its place can only be seen, not be given up.
-  void Pin(GangId gang, const std::string& pod);
+  void Pin(GangId gang, const std::string& pod) { parts_[gang].pins.insert(pod); }
   void Unpin(GangId gang, const std::string& pod);
 
   // --- the step of all ---
@@ -110,11 +109,13 @@ class Placement {
   std::vector<GangId> TakeFitting() { return std::exchange(fitting_, {}); }
 
   // --- questions ---
-  const Places& Of(const Gang& gang) const;
-  const RefusedNodes& RefusedBy(const Gang& gang) const;
-  bool IsPinned(const Gang& gang, const std::string& pod) const;
+  const Places& Of(const Gang& gang) const { return parts_.Of(gang.id).places; }
+  const RefusedNodes& RefusedBy(const Gang& gang) const { return parts_.Of(gang.id).refused; }
+  bool IsPinned(const Gang& gang, const std::string& pod) const {
+    return parts_.Of(gang.id).pins.contains(pod);
+  }
   // Unbound members without a place that may be given one.
-  std::vector<std::string> Unplaced(const Gang& gang) const;
+  std::vector<const kube::Pod*> Unplaced(const Gang& gang) const;
   // The next room that suffices is its: first in the list of those that lack some, and of no less
   // claim than who isn't in the list because something else comes first, quota for example.
   bool IsHead(const Gang& gang) const { return Head() == gang.id; }
@@ -156,7 +157,6 @@ class Placement {
     // What the last plan lacked: on usable nodes, and with those that are coming.
     int64_t missing = 0;
     int64_t missing_with_coming = 0;
-    bool sees_relations = false;  // pods anywhere may decide
     // It is due whatever was gained.
     bool must_plan = false;
     Demand* demand = nullptr;   // set while it is in the list
@@ -198,8 +198,6 @@ class Placement {
   // the same size can't find either while room is only taken.
   class KnownFailures;
 
-  Part& PartOf(const Gang& gang) { return parts_[gang.id]; }
-  const Part& PartOf(const Gang& gang) const;
   static Order OrderOf(const Gang& gang);
   bool ComesLater(const Gang& gang, const Part& part) const;
   void NoteClaim(const Gang& gang, Part* part);
@@ -210,7 +208,7 @@ class Placement {
   void Declassify(GangId gang, Part* part);
   void EnterDemand(Part* part);
   void LeaveDemand(Part* part);
-  size_t Digest(const Gang& gang, const std::vector<std::string>& uids) const;
+  size_t Digest(const Gang& gang) const;
   void IndexPlaces(GangId gang, Part* part);
   std::map<std::string, absl::Time> LeftOut(const Gang& gang) const;
 
@@ -236,24 +234,23 @@ class Placement {
   static bool WouldComplete(const Part& part, int64_t gained, int64_t usable);
   bool CouldComplete(const Part& part) const;
 
-  PlanRequest RequestFor(const Gang& gang, const std::vector<std::string>& uids) const;
-  void ExcludeOtherFlavors(const Gang& gang, const std::vector<std::string>& uids,
-                           PlanRequest* request) const;
-  std::vector<std::string> BrokenPlaces(const Gang& gang, const Part& part) const;
+  PlanRequest RequestFor(const Gang& gang, std::vector<const kube::Pod*> members) const;
+  void ExcludeOtherFlavors(const Gang& gang, PlanRequest* request) const;
+  std::set<std::string> BrokenPlaces(const Gang& gang, const Part& part) const;
   bool MinResourcesFree(const Gang& gang) const;
-  bool CapacityMaySuffice(const Gang& gang, const Plan& plan, int64_t required);
+  bool CapacityMaySuffice(const Gang& gang, int64_t missing);
   void DropTentative(GangId gang, Part* part);
-  void DropFixed(GangId gang, Part* part);
-  void DropFixed(GangId gang, Part* part, const std::vector<std::string>& uids);
+  void DropFixed(GangId gang, Part* part, const std::set<std::string>* only = nullptr);
   bool DropTentativesAfter(const Order& order);
   Plan Solve(const PlanRequest& request);
   void PlanGang(const Gang& gang, KnownFailures* failures);
-  bool Place(const Gang& gang, Part* part, const std::vector<std::string>& uids,
-             bool keeps_partial);
+  void PlanAdmitted(const Gang& gang, Part* part, const PlanRequest& request,
+                    KnownFailures* failures);
+  bool Place(const Gang& gang, Part* part, PlanRequest request, bool keeps_partial);
   GangId Head() const;
   void FollowHead();
   void SyncWithoutQuota(const Gang& gang, Part* part);
-  void TryWithoutQuota(const Gang& gang, Part* part, const std::vector<std::string>& uids,
+  void TryWithoutQuota(const Gang& gang, Part* part, const PlanRequest& request,
                        KnownFailures* failures);
   // The gang that keeps freed room for a while because it has waited for long; kNone if none does.
   GangId Guard();
@@ -263,16 +260,12 @@ class Placement {
   void RefreshOldest();
   void OfferReleased();
 
-  const EngineOptions& options_;
-  cluster::Snapshot* snapshot_;
-  const Gangs& gangs_;
-  const Records& records_;
+  cluster::Snapshot* room_;
   QuotaAdmission* quota_;
   const SuspectNodes& suspects_;
   const CapacityOf capacity_of_;
-  Agenda* agenda_;
 
-  absl::node_hash_map<GangId, Part> parts_;
+  PerGang<Part> parts_;
   std::set<Order> list_;
   // Those that will be in the list once they have quota and their flavors.
   std::set<Order> come_later_;

@@ -1,6 +1,7 @@
 // Planned nodes that kube-scheduler refused: left out for the gang for a time.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -16,14 +17,22 @@ class RefusedNodes {
   static constexpr absl::Duration kFirst = absl::Seconds(1);
 
   // Leaves the node out from `now` on, for `longest` at most.
-  void Refuse(const std::string& node, absl::Time now, absl::Duration longest);
+  void Refuse(const std::string& node, absl::Time now, absl::Duration longest) {
+    Memory& memory = memory_[node];
+    memory.last = std::min(longest, std::max(kFirst, 2 * memory.last));
+    left_out_[node] = now + memory.last;
+    memory.until = left_out_[node] + longest;
+  }
   // The node has changed since.
   void Forget(const std::string& node) {
     left_out_.erase(node);
     memory_.erase(node);
   }
   // Ends what is over, and forgets the nodes that weren't refused again for as long as `longest`.
-  void Expire(absl::Time now);
+  void Expire(absl::Time now) {
+    std::erase_if(left_out_, [now](const auto& node) { return node.second <= now; });
+    std::erase_if(memory_, [now](const auto& node) { return node.second.until <= now; });
+  }
 
   bool empty() const { return memory_.empty(); }
   // Node -> until.

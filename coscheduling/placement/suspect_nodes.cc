@@ -53,10 +53,10 @@ void SuspectNodes::Forget(std::string_view node) {
 
 std::vector<std::string> SuspectNodes::Expire(absl::Time now) {
   std::vector<std::string> over;
-  for (const auto& [name, entry] : nodes_) {
-    if (entry.until <= now) over.push_back(name);
-  }
-  for (const std::string& name : over) nodes_.erase(name);
+  std::erase_if(nodes_, [&](const auto& node) {
+    if (node.second.until <= now) over.push_back(node.first);
+    return node.second.until <= now;
+  });
   return over;
 }
 

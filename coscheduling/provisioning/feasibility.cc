@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "kube/objects/excerpt.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -33,14 +34,9 @@ std::vector<const cluster::PoolFinding*> Refusals(const std::vector<cluster::Poo
 }
 
 std::string Told(const std::vector<const cluster::PoolFinding*>& refusals) {
-  std::string text;
-  for (size_t i = 0; i < refusals.size() && i < kPoolsTold; ++i) {
-    text += (i == 0 ? "" : "; ") + refusals[i]->refusal->why;
-  }
-  if (refusals.size() > kPoolsTold) {
-    text += fmt::format("; and {} more cluster::NodePools", refusals.size() - kPoolsTold);
-  }
-  return text;
+  std::vector<std::string> whys;
+  for (const cluster::PoolFinding* finding : refusals) whys.push_back(finding->refusal->why);
+  return kube::FirstFew(whys, kPoolsTold);
 }
 
 Reason NoPool(const cluster::Demand& demand, const std::vector<cluster::PoolFinding>& pools,
@@ -74,7 +70,7 @@ Reason LimitsTooLow(const cluster::Demand& demand, const std::vector<cluster::Po
   return {v1::POOL_LIMIT_BELOW_GANG,
           fmt::format("limits are below what {} need{}: {}; the nodes that exist can hold {}",
                       Count(demand.count), demand.count == 1 ? "s" : "", text, held),
-          "raise the limits of the cluster::NodePools, or make the gang smaller"};
+          "raise the limits of the NodePools, or make the gang smaller"};
 }
 
 }  // namespace

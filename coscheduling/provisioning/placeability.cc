@@ -4,28 +4,13 @@
 
 #include "fmt/format.h"
 #include "kube/objects/time_text.h"
+#include "quota/flavor_terms.h"
 
 namespace muster::coscheduling {
 namespace {
 
 constexpr absl::Duration kJudgeNodesEvery = absl::Seconds(5);
 constexpr size_t kJudgedAtMost = 4096;
-
-// The nodes that could be made of them are the same; how many there are already may differ.
-bool MakeTheSame(const kube::NodePool& a, const kube::NodePool& b) {
-  return a.labels == b.labels && a.requirements == b.requirements && a.taints == b.taints &&
-         a.limits == b.limits && a.node_class_group == b.node_class_group && a.ready == b.ready &&
-         a.error == b.error && a.meta.deletion_time == b.meta.deletion_time;
-}
-
-// A pod's spec with the labels and tolerations of a flavor.
-kube::PodSpec WithFlavor(const kube::PodSpec& spec, const kube::ResourceFlavor& flavor) {
-  kube::PodSpec with = spec;
-  for (const auto& [key, value] : flavor.node_labels) with.node_selector.emplace(key, value);
-  with.tolerations.insert(with.tolerations.end(), flavor.tolerations.begin(),
-                          flavor.tolerations.end());
-  return with;
-}
 
 }  // namespace
 
@@ -35,7 +20,7 @@ void Placeability::Upsert(kube::NodePool pool) {
   flavors_changed_ = true;
   std::string name = pool.meta.name;
   const auto it = pools_.find(name);
-  pools_changed_ |= it == pools_.end() || !MakeTheSame(it->second, pool);
+  pools_changed_ |= it == pools_.end() || !cluster::MakeTheSame(it->second, pool);
   pools_.insert_or_assign(std::move(name), std::move(pool));
 }
 
@@ -169,8 +154,9 @@ const std::string& Placeability::WhyNoNodesOf(const quota::PodSet& set,
   std::string key = fmt::format("{}/{}/{}", set.name, set.count, flavor.meta.name);
   auto [known, inserted] = why_no_nodes_.try_emplace(std::move(key));
   if (!inserted) return known->second;
-  const cluster::Demand demand{std::make_shared<const kube::PodSpec>(WithFlavor(*set.spec, flavor)),
-                               set.count, 0, ""};
+  const cluster::Demand demand{
+      std::make_shared<const kube::PodSpec>(quota::WithFlavor(*set.spec, flavor)), set.count, 0,
+      ""};
   known->second = muster::coscheduling::Judge(demand, pools_, cluster::PoolLimits::kRemaining,
                                               snapshot_, options_.instance_types)
                       .reason.message;

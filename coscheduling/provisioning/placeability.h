@@ -12,11 +12,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "cluster/journal.h"
-#include "cluster/snapshot.h"
+#include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
-#include "coscheduling/agenda.h"
-#include "coscheduling/engine_options.h"
-#include "coscheduling/gangs/gangs.h"
 #include "coscheduling/provisioning/feasibility.h"
 
 namespace muster::coscheduling {
@@ -24,19 +21,14 @@ namespace muster::coscheduling {
 // On a PodGroup or a member, "true": its nodes can be made, whatever is known of NodePools.
 inline constexpr std::string_view kAssumeFeasibleAnnotation = "muster.dev/assume-feasible";
 
-class Placeability {
+class Placeability : Owner {
  public:
   // Until when the gang prefers other flavors to this one; in the past if it doesn't.
   using TriedUntil = std::function<absl::Time(const Gang&, const kube::ResourceFlavor&)>;
 
-  // All of them outlive it.
-  Placeability(const EngineOptions& options, const cluster::Snapshot& snapshot,
-               const QuotaAdmission& quota, TriedUntil tried_until, Agenda* agenda)
-      : options_(options),
-        snapshot_(snapshot),
-        quota_(quota),
-        tried_until_(std::move(tried_until)),
-        agenda_(agenda) {}
+  // `quota` outlives it.
+  Placeability(const Owner& owner, const QuotaAdmission& quota, TriedUntil tried_until)
+      : Owner(owner), quota_(quota), tried_until_(std::move(tried_until)) {}
 
   // --- observations ---
   void Upsert(kube::NodePool pool);
@@ -70,11 +62,8 @@ class Placeability {
  private:
   std::shared_ptr<const Feasibility> Judged(const cluster::Demand& demand);
 
-  const EngineOptions& options_;
-  const cluster::Snapshot& snapshot_;
   const QuotaAdmission& quota_;
   const TriedUntil tried_until_;
-  Agenda* agenda_;
 
   cluster::NodePools pools_;
   // By spec and count; emptied when NodePools change, and now and then when nodes do.

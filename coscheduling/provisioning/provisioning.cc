@@ -8,7 +8,6 @@
 
 #include "cluster/predicates.h"
 #include "coscheduling/gangs/pod_sets.h"
-#include "coscheduling/provisioning/setback_reasons.h"
 #include "fmt/format.h"
 #include "kube/objects/well_known.h"
 
@@ -48,36 +47,17 @@ std::string ShortfallText(const PlanShortfall& shortfall) {
   return text.empty() ? "no node that could take a member" : text;
 }
 
-Provisioning::Provisioning(const EngineOptions& options, const cluster::Snapshot& snapshot,
-                           const Gangs& gangs, const Records& records, const QuotaAdmission& quota,
+Provisioning::Provisioning(const Owner& owner, const QuotaAdmission& quota,
                            const Placeability& placeability, Placement* placement,
-                           MayUseAnotherFlavor may_use_another_flavor, Agenda* agenda,
-                           Outbox* outbox)
-    : options_(options),
-      snapshot_(snapshot),
-      gangs_(gangs),
-      records_(records),
+                           MayUseAnotherFlavor may_use_another_flavor)
+    : Owner(owner),
       quota_(quota),
       placeability_(placeability),
       placement_(placement),
       may_use_another_flavor_(std::move(may_use_another_flavor)),
-      agenda_(agenda),
-      outbox_(outbox),
-      random_(options.seed) {}
+      random_(options_.seed) {}
 
 // --- questions ---
-
-const Provisioning::Part& Provisioning::PartOf(const Gang& gang) const {
-  static const Part kNone;
-  const auto it = parts_.find(gang.id);
-  return it == parts_.end() ? kNone : it->second;
-}
-
-bool Provisioning::IsSignalled(const Gang& gang) const { return PartOf(gang).signalled; }
-
-bool Provisioning::IsBeyondLimits(const Gang& gang) const {
-  return PartOf(gang).limits_reached_since != Never();
-}
 
 StageLimits Provisioning::LimitsOfStages() const {
   return {options_.launch_deadline, options_.registration_deadline,
@@ -128,11 +108,6 @@ BringUpLimits Provisioning::LimitsOf(const Gang& gang) const {
                           : options_.launch_deadline};
 }
 
-std::string Provisioning::RealNodeOf(const std::string& place) const {
-  const cluster::NodeInfo* info = snapshot_.FindNode(place);
-  return info == nullptr || info->object == nullptr ? "" : info->object->meta.name;
-}
-
 std::string Provisioning::UsableText(const Gang& gang) const {
   const Places& places = placement_->Of(gang);
   size_t usable = places.fixed.size();
@@ -154,7 +129,7 @@ std::vector<Setback> Provisioning::SetbacksOf(const Gang& gang) const {
 }
 
 Reason Provisioning::LimitReason(const Gang& gang) const {
-  const Part& part = PartOf(gang);
+  const Part& part = parts_.Of(gang.id);
   return {v1::POOL_LIMIT_REACHED,
           fmt::format("{} of {} members have room, and NodePools can make nodes for {} of the {} "
                       "that are missing within their limits{}",
@@ -186,14 +161,14 @@ void Provisioning::Observe(const cluster::Journal& journal) {
 // Those whose signal a new NodeClaim may answer.
 std::set<GangKey> Provisioning::GangsAskingFor(const cluster::NodeInfo& info) const {
   std::set<GangKey> asking;
-  for (GangId id : signalled_) {
+  for (const auto& [id, part] : parts_) {
+    if (!part.signalled) continue;
     const Gang& gang = *gangs_.Find(id);
     const kube::PodSpec* refused = nullptr;
-    for (const std::string& uid : placement_->Unplaced(gang)) {
-      const kube::Pod& pod = *snapshot_.FindPod(uid);
-      if (pod.spec.get() == refused) continue;
-      refused = pod.spec.get();
-      if (cluster::CheckClass(snapshot_, pod, info) || cluster::CheckRoom(pod, info)) continue;
+    for (const kube::Pod* pod : placement_->Unplaced(gang)) {
+      if (pod->spec.get() == refused) continue;
+      refused = pod->spec.get();
+      if (cluster::CheckClass(snapshot_, *pod, info) || cluster::CheckRoom(*pod, info)) continue;
       asking.insert(gang.key);
       break;
     }
@@ -244,8 +219,7 @@ void Provisioning::Stop(const Gang& gang) {
 }
 
 void Provisioning::Forget(GangId gang, const GangKey& key) {
-  parts_.erase(gang);
-  signalled_.erase(gang);
+  parts_.Forget(gang);
   setbacks_.Forget(key);
 }
 
@@ -263,13 +237,8 @@ void Provisioning::Signal(const Gang& gang, bool undecided) {
                                          (gang.state == v1::REPAIRING || gang.state == v1::BOUND));
   const bool want = waits && !placement_->Unplaced(gang).empty() &&
                     (before || (places.short_of_nodes && !IsBeyondLimits(gang)));
-  if (want && !part.signalled) {
-    if (!NobodyMakesNodes(gang)) {
-      placement_->KeepPartialUntil(gang.id, agenda_->now() + options_.signal_grace);
-    }
-    signalled_.insert(gang.id);
-  } else if (!want) {
-    signalled_.erase(gang.id);
+  if (want && !part.signalled && !NobodyMakesNodes(gang)) {
+    placement_->KeepPartialUntil(gang.id, agenda_->now() + options_.signal_grace);
   }
   part.signalled = want;
   const bool leave_alone = gang.state == v1::READY || gang.state == v1::BINDING;
@@ -277,18 +246,13 @@ void Provisioning::Signal(const Gang& gang, bool undecided) {
     const kube::Pod* pod = snapshot_.FindPod(uid);
     const bool placed = places.fixed.contains(uid);
     const bool asks = want && !placed && quota_.MayBePlaced(gang, uid);
-    if (asks && !AsksForNode(*pod)) {
-      outbox_->Act(gang.id, "signal/" + uid,
-                   SignalPod{RefOf(*pod), std::string(kUnschedulable),
-                             fmt::format("gang {} waits for nodes for all of its members",
-                                         gang.key.ToString())});
-    } else if (!asks && !placed && !leave_alone && AsksForNode(*pod)) {
-      outbox_->Act(
-          gang.id, "signal/" + uid,
-          SignalPod{RefOf(*pod),
-                    std::string(IsGatedByUs(*pod) ? kSchedulingGated : kSchedulerError),
-                    fmt::format("gang {} doesn't ask for nodes now", gang.key.ToString())});
-    }
+    if (asks == AsksForNode(*pod) || (!asks && (placed || leave_alone))) continue;
+    const std::string_view taken_back = IsGatedByUs(*pod) ? kSchedulingGated : kSchedulerError;
+    outbox_->Act(gang.id, "signal/" + uid,
+                 SignalPod{RefOf(*pod), std::string(asks ? kUnschedulable : taken_back),
+                           fmt::format("gang {} {}", gang.key.ToString(),
+                                       asks ? "waits for nodes for all of its members"
+                                            : "doesn't ask for nodes now")});
   }
 }
 
@@ -310,10 +274,7 @@ void Provisioning::ReadLimits(const Gang& gang) {
         return entry.second.ready && entry.second.error.empty();
       });
   if (certain) {
-    std::vector<const kube::Pod*> unplaced;
-    for (const std::string& uid : placement_->Unplaced(gang)) {
-      unplaced.push_back(snapshot_.FindPod(uid));
-    }
+    const std::vector<const kube::Pod*> unplaced = placement_->Unplaced(gang);
     int64_t within_whole_limits = 0;
     for (const quota::PodSet& set : GroupByPodSet(unplaced, required).required) {
       part.makeable += placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining);
@@ -336,8 +297,9 @@ void Provisioning::ReadLimits(const Gang& gang) {
 }
 
 bool Provisioning::HoldsNodes(const Gang& gang) const {
-  return std::ranges::any_of(placement_->Of(gang).tentative,
-                             [&](const auto& place) { return !RealNodeOf(place.second).empty(); });
+  return std::ranges::any_of(placement_->Of(gang).tentative, [&](const auto& place) {
+    return snapshot_.FindNodeObject(place.second) != nullptr;
+  });
 }
 
 bool Provisioning::NobodyMakesNodes(const Gang& gang) const {
@@ -350,10 +312,7 @@ bool Provisioning::HoldsUselessly(const Gang& gang) const {
   if (!quota_.Holds(gang) || !places.short_of_nodes) return false;
   if (NobodyMakesNodes(gang)) return true;
   if (placeability_.pools().empty()) return false;
-  std::vector<const kube::Pod*> unplaced;
-  for (const std::string& uid : placement_->Unplaced(gang)) {
-    unplaced.push_back(snapshot_.FindPod(uid));
-  }
+  const std::vector<const kube::Pod*> unplaced = placement_->Unplaced(gang);
   const auto all = static_cast<int64_t>(unplaced.size());
   const auto placeable = static_cast<int64_t>(places.shortfall.placeable);
   return std::ranges::any_of(GroupByPodSet(unplaced, all).required, [&](const quota::PodSet& set) {
@@ -364,7 +323,7 @@ bool Provisioning::HoldsUselessly(const Gang& gang) const {
 // Somebody who could make nodes was asked, or has begun to.
 bool Provisioning::IsBeingMade(const Gang& gang) const {
   return placement_->Of(gang).coming_suffices ||
-         (!NobodyMakesNodes(gang) && PartOf(gang).signalled);
+         (!NobodyMakesNodes(gang) && parts_.Of(gang.id).signalled);
 }
 
 // A deadline runs while nodes are being made, or while quota is kept from others for nodes that
@@ -449,9 +408,6 @@ absl::Duration Provisioning::PauseAfter(const Gang& gang, const Reason& why) {
   return backoff + backoff / 1000 * jitter;
 }
 
-bool IsSetback(v1::ReasonCode code) {
-  return code == v1::NODES_INCOMPLETE || code == v1::INSUFFICIENT_CAPACITY ||
-         (code >= v1::LAUNCH_FAILED && code <= v1::NODE_TAKEN_BACK);
-}
+bool IsSetback(v1::ReasonCode code) { return KindOf(code).code == code; }
 
 }  // namespace muster::coscheduling

@@ -11,15 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/node_hash_map.h"
 #include "cluster/journal.h"
-#include "cluster/snapshot.h"
+#include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
-#include "coscheduling/admission/records.h"
-#include "coscheduling/agenda.h"
-#include "coscheduling/engine_options.h"
-#include "coscheduling/gangs/gangs.h"
-#include "coscheduling/outbox.h"
 #include "coscheduling/placement/placement.h"
 #include "coscheduling/provisioning/placeability.h"
 #include "coscheduling/provisioning/setbacks.h"
@@ -27,19 +21,17 @@
 
 namespace muster::coscheduling {
 
-// A reason of setback_reasons.h: something must be put right, or waited out.
+// A reason of setback_reasons.cc: something must be put right, or waited out.
 bool IsSetback(v1::ReasonCode code);
 
-class Provisioning {
+class Provisioning : Owner {
  public:
   // Its members can be made anew for another flavor, which may have room.
   using MayUseAnotherFlavor = std::function<bool(const Gang&)>;
 
   // All of them outlive it.
-  Provisioning(const EngineOptions& options, const cluster::Snapshot& snapshot, const Gangs& gangs,
-               const Records& records, const QuotaAdmission& quota,
-               const Placeability& placeability, Placement* placement,
-               MayUseAnotherFlavor may_use_another_flavor, Agenda* agenda, Outbox* outbox);
+  Provisioning(const Owner& owner, const QuotaAdmission& quota, const Placeability& placeability,
+               Placement* placement, MayUseAnotherFlavor may_use_another_flavor);
 
   // --- observations ---
   void Observe(const kube::Event& event);
@@ -70,8 +62,10 @@ class Provisioning {
   void WithdrawNodes();
 
   // --- questions ---
-  bool IsSignalled(const Gang& gang) const;
-  bool IsBeyondLimits(const Gang& gang) const;
+  bool IsSignalled(const Gang& gang) const { return parts_.Of(gang.id).signalled; }
+  bool IsBeyondLimits(const Gang& gang) const {
+    return parts_.Of(gang.id).limits_reached_since != Never();
+  }
   bool BacksOff(const Gang& gang) const;
   // When a gang that backs off tries again.
   absl::Time RetryAt(const Gang& gang) const;
@@ -83,8 +77,6 @@ class Provisioning {
   std::optional<Reason> SetbackReason(const Gang& gang, bool all) const;
   Reason LimitReason(const Gang& gang) const;
   std::vector<Setback> SetbacksOf(const Gang& gang) const;
-  // The node that the place means is there already.
-  std::string RealNodeOf(const std::string& place) const;
 
  private:
   struct Part {
@@ -100,7 +92,6 @@ class Provisioning {
     absl::Time next_late = Never();  // when a node that only takes its time becomes a setback
   };
 
-  const Part& PartOf(const Gang& gang) const;
   StageLimits LimitsOfStages() const;
   BringUpLimits LimitsOf(const Gang& gang) const;
   bool CapacityFailedBefore(const Gang& gang) const;
@@ -120,19 +111,12 @@ class Provisioning {
   bool NeedsNoNodes(const GangKey& key) const;
   bool IsNeeded(const std::string& claim, const cluster::NodeInfo& info) const;
 
-  const EngineOptions& options_;
-  const cluster::Snapshot& snapshot_;
-  const Gangs& gangs_;
-  const Records& records_;
   const QuotaAdmission& quota_;
   const Placeability& placeability_;
   Placement* placement_;
   const MayUseAnotherFlavor may_use_another_flavor_;
-  Agenda* agenda_;
-  Outbox* outbox_;
 
-  absl::node_hash_map<GangId, Part> parts_;
-  std::set<GangId> signalled_;
+  PerGang<Part> parts_;
   Setbacks setbacks_;
   // NodeClaims that aren't initialized, and since when no gang needs them.
   std::map<std::string, absl::Time> coming_claims_;

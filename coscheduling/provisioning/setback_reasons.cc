@@ -1,10 +1,8 @@
-#include "coscheduling/provisioning/setback_reasons.h"
-
 #include <algorithm>
 #include <array>
 
 #include "absl/time/time.h"
-#include "coscheduling/reason.h"
+#include "coscheduling/provisioning/setbacks.h"
 #include "fmt/format.h"
 #include "kube/objects/excerpt.h"
 #include "kube/objects/time_text.h"
@@ -16,21 +14,21 @@ namespace {
 constexpr size_t kMostWords = 300;
 
 // "p4d.24xlarge in us-west-2a (NodePool gpu-efa)"
-std::string Wanted(const Setback& setback) {
+std::string Wanted(const cluster::ClaimSight& claim) {
   return fmt::format("{}{}{} (NodePool {})",
-                     setback.instance_type.empty() ? "a node" : setback.instance_type,
-                     setback.zone.empty() ? "" : " in ", setback.zone, setback.node_pool);
+                     claim.instance_type.empty() ? "a node" : claim.instance_type,
+                     claim.zone.empty() ? "" : " in ", claim.zone, claim.node_pool);
 }
 
 // "node ip-10-0-1-7 (p4d.24xlarge in us-west-2a, NodePool gpu-efa)", or by the claim.
-std::string Named(const Setback& setback) {
-  const std::string name =
-      setback.node.empty() ? "nodeclaim/" + setback.claim : "node " + setback.node;
-  if (setback.instance_type.empty()) {
-    return fmt::format("{} (NodePool {})", name, setback.node_pool);
-  }
-  return fmt::format("{} ({}{}{}, NodePool {})", name, setback.instance_type,
-                     setback.zone.empty() ? "" : " in ", setback.zone, setback.node_pool);
+std::string Named(const cluster::ClaimSight& claim) {
+  const std::string type = claim.instance_type.empty()
+                               ? ""
+                               : fmt::format("{}{}{}, ", claim.instance_type,
+                                             claim.zone.empty() ? "" : " in ", claim.zone);
+  return fmt::format("{} ({}NodePool {})",
+                     claim.node.empty() ? "nodeclaim/" + claim.name : "node " + claim.node, type,
+                     claim.node_pool);
 }
 
 std::string WordsAfter(std::string_view separator, const std::string& words) {
@@ -72,8 +70,8 @@ std::string EndOf(const Setback& setback, std::string_view what) {
           ? ""
           : fmt::format("{} NodeClaims were {}, the last of them ", setback.times, what);
   const std::string one = setback.times == 1 ? fmt::format(" was {}", what) : ",";
-  return fmt::format("{}{}{} at {}{}", many, Named(setback), one, kube::ClockText(setback.last),
-                     WordsAfter(": ", setback.words));
+  return fmt::format("{}{}{} at {}{}", many, Named(setback.claim), one,
+                     kube::ClockText(setback.last), WordsAfter(": ", setback.claim.words));
 }
 
 }  // namespace
@@ -87,20 +85,20 @@ std::string SentenceOf(const Setback& setback) {
   const SetbackKind& kind = KindOf(setback.code);
   if (setback.stands) {
     const bool taint = setback.code == v1::STARTUP_TAINT_STAYS;
-    return fmt::format("{} was {} at {} and {}{}", Named(setback), kind.since,
+    return fmt::format("{} was {} at {} and {}{}", Named(setback.claim), kind.since,
                        kube::ClockText(setback.last), kind.lacks,
-                       WordsAfter(taint ? " " : ": ", setback.words));
+                       WordsAfter(taint ? " " : ": ", setback.claim.words));
   }
   if (setback.code == v1::INSUFFICIENT_CAPACITY) {
-    return fmt::format("{} was refused for insufficient capacity{}{}", Wanted(setback),
-                       Times(setback), WordsAfter(": ", setback.words));
+    return fmt::format("{} was refused for insufficient capacity{}{}", Wanted(setback.claim),
+                       Times(setback), WordsAfter(": ", setback.claim.words));
   }
   return EndOf(setback, kind.end);
 }
 
 Reason ReasonOf(const Setback& setback, const std::string& before) {
   return {setback.code, before + SentenceOf(setback),
-          fmt::format(fmt::runtime(KindOf(setback.code).fix), setback.node_pool)};
+          fmt::format(fmt::runtime(KindOf(setback.code).fix), setback.claim.node_pool)};
 }
 
 }  // namespace muster::coscheduling

@@ -1,6 +1,6 @@
-#include "coscheduling/provisioning/setback_reasons.h"
-
 #include <gtest/gtest.h>
+
+#include "coscheduling/provisioning/setbacks.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -8,11 +8,11 @@ namespace {
 Setback Sample(v1::ReasonCode code, int64_t times, bool stands, const std::string& words) {
   Setback setback;
   setback.code = code;
-  setback.claim = "gpu-efa-x7k2p";
-  setback.node_pool = "gpu-efa";
-  setback.instance_type = "p4d.24xlarge";
-  setback.zone = "us-west-2a";
-  setback.words = words;
+  setback.claim.name = "gpu-efa-x7k2p";
+  setback.claim.node_pool = "gpu-efa";
+  setback.claim.instance_type = "p4d.24xlarge";
+  setback.claim.zone = "us-west-2a";
+  setback.claim.words = words;
   setback.times = times;
   setback.last = absl::FromUnixSeconds(1'767'225'871);
   setback.stands = stands;
@@ -21,11 +21,11 @@ Setback Sample(v1::ReasonCode code, int64_t times, bool stands, const std::strin
 
 TEST(SetbackReasons, EachIsOneSentenceWithItsNumbers) {
   Setback incomplete = Sample(v1::NODES_INCOMPLETE, 1, true, "nvidia.com/gpu: 7 of 8 allocatable");
-  incomplete.node = "ip-10-0-1-7";
+  incomplete.claim.node = "ip-10-0-1-7";
   Setback tainted = Sample(v1::STARTUP_TAINT_STAYS, 1, true, "taint example.com/agent:NoSchedule");
-  tainted.node = "ip-10-0-1-7";
+  tainted.claim.node = "ip-10-0-1-7";
   Setback bare = Sample(v1::INSUFFICIENT_CAPACITY, 1, false, "");
-  bare.instance_type = bare.zone = "";
+  bare.claim.instance_type = bare.claim.zone = "";
   struct Case {
     Setback setback;
     const char* sentence;

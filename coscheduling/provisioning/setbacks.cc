@@ -1,11 +1,9 @@
 #include "coscheduling/provisioning/setbacks.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "coscheduling/provisioning/setback_reasons.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -52,33 +50,27 @@ std::string WordsOf(const kube::Event& event) {
 
 }  // namespace
 
-Setbacks::Kind Setbacks::KindOf(const Setback& setback) {
-  return {setback.code, setback.node_pool, setback.instance_type, setback.zone};
+Setbacks::Kind Setbacks::KindOf(v1::ReasonCode code, const ClaimSight& claim) {
+  return {code, claim.node_pool, claim.instance_type, claim.zone};
 }
 
-Setback Setbacks::ToSetback(const Claim& claim, v1::ReasonCode code, absl::Time at) {
-  const ClaimSight& sight = claim.sight;
-  Setback setback;
-  setback.code = code;
-  setback.claim = sight.name;
-  setback.node = sight.node;
-  setback.node_pool = sight.node_pool;
-  setback.instance_type = sight.instance_type;
-  setback.zone = sight.zone;
-  setback.words = sight.words;
-  setback.first = setback.last = at;
-  return setback;
+const Setbacks::GangEntry& Setbacks::EntryOf(const GangKey& gang) const {
+  static const GangEntry kNew;
+  const auto it = gangs_.find(gang);
+  return it == gangs_.end() ? kNew : it->second;
 }
 
 Setback Setbacks::Standing(const Claim& claim, const BringUpLimits& limits, absl::Time now) {
-  Setback setback = ToSetback(claim, CodeOfLack(claim.sight), claim.since);
-  setback.stands = true;
-  setback.early = !claim.sight.failing && now < LateFrom(claim, limits.stages);
-  return setback;
+  return {.code = CodeOfLack(claim.sight),
+          .claim = claim.sight,
+          .first = claim.since,
+          .last = claim.since,
+          .stands = true,
+          .early = !claim.sight.failing && now < LateFrom(claim, limits.stages)};
 }
 
 void Setbacks::Add(GangEntry* gang, const Setback& setback) {
-  auto [it, added] = gang->met.try_emplace(KindOf(setback), setback);
+  auto [it, added] = gang->met.try_emplace(KindOf(setback.code, setback.claim), setback);
   if (!added) {
     Setback& known = it->second;
     const int64_t times = known.times + 1;
@@ -105,8 +97,8 @@ std::vector<GangKey> Setbacks::Fail(Claim* claim, v1::ReasonCode code, const std
     auto it = gangs_.find(key);
     if (it == gangs_.end() || it->second.stopped) continue;
     GangEntry& gang = it->second;
-    Setback setback = ToSetback(*claim, code, now);
-    if (!words.empty()) setback.words = words;
+    Setback setback = {.code = code, .claim = claim->sight, .first = now, .last = now};
+    if (!words.empty()) setback.claim.words = words;
     Add(&gang, setback);
     if (claim->sight.stage != BringUp::kDone) {
       absl::Time& since = gang.failing_since[IndexOf(claim->sight.stage)];
@@ -122,14 +114,14 @@ std::vector<GangKey> Setbacks::Fail(Claim* claim, v1::ReasonCode code, const std
 std::vector<GangKey> Setbacks::Refuse(Claim* claim, const std::string& words, absl::Time now) {
   if (claim->refused || claim->sight.stage != BringUp::kLaunch) return {};
   claim->refused = true;
-  const Kind kind = KindOf(ToSetback(*claim, v1::INSUFFICIENT_CAPACITY, now));
+  const Kind kind = KindOf(v1::INSUFFICIENT_CAPACITY, claim->sight);
   refused_last_[kind] = {now, StandingIn(claim->sight.node_pool, claim->sight.zone)};
   if (refused_last_.size() > kKinds) {
     refused_last_.erase(std::ranges::min_element(
         refused_last_, {}, [](const auto& entry) { return entry.second.at; }));
   }
   if (claim->failed) {
-    const Kind unexplained = KindOf(ToSetback(*claim, v1::LAUNCH_FAILED, now));
+    const Kind unexplained = KindOf(v1::LAUNCH_FAILED, claim->sight);
     for (const GangKey& key : claim->counted_by.empty() ? claim->made_for : claim->counted_by) {
       auto it = gangs_.find(key);
       if (it == gangs_.end() || it->second.stopped) continue;
@@ -316,10 +308,9 @@ void Setbacks::Forget(const GangKey& gang) {
 std::vector<Setback> Setbacks::Of(const GangKey& gang, const BringUpLimits& limits, absl::Time now,
                                   bool all) const {
   std::vector<Setback> list;
-  auto it = gangs_.find(gang);
-  if (it == gangs_.end()) return list;
-  for (const auto& [kind, setback] : it->second.met) list.push_back(setback);
-  for (const std::string& name : it->second.claims) {
+  const GangEntry& entry = EntryOf(gang);
+  for (const auto& [kind, setback] : entry.met) list.push_back(setback);
+  for (const std::string& name : entry.claims) {
     const Claim& claim = claims_.at(name);
     if (!IsComing(claim)) continue;
     Setback setback = Standing(claim, limits, now);
@@ -328,16 +319,14 @@ std::vector<Setback> Setbacks::Of(const GangKey& gang, const BringUpLimits& limi
   std::ranges::stable_sort(list, {}, [](const Setback& setback) {
     return std::tuple(
         setback.overcome, setback.early, setback.early ? setback.last : absl::InfinitePast(),
-        &coscheduling::KindOf(setback.code), absl::UnixEpoch() - setback.last, setback.claim);
+        &coscheduling::KindOf(setback.code), absl::UnixEpoch() - setback.last, setback.claim.name);
   });
   return list;
 }
 
 absl::Time Setbacks::LastRefusal(const GangKey& gang) const {
   absl::Time last = absl::InfinitePast();
-  auto it = gangs_.find(gang);
-  if (it == gangs_.end()) return last;
-  for (const auto& [kind, setback] : it->second.met) {
+  for (const auto& [kind, setback] : EntryOf(gang).met) {
     auto refused = refused_last_.find(kind);
     if (refused != refused_last_.end()) last = std::max(last, refused->second.at);
   }
@@ -346,12 +335,11 @@ absl::Time Setbacks::LastRefusal(const GangKey& gang) const {
 
 int64_t Setbacks::RoomSinceRefusal(const GangKey& gang) const {
   int64_t room = 0;
-  auto it = gangs_.find(gang);
-  if (it == gangs_.end()) return room;
-  for (const auto& [kind, setback] : it->second.met) {
+  for (const auto& [kind, setback] : EntryOf(gang).met) {
     auto refused = refused_last_.find(kind);
     if (refused == refused_last_.end()) continue;
-    room = std::max(room, refused->second.standing - StandingIn(setback.node_pool, setback.zone));
+    room = std::max(
+        room, refused->second.standing - StandingIn(setback.claim.node_pool, setback.claim.zone));
   }
   return room;
 }
@@ -373,19 +361,19 @@ absl::Time Setbacks::StageBegan(const GangEntry& gang, const Claim& claim) {
 
 Setbacks::Limit Setbacks::NextLimit(const GangKey& gang, const BringUpLimits& limits) const {
   Limit next;
-  auto it = gangs_.find(gang);
-  if (it == gangs_.end() || it->second.stopped) return next;
+  const GangEntry& entry = EntryOf(gang);
+  if (entry.stopped) return next;
   auto consider = [&](absl::Time since, BringUp stage, absl::Duration length) {
     if (since + length < next.at) next = {since + length, stage, length};
   };
   for (size_t stage = 0; stage < cluster::kBringUps; ++stage) {
-    consider(it->second.failing_since[stage], static_cast<BringUp>(stage), limits.stages[stage]);
+    consider(entry.failing_since[stage], static_cast<BringUp>(stage), limits.stages[stage]);
   }
-  consider(it->second.refused_since, BringUp::kLaunch, limits.refused);
-  for (const std::string& name : it->second.claims) {
+  consider(entry.refused_since, BringUp::kLaunch, limits.refused);
+  for (const std::string& name : entry.claims) {
     const Claim& claim = claims_.at(name);
     if (!IsComing(claim)) continue;
-    consider(StageBegan(it->second, claim), claim.sight.stage,
+    consider(StageBegan(entry, claim), claim.sight.stage,
              limits.stages[IndexOf(claim.sight.stage)]);
   }
   return next;
@@ -394,9 +382,7 @@ Setbacks::Limit Setbacks::NextLimit(const GangKey& gang, const BringUpLimits& li
 absl::Time Setbacks::NextLate(const GangKey& gang, const BringUpLimits& limits,
                               absl::Time now) const {
   absl::Time next = absl::InfiniteFuture();
-  auto it = gangs_.find(gang);
-  if (it == gangs_.end()) return next;
-  for (const std::string& name : it->second.claims) {
+  for (const std::string& name : EntryOf(gang).claims) {
     const Claim& claim = claims_.at(name);
     if (!IsComing(claim)) continue;
     const absl::Time late = LateFrom(claim, limits.stages);

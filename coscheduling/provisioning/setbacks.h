@@ -20,6 +20,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "absl/time/time.h"
 #include "cluster/claim_sight.h"
 #include "coscheduling/gang_key.h"
+#include "coscheduling/reason.h"
 #include "kube/objects/event.h"
 #include "muster/v1/states.pb.h"
 
@@ -43,12 +45,7 @@ struct BringUpLimits {
 
 struct Setback {
   v1::ReasonCode code = v1::REASON_UNSPECIFIED;
-  std::string claim;  // the latest one that it befell
-  std::string node;   // its node, if there was one
-  std::string node_pool;
-  std::string instance_type;
-  std::string zone;
-  std::string words;
+  cluster::ClaimSight claim;  // the latest one that it befell
   int64_t times = 1;
   absl::Time first;
   absl::Time last;      // of one that stands: since when
@@ -57,7 +54,6 @@ struct Setback {
   bool early = false;
   // The gang got past it: other nodes came.
   bool overcome = false;
-  bool operator==(const Setback&) const = default;
 };
 
 class Setbacks {
@@ -152,14 +148,15 @@ class Setbacks {
     absl::Time at;
   };
 
-  static Kind KindOf(const Setback& setback);
-  static Setback ToSetback(const Claim& claim, v1::ReasonCode code, absl::Time at);
+  static Kind KindOf(v1::ReasonCode code, const cluster::ClaimSight& claim);
   // What a claim that is coming lacks now.
   static Setback Standing(const Claim& claim, const BringUpLimits& limits, absl::Time now);
   static void Add(GangEntry* gang, const Setback& setback);
   std::vector<GangKey> Fail(Claim* claim, v1::ReasonCode code, const std::string& words,
                             absl::Time now);
   std::vector<GangKey> Refuse(Claim* claim, const std::string& words, absl::Time now);
+  // As a new one if nothing is known of it.
+  const GangEntry& EntryOf(const GangKey& gang) const;
   void Release(const GangKey& gang, GangEntry* entry);
   static absl::Time StageBegan(const GangEntry& gang, const Claim& claim);
 
@@ -180,5 +177,29 @@ class Setbacks {
   std::map<Kind, Refusal> refused_last_;
   std::map<std::pair<std::string, std::string>, int64_t> launched_;  // by NodePool and zone
 };
+
+// --- what setbacks there are, each in one sentence, and what can be done about it
+// (setback_reasons.cc) ---
+
+struct SetbackKind {
+  v1::ReasonCode code;
+  cluster::BringUp behind;  // overcome once this is behind all nodes
+  std::string_view since;   // of one that stands: what had been done with it
+  std::string_view lacks;
+  std::string_view end;  // of claims that went so
+  std::string_view fix;  // with the NodePool's name
+};
+
+// They lie in one table, worst first: what money can't mend at once, what somebody must put right,
+// what may only be slow. For any other code that of NODE_TAKEN_BACK, the last.
+const SetbackKind& KindOf(v1::ReasonCode code);
+
+// "p4d.24xlarge in us-west-2a (NodePool gpu-efa) was refused for insufficient capacity 5 times,
+// last at 12:04:31Z: WORDS". Says when, never for how long, so that it changes only with what it
+// tells.
+std::string SentenceOf(const Setback& setback);
+
+// The sentence as a reason, after what is to be said before it.
+Reason ReasonOf(const Setback& setback, const std::string& before);
 
 }  // namespace muster::coscheduling

@@ -72,8 +72,8 @@ TEST_F(SetbacksTest, RefusedClaimsOfOneKindAreCountedTogether) {
   EXPECT_EQ(list[0].times, 3);
   EXPECT_EQ(list[0].first, At(0));
   EXPECT_EQ(list[0].last, At(20));
-  EXPECT_EQ(list[0].claim, "gpu-2");
-  EXPECT_EQ(list[0].words, "sold out");
+  EXPECT_EQ(list[0].claim.name, "gpu-2");
+  EXPECT_EQ(list[0].claim.words, "sold out");
 }
 
 TEST_F(SetbacksTest, TheRefusalMayBeToldBeforeTheClaimIsSeenOrAfterItHasGone) {
@@ -344,7 +344,7 @@ TEST_F(SetbacksTest, ItsMemoryIsBounded) {
   EXPECT_LE(table_.size(), 2 * Setbacks::kRemembered + 1);
   const std::vector<Setback> list = Of(At(5'000));
   EXPECT_EQ(list.size(), Setbacks::kKinds);
-  EXPECT_EQ(list.front().zone, "zone-4999") << "the newest stay";
+  EXPECT_EQ(list.front().claim.zone, "zone-4999") << "the newest stay";
 }
 
 }  // namespace

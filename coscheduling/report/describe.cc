@@ -86,12 +86,12 @@ void DescribeFeasibility(const Feasibility& feasibility, v1::Feasibility* out) {
 
 void DescribeSetback(const Setback& setback, v1::Setback* out) {
   out->set_code(setback.code);
-  out->set_node_claim(setback.claim);
-  out->set_node(setback.node);
-  out->set_node_pool(setback.node_pool);
-  out->set_instance_type(setback.instance_type);
-  out->set_zone(setback.zone);
-  out->set_message(setback.words);
+  out->set_node_claim(setback.claim.name);
+  out->set_node(setback.claim.node);
+  out->set_node_pool(setback.claim.node_pool);
+  out->set_instance_type(setback.claim.instance_type);
+  out->set_zone(setback.claim.zone);
+  out->set_message(setback.claim.words);
   out->set_times(setback.times);
   SetTime(setback.first, out->mutable_first());
   SetTime(setback.last, out->mutable_last());

@@ -26,7 +26,7 @@
 #include "coscheduling/outbox.h"
 #include "coscheduling/placement/placement.h"
 #include "coscheduling/placement/suspect_nodes.h"
-#include "coscheduling/provisioning/node_holds.h"
+#include "coscheduling/provisioning/holds.h"
 #include "coscheduling/provisioning/placeability.h"
 #include "coscheduling/provisioning/provisioning.h"
 #include "coscheduling/report/step_output.h"

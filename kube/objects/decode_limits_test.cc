@@ -123,5 +123,11 @@ TEST(DecodeLimits, AnExcerptEndsBetweenTwoCharacters) {
   EXPECT_EQ(Excerpt("what is \xE9?"), "what is ??");
 }
 
+TEST(DecodeLimits, OfSeveralTheFirstFewAreTold) {
+  EXPECT_EQ(FirstFew({}, 2), "");
+  EXPECT_EQ(FirstFew({"a", "b"}, 2), "a; b");
+  EXPECT_EQ(FirstFew({"a", "b", "c", "d"}, 2), "a; b; and 2 more");
+}
+
 }  // namespace
 }  // namespace muster::kube

@@ -20,4 +20,11 @@ std::string Excerpt(std::string_view text, size_t limit) {
   return excerpt;
 }
 
+std::string FirstFew(const std::vector<std::string>& all, size_t most) {
+  std::string text;
+  for (size_t i = 0; i < all.size() && i < most; ++i) text += (i == 0 ? "" : "; ") + all[i];
+  if (all.size() > most) text += "; and " + std::to_string(all.size() - most) + " more";
+  return text;
+}
+
 }  // namespace muster::kube
