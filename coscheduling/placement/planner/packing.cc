@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -81,12 +82,12 @@ std::vector<Block> FindBlocks(const Problem& problem) {
 // Nodes that no relation of the class tells apart.
 struct Cell {
   std::vector<Bin> bins;
-  int count = 0;   // members that go here
-  size_t bin = 0;  // while members are counted out: where the next one could stand,
-  int in_bin = 0;  // beside so many
-  bool used = false;
+  int count = 0;      // members that go here
+  size_t bin = 0;     // while members are counted out: where the next one could stand,
+  int in_bin = 0;     // beside so many
+  bool used = false;  // one of them by the gang
 
-  void Add() {
+  void CountOne() {
     ++count;
     if (++in_bin < bins[bin].fits) return;
     ++bin;
@@ -101,20 +102,22 @@ class Packing {
   Packing(const Problem& problem, const Scope& scope)
       : problem_(problem),
         scope_(scope),
-        nodes_(NodesOf(scope)),
         blocks_(FindBlocks(problem)),
         block_of_(problem.classes.size()),
-        room_(problem),
-        relations_(problem.relations) {
+        room_(problem) {
+    if (problem.related) relations_ = problem.relations;
     for (size_t b = 0; b < blocks_.size(); ++b) {
       for (int c : blocks_[b].classes) block_of_[c] = b;
     }
   }
 
   Slots Pack() {
-    const std::vector<int> hardest_first = HardestFirst(problem_, nodes_);
+    if (problem_.classes.size() == 1) {
+      Try({0});
+      return best_;
+    }
+    const std::vector<int> hardest_first = HardestFirst(problem_, NodesOf(scope_));
     Try(hardest_first);
-    if (problem_.classes.size() == 1) return best_;
     const std::vector<int> fewest_first = FewestCandidatesFirst(scope_, hardest_first);
     if (fewest_first != hardest_first) Try(fewest_first);
     if (best_score_.placed < problem_.members()) {
@@ -182,7 +185,7 @@ class Packing {
   std::vector<std::vector<int>> DomainsOf(const Block& block) const {
     std::map<std::vector<int>, std::vector<int>> by_values;
     std::vector<int> values;
-    for (int node : nodes_) {
+    for (int node : NodesOf(scope_)) {
       FindValues(block.keys, node, &values);
       if (std::find(values.begin(), values.end(), -1) == values.end()) {
         by_values[values].push_back(node);
@@ -255,7 +258,7 @@ class Packing {
     return placed;
   }
 
-  // The nodes that have room, those in use first, then cheap ones.
+  // The nodes that have room: cells in use first, then those with a cheap first node.
   std::vector<Cell> CellsOf(int c, const std::vector<int>* nodes, int count) const {
     const MemberClass& wanted = problem_.classes[c];
     std::vector<Cell> cells;
@@ -275,6 +278,7 @@ class Packing {
     };
     const std::vector<int>& candidates = scope_.candidates[c];
     if (nodes == nullptr) {
+      if (wanted.keys.empty()) cells.emplace_back().bins.reserve(candidates.size());
       for (int node : candidates) add(node);
     } else {
       for (int node : *nodes) {
@@ -303,9 +307,9 @@ class Packing {
   void CountOut(int kind, int count, std::vector<Cell>* cells) {
     std::vector<int> placed;
     auto level_of = [&](const Cell& cell) {
-      return cell.Full() || !relations_.Allows(kind, cell.node())
+      return cell.Full() || !relations_->Allows(kind, cell.node())
                  ? std::numeric_limits<int64_t>::max()
-                 : relations_.SpreadLevel(kind, cell.node());
+                 : relations_->SpreadLevel(kind, cell.node());
     };
     while (static_cast<int>(placed.size()) < count) {
       int64_t least = std::numeric_limits<int64_t>::max();
@@ -315,16 +319,14 @@ class Packing {
       for (Cell& cell : *cells) {
         if (static_cast<int>(placed.size()) == count || level_of(cell) != least) continue;
         placed.push_back(cell.node());
-        relations_.Place(kind, cell.node());
-        cell.Add();
+        relations_->Place(kind, cell.node());
+        cell.CountOne();
       }
     }
-    for (int node : placed) relations_.Remove(kind, node);
+    for (int node : placed) relations_->Remove(kind, node);
   }
 
   int FillCell(int c, Cell cell, Slots* slots) {
-    const auto unused = std::stable_partition(cell.bins.begin(), cell.bins.end(),
-                                              [&](const Bin& bin) { return room_.Used(bin.node); });
     int placed = 0;
     auto take_from = [&](std::vector<Bin> bins) {
       for (const Take& take : FillFewestNodes(std::move(bins), cell.count - placed)) {
@@ -333,8 +335,13 @@ class Packing {
         placed += take.count;
       }
     };
-    take_from({cell.bins.begin(), unused});
-    take_from({unused, cell.bins.end()});
+    if (cell.used) {
+      const auto unused = std::stable_partition(
+          cell.bins.begin(), cell.bins.end(), [&](const Bin& bin) { return room_.Used(bin.node); });
+      take_from({cell.bins.begin(), unused});
+      cell.bins.erase(cell.bins.begin(), unused);
+    }
+    take_from(std::move(cell.bins));
     return placed;
   }
 
@@ -347,8 +354,8 @@ class Packing {
       if (!problem_.related) continue;
       const int kind = problem_.classes[slot.member_class].kind;
       for (int i = 0; i < slot.count; ++i) {
-        if (step > 0) relations_.Place(kind, slot.node);
-        if (step < 0) relations_.Remove(kind, slot.node);
+        if (step > 0) relations_->Place(kind, slot.node);
+        if (step < 0) relations_->Remove(kind, slot.node);
       }
     }
   }
@@ -362,8 +369,8 @@ class Packing {
                         {problem_.classes[slots[s].member_class].kind, slots[s].node});
       slot_of.insert(slot_of.end(), slots[s].count, s);
     }
-    Ordering ordering = PlaceInOrder(placements, &relations_);
-    for (size_t i : ordering.placed) relations_.Remove(placements[i].kind, placements[i].node);
+    Ordering ordering = PlaceInOrder(placements, &*relations_);
+    for (size_t i : ordering.placed) relations_->Remove(placements[i].kind, placements[i].node);
     for (size_t refused : ordering.refused) --slots[slot_of[refused]].count;
     std::erase_if(slots, [](const Slot& slot) { return slot.count == 0; });
     return slots;
@@ -371,11 +378,10 @@ class Packing {
 
   const Problem& problem_;
   const Scope& scope_;
-  const std::vector<int> nodes_;
   const std::vector<Block> blocks_;
   std::vector<size_t> block_of_;  // by class
   Room room_;
-  Relations relations_;
+  std::optional<Relations> relations_;  // if some class has keys
   bool tried_ = false;
   Score best_score_;
   Slots best_;

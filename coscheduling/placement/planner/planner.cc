@@ -1,7 +1,8 @@
 #include "coscheduling/placement/planner/planner.h"
 
-#include <algorithm>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "coscheduling/placement/planner/problem.h"
 #include "coscheduling/placement/planner/solution.h"
