@@ -228,33 +228,4 @@ int64_t Relations::SpreadLevel(int kind, int node) const {
   return level;
 }
 
-void Relations::AppendFingerprint(int node, std::vector<int64_t>* fingerprint) const {
-  for (size_t k = 0; k < required_keys_; ++k) {
-    const Key& key = keys_[k];
-    int domain = key.domain[node];
-    fingerprint->push_back(domain >= 0 && key.nodes_in[domain] == 1 ? -2 : domain);
-  }
-  auto alone = [&](int key) {
-    int domain = keys_[key].domain[node];
-    return domain >= 0 && keys_[key].nodes_in[domain] == 1 ? domain : -1;
-  };
-  for (const Affinity& affinity : affinities_) {
-    for (size_t i = 0; i < affinity.keys.size(); ++i) {
-      int domain = alone(affinity.keys[i]);
-      if (domain >= 0) fingerprint->push_back(affinity.matching[i][domain]);
-    }
-  }
-  for (const AntiAffinity& anti : anti_affinities_) {
-    int domain = alone(anti.key);
-    if (domain < 0) continue;
-    fingerprint->push_back(anti.owners[domain]);
-    fingerprint->push_back(anti.matching[domain]);
-  }
-  for (const Spread& spread : spreads_) {
-    fingerprint->push_back(spread.counted[node]);
-    int domain = alone(spread.key);
-    if (domain >= 0) fingerprint->push_back(spread.matching[domain]);
-  }
-}
-
 }  // namespace muster::cluster

@@ -43,11 +43,7 @@ class Relations {
   // anything is placed.
   std::optional<Rejection> Barred(int kind, int node, Detail detail) const;
 
-  // May the next one go there, beside those placed so far? The three parts of it by themselves,
-  // and all of them.
-  bool AllowsAffinity(int kind, int node) const;
-  bool AllowsAntiAffinity(int kind, int node) const;
-  bool AllowsSpread(int kind, int node, int spread) const;
+  // May the next one go there, beside those placed so far?
   bool Allows(int kind, int node) const;
   std::optional<Rejection> WhyNot(int kind, int node, Detail detail = Detail::kWritten) const;
   void Place(int kind, int node) { Count(kind, node, 1); }
@@ -62,10 +58,6 @@ class Relations {
   // How full the domains of this node are by the kind's own spread constraints: the lower, the
   // better for balance.
   int64_t SpreadLevel(int kind, int node) const;
-
-  // Two nodes with equal fingerprints are interchangeable for every kind, as long as nothing has
-  // been placed on them.
-  void AppendFingerprint(int node, std::vector<int64_t>* fingerprint) const;
 
   // --- structure, for solvers ---
 
@@ -139,6 +131,9 @@ class Relations {
  private:
   friend class RelationsBuilder;
 
+  bool AllowsAffinity(int kind, int node) const;
+  bool AllowsAntiAffinity(int kind, int node) const;
+  bool AllowsSpread(int kind, int node, int spread) const;
   void Count(int kind, int node, int step);
   static void CountSpread(Spread& spread, int domain, int step);
   bool Satisfied(const Affinity& affinity, int node) const;
@@ -148,7 +143,6 @@ class Relations {
   std::optional<Rejection> WhyNotSpread(int kind, int node, bool settled_only, Detail detail) const;
 
   std::vector<Key> keys_;
-  size_t required_keys_ = 0;  // those before it are of required terms; the rest only of preferences
   std::vector<Affinity> affinities_;
   std::vector<AntiAffinity> anti_affinities_;
   std::vector<Spread> spreads_;

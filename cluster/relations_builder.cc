@@ -138,7 +138,6 @@ class RelationsBuilder {
     out_.kind_of_member_.assign(members_.size(), 0);
     GatherMembersTerms();
     GatherStandingAntiAffinity();
-    out_.required_keys_ = out_.keys_.size();
     GatherPreferences();
     FormKinds();
     CountStandingPods();

@@ -1,12 +1,10 @@
 #include "coscheduling/placement/planner/planner.h"
 
-#include <algorithm>
 #include <map>
+#include <utility>
+#include <vector>
 
-#include "coscheduling/placement/planner/packing.h"
 #include "coscheduling/placement/planner/problem.h"
-#include "coscheduling/placement/planner/related.h"
-#include "coscheduling/placement/planner/shortfall.h"
 #include "coscheduling/placement/planner/solution.h"
 
 namespace muster::coscheduling {
@@ -16,12 +14,8 @@ using planner::NodeSlot;
 using planner::Problem;
 using planner::Scope;
 using planner::Score;
-using planner::SearchBudget;
 using planner::Slot;
 using planner::Slots;
-
-// States that the searches of one plan may visit: about 20 ms.
-constexpr int64_t kSearchSteps = 20'000;
 
 // Cuts a scope into parts, in the order of their numbers; nodes with a negative one are left out.
 template <typename PartOf>
@@ -61,7 +55,6 @@ class Planning {
   }
 
   const Slots& slots() const { return slots_; }
-  const Score& score() const { return score_; }
 
  private:
   int DomainOf(int node) const {
@@ -82,26 +75,15 @@ class Planning {
     return false;
   }
 
-  // Each may search as much as is left for it and those after it.
   void TryAll(const std::vector<Scope>& scopes) {
-    SearchBudget pool{kSearchSteps};
-    for (size_t i = 0; i < scopes.size(); ++i) {
-      SearchBudget budget{pool.steps / static_cast<int64_t>(scopes.size() - i)};
-      int64_t given = budget.steps;
-      Try(scopes[i], &budget);
-      pool.steps -= given - std::max<int64_t>(budget.steps, 0);
+    for (const Scope& scope : scopes) {
+      Slots slots = planner::Pack(problem_, scope);
+      Score score = planner::ScoreOf(problem_, slots);
+      if (tried_ && !planner::Better(score, score_)) continue;
+      tried_ = true;
+      score_ = score;
+      slots_ = std::move(slots);
     }
-  }
-
-  void Try(const Scope& scope, SearchBudget* budget) {
-    bool related = problem_.affinity || problem_.wide_anti_affinity || problem_.spread;
-    Slots slots = related ? planner::PlaceRelated(problem_, scope, budget)
-                          : planner::Pack(problem_, scope, budget);
-    Score score = planner::ScoreOf(problem_, slots);
-    if (tried_ && !planner::Better(score, score_)) return;
-    tried_ = true;
-    score_ = score;
-    slots_ = std::move(slots);
   }
 
   const Problem& problem_;

@@ -4,18 +4,18 @@
 // no state is kept between calls, and equal inputs give equal plans.
 //
 // Algorithm: members with equal needs form a class; each class is filtered against the nodes once;
-// zones are tried one by one (EFA doesn't cross zones) before the whole cluster; within one, nodes
-// are filled so that the fewest are used.
+// zones are tried one by one (EFA doesn't cross zones) before the whole cluster. Within one, class
+// follows class, those that are hard to place first, each on the fewest nodes given those in use.
 //
 // Priorities among complete plans: one zone, most surplus members, fewest nodes, fewest nodes that
 // don't exist yet, least leftover devices, most preferences met, rank order (neighbours in rank on
 // neighbouring nodes), name. Among partial plans the number of members comes before the zone.
 //
-// What is guaranteed: every placement is valid. A gang of one class gets a complete plan whenever
-// there is one, whatever its size, and on the fewest nodes if its members don't mind each other.
-// For several classes that is bin packing in several dimensions: exact for small gangs and for
-// classes that could swap places, greedy with a bounded search beyond. README.md says
-// where each guarantee ends.
+// What is guaranteed: every placement is valid, in some order. A gang of one class whose members
+// don't mind each other, or only keep apart by host, gets a complete plan whenever there is one, on
+// the fewest nodes; one that is drawn together or spread by one topology key gets a complete plan.
+// Beyond that the plan is greedy and may miss one: several classes are bin packing in several
+// dimensions. README.md says where each guarantee ends.
 #pragma once
 
 #include <cstdint>
@@ -70,8 +70,8 @@ struct Plan {
   PlanShortfall shortfall;  // when not complete
 };
 
-// O(classes x nodes + members log nodes) without relations between pods; with them each placement
-// is checked against the pods placed before it.
+// O(classes x nodes + members log nodes) without relations between pods. With them each domain that
+// a relation names is looked at for each round of placements in which all of them grow alike.
 Plan MakePlan(const cluster::Snapshot& snapshot, const PlanRequest& request);
 
 // Is every placement still good on this snapshot, with these members neither bound nor assumed?

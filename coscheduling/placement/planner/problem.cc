@@ -227,19 +227,21 @@ class ProblemBuilder {
     if (a == b) problem_.classes[a].most_per_node = 1;
   }
 
-  // Anti-affinity within single nodes is a clash; what else there is, solvers must watch.
+  // Anti-affinity within single nodes is a clash; what else there is, must be watched by key.
   void FindRelations() {
     const Relations& relations = problem_.relations;
     for (const Relations::Affinity& affinity : relations.affinities()) {
-      problem_.affinity |= !affinity.settled;
+      if (affinity.settled) continue;
+      for (int key : affinity.keys) AddKey(key, affinity.owns);
     }
     for (const Relations::Spread& spread : relations.spreads()) {
-      problem_.spread |= spread.between_members;
+      if (spread.between_members) AddKey(spread.key, spread.owns);
     }
     for (const Relations::AntiAffinity& anti : relations.anti_affinities()) {
       if (!anti.between_members) continue;
       if (!WithinNodes(anti)) {
-        problem_.wide_anti_affinity = true;
+        AddKey(anti.key, anti.owns);
+        AddKey(anti.key, anti.selects);
         continue;
       }
       for (size_t a = 0; a < problem_.classes.size(); ++a) {
@@ -249,6 +251,17 @@ class ProblemBuilder {
           }
         }
       }
+    }
+  }
+
+  void AddKey(int key, const std::vector<char>& kinds) {
+    for (MemberClass& member_class : problem_.classes) {
+      std::vector<int>& keys = member_class.keys;
+      if (!kinds[member_class.kind] || std::find(keys.begin(), keys.end(), key) != keys.end()) {
+        continue;
+      }
+      keys.push_back(key);
+      problem_.related = true;
     }
   }
 

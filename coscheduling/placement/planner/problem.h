@@ -27,6 +27,9 @@ struct MemberClass {
   std::vector<int64_t> request;    // by Problem::resources
   std::vector<char> clashes;       // by class: never on one node with a member of that class
   int most_per_node = std::numeric_limits<int>::max();  // 1 if it clashes with itself
+  // Of cluster::Relations: by these, beside clashes, where other members are decides where one of
+  // the class may go.
+  std::vector<int> keys;
   std::vector<int> candidates;      // nodes that could take one member, ascending
   std::vector<int64_t> preference;  // by candidate; empty: no preferences
   int size() const { return static_cast<int>(members.size()); }
@@ -52,8 +55,7 @@ struct Problem {
   std::vector<int64_t> free;  // by node, then resource; never negative
   std::vector<MemberClass> classes;
   Relations relations;
-  // The relations among members that are left beside clashes.
-  bool affinity = false, wide_anti_affinity = false, spread = false;
+  bool related = false;  // some class has keys
   int zones = 0;
   int domains = 1;
   std::vector<char> home_zones, home_domains;  // where siblings stand; empty: no siblings

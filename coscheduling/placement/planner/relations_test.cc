@@ -193,7 +193,7 @@ PLAN_TABLE(
                                 {{"job", "j"}});
              },
              "a1 a1 b1 - !"},
-    PlanCase{"the skew is used where that saves nodes",
+    PlanCase{"members are spread evenly though the skew would save nodes",
              [](GangWorld& world) {
                AddNodes(world, {"a1", "a2"}, "a", 2);
                AddNodes(world, {"b1", "b2"}, "b", 2);
@@ -201,7 +201,7 @@ PLAN_TABLE(
                                 WithSpread(SpecWith(1), Spread("job", "j", kube::kZoneLabel, 2)),
                                 {{"job", "j"}});
              },
-             "a1 a1 a2 a2 b1 b1"},
+             "a1 a1 a2 b1 b1 b2"},
     PlanCase{"pods that stand count for the balance",
              [](GangWorld& world) {
                AddNodes(world, {"a1"}, "a", 8);

@@ -1,11 +1,11 @@
-#include "coscheduling/placement/planner/shortfall.h"
-
+// Why a plan is not complete: each node is asked for the first reason.
 #include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
 
 #include "coscheduling/placement/planner/order.h"
+#include "coscheduling/placement/planner/solution.h"
 #include "fmt/format.h"
 
 namespace muster::coscheduling::planner {

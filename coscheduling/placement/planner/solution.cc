@@ -29,18 +29,6 @@ int64_t PreferenceOf(const MemberClass& member_class, int node) {
   return member_class.preference[it - member_class.candidates.begin()];
 }
 
-Bin MakeBin(const Problem& problem, int member_class, int node, int fits) {
-  const NodeSlot& slot = problem.nodes[node];
-  Bin bin;
-  bin.node = node;
-  bin.fits = fits;
-  bin.cost.virtual_nodes = slot.is_virtual;
-  bin.cost.devices = slot.devices;
-  bin.cost.disfavour = -fits * PreferenceOf(problem.classes[member_class], node);
-  bin.position = slot.position;
-  return bin;
-}
-
 Score ScoreOf(const Problem& problem, const Slots& slots) {
   Score score;
   std::vector<int> nodes;

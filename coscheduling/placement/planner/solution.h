@@ -1,10 +1,10 @@
-// Solutions of a Problem, how good they are, and the part of it that a solver may use.
+// Solutions of a Problem: the part of it that one may use, how it is found there, how good it is,
+// and what the best one lacks.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "coscheduling/placement/planner/fill.h"
 #include "coscheduling/placement/planner/problem.h"
 
 namespace muster::coscheduling::planner {
@@ -22,19 +22,7 @@ struct Scope {
   std::vector<std::vector<int>> candidates;
 };
 
-// The whole problem, and the part of a scope where keep(class, node) holds.
 Scope WholeScope(const Problem& problem);
-template <typename Keep>
-Scope Narrow(const Scope& scope, Keep keep) {
-  Scope narrow;
-  narrow.candidates.resize(scope.candidates.size());
-  for (size_t c = 0; c < scope.candidates.size(); ++c) {
-    for (int node : scope.candidates[c]) {
-      if (keep(static_cast<int>(c), node)) narrow.candidates[c].push_back(node);
-    }
-  }
-  return narrow;
-}
 // The union over the classes, ascending.
 std::vector<int> NodesOf(const Scope& scope);
 
@@ -52,9 +40,14 @@ Score ScoreOf(const Problem& problem, const Slots& slots);
 // The priorities of planner.h, down to preferences.
 bool Better(const Score& a, const Score& b);
 
-// The node as a bin for FillFewestNodes.
-Bin MakeBin(const Problem& problem, int member_class, int node, int fits);
 int64_t PreferenceOf(const MemberClass& member_class, int node);
+
+// As many members as it finds places for in the scope, each allowed beside those before it in some
+// order. README.md says what is guaranteed (packing.cc).
+Slots Pack(const Problem& problem, const Scope& scope);
+
+// Why the best partial plan isn't complete, counted over the nodes (shortfall.cc).
+PlanShortfall ExplainShortfall(const Problem& problem, const Slots& slots);
 
 // What is left of the nodes while slots are being filled. Costs what is touched.
 class Room {
@@ -62,8 +55,8 @@ class Room {
   explicit Room(const Problem& problem);
   // How many more of the class fit on the node, at most `limit`.
   int Fits(int member_class, int node, int limit) const;
+  // Fewer than none: gives them back.
   void Take(int member_class, int node, int count);
-  void Return(int member_class, int node, int count) { Take(member_class, node, -count); }
   int64_t Free(int node, size_t resource) const;
   bool Used(int node) const { return local_[node] >= 0 && used_[local_[node]] > 0; }
 
