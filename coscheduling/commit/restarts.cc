@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "coscheduling/gangs/pod_sets.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "quota/pod_sets.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -208,14 +208,15 @@ std::string Restarts::NextFlavor(const Gang& gang, const std::map<std::string, a
   std::map<std::string, std::set<std::string>> carried;  // by pod set
   for (const std::string& uid : gang.unbound) {
     const kube::Pod& pod = *snapshot_.FindPod(uid);
-    const auto set = std::ranges::find(workload.pod_sets, PodSetOf(pod), &quota::PodSet::name);
+    const auto set =
+        std::ranges::find(workload.pod_sets, quota::PodSetOf(pod), &quota::PodSet::name);
     if (set == workload.pod_sets.end() || carried.contains(set->name)) continue;
     std::vector<const kube::ResourceFlavor*> flavors;
-    for (const std::string& name : carried[set->name] = CarriedFlavors(pod)) {
+    for (const std::string& name : carried[set->name] = quota::CarriedFlavors(pod)) {
       if (const kube::ResourceFlavor* flavor = quota_->scheduler().FindFlavor(name))
         flavors.push_back(flavor);
     }
-    std::optional<kube::PodSpec> spec = SpecBeforeFlavors(pod, flavors);
+    std::optional<kube::PodSpec> spec = quota::SpecBeforeFlavors(pod, flavors);
     if (!spec) return "";
     set->spec = std::make_shared<const kube::PodSpec>(*std::move(spec));
   }
@@ -281,7 +282,7 @@ std::optional<Fallback> Restarts::SeekFallback(const Gang& gang, const Admission
   if (options_.quota == QuotaMode::kKueue) return FallbackInKueue(gang, record);
   std::set<std::string> carried;
   for (const std::string& uid : gang.unbound)
-    carried.merge(CarriedFlavors(*snapshot_.FindPod(uid)));
+    carried.merge(quota::CarriedFlavors(*snapshot_.FindPod(uid)));
   if (carried.empty()) return std::nullopt;
   Fallback fallback;
   fallback.flavor = NextFlavor(gang, record.flavors_tried);

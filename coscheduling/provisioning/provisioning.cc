@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "cluster/predicates.h"
-#include "coscheduling/gangs/pod_sets.h"
 #include "coscheduling/provisioning/setback_reasons.h"
 #include "fmt/format.h"
 #include "kube/objects/well_known.h"
+#include "quota/pod_sets.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -315,7 +315,7 @@ void Provisioning::ReadLimits(const Gang& gang) {
       unplaced.push_back(snapshot_.FindPod(uid));
     }
     int64_t within_whole_limits = 0;
-    for (const quota::PodSet& set : GroupByPodSet(unplaced, required).required) {
+    for (const quota::PodSet& set : quota::GroupByPodSet(unplaced, required).required) {
       part.makeable += placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining);
       within_whole_limits += placeability_.MakeableOf(set, cluster::PoolLimits::kWhole);
     }
@@ -356,9 +356,11 @@ bool Provisioning::HoldsUselessly(const Gang& gang) const {
   }
   const auto all = static_cast<int64_t>(unplaced.size());
   const auto placeable = static_cast<int64_t>(places.shortfall.placeable);
-  return std::ranges::any_of(GroupByPodSet(unplaced, all).required, [&](const quota::PodSet& set) {
-    return placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining) < set.count - placeable;
-  });
+  return std::ranges::any_of(
+      quota::GroupByPodSet(unplaced, all).required, [&](const quota::PodSet& set) {
+        return placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining) <
+               set.count - placeable;
+      });
 }
 
 // Somebody who could make nodes was asked, or has begun to.
