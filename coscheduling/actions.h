@@ -9,12 +9,14 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "kube/objects/meta.h"
 #include "kube/objects/pod.h"
+#include "quota/pod_sets.h"
 #include "quota/quota_scheduler.h"
 
 namespace muster::coscheduling {
@@ -98,14 +100,13 @@ struct AssignFlavors {
   bool has_node_selector = false;
   bool has_tolerations = false;
   bool has_annotations = false;
-  std::map<std::string, std::string> node_selector;
-  struct Tolerate {
-    kube::Toleration toleration;
-    std::optional<int64_t> seconds;  // tolerationSeconds
-  };
-  std::vector<Tolerate> tolerations;
-  std::map<std::string, std::string> annotations;
+  quota::FlavorAdditions added;
 };
+
+inline AssignFlavors AssignFlavorsTo(const kube::Pod& pod, quota::FlavorAdditions added) {
+  return {RefOf(pod.meta), !pod.spec->node_selector.empty(), !pod.spec->tolerations.empty(),
+          !pod.meta.annotations.empty(), std::move(added)};
+}
 
 // Eviction, precondition: uid.
 struct EvictPod {

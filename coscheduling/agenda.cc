@@ -1,7 +1,5 @@
 #include "coscheduling/agenda.h"
 
-#include <algorithm>
-
 namespace muster::coscheduling {
 
 void Agenda::NoteAt(GangId gang, absl::Time time) {
@@ -15,43 +13,25 @@ void Agenda::NoteAt(GangId gang, absl::Time time) {
   timers_.emplace(time, gang);
 }
 
-std::vector<GangId> Agenda::Take() {
+void Agenda::EndTimer(GangId gang) {
+  const auto timer = timer_of_.extract(gang);
+  if (!timer.empty()) timers_.erase({timer.mapped(), gang});
+}
+
+absl::flat_hash_set<GangId> Agenda::Take() {
   while (!timers_.empty() && timers_.begin()->first <= now_) {
     const GangId gang = timers_.begin()->second;
-    timers_.erase(timers_.begin());
-    timer_of_.erase(gang);
+    EndTimer(gang);
     noted_.insert(gang);
   }
-  std::vector<GangId> taken(noted_.begin(), noted_.end());
-  noted_.clear();
-  for (GangId gang : taken) {
-    const auto timer = timer_of_.find(gang);
-    if (timer == timer_of_.end()) continue;
-    timers_.erase({timer->second, gang});
-    timer_of_.erase(timer);
-  }
-  return taken;
-}
-
-std::vector<GangId> Agenda::TakeNoted() {
-  std::vector<GangId> taken(noted_.begin(), noted_.end());
-  noted_.clear();
-  return taken;
-}
-
-std::vector<GangId> Agenda::TakeShown() {
-  std::vector<GangId> taken(shown_.begin(), shown_.end());
-  shown_.clear();
-  return taken;
+  for (GangId gang : noted_) EndTimer(gang);
+  return TakeNoted();
 }
 
 void Agenda::Forget(GangId gang) {
   noted_.erase(gang);
   shown_.erase(gang);
-  const auto timer = timer_of_.find(gang);
-  if (timer == timer_of_.end()) return;
-  timers_.erase({timer->second, gang});
-  timer_of_.erase(timer);
+  EndTimer(gang);
 }
 
 absl::Time Agenda::NextWake() const {

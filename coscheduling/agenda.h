@@ -6,9 +6,9 @@
 // gangs.
 #pragma once
 
+#include <algorithm>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -35,10 +35,10 @@ class Agenda {
 
   // The gangs that were noted or whose time has come, each once; what was arranged for them by
   // NoteAt is over.
-  std::vector<GangId> Take();
+  absl::flat_hash_set<GangId> Take();
   // Those that were noted since, while they are being looked at: what was arranged for them stays.
-  std::vector<GangId> TakeNoted();
-  std::vector<GangId> TakeShown();
+  absl::flat_hash_set<GangId> TakeNoted() { return std::exchange(noted_, {}); }
+  absl::flat_hash_set<GangId> TakeShown() { return std::exchange(shown_, {}); }
   void Forget(GangId gang);
 
   // Begins a step: what WakeAt said before is over.
@@ -47,6 +47,8 @@ class Agenda {
   absl::Time NextWake() const;
 
  private:
+  void EndTimer(GangId gang);
+
   absl::Time now_ = absl::InfinitePast();
   absl::Time wake_ = absl::InfiniteFuture();
   absl::flat_hash_set<GangId> noted_;

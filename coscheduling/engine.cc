@@ -6,9 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "coscheduling/gangs/pod_sets.h"
 #include "coscheduling/owners.h"
-#include "fmt/format.h"
 #include "muster/v1/admission.pb.h"
 
 namespace muster::coscheduling {
@@ -24,17 +22,15 @@ Engine::Owners::Owners(EngineOptions engine_options)
       outbox(&agenda),
       gangs(options, snapshot, &agenda, &outbox),
       records(options, snapshot, &agenda, &outbox),
-      quota(options, snapshot, gangs, &records, &agenda, &outbox),
+      attempts(
+          options, records, [this](const Gang& gang) { return provisioning.DeadlineOf(gang); },
+          [this](const Gang& gang) { return restarts.TriedBefore(gang); }, agenda),
+      quota(options, snapshot, gangs, &records, attempts, &agenda, &outbox),
       common(options, snapshot, gangs, records, &agenda, &outbox),
       suspects(options.suspect_time),
       placeability(common, quota,
                    [this](const Gang& gang, const kube::ResourceFlavor& flavor) {
-                     const AdmissionRecord* record = records.Of(gang);
-                     const std::map<std::string, absl::Time> tried =
-                         record != nullptr ? record->flavors_tried
-                                           : restarts.TriedBefore(gang).flavors;
-                     const auto found = tried.find(flavor.meta.name);
-                     return found == tried.end() ? absl::InfinitePast() : found->second;
+                     return attempts.TriedUntil(gang, flavor);
                    }),
       placement(common, &snapshot, &quota, suspects,
                 [this](const Gang& gang) { return provisioning.CapacityOf(gang); }),
@@ -55,17 +51,14 @@ Engine::Owners::Owners(EngineOptions engine_options)
 void Engine::Owners::Refresh(const Gang& gang) {
   records.Read(gang);
   gangs.Read(gang.id, records.WholeWith(gang));
-  GangFacts facts = gang.facts;
-  std::set<std::string> lost = repair.Find(gang);
-  facts.lost = static_cast<int64_t>(lost.size());
-  facts.bound -= facts.lost;
-  gangs.Settle(gang.id, facts, {}, lost);
+  gangs.Lose(gang.id, repair.Find(gang));
   commit.Sync(gang);
   restarts.FindFallback(gang);
   Reason blocker = restarts.Blocker(gang);
   if (blocker.code == v1::REASON_UNSPECIFIED) blocker = gangs.Blocker(gang);
   if (blocker.code == v1::REASON_UNSPECIFIED) blocker = commit.Blocker(gang);
-  facts.blocked = blocker.code != v1::REASON_UNSPECIFIED;
+  gangs.Block(gang.id, std::move(blocker));
+  GangFacts facts = gang.facts;
   const AdmissionRecord* record = records.CurrentOf(gang);
   const bool recorded = record != nullptr;
   facts.bound_before = recorded && record->bound_at;
@@ -78,11 +71,11 @@ void Engine::Owners::Refresh(const Gang& gang) {
   facts.waits_for_room = quota.InUse() && quota.WaitsForRoom(gang);
   facts.admitted = recorded && !record->retry_after && !facts.evicting && !facts.waits_for_room &&
                    record->identity == options.identity && quota_there;
-  gangs.Settle(gang.id, facts, std::move(blocker), std::move(lost));
+  gangs.Settle(gang.id, facts);
   if (facts.blocked || !facts.admitted) provisioning.Stop(gang);
   const bool under_way = commit.IsUnderWay(gang) || !placement.Of(gang).fixed.empty();
   facts.infeasible = placeability.Judge(gang, under_way);
-  if (facts.infeasible) gangs.Settle(gang.id, facts, gang.blocker, gang.lost);
+  gangs.Settle(gang.id, facts);
 }
 
 bool Engine::Owners::IsUndecided(const Gang& gang) const {
@@ -91,85 +84,14 @@ bool Engine::Owners::IsUndecided(const Gang& gang) const {
          !gang.unbound.empty();
 }
 
-// --- admission ---
+// --- decisions ---
 
-AdmissionRecord Engine::Owners::NewRecord(const Gang& gang) const {
-  const AdmissionRecord* known = records.Of(gang);
-  const AdmissionRecord* current = records.CurrentOf(gang);
-  const absl::Time now = agenda.now();
-  AdmissionRecord record;
-  record.uid = gang.uid();
-  record.identity = options.identity;
-  record.epoch = known != nullptr ? known->epoch : 1;
-  if (known != nullptr && known->identity != options.identity) ++record.epoch;
-  record.attempt = current == nullptr ? restarts.TriedBefore(gang).attempt + 1
-                                      : current->attempt + (current->retry_after ? 1 : 0);
-  record.admitted_at = now;
-  record.deadline = now + provisioning.DeadlineOf(gang);
-  if (known != nullptr && !known->bound_at && !known->TriesAnewAtOnce()) {
-    record.given_up = known->given_up;
-  }
-  if (quota.IsGranted(gang)) {
-    record.queue = quota.QueueOf(gang);
-    record.quota = quota.GrantedTo(gang);
-  }
-  if (known == nullptr) {
-    record.flavors_tried = restarts.TriedBefore(gang).flavors;
-  } else {
-    record.flavors_tried = known->flavors_tried;
-    std::erase_if(record.flavors_tried, [now](const auto& tried) { return tried.second <= now; });
-  }
-  return record;
-}
-
-void Engine::Owners::Admit(const Gang& gang) {
-  if (gang.facts.infeasible && gang.facts.admitted) GiveUp(gang, agenda.now(), std::nullopt);
-  if (!gang.ours || gang.facts.blocked || gang.facts.live == 0 || gang.facts.admitted) return;
-  if (gang.unbound.empty() && gang.required() == 0) return;
-  if (gang.facts.evicting || restarts.AwaitsWorkload(gang)) return;
-  const AdmissionRecord* record = records.CurrentOf(gang);
-  if (gang.facts.backing_off && !placement.Of(gang).fits_now) return;
-  if (gang.facts.infeasible && (record == nullptr || record->retry_after)) return;
-  if (gang.facts.waits_for_room && quota.Holds(gang)) return;  // it is being given back
-  const bool needs_quota = quota.InUse() && gang.bound.empty();
-  if (record == nullptr || record->retry_after || (needs_quota && !record->quota)) {
-    if (needs_quota) {
-      quota.Request(gang, [this](const Gang& other) { return NewRecord(other); });
-    } else {
-      records.Write(gang, NewRecord(gang));
-    }
-    return;
-  }
-  AdmissionRecord taken_over = *record;
-  taken_over.identity = options.identity;
-  ++taken_over.epoch;
-  records.Write(gang, taken_over);
-}
-
-// Ends the attempt: the gang asks for nothing until then, and gives back its quota.
 void Engine::Owners::GiveUp(const Gang& gang, absl::Time retry_after, std::optional<Reason> why) {
-  const absl::Time now = agenda.now();
-  // As long again as it backs off.
-  const absl::Time tried_until = retry_after + (retry_after - now);
-  AdmissionRecord record = *records.Of(gang);
-  record.given_up = std::move(why);
-  record.retry_after = retry_after;
-  record.deadline = now;
-  if (record.quota) {
-    for (const quota::PodSetAssignment& given : record.quota->pod_sets) {
-      for (const std::string& name : FlavorNames(given)) record.flavors_tried[name] = tried_until;
-    }
-    record.quota.reset();
-    record.queue.clear();
-  }
-  for (const std::string& name : restarts.FlavorsOfKueue(gang)) {
-    record.flavors_tried[name] = tried_until;
-  }
+  AdmissionRecord record =
+      attempts.GiveUp(gang, retry_after, std::move(why), restarts.FlavorsOfKueue(gang));
   restarts.NoteFallback(gang, &record);
   records.Write(gang, record);
 }
-
-// --- decisions ---
 
 void Engine::Owners::Enter(const Gang& gang) {
   const Places& places = placement.Of(gang);
@@ -190,7 +112,7 @@ void Engine::Owners::Decide(const Gang& gang) {
   if (!gang.ours) return;
   GangFacts facts = gang.facts;
   facts.waits_for_quota = !facts.admitted && (quota.Waits(gang) || quota.IsGranted(gang));
-  gangs.Settle(gang.id, facts, gang.blocker, gang.lost);
+  gangs.Settle(gang.id, facts);
   if (auto verdict = provisioning.DecideDeadline(gang, commit.IsPosted(gang))) {
     if (verdict->pause) {
       ++gave_up;
@@ -248,7 +170,7 @@ void Engine::Owners::Step(StepOutput* out) {
 
   // In order of their names, so that equal histories decide alike.
   std::map<GangKey, const Gang*> touched;
-  const auto take = [&](const std::vector<GangId>& ids) {
+  const auto take = [&](const absl::flat_hash_set<GangId>& ids) {
     std::map<GangKey, const Gang*> taken;
     for (GangId id : ids) {
       if (const Gang* gang = gangs.Find(id)) taken.emplace(gang->key, gang);
@@ -256,7 +178,6 @@ void Engine::Owners::Step(StepOutput* out) {
     touched.insert(taken.begin(), taken.end());
     return taken;
   };
-  const auto new_record = [this](const Gang& gang) { return NewRecord(gang); };
   for (int round = 0; round < kRounds; ++round) {
     const auto taken = take(agenda.Take());
     if (taken.empty() && round > 0) break;
@@ -266,15 +187,14 @@ void Engine::Owners::Step(StepOutput* out) {
                          .remade = restarts.WasRemade(*gang),
                          .fits_now = placement.Of(*gang).fits_now});
       gangs.KeepGroup(*gang);
-      Admit(*gang);
+      if (gang->facts.infeasible && gang->facts.admitted) GiveUp(*gang, agenda.now(), {});
+      if (!restarts.AwaitsWorkload(*gang)) quota.Admit(*gang, placement.Of(*gang).fits_now);
     }
-    quota.Schedule(
-        [this](const Gang& gang, const quota::Workload& workload, const quota::PodSet& set,
-               const kube::ResourceFlavor& flavor) {
-          std::string why = placement.WhyNoRoom(gang);
-          return why.empty() ? placeability.WhyNotPlaceable(gang, workload, set, flavor) : why;
-        },
-        new_record);
+    quota.Schedule([this](const Gang& gang, const quota::Workload& workload,
+                          const quota::PodSet& set, const kube::ResourceFlavor& flavor) {
+      std::string why = placement.WhyNoRoom(gang);
+      return why.empty() ? placeability.WhyNotPlaceable(gang, workload, set, flavor) : why;
+    });
   }
   for (const auto& [key, gang] : touched) {
     if (placement.Sync(*gang)) continue;
@@ -319,9 +239,7 @@ void Engine::SetLeading(bool leading) {
 
 void Engine::SetGatingActive(bool active) {
   Owners& owners = *owners_;
-  if (owners.gating_active == active) return;
-  owners.gating_active = active;
-  owners.report.SetGatingActive(active);
+  if (!owners.report.SetGatingActive(active)) return;
   for (const auto& [key, gang] : owners.gangs.all()) owners.agenda.Note(gang.id);
 }
 

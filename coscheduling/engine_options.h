@@ -79,9 +79,6 @@ struct EngineOptions {
   // A pod whose owner is of a job kind that is read and isn't known waits this long for it, then it
   // is a gang of one. Above the time in which a CRD installed since the last look is found.
   absl::Duration owner_wait = absl::Seconds(20);
-  // That the API server refuses the pods of a job is told until its controller hasn't repeated it
-  // for this long. Above the longest pause that controllers make (pod_refusals.h).
-  absl::Duration pod_refusal_time = absl::Minutes(20);
   // As long as nodes times waiting gangs are no more than this, all of them are planned again after
   // any change, so that each tells what it lacks now; beyond, one in half a second (placement.h).
   size_t explanation_budget = 20'000;

@@ -11,6 +11,13 @@ namespace {
 
 constexpr std::string_view kMirrorAnnotation = "kubernetes.io/config.mirror";
 
+template <typename Object>
+concept IsJob = requires(const Object& object) { kube::ToAnyJob(object); };
+template <typename Object>
+concept IsOfQuota = requires(QuotaAdmission& quota, Object object) { quota.Upsert(object); };
+template <typename Object>
+concept IsOfSnapshot = requires(cluster::Snapshot& all, Object object) { all.Upsert(object); };
+
 }  // namespace
 
 void Engine::Owners::Depart() {
@@ -66,7 +73,6 @@ void Engine::Owners::Observe(kube::Pod pod) {
     break;
   }
   snapshot.Upsert(std::move(pod));
-  Depart();
 }
 
 void Engine::Owners::RemovePod(const std::string& uid) {
@@ -86,43 +92,27 @@ struct Engine::Owners::Coming {
   Owners& to;
 
   void operator()(kube::Pod pod) const { to.Observe(std::move(pod)); }
-  void operator()(kube::Node node) const { to.snapshot.Upsert(std::move(node)); }
+  void operator()(kube::PodGroup group) const {
+    to.gangs.Adopt(std::make_shared<const kube::PodGroup>(std::move(group)));
+  }
+  void operator()(IsJob auto job) const { to.gangs.ObserveJob(kube::ToAnyJob(job)); }
+  void operator()(kube::Workload workload) const { to.restarts.Upsert(std::move(workload)); }
+  void operator()(kube::NodePool pool) const { to.placeability.Upsert(std::move(pool)); }
   void operator()(kube::NodeClaim claim) const {
     const std::string name = claim.meta.name;
     to.snapshot.Upsert(std::move(claim));
     to.provisioning.NoteClaim(name);
   }
-  void operator()(kube::PodGroup group) const {
-    to.gangs.Adopt(std::make_shared<const kube::PodGroup>(std::move(group)));
-    to.Depart();
-  }
-  template <typename Job>
-    requires requires(const Job& job) { kube::ToAnyJob(job); }
-  void operator()(const Job& job) const {
-    to.gangs.ObserveJob(kube::ToAnyJob(job));
-    to.Depart();
-  }
-  void operator()(kube::Workload workload) const { to.restarts.Upsert(std::move(workload)); }
-  void operator()(kube::NodePool pool) const { to.placeability.Upsert(std::move(pool)); }
-
   void operator()(kube::ResourceFlavor flavor) const {
     to.quota.Upsert(std::move(flavor));
     to.placeability.Invalidate();
   }
-  void operator()(kube::ClusterQueue queue) const { to.quota.Upsert(std::move(queue)); }
-  void operator()(kube::LocalQueue queue) const { to.quota.Upsert(std::move(queue)); }
-  void operator()(kube::Cohort cohort) const { to.quota.Upsert(std::move(cohort)); }
-  void operator()(kube::WorkloadPriorityClass c) const { to.quota.Upsert(std::move(c)); }
-  void operator()(kube::PodDisruptionBudget budget) const { to.quota.Upsert(std::move(budget)); }
   void operator()(kube::Namespace name_space) const {
     to.quota.Upsert(name_space);
     to.snapshot.Upsert(std::move(name_space));
   }
-
-  void operator()(kube::DaemonSet set) const { to.snapshot.Upsert(std::move(set)); }
-  void operator()(kube::PersistentVolumeClaim c) const { to.snapshot.Upsert(std::move(c)); }
-  void operator()(kube::PersistentVolume volume) const { to.snapshot.Upsert(std::move(volume)); }
-  void operator()(kube::StorageClass c) const { to.snapshot.Upsert(std::move(c)); }
+  void operator()(IsOfQuota auto object) const { to.quota.Upsert(std::move(object)); }
+  void operator()(IsOfSnapshot auto object) const { to.snapshot.Upsert(std::move(object)); }
 };
 
 // And that one is gone.
@@ -130,45 +120,27 @@ struct Engine::Owners::Going {
   Owners& from;
 
   void operator()(const kube::Pod& pod) const { from.RemovePod(pod.meta.uid); }
-  void operator()(const kube::Node& node) const { from.snapshot.RemoveNode(node.meta.name); }
+  void operator()(const kube::PodGroup& group) const { from.gangs.DropGroup(group); }
+  void operator()(const IsJob auto& job) const {
+    from.restarts.RemoveJob(job.meta.uid);
+    from.gangs.RemoveJob(job.meta.uid);
+  }
+  void operator()(const kube::Workload& w) const { from.restarts.RemoveWorkload(w.meta.uid); }
+  void operator()(const kube::NodePool& p) const { from.placeability.RemoveNodePool(p.meta.name); }
   void operator()(const kube::NodeClaim& claim) const {
     from.snapshot.RemoveNodeClaim(claim.meta.name);
     from.provisioning.NoteClaim(claim.meta.name);
   }
-  void operator()(const kube::PodGroup& group) const {
-    from.gangs.DropGroup(group.meta.uid);
-    from.Depart();
-  }
-  template <typename Job>
-    requires requires(const Job& job) { kube::ToAnyJob(job); }
-  void operator()(const Job& job) const {
-    from.restarts.RemoveJob(job.meta.uid);
-    from.gangs.RemoveJob(job.meta.uid);
-    from.Depart();
-  }
-  void operator()(const kube::Workload& w) const { from.restarts.RemoveWorkload(w.meta.uid); }
-  void operator()(const kube::NodePool& p) const { from.placeability.RemoveNodePool(p.meta.name); }
-
   void operator()(const kube::ResourceFlavor& flavor) const {
-    from.quota.RemoveResourceFlavor(flavor.meta.name);
+    from.quota.Remove(flavor);
     from.placeability.Invalidate();
   }
-  void operator()(const kube::ClusterQueue& q) const { from.quota.RemoveClusterQueue(q.meta.name); }
-  void operator()(const kube::LocalQueue& q) const {
-    from.quota.RemoveLocalQueue(q.meta.FullName());
-  }
-  void operator()(const kube::Cohort& c) const { from.quota.RemoveCohort(c.meta.name); }
-  void operator()(const kube::WorkloadPriorityClass& c) const {
-    from.quota.RemoveWorkloadPriorityClass(c.meta.name);
-  }
-  void operator()(const kube::PodDisruptionBudget& b) const {
-    from.quota.RemovePodDisruptionBudget(b.meta.FullName());
-  }
   void operator()(const kube::Namespace& n) const {
-    from.quota.RemoveNamespace(n.meta.name);
+    from.quota.Remove(n);
     from.snapshot.RemoveNamespace(n.meta.name);
   }
-
+  void operator()(const IsOfQuota auto& object) const { from.quota.Remove(object); }
+  void operator()(const kube::Node& node) const { from.snapshot.RemoveNode(node.meta.name); }
   void operator()(const kube::DaemonSet& set) const { from.snapshot.RemoveDaemonSet(set.meta.uid); }
   void operator()(const kube::PersistentVolumeClaim& c) const {
     from.snapshot.RemovePersistentVolumeClaim(c.meta.FullName());
@@ -185,6 +157,7 @@ void Engine::Upsert(Observed object) {
   const auto uid_of = [](const auto& any) -> const std::string& { return any.meta.uid; };
   if (owners_->gone.Has(std::visit(uid_of, object))) return;
   std::visit(Owners::Coming{*owners_}, std::move(object));
+  owners_->Depart();
 }
 
 void Engine::Upsert(const kube::Event& event) {
@@ -195,6 +168,7 @@ void Engine::Upsert(const kube::Event& event) {
 void Engine::Remove(const Observed& object) {
   std::visit([this](const auto& any) { owners_->gone.Add(any.meta.uid); }, object);
   std::visit(Owners::Going{*owners_}, object);
+  owners_->Depart();
 }
 
 }  // namespace muster::coscheduling

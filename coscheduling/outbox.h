@@ -21,6 +21,13 @@
 
 namespace muster::coscheduling {
 
+// The API server refused the write. A conflict, or an object that is there already, is none: what
+// was in the way has been read by now.
+inline bool IsRefusal(const absl::Status& status) {
+  return !status.ok() && status.code() != absl::StatusCode::kAborted &&
+         status.code() != absl::StatusCode::kAlreadyExists;
+}
+
 class Outbox {
  public:
   // Runs when the action has finished; must not assume that anything still is as it was.

@@ -66,10 +66,10 @@ TEST_F(OutboxTest, AGangIsLookedAtAgainWhenItsActionHasEndedOrItsPauseHas) {
   EXPECT_FALSE(outbox_.MayAct(kGang, "x"));
   EXPECT_TRUE(agenda_.Take().empty());
   outbox_.Finish(outbox_.Take().at(0).id, kFailure);
-  EXPECT_EQ(agenda_.Take(), std::vector<GangId>{kGang});
+  EXPECT_EQ(agenda_.Take(), absl::flat_hash_set<GangId>{kGang});
   EXPECT_FALSE(outbox_.MayAct(kGang, "x"));
   agenda_.AdvanceTo(kNow + absl::Milliseconds(100));
-  EXPECT_EQ(agenda_.Take(), std::vector<GangId>{kGang});
+  EXPECT_EQ(agenda_.Take(), absl::flat_hash_set<GangId>{kGang});
   EXPECT_TRUE(outbox_.MayAct(kGang, "x"));
 }
 

@@ -45,9 +45,8 @@ struct Engine::Owners {
   void ObserveJournal();
   // Everything about the gang once more, before anything is decided.
   void Refresh(const Gang& gang);
-  void Admit(const Gang& gang);
+  // Ends the attempt.
   void GiveUp(const Gang& gang, absl::Time retry_after, std::optional<Reason> why);
-  AdmissionRecord NewRecord(const Gang& gang) const;
   // Its admission record is being written, or taken over from another process: what was asked for
   // and held on its behalf stays as it is until then.
   bool IsUndecided(const Gang& gang) const;
@@ -60,6 +59,7 @@ struct Engine::Owners {
   Outbox outbox;
   coscheduling::Gangs gangs;
   Records records;
+  Attempts attempts;
   QuotaAdmission quota;
   const Owner common;
   SuspectNodes suspects;
@@ -77,7 +77,6 @@ struct Engine::Owners {
   Tombstones gone;
   bool synced = false;
   bool leading = true;
-  bool gating_active = false;
   uint64_t gave_up = 0;
 };
 

@@ -65,14 +65,18 @@ bool QuotaObjects::Upsert(kube::Namespace name_space) {
   std::string name = name_space.meta.name;
   return Put(namespaces_, std::move(name), std::move(name_space));
 }
-bool QuotaObjects::RemoveResourceFlavor(std::string_view name) { return Erase(flavors_, name); }
-bool QuotaObjects::RemoveClusterQueue(std::string_view name) {
-  return Erase(cluster_queues_, name);
+bool QuotaObjects::Remove(const kube::ResourceFlavor& flavor) {
+  return Erase(flavors_, flavor.meta.name);
 }
-bool QuotaObjects::RemoveLocalQueue(std::string_view full_name) {
-  return Erase(local_queues_, full_name);
+bool QuotaObjects::Remove(const kube::ClusterQueue& queue) {
+  return Erase(cluster_queues_, queue.meta.name);
 }
-bool QuotaObjects::RemoveCohort(std::string_view name) { return Erase(cohorts_, name); }
-bool QuotaObjects::RemoveNamespace(std::string_view name) { return Erase(namespaces_, name); }
+bool QuotaObjects::Remove(const kube::LocalQueue& queue) {
+  return Erase(local_queues_, queue.meta.FullName());
+}
+bool QuotaObjects::Remove(const kube::Cohort& cohort) { return Erase(cohorts_, cohort.meta.name); }
+bool QuotaObjects::Remove(const kube::Namespace& name_space) {
+  return Erase(namespaces_, name_space.meta.name);
+}
 
 }  // namespace muster::quota

@@ -21,11 +21,11 @@ class QuotaObjects {
   bool Upsert(kube::LocalQueue queue);
   bool Upsert(kube::Cohort cohort);
   bool Upsert(kube::Namespace name_space);
-  bool RemoveResourceFlavor(std::string_view name);
-  bool RemoveClusterQueue(std::string_view name);
-  bool RemoveLocalQueue(std::string_view full_name);
-  bool RemoveCohort(std::string_view name);
-  bool RemoveNamespace(std::string_view name);
+  bool Remove(const kube::ResourceFlavor& flavor);
+  bool Remove(const kube::ClusterQueue& queue);
+  bool Remove(const kube::LocalQueue& queue);
+  bool Remove(const kube::Cohort& cohort);
+  bool Remove(const kube::Namespace& name_space);
 
   const ByName<kube::ResourceFlavor>& flavors() const { return flavors_; }
   const ByName<kube::ClusterQueue>& cluster_queues() const { return cluster_queues_; }

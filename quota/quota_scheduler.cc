@@ -46,6 +46,20 @@ std::vector<const kube::ResourceFlavor*> OthersIn(const Ledger& ledger, const Qu
 
 }  // namespace
 
+std::string_view VictimText(VictimReason reason) {
+  switch (reason) {
+    case VictimReason::kInClusterQueue:
+      return "needs quota of the same ClusterQueue";
+    case VictimReason::kReclamation:
+      return "reclaims quota that its ClusterQueue had lent";
+    case VictimReason::kFairSharing:
+      return "has the smaller share in the cohort";
+    case VictimReason::kReclaimWhileBorrowing:
+      return "reclaims quota in the cohort while it borrows itself";
+  }
+  return "";
+}
+
 QuotaScheduler::QuotaScheduler(QuotaOptions options)
     : state_(std::make_unique<State>(std::move(options))) {}
 QuotaScheduler::~QuotaScheduler() = default;
@@ -65,20 +79,20 @@ bool QuotaScheduler::Upsert(kube::Cohort cohort) {
 bool QuotaScheduler::Upsert(kube::Namespace name_space) {
   return state_->Note(state_->ledger.objects().Upsert(std::move(name_space)));
 }
-void QuotaScheduler::RemoveResourceFlavor(std::string_view name) {
-  state_->Note(state_->ledger.objects().RemoveResourceFlavor(name));
+bool QuotaScheduler::Remove(const kube::ResourceFlavor& flavor) {
+  return state_->Note(state_->ledger.objects().Remove(flavor));
 }
-void QuotaScheduler::RemoveClusterQueue(std::string_view name) {
-  state_->Note(state_->ledger.objects().RemoveClusterQueue(name));
+bool QuotaScheduler::Remove(const kube::ClusterQueue& queue) {
+  return state_->Note(state_->ledger.objects().Remove(queue));
 }
-void QuotaScheduler::RemoveLocalQueue(std::string_view full_name) {
-  state_->Note(state_->ledger.objects().RemoveLocalQueue(full_name));
+bool QuotaScheduler::Remove(const kube::LocalQueue& queue) {
+  return state_->Note(state_->ledger.objects().Remove(queue));
 }
-void QuotaScheduler::RemoveCohort(std::string_view name) {
-  state_->Note(state_->ledger.objects().RemoveCohort(name));
+bool QuotaScheduler::Remove(const kube::Cohort& cohort) {
+  return state_->Note(state_->ledger.objects().Remove(cohort));
 }
-void QuotaScheduler::RemoveNamespace(std::string_view name) {
-  state_->Note(state_->ledger.objects().RemoveNamespace(name));
+bool QuotaScheduler::Remove(const kube::Namespace& name_space) {
+  return state_->Note(state_->ledger.objects().Remove(name_space));
 }
 
 bool QuotaScheduler::HasQueues() const {

@@ -40,6 +40,8 @@ struct QuotaOptions {
 };
 
 enum class VictimReason { kInClusterQueue, kReclamation, kFairSharing, kReclaimWhileBorrowing };
+// What the workload does for which somebody is a victim.
+std::string_view VictimText(VictimReason reason);
 
 struct Victim {
   std::string id;
@@ -120,11 +122,12 @@ class QuotaScheduler {
   bool Upsert(kube::LocalQueue queue);
   bool Upsert(kube::Cohort cohort);
   bool Upsert(kube::Namespace name_space);
-  void RemoveResourceFlavor(std::string_view name);
-  void RemoveClusterQueue(std::string_view name);
-  void RemoveLocalQueue(std::string_view full_name);
-  void RemoveCohort(std::string_view name);
-  void RemoveNamespace(std::string_view name);
+  // By its name alone.
+  bool Remove(const kube::ResourceFlavor& flavor);
+  bool Remove(const kube::ClusterQueue& queue);
+  bool Remove(const kube::LocalQueue& queue);
+  bool Remove(const kube::Cohort& cohort);
+  bool Remove(const kube::Namespace& name_space);
 
   // Any ClusterQueue or LocalQueue exists. While none does there is no quota: everything is
   // admitted with an empty admission.

@@ -40,7 +40,7 @@ TEST(Waiting, ForAnInvalidObjectStopsItsQueuesOnly) {
   kube::ClusterQueue bad = Queue("bad", {{"h100", 4}});
   bad.error = "spec.resourceGroups[0].coveredResources is empty";
   world.Add(bad).Add(Queue("flavorless", {{"h200", 4}}));
-  world.scheduler.RemoveResourceFlavor("h200");
+  world.scheduler.Remove(Flavor("h200"));
   world.Enqueue(Gang("a", "bad", 1)).Enqueue(Gang("b", "flavorless", 1));
   world.Enqueue(Gang("c", "good", 1));
   EXPECT_THAT(world.Schedule(), ElementsAre("c"));

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -20,6 +21,8 @@ struct PodSet {
   // Requests of one pod, and what rules flavors out (nodeSelector, required node affinity,
   // tolerations), all as its user wrote them. Never null.
   std::shared_ptr<const kube::PodSpec> spec;
+  // The name says what the specs ask (pod_sets.h).
+  bool operator==(const PodSet& other) const { return name == other.name && count == other.count; }
 };
 
 // A gang as quota sees it.
@@ -32,6 +35,7 @@ struct Workload {
   absl::Time queued_at;          // its place in the queue; kept over attempts
   std::vector<PodSet> pod_sets;  // what must be admitted for it to start: minMember members
   std::vector<PodSet> surplus;   // beyond that; names are those of pod_sets where the specs agree
+  bool operator==(const Workload&) const = default;
 };
 
 // What one pod set was given. `usage` is the sum over `count` pods.
@@ -41,6 +45,8 @@ struct PodSetAssignment {
   std::map<std::string, std::string> flavors;  // resource -> flavor, covered resources only
   kube::ResourceList usage;                    // covered resources only
   bool operator==(const PodSetAssignment&) const = default;
+  // The same for fewer of its pods, which are all alike.
+  PodSetAssignment ReducedTo(int64_t fewer) const;
 };
 
 // A reservation of quota, as the admission record keeps it.
@@ -50,6 +56,13 @@ struct Admission {
   std::vector<PodSetAssignment> surplus;   // those beyond minMember that were counted as well
   absl::Time reserved_at;
   bool operator==(const Admission&) const = default;
+  // What pods of this set were given; null if nothing.
+  const PodSetAssignment* Find(std::string_view pod_set) const;
+  // Pods of the set that were counted: with what is beyond minMember, and without.
+  int64_t Counted(std::string_view pod_set) const;
+  int64_t CountedAsNeeded(std::string_view pod_set) const;
+  // All that the workload needs to start was counted.
+  bool Covers(const Workload& workload) const;
 };
 
 }  // namespace muster::quota

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "coscheduling/gangs/pod_sets.h"
 #include "fmt/format.h"
 #include "kube/embedded/api_server.h"
 #include "kube/objects/well_known.h"
+#include "quota/pod_sets.h"
 #include "simulation/observers.h"
 #include "writes/action_requests.h"
 
@@ -58,21 +58,20 @@ void KueueSimulator::AdmitPod(json* pod) {
 }
 
 bool KueueSimulator::Sync() {
-  const auto follow = [this](auto& cache, auto remove) {
-    return cache.Sync([&](const std::string& key, const auto* /*before*/, const auto* now) {
+  const auto follow = [this](auto& cache) {
+    return cache.Sync([&](const std::string&, const auto* before, const auto* now) {
       if (now == nullptr) {
-        (quotas_.*remove)(key);
+        quotas_.Remove(before->object);
       } else {
         quotas_.Upsert(now->object);
       }
     });
   };
-  using quota::QuotaScheduler;
-  bool any = follow(namespaces_, &QuotaScheduler::RemoveNamespace);
-  any |= follow(flavors_, &QuotaScheduler::RemoveResourceFlavor);
-  any |= follow(cohorts_, &QuotaScheduler::RemoveCohort);
-  any |= follow(cluster_queues_, &QuotaScheduler::RemoveClusterQueue);
-  any |= follow(local_queues_, &QuotaScheduler::RemoveLocalQueue);
+  bool any = follow(namespaces_);
+  any |= follow(flavors_);
+  any |= follow(cohorts_);
+  any |= follow(cluster_queues_);
+  any |= follow(local_queues_);
   any |= pod_groups_.Sync(
       [this](const std::string& key, const auto*, const auto*) { changed_.insert(key); });
   any |= pods_.Sync([this](const std::string& key, const auto* before, const auto* now) {
@@ -142,7 +141,7 @@ void KueueSimulator::Refresh(const std::string& name, absl::Time now) {
 void KueueSimulator::Enqueue(const std::string& name, const Group& group,
                              const std::vector<const kube::Pod*>& live) {
   const kube::Pod& first = *live.front();
-  coscheduling::PodSets sets = coscheduling::GroupByPodSet(live, static_cast<int64_t>(live.size()));
+  quota::PodSets sets = quota::GroupByPodSet(live, static_cast<int64_t>(live.size()));
   quotas_.Enqueue({.id = name,
                    .name_space = first.meta.name_space,
                    .name = name.substr(name.find('/') + 1),
@@ -170,15 +169,16 @@ void KueueSimulator::LetGo(const Group& group, absl::Time now) {
 
 void KueueSimulator::LetGo(const kube::Pod& pod, const quota::Admission& admission,
                            absl::Time now) {
-  const std::string set = coscheduling::PodSetOf(pod);
+  const std::string set = quota::PodSetOf(pod);
   const auto given = std::ranges::find(admission.pod_sets, set, &quota::PodSetAssignment::name);
   if (given == admission.pod_sets.end()) return;  // no pod of this group's: it stays gated
   std::vector<const kube::ResourceFlavor*> flavors;
-  for (const std::string& flavor : coscheduling::FlavorNames(*given)) {
+  for (const std::string& flavor : quota::FlavorNames(*given)) {
     if (const auto* object = quotas_.FindFlavor(flavor)) flavors.push_back(object);
   }
-  const auto assign =
-      writes::ToRequest(coscheduling::FlavorsFor(pod, *given, QueueOf(pod), flavors), now);
+  const auto assign = writes::ToRequest(
+      coscheduling::AssignFlavorsTo(pod, quota::FlavorsFor(pod, *given, QueueOf(pod), flavors)),
+      now);
   client_.server()->Handle(assign->request);
   json gates = json::array();
   for (const std::string& gate : pod.scheduling_gates) {

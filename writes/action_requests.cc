@@ -108,7 +108,7 @@ const char* EffectName(kube::TaintEffect effect) {
   return "";
 }
 
-json TolerationJson(const coscheduling::AssignFlavors::Tolerate& added) {
+json TolerationJson(const quota::FlavorAdditions::Tolerate& added) {
   const kube::Toleration& toleration = added.toleration;
   json out = {{"operator", toleration.exists ? "Exists" : "Equal"}};
   if (!toleration.key.empty()) out["key"] = toleration.key;
@@ -303,14 +303,16 @@ struct RequestOf {
 
   std::optional<ActionRequest> operator()(const coscheduling::AssignFlavors& assign) const {
     json operations = Preconditions(assign.pod);
-    AddEntries("/spec/nodeSelector", assign.has_node_selector, assign.node_selector, &operations);
-    if (!assign.has_tolerations && !assign.tolerations.empty()) {
+    AddEntries("/spec/nodeSelector", assign.has_node_selector, assign.added.node_selector,
+               &operations);
+    if (!assign.has_tolerations && !assign.added.tolerations.empty()) {
       operations.push_back(Add("/spec/tolerations", json::array()));
     }
-    for (const coscheduling::AssignFlavors::Tolerate& added : assign.tolerations) {
+    for (const quota::FlavorAdditions::Tolerate& added : assign.added.tolerations) {
       operations.push_back(Add("/spec/tolerations/-", TolerationJson(added)));
     }
-    AddEntries("/metadata/annotations", assign.has_annotations, assign.annotations, &operations);
+    AddEntries("/metadata/annotations", assign.has_annotations, assign.added.annotations,
+               &operations);
     return OnPod(assign.pod, Patch(PodPath(assign.pod), kube::kJsonPatch, operations),
                  AnswerKind::kPod);
   }

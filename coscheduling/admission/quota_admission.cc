@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "coscheduling/gangs/pod_sets.h"
 #include "fmt/format.h"
+#include "quota/pod_sets.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -12,80 +12,19 @@ namespace {
 constexpr std::string_view kDefaultQueue = "default";
 constexpr absl::Duration kReasonInterval = absl::Seconds(1);
 
-const char* VictimText(quota::VictimReason reason) {
-  switch (reason) {
-    case quota::VictimReason::kInClusterQueue:
-      return "needs quota of the same ClusterQueue";
-    case quota::VictimReason::kReclamation:
-      return "reclaims quota that its ClusterQueue had lent";
-    case quota::VictimReason::kFairSharing:
-      return "has the smaller share in the cohort";
-    case quota::VictimReason::kReclaimWhileBorrowing:
-      return "reclaims quota in the cohort while it borrows itself";
-  }
-  return "";
-}
-
-// Pod sets are named after what their specs ask (pod_sets.h).
-bool Equal(const std::vector<quota::PodSet>& a, const std::vector<quota::PodSet>& b) {
-  return std::ranges::equal(a, b, [](const quota::PodSet& left, const quota::PodSet& right) {
-    return left.name == right.name && left.count == right.count;
-  });
-}
-
-bool Equal(const quota::Workload& a, const quota::Workload& b) {
-  return a.queue == b.queue && a.priority == b.priority && a.queued_at == b.queued_at &&
-         Equal(a.pod_sets, b.pod_sets) && Equal(a.surplus, b.surplus);
-}
-
-const quota::PodSetAssignment* Find(const std::vector<quota::PodSetAssignment>& sets,
-                                    const std::string& name) {
-  auto it = std::ranges::find(sets, name, &quota::PodSetAssignment::name);
-  return it == sets.end() ? nullptr : &*it;
-}
-
-int64_t CountIn(const std::vector<quota::PodSetAssignment>& sets, const std::string& name) {
-  const quota::PodSetAssignment* given = Find(sets, name);
-  return given == nullptr ? 0 : given->count;
-}
-
-// Without and with what is beyond minMember.
-int64_t CountedAsNeeded(const quota::Admission& admission, const std::string& set) {
-  return CountIn(admission.pod_sets, set);
-}
-int64_t Counted(const quota::Admission& admission, const std::string& set) {
-  return CountIn(admission.pod_sets, set) + CountIn(admission.surplus, set);
-}
-
-// True if all that the workload needs to start was counted.
-bool Covers(const quota::Admission& admission, const quota::Workload& workload) {
-  return std::ranges::all_of(workload.pod_sets, [&](const quota::PodSet& set) {
-    return set.count <= Counted(admission, set.name);
-  });
-}
-
-// The same for `count` of its pods, which are all alike; fewer than all.
-quota::PodSetAssignment Reduced(quota::PodSetAssignment given, int64_t count) {
-  kube::ResourceList usage;
-  for (const auto& [resource, amount] : given.usage.entries()) {
-    usage.Set(resource, amount / given.count * count);
-  }
-  given.usage = std::move(usage);
-  given.count = count;
-  return given;
-}
-
 // Some member is live, or still on its node.
 bool Stands(const Gang& gang) { return gang.facts.live > 0 || gang.facts.terminating; }
 
 }  // namespace
 
 QuotaAdmission::QuotaAdmission(const EngineOptions& options, const cluster::Snapshot& snapshot,
-                               const Gangs& gangs, Records* records, Agenda* agenda, Outbox* outbox)
+                               const Gangs& gangs, Records* records, const Attempts& attempts,
+                               Agenda* agenda, Outbox* outbox)
     : options_(options),
       snapshot_(snapshot),
       gangs_(gangs),
       records_(records),
+      attempts_(attempts),
       agenda_(agenda),
       outbox_(outbox),
       scheduler_({.fair_sharing = options.fair_sharing,
@@ -98,84 +37,28 @@ QuotaAdmission::QuotaAdmission(const EngineOptions& options, const cluster::Snap
 
 // Who waits may wait for something else now. If there is quota at all or isn't any more, that
 // concerns every gang.
-void QuotaAdmission::NoteQueues() {
-  queues_changed_ = reasons_stale_ = true;
+void QuotaAdmission::NoteObjects() {
+  placement_changed_ = queues_changed_ = reasons_stale_ = true;
   const bool in_use = InUse();
   if (std::exchange(in_use_, in_use) == in_use) return;
   for (const auto& [key, gang] : gangs_.all()) agenda_->Note(gang.id);
 }
 
-void QuotaAdmission::Upsert(kube::ResourceFlavor flavor) {
-  if (!scheduler_.Upsert(std::move(flavor))) return;
-  placement_changed_ = queues_changed_ = true;
+void QuotaAdmission::Upsert(const kube::WorkloadPriorityClass& priority_class) {
+  priority_classes_.insert_or_assign(priority_class.meta.name, priority_class.value);
+  NotePriorityClass(priority_class.meta.name);
 }
 
-void QuotaAdmission::Upsert(kube::ClusterQueue queue) {
-  if (scheduler_.Upsert(std::move(queue))) NoteQueues();
+void QuotaAdmission::Remove(const kube::WorkloadPriorityClass& priority_class) {
+  priority_classes_.erase(priority_class.meta.name);
+  NotePriorityClass(priority_class.meta.name);
 }
 
-void QuotaAdmission::Upsert(kube::LocalQueue queue) {
-  if (scheduler_.Upsert(std::move(queue))) NoteQueues();
-}
-
-void QuotaAdmission::Upsert(kube::Cohort cohort) {
-  queues_changed_ |= scheduler_.Upsert(std::move(cohort));
-}
-
-void QuotaAdmission::Upsert(const kube::Namespace& name_space) {
-  queues_changed_ |= scheduler_.Upsert(name_space);
-}
-
-void QuotaAdmission::Upsert(kube::WorkloadPriorityClass priority_class) {
-  const std::string name = priority_class.meta.name;
-  priority_classes_.insert_or_assign(name, priority_class.value);
+void QuotaAdmission::NotePriorityClass(std::string_view name) {
   for (const auto& [key, gang] : gangs_.all()) {
     if (gang.priority_class_name == name) agenda_->Note(gang.id);
   }
 }
-
-void QuotaAdmission::Upsert(kube::PodDisruptionBudget budget) {
-  std::string name = budget.meta.FullName();
-  const auto it = budgets_.find(name);
-  placement_changed_ |= it == budgets_.end() ||
-                        it->second.disruptions_allowed != budget.disruptions_allowed ||
-                        it->second.selector != budget.selector;
-  budgets_.insert_or_assign(std::move(name), std::move(budget));
-}
-
-void QuotaAdmission::RemoveResourceFlavor(std::string_view name) {
-  placement_changed_ = queues_changed_ = true;
-  scheduler_.RemoveResourceFlavor(name);
-}
-
-void QuotaAdmission::RemoveClusterQueue(std::string_view name) {
-  scheduler_.RemoveClusterQueue(name);
-  NoteQueues();
-}
-
-void QuotaAdmission::RemoveLocalQueue(std::string_view full_name) {
-  scheduler_.RemoveLocalQueue(full_name);
-  NoteQueues();
-}
-
-void QuotaAdmission::RemoveCohort(std::string_view name) {
-  queues_changed_ = true;
-  scheduler_.RemoveCohort(name);
-}
-
-void QuotaAdmission::RemoveWorkloadPriorityClass(std::string_view name) {
-  priority_classes_.erase(std::string(name));
-  for (const auto& [key, gang] : gangs_.all()) {
-    if (gang.priority_class_name == name) agenda_->Note(gang.id);
-  }
-}
-
-void QuotaAdmission::RemovePodDisruptionBudget(std::string_view full_name) {
-  placement_changed_ = true;
-  budgets_.erase(std::string(full_name));
-}
-
-void QuotaAdmission::RemoveNamespace(std::string_view name) { scheduler_.RemoveNamespace(name); }
 
 // --- questions ---
 
@@ -183,10 +66,6 @@ const QuotaAdmission::Part& QuotaAdmission::PartOf(const Gang& gang) const {
   static const Part kNone;
   const auto it = parts_.find(gang.id);
   return it == parts_.end() ? kNone : it->second;
-}
-
-bool QuotaAdmission::InUse() const {
-  return options_.quota == QuotaMode::kInternal && scheduler_.HasQueues();
 }
 
 // Read off the record alone, so that a restart comes to the same answer: what is to be given back
@@ -203,38 +82,19 @@ bool QuotaAdmission::Waits(const Gang& gang) const {
   return part.known && !part.known->admission;
 }
 
-bool QuotaAdmission::IsGranted(const Gang& gang) const { return GrantedTo(gang).has_value(); }
-
-bool QuotaAdmission::WaitsForRoom(const Gang& gang) const { return PartOf(gang).waits_for_room; }
-
-const std::optional<quota::Admission>& QuotaAdmission::GrantedTo(const Gang& gang) const {
-  return PartOf(gang).granted;
-}
-
-const std::set<std::string>& QuotaAdmission::UncountedOf(const Gang& gang) const {
-  return PartOf(gang).uncounted;
-}
-
-const std::string& QuotaAdmission::FlavorsErrorOf(const Gang& gang) const {
-  return PartOf(gang).flavors_error;
-}
-
 const quota::PodSetAssignment* QuotaAdmission::GivenTo(const Gang& gang,
                                                        const kube::Pod& pod) const {
   if (!Holds(gang)) return nullptr;
-  const quota::Admission& admission = *records_->Of(gang)->quota;
-  const std::string set = PodSetOf(pod);
-  const quota::PodSetAssignment* given = Find(admission.pod_sets, set);
-  return given != nullptr ? given : Find(admission.surplus, set);
+  return records_->Of(gang)->quota->Find(quota::PodSetOf(pod));
 }
 
 bool QuotaAdmission::MayBePlaced(const Gang& gang, const std::string& uid) const {
   if (!Holds(gang)) return true;
   if (UncountedOf(gang).contains(uid)) return false;
   const kube::Pod& pod = *snapshot_.FindPod(uid);
-  if (!IsGivenFlavors(pod)) return false;
+  if (!quota::IsGivenFlavors(pod)) return false;
   const quota::PodSetAssignment* given = GivenTo(gang, pod);
-  return given != nullptr && HasFlavors(pod, *given);
+  return given != nullptr && quota::HasFlavors(pod, *given);
 }
 
 std::string QuotaAdmission::QueueOf(const Gang& gang) const {
@@ -252,7 +112,7 @@ quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
   for (const auto* uids : {&gang.bound, &gang.unbound}) {
     for (const std::string& uid : *uids) members.push_back(snapshot_.FindPod(uid));
   }
-  PodSets sets = GroupByPodSet(members, gang.facts.min_member - gang.facts.succeeded);
+  quota::PodSets sets = quota::GroupByPodSet(members, gang.facts.min_member - gang.facts.succeeded);
   return {.id = gang.uid(),
           .name_space = gang.key.name_space,
           .name = gang.key.name,
@@ -261,11 +121,6 @@ quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
           .queued_at = gang.created,
           .pod_sets = std::move(sets.required),
           .surplus = std::move(sets.surplus)};
-}
-
-std::vector<const kube::ResourceFlavor*> QuotaAdmission::OtherFlavors(
-    const quota::Workload& workload, std::string_view pod_set, std::string_view flavor) {
-  return scheduler_.OtherFlavors(workload, pod_set, flavor);
 }
 
 const Gang* QuotaAdmission::GangOf(std::string_view workload) const {
@@ -285,12 +140,12 @@ void QuotaAdmission::FindUncounted(const Gang& gang) {
   if (!Holds(gang)) return;
   const AdmissionRecord& record = *records_->Of(gang);
   std::map<std::string, int64_t> taken;
-  for (const std::string& uid : gang.bound) ++taken[PodSetOf(*snapshot_.FindPod(uid))];
+  for (const std::string& uid : gang.bound) ++taken[quota::PodSetOf(*snapshot_.FindPod(uid))];
   for (const std::string& uid : gang.unbound) {
-    const std::string set = PodSetOf(*snapshot_.FindPod(uid));
+    const std::string set = quota::PodSetOf(*snapshot_.FindPod(uid));
     // What is beyond minMember is being given back: nobody takes it up any more.
     const int64_t counted =
-        record.eviction ? CountedAsNeeded(*record.quota, set) : Counted(*record.quota, set);
+        record.eviction ? record.quota->CountedAsNeeded(set) : record.quota->Counted(set);
     if (++taken[set] > counted) uncounted.insert(uid);
   }
 }
@@ -329,16 +184,14 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   }
   const AdmissionRecord& record = *records_->Of(gang);
   if (part.granted == record.quota) part.granted.reset();
-  if (part.granted) {  // more has been given
-    AdmissionRecord more = record;
-    more.quota = part.granted;
-    records_->Write(gang, more);
+  if (part.granted) {
+    WriteMore(gang);
     return;
   }
   quota::Workload workload = WorkloadOf(gang);
   // It needs more than it asked for, minMember was raised for example: back to the queue.
   if (!gang.facts.blocked && gang.bound.empty() && !holding.posted &&
-      !Covers(*record.quota, workload)) {
+      !record.quota->Covers(workload)) {
     Release(gang);
     return;
   }
@@ -352,15 +205,15 @@ bool QuotaAdmission::ReleaseIdleSurplus(const Gang& gang) {
   AdmissionRecord record = *records_->Of(gang);
   std::map<std::string, int64_t> members;
   for (const auto* uids : {&gang.bound, &gang.unbound}) {
-    for (const std::string& uid : *uids) ++members[PodSetOf(*snapshot_.FindPod(uid))];
+    for (const std::string& uid : *uids) ++members[quota::PodSetOf(*snapshot_.FindPod(uid))];
   }
   bool idle = false;
   for (quota::PodSetAssignment& given : record.quota->surplus) {
     const int64_t used =
-        std::max<int64_t>(0, members[given.name] - CountedAsNeeded(*record.quota, given.name));
+        std::max<int64_t>(0, members[given.name] - record.quota->CountedAsNeeded(given.name));
     if (given.count <= used) continue;
     idle = true;
-    given = Reduced(given, used);
+    given = given.ReducedTo(used);
   }
   Part& part = parts_[gang.id];
   if (!idle || record.eviction || gang.facts.terminating) {
@@ -407,10 +260,7 @@ void QuotaAdmission::TellHeld(const Gang& gang, quota::Workload workload) {
   Known known = {.workload = std::move(workload),
                  .admission = record.quota,
                  .uncounted = part.uncounted.size()};
-  if (part.known && part.known->admission == known.admission &&
-      part.known->uncounted == known.uncounted && Equal(part.known->workload, known.workload)) {
-    return;
-  }
+  if (part.known == known) return;
   part.known = std::move(known);
   const quota::Workload& told = part.known->workload;
   gang_of_[told.id] = gang.id;
@@ -420,27 +270,59 @@ void QuotaAdmission::TellHeld(const Gang& gang, quota::Workload workload) {
   queues_changed_ = true;
 }
 
-void QuotaAdmission::Request(const Gang& gang, const NewRecord& new_record) {
+void QuotaAdmission::Admit(const Gang& gang, bool fits_now) {
+  if (!gang.ours || gang.facts.blocked || gang.facts.live == 0 || gang.facts.admitted) return;
+  if (gang.facts.evicting || (gang.unbound.empty() && gang.required() == 0)) return;
+  if (gang.facts.backing_off && !fits_now) return;
+  const AdmissionRecord* record = records_->CurrentOf(gang);
+  const bool begins = record == nullptr || record->retry_after;
+  if (gang.facts.infeasible && begins) return;
+  if (gang.facts.waits_for_room && Holds(gang)) return;  // it is being given back
+  const bool needs_quota = InUse() && gang.bound.empty();
+  if (needs_quota && (begins || !record->quota)) {
+    Request(gang);
+  } else if (begins) {
+    Begin(gang);
+  } else {
+    records_->Write(gang, attempts_.TakeOver(gang));
+  }
+}
+
+// Puts the gang in line, unless it has its quota.
+void QuotaAdmission::Request(const Gang& gang) {
   Part& part = parts_[gang.id];
   if (part.granted) {
-    records_->Write(gang, new_record(gang));
+    Begin(gang);
     return;
   }
   quota::Workload workload = WorkloadOf(gang);
   // Members that replace those of a run that is over take up its quota.
-  if (Holds(gang)) {
-    const AdmissionRecord& record = *records_->Of(gang);
-    if (Covers(*record.quota, workload)) {
-      part.granted = record.quota;
-      records_->Write(gang, new_record(gang));
-      return;
-    }
+  if (Holds(gang) && records_->Of(gang)->quota->Covers(workload)) {
+    part.granted = records_->Of(gang)->quota;
+    Begin(gang);
+    return;
   }
-  if (Waits(gang) && Equal(part.known->workload, workload)) return;
+  if (Waits(gang) && part.known->workload == workload) return;
   part.known = {.workload = std::move(workload), .admission = {}, .uncounted = 0};
   gang_of_[part.known->workload.id] = gang.id;
   scheduler_.Enqueue(part.known->workload);
   queues_changed_ = true;
+}
+
+// More has been given than its record says.
+void QuotaAdmission::WriteMore(const Gang& gang) {
+  AdmissionRecord record = *records_->Of(gang);
+  record.quota = GrantedTo(gang);
+  records_->Write(gang, record);
+}
+
+void QuotaAdmission::Begin(const Gang& gang) {
+  AdmissionRecord record = attempts_.Begin(gang);
+  if (IsGranted(gang)) {
+    record.queue = QueueOf(gang);
+    record.quota = GrantedTo(gang);
+  }
+  records_->Write(gang, record);
 }
 
 void QuotaAdmission::Release(const Gang& gang) {
@@ -466,7 +348,7 @@ void QuotaAdmission::GiveFlavors(const Gang& gang) {
     if (UncountedOf(gang).contains(uid)) continue;
     const kube::Pod& pod = *snapshot_.FindPod(uid);
     const quota::PodSetAssignment* given = GivenTo(gang, pod);
-    if (given == nullptr || HasFlavors(pod, *given)) continue;
+    if (given == nullptr || quota::HasFlavors(pod, *given)) continue;
     const std::string target = "flavors/" + uid;
     if (!outbox_->MayAct(gang.id, target)) continue;
     std::vector<const kube::ResourceFlavor*> flavors;
@@ -475,11 +357,12 @@ void QuotaAdmission::GiveFlavors(const Gang& gang) {
         flavors.push_back(flavor);
       }
     }
-    AssignFlavors assign = FlavorsFor(pod, *given, records_->Of(gang)->queue, flavors);
+    quota::FlavorAdditions added =
+        quota::FlavorsFor(pod, *given, records_->Of(gang)->queue, flavors);
     // The selector of a pod without a gate can't be changed any more; the plan keeps it to its
     // flavors' nodes.
-    if (!IsGatedByUs(pod)) assign.node_selector.clear();
-    outbox_->Act(gang.id, target, std::move(assign),
+    if (!IsGatedByUs(pod)) added.node_selector.clear();
+    outbox_->Act(gang.id, target, AssignFlavorsTo(pod, std::move(added)),
                  [this, id = gang.id](const absl::Status& status, absl::Time) {
                    const auto it = parts_.find(id);
                    if (it == parts_.end()) return;
@@ -490,24 +373,12 @@ void QuotaAdmission::GiveFlavors(const Gang& gang) {
 
 // --- eviction ---
 
-// As the API server's eviction counts: running pods, and no pod of two budgets
-// (k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go v1.34).
 bool QuotaAdmission::MayBeEvicted(const Gang& gang, bool surplus_only) const {
-  const size_t kept = surplus_only ? KeptMembers(gang) : 0;
-  std::map<std::string, int64_t> evicted;
-  for (size_t i = kept; i < gang.bound.size(); ++i) {
-    const kube::Pod& pod = *snapshot_.FindPod(gang.bound[i]);
-    if (pod.phase != kube::PodPhase::kRunning) continue;
-    int budgets_of_pod = 0;
-    for (const auto& [name, budget] : budgets_) {
-      if (budget.meta.name_space != pod.meta.name_space || !budget.selector ||
-          !budget.selector->Matches(pod.meta.labels)) {
-        continue;
-      }
-      if (++evicted[name] > budget.disruptions_allowed || ++budgets_of_pod > 1) return false;
-    }
+  std::vector<const kube::Pod*> going;
+  for (size_t i = surplus_only ? KeptMembers(gang) : 0; i < gang.bound.size(); ++i) {
+    going.push_back(snapshot_.FindPod(gang.bound[i]));
   }
-  return true;
+  return budgets_.Allow(going);
 }
 
 void QuotaAdmission::StartEviction(const Gang& gang, const std::string& why, bool surplus_only) {
@@ -544,7 +415,7 @@ void QuotaAdmission::ReleaseSurplus(const Gang& gang) {
 
 // --- the step of all ---
 
-void QuotaAdmission::Carry(const quota::Decision& decision, const NewRecord& new_record) {
+void QuotaAdmission::Carry(const quota::Decision& decision) {
   const Gang* gang = GangOf(decision.id);
   if (gang == nullptr) return;
   agenda_->Note(gang->id);
@@ -560,15 +431,17 @@ void QuotaAdmission::Carry(const quota::Decision& decision, const NewRecord& new
     part.granted = *decision.admission;
     part.waits_for_room = false;
     part.known->admission = *decision.admission;
-    AdmissionRecord record = decision.surplus_only ? *records_->Of(*gang) : new_record(*gang);
-    record.quota = *decision.admission;
-    records_->Write(*gang, record);
+    if (decision.surplus_only) {
+      WriteMore(*gang);
+    } else {
+      Begin(*gang);
+    }
   }
   for (const quota::Victim& victim : decision.victims) {
     const Gang* found = GangOf(victim.id);
     if (found == nullptr) continue;
     StartEviction(*found,
-                  fmt::format("gang {} {}", gang->key.ToString(), VictimText(victim.reason)),
+                  fmt::format("gang {} {}", gang->key.ToString(), quota::VictimText(victim.reason)),
                   victim.surplus_only);
   }
 }
@@ -590,7 +463,7 @@ void QuotaAdmission::ReadWaitReasons() {
   }
 }
 
-void QuotaAdmission::Schedule(const Placeable& placeable, const NewRecord& new_record) {
+void QuotaAdmission::Schedule(const Placeable& placeable) {
   if (options_.quota != QuotaMode::kInternal) return;
   if (std::exchange(placement_changed_, false)) scheduler_.InvalidatePlacement();
   if (!scheduler_.NeedsSchedule()) {
@@ -606,7 +479,7 @@ void QuotaAdmission::Schedule(const Placeable& placeable, const NewRecord& new_r
              const Gang* gang = GangOf(workload.id);
              return gang == nullptr ? "" : placeable(*gang, workload, set, flavor);
            })) {
-    Carry(decision, new_record);
+    Carry(decision);
   }
   for (const std::string& id : scheduler_.ToDrain()) {
     const Gang* gang = GangOf(id);

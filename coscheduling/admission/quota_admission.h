@@ -12,11 +12,14 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/node_hash_map.h"
+#include "cluster/disruption_budgets.h"
 #include "cluster/snapshot.h"
+#include "coscheduling/admission/attempts.h"
 #include "coscheduling/admission/records.h"
 #include "coscheduling/agenda.h"
 #include "coscheduling/engine_options.h"
@@ -33,28 +36,32 @@ class QuotaAdmission {
   // not. Must answer the same until Invalidate.
   using Placeable = std::function<std::string(const Gang&, const quota::Workload&,
                                               const quota::PodSet&, const kube::ResourceFlavor&)>;
-  // The record of the attempt that a gang begins with this quota.
-  using NewRecord = std::function<AdmissionRecord(const Gang&)>;
 
   // All of them outlive it.
   QuotaAdmission(const EngineOptions& options, const cluster::Snapshot& snapshot,
-                 const Gangs& gangs, Records* records, Agenda* agenda, Outbox* outbox);
+                 const Gangs& gangs, Records* records, const Attempts& attempts, Agenda* agenda,
+                 Outbox* outbox);
 
   // --- observations ---
-  void Upsert(kube::ResourceFlavor flavor);
-  void Upsert(kube::ClusterQueue queue);
-  void Upsert(kube::LocalQueue queue);
-  void Upsert(kube::Cohort cohort);
-  void Upsert(kube::WorkloadPriorityClass priority_class);
-  void Upsert(kube::PodDisruptionBudget budget);
-  void Upsert(const kube::Namespace& name_space);
-  void RemoveResourceFlavor(std::string_view name);
-  void RemoveClusterQueue(std::string_view name);
-  void RemoveLocalQueue(std::string_view full_name);
-  void RemoveCohort(std::string_view name);
-  void RemoveWorkloadPriorityClass(std::string_view name);
-  void RemovePodDisruptionBudget(std::string_view full_name);
-  void RemoveNamespace(std::string_view name);
+  // An object that quota/ decides by came, or another version of it, or is gone.
+  template <typename Object>
+    requires requires(quota::QuotaScheduler& quotas, Object object) { quotas.Upsert(object); }
+  void Upsert(Object object) {
+    if (scheduler_.Upsert(std::move(object))) NoteObjects();
+  }
+  template <typename Object>
+    requires requires(quota::QuotaScheduler& quotas, Object object) { quotas.Remove(object); }
+  void Remove(const Object& object) {
+    if (scheduler_.Remove(object)) NoteObjects();
+  }
+  void Upsert(const kube::WorkloadPriorityClass& priority_class);
+  void Remove(const kube::WorkloadPriorityClass& priority_class);
+  void Upsert(kube::PodDisruptionBudget budget) {
+    placement_changed_ |= budgets_.Upsert(std::move(budget));
+  }
+  void Remove(const kube::PodDisruptionBudget& budget) {
+    placement_changed_ |= budgets_.Remove(budget);
+  }
   // Placeable may answer otherwise from now on.
   void Invalidate() { placement_changed_ = true; }
 
@@ -67,8 +74,9 @@ class QuotaAdmission {
   };
   // Keeps what quota/ knows of the gang at what its record and its members say.
   void Sync(const Gang& gang, const Holding& holding);
-  // Puts the gang in line, or writes the record once quota was granted.
-  void Request(const Gang& gang, const NewRecord& new_record);
+  // Begins an attempt of the gang if it may, once it has its quota, or takes over that of another
+  // process. `fits_now`: as in Holding.
+  void Admit(const Gang& gang, bool fits_now);
   // Takes the quota out of the record, and all that hangs on it.
   void Release(const Gang& gang);
   // The same, of a gang that has no room: it is in line for quota again, and waits for room.
@@ -85,29 +93,35 @@ class QuotaAdmission {
   void ReleaseSurplus(const Gang& gang);
 
   // --- the step of all ---
-  void Schedule(const Placeable& placeable, const NewRecord& new_record);
+  void Schedule(const Placeable& placeable);
 
   // --- questions ---
   // There are queues, and they are ours to serve.
-  bool InUse() const;
+  bool InUse() const { return options_.quota == QuotaMode::kInternal && scheduler_.HasQueues(); }
   bool Holds(const Gang& gang) const;
   bool Waits(const Gang& gang) const;
-  bool IsGranted(const Gang& gang) const;
-  bool WaitsForRoom(const Gang& gang) const;
-  const std::optional<quota::Admission>& GrantedTo(const Gang& gang) const;
+  bool IsGranted(const Gang& gang) const { return GrantedTo(gang).has_value(); }
+  bool WaitsForRoom(const Gang& gang) const { return PartOf(gang).waits_for_room; }
+  const std::optional<quota::Admission>& GrantedTo(const Gang& gang) const {
+    return PartOf(gang).granted;
+  }
   // What the record says of the member's pod set; null if nothing.
   const quota::PodSetAssignment* GivenTo(const Gang& gang, const kube::Pod& pod) const;
   // With quota: it was counted, and carries the labels of its flavors.
   bool MayBePlaced(const Gang& gang, const std::string& uid) const;
   // Unbound members that no quota was given for.
-  const std::set<std::string>& UncountedOf(const Gang& gang) const;
+  const std::set<std::string>& UncountedOf(const Gang& gang) const {
+    return PartOf(gang).uncounted;
+  }
   // The last refusal of a patch that gives a member its flavors, until one is accepted.
-  const std::string& FlavorsErrorOf(const Gang& gang) const;
+  const std::string& FlavorsErrorOf(const Gang& gang) const { return PartOf(gang).flavors_error; }
   std::string QueueOf(const Gang& gang) const;
   quota::Workload WorkloadOf(const Gang& gang) const;
   std::vector<const kube::ResourceFlavor*> OtherFlavors(const quota::Workload& workload,
                                                         std::string_view pod_set,
-                                                        std::string_view flavor);
+                                                        std::string_view flavor) {
+    return scheduler_.OtherFlavors(workload, pod_set, flavor);
+  }
   const quota::QuotaScheduler& scheduler() const { return scheduler_; }
   // Null if it isn't known by this id.
   const Gang* GangOf(std::string_view workload) const;
@@ -122,6 +136,7 @@ class QuotaAdmission {
     quota::Workload workload;
     std::optional<quota::Admission> admission;  // counted; nullopt: in the queue
     size_t uncounted = 0;
+    bool operator==(const Known&) const = default;
   };
   struct Part {
     std::optional<Known> known;
@@ -137,13 +152,17 @@ class QuotaAdmission {
   };
 
   const Part& PartOf(const Gang& gang) const;
-  void NoteQueues();
+  void NoteObjects();
+  void NotePriorityClass(std::string_view name);
   int64_t PriorityOf(const Gang& gang) const;
   void FindUncounted(const Gang& gang);
   bool MayKeep(const Gang& gang, const Holding& holding);
   bool ReleaseIdleSurplus(const Gang& gang);
   void TellHeld(const Gang& gang, quota::Workload workload);
-  void Carry(const quota::Decision& decision, const NewRecord& new_record);
+  void Request(const Gang& gang);
+  void Begin(const Gang& gang);
+  void WriteMore(const Gang& gang);
+  void Carry(const quota::Decision& decision);
   void ReadWaitReasons();
   bool MayBeEvicted(const Gang& gang, bool surplus_only) const;
 
@@ -151,6 +170,7 @@ class QuotaAdmission {
   const cluster::Snapshot& snapshot_;
   const Gangs& gangs_;
   Records* records_;
+  const Attempts& attempts_;
   Agenda* agenda_;
   Outbox* outbox_;
 
@@ -158,7 +178,7 @@ class QuotaAdmission {
   absl::node_hash_map<GangId, Part> parts_;
   absl::flat_hash_map<std::string, GangId> gang_of_;  // by the workload's id
   std::map<std::string, int64_t, std::less<>> priority_classes_;
-  std::map<std::string, kube::PodDisruptionBudget, std::less<>> budgets_;  // by full name
+  cluster::DisruptionBudgets budgets_;
   bool placement_changed_ = false;
   bool in_use_ = false;  // when a queue came or went last
   bool queues_changed_ = false;

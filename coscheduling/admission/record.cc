@@ -5,54 +5,18 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
+#include "kube/objects/json_value.h"
 #include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
 namespace {
 
-// Written in the order in which it is read best. Read into sorted objects: annotations are
-// anybody's, and finding a key among those of an ordered object takes time in their number.
+// In the order in which it is read best.
 using Written = nlohmann::ordered_json;
-using Json = nlohmann::json;
+using kube::JsonValue;
 
+// Counts are added to: they end well before an int64 does.
 constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
-
-absl::Status Bad(std::string_view field, std::string_view want) {
-  return absl::InvalidArgumentError(fmt::format("{}: {}: want {}", kRecordAnnotation, field, want));
-}
-
-absl::Status ReadString(const Json& json, const char* field, std::string* out) {
-  auto it = json.find(field);
-  if (it == json.end() || !it->is_string()) return Bad(field, "a string");
-  *out = it->get<std::string>();
-  return absl::OkStatus();
-}
-
-absl::Status ReadCount(const Json& json, const char* field, int64_t* out) {
-  auto it = json.find(field);
-  // Past int64 it is unsigned, and would become negative. Counts are added to: they end well
-  // before.
-  if (it == json.end() || !it->is_number_integer() || it->get<int64_t>() < 1 ||
-      it->get<int64_t>() > kMaxCount) {
-    return Bad(field, "an integer from 1 to 2147483647");
-  }
-  *out = it->get<int64_t>();
-  return absl::OkStatus();
-}
-
-absl::Status ReadTime(const Json& json, const char* field, absl::Time* out) {
-  std::string text;
-  const absl::Status read = ReadString(json, field, &text);
-  const auto time = read.ok() ? kube::ReadTimeText(text) : std::nullopt;
-  if (!time) return Bad(field, "an RFC 3339 time");
-  *out = *time;
-  return absl::OkStatus();
-}
-
-absl::Status ReadOptionalTime(const Json& json, const char* field, std::optional<absl::Time>* out) {
-  if (!json.contains(field)) return absl::OkStatus();
-  return ReadTime(json, field, &out->emplace());
-}
 
 Written ToJson(const quota::PodSetAssignment& given) {
   Written usage = Written::object();
@@ -69,105 +33,62 @@ Written ToJson(const std::vector<quota::PodSetAssignment>& list) {
   return out;
 }
 
-constexpr std::string_view kPodSets = "quota.podSets[]";
+// What must be there, of its type, or is kept as wrong by the value's reader.
 
-// Never copied: a copy of what is nested a hundred thousand levels deep would end the stack.
-absl::Status ReadFlavors(const Json& pod_set, quota::PodSetAssignment* out) {
-  auto it = pod_set.find("flavors");
-  if (it == pod_set.end()) return absl::OkStatus();
-  if (!it->is_object()) return Bad(kPodSets, "flavors in an object");
-  for (const auto& [resource, flavor] : it->items()) {
-    if (!flavor.is_string()) return Bad(kPodSets, "flavors that are strings");
-    out->flavors[resource] = flavor.get<std::string>();
-  }
-  return absl::OkStatus();
+std::string ReadText(JsonValue json) {
+  if (!json.present()) json.RejectType("a string");
+  return json.String();
 }
 
-absl::Status ReadUsage(const Json& pod_set, quota::PodSetAssignment* out) {
-  auto it = pod_set.find("usage");
-  if (it == pod_set.end()) return absl::OkStatus();
-  if (!it->is_object()) return Bad(kPodSets, "usage in an object");
-  for (const auto& [resource, amount] : it->items()) {
-    if (!amount.is_number_integer() || amount.get<int64_t>() < 0) {
-      return Bad(kPodSets, "usage in integers of at least 0");
-    }
-    out->usage.Set(resource, amount.get<int64_t>());
-  }
-  return absl::OkStatus();
+int64_t ReadCount(JsonValue json) {
+  const int64_t count = json.IsInteger() ? json.Int() : 0;
+  if (count < 1 || count > kMaxCount) json.RejectType("an integer from 1 to 2147483647");
+  return count;
 }
 
-absl::Status ReadPodSet(const Json& json, quota::PodSetAssignment* out) {
-  if (!json.is_object() || !ReadString(json, "name", &out->name).ok()) {
-    return Bad(kPodSets, "objects with a name");
-  }
-  if (absl::Status status = ReadCount(json, "count", &out->count); !status.ok()) return status;
-  if (absl::Status status = ReadFlavors(json, out); !status.ok()) return status;
-  return ReadUsage(json, out);
+absl::Time ReadTime(JsonValue json) {
+  if (!json.present()) json.RejectType("an RFC 3339 time");
+  return json.Time().value_or(absl::InfinitePast());
 }
 
-absl::Status ReadPodSets(const Json& json, const char* field,
-                         std::vector<quota::PodSetAssignment>* out) {
-  auto it = json.find(field);
-  if (it == json.end() || !it->is_array()) return Bad(field, "a list");
-  for (const Json& item : *it) {
-    if (absl::Status status = ReadPodSet(item, &out->emplace_back()); !status.ok()) return status;
-  }
-  return absl::OkStatus();
+quota::PodSetAssignment ReadPodSet(JsonValue json) {
+  quota::PodSetAssignment given = {
+      ReadText(json.Get("name")), ReadCount(json.Get("count")), {}, {}};
+  json.Get("flavors").ForEachField([&](std::string_view resource, JsonValue flavor) {
+    given.flavors[std::string(resource)] = ReadText(flavor);
+  });
+  json.Get("usage").ForEachField([&](std::string_view resource, JsonValue amount) {
+    if (!amount.IsInteger() || amount.Int() < 0) amount.RejectType("an integer of at least 0");
+    given.usage.Set(resource, amount.Int());
+  });
+  return given;
 }
 
-absl::Status ReadQuota(const Json& record, std::optional<quota::Admission>* out) {
-  auto it = record.find("quota");
-  if (it == record.end()) return absl::OkStatus();
-  if (!it->is_object()) return Bad("quota", "an object");
-  quota::Admission admission;
-  for (absl::Status status : {ReadString(*it, "clusterQueue", &admission.cluster_queue),
-                              ReadTime(*it, "reservedAt", &admission.reserved_at),
-                              ReadPodSets(*it, "podSets", &admission.pod_sets),
-                              ReadPodSets(*it, "surplus", &admission.surplus)}) {
-    if (!status.ok()) return status;
-  }
-  *out = std::move(admission);
-  return absl::OkStatus();
+std::vector<quota::PodSetAssignment> ReadPodSets(JsonValue json) {
+  std::vector<quota::PodSetAssignment> sets;
+  if (!json.present()) json.RejectType("a list");
+  json.ForEach([&](JsonValue item) { sets.push_back(ReadPodSet(item)); });
+  return sets;
 }
 
-absl::Status ReadEviction(const Json& record, std::optional<Eviction>* out) {
-  auto it = record.find("eviction");
-  if (it == record.end()) return absl::OkStatus();
-  Eviction eviction;
-  if (!it->is_object() || !ReadString(*it, "why", &eviction.why).ok()) {
-    return Bad("eviction", "an object with the reason in `why`");
-  }
-  auto surplus = it->find("surplusOnly");
-  eviction.surplus_only = surplus != it->end() && surplus->is_boolean() && surplus->get<bool>();
-  *out = std::move(eviction);
-  return absl::OkStatus();
+quota::Admission ReadQuota(JsonValue json) {
+  return {ReadText(json.Get("clusterQueue")), ReadPodSets(json.Get("podSets")),
+          ReadPodSets(json.Get("surplus")), ReadTime(json.Get("reservedAt"))};
 }
 
-absl::Status ReadGivenUp(const Json& record, std::optional<Reason>* out) {
-  auto it = record.find("givenUp");
-  if (it == record.end()) return absl::OkStatus();
-  Reason why;
-  std::string code;
-  if (!it->is_object() || !ReadString(*it, "code", &code).ok() ||
-      !ReadString(*it, "message", &why.message).ok() || !ReadString(*it, "fix", &why.fix).ok()) {
-    return Bad("givenUp", "an object with code, message and fix");
-  }
+Reason ReadGivenUp(JsonValue json) {
+  Reason why = {v1::REASON_UNSPECIFIED, ReadText(json.Get("message")), ReadText(json.Get("fix"))};
   // A later version may have codes that this one hasn't.
-  if (!v1::ReasonCode_Parse(code, &why.code)) why.code = v1::DEADLINE_EXCEEDED;
-  *out = std::move(why);
-  return absl::OkStatus();
+  if (!v1::ReasonCode_Parse(ReadText(json.Get("code")), &why.code)) {
+    why.code = v1::DEADLINE_EXCEEDED;
+  }
+  return why;
 }
 
-absl::Status ReadTried(const Json& record, std::map<std::string, absl::Time>* out) {
-  auto it = record.find("flavorsTried");
-  if (it == record.end()) return absl::OkStatus();
-  if (!it->is_object()) return Bad("flavorsTried", "an object");
-  for (const auto& [flavor, until] : it->items()) {
-    if (absl::Status status = ReadTime(*it, flavor.c_str(), &(*out)[flavor]); !status.ok()) {
-      return status;
-    }
-  }
-  return absl::OkStatus();
+// Reads a field that need not be there.
+template <typename Read, typename Out>
+void ReadOptional(JsonValue json, Read read, std::optional<Out>* out) {
+  if (json.present()) *out = read(json);
 }
 
 }  // namespace
@@ -206,29 +127,31 @@ std::string EncodeRecord(const AdmissionRecord& record) {
 }
 
 absl::StatusOr<AdmissionRecord> DecodeRecord(std::string_view text) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return Bad("(all)", "a JSON object");
+  kube::JsonReader reader(text);
+  const JsonValue json = reader.root();
   AdmissionRecord record;
-  for (absl::Status status :
-       {ReadString(json, "uid", &record.uid), ReadString(json, "identity", &record.identity),
-        ReadCount(json, "epoch", &record.epoch), ReadCount(json, "attempt", &record.attempt),
-        ReadTime(json, "admittedAt", &record.admitted_at),
-        ReadTime(json, "deadline", &record.deadline),
-        ReadOptionalTime(json, "retryAfter", &record.retry_after),
-        ReadOptionalTime(json, "boundAt", &record.bound_at),
-        ReadOptionalTime(json, "repairingSince", &record.repairing_since),
-        ReadQuota(json, &record.quota), ReadEviction(json, &record.eviction),
-        ReadTried(json, &record.flavors_tried), ReadGivenUp(json, &record.given_up)}) {
-    if (!status.ok()) return status;
+  record.uid = ReadText(json.Get("uid"));
+  record.identity = ReadText(json.Get("identity"));
+  record.epoch = ReadCount(json.Get("epoch"));
+  record.attempt = ReadCount(json.Get("attempt"));
+  record.admitted_at = ReadTime(json.Get("admittedAt"));
+  record.deadline = ReadTime(json.Get("deadline"));
+  record.queue = json.Get("queue").String();
+  ReadOptional(json.Get("retryAfter"), ReadTime, &record.retry_after);
+  ReadOptional(json.Get("givenUp"), ReadGivenUp, &record.given_up);
+  ReadOptional(json.Get("boundAt"), ReadTime, &record.bound_at);
+  ReadOptional(json.Get("wholeWith"), ReadCount, &record.whole_with);
+  ReadOptional(json.Get("repairingSince"), ReadTime, &record.repairing_since);
+  ReadOptional(json.Get("quota"), ReadQuota, &record.quota);
+  if (const JsonValue eviction = json.Get("eviction"); eviction.present()) {
+    record.eviction = {ReadText(eviction.Get("why")), eviction.Get("surplusOnly").Bool()};
   }
-  if (json.contains("wholeWith")) {
-    absl::Status status = ReadCount(json, "wholeWith", &record.whole_with.emplace());
-    if (!status.ok()) return status;
-  }
-  if (json.contains("queue")) {
-    if (absl::Status status = ReadString(json, "queue", &record.queue); !status.ok()) return status;
-  }
-  return record;
+  json.Get("flavorsTried").ForEachField([&](std::string_view flavor, JsonValue until) {
+    record.flavors_tried[std::string(flavor)] = ReadTime(until);
+  });
+  if (reader.status().ok()) return record;
+  return absl::InvalidArgumentError(
+      fmt::format("{}: {}", kRecordAnnotation, std::string(reader.status().message())));
 }
 
 }  // namespace muster::coscheduling

@@ -80,7 +80,9 @@ TEST(AdmissionRecord, CountsEndBeforeAddingToThemOverflows) {
     std::string text = EncodeRecord(Sample());
     text.replace(text.find("\"epoch\":3"), 9, std::string("\"epoch\":") + count);
     EXPECT_EQ(std::string(DecodeRecord(text).status().message()),
-              "muster.dev/admission: epoch: want an integer from 1 to 2147483647");
+              std::string("muster.dev/admission: epoch: want an integer from 1 to 2147483647, "
+                          "got ") +
+                  count);
   }
 }
 
@@ -94,18 +96,17 @@ std::string WithPodSet(const std::string& fields) {
 
 TEST(AdmissionRecord, FlavorsAndUsageAreObjects) {
   EXPECT_EQ(std::string(DecodeRecord(WithPodSet(R"("flavors":"spot")")).status().message()),
-            "muster.dev/admission: quota.podSets[]: want flavors in an object");
+            "muster.dev/admission: quota.podSets[0].flavors: want an object, got \"spot\"");
   EXPECT_EQ(std::string(DecodeRecord(WithPodSet(R"("usage":[8])")).status().message()),
-            "muster.dev/admission: quota.podSets[]: want usage in an object");
+            "muster.dev/admission: quota.podSets[0].usage: want an object, got an array");
 }
 
 // Annotations are anybody's who may write the object, and have 256 KiB.
-TEST(AdmissionRecord, IsReadHoweverDeepItIsNested) {
+TEST(AdmissionRecord, IsRefusedWhereItIsNestedWithoutEnd) {
   const std::string deep(100'000, '[');
   const std::string end(100'000, ']');
   for (const char* field : {"\"flavors\":", "\"usage\":", "\"other\":"}) {
-    const auto record = DecodeRecord(WithPodSet(absl::StrCat(field, deep, end)));
-    EXPECT_EQ(record.ok(), field == std::string("\"other\":"));
+    EXPECT_FALSE(DecodeRecord(WithPodSet(absl::StrCat(field, deep, end))).ok());
   }
 }
 
@@ -126,7 +127,7 @@ TEST(AdmissionRecord, NamesTheFieldItCannotRead) {
     const char* text;
     const char* field;
   };
-  for (const Case& c : {Case{"", "(all)"}, Case{"[]", "(all)"}, Case{"{", "(all)"},
+  for (const Case& c : {Case{"", "JSON"}, Case{"[]", "JSON"}, Case{"{", "JSON"},
                         Case{R"({"uid":7})", "uid"}, Case{R"({"uid":"u"})", "identity"},
                         Case{R"({"uid":"u","identity":"i","epoch":0})", "epoch"},
                         Case{R"({"uid":"u","identity":"i","epoch":1,"attempt":1.5})", "attempt"},

@@ -76,10 +76,7 @@ void Records::Write(const Gang& gang, const AdmissionRecord& record) {
                [this, id = gang.id](const absl::Status& status, absl::Time) {
                  const auto it = kept_.find(id);
                  if (it == kept_.end()) return;
-                 // A conflict has been read by now.
-                 const bool refused = !status.ok() && status.code() != absl::StatusCode::kAborted &&
-                                      status.code() != absl::StatusCode::kAlreadyExists;
-                 it->second.error = refused ? std::string(status.message()) : "";
+                 it->second.error = IsRefusal(status) ? std::string(status.message()) : "";
                });
 }
 

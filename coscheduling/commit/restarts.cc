@@ -4,9 +4,9 @@
 #include <iterator>
 #include <utility>
 
-#include "coscheduling/gangs/pod_sets.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "quota/pod_sets.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -229,14 +229,15 @@ std::string Restarts::NextFlavor(const Gang& gang, const TriedFlavors::Until& tr
   std::map<std::string, std::set<std::string>> carried;  // by pod set
   for (const std::string& uid : gang.unbound) {
     const kube::Pod& pod = *snapshot_.FindPod(uid);
-    const auto set = std::ranges::find(workload.pod_sets, PodSetOf(pod), &quota::PodSet::name);
+    const auto set =
+        std::ranges::find(workload.pod_sets, quota::PodSetOf(pod), &quota::PodSet::name);
     if (set == workload.pod_sets.end() || carried.contains(set->name)) continue;
     std::vector<const kube::ResourceFlavor*> flavors;
-    for (const std::string& name : carried[set->name] = CarriedFlavors(pod)) {
+    for (const std::string& name : carried[set->name] = quota::CarriedFlavors(pod)) {
       if (const kube::ResourceFlavor* flavor = quota_->scheduler().FindFlavor(name))
         flavors.push_back(flavor);
     }
-    std::optional<kube::PodSpec> spec = SpecBeforeFlavors(pod, flavors);
+    std::optional<kube::PodSpec> spec = quota::SpecBeforeFlavors(pod, flavors);
     if (!spec) return "";
     set->spec = std::make_shared<const kube::PodSpec>(*std::move(spec));
   }
@@ -295,7 +296,7 @@ std::optional<Fallback> Restarts::SeekFallback(const Gang& gang, const Admission
     failed = FailedInKueue(gang, record);
   } else {
     for (const std::string& uid : gang.unbound)
-      failed.merge(CarriedFlavors(*snapshot_.FindPod(uid)));
+      failed.merge(quota::CarriedFlavors(*snapshot_.FindPod(uid)));
   }
   if (failed.empty()) return std::nullopt;
   Fallback fallback;

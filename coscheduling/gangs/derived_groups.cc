@@ -2,13 +2,13 @@
 // and what there is to say of them while members are missing.
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "coscheduling/gangs/gangs.h"
 #include "coscheduling/labels.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "kube/objects/kueue_pod_group.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
@@ -84,11 +84,6 @@ Gangs::Membership Gangs::MembershipOf(const kube::Pod& pod) const {
   return {key, std::move(derivation.gang)};
 }
 
-void Gangs::NoteOwner(const kube::Pod& pod) {
-  const kube::OwnerReference* owner = pod.meta.Controller();
-  if (owner != nullptr) pods_of_owner_[owner->uid].insert(pod.meta.uid);
-}
-
 void Gangs::ForgetOwner(const kube::Pod& pod) {
   const kube::OwnerReference* owner = pod.meta.Controller();
   if (owner == nullptr) return;
@@ -98,11 +93,14 @@ void Gangs::ForgetOwner(const kube::Pod& pod) {
   if (it->second.empty()) pods_of_owner_.erase(it);
 }
 
-Gang& Gangs::JoinAs(const kube::Pod& pod, const Membership& membership) {
+const Gang& Gangs::Join(const kube::Pod& pod) {
+  Membership membership = MembershipOf(pod);
   const std::string& uid = pod.meta.uid;
   const kube::Pod* known = snapshot_.FindPod(uid);
   if (known != nullptr && known != &pod) ForgetOwner(*known);  // it may have been released
-  NoteOwner(pod);
+  if (const kube::OwnerReference* owner = pod.meta.Controller()) {
+    pods_of_owner_[owner->uid].insert(uid);
+  }
   Gang& gang = GangFor(membership.key);
   const auto it = gang_of_pod_.find(uid);
   if (it == gang_of_pod_.end() || it->second != &gang) {
@@ -110,7 +108,7 @@ Gang& Gangs::JoinAs(const kube::Pod& pod, const Membership& membership) {
     Detach(uid);
     gang_of_pod_[uid] = &gang;
   }
-  if (membership.derived && gang.derived != membership.derived) gang.derived = membership.derived;
+  if (membership.derived) gang.derived = std::move(membership.derived);
   agenda_->Note(gang.id);
   return gang;
 }
@@ -118,7 +116,7 @@ Gang& Gangs::JoinAs(const kube::Pod& pod, const Membership& membership) {
 void Gangs::Rejoin(const std::string& pod_uid) {
   const kube::Pod* pod = snapshot_.FindPod(pod_uid);
   if (pod == nullptr || !gang_of_pod_.contains(pod_uid)) return;
-  JoinAs(*pod, MembershipOf(*pod));
+  Join(*pod);
 }
 
 void Gangs::OwnersChanged(const std::vector<std::string>& owner_uids) {
@@ -128,15 +126,6 @@ void Gangs::OwnersChanged(const std::vector<std::string>& owner_uids) {
     const std::vector<std::string> uids(it->second.begin(), it->second.end());
     for (const std::string& uid : uids) Rejoin(uid);
   }
-}
-
-void Gangs::GroupOwnerChanged(const Gang& gang) {
-  const kube::OwnerReference* owner = gang.group->meta.Controller();
-  const std::vector<std::string> uids(gang.pods.begin(), gang.pods.end());
-  const std::vector<std::string> family =
-      owner == nullptr ? std::vector<std::string>() : jobs_.Family(owner->uid);
-  for (const std::string& uid : uids) Rejoin(uid);
-  OwnersChanged(family);
 }
 
 // --- what Refresh reads ---
@@ -215,7 +204,7 @@ Reason Gangs::OwnerBlocker(const Gang& gang, const std::vector<const kube::Pod*>
     if (!own || (own->fault.empty() && own->min_member == gang.derived->min_member)) continue;
     return {v1::MEMBERS_DISAGREE,
             own->fault.empty() ? fmt::format("annotation {} of {} is {}, of other members {}",
-                                             kKueueTotalCountAnnotation, pod->meta.name,
+                                             kube::kKueueTotalCountAnnotation, pod->meta.name,
                                              own->min_member, gang.derived->min_member)
                                : own->fault,
             "give every pod of the group the same total count"};
@@ -275,7 +264,7 @@ Reason Gangs::MissingMembers(const Gang& gang, int64_t there) const {
   if (derived.owner.uid.empty()) {
     return {v1::MEMBERS_MISSING, fmt::format("{} of {}", exist, derived.maker),
             fmt::format("create the missing pods, or lower annotation {} on all of them",
-                        kKueueTotalCountAnnotation)};
+                        kube::kKueueTotalCountAnnotation)};
   }
   const Reason missing = {
       v1::MEMBERS_MISSING,
@@ -291,11 +280,11 @@ Reason Gangs::MissingMembers(const Gang& gang, int64_t there) const {
 Reason Gangs::GroupPending(const Gang& gang) const {
   if (!gang.derived || gang.group != nullptr) return {};
   const std::string name = gang.key.ToString();
-  const std::string& error = GroupError(gang);
-  if (error.empty()) {
+  const auto error = group_errors_.find(gang.id);
+  if (error == group_errors_.end()) {
     return {v1::RECORD_PENDING, fmt::format("PodGroup {} is being created", name), ""};
   }
-  return {v1::RECORD_FAILED, fmt::format("PodGroup {} can't be created: {}", name, error),
+  return {v1::RECORD_FAILED, fmt::format("PodGroup {} can't be created: {}", name, error->second),
           "install the PodGroup CRD, and let muster create podgroups"};
 }
 
@@ -314,21 +303,12 @@ std::vector<kube::OwnerReference> Gangs::GroupOwners(const Gang& gang) const {
 Outbox::OnFinish Gangs::NoteGroupError(GangId id) {
   return [this, id](const absl::Status& status, absl::Time) {
     if (Find(id) == nullptr) return;
-    // A conflict, or a PodGroup that is there already, has been read by now.
-    const bool refused = !status.ok() && status.code() != absl::StatusCode::kAborted &&
-                         status.code() != absl::StatusCode::kAlreadyExists;
-    if (refused) {
+    if (IsRefusal(status)) {
       group_errors_[id] = std::string(status.message());
     } else {
       group_errors_.erase(id);
     }
   };
-}
-
-const std::string& Gangs::GroupError(const Gang& gang) const {
-  static const std::string kNone;
-  const auto it = group_errors_.find(gang.id);
-  return it == group_errors_.end() ? kNone : it->second;
 }
 
 void Gangs::KeepGroup(const Gang& gang) {

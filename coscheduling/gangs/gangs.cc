@@ -36,11 +36,7 @@ bool IsLive(const kube::Pod& pod) { return !pod.IsTerminal() && !pod.IsDeleting(
 
 Gangs::Gangs(const EngineOptions& options, const cluster::Snapshot& snapshot, Agenda* agenda,
              Outbox* outbox)
-    : options_(options),
-      snapshot_(snapshot),
-      agenda_(agenda),
-      outbox_(outbox),
-      refusals_(options.pod_refusal_time) {}
+    : options_(options), snapshot_(snapshot), agenda_(agenda), outbox_(outbox) {}
 
 // --- questions ---
 
@@ -112,10 +108,6 @@ Gang& Gangs::GangFor(const GangKey& key) {
   return it->second;
 }
 
-Gang& Gangs::Get(GangId id) { return *by_id_.at(id); }
-
-const Gang& Gangs::Join(const kube::Pod& pod) { return JoinAs(pod, MembershipOf(pod)); }
-
 void Gangs::Leave(const kube::Pod& pod) {
   ForgetOwner(pod);
   Detach(pod.meta.uid);
@@ -147,26 +139,29 @@ void Gangs::Remove(Gang& gang) {
   gangs_.erase(departures_.gangs.back().second);
 }
 
-bool Gangs::Adopt(std::shared_ptr<const kube::PodGroup> group) {
+void Gangs::Adopt(std::shared_ptr<const kube::PodGroup> group) {
   Gang& gang = GangFor({group->meta.name_space, group->meta.name, false});
   const bool another = gang.group == nullptr || gang.group->meta.uid != group->meta.uid;
   if (!another &&
       kube::IsOlderVersion(group->meta.resource_version, gang.group->meta.resource_version)) {
-    return false;
+    return;
   }
   if (gang.group != nullptr) ForgetGroup(gang);
-  gang_of_group_[group->meta.uid] = &gang;
   if (const kube::OwnerReference* owner = group->meta.Controller()) {
     groups_of_owner_[owner->uid].insert(gang.id);
   }
   gang.group = std::move(group);
   agenda_->Note(gang.id);
-  if (another) GroupOwnerChanged(gang);
-  return true;
+  if (!another) return;
+  // Whose pods would have had its name may join it now, or not any more.
+  const std::vector<std::string> uids(gang.pods.begin(), gang.pods.end());
+  for (const std::string& uid : uids) Rejoin(uid);
+  if (const kube::OwnerReference* owner = gang.group->meta.Controller()) {
+    OwnersChanged(jobs_.Family(owner->uid));
+  }
 }
 
 void Gangs::ForgetGroup(Gang& gang) {
-  gang_of_group_.erase(gang.group->meta.uid);
   if (const kube::OwnerReference* owner = gang.group->meta.Controller()) {
     const auto owned = groups_of_owner_.find(owner->uid);
     owned->second.erase(gang.id);
@@ -174,10 +169,11 @@ void Gangs::ForgetGroup(Gang& gang) {
   }
 }
 
-void Gangs::DropGroup(const std::string& uid) {
-  const auto it = gang_of_group_.find(uid);
-  if (it == gang_of_group_.end()) return;
-  Gang& gang = *it->second;
+void Gangs::DropGroup(const kube::PodGroup& group) {
+  const auto it = gangs_.find({group.meta.name_space, group.meta.name, false});
+  if (it == gangs_.end() || it->second.group == nullptr) return;
+  Gang& gang = it->second;
+  if (gang.group->meta.uid != group.meta.uid) return;
   ForgetGroup(gang);
   gang.group = nullptr;
   agenda_->Note(gang.id);
@@ -259,11 +255,17 @@ void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   gang.facts = facts;
 }
 
-void Gangs::Settle(GangId id, const GangFacts& facts, Reason blocker, std::set<std::string> lost) {
+void Gangs::Lose(GangId id, std::set<std::string> lost) {
   Gang& gang = Get(id);
-  gang.facts = facts;
-  gang.blocker = std::move(blocker);
   gang.lost = std::move(lost);
+  gang.facts.lost = static_cast<int64_t>(gang.lost.size());
+  gang.facts.bound -= gang.facts.lost;
+}
+
+void Gangs::Block(GangId id, Reason blocker) {
+  Gang& gang = Get(id);
+  gang.blocker = std::move(blocker);
+  gang.facts.blocked = gang.blocker.code != v1::REASON_UNSPECIFIED;
 }
 
 void Gangs::SettlePlaces(GangId id, bool planned, bool committing) {

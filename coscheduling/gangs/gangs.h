@@ -45,9 +45,9 @@ class Gangs {
   const Gang& Join(const kube::Pod& pod);
   // Before the snapshot forgets it.
   void Leave(const kube::Pod& pod);
-  // False if it is of an older version than the one that is known.
-  bool Adopt(std::shared_ptr<const kube::PodGroup> group);
-  void DropGroup(const std::string& uid);
+  // Nothing if it is of an older version than the one that is known.
+  void Adopt(std::shared_ptr<const kube::PodGroup> group);
+  void DropGroup(const kube::PodGroup& group);
   void ObserveJob(kube::AnyJob job) { OwnersChanged(jobs_.Upsert(std::move(job))); }
   void RemoveJob(const std::string& uid);
   void Observe(const kube::Event& event) { RefusalsChanged(refusals_.Note(event)); }
@@ -70,7 +70,11 @@ class Gangs {
   Reason Blocker(const Gang& gang) const;
   // Creates its derived PodGroup, or keeps that one's minMember as its job says.
   void KeepGroup(const Gang& gang);
-  void Settle(GangId id, const GangFacts& facts, Reason blocker, std::set<std::string> lost);
+  // These of its live members are lost.
+  void Lose(GangId id, std::set<std::string> lost);
+  // It can't start as it is for this reason; one without a code: it can.
+  void Block(GangId id, Reason blocker);
+  void Settle(GangId id, const GangFacts& facts) { Get(id).facts = facts; }
   // Its places and its commit go on within a step.
   void SettlePlaces(GangId id, bool planned, bool committing);
   void Enter(GangId id, v1::GangState state);
@@ -88,8 +92,6 @@ class Gangs {
   // Gangs of its pods, and those without pods whose PodGroup is of it.
   std::vector<GangId> GangsOf(const kube::AnyJob& job) const;
   std::vector<const kube::Pod*> PodsOf(const kube::AnyJob& job) const;
-  // The last refusal of its derived PodGroup, until it is accepted.
-  const std::string& GroupError(const Gang& gang) const;
   const PodRefusals& refusals() const { return refusals_; }
 
  private:
@@ -104,7 +106,7 @@ class Gangs {
   };
 
   Gang& GangFor(const GangKey& key);
-  Gang& Get(GangId id);
+  Gang& Get(GangId id) { return *by_id_.at(id); }
   void Remove(Gang& gang);
   void ForgetGroup(Gang& gang);
   void Detach(const std::string& uid);
@@ -113,12 +115,9 @@ class Gangs {
   Membership MembershipOf(const kube::Pod& pod) const;
   std::string GroupNameOf(const std::string& name_space, const DerivedGang& gang) const;
   const kube::PodGroup* FindGroup(const GangKey& key) const;
-  void NoteOwner(const kube::Pod& pod);
   void ForgetOwner(const kube::Pod& pod);
-  Gang& JoinAs(const kube::Pod& pod, const Membership& membership);
   void Rejoin(const std::string& pod_uid);
   void OwnersChanged(const std::vector<std::string>& owner_uids);
-  void GroupOwnerChanged(const Gang& gang);
   void ReadOwners(Gang& gang, const std::vector<const kube::Pod*>& live) const;
   void ReadQueueLabels(Gang& gang, const std::vector<const kube::Pod*>& live) const;
   static int64_t MinMemberOf(const Gang& gang, int64_t standing);
@@ -142,7 +141,6 @@ class Gangs {
   absl::flat_hash_map<GangId, Gang*> by_id_;
   // By UID. A gang stays while a pod or a PodGroup is its own.
   absl::flat_hash_map<std::string, Gang*> gang_of_pod_;
-  absl::flat_hash_map<std::string, Gang*> gang_of_group_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> groups_of_owner_;
   JobGangs jobs_;
   // By the UID of their controller: the UIDs of our pods.
@@ -150,6 +148,7 @@ class Gangs {
   // Nodes that bound members stand on, and the gangs there.
   absl::flat_hash_map<GangId, std::set<std::string>> nodes_of_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> standing_on_;
+  // The last refusal of its derived PodGroup, until it is accepted.
   absl::flat_hash_map<GangId, std::string> group_errors_;
   PodRefusals refusals_;
   Departures departures_;

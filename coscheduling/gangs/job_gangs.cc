@@ -1,27 +1,18 @@
 #include "coscheduling/gangs/job_gangs.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <charconv>
 #include <limits>
 
 #include "coscheduling/labels.h"
 #include "fmt/format.h"
+#include "kube/objects/kueue_pod_group.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 namespace {
 
-constexpr std::string_view kKueueFastAdmissionAnnotation =
-    "kueue.x-k8s.io/pod-group-fast-admission";
 constexpr int64_t kMaxMinMember = std::numeric_limits<int32_t>::max();
 constexpr size_t kSpareNameDigits = 8;
-
-std::string AnnotationOf(const kube::ObjectMeta& meta, std::string_view key) {
-  const std::string* value = meta.Annotation(key);
-  return value == nullptr ? "" : *value;
-}
 
 // A StatefulSet is a gang if it asks for that, any other job unless it asks not to be.
 bool WantsGang(const kube::AnyJob& job) {
@@ -40,23 +31,14 @@ bool SameButVersion(const kube::AnyJob& a, kube::AnyJob b) {
 }  // namespace
 
 std::optional<DerivedGang> KueueGroupOf(const kube::Pod& pod) {
-  const std::string* name = pod.meta.Label(kube::kKueueGroupLabel);
-  if (name == nullptr || name->empty()) return std::nullopt;
-  if (AnnotationOf(pod.meta, kKueueFastAdmissionAnnotation) == "true") return std::nullopt;
+  const std::optional<kube::KueuePodGroup> group = kube::KueuePodGroupOf(pod);
+  if (!group) return std::nullopt;
   DerivedGang gang;
-  gang.name = *name;
-  gang.spare_name = *name + "-pods";
-  gang.maker = fmt::format("pod group {}/{}", pod.meta.name_space, *name);
-  const std::string count = AnnotationOf(pod.meta, kKueueTotalCountAnnotation);
-  int64_t total = 0;
-  const char* const end = count.data() + count.size();
-  const auto [parsed, error] = std::from_chars(count.data(), end, total);
-  if (error != std::errc() || parsed != end || total < 1 || total > kMaxMinMember) {
-    gang.fault = fmt::format("annotation {} of {} is \"{}\", must be an integer from 1 to {}",
-                             kKueueTotalCountAnnotation, pod.meta.name, count, kMaxMinMember);
-    return gang;
-  }
-  gang.at_once = gang.min_member = total;
+  gang.name = group->name;
+  gang.spare_name = group->name + "-pods";
+  gang.maker = fmt::format("pod group {}/{}", pod.meta.name_space, group->name);
+  gang.at_once = gang.min_member = group->total;
+  gang.fault = group->fault;
   return gang;
 }
 
@@ -165,16 +147,17 @@ std::vector<std::string> JobGangs::WholeFamily(const std::string& uid) const {
 
 // --- a pod ---
 
-// A pod's known owners, innermost first, up to one that isn't known.
-std::vector<const kube::AnyJob*> JobGangs::ChainOf(const kube::Pod& pod) const {
-  std::vector<const kube::AnyJob*> chain;
+JobGangs::Chain JobGangs::ChainOf(const kube::Pod& pod) const {
+  Chain chain;
   const kube::OwnerReference* owner = pod.meta.Controller();
+  const bool is_read = owner != nullptr && kube::IsAnyJob(*owner);
   while (owner != nullptr) {
     const kube::AnyJob* job = Find(*owner);
     if (job == nullptr) break;
-    chain.push_back(job);
+    chain.known.push_back(job);
     owner = job->parent ? &*job->parent : nullptr;
   }
+  if (is_read) chain.missing = owner;
   return chain;
 }
 
@@ -182,17 +165,6 @@ std::vector<const kube::AnyJob*> JobGangs::ChainOf(const kube::Pod& pod) const {
 const kube::AnyJob* JobGangs::Find(const kube::OwnerReference& owner) const {
   auto it = jobs_.find(owner.uid);
   return it == jobs_.end() || it->second.kind != owner.kind ? nullptr : &it->second;
-}
-
-const kube::OwnerReference* JobGangs::MissingOwner(const kube::Pod& pod) const {
-  const kube::OwnerReference* owner = pod.meta.Controller();
-  if (owner == nullptr || !kube::IsAnyJob(*owner)) return nullptr;
-  while (owner != nullptr) {
-    const kube::AnyJob* job = Find(*owner);
-    if (job == nullptr) return owner;
-    owner = job->parent ? &*job->parent : nullptr;
-  }
-  return nullptr;
 }
 
 std::string JobGangs::ReplicatedJobOf(const kube::Pod& pod, const kube::AnyJob& innermost) {
@@ -216,7 +188,7 @@ std::set<std::string> JobGangs::MakersOf(const std::vector<const kube::Pod*>& po
     const kube::OwnerReference* owner = pod->meta.Controller();
     if (owner == nullptr) continue;
     makers.insert(owner->uid);
-    const std::vector<const kube::AnyJob*> chain = ChainOf(*pod);
+    const auto chain = ChainOf(*pod).known;
     const auto set = std::ranges::find(chain, kube::kJobSetKind, &kube::AnyJob::kind);
     if (set == chain.end()) continue;
     const kube::AnyJob::Part* part = PartOf(**set, ReplicatedJobOf(*pod, *chain.front()));
@@ -231,8 +203,8 @@ std::set<std::string> JobGangs::MakersOf(const std::vector<const kube::Pod*>& po
 }
 
 Derivation JobGangs::Derive(const kube::Pod& pod) const {
-  if (const kube::OwnerReference* missing = MissingOwner(pod)) return {std::nullopt, *missing};
-  const std::vector<const kube::AnyJob*> chain = ChainOf(pod);
+  const auto [chain, missing] = ChainOf(pod);
+  if (missing != nullptr) return {std::nullopt, *missing};
   if (chain.empty()) return {};
   const auto set = std::ranges::find(chain, kube::kJobSetKind, &kube::AnyJob::kind);
   const kube::AnyJob& maker = set == chain.end() ? *chain.front() : **set;
@@ -271,9 +243,8 @@ Derivation JobGangs::Derive(const kube::Pod& pod) const {
 }
 
 const kube::AnyJob* JobGangs::OutermostOf(const kube::Pod& pod) const {
-  if (MissingOwner(pod) != nullptr) return nullptr;
-  const std::vector<const kube::AnyJob*> chain = ChainOf(pod);
-  return chain.empty() ? nullptr : chain.back();
+  const auto [chain, missing] = ChainOf(pod);
+  return missing != nullptr || chain.empty() ? nullptr : chain.back();
 }
 
 const kube::AnyJob* JobGangs::Find(const std::string& uid) const {
@@ -282,14 +253,16 @@ const kube::AnyJob* JobGangs::Find(const std::string& uid) const {
 }
 
 std::string JobGangs::OwnersAnnotation(const kube::Pod& pod, std::string_view key) const {
-  for (const kube::AnyJob* job : ChainOf(pod)) {
+  const auto chain = ChainOf(pod).known;
+  for (const kube::AnyJob* job : chain) {
     if (const std::string* value = job->Annotation(key)) return *value;
   }
   return "";
 }
 
 std::string JobGangs::OwnersLabel(const kube::Pod& pod, std::string_view key) const {
-  for (const kube::AnyJob* job : ChainOf(pod)) {
+  const auto chain = ChainOf(pod).known;
+  for (const kube::AnyJob* job : chain) {
     auto label = job->labels.find(key);
     if (label != job->labels.end()) return label->second;
   }

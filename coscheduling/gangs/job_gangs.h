@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "kube/objects/any_job.h"
 #include "kube/objects/pod.h"
 
@@ -30,9 +31,6 @@ namespace muster::coscheduling {
 // On a job that Muster has suspended and will resume (job_restart.h).
 inline constexpr std::string_view kRestartAnnotation = "muster.dev/restart";
 inline constexpr std::string_view kPriorityClassLabel = "kueue.x-k8s.io/priority-class";
-// Kueue's groups of plain pods (kueue v0.15.2 pkg/controller/jobs/pod/constants).
-inline constexpr std::string_view kKueueTotalCountAnnotation =
-    "kueue.x-k8s.io/pod-group-total-count";
 
 // A gang that is derived and not named by its pods' PodGroup label.
 struct DerivedGang {
@@ -65,9 +63,7 @@ struct Derivation {
   std::optional<kube::OwnerReference> missing;
 };
 
-// The group of plain pods that Kueue's label names, or nullopt. Its size is the annotation's; one
-// that isn't a count from 1 is a fault. A group that asks for fast admission isn't one: its pods
-// start as they come.
+// The group of plain pods that Kueue's label names (kube/objects/kueue_pod_group.h), or nullopt.
 std::optional<DerivedGang> KueueGroupOf(const kube::Pod& pod);
 
 // The known jobs. Memory: a few hundred bytes each.
@@ -82,7 +78,9 @@ class JobGangs {
   Derivation Derive(const kube::Pod& pod) const;
   // The first owner of a kind that is read and isn't known, or nullptr. Valid until the next
   // change.
-  const kube::OwnerReference* MissingOwner(const kube::Pod& pod) const;
+  const kube::OwnerReference* MissingOwner(const kube::Pod& pod) const {
+    return ChainOf(pod).missing;
+  }
   // A job derives a gang of this name.
   bool IsClaimed(const std::string& name_space, const std::string& name) const;
   // The value of a label on the pod's owners, innermost first; "" if none has it. Only labels that
@@ -105,7 +103,12 @@ class JobGangs {
   const std::set<std::string>& Restarting() const { return restarting_; }
 
  private:
-  std::vector<const kube::AnyJob*> ChainOf(const kube::Pod& pod) const;
+  // A pod's owners.
+  struct Chain {
+    absl::InlinedVector<const kube::AnyJob*, 3> known;  // innermost first
+    const kube::OwnerReference* missing = nullptr;      // above them, if of a kind that is read
+  };
+  Chain ChainOf(const kube::Pod& pod) const;
   // The replicated job that the pod is of.
   static std::string ReplicatedJobOf(const kube::Pod& pod, const kube::AnyJob& innermost);
   // The part of `maker` that makes pods of this replicated job; null if none does.

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fmt/format.h"
+#include "kube/objects/json_value.h"
 #include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
@@ -10,10 +11,8 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-absl::Time TimeOf(const OrderedJson& json) {
-  const auto time = json.is_string() ? kube::ReadTimeText(json.get<std::string>()) : std::nullopt;
-  return time.value_or(absl::InfinitePast());
-}
+// One that can't be read is long over.
+absl::Time TimeOf(kube::JsonValue json) { return json.Time().value_or(absl::InfinitePast()); }
 
 // By a user who resumed the job and suspended it again.
 constexpr int64_t kChangesOfAUser = 2;
@@ -27,17 +26,9 @@ std::string EncodeMark(const RestartMark& mark) {
 }
 
 RestartMark DecodeMark(std::string_view text) {
-  RestartMark mark = {absl::InfinitePast(), "", 0};
-  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return mark;
-  if (auto at = json.find("at"); at != json.end()) mark.at = TimeOf(*at);
-  if (auto why = json.find("why"); why != json.end() && why->is_string()) {
-    mark.why = why->get<std::string>();
-  }
-  if (auto it = json.find("generation"); it != json.end() && it->is_number_integer()) {
-    mark.generation = it->get<int64_t>();
-  }
-  return mark;
+  kube::JsonReader reader(text);
+  const kube::JsonValue json = reader.root();
+  return {TimeOf(json.Get("at")), json.Get("why").String(), json.Get("generation").Int()};
 }
 
 std::string EncodeTried(const TriedFlavors& tried) {
@@ -48,16 +39,13 @@ std::string EncodeTried(const TriedFlavors& tried) {
 }
 
 std::optional<TriedFlavors> DecodeTried(std::string_view text) {
-  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;
-  const auto attempt = json.find("attempt");
-  const auto flavors = json.find("flavors");
-  if (attempt == json.end() || !attempt->is_number_integer() || attempt->get<int64_t>() < 1 ||
-      flavors == json.end() || !flavors->is_object()) {
-    return std::nullopt;
-  }
-  TriedFlavors tried = {attempt->get<int64_t>(), {}};
-  for (const auto& [name, until] : flavors->items()) tried.flavors[name] = TimeOf(until);
+  kube::JsonReader reader(text);
+  const kube::JsonValue flavors = reader.root().Get("flavors");
+  TriedFlavors tried = {reader.root().Get("attempt").Int(), {}};
+  flavors.ForEachField([&](std::string_view name, kube::JsonValue until) {
+    tried.flavors[std::string(name)] = TimeOf(until);
+  });
+  if (!flavors.present() || tried.attempt < 1 || !reader.status().ok()) return std::nullopt;
   return tried;
 }
 

@@ -24,7 +24,7 @@ namespace muster::coscheduling {
 class PodRefusals {
  public:
   // Forgotten `time` after they were last told. Beyond `capacity` owners the longest silent go.
-  explicit PodRefusals(absl::Duration time, size_t capacity = 4'096)
+  explicit PodRefusals(absl::Duration time = absl::Minutes(20), size_t capacity = 4'096)
       : time_(time), capacity_(capacity) {}
 
   // UIDs of the owners of which something else is known now. Empty for any other event, and for one

@@ -15,21 +15,11 @@ namespace {
 // Both are told in whole seconds.
 constexpr absl::Duration kClockStep = absl::Seconds(1);
 
-// The name in "exceeded quota: NAME, ..." and "failed quota: NAME: ...", else "".
-std::string_view QuotaIn(std::string_view why) {
-  for (std::string_view words : {"exceeded quota: ", "failed quota: "}) {
-    if (!why.starts_with(words)) continue;
-    why.remove_prefix(words.size());
-    return why.substr(0, why.find_first_of(",:"));
-  }
-  return "";
-}
-
 std::string FixFor(const kube::PodRefusal& refusal) {
   const kube::ObjectReference& owner = refusal.owner;
   const std::string retry =
       fmt::format("its controller tries again within {} min", owner.kind == "Job" ? 1 : 17);
-  const std::string_view quota = QuotaIn(refusal.why);
+  const std::string_view quota = kube::RefusingQuota(refusal.why);
   if (quota.empty()) {
     return fmt::format("correct the pod template of {}, or what refuses its pods; {}", owner.kind,
                        retry);

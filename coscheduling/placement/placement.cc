@@ -5,8 +5,8 @@
 
 #include "absl/hash/hash.h"
 #include "cluster/predicates.h"
-#include "coscheduling/gangs/pod_sets.h"
 #include "fmt/format.h"
+#include "quota/pod_sets.h"
 
 namespace muster::coscheduling {
 namespace {

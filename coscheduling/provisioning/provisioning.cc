@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "cluster/predicates.h"
-#include "coscheduling/gangs/pod_sets.h"
 #include "fmt/format.h"
 #include "kube/objects/well_known.h"
+#include "quota/pod_sets.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -276,7 +276,7 @@ void Provisioning::ReadLimits(const Gang& gang) {
   if (certain) {
     const std::vector<const kube::Pod*> unplaced = placement_->Unplaced(gang);
     int64_t within_whole_limits = 0;
-    for (const quota::PodSet& set : GroupByPodSet(unplaced, required).required) {
+    for (const quota::PodSet& set : quota::GroupByPodSet(unplaced, required).required) {
       part.makeable += placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining);
       within_whole_limits += placeability_.MakeableOf(set, cluster::PoolLimits::kWhole);
     }
@@ -315,9 +315,11 @@ bool Provisioning::HoldsUselessly(const Gang& gang) const {
   const std::vector<const kube::Pod*> unplaced = placement_->Unplaced(gang);
   const auto all = static_cast<int64_t>(unplaced.size());
   const auto placeable = static_cast<int64_t>(places.shortfall.placeable);
-  return std::ranges::any_of(GroupByPodSet(unplaced, all).required, [&](const quota::PodSet& set) {
-    return placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining) < set.count - placeable;
-  });
+  return std::ranges::any_of(
+      quota::GroupByPodSet(unplaced, all).required, [&](const quota::PodSet& set) {
+        return placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining) <
+               set.count - placeable;
+      });
 }
 
 // Somebody who could make nodes was asked, or has begun to.

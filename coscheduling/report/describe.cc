@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "absl/hash/hash.h"
-#include "coscheduling/gangs/pod_sets.h"
 #include "coscheduling/report/report.h"
 #include "kube/objects/well_known.h"
 #include "muster/v1/admission.pb.h"
+#include "quota/pod_sets.h"
 
 namespace muster::coscheduling {
 namespace {

@@ -15,6 +15,13 @@ constexpr absl::Duration kQueueStatusInterval = absl::Seconds(1);
 // Gangs in line that are told of each ClusterQueue.
 constexpr size_t kShownPending = 100;
 
+// Its namespace, "" of a ClusterQueue, and its name.
+std::pair<std::string, std::string> NamesOf(const quota::QueueStatus& status) {
+  const size_t slash = status.name.find('/');
+  if (slash == std::string::npos) return {"", status.name};
+  return {status.name.substr(0, slash), status.name.substr(slash + 1)};
+}
+
 std::string DigestOf(const quota::QueueStatus& status) {
   std::string text = fmt::format("{}|{}|{}", status.pending, status.admitted, status.error);
   for (const quota::FlavorUsage& usage : status.usage) {
@@ -33,9 +40,9 @@ void Fill(const quota::FlavorUsage& usage, v1::FlavorUsage* out) {
 }
 
 void Fill(const quota::QueueStatus& status, v1::Queue* out) {
-  const size_t slash = status.name.find('/');
-  if (slash != std::string::npos) out->set_namespace_(status.name.substr(0, slash));
-  out->set_name(slash == std::string::npos ? status.name : status.name.substr(slash + 1));
+  auto [name_space, name] = NamesOf(status);
+  out->set_namespace_(std::move(name_space));
+  out->set_name(std::move(name));
   out->set_cluster_queue(status.cluster_queue);
   out->set_cohort(status.cohort);
   out->set_error(status.error);
@@ -75,10 +82,8 @@ bool QueueReport::Write(const quota::QueueStatus& status) {
   }
   const bool active = status.error.empty();
   if (shown.digest.empty() || active != shown.active) shown.since = now;
-  const size_t slash = status.name.find('/');
   UpdateQueueStatus update;
-  if (slash != std::string::npos) update.name_space = status.name.substr(0, slash);
-  update.name = slash == std::string::npos ? status.name : status.name.substr(slash + 1);
+  std::tie(update.name_space, update.name) = NamesOf(status);
   update.status = status;
   update.since = shown.since;
   const std::string name = status.name;
@@ -101,14 +106,13 @@ void QueueReport::DescribeQueues(std::vector<v1::Queue>* queues) const {
     v1::Queue& queue = queues->emplace_back();
     Fill(status, &queue);
     for (const std::string& id : status.pending_ids) {
-      const Gang* found = quota_.GangOf(id);
-      if (found == nullptr) continue;
-      const Gang& gang = *found;
+      const Gang* gang = quota_.GangOf(id);
+      if (gang == nullptr) continue;
       v1::PendingGang* pending = queue.add_pending_gangs();
-      pending->set_namespace_(gang.key.name_space);
-      pending->set_name(gang.key.name);
-      pending->set_priority(gang.priority);
-      const Reason reason = gangs_.QuotaReason(gang);
+      pending->set_namespace_(gang->key.name_space);
+      pending->set_name(gang->key.name);
+      pending->set_priority(gang->priority);
+      const Reason reason = gangs_.QuotaReason(*gang);
       pending->mutable_reason()->set_code(reason.code);
       pending->mutable_reason()->set_message(reason.message);
       pending->mutable_reason()->set_fix(reason.fix);

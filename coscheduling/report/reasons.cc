@@ -24,6 +24,13 @@ Reason BackoffReason(const AdmissionRecord& record, absl::Time retry_at) {
   return why;
 }
 
+// `error`: the last refusal of its admission record.
+Reason RecordReason(const std::string& error, std::string_view pending) {
+  if (error.empty()) return {v1::RECORD_PENDING, std::string(pending), ""};
+  return {v1::RECORD_FAILED, "the admission record is refused: " + error,
+          "check muster's permission to patch podgroups"};
+}
+
 v1::ReasonCode CodeOf(quota::WaitCode code) {
   switch (code) {
     case quota::WaitCode::kQueueNotFound:
@@ -56,13 +63,6 @@ v1::ReasonCode CodeOf(quota::WaitCode code) {
 
 }  // namespace
 
-std::string Report::NodeLabelFor(const std::string& place) const {
-  const cluster::NodeInfo* info = from_.snapshot.FindNode(place);
-  if (info == nullptr) return place;
-  const std::string& message = info->readiness.message;
-  return message.empty() ? info->name() : fmt::format("{} ({})", info->name(), message);
-}
-
 Reason Report::ComingReason(const Gang& gang) const {
   const Places& places = from_.placement.Of(gang);
   std::set<std::string> nodes;
@@ -79,7 +79,9 @@ Reason Report::ComingReason(const Gang& gang) const {
       continue;
     }
     if (++waiting > kShown) continue;
-    waiting_for += fmt::format("{}{}", waiting_for.empty() ? "" : "; ", NodeLabelFor(place));
+    const std::string& message = info->readiness.message;
+    waiting_for += fmt::format("{}{}", waiting_for.empty() ? "" : "; ", info->name());
+    if (!message.empty()) waiting_for += fmt::format(" ({})", message);
   }
   if (waiting > kShown) waiting_for += fmt::format("; and {} more", waiting - kShown);
   return {v1::NODES_COMING,
@@ -158,12 +160,7 @@ Reason Report::FindReason(const Gang& gang) const {
   switch (gang.state) {
     case v1::WAITING_FOR_MEMBERS: {
       if (!gang.facts.blocked) {
-        if (!from_.records.ErrorOf(gang).empty()) {
-          return {v1::RECORD_FAILED,
-                  "the admission record is refused: " + from_.records.ErrorOf(gang),
-                  "check muster's permission to patch podgroups"};
-        }
-        return {v1::RECORD_PENDING, "the admission record is being written", ""};
+        return RecordReason(from_.records.ErrorOf(gang), "the admission record is being written");
       }
       Reason reason = gang.blocker;
       const bool ungated = std::ranges::any_of(gang.unbound, [&](const std::string& uid) {
@@ -232,11 +229,8 @@ Reason Report::QuotaReason(const Gang& gang) const {
             ""};
   }
   if (from_.quota.IsGranted(gang)) {
-    if (!from_.records.ErrorOf(gang).empty()) {
-      return {v1::RECORD_FAILED, "the admission record is refused: " + from_.records.ErrorOf(gang),
-              "check muster's permission to patch podgroups"};
-    }
-    return {v1::RECORD_PENDING, "quota is reserved; the admission record is being written", ""};
+    return RecordReason(from_.records.ErrorOf(gang),
+                        "quota is reserved; the admission record is being written");
   }
   const quota::Wait wait = from_.quota.scheduler().WhyWaiting(gang.uid());
   if (gang.facts.waits_for_room &&

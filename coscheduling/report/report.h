@@ -61,8 +61,8 @@ class Report {
       : from_(sources), agenda_(agenda), outbox_(outbox) {}
 
   void Observe(const cluster::Journal& journal);
-  // Reasons say so while pods aren't gated.
-  void SetGatingActive(bool active) { gating_active_ = active; }
+  // Reasons say so while pods aren't gated. True if that is new.
+  bool SetGatingActive(bool active) { return std::exchange(gating_active_, active) != active; }
   // A node's suspicion changed.
   void NoteSuspect(const std::string& node);
 
@@ -120,7 +120,6 @@ class Report {
   std::optional<Reason> RiskReason(const Gang& gang) const;
   std::string SuspectText(const Gang& gang) const;
   void AddSuspects(const Gang& gang, Reason* reason) const;
-  std::string NodeLabelFor(const std::string& place) const;
   // --- report.cc ---
   void Emit(const Gang& gang, const Reason& reason);
   void NoteBindLatency(const Gang& gang, Part* part);

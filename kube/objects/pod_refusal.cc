@@ -62,4 +62,14 @@ std::optional<PodRefusal> PodRefusalIn(const Event& event) {
   return PodRefusal{event.about, RefusalText(event.message), event.last};
 }
 
+// "exceeded quota: NAME, ..." and "failed quota: NAME: ...".
+std::string_view RefusingQuota(std::string_view why) {
+  for (std::string_view words : {"exceeded quota: ", "failed quota: "}) {
+    if (!why.starts_with(words)) continue;
+    why.remove_prefix(words.size());
+    return why.substr(0, why.find_first_of(",:"));
+  }
+  return "";
+}
+
 }  // namespace muster::kube

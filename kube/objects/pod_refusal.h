@@ -32,4 +32,7 @@ std::optional<PodRefusal> PodRefusalIn(const Event& event);
 // recorder put before them, and without the name of the pod, which is another one each time.
 std::string RefusalText(std::string_view message);
 
+// The ResourceQuota that these words name as what refuses, else "".
+std::string_view RefusingQuota(std::string_view why);
+
 }  // namespace muster::kube

@@ -50,5 +50,12 @@ TEST(RefusalText, IsBoundedAndNeverEndsWithinACharacter) {
   EXPECT_LE(RefusalText(std::string(5'000, '\x80')).size(), 1'024);
 }
 
+TEST(RefusingQuota, IsTheOneThatTheWordsName) {
+  EXPECT_EQ(RefusingQuota("exceeded quota: compute, requested: cpu=2, used: cpu=8, limited: cpu=8"),
+            "compute");
+  EXPECT_EQ(RefusingQuota("failed quota: compute: must specify limits.cpu for: main"), "compute");
+  EXPECT_EQ(RefusingQuota("violates PodSecurity \"restricted:latest\""), "");
+}
+
 }  // namespace
 }  // namespace muster::kube

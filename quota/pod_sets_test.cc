@@ -1,17 +1,29 @@
-#include "coscheduling/gangs/pod_sets.h"
+#include "quota/pod_sets.h"
 
 #include <gtest/gtest.h>
 
-#include "cluster/test_objects.h"
+#include <utility>
 
-namespace muster::coscheduling {
+namespace muster::quota {
 namespace {
 
-using cluster::test::MakePod;
-using cluster::test::With;
+// The pod with its spec changed by `change(kube::PodSpec&)`.
+template <typename Change>
+kube::Pod With(kube::Pod pod, Change change) {
+  kube::PodSpec spec = *pod.spec;
+  change(spec);
+  pod.spec = std::make_shared<const kube::PodSpec>(std::move(spec));
+  return pod;
+}
 
 kube::Pod Gpu(const std::string& name, int64_t gpus = 1) {
-  return MakePod(name, {{"nvidia.com/gpu", gpus}});
+  kube::Pod pod;
+  pod.meta.name = name;
+  pod.spec = std::make_shared<const kube::PodSpec>();
+  return With(std::move(pod), [&](auto& spec) {
+    spec.requests.Set("nvidia.com/gpu", gpus);
+    spec.requests.Set("pods", 1);
+  });
 }
 
 TEST(PodSets, PodsThatAskAlikeAreOneSet) {
@@ -21,7 +33,8 @@ TEST(PodSets, PodsThatAskAlikeAreOneSet) {
   EXPECT_NE(plain, PodSetOf(With(Gpu("a"), [](auto& spec) { spec.node_selector["k"] = "v"; })));
   EXPECT_NE(plain, PodSetOf(With(Gpu("a"), [](auto& spec) {
               spec.affinity.required_node_terms.emplace();
-              spec.affinity.required_node_terms->push_back({{cluster::test::In("k", {"v"})}, {}});
+              spec.affinity.required_node_terms->push_back(
+                  {{{"k", kube::SelectorOperator::kIn, {"v"}}}, {}});
             })));
   EXPECT_NE(plain, PodSetOf(With(Gpu("a"), [](auto& spec) {
               spec.tolerations.push_back({"k", true, "", std::nullopt});
@@ -65,16 +78,13 @@ kube::ResourceFlavor Spot() {
 TEST(FlavorsFor, AddsWhatTheMemberLacksAndChangesNothing) {
   const kube::Pod pod = With(Gpu("a"), [](auto& spec) { spec.node_selector["zone"] = "a"; });
   const kube::ResourceFlavor spot = Spot();
-  const quota::PodSetAssignment given{"set", 1, {{"nvidia.com/gpu", "spot"}}, {}};
-  const AssignFlavors assign = FlavorsFor(pod, given, "team", {&spot, &spot});
-  EXPECT_TRUE(assign.has_node_selector);
-  EXPECT_FALSE(assign.has_tolerations);
-  EXPECT_FALSE(assign.has_annotations);
-  EXPECT_EQ(assign.node_selector, (std::map<std::string, std::string>{{"pool", "gpu-spot"}}));
-  ASSERT_EQ(assign.tolerations.size(), 1U);
-  EXPECT_EQ(assign.tolerations[0].toleration, spot.tolerations[0]);
-  EXPECT_EQ(assign.tolerations[0].seconds, 300);
-  EXPECT_EQ(assign.annotations,
+  const PodSetAssignment given{"set", 1, {{"nvidia.com/gpu", "spot"}}, {}};
+  const FlavorAdditions added = FlavorsFor(pod, given, "team", {&spot, &spot});
+  EXPECT_EQ(added.node_selector, (std::map<std::string, std::string>{{"pool", "gpu-spot"}}));
+  ASSERT_EQ(added.tolerations.size(), 1U);
+  EXPECT_EQ(added.tolerations[0].toleration, spot.tolerations[0]);
+  EXPECT_EQ(added.tolerations[0].seconds, 300);
+  EXPECT_EQ(added.annotations,
             (std::map<std::string, std::string>{{"muster.dev/pod-set", "set"},
                                                 {"muster.dev/flavors", "nvidia.com/gpu=spot"},
                                                 {"muster.dev/queue", "team"}}));
@@ -82,13 +92,13 @@ TEST(FlavorsFor, AddsWhatTheMemberLacksAndChangesNothing) {
 
 // What the API server has once FlavorsFor was written.
 kube::Pod Given(const kube::Pod& pod, const std::vector<const kube::ResourceFlavor*>& flavors) {
-  const quota::PodSetAssignment given{PodSetOf(pod), 1, {{"cpu", "any"}, {"gpu", "spot"}}, {}};
-  const AssignFlavors assign = FlavorsFor(pod, given, "team", flavors);
+  const PodSetAssignment given{PodSetOf(pod), 1, {{"cpu", "any"}, {"gpu", "spot"}}, {}};
+  const FlavorAdditions added = FlavorsFor(pod, given, "team", flavors);
   kube::Pod after = With(pod, [&](auto& spec) {
-    for (const auto& [key, value] : assign.node_selector) spec.node_selector[key] = value;
-    for (const auto& added : assign.tolerations) spec.tolerations.push_back(added.toleration);
+    for (const auto& [key, value] : added.node_selector) spec.node_selector[key] = value;
+    for (const auto& more : added.tolerations) spec.tolerations.push_back(more.toleration);
   });
-  for (const auto& [key, value] : assign.annotations) after.meta.annotations[key] = value;
+  for (const auto& [key, value] : added.annotations) after.meta.annotations[key] = value;
   return after;
 }
 
@@ -124,7 +134,7 @@ TEST(SpecBeforeFlavors, CannotBeToldOnceAFlavorSaysSomethingElse) {
 
 TEST(FlavorsFor, WhatWasAddedIsRecognised) {
   kube::Pod pod = Gpu("a");
-  quota::PodSetAssignment given{"set", 1, {{"cpu", "any"}, {"nvidia.com/gpu", "spot"}}, {}};
+  PodSetAssignment given{"set", 1, {{"cpu", "any"}, {"nvidia.com/gpu", "spot"}}, {}};
   EXPECT_FALSE(HasFlavors(pod, given));
   for (const auto& [key, value] : FlavorsFor(pod, given, "team", {}).annotations) {
     pod.meta.annotations[key] = value;
@@ -135,4 +145,4 @@ TEST(FlavorsFor, WhatWasAddedIsRecognised) {
 }
 
 }  // namespace
-}  // namespace muster::coscheduling
+}  // namespace muster::quota

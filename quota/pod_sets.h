@@ -1,19 +1,20 @@
-// Members as quota counts them: those whose specs ask alike form a pod set.
+// Pods as quota counts them: those whose specs ask alike form a pod set; what a pod set was given
+// is put on its pods, and read off them again.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "coscheduling/actions.h"
 #include "kube/objects/pod.h"
 #include "kube/objects/quota.h"
 #include "quota/workload.h"
 
-namespace muster::coscheduling {
+namespace muster::quota {
 
 // Written on a member in the same patch as its flavor's nodeSelector and tolerations: the pod set
 // and flavors it was counted with, so that it is recognised although its spec has changed.
@@ -28,21 +29,21 @@ std::string PodSetOf(const kube::Pod& pod);
 
 // Members in rank order; the first `required` of them are what the gang needs to start.
 struct PodSets {
-  std::vector<quota::PodSet> required;
-  std::vector<quota::PodSet> surplus;
+  std::vector<PodSet> required;
+  std::vector<PodSet> surplus;
 };
 PodSets GroupByPodSet(const std::vector<const kube::Pod*>& members, int64_t required);
 
 // "nvidia.com/gpu=on-demand": as kFlavorsAnnotation has it.
-std::string FlavorsText(const quota::PodSetAssignment& given);
+std::string FlavorsText(const PodSetAssignment& given);
 
 // Each flavor once.
-std::set<std::string> FlavorNames(const quota::PodSetAssignment& given);
+std::set<std::string> FlavorNames(const PodSetAssignment& given);
 
 // Whether the member carries anything that it was given, maybe not what it should carry now.
 bool IsGivenFlavors(const kube::Pod& pod);
 // True if the member carries what it was given.
-bool HasFlavors(const kube::Pod& pod, const quota::PodSetAssignment& given);
+bool HasFlavors(const kube::Pod& pod, const PodSetAssignment& given);
 
 // What the annotation names; empty if the member was given none.
 std::set<std::string> CarriedFlavors(const kube::Pod& pod);
@@ -52,10 +53,21 @@ std::set<std::string> CarriedFlavors(const kube::Pod& pod);
 std::optional<kube::PodSpec> SpecBeforeFlavors(
     const kube::Pod& pod, const std::vector<const kube::ResourceFlavor*>& flavors);
 
-// What a member lacks of its flavors' labels and tolerations, and the annotations above. `flavors`
-// are those that exist still; a label that the member sets itself stays.
-AssignFlavors FlavorsFor(const kube::Pod& pod, const quota::PodSetAssignment& given,
-                         const std::string& queue,
-                         const std::vector<const kube::ResourceFlavor*>& flavors);
+// What is added to a pod for its flavors. What is there already stays.
+struct FlavorAdditions {
+  std::map<std::string, std::string> node_selector;
+  struct Tolerate {
+    kube::Toleration toleration;
+    std::optional<int64_t> seconds;  // tolerationSeconds
+  };
+  std::vector<Tolerate> tolerations;
+  std::map<std::string, std::string> annotations;  // those above
+};
 
-}  // namespace muster::coscheduling
+// What a member lacks of its flavors. `flavors` are those that exist still; a label that the member
+// sets itself stays.
+FlavorAdditions FlavorsFor(const kube::Pod& pod, const PodSetAssignment& given,
+                           const std::string& queue,
+                           const std::vector<const kube::ResourceFlavor*>& flavors);
+
+}  // namespace muster::quota

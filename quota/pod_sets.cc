@@ -1,4 +1,4 @@
-#include "coscheduling/gangs/pod_sets.h"
+#include "quota/pod_sets.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
 
-namespace muster::coscheduling {
+namespace muster::quota {
 namespace {
 
 // Which part of its job a member is.
@@ -49,8 +49,8 @@ std::string DigestText(const kube::PodSpec& spec) {
   return fmt::format("{:016x}", Digest(WhatQuotaSees(spec)));
 }
 
-void CountIn(const std::string& name, const kube::Pod& pod, std::vector<quota::PodSet>* sets) {
-  auto it = std::ranges::find(*sets, name, &quota::PodSet::name);
+void CountIn(const std::string& name, const kube::Pod& pod, std::vector<PodSet>* sets) {
+  auto it = std::ranges::find(*sets, name, &PodSet::name);
   if (it == sets->end()) it = sets->insert(it, {name, 0, pod.spec});
   ++it->count;
 }
@@ -75,7 +75,7 @@ PodSets GroupByPodSet(const std::vector<const kube::Pod*>& members, int64_t requ
   return sets;
 }
 
-std::string FlavorsText(const quota::PodSetAssignment& given) {
+std::string FlavorsText(const PodSetAssignment& given) {
   std::string text;
   for (const auto& [resource, flavor] : given.flavors) {
     text += fmt::format("{}{}={}", text.empty() ? "" : ",", resource, flavor);
@@ -83,7 +83,7 @@ std::string FlavorsText(const quota::PodSetAssignment& given) {
   return text;
 }
 
-std::set<std::string> FlavorNames(const quota::PodSetAssignment& given) {
+std::set<std::string> FlavorNames(const PodSetAssignment& given) {
   std::set<std::string> names;
   for (const auto& [resource, flavor] : given.flavors) names.insert(flavor);
   return names;
@@ -93,7 +93,7 @@ bool IsGivenFlavors(const kube::Pod& pod) {
   return pod.meta.Annotation(kPodSetAnnotation) != nullptr;
 }
 
-bool HasFlavors(const kube::Pod& pod, const quota::PodSetAssignment& given) {
+bool HasFlavors(const kube::Pod& pod, const PodSetAssignment& given) {
   const std::string* name = pod.meta.Annotation(kPodSetAnnotation);
   const std::string* flavors = pod.meta.Annotation(kFlavorsAnnotation);
   return name != nullptr && *name == given.name && flavors != nullptr &&
@@ -145,33 +145,29 @@ std::optional<kube::PodSpec> SpecBeforeFlavors(
   return std::nullopt;
 }
 
-AssignFlavors FlavorsFor(const kube::Pod& pod, const quota::PodSetAssignment& given,
-                         const std::string& queue,
-                         const std::vector<const kube::ResourceFlavor*>& flavors) {
-  AssignFlavors assign;
-  assign.pod = RefOf(pod.meta);
-  assign.has_node_selector = !pod.spec->node_selector.empty();
-  assign.has_tolerations = !pod.spec->tolerations.empty();
-  assign.has_annotations = !pod.meta.annotations.empty();
+FlavorAdditions FlavorsFor(const kube::Pod& pod, const PodSetAssignment& given,
+                           const std::string& queue,
+                           const std::vector<const kube::ResourceFlavor*>& flavors) {
+  FlavorAdditions added;
   for (const kube::ResourceFlavor* flavor : flavors) {
     for (const auto& [key, value] : flavor->node_labels) {
-      if (!pod.spec->node_selector.contains(key)) assign.node_selector.emplace(key, value);
+      if (!pod.spec->node_selector.contains(key)) added.node_selector.emplace(key, value);
     }
     for (size_t i = 0; i < flavor->tolerations.size(); ++i) {
       const kube::Toleration& toleration = flavor->tolerations[i];
-      const auto same = [&](const AssignFlavors::Tolerate& added) {
-        return added.toleration == toleration;
+      const auto same = [&](const FlavorAdditions::Tolerate& other) {
+        return other.toleration == toleration;
       };
       if (std::ranges::find(pod.spec->tolerations, toleration) == pod.spec->tolerations.end() &&
-          std::ranges::none_of(assign.tolerations, same)) {
-        assign.tolerations.push_back({toleration, flavor->toleration_seconds[i]});
+          std::ranges::none_of(added.tolerations, same)) {
+        added.tolerations.push_back({toleration, flavor->toleration_seconds[i]});
       }
     }
   }
-  assign.annotations = {{std::string(kPodSetAnnotation), given.name},
-                        {std::string(kFlavorsAnnotation), FlavorsText(given)},
-                        {std::string(kQueueAnnotation), queue}};
-  return assign;
+  added.annotations = {{std::string(kPodSetAnnotation), given.name},
+                       {std::string(kFlavorsAnnotation), FlavorsText(given)},
+                       {std::string(kQueueAnnotation), queue}};
+  return added;
 }
 
-}  // namespace muster::coscheduling
+}  // namespace muster::quota

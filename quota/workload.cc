@@ -1,0 +1,46 @@
+#include "quota/workload.h"
+
+#include <algorithm>
+
+namespace muster::quota {
+namespace {
+
+const PodSetAssignment* FindIn(const std::vector<PodSetAssignment>& sets, std::string_view name) {
+  const auto it = std::ranges::find(sets, name, &PodSetAssignment::name);
+  return it == sets.end() ? nullptr : &*it;
+}
+
+int64_t CountIn(const std::vector<PodSetAssignment>& sets, std::string_view name) {
+  const PodSetAssignment* given = FindIn(sets, name);
+  return given == nullptr ? 0 : given->count;
+}
+
+}  // namespace
+
+PodSetAssignment PodSetAssignment::ReducedTo(int64_t fewer) const {
+  PodSetAssignment reduced = {name, fewer, flavors, {}};
+  for (const auto& [resource, amount] : usage.entries()) {
+    reduced.usage.Set(resource, amount / count * fewer);
+  }
+  return reduced;
+}
+
+const PodSetAssignment* Admission::Find(std::string_view pod_set) const {
+  const PodSetAssignment* given = FindIn(pod_sets, pod_set);
+  return given != nullptr ? given : FindIn(surplus, pod_set);
+}
+
+int64_t Admission::CountedAsNeeded(std::string_view pod_set) const {
+  return CountIn(pod_sets, pod_set);
+}
+
+int64_t Admission::Counted(std::string_view pod_set) const {
+  return CountIn(pod_sets, pod_set) + CountIn(surplus, pod_set);
+}
+
+bool Admission::Covers(const Workload& workload) const {
+  return std::ranges::all_of(workload.pod_sets,
+                             [this](const PodSet& set) { return set.count <= Counted(set.name); });
+}
+
+}  // namespace muster::quota
