@@ -47,7 +47,7 @@ kube::Pod PodOfJob(const std::string& job, kube::StringMap labels = {}) {
 }
 
 // "NAME MIN/AT_ONCE of OWNER-KIND OWNER-NAME", "alone" or "waits for OWNER".
-std::string Gang(const JobGangs& jobs, const kube::Pod& pod) {
+std::string GangNameOf(const JobGangs& jobs, const kube::Pod& pod) {
   const Derivation derivation = jobs.Derive(pod);
   if (derivation.missing) return "waits for " + derivation.missing->name;
   if (!derivation.gang || !derivation.gang->wanted) return "alone";
@@ -70,7 +70,7 @@ TEST(JobGangs, AJobsGangIsWhatRunsInParallelAndIsLeftToComplete) {
            {R"({"parallelism":0})", "j 0/0 of Job j"}}) {
     JobGangs jobs;
     jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("j", spec)));
-    EXPECT_EQ(Gang(jobs, PodOfJob("j")), gang) << spec;
+    EXPECT_EQ(GangNameOf(jobs, PodOfJob("j")), gang) << spec;
   }
 }
 
@@ -88,13 +88,13 @@ TEST(JobGangs, AnAnnotationTurnsAJobsGangOff) {
   JobGangs jobs;
   jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("j", R"({"parallelism":4})",
                                                R"("annotations":{"muster.dev/gang":"false"})")));
-  EXPECT_EQ(Gang(jobs, PodOfJob("j")), "alone");
+  EXPECT_EQ(GangNameOf(jobs, PodOfJob("j")), "alone");
 }
 
 TEST(JobGangs, ABadCountIsTheGangsFault) {
   JobGangs jobs;
   jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("j", R"({"parallelism":-4})")));
-  EXPECT_THAT(Gang(jobs, PodOfJob("j")),
+  EXPECT_THAT(GangNameOf(jobs, PodOfJob("j")),
               HasSubstr("fault: Job team/j: spec.parallelism is -4, must be"));
 }
 
@@ -102,32 +102,32 @@ TEST(JobGangs, ABadCountIsTheGangsFault) {
 
 TEST(JobGangs, APodWaitsForAnOwnerOfAKindThatIsRead) {
   JobGangs jobs;
-  EXPECT_EQ(Gang(jobs, PodOfJob("j")), "waits for j");
+  EXPECT_EQ(GangNameOf(jobs, PodOfJob("j")), "waits for j");
   jobs.Upsert(kube::ToAnyJob(Object<kube::Job>(
       "j", R"({"parallelism":2})", OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "s"))));
-  EXPECT_EQ(Gang(jobs, PodOfJob("j")), "waits for s");
+  EXPECT_EQ(GangNameOf(jobs, PodOfJob("j")), "waits for s");
 }
 
 TEST(JobGangs, APodOfAnyOtherOwnerIsAlone) {
   JobGangs jobs;
-  EXPECT_EQ(Gang(jobs, Pod("apps/v1", "ReplicaSet", "r")), "alone");
-  EXPECT_EQ(Gang(jobs, Pod("batch.volcano.sh/v1alpha1", "Job", "v")), "alone");
+  EXPECT_EQ(GangNameOf(jobs, Pod("apps/v1", "ReplicaSet", "r")), "alone");
+  EXPECT_EQ(GangNameOf(jobs, Pod("batch.volcano.sh/v1alpha1", "Job", "v")), "alone");
   kube::Pod bare;
-  EXPECT_EQ(Gang(jobs, bare), "alone");
+  EXPECT_EQ(GangNameOf(jobs, bare), "alone");
 }
 
 TEST(JobGangs, AnOwnerThatDoesntControlThePodSaysNothing) {
   JobGangs jobs;
   kube::Pod pod = PodOfJob("j");
   pod.meta.owners.front().controller = false;
-  EXPECT_EQ(Gang(jobs, pod), "alone");
+  EXPECT_EQ(GangNameOf(jobs, pod), "alone");
 }
 
 TEST(JobGangs, AJobOfAKindThatIsntReadIsTheOutermost) {
   JobGangs jobs;
   jobs.Upsert(kube::ToAnyJob(
       Object<kube::Job>("j", R"({"parallelism":2})", OwnedBy("batch/v1", "CronJob", "nightly"))));
-  EXPECT_EQ(Gang(jobs, PodOfJob("j")), "j 2/2 of Job j");
+  EXPECT_EQ(GangNameOf(jobs, PodOfJob("j")), "j 2/2 of Job j");
 }
 
 // --- PyTorchJob ---
@@ -149,7 +149,7 @@ TEST(JobGangs, APyTorchJobsGangIsAllOfItsReplicas) {
            {Replicas(1, 3, R"(,"elasticPolicy":{"minReplicas":5})"), "p 4/4 of PyTorchJob p"}}) {
     JobGangs jobs;
     jobs.Upsert(kube::ToAnyJob(Object<kube::PyTorchJob>("p", spec)));
-    EXPECT_EQ(Gang(jobs, Pod("kubeflow.org/v1", "PyTorchJob", "p")), gang) << spec;
+    EXPECT_EQ(GangNameOf(jobs, Pod("kubeflow.org/v1", "PyTorchJob", "p")), gang) << spec;
   }
 }
 
@@ -183,8 +183,8 @@ TEST(JobGangs, AJobSetsReplicatedJobsAreOneGang) {
   JobGangs jobs;
   jobs.Upsert(kube::ToAnyJob(
       Object<kube::JobSet>("s", Set({Replicated("leader", 1, 1), Replicated("w", 2, 3)}))));
-  EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "leader")), "s 7/7 of JobSet s");
-  EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "w")), "s 7/7 of JobSet s");
+  EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "s", "leader")), "s 7/7 of JobSet s");
+  EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "s", "w")), "s 7/7 of JobSet s");
 }
 
 TEST(JobGangs, WhatWaitsForAnotherIsAGangOfItsOwn) {
@@ -193,9 +193,9 @@ TEST(JobGangs, WhatWaitsForAnotherIsAGangOfItsOwn) {
     jobs.Upsert(kube::ToAnyJob(Object<kube::JobSet>(
         "s", Set({Replicated("dataset", 1, 1), Replicated("model", 2, 1, "dataset", status),
                   Replicated("node", 1, 4, "model", status)}))));
-    EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "dataset")), "s-dataset 1/1 of JobSet s");
-    EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "model")), "s-model 2/2 of JobSet s");
-    EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "node")), "s-node 4/4 of JobSet s");
+    EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "s", "dataset")), "s-dataset 1/1 of JobSet s");
+    EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "s", "model")), "s-model 2/2 of JobSet s");
+    EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "s", "node")), "s-node 4/4 of JobSet s");
   }
 }
 
@@ -204,9 +204,9 @@ TEST(JobGangs, WhatWaitsForTheSameStartsTogether) {
   jobs.Upsert(kube::ToAnyJob(Object<kube::JobSet>(
       "s", Set({Replicated("init", 1, 1), Replicated("launcher", 1, 1, "init"),
                 Replicated("node", 1, 4, "init"), Replicated("late", 1, 4, "init", "Ready")}))));
-  EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "launcher")), "s-launcher 5/5 of JobSet s");
-  EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "node")), "s-launcher 5/5 of JobSet s");
-  EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "late")), "s-late 4/4 of JobSet s");
+  EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "s", "launcher")), "s-launcher 5/5 of JobSet s");
+  EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "s", "node")), "s-launcher 5/5 of JobSet s");
+  EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "s", "late")), "s-late 4/4 of JobSet s");
 }
 
 TEST(JobGangs, InOrderSeparatesAllOfThem) {
@@ -214,8 +214,8 @@ TEST(JobGangs, InOrderSeparatesAllOfThem) {
   jobs.Upsert(kube::ToAnyJob(
       Object<kube::JobSet>("s", Set({Replicated("a", 1, 2), Replicated("b", 1, 3)},
                                     R"(,"startupPolicy":{"startupPolicyOrder":"InOrder"})"))));
-  EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "a")), "s-a 2/2 of JobSet s");
-  EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "b")), "s-b 3/3 of JobSet s");
+  EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "s", "a")), "s-a 2/2 of JobSet s");
+  EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "s", "b")), "s-b 3/3 of JobSet s");
 }
 
 TEST(JobGangs, TheJobsLabelSaysWhichReplicatedJobWhereThePodsDoesnt) {
@@ -225,13 +225,13 @@ TEST(JobGangs, TheJobsLabelSaysWhichReplicatedJobWhereThePodsDoesnt) {
       Object<kube::Job>("j", "{}",
                         OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "s") +
                             R"(,"labels":{"jobset.sigs.k8s.io/replicatedjob-name":"a"})")));
-  EXPECT_EQ(Gang(jobs, PodOfJob("j")), "s 2/2 of JobSet s");
+  EXPECT_EQ(GangNameOf(jobs, PodOfJob("j")), "s 2/2 of JobSet s");
 }
 
 TEST(JobGangs, AReplicatedJobThatTheJobSetDoesntHaveIsNamed) {
   JobGangs jobs;
   jobs.Upsert(kube::ToAnyJob(Object<kube::JobSet>("s", Set({Replicated("a", 1, 2)}))));
-  EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "s", "b")),
+  EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "s", "b")),
             R"(fault: JobSet team/s has no replicated job "b", which s-b-0-0 names)");
 }
 
@@ -242,7 +242,7 @@ TEST(JobGangs, MorePodsThanAPodGroupCanCountAreAFault) {
                                      Replicated("b", 2'000'000'000, 2'000'000'000),
                                      Replicated("c", 2'000'000'000, 2'000'000'000)}))));
   EXPECT_THAT(
-      Gang(jobs, PodOfSet(&jobs, "s", "a")),
+      GangNameOf(jobs, PodOfSet(&jobs, "s", "a")),
       HasSubstr("it makes 9223372036854775807 pods at once, a gang has at most 2147483647"));
 }
 
@@ -259,10 +259,10 @@ TEST(JobGangs, ATrainJobsGangIsItsJobSetsAndGoesWithTheTrainJob) {
          "name":"t","uid":"train-uid","controller":true}])");
   jobs.Upsert(kube::ToAnyJob(set));
   const kube::Pod pod = PodOfSet(&jobs, "t", "node");
-  EXPECT_EQ(Gang(jobs, pod), "waits for t");
+  EXPECT_EQ(GangNameOf(jobs, pod), "waits for t");
   EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(train)),
               UnorderedElementsAre("train-uid", "t-uid", "t-node-0-uid"));
-  EXPECT_EQ(Gang(jobs, pod), "t-node 4/4 of TrainJob t");
+  EXPECT_EQ(GangNameOf(jobs, pod), "t-node 4/4 of TrainJob t");
   EXPECT_EQ(jobs.Derive(pod).gang->owner.uid, "train-uid");
   EXPECT_EQ(jobs.Derive(pod).gang->maker, "JobSet team/t (node)");
 }
@@ -278,8 +278,8 @@ TEST(JobGangs, JobsThatNameEachOtherAsOwnersEndNowhere) {
   jobs.Upsert(kube::ToAnyJob(
       Object<kube::JobSet>("c", Set({Replicated("x", 1, 2)}),
                            OwnedBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "c"))));
-  EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "a", "x")), "waits for b");
-  EXPECT_EQ(Gang(jobs, PodOfSet(&jobs, "c", "x")), "waits for c");
+  EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "a", "x")), "waits for b");
+  EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "c", "x")), "waits for c");
 }
 
 // --- StatefulSet ---
@@ -290,12 +290,12 @@ TEST(JobGangs, AStatefulSetIsAGangOnlyIfItAsksForIt) {
   const std::string opt_in = R"("annotations":{"muster.dev/gang":"true"})";
   jobs.Upsert(kube::ToAnyJob(
       Object<kube::StatefulSet>("s", R"({"replicas":3,"podManagementPolicy":"Parallel"})")));
-  EXPECT_EQ(Gang(jobs, pod), "alone");
+  EXPECT_EQ(GangNameOf(jobs, pod), "alone");
   jobs.Upsert(kube::ToAnyJob(Object<kube::StatefulSet>(
       "s", R"({"replicas":3,"podManagementPolicy":"Parallel"})", opt_in)));
-  EXPECT_EQ(Gang(jobs, pod), "s 3/3 of StatefulSet s");
+  EXPECT_EQ(GangNameOf(jobs, pod), "s 3/3 of StatefulSet s");
   jobs.Upsert(kube::ToAnyJob(Object<kube::StatefulSet>("s", R"({"replicas":3})", opt_in)));
-  EXPECT_EQ(Gang(jobs, pod), "s 3/1 of StatefulSet s");
+  EXPECT_EQ(GangNameOf(jobs, pod), "s 3/1 of StatefulSet s");
   EXPECT_THAT(jobs.Derive(pod).gang->one_by_one, HasSubstr("OrderedReady"));
 }
 
@@ -347,10 +347,10 @@ TEST(JobGangs, OnlyWhatMattersIsAChange) {
   EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(
                   Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"3")"))),
               IsEmpty());
-  EXPECT_EQ(Gang(jobs, PodOfJob("j")), "j 3/3 of Job j");
+  EXPECT_EQ(GangNameOf(jobs, PodOfJob("j")), "j 3/3 of Job j");
   EXPECT_THAT(jobs.Remove("j-uid"), ElementsAre("j-uid"));
   EXPECT_THAT(jobs.Remove("j-uid"), IsEmpty());
-  EXPECT_EQ(Gang(jobs, PodOfJob("j")), "waits for j");
+  EXPECT_EQ(GangNameOf(jobs, PodOfJob("j")), "waits for j");
 }
 
 TEST(JobGangs, OfTwoJobsWithOneNameTheOlderHasIt) {

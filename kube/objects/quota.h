@@ -129,7 +129,7 @@ struct Workload {
     // Whether the template has these at all.
     bool has_affinity = false;
     bool has_node_affinity = false;
-    std::map<std::string, std::string> flavors;  // resource -> flavor; empty: nothing reserved
+    std::map<std::string, std::string> flavors = {};  // by resource; empty: nothing reserved
   };
   ObjectMeta meta;
   bool has_annotations = false;  // meta may lack some
