@@ -165,7 +165,11 @@ void Engine::Owners::Step(StepOutput* out) {
     return;
   }
   gangs.Expire();
-  if (placeability.Refresh()) quota.Invalidate();
+  const Placeability::Changes changes = placeability.Refresh();
+  if (changes.flavors) quota.Invalidate();
+  for (GangId id : changes.gangs) {
+    if (const Gang* gang = gangs.Find(id)) quota.Invalidate(*gang);
+  }
   restarts.KeepGoing();
 
   // In order of their names, so that equal histories decide alike.

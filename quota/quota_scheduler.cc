@@ -139,6 +139,14 @@ void QuotaScheduler::EnqueueSurplus(const Workload& workload) {
 }
 
 void QuotaScheduler::InvalidatePlacement() { state_->room.WakeEverybody(); }
+void QuotaScheduler::InvalidatePlacement(std::string_view id) { state_->room.WakeAlone(id); }
+
+void QuotaScheduler::InvalidateEviction(std::string_view id) {
+  const int root = state_->RootOf(state_->ledger.Find(id));
+  if (root == kNoNode) return;
+  state_->ledger.Touch(root);  // what was judged before was judged with other victims
+  state_->Wake(root);
+}
 
 bool QuotaScheduler::NeedsSchedule() const {
   const State& state = *state_;

@@ -29,7 +29,7 @@
 namespace muster::quota {
 
 // May this admitted workload, or what it has beyond its minMember, be evicted now? Called during
-// Schedule; after a change of its answers InvalidatePlacement is to be called.
+// Schedule; after a change of its answers InvalidateEviction is to be called.
 using Evictability = std::function<bool(std::string_view id, bool surplus_only)>;
 
 struct QuotaOptions {
@@ -148,8 +148,11 @@ class QuotaScheduler {
   void Enqueue(const Workload& workload);
   void EnqueueSurplus(const Workload& workload);
 
-  // Something that Feasibility depends on has changed.
+  // Something that Feasibility depends on has changed: for all that wait, or for this one.
   void InvalidatePlacement();
+  void InvalidatePlacement(std::string_view id);
+  // Evictability may answer otherwise about this admitted workload.
+  void InvalidateEviction(std::string_view id);
   // Something has changed since the last Schedule that may admit somebody.
   bool NeedsSchedule() const;
   // Decides all that can be decided now: repeats Kueue's scheduling cycle until it yields nothing.

@@ -193,6 +193,45 @@ TEST(Feasibility, IsAskedAgainOnlyOnceItIsInvalid) {
   EXPECT_THAT(world.Schedule(feasible), ElementsAre("a"));
 }
 
+TEST(Feasibility, IsAskedAgainOfTheOneItIsInvalidFor) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"h100", 12}}));
+  for (const char* name : {"a", "b", "c"}) world.Enqueue(Gang(name, "q", 4));
+  std::vector<std::string> asked;
+  bool possible = false;
+  const Feasibility feasible = [&](const Workload& workload, const PodSet&,
+                                   const kube::ResourceFlavor&) {
+    asked.push_back(workload.id);
+    return possible ? "" : "not yet";
+  };
+  EXPECT_THAT(world.Schedule(feasible), IsEmpty());
+  EXPECT_THAT(asked, ElementsAre("a", "b", "c"));
+  asked.clear();
+  possible = true;
+  world.scheduler.InvalidatePlacement("b");
+  EXPECT_TRUE(world.scheduler.NeedsSchedule());
+  EXPECT_THAT(world.Schedule(feasible), ElementsAre("b"));
+  EXPECT_THAT(asked, ElementsAre("b"));
+  world.scheduler.InvalidatePlacement("gone");
+  EXPECT_FALSE(world.scheduler.NeedsSchedule());
+}
+
+TEST(Evictability, IsAskedAgainWhereItIsInvalid) {
+  bool evictable = false;
+  QuotaWorld world({.may_evict = [&](std::string_view, bool) { return evictable; }});
+  kube::ClusterQueue queue = Queue("q", {{"h100", 4}});
+  queue.preemption.within_cluster_queue = kube::WithinQueuePolicy::kLowerPriority;
+  world.Add(queue);
+  world.Admit({Gang("low", "q", 4)});
+  world.Enqueue(Gang("high", "q", 4, 1));
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  evictable = true;
+  EXPECT_FALSE(world.scheduler.NeedsSchedule());
+  world.scheduler.InvalidateEviction("low");
+  EXPECT_TRUE(world.scheduler.NeedsSchedule());
+  EXPECT_THAT(world.Schedule(), ElementsAre("high<-low"));
+}
+
 TEST(Change, IsNeededForAnotherPass) {
   QuotaWorld world;
   EXPECT_FALSE(world.scheduler.NeedsSchedule());

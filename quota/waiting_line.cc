@@ -1,6 +1,7 @@
 #include "quota/waiting_line.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace muster::quota {
 
@@ -81,6 +82,15 @@ void WaitingLine::ParkAlone(Entry* entry) {
   entry->parked_alone = true;
   asleep_.insert(kind);
   if (sticky_ == entry) Stick(nullptr);
+}
+
+void WaitingLine::Wake(Entry* entry) {
+  EntryClass* kind = entry->kind;
+  Unlist(kind);
+  kind->parked = false;
+  if (std::exchange(entry->parked_alone, false)) kind->ready.insert(kind->alone.extract(entry));
+  if (kind->alone.empty()) asleep_.erase(kind);
+  List(kind);
 }
 
 bool WaitingLine::WakeAll() {

@@ -90,6 +90,8 @@ class WaitingLine {
 
   void ParkClass(Entry* entry);  // for the refusals of its assignment
   void ParkAlone(Entry* entry);
+  // One that was parked, alone or with its class.
+  void Wake(Entry* entry);
   // True if any was parked.
   bool WakeAll();
   int64_t wakes() const { return wakes_; }

@@ -202,6 +202,16 @@ void WaitingRoom::Wake(int root) {
   }
 }
 
+void WaitingRoom::WakeAlone(std::string_view id) {
+  Entry* entry = Find(id);
+  if (entry == nullptr || entry->kind == nullptr) return;
+  entry->placements.clear();
+  entry->judged_version = -1;
+  entry->next_flavor.clear();
+  line(entry->queue).Wake(entry);
+  changed_roots_.insert(ledger_.layout().queue(entry->queue).root);
+}
+
 void WaitingRoom::WakeEverybody() {
   ++placement_epoch_;
   for (size_t i = 0; i < lines_.size(); ++i) {

@@ -41,8 +41,9 @@ class WaitingRoom {
   void Resettle();
   // Quota under this root changed so that somebody may fit now.
   void Wake(int root);
-  // Placement may have changed.
+  // Placement may have changed: of all, or of this one.
   void WakeEverybody();
+  void WakeAlone(std::string_view id);
   int64_t placement_epoch() const { return placement_epoch_; }
 
   WaitingLine& line(int queue) { return *lines_[static_cast<size_t>(queue)]; }

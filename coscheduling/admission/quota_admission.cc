@@ -38,7 +38,7 @@ QuotaAdmission::QuotaAdmission(const EngineOptions& options, const cluster::Snap
 // Who waits may wait for something else now. If there is quota at all or isn't any more, that
 // concerns every gang.
 void QuotaAdmission::NoteObjects() {
-  placement_changed_ = queues_changed_ = reasons_stale_ = true;
+  queues_changed_ = reasons_stale_ = true;
   const bool in_use = InUse();
   if (std::exchange(in_use_, in_use) == in_use) return;
   for (const auto& [key, gang] : gangs_.all()) agenda_->Note(gang.id);
@@ -52,6 +52,15 @@ void QuotaAdmission::Upsert(const kube::WorkloadPriorityClass& priority_class) {
 void QuotaAdmission::Remove(const kube::WorkloadPriorityClass& priority_class) {
   priority_classes_.erase(priority_class.meta.name);
   NotePriorityClass(priority_class.meta.name);
+}
+
+// Its pods are of its own namespace.
+void QuotaAdmission::NoteBudget(const std::string& name_space) {
+  const std::map<GangKey, Gang>& all = gangs_.all();
+  for (auto it = all.lower_bound({.name_space = name_space, .name = ""});
+       it != all.end() && it->first.name_space == name_space; ++it) {
+    if (Holds(it->second)) scheduler_.InvalidateEviction(it->second.uid());
+  }
 }
 
 void QuotaAdmission::NotePriorityClass(std::string_view name) {
@@ -465,7 +474,6 @@ void QuotaAdmission::ReadWaitReasons() {
 
 void QuotaAdmission::Schedule(const Placeable& placeable) {
   if (options_.quota != QuotaMode::kInternal) return;
-  if (std::exchange(placement_changed_, false)) scheduler_.InvalidatePlacement();
   if (!scheduler_.NeedsSchedule()) {
     ReadWaitReasons();
     return;

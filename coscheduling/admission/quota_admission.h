@@ -56,14 +56,15 @@ class QuotaAdmission {
   }
   void Upsert(const kube::WorkloadPriorityClass& priority_class);
   void Remove(const kube::WorkloadPriorityClass& priority_class);
-  void Upsert(kube::PodDisruptionBudget budget) {
-    placement_changed_ |= budgets_.Upsert(std::move(budget));
+  void Upsert(const kube::PodDisruptionBudget& budget) {
+    if (budgets_.Upsert(budget)) NoteBudget(budget.meta.name_space);
   }
   void Remove(const kube::PodDisruptionBudget& budget) {
-    placement_changed_ |= budgets_.Remove(budget);
+    if (budgets_.Remove(budget)) NoteBudget(budget.meta.name_space);
   }
-  // Placeable may answer otherwise from now on.
-  void Invalidate() { placement_changed_ = true; }
+  // Placeable may answer otherwise from now on, about all or about this one.
+  void Invalidate() { scheduler_.InvalidatePlacement(); }
+  void Invalidate(const Gang& gang) { scheduler_.InvalidatePlacement(gang.uid()); }
 
   // --- steps of a gang ---
   // What else decides whether a gang keeps quota.
@@ -154,6 +155,7 @@ class QuotaAdmission {
   const Part& PartOf(const Gang& gang) const;
   void NoteObjects();
   void NotePriorityClass(std::string_view name);
+  void NoteBudget(const std::string& name_space);
   int64_t PriorityOf(const Gang& gang) const;
   void FindUncounted(const Gang& gang);
   bool MayKeep(const Gang& gang, const Holding& holding);
@@ -179,7 +181,6 @@ class QuotaAdmission {
   absl::flat_hash_map<std::string, GangId> gang_of_;  // by the workload's id
   std::map<std::string, int64_t, std::less<>> priority_classes_;
   cluster::DisruptionBudgets budgets_;
-  bool placement_changed_ = false;
   bool in_use_ = false;  // when a queue came or went last
   bool queues_changed_ = false;
   bool reasons_stale_ = false;

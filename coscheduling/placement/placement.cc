@@ -15,6 +15,7 @@ namespace {
 // once.
 constexpr absl::Duration kRefreshInterval = absl::Milliseconds(500);
 // A gang that got quota and found its room taken doesn't ask again before this.
+constexpr size_t kMostShapesNotOffered = 64;  // of further ones only the planned node is left out
 constexpr absl::Duration kRoomPause = absl::Seconds(5);
 
 // It holds no quota and stays in the list all the same.
@@ -369,8 +370,11 @@ bool Placement::Refuse(const Gang& gang, const std::string& pod, const std::stri
   agenda_->Note(gang.id);
   const kube::Pod* member = snapshot_.FindPod(pod);
   if (offered.empty() || member == nullptr) return true;
-  RefusedNodes& not_offered = not_offered_[cluster::ClassKey(*member)];
-  not_offered.Expire(agenda_->now());
+  std::string shape = cluster::ClassKey(*member);
+  for (auto& [of_shape, nodes] : not_offered_) nodes.Expire(agenda_->now());
+  std::erase_if(not_offered_, [](const auto& one) { return one.second.empty(); });
+  if (not_offered_.size() >= kMostShapesNotOffered && !not_offered_.contains(shape)) return true;
+  RefusedNodes& not_offered = not_offered_[std::move(shape)];
   const std::set<std::string_view> names(offered.begin(), offered.end());
   for (const auto& [name, info] : snapshot_.nodes()) {
     // Where others of ours have their places kube-scheduler may have found that, too.
@@ -624,7 +628,7 @@ void Placement::TryWithoutQuota(const Gang& gang, Part* part, const PlanRequest&
   } else {
     places.fits_now = plan.complete || CapacityMaySuffice(gang, part->missing);
   }
-  if (places.fits_now) quota_->Invalidate();
+  if (places.fits_now) quota_->Invalidate(gang);
   if (places.fits_now && !fitted) fitting_.push_back(gang.id);
 }
 
@@ -755,10 +759,13 @@ void Placement::FollowHead() {
   const GangId head = Head();
   const GangId before = std::exchange(head_, head);
   if (before == head) return;
-  if (before != GangId::kNone) agenda_->Note(before);
+  if (const Gang* other = gangs_.Find(before); other != nullptr) {
+    agenda_->Note(before);
+    quota_->Invalidate(*other);
+  }
   const Gang* gang = gangs_.Find(head);
   if (gang == nullptr || !gang->facts.waits_for_room) return;
-  quota_->Invalidate();
+  quota_->Invalidate(*gang);
   fitting_.push_back(head);
 }
 

@@ -17,7 +17,7 @@ constexpr size_t kJudgedAtMost = 4096;
 // --- observations ---
 
 void Placeability::Upsert(kube::NodePool pool) {
-  flavors_changed_ = true;
+  makeable_changed_ = true;
   std::string name = pool.meta.name;
   const auto it = pools_.find(name);
   pools_changed_ |= it == pools_.end() || !cluster::MakeTheSame(it->second, pool);
@@ -25,7 +25,7 @@ void Placeability::Upsert(kube::NodePool pool) {
 }
 
 void Placeability::RemoveNodePool(std::string_view name) {
-  flavors_changed_ = pools_changed_ = true;
+  makeable_changed_ = pools_changed_ = true;
   pools_.erase(std::string(name));
 }
 
@@ -35,23 +35,22 @@ void Placeability::Observe(const cluster::Journal& journal) {
     return entry.second.observed.HasAny({NodeChange::kCame, NodeChange::kWent, NodeChange::kClass});
   });
   nodes_changed_ |= changed;
-  flavors_changed_ |= changed;
+  makeable_changed_ |= changed;
 }
 
 // --- steps ---
 
 // NodePools change seldom, nodes all the time: only gangs that nothing was found for care for
 // those, and can wait a little.
-bool Placeability::Refresh() {
+Placeability::Changes Placeability::Refresh() {
   const absl::Time now = agenda_->now();
-  bool flavors = std::exchange(flavors_changed_, false) || now >= next_flavor_retry_;
+  Changes changes;
   const bool pools = std::exchange(pools_changed_, false);
   const absl::Time due = judged_at_ + kJudgeNodesEvery;
   if (pools || (nodes_changed_ && now >= due)) {
     judged_.clear();
     judged_at_ = now;
     nodes_changed_ = false;
-    flavors = true;
     if (pools) {
       for (const auto& [gang, feasibility] : of_gang_) agenda_->Note(gang);
     } else {
@@ -60,12 +59,22 @@ bool Placeability::Refresh() {
   } else if (nodes_changed_) {
     agenda_->WakeAt(due);
   }
-  if (flavors) {
+  const bool makeable = std::exchange(makeable_changed_, false);
+  if (std::exchange(flavors_changed_, false) || why_no_nodes_.size() > kJudgedAtMost) {
     why_no_nodes_.clear();
-    next_flavor_retry_ = Never();
+    changes.flavors = true;
+  } else if (makeable) {
+    for (auto& [key, verdict] : why_no_nodes_) {
+      std::string why = JudgeFlavor(verdict.demand);
+      changes.flavors |= why != verdict.why;
+      verdict.why = std::move(why);
+    }
   }
-  agenda_->WakeAt(next_flavor_retry_);
-  return flavors;
+  while (!flavor_retries_.empty() && flavor_retries_.begin()->first <= now) {
+    changes.gangs.push_back(flavor_retries_.extract(flavor_retries_.begin()).value().second);
+  }
+  if (!flavor_retries_.empty()) agenda_->WakeAt(flavor_retries_.begin()->first);
+  return changes;
 }
 
 std::shared_ptr<const Feasibility> Placeability::Judged(const cluster::Demand& demand) {
@@ -144,7 +153,7 @@ std::string Placeability::WhyNotPlaceable(const Gang& gang, const quota::Workloa
     return agenda_->now() >= tried_until_(gang, *other) && WhyNoNodesOf(set, *other).empty();
   });
   if (!another) return "";
-  next_flavor_retry_ = std::min(next_flavor_retry_, until);
+  flavor_retries_.emplace(until, gang.id);
   agenda_->WakeAt(until);
   return fmt::format("its nodes didn't come; tried again from {}", kube::ClockText(until));
 }
@@ -153,14 +162,19 @@ const std::string& Placeability::WhyNoNodesOf(const quota::PodSet& set,
                                               const kube::ResourceFlavor& flavor) {
   std::string key = fmt::format("{}/{}/{}", set.name, set.count, flavor.meta.name);
   auto [known, inserted] = why_no_nodes_.try_emplace(std::move(key));
-  if (!inserted) return known->second;
-  const cluster::Demand demand{
-      std::make_shared<const kube::PodSpec>(quota::WithFlavor(*set.spec, flavor)), set.count, 0,
-      ""};
-  known->second = muster::coscheduling::Judge(demand, pools_, cluster::PoolLimits::kRemaining,
-                                              snapshot_, options_.instance_types)
-                      .reason.message;
-  return known->second;
+  FlavorVerdict& verdict = known->second;
+  if (inserted) {
+    verdict.demand = {std::make_shared<const kube::PodSpec>(quota::WithFlavor(*set.spec, flavor)),
+                      set.count, 0, ""};
+    verdict.why = JudgeFlavor(verdict.demand);
+  }
+  return verdict.why;
+}
+
+std::string Placeability::JudgeFlavor(const cluster::Demand& demand) const {
+  return muster::coscheduling::Judge(demand, pools_, cluster::PoolLimits::kRemaining, snapshot_,
+                                     options_.instance_types)
+      .reason.message;
 }
 
 int64_t Placeability::MakeableOf(const quota::PodSet& set, cluster::PoolLimits limits) const {

@@ -6,8 +6,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -38,8 +40,12 @@ class Placeability : Owner {
   void Invalidate() { flavors_changed_ = true; }
 
   // --- steps ---
-  // Before gangs are looked at: notes those whose answer may have changed. True if a flavor's may.
-  bool Refresh();
+  // Before gangs are looked at: notes those whose answer may have changed.
+  struct Changes {
+    bool flavors = false;       // WhyNoNodesOf may answer otherwise
+    std::vector<GangId> gangs;  // prefer no other flavor any more
+  };
+  Changes Refresh();
   // Whether the nodes that the gang asks for can exist, unless something of it stands or is being
   // carried out (`under_way`). True if they certainly can't.
   bool Judge(const Gang& gang, bool under_way);
@@ -61,6 +67,7 @@ class Placeability : Owner {
 
  private:
   std::shared_ptr<const Feasibility> Judged(const cluster::Demand& demand);
+  std::string JudgeFlavor(const cluster::Demand& demand) const;
 
   const QuotaAdmission& quota_;
   const TriedUntil tried_until_;
@@ -72,13 +79,18 @@ class Placeability : Owner {
       judged_;
   absl::flat_hash_map<GangId, std::shared_ptr<const Feasibility>> of_gang_;
   absl::flat_hash_set<GangId> infeasible_;
-  // By pod set, count and flavor; emptied when nodes or NodePools change.
-  std::map<std::string, std::string> why_no_nodes_;
-  bool flavors_changed_ = false;
+  struct FlavorVerdict {
+    cluster::Demand demand;
+    std::string why;
+  };
+  // By pod set, count and flavor; judged again when nodes or NodePools change.
+  std::map<std::string, FlavorVerdict> why_no_nodes_;
+  bool flavors_changed_ = false;  // the objects
+  bool makeable_changed_ = false;
   bool pools_changed_ = false;
   bool nodes_changed_ = false;
   absl::Time judged_at_ = absl::InfinitePast();
-  absl::Time next_flavor_retry_ = Never();
+  std::set<std::pair<absl::Time, GangId>> flavor_retries_;
 };
 
 }  // namespace muster::coscheduling
