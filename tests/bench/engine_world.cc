@@ -196,7 +196,10 @@ void EngineWorld::GangGoes(const std::string& gang) {
     to_bind_.erase(uid);
     Timed([&] { engine_.Remove(Uid<kube::Pod>(uid)); });
   }
-  Timed([&] { engine_.Remove(Uid<kube::PodGroup>("group-" + gang)); });
+  auto group = Uid<kube::PodGroup>("group-" + gang);
+  group.meta.name_space = NamespaceOf(gang);
+  group.meta.name = gang;
+  Timed([&] { engine_.Remove(group); });
 }
 
 std::string EngineWorld::AnyWaitingGang(uint64_t draw) const {
