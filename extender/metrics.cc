@@ -377,6 +377,23 @@ void AddApi(const kube::TransportStats& api, Snapshot* out) {
                     api.latency_counts, bounds, absl::ToDoubleSeconds(api.latency_sum));
 }
 
+void AddConnections(const Metrics::Sample& sample, Snapshot* out) {
+  for (const auto& [server, counts] : sample.connections) {
+    out->Gauge("muster_http_connections", "Open connections of each server.",
+               static_cast<double>(counts.open), {{"server", server}});
+  }
+  for (const auto& [server, counts] : sample.connections) {
+    out->Counter("muster_http_connections_refused_total",
+                 "Connections turned away because there were too many.",
+                 static_cast<double>(counts.turned_away), {{"server", server}});
+  }
+  for (const auto& [server, counts] : sample.connections) {
+    out->Counter("muster_http_connections_displaced_total",
+                 "Idle connections ended to make room for others.",
+                 static_cast<double>(counts.ended_idle), {{"server", server}});
+  }
+}
+
 void AddService(const Metrics::Sample& sample, Snapshot* out) {
   out->Counter("muster_events_sent_total", "Events written.",
                static_cast<double>(sample.events.sent));
@@ -390,8 +407,6 @@ void AddService(const Metrics::Sample& sample, Snapshot* out) {
              static_cast<double>(sample.events.remembered));
   out->Gauge("muster_query_watches", "Open watches of gangs and nodes.",
              static_cast<double>(sample.subscriptions));
-  out->Gauge("muster_extender_connections", "Connections of kube-scheduler.",
-             static_cast<double>(sample.extender_connections));
   out->Gauge("muster_ready", "1 when /readyz says ok.", sample.ready ? 1 : 0);
   out->Gauge("muster_leading", "1 while this process decides.", sample.leading ? 1 : 0);
   out->Gauge("muster_leader_known", "1 while this process leads or knows a live leader.",
@@ -420,6 +435,7 @@ std::string Metrics::Text(const Sample& sample) const {
   AddEngine(engine, sample, &out);
   AddWatches(sample, &out);
   AddApi(sample.api, &out);
+  AddConnections(sample, &out);
   AddService(sample, &out);
   return out.Text();
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +21,7 @@
 #include "extender/executor.h"
 #include "extender/extender_protocol.h"
 #include "extender/state_store.h"
+#include "http/server.h"
 #include "kube/client/transport_stats.h"
 #include "lint/object_lint.h"
 
@@ -59,7 +61,7 @@ class Metrics {
     size_t held_binds = 0;
     size_t filter_answers = 0;
     size_t subscriptions = 0;
-    size_t extender_connections = 0;
+    std::vector<std::pair<const char*, http::Server::ConnectionCounts>> connections;  // by server
     bool ready = false;
     bool leading = false;
     bool leader_known = false;

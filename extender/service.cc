@@ -256,7 +256,9 @@ struct Service::Impl {
   absl::Status StartWebhook() {
     WebhookServerOptions server;
     server.listen = options.webhook_listen;
-    server.scheduler_name = options.engine.scheduler_name;
+    server.gate = {.scheduler_name = options.engine.scheduler_name,
+                   .guards_queues = options.engine.quota == coscheduling::QuotaMode::kInternal};
+    const bool guards_queues = server.gate.guards_queues;
     server.certificates.certificate_validity = options.webhook.cert_validity;
     if (!options.webhook.cert_file.empty()) {
       server.certificates.files = CertificateFiles{.certificate = options.webhook.cert_file,
@@ -284,6 +286,7 @@ struct Service::Impl {
     webhook_server = *std::move(started);
     WantedWebhook wanted;
     wanted.scheduler_name = options.engine.scheduler_name;
+    wanted.guards_queues = guards_queues;
     wanted.ca_bundle = webhook_server->CaBundlePem();
     wanted.service = *std::move(called_as);
     const auto keep = [&](WebhookPurpose purpose, std::string_view path) {
@@ -419,7 +422,9 @@ struct Service::Impl {
     sample.held_binds = scheduler_routes->held_binds();
     sample.filter_answers = filter_table.size();
     sample.subscriptions = store.subscriptions();
-    sample.extender_connections = extender_server->connections();
+    sample.connections = {{"extender", extender_server->connection_counts()},
+                          {"rest", rest_server->connection_counts()},
+                          {"webhook", webhook_server->connection_counts()}};
     sample.ready = NotReadyReason().empty();
     if (started) {
       sample.leading = leadership->Leads();

@@ -58,9 +58,10 @@ constexpr size_t kBodyPadding = 64;
 template <typename Stream>
 class ConnectionOf final : public Connection {
  public:
-  ConnectionOf(std::shared_ptr<ServerCore> core, Stream stream,
+  ConnectionOf(std::shared_ptr<ServerCore> core, asio::ip::address peer, Stream stream,
                std::shared_ptr<asio::ssl::context> tls)
-      : core_(std::move(core)),
+      : Connection(std::move(peer)),
+        core_(std::move(core)),
         tls_(std::move(tls)),
         stream_(std::move(stream)),
         strand_(beast::get_lowest_layer(stream_).get_executor()),
@@ -140,6 +141,7 @@ class ConnectionOf final : public Connection {
       co_await RejectUnreadable(error);
       co_return false;
     }
+    if (!SetBusy()) co_return false;
     const auto ready = std::chrono::steady_clock::now();
     const bool keep_alive = parser.get().keep_alive();
     chunked_ = parser.get().version() >= 11;
@@ -178,9 +180,10 @@ class ConnectionOf final : public Connection {
     phase_ = Phase::kIdle;
     if (core_->stopping) co_return false;
     Expire(core_->options.idle_timeout);
+    if (!SetIdle()) co_return false;
     auto [error, count] =
         co_await stream_.async_read_some(buffer_.prepare(kHeaderReadSize), kAwait);
-    if (error) co_return false;
+    if (error || !SetIdle()) co_return false;
     buffer_.commit(count);
     co_return true;
   }
@@ -482,6 +485,15 @@ class ConnectionOf final : public Connection {
 
 }  // namespace
 
+void ServerCore::Remove(Connection* connection) {
+  std::lock_guard lock(mutex);
+  if (connections.erase(connection) == 0) return;
+  const auto of = of_peer.find(connection->peer);
+  if (--of->second == 0) of_peer.erase(of);
+  if (connections.empty()) no_connections.notify_all();
+  on_room();
+}
+
 class Responder::Exchange {
  public:
   Exchange(std::shared_ptr<ServerCore> core, std::shared_ptr<Connection> connection)
@@ -556,6 +568,8 @@ std::shared_ptr<Connection> MakeConnection(std::shared_ptr<ServerCore> core,
                                            std::shared_ptr<asio::ssl::context> tls) {
   const Strand strand = asio::make_strand(core->context);
   ErrorCode ignored;
+  asio::ip::address peer = socket.remote_endpoint(ignored).address();
+  if (ignored) return nullptr;  // it has gone
   socket.set_option(asio::ip::tcp::no_delay(true), ignored);
   const auto protocol = socket.local_endpoint(ignored).protocol();
   PlainStream plain(strand);
@@ -563,11 +577,12 @@ std::shared_ptr<Connection> MakeConnection(std::shared_ptr<ServerCore> core,
   if (!ignored) plain.socket().non_blocking(true, ignored);
   if (ignored) return nullptr;
   if (!tls) {
-    return std::make_shared<ConnectionOf<PlainStream>>(std::move(core), std::move(plain), nullptr);
+    return std::make_shared<ConnectionOf<PlainStream>>(std::move(core), std::move(peer),
+                                                       std::move(plain), nullptr);
   }
   asio::ssl::context& context = *tls;
   return std::make_shared<ConnectionOf<TlsStream>>(
-      std::move(core), TlsStream(std::move(plain), context), std::move(tls));
+      std::move(core), std::move(peer), TlsStream(std::move(plain), context), std::move(tls));
 }
 
 }  // namespace muster::http

@@ -4,14 +4,19 @@
 #include <atomic>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/strand.hpp>
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <unordered_map>
 
@@ -56,10 +61,13 @@ struct ServerCore {
   std::mutex mutex;
   // Open connections. One that has ended is not here, even if a Responder still refers to it.
   std::unordered_map<Connection*, std::weak_ptr<Connection>> connections;
+  // How many of them each peer has.
+  std::map<boost::asio::ip::address, size_t> of_peer;
   std::condition_variable no_connections;
   // Null without TLS. Connections keep the one they started with.
   std::shared_ptr<boost::asio::ssl::context> tls;
-  uint64_t refused = 0;
+  uint64_t turned_away = 0;
+  uint64_t ended_idle = 0;
 
   // The server's own refusal of a request.
   Response Refuse(int status, std::string text) const {
@@ -70,12 +78,7 @@ struct ServerCore {
   // Set before the io threads begin: tells whoever accepts that there is room again.
   std::function<void()> on_room = [] {};
 
-  void Remove(Connection* connection) {
-    std::lock_guard lock(mutex);
-    connections.erase(connection);
-    if (connections.empty()) no_connections.notify_all();
-    on_room();
-  }
+  void Remove(Connection* connection);
 };
 
 struct Answer {
@@ -86,6 +89,7 @@ struct Answer {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
+  explicit Connection(boost::asio::ip::address peer) : peer(std::move(peer)) {}
   virtual ~Connection() = default;
   virtual void Start() = 0;
   // The answer to the request under way. Thread-safe.
@@ -94,6 +98,36 @@ class Connection : public std::enable_shared_from_this<Connection> {
   virtual void Drain() = 0;
   // Closes whatever is under way. Thread-safe.
   virtual void Close() = 0;
+
+  // Since when it waits for its handshake, a request, or the rest of one; nullopt while a whole
+  // request is under way. Thread-safe.
+  std::optional<int64_t> idle_since() const {
+    const int64_t since = idle_since_;
+    return since < kBusy ? std::optional(since) : std::nullopt;
+  }
+  // From now on no request is taken; false if one is under way. Thread-safe.
+  bool EndIfIdle() {
+    int64_t since = idle_since_;
+    return since < kBusy && idle_since_.compare_exchange_strong(since, kEnded);
+  }
+  const boost::asio::ip::address peer;
+
+ protected:
+  // False if it was ended.
+  bool SetIdle() { return Set(Now()); }
+  bool SetBusy() { return Set(kBusy); }
+
+ private:
+  bool Set(int64_t state) {
+    int64_t before = idle_since_;
+    while (before != kEnded && !idle_since_.compare_exchange_weak(before, state)) {
+    }
+    return before != kEnded;
+  }
+  static int64_t Now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+  static constexpr int64_t kBusy = INT64_MAX - 1;
+  static constexpr int64_t kEnded = INT64_MAX;
+  std::atomic<int64_t> idle_since_ = Now();  // ticks of the steady clock
 };
 
 // The connection's first reference is held by its own coroutine from Start on.

@@ -8,7 +8,9 @@
 #include <chrono>
 #include <exception>
 #include <future>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "fmt/format.h"
 #include "http/asio_await.h"
@@ -75,14 +77,11 @@ class Server::Impl {
 
   uint16_t port() const { return port_; }
 
-  size_t connections() const {
+  ConnectionCounts counts() const {
     std::lock_guard lock(core_->mutex);
-    return core_->connections.size();
-  }
-
-  uint64_t refused() const {
-    std::lock_guard lock(core_->mutex);
-    return core_->refused;
+    return {.open = core_->connections.size(),
+            .turned_away = core_->turned_away,
+            .ended_idle = core_->ended_idle};
   }
 
   absl::Status SetCertificate(const Certificate& certificate) {
@@ -160,28 +159,59 @@ class Server::Impl {
 
   bool MustWait() const {
     return core_->options.when_full == ServerOptions::WhenFull::kLetWait &&
-           connections() >= core_->options.max_connections;
+           counts().open >= core_->options.max_connections;
   }
 
+  // Only one connection is admitted at a time.
   void Admit(tcp::socket socket) {
     std::shared_ptr<asio::ssl::context> tls;
     {
       std::lock_guard lock(core_->mutex);
-      if (core_->connections.size() >= core_->options.max_connections) {
-        ++core_->refused;
-        return;  // closes the socket
-      }
       tls = core_->tls;
     }
     std::shared_ptr<Connection> connection =
         MakeConnection(core_, std::move(socket), std::move(tls));
     if (!connection) return;
+    std::shared_ptr<Connection> ended;
     {
       std::lock_guard lock(core_->mutex);
+      const auto of_peer = core_->of_peer.find(connection->peer);
+      const bool peer_is_full = of_peer != core_->of_peer.end() &&
+                                of_peer->second >= core_->options.max_connections_per_peer;
+      if (peer_is_full || core_->connections.size() >= core_->options.max_connections) {
+        ended = OldestIdle(peer_is_full ? &connection->peer : nullptr);
+        if (!ended || !ended->EndIfIdle()) {
+          ++core_->turned_away;
+          return;  // closes the socket
+        }
+        ++core_->ended_idle;
+      }
       core_->connections.emplace(connection.get(), connection);
+      ++core_->of_peer[connection->peer];
+    }
+    if (ended) {
+      core_->Remove(ended.get());  // its place is taken, though it has yet to close
+      ended->Close();
     }
     connection->Start();
     if (core_->stopping) connection->Drain();
+  }
+
+  // Of `peer`, or of the one with most connections; null if none is idle, or none may be ended.
+  std::shared_ptr<Connection> OldestIdle(const asio::ip::address* peer) const {
+    if (core_->options.when_full != ServerOptions::WhenFull::kEndOldestIdle) return nullptr;
+    std::shared_ptr<Connection> oldest;
+    std::pair<size_t, int64_t> rank_of_oldest;
+    for (const auto& [pointer, weak] : core_->connections) {
+      std::shared_ptr<Connection> connection = weak.lock();
+      const std::optional<int64_t> since = connection ? connection->idle_since() : std::nullopt;
+      if (!since || (peer != nullptr && connection->peer != *peer)) continue;
+      const std::pair rank(core_->of_peer.at(connection->peer), -*since);
+      if (oldest && rank <= rank_of_oldest) continue;
+      oldest = std::move(connection);
+      rank_of_oldest = rank;
+    }
+    return oldest;
   }
 
   template <typename Function>
@@ -223,8 +253,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options,
 Server::Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 uint16_t Server::port() const { return impl_->port(); }
-size_t Server::connections() const { return impl_->connections(); }
-uint64_t Server::refused_connections() const { return impl_->refused(); }
+Server::ConnectionCounts Server::connection_counts() const { return impl_->counts(); }
 absl::Status Server::SetCertificate(const Certificate& certificate) {
   return impl_->SetCertificate(certificate);
 }

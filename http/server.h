@@ -7,10 +7,10 @@
 // end (watches) are pulled from a StreamSource whenever the client can take more: what waits for a
 // slow client is the source's business, the server holds one piece at most.
 //
-// Bounds: connections, header and body size, and time for the handshake, the header, the body, each
-// write, and an idle connection. Unknown path: 404; known path with another method: 405 with Allow;
-// larger body: 413; malformed: 400; longer header: 431; no answer: 500. Pipelined requests are
-// answered in order.
+// Bounds: connections in all and of a peer, header and body size, and time for the handshake, the
+// header, the body, each write, and an idle connection. Unknown path: 404; known path with another
+// method: 405 with Allow; larger body: 413; malformed: 400; longer header: 431; no answer: 500.
+// Pipelined requests are answered in order.
 #pragma once
 
 #include <cstdint>
@@ -115,9 +115,14 @@ struct ServerOptions {
   absl::Duration idle_timeout = absl::Minutes(5);
   // Serves HTTPS if set.
   std::optional<Certificate> certificate = {};
-  // What becomes of a connection that comes while there are max_connections: closed at once, or
-  // left in the kernel's queue until another one ends.
-  enum class WhenFull { kTurnAway, kLetWait };
+  // Of one peer, by its address; so that no peer can take the place of all others.
+  size_t max_connections_per_peer = SIZE_MAX;
+  // What becomes of a connection that comes while there are max_connections (or that many of its
+  // peer): closed at once; left in the kernel's queue until another one ends (the peer's bound
+  // isn't looked at); or taken in the place of one that waits for its handshake, a request, or the
+  // rest of one: of the peer's own, else of the peer with most connections, the one that has waited
+  // longest.
+  enum class WhenFull { kTurnAway, kLetWait, kEndOldestIdle };
   WhenFull when_full = WhenFull::kTurnAway;
   // Answers whatever no route does, instead of 404 and 405.
   Handler otherwise = {};
@@ -140,9 +145,12 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   uint16_t port() const;
-  size_t connections() const;
-  // Connections turned away because there were max_connections.
-  uint64_t refused_connections() const;
+  struct ConnectionCounts {
+    size_t open = 0;
+    uint64_t turned_away = 0;  // because there were too many
+    uint64_t ended_idle = 0;   // to make room for others
+  };
+  ConnectionCounts connection_counts() const;
 
   // For new connections from now on. Only for a server that was started with a certificate.
   absl::Status SetCertificate(const Certificate& certificate);

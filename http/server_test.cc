@@ -160,7 +160,7 @@ TEST_F(ServerTest, AnswersWithExactLengthAndKeepsTheConnection) {
     EXPECT_THAT(answer.header, HasSubstr(fmt::format("Content-Length: {}\r\n", body.size())));
     EXPECT_THAT(answer.header, Not(HasSubstr("Connection: close")));
   }
-  EXPECT_EQ(server_->connections(), 1u);
+  EXPECT_EQ(server_->connection_counts().open, 1u);
 }
 
 TEST_F(ServerTest, CapturesAndQueryAreUnescaped) {
@@ -305,7 +305,7 @@ TEST_F(ServerTest, SlowHeaderAndTruncatedBodyEndTheConnection) {
   EXPECT_TRUE(slow_header.AwaitClose(absl::Seconds(5)));
   EXPECT_TRUE(slow_body.AwaitClose(absl::Seconds(5)));
   EXPECT_TRUE(truncated.AwaitClose(absl::Seconds(5)));
-  EXPECT_TRUE(Await([&] { return server_->connections() == 0; }));
+  EXPECT_TRUE(Await([&] { return server_->connection_counts().open == 0; }));
 }
 
 TEST_F(ServerTest, IdleConnectionIsClosed) {
@@ -320,10 +320,10 @@ TEST_F(ServerTest, ConnectionsPastTheLimitAreTurnedAway) {
   StartServer({.max_connections = 2});
   RawClient first(server_->port());
   RawClient second(server_->port());
-  ASSERT_TRUE(Await([&] { return server_->connections() == 2; }));
+  ASSERT_TRUE(Await([&] { return server_->connection_counts().open == 2; }));
   RawClient third(server_->port());
   EXPECT_TRUE(third.AwaitClose(absl::Seconds(5)));
-  EXPECT_EQ(server_->refused_connections(), 1u);
+  EXPECT_EQ(server_->connection_counts().turned_away, 1u);
   first.Send(RawPost("/echo", "x"));
   EXPECT_EQ(first.ReadMessage().status, 200);
 }
@@ -332,19 +332,101 @@ TEST_F(ServerTest, ConnectionsPastTheLimitMayWaitForAnEnd) {
   StartServer({.max_connections = 2, .when_full = ServerOptions::WhenFull::kLetWait});
   auto first = std::make_unique<RawClient>(server_->port());
   RawClient second(server_->port());
-  ASSERT_TRUE(Await([&] { return server_->connections() == 2; }));
+  ASSERT_TRUE(Await([&] { return server_->connection_counts().open == 2; }));
   RawClient third(server_->port());
   third.Send(RawPost("/echo", "x"));
   EXPECT_EQ(third.ReadUntil("x", absl::Milliseconds(100)), "");
   first.reset();
   EXPECT_EQ(third.ReadMessage().body, "x");
-  EXPECT_EQ(server_->refused_connections(), 0u);
+  EXPECT_EQ(server_->connection_counts().turned_away, 0u);
+}
+
+TEST_F(ServerTest, TheConnectionThatWaitedLongestGoesForANewOne) {
+  StartServer({.max_connections = 3, .when_full = ServerOptions::WhenFull::kEndOldestIdle});
+  RawClient busy(server_->port());
+  busy.Send(RawPost("/hold", ""));
+  ASSERT_TRUE(Await([&] { return held() == 1; }));
+  RawClient oldest(server_->port());
+  ASSERT_TRUE(Await([&] { return server_->connection_counts().open == 2; }));
+  RawClient newer(server_->port());
+  ASSERT_TRUE(Await([&] { return server_->connection_counts().open == 3; }));
+  oldest.Send(RawPost("/echo", "x"));
+  ASSERT_EQ(oldest.ReadMessage().body, "x");  // so it waits anew, and `newer` has for longer
+  RawClient next(server_->port());
+  next.Send(RawPost("/echo", "y"));
+  EXPECT_EQ(next.ReadMessage().body, "y");
+  EXPECT_TRUE(newer.AwaitClose(absl::Seconds(5)));
+  oldest.Send(RawPost("/echo", "z"));
+  EXPECT_EQ(oldest.ReadMessage().body, "z");
+  held_.clear();
+  EXPECT_EQ(busy.ReadMessage().status, 500);
+  EXPECT_EQ(server_->connection_counts().ended_idle, 1u);
+  EXPECT_EQ(server_->connection_counts().turned_away, 0u);
+}
+
+// It says a byte now and then, and never all.
+TEST_F(ServerTest, ARequestThatNeverEndsGoesForANewOne) {
+  StartServer({.max_connections = 1, .when_full = ServerOptions::WhenFull::kEndOldestIdle});
+  RawClient slow(server_->port());
+  slow.Send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf");
+  ASSERT_TRUE(Await([&] { return server_->connection_counts().open == 1; }));
+  RawClient next(server_->port());
+  next.Send(RawPost("/echo", "x"));
+  EXPECT_EQ(next.ReadMessage().body, "x");
+  EXPECT_TRUE(slow.AwaitClose(absl::Seconds(5)));
+}
+
+TEST_F(ServerTest, WhereAllAreBusyANewConnectionIsTurnedAway) {
+  StartServer({.max_connections = 1, .when_full = ServerOptions::WhenFull::kEndOldestIdle});
+  RawClient busy(server_->port());
+  busy.Send(RawPost("/hold", ""));
+  ASSERT_TRUE(Await([&] { return held() == 1; }));
+  RawClient next(server_->port());
+  EXPECT_TRUE(next.AwaitClose(absl::Seconds(5)));
+  EXPECT_EQ(server_->connection_counts().turned_away, 1u);
+  held_.clear();
+  EXPECT_EQ(busy.ReadMessage().status, 500);
+}
+
+// 127.0.0.2 takes all that it may, and then some.
+TEST_F(ServerTest, APeerThatIsFullEndsItsOwnConnections) {
+  StartServer({.max_connections = 8,
+               .max_connections_per_peer = 4,
+               .when_full = ServerOptions::WhenFull::kEndOldestIdle});
+  RawClient other(server_->port());
+  ASSERT_TRUE(Await([&] { return server_->connection_counts().open == 1; }));
+  std::vector<std::unique_ptr<RawClient>> greedy;
+  for (int i = 0; i < 20; ++i) {
+    greedy.push_back(std::make_unique<RawClient>(server_->port(), "127.0.0.2"));
+  }
+  ASSERT_TRUE(Await([&] { return server_->connection_counts().ended_idle == 16; }));
+  EXPECT_EQ(server_->connection_counts().open, 5u);
+  for (int i = 0; i < 16; ++i) EXPECT_TRUE(greedy[i]->AwaitClose(absl::Seconds(5)));
+  other.Send(RawPost("/echo", "x"));
+  EXPECT_EQ(other.ReadMessage().body, "x");
+}
+
+TEST_F(ServerTest, WhereThereAreTooManyThePeerWithMostGivesWay) {
+  StartServer({.max_connections = 6, .when_full = ServerOptions::WhenFull::kEndOldestIdle});
+  RawClient modest(server_->port(), "127.0.0.3");  // has waited longest
+  ASSERT_TRUE(Await([&] { return server_->connection_counts().open == 1; }));
+  std::vector<std::unique_ptr<RawClient>> greedy;
+  for (int i = 0; i < 5; ++i) {
+    greedy.push_back(std::make_unique<RawClient>(server_->port(), "127.0.0.2"));
+  }
+  ASSERT_TRUE(Await([&] { return server_->connection_counts().open == 6; }));
+  RawClient next(server_->port());
+  next.Send(RawPost("/echo", "x"));
+  EXPECT_EQ(next.ReadMessage().body, "x");
+  modest.Send(RawPost("/echo", "y"));
+  EXPECT_EQ(modest.ReadMessage().body, "y");
+  EXPECT_EQ(server_->connection_counts().ended_idle, 1u);
 }
 
 TEST_F(ServerTest, StopDoesNotWaitForRoom) {
   StartServer({.max_connections = 1, .when_full = ServerOptions::WhenFull::kLetWait});
   RawClient first(server_->port());
-  ASSERT_TRUE(Await([&] { return server_->connections() == 1; }));
+  ASSERT_TRUE(Await([&] { return server_->connection_counts().open == 1; }));
   RawClient second(server_->port());
   server_->Stop(absl::ZeroDuration());
   EXPECT_TRUE(first.AwaitClose(absl::Seconds(5)));
@@ -370,7 +452,7 @@ TEST_F(ServerTest, StopMeetsConnectionsThatCome) {
     });
     EXPECT_TRUE(Await([&] { return connected >= 3; }));
     server_->Stop(absl::ZeroDuration());
-    EXPECT_EQ(server_->connections(), 0u);
+    EXPECT_EQ(server_->connection_counts().open, 0u);
     stop = true;
     clients.join();
   }
@@ -390,7 +472,7 @@ TEST_F(ServerTest, ThousandsOfIdleConnectionsCostNobodyAnything) {
   StartServer({});
   std::vector<std::unique_ptr<RawClient>> idle;
   for (size_t i = 0; i < kIdle; ++i) idle.push_back(std::make_unique<RawClient>(server_->port()));
-  ASSERT_TRUE(Await([&] { return server_->connections() == kIdle; }));
+  ASSERT_TRUE(Await([&] { return server_->connection_counts().open == kIdle; }));
   RawClient busy(server_->port());
   busy.Send(RawPost("/echo", "x"));
   EXPECT_EQ(busy.ReadMessage().body, "x");
@@ -453,7 +535,7 @@ TEST_F(ServerTest, AStreamEndsWithALastChunkUnlessItIsCut) {
   RawClient cut(server_->port());
   cut.Send(RawGet("/cut"));
   EXPECT_THAT(cut.ReadUntil("0\r\n\r\n"), ::testing::EndsWith("one line\n\r\n"));
-  EXPECT_TRUE(Await([&] { return server_->connections() == 0; }));
+  EXPECT_TRUE(Await([&] { return server_->connection_counts().open == 0; }));
 }
 
 TEST_F(ServerTest, HoldsManyRequestsAndAnswersFromAnotherThread) {
@@ -487,7 +569,7 @@ TEST_F(ServerTest, StreamsInChunksUntilTheClientLeaves) {
     EXPECT_THAT(client.ReadUntil("tick 5\n"), HasSubstr("tick 5\n"));
   }
   EXPECT_TRUE(Await([&] { return ticker_gone_->load(); }));
-  EXPECT_TRUE(Await([&] { return server_->connections() == 0; }));
+  EXPECT_TRUE(Await([&] { return server_->connection_counts().open == 0; }));
 }
 
 TEST_F(ServerTest, ReaderThatDoesNotReadHoldsOnePieceAndIsCutOff) {

@@ -21,6 +21,13 @@ void Require(const JsonValue& value, std::string_view want) {
   }
 }
 
+std::string Answered(const std::string& uid, Json response) {
+  response["uid"] = uid;
+  const Json review = {
+      {"apiVersion", kApiVersion}, {"kind", kKind}, {"response", std::move(response)}};
+  return review.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 }  // namespace
 
 absl::Status CheckReviewSize(std::string_view review) {
@@ -51,11 +58,13 @@ absl::Status FaultIn(const JsonReader& reader) {
 }
 
 std::string AllowedReview(const std::string& uid, Json fields) {
-  fields["uid"] = uid;
   fields["allowed"] = true;
-  const Json review = {
-      {"apiVersion", kApiVersion}, {"kind", kKind}, {"response", std::move(fields)}};
-  return review.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Answered(uid, std::move(fields));
+}
+
+std::string RefusedReview(const std::string& uid, const std::string& message) {
+  return Answered(uid, {{"allowed", false},
+                        {"status", {{"code", 422}, {"reason", "Invalid"}, {"message", message}}}});
 }
 
 }  // namespace muster::extender

@@ -32,4 +32,7 @@ absl::Status FaultIn(const kube::JsonReader& reader);
 // The answer that allows the request, with `fields` beside that.
 std::string AllowedReview(const std::string& uid, nlohmann::json fields);
 
+// The answer that refuses it, as a field's fault: whoever applied the object reads `message`.
+std::string RefusedReview(const std::string& uid, const std::string& message);
+
 }  // namespace muster::extender

@@ -1,33 +1,96 @@
 #include "extender/admission/webhook.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_replace.h"
+#include "coscheduling/admission/record.h"
+#include "coscheduling/commit/commit.h"
+#include "coscheduling/gangs/pod_sets.h"
 #include "coscheduling/labels.h"
 #include "extender/admission/admission_review.h"
 #include "kube/objects/json_value.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::extender {
 namespace {
 
 using kube::JsonReader;
 using kube::JsonValue;
+using Json = nlohmann::json;
 
-enum class Verdict { kUntouched, kFirstGate, kOneMoreGate };
+// Where Muster keeps state of a pod.
+constexpr std::string_view kStateAnnotations[] = {
+    coscheduling::kRecordAnnotation,  coscheduling::kEpochAnnotation,
+    coscheduling::kWakeAnnotation,    coscheduling::kPodSetAnnotation,
+    coscheduling::kFlavorsAnnotation, coscheduling::kQueueAnnotation};
 
-Verdict JudgeGates(const JsonValue& gates) {
+constexpr std::string_view kManagedByKueueLabel = "kueue.x-k8s.io/managed";
+
+struct Verdict {
+  Json patch = Json::array();  // JSON Patch
+  std::string refusal;
+};
+
+void AddGate(const JsonValue& gates, Json* patch) {
   bool any = false;
   bool ours = false;
   gates.ForEach([&](const JsonValue& gate) {
     any = true;
     ours |= gate.Get("name").View() == coscheduling::kGate;
   });
-  if (ours) return Verdict::kUntouched;
-  return any ? Verdict::kOneMoreGate : Verdict::kFirstGate;
+  if (ours) return;
+  Json gate = {{"name", coscheduling::kGate}};
+  // "add" also replaces null and an empty list.
+  patch->push_back({{"op", "add"},
+                    {"path", any ? "/spec/schedulingGates/-" : "/spec/schedulingGates"},
+                    {"value", any ? std::move(gate) : Json::array({std::move(gate)})}});
 }
 
-Verdict Judge(const JsonValue& request, std::string_view scheduler_name) {
+void RemoveState(const JsonValue& annotations, Json* patch) {
+  for (const std::string_view name : kStateAnnotations) {
+    if (!annotations.Get(name).present()) continue;
+    const std::string escaped = absl::StrReplaceAll(name, {{"~", "~0"}, {"/", "~1"}});
+    patch->push_back({{"op", "remove"}, {"path", "/metadata/annotations/" + escaped}});
+  }
+}
+
+Verdict JudgeOurs(const JsonValue& metadata, const JsonValue& spec, const GateOptions& options) {
+  Verdict verdict;
+  if (const std::string node = spec.Get("nodeName").String(); !node.empty()) {
+    verdict.refusal = fmt::format(
+        "spec.nodeName is \"{}\", with spec.schedulerName \"{}\": such a pod would run there "
+        "without any admission; leave spec.nodeName out, and say where it may run by "
+        "spec.nodeSelector or spec.affinity",
+        node, options.scheduler_name);
+    return verdict;
+  }
+  AddGate(spec.Get("schedulingGates"), &verdict.patch);
+  RemoveState(metadata.Get("annotations"), &verdict.patch);
+  return verdict;
+}
+
+// Why quota would never count the pod; "" if that isn't so.
+std::string WhyNeverCounted(const JsonValue& metadata, const JsonValue& spec,
+                            const GateOptions& options) {
+  const JsonValue labels = metadata.Get("labels");
+  const std::string queue = labels.Get(kube::kQueueLabel).String();
+  bool owned = false;
+  metadata.Get("ownerReferences").ForEach([&](const JsonValue&) { owned = true; });
+  if (!options.guards_queues || queue.empty() || owned ||
+      labels.Get(kManagedByKueueLabel).View() == "true") {
+    return "";
+  }
+  return fmt::format(
+      "label {} is \"{}\", and spec.schedulerName is \"{}\": quota of a queue is given to pods of "
+      "schedulerName \"{}\" only; write that, or leave the label out",
+      kube::kQueueLabel, queue, spec.Get("schedulerName").String(), options.scheduler_name);
+}
+
+Verdict Judge(const JsonValue& request, const GateOptions& options) {
   const JsonValue operation = request.Get("operation");
   const JsonValue resource = request.Get("resource");
   RequirePresent(operation);
@@ -35,52 +98,43 @@ Verdict Judge(const JsonValue& request, std::string_view scheduler_name) {
   // A binding, an eviction and a new ephemeral container are creations too, of subresources.
   if (operation.View() != "CREATE" || !resource.Get("group").View().empty() ||
       resource.Get("resource").View() != "pods" || !request.Get("subResource").View().empty()) {
-    return Verdict::kUntouched;
+    return {};
   }
   const JsonValue pod = request.Get("object");
   RequirePresent(pod);
+  const JsonValue metadata = pod.Get("metadata");
   const JsonValue spec = pod.Get("spec");
-  if (spec.Get("schedulerName").View() != scheduler_name) return Verdict::kUntouched;
-  if (!spec.Get("nodeName").View().empty()) return Verdict::kUntouched;
-  return JudgeGates(spec.Get("schedulingGates"));
+  if (spec.Get("schedulerName").View() == options.scheduler_name) {
+    return JudgeOurs(metadata, spec, options);
+  }
+  return {.refusal = WhyNeverCounted(metadata, spec, options)};
 }
 
-nlohmann::json PatchFor(Verdict verdict) {
-  const nlohmann::json gate = {{"name", coscheduling::kGate}};
-  // "add" also replaces null and an empty list.
-  return verdict == Verdict::kFirstGate
-             ? nlohmann::json::array({{{"op", "add"},
-                                       {"path", "/spec/schedulingGates"},
-                                       {"value", nlohmann::json::array({gate})}}})
-             : nlohmann::json::array(
-                   {{{"op", "add"}, {"path", "/spec/schedulingGates/-"}, {"value", gate}}});
-}
-
-std::string Answer(const std::string& uid, Verdict verdict) {
-  nlohmann::json response;
-  if (verdict != Verdict::kUntouched) {
+std::string Answer(const std::string& uid, const Verdict& verdict) {
+  if (!verdict.refusal.empty()) return RefusedReview(uid, verdict.refusal);
+  Json response;
+  if (!verdict.patch.empty()) {
     response["patchType"] = "JSONPatch";
-    response["patch"] = absl::Base64Escape(PatchFor(verdict).dump());
+    response["patch"] = absl::Base64Escape(verdict.patch.dump());
   }
   return AllowedReview(uid, std::move(response));
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> ReviewAdmission(std::string_view review,
-                                            std::string_view scheduler_name) {
+absl::StatusOr<std::string> ReviewAdmission(std::string_view review, const GateOptions& options) {
   if (absl::Status status = CheckReviewSize(review); !status.ok()) return status;
   JsonReader reader(review);
   const JsonValue request = OpenReview(&reader);
-  const Verdict verdict = Judge(request, scheduler_name);
+  const Verdict verdict = Judge(request, options);
   if (absl::Status fault = FaultIn(reader); !fault.ok()) return fault;
   return Answer(request.Get("uid").String(), verdict);
 }
 
-http::Route MutatePodsRoute(std::string scheduler_name) {
-  http::Handler handler = [name = std::move(scheduler_name)](const http::Request& request,
-                                                             const http::Responder& responder) {
-    absl::StatusOr<std::string> answer = ReviewAdmission(request.body, name);
+http::Route MutatePodsRoute(GateOptions options) {
+  http::Handler handler = [options = std::move(options)](const http::Request& request,
+                                                         const http::Responder& responder) {
+    absl::StatusOr<std::string> answer = ReviewAdmission(request.body, options);
     if (answer.ok()) return responder.Send({.body = *std::move(answer)});
     responder.Send({.status = 400,
                     .content_type = "text/plain",

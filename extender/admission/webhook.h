@@ -1,7 +1,14 @@
 // The gate: answers the API server's question about a pod that is being created.
 //
+// A pod with our schedulerName gets gate muster.dev/admission and loses the annotations in which
+// Muster keeps state of pods (one that is restored from a backup carries them): at its creation it
+// has none. It is refused if it names a node, as it would run there without any admission. So is,
+// where quota is ours to give, a pod without an owner that names a queue and another scheduler:
+// nobody would ever count it. What Kueue's own webhook has taken over is Kueue's.
+//
 // Rules of admission.k8s.io/v1 (k8s.io/api v0.34 admission/v1) and of scheduling gates, which may
-// be added only while a pod is created. Pure, so a dry run is answered like any other.
+// be added only while a pod is created; Kueue's label v0.19.2 (pkg/constants). Pure, so a dry run
+// is answered like any other.
 #pragma once
 
 #include <string>
@@ -15,15 +22,19 @@ namespace muster::extender {
 
 inline constexpr std::string_view kMutatePodsPath = "/mutate-pods";
 
-// AdmissionReview request to AdmissionReview response, both JSON. A pod with `scheduler_name` that
-// is being created gets gate muster.dev/admission by a JSON patch, unless it has the gate or a node
-// already; everything else is allowed as it is. InvalidArgument, naming the field, for what is no
+struct GateOptions {
+  std::string scheduler_name = "coscheduling";
+  bool guards_queues = false;  // quota is ours to give
+};
+
+// AdmissionReview request to AdmissionReview response, both JSON: allowed, with a JSON patch where
+// something is to be changed, or refused, with what to write instead. Everything that is no
+// creation of such a pod is allowed as it is. InvalidArgument, naming the field, for what is no
 // AdmissionReview.
-absl::StatusOr<std::string> ReviewAdmission(std::string_view review,
-                                            std::string_view scheduler_name);
+absl::StatusOr<std::string> ReviewAdmission(std::string_view review, const GateOptions& options);
 
 // POST kMutatePodsPath: ReviewAdmission, or 400 with its error. The API server takes anything but
 // 200 as a failed call, and the registration's failurePolicy then keeps the pod out.
-http::Route MutatePodsRoute(std::string scheduler_name);
+http::Route MutatePodsRoute(GateOptions options);
 
 }  // namespace muster::extender

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "extender/admission/ca_bundle.h"
 #include "extender/admission/warnings.h"
 #include "extender/admission/webhook.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::extender {
 namespace {
@@ -97,13 +99,23 @@ Json Rule(std::vector<const char*> operations, const char* group, const char* ve
           {"scope", scope}};
 }
 
+std::string ConcernsGate(const WantedWebhook& wanted) {
+  std::string condition =
+      fmt::format("object.spec.schedulerName == {}", Quoted(wanted.scheduler_name));
+  if (wanted.guards_queues) {
+    fmt::format_to(std::back_inserter(condition),
+                   " || (!has(object.metadata.ownerReferences) && has(object.metadata.labels) && "
+                   "{} in object.metadata.labels)",
+                   Quoted(kube::kQueueLabel));
+  }
+  return condition;
+}
+
 // Without its clientConfig.
 Json Gate(const WantedWebhook& wanted) {
   return {{"name", "admission.muster.dev"},
           {"rules", Json::array({Rule({"CREATE"}, "", "v1", {"pods"}, "Namespaced")})},
-          {"matchConditions",
-           Json::array({Condition("scheduler-name", fmt::format("object.spec.schedulerName == {}",
-                                                                Quoted(wanted.scheduler_name)))})},
+          {"matchConditions", Json::array({Condition("concerns-muster", ConcernsGate(wanted))})},
           {"failurePolicy", "Fail"},
           {"matchPolicy", "Equivalent"},
           {"sideEffects", "None"},

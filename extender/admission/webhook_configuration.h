@@ -1,8 +1,9 @@
 // The two registrations: what each has to say, and whether it says so. Each has one webhook.
 //
 // MutatingWebhookConfiguration muster-admission, the gate, is called for pods with our
-// schedulerName that are being created, and for no others (matchConditions), so that an absent
-// Muster keeps nobody else's pods out.
+// schedulerName that are being created, where quota is ours to give for those without an owner that
+// name a queue, and for no others (matchConditions), so that an absent Muster keeps nobody else's
+// pods out.
 //
 // ValidatingWebhookConfiguration muster-warnings is called for what people apply themselves
 // (objects without an owner): jobs and pods that name our schedulerName, and kinds that say nothing
@@ -39,6 +40,7 @@ struct WebhookService {
 
 struct WantedWebhook {
   std::string scheduler_name;
+  bool guards_queues = false;  // GateOptions
   // Where the API server calls: the Service if given, else the URL.
   std::optional<WebhookService> service;
   std::string url;

@@ -5,14 +5,15 @@
 #include <cstdlib>
 #include <utility>
 
-#include "extender/admission/webhook.h"
 #include "kube/objects/time_text.h"
 
 namespace muster::extender {
 namespace {
 
-// API servers keep a few connections each; every one of them may carry a whole review.
+// API servers keep a few connections each; every one of them may carry a whole review. Others reach
+// the port as well, and must not be able to fill it.
 constexpr size_t kMaxConnections = 256;
+constexpr size_t kMaxConnectionsPerPeer = 64;
 
 http::Certificate ToHttp(const KeyedCertificate& certificate) {
   return {certificate.chain, certificate.key};
@@ -28,11 +29,13 @@ absl::StatusOr<std::unique_ptr<WebhookServer>> WebhookServer::Start(WebhookServe
   http::ServerOptions serving;
   serving.listen = std::move(options.listen);
   serving.max_connections = kMaxConnections;
+  serving.max_connections_per_peer = kMaxConnectionsPerPeer;
+  serving.when_full = http::ServerOptions::WhenFull::kEndOldestIdle;
   serving.body_limit = kMaxReviewBytes;
   serving.certificate = ToHttp(certificates->serving());
   serving.observe = std::move(options.observe);
   std::vector<http::Route> routes;
-  routes.push_back(MutatePodsRoute(std::move(options.scheduler_name)));
+  routes.push_back(MutatePodsRoute(std::move(options.gate)));
   if (options.linter != nullptr) routes.push_back(WarningsRoute(std::move(options.linter)));
   absl::StatusOr<std::unique_ptr<http::Server>> server =
       http::Server::Start(std::move(serving), std::move(routes));

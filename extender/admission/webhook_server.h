@@ -13,13 +13,14 @@
 #include "absl/time/time.h"
 #include "extender/admission/serving_certificates.h"
 #include "extender/admission/warnings.h"
+#include "extender/admission/webhook.h"
 #include "http/server.h"
 
 namespace muster::extender {
 
 struct WebhookServerOptions {
   std::string listen = "127.0.0.1:9443";
-  std::string scheduler_name = "coscheduling";
+  GateOptions gate;
   ServingCertificatesOptions certificates;
   // Serves kWarningsPath too. Called on the HTTP server's threads; null: not served.
   ObjectLinter linter;
@@ -36,6 +37,7 @@ class WebhookServer {
                                                               absl::Time now);
 
   uint16_t port() const { return http_->port(); }
+  http::Server::ConnectionCounts connection_counts() const { return http_->connection_counts(); }
   // Until when the served certificate is valid.
   absl::Time certificate_expires() const { return certificates_.serving().not_after; }
   // What the registration has to hold: every authority that is or will be served.

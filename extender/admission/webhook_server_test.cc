@@ -3,11 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "absl/time/clock.h"
 #include "extender/admission/ca_bundle.h"
 #include "extender/admission/testing/certificate_folder.h"
 #include "extender/admission/testing/https_client.h"
 #include "extender/admission/webhook.h"
+#include "http/testing/raw_client.h"
 
 namespace muster::extender {
 namespace {
@@ -55,6 +60,22 @@ TEST(WebhookServer, IsTrustedByItsBundleUnderEachOfItsNames) {
     EXPECT_EQ(answer->status, 200);
     EXPECT_THAT(answer->body, AllOf(HasSubstr(R"("uid":"u1")"), HasSubstr("JSONPatch")));
   }
+}
+
+TEST(WebhookServer, IdleConnectionsOfOthersDoNotCloseTheGate) {
+  const auto server = StartServer(Options(), absl::Now());
+  std::vector<std::unique_ptr<http::RawClient>> idle;
+  for (int i = 0; i < 600; ++i) {
+    const std::string peer = "127.0.0." + std::to_string(2 + i % 6);
+    idle.push_back(std::make_unique<http::RawClient>(server->port(), peer.c_str()));
+  }
+  for (int i = 0; i < 5; ++i) {
+    const absl::StatusOr<HttpsAnswer> answer = Ask(*server, server->CaBundlePem());
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_EQ(answer->status, 200);
+  }
+  EXPECT_EQ(server->connection_counts().turned_away, 0u);
+  EXPECT_LE(server->connection_counts().open, 256u);
 }
 
 TEST(WebhookServer, IsNotTrustedByAnotherAuthorityOrUnderAnotherName) {

@@ -33,8 +33,10 @@ Json Review(const std::string& spec) {
       "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}}})json");
 }
 
-Json Answered(const Json& review) {
-  const absl::StatusOr<std::string> answer = ReviewAdmission(review.dump(), "coscheduling");
+const GateOptions kOurs = {.guards_queues = true};
+
+Json Answered(const Json& review, const GateOptions& options = kOurs) {
+  const absl::StatusOr<std::string> answer = ReviewAdmission(review.dump(), options);
   EXPECT_TRUE(answer.ok()) << answer.status();
   return answer.ok() ? Json::parse(*answer) : Json();
 }
@@ -87,8 +89,6 @@ INSTANTIATE_TEST_SUITE_P(
                  R"({"schedulerName":"coscheduling",
                      "schedulingGates":[{"name":"muster.dev/admission"},{"name":"a.b/c"}]})",
                  R"([{"name":"muster.dev/admission"},{"name":"a.b/c"}])"},
-        GateCase{"IsNotForAPodThatHasANode", R"({"schedulerName":"coscheduling","nodeName":"n1"})",
-                 R"("untouched")"},
         GateCase{"IsForAPodWhoseNodeNameIsEmpty",
                  R"({"schedulerName":"coscheduling","nodeName":""})",
                  R"([{"name":"muster.dev/admission"}])"},
@@ -96,6 +96,89 @@ INSTANTIATE_TEST_SUITE_P(
                  R"("untouched")"},
         GateCase{"IsNotForPodsWithoutASchedulerName", R"({})", R"("untouched")"}),
     [](const auto& info) { return info.param.name; });
+
+struct StateCase {
+  const char* name;
+  const char* annotations;
+  const char* left;
+};
+
+class StateOfAPodThatIsCreated : public ::testing::TestWithParam<StateCase> {};
+
+TEST_P(StateOfAPodThatIsCreated, IsTakenOff) {
+  Json review = Review(R"({"schedulerName":"coscheduling"})");
+  Json& pod = review["request"]["object"];
+  pod["metadata"]["annotations"] = Json::parse(GetParam().annotations);
+  std::string patch;
+  ASSERT_TRUE(
+      absl::Base64Unescape(Answered(review)["response"]["patch"].get<std::string>(), &patch));
+  EXPECT_EQ(pod.patch(Json::parse(patch))["metadata"]["annotations"], Json::parse(GetParam().left));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Webhook, StateOfAPodThatIsCreated,
+    ::testing::Values(
+        StateCase{"All",
+                  R"({"muster.dev/admission":"{}","muster.dev/epoch":"7","muster.dev/wake":"x",
+                      "muster.dev/pod-set":"a","muster.dev/flavors":"f","muster.dev/queue":"q"})",
+                  "{}"},
+        StateCase{
+            "ButNotWhatUsersSay",
+            R"({"muster.dev/epoch":"7","muster.dev/gang":"false","muster.dev/fallback":"never",
+                      "a.b/muster.dev~epoch":"1"})",
+            R"({"muster.dev/gang":"false","muster.dev/fallback":"never",
+                      "a.b/muster.dev~epoch":"1"})"}),
+    [](const auto& info) { return info.param.name; });
+
+struct RefusedCase {
+  const char* name;
+  const char* change;  // merged into the pod
+  const char* says;    // "": allowed
+};
+
+class PodThatIsCreated : public ::testing::TestWithParam<RefusedCase> {};
+
+TEST_P(PodThatIsCreated, IsRefusedInWords) {
+  Json review = Review(R"({"schedulerName":"default-scheduler"})");
+  review["request"]["object"].merge_patch(Json::parse(GetParam().change));
+  const Json response = Answered(review)["response"];
+  if (*GetParam().says == 0) {
+    EXPECT_EQ(response["allowed"], true);
+    return;
+  }
+  EXPECT_EQ(response["allowed"], false);
+  EXPECT_FALSE(response.contains("patch"));
+  EXPECT_EQ(response["status"]["code"], 422);
+  EXPECT_THAT(response["status"]["message"].get<std::string>(), HasSubstr(GetParam().says));
+}
+
+constexpr char kInQueue[] = R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"team"}}})";
+INSTANTIATE_TEST_SUITE_P(
+    Webhook, PodThatIsCreated,
+    ::testing::Values(
+        RefusedCase{"OursOnANode", R"({"spec":{"schedulerName":"coscheduling","nodeName":"n1"}})",
+                    "spec.nodeName is \"n1\", with spec.schedulerName \"coscheduling\""},
+        RefusedCase{"OthersOnANode", R"({"spec":{"nodeName":"n1"}})", ""},
+        RefusedCase{"OthersInAQueue", kInQueue,
+                    "label kueue.x-k8s.io/queue-name is \"team\", and spec.schedulerName is "
+                    "\"default-scheduler\": quota of a queue is given to pods of schedulerName "
+                    "\"coscheduling\" only"},
+        RefusedCase{"OthersInAQueueThatSomebodyMakes",
+                    R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"team"},
+                        "ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"j"}]}})",
+                    ""},
+        RefusedCase{"OthersThatKueueManages",
+                    R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"team",
+                                              "kueue.x-k8s.io/managed":"true"}}})",
+                    ""},
+        RefusedCase{"OthersWithoutAQueue", R"({"metadata":{"labels":{"a":"b"}}})", ""}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Webhook, LeavesQueuesToKueueWhereQuotaIsItsOwn) {
+  Json review = Review(R"({"schedulerName":"default-scheduler"})");
+  review["request"]["object"].merge_patch(Json::parse(kInQueue));
+  EXPECT_EQ(Answered(review, {.guards_queues = false})["response"]["allowed"], true);
+}
 
 TEST(Webhook, EchoesTheUidAndSpeaksV1) {
   const Json answer = Answered(Review(R"({"schedulerName":"coscheduling"})"));
@@ -153,7 +236,7 @@ class BadReview : public ::testing::TestWithParam<Malformed> {};
 TEST_P(BadReview, NamesTheField) {
   Json review = Review(R"({"schedulerName":"coscheduling"})");
   GetParam().spoil(review);
-  const absl::Status status = ReviewAdmission(review.dump(), "coscheduling").status();
+  const absl::Status status = ReviewAdmission(review.dump(), kOurs).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().fault));
 }
@@ -191,14 +274,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Webhook, OversizeReviewIsRefusedUnread) {
   const std::string body(kMaxReviewBytes + 1, ' ');
-  EXPECT_THAT(std::string(ReviewAdmission(body, "coscheduling").status().message()),
+  EXPECT_THAT(std::string(ReviewAdmission(body, kOurs).status().message()),
               HasSubstr("AdmissionReview of 8388609 bytes, at most 8388608 are read"));
 }
 
 TEST(Webhook, EveryTruncationIsAnError) {
   const std::string whole = Review(R"({"schedulerName":"coscheduling"})").dump();
   for (size_t size = 0; size < whole.size(); ++size) {
-    EXPECT_FALSE(ReviewAdmission(whole.substr(0, size), "coscheduling").ok()) << size;
+    EXPECT_FALSE(ReviewAdmission(whole.substr(0, size), kOurs).ok()) << size;
   }
 }
 
@@ -210,7 +293,7 @@ TEST(Webhook, EveryChangedByteIsSurvived) {
     for (const char byte : {'\0', '"', '{', '}', '[', ']', ',', ':', '0', '\\', '\x80', '\xff'}) {
       std::string changed = whole;
       changed[at] = byte;
-      const absl::StatusOr<std::string> answer = ReviewAdmission(changed, "coscheduling");
+      const absl::StatusOr<std::string> answer = ReviewAdmission(changed, kOurs);
       if (!answer.ok()) continue;
       const Json parsed = Json::parse(*answer, nullptr, /*allow_exceptions=*/false);
       ASSERT_FALSE(parsed.is_discarded());
@@ -221,7 +304,7 @@ TEST(Webhook, EveryChangedByteIsSurvived) {
 
 TEST(Webhook, DeepNestingIsRefused) {
   const std::string body = R"({"apiVersion":)" + std::string(100'000, '[');
-  EXPECT_FALSE(ReviewAdmission(body, "coscheduling").ok());
+  EXPECT_FALSE(ReviewAdmission(body, kOurs).ok());
 }
 
 }  // namespace

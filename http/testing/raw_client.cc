@@ -14,12 +14,17 @@
 
 namespace muster::http {
 
-RawClient::RawClient(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+RawClient::RawClient(uint16_t port, const char* from)
+    : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  sockaddr_in own{};
+  own.sin_family = AF_INET;
+  own.sin_addr.s_addr = inet_addr(from);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (fd_ < 0 || connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+  if (fd_ < 0 || bind(fd_, reinterpret_cast<sockaddr*>(&own), sizeof own) != 0 ||
+      connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
     std::perror("RawClient: connect");
     std::abort();
   }

@@ -11,8 +11,9 @@ namespace muster::http {
 
 class RawClient {
  public:
-  // Connects to 127.0.0.1; aborts the test process if that fails.
-  explicit RawClient(uint16_t port);
+  // Connects to 127.0.0.1, from another loopback address if one is given; aborts the test process
+  // if that fails.
+  explicit RawClient(uint16_t port, const char* from = "127.0.0.1");
   ~RawClient();
   RawClient(const RawClient&) = delete;
   RawClient& operator=(const RawClient&) = delete;

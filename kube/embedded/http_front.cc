@@ -174,7 +174,7 @@ class HttpFront::Impl {
 
   uint16_t port() const { return http_->port(); }
   const std::string& ca_pem() const { return ca_pem_; }
-  size_t open_connections() const { return http_->connections(); }
+  size_t open_connections() const { return http_->connection_counts().open; }
   std::string url() const {
     return fmt::format("{}://{}:{}", options_.tls ? "https" : "http", host_, port());
   }

@@ -94,8 +94,18 @@ class Evaluator {
     return Json((*left == *right) == equal);
   }
 
+  // In a list that is written there, or among the keys of a map.
   Value In(Value needle) {
-    if (!Take("[")) return Malformed("expected a list");
+    if (!Take("[")) {
+      Value map = Path();
+      if (!broken_.ok()) return broken_;
+      if (!needle.ok()) return needle;
+      if (!map.ok()) return map;
+      if (!map->is_object() || !needle->is_string()) {
+        return absl::FailedPreconditionError("no such overload: in wants a list, or a map's key");
+      }
+      return Json(map->contains(needle->get<std::string>()));
+    }
     bool found = false;
     if (!Take("]")) {
       do {

@@ -3,9 +3,9 @@
 //
 //   object.spec.schedulerName == "coscheduling" && !has(object.spec.nodeName)
 //
-// Literals: strings, integers, true, false. Operators: ==, !=, in [..], &&, ||, !, ( ), has(path).
-// Everything else is an error that names the place. Reading a field that isn't there is an error
-// too, as in CEL, unless the other side of && or || decides.
+// Literals: strings, integers, true, false. Operators: ==, !=, in [..], in path, &&, ||, !, ( ),
+// has(path). Everything else is an error that names the place. Reading a field that isn't there is
+// an error too, as in CEL, unless the other side of && or || decides.
 #pragma once
 
 #include <string>

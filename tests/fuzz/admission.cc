@@ -38,19 +38,22 @@ lint::ObjectLint Check(std::string_view object) {
                           });
 }
 
-// The response of an answer that allows.
-json Allowed(const absl::StatusOr<std::string>& answer) {
+json ResponseOf(const absl::StatusOr<std::string>& answer) {
   const json review = json::parse(*answer, nullptr, /*allow_exceptions=*/false);
   Require(review.is_object(), "an answer is JSON");
   const json& response = review.at("response");
-  Require(response.at("allowed") == true && response.at("uid") != "", "nothing is refused");
+  Require(response.at("uid") != "", "an answer names the question");
   return response;
 }
 
 void CheckGate(std::string_view input) {
-  const auto answer = extender::ReviewAdmission(input, "coscheduling");
+  const auto answer = extender::ReviewAdmission(input, {.guards_queues = true});
   if (!answer.ok()) return RequireSayable(MessageOf(answer.status()));
-  const json response = Allowed(answer);
+  const json response = ResponseOf(answer);
+  if (response.at("allowed") == false) {
+    Require(!response.contains("patch"), "what is refused isn't changed");
+    return RequireSayable(response.at("status").at("message").get<std::string>());
+  }
   if (!response.contains("patch")) return;
   std::string patch;
   Require(absl::Base64Unescape(response.at("patch").get<std::string>(), &patch) &&
@@ -62,7 +65,9 @@ void CheckWarnings(std::string_view input) {
   const auto answer = extender::ReviewForWarnings(input, Check);
   if (!answer.ok()) return RequireSayable(MessageOf(answer.status()));
   size_t bytes = 0;
-  for (const json& warning : Allowed(answer).value("warnings", json::array())) {
+  const json response = ResponseOf(answer);
+  Require(response.at("allowed") == true, "warnings refuse nothing");
+  for (const json& warning : response.value("warnings", json::array())) {
     RequireSayable(warning.get<std::string>());
     bytes += warning.get<std::string>().size();
   }
