@@ -1,6 +1,8 @@
 // Muster's gate, labels and annotations that other folders read or write, too.
 #pragma once
 
+#include <string_view>
+
 namespace muster::coscheduling {
 
 // The scheduling gate of every member until its gang is READY.
@@ -9,5 +11,12 @@ inline constexpr char kGate[] = "muster.dev/admission";
 inline constexpr char kDerivedLabel[] = "muster.dev/derived";
 // On a StatefulSet, "true": its pods are a gang.
 inline constexpr char kGangAnnotation[] = "muster.dev/gang";
+
+// Where Muster keeps state: the record (admission/record.h) on a PodGroup, or on the pod of a gang
+// of one; on pods the record's epoch, and what wakes kube-scheduler. A pod that is being created
+// has none yet, whatever it says; nor of what quota/pod_sets.h writes.
+inline constexpr std::string_view kRecordAnnotation = "muster.dev/admission";
+inline constexpr std::string_view kEpochAnnotation = "muster.dev/epoch";
+inline constexpr std::string_view kWakeAnnotation = "muster.dev/wake";
 
 }  // namespace muster::coscheduling

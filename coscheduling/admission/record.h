@@ -13,12 +13,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "coscheduling/labels.h"
 #include "coscheduling/reason.h"
 #include "quota/workload.h"
 
 namespace muster::coscheduling {
-
-inline constexpr std::string_view kRecordAnnotation = "muster.dev/admission";
 
 // Its members are being evicted, whole or down to minMember.
 struct Eviction {

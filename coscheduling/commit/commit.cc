@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "coscheduling/labels.h"
 #include "fmt/format.h"
 #include "kube/objects/time_text.h"
 

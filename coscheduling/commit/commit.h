@@ -18,9 +18,6 @@
 
 namespace muster::coscheduling {
 
-inline constexpr std::string_view kEpochAnnotation = "muster.dev/epoch";
-inline constexpr std::string_view kWakeAnnotation = "muster.dev/wake";
-
 class Commit : Owner {
  public:
   // `placement` outlives it.

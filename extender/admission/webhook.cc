@@ -7,13 +7,11 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_replace.h"
-#include "coscheduling/admission/record.h"
-#include "coscheduling/commit/commit.h"
-#include "coscheduling/gangs/pod_sets.h"
 #include "coscheduling/labels.h"
 #include "extender/admission/admission_review.h"
 #include "kube/objects/json_value.h"
 #include "kube/objects/well_known.h"
+#include "quota/pod_sets.h"
 
 namespace muster::extender {
 namespace {
@@ -24,9 +22,8 @@ using Json = nlohmann::json;
 
 // Where Muster keeps state of a pod.
 constexpr std::string_view kStateAnnotations[] = {
-    coscheduling::kRecordAnnotation,  coscheduling::kEpochAnnotation,
-    coscheduling::kWakeAnnotation,    coscheduling::kPodSetAnnotation,
-    coscheduling::kFlavorsAnnotation, coscheduling::kQueueAnnotation};
+    coscheduling::kRecordAnnotation, coscheduling::kEpochAnnotation, coscheduling::kWakeAnnotation,
+    quota::kPodSetAnnotation,        quota::kFlavorsAnnotation,      quota::kQueueAnnotation};
 
 constexpr std::string_view kManagedByKueueLabel = "kueue.x-k8s.io/managed";
 
@@ -53,7 +50,7 @@ void AddGate(const JsonValue& gates, Json* patch) {
 void RemoveState(const JsonValue& annotations, Json* patch) {
   for (const std::string_view name : kStateAnnotations) {
     if (!annotations.Get(name).present()) continue;
-    const std::string escaped = absl::StrReplaceAll(name, {{"~", "~0"}, {"/", "~1"}});
+    const std::string escaped = absl::StrReplaceAll(std::string(name), {{"~", "~0"}, {"/", "~1"}});
     patch->push_back({{"op", "remove"}, {"path", "/metadata/annotations/" + escaped}});
   }
 }

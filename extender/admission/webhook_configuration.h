@@ -40,7 +40,6 @@ struct WebhookService {
 
 struct WantedWebhook {
   std::string scheduler_name;
-  bool guards_queues = false;  // GateOptions
   // Where the API server calls: the Service if given, else the URL.
   std::optional<WebhookService> service;
   std::string url;
@@ -50,6 +49,7 @@ struct WantedWebhook {
   WebhookPurpose purpose = WebhookPurpose::kGate;
   // False: an object that is there has no webhooks, so that nobody is called; none is made.
   bool enabled = true;
+  bool guards_queues = false;  // GateOptions
 };
 
 // The object as it was found.
