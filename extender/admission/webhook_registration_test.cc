@@ -149,7 +149,7 @@ TEST_F(RegistrationTest, AbsentIsCreatedWhole) {
                                  absl::Base64Escape(own_) + R"json("},
       "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"],
                  "resources": ["pods"], "scope": "Namespaced"}],
-      "matchConditions": [{"name": "scheduler-name",
+      "matchConditions": [{"name": "concerns-muster",
                            "expression": "object.spec.schedulerName == \"coscheduling\""}],
       "failurePolicy": "Fail", "matchPolicy": "Equivalent", "sideEffects": "None",
       "timeoutSeconds": 10, "reinvocationPolicy": "IfNeeded",
@@ -656,6 +656,15 @@ TEST(WebhookConfiguration, SchedulerNameIsQuotedForCel) {
   const WantedWebhook wanted{"a\"b\\c", std::nullopt, kUrl, ""};
   EXPECT_EQ(Json::parse(NewWebhook(wanted))["webhooks"][0]["matchConditions"][0]["expression"],
             R"(object.spec.schedulerName == "a\"b\\c")");
+}
+
+TEST(WebhookConfiguration, GuardsQueuesWhereQuotaIsOurs) {
+  WantedWebhook wanted{"coscheduling", std::nullopt, kUrl, ""};
+  wanted.guards_queues = true;
+  EXPECT_EQ(Json::parse(NewWebhook(wanted))["webhooks"][0]["matchConditions"][0]["expression"],
+            R"(object.spec.schedulerName == "coscheduling" || )"
+            R"((!has(object.metadata.ownerReferences) && has(object.metadata.labels) && )"
+            R"("kueue.x-k8s.io/queue-name" in object.metadata.labels))");
 }
 
 TEST(WebhookConfiguration, SurvivesWhateverStandsInTheObject) {
