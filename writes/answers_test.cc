@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "cluster/snapshot.h"
+
 namespace muster::writes {
 namespace {
 
