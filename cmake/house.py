@@ -46,6 +46,7 @@ FOLDERS = {
 # tests/ may include everything, and tests everywhere tests/ (its full.h); beyond that only these.
 TESTS_OF = {
     "kube": ["kube/client", "kube/embedded"],
+    "writes": ["cluster"],
     "extender": ["kube/embedded"],
 }
 
