@@ -1,6 +1,7 @@
 #include "coscheduling/admission/record.h"
 
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
@@ -57,10 +58,12 @@ quota::PodSetAssignment ReadPodSet(JsonValue json) {
   json.Get("flavors").ForEachField([&](std::string_view resource, JsonValue flavor) {
     given.flavors[std::string(resource)] = ReadText(flavor);
   });
+  std::map<std::string, int64_t> usage;  // a list is built in order at less cost
   json.Get("usage").ForEachField([&](std::string_view resource, JsonValue amount) {
     if (!amount.IsInteger() || amount.Int() < 0) amount.RejectType("an integer of at least 0");
-    given.usage.Set(resource, amount.Int());
+    usage[std::string(resource)] = amount.Int();
   });
+  for (const auto& [resource, amount] : usage) given.usage.Set(resource, amount);
   return given;
 }
 

@@ -80,7 +80,7 @@ func TestLaunchTakesItsTime(t *testing.T) {
 func TestNodesOfOnePoolRegisterOneByOne(t *testing.T) {
 	t.Parallel()
 	c := newStockCase(t, "one-by-one")
-	c.NodePool("pool", 1, 2, time.Second, faults.Fault{Kind: faults.RegistrationDelay, Launches: []int{2}, DelaySeconds: 6})
+	c.NodePool("pool", 1, 2, time.Second, faults.Fault{Kind: faults.RegistrationDelay, Launches: []int{2}, DelaySeconds: 10})
 	c.stockPods(2, 1).awaitEachBound(time.Minute)
 	// The node says so first, its claim a moment later.
 	c.awaitClaims("registered", 2, func(life claimLife) bool { return life.until("Registered") > 0 })
