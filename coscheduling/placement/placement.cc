@@ -14,8 +14,9 @@ namespace {
 // Reasons are made true again this often where there is more to plan than the budget allows at
 // once.
 constexpr absl::Duration kRefreshInterval = absl::Milliseconds(500);
+// Of further shapes only the planned node is left out.
+constexpr size_t kMostShapesNotOffered = 64;
 // A gang that got quota and found its room taken doesn't ask again before this.
-constexpr size_t kMostShapesNotOffered = 64;  // of further ones only the planned node is left out
 constexpr absl::Duration kRoomPause = absl::Seconds(5);
 
 // It holds no quota and stays in the list all the same.
