@@ -26,7 +26,7 @@ using ::testing::UnorderedElementsAre;
 constexpr uint64_t kFirst = 1;
 constexpr uint64_t kSecond = 2;
 
-kube::Pod Member(const std::string& name) { return MakePod(name, {{"nvidia.com/gpu", 8}}); }
+kube::Pod Trainer(const std::string& name) { return MakePod(name, {{"nvidia.com/gpu", 8}}); }
 
 kube::Pod WithClaims(kube::Pod pod) {
   return With(std::move(pod), [](kube::PodSpec& spec) { spec.uses_resource_claims = true; });
@@ -67,7 +67,7 @@ class CommitTest : public ::testing::Test {
 };
 
 TEST_F(CommitTest, AllMembersAreBoundAtTheFirstCall) {
-  const Gang& gang = PlacedGang({Member("m-0"), Member("m-1")});
+  const Gang& gang = PlacedGang({Trainer("m-0"), Trainer("m-1")});
   owners_.commit.Advance(gang);
   owners_.Take();
   EXPECT_THAT(BoundNow(), IsEmpty()) << "nobody has asked yet";
@@ -80,7 +80,7 @@ TEST_F(CommitTest, AllMembersAreBoundAtTheFirstCall) {
 }
 
 TEST_F(CommitTest, MembersWithClaimsAreBoundOnceAllOfThemWereCalled) {
-  const Gang& gang = PlacedGang({WithClaims(Member("m-0")), WithClaims(Member("m-1"))});
+  const Gang& gang = PlacedGang({WithClaims(Trainer("m-0")), WithClaims(Trainer("m-1"))});
   Call(kFirst, gang, "pod-m-0");
   owners_.commit.Advance(gang);
   owners_.Take();
@@ -93,7 +93,7 @@ TEST_F(CommitTest, MembersWithClaimsAreBoundOnceAllOfThemWereCalled) {
 }
 
 TEST_F(CommitTest, ARoundThatIsNotCompleteInTimeFailsAsAWhole) {
-  const Gang& gang = PlacedGang({WithClaims(Member("m-0")), WithClaims(Member("m-1"))});
+  const Gang& gang = PlacedGang({WithClaims(Trainer("m-0")), WithClaims(Trainer("m-1"))});
   Call(kFirst, gang, "pod-m-0");
   owners_.commit.Answer(gang, "waits");
   owners_.Pass(owners_.options.bind_wait);
@@ -111,7 +111,7 @@ TEST_F(CommitTest, ARoundThatIsNotCompleteInTimeFailsAsAWhole) {
 }
 
 TEST_F(CommitTest, ACallForAnotherNodeThanThePlannedOneFailsAtOnce) {
-  const Gang& gang = PlacedGang({Member("m-0"), Member("m-1")});
+  const Gang& gang = PlacedGang({Trainer("m-0"), Trainer("m-1")});
   const std::string other = PlaceOf(gang, "pod-m-0") == "a" ? "b" : "a";
   owners_.commit.Request(kFirst, gang, "pod-m-0", other);
   owners_.commit.Answer(gang, "");
@@ -122,7 +122,7 @@ TEST_F(CommitTest, ACallForAnotherNodeThanThePlannedOneFailsAtOnce) {
 }
 
 TEST_F(CommitTest, ASecondCallForAPodEndsTheFirst) {
-  const Gang& gang = PlacedGang({Member("m-0"), Member("m-1")});
+  const Gang& gang = PlacedGang({Trainer("m-0"), Trainer("m-1")});
   Call(kFirst, gang, "pod-m-0");
   Call(kSecond, gang, "pod-m-0");
   owners_.Take();
@@ -132,7 +132,7 @@ TEST_F(CommitTest, ASecondCallForAPodEndsTheFirst) {
 }
 
 TEST_F(CommitTest, ACallIsAnsweredOnceItsBindingWasAccepted) {
-  const Gang& gang = PlacedGang({Member("m-0"), Member("m-1")});
+  const Gang& gang = PlacedGang({Trainer("m-0"), Trainer("m-1")});
   Call(kFirst, gang, "pod-m-0");
   owners_.commit.Advance(gang);
   owners_.Take();
@@ -145,7 +145,7 @@ TEST_F(CommitTest, ACallIsAnsweredOnceItsBindingWasAccepted) {
 }
 
 TEST_F(CommitTest, AnAcceptedBindingThatIsNotSeenIsAskedForAgain) {
-  const Gang& gang = PlacedGang({Member("m-0"), Member("m-1")});
+  const Gang& gang = PlacedGang({Trainer("m-0"), Trainer("m-1")});
   Call(kFirst, gang, "pod-m-0");
   owners_.commit.Advance(gang);
   owners_.Take();
@@ -161,7 +161,7 @@ TEST_F(CommitTest, AnAcceptedBindingThatIsNotSeenIsAskedForAgain) {
 }
 
 TEST_F(CommitTest, AFailedBindingIsToldAndItsPlaceMayBeGivenUp) {
-  const Gang& gang = PlacedGang({Member("m-0"), Member("m-1")});
+  const Gang& gang = PlacedGang({Trainer("m-0"), Trainer("m-1")});
   Call(kFirst, gang, "pod-m-0");
   owners_.commit.Advance(gang);
   owners_.Take();
@@ -172,7 +172,7 @@ TEST_F(CommitTest, AFailedBindingIsToldAndItsPlaceMayBeGivenUp) {
 }
 
 TEST_F(CommitTest, NobodyIsBoundWhileAGateStands) {
-  const Gang& gang = PlacedGang({Gated(Member("m-0")), Gated(Member("m-1"))});
+  const Gang& gang = PlacedGang({Gated(Trainer("m-0")), Gated(Trainer("m-1"))});
   Call(kFirst, gang, "pod-m-0");
   owners_.commit.Advance(gang);
   owners_.Take();
@@ -186,7 +186,7 @@ TEST_F(CommitTest, NobodyIsBoundWhileAGateStands) {
 }
 
 TEST_F(CommitTest, APlanThatHoldsNoLongerIsFoundOutBeforeTheFirstBinding) {
-  const Gang& gang = PlacedGang({Member("m-0"), Member("m-1")});
+  const Gang& gang = PlacedGang({Trainer("m-0"), Trainer("m-1")});
   // Another scheduler's pod has taken the room meanwhile.
   owners_.snapshot.Upsert(BoundTo(MakePod("stranger", {{"nvidia.com/gpu", 1}}), "a"));
   Call(kFirst, gang, "pod-m-0");
@@ -199,7 +199,7 @@ TEST_F(CommitTest, APlanThatHoldsNoLongerIsFoundOutBeforeTheFirstBinding) {
 }
 
 TEST_F(CommitTest, AMemberThatIsBoundIsNotWaitedForAnyMore) {
-  const Gang& gang = PlacedGang({Member("m-0"), Member("m-1")});
+  const Gang& gang = PlacedGang({Trainer("m-0"), Trainer("m-1")});
   Call(kFirst, gang, "pod-m-0");
   owners_.commit.Advance(gang);
   owners_.Take();
@@ -229,7 +229,7 @@ TEST_F(CommitTest, AGangThatCanNotBeCalledWithinOneRoundIsRefusedWithTheLimit) {
 }
 
 TEST_F(CommitTest, EveryCallIsAnsweredWhenItEndsToLead) {
-  const Gang& gang = PlacedGang({Member("m-0"), Member("m-1")});
+  const Gang& gang = PlacedGang({Trainer("m-0"), Trainer("m-1")});
   Call(kFirst, gang, "pod-m-0");
   Call(kSecond, gang, "pod-m-1");
   owners_.commit.AnswerAll("muster is not leading");

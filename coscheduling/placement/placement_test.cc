@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
 
-kube::Pod Member(const std::string& name, int32_t priority = 0) {
+kube::Pod WholeNode(const std::string& name, int32_t priority = 0) {
   kube::Pod pod = MakePod(name, {{"nvidia.com/gpu", 8}});
   pod.priority = priority;
   return pod;
@@ -28,7 +28,8 @@ kube::Pod Member(const std::string& name, int32_t priority = 0) {
 class PlacementTest : public ::testing::Test {
  protected:
   const Gang& Gang2(const std::string& name, int32_t priority = 0) {
-    return owners_.AddGang(name, {Member(name + "-0", priority), Member(name + "-1", priority)});
+    return owners_.AddGang(name,
+                           {WholeNode(name + "-0", priority), WholeNode(name + "-1", priority)});
   }
   // It waits in the list; nothing is planned yet.
   void Enter(const Gang& gang) { owners_.placement.Sync(gang); }
@@ -150,6 +151,20 @@ TEST_F(PlacementTest, AFullNodeThatLosesEvenMoreRoomPlansNobody) {
   EXPECT_EQ(PlansFor([&] { owners_.snapshot.Upsert(MakeNode("one")); }), 0u)
       << "one of the two members has room now";
   EXPECT_GE(PlansFor([&] { owners_.snapshot.Upsert(MakeNode("two")); }), 1u);
+}
+
+TEST_F(PlacementTest, MembersThatAskForNoDeviceAreOfferedANodeToo) {
+  for (int i = 0; i < 20'001; ++i) {
+    kube::Node full = MakeNode("full-" + std::to_string(i));
+    full.allocatable.Set("pods", 0);
+    owners_.snapshot.Upsert(std::move(full));
+  }
+  owners_.placement.Observe(owners_.snapshot.TakeJournal());
+  const Gang& gang = owners_.AddGang("plain", {MakePod("plain-0"), MakePod("plain-1")});
+  EXPECT_THAT(owners_.Place(gang).fixed, IsEmpty());
+  owners_.Add(MakeNode("one"));
+  Plan();
+  EXPECT_THAT(FixedOf(gang), SizeIs(2));
 }
 
 TEST_F(PlacementTest, ARefusedNodeIsLeftOutForAWhile) {
