@@ -156,7 +156,9 @@ class Rest {
 
   void Ready(const http::Responder& responder) const {
     const std::string reason = sources_.not_ready_reason();
-    responder.Send(reason.empty() ? Text(200, "ok") : Text(503, "not ready: " + reason));
+    if (!reason.empty()) return responder.Send(Text(503, "not ready: " + reason));
+    const std::string leader = sources_.no_leader_reason();
+    responder.Send(Text(200, leader.empty() ? "ok" : "ok; " + leader));
   }
 
   void Metrics(const http::Responder& responder) const {

@@ -26,6 +26,8 @@ struct RestSources {
   std::function<std::string()> metrics;
   // "" if ready, else what is missing.
   std::function<std::string()> not_ready_reason;
+  // "" while a live leader is known, else why not: gangs wait, though this process may be ready.
+  std::function<std::string()> no_leader_reason;
 };
 
 std::vector<http::Route> RestRoutes(RestSources sources);

@@ -243,6 +243,7 @@ struct Service::Impl {
     sources.store = &store;
     sources.metrics = [this] { return MetricsText(); };
     sources.not_ready_reason = [this] { return NotReadyReason(); };
+    sources.no_leader_reason = [this] { return WhyNoLeader(); };
     auto rest = http::Server::Start({.listen = options.listen, .observe = Observe("rest")},
                                     RestRoutes(std::move(sources)));
     if (!rest.ok()) return rest.status();
@@ -329,6 +330,10 @@ struct Service::Impl {
         options.lease_namespace.empty() ? cluster.name_space : options.lease_namespace;
     lease.name = options.lease_name;
     lease.identity = identity;
+    // As in deploy/base/scheduler-config.yaml.
+    lease.duration = absl::Seconds(6);
+    lease.renew_deadline = absl::Seconds(4);
+    lease.retry_period = absl::Seconds(1);
     if (absl::Status valid = kube::Validate(lease); !valid.ok()) return valid;
     leadership = Leadership::Elect(*transport, timer, lease, changed);
     return absl::OkStatus();
@@ -398,10 +403,16 @@ struct Service::Impl {
     if (stopping) return "stopping";
     if (!started) return "starting";
     const std::string caches = watch->NotReadyReason();
-    const std::string leader = leadership->WhyNoLeader();
+    // The gate and the queries don't need a leader: once one has been known, this process stays in
+    // its Services, however long the schedulers take to have another.
+    std::string leader = WhyNoLeader();
+    if (leader.empty()) leader_was_known = true;
+    if (leader_was_known) leader.clear();
     const std::lock_guard lock(mutex);
     return Joined({caches, webhook_fault, leader});
   }
+
+  std::string WhyNoLeader() const { return started ? leadership->WhyNoLeader() : ""; }
 
   // Reading a large cluster takes more memory than knowing it: the difference goes back.
   void TrimOnce() {
@@ -521,6 +532,7 @@ struct Service::Impl {
   kube::Timer::Id upkeep_alarm = 0;
   std::string webhook_fault = "the webhook's registration has not been looked at yet";
   std::atomic<bool> started = false;
+  mutable std::atomic<bool> leader_was_known = false;
   std::atomic<bool> stopping = false;
 };
 

@@ -31,7 +31,7 @@ class Service {
   Service& operator=(const Service&) = delete;
 
   // "" when ready: caches whole and fresh, the webhook registered and served with a certificate
-  // that is valid, and this process leads or knows who does. Else what is missing.
+  // that is valid, and since the start a live leader has been known once. Else what is missing.
   std::string NotReadyReason() const;
 
   // Ports that were listened on.

@@ -75,13 +75,13 @@ const (
 	either
 )
 
-// kube-scheduler's Lease lasts 15 s from when the other one last saw it renewed.
-// They look every 2 to 4.4 s, and Muster each second.
-const leaseRunsOut = 30 * time.Second
+// kube-scheduler's Lease lasts 6 s from when the other one last saw it renewed.
+// They look every 1 to 2.2 s, and Muster each second.
+const leaseRunsOut = 15 * time.Second
 
 var (
 	hostLost = endOfALeader{
-		name: "its host is lost", successor: other, patience: leaseRunsOut, lastNodes: 8 * time.Second,
+		name: "its host is lost", successor: other, patience: leaseRunsOut, lastNodes: 4 * time.Second,
 		do: func(leader *plane.Replica) error {
 			leader.Lose()
 			return nil
@@ -96,7 +96,7 @@ var (
 		},
 	}
 	schedulerCrashed = endOfALeader{
-		name: "its kube-scheduler crashes", successor: either, patience: leaseRunsOut, lastNodes: 8 * time.Second,
+		name: "its kube-scheduler crashes", successor: either, patience: leaseRunsOut, lastNodes: 4 * time.Second,
 		do: func(leader *plane.Replica) error {
 			leader.CrashScheduler()
 			return nil
@@ -110,7 +110,7 @@ var (
 	// It is still there, but time passes without it: when it goes on, it may write
 	// what it was about to, but must not bind, nor make the gang start in part.
 	frozen = endOfALeader{
-		name: "it is frozen", successor: other, patience: leaseRunsOut, lastNodes: 8 * time.Second,
+		name: "it is frozen", successor: other, patience: leaseRunsOut, lastNodes: 4 * time.Second,
 		do:    (*plane.Replica).Freeze,
 		back:  (*plane.Replica).Thaw,
 		hangs: true,

@@ -32,15 +32,15 @@ target() {
   esac
 }
 
-# holds TEST WHAT: runs it in the copy.
+# holds TEST WHAT: runs it in the copy. One that doesn't end has failed.
 holds() {
   case $1 in
   rounds)
-    (cd "$tree" && MUSTER_FAULTS_ROUNDS=$rounds build/faults_test \
+    (cd "$tree" && MUSTER_FAULTS_ROUNDS=$rounds timeout 1200 build/faults_test \
       --gtest_filter='Faults.ComeToRest*')
     ;;
-  scenario) (cd "$tree" && build/scenario_test --gtest_filter="*.Holds/$2") ;;
-  *) (cd "$tree" && "build/$1" --gtest_filter="$2") ;;
+  scenario) (cd "$tree" && timeout 300 build/scenario_test --gtest_filter="*.Holds/$2") ;;
+  *) (cd "$tree" && timeout 300 "build/$1" --gtest_filter="$2") ;;
   esac
 }
 
