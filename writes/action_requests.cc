@@ -327,7 +327,7 @@ struct RequestOf {
                       {"lastTransitionTime", kube::TimeText(update.since)}};
     const bool local = !update.name_space.empty();
     const std::string& version = local ? versions.local_queues : versions.cluster_queues;
-    // v1beta1 has two names for it.
+    // v1beta1 has another name for it.
     const bool singular = local && version == "v1beta1";
     const json usage = UsageJson(have.usage, local);
     json status = {{"pendingWorkloads", have.pending},

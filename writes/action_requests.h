@@ -35,9 +35,9 @@ struct ActionRequest {
 
 // The versions of Kueue's API in which queues and Workloads are read, and so written.
 struct QueueVersions {
-  std::string cluster_queues = "v1beta1";
-  std::string local_queues = "v1beta1";
-  std::string workloads = "v1beta1";
+  std::string cluster_queues = "v1beta2";
+  std::string local_queues = "v1beta2";
+  std::string workloads = "v1beta2";
 };
 
 // nullopt for the actions that are no request of their own: EmitEvent and AnswerBind. `now` is for

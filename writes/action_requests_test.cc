@@ -100,7 +100,7 @@ const Case kCases[] = {
     {"AWorkloadIsGivenBackWithItsMark",
      coscheduling::PatchWorkload{
          {"team", "job-train", "w-1", "5"}, false, false, {{"muster.dev/restart", "{}"}}, {}},
-     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta1/namespaces/team/workloads/job-train",
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/job-train",
      kube::kJsonPatch,
      R"([{"op":"replace","path":"/metadata/uid","value":"w-1"},
          {"op":"replace","path":"/metadata/resourceVersion","value":"5"},
@@ -121,7 +121,7 @@ const Case kCases[] = {
                {"mark", kube::SelectorOperator::kDoesNotExist, {}}},
               {{"metadata.name", kube::SelectorOperator::kNotIn, {"n"}}}}}}},
           {1, true, true, std::nullopt}}},
-     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta1/namespaces/team/workloads/job-train",
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/job-train",
      kube::kJsonPatch,
      R"([{"op":"replace","path":"/metadata/uid","value":"w-1"},
          {"op":"replace","path":"/metadata/resourceVersion","value":"5"},
@@ -141,7 +141,7 @@ const Case kCases[] = {
          Status("gpus", 2, 1, {{"spot", "cpu", 4000, 1500, 0}, {"spot", "nvidia.com/gpu", 8, 9, 1}},
                 ""),
          kNow},
-     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta1/clusterqueues/gpus/status",
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/gpus/status",
      kube::kMergePatch,
      R"({"status":{"pendingWorkloads":2,"reservingWorkloads":1,"admittedWorkloads":1,
          "flavorsReservation":[{"name":"spot","resources":[
@@ -156,11 +156,11 @@ const Case kCases[] = {
     {"ALocalQueueBorrowsNothing",
      coscheduling::UpdateQueueStatus{
          "team", "q", Status("team/q", 0, 0, {{"spot", "cpu", 0, 1000, 0}}, "it is ill"), kNow},
-     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta1/namespaces/team/localqueues/q/status",
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/localqueues/q/status",
      kube::kMergePatch,
      R"({"status":{"pendingWorkloads":0,"reservingWorkloads":0,"admittedWorkloads":0,
          "flavorsReservation":[{"name":"spot","resources":[{"name":"cpu","total":"1000m"}]}],
-         "flavorUsage":[{"name":"spot","resources":[{"name":"cpu","total":"1000m"}]}],
+         "flavorsUsage":[{"name":"spot","resources":[{"name":"cpu","total":"1000m"}]}],
          "conditions":[{"type":"Active","status":"False","reason":"NotReady",
            "message":"it is ill","lastTransitionTime":"2023-11-14T22:13:20Z"}]}})",
      "queue-status"},
@@ -279,20 +279,20 @@ INSTANTIATE_TEST_SUITE_P(Action, ActionRequestsTest, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
 TEST(ActionRequests, AQueuesStatusIsWrittenInTheVersionThatItIsReadIn) {
-  const QueueVersions versions = {.cluster_queues = "v1beta2", .local_queues = "v1beta2"};
+  const QueueVersions versions = {.cluster_queues = "v1beta1", .local_queues = "v1beta1"};
   const quota::QueueStatus status = Status("gpus", 0, 1, {{"spot", "cpu", 0, 1000, 0}}, "");
   const auto cluster =
       ToRequest(coscheduling::UpdateQueueStatus{"", "gpus", status, kNow}, kNow, versions);
-  EXPECT_EQ(cluster->request.path, "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/gpus/status");
-  EXPECT_EQ(cluster->read_back.path, "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/gpus");
+  EXPECT_EQ(cluster->request.path, "/apis/kueue.x-k8s.io/v1beta1/clusterqueues/gpus/status");
+  EXPECT_EQ(cluster->read_back.path, "/apis/kueue.x-k8s.io/v1beta1/clusterqueues/gpus");
   const auto local =
       ToRequest(coscheduling::UpdateQueueStatus{"team", "q", status, kNow}, kNow, versions);
   EXPECT_EQ(local->request.path,
-            "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/localqueues/q/status");
+            "/apis/kueue.x-k8s.io/v1beta1/namespaces/team/localqueues/q/status");
   const json written = json::parse(local->request.body)["status"];
-  EXPECT_EQ(written["flavorsUsage"],
+  EXPECT_EQ(written["flavorUsage"],
             json::parse(R"([{"name":"spot","resources":[{"name":"cpu","total":"1000m"}]}])"));
-  EXPECT_FALSE(written.contains("flavorUsage"));
+  EXPECT_FALSE(written.contains("flavorsUsage"));
 }
 
 TEST(ActionRequests, WhatIsToldElsewhereIsNoRequest) {
