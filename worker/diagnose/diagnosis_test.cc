@@ -85,7 +85,7 @@ TEST(Diagnosis, OutOfMemoryOnAGpuThatOthersFillNamesBothCauses) {
   EXPECT_THAT(text, HasSubstr("one whole weight, 4096 x 14336 in bf16"));
   EXPECT_THAT(text, HasSubstr("Start one process per GPU"));
   EXPECT_THAT(text, HasSubstr("partition the weights"));
-  EXPECT_THAT(text, HasSubstr("(retry, exit code 138)"));
+  EXPECT_THAT(text, HasSubstr("(node; retry, exit code 138)"));
 }
 
 TEST(Diagnosis, APodTurnedAwayByItsNodeIsNotBlamedOnItsScheduling) {
@@ -115,11 +115,11 @@ TEST(Diagnosis, TheSummaryOfTorchrunNamesRankAndHost) {
             "11:59:58");
 }
 
-TEST(Diagnosis, TheRankThatIsBehindIsNamed) {
+TEST(Diagnosis, TheRankThatIsBehindFailed) {
   const Explanation explanation = Explain({"watchdog.log"});
   EXPECT_THAT(Summary(explanation),
-              ElementsAre("first collective-timeout rank 0 watchdog.log:1",
-                          "consequence collective-timeout rank 1 watchdog.log:3"));
+              ElementsAre("first collective-timeout rank 2 watchdog.log:1",
+                          "consequence collective-timeout rank 2 watchdog.log:3"));
   EXPECT_THAT(
       explanation.findings.at(0).observation.detail,
       HasSubstr("rank 2 is behind: it had enqueued 7752 collectives of its group when others "

@@ -13,8 +13,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "worker/diagnose/failure.h"
@@ -23,8 +21,8 @@
 
 namespace muster::worker {
 
-// Not safe for use by several threads at once. Bounded: LogReader::kMaxObservations for each output,
-// and what comes from more than kMaxOutputs of them is not read.
+// Not safe for use by several threads at once. Bounded: LogReader::kMaxObservations for each
+// output, and what comes from more than kMaxOutputs of them is not read.
 class LiveDiagnosis {
  public:
   static constexpr size_t kMaxOutputs = 256;
@@ -67,11 +65,15 @@ class LiveDiagnosis {
   Explanation Explain() const;
 
  private:
-  LogReader* ReaderOf(const Output& output);
+  struct OutputSoFar {
+    LogReader reader;
+    int64_t lines = 0;
+  };
+
+  void Know(Observation observation);
 
   std::string host_;
-  std::map<Output, LogReader> readers_;
-  std::map<Output, int64_t> lines_;
+  std::map<Output, OutputSoFar> outputs_;
   LogFacts known_;  // by Ended and Observe
 };
 
