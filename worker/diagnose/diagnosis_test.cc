@@ -198,6 +198,23 @@ TEST(Diagnosis, EventsOfOnePodSayNothingOfAnother) {
   EXPECT_EQ(explanation.findings.at(0).observation.host, "train-0");
 }
 
+TEST(Diagnosis, WhatTrainingWentOnAfterIsAWarningUnlessItsProcessThenEnded) {
+  std::string text = "OSError: [Errno 5] Input/output error\n";
+  for (int step = 0; step < 8; ++step) Append(&text, "step ", step, " loss 9.3\n");
+  EXPECT_THAT(Summary(ExplainTexts({text})), ElementsAre("warning storage-failed 0:1"));
+  text += "E0302 10:41:18.8 7 api.py:874] failed (exitcode: 1) local_rank: 2 (pid: 192)\n";
+  EXPECT_THAT(Summary(ExplainTexts({text})), ElementsAre("first storage-failed rank 2 0:1"));
+}
+
+TEST(Diagnosis, HowARankEndedSaysNothingBesideWhatItSaidOfWhy) {
+  EXPECT_THAT(Summary(ExplainTexts({"[rank1]: ValueError: x\n"
+                                    "  rank      : 1 (local_rank: 1)\n  exitcode  : -6 (pid: 7)\n"
+                                    "  traceback : Signal 6 (SIGABRT) received by PID 7\n"
+                                    "  rank      : 2 (local_rank: 2)\n  exitcode  : -9 (pid: 8)\n"
+                                    "  traceback : Signal 9 (SIGKILL) received by PID 8\n"})),
+              ElementsAre("first python-exception rank 1 0:1", "also killed rank 2 0:7"));
+}
+
 TEST(Diagnosis, BytesThatAreNoTextDoNoHarm) {
   std::string text = "\xFF\xFE";
   text += '\0';

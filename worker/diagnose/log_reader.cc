@@ -23,17 +23,18 @@ constexpr int kMaxRank = 1'000'000;
 constexpr int kNoRank = -1;
 // Steps after an error that show that it ended nothing, and after which even an end has its own
 // reason.
-constexpr int64_t kStepsOfSurvivors = 3;
-constexpr int64_t kStepsOfAnotherStory = 10;
+constexpr int64_t kStepsOfSurvivors = 5;
+constexpr int64_t kStepsOfAnotherStory = 50;
 
 // Whether a line is an event as kubectl prints it, described or listed: its type is its first word,
-// or follows the age, or the namespace and the age.
+// or stands in a column of its own after the age, or after the namespace and the age.
 bool IsEvent(std::string_view line) {
   for (int word = 0; word < 3; ++word) {
-    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
-    if (line.starts_with("Normal ") || line.starts_with("Warning ")) return true;
+    const size_t blanks = std::min(line.find_first_not_of(" \t"), line.size());
+    line.remove_prefix(blanks);
+    const bool column = word == 0 || blanks >= 2;
+    if (column && (line.starts_with("Normal ") || line.starts_with("Warning "))) return true;
     line.remove_prefix(std::min(line.find(' '), line.size()));
-    if (!line.starts_with("  ") && word == 0 && line.find("Warning ") > 40) return false;
   }
   return false;
 }
