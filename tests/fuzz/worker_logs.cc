@@ -1,4 +1,4 @@
-// Saved logs of training jobs, as one log and as two.
+// Logs of training jobs: saved, as one log and as two, and as they come.
 #include <simdjson.h>
 
 #include <algorithm>
@@ -8,6 +8,8 @@
 #include "tests/fuzz/fuzz.h"
 #include "worker/diagnose/diagnosis.h"
 #include "worker/diagnose/failure.h"
+#include "worker/diagnose/line_splitter.h"
+#include "worker/diagnose/live_diagnosis.h"
 #include "worker/diagnose/report.h"
 
 namespace muster::fuzz {
@@ -46,6 +48,19 @@ MUSTER_FUZZ_TARGET(std::string_view input) {
   halves.ReadText("log", input.substr(0, input.size() / 2));
   halves.ReadText("log", input.substr(input.size() / 2));
   Check(halves.Explain(), input);
+  LiveDiagnosis live("host");
+  LineSplitter splitter;
+  const auto read = [&](int64_t number, std::string_view line) {
+    const int rank = static_cast<int>(number % 3);
+    live.Read({.rank = rank, .is_error = rank == 0}, absl::FromUnixSeconds(number), line);
+  };
+  splitter.Feed(input, read);
+  splitter.Finish(read);
+  live.Ended(1, {.exit_code = 1}, absl::FromUnixSeconds(1));
+  const auto verdict = live.Verdict();
+  Require(verdict.has_value(), "a process that ended with an error is told");
+  Require(TerminationMessage(*verdict).size() <= kMaxTerminationMessage,
+          "a verdict fits into a termination message");
   if (const auto failure = FailureOf(input, PeerState::kAlive)) {
     const std::string message = TerminationMessage(*failure);
     Require(message.size() <= kMaxTerminationMessage, "a termination message fits");

@@ -36,7 +36,7 @@ TEST(DiagnoseCommand, ExplainsWithFileLineRankFixAndExitCode) {
   EXPECT_THAT(ran.out, HasSubstr("First: rank 0 on train-node-0-0, at 2026-01-14 09:20:41"));
   EXPECT_THAT(ran.out, HasSubstr("worker/diagnose/logs/handshake_node_0.log:5: [2026-01-14"));
   EXPECT_THAT(ran.out, HasSubstr("and 2 more such lines"));
-  EXPECT_THAT(ran.out, HasSubstr("cause: handshake-failed (configuration, exit code 78)"));
+  EXPECT_THAT(ran.out, HasSubstr("cause: handshake-failed (network; configuration, exit code 78)"));
   EXPECT_THAT(ran.out, HasSubstr("fix: Give the nodes' security group an egress rule"));
 }
 
@@ -48,6 +48,7 @@ TEST(DiagnoseCommand, JsonSaysTheSame) {
   const auto& finding = report.at("findings").at(0);
   EXPECT_EQ(finding.at("relation"), "first");
   EXPECT_EQ(finding.at("cause"), "handshake-failed");
+  EXPECT_EQ(finding.at("fault"), "network");
   EXPECT_EQ(finding.at("outcome"), "configuration");
   EXPECT_EQ(finding.at("exitCode"), 78);
   EXPECT_EQ(finding.at("file"), kHandshake);

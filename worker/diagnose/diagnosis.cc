@@ -30,7 +30,7 @@ absl::Status Diagnosis::ReadFile(const std::string& path) {
   } while (got > 0 || (got < 0 && errno == EINTR));
   const int error = errno;
   splitter.Finish(take);
-  logs_.push_back(reader.Finish());
+  logs_.push_back(reader.Facts());
   return got < 0 ? absl::ErrnoToStatus(error, Concat("can't read ", path)) : absl::OkStatus();
 }
 
@@ -40,7 +40,7 @@ void Diagnosis::ReadText(std::string name, std::string_view text) {
   LineSplitter splitter;
   splitter.Feed(text, take);
   splitter.Finish(take);
-  logs_.push_back(reader.Finish());
+  logs_.push_back(reader.Facts());
 }
 
 Explanation Diagnosis::Explain() { return Rank(std::exchange(logs_, {})); }

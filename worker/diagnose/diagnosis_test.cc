@@ -85,7 +85,7 @@ TEST(Diagnosis, OutOfMemoryOnAGpuThatOthersFillNamesBothCauses) {
   EXPECT_THAT(text, HasSubstr("one whole weight, 4096 x 14336 in bf16"));
   EXPECT_THAT(text, HasSubstr("Start one process per GPU"));
   EXPECT_THAT(text, HasSubstr("partition the weights"));
-  EXPECT_THAT(text, HasSubstr("(retry, exit code 138)"));
+  EXPECT_THAT(text, HasSubstr("(node; retry, exit code 138)"));
 }
 
 TEST(Diagnosis, APodTurnedAwayByItsNodeIsNotBlamedOnItsScheduling) {
@@ -115,11 +115,11 @@ TEST(Diagnosis, TheSummaryOfTorchrunNamesRankAndHost) {
             "11:59:58");
 }
 
-TEST(Diagnosis, TheRankThatIsBehindIsNamed) {
+TEST(Diagnosis, TheRankThatIsBehindFailed) {
   const Explanation explanation = Explain({"watchdog.log"});
   EXPECT_THAT(Summary(explanation),
-              ElementsAre("first collective-timeout rank 0 watchdog.log:1",
-                          "consequence collective-timeout rank 1 watchdog.log:3"));
+              ElementsAre("first collective-timeout rank 2 watchdog.log:1",
+                          "consequence collective-timeout rank 2 watchdog.log:3"));
   EXPECT_THAT(
       explanation.findings.at(0).observation.detail,
       HasSubstr("rank 2 is behind: it had enqueued 7752 collectives of its group when others "
@@ -196,6 +196,23 @@ TEST(Diagnosis, EventsOfOnePodSayNothingOfAnother) {
   const Explanation explanation = ExplainTexts({pods});
   EXPECT_THAT(Summary(explanation), ElementsAre("first unschedulable-capacity 0:3"));
   EXPECT_EQ(explanation.findings.at(0).observation.host, "train-0");
+}
+
+TEST(Diagnosis, WhatTrainingWentOnAfterIsAWarningUnlessItsProcessThenEnded) {
+  std::string text = "OSError: [Errno 5] Input/output error\n";
+  for (int step = 0; step < 8; ++step) Append(&text, "step ", step, " loss 9.3\n");
+  EXPECT_THAT(Summary(ExplainTexts({text})), ElementsAre("warning storage-failed 0:1"));
+  text += "E0302 10:41:18.8 7 api.py:874] failed (exitcode: 1) local_rank: 2 (pid: 192)\n";
+  EXPECT_THAT(Summary(ExplainTexts({text})), ElementsAre("first storage-failed rank 2 0:1"));
+}
+
+TEST(Diagnosis, HowARankEndedSaysNothingBesideWhatItSaidOfWhy) {
+  EXPECT_THAT(Summary(ExplainTexts({"[rank1]: ValueError: x\n"
+                                    "  rank      : 1 (local_rank: 1)\n  exitcode  : -6 (pid: 7)\n"
+                                    "  traceback : Signal 6 (SIGABRT) received by PID 7\n"
+                                    "  rank      : 2 (local_rank: 2)\n  exitcode  : -9 (pid: 8)\n"
+                                    "  traceback : Signal 9 (SIGKILL) received by PID 8\n"})),
+              ElementsAre("first python-exception rank 1 0:1", "also killed rank 2 0:7"));
 }
 
 TEST(Diagnosis, BytesThatAreNoTextDoNoHarm) {

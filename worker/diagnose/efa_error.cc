@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
+#include "absl/strings/ascii.h"
 #include "worker/diagnose/text.h"
 
 namespace muster::worker {
@@ -11,11 +13,12 @@ namespace {
 using enum CauseId;
 
 constexpr int kUnknownError = 4096;
+constexpr int kUnreachable = 15;
 
-constexpr std::array<EfaError, 25> kErrors = {{
+constexpr std::array<EfaError, 47> kErrors = {{
     {0, "success", kFabricUnknown, kFabricUnknown, kFabricUnknown},
     {1, "flushed", kRequestsFlushed, kRequestsFlushed, kRequestsFlushed},
-    {2, "internal error of the queue pair", kEfaDevice, kEfaDevice, kEfaDevice},
+    {2, "internal error of the queue pair", kEfaDeviceFault, kEfaDeviceFault, kEfaDeviceFault},
     {3, "unsupported operation", kFabricSoftware, kFabricSoftware, kFabricSoftware},
     {4, "invalid address handle", kFabricSoftware, kFabricSoftware, kFabricSoftware},
     {5, "invalid local key", kFabricSoftware, kFabricSoftware, kFabricSoftware},
@@ -30,14 +33,43 @@ constexpr std::array<EfaError, 25> kErrors = {{
     {14, "the peer doesn't know this address", kPeerLost, kConnectionClosed, kPeerLost},
     {15, "the peer is unreachable", kPeerUnreachable, kPeerUnreachable, kPeerLost},
     {kUnknownError, "unknown error", kFabricUnknown, kFabricUnknown, kFabricUnknown},
+    {4097, "a packet of an old kind", kFabricSoftware, kFabricSoftware, kFabricSoftware},
+    {4098, "an invalid packet", kFabricSoftware, kFabricSoftware, kFabricSoftware},
+    {4099, "a packet of an unknown kind", kFabricSoftware, kFabricSoftware, kFabricSoftware},
+    {4100, "a packet couldn't be posted", kFabricUnknown, kFabricUnknown, kPeerLost},
+    {4101, "a packet couldn't be sent", kFabricUnknown, kFabricUnknown, kPeerLost},
+    {4102, "a message's first packet is wrong", kFabricSoftware, kFabricSoftware, kFabricSoftware},
+    {4103, "a tagged message's first packet is wrong", kFabricSoftware, kFabricSoftware,
+     kFabricSoftware},
+    {4104, "a packet came twice", kFabricSoftware, kFabricSoftware, kFabricSoftware},
     {4105, "out of memory", kFabricMemory, kFabricMemory, kFabricMemory},
+    {4106, "memory couldn't be deregistered", kMemoryRegistration, kMemoryRegistration,
+     kMemoryRegistration},
+    {4107, "a received message couldn't be copied", kFabricUnknown, kFabricUnknown, kFabricUnknown},
+    {4108, "no receive entries are left", kFabricMemory, kFabricMemory, kFabricMemory},
+    {4109, "no send entries are left", kFabricMemory, kFabricMemory, kFabricMemory},
     {4110, "the peer's address can't be used", kPeerUnreachable, kPeerUnreachable,
      kPeerUnreachable},
+    {4111, "a remote address isn't registered", kFabricSoftware, kFabricSoftware, kPeerLost},
+    {4112, "internal receive buffers couldn't be posted", kFabricMemory, kFabricMemory,
+     kFabricMemory},
+    {4113, "the handshake couldn't be posted", kFabricUnknown, kFabricUnknown, kPeerLost},
+    {4114, "a send couldn't be posted", kFabricUnknown, kFabricUnknown, kPeerLost},
+    {4115, "a message isn't as long as announced", kFabricSoftware, kFabricSoftware,
+     kFabricSoftware},
+    {4116, "a read couldn't be posted", kFabricUnknown, kFabricUnknown, kPeerLost},
+    {4117, "an RDMA read couldn't be posted", kFabricUnknown, kFabricUnknown, kPeerLost},
     {4118, "unsupported data type", kFabricSoftware, kFabricSoftware, kFabricSoftware},
+    {4119, "a send's completion couldn't be written", kFabricUnknown, kFabricUnknown,
+     kFabricUnknown},
+    {4120, "a receive's completion couldn't be written", kFabricUnknown, kFabricUnknown,
+     kFabricUnknown},
     {4121, "error of a datagram endpoint's completion queue", kFabricSoftware, kFabricSoftware,
      kFabricSoftware},
     {4122, "error of the shared-memory transport", kSharedMemorySmall, kSharedMemorySmall,
      kSharedMemorySmall},
+    {4123, "a completion of shared memory couldn't be written", kFabricUnknown, kFabricUnknown,
+     kFabricUnknown},
     {4124, "the peer stopped answering after the handshake", kPeerLost, kPeerBusy, kPeerLost},
     {4125, "a packet that doesn't belong to zero-copy receive", kFabricSoftware, kFabricSoftware,
      kFabricSoftware},
@@ -57,9 +89,22 @@ std::optional<int64_t> NumberInLastParentheses(std::string_view line) {
   return LeadingNumber(line.substr(at + 1));
 }
 
+// Whether "2 (UNDELIVERABLE" isn't one of EFA's numbers, whose words are sentences: other providers
+// have numbers of their own.
+bool IsOfAnotherProvider(std::string_view error) {
+  const std::string_view words = TextAfter(error, "(", " )");
+  return words.size() > 3 && std::ranges::all_of(words, [](char c) {
+           return absl::ascii_isupper(static_cast<unsigned char>(c)) || c == '_';
+         });
+}
+
 std::optional<int64_t> ErrorNumber(std::string_view line) {
   constexpr std::string_view kRequest = "completed with error. RC: ";
   if (const size_t at = line.find(kRequest); at != std::string_view::npos) {
+    if (IsOfAnotherProvider(TextAfter(line.substr(at), "Error: ", ")"))) {
+      const bool unreachable = NumberAfter(line.substr(at), kRequest) == EHOSTUNREACH;
+      return unreachable ? kUnreachable : kUnknownError;
+    }
     // Old versions of the plugin give words only.
     return NumberAfter(line.substr(at), "Error: ").value_or(kUnknownError);
   }

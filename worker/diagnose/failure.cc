@@ -38,10 +38,10 @@ std::optional<Shown> ShownBy(std::string_view line, PeerState peer) {
   if (const Xid* xid = FindXid(line)) {
     return Shown{{.cause = xid->cause, .detail = Concat("Xid ", xid->number, ", ", xid->meaning)}};
   }
-  const Pattern* pattern = FindPattern(line);
+  const Pattern* pattern = FindPattern(line, TextKind::kMessage);
   if (pattern == nullptr) return std::nullopt;
   return Shown{{.cause = pattern->cause, .detail = Printable(line, kMaxDetail)},
-               pattern->kind == LineKind::kResult};
+               pattern->kind == RowKind::kResult};
 }
 
 std::string StringIn(const nlohmann::json& object, const char* key, size_t limit) {
@@ -84,6 +84,7 @@ std::string TerminationMessage(const Failure& failure) {
   nlohmann::json message = {{"cause", cause.name},
                             {"sentence", cause.sentence},
                             {"fix", cause.fix},
+                            {"fault", FaultName(cause.fault)},
                             {"outcome", OutcomeName(OutcomeOf(cause))},
                             {"exitCode", cause.exit_code}};
   if (failure.rank) message["rank"] = *failure.rank;

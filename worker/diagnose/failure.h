@@ -44,8 +44,8 @@ inline constexpr char kTerminationLog[] = "/dev/termination-log";
 inline constexpr size_t kMaxTerminationMessage = 4096;
 
 // One line of JSON, at most kMaxTerminationMessage bytes:
-// {"cause":"...","exitCode":137,"fix":"...","host":"...","outcome":"retry","rank":3,"sentence":"...",
-// "detail":"..."}; rank, host and detail only if known. Too long a detail is cut.
+// {"cause":"...","exitCode":137,"fix":"...","host":"...","fault":"node","outcome":"retry","rank":3,
+// "sentence":"...","detail":"..."}; rank, host and detail only if known. Too long a detail is cut.
 std::string TerminationMessage(const Failure& failure);
 
 // The failure in a line that contains a termination message, or nothing.

@@ -11,8 +11,11 @@
 #include <vector>
 
 #include "worker/diagnose/cause.h"
-#include "worker/diagnose/log_line.h"
+#include "worker/diagnose/line_head.h"
+#include "worker/diagnose/log_time.h"
 #include "worker/diagnose/patterns.h"
+#include "worker/diagnose/stragglers.h"
+#include "worker/diagnose/traceback.h"
 
 namespace muster::worker {
 
@@ -29,24 +32,21 @@ struct Observation {
   std::optional<LineTime> time = {};
   bool time_is_near = false;  // the line has none; this is that of the nearest line that has
   bool is_event = false;      // of Kubernetes; these have an age and no time
-  bool is_result = false;     // LineKind::kResult
+  bool is_result = false;     // RowKind::kResult
+  bool is_weak = false;       // a warning: what is tried again may have succeeded
+  bool is_root = false;       // a launcher says that this end came first
+  bool survived = false;      // training went on after it
   // Of a request that the EFA provider failed; 0 otherwise.
   int efa_error = 0;
   std::string peer_address = {};
-};
-
-// How far a rank had come with the collectives of a process group when PyTorch's watchdog spoke.
-struct CollectiveProgress {
-  std::string group = {};
-  int rank = 0;
-  int64_t enqueued = 0;
-  int64_t completed = 0;
+  int64_t last_line = 0;        // the last such line
+  int64_t progress_before = 0;  // lines of progress before that
 };
 
 struct LogFacts {
   std::string file;
   std::vector<Observation> observations;  // by line
-  std::vector<CollectiveProgress> progress;
+  CollectiveProgress progress;
   std::set<std::string> addresses;  // the EFA addresses of those who wrote this log
   int64_t left_out = 0;             // observations beyond LogReader::kMaxObservations
 };
@@ -58,24 +58,38 @@ class LogReader {
 
   explicit LogReader(std::string file);
 
-  // Takes the next line; `number` counts from 1.
-  void Read(int64_t number, std::string_view line);
+  // Takes the next line; `number` counts from 1. `came` is when it was written, where that is known
+  // by other means than the line itself.
+  void Read(int64_t number, std::string_view line, std::optional<absl::Time> came = std::nullopt);
 
-  // What the log shows; the reader is of no use after that.
-  LogFacts Finish();
+  // What the log shows so far.
+  LogFacts Facts() const;
 
  private:
-  void ReadTime(std::string_view line);
+  struct Line;  // the one that is being read
+
+  // One whose lines begin alike.
+  struct Process {
+    TracebackReader reader = {};
+    std::optional<int> rank = {};
+    std::optional<LineTime> time_after = {};  // the exception that is being read
+  };
+
+  void Finish();
+  void ReadTime(const Line& line);
   void ReadSection(std::string_view line);
   bool ReadSummary(std::string_view line);
-  void ReadWriter(std::string_view line);
-  void ReadProgress(std::string_view line);
+  void ReadEnd(std::string_view line);
+  void ReadWriter(const Line& line);
   void ReadRecovery(std::string_view line);
-  std::optional<Observation> Observe(std::string_view line) const;
+  bool ReadTraceback(const Line& line);
+  void AddRaised(const Raised& raised, const Process& process);
+  void AddLine(const Line& line);
+  int64_t ProgressOf(std::optional<int> rank) const;
   void Add(Observation observation);
   void FillTimes(const LineTime& time);
   void FillWriters();
-  void DropResults();
+  void MarkSurvivors();
 
   LogFacts facts_;
   std::string section_;  // the object that kubectl describes
@@ -86,9 +100,15 @@ class LogReader {
   std::set<std::string> hosts_;
   std::optional<int> rank_;  // of the line that is being read
   std::string host_;
-  bool in_summary_ = false;  // torchrun's, of who failed
+  bool in_summary_ = false;       // torchrun's, of who failed
+  bool in_root_ = false;          // of that, the part on who failed first
+  std::optional<int> root_rank_;  // the one that a launcher says failed first
   std::optional<LineTime> last_time_;
-  size_t untimed_ = 0;  // observations from here on wait for the next time
+  std::optional<absl::Time> came_;
+  size_t untimed_ = 0;                        // observations from here on wait for the next time
+  std::map<std::string, Process> processes_;  // by what their lines begin with
+  std::set<std::string> undated_;             // those that raised what no time came after
+  std::map<int, int64_t> progress_;  // lines that tell of it, by rank; -1 where none is said
 };
 
 }  // namespace muster::worker

@@ -1,160 +1,139 @@
 #include "worker/diagnose/patterns.h"
 
 #include <algorithm>
+#include <array>
+#include <bitset>
+#include <cstring>
+#include <map>
 
 namespace muster::worker {
 namespace {
 
-using enum CauseId;
-using enum LineKind;
+constexpr std::string_view kThen = " ... ";
+constexpr std::string_view kUnless = " unless ";
 
-constexpr std::array kPatterns = std::to_array<Pattern>({
-    // libfabric and aws-ofi-nccl. EFA's own numbers are read by efa_error.h.
-    {kNoEfaProvider, {"No eligible providers"}, kNcclInfo},
-    {kNoEfaProvider, {"provider efa output empty list"}},
-    {kNetworkIsSocket, {"NCCL INFO Using network Socket"}, kNcclInfo},
-    {kRdmaReadForced, {"no rdma-read capability"}},
-    {kPeerUnreachable, {"Unable to insert remote address into address vector"}},
-    {kPeerUnreachable, {"NCCL WARN", "No route to host"}},
-    {kPeerUnreachable, {"EHOSTUNREACH"}},
-    {kPeerUnreachable, {"NCCL WARN", "Connection timed out"}},
-    {kConnectionClosed, {"NCCL WARN", "Connection closed by remote peer"}},
-    {kConnectionClosed, {"NCCL WARN", "Connection reset by peer"}},
-    {kConnectionClosed, {"NCCL WARN", "Broken pipe"}},
-    {kConnectionClosed, {"NCCL WARN", "Connection refused"}},
-    {kConnectionClosed, {"Gloo", "Connection closed by peer"}},
-    {kSharedMemorySmall, {"failed to extend /dev/shm"}},
-    {kSharedMemorySmall, {"/dev/shm/nccl-", "No space left on device"}},
-    {kSharedMemorySmall, {"out of shared memory"}},
-    {kLockedMemoryLow, {"ibv_", "failed with error Cannot allocate memory"}},
-    {kLockedMemoryLow, {"RLIMIT_MEMLOCK"}},
-    {kNoSocketInterface, {"no socket interface found"}},
-    {kNoSocketInterface, {"NET/Socket : no interface found"}},
-    // Ranks that don't go together.
-    {kVersionsDiffer, {"Mismatched NCCL version detected"}},
-    {kVersionsDiffer, {"mismatched NCCL versions"}},
-    {kRanksShareDevice, {"Duplicate GPU detected"}},
-    {kRanksShareDevice, {"duplicate GPU UUID"}},
-    {kRendezvousTimeout, {"waiting for clients.", "clients joined"}},
-    {kRendezvousTimeout, {"RendezvousTimeoutError"}},
-    {kRendezvousTimeout, {"client socket has timed out", "trying to connect"}},
-    {kNameNotFound, {"Name or service not known"}},
-    {kNameNotFound, {"Temporary failure in name resolution"}},
-    {kAddressInUse, {"EADDRINUSE"}},
-    {kRendezvousTimeout, {" ranks came in time; missing: "}},
-    {kRendezvousTimeout, {"the rendezvous store of rank 0", "was not reached within"}},
-    {kRankTaken, {"two processes have one rank"}},
-    {kWorldSizeMismatch, {"was started for ", " ranks, rank 0 for "}},
-    {kWorldSizeMismatch, {"doesn't exist among ", " ranks"}},
-    {kVersionsDiffer, {"Mismatched ", " version: "}},
-    {kCollectiveTimeout, {" did not come to ", " was last heard from "}},
-    {kCollectiveTimeout, {" did not finish ", " was last heard from "}},
-    {kPeerLost, {"rank ", " is lost: "}},
-    {kPeerLost, {"rank ", " is gone"}},
-    {kCollectiveTimeout, {"Watchdog caught collective operation timeout"}},
-    {kCollectiveTimeout, {"collective operation timeout detected by watchdog"}},
-    // Memory. "Tried to allocate" is read by gpu_memory.h.
-    {kOutOfMemory, {"CUDA out of memory"}},
-    {kOutOfMemory, {"CUDA error: out of memory"}},
-    {kOutOfMemory, {"Cuda failure", "out of memory"}},
-    {kMemoryPressure, {"pytorch allocator cache flushes since last step"}},
-    {kHostOutOfMemory, {"OOMKilled"}},
-    {kHostOutOfMemory, {"ut of memory: Killed process"}},
-    {kHostOutOfMemory, {"cannot allocate memory for thread-local data"}},
-    {kHostOutOfMemory, {"DefaultCPUAllocator: can't allocate memory"}},
-    // GPUs and drivers. Xids are read by xid.h.
-    {kGpuFault, {"uncorrectable ECC error encountered"}},
-    {kGpuFault, {"uncorrectable NVLink error"}},
-    {kGpuFault, {"GPU has fallen off the bus"}},
-    {kGpuFault, {"GPU is lost"}},
-    {kGpuFault, {"CUDA error: system not yet initialized"}},
-    {kProgramFault, {"an illegal memory access was encountered"}},
-    {kProgramFault, {"device-side assert triggered"}},
-    {kProgramCrash, {"Signal 11 (SIGSEGV)"}},
-    {kProgramCrash, {"Signal 6 (SIGABRT)"}},
-    {kDriverTooOld, {"CUDA driver version is insufficient"}},
-    {kDriverTooOld, {"The NVIDIA driver on your system is too old"}},
-    {kDriverTooOld, {"unsatisfied condition: cuda>="}},
-    {kDriverMissing, {"nvidia-container-cli: initialization error"}},
-    {kDriverMissing, {"Found no NVIDIA driver on your system"}},
-    {kDriverMissing, {"no CUDA-capable device is detected"}},
-    {kNoHealthyDevices, {"no healthy devices present"}},
-    {kNoHealthyDevices, {"UnexpectedAdmissionError", "Allocate failed"}},
-    // Events of pods and jobs.
-    {kNodeLost, {"NodeNotReady"}},
-    {kNodeLost, {"TaintManagerEviction"}},
-    {kNodeLost, {"Pod was terminated in response to imminent node shutdown"}},
-    {kNodeLost, {"SpotInterrupted"}},
-    {kNodeStorageLow, {"The node was low on resource"}},
-    {kGracePeriodShort, {"did not kill the pod within specified grace period"}},
-    {kImageDenied, {"Failed to pull image", "Unauthorized"}},
-    {kImageDenied, {"Failed to pull image", "access denied"}},
-    {kImageDenied, {"Failed to pull image", "403 Forbidden"}},
-    {kImageNotFound, {"Failed to pull image", "not found"}},
-    {kImageNotFound, {"Failed to pull image", "manifest unknown"}},
-    {kImageNotFound, {"InvalidImageName"}},
-    {kImagePullFailed, {"Failed to pull image"}},
-    {kImagePullFailed, {"ErrImagePull"}},
-    {kImagePullFailed, {"Back-off pulling image"}},
-    {kImageArchitecture, {"exec format error"}},
-    {kVolumeNotMounted, {"FailedMount"}},
-    {kVolumeNotMounted, {"FailedAttachVolume"}},
-    {kUnschedulableAffinity, {"nodes are available:", "didn't match pod affinity rules"}},
-    {kUnschedulableCapacity, {"nodes are available:", "Insufficient "}},
-    {kUnschedulableTaint, {"nodes are available:", "had untolerated taint"}},
-    {kUnschedulableSelector, {"nodes are available:", "node affinity/selector"}},
-    {kNoInstanceType, {"no instance type which had enough resources"}},
-    {kNoInstanceType, {"no instance type met"}},
-    // Ends. Last: where a line says more, that counts.
-    {kTerminated, {"Received Signals.SIGTERM death signal"}},
-    {kTerminated, {"SignalException: Process", "got signal: 15"}},
-    {kTerminated, {"Signal 15 (SIGTERM)"}},
-    {kTerminated, {"Exit Code:", " 143"}, kResult},
-    {kKilled, {"Signal 9 (SIGKILL)"}, kResult},
-    {kKilled, {"Exit Code:", " 137"}, kResult},
-    // What NCCL says of itself when it says nothing else.
-    {kPeerLost, {"ncclRemoteError"}, kResult},
-    {kCudaFailure, {"ncclUnhandledCudaError"}, kResult},
-    {kNcclSystemError, {"ncclSystemError"}, kResult},
-    {kNcclInternalError, {"ncclInternalError"}, kResult},
-    {kNcclMisuse, {"ncclInvalidUsage"}, kResult},
-    {kNcclMisuse, {"ncclInvalidArgument"}, kResult},
-    {kDiskFull, {"No space left on device"}},
-    // The worker's own words for what it does.
-    {kCheckpointCorrupt, {"none of ", " checkpoints can be loaded"}},
-    {kLossNotFinite, {"the loss is ", "the parameters were not updated"}},
-});
+// The rows of causes.txt by the first four letters of their first word: a line is gone through
+// once, and only rows that begin as it goes on from there are compared.
+class PatternIndex {
+ public:
+  explicit PatternIndex(std::span<const CauseRow> rows) {
+    for (const CauseRow& row : rows) {
+      if (row.kind == RowKind::kXid) continue;
+      if (row.kind == RowKind::kUntil || row.kind == RowKind::kDespite) {
+        recoveries_.push_back({row.cause, row.text, row.kind == RowKind::kDespite});
+      } else {
+        patterns_.push_back(Parse(row));
+      }
+    }
+    for (const Pattern& pattern : patterns_) {
+      const uint32_t key = Key(pattern.words.front());
+      by_key_[key].push_back(&pattern);
+      keys_.set(Fold(key));
+    }
+  }
 
-constexpr std::array kRecoveries = std::to_array<Recovery>({
-    {"Successfully assigned", kUnschedulableCapacity, kNoInstanceType, true},
-    {"Successfully pulled image", kImageNotFound, kImagePullFailed},
-    {"already present on machine", kImageNotFound, kImagePullFailed},
-    // The worker's: the lost rank was replaced.
-    {" ranks are here", kPeerLost, kPeerLost},
-    {"is successfully completed.", kUnschedulableCapacity, kNoInstanceType, true},
-});
+  std::span<const Pattern> patterns() const { return patterns_; }
+  std::span<const Recovery> recoveries() const { return recoveries_; }
 
-bool Matches(const Pattern& pattern, std::string_view line) {
-  for (const std::string_view word : pattern.words) {
-    const size_t at = line.find(word);
+  template <typename Visitor>
+  void Visit(std::string_view text, Visitor visit) const {
+    for (size_t at = 0; at + kMinFirstWord <= text.size(); ++at) {
+      const uint32_t key = Key(text.substr(at));
+      if (!keys_.test(Fold(key))) continue;
+      const auto found = by_key_.find(key);
+      if (found == by_key_.end()) continue;
+      for (const Pattern* pattern : found->second) visit(*pattern, text.substr(at));
+    }
+  }
+
+ private:
+  static Pattern Parse(const CauseRow& row) {
+    Pattern pattern{.cause = row.cause, .kind = row.kind, .words = {}, .absent = {}, .letters = 0};
+    std::string_view rest = row.text;
+    if (const size_t at = rest.find(kUnless); at != std::string_view::npos) {
+      pattern.absent = rest.substr(at + kUnless.size());
+      rest = rest.substr(0, at);
+    }
+    for (size_t at = rest.find(kThen); at != std::string_view::npos; at = rest.find(kThen)) {
+      pattern.words.push_back(rest.substr(0, at));
+      rest.remove_prefix(at + kThen.size());
+    }
+    pattern.words.push_back(rest);
+    for (const std::string_view word : pattern.words) pattern.letters += word.size();
+    return pattern;
+  }
+
+  static uint32_t Key(std::string_view text) {
+    std::array<char, kMinFirstWord> letters = {};
+    text.copy(letters.data(), letters.size());
+    uint32_t key = 0;
+    std::memcpy(&key, letters.data(), sizeof(key));
+    return key;
+  }
+
+  static size_t Fold(uint32_t key) { return (key * 2'654'435'761U) >> 16U; }
+
+  std::vector<Pattern> patterns_;
+  std::vector<Recovery> recoveries_;
+  std::map<uint32_t, std::vector<const Pattern*>> by_key_;
+  std::bitset<1U << 16U> keys_;
+};
+
+const PatternIndex& Index() {
+  static const auto* const kIndex = new PatternIndex(BuiltInCauses().rows);
+  return *kIndex;
+}
+
+bool MayMatch(RowKind row, TextKind text) {
+  switch (text) {
+    case TextKind::kMessage:
+      return row == RowKind::kShows || row == RowKind::kWarned || row == RowKind::kResult;
+    case TextKind::kException:
+      return row == RowKind::kShows || row == RowKind::kRaised || row == RowKind::kResult;
+    case TextKind::kQuiet:
+      return row == RowKind::kWarned || row == RowKind::kResult;
+    case TextKind::kNcclInfo:
+      return row == RowKind::kInfo;
+    case TextKind::kEvent:
+      break;
+  }
+  return row == RowKind::kShows || row == RowKind::kEvent || row == RowKind::kResult;
+}
+
+// Whether `text` begins with the first word and holds the others after it.
+bool Begins(const Pattern& pattern, std::string_view text) {
+  if (!text.starts_with(pattern.words.front())) return false;
+  text.remove_prefix(pattern.words.front().size());
+  for (const std::string_view word : std::span(pattern.words).subspan(1)) {
+    const size_t at = text.find(word);
     if (at == std::string_view::npos) return false;
-    line.remove_prefix(at + word.size());
+    text.remove_prefix(at + word.size());
   }
   return true;
 }
 
-}  // namespace
-
-std::span<const Pattern> Patterns() { return kPatterns; }
-
-const Pattern* FindPattern(std::string_view line) {
-  const bool nccl_info = line.find(" NCCL INFO ") != std::string_view::npos;
-  const auto* found = std::ranges::find_if(kPatterns, [&](const Pattern& pattern) {
-    return (pattern.kind == kNcclInfo || !nccl_info) && Matches(pattern, line);
-  });
-  return found == kPatterns.end() ? nullptr : found;
+bool CountsMore(const Pattern& a, const Pattern& b) {
+  const bool a_says_why = a.kind != RowKind::kResult;
+  const bool b_says_why = b.kind != RowKind::kResult;
+  return a_says_why != b_says_why ? a_says_why : a.letters > b.letters;
 }
 
-std::span<const Recovery> Recoveries() { return kRecoveries; }
+}  // namespace
+
+std::span<const Pattern> Patterns() { return Index().patterns(); }
+
+const Pattern* FindPattern(std::string_view text, TextKind kind) {
+  const Pattern* best = nullptr;
+  Index().Visit(text, [&](const Pattern& pattern, std::string_view from_here) {
+    if (!MayMatch(pattern.kind, kind)) return;
+    if (best != nullptr && !CountsMore(pattern, *best)) return;
+    if (!Begins(pattern, from_here)) return;
+    if (!pattern.absent.empty() && text.find(pattern.absent) != std::string_view::npos) return;
+    best = &pattern;
+  });
+  return best;
+}
+
+std::span<const Recovery> Recoveries() { return Index().recoveries(); }
 
 }  // namespace muster::worker

@@ -1,46 +1,52 @@
-// What a log line must contain to show a cause: a table of plain words, one row a pattern. Rows
+// Which cause a line, or an exception, shows: the rows of causes.txt, looked for all at once. Rows
 // hold words in order instead of regular expressions, so that a line costs time linear in its
-// length.
+// length, however many rows there are.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "worker/diagnose/cause.h"
+#include "worker/diagnose/cause_table.h"
 
 namespace muster::worker {
 
-enum class LineKind : uint8_t {
-  kMessage,
-  // NCCL INFO lines are the ordinary course of things; only rows of this kind look at them, too.
+// Where words stand decides what they mean: a warning that a connection was refused is no exception
+// that says so.
+enum class TextKind : uint8_t {
+  kMessage,    // an error, or a line of which nothing better is known
+  kException,  // "Type: message", with all its lines
+  kQuiet,      // a warning, or less
   kNcclInfo,
-  // How something ended, which says nothing beside a line of the same rank that says why.
-  kResult,
+  kEvent,  // of Kubernetes, or of one of its objects
 };
 
 struct Pattern {
-  CauseId cause;
-  // All of them, in this order.
-  std::array<std::string_view, 2> words;
-  LineKind kind = LineKind::kMessage;
+  CauseId cause = CauseId::kCount;
+  RowKind kind = RowKind::kShows;
+  // All of them, in this order. The first has at least kMinFirstWord letters.
+  std::vector<std::string_view> words;
+  std::string_view absent;  // must not be there; empty if nothing
+  size_t letters = 0;       // of all words
 };
 
-// In the order in which they are tried: the first that matches counts.
+inline constexpr size_t kMinFirstWord = 4;
+
+// Those of causes.txt.
 std::span<const Pattern> Patterns();
 
-// The pattern that `line` matches, or null.
-const Pattern* FindPattern(std::string_view line);
+// The pattern that `text` matches, or null: one that says why before one that says how it ended,
+// then the one with the most letters.
+const Pattern* FindPattern(std::string_view text, TextKind kind);
 
 // A later line that shows that something was only in between: the pod was scheduled after all, its
 // image was pulled after all.
 struct Recovery {
+  CauseId cause = CauseId::kCount;
   std::string_view word;
-  // The causes that it takes back; the first and the last of a range of CauseId.
-  CauseId first;
-  CauseId last;
-  // Also if it stands before them: the status of an object comes before its events.
+  // Also if it stands before it: the status of an object comes before its events.
   bool anywhere = false;
 };
 

@@ -6,7 +6,6 @@
 #include <span>
 #include <utility>
 
-#include "absl/strings/str_join.h"
 #include "worker/diagnose/efa_error.h"
 #include "worker/diagnose/text.h"
 
@@ -14,14 +13,18 @@ namespace muster::worker {
 namespace {
 
 constexpr int kHandshakeError = 4126;
+constexpr size_t kMaxHangDetail = 2000;
 // Clocks of nodes agree to much less; times without fractions and the neighbours' times don't.
 constexpr absl::Duration kClockSkew = absl::Seconds(5);
 // PyTorch's longest default timeout is 30 minutes; who notices later than this noticed another
 // thing.
 constexpr absl::Duration kLongestWait = absl::Minutes(35);
-constexpr size_t kMaxNamedRanks = 8;
+// What is tried again and warned of for longer than this has succeeded in between.
+constexpr absl::Duration kLongestRetries = absl::Minutes(35);
 
-Role RoleOf(const Observation& observation) { return CauseOf(observation.cause).role; }
+Role RoleOf(const Observation& observation) {
+  return observation.survived ? Role::kWarning : CauseOf(observation.cause).role;
+}
 
 bool SaysWhyItEnded(const Observation& observation) {
   return observation.efa_error == 0 &&
@@ -55,41 +58,21 @@ void AskPeers(std::vector<LogFacts>* logs) {
   }
 }
 
-// Names the ranks that had enqueued fewer operations than the others of their group.
-std::string Stragglers(const std::vector<LogFacts>& logs) {
-  std::map<std::string, std::map<int, int64_t>> groups;
-  for (const LogFacts& log : logs) {
-    for (const CollectiveProgress& one : log.progress) {
-      groups[one.group].emplace(one.rank, one.enqueued);
-    }
-  }
-  for (const auto& [group, ranks] : groups) {
-    int64_t least = ranks.begin()->second;
-    int64_t most = least;
-    for (const auto& [rank, enqueued] : ranks) {
-      least = std::min(least, enqueued);
-      most = std::max(most, enqueued);
-    }
-    if (least == most) continue;
-    std::vector<std::string> behind;
-    for (const auto& [rank, enqueued] : ranks) {
-      if (enqueued == least && behind.size() < kMaxNamedRanks) behind.push_back(Concat(rank));
-    }
-    return Concat("rank ", absl::StrJoin(behind, ", "), " is behind: it had enqueued ", least,
-                  " collectives of its group when others had enqueued ", most);
-  }
-  return "";
+bool IsHang(CauseId cause) {
+  return cause == CauseId::kCollectiveTimeout || cause == CauseId::kProcessHung;
 }
 
-void NameStragglers(std::vector<LogFacts>* logs) {
-  const std::string stragglers = Stragglers(*logs);
-  if (stragglers.empty()) return;
-  for (LogFacts& log : *logs) {
-    for (Observation& seen : log.observations) {
-      if (seen.cause == CauseId::kCollectiveTimeout && seen.detail.empty()) {
-        seen.detail = stragglers;
-      }
-    }
+// Whoever waits in vain reports; the rank that failed is the one that the others wait for.
+void NameStragglers(const CollectiveProgress::Behind& behind, std::vector<Finding>* findings) {
+  if (behind.ranks.empty()) return;
+  for (Finding& finding : *findings) {
+    Observation& seen = finding.observation;
+    if (!IsHang(seen.cause)) continue;
+    seen.detail = Printable(Concat(behind.detail, seen.detail.empty() ? "" : "; ", seen.detail),
+                            kMaxHangDetail);
+    if (behind.ranks.size() != 1 || seen.rank == behind.ranks.front()) continue;
+    seen.rank = behind.ranks.front();
+    seen.host.clear();  // that of the rank that waited
   }
 }
 
@@ -111,22 +94,83 @@ std::vector<Finding> Gather(std::vector<LogFacts> logs) {
   return findings;
 }
 
+bool MayBeOfOneRank(const Finding& a, const Finding& b) {
+  return !a.observation.rank || !b.observation.rank || a.observation.rank == b.observation.rank;
+}
+
+// How a rank ended says nothing beside what it, or its log, says of why.
+void DropResults(std::vector<Finding>* findings) {
+  const auto of_one_source = [](const Finding& a, const Finding& b) {
+    return a.observation.rank && b.observation.rank ? a.observation.rank == b.observation.rank
+                                                    : a.file == b.file;
+  };
+  std::vector<Finding> whys;
+  for (const Finding& finding : *findings) {
+    const bool why =
+        !finding.observation.is_result && RoleOf(finding.observation) != Role::kWarning;
+    if (why) whys.push_back(finding);
+  }
+  std::erase_if(*findings, [&](const Finding& finding) {
+    return finding.observation.is_result && std::ranges::any_of(whys, [&](const Finding& why) {
+             return of_one_source(finding, why);
+           });
+  });
+}
+
 // Those with a time first; where neither has one, in the order in which they were read.
 bool Earlier(const Finding& a, const Finding& b) {
-  return a.time.value_or(absl::InfiniteFuture()) < b.time.value_or(absl::InfiniteFuture());
+  const absl::Time a_time = a.time.value_or(absl::InfiniteFuture());
+  const absl::Time b_time = b.time.value_or(absl::InfiniteFuture());
+  if (a_time != b_time) return a_time < b_time;
+  // What has no time of its own was dated by the line after it, of whoever wrote that.
+  if (a.observation.time_is_near != b.observation.time_is_near) return b.observation.time_is_near;
+  return a.observation.is_root && !b.observation.is_root;
+}
+
+// How near a finding is to the beginning of things, 0 for what began nothing.
+int Strength(const Finding& finding) {
+  switch (RoleOf(finding.observation)) {
+    case Role::kOrigin:
+      return 3;
+    case Role::kReaction:
+      return 2;
+    case Role::kResult:
+      return 1;
+    case Role::kWarning:
+      break;
+  }
+  return 0;
+}
+
+absl::Duration Between(const Finding& a, const Finding& b) {
+  return a.time && b.time ? *b.time - *a.time : absl::ZeroDuration();
+}
+
+// Whether `later` is rather what went wrong first than `first`, which was seen earlier.
+bool Replaces(const Finding& later, const Finding& first) {
+  const bool one_rank = MayBeOfOneRank(first, later);
+  if (later.observation.is_result && one_rank) return false;
+  const bool says_nothing = Strength(first) == 1 || first.observation.is_weak ||
+                            (first.observation.is_result && one_rank);
+  if (first.observation.is_weak && !later.observation.is_weak && Strength(later) == 2) {
+    return Between(first, later) > kLongestRetries;
+  }
+  if (first.observation.is_result && one_rank) return true;
+  if (Strength(later) <= Strength(first)) return false;
+  if (says_nothing) return true;
+  // What a program makes of it when a collective fails.
+  if (later.observation.cause == CauseId::kPythonException && one_rank) {
+    return false;
+  }
+  return Between(first, later) <= kClockSkew;
 }
 
 // What failed first: an index into `findings`, which are by time; their number if all are warnings.
 size_t First(const std::vector<Finding>& findings) {
-  const auto role = [&](size_t i) { return RoleOf(findings[i].observation); };
   size_t first = 0;
-  while (first < findings.size() && role(first) == Role::kWarning) ++first;
-  if (first == findings.size() || role(first) == Role::kOrigin) return first;
+  while (first < findings.size() && Strength(findings[first]) == 0) ++first;
   for (size_t i = first + 1; i < findings.size(); ++i) {
-    if (role(i) != Role::kOrigin) continue;
-    const bool soon = !findings[first].time || !findings[i].time ||
-                      *findings[i].time - *findings[first].time <= kClockSkew;
-    if (soon) return i;
+    if (Strength(findings[i]) > 0 && Replaces(findings[i], findings[first])) first = i;
   }
   return first;
 }
@@ -138,6 +182,7 @@ Relation RelationTo(const Finding& first, const Finding& finding) {
     case Role::kOrigin:
       return Relation::kAlso;
     case Role::kReaction:
+    case Role::kResult:
       break;
   }
   const bool at_the_time = !first.time || !finding.time ||
@@ -165,9 +210,12 @@ Explanation Rank(std::vector<LogFacts> logs) {
   Explanation explanation;
   for (const LogFacts& log : logs) explanation.left_out += log.left_out;
   AskPeers(&logs);
-  NameStragglers(&logs);
+  CollectiveProgress progress;
+  for (const LogFacts& log : logs) progress.Merge(log.progress);
   std::vector<Finding>& findings = explanation.findings;
   findings = Gather(std::move(logs));
+  DropResults(&findings);
+  NameStragglers(progress.Stragglers(), &findings);
   std::ranges::stable_sort(findings, Earlier);
   if (const size_t first = First(findings); first < findings.size()) {
     const auto begin = findings.begin();

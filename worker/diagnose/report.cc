@@ -50,8 +50,9 @@ std::string ExplanationText(const Explanation& explanation) {
            seen.detail.empty() ? "" : ": ", seen.detail, "\n  ", finding.file, ":", seen.line, ": ",
            seen.text, "\n");
     if (seen.count > 1) Append(&text, "  and ", seen.count - 1, " more such lines\n");
-    Append(&text, "  cause: ", cause.name, " (", OutcomeName(OutcomeOf(cause)), ", exit code ",
-           cause.exit_code, ")\n  fix: ", Fix(finding), "\n");
+    Append(&text, "  cause: ", cause.name, " (", FaultName(cause.fault), "; ",
+           OutcomeName(OutcomeOf(cause)), ", exit code ", cause.exit_code,
+           ")\n  fix: ", Fix(finding), "\n");
   }
   if (explanation.left_out > 0) {
     Append(&text, "\n", explanation.left_out, " more findings were left out\n");
@@ -68,6 +69,7 @@ std::string ExplanationJson(const Explanation& explanation) {
                           {"cause", cause.name},
                           {"sentence", cause.sentence},
                           {"fix", Fix(finding)},
+                          {"fault", FaultName(cause.fault)},
                           {"outcome", OutcomeName(OutcomeOf(cause))},
                           {"exitCode", cause.exit_code},
                           {"file", finding.file},

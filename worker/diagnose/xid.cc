@@ -1,33 +1,25 @@
 #include "worker/diagnose/xid.h"
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "absl/strings/ascii.h"
+#include "worker/diagnose/cause_table.h"
 #include "worker/diagnose/text.h"
 
 namespace muster::worker {
 namespace {
 
-using enum CauseId;
-
-// By the resolution buckets of NVIDIA's Xid catalog: those whose remedy is a reset or another
-// machine are the GPU's; those whose remedy is in the program are the program's.
-constexpr std::array<Xid, 13> kXids = {{
-    {13, "exception of the graphics engine", kProgramFault},
-    {31, "MMU fault: an illegal address", kProgramFault},
-    {43, "the GPU stopped the program's work", kProgramFault},
-    {48, "double-bit ECC error", kGpuFault},
-    {64, "row remapping failed", kGpuFault},
-    {74, "NVLink error", kGpuFault},
-    {79, "the GPU has fallen off the bus", kGpuFault},
-    {94, "contained ECC error", kContainedMemoryError},
-    {95, "uncontained ECC error", kGpuFault},
-    {109, "context switch timed out", kProgramFault},
-    {119, "the GPU's system processor doesn't answer", kGpuFault},
-    {120, "the GPU's system processor failed", kGpuFault},
-    {140, "unrecovered ECC error", kGpuFault},
-}};
+std::vector<Xid> ReadXids() {
+  std::vector<Xid> xids;
+  for (const CauseRow& row : BuiltInCauses().rows) {
+    if (row.kind != RowKind::kXid) continue;
+    xids.push_back({.number = LeadingNumber(row.text).value_or(0),
+                    .meaning = row.text.substr(std::min(row.text.find(' ') + 1, row.text.size())),
+                    .cause = row.cause});
+  }
+  return xids;
+}
 
 // `text` begins after the word Xid: " (PCI:0000:53:00): 79, pid=..." or " 79:".
 const Xid* XidAt(std::string_view text) {
@@ -38,13 +30,17 @@ const Xid* XidAt(std::string_view text) {
     text.remove_prefix(end + 3);
   }
   const auto number = LeadingNumber(text);
-  const auto* found = std::ranges::find_if(kXids, [&](const Xid& x) { return x.number == number; });
-  return found == kXids.end() ? nullptr : found;
+  const std::span<const Xid> xids = Xids();
+  const auto found = std::ranges::find_if(xids, [&](const Xid& x) { return x.number == number; });
+  return found == xids.end() ? nullptr : &*found;
 }
 
 }  // namespace
 
-std::span<const Xid> Xids() { return kXids; }
+std::span<const Xid> Xids() {
+  static const auto* const kXids = new std::vector<Xid>(ReadXids());
+  return *kXids;
+}
 
 const Xid* FindXid(std::string_view line) {
   for (const std::string_view word : {"Xid", "XID"}) {

@@ -2,6 +2,7 @@
 // ...").
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -11,12 +12,14 @@
 namespace muster::worker {
 
 struct Xid {
-  int number = 0;
+  int64_t number = 0;
   std::string_view meaning;
-  CauseId cause;
+  CauseId cause = CauseId::kCount;
 };
 
-// Those that end a job. Others tell of what was put right, or only follow (45, 63).
+// Those of causes.txt, by the resolution buckets of NVIDIA's Xid catalog: those whose remedy is a
+// reset or another machine are the GPU's; those whose remedy is in the program are the program's.
+// Others tell of what was put right, or only follow (45, 63).
 std::span<const Xid> Xids();
 
 // The first of Xids() that `line` names, or null.

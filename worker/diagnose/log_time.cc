@@ -1,4 +1,4 @@
-#include "worker/diagnose/log_line.h"
+#include "worker/diagnose/log_time.h"
 
 #include <algorithm>
 #include <array>
@@ -186,44 +186,6 @@ absl::Time WithYearNear(absl::Time time, absl::Time near) {
     }
   }
   return nearest;
-}
-
-std::optional<int> RankOf(std::string_view line) {
-  for (const std::string_view word : {"[rank", "[Rank", " Rank "}) {
-    for (size_t at = line.find(word); at != std::string_view::npos; at = line.find(word, at + 1)) {
-      std::string_view rest = line.substr(at + word.size());
-      const auto rank = LeadingNumber(rest);
-      if (!rank || *rank < 0 || *rank > 1'000'000) continue;
-      rest.remove_prefix(rest.find_first_not_of(" 0123456789") == std::string_view::npos
-                             ? rest.size()
-                             : rest.find_first_not_of(" 0123456789"));
-      if (rest.starts_with(']')) return static_cast<int>(*rank);
-    }
-  }
-  return std::nullopt;
-}
-
-std::string_view NcclProcessOf(std::string_view line) {
-  const size_t nccl = line.find(" NCCL ");
-  if (nccl == std::string_view::npos) return {};
-  // The first word with two numbers after colons, as in "node-0:194:712"; a clock time's first part
-  // is a number, and a host's name isn't.
-  std::string_view rest = line.substr(0, nccl);
-  while (!rest.empty()) {
-    rest.remove_prefix(std::min(rest.find_first_not_of(" ["), rest.size()));
-    const std::string_view word = rest.substr(0, rest.find(' '));
-    rest.remove_prefix(word.size());
-    const size_t thread = word.rfind(':');
-    if (thread == std::string_view::npos || thread == 0) continue;
-    const size_t process = word.rfind(':', thread - 1);
-    if (process == std::string_view::npos || process == 0) continue;
-    const std::string_view host = word.substr(0, process);
-    const bool numbers = LeadingNumber(word.substr(thread + 1)).has_value() &&
-                         LeadingNumber(word.substr(process + 1)).has_value();
-    const bool named = std::ranges::any_of(host, [](char c) { return !IsDigit(c); });
-    if (numbers && named && IsWord(host.front())) return word.substr(0, thread);
-  }
-  return {};
 }
 
 }  // namespace muster::worker

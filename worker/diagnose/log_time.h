@@ -1,4 +1,4 @@
-// What any line of a log tells besides its message: when, by which rank, on which host.
+// When a line of a log was written.
 #pragma once
 
 #include <optional>
@@ -23,12 +23,5 @@ std::optional<LineTime> TimeOf(std::string_view line);
 
 // `time` in the year that brings it nearest to `near`.
 absl::Time WithYearNear(absl::Time time, absl::Time near);
-
-// The rank in "[rank3]:", "[Rank 3]", "[PG ID 0 PG GUID 0 Rank 3]" or "[rank 3]".
-std::optional<int> RankOf(std::string_view line);
-
-// "HOST:PID" of a line that NCCL wrote ("HOST:PID:TID [DEVICE] NCCL INFO ..."), or empty. The view
-// is into `line`.
-std::string_view NcclProcessOf(std::string_view line);
 
 }  // namespace muster::worker

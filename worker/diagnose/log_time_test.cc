@@ -1,4 +1,4 @@
-#include "worker/diagnose/log_line.h"
+#include "worker/diagnose/log_time.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ std::string Time(std::string_view line) {
                           absl::UTCTimeZone());
 }
 
-TEST(LogLine, TimesOfAllWhoWriteIntoAWorkersLog) {
+TEST(LogTime, TimesOfAllWhoWriteIntoAWorkersLog) {
   EXPECT_EQ(Time("[2026-01-01 12:08:32] node-0:194:710 [0] NCCL WARN x"), "2026-01-01 12:08:32");
   EXPECT_EQ(Time("2026-01-01T12:08:32.123456789Z stdout F text"), "2026-01-01 12:08:32.123456789");
   EXPECT_EQ(Time("2026-01-01T21:08:32.5+09:00 text"), "2026-01-01 12:08:32.5");
@@ -34,7 +34,7 @@ TEST(LogLine, TimesOfAllWhoWriteIntoAWorkersLog) {
   EXPECT_EQ(Time("      Finished:     Thu, 01 Jan 2026 21:08:33 +0900"), "2026-01-01 12:08:33");
 }
 
-TEST(LogLine, WhatIsNoTimeIsNone) {
+TEST(LogTime, WhatIsNoTimeIsNone) {
   EXPECT_EQ(Time("node-0:194:712 [0] NCCL INFO transport.cc:198 -> 6"), "");
   EXPECT_EQ(Time("Epoch 12:08:32 of 2026-13-01 12:08:32"), "");
   EXPECT_EQ(Time("2026-02-30 12:08:32"), "");
@@ -42,7 +42,7 @@ TEST(LogLine, WhatIsNoTimeIsNone) {
   EXPECT_EQ(Time(std::string(200, '.') + " 2026-01-01 12:08:32"), "");
 }
 
-TEST(LogLine, ATimeWithoutAYearIsInTheYearThatFits) {
+TEST(LogTime, ATimeWithoutAYearIsInTheYearThatFits) {
   const absl::Time new_year =
       absl::FromCivil(absl::CivilSecond(2026, 1, 1, 0, 0, 5), absl::UTCTimeZone());
   const auto near = [&](std::string_view line) {
@@ -51,24 +51,6 @@ TEST(LogLine, ATimeWithoutAYearIsInTheYearThatFits) {
   };
   EXPECT_EQ(near("E1231 23:59:58.000000 7 x] y"), "2025-12-31");
   EXPECT_EQ(near("E0101 00:00:09.000000 7 x] y"), "2026-01-01");
-}
-
-TEST(LogLine, Ranks) {
-  EXPECT_EQ(RankOf("[rank3]: Traceback (most recent call last):"), 3);
-  EXPECT_EQ(RankOf("[Rank 12] GPU Memory Flushed."), 12);
-  EXPECT_EQ(RankOf("[E1206 ProcessGroupNCCL.cpp:1664] [PG ID 0 PG GUID 0(default_pg) Rank 4] x"),
-            4);
-  EXPECT_EQ(RankOf("the [rank of things] and Rank 3 of 4"), std::nullopt);
-  EXPECT_EQ(RankOf("[rank99999999999999999999]: x"), std::nullopt);
-}
-
-TEST(LogLine, TheProcessThatNcclNames) {
-  EXPECT_EQ(NcclProcessOf("llama-3-8b-node-0-0:194:712 [0] NCCL INFO Channel 00/0 : 3[0] -> 0[0]"),
-            "llama-3-8b-node-0-0:194");
-  EXPECT_EQ(
-      NcclProcessOf("[2026-01-01 12:08:32] node-0:194:710 [0] int f(t*):46 NCCL WARN NET/OFI"),
-      "node-0:194");
-  EXPECT_EQ(NcclProcessOf("at 12:08:32 NCCL said nothing"), "");
 }
 
 }  // namespace

@@ -1,0 +1,249 @@
+#include "worker/diagnose/line_head.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "absl/strings/ascii.h"
+#include "worker/diagnose/text.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr int kMaxPrefixes = 6;
+constexpr size_t kMaxLevelAt = 120;  // a level that stands later isn't the line's own
+constexpr int kMaxRankNumber = 1'000'000;
+
+bool IsDigitChar(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
+
+size_t DigitsAt(std::string_view text) {
+  return std::min(text.find_first_not_of("0123456789"), text.size());
+}
+
+std::optional<int> RankNumber(std::string_view text) {
+  const auto number = LeadingNumber(text);
+  if (!number || *number < 0 || *number > kMaxRankNumber) return std::nullopt;
+  return static_cast<int>(*number);
+}
+
+// The length of the prefix that `text` begins with, 0 if it begins with none; sets `head`'s rank
+// and pod where the prefix says them.
+using Prefix = size_t (*)(std::string_view text, LineHead* head);
+
+// "2026-03-02T10:41:17.123456789Z ", "... stdout F ", "18:11:06.680 [rank4]:"
+size_t CollectorsTime(std::string_view text, LineHead* /*head*/) {
+  const bool date = text.size() > 20 && IsDigitChar(text[0]) && text[4] == '-' && text[10] == 'T';
+  const size_t end = text.find(' ');
+  if (date && end != std::string_view::npos && end < 40) {
+    for (const std::string_view stream : {" stdout F ", " stderr F ", " stdout P ", " stderr P "}) {
+      if (text.substr(end).starts_with(stream)) return end + stream.size();
+    }
+    return text[end - 1] == 'Z' || text.substr(19, end - 19).find_first_of("+-") != text.npos
+               ? end + 1
+               : 0;
+  }
+  const bool clock = text.size() > 14 && IsDigitChar(text[0]) && text[2] == ':' && text[5] == ':' &&
+                     text[8] == '.' && text.substr(12).starts_with(" [rank");
+  return clock ? 13 : 0;
+}
+
+size_t TorchRank(std::string_view text, LineHead* head) {
+  for (const std::string_view word : {"[rank", "[default"}) {
+    if (!text.starts_with(word)) continue;
+    const size_t digits = DigitsAt(text.substr(word.size()));
+    const size_t end = word.size() + digits;
+    if (digits == 0 || !text.substr(end).starts_with("]:")) return 0;
+    head->rank = RankNumber(text.substr(word.size()));
+    return end + 2 + (text.substr(end + 2).starts_with(' ') ? 1 : 0);
+  }
+  return 0;
+}
+
+size_t SrunTask(std::string_view text, LineHead* head) {
+  const size_t blanks = std::min<size_t>(text.find_first_not_of(' '), 4);
+  if (blanks >= text.size()) return 0;
+  const size_t digits = DigitsAt(text.substr(blanks));
+  if (digits == 0 || digits > 5 || !text.substr(blanks + digits).starts_with(": ")) return 0;
+  head->rank = RankNumber(text.substr(blanks));
+  return blanks + digits + 2;
+}
+
+size_t MpirunRank(std::string_view text, LineHead* head) {
+  if (!text.starts_with('[')) return 0;
+  const size_t comma = 1 + DigitsAt(text.substr(1));
+  if (comma == 1 || !text.substr(comma).starts_with(',')) return 0;
+  const size_t end = comma + 1 + DigitsAt(text.substr(comma + 1));
+  for (const std::string_view stream : {"]<stderr>:", "]<stdout>:"}) {
+    if (!text.substr(end).starts_with(stream)) continue;
+    head->rank = RankNumber(text.substr(comma + 1));
+    return end + stream.size();
+  }
+  return 0;
+}
+
+size_t KubectlPod(std::string_view text, LineHead* head) {
+  if (!text.starts_with("[pod/")) return 0;
+  const size_t end = text.find("] ");
+  if (end == std::string_view::npos) return 0;
+  head->pod = TextAfter(text.substr(0, end), "[pod/", "/");
+  return end + 2;
+}
+
+// "(RayTrainWorker pid=4009, ip=10.0.5.89) "
+size_t RayWorker(std::string_view text, LineHead* /*head*/) {
+  if (!text.starts_with('(')) return 0;
+  const size_t end = text.substr(0, 160).find(") ");
+  if (end == std::string_view::npos) return 0;
+  const std::string_view inside = text.substr(0, end);
+  return inside.find(" pid=") != inside.npos || inside.find(" rank=") != inside.npos ? end + 2 : 0;
+}
+
+// "10.0.5.89: " and "train-3: ": lower case with digits and a dot or dash.
+size_t PdshHost(std::string_view text, LineHead* /*head*/) {
+  const size_t end = text.substr(0, 80).find(": ");
+  if (end == std::string_view::npos || end == 0) return 0;
+  const std::string_view name = text.substr(0, end);
+  const bool plain = std::ranges::all_of(name, [](char c) {
+    return IsDigitChar(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '.';
+  });
+  const bool host = IsDigitChar(name.back()) && name.find_first_of("-.") != name.npos;
+  return plain && host ? end + 2 : 0;
+}
+
+constexpr std::array<Prefix, 7> kPrefixes = {CollectorsTime, TorchRank, SrunTask, MpirunRank,
+                                             KubectlPod,     RayWorker, PdshHost};
+
+// "[E302 10:44:12.7 ProcessGroupNCCL.cpp:685]", "[W socket.cpp:464]", "E0302 10:41:18.826000 7 ..."
+Severity GlogSeverity(std::string_view body) {
+  const bool bracket = ConsumePrefix(&body, "[");
+  if (body.size() < 6) return Severity::kUnsaid;
+  const size_t digits = DigitsAt(body.substr(1));
+  const bool dated = (digits == 3 || digits == 4) && body[digits + 1] == ' ';
+  const bool undated = bracket && digits == 0 && body[1] == ' ' &&
+                       body.substr(0, 60).find(".cpp:") != std::string_view::npos;
+  if (!dated && !undated) return Severity::kUnsaid;
+  switch (body[0]) {
+    case 'I':
+      return Severity::kInfo;
+    case 'W':
+      return Severity::kWarning;
+    case 'E':
+    case 'F':
+      return Severity::kError;
+    default:
+      return Severity::kUnsaid;
+  }
+}
+
+struct Level {
+  std::string_view word;
+  Severity severity;
+};
+
+// NCCL WARN and libfabric's <warn> are their only words for what failed.
+constexpr std::array<Level, 24> kLevels = {{
+    {" NCCL WARN ", Severity::kError}, {"<warn>", Severity::kError},
+    {" NCCL INFO ", Severity::kInfo},  {"<info>", Severity::kInfo},
+    {"[ERROR]", Severity::kError},     {" ERROR ", Severity::kError},
+    {"ERROR:", Severity::kError},      {"\"level\":\"ERROR\"", Severity::kError},
+    {"CRITICAL", Severity::kError},    {"[WARNING]", Severity::kWarning},
+    {" WARNING ", Severity::kWarning}, {"WARNING:", Severity::kWarning},
+    {"[WARN]", Severity::kWarning},    {" WARN ", Severity::kWarning},
+    {"Warning: ", Severity::kWarning}, {"\"level\":\"WARN", Severity::kWarning},
+    {"[INFO]", Severity::kInfo},       {" INFO ", Severity::kInfo},
+    {"INFO:", Severity::kInfo},        {"\"level\":\"INFO\"", Severity::kInfo},
+    {"[DEBUG]", Severity::kInfo},      {" DEBUG ", Severity::kInfo},
+    {"DEBUG:", Severity::kInfo},       {"warning: ", Severity::kWarning},
+}};
+
+Severity SeverityOf(std::string_view body) {
+  if (const Severity glog = GlogSeverity(body); glog != Severity::kUnsaid) return glog;
+  const std::string_view start = body.substr(0, kMaxLevelAt);
+  // The level that stands first.
+  size_t first = std::string_view::npos;
+  Severity severity = Severity::kUnsaid;
+  for (const Level& level : kLevels) {
+    const size_t at = start.find(level.word);
+    if (at >= first) continue;
+    first = at;
+    severity = level.severity;
+  }
+  return severity;
+}
+
+bool HasDigit(std::string_view text) { return std::ranges::any_of(text, IsDigitChar); }
+
+}  // namespace
+
+LineHead HeadOf(std::string_view line) {
+  LineHead head{.body = line, .source = {}, .pod = {}};
+  size_t taken = 0;
+  size_t source_from = 0;
+  for (int i = 0; i < kMaxPrefixes; ++i) {
+    size_t length = 0;
+    for (const Prefix prefix : kPrefixes) {
+      length = prefix(line.substr(taken), &head);
+      if (length == 0) continue;
+      if (prefix == CollectorsTime && source_from == taken) source_from = taken + length;
+      break;
+    }
+    if (length == 0) break;
+    taken += length;
+  }
+  head.body = line.substr(taken);
+  head.source = line.substr(source_from, taken - source_from);
+  head.severity = SeverityOf(head.body);
+  if (!head.rank) head.rank = RankOf(head.body);
+  return head;
+}
+
+std::optional<int> RankOf(std::string_view line) {
+  for (const std::string_view word : {"[rank", "[Rank", " Rank "}) {
+    for (size_t at = line.find(word); at != std::string_view::npos; at = line.find(word, at + 1)) {
+      std::string_view rest = line.substr(at + word.size());
+      const auto rank = LeadingNumber(rest);
+      if (!rank || *rank < 0 || *rank > 1'000'000) continue;
+      rest.remove_prefix(rest.find_first_not_of(" 0123456789") == std::string_view::npos
+                             ? rest.size()
+                             : rest.find_first_not_of(" 0123456789"));
+      if (rest.starts_with(']')) return static_cast<int>(*rank);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string_view NcclProcessOf(std::string_view line) {
+  const size_t nccl = line.find(" NCCL ");
+  if (nccl == std::string_view::npos) return {};
+  // The first word with two numbers after colons, as in "node-0:194:712"; a clock time's first part
+  // is a number, and a host's name isn't.
+  std::string_view rest = line.substr(0, nccl);
+  while (!rest.empty()) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(" ["), rest.size()));
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(word.size());
+    const size_t thread = word.rfind(':');
+    if (thread == std::string_view::npos || thread == 0) continue;
+    const size_t process = word.rfind(':', thread - 1);
+    if (process == std::string_view::npos || process == 0) continue;
+    const std::string_view host = word.substr(0, process);
+    const bool numbers = LeadingNumber(word.substr(thread + 1)).has_value() &&
+                         LeadingNumber(word.substr(process + 1)).has_value();
+    const bool named = std::ranges::any_of(host, [](char c) { return !IsDigitChar(c); });
+    if (numbers && named && absl::ascii_isalnum(static_cast<unsigned char>(host.front())))
+      return word.substr(0, thread);
+  }
+  return {};
+}
+
+bool IsProgress(std::string_view body) {
+  constexpr std::array<std::string_view, 14> kWords = {
+      "'loss'", "\"loss\"", "loss:", "loss=", "loss ", "Loss:",     "Loss ",
+      "Loss=",  "it/s",     "s/it]", "s/it,", "tok/s", "samples/s", "elapsed time per iteration"};
+  constexpr size_t kLongest = 2000;
+  if (body.size() > kLongest || !HasDigit(body)) return false;
+  return std::ranges::any_of(
+      kWords, [&](std::string_view word) { return body.find(word) != std::string_view::npos; });
+}
+
+}  // namespace muster::worker

@@ -1,0 +1,43 @@
+// What stands before a line's message: who wrote it, through whom it came, and how bad it is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace muster::worker {
+
+// How bad a line says that it is. Most lines say nothing.
+enum class Severity : uint8_t { kUnsaid, kInfo, kWarning, kError };
+
+struct LineHead {
+  // The line without what launchers and log collectors put before it. Blanks before a message stay:
+  // they tell a traceback's frames from its exception.
+  std::string_view body;
+  // By a launcher's or PyTorch's prefix, or the message's own "[Rank 3]".
+  std::optional<int> rank = {};
+  // The prefixes that were taken off, without times: lines of one process begin alike. A view into
+  // the line.
+  std::string_view source;
+  std::string_view pod;  // of kubectl's [pod/NAME/CONTAINER]; empty otherwise
+  Severity severity = Severity::kUnsaid;
+};
+
+// Knows PyTorch's "[rank3]:" and torchrun's "[default3]:", srun's "3: ", mpirun's "[1,3]<stderr>:",
+// pdsh's "10.0.5.89: " or "train-3: ", Ray's "(Worker pid=7, ip=10.0.5.89) ", kubectl's
+// "[pod/train-0/pytorch] ", and the times of kubectl and of containers' logs; several after each
+// other. Severity by glog's letter, NCCL's and libfabric's words, and the levels of Python's
+// logging.
+LineHead HeadOf(std::string_view line);
+
+// The rank in "[rank3]:", "[Rank 3]", "[PG ID 0 PG GUID 0 Rank 3]" or "[rank 3]".
+std::optional<int> RankOf(std::string_view line);
+
+// "HOST:PID" of a line that NCCL wrote ("HOST:PID:TID [DEVICE] NCCL INFO ..."), or empty. The view
+// is into `line`.
+std::string_view NcclProcessOf(std::string_view line);
+
+// Whether the line tells that training goes on: a step with its loss or its speed.
+bool IsProgress(std::string_view body);
+
+}  // namespace muster::worker

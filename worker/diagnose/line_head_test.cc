@@ -1,0 +1,85 @@
+#include "worker/diagnose/line_head.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace muster::worker {
+namespace {
+
+TEST(LineHead, WhatLaunchersAndCollectorsPutBeforeALineIsTakenOff) {
+  struct Case {
+    std::string_view line;
+    std::string_view body;
+    std::optional<int> rank;
+  };
+  for (const Case& item : std::vector<Case>{
+           {"[rank3]: Traceback (most recent call last):", "Traceback (most recent call last):", 3},
+           {"[rank3]:   File \"train.py\", line 1", "  File \"train.py\", line 1", 3},
+           {"[default4]:KeyError: 'x'", "KeyError: 'x'", 4},
+           {"6: ZeroDivisionError: division by zero", "ZeroDivisionError: division by zero", 6},
+           {" 12: step", "step", 12},
+           {"[1,5]<stderr>:TypeError: x", "TypeError: x", 5},
+           {"[pod/train-2/pytorch] step 1", "step 1", {}},
+           {"(RayTrainWorker pid=4009, ip=10.0.5.89) ValueError: x", "ValueError: x", {}},
+           {"10.0.87.143: 10.0.87.143: ValueError: x", "ValueError: x", {}},
+           {"train-1: ValueError: x", "ValueError: x", {}},
+           {"2026-03-02T10:41:17.123456789Z stderr F [rank2]: ValueError: x", "ValueError: x", 2},
+           {"2026-03-02T10:41:17.1Z ValueError: x", "ValueError: x", {}},
+           {"18:11:06.680 [rank4]:[E205 18:11:06.3 a.cpp:1] x", "[E205 18:11:06.3 a.cpp:1] x", 4},
+           {"ValueError: 3: x", "ValueError: 3: x", {}},
+           {"srun: error: task 6", "srun: error: task 6", {}},
+           {"[2026-03-02 10:41:19,879] [INFO] x", "[2026-03-02 10:41:19,879] [INFO] x", {}},
+       }) {
+    EXPECT_EQ(HeadOf(item.line).body, item.body) << item.line;
+    EXPECT_EQ(HeadOf(item.line).rank, item.rank) << item.line;
+  }
+  EXPECT_EQ(HeadOf("[pod/train-2/pytorch] step 1").pod, "train-2");
+  EXPECT_EQ(HeadOf("2026-03-02T10:41:17.1Z [rank1]: x").source, "[rank1]: ");
+}
+
+TEST(LineHead, HowBadALineSaysThatItIs) {
+  for (const std::string_view line :
+       {"[rank0]:[E302 10:44:12.7 ProcessGroupNCCL.cpp:685] [Rank 0] x",
+        "[rank0]:[F ProcessGroupNCCL.cpp:1169] [PG 0 Rank 0] x", "E0302 10:41:18.8 7 api.py:874] x",
+        "train-0:1:2 [0] misc/socket.cc:1 NCCL WARN x", "libfabric:1:2::efa:mr:f():5<warn> x",
+        "[2026-03-02 10:41:19,885] [ERROR] [launch.py:325] x"}) {
+    EXPECT_EQ(HeadOf(line).severity, Severity::kError) << line;
+  }
+  for (const std::string_view line :
+       {"[W302 10:08:33.9 socket.cpp:464] [c10d] x", "W0302 10:00:01.12 7 run.py:793] x",
+        "2026-03-02 10:00:00,123 - WARNING - x", "a.py:627: UserWarning: x"}) {
+    EXPECT_EQ(HeadOf(line).severity, Severity::kWarning) << line;
+  }
+  EXPECT_EQ(HeadOf("train-0:1:2 [0] NCCL INFO x").severity, Severity::kInfo);
+  EXPECT_EQ(HeadOf("RuntimeError: x").severity, Severity::kUnsaid);
+}
+
+TEST(LineHead, StepsWithTheirLossOrSpeedAreProgress) {
+  EXPECT_TRUE(IsProgress("{'loss': 8.99, 'epoch': 0.01}"));
+  EXPECT_TRUE(IsProgress(" 12%|#         | 12/100 [00:12<01:12,  1.31it/s]"));
+  EXPECT_TRUE(IsProgress("step 10 loss 9.31 tokens/s 47700"));
+  EXPECT_FALSE(IsProgress("RuntimeError: the loss is wrong"));
+  EXPECT_FALSE(IsProgress("Map: done"));
+}
+
+TEST(LineHead, Ranks) {
+  EXPECT_EQ(RankOf("[rank3]: Traceback (most recent call last):"), 3);
+  EXPECT_EQ(RankOf("[Rank 12] GPU Memory Flushed."), 12);
+  EXPECT_EQ(RankOf("[E1206 ProcessGroupNCCL.cpp:1664] [PG ID 0 PG GUID 0(default_pg) Rank 4] x"),
+            4);
+  EXPECT_EQ(RankOf("the [rank of things] and Rank 3 of 4"), std::nullopt);
+  EXPECT_EQ(RankOf("[rank99999999999999999999]: x"), std::nullopt);
+}
+
+TEST(LineHead, TheProcessThatNcclNames) {
+  EXPECT_EQ(NcclProcessOf("llama-3-8b-node-0-0:194:712 [0] NCCL INFO Channel 00/0 : 3[0] -> 0[0]"),
+            "llama-3-8b-node-0-0:194");
+  EXPECT_EQ(
+      NcclProcessOf("[2026-01-01 12:08:32] node-0:194:710 [0] int f(t*):46 NCCL WARN NET/OFI"),
+      "node-0:194");
+  EXPECT_EQ(NcclProcessOf("at 12:08:32 NCCL said nothing"), "");
+}
+
+}  // namespace
+}  // namespace muster::worker

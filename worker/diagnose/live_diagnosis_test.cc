@@ -1,0 +1,99 @@
+#include "worker/diagnose/live_diagnosis.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "worker/diagnose/text.h"
+
+namespace muster::worker {
+namespace {
+
+using testing::HasSubstr;
+
+absl::Time At(int seconds) { return absl::FromUnixSeconds(1'770'000'000 + seconds); }
+
+std::string CauseOfVerdict(const LiveDiagnosis& diagnosis) {
+  const std::optional<Failure> verdict = diagnosis.Verdict();
+  return verdict ? std::string(CauseOf(verdict->cause).name) : "";
+}
+
+TEST(LiveDiagnosis, NothingFailedYet) {
+  LiveDiagnosis diagnosis("train-0");
+  diagnosis.Read({.rank = 0, .is_error = false}, At(0), "step 1 loss 9.3");
+  EXPECT_FALSE(diagnosis.Verdict());
+}
+
+TEST(LiveDiagnosis, TheRankThatRaisedFirstFailedAndTheOthersOnlyNoticed) {
+  LiveDiagnosis diagnosis("train-0");
+  diagnosis.Read({.rank = 3}, At(10), "Traceback (most recent call last):");
+  diagnosis.Read({.rank = 1}, At(11),
+                 "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection "
+                 "closed by peer [10.0.5.90]:41234");
+  diagnosis.Read({.rank = 3}, At(12), "  File \"/workspace/train.py\", line 7, in step");
+  diagnosis.Read({.rank = 3}, At(12), "KeyError: 'labels'");
+  diagnosis.Ended(1, {.exit_code = 1}, At(13));
+  diagnosis.Ended(3, {.exit_code = 1}, At(14));
+  const std::optional<Failure> verdict = diagnosis.Verdict();
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->cause, CauseId::kPythonException);
+  EXPECT_EQ(verdict->rank, 3);
+  EXPECT_EQ(verdict->host, "train-0");
+  EXPECT_EQ(verdict->detail, "KeyError: 'labels' (at /workspace/train.py:7 in step)");
+  EXPECT_THAT(Sentence(*verdict), HasSubstr("rank 3 on train-0: the program raised an exception"));
+}
+
+TEST(LiveDiagnosis, AnEndExplainsWhatNothingElseExplains) {
+  LiveDiagnosis diagnosis("train-0");
+  diagnosis.Ended(2, {.signal = SIGKILL}, At(1));
+  diagnosis.Ended(0, {.signal = SIGABRT}, At(2));
+  EXPECT_EQ(CauseOfVerdict(diagnosis), "killed");
+  EXPECT_EQ(diagnosis.Verdict()->rank, 2);
+  diagnosis.Observe({.cause = CauseId::kHostOutOfMemory, .detail = "1 kill", .rank = 2}, At(3));
+  EXPECT_EQ(CauseOfVerdict(diagnosis), "host-out-of-memory");
+  EXPECT_EQ(diagnosis.Verdict()->rank, 2);
+}
+
+TEST(LiveDiagnosis, WhatTheLauncherAroundTheRanksPrintsIsReadByItsPrefixes) {
+  LiveDiagnosis diagnosis("train-0");
+  const LiveDiagnosis::Output torchrun = {};
+  for (const std::string_view line :
+       {"[rank5]: Traceback (most recent call last):", "[rank5]: ValueError: x",
+        "E0302 10:41:18.8 7 api.py:874] failed (exitcode: 1) local_rank: 5 (pid: 192)"}) {
+    diagnosis.Read(torchrun, At(1), line);
+  }
+  diagnosis.Ended(std::nullopt, {.exit_code = 1}, At(2));
+  EXPECT_EQ(CauseOfVerdict(diagnosis), "python-exception");
+  EXPECT_EQ(diagnosis.Verdict()->rank, 5);
+  EXPECT_EQ(diagnosis.Explain().findings.size(), 1U);
+}
+
+TEST(LiveDiagnosis, AHangIsOfTheRankThatTheLauncherFoundBehind) {
+  LiveDiagnosis diagnosis("train-0");
+  diagnosis.Observe({.cause = CauseId::kProcessHung, .detail = "no progress for 40 s", .rank = 6},
+                    At(50));
+  EXPECT_EQ(diagnosis.Verdict()->rank, 6);
+}
+
+TEST(LiveDiagnosis, WhatTrainingWentOnAfterIsNoFailure) {
+  LiveDiagnosis diagnosis("train-0");
+  diagnosis.Read({.rank = 0}, At(1), "OSError: [Errno 5] Input/output error");
+  EXPECT_EQ(CauseOfVerdict(diagnosis), "storage-failed");
+  for (int i = 2; i < 9; ++i) diagnosis.Read({.rank = 0}, At(i), Concat("step ", i, " loss 9.3"));
+  EXPECT_FALSE(diagnosis.Verdict());
+}
+
+TEST(LiveDiagnosis, AnyNumberOfOutputsAndEndsIsBounded) {
+  LiveDiagnosis diagnosis("train-0");
+  for (int rank = 0; rank < 1000; ++rank) {
+    diagnosis.Read({.rank = rank}, At(rank), "RuntimeError: CUDA out of memory.");
+    diagnosis.Ended(rank, {.exit_code = 1}, At(rank));
+  }
+  const Explanation explanation = diagnosis.Explain();
+  EXPECT_LE(explanation.findings.size(), LiveDiagnosis::kMaxOutputs + LogReader::kMaxObservations);
+  EXPECT_EQ(explanation.left_out, 1000 - static_cast<int64_t>(LogReader::kMaxObservations));
+}
+
+}  // namespace
+}  // namespace muster::worker

@@ -1,0 +1,222 @@
+#include "worker/diagnose/traceback.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "worker/diagnose/text.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr int kMaxMessageLines = 60;
+constexpr int kMaxStrays = 200;
+constexpr size_t kMaxIndent = 4;  // of an exception without frames
+constexpr size_t kMaxWhere = 300;
+constexpr std::string_view kHeader = "Traceback (most recent call last):";
+constexpr std::string_view kBoxHeader = "Traceback (most recent call last) ";
+constexpr std::string_view kBar = "│";
+
+bool IsHeader(std::string_view body) {
+  body = StripBlanks(body);
+  return body.ends_with(kHeader) ||
+         (body.starts_with("╭") && body.find(kBoxHeader) != std::string_view::npos);
+}
+
+// "During handling ..." and its kin: what comes next belongs to the same exception.
+bool IsLink(std::string_view body) {
+  return body.starts_with("During handling of the above exception") ||
+         body.starts_with("The above exception was the direct cause") ||
+         (body.starts_with("-- Process ") &&
+          body.ends_with(" terminated with the following error:"));
+}
+
+// The dotted name that `body` begins with if a colon or nothing follows it, or empty.
+std::string_view NameBefore(std::string_view body) {
+  size_t end = 0;
+  while (end < body.size() && (absl::ascii_isalnum(static_cast<unsigned char>(body[end])) ||
+                               body[end] == '_' || body[end] == '.')) {
+    ++end;
+  }
+  if (end == 0 || absl::ascii_isdigit(static_cast<unsigned char>(body[0]))) return {};
+  const std::string_view rest = body.substr(end);
+  const bool ends = StripBlanks(rest).empty() || rest == ":" || rest.starts_with(": ");
+  return ends ? body.substr(0, end) : std::string_view();
+}
+
+// Whether a line looks like an exception even where no traceback is read.
+bool IsExceptionName(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kEnds = {"Error",   "Exception", "Interrupt",
+                                                     "Timeout", "NotFound",  "Exhausted"};
+  const size_t dot = name.rfind('.');
+  const std::string_view last = dot == std::string_view::npos ? name : name.substr(dot + 1);
+  return last.size() > 5 && absl::ascii_isupper(static_cast<unsigned char>(last[0])) &&
+         absl::c_any_of(last, [](char c) { return absl::ascii_islower(c); }) &&
+         absl::c_any_of(kEnds, [&](std::string_view end) { return last.ends_with(end); });
+}
+
+bool IsInstalled(std::string_view path) {
+  constexpr std::array<std::string_view, 7> kPlaces = {
+      "site-packages/", "dist-packages/", "/lib/python3",   "<frozen",
+      "<string>",       "/bin/torchrun",  "/bin/accelerate"};
+  return absl::c_any_of(
+      kPlaces, [&](std::string_view place) { return path.find(place) != std::string_view::npos; });
+}
+
+// "PATH:LINE in FUNCTION" of Python's "  File "PATH", line LINE, in FUNCTION".
+std::string FrameIn(std::string_view body) {
+  const std::string_view path = TextAfter(body, "File \"", "\"");
+  const auto line = NumberAfter(body, "\", line ");
+  if (path.empty() || !line || IsInstalled(path)) return "";
+  const size_t in = body.find(", in ");
+  const std::string_view function =
+      in == std::string_view::npos ? std::string_view() : StripBlanks(body.substr(in + 5));
+  return Printable(Concat(path, ":", *line, function.empty() ? "" : " in ", function), kMaxWhere);
+}
+
+// The same of rich's "│ PATH:LINE in FUNCTION   │".
+std::string FrameInBox(std::string_view body) {
+  if (!ConsumePrefix(&body, kBar)) return "";
+  body = StripBlanks(body);
+  if (body.ends_with(kBar)) body = StripBlanks(body.substr(0, body.size() - kBar.size()));
+  const size_t in = body.find(" in ");
+  const std::string_view place = body.substr(0, in);
+  const size_t colon = place.rfind(':');
+  const bool frame = in != std::string_view::npos && colon != std::string_view::npos &&
+                     place.find(' ') == std::string_view::npos &&
+                     LeadingNumber(place.substr(colon + 1)).has_value();
+  return !frame || IsInstalled(place) ? "" : Printable(body, kMaxWhere);
+}
+
+}  // namespace
+
+std::string_view Raised::Headline() const {
+  return StripBlanks(std::string_view(text).substr(0, text.find('\n')));
+}
+
+bool TracebackReader::Read(int64_t number, std::string_view body, bool apart) {
+  const size_t blanks = std::min(body.find_first_not_of(' '), body.size());
+  if (IsHeader(body)) {
+    indent_ = body[blanks] == 'T' || body[blanks] == 'O' ? blanks : 0;
+    Begin(body.substr(blanks));
+    return true;
+  }
+  // One that is quoted is indented as a whole.
+  body.remove_prefix(std::min(blanks, state_ == State::kIdle ? kMaxIndent : indent_));
+  switch (state_) {
+    case State::kFrames:
+      return ReadFrames(number, body, apart);
+    case State::kMessage:
+      return ReadMessage(number, body, apart);
+    case State::kLinked:
+      if (StripBlanks(body).empty()) return true;
+      Complete();
+      return ReadIdle(number, body);
+    case State::kIdle:
+      break;
+  }
+  return ReadIdle(number, body);
+}
+
+void TracebackReader::Begin(std::string_view body) {
+  const bool goes_on = state_ == State::kLinked || body.starts_with("Original ");
+  if (state_ == State::kMessage && goes_on) Link();
+  if (!goes_on && state_ != State::kIdle) Complete();
+  state_ = State::kFrames;
+  strays_ = 0;
+}
+
+// What was raised so far led to what comes.
+void TracebackReader::Link() {
+  if (raised_.before.size() < kMaxChain) raised_.before.push_back(std::move(raised_.text));
+  raised_.text.clear();
+  state_ = State::kLinked;
+}
+
+void TracebackReader::Raise(int64_t number, std::string_view body) {
+  raised_.line = number;
+  raised_.text = body.substr(0, kMaxText);
+  message_lines_ = 0;
+  blank_ = false;
+  state_ = State::kMessage;
+}
+
+bool TracebackReader::ReadFrames(int64_t number, std::string_view body, bool apart) {
+  if (body.empty() || body[0] == ' ' || body[0] == '\t' || body.starts_with(kBar) ||
+      body.starts_with("╰")) {
+    std::string where = body.starts_with(kBar) ? FrameInBox(body) : FrameIn(body);
+    if (!where.empty()) raised_.where = std::move(where);
+    strays_ = 0;
+    return true;
+  }
+  const std::string_view name = NameBefore(body);
+  if (!name.empty() && (!apart || IsExceptionName(name))) {
+    Raise(number, body);
+    return true;
+  }
+  // Lines of other processes run into each other.
+  if (++strays_ > kMaxStrays) Complete();
+  return false;
+}
+
+bool TracebackReader::ReadMessage(int64_t number, std::string_view body, bool apart) {
+  if (IsLink(body)) {
+    if (body.starts_with("-- Process ")) {
+      raised_.process = static_cast<int>(NumberAfter(body, "-- Process ").value_or(0));
+    }
+    Link();
+    return true;
+  }
+  if (StripBlanks(body).empty()) {
+    const bool second = std::exchange(blank_, true);
+    if (second) Complete();
+    return !second;
+  }
+  const bool another = IsExceptionName(NameBefore(body));
+  if (apart || another || ++message_lines_ > kMaxMessageLines) {
+    Complete();
+    return ReadIdle(number, body);
+  }
+  blank_ = false;
+  if (raised_.text.size() + body.size() < kMaxText) Append(&raised_.text, "\n", body);
+  return true;
+}
+
+bool TracebackReader::ReadIdle(int64_t number, std::string_view body) {
+  if (body.starts_with("Exception ignored in")) {
+    ignored_ = true;
+    return true;
+  }
+  if (!IsExceptionName(NameBefore(body))) return false;
+  Raise(number, body);
+  return true;
+}
+
+void TracebackReader::Complete() {
+  // A traceback that was cut off before its exception says nothing.
+  if (raised_.text.empty() && !raised_.before.empty()) {
+    raised_.text = std::move(raised_.before.back());
+    raised_.before.pop_back();
+  }
+  if (!raised_.text.empty() && !ignored_) complete_.push_back(std::move(raised_));
+  raised_ = {};
+  indent_ = 0;
+  ignored_ = false;
+  state_ = State::kIdle;
+}
+
+std::optional<Raised> TracebackReader::Take() {
+  if (complete_.empty()) return std::nullopt;
+  Raised first = std::move(complete_.front());
+  complete_.erase(complete_.begin());
+  return first;
+}
+
+std::optional<Raised> TracebackReader::Finish() {
+  if (state_ != State::kIdle) Complete();
+  return Take();
+}
+
+}  // namespace muster::worker

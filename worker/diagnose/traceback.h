@@ -1,0 +1,73 @@
+// Python's tracebacks, read line by line from one process's output.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::worker {
+
+// An exception that was printed, with those that led to it.
+struct Raised {
+  int64_t line = 0;  // where "Type: message" stands
+  // "Type: message", and the lines that belong to it; at most TracebackReader::kMaxText bytes.
+  std::string text;
+  // "train.py:98 in train_step": the innermost frame outside of Python's and installed packages, or
+  // empty if there is none.
+  std::string where;
+  // The same texts of the exceptions that it was raised from or while handling, the first one
+  // first.
+  std::vector<std::string> before;
+  // Of the process that torch.multiprocessing's spawn names.
+  std::optional<int> process;
+
+  // Without the lines that follow the first.
+  std::string_view Headline() const;
+};
+
+// Knows Python's form and rich's boxes, chains of exceptions, the tracebacks that DataLoader's
+// workers and spawned processes hand on inside of an exception's message, and exceptions that are
+// printed without frames. What Python ignores ("Exception ignored in ...") is none.
+class TracebackReader {
+ public:
+  static constexpr size_t kMaxText = 4096;
+  static constexpr size_t kMaxChain = 16;
+
+  // Takes the next line, without what launchers put before it; `apart` says that it is a record of
+  // its own: it has a time or a level, or tells of progress. Returns whether it belongs to a
+  // traceback or to an exception's message, so that its words mean nothing by themselves.
+  bool Read(int64_t number, std::string_view body, bool apart);
+
+  // An exception whose last line has come, or nothing.
+  std::optional<Raised> Take();
+
+  // Whether an exception has been read whose end hasn't come.
+  bool HasRaised() const { return state_ == State::kMessage || state_ == State::kLinked; }
+
+  // The one that is still being read; the reader is as new after that.
+  std::optional<Raised> Finish();
+
+ private:
+  enum class State { kIdle, kFrames, kMessage, kLinked };
+
+  void Begin(std::string_view body);
+  void Raise(int64_t number, std::string_view body);
+  void Link();
+  void Complete();
+  bool ReadFrames(int64_t number, std::string_view body, bool apart);
+  bool ReadMessage(int64_t number, std::string_view body, bool apart);
+  bool ReadIdle(int64_t number, std::string_view body);
+
+  State state_ = State::kIdle;
+  Raised raised_;
+  size_t indent_ = 0;  // of the traceback as a whole
+  int message_lines_ = 0;
+  int strays_ = 0;  // lines of others since the last of ours
+  bool blank_ = false;
+  bool ignored_ = false;  // the traceback that is read, or comes next, ended nothing
+  std::vector<Raised> complete_;
+};
+
+}  // namespace muster::worker

@@ -1,0 +1,157 @@
+#include "worker/diagnose/traceback.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+std::vector<Raised> Read(std::string_view text) {
+  TracebackReader reader;
+  std::vector<Raised> all;
+  int64_t number = 0;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    reader.Read(++number, line, line.starts_with("step"));
+    while (std::optional<Raised> raised = reader.Take()) all.push_back(*std::move(raised));
+  }
+  while (std::optional<Raised> raised = reader.Finish()) all.push_back(*std::move(raised));
+  return all;
+}
+
+TEST(Traceback, NamesTheExceptionAndTheInnermostFrameOfUserCode) {
+  const auto raised = Read(R"(step 1
+Traceback (most recent call last):
+  File "/workspace/train.py", line 163, in <module>
+    main()
+  File "/workspace/train.py", line 98, in train_step
+    raise ValueError("CUDA out of memory")
+  File "/usr/local/lib/python3.12/site-packages/torch/nn/modules/module.py", line 1773, in _call
+    return self._call_impl(*args, **kwargs)
+           ^^^^^^^^^^^^^^^
+ValueError: not the
+size that was expected
+step 2)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].text, "ValueError: not the\nsize that was expected");
+  EXPECT_EQ(raised[0].Headline(), "ValueError: not the");
+  EXPECT_EQ(raised[0].where, "/workspace/train.py:98 in train_step");
+  EXPECT_EQ(raised[0].line, 10);
+}
+
+TEST(Traceback, WhatLedToAnExceptionIsKept) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "a.py", line 1, in f
+KeyError: 'x'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "b.py", line 2, in g
+config.ConfigError: no x)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].text, "config.ConfigError: no x");
+  EXPECT_EQ(raised[0].where, "b.py:2 in g");
+  EXPECT_THAT(raised[0].before, ElementsAre("KeyError: 'x'"));
+}
+
+TEST(Traceback, ADataWorkersOwnTracebackIsInsideOfItsMessage) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "/workspace/train.py", line 92, in main
+ValueError: Caught ValueError in DataLoader worker process 2.
+Original Traceback (most recent call last):
+  File "/workspace/data.py", line 41, in __getitem__
+ValueError: could not convert string to float: 'N/A'
+)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].text, "ValueError: could not convert string to float: 'N/A'");
+  EXPECT_EQ(raised[0].where, "/workspace/data.py:41 in __getitem__");
+  EXPECT_THAT(raised[0].before, ElementsAre(HasSubstr("in DataLoader worker process 2")));
+}
+
+TEST(Traceback, RichsBoxes) {
+  const auto raised = Read(R"(╭──────── Traceback (most recent call last) ────────╮
+│ /workspace/train.py:136 in main                   │
+│ ❱ 136 │   trainer.train()                         │
+│ /usr/lib/python3.12/site-packages/x.py:3 in f     │
+╰───────────────────────────────────────────────────╯
+TypeError: unexpected)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].text, "TypeError: unexpected");
+  EXPECT_EQ(raised[0].where, "/workspace/train.py:136 in main");
+}
+
+TEST(Traceback, ASpawnedProcessIsNamed) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+torch.multiprocessing.spawn.ProcessRaisedException: 
+
+-- Process 3 terminated with the following error:
+Traceback (most recent call last):
+  File "/workspace/train.py", line 77, in worker
+NameError: name 'x' is not defined)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].text, "NameError: name 'x' is not defined");
+  EXPECT_EQ(raised[0].process, 3);
+}
+
+TEST(Traceback, LinesOfOthersInBetweenAreNotItsOwn) {
+  TracebackReader reader;
+  EXPECT_TRUE(reader.Read(1, "Traceback (most recent call last):", false));
+  EXPECT_FALSE(reader.Read(2, "step 7 of another rank", true));
+  EXPECT_TRUE(reader.Read(3, "  File \"a.py\", line 1, in f", false));
+  EXPECT_TRUE(reader.Read(4, "OSError: x", false));
+  EXPECT_TRUE(reader.HasRaised());
+  EXPECT_EQ(reader.Finish()->text, "OSError: x");
+}
+
+TEST(Traceback, AnExceptionWithoutFramesCountsAndOtherWordsDoNot) {
+  EXPECT_THAT(Read("torch.cuda.OutOfMemoryError: CUDA out of memory."), SizeIs(1));
+  EXPECT_THAT(Read("KeyboardInterrupt"), SizeIs(1));
+  EXPECT_THAT(Read("Error: x\nINFO: y\nloss: 3\nRuntimeErrorClassifier(1)\nERROR: z\n"), IsEmpty());
+}
+
+TEST(Traceback, OneThatIsQuotedIsIndentedAsAWhole) {
+  const auto raised = Read(R"(   Traceback (most recent call last):
+     File "a.py", line 1, in f
+   OSError: x
+     y)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].text, "OSError: x\n  y");
+  EXPECT_EQ(raised[0].where, "a.py:1 in f");
+  EXPECT_THAT(Read(" OSError: x"), SizeIs(1));
+}
+
+TEST(Traceback, WhatPythonIgnoresIsNone) {
+  EXPECT_THAT(Read(R"(Exception ignored in: <function f at 0x7f>
+Traceback (most recent call last):
+  File "a.py", line 1, in __del__
+AttributeError: x
+step 1)"),
+              IsEmpty());
+}
+
+TEST(Traceback, OneThatIsCutOffSaysNothing) {
+  EXPECT_THAT(Read("Traceback (most recent call last):\n  File \"a.py\", line 1, in f"), IsEmpty());
+}
+
+TEST(Traceback, AMessageOfAnyLengthIsBounded) {
+  std::string text = "RuntimeError: x";
+  for (int i = 0; i < 1000; ++i) text += "\n\tkey " + std::string(200, 'k');
+  const auto raised = Read(text);
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_LE(raised[0].text.size(), TracebackReader::kMaxText);
+}
+
+}  // namespace
+}  // namespace muster::worker
