@@ -28,6 +28,8 @@ struct JobConfig {
   absl::Duration replace_timeout = absl::Minutes(10);
   absl::Duration grace = absl::Seconds(30);
   HeartbeatOptions heartbeat;
+  // Holds what keeps strangers out of the job's rendezvous; otherwise MUSTER_JOB_SECRET does.
+  std::optional<std::string> secret_file;
   std::string termination_log = kTerminationLog;
 };
 
