@@ -171,7 +171,7 @@ int RunJob(const Job& job) {
       .store = plan->store,
       .host_name = host.name,
       .gpu_uuids = job.gpu_uuids ? job.gpu_uuids() : std::vector<std::string>(),
-      .versions = job.versions,
+      .versions = job.versions ? job.versions() : std::map<std::string, std::string>(),
       .secret = *secret,
       .meet_timeout = config.meet_timeout,
       .replace_timeout = config.replace_timeout,

@@ -285,7 +285,7 @@ int RunTrain(const std::vector<std::string>& arguments, const std::string& versi
   return RunJob(
       {.config = values.job,
        .arguments = arguments,
-       .versions = {{"worker", version}},
+       .versions = [&] { return VersionsOf(values.train.engine, version); },
        .gpu_uuids =
            [&] { return UsesGpu(values.train.engine) ? OwnGpus() : std::vector<std::string>(); },
        .check_node = [&](const LaunchPlan& plan) { return CheckNode(values, plan, err); },
