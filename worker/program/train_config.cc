@@ -104,7 +104,6 @@ void AddNodeSettings(Settings& settings, NodeConfig& config) {
   settings.Add("checkpoint-speed", "bytes per second that the volume takes from this pod",
                &config.checkpoint_speed);
   settings.Add("events", "file for JSON lines, written by rank 0", &config.events);
-  settings.Add("loss-plot", "SVG file, written by rank 0 at the end", &config.loss_plot);
   settings.Add("metrics-port", "of rank 0's Prometheus endpoint; 0: none", &config.metrics_port);
   settings.Add(
       "peak-flops",

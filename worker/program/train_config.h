@@ -62,10 +62,9 @@ struct NodeConfig {
   std::optional<absl::Duration> grace_period;
   int64_t checkpoint_speed =
       0;  // bytes per second that the volume takes from one pod; 0: not known
-  std::optional<std::string> events;     // JSON lines, by rank 0
-  std::optional<std::string> loss_plot;  // SVG, by rank 0
-  int metrics_port = 0;                  // of rank 0's Prometheus endpoint; 0: none
-  double peak_flops = 0;                 // of all ranks, for MFU; 0: as the engine knows it
+  std::optional<std::string> events;  // JSON lines, by rank 0
+  int metrics_port = 0;               // of rank 0's Prometheus endpoint; 0: none
+  double peak_flops = 0;              // of all ranks, for MFU; 0: as the engine knows it
 };
 
 void AddModelSettings(Settings& settings, ModelChoice& model);
