@@ -20,7 +20,7 @@ TEST(Commands, SayWhatTheyAre) {
   EXPECT_THAT(unknown.printed, HasSubstr("unknown command trian"));
   const Ran help = RunWorker({"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* command : {"train", "preflight", "diagnose", "convert", "version"}) {
+  for (const char* command : {"train", "preflight", "diagnose", "convert", "eval", "version"}) {
     EXPECT_THAT(help.printed, HasSubstr(absl::StrCat("\n  ", command)));
   }
   EXPECT_THAT(RunWorker({"version"}).printed, StartsWith("muster-worker 0."));
@@ -81,8 +81,7 @@ TEST(Commands, ARunIsToldToPeopleAndToPrograms) {
   const JobDirectory directory;
   const std::string port = FreePort();
   Pod pod(Flags{MUSTER_WORKER} + directory.TrainFlags() +
-              Flags{"--steps=1000000", "--events=" + directory / "events",
-                    "--metrics-port=" + port,
+              Flags{"--steps=1000000", "--events=" + directory / "events", "--metrics-port=" + port,
                     "--validation-data=" + directory.tokens(), "--validate-every=2",
                     "--validation-sequences=4", "--micro-batch=2", "--peak-flops=1e12"},
           {{"CUDA_VISIBLE_DEVICES", ""}});

@@ -16,6 +16,12 @@ void ProgressReporter::OnStep(const StepReport& report) {
   write_line_(ProgressLine(report, peak_flops_));
 }
 
+void ProgressReporter::OnSkip(const SkipReport& report) {
+  write_line_(absl::StrCat("step ", report.step, " skipped: its loss is ", report.loss,
+                           " and the gradient's norm ", report.gradient_norm, " (", report.in_a_row,
+                           " in a row, ", report.total, " in all)"));
+}
+
 void ProgressReporter::OnValidation(int64_t step, double loss) {
   write_line_(absl::StrCat("step ", step, "  validation loss ", loss));
 }
@@ -45,8 +51,7 @@ void EventLog::Write(std::string json) {
 }
 
 Reporters::Reporters(const NodeConfig& config, std::function<void(absl::string_view)> write_line)
-    : write_line_(std::move(write_line)),
-      progress_(config.peak_flops, write_line_) {
+    : write_line_(std::move(write_line)), progress_(config.peak_flops, write_line_) {
   if (config.metrics_port > 0) {
     auto server = MetricsServer::Start(static_cast<uint16_t>(config.metrics_port),
                                        [this] { return metrics_.Text(); });

@@ -22,6 +22,7 @@ class ProgressReporter : public TrainingObserver {
 
   void OnEngine(std::string_view description) override;
   void OnStep(const StepReport& report) override;
+  void OnSkip(const SkipReport& report) override;
   void OnValidation(int64_t step, double loss) override;
   void OnCheckpoint(int64_t step, const absl::Status& status) override;
   void OnStart(int64_t step) override;
@@ -37,6 +38,7 @@ class EventLog : public TrainingObserver {
   static absl::StatusOr<std::unique_ptr<EventLog>> Open(const std::string& path);
 
   void OnStep(const StepReport& report) override { Write(StepJson(report)); }
+  void OnSkip(const SkipReport& report) override { Write(SkipJson(report)); }
   void OnValidation(int64_t step, double loss) override { Write(ValidationJson(step, loss)); }
   void OnCheckpoint(int64_t step, const absl::Status& status) override {
     Write(CheckpointJson(step, status));

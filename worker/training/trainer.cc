@@ -50,6 +50,7 @@ absl::StatusOr<TrainingEnd> Trainer::Run(std::optional<StateSource> initial) {
     return start.status();
   }
   end_ = {.step = *start};
+  ahead_ = {};
   reported_step_ = *start;
   reported_at_ = absl::Now();
   while (end_.step < config_.steps) {
@@ -86,15 +87,55 @@ Trainer::Batches Trainer::Read(const Dataset& data, int64_t first, int sequences
   return read;
 }
 
+Trainer::Batches Trainer::TakeBatches(int64_t step) {
+  const auto read = [this](int64_t of_step) {
+    return Read(training_, of_step * config_.sequences_per_step, config_.sequences_per_step);
+  };
+  Batches batches = ahead_.valid() ? ahead_.get() : read(step);
+  if (step + 1 < config_.steps) {
+    ahead_ = std::async(std::launch::async, read, step + 1);
+  }
+  return batches;
+}
+
+absl::Status Trainer::Skip(int64_t step, const StepResult& result) {
+  ++skipped_;
+  ++skipped_in_a_row_;
+  for (TrainingObserver* observer : observers_) {
+    observer->OnSkip({.step = step + 1,
+                      .loss = result.loss,
+                      .gradient_norm = result.gradient_norm,
+                      .in_a_row = skipped_in_a_row_,
+                      .total = skipped_});
+  }
+  if (skipped_in_a_row_ <= config_.most_skipped_steps) {
+    return absl::OkStatus();
+  }
+  // The last checkpoint before them may still be on its way to disk.
+  if (absl::Status status = FinishCheckpoint(); !status.ok()) {
+    return status;
+  }
+  return absl::FailedPreconditionError(fmt::format(
+      "step {}: the loss is {} and the gradient's norm {}; the parameters were not updated, nor in "
+      "the {} steps before ({} may be skipped in a row). Resume from the last checkpoint with a "
+      "lower learning rate (now {:.3g}) or a longer warm-up, and look at the data of these steps",
+      step, result.loss, result.gradient_norm, skipped_in_a_row_ - 1, config_.most_skipped_steps,
+      result.learning_rate));
+}
+
 absl::Status Trainer::OneStep(int64_t step) {
-  const Batches read =
-      Read(training_, step * config_.sequences_per_step, config_.sequences_per_step);
+  const Batches read = TakeBatches(step);
   const absl::StatusOr<StepResult> result = engine_.Step(step, read.batches);
   if (!result.ok()) {
     return result.status();
   }
   end_.step = step + 1;
   end_.loss = result->loss;
+  if (!result->skipped) {
+    skipped_in_a_row_ = 0;
+  } else if (absl::Status status = Skip(step, *result); !status.ok()) {
+    return status;
+  }
   if (end_.step % std::max<int64_t>(1, config_.report_every) == 0 || end_.step == config_.steps) {
     Report(end_.step, *result);
   }
@@ -104,8 +145,9 @@ absl::Status Trainer::OneStep(int64_t step) {
       return status;
     }
   }
-  // The last step's is written by LastCheckpoint.
-  if (writer_ != nullptr && config_.checkpoint_every > 0 &&
+  // The last step's is written by LastCheckpoint. While steps are skipped the parameters may be
+  // what is broken, and such a checkpoint would push out one that isn't.
+  if (writer_ != nullptr && !result->skipped && config_.checkpoint_every > 0 &&
       end_.step % config_.checkpoint_every == 0 && end_.step < config_.steps) {
     return BeginCheckpoint(end_.step);
   }
