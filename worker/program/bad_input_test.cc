@@ -184,7 +184,7 @@ TEST_F(BadInput, CheckpointsOfAnotherRunAreGoneOnWithOnlyIfThatIsAskedFor) {
 TEST_F(BadInput, PodsWithoutTheJobsSecret) {
   const std::string port = FreePort();
   ASSERT_TRUE(WriteFileWhole(directory_ / "secret", "0123456789abcdef\n").ok());
-  const Flags with = {"--job-secret-file=" + directory_ / "secret", "--meet-timeout=5s"};
+  const Flags with = {"--job-secret-file=" + directory_ / "secret"};
   const auto first = StartPod(0, 2, port, with);
   const auto stranger = StartPod(1, 2, port, {}, MUSTER_WORKER, "stranger");
   ExpectEnd(*stranger, CauseId::kConfigurationInvalid, "rank 1 has no secret", "stranger");

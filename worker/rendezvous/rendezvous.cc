@@ -146,12 +146,10 @@ struct Rendezvous::State {
   absl::Status Prove(const StoreMessage& challenge) {
     if (challenge.type != StoreMessage::Type::kChallenge ||
         !options.secret.Proves(challenge.proof, JobSecret::Side::kStore, nonce, challenge.nonce)) {
-      return WithRanksAtFault(
-          absl::FailedPreconditionError(absl::StrCat(
-              "the rendezvous store at ", ToText(options.store),
-              " doesn't know the job's secret: give rank 0's pod the MUSTER_JOB_SECRET or the "
-              "job-secret-file that the others have, and look who listens there")),
-          {0});
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the rendezvous store at ", ToText(options.store),
+          " doesn't know the job's secret: give rank 0's pod the MUSTER_JOB_SECRET or the "
+          "job-secret-file that the others have, and look who listens there"));
     }
     store_proved = true;
     MemberMessage answer;
