@@ -56,7 +56,8 @@ struct ExportOptions {
 
 // Makes the directory with what from_pretrained() loads: config.json, the weights in one file or in
 // several with their index. It has its name only when all of it is on disk. One tensor is in memory
-// at a time. FailedPrecondition if there is something under that name other than an empty directory.
+// at a time. FailedPrecondition if there is something under that name other than an empty
+// directory.
 absl::Status WriteHuggingFace(const ModelConfig& model, const ParameterSource& source,
                               const std::string& directory, const ExportOptions& options = {});
 

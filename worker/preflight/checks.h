@@ -37,9 +37,9 @@ Row FailedRow(std::string check, CauseId cause, std::string numbers);
 struct Expectations {
   int gpus = 0;
   int efa_devices = 0;
-  int cuda_version = 0;  // that the program was built with: 13000; 0 leaves the check out
-  int64_t host_bytes = 0;              // that the ranks of this node take of its memory
-  std::string checkpoint_folder = {};  // empty: no checkpoints
+  int cuda_version = 0;    // that the program was built with: 13000; 0 leaves the check out
+  int64_t host_bytes = 0;  // that the ranks of this node take of its memory
+  std::string checkpoint_folder = {};               // empty: no checkpoints
   std::optional<absl::Duration> grace_period = {};  // of the pod
   int64_t checkpoint_bytes = 0;                     // that one node writes
   int64_t checkpoint_bytes_per_second = 0;          // that the volume takes from one node
