@@ -54,6 +54,15 @@ MODELS = {
     "llama, epsilon, theta": llama(rms_norm_eps=1e-2, rope_theta=50.0),
 }
 
+# Options that must show in the loss, or to agree would prove nothing: what each model is without one.
+WITHOUT = {
+    "gpt2, inner width, epsilon": {"layer_norm_epsilon": 1e-5},
+    "llama 3": {"rope_theta": 10_000.0},
+    "llama 3.1": {"rope_scaling": None},
+    "llama 3.2": {"rope_scaling": {**STRETCHED, "factor": 8.0}},
+    "llama, epsilon, theta": {"rms_norm_eps": 1e-5},
+}
+
 # What the worker names in its refusal, and the configuration that is refused.
 REFUSED = [
     ('activation_function="relu"', gpt2(activation_function="relu")),
@@ -161,6 +170,13 @@ def round_trip(counter, name, config, scratch, tokens, ids):
                 parameter.add_(0.3 * torch.randn_like(parameter))
     data = f"--data={tokens}"
     expected = loss_here(model, ids)
+    if name in WITHOUT:
+        other = transformers.AutoModelForCausalLM.from_config(
+            type(config)(**{**config.to_dict(), **WITHOUT[name]}), attn_implementation="eager")
+        other.load_state_dict(model.state_dict())
+        counter.check(f"{name}: the option shows",
+                      abs(loss_here(other, ids) - expected) > 5 * TOLERANCE,
+                      f"{loss_here(other, ids)} without, {expected} with")
     # In one file and in many.
     model.save_pretrained(made)
     agree(counter, f"{name}, read", *evaluate(f"--weights={made}", data), expected)
@@ -222,6 +238,7 @@ def contradictions(counter, scratch, tokens):
 def main():
     counter = Counter()
     torch.set_num_threads(2)
+    transformers.utils.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         ids = np.random.default_rng(3).integers(0, VOCABULARY, 8 * CONTEXT + 1).astype(np.uint16)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -66,6 +67,11 @@ absl::StatusOr<TrainingEnd> Trainer::Run(std::optional<StateSource> initial) {
       break;
     }
   }
+  if (skipped_in_a_row_ > 0) {
+    if (absl::Status status = CheckParameters(); !status.ok()) {
+      return status;
+    }
+  }
   if (absl::Status status = LastCheckpoint(end_.step); !status.ok()) {
     return status;
   }
@@ -115,12 +121,26 @@ absl::Status Trainer::Skip(int64_t step, const StepResult& result) {
   if (absl::Status status = FinishCheckpoint(); !status.ok()) {
     return status;
   }
+  return NotFinite(fmt::format("{} may be skipped in a row", config_.most_skipped_steps));
+}
+
+absl::Status Trainer::NotFinite(std::string_view why) const {
   return absl::FailedPreconditionError(fmt::format(
       "step {}: the loss is {} and the gradient's norm {}; the parameters were not updated, nor in "
-      "the {} steps before ({} may be skipped in a row). Resume from the last checkpoint with a "
-      "lower learning rate (now {:.3g}) or a longer warm-up, and look at the data of these steps",
-      step, result.loss, result.gradient_norm, skipped_in_a_row_ - 1, config_.most_skipped_steps,
-      result.learning_rate));
+      "the {} steps before ({}). Resume from the last checkpoint with a lower learning rate (now "
+      "{:.3g}) or a longer warm-up, and look at the data of these steps",
+      end_.step - 1, last_result_.loss, last_result_.gradient_norm, skipped_in_a_row_ - 1, why,
+      last_result_.learning_rate));
+}
+
+absl::Status Trainer::CheckParameters() {
+  const Batches others = Read(training_, 0, config_.sequences_per_step);
+  const absl::StatusOr<double> loss = engine_.Loss(others.batches);
+  if (!loss.ok()) {
+    return loss.status();
+  }
+  return std::isfinite(*loss) ? absl::OkStatus()
+                              : NotFinite("and other sequences have no loss either");
 }
 
 absl::Status Trainer::OneStep(int64_t step) {
@@ -131,6 +151,7 @@ absl::Status Trainer::OneStep(int64_t step) {
   }
   end_.step = step + 1;
   end_.loss = result->loss;
+  last_result_ = *result;
   if (!result->skipped) {
     skipped_in_a_row_ = 0;
   } else if (absl::Status status = Skip(step, *result); !status.ok()) {

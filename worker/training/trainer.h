@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -68,7 +69,7 @@ class Trainer {
   // A periodic checkpoint that can't be written is told to the observers, and training goes on; one
   // at the end is an error. FailedPrecondition if there are checkpoints of another model or, unless
   // the configuration allows it, of another seed, batch or data; or if the loss is no number in
-  // more steps in a row than may be skipped.
+  // more steps in a row than may be skipped, or still isn't one at the end.
   absl::StatusOr<TrainingEnd> Run(std::optional<StateSource> initial = std::nullopt);
 
  private:
@@ -88,6 +89,9 @@ class Trainer {
   absl::StatusOr<bool> LoadCheckpoint(int64_t step);
   absl::Status OneStep(int64_t step);
   absl::Status Skip(int64_t step, const StepResult& result);
+  // After steps that were skipped: whether the parameters still have a loss, on other sequences.
+  absl::Status CheckParameters();
+  absl::Status NotFinite(std::string_view why) const;
   absl::Status ValidateLoss(int64_t step);
   void Report(int64_t step, const StepResult& result);
 
@@ -116,6 +120,7 @@ class Trainer {
   TrainingEnd end_;
   absl::Time reported_at_;
   int64_t reported_step_ = 0;
+  StepResult last_result_;
   int64_t skipped_in_a_row_ = 0;
   int64_t skipped_ = 0;
   std::future<Batches> ahead_;  // of the next step; last, because its thread uses the others

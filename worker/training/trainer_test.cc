@@ -299,7 +299,11 @@ class Delegate : public Engine {
 // Steps of some numbers have no loss.
 class Skips : public Delegate {
  public:
-  Skips(Engine& engine, std::set<int64_t> steps) : Delegate(engine), steps_(std::move(steps)) {}
+  Skips(Engine& engine, std::set<int64_t> steps, bool broken)
+      : Delegate(engine), steps_(std::move(steps)), broken_(broken) {}
+  absl::StatusOr<double> Loss(std::span<const Batch> batches) override {
+    return broken_ ? std::nan("") : Delegate::Loss(batches);
+  }
   absl::StatusOr<StepResult> Step(int64_t step, std::span<const Batch> batches) override {
     if (!steps_.contains(step)) return Delegate::Step(step, batches);
     return StepResult{.loss = std::nan(""), .gradient_norm = 1, .skipped = true};
@@ -307,6 +311,7 @@ class Skips : public Delegate {
 
  private:
   std::set<int64_t> steps_;
+  bool broken_;  // other sequences have no loss either
 };
 
 struct SkipsTold : TrainingObserver {
@@ -324,13 +329,13 @@ struct SkipsTold : TrainingObserver {
 };
 
 absl::Status RunWithSkips(const TestDirectory& directory, const std::string& checkpoints,
-                          std::set<int64_t> steps, SkipsTold& told) {
+                          std::set<int64_t> steps, SkipsTold& told, bool broken = false) {
   const Dataset data = *Dataset::Open({directory / "tokens"}, kSequenceTokens, 31, 8);
   return OnRanks(1, [&](Communicator& communicator) -> absl::Status {
     const auto engine = *CpuEngine::Create(
         {.model = Tiny(), .optimizer = {}, .sequences = 1, .sequence = kSequenceTokens},
         communicator);
-    Skips skips(*engine, steps);
+    Skips skips(*engine, steps, broken);
     Trainer trainer({.steps = 9,
                      .sequences_per_step = 1,
                      .micro_batch = 1,
@@ -350,6 +355,19 @@ TEST_F(TrainerTest, AFewStepsWithoutALossAreSkippedAndCounted) {
   EXPECT_THAT(told.skips, ElementsAre("2: 1/1", "3: 2/2", "6: 1/3", "8: 1/4"));
   // Those of steps 3 and 6, which were skipped, might hold what is broken.
   EXPECT_THAT(told.committed, ElementsAre(9));
+}
+
+TEST_F(TrainerTest, ParametersThatHaveNoLossAtTheEndAreNoCheckpoint) {
+  const TestDirectory checkpoints;
+  SkipsTold told;
+  EXPECT_TRUE(RunWithSkips(directory_, checkpoints.path(), {8}, told).ok());
+  EXPECT_THAT(*CommittedSteps(checkpoints.path()), testing::Contains(9));
+  const TestDirectory others;
+  const absl::Status status =
+      RunWithSkips(directory_, others.path(), {7, 8}, told, /*broken=*/true);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("step 8: the loss is nan"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("other sequences have no loss either"));
+  EXPECT_THAT(*CommittedSteps(others.path()), testing::Not(testing::Contains(9)));
 }
 
 TEST_F(TrainerTest, TooManyInARowEndTheRunAndLeaveTheCheckpointBeforeThem) {
