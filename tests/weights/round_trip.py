@@ -51,7 +51,7 @@ MODELS = {
                        rope_scaling={**STRETCHED, "factor": 32.0}),
     "llama, tied, not stretched": llama(tie_word_embeddings=True),
     "llama, one head of keys": llama(num_key_value_heads=1),
-    "llama, epsilon, theta": llama(rms_norm_eps=1e-2, rope_theta=50.0),
+    "llama, epsilon, theta": llama(rms_norm_eps=0.2, rope_theta=50.0),
 }
 
 # Options that must show in the loss, or to agree would prove nothing: what each model is without one.
