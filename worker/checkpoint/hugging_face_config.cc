@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -88,6 +89,17 @@ bool IsWithoutEffect(std::string_view key) {
   return key.starts_with('_') || std::ranges::find(kWithoutEffect, key) != kWithoutEffect.end();
 }
 
+// For messages: ASCII, and not longer than a line.
+std::string Cut(std::string text) {
+  constexpr size_t kLongest = 80;
+  return text.size() > kLongest ? text.substr(0, kLongest) + "..." : text;
+}
+std::string Shown(const json& value) { return Cut(value.dump(-1, ' ', /*ensure_ascii=*/true)); }
+std::string ShownName(const std::string& name) {
+  const std::string quoted = json(name).dump(-1, ' ', /*ensure_ascii=*/true);
+  return Cut(quoted.substr(1, quoted.size() - 2));
+}
+
 // Reads an object's keys one by one and knows which it has read. The first thing that is wrong is
 // what remains in status().
 class Keys {
@@ -112,8 +124,8 @@ class Keys {
   int Size(const std::string& key, int otherwise) {
     const json* value = Find(key);
     if (value == nullptr) return otherwise;
-    if (!value->is_number_integer() || *value < 1 || *value > std::numeric_limits<int>::max() / 2) {
-      Fail(fmt::format("{}={} is no size", key, value->dump()));
+    if (!value->is_number_integer() || *value < 1 || *value > kMostRows) {
+      Fail(fmt::format("{}={} is no size from 1 to {}", key, Shown(*value), kMostRows));
       return otherwise;
     }
     return value->get<int>();
@@ -121,17 +133,18 @@ class Keys {
 
   float Number(const std::string& key, double otherwise) {
     const json* value = Find(key);
-    if (value != nullptr && !value->is_number()) {
-      Fail(fmt::format("{}={} is no number", key, value->dump()));
+    if (value == nullptr) return static_cast<float>(otherwise);
+    if (!value->is_number() || std::abs(value->get<double>()) > std::numeric_limits<float>::max()) {
+      Fail(fmt::format("{}={} is no number", key, Shown(*value)));
+      return static_cast<float>(otherwise);
     }
-    return static_cast<float>(value != nullptr && value->is_number() ? value->get<double>()
-                                                                     : otherwise);
+    return static_cast<float>(value->get<double>());
   }
 
   bool Flag(const std::string& key, bool otherwise) {
     const json* value = Find(key);
     if (value != nullptr && !value->is_boolean()) {
-      Fail(fmt::format("{}={} is neither true nor false", key, value->dump()));
+      Fail(fmt::format("{}={} is neither true nor false", key, Shown(*value)));
     }
     return value != nullptr && value->is_boolean() ? value->get<bool>() : otherwise;
   }
@@ -142,14 +155,14 @@ class Keys {
     if (value == nullptr || std::ranges::find(supported, *value) != supported.end()) return;
     std::vector<std::string> texts;
     for (const json& each : supported) texts.push_back(each.dump());
-    Fail(fmt::format("{}={} isn't supported; supported: {}", key, value->dump(),
+    Fail(fmt::format("{}={} isn't supported; supported: {}", key, Shown(*value),
                      fmt::join(texts, ", ")));
   }
 
   void Dropout(const std::string& key, std::vector<std::string>& notes) {
     if (Number(key, 0) == 0) return;
     notes.push_back(
-        fmt::format("{}: {}={}: training has no dropout", origin_, key, Find(key)->dump()));
+        fmt::format("{}: {}={}: training has no dropout", origin_, key, Shown(*Find(key))));
   }
 
   // Refuses what hasn't been asked for.
@@ -160,9 +173,8 @@ class Keys {
           (value.is_structured() && value.empty())) {
         continue;
       }
-      const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-      Fail(fmt::format("{}={} isn't supported; take it out if the weights don't depend on it", key,
-                       text.size() > 80 ? text.substr(0, 80) + "..." : text));
+      Fail(fmt::format("{}={} isn't supported; take it out if the weights don't depend on it",
+                       ShownName(key), Shown(value)));
     }
   }
 
@@ -196,7 +208,7 @@ void ReadGpt2(Keys& keys, HuggingFaceConfig& config) {
 
 void ReadRopeScaling(const json& value, const std::string& key, std::string_view origin, Keys& keys,
                      ModelConfig& model) {
-  if (!value.is_object()) return keys.Fail(fmt::format("{}={} is no object", key, value.dump()));
+  if (!value.is_object()) return keys.Fail(fmt::format("{}={} is no object", key, Shown(value)));
   Keys scaling(value, fmt::format("{}: {}", origin, key));
   const json* type = scaling.Find("rope_type");
   const json* old_type = scaling.Find("type");  // until transformers 4.43
@@ -218,7 +230,7 @@ void ReadRopeScaling(const json& value, const std::string& key, std::string_view
     if (scale.factor == 1) scale = {};
   } else if (named != "default") {
     scaling.Fail(fmt::format("rope_type={} isn't supported; supported: \"default\", \"llama3\"",
-                             named.dump()));
+                             Shown(named)));
   }
   scaling.RefuseOthers([](std::string_view) { return false; });
   keys.Adopt(scaling.status());

@@ -183,7 +183,12 @@ INSTANTIATE_TEST_SUITE_P(
                 "add_cross_attention=true isn't supported"},
         Refusal{"Gpt2WithAHeadOfItsOwn", With(Gpt2(), {{"tie_word_embeddings", false}}),
                 "tie_word_embeddings=false isn't supported; supported: true"},
-        Refusal{"ASizeThatIsNone", With(Gpt2(), {{"n_layer", -1}}), "n_layer=-1 is no size"},
+        Refusal{"ASizeThatIsNone", With(Gpt2(), {{"n_layer", -1}}),
+                "n_layer=-1 is no size from 1 to 4194304"},
+        Refusal{"MoreLayersThanAnyModelHas", With(Gpt2(), {{"n_layer", 1'000'000}}),
+                "layers is 1000000; it must be from 1 to 10000"},
+        Refusal{"AnEpsilonThatIsNone", With(Gpt2(), {{"layer_norm_epsilon", 1e300}}),
+                "layer_norm_epsilon=1e+300 is no number"},
         Refusal{"SizesThatDontGoTogether", With(Gpt2(), {{"n_head", 7}}),
                 "width 768 can't be divided among 7 heads"}),
     [](const auto& info) { return info.param.name; });

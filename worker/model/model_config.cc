@@ -116,15 +116,17 @@ absl::Status ValidateRope(const ModelConfig& config) {
         "a head has {} channels; rotary positions need an even number", config.head_size()));
   }
   const RopeScaling& scaling = config.rope_scaling;
-  if (!(config.rope_theta > 0) || !(scaling.factor >= 1)) {
+  if (!(config.rope_theta > 0) || !std::isfinite(config.rope_theta) || !(scaling.factor >= 1) ||
+      !std::isfinite(scaling.factor)) {
     return absl::InvalidArgumentError(
         fmt::format("rope_theta is {} and rope_scaling's factor {}; they must be above 0 and at "
                     "least 1",
                     config.rope_theta, scaling.factor));
   }
-  if (scaling.factor > 1 && (!(scaling.low_frequency_factor > 0) ||
-                             !(scaling.high_frequency_factor > scaling.low_frequency_factor) ||
-                             scaling.original_context < 1)) {
+  if (scaling.factor > 1 &&
+      (!(scaling.low_frequency_factor > 0) ||
+       !(scaling.high_frequency_factor > scaling.low_frequency_factor) ||
+       !std::isfinite(scaling.high_frequency_factor) || scaling.original_context < 1)) {
     return absl::InvalidArgumentError(fmt::format(
         "rope_scaling's low_freq_factor is {}, high_freq_factor {} and "
         "original_max_position_embeddings {}; they must be positive, and the second above the "
@@ -137,19 +139,25 @@ absl::Status ValidateRope(const ModelConfig& config) {
 }  // namespace
 
 absl::Status Validate(const ModelConfig& config) {
-  const std::array<std::pair<std::string_view, int>, 8> sizes = {{
-      {"layers", config.layers},
-      {"width", config.width},
-      {"heads", config.heads},
-      {"key_value_heads", config.key_value_heads},
-      {"feed_forward", config.feed_forward},
-      {"vocabulary", config.vocabulary},
-      {"padded_vocabulary", config.padded_vocabulary},
-      {"context", config.context},
+  struct Size {
+    std::string_view name;
+    int size;
+    int most;
+  };
+  const std::array<Size, 8> sizes = {{
+      {"layers", config.layers, kMostLayers},
+      {"width", config.width, kMostWidth},
+      {"heads", config.heads, kMostWidth},
+      {"key_value_heads", config.key_value_heads, kMostWidth},
+      {"feed_forward", config.feed_forward, kMostRows},
+      {"vocabulary", config.vocabulary, kMostRows},
+      {"padded_vocabulary", config.padded_vocabulary, kMostRows},
+      {"context", config.context, kMostRows},
   }};
-  for (const auto& [name, size] : sizes) {
-    if (size <= 0) {
-      return absl::InvalidArgumentError(fmt::format("{} is {}; it must be positive", name, size));
+  for (const auto& [name, size, most] : sizes) {
+    if (size < 1 || size > most) {
+      return absl::InvalidArgumentError(
+          fmt::format("{} is {}; it must be from 1 to {}", name, size, most));
     }
   }
   if (config.width % config.heads != 0) {
@@ -172,7 +180,7 @@ absl::Status Validate(const ModelConfig& config) {
   if (config.family == Family::kGpt2 && !config.tied_head) {
     return absl::InvalidArgumentError("GPT-2's head is its token embedding");
   }
-  if (!(config.norm_epsilon > 0)) {
+  if (!(config.norm_epsilon > 0) || !std::isfinite(config.norm_epsilon)) {
     return absl::InvalidArgumentError(
         fmt::format("the norms' epsilon is {}; it must be positive", config.norm_epsilon));
   }

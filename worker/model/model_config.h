@@ -49,7 +49,12 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-// InvalidArgument, naming the field, if the sizes don't belong together.
+// They keep the number of parameters, times their bytes, within 64 bits.
+inline constexpr int kMostLayers = 10'000;
+inline constexpr int kMostWidth = 1 << 20;  // of the residual stream; and heads
+inline constexpr int kMostRows = 1 << 22;   // of anything else
+
+// InvalidArgument, naming the field, if a size is out of range or they don't belong together.
 absl::Status Validate(const ModelConfig& config);
 
 // gpt2 and its sizes, llama-2-7b, llama-3-8b, llama-3.1-8b, llama-3.2-1b, llama-3.2-3b, and for

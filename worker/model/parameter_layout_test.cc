@@ -88,7 +88,7 @@ TEST(ModelConfig, UnknownNamesAndSizesThatDoNotFitAreNamed) {
   config.heads = 7;
   EXPECT_EQ(Validate(config).message(), "width 768 can't be divided among 7 heads");
   config.heads = 0;
-  EXPECT_EQ(Validate(config).message(), "heads is 0; it must be positive");
+  EXPECT_EQ(Validate(config).message(), "heads is 0; it must be from 1 to 1048576");
 }
 
 TEST(FlopsPerToken, IsSixForEachWeightOfAProductAndAttention) {

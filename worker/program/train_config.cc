@@ -9,11 +9,6 @@
 namespace muster::worker {
 namespace {
 
-// Keeps the number of parameters, times their bytes, within 64 bits.
-constexpr int kMostLayers = 10'000;
-constexpr int kMostWidth = 1 << 20;
-constexpr int kMostRows = 1 << 22;
-
 constexpr std::array<std::string_view, 3> kEngines = {"auto", "gpu", "cpu"};
 
 // The sizes that can be set, by their settings' names.
