@@ -5,6 +5,7 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -36,7 +37,7 @@ absl::StatusOr<JobSecret> JobSecret::Create(std::string_view text) {
 
 std::string JobSecret::Proof(Side side, std::string_view member_nonce,
                              std::string_view store_nonce) const {
-  // Nonces are hexadecimal, so no two pairs make one text.
+  // Nonces are of one length, so no two pairs make one text.
   const std::string text =
       absl::StrCat("muster-worker rendezvous, ", side == Side::kMember ? "member" : "store", "\n",
                    std::string(member_nonce), "\n", std::string(store_nonce));
@@ -63,6 +64,10 @@ std::string NewNonce() {
   // Fails only where the system has no random numbers.
   if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1) std::abort();
   return Hexadecimal(bytes.data(), bytes.size());
+}
+
+bool IsNonce(std::string_view text) {
+  return text.size() == 2 * kNonceBytes && std::ranges::all_of(text, absl::ascii_isxdigit);
 }
 
 }  // namespace muster::worker

@@ -24,7 +24,7 @@ class JobSecret {
 
   bool is_set() const { return !key_.empty(); }
 
-  // Of either side, for the two nonces of one connection. Hexadecimal.
+  // Of either side, for the two nonces of one connection (IsNonce). Hexadecimal.
   enum class Side { kMember, kStore };
   std::string Proof(Side side, std::string_view member_nonce, std::string_view store_nonce) const;
   // Takes as long whatever `proof` is.
@@ -37,5 +37,7 @@ class JobSecret {
 
 // 32 random bytes, hexadecimal.
 std::string NewNonce();
+// Whether it looks like one.
+bool IsNonce(std::string_view text);
 
 }  // namespace muster::worker

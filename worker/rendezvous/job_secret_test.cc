@@ -36,8 +36,10 @@ TEST(JobSecret, OneThatCouldBeGuessedIsRefused) {
 }
 
 TEST(JobSecret, NoNonceComesTwice) {
-  EXPECT_EQ(NewNonce().size(), 64);
   EXPECT_NE(NewNonce(), NewNonce());
+  EXPECT_TRUE(IsNonce(NewNonce()));
+  EXPECT_FALSE(IsNonce(""));
+  EXPECT_FALSE(IsNonce(NewNonce().substr(1) + "\n"));
 }
 
 }  // namespace

@@ -336,13 +336,14 @@ TEST(RendezvousWithASecret, AStrangersProofOfNothingIsRefused) {
     message.type = MemberMessage::Type::kJoin;
     message.member.rank = 1;
     message.member.world_size = 2;
-    message.nonce = "00";
+    message.nonce = NewNonce();
     if (asks) SendFrame(stranger.socket(), message);
     // Leaves on behalf of nobody, then proves nothing.
     message.type = MemberMessage::Type::kLeave;
     SendFrame(stranger.socket(), message);
     message.type = MemberMessage::Type::kProve;
-    message.proof = Secret("what a stranger has guessed").Proof(JobSecret::Side::kMember, "00", "");
+    message.proof =
+        Secret("what a stranger has guessed").Proof(JobSecret::Side::kMember, message.nonce, "");
     SendFrame(stranger.socket(), message);
     std::string last;
     absl::StatusOr<std::vector<std::string>> frames = stranger.Receive();

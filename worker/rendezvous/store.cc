@@ -81,8 +81,8 @@ struct RendezvousStore::State {
         continue;
       }
       // Who fills the store with idle connections loses the oldest of them.
-      if (guests.size() >= kMostGuests + 2 * static_cast<size_t>(world_size))
-        Close(guests.begin()->first);
+      const size_t most = kMostGuests + 2 * static_cast<size_t>(world_size);
+      if (guests.size() >= most) Close(guests.begin()->first);
       streams.try_emplace(last_connection, *std::move(*socket), FrameStream::kLargestGuestFrame);
       guests[last_connection].until = DeadlineAfter(kGuestTime);
     }
@@ -138,6 +138,7 @@ struct RendezvousStore::State {
 
   void Challenge(Guest& guest, RoundBook::Connection id, const MemberMessage& join) {
     if (join.nonce.empty()) return Refuse(id, join, "has no secret, and rank 0 asks for the job's");
+    if (!IsNonce(join.nonce)) return Close(id);
     guest.join = join;
     guest.nonce = NewNonce();
     StoreMessage challenge;
