@@ -225,7 +225,7 @@ class Run {
     }
     constexpr double kGiB = 1 << 30;
     const double flops = FlopsPerToken(choices_.model, settings_.sequence) * tokens / seconds;
-    return {{"model", settings_.model.name},
+    return {{"model", settings_.model.name.value_or("gpt2")},
             {"config",
              {{"family", FamilyName(choices_.model.family)},
               {"layers", choices_.model.layers},

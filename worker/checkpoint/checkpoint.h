@@ -37,6 +37,11 @@ struct CheckpointInfo {
   int world_size = 1;      // shards
   // Of what can't change between a checkpoint and its resumption, such as the model's sizes.
   std::string identity;
+  // Of what decides which step trains on what: seed, batch, data, "NAME=VALUE" each. Empty in
+  // checkpoints of version 0.1.
+  std::string course = {};
+  // The model's config.json; likewise.
+  std::string config = {};
   bool operator==(const CheckpointInfo&) const = default;
 };
 

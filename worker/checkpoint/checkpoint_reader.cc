@@ -40,6 +40,9 @@ absl::StatusOr<CheckpointInfo> ReadManifest(const std::string& path) {
       !json.contains("identity") || !json["identity"].is_string()) {
     return absl::DataLossError(fmt::format("{}: is not a checkpoint's manifest", path));
   }
+  const auto text_of = [&](const char* key) {
+    return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
+  };
   if (json["format"] != 1) {
     return absl::DataLossError(fmt::format("{}: is of format {}; this worker reads 1", path,
                                            json["format"].get<uint64_t>()));
@@ -51,7 +54,9 @@ absl::StatusOr<CheckpointInfo> ReadManifest(const std::string& path) {
   return CheckpointInfo{.step = json["step"].get<int64_t>(),
                         .parameters = json["parameters"].get<int64_t>(),
                         .world_size = json["world_size"].get<int>(),
-                        .identity = json["identity"].get<std::string>()};
+                        .identity = json["identity"].get<std::string>(),
+                        .course = text_of("course"),
+                        .config = text_of("config")};
 }
 
 }  // namespace

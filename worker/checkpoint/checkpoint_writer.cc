@@ -163,9 +163,13 @@ absl::Status CheckpointWriter::Commit() {
                                    {"step", info_.step},
                                    {"parameters", info_.parameters},
                                    {"world_size", info_.world_size},
-                                   {"identity", info_.identity}};
-  if (absl::Status status = WriteFileWhole(ManifestPath(partial), manifest.dump(1) + "\n");
-      !status.ok()) {
+                                   {"identity", info_.identity},
+                                   {"course", info_.course},
+                                   {"config", info_.config}};
+  // A path in it may be no UTF-8.
+  const std::string text =
+      manifest.dump(1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
+  if (absl::Status status = WriteFileWhole(ManifestPath(partial), text + "\n"); !status.ok()) {
     return status;
   }
   if (absl::Status status = FlushDirectory(partial); !status.ok()) {

@@ -9,12 +9,17 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
+#include "worker/checkpoint/hugging_face_config.h"
 
 namespace muster::worker {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr uint64_t kMostIndex = 64 << 20;
 constexpr std::string_view kGpt2Prefix = "transformer.";
+constexpr std::string_view kOneFile = "model.safetensors";
+constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 
 std::vector<int64_t> ShapeInFile(const Parameter& parameter) {
   if (!parameter.decays) {
@@ -37,12 +42,12 @@ void Transpose(int64_t rows, int64_t columns, std::span<const float> from, std::
 
 absl::StatusOr<std::vector<std::string>> FilesOf(const std::string& path) {
   std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) {
+  if (!fs::is_directory(path, error)) {
     return std::vector<std::string>{path};
   }
-  const std::string index = path + "/model.safetensors.index.json";
-  if (!std::filesystem::exists(index, error)) {
-    return std::vector<std::string>{path + "/model.safetensors"};
+  const std::string index = fmt::format("{}/{}", path, kIndexFile);
+  if (!fs::exists(index, error)) {
+    return std::vector<std::string>{fmt::format("{}/{}", path, kOneFile)};
   }
   const absl::StatusOr<std::string> text = ReadFile(index, kMostIndex);
   if (!text.ok()) {
@@ -143,26 +148,110 @@ absl::Status HuggingFaceWeights::Read(int64_t offset, std::span<float> values) c
   return absl::OkStatus();
 }
 
-absl::Status WriteHuggingFace(const ParameterLayout& layout, std::span<const float> parameters,
-                              const std::string& path) {
-  std::vector<float> transposed;
+namespace {
+
+// The tensors of one file.
+struct WeightFile {
   std::vector<SafetensorsTensor> tensors;
-  for (const Parameter& parameter : layout.parameters()) {
-    const auto values =
-        parameters.subspan(parameter.offset, parameter.file_rows * parameter.columns);
-    const auto produce = [&transposed, &parameter,
-                          values]() -> absl::StatusOr<std::span<const float>> {
-      if (!parameter.transposed_in_file) {
-        return values;
-      }
-      transposed.resize(values.size());
-      Transpose(parameter.file_rows, parameter.columns, values, transposed);
-      return std::span<const float>(transposed);
-    };
-    tensors.push_back(
-        {.name = parameter.name, .shape = ShapeInFile(parameter), .produce = produce});
+  int64_t bytes = 0;
+};
+
+absl::StatusOr<std::vector<float>> ReadInFileOrder(const Parameter& parameter,
+                                                   const ParameterSource& source) {
+  std::vector<float> values(parameter.file_rows * parameter.columns);
+  if (absl::Status status = source(parameter.offset, values); !status.ok()) {
+    return status;
   }
-  return WriteSafetensors(path, {{"format", "pt"}}, tensors);
+  if (parameter.transposed_in_file) {
+    const std::vector<float> in_memory = values;
+    Transpose(parameter.file_rows, parameter.columns, in_memory, values);
+  }
+  return values;
+}
+
+// `values` holds the tensor that is being written.
+std::vector<WeightFile> DivideAmongFiles(const ParameterLayout& layout,
+                                         const ParameterSource& source,
+                                         const ExportOptions& options, std::vector<float>& values) {
+  std::vector<WeightFile> files(1);
+  for (const Parameter& parameter : layout.parameters()) {
+    const int64_t bytes =
+        parameter.file_rows * parameter.columns * SafetensorsTypeBytes(options.type);
+    if (files.back().bytes > 0 && files.back().bytes + bytes > options.most_shard_bytes) {
+      files.emplace_back();
+    }
+    files.back().bytes += bytes;
+    files.back().tensors.push_back(
+        {.name = parameter.name,
+         .shape = ShapeInFile(parameter),
+         .produce = [&parameter, &source, &values]() -> absl::StatusOr<std::span<const float>> {
+           absl::StatusOr<std::vector<float>> read = ReadInFileOrder(parameter, source);
+           if (!read.ok()) return read.status();
+           values = *std::move(read);
+           return std::span<const float>(values);
+         },
+         .type = options.type});
+  }
+  return files;
+}
+
+absl::Status WriteWeights(const ParameterLayout& layout, const ParameterSource& source,
+                          const std::string& directory, const ExportOptions& options) {
+  std::vector<float> values;
+  const std::vector<WeightFile> files = DivideAmongFiles(layout, source, options, values);
+  nlohmann::json index = {{"weight_map", nlohmann::json::object()}};
+  int64_t total = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const std::string name =
+        files.size() == 1 ? std::string(kOneFile)
+                          : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files.size());
+    const absl::Status status =
+        WriteSafetensors(directory + "/" + name, {{"format", "pt"}}, files[i].tensors);
+    if (!status.ok()) {
+      return status;
+    }
+    total += files[i].bytes;
+    for (const SafetensorsTensor& tensor : files[i].tensors) {
+      index["weight_map"][tensor.name] = name;
+    }
+  }
+  if (files.size() == 1) {
+    return absl::OkStatus();
+  }
+  index["metadata"] = {{"total_size", total}};
+  return WriteFileWhole(fmt::format("{}/{}", directory, kIndexFile), index.dump(2) + "\n");
+}
+
+}  // namespace
+
+absl::Status WriteHuggingFace(const ModelConfig& model, const ParameterSource& source,
+                              const std::string& directory, const ExportOptions& options) {
+  std::error_code error;
+  if (fs::exists(directory, error) && !fs::is_empty(directory, error)) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{}: is there already, and not an empty directory; name another one", directory));
+  }
+  // What a crash left goes first.
+  const std::string partial = directory + ".partial";
+  fs::remove_all(partial, error);
+  absl::Status status = MakeDirectory(partial);
+  if (status.ok()) {
+    status = WriteWeights(ParameterLayout(model), source, partial, options);
+  }
+  if (status.ok()) {
+    const bool single = options.type == SafetensorsType::kF32;
+    status = WriteFileWhole(partial + "/config.json",
+                            HuggingFaceConfigText(model, single ? "float32" : "bfloat16"));
+  }
+  if (status.ok()) {
+    status = FlushDirectory(partial);
+  }
+  if (!status.ok()) {
+    fs::remove_all(partial, error);
+    return status;
+  }
+  fs::remove(directory, error);  // the empty one
+  return Rename(partial, directory);
 }
 
 }  // namespace muster::worker

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -45,8 +46,19 @@ class HuggingFaceWeights {
   std::vector<Source> sources_;  // by parameter
 };
 
-// Writes all parameters, given in the layout's order, as one safetensors file in F32.
-absl::Status WriteHuggingFace(const ParameterLayout& layout, std::span<const float> parameters,
-                              const std::string& path);
+// Fills in the floats of the flat buffer from `offset` on.
+using ParameterSource = std::function<absl::Status(int64_t offset, std::span<float> values)>;
+
+struct ExportOptions {
+  SafetensorsType type = SafetensorsType::kF32;
+  int64_t most_shard_bytes = 5'000'000'000;  // of tensors; one that is larger has a file of its own
+};
+
+// Makes the directory with what from_pretrained() loads: config.json, the weights in one file or in
+// several with their index. It has its name only when all of it is on disk. One tensor is in memory
+// at a time. FailedPrecondition if there is something under that name other than an empty
+// directory.
+absl::Status WriteHuggingFace(const ModelConfig& model, const ParameterSource& source,
+                              const std::string& directory, const ExportOptions& options = {});
 
 }  // namespace muster::worker

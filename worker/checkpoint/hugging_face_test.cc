@@ -4,10 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <fstream>
+#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "nlohmann/json.hpp"
 #include "worker/checkpoint/test_directory.h"
 
 namespace muster::worker {
@@ -22,15 +27,31 @@ std::vector<float> RandomParameters(const ParameterLayout& layout) {
   return values;
 }
 
+ParameterSource From(const std::vector<float>& parameters) {
+  return [&parameters](int64_t offset, std::span<float> values) {
+    std::copy_n(parameters.begin() + offset, values.size(), values.begin());
+    return absl::OkStatus();
+  };
+}
+
+// The model's random parameters, which are returned, as `directory`.
+std::vector<float> WriteRandom(const ModelConfig& model, const std::string& directory,
+                               const ExportOptions& options = {}) {
+  std::vector<float> parameters = RandomParameters(ParameterLayout(model));
+  const absl::Status status = WriteHuggingFace(model, From(parameters), directory, options);
+  EXPECT_TRUE(status.ok()) << status;
+  return parameters;
+}
+
 TEST(HuggingFace, WhatIsWrittenIsReadBackWhateverTheRange) {
-  for (const char* name : {"gpt2-tiny", "llama-3-tiny"}) {
+  for (const ModelConfig& model :
+       {*NamedModel("gpt2-tiny"), *NamedModel("llama-3-tiny"), *NamedModel("llama-3.2-tiny")}) {
     const TestDirectory directory;
-    const ParameterLayout layout(*NamedModel(name));
-    const std::vector<float> written = RandomParameters(layout);
-    ASSERT_TRUE(WriteHuggingFace(layout, written, directory / "model.safetensors").ok());
-    // By the directory as well as by the file.
+    const std::string name(FamilyName(model.family));
+    const ParameterLayout layout(model);
+    const std::vector<float> written = WriteRandom(model, directory / "w");
     const absl::StatusOr<HuggingFaceWeights> weights =
-        HuggingFaceWeights::Open(layout, directory.path());
+        HuggingFaceWeights::Open(layout, directory / "w");
     ASSERT_TRUE(weights.ok()) << weights.status();
     std::vector<float> read(layout.size(), -1);
     const int64_t cut = layout.size() / 3;
@@ -43,9 +64,8 @@ TEST(HuggingFace, WhatIsWrittenIsReadBackWhateverTheRange) {
 TEST(HuggingFace, Gpt2sFilesHoldTransposedWeightsAndNoPadding) {
   const TestDirectory directory;
   const ParameterLayout layout(*NamedModel("gpt2-tiny"));
-  const std::vector<float> written = RandomParameters(layout);
-  ASSERT_TRUE(WriteHuggingFace(layout, written, directory / "m").ok());
-  const SafetensorsFile file = *SafetensorsFile::Open(directory / "m");
+  const std::vector<float> written = WriteRandom(*NamedModel("gpt2-tiny"), directory / "m");
+  const SafetensorsFile file = *SafetensorsFile::Open(directory / "m/model.safetensors");
   EXPECT_THAT(file.Find("transformer.wte.weight")->shape, ElementsAre(500, 64));
   const SafetensorsEntry* weight = file.Find("transformer.h.1.attn.c_attn.weight");
   ASSERT_NE(weight, nullptr);
@@ -92,8 +112,7 @@ TEST(HuggingFace, PublishedNamesOfGpt2AreRead) {
 
 TEST(HuggingFace, WeightsOfAnotherModelAreNamed) {
   const TestDirectory directory;
-  const ParameterLayout gpt2(*NamedModel("gpt2-tiny"));
-  ASSERT_TRUE(WriteHuggingFace(gpt2, RandomParameters(gpt2), directory / "m").ok());
+  WriteRandom(*NamedModel("gpt2-tiny"), directory / "m");
   const ParameterLayout llama(*NamedModel("llama-3-tiny"));
   EXPECT_THAT(std::string(HuggingFaceWeights::Open(llama, directory / "m").status().message()),
               HasSubstr("tensor \"model.embed_tokens.weight\" is missing"));
@@ -105,16 +124,76 @@ TEST(HuggingFace, WeightsOfAnotherModelAreNamed) {
                         "[64, 128]"));
 }
 
-TEST(HuggingFace, AnIndexLeadsToItsFilesAndNowhereElse) {
+TEST(HuggingFace, LargeWeightsAreSeveralFilesWithAnIndexThatLeadsToThemAndNowhereElse) {
   const TestDirectory directory;
-  const ParameterLayout layout(*NamedModel("llama-3-tiny"));
-  ASSERT_TRUE(WriteHuggingFace(layout, RandomParameters(layout), directory / "part").ok());
-  const std::string index = directory / "model.safetensors.index.json";
-  std::ofstream(index) << R"({"weight_map":{"lm_head.weight":"part"}})";
-  EXPECT_TRUE(HuggingFaceWeights::Open(layout, directory.path()).ok());
+  const ModelConfig model = *NamedModel("llama-3-tiny");
+  const ParameterLayout layout(model);
+  const std::vector<float> written =
+      WriteRandom(model, directory / "w", {.most_shard_bytes = 100'000});
+  EXPECT_FALSE(std::filesystem::exists(directory / "w/model.safetensors"));
+  const std::string index = directory / "w/model.safetensors.index.json";
+  const auto json = nlohmann::json::parse(std::ifstream(index));
+  EXPECT_EQ(json["weight_map"].size(), layout.parameters().size());
+  EXPECT_EQ(json["metadata"]["total_size"], (layout.size() - 2 * 12 * 64) * 4) << "no padding";
+  for (const nlohmann::json& name : json["weight_map"]) {
+    const std::string file = directory / ("w/" + name.get<std::string>());
+    // The embedding, of 128,000 bytes, is alone.
+    EXPECT_LT(std::filesystem::file_size(file), 130'000);
+  }
+  const absl::StatusOr<HuggingFaceWeights> weights =
+      HuggingFaceWeights::Open(layout, directory / "w");
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  std::vector<float> read(layout.size(), -1);
+  ASSERT_TRUE(weights->Read(0, read).ok());
+  EXPECT_EQ(read, written);
   std::ofstream(index) << R"({"weight_map":{"lm_head.weight":"../part"}})";
-  EXPECT_THAT(std::string(HuggingFaceWeights::Open(layout, directory.path()).status().message()),
+  EXPECT_THAT(std::string(HuggingFaceWeights::Open(layout, directory / "w").status().message()),
               HasSubstr("no file beside it"));
+}
+
+TEST(HuggingFace, Bfloat16IsTheNearestWithHalfwayToTheEven) {
+  const TestDirectory directory;
+  const ModelConfig model = *NamedModel("llama-3-tiny");
+  const ParameterLayout layout(model);
+  std::vector<float> parameters(layout.size(), 1.0F);
+  // Between 1 and 1 + 2^-7, the next one.
+  parameters[0] = 1 + 0.4F / 128;
+  parameters[1] = 1 + 0.5F / 128;
+  parameters[2] = 1 + 0.6F / 128;
+  parameters[3] = 1 + 1.5F / 128;
+  parameters[4] = std::numeric_limits<float>::infinity();
+  parameters[5] = std::numeric_limits<float>::quiet_NaN();
+  ASSERT_TRUE(
+      WriteHuggingFace(model, From(parameters), directory / "w", {.type = SafetensorsType::kBf16})
+          .ok());
+  EXPECT_LT(std::filesystem::file_size(directory / "w/model.safetensors"), 3 * layout.size());
+  const absl::StatusOr<HuggingFaceWeights> weights =
+      HuggingFaceWeights::Open(layout, directory / "w");
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  std::vector<float> read(6);
+  ASSERT_TRUE(weights->Read(0, read).ok());
+  EXPECT_THAT(std::span(read).first(5), ElementsAre(1, 1, 1 + 1.0F / 128, 1 + 2.0F / 128,
+                                                    std::numeric_limits<float>::infinity()));
+  EXPECT_TRUE(std::isnan(read[5]));
+}
+
+TEST(HuggingFace, ADirectoryHasItsNameOnlyWholeAndReplacesNothing) {
+  const TestDirectory directory;
+  const ModelConfig model = *NamedModel("llama-3-tiny");
+  const std::vector<float> parameters = RandomParameters(ParameterLayout(model));
+  int asked = 0;
+  const absl::Status failed = WriteHuggingFace(
+      model,
+      [&](int64_t, std::span<float>) {
+        return ++asked < 4 ? absl::OkStatus() : absl::DataLossError("damaged");
+      },
+      directory / "w");
+  EXPECT_EQ(failed.message(), "damaged");
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+  std::filesystem::create_directory(directory / "w");
+  WriteRandom(model, directory / "w");
+  EXPECT_EQ(WriteHuggingFace(model, From(parameters), directory / "w").code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 
 // The format's own bound.
 constexpr uint64_t kMostHeader = 100'000'000;
-constexpr size_t kReadBlock = size_t{1} << 20;  // elements
+constexpr size_t kReadBlock = size_t{1} << 20;  // elements, to convert at a time
 constexpr std::string_view kMetadata = "__metadata__";
 
 static_assert(std::endian::native == std::endian::little, "safetensors is little-endian");
@@ -46,6 +46,14 @@ uint64_t BytesOf(std::string_view type) {
 
 float FromBfloat16(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+uint16_t ToBfloat16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if (std::isnan(value)) {
+    return static_cast<uint16_t>(bits >> 16 | 0x40);
+  }
+  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
 float FromHalf(uint16_t bits) {
@@ -235,6 +243,35 @@ absl::Status SafetensorsFile::Read(const SafetensorsEntry& entry, int64_t first,
   return absl::OkStatus();
 }
 
+std::string_view SafetensorsTypeName(SafetensorsType type) {
+  return type == SafetensorsType::kF32 ? "F32" : "BF16";
+}
+
+int64_t SafetensorsTypeBytes(SafetensorsType type) {
+  return static_cast<int64_t>(BytesOf(SafetensorsTypeName(type)));
+}
+
+namespace {
+
+absl::Status WriteTensor(const FileDescriptor& file, const std::string& path, SafetensorsType type,
+                         std::span<const float> values, const std::stop_token& stop) {
+  if (type == SafetensorsType::kF32) {
+    return WriteInPieces(file, path, std::as_bytes(values), stop);
+  }
+  absl::Status status;
+  std::vector<uint16_t> block;
+  for (size_t done = 0; done < values.size() && status.ok(); done += block.size()) {
+    block.resize(std::min(kReadBlock, values.size() - done));
+    std::transform(values.begin() + static_cast<ptrdiff_t>(done),
+                   values.begin() + static_cast<ptrdiff_t>(done + block.size()), block.begin(),
+                   ToBfloat16);
+    status = WriteInPieces(file, path, std::as_bytes(std::span(block)), stop);
+  }
+  return status;
+}
+
+}  // namespace
+
 absl::Status WriteSafetensors(const std::string& path,
                               const std::map<std::string, std::string, std::less<>>& metadata,
                               const std::vector<SafetensorsTensor>& tensors,
@@ -245,8 +282,10 @@ absl::Status WriteSafetensors(const std::string& path,
   }
   uint64_t offset = 0;
   for (const SafetensorsTensor& tensor : tensors) {
-    const SafetensorsEntry entry = {.type = "F32", .shape = tensor.shape};
-    const uint64_t end = offset + static_cast<uint64_t>(entry.elements()) * sizeof(float);
+    const SafetensorsEntry entry = {.type = std::string(SafetensorsTypeName(tensor.type)),
+                                    .shape = tensor.shape};
+    const uint64_t end =
+        offset + static_cast<uint64_t>(entry.elements() * SafetensorsTypeBytes(tensor.type));
     json[tensor.name] = {
         {"dtype", entry.type}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     offset = end;
@@ -267,8 +306,8 @@ absl::Status WriteSafetensors(const std::string& path,
       return status;
     }
     const absl::StatusOr<std::span<const float>> values = tensor.produce();
-    status = values.ok() ? WriteInPieces(*file, temporary, std::as_bytes(*values), stop)
-                         : values.status();
+    status =
+        values.ok() ? WriteTensor(*file, temporary, tensor.type, *values, stop) : values.status();
   }
   if (status.ok()) {
     status = Flush(*file, temporary);

@@ -59,15 +59,21 @@ class SafetensorsFile {
   std::map<std::string, std::string, std::less<>> metadata_;
 };
 
+enum class SafetensorsType { kF32, kBf16 };
+std::string_view SafetensorsTypeName(SafetensorsType type);  // "F32", "BF16"
+int64_t SafetensorsTypeBytes(SafetensorsType type);          // of an element
+
 // A tensor of floats to write. `produce` is called once, in turn; what it returns must hold as many
-// floats as the shape says and live until the next is asked for.
+// floats as the shape says and live until the next is asked for. As BF16 each is rounded to the
+// nearest one, halfway to the even.
 struct SafetensorsTensor {
   std::string name;
   std::vector<int64_t> shape;
   std::function<absl::StatusOr<std::span<const float>>()> produce;
+  SafetensorsType type = SafetensorsType::kF32;
 };
 
-// Writes F32 tensors to `path`: to a temporary name beside it, flushed to disk, then renamed, so
+// Writes the tensors to `path`: to a temporary name beside it, flushed to disk, then renamed, so
 // that the name never stands for half a file. Cancelled soon after `stop` asks for it; what is
 // under the temporary name stays there, as after other errors.
 absl::Status WriteSafetensors(const std::string& path,

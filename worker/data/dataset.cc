@@ -80,6 +80,26 @@ void Dataset::Samples(int64_t first, std::span<int32_t> tokens, std::span<int32_
   }
 }
 
+std::string Dataset::Fingerprint() const {
+  constexpr int64_t kPlaces = 64;
+  constexpr int64_t kTokens = 64;
+  uint64_t hash = 0;
+  const auto add = [&hash](int64_t value) {
+    hash = Mix(hash * 0x9E3779B97F4A7C15ULL + static_cast<uint64_t>(value) + 1);
+  };
+  for (const TokenFile& file : files_) {
+    add(file.tokens());
+    add(file.vocabulary());
+    std::vector<int32_t> ids(std::min(kTokens, file.tokens()));
+    const int64_t last = file.tokens() - static_cast<int64_t>(ids.size());
+    for (int64_t place = 0; place < kPlaces; ++place) {
+      file.Read(last * place / (kPlaces - 1), ids);
+      std::ranges::for_each(ids, add);
+    }
+  }
+  return fmt::format("{:016x}", hash);
+}
+
 void Dataset::Window(int64_t window, std::span<int32_t> ids) const {
   // The last file that begins at or before it; one without windows begins where the next does.
   const auto next = std::upper_bound(first_window_.begin(), first_window_.end(), window);

@@ -43,6 +43,10 @@ class Dataset {
   int64_t windows() const { return windows_; }
   int64_t tokens() const { return windows_ * sequence_; }
 
+  // The same for files of the same tokens, wherever they lie; most likely another one for others:
+  // of each file it has the size, the vocabulary and 64 tokens at each of 64 places.
+  std::string Fingerprint() const;
+
   // Sequences `first` to `first` + n - 1 of the run, n = tokens.size() / T: T ids each, and the id
   // that follows each. The sizes must be equal multiples of T.
   void Samples(int64_t first, std::span<int32_t> tokens, std::span<int32_t> targets) const;

@@ -19,9 +19,10 @@ bundle() {
   toolkit=$(worker/gpu/toolkit.sh)
   mkdir -p "$to/deps/include" "$to/deps/lib"
   cp -r worker "$to/"
-  cp -r /usr/include/{absl,fmt,gtest,gmock,nlohmann,yaml-cpp} "$to/deps/include/"
+  cp -r /usr/include/{absl,fmt,gtest,gmock,nlohmann,openssl,yaml-cpp} "$to/deps/include/"
+  cp /usr/include/*-linux-gnu/openssl/* "$to/deps/include/openssl/"
   cp -r "$toolkit"/include/{cublas,cudnn,nccl,nvrtc}* "$to/deps/include/"
-  cp /usr/lib/*/libabsl_*.a /usr/lib/*/lib{gtest,gtest_main,gmock,yaml-cpp}.a "$to/deps/lib/"
+  cp /usr/lib/*/libabsl_*.a /usr/lib/*/lib{crypto,gtest,gtest_main,gmock,yaml-cpp}.a "$to/deps/lib/"
 }
 
 build() {
@@ -32,9 +33,9 @@ build() {
   local includes=(-isystem "$cuda/include") libraries=('-Wl,--start-group')
   if [[ -d deps ]]; then
     includes=(-isystem deps/include "${includes[@]}")
-    libraries+=(deps/lib/libabsl_*.a deps/lib/libyaml-cpp.a)
+    libraries+=(deps/lib/libabsl_*.a deps/lib/lib{crypto,yaml-cpp}.a)
   else
-    libraries+=(/usr/lib/*/libabsl_*.a /usr/lib/*/libyaml-cpp.a)
+    libraries+=(/usr/lib/*/libabsl_*.a /usr/lib/*/lib{crypto,yaml-cpp}.a)
   fi
   libraries+=('-Wl,--end-group' "$cuda/lib64/libcudart_static.a" -ldl -lrt -lpthread)
   local gencode=() architecture

@@ -39,11 +39,13 @@ void Destroy(cudaEvent_t event) {
 
 class DeviceStateCopy : public StateCopy {
  public:
-  DeviceStateCopy(cudaEvent_t copied, std::vector<StateRange> ranges)
-      : copied_(copied), ranges_(std::move(ranges)) {}
+  DeviceStateCopy(int device, cudaEvent_t copied, std::vector<StateRange> ranges)
+      : device_(device), copied_(copied), ranges_(std::move(ranges)) {}
 
   absl::StatusOr<std::vector<StateRange>> Ranges() const override {
-    const absl::Status status = CudaStatus(cudaEventSynchronize(copied_), "copying the state");
+    // The thread that asks has chosen none, and GPU 0 may be another rank's.
+    absl::Status status = CudaStatus(cudaSetDevice(device_), "choosing the GPU");
+    status.Update(CudaStatus(cudaEventSynchronize(copied_), "copying the state"));
     if (!status.ok()) {
       return status;
     }
@@ -51,6 +53,7 @@ class DeviceStateCopy : public StateCopy {
   }
 
  private:
+  int device_;
   cudaEvent_t copied_;
   std::vector<StateRange> ranges_;
 };
@@ -585,10 +588,12 @@ absl::StatusOr<std::unique_ptr<StateCopy>> DeviceState::CopyState() {
     }
   }
   status.Update(CudaStatus(cudaEventRecord(state_copied_, copy_stream_), "an event"));
+  int device = 0;
+  status.Update(CudaStatus(cudaGetDevice(&device), "asking for the GPU"));
   if (!status.ok()) {
     return status;
   }
-  return std::make_unique<DeviceStateCopy>(state_copied_, std::move(ranges));
+  return std::make_unique<DeviceStateCopy>(device, state_copied_, std::move(ranges));
 }
 
 }  // namespace muster::worker

@@ -144,7 +144,7 @@ std::unique_ptr<DeviceState> GpuEngine::MakeState(Sharding sharding, int rank,
       layout(),
       DeviceState::Options{.sharding = sharding,
                            .gradient_reduction = options_.gradient_reduction,
-                           .tied = options_.model.family == Family::kGpt2},
+                           .tied = options_.model.tied_head},
       rank, world_size);
 }
 
@@ -432,15 +432,11 @@ absl::StatusOr<StepResult> GpuEngine::Step(int64_t step, std::span<const Batch> 
     return sums.status();
   }
   const double norm = std::sqrt(sums->squared_norm);
-  const double rate = LearningRate(options_.optimizer, step);
-  if (!std::isfinite(sums->loss) || !std::isfinite(norm)) {
-    return absl::FailedPreconditionError(fmt::format(
-        "step {}: the loss is {} and the gradient's norm {}; the parameters were not updated. "
-        "Resume from the last checkpoint with a lower learning rate (now {:.3g}) or a longer "
-        "warm-up, and look at the data of this step",
-        step, sums->loss, norm, rate));
-  }
-  return StepResult{.loss = sums->loss, .gradient_norm = norm, .learning_rate = rate};
+  // As AdamW has decided for itself.
+  return StepResult{.loss = sums->loss,
+                    .gradient_norm = norm,
+                    .learning_rate = LearningRate(options_.optimizer, step),
+                    .skipped = !std::isfinite(sums->loss) || !std::isfinite(norm)};
 }
 
 absl::StatusOr<double> GpuEngine::Loss(std::span<const Batch> batches) {

@@ -363,6 +363,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Spread{"Llama3DataParallel", "llama-3-tiny", Sharding::kDataParallel},
                     Spread{"Llama3Zero1", "llama-3-tiny", Sharding::kZero1},
                     Spread{"Llama3Zero3", "llama-3-tiny", Sharding::kZero3},
+                    Spread{"Llama32Zero1", "llama-3.2-tiny", Sharding::kZero1},
+                    Spread{"Llama32Zero3", "llama-3.2-tiny", Sharding::kZero3},
                     Spread{"Gpt2Zero1Fp8", "gpt2-tiny", Sharding::kZero1, Precision::kFp8},
                     Spread{"Llama3Zero3Fp8", "llama-3-tiny", Sharding::kZero3, Precision::kFp8},
                     Spread{"Gpt2DataParallelBf16Gradients", "gpt2-tiny", Sharding::kDataParallel,

@@ -26,7 +26,7 @@ absl::Status CheckSizes(const GpuTransformer::Options& options) {
         fmt::format("{} sequences of {} tokens; there must be at least one, of 1 to {} tokens",
                     options.sequences, options.sequence, model.context));
   }
-  const int rotated = model.family == Family::kLlama3 ? 16 : 8;
+  const int rotated = model.family == Family::kLlama ? 16 : 8;
   if (model.width % 8 != 0 || model.feed_forward % 8 != 0 || model.padded_vocabulary % 8 != 0 ||
       model.head_size() % rotated != 0 || model.width > kMaxNormChannels) {
     return absl::InvalidArgumentError(fmt::format(
@@ -175,6 +175,7 @@ void GpuTransformer::TakeMemory(MemoryCutter& cutter, bool weights_stay) {
   const int64_t weights = model.width * std::max({shape_.row(), up_width(), int64_t{model.width}});
   logits_ = cutter.Take<Bf16>("logits", std::max(LogitsSize(), 2 * weights));
   angles_ = cutter.Take<float2>("scratch", shape_.sequence * shape_.head_size / 2);
+  frequencies_ = cutter.Take<float>("scratch", shape_.head_size / 2);
   const auto scratch = [&](int64_t count) { return cutter.Take<Bf16>("scratch", count); };
   gradient_ = scratch(narrow);
   narrow_ = scratch(narrow);
@@ -300,7 +301,7 @@ absl::Status GpuTransformer::PlanHead(Gemms& gemms, DeviceUnits& units) {
   if (!weights.ok()) return weights.status();
   const absl::StatusOr<DeviceUnits::Gradient> gradient = units.AcquireGradient(head_unit());
   if (!gradient.ok()) return gradient.status();
-  const int64_t past_norm = llama() ? options_.model.width : 0;
+  const int64_t past_norm = tied() ? 0 : options_.model.width;
   const GemmShape shape = {
       .rows = chunk_, .inputs = options_.model.width, .outputs = options_.model.padded_vocabulary};
   const std::array<std::pair<Product, GemmOperands>, 3> products = {{
@@ -339,7 +340,15 @@ absl::Status GpuTransformer::MakePlans(Gemms& gemms, DeviceUnits& units) {
     FillRandom(context_, count, 1, buffer);
   }
   if (llama()) {
-    RotationAngles(context_, shape_.sequence, shape_.head_size, model.rope_theta, angles_);
+    const std::vector<float> frequencies = RotaryFrequencies(model);
+    if (absl::Status status = CudaStatus(
+            cudaMemcpyAsync(frequencies_, frequencies.data(), frequencies.size() * sizeof(float),
+                            cudaMemcpyHostToDevice, context_.stream),
+            "copying rotary frequencies");
+        !status.ok()) {
+      return status;
+    }
+    RotationAngles(context_, shape_.sequence, shape_.head_size, frequencies_, angles_);
   }
   absl::Status status = PlanHead(gemms, units);
   if (fp8()) fp8_->FillForTiming(context_, std::max(shape_.row(), up_width()), wide_);
@@ -460,9 +469,8 @@ absl::Status GpuTransformer::Finish(const DeviceBatch& batch, double scale, bool
   const int64_t width = options_.model.width;
   const absl::StatusOr<const Bf16*> norm = units.Acquire(final_unit);
   if (!norm.ok()) return norm.status();
-  // Llama's head follows the norm in the last unit; GPT-2's is the token embedding.
-  const absl::StatusOr<const Bf16*> embedding =
-      llama() ? *norm + width : units.Acquire(head_unit());
+  // The head follows the norm in the last unit, unless it is the token embedding.
+  const absl::StatusOr<const Bf16*> embedding = tied() ? units.Acquire(0) : *norm + width;
   if (!embedding.ok()) return embedding.status();
   Mark("waiting for weights");
   DeviceUnits::Gradient norm_gradient;
@@ -472,8 +480,8 @@ absl::Status GpuTransformer::Finish(const DeviceBatch& batch, double scale, bool
     if (!acquired.ok()) return acquired.status();
     norm_gradient = *acquired;
     head.gradient = {.data = norm_gradient.data + width, .into = norm_gradient.into};
-    if (!llama()) {
-      acquired = units.AcquireGradient(head_unit());
+    if (tied()) {
+      acquired = units.AcquireGradient(0);
       if (!acquired.ok()) return acquired.status();
       head.gradient = *acquired;
     }
@@ -500,7 +508,7 @@ absl::Status GpuTransformer::Finish(const DeviceBatch& batch, double scale, bool
     // A tied head's gradient isn't complete before the embedding's.
     status = units.ReleaseGradient(final_unit);
   }
-  if (!llama()) units.Release(head_unit());
+  if (tied()) units.Release(0);
   units.Release(final_unit);
   return status;
 }
@@ -700,13 +708,12 @@ absl::Status GpuTransformer::EmbedBackward(StageOrder stage_order, DeviceUnits& 
   const int64_t width = options_.model.width;
   const int64_t embedding = options_.model.padded_vocabulary * width;
   absl::Status status = units.BeginShared();
-  if (llama()) {
-    // GPT-2's head has written all rows already.
-    if (unit->into == Into::kAssign) {
-      status.Update(CudaStatus(
-          cudaMemsetAsync(unit->data, 0, embedding * sizeof(float), context_.stream), "clearing"));
-    }
-  } else {
+  // A tied head has written all rows already.
+  if (!tied() && unit->into == Into::kAssign) {
+    status.Update(CudaStatus(
+        cudaMemsetAsync(unit->data, 0, embedding * sizeof(float), context_.stream), "clearing"));
+  }
+  if (!llama()) {
     float* positions = unit->data + embedding;
     if (unit->into == Into::kAssign) {
       status.Update(

@@ -1,4 +1,4 @@
-// GPT-2 and Llama-3 on one GPU in bf16: the same layers in the same order as worker/model's
+// GPT-2 and Llama on one GPU in bf16: the same layers in the same order as worker/model's
 // Transformer, which is the reference. The residual stream, activations and their gradients are
 // bf16; sums, statistics and the gradients of parameters are fp32. The products of blocks are bf16
 // or FP8.
@@ -132,8 +132,9 @@ class GpuTransformer {
                               float* weight, float* bias);
   void Normalize(const Bf16* x, NormWeights weights, Bf16* y, NormStatistics statistics);
 
-  bool llama() const { return options_.model.family == Family::kLlama3; }
-  int head_unit() const { return llama() ? options_.model.layers + 1 : 0; }
+  bool llama() const { return options_.model.family == Family::kLlama; }
+  bool tied() const { return options_.model.tied_head; }
+  int head_unit() const { return tied() ? 0 : options_.model.layers + 1; }
   int64_t up_width() const {
     return (llama() ? int64_t{2} : int64_t{1}) * options_.model.feed_forward;
   }
@@ -174,6 +175,7 @@ class GpuTransformer {
   Bf16* logits_ = nullptr;  // [chunk][padded vocabulary]
   float* losses_ = nullptr;
   float2* angles_ = nullptr;
+  float* frequencies_ = nullptr;  // of rotary positions
   // For the backward.
   Bf16 *gradient_ = nullptr, *narrow_ = nullptr, *wide_ = nullptr, *inner_ = nullptr;
   float* bias_sum_ = nullptr;

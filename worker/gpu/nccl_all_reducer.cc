@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,7 @@ class NcclAllReducer : public AllReducer {
     among_all_.reset();
     if (begin_ != nullptr) cudaEventDestroy(begin_);
     if (end_ != nullptr) cudaEventDestroy(end_);
+    if (copies_ != nullptr) cudaStreamDestroy(copies_);
   }
 
   absl::Status Start() {
@@ -34,6 +36,8 @@ class NcclAllReducer : public AllReducer {
     result.Update(CudaStatus(cudaMemGetInfo(&free, &total), "free memory"));
     result.Update(CudaStatus(cudaEventCreate(&begin_), "an event"));
     result.Update(CudaStatus(cudaEventCreate(&end_), "an event"));
+    result.Update(
+        CudaStatus(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "a stream"));
     if (absl::Status status = AgreeOnResult(ranks_, result, options_.timeout);
         !status.ok() || !result.ok()) {
       return status.ok() ? result : status;
@@ -59,15 +63,13 @@ class NcclAllReducer : public AllReducer {
   int64_t size() const override { return size_; }
 
   absl::Status Write(int64_t offset, std::span<const float> values) override {
-    return CudaStatus(
-        cudaMemcpy(buffer() + offset, values.data(), values.size_bytes(), cudaMemcpyHostToDevice),
-        "copying to the GPU");
+    return Copy(buffer() + offset, values.data(), values.size_bytes(), cudaMemcpyHostToDevice,
+                "copying to the GPU");
   }
 
   absl::Status Read(int64_t offset, std::span<float> values) override {
-    return CudaStatus(
-        cudaMemcpy(values.data(), buffer() + offset, values.size_bytes(), cudaMemcpyDeviceToHost),
-        "copying from the GPU");
+    return Copy(values.data(), buffer() + offset, values.size_bytes(), cudaMemcpyDeviceToHost,
+                "copying from the GPU");
   }
 
   absl::StatusOr<absl::Duration> AllReduce(Reach reach, int64_t count, int times) override {
@@ -94,6 +96,16 @@ class NcclAllReducer : public AllReducer {
   }
 
  private:
+  // Done when it returns. AllReduce also returns only when its stream is through, so the two never
+  // overlap; cudaMemcpy would be ordered with neither, as NCCL's streams don't wait for the default
+  // one, and from pageable memory it may return before the device has it.
+  absl::Status Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                    std::string_view doing) {
+    absl::Status status = CudaStatus(cudaMemcpyAsync(to, from, bytes, kind, copies_), doing);
+    status.Update(CudaStatus(cudaStreamSynchronize(copies_), doing));
+    return status;
+  }
+
   float* buffer() const { return reinterpret_cast<float*>(memory_.get()); }
 
   Communicator& ranks_;
@@ -101,6 +113,7 @@ class NcclAllReducer : public AllReducer {
   const NcclAllReducerOptions options_;
   int64_t size_ = 0;
   DeviceMemory memory_;
+  cudaStream_t copies_ = nullptr;
   cudaEvent_t begin_ = nullptr;
   cudaEvent_t end_ = nullptr;
   std::unique_ptr<NcclCommunicator> within_node_;

@@ -28,6 +28,7 @@ class NcclLibrary {
     return &*kLoaded;
   }
 
+  decltype(&ncclGetVersion) version = nullptr;
   decltype(&ncclGetUniqueId) unique_id = nullptr;
   decltype(&ncclCommInitRankConfig) init = nullptr;
   decltype(&ncclCommGetAsyncError) async_error = nullptr;
@@ -52,6 +53,7 @@ class NcclLibrary {
           library->Find<std::remove_pointer_t<std::remove_reference_t<decltype(function)>>>(name);
       complete = complete && function != nullptr;
     };
+    find(loaded.version, "ncclGetVersion");
     find(loaded.unique_id, "ncclGetUniqueId");
     find(loaded.init, "ncclCommInitRankConfig");
     find(loaded.async_error, "ncclCommGetAsyncError");
@@ -78,6 +80,16 @@ constexpr absl::Duration kRollCall = absl::Seconds(5);
 constexpr absl::Duration kLastWords = absl::Seconds(1);
 
 }  // namespace
+
+std::string NcclVersion() {
+  const absl::StatusOr<const NcclLibrary*> library = NcclLibrary::Load();
+  int code = 0;
+  if (!library.ok() || (*library)->version(&code) != ncclSuccess) {
+    return "none";
+  }
+  // NCCL_VERSION(X, Y, Z) of nccl.h, from 2.9 on.
+  return fmt::format("{}.{}.{}", code / 10'000, code / 100 % 100, code % 100);
+}
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(Communicator& ranks,
                                                                            const Options& options) {

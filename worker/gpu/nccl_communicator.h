@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -28,6 +29,9 @@
 namespace muster::worker {
 
 class NcclLibrary;
+
+// Of the libnccl that this process would load, "2.28.9"; "none" if there is none.
+std::string NcclVersion();
 
 // Used by one thread, for the device that was current when it was made.
 class NcclCommunicator {

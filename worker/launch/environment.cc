@@ -94,7 +94,7 @@ class Reader {
     if (Has("PET_NODE_RANK")) {
       plan_.node_rank = Number("PET_NODE_RANK");
     } else if (Has("JOB_COMPLETION_INDEX")) {
-      plan_.node_rank = Number("JOB_COMPLETION_INDEX");
+      plan_.node_rank = JobOfJobSet().value_or(Number("JOB_COMPLETION_INDEX"));
     } else if (Has("RANK")) {
       plan_.node_rank = Number("RANK");
     } else if (plan_.nodes > 1 && !overrides_.node_rank.has_value()) {
@@ -121,6 +121,11 @@ class Reader {
   void ReadIndexedJob() {
     plan_.source = "JobSet or Indexed Job";
     plan_.node_rank = Number("JOB_COMPLETION_INDEX");
+    if (const std::optional<int> job = JobOfJobSet()) {
+      plan_.source = "JobSet of single-pod Jobs";
+      plan_.node_rank = *job;
+      plan_.notes.push_back(absl::StrCat("node rank ", *job, " from the host name ", ShortName()));
+    }
     if (overrides_.nodes.has_value()) return;
     if (Has("NNODES")) {
       plan_.nodes = Number("NNODES");
@@ -229,6 +234,24 @@ class Reader {
     return index;
   }
 
+  // Every pod of a JobSet whose Jobs have one pod each has the index 0 in its Job; which Job it is
+  // stands in its host name, JOBSET-NAME-JOB-0.JOBSET. Nothing for other pods, and for the first
+  // Job's, whose rank is its index.
+  std::optional<int> JobOfJobSet() {
+    const std::vector<std::string> labels = absl::StrSplit(host_.name, '.');
+    if (labels.size() < 2 || Number("JOB_COMPLETION_INDEX") != 0 || HostIndex() != 0) {
+      return std::nullopt;
+    }
+    std::vector<std::string> words = absl::StrSplit(labels[0], '-');
+    const std::vector<std::string> set = absl::StrSplit(labels[1], '-');
+    int job = 0;
+    if (words.size() < set.size() + 3 || !std::equal(set.begin(), set.end(), words.begin()) ||
+        !absl::SimpleAtoi(words[words.size() - 2], &job) || job == 0) {
+      return std::nullopt;
+    }
+    return job;
+  }
+
   // Pods of an Indexed Job are named job-0, job-1, ...; those of a JobSet js-workers-0-0, ...
   std::string FirstPodsName() {
     if (!HostIndex().has_value() || host_.name.find('.') == std::string::npos) {
@@ -237,8 +260,9 @@ class Reader {
       return "";
     }
     const std::string name = ShortName();
-    const std::string first =
-        absl::StrCat(name.substr(0, name.rfind('-')), "-0", host_.name.substr(name.size()));
+    std::string pod = name.substr(0, name.rfind('-'));
+    if (JobOfJobSet().has_value()) pod = absl::StrCat(pod.substr(0, pod.rfind('-')), "-0");
+    const std::string first = absl::StrCat(pod, "-0", host_.name.substr(name.size()));
     plan_.notes.push_back(absl::StrCat("rank 0 is expected at ", first));
     return first;
   }

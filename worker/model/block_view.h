@@ -28,7 +28,7 @@ template <typename Float>
 BlockView<Float> ViewBlock(const ParameterLayout& layout, Family family, int layer, Float* data) {
   const auto parameters = layout.UnitParameters(1 + layer);
   const auto at = [&](int i) { return data + (parameters[i].offset - parameters[0].offset); };
-  if (family == Family::kLlama3) {
+  if (family == Family::kLlama) {
     return {.norm1 = at(0),
             .qkv = at(1),
             .projection = at(4),

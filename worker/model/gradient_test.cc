@@ -15,21 +15,32 @@ namespace {
 constexpr int kSequences = 2;
 constexpr int kSequence = 5;
 
-ModelConfig Small(Family family) {
-  return {.family = family,
+enum class Kind { kGpt2, kLlama, kLlama32 };  // the last one is tied and stretched
+
+std::string KindName(Kind kind) {
+  return kind == Kind::kGpt2 ? "Gpt2" : kind == Kind::kLlama ? "Llama" : "Llama32";
+}
+
+ModelConfig Small(Kind kind) {
+  const bool gpt2 = kind == Kind::kGpt2;
+  const bool newest = kind == Kind::kLlama32;
+  return {.family = gpt2 ? Family::kGpt2 : Family::kLlama,
           .layers = 2,
           .width = 16,
           .heads = 4,
-          .key_value_heads = family == Family::kGpt2 ? 4 : 2,
+          .key_value_heads = gpt2 ? 4 : 2,
           .feed_forward = 24,
           .vocabulary = 11,
           .padded_vocabulary = 16,
-          .context = 8};
+          .context = 8,
+          .tied_head = gpt2 || newest,
+          .rope_theta = 100,
+          .rope_scaling = {.factor = newest ? 4.0F : 1.0F, .original_context = 16}};
 }
 
 struct Problem {
-  explicit Problem(Family family)
-      : model(*Transformer::Create(Small(family), kSequences, kSequence)), units(model.layout()) {
+  explicit Problem(Kind kind)
+      : model(*Transformer::Create(Small(kind), kSequences, kSequence)), units(model.layout()) {
     // Larger than training starts with, so that no gradient is lost in rounding.
     for (size_t i = 0; i < units.parameters().size(); ++i) {
       units.parameters()[i] = 0.4F * HashedUniform(1, i);
@@ -53,7 +64,7 @@ struct Problem {
   std::vector<int32_t> targets;
 };
 
-class Gradient : public testing::TestWithParam<Family> {};
+class Gradient : public testing::TestWithParam<Kind> {};
 
 TEST_P(Gradient, IsTheSlopeOfTheLossForEachParameter) {
   Problem problem(GetParam());
@@ -125,8 +136,8 @@ TEST_P(Gradient, ABatchThatDoesNotFitIsRefusedWithTheNumbers) {
             "1 sequences of 9 tokens; there must be at least one, of 1 to 8 tokens");
 }
 
-INSTANTIATE_TEST_SUITE_P(, Gradient, testing::Values(Family::kGpt2, Family::kLlama3),
-                         [](const auto& info) { return std::string(FamilyName(info.param)); });
+INSTANTIATE_TEST_SUITE_P(, Gradient, testing::Values(Kind::kGpt2, Kind::kLlama, Kind::kLlama32),
+                         [](const auto& info) { return KindName(info.param); });
 
 }  // namespace
 }  // namespace muster::worker

@@ -154,13 +154,11 @@ void SwigluBackward(int64_t rows, int64_t inner, const float* x, const float* dy
 }
 
 void Rotate(int64_t rows, int64_t sequence, int64_t heads, int64_t head_size, int64_t stride,
-            float theta, Turn turn, float* x) {
+            const float* frequencies, Turn turn, float* x) {
   const int64_t half = head_size / 2;
   for (int64_t i = 0; i < half; ++i) {
-    const float frequency =
-        1 / std::pow(theta, static_cast<float>(2 * i) / static_cast<float>(head_size));
     for (int64_t n = 0; n < rows; ++n) {
-      const float angle = static_cast<float>(n % sequence) * frequency;
+      const float angle = static_cast<float>(n % sequence) * frequencies[i];
       const float cosine = std::cos(angle);
       const float sine = turn == Turn::kForward ? std::sin(angle) : -std::sin(angle);
       for (int64_t h = 0; h < heads; ++h) {

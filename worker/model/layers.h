@@ -41,12 +41,12 @@ void GeluBackward(int64_t size, const float* x, const float* dy, float* dx);
 void SwigluForward(int64_t rows, int64_t inner, const float* x, float* y);
 void SwigluBackward(int64_t rows, int64_t inner, const float* x, const float* dy, float* dx);
 
-// Turns, in place, channel i of each head together with channel i + S/2 by position /
-// theta^(2i/S); `heads` heads from the start of each of the N rows, which lie `stride` apart. The
+// Turns, in place, channel i of each head together with channel i + S/2 by position *
+// frequencies[i]; `heads` heads from the start of each of the N rows, which lie `stride` apart. The
 // position is the row modulo T. The backward turns back.
 enum class Turn { kForward, kBackward };
 void Rotate(int64_t rows, int64_t sequence, int64_t heads, int64_t head_size, int64_t stride,
-            float theta, Turn turn, float* x);
+            const float* frequencies, Turn turn, float* x);
 
 struct AttentionShape {
   int64_t sequences = 0;        // B

@@ -21,7 +21,7 @@ ParameterLayout::ParameterLayout(const ModelConfig& config) {
   if (config.family == Family::kGpt2) {
     AddGpt2(config);
   } else {
-    AddLlama3(config);
+    AddLlama(config);
   }
 }
 
@@ -89,7 +89,7 @@ void ParameterLayout::AddGpt2(const ModelConfig& config) {
   add_norm("transformer.ln_f");
 }
 
-void ParameterLayout::AddLlama3(const ModelConfig& config) {
+void ParameterLayout::AddLlama(const ModelConfig& config) {
   const auto add_norm = [&](const std::string& name) {
     AddVector(name + ".weight", config.width, Parameter::Initial::kOne);
   };
@@ -115,7 +115,9 @@ void ParameterLayout::AddLlama3(const ModelConfig& config) {
   }
   BeginUnit();
   add_norm("model.norm");
-  AddEmbedding("lm_head.weight", config.padded_vocabulary, config.vocabulary, config.width);
+  if (!config.tied_head) {
+    AddEmbedding("lm_head.weight", config.padded_vocabulary, config.vocabulary, config.width);
+  }
 }
 
 void ParameterLayout::Initialize(uint64_t seed, int64_t offset, std::span<float> values) const {

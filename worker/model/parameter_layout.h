@@ -63,7 +63,7 @@ class ParameterLayout {
   void AddEmbedding(std::string name, int64_t rows, int64_t file_rows, int64_t columns);
   void AddVector(std::string name, int64_t size, Parameter::Initial initial);
   void AddGpt2(const ModelConfig& config);
-  void AddLlama3(const ModelConfig& config);
+  void AddLlama(const ModelConfig& config);
 
   std::vector<Parameter> parameters_;
   std::vector<Unit> units_;

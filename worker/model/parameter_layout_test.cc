@@ -23,11 +23,15 @@ int64_t CountInFiles(const ModelConfig& config) {
 TEST(ParameterLayout, NamedModelsHaveAsManyParametersAsPublished) {
   EXPECT_EQ(CountInFiles(*NamedModel("gpt2")), 124'439'808);
   EXPECT_EQ(CountInFiles(*NamedModel("gpt2-xl")), 1'557'611'200);
+  EXPECT_EQ(CountInFiles(*NamedModel("llama-2-7b")), 6'738'415'616);
   EXPECT_EQ(CountInFiles(*NamedModel("llama-3-8b")), 8'030'261'248);
+  EXPECT_EQ(CountInFiles(*NamedModel("llama-3.1-8b")), 8'030'261'248);
+  EXPECT_EQ(CountInFiles(*NamedModel("llama-3.2-1b")), 1'235'814'400);
+  EXPECT_EQ(CountInFiles(*NamedModel("llama-3.2-3b")), 3'212'749'824);
 }
 
 TEST(ParameterLayout, UnitsAndParametersFollowOneAnotherWithoutGaps) {
-  for (const char* name : {"gpt2-tiny", "llama-3-tiny"}) {
+  for (const char* name : {"gpt2-tiny", "llama-3-tiny", "llama-3.2-tiny"}) {
     const ModelConfig config = *NamedModel(name);
     const ParameterLayout layout(config);
     ASSERT_EQ(static_cast<int>(layout.units().size()), config.layers + 2);
@@ -75,7 +79,8 @@ TEST(ParameterLayout, InitialValuesHaveGpt2sDeviationsAndPaddingIsZero) {
 TEST(ModelConfig, UnknownNamesAndSizesThatDoNotFitAreNamed) {
   EXPECT_EQ(NamedModel("gpt3").status().message(),
             "model \"gpt3\" is not known; known are: gpt2, gpt2-medium, gpt2-large, gpt2-xl, "
-            "gpt2-tiny, llama-3-8b, llama-3-tiny");
+            "llama-2-7b, llama-3-8b, llama-3.1-8b, llama-3.2-1b, llama-3.2-3b, gpt2-tiny, "
+            "llama-3-tiny, llama-3.2-tiny");
   ModelConfig config = *NamedModel("llama-3-tiny");
   config.key_value_heads = 3;
   EXPECT_EQ(Validate(config).message(), "heads 4 is not a multiple of key_value_heads 3");
@@ -83,7 +88,7 @@ TEST(ModelConfig, UnknownNamesAndSizesThatDoNotFitAreNamed) {
   config.heads = 7;
   EXPECT_EQ(Validate(config).message(), "width 768 can't be divided among 7 heads");
   config.heads = 0;
-  EXPECT_EQ(Validate(config).message(), "heads is 0; it must be positive");
+  EXPECT_EQ(Validate(config).message(), "heads is 0; it must be from 1 to 1048576");
 }
 
 TEST(FlopsPerToken, IsSixForEachWeightOfAProductAndAttention) {

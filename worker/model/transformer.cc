@@ -37,6 +37,7 @@ Transformer::Transformer(const ModelConfig& config, int sequences, int sequence)
                  .heads = config.heads,
                  .key_value_heads = config.key_value_heads,
                  .head_size = config.head_size()},
+      frequencies_(RotaryFrequencies(config)),
       rows_(int64_t{1} * sequences * sequence),
       blocks_(config.layers) {
   const size_t narrow = rows_ * config.width;
@@ -181,10 +182,10 @@ absl::StatusOr<double> Transformer::Finish(const Batch& batch, float scale, Para
   if (!final_weights.ok()) {
     return final_weights.status();
   }
-  // Llama's head follows the norm in the last unit; GPT-2's is the token embedding.
+  // The head follows the norm in the last unit, unless it is the token embedding.
   const float* head = final_weights->data() + config_.width;
-  if (!llama()) {
-    const absl::StatusOr<std::span<const float>> embedding = units.Acquire(head_unit());
+  if (config_.tied_head) {
+    const absl::StatusOr<std::span<const float>> embedding = units.Acquire(0);
     if (!embedding.ok()) {
       return embedding.status();
     }
@@ -199,8 +200,8 @@ absl::StatusOr<double> Transformer::Finish(const Batch& batch, float scale, Para
     }
     final_gradient = gradient->data();
     head_gradient = final_gradient + config_.width;
-    if (!llama()) {
-      gradient = units.AcquireGradient(head_unit());
+    if (config_.tied_head) {
+      gradient = units.AcquireGradient(0);
       if (!gradient.ok()) {
         return gradient.status();
       }
@@ -209,14 +210,14 @@ absl::StatusOr<double> Transformer::Finish(const Batch& batch, float scale, Para
   }
   const double loss =
       FinishWith(batch, scale, final_weights->data(), head, final_gradient, head_gradient);
-  if (!llama()) {
-    units.Release(head_unit());
+  if (config_.tied_head) {
+    units.Release(0);
   }
   units.Release(final_unit);
   if (scale != 0) {
     absl::Status status = units.ReleaseGradient(final_unit);
-    if (!llama()) {
-      status.Update(units.ReleaseGradient(head_unit()));
+    if (config_.tied_head) {
+      status.Update(units.ReleaseGradient(0));
     }
     if (!status.ok()) {
       return status;
@@ -257,7 +258,7 @@ void Transformer::RotateHeads(Turn turn, float* qkv) const {
   if (llama()) {
     // Queries and keys; values are not turned.
     Rotate(rows_, attention_.sequence, attention_.heads + attention_.key_value_heads,
-           attention_.head_size, attention_.row(), config_.rope_theta, turn, qkv);
+           attention_.head_size, attention_.row(), frequencies_.data(), turn, qkv);
   }
 }
 

@@ -1,4 +1,4 @@
-// GPT-2 and Llama-3 on the CPU in single precision: loss, and gradients by hand. It is the
+// GPT-2 and Llama on the CPU in single precision: loss, and gradients by hand. It is the
 // reference for faster engines, so it deliberately has no mixed precision, no recomputation, no
 // fused attention, no dropout and no threads.
 #pragma once
@@ -62,8 +62,7 @@ class Transformer {
   absl::Status BlockBackward(int layer, ParameterUnits& units);
   absl::Status EmbedBackward(const Batch& batch, ParameterUnits& units);
 
-  bool llama() const { return config_.family == Family::kLlama3; }
-  int head_unit() const { return llama() ? config_.layers + 1 : 0; }
+  bool llama() const { return config_.family == Family::kLlama; }
   int up_width() const { return llama() ? 2 * config_.feed_forward : config_.feed_forward; }
   void NormForward(const float* x, const float* weight, const float* bias, float* y, float* mean,
                    float* inverse) const;
@@ -74,7 +73,8 @@ class Transformer {
   ModelConfig config_;
   ParameterLayout layout_;
   AttentionShape attention_;
-  int64_t rows_;  // N = B * T
+  std::vector<float> frequencies_;  // of rotary positions
+  int64_t rows_;                    // N = B * T
 
   std::vector<BlockActivations> blocks_;
   std::vector<float> stream_;  // the residual stream, [N][C]

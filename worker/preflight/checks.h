@@ -11,7 +11,6 @@
 #include "absl/time/time.h"
 #include "worker/diagnose/cause.h"
 #include "worker/preflight/machine.h"
-#include "worker/preflight/memory_plan.h"
 
 namespace muster::worker {
 
@@ -38,10 +37,9 @@ Row FailedRow(std::string check, CauseId cause, std::string numbers);
 struct Expectations {
   int gpus = 0;
   int efa_devices = 0;
-  int cuda_version = 0;  // that the program was built with: 13000; 0 leaves the check out
-  std::optional<MemoryPlan> memory_plan = {};
-  int64_t host_bytes = 0;              // that the ranks of this node take of its memory
-  std::string checkpoint_folder = {};  // empty: no checkpoints
+  int cuda_version = 0;    // that the program was built with: 13000; 0 leaves the check out
+  int64_t host_bytes = 0;  // that the ranks of this node take of its memory
+  std::string checkpoint_folder = {};               // empty: no checkpoints
   std::optional<absl::Duration> grace_period = {};  // of the pod
   int64_t checkpoint_bytes = 0;                     // that one node writes
   int64_t checkpoint_bytes_per_second = 0;          // that the volume takes from one node
@@ -59,8 +57,6 @@ absl::Status FindNetworkPlugin(Machine& machine, std::string* name = nullptr);
 Row CheckGpuHealth(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected);
 // Free memory of each GPU, and who uses the rest; ranks must start on GPUs that are empty.
 Row CheckGpuMemory(const absl::StatusOr<GpuInventory>& inventory);
-// The memory plan against the least free memory, with 10 % left for activations and contexts.
-Row CheckMemoryPlan(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected);
 Row CheckDriver(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected);
 // What ranks that compute on the CPU take against what the node has free, and the container's
 // limit.
@@ -85,24 +81,10 @@ std::vector<Row> CheckHost(Machine& machine, const Expectations& expected);
 // Both.
 std::vector<Row> CheckMachine(Machine& machine, const Expectations& expected);
 
-// What ranks tell each other before training.
-struct RankFacts {
-  int rank = 0;
-  std::string host = {};
-  std::string gpu_uuid = {};  // empty on a rank without a GPU
-  std::string worker_version = {};
-  std::string nccl_version = {};
-  std::string checkpoint_folder_id = {};  // FolderId of its checkpoint folder; empty without one
-};
-
 // A text that all who call this for the same folder get, and nobody else: the contents of the file
 // .muster-folder-id in it, which the first one makes. Several may call it at once, from several
 // machines.
 absl::StatusOr<std::string> FolderId(const std::string& folder);
-
-// What only all ranks together show: two ranks on one GPU (NCCL compares host names, which differ
-// between pods on one node), unequal versions, checkpoint folders that aren't the same one.
-std::vector<Row> CheckRanks(const std::vector<RankFacts>& ranks);
 
 // 0 if no row failed, else the exit code of the cause of the first that did: below 128 where
 // something must be changed first, from 128 on where another start may succeed.

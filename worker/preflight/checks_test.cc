@@ -75,18 +75,6 @@ TEST(Checks, WhoHoldsAGpusMemoryIsNamedBeforeTrainingStarts) {
       "GiB");
 }
 
-TEST(Checks, AModelThatDoesNotFitIsToldWithAStageThatDoes) {
-  MadeUpMachine machine;
-  Expectations expected = WholeP4d();
-  expected.memory_plan = {.parameters = 8'030'261'248, .stage = ShardingStage::kZero1, .ranks = 8};
-  const Row row = CheckMemoryPlan(machine.inventory, expected);
-  EXPECT_EQ(Judged(row), "failed model-too-large");
-  EXPECT_THAT(row.numbers, HasSubstr("41.1"));
-  EXPECT_THAT(row.fix, HasSubstr("Use ZeRO-2 on 8 ranks"));
-  expected.memory_plan->stage = ShardingStage::kZero3;
-  EXPECT_EQ(Judged(CheckMemoryPlan(machine.inventory, expected)), "ok");
-}
-
 TEST(Checks, ADriverOfTheSameMajorVersionIsEnough) {
   MadeUpMachine machine;
   Expectations expected = WholeP4d();
@@ -222,52 +210,6 @@ TEST_F(CheckpointFolder, AllWhoSeeItAgreeOnItsIdHoweverManyComeAtOnce) {
   EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), 1);
   EXPECT_NE(ids[0], "none");
   EXPECT_EQ(Names(), std::set<std::string>{".muster-folder-id"});
-}
-
-std::vector<RankFacts> FourRanks() {
-  std::vector<RankFacts> ranks;
-  for (int i = 0; i < 4; ++i) {
-    ranks.push_back({.rank = i,
-                     .host = Concat("train-", i),
-                     .gpu_uuid = Concat("GPU-", i),
-                     .worker_version = "0.1.0",
-                     .nccl_version = "2.28.9",
-                     .checkpoint_folder_id = "1f"});
-  }
-  return ranks;
-}
-
-std::string FailedChecks(const std::vector<RankFacts>& ranks) {
-  std::string failed;
-  for (const Row& row : CheckRanks(ranks)) {
-    if (row.verdict == Verdict::kFailed) Append(&failed, row.check, ": ", row.numbers, "\n");
-  }
-  return failed;
-}
-
-TEST(RankChecks, RanksThatGoTogether) { EXPECT_EQ(FailedChecks(FourRanks()), ""); }
-
-TEST(RankChecks, TwoPodsOnOneGpuAreFoundByItsUuid) {
-  std::vector<RankFacts> ranks = FourRanks();
-  ranks[3].gpu_uuid = "GPU-1";
-  EXPECT_EQ(FailedChecks(ranks),
-            "a GPU for each rank: rank 1 on train-1 and rank 3 on train-3 both have GPU-1\n");
-  for (RankFacts& rank : ranks) rank.gpu_uuid.clear();
-  EXPECT_EQ(FailedChecks(ranks), "") << "ranks without GPUs share none";
-}
-
-TEST(RankChecks, AnOddVersionIsNamedWithItsRank) {
-  std::vector<RankFacts> ranks = FourRanks();
-  ranks[2].nccl_version = "2.27.3";
-  EXPECT_EQ(FailedChecks(ranks),
-            "equal NCCL versions: 2.27.3 on 1 ranks, first rank 2 on train-2; 2.28.9 on 3 ranks, "
-            "first rank 0 on train-0\n");
-}
-
-TEST(RankChecks, FoldersThatOnlyHaveTheSameNameAreNotShared) {
-  std::vector<RankFacts> ranks = FourRanks();
-  ranks[1].checkpoint_folder_id = "2e";
-  EXPECT_THAT(FailedChecks(ranks), HasSubstr("one checkpoint folder: 1f on 3 ranks"));
 }
 
 TEST(ExitCode, IsThatOfTheFirstFailure) {

@@ -67,27 +67,6 @@ Row CheckGpuMemory(const absl::StatusOr<GpuInventory>& inventory) {
   return {.check = kCheck, .numbers = Concat("at least ", FormatBytes(least), " free on each")};
 }
 
-Row CheckMemoryPlan(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected) {
-  constexpr char kCheck[] = "memory plan";
-  if (!expected.memory_plan || !inventory.ok() || inventory->gpus.empty()) {
-    return {.check = kCheck, .numbers = "no model, or no GPU, to plan for"};
-  }
-  const MemoryPlan& plan = *expected.memory_plan;
-  const int64_t least = std::ranges::min(inventory->gpus, {}, &Gpu::free_bytes).free_bytes;
-  const int64_t room = least - least / 10;
-  const int64_t planned = PlannedBytes(plan);
-  const std::string numbers =
-      Concat(FormatBytes(planned), " planned per GPU (", StageName(plan.stage), ", ", plan.ranks,
-             " ranks), ", FormatBytes(room), " free without the tenth for activations");
-  if (planned <= room) return {.check = kCheck, .numbers = numbers};
-  Row row = FailedRow(kCheck, CauseId::kModelTooLarge, numbers);
-  if (const auto other = PlanThatFits(plan, room)) {
-    row.fix = Concat("Use ", StageName(other->stage), " on ", other->ranks, " ranks, which takes ",
-                     FormatBytes(PlannedBytes(*other)), " per GPU.");
-  }
-  return row;
-}
-
 Row CheckDriver(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected) {
   constexpr char kCheck[] = "driver";
   if (!inventory.ok() || expected.cuda_version == 0) {
@@ -106,7 +85,7 @@ Row CheckDriver(const absl::StatusOr<GpuInventory>& inventory, const Expectation
 std::vector<Row> CheckGpus(Machine& machine, const Expectations& expected) {
   const absl::StatusOr<GpuInventory> inventory = machine.Gpus();
   return {CheckGpuHealth(inventory, expected), CheckGpuMemory(inventory),
-          CheckMemoryPlan(inventory, expected), CheckDriver(inventory, expected)};
+          CheckDriver(inventory, expected)};
 }
 
 }  // namespace muster::worker

@@ -18,9 +18,6 @@ constexpr std::string_view kUsage =
     "  --gpus=N                 GPUs that the pod asks for\n"
     "  --efa-devices=N          EFA devices that the pod asks for\n"
     "  --cuda-version=N         CUDA version of the program: 13000 is 13.0\n"
-    "  --parameters=N           parameters of the model\n"
-    "  --stage=0|1|2|3          what is partitioned: nothing, or as in ZeRO-1, 2, 3\n"
-    "  --ranks=N                ranks of the whole job\n"
     "  --checkpoint-folder=F    must take files and renames\n"
     "  --checkpoint-bytes=N     what one node writes\n"
     "  --checkpoint-speed=N     bytes per second that the volume takes from one node\n"
@@ -45,7 +42,6 @@ std::string_view VerdictName(Verdict verdict) {
 struct Parsed {
   Expectations& expected;
   bool& json;
-  MemoryPlan plan;
 };
 
 struct Option {
@@ -56,15 +52,12 @@ struct Option {
 };
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
-constexpr std::array<Option, 9> kOptions = {{
+constexpr std::array<Option, 6> kOptions = {{
     {"--gpus", 0, 1024, [](Parsed* o, int64_t n) { o->expected.gpus = static_cast<int>(n); }},
     {"--efa-devices", 0, 1024,
      [](Parsed* o, int64_t n) { o->expected.efa_devices = static_cast<int>(n); }},
     {"--cuda-version", 0, 1'000'000,
      [](Parsed* o, int64_t n) { o->expected.cuda_version = static_cast<int>(n); }},
-    {"--parameters", 1, kAny, [](Parsed* o, int64_t n) { o->plan.parameters = n; }},
-    {"--stage", 0, 3, [](Parsed* o, int64_t n) { o->plan.stage = static_cast<ShardingStage>(n); }},
-    {"--ranks", 1, 1'000'000, [](Parsed* o, int64_t n) { o->plan.ranks = static_cast<int>(n); }},
     {"--checkpoint-bytes", 0, kAny, [](Parsed* o, int64_t n) { o->expected.checkpoint_bytes = n; }},
     {"--checkpoint-speed", 1, kAny,
      [](Parsed* o, int64_t n) { o->expected.checkpoint_bytes_per_second = n; }},
@@ -131,7 +124,7 @@ std::string RowsJson(const std::vector<Row>& rows) {
 std::string_view PreflightUsage() { return kUsage; }
 
 std::string TakePreflightOptions(std::vector<std::string>* arguments, PreflightOptions* options) {
-  Parsed parsed = {.expected = options->expected, .json = options->json, .plan = {}};
+  Parsed parsed = {.expected = options->expected, .json = options->json};
   std::vector<std::string> others;
   for (const std::string& argument : *arguments) {
     if (argument == "--help" || argument == "-h") {
@@ -142,7 +135,6 @@ std::string TakePreflightOptions(std::vector<std::string>* arguments, PreflightO
       return *error;
     }
   }
-  if (parsed.plan.parameters > 0) options->expected.memory_plan = parsed.plan;
   *arguments = std::move(others);
   return "";
 }

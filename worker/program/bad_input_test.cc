@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/file.h"
 #include "worker/checkpoint/test_small_disk.h"
 #include "worker/diagnose/cause.h"
 #include "worker/program/test_job.h"
@@ -151,16 +152,47 @@ TEST_F(BadInput, DataThatIsCutShortOrMissing) {
 
 TEST_F(BadInput, WeightsOfAnotherModelOrCutShort) {
   ASSERT_EQ(Train(CheckpointFlags()).exit_code, 0);
-  const std::string weights = directory_ / "model.safetensors";
-  const Flags model = {"--model=gpt2-tiny", "--layers=1",       "--width=32",
-                       "--heads=2",         "--vocabulary=257", "--context=32"};
-  const Ran ran =
-      RunWorker(Flags{"convert", "--from=checkpoint", "--output=" + weights, checkpoints_} + model);
+  const std::string weights = directory_ / "weights";
+  const Ran ran = RunWorker({"convert", "--from=checkpoint", "--output=" + weights, checkpoints_});
   ASSERT_EQ(ran.exit_code, 0) << ran.printed;
   EXPECT_EQ(Train({"--weights=" + weights}).exit_code, 0);
+  ExpectEnd(Train({"--weights=" + weights, "--width=64"}), CauseId::kConfigurationInvalid,
+            "width=64, but the config.json of " + weights + " says 32");
+  const std::string file = weights + "/model.safetensors";
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 100);
+  ExpectEnd(Train({"--weights=" + weights}), CauseId::kCheckpointCorrupt, file);
+  // Without a config.json the settings say what they are, and the shapes show that they don't.
+  std::filesystem::remove(weights + "/config.json");
+  EXPECT_EQ(
+      RunWorker({"convert", "--from=checkpoint", "--output=" + directory_ / "again", checkpoints_})
+          .exit_code,
+      0);
+  std::filesystem::rename(directory_ / "again/model.safetensors", file);
+  EXPECT_EQ(Train({"--weights=" + weights}).exit_code, 0);
   ExpectEnd(Train({"--weights=" + weights, "--width=64"}), CauseId::kConfigurationInvalid, weights);
-  std::filesystem::resize_file(weights, std::filesystem::file_size(weights) - 100);
-  ExpectEnd(Train({"--weights=" + weights}), CauseId::kCheckpointCorrupt, weights);
+}
+
+TEST_F(BadInput, CheckpointsOfAnotherRunAreGoneOnWithOnlyIfThatIsAskedFor) {
+  ASSERT_EQ(Train(CheckpointFlags()).exit_code, 0);
+  const Flags other = CheckpointFlags() + Flags{"--steps=11", "--seed=2"};
+  ExpectEnd(Train(other), CauseId::kConfigurationInvalid, "is of another run (seed=1 batch=16 ");
+  const Ran anyway = Train(other + Flags{"--resume-anyway"});
+  EXPECT_EQ(anyway.exit_code, 0) << anyway.printed;
+  EXPECT_THAT(anyway.printed, HasSubstr("resuming after step 10"));
+}
+
+TEST_F(BadInput, PodsWithoutTheJobsSecret) {
+  const std::string port = FreePort();
+  ASSERT_TRUE(WriteFileWhole(directory_ / "secret", "0123456789abcdef\n").ok());
+  const Flags with = {"--job-secret-file=" + directory_ / "secret"};
+  const auto first = StartPod(0, 2, port, with);
+  const auto stranger = StartPod(1, 2, port, {}, MUSTER_WORKER, "stranger");
+  ExpectEnd(*stranger, CauseId::kConfigurationInvalid, "rank 1 has no secret", "stranger");
+  const auto second = StartPod(1, 2, port, with);
+  EXPECT_EQ(first->ExitCode(), 0) << first->printed();
+  EXPECT_EQ(second->ExitCode(), 0) << second->printed();
+  const Ran none = RunWorker(TrainFlags() + Flags{"--job-secret-file=" + directory_ / "none"});
+  ExpectEnd(none, CauseId::kConfigurationInvalid, directory_ / "none");
 }
 
 TEST_F(BadInput, ALossThatIsNoNumberEndsTheRunAndLeavesTheCheckpoints) {

@@ -1,14 +1,15 @@
 #include "worker/program/convert_command.h"
 
-#include <algorithm>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/hugging_face.h"
 #include "worker/data/convert.h"
 #include "worker/program/exit.h"
+#include "worker/program/saved_run.h"
 #include "worker/program/settings.h"
 #include "worker/program/train_config.h"
 
@@ -19,18 +20,25 @@ struct ConvertConfig {
   std::string from = "text";
   std::string output;
   int64_t vocabulary_of_ids = 0;
+  std::optional<int64_t> step;
+  std::string type = "fp32";
+  int64_t shard_bytes = ExportOptions().most_shard_bytes;
   ModelChoice model;
 };
 
 void AddConvertSettings(Settings& settings, ConvertConfig& config) {
   settings.Add("from",
                "what the inputs are: text (a token for each byte), uint16 or uint32 (ids, "
-               "little-endian), llm.c, or checkpoint (a directory of them, whose last one becomes "
-               "Hugging Face's safetensors)",
+               "little-endian), llm.c, or checkpoint (a directory of them, of which one becomes a "
+               "directory that transformers' from_pretrained loads)",
                &config.from);
-  settings.Add("output", "file to write", &config.output);
+  settings.Add("output", "file to write; for a checkpoint the directory to make", &config.output);
   settings.Add("token-vocabulary", "which ids may occur, for uint16, uint32 and llm.c",
                &config.vocabulary_of_ids);
+  settings.Add("step", "of the checkpoint; default: the last one", &config.step);
+  settings.Add("type", "of a checkpoint's weights: fp32 or bf16", &config.type);
+  settings.Add("shard-bytes", "of a checkpoint's weights in one file, at most",
+               &config.shard_bytes);
   AddModelSettings(settings, config.model);
 }
 
@@ -51,27 +59,29 @@ absl::StatusOr<std::string> ConvertIds(const ConvertConfig& config, TokenEncodin
 absl::StatusOr<std::string> ConvertCheckpoint(const ConvertConfig& config,
                                               const std::vector<std::string>& inputs) {
   if (inputs.size() != 1) return absl::InvalidArgumentError("name one directory of checkpoints");
-  const absl::StatusOr<ModelConfig> model = ModelOf(config.model);
-  if (!model.ok()) return model.status();
-  const absl::StatusOr<std::vector<int64_t>> steps = CommittedSteps(inputs[0]);
-  if (!steps.ok()) return steps.status();
-  if (steps->empty()) {
-    return absl::NotFoundError(absl::StrCat(inputs[0], ": holds no committed checkpoint"));
-  }
-  absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(inputs[0], steps->back());
-  if (!reader.ok()) return reader.status();
-  const ParameterLayout layout(*model);
-  if (reader->info().parameters != layout.size()) {
+  if (config.type != "fp32" && config.type != "bf16") {
     return absl::InvalidArgumentError(
-        absl::StrCat(inputs[0], ": has ", reader->info().parameters, " parameters (",
-                     reader->info().identity, "), the model ", config.model.name, " has ",
-                     layout.size(), ": set model, and what differs from it"));
+        absl::StrCat("type=", config.type, " is neither fp32 nor bf16"));
   }
-  std::vector<float> parameters(static_cast<size_t>(layout.size()));
-  absl::Status status = reader->Read(StateKind::kParameters, 0, parameters);
-  if (status.ok()) status = WriteHuggingFace(layout, parameters, config.output);
+  if (config.shard_bytes < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shard-bytes=", config.shard_bytes, " is below 1"));
+  }
+  absl::StatusOr<SavedRun> run = OpenSavedRun(inputs[0], config.step, config.model);
+  if (!run.ok()) return run.status();
+  std::string output = config.output;
+  while (output.size() > 1 && output.back() == '/') output.pop_back();
+  const absl::Status status = WriteHuggingFace(
+      run->model,
+      [&run](int64_t offset, std::span<float> values) {
+        return run->reader.Read(StateKind::kParameters, offset, values);
+      },
+      output,
+      {.type = config.type == "bf16" ? SafetensorsType::kBf16 : SafetensorsType::kF32,
+       .most_shard_bytes = config.shard_bytes});
   if (!status.ok()) return status;
-  return absl::StrCat(layout.size(), " parameters of step ", steps->back());
+  return absl::StrCat(run->reader.info().parameters, " parameters of step ",
+                      run->reader.info().step, ", ", config.type);
 }
 
 absl::StatusOr<std::string> Convert(const ConvertConfig& config,

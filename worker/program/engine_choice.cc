@@ -26,6 +26,14 @@ bool UsesGpu(const EngineConfig& config) {
   return config.name == "gpu" || (config.name == "auto" && UsableGpus() > 0);
 }
 
+std::map<std::string, std::string> VersionsOf(const EngineConfig& config,
+                                              const std::string& version) {
+  std::map<std::string, std::string> versions;
+  if (UsesGpu(config)) versions = GpuVersions();
+  versions.emplace("worker", version);
+  return versions;
+}
+
 absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineConfig& config,
                                                    const TrainPlan& plan,
                                                    Communicator& communicator) {

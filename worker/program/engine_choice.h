@@ -1,6 +1,7 @@
 // Which engine trains: the one place that knows more than one.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,6 +38,11 @@ bool UsesGpu(const EngineConfig& config);
 int UsableGpus();
 // "GPU-..." of this process's: the one with the number of its local rank.
 std::vector<std::string> OwnGpus();
+// Of the libraries that this process's GPU is used with, by name: all ranks must have the same.
+std::map<std::string, std::string> GpuVersions();
+// Those, if this process would choose the GPU's engine, and the program's own.
+std::map<std::string, std::string> VersionsOf(const EngineConfig& config,
+                                              const std::string& version);
 // The sharding that such ranks would choose if all had this process's GPU. The model is planned,
 // nothing of it is allocated. As MakeGpuEngine if it fits in no way, or there is no GPU.
 absl::StatusOr<ShardingChoice> PreviewSharding(const EngineConfig& config, const TrainPlan& plan,

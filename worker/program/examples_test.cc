@@ -46,6 +46,15 @@ bool Mounts(const YAML::Node& container, const std::string& path) {
   return false;
 }
 
+// Whether the job's secret comes from one.
+bool HasSecret(const YAML::Node& container) {
+  for (const YAML::Node& variable : container["env"]) {
+    if (variable["name"].Scalar() != "MUSTER_JOB_SECRET") continue;
+    return variable["valueFrom"]["secretKeyRef"]["name"].IsDefined() && !variable["value"];
+  }
+  return false;
+}
+
 class Examples : public testing::TestWithParam<std::pair<std::string, size_t>> {};
 INSTANTIATE_TEST_SUITE_P(All, Examples,
                          testing::Values(std::pair("jobset.yaml", 1),
@@ -85,6 +94,7 @@ TEST_P(Examples, StartTheProgramInExecFormWithSettingsThatItKnows) {
     EXPECT_THAT(config["checkpoints"].Scalar(), HasSubstr("/checkpoints"));
     EXPECT_TRUE(Mounts(pod.container, "/checkpoints"));
     EXPECT_EQ(config["termination-log"].Scalar(), "/dev/termination-log");
+    EXPECT_TRUE(HasSecret(pod.container));
   }
 }
 

@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "worker/gpu/gpu_engine.h"
 #include "worker/gpu/nccl_all_reducer.h"
+#include "worker/gpu/nccl_communicator.h"
 #include "worker/launch/environment.h"
 #include "worker/program/engine_choice.h"
 
@@ -56,6 +57,8 @@ std::vector<std::string> OwnGpus() {
   }
   return {uuid};
 }
+
+std::map<std::string, std::string> GpuVersions() { return {{"nccl", NcclVersion()}}; }
 
 absl::StatusOr<ShardingChoice> PreviewSharding(const EngineConfig& config, const TrainPlan& plan,
                                                int world_size) {

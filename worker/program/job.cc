@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/checkpoint/file.h"
 #include "worker/launch/host.h"
 #include "worker/launch/supervisor.h"
 #include "worker/program/exit.h"
@@ -87,6 +88,21 @@ int Launch(const Job& job, const LaunchPlan& plan) {
   return stopping ? result->exit_code : CauseOf(failure.cause).exit_code;
 }
 
+constexpr char kSecretVariable[] = "MUSTER_JOB_SECRET";
+
+absl::StatusOr<JobSecret> SecretOf(const JobConfig& config, const Environment& environment) {
+  constexpr uint64_t kMostBytes = 1 << 16;
+  const auto variable = environment.find(kSecretVariable);
+  if (!config.secret_file.has_value() && variable == environment.end()) return JobSecret();
+  absl::StatusOr<std::string> text =
+      config.secret_file.has_value() ? ReadFile(*config.secret_file, kMostBytes) : variable->second;
+  if (!text.ok()) return text.status();
+  absl::StatusOr<JobSecret> secret = JobSecret::Create(*text);
+  if (secret.ok()) return secret;
+  return absl::InvalidArgumentError(
+      absl::StrCat(config.secret_file.value_or(kSecretVariable), ": ", secret.status().message()));
+}
+
 }  // namespace
 
 void AddJobSettings(Settings& settings, JobConfig& config) {
@@ -108,6 +124,10 @@ void AddJobSettings(Settings& settings, JobConfig& config) {
   settings.Add("heartbeat-interval", "between two signs of life", &config.heartbeat.interval);
   settings.Add("silence-limit", "after which a rank counts as lost",
                &config.heartbeat.silence_limit);
+  settings.Add("job-secret-file",
+               "what only the job's pods know, so that no stranger takes a rank; default: what is "
+               "in MUSTER_JOB_SECRET, if anything",
+               &config.secret_file);
   settings.Add("termination-log", "where the termination message goes, if the file is there",
                &config.termination_log);
 }
@@ -135,6 +155,8 @@ int RunJob(const Job& job) {
   const Host host = ThisHost(environment);
   const absl::StatusOr<LaunchPlan> plan = ReadLaunch(environment, host, config.launch);
   if (!plan.ok()) return EndWith(FailureFor(plan.status()), config.termination_log);
+  const absl::StatusOr<JobSecret> secret = SecretOf(config, environment);
+  if (!secret.ok()) return EndWith(FailureFor(secret.status()), config.termination_log);
   const bool supervised = environment.contains(kSupervised);
   if (job.check_node && !supervised && plan->local_rank.value_or(0) == 0) {
     if (const std::optional<Failure> failure = job.check_node(*plan)) {
@@ -149,7 +171,8 @@ int RunJob(const Job& job) {
       .store = plan->store,
       .host_name = host.name,
       .gpu_uuids = job.gpu_uuids ? job.gpu_uuids() : std::vector<std::string>(),
-      .versions = job.versions,
+      .versions = job.versions ? job.versions() : std::map<std::string, std::string>(),
+      .secret = *secret,
       .meet_timeout = config.meet_timeout,
       .replace_timeout = config.replace_timeout,
       .heartbeat = config.heartbeat,

@@ -28,6 +28,8 @@ struct JobConfig {
   absl::Duration replace_timeout = absl::Minutes(10);
   absl::Duration grace = absl::Seconds(30);
   HeartbeatOptions heartbeat;
+  // Holds what keeps strangers out of the job's rendezvous; otherwise MUSTER_JOB_SECRET does.
+  std::optional<std::string> secret_file;
   std::string termination_log = kTerminationLog;
 };
 
@@ -41,8 +43,8 @@ struct Job {
   JobConfig config;
   // The program's own, argv[0] left out: ranks are started with the same.
   std::vector<std::string> arguments;
-  // Of this process; all ranks must have the same.
-  std::map<std::string, std::string> versions;
+  // What all ranks must have the same of; asked in the rank's process.
+  std::function<std::map<std::string, std::string>()> versions;
   // Of the GPUs that this rank trains on, which no other rank may have; asked in the rank's
   // process. May be null.
   std::function<std::vector<std::string>()> gpu_uuids = {};

@@ -131,7 +131,7 @@ int Work(const std::vector<std::string>& arguments) {
   if (!line.ok()) std::cerr << line.status() << std::endl;
   return line.ok() ? RunJob({.config = config,
                              .arguments = arguments,
-                             .versions = {},
+                             .versions = nullptr,
                              .check_node = nullptr,
                              .body = Step})
                    : 2;

@@ -8,6 +8,7 @@
 
 #include "worker/diagnose/diagnose_command.h"
 #include "worker/program/convert_command.h"
+#include "worker/program/eval_command.h"
 #include "worker/program/preflight_job.h"
 #include "worker/program/train.h"
 
@@ -24,6 +25,7 @@ constexpr std::string_view kUsage =
     "  preflight  what is wrong with this machine, before anything is trained\n"
     "  diagnose   why a job failed, from its logs\n"
     "  convert    text or token ids to token files, a checkpoint to Hugging Face's weights\n"
+    "  eval       loss and perplexity of weights or of a checkpoint\n"
     "  version\n\n"
     "muster-worker COMMAND --help says more. Exit codes: 0 done; 143 stopped by SIGTERM; other "
     "codes "
@@ -40,6 +42,7 @@ int Run(const std::vector<std::string>& arguments) {
   }
   if (command == "diagnose") return RunDiagnose(rest, std::cout, std::cerr);
   if (command == "convert") return RunConvert(rest, std::cout, std::cerr);
+  if (command == "eval") return RunEval(arguments, MUSTER_VERSION, std::cout);
   if (command == "version" || command == "--version") {
     std::cout << "muster-worker " MUSTER_VERSION "\n";
     return 0;

@@ -7,6 +7,8 @@ int UsableGpus() { return 0; }
 
 std::vector<std::string> OwnGpus() { return {}; }
 
+std::map<std::string, std::string> GpuVersions() { return {}; }
+
 namespace {
 
 absl::Status NoGpuEngine() {

@@ -134,7 +134,7 @@ int RunPreflightJob(const std::vector<std::string>& arguments, const std::string
   if (plan->local_rank.has_value()) rank.emplace(config, *plan, host.name, out);
   return RunJob({.config = config.job,
                  .arguments = arguments,
-                 .versions = {{"worker", version}},
+                 .versions = [&] { return VersionsOf({}, version); },
                  .gpu_uuids = OwnGpus,
                  .check_node = nullptr,
                  .on_end = [&](const absl::Status& status) { return rank->End(status); },

@@ -16,6 +16,12 @@ void ProgressReporter::OnStep(const StepReport& report) {
   write_line_(ProgressLine(report, peak_flops_));
 }
 
+void ProgressReporter::OnSkip(const SkipReport& report) {
+  write_line_(absl::StrCat("step ", report.step, " skipped: its loss is ", report.loss,
+                           " and the gradient's norm ", report.gradient_norm, " (", report.in_a_row,
+                           " in a row, ", report.total, " in all)"));
+}
+
 void ProgressReporter::OnValidation(int64_t step, double loss) {
   write_line_(absl::StrCat("step ", step, "  validation loss ", loss));
 }
@@ -45,9 +51,7 @@ void EventLog::Write(std::string json) {
 }
 
 Reporters::Reporters(const NodeConfig& config, std::function<void(absl::string_view)> write_line)
-    : write_line_(std::move(write_line)),
-      progress_(config.peak_flops, write_line_),
-      plot_path_(config.loss_plot) {
+    : write_line_(std::move(write_line)), progress_(config.peak_flops, write_line_) {
   if (config.metrics_port > 0) {
     auto server = MetricsServer::Start(static_cast<uint16_t>(config.metrics_port),
                                        [this] { return metrics_.Text(); });
@@ -67,14 +71,8 @@ Reporters::Reporters(const NodeConfig& config, std::function<void(absl::string_v
   }
 }
 
-Reporters::~Reporters() {
-  if (!plot_path_.has_value()) return;
-  const absl::Status status = WriteFileWhole(*plot_path_, plot_.Svg());
-  if (!status.ok()) write_line_(absl::StrCat("no plot: ", status.message()));
-}
-
 std::vector<TrainingObserver*> Reporters::observers() {
-  std::vector<TrainingObserver*> observers = {&progress_, &metrics_, &plot_};
+  std::vector<TrainingObserver*> observers = {&progress_, &metrics_};
   if (events_ != nullptr) observers.push_back(events_.get());
   return observers;
 }

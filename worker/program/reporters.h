@@ -1,9 +1,8 @@
-// Rank 0's word to the world while it trains: lines of progress, JSON lines, metrics, a plot.
+// Rank 0's word to the world while it trains: lines of progress, JSON lines, metrics.
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +10,6 @@
 #include "worker/checkpoint/file.h"
 #include "worker/program/metrics_server.h"
 #include "worker/program/train_config.h"
-#include "worker/training/loss_plot.h"
 #include "worker/training/observer.h"
 
 namespace muster::worker {
@@ -24,6 +22,7 @@ class ProgressReporter : public TrainingObserver {
 
   void OnEngine(std::string_view description) override;
   void OnStep(const StepReport& report) override;
+  void OnSkip(const SkipReport& report) override;
   void OnValidation(int64_t step, double loss) override;
   void OnCheckpoint(int64_t step, const absl::Status& status) override;
   void OnStart(int64_t step) override;
@@ -39,6 +38,7 @@ class EventLog : public TrainingObserver {
   static absl::StatusOr<std::unique_ptr<EventLog>> Open(const std::string& path);
 
   void OnStep(const StepReport& report) override { Write(StepJson(report)); }
+  void OnSkip(const SkipReport& report) override { Write(SkipJson(report)); }
   void OnValidation(int64_t step, double loss) override { Write(ValidationJson(step, loss)); }
   void OnCheckpoint(int64_t step, const absl::Status& status) override {
     Write(CheckpointJson(step, status));
@@ -59,8 +59,6 @@ class EventLog : public TrainingObserver {
 class Reporters {
  public:
   Reporters(const NodeConfig& config, std::function<void(absl::string_view)> write_line);
-  // Draws the plot.
-  ~Reporters();
   Reporters(const Reporters&) = delete;
   Reporters& operator=(const Reporters&) = delete;
 
@@ -72,8 +70,6 @@ class Reporters {
   TrainingMetrics metrics_;
   std::unique_ptr<MetricsServer> metrics_server_;  // of metrics_
   std::unique_ptr<EventLog> events_;
-  LossPlot plot_;
-  const std::optional<std::string> plot_path_;
 };
 
 }  // namespace muster::worker

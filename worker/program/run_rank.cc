@@ -114,6 +114,7 @@ class RankRun {
                            .serve = options_.rank == 0,
                            .world_size = options_.world_size,
                            .heartbeat = options_.heartbeat,
+                           .secret = options_.secret,
                            .position = [this] { return generation_.Position(); },
                            .stop_requested = options_.stop_requested});
     if (!rendezvous.ok()) return rendezvous.status();

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "worker/communicator/communicator.h"
+#include "worker/rendezvous/job_secret.h"
 #include "worker/rendezvous/round_book.h"
 
 namespace muster::worker {
@@ -21,6 +22,7 @@ struct RankOptions {
   std::string host_name;  // for the others' messages
   std::vector<std::string> gpu_uuids;
   std::map<std::string, std::string> versions;
+  JobSecret secret = {};
   absl::Duration meet_timeout = absl::Minutes(10);  // at the start
   // For a lost rank's replacement; zero: the job ends instead.
   absl::Duration replace_timeout = absl::Minutes(10);

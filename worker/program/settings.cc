@@ -143,6 +143,7 @@ template void Settings::Add(absl::string_view, absl::string_view, double*);
 template void Settings::Add(absl::string_view, absl::string_view, absl::Duration*);
 template void Settings::Add(absl::string_view, absl::string_view, std::optional<std::string>*);
 template void Settings::Add(absl::string_view, absl::string_view, std::optional<int>*);
+template void Settings::Add(absl::string_view, absl::string_view, std::optional<int64_t>*);
 template void Settings::Add(absl::string_view, absl::string_view, std::optional<absl::Duration>*);
 
 absl::StatusOr<CommandLine> Settings::ReadCommandLine(const std::vector<std::string>& arguments) {

@@ -41,22 +41,6 @@ absl::Status CompareSettings(const std::string& mine, const std::string& rank_0s
                                                  "\"; give all pods of the job the same settings"));
 }
 
-absl::Status AgreeOnSettings(const TrainConfig& config, Communicator& communicator) {
-  const absl::Duration timeout = config.training.timeout;
-  const std::string mine = SettingsText(config);
-  auto size = static_cast<int64_t>(mine.size());
-  absl::Status status =
-      communicator.Broadcast(std::as_writable_bytes(std::span(&size, 1)), 0, timeout);
-  if (!status.ok()) return status;
-  std::string rank_0s = mine;
-  rank_0s.resize(static_cast<size_t>(size));
-  status = communicator.Broadcast(std::as_writable_bytes(std::span(rank_0s)), 0, timeout);
-  if (!status.ok()) return status;
-  absl::Status result = CompareSettings(mine, rank_0s);
-  status = AgreeOnResult(communicator, result, timeout);
-  return status.ok() ? result : status;
-}
-
 // Checkpoints of ranks that write into directories of one name, but not into one directory, would
 // never be whole.
 absl::Status AgreeOnFolder(const TrainingConfig& config, Communicator& communicator) {
@@ -165,6 +149,21 @@ void AddSettings(Settings& settings, TrainSettings& values) {
 
 }  // namespace
 
+absl::Status AgreeOnSettings(const std::string& mine, absl::Duration timeout,
+                             Communicator& communicator) {
+  auto size = static_cast<int64_t>(mine.size());
+  absl::Status status =
+      communicator.Broadcast(std::as_writable_bytes(std::span(&size, 1)), 0, timeout);
+  if (!status.ok()) return status;
+  std::string rank_0s = mine;
+  rank_0s.resize(static_cast<size_t>(size));
+  status = communicator.Broadcast(std::as_writable_bytes(std::span(rank_0s)), 0, timeout);
+  if (!status.ok()) return status;
+  absl::Status result = CompareSettings(mine, rank_0s);
+  status = AgreeOnResult(communicator, result, timeout);
+  return status.ok() ? result : status;
+}
+
 absl::Status CheckGpusTogether(const TrainSettings& settings, Communicator& communicator,
                                std::ostream& err) {
   const AllReduceConfig& config = settings.train.all_reduce;
@@ -189,22 +188,25 @@ absl::Status CheckGpusTogether(const TrainSettings& settings, Communicator& comm
 absl::Status TrainOneGeneration(const TrainConfig& config, Communicator& communicator,
                                 const std::function<absl::Status(Communicator&)>& check_gpus,
                                 const std::function<std::vector<TrainingObserver*>()>& observers) {
-  if (absl::Status status = AgreeOnSettings(config, communicator); !status.ok()) return status;
+  const absl::Duration timeout = config.training.timeout;
+  absl::Status status = AgreeOnSettings(SettingsText(config), timeout, communicator);
+  if (!status.ok()) return status;
   const absl::StatusOr<TrainPlan> plan = PlanOf(config, communicator.world_size());
   if (!plan.ok()) return plan.status();
+  // By the weights' config.json, if there are some, which may be another one elsewhere.
+  status = AgreeOnSettings(HuggingFaceConfigText(plan->model, "float32"), timeout, communicator);
+  if (!status.ok()) return status;
   const ParameterLayout layout(plan->model);
   Inputs inputs;
   absl::Status result = Open(config, *plan, layout, inputs);
-  if (absl::Status status = AgreeOnResult(communicator, result, plan->training.timeout);
-      !status.ok() || !result.ok()) {
-    return status.ok() ? result : status;
-  }
+  status = AgreeOnResult(communicator, result, timeout);
+  if (!status.ok() || !result.ok()) return status.ok() ? result : status;
   if (!plan->training.checkpoint_directory.empty()) {
-    if (absl::Status status = AgreeOnFolder(plan->training, communicator); !status.ok()) {
-      return status;
-    }
+    status = AgreeOnFolder(plan->training, communicator);
+    if (!status.ok()) return status;
   }
-  if (absl::Status status = check_gpus(communicator); !status.ok()) return status;
+  status = check_gpus(communicator);
+  if (!status.ok()) return status;
   // After what is sooner found wrong: a GPU's takes a while.
   const absl::StatusOr<std::unique_ptr<Engine>> engine =
       MakeEngine(config.engine, *plan, communicator);
@@ -231,6 +233,7 @@ std::optional<Failure> CheckNode(const TrainSettings& settings, const LaunchPlan
   const absl::StatusOr<TrainPlan> train = PlanOf(settings.train, plan.world_size);
   status.Update(train.status());
   if (!status.ok()) return FailureFor(status);
+  for (const std::string& note : train->notes) err << "muster-worker: " << note << "\n";
   const Expectations expected = ExpectationsOf(settings, *train, plan);
   // What can't be made is what the check of the folder finds.
   if (!expected.checkpoint_folder.empty()) {
@@ -285,7 +288,7 @@ int RunTrain(const std::vector<std::string>& arguments, const std::string& versi
   return RunJob(
       {.config = values.job,
        .arguments = arguments,
-       .versions = {{"worker", version}},
+       .versions = [&] { return VersionsOf(values.train.engine, version); },
        .gpu_uuids =
            [&] { return UsesGpu(values.train.engine) ? OwnGpus() : std::vector<std::string>(); },
        .check_node = [&](const LaunchPlan& plan) { return CheckNode(values, plan, err); },

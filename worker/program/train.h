@@ -18,6 +18,11 @@ struct TrainSettings {
   NodeConfig node;
 };
 
+// OK if all ranks have the same text, of lines that are settings; otherwise the error of the lowest
+// rank that differs from rank 0, with the line. A collective.
+absl::Status AgreeOnSettings(const std::string& mine, absl::Duration timeout,
+                             Communicator& communicator);
+
 // One generation's work: makes sure that all ranks were told the same and see the same checkpoints,
 // resumes, and trains until the end, or until a rank is told to stop (Cancelled). `observers` are
 // asked for by rank 0 only. `check_gpus` is a collective that is called before GPUs are taken.

@@ -9,13 +9,48 @@
 namespace muster::worker {
 namespace {
 
-// Keeps the number of parameters, times their bytes, within 64 bits.
-constexpr int kMostLayers = 10'000;
-constexpr int kMostWidth = 1 << 20;
-constexpr int kMostRows = 1 << 22;
-
-constexpr int kVocabularyMultiple = 128;
 constexpr std::array<std::string_view, 3> kEngines = {"auto", "gpu", "cpu"};
+
+// The sizes that can be set, by their settings' names.
+struct Size {
+  std::string_view name;
+  std::optional<int> ModelChoice::* chosen;
+  int ModelConfig::* meant;
+  int most;
+};
+constexpr std::array<Size, 7> kSizes = {{
+    {"layers", &ModelChoice::layers, &ModelConfig::layers, kMostLayers},
+    {"width", &ModelChoice::width, &ModelConfig::width, kMostWidth},
+    {"heads", &ModelChoice::heads, &ModelConfig::heads, kMostWidth},
+    {"key-value-heads", &ModelChoice::key_value_heads, &ModelConfig::key_value_heads, kMostWidth},
+    {"feed-forward", &ModelChoice::feed_forward, &ModelConfig::feed_forward, kMostRows},
+    {"vocabulary", &ModelChoice::vocabulary, &ModelConfig::vocabulary, kMostRows},
+    {"context", &ModelChoice::context, &ModelConfig::context, kMostRows},
+}};
+
+constexpr std::string_view kDefaultModel = "gpt2";
+
+// What differs between two models that no size tells; empty if nothing does.
+std::string DifferenceBeyondSizes(const ModelConfig& a, const ModelConfig& b) {
+  if (a.family != b.family) {
+    return fmt::format("family {} and {}", FamilyName(a.family), FamilyName(b.family));
+  }
+  if (a.tied_head != b.tied_head) {
+    return fmt::format("a tied head: {} and {}", a.tied_head, b.tied_head);
+  }
+  if (a.norm_epsilon != b.norm_epsilon) {
+    return fmt::format("the norms' epsilon {} and {}", a.norm_epsilon, b.norm_epsilon);
+  }
+  if (a.family == Family::kGpt2) return "";
+  if (a.rope_theta != b.rope_theta) {
+    return fmt::format("rope_theta {} and {}", a.rope_theta, b.rope_theta);
+  }
+  if (a.rope_scaling != b.rope_scaling) {
+    return fmt::format("rope_scaling's factor {} and {}, or what goes with it",
+                       a.rope_scaling.factor, b.rope_scaling.factor);
+  }
+  return "";
+}
 
 absl::Status Outside(std::string_view name, int value, int most) {
   return absl::InvalidArgumentError(fmt::format("{}={} isn't between 1 and {}", name, value, most));
@@ -25,7 +60,9 @@ absl::Status Outside(std::string_view name, int value, int most) {
 
 void AddModelSettings(Settings& settings, ModelChoice& model) {
   settings.Add("model",
-               "gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-3-8b, gpt2-tiny or llama-3-tiny",
+               ModelNames() +
+                   "; default: what the weights' config.json or the checkpoint says, or "
+                   "gpt2",
                &model.name);
   settings.Add("layers", "instead of the model's", &model.layers);
   settings.Add("width", "of the residual stream, instead of the model's", &model.width);
@@ -37,12 +74,18 @@ void AddModelSettings(Settings& settings, ModelChoice& model) {
   settings.Add("context", "the longest sequence, instead of the model's", &model.context);
 }
 
+void AddEngineSettings(Settings& settings, EngineConfig& engine) {
+  settings.Add("engine", "what computes: gpu, cpu, or auto, which is gpu where ranks have one",
+               &engine.name);
+  settings.Add("precision", "of a GPU's products: bf16, or fp8 from compute capability 8.9 on",
+               &engine.precision);
+  settings.Add("plan-cache", "file that keeps a GPU's fastest products for the next start",
+               &engine.plan_cache);
+}
+
 void AddTrainSettings(Settings& settings, TrainConfig& config) {
   AddModelSettings(settings, config.model);
-  settings.Add("engine", "what trains: gpu, cpu, or auto, which is gpu where ranks have one",
-               &config.engine.name);
-  settings.Add("precision", "of a GPU's products: bf16, or fp8 from compute capability 8.9 on",
-               &config.engine.precision);
+  AddEngineSettings(settings, config.engine);
   settings.Add("gradient-reduction", "of gradients on their way between GPUs: fp32 or bf16",
                &config.engine.gradient_reduction);
   settings.Add("recompute", "norms and activations in the backward: less of a GPU's memory",
@@ -51,9 +94,9 @@ void AddTrainSettings(Settings& settings, TrainConfig& config) {
                "equal bits from equal inputs on GPUs, at some cost; in a new process with the old "
                "one's plan-cache",
                &config.engine.deterministic);
-  settings.Add("plan-cache", "file that keeps a GPU's fastest products for the next start",
-               &config.engine.plan_cache);
-  settings.Add("weights", "Hugging Face's safetensors to start from: a file or a directory",
+  settings.Add("weights",
+               "Hugging Face's safetensors to start from, with their config.json: a directory, or "
+               "a file in one",
                &config.weights);
   settings.Add("data", "token files to train on, as `convert` writes them", &config.data);
   settings.Add("validation-data", "token files for the validation loss", &config.validation_data);
@@ -82,11 +125,16 @@ void AddTrainSettings(Settings& settings, TrainConfig& config) {
                &config.training.checkpoint_directory);
   settings.Add("checkpoint-every", "steps; 0: only at the end", &config.training.checkpoint_every);
   settings.Add("keep-checkpoints", "how many", &config.training.keep_checkpoints);
+  settings.Add("resume-anyway", "also from a checkpoint of another seed, batch, sequence or data",
+               &config.training.resume_anyway);
+  settings.Add("most-skipped-steps",
+               "in a row, because their loss or gradient is no number, before that ends the job",
+               &config.training.most_skipped_steps);
   settings.Add("report-every", "steps between two lines of progress",
                &config.training.report_every);
   settings.Add("validate-every", "steps; 0: never", &config.training.validate_every);
-  settings.Add("validation-sequences", "of all ranks together",
-               &config.training.validation_sequences);
+  settings.Add("validation-sequences", "of all ranks together; default: as many as a step takes",
+               &config.validation_sequences);
   settings.Add("collective-timeout", "after which ranks that don't come are at fault",
                &config.training.timeout);
   settings.Add("all-reduce", "check all-reduces between GPUs before training",
@@ -104,7 +152,6 @@ void AddNodeSettings(Settings& settings, NodeConfig& config) {
   settings.Add("checkpoint-speed", "bytes per second that the volume takes from this pod",
                &config.checkpoint_speed);
   settings.Add("events", "file for JSON lines, written by rank 0", &config.events);
-  settings.Add("loss-plot", "SVG file, written by rank 0 at the end", &config.loss_plot);
   settings.Add("metrics-port", "of rank 0's Prometheus endpoint; 0: none", &config.metrics_port);
   settings.Add(
       "peak-flops",
@@ -120,54 +167,99 @@ absl::Status OnlyOnGpus(std::string_view name, std::string_view value) {
 }
 
 absl::StatusOr<ModelConfig> ModelOf(const ModelChoice& choice) {
-  absl::StatusOr<ModelConfig> model = NamedModel(choice.name);
+  absl::StatusOr<ModelConfig> model = NamedModel(choice.name.value_or(std::string(kDefaultModel)));
   if (!model.ok()) return model;
-  const auto apply = [](std::string_view name, std::optional<int> value, int most, int& field) {
-    if (!value.has_value()) return absl::OkStatus();
-    if (*value < 1 || *value > most) return Outside(name, *value, most);
-    field = *value;
-    return absl::OkStatus();
-  };
-  for (const absl::Status& status :
-       {apply("layers", choice.layers, kMostLayers, model->layers),
-        apply("width", choice.width, kMostWidth, model->width),
-        apply("heads", choice.heads, kMostWidth, model->heads),
-        apply("key-value-heads", choice.key_value_heads, kMostWidth, model->key_value_heads),
-        apply("feed-forward", choice.feed_forward, kMostRows, model->feed_forward),
-        apply("vocabulary", choice.vocabulary, kMostRows, model->vocabulary),
-        apply("context", choice.context, kMostRows, model->context)}) {
-    if (!status.ok()) return status;
+  for (const Size& size : kSizes) {
+    const std::optional<int>& value = choice.*size.chosen;
+    if (!value.has_value()) continue;
+    if (*value < 1 || *value > size.most) return Outside(size.name, *value, size.most);
+    (*model).*size.meant = *value;
   }
   const bool gpt2 = model->family == Family::kGpt2;
   if (gpt2 && !choice.key_value_heads.has_value()) model->key_value_heads = model->heads;
   if (gpt2 && !choice.feed_forward.has_value()) model->feed_forward = 4 * model->width;
-  if (choice.vocabulary.has_value()) {
-    model->padded_vocabulary =
-        (model->vocabulary + kVocabularyMultiple - 1) / kVocabularyMultiple * kVocabularyMultiple;
-  }
+  model->padded_vocabulary = PaddedVocabulary(model->vocabulary);
   if (absl::Status status = Validate(*model); !status.ok()) return status;
   return model;
 }
 
-absl::StatusOr<TrainPlan> PlanOf(const TrainConfig& config, int world_size) {
-  absl::StatusOr<ModelConfig> model = ModelOf(config.model);
+absl::Status CheckAgainst(const ModelChoice& choice, const ModelConfig& known,
+                          std::string_view origin) {
+  const auto differs = [&](std::string_view name, int set, int said) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}={}, but {} says {}: leave the setting out, or name others", name, set, origin, said));
+  };
+  for (const Size& size : kSizes) {
+    const std::optional<int>& value = choice.*size.chosen;
+    if (value.has_value() && *value != known.*size.meant) {
+      return differs(size.name, *value, known.*size.meant);
+    }
+  }
+  if (!choice.name.has_value()) return absl::OkStatus();
+  const absl::StatusOr<ModelConfig> named = ModelOf(choice);
+  if (!named.ok()) return named.status();
+  for (const Size& size : kSizes) {
+    if ((*named).*size.meant == known.*size.meant) continue;
+    return differs(fmt::format("model={}'s {}", *choice.name, size.name), (*named).*size.meant,
+                   known.*size.meant);
+  }
+  const std::string difference = DifferenceBeyondSizes(*named, known);
+  if (difference.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("model={} and {} differ: {}; leave the setting out, or name others", *choice.name,
+                  origin, difference));
+}
+
+absl::StatusOr<HuggingFaceConfig> ModelOfWeights(const ModelChoice& choice,
+                                                 const std::string& path) {
+  absl::StatusOr<HuggingFaceConfig> said = ReadHuggingFaceConfig(path);
+  if (said.ok()) {
+    const absl::Status status = CheckAgainst(choice, said->model, "the config.json of " + path);
+    return status.ok() ? said : status;
+  }
+  if (!absl::IsNotFound(said.status())) return said.status();
+  if (!choice.name.has_value()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: there is no config.json that says what these weights are; put it there, or set model",
+        path));
+  }
+  const absl::StatusOr<ModelConfig> model = ModelOf(choice);
   if (!model.ok()) return model.status();
-  if (!std::ranges::count(kEngines, config.engine.name)) {
+  return HuggingFaceConfig{.model = *model};
+}
+
+absl::StatusOr<Precision> PrecisionOf(const EngineConfig& config) {
+  if (!std::ranges::count(kEngines, config.name)) {
     return absl::InvalidArgumentError(
-        fmt::format("engine={} is none of auto, gpu and cpu", config.engine.name));
+        fmt::format("engine={} is none of auto, gpu and cpu", config.name));
   }
-  const absl::StatusOr<Precision> precision = ParsePrecision(config.engine.precision);
+  const absl::StatusOr<Precision> precision = ParsePrecision(config.precision);
+  if (precision.ok() && *precision != Precision::kBf16 && config.name == "cpu") {
+    return OnlyOnGpus("precision", config.precision);
+  }
+  return precision;
+}
+
+absl::StatusOr<TrainPlan> PlanOf(const TrainConfig& config, int world_size) {
+  absl::StatusOr<HuggingFaceConfig> said;
+  if (config.weights.has_value()) {
+    said = ModelOfWeights(config.model, *config.weights);
+  } else {
+    const absl::StatusOr<ModelConfig> model = ModelOf(config.model);
+    said = model.ok() ? absl::StatusOr<HuggingFaceConfig>(HuggingFaceConfig{.model = *model})
+                      : model.status();
+  }
+  if (!said.ok()) return said.status();
+  const absl::StatusOr<Precision> precision = PrecisionOf(config.engine);
   if (!precision.ok()) return precision.status();
-  if (*precision != Precision::kBf16 && config.engine.name == "cpu") {
-    return OnlyOnGpus("precision", config.engine.precision);
-  }
   const absl::StatusOr<GradientReduction> reduction =
       ParseGradientReduction(config.engine.gradient_reduction);
   if (!reduction.ok()) return reduction.status();
   if (*reduction != GradientReduction::kFp32 && config.engine.name == "cpu") {
     return OnlyOnGpus("gradient-reduction", config.engine.gradient_reduction);
   }
-  TrainPlan plan = {.model = *model,
+  TrainPlan plan = {.model = said->model,
+                    .notes = said->notes,
                     .sharding = std::nullopt,
                     .precision = *precision,
                     .gradient_reduction = *reduction,
@@ -179,6 +271,8 @@ absl::StatusOr<TrainPlan> PlanOf(const TrainConfig& config, int world_size) {
     plan.sharding = *sharding;
   }
   plan.training.sequence = config.sequence.value_or(plan.model.context);
+  plan.training.validation_sequences =
+      config.validation_sequences.value_or(plan.training.sequences_per_step);
   plan.optimizer.total_steps = plan.training.steps;
   if (config.data.empty()) {
     return absl::InvalidArgumentError(
@@ -187,6 +281,10 @@ absl::StatusOr<TrainPlan> PlanOf(const TrainConfig& config, int world_size) {
   if (config.validation_data.empty() != (plan.training.validate_every <= 0)) {
     return absl::InvalidArgumentError(
         "validation-data and validate-every go together: set both, or neither");
+  }
+  if (plan.training.most_skipped_steps < 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("most-skipped-steps={} is below 0", plan.training.most_skipped_steps));
   }
   if (plan.training.keep_checkpoints < 1) {
     return absl::InvalidArgumentError(

@@ -79,7 +79,9 @@ std::string Encode(const MemberMessage& message) {
     value["generation"] = message.generation;
     value["incarnation"] = message.incarnation;
     AddStatus(value, message.cause);
+    if (!message.nonce.empty()) value["nonce"] = message.nonce;
   }
+  if (message.type == MemberMessage::Type::kProve) value["proof"] = message.proof;
   if (message.type == MemberMessage::Type::kBeat) value["position"] = message.position;
   return Text(value);
 }
@@ -93,6 +95,10 @@ std::string Encode(const StoreMessage& message) {
     value["generation"] = message.round.generation;
     value["token"] = message.round.token;
     value["members"] = members;
+  }
+  if (message.type == StoreMessage::Type::kChallenge) {
+    value["nonce"] = message.nonce;
+    value["proof"] = message.proof;
   }
   AddStatus(value, message.status);
   return Text(value);
@@ -109,6 +115,8 @@ absl::StatusOr<MemberMessage> DecodeMemberMessage(absl::string_view text) {
       message.cause = StatusOf(value);
     }
     message.position = value.value("position", "");
+    message.nonce = value.value("nonce", "");
+    message.proof = value.value("proof", "");
     return message;
   });
 }
@@ -126,6 +134,8 @@ absl::StatusOr<StoreMessage> DecodeStoreMessage(absl::string_view text) {
       }
     }
     message.status = StatusOf(value);
+    message.nonce = value.value("nonce", "");
+    message.proof = value.value("proof", "");
     return message;
   });
 }
@@ -155,7 +165,7 @@ absl::Status FrameStream::Flush() {
 
 absl::StatusOr<std::vector<std::string>> FrameStream::Receive() {
   std::array<std::byte, 16384> buffer;
-  while (incoming_.size() <= kLargestFrame + kLengthSize) {
+  while (incoming_.size() <= largest_ + kLengthSize) {
     const absl::StatusOr<size_t> received = ReceiveSome(socket_, buffer);
     if (!received.ok()) broken_ = received.status();
     if (!received.ok() || *received == 0) break;
@@ -167,7 +177,7 @@ absl::StatusOr<std::vector<std::string>> FrameStream::Receive() {
     for (size_t i = 0; i < kLengthSize; ++i) {
       size = size << 8 | static_cast<unsigned char>(incoming_[i]);
     }
-    if (size > kLargestFrame) {
+    if (size > largest_) {
       broken_ = absl::UnavailableError("it doesn't speak the rendezvous' protocol");
       break;
     }

@@ -15,15 +15,22 @@ namespace muster::worker {
 
 // From a member to the store.
 struct MemberMessage {
-  enum class Type { kJoin, kBeat, kLeave };
+  enum class Type {
+    kJoin,
+    kBeat,
+    kLeave,
+    kProve,  // the answer to a kChallenge: `proof`
+  };
   Type type = Type::kBeat;
   // Of a join:
   Member member;
   int64_t generation = 0;    // the last round it was in
   uint64_t incarnation = 0;  // random, one per process
   absl::Status cause;        // what ended that round for it, if it knows
+  std::string nonce = {};    // to be proved to with the job's secret; empty without one
   // Of a beat: what the member does now, "all-reduce 42 (1024 bytes)".
   std::string position;
+  std::string proof = {};
 };
 
 // From the store to a member.
@@ -35,11 +42,16 @@ struct StoreMessage {
     kRefused,  // `status`: don't try again
     kLost,     // `status`: the round is over
     kLeft,     // the answer to a kLeave
+    // The answer to a join with a nonce, where there is a secret: the store's own `nonce`, and its
+    // `proof`. The join counts after a kProve.
+    kChallenge,
   };
   Type type = Type::kBeat;
   std::vector<int> ranks;
   Round round;
   absl::Status status;
+  std::string nonce = {};
+  std::string proof = {};
 };
 
 std::string Encode(const MemberMessage& message);
@@ -54,7 +66,14 @@ class FrameStream {
   // A member's identity is a few hundred bytes, a round of thousands of members one of these.
   static constexpr size_t kLargestFrame = 4 << 20;
 
-  explicit FrameStream(Socket socket) : socket_(std::move(socket)) {}
+  // Whoever hasn't proved yet that it knows the secret has no more to say than this.
+  static constexpr size_t kLargestGuestFrame = 64 << 10;
+
+  explicit FrameStream(Socket socket, size_t largest = kLargestFrame)
+      : socket_(std::move(socket)), largest_(largest) {}
+
+  // Of frames that come.
+  void set_largest(size_t largest) { largest_ = largest; }
 
   const Socket& socket() const { return socket_; }
   bool wants_to_send() const { return !outgoing_.empty(); }
@@ -69,6 +88,7 @@ class FrameStream {
 
  private:
   Socket socket_;
+  size_t largest_;
   std::string outgoing_;
   std::string incoming_;
   absl::Status broken_;

@@ -45,6 +45,9 @@ struct Rendezvous::State {
   int64_t generation = 0;
   std::unique_ptr<RendezvousStore> store;
   std::optional<FrameStream> stream;
+  // Of that connection: what the store has to prove itself to, and whether it has.
+  std::string nonce;
+  bool store_proved = false;
   Deadline heard;  // when the store last said anything
   Deadline next_beat;
   std::vector<StoreMessage> unread;  // what came together with the round
@@ -121,6 +124,8 @@ struct Rendezvous::State {
       absl::StatusOr<Socket> socket = Connect(*addresses, DeadlineAfter(time));
       if (!socket.ok()) return socket.status();
       stream.emplace(*std::move(socket));
+      nonce = options.secret.is_set() ? NewNonce() : "";
+      store_proved = false;
     }
     MemberMessage join;
     join.type = MemberMessage::Type::kJoin;
@@ -128,12 +133,29 @@ struct Rendezvous::State {
     join.generation = generation;
     join.incarnation = incarnation;
     join.cause = cause;
+    join.nonce = nonce;
     if (member.endpoint.host.empty()) {
       join.member.endpoint.host = LocalEnd(stream->socket()).host;
     }
     heard = std::chrono::steady_clock::now();
     next_beat = DeadlineAfter(options.heartbeat.interval);
     return stream->Send(Encode(join));
+  }
+
+  // What the store says first must be a challenge, with its own proof.
+  absl::Status Prove(const StoreMessage& challenge) {
+    if (challenge.type != StoreMessage::Type::kChallenge ||
+        !options.secret.Proves(challenge.proof, JobSecret::Side::kStore, nonce, challenge.nonce)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the rendezvous store at ", ToText(options.store),
+          " doesn't know the job's secret: give rank 0's pod the MUSTER_JOB_SECRET or the "
+          "job-secret-file that the others have, and look who listens there"));
+    }
+    store_proved = true;
+    MemberMessage answer;
+    answer.type = MemberMessage::Type::kProve;
+    answer.proof = options.secret.Proof(JobSecret::Side::kMember, nonce, challenge.nonce);
+    return stream->Send(Encode(answer));
   }
 
   absl::StatusOr<Round> AwaitRound(Deadline deadline, Deadline others_give_up,
@@ -145,6 +167,10 @@ struct Rendezvous::State {
       for (size_t i = 0; i < messages->size(); ++i) {
         StoreMessage& message = (*messages)[i];
         if (message.type == StoreMessage::Type::kRefused) return message.status;
+        if (options.secret.is_set() && !store_proved) {
+          if (absl::Status status = Prove(message); !status.ok()) return status;
+          continue;
+        }
         if (message.type == StoreMessage::Type::kWaiting &&
             (!missing.has_value() || message.ranks.size() <= missing->size() ||
              TimeLeft(others_give_up) > absl::ZeroDuration())) {
@@ -262,8 +288,9 @@ struct Rendezvous::State {
 absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Start(RendezvousOptions options) {
   auto state = std::make_unique<State>(std::move(options));
   if (state->options.serve) {
-    absl::StatusOr<std::unique_ptr<RendezvousStore>> store = RendezvousStore::Start(
-        state->options.store.port, state->options.world_size, state->options.heartbeat);
+    absl::StatusOr<std::unique_ptr<RendezvousStore>> store =
+        RendezvousStore::Start(state->options.store.port, state->options.world_size,
+                               state->options.heartbeat, state->options.secret);
     if (!store.ok()) return store.status();
     state->store = *std::move(store);
   }

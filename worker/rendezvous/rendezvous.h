@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "worker/rendezvous/job_secret.h"
 #include "worker/rendezvous/round.h"
 #include "worker/rendezvous/round_book.h"
 
@@ -29,6 +30,7 @@ struct RendezvousOptions {
   bool serve = false;  // rank 0: runs the store, on every address of this machine
   int world_size = 1;
   HeartbeatOptions heartbeat;
+  JobSecret secret = {};  // the same on all ranks
   // What this rank does now, for the others' messages should it be lost. Called on the heartbeat
   // thread.
   std::function<std::string()> position = nullptr;
@@ -49,7 +51,7 @@ class Rendezvous {
   // and a store that dies are tried again, with growing, jittered pauses. A running round is left.
   //   DeadlineExceeded    names the ranks that are missing, or why the store wasn't reached;
   //   FailedPrecondition  the members can't work together (world size, one rank twice, one GPU
-  //                       twice, versions): no retry helps;
+  //                       twice, versions, secrets): no retry helps;
   //   Cancelled           stop_requested.
   // `on_loss` is called once at most, on the heartbeat thread, with Unavailable and the rank that
   // is lost; never after the next Join(), Leave() or the destructor has begun to return. It must

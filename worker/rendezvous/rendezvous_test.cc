@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "worker/communicator/communicator.h"
+#include "worker/rendezvous/messages.h"
 #include "worker/rendezvous/store.h"
 
 namespace muster::worker {
@@ -31,12 +32,14 @@ constexpr HeartbeatOptions kFast = {.interval = absl::Milliseconds(50),
 // One rank and what it hears.
 class TestMember {
  public:
-  TestMember(int rank, int world_size, uint16_t port, const std::string& host = "127.0.0.1")
+  TestMember(int rank, int world_size, uint16_t port, const std::string& host = "127.0.0.1",
+             const JobSecret& secret = {})
       : rank_(rank), world_size_(world_size) {
     auto started = Rendezvous::Start({.store = {host, port},
                                       .serve = rank == 0,
                                       .world_size = world_size,
                                       .heartbeat = kFast,
+                                      .secret = secret,
                                       .position = [rank] { return absl::StrCat("step ", rank); }});
     EXPECT_TRUE(started.ok()) << started.status();
     rendezvous_ = *std::move(started);
@@ -272,6 +275,131 @@ TEST(Rendezvous, AnotherWorldSizeFailsAtOnce) {
   TestMember one(1, 2, zero.port());
   EXPECT_TRUE(one.Join().get().ok());
   EXPECT_TRUE(waiting.get().ok());
+}
+
+constexpr char kHere[] = "127.0.0.1";
+
+JobSecret Secret(const std::string& text = "the secret of this job") {
+  return *JobSecret::Create(text);
+}
+
+TEST(RendezvousWithASecret, WhoKnowsItMeetsAndMeetsAgain) {
+  TestMember zero(0, 2, 0, kHere, Secret());
+  auto one = std::make_unique<TestMember>(1, 2, zero.port(), kHere, Secret());
+  for (int64_t generation = 1; generation <= 2; ++generation) {
+    auto waiting = zero.Join();
+    EXPECT_EQ(one->Join().get()->generation, generation);
+    EXPECT_EQ(waiting.get()->generation, generation);
+  }
+  one.reset();
+  EXPECT_THAT(zero.Loss().message(), HasSubstr("rank 1 (pod-1"));
+  one = std::make_unique<TestMember>(1, 2, zero.port(), kHere, Secret());
+  auto waiting = zero.Join();
+  EXPECT_TRUE(one->Join().get().ok());
+  EXPECT_EQ(waiting.get()->generation, 3);
+}
+
+TEST(RendezvousWithASecret, AStrangerTakesNoRankAndEndsNoRound) {
+  TestMember zero(0, 2, 0, kHere, Secret());
+  auto waiting = zero.Join();
+  TestMember without(1, 2, zero.port());
+  const auto refused = without.Join().get();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
+  EXPECT_THAT(refused.status().message(), HasSubstr("rank 1 has no secret"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("MUSTER_JOB_SECRET"));
+  // Who asks to be proved to learns nothing that helps.
+  TestMember wrong(1, 2, zero.port(), kHere, Secret("what a stranger has guessed"));
+  EXPECT_THAT(wrong.Join().get().status().message(), HasSubstr("doesn't know the job's secret"));
+  TestMember one(1, 2, zero.port(), kHere, Secret());
+  EXPECT_TRUE(one.Join().get().ok());
+  EXPECT_TRUE(waiting.get().ok());
+  TestMember late(1, 2, zero.port());
+  EXPECT_FALSE(late.Join().get().ok());
+  EXPECT_TRUE(zero.Loss(4 * kFast.interval).ok());
+  EXPECT_TRUE(one.Loss(absl::ZeroDuration()).ok());
+}
+
+// One frame of the rendezvous' protocol.
+void SendFrame(const Socket& socket, const MemberMessage& message) {
+  const std::string text = Encode(message);
+  const std::string frame = std::string("\0\0", 2) + static_cast<char>(text.size() >> 8) +
+                            static_cast<char>(text.size() & 0xff) + text;
+  ASSERT_TRUE(SendAll(socket, std::as_bytes(std::span(frame)), DeadlineAfter(kLong)).ok());
+}
+
+TEST(RendezvousWithASecret, AStrangersProofOfNothingIsRefused) {
+  TestMember zero(0, 2, 0, kHere, Secret());
+  auto waiting = zero.Join();
+  for (const bool asks : {false, true}) {
+    FrameStream stranger(*Connect(*Resolve({kHere, zero.port()}), DeadlineAfter(kLong)));
+    MemberMessage message;
+    message.type = MemberMessage::Type::kJoin;
+    message.member.rank = 1;
+    message.member.world_size = 2;
+    message.nonce = NewNonce();
+    if (asks) SendFrame(stranger.socket(), message);
+    // Leaves on behalf of nobody, then proves nothing.
+    message.type = MemberMessage::Type::kLeave;
+    SendFrame(stranger.socket(), message);
+    message.type = MemberMessage::Type::kProve;
+    message.proof =
+        Secret("what a stranger has guessed").Proof(JobSecret::Side::kMember, message.nonce, "");
+    SendFrame(stranger.socket(), message);
+    std::string last;
+    absl::StatusOr<std::vector<std::string>> frames = stranger.Receive();
+    for (; frames.ok(); frames = stranger.Receive()) {
+      for (std::string& frame : *frames) last = std::move(frame);
+      WaitFor(stranger.socket(), POLLIN, DeadlineAfter(kLong));
+    }
+    const absl::StatusOr<StoreMessage> said = DecodeStoreMessage(last);
+    ASSERT_TRUE(said.ok()) << last;
+    EXPECT_EQ(said->type, StoreMessage::Type::kRefused);
+  }
+  TestMember one(1, 2, zero.port(), kHere, Secret());
+  EXPECT_TRUE(one.Join().get().ok());
+  EXPECT_TRUE(waiting.get().ok());
+}
+
+TEST(RendezvousWithASecret, AStoreThatHasNoneGetsNoMembers) {
+  TestMember zero(0, 2, 0);
+  auto waiting = zero.Join();
+  TestMember one(1, 2, zero.port(), kHere, Secret());
+  const auto round = one.Join().get();
+  EXPECT_TRUE(absl::IsFailedPrecondition(round.status())) << round.status();
+  EXPECT_THAT(round.status().message(), HasSubstr("rank 1 has a secret, and rank 0 has none"));
+  TestMember honest(1, 2, zero.port());
+  EXPECT_TRUE(honest.Join().get().ok());
+  EXPECT_TRUE(waiting.get().ok());
+}
+
+TEST(RendezvousWithASecret, WhoListensInTheStoresPlaceAndProvesNothingGetsNoMembers) {
+  const Socket listener = *Listen(0);
+  TestMember one(1, 2, LocalEnd(listener).port, kHere, Secret());
+  auto joining = one.Join();
+  ASSERT_TRUE(WaitFor(listener, POLLIN, DeadlineAfter(kLong)));
+  FrameStream impostor(*std::move(*Accept(listener)));
+  StoreMessage message;
+  message.type = StoreMessage::Type::kRound;
+  ASSERT_TRUE(impostor.Send(Encode(message)).ok());
+  const auto round = joining.get();
+  EXPECT_TRUE(absl::IsFailedPrecondition(round.status())) << round.status();
+  EXPECT_THAT(round.status().message(), HasSubstr("doesn't know the job's secret"));
+}
+
+TEST(RendezvousWithASecret, IdleConnectionsKeepNobodyOut) {
+  TestMember zero(0, 2, 0, kHere, Secret());
+  auto waiting = zero.Join();
+  std::vector<Socket> idle;
+  // More than the store keeps. Each is a descriptor here and one there.
+  for (int i = 0; i < 300; ++i) {
+    idle.push_back(*Connect(*Resolve({kHere, zero.port()}), DeadlineAfter(kLong)));
+  }
+  TestMember one(1, 2, zero.port(), kHere, Secret());
+  EXPECT_TRUE(one.Join().get().ok());
+  EXPECT_TRUE(waiting.get().ok());
+  std::array<std::byte, 16> none;
+  ASSERT_TRUE(WaitFor(idle[0], POLLIN, DeadlineAfter(kLong))) << "hung up on, being the oldest";
+  EXPECT_FALSE(ReceiveSome(idle[0], none).ok());
 }
 
 TEST(RendezvousStore, SurvivesGarbageAndHugeFrames) {

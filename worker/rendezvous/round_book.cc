@@ -39,7 +39,7 @@ absl::Status BadRank(const Member& member, int world_size) {
       absl::StrCat(Who(member), " doesn't exist among ", world_size, " ranks"));
 }
 
-// Not a secret: it only has to differ between jobs.
+// Its first one is random; whoever has seen none can't guess the next.
 uint64_t NextToken(uint64_t token) { return token * 6364136223846793005U + 1442695040888963407U; }
 
 }  // namespace
@@ -61,6 +61,8 @@ RoundBook::Answers RoundBook::OnMessage(Connection connection, const MemberMessa
       if (const std::optional<int> rank = RankOf(connection)) holders_.erase(*rank);
       answers.push_back(Say(connection, StoreMessage::Type::kLeft));
       break;
+    case MemberMessage::Type::kProve:
+      break;  // nobody asked
   }
   return answers;
 }

@@ -7,15 +7,18 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "worker/rendezvous/job_secret.h"
 #include "worker/rendezvous/round_book.h"
 
 namespace muster::worker {
 
 class RendezvousStore {
  public:
-  // Port 0 takes a free one. AlreadyExists if it is taken.
+  // Port 0 takes a free one. AlreadyExists if it is taken. With a secret only who proves to know it
+  // is heard.
   static absl::StatusOr<std::unique_ptr<RendezvousStore>> Start(uint16_t port, int world_size,
-                                                                HeartbeatOptions options);
+                                                                HeartbeatOptions options,
+                                                                const JobSecret& secret = {});
   // Hangs up on everyone.
   ~RendezvousStore();
   RendezvousStore(const RendezvousStore&) = delete;

@@ -67,21 +67,15 @@ absl::StatusOr<StepResult> CpuEngine::Step(int64_t step, std::span<const Batch> 
   if (!norm.ok()) {
     return norm.status();
   }
-  if (!std::isfinite(*loss) || !std::isfinite(*norm)) {
-    return absl::FailedPreconditionError(fmt::format(
-        "step {}: the loss is {} and the gradient's norm {}; the parameters were not updated. "
-        "Resume from the last checkpoint with a lower learning rate (now {:.3g}) or a longer "
-        "warm-up, and look at the data of this step",
-        step, *loss, *norm, LearningRate(options_.optimizer, step)));
+  const StepResult result = {.loss = *loss,
+                             .gradient_norm = *norm,
+                             .learning_rate = LearningRate(options_.optimizer, step),
+                             .skipped = !std::isfinite(*loss) || !std::isfinite(*norm)};
+  absl::Status status;
+  if (!result.skipped) {
+    status = state_.Update(options_.optimizer, step, ClipFactor(options_.optimizer, *norm));
   }
-  if (absl::Status status =
-          state_.Update(options_.optimizer, step, ClipFactor(options_.optimizer, *norm));
-      !status.ok()) {
-    return status;
-  }
-  return StepResult{.loss = *loss,
-                    .gradient_norm = *norm,
-                    .learning_rate = LearningRate(options_.optimizer, step)};
+  return status.ok() ? absl::StatusOr<StepResult>(result) : status;
 }
 
 absl::StatusOr<double> CpuEngine::Loss(std::span<const Batch> batches) {

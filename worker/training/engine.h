@@ -22,6 +22,8 @@ struct StepResult {
   double loss = 0;           // mean over all tokens of all ranks, before the update
   double gradient_norm = 0;  // global, before clipping
   double learning_rate = 0;
+  // The loss or the norm is no number, on all ranks: the state stayed as it was.
+  bool skipped = false;
 };
 
 // Where to take a part of the training state from: fills in the floats of that kind from `offset`
@@ -46,8 +48,7 @@ class Engine {
   virtual std::string Description() const = 0;
 
   // One optimizer step (0, 1, ...) on the mean of all ranks' micro-batches, of which every rank has
-  // as many. A loss or gradient that is not a number is FailedPrecondition on every rank, and the
-  // state stays as it was.
+  // as many. One whose loss or gradient is not a number is skipped.
   virtual absl::StatusOr<StepResult> Step(int64_t step, std::span<const Batch> batches) = 0;
 
   // What is in use of the memory where this rank holds its state: its GPU's, or its process's.

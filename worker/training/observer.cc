@@ -63,6 +63,16 @@ std::string StepJson(const StepReport& report) {
       .dump();
 }
 
+std::string SkipJson(const SkipReport& report) {
+  return nlohmann::json{{"event", "skip"},
+                        {"step", report.step},
+                        {"loss", report.loss},
+                        {"gradient_norm", report.gradient_norm},
+                        {"in_a_row", report.in_a_row},
+                        {"total", report.total}}
+      .dump();
+}
+
 std::string ValidationJson(int64_t step, double loss) {
   return nlohmann::json{{"event", "validation"}, {"step", step}, {"loss", loss}}.dump();
 }
@@ -83,6 +93,11 @@ std::string StartJson(int64_t step) {
 void TrainingMetrics::OnStep(const StepReport& report) {
   const std::scoped_lock lock(mutex_);
   last_ = report;
+}
+
+void TrainingMetrics::OnSkip(const SkipReport& /*report*/) {
+  const std::scoped_lock lock(mutex_);
+  ++skipped_steps_;
 }
 
 void TrainingMetrics::OnValidation(int64_t /*step*/, double loss) {
@@ -135,6 +150,9 @@ std::string TrainingMetrics::Text() const {
   }
   AddMetric(text, "muster_worker_checkpoint_failures_total", "counter",
             "Checkpoints that could not be written.", static_cast<double>(checkpoint_failures_));
+  AddMetric(text, "muster_worker_skipped_steps_total", "counter",
+            "Steps that changed nothing, because the loss or the gradient was no number.",
+            static_cast<double>(skipped_steps_));
   return text;
 }
 

@@ -25,6 +25,15 @@ struct StepReport {
   double seconds_left = 0;
 };
 
+// A step whose loss or gradient was no number, and which changed nothing.
+struct SkipReport {
+  int64_t step = 0;  // steps done with it
+  double loss = 0;
+  double gradient_norm = 0;
+  int64_t in_a_row = 0;
+  int64_t total = 0;  // since this process began or resumed
+};
+
 // Called by the training loop's thread, between steps; should return soon.
 class TrainingObserver {
  public:
@@ -36,6 +45,7 @@ class TrainingObserver {
   // Before all others: Engine::Description.
   virtual void OnEngine(std::string_view /*description*/) {}
   virtual void OnStep(const StepReport& report) = 0;
+  virtual void OnSkip(const SkipReport& /*report*/) {}
   virtual void OnValidation(int64_t step, double loss) = 0;
   // The checkpoint of that step counts from now on, or could not be written.
   virtual void OnCheckpoint(int64_t step, const absl::Status& status) = 0;
@@ -48,9 +58,10 @@ class TrainingObserver {
 // report's.
 std::string ProgressLine(const StepReport& report, double peak_flops);
 
-// One JSON object: event ("step", "validation", "checkpoint", "start"), step, and what belongs to
-// it. A number that JSON can't hold is null.
+// One JSON object: event ("step", "skip", "validation", "checkpoint", "start"), step, and what
+// belongs to it. A number that JSON can't hold is null.
 std::string StepJson(const StepReport& report);
+std::string SkipJson(const SkipReport& report);
 std::string ValidationJson(int64_t step, double loss);
 std::string CheckpointJson(int64_t step, const absl::Status& status);
 std::string StartJson(int64_t step);
@@ -59,6 +70,7 @@ std::string StartJson(int64_t step);
 class TrainingMetrics : public TrainingObserver {
  public:
   void OnStep(const StepReport& report) override;
+  void OnSkip(const SkipReport& report) override;
   void OnValidation(int64_t step, double loss) override;
   void OnCheckpoint(int64_t step, const absl::Status& status) override;
   void OnStart(int64_t step) override;
@@ -72,6 +84,7 @@ class TrainingMetrics : public TrainingObserver {
   std::optional<double> validation_loss_;
   std::optional<int64_t> checkpoint_step_;
   int64_t checkpoint_failures_ = 0;
+  int64_t skipped_steps_ = 0;
 };
 
 }  // namespace muster::worker

@@ -44,6 +44,12 @@ TEST(Json, IsOneLineForEachEvent) {
       StepJson(kReport),
       R"({"event":"step","gradient_norm":0.5,"learning_rate":0.001,"loss":4.0312,)"
       R"("memory_bytes":858993459,"seconds_left":199.2,"step":120,"tokens_per_second":12400.0,"total_steps":1000})");
+  EXPECT_EQ(SkipJson({.step = 7,
+                      .loss = std::numeric_limits<double>::quiet_NaN(),
+                      .gradient_norm = 2,
+                      .in_a_row = 1,
+                      .total = 3}),
+            R"({"event":"skip","gradient_norm":2.0,"in_a_row":1,"loss":null,"step":7,"total":3})");
   EXPECT_EQ(StartJson(7), R"({"event":"start","step":7})");
   EXPECT_EQ(ValidationJson(7, std::numeric_limits<double>::quiet_NaN()),
             R"({"event":"validation","loss":null,"step":7})");
@@ -61,12 +67,14 @@ TEST(TrainingMetrics, ShowTheLatestValuesAndNothingThatIsNotKnown) {
   metrics.OnStep(kReport);
   metrics.OnValidation(120, 4.5);
   metrics.OnCheckpoint(120, absl::ResourceExhaustedError("full"));
+  metrics.OnSkip({.step = 121});
   const std::string text = metrics.Text();
   EXPECT_THAT(text, HasSubstr("# TYPE muster_worker_steps gauge\nmuster_worker_steps 120\n"));
   EXPECT_THAT(text, HasSubstr("\nmuster_worker_loss 4.0312\n"));
   EXPECT_THAT(text, HasSubstr("\nmuster_worker_validation_loss 4.5\n"));
   EXPECT_THAT(text, HasSubstr("\nmuster_worker_checkpoint_step 100\n"));
   EXPECT_THAT(text, HasSubstr("\nmuster_worker_checkpoint_failures_total 1\n"));
+  EXPECT_THAT(text, HasSubstr("\nmuster_worker_skipped_steps_total 1\n"));
 }
 
 }  // namespace

@@ -25,20 +25,31 @@ constexpr int kSteps = 5;
 // Ranks add up in another order.
 constexpr double kTolerance = 2e-4;
 
-ModelConfig Small(Family family) {
-  return {.family = family,
+enum class Kind { kGpt2, kLlama, kLlama32 };  // the last one is tied and stretched
+
+std::string KindName(Kind kind) {
+  return kind == Kind::kGpt2 ? "Gpt2" : kind == Kind::kLlama ? "Llama" : "Llama32";
+}
+
+ModelConfig Small(Kind kind) {
+  const bool gpt2 = kind == Kind::kGpt2;
+  const bool newest = kind == Kind::kLlama32;
+  return {.family = gpt2 ? Family::kGpt2 : Family::kLlama,
           .layers = 2,
           .width = 12,
           .heads = 2,
-          .key_value_heads = family == Family::kGpt2 ? 2 : 1,
+          .key_value_heads = gpt2 ? 2 : 1,
           .feed_forward = 20,
           .vocabulary = 17,
           .padded_vocabulary = 19,
-          .context = 8};
+          .context = 8,
+          .tied_head = gpt2 || newest,
+          .rope_theta = 100,
+          .rope_scaling = {.factor = newest ? 4.0F : 1.0F, .original_context = 16}};
 }
 
-CpuEngine::Options EngineOptions(Family family, Sharding sharding) {
-  return {.model = Small(family),
+CpuEngine::Options EngineOptions(Kind kind, Sharding sharding) {
+  return {.model = Small(kind),
           .optimizer = {.learning_rate = 1e-3,
                         .min_learning_rate = 1e-4,
                         .total_steps = kSteps,
@@ -76,14 +87,14 @@ struct Share {
   std::vector<Batch> batches;
 };
 
-Outcome Train(Family family, Sharding sharding, int world_size) {
-  const ParameterLayout layout(Small(family));
+Outcome Train(Kind kind, Sharding sharding, int world_size) {
+  const ParameterLayout layout(Small(kind));
   Outcome outcome;
   for (auto* values : {&outcome.parameters, &outcome.first_moment, &outcome.second_moment}) {
     values->assign(layout.size(), std::numeric_limits<float>::quiet_NaN());
   }
   const auto statuses = OnRanks(world_size, [&](Communicator& communicator) -> absl::Status {
-    const auto engine = *CpuEngine::Create(EngineOptions(family, sharding), communicator);
+    const auto engine = *CpuEngine::Create(EngineOptions(kind, sharding), communicator);
     absl::Status status = engine->Load(InitialState(engine->layout(), 4));
     for (int step = 0; status.ok() && step < kSteps; ++step) {
       const Share share(step, communicator.rank(), world_size);
@@ -109,15 +120,15 @@ Outcome Train(Family family, Sharding sharding, int world_size) {
   return outcome;
 }
 
-class AnySharding : public testing::TestWithParam<std::tuple<Family, Sharding>> {};
+class AnySharding : public testing::TestWithParam<std::tuple<Kind, Sharding>> {};
 
 TEST_P(AnySharding, OnAnyNumberOfRanksEqualsOneRank) {
-  const auto [family, sharding] = GetParam();
-  const Outcome alone = Train(family, Sharding::kDataParallel, 1);
+  const auto [kind, sharding] = GetParam();
+  const Outcome alone = Train(kind, Sharding::kDataParallel, 1);
   ASSERT_EQ(alone.losses.size(), size_t{kSteps});
   ASSERT_LT(alone.losses.back(), alone.losses.front());
   for (const int world_size : {1, 2, 4}) {
-    const Outcome spread = Train(family, sharding, world_size);
+    const Outcome spread = Train(kind, sharding, world_size);
     ASSERT_EQ(spread.losses.size(), size_t{kSteps});
     for (int step = 0; step < kSteps; ++step) {
       EXPECT_NEAR(spread.losses[step], alone.losses[step], kTolerance);
@@ -132,17 +143,17 @@ TEST_P(AnySharding, OnAnyNumberOfRanksEqualsOneRank) {
 }
 
 std::string CaseName(const testing::TestParamInfo<AnySharding::ParamType>& info) {
-  const auto [family, sharding] = info.param;
-  return std::string(FamilyName(family)) + (sharding == Sharding::kDataParallel ? "Ddp"
-                                            : sharding == Sharding::kZero1      ? "Zero1"
-                                                                                : "Zero3");
+  const auto [kind, sharding] = info.param;
+  return KindName(kind) + (sharding == Sharding::kDataParallel ? "Ddp"
+                           : sharding == Sharding::kZero1      ? "Zero1"
+                                                               : "Zero3");
 }
 
-INSTANTIATE_TEST_SUITE_P(, AnySharding,
-                         testing::Combine(testing::Values(Family::kGpt2, Family::kLlama3),
-                                          testing::Values(Sharding::kDataParallel, Sharding::kZero1,
-                                                          Sharding::kZero3)),
-                         CaseName);
+INSTANTIATE_TEST_SUITE_P(
+    , AnySharding,
+    testing::Combine(testing::Values(Kind::kGpt2, Kind::kLlama, Kind::kLlama32),
+                     testing::Values(Sharding::kDataParallel, Sharding::kZero1, Sharding::kZero3)),
+    CaseName);
 
 TEST(Sharding, NamesAreThoseOfTheFlag) {
   EXPECT_EQ(*ParseSharding("zero3"), Sharding::kZero3);
@@ -153,7 +164,7 @@ TEST(Sharding, NamesAreThoseOfTheFlag) {
 TEST(Sharding, ALossThatIsNoNumberStopsAllRanksAndLeavesTheState) {
   const auto statuses = OnRanks(2, [](Communicator& communicator) -> absl::Status {
     const auto engine =
-        *CpuEngine::Create(EngineOptions(Family::kGpt2, Sharding::kZero3), communicator);
+        *CpuEngine::Create(EngineOptions(Kind::kGpt2, Sharding::kZero3), communicator);
     // Infinite in one place of the last unit, which one rank owns.
     const int64_t bad = engine->layout().size() - 1;
     const StateSource good = InitialState(engine->layout(), 4);
@@ -170,7 +181,9 @@ TEST(Sharding, ALossThatIsNoNumberStopsAllRanksAndLeavesTheState) {
       return status;
     }
     const Share share(0, communicator.rank(), 2);
-    status = engine->Step(3, share.batches).status();
+    const absl::StatusOr<StepResult> step = engine->Step(3, share.batches);
+    EXPECT_TRUE(step.ok() && step->skipped);
+    status = step.status();
     for (const StateRange& range : engine->OwnedState()) {
       for (const float moment : range.first_moment) {
         EXPECT_EQ(moment, 0);
@@ -179,9 +192,7 @@ TEST(Sharding, ALossThatIsNoNumberStopsAllRanksAndLeavesTheState) {
     return status;
   });
   for (const absl::Status& status : statuses) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("step 3: the loss is"));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("lower learning rate"));
+    EXPECT_TRUE(status.ok()) << status;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -50,6 +51,7 @@ absl::StatusOr<TrainingEnd> Trainer::Run(std::optional<StateSource> initial) {
     return start.status();
   }
   end_ = {.step = *start};
+  ahead_ = {};
   reported_step_ = *start;
   reported_at_ = absl::Now();
   while (end_.step < config_.steps) {
@@ -63,6 +65,11 @@ absl::StatusOr<TrainingEnd> Trainer::Run(std::optional<StateSource> initial) {
     if (*stop && end_.step < config_.steps) {
       end_.stopped = true;
       break;
+    }
+  }
+  if (skipped_in_a_row_ > 0) {
+    if (absl::Status status = CheckParameters(); !status.ok()) {
+      return status;
     }
   }
   if (absl::Status status = LastCheckpoint(end_.step); !status.ok()) {
@@ -86,15 +93,70 @@ Trainer::Batches Trainer::Read(const Dataset& data, int64_t first, int sequences
   return read;
 }
 
+Trainer::Batches Trainer::TakeBatches(int64_t step) {
+  const auto read = [this](int64_t of_step) {
+    return Read(training_, of_step * config_.sequences_per_step, config_.sequences_per_step);
+  };
+  Batches batches = ahead_.valid() ? ahead_.get() : read(step);
+  if (step + 1 < config_.steps) {
+    ahead_ = std::async(std::launch::async, read, step + 1);
+  }
+  return batches;
+}
+
+absl::Status Trainer::Skip(int64_t step, const StepResult& result) {
+  ++skipped_;
+  ++skipped_in_a_row_;
+  for (TrainingObserver* observer : observers_) {
+    observer->OnSkip({.step = step + 1,
+                      .loss = result.loss,
+                      .gradient_norm = result.gradient_norm,
+                      .in_a_row = skipped_in_a_row_,
+                      .total = skipped_});
+  }
+  if (skipped_in_a_row_ <= config_.most_skipped_steps) {
+    return absl::OkStatus();
+  }
+  // The last checkpoint before them may still be on its way to disk.
+  if (absl::Status status = FinishCheckpoint(); !status.ok()) {
+    return status;
+  }
+  return NotFinite(fmt::format("{} may be skipped in a row", config_.most_skipped_steps));
+}
+
+absl::Status Trainer::NotFinite(std::string_view why) const {
+  return absl::FailedPreconditionError(fmt::format(
+      "step {}: the loss is {} and the gradient's norm {}; the parameters were not updated, nor in "
+      "the {} steps before ({}). Resume from the last checkpoint with a lower learning rate (now "
+      "{:.3g}) or a longer warm-up, and look at the data of these steps",
+      end_.step - 1, last_result_.loss, last_result_.gradient_norm, skipped_in_a_row_ - 1, why,
+      last_result_.learning_rate));
+}
+
+absl::Status Trainer::CheckParameters() {
+  const Batches others = Read(training_, 0, config_.sequences_per_step);
+  const absl::StatusOr<double> loss = engine_.Loss(others.batches);
+  if (!loss.ok()) {
+    return loss.status();
+  }
+  return std::isfinite(*loss) ? absl::OkStatus()
+                              : NotFinite("and other sequences have no loss either");
+}
+
 absl::Status Trainer::OneStep(int64_t step) {
-  const Batches read =
-      Read(training_, step * config_.sequences_per_step, config_.sequences_per_step);
+  const Batches read = TakeBatches(step);
   const absl::StatusOr<StepResult> result = engine_.Step(step, read.batches);
   if (!result.ok()) {
     return result.status();
   }
   end_.step = step + 1;
   end_.loss = result->loss;
+  last_result_ = *result;
+  if (!result->skipped) {
+    skipped_in_a_row_ = 0;
+  } else if (absl::Status status = Skip(step, *result); !status.ok()) {
+    return status;
+  }
   if (end_.step % std::max<int64_t>(1, config_.report_every) == 0 || end_.step == config_.steps) {
     Report(end_.step, *result);
   }
@@ -104,8 +166,9 @@ absl::Status Trainer::OneStep(int64_t step) {
       return status;
     }
   }
-  // The last step's is written by LastCheckpoint.
-  if (writer_ != nullptr && config_.checkpoint_every > 0 &&
+  // The last step's is written by LastCheckpoint. While steps are skipped the parameters may be
+  // what is broken, and such a checkpoint would push out one that isn't.
+  if (writer_ != nullptr && !result->skipped && config_.checkpoint_every > 0 &&
       end_.step % config_.checkpoint_every == 0 && end_.step < config_.steps) {
     return BeginCheckpoint(end_.step);
   }

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,13 +27,16 @@ struct TrainingConfig {
   int sequences_per_step = 0;          // of all ranks together
   int micro_batch = 1;                 // sequences at a time on a rank
   int sequence = 0;                    // tokens
-  uint64_t seed = 1;                   // of initial parameters
+  uint64_t seed = 1;                   // of initial parameters, and of the data's order
   int64_t report_every = 10;           // steps
   int64_t validate_every = 0;          // steps; 0: never
   int validation_sequences = 0;        // of all ranks together
   std::string checkpoint_directory{};  // empty: none are written or resumed
   int64_t checkpoint_every = 0;        // steps; 0: only at the end
   int keep_checkpoints = 3;
+  bool resume_anyway = false;  // also from checkpoints of another seed, batch or data
+  // In a row, whose loss or gradient is no number, before that is the end; 0: the first one is.
+  int most_skipped_steps = 10;
   absl::Duration timeout = absl::Minutes(5);  // of each collective of the loop
 };
 
@@ -62,8 +67,9 @@ class Trainer {
   // stop; and leaves a committed checkpoint of where it ended.
   //
   // A periodic checkpoint that can't be written is told to the observers, and training goes on; one
-  // at the end is an error. FailedPrecondition if there are checkpoints of another run, or the loss
-  // is not a number.
+  // at the end is an error. FailedPrecondition if there are checkpoints of another model or, unless
+  // the configuration allows it, of another seed, batch or data; or if the loss is no number in
+  // more steps in a row than may be skipped, or still isn't one at the end.
   absl::StatusOr<TrainingEnd> Run(std::optional<StateSource> initial = std::nullopt);
 
  private:
@@ -74,12 +80,18 @@ class Trainer {
   };
 
   Batches Read(const Dataset& data, int64_t first, int sequences) const;
+  // Those of that step, which may have been read while the one before was computed.
+  Batches TakeBatches(int64_t step);
   absl::StatusOr<int64_t> Resume(std::optional<StateSource> initial);
   absl::StatusOr<std::vector<int64_t>> StepsToResume();
   absl::StatusOr<std::vector<int64_t>> BroadcastSteps(std::vector<int64_t> steps);
   // Whether all ranks could load that step.
   absl::StatusOr<bool> LoadCheckpoint(int64_t step);
   absl::Status OneStep(int64_t step);
+  absl::Status Skip(int64_t step, const StepResult& result);
+  // After steps that were skipped: whether the parameters still have a loss, on other sequences.
+  absl::Status CheckParameters();
+  absl::Status NotFinite(std::string_view why) const;
   absl::Status ValidateLoss(int64_t step);
   void Report(int64_t step, const StepResult& result);
 
@@ -89,6 +101,8 @@ class Trainer {
   absl::Status FinishCheckpoint();  // waits for it
   absl::Status LastCheckpoint(int64_t step);
   std::string Identity() const;
+  std::string Course() const;
+  absl::Status CheckSameRun(const CheckpointInfo& info) const;
   bool leads() const { return communicator_.rank() == 0; }
 
   const TrainingConfig config_;
@@ -106,6 +120,10 @@ class Trainer {
   TrainingEnd end_;
   absl::Time reported_at_;
   int64_t reported_step_ = 0;
+  StepResult last_result_;
+  int64_t skipped_in_a_row_ = 0;
+  int64_t skipped_ = 0;
+  std::future<Batches> ahead_;  // of the next step; last, because its thread uses the others
 };
 
 }  // namespace muster::worker

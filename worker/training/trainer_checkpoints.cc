@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "fmt/format.h"
+#include "worker/checkpoint/hugging_face_config.h"
 #include "worker/training/trainer.h"
 
 namespace muster::worker {
@@ -30,7 +31,9 @@ absl::Status Trainer::BeginCheckpoint(int64_t step) {
   return writer_->Begin({.step = step,
                          .parameters = engine_.layout().size(),
                          .world_size = communicator_.world_size(),
-                         .identity = Identity()},
+                         .identity = Identity(),
+                         .course = Course(),
+                         .config = HuggingFaceConfigText(engine_.model(), "float32")},
                         *std::move(copy));
 }
 
@@ -89,10 +92,52 @@ absl::Status Trainer::LastCheckpoint(int64_t step) {
 
 std::string Trainer::Identity() const {
   const ModelConfig& model = engine_.model();
-  return fmt::format(
+  const bool gpt2 = model.family == Family::kGpt2;
+  // What version 0.1 didn't tell apart is left out where it is as it was then.
+  std::string text = fmt::format(
       "{} layers={} width={} heads={}/{} feed_forward={} vocabulary={}/{} context={}",
-      FamilyName(model.family), model.layers, model.width, model.heads, model.key_value_heads,
+      gpt2 ? "gpt2" : "llama3", model.layers, model.width, model.heads, model.key_value_heads,
       model.feed_forward, model.vocabulary, model.padded_vocabulary, model.context);
+  const ModelConfig then;
+  if (model.norm_epsilon != then.norm_epsilon) {
+    text += fmt::format(" epsilon={}", model.norm_epsilon);
+  }
+  if (gpt2) {
+    return text;
+  }
+  if (model.tied_head) {
+    text += " tied";
+  }
+  if (model.rope_theta != then.rope_theta) {
+    text += fmt::format(" theta={}", model.rope_theta);
+  }
+  if (const RopeScaling& scaling = model.rope_scaling; scaling.factor > 1) {
+    text += fmt::format(" rope={}/{}/{}/{}", scaling.factor, scaling.low_frequency_factor,
+                        scaling.high_frequency_factor, scaling.original_context);
+  }
+  return text;
+}
+
+std::string Trainer::Course() const {
+  return fmt::format("seed={} batch={} sequence={} data={}", config_.seed,
+                     config_.sequences_per_step, config_.sequence, training_.Fingerprint());
+}
+
+absl::Status Trainer::CheckSameRun(const CheckpointInfo& info) const {
+  if (info.identity != Identity()) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}: holds checkpoints of another model ({}), this one is {}; name another "
+                    "directory",
+                    config_.checkpoint_directory, info.identity, Identity()));
+  }
+  if (config_.resume_anyway || info.course.empty() || info.course == Course()) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(fmt::format(
+      "{}: the checkpoint of step {} is of another run ({}), this one has {}: its next steps would "
+      "take other sequences than were left. Give it what it had, name another directory, or set "
+      "resume-anyway",
+      config_.checkpoint_directory, info.step, info.course, Course()));
 }
 
 absl::StatusOr<int64_t> Trainer::Resume(std::optional<StateSource> initial) {
@@ -185,12 +230,10 @@ absl::StatusOr<bool> Trainer::LoadCheckpoint(int64_t step) {
   absl::StatusOr<CheckpointReader> reader =
       CheckpointReader::Open(config_.checkpoint_directory, step);
   absl::Status status = reader.status();
-  if (reader.ok() && reader->info().identity != Identity()) {
-    status = absl::FailedPreconditionError(
-        fmt::format("{}: holds checkpoints of another model ({}), this one is {}; name another "
-                    "directory",
-                    config_.checkpoint_directory, reader->info().identity, Identity()));
-  } else if (reader.ok()) {
+  if (reader.ok()) {
+    status = CheckSameRun(reader->info());
+  }
+  if (status.ok()) {
     status = engine_.Load([&reader](StateKind kind, int64_t offset, std::span<float> values) {
       return reader->Read(kind, offset, values);
     });

@@ -3,15 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "worker/checkpoint/test_directory.h"
 #include "worker/training/cpu_engine.h"
 #include "worker/training/on_ranks.h"
@@ -27,7 +30,7 @@ using testing::Property;
 constexpr int kSequenceTokens = 16;
 
 ModelConfig Tiny() {
-  return {.family = Family::kLlama3,
+  return {.family = Family::kLlama,
           .layers = 1,
           .width = 16,
           .heads = 2,
@@ -39,11 +42,11 @@ ModelConfig Tiny() {
 }
 
 // A text in which each token follows from the one before.
-std::string WriteTokens(const std::string& path) {
+std::string WriteTokens(const std::string& path, int shift = 5) {
   TokenFileWriter writer = *TokenFileWriter::Create(path, 31);
   std::vector<int64_t> ids(2000);
   for (size_t i = 1; i < ids.size(); ++i) {
-    ids[i] = (ids[i - 1] * 3 + 1 + (i % 50 == 0 ? 5 : 0)) % 31;
+    ids[i] = (ids[i - 1] * 3 + 1 + (i % 50 == 0 ? shift : 0)) % 31;
   }
   EXPECT_TRUE(writer.Append(ids).ok());
   EXPECT_TRUE(writer.Finish().ok());
@@ -78,6 +81,10 @@ struct RunOptions {
   std::string checkpoints = {};
   int64_t stop_after = -1;  // rank 1 is asked to end after so many steps
   int width_factor = 1;
+  uint64_t seed = 1;
+  int batch = 8;
+  std::string data = "tokens";
+  bool resume_anyway = false;
 };
 
 struct RunResult {
@@ -92,17 +99,19 @@ RunResult RunTraining(const TestDirectory& directory, const RunOptions& options)
   ModelConfig model = Tiny();
   model.width *= options.width_factor;
   result.parameters.resize(ParameterLayout(model).size());
-  const Dataset data = *Dataset::Open({directory / "tokens"}, kSequenceTokens, 31, 8);
+  const Dataset data = *Dataset::Open({directory / options.data}, kSequenceTokens, 31, 8);
   const TrainingConfig config = {.steps = options.steps,
-                                 .sequences_per_step = 8,
+                                 .sequences_per_step = options.batch,
                                  .micro_batch = 1,
                                  .sequence = kSequenceTokens,
+                                 .seed = options.seed,
                                  .report_every = 1,
                                  .validate_every = 6,
                                  .validation_sequences = 8,
                                  .checkpoint_directory = options.checkpoints,
                                  .checkpoint_every = 4,
                                  .keep_checkpoints = 2,
+                                 .resume_anyway = options.resume_anyway,
                                  .timeout = absl::Seconds(60)};
   result.statuses = OnRanks(options.world_size, [&](Communicator& communicator) -> absl::Status {
     const auto engine = *CpuEngine::Create(
@@ -236,11 +245,39 @@ TEST_F(TrainerTest, ADirectoryThatCannotBeWrittenIsSaidBeforeTheFirstStep) {
   EXPECT_TRUE(run.seen.losses.empty());
 }
 
-// A state that never comes, because a rank is lost as soon as it is asked for.
-class LosesARank : public Engine {
+TEST_F(TrainerTest, ARunOfAnotherSeedBatchOrDataIsNotGoneOnWithUnlessThatIsAskedFor) {
+  WriteTokens(directory_ / "others", 6);
+  std::filesystem::copy(directory_ / "tokens", directory_ / "copy");
+  const TestDirectory checkpoints;
+  RunTraining(directory_, {.steps = 4, .checkpoints = checkpoints.path()});
+  for (const RunOptions& other :
+       {RunOptions{.seed = 2}, RunOptions{.batch = 16}, RunOptions{.data = "others"}}) {
+    RunOptions options = other;
+    options.steps = 5;
+    options.checkpoints = checkpoints.path();
+    for (const absl::Status& status : RunTraining(directory_, options).statuses) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(std::string(status.message()), HasSubstr("of another run (seed=1 batch=8 "));
+      EXPECT_THAT(std::string(status.message()), HasSubstr("resume-anyway"));
+    }
+    EXPECT_THAT(*CommittedSteps(checkpoints.path()), ElementsAre(4));
+  }
+  // The same tokens in another place are the same data.
+  RunResult run =
+      RunTraining(directory_, {.steps = 5, .checkpoints = checkpoints.path(), .data = "copy"});
+  EXPECT_THAT(run.statuses, Each(absl::OkStatus()));
+  EXPECT_EQ(run.seen.started, 4);
+  run = RunTraining(
+      directory_,
+      {.steps = 6, .checkpoints = checkpoints.path(), .seed = 2, .resume_anyway = true});
+  EXPECT_THAT(run.statuses, Each(absl::OkStatus()));
+  EXPECT_EQ(run.seen.started, 5);
+}
+
+// Another engine, but for what a test changes.
+class Delegate : public Engine {
  public:
-  LosesARank(Engine& engine, Communicator& communicator, std::shared_future<void> released)
-      : engine_(engine), communicator_(communicator), released_(std::move(released)) {}
+  explicit Delegate(Engine& engine) : engine_(engine) {}
 
   const ParameterLayout& layout() const override { return engine_.layout(); }
   const ModelConfig& model() const override { return engine_.model(); }
@@ -253,6 +290,105 @@ class LosesARank : public Engine {
     return engine_.Loss(batches);
   }
   absl::Status Load(const StateSource& source) override { return engine_.Load(source); }
+  absl::StatusOr<std::unique_ptr<StateCopy>> CopyState() override { return engine_.CopyState(); }
+
+ private:
+  Engine& engine_;
+};
+
+// Steps of some numbers have no loss.
+class Skips : public Delegate {
+ public:
+  Skips(Engine& engine, std::set<int64_t> steps, bool broken)
+      : Delegate(engine), steps_(std::move(steps)), broken_(broken) {}
+  absl::StatusOr<double> Loss(std::span<const Batch> batches) override {
+    return broken_ ? std::nan("") : Delegate::Loss(batches);
+  }
+  absl::StatusOr<StepResult> Step(int64_t step, std::span<const Batch> batches) override {
+    if (!steps_.contains(step)) return Delegate::Step(step, batches);
+    return StepResult{.loss = std::nan(""), .gradient_norm = 1, .skipped = true};
+  }
+
+ private:
+  std::set<int64_t> steps_;
+  bool broken_;  // other sequences have no loss either
+};
+
+struct SkipsTold : TrainingObserver {
+  void OnStep(const StepReport& /*report*/) override {}
+  void OnValidation(int64_t /*step*/, double /*loss*/) override {}
+  void OnCheckpoint(int64_t step, const absl::Status& status) override {
+    if (status.ok()) committed.push_back(step);
+  }
+  void OnStart(int64_t /*step*/) override {}
+  void OnSkip(const SkipReport& report) override {
+    skips.push_back(absl::StrCat(report.step, ": ", report.in_a_row, "/", report.total));
+  }
+  std::vector<std::string> skips;
+  std::vector<int64_t> committed;
+};
+
+absl::Status RunWithSkips(const TestDirectory& directory, const std::string& checkpoints,
+                          std::set<int64_t> steps, SkipsTold& told, bool broken = false) {
+  const Dataset data = *Dataset::Open({directory / "tokens"}, kSequenceTokens, 31, 8);
+  return OnRanks(1, [&](Communicator& communicator) -> absl::Status {
+    const auto engine = *CpuEngine::Create(
+        {.model = Tiny(), .optimizer = {}, .sequences = 1, .sequence = kSequenceTokens},
+        communicator);
+    Skips skips(*engine, steps, broken);
+    Trainer trainer({.steps = 9,
+                     .sequences_per_step = 1,
+                     .micro_batch = 1,
+                     .sequence = kSequenceTokens,
+                     .checkpoint_directory = checkpoints,
+                     .checkpoint_every = 3,
+                     .most_skipped_steps = 2},
+                    skips, communicator, data, nullptr, {&told});
+    return trainer.Run().status();
+  })[0];
+}
+
+TEST_F(TrainerTest, AFewStepsWithoutALossAreSkippedAndCounted) {
+  const TestDirectory checkpoints;
+  SkipsTold told;
+  EXPECT_TRUE(RunWithSkips(directory_, checkpoints.path(), {1, 2, 5, 7}, told).ok());
+  EXPECT_THAT(told.skips, ElementsAre("2: 1/1", "3: 2/2", "6: 1/3", "8: 1/4"));
+  // Those of steps 3 and 6, which were skipped, might hold what is broken.
+  EXPECT_THAT(told.committed, ElementsAre(9));
+}
+
+TEST_F(TrainerTest, ParametersThatHaveNoLossAtTheEndAreNoCheckpoint) {
+  const TestDirectory checkpoints;
+  SkipsTold told;
+  EXPECT_TRUE(RunWithSkips(directory_, checkpoints.path(), {8}, told).ok());
+  EXPECT_THAT(*CommittedSteps(checkpoints.path()), testing::Contains(9));
+  const TestDirectory others;
+  const absl::Status status =
+      RunWithSkips(directory_, others.path(), {7, 8}, told, /*broken=*/true);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("step 8: the loss is nan"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("other sequences have no loss either"));
+  EXPECT_THAT(*CommittedSteps(others.path()), testing::Not(testing::Contains(9)));
+}
+
+TEST_F(TrainerTest, TooManyInARowEndTheRunAndLeaveTheCheckpointBeforeThem) {
+  const TestDirectory checkpoints;
+  SkipsTold told;
+  const absl::Status status =
+      RunWithSkips(directory_, checkpoints.path(), {1, 3, 4, 5, 6, 7, 8}, told);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("step 5: the loss is nan and the gradient's norm 1; the parameters were "
+                        "not updated, nor in the 2 steps before (2 may be skipped in a row)"));
+  EXPECT_THAT(told.skips, ElementsAre("2: 1/1", "4: 1/2", "5: 2/3", "6: 3/4"));
+  EXPECT_THAT(*CommittedSteps(checkpoints.path()), ElementsAre(3));
+}
+
+// A state that never comes, because a rank is lost as soon as it is asked for.
+class LosesARank : public Delegate {
+ public:
+  LosesARank(Engine& engine, Communicator& communicator, std::shared_future<void> released)
+      : Delegate(engine), communicator_(communicator), released_(std::move(released)) {}
+
   absl::StatusOr<std::unique_ptr<StateCopy>> CopyState() override {
     communicator_.Abort(absl::UnavailableError("rank 7 was killed"));
     return std::make_unique<Copy>(released_);
@@ -271,7 +407,6 @@ class LosesARank : public Engine {
     std::shared_future<void> released_;
   };
 
-  Engine& engine_;
   Communicator& communicator_;
   std::shared_future<void> released_;
 };
@@ -303,8 +438,15 @@ TEST(WeightsState, TrainingStartsFromWeightsInHuggingFacesForm) {
   const ParameterLayout layout(Tiny());
   std::vector<float> weights(layout.size());
   layout.Initialize(99, 0, weights);
-  ASSERT_TRUE(WriteHuggingFace(layout, weights, directory / "model.safetensors").ok());
-  const auto opened = HuggingFaceWeights::Open(layout, directory.path());
+  ASSERT_TRUE(WriteHuggingFace(
+                  Tiny(),
+                  [&weights](int64_t offset, std::span<float> values) {
+                    std::copy_n(weights.begin() + offset, values.size(), values.begin());
+                    return absl::OkStatus();
+                  },
+                  directory / "w")
+                  .ok());
+  const auto opened = HuggingFaceWeights::Open(layout, directory / "w");
   ASSERT_TRUE(opened.ok()) << opened.status();
   std::vector<float> loaded(layout.size(), -1);
   const auto statuses = OnRanks(2, [&](Communicator& communicator) -> absl::Status {

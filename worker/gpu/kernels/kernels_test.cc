@@ -270,9 +270,15 @@ TEST(Rotary, TurnsAsTheReferenceAndBackAgain) {
   const DeviceArray<Bf16> device_x(x);
   const DeviceArray<float> angles(kSequence * kSize);
   auto* pairs = reinterpret_cast<float2*>(angles.data());
-  RotationAngles(context, kSequence, kSize, 500'000, pairs);
+  std::vector<float> frequencies(kSize / 2);
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    frequencies[i] = std::pow(500'000.0F, -2 * static_cast<float>(i) / kSize);
+  }
+  const DeviceArray<float> device_frequencies(frequencies);
+  RotationAngles(context, kSequence, kSize, device_frequencies.data(), pairs);
   std::vector<float> turned = x;
-  Rotate(kRows, kSequence, kHeads, kSize, kStride, 500'000, Turn::kForward, turned.data());
+  Rotate(kRows, kSequence, kHeads, kSize, kStride, frequencies.data(), Turn::kForward,
+         turned.data());
   RotateHeads(context, kRows, kSequence, kHeads, kSize, kStride, pairs, Turn::kForward,
               device_x.data());
   EXPECT_LT(RelativeError(device_x.Read(), turned), kBf16Error);

@@ -6,13 +6,11 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__global__ void RotationAnglesKernel(int64_t size, int64_t head_size, float theta, float2* angles) {
+__global__ void RotationAnglesKernel(int64_t size, int64_t half, const float* frequencies,
+                                     float2* angles) {
   const int64_t at = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (at < size) {
-    const int64_t half = head_size / 2;
-    const auto position = static_cast<float>(at / half);
-    const auto channel = static_cast<float>(2 * (at % half));
-    const float angle = position * powf(theta, -channel / static_cast<float>(head_size));
+    const float angle = static_cast<float>(at / half) * frequencies[at % half];
     angles[at] = {cosf(angle), sinf(angle)};
   }
 }
@@ -49,11 +47,12 @@ __global__ void RotateHeadsKernel(int64_t size, int64_t sequence, int64_t heads,
 
 }  // namespace
 
-void RotationAngles(const LaunchContext& context, int64_t sequence, int64_t head_size, float theta,
-                    float2* angles) {
-  const int64_t size = sequence * head_size / 2;
-  RotationAnglesKernel<<<CeilDiv(size, kThreads), kThreads, 0, context.stream>>>(size, head_size,
-                                                                                 theta, angles);
+void RotationAngles(const LaunchContext& context, int64_t sequence, int64_t head_size,
+                    const float* frequencies, float2* angles) {
+  const int64_t half = head_size / 2;
+  const int64_t size = sequence * half;
+  RotationAnglesKernel<<<CeilDiv(size, kThreads), kThreads, 0, context.stream>>>(
+      size, half, frequencies, angles);
 }
 
 void RotateHeads(const LaunchContext& context, int64_t rows, int64_t sequence, int64_t heads,

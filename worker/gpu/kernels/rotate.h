@@ -6,9 +6,10 @@
 
 namespace muster::worker {
 
-// Fills angles[T][S/2] with the cosine and sine of position / theta^(2i/S).
-void RotationAngles(const LaunchContext& context, int64_t sequence, int64_t head_size, float theta,
-                    float2* angles);
+// Fills angles[T][S/2] with the cosine and sine of position * frequencies[i], which are on the
+// device.
+void RotationAngles(const LaunchContext& context, int64_t sequence, int64_t head_size,
+                    const float* frequencies, float2* angles);
 
 // Turns, in place, the first `heads` heads of each of the N rows of x, which lie `stride` apart, as
 // Rotate in worker/model/layers.h does. S is a multiple of 16.
