@@ -10,12 +10,19 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "coscheduling/gangs/job_gangs.h"
+#include "coscheduling/gangs/job_restart.h"
+#include "coscheduling/labels.h"
+#include "coscheduling/placement/suspect_nodes.h"
+#include "coscheduling/provisioning/holds.h"
 #include "extender/admission/webhook_configuration.h"
 #include "extender/config.h"
 #include "extender/leader_label.h"
 #include "kube/embedded/quota_crds.h"
+#include "quota/pod_sets.h"
 
 namespace muster::extender {
 namespace {
@@ -224,6 +231,63 @@ TEST(Deploy, MusterKeepsItsTwoWebhookRegistrationsAndDeletesNone) {
     EXPECT_TRUE(own.contains("get") && own.contains("patch")) << object.name;
     EXPECT_FALSE(own.contains("delete")) << object.name;
   }
+}
+
+// The text of a policy's variable.
+std::string VariableOf(const std::string& policy, const std::string& name) {
+  const YAML::Node spec = Find("policies/state.yaml", "ValidatingAdmissionPolicy", policy)["spec"];
+  for (const YAML::Node& variable : spec["variables"]) {
+    if (variable["name"].as<std::string>() == name) return variable["expression"].as<std::string>();
+  }
+  ADD_FAILURE() << policy << " has no variable " << name;
+  return "";
+}
+
+TEST(Deploy, ThePolicyGuardsAllState) {
+  const std::string annotations = VariableOf("muster-state", "annotationsChanged");
+  for (const std::string_view name :
+       {coscheduling::kRecordAnnotation, coscheduling::kEpochAnnotation,
+        coscheduling::kWakeAnnotation, quota::kPodSetAnnotation, quota::kFlavorsAnnotation,
+        quota::kQueueAnnotation, coscheduling::kTriedAnnotation, coscheduling::kRestartAnnotation,
+        coscheduling::kHoldsAnnotation, coscheduling::kHoldAddedAnnotation,
+        coscheduling::kSuspectAnnotation}) {
+    EXPECT_NE(annotations.find("'" + std::string(name) + "'"), std::string::npos) << name;
+  }
+  EXPECT_NE(VariableOf("muster-state", "labelsChanged").find(coscheduling::kDerivedLabel),
+            std::string::npos);
+  EXPECT_NE(VariableOf("muster-state", "gateLifted").find(coscheduling::kGate), std::string::npos);
+  EXPECT_EQ(MayOn("muster.dev", "state"), Verbs{"update"});
+}
+
+TEST(Deploy, ThePoliciesOfTheAccountAreAboutMustersAccountAndItsPods) {
+  const YAML::Node account = Find("base/rbac-muster.yaml", "ServiceAccount", "muster")["metadata"];
+  const std::string user = "request.userInfo.username == 'system:serviceaccount:" +
+                           account["namespace"].as<std::string>() + ":" +
+                           account["name"].as<std::string>() + "'";
+  size_t policies = 0;
+  for (const YAML::Node& object : YAML::LoadAllFromFile("deploy/policies/account.yaml")) {
+    if (object["kind"].as<std::string>() != "ValidatingAdmissionPolicy") continue;
+    ++policies;
+    ASSERT_EQ(object["spec"]["matchConditions"].size(), 1u);
+    EXPECT_EQ(object["spec"]["matchConditions"][0]["expression"].as<std::string>(), user);
+    const auto name = object["metadata"]["name"].as<std::string>();
+    const YAML::Node binding =
+        Find("policies/account.yaml", "ValidatingAdmissionPolicyBinding", name);
+    EXPECT_EQ(binding["spec"]["policyName"].as<std::string>(), name);
+    EXPECT_EQ(binding["spec"]["validationActions"].as<std::vector<std::string>>(),
+              std::vector<std::string>{"Deny"});
+  }
+  EXPECT_EQ(policies, 4u);
+  const auto args = Container("muster")["args"].as<std::vector<std::string>>();
+  const std::string flag = "--scheduler-name=";
+  std::string scheduler;
+  for (const std::string& arg : args) {
+    if (arg.starts_with(flag)) scheduler = arg.substr(flag.size());
+  }
+  const YAML::Node pods =
+      Find("policies/account.yaml", "ValidatingAdmissionPolicy", "muster-account-pods");
+  EXPECT_NE(YAML::Dump(pods).find("variables.before.spec.schedulerName == '" + scheduler + "'"),
+            std::string::npos);
 }
 
 using Fields = std::map<std::string, std::string>;  // "spec.cohort" -> "string"

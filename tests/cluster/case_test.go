@@ -49,9 +49,11 @@ const (
 	efa       = corev1.ResourceName("vpc.amazonaws.com/efa")
 	// podGroupLabel makes a pod a member.
 	podGroupLabel = "scheduling.x-k8s.io/pod-group"
-	gate          = "muster.dev/admission"
-	holds         = "muster.dev/holds"
-	doNotDisrupt  = "karpenter.sh/do-not-disrupt"
+	// queueLabel names its LocalQueue.
+	queueLabel   = "kueue.x-k8s.io/queue-name"
+	gate         = "muster.dev/admission"
+	holds        = "muster.dev/holds"
+	doNotDisrupt = "karpenter.sh/do-not-disrupt"
 )
 
 var (

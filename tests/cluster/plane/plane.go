@@ -233,6 +233,7 @@ var controllers = []string{
 	"resourcequota-controller",
 	"serviceaccount-controller",
 	"taint-eviction-controller",
+	"validatingadmissionpolicy-status-controller",
 }
 
 func (p *Plane) startStore(serverAddress, etcdAddress, peerAddress string, serverFlags ...string) error {
