@@ -1,4 +1,4 @@
-// How far from its own quota a ClusterQueue must reach for something (Kueue v0.15.2,
+// How far from its own quota a ClusterQueue must reach for something (Kueue v0.19.2,
 // pkg/scheduler/preemption/classical/hierarchical_preemption.go).
 #pragma once
 

@@ -1,5 +1,5 @@
 // Classical preemption: which workloads may go follows from priorities and from who is closer to
-// the quota that is used (Kueue v0.15.2, pkg/scheduler/preemption/classical).
+// the quota that is used (Kueue v0.19.2, pkg/scheduler/preemption/classical).
 //
 // Candidates are of three kinds: workloads of the own queue; those that use quota of a subtree in
 // which the request would fit within the subtree's own quota (the one who asks is closer to it, so

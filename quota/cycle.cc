@@ -24,6 +24,11 @@ size_t FlavorCount(const Demand& demand) {
   return count;
 }
 
+std::vector<PairAmount> WithoutNothing(std::vector<PairAmount> usage) {
+  std::erase_if(usage, [](const PairAmount& each) { return each.amount == 0; });
+  return usage;
+}
+
 bool IsRefusedPlacement(const FlavorRefusal& refusal) {
   return refusal.kind == FlavorRefusal::Kind::kNotPlaceable;
 }
@@ -72,7 +77,10 @@ void Cycle::Judge(Entry& entry) {
 
 void Cycle::JudgeGang(Entry& entry) {
   AssignmentRequest request = RequestOf(entry);
-  if (entry.next_flavor_wakes != room_.line(entry.queue).wakes()) entry.next_flavor.clear();
+  const int root = ledger_.layout().queue(entry.queue).root;
+  const bool follows = room_.LastPass(root) - entry.next_flavor_pass <= 1;
+  const bool woken = entry.next_flavor_wakes != room_.line(entry.queue).wakes();
+  if (woken && !follows) entry.next_flavor.clear();
   request.next_flavor = &entry.next_flavor;
   Assignment before = std::move(entry.assignment);
   entry.assignment = AssignFlavors(ledger_, request);
@@ -85,7 +93,7 @@ void Cycle::JudgeGang(Entry& entry) {
   entry.targets = FindTargets(ledger_, {.queue = entry.queue,
                                         .priority = entry.workload.priority,
                                         .queued_at = entry.workload.queued_at,
-                                        .usage = entry.assignment.usage,
+                                        .usage = WithoutNothing(entry.assignment.usage),
                                         .needed = entry.assignment.needed,
                                         .fair_sharing = options_.fair_sharing});
 }
@@ -171,9 +179,7 @@ bool Cycle::Process(Entry& entry) {
       });
   if (overlaps || !FitsBeside(entry)) {
     // It keeps its place: what was in its way changes with the next pass.
-    if (!entry.next_flavor.empty()) entry.judged_version = -1;
-    entry.next_flavor.clear();
-    return false;
+    return KeepFlavors(entry);
   }
   if (!preempts) return Admit(entry);
   victims_.insert(victims_.end(), entry.targets.begin(), entry.targets.end());
@@ -309,20 +315,23 @@ bool Cycle::NameVictims(Entry& entry) {
   return true;
 }
 
-// Somebody who gets nothing in this pass: waits at the head, or steps aside.
-bool Cycle::Requeue(Entry& entry) {
-  WaitingLine& line = room_.line(entry.queue);
-  entry.reported.clear();
+bool Cycle::KeepFlavors(Entry& entry) {
   // Where pod sets' flavors depend on each other, leaving out in turn may never come round.
   const bool has_untried = entry.assignment.HasUntriedFlavors() &&
                            ++entry.flavor_attempts <= FlavorCount(entry.kind->demand);
   if (!has_untried) entry.flavor_attempts = 0;
+  if (has_untried || !entry.next_flavor.empty()) entry.judged_version = -1;
   entry.next_flavor = has_untried ? entry.assignment.next_flavor : std::vector<int>();
-  entry.next_flavor_wakes = line.wakes();
-  if (has_untried) {
-    entry.judged_version = -1;
-    return true;
-  }
+  entry.next_flavor_wakes = room_.line(entry.queue).wakes();
+  entry.next_flavor_pass = room_.LastPass(ledger_.layout().queue(entry.queue).root);
+  return has_untried;
+}
+
+// Somebody who gets nothing in this pass: waits at the head, or steps aside.
+bool Cycle::Requeue(Entry& entry) {
+  WaitingLine& line = room_.line(entry.queue);
+  entry.reported.clear();
+  if (KeepFlavors(entry)) return true;
   using Kind = FlavorRefusal::Kind;
   const bool not_placeable = entry.assignment.mode == AssignmentMode::kNoFit &&
                              entry.assignment.IsRefusedFor(Kind::kNotPlaceable) &&

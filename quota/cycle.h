@@ -1,4 +1,4 @@
-// One pass over the heads of all queues under one root of the quota tree (Kueue v0.15.2,
+// One pass over the heads of all queues under one root of the quota tree (Kueue v0.19.2,
 // pkg/scheduler/scheduler.go): each is given flavors on the same state, then they are admitted, or
 // get their victims named, one after the other, as long as what the earlier ones took leaves room.
 //
@@ -60,6 +60,8 @@ class Cycle {
   bool Admit(Entry& entry);
   bool NameVictims(Entry& entry);
   bool Requeue(Entry& entry);
+  // Whether the next attempt leaves out the flavors that this one tried.
+  bool KeepFlavors(Entry& entry);
 
   bool FitsBeside(const Entry& entry);
   void Reserve(const Entry& entry);

@@ -53,7 +53,7 @@ PodSetDemand MakePodSet(const PodSet& pod_set, const QueueConfig& queue, Names& 
     const int resource = names.Resource(name);
     const QueueConfig::Place place = queue.Find(resource);
     if (place.group < 0) {
-      if (name != kube::kPods) demand.uncovered.push_back(resource);
+      if (name != kube::kPods && each != 0) demand.uncovered.push_back(resource);
       continue;
     }
     groups[static_cast<size_t>(place.group)].requests.push_back(
@@ -64,10 +64,9 @@ PodSetDemand MakePodSet(const PodSet& pod_set, const QueueConfig& queue, Names& 
     groups[g].group = static_cast<int>(g);
     const Group& group = queue.groups[g];
     for (const GroupFlavor& flavor : group.flavors) {
-      groups[g].mismatches.push_back(
-          flavor.object == nullptr
-              ? "it doesn't exist"
-              : FlavorMismatch(*pod_set.spec, *flavor.object, group.label_keys));
+      groups[g].mismatches.push_back(flavor.object == nullptr
+                                         ? "it doesn't exist"
+                                         : FlavorMismatch(*pod_set.spec, *flavor.object));
     }
     demand.groups.push_back(std::move(groups[g]));
   }

@@ -1,4 +1,4 @@
-// The same decisions as Kueue v0.15.2's own packages, on random cases.
+// The same decisions as Kueue v0.19.2's own packages, on random cases.
 //
 // By default the recorded cases of tests/kueue/recorded_cases.jsonl are replayed: each line is
 // {"case": ..., "answer": ...}. With MUSTER_KUEUE_ORACLE=path of the oracle (tests/kueue) fresh

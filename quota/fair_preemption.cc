@@ -1,5 +1,5 @@
 // Preemption under fair sharing: quota is taken from whoever has the largest share, as long as that
-// doesn't only turn the unfairness around (Kueue v0.15.2, pkg/scheduler/preemption/fairsharing,
+// doesn't only turn the unfairness around (Kueue v0.19.2, pkg/scheduler/preemption/fairsharing,
 // with its default strategies LessThanOrEqualToFinalShare, then LessThanInitialShare).
 #include <algorithm>
 #include <deque>
@@ -30,7 +30,7 @@ class LargestShareFirst {
   // The node of a queue with candidates, or kNoNode at the end.
   int Next() {
     const int root = tree_.node(own_).root;
-    if (root == own_) return Has(own_) ? own_ : kNoNode;
+    if (root == own_) return Has(own_) && !done_.contains(own_) ? own_ : kNoNode;
     while (!done_.contains(root)) {
       const int found = Descend(root);
       if (found != kNoNode) return found;
@@ -74,7 +74,7 @@ class LargestShareFirst {
     for (int child : tree_.node(cohort).child_queues) {
       if (IsDone(child)) continue;
       const Share share = ShareOf(child);
-      if ((share.IsZero() && child != own_) || !Has(child)) {
+      if ((!BorrowsAny(tree_, child) && child != own_) || !Has(child)) {
         done_.insert(child);
         continue;
       }
@@ -90,7 +90,7 @@ class LargestShareFirst {
     for (int child : tree_.node(cohort).child_cohorts) {
       if (IsDone(child)) continue;
       const Share share = ShareOf(child);
-      if (share.IsZero() && !own_way_.contains(child)) {
+      if (!BorrowsAny(tree_, child) && !own_way_.contains(child)) {
         done_.insert(child);
       } else if (below == kNoNode || CompareShares(share, below_share) >= 0) {
         below = child;
@@ -177,12 +177,16 @@ class FairPreemption {
     return share;
   }
 
-  // From another queue only what leaves it with at least the share that the own side gets.
+  // From another queue only what leaves it with at least the share that the own side gets; anything
+  // if the own queue stays within its quota, for then it only takes back what it had lent.
   bool TakeWhileFair(const std::vector<Candidate>& candidates) {
+    const bool takes_back = IsWithinQuota(ledger_.tree(), own_, request_.needed);
     LargestShareFirst order(ledger_, request_.queue, candidates);
     for (int node = order.Next(); node != kNoNode; node = order.Next()) {
-      if (node == own_) {
-        if (Take(order.Pop(node))) return true;
+      if (node == own_ || takes_back) {
+        Candidate candidate = order.Pop(node);
+        if (node != own_) candidate.reason = VictimReason::kReclamation;
+        if (Take(candidate)) return true;
         continue;
       }
       const Share own = order.SharesAt(node).own;

@@ -1,5 +1,6 @@
 #include "quota/fair_share.h"
 
+#include <algorithm>
 #include <limits>
 #include <tuple>
 
@@ -57,6 +58,11 @@ int CompareShares(const Share& a, const Share& b) {
   if (a.IsZero() || b.IsZero()) return (a.IsZero() ? 0 : 1) - (b.IsZero() ? 0 : 1);
   return CompareProducts(Product(a.borrowed, b.lendable, b.weight_milli),
                          Product(b.borrowed, a.lendable, a.weight_milli));
+}
+
+bool BorrowsAny(const QuotaTree& tree, int node) {
+  return std::ranges::any_of(tree.node(node).listed,
+                             [&](int pair) { return Borrows(tree, node, pair); });
 }
 
 Share DominantShare(const QuotaTree& tree, const Names& names, int node) {

@@ -3,7 +3,7 @@
 //
 //   share = max over resources of 1000 * borrowed / lendable, / weight
 //
-// The definition is that of Kueue v0.15.2, pkg/cache/scheduler/fair_sharing.go, in exact fractions
+// The definition is that of Kueue v0.19.2, pkg/cache/scheduler/fair_sharing.go, in exact fractions
 // where Kueue divides floating point numbers.
 #pragma once
 
@@ -26,6 +26,13 @@ struct Share {
 
 // <0, 0 or >0. A node of weight 0 that borrows is above all others.
 int CompareShares(const Share& a, const Share& b);
+
+// It uses more of this pair than its subtree has.
+inline bool Borrows(const QuotaTree& tree, int node, int pair) {
+  return tree.Usage(node, pair) > tree.Subtree(node, pair);
+}
+// ... of any.
+bool BorrowsAny(const QuotaTree& tree, int node);
 
 // The share of a node as it uses its tree now. A root has none.
 Share DominantShare(const QuotaTree& tree, const Names& names, int node);

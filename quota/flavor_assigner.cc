@@ -28,12 +28,11 @@ AssignmentMode ModeOf(Availability availability) {
 bool IsBetter(const Grade& a, const Grade& b, const kube::FlavorFungibility& fungibility) {
   if (a.availability == Availability::kNone) return false;
   if (b.availability == Availability::kNone) return true;
-  if (fungibility.preference == kube::FungibilityPreference::kBorrowingOverPreemption) {
-    // What can't be had at present is never better than what can (kueue#13607, mended after v0.15).
+  if (fungibility.preference == kube::FungibilityPreference::kPreemptionOverBorrowing) {
+    // What can't be had at present is never better than what can.
     const bool a_helps = a.availability != Availability::kNoCandidates;
     const bool b_helps = b.availability != Availability::kNoCandidates;
     if (a_helps != b_helps) return a_helps;
-    // v0.15 means the smallest distance of borrowing first by this name.
     return std::pair(-a.borrowing, a.availability) > std::pair(-b.borrowing, b.availability);
   }
   return std::pair(a.availability, -a.borrowing) > std::pair(b.availability, -b.borrowing);

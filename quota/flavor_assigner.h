@@ -1,5 +1,5 @@
 // Which flavor each resource of a workload gets, and what stands in the way where none is free
-// (Kueue v0.15.2, pkg/scheduler/flavorassigner/flavorassigner.go).
+// (Kueue v0.19.2, pkg/scheduler/flavorassigner/flavorassigner.go).
 //
 // Pod set by pod set, and in each resource group by resource group, flavors are tried in the order
 // of the ClusterQueue. All resources of a group get the same flavor, as bad as the worst of them is

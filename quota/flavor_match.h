@@ -1,7 +1,6 @@
 // Do a flavor's labels and taints agree with what the pods ask for?
 #pragma once
 
-#include <set>
 #include <string>
 
 #include "kube/objects/pod.h"
@@ -12,10 +11,9 @@ namespace muster::quota {
 // "" if they do; else what is in the way, a part of a sentence.
 //
 // Taints with NoSchedule or NoExecute must be tolerated by the pods or by the flavor itself. Of
-// nodeSelector and required node affinity only `label_keys` count. Affinity terms are alternatives:
-// one that says nothing about these keys lets every flavor through, and fields are not looked at
-// (Kueue v0.15.2, pkg/scheduler/flavorassigner/flavorassigner.go).
-std::string FlavorMismatch(const kube::PodSpec& spec, const kube::ResourceFlavor& flavor,
-                           const std::set<std::string, std::less<>>& label_keys);
+// nodeSelector and required node affinity only keys of the flavor's own nodeLabels count. Affinity
+// terms are alternatives: one that says nothing about these keys lets the flavor through, and
+// fields are not looked at (Kueue v0.19.2, pkg/scheduler/flavorassigner/flavorassigner.go).
+std::string FlavorMismatch(const kube::PodSpec& spec, const kube::ResourceFlavor& flavor);
 
 }  // namespace muster::quota

@@ -32,10 +32,10 @@ std::optional<Expressions> Only(const kube::ResourceFlavor& flavor,
   for (const kube::ResourceFlavor* other : others) {
     const bool differs = std::ranges::any_of(flavor.node_labels, [&](const auto& label) {
       const auto same = other->node_labels.find(label.first);
-      return same == other->node_labels.end() || same->second != label.second;
+      return same != other->node_labels.end() && same->second != label.second;
     });
     if (differs) continue;
-    // It has all of these labels: one that only it has tells them apart.
+    // A label that only it has tells them apart.
     const auto own = std::ranges::find_if(other->node_labels, [&](const auto& label) {
       return !flavor.node_labels.contains(label.first);
     });

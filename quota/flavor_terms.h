@@ -1,14 +1,15 @@
 // Which flavors Kueue may give the pods of a Workload, said in the only words for it that Kueue
 // has: required node affinity of the pod set's template, which a flavor's nodeLabels must match.
 //
-// Kueue (v0.15.2, pkg/scheduler/flavorassigner) has no other for one Workload: that a flavor was
+// Kueue (v0.19.2, pkg/scheduler/flavorassigner) has no other for one Workload: that a flavor was
 // tried is remembered only while the Workload waits for quota, so whatever evicts one (a check that
 // says Retry, spec.active, preemption) has it try the same flavor first again. It compares a
 // Workload with its job by containers and tolerations alone (pkg/util/equality/podset.go) and never
 // copies the affinity to the job's pods, so what is said here stays, and is said to Kueue only.
 //
-// Of a term's expressions Kueue looks at those whose keys occur in some flavor of the group. Ours
-// stand behind a marker that no node and no flavor contradicts, so they can be taken away again.
+// Of a term's expressions Kueue looks at those whose keys are among the flavor's own nodeLabels, so
+// that a flavor can only be ruled out by a label that it has. Ours stand behind a marker that no
+// node and no flavor contradicts, so they can be taken away again.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Where quota/ deliberately decides unlike Kueue v0.15.2: the reproducers of README.md's table.
+// Where quota/ deliberately decides unlike Kueue v0.19.2: the reproducers of README.md's table.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "quota/fair_share.h"
@@ -17,21 +17,8 @@ kube::FlavorFungibility LeastBorrowing() {
   kube::FlavorFungibility fungibility;
   fungibility.when_can_borrow = kube::FungibilityPolicy::kTryNextFlavor;
   fungibility.when_can_preempt = kube::FungibilityPolicy::kTryNextFlavor;
-  fungibility.preference = kube::FungibilityPreference::kBorrowingOverPreemption;
+  fungibility.preference = kube::FungibilityPreference::kPreemptionOverBorrowing;
   return fungibility;
-}
-
-// Kueue takes f0, which nobody can be made to give back, and waits for ever (kueue#13607).
-TEST(UnlikeKueue, AFlavorWithoutVictimsIsNotPreferredToOneThatFits) {
-  QuotaWorld world;
-  kube::ClusterQueue queue = Queue("q", {{"f0", 2}, {"f1", 0}}, "c");
-  queue.fungibility = LeastBorrowing();
-  world.Add(queue).Add(Queue("lender", {{"f1", 4}}, "c"));
-  world.Admit({Gang("running", "q", 2)});
-  ASSERT_EQ(world.FlavorOf("running"), "f0");
-  world.Enqueue(Gang("a", "q", 2, 0, 1));
-  EXPECT_THAT(world.Schedule(), ElementsAre("a"));
-  EXPECT_EQ(world.FlavorOf("a"), "f1");
 }
 
 // Kueue calls it Fit as cpu, which is borrowed, is there: it takes no victims for memory, finds in
@@ -69,16 +56,55 @@ TEST(UnlikeKueue, EqualSharesAreEqual) {
   EXPECT_NE(3000 * 1000.0 / 7000, 9000 * 1000.0 / 7000 / 3.0);
 }
 
-// Kueue's preemptor ends in a nil pointer here (mended by kueue#10891).
-TEST(UnlikeKueue, FairSharingWithoutACohortFindsNoVictims) {
-  QuotaWorld world({.fair_sharing = true});
-  kube::ClusterQueue queue = Queue("q", {{"f0", 4}});
+// What Kueue preempts for leaves the count of pods out
+// (pkg/scheduler/flavorassigner/flavorassigner.go:713 clones the requests before it adds them): it
+// names one victim, finds that two pods still don't fit, and stays there.
+TEST(UnlikeKueue, VictimsMakeRoomForThePodsToo) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Queue("q", {});
+  queue.resource_groups = Quotas({{"f0", 2}}, "pods");
   queue.preemption.within_cluster_queue = kube::WithinQueuePolicy::kLowerPriority;
   world.Add(queue);
-  world.Admit({Gang("low", "q", 1, 0), Gang("high", "q", 3, 9)});
-  world.Enqueue(Gang("a", "q", 4, 5));
+  const auto pods = [](const char* id, int64_t count, int64_t priority) {
+    Workload workload = Gang(id, "q", count, priority);
+    workload.pod_sets = {Pods("worker", count, -1)};
+    return workload;
+  };
+  world.Admit({pods("a", 1, 0), pods("b", 1, 0)});
+  world.Enqueue(pods("high", 2, 5));
+  EXPECT_THAT(world.Schedule(), ElementsAre("high<-b,a"));
+}
+
+// Kueue wakes nobody for quota that is given back in a stopped LocalQueue, which its queue manager
+// no longer knows (pkg/cache/queue/manager.go:864): b would wait there until something else
+// happens.
+TEST(UnlikeKueue, QuotaGivenBackInAStoppedLocalQueueIsUsed) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"f0", 4}}, "c")).Add(Queue("other", {{"f0", 0}}, "c"));
+  world.Admit({Gang("a", "q", 4)});
+  world.Enqueue(Gang("b", "other", 4));
   EXPECT_THAT(world.Schedule(), IsEmpty());
-  EXPECT_EQ(world.Code("a"), WaitCode::kQuotaInUse);
+  kube::LocalQueue stopped = Local("q");
+  stopped.stop_policy = kube::StopPolicy::kHold;
+  world.scheduler.Upsert(stopped);
+  world.scheduler.Withdraw("a");
+  EXPECT_THAT(world.Schedule(), ElementsAre("b"));
+}
+
+// In one cycle p names v, s takes what is free, and Kueue admits r into what v still uses
+// (pkg/scheduler/scheduler.go:758): 10 of 8 are used until v is gone.
+TEST(UnlikeKueue, NobodyIsAdmittedBesideVictimsThatStillRun) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Queue("q", {{"f0", 4}}, "c");
+  queue.preemption.reclaim_within_cohort = kube::ReclaimPolicy::kAny;
+  world.Add(queue).Add(Queue("r", {{"f0", 2}}, "c")).Add(Queue("s", {{"f0", 2}}, "c"));
+  world.Add(Queue("x", {{"f0", 0}}, "c"));
+  world.Admit({Gang("v", "x", 6)});
+  world.Enqueue(Gang("p", "q", 4, 9)).Enqueue(Gang("s", "s", 2, 0, 1));
+  world.Enqueue(Gang("r", "r", 2, 0, 2));
+  EXPECT_THAT(world.Schedule(), ElementsAre("p<-v", "s"));
+  world.scheduler.Withdraw("v");
+  EXPECT_THAT(world.Schedule(), ElementsAre("p", "r"));
 }
 
 }  // namespace

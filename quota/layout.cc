@@ -88,9 +88,7 @@ Group MakeGroup(const kube::ResourceGroup& from, const QuotaObjects& objects, Na
     made.flavor = names.Flavor(flavor.flavor);
     for (int resource : group.resources) made.pairs.push_back(names.Pair(made.flavor, resource));
     auto it = objects.flavors().find(flavor.flavor);
-    if (it == objects.flavors().end()) continue;
-    made.object = &it->second;
-    for (const auto& [key, value] : it->second.node_labels) group.label_keys.insert(key);
+    if (it != objects.flavors().end()) made.object = &it->second;
   }
   return group;
 }

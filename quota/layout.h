@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,9 +24,6 @@ struct GroupFlavor {
 struct Group {
   std::vector<int> resources;
   std::vector<GroupFlavor> flavors;
-  // Labels by which the group's flavors differ from others: what a pod asks of other labels
-  // doesn't rule a flavor out.
-  std::set<std::string, std::less<>> label_keys;
 };
 
 struct QueueConfig {

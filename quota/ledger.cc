@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace muster::quota {
 
 std::vector<PairAmount> Ledger::Pairs(const std::vector<PodSetAssignment>& pod_sets) {
@@ -31,9 +33,21 @@ bool Ledger::Refresh() {
   versions_.assign(static_cast<size_t>(layout_->tree.size()), ++last_version_);
   for (const std::unique_ptr<Reservation>& reservation : reservations_) {
     reservation->queue = layout_->FindQueue(reservation->admission->cluster_queue);
+    if (Drains(*reservation)) reservation->marked = Reservation::Part::kAll;
     Count(*reservation);
   }
   return true;
+}
+
+bool Ledger::Drains(const Reservation& reservation) const {
+  const auto drains = [](const auto& queue) {
+    return queue.stop_policy == kube::StopPolicy::kHoldAndDrain;
+  };
+  if (reservation.queue >= 0 && drains(*layout_->queue(reservation.queue).object)) return true;
+  const Workload& workload = reservation.workload;
+  const auto local =
+      objects_.local_queues().find(absl::StrCat(workload.name_space, "/", workload.queue));
+  return local != objects_.local_queues().end() && drains(local->second);
 }
 
 void Ledger::Count(Reservation& reservation) {
@@ -72,6 +86,7 @@ Reservation& Ledger::Set(Workload workload, std::shared_ptr<const Admission> adm
   if (!stale_ && names_.pair_count() > tree().pair_count()) stale_ = true;
   if (stale_) return *reservation;
   reservation->queue = layout_->FindQueue(reservation->admission->cluster_queue);
+  if (Drains(*reservation)) reservation->marked = Reservation::Part::kAll;
   Count(*reservation);
   return *reservation;
 }

@@ -30,7 +30,7 @@ struct Reservation {
   int queue = -1;  // index in the layout; -1: its ClusterQueue doesn't exist, and nothing counts
   std::vector<PairAmount> base;     // of Admission::pod_sets; every pair once
   std::vector<PairAmount> surplus;  // of Admission::surplus
-  Part marked = Part::kNothing;     // named as a victim
+  Part marked = Part::kNothing;     // named as a victim, or drained
   Part gone = Part::kNothing;
 };
 
@@ -68,6 +68,8 @@ class Ledger {
   void Remove(std::string_view id);
   Reservation* Find(std::string_view id);
   const Reservation* Find(std::string_view id) const;
+  // It is on a ClusterQueue, or of a LocalQueue, with stopPolicy HoldAndDrain.
+  bool Drains(const Reservation& reservation) const;
   // Those on one ClusterQueue, in no order.
   const std::vector<Reservation*>& OnQueue(int queue) const {
     return by_queue_[static_cast<size_t>(queue)];

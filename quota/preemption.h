@@ -1,4 +1,4 @@
-// Whose quota to take back so that a workload fits (Kueue v0.15.2, pkg/scheduler/preemption).
+// Whose quota to take back so that a workload fits (Kueue v0.19.2, pkg/scheduler/preemption).
 //
 // What an admitted workload has beyond its minMember (its surplus) is a candidate of its own: it
 // stands before whole workloads of the same priority. Without any surplus the choice is Kueue's.

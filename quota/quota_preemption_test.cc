@@ -46,6 +46,17 @@ TEST(Preemption, IsNamedOnceAndEndsInAdmission) {
   EXPECT_THAT(world.Schedule(), ElementsAre("urgent"));
 }
 
+TEST(Preemption, TakesFirstWhatIsDrainedAnyway) {
+  QuotaWorld world;
+  world.Add(Preempting("q", 4, "c")).Add(Preempting("x", 0, "c")).Add(Preempting("y", 0, "c"));
+  world.Admit({Gang("of-x", "x", 2), Gang("of-y", "y", 2)});
+  kube::LocalQueue stopped = Local("x");
+  stopped.stop_policy = kube::StopPolicy::kHoldAndDrain;
+  world.scheduler.Upsert(stopped);
+  world.Enqueue(Gang("a", "q", 2));
+  EXPECT_THAT(world.Schedule(), ElementsAre("a<-of-x")) << "of-y was admitted last";
+}
+
 TEST(Preemption, KeepsWhatItWaitsForFromThoseBehind) {
   QuotaWorld world;
   world.Add(Preempting("q", 8));

@@ -108,7 +108,9 @@ void QuotaScheduler::SetAdmitted(const Workload& workload, const Admission& admi
     if (known->queue >= 0 && !ledger.is_stale() &&
         (known->workload.priority != workload.priority ||
          known->workload.queued_at != workload.queued_at)) {
-      ledger.Touch(ledger.layout().queue(known->queue).root);
+      const int root = ledger.layout().queue(known->queue).root;
+      ledger.Touch(root);
+      state_->Wake(root);
     }
     known->workload = workload;
     return;

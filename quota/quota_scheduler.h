@@ -1,4 +1,4 @@
-// Flavor-aware quota with Kueue's semantics (sigs.k8s.io/kueue v0.15.2): who is admitted, to which
+// Flavor-aware quota with Kueue's semantics (sigs.k8s.io/kueue v0.19.2): who is admitted, to which
 // flavors, at whose expense.
 //
 // Owns quota objects, the queue of waiting workloads, and the usage of admitted ones. No I/O, no

@@ -9,7 +9,7 @@
 //   local(n)   = max(0, subtree(n) - lendingLimit(n)), 0 without a limit
 //   usage(p)   = sum over children c of max(0, usage(c) - local(c))
 //
-// so counting something costs one step per level. The rules are those of Kueue v0.15.2,
+// so counting something costs one step per level. The rules are those of Kueue v0.19.2,
 // pkg/cache/scheduler/resource_node.go. Nodes are dense integers.
 #pragma once
 

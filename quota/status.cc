@@ -146,16 +146,9 @@ std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) con
 std::vector<std::string> QuotaScheduler::ToDrain() const {
   state_->Refresh();
   const Ledger& ledger = state_->ledger;
-  const auto& local_queues = ledger.objects().local_queues();
   std::vector<std::string> ids;
   for (const auto& reservation : ledger.reservations()) {
-    auto local = local_queues.find(LocalQueueOf(reservation->workload));
-    const bool drains =
-        (reservation->queue >= 0 && ledger.layout().queue(reservation->queue).object->stop_policy ==
-                                        kube::StopPolicy::kHoldAndDrain) ||
-        (local != local_queues.end() &&
-         local->second.stop_policy == kube::StopPolicy::kHoldAndDrain);
-    if (drains) ids.push_back(reservation->workload.id);
+    if (ledger.Drains(*reservation)) ids.push_back(reservation->workload.id);
   }
   std::sort(ids.begin(), ids.end());
   return ids;

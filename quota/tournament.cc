@@ -11,7 +11,9 @@ namespace {
 
 struct Contender {
   Entry* entry = nullptr;
-  Share share;  // of the child of the cohort under which it stands, with what it asks for
+  // Of the child of the cohort under which it stands, with what it asks for.
+  Share share;
+  bool borrows = false;  // something of what it asks for
 };
 
 class Tournament {
@@ -30,7 +32,7 @@ class Tournament {
       for (int child : *children) {
         Entry* entry = WinnerUnder(child);
         if (entry == nullptr) continue;
-        Contender contender = {entry, ShareWith(*entry, child)};
+        const Contender contender = Contend(*entry, child);
         if (best.entry == nullptr || IsFairer(contender, best)) best = contender;
       }
     }
@@ -38,14 +40,20 @@ class Tournament {
   }
 
  private:
-  Share ShareWith(const Entry& entry, int node) {
+  Contender Contend(Entry& entry, int node) {
     const int queue = ledger_.layout().queue(entry.queue).node;
-    ledger_.tree().AddUsage(queue, entry.assignment.usage);
-    const Share share = DominantShare(ledger_.tree(), ledger_.names(), node);
-    ledger_.tree().RemoveUsage(queue, entry.assignment.usage);
-    return share;
+    const std::vector<PairAmount>& usage = entry.assignment.usage;
+    QuotaTree& tree = ledger_.tree();
+    tree.AddUsage(queue, usage);
+    Contender contender = {&entry, DominantShare(tree, ledger_.names(), node)};
+    contender.borrows = std::ranges::any_of(usage, [&](const PairAmount& each) {
+      return each.amount > 0 && Borrows(tree, node, each.pair);
+    });
+    tree.RemoveUsage(queue, usage);
+    return contender;
   }
   static bool IsFairer(const Contender& a, const Contender& b) {
+    if (a.borrows != b.borrows) return !a.borrows;
     const int order = CompareShares(a.share, b.share);
     return order != 0 ? order < 0 : ByRank()(a.entry, b.entry);
   }

@@ -1,4 +1,4 @@
-// In which order a pass handles the heads of queues (Kueue v0.15.2, pkg/scheduler/scheduler.go and
+// In which order a pass handles the heads of queues (Kueue v0.19.2, pkg/scheduler/scheduler.go and
 // fair_sharing_iterator.go).
 #pragma once
 

@@ -54,7 +54,7 @@ void WaitingLine::Remove(Entry* entry) {
 }
 
 Entry* WaitingLine::Head() const {
-  if (sticky_ != nullptr) return sticky_;
+  if (sticky_ != nullptr && !sticky_->parked_alone && !sticky_->kind->parked) return sticky_;
   return awake_.empty() ? nullptr : *(*awake_.begin())->ready.begin();
 }
 
@@ -70,7 +70,6 @@ void WaitingLine::ParkClass(Entry* entry) {
   kind->parked = true;
   kind->refused = entry->assignment;
   asleep_.insert(kind);
-  if (sticky_ == entry) Stick(nullptr);
 }
 
 void WaitingLine::ParkAlone(Entry* entry) {
@@ -81,7 +80,6 @@ void WaitingLine::ParkAlone(Entry* entry) {
   List(kind);
   entry->parked_alone = true;
   asleep_.insert(kind);
-  if (sticky_ == entry) Stick(nullptr);
 }
 
 void WaitingLine::Wake(Entry* entry) {

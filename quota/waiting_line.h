@@ -5,7 +5,7 @@
 // something else decided (a placement) parks only its own entry. A change that may help wakes all.
 // Adding, parking, waking and removing cost the logarithm of the number of classes or entries.
 //
-// Waking by class instead of one by one is the only difference to Kueue v0.15.2,
+// Waking by class instead of one by one is the only difference to Kueue v0.19.2,
 // pkg/cache/queue/cluster_queue.go; see README.md why it can't be seen.
 #pragma once
 
@@ -46,6 +46,7 @@ struct Entry {
   int64_t judged_version = -1;    // Ledger::Version
   std::vector<int> next_flavor;   // empty: all are tried
   int64_t next_flavor_wakes = 0;  // ... valid while the line was woken so often
+  int64_t next_flavor_pass = 0;   // ... and in the pass after this one
   size_t flavor_attempts = 0;     // in a row that left flavors out
   std::vector<Victim> reported;   // victims as last decided
   int64_t claimed_pass = -1;      // ... which were its own in this pass
@@ -83,8 +84,8 @@ class WaitingLine {
 
   // The next to be tried; null if there is none.
   Entry* Head() const;
-  // What is tried before all others until it is admitted, parked or removed: its victims are being
-  // evicted (Kueue#6929).
+  // What is tried before all others, unless it is parked, until it is removed or another takes its
+  // place: its victims are being evicted (Kueue#6929).
   void Stick(Entry* entry);
   Entry* sticky() const { return sticky_; }
 

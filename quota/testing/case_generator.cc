@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "kube/objects/time_text.h"
+#include "quota/testing/quota_history.h"
 
 namespace muster::quota::testing {
 namespace {
@@ -57,7 +58,112 @@ class CaseMaker {
             {"pending", pending}};
   }
 
+  json MakeHistory() {
+    fair_sharing_ = Chance(40);
+    most_nominal_ = 6;
+    likes_preemption_ = true;
+    HistoryRun run(fair_sharing_);
+    json events = json::array();
+    const auto happens = [&](json event) {
+      run.Happen(event);
+      events.push_back(std::move(event));
+    };
+    MakeGroups();
+    std::vector<std::string> flavors;
+    for (const GroupShape& group : groups_) {
+      flavors.insert(flavors.end(), group.flavors.begin(), group.flavors.end());
+    }
+    for (const std::string& name : flavors) {
+      if (!Chance(5)) happens({{"flavor", MakeFlavor(name)}});
+    }
+    for (const json& cohort : MakeCohorts()) happens({{"cohort", cohort}});
+    std::vector<json> queues;
+    const int queue_count = 1 + Below(5);
+    for (int i = 0; i < queue_count; ++i) {
+      queues.push_back(MakeFirmQueue(absl::StrCat("q", i)));
+      happens({{"clusterQueue", queues.back()}});
+      happens({{"localQueue", MakeLocalQueue(absl::StrCat("l", i), queues.back())}});
+    }
+    int arrived = 0;
+    for (int left = 40 + Below(21); left > 0; --left) {
+      happens(MakeEvent(run, flavors, queues, arrived));
+    }
+    return {{"fairSharing", fair_sharing_}, {"events", events}};
+  }
+
  private:
+  // One that says how it queues.
+  json MakeFirmQueue(const std::string& name) {
+    json queue = MakeQueue(name);
+    queue["spec"]["queueingStrategy"] = Chance(30) ? "StrictFIFO" : "BestEffortFIFO";
+    return queue;
+  }
+  json MakeLocalQueue(const std::string& name, const json& queue) {
+    return {{"metadata", {{"name", name}}},
+            {"spec", {{"clusterQueue", queue["metadata"]["name"]}, {"stopPolicy", "None"}}}};
+  }
+  json Stopped(json object) {
+    static const char* const kPolicies[] = {"None", "None", "Hold", "HoldAndDrain"};
+    object["spec"]["stopPolicy"] = kPolicies[Below(4)];
+    return object;
+  }
+
+  json MakeEvent(const HistoryRun& run, const std::vector<std::string>& flavors,
+                 std::vector<json>& queues, int& arrived) {
+    using State = HistoryRun::State;
+    const auto pending = run.In(State::kPending);
+    const auto admitted = run.In(State::kAdmitted);
+    const auto evicting = run.In(State::kEvicting);
+    const auto inactive = run.In(State::kInactive);
+    const size_t queue = Index(queues.size());
+    if (!evicting.empty() && Chance(40)) return {{"stopped", Pick(evicting)}};
+    if (!inactive.empty() && Chance(20)) return {{"activated", Pick(inactive)}};
+    const int kind = Below(100);
+    if (kind < 15 && !admitted.empty()) return {{"ends", Pick(admitted)}};
+    if (kind < 18 && !pending.empty()) return {{"ends", Pick(pending)}};
+    if (kind < 21 && !admitted.empty()) return {{"deactivated", Pick(admitted)}};
+    if (kind < 23 && !pending.empty()) return {{"deactivated", Pick(pending)}};
+    if (kind < 26 && !pending.empty()) return {{"priority", {{Pick(pending), Below(4)}}}};
+    if (kind < 28 && !admitted.empty()) return {{"priority", {{Pick(admitted), Below(4)}}}};
+    if (kind < 33) {
+      queues[queue] = Stopped(queues[queue]);
+      return {{"clusterQueue", queues[queue]}};
+    }
+    if (kind < 37) {
+      return {{"localQueue", Stopped(MakeLocalQueue(absl::StrCat("l", queue), queues[queue]))}};
+    }
+    if (kind < 42) {
+      queues[queue] = MakeFirmQueue(absl::StrCat("q", queue));
+      return {{"clusterQueue", queues[queue]}};
+    }
+    if (kind < 45) return {{"flavor", MakeFlavor(Pick(flavors))}};
+    if (kind < 48 && !cohort_names_.empty()) return MakeCohortEvent();
+    if (pending.size() > 12) return {{"ends", Pick(pending)}};
+    json workload = MakeWorkload(absl::StrCat("w", arrived++), queues[queue], false);
+    workload.erase("createdAt");
+    workload["clusterQueue"] = absl::StrCat("l", queue);
+    workload["priority"] = Below(4) + (Chance(30) ? 4 : 0);
+    if (!last_arrival_.is_null() && Chance(30)) {
+      workload["podSets"] = last_arrival_["podSets"];
+      workload["clusterQueue"] = last_arrival_["clusterQueue"];
+      if (Chance(50)) workload["priority"] = last_arrival_["priority"];
+    }
+    last_arrival_ = workload;
+    return {{"arrives", workload}};
+  }
+
+  // Its parent is one with a lower number, so that there is no cycle.
+  json MakeCohortEvent() {
+    const size_t which = Index(cohort_names_.size());
+    if (Chance(15)) return {{"deleteCohort", cohort_names_[which]}};
+    json spec = json::object();
+    const bool has_parent = which > 0 && Chance(75);
+    if (has_parent) spec["parentName"] = cohort_names_[Index(which)];
+    if (Chance(40)) spec["resourceGroups"] = MakeQuotas(has_parent, 6, true);
+    AddWeight(spec);
+    return {{"cohort", {{"metadata", {{"name", cohort_names_[which]}}}, {"spec", spec}}}};
+  }
+
   int Below(int bound) { return static_cast<int>(random_() % static_cast<uint64_t>(bound)); }
   size_t Index(size_t bound) { return static_cast<size_t>(random_() % bound); }
   bool Chance(int percent) { return Below(100) < percent; }
@@ -164,12 +270,13 @@ class CaseMaker {
   json MakeQueue(const std::string& name) {
     json spec = {{"namespaceSelector", json::object()}};
     const bool has_cohort = !cohort_names_.empty() && Chance(90);
-    if (has_cohort) spec["cohort"] = Pick(cohort_names_);
-    spec["resourceGroups"] = MakeQuotas(has_cohort, 10, false);
+    if (has_cohort) spec["cohortName"] = Pick(cohort_names_);
+    spec["resourceGroups"] = MakeQuotas(has_cohort, most_nominal_, false);
     static const char* const kWithin[] = {"Never", "LowerPriority", "LowerOrNewerEqualPriority"};
     static const char* const kReclaim[] = {"Never", "LowerPriority", "Any"};
-    json preemption = {{"withinClusterQueue", kWithin[Below(3)]},
-                       {"reclaimWithinCohort", kReclaim[Below(3)]}};
+    const int from = likes_preemption_ && Chance(80) ? 1 : 0;
+    json preemption = {{"withinClusterQueue", kWithin[from + Below(3 - from)]},
+                       {"reclaimWithinCohort", kReclaim[from + Below(3 - from)]}};
     if (preemption["reclaimWithinCohort"] != "Never" && Chance(40)) {
       preemption["borrowWithinCohort"]["policy"] = "LowerPriority";
       if (Chance(50)) preemption["borrowWithinCohort"]["maxPriorityThreshold"] = Below(4);
@@ -178,8 +285,8 @@ class CaseMaker {
     if (Chance(60)) {
       const bool borrow_on = Chance(60);
       const bool preempt_on = Chance(60);
-      json fungibility = {{"whenCanBorrow", borrow_on ? "TryNextFlavor" : "Borrow"},
-                          {"whenCanPreempt", preempt_on ? "TryNextFlavor" : "Preempt"}};
+      json fungibility = {{"whenCanBorrow", borrow_on ? "TryNextFlavor" : "MayStopSearch"},
+                          {"whenCanPreempt", preempt_on ? "TryNextFlavor" : "MayStopSearch"}};
       // Kueue's CRD allows a preference only where the search goes on.
       if (borrow_on && preempt_on && Chance(60)) {
         fungibility["preference"] =
@@ -279,12 +386,17 @@ class CaseMaker {
   bool fair_sharing_ = false;
   bool crowded_ = false;
   int flavor_count_ = 0;
+  int most_nominal_ = 10;  // of a queue's flavor
+  bool likes_preemption_ = false;
   std::vector<GroupShape> groups_;
   std::vector<std::string> cohort_names_;
+  json last_arrival_;  // in a history
 };
 
 }  // namespace
 
 json MakeCase(uint64_t seed) { return CaseMaker(seed).Make(); }
+
+json MakeHistory(uint64_t seed) { return CaseMaker(seed ^ 0xA5A5A5A5u).MakeHistory(); }
 
 }  // namespace muster::quota::testing

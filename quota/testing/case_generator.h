@@ -12,4 +12,8 @@ namespace muster::quota::testing {
 // workloads.
 nlohmann::json MakeCase(uint64_t seed);
 
+// A history of queues like those of cases: their objects, then 40 to 60 events that go on from what
+// a QuotaScheduler made of those before.
+nlohmann::json MakeHistory(uint64_t seed);
+
 }  // namespace muster::quota::testing

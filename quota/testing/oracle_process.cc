@@ -18,7 +18,7 @@ void Check(bool holds, const char* what) {
 
 }  // namespace
 
-OracleProcess::OracleProcess(const std::string& binary) {
+OracleProcess::OracleProcess(const std::string& binary, const std::string& argument) {
   std::array<int, 2> in = {};
   std::array<int, 2> out = {};
   Check(pipe(in.data()) == 0 && pipe(out.data()) == 0, "pipe");
@@ -28,7 +28,8 @@ OracleProcess::OracleProcess(const std::string& binary) {
     dup2(in[0], STDIN_FILENO);
     dup2(out[1], STDOUT_FILENO);
     for (int end : {in[0], in[1], out[0], out[1]}) close(end);
-    execl(binary.c_str(), binary.c_str(), nullptr);
+    const char* given = argument.empty() ? nullptr : argument.c_str();
+    execl(binary.c_str(), binary.c_str(), given, nullptr);
     std::perror(binary.c_str());
     _exit(127);
   }
@@ -44,8 +45,8 @@ OracleProcess::~OracleProcess() {
   waitpid(process_, nullptr, 0);
 }
 
-nlohmann::json OracleProcess::Ask(const nlohmann::json& quota_case) {
-  const std::string line = quota_case.dump() + "\n";
+nlohmann::json OracleProcess::Ask(const nlohmann::json& question) {
+  const std::string line = question.dump() + "\n";
   for (size_t sent = 0; sent < line.size();) {
     const ssize_t count = write(to_, line.data() + sent, line.size() - sent);
     Check(count > 0, "writing to the oracle");

@@ -1,4 +1,4 @@
-// A conversation with the oracle of tests/kueue: one case in, one answer out.
+// A conversation with the oracle of tests/kueue: one line of JSON in, one out.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@ namespace muster::quota::testing {
 
 class OracleProcess {
  public:
-  // Starts the binary; aborts if that fails.
-  explicit OracleProcess(const std::string& binary);
+  // Starts the binary, with one argument if it isn't empty; aborts if that fails.
+  explicit OracleProcess(const std::string& binary, const std::string& argument = "");
   ~OracleProcess();
   OracleProcess(const OracleProcess&) = delete;
   OracleProcess& operator=(const OracleProcess&) = delete;
 
-  nlohmann::json Ask(const nlohmann::json& quota_case);
+  nlohmann::json Ask(const nlohmann::json& question);
 
  private:
   int process_ = -1;

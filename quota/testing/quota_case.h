@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "nlohmann/json.hpp"
@@ -10,6 +11,18 @@
 #include "quota/quota_scheduler.h"
 
 namespace muster::quota::testing {
+
+// Of all workloads and LocalQueues.
+inline constexpr char kNamespace[] = "default";
+
+// An object of queues as a case has it: `field` is "flavor", "cohort", "clusterQueue" or
+// "localQueue" (whose namespace is left out).
+void UpsertObject(QuotaScheduler& scheduler, const std::string& field,
+                  const nlohmann::json& object);
+
+// A gang with the pod sets of the case, in the namespace of all of them; its clusterQueue is taken
+// for its LocalQueue's name.
+Workload MakeWorkload(const nlohmann::json& from);
 
 struct LoadedCase {
   std::unique_ptr<QuotaScheduler> scheduler;  // with what is admitted

@@ -58,7 +58,6 @@ type verdict struct {
 		UID    types.UID `json:"uid"`
 		Reason string    `json:"reason"`
 	} `json:"victims"`
-	Error string `json:"error"`
 	// Kueue is a function of its input but for fair sharing among cohorts.
 	Alternatives []json.RawMessage `json:"alternatives"`
 }
@@ -127,8 +126,6 @@ func (o *oracle) ask(question oracleCase) (verdict, error) {
 		return verdict{}, fmt.Errorf("the oracle can't judge %s: %s", line, answer.Error)
 	case answer.ID != question.ID || len(answer.Results) != 1:
 		return verdict{}, fmt.Errorf("case %d was answered by %s", question.ID, text)
-	case answer.Results[0].Error != "":
-		return verdict{}, fmt.Errorf("Kueue on %s: %s", line, answer.Results[0].Error)
 	case len(answer.Results[0].Alternatives) > 0:
 		return verdict{}, errors.New("the set-up leaves Kueue's answer to chance")
 	}

@@ -100,8 +100,8 @@ func drawQueue(random *rand.Rand, inCohort bool) queueSetup {
 	// No preference: quota/README.md says where it differs from Kueue's.
 	if chance(random, 50) {
 		q.fungibility = map[string]any{
-			"whenCanBorrow":  pickOne(random, []string{"Borrow", "TryNextFlavor"}),
-			"whenCanPreempt": pickOne(random, []string{"Preempt", "TryNextFlavor"}),
+			"whenCanBorrow":  pickOne(random, []string{"MayStopSearch", "TryNextFlavor"}),
+			"whenCanPreempt": pickOne(random, []string{"MayStopSearch", "TryNextFlavor"}),
 		}
 	}
 	return q
@@ -221,7 +221,7 @@ func (q queueSetup) spec(namespace string, open bool) map[string]any {
 		"resourceGroups":    []any{map[string]any{"coveredResources": []any{string(gpu)}, "flavors": flavors}},
 	}
 	if q.inCohort {
-		spec["cohort"] = namespace
+		spec["cohortName"] = namespace
 	}
 	if !open {
 		spec["preemption"] = q.preemption

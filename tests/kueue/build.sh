@@ -3,10 +3,13 @@
 #
 #   build.sh           build it if it is missing; the last line is the folder
 #   build.sh --where   print only the folder
+#   build.sh --run COMMAND...   build it, and run COMMAND (a path from the working
+#                      directory) with MUSTER_KUEUE_ORACLE naming it
 #
 # The folder lies outside the tree and is named by a hash of what the binary
 # is made of, so that fresh clones and branches share one build.
 set -euo pipefail
+caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/muster/kueue"
@@ -18,10 +21,17 @@ if [[ "${1:-}" == --where ]]; then
   echo "$out"
   exit
 fi
-if [[ -x "$out/oracle" ]]; then
-  echo "kueue oracle: built already"
+finish() {
+  if [[ "${1:-}" == --run ]]; then
+    cd "$caller"
+    MUSTER_KUEUE_ORACLE="$out/oracle" exec "${@:2}"
+  fi
   echo "$out"
   exit
+}
+if [[ -x "$out/oracle" ]]; then
+  echo "kueue oracle: built already"
+  finish "$@"
 fi
 command -v go >/dev/null || {
   echo "build.sh: no go on PATH; ./run installs one" >&2
@@ -42,4 +52,4 @@ if [[ ! -x "$out/oracle" ]]; then
   mv "$out/oracle.part" "$out/oracle"
   echo "kueue oracle: complete after $((SECONDS - begin)) s"
 fi
-echo "$out"
+finish "$@"

@@ -9,19 +9,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/kueue/apis/kueue/v1beta1"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
 // Case is one question: what would Kueue decide about each pending workload,
 // given these queues and what they have admitted.
 type Case struct {
-	ID            int64                    `json:"id"`
-	FairSharing   bool                     `json:"fairSharing"`
-	Flavors       []v1beta1.ResourceFlavor `json:"flavors"`
-	Cohorts       []v1beta1.Cohort         `json:"cohorts"`
-	ClusterQueues []v1beta1.ClusterQueue   `json:"clusterQueues"`
-	Admitted      []Workload               `json:"admitted"`
-	Pending       []Workload               `json:"pending"`
+	ID            int64                  `json:"id"`
+	FairSharing   bool                   `json:"fairSharing"`
+	Flavors       []kueue.ResourceFlavor `json:"flavors"`
+	Cohorts       []kueue.Cohort         `json:"cohorts"`
+	ClusterQueues []kueue.ClusterQueue   `json:"clusterQueues"`
+	Admitted      []Workload             `json:"admitted"`
+	Pending       []Workload             `json:"pending"`
 }
 
 // Workload is what Kueue calls a Workload, in short.
@@ -65,8 +66,6 @@ type Result struct {
 	// not everywhere does the order not matter.
 	Alternatives []Verdict `json:"alternatives,omitempty"`
 	Reasons      []string  `json:"reasons"`
-	// Kueue ended in a panic.
-	Error string `json:"error,omitempty"`
 }
 
 // Verdict is the part of a result that another scheduler should agree with.
@@ -136,7 +135,7 @@ func (c *Case) check() error {
 
 // hasSiblingCohorts tells whether two cohorts have the same parent.
 func (c *Case) hasSiblingCohorts() bool {
-	parents := map[v1beta1.CohortReference]bool{}
+	parents := map[kueue.CohortReference]bool{}
 	for i := range c.Cohorts {
 		parent := c.Cohorts[i].Spec.ParentName
 		if parent != "" && parents[parent] {

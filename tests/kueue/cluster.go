@@ -9,16 +9,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	config "sigs.k8s.io/kueue/apis/config/v1beta2"
-	"sigs.k8s.io/kueue/apis/kueue/v1beta1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	schdcache "sigs.k8s.io/kueue/pkg/cache/scheduler"
+	"sigs.k8s.io/kueue/pkg/resources"
 	"sigs.k8s.io/kueue/pkg/scheduler/flavorassigner"
 	"sigs.k8s.io/kueue/pkg/scheduler/preemption"
+	"sigs.k8s.io/kueue/pkg/scheduler/preemption/expectations"
 	"sigs.k8s.io/kueue/pkg/workload"
 )
 
@@ -48,36 +49,26 @@ func newCluster(c *Case) (*cluster, error) {
 	ordering := workload.Ordering{PodsReadyRequeuingTimestamp: config.EvictionTimestamp}
 	k := &cluster{
 		cache:       schdcache.New(noClient{}, schdcache.WithFairSharing(c.FairSharing)),
-		preemptor:   preemption.New(noClient{}, ordering, &record.FakeRecorder{}, fairSharing, false, clock.RealClock{}),
+		preemptor:   preemption.New(noClient{}, ordering, &events.FakeRecorder{}, fairSharing, false, clock.RealClock{}, nil, expectations.New(), nil),
 		ordering:    ordering,
 		fairSharing: c.FairSharing,
 		namespaces:  map[workload.Reference]map[string]string{},
 	}
 	log := logr.Discard()
 	for i := range c.Flavors {
-		var flavor kueue.ResourceFlavor
-		if err := v1beta1.Convert_v1beta1_ResourceFlavor_To_v1beta2_ResourceFlavor(&c.Flavors[i], &flavor, nil); err != nil {
-			return nil, fmt.Errorf("ResourceFlavor %s: %w", c.Flavors[i].Name, err)
-		}
-		k.cache.AddOrUpdateResourceFlavor(log, &flavor)
+		k.cache.AddOrUpdateResourceFlavor(log, &c.Flavors[i])
 	}
 	for i := range c.Cohorts {
-		var cohort kueue.Cohort
-		if err := c.Cohorts[i].ConvertTo(&cohort); err != nil {
-			return nil, fmt.Errorf("Cohort %s: %w", c.Cohorts[i].Name, err)
-		}
+		cohort := &c.Cohorts[i]
 		// Kueue reports a cycle on the Cohort and goes on; its members are inactive.
-		if err := k.cache.AddOrUpdateCohort(&cohort); err != nil && !errors.Is(err, schdcache.ErrCohortHasCycle) {
+		if err := k.cache.AddOrUpdateCohort(cohort); err != nil && !errors.Is(err, schdcache.ErrCohortHasCycle) {
 			return nil, fmt.Errorf("Cohort %s: %w", cohort.Name, err)
 		}
 	}
 	for i := range c.ClusterQueues {
-		var queue kueue.ClusterQueue
-		if err := c.ClusterQueues[i].ConvertTo(&queue); err != nil {
-			return nil, fmt.Errorf("ClusterQueue %s: %w", c.ClusterQueues[i].Name, err)
-		}
-		setDefaults(&queue)
-		if err := k.cache.AddClusterQueue(context.Background(), &queue); err != nil && !errors.Is(err, schdcache.ErrCohortHasCycle) {
+		queue := &c.ClusterQueues[i]
+		setDefaults(queue)
+		if err := k.cache.AddClusterQueue(context.Background(), queue); err != nil && !errors.Is(err, schdcache.ErrCohortHasCycle) {
 			return nil, fmt.Errorf("ClusterQueue %s: %w", queue.Name, err)
 		}
 	}
@@ -119,6 +110,13 @@ func setDefaults(queue *kueue.ClusterQueue) {
 
 // pending is the workload as its job's controller would create it.
 func (k *cluster) pending(w *Workload) *kueue.Workload {
+	result := w.object(kueue.LocalQueueName(w.ClusterQueue))
+	k.namespaces[workload.Key(result)] = w.NamespaceLabels
+	return result
+}
+
+// object is a Workload that waits in this LocalQueue.
+func (w *Workload) object(queue kueue.LocalQueueName) *kueue.Workload {
 	result := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:              w.Name,
@@ -126,7 +124,7 @@ func (k *cluster) pending(w *Workload) *kueue.Workload {
 			UID:               w.UID,
 			CreationTimestamp: w.CreatedAt,
 		},
-		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(w.ClusterQueue), Priority: &w.Priority},
+		Spec: kueue.WorkloadSpec{QueueName: queue, Priority: &w.Priority, Active: new(true)},
 	}
 	for _, set := range w.PodSets {
 		result.Spec.PodSets = append(result.Spec.PodSets, kueue.PodSet{
@@ -140,7 +138,6 @@ func (k *cluster) pending(w *Workload) *kueue.Workload {
 			}},
 		})
 	}
-	k.namespaces[workload.Key(result)] = w.NamespaceLabels
 	return result
 }
 
@@ -188,5 +185,6 @@ func (k *cluster) admitted(w *Workload) (*kueue.Workload, error) {
 // newAssigner is the one that the scheduler makes for one workload.
 func (k *cluster) newAssigner(info *workload.Info, snapshot *schdcache.Snapshot) *flavorassigner.FlavorAssigner {
 	return flavorassigner.New(info, snapshot.ClusterQueue(info.ClusterQueue), snapshot.ResourceFlavors, k.fairSharing,
-		preemption.NewOracle(k.preemptor, snapshot), nil)
+		preemption.NewOracle(k.preemptor, snapshot), nil,
+		config.QuotaCheckBlockUndeclared, resources.NewResourceFormatter(), 0)
 }

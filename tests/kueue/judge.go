@@ -35,10 +35,10 @@ func judge(c *Case) Answer {
 	leftToChance := c.FairSharing && c.hasSiblingCohorts()
 	for i := range c.Pending {
 		w := &c.Pending[i]
-		result := k.judgeSafely(w)
+		result := k.judge(w)
 		if leftToChance && result.Mode == flavorassigner.Preempt.String() {
 			for range fairRepeats - 1 {
-				again := k.judgeSafely(w).Verdict
+				again := k.judge(w).Verdict
 				same := func(other Verdict) bool { return reflect.DeepEqual(other, again) }
 				if !same(result.Verdict) && !slices.ContainsFunc(result.Alternatives, same) {
 					result.Alternatives = append(result.Alternatives, again)
@@ -48,17 +48,6 @@ func judge(c *Case) Answer {
 		answer.Results = append(answer.Results, result)
 	}
 	return answer
-}
-
-// judgeSafely makes a panic within Kueue the answer.
-func (k *cluster) judgeSafely(w *Workload) (result Result) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			result = noFit(w, "")
-			result.Error = fmt.Sprint("panic: ", reason)
-		}
-	}()
-	return k.judge(w)
 }
 
 func noFit(w *Workload, reason string) Result {
@@ -130,11 +119,11 @@ func (k *cluster) refusal(info *workload.Info, snapshot *schdcache.Snapshot) str
 // assign finds flavors for the whole workload, and victims where they are
 // needed. Partial admission isn't tried.
 func (k *cluster) assign(info *workload.Info, snapshot *schdcache.Snapshot) (flavorassigner.Assignment, []*preemption.Target) {
-	log := logr.Discard()
+	ctx := logr.NewContext(context.Background(), logr.Discard())
 	assigner := k.newAssigner(info, snapshot)
-	assignment := assigner.Assign(log, nil)
+	assignment := assigner.Assign(ctx, nil)
 	if assignment.RepresentativeMode() != flavorassigner.Preempt {
 		return assignment, nil
 	}
-	return assignment, k.preemptor.GetTargets(log, *info, assignment, snapshot)
+	return assignment, k.preemptor.GetTargets(ctx, *info, assignment, snapshot)
 }
