@@ -25,6 +25,11 @@ ROOTS = [CORE + kind for kind in (
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
 ]
 LEAVES = {"Quantity": "q", "Time": "t", "MicroTime": "T", "IntOrString": "x"}
+# Fields of later releases that Muster names, by type.
+LATER = {
+    "PodSpec": {"schedulingGroup": "PodSchedulingGroup"},
+    "PodSchedulingGroup": {"podGroupName": "s"},
+}
 # Free-form, or recursive: not looked into.
 OPAQUE = {"FieldsV1", "JSON", "JSONSchemaProps", "RawExtension"}
 
@@ -70,9 +75,13 @@ def main():
             continue
         seen.add(full)
         fields = document["definitions"][full].get("properties", {})
-        body = " ".join(f"{name}:{type_of(field, queue)}" for name, field in sorted(fields.items()))
+        types = {name: type_of(field, queue) for name, field in fields.items()}
+        types.update(LATER.get(short(full), {}))
+        body = " ".join(f"{name}:{of}" for name, of in sorted(types.items()))
         # Types of the same short name in two groups have the same shape in these kinds.
         lines.setdefault(short(full), body)
+    for name, fields in LATER.items():
+        lines.setdefault(name, " ".join(f"{field}:{of}" for field, of in sorted(fields.items())))
     out = []
     for name, body in sorted(lines.items()):
         out += textwrap.wrap(f"{name} {body}", 98, subsequent_indent="  ", break_long_words=False)
