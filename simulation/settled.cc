@@ -152,7 +152,7 @@ class Settled {
   bool IsUsable(const kube::Node& node) const {
     const bool made = node.meta.Label(kube::kNodePoolLabel) != nullptr;
     const std::string* initialized = node.meta.Label("karpenter.sh/initialized");
-    return node.ready && !node.meta.deletion_time &&
+    return node.ready && node.ill.empty() && !node.meta.deletion_time &&
            (!made || (initialized != nullptr && *initialized == "true")) &&
            node.allocatable == node.capacity &&
            node.meta.Annotation(coscheduling::kSuspectAnnotation) == nullptr;
