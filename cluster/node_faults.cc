@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cluster/snapshot.h"
 
 namespace muster::cluster {
 namespace {
@@ -135,13 +136,27 @@ std::string DeviceFaultIn(std::string_view message) {
   return "";
 }
 
+std::optional<std::string> KubeletRejection(const kube::Pod& pod) {
+  const bool turned_away = pod.status_reason == "UnexpectedAdmissionError" ||
+                           absl::StartsWith(pod.status_reason, "OutOf");
+  if (!pod.IsBound() || pod.phase != kube::PodPhase::kFailed || !turned_away) return std::nullopt;
+  return pod.status_message.empty() ? pod.status_reason
+                                    : absl::StrCat(pod.status_reason, ": ", pod.status_message);
+}
+
+bool IsTakenByOthers(const kube::Pod& pod, const NodeInfo& info) {
+  const kube::Node& node = *info.node;
+  return std::ranges::any_of(pod.spec->requests.entries(), [&](const auto& request) {
+    const auto& [resource, amount] = request;
+    int64_t whole = node.allocatable.Get(resource);
+    if (IsDevice(resource)) whole = std::max(whole, node.capacity.Get(resource));
+    return amount > whole - info.requested.Get(resource);
+  });
+}
+
 std::optional<std::string> NodeFault(const kube::Pod& pod) {
   if (!pod.IsBound()) return std::nullopt;
-  if (pod.phase == kube::PodPhase::kFailed && (pod.status_reason == "UnexpectedAdmissionError" ||
-                                               absl::StartsWith(pod.status_reason, "OutOf"))) {
-    return pod.status_message.empty() ? pod.status_reason
-                                      : absl::StrCat(pod.status_reason, ": ", pod.status_message);
-  }
+  if (std::optional<std::string> rejection = KubeletRejection(pod)) return rejection;
   if (pod.phase == kube::PodPhase::kSucceeded) return std::nullopt;
   std::string fault = DeviceFaultIn(pod.termination_message);
   if (fault.empty()) return std::nullopt;

@@ -9,6 +9,8 @@
 
 namespace muster::cluster {
 
+struct NodeInfo;
+
 // The device fault that a termination message names, with what it is ("Xid 79 (the GPU has fallen
 // off the bus): NVRM: ..."), or "". The table in node_faults.cc says where each word comes from.
 //
@@ -19,10 +21,17 @@ namespace muster::cluster {
 // egress to itself, would make all nodes of a gang suspect.
 std::string DeviceFaultIn(std::string_view termination_message);
 
-// Why the pod's end speaks against its node, or nullopt: the kubelet turned it away
-// (UnexpectedAdmissionError, OutOf..., k8s.io/kubernetes pkg/kubelet/lifecycle/predicate.go v1.34),
-// or a container's termination message names a fault of the node's devices (DeviceFaultIn). A
-// container that failed so and was started again in its pod counts as well.
+// Why the kubelet turned the pod away, or nullopt: UnexpectedAdmissionError, OutOf...
+// (k8s.io/kubernetes pkg/kubelet/lifecycle/predicate.go v1.34). No user can write a pod's status.
+std::optional<std::string> KubeletRejection(const kube::Pod& pod);
+
+// What stands on the node leaves no room for the pod, though the node has all that it should: who
+// came first had the kubelet turn it away, not the node.
+bool IsTakenByOthers(const kube::Pod& pod, const NodeInfo& info);
+
+// Why the pod's end speaks against its node, or nullopt: the kubelet turned it away, or a
+// container's termination message names a fault of the node's devices (DeviceFaultIn). That is what
+// its user says of it. A container that failed so and was started again in its pod counts as well.
 std::optional<std::string> NodeFault(const kube::Pod& pod);
 
 // Why a pod that failed did so: its node's fault, or else what its status says; "" if nothing.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "cluster/snapshot.h"
+#include "cluster/test_objects.h"
+
 namespace muster::cluster {
 namespace {
 
@@ -112,6 +115,36 @@ TEST(NodeFault, AnOrdinaryFailureOrARunningPodSaysNothingOfTheNode) {
   kube::Pod running = FailedPod("u", "UnexpectedAdmissionError");
   running.phase = kube::PodPhase::kRunning;
   EXPECT_FALSE(NodeFault(running).has_value());
+}
+
+TEST(KubeletRejection, IsTheStatusAndNotWhatAContainerSays) {
+  EXPECT_EQ(KubeletRejection(FailedPod("u", "OutOfcpu")),
+            "OutOfcpu: Allocate failed due to no healthy devices present");
+  EXPECT_EQ(KubeletRejection(FailedPod("u", "Error", "GPU is lost")), std::nullopt);
+  EXPECT_EQ(KubeletRejection(FailedPod("u", "Evicted")), std::nullopt);
+}
+
+// A node of 8 GPUs, on which others ask for `others`, and a pod that asks for `asks`.
+bool IsTaken(int64_t allocatable, int64_t others, int64_t asks) {
+  NodeInfo info;
+  info.node =
+      std::make_shared<const kube::Node>(test::WithGpus(test::MakeNode("n1"), allocatable, 8));
+  info.requested = test::Resources({{"nvidia.com/gpu", others}});
+  kube::Pod pod = FailedPod("u", "OutOfnvidia.com/gpu");
+  kube::PodSpec spec;
+  spec.requests = test::Resources({{"nvidia.com/gpu", asks}});
+  pod.spec = std::make_shared<const kube::PodSpec>(std::move(spec));
+  return IsTakenByOthers(pod, info);
+}
+
+TEST(IsTakenByOthers, IfTheNodeHasAllItsDevicesAndNoneIsLeft) {
+  EXPECT_FALSE(IsTaken(8, 0, 8));
+  EXPECT_TRUE(IsTaken(8, 1, 8));
+  EXPECT_FALSE(IsTaken(8, 7, 1));
+  // The node has lost one.
+  EXPECT_FALSE(IsTaken(7, 0, 8));
+  EXPECT_FALSE(IsTaken(7, 7, 1));
+  EXPECT_TRUE(IsTaken(7, 8, 1));
 }
 
 }  // namespace

@@ -127,6 +127,7 @@ const kube::Taint* BlockingTaint(const kube::Node& node, const kube::NodeClaim* 
 std::string WhyNotInitialized(const kube::Node& node, const kube::NodeClaim* claim,
                               const std::vector<DeviceShortage>& shortages) {
   if (!node.ready) return NotReady(node);
+  if (!node.ill.empty()) return node.ill;
   if (const kube::Taint* taint = BlockingTaint(node, claim)) {
     return fmt::format("taint {}", taint->ToString());
   }
@@ -176,6 +177,7 @@ NodeReadiness ReadinessOf(const kube::Node* node, const kube::NodeClaim* claim) 
     }
   }
   if (!node->ready) return {NodeStage::kRegistered, std::move(shortages), NotReady(*node)};
+  if (!node->ill.empty()) return {NodeStage::kRegistered, std::move(shortages), node->ill};
   if (const kube::Taint* taint = BlockingTaint(*node, claim)) {
     return {NodeStage::kRegistered, std::move(shortages),
             fmt::format("taint {}", taint->ToString())};
@@ -245,6 +247,7 @@ kube::Node Forecast(const kube::Node* node, const kube::NodeClaim& claim) {
   forecast.capacity.Max(forecast.allocatable);
   forecast.ready = true;
   forecast.ready_message.clear();
+  forecast.ill.clear();
   if (forecast.error.empty()) forecast.error = claim.error;
   return forecast;
 }

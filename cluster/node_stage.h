@@ -19,7 +19,7 @@ enum class NodeStage {
   kLaunched,     // instance runs (NodeClaim condition Launched)
   kRegistered,   // Node exists, taint karpenter.sh/unregistered gone
   kInitialized,  // label karpenter.sh/initialized, or a node that Karpenter didn't make; and Ready,
-                 // without lifecycle taints
+                 // without lifecycle taints, and no agent finds it ill
   kUsable,       // and every device is there in full
   kGoing,        // being deleted or disrupted, on either object
 };
@@ -45,7 +45,9 @@ struct NodeReadiness {
 };
 
 // A node with a NodeClaim takes pods when it has the labels karpenter.sh/registered and
-// karpenter.sh/initialized, is Ready, carries no deletion mark on Node or NodeClaim, no taint of
+// karpenter.sh/initialized, is Ready, no monitoring agent says that its accelerators, network,
+// storage, kernel or container runtime are ill, carries no deletion mark on Node or NodeClaim, no
+// taint of
 // karpenter.sh/{unregistered,disrupted}, no lifecycle taint (below) nor one of the claim's
 // startupTaints; and is usable when it has the full quantity of each device in allocatable, too.
 // Karpenter itself checks devices for non-zero only

@@ -52,6 +52,11 @@ TEST(ReadinessOf, FollowsTheNodeFromRequestToUse) {
          node.taints.push_back({"karpenter.sh/unregistered", "", TaintEffect::kNoExecute});
        },
        true, true, NodeStage::kLaunched, "the Node exists, Karpenter hasn't registered it"},
+      {"an initialized Node that its monitoring agent finds ill",
+       [](kube::Node& node, kube::NodeClaim&) {
+         node.ill = "AcceleratedHardwareReady is False: NvidiaXID79Error";
+       },
+       true, true, NodeStage::kRegistered, "AcceleratedHardwareReady is False: NvidiaXID79Error"},
       {"a registered Node that isn't Ready",
        [](kube::Node& node, kube::NodeClaim&) {
          node = Registered(MakeEarlyNode("n", "aws:///i-1"));

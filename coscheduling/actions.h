@@ -175,7 +175,7 @@ struct UpdateMinMember {
 // Preconditions: uid and resource_version.
 struct SuspendJob {
   std::string api_version;
-  std::string kind;  // Job, JobSet, PyTorchJob or TrainJob
+  std::string kind;  // of those in kube/objects/any_job.h that can be suspended
   ObjectRef job;
   std::optional<bool> suspend;  // nullopt: stays as it is
   std::map<std::string, std::optional<std::string>> annotations;

@@ -76,9 +76,6 @@ struct EngineOptions {
   cluster::InstanceTypes instance_types = cluster::InstanceTypes::BuiltIn();
   // Another autoscaler than Karpenter makes nodes too: no gang is held back for what NodePools say.
   bool assume_feasible = false;
-  // A pod whose owner is of a job kind that is read and isn't known waits this long for it, then it
-  // is a gang of one. Above the time in which a CRD installed since the last look is found.
-  absl::Duration owner_wait = absl::Seconds(20);
   // As long as nodes times waiting gangs are no more than this, all of them are planned again after
   // any change, so that each tells what it lacks now; beyond, one in half a second (placement.h).
   size_t explanation_budget = 20'000;

@@ -79,6 +79,7 @@ void Engine::Owners::RemovePod(const std::string& uid) {
   commit.EndCallsOf(uid);
   const kube::Pod* pod = snapshot.FindPod(uid);
   if (pod == nullptr) return;
+  suspect_marks.NoteRemoved(*pod);
   if (const Gang* gang = gangs.OfPod(uid)) {
     repair.NoteRemoved(*gang, *pod);
     gangs.Leave(*pod);

@@ -124,6 +124,12 @@ constexpr Kind kKinds[] = {
      Remove<kube::PyTorchJob>, "", "", kCustom},
     {"trainjobs", "/apis/trainer.kubeflow.org/v1alpha1/trainjobs", UpsertTask<kube::TrainJob>,
      Remove<kube::TrainJob>, "", "", kCustom},
+    {"mpijobs", "/apis/kubeflow.org/v2beta1/mpijobs", UpsertTask<kube::MPIJob>,
+     Remove<kube::MPIJob>, "", "", kCustom},
+    {"rayclusters", "/apis/ray.io/v1/rayclusters", UpsertTask<kube::RayCluster>,
+     Remove<kube::RayCluster>, "", "", kCustom},
+    {"rayjobs", "/apis/ray.io/v1/rayjobs", UpsertTask<kube::RayJob>, Remove<kube::RayJob>, "", "",
+     kCustom},
     // Why owners of pods could make no more. A field selector knows no "or", and what passes these
     // is little: of each object one event in 5 min after the first few. CronJobs make no pods, and
     // those of a DaemonSet are no gang.

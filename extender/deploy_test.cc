@@ -163,11 +163,14 @@ TEST(Deploy, MusterWritesOnlyTheStatusOfQueuesAndSuspendsOnlyJobsThatCanBe) {
   for (const char* resource : {"clusterqueues/status", "localqueues/status"}) {
     EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), Verbs{"patch"}) << resource;
   }
-  const std::map<std::string, std::string> owners = {{"batch", "jobs"},
-                                                     {"apps", "statefulsets"},
-                                                     {"jobset.x-k8s.io", "jobsets"},
-                                                     {"kubeflow.org", "pytorchjobs"},
-                                                     {"trainer.kubeflow.org", "trainjobs"}};
+  const std::multimap<std::string, std::string> owners = {{"batch", "jobs"},
+                                                          {"apps", "statefulsets"},
+                                                          {"jobset.x-k8s.io", "jobsets"},
+                                                          {"kubeflow.org", "pytorchjobs"},
+                                                          {"kubeflow.org", "mpijobs"},
+                                                          {"trainer.kubeflow.org", "trainjobs"},
+                                                          {"ray.io", "rayclusters"},
+                                                          {"ray.io", "rayjobs"}};
   for (const auto& [group, resource] : owners) {
     EXPECT_EQ(MayOn(group, resource), resource == "statefulsets" ? read : suspend) << resource;
     EXPECT_EQ(MayOn(group, resource + "/status"), Verbs{}) << resource;

@@ -60,7 +60,8 @@ using Runtimes = std::map<std::string, ManifestObject>;
 // "batch/v1" and "Job" of an object; an API group is compared without its version.
 bool IsKind(const yaml::YamlValue& object, std::string_view group, std::string_view kind);
 
-// Those that make pods: PyTorchJob, Job, JobSet, TrainJob, StatefulSet, Pod. False for other kinds.
+// Those that make pods: PyTorchJob, Job, JobSet, TrainJob, MPIJob, RayCluster, RayJob, StatefulSet,
+// Pod. False for other kinds.
 bool ReadWorkload(const yaml::YamlValue& object, const Runtimes& runtimes, FieldReader* reader,
                   std::vector<Workload>* out);
 PodGroup ReadPodGroup(const yaml::YamlValue& object, FieldReader* reader);

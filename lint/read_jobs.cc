@@ -63,6 +63,61 @@ void ReadPyTorchJob(const yaml::YamlValue& job, FieldReader* reader, Workload* o
   }
 }
 
+// The launcher runs mpirun, which says how many processes there are.
+void ReadMPIJob(const yaml::YamlValue& job, FieldReader* reader, Workload* out) {
+  const yaml::YamlValue spec = job.Get("spec");
+  const bool launcher_waits = spec.Get("launcherCreationPolicy").Text() == "WaitForWorkersReady";
+  const yaml::YamlValue policy = spec.At("runPolicy.schedulingPolicy");
+  // The operator counts a launcher that can't exist yet, too.
+  if (!launcher_waits)
+    out->min_available = reader->Count(policy.Get("minAvailable"), "minAvailable");
+  out->timeout_seconds =
+      reader->Count(policy.Get("scheduleTimeoutSeconds"), "scheduleTimeoutSeconds");
+  for (const yaml::YamlField& type : spec.Get("mpiReplicaSpecs").Fields()) {
+    const yaml::YamlValue replica(type.value, type.line);
+    PodTemplate& pods = out->templates.emplace_back();
+    pods.role = type.key;
+    pods.line = type.line;
+    pods.part = launcher_waits && type.key == "Launcher" ? 1 : 0;
+    const LocatedCount replicas = reader->Count(replica.Get("replicas"), type.key + ".replicas");
+    pods.pods = pods.pods_per_job = Or(replicas, 1);
+    pods.pods_line = replicas.present() ? replicas.line : type.line;
+    pods.labels = {
+        {"training.kubeflow.org/job-name", out->name},
+        {"training.kubeflow.org/operator-name", "mpi-operator"},
+        {"training.kubeflow.org/job-role", type.key == "Launcher" ? "launcher" : "worker"}};
+    ReadPodTemplate(replica.Get("template"), reader, &pods);
+  }
+}
+
+// Of a RayCluster, or of the one that a RayJob makes.
+void ReadRayClusterSpec(const yaml::YamlValue& spec, FieldReader* reader, Workload* out) {
+  const auto add = [&](const yaml::YamlValue& group, const std::string& role, const char* type) {
+    PodTemplate& pods = out->templates.emplace_back();
+    pods.role = role;
+    pods.line = pods.pods_line = group.line();
+    pods.labels = {{"ray.io/cluster", out->name},
+                   {"ray.io/group", std::string(type) == "head" ? "headgroup" : role},
+                   {"ray.io/node-type", type}};
+    ReadPodTemplate(group.Get("template"), reader, &pods);
+    return &pods;
+  };
+  add(spec.Get("headGroupSpec"), "head", "head");
+  for (const yaml::YamlValue& group : spec.Get("workerGroupSpecs").Items()) {
+    PodTemplate* pods = add(group, group.Get("groupName").Text(), "worker");
+    const LocatedCount least = reader->Count(group.Get("minReplicas"), "minReplicas");
+    const LocatedCount most = reader->Count(group.Get("maxReplicas"), "maxReplicas");
+    const LocatedCount asked = reader->Count(group.Get("replicas"), "replicas");
+    int64_t replicas = Or(asked, Or(least, 0));
+    if (most.present()) replicas = std::min(replicas, most.value);
+    replicas = std::max(replicas, Or(least, 0));
+    if (group.Get("suspend").Text() == "true") replicas = 0;
+    if (asked.present()) pods->pods_line = asked.line;
+    const LocatedCount hosts = reader->Count(group.Get("numOfHosts"), "numOfHosts");
+    pods->pods = pods->pods_per_job = replicas * Or(hosts, 1);  // both below 2^31
+  }
+}
+
 // The pods of a Job's spec, as many as run at once.
 void ReadJobSpec(const yaml::YamlValue& spec, FieldReader* reader, PodTemplate* pods) {
   const LocatedCount parallelism = reader->Count(spec.Get("parallelism"), "parallelism");
@@ -292,6 +347,12 @@ bool ReadWorkload(const yaml::YamlValue& object, const Runtimes& runtimes, Field
     ReadJobSetSpec(object.Get("spec"), reader, &workload);
   } else if (IsKind(object, "trainer.kubeflow.org", "TrainJob")) {
     ReadTrainJob(object, runtimes, reader, &workload);
+  } else if (IsKind(object, "kubeflow.org", "MPIJob")) {
+    ReadMPIJob(object, reader, &workload);
+  } else if (IsKind(object, "ray.io", "RayCluster")) {
+    ReadRayClusterSpec(object.Get("spec"), reader, &workload);
+  } else if (IsKind(object, "ray.io", "RayJob")) {
+    ReadRayClusterSpec(object.At("spec.rayClusterSpec"), reader, &workload);
   } else if (IsKind(object, "apps", "StatefulSet")) {
     ReadStatefulSet(object, reader, &workload);
   } else if (IsKind(object, "", "Pod")) {

@@ -67,6 +67,9 @@ class Controller {
     if (kind == "StatefulSet") return OfStatefulSet(object);
     if (kind == "PyTorchJob") return OfPyTorchJob(object);
     if (kind == "JobSet") return OfJobSet(object);
+    if (kind == "MPIJob") return OfMPIJob(object);
+    if (kind == "RayCluster") return OfRayCluster(object);
+    if (kind == "RayJob") return OfRayJob(object);
     return absl::InvalidArgumentError(fmt::format("scenarios have no controller of {}", kind));
   }
 
@@ -205,9 +208,8 @@ class Controller {
     return absl::OkStatus();
   }
 
-  // The Job once it is suspended as its JobSet is.
-  absl::StatusOr<json> SuspendedAs(const json& set, const json& job) {
-    const bool suspend = set.at("spec").value("suspend", false);
+  // The Job once it is suspended as its owner is.
+  absl::StatusOr<json> SuspendedAs(bool suspend, const json& job) {
     if (job.at("spec").value("suspend", false) == suspend) return job;
     kube::Request request;
     request.method = kube::Method::kPatch;
@@ -252,12 +254,102 @@ class Controller {
         bool made = false;
         absl::StatusOr<json> there =
             Make(call_, fmt::format("/apis/batch/v1/namespaces/{}/jobs", name_space_), job, &made);
-        if (there.ok()) there = SuspendedAs(set, *there);
+        if (there.ok()) there = SuspendedAs(set.at("spec").value("suspend", false), *there);
         if (!there.ok()) return there.status();
         if (absl::Status status = OfJob(*there); !status.ok()) return status;
       }
     }
     return absl::OkStatus();
+  }
+
+  // A launcher that waits comes only if it is named (`replicatedJob`).
+  absl::Status OfMPIJob(const json& job) {
+    const std::string name = NameOf(job);
+    const json& spec = job.at("spec");
+    const json& types = spec.at("mpiReplicaSpecs");
+    const bool suspend = job.value("/spec/runPolicy/suspend"_json_pointer, false);
+    const auto labels = [&](const char* role) {
+      return json{{"training.kubeflow.org/operator-name", "mpi-operator"},
+                  {"training.kubeflow.org/job-name", name},
+                  {"training.kubeflow.org/job-role", role}};
+    };
+    if (suspend) {
+      if (absl::Status status = DeletePodsOf(job, /*ended_too=*/true); !status.ok()) return status;
+    } else if (step_.replicated_job != "Launcher") {
+      const json& workers = types.at("Worker");
+      for (int64_t i = 0; i < workers.value("replicas", int64_t{1}); ++i) {
+        json worker = labels("worker");
+        worker["training.kubeflow.org/replica-index"] = std::to_string(i);
+        const absl::Status status =
+            Pod(job, workers.at("template"), fmt::format("{}-worker-{}", name, i), worker);
+        if (!status.ok()) return status;
+      }
+    }
+    const bool waits = spec.value("launcherCreationPolicy", "") == "WaitForWorkersReady";
+    if (step_.replicated_job == "Worker" || (waits && step_.replicated_job.empty())) {
+      return absl::OkStatus();
+    }
+    json launcher = {{"apiVersion", "batch/v1"},
+                     {"kind", "Job"},
+                     {"metadata",
+                      {{"name", name + "-launcher"},
+                       {"namespace", name_space_},
+                       {"ownerReferences", json::array({OwnerReference(job)})}}},
+                     {"spec", {{"template", types.at("Launcher").at("template")}}}};
+    launcher["spec"]["template"]["metadata"]["labels"].update(labels("launcher"));
+    bool made = false;
+    absl::StatusOr<json> there =
+        Make(call_, fmt::format("/apis/batch/v1/namespaces/{}/jobs", name_space_), launcher, &made);
+    if (there.ok()) there = SuspendedAs(suspend, *there);
+    return there.ok() ? OfJob(*there) : there.status();
+  }
+
+  absl::Status OfRayCluster(const json& cluster) {
+    const std::string name = NameOf(cluster);
+    const json& spec = cluster.at("spec");
+    if (spec.value("suspend", false)) return DeletePodsOf(cluster, /*ended_too=*/true);
+    const auto pod = [&](const json& group, const std::string& suffix, const char* type) {
+      return Pod(cluster, group.at("template"), name + "-" + suffix,
+                 {{"ray.io/cluster", name}, {"ray.io/node-type", type}});
+    };
+    absl::Status status = pod(spec.at("headGroupSpec"), "head", "head");
+    for (const json& group : spec.value("workerGroupSpecs", json::array())) {
+      const int64_t count =
+          group.value("replicas", int64_t{0}) * group.value("numOfHosts", int64_t{1});
+      for (int64_t i = 0; i < count && status.ok(); ++i) {
+        status =
+            pod(group, fmt::format("{}-{}", group.at("groupName").get<std::string>(), i), "worker");
+      }
+    }
+    return status;
+  }
+
+  absl::Status DeleteCluster(const std::string& path) {
+    const absl::StatusOr<json> cluster = Get(call_, path);
+    if (!cluster.ok()) return absl::OkStatus();
+    absl::Status status = DeletePodsOf(*cluster, /*ended_too=*/true);
+    kube::Request request;
+    request.method = kube::Method::kDelete;
+    request.path = path;
+    const kube::Response response = call_(request);
+    return !status.ok() || response.ok() ? status : kube::ToStatus(response);
+  }
+
+  absl::Status OfRayJob(const json& job) {
+    const std::string clusters =
+        fmt::format("/apis/ray.io/v1/namespaces/{}/rayclusters", name_space_);
+    const json cluster = {{"apiVersion", "ray.io/v1"},
+                          {"kind", "RayCluster"},
+                          {"metadata",
+                           {{"name", NameOf(job) + "-raycluster"},
+                            {"namespace", name_space_},
+                            {"ownerReferences", json::array({OwnerReference(job)})}}},
+                          {"spec", job.at("spec").at("rayClusterSpec")}};
+    if (job.at("spec").value("suspend", false))
+      return DeleteCluster(clusters + "/" + NameOf(cluster));
+    bool made = false;
+    const absl::StatusOr<json> there = Make(call_, clusters, cluster, &made);
+    return there.ok() ? OfRayCluster(*there) : there.status();
   }
 
   const ReconcileStep& step_;
@@ -293,9 +385,11 @@ absl::Status FillOwnerUids(kube::Request* request, const Call& call) {
   if (!metadata.contains("ownerReferences")) return absl::OkStatus();
   for (json& owner : metadata["ownerReferences"]) {
     if (owner.contains("uid")) continue;
-    absl::StatusOr<std::string> path = ObjectPath(
-        fmt::format("{}/{}/{}", Lower(owner.at("kind")), metadata.value("namespace", "default"),
-                    NameOf({{"metadata", owner}})));
+    // Of another namespace: a UID that isn't the writer's to name.
+    const std::string name_space = owner.value("namespace", metadata.value("namespace", "default"));
+    owner.erase("namespace");
+    absl::StatusOr<std::string> path = ObjectPath(fmt::format(
+        "{}/{}/{}", Lower(owner.at("kind")), name_space, NameOf({{"metadata", owner}})));
     if (!path.ok()) return path.status();
     absl::StatusOr<json> found = Get(call, *path);
     if (!found.ok()) return found.status();

@@ -42,6 +42,9 @@ const std::map<std::string, std::string>& Collections() {
       {"job", "/apis/batch/v1/namespaces/{}/jobs"},
       {"jobset", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"},
       {"pytorchjob", "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs"},
+      {"mpijob", "/apis/kubeflow.org/v2beta1/namespaces/{}/mpijobs"},
+      {"raycluster", "/apis/ray.io/v1/namespaces/{}/rayclusters"},
+      {"rayjob", "/apis/ray.io/v1/namespaces/{}/rayjobs"},
       {"trainjob", "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs"},
   };
   return *collections;

@@ -132,11 +132,12 @@ struct AbandonStep {
   std::string name;
   int members = 1;
 };
-// A turn of the controller of a Job, JobSet, PyTorchJob or StatefulSet: it makes the pods that the
-// object asks for and that aren't there, or deletes them if it is suspended (job_controllers.h).
+// A turn of the controller of a Job, JobSet, PyTorchJob, MPIJob, RayCluster, RayJob or StatefulSet:
+// it makes the pods that the object asks for and that aren't there, or deletes them if it is
+// suspended (job_controllers.h).
 struct ReconcileStep {
   std::string object;
-  std::string replicated_job;  // of a JobSet, only this one
+  std::string replicated_job;  // of a JobSet, only this one; of an MPIJob "Launcher" or "Worker"
   std::optional<int> only;     // as many pods at most
   std::string refused;         // why the API server takes no more; told in an event
   std::string gang;            // that these pods are expected in; empty: the object's name

@@ -66,7 +66,6 @@ Json OptionsJson(const coscheduling::EngineOptions& options) {
       {"refusalTime", &Options::refusal_time},
       {"wakeInterval", &Options::wake_interval},
       {"unplaceableGrace", &Options::unplaceable_grace},
-      {"ownerWait", &Options::owner_wait},
   };
   for (const auto& [key, member] : kDurations) {
     if (options.*member != usual.*member) out[key] = Text(options.*member);

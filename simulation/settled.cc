@@ -152,7 +152,7 @@ class Settled {
   bool IsUsable(const kube::Node& node) const {
     const bool made = node.meta.Label(kube::kNodePoolLabel) != nullptr;
     const std::string* initialized = node.meta.Label("karpenter.sh/initialized");
-    return node.ready && !node.meta.deletion_time &&
+    return node.ready && node.ill.empty() && !node.meta.deletion_time &&
            (!made || (initialized != nullptr && *initialized == "true")) &&
            node.allocatable == node.capacity &&
            node.meta.Annotation(coscheduling::kSuspectAnnotation) == nullptr;
@@ -254,8 +254,6 @@ class Settled {
       case v1::NOT_PLACEABLE:
         if (Fits(gang, members)) wrong("there is room");
         return;
-      case v1::OWNER_NOT_FOUND:
-        return wrong("its owner was waited for long enough");
       default:
         if (gang.state() == v1::INFEASIBLE && Fits(gang, members)) wrong("there is room");
         return;
@@ -304,7 +302,9 @@ class Settled {
     }
     for (const char* path :
          {"/apis/batch/v1/jobs", "/apis/jobset.x-k8s.io/v1alpha2/jobsets",
-          "/apis/kubeflow.org/v1/pytorchjobs", "/apis/trainer.kubeflow.org/v1alpha1/trainjobs"}) {
+          "/apis/kubeflow.org/v1/pytorchjobs", "/apis/trainer.kubeflow.org/v1alpha1/trainjobs",
+          "/apis/kubeflow.org/v2beta1/mpijobs", "/apis/ray.io/v1/rayclusters",
+          "/apis/ray.io/v1/rayjobs"}) {
       for (const nlohmann::json& job : ItemsOf(server_, path)) {
         const nlohmann::json& meta = job.at("metadata");
         if (!meta.value("annotations", nlohmann::json::object()).contains("muster.dev/restart")) {

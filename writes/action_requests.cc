@@ -195,7 +195,10 @@ void SetNodeTerms(const coscheduling::PatchWorkload::NodeTerms& set, json* opera
 AnswerKind JobAnswer(std::string_view kind) {
   if (kind == "JobSet") return AnswerKind::kJobSet;
   if (kind == "PyTorchJob") return AnswerKind::kPyTorchJob;
-  return kind == "TrainJob" ? AnswerKind::kTrainJob : AnswerKind::kJob;
+  if (kind == "TrainJob") return AnswerKind::kTrainJob;
+  if (kind == "MPIJob") return AnswerKind::kMPIJob;
+  if (kind == "RayCluster") return AnswerKind::kRayCluster;
+  return kind == "RayJob" ? AnswerKind::kRayJob : AnswerKind::kJob;
 }
 
 struct RequestOf {
@@ -414,7 +417,8 @@ struct RequestOf {
     json body = {{"metadata", std::move(metadata)}};
     if (job.suspend) {
       json suspend = {{"suspend", *job.suspend}};
-      body["spec"] = job.kind == "PyTorchJob" ? json{{"runPolicy", suspend}} : suspend;
+      const bool in_policy = job.kind == "PyTorchJob" || job.kind == "MPIJob";
+      body["spec"] = in_policy ? json{{"runPolicy", suspend}} : suspend;
     }
     const std::string path =
         fmt::format("/apis/{}/namespaces/{}/{}s/{}", job.api_version, job.job.name_space,

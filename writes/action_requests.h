@@ -21,6 +21,9 @@ enum class AnswerKind {
   kJobSet,
   kPyTorchJob,
   kTrainJob,
+  kMPIJob,
+  kRayCluster,
+  kRayJob,
   kWorkload,
 };
 

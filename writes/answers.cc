@@ -33,6 +33,12 @@ Observation ObservationOf(AnswerKind kind, std::string_view body) {
       return Upsert<kube::PyTorchJob>(body);
     case AnswerKind::kTrainJob:
       return Upsert<kube::TrainJob>(body);
+    case AnswerKind::kMPIJob:
+      return Upsert<kube::MPIJob>(body);
+    case AnswerKind::kRayCluster:
+      return Upsert<kube::RayCluster>(body);
+    case AnswerKind::kRayJob:
+      return Upsert<kube::RayJob>(body);
     case AnswerKind::kWorkload:
       return Upsert<kube::Workload>(body);
     case AnswerKind::kNone:

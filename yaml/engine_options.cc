@@ -58,7 +58,6 @@ void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* opti
   }
   fields.ReadDuration("wakeInterval", &options->wake_interval);
   fields.ReadDuration("unplaceableGrace", &options->unplaceable_grace);
-  fields.ReadDuration("ownerWait", &options->owner_wait);
   fields.Read("assumeFeasible", &options->assume_feasible);
   fields.Finish();
   if (options->starvation_hold >= options->starvation_after) {

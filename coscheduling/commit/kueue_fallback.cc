@@ -48,10 +48,9 @@ PatchWorkload Restarts::Patch(const kube::Workload& workload, std::optional<bool
 
 void Restarts::Upsert(kube::Workload workload) {
   if (!GivesBackToKueue()) return;
-  const kube::OwnerReference* job = workload.meta.Controller();
-  if (job == nullptr) return;
+  const kube::NamespacedUid job = workload.meta.ControllerUid();
+  if (job.uid.empty()) return;
   const std::string uid = workload.meta.uid;
-  const std::string job_uid = job->uid;
   const auto known = workloads_.find(uid);
   if (known != workloads_.end() &&
       kube::IsOlderVersion(workload.meta.resource_version, known->second.meta.resource_version)) {
@@ -63,25 +62,25 @@ void Restarts::Upsert(kube::Workload workload) {
   } else {
     marked_workloads_.erase(uid);
   }
+  NoteGangsOf(gangs_.jobs().FindOwner(workload.meta));
   workloads_.insert_or_assign(uid, std::move(workload));
-  workloads_of_[job_uid].insert(uid);
-  NoteGangsOf(job_uid);
+  workloads_of_[job].insert(uid);
 }
 
 void Restarts::RemoveWorkload(const std::string& uid) {
   const auto known = workloads_.find(uid);
   if (known == workloads_.end()) return;
-  const std::string job_uid = known->second.meta.Controller()->uid;
+  NoteGangsOf(gangs_.jobs().FindOwner(known->second.meta));
+  const kube::NamespacedUid job = known->second.meta.ControllerUid();
   workloads_.erase(known);
   marked_workloads_.erase(uid);
-  const auto of_job = workloads_of_.find(job_uid);
+  const auto of_job = workloads_of_.find(job);
   of_job->second.erase(uid);
   if (of_job->second.empty()) workloads_of_.erase(of_job);
-  NoteGangsOf(job_uid);
 }
 
 const kube::Workload* Restarts::WorkloadOf(const kube::AnyJob& job) const {
-  const auto of_job = workloads_of_.find(job.uid);
+  const auto of_job = workloads_of_.find(job.Key());
   if (of_job == workloads_of_.end()) return nullptr;
   const kube::Workload* only = nullptr;
   for (const std::string& uid : of_job->second) {
@@ -100,7 +99,7 @@ const kube::Workload* Restarts::WorkloadOf(const Gang& gang) const {
 
 bool Restarts::IsKueues(const Gang& gang, const kube::AnyJob& job) const {
   return options_.quota == QuotaMode::kKueue &&
-         (!gang.queue_name.empty() || workloads_of_.contains(job.uid));
+         (!gang.queue_name.empty() || workloads_of_.contains(job.Key()));
 }
 
 bool Restarts::AwaitsWorkload(const Gang& gang) {
@@ -110,7 +109,7 @@ bool Restarts::AwaitsWorkload(const Gang& gang) {
     return false;
   }
   const kube::AnyJob* job = gangs_.JobOf(gang);
-  if (job == nullptr || workloads_of_.contains(job->uid)) return false;
+  if (job == nullptr || workloads_of_.contains(job->Key())) return false;
   agenda_->NoteAt(gang.id, began_ + kWorkloadWait);
   return true;
 }
@@ -204,7 +203,7 @@ std::set<std::string> Restarts::FailedInKueue(const Gang& gang,
 
 void Restarts::KeepWorkload(const kube::Workload& workload) {
   if (workload.finished || workload.meta.deletion_time || !workload.error.empty()) return;
-  const kube::AnyJob* job = gangs_.jobs().Find(workload.meta.Controller()->uid);
+  const kube::AnyJob* job = gangs_.jobs().FindOwner(workload.meta);
   if (job == nullptr || job->going) return;
   const std::string target = "restart/" + job->uid;
   const TriedFlavors tried = TriedBy(workload).value_or(TriedFlavors());

@@ -21,10 +21,11 @@ bool IsRestarting(const kube::AnyJob& job) {
   return job.suspended && job.annotations.contains(kRestartAnnotation);
 }
 
-// The operator of a PyTorchJob makes pods of the same names again, so the old ones must all be
-// gone; a Job keeps those that have ended.
+// What a PyTorchJob, an MPIJob or a RayCluster makes itself must all be gone, because it is made
+// again under the same names; a Job keeps those that have ended.
 bool IsLeft(const kube::AnyJob& job, const kube::Pod& pod) {
-  return job.kind == "PyTorchJob" || !pod.IsTerminal() || pod.IsDeleting();
+  const bool itself = job.kind != "Job" && pod.meta.ControllerUid() == job.Key();
+  return itself || !pod.IsTerminal() || pod.IsDeleting();
 }
 
 SuspendJob Write(const kube::AnyJob& job, std::optional<bool> suspend,
@@ -47,8 +48,7 @@ int64_t Restarts::PodsLeft(const kube::AnyJob& job) const {
                                [&](const kube::Pod* pod) { return IsLeft(job, *pod); });
 }
 
-void Restarts::NoteGangsOf(const std::string& job_uid) {
-  const kube::AnyJob* job = gangs_.jobs().Find(job_uid);
+void Restarts::NoteGangsOf(const kube::AnyJob* job) {
   if (job == nullptr) return;
   for (GangId gang : gangs_.GangsOf(*job)) agenda_->Note(gang);
 }
@@ -96,9 +96,7 @@ Restarter Restarts::RestarterOf(const Gang& gang) const {
 Restarter Restarts::RestarterThroughItself(const kube::AnyJob& job) const {
   if (IsRestarting(job)) return {&job, "", ""};
   const std::string title = job.Title();
-  if (job.kind == "StatefulSet") {
-    return {nullptr, title + " can't be suspended", kByHand};
-  }
+  if (!job.no_suspend.empty()) return {nullptr, title + " " + job.no_suspend, kByHand};
   if (job.suspended) return {nullptr, title + " is suspended already", "resume it"};
   if (!job.foreign_owner.empty()) {
     return {
@@ -165,7 +163,7 @@ void Restarts::KeepGoing() {
   const std::set<std::string>& restarting = gangs_.jobs().Restarting();
   if (restarting_seen_ != restarting) {
     restarting_seen_.insert(restarting.begin(), restarting.end());
-    for (const std::string& uid : restarting_seen_) NoteGangsOf(uid);
+    for (const std::string& uid : restarting_seen_) NoteGangsOf(gangs_.jobs().Find(uid));
     restarting_seen_ = restarting;
   }
   for (const std::string& uid : restarting_seen_) {

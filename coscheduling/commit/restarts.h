@@ -114,7 +114,7 @@ class Restarts : Owner {
   }
   bool WasTried(const TriedFlavors::Until& tried, const std::string& flavor) const;
   int64_t PodsLeft(const kube::AnyJob& job) const;
-  void NoteGangsOf(const std::string& job_uid);
+  void NoteGangsOf(const kube::AnyJob* job);
   std::string RunningBeside(const Gang& gang, const kube::AnyJob& job) const;
   Restarter RestarterThroughItself(const kube::AnyJob& job) const;
   static bool HasBegun(const Restarter& restarter);
@@ -155,7 +155,7 @@ class Restarts : Owner {
   std::map<std::string, LeftAlone> left_alone_;
   // By UID, and by that of the job.
   std::map<std::string, kube::Workload> workloads_;
-  std::map<std::string, std::set<std::string>> workloads_of_;
+  std::map<kube::NamespacedUid, std::set<std::string>> workloads_of_;
   std::set<std::string> marked_workloads_;     // UIDs of those that have annotations of ours
   absl::Time began_ = absl::InfiniteFuture();  // when all but they had been observed once
   uint64_t restarted_ = 0;                     // gangs

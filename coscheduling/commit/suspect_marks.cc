@@ -17,16 +17,32 @@ std::optional<size_t> FindSuspectTaint(const kube::Node& node) {
 }  // namespace
 
 void SuspectMarks::Observe(const kube::Pod& pod, const GangKey& gang) {
-  if (!all_read_ || !cluster::NodeFault(pod)) return;
   const kube::Pod* known = snapshot_.FindPod(pod.meta.uid);
+  if (pod.IsBound() && known != nullptr && !known->IsBound()) bound_.insert(pod.meta.uid);
+  if (!all_read_ || !cluster::NodeFault(pod)) return;
   const bool ended_before =
       known != nullptr && cluster::NodeFault(*known) && known->ended_at == pod.ended_at;
   if (!ended_before) failed_pods_.emplace_back(pod, gang);
 }
 
+void SuspectMarks::NoteRemoved(const kube::Pod& pod) {
+  bound_.erase(pod.meta.uid);
+  if (pod.IsBound() && !pod.IsTerminal()) vanished_[pod.node_name] = agenda_->now();
+}
+
+bool SuspectMarks::SpeaksForAll(const kube::Pod& pod) const {
+  const auto vanished = vanished_.find(pod.node_name);
+  return cluster::KubeletRejection(pod) && bound_.contains(pod.meta.uid) &&
+         (vanished == vanished_.end() || vanished->second + options_.suspect_time < agenda_->now());
+}
+
 void SuspectMarks::Report(const kube::Pod& pod, const GangKey& gang) {
   const std::optional<std::string> fault = cluster::NodeFault(pod);
-  if (!fault || !suspects_->Report(pod, gang.ToString(), *fault, agenda_->now())) return;
+  if (!fault) return;
+  const cluster::NodeInfo* info = snapshot_.FindNode(pod.node_name);
+  const bool taken = info == nullptr || cluster::IsTakenByOthers(pod, *info);
+  if (taken && cluster::KubeletRejection(pod)) return;
+  if (!suspects_->Report(pod, gang.ToString(), *fault, SpeaksForAll(pod), agenda_->now())) return;
   candidates_.insert(pod.node_name);
   changed_.insert(pod.node_name);
 }
@@ -36,6 +52,7 @@ void SuspectMarks::Observe(const cluster::Journal& journal) {
     if (!entry.observed.HasAny(cluster::kOfObjects)) continue;
     const kube::Node* node = snapshot_.FindNodeObject(name);
     if (node == nullptr) {
+      vanished_.erase(name);
       if (annotated_.erase(name) > 0 || suspects_->Find(name) != nullptr) suspects_->Forget(name);
       continue;
     }
@@ -83,10 +100,10 @@ void SuspectMarks::Reconcile() {
 // True if the Node says of itself what it should.
 bool SuspectMarks::Mark(const kube::Node& node) {
   const SuspectNodes::Entry* entry = suspects_->Find(node.meta.name);
+  if (entry != nullptr && entry->turned_away.empty()) entry = nullptr;
   const std::string target = "node/" + node.meta.name;
-  std::optional<std::string> want;
+  std::optional<std::string> want, have;
   if (entry != nullptr) want = SuspectAnnotationOf(*entry);
-  std::optional<std::string> have;
   if (const std::string* text = node.meta.Annotation(kSuspectAnnotation)) have = *text;
   if (want != have) {
     outbox_->Act(target, AnnotateNode{node.meta.name,

@@ -2,6 +2,7 @@
 // objects: from these another process reads them, and who removes one ends the suspicion.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -20,6 +21,8 @@ class SuspectMarks : Owner {
 
   // Before the snapshot takes this version of a member of the gang.
   void Observe(const kube::Pod& pod, const GangKey& gang);
+  // Before the snapshot forgets a pod, whoever placed it.
+  void NoteRemoved(const kube::Pod& pod);
   void Observe(const cluster::Journal& journal);
   // Counts what was seen, drops what is over, and says for which nodes the answer may differ now.
   std::vector<std::string> Update();
@@ -28,6 +31,7 @@ class SuspectMarks : Owner {
 
  private:
   void Report(const kube::Pod& pod, const GangKey& gang);
+  bool SpeaksForAll(const kube::Pod& pod) const;
   bool Mark(const kube::Node& node);
 
   SuspectNodes* suspects_;
@@ -35,6 +39,11 @@ class SuspectMarks : Owner {
   std::set<std::string> candidates_;                        // nodes whose marks may have to change
   std::set<std::string> changed_;                           // nodes whose suspicion changed
   std::vector<std::pair<kube::Pod, GangKey>> failed_pods_;  // not reported yet
+  // UIDs of members that were seen without a node before: with it, they were bound. A pod can also
+  // be created with one, by anybody.
+  std::set<std::string> bound_;
+  // When a pod last went from a node without having ended: by force, so that it may run on there.
+  std::map<std::string, absl::Time> vanished_;
   bool all_read_ = false;  // those of pods that had failed before this process began
 };
 

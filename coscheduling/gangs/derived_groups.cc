@@ -85,9 +85,7 @@ Gangs::Membership Gangs::MembershipOf(const kube::Pod& pod) const {
 }
 
 void Gangs::ForgetOwner(const kube::Pod& pod) {
-  const kube::OwnerReference* owner = pod.meta.Controller();
-  if (owner == nullptr) return;
-  auto it = pods_of_owner_.find(owner->uid);
+  auto it = pods_of_owner_.find(pod.meta.ControllerUid());
   if (it == pods_of_owner_.end()) return;
   it->second.erase(pod.meta.uid);
   if (it->second.empty()) pods_of_owner_.erase(it);
@@ -98,9 +96,8 @@ const Gang& Gangs::Join(const kube::Pod& pod) {
   const std::string& uid = pod.meta.uid;
   const kube::Pod* known = snapshot_.FindPod(uid);
   if (known != nullptr && known != &pod) ForgetOwner(*known);  // it may have been released
-  if (const kube::OwnerReference* owner = pod.meta.Controller()) {
-    pods_of_owner_[owner->uid].insert(uid);
-  }
+  kube::NamespacedUid owner = pod.meta.ControllerUid();
+  if (!owner.uid.empty()) pods_of_owner_[std::move(owner)].insert(uid);
   Gang& gang = GangFor(membership.key);
   const auto it = gang_of_pod_.find(uid);
   if (it == gang_of_pod_.end() || it->second != &gang) {
@@ -119,8 +116,8 @@ void Gangs::Rejoin(const std::string& pod_uid) {
   Join(*pod);
 }
 
-void Gangs::OwnersChanged(const std::vector<std::string>& owner_uids) {
-  for (const std::string& owner : owner_uids) {
+void Gangs::OwnersChanged(const std::vector<kube::NamespacedUid>& owners) {
+  for (const kube::NamespacedUid& owner : owners) {
     auto it = pods_of_owner_.find(owner);
     if (it == pods_of_owner_.end()) continue;
     const std::vector<std::string> uids(it->second.begin(), it->second.end());
@@ -140,13 +137,6 @@ void Gangs::ReadOwners(Gang& gang, const std::vector<const kube::Pod*>& live) co
       break;
     }
   }
-  if (!gang.missing_owner) {
-    gang.missing_owner_since = Never();
-    return;
-  }
-  gang.missing_owner_since = std::min(gang.missing_owner_since, agenda_->now());
-  const bool given_up = agenda_->now() >= gang.missing_owner_since + options_.owner_wait;
-  if (gang.key.is_pod && given_up) gang.missing_owner.reset();
 }
 
 void Gangs::ReadQueueLabels(Gang& gang, const std::vector<const kube::Pod*>& live) const {
@@ -178,13 +168,21 @@ int64_t Gangs::MinMemberOf(const Gang& gang, int64_t standing) {
 Reason Gangs::OwnerBlocker(const Gang& gang, const std::vector<const kube::Pod*>& live) const {
   if (gang.missing_owner) {
     const kube::OwnerReference& owner = *gang.missing_owner;
-    const std::string what = fmt::format("{} {}/{} (UID {}), which owns members, isn't known",
-                                         owner.kind, gang.key.name_space, owner.name, owner.uid);
-    if (!gang.key.is_pod) return {v1::OWNER_NOT_FOUND, what + " any more", ""};
-    return {v1::OWNER_NOT_FOUND,
-            fmt::format("{} yet; {} after it was first seen the pod starts alone", what,
-                        absl::FormatDuration(options_.owner_wait)),
-            fmt::format("check that {} is served and that muster may list it", owner.api_version)};
+    const std::string what = fmt::format("{} {}/{} (UID {}), which owns members,", owner.kind,
+                                         gang.key.name_space, owner.name, owner.uid);
+    if (!kube::IsAnyJob(owner)) {
+      return {v1::OWNER_KIND_UNKNOWN,
+              fmt::format("{} is of a kind that isn't read ({}), so which of its pods start "
+                          "together isn't known",
+                          what, owner.api_version),
+              fmt::format("on its pod template, set label {}: NAME if they start together, with a "
+                          "PodGroup of that name, or annotation {}: \"false\" if each starts alone",
+                          kube::kPodGroupLabel, kGangAnnotation)};
+    }
+    if (!gang.key.is_pod) return {v1::OWNER_NOT_FOUND, what + " isn't known any more", ""};
+    return {v1::OWNER_NOT_FOUND, what + " isn't known yet",
+            fmt::format("check that {} is served and that muster may list it",
+                        kube::ReadVersionOf(owner))};
   }
   if (!gang.derived) return {};
   if (!gang.derived->fault.empty()) {
@@ -312,10 +310,6 @@ Outbox::OnFinish Gangs::NoteGroupError(GangId id) {
 }
 
 void Gangs::KeepGroup(const Gang& gang) {
-  if (gang.key.is_pod && gang.missing_owner) {
-    agenda_->NoteAt(gang.id, gang.missing_owner_since + options_.owner_wait);
-    return;
-  }
   if (!gang.derived || !gang.ours || gang.facts.live == 0) return;
   if (gang.missing_owner || !gang.derived->fault.empty()) return;
   const int64_t min = gang.facts.min_member;

@@ -36,9 +36,8 @@ struct Gang {
   std::vector<std::string> bound;    // live members with a node, UIDs in rank order
   int64_t members = 0;               // pods that aren't being deleted
   int64_t running = 0;
-  // Of the first member that has one: an owner that isn't known.
+  // Of the first member that has one: an owner that isn't known (Derivation::missing).
   std::optional<kube::OwnerReference> missing_owner;
-  absl::Time missing_owner_since = Never();
   // Kueue's labels on the first member that has one, else on the PodGroup, else on the first
   // member's owners, innermost first. They stay once no member is live.
   std::string queue_name;

@@ -67,14 +67,12 @@ const kube::AnyJob* Gangs::JobOf(const Gang& gang) const {
     if (pod != nullptr) return jobs_.OutermostOf(*pod);
   }
   if (gang.derived && !gang.derived->owner.uid.empty()) return jobs_.Find(gang.derived->owner.uid);
-  const kube::OwnerReference* owner =
-      gang.group == nullptr ? nullptr : gang.group->meta.Controller();
-  return owner == nullptr ? nullptr : jobs_.Find(owner->uid);
+  return gang.group == nullptr ? nullptr : jobs_.FindOwner(gang.group->meta);
 }
 
 std::vector<const kube::Pod*> Gangs::PodsOf(const kube::AnyJob& job) const {
   std::vector<const kube::Pod*> pods;
-  for (const std::string& owner : jobs_.Family(job.uid)) {
+  for (const kube::NamespacedUid& owner : jobs_.Family(job.Key())) {
     const auto made = pods_of_owner_.find(owner);
     if (made == pods_of_owner_.end()) continue;
     for (const std::string& uid : made->second) {
@@ -90,7 +88,7 @@ std::vector<GangId> Gangs::GangsOf(const kube::AnyJob& job) const {
   for (const kube::Pod* pod : PodsOf(job)) {
     if (const Gang* gang = OfPod(pod->meta.uid)) found.insert(gang->id);
   }
-  const auto owned = groups_of_owner_.find(job.uid);
+  const auto owned = groups_of_owner_.find(job.Key());
   if (owned != groups_of_owner_.end()) found.insert(owned->second.begin(), owned->second.end());
   return {found.begin(), found.end()};
 }
@@ -147,26 +145,22 @@ void Gangs::Adopt(std::shared_ptr<const kube::PodGroup> group) {
     return;
   }
   if (gang.group != nullptr) ForgetGroup(gang);
-  if (const kube::OwnerReference* owner = group->meta.Controller()) {
-    groups_of_owner_[owner->uid].insert(gang.id);
-  }
+  const kube::NamespacedUid owner = group->meta.ControllerUid();
+  if (!owner.uid.empty()) groups_of_owner_[owner].insert(gang.id);
   gang.group = std::move(group);
   agenda_->Note(gang.id);
   if (!another) return;
   // Whose pods would have had its name may join it now, or not any more.
   const std::vector<std::string> uids(gang.pods.begin(), gang.pods.end());
   for (const std::string& uid : uids) Rejoin(uid);
-  if (const kube::OwnerReference* owner = gang.group->meta.Controller()) {
-    OwnersChanged(jobs_.Family(owner->uid));
-  }
+  if (!owner.uid.empty()) OwnersChanged(jobs_.Family(owner));
 }
 
 void Gangs::ForgetGroup(Gang& gang) {
-  if (const kube::OwnerReference* owner = gang.group->meta.Controller()) {
-    const auto owned = groups_of_owner_.find(owner->uid);
-    owned->second.erase(gang.id);
-    if (owned->second.empty()) groups_of_owner_.erase(owned);
-  }
+  const auto owned = groups_of_owner_.find(gang.group->meta.ControllerUid());
+  if (owned == groups_of_owner_.end()) return;
+  owned->second.erase(gang.id);
+  if (owned->second.empty()) groups_of_owner_.erase(owned);
 }
 
 void Gangs::DropGroup(const kube::PodGroup& group) {
@@ -181,7 +175,7 @@ void Gangs::DropGroup(const kube::PodGroup& group) {
 }
 
 void Gangs::RemoveJob(const std::string& uid) {
-  refusals_.Forget(uid);
+  if (const kube::AnyJob* job = jobs_.Find(uid)) refusals_.Forget(job->Key());
   OwnersChanged(jobs_.Remove(uid));
 }
 
@@ -310,6 +304,15 @@ Reason Gangs::Blocker(const Gang& gang) const {
     if (!pod->spec_error.empty()) {
       return {v1::MEMBER_INVALID, fmt::format("{}: {}", pod->meta.name, pod->spec_error),
               "correct the pod template and create the pods anew"};
+    }
+    if (!pod->native_group.empty()) {
+      return {
+          v1::NATIVE_POD_GROUP,
+          fmt::format("spec.schedulingGroup of {} names PodGroup {} of scheduling.k8s.io, which "
+                      "Muster doesn't schedule by",
+                      pod->meta.name, pod->native_group),
+          fmt::format("leave spec.schedulingGroup out, and name the gang by label {}",
+                      kube::kPodGroupLabel)};
     }
     if (std::string gate = ForeignGate(*pod); !gate.empty()) {
       return {v1::FOREIGN_GATE,

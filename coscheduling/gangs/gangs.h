@@ -14,12 +14,12 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "cluster/pod_refusals.h"
 #include "cluster/snapshot.h"
 #include "coscheduling/agenda.h"
 #include "coscheduling/engine_options.h"
 #include "coscheduling/gangs/gang.h"
 #include "coscheduling/gangs/job_gangs.h"
-#include "coscheduling/gangs/pod_refusals.h"
 #include "coscheduling/outbox.h"
 #include "kube/objects/event.h"
 #include "kube/objects/pod.h"
@@ -92,7 +92,7 @@ class Gangs {
   // Gangs of its pods, and those without pods whose PodGroup is of it.
   std::vector<GangId> GangsOf(const kube::AnyJob& job) const;
   std::vector<const kube::Pod*> PodsOf(const kube::AnyJob& job) const;
-  const PodRefusals& refusals() const { return refusals_; }
+  const cluster::PodRefusals& refusals() const { return refusals_; }
 
  private:
   struct Membership {
@@ -117,7 +117,7 @@ class Gangs {
   const kube::PodGroup* FindGroup(const GangKey& key) const;
   void ForgetOwner(const kube::Pod& pod);
   void Rejoin(const std::string& pod_uid);
-  void OwnersChanged(const std::vector<std::string>& owner_uids);
+  void OwnersChanged(const std::vector<kube::NamespacedUid>& owners);
   void ReadOwners(Gang& gang, const std::vector<const kube::Pod*>& live) const;
   void ReadQueueLabels(Gang& gang, const std::vector<const kube::Pod*>& live) const;
   static int64_t MinMemberOf(const Gang& gang, int64_t standing);
@@ -128,7 +128,7 @@ class Gangs {
   std::vector<kube::OwnerReference> GroupOwners(const Gang& gang) const;
   Outbox::OnFinish NoteGroupError(GangId id);
   // --- refused_members.cc ---
-  void RefusalsChanged(const std::vector<std::string>& owner_uids);
+  void RefusalsChanged(const std::vector<kube::NamespacedUid>& owners);
   Reason WithRefusals(const Gang& gang, const std::string& exist, Reason missing) const;
 
   const EngineOptions& options_;
@@ -141,16 +141,16 @@ class Gangs {
   absl::flat_hash_map<GangId, Gang*> by_id_;
   // By UID. A gang stays while a pod or a PodGroup is its own.
   absl::flat_hash_map<std::string, Gang*> gang_of_pod_;
-  absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> groups_of_owner_;
+  absl::flat_hash_map<kube::NamespacedUid, absl::flat_hash_set<GangId>> groups_of_owner_;
   JobGangs jobs_;
-  // By the UID of their controller: the UIDs of our pods.
-  absl::flat_hash_map<std::string, absl::flat_hash_set<std::string>> pods_of_owner_;
+  // By their controller: the UIDs of our pods.
+  absl::flat_hash_map<kube::NamespacedUid, absl::flat_hash_set<std::string>> pods_of_owner_;
   // Nodes that bound members stand on, and the gangs there.
   absl::flat_hash_map<GangId, std::set<std::string>> nodes_of_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> standing_on_;
   // The last refusal of its derived PodGroup, until it is accepted.
   absl::flat_hash_map<GangId, std::string> group_errors_;
-  PodRefusals refusals_;
+  cluster::PodRefusals refusals_;
   Departures departures_;
 };
 

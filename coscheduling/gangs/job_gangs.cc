@@ -44,13 +44,13 @@ std::optional<DerivedGang> KueueGroupOf(const kube::Pod& pod) {
 
 // --- the known jobs ---
 
-std::vector<std::string> JobGangs::Upsert(kube::AnyJob job) {
+std::vector<kube::NamespacedUid> JobGangs::Upsert(kube::AnyJob job) {
   for (const kube::AnyJob::Part& part : job.parts) {
     if (part.fewest <= kMaxMinMember || !job.fault.empty()) continue;
     job.fault =
         fmt::format("it makes {} pods at once, a gang has at most {}", part.fewest, kMaxMinMember);
   }
-  std::vector<std::string> affected;
+  std::vector<kube::NamespacedUid> affected;
   const std::string uid = job.uid;
   if (auto it = jobs_.find(uid); it != jobs_.end()) {
     if (kube::IsOlderVersion(job.resource_version, it->second.resource_version)) return {};
@@ -63,20 +63,22 @@ std::vector<std::string> JobGangs::Upsert(kube::AnyJob job) {
   }
   Claim(job);
   if (job.annotations.contains(kRestartAnnotation)) restarting_.insert(uid);
-  if (job.parent) children_[job.parent->uid].insert(uid);
+  const kube::NamespacedUid key = job.Key();
+  if (job.parent) children_[{job.name_space, job.parent->uid}].insert(uid);
   AddContenders(job, &affected);
   jobs_.insert_or_assign(uid, std::move(job));
-  AddDescendants(uid, &affected);
+  AddDescendants(key, &affected);
   return affected;
 }
 
-std::vector<std::string> JobGangs::Remove(const std::string& uid) {
+std::vector<kube::NamespacedUid> JobGangs::Remove(const std::string& uid) {
   auto it = jobs_.find(uid);
   if (it == jobs_.end()) return {};
-  std::vector<std::string> affected;
+  std::vector<kube::NamespacedUid> affected;
+  const kube::NamespacedUid key = it->second.Key();
   Release(it->second, &affected);
   jobs_.erase(it);
-  AddDescendants(uid, &affected);
+  AddDescendants(key, &affected);
   return affected;
 }
 
@@ -91,7 +93,7 @@ void JobGangs::Claim(const kube::AnyJob& job) {
   }
 }
 
-void JobGangs::Release(const kube::AnyJob& job, std::vector<std::string>* affected) {
+void JobGangs::Release(const kube::AnyJob& job, std::vector<kube::NamespacedUid>* affected) {
   restarting_.erase(job.uid);
   AddContenders(job, affected);
   for (const kube::AnyJob::Part& part : job.parts) {
@@ -101,48 +103,51 @@ void JobGangs::Release(const kube::AnyJob& job, std::vector<std::string>* affect
     if (claim->second.empty()) claims_.erase(claim);
   }
   if (!job.parent) return;
-  auto siblings = children_.find(job.parent->uid);
+  auto siblings = children_.find({job.name_space, job.parent->uid});
   if (siblings == children_.end()) return;
   siblings->second.erase(job.uid);
   if (siblings->second.empty()) children_.erase(siblings);
 }
 
-void JobGangs::AddContenders(const kube::AnyJob& job, std::vector<std::string>* out) const {
+void JobGangs::AddContenders(const kube::AnyJob& job, std::vector<kube::NamespacedUid>* out) const {
   for (const kube::AnyJob::Part& part : job.parts) {
     auto claim = claims_.find(job.name_space + "/" + part.name);
     if (claim == claims_.end()) continue;
     for (const auto& [created, uid] : claim->second) {
-      if (uid != job.uid) AddDescendants(uid, out);
+      if (uid != job.uid) AddDescendants({job.name_space, uid}, out);
     }
   }
 }
 
-void JobGangs::AddDescendants(const std::string& uid, std::vector<std::string>* out,
-                              int levels) const {
-  out->push_back(uid);
-  auto children = children_.find(uid);
+void JobGangs::AddDescendants(const kube::NamespacedUid& owner,
+                              std::vector<kube::NamespacedUid>* out, int levels) const {
+  out->push_back(owner);
+  auto children = children_.find(owner);
   if (levels == 0 || children == children_.end()) return;
-  for (const std::string& child : children->second) AddDescendants(child, out, levels - 1);
+  for (const std::string& child : children->second) {
+    AddDescendants({owner.name_space, child}, out, levels - 1);
+  }
 }
 
 bool JobGangs::IsClaimed(const std::string& name_space, const std::string& name) const {
   return claims_.contains(name_space + "/" + name);
 }
 
-std::vector<std::string> JobGangs::Family(const std::string& uid) const {
-  std::vector<std::string> uids;
-  AddDescendants(uid, &uids);
-  return uids;
+std::vector<kube::NamespacedUid> JobGangs::Family(const kube::NamespacedUid& owner) const {
+  std::vector<kube::NamespacedUid> all;
+  AddDescendants(owner, &all);
+  return all;
 }
 
-std::vector<std::string> JobGangs::WholeFamily(const std::string& uid) const {
-  auto job = jobs_.find(uid);
-  while (job != jobs_.end() && job->second.parent) {
-    const auto parent = jobs_.find(job->second.parent->uid);
-    if (parent == jobs_.end() || parent->second.kind != job->second.parent->kind) break;
+std::vector<kube::NamespacedUid> JobGangs::WholeFamily(const kube::NamespacedUid& owner) const {
+  const kube::AnyJob* job = Find(owner.uid);
+  if (job == nullptr || job->name_space != owner.name_space) return Family(owner);
+  while (job->parent) {
+    const kube::AnyJob* parent = Find(job->name_space, *job->parent);
+    if (parent == nullptr) break;
     job = parent;
   }
-  return Family(job == jobs_.end() ? uid : job->first);
+  return Family(job->Key());
 }
 
 // --- a pod ---
@@ -150,21 +155,34 @@ std::vector<std::string> JobGangs::WholeFamily(const std::string& uid) const {
 JobGangs::Chain JobGangs::ChainOf(const kube::Pod& pod) const {
   Chain chain;
   const kube::OwnerReference* owner = pod.meta.Controller();
-  const bool is_read = owner != nullptr && kube::IsAnyJob(*owner);
+  if (owner == nullptr || kube::MakesSinglePods(*owner)) return chain;
+  if (!kube::IsAnyJob(*owner)) {
+    const std::string* says = pod.meta.Annotation(kGangAnnotation);
+    if (says == nullptr || *says != "false") chain.missing = owner;
+    return chain;
+  }
   while (owner != nullptr) {
-    const kube::AnyJob* job = Find(*owner);
+    const kube::AnyJob* job = Find(pod.meta.name_space, *owner);
     if (job == nullptr) break;
     chain.known.push_back(job);
     owner = job->parent ? &*job->parent : nullptr;
   }
-  if (is_read) chain.missing = owner;
+  chain.missing = owner;
   return chain;
 }
 
 // Owner references can name anything. That kinds agree keeps a chain from running in circles.
-const kube::AnyJob* JobGangs::Find(const kube::OwnerReference& owner) const {
-  auto it = jobs_.find(owner.uid);
-  return it == jobs_.end() || it->second.kind != owner.kind ? nullptr : &it->second;
+const kube::AnyJob* JobGangs::Find(const std::string& name_space,
+                                   const kube::OwnerReference& owner) const {
+  const kube::AnyJob* job = Find(owner.uid);
+  const bool same = job != nullptr && job->kind == owner.kind && job->name_space == name_space;
+  return same ? job : nullptr;
+}
+
+const kube::AnyJob& JobGangs::MakerOf(const Chain& chain) {
+  const auto maker = std::find_if(chain.known.rbegin(), chain.known.rend(),
+                                  [](const kube::AnyJob* job) { return !job->parts.empty(); });
+  return maker == chain.known.rend() ? *chain.known.front() : **maker;
 }
 
 std::string JobGangs::ReplicatedJobOf(const kube::Pod& pod, const kube::AnyJob& innermost) {
@@ -174,56 +192,61 @@ std::string JobGangs::ReplicatedJobOf(const kube::Pod& pod, const kube::AnyJob& 
 
 const kube::AnyJob::Part* JobGangs::PartOf(const kube::AnyJob& maker,
                                            const std::string& replicated_job) {
-  if (maker.kind != kube::kJobSetKind) return maker.parts.empty() ? nullptr : &maker.parts.front();
+  if (maker.kind != kube::kJobSetKind && maker.kind != kube::kMPIJobKind) {
+    return maker.parts.empty() ? nullptr : &maker.parts.front();
+  }
   const auto part = std::ranges::find_if(maker.parts, [&](const kube::AnyJob::Part& candidate) {
     return std::ranges::count(candidate.replicated_jobs, replicated_job) > 0;
   });
   return part == maker.parts.end() ? nullptr : &*part;
 }
 
-std::set<std::string> JobGangs::MakersOf(const std::vector<const kube::Pod*>& pods) const {
-  std::set<std::string> makers;
+std::set<kube::NamespacedUid> JobGangs::MakersOf(const std::vector<const kube::Pod*>& pods) const {
+  std::set<kube::NamespacedUid> makers;
   std::set<const kube::AnyJob::Part*> seen;
   for (const kube::Pod* pod : pods) {
-    const kube::OwnerReference* owner = pod->meta.Controller();
-    if (owner == nullptr) continue;
-    makers.insert(owner->uid);
-    const auto chain = ChainOf(*pod).known;
-    const auto set = std::ranges::find(chain, kube::kJobSetKind, &kube::AnyJob::kind);
-    if (set == chain.end()) continue;
-    const kube::AnyJob::Part* part = PartOf(**set, ReplicatedJobOf(*pod, *chain.front()));
-    const auto jobs = children_.find((*set)->uid);
+    const kube::NamespacedUid owner = pod->meta.ControllerUid();
+    if (owner.uid.empty()) continue;
+    makers.insert(owner);
+    const Chain chain = ChainOf(*pod);
+    if (chain.known.empty()) continue;
+    const kube::AnyJob& maker = MakerOf(chain);
+    makers.insert(maker.Key());
+    const kube::AnyJob::Part* part = PartOf(maker, ReplicatedJobOf(*pod, *chain.known.front()));
+    const auto jobs = children_.find(maker.Key());
     if (part == nullptr || jobs == children_.end() || !seen.insert(part).second) continue;
     for (const std::string& uid : jobs->second) {
       const std::string& replicated_job = jobs_.at(uid).replicated_job;
-      if (std::ranges::count(part->replicated_jobs, replicated_job) > 0) makers.insert(uid);
+      if (std::ranges::count(part->replicated_jobs, replicated_job) > 0) {
+        makers.insert({owner.name_space, uid});
+      }
     }
   }
   return makers;
 }
 
 Derivation JobGangs::Derive(const kube::Pod& pod) const {
-  const auto [chain, missing] = ChainOf(pod);
-  if (missing != nullptr) return {std::nullopt, *missing};
-  if (chain.empty()) return {};
-  const auto set = std::ranges::find(chain, kube::kJobSetKind, &kube::AnyJob::kind);
-  const kube::AnyJob& maker = set == chain.end() ? *chain.front() : **set;
-  const kube::AnyJob& outermost = *chain.back();
+  const Chain chain = ChainOf(pod);
+  if (chain.missing != nullptr) return {std::nullopt, *chain.missing};
+  if (chain.known.empty()) return {};
+  const kube::AnyJob& maker = MakerOf(chain);
   if (maker.parts.empty()) return {};
+  const kube::AnyJob& outermost =
+      chain.known.back()->kind == kube::kRayJobKind ? maker : *chain.known.back();
 
   DerivedGang gang;
   gang.maker = maker.Title();
   gang.owner = {std::string(outermost.api_version), std::string(outermost.kind), outermost.name,
                 outermost.uid, /*controller=*/true};
   gang.schedule_timeout_seconds = maker.schedule_timeout_seconds;
-  gang.suspended = std::ranges::any_of(chain, &kube::AnyJob::suspended);
+  gang.suspended = std::ranges::any_of(chain.known, &kube::AnyJob::suspended);
   gang.one_by_one = maker.one_by_one;
-  for (const kube::AnyJob* job : chain) {
+  for (const kube::AnyJob* job : chain.known) {
     gang.wanted &= WantsGang(*job);
     if (job->fault.empty() || !gang.fault.empty()) continue;
     gang.fault = fmt::format("{}: {}", job->Title(), job->fault);
   }
-  const std::string replicated = ReplicatedJobOf(pod, *chain.front());
+  const std::string replicated = ReplicatedJobOf(pod, *chain.known.front());
   const kube::AnyJob::Part* const part = PartOf(maker, replicated);
   if (maker.parts.size() > 1) gang.maker += fmt::format(" ({})", replicated);
   if (part == nullptr) {
@@ -250,6 +273,11 @@ const kube::AnyJob* JobGangs::OutermostOf(const kube::Pod& pod) const {
 const kube::AnyJob* JobGangs::Find(const std::string& uid) const {
   const auto it = jobs_.find(uid);
   return it == jobs_.end() ? nullptr : &it->second;
+}
+
+const kube::AnyJob* JobGangs::FindOwner(const kube::ObjectMeta& owned) const {
+  const kube::OwnerReference* owner = owned.Controller();
+  return owner == nullptr ? nullptr : Find(owned.name_space, *owner);
 }
 
 std::string JobGangs::OwnersAnnotation(const kube::Pod& pod, std::string_view key) const {

@@ -2,14 +2,16 @@
 // known.
 //
 //   Pod -> Job [-> JobSet [-> TrainJob]]    Pod -> PyTorchJob    Pod -> StatefulSet
+//   Pod [-> Job] -> MPIJob                  Pod -> RayCluster [-> RayJob]
+//
+// An owner is looked for in its pod's namespace only: what another one has under that UID is none.
 //
 // The members of a gang are the pods that their job makes at the same time
 // (kube/objects/any_job.h); those of a StatefulSet only if its annotation muster.dev/gang is
 // "true". A job with annotation muster.dev/gang: "false" has no gang, and one that makes a single
 // pod needs none.
 //
-// The gang's PodGroup is named as the job's own operator would name it: by the bare name of the
-// job, for a part of a JobSet JOBSET-REPLICATEDJOB (the first of them).
+// The gang's PodGroup is named as the job's own operator would name it (AnyJob::Part::name).
 #pragma once
 
 #include <cstdint>
@@ -40,8 +42,8 @@ struct DerivedGang {
   // Another job in the namespace derives the same name and is older.
   bool contested = false;
   std::string spare_name;  // unique to this job, for then
-  // Of its PodGroup: the outermost job. Without a UID: a group of plain pods, which own it
-  // together.
+  // Of its PodGroup: the outermost job, but not a RayJob, which makes a RayCluster of another name
+  // each time. Without a UID: a group of plain pods, which own it together.
   kube::OwnerReference owner;
   std::string maker;       // what makes the members, "PyTorchJob default/x"; for messages
   int64_t at_once = 1;     // members that exist at the same time
@@ -59,7 +61,8 @@ struct DerivedGang {
 struct Derivation {
   // Absent: none of its owners makes a gang.
   std::optional<DerivedGang> gang;
-  // An owner of a kind that is read, which isn't known (yet).
+  // An owner that isn't known (yet), or whose kind isn't, so that nobody has said what its pods
+  // are.
   std::optional<kube::OwnerReference> missing;
 };
 
@@ -69,15 +72,14 @@ std::optional<DerivedGang> KueueGroupOf(const kube::Pod& pod);
 // The known jobs. Memory: a few hundred bytes each.
 class JobGangs {
  public:
-  // UIDs of the owners whose pods may derive differently from now on: the job itself, those that it
-  // owns, and others that contend for a name. Empty if nothing that matters has changed. An older
+  // The owners whose pods may derive differently from now on: the job itself, those that it owns,
+  // and others that contend for a name. Empty if nothing that matters has changed. An older
   // resource version of a known job is ignored.
-  std::vector<std::string> Upsert(kube::AnyJob job);
-  std::vector<std::string> Remove(const std::string& uid);
+  std::vector<kube::NamespacedUid> Upsert(kube::AnyJob job);
+  std::vector<kube::NamespacedUid> Remove(const std::string& uid);
 
   Derivation Derive(const kube::Pod& pod) const;
-  // The first owner of a kind that is read and isn't known, or nullptr. Valid until the next
-  // change.
+  // Derivation::missing, or nullptr. Valid until the next change.
   const kube::OwnerReference* MissingOwner(const kube::Pod& pod) const {
     return ChainOf(pod).missing;
   }
@@ -86,17 +88,19 @@ class JobGangs {
   // The value of a label on the pod's owners, innermost first; "" if none has it. Only labels that
   // job.h keeps.
   std::string OwnersLabel(const kube::Pod& pod, std::string_view key) const;
-  // UIDs of an owner and of all jobs below it.
-  std::vector<std::string> Family(const std::string& uid) const;
+  // An owner and all jobs below it.
+  std::vector<kube::NamespacedUid> Family(const kube::NamespacedUid& owner) const;
   // The family of the outermost known job above this owner.
-  std::vector<std::string> WholeFamily(const std::string& uid) const;
-  // UIDs of the objects whose controllers make the pods of a gang that these pods belong to: what
-  // owns them, and the other Jobs of a JobSet that run at the same time, even without pods.
-  std::set<std::string> MakersOf(const std::vector<const kube::Pod*>& pods) const;
+  std::vector<kube::NamespacedUid> WholeFamily(const kube::NamespacedUid& owner) const;
+  // The objects whose controllers make the pods of a gang that these pods belong to: what owns
+  // them, and the other Jobs of a JobSet or MPIJob that run at the same time, even without pods.
+  std::set<kube::NamespacedUid> MakersOf(const std::vector<const kube::Pod*>& pods) const;
   // The outermost job that owns the pod; nullptr if none does, or one between isn't known. Valid
   // until the next change, as what Find returns.
   const kube::AnyJob* OutermostOf(const kube::Pod& pod) const;
   const kube::AnyJob* Find(const std::string& uid) const;
+  // The job that controls an object; nullptr if it isn't known.
+  const kube::AnyJob* FindOwner(const kube::ObjectMeta& owned) const;
   // The value of an annotation of Muster's on the pod's owners, innermost first; "" if none has it.
   std::string OwnersAnnotation(const kube::Pod& pod, std::string_view key) const;
   // UIDs of the jobs that carry annotation muster.dev/restart (job_restart.h).
@@ -106,24 +110,27 @@ class JobGangs {
   // A pod's owners.
   struct Chain {
     absl::InlinedVector<const kube::AnyJob*, 3> known;  // innermost first
-    const kube::OwnerReference* missing = nullptr;      // above them, if of a kind that is read
+    const kube::OwnerReference* missing = nullptr;      // above them
   };
   Chain ChainOf(const kube::Pod& pod) const;
+  // That says which pods exist: the outermost of those that do.
+  static const kube::AnyJob& MakerOf(const Chain& chain);
   // The replicated job that the pod is of.
   static std::string ReplicatedJobOf(const kube::Pod& pod, const kube::AnyJob& innermost);
   // The part of `maker` that makes pods of this replicated job; null if none does.
   static const kube::AnyJob::Part* PartOf(const kube::AnyJob& maker,
                                           const std::string& replicated_job);
   void Claim(const kube::AnyJob& job);
-  void Release(const kube::AnyJob& job, std::vector<std::string>* affected);
-  const kube::AnyJob* Find(const kube::OwnerReference& owner) const;
+  void Release(const kube::AnyJob& job, std::vector<kube::NamespacedUid>* affected);
+  const kube::AnyJob* Find(const std::string& name_space, const kube::OwnerReference& owner) const;
   // Below a TrainJob are JobSets, below these Jobs.
-  void AddDescendants(const std::string& uid, std::vector<std::string>* out, int levels = 2) const;
-  void AddContenders(const kube::AnyJob& job, std::vector<std::string>* out) const;
+  void AddDescendants(const kube::NamespacedUid& owner, std::vector<kube::NamespacedUid>* out,
+                      int levels = 2) const;
+  void AddContenders(const kube::AnyJob& job, std::vector<kube::NamespacedUid>* out) const;
 
   absl::flat_hash_map<std::string, kube::AnyJob> jobs_;  // by UID
   std::set<std::string> restarting_;
-  absl::flat_hash_map<std::string, std::set<std::string>> children_;
+  absl::flat_hash_map<kube::NamespacedUid, std::set<std::string>> children_;  // UIDs
   // "namespace/name" of a PodGroup -> who derives it, the oldest first.
   std::map<std::string, std::set<std::pair<absl::Time, std::string>>> claims_;
 };

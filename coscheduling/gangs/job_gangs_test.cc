@@ -42,6 +42,8 @@ kube::Pod Pod(const std::string& api_version, const std::string& kind, const std
   return pod;
 }
 
+kube::NamespacedUid Uid(const std::string& name) { return {"team", name + "-uid"}; }
+
 kube::Pod PodOfJob(const std::string& job, kube::StringMap labels = {}) {
   return Pod("batch/v1", "Job", job, std::move(labels));
 }
@@ -55,6 +57,22 @@ std::string GangNameOf(const JobGangs& jobs, const kube::Pod& pod) {
   if (!gang.fault.empty()) return "fault: " + gang.fault;
   return gang.name + " " + std::to_string(gang.min_member) + "/" + std::to_string(gang.at_once) +
          " of " + gang.owner.kind + " " + gang.owner.name;
+}
+
+std::string Replicated(const std::string& name, int replicas, int parallelism,
+                       const std::string& depends_on = "", const std::string& status = "Complete") {
+  const std::string dependency = depends_on.empty() ? ""
+                                                    : R"("dependsOn":[{"name":")" + depends_on +
+                                                          R"(","status":")" + status + R"("}],)";
+  return R"({"name":")" + name + R"(",)" + dependency + R"("replicas":)" +
+         std::to_string(replicas) + R"(,"template":{"spec":{"parallelism":)" +
+         std::to_string(parallelism) + R"(,"completions":)" + std::to_string(parallelism) + "}}}";
+}
+
+std::string Set(const std::vector<std::string>& replicated, const std::string& more = "") {
+  std::string jobs;
+  for (const std::string& job : replicated) jobs += (jobs.empty() ? "" : ",") + job;
+  return R"({"replicatedJobs":[)" + jobs + "]" + more + "}";
 }
 
 // --- Job ---
@@ -108,12 +126,45 @@ TEST(JobGangs, APodWaitsForAnOwnerOfAKindThatIsRead) {
   EXPECT_EQ(GangNameOf(jobs, PodOfJob("j")), "waits for s");
 }
 
-TEST(JobGangs, APodOfAnyOtherOwnerIsAlone) {
+TEST(JobGangs, PodsThatStandForThemselvesAreAlone) {
   JobGangs jobs;
   EXPECT_EQ(GangNameOf(jobs, Pod("apps/v1", "ReplicaSet", "r")), "alone");
-  EXPECT_EQ(GangNameOf(jobs, Pod("batch.volcano.sh/v1alpha1", "Job", "v")), "alone");
+  EXPECT_EQ(GangNameOf(jobs, Pod("apps/v1", "DaemonSet", "d")), "alone");
+  EXPECT_EQ(GangNameOf(jobs, Pod("v1", "ReplicationController", "r")), "alone");
   kube::Pod bare;
   EXPECT_EQ(GangNameOf(jobs, bare), "alone");
+}
+
+TEST(JobGangs, APodOfAnyOtherKindWaitsUntilItSaysThatItIsAlone) {
+  JobGangs jobs;
+  EXPECT_EQ(GangNameOf(jobs, Pod("batch.volcano.sh/v1alpha1", "Job", "v")), "waits for v");
+  EXPECT_EQ(GangNameOf(jobs, Pod("example.com/v1", "ReplicaSet", "r")), "waits for r");
+  kube::Pod pod = Pod("example.com/v1", "Operator", "o");
+  EXPECT_EQ(GangNameOf(jobs, pod), "waits for o");
+  pod.meta.annotations["muster.dev/gang"] = "true";
+  EXPECT_EQ(GangNameOf(jobs, pod), "waits for o");
+  pod.meta.annotations["muster.dev/gang"] = "false";
+  EXPECT_EQ(GangNameOf(jobs, pod), "alone");
+}
+
+TEST(JobGangs, AnOwnerOfAnotherNamespaceIsNone) {
+  JobGangs jobs;
+  jobs.Upsert(kube::ToAnyJob(Object<kube::JobSet>("s", Set({Replicated("a", 1, 2)}))));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("j", R"({"parallelism":2})")));
+  kube::Pod pod = PodOfJob("j");
+  pod.meta.name_space = "others";
+  EXPECT_EQ(GangNameOf(jobs, pod), "waits for j");
+  EXPECT_EQ(jobs.OutermostOf(pod), nullptr);
+  EXPECT_EQ(jobs.FindOwner(pod.meta), nullptr);
+  // Nor is a job whose owner it would be.
+  kube::Job stranger =
+      Object<kube::Job>("x", "{}", OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "s"));
+  stranger.meta.name_space = "others";
+  jobs.Upsert(kube::ToAnyJob(stranger));
+  EXPECT_THAT(jobs.Family(Uid("s")), ElementsAre(Uid("s")));
+  EXPECT_THAT(
+      jobs.WholeFamily({"others", "s-uid"}),
+      ElementsAre(kube::NamespacedUid{"others", "s-uid"}, kube::NamespacedUid{"others", "x-uid"}));
 }
 
 TEST(JobGangs, AnOwnerThatDoesntControlThePodSaysNothing) {
@@ -154,22 +205,6 @@ TEST(JobGangs, APyTorchJobsGangIsAllOfItsReplicas) {
 }
 
 // --- JobSet ---
-
-std::string Replicated(const std::string& name, int replicas, int parallelism,
-                       const std::string& depends_on = "", const std::string& status = "Complete") {
-  const std::string dependency = depends_on.empty() ? ""
-                                                    : R"("dependsOn":[{"name":")" + depends_on +
-                                                          R"(","status":")" + status + R"("}],)";
-  return R"({"name":")" + name + R"(",)" + dependency + R"("replicas":)" +
-         std::to_string(replicas) + R"(,"template":{"spec":{"parallelism":)" +
-         std::to_string(parallelism) + R"(,"completions":)" + std::to_string(parallelism) + "}}}";
-}
-
-std::string Set(const std::vector<std::string>& replicated, const std::string& more = "") {
-  std::string jobs;
-  for (const std::string& job : replicated) jobs += (jobs.empty() ? "" : ",") + job;
-  return R"({"replicatedJobs":[)" + jobs + "]" + more + "}";
-}
 
 // A pod of a replicated job's first Job, which is known.
 kube::Pod PodOfSet(JobGangs* jobs, const std::string& set, const std::string& replicated) {
@@ -261,7 +296,7 @@ TEST(JobGangs, ATrainJobsGangIsItsJobSetsAndGoesWithTheTrainJob) {
   const kube::Pod pod = PodOfSet(&jobs, "t", "node");
   EXPECT_EQ(GangNameOf(jobs, pod), "waits for t");
   EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(train)),
-              UnorderedElementsAre("train-uid", "t-uid", "t-node-0-uid"));
+              UnorderedElementsAre(Uid("train"), Uid("t"), Uid("t-node-0")));
   EXPECT_EQ(GangNameOf(jobs, pod), "t-node 4/4 of TrainJob t");
   EXPECT_EQ(jobs.Derive(pod).gang->owner.uid, "train-uid");
   EXPECT_EQ(jobs.Derive(pod).gang->maker, "JobSet team/t (node)");
@@ -280,6 +315,85 @@ TEST(JobGangs, JobsThatNameEachOtherAsOwnersEndNowhere) {
                            OwnedBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "c"))));
   EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "a", "x")), "waits for b");
   EXPECT_EQ(GangNameOf(jobs, PodOfSet(&jobs, "c", "x")), "waits for c");
+}
+
+// --- MPIJob ---
+
+std::string MpiSpec(int workers, const std::string& more = "") {
+  return R"({"mpiReplicaSpecs":{"Launcher":{},"Worker":{"replicas":)" + std::to_string(workers) +
+         "}}" + more + "}";
+}
+
+kube::Pod PodOfLauncher(JobGangs* jobs, const std::string& name) {
+  jobs->Upsert(kube::ToAnyJob(Object<kube::Job>(name + "-launcher", "{}",
+                                                OwnedBy("kubeflow.org/v2beta1", "MPIJob", name))));
+  return PodOfJob(name + "-launcher");
+}
+
+TEST(JobGangs, AnMPIJobsGangIsItsLauncherAndItsWorkers) {
+  for (const auto& [more, gang] : std::vector<std::pair<std::string, std::string>>{
+           {"", "m 5/5 of MPIJob m"},
+           {R"(,"runPolicy":{"schedulingPolicy":{"minAvailable":3}})", "m 3/5 of MPIJob m"}}) {
+    JobGangs jobs;
+    jobs.Upsert(kube::ToAnyJob(Object<kube::MPIJob>("m", MpiSpec(4, more))));
+    EXPECT_EQ(GangNameOf(jobs, Pod("kubeflow.org/v2beta1", "MPIJob", "m")), gang);
+    EXPECT_EQ(GangNameOf(jobs, PodOfLauncher(&jobs, "m")), gang);
+  }
+}
+
+TEST(JobGangs, ALauncherThatWaitsForItsWorkersIsAGangOfItsOwn) {
+  // The operator counts the launcher, which then doesn't exist.
+  for (const char* more : {"", R"(,"runPolicy":{"schedulingPolicy":{"minAvailable":5}})"}) {
+    JobGangs jobs;
+    jobs.Upsert(kube::ToAnyJob(Object<kube::MPIJob>(
+        "m",
+        MpiSpec(4, std::string(R"(,"launcherCreationPolicy":"WaitForWorkersReady")") + more))));
+    EXPECT_EQ(GangNameOf(jobs, Pod("kubeflow.org/v2beta1", "MPIJob", "m")), "m 4/4 of MPIJob m");
+    EXPECT_EQ(GangNameOf(jobs, PodOfLauncher(&jobs, "m")), "m-launcher 1/1 of MPIJob m");
+  }
+}
+
+TEST(JobGangs, AnMPIJobsPodsAreMadeByItAndByItsLauncher) {
+  JobGangs jobs;
+  jobs.Upsert(kube::ToAnyJob(Object<kube::MPIJob>("m", MpiSpec(4))));
+  const kube::Pod launcher = PodOfLauncher(&jobs, "m");
+  const kube::Pod worker = Pod("kubeflow.org/v2beta1", "MPIJob", "m");
+  for (const kube::Pod* pod : {&launcher, &worker}) {
+    EXPECT_THAT(jobs.MakersOf({pod}), UnorderedElementsAre(Uid("m"), Uid("m-launcher")));
+  }
+}
+
+// --- RayCluster ---
+
+TEST(JobGangs, ARayClustersGangIsItsHeadAndAllHostsOfItsWorkers) {
+  for (const auto& [groups, gang] : std::vector<std::pair<std::string, std::string>>{
+           {"", "r 1/1 of RayCluster r"},
+           {R"({"groupName":"a","replicas":3})", "r 4/4 of RayCluster r"},
+           {R"({"groupName":"a","replicas":2,"numOfHosts":4})", "r 9/9 of RayCluster r"},
+           {R"({"groupName":"a","replicas":9,"minReplicas":1,"maxReplicas":2})",
+            "r 3/3 of RayCluster r"},
+           {R"({"groupName":"a","minReplicas":2},{"groupName":"b","replicas":5,"suspend":true})",
+            "r 3/3 of RayCluster r"}}) {
+    JobGangs jobs;
+    jobs.Upsert(kube::ToAnyJob(Object<kube::RayCluster>(
+        "r", R"({"headGroupSpec":{},"workerGroupSpecs":[)" + groups + "]}")));
+    EXPECT_EQ(GangNameOf(jobs, Pod("ray.io/v1", "RayCluster", "r")), gang) << groups;
+  }
+}
+
+TEST(JobGangs, ARayJobsGangGoesWithItsRayClusterAndWhatSubmitsIsAlone) {
+  JobGangs jobs;
+  jobs.Upsert(kube::ToAnyJob(Object<kube::RayCluster>(
+      "r-abc", R"({"headGroupSpec":{},"workerGroupSpecs":[{"groupName":"a","replicas":3}]})",
+      OwnedBy("ray.io/v1", "RayJob", "r"))));
+  const kube::Pod pod = Pod("ray.io/v1", "RayCluster", "r-abc");
+  EXPECT_EQ(GangNameOf(jobs, pod), "waits for r");
+  jobs.Upsert(kube::ToAnyJob(Object<kube::RayJob>("r", "{}")));
+  EXPECT_EQ(GangNameOf(jobs, pod), "r-abc 4/4 of RayCluster r-abc");
+  EXPECT_EQ(jobs.OutermostOf(pod)->Title(), "RayJob team/r");
+  EXPECT_THAT(jobs.OutermostOf(pod)->no_suspend, HasSubstr("shutdownAfterJobFinishes"));
+  jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("s", "{}", OwnedBy("ray.io/v1", "RayJob", "r"))));
+  EXPECT_EQ(GangNameOf(jobs, PodOfJob("s")), "s 1/1 of Job s");
 }
 
 // --- StatefulSet ---
@@ -337,18 +451,18 @@ TEST(JobGangs, OnlyWhatMattersIsAChange) {
   JobGangs jobs;
   EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(
                   Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"1")"))),
-              ElementsAre("j-uid"));
+              ElementsAre(Uid("j")));
   EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(
                   Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"2")"))),
               IsEmpty());
   EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(
                   Object<kube::Job>("j", R"({"parallelism":3})", R"("resourceVersion":"4")"))),
-              ElementsAre("j-uid"));
+              ElementsAre(Uid("j")));
   EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(
                   Object<kube::Job>("j", R"({"parallelism":2})", R"("resourceVersion":"3")"))),
               IsEmpty());
   EXPECT_EQ(GangNameOf(jobs, PodOfJob("j")), "j 3/3 of Job j");
-  EXPECT_THAT(jobs.Remove("j-uid"), ElementsAre("j-uid"));
+  EXPECT_THAT(jobs.Remove("j-uid"), ElementsAre(Uid("j")));
   EXPECT_THAT(jobs.Remove("j-uid"), IsEmpty());
   EXPECT_EQ(GangNameOf(jobs, PodOfJob("j")), "waits for j");
 }
@@ -365,11 +479,11 @@ TEST(JobGangs, OfTwoJobsWithOneNameTheOlderHasIt) {
   job.meta.creation_time = absl::FromUnixSeconds(20);
   jobs.Upsert(kube::ToAnyJob(job));
   EXPECT_FALSE(jobs.Derive(of_job).gang->contested);
-  EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(torch)), UnorderedElementsAre("torch-uid", "x-uid"));
+  EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(torch)), UnorderedElementsAre(Uid("torch"), Uid("x")));
   EXPECT_TRUE(jobs.Derive(of_job).gang->contested);
   EXPECT_EQ(jobs.Derive(of_job).gang->spare_name, "x-x-uid");
   EXPECT_FALSE(jobs.Derive(of_torch).gang->contested);
-  EXPECT_THAT(jobs.Remove("torch-uid"), UnorderedElementsAre("torch-uid", "x-uid"));
+  EXPECT_THAT(jobs.Remove("torch-uid"), UnorderedElementsAre(Uid("torch"), Uid("x")));
   EXPECT_FALSE(jobs.Derive(of_job).gang->contested);
 }
 
@@ -434,7 +548,7 @@ TEST(JobGangsRestarting, AreTheJobsThatCarryTheMark) {
   jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("k", R"({"suspend":true})")));
   EXPECT_THAT(jobs.Restarting(), ElementsAre("j-uid"));
   EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("k", R"({"suspend":true})", mark))),
-              ElementsAre("k-uid"));
+              ElementsAre(Uid("k")));
   EXPECT_THAT(jobs.Restarting(), ElementsAre("j-uid", "k-uid"));
   jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("j", "{}")));
   jobs.Remove("k-uid");
@@ -450,9 +564,9 @@ TEST(JobGangsMakers, AreWhatOwnsThePods) {
   const kube::Pod foreign = Pod("apps/v1", "ReplicaSet", "web");
   const kube::Pod bare;
   EXPECT_THAT(jobs.MakersOf({&pod, &pod, &foreign, &bare}),
-              UnorderedElementsAre("j-uid", "web-uid"));
-  EXPECT_THAT(jobs.WholeFamily("j-uid"), ElementsAre("j-uid"));
-  EXPECT_THAT(jobs.WholeFamily("web-uid"), ElementsAre("web-uid"));
+              UnorderedElementsAre(Uid("j"), Uid("web")));
+  EXPECT_THAT(jobs.WholeFamily(Uid("j")), ElementsAre(Uid("j")));
+  EXPECT_THAT(jobs.WholeFamily(Uid("web")), ElementsAre(Uid("web")));
 }
 
 TEST(JobGangsMakers, OfAJobSetAreItsJobsThatRunAtTheSameTime) {
@@ -475,10 +589,11 @@ TEST(JobGangsMakers, OfAJobSetAreItsJobsThatRunAtTheSameTime) {
             R"("},)" + OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "set"))));
   }
   const kube::Pod pod = PodOfJob("n0");
-  EXPECT_THAT(jobs.MakersOf({&pod}), UnorderedElementsAre("d-uid", "n0-uid", "n1-uid"));
+  EXPECT_THAT(jobs.MakersOf({&pod}),
+              UnorderedElementsAre(Uid("set"), Uid("d"), Uid("n0"), Uid("n1")));
   // So a refusal of any of them concerns the pods of all.
-  EXPECT_THAT(jobs.WholeFamily("n1-uid"),
-              UnorderedElementsAre("train-uid", "set-uid", "i-uid", "d-uid", "n0-uid", "n1-uid"));
+  EXPECT_THAT(jobs.WholeFamily(Uid("n1")), UnorderedElementsAre(Uid("train"), Uid("set"), Uid("i"),
+                                                                Uid("d"), Uid("n0"), Uid("n1")));
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "coscheduling/gangs/gangs.h"
 #include "fmt/format.h"
 
@@ -15,29 +14,12 @@ namespace {
 // Both are told in whole seconds.
 constexpr absl::Duration kClockStep = absl::Seconds(1);
 
-std::string FixFor(const kube::PodRefusal& refusal) {
-  const kube::ObjectReference& owner = refusal.owner;
-  const std::string retry =
-      fmt::format("its controller tries again within {} min", owner.kind == "Job" ? 1 : 17);
-  const std::string_view quota = kube::RefusingQuota(refusal.why);
-  if (quota.empty()) {
-    return fmt::format("correct the pod template of {}, or what refuses its pods; {}", owner.kind,
-                       retry);
-  }
-  if (absl::StartsWith(refusal.why, "failed")) {
-    return fmt::format("let the pod template of {} say what ResourceQuota {}/{} counts; {}",
-                       owner.kind, owner.name_space, quota, retry);
-  }
-  return fmt::format("raise ResourceQuota {}/{}, or end others that it counts; {}",
-                     owner.name_space, quota, retry);
-}
-
 }  // namespace
 
-void Gangs::RefusalsChanged(const std::vector<std::string>& owner_uids) {
-  for (const std::string& owner : owner_uids) {
-    for (const std::string& uid : jobs_.WholeFamily(owner)) {
-      const auto pods = pods_of_owner_.find(uid);
+void Gangs::RefusalsChanged(const std::vector<kube::NamespacedUid>& owners) {
+  for (const kube::NamespacedUid& owner : owners) {
+    for (const kube::NamespacedUid& each : jobs_.WholeFamily(owner)) {
+      const auto pods = pods_of_owner_.find(each);
       if (pods == pods_of_owner_.end()) continue;
       for (const std::string& pod : pods->second) {
         const auto gang = gang_of_pod_.find(pod);
@@ -50,17 +32,17 @@ void Gangs::RefusalsChanged(const std::vector<std::string>& owner_uids) {
 Reason Gangs::WithRefusals(const Gang& gang, const std::string& exist, Reason missing) const {
   if (refusals_.size() == 0) return missing;
   std::vector<const kube::Pod*> pods;
-  std::map<std::string, absl::Time> last_made;  // by the UID of the owner
+  std::map<kube::NamespacedUid, absl::Time> last_made;  // by the owner
   for (const std::string& uid : gang.pods) {
     const kube::Pod* pod = snapshot_.FindPod(uid);
-    const kube::OwnerReference* owner = pod == nullptr ? nullptr : pod->meta.Controller();
-    if (owner == nullptr) continue;
+    if (pod == nullptr || pod->meta.Controller() == nullptr) continue;
     pods.push_back(pod);
-    absl::Time& last = last_made.try_emplace(owner->uid, absl::InfinitePast()).first->second;
+    absl::Time& last =
+        last_made.try_emplace(pod->meta.ControllerUid(), absl::InfinitePast()).first->second;
     last = std::max(last, pod->meta.creation_time);
   }
   std::vector<const kube::PodRefusal*> refused;
-  for (const std::string& maker : jobs_.MakersOf(pods)) {
+  for (const kube::NamespacedUid& maker : jobs_.MakersOf(pods)) {
     const kube::PodRefusal* refusal = refusals_.Find(maker);
     if (refusal == nullptr) continue;
     // It is over once pods were made after it.
@@ -78,7 +60,7 @@ Reason Gangs::WithRefusals(const Gang& gang, const std::string& exist, Reason mi
   return {v1::PODS_REFUSED,
           fmt::format("{}; pods of {} {}/{}{} are refused: {}", exist, first.owner.kind,
                       first.owner.name_space, first.owner.name, others, first.why),
-          FixFor(first)};
+          kube::FixFor(first)};
 }
 
 }  // namespace muster::coscheduling

@@ -414,7 +414,7 @@ PlanRequest Placement::RequestFor(const Gang& gang, std::vector<const kube::Pod*
   for (const auto& [node, until] : LeftOut(gang)) request.excluded_nodes.insert(node);
   const std::string name = gang.key.ToString();
   for (const auto& [node, entry] : suspects_.nodes()) {
-    if (suspects_.IsSuspectFor(node, name)) request.excluded_nodes.insert(node);
+    if (suspects_.WhyLeftOut(node, name) != nullptr) request.excluded_nodes.insert(node);
   }
   ExcludeOtherFlavors(gang, &request);
   return request;
@@ -475,7 +475,7 @@ std::set<std::string> Placement::BrokenPlaces(const Gang& gang, const Part& part
     const kube::Pod* pod = snapshot_.FindPod(uid);
     const bool good = info != nullptr && pod != nullptr && IsLive(*pod) && info->UsableNow() &&
                       quota_->MayBePlaced(gang, uid) && !part.refused.left_out().contains(node) &&
-                      !suspects_.IsSuspectFor(node, name) &&
+                      suspects_.WhyLeftOut(node, name) == nullptr &&
                       !cluster::CheckClass(snapshot_, *pod, *info) &&
                       info->node->allocatable.Covers(info->requested);
     if (!good) broken.insert(uid);

@@ -6,21 +6,22 @@
 #include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
+namespace {
+
+std::string_view NamespaceOf(std::string_view gang) { return gang.substr(0, gang.find('/')); }
+
+}  // namespace
 
 bool SuspectNodes::Report(const kube::Pod& pod, const std::string& gang, const std::string& fault,
-                          absl::Time now) {
+                          bool turned_away, absl::Time now) {
   const absl::Time until = pod.ended_at.value_or(now) + time_;
   if (until <= now) return false;
-  auto [it, inserted] = nodes_.try_emplace(pod.node_name);
-  Entry& entry = it->second;
-  if (!entry.pods.insert(pod.meta.uid).second) return false;
-  if (inserted) entry.until = absl::InfinitePast();
-  const bool known = !entry.gangs.insert(gang).second;
+  Entry& entry = nodes_[pod.node_name];
+  const bool known = turned_away ? !entry.turned_away.insert(gang).second
+                                 : entry.own.contains(gang) || entry.turned_away.contains(gang);
   if (known && !pod.ended_at) return false;
-  if (until > entry.until) {
-    entry.until = until;
-    entry.fault = fault;
-  }
+  Sighting& latest = turned_away ? entry.rejection : entry.own[gang];
+  if (until > latest.until) latest = {fault, until};
   return true;
 }
 
@@ -34,15 +35,13 @@ void SuspectNodes::Restore(std::string_view node, std::string_view annotation) {
   };
   const auto until = kube::ReadTimeText(text("until"));
   if (!until) return;
-  auto [it, inserted] = nodes_.try_emplace(std::string(node));
-  Entry& entry = it->second;
-  if (!inserted) return;
-  entry.until = *until;
-  entry.fault = text("fault");
+  Entry& entry = nodes_[std::string(node)];
+  if (!entry.turned_away.empty()) return;
+  entry.rejection = {text("fault"), *until};
   const auto gangs = json.find("gangs");
   if (gangs == json.end() || !gangs->is_array()) return;
   for (const auto& gang : *gangs) {
-    if (gang.is_string()) entry.gangs.insert(gang.get<std::string>());
+    if (gang.is_string()) entry.turned_away.insert(gang.get<std::string>());
   }
 }
 
@@ -53,16 +52,27 @@ void SuspectNodes::Forget(std::string_view node) {
 
 std::vector<std::string> SuspectNodes::Expire(absl::Time now) {
   std::vector<std::string> over;
-  std::erase_if(nodes_, [&](const auto& node) {
-    if (node.second.until <= now) over.push_back(node.first);
-    return node.second.until <= now;
-  });
+  for (auto it = nodes_.begin(); it != nodes_.end();) {
+    Entry& entry = it->second;
+    size_t gone =
+        std::erase_if(entry.own, [&](const auto& own) { return own.second.until <= now; });
+    if (entry.rejection.until <= now) {
+      gone += entry.turned_away.size();
+      entry.turned_away.clear();
+    }
+    const bool empty = entry.own.empty() && entry.turned_away.empty();
+    if (gone > 0 || empty) over.push_back(it->first);
+    it = empty ? nodes_.erase(it) : std::next(it);
+  }
   return over;
 }
 
 absl::Time SuspectNodes::NextExpiry() const {
   absl::Time next = absl::InfiniteFuture();
-  for (const auto& [name, entry] : nodes_) next = std::min(next, entry.until);
+  for (const auto& [name, entry] : nodes_) {
+    if (!entry.turned_away.empty()) next = std::min(next, entry.rejection.until);
+    for (const auto& [gang, own] : entry.own) next = std::min(next, own.until);
+  }
   return next;
 }
 
@@ -71,20 +81,30 @@ const SuspectNodes::Entry* SuspectNodes::Find(std::string_view node) const {
   return it == nodes_.end() ? nullptr : &it->second;
 }
 
-bool SuspectNodes::IsSuspectFor(std::string_view node, const std::string& gang) const {
+const SuspectNodes::Sighting* SuspectNodes::WhyLeftOut(std::string_view node,
+                                                       const std::string& gang) const {
   const Entry* entry = Find(node);
-  return entry != nullptr && (entry->gangs.size() >= 2 || entry->gangs.contains(gang));
+  if (entry == nullptr) return nullptr;
+  const std::set<std::string>& gangs = entry->turned_away;
+  const bool of_two_namespaces =
+      !gangs.empty() && NamespaceOf(*gangs.begin()) != NamespaceOf(*gangs.rbegin());
+  if (gangs.contains(gang) || of_two_namespaces ||
+      std::ranges::count(gangs, NamespaceOf(gang), NamespaceOf) >= 2) {
+    return &entry->rejection;
+  }
+  const auto own = entry->own.find(gang);
+  return own == entry->own.end() ? nullptr : &own->second;
 }
 
 std::string SuspectAnnotationOf(const SuspectNodes::Entry& entry) {
-  nlohmann::json json = {
-      {"until", kube::TimeText(entry.until)}, {"fault", entry.fault}, {"gangs", entry.gangs}};
-  // A termination message needn't be UTF-8, nor end with a whole character where it was cut.
+  const nlohmann::json json = {{"until", kube::TimeText(entry.rejection.until)},
+                               {"fault", entry.rejection.fault},
+                               {"gangs", entry.turned_away}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string SuspectTaintValueOf(const SuspectNodes::Entry& entry) {
-  return absl::FormatTime("%Y%m%dT%H%M%SZ", entry.until, absl::UTCTimeZone());
+  return absl::FormatTime("%Y%m%dT%H%M%SZ", entry.rejection.until, absl::UTCTimeZone());
 }
 
 }  // namespace muster::coscheduling

@@ -217,8 +217,9 @@ absl::Time Setbacks::OverdueFrom(const std::string& claim, const StageLimits& li
 }
 
 std::vector<GangKey> Setbacks::Note(const kube::Event& event, absl::Time now) {
+  // One that lies in a user's namespace can't be Karpenter's: a NodeClaim has none.
   if (event.type != "Warning" || event.reason != kRefused || event.about.kind != "NodeClaim" ||
-      event.last + kNews < now) {
+      !event.about.name_space.empty() || event.last + kNews < now) {
     return {};
   }
   auto it = claims_.find(event.about.name);

@@ -138,10 +138,12 @@ void Report::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const {
   for (const auto& [uid, until] : from_.holds.On(name)) {
     SetTime(until, &(*out->mutable_holds())[uid]);
   }
-  if (auto suspect = from_.suspects.nodes().find(name); suspect != from_.suspects.nodes().end()) {
+  // What a gang alone minds is in that gang's reason.
+  const SuspectNodes::Entry* suspect = from_.suspects.Find(name);
+  if (suspect != nullptr && !suspect->turned_away.empty()) {
     out->set_suspect(true);
-    out->set_suspect_reason(suspect->second.fault);
-    SetTime(suspect->second.until, out->mutable_suspect_until());
+    out->set_suspect_reason(suspect->rejection.fault);
+    SetTime(suspect->rejection.until, out->mutable_suspect_until());
   }
 }
 

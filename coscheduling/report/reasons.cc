@@ -312,12 +312,13 @@ std::string Report::SuspectText(const Gang& gang) const {
   std::string text;
   size_t shown = 0;
   for (const auto& [node, entry] : from_.suspects.nodes()) {
-    if (!from_.suspects.IsSuspectFor(node, gang.key.ToString())) continue;
+    const SuspectNodes::Sighting* why = from_.suspects.WhyLeftOut(node, gang.key.ToString());
+    if (why == nullptr) continue;
     const cluster::NodeInfo* info = from_.snapshot.FindNode(node);
     if (info == nullptr || !info->UsableNow()) continue;
     if (++shown > kShown) continue;
-    text += fmt::format("; {} is left out until {}: {}", node, kube::ClockText(entry.until),
-                        entry.fault);
+    text +=
+        fmt::format("; {} is left out until {}: {}", node, kube::ClockText(why->until), why->fault);
   }
   if (shown > kShown) text += fmt::format("; and {} more suspect nodes", shown - kShown);
   return text;

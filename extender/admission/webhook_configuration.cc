@@ -38,8 +38,9 @@ const std::vector<Applied>& AppliedKinds() {
       {"batch", {"jobs"}},
       {"apps", {"statefulsets"}},
       {"jobset.x-k8s.io", {"jobsets"}},
-      {"kubeflow.org", {"pytorchjobs"}},
+      {"kubeflow.org", {"pytorchjobs", "mpijobs"}},
       {"trainer.kubeflow.org", {"trainjobs"}},
+      {"ray.io", {"rayclusters", "rayjobs"}},
       {"scheduling.x-k8s.io", {"podgroups"}},
       {"kueue.x-k8s.io", {"clusterqueues", "localqueues", "resourceflavors"}}};
   return *kinds;

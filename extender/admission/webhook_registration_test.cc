@@ -623,8 +623,9 @@ TEST_F(WarningsRegistration, AsksAboutWhatPeopleApplyAndAboutNoSubresource) {
   }
   EXPECT_EQ(asked, (std::set<std::string>{
                        "/pods", "apps/statefulsets", "batch/jobs", "jobset.x-k8s.io/jobsets",
-                       "kubeflow.org/pytorchjobs", "kueue.x-k8s.io/clusterqueues",
-                       "kueue.x-k8s.io/localqueues", "kueue.x-k8s.io/resourceflavors",
+                       "kubeflow.org/mpijobs", "kubeflow.org/pytorchjobs",
+                       "kueue.x-k8s.io/clusterqueues", "kueue.x-k8s.io/localqueues",
+                       "kueue.x-k8s.io/resourceflavors", "ray.io/rayclusters", "ray.io/rayjobs",
                        "scheduling.x-k8s.io/podgroups", "trainer.kubeflow.org/trainjobs"}));
 }
 

@@ -39,6 +39,11 @@ TEST(OwnerKindsTest, AreCreatedListedWatchedAndPatched) {
                  R"({"pytorchReplicaSpecs":{"Worker":{"replicas":3}}})"},
            Owner{"/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs", "TrainJob",
                  R"({"trainer":{"numNodes":4}})"},
+           Owner{"/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs", "MPIJob",
+                 R"({"mpiReplicaSpecs":{"Worker":{"replicas":3}}})"},
+           Owner{"/apis/ray.io/v1/namespaces/default/rayclusters", "RayCluster",
+                 R"({"workerGroupSpecs":[{"groupName":"w","replicas":3}]})"},
+           Owner{"/apis/ray.io/v1/namespaces/default/rayjobs", "RayJob", R"({"suspend":true})"},
        }) {
     SCOPED_TRACE(owner.kind);
     const TestJson spec = TestJson::parse(owner.spec);

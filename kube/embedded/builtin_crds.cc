@@ -178,6 +178,12 @@ std::vector<std::string> MakeCrds() {
       JobCrd("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs",
              R"({"name": "Suspended", "type": "string", "jsonPath": ".spec.runPolicy.suspend"})"));
   crds.push_back(JobCrd("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", kSuspended));
+  // mpi-operator v0.6, kuberay v1.4.
+  crds.push_back(
+      JobCrd("kubeflow.org", "v2beta1", "MPIJob", "mpijobs",
+             R"({"name": "Suspended", "type": "string", "jsonPath": ".spec.runPolicy.suspend"})"));
+  crds.push_back(JobCrd("ray.io", "v1", "RayCluster", "rayclusters", kSuspended));
+  crds.push_back(JobCrd("ray.io", "v1", "RayJob", "rayjobs", kSuspended));
   return crds;
 }
 

@@ -273,6 +273,7 @@ PodReadinessGate conditionType:s
 PodResourceClaim name:s resourceClaimName:s resourceClaimTemplateName:s
 PodResourceClaimStatus name:s resourceClaimName:s
 PodSchedulingGate name:s
+PodSchedulingGroup podGroupName:s
 PodSecurityContext appArmorProfile:AppArmorProfile fsGroup:l fsGroupChangePolicy:s runAsGroup:l
   runAsNonRoot:b runAsUser:l seLinuxChangePolicy:s seLinuxOptions:SELinuxOptions
   seccompProfile:SeccompProfile supplementalGroups:*l supplementalGroupsPolicy:s sysctls:*Sysctl
@@ -285,8 +286,9 @@ PodSpec activeDeadlineSeconds:l affinity:Affinity automountServiceAccountToken:b
   preemptionPolicy:s priority:i priorityClassName:s readinessGates:*PodReadinessGate
   resourceClaims:*PodResourceClaim@name resources:ResourceRequirements restartPolicy:s
   runtimeClassName:s schedulerName:s schedulingGates:*PodSchedulingGate@name
-  securityContext:PodSecurityContext serviceAccount:s serviceAccountName:s setHostnameAsFQDN:b
-  shareProcessNamespace:b subdomain:s terminationGracePeriodSeconds:l tolerations:*Toleration
+  schedulingGroup:PodSchedulingGroup securityContext:PodSecurityContext serviceAccount:s
+  serviceAccountName:s setHostnameAsFQDN:b shareProcessNamespace:b subdomain:s
+  terminationGracePeriodSeconds:l tolerations:*Toleration
   topologySpreadConstraints:*TopologySpreadConstraint@topologyKey~topologyKey,whenUnsatisfiable
   volumes:*Volume@name
 PodStatus conditions:*PodCondition@type containerStatuses:*ContainerStatus

@@ -25,6 +25,11 @@ ROOTS = [CORE + kind for kind in (
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
 ]
 LEAVES = {"Quantity": "q", "Time": "t", "MicroTime": "T", "IntOrString": "x"}
+# Fields of later releases that Muster names, by type.
+LATER = {
+    "PodSpec": {"schedulingGroup": "PodSchedulingGroup"},
+    "PodSchedulingGroup": {"podGroupName": "s"},
+}
 # Free-form, or recursive: not looked into.
 OPAQUE = {"FieldsV1", "JSON", "JSONSchemaProps", "RawExtension"}
 # Of keys of lists; the document has no defaults.
@@ -85,11 +90,15 @@ def main():
             continue
         seen.add(full)
         fields = definitions[full].get("properties", {})
-        body = " ".join(f"{name}:{type_of(field, queue)}" for name, field in sorted(fields.items()))
+        types = {name: type_of(field, queue) for name, field in fields.items()}
+        types.update(LATER.get(short(full), {}))
+        body = " ".join(f"{name}:{of}" for name, of in sorted(types.items()))
         if definitions[full].get("x-kubernetes-map-type") == "atomic":
             body = "! " + body
         # Types of the same short name in two groups have the same shape in these kinds.
         lines.setdefault(short(full), body)
+    for name, fields in LATER.items():
+        lines.setdefault(name, " ".join(f"{field}:{of}" for field, of in sorted(fields.items())))
     out = []
     for name, body in sorted(lines.items()):
         out += textwrap.wrap(f"{name} {body}", 98, subsequent_indent="  ", break_long_words=False)

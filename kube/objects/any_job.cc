@@ -13,24 +13,39 @@ namespace {
 
 constexpr std::string_view kCronJob = "CronJob";
 
+// Of an MPIJob.
+constexpr std::string_view kLauncher = "Launcher";
+constexpr std::string_view kWorker = "Worker";
+
 struct JobKind {
   std::string_view kind;
   std::string_view api_version;
+  // What may make it. That these never lead back to it keeps owners from running in circles.
+  std::array<std::string_view, 3> parents = {};
 };
-constexpr std::array<JobKind, 5> kJobKinds = {{{kJobKind, "batch/v1"},
-                                               {kStatefulSetKind, "apps/v1"},
-                                               {kJobSetKind, "jobset.x-k8s.io/v1alpha2"},
-                                               {kPyTorchJobKind, "kubeflow.org/v1"},
-                                               {kTrainJobKind, "trainer.kubeflow.org/v1alpha1"}}};
+constexpr std::array<JobKind, 8> kJobKinds = {
+    {{kJobKind, "batch/v1", {kJobSetKind, kMPIJobKind, kRayJobKind}},
+     {kStatefulSetKind, "apps/v1"},
+     {kJobSetKind, "jobset.x-k8s.io/v1alpha2", {kTrainJobKind}},
+     {kPyTorchJobKind, "kubeflow.org/v1"},
+     {kTrainJobKind, "trainer.kubeflow.org/v1alpha1"},
+     {kMPIJobKind, "kubeflow.org/v2beta1"},
+     {kRayClusterKind, "ray.io/v1", {kRayJobKind}},
+     {kRayJobKind, "ray.io/v1"}}};
 
 std::string_view GroupOf(std::string_view api_version) {
   const size_t slash = api_version.find('/');
   return slash == std::string_view::npos ? "" : api_version.substr(0, slash);
 }
 
-std::string_view ApiVersionOf(std::string_view kind) {
+const JobKind* FindKind(std::string_view kind) {
   const auto* known = std::ranges::find(kJobKinds, kind, &JobKind::kind);
-  return known == kJobKinds.end() ? "" : known->api_version;
+  return known == kJobKinds.end() ? nullptr : known;
+}
+
+// Both factors are below 2^31.
+void AddProduct(int64_t a, int64_t b, int64_t* sum) {
+  if (__builtin_add_overflow(*sum, a * b, sum)) *sum = std::numeric_limits<int64_t>::max();
 }
 
 bool EqualsIgnoringCase(std::string_view a, std::string_view b) {
@@ -46,7 +61,8 @@ int64_t AtOnce(const JobSpec& spec) {
 AnyJob Begin(std::string_view kind, const ObjectMeta& meta, const std::string& error) {
   AnyJob job;
   job.kind = kind;
-  job.api_version = ApiVersionOf(kind);
+  const JobKind& known = *FindKind(kind);
+  job.api_version = known.api_version;
   job.generation = meta.generation;
   job.name_space = meta.name_space;
   job.name = meta.name;
@@ -59,11 +75,9 @@ AnyJob Begin(std::string_view kind, const ObjectMeta& meta, const std::string& e
   job.fault = error;
   if (const std::string* name = meta.Label(kReplicatedJobLabel)) job.replicated_job = *name;
   const OwnerReference* owner = meta.Controller();
-  const std::string_view parent = kind == kJobKind      ? kJobSetKind
-                                  : kind == kJobSetKind ? kTrainJobKind
-                                                        : "";
-  if (owner != nullptr && owner->kind == parent && IsAnyJob(*owner)) {
+  if (owner != nullptr && IsAnyJob(*owner) && std::ranges::count(known.parents, owner->kind) > 0) {
     job.parent = *owner;
+    if (owner->kind == kMPIJobKind) job.replicated_job = kLauncher;
   } else if (owner != nullptr && owner->kind != kCronJob) {
     job.foreign_owner = fmt::format("{} {}/{}", owner->kind, meta.name_space, owner->name);
   }
@@ -90,6 +104,7 @@ AnyJob ToAnyJob(const Job& job) {
 
 AnyJob ToAnyJob(const StatefulSet& set) {
   AnyJob any = Begin(kStatefulSetKind, set.meta, set.error);
+  any.no_suspend = "can't be suspended";
   const int64_t at_once = set.parallel ? set.replicas : std::min<int64_t>(set.replicas, 1);
   if (!set.parallel) {
     any.one_by_one =
@@ -117,10 +132,7 @@ AnyJob ToAnyJob(const JobSet& set) {
     AnyJob::Part& part = any.parts[static_cast<size_t>(at - waits_for.begin())];
     part.replicated_jobs.push_back(job.name);
     part.schedulers.push_back({job.name, job.spec.scheduler_name});
-    // Both factors are below 2^31.
-    if (__builtin_add_overflow(part.at_once, job.replicas * AtOnce(job.spec), &part.at_once)) {
-      part.at_once = std::numeric_limits<int64_t>::max();
-    }
+    AddProduct(job.replicas, AtOnce(job.spec), &part.at_once);
     part.fewest = part.at_once;
   }
   if (any.parts.size() == 1) any.parts.front().name = set.meta.name;
@@ -152,9 +164,68 @@ AnyJob ToAnyJob(const TrainJob& job) {
   return any;
 }
 
-bool IsAnyJob(const OwnerReference& owner) {
-  const std::string_view api_version = ApiVersionOf(owner.kind);
-  return !api_version.empty() && GroupOf(api_version) == GroupOf(owner.api_version);
+AnyJob ToAnyJob(const MPIJob& job) {
+  AnyJob any = Begin(kMPIJobKind, job.meta, job.error);
+  any.suspended = job.suspend;
+  any.finished = job.finished;
+  any.schedule_timeout_seconds = job.schedule_timeout_seconds;
+  any.replicated_job = kWorker;
+  AnyJob::Part first, later;
+  first.name = job.meta.name;
+  later.name = job.meta.name + "-launcher";
+  for (const ReplicaType& type : job.replica_types) {
+    AnyJob::Part& part = job.launcher_waits && type.name == kLauncher ? later : first;
+    part.replicated_jobs.push_back(type.name);
+    part.at_once += type.replicas;  // two types, each below 2^31
+    part.schedulers.push_back({type.name, type.scheduler_name});
+  }
+  first.fewest = first.at_once;
+  later.fewest = later.at_once;
+  if (job.min_available && *job.min_available > 0) {
+    // The operator counts the launcher, even one that can't exist yet.
+    first.fewest =
+        job.launcher_waits ? std::min(*job.min_available, first.at_once) : *job.min_available;
+  }
+  for (AnyJob::Part* part : {&first, &later}) {
+    if (!part->replicated_jobs.empty()) any.parts.push_back(std::move(*part));
+  }
+  return any;
+}
+
+AnyJob ToAnyJob(const RayCluster& cluster) {
+  AnyJob any = Begin(kRayClusterKind, cluster.meta, cluster.error);
+  any.suspended = cluster.suspend;
+  AnyJob::Part part;
+  part.name = cluster.meta.name;
+  for (const RayGroup& group : cluster.groups) {
+    AddProduct(group.replicas, group.hosts, &part.at_once);
+    part.schedulers.push_back({group.name, group.scheduler_name});
+  }
+  part.fewest = part.at_once;
+  any.parts.push_back(std::move(part));
+  return any;
+}
+
+AnyJob ToAnyJob(const RayJob& job) {
+  AnyJob any = Begin(kRayJobKind, job.meta, job.error);
+  any.suspended = job.suspend;
+  any.finished = job.finished;
+  if (!job.shuts_down) {
+    any.no_suspend = "can't be suspended unless its spec.shutdownAfterJobFinishes is true";
+  }
+  return any;
+}
+
+std::string_view ReadVersionOf(const OwnerReference& owner) {
+  const JobKind* known = FindKind(owner.kind);
+  const bool same = known != nullptr && GroupOf(known->api_version) == GroupOf(owner.api_version);
+  return same ? known->api_version : "";
+}
+
+bool MakesSinglePods(const OwnerReference& owner) {
+  const std::string_view group = GroupOf(owner.api_version);
+  if (group == "apps") return owner.kind == "ReplicaSet" || owner.kind == "DaemonSet";
+  return group.empty() && (owner.kind == "ReplicationController" || owner.kind == "Node");
 }
 
 }  // namespace muster::kube

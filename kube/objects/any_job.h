@@ -10,6 +10,13 @@
 //                exist until these run, so they are a part of their own (jobset v0.8,
 //                pkg/controllers/depends_on.go, startup_policy.go)
 //   TrainJob     through the JobSet that it makes
+//   MPIJob       the launcher and all workers; fewer if schedulingPolicy.minAvailable says so. A
+//                launcher that waits for its workers (launcherCreationPolicy WaitForWorkersReady)
+//                doesn't exist until they run, so it is a part of its own (mpi-operator v0.6,
+//                pkg/controller/mpi_job_controller.go)
+//   RayCluster   the head and of each worker group all hosts of all replicas (kuberay v1.4,
+//                ray-operator/controllers/ray/raycluster_controller.go)
+//   RayJob       through the RayCluster that it makes; what submits to it comes once that is ready
 //   StatefulSet  its replicas, if its podManagementPolicy is Parallel
 #pragma once
 
@@ -33,6 +40,9 @@ inline constexpr std::string_view kStatefulSetKind = "StatefulSet";
 inline constexpr std::string_view kJobSetKind = "JobSet";
 inline constexpr std::string_view kPyTorchJobKind = "PyTorchJob";
 inline constexpr std::string_view kTrainJobKind = "TrainJob";
+inline constexpr std::string_view kMPIJobKind = "MPIJob";
+inline constexpr std::string_view kRayClusterKind = "RayCluster";
+inline constexpr std::string_view kRayJobKind = "RayJob";
 
 // A pod template that names another scheduler than the rest may be why pods are missing.
 struct TemplateScheduler {
@@ -42,11 +52,12 @@ struct TemplateScheduler {
 };
 
 struct AnyJob {
-  // Replicated jobs that exist at the same time; of the other kinds, the one part there is.
+  // Replicated jobs of a JobSet, or replica types of an MPIJob, that exist at the same time; of the
+  // other kinds, the one part there is.
   struct Part {
     std::vector<std::string> replicated_jobs;
-    // The bare name of the job, for one part of several of a JobSet JOBSET-REPLICATEDJOB (the first
-    // of them).
+    // The bare name of the job; for one part of several of a JobSet JOBSET-REPLICATEDJOB (the first
+    // of them), for a launcher that comes later MPIJOB-launcher.
     std::string name;
     int64_t at_once = 0;  // pods that exist at the same time
     int64_t fewest = 0;   // of them, that it can do with
@@ -58,16 +69,18 @@ struct AnyJob {
   std::string name_space, name, uid, resource_version;
   int64_t generation = 0;  // counts changes of its spec
   absl::Time created;
-  std::optional<OwnerReference> parent;  // a JobSet, or a TrainJob
+  std::optional<OwnerReference> parent;  // of one of these kinds: its pods are that one's, too
   // "Workflow team/x": what controls it and is of none of these kinds, CronJobs aside, which leave
   // the Jobs that they made alone.
   std::string foreign_owner;
-  std::string replicated_job;  // of a JobSet's Job
+  // Of which its pods are: of a JobSet's Job, and of an MPIJob ("Worker") and its Job ("Launcher").
+  std::string replicated_job;
   StringMap labels;
   StringMap annotations;
   std::vector<Part> parts;
   std::optional<int64_t> schedule_timeout_seconds;
   bool suspended = false;
+  std::string no_suspend;  // why it can't be suspended, "can't be ..."; empty: it can
   bool going = false;      // it is being deleted
   bool finished = false;   // job.h
   std::string fault;       // the first field that can't be used, by name and value
@@ -77,6 +90,7 @@ struct AnyJob {
   // It makes a pod anew in place of one that failed, sooner or later.
   bool GoesOn() const { return !suspended && !going && !finished; }
   std::string Title() const;  // "PyTorchJob team/x"
+  NamespacedUid Key() const { return {name_space, uid}; }
   // The value of an annotation, or nullptr.
   const std::string* Annotation(std::string_view key) const;
 };
@@ -86,8 +100,17 @@ AnyJob ToAnyJob(const StatefulSet& set);
 AnyJob ToAnyJob(const JobSet& set);
 AnyJob ToAnyJob(const PyTorchJob& job);
 AnyJob ToAnyJob(const TrainJob& job);
+AnyJob ToAnyJob(const MPIJob& job);
+AnyJob ToAnyJob(const RayCluster& cluster);
+AnyJob ToAnyJob(const RayJob& job);
 
-// It is of one of these kinds, whatever its version.
-bool IsAnyJob(const OwnerReference& owner);
+// The version of its API in which an owner of this kind is read, whatever its own; "" if it isn't
+// of one of these kinds.
+std::string_view ReadVersionOf(const OwnerReference& owner);
+inline bool IsAnyJob(const OwnerReference& owner) { return !ReadVersionOf(owner).empty(); }
+
+// Each pod of such an owner stands for itself: a ReplicaSet's, a ReplicationController's, a
+// DaemonSet's, a static pod.
+bool MakesSinglePods(const OwnerReference& owner);
 
 }  // namespace muster::kube

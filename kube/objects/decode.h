@@ -62,6 +62,12 @@ absl::StatusOr<PyTorchJob> Decode<PyTorchJob>(std::string_view json);
 template <>
 absl::StatusOr<TrainJob> Decode<TrainJob>(std::string_view json);
 template <>
+absl::StatusOr<MPIJob> Decode<MPIJob>(std::string_view json);
+template <>
+absl::StatusOr<RayCluster> Decode<RayCluster>(std::string_view json);
+template <>
+absl::StatusOr<RayJob> Decode<RayJob>(std::string_view json);
+template <>
 absl::StatusOr<Event> Decode<Event>(std::string_view json);
 template <>
 absl::StatusOr<ResourceFlavor> Decode<ResourceFlavor>(std::string_view json);

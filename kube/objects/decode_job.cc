@@ -72,8 +72,32 @@ ReplicatedJob ReadReplicatedJob(const JsonValue& value, JsonReader& reader) {
   return job;
 }
 
+std::vector<ReplicaType> ReadReplicaTypes(const JsonValue& specs, JsonReader& reader) {
+  std::vector<ReplicaType> types;
+  specs.ForEachField([&](std::string_view name, const JsonValue& value) {
+    types.push_back({std::string(name), ReadCount(value.Get("replicas"), reader).value_or(1),
+                     SchedulerNameOf(value.Get("template"))});
+  });
+  return types;
+}
+
+// How many KubeRay makes of a group (ray-operator/controllers/ray/utils/util.go
+// GetWorkerGroupDesiredReplicas).
+RayGroup ReadRayGroup(const JsonValue& value, JsonReader& reader) {
+  RayGroup group;
+  group.name = value.Get("groupName").String();
+  const int64_t least = ReadCount(value.Get("minReplicas"), reader).value_or(0);
+  const int64_t most = ReadCount(value.Get("maxReplicas"), reader).value_or(kMaxInt32);
+  const int64_t asked = ReadCount(value.Get("replicas"), reader).value_or(least);
+  group.replicas = value.Get("suspend").Bool() ? 0 : std::max(least, std::min(asked, most));
+  group.hosts = ReadCount(value.Get("numOfHosts"), reader).value_or(1);
+  group.scheduler_name = SchedulerNameOf(value.Get("template"));
+  return group;
+}
+
 // batch/v1 Complete, Failed, and what is set before them, SuccessCriteriaMet, FailureTarget; of a
-// JobSet Completed, Failed; of a PyTorchJob Succeeded, Failed; of a TrainJob Complete, Failed.
+// JobSet Completed, Failed; of a PyTorchJob and an MPIJob Succeeded, Failed; of a TrainJob
+// Complete, Failed.
 bool IsFinished(const JsonValue& root) {
   static constexpr std::string_view kEnds[] = {"Complete", "Completed",          "Succeeded",
                                                "Failed",   "SuccessCriteriaMet", "FailureTarget"};
@@ -146,11 +170,7 @@ absl::StatusOr<PyTorchJob> Decode<PyTorchJob>(std::string_view json) {
   const JsonValue spec = root.Get("spec");
   PyTorchJob job;
   job.meta = ReadJobMeta(root.Get("metadata"));
-  spec.Get("pytorchReplicaSpecs").ForEachField([&](std::string_view name, const JsonValue& value) {
-    job.replica_types.push_back({std::string(name),
-                                 ReadCount(value.Get("replicas"), reader).value_or(1),
-                                 SchedulerNameOf(value.Get("template"))});
-  });
+  job.replica_types = ReadReplicaTypes(spec.Get("pytorchReplicaSpecs"), reader);
   const JsonValue run_policy = spec.Get("runPolicy");
   job.suspend = run_policy.Get("suspend").Bool();
   job.finished = IsFinished(root);
@@ -173,6 +193,54 @@ absl::StatusOr<TrainJob> Decode<TrainJob>(std::string_view json) {
   job.meta = ReadJobMeta(root.Get("metadata"));
   job.suspend = root.Get("spec").Get("suspend").Bool();
   job.finished = IsFinished(root);
+  return Finish(reader, std::move(job));
+}
+
+template <>
+absl::StatusOr<MPIJob> Decode<MPIJob>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  const JsonValue spec = root.Get("spec");
+  MPIJob job;
+  job.meta = ReadJobMeta(root.Get("metadata"));
+  job.replica_types = ReadReplicaTypes(spec.Get("mpiReplicaSpecs"), reader);
+  job.launcher_waits = spec.Get("launcherCreationPolicy").View() == "WaitForWorkersReady";
+  const JsonValue run_policy = spec.Get("runPolicy");
+  job.suspend = run_policy.Get("suspend").Bool();
+  const JsonValue scheduling = run_policy.Get("schedulingPolicy");
+  job.min_available = ReadCount(scheduling.Get("minAvailable"), reader);
+  job.schedule_timeout_seconds = ReadCount(scheduling.Get("scheduleTimeoutSeconds"), reader);
+  job.finished = IsFinished(root);
+  return Finish(reader, std::move(job));
+}
+
+template <>
+absl::StatusOr<RayCluster> Decode<RayCluster>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  const JsonValue spec = root.Get("spec");
+  RayCluster cluster;
+  cluster.meta = ReadJobMeta(root.Get("metadata"));
+  cluster.groups.push_back(
+      {"head", 1, 1, SchedulerNameOf(spec.Get("headGroupSpec").Get("template"))});
+  spec.Get("workerGroupSpecs").ForEach([&](const JsonValue& group) {
+    cluster.groups.push_back(ReadRayGroup(group, reader));
+  });
+  cluster.suspend = spec.Get("suspend").Bool();
+  return Finish(reader, std::move(cluster));
+}
+
+template <>
+absl::StatusOr<RayJob> Decode<RayJob>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  const JsonValue spec = root.Get("spec");
+  RayJob job;
+  job.meta = ReadJobMeta(root.Get("metadata"));
+  job.suspend = spec.Get("suspend").Bool();
+  job.shuts_down = spec.Get("shutdownAfterJobFinishes").Bool();
+  const std::string_view status = root.Get("status").Get("jobDeploymentStatus").View();
+  job.finished = status == "Complete" || status == "Failed";
   return Finish(reader, std::move(job));
 }
 

@@ -111,6 +111,57 @@ TEST(DecodeJob, TheElasticMaximumStandsInForTheMinimum) {
   EXPECT_EQ(ReadSpec<PyTorchJob>(R"({"elasticPolicy":{"maxReplicas":5}})").elastic_min_replicas, 5);
 }
 
+TEST(DecodeJob, ReadsAnMPIJob) {
+  const MPIJob job = ReadSpec<MPIJob>(R"({
+    "launcherCreationPolicy":"WaitForWorkersReady",
+    "runPolicy":{"suspend":true,
+                 "schedulingPolicy":{"minAvailable":3,"scheduleTimeoutSeconds":60}},
+    "mpiReplicaSpecs":{
+      "Launcher":{"template":{"spec":{"schedulerName":"coscheduling"}}},
+      "Worker":{"replicas":3,"template":{}}}})");
+  ASSERT_EQ(job.replica_types.size(), 2);
+  EXPECT_EQ(job.replica_types[0].name, "Launcher");
+  EXPECT_EQ(job.replica_types[0].replicas, 1);
+  EXPECT_EQ(job.replica_types[0].scheduler_name, "coscheduling");
+  EXPECT_EQ(job.replica_types[1].replicas, 3);
+  EXPECT_TRUE(job.launcher_waits);
+  EXPECT_TRUE(job.suspend);
+  EXPECT_EQ(job.min_available, 3);
+  EXPECT_EQ(job.schedule_timeout_seconds, 60);
+  EXPECT_FALSE(ReadSpec<MPIJob>(R"({"launcherCreationPolicy":"AtStartup"})").launcher_waits);
+}
+
+TEST(DecodeJob, ReadsARayClustersGroupsWithinTheirBounds) {
+  const RayCluster cluster = ReadSpec<RayCluster>(R"({
+    "suspend":true,
+    "headGroupSpec":{"template":{"spec":{"schedulerName":"coscheduling"}}},
+    "workerGroupSpecs":[
+      {"groupName":"plain","replicas":3,"minReplicas":1,"maxReplicas":9},
+      {"groupName":"few","replicas":1,"minReplicas":2},
+      {"groupName":"many","replicas":7,"maxReplicas":4,"numOfHosts":2},
+      {"groupName":"unsaid","minReplicas":1},
+      {"groupName":"off","replicas":3,"suspend":true}]})");
+  EXPECT_TRUE(cluster.suspend);
+  ASSERT_EQ(cluster.groups.size(), 6);
+  EXPECT_EQ(cluster.groups[0].name, "head");
+  EXPECT_EQ(cluster.groups[0].scheduler_name, "coscheduling");
+  std::vector<int64_t> replicas;
+  for (const RayGroup& group : cluster.groups) replicas.push_back(group.replicas);
+  EXPECT_THAT(replicas, ElementsAre(1, 3, 2, 4, 1, 0));
+  EXPECT_EQ(cluster.groups[3].hosts, 2);
+}
+
+TEST(DecodeJob, ReadsWhetherARayJobCanBeSuspendedAndHasEnded) {
+  const auto job = Decode<RayJob>(
+      R"({"metadata":{"name":"j","uid":"u"},"spec":{"suspend":true,"shutdownAfterJobFinishes":true},
+          "status":{"jobDeploymentStatus":"Complete"}})");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_TRUE(job->suspend);
+  EXPECT_TRUE(job->shuts_down);
+  EXPECT_TRUE(job->finished);
+  EXPECT_FALSE(ReadSpec<RayJob>("{}").finished);
+}
+
 template <typename T>
 bool IsFinished(const std::string& type, const std::string& status) {
   auto object =
@@ -131,6 +182,8 @@ TEST(DecodeJob, ConditionsSayThatItHasEnded) {
   EXPECT_TRUE(IsFinished<PyTorchJob>("Failed", "True"));
   EXPECT_FALSE(IsFinished<PyTorchJob>("Restarting", "True"));
   EXPECT_TRUE(IsFinished<TrainJob>("Complete", "True"));
+  EXPECT_TRUE(IsFinished<MPIJob>("Succeeded", "True"));
+  EXPECT_FALSE(IsFinished<MPIJob>("Suspended", "True"));
   EXPECT_FALSE(IsFinished<TrainJob>("Suspended", "True"));
 }
 
@@ -143,6 +196,8 @@ TEST(DecodeJob, ABadCountIsNamedAndTheObjectKept) {
   EXPECT_THAT(
       ReadSpec<PyTorchJob>(R"({"pytorchReplicaSpecs":{"Worker":{"replicas":2147483648}}})").error,
       HasSubstr("spec.pytorchReplicaSpecs.Worker.replicas is 2147483648"));
+  EXPECT_THAT(ReadSpec<RayCluster>(R"({"workerGroupSpecs":[{"numOfHosts":-1}]})").error,
+              HasSubstr("spec.workerGroupSpecs[0].numOfHosts is -1"));
   EXPECT_THAT(ReadSpec<JobSet>(R"({"replicatedJobs":[{"name":"a"},{"replicas":true}]})").error,
               HasSubstr("spec.replicatedJobs[1].replicas is true"));
 }

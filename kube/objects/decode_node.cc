@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <array>
+
 #include "kube/objects/decode.h"
 #include "kube/objects/decode_parts.h"
 #include "kube/objects/well_known.h"
@@ -24,6 +26,23 @@ void ReadReadiness(const JsonValue& conditions, Node& node) {
   }
 }
 
+// What eks-node-monitoring-agent v1.7 writes, and nobody but node agents may: Unknown, and a
+// condition that isn't there, say nothing.
+std::string ReadIllness(const JsonValue& conditions) {
+  static constexpr std::array<std::string_view, 5> kTypes = {
+      "AcceleratedHardwareReady", "NetworkingReady", "StorageReady", "KernelReady",
+      "ContainerRuntimeReady"};
+  for (std::string_view type : kTypes) {
+    const JsonValue condition = FindCondition(conditions, type);
+    if (condition.Get("status").View() != "False") continue;
+    const std::string_view reason = condition.Get("reason").View();
+    const std::string_view message = condition.Get("message").View();
+    return fmt::format("{} is False{}{}{}{}", type, reason.empty() ? "" : ": ", reason,
+                       message.empty() ? "" : ": ", message);
+  }
+  return "";
+}
+
 }  // namespace
 
 template <>
@@ -41,6 +60,7 @@ absl::StatusOr<Node> Decode<Node>(std::string_view json) {
   const JsonValue allocatable = status.Get("allocatable");
   node.allocatable = allocatable.present() ? ReadResourceList(allocatable) : node.capacity;
   ReadReadiness(status.Get("conditions"), node);
+  node.ill = ReadIllness(status.Get("conditions"));
   if (!reader.status().ok()) return reader.status();
   node.error = reader.unusable();
   return node;

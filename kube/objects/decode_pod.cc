@@ -77,6 +77,7 @@ absl::StatusOr<Pod> Decode<Pod>(std::string_view json) {
   spec.Get("schedulingGates").ForEach([&](const JsonValue& gate) {
     pod.scheduling_gates.push_back(gate.Get("name").String());
   });
+  pod.native_group = spec.Get("schedulingGroup").Get("podGroupName").String();
   ReadPodStatus(status, pod);
   if (!reader.status().ok()) return reader.status();
   pod.spec_error = reader.unusable();

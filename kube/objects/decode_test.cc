@@ -401,6 +401,21 @@ TEST(DecodeNode, ReadsDevicesTaintsAndReadiness) {
   EXPECT_EQ(node->error, "");
 }
 
+TEST(DecodeNode, SaysWhatAMonitoringAgentFoundIll) {
+  const auto ill = [](const std::string& conditions) {
+    return Decode<Node>(R"({"status":{"conditions":[)" + conditions + "]}}")->ill;
+  };
+  EXPECT_EQ(ill(R"({"type":"AcceleratedHardwareReady","status":"False","reason":"NvidiaXID79Error",
+                    "message":"fell off the bus"})"),
+            "AcceleratedHardwareReady is False: NvidiaXID79Error: fell off the bus");
+  EXPECT_EQ(ill(R"({"type":"StorageReady","status":"True"},
+                   {"type":"NetworkingReady","status":"False"})"),
+            "NetworkingReady is False");
+  EXPECT_EQ(ill(R"({"type":"KernelReady","status":"Unknown"},
+                   {"type":"DiskPressure","status":"False"})"),
+            "");
+}
+
 TEST(DecodeNode, AllocatableDefaultsToCapacity) {
   const auto node = Decode<Node>(R"({"status":{"capacity":{"cpu":"2"},
       "conditions":[{"type":"Ready","status":"True"}]}})");

@@ -1,8 +1,10 @@
 // The job kinds that own pods, as far as they say which pods are to exist at the same time.
 //
 // Field by field those of k8s.io/api batch/v1 and apps/v1 (v0.34), sigs.k8s.io/jobset v0.8
-// (jobset.x-k8s.io/v1alpha2), github.com/kubeflow/training-operator v1.8.1 (kubeflow.org/v1) and
-// github.com/kubeflow/trainer v2.0 (trainer.kubeflow.org/v1alpha1). `meta` keeps of labels and
+// (jobset.x-k8s.io/v1alpha2), github.com/kubeflow/training-operator v1.8.1 (kubeflow.org/v1),
+// github.com/kubeflow/trainer v2.0 (trainer.kubeflow.org/v1alpha1),
+// github.com/kubeflow/mpi-operator v0.6 (kubeflow.org/v2beta1) and
+// github.com/ray-project/kuberay v1.4 (ray.io/v1). `meta` keeps of labels and
 // annotations only those of Kueue, JobSet and Muster. `error` names the first field that makes an
 // object unusable, with its value; empty normally. Counts are never negative. `finished`: its
 // conditions say that it has ended, or is about to, for good; no pod is made in place of one that
@@ -60,9 +62,9 @@ struct JobSet {
   std::string error;
 };
 
-// An entry of pytorchReplicaSpecs.
+// An entry of pytorchReplicaSpecs or mpiReplicaSpecs.
 struct ReplicaType {
-  std::string name;  // "Master", "Worker"
+  std::string name;  // "Master", "Worker", "Launcher"
   int64_t replicas = 1;
   std::string scheduler_name;
 };
@@ -87,6 +89,46 @@ struct TrainJob {
   ObjectMeta meta;
   bool suspend = false;
   bool finished = false;
+  std::string error;
+};
+
+// kubeflow.org/v2beta1 MPIJob. It makes its workers itself, and its launcher through a Job.
+struct MPIJob {
+  ObjectMeta meta;
+  std::vector<ReplicaType> replica_types;
+  bool launcher_waits = false;  // launcherCreationPolicy WaitForWorkersReady
+  bool suspend = false;         // runPolicy.suspend
+  // runPolicy.schedulingPolicy
+  std::optional<int64_t> min_available;
+  std::optional<int64_t> schedule_timeout_seconds;
+  bool finished = false;
+  std::string error;
+};
+
+// The head of a RayCluster, or one of its workerGroupSpecs.
+struct RayGroup {
+  std::string name;      // "head" of the head
+  int64_t replicas = 1;  // within its bounds; 0 of a group that is suspended
+  int64_t hosts = 1;     // numOfHosts: pods of each replica
+  std::string scheduler_name;
+};
+
+// ray.io/v1 RayCluster.
+struct RayCluster {
+  ObjectMeta meta;
+  std::vector<RayGroup> groups;
+  bool suspend = false;
+  std::string error;
+};
+
+// ray.io/v1 RayJob. Its pods are those of the RayCluster that it makes, and a Job's that submits.
+struct RayJob {
+  ObjectMeta meta;
+  bool suspend = false;
+  // shutdownAfterJobFinishes: KubeRay suspends no other (ray-operator/controllers/ray/utils/
+  // validation.go).
+  bool shuts_down = false;
+  bool finished = false;  // status.jobDeploymentStatus Complete or Failed
   std::string error;
 };
 

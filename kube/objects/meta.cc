@@ -51,6 +51,11 @@ const OwnerReference* ObjectMeta::Controller() const {
   return it == owners.end() ? nullptr : &*it;
 }
 
+NamespacedUid ObjectMeta::ControllerUid() const {
+  const OwnerReference* controller = Controller();
+  return {name_space, controller == nullptr ? "" : controller->uid};
+}
+
 const std::string* ObjectMeta::Label(std::string_view key) const { return Find(labels, key); }
 
 const std::string* ObjectMeta::Annotation(std::string_view key) const {

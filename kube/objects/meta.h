@@ -4,11 +4,13 @@
 // written back: writes are patches, so a field that is not modelled here is never lost.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -23,6 +25,19 @@ struct OwnerReference {
   std::string uid;
   bool controller = false;
   bool operator==(const OwnerReference&) const = default;
+};
+
+// An object as others of its namespace refer to it. Whoever may write in one namespace can put any
+// UID into an owner reference; one of another namespace names nothing (a controller lies in the
+// namespace of what it owns, Kubernetes' garbage collection).
+struct NamespacedUid {
+  std::string name_space;
+  std::string uid;
+  auto operator<=>(const NamespacedUid&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H state, const NamespacedUid& of) {
+    return H::combine(std::move(state), of.name_space, of.uid);
+  }
 };
 
 struct ObjectMeta {
@@ -41,6 +56,9 @@ struct ObjectMeta {
   // "namespace/name", or "name" for a cluster-scoped object.
   std::string FullName() const;
   const OwnerReference* Controller() const;
+  // The same as those who keep something for each owner ask for it; without a UID if none controls
+  // it.
+  NamespacedUid ControllerUid() const;
   // The value of a label or annotation, or nullptr.
   const std::string* Label(std::string_view key) const;
   const std::string* Annotation(std::string_view key) const;

@@ -23,6 +23,9 @@ struct Node {
   std::string ready_message;  // of the Ready condition while it isn't True
   // When that condition last changed its status; absent if it doesn't say.
   std::optional<absl::Time> ready_changed;
+  // What a monitoring agent found wrong with the machine, by the condition that says so and its
+  // words: "AcceleratedHardwareReady is False: NvidiaXID79Error". Empty normally.
+  std::string ill;
   std::string error;  // a malformed quantity, naming the field; such a node is never used
 };
 

@@ -69,7 +69,7 @@ void ReduceToOccupant(Pod* pod) {
   for (std::string* text :
        {&pod->status_reason, &pod->status_message, &pod->scheduled_status, &pod->scheduled_reason,
         &pod->scheduled_message, &pod->termination_message, &pod->priority_class_name,
-        &pod->nominated_node_name}) {
+        &pod->nominated_node_name, &pod->native_group}) {
     Free(*text);
   }
   Free(pod->scheduling_gates);

@@ -120,6 +120,8 @@ struct Pod {
   std::string node_name;            // spec.nodeName: bound
   std::string nominated_node_name;  // status
   std::vector<std::string> scheduling_gates;
+  // spec.schedulingGroup.podGroupName, a PodGroup of Kubernetes' own (scheduling.k8s.io, 1.35).
+  std::string native_group;
 
   PodPhase phase = PodPhase::kPending;
   std::string status_reason;  // status.reason, e.g. "UnexpectedAdmissionError"

@@ -18,12 +18,19 @@ constexpr std::array<std::string_view, 4> kIndexLabels = {
     "kueue.x-k8s.io/pod-group-pod-index",
 };
 
+constexpr std::array<std::string_view, 3> kTypeLabels = {
+    "training.kubeflow.org/replica-type", "training.kubeflow.org/job-role", "ray.io/node-type"};
+constexpr std::array<std::string_view, 4> kFirstTypes = {"master", "chief", "launcher", "head"};
+
 std::string TypeOf(const Pod& pod) {
-  const std::string* type = pod.meta.Label("training.kubeflow.org/replica-type");
-  if (type == nullptr) return "";
-  std::string lower(*type);
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  return lower;
+  for (std::string_view label : kTypeLabels) {
+    const std::string* type = pod.meta.Label(label);
+    if (type == nullptr) continue;
+    std::string lower(*type);
+    std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+    return lower;
+  }
+  return "";
 }
 
 std::optional<int64_t> IndexIn(const Pod& pod, std::string_view label) {
@@ -68,7 +75,7 @@ std::string NaturalKey(const std::string& name) {
 PodRank RankOf(const Pod& pod) {
   PodRank rank;
   rank.type = TypeOf(pod);
-  rank.role = rank.type == "master" || rank.type == "chief" || rank.type == "launcher" ? 0 : 1;
+  rank.role = std::ranges::count(kFirstTypes, rank.type) > 0 ? 0 : 1;
   rank.name = NaturalKey(pod.meta.name);
   if (const std::optional<int64_t> job = IndexIn(pod, kGlobalIndex)) {
     rank.index = *job;

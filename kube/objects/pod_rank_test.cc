@@ -39,6 +39,19 @@ TEST(PodRank, TheMasterComesBeforeTheWorkers) {
               testing::ElementsAre("job-master-0", "job-worker-0", "job-worker-1"));
 }
 
+TEST(PodRank, AnMPIJobsLauncherAndARayClustersHeadComeFirst) {
+  auto mpi = [](const char* name, const char* role, const char* index) {
+    return Named(name, {{"training.kubeflow.org/job-role", role},
+                        {"training.kubeflow.org/replica-index", index}});
+  };
+  EXPECT_THAT(InOrder({mpi("m-worker-10", "worker", "10"), mpi("m-worker-9", "worker", "9"),
+                       mpi("m-launcher-x7k2p", "launcher", "0")}),
+              testing::ElementsAre("m-launcher-x7k2p", "m-worker-9", "m-worker-10"));
+  EXPECT_THAT(InOrder({Named("r-a-worker-2xk", {{"ray.io/node-type", "worker"}}),
+                       Named("r-head", {{"ray.io/node-type", "head"}})}),
+              testing::ElementsAre("r-head", "r-a-worker-2xk"));
+}
+
 TEST(PodRank, TheCompletionIndexOfAnIndexedJobDecidesBeforeTheRandomName) {
   auto indexed = [](const char* name, const char* index) {
     return Named(name, {{"batch.kubernetes.io/job-completion-index", index}});

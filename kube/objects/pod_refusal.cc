@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "fmt/format.h"
+
 namespace muster::kube {
 namespace {
 
@@ -70,6 +72,23 @@ std::string_view RefusingQuota(std::string_view why) {
     return why.substr(0, why.find_first_of(",:"));
   }
   return "";
+}
+
+std::string FixFor(const PodRefusal& refusal) {
+  const ObjectReference& owner = refusal.owner;
+  const std::string retry =
+      fmt::format("its controller tries again within {} min", owner.kind == "Job" ? 1 : 17);
+  const std::string_view quota = RefusingQuota(refusal.why);
+  if (quota.empty()) {
+    return fmt::format("correct the pod template of {}, or what refuses its pods; {}", owner.kind,
+                       retry);
+  }
+  if (refusal.why.starts_with("failed")) {
+    return fmt::format("let the pod template of {} say what ResourceQuota {}/{} counts; {}",
+                       owner.kind, owner.name_space, quota, retry);
+  }
+  return fmt::format("raise ResourceQuota {}/{}, or end others that it counts; {}",
+                     owner.name_space, quota, retry);
 }
 
 }  // namespace muster::kube

@@ -32,6 +32,9 @@ std::optional<PodRefusal> PodRefusalIn(const Event& event);
 // recorder put before them, and without the name of the pod, which is another one each time.
 std::string RefusalText(std::string_view message);
 
+// What can be done about it, and when the controller tries again.
+std::string FixFor(const PodRefusal& refusal);
+
 // The ResourceQuota that these words name as what refuses, else "".
 std::string_view RefusingQuota(std::string_view why);
 

@@ -95,6 +95,7 @@ MUSTER_FUZZ_TARGET(std::string_view input) {
   using namespace muster::kube;
   muster::fuzz::CheckAll<Pod, Node, PodGroup, NodeClaim, NodePool, DaemonSet, PodDisruptionBudget,
                          Namespace, PersistentVolumeClaim, PersistentVolume, StorageClass, Job,
-                         StatefulSet, JobSet, PyTorchJob, TrainJob, Event, ResourceFlavor,
-                         ClusterQueue, LocalQueue, Cohort, WorkloadPriorityClass, Workload>(input);
+                         StatefulSet, JobSet, PyTorchJob, TrainJob, MPIJob, RayCluster, RayJob,
+                         Event, ResourceFlavor, ClusterQueue, LocalQueue, Cohort,
+                         WorkloadPriorityClass, Workload>(input);
 }

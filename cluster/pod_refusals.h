@@ -10,15 +10,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
+#include "kube/objects/meta.h"
 #include "kube/objects/pod_refusal.h"
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 
 // The latest refusal of each owner. Memory: about 1.5 KB each.
 class PodRefusals {
@@ -27,16 +27,16 @@ class PodRefusals {
   explicit PodRefusals(absl::Duration time = absl::Minutes(20), size_t capacity = 4'096)
       : time_(time), capacity_(capacity) {}
 
-  // UIDs of the owners of which something else is known now. Empty for any other event, and for one
-  // that tells nothing new.
-  std::vector<std::string> Note(const kube::Event& event);
-  void Forget(const std::string& owner_uid);
-  // UIDs of the owners whose refusal is over by now. A clock that is ahead prolongs none.
-  std::vector<std::string> Expire(absl::Time now);
+  // The owners of which something else is known now. Empty for any other event, and for one that
+  // tells nothing new. Events tell of objects of their own namespace.
+  std::vector<kube::NamespacedUid> Note(const kube::Event& event);
+  void Forget(const kube::NamespacedUid& owner);
+  // The owners whose refusal is over by now. A clock that is ahead prolongs none.
+  std::vector<kube::NamespacedUid> Expire(absl::Time now);
   absl::Time NextExpiry() const;
 
   // Null if none is known. Valid until the next change.
-  const kube::PodRefusal* Find(const std::string& owner_uid) const;
+  const kube::PodRefusal* Find(const kube::NamespacedUid& owner) const;
   size_t size() const { return refusals_.size(); }
   // Those that went to keep within the capacity.
   uint64_t dropped() const { return dropped_; }
@@ -44,9 +44,9 @@ class PodRefusals {
  private:
   const absl::Duration time_;
   const size_t capacity_;
-  absl::flat_hash_map<std::string, kube::PodRefusal> refusals_;  // by the owner's UID
-  std::set<std::pair<absl::Time, std::string>> by_last_told_;    // and the owner's UID
+  absl::flat_hash_map<kube::NamespacedUid, kube::PodRefusal> refusals_;  // by the owner
+  std::set<std::pair<absl::Time, kube::NamespacedUid>> by_last_told_;    // and the owner
   uint64_t dropped_ = 0;
 };
 
-}  // namespace muster::coscheduling
+}  // namespace muster::cluster

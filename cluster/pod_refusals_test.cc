@@ -1,9 +1,9 @@
-#include "coscheduling/gangs/pod_refusals.h"
+#include "cluster/pod_refusals.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 namespace {
 
 using ::testing::ElementsAre;
@@ -11,6 +11,8 @@ using ::testing::IsEmpty;
 
 const absl::Time kRefused = absl::FromUnixSeconds(1'700'000'000);
 constexpr absl::Duration kTime = absl::Minutes(20);
+
+kube::NamespacedUid Of(const std::string& owner) { return {"team", owner + "-uid"}; }
 
 kube::Event Refused(const std::string& owner, const std::string& message,
                     absl::Time last = kRefused) {
@@ -25,14 +27,22 @@ kube::Event Refused(const std::string& owner, const std::string& message,
 
 TEST(PodRefusals, KnowsTheLatestOfEachOwner) {
   PodRefusals refusals(kTime);
-  EXPECT_THAT(refusals.Note(Refused("a", "Error creating: first")), ElementsAre("a-uid"));
+  EXPECT_THAT(refusals.Note(Refused("a", "Error creating: first")), ElementsAre(Of("a")));
   EXPECT_THAT(refusals.Note(Refused("a", "Error creating: later", kRefused + absl::Seconds(9))),
-              ElementsAre("a-uid"));
+              ElementsAre(Of("a")));
   EXPECT_THAT(refusals.Note(Refused("a", "Error creating: first")), IsEmpty());
-  ASSERT_NE(refusals.Find("a-uid"), nullptr);
-  EXPECT_EQ(refusals.Find("a-uid")->why, "later");
-  EXPECT_EQ(refusals.Find("a-uid")->owner.name, "a");
-  EXPECT_EQ(refusals.Find("b-uid"), nullptr);
+  ASSERT_NE(refusals.Find(Of("a")), nullptr);
+  EXPECT_EQ(refusals.Find(Of("a"))->why, "later");
+  EXPECT_EQ(refusals.Find(Of("a"))->owner.name, "a");
+  EXPECT_EQ(refusals.Find(Of("b")), nullptr);
+}
+
+TEST(PodRefusals, AnEventOfAnotherNamespaceTellsNothingOfItsOwner) {
+  PodRefusals refusals(kTime);
+  kube::Event forged = Refused("a", "no");
+  forged.about.name_space = "others";
+  refusals.Note(forged);
+  EXPECT_EQ(refusals.Find(Of("a")), nullptr);
 }
 
 TEST(PodRefusals, TheSameEventReadAgainTellsNothingNew) {
@@ -46,7 +56,7 @@ TEST(PodRefusals, TrainingOperatorHasAReasonOfItsOwn) {
   PodRefusals refusals(kTime);
   kube::Event event = Refused("a", "no");
   event.reason = "FailedCreatePod";
-  EXPECT_THAT(refusals.Note(event), ElementsAre("a-uid"));
+  EXPECT_THAT(refusals.Note(event), ElementsAre(Of("a")));
 }
 
 TEST(PodRefusals, OtherEventsAreNone) {
@@ -70,8 +80,8 @@ TEST(PodRefusals, OneThatIsNotRepeatedIsOver) {
   refusals.Note(Refused("b", "no", kRefused + absl::Minutes(15)));
   EXPECT_EQ(refusals.NextExpiry(), kRefused + kTime);
   EXPECT_THAT(refusals.Expire(kRefused + kTime - absl::Seconds(1)), IsEmpty());
-  EXPECT_THAT(refusals.Expire(kRefused + kTime), ElementsAre("a-uid"));
-  EXPECT_EQ(refusals.Find("a-uid"), nullptr);
+  EXPECT_THAT(refusals.Expire(kRefused + kTime), ElementsAre(Of("a")));
+  EXPECT_EQ(refusals.Find(Of("a")), nullptr);
   EXPECT_EQ(refusals.NextExpiry(), kRefused + absl::Minutes(35));
 }
 
@@ -80,7 +90,7 @@ TEST(PodRefusals, AClockThatIsAheadProlongsNone) {
   refusals.Note(Refused("a", "no", kRefused + absl::Hours(24'000)));
   EXPECT_THAT(refusals.Expire(kRefused), IsEmpty());
   EXPECT_EQ(refusals.NextExpiry(), kRefused + kTime);
-  EXPECT_THAT(refusals.Expire(kRefused + kTime), ElementsAre("a-uid"));
+  EXPECT_THAT(refusals.Expire(kRefused + kTime), ElementsAre(Of("a")));
 }
 
 TEST(PodRefusals, TheLongestSilentGoWhenThereAreTooMany) {
@@ -88,20 +98,20 @@ TEST(PodRefusals, TheLongestSilentGoWhenThereAreTooMany) {
   refusals.Note(Refused("a", "no", kRefused + absl::Seconds(5)));
   refusals.Note(Refused("b", "no", kRefused));
   EXPECT_THAT(refusals.Note(Refused("c", "no", kRefused + absl::Seconds(7))),
-              ElementsAre("c-uid", "b-uid"));
+              ElementsAre(Of("c"), Of("b")));
   EXPECT_EQ(refusals.size(), 2);
   EXPECT_EQ(refusals.dropped(), 1);
-  EXPECT_EQ(refusals.Find("b-uid"), nullptr);
+  EXPECT_EQ(refusals.Find(Of("b")), nullptr);
 }
 
 TEST(PodRefusals, AnOwnerThatIsGoneIsForgotten) {
   PodRefusals refusals(kTime);
   refusals.Note(Refused("a", "no"));
-  refusals.Forget("a-uid");
-  refusals.Forget("b-uid");
-  EXPECT_EQ(refusals.Find("a-uid"), nullptr);
+  refusals.Forget(Of("a"));
+  refusals.Forget(Of("b"));
+  EXPECT_EQ(refusals.Find(Of("a")), nullptr);
   EXPECT_EQ(refusals.NextExpiry(), absl::InfiniteFuture());
 }
 
 }  // namespace
-}  // namespace muster::coscheduling
+}  // namespace muster::cluster
