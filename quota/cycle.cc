@@ -48,7 +48,8 @@ AssignmentRequest Cycle::RequestOf(Entry& entry) const {
                                .priority = entry.workload.priority,
                                .queued_at = entry.workload.queued_at,
                                .fair_sharing = options_.fair_sharing,
-                               .demand = &entry.kind->demand};
+                               .demand = &entry.kind->demand,
+                               .unadmitted = &ledger_.UnadmittedIn(entry.workload.name_space)};
   if (feasible_) {
     request.placeable = [this, &entry](int pod_set,
                                        const GroupFlavor& flavor) -> const std::string& {
@@ -56,6 +57,15 @@ AssignmentRequest Cycle::RequestOf(Entry& entry) const {
     };
   }
   return request;
+}
+
+std::vector<PairAmount> Cycle::Needed(const Entry& entry, std::vector<PairAmount> usage) const {
+  const std::vector<PairAmount>& unadmitted = ledger_.UnadmittedIn(entry.workload.name_space);
+  for (PairAmount& each : usage) {
+    if (each.amount == 0) continue;
+    each.amount = Saturate(Amount(each.amount) + Amount(AmountOf(unadmitted, each.pair)));
+  }
+  return usage;
 }
 
 void Cycle::Judge(Entry& entry) {
@@ -85,7 +95,7 @@ void Cycle::JudgeGang(Entry& entry) {
   entry.targets = FindTargets(ledger_, {.queue = entry.queue,
                                         .priority = entry.workload.priority,
                                         .queued_at = entry.workload.queued_at,
-                                        .usage = entry.assignment.usage,
+                                        .usage = Needed(entry, entry.assignment.usage),
                                         .needed = entry.assignment.needed,
                                         .fair_sharing = options_.fair_sharing});
 }
@@ -108,7 +118,8 @@ std::vector<Target> Cycle::VictimsLeft(const Entry& entry, const std::vector<Pai
   if (left.empty()) return left;
   Removal removal(ledger_);
   removal.TakeAll(left);
-  if (!Fits(ledger_.tree(), ledger_.layout().queue(entry.queue).node, usage)) left.clear();
+  const int node = ledger_.layout().queue(entry.queue).node;
+  if (!Fits(ledger_.tree(), node, Needed(entry, usage))) left.clear();
   return left;
 }
 
@@ -185,7 +196,7 @@ bool Cycle::Process(Entry& entry) {
 // once must fit beside the victims as well: they still run. (Kueue doesn't look at that.)
 bool Cycle::FitsBeside(const Entry& entry) {
   const int node = ledger_.layout().queue(entry.queue).node;
-  const std::vector<PairAmount>& usage = entry.assignment.usage;
+  const std::vector<PairAmount> usage = Needed(entry, entry.assignment.usage);
   if (victims_.empty() && entry.targets.empty()) return Fits(ledger_.tree(), node, usage);
   {
     Removal removal(ledger_);
