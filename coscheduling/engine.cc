@@ -67,8 +67,8 @@ void Engine::Owners::Refresh(const Gang& gang) {
   const AdmissionRecord* own = records.OwnOf(gang);
   facts.evicting = quota.Holds(gang) && own->eviction && !own->eviction->surplus_only;
   const bool quota_there =
-      !quota.InUse() || (recorded && record->quota.has_value()) || !gang.bound.empty();
-  facts.waits_for_room = quota.InUse() && quota.WaitsForRoom(gang);
+      !quota.IsUnderQuota(gang) || (recorded && quota.Holds(gang)) || !gang.bound.empty();
+  facts.waits_for_room = quota.IsUnderQuota(gang) && quota.WaitsForRoom(gang);
   facts.admitted = recorded && !record->retry_after && !facts.evicting && !facts.waits_for_room &&
                    record->identity == options.identity && quota_there;
   gangs.Settle(gang.id, facts);

@@ -6,6 +6,7 @@
 
 #include "absl/time/time.h"
 #include "cluster/instance_types.h"
+#include "kube/objects/meta.h"
 
 namespace muster::coscheduling {
 
@@ -61,12 +62,16 @@ struct EngineOptions {
   absl::Duration bind_wait = absl::Seconds(15);
   // An ungated member that kube-scheduler doesn't bring back is touched again after this.
   absl::Duration wake_interval = absl::Seconds(5);
-  // Who decides about quota: nobody, we ourselves by Kueue's objects (no queue at all in the
-  // cluster: no quota), or the real Kueue, whose gates and suspension are respected in any case.
+  // Who decides about quota: nobody, we ourselves by Kueue's objects, or the real Kueue, whose
+  // gates and suspension are respected in any case.
   QuotaMode quota = QuotaMode::kInternal;
   // With kKueue: a gang whose flavor's nodes don't come is given back to Kueue through its Workload
   // for another flavor (commit/README.md). Takes rights that the manifests don't give.
   bool kueue_fallback = false;
+  // With kInternal: gangs that name no queue are under quota too, and so wait, in the namespaces
+  // that the selector matches (Kueue's manageJobsWithoutQueueName, managedJobsNamespaceSelector).
+  bool manage_jobs_without_queue_name = false;
+  kube::LabelSelector managed_namespaces;
   // Within a cohort, shares decide order and victims (Kueue's fairSharing.enable).
   bool fair_sharing = false;
   // Quota that is held for nodes that neither exist nor can be made by any NodePool is given back

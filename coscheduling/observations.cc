@@ -28,7 +28,7 @@ void Engine::Owners::Depart() {
     if (gangs.OfPod(pod) == nullptr) report.Leave(pod);
   }
   for (const auto& [gang, key] : departures.gangs) {
-    quota.Withdraw(gang);
+    quota.Forget(gang);
     placement.Forget(gang);
     provisioning.Forget(gang, key);
     placeability.Forget(gang);

@@ -48,6 +48,30 @@ TEST(Config, GivesGangsBackToKueueOnlyWhereItIsTold) {
   EXPECT_TRUE(options.engine.kueue_fallback);
 }
 
+TEST(Config, GangsWithoutAQueueAreUnderQuotaWhereItSaysSo) {
+  ServeOptions options;
+  EXPECT_FALSE(options.engine.manage_jobs_without_queue_name);
+  ASSERT_TRUE(ApplyConfig("manageJobsWithoutQueueName: true\n"
+                          "managedJobsNamespaceSelector:\n"
+                          "  matchLabels: {team: ml}\n"
+                          "  matchExpressions: [{key: tier, operator: NotIn, values: [test]}]\n",
+                          "f.yaml", &options)
+                  .ok());
+  EXPECT_TRUE(options.engine.manage_jobs_without_queue_name);
+  const kube::LabelSelector& selector = options.engine.managed_namespaces;
+  kube::StringMap labels;
+  EXPECT_FALSE(selector.Matches(labels));
+  labels["team"] = "ml";
+  EXPECT_TRUE(selector.Matches(labels));
+  labels["tier"] = "test";
+  EXPECT_FALSE(selector.Matches(labels));
+  const absl::Status wrong =
+      ApplyConfig("managedJobsNamespaceSelector: {matchExpressions: [{key: a, operator: Gt}]}\n",
+                  "f.yaml", &options);
+  EXPECT_EQ(std::string(wrong.message()),
+            "f.yaml:1: operator: want In, NotIn, Exists or DoesNotExist");
+}
+
 TEST(Config, FollowsTheLeaseThatItNames) {
   ServeOptions options;
   ASSERT_TRUE(

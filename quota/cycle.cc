@@ -53,7 +53,8 @@ AssignmentRequest Cycle::RequestOf(Entry& entry) const {
                                .priority = entry.workload.priority,
                                .queued_at = entry.workload.queued_at,
                                .fair_sharing = options_.fair_sharing,
-                               .demand = &entry.kind->demand};
+                               .demand = &entry.kind->demand,
+                               .unadmitted = &ledger_.UnadmittedIn(entry.workload.name_space)};
   if (feasible_) {
     request.placeable = [this, &entry](int pod_set,
                                        const GroupFlavor& flavor) -> const std::string& {
@@ -61,6 +62,15 @@ AssignmentRequest Cycle::RequestOf(Entry& entry) const {
     };
   }
   return request;
+}
+
+std::vector<PairAmount> Cycle::Needed(const Entry& entry, std::vector<PairAmount> usage) const {
+  const std::vector<PairAmount>& unadmitted = ledger_.UnadmittedIn(entry.workload.name_space);
+  for (PairAmount& each : usage) {
+    if (each.amount == 0) continue;
+    each.amount = Saturate(Amount(each.amount) + Amount(AmountOf(unadmitted, each.pair)));
+  }
+  return usage;
 }
 
 void Cycle::Judge(Entry& entry) {
@@ -90,12 +100,13 @@ void Cycle::JudgeGang(Entry& entry) {
     entry.assignment = std::move(before);
     return;
   }
-  entry.targets = FindTargets(ledger_, {.queue = entry.queue,
-                                        .priority = entry.workload.priority,
-                                        .queued_at = entry.workload.queued_at,
-                                        .usage = WithoutNothing(entry.assignment.usage),
-                                        .needed = entry.assignment.needed,
-                                        .fair_sharing = options_.fair_sharing});
+  entry.targets =
+      FindTargets(ledger_, {.queue = entry.queue,
+                            .priority = entry.workload.priority,
+                            .queued_at = entry.workload.queued_at,
+                            .usage = WithoutNothing(Needed(entry, entry.assignment.usage)),
+                            .needed = entry.assignment.needed,
+                            .fair_sharing = options_.fair_sharing});
 }
 
 // Those named in an earlier pass that haven't gone yet, if `usage` fits once they have. One of them
@@ -116,7 +127,8 @@ std::vector<Target> Cycle::VictimsLeft(const Entry& entry, const std::vector<Pai
   if (left.empty()) return left;
   Removal removal(ledger_);
   removal.TakeAll(left);
-  if (!Fits(ledger_.tree(), ledger_.layout().queue(entry.queue).node, usage)) left.clear();
+  const int node = ledger_.layout().queue(entry.queue).node;
+  if (!Fits(ledger_.tree(), node, Needed(entry, usage))) left.clear();
   return left;
 }
 
@@ -191,7 +203,7 @@ bool Cycle::Process(Entry& entry) {
 // once must fit beside the victims as well: they still run. (Kueue doesn't look at that.)
 bool Cycle::FitsBeside(const Entry& entry) {
   const int node = ledger_.layout().queue(entry.queue).node;
-  const std::vector<PairAmount>& usage = entry.assignment.usage;
+  const std::vector<PairAmount> usage = Needed(entry, entry.assignment.usage);
   if (victims_.empty() && entry.targets.empty()) return Fits(ledger_.tree(), node, usage);
   {
     Removal removal(ledger_);

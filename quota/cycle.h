@@ -52,6 +52,8 @@ class Cycle {
   void JudgeSurplus(Entry& entry);
   std::vector<Target> VictimsLeft(const Entry& entry, const std::vector<PairAmount>& usage);
   AssignmentRequest RequestOf(Entry& entry) const;
+  // What there must be for it to get `usage`.
+  std::vector<PairAmount> Needed(const Entry& entry, std::vector<PairAmount> usage) const;
   const std::string& Placement(Entry& entry, int pod_set, const GroupFlavor& flavor) const;
 
   std::vector<Entry*> Heads(int root) const;

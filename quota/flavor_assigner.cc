@@ -137,11 +137,15 @@ class Assigner {
     return static_cast<size_t>((*request_.next_flavor)[group]);
   }
 
+  // What there must be for the request, beside what earlier pod sets got of the pair.
   int64_t Wanted(const GroupDemand::Request& request, int pair) const {
-    auto it = std::find_if(result_.usage.begin(), result_.usage.end(),
-                           [&](const PairAmount& each) { return each.pair == pair; });
-    if (it == result_.usage.end()) return request.amount;
-    return Saturate(Amount(it->amount) + Amount(request.amount));
+    const int64_t beside = request.amount == 0 ? 0 : Unadmitted(pair);
+    return Saturate(Amount(AmountOf(result_.usage, pair)) + Amount(request.amount) +
+                    Amount(beside));
+  }
+
+  int64_t Unadmitted(int pair) const {
+    return request_.unadmitted == nullptr ? 0 : AmountOf(*request_.unadmitted, pair);
   }
 
   // Before quota is looked at in detail: may pods with this demand get this flavor at all?
@@ -161,6 +165,7 @@ class Assigner {
       refusal.kind = Refusal::Kind::kTooSmall;
       refusal.resource = request.resource;
       refusal.wanted = wanted;
+      refusal.unadmitted = Unadmitted(pair);
       refusal.limit = Saturate(most);
       result_.refusals.push_back(std::move(refusal));
       return false;
@@ -199,6 +204,7 @@ class Assigner {
                                 .flavor = flavor.flavor,
                                 .resource = request.resource,
                                 .wanted = wanted,
+                                .unadmitted = Unadmitted(pair),
                                 .limit = Saturate(available)});
     const bool may_preempt = wanted <= tree.Nominal(queue_.node, pair) || reach.may_reclaim ||
                              MayPreemptWhileBorrowing();

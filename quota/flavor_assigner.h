@@ -28,6 +28,7 @@ struct FlavorRefusal {
   int flavor = -1;    // not of kNotCovered
   int resource = -1;  // not of kMismatch and kNotPlaceable
   int64_t wanted = 0;
+  int64_t unadmitted = 0;   // of `wanted`, what runs in its namespace without admission
   int64_t limit = 0;        // kTooSmall: what there could be at most; kInUse: what is unused
   std::string detail = {};  // of kMismatch and kNotPlaceable
 };
@@ -67,6 +68,8 @@ struct AssignmentRequest {
   bool fair_sharing = false;
   const Demand* demand = nullptr;
   const std::vector<int>* next_flavor = nullptr;  // of the last attempt; may be null
+  // What it must fit beside, though it isn't counted (Ledger::UnadmittedIn); may be null.
+  const std::vector<PairAmount>* unadmitted = nullptr;
   // "" if this pod set may have this flavor, as far as nodes go. May be empty: it always may.
   std::function<const std::string&(int pod_set, const GroupFlavor&)> placeable = nullptr;
 };

@@ -31,6 +31,7 @@ bool Ledger::Refresh() {
   layout_ = std::make_unique<Layout>(objects_, names_);
   by_queue_.assign(layout_->queues.size(), {});
   versions_.assign(static_cast<size_t>(layout_->tree.size()), ++last_version_);
+  for (auto& [name_space, unadmitted] : unadmitted_) Resolve(unadmitted);
   for (const std::unique_ptr<Reservation>& reservation : reservations_) {
     reservation->queue = layout_->FindQueue(reservation->admission->cluster_queue);
     if (Drains(*reservation)) reservation->marked = Reservation::Part::kAll;
@@ -99,6 +100,33 @@ Reservation& Ledger::Add(Workload workload, std::shared_ptr<const Admission> adm
   reservation.base = std::move(base);
   Count(reservation);
   return reservation;
+}
+
+bool Ledger::SetUnadmitted(const std::string& name_space, const FlavorAmounts& amounts) {
+  const auto known = unadmitted_.find(name_space);
+  if (known == unadmitted_.end() ? amounts.empty() : known->second.amounts == amounts) return false;
+  if (amounts.empty()) {
+    unadmitted_.erase(known);
+    return true;
+  }
+  Unadmitted& unadmitted = unadmitted_[name_space];
+  unadmitted.amounts = amounts;
+  if (!stale_) Resolve(unadmitted);
+  return true;
+}
+
+void Ledger::Resolve(Unadmitted& unadmitted) const {
+  unadmitted.pairs.clear();
+  for (const auto& [what, amount] : unadmitted.amounts) {
+    const int pair = names_.FindPair(what.first, what.second);
+    if (pair >= 0) unadmitted.pairs.push_back({pair, amount});
+  }
+}
+
+const std::vector<PairAmount>& Ledger::UnadmittedIn(std::string_view name_space) const {
+  static const std::vector<PairAmount> kNothing;
+  const auto it = unadmitted_.find(name_space);
+  return it == unadmitted_.end() ? kNothing : it->second.pairs;
 }
 
 Reservation& Ledger::Insert(Workload workload) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -66,6 +67,10 @@ class Ledger {
   // Makes room for so many more, so that adding them doesn't move the rest again and again.
   void ReserveRoom(size_t more) { reservations_.reserve(reservations_.size() + more); }
   void Remove(std::string_view id);
+  // QuotaScheduler::SetUnadmitted. True if it says something else than before.
+  bool SetUnadmitted(const std::string& name_space, const FlavorAmounts& amounts);
+  // Of pairs that quota is kept of, each once. Valid until it is set again.
+  const std::vector<PairAmount>& UnadmittedIn(std::string_view name_space) const;
   Reservation* Find(std::string_view id);
   const Reservation* Find(std::string_view id) const;
   // It is on a ClusterQueue, or of a LocalQueue, with stopPolicy HoldAndDrain.
@@ -99,6 +104,12 @@ class Ledger {
   std::unique_ptr<Layout> layout_;
   bool stale_ = true;
   ByWorkloadId<Reservation> reservations_;
+  struct Unadmitted {
+    FlavorAmounts amounts;
+    std::vector<PairAmount> pairs;  // once the layout has them
+  };
+  void Resolve(Unadmitted& unadmitted) const;
+  std::map<std::string, Unadmitted, std::less<>> unadmitted_;  // by namespace
   std::vector<std::vector<Reservation*>> by_queue_;
   std::vector<int64_t> versions_;  // by node; used of roots
   int64_t last_version_ = 0;

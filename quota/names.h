@@ -54,6 +54,11 @@ class Interner {
     ids_.emplace(names_.back(), id);
     return id;
   }
+  // -1 if there is none.
+  int Find(std::string_view name) const {
+    const auto it = ids_.find(name);
+    return it == ids_.end() ? -1 : it->second;
+  }
   const std::string& Name(int id) const { return names_[static_cast<size_t>(id)]; }
   int size() const { return static_cast<int>(names_.size()); }
 
@@ -77,6 +82,11 @@ class Names {
         pair_ids_.try_emplace(std::pair(flavor, resource), static_cast<int>(pairs_.size()));
     if (inserted) pairs_.push_back({flavor, resource});
     return it->second;
+  }
+  // -1 if nobody has asked for it.
+  int FindPair(std::string_view flavor, std::string_view resource) const {
+    const auto it = pair_ids_.find({flavors_.Find(flavor), resources_.Find(resource)});
+    return it == pair_ids_.end() ? -1 : it->second;
   }
   const std::string& FlavorName(int flavor) const { return flavors_.Name(flavor); }
   const std::string& ResourceName(int resource) const { return resources_.Name(resource); }

@@ -24,11 +24,17 @@ void Append(const std::vector<kube::Requirement>& requirements, std::string* tex
   for (const kube::Requirement& requirement : requirements) *text += requirement.ToString() + "&";
 }
 
-std::string WhatQuotaSees(const kube::PodSpec& spec) {
+std::string RequestsText(const kube::PodSpec& spec) {
   std::string text;
   for (const auto& [resource, amount] : spec.requests.entries()) {
     text += fmt::format("{}={};", resource, amount);
   }
+  return text;
+}
+
+// What a flavor may add to, once the pod has it.
+std::string PlaceText(const kube::PodSpec& spec) {
+  std::string text;
   for (const auto& [key, value] : spec.node_selector) text += fmt::format("s{}={};", key, value);
   if (spec.affinity.required_node_terms) {
     for (const kube::NodeSelectorTerm& term : *spec.affinity.required_node_terms) {
@@ -45,8 +51,20 @@ std::string WhatQuotaSees(const kube::PodSpec& spec) {
   return text;
 }
 
-std::string DigestText(const kube::PodSpec& spec) {
-  return fmt::format("{:016x}", Digest(WhatQuotaSees(spec)));
+std::string PlaceDigest(const kube::PodSpec& spec) {
+  return fmt::format("{:016x}", Digest(PlaceText(spec)));
+}
+
+// The part of its pod set's name that nothing but its spec says.
+std::string DemandOf(const kube::Pod& pod) {
+  std::string name;
+  for (std::string_view label : kRoleLabels) {
+    const std::string* role = pod.meta.Label(label);
+    if (role == nullptr) continue;
+    name = *role + "-";
+    break;
+  }
+  return fmt::format("{}{:016x}-", name, Digest(RequestsText(*pod.spec)));
 }
 
 void CountIn(const std::string& name, const kube::Pod& pod, std::vector<PodSet>* sets) {
@@ -58,13 +76,10 @@ void CountIn(const std::string& name, const kube::Pod& pod, std::vector<PodSet>*
 }  // namespace
 
 std::string PodSetOf(const kube::Pod& pod) {
-  const std::string* name = pod.meta.Annotation(kPodSetAnnotation);
-  if (name != nullptr) return *name;
-  std::string digest = DigestText(*pod.spec);
-  for (std::string_view label : kRoleLabels) {
-    if (const std::string* role = pod.meta.Label(label)) return *role + "-" + digest;
-  }
-  return digest;
+  std::string name = DemandOf(pod);
+  const std::string* written = pod.meta.Annotation(kPodSetAnnotation);
+  if (written != nullptr && written->starts_with(name)) return *written;
+  return name + PlaceDigest(*pod.spec);
 }
 
 PodSets GroupByPodSet(const std::vector<const kube::Pod*>& members, int64_t required) {
@@ -137,7 +152,7 @@ std::optional<kube::PodSpec> SpecBeforeFlavors(
       if ((kept >> i & 1) == 0) spec.node_selector.erase(labels[i]);
     }
     for (size_t taken = 0; taken <= tolerations; ++taken) {
-      if (set.ends_with(DigestText(spec))) return spec;
+      if (set.ends_with(PlaceDigest(spec))) return spec;
       if (spec.tolerations.empty()) break;
       spec.tolerations.pop_back();
     }

@@ -22,9 +22,10 @@ inline constexpr std::string_view kPodSetAnnotation = "muster.dev/pod-set";
 inline constexpr std::string_view kFlavorsAnnotation = "muster.dev/flavors";
 inline constexpr std::string_view kQueueAnnotation = "muster.dev/queue";
 
-// The annotation, else the member's role in its job and a digest of what flavors and quota look at:
-// requests, nodeSelector, required node affinity, tolerations. The same in every process and
-// version.
+// The member's role in its job, a digest of its requests, and one of what else flavors look at:
+// nodeSelector, required node affinity, tolerations. The annotation is believed about the last
+// alone, which flavors add to: whoever writes it says nothing of what the pod asks for. The same in
+// every process and version.
 std::string PodSetOf(const kube::Pod& pod);
 
 // Members in rank order; the first `required` of them are what the gang needs to start.

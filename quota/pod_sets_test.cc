@@ -42,12 +42,33 @@ TEST(PodSets, PodsThatAskAlikeAreOneSet) {
 }
 
 // Records outlive processes: this name may only change together with a way to read the old one.
-TEST(PodSets, TheNameIsTheSameInEveryProcess) { EXPECT_EQ(PodSetOf(Gpu("a")), "65301564be2fcdaa"); }
+TEST(PodSets, TheNameIsTheSameInEveryProcess) {
+  EXPECT_EQ(PodSetOf(Gpu("a")), "65301564be2fcdaa-cbf29ce484222325");
+}
 
 TEST(PodSets, AMemberKeepsItsSetAfterItsSpecWasAddedTo) {
   kube::Pod pod = With(Gpu("a"), [](auto& spec) { spec.node_selector["pool"] = "gpu"; });
-  pod.meta.annotations[std::string(kPodSetAnnotation)] = "its-set";
-  EXPECT_EQ(PodSetOf(pod), "its-set");
+  pod.meta.annotations[std::string(kPodSetAnnotation)] = PodSetOf(Gpu("a"));
+  EXPECT_EQ(PodSetOf(pod), PodSetOf(Gpu("a")));
+}
+
+// Its user may write the annotation too.
+TEST(PodSets, AnAnnotationSaysNothingOfWhatAMemberAsksFor) {
+  kube::Pod pod = Gpu("a", 8);
+  for (const std::string& written : {std::string("x"), PodSetOf(Gpu("b"))}) {
+    pod.meta.annotations[std::string(kPodSetAnnotation)] = written;
+    EXPECT_EQ(PodSetOf(pod), PodSetOf(Gpu("a", 8))) << written;
+  }
+}
+
+TEST(PodSets, AnAssignmentPaysForPodsThatAskNoMore) {
+  PodSetAssignment given{"set", 2, {{"nvidia.com/gpu", "spot"}}, {}};
+  EXPECT_FALSE(given.PaysFor(*Gpu("a").spec));
+  given.usage.Set("nvidia.com/gpu", 2);
+  EXPECT_TRUE(given.PaysFor(*Gpu("a").spec));
+  EXPECT_FALSE(given.PaysFor(*Gpu("a", 2).spec));
+  EXPECT_FALSE(
+      given.PaysFor(*With(Gpu("a"), [](auto& spec) { spec.requests.Set("cpu", 1); }).spec));
 }
 
 TEST(PodSets, TheFirstInRankOrderAreRequiredTheOthersSurplus) {

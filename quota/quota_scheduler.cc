@@ -95,11 +95,6 @@ bool QuotaScheduler::Remove(const kube::Namespace& name_space) {
   return state_->Note(state_->ledger.objects().Remove(name_space));
 }
 
-bool QuotaScheduler::HasQueues() const {
-  const QuotaObjects& objects = state_->ledger.objects();
-  return !objects.cluster_queues().empty() || !objects.local_queues().empty();
-}
-
 void QuotaScheduler::SetAdmitted(const Workload& workload, const Admission& admission) {
   Ledger& ledger = state_->ledger;
   Reservation* known = ledger.Find(workload.id);
@@ -140,6 +135,10 @@ void QuotaScheduler::EnqueueSurplus(const Workload& workload) {
   state_->room.EnterSurplus(workload, *reservation->admission);
 }
 
+void QuotaScheduler::SetUnadmitted(const std::string& name_space, const FlavorAmounts& amounts) {
+  if (state_->ledger.SetUnadmitted(name_space, amounts)) state_->room.Resettle(name_space);
+}
+
 void QuotaScheduler::InvalidatePlacement() { state_->room.WakeEverybody(); }
 void QuotaScheduler::InvalidatePlacement(std::string_view id) { state_->room.WakeAlone(id); }
 
@@ -153,12 +152,11 @@ void QuotaScheduler::InvalidateEviction(std::string_view id) {
 bool QuotaScheduler::NeedsSchedule() const {
   const State& state = *state_;
   if (state.room.entries().empty()) return false;
-  return state.ledger.is_stale() || !state.room.changed_roots().empty() || !HasQueues();
+  return state.ledger.is_stale() || !state.room.changed_roots().empty();
 }
 
 std::vector<Decision> QuotaScheduler::Schedule(absl::Time now, const Feasibility& feasible) {
   state_->Refresh();
-  if (!HasQueues()) return state_->AdmitAll(now);
   std::vector<Decision> decisions;
   Cycle cycle(state_->ledger, state_->room, state_->options, now, feasible, decisions);
   std::set<int>& roots = state_->room.changed_roots();
@@ -175,6 +173,12 @@ const kube::ResourceFlavor* QuotaScheduler::FindFlavor(std::string_view name) co
   const auto& flavors = state_->ledger.objects().flavors();
   auto it = flavors.find(name);
   return it == flavors.end() ? nullptr : &it->second;
+}
+
+const kube::LocalQueue* QuotaScheduler::FindLocalQueue(std::string_view name) const {
+  const auto& queues = state_->ledger.objects().local_queues();
+  auto it = queues.find(name);
+  return it == queues.end() ? nullptr : &it->second;
 }
 
 std::vector<const kube::ResourceFlavor*> QuotaScheduler::OtherFlavors(
@@ -218,24 +222,6 @@ void QuotaScheduler::State::GiveBack(std::string_view id) {
   const int root = RootOf(ledger.Find(id));
   ledger.Remove(id);
   Wake(root);
-}
-
-std::vector<Decision> QuotaScheduler::State::AdmitAll(absl::Time now) {
-  std::vector<const Entry*> entries;
-  for (const auto& entry : room.entries()) entries.push_back(entry.get());
-  std::sort(entries.begin(), entries.end(), ByRank());
-  std::vector<Decision> decisions;
-  for (const Entry* entry : entries) {
-    const std::unique_ptr<Entry> left = room.Leave(entry->workload.id);
-    if (left->is_surplus) continue;
-    Decision& decision = decisions.emplace_back();
-    decision.id = left->workload.id;
-    auto admission = std::make_shared<Admission>();
-    admission->reserved_at = now;
-    decision.admission = std::move(admission);
-    ledger.Set(std::move(left->workload), decision.admission);
-  }
-  return decisions;
 }
 
 }  // namespace muster::quota

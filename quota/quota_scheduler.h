@@ -129,10 +129,6 @@ class QuotaScheduler {
   bool Remove(const kube::Cohort& cohort);
   bool Remove(const kube::Namespace& name_space);
 
-  // Any ClusterQueue or LocalQueue exists. While none does there is no quota: everything is
-  // admitted with an empty admission.
-  bool HasQueues() const;
-
   // What a record says. Replaces what this workload had; it leaves the queue. The ClusterQueue
   // need not exist (any more): the usage counts again once it does. An admission equal to the one
   // that is counted changes nothing: the workload's surplus stays in line, and it stays a victim if
@@ -147,6 +143,11 @@ class QuotaScheduler {
   // pod by pod, gets its gang's flavors where the pod set's name is the same, and holds nobody up.
   void Enqueue(const Workload& workload);
   void EnqueueSurplus(const Workload& workload);
+
+  // What runs in this namespace without having been admitted; empty: nothing any more. Who asks for
+  // quota from there must fit beside it. It is nobody's usage, and nobody of another namespace
+  // waits for it.
+  void SetUnadmitted(const std::string& name_space, const FlavorAmounts& amounts);
 
   // Something that Feasibility depends on has changed: for all that wait, or for this one.
   void InvalidatePlacement();
@@ -173,6 +174,8 @@ class QuotaScheduler {
                                                         std::string_view pod_set,
                                                         std::string_view flavor);
   const kube::ResourceFlavor* FindFlavor(std::string_view name) const;
+  // Null if there is none; by its full name.
+  const kube::LocalQueue* FindLocalQueue(std::string_view name) const;
   std::vector<const kube::ResourceFlavor*> Flavors() const;  // in order of their names
   std::vector<QueueStatus> ClusterQueues(size_t max_pending_ids) const;
   // Names are full names; usage has only `reserved`.

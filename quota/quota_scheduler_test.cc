@@ -35,14 +35,40 @@ TEST(Admission, NamesFlavorsAndCountsWhatPodsRequest) {
   EXPECT_EQ(world.Reserved("q"), 3);
 }
 
-TEST(Admission, NeedsNoQueueWhileThereIsNone) {
+TEST(Admission, NeedsAQueueThoughThereIsNone) {
   QuotaWorld world;
-  EXPECT_FALSE(world.scheduler.HasQueues());
-  world.Enqueue(Gang("b", "", 1, 0, 2)).Enqueue(Gang("a", "", 1, 0, 1));
-  EXPECT_TRUE(world.scheduler.NeedsSchedule());
-  EXPECT_THAT(world.Schedule(), ElementsAre("a", "b"));
-  EXPECT_EQ(world.admissions.at("a").cluster_queue, "");
+  world.Enqueue(Gang("a", "q", 1)).Enqueue(Gang("b", "", 1));
   EXPECT_THAT(world.Schedule(), IsEmpty());
+  EXPECT_EQ(world.Code("a"), WaitCode::kQueueNotFound);
+  EXPECT_EQ(world.Code("b"), WaitCode::kQueueNotFound);
+  world.Add(Queue("q", {{"h100", 1}}));
+  EXPECT_THAT(world.Schedule(), ElementsAre("a"));
+}
+
+TEST(Unadmitted, CountsAgainstItsOwnNamespaceAlone) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"h100", 8}}));
+  Workload theirs = Gang("theirs", "q", 8, 0, 2);
+  theirs.name_space = "other";
+  kube::LocalQueue local;
+  local.meta.name = "q";
+  local.meta.name_space = "other";
+  local.cluster_queue = "q";
+  world.scheduler.Upsert(local);
+  world.Enqueue(Gang("mine", "q", 4, 0, 1));
+  world.scheduler.SetUnadmitted(Gang("mine", "q", 4).name_space,
+                                {{{"h100", kGpu}, 5}, {{"a", "b"}, 1}});
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  EXPECT_EQ(world.Code("mine"), WaitCode::kQuotaTooSmall);
+  EXPECT_THAT(world.scheduler.WhyWaiting("mine").message,
+              HasSubstr("9 nvidia.com/gpu asked for, 5 nvidia.com/gpu of them for what runs"));
+  EXPECT_EQ(world.Reserved("q"), 0);
+  world.Enqueue(theirs);
+  EXPECT_THAT(world.Schedule(), ElementsAre("theirs"));
+  world.scheduler.Withdraw("theirs");
+  world.scheduler.SetUnadmitted(Gang("mine", "q", 4).name_space, {{{"h100", kGpu}, 4}});
+  EXPECT_THAT(world.Schedule(), ElementsAre("mine"));
+  EXPECT_EQ(world.Reserved("q"), 4);
 }
 
 TEST(Admission, FillsUpByPriorityThenAge) {

@@ -31,6 +31,14 @@ struct PairAmount {
   bool operator==(const PairAmount&) const = default;
 };
 
+// Of this pair; 0 if it isn't among them.
+inline int64_t AmountOf(const std::vector<PairAmount>& amounts, int pair) {
+  for (const PairAmount& each : amounts) {
+    if (each.pair == pair) return each.amount;
+  }
+  return 0;
+}
+
 class QuotaTree {
  public:
   struct Node {

@@ -33,7 +33,6 @@ struct QuotaScheduler::State {
   int RootOf(const Reservation* reservation) const;
   void Wake(int root);  // unless it is kNoNode
   void GiveBack(std::string_view id);
-  std::vector<Decision> AdmitAll(absl::Time now);
 
   const QuotaOptions options;
   Ledger ledger;

@@ -92,11 +92,13 @@ PairAmount& Of(std::vector<PairAmount>& all, int pair) {
 
 // The most pods, up to `count`, of which each takes `choices`.
 int64_t HowMany(const Ledger& ledger, int node, const std::vector<Assignment::Choice>& choices,
-                int64_t count, std::vector<PairAmount>& usage,
-                std::vector<FlavorRefusal>& refusals) {
+                int64_t count, const std::vector<PairAmount>* unadmitted,
+                std::vector<PairAmount>& usage, std::vector<FlavorRefusal>& refusals) {
   for (const Assignment::Choice& each : choices) {
     if (each.amount <= 0) continue;
-    const Amount free = ledger.tree().Available(node, each.pair) - Of(usage, each.pair).amount;
+    const Amount beside = unadmitted == nullptr ? 0 : AmountOf(*unadmitted, each.pair);
+    const Amount free =
+        ledger.tree().Available(node, each.pair) - Of(usage, each.pair).amount - beside;
     const Amount countable = std::clamp(free, Amount(0), Amount(kBeyondAnyQuota - 1));
     const int64_t room = Saturate(countable / each.amount);
     if (room < count) {
@@ -139,8 +141,8 @@ SurplusGrant FitSurplus(Ledger& ledger, const Reservation& reservation,
     const auto choices = like != nullptr ? flavors.Like(*like) : flavors.Assign();
     grant.refusals.insert(grant.refusals.end(), flavors.refusals.begin(), flavors.refusals.end());
     if (!choices) continue;
-    const int64_t count =
-        HowMany(ledger, node, *choices, asked[i].count, grant.usage, grant.refusals);
+    const int64_t count = HowMany(ledger, node, *choices, asked[i].count, request.unadmitted,
+                                  grant.usage, grant.refusals);
     if (count == 0) continue;
     PodSetAssignment& made = grant.pod_sets.emplace_back();
     made.name = asked[i].name;

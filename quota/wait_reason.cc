@@ -88,6 +88,13 @@ class RefusalText {
     return absl::StrCat(kube::FormatQuantity(amount, kube::UnitOf(name)), " ", name);
   }
 
+  std::string Unadmitted(const FlavorRefusal& refusal) const {
+    if (refusal.unadmitted == 0) return "";
+    return absl::StrCat(", ", Amount(refusal.resource, refusal.unadmitted),
+                        " of them for what runs in namespace ", entry_.workload.name_space,
+                        " without having been admitted");
+  }
+
   std::string Describe(const FlavorRefusal& refusal) const {
     if (refusal.kind == Kind::kNotCovered) {
       return absl::StrCat("none of its spec.resourceGroups covers ",
@@ -97,11 +104,12 @@ class RefusalText {
     switch (refusal.kind) {
       case Kind::kTooSmall:
         return absl::StrCat(flavor, " could give at most ", Amount(refusal.resource, refusal.limit),
-                            " of the ", Amount(refusal.resource, refusal.wanted), " asked for");
+                            " of the ", Amount(refusal.resource, refusal.wanted), " asked for",
+                            Unadmitted(refusal));
       case Kind::kInUse:
         return absl::StrCat(flavor, " has ", Amount(refusal.resource, refusal.limit),
                             " unused of the ", Amount(refusal.resource, refusal.wanted),
-                            " asked for");
+                            " asked for", Unadmitted(refusal));
       case Kind::kMismatch:
         return absl::StrCat(flavor, " doesn't match: ", refusal.detail);
       case Kind::kNotPlaceable:

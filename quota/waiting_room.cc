@@ -149,6 +149,9 @@ std::string WaitingRoom::ClassKey(const Entry& entry) const {
                                    kube::WithinQueuePolicy::kLowerOrNewerEqualPriority) {
     absl::StrAppend(&key, entry.workload.id, " ");
   }
+  if (!ledger_.UnadmittedIn(entry.workload.name_space).empty()) {
+    absl::StrAppend(&key, entry.workload.name_space, " ");
+  }
   key += DemandKey(entry.workload.pod_sets);
   return key;
 }
@@ -193,6 +196,14 @@ void WaitingRoom::Resettle() {
   for (Entry* entry : sticky) {
     if (entry->kind != nullptr) line(entry->queue).Stick(entry);
   }
+}
+
+void WaitingRoom::Resettle(const std::string& name_space) {
+  std::vector<std::string> ids;
+  for (const std::unique_ptr<Entry>& entry : entries_) {
+    if (entry->workload.name_space == name_space) ids.push_back(entry->workload.id);
+  }
+  for (const std::string& id : ids) Enter(Leave(id));
 }
 
 void WaitingRoom::Wake(int root) {

@@ -39,6 +39,8 @@ class WaitingRoom {
   // After the layout was built anew: everybody takes their place again. Who entered while it was
   // stale gets one only then.
   void Resettle();
+  // Those of this namespace do.
+  void Resettle(const std::string& name_space);
   // Quota under this root changed so that somebody may fit now.
   void Wake(int root);
   // Placement may have changed: of all, or of this one.

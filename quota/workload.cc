@@ -25,6 +25,14 @@ PodSetAssignment PodSetAssignment::ReducedTo(int64_t fewer) const {
   return reduced;
 }
 
+bool PodSetAssignment::PaysFor(const kube::PodSpec& pod) const {
+  return count > 0 && std::ranges::all_of(pod.requests.entries(), [this](const auto& request) {
+           const auto& [resource, amount] = request;
+           return usage.Get(resource) / count >= amount ||
+                  (resource == kube::kPods && !flavors.contains(resource));
+         });
+}
+
 const PodSetAssignment* Admission::Find(std::string_view pod_set) const {
   const PodSetAssignment* given = FindIn(pod_sets, pod_set);
   return given != nullptr ? given : FindIn(surplus, pod_set);
@@ -39,8 +47,9 @@ int64_t Admission::Counted(std::string_view pod_set) const {
 }
 
 bool Admission::Covers(const Workload& workload) const {
-  return std::ranges::all_of(workload.pod_sets,
-                             [this](const PodSet& set) { return set.count <= Counted(set.name); });
+  return std::ranges::all_of(workload.pod_sets, [this](const PodSet& set) {
+    return set.count <= Counted(set.name) && Find(set.name)->PaysFor(*set.spec);
+  });
 }
 
 }  // namespace muster::quota

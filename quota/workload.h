@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -24,6 +25,9 @@ struct PodSet {
   // The name says what the specs ask (pod_sets.h).
   bool operator==(const PodSet& other) const { return name == other.name && count == other.count; }
 };
+
+// Amounts by flavor and resource.
+using FlavorAmounts = std::map<std::pair<std::string, std::string>, int64_t>;
 
 // A gang as quota sees it.
 struct Workload {
@@ -47,6 +51,8 @@ struct PodSetAssignment {
   bool operator==(const PodSetAssignment&) const = default;
   // The same for fewer of its pods, which are all alike.
   PodSetAssignment ReducedTo(int64_t fewer) const;
+  // All that such a pod asks for was counted for each.
+  bool PaysFor(const kube::PodSpec& pod) const;
 };
 
 // A reservation of quota, as the admission record keeps it.
@@ -61,7 +67,7 @@ struct Admission {
   // Pods of the set that were counted: with what is beyond minMember, and without.
   int64_t Counted(std::string_view pod_set) const;
   int64_t CountedAsNeeded(std::string_view pod_set) const;
-  // All that the workload needs to start was counted.
+  // All that the workload needs to start was counted, with what its pods ask for.
   bool Covers(const Workload& workload) const;
 };
 

@@ -1,5 +1,6 @@
 #include "yaml/engine_options.h"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -8,6 +9,42 @@
 #include "fmt/format.h"
 
 namespace muster::yaml {
+
+namespace {
+
+kube::SelectorOperator OperatorOf(const YAML::Node& node) {
+  const auto text = node.as<std::string>("");
+  if (text == "In") return kube::SelectorOperator::kIn;
+  if (text == "NotIn") return kube::SelectorOperator::kNotIn;
+  if (text == "Exists") return kube::SelectorOperator::kExists;
+  if (text == "DoesNotExist") return kube::SelectorOperator::kDoesNotExist;
+  FailAt(node, "operator: want In, NotIn, Exists or DoesNotExist");
+}
+
+// As in a manifest.
+kube::LabelSelector ReadSelector(const YAML::Node& node, const std::string& what) {
+  kube::LabelSelector selector;
+  Fields fields(node, what);
+  std::map<std::string, std::string> labels;
+  fields.Read("matchLabels", &labels);
+  for (const auto& [key, value] : labels) {
+    selector.requirements.push_back({key, kube::SelectorOperator::kIn, {value}});
+  }
+  for (const YAML::Node& item : fields.Take("matchExpressions")) {
+    Fields expression(item, what + ".matchExpressions");
+    kube::Requirement requirement;
+    expression.Read("key", &requirement.key);
+    expression.Require("operator");
+    requirement.op = OperatorOf(expression.Take("operator"));
+    expression.Read("values", &requirement.values);
+    expression.Finish();
+    selector.requirements.push_back(std::move(requirement));
+  }
+  fields.Finish();
+  return selector;
+}
+
+}  // namespace
 
 void ReadQuotaOptions(Fields* fields, coscheduling::EngineOptions* options) {
   using coscheduling::QuotaMode;
@@ -23,6 +60,10 @@ void ReadQuotaOptions(Fields* fields, coscheduling::EngineOptions* options) {
       &mode);
   if (mode) options->quota = *mode;
   fields->Read("fairSharing", &options->fair_sharing);
+  fields->Read("manageJobsWithoutQueueName", &options->manage_jobs_without_queue_name);
+  if (const YAML::Node selector = fields->Take("managedJobsNamespaceSelector")) {
+    options->managed_namespaces = ReadSelector(selector, "managedJobsNamespaceSelector");
+  }
 }
 
 void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* options) {

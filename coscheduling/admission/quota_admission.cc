@@ -1,6 +1,7 @@
 #include "coscheduling/admission/quota_admission.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "fmt/format.h"
@@ -35,13 +36,20 @@ QuotaAdmission::QuotaAdmission(const EngineOptions& options, const cluster::Snap
 
 // --- observations ---
 
-// Who waits may wait for something else now. If there is quota at all or isn't any more, that
-// concerns every gang.
+// Who waits may wait for something else now.
 void QuotaAdmission::NoteObjects() {
   queues_changed_ = reasons_stale_ = true;
-  const bool in_use = InUse();
-  if (std::exchange(in_use_, in_use) == in_use) return;
-  for (const auto& [key, gang] : gangs_.all()) agenda_->Note(gang.id);
+  for (const auto& [name_space, gangs] : unadmitted_) {
+    for (const auto& [gang, amounts] : gangs) agenda_->Note(gang);
+  }
+}
+
+void QuotaAdmission::NoteGangsIn(const std::string& name_space) {
+  const std::map<GangKey, Gang>& all = gangs_.all();
+  for (auto it = all.lower_bound({.name_space = name_space, .name = ""});
+       it != all.end() && it->first.name_space == name_space; ++it) {
+    agenda_->Note(it->second.id);
+  }
 }
 
 void QuotaAdmission::Upsert(const kube::WorkloadPriorityClass& priority_class) {
@@ -77,12 +85,29 @@ const QuotaAdmission::Part& QuotaAdmission::PartOf(const Gang& gang) const {
   return it == parts_.end() ? kNone : it->second;
 }
 
+bool QuotaAdmission::IsUnderQuota(const Gang& gang) const {
+  if (options_.quota != QuotaMode::kInternal) return false;
+  if (!gang.queue_name.empty() || under_quota_.contains(gang.id)) return true;
+  const std::string& name_space = gang.key.name_space;
+  if (scheduler_.FindLocalQueue(fmt::format("{}/{}", name_space, kDefaultQueue)) != nullptr) {
+    return true;
+  }
+  if (!options_.manage_jobs_without_queue_name) return false;
+  const kube::Namespace* known = snapshot_.FindNamespace(name_space);
+  return options_.managed_namespaces.Matches(known == nullptr ? kube::StringMap()
+                                                              : known->meta.labels);
+}
+
 // Read off the record alone, so that a restart comes to the same answer: what is to be given back
 // is taken out of the record first. The record of a gang of one ends with its pod.
 bool QuotaAdmission::Holds(const Gang& gang) const {
   if (options_.quota != QuotaMode::kInternal) return false;
   const AdmissionRecord* record = records_->OwnOf(gang);
   if (record == nullptr || !record->quota || record->retry_after) return false;
+  // Quota of another ClusterQueue than its own is nothing that was decided here.
+  const kube::LocalQueue* queue =
+      scheduler_.FindLocalQueue(gang.key.name_space + "/" + record->queue);
+  if (queue != nullptr && queue->cluster_queue != record->quota->cluster_queue) return false;
   return !gang.key.is_pod || Stands(gang);
 }
 
@@ -94,7 +119,8 @@ bool QuotaAdmission::Waits(const Gang& gang) const {
 const quota::PodSetAssignment* QuotaAdmission::GivenTo(const Gang& gang,
                                                        const kube::Pod& pod) const {
   if (!Holds(gang)) return nullptr;
-  return records_->Of(gang)->quota->Find(quota::PodSetOf(pod));
+  const quota::PodSetAssignment* given = records_->Of(gang)->quota->Find(quota::PodSetOf(pod));
+  return given != nullptr && given->PaysFor(*pod.spec) ? given : nullptr;
 }
 
 bool QuotaAdmission::MayBePlaced(const Gang& gang, const std::string& uid) const {
@@ -159,6 +185,61 @@ void QuotaAdmission::FindUncounted(const Gang& gang) {
   }
 }
 
+// What of the gang stands on nodes and wasn't counted, for each flavor that its node may be of.
+quota::FlavorAmounts QuotaAdmission::UnadmittedOf(const Gang& gang) const {
+  quota::FlavorAmounts amounts;
+  if (!IsUnderQuota(gang)) return amounts;
+  std::map<std::string, int64_t> taken;
+  for (const std::string& uid : gang.pods) {
+    const kube::Pod* pod = snapshot_.FindPod(uid);
+    if (pod == nullptr || !pod->IsBound() || pod->IsTerminal()) continue;
+    const quota::PodSetAssignment* given = GivenTo(gang, *pod);
+    const bool counted =
+        given != nullptr && ++taken[given->name] <= records_->Of(gang)->quota->Counted(given->name);
+    const kube::Node* node = counted ? nullptr : snapshot_.FindNodeObject(pod->node_name);
+    if (node == nullptr) continue;
+    for (const kube::ResourceFlavor* flavor : scheduler_.Flavors()) {
+      const bool may_be_of_it = std::ranges::all_of(flavor->node_labels, [&](const auto& label) {
+        const std::string* value = node->meta.Label(label.first);
+        return value != nullptr && *value == label.second;
+      });
+      if (!may_be_of_it) continue;
+      for (const auto& [resource, amount] : pod->spec->requests.entries()) {
+        int64_t& sum = amounts[{flavor->meta.name, resource}];
+        if (__builtin_add_overflow(sum, amount, &sum)) sum = std::numeric_limits<int64_t>::max();
+      }
+    }
+  }
+  return amounts;
+}
+
+void QuotaAdmission::CountUnadmitted(GangId gang, const std::string& name_space,
+                                     quota::FlavorAmounts amounts) {
+  std::map<GangId, quota::FlavorAmounts>& gangs = unadmitted_[name_space];
+  if (amounts.empty()) {
+    gangs.erase(gang);
+  } else {
+    gangs[gang] = std::move(amounts);
+  }
+  quota::FlavorAmounts all;
+  for (const auto& [id, parts] : gangs) {
+    for (const auto& [what, amount] : parts) {
+      int64_t& sum = all[what];
+      if (__builtin_add_overflow(sum, amount, &sum)) sum = std::numeric_limits<int64_t>::max();
+    }
+  }
+  scheduler_.SetUnadmitted(name_space, all);
+  if (gangs.empty()) unadmitted_.erase(name_space);
+}
+
+void QuotaAdmission::Forget(GangId gang) {
+  Withdraw(gang);
+  under_quota_.erase(gang);
+  const auto its = std::ranges::find_if(
+      unadmitted_, [gang](const auto& all) { return all.second.contains(gang); });
+  if (its != unadmitted_.end()) CountUnadmitted(gang, std::string(its->first), {});
+}
+
 void QuotaAdmission::Withdraw(GangId gang) {
   const auto it = parts_.find(gang);
   if (it == parts_.end()) return;
@@ -173,12 +254,14 @@ void QuotaAdmission::Withdraw(GangId gang) {
 
 void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   if (options_.quota != QuotaMode::kInternal) return;
+  if (IsUnderQuota(gang)) under_quota_.insert(gang.id);
   const auto known = parts_.find(gang.id);
   if (known != parts_.end() && known->second.known &&
       known->second.known->workload.id != gang.uid()) {
     Withdraw(gang.id);
   }
   FindUncounted(gang);
+  CountUnadmitted(gang.id, gang.key.name_space, UnadmittedOf(gang));
   if (!Holds(gang)) {
     parts_[gang.id].idle_since = Never();
     const bool may_have_it = gang.ours && !gang.facts.blocked && !gang.facts.infeasible &&
@@ -274,7 +357,7 @@ void QuotaAdmission::TellHeld(const Gang& gang, quota::Workload workload) {
   const quota::Workload& told = part.known->workload;
   gang_of_[told.id] = gang.id;
   scheduler_.SetAdmitted(told, *record.quota);
-  const bool grows = InUse() && !part.uncounted.empty() && !record.eviction;
+  const bool grows = IsUnderQuota(gang) && !part.uncounted.empty() && !record.eviction;
   if (grows) scheduler_.EnqueueSurplus(told);
   queues_changed_ = true;
 }
@@ -287,8 +370,8 @@ void QuotaAdmission::Admit(const Gang& gang, bool fits_now) {
   const bool begins = record == nullptr || record->retry_after;
   if (gang.facts.infeasible && begins) return;
   if (gang.facts.waits_for_room && Holds(gang)) return;  // it is being given back
-  const bool needs_quota = InUse() && gang.bound.empty();
-  if (needs_quota && (begins || !record->quota)) {
+  const bool needs_quota = IsUnderQuota(gang) && gang.bound.empty();
+  if (needs_quota && (begins || !Holds(gang))) {
     Request(gang);
   } else if (begins) {
     Begin(gang);

@@ -12,10 +12,12 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/container/node_hash_map.h"
 #include "cluster/disruption_budgets.h"
 #include "cluster/snapshot.h"
@@ -47,12 +49,13 @@ class QuotaAdmission {
   template <typename Object>
     requires requires(quota::QuotaScheduler& quotas, Object object) { quotas.Upsert(object); }
   void Upsert(Object object) {
-    if (scheduler_.Upsert(std::move(object))) NoteObjects();
+    const kube::ObjectMeta meta = object.meta;
+    if (scheduler_.Upsert(std::move(object))) NoteObject<Object>(meta);
   }
   template <typename Object>
     requires requires(quota::QuotaScheduler& quotas, Object object) { quotas.Remove(object); }
   void Remove(const Object& object) {
-    if (scheduler_.Remove(object)) NoteObjects();
+    if (scheduler_.Remove(object)) NoteObject<Object>(object.meta);
   }
   void Upsert(const kube::WorkloadPriorityClass& priority_class);
   void Remove(const kube::WorkloadPriorityClass& priority_class);
@@ -84,6 +87,8 @@ class QuotaAdmission {
   void ReleaseUntilRoom(const Gang& gang);
   // It waits no longer, and what was granted without a record is void.
   void Withdraw(GangId gang);
+  // It is gone.
+  void Forget(GangId gang);
   // Gives each counted member its flavors' labels and tolerations.
   void GiveFlavors(const Gang& gang);
   // Its members, or those beyond minMember, are to go, as the record will say.
@@ -97,8 +102,9 @@ class QuotaAdmission {
   void Schedule(const Placeable& placeable);
 
   // --- questions ---
-  // There are queues, and they are ours to serve.
-  bool InUse() const { return options_.quota == QuotaMode::kInternal && scheduler_.HasQueues(); }
+  // It needs quota to start: it names a queue, or its namespace has LocalQueue "default", or had
+  // it since the gang is known, or the configuration says so. Deleting queues admits nobody.
+  bool IsUnderQuota(const Gang& gang) const;
   bool Holds(const Gang& gang) const;
   bool Waits(const Gang& gang) const;
   bool IsGranted(const Gang& gang) const { return GrantedTo(gang).has_value(); }
@@ -106,7 +112,7 @@ class QuotaAdmission {
   const std::optional<quota::Admission>& GrantedTo(const Gang& gang) const {
     return PartOf(gang).granted;
   }
-  // What the record says of the member's pod set; null if nothing.
+  // What the record says of the member's pod set; null if nothing, or less than the member asks.
   const quota::PodSetAssignment* GivenTo(const Gang& gang, const kube::Pod& pod) const;
   // With quota: it was counted, and carries the labels of its flavors.
   bool MayBePlaced(const Gang& gang, const std::string& uid) const;
@@ -153,11 +159,21 @@ class QuotaAdmission {
   };
 
   const Part& PartOf(const Gang& gang) const;
+  template <typename Object>
+  void NoteObject(const kube::ObjectMeta& meta) {
+    NoteObjects();
+    // What it says of a gang without a queue is read anew.
+    if constexpr (std::is_same_v<Object, kube::LocalQueue>) NoteGangsIn(meta.name_space);
+    if constexpr (std::is_same_v<Object, kube::Namespace>) NoteGangsIn(meta.name);
+  }
   void NoteObjects();
+  void NoteGangsIn(const std::string& name_space);
   void NotePriorityClass(std::string_view name);
   void NoteBudget(const std::string& name_space);
   int64_t PriorityOf(const Gang& gang) const;
   void FindUncounted(const Gang& gang);
+  quota::FlavorAmounts UnadmittedOf(const Gang& gang) const;
+  void CountUnadmitted(GangId gang, const std::string& name_space, quota::FlavorAmounts amounts);
   bool MayKeep(const Gang& gang, const Holding& holding);
   bool ReleaseIdleSurplus(const Gang& gang);
   void TellHeld(const Gang& gang, quota::Workload workload);
@@ -179,9 +195,11 @@ class QuotaAdmission {
   quota::QuotaScheduler scheduler_;
   absl::node_hash_map<GangId, Part> parts_;
   absl::flat_hash_map<std::string, GangId> gang_of_;  // by the workload's id
+  absl::flat_hash_set<GangId> under_quota_;           // so far
+  // What stands on nodes without quota, by namespace and gang.
+  std::map<std::string, std::map<GangId, quota::FlavorAmounts>> unadmitted_;
   std::map<std::string, int64_t, std::less<>> priority_classes_;
   cluster::DisruptionBudgets budgets_;
-  bool in_use_ = false;  // when a queue came or went last
   bool queues_changed_ = false;
   bool reasons_stale_ = false;
   absl::Time reasons_read_ = absl::InfinitePast();  // why gangs wait

@@ -222,7 +222,7 @@ bool Restarts::WasTried(const TriedFlavors::Until& tried, const std::string& fla
 
 // One that members made anew could use and that hasn't been tried; "" if there is none.
 std::string Restarts::NextFlavor(const Gang& gang, const TriedFlavors::Until& tried) {
-  if (!quota_->InUse()) return "";
+  if (!quota_->IsUnderQuota(gang)) return "";
   quota::Workload workload = quota_->WorkloadOf(gang);
   std::map<std::string, std::set<std::string>> carried;  // by pod set
   for (const std::string& uid : gang.unbound) {

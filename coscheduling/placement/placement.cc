@@ -127,7 +127,7 @@ bool Placement::ComesLater(const Gang& gang, const Part& part) const {
   const GangFacts& facts = gang.facts;
   const bool starts = gang.ours && !facts.blocked && !facts.infeasible && !facts.evicting &&
                       !facts.backing_off && !gang.unbound.empty();
-  return starts && !part.listed && quota_->InUse() &&
+  return starts && !part.listed && quota_->IsUnderQuota(gang) &&
          static_cast<int64_t>(part.places.fixed.size()) < gang.required();
 }
 

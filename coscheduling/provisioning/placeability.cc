@@ -161,13 +161,16 @@ std::string Placeability::WhyNotPlaceable(const Gang& gang, const quota::Workloa
 const std::string& Placeability::WhyNoNodesOf(const quota::PodSet& set,
                                               const kube::ResourceFlavor& flavor) {
   std::string key = fmt::format("{}/{}/{}", set.name, set.count, flavor.meta.name);
-  auto [known, inserted] = why_no_nodes_.try_emplace(std::move(key));
-  FlavorVerdict& verdict = known->second;
-  if (inserted) {
-    verdict.demand = {std::make_shared<const kube::PodSpec>(quota::WithFlavor(*set.spec, flavor)),
-                      set.count, 0, ""};
-    verdict.why = JudgeFlavor(verdict.demand);
+  const auto [first, last] = why_no_nodes_.equal_range(key);
+  for (auto it = first; it != last; ++it) {
+    const FlavorVerdict& known = it->second;
+    if (known.asked == set.spec || *known.asked == *set.spec) return known.why;
   }
+  FlavorVerdict& verdict = why_no_nodes_.emplace(std::move(key), FlavorVerdict())->second;
+  verdict.asked = set.spec;
+  verdict.demand = {std::make_shared<const kube::PodSpec>(quota::WithFlavor(*set.spec, flavor)),
+                    set.count, 0, ""};
+  verdict.why = JudgeFlavor(verdict.demand);
   return verdict.why;
 }
 

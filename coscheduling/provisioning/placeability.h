@@ -80,11 +80,13 @@ class Placeability : Owner {
   absl::flat_hash_map<GangId, std::shared_ptr<const Feasibility>> of_gang_;
   absl::flat_hash_set<GangId> infeasible_;
   struct FlavorVerdict {
+    std::shared_ptr<const kube::PodSpec> asked;  // as its user wrote it
     cluster::Demand demand;
     std::string why;
   };
-  // By pod set, count and flavor; judged again when nodes or NodePools change.
-  std::map<std::string, FlavorVerdict> why_no_nodes_;
+  // By pod set, count and flavor; judged again when nodes or NodePools change. A pod set's name
+  // doesn't say all that matters here, so several may have one.
+  std::multimap<std::string, FlavorVerdict> why_no_nodes_;
   bool flavors_changed_ = false;  // the objects
   bool makeable_changed_ = false;
   bool pools_changed_ = false;

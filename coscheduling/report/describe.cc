@@ -158,7 +158,7 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
   SetTime(gang.state_since, out->mutable_state_since());
   out->set_min_member(gang.facts.min_member);
   out->set_priority(gang.priority);
-  out->set_queue(from_.quota.InUse() ? from_.quota.QueueOf(gang) : gang.queue_name);
+  out->set_queue(from_.quota.IsUnderQuota(gang) ? from_.quota.QueueOf(gang) : gang.queue_name);
   out->set_revision(part == parts_.end() ? 0 : part->second.revision);
   SetTime(gang.created, out->mutable_created_at());
   if (const AdmissionRecord* record = from_.records.Of(gang)) {
