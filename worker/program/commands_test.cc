@@ -20,7 +20,7 @@ TEST(Commands, SayWhatTheyAre) {
   EXPECT_THAT(unknown.printed, HasSubstr("unknown command trian"));
   const Ran help = RunWorker({"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* command : {"train", "preflight", "diagnose", "convert", "version"}) {
+  for (const char* command : {"launch", "train", "preflight", "diagnose", "convert", "version"}) {
     EXPECT_THAT(help.printed, HasSubstr(absl::StrCat("\n  ", command)));
   }
   EXPECT_THAT(RunWorker({"version"}).printed, StartsWith("muster-worker 0."));
