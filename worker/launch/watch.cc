@@ -53,7 +53,8 @@ RankWatch::RankWatch(WatchOptions options)
 
 NextLook RankWatch::Look(absl::Span<const StartedRank> running) {
   if (!pictures_.empty()) return AskNext();
-  if (looks_++ % kLooksBetweenSearches == 0) FindRanks(running);
+  if (looks_ < kLooksBetweenSearches || looks_ % kLooksBetweenSearches == 0) FindRanks(running);
+  ++looks_;
   if (mismatch_.has_value()) return {.verdict = NextLook::Verdict::kEnd};
   const absl::Duration now = Now();
   const std::set<int> active = Sample(now - last_look_);
@@ -159,6 +160,8 @@ bool RankWatch::Worked(const ProcessSample& before, const ProcessSample& now, bo
   const double seconds = std::max(0.1, absl::ToDoubleSeconds(passed));
   if (static_cast<double>(now.events - before.events) >= kEventsPerSecond * seconds) return true;
   if (options_.uses_gpus && is_main) return false;
+  // It would, if it got a processor.
+  if (now.state == 'R') return true;
   const double ticks = static_cast<double>(now.ticks - before.ticks);
   return ticks >= kShareOfProcessor * seconds * static_cast<double>(TicksPerSecond());
 }
@@ -206,11 +209,13 @@ NextLook RankWatch::BeginQuestions(absl::Span<const StartedRank> running) {
 }
 
 NextLook RankWatch::AskNext() {
+  const bool answered = answering_.empty();
   std::erase_if(answering_, [](pid_t pid) {
     const std::optional<ProcessSample> sample = SampleOf(pid);
     return !sample.has_value() || sample->state == 'Z';
   });
-  const bool waits = !answering_.empty() && Now() - asked_at_ < kLongestAnswer;
+  // What it has said may still have to be read: that happens before the next look.
+  const bool waits = !answered && Now() - asked_at_ < kLongestAnswer;
   if (!waits && asked_ == pictures_.size()) return {.verdict = NextLook::Verdict::kEnd};
   if (!waits) {
     const std::map<int, pid_t> mains = MainProcesses();

@@ -22,7 +22,7 @@ class WatchTest : public ::testing::Test {
  protected:
   // Supervises one rank per command, with a watch that has little patience.
   void Run(const std::vector<std::vector<std::string>>& commands, WatchOptions options = {}) {
-    options.pace = {.least = absl::Seconds(2), .at_first = absl::Seconds(2)};
+    options.pace = {.least = absl::Seconds(3), .at_first = absl::Seconds(3)};
     options.world_size = static_cast<int>(commands.size());
     options.say = [this](const std::string& text) { absl::StrAppend(&said_, text, "\n"); };
     std::vector<RankProcess> processes;
@@ -103,15 +103,15 @@ TEST_F(WatchTest, RanksOfALauncherBelowAreFoundAndTakenOneByOne) {
 }
 
 TEST_F(WatchTest, AJobInWhichSomebodyWorksIsLeftAlone) {
-  Run({Shell("end=$(($(date +%s) + 6)); while [ $(date +%s) -lt $end ]; do :; done"),
-       Shell("exec sleep 6")});
+  Run({Shell("end=$(($(date +%s) + 8)); while [ $(date +%s) -lt $end ]; do :; done"),
+       Shell("exec sleep 8")});
   EXPECT_FALSE(result_.ended_by_look);
   EXPECT_EQ(result_.exit_code, 0);
   EXPECT_FALSE(watch_->standstill().has_value());
 }
 
 TEST_F(WatchTest, WhereItIsOnlyToBeToldNobodyIsEnded) {
-  Run({Shell("exec sleep 6"), Shell("exec sleep 6")}, {.end_standstill = false});
+  Run({Shell("exec sleep 8"), Shell("exec sleep 8")}, {.end_standstill = false});
   EXPECT_FALSE(result_.ended_by_look);
   EXPECT_EQ(result_.exit_code, 0);
   EXPECT_THAT(said_, AllOf(HasSubstr("no rank of this pod has done anything"),
