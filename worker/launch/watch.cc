@@ -100,18 +100,12 @@ std::optional<int> RankWatch::RankOf(const ProcessSample& process) {
       known != processes_.end() && known->second.sample.started == process.started) {
     return known->second.rank;
   }
-  if (const auto asked = no_ranks_.find(process.pid);
-      asked != no_ranks_.end() && asked->second == process.started) {
-    return std::nullopt;
-  }
+  // One that is none may become one: by its program's start, it has its variables.
   int rank = 0;
   if (VariableOf(process.pid, "LOCAL_RANK").has_value() &&
       absl::SimpleAtoi(VariableOf(process.pid, "RANK").value_or(""), &rank)) {
     return rank;
   }
-  // Not to be forgotten is what runs now only.
-  if (no_ranks_.size() > 4096) no_ranks_.clear();
-  no_ranks_[process.pid] = process.started;
   return std::nullopt;
 }
 

@@ -75,7 +75,6 @@ class RankWatch {
   absl::Duration last_look_ = absl::ZeroDuration();
   int looks_ = 0;
   std::map<pid_t, Process> processes_;  // all that belong to ranks
-  std::map<pid_t, int64_t> no_ranks_;   // that were asked, with their start
   bool told_ = false;                   // of this standstill
   std::vector<RankPicture> pictures_;   // once all stand still
   Standstill told_by_libraries_;        // NCCL's RAS, PyTorch's flight recorders
