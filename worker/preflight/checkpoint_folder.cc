@@ -1,9 +1,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <random>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/random/random.h"
 #include "fmt/format.h"
 #include "worker/checkpoint/file.h"
 #include "worker/diagnose/text.h"
@@ -16,7 +16,10 @@ constexpr char kIdFile[] = ".muster-folder-id";
 constexpr uint64_t kMaxId = 64;
 
 // Of 64 random bits, so that nobody else has it.
-std::string RandomName() { return fmt::format("{:016x}", absl::Uniform<uint64_t>(absl::BitGen())); }
+std::string RandomName() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
+}
 
 // Writes a file, renames another over it, and reads it back.
 absl::Status TryRename(const std::string& folder) {

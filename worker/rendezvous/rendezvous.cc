@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <random>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "worker/communicator/communicator.h"
 #include "worker/rendezvous/store.h"
@@ -35,11 +35,13 @@ void ReplaceLoopback(Round& round, const std::string& store_host) {
 
 struct Rendezvous::State {
   explicit State(RendezvousOptions given)
-      : options(std::move(given)), incarnation(absl::Uniform<uint64_t>(random)) {}
+      : options(std::move(given)), random(std::random_device{}()) {
+    incarnation = std::uniform_int_distribution<uint64_t>()(random);
+  }
 
   const RendezvousOptions options;
-  absl::BitGen random;
-  const uint64_t incarnation;
+  std::mt19937_64 random;
+  uint64_t incarnation = 0;
   int64_t generation = 0;
   std::unique_ptr<RendezvousStore> store;
   std::optional<FrameStream> stream;
@@ -78,7 +80,7 @@ struct Rendezvous::State {
       }
       stream.reset();
       const absl::Duration jittered =
-          pause * absl::Uniform(random, 0.5, 1.5);
+          pause * std::uniform_real_distribution<double>(0.5, 1.5)(random);
       if (TimeLeft(deadline) <= jittered) break;
       std::this_thread::sleep_for(absl::ToChronoMilliseconds(jittered));
       pause = std::min(2 * pause, kLongestPause);

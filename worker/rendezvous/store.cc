@@ -7,11 +7,10 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <random>
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include "absl/random/random.h"
 
 namespace muster::worker {
 
@@ -110,7 +109,8 @@ absl::StatusOr<std::unique_ptr<RendezvousStore>> RendezvousStore::Start(uint16_t
                                                                         HeartbeatOptions options) {
   absl::StatusOr<Socket> listener = Listen(port);
   if (!listener.ok()) return listener.status();
-  const auto seed = absl::Uniform<uint64_t>(absl::BitGen());
+  std::random_device random;
+  const uint64_t seed = uint64_t{random()} << 32 | random();
   auto state = std::make_unique<State>(*std::move(listener), world_size, options, seed);
   state->thread = std::thread([&raw = *state] { raw.Serve(); });
   return std::unique_ptr<RendezvousStore>(new RendezvousStore(std::move(state)));
