@@ -36,7 +36,7 @@ RANKS = 8  # fewer with --gpus
 SOON = 10.0  # seconds, from what happened to the end of the pod
 STANDSTILL = 60.0
 MOST = 180.0  # of a whole case
-MEMORY_LIMIT = 3 << 30
+MEMORY_LIMIT = 2 << 30
 # Of the processor time of its job, at most.
 SHARE = 0.005
 
@@ -79,7 +79,7 @@ CASES = [
     Case("hang", "collective-timeout", command=at_fault("hang", "10"), within=STANDSTILL,
          exit_codes=RETRY, detail=r"is at train.py:\d+ \(fetch_labels\)"),
     Case("memory", "host-out-of-memory", command=at_fault("memory"), memory_limit=MEMORY_LIMIT,
-         exit_codes=CHANGE, detail=r"memory limit is 3.00 GiB"),
+         exit_codes=CHANGE, detail=r"memory limit is 2.00 GiB"),
     Case("exception", "python-exception", command=at_fault("exception"), exit_codes=CHANGE,
          detail="ValueError: expected 64 features, got 63"),
     Case("data", "python-exception", command=at_fault("data"), exit_codes=CHANGE,

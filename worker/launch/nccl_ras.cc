@@ -16,7 +16,7 @@ namespace muster::worker {
 namespace {
 
 constexpr uint16_t kPort = 28028;
-constexpr size_t kLongestAnswer = 1 << 20;
+constexpr size_t kMostOfAnswer = 1 << 20;
 
 // The number that follows `word`.
 std::optional<int64_t> NumberAfter(absl::string_view line, absl::string_view word) {
@@ -71,7 +71,7 @@ std::string AskRas(const Endpoint& endpoint, absl::Duration timeout) {
   }
   std::string answer;
   std::array<std::byte, 4096> buffer;
-  while (answer.size() < kLongestAnswer && WaitFor(*socket, POLLIN, deadline)) {
+  while (answer.size() < kMostOfAnswer && WaitFor(*socket, POLLIN, deadline)) {
     const absl::StatusOr<size_t> size = ReceiveSome(*socket, buffer);
     if (!size.ok()) break;  // it has said all
     answer.append(reinterpret_cast<const char*>(buffer.data()), *size);

@@ -70,7 +70,7 @@ struct SupervisorResult {
   // 0 if all ranks ended well; that of the first failure; or 143 (130) if SIGTERM (SIGINT) came
   // before any failure, or ranks were stopped in order.
   int exit_code = 0;
-  std::optional<RankFailure> first_failure;
+  std::optional<RankFailure> first_failure = {};
   bool ended_by_look = false;  // then neither of the above says anything
   bool stopped = false;        // SIGTERM or SIGINT came before any failure
 };
