@@ -30,7 +30,7 @@ PYTHON = os.environ.get("MUSTER_TORCH_PYTHON", "/usr/bin/python3")
 TRAIN = [PYTHON, os.path.join(HERE, "train.py")]
 # Debian's torchrun 1.13 stumbles over Python 3.11 unless it is told of redirections, here of a rank
 # that isn't there.
-TORCHRUN = [PYTHON, "-m", "torch.distributed.run", "--redirects=99:1", "--tee=99:1",
+TORCHRUN = [PYTHON, "-m", "torch.distributed.run", "--redirects=9:1", "--tee=9:1",
             os.path.join(HERE, "train.py")]
 RANKS = 8  # fewer with --gpus
 SOON = 10.0  # seconds, from what happened to the end of the pod

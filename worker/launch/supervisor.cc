@@ -299,7 +299,7 @@ class Supervisor {
   }
 
   void PassOn(const Output& output, absl::string_view line) const {
-    const bool prefix = output.is_error || options_.prefix_output;
+    const bool prefix = output.is_error ? options_.prefix_errors : options_.prefix_output;
     options_.write_line(
         prefix ? absl::StrCat("[rank ", output.rank, "] ", line, "\n") : absl::StrCat(line, "\n"),
         output.is_error);

@@ -47,8 +47,9 @@ struct NextLook {
 
 struct SupervisorOptions {
   absl::Duration grace = absl::Seconds(30);
-  // Whether lines of standard output begin with the rank, as those of standard error do.
+  // Whether lines of standard output, and of standard error, begin with the rank.
   bool prefix_output = true;
+  bool prefix_errors = true;
   // Where whole lines go, with their end; default: this process's own standard output and error.
   std::function<void(absl::string_view line, bool is_error)> write_line = nullptr;
   // Told of each line besides, without prefix and end.

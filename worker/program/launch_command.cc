@@ -146,6 +146,7 @@ class LaunchedPod {
     const absl::StatusOr<SupervisorResult> result =
         Supervise(Processes(), {.grace = config_.grace,
                                 .prefix_output = starts_ranks_ && config_.prefix_output,
+                                .prefix_errors = starts_ranks_,
                                 .on_line =
                                     [this](int rank, absl::string_view line, bool is_error) {
                                       if (is_error) watch_.Read(rank, line);
