@@ -43,7 +43,6 @@ SHARE = 0.005
 # Causes that today's diagnosis doesn't name; the rank is right even so. Each is told as "crashed",
 # with the last line that the program printed.
 NOT_NAMED_YET = {"exception": "no Python exceptions", "data": "no Python exceptions",
-                 "torchrun-killed": "torchrun's own end isn't read",
                  "torchrun-exception": "no Python exceptions"}
 
 
