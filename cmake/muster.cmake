@@ -79,6 +79,57 @@ muster_precompiled(muster_test_headers -O0
 # sources are edited, and where each has to compile by itself.
 option(MUSTER_UNITY "Compile a target's sources together" OFF)
 
+# {fmt} has headers and a shared library here, but no archive; this is one, of what formats text.
+file(WRITE ${CMAKE_BINARY_DIR}/fmt_archive.cc "#include <fmt/format-inl.h>
+FMT_BEGIN_NAMESPACE
+namespace detail {
+template FMT_API auto thousands_sep_impl<char>(locale_ref) -> thousands_sep_result<char>;
+template FMT_API auto decimal_point_impl(locale_ref) -> char;
+}  // namespace detail
+FMT_END_NAMESPACE
+")
+
+# muster_archive(OUT PACKAGE): sets OUT to what links PACKAGE's archive where PACKAGE links its shared
+# library: absl::NAME, fmt::fmt or yaml-cpp. Everything else is its own.
+function(muster_archive out package)
+  set(${out} ${package} PARENT_SCOPE)
+  if(NOT package MATCHES "^absl::|^fmt::fmt$|^yaml-cpp$")
+    return()
+  endif()
+  string(REPLACE "::" "_" archive archive_${package})
+  set(${out} ${archive} PARENT_SCOPE)
+  if(TARGET ${archive})
+    return()
+  endif()
+  get_target_property(shared ${package} IMPORTED_LOCATION_NONE)
+  if(package STREQUAL "fmt::fmt")
+    add_library(${archive} STATIC EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/fmt_archive.cc)
+  elseif(shared)
+    string(REGEX REPLACE "\\.so[.0-9]*$" ".a" file ${shared})
+    add_library(${archive} STATIC IMPORTED GLOBAL)
+    set_target_properties(${archive} PROPERTIES IMPORTED_LOCATION ${file})
+  else()
+    add_library(${archive} INTERFACE IMPORTED GLOBAL)
+  endif()
+  foreach(property IN ITEMS
+      INTERFACE_INCLUDE_DIRECTORIES INTERFACE_COMPILE_DEFINITIONS INTERFACE_COMPILE_FEATURES)
+    get_target_property(value ${package} ${property})
+    if(value)
+      set_target_properties(${archive} PROPERTIES ${property} "${value}")
+    endif()
+  endforeach()
+  get_target_property(links ${package} INTERFACE_LINK_LIBRARIES)
+  if(NOT links)
+    return()
+  endif()
+  set(archives "")
+  foreach(link IN LISTS links)
+    muster_archive(link ${link})
+    list(APPEND archives ${link})
+  endforeach()
+  set_target_properties(${archive} PROPERTIES INTERFACE_LINK_LIBRARIES "${archives}")
+endfunction()
+
 # Sets how a target of the project's own sources is compiled, with the headers of HEADERS.
 function(muster_compile name headers)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
@@ -89,13 +140,20 @@ function(muster_compile name headers)
 endfunction()
 
 # muster_library(NAME SOURCES... DEPS...): a static library whose headers are included from the
-# project's root.
+# project's root. Where MUSTER_ARCHIVES is set, it needs none of its packages' shared libraries.
 function(muster_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   muster_compile(${name} muster_headers)
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
-  target_link_libraries(${name} PUBLIC ${ARG_DEPS})
+  if(MUSTER_ARCHIVES)
+    foreach(dependency IN LISTS ARG_DEPS)
+      muster_archive(dependency ${dependency})
+      target_link_libraries(${name} PUBLIC ${dependency})
+    endforeach()
+  else()
+    target_link_libraries(${name} PUBLIC ${ARG_DEPS})
+  endif()
 endfunction()
 
 set(sanitizer_options

@@ -145,7 +145,9 @@ TEST(LintManifests, TheProjectsOwnExamplesAreClean) {
 TEST(LintManifests, TheTrainingWorkersExamplesAreClean) {
   for (const char* path :
        {"deploy/examples/worker/jobset.yaml", "deploy/examples/worker/plain-pods.yaml",
-        "deploy/examples/worker/pytorchjob.yaml", "deploy/examples/worker/trainjob.yaml"}) {
+        "deploy/examples/worker/pytorchjob.yaml", "deploy/examples/worker/trainjob.yaml",
+        "deploy/examples/launch/python.yaml", "deploy/examples/launch/torchrun.yaml",
+        "deploy/examples/launch/accelerate.yaml", "deploy/examples/launch/deepspeed.yaml"}) {
     const std::vector<SourceText> sources = {
         {path, ReadAll(path)},
         {"deploy/examples/nodepools.yaml", ReadAll("deploy/examples/nodepools.yaml")}};

@@ -1,12 +1,14 @@
 #include "worker/launch/host.h"
 
 #include <netdb.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <climits>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <vector>
 
@@ -41,6 +43,19 @@ int CountDevices(const Environment& environment, const std::string& device_folde
     if (IsDeviceFile(entry.path().filename().string())) ++count;
   }
   return count;
+}
+
+int Processors() {
+  cpu_set_t set;
+  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  // "max 100000" without a limit, "800000 100000" for eight processors.
+  std::ifstream limit("/sys/fs/cgroup/cpu.max");
+  double quota = 0;
+  double period = 0;
+  if (limit >> quota >> period && period > 0) {
+    count = std::min(count, static_cast<int>(quota / period));
+  }
+  return std::max(1, count);
 }
 
 Host ThisHost(const Environment& environment) {

@@ -12,6 +12,9 @@ namespace muster::worker {
 // given.
 int CountDevices(const Environment& environment, const std::string& device_folder = "/dev");
 
+// The processors that this container may use, by its affinity and its limit; at least 1.
+int Processors();
+
 // Asks the resolver for the full host name; without an answer the short one.
 Host ThisHost(const Environment& environment);
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/launch/processes.h"
 
 namespace muster::worker {
 namespace {
@@ -23,6 +24,8 @@ constexpr std::array<int, 5> kForwarded = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIG
 // A line without an end doesn't fill the memory.
 constexpr size_t kLongestLine = 64 << 10;
 constexpr int kSignalBase = 128;
+// What ranks leave behind is killed; who is in the kernel's hands isn't waited for any longer.
+constexpr absl::Duration kLongestWaitForOrphans = absl::Seconds(5);
 
 void WriteToOwnStreams(absl::string_view line, bool is_error) {
   while (!line.empty()) {
@@ -63,6 +66,21 @@ class BlockedSignals {
   Socket descriptor_;
 };
 
+// Processes whose parent ends become children of this one, as of a container's first process.
+class Inheritance {
+ public:
+  Inheritance() {
+    prctl(PR_GET_CHILD_SUBREAPER, &before_);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
+  ~Inheritance() { prctl(PR_SET_CHILD_SUBREAPER, before_); }
+  Inheritance(const Inheritance&) = delete;
+  Inheritance& operator=(const Inheritance&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
 // One of a rank's two streams.
 struct Output {
   Socket pipe;
@@ -101,8 +119,10 @@ class Supervisor {
       ReadOutputs();
       Reap();
       if (TimeLeft(kill_at_) == absl::ZeroDuration()) KillAll();
+      if (started.ok()) Look();
     }
-    // What a rank's own children still hold open isn't waited for.
+    // What they left behind may hold their outputs open.
+    KillOrphans();
     ReadOutputs();
     for (Output& output : outputs_) FlushLine(output);
     if (!started.ok()) return started;
@@ -110,11 +130,6 @@ class Supervisor {
   }
 
  private:
-  struct Child {
-    pid_t pid = 0;
-    int rank = 0;
-  };
-
   absl::Status Start(const RankProcess& process) {
     int out[2];
     int err[2];
@@ -135,14 +150,14 @@ class Supervisor {
     }
     if (pid < 0) return absl::InvalidArgumentError(absl::StrCat("fork: ", std::strerror(errno)));
     setpgid(pid, pid);
-    children_.push_back({pid, process.rank});
+    children_.push_back({.rank = process.rank, .pid = pid});
     int error = 0;
     if (read(failed.fd(), &error, sizeof error) != sizeof error) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("rank ", process.rank, ": ", process.command[0],
                                                    " can't be started: ", std::strerror(error)));
   }
 
-  // In the child: never returns.
+  // In the child: never returns. What this program ignores, another one need not.
   void Become(const RankProcess& process, pid_t supervisor, int out, int err, int failure) const {
     // A group of its own: a terminal's Ctrl-C reaches it once only, through the supervisor.
     setpgid(0, 0);
@@ -156,6 +171,7 @@ class Supervisor {
       arguments.push_back(const_cast<char*>(argument.c_str()));
     }
     arguments.push_back(nullptr);
+    for (const int ignored : {SIGPIPE, SIGXFSZ}) signal(ignored, SIG_DFL);
     pthread_sigmask(SIG_SETMASK, &signals_.before(), nullptr);
     execvp(arguments[0], arguments.data());
     const int error = errno;
@@ -169,7 +185,8 @@ class Supervisor {
       // A closed one (-1) is passed over by poll.
       waits.push_back({.fd = output.pipe.fd(), .events = POLLIN, .revents = 0});
     }
-    const int64_t left = absl::ToInt64Milliseconds(TimeLeft(kill_at_)) + 1;
+    const Deadline next = options_.look ? std::min(kill_at_, look_at_) : kill_at_;
+    const int64_t left = absl::ToInt64Milliseconds(TimeLeft(next)) + 1;
     poll(waits.data(), waits.size(), static_cast<int>(std::min<int64_t>(left, 60'000)));
   }
 
@@ -177,21 +194,49 @@ class Supervisor {
     if (signal == SIGCHLD) return;
     if ((signal == SIGTERM || signal == SIGINT) && !stopping_) {
       stopping_ = true;
+      result_.stopped = !result_.first_failure.has_value();
       result_.exit_code = kSignalBase + signal;
+      if (result_.stopped && options_.on_stop) options_.on_stop();
     }
-    for (const Child& child : children_) kill(child.pid, signal);
+    for (const StartedRank& child : children_) kill(child.pid, signal);
+  }
+
+  void Look() {
+    if (!options_.look || children_.empty() || TimeLeft(look_at_) > absl::ZeroDuration()) return;
+    const NextLook next = options_.look(children_);
+    look_at_ = DeadlineAfter(next.after);
+    if (next.verdict == NextLook::Verdict::kGoOn) return;
+    result_.ended_by_look = true;
+    if (next.verdict == NextLook::Verdict::kEnd) Stop();
   }
 
   void Stop() {
     if (kill_at_ != Deadline::max()) return;
     kill_at_ = DeadlineAfter(options_.grace);
-    for (const Child& child : children_) kill(child.pid, SIGTERM);
+    for (const StartedRank& child : children_) {
+      kill(child.pid, SIGTERM);
+      // One that is stopped doesn't get it.
+      kill(child.pid, SIGCONT);
+    }
   }
 
   void KillAll() {
     kill_at_ = Deadline::max();
     // With what they have started.
-    for (const Child& child : children_) kill(-child.pid, SIGKILL);
+    for (const StartedRank& child : children_) kill(-child.pid, SIGKILL);
+  }
+
+  // Launchers start their ranks in groups of their own, which KillAll() doesn't reach. Whatever has
+  // lost its parent is a child of this process by now; the next generation becomes one.
+  void KillOrphans() const {
+    const Deadline deadline = DeadlineAfter(kLongestWaitForOrphans);
+    while (TimeLeft(deadline) > absl::ZeroDuration()) {
+      pid_t reaped = 0;
+      while ((reaped = waitpid(-1, nullptr, WNOHANG)) > 0) continue;
+      if (reaped < 0) return;  // there is no child
+      for (const ProcessSample& process : ProcessesBelow(getpid())) kill(process.pid, SIGKILL);
+      poll(nullptr, 0, 10);
+    }
   }
 
   void Reap() {
@@ -199,7 +244,7 @@ class Supervisor {
     while (const pid_t pid = waitpid(-1, &status, WNOHANG)) {
       if (pid < 0) return;
       const auto child = std::find_if(children_.begin(), children_.end(),
-                                      [&](const Child& each) { return each.pid == pid; });
+                                      [&](const StartedRank& each) { return each.pid == pid; });
       if (child == children_.end()) continue;  // an orphan
       const int rank = child->rank;
       children_.erase(child);
@@ -208,6 +253,7 @@ class Supervisor {
   }
 
   void Failed(int rank, int status) {
+    if (result_.ended_by_look) return;
     const int code = ExitCodeOf(status);
     const bool stop_code = code == kSignalBase + SIGTERM || code == kSignalBase + SIGINT;
     if (stop_code && (stopping_ || WIFEXITED(status))) {
@@ -253,20 +299,22 @@ class Supervisor {
   }
 
   void PassOn(const Output& output, absl::string_view line) const {
-    const bool prefix = output.is_error || options_.prefix_output;
+    const bool prefix = output.is_error ? options_.prefix_errors : options_.prefix_output;
     options_.write_line(
         prefix ? absl::StrCat("[rank ", output.rank, "] ", line, "\n") : absl::StrCat(line, "\n"),
         output.is_error);
-    if (options_.on_line) options_.on_line(output.rank, line);
+    if (options_.on_line) options_.on_line(output.rank, line, output.is_error);
   }
 
   SupervisorOptions options_;
   const BlockedSignals signals_;
-  std::vector<Child> children_;
+  const Inheritance inheritance_;
+  std::vector<StartedRank> children_;
   std::vector<Output> outputs_;
   SupervisorResult result_;
   bool stopping_ = false;  // was told to
   Deadline kill_at_ = Deadline::max();
+  Deadline look_at_ = DeadlineAfter(absl::ZeroDuration());
 };
 
 }  // namespace

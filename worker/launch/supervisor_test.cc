@@ -144,6 +144,59 @@ TEST_F(SupervisorTest, OrphansAreReaped) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "somebody's child is left";
 }
 
+// As torchrun's ranks do if torchrun is killed: they have sessions of their own.
+TEST_F(SupervisorTest, WhatRanksLeaveBehindIsKilled) {
+  const auto result = Run({"setsid sleep 60 & setsid sh -c 'sleep 60; true' & sleep 0.2; exit 3"});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->exit_code, 3);
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "somebody is left";
+}
+
+TEST_F(SupervisorTest, AStoppedRankIsEndedWithTheOthers) {
+  options_.grace = absl::Seconds(20);
+  const absl::Time start = absl::Now();
+  const auto result =
+      Run({"trap 'exit 9' TERM; kill -STOP $$; sleep 60 & wait", "sleep 0.3; exit 1"});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_LT(absl::Now() - start, absl::Seconds(15));
+  EXPECT_EQ(result->first_failure->rank, 1);
+}
+
+TEST_F(SupervisorTest, WhoLooksEndsTheRanksWithoutAFailure) {
+  int looks = 0;
+  options_.look = [&](absl::Span<const StartedRank> running) -> NextLook {
+    EXPECT_EQ(running.size(), 2U);
+    return {.verdict = ++looks < 3 ? NextLook::Verdict::kGoOn : NextLook::Verdict::kEnd,
+            .after = absl::Milliseconds(20)};
+  };
+  const auto result = Run({"exec sleep 60", "exec sleep 60"});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(looks, 3);
+  EXPECT_TRUE(result->ended_by_look);
+  EXPECT_FALSE(result->first_failure.has_value());
+}
+
+TEST_F(SupervisorTest, AStopIsToldOnceAndASignalAfterAFailureIsNone) {
+  int stops = 0;
+  options_.on_stop = [&] { ++stops; };
+  SignalWhenReady(1, SIGTERM);
+  EXPECT_TRUE(Run({"echo ready; exec sleep 60"})->stopped);
+  EXPECT_EQ(stops, 1);
+  ready_ = 0;
+  SignalWhenReady(1, SIGTERM);
+  EXPECT_FALSE(
+      Run({"trap 'echo ready; sleep 0.2; exit 5' TERM; sleep 60 & wait", "exit 4"})->stopped);
+  EXPECT_EQ(stops, 1);
+}
+
+TEST_F(SupervisorTest, SignalsThatThisProgramIgnoresAreNotIgnoredByRanks) {
+  const auto before = signal(SIGPIPE, SIG_IGN);
+  const auto result = Run({"kill -PIPE $$; exit 0"});
+  signal(SIGPIPE, before);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->exit_code, 128 + SIGPIPE);
+}
+
 TEST_F(SupervisorTest, RanksDieWithTheirSupervisor) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);

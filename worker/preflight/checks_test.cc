@@ -48,10 +48,12 @@ TEST(Checks, AGpuWithUncorrectedErrorsOrFailedRemappingIsNamed) {
   MadeUpMachine machine;
   machine.inventory->gpus[2].uncorrected_ecc_errors = 3;
   machine.inventory->gpus[5].row_remapping_failed = true;
+  machine.inventory->gpus[6].row_remapping_pending = true;
   const Row row = CheckGpuHealth(machine.inventory, WholeP4d());
   EXPECT_EQ(Judged(row), "failed gpu-fault");
   EXPECT_EQ(row.numbers,
-            "GPU 2 (GPU-2): 3 uncorrected ECC errors; GPU 5 (GPU-5): row remapping failed");
+            "GPU 2 (GPU-2): 3 uncorrected ECC errors; GPU 5 (GPU-5): row remapping failed; "
+            "GPU 6 (GPU-6): a broken row is remapped only once the GPU is reset");
 }
 
 TEST(Checks, AMissingGpuIsCounted) {

@@ -37,6 +37,9 @@ Row CheckGpuHealth(const absl::StatusOr<GpuInventory>& inventory, const Expectat
     if (gpu.row_remapping_failed) {
       Append(&ill, ill.empty() ? "" : "; ", "GPU ", gpu.index, " (", gpu.uuid,
              "): row remapping failed");
+    } else if (gpu.row_remapping_pending) {
+      Append(&ill, ill.empty() ? "" : "; ", "GPU ", gpu.index, " (", gpu.uuid,
+             "): a broken row is remapped only once the GPU is reset");
     } else if (gpu.uncorrected_ecc_errors.value_or(0) > 0) {
       Append(&ill, ill.empty() ? "" : "; ", "GPU ", gpu.index, " (", gpu.uuid,
              "): ", *gpu.uncorrected_ecc_errors, " uncorrected ECC errors");

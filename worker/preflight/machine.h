@@ -27,6 +27,7 @@ struct Gpu {
   // Since the driver was loaded; no value where the GPU doesn't count them.
   std::optional<int64_t> uncorrected_ecc_errors = {};
   bool row_remapping_failed = false;
+  bool row_remapping_pending = false;  // until the GPU is reset
 };
 
 struct GpuInventory {

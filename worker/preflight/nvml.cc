@@ -19,12 +19,17 @@ struct Memory {
   unsigned long long free;
   unsigned long long used;
 };
+struct Utilization {
+  unsigned int gpu;
+  unsigned int memory;
+};
 struct ProcessInfo {
   unsigned int pid;
   unsigned long long used_gpu_memory;
   unsigned int gpu_instance;
   unsigned int compute_instance;
 };
+constexpr char kLibrary[] = "libnvidia-ml.so.1";
 constexpr int kSuccess = 0;
 constexpr int kUncorrected = 1;  // NVML_MEMORY_ERROR_TYPE_UNCORRECTED
 constexpr int kVolatile = 0;     // NVML_VOLATILE_ECC: since the driver was loaded
@@ -92,6 +97,7 @@ Gpu ReadGpu(const Library& nvml, int index, Device device) {
   if (nvml.Call("nvmlDeviceGetRemappedRows", device, &corrected_rows, &uncorrected_rows, &pending,
                 &failed) == kSuccess) {
     gpu.row_remapping_failed = failed != 0;
+    gpu.row_remapping_pending = pending != 0;
   }
   return gpu;
 }
@@ -102,8 +108,30 @@ absl::Status Failed(const char* function, int error) {
 
 }  // namespace
 
+std::vector<int> ReadGpuUse() {
+  void* handle = dlopen(kLibrary, RTLD_LAZY | RTLD_LOCAL);
+  if (handle == nullptr) return {};
+  const absl::Cleanup unload = [handle] { dlclose(handle); };
+  const Library nvml(handle);
+  if (nvml.Call("nvmlInit_v2") != kSuccess) return {};
+  const absl::Cleanup shutdown = [&nvml] { nvml.Call("nvmlShutdown"); };
+  unsigned int count = 0;
+  if (nvml.Call("nvmlDeviceGetCount_v2", &count) != kSuccess) return {};
+  std::vector<int> use;
+  for (unsigned int i = 0; i < count; ++i) {
+    Device device = nullptr;
+    Utilization utilization = {};
+    if (nvml.Call("nvmlDeviceGetHandleByIndex_v2", i, &device) != kSuccess ||
+        nvml.Call("nvmlDeviceGetUtilizationRates", device, &utilization) != kSuccess) {
+      return {};
+    }
+    use.push_back(static_cast<int>(utilization.gpu));
+  }
+  return use;
+}
+
 absl::StatusOr<GpuInventory> ReadGpuInventory() {
-  void* handle = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
+  void* handle = dlopen(kLibrary, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) return absl::NotFoundError(Concat("no GPU driver here: ", dlerror()));
   const absl::Cleanup unload = [handle] { dlclose(handle); };
   const Library nvml(handle);

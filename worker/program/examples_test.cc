@@ -19,23 +19,20 @@ struct PodTemplate {
   YAML::Node container;
 };
 
-// The pod specs of `node` whose containers run the worker's image, wherever they stand.
+// The pod specs of `node`, wherever they stand, by their containers.
 void FindPods(const YAML::Node& node, std::vector<PodTemplate>& found) {
   if (node.IsMap() && node["containers"]) {
     for (const YAML::Node& container : node["containers"]) {
-      const YAML::Node image = container["image"];
-      if (image && image.Scalar().starts_with("muster-worker:")) found.push_back({node, container});
+      found.push_back({node, container});
     }
   }
   if (!node.IsMap() && !node.IsSequence()) return;
   for (const auto& entry : node) FindPods(node.IsMap() ? entry.second : YAML::Node(entry), found);
 }
 
-std::vector<PodTemplate> PodsOf(const std::string& file) {
+std::vector<PodTemplate> PodsOf(const std::string& path) {
   std::vector<PodTemplate> found;
-  for (const YAML::Node& document : YAML::LoadAllFromFile(std::string(kFolder) + "/" + file)) {
-    FindPods(document, found);
-  }
+  for (const YAML::Node& document : YAML::LoadAllFromFile(path)) FindPods(document, found);
   return found;
 }
 
@@ -67,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(All, Examples,
                          });
 
 TEST_P(Examples, StartTheProgramInExecFormWithSettingsThatItKnows) {
-  const std::vector<PodTemplate> pods = PodsOf(GetParam().first);
+  const std::vector<PodTemplate> pods = PodsOf(std::string(kFolder) + "/" + GetParam().first);
   ASSERT_EQ(pods.size(), GetParam().second);
   for (const PodTemplate& pod : pods) {
     const auto command = pod.container["command"].as<std::vector<std::string>>();
@@ -96,6 +93,33 @@ TEST_P(Examples, StartTheProgramInExecFormWithSettingsThatItKnows) {
     EXPECT_EQ(config["termination-log"].Scalar(), "/dev/termination-log");
     EXPECT_TRUE(HasSecret(pod.container));
   }
+}
+
+class LaunchExamples : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, LaunchExamples,
+                         testing::Values("accelerate", "deepspeed", "python", "torchrun"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(LaunchExamples, CopyTheProgramAndStartItWithSettingsThatItKnows) {
+  const std::vector<PodTemplate> pods =
+      PodsOf(absl::StrCat("deploy/examples/launch/", GetParam(), ".yaml"));
+  ASSERT_EQ(pods.size(), 1U);
+  const YAML::Node copy = pods[0].pod_spec["initContainers"][0];
+  EXPECT_TRUE(copy["image"].Scalar().starts_with("muster-worker:"));
+  EXPECT_EQ(copy["command"].as<std::vector<std::string>>(),
+            (std::vector<std::string>{"cp", kProgram, "/muster/muster-worker"}));
+  const YAML::Node& container = pods[0].container;
+  EXPECT_EQ(container["command"].as<std::vector<std::string>>(),
+            std::vector<std::string>{"/muster/muster-worker"});
+  EXPECT_TRUE(Mounts(copy, "/muster") && Mounts(container, "/muster"));
+  Flags settings = container["args"].as<std::vector<std::string>>();
+  settings.insert(std::find(settings.begin(), settings.end(), "--"), "--print-config");
+  const Ran ran = RunWorker(settings);
+  ASSERT_EQ(ran.exit_code, 0) << ran.printed;
+  const YAML::Node config = YAML::Load(ran.printed);
+  const YAML::Node limits = container["resources"]["limits"];
+  EXPECT_EQ(config["gpus"].as<int>(), limits["nvidia.com/gpu"].as<int>());
+  EXPECT_EQ(config["efa-devices"].as<int>(), limits["vpc.amazonaws.com/efa"].as<int>());
 }
 
 }  // namespace

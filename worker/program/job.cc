@@ -21,13 +21,6 @@ constexpr char kSupervised[] = "MUSTER_WORKER_SUPERVISED";
 
 void Say(absl::string_view text) { std::cerr << absl::StrCat("muster-worker: ", text, "\n"); }
 
-// Kubernetes makes the file; where there is none, nobody would read it.
-void Leave(const Failure& failure, const std::string& termination_log) {
-  if (access(termination_log.c_str(), F_OK) != 0) return;
-  const absl::Status status = WriteTerminationMessage(failure, termination_log);
-  if (!status.ok()) Say(absl::StrCat("no termination message: ", status.message()));
-}
-
 // What the supervisor knows of a rank that ended without a word. One that was killed after SIGTERM
 // wasn't done within the time that the job or the pod gives.
 Failure WordlessFailure(const RankFailure& failure, bool stopping) {
@@ -59,20 +52,20 @@ int Launch(const Job& job, const LaunchPlan& plan) {
                    plan.first_rank, " to ", plan.first_rank + plan.processes_per_node - 1, " of ",
                    plan.world_size, ", rendezvous at ", ToText(plan.store)));
   std::map<int, Failure> told;  // by the rank that told it
-  const absl::StatusOr<SupervisorResult> result = Supervise(
-      RankProcesses(plan, job.arguments), {.grace = job.config.grace,
-                                           .prefix_output = job.prefix_output,
-                                           .on_line = [&told](int rank, absl::string_view line) {
-                                             const std::string_view text(line.data(), line.size());
-                                             if (!text.starts_with('{')) return;
-                                             if (auto failure = ReadTerminationMessage(text))
-                                               told[rank] = *failure;
-                                           }});
+  const absl::StatusOr<SupervisorResult> result =
+      Supervise(RankProcesses(plan, job.arguments),
+                {.grace = job.config.grace,
+                 .prefix_output = job.prefix_output,
+                 .on_line = [&told](int rank, absl::string_view line, bool /*is_error*/) {
+                   const std::string_view text(line.data(), line.size());
+                   if (!text.starts_with('{')) return;
+                   if (auto failure = ReadTerminationMessage(text)) told[rank] = *failure;
+                 }});
   if (!result.ok()) return EndWith(FailureFor(result.status()), job.config.termination_log);
   if (!result->first_failure.has_value()) {
     // Ranks that were stopped in order say where.
     if (result->exit_code != 0 && !told.empty()) {
-      Leave(told.begin()->second, job.config.termination_log);
+      LeaveTerminationMessage(told.begin()->second, job.config.termination_log);
     }
     return result->exit_code;
   }
@@ -84,7 +77,7 @@ int Launch(const Job& job, const LaunchPlan& plan) {
   const auto known = told.find(first.rank);
   const Failure failure = known == told.end() ? WordlessFailure(first, stopping) : known->second;
   if (known == told.end()) Say(Sentence(failure));
-  Leave(failure, job.config.termination_log);
+  LeaveTerminationMessage(failure, job.config.termination_log);
   return stopping ? result->exit_code : CauseOf(failure.cause).exit_code;
 }
 
@@ -105,17 +98,21 @@ absl::StatusOr<JobSecret> SecretOf(const JobConfig& config, const Environment& e
 
 }  // namespace
 
-void AddJobSettings(Settings& settings, JobConfig& config) {
+void AddLaunchSettings(Settings& settings, LaunchOverrides& launch) {
   settings.Add("nodes", "how many pods the job has; default: what the launcher says",
-               &config.launch.nodes);
+               &launch.nodes);
   settings.Add("node-rank", "which of them this one is; default: what the launcher says",
-               &config.launch.node_rank);
+               &launch.node_rank);
   settings.Add("processes-per-node", "ranks of this pod; default: its devices",
-               &config.launch.processes_per_node);
+               &launch.processes_per_node);
   settings.Add("master-address", "where rank 0 is; default: what the launcher says",
-               &config.launch.master_address);
+               &launch.master_address);
   settings.Add("master-port", "the port of rank 0's rendezvous; default: what the launcher says",
-               &config.launch.master_port);
+               &launch.master_port);
+}
+
+void AddJobSettings(Settings& settings, JobConfig& config) {
+  AddLaunchSettings(settings, config.launch);
   settings.Add("meet-timeout", "how long to wait for all ranks at the start", &config.meet_timeout);
   settings.Add("replace-timeout", "how long to wait for a lost rank's replacement; 0: end instead",
                &config.replace_timeout);
@@ -187,9 +184,15 @@ int RunJob(const Job& job) {
   return EndWith(failure, supervised ? "" : config.termination_log);
 }
 
+void LeaveTerminationMessage(const Failure& failure, const std::string& termination_log) {
+  if (access(termination_log.c_str(), F_OK) != 0) return;
+  const absl::Status status = WriteTerminationMessage(failure, termination_log);
+  if (!status.ok()) Say(absl::StrCat("no termination message: ", status.message()));
+}
+
 int EndWith(const Failure& failure, const std::string& termination_log) {
   Say(Sentence(failure));
-  Leave(failure, termination_log);
+  LeaveTerminationMessage(failure, termination_log);
   return CauseOf(failure.cause).exit_code;
 }
 

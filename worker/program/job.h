@@ -33,7 +33,9 @@ struct JobConfig {
   std::string termination_log = kTerminationLog;
 };
 
-// Flags and keys of all of the above.
+// Flags and keys of what may overrule a launcher's environment.
+void AddLaunchSettings(Settings& settings, LaunchOverrides& launch);
+// Of all of the above.
 void AddJobSettings(Settings& settings, JobConfig& config);
 
 // InvalidArgument for values that can't work together.
@@ -67,6 +69,10 @@ struct Job {
 // the rank that met it; and the first one of a pod as its termination message, by the process that
 // supervises, or by the rank itself under torchrun. The exit code is that of the failure's cause.
 int RunJob(const Job& job);
+
+// Writes the termination message if the file is there: Kubernetes makes it, and where there is
+// none, nobody would read it. What fails is said on standard error.
+void LeaveTerminationMessage(const Failure& failure, const std::string& termination_log);
 
 // The end of a process that hasn't become a job: the sentence, the termination message, the code.
 int EndWith(const Failure& failure, const std::string& termination_log);

@@ -9,6 +9,7 @@
 #include "worker/diagnose/diagnose_command.h"
 #include "worker/program/convert_command.h"
 #include "worker/program/eval_command.h"
+#include "worker/program/launch_command.h"
 #include "worker/program/preflight_job.h"
 #include "worker/program/train.h"
 
@@ -21,6 +22,7 @@ namespace {
 
 constexpr std::string_view kUsage =
     "usage: muster-worker COMMAND [ARGUMENT...]\n\n"
+    "  launch     any program as the ranks of a pod, and why it ended\n"
     "  train      one pod of a training job, or one of its ranks\n"
     "  preflight  what is wrong with this machine, before anything is trained\n"
     "  diagnose   why a job failed, from its logs\n"
@@ -36,6 +38,7 @@ int Run(const std::vector<std::string>& arguments) {
   const std::string command = arguments.empty() ? "" : arguments[0];
   const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1),
                                       arguments.end());
+  if (command == "launch") return RunLaunch(rest, std::cout, std::cerr);
   if (command == "train") return RunTrain(arguments, MUSTER_VERSION, std::cout, std::cerr);
   if (command == "preflight") {
     return RunPreflightJob(arguments, MUSTER_VERSION, std::cout, std::cerr);
