@@ -41,7 +41,8 @@ class QueryTest : public ::testing::Test {
     options.listen = "127.0.0.1:0";
     rest_ = *http::Server::Start(
         std::move(options),
-        RestRoutes({&store_, [] { return "muster_up 1\n"; }, [this] { return not_ready_; }}));
+        RestRoutes({&store_, [] { return "muster_up 1\n"; }, [this] { return not_ready_; },
+                    [this] { return no_leader_; }}));
     grpc_ = *GrpcServer::Start("127.0.0.1:0", &store_);
     stub_ = v1::Admission::NewStub(grpc::CreateChannel(fmt::format("127.0.0.1:{}", grpc_->port()),
                                                        grpc::InsecureChannelCredentials()));
@@ -62,6 +63,7 @@ class QueryTest : public ::testing::Test {
 
   StateStore store_;
   std::string not_ready_;
+  std::string no_leader_;
   std::unique_ptr<http::Server> rest_;
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<v1::Admission::Stub> stub_;
@@ -298,6 +300,8 @@ TEST_F(QueryTest, UnusableParametersAreNamed) {
 TEST_F(QueryTest, HealthReadinessMetricsAndPage) {
   EXPECT_EQ(Get("/healthz").status, 200);
   EXPECT_EQ(Get("/readyz").body, "ok");
+  no_leader_ = "no scheduler leads";
+  EXPECT_EQ(Get("/readyz").body, "ok; no scheduler leads");
   not_ready_ = "pods: not read yet";
   const http::RawClient::Message waiting = Get("/readyz");
   EXPECT_EQ(waiting.status, 503);
