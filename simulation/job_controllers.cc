@@ -296,6 +296,9 @@ class Controller {
                        {"namespace", name_space_},
                        {"ownerReferences", json::array({OwnerReference(job)})}}},
                      {"spec", {{"template", types.at("Launcher").at("template")}}}};
+    // The operator's default (mpi-operator v0.6.0, pkg/apis/kubeflow/v2beta1/default.go).
+    launcher["spec"]["template"]["spec"]["restartPolicy"] =
+        types.at("Launcher").value("restartPolicy", "OnFailure");
     launcher["spec"]["template"]["metadata"]["labels"].update(labels("launcher"));
     bool made = false;
     absl::StatusOr<json> there =
