@@ -40,12 +40,6 @@ MEMORY_LIMIT = 2 << 30
 # Of the processor time of its job, at most.
 SHARE = 0.005
 
-# Causes that today's diagnosis doesn't name; the rank is right even so. Each is told as "crashed",
-# with the last line that the program printed.
-NOT_NAMED_YET = {"exception": "no Python exceptions", "data": "no Python exceptions",
-                 "torchrun-exception": "no Python exceptions"}
-
-
 FAULTY = "the one that train.py chooses"
 
 
@@ -81,7 +75,7 @@ CASES = [
          exit_codes=CHANGE, detail=r"memory limit is 2.00 GiB"),
     Case("exception", "python-exception", command=at_fault("exception"), exit_codes=CHANGE,
          detail="ValueError: expected 64 features, got 63"),
-    Case("data", "python-exception", command=at_fault("data"), exit_codes=CHANGE,
+    Case("data", "data-loading-failed", command=at_fault("data"), exit_codes=CHANGE,
          detail="has no label"),
     Case("sigterm", "terminated", rank=None, signal_pod=signal.SIGTERM, exit_codes=range(143, 144)),
     Case("name", "name-not-found", rank=0, environment={"MASTER_ADDR": "no-such-pod.invalid"},
@@ -96,7 +90,9 @@ CASES = [
     Case("torchrun-hang", "collective-timeout", command=at_fault("hang", "10", TORCHRUN),
          within=STANDSTILL, exit_codes=RETRY,
          detail=r"is at train.py:\d+ \(fetch_labels\)"),
-    Case("torchrun-exception", "python-exception", command=at_fault("exception", "3", TORCHRUN)),
+    Case("torchrun-exception", "python-exception", exit_codes=CHANGE,
+         command=at_fault("exception", "3", TORCHRUN),
+         detail="ValueError: expected 64 features, got 63"),
 ]
 # On a machine with GPUs: what is above, and this.
 GPU_CASES = [
@@ -260,15 +256,12 @@ def problems(case, pod, at, faulty):
         return
     if seconds > case.within:
         yield f"after {seconds:.1f} s"
-    cause = case.cause
-    if case.name in NOT_NAMED_YET:
-        cause = "program-crash"
-    if said.get("cause") != cause:
-        yield f"cause {said.get('cause')}, not {cause}"
+    if said.get("cause") != case.cause:
+        yield f"cause {said.get('cause')}, not {case.cause}"
     rank = faulty if case.rank is FAULTY else case.rank
-    if said.get("rank") != rank and not (case.name in NOT_NAMED_YET and "torchrun" in case.name):
+    if said.get("rank") != rank:
         yield f"rank {said.get('rank')}, not {rank}"
-    if pod.exit_code not in case.exit_codes and case.name not in NOT_NAMED_YET:
+    if pod.exit_code not in case.exit_codes:
         yield f"exit code {pod.exit_code}"
     if pod.exit_code != said.get("exitCode"):
         yield f"exit code {pod.exit_code}, and the message says {said.get('exitCode')}"

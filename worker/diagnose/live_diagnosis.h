@@ -16,6 +16,7 @@
 
 #include "absl/time/time.h"
 #include "worker/diagnose/failure.h"
+#include "worker/diagnose/line_splitter.h"
 #include "worker/diagnose/log_reader.h"
 #include "worker/diagnose/ranking.h"
 
@@ -46,11 +47,13 @@ class LiveDiagnosis {
   // `host` is this node's or pod's name, for the failures of its processes.
   explicit LiveDiagnosis(std::string host);
 
-  // Takes a line, without its end, at the time it came. Bytes may be anything.
+  // Takes a line, without its end, at the time it came; of a long one LineSplitter::kMaxLine bytes
+  // count. Bytes may be anything.
   void Read(const Output& output, absl::Time time, std::string_view line);
 
-  // A process ended. An end by itself explains only what nothing else explains; a process that
-  // ended with 0, or that the caller stopped, need not be told.
+  // A process ended; the one that ended first is to be told first. An end explains only what the
+  // process itself doesn't, and is told with its last line; but what others saw of the first yields
+  // to it. A process that ended with 0, or that the caller stopped, need not be told.
   void Ended(std::optional<int> rank, End end, absl::Time time);
 
   // What the caller knows by other means: the cgroup's count of kills, a rank that makes no
@@ -67,9 +70,11 @@ class LiveDiagnosis {
  private:
   struct OutputSoFar {
     LogReader reader;
-    int64_t lines = 0;
+    LineSplitter lines = {};
+    std::string last = {};  // that isn't blank; its beginning
   };
 
+  std::string_view LastLine(std::optional<int> rank) const;
   void Know(Observation observation);
 
   std::string host_;

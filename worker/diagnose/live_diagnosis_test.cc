@@ -55,6 +55,56 @@ TEST(LiveDiagnosis, AnEndExplainsWhatNothingElseExplains) {
   EXPECT_EQ(diagnosis.Verdict()->rank, 2);
 }
 
+TEST(LiveDiagnosis, AnEndWithoutAWordIsToldWithTheLastLine) {
+  LiveDiagnosis diagnosis("train-0");
+  diagnosis.Read({.rank = 5, .is_error = false}, At(1), "loading shard 7");
+  diagnosis.Read({.rank = 5, .is_error = false}, At(1), "  ");
+  diagnosis.Ended(5, {.exit_code = 3}, At(2));
+  EXPECT_EQ(CauseOfVerdict(diagnosis), "process-ended");
+  EXPECT_EQ(diagnosis.Verdict()->detail, "exit code 3; its last line: loading shard 7");
+}
+
+TEST(LiveDiagnosis, WhatOthersSawOfTheFirstToEndYieldsToItsEnd) {
+  for (const int signal : {SIGKILL, SIGABRT, SIGTERM, SIGSEGV}) {
+    for (const int noticed : {4, 6}) {
+      LiveDiagnosis diagnosis("train-0");
+      diagnosis.Read({.rank = 0}, At(noticed),
+                     "train-0:7:9 [0] NCCL WARN Connection closed by remote peer 10.0.0.3<4242>");
+      diagnosis.Ended(3, {.signal = signal}, At(5));
+      EXPECT_EQ(diagnosis.Verdict()->rank, 3) << signal << " " << noticed;
+    }
+  }
+}
+
+TEST(LiveDiagnosis, WhatTheFirstToEndSawOfOthersIsTold) {
+  LiveDiagnosis diagnosis("train-0");
+  diagnosis.Read({.rank = 0}, At(4),
+                 "train-0:7:9 [0] NCCL WARN Connection closed by remote peer 10.0.0.3<4242>");
+  diagnosis.Ended(0, {.signal = SIGABRT}, At(5));
+  EXPECT_EQ(CauseOfVerdict(diagnosis), "connection-closed");
+}
+
+TEST(LiveDiagnosis, AProgressBarDoesNotHideWhatIsPrintedAfterIt) {
+  LiveDiagnosis diagnosis("train-0");
+  diagnosis.Read({.rank = 1}, At(1), " 50%|##  |\r 75%|### |\rTraceback (most recent call last):");
+  diagnosis.Read({.rank = 1}, At(1), "  File \"/workspace/train.py\", line 7, in step");
+  diagnosis.Read({.rank = 1}, At(1), "KeyError: 'labels'");
+  EXPECT_EQ(CauseOfVerdict(diagnosis), "python-exception");
+}
+
+TEST(LiveDiagnosis, AnEndOfTheLauncherCountsWhereItsRanksOnlyWarn) {
+  LiveDiagnosis diagnosis("train-0");
+  for (int i = 1; i < 9; ++i) {
+    diagnosis.Read(
+        {}, At(i),
+        i == 1 ? "OSError: [Errno 5] Input/output error" : Concat("step ", i, " loss 9.3"));
+  }
+  ASSERT_FALSE(diagnosis.Verdict());
+  diagnosis.Ended(std::nullopt, {.exit_code = 1}, At(9));
+  EXPECT_EQ(CauseOfVerdict(diagnosis), "process-ended");
+  EXPECT_FALSE(diagnosis.Verdict()->rank);
+}
+
 TEST(LiveDiagnosis, WhatTheLauncherAroundTheRanksPrintsIsReadByItsPrefixes) {
   LiveDiagnosis diagnosis("train-0");
   const LiveDiagnosis::Output torchrun = {};

@@ -129,6 +129,8 @@ bool Earlier(const Finding& a, const Finding& b) {
 
 // How near a finding is to the beginning of things, 0 for what began nothing.
 int Strength(const Finding& finding) {
+  // However it ended, what others saw came of it.
+  if (finding.observation.is_root && finding.observation.is_result) return 3;
   switch (RoleOf(finding.observation)) {
     case Role::kOrigin:
       return 3;

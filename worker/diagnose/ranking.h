@@ -37,7 +37,8 @@ struct Explanation {
 // Puts the logs together. What failed first is the earliest, but what a rank saw of others yields
 // to a cause in itself that is told within seconds of it (clocks differ, and lines without a time
 // take their neighbour's), or at a time that isn't known. How something ended, and warnings of what
-// is tried again, yield to whatever says why. A peer's own log says whether it was alive when an
+// is tried again, yield to whatever says why; but what other ranks saw yields to the end that a
+// launcher saw first, if that rank says nothing. A peer's own log says whether it was alive when an
 // EFA request to it failed. Where watchdogs on several ranks spoke, the rank that had come less far
 // than the others is the one that failed.
 Explanation Rank(std::vector<LogFacts> logs);

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "worker/launch/processes.h"
 
 namespace muster::worker {
@@ -262,7 +263,11 @@ class Supervisor {
       return;
     }
     if (result_.first_failure.has_value()) return;
-    result_.first_failure = {.rank = rank, .exit_code = code, .how = How(status)};
+    result_.first_failure = {.rank = rank,
+                             .exit_code = code,
+                             .how = How(status),
+                             .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+                             .at = absl::Now()};
     if (!stopping_) result_.exit_code = code;
     Stop();
   }

@@ -63,8 +63,10 @@ struct SupervisorOptions {
 
 struct RankFailure {
   int rank = 0;
-  int exit_code = 0;  // 128 + the signal that ended it
-  std::string how;    // "exited with code 1", "was killed by signal 9 (Killed)"
+  int exit_code = 0;                     // 128 + the signal that ended it
+  std::string how;                       // "exited with code 1", "was killed by signal 9 (Killed)"
+  int signal = 0;                        // that ended it; 0 if none did
+  absl::Time at = absl::InfinitePast();  // when it was seen
 };
 
 struct SupervisorResult {

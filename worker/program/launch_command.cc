@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "worker/diagnose/live_diagnosis.h"
 #include "worker/launch/flight_recorder.h"
 #include "worker/launch/forms.h"
 #include "worker/launch/host.h"
@@ -24,7 +25,6 @@
 #include "worker/program/exit.h"
 #include "worker/program/job.h"
 #include "worker/program/launch_verdict.h"
-#include "worker/program/output_diagnosis.h"
 #include "worker/program/settings.h"
 #include "worker/program/stop_signal.h"
 
@@ -134,7 +134,7 @@ class LaunchedPod {
         starts_ranks_(config.start == "auto" ? !IsLauncher(command) : config.start == "ranks"),
         command_(command),
         err_(err),
-        diagnosis_(starts_ranks_),
+        diagnosis_(host.name),
         watch_(OptionsOfWatch()) {}
 
   int Run() {
@@ -150,7 +150,8 @@ class LaunchedPod {
                                 .on_line =
                                     [this](int rank, absl::string_view line, bool is_error) {
                                       if (is_error) watch_.Read(rank, line);
-                                      diagnosis_.Read(rank, is_error,
+                                      diagnosis_.Read({.rank = RankOf(rank), .is_error = is_error},
+                                                      absl::Now(),
                                                       std::string_view(line.data(), line.size()));
                                     },
                                 .on_stop = [this] { Leave({.cause = CauseId::kTerminated}); },
@@ -202,6 +203,11 @@ class LaunchedPod {
     return processes;
   }
 
+  // Of a process that was started; none if it is a launcher's.
+  std::optional<int> RankOf(int started) const {
+    return starts_ranks_ ? std::optional(started) : std::nullopt;
+  }
+
   // Each second, because a kill of hours ago explains nothing.
   void LookAtMemory() {
     const std::optional<MemoryEvents> now = ReadMemoryEvents();
@@ -228,9 +234,10 @@ class LaunchedPod {
     if (memory_kill_.has_value() && absl::Now() - memory_killed_at_ < kKillExplains) {
       end.memory_kill = memory_kill_;
     }
-    if (result.first_failure.has_value()) {
-      end.last_line = diagnosis_.LastLine(result.first_failure->rank);
-      end.told = diagnosis_.Explain(result.first_failure->rank);
+    if (const std::optional<RankFailure>& first = result.first_failure) {
+      diagnosis_.Ended(RankOf(first->rank),
+                       {.exit_code = first->exit_code, .signal = first->signal}, first->at);
+      end.told = diagnosis_.Verdict();
     }
     std::optional<Failure> failure = VerdictOn(end);
     if (!failure.has_value()) return 0;
@@ -247,7 +254,7 @@ class LaunchedPod {
   const std::vector<std::string>& command_;
   std::ostream& err_;
   const FlightRecorders recorders_;
-  OutputDiagnosis diagnosis_;
+  LiveDiagnosis diagnosis_;
   RankWatch watch_;
   std::optional<MemoryEvents> last_memory_;
   std::optional<MemoryEvents> memory_kill_;

@@ -1,12 +1,12 @@
 #include "worker/program/launch_verdict.h"
 
+#include <string>
+
 #include "worker/diagnose/gpu_memory.h"
 #include "worker/diagnose/text.h"
 
 namespace muster::worker {
 namespace {
-
-constexpr int kSigkill = 137;
 
 std::optional<int> RankOf(const LaunchEnd& end) {
   if (end.starts_ranks && end.result.first_failure.has_value()) {
@@ -21,21 +21,6 @@ std::string AboutMemory(const MemoryEvents& events) {
   }
   return events.limit.has_value() ? Concat("its memory limit is ", FormatBytes(*events.limit))
                                   : std::string("a limit above this container was reached");
-}
-
-Failure OfFirst(const LaunchEnd& end) {
-  const RankFailure& first = *end.result.first_failure;
-  if (end.memory_kill.has_value()) {
-    return {.cause = CauseId::kHostOutOfMemory,
-            .detail = Concat(first.how, "; ", AboutMemory(*end.memory_kill)),
-            .rank = RankOf(end)};
-  }
-  if (end.told.has_value()) return *end.told;
-  std::string detail = first.how;
-  if (!end.last_line.empty()) Append(&detail, "; its last line: ", end.last_line);
-  return {.cause = first.exit_code == kSigkill ? CauseId::kKilled : CauseId::kProgramCrash,
-          .detail = detail,
-          .rank = RankOf(end)};
 }
 
 }  // namespace
@@ -61,7 +46,10 @@ std::optional<Failure> VerdictOn(const LaunchEnd& end) {
                                  : Concat("rank ", result.first_failure->rank, " then ",
                                           result.first_failure->how)};
   }
-  return OfFirst(end);
+  if (!end.memory_kill.has_value()) return end.told;
+  return Failure{.cause = CauseId::kHostOutOfMemory,
+                 .detail = Concat(result.first_failure->how, "; ", AboutMemory(*end.memory_kill)),
+                 .rank = RankOf(end)};
 }
 
 }  // namespace muster::worker

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "worker/diagnose/failure.h"
 #include "worker/launch/memory_events.h"
@@ -18,12 +17,12 @@ struct LaunchEnd {
   std::optional<Standstill> standstill = {};
   // If the kernel killed something for memory shortly before the end.
   std::optional<MemoryEvents> memory_kill = {};
-  std::optional<Failure> told = {};  // by the output (OutputDiagnosis)
-  std::string last_line = {};        // of the rank that failed first
+  // By the output and the first failure (LiveDiagnosis); has a value if there is one.
+  std::optional<Failure> told = {};
 };
 
 // Nothing if all ended well. Who ends a job knows best: a signal to the pod, or this launcher. Then
-// comes what the kernel did, then what the program said, then how it ended. Its cause says the exit
+// comes what the kernel did, then what the program said and how it ended. Its cause says the exit
 // code, but for a pod that was stopped in order: that is 128 + the signal.
 std::optional<Failure> VerdictOn(const LaunchEnd& end);
 
