@@ -44,8 +44,10 @@ class Commit : Owner {
   void Advance(const Gang& gang);
 
   // --- questions ---
-  // Some binding was accepted that isn't seen yet.
-  bool IsPosted(const Gang& gang) const { return !parts_.Of(gang.id).posted.empty(); }
+  // Some binding was asked for, and maybe accepted, that isn't seen yet.
+  bool IsPosted(const Gang& gang) const {
+    return !parts_.Of(gang.id).posted.empty() || placement_->HasPins(gang);
+  }
   bool IsUnderWay(const Gang& gang) const;
   // Some members' volumes or claims are to be bound by kube-scheduler first.
   bool AwaitsPreBind(const Gang& gang) const;

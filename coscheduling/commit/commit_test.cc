@@ -136,6 +136,7 @@ TEST_F(CommitTest, ACallIsAnsweredOnceItsBindingWasAccepted) {
   Call(kFirst, gang, "pod-m-0");
   owners_.commit.Advance(gang);
   owners_.Take();
+  EXPECT_TRUE(owners_.commit.IsPosted(gang)) << "it may be accepted before the answer comes";
   owners_.FinishAll(absl::OkStatus());
   EXPECT_TRUE(owners_.commit.IsPosted(gang));
   owners_.commit.Answer(gang, "");
@@ -210,6 +211,7 @@ TEST_F(CommitTest, AMemberThatIsBoundIsNotWaitedForAnyMore) {
   }
   owners_.gangs.Read(gang.id, std::nullopt);
   owners_.commit.Sync(gang);
+  owners_.placement.Sync(gang);
   EXPECT_FALSE(owners_.commit.IsPosted(gang));
   EXPECT_EQ(gang.bound.size(), 2u);
 }

@@ -114,6 +114,7 @@ class Placement : Owner {
   bool IsPinned(const Gang& gang, const std::string& pod) const {
     return parts_.Of(gang.id).pins.contains(pod);
   }
+  bool HasPins(const Gang& gang) const { return !parts_.Of(gang.id).pins.empty(); }
   // Unbound members without a place that may be given one.
   std::vector<const kube::Pod*> Unplaced(const Gang& gang) const;
   // The next room that suffices is its: first in the list of those that lack some, and of no less
