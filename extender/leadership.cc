@@ -20,6 +20,7 @@ class AlwaysLeading : public Leadership {
   bool Leads() const override { return !stopped_; }
   std::string Holder() const override { return ""; }
   std::string WhyNoLeader() const override { return ""; }
+  std::string WhyOutOfTouch() const override { return ""; }
   uint64_t terms() const override { return 1; }
   void Stop(absl::Duration) override { stopped_ = true; }
 
@@ -58,6 +59,10 @@ class Elected : public Leadership {
     return fmt::format("no muster is known to lead: Lease {}/{}: {}", options_.name_space,
                        options_.name, std::string(status.last_error.message()));
   }
+  // What is in the way of a candidate that knows no leader is just that.
+  std::string WhyOutOfTouch() const override {
+    return runner_.Status().last_error.ok() ? "" : WhyNoLeader();
+  }
 
  private:
   kube::Timer& timer_;
@@ -84,6 +89,10 @@ class Following : public Leadership {
   std::string WhyNoLeader() const override {
     const std::lock_guard lock(state_->mutex);
     return state_->follower.WhyNoLeader(state_->timer.Now());
+  }
+  std::string WhyOutOfTouch() const override {
+    const std::lock_guard lock(state_->mutex);
+    return state_->follower.WhyOutOfTouch(state_->timer.Now());
   }
   uint64_t terms() const override {
     const std::lock_guard lock(state_->mutex);

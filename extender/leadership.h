@@ -39,6 +39,9 @@ class Leadership {
   virtual std::string Holder() const = 0;
   // "" if this process leads or knows who does; else why not.
   virtual std::string WhyNoLeader() const = 0;
+  // "" unless the Lease can't be read or written any more, whoever leads: the API server doesn't
+  // tell, or take, what its store holds.
+  virtual std::string WhyOutOfTouch() const = 0;
   // How often this process has taken the lead.
   virtual uint64_t terms() const = 0;
   // Stops leading before it returns; what is its own is released, which is waited for at most

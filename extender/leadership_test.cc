@@ -130,6 +130,7 @@ TEST_F(LeadershipTest, ACandidateThatCannotReadItsLeaseForLongKnowsNoLeader) {
   Answer(403, R"({"message":"not for you"})");
   EXPECT_EQ(leadership_->WhyNoLeader(),
             "no muster is known to lead: Lease muster-system/muster: HTTP 403: not for you");
+  EXPECT_EQ(leadership_->WhyOutOfTouch(), leadership_->WhyNoLeader());
 }
 
 }  // namespace

@@ -68,6 +68,13 @@ void LeaseFollower::OnLease(const std::string& json) {
       ours ? std::min(alive_until_, looked_at_ + options_.trust_time) : absl::InfinitePast();
 }
 
+std::string LeaseFollower::WhyOutOfTouch(absl::Time now) const {
+  if (looked_at_ == absl::InfinitePast() || now < looked_at_ + options_.trust_time) return "";
+  return fmt::format("Lease {} has not been read for {}: {}", LeaseName(),
+                     absl::FormatDuration(options_.trust_time),
+                     std::string(last_error_.ok() ? "no answer" : last_error_.message()));
+}
+
 std::string LeaseFollower::WhyNoLeader(absl::Time now) const {
   if (now < alive_until_) return "";
   std::string why;

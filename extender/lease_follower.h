@@ -49,6 +49,9 @@ class LeaseFollower {
   const std::string& holder() const { return seen_.holder; }
   // "" while a live holder is known, ours or another; else why there is none.
   std::string WhyNoLeader(absl::Time now) const;
+  // "" unless the Lease, which was read before, hasn't been for trust_time: the API server doesn't
+  // tell what its store holds.
+  std::string WhyOutOfTouch(absl::Time now) const;
   uint64_t failed_looks() const { return failed_looks_; }
 
  private:

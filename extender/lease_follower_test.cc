@@ -156,8 +156,12 @@ TEST_F(LeaseFollowerTest, LeadsForTheTrustTimeAfterTheLastLookThatSucceeded) {
   EXPECT_FALSE(Leads());
   // By then nobody is known to have taken it: still that holder's.
   EXPECT_EQ(WhyNoLeader(), "");
+  EXPECT_EQ(follower_.WhyOutOfTouch(now_),
+            "Lease muster-system/coscheduling has not been read for 10s: HTTP 500: no luck");
   now_ = kStart + absl::Seconds(15);
   EXPECT_THAT(WhyNoLeader(), HasSubstr("; HTTP 500: no luck"));
+  Look();
+  EXPECT_EQ(follower_.WhyOutOfTouch(now_), "");
 }
 
 TEST_F(LeaseFollowerTest, ALateAnswerDoesNotRestoreAnExpiredLead) {

@@ -409,7 +409,7 @@ struct Service::Impl {
     if (leader.empty()) leader_was_known = true;
     if (leader_was_known) leader.clear();
     const std::lock_guard lock(mutex);
-    return Joined({caches, webhook_fault, leader});
+    return Joined({caches, webhook_fault, leadership->WhyOutOfTouch(), leader});
   }
 
   std::string WhyNoLeader() const { return started ? leadership->WhyNoLeader() : ""; }

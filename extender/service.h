@@ -31,7 +31,8 @@ class Service {
   Service& operator=(const Service&) = delete;
 
   // "" when ready: caches whole and fresh, the webhook registered and served with a certificate
-  // that is valid, and since the start a live leader has been known once. Else what is missing.
+  // that is valid, the Lease can be read, and since the start a live leader has been known once.
+  // Else what is missing.
   std::string NotReadyReason() const;
 
   // Ports that were listened on.

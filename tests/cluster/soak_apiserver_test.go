@@ -329,6 +329,11 @@ func (s *soakRound) checkReadiness(t *testing.T, r *readiness, began, ended, rec
 // checkOutcome waits until both gangs are whole, and judges what is left behind.
 func (s *soakRound) checkOutcome(t *testing.T, recovered time.Time, train, local, deleted *Gang) {
 	t.Helper()
+	// Only a leader tells of gangs. Which is when the kube-scheduler beside it has the Lease again: one
+	// that ended meanwhile pauses for up to 30 s, as client-go does, before it reads anew what it watches.
+	if err := awaitLeads(s.replica, 2*time.Minute); err != nil {
+		t.Fatal(err)
+	}
 	awaitNoGang(t, s.replica.Muster, deleted.Namespace, 15*time.Second, deleted.Name)
 	local.AwaitBound(time.Minute)
 	train.replaceLostClaims(recovered.Add(20 * time.Second))
