@@ -119,6 +119,52 @@ TEST(LiveDiagnosis, WhatTheLauncherAroundTheRanksPrintsIsReadByItsPrefixes) {
   EXPECT_EQ(diagnosis.Explain().findings.size(), 1U);
 }
 
+// As torchrun 1.13 tells it, whose ranks don't say who they are: of those that it finds ended, it
+// calls the lowest the first.
+void ReadTorchrun(std::string_view raised, int exit_of_rank_3, LiveDiagnosis* diagnosis) {
+  const auto read = [&](std::string_view line) { diagnosis->Read({}, At(1), line); };
+  for (const std::string_view exception :
+       {raised, std::string_view("RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection "
+                                 "closed by peer [127.0.0.1]:22164")}) {
+    if (exception.empty()) continue;
+    read("Traceback (most recent call last):");
+    read("  File \"/workspace/train.py\", line 99, in <module>");
+    read(exception);
+  }
+  read(
+      "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 0 "
+      "(pid: 24411) of binary: /usr/bin/python3");
+  read("============================================================");
+  read("Failures:");
+  for (const int rank : {1, 2, 3, 0}) {
+    if (rank == 0) read("Root Cause (first observed failure):");
+    read(Concat("[", rank, "]:"));
+    read("  time      : 2026-11-24_20:22:44");
+    read("  host      : train-0");
+    read(Concat("  rank      : ", rank, " (local_rank: ", rank, ")"));
+    read(Concat("  exitcode  : ", rank == 3 ? exit_of_rank_3 : 1, " (pid: ", 24411 + rank, ")"));
+    if (rank == 3 && exit_of_rank_3 == -SIGKILL) {
+      read("  traceback : Signal 9 (SIGKILL) received by PID 24414");
+    }
+  }
+  read("============================================================");
+  diagnosis->Ended(std::nullopt, {.exit_code = 1}, At(2));
+}
+
+TEST(LiveDiagnosis, OfEndsThatTorchrunSawAtOnceTheOneThatSaysMoreCounts) {
+  LiveDiagnosis diagnosis("train-0");
+  ReadTorchrun("", -SIGKILL, &diagnosis);
+  EXPECT_EQ(CauseOfVerdict(diagnosis), "killed");
+  EXPECT_EQ(diagnosis.Verdict()->rank, 3);
+}
+
+TEST(LiveDiagnosis, WhoRaisedIsNotGuessedWhereSeveralFailedAtOnce) {
+  LiveDiagnosis diagnosis("train-0");
+  ReadTorchrun("KeyError: 'labels'", 1, &diagnosis);
+  EXPECT_EQ(CauseOfVerdict(diagnosis), "python-exception");
+  EXPECT_FALSE(diagnosis.Verdict()->rank);
+}
+
 TEST(LiveDiagnosis, AHangIsOfTheRankThatTheLauncherFoundBehind) {
   LiveDiagnosis diagnosis("train-0");
   diagnosis.Observe({.cause = CauseId::kProcessHung, .detail = "no progress for 40 s", .rank = 6},

@@ -150,6 +150,10 @@ bool SameSource(const Observation& a, const Observation& b) {
          (a.host == b.host || a.host.empty() || b.host.empty());
 }
 
+bool IsOrigin(const Observation& seen) {
+  return !seen.is_result && CauseOf(seen.cause).role == Role::kOrigin;
+}
+
 bool MayBeSameRank(const Observation& a, const Observation& b) {
   return !a.rank || !b.rank || *a.rank == *b.rank;
 }
@@ -282,6 +286,14 @@ void LogReader::ReadSection(std::string_view line) {
 bool LogReader::ReadSummary(std::string_view line) {
   if (line.starts_with("Root Cause (first observed failure):")) in_root_ = true;
   if (line.starts_with("=====")) in_root_ = false;
+  if (const std::string_view time = SummaryValue(line, "time"); !time.empty()) {
+    summary_time_ = Printable(time, kMaxName);
+  }
+  if (const std::string_view code = SummaryValue(line, "exitcode");
+      !code.empty() && !code.starts_with("-15")) {
+    if (in_root_) root_is_guess_ = failure_times_.contains(summary_time_);
+    if (!in_root_) Remember(summary_time_, &failure_times_);
+  }
   if (const std::string_view host = SummaryValue(line, "host"); !host.empty()) {
     host_ = Printable(host, kMaxName);
     return true;
@@ -406,7 +418,7 @@ void LogReader::FillWriters() {
     if (written_here && !observation.rank) {
       if (ranks_.size() == 1) {
         observation.rank = *ranks_.begin();
-      } else if (ranks_.empty()) {
+      } else if (ranks_.empty() && !(root_is_guess_ && IsOrigin(observation))) {
         observation.rank = root_rank_;
       }
     }

@@ -100,9 +100,12 @@ class LogReader {
   std::set<std::string> hosts_;
   std::optional<int> rank_;  // of the line that is being read
   std::string host_;
-  bool in_summary_ = false;       // torchrun's, of who failed
-  bool in_root_ = false;          // of that, the part on who failed first
-  std::optional<int> root_rank_;  // the one that a launcher says failed first
+  bool in_summary_ = false;              // torchrun's, of who failed
+  bool in_root_ = false;                 // of that, the part on who failed first
+  std::optional<int> root_rank_;         // the one that a launcher says failed first
+  std::string summary_time_;             // of the process that the summary speaks of
+  std::set<std::string> failure_times_;  // of the others that weren't stopped
+  bool root_is_guess_ = false;           // others failed in the same second
   std::optional<LineTime> last_time_;
   std::optional<absl::Time> came_;
   size_t untimed_ = 0;                        // observations from here on wait for the next time

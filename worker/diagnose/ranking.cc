@@ -158,6 +158,12 @@ bool Replaces(const Finding& later, const Finding& first) {
     return Between(first, later) > kLongestRetries;
   }
   if (first.observation.is_result && one_rank) return true;
+  // Of ends that a launcher saw at once, one that says more.
+  if (first.observation.cause == CauseId::kProcessEnded && first.observation.is_result &&
+      !first.observation.is_root && later.observation.is_result && Strength(later) == 3 &&
+      later.observation.cause != CauseId::kProcessEnded) {
+    return Between(first, later) <= kClockSkew;
+  }
   if (Strength(later) <= Strength(first)) return false;
   if (says_nothing) return true;
   // What a program makes of it when a collective fails.
