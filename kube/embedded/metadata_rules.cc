@@ -114,9 +114,8 @@ void ValidateMetadataUpdate(const Json& before, const Json& after, FieldErrors* 
 void KeepServerMetadata(const Json& before, Json* after) {
   Json& metadata = (*after)["metadata"];
   const Json& old = before["metadata"];
-  for (const char* field :
-       {"creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
-        "managedFields"}) {
+  for (const char* field : {"creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+                            "generation", "managedFields"}) {
     auto it = old.find(field);
     if (it != old.end()) {
       metadata[field] = *it;

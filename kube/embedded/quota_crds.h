@@ -6,8 +6,8 @@
 
 namespace muster::kube::embedded {
 
-// CRDs as JSON: ResourceFlavor, ClusterQueue, Cohort, LocalQueue, WorkloadPriorityClass and Workload
-// of kueue.x-k8s.io/v1beta2, with the fields of deploy/crds/kueue.
+// CRDs as JSON: ResourceFlavor, ClusterQueue, Cohort, LocalQueue, WorkloadPriorityClass and
+// Workload of kueue.x-k8s.io/v1beta2, with the fields of deploy/crds/kueue.
 const std::vector<std::string>& QuotaCrds();
 
 }  // namespace muster::kube::embedded
