@@ -14,11 +14,24 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 out=build/gpu
 
+# generated: the folder of a build that has the sources that CMake makes; the tree itself, in a
+# bundle.
+generated() {
+  local folder
+  for folder in . build build/*; do
+    [[ ! -e $folder/worker/diagnose/causes_text.cc ]] || { echo "$folder" && return; }
+  done
+  echo "check.sh: no build has been configured here; run ./run build muster-worker" >&2
+  return 1
+}
+
 bundle() {
-  local to=$1 toolkit
+  local to=$1 toolkit made
+  made=$(generated)
   toolkit=$(worker/gpu/toolkit.sh)
   mkdir -p "$to/deps/include" "$to/deps/lib"
   cp -r worker "$to/"
+  cp "$made"/worker/diagnose/{cause_id.h,causes_text.cc} "$to/worker/diagnose/"
   cp -r /usr/include/{absl,fmt,gtest,gmock,nlohmann,openssl,yaml-cpp} "$to/deps/include/"
   cp /usr/include/*-linux-gnu/openssl/* "$to/deps/include/openssl/"
   cp -r "$toolkit"/include/{cublas,cudnn,nccl,nvrtc}* "$to/deps/include/"
@@ -26,10 +39,11 @@ bundle() {
 }
 
 build() {
-  local nvcc source
+  local nvcc source made
+  made=$(generated)
   nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
   cuda=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
-  local flags=(-std=c++20 -O2 -I. -DFMT_HEADER_ONLY)
+  local flags=(-std=c++20 -O2 -I. "-I$made" -DFMT_HEADER_ONLY)
   local includes=(-isystem "$cuda/include") libraries=('-Wl,--start-group')
   if [[ -d deps ]]; then
     includes=(-isystem deps/include "${includes[@]}")
@@ -46,9 +60,10 @@ build() {
   local library=() tests=() all=()
   for source in worker/{model,communicator,checkpoint,data,training,launch,rendezvous}/*.cc \
     worker/{preflight,diagnose,program}/*.cc worker/gpu/*.cc worker/gpu/kernels/*.{cc,cu} \
-    worker/bench/gpu_step.cc; do
+    worker/bench/gpu_step.cc "$made/worker/diagnose/causes_text.cc"; do
     case $source in
       worker/program/no_gpu_engine.cc) continue ;;
+      ./worker/*) continue ;; # in a bundle it is among the others
       worker/gpu/*_test.cc) tests+=("$out/${source//\//-}.o") ;;
       worker/bench/* | worker/program/main.cc) ;;
       *_test.cc) continue ;;
