@@ -10,6 +10,7 @@
 #include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
 #include "coscheduling/admission/records.h"
+#include "coscheduling/admission/workloads.h"
 #include "coscheduling/agenda.h"
 #include "coscheduling/commit/commit.h"
 #include "coscheduling/commit/repair.h"
@@ -60,6 +61,7 @@ struct Engine::Owners {
   coscheduling::Gangs gangs;
   Records records;
   Attempts attempts;
+  Workloads workloads;
   QuotaAdmission quota;
   const Owner common;
   SuspectNodes suspects;

@@ -106,7 +106,7 @@ TEST_F(ClusterWatchTest, ATinyQueueLocksNobodyUp) {
          .await_room = [&] { loop.AwaitRoom(); }});
   watched = watch_.get();
   const auto& pods = Of("/api/v1/pods");
-  const auto& queues = Of("/apis/kueue.x-k8s.io/v1beta1/clusterqueues");
+  const auto& queues = Of("/apis/kueue.x-k8s.io/v1beta2/clusterqueues");
 
   constexpr int kRounds = 600;
   constexpr int kObjects = 20;

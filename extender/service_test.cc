@@ -369,28 +369,27 @@ TEST_F(ServiceTest, PodsThatTheApiServerRefusesAreNamedInTheGangsReason) {
   EXPECT_EQ(Metric("muster_pod_refusals_dropped_total"), "0");
 }
 
-// Kueue will end v1beta1 one day.
-TEST_F(ServiceTest, QueuesThatAreServedInV1beta2OnlyGetTheirStatusThere) {
+// Kueue before v0.15 has no v1beta2.
+TEST_F(ServiceTest, QueuesThatAreServedInV1beta1OnlyGetTheirStatusThere) {
   const std::string crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
   for (const char* kind : {"clusterqueues", "localqueues", "resourceflavors"}) {
     const std::string path = fmt::format("{}/{}.kueue.x-k8s.io", crds, kind);
     json crd = Api(kube::Method::kGet, path).body;
     ASSERT_EQ(Api(kube::Method::kDelete, path).status, 200);
-    // Both versions have one schema.
-    crd["spec"]["versions"][0]["name"] = "v1beta2";
+    crd["spec"]["versions"][0]["name"] = "v1beta1";
     crd["metadata"] = {{"name", crd["metadata"]["name"]}};
     crd.erase("status");
     const Answer made = Api(kube::Method::kPost, crds, crd);
     ASSERT_EQ(made.status, 201) << made.body;
   }
   StartService();
-  const std::string kueue = "/apis/kueue.x-k8s.io/v1beta2";
+  const std::string kueue = "/apis/kueue.x-k8s.io/v1beta1";
   const json quota = {
       {"coveredResources", {"nvidia.com/gpu"}},
       {"flavors",
        {{{"name", "spot"}, {"resources", {{{"name", "nvidia.com/gpu"}, {"nominalQuota", "8"}}}}}}}};
   ASSERT_EQ(Api(kube::Method::kPost, kueue + "/resourceflavors",
-                {{"apiVersion", "kueue.x-k8s.io/v1beta2"},
+                {{"apiVersion", "kueue.x-k8s.io/v1beta1"},
                  {"kind", "ResourceFlavor"},
                  {"metadata", {{"name", "spot"}}},
                  {"spec", json::object()}})
@@ -398,7 +397,7 @@ TEST_F(ServiceTest, QueuesThatAreServedInV1beta2OnlyGetTheirStatusThere) {
             201);
   ASSERT_EQ(
       Api(kube::Method::kPost, kueue + "/clusterqueues",
-          {{"apiVersion", "kueue.x-k8s.io/v1beta2"},
+          {{"apiVersion", "kueue.x-k8s.io/v1beta1"},
            {"kind", "ClusterQueue"},
            {"metadata", {{"name", "gpus"}}},
            {"spec",
@@ -406,19 +405,20 @@ TEST_F(ServiceTest, QueuesThatAreServedInV1beta2OnlyGetTheirStatusThere) {
           .status,
       201);
   ASSERT_EQ(Api(kube::Method::kPost, kueue + "/namespaces/default/localqueues",
-                {{"apiVersion", "kueue.x-k8s.io/v1beta2"},
+                {{"apiVersion", "kueue.x-k8s.io/v1beta1"},
                  {"kind", "LocalQueue"},
                  {"metadata", {{"name", "team"}}},
                  {"spec", {{"clusterQueue", "gpus"}}}})
                 .status,
             201);
-  for (const std::string& path :
-       {kueue + "/clusterqueues/gpus", kueue + "/namespaces/default/localqueues/team"}) {
+  for (const auto& [path, usage] :
+       {std::pair(kueue + "/clusterqueues/gpus", "flavorsUsage"),
+        std::pair(kueue + "/namespaces/default/localqueues/team", "flavorUsage")}) {
     json status;
     EXPECT_TRUE(Await([&] {
       status = Api(kube::Method::kGet, path).body["status"];
       return status.contains("conditions") && status["conditions"][0]["status"] == "True" &&
-             status.contains("flavorsUsage");
+             status.contains(usage);
     })) << path
         << status;
   }

@@ -556,6 +556,7 @@ void ConnectionOf<Stream>::Handle(const Parser::value_type& message, std::string
                   .captures = std::move(match.captures),
                   .content_type = text_of(message[beast::http::field::content_type]),
                   .accept = text_of(message[beast::http::field::accept]),
+                  .user_agent = text_of(message[beast::http::field::user_agent]),
                   .body = std::move(body)};
   (*handler)(request, responder);
   core_->body_buffers.Give(std::move(request.body));

@@ -35,6 +35,7 @@ struct Request {
   std::vector<std::string> captures;                       // one per {...} of the route's pattern
   std::string content_type;                                // headers as they came; "" without
   std::string accept;
+  std::string user_agent;
   // Has some capacity past its end, for parsers that read in blocks.
   std::string body;
 

@@ -24,6 +24,7 @@ enum class Method { kGet, kPost, kPut, kPatch, kDelete };
 inline constexpr std::string_view kJson = "application/json";
 inline constexpr std::string_view kMergePatch = "application/merge-patch+json";
 inline constexpr std::string_view kStrategicMergePatch = "application/strategic-merge-patch+json";
+inline constexpr std::string_view kApplyPatch = "application/apply-patch+yaml";
 inline constexpr std::string_view kJsonPatch = "application/json-patch+json";
 
 struct Request {

@@ -19,7 +19,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 constexpr const char* kFlavor =
-    "apiVersion: kueue.x-k8s.io/v1beta1\n"
+    "apiVersion: kueue.x-k8s.io/v1beta2\n"
     "kind: ResourceFlavor\n"
     "metadata:\n"
     "  name: f\n"
@@ -86,12 +86,12 @@ TEST_F(LintCommand, StandardInputIsAFileLikeAnother) {
 
 TEST_F(LintCommand, FilesAreLookedAtTogether) {
   const std::string local = Write("local.yaml",
-                                  "apiVersion: kueue.x-k8s.io/v1beta1\n"
+                                  "apiVersion: kueue.x-k8s.io/v1beta2\n"
                                   "kind: LocalQueue\n"
                                   "metadata: {name: q}\n"
                                   "spec: {clusterQueue: nowhere}\n");
   const std::string cluster = Write("cluster.yaml",
-                                    "apiVersion: kueue.x-k8s.io/v1beta1\n"
+                                    "apiVersion: kueue.x-k8s.io/v1beta2\n"
                                     "kind: ClusterQueue\n"
                                     "metadata: {name: somewhere}\n");
   EXPECT_EQ(Run({.files = {local}}), 0);

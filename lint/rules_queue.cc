@@ -86,7 +86,7 @@ void CheckQueueOf(const LintGang& gang, const Surroundings& around, Findings* fi
                     "only its own namespace's",
                     workload.ToString(), workload.name_space, workload.queue.value, elsewhere),
         "make a LocalQueue of that name beside the job",
-        fmt::format("apiVersion: kueue.x-k8s.io/v1beta1\nkind: LocalQueue\nmetadata:\n"
+        fmt::format("apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata:\n"
                     "  name: {}\n  namespace: {}\nspec:\n  clusterQueue: {}\n",
                     workload.queue.value, workload.name_space, [&] {
                       for (const LocalQueue& queue : around.manifests.local_queues) {

@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -42,6 +43,8 @@ struct QuotaOptions {
 enum class VictimReason { kInClusterQueue, kReclamation, kFairSharing, kReclaimWhileBorrowing };
 // What the workload does for which somebody is a victim.
 std::string_view VictimText(VictimReason reason);
+// Of condition Preempted (Kueue v0.19.2 apis/kueue/v1beta2/workload_types.go).
+std::string_view KueueReason(VictimReason reason);
 
 struct Victim {
   std::string id;
@@ -144,10 +147,12 @@ class QuotaScheduler {
   void Enqueue(const Workload& workload);
   void EnqueueSurplus(const Workload& workload);
 
-  // What runs in this namespace without having been admitted; empty: nothing any more. Who asks for
-  // quota from there must fit beside it. It is nobody's usage, and nobody of another namespace
-  // waits for it.
-  void SetUnadmitted(const std::string& name_space, const FlavorAmounts& amounts);
+  // What `who` runs in this namespace without having been admitted; empty: nothing any more. Who
+  // asks for quota from there must fit beside it. It is nobody's usage, and nobody of another
+  // namespace waits for it.
+  void SetUnadmitted(const std::string& name_space, const std::string& who, FlavorAmounts amounts);
+  // Of whom something is known.
+  std::vector<std::pair<std::string, std::string>> Unadmitted() const;
 
   // Something that Feasibility depends on has changed: for all that wait, or for this one.
   void InvalidatePlacement();

@@ -64,7 +64,7 @@ Invariants::Invariants(kube::embedded::ApiServer* server, bool undisturbed_commi
       pod_events_(OpenWatch(server, "/api/v1/pods")),
       node_events_(OpenWatch(server, "/api/v1/nodes")),
       group_events_(OpenWatch(server, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups")),
-      queue_events_(OpenWatch(server, "/apis/kueue.x-k8s.io/v1beta1/clusterqueues")) {}
+      queue_events_(OpenWatch(server, "/apis/kueue.x-k8s.io/v1beta2/clusterqueues")) {}
 
 Invariants::~Invariants() = default;
 

@@ -33,10 +33,10 @@ const std::string& QueueOf(const kube::Pod& pod) {
 KueueSimulator::KueueSimulator(kube::embedded::ApiServer* server, bool fair_sharing)
     : client_(server, "kueue"),
       namespaces_(server, "/api/v1/namespaces"),
-      flavors_(server, "/apis/kueue.x-k8s.io/v1beta1/resourceflavors"),
-      cohorts_(server, "/apis/kueue.x-k8s.io/v1beta1/cohorts"),
-      cluster_queues_(server, "/apis/kueue.x-k8s.io/v1beta1/clusterqueues"),
-      local_queues_(server, "/apis/kueue.x-k8s.io/v1beta1/localqueues"),
+      flavors_(server, "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"),
+      cohorts_(server, "/apis/kueue.x-k8s.io/v1beta2/cohorts"),
+      cluster_queues_(server, "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"),
+      local_queues_(server, "/apis/kueue.x-k8s.io/v1beta2/localqueues"),
       pod_groups_(server, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"),
       pods_(server, "/api/v1/pods"),
       quotas_({.fair_sharing = fair_sharing}) {}

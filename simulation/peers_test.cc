@@ -23,9 +23,9 @@ nodePools:
 
 // Quota for six GPUs of one flavor.
 constexpr const char* kQueues = R"(
-- apply: {apiVersion: kueue.x-k8s.io/v1beta1, kind: ResourceFlavor, metadata: {name: nvidia}, spec: {nodeLabels: {karpenter.sh/nodepool: gpu}}}
+- apply: {apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: nvidia}, spec: {nodeLabels: {karpenter.sh/nodepool: gpu}}}
 - apply:
-    apiVersion: kueue.x-k8s.io/v1beta1
+    apiVersion: kueue.x-k8s.io/v1beta2
     kind: ClusterQueue
     metadata: {name: gpus}
     spec:
@@ -35,7 +35,7 @@ constexpr const char* kQueues = R"(
       - coveredResources: [nvidia.com/gpu]
         flavors:
         - {name: nvidia, resources: [{name: nvidia.com/gpu, nominalQuota: 6}]}
-- apply: {apiVersion: kueue.x-k8s.io/v1beta1, kind: LocalQueue, metadata: {name: default, namespace: default}, spec: {clusterQueue: gpus}}
+- apply: {apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: default, namespace: default}, spec: {clusterQueue: gpus}}
 )";
 
 void ExpectHolds(const std::string& cluster, const std::string& steps) {
@@ -101,9 +101,9 @@ nodePools:
 - {name: other, instanceTypes: [g6.2xlarge], consolidateAfter: 0s, delays: [{registration: 3s}]}
 )",
               R"(
-- apply: {apiVersion: kueue.x-k8s.io/v1beta1, kind: ResourceFlavor, metadata: {name: nvidia}, spec: {nodeLabels: {karpenter.sh/nodepool: gpu}, tolerations: [{key: team, operator: Exists}]}}
+- apply: {apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: nvidia}, spec: {nodeLabels: {karpenter.sh/nodepool: gpu}, tolerations: [{key: team, operator: Exists}]}}
 - apply:
-    apiVersion: kueue.x-k8s.io/v1beta1
+    apiVersion: kueue.x-k8s.io/v1beta2
     kind: ClusterQueue
     metadata: {name: gpus}
     spec:
@@ -112,7 +112,7 @@ nodePools:
       - coveredResources: [nvidia.com/gpu]
         flavors:
         - {name: nvidia, resources: [{name: nvidia.com/gpu, nominalQuota: 6}]}
-- apply: {apiVersion: kueue.x-k8s.io/v1beta1, kind: LocalQueue, metadata: {name: default, namespace: default}, spec: {clusterQueue: gpus}}
+- apply: {apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: default, namespace: default}, spec: {clusterQueue: gpus}}
 - at: 1s
   gang: {name: job, minMember: 2, members: 2, requests: {nvidia.com/gpu: "1"}}
 - at: 20s

@@ -184,7 +184,7 @@ class Settled {
     }
     bool any = false;
     for (const kube::ClusterQueue& queue :
-         Objects<kube::ClusterQueue>(server_, "/apis/kueue.x-k8s.io/v1beta1/clusterqueues")) {
+         Objects<kube::ClusterQueue>(server_, "/apis/kueue.x-k8s.io/v1beta2/clusterqueues")) {
       for (const kube::ResourceGroup& group : queue.resource_groups) {
         for (const kube::FlavorQuotas& flavor : group.flavors) {
           for (const kube::ResourceQuota& quota : flavor.resources) {

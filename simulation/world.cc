@@ -229,7 +229,7 @@ struct World::State : kube::simulators::ExtenderClient {
     write->status = absl::UnavailableError("the connection broke");
     if (write->trip.fate == Fate::kRefused) {
       write->status = kube::ToStatus({.status = write->trip.refusal});
-    } else if (write->trip.fate != Fate::kLost && !LosesWrite(write->kind) && !IsStale(*write)) {
+    } else if (write->trip.fate != Fate::kLost && !LosesWrite(write->kind)) {
       const kube::Response response = server.Handle(write->made.request);
       write->status = kube::ToStatus(response);
       if (response.status == 404) {
@@ -247,12 +247,6 @@ struct World::State : kube::simulators::ExtenderClient {
     }
     if (write->trip.back == absl::ZeroDuration()) return Receive(write);
     At(now + write->trip.back, [this, write] { Receive(write); });
-  }
-
-  // A record that grants quota isn't protected yet from a process that starts while it is on its
-  // way and doesn't see it.
-  bool IsStale(const Write& write) const {
-    return write.generation != generation && (write.kind == "record" || write.kind == "annotate");
   }
 
   void Receive(const std::shared_ptr<Write>& write) {

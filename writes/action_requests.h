@@ -35,9 +35,9 @@ struct ActionRequest {
 
 // The versions of Kueue's API in which queues and Workloads are read, and so written.
 struct QueueVersions {
-  std::string cluster_queues = "v1beta1";
-  std::string local_queues = "v1beta1";
-  std::string workloads = "v1beta1";
+  std::string cluster_queues = "v1beta2";
+  std::string local_queues = "v1beta2";
+  std::string workloads = "v1beta2";
 };
 
 // nullopt for the actions that are no request of their own: EmitEvent and AnswerBind. `now` is for
@@ -47,7 +47,8 @@ std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl:
 
 // "record", "signal", "gate-lift", "binding", "hold", "wake", "evict", "status", "event",
 // "bind-answer", "pod-group", "min-member", "suspend", "resume", "restart-over", "give-back",
-// "requeue", "give-back-over": for metrics, logs and MUSTER_TEST_CRASH_AFTER.
+// "requeue", "give-back-over", "workload", "workload-status", "workload-touch", "workload-end": for
+// metrics, logs and MUSTER_TEST_CRASH_AFTER.
 std::string_view KindOf(const coscheduling::Action& action);
 
 }  // namespace muster::writes

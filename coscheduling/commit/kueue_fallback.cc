@@ -41,57 +41,10 @@ bool Restarts::IsGivenBack(const kube::Workload& workload) {
 
 PatchWorkload Restarts::Patch(const kube::Workload& workload, std::optional<bool> active,
                               Annotations annotations) {
-  return {RefOf(workload.meta), active, workload.has_annotations, std::move(annotations), {}};
+  return {RefOf(workload.meta), active, workload.has_annotations, std::move(annotations), {}, {}};
 }
 
 // --- what is known of Kueue's Workloads ---
-
-void Restarts::Upsert(kube::Workload workload) {
-  if (!GivesBackToKueue()) return;
-  const kube::OwnerReference* job = workload.meta.Controller();
-  if (job == nullptr) return;
-  const std::string uid = workload.meta.uid;
-  const std::string job_uid = job->uid;
-  const auto known = workloads_.find(uid);
-  if (known != workloads_.end() &&
-      kube::IsOlderVersion(workload.meta.resource_version, known->second.meta.resource_version)) {
-    return;
-  }
-  if (workload.finished) workload.pod_sets.clear();
-  if (HasMark(workload) || workload.meta.Annotation(kTriedAnnotation) != nullptr) {
-    marked_workloads_.insert(uid);
-  } else {
-    marked_workloads_.erase(uid);
-  }
-  workloads_.insert_or_assign(uid, std::move(workload));
-  workloads_of_[job_uid].insert(uid);
-  NoteGangsOf(job_uid);
-}
-
-void Restarts::RemoveWorkload(const std::string& uid) {
-  const auto known = workloads_.find(uid);
-  if (known == workloads_.end()) return;
-  const std::string job_uid = known->second.meta.Controller()->uid;
-  workloads_.erase(known);
-  marked_workloads_.erase(uid);
-  const auto of_job = workloads_of_.find(job_uid);
-  of_job->second.erase(uid);
-  if (of_job->second.empty()) workloads_of_.erase(of_job);
-  NoteGangsOf(job_uid);
-}
-
-const kube::Workload* Restarts::WorkloadOf(const kube::AnyJob& job) const {
-  const auto of_job = workloads_of_.find(job.uid);
-  if (of_job == workloads_of_.end()) return nullptr;
-  const kube::Workload* only = nullptr;
-  for (const std::string& uid : of_job->second) {
-    const kube::Workload& workload = workloads_.at(uid);
-    if (workload.finished || workload.meta.deletion_time) continue;
-    if (only != nullptr) return nullptr;
-    only = &workload;
-  }
-  return only;
-}
 
 const kube::Workload* Restarts::WorkloadOf(const Gang& gang) const {
   const kube::AnyJob* job = gangs_.JobOf(gang);
@@ -100,7 +53,7 @@ const kube::Workload* Restarts::WorkloadOf(const Gang& gang) const {
 
 bool Restarts::IsKueues(const Gang& gang, const kube::AnyJob& job) const {
   return options_.quota == QuotaMode::kKueue &&
-         (!gang.queue_name.empty() || workloads_of_.contains(job.uid));
+         (!gang.queue_name.empty() || workloads_.AnyOfJob(job.uid));
 }
 
 bool Restarts::AwaitsWorkload(const Gang& gang) {
@@ -110,13 +63,13 @@ bool Restarts::AwaitsWorkload(const Gang& gang) {
     return false;
   }
   const kube::AnyJob* job = gangs_.JobOf(gang);
-  if (job == nullptr || workloads_of_.contains(job->uid)) return false;
+  if (job == nullptr || workloads_.AnyOfJob(job->uid)) return false;
   agenda_->NoteAt(gang.id, began_ + kWorkloadWait);
   return true;
 }
 
-std::set<std::string> Restarts::FlavorsOfKueue(const Gang& gang) const {
-  std::set<std::string> flavors;
+std::set<std::string> Restarts::FlavorsOf(const Gang& gang) const {
+  std::set<std::string> flavors = quota_->FlavorsOf(gang);
   const kube::Workload* workload = WorkloadOf(gang);
   if (workload == nullptr || !workload->reserved) return flavors;
   for (const kube::Workload::PodSet& set : workload->pod_sets) {
@@ -194,7 +147,7 @@ std::set<std::string> Restarts::FailedInKueue(const Gang& gang,
   const std::optional<TriedFlavors> before = TriedBy(*workload);
   const bool given_back = IsGivenBack(*workload);
   if (!given_back && before && before->attempt >= record.attempt) return {};
-  std::set<std::string> failed = FlavorsOfKueue(gang);
+  std::set<std::string> failed = FlavorsOf(gang);
   std::erase_if(failed,
                 [&](const std::string& name) { return !WasTried(record.flavors_tried, name); });
   return failed;

@@ -161,7 +161,9 @@ bool Restarts::Begin(const Gang& gang, const Restarter& restarter, const std::st
 
 void Restarts::KeepGoing() {
   began_ = std::min(began_, agenda_->now());
-  for (const std::string& uid : marked_workloads_) KeepWorkload(workloads_.at(uid));
+  if (GivesBackToKueue()) {
+    for (const kube::Workload* workload : workloads_.Marked()) KeepWorkload(*workload);
+  }
   const std::set<std::string>& restarting = gangs_.jobs().Restarting();
   if (restarting_seen_ != restarting) {
     restarting_seen_.insert(restarting.begin(), restarting.end());
@@ -207,7 +209,8 @@ Reason Restarts::Blocker(const Gang& gang) {
 TriedFlavors Restarts::TriedBefore(const Gang& gang) const {
   const kube::AnyJob* job = gangs_.JobOf(gang);
   const std::string* text = job == nullptr ? nullptr : job->Annotation(kTriedAnnotation);
-  if (const kube::Workload* given = WorkloadOf(gang)) {
+  const bool kueues = options_.quota == QuotaMode::kKueue;
+  if (const kube::Workload* given = kueues ? WorkloadOf(gang) : nullptr) {
     text = given->meta.Annotation(kTriedAnnotation);
   }
   std::optional<TriedFlavors> tried = DecodeTried(text == nullptr ? "" : *text);
@@ -315,7 +318,8 @@ std::optional<Fallback> Restarts::SeekFallback(const Gang& gang, const Admission
 
 void Restarts::FindFallback(const Gang& gang) {
   const AdmissionRecord* record = records_.OwnOf(gang);
-  const bool gave_up = gang.ours && record != nullptr && record->retry_after && !record->quota;
+  const bool gave_up =
+      gang.ours && record != nullptr && record->retry_after && !quota_->Holds(gang);
   if (gave_up) {
     parts_[gang.id].fallback = SeekFallback(gang, *record);
   } else if (Part* part = parts_.Find(gang.id)) {
@@ -370,8 +374,8 @@ bool Restarts::RestartWhole(const Gang& gang, const std::string& why) {
 
 void Restarts::Evict(const Gang& gang, bool posted) {
   if (quota_->NoteEviction(gang) || !quota_->Holds(gang)) return;
-  const std::optional<Eviction>& eviction = records_.Of(gang)->eviction;
-  if (!eviction) return;
+  const Eviction* eviction = quota_->EvictionOf(gang);
+  if (eviction == nullptr) return;
   const bool surplus_only = eviction->surplus_only;
   const size_t kept = surplus_only ? QuotaAdmission::KeptMembers(gang) : 0;
   std::vector<std::string> going;

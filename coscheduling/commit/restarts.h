@@ -41,9 +41,10 @@ struct Restarter {
 class Restarts : Owner {
  public:
   // All of them outlive it.
-  Restarts(const Owner& owner, QuotaAdmission* quota, const Placement& placement,
-           Placeability* placeability, const Provisioning& provisioning)
+  Restarts(const Owner& owner, const Workloads& workloads, QuotaAdmission* quota,
+           const Placement& placement, Placeability* placeability, const Provisioning& provisioning)
       : Owner(owner),
+        workloads_(workloads),
         quota_(quota),
         placement_(placement),
         placeability_(placeability),
@@ -51,9 +52,6 @@ class Restarts : Owner {
 
   // --- observations ---
   void RemoveJob(const std::string& uid) { left_alone_.erase(uid); }
-  // Kueue's (kueue_fallback.cc).
-  void Upsert(kube::Workload workload);
-  void RemoveWorkload(const std::string& uid);
 
   // --- the step of all ---
   // Goes on with jobs and Workloads that carry the mark, whoever suspended them.
@@ -85,8 +83,8 @@ class Restarts : Owner {
   // Its members can be made anew for a flavor that wasn't tried, and whose nodes exist or can be
   // made.
   bool MayUseAnotherFlavor(const Gang& gang);
-  // What Kueue gave the members of the gang now; empty if that isn't known.
-  std::set<std::string> FlavorsOfKueue(const Gang& gang) const;
+  // What quota, ours or Kueue's, gave the members of the gang; empty if that isn't known.
+  std::set<std::string> FlavorsOf(const Gang& gang) const;
   // A reason, with what can be said of other flavors.
   Reason WithFallback(const Gang& gang, Reason reason) const;
   uint64_t restarted() const { return restarted_; }
@@ -133,7 +131,9 @@ class Restarts : Owner {
   static PatchWorkload Patch(const kube::Workload& workload, std::optional<bool> active,
                              Annotations annotations);
   bool IsKueues(const Gang& gang, const kube::AnyJob& job) const;
-  const kube::Workload* WorkloadOf(const kube::AnyJob& job) const;
+  const kube::Workload* WorkloadOf(const kube::AnyJob& job) const {
+    return workloads_.OfJob(job.uid);
+  }
   // That of its job.
   const kube::Workload* WorkloadOf(const Gang& gang) const;
   Restarter RestarterThroughKueue(const kube::AnyJob& job) const;
@@ -144,6 +144,7 @@ class Restarts : Owner {
   // What Kueue does for a gang that gave up and isn't given back to it.
   std::string KueueNote(const Gang& gang) const;
 
+  const Workloads& workloads_;
   QuotaAdmission* quota_;
   const Placement& placement_;
   Placeability* placeability_;
@@ -153,10 +154,6 @@ class Restarts : Owner {
   // Jobs that carried the mark in the last step, and those that aren't restarted for a time.
   std::set<std::string> restarting_seen_;
   std::map<std::string, LeftAlone> left_alone_;
-  // By UID, and by that of the job.
-  std::map<std::string, kube::Workload> workloads_;
-  std::map<std::string, std::set<std::string>> workloads_of_;
-  std::set<std::string> marked_workloads_;     // UIDs of those that have annotations of ours
   absl::Time began_ = absl::InfiniteFuture();  // when all but they had been observed once
   uint64_t restarted_ = 0;                     // gangs
 };

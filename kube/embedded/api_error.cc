@@ -48,8 +48,8 @@ std::string ApiError::ToJson() const {
     details["causes"].push_back(std::move(entry));
   }
   Json status = {{"kind", "Status"},    {"apiVersion", "v1"}, {"metadata", Json::object()},
-                 {"status", "Failure"}, {"message", message}, {"reason", reason},
-                 {"code", code}};
+                 {"status", "Failure"}, {"message", message}, {"code", code}};
+  if (!reason.empty()) status["reason"] = reason;
   if (!details.empty() || empty_details) status["details"] = std::move(details);
   return status.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -85,6 +85,11 @@ void FieldErrors::Forbidden(const std::string& field, const std::string& detail)
 
 void FieldErrors::Duplicate(const std::string& field, const std::string& value) {
   causes_.push_back({"FieldValueDuplicate", "Duplicate value: " + value, field});
+}
+
+void FieldErrors::TooLong(const std::string& field, size_t max_bytes) {
+  causes_.push_back({"FieldValueTooLong",
+                     fmt::format("Too long: may not be more than {} bytes", max_bytes), field});
 }
 
 ApiError BadRequest(std::string message) { return Plain(400, "BadRequest", std::move(message)); }

@@ -24,7 +24,7 @@ struct ErrorCause {
 
 struct ApiError {
   int code = 500;
-  std::string reason;  // "NotFound"
+  std::string reason;  // "NotFound"; empty: the answer has none
   std::string message;
   // metav1.StatusDetails
   std::string name;
@@ -49,6 +49,7 @@ class FieldErrors {
                     const std::vector<std::string>& supported);
   void Forbidden(const std::string& field, const std::string& detail);
   void Duplicate(const std::string& field, const std::string& value);
+  void TooLong(const std::string& field, size_t max_bytes);
 
   bool empty() const { return causes_.empty(); }
   const std::vector<ErrorCause>& causes() const { return causes_; }

@@ -2,8 +2,8 @@
 //
 // It answers as kube-apiserver v1.34 does wherever Muster, kubectl or the simulators rely on it:
 // resourceVersions and conflicts, watches with bookmarks and 410, preconditions, graceful deletion,
-// finalizers, scheduling gates, bindings, validation, CRDs, admission webhooks. It has no users
-// (everything is allowed), no controllers, and no server-side apply.
+// finalizers, scheduling gates, bindings, validation, server-side apply, CRDs, admission webhooks.
+// It has no users (everything is allowed) and no controllers.
 //
 // Time comes from `clock` and names and UIDs from `seed`, so that equal calls give equal answers.
 // http_front.h puts it on a socket; direct_transport.h puts a kube::Transport on it.
@@ -40,6 +40,7 @@ struct ApiServerOptions {
 // What a request's headers add; the defaults suit in-process callers.
 struct RequestHeaders {
   std::string accept;
+  std::string user_agent;
 };
 
 struct Answer {

@@ -368,10 +368,6 @@ TEST(UpdateTest, MissingObjectsAndPaths) {
 TEST(UpdateTest, UnsupportedPatches) {
   TestServer server;
   server.Post(kPods, MakePod("a"));
-  TestAnswer apply = server.Call(Method::kPatch, kPodA, MakePod("a"), {{"fieldManager", "me"}},
-                                 "application/apply-patch+yaml");
-  EXPECT_EQ(apply.status, 415);
-  EXPECT_THAT(apply.message(), HasSubstr("server-side apply is not supported"));
   server.Post(kPodGroups, {{"metadata", {{"name", "g"}}}, {"spec", {{"minMember", 2}}}});
   EXPECT_EQ(server
                 .Call(Method::kPatch, std::string(kPodGroups) + "/g", TestJson::object(), {},

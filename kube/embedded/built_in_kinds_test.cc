@@ -13,8 +13,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr const char* kQueues = "/apis/kueue.x-k8s.io/v1beta1/clusterqueues";
-constexpr const char* kLocalQueues = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/localqueues";
+constexpr const char* kQueues = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues";
+constexpr const char* kLocalQueues = "/apis/kueue.x-k8s.io/v1beta2/namespaces/default/localqueues";
 
 TestJson Queue(TestJson spec) { return {{"metadata", {{"name", "q"}}}, {"spec", std::move(spec)}}; }
 
@@ -96,7 +96,7 @@ TEST(OwnerKindsTest, AStatefulSetStartsItsPodsInOrderUnlessItSaysOtherwise) {
 TEST(QuotaKindsTest, AreStoredWithTheApisDefaultsAndRead) {
   TestServer server;
   const TestAnswer queue = server.Post(
-      kQueues, Queue({{"cohort", "all"}, {"resourceGroups", {TestJson::parse(kGroup)}}}));
+      kQueues, Queue({{"cohortName", "all"}, {"resourceGroups", {TestJson::parse(kGroup)}}}));
   ASSERT_EQ(queue.status, 201) << queue.body;
   EXPECT_EQ(queue.body["spec"]["queueingStrategy"], "BestEffortFIFO");
   EXPECT_EQ(queue.body["spec"]["preemption"]["borrowWithinCohort"]["policy"], "Never");
@@ -109,18 +109,42 @@ TEST(QuotaKindsTest, AreStoredWithTheApisDefaultsAndRead) {
 
   EXPECT_EQ(server.Post(kLocalQueues, Queue({{"clusterQueue", "q"}})).status, 201);
   EXPECT_EQ(server
-                .Post("/apis/kueue.x-k8s.io/v1beta1/resourceflavors",
+                .Post("/apis/kueue.x-k8s.io/v1beta2/resourceflavors",
                       Queue({{"nodeLabels", {{"a", "b"}}}}))
                 .status,
             201);
   EXPECT_EQ(
-      server.Post("/apis/kueue.x-k8s.io/v1beta1/cohorts", Queue({{"parentName", "top"}})).status,
+      server.Post("/apis/kueue.x-k8s.io/v1beta2/cohorts", Queue({{"parentName", "top"}})).status,
       201);
   EXPECT_EQ(server
-                .Post("/apis/kueue.x-k8s.io/v1beta1/workloadpriorityclasses",
+                .Post("/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses",
                       {{"metadata", {{"name", "high"}}}, {"value", 100}})
                 .status,
             201);
+}
+
+TEST(QuotaKindsTest, AWorkloadIsReservedByItsStatus) {
+  TestServer server;
+  const char* all = "/apis/kueue.x-k8s.io/v1beta2/namespaces/default/workloads";
+  const TestJson made =
+      server
+          .Post(all, TestJson::parse(R"({"metadata":{"name":"w"},"spec":{"queueName":"q",
+              "podSets":[{"count":2,"template":{"spec":{"containers":[{"name":"main"}]}}}]},
+              "status":{"admission":{"clusterQueue":"mine"}}})"))
+          .body;
+  EXPECT_EQ(made["spec"]["active"], true);
+  EXPECT_EQ(made["spec"]["podSets"][0]["name"], "main");
+  EXPECT_FALSE(made.contains("status"));
+  const TestJson status = TestJson::parse(R"({"admission":{"clusterQueue":"gpus",
+      "podSetAssignments":[{"name":"main","count":2,"flavors":{"cpu":"spot"},
+                            "resourceUsage":{"cpu":"2"}}]},
+      "conditions":[{"type":"QuotaReserved","status":"True","reason":"QuotaReserved","message":"",
+                     "lastTransitionTime":"2026-01-01T00:00:00Z"}]})");
+  EXPECT_EQ(server.MergePatch(std::string(all) + "/w/status", {{"status", status}}).status, 200);
+  EXPECT_EQ(server.Get(all, {{"fieldSelector", "status.admission.clusterQueue=gpus"}})
+                .body["items"]
+                .size(),
+            1u);
 }
 
 TEST(QuotaKindsTest, TheStatusIsASubresource) {
@@ -160,12 +184,16 @@ TEST(QuotaKindsTest, WrongOnesAreRefusedByField) {
                 "nominalQuota"},
            Case{"workloadpriorityclasses", R"({"value":3000000000})", "value"},
            Case{"workloadpriorityclasses", "{}", "value"},
+           Case{"namespaces/default/workloads", R"({"spec":{"podSets":[]}})", "spec.podSets"},
+           Case{"namespaces/default/workloads",
+                R"({"spec":{"priorityClassSource":"kueue.x-k8s.io/workloadpriorityclass"}})",
+                "unknown field \"spec.priorityClassSource\""},
        }) {
     TestServer server;
     TestJson body = TestJson::parse(c.body);
     body["metadata"]["name"] = "wrong";
     const TestAnswer answer =
-        server.Call(Method::kPost, std::string("/apis/kueue.x-k8s.io/v1beta1/") + c.path, body,
+        server.Call(Method::kPost, std::string("/apis/kueue.x-k8s.io/v1beta2/") + c.path, body,
                     {{"fieldValidation", "Strict"}});
     EXPECT_GE(answer.status, 400) << c.body;
     EXPECT_THAT(answer.message(), HasSubstr(c.message)) << c.body;

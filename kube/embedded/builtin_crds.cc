@@ -172,9 +172,6 @@ std::vector<std::string> MakeCrds() {
   crds.insert(crds.end(), QuotaCrds().begin(), QuotaCrds().end());
   constexpr const char* kSuspended =
       R"({"name": "Suspended", "type": "string", "jsonPath": ".spec.suspend"})";
-  // Only what its own controllers write to: kueue v0.15.
-  crds.push_back(JobCrd("kueue.x-k8s.io", "v1beta1", "Workload", "workloads",
-                        R"({"name": "Queue", "type": "string", "jsonPath": ".spec.queueName"})"));
   // sigs.k8s.io/jobset v0.10, training-operator v1.8, trainer v2.1.
   crds.push_back(JobCrd("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", kSuspended));
   crds.push_back(

@@ -1,5 +1,6 @@
 #include "kube/embedded/compact_schema.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace muster::kube::embedded {
@@ -46,6 +47,26 @@ Type LeafType(std::string_view letter) {
   }
 }
 
+// What follows the mark; without data if there is none.
+std::string_view AfterMark(std::string_view type, char mark) {
+  size_t at = type.find(mark);
+  return at == std::string_view::npos ? std::string_view() : type.substr(at + 1);
+}
+
+// "" atomic, "*" a set, else keys: "containerPort,protocol=TCP".
+void ReadListType(std::string_view text, Schema* schema) {
+  if (text.empty()) return;
+  schema->list_type = text == "*" ? Schema::ListType::kSet : Schema::ListType::kMap;
+  if (text == "*") return;
+  while (!text.empty()) {
+    std::string_view key = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), key.size() + 1));
+    size_t equals = key.find('=');
+    std::string_view value = equals == std::string_view::npos ? "" : key.substr(equals + 1);
+    schema->list_keys.push_back({std::string(key.substr(0, equals)), std::string(value)});
+  }
+}
+
 }  // namespace
 
 CompactSchemas::CompactSchemas(std::string_view text) {
@@ -80,6 +101,10 @@ std::shared_ptr<const Schema> CompactSchemas::TypeNamed(std::string_view name) {
   schema->type = Type::kObject;
   std::string_view rest = body->second;
   for (std::string_view word = NextWord(&rest); !word.empty(); word = NextWord(&rest)) {
+    if (word == "!") {
+      schema->atomic = true;
+      continue;
+    }
     size_t colon = word.find(':');
     schema->fields[std::string(word.substr(0, colon))] = Parse(word.substr(colon + 1));
   }
@@ -88,19 +113,25 @@ std::shared_ptr<const Schema> CompactSchemas::TypeNamed(std::string_view name) {
 }
 
 std::shared_ptr<const Schema> CompactSchemas::Parse(std::string_view type) {
+  const bool atomic = type[0] == '!';
+  if (atomic) type.remove_prefix(1);
   if (type[0] != '*' && type[0] != '%' && type.size() > 1) return TypeNamed(type);
   auto schema = std::make_shared<Schema>();
   if (type[0] == '%') {
     schema->type = Type::kMap;
+    schema->atomic = atomic;
     schema->element = Parse(type.substr(1));
     return schema;
   }
   if (type[0] == '*') {
     schema->type = Type::kList;
-    size_t at = type.find('@');
-    schema->merges = at != std::string_view::npos;
-    if (schema->merges) schema->merge_key = type.substr(at + 1);
-    schema->element = Parse(type.substr(1, at == std::string_view::npos ? at : at - 1));
+    schema->element = Parse(type.substr(1, type.find_first_of("@~") - 1));
+    std::string_view apply = AfterMark(type, '~');
+    std::string_view merge = AfterMark(type.substr(0, type.find('~')), '@');
+    schema->merges = merge.data() != nullptr;
+    schema->merge_key = merge;
+    if (apply.data() == nullptr && schema->merges) apply = merge.empty() ? "*" : merge;
+    ReadListType(apply, schema.get());
     return schema;
   }
   schema->type = LeafType(type);

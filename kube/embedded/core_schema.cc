@@ -3,7 +3,9 @@
 // One type a line (continued on indented lines): its name, then field:type. Types: s string,
 // i int32, l int64, n number, b boolean, q quantity, t time, T time with fractions, y base64,
 // x int or string, ? anything, *T list, *T@key list merged by key, *T@ list merged as a set,
-// %T map of strings to T, or the name of another type.
+// %T map of strings to T, or the name of another type. Server-side apply merges lists in the same
+// way, but for *T@key~: not at all, *T~*: as a set, *T~key,key=DEFAULT: by these keys. A map or
+// type marked ! has one owner.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -41,22 +43,23 @@ ClusterTrustBundleProjection labelSelector:LabelSelector name:s optional:b path:
 Condition lastTransitionTime:t message:s observedGeneration:l reason:s status:s type:s
 ConfigMap apiVersion:s binaryData:%y data:%s immutable:b kind:s metadata:ObjectMeta
 ConfigMapEnvSource name:s optional:b
-ConfigMapKeySelector key:s name:s optional:b
+ConfigMapKeySelector ! key:s name:s optional:b
 ConfigMapNodeConfigSource kubeletConfigKey:s name:s namespace:s resourceVersion:s uid:s
 ConfigMapProjection items:*KeyToPath name:s optional:b
 ConfigMapVolumeSource defaultMode:i items:*KeyToPath name:s optional:b
 Container args:*s command:*s env:*EnvVar@name envFrom:*EnvFromSource image:s imagePullPolicy:s
-  lifecycle:Lifecycle livenessProbe:Probe name:s ports:*ContainerPort@containerPort
-  readinessProbe:Probe resizePolicy:*ContainerResizePolicy resources:ResourceRequirements
-  restartPolicy:s restartPolicyRules:*ContainerRestartRule securityContext:SecurityContext
-  startupProbe:Probe stdin:b stdinOnce:b terminationMessagePath:s terminationMessagePolicy:s tty:b
+  lifecycle:Lifecycle livenessProbe:Probe name:s
+  ports:*ContainerPort@containerPort~containerPort,protocol=TCP readinessProbe:Probe
+  resizePolicy:*ContainerResizePolicy resources:ResourceRequirements restartPolicy:s
+  restartPolicyRules:*ContainerRestartRule securityContext:SecurityContext startupProbe:Probe
+  stdin:b stdinOnce:b terminationMessagePath:s terminationMessagePolicy:s tty:b
   volumeDevices:*VolumeDevice@devicePath volumeMounts:*VolumeMount@mountPath workingDir:s
 ContainerExtendedResourceRequest containerName:s requestName:s resourceName:s
 ContainerImage names:*s sizeBytes:l
 ContainerPort containerPort:i hostIP:s hostPort:i name:s protocol:s
 ContainerResizePolicy resourceName:s restartPolicy:s
 ContainerRestartRule action:s exitCodes:ContainerRestartRuleOnExitCodes
-ContainerRestartRuleOnExitCodes operator:s values:*i
+ContainerRestartRuleOnExitCodes operator:s values:*i~*
 ContainerState running:ContainerStateRunning terminated:ContainerStateTerminated
   waiting:ContainerStateWaiting
 ContainerStateRunning startedAt:t
@@ -78,7 +81,7 @@ CustomResourceDefinitionSpec conversion:CustomResourceConversion group:s
   names:CustomResourceDefinitionNames preserveUnknownFields:b scope:s
   versions:*CustomResourceDefinitionVersion
 CustomResourceDefinitionStatus acceptedNames:CustomResourceDefinitionNames
-  conditions:*CustomResourceDefinitionCondition storedVersions:*s
+  conditions:*CustomResourceDefinitionCondition~type storedVersions:*s
 CustomResourceDefinitionVersion additionalPrinterColumns:*CustomResourceColumnDefinition
   deprecated:b deprecationWarning:s name:s schema:CustomResourceValidation
   selectableFields:*SelectableField served:b storage:b subresources:CustomResourceSubresources
@@ -110,11 +113,11 @@ EnvVarSource configMapKeyRef:ConfigMapKeySelector fieldRef:ObjectFieldSelector
   fileKeyRef:FileKeySelector resourceFieldRef:ResourceFieldSelector secretKeyRef:SecretKeySelector
 EphemeralContainer args:*s command:*s env:*EnvVar@name envFrom:*EnvFromSource image:s
   imagePullPolicy:s lifecycle:Lifecycle livenessProbe:Probe name:s
-  ports:*ContainerPort@containerPort readinessProbe:Probe resizePolicy:*ContainerResizePolicy
-  resources:ResourceRequirements restartPolicy:s restartPolicyRules:*ContainerRestartRule
-  securityContext:SecurityContext startupProbe:Probe stdin:b stdinOnce:b targetContainerName:s
-  terminationMessagePath:s terminationMessagePolicy:s tty:b volumeDevices:*VolumeDevice@devicePath
-  volumeMounts:*VolumeMount@mountPath workingDir:s
+  ports:*ContainerPort@containerPort~containerPort,protocol=TCP readinessProbe:Probe
+  resizePolicy:*ContainerResizePolicy resources:ResourceRequirements restartPolicy:s
+  restartPolicyRules:*ContainerRestartRule securityContext:SecurityContext startupProbe:Probe
+  stdin:b stdinOnce:b targetContainerName:s terminationMessagePath:s terminationMessagePolicy:s
+  tty:b volumeDevices:*VolumeDevice@devicePath volumeMounts:*VolumeMount@mountPath workingDir:s
 EphemeralVolumeSource volumeClaimTemplate:PersistentVolumeClaimTemplate
 Event action:s apiVersion:s count:i eventTime:T firstTimestamp:t involvedObject:ObjectReference
   kind:s lastTimestamp:t message:s metadata:ObjectMeta reason:s related:ObjectReference
@@ -124,7 +127,7 @@ EventSource component:s host:s
 Eviction apiVersion:s deleteOptions:DeleteOptions kind:s metadata:ObjectMeta
 ExecAction command:*s
 FCVolumeSource fsType:s lun:i readOnly:b targetWWNs:*s wwids:*s
-FileKeySelector key:s optional:b path:s volumeName:s
+FileKeySelector ! key:s optional:b path:s volumeName:s
 FlexPersistentVolumeSource driver:s fsType:s options:%s readOnly:b secretRef:SecretReference
 FlexVolumeSource driver:s fsType:s options:%s readOnly:b secretRef:LocalObjectReference
 FlockerVolumeSource datasetName:s datasetUUID:s
@@ -149,11 +152,11 @@ JobSpec activeDeadlineSeconds:l backoffLimit:i backoffLimitPerIndex:i completion
   completions:i managedBy:s manualSelector:b maxFailedIndexes:i parallelism:i
   podFailurePolicy:PodFailurePolicy podReplacementPolicy:s selector:LabelSelector
   successPolicy:SuccessPolicy suspend:b template:PodTemplateSpec ttlSecondsAfterFinished:i
-JobStatus active:i completedIndexes:s completionTime:t conditions:*JobCondition@type failed:i
+JobStatus active:i completedIndexes:s completionTime:t conditions:*JobCondition@type~ failed:i
   failedIndexes:s ready:i startTime:t succeeded:i terminating:i
   uncountedTerminatedPods:UncountedTerminatedPods
 KeyToPath key:s mode:i path:s
-LabelSelector matchExpressions:*LabelSelectorRequirement matchLabels:%s
+LabelSelector ! matchExpressions:*LabelSelectorRequirement matchLabels:%s
 LabelSelectorRequirement key:s operator:s values:*s
 Lease apiVersion:s kind:s metadata:ObjectMeta spec:LeaseSpec
 LeaseSpec acquireTime:T holderIdentity:s leaseDurationSeconds:i leaseTransitions:i
@@ -163,7 +166,7 @@ LifecycleHandler exec:ExecAction httpGet:HTTPGetAction sleep:SleepAction tcpSock
 LinuxContainerUser gid:l supplementalGroups:*l uid:l
 LoadBalancerIngress hostname:s ip:s ipMode:s ports:*PortStatus
 LoadBalancerStatus ingress:*LoadBalancerIngress
-LocalObjectReference name:s
+LocalObjectReference ! name:s
 LocalVolumeSource fsType:s path:s
 ManagedFieldsEntry apiVersion:s fieldsType:s fieldsV1:? manager:s operation:s subresource:s time:t
 MatchCondition expression:s name:s
@@ -191,9 +194,9 @@ NodeDaemonEndpoints kubeletEndpoint:DaemonEndpoint
 NodeFeatures supplementalGroupsPolicy:b
 NodeRuntimeHandler features:NodeRuntimeHandlerFeatures name:s
 NodeRuntimeHandlerFeatures recursiveReadOnlyMounts:b userNamespaces:b
-NodeSelector nodeSelectorTerms:*NodeSelectorTerm
+NodeSelector ! nodeSelectorTerms:*NodeSelectorTerm
 NodeSelectorRequirement key:s operator:s values:*s
-NodeSelectorTerm matchExpressions:*NodeSelectorRequirement matchFields:*NodeSelectorRequirement
+NodeSelectorTerm ! matchExpressions:*NodeSelectorRequirement matchFields:*NodeSelectorRequirement
 NodeSpec configSource:NodeConfigSource externalID:s podCIDR:s podCIDRs:*s@ providerID:s
   taints:*Taint unschedulable:b
 NodeStatus addresses:*NodeAddress@type allocatable:%q capacity:%q conditions:*NodeCondition@type
@@ -204,12 +207,12 @@ NodeSwapStatus capacity:l
 NodeSystemInfo architecture:s bootID:s containerRuntimeVersion:s kernelVersion:s
   kubeProxyVersion:s kubeletVersion:s machineID:s operatingSystem:s osImage:s swap:NodeSwapStatus
   systemUUID:s
-ObjectFieldSelector apiVersion:s fieldPath:s
+ObjectFieldSelector ! apiVersion:s fieldPath:s
 ObjectMeta annotations:%s creationTimestamp:t deletionGracePeriodSeconds:l deletionTimestamp:t
   finalizers:*s@ generateName:s generation:l labels:%s managedFields:*ManagedFieldsEntry name:s
   namespace:s ownerReferences:*OwnerReference@uid resourceVersion:s selfLink:s uid:s
-ObjectReference apiVersion:s fieldPath:s kind:s name:s namespace:s resourceVersion:s uid:s
-OwnerReference apiVersion:s blockOwnerDeletion:b controller:b kind:s name:s uid:s
+ObjectReference ! apiVersion:s fieldPath:s kind:s name:s namespace:s resourceVersion:s uid:s
+OwnerReference ! apiVersion:s blockOwnerDeletion:b controller:b kind:s name:s uid:s
 PersistentVolume apiVersion:s kind:s metadata:ObjectMeta spec:PersistentVolumeSpec
   status:PersistentVolumeStatus
 PersistentVolumeClaim apiVersion:s kind:s metadata:ObjectMeta spec:PersistentVolumeClaimSpec
@@ -260,7 +263,7 @@ PodDisruptionBudgetStatus conditions:*Condition@type currentHealthy:i desiredHea
 PodExtendedResourceClaimStatus requestMappings:*ContainerExtendedResourceRequest
   resourceClaimName:s
 PodFailurePolicy rules:*PodFailurePolicyRule
-PodFailurePolicyOnExitCodesRequirement containerName:s operator:s values:*i
+PodFailurePolicyOnExitCodesRequirement containerName:s operator:s values:*i~*
 PodFailurePolicyOnPodConditionsPattern status:s type:s
 PodFailurePolicyRule action:s onExitCodes:PodFailurePolicyOnExitCodesRequirement
   onPodConditions:*PodFailurePolicyOnPodConditionsPattern
@@ -278,16 +281,17 @@ PodSpec activeDeadlineSeconds:l affinity:Affinity automountServiceAccountToken:b
   containers:*Container@name dnsConfig:PodDNSConfig dnsPolicy:s enableServiceLinks:b
   ephemeralContainers:*EphemeralContainer@name hostAliases:*HostAlias@ip hostIPC:b hostNetwork:b
   hostPID:b hostUsers:b hostname:s hostnameOverride:s imagePullSecrets:*LocalObjectReference@name
-  initContainers:*Container@name nodeName:s nodeSelector:%s os:PodOS overhead:%q
+  initContainers:*Container@name nodeName:s nodeSelector:!%s os:PodOS overhead:%q
   preemptionPolicy:s priority:i priorityClassName:s readinessGates:*PodReadinessGate
   resourceClaims:*PodResourceClaim@name resources:ResourceRequirements restartPolicy:s
   runtimeClassName:s schedulerName:s schedulingGates:*PodSchedulingGate@name
   securityContext:PodSecurityContext serviceAccount:s serviceAccountName:s setHostnameAsFQDN:b
   shareProcessNamespace:b subdomain:s terminationGracePeriodSeconds:l tolerations:*Toleration
-  topologySpreadConstraints:*TopologySpreadConstraint@topologyKey volumes:*Volume@name
+  topologySpreadConstraints:*TopologySpreadConstraint@topologyKey~topologyKey,whenUnsatisfiable
+  volumes:*Volume@name
 PodStatus conditions:*PodCondition@type containerStatuses:*ContainerStatus
   ephemeralContainerStatuses:*ContainerStatus
-  extendedResourceClaimStatus:PodExtendedResourceClaimStatus hostIP:s hostIPs:*HostIP@ip
+  extendedResourceClaimStatus:PodExtendedResourceClaimStatus hostIP:s hostIPs:*HostIP@ip~
   initContainerStatuses:*ContainerStatus message:s nominatedNodeName:s observedGeneration:l
   phase:s podIP:s podIPs:*PodIP@ip qosClass:s reason:s resize:s
   resourceClaimStatuses:*PodResourceClaimStatus@name startTime:t
@@ -308,10 +312,10 @@ RBDPersistentVolumeSource fsType:s image:s keyring:s monitors:*s pool:s readOnly
 RBDVolumeSource fsType:s image:s keyring:s monitors:*s pool:s readOnly:b
   secretRef:LocalObjectReference user:s
 ResourceClaim name:s request:s
-ResourceFieldSelector containerName:s divisor:q resource:s
+ResourceFieldSelector ! containerName:s divisor:q resource:s
 ResourceHealth health:s resourceID:s
-ResourceRequirements claims:*ResourceClaim limits:%q requests:%q
-ResourceStatus name:s resources:*ResourceHealth
+ResourceRequirements claims:*ResourceClaim~name limits:%q requests:%q
+ResourceStatus name:s resources:*ResourceHealth~resourceID
 RollingUpdateDaemonSet maxSurge:x maxUnavailable:x
 RollingUpdateStatefulSetStrategy maxUnavailable:x partition:i
 RuleWithOperations apiGroups:*s apiVersions:*s operations:*s resources:*s scope:s
@@ -322,9 +326,9 @@ ScaleIOVolumeSource fsType:s gateway:s protectionDomain:s readOnly:b
   secretRef:LocalObjectReference sslEnabled:b storageMode:s storagePool:s system:s volumeName:s
 SeccompProfile localhostProfile:s type:s
 SecretEnvSource name:s optional:b
-SecretKeySelector key:s name:s optional:b
+SecretKeySelector ! key:s name:s optional:b
 SecretProjection items:*KeyToPath name:s optional:b
-SecretReference name:s namespace:s
+SecretReference ! name:s namespace:s
 SecretVolumeSource defaultMode:i items:*KeyToPath optional:b secretName:s
 SecurityContext allowPrivilegeEscalation:b appArmorProfile:AppArmorProfile
   capabilities:Capabilities privileged:b procMount:s readOnlyRootFilesystem:b runAsGroup:l
@@ -338,8 +342,8 @@ ServiceReference name:s namespace:s path:s port:i
 ServiceSpec allocateLoadBalancerNodePorts:b clusterIP:s clusterIPs:*s externalIPs:*s
   externalName:s externalTrafficPolicy:s healthCheckNodePort:i internalTrafficPolicy:s
   ipFamilies:*s ipFamilyPolicy:s loadBalancerClass:s loadBalancerIP:s loadBalancerSourceRanges:*s
-  ports:*ServicePort@port publishNotReadyAddresses:b selector:%s sessionAffinity:s
-  sessionAffinityConfig:SessionAffinityConfig trafficDistribution:s type:s
+  ports:*ServicePort@port~port,protocol=TCP publishNotReadyAddresses:b selector:!%s
+  sessionAffinity:s sessionAffinityConfig:SessionAffinityConfig trafficDistribution:s type:s
 ServiceStatus conditions:*Condition@type loadBalancer:LoadBalancerStatus
 SessionAffinityConfig clientIP:ClientIPConfig
 SleepAction seconds:l
@@ -370,12 +374,12 @@ TCPSocketAction host:s port:x
 Taint effect:s key:s timeAdded:t value:s
 Toleration effect:s key:s operator:s tolerationSeconds:l value:s
 TopologySelectorLabelRequirement key:s values:*s
-TopologySelectorTerm matchLabelExpressions:*TopologySelectorLabelRequirement
+TopologySelectorTerm ! matchLabelExpressions:*TopologySelectorLabelRequirement
 TopologySpreadConstraint labelSelector:LabelSelector matchLabelKeys:*s maxSkew:i minDomains:i
   nodeAffinityPolicy:s nodeTaintsPolicy:s topologyKey:s whenUnsatisfiable:s
-TypedLocalObjectReference apiGroup:s kind:s name:s
+TypedLocalObjectReference ! apiGroup:s kind:s name:s
 TypedObjectReference apiGroup:s kind:s name:s namespace:s
-UncountedTerminatedPods failed:*s succeeded:*s
+UncountedTerminatedPods failed:*s~* succeeded:*s~*
 ValidatingWebhook admissionReviewVersions:*s clientConfig:WebhookClientConfig failurePolicy:s
   matchConditions:*MatchCondition@name matchPolicy:s name:s namespaceSelector:LabelSelector
   objectSelector:LabelSelector rules:*RuleWithOperations sideEffects:s timeoutSeconds:i

@@ -183,8 +183,14 @@ void ServerImpl::FillSystemFieldsLocked(const ResourceType& type, Json* object) 
 ApiResult<Answer> ServerImpl::Create(Call* call) {
   ApiResult<Json> decoded = DecodeObject(call, call->request.body);
   if (!decoded.ok()) return decoded.error();
-  Json object = *std::move(decoded);
+  return CreateObject(call, *std::move(decoded), /*managed_fields=*/nullptr);
+}
+
+ApiResult<Answer> ServerImpl::CreateObject(Call* call, Json object, Json managed_fields) {
   if (MaybeError error = AdmitNew(call, &object)) return *error;
+  if (!managed_fields.is_null()) {
+    object["metadata"]["managedFields"] = std::move(managed_fields);
+  }
   const std::string prefix = StringAt(object, {"metadata", "generateName"});
   const bool generate = StringAt(object, {"metadata", "name"}).empty() && !prefix.empty();
 

@@ -39,7 +39,11 @@ ApiResult<std::shared_ptr<const Schema>> SchemaOf(const Json& version) {
   for (const char* field : {"apiVersion", "kind"}) {
     amended["properties"][field] = {{"type", "string"}};
   }
-  return SchemaFromOpenApi(amended);
+  ApiResult<std::shared_ptr<const Schema>> schema = SchemaFromOpenApi(amended);
+  if (!schema.ok()) return schema;
+  auto whole = std::make_shared<Schema>(**schema);
+  whole->fields["metadata"] = CoreSchema("ObjectMeta");
+  return std::shared_ptr<const Schema>(std::move(whole));
 }
 
 }  // namespace

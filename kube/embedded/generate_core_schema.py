@@ -27,10 +27,27 @@ ROOTS = [CORE + kind for kind in (
 LEAVES = {"Quantity": "q", "Time": "t", "MicroTime": "T", "IntOrString": "x"}
 # Free-form, or recursive: not looked into.
 OPAQUE = {"FieldsV1", "JSON", "JSONSchemaProps", "RawExtension"}
+# Of keys of lists; the document has no defaults.
+KEY_DEFAULTS = {"protocol": "=TCP"}
+definitions = {}  # the document's types by their full names
 
 
 def short(reference):
     return reference.split("/")[-1].split(".")[-1]
+
+
+def merging(field):
+    """How a list merges: in a strategic patch, and in server-side apply where that differs."""
+    merge, usual = "", ""
+    if "merge" in field.get("x-kubernetes-patch-strategy", ""):
+        key = field.get("x-kubernetes-patch-merge-key", "")
+        merge, usual = "@" + key, key or "*"
+    apply = {"set": "*", "map": ""}.get(field.get("x-kubernetes-list-type"))
+    if apply == "":
+        apply = ",".join(key + KEY_DEFAULTS.get(key, "")
+                         for key in field["x-kubernetes-list-map-keys"])
+    apply = apply or ""
+    return merge if apply == usual else f"{merge}~{apply}"
 
 
 def type_of(field, queue):
@@ -52,25 +69,25 @@ def type_of(field, queue):
     if kind == "boolean":
         return "b"
     if kind == "array":
-        merge = ""
-        if "merge" in field.get("x-kubernetes-patch-strategy", ""):
-            merge = "@" + field.get("x-kubernetes-patch-merge-key", "")
-        return "*" + type_of(field["items"], queue) + merge
+        return "*" + type_of(field["items"], queue) + merging(field)
     if kind == "object" and "additionalProperties" in field:
-        return "%" + type_of(field["additionalProperties"], queue)
+        atomic = "!" if field.get("x-kubernetes-map-type") == "atomic" else ""
+        return atomic + "%" + type_of(field["additionalProperties"], queue)
     return "?"
 
 
 def main():
-    document = json.load(open(sys.argv[1]))
+    definitions.update(json.load(open(sys.argv[1]))["definitions"])
     queue, lines, seen = list(ROOTS), {}, set()
     while queue:
         full = queue.pop(0)
         if full in seen:
             continue
         seen.add(full)
-        fields = document["definitions"][full].get("properties", {})
+        fields = definitions[full].get("properties", {})
         body = " ".join(f"{name}:{type_of(field, queue)}" for name, field in sorted(fields.items()))
+        if definitions[full].get("x-kubernetes-map-type") == "atomic":
+            body = "! " + body
         # Types of the same short name in two groups have the same shape in these kinds.
         lines.setdefault(short(full), body)
     out = []

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes quota_crds.cc from the definitions of Kueue's quota objects in deploy/.
+"""Writes quota_crds.cc from the definitions of Kueue's objects in deploy/.
 
 Usage: generate_quota_crds.py ../../deploy/crds/kueue/kueue.x-k8s.io_*.yaml > quota_crds.cc
 Only the stored version is taken, and only what this server enforces.
@@ -10,9 +10,7 @@ import textwrap
 
 import yaml
 
-NOT_ENFORCED = {
-    "anyOf", "description", "maxProperties", "pattern", "x-kubernetes-list-map-keys",
-    "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-validations"}
+NOT_ENFORCED = {"anyOf", "description", "maxProperties", "pattern", "x-kubernetes-validations"}
 HEAD = """// Made by generate_quota_crds.py from deploy/crds/kueue.
 #include "kube/embedded/quota_crds.h"
 
@@ -47,8 +45,9 @@ def definition(crd):
     spec = crd["spec"]
     stored = next(version for version in spec["versions"] if version["storage"])
     version = {"name": stored["name"], "served": True, "storage": True}
-    if "subresources" in stored:
-        version["subresources"] = stored["subresources"]
+    for part in ("subresources", "selectableFields"):
+        if part in stored:
+            version[part] = stored[part]
     columns = [{key: value for key, value in column.items() if key != "description"}
                for column in stored.get("additionalPrinterColumns", [])]
     if columns:

@@ -153,7 +153,12 @@ Request RandomRequest(Damage* damage, const Sample& sample) {
   if (form == 2 || form == 3) request.method = Method::kPut;
   if (form >= 4 && form <= 6) {
     request.method = Method::kPatch;
-    request.content_type = damage->Draw(2) ? kMergePatch : kStrategicMergePatch;
+    const std::string_view types[] = {kMergePatch, kStrategicMergePatch, kApplyPatch};
+    request.content_type = types[damage->Draw(3)];
+    request.query = {{"fieldManager", damage->Draw(2) ? "one" : "two"}};
+    if (request.content_type == kApplyPatch && damage->Draw(2)) {
+      request.query.emplace_back("force", "true");
+    }
   }
   if (form == 6) {
     request.content_type = kJsonPatch;
@@ -180,8 +185,10 @@ TEST(HostileInputTest, EveryRequestIsAnswered) {
     for (int round = 0; round < kRounds / 3; ++round) {
       if (round % 500 == 0) {
         server = std::make_unique<TestServer>();
-        for (const Sample& sample : samples) {
-          ASSERT_EQ(server->Post(sample.path, sample.object).status, 201) << sample.path;
+        for (Sample& sample : samples) {
+          const TestAnswer made = server->Post(sample.path, sample.object);
+          ASSERT_EQ(made.status, 201) << sample.path;
+          for (const char* of : {"apiVersion", "kind"}) sample.object[of] = made.body[of];
         }
       }
       const Sample& sample = samples[damage.Draw(samples.size())];

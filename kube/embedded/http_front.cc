@@ -22,7 +22,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr size_t kItemsPerRead = 256;
+constexpr size_t kItemsPerWatchRead = 256;
 // A watch looks at its clock this often, so that bookmarks follow clocks that aren't the wall's.
 constexpr absl::Duration kWatchTick = absl::Seconds(1);
 
@@ -80,7 +80,7 @@ class WatchStream : public http::StreamSource {
     bool open = true;
     while (open && !IsCut() && piece.data.size() < chunk_bytes_) {
       items_.clear();
-      open = session_->Read(kItemsPerRead, &items_);
+      open = session_->Read(kItemsPerWatchRead, &items_);
       if (items_.empty()) break;
       for (const WatchItem& item : items_) {
         if (IsCut()) break;
@@ -198,13 +198,14 @@ class HttpFront::Impl {
       error.reason = "MethodNotAllowed";
       return responder.Send(ToHttp(error));
     }
-    auto call = std::make_shared<Call>(Call{.request = {.method = *method,
-                                                        .path = std::move(request.path),
-                                                        .query = std::move(request.query),
-                                                        .content_type = request.content_type,
-                                                        .body = std::move(request.body)},
-                                            .headers = {std::move(request.accept)},
-                                            .responder = responder});
+    auto call = std::make_shared<Call>(
+        Call{.request = {.method = *method,
+                         .path = std::move(request.path),
+                         .query = std::move(request.query),
+                         .content_type = request.content_type,
+                         .body = std::move(request.body)},
+             .headers = {std::move(request.accept), std::move(request.user_agent)},
+             .responder = responder});
     call->is_watch = ApiServer::IsWatch(call->request);
     if (options_.faults != nullptr) {
       call->fault = options_.faults->Decide(call->request, call->is_watch);

@@ -185,7 +185,19 @@ TEST_P(KubectlTest, ValidatesOnTheServer) {
   zero.replace(zero.find("minMember: 2"), 12, "minMember: 0");
   Expect("apply -f -", zero,
          HasSubstr("spec.minMember in body should be greater than or equal to 1"), 1);
-  Expect("apply --server-side -f -", kGang, HasSubstr("use client-side apply"), 1);
+}
+
+TEST_P(KubectlTest, AppliesOnTheServer) {
+  Expect("apply --server-side -f -", kGang,
+         AllOf(HasSubstr("podgroup.scheduling.x-k8s.io/job serverside-applied"),
+               HasSubstr("pod/job-0 serverside-applied")));
+  std::string changed = kGang;
+  changed.replace(changed.find("minMember: 2"), 12, "minMember: 3");
+  Expect("apply --server-side --field-manager=other -f -", changed,
+         HasSubstr("conflict with \"kubectl\": .spec.minMember"), 1);
+  Expect("apply --server-side --field-manager=other --force-conflicts -f -", changed,
+         HasSubstr("podgroup.scheduling.x-k8s.io/job serverside-applied"));
+  Expect("get podgroup job -o jsonpath={.spec.minMember}", "", HasSubstr("3"));
 }
 
 TEST_P(KubectlTest, NamespacesPatchesAndWaits) {

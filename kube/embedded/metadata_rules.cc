@@ -115,7 +115,8 @@ void KeepServerMetadata(const Json& before, Json* after) {
   Json& metadata = (*after)["metadata"];
   const Json& old = before["metadata"];
   for (const char* field :
-       {"creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"}) {
+       {"creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
+        "managedFields"}) {
     auto it = old.find(field);
     if (it != old.end()) {
       metadata[field] = *it;
@@ -124,7 +125,6 @@ void KeepServerMetadata(const Json& before, Json* after) {
     }
   }
   if (StringAt(metadata, {"uid"}).empty()) metadata["uid"] = StringAt(old, {"uid"});
-  metadata.erase("managedFields");
   metadata.erase("selfLink");
 }
 

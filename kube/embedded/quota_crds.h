@@ -1,4 +1,4 @@
-// Kueue's quota objects, as this server comes with them.
+// Kueue's objects, as this server comes with them.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace muster::kube::embedded {
 
-// CRDs as JSON: ResourceFlavor, ClusterQueue, Cohort, LocalQueue and WorkloadPriorityClass of
-// kueue.x-k8s.io/v1beta1, with the fields of deploy/crds/kueue: every spelling of both versions.
+// CRDs as JSON: ResourceFlavor, ClusterQueue, Cohort, LocalQueue, WorkloadPriorityClass and Workload
+// of kueue.x-k8s.io/v1beta2, with the fields of deploy/crds/kueue.
 const std::vector<std::string>& QuotaCrds();
 
 }  // namespace muster::kube::embedded

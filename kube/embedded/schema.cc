@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/time/time.h"
+#include "kube/embedded/json_fields.h"
 #include "kube/objects/quantity.h"
 #include "kube/objects/time_text.h"
 
@@ -270,10 +271,7 @@ class OpenApiReader {
     if (type == "object" || (type.empty() && in.contains("properties"))) {
       ReadObject(in, path, depth, schema.get());
     } else if (type == "array") {
-      schema->type = Type::kList;
-      if (in.contains("items")) schema->element = Read(in["items"], path + ".items", depth + 1);
-      schema->min_items = Size(in, "minItems");
-      schema->max_items = Size(in, "maxItems");
+      ReadList(in, path, depth, schema.get());
     } else if (type == "string") {
       ReadString(in, schema.get());
     } else if (type == "integer" || type == "number") {
@@ -298,7 +296,28 @@ class OpenApiReader {
     return std::make_shared<Schema>();
   }
 
+  void ReadList(const Json& in, const std::string& path, int depth, Schema* schema) {
+    schema->type = Type::kList;
+    if (in.contains("items")) schema->element = Read(in["items"], path + ".items", depth + 1);
+    schema->min_items = Size(in, "minItems");
+    schema->max_items = Size(in, "maxItems");
+    const std::string list_type = Text(in, "x-kubernetes-list-type");
+    if (list_type == "set") schema->list_type = Schema::ListType::kSet;
+    if (list_type != "map") return;
+    schema->list_type = Schema::ListType::kMap;
+    const Json& keys = ListAt(in, {"x-kubernetes-list-map-keys"});
+    for (const Json& key : keys) {
+      if (!key.is_string()) continue;
+      const Json* fallback = FieldAt(in, {"items", "properties"});
+      if (fallback != nullptr) fallback = FieldAt(*fallback, {key.get<std::string>().c_str()});
+      schema->list_keys.push_back(
+          {key, fallback == nullptr ? "" : StringAt(*fallback, {"default"})});
+    }
+    if (schema->list_keys.empty()) Fail(path + ".x-kubernetes-list-map-keys: missing");
+  }
+
   void ReadObject(const Json& in, const std::string& path, int depth, Schema* schema) {
+    schema->atomic = Text(in, "x-kubernetes-map-type") == "atomic";
     if (in.contains("required") && in["required"].is_array()) {
       for (const Json& name : in["required"]) {
         if (name.is_string()) schema->required.push_back(name);

@@ -45,6 +45,17 @@ class Schema {
   bool merges = false;
   std::string merge_key;
 
+  // Server-side apply: who owns what. An atomic map or object (kMap, kObject) has one owner, as has
+  // an atomic list; the entries of a set, and of a list merged by keys, have their own.
+  enum class ListType { kAtomic, kSet, kMap };
+  struct ListKey {
+    std::string name;
+    std::string default_value;  // of entries without it; empty: none
+  };
+  bool atomic = false;
+  ListType list_type = ListType::kAtomic;
+  std::vector<ListKey> list_keys;  // kMap; those that an entry lacks don't count
+
   // Constraints of a CRD's schema; unset for built-in kinds.
   bool preserves_unknown = false;
   bool nullable = false;

@@ -22,6 +22,7 @@
 #include "kube/embedded/api_error.h"
 #include "kube/embedded/api_path.h"
 #include "kube/embedded/api_server.h"
+#include "kube/embedded/managed_fields.h"
 #include "kube/embedded/object_store.h"
 #include "kube/embedded/resource_types.h"
 #include "kube/embedded/selectors.h"
@@ -126,6 +127,8 @@ class ServerImpl {
 
   // creates.cc
   ApiResult<Answer> Create(Call* call);
+  // `managed_fields` are what metadata gets; null: none.
+  ApiResult<Answer> CreateObject(Call* call, Json object, Json managed_fields);
   ApiResult<Json> DecodeObject(Call* call, const std::string& body);
   MaybeError CheckTypeMeta(const Call& call, Json* object);
   MaybeError CheckShape(Call* call, Json* object);
@@ -138,9 +141,14 @@ class ServerImpl {
   ApiResult<Answer> Replace(Call* call);
   ApiResult<Answer> Patch(Call* call);
   using Edit = std::function<ApiResult<Json>(const Json& current)>;
-  ApiResult<Answer> Modify(Call* call, bool from_put, const Edit& edit);
-  ApiResult<Json> PrepareChange(Call* call, bool from_put, const Json& before, Json after);
+  enum class Write { kPut, kPatch, kApply };
+  ApiResult<Answer> Modify(Call* call, Write write, const Edit& edit);
+  ApiResult<Json> PrepareChange(Call* call, Write write, const Json& before, Json after);
   ApiResult<Answer> StoreChangeLocked(Call* call, const ObjectPtr& before, Json after);
+
+  // applies.cc
+  ApiResult<Answer> Apply(Call* call);
+  ApiResult<Answer> CreateByApply(Call* call, const Json& config, const FieldWriter& writer);
 
   // deletes.cc
   ApiResult<Answer> Delete(Call* call);
@@ -211,6 +219,15 @@ class ServerImpl {
 
 // Parses a body; BadRequest if it isn't one JSON value or is nested more than 256 levels.
 ApiResult<Json> ParseJson(const std::string& body);
+
+// What PATCH's fieldManager and force may be.
+MaybeError CheckPatchOptions(const Call& call, bool applies);
+
+// By fieldManager, else by the client's name in its User-Agent.
+FieldWriter WriterOf(const Call& call, absl::Time now);
+
+// The name in the body must be that of the path.
+MaybeError CheckName(const Call& call, const Json& object);
 
 // metav1.Status of a success.
 Answer SuccessAnswer(int status, const ResourceType* type = nullptr, const Json* object = nullptr);

@@ -3,6 +3,7 @@
 
 #include "kube/embedded/json_fields.h"
 #include "kube/embedded/kind_rules.h"
+#include "kube/embedded/managed_fields.h"
 #include "kube/embedded/metadata_rules.h"
 #include "kube/embedded/patch.h"
 #include "kube/embedded/server_impl.h"
@@ -55,26 +56,27 @@ bool IsGone(const Json& object) {
 
 }  // namespace
 
+MaybeError CheckName(const Call& call, const Json& object) {
+  const std::string& name = StringAt(object, {"metadata", "name"});
+  if (name == call.path.name) return std::nullopt;
+  return BadRequest(fmt::format(
+      "the name of the object ({}) does not match the name on the URL ({})", name, call.path.name));
+}
+
 ApiResult<Answer> ServerImpl::Replace(Call* call) {
   ApiResult<Json> object = DecodeObject(call, call->request.body);
   if (!object.ok()) return object.error();
-  const std::string& name = StringAt(*object, {"metadata", "name"});
-  if (name.empty()) (*object)["metadata"]["name"] = call->path.name;
-  if (StringAt(*object, {"metadata", "name"}) != call->path.name) {
-    return BadRequest(
-        fmt::format("the name of the object ({}) does not match the name on the URL ({})", name,
-                    call->path.name));
+  if (StringAt(*object, {"metadata", "name"}).empty()) {
+    (*object)["metadata"]["name"] = call->path.name;
   }
-  return Modify(call, /*from_put=*/true, [&](const Json&) -> ApiResult<Json> { return *object; });
+  if (MaybeError error = CheckName(*call, *object)) return *error;
+  return Modify(call, Write::kPut, [&](const Json&) -> ApiResult<Json> { return *object; });
 }
 
 ApiResult<Answer> ServerImpl::Patch(Call* call) {
   const std::string type =
       call->request.content_type.substr(0, call->request.content_type.find(';'));
-  if (type == "application/apply-patch+yaml") {
-    return UnsupportedMediaType(
-        "server-side apply is not supported by the embedded API server: use client-side apply");
-  }
+  if (type == kApplyPatch) return Apply(call);
   if (type == kStrategicMergePatch && call->type->custom) {
     return UnsupportedMediaType(
         "the body of the request was in an unknown format - accepted media types include: "
@@ -83,12 +85,13 @@ ApiResult<Answer> ServerImpl::Patch(Call* call) {
   if (type != kMergePatch && type != kJsonPatch && type != kStrategicMergePatch) {
     return UnsupportedMediaType("415: Unsupported Media Type");
   }
+  if (MaybeError error = CheckPatchOptions(*call, /*applies=*/false)) return *error;
   ApiResult<Json> patch = ParseJson(call->request.body);
   if (!patch.ok()) return BadRequest("error decoding patch: " + patch.error().message);
   if (type == kMergePatch && !patch->is_object()) {
     return BadRequest("a merge patch must be an object");
   }
-  return Modify(call, /*from_put=*/false, [&](const Json& current) -> ApiResult<Json> {
+  return Modify(call, Write::kPatch, [&](const Json& current) -> ApiResult<Json> {
     Json changed = current;
     MaybeError error;
     if (type == kMergePatch) {
@@ -105,7 +108,7 @@ ApiResult<Answer> ServerImpl::Patch(Call* call) {
   });
 }
 
-ApiResult<Answer> ServerImpl::Modify(Call* call, bool from_put, const Edit& edit) {
+ApiResult<Answer> ServerImpl::Modify(Call* call, Write write, const Edit& edit) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     std::unique_lock lock(mutex_);
     ObjectPtr before = store_.Find(call->type->index, call->Key());
@@ -113,7 +116,7 @@ ApiResult<Answer> ServerImpl::Modify(Call* call, bool from_put, const Edit& edit
     if (!before) return NotFound(*call->type, call->path.name);
     ApiResult<Json> edited = edit(before->value());
     if (!edited.ok()) return edited.error();
-    ApiResult<Json> after = PrepareChange(call, from_put, before->value(), *std::move(edited));
+    ApiResult<Json> after = PrepareChange(call, write, before->value(), *std::move(edited));
     if (!after.ok()) return after.error();
     lock.lock();
     // Somebody else was faster: make the change on what is there now.
@@ -123,8 +126,7 @@ ApiResult<Answer> ServerImpl::Modify(Call* call, bool from_put, const Edit& edit
   return ModifiedConflict(*call->type, call->path.name);
 }
 
-ApiResult<Json> ServerImpl::PrepareChange(Call* call, bool from_put, const Json& before,
-                                          Json after) {
+ApiResult<Json> ServerImpl::PrepareChange(Call* call, Write write, const Json& before, Json after) {
   const ResourceType& type = *call->type;
   const std::string& name = call->path.name;
   const bool status_only = call->path.subresource == "status";
@@ -133,13 +135,15 @@ ApiResult<Json> ServerImpl::PrepareChange(Call* call, bool from_put, const Json&
   if (!version.empty() && version != StringAt(before, {"metadata", "resourceVersion"})) {
     return ModifiedConflict(type, name);
   }
-  if (version.empty() && from_put && (type.custom || type.kind == "Lease")) {
+  if (version.empty() && write == Write::kPut && (type.custom || type.kind == "Lease")) {
     FieldErrors errors;
     errors.Invalid("metadata.resourceVersion", "0", "must be specified for an update");
     ResourceType by_plural = type;
     by_plural.kind = type.plural;
     return InvalidObject(by_plural, name, errors);
   }
+  const Json applied =
+      write == Write::kApply ? ListAt(after, {"metadata", "managedFields"}) : Json();
   KeepServerMetadata(before, &after);
   const std::string& uid = StringAt(after, {"metadata", "uid"});
   if (uid != StringAt(before, {"metadata", "uid"})) {
@@ -152,6 +156,13 @@ ApiResult<Json> ServerImpl::PrepareChange(Call* call, bool from_put, const Json&
   } else {
     if (type.status_subresource) KeepStatus(before, &after);
     DefaultObject(type, &after);
+  }
+  if (write == Write::kApply) {
+    after["metadata"]["managedFields"] = applied;
+  } else {
+    TrackUpdate(type, before, WriterOf(*call, now()), &after);
+  }
+  if (!status_only) {
     ApiResult<std::vector<Webhook>> webhooks = MatchingWebhooks(*call, "UPDATE", after);
     if (!webhooks.ok()) return webhooks.error();
     if (!webhooks->empty()) {
@@ -173,7 +184,8 @@ ApiResult<Json> ServerImpl::PrepareChange(Call* call, bool from_put, const Json&
 }
 
 ApiResult<Answer> ServerImpl::StoreChangeLocked(Call* call, const ObjectPtr& before, Json after) {
-  if (after == before->value()) return ObjectAnswer(*call, 200, *before);
+  if (after == before->value() || SameButTimes(before->value(), after))
+    return ObjectAnswer(*call, 200, *before);
   if (call->dry_run()) return ObjectAnswer(*call, 200, after);
   if (IsGone(after)) {
     Answer answer = ObjectAnswer(*call, 200, after);

@@ -141,11 +141,11 @@ std::vector<SourceText> MakeManifests() {
   for (int i = 0; i < kPools; ++i) {
     add(Pool(i));
     add(
-        fmt::format("apiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nmetadata: {{name: "
+        fmt::format("apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {{name: "
                     "gpu-{0}}}\nspec:\n  nodeLabels:\n    karpenter.sh/nodepool: gpu-{0}\n",
                     i));
     add(fmt::format(
-        "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\nmetadata: {{name: queue-{0}}}\n"
+        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {{name: queue-{0}}}\n"
         "spec:\n  namespaceSelector: {{}}\n  resourceGroups:\n    - coveredResources: "
         "[nvidia.com/gpu]\n      flavors:\n        - name: gpu-{0}\n          resources:\n"
         "            - {{name: nvidia.com/gpu, nominalQuota: 64}}\n",
@@ -153,7 +153,7 @@ std::vector<SourceText> MakeManifests() {
   }
   for (int i = 0; i < kNamespaces; ++i) {
     add(fmt::format(
-        "apiVersion: kueue.x-k8s.io/v1beta1\nkind: LocalQueue\nmetadata: {{name: queue, "
+        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {{name: queue, "
         "namespace: team-{}}}\nspec: {{clusterQueue: queue-{}}}\n",
         i, i % kPools));
   }

@@ -278,7 +278,7 @@ func (g *Gang) succeed() {
 	}
 }
 
-var clusterQueueResource = schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta1", Resource: "clusterqueues"}
+var clusterQueueResource = schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "clusterqueues"}
 
 // awaitStatus waits until the ClusterQueue's status in the API server says so.
 func (c *Case) awaitStatus(gangs, pending int64, gpus usage) {

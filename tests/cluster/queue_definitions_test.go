@@ -12,16 +12,17 @@ import (
 // a cluster with queues is another cluster to every gang.
 const queueDefinitions = "../../deploy/crds/kueue"
 
-func installQueueDefinitions(t *testing.T) {
+func installQueueDefinitions(t *testing.T, arguments ...string) {
 	t.Helper()
 	t.Cleanup(func() {
 		if output, err := shared.Kubectl("delete", "--kustomize="+queueDefinitions, "--ignore-not-found", "--timeout=60s"); err != nil {
 			t.Error(err, output)
 		}
 	})
-	mustKubectl(t, "apply", "--server-side", "--validate=strict", "--kustomize="+queueDefinitions)
+	mustKubectl(t, append([]string{"apply", "--server-side", "--validate=strict", "--kustomize=" + queueDefinitions}, arguments...)...)
 	if err := shared.AwaitCRDs("resourceflavors.kueue.x-k8s.io", "clusterqueues.kueue.x-k8s.io",
-		"localqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io"); err != nil {
+		"localqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io",
+		"workloads.kueue.x-k8s.io"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -52,8 +53,8 @@ func mustApply(t *testing.T, manifest string) {
 	}
 }
 
-const everyFieldOfV1beta1 = `
-apiVersion: kueue.x-k8s.io/v1beta1
+const everyField = `
+apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
 metadata: {name: spot}
 spec:
@@ -65,7 +66,7 @@ spec:
   - {operator: Exists}
   topologyName: blocks
 ---
-apiVersion: kueue.x-k8s.io/v1beta1
+apiVersion: kueue.x-k8s.io/v1beta2
 kind: Cohort
 metadata: {name: research}
 spec:
@@ -78,11 +79,11 @@ spec:
       resources:
       - {name: cpu, nominalQuota: "100", borrowingLimit: 50, lendingLimit: 500}
 ---
-apiVersion: kueue.x-k8s.io/v1beta1
+apiVersion: kueue.x-k8s.io/v1beta2
 kind: ClusterQueue
-metadata: {name: older}
+metadata: {name: full}
 spec:
-  cohort: research
+  cohortName: research
   resourceGroups:
   - coveredResources: [cpu, memory]
     flavors:
@@ -95,32 +96,35 @@ spec:
     matchLabels: {team: ml}
     matchExpressions:
     - {key: stage, operator: In, values: [test, live]}
-  flavorFungibility: {whenCanBorrow: Borrow, whenCanPreempt: Preempt}
+  flavorFungibility:
+    whenCanBorrow: TryNextFlavor
+    whenCanPreempt: TryNextFlavor
+    preference: PreemptionOverBorrowing
   preemption:
     reclaimWithinCohort: Any
     withinClusterQueue: LowerOrNewerEqualPriority
     borrowWithinCohort: {policy: LowerPriority, maxPriorityThreshold: 100}
-  admissionChecks: [budget]
+  admissionChecksStrategy:
+    admissionChecks:
+    - {name: budget, onFlavors: [spot]}
   stopPolicy: None
   fairSharing: {weight: 2}
   admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}
 ---
-apiVersion: kueue.x-k8s.io/v1beta1
+apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
-metadata: {name: older, namespace: default}
+metadata: {name: full, namespace: default}
 spec:
-  clusterQueue: older
+  clusterQueue: full
   stopPolicy: Hold
   fairSharing: {weight: 500m}
 ---
-apiVersion: kueue.x-k8s.io/v1beta1
+apiVersion: kueue.x-k8s.io/v1beta2
 kind: WorkloadPriorityClass
 metadata: {name: urgent}
 value: 10000
 description: Deadlines.
-`
-
-const everyFieldOfV1beta2 = `
+---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
 metadata: {name: plain}
@@ -133,113 +137,186 @@ spec: {}
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ClusterQueue
-metadata: {name: newer}
-spec:
-  cohortName: research
-  resourceGroups:
-  - coveredResources: [nvidia.com/gpu]
-    flavors:
-    - name: plain
-      resources:
-      - {name: nvidia.com/gpu, nominalQuota: 8}
-  flavorFungibility:
-    whenCanBorrow: TryNextFlavor
-    whenCanPreempt: TryNextFlavor
-    preference: PreemptionOverBorrowing
-  admissionChecksStrategy:
-    admissionChecks:
-    - {name: budget, onFlavors: [plain]}
-  stopPolicy: HoldAndDrain
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: newer, namespace: default}
-spec:
-  clusterQueue: newer
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: WorkloadPriorityClass
-metadata: {name: idle}
-value: -10
+metadata: {name: plain}
+spec: {}
 `
 
-func TestManifestsWrittenForKueueApplyInBothVersions(t *testing.T) {
-	installQueueDefinitions(t)
-	mustApply(t, everyFieldOfV1beta1)
-	mustApply(t, everyFieldOfV1beta2)
-	mustKubectl(t, "apply", "--validate=strict", "--filename=../../deploy/examples/queues.yaml")
+// queuesOfMuster01 stand for the definitions of Muster 0.1, with an object that they stored.
+const queuesOfMuster01 = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clusterqueues.kueue.x-k8s.io}
+spec:
+  group: kueue.x-k8s.io
+  names: {kind: ClusterQueue, listKind: ClusterQueueList, plural: clusterqueues, singular: clusterqueue}
+  scope: Cluster
+  versions:
+  - {name: v1beta1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`
 
-	// Neither version loses what was written in the other, not even when it
-	// writes in between.
-	for _, version := range []string{"v1beta1", "v1beta2", "v1beta1"} {
-		resource := "clusterqueues." + version + ".kueue.x-k8s.io/"
-		for name, field := range map[string]string{"older": "{.spec.cohort}", "newer": "{.spec.cohortName}"} {
-			mustKubectl(t, "annotate", "--overwrite", resource+name, "touched-in="+version)
-			if got := mustKubectl(t, "get", resource+name, "--output=jsonpath="+field); got != "research" {
-				t.Errorf("%s of %s in %s is %q, want research", field, name, version, got)
-			}
+const queueOfMuster01 = `
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: stored}
+spec:
+  cohort: research
+  admissionChecks: [budget]
+  flavorFungibility: {whenCanBorrow: Borrow}
+`
+
+func TestQueuesStoredByMuster01KeepTheirCohort(t *testing.T) {
+	t.Cleanup(func() {
+		if output, err := shared.Kubectl("delete", "crd", "clusterqueues.kueue.x-k8s.io", "--ignore-not-found", "--timeout=60s"); err != nil {
+			t.Error(err, output)
 		}
-		if got := mustKubectl(t, "get", resource+"older", "--output=jsonpath={.spec.flavorFungibility.whenCanBorrow}"); got != "Borrow" {
-			t.Errorf("whenCanBorrow in %s is %q", version, got)
-		}
+	})
+	mustApply(t, queuesOfMuster01)
+	if err := shared.AwaitCRDs("clusterqueues.kueue.x-k8s.io"); err != nil {
+		t.Fatal(err)
 	}
-	if got := mustKubectl(t, "get", "cq/newer", "--output=jsonpath={.spec.queueingStrategy} {.spec.preemption.borrowWithinCohort.policy}"); got != "BestEffortFIFO Never" {
+	mustApply(t, queueOfMuster01)
+	installQueueDefinitions(t, "--force-conflicts")
+	const fields = "--output=jsonpath={.apiVersion} {.spec.cohort} {.spec.admissionChecks[0]}"
+	const want = "kueue.x-k8s.io/v1beta2 research budget"
+	if got := mustKubectl(t, "get", "clusterqueue", "stored", fields); got != want {
+		t.Errorf("stored before, read as %q, want %q", got, want)
+	}
+	mustKubectl(t, "annotate", "clusterqueue", "stored", "touched=yes")
+	if got := mustKubectl(t, "get", "clusterqueue", "stored", fields); got != want {
+		t.Errorf("written again, read as %q, want %q", got, want)
+	}
+}
+
+func TestManifestsWrittenForKueueApply(t *testing.T) {
+	installQueueDefinitions(t)
+	mustApply(t, everyField)
+	mustKubectl(t, "apply", "--validate=strict", "--filename=../../deploy/examples/queues.yaml")
+	if got := mustKubectl(t, "get", "cq/plain", "--output=jsonpath={.spec.queueingStrategy} {.spec.preemption.borrowWithinCohort.policy}"); got != "BestEffortFIFO Never" {
 		t.Errorf("defaults of a queue are %q", got)
+	}
+	// Nothing would convert it.
+	if output, err := applyStrictly(t, queueOfMuster01); err == nil {
+		t.Errorf("a manifest of v1beta1 applies: %s", output)
 	}
 }
 
 func TestMusterWritesTheStatusOfQueuesAndNothingElse(t *testing.T) {
 	installQueueDefinitions(t)
-	mustApply(t, everyFieldOfV1beta1)
+	mustApply(t, everyField)
 	usage := `[{"name":"spot","resources":[{"name":"cpu","total":"1500m","borrowed":"500m"}]}]`
 	active := `[{"type":"Active","status":"False","reason":"FlavorNotFound","message":"spot is missing","lastTransitionTime":"2026-01-02T03:04:05Z","observedGeneration":1}]`
 	counts := `"pendingWorkloads":3,"reservingWorkloads":2,"admittedWorkloads":1`
-	patches := map[string]string{
-		"clusterqueues.v1beta1.kueue.x-k8s.io": `{"status":{` + counts + `,"flavorsReservation":` + usage + `,"flavorsUsage":` + usage + `,"conditions":` + active + `}}`,
-		"localqueues.v1beta1.kueue.x-k8s.io":   `{"status":{` + counts + `,"flavorsReservation":` + strings.ReplaceAll(usage, `,"borrowed":"500m"`, "") + `,"flavorUsage":` + strings.ReplaceAll(usage, `,"borrowed":"500m"`, "") + `,"conditions":` + active + `}}`,
-		"localqueues.v1beta2.kueue.x-k8s.io":   `{"status":{"flavorsUsage":` + strings.ReplaceAll(usage, `,"borrowed":"500m"`, "") + `}}`,
-	}
-	for resource, patch := range patches {
+	for _, resource := range []string{"clusterqueues", "localqueues"} {
+		usage := usage
+		if resource == "localqueues" {
+			usage = strings.ReplaceAll(usage, `,"borrowed":"500m"`, "")
+		}
 		// As the administrator, because kubectl wants to read the subresource
 		// first; Muster doesn't, and may not.
-		mustKubectl(t, "patch", resource, "older", "--namespace=default", "--type=merge", "--subresource=status", "--patch="+patch)
-		answer, err := shared.KubectlAsMuster("auth", "can-i", "patch", resource, "--subresource=status", "--all-namespaces")
+		mustKubectl(t, "patch", resource, "full", "--namespace=default", "--type=merge", "--subresource=status",
+			"--patch="+`{"status":{`+counts+`,"flavorsReservation":`+usage+`,"flavorsUsage":`+usage+`,"conditions":`+active+`}}`)
+		answer, err := shared.KubectlAsMuster("auth", "can-i", "patch", resource+".kueue.x-k8s.io", "--subresource=status", "--all-namespaces")
 		if err != nil {
 			t.Errorf("may Muster patch the status of %s? %s", resource, answer)
 		}
 		if _, err := shared.KubectlAsMuster("get", resource, "--all-namespaces"); err != nil {
 			t.Error(err)
 		}
-		if _, err := shared.KubectlAsMuster("patch", resource, "older", "--namespace=default", "--type=merge", `--patch={"spec":{"stopPolicy":"Hold"}}`); err == nil || !strings.Contains(err.Error(), "forbidden") {
+		if _, err := shared.KubectlAsMuster("patch", resource, "full", "--namespace=default", "--type=merge", `--patch={"spec":{"stopPolicy":"Hold"}}`); err == nil || !strings.Contains(err.Error(), "forbidden") {
 			t.Errorf("Muster patched the spec of %s: %v", resource, err)
 		}
-	}
-	for _, resource := range []string{"clusterqueues", "localqueues"} {
-		stored := mustKubectl(t, "get", resource, "older", "--namespace=default", "--output=jsonpath={.status}")
+		stored := mustKubectl(t, "get", resource, "full", "--namespace=default", "--output=jsonpath={.status}")
 		for _, want := range []string{`"total":"1500m"`, `"FlavorNotFound"`, `"pendingWorkloads":3`} {
 			if !strings.Contains(stored, want) {
 				t.Errorf("status of %s has no %s: %s", resource, want, stored)
 			}
 		}
 	}
-	if got := mustKubectl(t, "get", "cq/older", "--output=jsonpath={.status.flavorsUsage[0].resources[0].borrowed}"); got != "500m" {
-		t.Errorf("borrowed is %q, want 500m", got)
+	if got := mustKubectl(t, "get", "cq/full", "--output=jsonpath={.status.flavorsUsage[0].resources[0].borrowed} {.spec.stopPolicy}"); got != "500m None" {
+		t.Errorf("borrowed and stopPolicy are %q, want 500m None", got)
 	}
-	if got := mustKubectl(t, "get", "lq/older", "--namespace=default", "--output=jsonpath={.status.flavorsUsage[0].name} {.status.flavorUsage[0].name}"); got != "spot spot" {
-		t.Errorf("flavors of the LocalQueue's usage are %q, want spot in both spellings", got)
+}
+
+const workload = `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {name: w, namespace: default}
+spec:
+  queueName: full
+  priority: 1
+  priorityClassRef: {group: kueue.x-k8s.io, kind: WorkloadPriorityClass, name: urgent}
+  maximumExecutionTimeSeconds: 60
+  podSets:
+  - {name: main, count: 2, minCount: 1, template: {spec: {containers: [{name: main, image: i}]}}}
+status:
+  admission: {clusterQueue: mine}
+`
+
+func trueConditions(types ...string) string {
+	var all []string
+	for _, name := range types {
+		all = append(all, `{"type":"`+name+`","status":"True","reason":"`+name+`","message":"","lastTransitionTime":"2026-01-02T03:04:05Z"}`)
 	}
-	if got := mustKubectl(t, "get", "cq/older", "--output=jsonpath={.spec.stopPolicy}"); got != "None" {
-		t.Errorf("stopPolicy is %q", got)
+	return `"conditions":[` + strings.Join(all, ",") + `]`
+}
+
+// What Kueue's own definition refuses, of which Muster relies on each.
+func TestWorkloadsHaveTheRulesOfKueuesDefinition(t *testing.T) {
+	installQueueDefinitions(t)
+	mustApply(t, workload)
+	if got := mustKubectl(t, "get", "kwl/w", "--output=jsonpath={.spec.active} {.status}"); got != "true " {
+		t.Errorf("a new Workload has active and status %q", got)
+	}
+	patch := func(subresource, patch string) error {
+		_, err := shared.Kubectl("patch", "workload", "w", "--type=merge", "--subresource="+subresource, "--patch="+patch)
+		return err
+	}
+	const admission = `"admission":{"clusterQueue":"full","podSetAssignments":[{"name":"main","count":2,"flavors":{"cpu":"spot"},"resourceUsage":{"cpu":"2"}}]},`
+	set := func(name string) string {
+		return `{"name":"` + name + `","template":{"spec":{"containers":[{"name":"main","image":"i"}]}}}`
+	}
+	sets := func(count int) string { return `{"spec":{"podSets":[` + repeat(count, set) + `]}}` }
+	for _, step := range []struct{ name, subresource, patch, refusal string }{
+		{"18 pod sets", "", sets(18), ""},
+		{"19 pod sets", "", sets(19), "spec.podSets: Too many: 19"},
+		{"no pod set", "", sets(0), "spec.podSets"},
+		{"a minCount above count", "", `{"spec":{"podSets":[{"name":"main","count":2,"minCount":3,"template":{"spec":{"containers":[]}}}]}}`, "minCount is at most count"},
+		{"a class without a priority", "", `{"spec":{"priority":null}}`, "priorityClassRef needs priority"},
+		{"a class of the wrong kind", "", `{"spec":{"priorityClassRef":{"kind":"PriorityClass"}}}`, "kind is WorkloadPriorityClass in group kueue.x-k8s.io"},
+		{"another queue while it waits", "", `{"spec":{"queueName":"other"}}`, ""},
+		{"one pod set again", "", sets(1), ""},
+		{"fewer assignments than pod sets", "status", `{"status":{"admission":{"clusterQueue":"full"},` + trueConditions("QuotaReserved") + `}}`, "one of podSetAssignments for each of podSets"},
+		{"a reservation", "status", `{"status":{` + admission + trueConditions("QuotaReserved") + `}}`, ""},
+		{"another queue", "", `{"spec":{"queueName":"third"}}`, "queueName can't be changed"},
+		{"no queue", "", `{"spec":{"queueName":null}}`, "queueName can't be changed"},
+		{"no class", "", `{"spec":{"priorityClassRef":null}}`, "priorityClassRef can't be changed"},
+		{"a class of another kind", "", `{"spec":{"priorityClassRef":{"group":"scheduling.k8s.io","kind":"PriorityClass"}}}`, "priorityClassRef can't be changed"},
+		{"another class of the same kind", "", `{"spec":{"priorityClassRef":{"name":"idle"},"priority":2}}`, ""},
+		{"another time while only reserved", "", `{"spec":{"maximumExecutionTimeSeconds":61}}`, ""},
+		{"an admission", "status", `{"status":{` + trueConditions("QuotaReserved", "Admitted") + `}}`, ""},
+		{"another time", "", `{"spec":{"maximumExecutionTimeSeconds":62}}`, "maximumExecutionTimeSeconds can't be changed"},
+		{"other pods", "", `{"spec":{"podSets":[{"name":"aa","count":7,"template":{"spec":{"containers":[]}}}]}}`, ""},
+		{"another flavor", "status", `{"status":{` + strings.ReplaceAll(admission, "spot", "plain") + trueConditions("QuotaReserved", "Admitted") + `}}`, ""},
+		{"no reservation", "status", `{"status":{"admission":null,` + trueConditions("Evicted") + `}}`, ""},
+		{"another queue once it waits again", "", `{"spec":{"queueName":"third"}}`, ""},
+	} {
+		err := patch(step.subresource, step.patch)
+		if step.refusal == "" && err != nil {
+			t.Errorf("%s: %v", step.name, err)
+		}
+		if step.refusal != "" && (err == nil || !strings.Contains(err.Error(), step.refusal)) {
+			t.Errorf("%s isn't refused with %q: %v", step.name, step.refusal, err)
+		}
 	}
 }
 
 // clusterQueue is a manifest with the given spec, indented by two.
 func clusterQueue(spec string) string {
-	return "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\nmetadata: {name: wrong}\nspec:\n" + spec
+	return "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: wrong}\nspec:\n" + spec
 }
 
 func flavor(spec string) string {
-	return "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nmetadata: {name: wrong}\nspec:\n" + spec
+	return "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: wrong}\nspec:\n" + spec
 }
 
 func group(covered, flavors string) string {
@@ -256,7 +333,7 @@ func repeat(count int, element func(i string) string) string {
 
 func TestWrongQueueManifestsAreRefusedByField(t *testing.T) {
 	installQueueDefinitions(t)
-	mustApply(t, everyFieldOfV1beta1)
+	mustApply(t, everyField)
 	cpu := "{name: cpu, nominalQuota: 1}"
 	cases := []struct{ name, manifest, want string }{
 		// Both as the workshop has them.
@@ -278,7 +355,7 @@ func TestWrongQueueManifestsAreRefusedByField(t *testing.T) {
 		{"a borrowing limit without a cohort", clusterQueue(group("[cpu]", "[{name: f, resources: [{name: cpu, nominalQuota: 1, borrowingLimit: 1}]}]")),
 			"borrowingLimit needs a cohort to borrow from"},
 		{"two cohorts", clusterQueue("  cohort: a\n  cohortName: b\n"), "must not differ"},
-		{"a cohort that can't be a name", clusterQueue("  cohort: A_B\n"), "spec.cohort"},
+		{"a cohort that can't be a name", clusterQueue("  cohortName: A_B\n"), "spec.cohortName"},
 		{"17 groups", clusterQueue("  resourceGroups: [" + repeat(17, func(i string) string {
 			return "{coveredResources: [" + i + "], flavors: [{name: " + i + ", resources: [{name: " + i + ", nominalQuota: 1}]}]}"
 		}) + "]"), "spec.resourceGroups: Too many: 17: must have at most 16 items"},
@@ -286,7 +363,7 @@ func TestWrongQueueManifestsAreRefusedByField(t *testing.T) {
 			"spec.resourceGroups[0].flavors: Too many: 65"},
 		{"an unknown strategy", clusterQueue("  queueingStrategy: LIFO\n"), "spec.queueingStrategy: Unsupported value"},
 		{"an unknown stop policy", clusterQueue("  stopPolicy: Drain\n"), "spec.stopPolicy: Unsupported value"},
-		{"an unknown fungibility", clusterQueue("  flavorFungibility: {whenCanBorrow: Preempt}\n"), "spec.flavorFungibility.whenCanBorrow: Unsupported value"},
+		{"an unknown fungibility", clusterQueue("  flavorFungibility: {whenCanBorrow: Borrow}\n"), "spec.flavorFungibility.whenCanBorrow: Unsupported value"},
 		{"a preference with nothing to prefer", clusterQueue("  flavorFungibility: {preference: PreemptionOverBorrowing}\n"),
 			"preference needs whenCanBorrow and whenCanPreempt TryNextFlavor"},
 		{"borrowing by preemption without reclaiming", clusterQueue("  preemption: {borrowWithinCohort: {policy: LowerPriority}}\n"),
@@ -299,9 +376,9 @@ func TestWrongQueueManifestsAreRefusedByField(t *testing.T) {
 		{"a toleration for a time of no eviction", flavor("  tolerations: [{key: k, operator: Exists, tolerationSeconds: 5}]\n"), "tolerationSeconds needs effect NoExecute"},
 		{"a topology without labels", flavor("  nodeLabels: {}\n  topologyName: blocks\n"), "topologyName needs at least one of nodeLabels"},
 
-		{"another ClusterQueue behind a LocalQueue", "apiVersion: kueue.x-k8s.io/v1beta1\nkind: LocalQueue\nmetadata: {name: older, namespace: default}\nspec: {clusterQueue: newer, stopPolicy: Hold}\n",
+		{"another ClusterQueue behind a LocalQueue", "apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: full, namespace: default}\nspec: {clusterQueue: plain, stopPolicy: Hold}\n",
 			"clusterQueue can't be changed"},
-		{"a priority past int32", "apiVersion: kueue.x-k8s.io/v1beta1\nkind: WorkloadPriorityClass\nmetadata: {name: wrong}\nvalue: 3000000000\n", "value"},
+		{"a priority past int32", "apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: wrong}\nvalue: 3000000000\n", "value"},
 		{"a class without a value", "apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: wrong}\n", "value: Required value"},
 		{"a cohort's unknown field", "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Cohort\nmetadata: {name: wrong}\nspec: {parent: top}\n", `unknown field "spec.parent"`},
 	}

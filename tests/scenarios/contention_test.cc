@@ -105,7 +105,7 @@ class Round {
     };
     apply(R"({"apiVersion":"v1","kind":"Namespace","metadata":{"name":"team"}})");
     for (const char* zone : {"a", "b"}) {
-      apply(fmt::format(R"({{"apiVersion":"kueue.x-k8s.io/v1beta1","kind":"ResourceFlavor",
+      apply(fmt::format(R"({{"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"ResourceFlavor",
             "metadata":{{"name":"zone-{0}"}},
             "spec":{{"nodeLabels":{{"topology.kubernetes.io/zone":"{0}"}}}}}})",
                         zone));
@@ -122,15 +122,15 @@ class Round {
             flavors.empty() ? "" : ",", zone, Between(0, 8));
       }
       apply(fmt::format(
-          R"({{"apiVersion":"kueue.x-k8s.io/v1beta1","kind":"ClusterQueue",
+          R"({{"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"ClusterQueue",
               "metadata":{{"name":"of-{}"}},
               "spec":{{"namespaceSelector":{{}},"queueingStrategy":"{}",{}
                 "preemption":{{"withinClusterQueue":"{}","reclaimWithinCohort":"{}"}},
                 "resourceGroups":[{{"coveredResources":["nvidia.com/gpu"],
                                     "flavors":[{}]}}]}}}})",
-          name_space, strategy[Between(0, 1)], in_cohort ? R"("cohort":"all",)" : "",
+          name_space, strategy[Between(0, 1)], in_cohort ? R"("cohortName":"all",)" : "",
           within[Between(0, 2)], reclaim[in_cohort ? Between(0, 2) : 0], flavors));
-      apply(fmt::format(R"({{"apiVersion":"kueue.x-k8s.io/v1beta1","kind":"LocalQueue",
+      apply(fmt::format(R"({{"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"LocalQueue",
             "metadata":{{"name":"default","namespace":"{0}"}},
             "spec":{{"clusterQueue":"of-{0}"}}}})",
                         name_space));

@@ -111,16 +111,16 @@ class RoundDraw {
 
   // Without preemption: of gangs that displace each other contention_test has rounds.
   void MakeQueue() {
-    Add(ApplyStep{R"({"apiVersion":"kueue.x-k8s.io/v1beta1","kind":"ResourceFlavor",
+    Add(ApplyStep{R"({"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"ResourceFlavor",
                       "metadata":{"name":"any"}})"});
     Add(ApplyStep{fmt::format(
-        R"({{"apiVersion":"kueue.x-k8s.io/v1beta1","kind":"ClusterQueue","metadata":{{"name":"gpus"}},
+        R"({{"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"ClusterQueue","metadata":{{"name":"gpus"}},
             "spec":{{"namespaceSelector":{{}},"queueingStrategy":"{}",
               "resourceGroups":[{{"coveredResources":["nvidia.com/gpu"],
                 "flavors":[{{"name":"any",
                   "resources":[{{"name":"nvidia.com/gpu","nominalQuota":{}}}]}}]}}]}}}})",
         draw_.Chance(50) ? "BestEffortFIFO" : "StrictFIFO", Between(2, 8))});
-    Add(ApplyStep{R"({"apiVersion":"kueue.x-k8s.io/v1beta1","kind":"LocalQueue",
+    Add(ApplyStep{R"({"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"LocalQueue",
                       "metadata":{"name":"default","namespace":"default"},
                       "spec":{"clusterQueue":"gpus"}})"});
   }

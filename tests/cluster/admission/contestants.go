@@ -20,8 +20,6 @@ import (
 // contestant is one of the two programs that admit the same load.
 type contestant interface {
 	name() string
-	// The version of the queues' API that its cluster stores.
-	queueVersion() string
 	// Installs the definitions that it needs and starts it.
 	start(ctx context.Context) error
 	// Makes all gangs, whose queues are held.
@@ -45,11 +43,10 @@ type minimalKueue struct {
 	peer  *plane.Peer
 }
 
-func (k *minimalKueue) name() string         { return "minimalkueue" }
-func (k *minimalKueue) queueVersion() string { return "v1beta2" }
+func (k *minimalKueue) name() string { return "minimalkueue" }
 
 func (k *minimalKueue) kind() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: kueueGroup.Group, Version: k.queueVersion(), Resource: "workloads"}
+	return kueueGroup.WithResource("workloads")
 }
 
 func (k *minimalKueue) start(context.Context) (err error) {
@@ -114,7 +111,6 @@ type muster struct {
 }
 
 func (m *muster) name() string                      { return "muster" }
-func (m *muster) queueVersion() string              { return "v1beta1" }
 func (m *muster) kind() schema.GroupVersionResource { return timeline.PodGroups }
 
 func (m *muster) start(ctx context.Context) error {
@@ -122,7 +118,7 @@ func (m *muster) start(ctx context.Context) error {
 		return fmt.Errorf("%w: %s", err, output)
 	}
 	crds := []string{"wait", "--for=condition=Established", "--timeout=60s", "crd"}
-	for _, kind := range []string{"resourceflavors", "clusterqueues", "localqueues", "cohorts", "workloadpriorityclasses"} {
+	for _, kind := range []string{"resourceflavors", "clusterqueues", "localqueues", "cohorts", "workloadpriorityclasses", "workloads"} {
 		crds = append(crds, kind+"."+kueueGroup.Group)
 	}
 	if output, err := m.plane.Kubectl(crds...); err != nil {

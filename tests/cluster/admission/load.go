@@ -87,7 +87,7 @@ const (
 	parallel = 16
 )
 
-var kueueGroup = schema.GroupVersion{Group: "kueue.x-k8s.io"}
+var kueueGroup = schema.GroupVersion{Group: "kueue.x-k8s.io", Version: "v1beta2"}
 
 // eachOf calls a function for all items, some at once.
 func eachOf[T any](items []T, call func(T) error) error {
@@ -157,14 +157,10 @@ func (l load) createShared(ctx context.Context, p *plane.Plane) error {
 
 // createQueues makes the flavor and all queues, each with quota for all its gangs.
 // Nothing is admitted before release.
-func (l load) createQueues(ctx context.Context, p *plane.Plane, version string) error {
-	api := kueueGroup.WithResource("")
-	api.Version = version
+func (l load) createQueues(ctx context.Context, p *plane.Plane) error {
 	create := func(kind, resource, namespace, name string, spec map[string]any) error {
-		api := api
-		api.Resource = resource
-		_, err := p.Dynamic.Resource(api).Namespace(namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": api.GroupVersion().String(),
+		_, err := p.Dynamic.Resource(kueueGroup.WithResource(resource)).Namespace(namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": kueueGroup.String(),
 			"kind":       kind,
 			"metadata":   map[string]any{"name": name},
 			"spec":       spec,
@@ -179,14 +175,10 @@ func (l load) createQueues(ctx context.Context, p *plane.Plane, version string) 
 	}); err != nil {
 		return err
 	}
-	cohortField := "cohortName"
-	if version == "v1beta1" {
-		cohortField = "cohort"
-	}
 	return eachOf(l.queues, func(queue string) error {
 		if err := create("ClusterQueue", "clusterqueues", "", queue, map[string]any{
 			"namespaceSelector": map[string]any{},
-			cohortField:         queue[:len("cohort0")],
+			"cohortName":        queue[:len("cohort0")],
 			"preemption":        map[string]any{"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
 			"stopPolicy":        "Hold",
 			"resourceGroups": []any{map[string]any{
@@ -206,11 +198,9 @@ func (l load) createQueues(ctx context.Context, p *plane.Plane, version string) 
 }
 
 // release lets the gangs of all queues be admitted.
-func (l load) release(ctx context.Context, p *plane.Plane, version string) error {
-	api := kueueGroup.WithResource("clusterqueues")
-	api.Version = version
+func (l load) release(ctx context.Context, p *plane.Plane) error {
 	return eachOf(l.queues, func(queue string) error {
-		_, err := p.Dynamic.Resource(api).Patch(ctx, queue, types.MergePatchType,
+		_, err := p.Dynamic.Resource(kueueGroup.WithResource("clusterqueues")).Patch(ctx, queue, types.MergePatchType,
 			[]byte(`{"spec":{"stopPolicy":"None"}}`), metav1.PatchOptions{})
 		return err
 	})

@@ -42,7 +42,7 @@ func race(ctx context.Context, p *plane.Plane, l load, c contestant) (r result, 
 	if err := c.start(ctx); err != nil {
 		return r, err
 	}
-	if err := l.createQueues(ctx, p, c.queueVersion()); err != nil {
+	if err := l.createQueues(ctx, p); err != nil {
 		return r, err
 	}
 	if err := c.createGangs(ctx); err != nil {
@@ -57,7 +57,7 @@ func race(ctx context.Context, p *plane.Plane, l load, c contestant) (r result, 
 	}
 	idle := p.CPU()
 	begin := time.Now()
-	if err := l.release(ctx, p, c.queueVersion()); err != nil {
+	if err := l.release(ctx, p); err != nil {
 		return r, err
 	}
 	end, err := admissions.await(ctx, 5*time.Minute)

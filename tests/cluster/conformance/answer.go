@@ -22,10 +22,11 @@ type Answer map[string]any
 type names struct {
 	uids, versions map[string]string
 	seen           map[string]int // versions, by uid
+	managed        bool           // whether managedFields of this answer are compared
 }
 
 func newNames() *names {
-	return &names{map[string]string{}, map[string]string{}, map[string]int{}}
+	return &names{map[string]string{}, map[string]string{}, map[string]int{}, false}
 }
 
 // learn looks for objects in an answer.
@@ -80,8 +81,9 @@ var (
 	version = regexp.MustCompile(`(ResourceVersion in (?:precondition: |object meta: |the precondition \(|record \())\d+`)
 )
 
-func (n *names) normalize(answer Answer) Answer {
+func (n *names) normalize(answer Answer, managed bool) Answer {
 	n.learn(answer["body"])
+	n.managed = managed
 	return n.of("", map[string]any(answer)).(map[string]any)
 }
 
@@ -93,8 +95,10 @@ func (n *names) of(key string, value any) any {
 		result := map[string]any{}
 		for k := range v {
 			switch {
+			case k == "managedFields" && !n.managed:
+				// The embedded server keeps them from an object's first apply on.
 			case k == "managedFields":
-				// Who wrote what matters to server-side apply alone.
+				result[k] = byManager(n.of(k, v[k]))
 			case k == "metadata" && isList, k == "object" && isBookmark:
 				// Of a moment, not of an object: what else was written on the server
 				// counts.
@@ -114,6 +118,20 @@ func (n *names) of(key string, value any) any {
 		return n.text(key, v)
 	}
 	return value
+}
+
+// byManager takes the times, which are of a second, out of the order of managedFields.
+func byManager(fields any) any {
+	list, ok := fields.([]any)
+	if !ok {
+		return fields
+	}
+	of := func(entry any) string {
+		e, _ := entry.(map[string]any)
+		return fmt.Sprint(e["operation"], " ", e["manager"], " ", e["subresource"])
+	}
+	sort.Slice(list, func(i, j int) bool { return of(list[i]) < of(list[j]) })
+	return list
 }
 
 // forget replaces the version of a list or bookmark by the same word for all.

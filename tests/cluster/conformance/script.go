@@ -32,6 +32,8 @@ type Step struct {
 	Text    string `json:"text"`   // sent as it is
 	// What of the answer's body later steps use: WORD: metadata.resourceVersion.
 	Keep map[string]string `json:"keep"`
+	// managedFields, which are left out otherwise, are compared too.
+	Managed bool `json:"managed"`
 	// Of a watch: the request ends after this many events, or with the stream.
 	Events int `json:"events"`
 	// The request is repeated until it is answered with this code: for what a

@@ -53,7 +53,7 @@ func (s *Server) Run(script *Script) ([]Answer, error) {
 			}
 			kept[word] = value
 		}
-		answers = append(answers, names.normalize(answer))
+		answers = append(answers, names.normalize(answer, step.Managed))
 	}
 	return answers, nil
 }
