@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"muster.dev/tests/cluster/faults"
 	"muster.dev/tests/cluster/plane"
 	"muster.dev/tests/cluster/timeline"
 )
@@ -77,6 +78,56 @@ func TestPeerTrainJobsInitializerIsAGangOfItsOwn(t *testing.T) {
 			t.Errorf("pod %s came at revision %d, before the initializer had finished at %d",
 				created.Object.GetName(), created.Revision, done.Revision)
 		}
+	}
+}
+
+// With a node that comes late the gang is whole, with one that never comes
+// nothing of it is bound: ten times each.
+func TestPeerMPIJobStartsWholeOrNotAtAll(t *testing.T) {
+	checkWholeOrNotAtAll(t, "mpijob.yaml", "MPIJob", shared.StartMPIOperator)
+}
+
+// The launcher comes once all workers are ready: four pods, and a fifth that
+// can't be waited for.
+func TestPeerMPIJobsLauncherThatWaitsIsAGangOfItsOwn(t *testing.T) {
+	c := newGangCase(t, "launcher")
+	c.started(shared.StartMPIOperator())
+	c.NodePool("gpu", 1, 4, 2*time.Second)
+	c.Apply("mpijob-launcher-waits.yaml", scheduledBy(plane.SchedulerName))
+	workers := c.AwaitPods("train-worker", 4, 30*time.Second)
+	workers.AwaitOnPool("gpu", time.Minute)
+	workers.checkOneStroke(2 * time.Second)
+	launcher := c.AwaitPods("train-launcher", 1, 30*time.Second)
+	launcher.AwaitBound(20 * time.Second)
+}
+
+// One replica of three hosts, and the head.
+func TestPeerRayClusterStartsWholeOrNotAtAll(t *testing.T) {
+	checkWholeOrNotAtAll(t, "raycluster.yaml", "RayCluster", shared.StartKubeRay)
+}
+
+func checkWholeOrNotAtAll(t *testing.T, file, kind string, start func() (*plane.Peer, error)) {
+	for round := range pick(1, 10) {
+		t.Run(fmt.Sprintf("round %d, a node comes late", round+1), func(t *testing.T) {
+			c := newGangCase(t, "late")
+			c.started(start())
+			c.NodePool("gpu", 1, 4, 2*time.Second, faults.Fault{Kind: faults.RegistrationDelay, Launches: []int{3}, DelaySeconds: 6})
+			c.Apply(file, scheduledBy(plane.SchedulerName))
+			c.checkOneGang("train", 4, derivedFrom(kind))
+		})
+		t.Run(fmt.Sprintf("round %d, a node never comes", round+1), func(t *testing.T) {
+			c := newGangCase(t, "never")
+			shared.Muster.Kill()
+			c.Cleanup(shared.Muster.Kill)
+			c.must(shared.Muster.Start(plane.Launch{Engine: map[string]any{"provisioningDeadline": "12s"}}))
+			c.started(start())
+			c.NodePool("gpu", 1, 4, 2*time.Second, faults.Fault{Kind: faults.NeverRegisters, Launches: []int{3}})
+			c.Apply(file, scheduledBy(plane.SchedulerName))
+			g := c.AwaitPods("train", 4, 30*time.Second)
+			g.awaitState(40*time.Second, "BACKING_OFF")
+			c.AwaitHoldsGone(20 * time.Second)
+			g.checkGivenBack()
+		})
 	}
 }
 
