@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Where Kueue isn't installed, its quota objects are those of these
@@ -178,11 +179,22 @@ func TestQueuesStoredByMuster01KeepTheirCohort(t *testing.T) {
 	installQueueDefinitions(t, "--force-conflicts")
 	const fields = "--output=jsonpath={.apiVersion} {.spec.cohort} {.spec.admissionChecks[0]}"
 	const want = "kueue.x-k8s.io/v1beta2 research budget"
-	if got := mustKubectl(t, "get", "clusterqueue", "stored", fields); got != want {
+	// By its version, for kubectl remembers which there were; and served it is a moment later.
+	const kind = "clusterqueues.v1beta2.kueue.x-k8s.io"
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		output, err := shared.Kubectl("get", kind, "stored")
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err, output)
+		}
+	}
+	if got := mustKubectl(t, "get", kind, "stored", fields); got != want {
 		t.Errorf("stored before, read as %q, want %q", got, want)
 	}
-	mustKubectl(t, "annotate", "clusterqueue", "stored", "touched=yes")
-	if got := mustKubectl(t, "get", "clusterqueue", "stored", fields); got != want {
+	mustKubectl(t, "annotate", kind, "stored", "touched=yes")
+	if got := mustKubectl(t, "get", kind, "stored", fields); got != want {
 		t.Errorf("written again, read as %q, want %q", got, want)
 	}
 }

@@ -36,7 +36,7 @@ const tenantRole = "tests-tenant"
 func installTenants(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"fast", "slow"} {
-		mustApply(t, "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nmetadata: {name: "+name+"}\nspec: {nodeLabels: {"+flavorLabel+": "+name+"}}\n")
+		mustApply(t, "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: "+name+"}\nspec: {nodeLabels: {"+flavorLabel+": "+name+"}}\n")
 	}
 	installUser(t)
 	roles := shared.Client.RbacV1().ClusterRoles()

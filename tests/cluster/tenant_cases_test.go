@@ -413,7 +413,7 @@ var tenantCases = []tenantCase{
 			refused("forbidden", merge("clusterqueue/{{ns}}-default:status", `{"status":{"pendingWorkloads":0}}`)),
 			refused("forbidden", remove("clusterqueue/{{others}}")),
 			refused("forbidden", merge("flavor/fast", `{"spec":{"nodeLabels":null}}`)),
-			refused("forbidden", create("localqueue/mine", `{"apiVersion":"kueue.x-k8s.io/v1beta1","kind":"LocalQueue","metadata":{},"spec":{"clusterQueue":"{{others}}"}}`)),
+			refused("forbidden", create("localqueue/mine", `{"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"LocalQueue","metadata":{},"spec":{"clusterQueue":"{{others}}"}}`)),
 			refused("forbidden", merge("localqueue/default", `{"spec":{"clusterQueue":"{{others}}"}}`)),
 			refused("forbidden", remove("localqueue/default")),
 			refused("forbidden", merge("node/{{node}}", `{"metadata":{"labels":{"`+flavorLabel+`":"slow"}}}`)),
@@ -429,7 +429,7 @@ var tenantCases = []tenantCase{
 	{
 		name: "he writes Workloads and their status",
 		does: []step{
-			refused("forbidden", create("workload/mine", `{"apiVersion":"kueue.x-k8s.io/v1beta1","kind":"Workload","metadata":{},"spec":{"queueName":"default","podSets":[]}}`)),
+			refused("forbidden", create("workload/mine", `{"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"Workload","metadata":{},"spec":{"queueName":"default","podSets":[]}}`)),
 			refused("forbidden", merge("workload/mine", `{"spec":{"active":true}}`)),
 			refused("forbidden", merge("workload/mine:status", `{"status":{"admission":{"clusterQueue":"{{ns}}-default"}}}`)),
 			refused("forbidden", remove("workload/mine")),
