@@ -90,10 +90,10 @@ FMT_END_NAMESPACE
 ")
 
 # muster_archive(OUT PACKAGE): sets OUT to what links PACKAGE's archive where PACKAGE links its shared
-# library: absl::NAME, fmt::fmt or yaml-cpp. Everything else is its own.
+# library: absl::NAME, fmt::fmt, yaml-cpp or OpenSSL::Crypto. Everything else is its own.
 function(muster_archive out package)
   set(${out} ${package} PARENT_SCOPE)
-  if(NOT package MATCHES "^absl::|^fmt::fmt$|^yaml-cpp$")
+  if(NOT package MATCHES "^absl::|^fmt::fmt$|^yaml-cpp$|^OpenSSL::Crypto$")
     return()
   endif()
   string(REPLACE "::" "_" archive archive_${package})
@@ -102,6 +102,9 @@ function(muster_archive out package)
     return()
   endif()
   get_target_property(shared ${package} IMPORTED_LOCATION_NONE)
+  if(NOT shared)
+    get_target_property(shared ${package} IMPORTED_LOCATION)
+  endif()
   if(package STREQUAL "fmt::fmt")
     add_library(${archive} STATIC EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/fmt_archive.cc)
   elseif(shared)
