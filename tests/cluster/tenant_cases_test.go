@@ -20,20 +20,10 @@ type hole struct {
 // knownHoles are the cases that fail today. One that doesn't fail any more fails the suite until it is
 // taken out here.
 var knownHoles = map[string]hole{
-	// Quota's record goes with the PodGroup, and counts pods that it knows.
-	"the PodGroup is deleted and made anew while its pods run":                    {recordGoes, true},
-	"the PodGroup is deleted while its pods run, and Muster starts anew":          {recordGoes, true},
-	"the PodGroup has a finalizer and is being deleted while its pods run":        {recordGoes, true},
-	"the PodGroup that Muster made for a Job is deleted while its pods run":       {recordGoes, true},
-	"a Job is deleted and its pods run on":                                        {recordGoes, true},
-	"a Job is deleted, and its pods end only when they like":                      {recordGoes, true},
-	"running pods leave their group":                                              {"a bound pod that joins a gang of its own has no record", true},
+	// Quota's record counts pods that it knows.
 	"running pods go over to a gang that waits":                                   {"a bound pod that joins another gang isn't in its record", true},
 	"a Job's pods are deleted and end only when they like, while it makes others": {terminatingIsFree, true},
 	"a Job is suspended and resumed while its pods end only when they like":       {terminatingIsFree, true},
-
-	"pods are deleted and end only when they like, then their PodGroup": {recordGoes, true},
-	"running pods ask for more cpu than the queue has":                  {"what is counted is what the gang asked for when it was admitted", true},
 
 	// Records that users write are believed; the policies keep them from writing.
 	"a record charges a queue of others with a thousand GPUs": {why: recordBelieved},
@@ -43,15 +33,12 @@ var knownHoles = map[string]hole{
 	"a pod of the default scheduler takes GPUs before":       {foreignIsFree, true},
 	"a Job with a queue has pods of the default scheduler":   {foreignIsFree, true},
 
-	"pods of an owner that nobody knows start whole or not at all":            {"they are bound one by one", true},
 	"a priority is made, or one for workloads is claimed that doesn't exist":  {"an unknown WorkloadPriorityClass counts as none", true},
-	"termination messages of two gangs call a node's GPU broken":              {"what containers say marks nodes for all", true},
 	"members are turned away because a pod of nobody's took their room first": {"any rejection by the kubelet marks nodes for all", true},
 }
 
 const (
 	recordBelieved    = "the record of quota is an annotation that users may write"
-	recordGoes        = "what a gang holds is said by its PodGroup's annotation alone, and goes with it"
 	terminatingIsFree = "pods that are being deleted aren't counted beside those made in their place"
 	foreignIsFree     = "pods that Muster didn't admit aren't counted"
 )
