@@ -25,9 +25,6 @@ var knownHoles = map[string]hole{
 	"a Job's pods are deleted and end only when they like, while it makes others": {terminatingIsFree, true},
 	"a Job is suspended and resumed while its pods end only when they like":       {terminatingIsFree, true},
 
-	// Records that users write are believed; the policies keep them from writing.
-	"a record charges a queue of others with a thousand GPUs": {why: recordBelieved},
-
 	// What runs without Muster's admission isn't counted yet against its namespace.
 	"a pod of nobody's names its node and takes GPUs before": {foreignIsFree, true},
 	"a pod of the default scheduler takes GPUs before":       {foreignIsFree, true},
@@ -38,7 +35,6 @@ var knownHoles = map[string]hole{
 }
 
 const (
-	recordBelieved    = "the record of quota is an annotation that users may write"
 	terminatingIsFree = "pods that are being deleted aren't counted beside those made in their place"
 	foreignIsFree     = "pods that Muster didn't admit aren't counted"
 )
