@@ -319,7 +319,7 @@ bool Cycle::NameVictims(Entry& entry) {
   entry.next_flavor.clear();
   entry.reported = std::move(victims);
   entry.claimed_pass = room_.LastPass(root);
-  if (!IsStrict(ledger_, entry.queue)) room_.line(entry.queue).Stick(&entry);
+  if (!IsStrict(ledger_, entry.queue)) room_.StayFirst(&entry);
   if (!any_new) return false;
   Decision& decision = decisions_.emplace_back();
   decision.id = entry.workload.id;

@@ -68,6 +68,28 @@ TEST(Preemption, KeepsWhatItWaitsForFromThoseBehind) {
   EXPECT_THAT(world.Schedule(), ElementsAre("urgent"));
 }
 
+TEST(Preemption, KeepsItsTurnOverAStopOfItsClusterQueueAlone) {
+  for (const bool of_cluster_queue : {true, false}) {
+    QuotaWorld world;
+    kube::ClusterQueue queue = Preempting("q", 3);
+    world.Add(queue).Admit({Gang("low", "q", 3)});
+    world.Enqueue(Gang("high", "q", 3, 1));
+    EXPECT_THAT(world.Schedule(), ElementsAre("high<-low"));
+    kube::LocalQueue local = Local("q");
+    const auto stop = [&](kube::StopPolicy policy) {
+      (of_cluster_queue ? queue.stop_policy : local.stop_policy) = policy;
+      world.Add(queue);
+      world.scheduler.Upsert(local);
+    };
+    stop(kube::StopPolicy::kHold);
+    world.Enqueue(Gang("highest", "q", 3, 2));
+    EXPECT_THAT(world.Schedule(), IsEmpty());
+    stop(kube::StopPolicy::kNone);
+    world.scheduler.Withdraw("low");
+    EXPECT_EQ(world.Schedule().front(), of_cluster_queue ? "high" : "highest");
+  }
+}
+
 TEST(Preemption, OfTwoInOnePassNeverCountsOnTheSameVictims) {
   QuotaWorld world;
   world.Add(Preempting("q", 4, "c")).Add(Preempting("r", 4, "c")).Add(Preempting("s", 0, "c"));

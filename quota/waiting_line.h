@@ -85,9 +85,8 @@ class WaitingLine {
   // The next to be tried; null if there is none.
   Entry* Head() const;
   // What is tried before all others, unless it is parked, until it is removed or another takes its
-  // place: its victims are being evicted (Kueue#6929).
+  // place.
   void Stick(Entry* entry);
-  Entry* sticky() const { return sticky_; }
 
   void ParkClass(Entry* entry);  // for the refusals of its assignment
   void ParkAlone(Entry* entry);

@@ -98,13 +98,18 @@ void WaitingRoom::EnterSurplus(const Workload& workload, const Admission& admiss
 }
 
 void WaitingRoom::Enter(std::unique_ptr<Entry> entry) {
-  Leave(entry->workload.id);
+  Take(entry->workload.id);
   Entry* settled = entry.get();
   entries_.insert(std::move(entry));
   if (!ledger_.is_stale()) Settle(settled);
 }
 
 std::unique_ptr<Entry> WaitingRoom::Leave(std::string_view id) {
+  absl::erase_if(first_, [&](const auto& each) { return each.second == id; });
+  return Take(id);
+}
+
+std::unique_ptr<Entry> WaitingRoom::Take(std::string_view id) {
   auto it = entries_.find(id);
   if (it == entries_.end()) return nullptr;
   std::unique_ptr<Entry> entry = std::move(entries_.extract(it).value());
@@ -139,6 +144,28 @@ void WaitingRoom::SetPlace(Entry* entry) const {
   }
 }
 
+void WaitingRoom::StayFirst(Entry* entry) {
+  first_[ledger_.layout().queue(entry->queue).object->meta.name] = entry->workload.id;
+  line(entry->queue).Stick(entry);
+}
+
+// As long as its LocalQueue isn't stopped and leads to the same ClusterQueue.
+bool WaitingRoom::StaysFirst(const Entry& entry) {
+  if (first_.empty()) return false;
+  const auto& locals = ledger_.objects().local_queues();
+  const auto local =
+      locals.find(absl::StrCat(entry.workload.name_space, "/", entry.workload.queue));
+  const bool is_open =
+      local != locals.end() && local->second.stop_policy == kube::StopPolicy::kNone;
+  absl::erase_if(first_, [&](const auto& each) {
+    return each.second == entry.workload.id &&
+           (!is_open || entry.queue < 0 || each.first != local->second.cluster_queue);
+  });
+  if (entry.queue < 0 || !is_open) return false;
+  const auto first = first_.find(local->second.cluster_queue);
+  return first != first_.end() && first->second == entry.workload.id;
+}
+
 // Equal for those of whom quota refuses either all or none.
 std::string WaitingRoom::ClassKey(const Entry& entry) const {
   if (entry.is_surplus) return absl::StrCat("surplus ", entry.workload.id);
@@ -164,12 +191,14 @@ void WaitingRoom::Settle(Entry* entry) {
   entry->claimed_pass = -1;
   entry->placements_epoch = -1;
   entry->next_flavor.clear();
+  const bool stays_first = StaysFirst(*entry);
   if (entry->blocked.code != WaitCode::kNone) return;
   const QueueConfig& queue = ledger_.layout().queue(entry->queue);
   line(entry->queue).Add(entry, ClassKey(*entry), [&] {
     return MakeDemand(entry->is_surplus ? entry->asked : entry->workload.pod_sets, queue,
                       ledger_.names());
   });
+  if (stays_first) line(entry->queue).Stick(entry);
   changed_roots_.insert(queue.root);
 }
 
@@ -177,10 +206,6 @@ void WaitingRoom::Resettle() {
   const Layout& layout = ledger_.layout();
   // Entries point into the old lines.
   std::vector<std::unique_ptr<WaitingLine>> old_lines = std::move(lines_);
-  std::vector<Entry*> sticky;
-  for (const auto& line : old_lines) {
-    if (line->sticky() != nullptr) sticky.push_back(line->sticky());
-  }
   lines_.clear();
   queues_under_.assign(static_cast<size_t>(layout.tree.size()), {});
   passes_.assign(static_cast<size_t>(layout.tree.size()), 0);
@@ -193,9 +218,6 @@ void WaitingRoom::Resettle() {
     }
   }
   for (const std::unique_ptr<Entry>& entry : entries_) Settle(entry.get());
-  for (Entry* entry : sticky) {
-    if (entry->kind != nullptr) line(entry->queue).Stick(entry);
-  }
 }
 
 void WaitingRoom::Resettle(const std::string& name_space) {
@@ -203,7 +225,7 @@ void WaitingRoom::Resettle(const std::string& name_space) {
   for (const std::unique_ptr<Entry>& entry : entries_) {
     if (entry->workload.name_space == name_space) ids.push_back(entry->workload.id);
   }
-  for (const std::string& id : ids) Enter(Leave(id));
+  for (const std::string& id : ids) Enter(Take(id));
 }
 
 void WaitingRoom::Wake(int root) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "quota/ledger.h"
 #include "quota/waiting_line.h"
 
@@ -33,6 +34,10 @@ class WaitingRoom {
   void EnterSurplus(const Workload& workload, const Admission& admission);
   // What left, or null.
   std::unique_ptr<Entry> Leave(std::string_view id);
+  // Its victims are being evicted: it stays first in its line, also over a stop of its
+  // ClusterQueue, until it leaves or another takes its place (Kueue v0.19.2,
+  // pkg/cache/queue/cluster_queue.go:87).
+  void StayFirst(Entry* entry);
   Entry* Find(std::string_view id);
   const Entry* Find(std::string_view id) const;
 
@@ -65,8 +70,10 @@ class WaitingRoom {
 
  private:
   void Enter(std::unique_ptr<Entry> entry);
+  std::unique_ptr<Entry> Take(std::string_view id);
   void Settle(Entry* entry);
   void SetPlace(Entry* entry) const;  // `queue` and `blocked`
+  bool StaysFirst(const Entry& entry);
   std::string ClassKey(const Entry& entry) const;
 
   Ledger& ledger_;
@@ -76,6 +83,7 @@ class WaitingRoom {
   std::vector<std::vector<int>> queues_under_;       // by node
   std::vector<int64_t> passes_;                      // by node
   std::set<int> changed_roots_;
+  absl::flat_hash_map<std::string, std::string> first_;  // who stays first, by ClusterQueue
   int64_t placement_epoch_ = 0;
 };
 
