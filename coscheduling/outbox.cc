@@ -1,6 +1,7 @@
 #include "coscheduling/outbox.h"
 
 #include <algorithm>
+#include <variant>
 
 namespace muster::coscheduling {
 namespace {
@@ -9,8 +10,8 @@ constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
 constexpr absl::Duration kLongestPause = absl::Seconds(10);
 constexpr absl::Duration kRemembered = absl::Minutes(1);
 
-absl::Duration PauseAfter(int failures) {
-  return std::min(kFirstPause * (1 << std::min(failures - 1, 10)), kLongestPause);
+absl::Duration PauseAfter(int attempts) {
+  return std::min(kFirstPause * (1 << std::min(attempts - 1, 10)), kLongestPause);
 }
 
 }  // namespace
@@ -38,7 +39,7 @@ bool Outbox::Act(const std::string& target, Action action, OnFinish on_finish) {
   const auto pause = pauses_.find(target);
   if (pause != pauses_.end() && agenda_->now() < pause->second.until) return false;
   if (!under_way_.insert(target).second) return false;
-  by_id_[next_id_] = {target, std::move(on_finish)};
+  by_id_[next_id_] = {target, std::move(on_finish), std::holds_alternative<EvictPod>(action)};
   pending_.push_back({next_id_++, std::move(action)});
   return true;
 }
@@ -47,13 +48,17 @@ void Outbox::Finish(uint64_t action_id, const absl::Status& status) {
   auto entry = by_id_.extract(action_id);
   if (entry.empty()) return;
   const absl::Time now = agenda_->now();
-  const auto& [target, on_finish] = entry.mapped();
+  const auto& [target, on_finish, is_eviction] = entry.mapped();
   under_way_.erase(target);
-  if (status.ok()) {
-    pauses_.erase(target);
-  } else {
+  if (!status.ok()) {
     Pause& pause = pauses_[target];
     pause.until = now + PauseAfter(++pause.failures);
+  } else if (is_eviction) {
+    Pause& pause = pauses_[target];
+    pause.failures = 0;
+    pause.until = now + PauseAfter(++pause.evictions);
+  } else {
+    pauses_.erase(target);
   }
   if (on_finish) on_finish(status, now);
 }

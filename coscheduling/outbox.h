@@ -1,5 +1,5 @@
 // What is asked of the shell: one action per target ("bind/<uid>") at a time, with growing pauses
-// after failures.
+// after failures, and after evictions: their answer doesn't hold the pod, so it is seen later.
 //
 // Nothing is remembered as "done": an owner asks again until it sees the effect. A gang is looked
 // at again when an action that it asked for has finished, and when one may be tried again that
@@ -36,8 +36,8 @@ class Outbox {
   // `agenda` outlives it.
   explicit Outbox(Agenda* agenda) : agenda_(agenda) {}
 
-  // Starts the action if its target may be asked: neither under way nor in the pause after a
-  // failure. True if it was started.
+  // Starts the action if its target may be asked: neither under way nor in a pause. True if it was
+  // started.
   bool Act(GangId gang, const std::string& target, Action action, OnFinish on_finish = nullptr);
   // The same of an action that isn't a gang's: a node's, a job's, a queue's.
   bool Act(const std::string& target, Action action, OnFinish on_finish = nullptr);
@@ -45,7 +45,8 @@ class Outbox {
   bool MayAct(GangId gang, const std::string& target);
   // For actions without an outcome worth waiting for.
   void Tell(Action action) { pending_.push_back({0, std::move(action)}); }
-  // Ignores an id it doesn't know. A failure pauses the target: 100 ms, doubling to 10 s.
+  // Ignores an id it doesn't know. A failure, or an eviction, pauses the target: 100 ms, doubling
+  // to 10 s.
   void Finish(uint64_t action_id, const absl::Status& status);
 
   bool IsUnderWay(const std::string& target) const { return under_way_.contains(target); }
@@ -61,9 +62,11 @@ class Outbox {
   struct Entry {
     std::string target;
     OnFinish on_finish;
+    bool is_eviction = false;
   };
   struct Pause {
     int failures = 0;
+    int evictions = 0;
     absl::Time until;
   };
 

@@ -51,6 +51,19 @@ TEST_F(OutboxTest, AFailureIsFollowedByAPauseThatDoublesUpToTenSeconds) {
   EXPECT_EQ(outbox_.Failures("x"), 0);
 }
 
+TEST_F(OutboxTest, AnEvictionWhoseEffectIsSeenLateIsAskedForEverLessOften) {
+  int asked = 0;
+  for (int i = 0; i < 1000; ++i) {
+    if (outbox_.Act("evict/a", EvictPod{})) {
+      ++asked;
+      outbox_.Finish(outbox_.Take().at(0).id, absl::OkStatus());
+    }
+    agenda_.AdvanceTo(agenda_.now() + absl::Milliseconds(10));
+  }
+  EXPECT_EQ(asked, 7) << "after 0, 0.1, 0.3, 0.7, 1.5, 3.1 and 6.3 of 10 s";
+  EXPECT_EQ(outbox_.Failures("evict/a"), 0);
+}
+
 TEST_F(OutboxTest, TheOutcomeIsHandedOnAndAnUnknownIdIsIgnored) {
   absl::Status seen;
   const uint64_t id = Ask("x", [&](const absl::Status& status, absl::Time) { seen = status; });
