@@ -42,8 +42,10 @@ kube::ResourceList LimitsOf(const kube::NodePool& pool, PoolLimits limits) {
 
 Standing StandingFor(const Demand& demand, const Snapshot& snapshot) {
   Standing standing;
+  kube::PodSpec spec = *demand.spec;
+  spec.persistent_volume_claims.clear();
   kube::Pod pod;
-  pod.spec = demand.spec;
+  pod.spec = std::make_shared<const kube::PodSpec>(std::move(spec));
   ClassCheck check(snapshot, pod);
   for (const auto& [name, info] : snapshot.nodes()) {
     if (info.is_virtual || check.Check(info, Detail::kOmitted)) continue;

@@ -57,7 +57,8 @@ struct Standing {
   bool made_by_others = false;
 };
 
-// As if they were empty: what stands there comes and goes. O(nodes).
+// As if they were empty, and every claim's volume within reach: what stands there comes and goes,
+// and so do claims. O(nodes).
 Standing StandingFor(const Demand& demand, const Snapshot& snapshot);
 
 // The nodes that could be made of them are the same; how many there are already may differ.

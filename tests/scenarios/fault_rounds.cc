@@ -23,6 +23,10 @@ constexpr absl::Duration kFaultsGoOn = absl::Seconds(20);
 constexpr absl::Duration kRest = absl::Minutes(10);
 constexpr absl::Duration kSettling = absl::Minutes(7);
 
+constexpr std::string_view kLocalQueue =
+    R"({"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"LocalQueue",
+        "metadata":{"name":"default","namespace":"default"},"spec":{"clusterQueue":"gpus"}})";
+
 ReconcileStep TurnOf(const std::string& job) {
   ReconcileStep turn;
   turn.object = job;
@@ -31,7 +35,7 @@ ReconcileStep TurnOf(const std::string& job) {
 
 class RoundDraw {
  public:
-  explicit RoundDraw(uint64_t seed) : seed_(seed), draw_(seed, 17) {}
+  explicit RoundDraw(uint64_t seed) : seed_(seed), draw_(seed, 17), more_(seed, 18) {}
 
   Scenario Make() {
     scenario_.name = fmt::format("Round {} comes to rest once nothing goes wrong any more", seed_);
@@ -42,6 +46,7 @@ class RoundDraw {
       at_ += absl::Milliseconds(draw_.Chance(30) ? Between(0, 50) : Between(50, 8'000));
       Disturb();
     }
+    if (seed_ % 4 == 3) MakeMore();
     MakeFaults(at_ + kFaultsGoOn);
     // The jobs' controllers take their turns, so that what was suspended ends.
     for (absl::Duration turn = at_ + absl::Seconds(5); turn < at_ + kRest; turn += Pause(turn)) {
@@ -109,20 +114,104 @@ class RoundDraw {
     scenario_.node_pools.push_back(pool);
   }
 
+  // What a quarter of the rounds have besides, at any time in them: edits of the queue and its
+  // objects, StatefulSets, gangs with volumes. Drawn by itself, so that the others stay as they
+  // are.
+  void MakeMore() {
+    const auto between = [this](int low, int high) {
+      return static_cast<int>(more_.Between(low, high));
+    };
+    Draw& more = more_;
+    for (int i = between(2, 6); i > 0; --i) {
+      const absl::Duration at =
+          absl::Milliseconds(between(1, static_cast<int>(at_ / absl::Milliseconds(1))));
+      const int kind = between(1, has_queue_ ? 100 : 40);
+      if (kind <= 20) {
+        const std::string name = fmt::format("s{}", jobs_.size());
+        jobs_.push_back("statefulset/" + name);
+        AddAt(at, ApplyStep{StatefulSetManifest(name, between(1, 3))});
+        AddAt(at + absl::Milliseconds(between(0, 500)), TurnOf(jobs_.back()));
+      } else if (kind <= 40) {
+        AddGangWithVolume(at, fmt::format("v{}", i), between(1, 3), absl::Seconds(between(-5, 5)));
+      } else if (kind <= 60) {
+        AddAt(at, PatchStep{
+                      "clusterqueue/gpus",
+                      fmt::format(R"({{"spec":{{"stopPolicy":"{}"}}}})", StopPolicy(between(0, 2))),
+                      false});
+      } else if (kind <= 70) {
+        AddAt(at, PatchStep{
+                      "localqueue/default",
+                      fmt::format(R"({{"spec":{{"stopPolicy":"{}"}}}})", StopPolicy(between(0, 2))),
+                      false});
+      } else if (kind <= 90) {
+        AddAt(at, ApplyStep{ClusterQueueManifest(more.Chance(50), between(0, 8))});
+      } else {
+        AddAt(at, DeleteStep{"localqueue/default"});
+        if (more.Chance(70)) {
+          AddAt(at + absl::Milliseconds(between(0, 5'000)), ApplyStep{std::string(kLocalQueue)});
+        }
+      }
+    }
+  }
+
+  // Its claim comes so much later than the gang.
+  void AddGangWithVolume(absl::Duration at, const std::string& name, int members,
+                         absl::Duration claim_comes) {
+    GangSpec gang;
+    gang.name = name;
+    gang.members = members;
+    gang.min_member = members;
+    gang.requests = {{"nvidia.com/gpu", "1"}};
+    gang.spec_json = fmt::format(
+        R"({{"volumes":[{{"name":"d","persistentVolumeClaim":{{"claimName":"{}"}}}}]}})", name);
+    AddAt(at, gang);
+    const absl::Duration then = std::max(at + claim_comes, absl::ZeroDuration());
+    AddAt(then, ApplyStep{R"({"apiVersion":"storage.k8s.io/v1","kind":"StorageClass",
+                              "metadata":{"name":"late"},"provisioner":"x",
+                              "volumeBindingMode":"WaitForFirstConsumer"})"});
+    AddAt(then, ApplyStep{fmt::format(
+                    R"({{"apiVersion":"v1","kind":"PersistentVolumeClaim",
+                        "metadata":{{"name":"{}","namespace":"default"}},
+                        "spec":{{"accessModes":["ReadWriteMany"],"storageClassName":"late",
+                          "resources":{{"requests":{{"storage":"1Gi"}}}}}}}})",
+                    name)});
+  }
+
+  static std::string_view StopPolicy(int which) {
+    return which == 0 ? "None" : which == 1 ? "Hold" : "HoldAndDrain";
+  }
+
+  static std::string StatefulSetManifest(const std::string& name, int replicas) {
+    return fmt::format(
+        R"({{"apiVersion":"apps/v1","kind":"StatefulSet",
+            "metadata":{{"name":"{0}","namespace":"default"}},
+            "spec":{{"replicas":{1},"serviceName":"{0}","podManagementPolicy":"Parallel",
+              "selector":{{"matchLabels":{{"app":"{0}"}}}},
+              "template":{{"metadata":{{"labels":{{"app":"{0}"}}}},
+                "spec":{{"schedulerName":"coscheduling","containers":[{{"name":"c","image":"i",
+                  "resources":{{"requests":{{"nvidia.com/gpu":"1"}},
+                                "limits":{{"nvidia.com/gpu":"1"}}}}}}]}}}}}}}})",
+        name, replicas);
+  }
+
   // Without preemption: of gangs that displace each other contention_test has rounds.
   void MakeQueue() {
     Add(ApplyStep{R"({"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"ResourceFlavor",
                       "metadata":{"name":"any"}})"});
-    Add(ApplyStep{fmt::format(
+    const bool best_effort = draw_.Chance(50);
+    Add(ApplyStep{ClusterQueueManifest(best_effort, Between(2, 8))});
+    Add(ApplyStep{std::string(kLocalQueue)});
+    has_queue_ = true;
+  }
+
+  static std::string ClusterQueueManifest(bool best_effort, int gpus) {
+    return fmt::format(
         R"({{"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"ClusterQueue","metadata":{{"name":"gpus"}},
             "spec":{{"namespaceSelector":{{}},"queueingStrategy":"{}",
               "resourceGroups":[{{"coveredResources":["nvidia.com/gpu"],
                 "flavors":[{{"name":"any",
                   "resources":[{{"name":"nvidia.com/gpu","nominalQuota":{}}}]}}]}}]}}}})",
-        draw_.Chance(50) ? "BestEffortFIFO" : "StrictFIFO", Between(2, 8))});
-    Add(ApplyStep{R"({"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"LocalQueue",
-                      "metadata":{"name":"default","namespace":"default"},
-                      "spec":{"clusterQueue":"gpus"}})"});
+        best_effort ? "BestEffortFIFO" : "StrictFIFO", gpus);
   }
 
   void MakeGang() {
@@ -258,7 +347,9 @@ class RoundDraw {
 
   const uint64_t seed_;
   Draw draw_;
+  Draw more_;
   Scenario scenario_;
+  bool has_queue_ = false;
   absl::Duration at_;
   int node_count_ = 0;
   std::vector<GangSpec> gangs_;
