@@ -55,18 +55,27 @@ void GpuAccount::Add(const GpuAccount& other) {
   for (size_t i = 0; i < kIdleReasons; ++i) idle[i] += other.idle[i];
 }
 
-void GpuLedger::MoveTo(Millis now) {
-  const Millis passed = now - now_;
+// Rates change in EndMoment only, so what is used and idles is booked no more often than that.
+void GpuLedger::Book() {
+  const Millis passed = now_ - booked_;
+  if (passed == 0) return;
   for (const auto& [id, place] : current_) {
     Node& node = nodes_[place];
-    GpuAccount& gpu = node.account.gpu;
-    gpu.bought += node.rate.bought * passed;
-    gpu.used += node.rate.used * passed;
-    for (size_t i = 0; i < kIdleReasons; ++i) gpu.idle[i] += node.rate.idle[i] * passed;
+    node.account.gpu = GpuOf(node);
     const GpuTime waited = node.rate.Of(Idle::kWaiting) * passed;
     if (waited > 0 && !node.waits_for.empty()) node.waited[node.waits_for] += waited;
   }
-  now_ = now;
+  booked_ = now_;
+}
+
+GpuAccount GpuLedger::GpuOf(const Node& node) const {
+  GpuAccount gpu = node.account.gpu;
+  if (node.account.until) return gpu;
+  const Millis passed = now_ - booked_;
+  gpu.bought += node.rate.bought * passed;
+  gpu.used += node.rate.used * passed;
+  for (size_t i = 0; i < kIdleReasons; ++i) gpu.idle[i] += node.rate.idle[i] * passed;
+  return gpu;
 }
 
 void GpuLedger::SetNode(const std::string& id, NodeFacts facts) {
@@ -90,6 +99,7 @@ void GpuLedger::SetNode(const std::string& id, NodeFacts facts) {
 bool GpuLedger::RemoveNode(const std::string& id) {
   const auto it = current_.find(id);
   if (it == current_.end()) return false;
+  Book();
   changed_ = true;
   Node& node = nodes_[it->second];
   node.account.until = now_;
@@ -242,6 +252,7 @@ void GpuLedger::TakeIdle() {
 
 void GpuLedger::EndMoment() {
   if (!std::exchange(changed_, false)) return;
+  Book();
   for (auto& [name, gang] : gangs_) RefreshGang(&gang);
   TakeIdle();
   std::map<std::string_view, std::vector<const MemberFacts*>> members_on;
@@ -317,7 +328,9 @@ bool GpuLedger::AtRest() const {
 std::vector<NodeAccount> GpuLedger::Nodes() const {
   std::vector<NodeAccount> accounts;
   for (const Node& node : nodes_) {
-    if (node.account.from) accounts.push_back(node.account);
+    if (!node.account.from) continue;
+    accounts.push_back(node.account);
+    accounts.back().gpu = GpuOf(node);
   }
   return accounts;
 }
@@ -334,7 +347,7 @@ std::vector<GangAccount> GpuLedger::Gangs() const {
 GpuAccount GpuLedger::Total(bool bought) const {
   GpuAccount total;
   for (const Node& node : nodes_) {
-    if (node.account.facts.bought == bought) total.Add(node.account.gpu);
+    if (node.account.facts.bought == bought) total.Add(GpuOf(node));
   }
   return total;
 }

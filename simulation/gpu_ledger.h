@@ -132,8 +132,8 @@ struct GangAccount {
 
 class GpuLedger {
  public:
-  // Books what was until now. Never goes back.
-  void MoveTo(Millis now);
+  // Never goes back.
+  void MoveTo(Millis now) { now_ = now; }
   // All that changed at this moment is in. Costs something only if anything did.
   void EndMoment();
 
@@ -174,6 +174,8 @@ class GpuLedger {
     GpuAccount rate;  // per millisecond, as things are
   };
 
+  void Book();
+  GpuAccount GpuOf(const Node& node) const;  // until now
   bool Asks(const Gang& gang) const;
   void RefreshGang(Gang* gang);
   // The gang has started, or won't in this attempt.
@@ -185,6 +187,7 @@ class GpuLedger {
   Gang& GangOf(const std::string& name);
 
   Millis now_ = 0;
+  Millis booked_ = 0;
   bool changed_ = false;
   std::map<std::string, Gang> gangs_;
   struct Group {

@@ -30,7 +30,7 @@ constexpr absl::Duration kPartialCommit = absl::Seconds(30);
 constexpr absl::Duration kStatusLag = absl::Seconds(2);
 constexpr absl::Duration kLossyStatusLag = absl::Minutes(2);
 // Gangs that are checked at each moment though nothing was heard of them.
-constexpr size_t kInTurn = 32;
+constexpr size_t kInTurn = 8;
 
 std::vector<WatchItem> ReadAll(kube::embedded::WatchSession& session) {
   constexpr size_t kBatch = 256;
@@ -97,17 +97,21 @@ absl::Status Invariants::Check(const Engine& engine, absl::Time now) {
     if (absl::Status status = CheckQuota(); !status.ok()) return status;
   }
   const std::set<std::string> touched = std::exchange(touched_gangs_, {});
+  const auto was_noted = [&](const std::string& name) {
+    return touched.contains(name) || partial_since_.contains(name) ||
+           status_wrong_since_.contains(name);
+  };
+  const bool any_noted =
+      !touched.empty() || !partial_since_.empty() || !status_wrong_since_.empty();
   const std::vector<GangKey> gangs = engine.Gangs();
   const size_t first = turn_;
   turn_ = gangs.size() <= kInTurn ? 0 : (turn_ + kInTurn) % gangs.size();
   for (size_t i = 0; i < gangs.size(); ++i) {
     const GangKey& key = gangs[i];
-    const std::string name = key.ToString();
     const bool in_turn = (i + gangs.size() - first % gangs.size()) % gangs.size() < kInTurn;
-    if (!in_turn && !touched.contains(name) && !partial_since_.contains(name) &&
-        !status_wrong_since_.contains(name)) {
-      continue;
-    }
+    if (!in_turn && !any_noted) continue;
+    const std::string name = key.ToString();
+    if (!in_turn && !was_noted(name)) continue;
     v1::Gang gang;
     if (!engine.Describe(key, &gang)) continue;
     if (gang.reason().message().empty()) {
