@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "quota/borrowing.h"
 #include "quota/preemption_candidates.h"
 #include "quota/surplus.h"
 #include "quota/tournament.h"
@@ -95,9 +96,10 @@ void Cycle::JudgeGang(Entry& entry) {
   Assignment before = std::move(entry.assignment);
   entry.assignment = AssignFlavors(ledger_, request);
   if (entry.assignment.mode != AssignmentMode::kPreempt) return;
-  if (before.mode == AssignmentMode::kPreempt) entry.targets = VictimsLeft(entry, before.usage);
+  if (before.mode == AssignmentMode::kPreempt) entry.targets = VictimsLeft(entry, before);
   if (!entry.targets.empty()) {
-    entry.assignment = std::move(before);
+    // With the same flavors it ranks by what they are now.
+    if (before.usage != entry.assignment.usage) entry.assignment = std::move(before);
     return;
   }
   entry.targets =
@@ -109,10 +111,11 @@ void Cycle::JudgeGang(Entry& entry) {
                             .fair_sharing = options_.fair_sharing});
 }
 
-// Those named in an earlier pass that haven't gone yet, if `usage` fits once they have. One of them
-// may be no candidate by now, since its queue borrows less with each that goes: naming another
-// instead, as Kueue does, would evict more than is needed, for they go all the same.
-std::vector<Target> Cycle::VictimsLeft(const Entry& entry, const std::vector<PairAmount>& usage) {
+// Those named in an earlier pass that haven't gone yet, if what was chosen then fits once they
+// have; how far it has to borrow is then said anew. One of them may be no candidate by now, since
+// its queue borrows less with each that goes: naming another instead, as Kueue does, would evict
+// more than is needed, for they go all the same.
+std::vector<Target> Cycle::VictimsLeft(const Entry& entry, Assignment& chosen) {
   std::vector<Target> left;
   if (entry.claimed_pass < 0) return left;
   for (const Victim& victim : entry.reported) {
@@ -128,7 +131,15 @@ std::vector<Target> Cycle::VictimsLeft(const Entry& entry, const std::vector<Pai
   Removal removal(ledger_);
   removal.TakeAll(left);
   const int node = ledger_.layout().queue(entry.queue).node;
-  if (!Fits(ledger_.tree(), node, Needed(entry, usage))) left.clear();
+  if (!Fits(ledger_.tree(), node, Needed(entry, chosen.usage))) {
+    left.clear();
+    return left;
+  }
+  chosen.borrowing = 0;
+  for (const PairAmount& each : chosen.usage) {
+    const Reach reach = FindReach(ledger_.tree(), node, each.pair, each.amount);
+    chosen.borrowing = std::max(chosen.borrowing, reach.height);
+  }
   return left;
 }
 
@@ -319,8 +330,13 @@ bool Cycle::NameVictims(Entry& entry) {
   entry.next_flavor.clear();
   entry.reported = std::move(victims);
   entry.claimed_pass = room_.LastPass(root);
-  if (!IsStrict(ledger_, entry.queue)) room_.StayFirst(&entry);
-  if (!any_new) return false;
+  bool has_other_head = false;
+  if (IsStrict(ledger_, entry.queue)) {
+    has_other_head = room_.NobodyStaysFirst(entry.queue);
+  } else {
+    room_.StayFirst(&entry);
+  }
+  if (!any_new) return has_other_head;
   Decision& decision = decisions_.emplace_back();
   decision.id = entry.workload.id;
   decision.victims = entry.reported;

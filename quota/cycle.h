@@ -50,7 +50,7 @@ class Cycle {
 
   void JudgeGang(Entry& entry);
   void JudgeSurplus(Entry& entry);
-  std::vector<Target> VictimsLeft(const Entry& entry, const std::vector<PairAmount>& usage);
+  std::vector<Target> VictimsLeft(const Entry& entry, Assignment& chosen);
   AssignmentRequest RequestOf(Entry& entry) const;
   // What there must be for it to get `usage`.
   std::vector<PairAmount> Needed(const Entry& entry, std::vector<PairAmount> usage) const;

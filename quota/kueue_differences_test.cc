@@ -91,6 +91,40 @@ TEST(UnlikeKueue, QuotaGivenBackInAStoppedLocalQueueIsUsed) {
   EXPECT_THAT(world.Schedule(), ElementsAre("b"));
 }
 
+// The queue manager has forgotten a LocalQueue on Hold, and with it where its workloads are
+// (pkg/controller/core/workload_controller.go:753): Kueue leaves them running.
+TEST(UnlikeKueue, AClusterQueueDrainsItsLocalQueuesOnHoldToo) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Queue("q", {{"f0", 4}});
+  world.Add(queue).Admit({Gang("a", "q", 4)});
+  kube::LocalQueue held = Local("q");
+  held.stop_policy = kube::StopPolicy::kHold;
+  queue.stop_policy = kube::StopPolicy::kHoldAndDrain;
+  world.Add(queue);
+  world.scheduler.Upsert(held);
+  EXPECT_THAT(world.scheduler.ToDrain(), ElementsAre("a"));
+}
+
+// One pod set of b fits in f0 and the other doesn't fit beside a. Kueue leaves f0 out for the first
+// in the next cycle, and f1 for the second in the one after that, and so on for ever
+// (pkg/cache/queue/cluster_queue.go:679): c never has its turn.
+TEST(UnlikeKueue, FlavorsAreNotTriedForEver) {
+  QuotaWorld world;
+  world.Add(Flavor("f0", {{"zone", "a"}})).Add(Flavor("f1", {{"zone", "b"}}));
+  world.Add(Queue("q", {{"f0", 4}, {"f1", 4}}));
+  Workload a = Gang("a", "q", 2, 9);
+  kube::PodSpec in_b;
+  in_b.node_selector["zone"] = "b";
+  a.pod_sets = {Pods("worker", 2, 1, in_b)};
+  world.Admit({a});
+  Workload b = Gang("b", "q", 4, 5);
+  b.pod_sets.push_back(Pods("server", 4, 1));
+  world.Enqueue(b);
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  world.Enqueue(Gang("c", "q", 2));
+  EXPECT_THAT(world.Schedule(), ElementsAre("c"));
+}
+
 // In one cycle p names v, s takes what is free, and Kueue admits r into what v still uses
 // (pkg/scheduler/scheduler.go:758): 10 of 8 are used until v is gone.
 TEST(UnlikeKueue, NobodyIsAdmittedBesideVictimsThatStillRun) {

@@ -90,6 +90,40 @@ TEST(Preemption, KeepsItsTurnOverAStopOfItsClusterQueueAlone) {
   }
 }
 
+TEST(Preemption, GivesNoTurnBeforeOthersOnceItsQueueIsStrict) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Preempting("q", 4);
+  world.Add(queue).Admit({Gang("low", "q", 4)});
+  world.Enqueue(Gang("high", "q", 4, 1));
+  EXPECT_THAT(world.Schedule(), ElementsAre("high<-low"));
+  queue.strategy = kube::QueueingStrategy::kStrictFifo;
+  world.Add(queue).Enqueue(Gang("highest", "q", 4, 2));
+  EXPECT_THAT(world.Schedule(), ElementsAre("highest<-low"));
+  world.scheduler.Withdraw("low");
+  EXPECT_THAT(world.Schedule(), ElementsAre("highest"));
+}
+
+// Once `own` is gone "a" borrows nothing, and comes before "b", which would take all that is free.
+TEST(Preemption, RanksByWhatItBorrowsByNow) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Preempting("q", 4, "c");
+  kube::ClusterQueue rival = Preempting("r", 2, "c");
+  for (kube::ClusterQueue* each : {&queue, &rival}) {
+    each->preemption.borrow_from_lower_priority = true;
+    world.Add(*each);
+  }
+  world.Add(Queue("lender", {{"h100", 4}}, "c")).Add(Queue("s", {{"h100", 0}}, "c"));
+  world.Add(Queue("x", {{"h100", 0}}, "c"));
+  world.Admit({Gang("own", "q", 1, 99), Gang("of-lender", "lender", 4, 99), Gang("v", "x", 4)});
+  world.Enqueue(Gang("a", "q", 4, 1));
+  EXPECT_THAT(world.Schedule(), ElementsAre("a<-v"));
+  world.Enqueue(Gang("b", "r", 6, 9));
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  world.scheduler.Withdraw("own");
+  world.Enqueue(Gang("small", "s", 1));
+  EXPECT_THAT(world.Schedule(), ElementsAre("small"));
+}
+
 TEST(Preemption, OfTwoInOnePassNeverCountsOnTheSameVictims) {
   QuotaWorld world;
   world.Add(Preempting("q", 4, "c")).Add(Preempting("r", 4, "c")).Add(Preempting("s", 0, "c"));
@@ -122,6 +156,26 @@ TEST(Preemption, NamesNobodyElseWhileTheVictimsLeaveOneAfterTheOther) {
     world.scheduler.Withdraw(*first == 'b' ? "c" : "b");
     EXPECT_THAT(world.Schedule(), ElementsAre("urgent"));
   }
+}
+
+// Once c is gone the first pod set would fit in f1, and the second nowhere: Kueue would have
+// evicted all three for nothing, admits c again, and starts over.
+TEST(Preemption, KeepsItsFlavorsWhileTheVictimsLeave) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Queue("q", {{"f0", 6}, {"f1", 4}});
+  queue.preemption.within_cluster_queue = kube::WithinQueuePolicy::kLowerPriority;
+  world.Add(queue);
+  world.Admit({Gang("top", "q", 4, 9), Gang("a", "q", 2), Gang("b", "q", 2), Gang("c", "q", 2)});
+  Workload urgent = Gang("urgent", "q", 1, 5);
+  urgent.pod_sets.push_back(Pods("server", 4, 1));
+  world.Enqueue(urgent);
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent<-c,b,a"));
+  for (const char* victim : {"c", "b"}) {
+    world.Enqueue(Gang(victim, "q", 2));
+    EXPECT_THAT(world.Schedule(), IsEmpty());
+  }
+  world.Enqueue(Gang("a", "q", 2));
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent"));
 }
 
 TEST(Preemption, NamesOthersOnceTheVictimsThatAreLeftDontSuffice) {

@@ -85,7 +85,7 @@ class WaitingLine {
   // The next to be tried; null if there is none.
   Entry* Head() const;
   // What is tried before all others, unless it is parked, until it is removed or another takes its
-  // place.
+  // place; null: nobody is.
   void Stick(Entry* entry);
 
   void ParkClass(Entry* entry);  // for the refusals of its assignment

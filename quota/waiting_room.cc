@@ -149,6 +149,12 @@ void WaitingRoom::StayFirst(Entry* entry) {
   line(entry->queue).Stick(entry);
 }
 
+bool WaitingRoom::NobodyStaysFirst(int queue) {
+  if (first_.erase(ledger_.layout().queue(queue).object->meta.name) == 0) return false;
+  line(queue).Stick(nullptr);
+  return true;
+}
+
 // As long as its LocalQueue isn't stopped and leads to the same ClusterQueue.
 bool WaitingRoom::StaysFirst(const Entry& entry) {
   if (first_.empty()) return false;

@@ -38,6 +38,9 @@ class WaitingRoom {
   // ClusterQueue, until it leaves or another takes its place (Kueue v0.19.2,
   // pkg/cache/queue/cluster_queue.go:87).
   void StayFirst(Entry* entry);
+  // Somebody has victims on a StrictFIFO queue, where that gives no turn before others: neither
+  // does it any more to who got one before the queue became so. True if somebody had.
+  bool NobodyStaysFirst(int queue);
   Entry* Find(std::string_view id);
   const Entry* Find(std::string_view id) const;
 

@@ -149,6 +149,14 @@ std::vector<std::string> HistoryRun::In(State state) const {
   return ids;
 }
 
+std::set<std::string> HistoryRun::Preempting() const {
+  std::set<std::string> ids;
+  for (const std::string& id : In(State::kPending)) {
+    if (scheduler_.WhyWaiting(id).code == WaitCode::kPreempting) ids.insert(id);
+  }
+  return ids;
+}
+
 json FollowHistory(const json& history) {
   HistoryRun run(history.value("fairSharing", false));
   json before = json::object();

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ class HistoryRun {
   nlohmann::json States() const;
   // In order.
   std::vector<std::string> In(State state) const;
+  // Those pending for whom quota is being taken back.
+  std::set<std::string> Preempting() const;
 
  private:
   struct Known {

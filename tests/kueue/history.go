@@ -42,8 +42,9 @@ type Event struct {
 // Course is what came of it: after each event the workloads whose state is
 // another than before it; null if they are gone.
 type Course struct {
-	Changes []map[string]any `json:"changes"`
-	Error   string           `json:"error,omitempty"` // after those events
+	Changes  []map[string]any `json:"changes"`
+	Circling map[int][]string `json:"circling,omitempty"` // by event, see README.md
+	Error    string           `json:"error,omitempty"`    // after those events
 }
 
 func parseHistory(content []byte) (*History, error) {
@@ -55,6 +56,7 @@ func parseHistory(content []byte) (*History, error) {
 
 func follow(h *History) (course Course) {
 	course.Changes = []map[string]any{}
+	course.Circling = map[int][]string{}
 	defer func() {
 		if reason := recover(); reason != nil {
 			course.Error = fmt.Sprint("panic: ", reason)
@@ -78,6 +80,9 @@ func follow(h *History) (course Course) {
 		}
 		now := w.states()
 		course.Changes = append(course.Changes, changes(before, now))
+		if circling := w.scanning(); len(circling) > 0 {
+			course.Circling[i] = circling
+		}
 		before = now
 	}
 	return course

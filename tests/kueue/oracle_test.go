@@ -272,3 +272,24 @@ func TestHistory(t *testing.T) {
 		}
 	}
 }
+
+// One pod set of b fits in f1, and the other doesn't fit beside a: each is tried in turn where the
+// other was before.
+func TestCirclingIsTold(t *testing.T) {
+	zone := func(name string) string { return fmt.Sprintf(`"nodeLabels":{"zone":%q}`, name) }
+	b := strings.Replace(pending("b", "lq", 0, 4, ""), `"podSets":[`,
+		`"podSets":[{"name":"first","count":4,"requests":{"cpu":"1"}},`, 1)
+	h, err := parseHistory([]byte(`{"events":[` + strings.Join([]string{
+		`{"flavor":` + flavor("f1", zone("a")) + `}`, `{"flavor":` + flavor("f2", zone("b")) + `}`,
+		`{"clusterQueue":` + queue("q", "", "f1=4,f2=4", "") + `}`,
+		`{"localQueue":{"metadata":{"name":"lq"},"spec":{"clusterQueue":"q"}}}`,
+		`{"arrives":` + pending("a", "lq", 0, 2, `,"nodeSelector":{"zone":"b"}`) + `}`,
+		`{"arrives":` + b + `}`, `{"ends":"a"}`}, ",") + `]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	course := follow(h)
+	if want := map[int][]string{5: {"b"}}; course.Error != "" || !reflect.DeepEqual(course.Circling, want) {
+		t.Errorf("%s: circling after events are %v, want %v", course.Error, course.Circling, want)
+	}
+}

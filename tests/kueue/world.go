@@ -216,7 +216,7 @@ func (w *world) settle() error {
 			idle = 0
 		}
 		// A head that stays may try its next flavor in the next cycle.
-		if idle > 0 && (!w.scansFlavors() || idle > mostFlavors) {
+		if idle > 0 && (len(w.scanning()) == 0 || idle > mostFlavors) {
 			return nil
 		}
 		if w.cycles > mostCycles {
@@ -238,15 +238,19 @@ func (w *world) hasHeads() bool {
 	return false
 }
 
-func (w *world) scansFlavors() bool {
+// scanning are those who would try further flavors in the next cycle. Where
+// another cycle would change nothing else they do so for ever.
+func (w *world) scanning() []string {
+	var names []string
 	for name := range w.queues.Dump() {
 		for _, info := range w.queues.PendingWorkloadsInfo(name) {
 			if info.LastAssignment.PendingFlavors() && w.cache.ClusterQueueActive(name) {
-				return true
+				names = append(names, info.Obj.Name)
 			}
 		}
 	}
-	return false
+	slices.Sort(names)
+	return names
 }
 
 // signature is all that a cycle may change, but for what heads tried last.

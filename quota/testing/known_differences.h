@@ -1,0 +1,39 @@
+// The kinds of difference that README.md of quota/ lists, told from each other in whole histories.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "nlohmann/json.hpp"
+
+namespace muster::quota::testing {
+
+// Where a history goes two ways for the first time.
+struct Fork {
+  nlohmann::json history;          // its last event is the one after which it does
+  nlohmann::json before;           // states by id, before that event
+  nlohmann::json ours;             // ... and after it
+  nlohmann::json theirs;           // ... by Kueue; null where it got no further
+  std::set<std::string> circled;   // "circling" of tests/kueue/README.md, before that event
+  std::set<std::string> circling;  // ... and after it
+};
+
+// After this event, by the courses of the whole history.
+Fork ForkAfter(const nlohmann::json& history, int64_t event, const nlohmann::json& ours,
+               const nlohmann::json& theirs);
+
+// What differs between two states.
+nlohmann::json Changes(const nlohmann::json& ours, const nlohmann::json& theirs);
+
+nlohmann::json Until(nlohmann::json history, int64_t event);
+// Everybody who waits is tried again after the event.
+nlohmann::json WokenAfter(nlohmann::json history, int64_t event);
+
+// Why Kueue goes another way; empty if that is of no listed kind. `goes_alike` says whether a
+// history goes as by Kueue up to its end.
+std::string_view KnownDifference(const Fork& fork,
+                                 const std::function<bool(const nlohmann::json&)>& goes_alike);
+
+}  // namespace muster::quota::testing
