@@ -53,6 +53,11 @@ EfaDevices CountEfaDevices(Machine& machine);
 // OK if NCCL would find aws-ofi-nccl, by the name that its environment gives; `name` becomes it.
 absl::Status FindNetworkPlugin(Machine& machine, std::string* name = nullptr);
 
+// What shows that this container's pod asks for GPUs, for a sentence: `expected` ones, those that
+// NVML shows, its device files, or the device plugin's NVIDIA_VISIBLE_DEVICES; nothing if none
+// does.
+std::optional<std::string> GpusAskedFor(Machine& machine, int expected);
+
 // Number, memory errors and failed row remappings of the GPUs that NVML shows.
 Row CheckGpuHealth(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected);
 // Free memory of each GPU, and who uses the rest; ranks must start on GPUs that are empty.

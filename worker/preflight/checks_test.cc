@@ -44,6 +44,24 @@ TEST(Checks, AMachineWithoutGpusServesAJobThatWantsNone) {
   EXPECT_EQ(Judged(CheckGpuHealth(machine.inventory, {.gpus = 8})), "failed driver-missing");
 }
 
+TEST(Checks, APodThatAsksForGpusShowsIt) {
+  MadeUpMachine machine;
+  EXPECT_EQ(GpusAskedFor(machine, 0), "NVML shows 8 GPUs");
+  EXPECT_EQ(GpusAskedFor(machine, 4), "4 GPUs are expected");
+  machine.inventory = absl::NotFoundError("no GPU driver here");
+  EXPECT_EQ(GpusAskedFor(machine, 0), std::nullopt);
+  machine.environment["NVIDIA_VISIBLE_DEVICES"] = "GPU-8f4d";
+  EXPECT_EQ(GpusAskedFor(machine, 0), "NVIDIA_VISIBLE_DEVICES=GPU-8f4d");
+  for (const char* none : {"", "none", "void", "all"}) {
+    machine.environment["NVIDIA_VISIBLE_DEVICES"] = none;
+    EXPECT_EQ(GpusAskedFor(machine, 0), std::nullopt) << none;
+  }
+  machine.folders["/dev"] = {"null", "nvidia-uvm", "nvidiactl"};
+  EXPECT_EQ(GpusAskedFor(machine, 0), std::nullopt);
+  machine.folders["/dev"].push_back("nvidia3");
+  EXPECT_EQ(GpusAskedFor(machine, 0), "/dev/nvidia3 is there");
+}
+
 TEST(Checks, AGpuWithUncorrectedErrorsOrFailedRemappingIsNamed) {
   MadeUpMachine machine;
   machine.inventory->gpus[2].uncorrected_ecc_errors = 3;
