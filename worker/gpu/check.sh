@@ -53,7 +53,7 @@ build() {
   fi
   libraries+=('-Wl,--end-group' "$cuda/lib64/libcudart_static.a" -ldl -lrt -lpthread)
   local gencode=() architecture
-  for architecture in ${MUSTER_ARCHITECTURES:-90a}; do
+  for architecture in ${MUSTER_ARCHITECTURES:-90}; do
     gencode+=("-gencode=arch=compute_$architecture,code=sm_$architecture")
   done
   mkdir -p "$out"
