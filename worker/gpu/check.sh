@@ -32,7 +32,7 @@ bundle() {
   mkdir -p "$to/deps/include" "$to/deps/lib"
   cp -r worker "$to/"
   cp "$made"/worker/diagnose/{cause_id.h,causes_text.cc} "$to/worker/diagnose/"
-  cp -r /usr/include/{absl,fmt,gtest,gmock,nlohmann,openssl,yaml-cpp} "$to/deps/include/"
+  cp -r /usr/include/{absl,fmt,gtest,gmock,nlohmann,openssl,rdma,yaml-cpp} "$to/deps/include/"
   cp /usr/include/*-linux-gnu/openssl/* "$to/deps/include/openssl/"
   cp -r "$toolkit"/include/{cublas,cudnn,nccl,nvrtc}* "$to/deps/include/"
   cp /usr/lib/*/libabsl_*.a /usr/lib/*/lib{crypto,gtest,gtest_main,gmock,yaml-cpp}.a "$to/deps/lib/"

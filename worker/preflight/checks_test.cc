@@ -153,6 +153,56 @@ TEST(Checks, ThePluginIsLookedForByTheNameThatNcclUses) {
   EXPECT_EQ(Judged(CheckNetworkPlugin(machine, WholeP4d())), "ok");
 }
 
+TEST(Checks, APluginThatDoesNotMoveGpuMemoryOverEfaIsNamedWithItsReason) {
+  MadeUpMachine machine;
+  EXPECT_EQ(CheckNetworkPlugin(machine, WholeP4d()).numbers,
+            "libfabric 2.1, protocol SENDRECV on 4 devices of provider efa, with GPU memory");
+  machine.fabric->gpu_memory = false;
+  EXPECT_EQ(Judged(CheckNetworkPlugin(machine, WholeP4d())), "failed memory-registration");
+  machine.fabric->provider = "tcp";
+  EXPECT_EQ(Judged(CheckNetworkPlugin(machine, WholeP4d())), "failed no-efa-provider");
+  *machine.fabric = {.libfabric = "2.1",
+                     .libfabric_error = "No data available",
+                     .plugin = "libnccl-net.so",
+                     .plugin_error = "NET/OFI Unable to find a protocol that worked."};
+  const Row row = CheckNetworkPlugin(machine, WholeP4d());
+  EXPECT_EQ(Judged(row), "failed no-efa-provider");
+  EXPECT_THAT(row.numbers, HasSubstr("Unable to find a protocol"));
+  EXPECT_THAT(row.numbers, HasSubstr("libfabric: No data available"));
+  machine.fabric = absl::UnavailableError("libfabric or NCCL's plugin ends the process");
+  EXPECT_EQ(Judged(CheckNetworkPlugin(machine, WholeP4d())), "failed fabric-software");
+  // Where no GPU is, neither is asked.
+  machine.inventory = absl::NotFoundError("no GPU driver here");
+  EXPECT_EQ(Judged(CheckNetworkPlugin(machine, {.efa_devices = 4})), "ok");
+}
+
+TEST(Checks, NcclIsHeldToEfaWhereThePodHasSome) {
+  MadeUpMachine machine;
+  EXPECT_EQ(NetworkForNccl(machine), "AWS Libfabric");
+  machine.environment["NCCL_NET"] = "Socket";
+  EXPECT_EQ(NetworkForNccl(machine), std::nullopt);
+  machine.environment.clear();
+  machine.folders["/dev/infiniband"].clear();
+  EXPECT_EQ(NetworkForNccl(machine), std::nullopt);
+}
+
+TEST(Fabric, IsTheSameAfterItsWayBetweenProcesses) {
+  const Fabric fabric = {.libfabric = "2.1",
+                         .gpu_devices = 32,
+                         .plugin = "libnccl-net.so",
+                         .protocol = "RDMA",
+                         .provider = "efa",
+                         .devices = 8,
+                         .gpu_memory = true,
+                         .plugin_error = "a \"quoted\" line\n"};
+  const absl::StatusOr<Fabric> read = ParseFabric("a library's words\n" + FabricJson(fabric));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, fabric);
+  for (const char* text : {"", "{", "{\n}", "[1]", "{\n\"libfabric\": 3}"}) {
+    EXPECT_EQ(ParseFabric(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
 TEST(Checks, VariablesThatOldGuidesRecommendAreNamed) {
   MadeUpMachine machine;
   machine.environment = {{"FI_PROVIDER", "efa"}, {"NCCL_DEBUG", "INFO"}};
