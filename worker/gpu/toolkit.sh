@@ -67,5 +67,5 @@ if [[ ${1:-} == --libraries ]]; then
   for library in $loaded; do
     cp --dereference "$toolkit/lib/$library" "$2/"
   done
-  ln -s libcudart.so.13 "$2/libcudart.so" # by which they look for it
+  ln -sf libcudart.so.13 "$2/libcudart.so" # by which they look for it
 fi
