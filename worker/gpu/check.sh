@@ -62,7 +62,7 @@ build() {
     worker/{preflight,diagnose,program}/*.cc worker/gpu/*.cc worker/gpu/kernels/*.{cc,cu} \
     worker/bench/gpu_step.cc "$made/worker/diagnose/causes_text.cc"; do
     case $source in
-      worker/program/no_gpu_engine.cc) continue ;;
+      worker/program/no_gpu_engine.cc | worker/preflight/made_up_nvml.cc) continue ;;
       ./worker/*) continue ;; # in a bundle it is among the others
       worker/gpu/*_test.cc) tests+=("$out/${source//\//-}.o") ;;
       worker/bench/* | worker/program/main.cc) ;;
