@@ -9,14 +9,13 @@ root=$PWD
 store=${XDG_CACHE_HOME:-$HOME/.cache}/muster/images
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 buildah() { command buildah --root "$store/root" --runroot "$store/run" "$@"; }
-base=localhost/muster-base:bookworm
+base() { echo "localhost/muster-base:$1"; } # of a release of Debian
 mkdir -p "$store"
 scratch=$(mktemp -d)
 containers=()
 images=()
-server=
+volumes=()
 cleanup() {
-  [[ -z $server ]] || kill "$server"
   local container
   for container in "${containers[@]}"; do
     buildah rm "$container" >/dev/null
@@ -52,22 +51,24 @@ finish() {
 
 make_base() {
   local container
-  debootstrap --variant=minbase bookworm "$scratch/root" &&
+  debootstrap --variant=minbase "$1" "$scratch/root" &&
     container=$(buildah from scratch) &&
     containers+=("$container") &&
     buildah add --quiet "$container" "$scratch/root" / >/dev/null &&
-    buildah commit --quiet "$container" "$base" >/dev/null &&
+    buildah commit --quiet "$container" "$(base "$1")" >/dev/null &&
     rm -rf "$scratch/root"
 }
 
-if ! buildah inspect --type image "$base" >/dev/null 2>&1; then
-  echo "Making the base image with debootstrap"
-  if ! make_base; then
-    echo "FAILED: no base image"
-    failed=1
-    finish
+for release in bookworm trixie; do
+  if ! buildah inspect --type image "$(base "$release")" >/dev/null 2>&1; then
+    echo "Making the base image of $release with debootstrap"
+    if ! make_base "$release"; then
+      echo "FAILED: no base image"
+      failed=1
+      finish
+    fi
   fi
-fi
+done
 
 version=$(sed -n 's/^project(muster VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
@@ -89,7 +90,7 @@ says_its_version() {
 # build NAME DOCKERFILE HOW_IT_SAYS_ITS_VERSION [BUILD_ARG...]: the cases that hold of every image;
 # leaves it in $image, and a container of it in $container.
 build() {
-  local dockerfile=$2 version_argument=$3 argument arguments=(--build-arg "BASE=$base")
+  local dockerfile=$2 version_argument=$3 argument arguments=()
   image=localhost/$1-under-test program=/usr/local/bin/$1
   shift 3
   for argument in "$@"; do
@@ -97,7 +98,7 @@ build() {
   done
   images+=("$image")
   echo "Building $image"
-  if ! buildah bud "${arguments[@]}" --file "$dockerfile" --tag "$image" "$root"; then
+  if ! buildah bud "${volumes[@]}" "${arguments[@]}" --file "$dockerfile" --tag "$image" "$root"; then
     echo "FAILED: $dockerfile doesn't build"
     failed=$((failed + 1))
     return 1
@@ -113,10 +114,9 @@ build() {
   check "$program can't be changed from inside" can_not_write_itself
 }
 
-# What the worker's image takes from the network, as the Dockerfile names it, is kept here and
-# served to the build from here: a container need not have this machine's proxies and certificates.
+# What the worker's image takes from addresses is kept here, where its build finds it: a container need
+# not have this machine's proxies and certificates.
 sources=$store/sources
-argument() { sed -n "s/^ARG $1=\"\?\([^\"]*\)\"\?$/\1/p" deploy/worker/Dockerfile; }
 # kept FILE SHA256 URL
 kept() {
   if ! sha256sum --check --status <<<"$2  $1" 2>/dev/null; then
@@ -124,54 +124,78 @@ kept() {
       sha256sum --check --quiet <<<"$2  $1.part" && mv "$1.part" "$1"
   fi
 }
-# fabric_arguments: leaves the build's arguments for all of them in $fabric, and in $plugin whether
-# libfabric and aws-ofi-nccl are among them: without these sources the image is built without them.
-fabric_arguments() {
-  local said requirement wheel part url sha
+keep_sources() {
+  local file sha where missing=0
   mkdir -p "$sources"
-  coproc SERVER { cd "$sources" && exec python3 -u -m http.server --bind 127.0.0.1 0 2>/dev/null; }
-  server=$SERVER_PID
-  # Serving HTTP on 127.0.0.1 port N (http://127.0.0.1:N/) ...
-  read -r said <&"${SERVER[0]}" || return
-  local address=${said#*(}
-  address=${address%%/)*}
-  export no_proxy=127.0.0.1${no_proxy:+,$no_proxy}
-
-  local wheels=()
-  while read -r requirement; do
-    wheel=$(/usr/bin/python3 -m pip download --no-deps --require-hashes --only-binary :all: \
-      --dest "$sources" --requirement <(echo "$requirement") |
-      tee /dev/stderr | sed -n 's/^\(  File was already downloaded\|Saved\) .*\/\([^/]*\.whl\)$/\2/p')
-    [[ -n $wheel ]] || return
-    wheels+=("$address/$wheel ${requirement#* }")
-  done < <(argument NVIDIA_WHEELS | tr ';' '\n')
-  fabric=("NVIDIA_WHEELS=$(IFS=';' && echo "${wheels[*]}")")
-
-  plugin=yes
-  for part in LIBFABRIC AWS_OFI_NCCL; do
-    url=$(argument "${part}_SOURCE") sha=$(argument "${part}_SHA256")
-    if kept "$sources/$part-$sha" "$sha" "$url"; then
-      fabric+=("${part}_SOURCE=$address/$part-$sha")
-    else
-      echo "Can't be had: $url, nor is it $sources/$part-$sha"
-      plugin=no
-    fi
-  done
-  if [[ $plugin == no ]]; then
-    echo "The worker's image is built WITHOUT libfabric and aws-ofi-nccl"
-    fabric=("${fabric[0]}" LIBFABRIC_SOURCE= AWS_OFI_NCCL_SOURCE=)
-  fi
+  while read -r file sha where; do
+    kept "$sources/$file" "$sha" "$where" && continue
+    echo "$file can't be had from $where; put it (SHA-256 $sha) into $sources"
+    missing=1
+  done < <(grep ' https://' deploy/worker/sources.txt)
+  return $missing
 }
 
 # Of the worker's image.
 # The driver's library comes from the node.
 has_what_its_libraries_need() {
-  inside sh -c 'ldd /opt/fabric/lib/*.so*' >"$scratch/needed" && cat "$scratch/needed" &&
-    grep -q libnccl.so.2 "$scratch/needed" && ! grep 'not found' "$scratch/needed" | grep -v libcuda.so.1
+  inside sh -c 'ldd /opt/*/lib/*.so*' >"$scratch/needed" && cat "$scratch/needed" &&
+    grep -q /libnccl.so.2: "$scratch/needed" && ! grep 'not found' "$scratch/needed" | grep -v libcuda.so.1
 }
-has_a_plugin_with_efa() {
-  inside sh -c 'test -e /opt/fabric/lib/libnccl-net-ofi.so && grep -q efa_fabric /opt/fabric/lib/libfabric.so.1'
+# On a node whose driver shows two GPUs to a container without the driver's CUDA.
+does_not_train_on_the_cpus_of_a_gpu_pod() {
+  local status=0
+  on_made_up_node "$scratch/without" "$(buildah mount "$container")" LD_LIBRARY_PATH=/made-up/driver sh -c "
+    cd /tmp && yes 'a gang starts when all of it can start' | head -n 100 >text &&
+    $program convert --output=tokens text &&
+    exec $program train --model=gpt2-tiny --layers=1 --data=tokens --steps=3 --batch=4" \
+    >"$scratch/refused" 2>&1 || status=$?
+  cat "$scratch/refused"
+  ((status == 78)) && grep -q "NVML shows 2 GPUs, but the driver's CUDA isn't in this container" "$scratch/refused"
 }
+. tests/image/efa/made_up_node.sh
+# The libraries of a node for libfabric and aws-ofi-nccl to start on, in the container.
+make_nodes() {
+  local made_up flags=(-std=c++20 -shared -fPIC -static-libstdc++ -static-libgcc)
+  made_up=$(buildah mount "$container")/made-up
+  mkdir -p "$made_up"/{cuda,driver,efa} &&
+    clang++-19 "${flags[@]}" -o "$made_up/cuda/libcudart.so" tests/image/efa/made_up_cuda.cc &&
+    clang++-19 "${flags[@]}" -o "$made_up/cuda/libnvidia-ml.so.1" worker/preflight/made_up_nvml.cc &&
+    cp "$made_up/cuda/libnvidia-ml.so.1" "$made_up/driver/" &&
+    clang++-19 "${flags[@]}" -Wl,--version-script=tests/image/efa/made_up_verbs.map \
+      -o "$made_up/efa/libibverbs.so.1" tests/image/efa/made_up_verbs.cc &&
+    ln -s libcudart.so "$made_up/cuda/libcuda.so.1" &&
+    ln -s libibverbs.so.1 "$made_up/efa/libefa.so.1" || return
+  made_up_node "$scratch/p4d" p4d.24xlarge 4
+  made_up_node "$scratch/p5" p5.48xlarge 32
+  made_up_node "$scratch/without" p5.48xlarge 0
+}
+# on_node NODE [VARIABLE=VALUE...] COMMAND...: with the GPU's and EFA's libraries.
+on_node() {
+  on_made_up_node "$scratch/$1" "$(buildah mount "$container")" \
+    LD_LIBRARY_PATH=/made-up/cuda:/made-up/efa "${@:2}"
+}
+# chooses STATUS WORDS NODE [VARIABLE=VALUE...]: what NCCL's plugin starts with there, and whether that
+# is enough.
+chooses() {
+  local status=0
+  on_node "${@:3}" "$program" fabric >"$scratch/chosen" 2>&1 || status=$?
+  cat "$scratch/chosen"
+  ((status == $1)) && grep -qE "^plugin     libnccl-net.so: $2" "$scratch/chosen"
+}
+preflight_says_why_there_is_no_efa() {
+  local status=0
+  on_node without "$program" preflight --efa-devices=32 --gpus=2 >"$scratch/preflight" || status=$?
+  cat "$scratch/preflight"
+  ((status == 78)) &&
+    grep -qE "^failed +NCCL network plugin +libnccl-net.so doesn't start: " "$scratch/preflight"
+}
+preflight_asks_the_plugin() {
+  on_node p5 MADE_UP_EFA_WRITE=1 "$program" preflight --efa-devices=32 --gpus=2 >"$scratch/preflight"
+  cat "$scratch/preflight"
+  grep -qE "^ok +NCCL network plugin +libfabric 2.1, protocol RDMA on 8 devices of provider efa, with GPU memory" \
+    "$scratch/preflight"
+}
+has_topologies() { inside test -e /opt/fabric/share/aws-ofi-nccl/xml/p4d-24xl-topo.xml; }
 trains() {
   inside sh -c "
     cd /tmp && yes 'a gang starts when all of it can start' | head -n 100 >text &&
@@ -187,12 +211,12 @@ finds_no_gpu() {
   cat "$scratch/preflight"
   ((status >= 128)) && grep -q '^failed .*GPU health' "$scratch/preflight"
 }
-is_at_most_2_gib() {
+is_at_most_1638_mib() {
   local folder size
   folder=$(buildah mount "$container")
   size=$(du --summarize --block-size=1M "$folder" | cut -f1)
   echo "$size MiB unpacked"
-  ((size <= 2048))
+  ((size <= 1638))
 }
 
 # Of the service's image: what needs no cluster is another program.
@@ -203,19 +227,39 @@ names_the_program_it_lacks() {
   ((status == 2)) && grep -qw muster-lab "$scratch/demo" && ! inside test -e "$program-lab"
 }
 
-build muster deploy/Dockerfile --version &&
+build muster deploy/Dockerfile --version "BASE=$(base bookworm)" &&
   check "muster demo says that muster-lab isn't there" names_the_program_it_lacks
 
-if ! fabric_arguments; then
-  echo "FAILED: CUDA's runtime and NCCL can't be had"
+# Its build finds there what this machine has of NVIDIA's wheels.
+toolkit=$(worker/gpu/toolkit.sh)
+toolkit=${toolkit%/nvidia/cu13}
+volumes=(--volume "$toolkit:/root/.cache/muster/${toolkit##*/}:ro" --volume "$sources:/fabric/sources:ro")
+
+check "the sources of what EFA nodes need are there" keep_sources
+arguments=("BUILD_BASE=$(base bookworm)" "BASE=$(base trixie)")
+efa=$(! keep_sources >/dev/null 2>&1 || echo yes)
+[[ -n $efa ]] || echo "The worker's image is built WITHOUT libfabric and aws-ofi-nccl"
+if [[ -z $toolkit ]]; then
+  echo "FAILED: CUDA's compiler and libraries can't be had"
   failed=$((failed + 1))
-elif build muster-worker deploy/worker/Dockerfile version "${fabric[@]}"; then
+elif build muster-worker deploy/worker/Dockerfile version "${arguments[@]}" "EFA=$efa" && make_nodes; then
   check "muster-worker's image has every library that CUDA's, NCCL and libfabric need" has_what_its_libraries_need
-  if [[ $plugin == yes ]]; then
-    check "muster-worker's image has NCCL's plugin for libfabric, and that EFA" has_a_plugin_with_efa
+  if [[ -n $efa ]]; then
+    check "on a p4d NCCL's plugin takes send and receive over EFA, with GPU memory" \
+      chooses 0 'protocol SENDRECV on 4 devices of provider efa, with GPU memory' p4d
+    check "on a p5 it takes RDMA over EFA, with GPU memory" \
+      chooses 0 'protocol RDMA on 8 devices of provider efa, with GPU memory' p5 MADE_UP_EFA_WRITE=1
+    check "on a p5 whose devices don't write it doesn't start" \
+      chooses 78 "doesn't start: .*FI_OPT_EFA_EMULATED_WRITE" p5
+    check "where there is no EFA device it doesn't start" \
+      chooses 78 "doesn't start: .*Failed to initialize rdma protocol" without
+    check "preflight asks it" preflight_asks_the_plugin
+    check "preflight says why it doesn't start" preflight_says_why_there_is_no_efa
+    check "NCCL's plugin has its topologies" has_topologies
   fi
   check "muster-worker trains on the CPU and commits its checkpoint" trains
   check "muster-worker's preflight says that there is no GPU" finds_no_gpu
-  check "muster-worker's image is at most 2 GiB" is_at_most_2_gib
+  check "muster-worker stops where the pod has GPUs and it has none, with 78" does_not_train_on_the_cpus_of_a_gpu_pod
+  check "muster-worker's image is at most 1.6 GiB" is_at_most_1638_mib
 fi
 finish

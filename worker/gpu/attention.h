@@ -33,6 +33,8 @@ class Attention {
                                 void* workspace) = 0;
 };
 
+enum class AttentionKind : uint8_t { kCudnn, kPlain };
+
 // cuDNN's fused attention. NotFound if the library isn't there, Unimplemented with its reason if it
 // has nothing for this shape and GPU. `deterministic` costs its backward some speed.
 absl::StatusOr<std::unique_ptr<Attention>> MakeCudnnAttention(const AttentionShape& shape,

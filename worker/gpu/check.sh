@@ -32,7 +32,7 @@ bundle() {
   mkdir -p "$to/deps/include" "$to/deps/lib"
   cp -r worker "$to/"
   cp "$made"/worker/diagnose/{cause_id.h,causes_text.cc} "$to/worker/diagnose/"
-  cp -r /usr/include/{absl,fmt,gtest,gmock,nlohmann,openssl,yaml-cpp} "$to/deps/include/"
+  cp -r /usr/include/{absl,fmt,gtest,gmock,nlohmann,openssl,rdma,yaml-cpp} "$to/deps/include/"
   cp /usr/include/*-linux-gnu/openssl/* "$to/deps/include/openssl/"
   cp -r "$toolkit"/include/{cublas,cudnn,nccl,nvrtc}* "$to/deps/include/"
   cp /usr/lib/*/libabsl_*.a /usr/lib/*/lib{crypto,gtest,gtest_main,gmock,yaml-cpp}.a "$to/deps/lib/"
@@ -53,7 +53,7 @@ build() {
   fi
   libraries+=('-Wl,--end-group' "$cuda/lib64/libcudart_static.a" -ldl -lrt -lpthread)
   local gencode=() architecture
-  for architecture in ${MUSTER_ARCHITECTURES:-90a}; do
+  for architecture in ${MUSTER_ARCHITECTURES:-90}; do
     gencode+=("-gencode=arch=compute_$architecture,code=sm_$architecture")
   done
   mkdir -p "$out"
@@ -62,7 +62,7 @@ build() {
     worker/{preflight,diagnose,program}/*.cc worker/gpu/*.cc worker/gpu/kernels/*.{cc,cu} \
     worker/bench/gpu_step.cc "$made/worker/diagnose/causes_text.cc"; do
     case $source in
-      worker/program/no_gpu_engine.cc) continue ;;
+      worker/program/no_gpu_engine.cc | worker/preflight/made_up_nvml.cc) continue ;;
       ./worker/*) continue ;; # in a bundle it is among the others
       worker/gpu/*_test.cc) tests+=("$out/${source//\//-}.o") ;;
       worker/bench/* | worker/program/main.cc) ;;

@@ -127,7 +127,7 @@ absl::Status GpuEngine::Prepare() {
                               .sequences = options_.sequences,
                               .sequence = options_.sequence,
                               .recompute = options_.recompute,
-                              .plain_attention = options_.plain_attention,
+                              .attention = options_.attention,
                               .deterministic = options_.deterministic,
                               .precision = options_.precision},
                              stream_);

@@ -37,7 +37,7 @@ class GpuEngine : public Engine {
     NcclCommunicator::Options communication = {};
     Recompute recompute = {};
     Precision precision = Precision::kBf16;
-    bool plain_attention = false;
+    AttentionKind attention = AttentionKind::kCudnn;
     bool deterministic = false;
     bool copies_state = false;  // takes the memory for CopyState at once
     std::string plan_cache =

@@ -33,7 +33,7 @@ struct Variant {
   std::string name;
   std::string model;
   Recompute recompute = {};
-  bool plain_attention = false;
+  AttentionKind attention = AttentionKind::kCudnn;
   bool deterministic = true;
   Precision precision = Precision::kBf16;
   // How far losses may be from the CPU's, at worst and in the mean; and a parameter's first moment.
@@ -64,7 +64,7 @@ class GpuEngineOf : public testing::TestWithParam<Variant> {
                                    .sequence = kSequence,
                                    .recompute = GetParam().recompute,
                                    .precision = GetParam().precision,
-                                   .plain_attention = GetParam().plain_attention,
+                                   .attention = GetParam().attention,
                                    .deterministic = GetParam().deterministic},
                                   *group[0]);
     ASSERT_TRUE(made.ok()) << made.status();
@@ -200,25 +200,40 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Variant{"Gpt2", "gpt2-tiny"}, Variant{"Llama3", "llama-3-tiny"},
         Variant{"Llama32", "llama-3.2-tiny"},
-        Variant{"Gpt2NotDeterministic", "gpt2-tiny", {}, false, false},
+        Variant{"Gpt2NotDeterministic", "gpt2-tiny", {}, AttentionKind::kCudnn, false},
         Variant{"Gpt2Recomputed", "gpt2-tiny", {.norms = true, .activations = true}},
         Variant{"Llama3Recomputed", "llama-3-tiny", {.norms = true, .activations = true}},
         InFp8({"Gpt2Fp8", "gpt2-tiny"}), InFp8({"Llama3Fp8", "llama-3-tiny"}),
         InFp8({"Llama32Fp8", "llama-3.2-tiny"}),
         InFp8({"Gpt2Fp8Recomputed", "gpt2-tiny", {.norms = true, .activations = true}}),
         InFp8({"Llama3Fp8Recomputed", "llama-3-tiny", {.norms = true, .activations = true}}),
-        Variant{"Gpt2PlainAttention", "gpt2-tiny", {}, true},
-        Variant{"Llama3PlainAttention", "llama-3-tiny", {}, true},
-        Variant{"Llama32PlainAttention", "llama-3.2-tiny", {}, true}),
+        Variant{"Gpt2PlainAttention", "gpt2-tiny", {}, AttentionKind::kPlain},
+        Variant{"Llama3PlainAttention", "llama-3-tiny", {}, AttentionKind::kPlain},
+        Variant{"Llama32PlainAttention", "llama-3.2-tiny", {}, AttentionKind::kPlain}),
     [](const auto& info) { return info.param.name; });
 
 TEST(GpuEngine, AModelThatDoesNotFitIsRefusedWithItsPlan) {
   const auto group = MakeLocalCommunicators(1);
-  const auto made = GpuEngine::Create(
-      {.model = *NamedModel("llama-3-8b"), .optimizer = {}, .sequences = 64, .sequence = 8192},
-      *group[0]);
+  const auto made = GpuEngine::Create({.model = *NamedModel("llama-3-8b"),
+                                       .optimizer = {},
+                                       .sequences = 64,
+                                       .sequence = 8192,
+                                       .attention = AttentionKind::kPlain},
+                                      *group[0]);
   EXPECT_EQ(made.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(made.status().message()), HasSubstr("activations"));
+}
+
+TEST(GpuEngine, WhatCudnnHasNoAttentionForIsRefusedAndNotTrainedSlowly) {
+  const auto group = MakeLocalCommunicators(1);
+  ModelConfig model = *NamedModel("gpt2-tiny");
+  model.heads = model.key_value_heads = 2;
+  model.width = model.heads * 512;  // channels of a head; it takes 256 at most
+  model.feed_forward = 4 * model.width;
+  const auto made = GpuEngine::Create(
+      {.model = model, .optimizer = {}, .sequences = 1, .sequence = model.context}, *group[0]);
+  EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("set attention to plain"));
 }
 
 TEST(GpuEngine, EveryShardingsNeedIsKnownBeforeAnythingIsAllocated) {

@@ -78,20 +78,19 @@ absl::StatusOr<std::unique_ptr<GpuTransformer>> GpuTransformer::Create(const Opt
   if (!status.ok()) {
     return status;
   }
-  if (!options.plain_attention) {
-    absl::StatusOr<std::unique_ptr<Attention>> attention =
-        MakeCudnnAttention(transformer->shape_, options.deterministic);
-    if (attention.ok()) {
-      transformer->attention_ = *std::move(attention);
-    }
+  const bool plain = options.attention == AttentionKind::kPlain;
+  absl::StatusOr<std::unique_ptr<Attention>> attention =
+      plain ? MakePlainAttention(transformer->shape_)
+            : MakeCudnnAttention(transformer->shape_, options.deterministic);
+  if (!attention.ok()) {
+    // Our own in its place would train as well, many times slower, and nobody would notice.
+    return plain ? attention.status()
+                 : absl::InvalidArgumentError(fmt::format(
+                       "attention=cudnn can't be had: {}; mend that, or set attention to plain, "
+                       "which is many times slower",
+                       std::string(attention.status().message())));
   }
-  if (transformer->attention_ == nullptr) {
-    absl::StatusOr<std::unique_ptr<Attention>> attention = MakePlainAttention(transformer->shape_);
-    if (!attention.ok()) {
-      return attention.status();
-    }
-    transformer->attention_ = *std::move(attention);
-  }
+  transformer->attention_ = *std::move(attention);
   return transformer;
 }
 

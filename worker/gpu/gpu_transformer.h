@@ -50,8 +50,8 @@ class GpuTransformer {
     int sequences = 1;
     int sequence = 0;
     Recompute recompute = {};
-    bool plain_attention = false;  // our own, even where cuDNN has one
-    bool deterministic = false;    // equal inputs give equal bits
+    AttentionKind attention = AttentionKind::kCudnn;
+    bool deterministic = false;  // equal inputs give equal bits
     Precision precision = Precision::kBf16;
   };
 

@@ -4,6 +4,7 @@
 # own wheels, pinned; no driver and no GPU is needed.
 #
 #   cmake -DMUSTER_CUDA="$(worker/gpu/toolkit.sh)" ...
+#   worker/gpu/toolkit.sh --libraries FOLDER    copies those that the engine loads into FOLDER
 set -euo pipefail
 : "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/muster/cuda-13.0.2
@@ -45,4 +46,26 @@ if [[ ! -x $folder/bin/nvcc ]]; then
   ln -s nvidia/cu13/bin "$folder.part/bin"
   mv "$folder.part" "$folder"
 fi
-echo "$folder/nvidia/cu13"
+toolkit=$folder/nvidia/cu13
+echo "$toolkit"
+
+# Of cuDNN what attention needs: its graphs and the engines for them, which compile some kernels at
+# run time. aws-ofi-nccl and libfabric load the runtime.
+loaded='
+libcublasLt.so.13
+libcudart.so.13
+libcudnn.so.9
+libcudnn_engines_precompiled.so.9
+libcudnn_engines_runtime_compiled.so.9
+libcudnn_graph.so.9
+libcudnn_heuristic.so.9
+libnccl.so.2
+libnvrtc-builtins.so.13.0
+libnvrtc.so.13'
+if [[ ${1:-} == --libraries ]]; then
+  mkdir -p "$2"
+  for library in $loaded; do
+    cp --dereference "$toolkit/lib/$library" "$2/"
+  done
+  ln -sf libcudart.so.13 "$2/libcudart.so" # by which they look for it
+fi

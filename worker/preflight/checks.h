@@ -50,8 +50,18 @@ struct EfaDevices {
   int given = 0;  // that this container may open
 };
 EfaDevices CountEfaDevices(Machine& machine);
+// What NCCL_NET must be so that NCCL uses EFA or fails with the reason: by itself it goes on over TCP.
+// Nothing where the container was given no EFA devices, or where it is set.
+std::optional<std::string> NetworkForNccl(Machine& machine);
+// The file that NCCL_NET_PLUGIN means to NCCL; empty: it isn't set.
+std::string NetworkPluginFile(const std::string& variable);
 // OK if NCCL would find aws-ofi-nccl, by the name that its environment gives; `name` becomes it.
 absl::Status FindNetworkPlugin(Machine& machine, std::string* name = nullptr);
+
+// What shows that this container's pod asks for GPUs, for a sentence: `expected` ones, those that
+// NVML shows, its device files, or the device plugin's NVIDIA_VISIBLE_DEVICES; nothing if none
+// does.
+std::optional<std::string> GpusAskedFor(Machine& machine, int expected);
 
 // Number, memory errors and failed row remappings of the GPUs that NVML shows.
 Row CheckGpuHealth(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected);
@@ -66,7 +76,8 @@ Row CheckSharedMemory(Machine& machine, const Expectations& expected);
 Row CheckHugepages(Machine& machine, const Expectations& expected);
 // The EFA devices in /sys/class/infiniband, and whether the container may open them.
 Row CheckEfaDevices(Machine& machine, const Expectations& expected);
-// Whether NCCL would find aws-ofi-nccl.
+// Whether NCCL would find aws-ofi-nccl and, where there are GPUs, whether that starts and moves
+// their memory over EFA.
 Row CheckNetworkPlugin(Machine& machine, const Expectations& expected);
 // Variables that old guides recommend and that do harm with today's libraries.
 Row CheckEnvironment(Machine& machine);

@@ -44,6 +44,24 @@ TEST(Checks, AMachineWithoutGpusServesAJobThatWantsNone) {
   EXPECT_EQ(Judged(CheckGpuHealth(machine.inventory, {.gpus = 8})), "failed driver-missing");
 }
 
+TEST(Checks, APodThatAsksForGpusShowsIt) {
+  MadeUpMachine machine;
+  EXPECT_EQ(GpusAskedFor(machine, 0), "NVML shows 8 GPUs");
+  EXPECT_EQ(GpusAskedFor(machine, 4), "4 GPUs are expected");
+  machine.inventory = absl::NotFoundError("no GPU driver here");
+  EXPECT_EQ(GpusAskedFor(machine, 0), std::nullopt);
+  machine.environment["NVIDIA_VISIBLE_DEVICES"] = "GPU-8f4d";
+  EXPECT_EQ(GpusAskedFor(machine, 0), "NVIDIA_VISIBLE_DEVICES=GPU-8f4d");
+  for (const char* none : {"", "none", "void", "all"}) {
+    machine.environment["NVIDIA_VISIBLE_DEVICES"] = none;
+    EXPECT_EQ(GpusAskedFor(machine, 0), std::nullopt) << none;
+  }
+  machine.folders["/dev"] = {"null", "nvidia-uvm", "nvidiactl"};
+  EXPECT_EQ(GpusAskedFor(machine, 0), std::nullopt);
+  machine.folders["/dev"].push_back("nvidia3");
+  EXPECT_EQ(GpusAskedFor(machine, 0), "/dev/nvidia3 is there");
+}
+
 TEST(Checks, AGpuWithUncorrectedErrorsOrFailedRemappingIsNamed) {
   MadeUpMachine machine;
   machine.inventory->gpus[2].uncorrected_ecc_errors = 3;
@@ -133,6 +151,56 @@ TEST(Checks, ThePluginIsLookedForByTheNameThatNcclUses) {
   EXPECT_THAT(row.numbers, HasSubstr("libnccl-net-ofi.so"));
   machine.libraries = {"libnccl-net-ofi.so"};
   EXPECT_EQ(Judged(CheckNetworkPlugin(machine, WholeP4d())), "ok");
+}
+
+TEST(Checks, APluginThatDoesNotMoveGpuMemoryOverEfaIsNamedWithItsReason) {
+  MadeUpMachine machine;
+  EXPECT_EQ(CheckNetworkPlugin(machine, WholeP4d()).numbers,
+            "libfabric 2.1, protocol SENDRECV on 4 devices of provider efa, with GPU memory");
+  machine.fabric->gpu_memory = false;
+  EXPECT_EQ(Judged(CheckNetworkPlugin(machine, WholeP4d())), "failed memory-registration");
+  machine.fabric->provider = "tcp";
+  EXPECT_EQ(Judged(CheckNetworkPlugin(machine, WholeP4d())), "failed no-efa-provider");
+  *machine.fabric = {.libfabric = "2.1",
+                     .libfabric_error = "No data available",
+                     .plugin = "libnccl-net.so",
+                     .plugin_error = "NET/OFI Unable to find a protocol that worked."};
+  const Row row = CheckNetworkPlugin(machine, WholeP4d());
+  EXPECT_EQ(Judged(row), "failed no-efa-provider");
+  EXPECT_THAT(row.numbers, HasSubstr("Unable to find a protocol"));
+  EXPECT_THAT(row.numbers, HasSubstr("libfabric: No data available"));
+  machine.fabric = absl::UnavailableError("libfabric or NCCL's plugin ends the process");
+  EXPECT_EQ(Judged(CheckNetworkPlugin(machine, WholeP4d())), "failed fabric-software");
+  // Where no GPU is, neither is asked.
+  machine.inventory = absl::NotFoundError("no GPU driver here");
+  EXPECT_EQ(Judged(CheckNetworkPlugin(machine, {.efa_devices = 4})), "ok");
+}
+
+TEST(Checks, NcclIsHeldToEfaWhereThePodHasSome) {
+  MadeUpMachine machine;
+  EXPECT_EQ(NetworkForNccl(machine), "AWS Libfabric");
+  machine.environment["NCCL_NET"] = "Socket";
+  EXPECT_EQ(NetworkForNccl(machine), std::nullopt);
+  machine.environment.clear();
+  machine.folders["/dev/infiniband"].clear();
+  EXPECT_EQ(NetworkForNccl(machine), std::nullopt);
+}
+
+TEST(Fabric, IsTheSameAfterItsWayBetweenProcesses) {
+  const Fabric fabric = {.libfabric = "2.1",
+                         .gpu_devices = 32,
+                         .plugin = "libnccl-net.so",
+                         .protocol = "RDMA",
+                         .provider = "efa",
+                         .devices = 8,
+                         .gpu_memory = true,
+                         .plugin_error = "a \"quoted\" line\n"};
+  const absl::StatusOr<Fabric> read = ParseFabric("a library's words\n" + FabricJson(fabric));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, fabric);
+  for (const char* text : {"", "{", "{\n}", "[1]", "{\n\"libfabric\": 3}"}) {
+    EXPECT_EQ(ParseFabric(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
 }
 
 TEST(Checks, VariablesThatOldGuidesRecommendAreNamed) {

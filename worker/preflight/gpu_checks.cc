@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <cctype>
 
 #include "fmt/format.h"
 #include "worker/diagnose/gpu_memory.h"
@@ -24,7 +26,31 @@ std::string Users(const Gpu& gpu) {
   return text.empty() ? "by processes that NVML doesn't show" : text;
 }
 
+// "nvidia0", and not "nvidiactl".
+bool IsGpu(const std::string& device_file) {
+  std::string_view number = device_file;
+  return ConsumePrefix(&number, "nvidia") && !number.empty() &&
+         std::ranges::all_of(number, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
 }  // namespace
+
+std::optional<std::string> GpusAskedFor(Machine& machine, int expected) {
+  if (expected > 0) return Concat(expected, " GPUs are expected");
+  const absl::StatusOr<GpuInventory> inventory = machine.Gpus();
+  if (inventory.ok() && !inventory->gpus.empty()) {
+    return Concat("NVML shows ", inventory->gpus.size(), " GPUs");
+  }
+  const auto files = machine.ListFolder("/dev").value_or(std::vector<std::string>());
+  if (const auto found = std::ranges::find_if(files, IsGpu); found != files.end()) {
+    return Concat("/dev/", *found, " is there");
+  }
+  // "all" is what images set, wherever they run; "void" is CDI's, which gives device files.
+  constexpr std::array<std::string_view, 4> kNone = {"", "none", "void", "all"};
+  const std::string given = machine.Environment("NVIDIA_VISIBLE_DEVICES").value_or("");
+  if (std::ranges::count(kNone, given) > 0) return std::nullopt;
+  return Concat("NVIDIA_VISIBLE_DEVICES=", given);
+}
 
 Row CheckGpuHealth(const absl::StatusOr<GpuInventory>& inventory, const Expectations& expected) {
   constexpr char kCheck[] = "GPU health";

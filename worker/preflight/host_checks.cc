@@ -2,6 +2,7 @@
 #include <array>
 #include <iterator>
 
+#include "worker/diagnose/failure.h"
 #include "worker/diagnose/gpu_memory.h"
 #include "worker/diagnose/text.h"
 #include "worker/preflight/checks.h"
@@ -100,11 +101,23 @@ EfaDevices CountEfaDevices(Machine& machine) {
   return devices;
 }
 
+std::optional<std::string> NetworkForNccl(Machine& machine) {
+  const EfaDevices devices = CountEfaDevices(machine);
+  if (std::min(devices.on_node, devices.given) == 0 || machine.Environment("NCCL_NET")) {
+    return std::nullopt;
+  }
+  // aws-ofi-nccl answers to this name in every version.
+  return "AWS Libfabric";
+}
+
+std::string NetworkPluginFile(const std::string& variable) {
+  if (variable.empty()) return "libnccl-net.so";
+  return variable.ends_with(".so") ? variable : Concat("libnccl-net-", variable, ".so");
+}
+
 absl::Status FindNetworkPlugin(Machine& machine, std::string* name) {
-  const std::string suffix = machine.Environment("NCCL_NET_PLUGIN").value_or("");
-  const std::string library = suffix.ends_with(".so") ? suffix
-                              : suffix.empty()        ? "libnccl-net.so"
-                                                      : Concat("libnccl-net-", suffix, ".so");
+  const std::string library =
+      NetworkPluginFile(machine.Environment("NCCL_NET_PLUGIN").value_or(""));
   if (name != nullptr) *name = library;
   return machine.LoadLibrary(library);
 }
@@ -123,10 +136,35 @@ Row CheckEfaDevices(Machine& machine, const Expectations& expected) {
 Row CheckNetworkPlugin(Machine& machine, const Expectations& expected) {
   constexpr char kCheck[] = "NCCL network plugin";
   if (expected.efa_devices == 0) return {.check = kCheck, .numbers = "no EFA is expected"};
+  const auto failed = [&](CauseId cause, std::string why) {
+    return Bad(Verdict::kFailed, kCheck, cause, std::move(why));
+  };
   std::string name;
   const absl::Status status = FindNetworkPlugin(machine, &name);
-  if (status.ok()) return {.check = kCheck, .numbers = Concat(name, " loads")};
-  return Bad(Verdict::kFailed, kCheck, CauseId::kNetworkIsSocket, std::string(status.message()));
+  if (!status.ok()) return failed(CauseId::kNetworkIsSocket, std::string(status.message()));
+  if (!GpusAskedFor(machine, expected.gpus).has_value()) {
+    return {.check = kCheck, .numbers = Concat(name, " loads")};
+  }
+  const absl::StatusOr<Fabric> fabric = machine.AskFabric();
+  if (!fabric.ok()) {
+    return failed(CauseId::kFabricSoftware, std::string(fabric.status().message()));
+  }
+  if (fabric->protocol.empty()) {
+    const std::string why =
+        Concat(name, " doesn't start: ", fabric->plugin_error,
+               fabric->libfabric_error.empty() ? "" : "; libfabric: ", fabric->libfabric_error);
+    const std::optional<Failure> shown = FailureOf(fabric->plugin_error, PeerState::kUnknown);
+    return failed(shown.has_value() ? shown->cause : CauseId::kNoEfaProvider, why);
+  }
+  const std::string numbers =
+      Concat("libfabric ", fabric->libfabric, ", protocol ", fabric->protocol, " on ",
+             fabric->devices, " devices of provider ", fabric->provider);
+  if (fabric->provider != "efa") return failed(CauseId::kNoEfaProvider, numbers);
+  if (!fabric->gpu_memory) {
+    return failed(CauseId::kMemoryRegistration,
+                  Concat(numbers, ", without GPU memory; ", fabric->libfabric_error));
+  }
+  return {.check = kCheck, .numbers = Concat(numbers, ", with GPU memory")};
 }
 
 Row CheckEnvironment(Machine& machine) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/preflight/fabric.h"
 
 namespace muster::worker {
 
@@ -58,6 +59,8 @@ class Machine {
   virtual std::optional<std::string> Environment(const std::string& name) = 0;
   // Whether the dynamic linker finds a library by this name; the error is the linker's.
   virtual absl::Status LoadLibrary(const std::string& name) = 0;
+  // What libfabric and NCCL's plugin choose, as AskFabricApart.
+  virtual absl::StatusOr<Fabric> AskFabric() = 0;
 };
 
 // The machine that this process runs on. libnvidia-ml.so.1 is loaded when it is first asked for.

@@ -64,6 +64,15 @@ struct MadeUpMachine : public Machine {
     return absl::NotFoundError(Concat(name, ": cannot open shared object file"));
   }
 
+  absl::StatusOr<Fabric> AskFabric() override { return fabric; }
+
+  absl::StatusOr<Fabric> fabric = Fabric{.libfabric = "2.1",
+                                         .gpu_devices = 4,
+                                         .plugin = "libnccl-net.so",
+                                         .protocol = "SENDRECV",
+                                         .provider = "efa",
+                                         .devices = 4,
+                                         .gpu_memory = true};
   absl::StatusOr<GpuInventory> inventory = absl::NotFoundError("no GPU driver here");
   std::map<std::string, std::string> files;
   std::map<std::string, std::vector<std::string>> folders;

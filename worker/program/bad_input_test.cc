@@ -97,6 +97,7 @@ TEST_F(BadInput, ValuesThatDoNotGoTogetherAreNamed) {
            {"--engine=tpu", "engine=tpu is none of auto, gpu and cpu"},
            {"--precision=fp16", "precision=fp16 is none of bf16 and fp8"},
            {"--precision=fp8", "precision=fp8: the CPU engine computes"},
+           {"--attention=flash", "attention=flash is neither cudnn nor plain"},
            {"--gradient-reduction=fp8", "gradient-reduction=fp8 is none of fp32 and bf16"},
            {"--gradient-reduction=bf16", "gradient-reduction=bf16: the CPU engine computes"},
            {"--sharding=fsdp", "known are: ddp, zero1, zero3"},
@@ -119,6 +120,44 @@ TEST_F(BadInput, AGpuThatIsNotThereIsNotReplacedByTheCpu) {
   // A program without the GPU engine calls it a configuration, one that has it a missing driver.
   EXPECT_NE(ran.exit_code, 0) << ran.printed;
   EXPECT_THAT(ran.printed, AllOf(HasSubstr("GPU"), Not(HasSubstr("step 10/10"))));
+}
+
+TEST_F(BadInput, APodThatAsksForGpusDoesNotTrainOnItsCpus) {
+  const auto train = [&](const std::string& engine, const Environment& environment) {
+    return RunWorker(TrainFlags() + Flags{"--engine=" + engine}, environment);
+  };
+  // A driver that shows two GPUs, without CUDA.
+  const Environment driver = {{"LD_LIBRARY_PATH", MUSTER_MADE_UP_DRIVER}};
+  ExpectEnd(train("auto", driver), CauseId::kEngineWithoutGpus, "NVML shows 2 GPUs, but");
+  ExpectEnd(train("auto", {{"NVIDIA_VISIBLE_DEVICES", "GPU-1,GPU-2"}}), CauseId::kEngineWithoutGpus,
+            "NVIDIA_VISIBLE_DEVICES=GPU-1,GPU-2, but");
+  for (const Environment& environment : {driver, Environment{{"NVIDIA_VISIBLE_DEVICES", "all"}}}) {
+    const Ran ran = train(environment == driver ? "cpu" : "auto", environment);
+    EXPECT_EQ(ran.exit_code, 0) << ran.printed;
+  }
+}
+
+TEST_F(BadInput, APodThatAsksForGpusDoesNotEvaluateOnItsCpus) {
+  ASSERT_EQ(Train(CheckpointFlags()).exit_code, 0);
+  const auto evaluate = [&](const std::string& engine) {
+    return RunWorker({"eval", "--engine=" + engine, "--checkpoints=" + checkpoints_,
+                      "--data=" + data_->tokens(), "--termination-log=" + termination_log()},
+                     {{"LD_LIBRARY_PATH", MUSTER_MADE_UP_DRIVER}});
+  };
+  ExpectEnd(evaluate("auto"), CauseId::kEngineWithoutGpus, "NVML shows 2 GPUs, but");
+  EXPECT_EQ(evaluate("cpu").exit_code, 0);
+}
+
+TEST_F(BadInput, RanksOfPodsThatOnlySometimesAskForGpusAllEnd) {
+  const std::string port = FreePort();
+  const auto first = StartPod(0, 2, port, {"--engine=auto"});
+  // As torchrun starts it: the pod isn't looked at.
+  Environment second = PodEnvironment(1, 2, port, /*processes=*/1);
+  second["NVIDIA_VISIBLE_DEVICES"] = "GPU-1";
+  second["LOCAL_RANK"] = "1";
+  Pod pod(Flags{MUSTER_WORKER} + TrainFlags("1") + Flags{"--engine=auto"}, second);
+  ExpectEnd(pod, CauseId::kEngineWithoutGpus, "NVIDIA_VISIBLE_DEVICES=GPU-1", "1");
+  ExpectEnd(*first, CauseId::kEngineWithoutGpus, "NVIDIA_VISIBLE_DEVICES=GPU-1", "0");
 }
 
 TEST_F(BadInput, AFileOfSettingsIsNamedWithItsLine) {

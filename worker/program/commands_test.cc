@@ -21,7 +21,7 @@ TEST(Commands, SayWhatTheyAre) {
   const Ran help = RunWorker({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   for (const char* command :
-       {"launch", "train", "preflight", "diagnose", "convert", "eval", "version"}) {
+       {"launch", "train", "preflight", "fabric", "diagnose", "convert", "eval", "version"}) {
     EXPECT_THAT(help.printed, HasSubstr(absl::StrCat("\n  ", command)));
   }
   EXPECT_THAT(RunWorker({"version"}).printed, StartsWith("muster-worker 0."));

@@ -1,10 +1,22 @@
 #include "worker/program/engine_choice.h"
 
+#include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "worker/preflight/checks.h"
 #include "worker/training/cpu_engine.h"
 
 namespace muster::worker {
+
+absl::Status CheckEngine(const EngineConfig& config, int gpus_expected) {
+  if (config.name != "auto" || UsableGpus() > 0) return absl::OkStatus();
+  const std::optional<std::string> asked = GpusAskedFor(*ThisMachine(), gpus_expected);
+  if (!asked.has_value()) return absl::OkStatus();
+  // These words are a row of diagnose's table.
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the GPU engine can't be used, and CPUs were not asked for: ", *asked, ", but ", WhyNoGpu()));
+}
 
 absl::StatusOr<bool> GpuIsMeant(const EngineConfig& config, Communicator& communicator,
                                 absl::Duration timeout) {
@@ -37,6 +49,9 @@ std::map<std::string, std::string> VersionsOf(const EngineConfig& config,
 absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineConfig& config,
                                                    const TrainPlan& plan,
                                                    Communicator& communicator) {
+  absl::Status result = CheckEngine(config);
+  const absl::Status status = AgreeOnResult(communicator, result, plan.training.timeout);
+  if (!status.ok() || !result.ok()) return status.ok() ? result : status;
   const absl::StatusOr<bool> gpu = GpuIsMeant(config, communicator, plan.training.timeout);
   if (!gpu.ok()) return gpu.status();
   if (*gpu) return MakeGpuEngine(config, plan, communicator);

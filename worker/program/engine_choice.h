@@ -18,12 +18,16 @@
 namespace muster::worker {
 
 // A collective; what one rank meets, all return. "auto" is the GPU's where ranks have one: NotFound
-// if only some of them have. Unimplemented for "gpu" in a program that was built without it;
-// InvalidArgument for what only GPUs have, such as FP8, on CPUs. The
-// communicator must outlive the engine.
+// if only some of them have, FailedPrecondition as CheckEngine. Unimplemented for "gpu" in a
+// program that was built without it; InvalidArgument for what only GPUs have, such as FP8, on CPUs.
+// The communicator must outlive the engine.
 absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineConfig& config,
                                                    const TrainPlan& plan,
                                                    Communicator& communicator);
+
+// OK unless "auto" would be the CPU's in a pod that asks for GPUs, as preflight's GpusAskedFor sees
+// it: FailedPrecondition with what shows that, and why the GPU's can't be used.
+absl::Status CheckEngine(const EngineConfig& config, int gpus_expected = 0);
 
 // Whether MakeEngine would make the GPU's. A collective; NotFound as there.
 absl::StatusOr<bool> GpuIsMeant(const EngineConfig& config, Communicator& communicator,
@@ -36,6 +40,8 @@ bool UsesGpu(const EngineConfig& config);
 
 // GPUs that this process sees and could train on.
 int UsableGpus();
+// Why there are none of them.
+std::string WhyNoGpu();
 // "GPU-..." of this process's: the one with the number of its local rank.
 std::vector<std::string> OwnGpus();
 // Of the libraries that this process's GPU is used with, by name: all ranks must have the same.

@@ -43,6 +43,14 @@ TEST(FailureFor, AVolumeThatFailsIsNoLostPeer) {
             CauseId::kPeerLost);
 }
 
+TEST(FailureFor, AttentionThatCannotBeHadIsForSomebodyToMend) {
+  EXPECT_EQ(ExitCodeFor(absl::InvalidArgumentError(
+                "attention=cudnn can't be had: libcudnn.so.9: cannot open shared object file: No "
+                "such file or directory; mend that, or set attention to plain, which is many times "
+                "slower")),
+            78);
+}
+
 TEST(FailureFor, TheTextSaysMoreThanTheCode) {
   EXPECT_EQ(
       FailureFor(absl::UnavailableError("resolving train-0: Name or service not known")).cause,

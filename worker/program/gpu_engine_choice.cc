@@ -7,6 +7,7 @@
 #include "worker/gpu/gpu_engine.h"
 #include "worker/gpu/nccl_all_reducer.h"
 #include "worker/gpu/nccl_communicator.h"
+#include "worker/gpu/shared_library.h"
 #include "worker/launch/environment.h"
 #include "worker/program/engine_choice.h"
 
@@ -34,6 +35,7 @@ GpuEngine::Options OptionsOf(const EngineConfig& config, const TrainPlan& plan) 
           .communication = {.timeout = plan.training.timeout},
           .recompute = {.norms = config.recompute, .activations = config.recompute},
           .precision = plan.precision,
+          .attention = config.attention == "plain" ? AttentionKind::kPlain : AttentionKind::kCudnn,
           .deterministic = config.deterministic,
           .copies_state = !plan.training.checkpoint_directory.empty(),
           .plan_cache = config.plan_cache};
@@ -44,6 +46,22 @@ GpuEngine::Options OptionsOf(const EngineConfig& config, const TrainPlan& plan) 
 int UsableGpus() {
   int devices = 0;
   return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
+}
+
+std::string WhyNoGpu() {
+  // CUDA calls this an old driver.
+  if (const auto driver = SharedLibrary::Open({"libcuda.so.1"}); !driver.ok()) {
+    return fmt::format("the driver's CUDA isn't in this container ({})",
+                       std::string(driver.status().message()));
+  }
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  std::string why = fmt::format("CUDA finds {} of them: {}", devices, cudaGetErrorString(error));
+  const Environment environment = CurrentEnvironment();
+  const auto visible = environment.find("CUDA_VISIBLE_DEVICES");
+  if (visible != environment.end())
+    why += fmt::format("; CUDA_VISIBLE_DEVICES={}", visible->second);
+  return why;
 }
 
 std::vector<std::string> OwnGpus() {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <iostream>
 #include <string_view>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "worker/checkpoint/file.h"
 #include "worker/launch/host.h"
 #include "worker/launch/supervisor.h"
+#include "worker/preflight/checks.h"
 #include "worker/program/exit.h"
 #include "worker/program/stop_signal.h"
 
@@ -43,6 +45,12 @@ std::vector<RankProcess> RankProcesses(const LaunchPlan& plan,
     processes.push_back(std::move(process));
   }
   return processes;
+}
+
+// Ranks inherit it; it has to be there before the first thread.
+void HoldNcclToEfa() {
+  const std::optional<std::string> network = NetworkForNccl(*ThisMachine());
+  if (network.has_value()) setenv("NCCL_NET", network->c_str(), /*overwrite=*/0);
 }
 
 // Process 1 of the pod: passes the ranks' lines on, and reads from them why a rank ended.
@@ -144,6 +152,7 @@ absl::Status Validate(const JobConfig& config) {
 }
 
 int RunJob(const Job& job) {
+  HoldNcclToEfa();
   const JobConfig& config = job.config;
   if (absl::Status status = Validate(config); !status.ok()) {
     return EndWith(FailureFor(status), config.termination_log);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "worker/diagnose/diagnose_command.h"
+#include "worker/preflight/fabric.h"
 #include "worker/program/convert_command.h"
 #include "worker/program/eval_command.h"
 #include "worker/program/launch_command.h"
@@ -25,6 +26,7 @@ constexpr std::string_view kUsage =
     "  launch     any program as the ranks of a pod, and why it ended\n"
     "  train      one pod of a training job, or one of its ranks\n"
     "  preflight  what is wrong with this machine, before anything is trained\n"
+    "  fabric     how NCCL would move GPU memory between nodes\n"
     "  diagnose   why a job failed, from its logs\n"
     "  convert    text or token ids to token files, a checkpoint to Hugging Face's weights\n"
     "  eval       loss and perplexity of weights or of a checkpoint\n"
@@ -43,6 +45,7 @@ int Run(const std::vector<std::string>& arguments) {
   if (command == "preflight") {
     return RunPreflightJob(arguments, MUSTER_VERSION, std::cout, std::cerr);
   }
+  if (command == "fabric") return RunFabric(rest, std::cout, std::cerr);
   if (command == "diagnose") return RunDiagnose(rest, std::cout, std::cerr);
   if (command == "convert") return RunConvert(rest, std::cout, std::cerr);
   if (command == "eval") return RunEval(arguments, MUSTER_VERSION, std::cout);

@@ -5,6 +5,8 @@ namespace muster::worker {
 
 int UsableGpus() { return 0; }
 
+std::string WhyNoGpu() { return "this muster-worker was built without the GPU engine"; }
+
 std::vector<std::string> OwnGpus() { return {}; }
 
 std::map<std::string, std::string> GpuVersions() { return {}; }

@@ -245,7 +245,10 @@ std::optional<Failure> CheckNode(const TrainSettings& settings, const LaunchPlan
   std::erase_if(rows, [](const Row& row) { return row.verdict == Verdict::kOk; });
   err << RowsText(rows);
   const auto failed = std::ranges::find(rows, Verdict::kFailed, &Row::verdict);
-  if (failed == rows.end()) return std::nullopt;
+  if (failed == rows.end()) {
+    status = CheckEngine(settings.train.engine, settings.node.gpus);
+    return status.ok() ? std::nullopt : std::optional(FailureFor(status));
+  }
   return Failure{.cause = failed->cause,
                  .detail = absl::StrCat(failed->check, ": ", failed->numbers)};
 }

@@ -79,6 +79,9 @@ void AddEngineSettings(Settings& settings, EngineConfig& engine) {
                &engine.name);
   settings.Add("precision", "of a GPU's products: bf16, or fp8 from compute capability 8.9 on",
                &engine.precision);
+  settings.Add("attention",
+               "of a GPU: cudnn, or plain, which needs no cuDNN and is many times slower",
+               &engine.attention);
   settings.Add("plan-cache", "file that keeps a GPU's fastest products for the next start",
                &engine.plan_cache);
 }
@@ -232,6 +235,10 @@ absl::StatusOr<Precision> PrecisionOf(const EngineConfig& config) {
   if (!std::ranges::count(kEngines, config.name)) {
     return absl::InvalidArgumentError(
         fmt::format("engine={} is none of auto, gpu and cpu", config.name));
+  }
+  if (config.attention != "cudnn" && config.attention != "plain") {
+    return absl::InvalidArgumentError(
+        fmt::format("attention={} is neither cudnn nor plain", config.attention));
   }
   const absl::StatusOr<Precision> precision = ParsePrecision(config.precision);
   if (precision.ok() && *precision != Precision::kBf16 && config.name == "cpu") {

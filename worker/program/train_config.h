@@ -32,6 +32,7 @@ struct EngineConfig {
   std::string name = "auto";  // gpu, cpu, or the GPU where there are some
   // The GPU engine's:
   std::string precision = "bf16";
+  std::string attention = "cudnn";  // or plain
   std::string gradient_reduction = "fp32";
   bool recompute = false;
   bool deterministic = false;
@@ -101,7 +102,7 @@ struct TrainPlan {
 // InvalidArgument: a setting that the CPU engine doesn't have.
 absl::Status OnlyOnGpus(std::string_view name, std::string_view value);
 
-// InvalidArgument for an engine that there isn't, or a precision that it hasn't.
+// InvalidArgument for an engine or an attention that there isn't, or a precision that it hasn't.
 absl::StatusOr<Precision> PrecisionOf(const EngineConfig& config);
 
 absl::StatusOr<TrainPlan> PlanOf(const TrainConfig& config, int world_size);
