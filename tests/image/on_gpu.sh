@@ -21,7 +21,7 @@ if [[ ${1:-} == bundle ]]; then
   container=$(buildah from --pull-never "$image")
   root=$(buildah mount "$container")
   (cd "$root/opt/cuda/lib" && sha256sum -- *.so.*) >"$folder/libraries.sha256"
-  tar --create --gzip --file "$folder/root.tar.gz" --directory "$root" --exclude './opt/cuda/lib/*' \
+  tar --create --xz --file "$folder/root.tar.xz" --directory "$root" --exclude './opt/cuda/lib/*' \
     --exclude './usr/share/*' --exclude './usr/lib/x86_64-linux-gnu/perl*' --exclude './var/*' .
   buildah rm "$container" >/dev/null
   clang++-19 -std=c++20 -shared -fPIC -static-libstdc++ -o "$folder/libibverbs.so.1" \
@@ -51,7 +51,9 @@ root=$(mktemp --directory) # with the machine's devices in it soon: not to be re
 nodes=$(mktemp --directory)
 chmod 755 "$root" "$nodes"
 mkdir -p "$root"/{driver,efa} "$root/opt/cuda/lib"
-tar --extract --gzip --file "$here/root.tar.gz" --directory "$root" || exit
+# By python3, which is there; xz need not be.
+python3 -c 'import lzma, shutil, sys; shutil.copyfileobj(lzma.open(sys.argv[1]), sys.stdout.buffer)' \
+  "$here/root.tar.xz" | tar --extract --directory "$root" || exit
 # shellcheck source=tests/image/efa/made_up_node.sh
 . "$here/made_up_node.sh"
 cp "$here/libibverbs.so.1" "$root/efa/"
