@@ -105,6 +105,19 @@ TEST(UnlikeKueue, AClusterQueueDrainsItsLocalQueuesOnHoldToo) {
   EXPECT_THAT(world.scheduler.ToDrain(), ElementsAre("a"));
 }
 
+// Kueue takes a pod set that asks for nothing that counts for the last one
+// (pkg/scheduler/flavorassigner/flavorassigner.go:842), and admits the gang without the others.
+TEST(UnlikeKueue, APodSetThatAsksForNoneOfAResourceEndsNothing) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"f0", 4}}));
+  Workload gang = Gang("a", "q", 1);
+  gang.pod_sets = {Pods("launcher", 1, 0, {}, "example.com/fpga"),
+                   Pods("worker", 1, 1, {}, "example.com/fpga")};
+  world.Enqueue(gang);
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  EXPECT_EQ(world.Code("a"), WaitCode::kResourceNotCovered);
+}
+
 // One pod set of b fits in f0 and the other doesn't fit beside a. Kueue leaves f0 out for the first
 // in the next cycle, and f1 for the second in the one after that, and so on for ever
 // (pkg/cache/queue/cluster_queue.go:679): c never has its turn.
