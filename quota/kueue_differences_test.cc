@@ -91,6 +91,19 @@ TEST(UnlikeKueue, QuotaGivenBackInAStoppedLocalQueueIsUsed) {
   EXPECT_THAT(world.Schedule(), ElementsAre("b"));
 }
 
+// Kueue tries all again after any edit of a spec (pkg/cache/queue/manager.go:431), and may preempt
+// for somebody whom it had refused before others were admitted.
+TEST(UnlikeKueue, AnEditThatSaysNothingNewWakesNobody) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Queue("q", {{"f0", 4}});
+  world.Add(queue).Admit({Gang("a", "q", 4)});
+  world.Enqueue(Gang("b", "q", 4));
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  queue.stop_policy = kube::StopPolicy::kNone;
+  EXPECT_FALSE(world.scheduler.Upsert(queue));
+  EXPECT_FALSE(world.scheduler.NeedsSchedule());
+}
+
 // The queue manager has forgotten a LocalQueue on Hold, and with it where its workloads are
 // (pkg/controller/core/workload_controller.go:753): Kueue leaves them running.
 TEST(UnlikeKueue, AClusterQueueDrainsItsLocalQueuesOnHoldToo) {

@@ -231,6 +231,21 @@ json Until(json history, int64_t event) {
   return history;
 }
 
+bool SaysNothingNew(const json& history, int64_t event) {
+  const json& now = history.at("events")[static_cast<size_t>(event)];
+  const json before = Until(history, event - 1);
+  for (const char* kind : {"flavor", "cohort", "clusterQueue", "localQueue"}) {
+    if (!now.contains(kind)) continue;
+    json old = LastOf(before, kind, now[kind]["metadata"]["name"]);
+    json written = now[kind];
+    for (json* each : {&old, &written}) {
+      if (!each->is_null() && StopPolicy(*each) == "None") (*each)["spec"].erase("stopPolicy");
+    }
+    return old == written;
+  }
+  return false;
+}
+
 json WokenAfter(json history, int64_t event) {
   auto& events = history["events"];
   events.insert(events.begin() + event + 1, json{{"wake", true}});
