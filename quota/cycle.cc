@@ -96,12 +96,7 @@ void Cycle::JudgeGang(Entry& entry) {
   Assignment before = std::move(entry.assignment);
   entry.assignment = AssignFlavors(ledger_, request);
   if (entry.assignment.mode != AssignmentMode::kPreempt) return;
-  if (before.mode == AssignmentMode::kPreempt) entry.targets = VictimsLeft(entry, before);
-  if (!entry.targets.empty()) {
-    // With the same flavors it ranks by what they are now.
-    if (before.usage != entry.assignment.usage) entry.assignment = std::move(before);
-    return;
-  }
+  if (before.mode == AssignmentMode::kPreempt && KeepsChoice(entry, before)) return;
   entry.targets =
       FindTargets(ledger_, {.queue = entry.queue,
                             .priority = entry.workload.priority,
@@ -111,36 +106,53 @@ void Cycle::JudgeGang(Entry& entry) {
                             .fair_sharing = options_.fair_sharing});
 }
 
-// Those named in an earlier pass that haven't gone yet, if what was chosen then fits once they
-// have; how far it has to borrow is then said anew. One of them may be no candidate by now, since
-// its queue borrows less with each that goes: naming another instead, as Kueue does, would evict
-// more than is needed, for they go all the same.
-std::vector<Target> Cycle::VictimsLeft(const Entry& entry, Assignment& chosen) {
-  std::vector<Target> left;
-  if (entry.claimed_pass < 0) return left;
+// Where victims were named in an earlier pass, what was chosen with them stands as long as it fits
+// once those are gone that haven't gone yet, or at once if all have. Judging anew, as Kueue does,
+// may evict more than is needed: one of them may be no candidate by now, since its queue borrows
+// less with each that goes, and goes all the same; and another flavor may look better meanwhile.
+bool Cycle::KeepsChoice(Entry& entry, Assignment& before) {
+  if (entry.claimed_pass < 0 || !IsPlaceable(entry, before)) return false;
   for (const Victim& victim : entry.reported) {
     Reservation* reservation = ledger_.Find(victim.id);
     if (reservation == nullptr) continue;
     if (reservation->marked < PartOf(victim.surplus_only)) continue;
-    left.push_back({.reservation = reservation,
-                    .surplus_only = victim.surplus_only,
-                    .reason = victim.reason,
-                    .gone_before = Reservation::Part::kNothing});
+    entry.targets.push_back({.reservation = reservation,
+                             .surplus_only = victim.surplus_only,
+                             .reason = victim.reason,
+                             .gone_before = Reservation::Part::kNothing});
   }
-  if (left.empty()) return left;
-  Removal removal(ledger_);
-  removal.TakeAll(left);
-  const int node = ledger_.layout().queue(entry.queue).node;
-  if (!Fits(ledger_.tree(), node, Needed(entry, chosen.usage))) {
-    left.clear();
-    return left;
+  {
+    Removal removal(ledger_);
+    removal.TakeAll(entry.targets);
+    const int node = ledger_.layout().queue(entry.queue).node;
+    if (!Fits(ledger_.tree(), node, Needed(entry, before.usage))) {
+      entry.targets.clear();
+      return false;
+    }
+    before.borrowing = 0;
+    for (const PairAmount& each : before.usage) {
+      const Reach reach = FindReach(ledger_.tree(), node, each.pair, each.amount);
+      before.borrowing = std::max(before.borrowing, reach.height);
+    }
   }
-  chosen.borrowing = 0;
-  for (const PairAmount& each : chosen.usage) {
-    const Reach reach = FindReach(ledger_.tree(), node, each.pair, each.amount);
-    chosen.borrowing = std::max(chosen.borrowing, reach.height);
+  if (entry.targets.empty()) {
+    before.mode = AssignmentMode::kFit;
+  } else if (before.usage == entry.assignment.usage) {
+    return true;  // with the same flavors it ranks by what they are now
   }
-  return left;
+  entry.assignment = std::move(before);
+  return true;
+}
+
+bool Cycle::IsPlaceable(Entry& entry, const Assignment& assignment) const {
+  if (!feasible_) return true;
+  const QueueConfig& queue = ledger_.layout().queue(entry.queue);
+  return std::ranges::all_of(assignment.choices, [&](const Assignment::Choice& choice) {
+    const Group& group = queue.groups[static_cast<size_t>(queue.Find(choice.resource).group)];
+    const auto flavor = std::ranges::find(group.flavors, choice.flavor,
+                                          [](const GroupFlavor& f) { return f.flavor; });
+    return flavor != group.flavors.end() && Placement(entry, choice.pod_set, *flavor).empty();
+  });
 }
 
 void Cycle::JudgeSurplus(Entry& entry) {
@@ -200,9 +212,17 @@ bool Cycle::Process(Entry& entry) {
         return std::any_of(victims_.begin(), victims_.end(),
                            [&](const Target& other) { return other.reservation == t.reservation; });
       });
-  if (overlaps || !FitsBeside(entry)) {
-    // It keeps its place: what was in its way changes with the next pass.
-    return KeepFlavors(entry);
+  const bool fits = FitsBeside(entry);
+  if (overlaps || !fits) {
+    // It keeps its place: what was in its way changes with the next pass. Where somebody else has
+    // its victims now, and they don't suffice for both, it judges anew.
+    const bool loses_them = overlaps && !fits && entry.claimed_pass >= 0;
+    const bool leaves_out = KeepFlavors(entry);
+    if (loses_them) {
+      entry.claimed_pass = -1;
+      entry.judged_version = -1;
+    }
+    return leaves_out || loses_them;
   }
   if (!preempts) return Admit(entry);
   victims_.insert(victims_.end(), entry.targets.begin(), entry.targets.end());
@@ -319,10 +339,14 @@ bool Cycle::NameVictims(Entry& entry) {
   for (const Target& target : entry.targets) {
     const Reservation::Part part = PartOf(target.surplus_only);
     victims.push_back({target.reservation->workload.id, target.reason, target.surplus_only});
-    any_new = any_new ||
-              std::none_of(entry.reported.begin(), entry.reported.end(), [&](const Victim& each) {
-                return each.id == victims.back().id && (target.surplus_only || !each.surplus_only);
-              });
+    // Who was admitted again since it went for this one has to go again.
+    any_new =
+        any_new || target.reservation->marked < part ||
+        std::none_of(
+            entry.reported.begin(), entry.reported.end(),
+            [&](const Victim& each) {
+              return each.id == victims.back().id && (target.surplus_only || !each.surplus_only);
+            });
     if (target.reservation->marked >= part) continue;
     target.reservation->marked = part;
     ledger_.Touch(root);

@@ -50,7 +50,9 @@ class Cycle {
 
   void JudgeGang(Entry& entry);
   void JudgeSurplus(Entry& entry);
-  std::vector<Target> VictimsLeft(const Entry& entry, Assignment& chosen);
+  // Of the attempt before; whether it stands.
+  bool KeepsChoice(Entry& entry, Assignment& before);
+  bool IsPlaceable(Entry& entry, const Assignment& assignment) const;
   AssignmentRequest RequestOf(Entry& entry) const;
   // What there must be for it to get `usage`.
   std::vector<PairAmount> Needed(const Entry& entry, std::vector<PairAmount> usage) const;

@@ -11,6 +11,9 @@
 #include <iostream>
 #include <map>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "quota/testing/case_generator.h"
@@ -66,9 +69,9 @@ class Comparison {
       }
       ++different_;
       const int64_t event = FirstDifference(history, ours, theirs);
-      if (json woken = WokenAfter(history, event); GoesAlike(Until(woken, event + 1))) {
-        ++known_["it wakes nobody"];
-        history = std::move(woken);
+      if (const std::string_view known = Sleep(history, event); !known.empty()) {
+        ++known_[known];
+        history = WokenAfter(std::move(history), event);
         continue;
       }
       events_ += event + 1;
@@ -107,6 +110,15 @@ class Comparison {
     json theirs;
     return GoesAlike(history, FollowHistory(history), theirs);
   }
+  // Why one of the two has to be woken after the event to come to where the other is; empty if that
+  // isn't why they differ.
+  std::string_view Sleep(const json& history, int64_t event) {
+    const json woken = Until(WokenAfter(history, event), event + 1);
+    if (!GoesAlike(woken)) return "";
+    const std::vector<json> states = testing::StatesOf(FollowHistory(woken));
+    if (states.back() == states[states.size() - 2]) return "it wakes nobody";
+    return testing::SaysNothingNew(history, event) ? "what says nothing new wakes it" : "";
+  }
   std::string_view Known(const json& history, const json& ours, const json& theirs) {
     const int64_t event = FirstDifference(history, ours, theirs);
     return testing::KnownDifference(testing::ForkAfter(history, event, ours, theirs),
@@ -121,7 +133,7 @@ class Comparison {
       const json ours = FollowHistory(part);
       if (GoesAlike(part, ours, theirs)) return false;
       const int64_t at = FirstDifference(part, ours, theirs);
-      return !GoesAlike(Until(WokenAfter(part, at), at + 1)) && Known(part, ours, theirs).empty();
+      return Sleep(part, at).empty() && Known(part, ours, theirs).empty();
     });
     Print(shortest, oracle_.Ask(shortest));
   }

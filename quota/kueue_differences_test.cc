@@ -91,6 +91,19 @@ TEST(UnlikeKueue, QuotaGivenBackInAStoppedLocalQueueIsUsed) {
   EXPECT_THAT(world.Schedule(), ElementsAre("b"));
 }
 
+// Kueue tries all again after any edit of a spec (pkg/cache/queue/manager.go:431), and may preempt
+// for somebody whom it had refused before others were admitted.
+TEST(UnlikeKueue, AnEditThatSaysNothingNewWakesNobody) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Queue("q", {{"f0", 4}});
+  world.Add(queue).Admit({Gang("a", "q", 4)});
+  world.Enqueue(Gang("b", "q", 4));
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  queue.stop_policy = kube::StopPolicy::kNone;
+  EXPECT_FALSE(world.scheduler.Upsert(queue));
+  EXPECT_FALSE(world.scheduler.NeedsSchedule());
+}
+
 // The queue manager has forgotten a LocalQueue on Hold, and with it where its workloads are
 // (pkg/controller/core/workload_controller.go:753): Kueue leaves them running.
 TEST(UnlikeKueue, AClusterQueueDrainsItsLocalQueuesOnHoldToo) {
@@ -103,6 +116,19 @@ TEST(UnlikeKueue, AClusterQueueDrainsItsLocalQueuesOnHoldToo) {
   world.Add(queue);
   world.scheduler.Upsert(held);
   EXPECT_THAT(world.scheduler.ToDrain(), ElementsAre("a"));
+}
+
+// Kueue takes a pod set that asks for nothing that counts for the last one
+// (pkg/scheduler/flavorassigner/flavorassigner.go:842), and admits the gang without the others.
+TEST(UnlikeKueue, APodSetThatAsksForNoneOfAResourceEndsNothing) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"f0", 4}}));
+  Workload gang = Gang("a", "q", 1);
+  gang.pod_sets = {Pods("launcher", 1, 0, {}, "example.com/fpga"),
+                   Pods("worker", 1, 1, {}, "example.com/fpga")};
+  world.Enqueue(gang);
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  EXPECT_EQ(world.Code("a"), WaitCode::kResourceNotCovered);
 }
 
 // One pod set of b fits in f0 and the other doesn't fit beside a. Kueue leaves f0 out for the first

@@ -11,6 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 using namespace testing;  // NOLINT(google-build-using-namespace): the words of these tests
 
 kube::ClusterQueue Preempting(std::string name, int64_t nominal, std::string cohort = "") {
@@ -176,6 +177,70 @@ TEST(Preemption, KeepsItsFlavorsWhileTheVictimsLeave) {
   }
   world.Enqueue(Gang("a", "q", 2));
   EXPECT_THAT(world.Schedule(), ElementsAre("urgent"));
+}
+
+// Once both are gone the first pod set would fit in f1 as well, and then z would have to go for the
+// second.
+TEST(Preemption, KeepsItsFlavorsWhenTheVictimsAreGone) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Queue("q", {{"f1", 5}, {"f0", 4}}, "c");
+  queue.preemption.within_cluster_queue = kube::WithinQueuePolicy::kLowerPriority;
+  queue.preemption.reclaim_within_cohort = kube::ReclaimPolicy::kAny;
+  queue.preemption.borrow_from_lower_priority = true;
+  world.Add(queue).Add(Queue("r", {{"f0", 0}}, "c"));
+  world.Admit({Gang("a", "q", 5), Gang("x", "r", 2), Gang("z", "q", 2)});
+  Workload urgent = Gang("urgent", "q", 2, 5);
+  urgent.pod_sets.push_back(Pods("server", 4, 1));
+  world.Enqueue(urgent);
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent<-x,a"));
+  world.scheduler.Withdraw("x");
+  world.scheduler.Withdraw("a");
+  EXPECT_THAT(world.Schedule(), ElementsAre("urgent"));
+  EXPECT_EQ(world.FlavorOf("urgent"), "f0");
+}
+
+// In each pass the one that reaches less far goes first, so that the other waits for it again.
+TEST(Preemption, NamesAgainWhoWasAdmittedAgain) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Preempting("q", 0, "d");
+  queue.preemption.borrow_from_lower_priority = true;
+  kube::Cohort root = MakeCohort("c");
+  root.resource_groups = Quotas({{"h100", 2}});
+  kube::Cohort below = MakeCohort("d", "c");
+  below.resource_groups = Quotas({{"h100", 2}});
+  world.Add(root).Add(below).Add(queue).Add(Queue("r", {{"h100", 2}}, "d"));
+  world.Admit({Gang("v", "r", 4)});
+  world.Enqueue(Gang("high", "q", 6, 3));
+  EXPECT_THAT(world.Schedule(), ElementsAre("high<-v"));
+  world.Enqueue(Gang("v", "r", 4));
+  EXPECT_THAT(world.Schedule(), ElementsAre("v", "high<-v"));
+}
+
+TEST(Preemption, NamesOthersOnceAnotherHasItsVictimUnlessThatIsEnoughForBoth) {
+  for (const bool is_enough : {true, false}) {
+    QuotaWorld world;
+    kube::ClusterQueue queue = Queue("q", {{"f0", 0}, {"f1", 4}}, "c");
+    queue.preemption.reclaim_within_cohort = kube::ReclaimPolicy::kAny;
+    queue.preemption.borrow_from_lower_priority = true;
+    queue.fungibility.when_can_preempt = kube::FungibilityPolicy::kMayStopSearch;
+    kube::ClusterQueue owner = Queue("owner", {{"f0", 4}}, "c");
+    owner.preemption = queue.preemption;
+    world.Add(queue).Add(owner).Add(Queue("lender", {{"f0", is_enough ? 4 : 0}}, "c"));
+    world.Add(Queue("x", {{"f0", 0}, {"f1", 0}}, "c"));
+    world.Admit({Gang("v", "x", is_enough ? 8 : 4), Gang("u", "x", 4)});
+    world.Enqueue(Gang("a", "q", 4, 5));
+    EXPECT_THAT(world.Schedule(), ElementsAre("a<-v"));
+    world.Enqueue(Gang("b", "owner", 4));
+    const std::vector<std::string> words = world.Schedule();
+    if (is_enough) {
+      EXPECT_THAT(words, ElementsAre("b<-v"));
+    } else {
+      EXPECT_THAT(words, ElementsAre("b<-v", "a<-u"));
+      world.scheduler.Withdraw("u");
+    }
+    world.scheduler.Withdraw("v");
+    EXPECT_THAT(world.Schedule(), UnorderedElementsAre("a", "b"));
+  }
 }
 
 TEST(Preemption, NamesOthersOnceTheVictimsThatAreLeftDontSuffice) {

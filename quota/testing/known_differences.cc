@@ -131,42 +131,66 @@ bool IsBesideVictims(const Fork& fork) {
   });
 }
 
-// Somebody whose victims are leaving keeps them over this event, where Kueue judges anew: names
-// others as well, or nobody any more so that another gets the room. That they suffice is seen from
-// what comes once they are gone: it is admitted, at nobody else's expense.
+// Somebody whose victims are leaving keeps them, and its flavors, over this event, where Kueue
+// judges anew: takes other flavors, names others as well, or nobody any more so that another gets
+// the room. That they suffice is seen from what comes once they are gone: it is admitted, at nobody
+// else's expense.
 bool KeepsVictims(const Fork& fork) {
+  HistoryRun run(fork.history.at("fairSharing"));
+  std::set<std::string> preempting;  // since they wait
+  const json& events = fork.history.at("events");
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (i > 0) preempting.merge(run.Preempting());
+    const std::vector<std::string> pending = run.In(State::kPending);
+    std::erase_if(preempting, [&](const std::string& id) {
+      return std::ranges::find(pending, id) == pending.end();
+    });
+    run.Happen(events[i]);
+  }
   const json changes = Changes(fork.ours, fork.theirs);
   for (const auto& [id, change] : changes.items()) {
     const bool more_go = Is(fork.ours, id, "admitted") && Is(fork.theirs, id, "evicting");
     const bool other_room = Is(fork.ours, id, "pending") && Is(fork.theirs, id, "admitted");
     const bool other_claim = Is(fork.ours, id, "admitted") && Is(fork.theirs, id, "pending");
-    if (!more_go && !other_room && !other_claim) return false;
+    const bool comes_and_goes = Is(fork.ours, id, "pending") && Is(fork.theirs, id, "evicting");
+    const bool other_flavors =
+        Is(fork.ours, id, "admitted") && Is(fork.theirs, id, "admitted") && preempting.contains(id);
+    if (!more_go && !other_room && !other_claim && !comes_and_goes && !other_flavors) return false;
   }
-  HistoryRun run(fork.history.at("fairSharing"));
-  std::set<std::string> before;
-  const json& events = fork.history.at("events");
-  for (size_t i = 0; i < events.size(); ++i) {
-    if (i + 1 == events.size()) before = run.Preempting();
-    run.Happen(events[i]);
-  }
-  const std::set<std::string> now = run.Preempting();
   for (const std::string& id : run.In(State::kEvicting)) run.Happen({{"stopped", id}});
   const json after = run.States();
   for (const auto& [id, state] : fork.ours.items()) {
     if (Is(fork.ours, id, "admitted") && !Is(after, id, "admitted")) return false;
   }
-  return std::ranges::any_of(before, [&](const std::string& id) {
-    return now.contains(id) && Is(after, id, "admitted") &&
-           AreUnder(RootOf(fork.history, id), changes, fork.history);
+  return std::ranges::any_of(preempting, [&](const std::string& id) {
+    return Is(after, id, "admitted") && AreUnder(RootOf(fork.history, id), changes, fork.history);
+  });
+}
+
+// Kueue admits a workload without all of its pod sets.
+bool IsCutShort(const Fork& fork) {
+  const json changes = Changes(fork.ours, fork.theirs);
+  return std::ranges::all_of(changes.items(), [&](const auto& change) {
+    const std::string& id = change.key();
+    if (!Is(fork.ours, id, "pending") || !Is(fork.theirs, id, "admitted")) return false;
+    const std::string state = fork.theirs.at(id);
+    const auto words = static_cast<size_t>(std::ranges::count(state, ' '));  // one is the queue's
+    return words - 1 < ArrivalOf(fork.history, id)["podSets"].size();
   });
 }
 
 // Kueue has somebody try its flavors in turn for ever: those behind it in its queue never have
-// their turn, and what it gets once there is room depends on which flavor is the next.
+// their turn, those in other queues of its tree don't get what is set aside for it in each cycle,
+// and what it gets once there is room depends on which flavor is the next.
 bool IsCircling(const Fork& fork) {
-  const auto is_behind = [&](const std::string& id, const std::string& first) {
-    return id != first && ClusterQueueOf(fork.history, id) == ClusterQueueOf(fork.history, first) &&
-           PriorityOf(fork.history, id) <= PriorityOf(fork.history, first);
+  const auto is_kept_out = [&](const std::string& id, const std::string& first) {
+    const std::string queue = ClusterQueueOf(fork.history, first);
+    if (ClusterQueueOf(fork.history, id) == queue) {
+      return id != first && PriorityOf(fork.history, id) <= PriorityOf(fork.history, first);
+    }
+    const json spec = LastOf(fork.history, "clusterQueue", queue)["spec"];
+    return RootOf(fork.history, id) == RootOf(fork.history, first) &&
+           spec["preemption"].value("reclaimWithinCohort", "Never") != "Any";
   };
   const json changes = Changes(fork.ours, fork.theirs);
   return std::ranges::all_of(changes.items(), [&](const auto& change) {
@@ -174,7 +198,7 @@ bool IsCircling(const Fork& fork) {
     if (fork.circled.contains(id)) return true;
     return Is(fork.ours, id, "admitted") && Is(fork.theirs, id, "pending") &&
            std::ranges::any_of(fork.circling,
-                               [&](const std::string& first) { return is_behind(id, first); });
+                               [&](const std::string& first) { return is_kept_out(id, first); });
   });
 }
 
@@ -207,6 +231,21 @@ json Until(json history, int64_t event) {
   return history;
 }
 
+bool SaysNothingNew(const json& history, int64_t event) {
+  const json& now = history.at("events")[static_cast<size_t>(event)];
+  const json before = Until(history, event - 1);
+  for (const char* kind : {"flavor", "cohort", "clusterQueue", "localQueue"}) {
+    if (!now.contains(kind)) continue;
+    json old = LastOf(before, kind, now[kind]["metadata"]["name"]);
+    json written = now[kind];
+    for (json* each : {&old, &written}) {
+      if (!each->is_null() && StopPolicy(*each) == "None") (*each)["spec"].erase("stopPolicy");
+    }
+    return old == written;
+  }
+  return false;
+}
+
 json WokenAfter(json history, int64_t event) {
   auto& events = history["events"];
   events.insert(events.begin() + event + 1, json{{"wake", true}});
@@ -224,6 +263,7 @@ std::string_view KnownDifference(const Fork& fork,
     return "it takes a preemption for a fit";
   }
   if (IsUndrained(fork)) return "it doesn't drain what stands in a LocalQueue on Hold";
+  if (IsCutShort(fork)) return "it admits without all pod sets";
   if (IsBesideVictims(fork)) return "it admits beside victims";
   if (IsCircling(fork)) return "it tries flavors in turn for ever";
   if (KeepsVictims(fork)) return "it judges anew while victims leave";

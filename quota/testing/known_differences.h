@@ -28,6 +28,8 @@ Fork ForkAfter(const nlohmann::json& history, int64_t event, const nlohmann::jso
 nlohmann::json Changes(const nlohmann::json& ours, const nlohmann::json& theirs);
 
 nlohmann::json Until(nlohmann::json history, int64_t event);
+// The event writes an object again with what it said before.
+bool SaysNothingNew(const nlohmann::json& history, int64_t event);
 // Everybody who waits is tried again after the event.
 nlohmann::json WokenAfter(nlohmann::json history, int64_t event);
 
