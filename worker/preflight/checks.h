@@ -50,8 +50,8 @@ struct EfaDevices {
   int given = 0;  // that this container may open
 };
 EfaDevices CountEfaDevices(Machine& machine);
-// What NCCL_NET must be so that NCCL uses EFA or fails with the reason: by itself it goes on over TCP.
-// Nothing where the container was given no EFA devices, or where it is set.
+// What NCCL_NET must be so that NCCL uses EFA or fails with the reason: by itself it goes on over
+// TCP. Nothing where the container was given no EFA devices, or where it is set.
 std::optional<std::string> NetworkForNccl(Machine& machine);
 // The file that NCCL_NET_PLUGIN means to NCCL; empty: it isn't set.
 std::string NetworkPluginFile(const std::string& variable);
