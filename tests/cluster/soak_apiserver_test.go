@@ -32,6 +32,8 @@ const (
 	// So long after its end the API server may not answer yet: it asks an etcd that was away less and
 	// less often, at last every two minutes (the default of google.golang.org/grpc/backoff).
 	returns = 3 * time.Minute
+	// So long after its launch kwok's Node may come on a busy machine.
+	nodeComesWithin = 20 * time.Second
 	// What all rounds may take together: the control plane's start is part of the soak's 45 minutes.
 	soakLimit = 43 * time.Minute
 )
@@ -294,18 +296,30 @@ func (r *readiness) stop() []readinessChange {
 	return r.changes
 }
 
+// awaitReadyForASecond waits until Muster is ready and stays so: a short outage may be noticed only
+// once it is over.
+func (s *soakRound) awaitReadyForASecond(deadline time.Time) error {
+	for {
+		if err := s.replica.Muster.AwaitReady(time.Until(deadline)); err != nil {
+			return err
+		}
+		time.Sleep(time.Second)
+		if code, _ := get(s.replica.Muster.Address + "/readyz"); code == http.StatusOK {
+			return nil
+		}
+	}
+}
+
 // checkReadiness waits until Muster is ready again, and judges when it wasn't.
 func (s *soakRound) checkReadiness(t *testing.T, r *readiness, began, ended, recovered time.Time) {
 	t.Helper()
-	late := s.replica.Muster.AwaitReady(time.Until(recovered.Add(readyWithin)))
+	late := s.awaitReadyForASecond(recovered.Add(readyWithin))
 	if late != nil {
 		t.Errorf("%v after the API server answers again: %v", readyWithin, late)
 		if err := s.replica.Muster.AwaitReady(2 * time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// It must stay so.
-	time.Sleep(time.Second)
 	changes := r.stop()
 	var story strings.Builder
 	for _, change := range changes {
@@ -369,13 +383,16 @@ func (g *Gang) replaceLostClaims(at time.Time) {
 		return ""
 	})
 	var lost []string
-	shared.Timeline.Look(func(state *timeline.State) {
+	// A claim that was made late may have its Node coming.
+	_ = shared.Timeline.Await(nodeComesWithin, func(state *timeline.State) string {
+		lost = nil
 		for _, claim := range state.NodeClaims {
 			node, _, _ := unstructured.NestedString(claim.Object, "status", "nodeName")
 			if g.mine(claim) && state.Nodes[node] == nil {
 				lost = append(lost, claim.GetName())
 			}
 		}
+		return strings.Join(lost, ", ")
 	})
 	for _, name := range lost {
 		g.Logf("the Node of NodeClaim %s is lost; it is deleted", name)
