@@ -48,6 +48,7 @@ enum class NodeChange : uint8_t {
 class NodeChanges {
  public:
   constexpr NodeChanges() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): one change is a set of changes.
   constexpr NodeChanges(NodeChange change) : bits_(static_cast<uint8_t>(change)) {}
   constexpr NodeChanges(std::initializer_list<NodeChange> changes) {
     for (NodeChange change : changes) bits_ |= static_cast<uint8_t>(change);

@@ -2,6 +2,7 @@
 // distributions aren't.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <random>
 
@@ -25,9 +26,7 @@ class Draw {
   }
   bool Chance(int percent) { return Between(1, 100) <= percent; }
   // In steps of a hundredth of a percent.
-  bool Chance(double percent) {
-    return Between(1, 10'000) <= static_cast<int64_t>(percent * 100 + 0.5);
-  }
+  bool Chance(double percent) { return Between(1, 10'000) <= std::llround(percent * 100); }
   // In whole milliseconds.
   absl::Duration In(const DurationRange& range) {
     return absl::Milliseconds(

@@ -58,7 +58,7 @@ TEST(Checks, APodThatAsksForGpusShowsIt) {
   }
   machine.folders["/dev"] = {"null", "nvidia-uvm", "nvidiactl"};
   EXPECT_EQ(GpusAskedFor(machine, 0), std::nullopt);
-  machine.folders["/dev"].push_back("nvidia3");
+  machine.folders["/dev"].emplace_back("nvidia3");
   EXPECT_EQ(GpusAskedFor(machine, 0), "/dev/nvidia3 is there");
 }
 

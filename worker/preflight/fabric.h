@@ -48,6 +48,6 @@ int RunFabric(const std::vector<std::string>& arguments, std::ostream& out, std:
 std::string FabricText(const Fabric& fabric);
 std::string FabricJson(const Fabric& fabric);
 // InvalidArgument for what FabricJson wouldn't write.
-absl::StatusOr<Fabric> ParseFabric(const std::string& json);
+absl::StatusOr<Fabric> ParseFabric(const std::string& text);
 
 }  // namespace muster::worker

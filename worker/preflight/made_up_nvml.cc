@@ -25,6 +25,8 @@ int Write(char* text, unsigned int size, const char* format, int number) {
 
 extern "C" {
 
+// NOLINTBEGIN(readability-identifier-naming): the names are NVIDIA's.
+
 int nvmlInit_v2() { return kSuccess; }
 int nvmlShutdown() { return kSuccess; }
 int nvmlSystemGetDriverVersion(char* text, unsigned int size) {
@@ -53,5 +55,7 @@ int nvmlDeviceGetMemoryInfo(const int* /*device*/, Memory* memory) {
   *memory = {.total = kMemory, .free = kMemory, .used = 0};
   return kSuccess;
 }
+
+// NOLINTEND(readability-identifier-naming)
 
 }  // extern "C"

@@ -22,7 +22,7 @@ absl::StatusOr<bool> GpuIsMeant(const EngineConfig& config, Communicator& commun
                                 absl::Duration timeout) {
   if (config.name != "auto") return config.name == "gpu";
   const bool has_one = UsesGpu(config);
-  const absl::StatusOr<bool> any = AgreeOnAny(communicator, has_one, timeout);
+  absl::StatusOr<bool> any = AgreeOnAny(communicator, has_one, timeout);
   if (!any.ok() || !*any) return any;
   absl::Status result =
       has_one ? absl::OkStatus()
