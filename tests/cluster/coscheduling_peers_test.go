@@ -249,7 +249,7 @@ func keepsWithoutStarting(nodes, claims int) func(*outcome) {
 		if least := float64(nodes*o.gpus) * o.watched.Seconds() / 2; o.idle.registered < least {
 			o.Errorf("%.0f GPU-seconds were idle, want at least %.0f", o.idle.registered, least)
 		}
-		if !strings.Contains(o.said, "Workload [Admitted=True") || !strings.Contains(o.said, "QuotaReserved=True]") {
+		if !strings.Contains(o.said, "Workload [Admitted=True PodsReady=False QuotaReserved=True]") {
 			o.Error("Kueue didn't leave it admitted")
 		}
 		if words := regexp.MustCompile(`(?i)capacity|offering|registered|of 8`).FindString(o.said); words != "" {

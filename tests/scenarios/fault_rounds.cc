@@ -121,7 +121,6 @@ class RoundDraw {
     const auto between = [this](int low, int high) {
       return static_cast<int>(more_.Between(low, high));
     };
-    Draw& more = more_;
     for (int i = between(2, 6); i > 0; --i) {
       const absl::Duration at =
           absl::Milliseconds(between(1, static_cast<int>(at_ / absl::Milliseconds(1))));
@@ -144,10 +143,10 @@ class RoundDraw {
                       fmt::format(R"({{"spec":{{"stopPolicy":"{}"}}}})", StopPolicy(between(0, 2))),
                       false});
       } else if (kind <= 90) {
-        AddAt(at, ApplyStep{ClusterQueueManifest(more.Chance(50), between(0, 8))});
+        AddAt(at, ApplyStep{ClusterQueueManifest(more_.Chance(50), between(0, 8))});
       } else {
         AddAt(at, DeleteStep{"localqueue/default"});
-        if (more.Chance(70)) {
+        if (more_.Chance(70)) {
           AddAt(at + absl::Milliseconds(between(0, 5'000)), ApplyStep{std::string(kLocalQueue)});
         }
       }
