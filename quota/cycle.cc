@@ -93,6 +93,7 @@ void Cycle::JudgeGang(Entry& entry) {
   const bool woken = entry.next_flavor_wakes != room_.line(entry.queue).wakes();
   if (woken && !follows) entry.next_flavor.clear();
   request.next_flavor = &entry.next_flavor;
+  if (entry.next_flavor.empty()) entry.full_version = entry.judged_version;
   Assignment before = std::move(entry.assignment);
   entry.assignment = AssignFlavors(ledger_, request);
   if (entry.assignment.mode != AssignmentMode::kPreempt) return;
@@ -383,7 +384,12 @@ bool Cycle::KeepFlavors(Entry& entry) {
 bool Cycle::Requeue(Entry& entry) {
   WaitingLine& line = room_.line(entry.queue);
   entry.reported.clear();
+  const bool left_out = !entry.next_flavor.empty();
   if (KeepFlavors(entry)) return true;
+  // Others have taken something since it was in their way, and may be what is to be evicted for it,
+  // or it may wait for victims with a flavor that was left out. (Kueue leaves it to the next wake.)
+  const int root = ledger_.layout().queue(entry.queue).root;
+  if (left_out && entry.full_version != ledger_.Version(root)) return true;
   using Kind = FlavorRefusal::Kind;
   const bool not_placeable = entry.assignment.mode == AssignmentMode::kNoFit &&
                              entry.assignment.IsRefusedFor(Kind::kNotPlaceable) &&

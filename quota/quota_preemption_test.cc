@@ -125,6 +125,19 @@ TEST(Preemption, RanksByWhatItBorrowsByNow) {
   EXPECT_THAT(world.Schedule(), ElementsAre("small"));
 }
 
+// "b" would have fitted without victims had "a" not been before it, and goes on with the flavor
+// after that; refused there too, it is tried with the first one again.
+TEST(Preemption, InAFlavorThatAnotherTookInTheSamePass) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Preempting("q", 4, "c");
+  queue.resource_groups[0].flavors.push_back(
+      Queue("any", {{"h200", 0}}).resource_groups[0].flavors[0]);
+  world.Add(queue).Add(Queue("r", {{"h100", 4}}, "c"));
+  world.Admit({Gang("low", "q", 4, 0)});
+  world.Enqueue(Gang("a", "r", 4)).Enqueue(Gang("b", "q", 4, 1));
+  EXPECT_THAT(world.Schedule(), ElementsAre("a", "b<-low"));
+}
+
 TEST(Preemption, OfTwoInOnePassNeverCountsOnTheSameVictims) {
   QuotaWorld world;
   world.Add(Preempting("q", 4, "c")).Add(Preempting("r", 4, "c")).Add(Preempting("s", 0, "c"));

@@ -44,6 +44,7 @@ struct Entry {
   Assignment assignment;
   std::vector<Target> targets;
   int64_t judged_version = -1;    // Ledger::Version
+  int64_t full_version = -1;      // ... when all flavors were tried last
   std::vector<int> next_flavor;   // empty: all are tried
   int64_t next_flavor_wakes = 0;  // ... valid while the line was woken so often
   int64_t next_flavor_pass = 0;   // ... and in the pass after this one

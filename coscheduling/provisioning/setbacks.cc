@@ -153,7 +153,9 @@ std::vector<GangKey> Setbacks::See(const ClaimSight& sight, absl::Time now) {
   if (sight.going && !first) {
     seen.startup_taint = claim.sight.startup_taint;
     seen.incomplete = claim.sight.incomplete;
-    if (seen.words.empty()) seen.words = claim.sight.words;
+    // What it lacked is what its gang waits for; Karpenter's reason to remove it only follows.
+    const bool lacked = CodeOfEnd(claim.sight) != v1::NODE_TAKEN_BACK && !claim.sight.words.empty();
+    if (lacked || seen.words.empty()) seen.words = claim.sight.words;
   }
   claim.sight = std::move(seen);
   if (stage > BringUp::kLaunch && !claim.counted_in) {

@@ -269,6 +269,26 @@ TEST_F(SetbacksTest, AClaimThatGoesIsToldByWhatItHadBeforeIt) {
   }
 }
 
+// Karpenter takes a node with 7 of 8 GPUs for one that is empty. Its condition that says so may be
+// seen before the node's taint.
+TEST_F(SetbacksTest, WhatANodeLackedIsSaidRatherThanWhyItIsRemoved) {
+  const auto words_at_end = [&](const std::string& name, BringUp stage, const std::string& lack) {
+    Setbacks table;
+    ClaimSight sight = Claim(name, stage, At(0));
+    sight.incomplete = !lack.empty();
+    sight.words = lack;
+    table.See(sight, At(0));
+    table.CountOn(kJob, At(0), {name}, false);
+    sight.going = true;
+    sight.words = "Empty";
+    table.See(sight, At(5));
+    return table.Of(kJob, kLimits, At(6)).at(0).claim.words;
+  };
+  EXPECT_EQ(words_at_end("a", BringUp::kInitialization, "nvidia.com/gpu: 7 of 8 allocatable"),
+            "nvidia.com/gpu: 7 of 8 allocatable");
+  EXPECT_EQ(words_at_end("b", BringUp::kDone, ""), "Empty");
+}
+
 TEST_F(SetbacksTest, OnlyWhoseClaimItIsIsTold) {
   table_.CountOn(kOther, At(0), {}, false);
   table_.See(Claim("a", BringUp::kLaunch, At(1)), At(1));

@@ -28,6 +28,14 @@ func installQueueDefinitions(t *testing.T, arguments ...string) {
 	}
 }
 
+// installDefinitionsAlone leaves nobody who answers to what is applied: a Muster that still runs for
+// an earlier case finds the queues within seconds and writes their status.
+func installDefinitionsAlone(t *testing.T, arguments ...string) {
+	t.Helper()
+	shared.Muster.Kill() // the next case starts it as usual
+	installQueueDefinitions(t, arguments...)
+}
+
 func mustKubectl(t *testing.T, arguments ...string) string {
 	t.Helper()
 	output, err := shared.Kubectl(arguments...)
@@ -176,7 +184,7 @@ func TestQueuesStoredByMuster01KeepTheirCohort(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustApply(t, queueOfMuster01)
-	installQueueDefinitions(t, "--force-conflicts")
+	installDefinitionsAlone(t, "--force-conflicts")
 	const fields = "--output=jsonpath={.apiVersion} {.spec.cohort} {.spec.admissionChecks[0]}"
 	const want = "kueue.x-k8s.io/v1beta2 research budget"
 	// By its version, for kubectl remembers which there were; and served it is a moment later.
@@ -200,7 +208,7 @@ func TestQueuesStoredByMuster01KeepTheirCohort(t *testing.T) {
 }
 
 func TestManifestsWrittenForKueueApply(t *testing.T) {
-	installQueueDefinitions(t)
+	installDefinitionsAlone(t)
 	mustApply(t, everyField)
 	mustKubectl(t, "apply", "--validate=strict", "--filename=../../deploy/examples/queues.yaml")
 	if got := mustKubectl(t, "get", "cq/plain", "--output=jsonpath={.spec.queueingStrategy} {.spec.preemption.borrowWithinCohort.policy}"); got != "BestEffortFIFO Never" {
@@ -213,7 +221,7 @@ func TestManifestsWrittenForKueueApply(t *testing.T) {
 }
 
 func TestMusterWritesTheStatusOfQueuesAndNothingElse(t *testing.T) {
-	installQueueDefinitions(t)
+	installDefinitionsAlone(t)
 	mustApply(t, everyField)
 	usage := `[{"name":"spot","resources":[{"name":"cpu","total":"1500m","borrowed":"500m"}]}]`
 	active := `[{"type":"Active","status":"False","reason":"FlavorNotFound","message":"spot is missing","lastTransitionTime":"2026-01-02T03:04:05Z","observedGeneration":1}]`
@@ -274,7 +282,7 @@ func trueConditions(types ...string) string {
 
 // What Kueue's own definition refuses, of which Muster relies on each.
 func TestWorkloadsHaveTheRulesOfKueuesDefinition(t *testing.T) {
-	installQueueDefinitions(t)
+	installDefinitionsAlone(t)
 	mustApply(t, workload)
 	if got := mustKubectl(t, "get", "kwl/w", "--output=jsonpath={.spec.active} {.status}"); got != "true " {
 		t.Errorf("a new Workload has active and status %q", got)
@@ -344,7 +352,7 @@ func repeat(count int, element func(i string) string) string {
 }
 
 func TestWrongQueueManifestsAreRefusedByField(t *testing.T) {
-	installQueueDefinitions(t)
+	installDefinitionsAlone(t)
 	mustApply(t, everyField)
 	cpu := "{name: cpu, nominalQuota: 1}"
 	cases := []struct{ name, manifest, want string }{
