@@ -3,8 +3,9 @@
 //
 // A job that computes, reads, writes or prints anywhere is at work, however long a step takes. What
 // is learned is how long everybody is quiet at once in the ordinary course of things (a slow store,
-// a barrier): `factor` times the longest such pause is the limit. Before it has worked for a while
-// there is nothing to learn from, and the limit is `at_first`.
+// a barrier): `factor` times the longest such pause that came again is the limit, or
+// `factor_of_one` times one that came once, as at the start. Before it has worked for a while there
+// is nothing to learn from, and the limit is `at_first`.
 #pragma once
 
 #include <set>
@@ -18,6 +19,7 @@ struct PaceOptions {
   absl::Duration at_first = absl::Minutes(5);
   absl::Duration most = absl::Minutes(30);
   double factor = 10;
+  double factor_of_one = 3;
 };
 
 class Pace {
@@ -41,6 +43,7 @@ class Pace {
   absl::Duration last_ = absl::ZeroDuration();
   absl::Duration quiet_ = absl::ZeroDuration();
   absl::Duration longest_pause_ = absl::ZeroDuration();
+  absl::Duration second_longest_pause_ = absl::ZeroDuration();
   int looks_at_work_ = 0;  // in which every rank did something
 };
 
