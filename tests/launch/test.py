@@ -305,7 +305,8 @@ def main():
     cases = [case for case in cases if not options.names or case.name in options.names]
     used = []
     passed = failed = 0
-    with concurrent.futures.ThreadPoolExecutor(options.lanes) as lanes:
+    # A job that fills a GPU leaves others none of it.
+    with concurrent.futures.ThreadPoolExecutor(1 if options.gpus else options.lanes) as lanes:
         # Those that wait come first: the others run beside them.
         order = sorted(cases, key=lambda case: -case.within)
         runs = [lanes.submit(run, case, used, options.gpus) for _ in range(options.rounds) for case in order]
