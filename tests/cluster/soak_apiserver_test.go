@@ -350,8 +350,8 @@ func (s *soakRound) checkOutcome(t *testing.T, recovered time.Time, train, local
 	}
 	awaitNoGang(t, s.replica.Muster, deleted.Namespace, 15*time.Second, deleted.Name)
 	local.AwaitBound(time.Minute)
-	train.replaceLostClaims(recovered.Add(20 * time.Second))
-	train.AwaitBound(2 * time.Minute)
+	train.replaceLostClaims(3 * time.Minute)
+	train.AwaitBound(time.Second)
 	whole := func(g *Gang) time.Duration {
 		moments := g.Moments(bound)
 		return moments[len(moments)-1].At.Sub(recovered).Round(time.Millisecond)
@@ -372,33 +372,39 @@ func (s *soakRound) checkOutcome(t *testing.T, recovered time.Time, train, local
 	}
 }
 
-// replaceLostClaims deletes NodeClaims whose Nodes aren't there at that time, as Karpenter would after 15
-// minutes: its kwok provider makes a Node once, and one that the API server wasn't there for is lost.
-func (g *Gang) replaceLostClaims(at time.Time) {
+// replaceLostClaims deletes NodeClaims whose Nodes don't come, as Karpenter would 15 minutes after their
+// launch: its kwok provider makes a Node once, and one that the API server wasn't there for is lost.
+// Until the gang is bound, for that long at most.
+func (g *Gang) replaceLostClaims(patience time.Duration) {
 	g.Helper()
-	_ = shared.Timeline.Await(time.Until(at), func(state *timeline.State) string {
-		if countPods(g.pods(state), bound) < len(g.Members) {
-			return "not bound yet"
-		}
-		return ""
-	})
-	var lost []string
-	// A claim that was made late may have its Node coming.
-	_ = shared.Timeline.Await(nodeComesWithin, func(state *timeline.State) string {
-		lost = nil
-		for _, claim := range state.NodeClaims {
-			node, _, _ := unstructured.NestedString(claim.Object, "status", "nodeName")
-			if g.mine(claim) && state.Nodes[node] == nil {
-				lost = append(lost, claim.GetName())
+	launched := map[string]time.Time{} // since when it was seen to be
+	replaced := map[string]bool{}
+	whole := false
+	for deadline := time.Now().Add(patience); !whole && time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		var lost []string
+		shared.Timeline.Look(func(state *timeline.State) {
+			whole = countPods(g.pods(state), bound) == len(g.Members)
+			for _, claim := range state.NodeClaims {
+				name := claim.GetName()
+				node, _, _ := unstructured.NestedString(claim.Object, "status", "nodeName")
+				if !g.mine(claim) || state.Nodes[node] != nil || conditions(claim)["Launched"] != "True" {
+					continue
+				}
+				if launched[name].IsZero() {
+					launched[name] = time.Now()
+				}
+				if time.Since(launched[name]) > nodeComesWithin && !replaced[name] {
+					lost = append(lost, name)
+				}
 			}
-		}
-		return strings.Join(lost, ", ")
-	})
-	for _, name := range lost {
-		g.Logf("the Node of NodeClaim %s is lost; it is deleted", name)
-		err := shared.Dynamic.Resource(timeline.NodeClaims).Delete(g.Context(), name, metav1.DeleteOptions{})
-		if !apierrors.IsNotFound(err) {
-			g.must(err)
+		})
+		for _, name := range lost {
+			replaced[name] = true
+			g.Logf("the Node of NodeClaim %s is lost; it is deleted", name)
+			err := shared.Dynamic.Resource(timeline.NodeClaims).Delete(g.Context(), name, metav1.DeleteOptions{})
+			if !apierrors.IsNotFound(err) {
+				g.must(err)
+			}
 		}
 	}
 }
