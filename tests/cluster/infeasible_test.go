@@ -96,9 +96,7 @@ func (g *Gang) checkNothingAsked() {
 	if asked := g.Moments(signalled); len(asked) > 0 {
 		g.Errorf("%d members were marked Unschedulable at some moment, want none", len(asked))
 	}
-	if count := g.Count(gated); count != len(g.Members) {
-		g.Errorf("%d of %d members are gated", count, len(g.Members))
-	}
+	g.AwaitAll("gated", 2*time.Second, gated)
 }
 
 // Each cause of Karpenter's "no instance type ... met the scheduling requirements" is
