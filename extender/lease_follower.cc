@@ -58,14 +58,18 @@ void LeaseFollower::OnLease(const std::string& json) {
   if (!reader.status().ok()) return OnFailed(reader.status());
   last_error_ = absl::OkStatus();
   absent_ = false;
-  looked_at_ = sent_at_;
   // It was as it is now when the look was sent, or came to be so later: alive at least from then.
-  if (seen != seen_) alive_until_ = sent_at_ + seen.duration;
+  if (seen != seen_) {
+    alive_until_ = sent_at_ + seen.duration;
+    // And wasn't yet when the look before was sent; after the first one there is nothing to go by.
+    renewed_until_ = (looked_at_ == absl::InfinitePast() ? sent_at_ : looked_at_) + seen.duration;
+  }
+  looked_at_ = sent_at_;
   seen_ = std::move(seen);
   if (seen_.holder.empty()) alive_until_ = absl::InfinitePast();
   const bool ours = !seen_.holder.empty() && seen_.holder.starts_with(options_.holder_prefix);
   leading_until_ =
-      ours ? std::min(alive_until_, looked_at_ + options_.trust_time) : absl::InfinitePast();
+      ours ? std::min(renewed_until_, looked_at_ + options_.trust_time) : absl::InfinitePast();
 }
 
 std::string LeaseFollower::WhyOutOfTouch(absl::Time now) const {

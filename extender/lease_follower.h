@@ -7,9 +7,11 @@
 //
 // The rules of k8s.io/client-go v0.34 tools/leaderelection as an onlooker sees them: a holder is
 // alive until the Lease has stood unchanged, by our own clock, for the Lease's duration. A lead
-// ends when a look shows another holder or none, when the holder is no longer alive, and when no
-// look has succeeded for trust_time. Between a hand-over and the next look two processes may both
-// believe that they lead: what they write is fenced by the epoch of the admission records.
+// ends when a look shows another holder or none, when nobody is known to have renewed the Lease
+// within its duration, and when no look has succeeded for trust_time. It was renewed after the last
+// look that didn't show it yet, and others count from when they see it: they take it later than our
+// lead ends. A Lease that is released, or that somebody else takes at once, they may take before
+// our next look; what both write then is fenced by the epoch of the admission records.
 //
 // A state machine without thread or I/O; leadership.h drives it.
 #pragma once
@@ -77,6 +79,7 @@ class LeaseFollower {
   bool absent_ = false;                          // then there was no such Lease
   Seen seen_;
   absl::Time alive_until_ = absl::InfinitePast();
+  absl::Time renewed_until_ = absl::InfinitePast();  // no earlier may others take it
   absl::Time leading_until_ = absl::InfinitePast();
   absl::Status last_error_;  // of the last look
   uint64_t failed_looks_ = 0;

@@ -142,6 +142,24 @@ TEST_F(LeaseFollowerTest, OwnSchedulersDeathEndsTheLeadAfterTheLeasesDuration) {
   EXPECT_FALSE(Leads());
 }
 
+// Another scheduler takes the Lease when it has stood for its duration, from when that one saw it.
+TEST_F(LeaseFollowerTest, TheLeadIsOverBeforeAnotherMayTakeTheLease) {
+  Renew("a_1");
+  Look();
+  now_ = kStart + absl::Seconds(1);
+  Look();
+  now_ = kStart + absl::Milliseconds(1'100);
+  Renew("a_1");
+  for (int i = 2; i < 16; ++i) {
+    now_ = kStart + absl::Seconds(i);
+    Look(absl::Milliseconds(300));
+    EXPECT_TRUE(Leads()) << i;
+  }
+  now_ = kStart + absl::Milliseconds(16'099);
+  EXPECT_FALSE(Leads());
+  EXPECT_EQ(WhyNoLeader(), "") << "it may still renew it";
+}
+
 TEST_F(LeaseFollowerTest, LeadsForTheTrustTimeAfterTheLastLookThatSucceeded) {
   Renew("a_1");
   Look(absl::Seconds(3));  // counted from when it was sent
