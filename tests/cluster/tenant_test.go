@@ -353,19 +353,23 @@ func (t *tenant) makeHisQueues() {
 	t.limits = append(t.limits, limit{from: t.revision(), queues: hisQuota})
 }
 
+// awaitQueuesKnown waits for both kinds: Muster sees them in any order.
 func (t *tenant) awaitQueuesKnown(his bool) {
 	t.Helper()
-	wanted := []string{t.others}
+	type queue struct{ namespace, name string }
+	wanted := []queue{{"", t.others}, {t.others, "default"}}
 	if his {
-		wanted = append(wanted, t.Namespace+"-default", t.Namespace+"-second")
+		for _, name := range []string{"default", "second"} {
+			wanted = append(wanted, queue{"", t.Namespace + "-" + name}, queue{t.Namespace, name})
+		}
 	}
 	t.must(awaitQueues(shared.Muster, 30*time.Second, func(queues []queueAnswer) string {
-		for _, name := range wanted {
-			usable := func(queue queueAnswer) bool {
-				return queue.name == name && queue.namespace == "" && queue.problem == ""
+		for _, each := range wanted {
+			usable := func(one queueAnswer) bool {
+				return queue{one.namespace, one.name} == each && one.problem == ""
 			}
 			if !slices.ContainsFunc(queues, usable) {
-				return "Muster doesn't know ClusterQueue " + name
+				return fmt.Sprintf("Muster doesn't know queue %v", each)
 			}
 		}
 		return ""
