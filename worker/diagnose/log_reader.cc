@@ -293,6 +293,7 @@ bool LogReader::ReadTraceback(const Line& line) {
   Process& process = processes_[source];
   // Lines without a prefix may be anybody's.
   if (line.head.rank && !source.empty()) process.rank = line.head.rank;
+  if (!line.head.pod.empty()) process.host = Printable(line.head.pod, kMaxName);
   const std::string_view body = line.head.body;
   // "ncclSystemError: ..." is the second line of PyTorch's message.
   const Pattern* pattern =
@@ -325,6 +326,7 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   if (!raised.where.empty()) Append(&observation->detail, " (at ", raised.where, ")");
   if (!observation->rank && raised.pid) observation->rank = directory_.OfProcess(*raised.pid);
   if (!observation->rank) observation->rank = process.rank ? process.rank : raised.process;
+  if (observation->host.empty()) observation->host = process.host;
   observation->time = process.time_after;
   observation->time_is_near = process.time_after && !came_;
   Add(*std::move(observation));
@@ -538,14 +540,20 @@ void LogReader::NameBusyRank() {
   }
 }
 
+// Whether the rank that a launcher says failed first is none of those that write here; its number
+// on its node is none of theirs if they are smaller.
+bool LogReader::RootIsBeyondRanks() const {
+  return root_rank_ && !ranks_.contains(*root_rank_) &&
+         (!root_is_local_ || ranks_.empty() || *root_rank_ > *ranks_.rbegin());
+}
+
 // Whose line an observation without a rank is. A log of one rank needn't say so on each line.
 std::optional<int> LogReader::WriterOf(const Observation& observation) const {
   const auto named = directory_.Find(observation.text);
   if (named) return named;
   // NCCL's line of a process that isn't the one whose rank is known.
   const bool another = !NcclProcessOf(observation.text).empty() && directory_.KnowsProcesses();
-  const bool of_others = root_rank_ && !root_is_local_ && !ranks_.contains(*root_rank_);
-  if (ranks_.size() == 1 && !another && !of_others) return *ranks_.begin();
+  if (ranks_.size() == 1 && !another && !RootIsBeyondRanks()) return *ranks_.begin();
   const bool guess = root_is_guess_ && IsOrigin(observation);
   if (ranks_.empty() && !guess) return root_rank_;
   return std::nullopt;
@@ -568,8 +576,8 @@ std::optional<int> LogReader::RankHitBy(const Observation& observation) const {
   }
   if (same.size() == 1) return *same.begin();
   if (hit.size() == 1) return *hit.begin();
-  const bool root_fits =
-      root_rank_ && !root_is_guess_ && (hit.empty() ? !root_is_local_ : hit.contains(*root_rank_));
+  const bool root_fits = root_rank_ && !root_is_guess_ &&
+                         (hit.empty() ? RootIsBeyondRanks() : hit.contains(*root_rank_));
   return root_fits ? root_rank_ : std::nullopt;
 }
 

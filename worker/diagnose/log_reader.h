@@ -79,6 +79,7 @@ class LogReader {
   struct Process {
     TracebackReader reader = {};
     std::optional<int> rank = {};
+    std::string host = {};
     std::optional<LineTime> time_after = {};  // the exception that is being read
   };
 
@@ -101,6 +102,7 @@ class LogReader {
   void NameBusyRank();
   void FillWriters();
   std::optional<int> WriterOf(const Observation& observation) const;
+  bool RootIsBeyondRanks() const;
   std::optional<int> RankHitBy(const Observation& observation) const;
   const std::string& PlaceOf(const Line& line) const;
   int64_t Steps() const;

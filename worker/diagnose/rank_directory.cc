@@ -102,15 +102,19 @@ std::optional<int> RankDirectory::OfNccl(std::string_view line, std::string_view
   }
   const auto device = DeviceOf(line, process);
   const auto host = devices_.find(HostOf(process));
-  if (!device || host == devices_.end()) return std::nullopt;
-  // Launchers count a node's ranks as its devices are counted, unless each process sees one only.
+  // A second process on one device, because each sees one only, may have any rank.
+  if (!device || host == devices_.end() || host->second.contains(*device)) return std::nullopt;
+  return OfDevice(host->second, *device);
+}
+
+// Launchers count a node's ranks as its devices are counted.
+std::optional<int> RankDirectory::OfDevice(const std::map<int64_t, int>& host, int64_t index) {
   std::set<int64_t> firsts;
-  for (const auto& [index, rank] : host->second) {
-    if (index == *device || rank == kSeveral) return std::nullopt;
-    firsts.insert(rank - index);
+  for (const auto& [known, rank] : host) firsts.insert(rank == kSeveral ? -1 : rank - known);
+  if (firsts.size() != 1 || *firsts.begin() < 0 || index < 0 || index > kLargestRank) {
+    return std::nullopt;
   }
-  if (firsts.size() != 1 || *firsts.begin() < 0 || *device > kLargestRank) return std::nullopt;
-  return static_cast<int>(*firsts.begin() + *device);
+  return static_cast<int>(*firsts.begin() + index);
 }
 
 std::optional<int> RankDirectory::OfBus(int64_t bus, std::string_view line) const {
@@ -130,11 +134,17 @@ std::optional<int> RankDirectory::Find(std::string_view line) const {
     return OfNccl(line, process);
   }
   if (line.starts_with("srun: error: ")) return RankAfter(line, ": task ");
+  if (const auto rank = RankAfter(line, "noticed that process rank ")) return rank;
   if (const auto bus = BusOf(line)) {
     if (const auto rank = OfBus(*bus, line)) return rank;
   }
   for (const std::string_view word : {"pid=", "(pid: ", "Killed process ", " by PID "}) {
-    if (const auto pid = NumberAfter(line, word)) return OfProcess(*pid);
+    const auto pid = NumberAfter(line, word);
+    if (const auto rank = pid ? OfProcess(*pid) : std::nullopt) return rank;
+  }
+  const size_t ended = line.find("failed (exitcode: ");
+  if (const auto local = ended == line.npos ? std::nullopt : NumberAfter(line, "local_rank: ")) {
+    return devices_.size() == 1 ? OfDevice(devices_.begin()->second, *local) : std::nullopt;
   }
   return std::nullopt;
 }

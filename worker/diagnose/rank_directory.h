@@ -23,7 +23,7 @@ class RankDirectory {
 
   // The rank that a line is of or about: NCCL's process, or its device beside one of the same host
   // whose rank is known; the PCI address or the process of a kernel line; a process that Ray or
-  // torchrun names; the task of srun.
+  // torchrun names; the task of srun, the process rank of mpirun.
   std::optional<int> Find(std::string_view line) const;
 
   std::optional<int> OfProcess(int64_t pid) const;
@@ -33,6 +33,7 @@ class RankDirectory {
 
  private:
   std::optional<int> OfNccl(std::string_view line, std::string_view process) const;
+  static std::optional<int> OfDevice(const std::map<int64_t, int>& host, int64_t index);
   std::optional<int> OfBus(int64_t bus, std::string_view line) const;
 
   std::map<std::string, int> processes_;                   // "HOST:PID"

@@ -174,6 +174,13 @@ bool Replaces(const Finding& later, const Finding& first) {
   if (one_rank && Refines(later.observation, first.observation)) {
     return Between(first, later) <= kClockSkew;
   }
+  // Of ends that a launcher saw at once, or of one rank's, one that says more.
+  const bool of_one = first.observation.rank && first.observation.rank == later.observation.rank;
+  if (first.observation.cause == CauseId::kProcessEnded && first.observation.is_result &&
+      (!first.observation.is_root || of_one) && later.observation.is_result &&
+      Strength(later) == kOriginStrength && later.observation.cause != CauseId::kProcessEnded) {
+    return Between(first, later) <= kClockSkew;
+  }
   if (later.observation.is_result && one_rank) return false;
   const bool says_nothing = Strength(first) == 1 || first.observation.is_weak ||
                             (first.observation.is_result && one_rank);
@@ -182,12 +189,6 @@ bool Replaces(const Finding& later, const Finding& first) {
     return Between(first, later) > kLongestRetries;
   }
   if (first.observation.is_result && one_rank) return true;
-  // Of ends that a launcher saw at once, one that says more.
-  if (first.observation.cause == CauseId::kProcessEnded && first.observation.is_result &&
-      !first.observation.is_root && later.observation.is_result &&
-      Strength(later) == kOriginStrength && later.observation.cause != CauseId::kProcessEnded) {
-    return Between(first, later) <= kClockSkew;
-  }
   if (Strength(later) <= Strength(first)) return false;
   if (says_nothing) return true;
   // Told to end because others had ended.
