@@ -67,7 +67,7 @@ bool IsStatusLine(std::string_view line) {
 }
 
 // The NAME of "pod/NAME" in an event's column of its own, as kubectl lists them, or that of a pod
-// that it lists; empty otherwise.
+// that it lists, or "node/NAME"; empty otherwise.
 std::string_view ListedObject(std::string_view line) {
   const bool pod = IsListedPod(line);
   line = StripBlanks(line);
@@ -79,8 +79,10 @@ std::string_view ListedObject(std::string_view line) {
     const size_t slash = here.find('/');
     const std::string_view kind = here.substr(0, slash);
     if (pod && slash != here.npos) return before;
-    if (slash != here.npos && (kind == "pod" || kind.ends_with("job")))
+    if (slash != here.npos && kind == "node") return here;
+    if (slash != here.npos && (kind == "pod" || kind.ends_with("job"))) {
       return here.substr(slash + 1);
+    }
     before = here;
     line = StripBlanks(line.substr(here.size()));
   }
@@ -262,8 +264,12 @@ const std::string& LogReader::PlaceOf(const Line& line) const {
 }
 
 void LogReader::AddLine(const Line& line) {
-  if (!line.object.empty() && (families_.size() < kMaxRemembered)) {
-    ++families_[FamilyOf(line.object)];
+  if (!line.object.empty() && families_.size() < kMaxRemembered) {
+    if (!line.object.starts_with("node/")) ++families_[FamilyOf(line.object)];
+    const size_t assigned = line.text.find("Successfully assigned ");
+    if (assigned != line.text.npos) {
+      Remember(Printable(TextAfter(line.text.substr(assigned), " to ", " "), kMaxName), &nodes_);
+    }
   }
   std::optional<Observation> observation = ShownBy(line.text, line.Kind());
   if (!observation) {
@@ -492,6 +498,10 @@ void LogReader::DropStrangers() {
     }
   }
   std::erase_if(facts_.observations, [&](const Observation& seen) {
+    std::string_view node = seen.host;
+    if (seen.is_listed && ConsumePrefix(&node, "node/")) {
+      return !nodes_.empty() && !nodes_.contains(std::string(node));
+    }
     const std::string family = FamilyOf(seen.host);
     return seen.is_listed && families_.contains(family) && !own.contains(family);
   });

@@ -114,6 +114,7 @@ class LogReader {
   std::vector<std::pair<const Recovery*, std::string>> recovered_;
   RankDirectory directory_;
   std::map<std::string, int64_t> families_;  // lines on objects whose names begin alike
+  std::set<std::string> nodes_;              // that pods were assigned to
   std::set<int> ranks_;
   std::set<std::string> hosts_;
   std::optional<int> rank_;  // of the line that is being read
