@@ -190,6 +190,10 @@ bool MayBeSameRank(const Observation& a, const Observation& b) {
 
 }  // namespace
 
+bool EndedByItself(const Observation& seen) {
+  return seen.is_result && (seen.cause == CauseId::kKilled || seen.cause == CauseId::kProgramCrash);
+}
+
 bool IsHang(CauseId cause) {
   return cause == CauseId::kCollectiveTimeout || cause == CauseId::kProcessHung;
 }
@@ -563,7 +567,12 @@ std::optional<int> LogReader::WriterOf(const Observation& observation) const {
   if (named) return named;
   // NCCL's line of a process that isn't the one whose rank is known.
   const bool another = !NcclProcessOf(observation.text).empty() && directory_.KnowsProcesses();
-  if (ranks_.size() == 1 && !another && !RootIsBeyondRanks()) return *ranks_.begin();
+  // A launcher's word on another process than the one that noticed its end.
+  const bool noticed = EndedByItself(observation) &&
+                       absl::c_any_of(facts_.observations, [](const Observation& seen) {
+                         return seen.rank && CauseOf(seen.cause).role == Role::kEcho;
+                       });
+  if (ranks_.size() == 1 && !another && !noticed && !RootIsBeyondRanks()) return *ranks_.begin();
   const bool guess = root_is_guess_ && IsOrigin(observation);
   if (ranks_.empty() && !guess) return root_rank_;
   return std::nullopt;

@@ -47,6 +47,10 @@ struct Observation {
   int64_t progress_before = 0;  // lines of progress before that
 };
 
+// Whether a process ended as no other rank's end brings about: one that loses its peers raises, or
+// aborts.
+bool EndedByItself(const Observation& seen);
+
 // Whether somebody waited in vain.
 bool IsHang(CauseId cause);
 

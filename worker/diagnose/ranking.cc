@@ -97,11 +97,6 @@ std::vector<Finding> Gather(std::vector<LogFacts> logs) {
   return findings;
 }
 
-// What no other rank's end brings about: a process that loses its peers raises, or aborts.
-bool EndedByItself(const Observation& seen) {
-  return seen.is_result && (seen.cause == CauseId::kKilled || seen.cause == CauseId::kProgramCrash);
-}
-
 bool MayBeOfOneRank(const Observation& a, const Observation& b) {
   if (a.rank && b.rank) return a.rank == b.rank;
   if (!a.host.empty() && !b.host.empty() && a.host != b.host) return false;
