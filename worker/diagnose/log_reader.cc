@@ -418,7 +418,7 @@ void LogReader::ReadWriter(const Line& line) {
   host_ = Printable(line.head.pod, kMaxName);
   const std::string process(NcclProcessOf(line.text));
   if (!process.empty()) {
-    host_ = Printable(process.substr(0, process.rfind(':')), kMaxName);
+    if (host_.empty()) host_ = Printable(process.substr(0, process.rfind(':')), kMaxName);
     if (!rank_) rank_ = directory_.Find(line.text);
   }
   if (!host_.empty()) Remember(host_, &hosts_);

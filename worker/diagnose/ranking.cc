@@ -13,7 +13,7 @@ namespace muster::worker {
 namespace {
 
 constexpr int kHandshakeError = 4126;
-constexpr int kOriginStrength = 5;
+constexpr int kOriginStrength = 6;
 constexpr size_t kMaxHangDetail = 2000;
 // Clocks of nodes agree to much less; times without fractions and the neighbours' times don't.
 constexpr absl::Duration kClockSkew = absl::Seconds(5);
@@ -141,10 +141,11 @@ int Strength(const Finding& finding) {
   if (finding.observation.is_root && finding.observation.is_result) return kOriginStrength;
   switch (role) {
     case Role::kOrigin:
-      return kOriginStrength;
+      // An exit code that isn't known to be the first may itself have come of what ranks saw.
+      return finding.observation.cause == CauseId::kProcessEnded ? 3 : kOriginStrength;
     case Role::kReaction:
       // What the cluster did came before what ranks saw of it.
-      return finding.observation.is_event ? 4 : 3;
+      return finding.observation.is_event ? 5 : 4;
     case Role::kEcho:
       return 2;
     case Role::kResult:
