@@ -21,6 +21,7 @@ enum class Outcome : uint8_t {
 enum class Role : uint8_t {
   kOrigin,    // something that goes wrong by itself
   kReaction,  // what ranks see when another rank, the network or the cluster ended first
+  kEcho,      // no more than that another rank is gone
   kResult,    // how something ended; says nothing beside a cause
   kWarning,   // slows a job down or endangers it, but doesn't end it
 };
@@ -38,6 +39,8 @@ struct Cause {
   int exit_code = 0;
   std::string_view sentence;  // without a full stop, so that details can follow
   std::string_view fix;       // whole sentences
+  // The cause of which this one is a kind, or empty: where both are seen, this one says more.
+  std::string_view refines = {};
 };
 
 // All causes, in the order of CauseId.

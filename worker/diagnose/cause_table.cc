@@ -16,8 +16,9 @@ namespace {
 template <typename Value, size_t N>
 using Names = std::array<std::pair<std::string_view, Value>, N>;
 
-constexpr Names<Role, 4> kRoles = {{{"origin", Role::kOrigin},
+constexpr Names<Role, 5> kRoles = {{{"origin", Role::kOrigin},
                                     {"reaction", Role::kReaction},
+                                    {"echo", Role::kEcho},
                                     {"result", Role::kResult},
                                     {"warning", Role::kWarning}}};
 constexpr Names<Fault, 5> kFaults = {{{"node", Fault::kNode},
@@ -68,6 +69,10 @@ bool TakeField(std::string_view key, std::string_view value, int line, CauseTabl
     cause.fix = value;
     return value.ends_with('.');
   }
+  if (key == "refines") {
+    cause.refines = value;
+    return value != cause.name;
+  }
   const auto kind = Named(kRowKinds, key);
   if (kind) table->rows.push_back({cause.id, *kind, value, line});
   return kind.has_value();
@@ -112,6 +117,13 @@ absl::StatusOr<CauseTable> ParseCauses(std::string_view text) {
   }
   if (table.causes.empty() || !IsComplete(table.causes.back())) {
     return absl::InvalidArgumentError("the last cause has no exit code, sentence or fix");
+  }
+  for (const Cause& cause : table.causes) {
+    if (!cause.refines.empty() &&
+        std::ranges::find(table.causes, cause.refines, &Cause::name) == table.causes.end()) {
+      return absl::InvalidArgumentError(
+          Concat(cause.name, " refines ", cause.refines, ", which is no cause"));
+    }
   }
   return table;
 }

@@ -53,6 +53,7 @@ TEST(CauseTable, AnErrorNamesItsLine) {
   EXPECT_THAT(error(Concat(kCause, "shows: \n")), HasSubstr("line 7"));
   EXPECT_THAT(error(Concat(kCause, kCause)), HasSubstr("line 7: this cause is there already"));
   EXPECT_THAT(error("[a]\nexit: 78\n"), HasSubstr("no exit code, sentence or fix"));
+  EXPECT_THAT(error(Concat(kCause, "refines: nothing\n")), HasSubstr("which is no cause"));
   EXPECT_THAT(error(""), HasSubstr("no exit code, sentence or fix"));
 }
 

@@ -59,6 +59,22 @@ std::optional<int64_t> SizeBefore(std::string_view line, std::string_view word) 
   return LeadingSize(line.substr(from == std::string_view::npos ? 0 : from + 1));
 }
 
+// Where PyTorch can't tell which process it is itself, it lists all of the GPU alike ("Process 7
+// has 70.24 GiB memory in use."): the smallest that holds what PyTorch has taken.
+std::optional<int64_t> OwnAmong(std::string_view line) {
+  const auto allocated = SizeAfter(line, "Of the allocated memory");
+  const size_t reserved = line.find("allocated by PyTorch, and");
+  if (!allocated || reserved == line.npos) return std::nullopt;
+  const int64_t taken = *allocated + SizeAfter(line.substr(reserved), "PyTorch, and").value_or(0);
+  std::optional<int64_t> own;
+  constexpr std::string_view kProcess = "Process ";
+  for (size_t at = line.find(kProcess); at != line.npos; at = line.find(kProcess, at + 1)) {
+    const auto size = SizeAfter(line.substr(at, 64), " has");
+    if (size && *size >= taken && (!own || *size < *own)) own = size;
+  }
+  return own;
+}
+
 std::optional<int64_t> Either(std::optional<int64_t> first, std::optional<int64_t> second) {
   return first ? first : second;
 }
@@ -74,8 +90,9 @@ std::optional<GpuMemoryReport> ReadGpuMemory(std::string_view line) {
   const auto total =
       Either(SizeAfter(line, "total capacity of"), SizeBefore(line, " total capacity;"));
   const auto free = Either(SizeAfter(line, "of which"), SizeBefore(line, " free;"));
-  const auto own = Either(SizeAfter(line, "this process has"),
-                          SizeBefore(line, " reserved in total by PyTorch"));
+  auto own = Either(SizeAfter(line, "this process has"),
+                    SizeBefore(line, " reserved in total by PyTorch"));
+  if (!own) own = OwnAmong(line);
   if (!asked || !total || !free || !own) return std::nullopt;
   return GpuMemoryReport{.asked = *asked, .total = *total, .free = *free, .own = *own};
 }

@@ -32,6 +32,23 @@ TEST(GpuMemory, AProcessThatFillsTheGpuItselfBlamesNobody) {
   EXPECT_EQ(report->Others() / (1 << 20), 10);
 }
 
+TEST(GpuMemory, OfProcessesByNumberAloneTheOwnIsTheOneThatHoldsWhatPyTorchTook) {
+  const auto report = ReadGpuMemory(
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 32.00 MiB. GPU 2 has a total "
+      "capacity of 79.25 GiB of which 15.06 MiB is free. Process 188121 has 70.24 GiB memory in "
+      "use. Process 190233 has 8.97 GiB memory in use. Of the allocated memory 8.40 GiB is "
+      "allocated by PyTorch, and 63.10 MiB is reserved by PyTorch but unallocated.");
+  ASSERT_TRUE(report);
+  EXPECT_TRUE(report->HeldByOthers());
+  EXPECT_EQ(FormatBytes(report->own), "8.97 GiB");
+  const auto alone = ReadGpuMemory(
+      "Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 23.64 GiB of which 210.00 MiB "
+      "is free. Process 771020 has 23.42 GiB memory in use. Of the allocated memory 19.50 GiB is "
+      "allocated by PyTorch, and 1.20 GiB is reserved by PyTorch but unallocated.");
+  ASSERT_TRUE(alone);
+  EXPECT_FALSE(alone->HeldByOthers());
+}
+
 TEST(GpuMemory, PyTorch2AndOlder) {
   const auto report = ReadGpuMemory(
       "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 15.78 GiB total "

@@ -47,14 +47,25 @@ size_t CollectorsTime(std::string_view text, LineHead* /*head*/) {
   return clock ? 13 : 0;
 }
 
+// "[rank3]:", "[default3]:" and "[3]:" of torchrun; "[Rank 3] ", "rank 3: " and the like of
+// programs' own.
 size_t TorchRank(std::string_view text, LineHead* head) {
-  for (const std::string_view word : {"[rank", "[default"}) {
+  for (const std::string_view word : {"[rank", "[Rank", "[RANK", "[default", "[", "rank", "Rank"}) {
     if (!text.starts_with(word)) continue;
-    const size_t digits = DigitsAt(text.substr(word.size()));
-    const size_t end = word.size() + digits;
-    if (digits == 0 || !text.substr(end).starts_with("]:")) return 0;
+    const bool bracket = word.front() == '[';
+    const size_t blank = word.size() > 1 && text.substr(word.size()).starts_with(' ') ? 1 : 0;
+    const size_t digits = DigitsAt(text.substr(word.size() + blank));
+    std::string_view rest = text.substr(word.size() + blank + digits);
+    if (digits == 0 || (bracket && !ConsumePrefix(&rest, "]"))) continue;
+    const bool colon = ConsumePrefix(&rest, ":");
+    const bool set_off = ConsumePrefix(&rest, " ");
+    // "[0]:" alone is a heading of torchrun's summary; "[0] " may be anything.
+    const bool whole = word == "[" ? colon && !StripBlanks(rest).empty()
+                       : bracket   ? colon || set_off
+                                   : colon && set_off;
+    if (!whole) continue;
     head->rank = RankNumber(text.substr(word.size()));
-    return end + 2 + (text.substr(end + 2).starts_with(' ') ? 1 : 0);
+    return text.size() - rest.size();
   }
   return 0;
 }
@@ -89,29 +100,41 @@ size_t KubectlPod(std::string_view text, LineHead* head) {
   return end + 2;
 }
 
-// "(RayTrainWorker pid=4009, ip=10.0.5.89) "
+// "(RayTrainWorker pid=4009, ip=10.0.5.89) ", and "(trainer) " of other collectors.
 size_t RayWorker(std::string_view text, LineHead* /*head*/) {
   if (!text.starts_with('(')) return 0;
   const size_t end = text.substr(0, 160).find(") ");
   if (end == std::string_view::npos) return 0;
   const std::string_view inside = text.substr(0, end);
-  return inside.find(" pid=") != inside.npos || inside.find(" rank=") != inside.npos ? end + 2 : 0;
+  const bool known = inside.find(" pid=") != inside.npos || inside.find(" rank=") != inside.npos ||
+                     inside.find(' ') == inside.npos;
+  return known ? end + 2 : 0;
 }
 
-// "10.0.5.89: " and "train-3: ": lower case with digits and a dot or dash.
-size_t PdshHost(std::string_view text, LineHead* /*head*/) {
-  const size_t end = text.substr(0, 80).find(": ");
-  if (end == std::string_view::npos || end == 0) return 0;
-  const std::string_view name = text.substr(0, end);
-  const bool plain = std::ranges::all_of(name, [](char c) {
-    return IsDigitChar(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '.';
+// "10.0.5.89: " and "train-3: " of pdsh, "train-3  | " of docker compose, "[train-3] " of others:
+// lower case with digits and a dot or dash.
+size_t Host(std::string_view text, LineHead* head) {
+  std::string_view rest = text;
+  const bool bracket = ConsumePrefix(&rest, "[");
+  const auto after = std::ranges::find_if_not(rest.substr(0, 80), [](char c) {
+    return IsDigitChar(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '.' || c == '_';
   });
-  const bool host = IsDigitChar(name.back()) && name.find_first_of("-.") != name.npos;
-  return plain && host ? end + 2 : 0;
+  const std::string_view name = rest.substr(0, static_cast<size_t>(after - rest.begin()));
+  if (name.empty() || !IsDigitChar(name.back()) || name.find_first_of("-._") == name.npos) return 0;
+  rest.remove_prefix(name.size());
+  if (bracket) {
+    if (!ConsumePrefix(&rest, "]: ") && !ConsumePrefix(&rest, "] ")) return 0;
+  } else if (!ConsumePrefix(&rest, ": ")) {
+    const size_t bar = std::min(rest.find_first_not_of(' '), rest.size());
+    if (!rest.substr(bar).starts_with("| ")) return 0;
+    rest.remove_prefix(bar + 2);
+    head->pod = name;
+  }
+  return text.size() - rest.size();
 }
 
 constexpr std::array<Prefix, 7> kPrefixes = {CollectorsTime, TorchRank, SrunTask, MpirunRank,
-                                             KubectlPod,     RayWorker, PdshHost};
+                                             KubectlPod,     RayWorker, Host};
 
 // "[E302 10:44:12.7 ProcessGroupNCCL.cpp:685]", "[W socket.cpp:464]", "E0302 10:41:18.826000 7 ..."
 Severity GlogSeverity(std::string_view body) {
@@ -234,6 +257,23 @@ std::string_view NcclProcessOf(std::string_view line) {
       return word.substr(0, thread);
   }
   return {};
+}
+
+bool IsRestart(std::string_view body) {
+  constexpr std::array<std::string_view, 4> kWords = {
+      "will restart worker group", "Restarting worker group", "Restarting training worker group",
+      "FailureDecision.RETRY"};
+  return std::ranges::any_of(
+      kWords, [&](std::string_view word) { return body.find(word) != std::string_view::npos; });
+}
+
+bool IsCompletion(std::string_view body) {
+  constexpr std::array<std::string_view, 11> kWords = {
+      "raining done",     "raining complete",  "raining finished",      "raining has finished",
+      "inished training", "ompleted training", "successfully finished", "WorkerState.SUCCEEDED",
+      "  Job completed",  "'train_runtime'",   "Trainer.fit` stopped: "};
+  return std::ranges::any_of(
+      kWords, [&](std::string_view word) { return body.find(word) != std::string_view::npos; });
 }
 
 bool IsProgress(std::string_view body) {

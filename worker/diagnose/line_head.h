@@ -19,15 +19,15 @@ struct LineHead {
   // The prefixes that were taken off, without times: lines of one process begin alike. A view into
   // the line.
   std::string_view source;
-  std::string_view pod;  // of kubectl's [pod/NAME/CONTAINER]; empty otherwise
+  std::string_view pod;  // of kubectl's and docker compose's prefix; empty otherwise
   Severity severity = Severity::kUnsaid;
 };
 
-// Knows PyTorch's "[rank3]:" and torchrun's "[default3]:", srun's "3: ", mpirun's "[1,3]<stderr>:",
-// pdsh's "10.0.5.89: " or "train-3: ", Ray's "(Worker pid=7, ip=10.0.5.89) ", kubectl's
-// "[pod/train-0/pytorch] ", and the times of kubectl and of containers' logs; several after each
-// other. Severity by glog's letter, NCCL's and libfabric's words, and the levels of Python's
-// logging.
+// Knows PyTorch's "[rank3]:" and torchrun's "[default3]:" or "[3]:", srun's "3: ", mpirun's
+// "[1,3]<stderr>:", pdsh's "10.0.5.89: " or "train-3: ", docker compose's "train-3  | ", Ray's
+// "(Worker pid=7, ip=10.0.5.89) ", kubectl's "[pod/train-0/pytorch] ", and the times of kubectl and
+// of containers' logs; several after each other. Severity by glog's letter, NCCL's and libfabric's
+// words, and the levels of Python's logging.
 LineHead HeadOf(std::string_view line);
 
 // The rank in "[rank3]:", "[Rank 3]", "[PG ID 0 PG GUID 0 Rank 3]" or "[rank 3]".
@@ -39,5 +39,11 @@ std::string_view NcclProcessOf(std::string_view line);
 
 // Whether the line tells that training goes on: a step with its loss or its speed.
 bool IsProgress(std::string_view body);
+
+// Whether the line tells that all processes are started anew, and training with them.
+bool IsRestart(std::string_view body);
+
+// Whether the line tells that training, or its job, ended as it should.
+bool IsCompletion(std::string_view body);
 
 }  // namespace muster::worker

@@ -17,6 +17,17 @@ TEST(LineHead, WhatLaunchersAndCollectorsPutBeforeALineIsTakenOff) {
            {"[rank3]: Traceback (most recent call last):", "Traceback (most recent call last):", 3},
            {"[rank3]:   File \"train.py\", line 1", "  File \"train.py\", line 1", 3},
            {"[default4]:KeyError: 'x'", "KeyError: 'x'", 4},
+           {"[2]:KeyError: 'x'", "KeyError: 'x'", 2},
+           {"[2]: [rank2]: KeyError: 'x'", "KeyError: 'x'", 2},
+           {"[0]:", "[0]:", {}},
+           {"[0] step", "[0] step", {}},
+           {"[Rank 3] KeyError: 'x'", "KeyError: 'x'", 3},
+           {"rank 3: KeyError: 'x'", "KeyError: 'x'", 3},
+           {"rank 3 is late", "rank 3 is late", {}},
+           {"train-1  | KeyError: 'x'", "KeyError: 'x'", {}},
+           {"[train-1] KeyError: 'x'", "KeyError: 'x'", {}},
+           {"(trainer) KeyError: 'x'", "KeyError: 'x'", {}},
+           {"step 10 | loss 2", "step 10 | loss 2", {}},
            {"6: ZeroDivisionError: division by zero", "ZeroDivisionError: division by zero", 6},
            {" 12: step", "step", 12},
            {"[1,5]<stderr>:TypeError: x", "TypeError: x", 5},
@@ -35,6 +46,7 @@ TEST(LineHead, WhatLaunchersAndCollectorsPutBeforeALineIsTakenOff) {
     EXPECT_EQ(HeadOf(item.line).rank, item.rank) << item.line;
   }
   EXPECT_EQ(HeadOf("[pod/train-2/pytorch] step 1").pod, "train-2");
+  EXPECT_EQ(HeadOf("train-2  | step 1").pod, "train-2");
   EXPECT_EQ(HeadOf("2026-03-02T10:41:17.1Z [rank1]: x").source, "[rank1]: ");
 }
 

@@ -24,6 +24,8 @@ constexpr int kNoRank = -1;
 // Steps after an error that show that it ended nothing, and after which even an end has its own
 // reason.
 constexpr int64_t kStepsOfSurvivors = 5;
+constexpr int64_t kStepsOfPlainWords = 3;
+constexpr int64_t kStepsOfRetries = 1;
 constexpr int64_t kStepsOfAnotherStory = 50;
 
 // Whether a line is an event as kubectl prints it, described or listed: its type is its first word,
@@ -63,6 +65,32 @@ bool IsStatusLine(std::string_view line) {
   return absl::c_any_of(kKeys, [&](std::string_view key) { return stripped.starts_with(key); }) ||
          line.find("kubelet") != std::string_view::npos || IsListedPod(line);
 }
+
+// The NAME of "pod/NAME" in an event's column of its own, as kubectl lists them, or that of a pod
+// that it lists, or "node/NAME"; empty otherwise.
+std::string_view ListedObject(std::string_view line) {
+  const bool pod = IsListedPod(line);
+  line = StripBlanks(line);
+  // Those that it describes say no object.
+  if (line.starts_with("Normal ") || line.starts_with("Warning ")) return {};
+  std::string_view before;
+  for (int word = 0; word < 6 && !line.empty(); ++word) {
+    const std::string_view here = line.substr(0, line.find(' '));
+    const size_t slash = here.find('/');
+    const std::string_view kind = here.substr(0, slash);
+    if (pod && slash != here.npos) return before;
+    if (slash != here.npos && kind == "node") return here;
+    if (slash != here.npos && (kind == "pod" || kind.ends_with("job"))) {
+      return here.substr(slash + 1);
+    }
+    before = here;
+    line = StripBlanks(line.substr(here.size()));
+  }
+  return {};
+}
+
+// What the names of one job's pods begin with.
+std::string FamilyOf(std::string_view name) { return std::string(name.substr(0, name.find('-'))); }
 
 // "VALUE" of "  host      : VALUE", as torchrun lists who failed.
 std::string_view SummaryValue(std::string_view line, std::string_view key) {
@@ -115,13 +143,15 @@ std::optional<Observation> ShownBy(std::string_view text, TextKind kind) {
   if (const auto report = ReadGpuMemory(text)) return OfMemory(*report);
   if (const Xid* xid = FindXid(text)) {
     return Observation{.cause = xid->cause,
-                       .detail = Concat("Xid ", xid->number, ", ", xid->meaning)};
+                       .detail = Concat("Xid ", xid->number, ", ", xid->meaning),
+                       .xid = xid->number};
   }
   const Pattern* pattern = FindPattern(text, kind);
   if (pattern == nullptr) return std::nullopt;
   return Observation{.cause = pattern->cause,
                      .is_result = pattern->kind == RowKind::kResult,
-                     .is_weak = pattern->kind == RowKind::kWarned};
+                     .is_weak = pattern->kind == RowKind::kWarned,
+                     .is_plain = pattern->kind == RowKind::kShows};
 }
 
 // Launchers raise these when a process of theirs has ended, and say elsewhere how.
@@ -160,12 +190,21 @@ bool MayBeSameRank(const Observation& a, const Observation& b) {
 
 }  // namespace
 
+bool EndedByItself(const Observation& seen) {
+  return seen.is_result && (seen.cause == CauseId::kKilled || seen.cause == CauseId::kProgramCrash);
+}
+
+bool IsHang(CauseId cause) {
+  return cause == CauseId::kCollectiveTimeout || cause == CauseId::kProcessHung;
+}
+
 struct LogReader::Line {
   int64_t number = 0;
   std::string_view text;
   LineHead head;
   bool is_event = false;
-  bool is_status = false;  // of an object that kubectl describes
+  bool is_status = false;   // of an object that kubectl describes
+  std::string object = {};  // that kubectl lists
   std::optional<LineTime> time = {};
 
   TextKind Kind() const {
@@ -188,27 +227,69 @@ void LogReader::Read(int64_t number, std::string_view text, std::optional<absl::
   }
   Line line{.number = number, .text = text, .head = HeadOf(text), .is_event = IsEvent(text)};
   if (!line.is_event) line.time = TimeOf(text);
+  directory_.Read(text);
+  if (!line.head.rank) line.head.rank = directory_.Find(line.head.source);
   ReadSection(text);
   line.is_status = IsStatusLine(text);
-  in_summary_ = ReadSummary(text);
+  if (line.is_event || IsListedPod(text)) line.object = Printable(ListedObject(text), kMaxName);
+  in_summary_ = ReadSummary(line.head.body);
   if (!in_summary_) ReadWriter(line);
   ReadEnd(text);
   facts_.progress.Read(text);
-  ReadRecovery(text);
+  ReadRecovery(line);
   const bool of_traceback = ReadTraceback(line);
-  if (IsProgress(line.head.body)) ++progress_[line.head.rank.value_or(kNoRank)];
+  ReadCourse(line);
   if (!of_traceback) AddLine(line);
   ReadTime(line);
 }
 
+int64_t LogReader::Steps() const {
+  int64_t steps = 0;
+  for (const auto& [rank, lines] : progress_) steps += lines;
+  return steps;
+}
+
+// How training as a whole went.
+void LogReader::ReadCourse(const Line& line) {
+  if (IsProgress(line.head.body)) ++progress_[line.head.rank.value_or(kNoRank)];
+  if (IsCompletion(line.text)) completion_ = line.number;
+  if (IsRestart(line.text)) {
+    restart_ = line.number;
+    restart_steps_ = Steps();
+    root_rank_.reset();
+    failure_times_.clear();
+    root_is_guess_ = false;
+  }
+}
+
+// The object that a line of kubectl's is about, or nothing.
+const std::string& LogReader::PlaceOf(const Line& line) const {
+  return line.object.empty() ? section_ : line.object;
+}
+
 void LogReader::AddLine(const Line& line) {
+  if (!line.object.empty() && families_.size() < kMaxRemembered) {
+    if (!line.object.starts_with("node/")) ++families_[FamilyOf(line.object)];
+    const size_t assigned = line.text.find("Successfully assigned ");
+    if (assigned != line.text.npos) {
+      Remember(Printable(TextAfter(line.text.substr(assigned), " to ", " "), kMaxName), &nodes_);
+    }
+  }
   std::optional<Observation> observation = ShownBy(line.text, line.Kind());
-  if (!observation) return;
+  if (!observation) {
+    if (line.head.rank && line.head.severity <= Severity::kInfo) {
+      at_work_[*line.head.rank] = line.number;
+    }
+    return;
+  }
+  observation->is_plain = observation->is_plain && line.Kind() == TextKind::kMessage &&
+                          line.head.severity == Severity::kUnsaid;
   observation->line = line.number;
   observation->text = Printable(StripBlanks(line.text), kMaxText);
   if (!observation->rank) observation->rank = rank_;
-  if (observation->host.empty()) observation->host = host_.empty() ? section_ : host_;
+  if (observation->host.empty()) observation->host = host_.empty() ? PlaceOf(line) : host_;
   observation->is_event = line.is_event;
+  observation->is_listed = !line.object.empty();
   observation->is_root = in_root_ && observation->is_result;
   if (!line.is_event) observation->time = in_summary_ ? last_time_ : line.time;
   if (came_) observation->time = LineTime{.time = *came_};
@@ -220,7 +301,9 @@ bool LogReader::ReadTraceback(const Line& line) {
   std::string source = Printable(line.head.source, kMaxName);
   if (!processes_.contains(source) && processes_.size() >= kMaxProcesses) source.clear();
   Process& process = processes_[source];
-  if (line.head.rank) process.rank = line.head.rank;
+  // Lines without a prefix may be anybody's.
+  if (line.head.rank && !source.empty()) process.rank = line.head.rank;
+  if (!line.head.pod.empty()) process.host = Printable(line.head.pod, kMaxName);
   const std::string_view body = line.head.body;
   // "ncclSystemError: ..." is the second line of PyTorch's message.
   const Pattern* pattern =
@@ -251,7 +334,9 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
                             ? observation->text
                             : Printable(observation->detail, kMaxPlainDetail);
   if (!raised.where.empty()) Append(&observation->detail, " (at ", raised.where, ")");
+  if (!observation->rank && raised.pid) observation->rank = directory_.OfProcess(*raised.pid);
   if (!observation->rank) observation->rank = process.rank ? process.rank : raised.process;
+  if (observation->host.empty()) observation->host = process.host;
   observation->time = process.time_after;
   observation->time_is_near = process.time_after && !came_;
   Add(*std::move(observation));
@@ -300,8 +385,14 @@ bool LogReader::ReadSummary(std::string_view line) {
   }
   if (const auto rank = LeadingNumber(SummaryValue(line, "rank")); rank && *rank >= 0) {
     rank_ = static_cast<int>(std::min<int64_t>(*rank, kMaxRank));
-    if (in_root_) root_rank_ = rank_;
+    if (in_root_) {
+      root_rank_ = rank_;
+      root_is_local_ = false;
+    }
     return true;
+  }
+  if (const auto pid = NumberAfter(SummaryValue(line, "exitcode"), "(pid: "); pid && rank_) {
+    directory_.Learn(*pid, *rank_);
   }
   return in_summary_ &&
          absl::c_any_of(std::array{"exitcode", "error_file", "traceback"},
@@ -317,7 +408,9 @@ void LogReader::ReadEnd(std::string_view line) {
   const bool mpirun = line.find("noticed that process rank ") != std::string_view::npos;
   if (!torchrun && !mpirun) return;
   const auto rank = NumberAfter(line, torchrun ? "local_rank: " : "process rank ");
-  if (rank && *rank >= 0 && *rank <= kMaxRank) root_rank_ = static_cast<int>(*rank);
+  if (!rank || *rank < 0 || *rank > kMaxRank) return;
+  root_rank_ = static_cast<int>(*rank);
+  root_is_local_ = torchrun;
 }
 
 void LogReader::ReadWriter(const Line& line) {
@@ -325,15 +418,8 @@ void LogReader::ReadWriter(const Line& line) {
   host_ = Printable(line.head.pod, kMaxName);
   const std::string process(NcclProcessOf(line.text));
   if (!process.empty()) {
-    host_ = Printable(process.substr(0, process.rfind(':')), kMaxName);
-    const auto joined = NumberAfter(line.text, " rank ");
-    if (joined && *joined >= 0 && *joined <= kMaxRank &&
-        (line.text.find(" nranks ") != line.text.npos ||
-         line.text.find(" nRanks ") != line.text.npos)) {
-      Remember(std::pair(process, static_cast<int>(*joined)), &ranks_of_processes_);
-    }
-    const auto known = ranks_of_processes_.find(process);
-    if (!rank_ && known != ranks_of_processes_.end()) rank_ = known->second;
+    if (host_.empty()) host_ = Printable(process.substr(0, process.rfind(':')), kMaxName);
+    if (!rank_) rank_ = directory_.Find(line.text);
   }
   if (!host_.empty()) Remember(host_, &hosts_);
   if (rank_) Remember(*rank_, &ranks_);
@@ -342,17 +428,20 @@ void LogReader::ReadWriter(const Line& line) {
   }
 }
 
-void LogReader::ReadRecovery(std::string_view line) {
+void LogReader::ReadRecovery(const Line& line) {
   for (const Recovery& recovery : Recoveries()) {
-    if (line.find(recovery.word) == std::string_view::npos) continue;
+    if (line.text.find(recovery.word) == std::string_view::npos) continue;
     const auto from = facts_.observations.begin() + static_cast<std::ptrdiff_t>(section_start_);
     const auto taken_back =
-        std::remove_if(from, facts_.observations.end(),
-                       [&](const Observation& seen) { return seen.cause == recovery.cause; });
+        std::remove_if(from, facts_.observations.end(), [&](const Observation& seen) {
+          return seen.cause == recovery.cause && (line.object.empty() || seen.host == line.object);
+        });
     facts_.observations.erase(taken_back, facts_.observations.end());
     untimed_ = std::min(untimed_, facts_.observations.size());
-    if (recovery.anywhere && !absl::c_linear_search(recovered_, &recovery)) {
-      recovered_.push_back(&recovery);
+    const std::pair taken(&recovery, line.object);
+    if (recovery.anywhere && recovered_.size() < kMaxRemembered &&
+        !absl::c_linear_search(recovered_, taken)) {
+      recovered_.push_back(taken);
     }
   }
 }
@@ -367,8 +456,10 @@ int64_t LogReader::ProgressOf(std::optional<int> rank) const {
 }
 
 void LogReader::Add(Observation observation) {
-  for (const Recovery* recovery : recovered_) {
-    if (observation.cause == recovery->cause) return;
+  for (const auto& [recovery, object] : recovered_) {
+    if (observation.cause == recovery->cause && (object.empty() || observation.host == object)) {
+      return;
+    }
   }
   if (observation.last_line == 0) {
     observation.last_line = observation.line;
@@ -382,6 +473,8 @@ void LogReader::Add(Observation observation) {
     if (seen.host.empty()) seen.host = std::move(observation.host);
     seen.is_result = seen.is_result && observation.is_result;
     seen.is_weak = seen.is_weak && observation.is_weak;
+    seen.is_plain = seen.is_plain && observation.is_plain;
+    seen.xid = std::max(seen.xid, observation.xid);
     seen.is_root = seen.is_root || observation.is_root;
     seen.last_line = std::max(seen.last_line, observation.last_line);
     seen.progress_before = std::max(seen.progress_before, observation.progress_before);
@@ -394,39 +487,134 @@ void LogReader::Add(Observation observation) {
   facts_.observations.push_back(std::move(observation));
 }
 
-// What training went on after ended nothing, unless an end follows that nothing else explains.
+// Events of pods that aren't the job's, where kubectl lists all of a namespace: those of the job
+// are the ones that also write here, or else the most.
+void LogReader::DropStrangers() {
+  std::set<std::string> own;
+  for (const std::string& host : hosts_) {
+    if (families_.contains(FamilyOf(host))) own.insert(FamilyOf(host));
+  }
+  int64_t most = 0;
+  for (const auto& [family, lines] : families_) most = std::max(most, lines);
+  for (const auto& [family, lines] : families_) {
+    if (hosts_.empty() || own.empty()) {
+      if (lines == most) own.insert(family);
+    }
+  }
+  std::erase_if(facts_.observations, [&](const Observation& seen) {
+    std::string_view node = seen.host;
+    if (seen.is_listed && ConsumePrefix(&node, "node/")) {
+      return !nodes_.empty() && !nodes_.contains(std::string(node));
+    }
+    const std::string family = FamilyOf(seen.host);
+    return seen.is_listed && families_.contains(family) && !own.contains(family);
+  });
+}
+
+// What training went on after ended nothing, unless an end follows that nothing else explains; nor
+// did what came before all was started anew, or before a good end.
 void LogReader::MarkSurvivors() {
+  const auto ends_after = [this](int64_t line, const Observation* of) {
+    return absl::c_any_of(facts_.observations, [&](const Observation& other) {
+      return other.is_result && other.last_line > line &&
+             (of == nullptr || MayBeSameRank(*of, other));
+    });
+  };
+  const bool completed = completion_ > 0 && !ends_after(completion_, nullptr);
+  const bool went_on = restart_ > 0 && Steps() - restart_steps_ >= kStepsOfSurvivors;
   for (Observation& seen : facts_.observations) {
+    if ((completed && seen.last_line < completion_) || (went_on && seen.last_line < restart_)) {
+      seen.survived = true;
+      continue;
+    }
     if (seen.is_result || seen.is_event) continue;
     const int64_t steps = ProgressOf(seen.rank) - seen.progress_before;
-    const bool ended = absl::c_any_of(facts_.observations, [&](const Observation& other) {
-      return other.is_result && other.last_line > seen.last_line && MayBeSameRank(seen, other);
-    });
-    seen.survived = steps >= (ended ? kStepsOfAnotherStory : kStepsOfSurvivors);
+    const int64_t enough = ends_after(seen.last_line, &seen) ? kStepsOfAnotherStory
+                           : seen.is_weak                    ? kStepsOfRetries
+                           : seen.is_plain                   ? kStepsOfPlainWords
+                                                             : kStepsOfSurvivors;
+    seen.survived = steps >= enough;
   }
 }
 
-// A log of one rank needn't say on each line whose it is, and an exception needn't say what the
-// launcher says later: which rank failed. What then comes from one source is one.
+// Whoever waits in vain says so; the one rank that wrote of other work meanwhile is waited for.
+void LogReader::NameBusyRank() {
+  int64_t gave_up = 0;
+  std::set<int> waited;
+  std::set<int> failed;
+  for (const Observation& seen : facts_.observations) {
+    if (seen.rank) failed.insert(*seen.rank);
+    if (!seen.rank || !IsHang(seen.cause)) continue;
+    if (gave_up == 0) gave_up = seen.line;
+    waited.insert(*seen.rank);
+  }
+  if (waited.size() < 2) return;
+  for (const auto& [rank, line] : at_work_) {
+    if (line > gave_up && !failed.contains(rank)) facts_.progress.WentOn(rank);
+  }
+}
+
+// Whether the rank that a launcher says failed first is none of those that write here; its number
+// on its node is none of theirs if they are smaller.
+bool LogReader::RootIsBeyondRanks() const {
+  return root_rank_ && !ranks_.contains(*root_rank_) &&
+         (!root_is_local_ || ranks_.empty() || *root_rank_ > *ranks_.rbegin());
+}
+
+// Whose line an observation without a rank is. A log of one rank needn't say so on each line.
+std::optional<int> LogReader::WriterOf(const Observation& observation) const {
+  const auto named = directory_.Find(observation.text);
+  if (named) return named;
+  // NCCL's line of a process that isn't the one whose rank is known.
+  const bool another = !NcclProcessOf(observation.text).empty() && directory_.KnowsProcesses();
+  // A launcher's word on another process than the one that noticed its end.
+  const bool noticed = EndedByItself(observation) &&
+                       absl::c_any_of(facts_.observations, [](const Observation& seen) {
+                         return seen.rank && CauseOf(seen.cause).role == Role::kEcho;
+                       });
+  if (ranks_.size() == 1 && !another && !noticed && !RootIsBeyondRanks()) return *ranks_.begin();
+  const bool guess = root_is_guess_ && IsOrigin(observation);
+  if (ranks_.empty() && !guess) return root_rank_;
+  return std::nullopt;
+}
+
+// The rank that something hit which was told of no rank, such as a device's fault in the kernel log
+// or an exception that a launcher passes on: the only one that tells the same, or else the only one
+// that tells of more than others' silence.
+std::optional<int> LogReader::RankHitBy(const Observation& observation) const {
+  if (observation.rank || observation.is_event || !IsOrigin(observation)) return observation.rank;
+  std::set<int> same;
+  std::set<int> hit;
+  for (const Observation& other : facts_.observations) {
+    if (!other.rank || other.survived || IsHang(other.cause)) continue;
+    if (CauseOf(other.cause).role == Role::kEcho || other.cause == CauseId::kTerminated) continue;
+    hit.insert(*other.rank);
+    const bool another_exception =
+        other.cause == CauseId::kPythonException && other.text != observation.text;
+    if (other.cause == observation.cause && !another_exception) same.insert(*other.rank);
+  }
+  if (same.size() == 1) return *same.begin();
+  if (hit.size() == 1) return *hit.begin();
+  const bool root_fits = root_rank_ && !root_is_guess_ &&
+                         (hit.empty() ? RootIsBeyondRanks() : hit.contains(*root_rank_));
+  return root_fits ? root_rank_ : std::nullopt;
+}
+
+// What then comes from one source is one.
 void LogReader::FillWriters() {
   section_start_ = 0;
   recovered_.clear();
-  std::vector<Observation> all = std::exchange(facts_.observations, {});
-  std::ranges::stable_sort(all, {}, &Observation::line);
-  for (Observation& observation : all) {
-    const bool written_here = !observation.is_event;  // an event may be of any pod
-    if (written_here && !observation.rank) {
-      if (ranks_.size() == 1) {
-        observation.rank = *ranks_.begin();
-      } else if (ranks_.empty() && !(root_is_guess_ && IsOrigin(observation))) {
-        observation.rank = root_rank_;
-      }
-    }
-    if (written_here && observation.host.empty() && hosts_.size() == 1) {
-      observation.host = *hosts_.begin();
-    }
-    Add(std::move(observation));
+  for (Observation& observation : facts_.observations) {
+    if (observation.is_event) continue;  // may be of any pod
+    if (!observation.rank) observation.rank = WriterOf(observation);
+    if (observation.host.empty() && hosts_.size() == 1) observation.host = *hosts_.begin();
   }
+  std::vector<std::optional<int>> hit;
+  for (const Observation& observation : facts_.observations) hit.push_back(RankHitBy(observation));
+  std::vector<Observation> all = std::exchange(facts_.observations, {});
+  for (size_t i = 0; i < all.size(); ++i) all[i].rank = hit[i];
+  std::ranges::stable_sort(all, {}, &Observation::line);
+  for (Observation& observation : all) Add(std::move(observation));
 }
 
 void LogReader::Finish() {
@@ -436,8 +624,10 @@ void LogReader::Finish() {
     }
   }
   if (last_time_) FillTimes(*last_time_);
+  DropStrangers();
   MarkSurvivors();
   FillWriters();
+  NameBusyRank();
 }
 
 LogFacts LogReader::Facts() const {

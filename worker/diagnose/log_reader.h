@@ -14,6 +14,7 @@
 #include "worker/diagnose/line_head.h"
 #include "worker/diagnose/log_time.h"
 #include "worker/diagnose/patterns.h"
+#include "worker/diagnose/rank_directory.h"
 #include "worker/diagnose/stragglers.h"
 #include "worker/diagnose/traceback.h"
 
@@ -32,16 +33,26 @@ struct Observation {
   std::optional<LineTime> time = {};
   bool time_is_near = false;  // the line has none; this is that of the nearest line that has
   bool is_event = false;      // of Kubernetes; these have an age and no time
+  bool is_listed = false;     // by kubectl, among those of other objects, which `host` names
   bool is_result = false;     // RowKind::kResult
   bool is_weak = false;       // a warning: what is tried again may have succeeded
   bool is_root = false;       // a launcher says that this end came first
+  bool is_plain = false;      // words in a line that doesn't say how bad it is
   bool survived = false;      // training went on after it
+  int64_t xid = 0;            // the driver's number; 0 where none is said
   // Of a request that the EFA provider failed; 0 otherwise.
   int efa_error = 0;
   std::string peer_address = {};
   int64_t last_line = 0;        // the last such line
   int64_t progress_before = 0;  // lines of progress before that
 };
+
+// Whether a process ended as no other rank's end brings about: one that loses its peers raises, or
+// aborts.
+bool EndedByItself(const Observation& seen);
+
+// Whether somebody waited in vain.
+bool IsHang(CauseId cause);
 
 struct LogFacts {
   std::string file;
@@ -72,6 +83,7 @@ class LogReader {
   struct Process {
     TracebackReader reader = {};
     std::optional<int> rank = {};
+    std::string host = {};
     std::optional<LineTime> time_after = {};  // the exception that is being read
   };
 
@@ -80,22 +92,33 @@ class LogReader {
   void ReadSection(std::string_view line);
   bool ReadSummary(std::string_view line);
   void ReadEnd(std::string_view line);
+  void ReadCourse(const Line& line);
   void ReadWriter(const Line& line);
-  void ReadRecovery(std::string_view line);
+  void ReadRecovery(const Line& line);
   bool ReadTraceback(const Line& line);
   void AddRaised(const Raised& raised, const Process& process);
   void AddLine(const Line& line);
   int64_t ProgressOf(std::optional<int> rank) const;
   void Add(Observation observation);
   void FillTimes(const LineTime& time);
-  void FillWriters();
+  void DropStrangers();
   void MarkSurvivors();
+  void NameBusyRank();
+  void FillWriters();
+  std::optional<int> WriterOf(const Observation& observation) const;
+  bool RootIsBeyondRanks() const;
+  std::optional<int> RankHitBy(const Observation& observation) const;
+  const std::string& PlaceOf(const Line& line) const;
+  int64_t Steps() const;
 
   LogFacts facts_;
   std::string section_;  // the object that kubectl describes
   size_t section_start_ = 0;
-  std::vector<const Recovery*> recovered_;  // anywhere in this section
-  std::map<std::string, int> ranks_of_processes_;
+  // Anywhere in this section, and of which object.
+  std::vector<std::pair<const Recovery*, std::string>> recovered_;
+  RankDirectory directory_;
+  std::map<std::string, int64_t> families_;  // lines on objects whose names begin alike
+  std::set<std::string> nodes_;              // that pods were assigned to
   std::set<int> ranks_;
   std::set<std::string> hosts_;
   std::optional<int> rank_;  // of the line that is being read
@@ -103,6 +126,7 @@ class LogReader {
   bool in_summary_ = false;              // torchrun's, of who failed
   bool in_root_ = false;                 // of that, the part on who failed first
   std::optional<int> root_rank_;         // the one that a launcher says failed first
+  bool root_is_local_ = false;           // that is its number on its node
   std::string summary_time_;             // of the process that the summary speaks of
   std::set<std::string> failure_times_;  // of the others that weren't stopped
   bool root_is_guess_ = false;           // others failed in the same second
@@ -112,6 +136,10 @@ class LogReader {
   std::map<std::string, Process> processes_;  // by what their lines begin with
   std::set<std::string> undated_;             // those that raised what no time came after
   std::map<int, int64_t> progress_;  // lines that tell of it, by rank; -1 where none is said
+  std::map<int, int64_t> at_work_;   // the last line of a rank that tells of no failure
+  int64_t restart_ = 0;              // the last line that tells that all were started anew
+  int64_t restart_steps_ = 0;        // lines of progress before it
+  int64_t completion_ = 0;           // the last line that tells of a good end
 };
 
 }  // namespace muster::worker

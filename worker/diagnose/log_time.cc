@@ -127,6 +127,19 @@ std::optional<LineTime> KernelTime(std::string_view line) {
   return LineTime{.time = *date + *clock};
 }
 
+// "May 27 15:02:40 node-0 kernel: ", as syslog and the journal write it.
+std::optional<LineTime> SyslogTime(std::string_view line) {
+  if (line.size() < 16 || line[3] != ' ' || line[6] != ' ' || line[15] != ' ') return std::nullopt;
+  const int month = MonthNumber(line.substr(0, 3));
+  const auto day = LeadingNumber(line.substr(4, 2));
+  std::string_view rest = line.substr(7);
+  const auto clock = TakeClock(&rest);
+  if (month == 0 || !day || !clock) return std::nullopt;
+  const auto date = Day(2000, month, static_cast<int>(*day));
+  if (!date) return std::nullopt;
+  return LineTime{.time = *date + *clock, .has_year = false};
+}
+
 // "Finished:     Thu, 01 Jan 2026 12:08:33 +0000"
 std::optional<LineTime> DescribeTime(std::string_view line) {
   line = StripBlanks(line);
@@ -163,6 +176,7 @@ std::optional<LineTime> LibfabricTime(std::string_view line) {
 
 std::optional<LineTime> TimeOf(std::string_view line) {
   if (const auto time = KernelTime(line)) return time;
+  if (const auto time = SyslogTime(line)) return time;
   if (const auto time = LibfabricTime(line)) return time;
   for (size_t at = 0; at < std::min(line.size(), kPrefix); ++at) {
     if (at > 0 && IsWord(line[at - 1])) continue;

@@ -31,6 +31,8 @@ TEST(LogTime, TimesOfAllWhoWriteIntoAWorkersLog) {
             "2026-01-01 12:08:32");
   EXPECT_EQ(Time("[Thu Jan  1 12:08:32 2026] NVRM: Xid (PCI:0000:53:00): 79, GPU"),
             "2026-01-01 12:08:32");
+  EXPECT_EQ(Time("Jan  1 12:08:32 node-0 kernel: NVRM: Xid (PCI:0000:53:00): 79, GPU"),
+            "01-01 12:08:32");
   EXPECT_EQ(Time("      Finished:     Thu, 01 Jan 2026 21:08:33 +0900"), "2026-01-01 12:08:33");
 }
 

@@ -13,6 +13,7 @@ namespace muster::worker {
 namespace {
 
 constexpr int kHandshakeError = 4126;
+constexpr int kOriginStrength = 6;
 constexpr size_t kMaxHangDetail = 2000;
 // Clocks of nodes agree to much less; times without fractions and the neighbours' times don't.
 constexpr absl::Duration kClockSkew = absl::Seconds(5);
@@ -58,12 +59,14 @@ void AskPeers(std::vector<LogFacts>* logs) {
   }
 }
 
-bool IsHang(CauseId cause) {
-  return cause == CauseId::kCollectiveTimeout || cause == CauseId::kProcessHung;
-}
-
 // Whoever waits in vain reports; the rank that failed is the one that the others wait for.
-void NameStragglers(const CollectiveProgress::Behind& behind, std::vector<Finding>* findings) {
+void NameStragglers(const CollectiveProgress& progress, std::vector<Finding>* findings) {
+  if (const std::optional<int> odd = progress.Odd()) {
+    for (Finding& finding : *findings) {
+      if (finding.observation.cause == CauseId::kCollectivesDiffer) finding.observation.rank = odd;
+    }
+  }
+  const CollectiveProgress::Behind behind = progress.Stragglers();
   if (behind.ranks.empty()) return;
   for (Finding& finding : *findings) {
     Observation& seen = finding.observation;
@@ -94,15 +97,18 @@ std::vector<Finding> Gather(std::vector<LogFacts> logs) {
   return findings;
 }
 
-bool MayBeOfOneRank(const Finding& a, const Finding& b) {
-  return !a.observation.rank || !b.observation.rank || a.observation.rank == b.observation.rank;
+bool MayBeOfOneRank(const Observation& a, const Observation& b) {
+  if (a.rank && b.rank) return a.rank == b.rank;
+  if (!a.host.empty() && !b.host.empty() && a.host != b.host) return false;
+  return !(EndedByItself(a) && RoleOf(b) == Role::kEcho) &&
+         !(EndedByItself(b) && RoleOf(a) == Role::kEcho);
 }
 
 // How a rank ended says nothing beside what it, or its log, says of why.
 void DropResults(std::vector<Finding>* findings) {
   const auto of_one_source = [](const Finding& a, const Finding& b) {
-    return a.observation.rank && b.observation.rank ? a.observation.rank == b.observation.rank
-                                                    : a.file == b.file;
+    const bool both_ranks = a.observation.rank && b.observation.rank;
+    return (both_ranks || a.file == b.file) && MayBeOfOneRank(a.observation, b.observation);
   };
   std::vector<Finding> whys;
   for (const Finding& finding : *findings) {
@@ -129,19 +135,29 @@ bool Earlier(const Finding& a, const Finding& b) {
 
 // How near a finding is to the beginning of things, 0 for what began nothing.
 int Strength(const Finding& finding) {
+  const Role role = RoleOf(finding.observation);
+  if (role == Role::kWarning) return 0;
   // However it ended, what others saw came of it.
-  if (finding.observation.is_root && finding.observation.is_result) return 3;
-  switch (RoleOf(finding.observation)) {
+  if (finding.observation.is_root && finding.observation.is_result) return kOriginStrength;
+  switch (role) {
     case Role::kOrigin:
-      return 3;
+      // An exit code that isn't known to be the first may itself have come of what ranks saw.
+      return finding.observation.cause == CauseId::kProcessEnded ? 3 : kOriginStrength;
     case Role::kReaction:
+      // What the cluster did came before what ranks saw of it.
+      return finding.observation.is_event ? 5 : 4;
+    case Role::kEcho:
       return 2;
     case Role::kResult:
-      return 1;
     case Role::kWarning:
       break;
   }
-  return 0;
+  return 1;
+}
+
+// Whether `later` tells the same as `first`, but says more.
+bool Refines(const Observation& later, const Observation& first) {
+  return CauseOf(later.cause).refines == CauseOf(first.cause).name && first.xid == 0;
 }
 
 absl::Duration Between(const Finding& a, const Finding& b) {
@@ -150,22 +166,29 @@ absl::Duration Between(const Finding& a, const Finding& b) {
 
 // Whether `later` is rather what went wrong first than `first`, which was seen earlier.
 bool Replaces(const Finding& later, const Finding& first) {
-  const bool one_rank = MayBeOfOneRank(first, later);
+  const bool one_rank = MayBeOfOneRank(first.observation, later.observation);
+  if (one_rank && Refines(later.observation, first.observation)) {
+    return Between(first, later) <= kClockSkew;
+  }
+  // Of ends that a launcher saw at once, or of one rank's, one that says more.
+  const bool of_one = first.observation.rank && first.observation.rank == later.observation.rank;
+  if (first.observation.cause == CauseId::kProcessEnded && first.observation.is_result &&
+      (!first.observation.is_root || of_one) && later.observation.is_result &&
+      Strength(later) == kOriginStrength && later.observation.cause != CauseId::kProcessEnded) {
+    return Between(first, later) <= kClockSkew;
+  }
   if (later.observation.is_result && one_rank) return false;
   const bool says_nothing = Strength(first) == 1 || first.observation.is_weak ||
                             (first.observation.is_result && one_rank);
-  if (first.observation.is_weak && !later.observation.is_weak && Strength(later) == 2) {
+  if (first.observation.is_weak && !later.observation.is_weak && Strength(later) > 1 &&
+      Strength(later) < kOriginStrength) {
     return Between(first, later) > kLongestRetries;
   }
   if (first.observation.is_result && one_rank) return true;
-  // Of ends that a launcher saw at once, one that says more.
-  if (first.observation.cause == CauseId::kProcessEnded && first.observation.is_result &&
-      !first.observation.is_root && later.observation.is_result && Strength(later) == 3 &&
-      later.observation.cause != CauseId::kProcessEnded) {
-    return Between(first, later) <= kClockSkew;
-  }
   if (Strength(later) <= Strength(first)) return false;
   if (says_nothing) return true;
+  // Told to end because others had ended.
+  if (later.observation.cause == CauseId::kTerminated && !later.observation.is_root) return false;
   // What a program makes of it when a collective fails.
   if (later.observation.cause == CauseId::kPythonException && one_rank) {
     return false;
@@ -190,6 +213,7 @@ Relation RelationTo(const Finding& first, const Finding& finding) {
     case Role::kOrigin:
       return Relation::kAlso;
     case Role::kReaction:
+    case Role::kEcho:
     case Role::kResult:
       break;
   }
@@ -223,7 +247,7 @@ Explanation Rank(std::vector<LogFacts> logs) {
   std::vector<Finding>& findings = explanation.findings;
   findings = Gather(std::move(logs));
   DropResults(&findings);
-  NameStragglers(progress.Stragglers(), &findings);
+  NameStragglers(progress, &findings);
   std::ranges::stable_sort(findings, Earlier);
   if (const size_t first = First(findings); first < findings.size()) {
     const auto begin = findings.begin();

@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kMaxRanksKept = 4096;
 constexpr size_t kMaxGroup = 253;
+constexpr int kLargestRankRead = 1'000'000;
 
 // "[PG ID 1 PG GUID 1 Rank 0]": operations are counted per group.
 std::string GroupIn(std::string_view line) {
@@ -19,16 +20,14 @@ std::string GroupIn(std::string_view line) {
   return Printable(label.substr(0, std::min(label.find(" Rank "), label.size())), kMaxGroup);
 }
 
-// The numbers after "Rank " or "Ranks " that stand before "failed to pass".
-std::set<int> RanksBefore(std::string_view text) {
+// The numbers in "3, 5" after the character at `at`.
+std::set<int> RanksFrom(std::string_view text, size_t at) {
   std::set<int> ranks;
-  const size_t at = text.rfind("Rank");
-  if (at == std::string_view::npos) return ranks;
-  text.remove_prefix(at + 4);
-  ConsumePrefix(&text, "s");
+  if (at >= text.size()) return ranks;
+  text.remove_prefix(at + 1);
   while (ranks.size() < kMaxRanksKept) {
     const auto rank = LeadingNumber(text);
-    if (!rank || *rank < 0 || *rank > 1'000'000) break;
+    if (!rank || *rank < 0 || *rank > kLargestRankRead) break;
     ranks.insert(static_cast<int>(*rank));
     const size_t comma = text.find(',');
     if (comma == std::string_view::npos) break;
@@ -37,11 +36,28 @@ std::set<int> RanksBefore(std::string_view text) {
   return ranks;
 }
 
+// The same after the last "Rank " or "Ranks ".
+std::set<int> RanksBefore(std::string_view text) {
+  const size_t at = text.rfind("Rank");
+  return at == text.npos ? std::set<int>() : RanksFrom(text, text.find(' ', at));
+}
+
 }  // namespace
 
 void CollectiveProgress::Read(std::string_view line) {
   if (const size_t at = line.find(" failed to pass monitoredBarrier"); at != line.npos) {
     if (missed_.size() < kMaxRanksKept) missed_.merge(RanksBefore(line.substr(0, at)));
+    return;
+  }
+  if (const size_t at = line.find("] are the lagging ranks"); at != line.npos) {
+    if (missed_.size() < kMaxRanksKept) missed_.merge(RanksFrom(line, line.rfind('[', at)));
+    return;
+  }
+  if (const size_t at = line.find(" is running collective"); at != line.npos) {
+    const std::set<int> by = RanksBefore(line.substr(0, at));
+    const auto odd = NumberAfter(line.substr(at), "but Rank ");
+    if (by.size() != 1 || !odd || *odd < 0 || *odd > kLargestRankRead) return;
+    if (differ_.size() < kMaxRanksKept) differ_[static_cast<int>(*odd)].insert(*by.begin());
     return;
   }
   size_t at = line.find("ast enqueued ");
@@ -58,6 +74,8 @@ void CollectiveProgress::Merge(const CollectiveProgress& other) {
     enqueued_[group].insert(ranks.begin(), ranks.end());
   }
   missed_.insert(other.missed_.begin(), other.missed_.end());
+  went_on_.insert(other.went_on_.begin(), other.went_on_.end());
+  for (const auto& [rank, by] : other.differ_) differ_[rank].insert(by.begin(), by.end());
 }
 
 CollectiveProgress::Behind CollectiveProgress::Stragglers() const {
@@ -84,7 +102,23 @@ CollectiveProgress::Behind CollectiveProgress::Stragglers() const {
                least->second, " collectives of its group when others had enqueued ", most->second);
     return behind;
   }
+  if (went_on_.size() == 1) {
+    const int rank = *went_on_.begin();
+    return {.ranks = {rank},
+            .detail = Concat("rank ", rank, " was still at other work when others gave up")};
+  }
   return {};
+}
+
+std::optional<int> CollectiveProgress::Odd() const {
+  std::optional<int> odd;
+  size_t most = 1;  // one rank alone can't tell which of two differs
+  for (const auto& [rank, by] : differ_) {
+    if (by.size() == most) odd.reset();
+    if (by.size() > most) odd = rank;
+    most = std::max(most, by.size());
+  }
+  return odd;
 }
 
 }  // namespace muster::worker

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -11,12 +12,16 @@
 namespace muster::worker {
 
 // How far ranks had come with the collectives of their process groups when their watchdogs spoke,
-// and what a barrier says of those who didn't come. Bounded.
+// and what a barrier, or PyTorch's own analysis, says of those who didn't come. Bounded.
 class CollectiveProgress {
  public:
-  // Reads "[PG ID 1 PG GUID 1 Rank 0] ... last enqueued work: 7755, last completed work: 7752", and
-  // "Ranks 1, 3 failed to pass monitoredBarrier"; other lines say nothing.
+  // Reads "[PG ID 1 PG GUID 1 Rank 0] ... last enqueued work: 7755, last completed work: 7752",
+  // "Ranks 1, 3 failed to pass monitoredBarrier", "ranks [3] are the lagging ranks", and
+  // "Rank 1 is running collective: ..., but Rank 3 is running ..."; other lines say nothing.
   void Read(std::string_view line);
+
+  // This rank was seen at work after others had given up waiting.
+  void WentOn(int rank) { went_on_.insert(rank); }
 
   void Merge(const CollectiveProgress& other);
 
@@ -28,11 +33,17 @@ class CollectiveProgress {
   // Those that had enqueued fewer operations than the others of their group.
   Behind Stragglers() const;
 
+  // The rank whose collectives more of the others found to differ than any other's, if there is
+  // one.
+  std::optional<int> Odd() const;
+
   static constexpr size_t kMaxNamed = 8;
 
  private:
   std::map<std::string, std::map<int, int64_t>> enqueued_;  // by group, by rank
   std::set<int> missed_;                                    // a barrier
+  std::set<int> went_on_;
+  std::map<int, std::set<int>> differ_;  // a rank, and those who found that it differs
   size_t size_ = 0;
 };
 

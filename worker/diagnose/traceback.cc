@@ -156,6 +156,11 @@ bool TracebackReader::ReadFrames(int64_t number, std::string_view body, bool apa
     Raise(number, body);
     return true;
   }
+  // "ray.exceptions.RayTaskError(ValueError): ray::Worker.run() (pid=3907, ip=10.0.5.89, ...": the
+  // last one is the innermost.
+  if (body.find("ray::") != body.npos) {
+    if (const auto pid = NumberAfter(body, "(pid=")) raised_.pid = pid;
+  }
   // Lines of other processes run into each other.
   if (++strays_ > kMaxStrays) Complete();
   return false;

@@ -22,6 +22,8 @@ struct Raised {
   std::vector<std::string> before;
   // Of the process that torch.multiprocessing's spawn names.
   std::optional<int> process;
+  // The id of the process that Ray says it comes from.
+  std::optional<int64_t> pid;
 
   // Without the lines that follow the first.
   std::string_view Headline() const;
