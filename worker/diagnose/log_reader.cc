@@ -341,6 +341,7 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   if (of_data && observation->cause == CauseId::kCheckpointCorrupt) {
     observation->cause = CauseId::kDataCorrupt;
   }
+  observation->is_plain = false;
   observation->line = raised.line;
   observation->text = Printable(raised.Headline(), kMaxText);
   observation->detail = observation->detail.empty()
@@ -581,8 +582,10 @@ std::optional<int> LogReader::WriterOf(const Observation& observation) const {
   // NCCL's line of a process that isn't the one whose rank is known.
   const bool another = !NcclProcessOf(observation.text).empty() && directory_.KnowsProcesses();
   // A launcher's word on another process than the one that noticed its end.
+  // Nor what else went wrong while this rank waited.
   const bool noticed = absl::c_any_of(facts_.observations, [&](const Observation& seen) {
-    return seen.rank && IsNoticedByOther(observation, seen);
+    return seen.rank &&
+           (IsNoticedByOther(observation, seen) || (IsOrigin(observation) && IsHang(seen.cause)));
   });
   if (ranks_.size() == 1 && !another && !noticed && !RootIsBeyondRanks()) return *ranks_.begin();
   const bool guess = root_is_guess_ && IsOrigin(observation);

@@ -73,8 +73,8 @@ void NameStragglers(const CollectiveProgress& progress, std::vector<Finding>* fi
     if (!IsHang(seen.cause)) continue;
     seen.detail = Printable(Concat(behind.detail, seen.detail.empty() ? "" : "; ", seen.detail),
                             kMaxHangDetail);
-    if (behind.ranks.size() != 1 || seen.rank == behind.ranks.front()) continue;
-    seen.rank = behind.ranks.front();
+    if (seen.rank && std::ranges::find(behind.ranks, *seen.rank) != behind.ranks.end()) continue;
+    seen.rank = behind.ranks.size() == 1 ? std::optional(behind.ranks.front()) : std::nullopt;
     seen.host.clear();  // that of the rank that waited
   }
 }
