@@ -53,6 +53,18 @@ TEST(Diagnosis, AHealthyLogShowsNothing) {
   EXPECT_THAT(Summary(Explain({"healthy.log"})), IsEmpty());
 }
 
+TEST(Diagnosis, WhoWaitsIsNamedNeitherForThoseBehindNorForWhatWentWrongMeanwhile) {
+  const std::string hang =
+      "[rank0]:[E302 10:42:31.1 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective "
+      "operation timeout: WorkNCCL(SeqNum=92, OpType=ALLREDUCE) ran for 600031 milliseconds before "
+      "timing out.\n";
+  EXPECT_THAT(Summary(ExplainTexts({hang + "\t [3, 5] finished collective #91, but didn't join "
+                                           "collective #92 (count from 1)\n"})),
+              ElementsAre("first collective-timeout 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({hang + "torch.OutOfMemoryError: CUDA out of memory.\n\n\n"})),
+              ElementsAre("first out-of-memory 0:2", "consequence collective-timeout rank 0 0:1"));
+}
+
 TEST(Diagnosis, AFailedHandshakeAloneNamesTheUsualCause) {
   const Explanation explanation = Explain({"handshake_node_0.log"});
   EXPECT_THAT(Summary(explanation),

@@ -26,11 +26,24 @@ std::optional<int> RankNumber(std::string_view text) {
   return static_cast<int>(*number);
 }
 
+// The length of "gpu-7 train[880]: ", as syslog and the journal write it after the time, or of
+// "gpu-7 train: "; after other times words like these are the message's. The kernel writes records
+// of its own, no process's output.
+size_t SyslogTag(std::string_view text, bool process_said) {
+  const size_t blank = text.find(' ');
+  const size_t end = text.find(": ");
+  if (blank == 0 || end == std::string_view::npos || blank >= end) return 0;
+  std::string_view tag = text.substr(blank + 1, end - blank - 1);
+  const size_t bracket = tag.find('[');
+  if (tag.empty() || bracket == 0 || tag == "kernel" || tag.find(' ') != tag.npos) return 0;
+  return process_said && (bracket == tag.npos || !tag.ends_with(']')) ? 0 : end + 2;
+}
+
 // The length of the prefix that `text` begins with, 0 if it begins with none; sets `head`'s rank
 // and pod where the prefix says them.
 using Prefix = size_t (*)(std::string_view text, LineHead* head);
 
-// "2026-03-02T10:41:17.123456789Z ", "... stdout F ", "18:11:06.680 [rank4]:"
+// "2026-03-02T10:41:17.123456789Z ", "... stdout F ", "May 27 15:02:40 ", "18:11:06.680 [rank4]:"
 size_t CollectorsTime(std::string_view text, LineHead* /*head*/) {
   const bool date = text.size() > 20 && IsDigitChar(text[0]) && text[4] == '-' && text[10] == 'T';
   const size_t end = text.find(' ');
@@ -41,6 +54,10 @@ size_t CollectorsTime(std::string_view text, LineHead* /*head*/) {
     return text[end - 1] == 'Z' || text.substr(19, end - 19).find_first_of("+-") != text.npos
                ? end + 1
                : 0;
+  }
+  if (text.size() > 16 && text[3] == ' ' && text[6] == ' ' && text[9] == ':' && text[12] == ':' &&
+      text[15] == ' ' && IsDigitChar(text[5]) && IsDigitChar(text[14])) {
+    return SyslogTag(text.substr(16), false) > 0 ? 16 : 0;
   }
   const bool clock = text.size() > 14 && IsDigitChar(text[0]) && text[2] == ':' && text[5] == ':' &&
                      text[8] == '.' && text.substr(12).starts_with(" [rank");
@@ -207,7 +224,10 @@ LineHead HeadOf(std::string_view line) {
     for (const Prefix prefix : kPrefixes) {
       length = prefix(line.substr(taken), &head);
       if (length == 0) continue;
-      if (prefix == CollectorsTime && source_from == taken) source_from = taken + length;
+      if (prefix == CollectorsTime) {
+        if (source_from == taken) source_from = taken + length;
+        length += SyslogTag(line.substr(taken + length), IsDigitChar(line[taken]));
+      }
       break;
     }
     if (length == 0) break;

@@ -25,9 +25,9 @@ struct LineHead {
 
 // Knows PyTorch's "[rank3]:" and torchrun's "[default3]:" or "[3]:", srun's "3: ", mpirun's
 // "[1,3]<stderr>:", pdsh's "10.0.5.89: " or "train-3: ", docker compose's "train-3  | ", Ray's
-// "(Worker pid=7, ip=10.0.5.89) ", kubectl's "[pod/train-0/pytorch] ", and the times of kubectl and
-// of containers' logs; several after each other. Severity by glog's letter, NCCL's and libfabric's
-// words, and the levels of Python's logging.
+// "(Worker pid=7, ip=10.0.5.89) ", kubectl's "[pod/train-0/pytorch] ", the times of kubectl and of
+// containers' logs, and syslog's with host and program; several after each other. Severity by
+// glog's letter, NCCL's and libfabric's words, and the levels of Python's logging.
 LineHead HeadOf(std::string_view line);
 
 // The rank in "[rank3]:", "[Rank 3]", "[PG ID 0 PG GUID 0 Rank 3]" or "[rank 3]".

@@ -38,6 +38,13 @@ TEST(LineHead, WhatLaunchersAndCollectorsPutBeforeALineIsTakenOff) {
            {"2026-03-02T10:41:17.123456789Z stderr F [rank2]: ValueError: x", "ValueError: x", 2},
            {"2026-03-02T10:41:17.1Z ValueError: x", "ValueError: x", {}},
            {"18:11:06.680 [rank4]:[E205 18:11:06.3 a.cpp:1] x", "[E205 18:11:06.3 a.cpp:1] x", 4},
+           {"May  7 15:02:40 gpu-7 train[880]: [rank4]: ValueError: x", "ValueError: x", 4},
+           {"May  7 15:02:40 gpu-7 train:   File \"a.py\", line 1", "  File \"a.py\", line 1", {}},
+           {"2026-05-07T15:02:40+00:00 gpu-7 train[880]: ValueError: x", "ValueError: x", {}},
+           {"May  7 15:02:40 gpu-7 kernel: LustreError: x",
+            "May  7 15:02:40 gpu-7 kernel: LustreError: x",
+            {}},
+           {"2026-05-07T15:02:40Z epoch 3: loss 2", "epoch 3: loss 2", {}},
            {"ValueError: 3: x", "ValueError: 3: x", {}},
            {"srun: error: task 6", "srun: error: task 6", {}},
            {"[2026-03-02 10:41:19,879] [INFO] x", "[2026-03-02 10:41:19,879] [INFO] x", {}},
@@ -48,6 +55,7 @@ TEST(LineHead, WhatLaunchersAndCollectorsPutBeforeALineIsTakenOff) {
   EXPECT_EQ(HeadOf("[pod/train-2/pytorch] step 1").pod, "train-2");
   EXPECT_EQ(HeadOf("train-2  | step 1").pod, "train-2");
   EXPECT_EQ(HeadOf("2026-03-02T10:41:17.1Z [rank1]: x").source, "[rank1]: ");
+  EXPECT_EQ(HeadOf("May  7 15:02:40 gpu-7 train: [rank4]: x").source, "gpu-7 train: [rank4]: ");
 }
 
 TEST(LineHead, HowBadALineSaysThatItIs) {

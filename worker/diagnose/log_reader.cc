@@ -190,8 +190,14 @@ bool MayBeSameRank(const Observation& a, const Observation& b) {
 
 }  // namespace
 
-bool EndedByItself(const Observation& seen) {
-  return seen.is_result && (seen.cause == CauseId::kKilled || seen.cause == CauseId::kProgramCrash);
+bool IsNoticedByOther(const Observation& end, const Observation& seen) {
+  const bool worker_died = end.cause == CauseId::kDataWorkerDied;
+  const bool by_itself =
+      worker_died || end.cause == CauseId::kKilled || end.cause == CauseId::kProgramCrash;
+  if (!end.is_result || !by_itself || seen.survived) return false;
+  // Who gave up waiting may be killed, or crash, as it ends.
+  return CauseOf(seen.cause).role == Role::kEcho ||
+         (IsHang(seen.cause) && (worker_died || end.line < seen.line));
 }
 
 bool IsHang(CauseId cause) {
@@ -328,6 +334,14 @@ bool LogReader::ReadTraceback(const Line& line) {
 void LogReader::AddRaised(const Raised& raised, const Process& process) {
   std::optional<Observation> observation = ShownBy(raised);
   if (!observation) return;
+  // Checkpoints are of the same formats, but no data worker reads them.
+  const bool of_data = absl::c_any_of(raised.before, [](std::string_view text) {
+    return text.find("in DataLoader worker process") != text.npos;
+  });
+  if (of_data && observation->cause == CauseId::kCheckpointCorrupt) {
+    observation->cause = CauseId::kDataCorrupt;
+  }
+  observation->is_plain = false;
   observation->line = raised.line;
   observation->text = Printable(raised.Headline(), kMaxText);
   observation->detail = observation->detail.empty()
@@ -568,10 +582,11 @@ std::optional<int> LogReader::WriterOf(const Observation& observation) const {
   // NCCL's line of a process that isn't the one whose rank is known.
   const bool another = !NcclProcessOf(observation.text).empty() && directory_.KnowsProcesses();
   // A launcher's word on another process than the one that noticed its end.
-  const bool noticed = EndedByItself(observation) &&
-                       absl::c_any_of(facts_.observations, [](const Observation& seen) {
-                         return seen.rank && CauseOf(seen.cause).role == Role::kEcho;
-                       });
+  // Nor what else went wrong while this rank waited.
+  const bool noticed = absl::c_any_of(facts_.observations, [&](const Observation& seen) {
+    return seen.rank &&
+           (IsNoticedByOther(observation, seen) || (IsOrigin(observation) && IsHang(seen.cause)));
+  });
   if (ranks_.size() == 1 && !another && !noticed && !RootIsBeyondRanks()) return *ranks_.begin();
   const bool guess = root_is_guess_ && IsOrigin(observation);
   if (ranks_.empty() && !guess) return root_rank_;

@@ -47,9 +47,9 @@ struct Observation {
   int64_t progress_before = 0;  // lines of progress before that
 };
 
-// Whether a process ended as no other rank's end brings about: one that loses its peers raises, or
-// aborts.
-bool EndedByItself(const Observation& seen);
+// Whether `seen` is what another rank than the one that came to `end` tells of that: who loses its
+// peers, or waits for them, raises or aborts; it isn't killed.
+bool IsNoticedByOther(const Observation& end, const Observation& seen);
 
 // Whether somebody waited in vain.
 bool IsHang(CauseId cause);

@@ -73,8 +73,8 @@ void NameStragglers(const CollectiveProgress& progress, std::vector<Finding>* fi
     if (!IsHang(seen.cause)) continue;
     seen.detail = Printable(Concat(behind.detail, seen.detail.empty() ? "" : "; ", seen.detail),
                             kMaxHangDetail);
-    if (behind.ranks.size() != 1 || seen.rank == behind.ranks.front()) continue;
-    seen.rank = behind.ranks.front();
+    if (seen.rank && std::ranges::find(behind.ranks, *seen.rank) != behind.ranks.end()) continue;
+    seen.rank = behind.ranks.size() == 1 ? std::optional(behind.ranks.front()) : std::nullopt;
     seen.host.clear();  // that of the rank that waited
   }
 }
@@ -100,8 +100,7 @@ std::vector<Finding> Gather(std::vector<LogFacts> logs) {
 bool MayBeOfOneRank(const Observation& a, const Observation& b) {
   if (a.rank && b.rank) return a.rank == b.rank;
   if (!a.host.empty() && !b.host.empty() && a.host != b.host) return false;
-  return !(EndedByItself(a) && RoleOf(b) == Role::kEcho) &&
-         !(EndedByItself(b) && RoleOf(a) == Role::kEcho);
+  return !IsNoticedByOther(a, b) && !IsNoticedByOther(b, a);
 }
 
 // How a rank ended says nothing beside what it, or its log, says of why.
@@ -178,15 +177,13 @@ bool Replaces(const Finding& later, const Finding& first) {
     return Between(first, later) <= kClockSkew;
   }
   if (later.observation.is_result && one_rank) return false;
-  const bool says_nothing = Strength(first) == 1 || first.observation.is_weak ||
-                            (first.observation.is_result && one_rank);
   if (first.observation.is_weak && !later.observation.is_weak && Strength(later) > 1 &&
       Strength(later) < kOriginStrength) {
     return Between(first, later) > kLongestRetries;
   }
   if (first.observation.is_result && one_rank) return true;
   if (Strength(later) <= Strength(first)) return false;
-  if (says_nothing) return true;
+  if (Strength(first) == 1 || first.observation.is_weak) return true;
   // Told to end because others had ended.
   if (later.observation.cause == CauseId::kTerminated && !later.observation.is_root) return false;
   // What a program makes of it when a collective fails.

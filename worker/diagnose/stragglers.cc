@@ -49,7 +49,11 @@ void CollectiveProgress::Read(std::string_view line) {
     if (missed_.size() < kMaxRanksKept) missed_.merge(RanksBefore(line.substr(0, at)));
     return;
   }
-  if (const size_t at = line.find("] are the lagging ranks"); at != line.npos) {
+  // PyTorch's own analysis.
+  for (const std::string_view words :
+       {"] are the lagging ranks", "] finished collective #", "] joined but didn't finish"}) {
+    const size_t at = line.find(words);
+    if (at == line.npos) continue;
     if (missed_.size() < kMaxRanksKept) missed_.merge(RanksFrom(line, line.rfind('[', at)));
     return;
   }
@@ -84,7 +88,8 @@ CollectiveProgress::Behind CollectiveProgress::Stragglers() const {
     for (const int rank : missed_) {
       if (behind.ranks.size() < kMaxNamed) behind.ranks.push_back(rank);
     }
-    behind.detail = Concat("rank ", absl::StrJoin(behind.ranks, ", "), " didn't come to a barrier");
+    behind.detail =
+        Concat("rank ", absl::StrJoin(behind.ranks, ", "), " didn't come to a collective");
     return behind;
   }
   for (const auto& [group, ranks] : enqueued_) {

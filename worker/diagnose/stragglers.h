@@ -16,8 +16,9 @@ namespace muster::worker {
 class CollectiveProgress {
  public:
   // Reads "[PG ID 1 PG GUID 1 Rank 0] ... last enqueued work: 7755, last completed work: 7752",
-  // "Ranks 1, 3 failed to pass monitoredBarrier", "ranks [3] are the lagging ranks", and
-  // "Rank 1 is running collective: ..., but Rank 3 is running ..."; other lines say nothing.
+  // "Ranks 1, 3 failed to pass monitoredBarrier", "ranks [3] are the lagging ranks",
+  // "[3] finished collective #7, but didn't join collective #8", and "Rank 1 is running collective:
+  // ..., but Rank 3 is running ..."; other lines say nothing.
   void Read(std::string_view line);
 
   // This rank was seen at work after others had given up waiting.

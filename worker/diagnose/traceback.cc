@@ -112,6 +112,11 @@ bool TracebackReader::Read(int64_t number, std::string_view body, bool apart) {
       return ReadMessage(number, body, apart);
     case State::kLinked:
       if (StripBlanks(body).empty()) return true;
+      // The header was lost among others' lines.
+      if (body.starts_with("  File \"") || IsExceptionName(NameBefore(body))) {
+        state_ = State::kFrames;
+        return ReadFrames(number, body, apart);
+      }
       Complete();
       return ReadIdle(number, body);
     case State::kIdle:

@@ -66,6 +66,25 @@ config.ConfigError: no x)");
   EXPECT_THAT(raised[0].before, ElementsAre("KeyError: 'x'"));
 }
 
+TEST(Traceback, AChainWhoseHeadersWereLostIsOne) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "a.py", line 1, in f
+KeyError: 'x'
+
+During handling of the above exception, another exception occurred:
+
+config.ConfigError: no x
+
+The above exception was the direct cause of the following exception:
+
+  File "b.py", line 2, in g
+OSError: no such model)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].text, "OSError: no such model");
+  EXPECT_EQ(raised[0].where, "b.py:2 in g");
+  EXPECT_THAT(raised[0].before, ElementsAre("KeyError: 'x'", "config.ConfigError: no x"));
+}
+
 TEST(Traceback, ADataWorkersOwnTracebackIsInsideOfItsMessage) {
   const auto raised = Read(R"(Traceback (most recent call last):
   File "/workspace/train.py", line 92, in main
