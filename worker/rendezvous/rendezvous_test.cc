@@ -49,9 +49,10 @@ class TestMember {
   Rendezvous& rendezvous() { return *rendezvous_; }
 
   std::future<absl::StatusOr<Round>> Join(absl::Duration timeout = kLong) {
-    loss_ = std::promise<absl::Status>();
-    heard_ = loss_.get_future();
-    return std::async(std::launch::async, [this, timeout] {
+    // Each round's own: the end of the one before may be told once this one has begun.
+    loss_ = std::make_shared<std::promise<absl::Status>>();
+    heard_ = loss_->get_future();
+    return std::async(std::launch::async, [this, timeout, loss = loss_] {
       const Member member = {.rank = rank_,
                              .world_size = world_size_,
                              .host = absl::StrCat("pod-", rank_),
@@ -61,7 +62,7 @@ class TestMember {
                              .versions = {},
                              .blob = std::string("\0\xff", 2) + static_cast<char>('0' + rank_)};
       return rendezvous_->Join(member, timeout,
-                               [this](absl::Status status) { loss_.set_value(std::move(status)); });
+                               [loss](absl::Status status) { loss->set_value(std::move(status)); });
     });
   }
 
@@ -76,7 +77,7 @@ class TestMember {
  private:
   const int rank_;
   const int world_size_;
-  std::promise<absl::Status> loss_;
+  std::shared_ptr<std::promise<absl::Status>> loss_;
   std::future<absl::Status> heard_;
   std::unique_ptr<Rendezvous> rendezvous_;
 };
