@@ -5,8 +5,8 @@
 // something else decided (a placement) parks only its own entry. A change that may help wakes all.
 // Adding, parking, waking and removing cost the logarithm of the number of classes or entries.
 //
-// Waking by class instead of one by one is the only difference to Kueue v0.19.2,
-// pkg/cache/queue/cluster_queue.go; see README.md why it can't be seen.
+// As in Kueue v0.19.2, pkg/cache/queue/cluster_queue.go, but that a class is tried again when it
+// gets another member (README.md).
 #pragma once
 
 #include <cstdint>
