@@ -389,7 +389,7 @@ bool Cycle::Requeue(Entry& entry) {
   // Others have taken something since it was in their way, and may be what is to be evicted for it,
   // or it may wait for victims with a flavor that was left out. (Kueue leaves it to the next wake.)
   const int root = ledger_.layout().queue(entry.queue).root;
-  if (left_out && entry.full_version != ledger_.Version(root)) return true;
+  if (left_out && entry.full_version < ledger_.Version(root)) return true;
   using Kind = FlavorRefusal::Kind;
   const bool not_placeable = entry.assignment.mode == AssignmentMode::kNoFit &&
                              entry.assignment.IsRefusedFor(Kind::kNotPlaceable) &&

@@ -91,6 +91,32 @@ TEST(UnlikeKueue, QuotaGivenBackInAStoppedLocalQueueIsUsed) {
   EXPECT_THAT(world.Schedule(), ElementsAre("b"));
 }
 
+// Kueue wakes those in the tree that a queue comes to, and nobody in the tree that it leaves
+// (pkg/cache/queue/manager.go:431): b would wait though all is free.
+TEST(UnlikeKueue, QuotaThatAQueueTakesAlongIsFreeForTheTreeItLeaves) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"f0", 4}}, "c")).Add(Queue("r", {{"f0", 0}}, "c"));
+  world.Add(Queue("lender", {{"f0", 4}}, "c"));
+  world.Admit({Gang("a", "r", 8)});
+  world.Enqueue(Gang("b", "q", 4));
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  world.Add(Queue("r", {{"f0", 0}}));
+  EXPECT_THAT(world.Schedule(), ElementsAre("b"));
+}
+
+// c was refused, so Kueue doesn't try a, which is like it (pkg/cache/queue/cluster_queue.go:444);
+// but a is older than b and may have its place.
+TEST(UnlikeKueue, WhoComesBackIsTriedThoughItsLikeWasRefused) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Queue("q", {{"f0", 4}});
+  queue.preemption.within_cluster_queue = kube::WithinQueuePolicy::kLowerOrNewerEqualPriority;
+  world.Add(queue).Admit({Gang("b", "q", 4, 0, 2)});
+  world.Enqueue(Gang("c", "q", 4, 0, 3));
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  world.Enqueue(Gang("a", "q", 4, 0, 1));
+  EXPECT_THAT(world.Schedule(), ElementsAre("a<-b"));
+}
+
 // Kueue tries all again after any edit of a spec (pkg/cache/queue/manager.go:431), and may preempt
 // for somebody whom it had refused before others were admitted.
 TEST(UnlikeKueue, AnEditThatSaysNothingNewWakesNobody) {
