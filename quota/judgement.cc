@@ -48,6 +48,7 @@ std::vector<Decision> Judge::Schedule(QuotaScheduler& scheduler, absl::Time now,
   const Feasibility anywhere;
   Cycle cycle(state.ledger, state.room, state.options, now, anywhere, decisions);
   for (const int root : std::exchange(state.room.changed_roots(), {})) {
+    cycle.Begin(root);
     bool may_differ = true;
     for (int pass = 0; may_differ && pass < kMostPasses; ++pass) {
       for (const std::unique_ptr<Entry>& entry : state.room.entries()) {

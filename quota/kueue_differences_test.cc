@@ -177,6 +177,29 @@ TEST(UnlikeKueue, FlavorsAreNotTriedForEver) {
   EXPECT_THAT(world.Schedule(), ElementsAre("c"));
 }
 
+// The same of two heads at once, the second of which begins a pass later: neither waits for the
+// other to come to an end of it.
+TEST(UnlikeKueue, FlavorsOfTwoHeadsAreNotTriedForEver) {
+  QuotaWorld world;
+  world.Add(Flavor("f0", {{"zone", "a"}})).Add(Flavor("f1", {{"zone", "b"}}));
+  kube::PodSpec in_b;
+  in_b.node_selector["zone"] = "b";
+  for (const char* name : {"q", "r"}) {
+    kube::ClusterQueue queue = Queue(name, {{"f0", 4, 0}, {"f1", 4, 0}}, "c");
+    queue.strategy = kube::QueueingStrategy::kStrictFifo;
+    Workload running = Gang(std::string("a-") + name, name, 2, 9);
+    running.pod_sets = {Pods("worker", 2, 1, in_b)};
+    world.Add(queue).Admit({running});
+    Workload waiting = Gang(std::string("b-") + name, name, 4, 5);
+    waiting.pod_sets.push_back(Pods("server", 4, 1));
+    world.Enqueue(waiting);
+  }
+  Workload next = Gang("next", "r", 1, 8);
+  next.pod_sets = {Pods("worker", 1, 1, in_b)};
+  world.Enqueue(next);
+  EXPECT_THAT(world.Schedule(), ElementsAre("next"));
+}
+
 // In one cycle p names v, s takes what is free, and Kueue admits r into what v still uses
 // (pkg/scheduler/scheduler.go:758): 10 of 8 are used until v is gone.
 TEST(UnlikeKueue, NobodyIsAdmittedBesideVictimsThatStillRun) {

@@ -48,7 +48,8 @@ struct Entry {
   std::vector<int> next_flavor;   // empty: all are tried
   int64_t next_flavor_wakes = 0;  // ... valid while the line was woken so often
   int64_t next_flavor_pass = 0;   // ... and in the pass after this one
-  size_t flavor_attempts = 0;     // in a row that left flavors out
+  size_t flavor_attempts = 0;     // that left flavors out, on one state
+  int64_t attempts_version = -1;  // ... which was this
   std::vector<Victim> reported;   // victims as last decided
   int64_t claimed_pass = -1;      // ... which were its own in this pass
   std::map<std::pair<int, int>, std::string> placements;  // by pod set and flavor
