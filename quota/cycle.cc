@@ -369,14 +369,19 @@ bool Cycle::NameVictims(Entry& entry) {
 }
 
 bool Cycle::KeepFlavors(Entry& entry) {
-  // Where pod sets' flavors depend on each other, leaving out in turn may never come round.
+  // Where pod sets' flavors depend on each other, leaving out in turn may never come round; and
+  // heads that begin anew in different passes would keep each other going.
+  const int root = ledger_.layout().queue(entry.queue).root;
+  if (entry.attempts_version != ledger_.Version(root) || entry.next_flavor_pass < first_pass_) {
+    entry.attempts_version = ledger_.Version(root);
+    entry.flavor_attempts = 0;
+  }
   const bool has_untried = entry.assignment.HasUntriedFlavors() &&
                            ++entry.flavor_attempts <= FlavorCount(entry.kind->demand);
-  if (!has_untried) entry.flavor_attempts = 0;
   if (has_untried || !entry.next_flavor.empty()) entry.judged_version = -1;
   entry.next_flavor = has_untried ? entry.assignment.next_flavor : std::vector<int>();
   entry.next_flavor_wakes = room_.line(entry.queue).wakes();
-  entry.next_flavor_pass = room_.LastPass(ledger_.layout().queue(entry.queue).root);
+  entry.next_flavor_pass = room_.LastPass(root);
   return has_untried;
 }
 
@@ -389,7 +394,7 @@ bool Cycle::Requeue(Entry& entry) {
   // Others have taken something since it was in their way, and may be what is to be evicted for it,
   // or it may wait for victims with a flavor that was left out. (Kueue leaves it to the next wake.)
   const int root = ledger_.layout().queue(entry.queue).root;
-  if (left_out && entry.full_version != ledger_.Version(root)) return true;
+  if (left_out && entry.full_version < ledger_.Version(root)) return true;
   using Kind = FlavorRefusal::Kind;
   const bool not_placeable = entry.assignment.mode == AssignmentMode::kNoFit &&
                              entry.assignment.IsRefusedFor(Kind::kNotPlaceable) &&

@@ -32,6 +32,8 @@ class Cycle {
         feasible_(feasible),
         decisions_(decisions) {}
 
+  // Of passes that repeat until one comes to the same.
+  void Begin(int root) { first_pass_ = room_.LastPass(root) + 1; }
   // False once another pass would come to the same.
   bool Run(int root);
 
@@ -79,6 +81,7 @@ class Cycle {
   const Feasibility& feasible_;
   std::vector<Decision>& decisions_;
   NameMap<size_t> admitted_now_;  // index in decisions_
+  int64_t first_pass_ = 0;        // since Begin
 
   // Of the running pass.
   std::vector<Target> victims_;

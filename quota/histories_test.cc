@@ -30,7 +30,7 @@ using testing::FirstDifference;
 using testing::FollowHistory;
 using testing::NumberSetting;
 using testing::Until;
-using testing::WokenAfter;
+using testing::Woken;
 
 void Print(const json& history, const json& theirs) {
   const std::vector<json> our_states = testing::StatesOf(FollowHistory(history));
@@ -68,10 +68,10 @@ class Comparison {
         return;
       }
       ++different_;
-      const int64_t event = FirstDifference(history, ours, theirs);
+      const int64_t event = FirstDifference(ours, theirs);
       if (const std::string_view known = Sleep(history, event); !known.empty()) {
         ++known_[known];
-        history = WokenAfter(std::move(history), event);
+        history = Woken(std::move(history), event);
         continue;
       }
       events_ += event + 1;
@@ -102,7 +102,7 @@ class Comparison {
   bool GoesAlike(const json& history, const json& ours, json& theirs) {
     for (int attempt = 0; attempt < (history.at("fairSharing") ? 16 : 4); ++attempt) {
       theirs = oracle_.Ask(history);
-      if (FirstDifference(history, ours, theirs) < 0) return true;
+      if (FirstDifference(ours, theirs) < 0) return true;
     }
     return false;
   }
@@ -110,19 +110,33 @@ class Comparison {
     json theirs;
     return GoesAlike(history, FollowHistory(history), theirs);
   }
-  // Why one of the two has to be woken after the event to come to where the other is; empty if that
+  // Why one of the two has to be woken by the event to come to where the other is; empty if that
   // isn't why they differ.
   std::string_view Sleep(const json& history, int64_t event) {
-    const json woken = Until(WokenAfter(history, event), event + 1);
-    if (!GoesAlike(woken)) return "";
-    const std::vector<json> states = testing::StatesOf(FollowHistory(woken));
-    if (states.back() == states[states.size() - 2]) return "it wakes nobody";
+    const json asleep = Until(history, event);
+    const json woken = Woken(asleep, event);
+    if (woken == asleep || !GoesAlike(woken)) return "";
+    if (testing::StatesOf(FollowHistory(woken)).back() ==
+        testing::StatesOf(FollowHistory(asleep)).back()) {
+      return testing::WhyAsleep(history, event);
+    }
     return testing::SaysNothingNew(history, event) ? "what says nothing new wakes it" : "";
   }
+  // But for what sleeps in one of the two.
+  bool GoesAlikeAwake(json history) {
+    while (true) {
+      const json ours = FollowHistory(history);
+      json theirs;
+      if (GoesAlike(history, ours, theirs)) return true;
+      const int64_t event = FirstDifference(ours, theirs);
+      if (Sleep(history, event).empty()) return false;
+      history = Woken(std::move(history), event);
+    }
+  }
   std::string_view Known(const json& history, const json& ours, const json& theirs) {
-    const int64_t event = FirstDifference(history, ours, theirs);
+    const int64_t event = FirstDifference(ours, theirs);
     return testing::KnownDifference(testing::ForkAfter(history, event, ours, theirs),
-                                    [&](const json& other) { return GoesAlike(other); });
+                                    [&](const json& other) { return GoesAlikeAwake(other); });
   }
   void Show(uint64_t seed, int64_t event, const json& history) {
     ++unlisted_;
@@ -132,7 +146,7 @@ class Comparison {
       json theirs;
       const json ours = FollowHistory(part);
       if (GoesAlike(part, ours, theirs)) return false;
-      const int64_t at = FirstDifference(part, ours, theirs);
+      const int64_t at = FirstDifference(ours, theirs);
       return Sleep(part, at).empty() && Known(part, ours, theirs).empty();
     });
     Print(shortest, oracle_.Ask(shortest));
@@ -151,7 +165,7 @@ TEST(KueueHistories, RecordedOnesGoAlike) {
   const auto replay = [](const json& recorded) {
     const json& history = recorded.at("history");
     const json& course = recorded.at("course");
-    const int64_t event = FirstDifference(history, FollowHistory(history), course);
+    const int64_t event = FirstDifference(FollowHistory(history), course);
     if (event < 0) return;
     Print(history, course);
     ADD_FAILURE() << "a history goes another way after event " << event;

@@ -1,5 +1,10 @@
 #include "quota/judgement.h"
 
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "quota/cycle.h"
 #include "quota/scheduler_state.h"
 #include "quota/wait_reason.h"
@@ -32,6 +37,30 @@ Judgement Judge::Alone(QuotaScheduler& scheduler, const Workload& workload,
   }
   state.room.Leave(workload.id);
   return judgement;
+}
+
+std::vector<Decision> Judge::Schedule(QuotaScheduler& scheduler, absl::Time now,
+                                      const OwnRules& rules) {
+  constexpr int kMostPasses = 100;
+  QuotaScheduler::State& state = *scheduler.state_;
+  state.Refresh();
+  std::vector<Decision> decisions;
+  const Feasibility anywhere;
+  Cycle cycle(state.ledger, state.room, state.options, now, anywhere, decisions);
+  for (const int root : std::exchange(state.room.changed_roots(), {})) {
+    cycle.Begin(root);
+    bool may_differ = true;
+    for (int pass = 0; may_differ && pass < kMostPasses; ++pass) {
+      for (const std::unique_ptr<Entry>& entry : state.room.entries()) {
+        entry->judged_version = -1;
+        if (!rules.keeps_victims) entry->claimed_pass = -1;
+        if (!rules.tries_again) entry->full_version = std::numeric_limits<int64_t>::max();
+      }
+      may_differ = cycle.Run(root);
+    }
+  }
+  state.room.changed_roots().clear();
+  return decisions;
 }
 
 }  // namespace muster::quota

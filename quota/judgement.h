@@ -1,5 +1,5 @@
-// What would be decided about one workload alone, against what is admitted now. For tests that
-// compare with another scheduler; nothing changes by asking.
+// For tests that compare with another scheduler: what would be decided about one workload alone,
+// and what without rules that are Muster's own.
 #pragma once
 
 #include <vector>
@@ -17,11 +17,22 @@ struct Judgement {
   Wait wait;                               // only of kNoFit
 };
 
+// Rules of README.md that Kueue doesn't have.
+struct OwnRules {
+  bool keeps_victims = true;  // and flavors, while they leave one after the other
+  bool tries_again = true;    // with all flavors whom another was before with the first ones
+};
+
 class Judge {
  public:
-  // The workload must not wait in `scheduler`, nor be admitted there.
+  // Against what is admitted now; nothing changes by asking. The workload must not wait in
+  // `scheduler`, nor be admitted there.
   static Judgement Alone(QuotaScheduler& scheduler, const Workload& workload,
                          const Feasibility& feasible);
+  // QuotaScheduler::Schedule without some of them. That may go round for ever, so there are at most
+  // 100 passes under each root.
+  static std::vector<Decision> Schedule(QuotaScheduler& scheduler, absl::Time now,
+                                        const OwnRules& rules);
 };
 
 }  // namespace muster::quota

@@ -91,6 +91,32 @@ TEST(UnlikeKueue, QuotaGivenBackInAStoppedLocalQueueIsUsed) {
   EXPECT_THAT(world.Schedule(), ElementsAre("b"));
 }
 
+// Kueue wakes those in the tree that a queue comes to, and nobody in the tree that it leaves
+// (pkg/cache/queue/manager.go:431): b would wait though all is free.
+TEST(UnlikeKueue, QuotaThatAQueueTakesAlongIsFreeForTheTreeItLeaves) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"f0", 4}}, "c")).Add(Queue("r", {{"f0", 0}}, "c"));
+  world.Add(Queue("lender", {{"f0", 4}}, "c"));
+  world.Admit({Gang("a", "r", 8)});
+  world.Enqueue(Gang("b", "q", 4));
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  world.Add(Queue("r", {{"f0", 0}}));
+  EXPECT_THAT(world.Schedule(), ElementsAre("b"));
+}
+
+// c was refused, so Kueue doesn't try a, which is like it (pkg/cache/queue/cluster_queue.go:444);
+// but a is older than b and may have its place.
+TEST(UnlikeKueue, WhoComesBackIsTriedThoughItsLikeWasRefused) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Queue("q", {{"f0", 4}});
+  queue.preemption.within_cluster_queue = kube::WithinQueuePolicy::kLowerOrNewerEqualPriority;
+  world.Add(queue).Admit({Gang("b", "q", 4, 0, 2)});
+  world.Enqueue(Gang("c", "q", 4, 0, 3));
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  world.Enqueue(Gang("a", "q", 4, 0, 1));
+  EXPECT_THAT(world.Schedule(), ElementsAre("a<-b"));
+}
+
 // Kueue tries all again after any edit of a spec (pkg/cache/queue/manager.go:431), and may preempt
 // for somebody whom it had refused before others were admitted.
 TEST(UnlikeKueue, AnEditThatSaysNothingNewWakesNobody) {
@@ -149,6 +175,29 @@ TEST(UnlikeKueue, FlavorsAreNotTriedForEver) {
   EXPECT_THAT(world.Schedule(), IsEmpty());
   world.Enqueue(Gang("c", "q", 2));
   EXPECT_THAT(world.Schedule(), ElementsAre("c"));
+}
+
+// The same of two heads at once, the second of which begins a pass later: neither waits for the
+// other to come to an end of it.
+TEST(UnlikeKueue, FlavorsOfTwoHeadsAreNotTriedForEver) {
+  QuotaWorld world;
+  world.Add(Flavor("f0", {{"zone", "a"}})).Add(Flavor("f1", {{"zone", "b"}}));
+  kube::PodSpec in_b;
+  in_b.node_selector["zone"] = "b";
+  for (const char* name : {"q", "r"}) {
+    kube::ClusterQueue queue = Queue(name, {{"f0", 4, 0}, {"f1", 4, 0}}, "c");
+    queue.strategy = kube::QueueingStrategy::kStrictFifo;
+    Workload running = Gang(std::string("a-") + name, name, 2, 9);
+    running.pod_sets = {Pods("worker", 2, 1, in_b)};
+    world.Add(queue).Admit({running});
+    Workload waiting = Gang(std::string("b-") + name, name, 4, 5);
+    waiting.pod_sets.push_back(Pods("server", 4, 1));
+    world.Enqueue(waiting);
+  }
+  Workload next = Gang("next", "r", 1, 8);
+  next.pod_sets = {Pods("worker", 1, 1, in_b)};
+  world.Enqueue(next);
+  EXPECT_THAT(world.Schedule(), ElementsAre("next"));
 }
 
 // In one cycle p names v, s takes what is free, and Kueue admits r into what v still uses

@@ -343,5 +343,21 @@ TEST(FairSharing, TakesFromTheLargestShare) {
   EXPECT_THAT(world.Schedule(), ElementsAre("a<-q1"));
 }
 
+// "a" finds no victims before "x" gives the cohort r the larger share. "b" would find one then,
+// only to go for "a" as soon as that is tried again: it isn't tried before.
+TEST(FairSharing, NobodyPassesAnOlderOneLikeIt) {
+  QuotaWorld world({.fair_sharing = true});
+  kube::ClusterQueue queue = Preempting("q", 0, "c");
+  queue.preemption.within_cluster_queue = kube::WithinQueuePolicy::kLowerOrNewerEqualPriority;
+  world.Add(queue).Add(MakeCohort("r", "c")).Add(Queue("lender", {{"h100", 14}}, "c"));
+  world.Add(Queue("r0", {{"h100", 0}}, "r")).Add(Queue("r2", {{"h100", 2}}, "r"));
+  world.Admit({Gang("v", "r0", 8), Gang("o", "lender", 4)});
+  world.Enqueue(Gang("a", "q", 7, 0, 1)).Enqueue(Gang("b", "q", 7, 0, 2));
+  world.Enqueue(Gang("x", "r2", 2));
+  EXPECT_THAT(world.Schedule(), ElementsAre("x"));
+  world.scheduler.InvalidatePlacement();
+  EXPECT_THAT(world.Schedule(), ElementsAre("a<-v"));
+}
+
 }  // namespace
 }  // namespace muster::quota

@@ -162,6 +162,7 @@ std::vector<Decision> QuotaScheduler::Schedule(absl::Time now, const Feasibility
   std::set<int>& roots = state_->room.changed_roots();
   while (!roots.empty()) {
     const int root = *roots.begin();
+    cycle.Begin(root);
     while (cycle.Run(root)) {
     }
     roots.erase(root);

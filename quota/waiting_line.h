@@ -5,8 +5,8 @@
 // something else decided (a placement) parks only its own entry. A change that may help wakes all.
 // Adding, parking, waking and removing cost the logarithm of the number of classes or entries.
 //
-// Waking by class instead of one by one is the only difference to Kueue v0.19.2,
-// pkg/cache/queue/cluster_queue.go; see README.md why it can't be seen.
+// As in Kueue v0.19.2, pkg/cache/queue/cluster_queue.go, but that a class is tried again when it
+// gets another member (README.md).
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,8 @@ struct Entry {
   std::vector<int> next_flavor;   // empty: all are tried
   int64_t next_flavor_wakes = 0;  // ... valid while the line was woken so often
   int64_t next_flavor_pass = 0;   // ... and in the pass after this one
-  size_t flavor_attempts = 0;     // in a row that left flavors out
+  size_t flavor_attempts = 0;     // that left flavors out, on one state
+  int64_t attempts_version = -1;  // ... which was this
   std::vector<Victim> reported;   // victims as last decided
   int64_t claimed_pass = -1;      // ... which were its own in this pass
   std::map<std::pair<int, int>, std::string> placements;  // by pod set and flavor

@@ -176,12 +176,6 @@ bool WaitingRoom::StaysFirst(const Entry& entry) {
 std::string WaitingRoom::ClassKey(const Entry& entry) const {
   if (entry.is_surplus) return absl::StrCat("surplus ", entry.workload.id);
   std::string key = absl::StrCat(entry.workload.priority, " ");
-  // Under fair sharing having fewer, newer victims to choose from can change what else is chosen.
-  const kube::ClusterQueue& queue = *ledger_.layout().queue(entry.queue).object;
-  if (options_.fair_sharing && queue.preemption.within_cluster_queue ==
-                                   kube::WithinQueuePolicy::kLowerOrNewerEqualPriority) {
-    absl::StrAppend(&key, entry.workload.id, " ");
-  }
   if (!ledger_.UnadmittedIn(entry.workload.name_space).empty()) {
     absl::StrAppend(&key, entry.workload.name_space, " ");
   }

@@ -23,7 +23,7 @@ Wait WhyInNoLine(const QuotaObjects& objects, const Layout& layout, const Worklo
 
 class WaitingRoom {
  public:
-  WaitingRoom(Ledger& ledger, const QuotaOptions& options) : ledger_(ledger), options_(options) {}
+  explicit WaitingRoom(Ledger& ledger) : ledger_(ledger) {}
   WaitingRoom(const WaitingRoom&) = delete;
   WaitingRoom& operator=(const WaitingRoom&) = delete;
 
@@ -80,7 +80,6 @@ class WaitingRoom {
   std::string ClassKey(const Entry& entry) const;
 
   Ledger& ledger_;
-  const QuotaOptions& options_;
   ByWorkloadId<Entry> entries_;
   std::vector<std::unique_ptr<WaitingLine>> lines_;  // by queue of the layout
   std::vector<std::vector<int>> queues_under_;       // by node

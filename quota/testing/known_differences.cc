@@ -1,6 +1,7 @@
 #include "quota/testing/known_differences.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -76,6 +77,13 @@ int64_t PriorityOf(const json& history, const std::string& id) {
   return priority;
 }
 
+// In one ClusterQueue, as important, and with the same demand.
+bool AreAlike(const json& history, const std::string& id, const std::string& other) {
+  return ClusterQueueOf(history, id) == ClusterQueueOf(history, other) &&
+         PriorityOf(history, id) == PriorityOf(history, other) &&
+         ArrivalOf(history, id)["podSets"] == ArrivalOf(history, other)["podSets"];
+}
+
 // With `pods` quota enough.
 json WithPodsFree(json history) {
   for (json& event : history["events"]) {
@@ -132,40 +140,28 @@ bool IsBesideVictims(const Fork& fork) {
   });
 }
 
-// Somebody whose victims are leaving keeps them, and its flavors, over this
-// event, where Kueue judges anew: takes other flavors, names others as well, or
-// nobody any more so that another gets the room. That they suffice is seen from
-// what comes once they are gone: it is admitted, at nobody else's expense.
-bool KeepsVictims(const Fork& fork) {
+// Without some of our own rules from this event on we would come to where Kueue is: before the last
+// event that isn't seen yet.
+bool GoesAlikeWithout(const Fork& fork, const OwnRules& rules, size_t from, bool woken) {
   HistoryRun run(fork.history.at("fairSharing"));
-  std::set<std::string> preempting;  // since they wait
   const json& events = fork.history.at("events");
   for (size_t i = 0; i < events.size(); ++i) {
-    if (i > 0) preempting.merge(run.Preempting());
-    const std::vector<std::string> pending = run.In(State::kPending);
-    std::erase_if(preempting, [&](const std::string& id) {
-      return std::ranges::find(pending, id) == pending.end();
-    });
-    run.Happen(events[i]);
+    if (i == from) run.Obey(rules);
+    json event = events[i];
+    if (i + 1 == events.size()) {
+      if (run.States() != fork.before) return false;
+      if (woken) event["wake"] = true;
+    }
+    run.Happen(event);
   }
-  const json changes = Changes(fork.ours, fork.theirs);
-  for (const auto& [id, change] : changes.items()) {
-    const bool more_go = Is(fork.ours, id, "admitted") && Is(fork.theirs, id, "evicting");
-    const bool other_room = Is(fork.ours, id, "pending") && Is(fork.theirs, id, "admitted");
-    const bool other_claim = Is(fork.ours, id, "admitted") && Is(fork.theirs, id, "pending");
-    const bool comes_and_goes = Is(fork.ours, id, "pending") && Is(fork.theirs, id, "evicting");
-    const bool other_flavors =
-        Is(fork.ours, id, "admitted") && Is(fork.theirs, id, "admitted") && preempting.contains(id);
-    if (!more_go && !other_room && !other_claim && !comes_and_goes && !other_flavors) return false;
+  return run.States() == fork.theirs;
+}
+
+bool GoesAlikeWithout(const Fork& fork, const OwnRules& rules, bool woken = false) {
+  for (size_t from = fork.history.at("events").size(); from-- > 0;) {
+    if (GoesAlikeWithout(fork, rules, from, woken)) return true;
   }
-  for (const std::string& id : run.In(State::kEvicting)) run.Happen({{"stopped", id}});
-  const json after = run.States();
-  for (const auto& [id, state] : fork.ours.items()) {
-    if (Is(fork.ours, id, "admitted") && !Is(after, id, "admitted")) return false;
-  }
-  return std::ranges::any_of(preempting, [&](const std::string& id) {
-    return Is(after, id, "admitted") && AreUnder(RootOf(fork.history, id), changes, fork.history);
-  });
+  return false;
 }
 
 // Kueue admits a workload without all of its pod sets.
@@ -194,8 +190,10 @@ bool IsCircling(const Fork& fork) {
     return RootOf(fork.history, id) == RootOf(fork.history, first) &&
            spec["preemption"].value("reclaimWithinCohort", "Never") != "Any";
   };
+  std::set<std::string> circling = fork.circled;
+  circling.insert(fork.circling.begin(), fork.circling.end());
   const auto is_kept_out_by_any = [&](const std::string& id) {
-    return std::ranges::any_of(fork.circling,
+    return std::ranges::any_of(circling,
                                [&](const std::string& first) { return is_kept_out(id, first); });
   };
   HistoryRun run(fork.history.at("fairSharing"));
@@ -206,7 +204,7 @@ bool IsCircling(const Fork& fork) {
     const std::string& id = change.key();
     if (fork.circled.contains(id)) return true;
     if (Is(fork.ours, id, "evicting") && Is(fork.theirs, id, "admitted")) return preempts_here;
-    return Is(fork.ours, id, "admitted") && Is(fork.theirs, id, "pending") &&
+    return !Is(fork.ours, id, "pending") && Is(fork.theirs, id, "pending") &&
            is_kept_out_by_any(id);
   });
 }
@@ -255,9 +253,39 @@ bool SaysNothingNew(const json& history, int64_t event) {
   return false;
 }
 
-json WokenAfter(json history, int64_t event) {
-  auto& events = history["events"];
-  events.insert(events.begin() + event + 1, json{{"wake", true}});
+std::string_view WhyAsleep(const json& history, int64_t event) {
+  const json& now = history.at("events")[static_cast<size_t>(event)];
+  const json before = Until(history, event - 1);
+  for (const char* what : {"ends", "stopped", "deactivated"}) {
+    if (!now.contains(what)) continue;
+    const json local = LastOf(before, "localQueue", LocalQueueOf(before, now[what]));
+    if (StopPolicy(local) != "None") return "it wakes nobody for what a stopped LocalQueue had";
+  }
+  for (const auto& [kind, above] :
+       {std::pair("clusterQueue", "cohortName"), {"cohort", "parentName"}}) {
+    if (!now.contains(kind)) continue;
+    const json old = LastOf(before, kind, now[kind]["metadata"]["name"]);
+    if (!old.is_null() && old["spec"].value(above, "") != now[kind]["spec"].value(above, "")) {
+      return "it wakes nobody in a tree that a queue or cohort leaves";
+    }
+  }
+  if (now.contains("deleteCohort"))
+    return "it wakes nobody in a tree that a queue or cohort leaves";
+  for (const char* what : {"arrives", "activated", "stopped"}) {
+    if (!now.contains(what)) continue;
+    const std::string id = what == std::string_view("arrives") ? now[what]["uid"] : now[what];
+    const json states = StatesOf(FollowHistory(before)).back();
+    for (const auto& [other, state] : states.items()) {
+      if (other != id && Is(states, other, "pending") && AreAlike(history, id, other)) {
+        return "it doesn't try whom it refused the like of";
+      }
+    }
+  }
+  return "";
+}
+
+json Woken(json history, int64_t event) {
+  history["events"][static_cast<size_t>(event)]["wake"] = true;
   return history;
 }
 
@@ -275,7 +303,16 @@ std::string_view KnownDifference(const Fork& fork,
   if (IsCutShort(fork)) return "it admits without all pod sets";
   if (IsBesideVictims(fork)) return "it admits beside victims";
   if (IsCircling(fork)) return "it tries flavors in turn for ever";
-  if (KeepsVictims(fork)) return "it judges anew while victims leave";
+  const OwnRules judges_anew = {.keeps_victims = false};
+  if (GoesAlikeWithout(fork, {.tries_again = false})) return "it tries flavors once";
+  if (GoesAlikeWithout(fork, judges_anew)) return "it judges anew while victims leave";
+  if (GoesAlikeWithout(fork, {.keeps_victims = false, .tries_again = false})) {
+    return "it judges anew while victims leave, and tries flavors once";
+  }
+  // Whom somebody kept out waits in Kueue still to be tried.
+  if (!fork.circled.empty() && GoesAlikeWithout(fork, judges_anew, true)) {
+    return "it tries flavors in turn for ever";
+  }
   return "";
 }
 

@@ -30,8 +30,11 @@ nlohmann::json Changes(const nlohmann::json& ours, const nlohmann::json& theirs)
 nlohmann::json Until(nlohmann::json history, int64_t event);
 // The event writes an object again with what it said before.
 bool SaysNothingNew(const nlohmann::json& history, int64_t event);
-// Everybody who waits is tried again after the event.
-nlohmann::json WokenAfter(nlohmann::json history, int64_t event);
+// Why Kueue tries nobody again after this event, or not whom it brings; empty if that is of no
+// listed kind.
+std::string_view WhyAsleep(const nlohmann::json& history, int64_t event);
+// The event has everybody who waits tried again.
+nlohmann::json Woken(nlohmann::json history, int64_t event);
 
 // Why Kueue goes another way; empty if that is of no listed kind. `goes_alike` says whether a
 // history goes as by Kueue up to its end.

@@ -104,8 +104,11 @@ void HistoryRun::Apply(const std::string& what, const json& value) {
 }
 
 void HistoryRun::Decide() {
+  const absl::Time now = absl::FromUnixSeconds(clock_);
   std::map<std::string, std::vector<Victim>> victims;
-  for (Decision& decision : scheduler_.Schedule(absl::FromUnixSeconds(clock_), {})) {
+  const bool obeys_all = rules_.keeps_victims && rules_.tries_again;
+  for (Decision& decision :
+       obeys_all ? scheduler_.Schedule(now, {}) : Judge::Schedule(scheduler_, now, rules_)) {
     if (decision.admission != nullptr) {
       Known& known = known_.at(decision.id);
       known.state = State::kAdmitted;
@@ -186,14 +189,10 @@ std::vector<json> StatesOf(const json& course) {
   return states;
 }
 
-bool IsWake(const json& event) { return event.contains("wake"); }
-
-int64_t FirstDifference(const json& history, const json& ours, const json& theirs) {
-  const json& events = history.at("events");
+int64_t FirstDifference(const json& ours, const json& theirs) {
   const std::vector<json> left = StatesOf(ours);
   const std::vector<json> right = StatesOf(theirs);
   for (size_t i = 0; i < left.size(); ++i) {
-    if (i + 1 < events.size() && IsWake(events[i + 1]) && i < right.size()) continue;
     if (i >= right.size() || left[i] != right[i]) return static_cast<int64_t>(i);
   }
   return -1;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "nlohmann/json.hpp"
+#include "quota/judgement.h"
 #include "quota/quota_scheduler.h"
 
 namespace muster::quota::testing {
@@ -25,6 +26,8 @@ class HistoryRun {
 
   // Aborts if the event isn't well-formed. What it can't be done to is left as it is.
   void Happen(const nlohmann::json& event);
+  // From now on.
+  void Obey(const OwnRules& rules) { rules_ = rules; }
 
   // By id: "pending", "inactive", or "admitted" or "evicting" with the queue and the flavors.
   nlohmann::json States() const;
@@ -47,19 +50,15 @@ class HistoryRun {
   QuotaScheduler scheduler_;
   std::map<std::string, Known> known_;
   int64_t clock_ = 0;
+  OwnRules rules_;
 };
 
 // The course of tests/kueue/README.md, and the states that it leads to after each event.
 nlohmann::json FollowHistory(const nlohmann::json& history);
 std::vector<nlohmann::json> StatesOf(const nlohmann::json& course);
 
-// Makes everybody who waits be tried again.
-bool IsWake(const nlohmann::json& event);
-
-// Where a history goes two ways first: the number of the event, or -1. What comes before somebody
-// is woken isn't compared.
-int64_t FirstDifference(const nlohmann::json& history, const nlohmann::json& ours,
-                        const nlohmann::json& theirs);
+// Where two courses of a history part first: the number of the event, or -1.
+int64_t FirstDifference(const nlohmann::json& ours, const nlohmann::json& theirs);
 
 // The smallest part of the history's events that it can find for which `fails` still holds, as it
 // does for the whole.

@@ -115,6 +115,9 @@ func (k *cluster) pending(w *Workload) *kueue.Workload {
 	return result
 }
 
+// class of all: only a priority that comes from one ever changes (pkg/workload/workload.go:1581 of Kueue).
+var class = kueue.NewWorkloadPriorityClassRef("any")
+
 // object is a Workload that waits in this LocalQueue.
 func (w *Workload) object(queue kueue.LocalQueueName) *kueue.Workload {
 	result := &kueue.Workload{
@@ -124,7 +127,7 @@ func (w *Workload) object(queue kueue.LocalQueueName) *kueue.Workload {
 			UID:               w.UID,
 			CreationTimestamp: w.CreatedAt,
 		},
-		Spec: kueue.WorkloadSpec{QueueName: queue, Priority: &w.Priority, Active: new(true)},
+		Spec: kueue.WorkloadSpec{QueueName: queue, Priority: &w.Priority, PriorityClassRef: class, Active: new(true)},
 	}
 	for _, set := range w.PodSets {
 		result.Spec.PodSets = append(result.Spec.PodSets, kueue.PodSet{

@@ -22,14 +22,14 @@ type History struct {
 	Events      []Event `json:"events"`
 }
 
-// Event is one of these. What it can't be done to is left as it is.
+// Event is one of these, and Wake with it or alone. What it can't be done to is left as it is.
 type Event struct {
 	Flavor       *kueue.ResourceFlavor `json:"flavor,omitempty"`
 	Cohort       *kueue.Cohort         `json:"cohort,omitempty"`
 	ClusterQueue *kueue.ClusterQueue   `json:"clusterQueue,omitempty"`
 	LocalQueue   *kueue.LocalQueue     `json:"localQueue,omitempty"`
 	DeleteCohort string                `json:"deleteCohort,omitempty"`
-	Wake         bool                  `json:"wake,omitempty"` // tries all that wait again
+	Wake         bool                  `json:"wake,omitempty"` // tries all that wait again, at its end
 
 	Arrives     *Workload        `json:"arrives,omitempty"`     // `clusterQueue` is its LocalQueue
 	Ends        string           `json:"ends,omitempty"`        // or is deleted, if it doesn't run
@@ -71,6 +71,9 @@ func follow(h *History) (course Course) {
 		w.clock.Step(time.Second)
 		w.cycles = 0
 		err := w.happen(&h.Events[i])
+		if h.Events[i].Wake {
+			qcache.NotifyRetryInadmissible(w.queues, sets.New(w.queues.GetClusterQueueNames()...))
+		}
 		if err == nil {
 			err = w.settle()
 		}
@@ -119,8 +122,6 @@ func (w *world) happen(e *Event) error {
 		cohort := &kueue.Cohort{}
 		cohort.Name = e.DeleteCohort
 		return client.IgnoreNotFound(w.store.Delete(w.ctx, cohort))
-	case e.Wake:
-		qcache.NotifyRetryInadmissible(w.queues, sets.New(w.queues.GetClusterQueueNames()...))
 	case e.Arrives != nil:
 		e.Arrives.CreatedAt.Time = w.clock.Now()
 		return w.store.Create(w.ctx, e.Arrives.object(kueue.LocalQueueName(e.Arrives.ClusterQueue)))

@@ -253,6 +253,8 @@ func TestHistory(t *testing.T) {
 		{`{"priority":{"a":7}}`, map[string]any{}},
 		{`{"wake":true}`, map[string]any{}},
 		{cluster("f1=6", ""), map[string]any{"a": admitted}},
+		{arrives("c", 7, 4), map[string]any{"c": "pending"}},
+		{`{"priority":{"a":1}}`, map[string]any{"a": evicting}},
 	}
 	var events []string
 	for _, step := range steps {
