@@ -218,7 +218,12 @@ bool Cycle::Process(Entry& entry) {
     // It keeps its place: what was in its way changes with the next pass. Where somebody else has
     // its victims now, and they don't suffice for both, it judges anew.
     const bool loses_them = overlaps && !fits && entry.claimed_pass >= 0;
+    const bool was_full = entry.next_flavor.empty();
     const bool leaves_out = KeepFlavors(entry);
+    const int64_t version = ledger_.Version(ledger_.layout().queue(entry.queue).root);
+    if (leaves_out && was_full && std::exchange(entry.skipped_version, version) != version) {
+      entry.full_version = -1;
+    }
     if (loses_them) {
       entry.claimed_pass = -1;
       entry.judged_version = -1;
@@ -392,7 +397,8 @@ bool Cycle::Requeue(Entry& entry) {
   const bool left_out = !entry.next_flavor.empty();
   if (KeepFlavors(entry)) return true;
   // Others have taken something since it was in their way, and may be what is to be evicted for it,
-  // or it may wait for victims with a flavor that was left out. (Kueue leaves it to the next wake.)
+  // or it may wait for victims with a flavor that was left out, or have one that was only set
+  // aside. (Kueue leaves it to the next wake.)
   const int root = ledger_.layout().queue(entry.queue).root;
   if (left_out && entry.full_version < ledger_.Version(root)) return true;
   using Kind = FlavorRefusal::Kind;

@@ -138,6 +138,18 @@ TEST(Preemption, InAFlavorThatAnotherTookInTheSamePass) {
   EXPECT_THAT(world.Schedule(), ElementsAre("a", "b<-low"));
 }
 
+// The same where nobody took it: it was only kept in that pass for "big", whom nobody can help.
+TEST(Preemption, AFlavorThatWasOnlyKeptForAPassIsTriedAgain) {
+  QuotaWorld world;
+  kube::ClusterQueue big = Preempting("r", 6, "c");
+  big.preemption.reclaim_within_cohort = kube::ReclaimPolicy::kLowerPriority;
+  world.Add(big).Add(Queue("lender", {{"h100", 4}}, "c"));
+  world.Add(Queue("q", {{"h100", 0}, {"h200", 1}}, "c"));
+  world.Admit({Gang("o", "lender", 8, 9)});
+  world.Enqueue(Gang("big", "r", 6)).Enqueue(Gang("small", "q", 2));
+  EXPECT_THAT(world.Schedule(), ElementsAre("small"));
+}
+
 TEST(Preemption, OfTwoInOnePassNeverCountsOnTheSameVictims) {
   QuotaWorld world;
   world.Add(Preempting("q", 4, "c")).Add(Preempting("r", 4, "c")).Add(Preempting("s", 0, "c"));

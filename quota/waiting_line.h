@@ -44,7 +44,8 @@ struct Entry {
   Assignment assignment;
   std::vector<Target> targets;
   int64_t judged_version = -1;    // Ledger::Version
-  int64_t full_version = -1;      // ... when all flavors were tried last
+  int64_t full_version = -1;      // ... when all flavors were tried last; -1: to be tried again
+  int64_t skipped_version = -1;   // ... when it left out a flavor that was another's in that pass
   std::vector<int> next_flavor;   // empty: all are tried
   int64_t next_flavor_wakes = 0;  // ... valid while the line was woken so often
   int64_t next_flavor_pass = 0;   // ... and in the pass after this one

@@ -269,6 +269,9 @@ std::string_view WhyAsleep(const json& history, int64_t event) {
       return "it wakes nobody in a tree that a queue or cohort leaves";
     }
   }
+  if (now.contains("localQueue") && StopPolicy(now["localQueue"]) != "None") {
+    return "it wakes nobody when a LocalQueue is stopped";
+  }
   if (now.contains("deleteCohort"))
     return "it wakes nobody in a tree that a queue or cohort leaves";
   for (const char* what : {"arrives", "activated", "stopped"}) {
@@ -303,15 +306,19 @@ std::string_view KnownDifference(const Fork& fork,
   if (IsCutShort(fork)) return "it admits without all pod sets";
   if (IsBesideVictims(fork)) return "it admits beside victims";
   if (IsCircling(fork)) return "it tries flavors in turn for ever";
-  const OwnRules judges_anew = {.keeps_victims = false};
-  if (GoesAlikeWithout(fork, {.tries_again = false})) return "it tries flavors once";
-  if (GoesAlikeWithout(fork, judges_anew)) return "it judges anew while victims leave";
-  if (GoesAlikeWithout(fork, {.keeps_victims = false, .tries_again = false})) {
+  constexpr OwnRules kTriesOnce = {.tries_again = false};
+  constexpr OwnRules kJudgesAnew = {.keeps_victims = false};
+  constexpr OwnRules kNeither = {.keeps_victims = false, .tries_again = false};
+  if (GoesAlikeWithout(fork, kTriesOnce)) return "it tries flavors once";
+  if (GoesAlikeWithout(fork, kJudgesAnew)) return "it judges anew while victims leave";
+  if (GoesAlikeWithout(fork, kNeither)) {
     return "it judges anew while victims leave, and tries flavors once";
   }
   // Whom somebody kept out waits in Kueue still to be tried.
-  if (!fork.circled.empty() && GoesAlikeWithout(fork, judges_anew, true)) {
-    return "it tries flavors in turn for ever";
+  for (const OwnRules& rules : {OwnRules(), kTriesOnce, kJudgesAnew, kNeither}) {
+    if (!fork.circled.empty() && GoesAlikeWithout(fork, rules, true)) {
+      return "it tries flavors in turn for ever";
+    }
   }
   return "";
 }

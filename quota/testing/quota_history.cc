@@ -76,6 +76,7 @@ void HistoryRun::Apply(const std::string& what, const json& value) {
       const auto it = known_.find(id);
       if (it == known_.end()) continue;
       Known& known = it->second;
+      if (known.workload.priority == priority) continue;
       known.workload.priority = priority;
       if (known.admission != nullptr) scheduler_.SetAdmitted(known.workload, *known.admission);
       if (known.state == State::kPending) scheduler_.Enqueue(known.workload);
