@@ -6,7 +6,7 @@
 # A clean verdict is kept under the hash of all that it depends on (the source, the project's
 # headers that it includes, .clang-tidy, the compile options), so only what changed is checked again.
 set -euo pipefail
-build=$1
+build=$(realpath "$1")
 cache=$2
 mkdir -p "$cache"
 
