@@ -15,7 +15,9 @@
 
 #include "absl/time/time.h"
 #include "kube/objects/meta.h"
+#include "kube/objects/node.h"
 #include "kube/objects/pod.h"
+#include "quota/flavor_terms.h"
 #include "quota/pod_sets.h"
 #include "quota/quota_scheduler.h"
 
@@ -189,19 +191,36 @@ struct PatchWorkload {
   std::optional<bool> active;    // nullopt: stays as it is
   bool has_annotations = false;  // it has some already
   std::map<std::string, std::optional<std::string>> annotations;
-  struct NodeTerms {
-    size_t pod_set = 0;  // its place in the list
-    bool has_affinity = false;
-    bool has_node_affinity = false;
-    std::optional<std::vector<kube::NodeSelectorTerm>> terms;  // nullopt: none any more
-  };
-  std::vector<NodeTerms> pod_sets;  // those that change
+  std::vector<quota::OtherChoice::Terms> pod_sets;     // those that change
+  std::optional<std::vector<std::string>> finalizers;  // those that stay; nullopt: all
 };
 
-using Action = std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode,
-                            DeleteNodeClaim, AnnotatePod, AssignFlavors, EvictPod,
-                            UpdatePodGroupStatus, UpdateQueueStatus, EmitEvent, AnswerBind,
-                            CreatePodGroup, UpdateMinMember, SuspendJob, PatchWorkload>;
+// Creates the Workload that a gang's quota is reserved in, or (a workload with a UID) replaces what
+// it asks for. Preconditions of the latter: uid and resource_version; none of it is reserved.
+struct WriteWorkload {
+  ObjectRef workload;
+  kube::OwnerReference owner;  // the PodGroup, or the pod
+  std::string leader;          // annotation muster.dev/leader: who may reserve it
+  std::string queue;
+  std::string priority_class;  // a WorkloadPriorityClass, or empty
+  int64_t priority = 0;
+  std::vector<quota::PodSet> pod_sets;
+};
+
+// Server-side apply of a Workload's status under Kueue's own field manager, all of it each time:
+// what isn't named here is taken away. Preconditions: uid and resource_version, so that what was
+// decided on another version fails.
+struct ApplyWorkloadStatus {
+  ObjectRef workload;
+  std::optional<quota::Admission> admission;  // of its pod sets
+  std::map<std::string, kube::Condition> conditions;
+};
+
+using Action =
+    std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode,
+                 DeleteNodeClaim, AnnotatePod, AssignFlavors, EvictPod, UpdatePodGroupStatus,
+                 UpdateQueueStatus, EmitEvent, AnswerBind, CreatePodGroup, UpdateMinMember,
+                 SuspendJob, PatchWorkload, WriteWorkload, ApplyWorkloadStatus>;
 
 struct NumberedAction {
   uint64_t id = 0;

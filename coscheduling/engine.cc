@@ -21,11 +21,12 @@ Engine::Owners::Owners(EngineOptions engine_options)
     : options(std::move(engine_options)),
       outbox(&agenda),
       gangs(options, snapshot, &agenda, &outbox),
-      records(options, snapshot, &agenda, &outbox),
+      records(&agenda, &outbox),
       attempts(
           options, records, [this](const Gang& gang) { return provisioning.DeadlineOf(gang); },
           [this](const Gang& gang) { return restarts.TriedBefore(gang); }, agenda),
-      quota(options, snapshot, gangs, &records, attempts, &agenda, &outbox),
+      workloads(options, gangs, &agenda, &outbox),
+      quota(options, snapshot, gangs, &records, &workloads, attempts, &agenda, &outbox),
       common(options, snapshot, gangs, records, &agenda, &outbox),
       suspects(options.suspect_time),
       placeability(common, quota,
@@ -38,7 +39,7 @@ Engine::Owners::Owners(EngineOptions engine_options)
                    [this](const Gang& gang) { return restarts.MayUseAnotherFlavor(gang); }),
       holds(common, placement),
       commit(common, &placement),
-      restarts(common, &quota, placement, &placeability, provisioning),
+      restarts(common, workloads, &quota, placement, &placeability, provisioning),
       repair(common, &restarts),
       suspect_marks(common, &suspects),
       report({options, snapshot, gangs, records, quota, placement, suspects, placeability,
@@ -50,6 +51,7 @@ Engine::Owners::Owners(EngineOptions engine_options)
 
 void Engine::Owners::Refresh(const Gang& gang) {
   records.Read(gang);
+  quota.Read(gang);
   gangs.Read(gang.id, records.WholeWith(gang));
   gangs.Lose(gang.id, repair.Find(gang));
   commit.Sync(gang);
@@ -64,13 +66,13 @@ void Engine::Owners::Refresh(const Gang& gang) {
   facts.bound_before = recorded && record->bound_at;
   facts.backing_off = recorded && provisioning.BacksOff(gang);
   if (facts.backing_off) agenda.NoteAt(gang.id, provisioning.RetryAt(gang));
-  const AdmissionRecord* own = records.OwnOf(gang);
-  facts.evicting = quota.Holds(gang) && own->eviction && !own->eviction->surplus_only;
-  const bool quota_there =
-      !quota.IsUnderQuota(gang) || (recorded && quota.Holds(gang)) || !gang.bound.empty();
+  const Eviction* eviction = quota.EvictionOf(gang);
+  facts.evicting = eviction != nullptr && !eviction->surplus_only;
+  const bool quota_there = !quota.IsUnderQuota(gang) || quota.Holds(gang) || !gang.bound.empty();
   facts.waits_for_room = quota.IsUnderQuota(gang) && quota.WaitsForRoom(gang);
   facts.admitted = recorded && !record->retry_after && !facts.evicting && !facts.waits_for_room &&
-                   record->identity == options.identity && quota_there;
+                   record->identity == options.identity && quota_there &&
+                   !quota.IsOfQuotaBefore(gang, *record);
   gangs.Settle(gang.id, facts);
   if (facts.blocked || !facts.admitted) provisioning.Stop(gang);
   const bool under_way = commit.IsUnderWay(gang) || !placement.Of(gang).fixed.empty();
@@ -88,9 +90,10 @@ bool Engine::Owners::IsUndecided(const Gang& gang) const {
 
 void Engine::Owners::GiveUp(const Gang& gang, absl::Time retry_after, std::optional<Reason> why) {
   AdmissionRecord record =
-      attempts.GiveUp(gang, retry_after, std::move(why), restarts.FlavorsOfKueue(gang));
+      attempts.GiveUp(gang, retry_after, std::move(why), restarts.FlavorsOf(gang));
   restarts.NoteFallback(gang, &record);
   records.Write(gang, record);
+  quota.GiveUp(gang);
 }
 
 void Engine::Owners::Enter(const Gang& gang) {
@@ -111,7 +114,7 @@ void Engine::Owners::Enter(const Gang& gang) {
 void Engine::Owners::Decide(const Gang& gang) {
   if (!gang.ours) return;
   GangFacts facts = gang.facts;
-  facts.waits_for_quota = !facts.admitted && (quota.Waits(gang) || quota.IsGranted(gang));
+  facts.waits_for_quota = !facts.admitted && quota.IsAsked(gang);
   gangs.Settle(gang.id, facts);
   if (auto verdict = provisioning.DecideDeadline(gang, commit.IsPosted(gang))) {
     if (verdict->pause) {
@@ -234,8 +237,9 @@ void Engine::SetLeading(bool leading) {
   Owners& owners = *owners_;
   if (owners.leading == leading) return;
   owners.leading = leading;
+  owners.workloads.BeginTerm();
   for (const auto& [key, gang] : owners.gangs.all()) {
-    // What was decided in an earlier term and didn't reach a record is void.
+    // What was decided in an earlier term and isn't reserved is void.
     owners.quota.Withdraw(gang.id);
     owners.agenda.Note(gang.id);
   }

@@ -28,7 +28,8 @@ void Engine::Owners::Depart() {
     if (gangs.OfPod(pod) == nullptr) report.Leave(pod);
   }
   for (const auto& [gang, key] : departures.gangs) {
-    quota.Forget(gang);
+    quota.Forget(gang, key);
+    workloads.ForgetGang(gang, key);
     placement.Forget(gang);
     provisioning.Forget(gang, key);
     placeability.Forget(gang);
@@ -97,7 +98,7 @@ struct Engine::Owners::Coming {
     to.gangs.Adopt(std::make_shared<const kube::PodGroup>(std::move(group)));
   }
   void operator()(IsJob auto job) const { to.gangs.ObserveJob(kube::ToAnyJob(job)); }
-  void operator()(kube::Workload workload) const { to.restarts.Upsert(std::move(workload)); }
+  void operator()(kube::Workload workload) const { to.workloads.Upsert(std::move(workload)); }
   void operator()(kube::NodePool pool) const { to.placeability.Upsert(std::move(pool)); }
   void operator()(kube::NodeClaim claim) const {
     const std::string name = claim.meta.name;
@@ -126,7 +127,7 @@ struct Engine::Owners::Going {
     from.restarts.RemoveJob(job.meta.uid);
     from.gangs.RemoveJob(job.meta.uid);
   }
-  void operator()(const kube::Workload& w) const { from.restarts.RemoveWorkload(w.meta.uid); }
+  void operator()(const kube::Workload& w) const { from.workloads.Remove(w.meta.uid); }
   void operator()(const kube::NodePool& p) const { from.placeability.RemoveNodePool(p.meta.name); }
   void operator()(const kube::NodeClaim& claim) const {
     from.snapshot.RemoveNodeClaim(claim.meta.name);

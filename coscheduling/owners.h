@@ -7,9 +7,11 @@
 #include <string>
 
 #include "cluster/snapshot.h"
+#include "cluster/suspect_nodes.h"
 #include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
 #include "coscheduling/admission/records.h"
+#include "coscheduling/admission/workloads.h"
 #include "coscheduling/agenda.h"
 #include "coscheduling/commit/commit.h"
 #include "coscheduling/commit/repair.h"
@@ -19,7 +21,6 @@
 #include "coscheduling/gangs/gangs.h"
 #include "coscheduling/outbox.h"
 #include "coscheduling/placement/placement.h"
-#include "coscheduling/placement/suspect_nodes.h"
 #include "coscheduling/provisioning/holds.h"
 #include "coscheduling/provisioning/placeability.h"
 #include "coscheduling/provisioning/provisioning.h"
@@ -60,9 +61,10 @@ struct Engine::Owners {
   coscheduling::Gangs gangs;
   Records records;
   Attempts attempts;
+  Workloads workloads;
   QuotaAdmission quota;
   const Owner common;
-  SuspectNodes suspects;
+  cluster::SuspectNodes suspects;
   Placeability placeability;
   Placement placement;
   Provisioning provisioning;

@@ -13,15 +13,15 @@
 #include <string_view>
 #include <vector>
 
+#include "cluster/suspect_nodes.h"
 #include "coscheduling/gangs/job_gangs.h"
-#include "coscheduling/gangs/job_restart.h"
 #include "coscheduling/labels.h"
-#include "coscheduling/placement/suspect_nodes.h"
 #include "coscheduling/provisioning/holds.h"
 #include "extender/admission/webhook_configuration.h"
 #include "extender/config.h"
 #include "extender/leader_label.h"
 #include "kube/embedded/quota_crds.h"
+#include "kube/objects/job_restart.h"
 #include "quota/pod_sets.h"
 
 namespace muster::extender {
@@ -195,10 +195,15 @@ TEST(Deploy, OnlyTheRightsOfWithdrawNodesLetNodeClaimsBeDeleted) {
   EXPECT_EQ(YAML::Dump(binding["subjects"]), YAML::Dump(of_muster["subjects"]));
 }
 
-TEST(Deploy, OnlyTheRightsOfKueueFallbackLetWorkloadsBeReadAndPatched) {
+// Quota lies in them.
+TEST(Deploy, MusterMakesWorkloadsAndWritesTheirStatus) {
+  EXPECT_EQ(MayOn("kueue.x-k8s.io", "workloads"),
+            (Verbs{"get", "list", "watch", "create", "patch"}));
+  EXPECT_EQ(MayOn("kueue.x-k8s.io", "workloads/status"), Verbs{"patch"});
+}
+
+TEST(Deploy, TheRightsOfKueueFallbackAreOnWorkloadsAlone) {
   EXPECT_FALSE(Deployed().engine.kueue_fallback);
-  EXPECT_EQ(MayOn("kueue.x-k8s.io", "workloads"), Verbs{});
-  EXPECT_EQ(MayOn("kueue.x-k8s.io", "workloads/status"), Verbs{});
   const char* file = "kueue-fallback/rbac.yaml";
   const YAML::Node rules = Find(file, "ClusterRole", "muster-kueue-fallback")["rules"];
   ASSERT_EQ(rules.size(), 1u);
@@ -249,11 +254,11 @@ std::string VariableOf(const std::string& policy, const std::string& name) {
 TEST(Deploy, ThePolicyGuardsAllState) {
   const std::string annotations = VariableOf("muster-state", "annotationsChanged");
   for (const std::string_view name :
-       {coscheduling::kRecordAnnotation, coscheduling::kEpochAnnotation,
-        coscheduling::kWakeAnnotation, quota::kPodSetAnnotation, quota::kFlavorsAnnotation,
-        quota::kQueueAnnotation, coscheduling::kTriedAnnotation, coscheduling::kRestartAnnotation,
-        coscheduling::kHoldsAnnotation, coscheduling::kHoldAddedAnnotation,
-        coscheduling::kSuspectAnnotation}) {
+       {coscheduling::kRecordAnnotation, coscheduling::kLeaderAnnotation,
+        coscheduling::kEpochAnnotation, coscheduling::kWakeAnnotation, quota::kPodSetAnnotation,
+        quota::kFlavorsAnnotation, quota::kQueueAnnotation, kube::kTriedAnnotation,
+        kube::kRestartAnnotation, coscheduling::kHoldsAnnotation,
+        coscheduling::kHoldAddedAnnotation, cluster::kSuspectAnnotation}) {
     EXPECT_NE(annotations.find("'" + std::string(name) + "'"), std::string::npos) << name;
   }
   EXPECT_NE(VariableOf("muster-state", "labelsChanged").find(coscheduling::kDerivedLabel),

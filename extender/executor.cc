@@ -26,7 +26,12 @@ const kube::RetryPolicy kPolicy = {.max_attempts = 4,
 constexpr size_t kUrgencies = 6;
 size_t UrgencyOf(const coscheduling::Action& action) {
   if (std::holds_alternative<coscheduling::BindPod>(action)) return 0;
-  if (std::holds_alternative<coscheduling::WriteRecord>(action)) return 1;
+  const auto* status = std::get_if<coscheduling::ApplyWorkloadStatus>(&action);
+  if (std::holds_alternative<coscheduling::WriteRecord>(action) ||
+      std::holds_alternative<coscheduling::WriteWorkload>(action) ||
+      (status != nullptr && status->admission)) {
+    return 1;
+  }
   if (std::holds_alternative<coscheduling::LiftGate>(action)) return 2;
   if (std::holds_alternative<coscheduling::SignalPod>(action)) return 3;
   if (std::holds_alternative<coscheduling::UpdatePodGroupStatus>(action) ||

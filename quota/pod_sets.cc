@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
+#include "quota/amount.h"
 
 namespace muster::quota {
 namespace {
@@ -12,6 +14,17 @@ namespace {
 // Which part of its job a member is.
 constexpr std::array<std::string_view, 2> kRoleLabels = {"training.kubeflow.org/replica-type",
                                                          "jobset.sigs.k8s.io/replicatedjob-name"};
+
+constexpr size_t kMaxRole = 28;  // with two digests a name has 63 characters at most
+
+// A part of the name of a Workload's pod set.
+std::string RoleName(std::string_view role) {
+  std::string name(role.substr(0, kMaxRole));
+  std::ranges::transform(name, name.begin(), [](unsigned char c) {
+    return static_cast<char>(std::isalnum(c) != 0 ? std::tolower(c) : '-');
+  });
+  return name;
+}
 
 // FNV-1a: the same digest wherever it is computed.
 uint64_t Digest(std::string_view text) {
@@ -61,7 +74,7 @@ std::string DemandOf(const kube::Pod& pod) {
   for (std::string_view label : kRoleLabels) {
     const std::string* role = pod.meta.Label(label);
     if (role == nullptr) continue;
-    name = *role + "-";
+    name = RoleName(*role) + "-";
     break;
   }
   return fmt::format("{}{:016x}-", name, Digest(RequestsText(*pod.spec)));
@@ -88,6 +101,22 @@ PodSets GroupByPodSet(const std::vector<const kube::Pod*>& members, int64_t requ
     CountIn(PodSetOf(*pod), *pod, required-- > 0 ? &sets.required : &sets.surplus);
   }
   return sets;
+}
+
+void AddUnadmitted(const kube::PodSpec& pod, const kube::ObjectMeta& node,
+                   const std::vector<const kube::ResourceFlavor*>& flavors,
+                   FlavorAmounts* amounts) {
+  for (const kube::ResourceFlavor* flavor : flavors) {
+    const bool may_be_of_it = std::ranges::all_of(flavor->node_labels, [&](const auto& label) {
+      const std::string* value = node.Label(label.first);
+      return value != nullptr && *value == label.second;
+    });
+    if (!may_be_of_it) continue;
+    for (const auto& [resource, amount] : pod.requests.entries()) {
+      int64_t& sum = (*amounts)[{flavor->meta.name, resource}];
+      sum = Saturate(Amount(sum) + Amount(amount));
+    }
+  }
 }
 
 std::string FlavorsText(const PodSetAssignment& given) {

@@ -60,6 +60,20 @@ std::string_view VictimText(VictimReason reason) {
   return "";
 }
 
+std::string_view KueueReason(VictimReason reason) {
+  switch (reason) {
+    case VictimReason::kInClusterQueue:
+      return "InClusterQueue";
+    case VictimReason::kReclamation:
+      return "InCohortReclamation";
+    case VictimReason::kFairSharing:
+      return "InCohortFairSharing";
+    case VictimReason::kReclaimWhileBorrowing:
+      return "InCohortReclaimWhileBorrowing";
+  }
+  return "";
+}
+
 QuotaScheduler::QuotaScheduler(QuotaOptions options)
     : state_(std::make_unique<State>(std::move(options))) {}
 QuotaScheduler::~QuotaScheduler() = default;
@@ -135,8 +149,15 @@ void QuotaScheduler::EnqueueSurplus(const Workload& workload) {
   state_->room.EnterSurplus(workload, *reservation->admission);
 }
 
-void QuotaScheduler::SetUnadmitted(const std::string& name_space, const FlavorAmounts& amounts) {
-  if (state_->ledger.SetUnadmitted(name_space, amounts)) state_->room.Resettle(name_space);
+void QuotaScheduler::SetUnadmitted(const std::string& name_space, const std::string& who,
+                                   FlavorAmounts amounts) {
+  if (state_->ledger.SetUnadmitted(name_space, who, std::move(amounts))) {
+    state_->room.Resettle(name_space);
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> QuotaScheduler::Unadmitted() const {
+  return state_->ledger.Unadmitted();
 }
 
 void QuotaScheduler::InvalidatePlacement() { state_->room.WakeEverybody(); }

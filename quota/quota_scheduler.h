@@ -16,9 +16,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -42,6 +44,8 @@ struct QuotaOptions {
 enum class VictimReason { kInClusterQueue, kReclamation, kFairSharing, kReclaimWhileBorrowing };
 // What the workload does for which somebody is a victim.
 std::string_view VictimText(VictimReason reason);
+// Of condition Preempted (Kueue v0.19.2 apis/kueue/v1beta2/workload_types.go).
+std::string_view KueueReason(VictimReason reason);
 
 struct Victim {
   std::string id;
@@ -107,6 +111,8 @@ struct QueueStatus {
   std::vector<std::string> pending_ids;
   int64_t fair_share = 0;  // its dominant resource share, with fair sharing
   std::string error;       // why it is inactive; empty normally
+  // Kueue's reason of condition Active if a stopPolicy keeps it from admitting; empty normally.
+  std::string stopped = {};
 };
 
 class QuotaScheduler {
@@ -144,10 +150,12 @@ class QuotaScheduler {
   void Enqueue(const Workload& workload);
   void EnqueueSurplus(const Workload& workload);
 
-  // What runs in this namespace without having been admitted; empty: nothing any more. Who asks for
-  // quota from there must fit beside it. It is nobody's usage, and nobody of another namespace
-  // waits for it.
-  void SetUnadmitted(const std::string& name_space, const FlavorAmounts& amounts);
+  // What `who` runs in this namespace without having been admitted; empty: nothing any more. Who
+  // asks for quota from there must fit beside it. It is nobody's usage, and nobody of another
+  // namespace waits for it.
+  void SetUnadmitted(const std::string& name_space, const std::string& who, FlavorAmounts amounts);
+  // Of whom something is known.
+  std::vector<std::pair<std::string, std::string>> Unadmitted() const;
 
   // Something that Feasibility depends on has changed: for all that wait, or for this one.
   void InvalidatePlacement();
@@ -180,8 +188,9 @@ class QuotaScheduler {
   std::vector<QueueStatus> ClusterQueues(size_t max_pending_ids) const;
   // Names are full names; usage has only `reserved`.
   std::vector<QueueStatus> LocalQueues(size_t max_pending_ids) const;
-  // Admissions that are on a ClusterQueue, or of a LocalQueue, with stopPolicy HoldAndDrain, by id.
-  std::vector<std::string> ToDrain() const;
+  // Admissions that are on a ClusterQueue, or of a LocalQueue, with stopPolicy HoldAndDrain, by id,
+  // with Kueue's reason for evicting them.
+  std::map<std::string, std::string_view> ToDrain() const;
 
  private:
   friend class Judge;  // judgement.h

@@ -89,6 +89,7 @@ std::vector<QueueStatus> QuotaScheduler::ClusterQueues(size_t max_pending_ids) c
     status.cohort = queue.object->cohort;
     status.admitted = static_cast<int64_t>(ledger.OnQueue(static_cast<int>(i)).size());
     status.error = queue.error;
+    if (queue.IsStopped()) status.stopped = "Stopped";
     waiting[i].Put(status, max_pending_ids);
     AddUsage(ledger, queue, status);
     if (!state_->options.fair_sharing) continue;
@@ -118,6 +119,10 @@ std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) con
     } else if (!ledger.layout().queue(queue).error.empty()) {
       status.error = absl::StrCat("ClusterQueue ", object.cluster_queue,
                                   " admits nothing: ", ledger.layout().queue(queue).error);
+    } else if (object.stop_policy != kube::StopPolicy::kNone) {
+      status.stopped = "Stopped";
+    } else if (ledger.layout().queue(queue).IsStopped()) {
+      status.stopped = "ClusterQueueIsInactive";
     }
   }
   for (const auto& entry : state_->room.entries()) {
@@ -143,15 +148,15 @@ std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) con
   return statuses;
 }
 
-std::vector<std::string> QuotaScheduler::ToDrain() const {
+std::map<std::string, std::string_view> QuotaScheduler::ToDrain() const {
   state_->Refresh();
   const Ledger& ledger = state_->ledger;
-  std::vector<std::string> ids;
+  std::map<std::string, std::string_view> drained;
   for (const auto& reservation : ledger.reservations()) {
-    if (ledger.Drains(*reservation)) ids.push_back(reservation->workload.id);
+    const std::string_view why = ledger.WhyDrained(*reservation);
+    if (!why.empty()) drained.emplace(reservation->workload.id, why);
   }
-  std::sort(ids.begin(), ids.end());
-  return ids;
+  return drained;
 }
 
 }  // namespace muster::quota

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "quota/amount.h"
+
 namespace muster::quota {
 namespace {
 
@@ -36,6 +38,24 @@ bool PodSetAssignment::PaysFor(const kube::PodSpec& pod) const {
 const PodSetAssignment* Admission::Find(std::string_view pod_set) const {
   const PodSetAssignment* given = FindIn(pod_sets, pod_set);
   return given != nullptr ? given : FindIn(surplus, pod_set);
+}
+
+void AddSurplus(std::vector<PodSetAssignment>& surplus,
+                const std::vector<PodSetAssignment>& granted) {
+  for (const PodSetAssignment& more : granted) {
+    auto it = std::find_if(surplus.begin(), surplus.end(), [&](const PodSetAssignment& each) {
+      return each.name == more.name && each.flavors == more.flavors;
+    });
+    if (it == surplus.end()) {
+      surplus.insert(std::ranges::upper_bound(surplus, more.name, {}, &PodSetAssignment::name),
+                     more);
+      continue;
+    }
+    it->count += more.count;
+    for (const auto& [resource, amount] : more.usage.entries()) {
+      it->usage.Set(resource, Saturate(Amount(it->usage.Get(resource)) + Amount(amount)));
+    }
+  }
 }
 
 int64_t Admission::CountedAsNeeded(std::string_view pod_set) const {

@@ -31,7 +31,7 @@ using FlavorAmounts = std::map<std::pair<std::string, std::string>, int64_t>;
 
 // A gang as quota sees it.
 struct Workload {
-  std::string id;  // UID of the PodGroup, or of the pod for a gang of one
+  std::string id;  // UID of its Workload
   std::string name_space;
   std::string name;
   std::string queue;  // LocalQueue of its namespace
@@ -55,7 +55,7 @@ struct PodSetAssignment {
   bool PaysFor(const kube::PodSpec& pod) const;
 };
 
-// A reservation of quota, as the admission record keeps it.
+// A reservation of quota.
 struct Admission {
   std::string cluster_queue;
   std::vector<PodSetAssignment> pod_sets;  // those of Workload::pod_sets, in order
@@ -67,8 +67,17 @@ struct Admission {
   // Pods of the set that were counted: with what is beyond minMember, and without.
   int64_t Counted(std::string_view pod_set) const;
   int64_t CountedAsNeeded(std::string_view pod_set) const;
+  // The same quota, whenever it was reserved.
+  bool HasTheSame(const Admission& other) const {
+    return cluster_queue == other.cluster_queue && pod_sets == other.pod_sets &&
+           surplus == other.surplus;
+  }
   // All that the workload needs to start was counted, with what its pods ask for.
   bool Covers(const Workload& workload) const;
 };
+
+// Adds up pod sets of the same name and flavors, in order of their names.
+void AddSurplus(std::vector<PodSetAssignment>& surplus,
+                const std::vector<PodSetAssignment>& granted);
 
 }  // namespace muster::quota

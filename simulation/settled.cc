@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "cluster/suspect_nodes.h"
 #include "coscheduling/engine.h"
 #include "coscheduling/labels.h"
-#include "coscheduling/placement/suspect_nodes.h"
 #include "coscheduling/provisioning/holds.h"
 #include "fmt/format.h"
 #include "kube/embedded/api_server.h"
@@ -155,7 +155,7 @@ class Settled {
     return node.ready && node.ill.empty() && !node.meta.deletion_time &&
            (!made || (initialized != nullptr && *initialized == "true")) &&
            node.allocatable == node.capacity &&
-           node.meta.Annotation(coscheduling::kSuspectAnnotation) == nullptr;
+           node.meta.Annotation(cluster::kSuspectAnnotation) == nullptr;
   }
 
   // Each of as many members as are needed has a place on what is free: first fit, so it may miss
@@ -277,9 +277,9 @@ class Settled {
                         uid));
       }
       const bool tainted = std::ranges::any_of(node.taints, [](const kube::Taint& taint) {
-        return taint.key == coscheduling::kSuspectTaint;
+        return taint.key == cluster::kSuspectTaint;
       });
-      if (tainted && node.meta.Annotation(coscheduling::kSuspectAnnotation) == nullptr) {
+      if (tainted && node.meta.Annotation(cluster::kSuspectAnnotation) == nullptr) {
         Say(fmt::format("left over: node {} has the taint of a suspect, and isn't one",
                         node.meta.name));
       }

@@ -6,11 +6,12 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
+#include "cluster/suspect_nodes.h"
 #include "coscheduling/admission/record.h"
 #include "coscheduling/labels.h"
-#include "coscheduling/placement/suspect_nodes.h"
 #include "coscheduling/provisioning/holds.h"
 #include "fmt/format.h"
+#include "kube/objects/quantity.h"
 #include "kube/objects/time_text.h"
 #include "kube/objects/well_known.h"
 
@@ -28,6 +29,9 @@ std::string PodGroupPath(const ObjectRef& group) {
   return fmt::format("/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups/{}",
                      group.name_space, group.name);
 }
+
+// Status is written in this one alone: what an apply of another version owns isn't taken away.
+constexpr std::string_view kWorkloadVersion = "v1beta2";
 
 // Messages quote what programs in containers have said: that need not be UTF-8.
 std::string Text(const json& body) {
@@ -179,7 +183,7 @@ json NodeTermsJson(const std::vector<kube::NodeSelectorTerm>& terms) {
 }
 
 // What isn't there is made as a whole.
-void SetNodeTerms(const coscheduling::PatchWorkload::NodeTerms& set, json* operations) {
+void SetNodeTerms(const quota::OtherChoice::Terms& set, json* operations) {
   const std::string affinity = fmt::format("/spec/podSets/{}/template/spec/affinity", set.pod_set);
   const std::string node = affinity + "/nodeAffinity";
   const std::string required = node + "/requiredDuringSchedulingIgnoredDuringExecution";
@@ -190,6 +194,69 @@ void SetNodeTerms(const coscheduling::PatchWorkload::NodeTerms& set, json* opera
   if (!set.has_affinity) operations->push_back(Add(affinity, json::object()));
   if (!set.has_node_affinity) operations->push_back(Add(node, json::object()));
   operations->push_back(Add(required, {{"nodeSelectorTerms", NodeTermsJson(*set.terms)}}));
+}
+
+// What quota looks at, as the template of a pod set.
+json TemplateJson(const kube::PodSpec& spec) {
+  json requests = json::object();
+  for (const auto& [resource, amount] : spec.requests.entries()) {
+    if (resource == kube::kPods) continue;
+    requests[resource] = kube::FormatQuantity(amount, kube::UnitOf(resource));
+  }
+  json pod = {
+      {"restartPolicy", "Never"},
+      {"containers",
+       json::array({{{"name", "member"}, {"resources", {{"requests", std::move(requests)}}}}})}};
+  if (!spec.node_selector.empty()) {
+    for (const auto& [key, value] : spec.node_selector) pod["nodeSelector"][key] = value;
+  }
+  for (const kube::Toleration& toleration : spec.tolerations) {
+    pod["tolerations"].push_back(TolerationJson({toleration, std::nullopt}));
+  }
+  if (spec.affinity.required_node_terms) {
+    pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = {
+        {"nodeSelectorTerms", NodeTermsJson(*spec.affinity.required_node_terms)}};
+  }
+  return {{"spec", std::move(pod)}};
+}
+
+json AdmissionJson(const quota::Admission& admission) {
+  json assignments = json::array();
+  for (const quota::PodSetAssignment& given : admission.pod_sets) {
+    json usage = json::object();
+    for (const auto& [resource, amount] : given.usage.entries()) {
+      usage[resource] = kube::FormatQuantity(amount, kube::UnitOf(resource));
+    }
+    assignments.push_back({{"name", given.name},
+                           {"count", given.count},
+                           {"flavors", given.flavors},
+                           {"resourceUsage", std::move(usage)}});
+  }
+  return {{"clusterQueue", admission.cluster_queue}, {"podSetAssignments", std::move(assignments)}};
+}
+
+std::string WorkloadsPath(std::string_view version, const std::string& name_space) {
+  return fmt::format("/apis/kueue.x-k8s.io/{}/namespaces/{}/workloads", version, name_space);
+}
+
+// Condition Active of a queue, in the words of sigs.k8s.io/kueue v0.19.2
+// (pkg/cache/scheduler/clusterqueue.go, pkg/controller/core/localqueue_controller.go).
+json ActiveJson(const quota::QueueStatus& queue, bool local) {
+  std::string reason = queue.stopped.empty() ? "Ready" : queue.stopped;
+  std::string message =
+      local ? "Can submit new workloads to localQueue" : "Can admit new workloads";
+  if (!queue.error.empty()) {
+    reason = "NotReady";
+    message = queue.error;
+  } else if (reason == "Stopped") {
+    message = local ? "LocalQueue is stopped" : "Can't admit new workloads: is stopped.";
+  } else if (!queue.stopped.empty()) {
+    message = "Can't submit new workloads to clusterQueue";
+  }
+  return {{"type", "Active"},
+          {"status", reason == "Ready" ? "True" : "False"},
+          {"reason", std::move(reason)},
+          {"message", std::move(message)}};
 }
 
 AnswerKind JobAnswer(std::string_view kind) {
@@ -322,13 +389,9 @@ struct RequestOf {
 
   std::optional<ActionRequest> operator()(const coscheduling::UpdateQueueStatus& update) const {
     const quota::QueueStatus& have = update.status;
-    const bool active = have.error.empty();
-    json condition = {{"type", "Active"},
-                      {"status", active ? "True" : "False"},
-                      {"reason", active ? "Ready" : "NotReady"},
-                      {"message", active ? "Can admit new workloads" : have.error},
-                      {"lastTransitionTime", kube::TimeText(update.since)}};
     const bool local = !update.name_space.empty();
+    json condition = ActiveJson(have, local);
+    condition["lastTransitionTime"] = kube::TimeText(update.since);
     const std::string& version = local ? versions.local_queues : versions.cluster_queues;
     // v1beta1 has another name for it.
     const bool singular = local && version == "v1beta1";
@@ -440,11 +503,83 @@ struct RequestOf {
     AddEntries("/metadata/annotations", patch.has_annotations, added, &operations);
     if (patch.active) operations.push_back(Add("/spec/active", *patch.active));
     for (const auto& set : patch.pod_sets) SetNodeTerms(set, &operations);
+    if (patch.finalizers) operations.push_back(Add("/metadata/finalizers", *patch.finalizers));
     const std::string path =
-        fmt::format("/apis/kueue.x-k8s.io/{}/namespaces/{}/workloads/{}", versions.workloads,
-                    patch.workload.name_space, patch.workload.name);
+        WorkloadsPath(versions.workloads, patch.workload.name_space) + "/" + patch.workload.name;
     return ActionRequest{Patch(path, kube::kJsonPatch, operations), AnswerKind::kWorkload,
                          Get(path), AnswerKind::kWorkload};
+  }
+
+  // A controller's reference is what Kueue finds the owner by
+  // (sigs.k8s.io/kueue v0.19.2 pkg/controller/jobframework/reconciler.go).
+  std::optional<ActionRequest> operator()(const coscheduling::WriteWorkload& write) const {
+    json pod_sets = json::array();
+    for (const quota::PodSet& set : write.pod_sets) {
+      pod_sets.push_back(
+          {{"name", set.name}, {"count", set.count}, {"template", TemplateJson(*set.spec)}});
+    }
+    json spec = {
+        {"queueName", write.queue}, {"priority", write.priority}, {"podSets", std::move(pod_sets)}};
+    if (!write.priority_class.empty()) {
+      spec["priorityClassRef"] = {{"group", "kueue.x-k8s.io"},
+                                  {"kind", "WorkloadPriorityClass"},
+                                  {"name", write.priority_class}};
+    }
+    json annotations = {{std::string(coscheduling::kLeaderAnnotation), write.leader}};
+    const std::string all = WorkloadsPath(kWorkloadVersion, write.workload.name_space);
+    const std::string path = all + "/" + write.workload.name;
+    if (!write.workload.uid.empty()) {
+      json metadata = Version(write.workload);
+      metadata["annotations"] = std::move(annotations);
+      metadata["finalizers"] = json::array({kube::kInUseFinalizer});
+      return ActionRequest{Patch(path, kube::kMergePatch,
+                                 {{"metadata", std::move(metadata)}, {"spec", std::move(spec)}}),
+                           AnswerKind::kWorkload, Get(path), AnswerKind::kWorkload};
+    }
+    spec["active"] = true;
+    const json body = {{"apiVersion", fmt::format("kueue.x-k8s.io/{}", kWorkloadVersion)},
+                       {"kind", "Workload"},
+                       {"metadata",
+                        {{"name", write.workload.name},
+                         {"namespace", write.workload.name_space},
+                         {"labels", {{"kueue.x-k8s.io/job-uid", write.owner.uid}}},
+                         {"annotations", std::move(annotations)},
+                         {"finalizers", json::array({kube::kInUseFinalizer})},
+                         {"ownerReferences", json::array({{{"apiVersion", write.owner.api_version},
+                                                           {"kind", write.owner.kind},
+                                                           {"name", write.owner.name},
+                                                           {"uid", write.owner.uid},
+                                                           {"controller", true}}})}}},
+                       {"spec", std::move(spec)}};
+    return ActionRequest{Post(all, body), AnswerKind::kWorkload, Get(path), AnswerKind::kWorkload};
+  }
+
+  // As Kueue's own second writer (sigs.k8s.io/kueue v0.19.2 cmd/importer/pod/import.go).
+  std::optional<ActionRequest> operator()(const coscheduling::ApplyWorkloadStatus& apply) const {
+    json conditions = json::array();
+    for (const auto& [type, condition] : apply.conditions) {
+      conditions.push_back(
+          {{"type", type},
+           {"status", condition.status},
+           {"reason", condition.reason},
+           {"message", condition.message},
+           {"lastTransitionTime", kube::MilliTimeText(condition.last_transition)}});
+    }
+    json status = {{"conditions", std::move(conditions)}};
+    if (apply.admission) status["admission"] = AdmissionJson(*apply.admission);
+    json metadata = Version(apply.workload);
+    metadata["name"] = apply.workload.name;
+    metadata["namespace"] = apply.workload.name_space;
+    const json body = {{"apiVersion", fmt::format("kueue.x-k8s.io/{}", kWorkloadVersion)},
+                       {"kind", "Workload"},
+                       {"metadata", std::move(metadata)},
+                       {"status", std::move(status)}};
+    const std::string path =
+        WorkloadsPath(kWorkloadVersion, apply.workload.name_space) + "/" + apply.workload.name;
+    kube::Request request = Patch(path + "/status", kube::kApplyPatch, body);
+    request.query = {{"fieldManager", "kueue-admission"}, {"force", "true"}};
+    return ActionRequest{std::move(request), AnswerKind::kWorkload, Get(path),
+                         AnswerKind::kWorkload};
   }
 
   std::optional<ActionRequest> operator()(const coscheduling::EmitEvent&) const {
@@ -461,8 +596,8 @@ struct Kind {
   std::string_view operator()(const coscheduling::LiftGate&) const { return "gate-lift"; }
   std::string_view operator()(const coscheduling::BindPod&) const { return "binding"; }
   std::string_view operator()(const coscheduling::AnnotateNode& annotate) const {
-    return annotate.annotations.contains(std::string(coscheduling::kSuspectAnnotation)) ? "suspect"
-                                                                                        : "hold";
+    return annotate.annotations.contains(std::string(cluster::kSuspectAnnotation)) ? "suspect"
+                                                                                   : "hold";
   }
   std::string_view operator()(const coscheduling::TaintNode&) const { return "suspect"; }
   std::string_view operator()(const coscheduling::DeleteNodeClaim&) const { return "node-claim"; }
@@ -480,8 +615,15 @@ struct Kind {
     return *job.suspend ? "suspend" : "resume";
   }
   std::string_view operator()(const coscheduling::PatchWorkload& patch) const {
+    if (patch.finalizers) return "workload-end";
+    if (patch.annotations.contains(std::string(coscheduling::kLeaderAnnotation)))
+      return "workload-touch";
     if (!patch.active) return "give-back-over";
     return *patch.active ? "requeue" : "give-back";
+  }
+  std::string_view operator()(const coscheduling::WriteWorkload&) const { return "workload"; }
+  std::string_view operator()(const coscheduling::ApplyWorkloadStatus&) const {
+    return "workload-status";
   }
   std::string_view operator()(const coscheduling::EmitEvent&) const { return "event"; }
   std::string_view operator()(const coscheduling::AnswerBind&) const { return "bind-answer"; }

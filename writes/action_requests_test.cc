@@ -99,7 +99,7 @@ const Case kCases[] = {
      "flavors"},
     {"AWorkloadIsGivenBackWithItsMark",
      coscheduling::PatchWorkload{
-         {"team", "job-train", "w-1", "5"}, false, false, {{"muster.dev/restart", "{}"}}, {}},
+         {"team", "job-train", "w-1", "5"}, false, false, {{"muster.dev/restart", "{}"}}, {}, {}},
      kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/job-train",
      kube::kJsonPatch,
      R"([{"op":"replace","path":"/metadata/uid","value":"w-1"},
@@ -108,6 +108,24 @@ const Case kCases[] = {
          {"op":"add","path":"/metadata/annotations/muster.dev~1restart","value":"{}"},
          {"op":"add","path":"/spec/active","value":false}])",
      "give-back"},
+    {"AWorkloadIsTakenOver",
+     coscheduling::PatchWorkload{
+         {"team", "w", "w-1", "5"}, std::nullopt, true, {{"muster.dev/leader", "me"}}, {}, {}},
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/w",
+     kube::kJsonPatch,
+     R"([{"op":"replace","path":"/metadata/uid","value":"w-1"},
+         {"op":"replace","path":"/metadata/resourceVersion","value":"5"},
+         {"op":"add","path":"/metadata/annotations/muster.dev~1leader","value":"me"}])",
+     "workload-touch"},
+    {"AWorkloadMayGo",
+     coscheduling::PatchWorkload{
+         {"team", "w", "w-1", "5"}, std::nullopt, true, {}, {}, std::vector<std::string>{"mine"}},
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/w",
+     kube::kJsonPatch,
+     R"([{"op":"replace","path":"/metadata/uid","value":"w-1"},
+         {"op":"replace","path":"/metadata/resourceVersion","value":"5"},
+         {"op":"add","path":"/metadata/finalizers","value":["mine"]}])",
+     "workload-end"},
     {"AWorkloadIsQueuedAgainForOtherFlavors",
      coscheduling::PatchWorkload{
          {"team", "job-train", "w-1", "5"},
@@ -120,7 +138,8 @@ const Case kCases[] = {
            {{{{{"zone", kube::SelectorOperator::kIn, {"x"}},
                {"mark", kube::SelectorOperator::kDoesNotExist, {}}},
               {{"metadata.name", kube::SelectorOperator::kNotIn, {"n"}}}}}}},
-          {1, true, true, std::nullopt}}},
+          {1, true, true, std::nullopt}},
+         {}},
      kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/job-train",
      kube::kJsonPatch,
      R"([{"op":"replace","path":"/metadata/uid","value":"w-1"},
@@ -278,6 +297,27 @@ TEST_P(ActionRequestsTest, IsThisRequest) {
 INSTANTIATE_TEST_SUITE_P(Action, ActionRequestsTest, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
+json ActiveOf(const std::string& name_space, const std::string& stopped) {
+  quota::QueueStatus status = Status("q", 0, 0, {}, "");
+  status.stopped = stopped;
+  const auto made = ToRequest(coscheduling::UpdateQueueStatus{name_space, "q", status, kNow}, kNow);
+  json condition = json::parse(made->request.body)["status"]["conditions"][0];
+  condition.erase("lastTransitionTime");
+  return condition;
+}
+
+TEST(ActionRequests, AStoppedQueueSaysSoInKueuesWords) {
+  EXPECT_EQ(ActiveOf("", "Stopped"), json::parse(R"({"type":"Active","status":"False",
+      "reason":"Stopped","message":"Can't admit new workloads: is stopped."})"));
+  EXPECT_EQ(ActiveOf("team", "Stopped"), json::parse(R"({"type":"Active","status":"False",
+      "reason":"Stopped","message":"LocalQueue is stopped"})"));
+  EXPECT_EQ(ActiveOf("team", "ClusterQueueIsInactive"), json::parse(R"({"type":"Active",
+      "status":"False","reason":"ClusterQueueIsInactive",
+      "message":"Can't submit new workloads to clusterQueue"})"));
+  EXPECT_EQ(ActiveOf("team", ""), json::parse(R"({"type":"Active","status":"True",
+      "reason":"Ready","message":"Can submit new workloads to localQueue"})"));
+}
+
 TEST(ActionRequests, AQueuesStatusIsWrittenInTheVersionThatItIsReadIn) {
   const QueueVersions versions = {.cluster_queues = "v1beta1", .local_queues = "v1beta1"};
   const quota::QueueStatus status = Status("gpus", 0, 1, {{"spot", "cpu", 0, 1000, 0}}, "");
@@ -293,6 +333,82 @@ TEST(ActionRequests, AQueuesStatusIsWrittenInTheVersionThatItIsReadIn) {
   EXPECT_EQ(written["flavorUsage"],
             json::parse(R"([{"name":"spot","resources":[{"name":"cpu","total":"1000m"}]}])"));
   EXPECT_FALSE(written.contains("flavorsUsage"));
+}
+
+coscheduling::WriteWorkload TeamsWorkload() {
+  auto spec = std::make_shared<kube::PodSpec>();
+  spec->requests.Set("cpu", 1500);
+  spec->requests.Set("pods", 1);
+  spec->node_selector["pool"] = "gpu";
+  spec->tolerations.push_back({"gpu", true, "", std::nullopt});
+  return {{"team", "podgroup-train-01234", "", ""},
+          {"scheduling.x-k8s.io/v1alpha1", "PodGroup", "train", "g-1", true},
+          "me",
+          "research",
+          "urgent",
+          7,
+          {{"workers", 2, std::move(spec)}}};
+}
+
+TEST(ActionRequests, AWorkloadIsMadeInKueuesForm) {
+  const auto made = ToRequest(TeamsWorkload(), kNow);
+  EXPECT_EQ(made->request.method, kube::Method::kPost);
+  EXPECT_EQ(made->request.path, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads");
+  const json body = json::parse(made->request.body);
+  EXPECT_EQ(body["metadata"], json::parse(R"({"name":"podgroup-train-01234","namespace":"team",
+      "labels":{"kueue.x-k8s.io/job-uid":"g-1"},"annotations":{"muster.dev/leader":"me"},
+      "finalizers":["kueue.x-k8s.io/resource-in-use"],
+      "ownerReferences":[{"apiVersion":"scheduling.x-k8s.io/v1alpha1","kind":"PodGroup",
+        "name":"train","uid":"g-1","controller":true}]})"));
+  EXPECT_EQ(body["spec"], json::parse(R"({"active":true,"queueName":"research","priority":7,
+      "priorityClassRef":{"group":"kueue.x-k8s.io","kind":"WorkloadPriorityClass","name":"urgent"},
+      "podSets":[{"name":"workers","count":2,"template":{"spec":{"restartPolicy":"Never",
+        "containers":[{"name":"member","resources":{"requests":{"cpu":"1500m"}}}],
+        "nodeSelector":{"pool":"gpu"},
+        "tolerations":[{"operator":"Exists","key":"gpu"}]}}}]})"));
+  EXPECT_EQ(KindOf(TeamsWorkload()), "workload");
+}
+
+TEST(ActionRequests, WhatAWorkloadAsksForIsReplacedUnlessSomebodyWasFaster) {
+  coscheduling::WriteWorkload write = TeamsWorkload();
+  write.workload.uid = "w-1";
+  write.workload.resource_version = "12";
+  const auto made = ToRequest(write, kNow);
+  EXPECT_EQ(made->request.method, kube::Method::kPatch);
+  EXPECT_EQ(made->request.path,
+            "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/podgroup-train-01234");
+  const json body = json::parse(made->request.body);
+  EXPECT_EQ(body["metadata"]["uid"], "w-1");
+  EXPECT_EQ(body["metadata"]["resourceVersion"], "12");
+  EXPECT_EQ(body["spec"]["podSets"].size(), 1u);
+  EXPECT_FALSE(body["spec"].contains("active"));
+}
+
+TEST(ActionRequests, AWorkloadsStatusIsAppliedAsKueuesOwnSecondWriterDoes) {
+  quota::Admission admission;
+  admission.cluster_queue = "gpus";
+  admission.pod_sets = {{"workers", 2, {{"cpu", "spot"}}, {}}};
+  admission.pod_sets[0].usage.Set("cpu", 3000);
+  const coscheduling::ApplyWorkloadStatus apply = {
+      {"team", "w", "w-1", "12"},
+      admission,
+      {{"QuotaReserved", {"True", "QuotaReserved", "Quota reserved", kNow}}}};
+  const auto made = ToRequest(apply, kNow);
+  EXPECT_EQ(made->request.path, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/w/status");
+  EXPECT_EQ(made->request.content_type, "application/apply-patch+yaml");
+  EXPECT_EQ(made->request.query, (std::vector<std::pair<std::string, std::string>>{
+                                     {"fieldManager", "kueue-admission"}, {"force", "true"}}));
+  json body = json::parse(made->request.body);
+  EXPECT_EQ(body["metadata"], json::parse(R"({"name":"w","namespace":"team","uid":"w-1",
+                                              "resourceVersion":"12"})"));
+  EXPECT_EQ(body["status"]["admission"],
+            json::parse(R"({"clusterQueue":"gpus","podSetAssignments":[{"name":"workers","count":2,
+                "flavors":{"cpu":"spot"},"resourceUsage":{"cpu":"3"}}]})"));
+  body["status"]["conditions"][0].erase("lastTransitionTime");
+  EXPECT_EQ(body["status"]["conditions"],
+            json::parse(R"([{"type":"QuotaReserved","status":"True","reason":"QuotaReserved",
+                             "message":"Quota reserved"}])"));
+  EXPECT_EQ(KindOf(apply), "workload-status");
 }
 
 TEST(ActionRequests, WhatIsToldElsewhereIsNoRequest) {

@@ -1,7 +1,6 @@
 #include "coscheduling/admission/quota_admission.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "fmt/format.h"
@@ -12,6 +11,14 @@ namespace {
 
 constexpr std::string_view kDefaultQueue = "default";
 constexpr absl::Duration kReasonInterval = absl::Seconds(1);
+constexpr absl::Duration kTellingInterval = absl::Seconds(30);  // of what a Workload waits for
+
+// A gang by which quota/ knows what runs unadmitted; names have no slash.
+std::string WhoIs(const GangKey& key) { return key.is_pod ? "/" + key.name : key.name; }
+GangKey KeyOf(const std::string& name_space, const std::string& who) {
+  const bool is_pod = who.starts_with('/');
+  return {name_space, is_pod ? who.substr(1) : who, is_pod};
+}
 
 // Some member is live, or still on its node.
 bool Stands(const Gang& gang) { return gang.facts.live > 0 || gang.facts.terminating; }
@@ -19,12 +26,13 @@ bool Stands(const Gang& gang) { return gang.facts.live > 0 || gang.facts.termina
 }  // namespace
 
 QuotaAdmission::QuotaAdmission(const EngineOptions& options, const cluster::Snapshot& snapshot,
-                               const Gangs& gangs, Records* records, const Attempts& attempts,
-                               Agenda* agenda, Outbox* outbox)
+                               const Gangs& gangs, Records* records, Workloads* workloads,
+                               const Attempts& attempts, Agenda* agenda, Outbox* outbox)
     : options_(options),
       snapshot_(snapshot),
       gangs_(gangs),
       records_(records),
+      workloads_(workloads),
       attempts_(attempts),
       agenda_(agenda),
       outbox_(outbox),
@@ -39,8 +47,9 @@ QuotaAdmission::QuotaAdmission(const EngineOptions& options, const cluster::Snap
 // Who waits may wait for something else now.
 void QuotaAdmission::NoteObjects() {
   queues_changed_ = reasons_stale_ = true;
-  for (const auto& [name_space, gangs] : unadmitted_) {
-    for (const auto& [gang, amounts] : gangs) agenda_->Note(gang);
+  for (const auto& [name_space, who] : scheduler_.Unadmitted()) {
+    const Gang* gang = gangs_.Find(KeyOf(name_space, who));
+    if (gang != nullptr) agenda_->Note(gang->id);
   }
 }
 
@@ -67,7 +76,7 @@ void QuotaAdmission::NoteBudget(const std::string& name_space) {
   const std::map<GangKey, Gang>& all = gangs_.all();
   for (auto it = all.lower_bound({.name_space = name_space, .name = ""});
        it != all.end() && it->first.name_space == name_space; ++it) {
-    if (Holds(it->second)) scheduler_.InvalidateEviction(it->second.uid());
+    if (Holds(it->second)) scheduler_.InvalidateEviction(IdOf(it->second));
   }
 }
 
@@ -98,17 +107,65 @@ bool QuotaAdmission::IsUnderQuota(const Gang& gang) const {
                                                               : known->meta.labels);
 }
 
-// Read off the record alone, so that a restart comes to the same answer: what is to be given back
-// is taken out of the record first. The record of a gang of one ends with its pod.
-bool QuotaAdmission::Holds(const Gang& gang) const {
-  if (options_.quota != QuotaMode::kInternal) return false;
-  const AdmissionRecord* record = records_->OwnOf(gang);
-  if (record == nullptr || !record->quota || record->retry_after) return false;
-  // Quota of another ClusterQueue than its own is nothing that was decided here.
-  const kube::LocalQueue* queue =
-      scheduler_.FindLocalQueue(gang.key.name_space + "/" + record->queue);
-  if (queue != nullptr && queue->cluster_queue != record->quota->cluster_queue) return false;
-  return !gang.key.is_pod || Stands(gang);
+std::string QuotaAdmission::IdOf(const Gang& gang) const {
+  const kube::Workload* workload = workloads_->Of(gang);
+  return workload == nullptr ? "" : workload->meta.uid;
+}
+
+const quota::Admission* QuotaAdmission::HeldBy(const Gang& gang) const {
+  const Part& part = PartOf(gang);
+  return part.held && !part.releasing ? &*part.held : nullptr;
+}
+
+const Eviction* QuotaAdmission::EvictionOf(const Gang& gang) const {
+  const Part& part = PartOf(gang);
+  return part.evicting ? &*part.evicting : nullptr;
+}
+
+std::set<std::string> QuotaAdmission::FlavorsOf(const Gang& gang) const {
+  std::set<std::string> flavors;
+  if (!Holds(gang)) return flavors;
+  for (const quota::PodSetAssignment& given : HeldBy(gang)->pod_sets) {
+    flavors.merge(quota::FlavorNames(given));
+  }
+  return flavors;
+}
+
+// Workloads of its members beyond minMember.
+std::vector<const kube::Workload*> QuotaAdmission::SurplusOf(const Gang& gang) const {
+  std::vector<const kube::Workload*> all;
+  if (gang.key.is_pod) return all;
+  for (const std::string& uid : gang.pods) {
+    const kube::Workload* workload = workloads_->OfPod({gang.key.name_space, uid});
+    if (workload != nullptr) all.push_back(workload);
+  }
+  return all;
+}
+
+void QuotaAdmission::Read(const Gang& gang) {
+  if (options_.quota != QuotaMode::kInternal) return;
+  Part& part = parts_[gang.id];
+  part.held.reset();
+  part.evicting.reset();
+  const auto note_eviction = [&](const kube::Workload& workload, bool surplus_only) {
+    if (!workload.evicted || part.evicting) return;
+    const kube::Condition& evicted = workload.conditions.at("Evicted");
+    part.evicting = {evicted.message, evicted.reason, "", surplus_only};
+  };
+  const kube::Workload* workload = workloads_->Of(gang);
+  const bool held = workload != nullptr && quota::HasQuota(*workload);
+  if (workload != nullptr) under_quota_.insert(gang.id);
+  part.deactivated = workload != nullptr && !workload->active;
+  part.releasing &= held;
+  if (!held) return;
+  part.queue = workload->queue;
+  part.held = quota::ReservedIn(*workload);
+  note_eviction(*workload, false);
+  for (const kube::Workload* more : SurplusOf(gang)) {
+    if (!quota::HasQuota(*more)) continue;
+    quota::AddSurplus(part.held->surplus, quota::ReservedIn(*more).pod_sets);
+    note_eviction(*more, true);
+  }
 }
 
 bool QuotaAdmission::Waits(const Gang& gang) const {
@@ -116,10 +173,16 @@ bool QuotaAdmission::Waits(const Gang& gang) const {
   return part.known && !part.known->admission;
 }
 
+bool QuotaAdmission::IsAsked(const Gang& gang) const {
+  if (Waits(gang) || IsGranted(gang)) return true;
+  return IsUnderQuota(gang) && !Holds(gang) && gang.bound.empty() && gang.facts.live > 0;
+}
+
 const quota::PodSetAssignment* QuotaAdmission::GivenTo(const Gang& gang,
                                                        const kube::Pod& pod) const {
-  if (!Holds(gang)) return nullptr;
-  const quota::PodSetAssignment* given = records_->Of(gang)->quota->Find(quota::PodSetOf(pod));
+  const quota::Admission* held = HeldBy(gang);
+  if (held == nullptr) return nullptr;
+  const quota::PodSetAssignment* given = held->Find(quota::PodSetOf(pod));
   return given != nullptr && given->PaysFor(*pod.spec) ? given : nullptr;
 }
 
@@ -133,7 +196,7 @@ bool QuotaAdmission::MayBePlaced(const Gang& gang, const std::string& uid) const
 }
 
 std::string QuotaAdmission::QueueOf(const Gang& gang) const {
-  if (Holds(gang)) return records_->Of(gang)->queue;
+  if (Holds(gang)) return PartOf(gang).queue;
   return gang.queue_name.empty() ? std::string(kDefaultQueue) : gang.queue_name;
 }
 
@@ -148,7 +211,7 @@ quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
     for (const std::string& uid : *uids) members.push_back(snapshot_.FindPod(uid));
   }
   quota::PodSets sets = quota::GroupByPodSet(members, gang.facts.min_member - gang.facts.succeeded);
-  return {.id = gang.uid(),
+  return {.id = IdOf(gang),
           .name_space = gang.key.name_space,
           .name = gang.key.name,
           .queue = QueueOf(gang),
@@ -172,15 +235,15 @@ size_t QuotaAdmission::KeptMembers(const Gang& gang) {
 void QuotaAdmission::FindUncounted(const Gang& gang) {
   std::set<std::string>& uncounted = parts_[gang.id].uncounted;
   uncounted.clear();
-  if (!Holds(gang)) return;
-  const AdmissionRecord& record = *records_->Of(gang);
+  const quota::Admission* held = HeldBy(gang);
+  if (held == nullptr) return;
   std::map<std::string, int64_t> taken;
   for (const std::string& uid : gang.bound) ++taken[quota::PodSetOf(*snapshot_.FindPod(uid))];
   for (const std::string& uid : gang.unbound) {
     const std::string set = quota::PodSetOf(*snapshot_.FindPod(uid));
     // What is beyond minMember is being given back: nobody takes it up any more.
     const int64_t counted =
-        record.eviction ? record.quota->CountedAsNeeded(set) : record.quota->Counted(set);
+        EvictionOf(gang) != nullptr ? held->CountedAsNeeded(set) : held->Counted(set);
     if (++taken[set] > counted) uncounted.insert(uid);
   }
 }
@@ -195,141 +258,107 @@ quota::FlavorAmounts QuotaAdmission::UnadmittedOf(const Gang& gang) const {
     if (pod == nullptr || !pod->IsBound() || pod->IsTerminal()) continue;
     const quota::PodSetAssignment* given = GivenTo(gang, *pod);
     const bool counted =
-        given != nullptr && ++taken[given->name] <= records_->Of(gang)->quota->Counted(given->name);
+        given != nullptr && ++taken[given->name] <= HeldBy(gang)->Counted(given->name);
     const kube::Node* node = counted ? nullptr : snapshot_.FindNodeObject(pod->node_name);
     if (node == nullptr) continue;
-    for (const kube::ResourceFlavor* flavor : scheduler_.Flavors()) {
-      const bool may_be_of_it = std::ranges::all_of(flavor->node_labels, [&](const auto& label) {
-        const std::string* value = node->meta.Label(label.first);
-        return value != nullptr && *value == label.second;
-      });
-      if (!may_be_of_it) continue;
-      for (const auto& [resource, amount] : pod->spec->requests.entries()) {
-        int64_t& sum = amounts[{flavor->meta.name, resource}];
-        if (__builtin_add_overflow(sum, amount, &sum)) sum = std::numeric_limits<int64_t>::max();
-      }
-    }
+    quota::AddUnadmitted(*pod->spec, node->meta, scheduler_.Flavors(), &amounts);
   }
   return amounts;
 }
 
-void QuotaAdmission::CountUnadmitted(GangId gang, const std::string& name_space,
-                                     quota::FlavorAmounts amounts) {
-  std::map<GangId, quota::FlavorAmounts>& gangs = unadmitted_[name_space];
-  if (amounts.empty()) {
-    gangs.erase(gang);
-  } else {
-    gangs[gang] = std::move(amounts);
-  }
-  quota::FlavorAmounts all;
-  for (const auto& [id, parts] : gangs) {
-    for (const auto& [what, amount] : parts) {
-      int64_t& sum = all[what];
-      if (__builtin_add_overflow(sum, amount, &sum)) sum = std::numeric_limits<int64_t>::max();
-    }
-  }
-  scheduler_.SetUnadmitted(name_space, all);
-  if (gangs.empty()) unadmitted_.erase(name_space);
-}
-
-void QuotaAdmission::Forget(GangId gang) {
+void QuotaAdmission::Forget(GangId gang, const GangKey& key) {
   Withdraw(gang);
+  parts_.erase(gang);
   under_quota_.erase(gang);
-  const auto its = std::ranges::find_if(
-      unadmitted_, [gang](const auto& all) { return all.second.contains(gang); });
-  if (its != unadmitted_.end()) CountUnadmitted(gang, std::string(its->first), {});
+  scheduler_.SetUnadmitted(key.name_space, WhoIs(key), {});
 }
 
 void QuotaAdmission::Withdraw(GangId gang) {
   const auto it = parts_.find(gang);
   if (it == parts_.end()) return;
-  if (it->second.known) {
-    const std::string& id = it->second.known->workload.id;
+  Part& part = it->second;
+  if (part.known) {
+    const std::string& id = part.known->workload.id;
     scheduler_.Withdraw(id);
     gang_of_.erase(id);
     queues_changed_ = true;
   }
-  parts_.erase(it);
+  part.known.reset();
+  part.granted.reset();
+  part.eviction.reset();
+  part.waits_for_room = false;
+}
+
+// What it holds was reserved before it gave up.
+bool QuotaAdmission::GaveUp(const Gang& gang) const {
+  const AdmissionRecord* record = records_->OwnOf(gang);
+  return record != nullptr && record->retry_after &&
+         record->deadline - PartOf(gang).held->reserved_at >= absl::Milliseconds(1);
+}
+
+bool QuotaAdmission::IsOfQuotaBefore(const Gang& gang, const AdmissionRecord& record) const {
+  const quota::Admission* held = HeldBy(gang);
+  return held != nullptr && gang.bound.empty() && record.admitted_at < held->reserved_at;
 }
 
 void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   if (options_.quota != QuotaMode::kInternal) return;
   if (IsUnderQuota(gang)) under_quota_.insert(gang.id);
-  const auto known = parts_.find(gang.id);
-  if (known != parts_.end() && known->second.known &&
-      known->second.known->workload.id != gang.uid()) {
-    Withdraw(gang.id);
-  }
+  Part& part = parts_[gang.id];
+  if (part.known && part.known->workload.id != IdOf(gang)) Withdraw(gang.id);
   FindUncounted(gang);
-  CountUnadmitted(gang.id, gang.key.name_space, UnadmittedOf(gang));
-  if (!Holds(gang)) {
-    parts_[gang.id].idle_since = Never();
+  scheduler_.SetUnadmitted(gang.key.name_space, WhoIs(gang.key), UnadmittedOf(gang));
+  if (!part.held) {
+    part.idle_since = Never();
     const bool may_have_it = gang.ours && !gang.facts.blocked && !gang.facts.infeasible &&
-                             gang.facts.live > 0 && (!gang.facts.backing_off || holding.fits_now);
-    if (!may_have_it && parts_[gang.id].known) Withdraw(gang.id);
+                             !part.deactivated && gang.facts.live > 0 &&
+                             (!gang.facts.backing_off || holding.fits_now);
+    if (!may_have_it && part.known) Withdraw(gang.id);
+    workloads_->LetGo(gang, Stands(gang));
+    ReleaseSurplus(gang);
     return;
   }
-  Part& part = parts_[gang.id];
-  if (part.waits_for_room || !MayKeep(gang, holding)) {
+  const bool gave_up = GaveUp(gang) || (gang.facts.backing_off && !holding.fits_now);
+  if (part.releasing || part.waits_for_room || gave_up || !MayKeep(gang, holding)) {
     Release(gang);
     return;
   }
-  const AdmissionRecord& record = *records_->Of(gang);
-  if (part.granted == record.quota) part.granted.reset();
-  if (part.granted) {
-    WriteMore(gang);
-    return;
+  ReleaseSurplusOfEnded(gang);
+  if (part.granted && (part.granted->HasTheSame(*part.held) || !ReserveMore(gang))) {
+    part.granted.reset();
   }
+  if (part.granted) return;
   quota::Workload workload = WorkloadOf(gang);
   // It needs more than it asked for, minMember was raised for example: back to the queue.
   if (!gang.facts.blocked && gang.bound.empty() && !holding.posted &&
-      !record.quota->Covers(workload)) {
+      !part.held->Covers(workload)) {
     Release(gang);
     return;
   }
-  if (ReleaseIdleSurplus(gang)) return;
+  if (part.deactivated) {
+    StartEviction(gang, {"spec.active of its Workload is false", "Deactivated", ""});
+  }
   TellHeld(gang, std::move(workload));
 }
 
-// Quota beyond minMember is given back when its pods have been gone for long enough to be made
-// anew. True if it is being given back.
-bool QuotaAdmission::ReleaseIdleSurplus(const Gang& gang) {
-  AdmissionRecord record = *records_->Of(gang);
-  std::map<std::string, int64_t> members;
-  for (const auto* uids : {&gang.bound, &gang.unbound}) {
-    for (const std::string& uid : *uids) ++members[quota::PodSetOf(*snapshot_.FindPod(uid))];
+void QuotaAdmission::ReleaseSurplusOfEnded(const Gang& gang) {
+  for (const kube::Workload* more : SurplusOf(gang)) {
+    const kube::Pod* pod = snapshot_.FindPod(more->meta.Controller()->uid);
+    if (quota::HasQuota(*more) && pod != nullptr && pod->IsTerminal())
+      workloads_->Release(gang, *more);
   }
-  bool idle = false;
-  for (quota::PodSetAssignment& given : record.quota->surplus) {
-    const int64_t used =
-        std::max<int64_t>(0, members[given.name] - record.quota->CountedAsNeeded(given.name));
-    if (given.count <= used) continue;
-    idle = true;
-    given = given.ReducedTo(used);
-  }
-  Part& part = parts_[gang.id];
-  if (!idle || record.eviction || gang.facts.terminating) {
-    part.surplus_idle_since = Never();
-    return false;
-  }
-  part.surplus_idle_since = std::min(part.surplus_idle_since, agenda_->now());
-  const absl::Time due = part.surplus_idle_since + options_.repair_deadline;
-  if (agenda_->now() < due) {
-    agenda_->NoteAt(gang.id, due);
-    return false;
-  }
-  std::erase_if(record.quota->surplus, [](const auto& given) { return given.count == 0; });
-  records_->Write(gang, record);
-  return true;
 }
 
 // Also notes since when nothing of the gang stands or may start.
 bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
-  const AdmissionRecord& record = *records_->Of(gang);
+  const AdmissionRecord* record = records_->OwnOf(gang);
+  const bool ran = record != nullptr && record->bound_at;
   Part& part = parts_[gang.id];
-  const bool remade =
-      record.bound_at && !record.eviction && (gang.facts.made_anew || holding.remade);
-  if (!Stands(gang) && !holding.posted && !remade) {
+  const bool remade = ran && !part.evicting && (gang.facts.made_anew || holding.remade);
+  // That of a PodGroup which was deleted, and whose members are gone too.
+  const bool of_another = gang.group != nullptr && gang.bound.empty() && !gang.facts.terminating &&
+                          workloads_->Of(gang)->meta.Controller()->uid != gang.uid();
+  if ((!Stands(gang) || of_another) && !holding.posted && !remade) {
     part.idle_since = std::min(part.idle_since, agenda_->now());
     return false;
   }
@@ -341,23 +370,21 @@ bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
   // A gang that is restarted whole keeps its quota while its members are made anew.
   part.idle_since = std::min(part.idle_since, agenda_->now());
   const absl::Time until = part.idle_since + options_.repair_deadline;
-  if (!record.bound_at || agenda_->now() >= until) return false;
+  if (!ran || agenda_->now() >= until) return false;
   agenda_->NoteAt(gang.id, until);
   return true;
 }
 
 void QuotaAdmission::TellHeld(const Gang& gang, quota::Workload workload) {
-  const AdmissionRecord& record = *records_->Of(gang);
   Part& part = parts_[gang.id];
-  Known known = {.workload = std::move(workload),
-                 .admission = record.quota,
-                 .uncounted = part.uncounted.size()};
+  Known known = {
+      .workload = std::move(workload), .admission = part.held, .uncounted = part.uncounted.size()};
   if (part.known == known) return;
   part.known = std::move(known);
   const quota::Workload& told = part.known->workload;
   gang_of_[told.id] = gang.id;
-  scheduler_.SetAdmitted(told, *record.quota);
-  const bool grows = IsUnderQuota(gang) && !part.uncounted.empty() && !record.eviction;
+  scheduler_.SetAdmitted(told, *part.held);
+  const bool grows = !part.uncounted.empty() && EvictionOf(gang) == nullptr;
   if (grows) scheduler_.EnqueueSurplus(told);
   queues_changed_ = true;
 }
@@ -367,66 +394,110 @@ void QuotaAdmission::Admit(const Gang& gang, bool fits_now) {
   if (gang.facts.evicting || (gang.unbound.empty() && gang.required() == 0)) return;
   if (gang.facts.backing_off && !fits_now) return;
   const AdmissionRecord* record = records_->CurrentOf(gang);
-  const bool begins = record == nullptr || record->retry_after;
+  const bool begins = record == nullptr || record->retry_after || IsOfQuotaBefore(gang, *record);
   if (gang.facts.infeasible && begins) return;
   if (gang.facts.waits_for_room && Holds(gang)) return;  // it is being given back
   const bool needs_quota = IsUnderQuota(gang) && gang.bound.empty();
-  if (needs_quota && (begins || !Holds(gang))) {
+  if (PartOf(gang).releasing) return;
+  if (needs_quota && !Holds(gang)) {
     Request(gang);
   } else if (begins) {
-    Begin(gang);
+    records_->Write(gang, attempts_.Begin(gang));
   } else {
     records_->Write(gang, attempts_.TakeOver(gang));
   }
 }
 
-// Puts the gang in line, unless it has its quota.
+namespace {
+
+kube::OwnerReference ReferenceTo(const kube::Pod& pod) {
+  return {"v1", "Pod", pod.meta.name, pod.meta.uid, true};
+}
+
+}  // namespace
+
+// Puts the gang in line, or reserves what it was granted.
 void QuotaAdmission::Request(const Gang& gang) {
   Part& part = parts_[gang.id];
+  if (part.deactivated) return;
   if (part.granted) {
-    Begin(gang);
+    workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
     return;
   }
-  quota::Workload workload = WorkloadOf(gang);
-  // Members that replace those of a run that is over take up its quota.
-  if (Holds(gang) && records_->Of(gang)->quota->Covers(workload)) {
-    part.granted = records_->Of(gang)->quota;
-    Begin(gang);
-    return;
+  quota::Workload asked = WorkloadOf(gang);
+  const kube::OwnerReference owner =
+      gang.group == nullptr ? ReferenceTo(*snapshot_.FindPod(*gang.pods.begin()))
+                            : kube::OwnerReference{"scheduling.x-k8s.io/v1alpha1", "PodGroup",
+                                                   gang.key.name, gang.uid(), true};
+  const kube::Workload* workload = workloads_->Keep(gang, owner, asked);
+  if (workload == nullptr) return;
+  asked.id = workload->meta.uid;
+  if (Waits(gang) && part.known->workload == asked) {
+    const quota::Wait wait = scheduler_.WhyWaiting(asked.id);
+    if (wait.code == quota::WaitCode::kNone || quota::SaysWhy(*workload, wait)) return;
+    const absl::Time due = part.told_waiting + kTellingInterval;
+    if (agenda_->now() < due) return agenda_->NoteAt(gang.id, due);
+    part.told_waiting = agenda_->now();
+    return workloads_->Wait(gang, *workload, wait);
   }
-  if (Waits(gang) && part.known->workload == workload) return;
-  part.known = {.workload = std::move(workload), .admission = {}, .uncounted = 0};
+  part.known = {.workload = std::move(asked), .admission = {}, .uncounted = 0};
   gang_of_[part.known->workload.id] = gang.id;
   scheduler_.Enqueue(part.known->workload);
   queues_changed_ = true;
 }
 
-// More has been given than its record says.
-void QuotaAdmission::WriteMore(const Gang& gang) {
-  AdmissionRecord record = *records_->Of(gang);
-  record.quota = GrantedTo(gang);
-  records_->Write(gang, record);
-}
-
-void QuotaAdmission::Begin(const Gang& gang) {
-  AdmissionRecord record = attempts_.Begin(gang);
-  if (IsGranted(gang)) {
-    record.queue = QueueOf(gang);
-    record.quota = GrantedTo(gang);
+// What was granted beyond what is reserved: each member has a Workload of its own for it. False if
+// there is nobody to give it to any more.
+bool QuotaAdmission::ReserveMore(const Gang& gang) {
+  const Part& part = PartOf(gang);
+  std::map<std::string, int64_t> missing;
+  for (const quota::PodSetAssignment& given : part.granted->surplus) {
+    missing[given.name] += given.count;
   }
-  records_->Write(gang, record);
+  for (const quota::PodSetAssignment& given : part.held->surplus)
+    missing[given.name] -= given.count;
+  bool any = false;
+  for (const std::string& uid : part.uncounted) {
+    const kube::Pod& pod = *snapshot_.FindPod(uid);
+    const std::string set = quota::PodSetOf(pod);
+    if (missing[set]-- <= 0) continue;
+    any = true;
+    quota::Workload asked = part.known->workload;
+    asked.pod_sets = {{set, 1, pod.spec}};
+    const kube::Workload* workload = workloads_->Keep(gang, ReferenceTo(pod), asked);
+    if (workload == nullptr) continue;
+    const auto given =
+        std::ranges::find(part.granted->surplus, set, &quota::PodSetAssignment::name);
+    workloads_->Reserve(
+        gang, *workload,
+        {part.granted->cluster_queue, {given->ReducedTo(1)}, {}, part.granted->reserved_at});
+  }
+  return any;
 }
 
+// The record first: who finds the quota gone must not take up the run that used it.
 void QuotaAdmission::Release(const Gang& gang) {
-  parts_[gang.id].granted.reset();  // surplus that its record doesn't show yet
-  AdmissionRecord record = *records_->Of(gang);
-  record.quota.reset();
-  record.queue.clear();
-  record.eviction.reset();
-  record.bound_at.reset();
-  record.whole_with.reset();
-  record.identity = options_.identity;
-  records_->Write(gang, record);
+  Part& part = parts_[gang.id];
+  part.granted.reset();  // surplus that isn't reserved yet
+  part.releasing = part.held.has_value();
+  if (records_->IsBeingWritten(gang)) return;
+  if (const AdmissionRecord* known = records_->OwnOf(gang)) {
+    AdmissionRecord record = *known;
+    record.bound_at.reset();
+    record.whole_with.reset();
+    record.identity = options_.identity;
+    if (record != *known) {
+      records_->Write(gang, record);
+      if (gang.group != nullptr) return;
+    }
+  }
+  for (const kube::Workload* more : SurplusOf(gang)) {
+    if (quota::HasQuota(*more)) workloads_->Release(gang, *more);
+  }
+  const kube::Workload* workload = workloads_->Of(gang);
+  if (workload == nullptr || !quota::HasQuota(*workload)) return;
+  const char* how = gang.facts.succeeded >= gang.facts.min_member ? "Succeeded" : "Failed";
+  workloads_->Release(gang, *workload, NextState(gang.facts) == v1::FINISHED ? how : "");
 }
 
 void QuotaAdmission::ReleaseUntilRoom(const Gang& gang) {
@@ -449,8 +520,7 @@ void QuotaAdmission::GiveFlavors(const Gang& gang) {
         flavors.push_back(flavor);
       }
     }
-    quota::FlavorAdditions added =
-        quota::FlavorsFor(pod, *given, records_->Of(gang)->queue, flavors);
+    quota::FlavorAdditions added = quota::FlavorsFor(pod, *given, PartOf(gang).queue, flavors);
     // The selector of a pod without a gate can't be changed any more; the plan keeps it to its
     // flavors' nodes.
     if (!IsGatedByUs(pod)) added.node_selector.clear();
@@ -473,36 +543,44 @@ bool QuotaAdmission::MayBeEvicted(const Gang& gang, bool surplus_only) const {
   return budgets_.Allow(going);
 }
 
-void QuotaAdmission::StartEviction(const Gang& gang, const std::string& why, bool surplus_only) {
+void QuotaAdmission::StartEviction(const Gang& gang, Eviction eviction) {
   if (!Holds(gang)) return;
   Part& part = parts_[gang.id];
-  const std::optional<Eviction>& written = records_->Of(gang)->eviction;
-  for (const std::optional<Eviction>* already : {&written, &std::as_const(part.eviction)}) {
-    if (*already && (!(*already)->surplus_only || surplus_only)) return;
+  for (const std::optional<Eviction>* already : {&part.evicting, &part.eviction}) {
+    if (*already && (!(*already)->surplus_only || eviction.surplus_only)) return;
   }
-  part.eviction = {why, surplus_only};
+  part.eviction = std::move(eviction);
   agenda_->Note(gang.id);
 }
 
 bool QuotaAdmission::NoteEviction(const Gang& gang) {
   const auto it = parts_.find(gang.id);
   if (it == parts_.end() || !it->second.eviction) return false;
-  std::optional<Eviction>& eviction = it->second.eviction;
-  if (!Holds(gang) || records_->Of(gang)->eviction == eviction) {
-    eviction.reset();
+  Part& part = it->second;
+  const Eviction* written = EvictionOf(gang);
+  if (!Holds(gang) ||
+      (written != nullptr && written->surplus_only == part.eviction->surplus_only)) {
+    part.eviction.reset();
     return false;
   }
-  AdmissionRecord record = *records_->Of(gang);
-  record.eviction = eviction;
-  records_->Write(gang, record);
-  return true;
+  if (!part.eviction->surplus_only) {
+    workloads_->Evict(gang, *workloads_->Of(gang), *part.eviction);
+    return true;
+  }
+  bool any = false;
+  for (const kube::Workload* more : SurplusOf(gang)) {
+    if (!quota::HasQuota(*more)) continue;
+    workloads_->Evict(gang, *more, *part.eviction);
+    any = true;
+  }
+  if (!any) part.eviction.reset();
+  return any;
 }
 
 void QuotaAdmission::ReleaseSurplus(const Gang& gang) {
-  AdmissionRecord record = *records_->Of(gang);
-  record.quota->surplus.clear();
-  record.eviction.reset();
-  records_->Write(gang, record);
+  for (const kube::Workload* more : SurplusOf(gang)) {
+    if (quota::HasQuota(*more)) workloads_->Release(gang, *more);
+  }
 }
 
 // --- the step of all ---
@@ -513,7 +591,7 @@ void QuotaAdmission::Carry(const quota::Decision& decision) {
   agenda_->Note(gang->id);
   if (decision.admission) {
     Part& part = parts_[gang->id];
-    // There is nothing that surplus could be added to: it gave its quota back, or its record went.
+    // There is nothing that surplus could be added to: it gave its quota back.
     if (decision.surplus_only && (part.waits_for_room || !Holds(*gang))) {
       if (part.known && part.known->admission) {
         scheduler_.SetAdmitted(part.known->workload, *part.known->admission);
@@ -524,17 +602,17 @@ void QuotaAdmission::Carry(const quota::Decision& decision) {
     part.waits_for_room = false;
     part.known->admission = *decision.admission;
     if (decision.surplus_only) {
-      WriteMore(*gang);
+      ReserveMore(*gang);
     } else {
-      Begin(*gang);
+      workloads_->Reserve(*gang, *workloads_->Of(*gang), *part.granted);
     }
   }
   for (const quota::Victim& victim : decision.victims) {
     const Gang* found = GangOf(victim.id);
     if (found == nullptr) continue;
-    StartEviction(*found,
-                  fmt::format("gang {} {}", gang->key.ToString(), quota::VictimText(victim.reason)),
-                  victim.surplus_only);
+    StartEviction(
+        *found, {fmt::format("gang {} {}", gang->key.ToString(), quota::VictimText(victim.reason)),
+                 "Preempted", std::string(quota::KueueReason(victim.reason)), victim.surplus_only});
   }
 }
 
@@ -557,12 +635,12 @@ void QuotaAdmission::ReadWaitReasons() {
 
 void QuotaAdmission::Schedule(const Placeable& placeable) {
   if (options_.quota != QuotaMode::kInternal) return;
-  if (!scheduler_.NeedsSchedule()) {
+  if (!workloads_->Attend() || !scheduler_.NeedsSchedule()) {
     ReadWaitReasons();
     return;
   }
   queues_changed_ = reasons_stale_ = true;
-  // What is decided is compared with what the record says: as exact as the record's times.
+  // What is decided is compared with what Workloads say: as exact as the times there.
   const absl::Time reserved_at = absl::FromUnixMillis(absl::ToUnixMillis(agenda_->now()));
   for (const quota::Decision& decision : scheduler_.Schedule(
            reserved_at, [&](const quota::Workload& workload, const quota::PodSet& set,
@@ -572,10 +650,10 @@ void QuotaAdmission::Schedule(const Placeable& placeable) {
            })) {
     Carry(decision);
   }
-  for (const std::string& id : scheduler_.ToDrain()) {
+  for (const auto& [id, why] : scheduler_.ToDrain()) {
     const Gang* gang = GangOf(id);
     if (gang == nullptr) continue;
-    StartEviction(*gang, "its queue has stopPolicy HoldAndDrain", false);
+    StartEviction(*gang, {"its queue has stopPolicy HoldAndDrain", std::string(why), "", false});
   }
   ReadWaitReasons();
 }

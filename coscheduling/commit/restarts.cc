@@ -18,7 +18,7 @@ constexpr absl::Duration kLeftAlone = absl::Minutes(10);
 constexpr const char* kByHand = "delete the gang's pods, so that they are made anew";
 
 bool IsRestarting(const kube::AnyJob& job) {
-  return job.suspended && job.annotations.contains(kRestartAnnotation);
+  return job.suspended && job.annotations.contains(kube::kRestartAnnotation);
 }
 
 // What a PyTorchJob, an MPIJob or a RayCluster makes itself must all be gone, because it is made
@@ -115,14 +115,15 @@ bool Restarts::HasBegun(const Restarter& restarter) {
 // Asks for the first of the two patches, with the mark. True if that was started; what can't be
 // asked now is asked again.
 bool Restarts::Begin(const Gang& gang, const Restarter& restarter, const std::string& why,
-                     const std::optional<TriedFlavors>& tried) {
+                     const std::optional<kube::TriedFlavors>& tried) {
   const kube::AnyJob& job = *restarter.job;
   const kube::Workload* workload = restarter.workload;
   const std::string target = "restart/" + job.uid;
   const int64_t generation = workload != nullptr ? workload->meta.generation : job.generation;
   Annotations annotations;
-  annotations.emplace(kRestartAnnotation, EncodeMark({agenda_->now(), why, generation + 1}));
-  if (tried) annotations.emplace(kTriedAnnotation, EncodeTried(*tried));
+  annotations.emplace(kube::kRestartAnnotation,
+                      kube::EncodeMark({agenda_->now(), why, generation + 1}));
+  if (tried) annotations.emplace(kube::kTriedAnnotation, kube::EncodeTried(*tried));
   Action patch;
   std::string what, fix;
   if (workload != nullptr) {
@@ -159,7 +160,9 @@ bool Restarts::Begin(const Gang& gang, const Restarter& restarter, const std::st
 
 void Restarts::KeepGoing() {
   began_ = std::min(began_, agenda_->now());
-  for (const std::string& uid : marked_workloads_) KeepWorkload(workloads_.at(uid));
+  if (GivesBackToKueue()) {
+    for (const kube::Workload* workload : workloads_.Marked()) KeepWorkload(*workload);
+  }
   const std::set<std::string>& restarting = gangs_.jobs().Restarting();
   if (restarting_seen_ != restarting) {
     restarting_seen_.insert(restarting.begin(), restarting.end());
@@ -169,16 +172,17 @@ void Restarts::KeepGoing() {
   for (const std::string& uid : restarting_seen_) {
     const kube::AnyJob& job = *gangs_.jobs().Find(uid);
     if (job.going) continue;
-    const RestartStep step = NextRestartStep(job, PodsLeft(job));
-    if (step == RestartStep::kWait) continue;
+    const kube::RestartStep step = kube::NextRestartStep(job, PodsLeft(job));
+    if (step == kube::RestartStep::kWait) continue;
     const std::optional<bool> suspend =
-        step == RestartStep::kResume ? std::optional(false) : std::nullopt;
-    if (step == RestartStep::kLeave) {
+        step == kube::RestartStep::kResume ? std::optional(false) : std::nullopt;
+    if (step == kube::RestartStep::kLeave) {
       left_alone_[uid] = {
           fmt::format("{} was taken over by its user while it was being restarted", job.Title()),
           kByHand, agenda_->now() + kLeftAlone};
     }
-    outbox_->Act("restart/" + uid, Write(job, suspend, {{std::string(kRestartAnnotation), {}}}));
+    outbox_->Act("restart/" + uid,
+                 Write(job, suspend, {{std::string(kube::kRestartAnnotation), {}}}));
   }
 }
 
@@ -186,7 +190,7 @@ Reason Restarts::Blocker(const Gang& gang) {
   const kube::AnyJob* job = gangs_.JobOf(gang);
   if (job != nullptr && IsRestarting(*job)) {
     parts_[gang.id].remade_until = agenda_->now() + options_.repair_deadline;
-    const std::string why = DecodeMark(*job->Annotation(kRestartAnnotation)).why;
+    const std::string why = kube::DecodeMark(*job->Annotation(kube::kRestartAnnotation)).why;
     return {
         v1::JOB_RESTARTING,
         fmt::format("{} is suspended until its pods are gone, and then resumed; {} are left{}{}",
@@ -202,26 +206,27 @@ Reason Restarts::Blocker(const Gang& gang) {
 
 // --- another flavor ---
 
-TriedFlavors Restarts::TriedBefore(const Gang& gang) const {
+kube::TriedFlavors Restarts::TriedBefore(const Gang& gang) const {
   const kube::AnyJob* job = gangs_.JobOf(gang);
-  const std::string* text = job == nullptr ? nullptr : job->Annotation(kTriedAnnotation);
-  if (const kube::Workload* given = WorkloadOf(gang)) {
-    text = given->meta.Annotation(kTriedAnnotation);
+  const std::string* text = job == nullptr ? nullptr : job->Annotation(kube::kTriedAnnotation);
+  const bool kueues = options_.quota == QuotaMode::kKueue;
+  if (const kube::Workload* given = kueues ? WorkloadOf(gang) : nullptr) {
+    text = given->meta.Annotation(kube::kTriedAnnotation);
   }
-  std::optional<TriedFlavors> tried = DecodeTried(text == nullptr ? "" : *text);
+  std::optional<kube::TriedFlavors> tried = kube::DecodeTried(text == nullptr ? "" : *text);
   if (!tried) return {0, {}};
   std::erase_if(tried->flavors, [this](const auto& each) { return each.second <= agenda_->now(); });
   if (tried->flavors.empty()) tried->attempt = 0;
   return *tried;
 }
 
-bool Restarts::WasTried(const TriedFlavors::Until& tried, const std::string& flavor) const {
+bool Restarts::WasTried(const kube::TriedFlavors::Until& tried, const std::string& flavor) const {
   const auto until = tried.find(flavor);
   return until != tried.end() && agenda_->now() < until->second;
 }
 
 // One that members made anew could use and that hasn't been tried; "" if there is none.
-std::string Restarts::NextFlavor(const Gang& gang, const TriedFlavors::Until& tried) {
+std::string Restarts::NextFlavor(const Gang& gang, const kube::TriedFlavors::Until& tried) {
   if (!quota_->IsUnderQuota(gang)) return "";
   quota::Workload workload = quota_->WorkloadOf(gang);
   std::map<std::string, std::set<std::string>> carried;  // by pod set
@@ -253,19 +258,20 @@ std::string Restarts::NextFlavor(const Gang& gang, const TriedFlavors::Until& tr
 std::string Restarts::WhyNoFallback(const Gang& gang, std::string* fix) const {
   std::vector<std::string> policies;
   if (gang.group != nullptr) {
-    if (const std::string* value = gang.group->meta.Annotation(kFallbackAnnotation)) {
+    if (const std::string* value = gang.group->meta.Annotation(kube::kFallbackAnnotation)) {
       policies.push_back(*value);
     }
   }
   for (const std::string& uid : gang.unbound) {
     const kube::Pod& pod = *snapshot_.FindPod(uid);
-    const std::string* value = pod.meta.Annotation(kFallbackAnnotation);
-    policies.push_back(value == nullptr ? gangs_.jobs().OwnersAnnotation(pod, kFallbackAnnotation)
-                                        : *value);
+    const std::string* value = pod.meta.Annotation(kube::kFallbackAnnotation);
+    policies.push_back(
+        value == nullptr ? gangs_.jobs().OwnersAnnotation(pod, kube::kFallbackAnnotation) : *value);
   }
   for (const std::string& policy : policies) {
-    if (std::string why = WhyFallbackIsOff(policy); !why.empty()) {
-      *fix = fmt::format("remove annotation {}, or delete the gang's pods", kFallbackAnnotation);
+    if (std::string why = kube::WhyFallbackIsOff(policy); !why.empty()) {
+      *fix =
+          fmt::format("remove annotation {}, or delete the gang's pods", kube::kFallbackAnnotation);
       return why;
     }
   }
@@ -313,7 +319,8 @@ std::optional<Fallback> Restarts::SeekFallback(const Gang& gang, const Admission
 
 void Restarts::FindFallback(const Gang& gang) {
   const AdmissionRecord* record = records_.OwnOf(gang);
-  const bool gave_up = gang.ours && record != nullptr && record->retry_after && !record->quota;
+  const bool gave_up =
+      gang.ours && record != nullptr && record->retry_after && !quota_->Holds(gang);
   if (gave_up) {
     parts_[gang.id].fallback = SeekFallback(gang, *record);
   } else if (Part* part = parts_.Find(gang.id)) {
@@ -341,7 +348,7 @@ void Restarts::Decide(const Gang& gang) {
   const Restarter restarter = RestarterOf(gang);
   if (restarter.job == nullptr || HasBegun(restarter)) return;
   const AdmissionRecord& record = *records_.Of(gang);
-  Begin(gang, restarter, fallback->why, TriedFlavors{record.attempt, record.flavors_tried});
+  Begin(gang, restarter, fallback->why, kube::TriedFlavors{record.attempt, record.flavors_tried});
 }
 
 Reason Restarts::WithFallback(const Gang& gang, Reason reason) const {
@@ -368,8 +375,8 @@ bool Restarts::RestartWhole(const Gang& gang, const std::string& why) {
 
 void Restarts::Evict(const Gang& gang, bool posted) {
   if (quota_->NoteEviction(gang) || !quota_->Holds(gang)) return;
-  const std::optional<Eviction>& eviction = records_.Of(gang)->eviction;
-  if (!eviction) return;
+  const Eviction* eviction = quota_->EvictionOf(gang);
+  if (eviction == nullptr) return;
   const bool surplus_only = eviction->surplus_only;
   const size_t kept = surplus_only ? QuotaAdmission::KeptMembers(gang) : 0;
   std::vector<std::string> going;

@@ -5,6 +5,7 @@
 
 #include "coscheduling/labels.h"
 #include "fmt/format.h"
+#include "kube/objects/job_restart.h"
 #include "kube/objects/kueue_pod_group.h"
 #include "kube/objects/well_known.h"
 
@@ -62,7 +63,7 @@ std::vector<kube::NamespacedUid> JobGangs::Upsert(kube::AnyJob job) {
     Release(it->second, &affected);
   }
   Claim(job);
-  if (job.annotations.contains(kRestartAnnotation)) restarting_.insert(uid);
+  if (job.annotations.contains(kube::kRestartAnnotation)) restarting_.insert(uid);
   const kube::NamespacedUid key = job.Key();
   if (job.parent) children_[{job.name_space, job.parent->uid}].insert(uid);
   AddContenders(job, &affected);

@@ -30,8 +30,6 @@
 
 namespace muster::coscheduling {
 
-// On a job that Muster has suspended and will resume (job_restart.h).
-inline constexpr std::string_view kRestartAnnotation = "muster.dev/restart";
 inline constexpr std::string_view kPriorityClassLabel = "kueue.x-k8s.io/priority-class";
 
 // A gang that is derived and not named by its pods' PodGroup label.

@@ -27,11 +27,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "cluster/journal.h"
+#include "cluster/suspect_nodes.h"
 #include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
 #include "coscheduling/placement/planner/planner.h"
 #include "coscheduling/placement/refused_nodes.h"
-#include "coscheduling/placement/suspect_nodes.h"
 
 namespace muster::coscheduling {
 
@@ -64,7 +64,7 @@ class Placement : Owner {
 
   // All of them outlive it. `room` is the owner's snapshot, in which places are assumed.
   Placement(const Owner& owner, cluster::Snapshot* room, QuotaAdmission* quota,
-            const SuspectNodes& suspects, CapacityOf capacity_of)
+            const cluster::SuspectNodes& suspects, CapacityOf capacity_of)
       : Owner(owner),
         room_(room),
         quota_(quota),
@@ -263,7 +263,7 @@ class Placement : Owner {
 
   cluster::Snapshot* room_;
   QuotaAdmission* quota_;
-  const SuspectNodes& suspects_;
+  const cluster::SuspectNodes& suspects_;
   const CapacityOf capacity_of_;
 
   PerGang<Part> parts_;

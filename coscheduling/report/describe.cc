@@ -139,7 +139,7 @@ void Report::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const {
     SetTime(until, &(*out->mutable_holds())[uid]);
   }
   // What a gang alone minds is in that gang's reason.
-  const SuspectNodes::Entry* suspect = from_.suspects.Find(name);
+  const cluster::SuspectNodes::Entry* suspect = from_.suspects.Find(name);
   if (suspect != nullptr && !suspect->turned_away.empty()) {
     out->set_suspect(true);
     out->set_suspect_reason(suspect->rejection.fault);
@@ -167,14 +167,9 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
     SetTime(record->deadline, out->mutable_deadline());
     if (record->retry_after) SetTime(from_.provisioning.RetryAt(gang), out->mutable_retry_at());
   }
-  if (from_.quota.Holds(gang)) {
-    const quota::Admission& admission = *from_.records.Of(gang)->quota;
-    out->set_cluster_queue(admission.cluster_queue);
-    std::set<std::string> names;
-    for (const quota::PodSetAssignment& given : admission.pod_sets) {
-      names.merge(FlavorNames(given));
-    }
-    for (const std::string& name : names) out->add_flavors(name);
+  if (const quota::Admission* held = from_.quota.HeldBy(gang)) {
+    out->set_cluster_queue(held->cluster_queue);
+    for (const std::string& name : from_.quota.FlavorsOf(gang)) out->add_flavors(name);
   }
   if (part != parts_.end() && part->second.bound_at) {
     SetTime(*part->second.bound_at, out->mutable_bound_at());

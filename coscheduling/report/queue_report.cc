@@ -23,7 +23,8 @@ std::pair<std::string, std::string> NamesOf(const quota::QueueStatus& status) {
 }
 
 std::string DigestOf(const quota::QueueStatus& status) {
-  std::string text = fmt::format("{}|{}|{}", status.pending, status.admitted, status.error);
+  std::string text =
+      fmt::format("{}|{}|{}|{}", status.pending, status.admitted, status.error, status.stopped);
   for (const quota::FlavorUsage& usage : status.usage) {
     text +=
         fmt::format("|{}/{}={},{}", usage.flavor, usage.resource, usage.reserved, usage.borrowed);
@@ -80,7 +81,7 @@ bool QueueReport::Write(const quota::QueueStatus& status) {
     agenda_->WakeAt(due);
     return false;
   }
-  const bool active = status.error.empty();
+  const bool active = status.error.empty() && status.stopped.empty();
   if (shown.digest.empty() || active != shown.active) shown.since = now;
   UpdateQueueStatus update;
   std::tie(update.name_space, update.name) = NamesOf(status);

@@ -225,18 +225,25 @@ Reason Report::QuotaReason(const Gang& gang) const {
     return {v1::PREEMPTED,
             fmt::format("{} of {} members are to go: {}",
                         gang.facts.bound + (gang.facts.terminating ? 1 : 0), gang.facts.min_member,
-                        from_.records.Of(gang)->eviction->why),
+                        from_.quota.EvictionOf(gang)->why),
             ""};
   }
-  if (from_.quota.IsGranted(gang)) {
-    return RecordReason(from_.records.ErrorOf(gang),
-                        "quota is reserved; the admission record is being written");
+  if (const std::string& error = from_.quota.WorkloadErrorOf(gang); !error.empty()) {
+    return {v1::RECORD_FAILED, "its Workload can't be written: " + error,
+            "install Kueue's Workload CRD, and let muster write workloads and their status"};
   }
-  const quota::Wait wait = from_.quota.scheduler().WhyWaiting(gang.uid());
+  if (from_.quota.IsDeactivated(gang)) {
+    return {v1::QUEUE_STOPPED, "spec.active of its Workload is false", "set it to true"};
+  }
+  if (from_.quota.IsGranted(gang)) {
+    return {v1::RECORD_PENDING, "quota is granted; its Workload is being written", ""};
+  }
+  const quota::Wait wait = from_.quota.scheduler().WhyWaiting(from_.quota.IdOf(gang));
   if (gang.facts.waits_for_room &&
       (wait.code == quota::WaitCode::kNone || wait.code == quota::WaitCode::kNotPlaceable)) {
     return CapacityReason(gang, "; its quota is given back until there is room");
   }
+  if (!from_.quota.Waits(gang)) return {v1::RECORD_PENDING, "its Workload is being written", ""};
   return {CodeOf(wait.code), wait.message, wait.fix};
 }
 
@@ -312,7 +319,8 @@ std::string Report::SuspectText(const Gang& gang) const {
   std::string text;
   size_t shown = 0;
   for (const auto& [node, entry] : from_.suspects.nodes()) {
-    const SuspectNodes::Sighting* why = from_.suspects.WhyLeftOut(node, gang.key.ToString());
+    const cluster::SuspectNodes::Sighting* why =
+        from_.suspects.WhyLeftOut(node, gang.key.ToString());
     if (why == nullptr) continue;
     const cluster::NodeInfo* info = from_.snapshot.FindNode(node);
     if (info == nullptr || !info->UsableNow()) continue;
@@ -336,7 +344,7 @@ void Report::AddSuspects(const Gang& gang, Reason* reason) const {
   reason->code = v1::NODES_SUSPECT;
   reason->fix = fmt::format(
       "repair or delete the nodes, or, if they are whole, remove annotation {} from them",
-      kSuspectAnnotation);
+      cluster::kSuspectAnnotation);
 }
 
 }  // namespace muster::coscheduling

@@ -15,6 +15,7 @@
 #include "absl/container/node_hash_map.h"
 #include "cluster/journal.h"
 #include "cluster/snapshot.h"
+#include "cluster/suspect_nodes.h"
 #include "coscheduling/admission/quota_admission.h"
 #include "coscheduling/admission/records.h"
 #include "coscheduling/agenda.h"
@@ -25,7 +26,6 @@
 #include "coscheduling/gangs/gangs.h"
 #include "coscheduling/outbox.h"
 #include "coscheduling/placement/placement.h"
-#include "coscheduling/placement/suspect_nodes.h"
 #include "coscheduling/provisioning/holds.h"
 #include "coscheduling/provisioning/placeability.h"
 #include "coscheduling/provisioning/provisioning.h"
@@ -46,7 +46,7 @@ struct ReportSources {
   const Records& records;
   const QuotaAdmission& quota;
   const Placement& placement;
-  const SuspectNodes& suspects;
+  const cluster::SuspectNodes& suspects;
   const Placeability& placeability;
   const Provisioning& provisioning;
   const NodeHolds& holds;

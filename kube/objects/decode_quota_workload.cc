@@ -24,8 +24,9 @@ Workload::PodSet ReadPodSet(const JsonValue& value, JsonReader& reader) {
   return set;
 }
 
-bool IsTrue(const JsonValue& conditions, std::string_view type) {
-  return FindCondition(conditions, type).Get("status").View() == "True";
+bool IsTrue(const Workload& workload, std::string_view type) {
+  const auto it = workload.conditions.find(std::string(type));
+  return it != workload.conditions.end() && it->second.status == "True";
 }
 
 }  // namespace
@@ -42,21 +43,28 @@ absl::StatusOr<Workload> Decode<Workload>(std::string_view json) {
   const JsonValue active = spec.Get("active");
   workload.active = !active.present() || active.Bool();
   workload.queue = spec.Get("queueName").String();
+  workload.priority = spec.Get("priority").Int();
   spec.Get("podSets").ForEach(
       [&](const JsonValue& value) { workload.pod_sets.push_back(ReadPodSet(value, reader)); });
   const JsonValue status = root.Get("status");
-  status.Get("admission").Get("podSetAssignments").ForEach([&](const JsonValue& given) {
+  const JsonValue admission = status.Get("admission");
+  workload.cluster_queue = admission.Get("clusterQueue").String();
+  admission.Get("podSetAssignments").ForEach([&](const JsonValue& given) {
     for (Workload::PodSet& set : workload.pod_sets) {
       if (set.name != given.Get("name").View()) continue;
       for (const auto& [resource, flavor] : ReadStringMap(given.Get("flavors"))) {
         set.flavors.emplace(resource, flavor);
       }
+      set.usage = ReadResourceList(given.Get("resourceUsage"));
+      set.reserved_count = given.Get("count").Int(set.count);
     }
   });
-  const JsonValue conditions = status.Get("conditions");
-  workload.reserved = IsTrue(conditions, "QuotaReserved");
-  workload.evicted = IsTrue(conditions, "Evicted");
-  workload.finished = IsTrue(conditions, "Finished");
+  status.Get("conditions").ForEach([&](const JsonValue& condition) {
+    workload.conditions[condition.Get("type").String()] = ReadCondition(condition);
+  });
+  workload.reserved = IsTrue(workload, "QuotaReserved");
+  workload.evicted = IsTrue(workload, "Evicted");
+  workload.finished = IsTrue(workload, "Finished");
   workload.error =
       reader.status().ok() ? reader.unusable() : std::string(reader.status().message());
   return workload;

@@ -1,26 +1,26 @@
-#include "coscheduling/placement/suspect_nodes.h"
+#include "cluster/suspect_nodes.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "kube/objects/time_text.h"
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 namespace {
 
-std::string_view NamespaceOf(std::string_view gang) { return gang.substr(0, gang.find('/')); }
+std::string_view NamespaceOf(std::string_view whose) { return whose.substr(0, whose.find('/')); }
 
 }  // namespace
 
-bool SuspectNodes::Report(const kube::Pod& pod, const std::string& gang, const std::string& fault,
+bool SuspectNodes::Report(const kube::Pod& pod, const std::string& whose, const std::string& fault,
                           bool turned_away, absl::Time now) {
   const absl::Time until = pod.ended_at.value_or(now) + time_;
   if (until <= now) return false;
   Entry& entry = nodes_[pod.node_name];
-  const bool known = turned_away ? !entry.turned_away.insert(gang).second
-                                 : entry.own.contains(gang) || entry.turned_away.contains(gang);
+  const bool known = turned_away ? !entry.turned_away.insert(whose).second
+                                 : entry.own.contains(whose) || entry.turned_away.contains(whose);
   if (known && !pod.ended_at) return false;
-  Sighting& latest = turned_away ? entry.rejection : entry.own[gang];
+  Sighting& latest = turned_away ? entry.rejection : entry.own[whose];
   if (until > latest.until) latest = {fault, until};
   return true;
 }
@@ -40,8 +40,8 @@ void SuspectNodes::Restore(std::string_view node, std::string_view annotation) {
   entry.rejection = {text("fault"), *until};
   const auto gangs = json.find("gangs");
   if (gangs == json.end() || !gangs->is_array()) return;
-  for (const auto& gang : *gangs) {
-    if (gang.is_string()) entry.turned_away.insert(gang.get<std::string>());
+  for (const auto& name : *gangs) {
+    if (name.is_string()) entry.turned_away.insert(name.get<std::string>());
   }
 }
 
@@ -71,7 +71,7 @@ absl::Time SuspectNodes::NextExpiry() const {
   absl::Time next = absl::InfiniteFuture();
   for (const auto& [name, entry] : nodes_) {
     if (!entry.turned_away.empty()) next = std::min(next, entry.rejection.until);
-    for (const auto& [gang, own] : entry.own) next = std::min(next, own.until);
+    for (const auto& [whose, own] : entry.own) next = std::min(next, own.until);
   }
   return next;
 }
@@ -82,17 +82,17 @@ const SuspectNodes::Entry* SuspectNodes::Find(std::string_view node) const {
 }
 
 const SuspectNodes::Sighting* SuspectNodes::WhyLeftOut(std::string_view node,
-                                                       const std::string& gang) const {
+                                                       const std::string& whose) const {
   const Entry* entry = Find(node);
   if (entry == nullptr) return nullptr;
   const std::set<std::string>& gangs = entry->turned_away;
   const bool of_two_namespaces =
       !gangs.empty() && NamespaceOf(*gangs.begin()) != NamespaceOf(*gangs.rbegin());
-  if (gangs.contains(gang) || of_two_namespaces ||
-      std::ranges::count(gangs, NamespaceOf(gang), NamespaceOf) >= 2) {
+  if (gangs.contains(whose) || of_two_namespaces ||
+      std::ranges::count(gangs, NamespaceOf(whose), NamespaceOf) >= 2) {
     return &entry->rejection;
   }
-  const auto own = entry->own.find(gang);
+  const auto own = entry->own.find(whose);
   return own == entry->own.end() ? nullptr : &own->second;
 }
 
@@ -107,4 +107,4 @@ std::string SuspectTaintValueOf(const SuspectNodes::Entry& entry) {
   return absl::FormatTime("%Y%m%dT%H%M%SZ", entry.rejection.until, absl::UTCTimeZone());
 }
 
-}  // namespace muster::coscheduling
+}  // namespace muster::cluster

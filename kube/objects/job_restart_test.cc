@@ -1,8 +1,8 @@
-#include "coscheduling/gangs/job_restart.h"
+#include "kube/objects/job_restart.h"
 
 #include <gtest/gtest.h>
 
-namespace muster::coscheduling {
+namespace muster::kube {
 namespace {
 
 const absl::Time kTried = absl::FromUnixSeconds(1'700'000'000);
@@ -53,7 +53,7 @@ TEST(NextRestartStep, IsReadFromTheJobAlone) {
            Case{"its user resumed and suspended it", true, 2, 0, RestartStep::kLeave},
            Case{"its user did so while pods are left", true, 2, 3, RestartStep::kLeave},
        }) {
-    kube::AnyJob job;
+    AnyJob job;
     job.suspended = c.suspended;
     job.generation = 5 + c.changes;
     job.annotations[std::string(kRestartAnnotation)] = EncodeMark({kTried, "why", 5});
@@ -63,7 +63,7 @@ TEST(NextRestartStep, IsReadFromTheJobAlone) {
 
 // Who could not say better than by the annotation alone is believed.
 TEST(NextRestartStep, AMarkThatCannotBeReadResumesAllTheSame) {
-  kube::AnyJob job;
+  AnyJob job;
   job.suspended = true;
   job.generation = 9;
   job.annotations[std::string(kRestartAnnotation)] = "please";
@@ -79,4 +79,4 @@ TEST(Fallback, IsOnUnlessSomebodySaysNever) {
 }
 
 }  // namespace
-}  // namespace muster::coscheduling
+}  // namespace muster::kube

@@ -1,8 +1,8 @@
-#include "coscheduling/placement/suspect_nodes.h"
+#include "cluster/suspect_nodes.h"
 
 #include <gtest/gtest.h>
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 namespace {
 
 const absl::Time kFailed = absl::FromUnixSeconds(1'000);
@@ -18,13 +18,13 @@ kube::Pod FailedPod(std::string uid, std::string reason, std::string termination
   return pod;
 }
 
-bool TurnAway(SuspectNodes* suspects, const std::string& pod, const std::string& gang,
+bool TurnAway(SuspectNodes* suspects, const std::string& pod, const std::string& whose,
               absl::Time now = kFailed) {
-  return suspects->Report(FailedPod(pod, "OutOfcpu"), gang, "OutOfcpu: \"2\" cpu", true, now);
+  return suspects->Report(FailedPod(pod, "OutOfcpu"), whose, "OutOfcpu: \"2\" cpu", true, now);
 }
 
-bool IsLeftOut(const SuspectNodes& suspects, const std::string& gang) {
-  return suspects.WhyLeftOut("n1", gang) != nullptr;
+bool IsLeftOut(const SuspectNodes& suspects, const std::string& whose) {
+  return suspects.WhyLeftOut("n1", whose) != nullptr;
 }
 
 TEST(SuspectNodes, TheKubeletsRejectionsCountForTheNamespaceAfterTwoGangsForAllAfterTwoNamespaces) {
@@ -42,8 +42,8 @@ TEST(SuspectNodes, TheKubeletsRejectionsCountForTheNamespaceAfterTwoGangsForAllA
 
 TEST(SuspectNodes, WhatUsersSayCountsForTheirOwnGangOnly) {
   SuspectNodes suspects(absl::Minutes(10));
-  for (const char* gang : {"team/a", "team/b", "others/a"}) {
-    EXPECT_TRUE(suspects.Report(FailedPod(gang, ""), gang, "GPU is lost", false, kFailed));
+  for (const char* whose : {"team/a", "team/b", "others/a"}) {
+    EXPECT_TRUE(suspects.Report(FailedPod(whose, ""), whose, "GPU is lost", false, kFailed));
   }
   EXPECT_TRUE(IsLeftOut(suspects, "team/a"));
   EXPECT_EQ(suspects.WhyLeftOut("n1", "team/a")->fault, "GPU is lost");
@@ -108,4 +108,4 @@ TEST(SuspectNodes, ATaintsValueIsALabelsValue) {
 }
 
 }  // namespace
-}  // namespace muster::coscheduling
+}  // namespace muster::cluster

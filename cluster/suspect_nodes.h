@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "kube/objects/pod.h"
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 
 inline constexpr std::string_view kSuspectAnnotation = "muster.dev/suspect";
 // Effect NoSchedule, its value the end of the suspicion; only where the configuration asks for it,
@@ -45,7 +45,7 @@ class SuspectNodes {
   // count any more `time` after it, if the pod says when that was. Of two of one gang whose time
   // isn't known the first one counts: it may be the same one, seen by another process. True if
   // anything changed.
-  bool Report(const kube::Pod& pod, const std::string& gang, const std::string& fault,
+  bool Report(const kube::Pod& pod, const std::string& whose, const std::string& fault,
               bool turned_away, absl::Time now);
   // What the node's annotation says, as far as it isn't known; what can't be read says nothing.
   void Restore(std::string_view node, std::string_view annotation);
@@ -55,7 +55,7 @@ class SuspectNodes {
   absl::Time NextExpiry() const;
 
   // Why the gang leaves the node out; nullptr if it doesn't. Valid until the next change.
-  const Sighting* WhyLeftOut(std::string_view node, const std::string& gang) const;
+  const Sighting* WhyLeftOut(std::string_view node, const std::string& whose) const;
   const Entry* Find(std::string_view node) const;
   const std::map<std::string, Entry, std::less<>>& nodes() const { return nodes_; }
 
@@ -69,4 +69,4 @@ std::string SuspectAnnotationOf(const SuspectNodes::Entry& entry);
 // The taint's value: "20260101T001000Z" (a label's value can't hold colons).
 std::string SuspectTaintValueOf(const SuspectNodes::Entry& entry);
 
-}  // namespace muster::coscheduling
+}  // namespace muster::cluster

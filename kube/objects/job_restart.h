@@ -14,10 +14,12 @@
 #include <string_view>
 
 #include "absl/time/time.h"
-#include "coscheduling/gangs/job_gangs.h"
+#include "kube/objects/any_job.h"
 
-namespace muster::coscheduling {
+namespace muster::kube {
 
+// On a job that Muster has suspended and will resume.
+inline constexpr std::string_view kRestartAnnotation = "muster.dev/restart";
 // On a PodGroup, a job or a member: "restart" (as if it were absent), or "never".
 inline constexpr std::string_view kFallbackAnnotation = "muster.dev/fallback";
 // On a job that was restarted for another flavor: what its gang had tried, for where the admission
@@ -53,9 +55,9 @@ enum class RestartStep {
 // suspended any more, and also if it is suspended although its spec has changed at least twice
 // since: resumed and suspended again, as nobody else does it. A user who suspends what is suspended
 // already changes nothing that could be seen, and takes the annotation off instead.
-RestartStep NextRestartStep(const kube::AnyJob& job, int64_t pods_left);
+RestartStep NextRestartStep(const AnyJob& job, int64_t pods_left);
 
 // "" if the value lets a gang fall back to another flavor, else why not. Empty: it isn't set.
 std::string WhyFallbackIsOff(std::string_view annotation);
 
-}  // namespace muster::coscheduling
+}  // namespace muster::kube

@@ -1,4 +1,4 @@
-#include "coscheduling/gangs/job_restart.h"
+#include "kube/objects/job_restart.h"
 
 #include <nlohmann/json.hpp>
 
@@ -6,13 +6,13 @@
 #include "kube/objects/json_value.h"
 #include "kube/objects/time_text.h"
 
-namespace muster::coscheduling {
+namespace muster::kube {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
 // One that can't be read is long over.
-absl::Time TimeOf(kube::JsonValue json) { return json.Time().value_or(absl::InfinitePast()); }
+absl::Time TimeOf(JsonValue json) { return json.Time().value_or(absl::InfinitePast()); }
 
 // By a user who resumed the job and suspended it again.
 constexpr int64_t kChangesOfAUser = 2;
@@ -21,35 +21,34 @@ constexpr int64_t kChangesOfAUser = 2;
 
 std::string EncodeMark(const RestartMark& mark) {
   return OrderedJson{
-      {"at", kube::MilliTimeText(mark.at)}, {"why", mark.why}, {"generation", mark.generation}}
+      {"at", MilliTimeText(mark.at)}, {"why", mark.why}, {"generation", mark.generation}}
       .dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 RestartMark DecodeMark(std::string_view text) {
-  kube::JsonReader reader(text);
-  const kube::JsonValue json = reader.root();
+  JsonReader reader(text);
+  const JsonValue json = reader.root();
   return {TimeOf(json.Get("at")), json.Get("why").String(), json.Get("generation").Int()};
 }
 
 std::string EncodeTried(const TriedFlavors& tried) {
   OrderedJson json = {{"attempt", tried.attempt}, {"flavors", OrderedJson::object()}};
-  for (const auto& [name, until] : tried.flavors)
-    json["flavors"][name] = kube::MilliTimeText(until);
+  for (const auto& [name, until] : tried.flavors) json["flavors"][name] = MilliTimeText(until);
   return json.dump();
 }
 
 std::optional<TriedFlavors> DecodeTried(std::string_view text) {
-  kube::JsonReader reader(text);
-  const kube::JsonValue flavors = reader.root().Get("flavors");
+  JsonReader reader(text);
+  const JsonValue flavors = reader.root().Get("flavors");
   TriedFlavors tried = {reader.root().Get("attempt").Int(), {}};
-  flavors.ForEachField([&](std::string_view name, kube::JsonValue until) {
+  flavors.ForEachField([&](std::string_view name, JsonValue until) {
     tried.flavors[std::string(name)] = TimeOf(until);
   });
   if (!flavors.present() || tried.attempt < 1 || !reader.status().ok()) return std::nullopt;
   return tried;
 }
 
-RestartStep NextRestartStep(const kube::AnyJob& job, int64_t pods_left) {
+RestartStep NextRestartStep(const AnyJob& job, int64_t pods_left) {
   if (!job.suspended) return RestartStep::kLeave;
   const std::string* text = job.Annotation(kRestartAnnotation);
   const RestartMark mark = DecodeMark(text == nullptr ? "" : *text);
@@ -66,4 +65,4 @@ std::string WhyFallbackIsOff(std::string_view annotation) {
                      annotation);
 }
 
-}  // namespace muster::coscheduling
+}  // namespace muster::kube

@@ -1,0 +1,275 @@
+#include "coscheduling/admission/workloads.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "coscheduling/labels.h"
+#include "fmt/format.h"
+#include "kube/objects/job_restart.h"
+#include "kube/objects/workload_name.h"
+
+namespace muster::coscheduling {
+namespace {
+
+constexpr std::string_view kPodGroupKind = "PodGroup";
+
+// A Muster made it.
+bool IsOurs(const kube::Workload& workload) {
+  return workload.meta.Annotation(kLeaderAnnotation) != nullptr;
+}
+
+}  // namespace
+
+// --- observations ---
+
+std::string Workloads::KeyOf(const kube::NamespacedUid& owner) {
+  return fmt::format("{}//{}", owner.name_space, owner.uid);
+}
+
+std::string Workloads::KeyOf(const std::string& name_space, const kube::OwnerReference& owner) {
+  if (owner.kind != kPodGroupKind) return KeyOf(kube::NamespacedUid{name_space, owner.uid});
+  return GangKey{name_space, owner.name}.ToString();
+}
+
+std::string Workloads::KeyOf(const kube::Workload& workload) {
+  return KeyOf(workload.meta.name_space, *workload.meta.Controller());
+}
+
+// One that a Muster made, that could be reserved, and isn't this process's to reserve.
+bool Workloads::MustBeTaken(const kube::Workload& workload) const {
+  const std::string* leader = workload.meta.Annotation(kLeaderAnnotation);
+  return leader != nullptr && *leader != options_.identity && !workload.reserved &&
+         !workload.finished && !workload.meta.deletion_time;
+}
+
+void Workloads::Upsert(kube::Workload workload) {
+  const bool read = options_.quota == QuotaMode::kInternal ||
+                    (options_.quota == QuotaMode::kKueue && options_.kueue_fallback);
+  const kube::OwnerReference* owner = workload.meta.Controller();
+  if (!read || owner == nullptr) return;
+  const std::string uid = workload.meta.uid;
+  const auto known = workloads_.find(uid);
+  if (known != workloads_.end()) {
+    const kube::ObjectMeta& before = known->second.meta;
+    if (kube::IsOlderVersion(workload.meta.resource_version, before.resource_version)) return;
+    const std::string* leader = before.Annotation(kLeaderAnnotation);
+    const std::string* now = workload.meta.Annotation(kLeaderAnnotation);
+    deposed_ |=
+        leader != nullptr && *leader == options_.identity && now != nullptr && *now != *leader;
+  }
+  const auto keep = [&uid](std::set<std::string>* uids, bool in) {
+    if (in) {
+      uids->insert(uid);
+    } else {
+      uids->erase(uid);
+    }
+  };
+  keep(&marked_, workload.meta.Annotation(kube::kRestartAnnotation) != nullptr ||
+                     workload.meta.Annotation(kube::kTriedAnnotation) != nullptr);
+  keep(&untaken_, MustBeTaken(workload));
+  if (IsOurs(workload)) homeless_.insert(uid);
+  if (workload.finished) workload.pod_sets.clear();
+  of_owner_[KeyOf(workload)].insert(uid);
+  const kube::Workload& kept = workloads_.insert_or_assign(uid, std::move(workload)).first->second;
+  NoteGangs(kept);
+}
+
+void Workloads::Remove(const std::string& uid) {
+  const auto known = workloads_.find(uid);
+  if (known == workloads_.end()) return;
+  const kube::Workload workload = std::move(known->second);
+  workloads_.erase(known);
+  for (std::set<std::string>* uids : {&marked_, &untaken_, &homeless_}) uids->erase(uid);
+  const auto of_owner = of_owner_.find(KeyOf(workload));
+  of_owner->second.erase(uid);
+  if (of_owner->second.empty()) of_owner_.erase(of_owner);
+  NoteGangs(workload);
+}
+
+void Workloads::NoteGangs(const kube::Workload& workload) {
+  if (const kube::AnyJob* job = gangs_.jobs().FindOwner(workload.meta)) {
+    for (GangId gang : gangs_.GangsOf(*job)) agenda_->Note(gang);
+  } else if (const Gang* gang = GangOf(workload)) {
+    agenda_->Note(gang->id);
+  }
+}
+
+void Workloads::ForgetGang(GangId gang, const GangKey& key) {
+  errors_.Forget(gang);
+  const auto of_group = of_owner_.find(key.ToString());
+  if (of_group == of_owner_.end() || key.is_pod) return;
+  homeless_.insert(of_group->second.begin(), of_group->second.end());
+}
+
+// --- questions ---
+
+const Gang* Workloads::GangOf(const kube::Workload& workload) const {
+  const kube::OwnerReference& owner = *workload.meta.Controller();
+  const std::string& name_space = workload.meta.name_space;
+  if (owner.kind == kPodGroupKind) return gangs_.Find({name_space, owner.name, false});
+  const Gang* gang = gangs_.OfPod(owner.uid);
+  return gang != nullptr && gang->key.name_space == name_space ? gang : nullptr;
+}
+
+const kube::Workload* Workloads::FirstOf(const std::string& key, auto wanted) const {
+  const auto uids = of_owner_.find(key);
+  if (uids == of_owner_.end()) return nullptr;
+  for (const std::string& uid : uids->second) {
+    const kube::Workload& workload = workloads_.at(uid);
+    if (wanted(workload)) return &workload;
+  }
+  return nullptr;
+}
+
+const kube::Workload* Workloads::Of(const Gang& gang) const {
+  if (gang.key.is_pod)
+    return gang.pods.empty() ? nullptr : OfPod({gang.key.name_space, *gang.pods.begin()});
+  const std::string key = gang.key.ToString();
+  const kube::Workload* found = FirstOf(key, [](const auto& each) { return each.reserved; });
+  if (found != nullptr) return found;
+  return FirstOf(key, [&](const auto& each) {
+    return each.meta.Controller()->uid == gang.uid() || each.meta.deletion_time;
+  });
+}
+
+const kube::Workload* Workloads::OfPod(const kube::NamespacedUid& pod) const {
+  return FirstOf(KeyOf(pod), [](const auto&) { return true; });
+}
+
+const kube::Workload* Workloads::OfJob(const kube::NamespacedUid& job) const {
+  const std::string key = KeyOf(job);
+  const auto open = [](const kube::Workload& each) {
+    return !each.finished && !each.meta.deletion_time;
+  };
+  const kube::Workload* first = FirstOf(key, open);
+  const auto another = [&](const kube::Workload& each) { return &each != first && open(each); };
+  return FirstOf(key, another) == nullptr ? first : nullptr;
+}
+
+std::vector<const kube::Workload*> Workloads::Marked() const {
+  std::vector<const kube::Workload*> marked;
+  for (const std::string& uid : marked_) marked.push_back(&workloads_.at(uid));
+  return marked;
+}
+
+const std::string& Workloads::ErrorOf(const Gang& gang) const { return errors_.Of(gang.id); }
+
+// --- writing ---
+
+PatchWorkload Workloads::Patch(const kube::Workload& workload) const {
+  PatchWorkload patch;
+  patch.workload = RefOf(workload.meta);
+  patch.has_annotations = workload.has_annotations;
+  return patch;
+}
+
+bool Workloads::Attend() {
+  for (const std::string& uid : untaken_) {
+    PatchWorkload take = Patch(workloads_.at(uid));
+    take.annotations.emplace(kLeaderAnnotation, options_.identity);
+    if (!deposed_) outbox_->Act("workload/" + uid, std::move(take));
+  }
+  for (auto it = homeless_.begin(); it != homeless_.end();) {
+    const kube::Workload& workload = workloads_.at(*it);
+    const bool done =
+        GangOf(workload) != nullptr || (!workload.reserved && !quota::HasFinalizer(workload));
+    it = done ? homeless_.erase(it) : std::next(it);
+    if (!done) LetGo(workload);
+  }
+  return untaken_.empty() && !deposed_;
+}
+
+void Workloads::LetGo(const Gang& gang, bool asks) {
+  const kube::Workload* workload = Of(gang);
+  if (workload == nullptr || !IsOurs(*workload) || !quota::HasFinalizer(*workload)) return;
+  if (!asks || workload->meta.deletion_time) LetGo(*workload);
+}
+
+void Workloads::LetGo(const kube::Workload& workload) {
+  PatchWorkload end = Patch(workload);
+  end.finalizers = workload.meta.finalizers;
+  std::erase(*end.finalizers, kube::kInUseFinalizer);
+  if (workload.reserved && !workload.meta.deletion_time) {
+    Gang nobody;
+    return Release(nobody, workload);
+  }
+  outbox_->Act("workload/" + workload.meta.uid, std::move(end));
+}
+
+void Workloads::Act(const Gang& gang, const kube::Workload& workload, Action action) {
+  const std::string target = "workload/" + workload.meta.uid;
+  if (gang.id == GangId::kNone) {
+    outbox_->Act(target, std::move(action));
+    return;
+  }
+  outbox_->Act(gang.id, target, std::move(action),
+               [this, id = gang.id](const absl::Status& status, absl::Time) {
+                 if (gangs_.Find(id) == nullptr) return;
+                 errors_[id] = IsRefusal(status) ? std::string(status.message()) : "";
+               });
+}
+
+const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReference& owner,
+                                      const quota::Workload& asked) {
+  const kube::Workload* known =
+      FirstOf(KeyOf(gang.key.name_space, owner),
+              [&](const kube::Workload& each) { return each.meta.Controller()->uid == owner.uid; });
+  if (known != nullptr && (known->meta.deletion_time || MustBeTaken(*known) || deposed_)) {
+    return nullptr;
+  }
+  if (known != nullptr && known->finished) {
+    Release(gang, *known);  // it has come back
+    return nullptr;
+  }
+  if (known != nullptr && quota::AsksFor(*known, asked) && quota::HasFinalizer(*known))
+    return known;
+  WriteWorkload write = {.workload = {gang.key.name_space, kube::WorkloadName(owner), "", ""},
+                         .owner = owner,
+                         .leader = options_.identity,
+                         .queue = asked.queue,
+                         .priority_class = gang.priority_class_name,
+                         .priority = asked.priority,
+                         .pod_sets = asked.pod_sets};
+  if (asked.pod_sets.size() > quota::kMaxPodSets) {
+    errors_[gang.id] = fmt::format("it has {} pod sets, a Workload at most {}",
+                                   asked.pod_sets.size(), quota::kMaxPodSets);
+    return nullptr;
+  }
+  kube::Workload target;
+  target.meta.uid = owner.uid;
+  if (known != nullptr) {
+    write.workload = RefOf(known->meta);
+    target = *known;
+  }
+  Act(gang, target, std::move(write));
+  return nullptr;
+}
+
+void Workloads::Wait(const Gang& gang, const kube::Workload& workload, const quota::Wait& wait) {
+  Act(gang, workload,
+      ApplyWorkloadStatus{RefOf(workload.meta), std::nullopt,
+                          quota::Waiting(workload, wait, agenda_->now())});
+}
+
+void Workloads::Reserve(const Gang& gang, const kube::Workload& workload,
+                        const quota::Admission& admission) {
+  if (deposed_ || MustBeTaken(workload)) return;
+  Act(gang, workload,
+      ApplyWorkloadStatus{RefOf(workload.meta), admission,
+                          quota::Admitted(workload, admission, agenda_->now())});
+}
+
+void Workloads::Evict(const Gang& gang, const kube::Workload& workload, const Eviction& eviction) {
+  Act(gang, workload,
+      ApplyWorkloadStatus{RefOf(workload.meta), quota::ReservedIn(workload),
+                          quota::Evicted(workload, eviction, agenda_->now())});
+}
+
+void Workloads::Release(const Gang& gang, const kube::Workload& workload,
+                        std::string_view finished) {
+  Act(gang, workload,
+      ApplyWorkloadStatus{RefOf(workload.meta), std::nullopt,
+                          quota::Released(workload, finished, agenda_->now())});
+}
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,99 @@
+// Kueue's Workloads: what is known of each, and their writing.
+//
+// With `quota: internal` quota lies in them: what a gang holds is its Workload's status, where
+// users have no rights. The Workload of a gang is its PodGroup's, that of a gang of one its pod's;
+// a member beyond minMember has one of its own, as a pod alone, so that what is reserved never has
+// to change. With `quota: kueue` they are read.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coscheduling/agenda.h"
+#include "coscheduling/engine_options.h"
+#include "coscheduling/gangs/gangs.h"
+#include "coscheduling/outbox.h"
+#include "kube/objects/quota.h"
+#include "quota/workload_status.h"
+
+namespace muster::coscheduling {
+
+using quota::Eviction;
+
+class Workloads {
+ public:
+  // All of them outlive it.
+  Workloads(const EngineOptions& options, const Gangs& gangs, Agenda* agenda, Outbox* outbox)
+      : options_(options), gangs_(gangs), agenda_(agenda), outbox_(outbox) {}
+
+  // --- observations ---
+  void Upsert(kube::Workload workload);
+  void Remove(const std::string& uid);
+  void ForgetGang(GangId gang, const GangKey& key);
+  // Whatever another process did meanwhile is seen.
+  void BeginTerm() { deposed_ = false; }
+
+  // --- the step of all ---
+  // Takes those over that another process might still reserve, and lets go of those whose gang is
+  // gone. False until the former is done, or once another process has taken one from this: nothing
+  // may be reserved then.
+  bool Attend();
+
+  // --- steps of a gang ---
+  // The Workload of this owner, a PodGroup or a pod, once it asks for this; null while that is
+  // being written.
+  const kube::Workload* Keep(const Gang& gang, const kube::OwnerReference& owner,
+                             const quota::Workload& asked);
+  // Says why it waits.
+  void Wait(const Gang& gang, const kube::Workload& workload, const quota::Wait& wait);
+  // Reserves the pod sets of `admission` and admits it.
+  void Reserve(const Gang& gang, const kube::Workload& workload, const quota::Admission& admission);
+  void Evict(const Gang& gang, const kube::Workload& workload, const Eviction& eviction);
+  // Takes back what it reserved. `finished`: Kueue's reason of condition Finished, or empty.
+  void Release(const Gang& gang, const kube::Workload& workload, std::string_view finished = "");
+  // It has no quota: its Workload may go, unless it asks for some.
+  void LetGo(const Gang& gang, bool asks);
+
+  // --- questions ---
+  // That of the gang: the one that has quota, if any; else its own, if it has one. Null if none.
+  const kube::Workload* Of(const Gang& gang) const;
+  // That of a pod.
+  const kube::Workload* OfPod(const kube::NamespacedUid& pod) const;
+  // That of a job, unless there are several that haven't finished.
+  const kube::Workload* OfJob(const kube::NamespacedUid& job) const;
+  bool AnyOfJob(const kube::NamespacedUid& job) const { return of_owner_.contains(KeyOf(job)); }
+  // Those that carry annotations of a restart (job_restart.h).
+  std::vector<const kube::Workload*> Marked() const;
+  // The last refusal of a write, until one is accepted.
+  const std::string& ErrorOf(const Gang& gang) const;
+
+ private:
+  // By namespace, and the owner's UID; a PodGroup's by its name, as it may be made anew.
+  static std::string KeyOf(const kube::NamespacedUid& owner);
+  static std::string KeyOf(const std::string& name_space, const kube::OwnerReference& owner);
+  static std::string KeyOf(const kube::Workload& workload);
+  const kube::Workload* FirstOf(const std::string& key, auto wanted) const;
+  void NoteGangs(const kube::Workload& workload);
+  const Gang* GangOf(const kube::Workload& workload) const;
+  void LetGo(const kube::Workload& workload);
+  void Act(const Gang& gang, const kube::Workload& workload, Action action);
+  bool MustBeTaken(const kube::Workload& workload) const;
+  PatchWorkload Patch(const kube::Workload& workload) const;
+
+  const EngineOptions& options_;
+  const Gangs& gangs_;
+  Agenda* agenda_;
+  Outbox* outbox_;
+
+  std::map<std::string, kube::Workload> workloads_;  // by UID
+  std::map<std::string, std::set<std::string>, std::less<>> of_owner_;
+  std::set<std::string> marked_;    // UIDs
+  std::set<std::string> untaken_;   // UIDs of those that another process might reserve
+  std::set<std::string> homeless_;  // UIDs of those whose gang may be gone
+  PerGang<std::string> errors_;
+  bool deposed_ = false;  // another process has taken one since this began its term
+};
+
+}  // namespace muster::coscheduling

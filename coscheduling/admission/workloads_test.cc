@@ -1,0 +1,128 @@
+#include "coscheduling/admission/workloads.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coscheduling/test_owners.h"
+
+namespace muster::coscheduling {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class WorkloadsTest : public testing::Test {
+ protected:
+  // That of PodGroup `name`, made by the process `leader`.
+  kube::Workload Of(const std::string& name, const std::string& leader) {
+    kube::Workload workload;
+    workload.meta.name = "podgroup-" + name;
+    workload.meta.name_space = "default";
+    workload.meta.uid = "workload-" + name;
+    workload.meta.resource_version = std::to_string(++version_);
+    workload.meta.finalizers = {"others", std::string(kube::kInUseFinalizer)};
+    workload.meta.owners = {
+        {"scheduling.x-k8s.io/v1alpha1", "PodGroup", name, "group-" + name, true}};
+    workload.meta.annotations[kLeaderAnnotation] = leader;
+    workload.pod_sets = {{"main", 1, std::make_shared<const kube::PodSpec>()}};
+    return workload;
+  }
+  static kube::Workload Reserved(kube::Workload workload) {
+    workload.reserved = true;
+    workload.cluster_queue = "gpus";
+    workload.conditions["QuotaReserved"] = {"True", "QuotaReserved", "", absl::UnixEpoch()};
+    return workload;
+  }
+  std::vector<PatchWorkload> Patched() {
+    owners_.Take();
+    owners_.FinishAll(absl::OkStatus());
+    return owners_.Asked<PatchWorkload>();
+  }
+
+  TestOwners owners_;  // process "muster"
+  int version_ = 0;
+};
+
+TEST_F(WorkloadsTest, AProcessReservesNothingBeforeItHasTakenOverWhatIsNotReserved) {
+  owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  owners_.workloads.Upsert(Of("train", "before"));
+  EXPECT_FALSE(owners_.workloads.Attend());
+  const std::vector<PatchWorkload> taken = Patched();
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken[0].workload.uid, "workload-train");
+  EXPECT_EQ(taken[0].annotations.at(std::string(kLeaderAnnotation)), "muster");
+  owners_.workloads.Upsert(Of("train", "muster"));
+  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_THAT(Patched(), IsEmpty());
+}
+
+TEST_F(WorkloadsTest, WhatIsReservedIsLeftAsItIs) {
+  owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  owners_.workloads.Upsert(Reserved(Of("train", "before")));
+  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_THAT(Patched(), IsEmpty());
+}
+
+TEST_F(WorkloadsTest, AProcessThatIsReplacedReservesNothingUntilItLeadsAgain) {
+  const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  owners_.workloads.Upsert(Of("train", "muster"));
+  EXPECT_TRUE(owners_.workloads.Attend());
+  owners_.workloads.Upsert(Of("train", "after"));
+  EXPECT_FALSE(owners_.workloads.Attend());
+  owners_.workloads.Reserve(gang, *owners_.workloads.Of(gang), {});
+  owners_.Take();
+  EXPECT_THAT(owners_.Asked<ApplyWorkloadStatus>(), IsEmpty());
+  EXPECT_THAT(owners_.Asked<PatchWorkload>(), IsEmpty());
+  owners_.workloads.BeginTerm();
+  EXPECT_FALSE(owners_.workloads.Attend());
+  EXPECT_EQ(Patched().size(), 1u);
+}
+
+TEST_F(WorkloadsTest, ThatOfAGangThatIsGoneGivesItsQuotaBackAndThenGoes) {
+  owners_.workloads.Upsert(Reserved(Of("gone", "muster")));
+  owners_.workloads.Attend();
+  owners_.Take();
+  const auto released = owners_.Asked<ApplyWorkloadStatus>();
+  ASSERT_EQ(released.size(), 1u);
+  EXPECT_FALSE(released[0].admission);
+  EXPECT_EQ(released[0].conditions.at("QuotaReserved").status, "False");
+  owners_.FinishAll(absl::OkStatus());
+  owners_.workloads.Upsert(Of("gone", "muster"));
+  owners_.workloads.Attend();
+  const std::vector<PatchWorkload> ended = Patched();
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_THAT(*ended[0].finalizers, ElementsAre("others"));
+}
+
+TEST_F(WorkloadsTest, OneThatSomebodyElseMadeIsHis) {
+  kube::Workload kueues = Reserved(Of("gone", ""));
+  kueues.meta.annotations = {};
+  owners_.workloads.Upsert(kueues);
+  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_THAT(Patched(), IsEmpty());
+}
+
+TEST_F(WorkloadsTest, OneInAnotherNamespaceIsOfNoGangHere) {
+  const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  kube::Workload others = Reserved(Of("train", "muster"));
+  others.meta.name_space = "others";
+  owners_.workloads.Upsert(others);
+  EXPECT_EQ(owners_.workloads.Of(gang), nullptr);
+}
+
+TEST_F(WorkloadsTest, MorePodSetsThanAWorkloadMayHaveAreAReason) {
+  const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  quota::Workload asked;
+  for (int i = 0; i < 19; ++i) {
+    asked.pod_sets.push_back(
+        {"set-" + std::to_string(i), 1, std::make_shared<const kube::PodSpec>()});
+  }
+  const kube::OwnerReference owner = {"v1", "Pod", "train-0", "uid", true};
+  EXPECT_EQ(owners_.workloads.Keep(gang, owner, asked), nullptr);
+  EXPECT_EQ(owners_.workloads.ErrorOf(gang), "it has 19 pod sets, a Workload at most 18");
+  owners_.Take();
+  EXPECT_THAT(owners_.Asked<WriteWorkload>(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace muster::coscheduling

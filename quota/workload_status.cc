@@ -1,0 +1,119 @@
+#include "quota/workload_status.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::quota {
+namespace {
+
+constexpr const char* kQuotaReserved = "QuotaReserved";
+constexpr const char* kAdmitted = "Admitted";
+constexpr const char* kEvicted = "Evicted";
+constexpr const char* kPreempted = "Preempted";
+constexpr const char* kRequeued = "Requeued";
+constexpr const char* kFinished = "Finished";
+
+bool IsTrue(const Conditions& conditions, const char* type) {
+  const auto it = conditions.find(type);
+  return it != conditions.end() && it->second.status == "True";
+}
+
+// Its time changes with its status alone.
+void Set(Conditions* conditions, const char* type, bool status, std::string_view reason,
+         std::string message, absl::Time now) {
+  kube::Condition& condition = (*conditions)[type];
+  const char* text = status ? "True" : "False";
+  if (condition.status != text) condition.last_transition = now;
+  condition.status = text;
+  condition.reason = reason;
+  condition.message = std::move(message);
+}
+
+}  // namespace
+
+WorkloadState StateOf(const kube::Workload& workload) {
+  if (workload.finished) return WorkloadState::kReleased;
+  if (!workload.reserved) return WorkloadState::kWaiting;
+  if (workload.evicted) return WorkloadState::kEvicting;
+  return IsTrue(workload.conditions, kAdmitted) ? WorkloadState::kAdmitted
+                                                : WorkloadState::kReserved;
+}
+
+bool HasFinalizer(const kube::Workload& workload) {
+  return std::ranges::count(workload.meta.finalizers, kube::kInUseFinalizer) > 0;
+}
+
+bool AsksFor(const kube::Workload& workload, const Workload& asked) {
+  return workload.queue == asked.queue && workload.priority == asked.priority &&
+         std::ranges::equal(workload.pod_sets, asked.pod_sets, [](const auto& a, const auto& b) {
+           return a.name == b.name && a.count == b.count;
+         });
+}
+
+bool SaysWhy(const kube::Workload& workload, const Wait& wait) {
+  const auto told = workload.conditions.find(kQuotaReserved);
+  return told != workload.conditions.end() && told->second.message == wait.message;
+}
+
+Admission ReservedIn(const kube::Workload& workload) {
+  Admission admission;
+  admission.cluster_queue = workload.cluster_queue;
+  for (const kube::Workload::PodSet& set : workload.pod_sets) {
+    admission.pod_sets.push_back({set.name, set.reserved_count, set.flavors, set.usage});
+  }
+  const auto since = workload.conditions.find(kQuotaReserved);
+  if (since != workload.conditions.end()) admission.reserved_at = since->second.last_transition;
+  return admission;
+}
+
+Conditions Waiting(const kube::Workload& workload, const Wait& wait, absl::Time now) {
+  const bool usable = wait.code >= WaitCode::kResourceNotCovered;
+  Conditions conditions = workload.conditions;
+  Set(&conditions, kQuotaReserved, false, usable ? "Pending" : "Inadmissible", wait.message, now);
+  return conditions;
+}
+
+Conditions Admitted(const kube::Workload& workload, const Admission& admission, absl::Time now) {
+  Conditions conditions = workload.conditions;
+  conditions.erase(kFinished);
+  conditions.erase(kRequeued);
+  for (const char* before : {kEvicted, kPreempted}) {
+    if (!IsTrue(conditions, before)) continue;
+    Set(&conditions, before, false, kQuotaReserved,
+        "Previously: " + workload.conditions.at(before).message, now);
+  }
+  Set(&conditions, kQuotaReserved, true, kQuotaReserved,
+      "Quota reserved in ClusterQueue " + admission.cluster_queue, now);
+  Set(&conditions, kAdmitted, true, kAdmitted, "The workload is admitted", now);
+  conditions[kQuotaReserved].last_transition = admission.reserved_at;
+  return conditions;
+}
+
+Conditions Evicted(const kube::Workload& workload, const Eviction& eviction, absl::Time now) {
+  Conditions conditions = workload.conditions;
+  Set(&conditions, kEvicted, true, eviction.reason, eviction.why, now);
+  if (!eviction.preempted.empty()) {
+    Set(&conditions, kPreempted, true, eviction.preempted, eviction.why, now);
+  }
+  return conditions;
+}
+
+Conditions Released(const kube::Workload& workload, std::string_view finished, absl::Time now) {
+  Conditions conditions = workload.conditions;
+  const bool evicted = IsTrue(conditions, kEvicted);
+  const std::string why = evicted ? conditions.at(kEvicted).message : "It has no quota";
+  Set(&conditions, kQuotaReserved, false, "Pending", why, now);
+  Set(&conditions, kAdmitted, false, "NoReservation", "The workload has no reservation", now);
+  if (evicted) {
+    // What was preempted is queued again at once; what was stopped or deactivated once that ends.
+    const std::string reason = conditions.at(kEvicted).reason;
+    Set(&conditions, kRequeued, reason == kPreempted, reason, why, now);
+  }
+  conditions.erase(kFinished);
+  if (!finished.empty()) {
+    Set(&conditions, kFinished, true, finished, "Its members have all ended", now);
+  }
+  return conditions;
+}
+
+}  // namespace muster::quota

@@ -1,0 +1,65 @@
+// The status of a Workload: what it says was reserved, in which state the quota of its gang is, and
+// what Kueue's conditions become with each step.
+//
+//   waiting -> reserved -> admitted -> evicting -> waiting
+//                             |            |
+//                             +------------+-----> released
+//
+// Reasons and transitions are those of sigs.k8s.io/kueue v0.19.2 (apis/kueue/v1beta2
+// workload_types.go, pkg/workload/workload.go, pkg/controller/jobframework/reconciler.go).
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "kube/objects/quota.h"
+#include "quota/quota_scheduler.h"
+#include "quota/workload.h"
+
+namespace muster::quota {
+
+enum class WorkloadState {
+  kWaiting,   // for quota
+  kReserved,  // checks are awaited that others make
+  kAdmitted,  // its members may start
+  kEvicting,  // it is admitted until its last member is gone
+  kReleased,  // it has ended
+};
+WorkloadState StateOf(const kube::Workload& workload);
+// Quota is counted for it.
+inline bool HasQuota(const kube::Workload& workload) {
+  const WorkloadState state = StateOf(workload);
+  return state != WorkloadState::kWaiting && state != WorkloadState::kReleased;
+}
+
+inline constexpr size_t kMaxPodSets = 18;  // of one Workload
+bool HasFinalizer(const kube::Workload& workload);
+// It asks for this already.
+bool AsksFor(const kube::Workload& workload, const Workload& asked);
+// It says already that it waits for this.
+bool SaysWhy(const kube::Workload& workload, const Wait& wait);
+
+// Why members are being evicted: all of them, or those beyond minMember.
+struct Eviction {
+  std::string why;        // "gang team/urgent reclaims quota of its own queue"
+  std::string reason;     // of condition Evicted
+  std::string preempted;  // of condition Preempted; empty: it isn't preempted
+  bool surplus_only = false;
+};
+
+// What was reserved for it; nothing as surplus.
+Admission ReservedIn(const kube::Workload& workload);
+
+// Its conditions while it waits for quota, once that is reserved and it is admitted, its eviction
+// has begun, its quota was taken back (`finished`: the reason of condition Finished; empty: it goes
+// on).
+using Conditions = std::map<std::string, kube::Condition>;
+Conditions Waiting(const kube::Workload& workload, const Wait& wait, absl::Time now);
+Conditions Admitted(const kube::Workload& workload, const Admission& admission, absl::Time now);
+Conditions Evicted(const kube::Workload& workload, const Eviction& eviction, absl::Time now);
+Conditions Released(const kube::Workload& workload, std::string_view finished, absl::Time now);
+
+}  // namespace muster::quota
