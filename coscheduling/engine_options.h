@@ -56,7 +56,7 @@ struct EngineOptions {
   // pods away, and tells Karpenter that there is no room.
   bool taint_suspects = false;
   // How long a node is left out at most for a gang after kube-scheduler refused it
-  // (refused_nodes.h).
+  // (cluster/refused_nodes.h).
   absl::Duration refusal_time = absl::Seconds(30);
   // Held bind calls are answered with an error after this (half of the extender's httpTimeout).
   absl::Duration bind_wait = absl::Seconds(15);

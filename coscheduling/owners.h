@@ -8,6 +8,7 @@
 
 #include "cluster/snapshot.h"
 #include "cluster/suspect_nodes.h"
+#include "cluster/tombstones.h"
 #include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
 #include "coscheduling/admission/records.h"
@@ -26,7 +27,6 @@
 #include "coscheduling/provisioning/provisioning.h"
 #include "coscheduling/report/queue_report.h"
 #include "coscheduling/report/report.h"
-#include "coscheduling/tombstones.h"
 
 namespace muster::coscheduling {
 
@@ -76,7 +76,7 @@ struct Engine::Owners {
   Report report;
   QueueReport queue_report;
 
-  Tombstones gone;
+  cluster::Tombstones gone;
   bool synced = false;
   bool leading = true;
   uint64_t gave_up = 0;

@@ -375,7 +375,7 @@ bool Placement::Refuse(const Gang& gang, const std::string& pod, const std::stri
   for (auto& [of_shape, nodes] : not_offered_) nodes.Expire(agenda_->now());
   std::erase_if(not_offered_, [](const auto& one) { return one.second.empty(); });
   if (not_offered_.size() >= kMostShapesNotOffered && !not_offered_.contains(shape)) return true;
-  RefusedNodes& not_offered = not_offered_[std::move(shape)];
+  cluster::RefusedNodes& not_offered = not_offered_[std::move(shape)];
   const std::set<std::string_view> names(offered.begin(), offered.end());
   for (const auto& [name, info] : snapshot_.nodes()) {
     // Where others of ours have their places kube-scheduler may have found that, too.

@@ -27,11 +27,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "cluster/journal.h"
+#include "cluster/refused_nodes.h"
 #include "cluster/suspect_nodes.h"
 #include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
 #include "coscheduling/placement/planner/planner.h"
-#include "coscheduling/placement/refused_nodes.h"
 
 namespace muster::coscheduling {
 
@@ -110,7 +110,9 @@ class Placement : Owner {
 
   // --- questions ---
   const Places& Of(const Gang& gang) const { return parts_.Of(gang.id).places; }
-  const RefusedNodes& RefusedBy(const Gang& gang) const { return parts_.Of(gang.id).refused; }
+  const cluster::RefusedNodes& RefusedBy(const Gang& gang) const {
+    return parts_.Of(gang.id).refused;
+  }
   bool IsPinned(const Gang& gang, const std::string& pod) const {
     return parts_.Of(gang.id).pins.contains(pod);
   }
@@ -149,7 +151,7 @@ class Placement : Owner {
   };
   struct Part {
     Places places;
-    RefusedNodes refused;
+    cluster::RefusedNodes refused;
     std::set<std::string> pins;
     bool listed = false;
     Order order;
@@ -286,7 +288,7 @@ class Placement : Owner {
   std::set<GangId> see_volumes_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> on_node_;
   // Nodes that kube-scheduler didn't offer to a class, until they change.
-  std::map<std::string, RefusedNodes> not_offered_;
+  std::map<std::string, cluster::RefusedNodes> not_offered_;
   uint64_t epoch_ = 1;  // grows with everything that a reason may tell
   absl::Time refreshed_ = absl::InfinitePast();
   std::set<std::string> released_;  // nodes on which places were given up, not offered yet

@@ -1,8 +1,8 @@
-#include "coscheduling/tombstones.h"
+#include "cluster/tombstones.h"
 
 #include <gtest/gtest.h>
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 namespace {
 
 TEST(Tombstones, TellWhatIsGone) {
@@ -34,4 +34,4 @@ TEST(Tombstones, TheOldestGoFirst) {
 }
 
 }  // namespace
-}  // namespace muster::coscheduling
+}  // namespace muster::cluster

@@ -1,8 +1,8 @@
-#include "coscheduling/placement/refused_nodes.h"
+#include "cluster/refused_nodes.h"
 
 #include "gtest/gtest.h"
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 namespace {
 
 constexpr absl::Duration kLongest = absl::Seconds(5);
@@ -44,4 +44,4 @@ TEST(RefusedNodes, LongestMayBeShorterThanTheFirst) {
 }
 
 }  // namespace
-}  // namespace muster::coscheduling
+}  // namespace muster::cluster

@@ -7,7 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 
 class Tombstones {
  public:
@@ -29,4 +29,4 @@ class Tombstones {
   std::deque<std::string> order_;
 };
 
-}  // namespace muster::coscheduling
+}  // namespace muster::cluster

@@ -7,7 +7,7 @@
 
 #include "absl/time/time.h"
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 
 // kube-scheduler may only be a moment behind: it hears of a device that has just come, or a taint
 // that has just gone, later than we do. So the first time is short, and each further one, if it
@@ -47,4 +47,4 @@ class RefusedNodes {
   std::map<std::string, Memory> memory_;
 };
 
-}  // namespace muster::coscheduling
+}  // namespace muster::cluster
