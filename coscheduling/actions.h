@@ -200,7 +200,7 @@ struct PatchWorkload {
 struct WriteWorkload {
   ObjectRef workload;
   kube::OwnerReference owner;  // the PodGroup, or the pod
-  std::string leader;          // annotation muster.dev/leader: who may reserve it
+  std::string leader;          // annotation muster.dev/leader: who made it
   std::string queue;
   std::string priority_class;  // a WorkloadPriorityClass, or empty
   int64_t priority = 0;
@@ -214,6 +214,7 @@ struct ApplyWorkloadStatus {
   ObjectRef workload;
   std::optional<quota::Admission> admission;  // of its pod sets
   std::map<std::string, kube::Condition> conditions;
+  bool takes_over = false;  // it only says who may reserve it
 };
 
 using Action =

@@ -13,7 +13,7 @@ inline constexpr char kDerivedLabel[] = "muster.dev/derived";
 inline constexpr char kGangAnnotation[] = "muster.dev/gang";
 
 // Where Muster keeps state: the record (admission/record.h) on a PodGroup, or on the pod of a gang
-// of one; on Workloads who may reserve them; on pods the record's epoch, and what wakes
+// of one; on Workloads who made them; on pods the record's epoch, and what wakes
 // kube-scheduler. A pod that is being created has none yet, whatever it says; nor of what
 // quota/pod_sets.h writes.
 inline constexpr std::string_view kRecordAnnotation = "muster.dev/admission";

@@ -81,6 +81,7 @@ void Engine::Owners::RemovePod(const std::string& uid) {
   const kube::Pod* pod = snapshot.FindPod(uid);
   if (pod == nullptr) return;
   suspect_marks.NoteRemoved(*pod);
+  workloads.RemovePod({pod->meta.name_space, uid});
   if (const Gang* gang = gangs.OfPod(uid)) {
     repair.NoteRemoved(*gang, *pod);
     gangs.Leave(*pod);

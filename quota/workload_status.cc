@@ -12,6 +12,7 @@ constexpr const char* kEvicted = "Evicted";
 constexpr const char* kPreempted = "Preempted";
 constexpr const char* kRequeued = "Requeued";
 constexpr const char* kFinished = "Finished";
+constexpr const char* kLeader = "muster.dev/Leader";
 
 bool IsTrue(const Conditions& conditions, const char* type) {
   const auto it = conditions.find(type);
@@ -58,12 +59,23 @@ bool SaysWhy(const kube::Workload& workload, const Wait& wait) {
 Admission ReservedIn(const kube::Workload& workload) {
   Admission admission;
   admission.cluster_queue = workload.cluster_queue;
-  for (const kube::Workload::PodSet& set : workload.pod_sets) {
-    admission.pod_sets.push_back({set.name, set.reserved_count, set.flavors, set.usage});
+  for (const kube::Workload::Reserved& set : workload.reserved_sets) {
+    admission.pod_sets.push_back({set.name, set.count, set.flavors, set.usage});
   }
   const auto since = workload.conditions.find(kQuotaReserved);
   if (since != workload.conditions.end()) admission.reserved_at = since->second.last_transition;
   return admission;
+}
+
+std::string LeaderOf(const kube::Workload& workload) {
+  const auto leader = workload.conditions.find(kLeader);
+  return leader == workload.conditions.end() ? "" : leader->second.message;
+}
+
+Conditions Taken(const kube::Workload& workload, const std::string& leader, absl::Time now) {
+  Conditions conditions = workload.conditions;
+  Set(&conditions, kLeader, true, "Leads", leader, now);
+  return conditions;
 }
 
 Conditions Waiting(const kube::Workload& workload, const Wait& wait, absl::Time now) {

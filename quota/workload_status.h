@@ -53,10 +53,14 @@ struct Eviction {
 // What was reserved for it; nothing as surplus.
 Admission ReservedIn(const kube::Workload& workload);
 
-// Its conditions while it waits for quota, once that is reserved and it is admitted, its eviction
-// has begun, its quota was taken back (`finished`: the reason of condition Finished; empty: it goes
-// on).
+// Who may reserve it, as its status says: no user can write that. "" if nobody has taken it over.
+std::string LeaderOf(const kube::Workload& workload);
+
+// Its conditions once it was taken over, while it waits for quota, once that is reserved and it is
+// admitted, its eviction has begun, its quota was taken back (`finished`: the reason of condition
+// Finished; empty: it goes on).
 using Conditions = std::map<std::string, kube::Condition>;
+Conditions Taken(const kube::Workload& workload, const std::string& leader, absl::Time now);
 Conditions Waiting(const kube::Workload& workload, const Wait& wait, absl::Time now);
 Conditions Admitted(const kube::Workload& workload, const Admission& admission, absl::Time now);
 Conditions Evicted(const kube::Workload& workload, const Eviction& eviction, absl::Time now);

@@ -55,7 +55,7 @@ MemberFacts FactsOf(const kube::Pod& pod) {
 // "nvidia.com/gpu=4 of nvidia"
 std::string QuotaText(const kube::Workload& workload) {
   std::map<std::string, kube::ResourceList> by_flavor;
-  for (const kube::Workload::PodSet& set : workload.pod_sets) {
+  for (const kube::Workload::Reserved& set : workload.reserved_sets) {
     for (const auto& [resource, flavor] : set.flavors) {
       kube::ResourceList& sum = by_flavor[flavor];
       sum.Set(resource, sum.Get(resource) + set.usage.Get(resource));

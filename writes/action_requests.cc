@@ -616,14 +616,12 @@ struct Kind {
   }
   std::string_view operator()(const coscheduling::PatchWorkload& patch) const {
     if (patch.finalizers) return "workload-end";
-    if (patch.annotations.contains(std::string(coscheduling::kLeaderAnnotation)))
-      return "workload-touch";
     if (!patch.active) return "give-back-over";
     return *patch.active ? "requeue" : "give-back";
   }
   std::string_view operator()(const coscheduling::WriteWorkload&) const { return "workload"; }
-  std::string_view operator()(const coscheduling::ApplyWorkloadStatus&) const {
-    return "workload-status";
+  std::string_view operator()(const coscheduling::ApplyWorkloadStatus& apply) const {
+    return apply.takes_over ? "workload-touch" : "workload-status";
   }
   std::string_view operator()(const coscheduling::EmitEvent&) const { return "event"; }
   std::string_view operator()(const coscheduling::AnswerBind&) const { return "bind-answer"; }

@@ -109,13 +109,11 @@ const Case kCases[] = {
          {"op":"add","path":"/spec/active","value":false}])",
      "give-back"},
     {"AWorkloadIsTakenOver",
-     coscheduling::PatchWorkload{
-         {"team", "w", "w-1", "5"}, std::nullopt, true, {{"muster.dev/leader", "me"}}, {}, {}},
-     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/w",
-     kube::kJsonPatch,
-     R"([{"op":"replace","path":"/metadata/uid","value":"w-1"},
-         {"op":"replace","path":"/metadata/resourceVersion","value":"5"},
-         {"op":"add","path":"/metadata/annotations/muster.dev~1leader","value":"me"}])",
+     coscheduling::ApplyWorkloadStatus{{"team", "w", "w-1", "5"}, std::nullopt, {}, true},
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/w/status",
+     kube::kApplyPatch,
+     R"({"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"Workload","metadata":{"name":"w",
+         "namespace":"team","uid":"w-1","resourceVersion":"5"},"status":{"conditions":[]}})",
      "workload-touch"},
     {"AWorkloadMayGo",
      coscheduling::PatchWorkload{
@@ -392,7 +390,8 @@ TEST(ActionRequests, AWorkloadsStatusIsAppliedAsKueuesOwnSecondWriterDoes) {
   const coscheduling::ApplyWorkloadStatus apply = {
       {"team", "w", "w-1", "12"},
       admission,
-      {{"QuotaReserved", {"True", "QuotaReserved", "Quota reserved", kNow}}}};
+      {{"QuotaReserved", {"True", "QuotaReserved", "Quota reserved", kNow}}},
+      false};
   const auto made = ToRequest(apply, kNow);
   EXPECT_EQ(made->request.path, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/w/status");
   EXPECT_EQ(made->request.content_type, "application/apply-patch+yaml");

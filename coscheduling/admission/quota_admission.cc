@@ -1,8 +1,10 @@
 #include "coscheduling/admission/quota_admission.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
+#include "cluster/node_trouble.h"
 #include "fmt/format.h"
 #include "quota/pod_sets.h"
 
@@ -232,6 +234,22 @@ size_t QuotaAdmission::KeptMembers(const Gang& gang) {
 
 // --- steps of a gang ---
 
+// Members that are going away: what they use can't be given to others yet. On a lost node nobody
+// uses anything.
+std::vector<const kube::Pod*> QuotaAdmission::GoingOf(const Gang& gang) const {
+  std::vector<const kube::Pod*> going;
+  for (const std::string& uid : gang.pods) {
+    const kube::Pod* pod = gang.facts.terminating ? snapshot_.FindPod(uid) : nullptr;
+    if (pod == nullptr || !pod->IsDeleting() || !pod->IsBound() || pod->IsTerminal()) continue;
+    const std::optional<cluster::NodeTrouble> trouble = cluster::TroubleOf(
+        snapshot_.FindNode(pod->node_name), std::nullopt, agenda_->now(), options_.node_grace);
+    if (trouble && agenda_->now() >= trouble->lost_at) continue;
+    if (trouble) agenda_->NoteAt(gang.id, trouble->lost_at);
+    going.push_back(pod);
+  }
+  return going;
+}
+
 void QuotaAdmission::FindUncounted(const Gang& gang) {
   std::set<std::string>& uncounted = parts_[gang.id].uncounted;
   uncounted.clear();
@@ -239,6 +257,7 @@ void QuotaAdmission::FindUncounted(const Gang& gang) {
   if (held == nullptr) return;
   std::map<std::string, int64_t> taken;
   for (const std::string& uid : gang.bound) ++taken[quota::PodSetOf(*snapshot_.FindPod(uid))];
+  for (const kube::Pod* pod : GoingOf(gang)) ++taken[quota::PodSetOf(*pod)];
   for (const std::string& uid : gang.unbound) {
     const std::string set = quota::PodSetOf(*snapshot_.FindPod(uid));
     // What is beyond minMember is being given back: nobody takes it up any more.
@@ -344,8 +363,9 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
 void QuotaAdmission::ReleaseSurplusOfEnded(const Gang& gang) {
   for (const kube::Workload* more : SurplusOf(gang)) {
     const kube::Pod* pod = snapshot_.FindPod(more->meta.Controller()->uid);
-    if (quota::HasQuota(*more) && pod != nullptr && pod->IsTerminal())
-      workloads_->Release(gang, *more);
+    if (!quota::HasQuota(*more) || pod == nullptr || !pod->IsTerminal()) continue;
+    workloads_->Release(gang, *more,
+                        pod->phase == kube::PodPhase::kSucceeded ? "Succeeded" : "Failed");
   }
 }
 
@@ -454,12 +474,18 @@ bool QuotaAdmission::ReserveMore(const Gang& gang) {
   for (const quota::PodSetAssignment& given : part.granted->surplus) {
     missing[given.name] += given.count;
   }
-  for (const quota::PodSetAssignment& given : part.held->surplus)
+  for (const quota::PodSetAssignment& given : part.held->surplus) {
     missing[given.name] -= given.count;
+  }
+  // Any member will do that has none yet; rather one of the last.
+  std::vector<std::string> members = gang.bound;
+  members.insert(members.end(), gang.unbound.begin(), gang.unbound.end());
   bool any = false;
-  for (const std::string& uid : part.uncounted) {
+  for (const std::string& uid : members | std::views::reverse) {
     const kube::Pod& pod = *snapshot_.FindPod(uid);
     const std::string set = quota::PodSetOf(pod);
+    const kube::Workload* own = workloads_->OfPod({gang.key.name_space, uid});
+    if (own != nullptr && (quota::HasQuota(*own) || !own->active)) continue;
     if (missing[set]-- <= 0) continue;
     any = true;
     quota::Workload asked = part.known->workload;
@@ -480,7 +506,7 @@ void QuotaAdmission::Release(const Gang& gang) {
   Part& part = parts_[gang.id];
   part.granted.reset();  // surplus that isn't reserved yet
   part.releasing = part.held.has_value();
-  if (records_->IsBeingWritten(gang)) return;
+  if (!GoingOf(gang).empty() || records_->IsBeingWritten(gang)) return;
   if (const AdmissionRecord* known = records_->OwnOf(gang)) {
     AdmissionRecord record = *known;
     record.bound_at.reset();

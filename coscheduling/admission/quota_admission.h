@@ -202,6 +202,7 @@ class QuotaAdmission {
   void NotePriorityClass(std::string_view name);
   void NoteBudget(const std::string& name_space);
   int64_t PriorityOf(const Gang& gang) const;
+  std::vector<const kube::Pod*> GoingOf(const Gang& gang) const;
   void FindUncounted(const Gang& gang);
   quota::FlavorAmounts UnadmittedOf(const Gang& gang) const;
   bool MayKeep(const Gang& gang, const Holding& holding);

@@ -13,10 +13,15 @@ namespace {
 
 constexpr std::string_view kPodGroupKind = "PodGroup";
 
-// A Muster made it.
-bool IsOurs(const kube::Workload& workload) {
-  return workload.meta.Annotation(kLeaderAnnotation) != nullptr;
+// Who may reserve it: who has taken it over, or else who made it. Empty: no Muster made it. What
+// the latter says its user can change, which costs one write and concerns nobody else.
+std::string LeaderOf(const kube::Workload& workload) {
+  const std::string* made_by = workload.meta.Annotation(kLeaderAnnotation);
+  std::string leader = quota::LeaderOf(workload);
+  return leader.empty() && made_by != nullptr ? *made_by : leader;
 }
+
+bool IsOurs(const kube::Workload& workload) { return !LeaderOf(workload).empty(); }
 
 }  // namespace
 
@@ -37,8 +42,7 @@ std::string Workloads::KeyOf(const kube::Workload& workload) {
 
 // One that a Muster made, that could be reserved, and isn't this process's to reserve.
 bool Workloads::MustBeTaken(const kube::Workload& workload) const {
-  const std::string* leader = workload.meta.Annotation(kLeaderAnnotation);
-  return leader != nullptr && *leader != options_.identity && !workload.reserved &&
+  return IsOurs(workload) && LeaderOf(workload) != options_.identity && !workload.reserved &&
          !workload.finished && !workload.meta.deletion_time;
 }
 
@@ -50,12 +54,11 @@ void Workloads::Upsert(kube::Workload workload) {
   const std::string uid = workload.meta.uid;
   const auto known = workloads_.find(uid);
   if (known != workloads_.end()) {
-    const kube::ObjectMeta& before = known->second.meta;
-    if (kube::IsOlderVersion(workload.meta.resource_version, before.resource_version)) return;
-    const std::string* leader = before.Annotation(kLeaderAnnotation);
-    const std::string* now = workload.meta.Annotation(kLeaderAnnotation);
+    const kube::Workload& before = known->second;
+    if (kube::IsOlderVersion(workload.meta.resource_version, before.meta.resource_version)) return;
+    const std::string leader = quota::LeaderOf(workload);
     deposed_ |=
-        leader != nullptr && *leader == options_.identity && now != nullptr && *now != *leader;
+        LeaderOf(before) == options_.identity && !leader.empty() && leader != options_.identity;
   }
   const auto keep = [&uid](std::set<std::string>* uids, bool in) {
     if (in) {
@@ -96,9 +99,12 @@ void Workloads::NoteGangs(const kube::Workload& workload) {
 
 void Workloads::ForgetGang(GangId gang, const GangKey& key) {
   errors_.Forget(gang);
-  const auto of_group = of_owner_.find(key.ToString());
-  if (of_group == of_owner_.end() || key.is_pod) return;
-  homeless_.insert(of_group->second.begin(), of_group->second.end());
+  if (!key.is_pod) LoseOwner(key.ToString());
+}
+
+void Workloads::LoseOwner(const std::string& key) {
+  const auto owned = of_owner_.find(key);
+  if (owned != of_owner_.end()) homeless_.insert(owned->second.begin(), owned->second.end());
 }
 
 // --- questions ---
@@ -165,18 +171,22 @@ PatchWorkload Workloads::Patch(const kube::Workload& workload) const {
 
 bool Workloads::Attend() {
   for (const std::string& uid : untaken_) {
-    PatchWorkload take = Patch(workloads_.at(uid));
-    take.annotations.emplace(kLeaderAnnotation, options_.identity);
-    if (!deposed_) outbox_->Act("workload/" + uid, std::move(take));
+    const kube::Workload& workload = workloads_.at(uid);
+    if (deposed_) break;
+    outbox_->Act(
+        "workload/" + uid,
+        ApplyWorkloadStatus{RefOf(workload.meta), std::nullopt,
+                            quota::Taken(workload, options_.identity, agenda_->now()), true});
   }
+  taken_over_ |= untaken_.empty();
   for (auto it = homeless_.begin(); it != homeless_.end();) {
     const kube::Workload& workload = workloads_.at(*it);
-    const bool done =
-        GangOf(workload) != nullptr || (!workload.reserved && !quota::HasFinalizer(workload));
+    const bool done = GangOf(workload) != nullptr || !IsOurs(workload) ||
+                      (!workload.reserved && !quota::HasFinalizer(workload));
     it = done ? homeless_.erase(it) : std::next(it);
     if (!done) LetGo(workload);
   }
-  return untaken_.empty() && !deposed_;
+  return taken_over_ && !deposed_;
 }
 
 void Workloads::LetGo(const Gang& gang, bool asks) {
@@ -221,8 +231,10 @@ const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReferen
     Release(gang, *known);  // it has come back
     return nullptr;
   }
-  if (known != nullptr && quota::AsksFor(*known, asked) && quota::HasFinalizer(*known))
+  if (known != nullptr && IsOurs(*known) && quota::AsksFor(*known, asked) &&
+      quota::HasFinalizer(*known)) {
     return known;
+  }
   WriteWorkload write = {.workload = {gang.key.name_space, kube::WorkloadName(owner), "", ""},
                          .owner = owner,
                          .leader = options_.identity,

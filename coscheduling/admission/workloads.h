@@ -32,13 +32,14 @@ class Workloads {
   void Upsert(kube::Workload workload);
   void Remove(const std::string& uid);
   void ForgetGang(GangId gang, const GangKey& key);
+  void RemovePod(const kube::NamespacedUid& pod) { LoseOwner(KeyOf(pod)); }
   // Whatever another process did meanwhile is seen.
-  void BeginTerm() { deposed_ = false; }
+  void BeginTerm() { taken_over_ = deposed_ = false; }
 
   // --- the step of all ---
   // Takes those over that another process might still reserve, and lets go of those whose gang is
-  // gone. False until the former is done, or once another process has taken one from this: nothing
-  // may be reserved then.
+  // gone. False until the former has been done once in a term, or once another process has taken
+  // one from this: nothing may be reserved then.
   bool Attend();
 
   // --- steps of a gang ---
@@ -75,6 +76,7 @@ class Workloads {
   static std::string KeyOf(const std::string& name_space, const kube::OwnerReference& owner);
   static std::string KeyOf(const kube::Workload& workload);
   const kube::Workload* FirstOf(const std::string& key, auto wanted) const;
+  void LoseOwner(const std::string& key);
   void NoteGangs(const kube::Workload& workload);
   const Gang* GangOf(const kube::Workload& workload) const;
   void LetGo(const kube::Workload& workload);
@@ -93,7 +95,8 @@ class Workloads {
   std::set<std::string> untaken_;   // UIDs of those that another process might reserve
   std::set<std::string> homeless_;  // UIDs of those whose gang may be gone
   PerGang<std::string> errors_;
-  bool deposed_ = false;  // another process has taken one since this began its term
+  bool taken_over_ = false;  // all that there was when this began its term
+  bool deposed_ = false;     // another process has taken one since
 };
 
 }  // namespace muster::coscheduling

@@ -33,11 +33,19 @@ class WorkloadsTest : public testing::Test {
     workload.conditions["QuotaReserved"] = {"True", "QuotaReserved", "", absl::UnixEpoch()};
     return workload;
   }
-  std::vector<PatchWorkload> Patched() {
+  // The same once `leader` has taken it over.
+  kube::Workload Taken(kube::Workload workload, const std::string& leader) {
+    workload.meta.resource_version = std::to_string(++version_);
+    workload.conditions = quota::Taken(workload, leader, owners_.agenda.now());
+    return workload;
+  }
+  template <typename Action>
+  std::vector<Action> Asked() {
     owners_.Take();
     owners_.FinishAll(absl::OkStatus());
-    return owners_.Asked<PatchWorkload>();
+    return owners_.Asked<Action>();
   }
+  std::vector<PatchWorkload> Patched() { return Asked<PatchWorkload>(); }
 
   TestOwners owners_;  // process "muster"
   int version_ = 0;
@@ -47,13 +55,28 @@ TEST_F(WorkloadsTest, AProcessReservesNothingBeforeItHasTakenOverWhatIsNotReserv
   owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   owners_.workloads.Upsert(Of("train", "before"));
   EXPECT_FALSE(owners_.workloads.Attend());
-  const std::vector<PatchWorkload> taken = Patched();
+  const auto taken = Asked<ApplyWorkloadStatus>();
   ASSERT_EQ(taken.size(), 1u);
   EXPECT_EQ(taken[0].workload.uid, "workload-train");
-  EXPECT_EQ(taken[0].annotations.at(std::string(kLeaderAnnotation)), "muster");
+  EXPECT_TRUE(taken[0].takes_over);
+  EXPECT_EQ(taken[0].conditions.at("muster.dev/Leader").message, "muster");
+  owners_.workloads.Upsert(Taken(Of("train", "before"), "muster"));
+  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
+}
+
+// Whoever may write Workloads may name another leader in them.
+TEST_F(WorkloadsTest, WhatUsersSayOfLeadersHoldsUpNobodyElse) {
+  owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   owners_.workloads.Upsert(Of("train", "muster"));
   EXPECT_TRUE(owners_.workloads.Attend());
-  EXPECT_THAT(Patched(), IsEmpty());
+  owners_.workloads.Upsert(Of("train", "me"));
+  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_EQ(Asked<ApplyWorkloadStatus>().size(), 1u);
+  owners_.workloads.Upsert(Taken(Of("train", "me"), "muster"));
+  owners_.workloads.Upsert(Taken(Of("train", "you"), "muster"));
+  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
 }
 
 TEST_F(WorkloadsTest, WhatIsReservedIsLeftAsItIs) {
@@ -67,15 +90,14 @@ TEST_F(WorkloadsTest, AProcessThatIsReplacedReservesNothingUntilItLeadsAgain) {
   const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   owners_.workloads.Upsert(Of("train", "muster"));
   EXPECT_TRUE(owners_.workloads.Attend());
-  owners_.workloads.Upsert(Of("train", "after"));
+  owners_.workloads.Upsert(Taken(Of("train", "muster"), "after"));
   EXPECT_FALSE(owners_.workloads.Attend());
   owners_.workloads.Reserve(gang, *owners_.workloads.Of(gang), {});
   owners_.Take();
   EXPECT_THAT(owners_.Asked<ApplyWorkloadStatus>(), IsEmpty());
-  EXPECT_THAT(owners_.Asked<PatchWorkload>(), IsEmpty());
   owners_.workloads.BeginTerm();
   EXPECT_FALSE(owners_.workloads.Attend());
-  EXPECT_EQ(Patched().size(), 1u);
+  EXPECT_EQ(Asked<ApplyWorkloadStatus>().size(), 1u);
 }
 
 TEST_F(WorkloadsTest, ThatOfAGangThatIsGoneGivesItsQuotaBackAndThenGoes) {

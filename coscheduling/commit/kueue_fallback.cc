@@ -70,7 +70,7 @@ std::set<std::string> Restarts::FlavorsOf(const Gang& gang) const {
   std::set<std::string> flavors = quota_->FlavorsOf(gang);
   const kube::Workload* workload = WorkloadOf(gang);
   if (workload == nullptr || !workload->reserved) return flavors;
-  for (const kube::Workload::PodSet& set : workload->pod_sets) {
+  for (const kube::Workload::Reserved& set : workload->reserved_sets) {
     for (const auto& [resource, flavor] : set.flavors) flavors.insert(flavor);
   }
   return flavors;

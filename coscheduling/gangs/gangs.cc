@@ -202,6 +202,7 @@ void Gangs::StandOn(const Gang& gang, std::set<std::string> nodes) {
 void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   Gang& gang = Get(id);
   std::vector<std::pair<kube::PodRank, const kube::Pod*>> ranked;
+  std::set<std::string> nodes;
   GangFacts facts;
   gang.members = gang.running = 0;
   gang.ours = gang.pods.empty();
@@ -213,7 +214,9 @@ void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
     first_pod = std::min(first_pod, pod->meta.creation_time);
     if (pod->phase == kube::PodPhase::kSucceeded) ++facts.succeeded;
     if (pod->phase == kube::PodPhase::kFailed) ++facts.failed;
-    facts.terminating |= pod->IsDeleting() && pod->IsBound() && !pod->IsTerminal();
+    const bool stands = pod->IsBound() && !pod->IsTerminal();
+    facts.terminating |= pod->IsDeleting() && stands;
+    if (stands) nodes.insert(pod->node_name);
     if (!pod->IsDeleting()) ++gang.members;
     if (!IsLive(*pod)) continue;
     ranked.emplace_back(kube::RankOf(*pod), pod);
@@ -221,13 +224,11 @@ void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   }
   std::ranges::sort(ranked);
   std::vector<const kube::Pod*> live;
-  std::set<std::string> nodes;
   gang.bound.clear();
   gang.unbound.clear();
   for (const auto& [rank, pod] : ranked) {
     live.push_back(pod);
     (pod->IsBound() ? gang.bound : gang.unbound).push_back(pod->meta.uid);
-    if (pod->IsBound()) nodes.insert(pod->node_name);
   }
   StandOn(gang, std::move(nodes));
   facts.live = static_cast<int64_t>(live.size());

@@ -84,7 +84,7 @@ class Gangs {
   const Gang* Find(const GangKey& key) const;
   const Gang* OfPod(const std::string& uid) const;
   const std::map<GangKey, Gang>& all() const { return gangs_; }
-  // Gangs with members bound to the node.
+  // Gangs with members bound to the node, those included that are going away.
   std::vector<GangId> StandingOn(const std::string& node) const;
   const JobGangs& jobs() const { return jobs_; }
   // The outermost job that makes its members, as far as it is known; else null.

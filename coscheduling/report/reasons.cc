@@ -103,6 +103,13 @@ Reason Report::ProvisioningReason(const Gang& gang) const {
                           lacking, error.empty() ? "" : "; the last attempt failed: ", error),
               ""};
     }
+    if (gang.facts.terminating && !from_.quota.UncountedOf(gang).empty()) {
+      return {v1::QUOTA_IN_USE,
+              fmt::format("{} members wait for those that are going away, which use the gang's "
+                          "quota until they have ended",
+                          from_.quota.UncountedOf(gang).size()),
+              ""};
+    }
   }
   if (places.min_resources_short) {
     return {v1::MIN_RESOURCES_SHORT,

@@ -1,5 +1,6 @@
 // Kueue's Workload: the fields that both of its versions have alike.
 
+#include <algorithm>
 #include <utility>
 
 #include "kube/objects/decode.h"
@@ -50,13 +51,13 @@ absl::StatusOr<Workload> Decode<Workload>(std::string_view json) {
   const JsonValue admission = status.Get("admission");
   workload.cluster_queue = admission.Get("clusterQueue").String();
   admission.Get("podSetAssignments").ForEach([&](const JsonValue& given) {
-    for (Workload::PodSet& set : workload.pod_sets) {
-      if (set.name != given.Get("name").View()) continue;
-      for (const auto& [resource, flavor] : ReadStringMap(given.Get("flavors"))) {
-        set.flavors.emplace(resource, flavor);
-      }
-      set.usage = ReadResourceList(given.Get("resourceUsage"));
-      set.reserved_count = given.Get("count").Int(set.count);
+    Workload::Reserved& reserved = workload.reserved_sets.emplace_back();
+    reserved.name = given.Get("name").String();
+    const auto set = std::ranges::find(workload.pod_sets, reserved.name, &Workload::PodSet::name);
+    reserved.count = given.Get("count").Int(set == workload.pod_sets.end() ? 0 : set->count);
+    reserved.usage = ReadResourceList(given.Get("resourceUsage"));
+    for (const auto& [resource, flavor] : ReadStringMap(given.Get("flavors"))) {
+      reserved.flavors.emplace(resource, flavor);
     }
   });
   status.Get("conditions").ForEach([&](const JsonValue& condition) {

@@ -136,10 +136,13 @@ struct Workload {
     // Whether the template has these at all.
     bool has_affinity = false;
     bool has_node_affinity = false;
-    // What was reserved for it, as the status says; empty, 0: nothing.
+  };
+  // What was reserved for a pod set, as the status says, whatever became of the spec.
+  struct Reserved {
+    std::string name;
+    int64_t count = 0;
     std::map<std::string, std::string> flavors = {};  // by resource
     ResourceList usage = {};                          // of all its pods
-    int64_t reserved_count = 0;
   };
   ObjectMeta meta;
   bool has_annotations = false;  // meta may lack some
@@ -147,7 +150,8 @@ struct Workload {
   std::string queue;             // LocalQueue of its namespace
   int64_t priority = 0;
   std::vector<PodSet> pod_sets;
-  std::string cluster_queue;                    // that it was reserved in
+  std::string cluster_queue;  // that it was reserved in
+  std::vector<Reserved> reserved_sets;
   std::map<std::string, Condition> conditions;  // by type
   bool reserved = false;                        // condition QuotaReserved
   bool evicted = false;  // condition Evicted: its job is being suspended, or was and waits again
