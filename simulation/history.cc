@@ -76,7 +76,7 @@ class History::Impl {
     start_ = start;
     groups_.emplace(server, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups");
     pods_.emplace(server, "/api/v1/pods");
-    workloads_.emplace(server, "/apis/kueue.x-k8s.io/v1beta2/workloads");
+    workloads_.emplace(server, "/apis/kueue.x-k8s.io/v1beta2/workloads", /*forever=*/true);
     claims_.emplace(server, "/apis/karpenter.sh/v1/nodeclaims");
     nodes_.emplace(server, "/api/v1/nodes");
     refusals_ = OpenWatch(server, "/api/v1/events", "reason=InsufficientCapacityError");
