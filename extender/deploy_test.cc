@@ -16,12 +16,12 @@
 #include "cluster/suspect_nodes.h"
 #include "coscheduling/gangs/job_gangs.h"
 #include "coscheduling/labels.h"
-#include "coscheduling/provisioning/holds.h"
 #include "extender/admission/webhook_configuration.h"
 #include "extender/config.h"
 #include "extender/leader_label.h"
 #include "kube/embedded/quota_crds.h"
 #include "kube/objects/job_restart.h"
+#include "kube/objects/node_holds.h"
 #include "quota/pod_sets.h"
 
 namespace muster::extender {
@@ -257,8 +257,8 @@ TEST(Deploy, ThePolicyGuardsAllState) {
        {coscheduling::kRecordAnnotation, coscheduling::kLeaderAnnotation,
         coscheduling::kEpochAnnotation, coscheduling::kWakeAnnotation, quota::kPodSetAnnotation,
         quota::kFlavorsAnnotation, quota::kQueueAnnotation, kube::kTriedAnnotation,
-        kube::kRestartAnnotation, coscheduling::kHoldsAnnotation,
-        coscheduling::kHoldAddedAnnotation, cluster::kSuspectAnnotation}) {
+        kube::kRestartAnnotation, kube::kHoldsAnnotation, kube::kHoldAddedAnnotation,
+        cluster::kSuspectAnnotation}) {
     EXPECT_NE(annotations.find("'" + std::string(name) + "'"), std::string::npos) << name;
   }
   EXPECT_NE(VariableOf("muster-state", "labelsChanged").find(coscheduling::kDerivedLabel),

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "coscheduling/engine.h"
-#include "coscheduling/provisioning/holds.h"
 #include "fmt/format.h"
 #include "kube/embedded/api_server.h"
 #include "kube/embedded/watch_session.h"
 #include "kube/objects/decode.h"
+#include "kube/objects/node_holds.h"
 #include "kube/objects/well_known.h"
 #include "kube/simulators/api_client.h"
 #include "muster/v1/admission.pb.h"
@@ -35,7 +35,7 @@ bool IsSignalled(const kube::Pod* pod) {
 }
 
 bool IsHeld(const kube::Node& node) {
-  return node.meta.Annotation(coscheduling::kHoldsAnnotation) != nullptr;
+  return node.meta.Annotation(kube::kHoldsAnnotation) != nullptr;
 }
 
 MemberFacts FactsOf(const kube::Pod& pod) {

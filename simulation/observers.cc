@@ -8,12 +8,12 @@
 #include "absl/strings/match.h"
 #include "coscheduling/engine.h"
 #include "coscheduling/labels.h"
-#include "coscheduling/provisioning/holds.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kube/embedded/api_server.h"
 #include "kube/embedded/watch_session.h"
 #include "kube/objects/decode.h"
+#include "kube/objects/node_holds.h"
 #include "kube/objects/well_known.h"
 #include "muster/v1/admission.pb.h"
 #include "simulation/manifests.h"
@@ -435,7 +435,7 @@ absl::Status Compare(const Expectation& want, const std::string& gang,
     const auto held = std::ranges::count_if(nodes, [](const json& node) {
       return node.at("metadata")
           .value("annotations", json::object())
-          .contains(std::string(coscheduling::kHoldsAnnotation));
+          .contains(std::string(kube::kHoldsAnnotation));
     });
     result.Equal("heldNodes", want.held_nodes, static_cast<int>(held));
   }

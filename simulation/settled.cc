@@ -12,10 +12,10 @@
 #include "cluster/suspect_nodes.h"
 #include "coscheduling/engine.h"
 #include "coscheduling/labels.h"
-#include "coscheduling/provisioning/holds.h"
 #include "fmt/format.h"
 #include "kube/embedded/api_server.h"
 #include "kube/objects/decode.h"
+#include "kube/objects/node_holds.h"
 #include "kube/objects/well_known.h"
 #include "kube/simulators/scheduler_filters.h"
 #include "muster/v1/admission.pb.h"
@@ -271,7 +271,7 @@ class Settled {
              state == v1::REPAIRING;
     };
     for (const kube::Node& node : nodes_) {
-      for (const auto& [uid, until] : coscheduling::ReadHolds(node.meta.annotations)) {
+      for (const auto& [uid, until] : kube::ReadHolds(node.meta.annotations)) {
         if (states.contains(uid) && asks(states[uid])) continue;
         Say(fmt::format("left over: node {} is held for {}, which doesn't need it", node.meta.name,
                         uid));

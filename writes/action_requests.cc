@@ -9,7 +9,7 @@
 #include "cluster/suspect_nodes.h"
 #include "coscheduling/admission/record.h"
 #include "coscheduling/labels.h"
-#include "coscheduling/provisioning/holds.h"
+#include "kube/objects/node_holds.h"
 #include "fmt/format.h"
 #include "kube/objects/quantity.h"
 #include "kube/objects/time_text.h"

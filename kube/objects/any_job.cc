@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::string_view kCronJob = "CronJob";
 
+// Of a PyTorchJob.
+constexpr std::string_view kMaster = "Master";
 // Of an MPIJob.
 constexpr std::string_view kLauncher = "Launcher";
 constexpr std::string_view kWorker = "Worker";
@@ -58,6 +60,21 @@ int64_t AtOnce(const JobSpec& spec) {
   return spec.completions ? std::min(spec.parallelism, *spec.completions) : spec.parallelism;
 }
 
+void AddPodSet(std::string name, int64_t count, const std::string& pod_template, AnyJob* job) {
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  job->pod_sets.push_back({std::move(name), count, pod_template});
+}
+
+// In this order, whatever that of the object is.
+void AddPodSets(const std::vector<ReplicaType>& types, std::string_view first, AnyJob* job) {
+  for (const bool of_first : {true, false}) {
+    for (const ReplicaType& type : types) {
+      if ((type.name == first) != of_first) continue;
+      AddPodSet(type.name, type.replicas, type.pod_template, job);
+    }
+  }
+}
+
 AnyJob Begin(std::string_view kind, const ObjectMeta& meta, const std::string& error) {
   AnyJob job;
   job.kind = kind;
@@ -99,6 +116,7 @@ AnyJob ToAnyJob(const Job& job) {
   any.finished = job.finished;
   const int64_t count = AtOnce(job.spec);
   any.parts.push_back({{}, job.meta.name, count, count, {{"", job.spec.scheduler_name}}});
+  AddPodSet("main", count, job.spec.pod_template, &any);
   return any;
 }
 
@@ -132,8 +150,11 @@ AnyJob ToAnyJob(const JobSet& set) {
     AnyJob::Part& part = any.parts[static_cast<size_t>(at - waits_for.begin())];
     part.replicated_jobs.push_back(job.name);
     part.schedulers.push_back({job.name, job.spec.scheduler_name});
-    AddProduct(job.replicas, AtOnce(job.spec), &part.at_once);
+    int64_t pods = 0;
+    AddProduct(job.replicas, AtOnce(job.spec), &pods);
+    AddProduct(pods, 1, &part.at_once);
     part.fewest = part.at_once;
+    AddPodSet(job.name, pods, job.spec.pod_template, &any);
   }
   if (any.parts.size() == 1) any.parts.front().name = set.meta.name;
   return any;
@@ -154,6 +175,7 @@ AnyJob ToAnyJob(const PyTorchJob& job) {
   }
   if (job.min_available && *job.min_available > 0) part.fewest = *job.min_available;
   any.parts.push_back(std::move(part));
+  AddPodSets(job.replica_types, kMaster, &any);
   return any;
 }
 
@@ -179,6 +201,7 @@ AnyJob ToAnyJob(const MPIJob& job) {
     part.at_once += type.replicas;  // two types, each below 2^31
     part.schedulers.push_back({type.name, type.scheduler_name});
   }
+  AddPodSets(job.replica_types, kLauncher, &any);
   first.fewest = first.at_once;
   later.fewest = later.at_once;
   if (job.min_available && *job.min_available > 0) {
@@ -198,7 +221,10 @@ AnyJob ToAnyJob(const RayCluster& cluster) {
   AnyJob::Part part;
   part.name = cluster.meta.name;
   for (const RayGroup& group : cluster.groups) {
-    AddProduct(group.replicas, group.hosts, &part.at_once);
+    int64_t pods = 0;
+    AddProduct(group.replicas, group.hosts, &pods);
+    AddProduct(pods, 1, &part.at_once);
+    AddPodSet(group.name, pods, group.pod_template, &any);
     part.schedulers.push_back({group.name, group.scheduler_name});
   }
   part.fewest = part.at_once;

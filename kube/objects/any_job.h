@@ -52,6 +52,14 @@ struct TemplateScheduler {
 };
 
 struct AnyJob {
+  // Equal pods that it makes, all stages of it, as Kueue tells them apart: of a Workload of its
+  // own (sigs.k8s.io/kueue v0.19.2 pkg/controller/jobs, PodSets of each).
+  struct PodSet {
+    std::string name;  // "main", or that of the replicated job, the replica type, the group
+    int64_t count = 0;
+    std::string pod_template;  // JSON
+    bool operator==(const PodSet&) const = default;
+  };
   // Replicated jobs of a JobSet, or replica types of an MPIJob, that exist at the same time; of the
   // other kinds, the one part there is.
   struct Part {
@@ -78,6 +86,7 @@ struct AnyJob {
   StringMap labels;
   StringMap annotations;
   std::vector<Part> parts;
+  std::vector<PodSet> pod_sets;  // none of a StatefulSet, and where another job makes the pods
   std::optional<int64_t> schedule_timeout_seconds;
   bool suspended = false;
   std::string no_suspend;  // why it can't be suspended, "can't be ..."; empty: it can

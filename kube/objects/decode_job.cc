@@ -57,6 +57,7 @@ JobSpec ReadJobSpec(const JsonValue& value, JsonReader& reader) {
   if (!value.Get("parallelism").present() && !spec.completions) spec.completions = 1;
   spec.suspend = value.Get("suspend").Bool();
   spec.scheduler_name = SchedulerNameOf(value.Get("template"));
+  spec.pod_template = value.Get("template").Json();
   return spec;
 }
 
@@ -76,7 +77,7 @@ std::vector<ReplicaType> ReadReplicaTypes(const JsonValue& specs, JsonReader& re
   std::vector<ReplicaType> types;
   specs.ForEachField([&](std::string_view name, const JsonValue& value) {
     types.push_back({std::string(name), ReadCount(value.Get("replicas"), reader).value_or(1),
-                     SchedulerNameOf(value.Get("template"))});
+                     SchedulerNameOf(value.Get("template")), value.Get("template").Json()});
   });
   return types;
 }
@@ -92,6 +93,7 @@ RayGroup ReadRayGroup(const JsonValue& value, JsonReader& reader) {
   group.replicas = value.Get("suspend").Bool() ? 0 : std::max(least, std::min(asked, most));
   group.hosts = ReadCount(value.Get("numOfHosts"), reader).value_or(1);
   group.scheduler_name = SchedulerNameOf(value.Get("template"));
+  group.pod_template = value.Get("template").Json();
   return group;
 }
 
@@ -221,8 +223,8 @@ absl::StatusOr<RayCluster> Decode<RayCluster>(std::string_view json) {
   const JsonValue spec = root.Get("spec");
   RayCluster cluster;
   cluster.meta = ReadJobMeta(root.Get("metadata"));
-  cluster.groups.push_back(
-      {"head", 1, 1, SchedulerNameOf(spec.Get("headGroupSpec").Get("template"))});
+  const JsonValue head = spec.Get("headGroupSpec").Get("template");
+  cluster.groups.push_back({"head", 1, 1, SchedulerNameOf(head), head.Json()});
   spec.Get("workerGroupSpecs").ForEach([&](const JsonValue& group) {
     cluster.groups.push_back(ReadRayGroup(group, reader));
   });

@@ -8,7 +8,7 @@
 // annotations only those of Kueue, JobSet and Muster. `error` names the first field that makes an
 // object unusable, with its value; empty normally. Counts are never negative. `finished`: its
 // conditions say that it has ended, or is about to, for good; no pod is made in place of one that
-// failed.
+// failed. `pod_template` is the template of its pods as its user wrote it, JSON.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,7 @@ struct JobSpec {
   std::optional<int64_t> completions;  // absent: as many as it takes
   bool suspend = false;
   std::string scheduler_name;  // of the pod template; empty: not said
+  std::string pod_template;
 };
 
 // batch/v1 Job.
@@ -67,6 +68,7 @@ struct ReplicaType {
   std::string name;  // "Master", "Worker", "Launcher"
   int64_t replicas = 1;
   std::string scheduler_name;
+  std::string pod_template;
 };
 
 // kubeflow.org/v1 PyTorchJob.
@@ -111,6 +113,7 @@ struct RayGroup {
   int64_t replicas = 1;  // within its bounds; 0 of a group that is suspended
   int64_t hosts = 1;     // numOfHosts: pods of each replica
   std::string scheduler_name;
+  std::string pod_template;
 };
 
 // ray.io/v1 RayCluster.

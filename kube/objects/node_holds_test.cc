@@ -1,15 +1,15 @@
-#include "coscheduling/provisioning/holds.h"
+#include "kube/objects/node_holds.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace muster::coscheduling {
+namespace muster::kube {
 namespace {
 
 const absl::Time kNoon = absl::FromUnixSeconds(1'700'000'000);
 
 // The node after the change.
-kube::StringMap Apply(kube::StringMap annotations, const Holds& want) {
+StringMap Apply(StringMap annotations, const Holds& want) {
   for (const auto& [key, value] : ChangeHolds(annotations, want)) {
     if (value) {
       annotations[key] = *value;
@@ -21,7 +21,7 @@ kube::StringMap Apply(kube::StringMap annotations, const Holds& want) {
 }
 
 TEST(Holds, AFirstHoldProtectsTheNodeAndTheLastReleaseUndoesIt) {
-  kube::StringMap node = Apply({}, {{"gang-a", kNoon}});
+  StringMap node = Apply({}, {{"gang-a", kNoon}});
   EXPECT_EQ(node.at("karpenter.sh/do-not-disrupt"), "true");
   EXPECT_EQ(ReadHolds(node), (Holds{{"gang-a", kNoon}}));
   node = Apply(node, {{"gang-a", kNoon}, {"gang-b", kNoon}});
@@ -32,22 +32,22 @@ TEST(Holds, AFirstHoldProtectsTheNodeAndTheLastReleaseUndoesIt) {
 
 TEST(Holds, AProtectionThatWasThereBeforeIsNeverTouched) {
   for (const char* value : {"true", "false", ""}) {
-    const kube::StringMap before = {{"karpenter.sh/do-not-disrupt", value}};
-    kube::StringMap node = Apply(before, {{"gang-a", kNoon}});
+    const StringMap before = {{"karpenter.sh/do-not-disrupt", value}};
+    StringMap node = Apply(before, {{"gang-a", kNoon}});
     EXPECT_EQ(node.at("karpenter.sh/do-not-disrupt"), value);
     EXPECT_EQ(Apply(node, {}), before);
   }
 }
 
 TEST(Holds, NothingIsWrittenWhileNothingChanges) {
-  const kube::StringMap node = Apply({}, {{"gang-a", kNoon}});
+  const StringMap node = Apply({}, {{"gang-a", kNoon}});
   EXPECT_TRUE(ChangeHolds(node, {{"gang-a", kNoon}}).empty());
   EXPECT_TRUE(ChangeHolds({}, {}).empty());
   EXPECT_TRUE(ChangeHolds({{"other", "x"}}, {}).empty());
 }
 
 TEST(Holds, AProtectionThatSomebodyRemovedComesBack) {
-  kube::StringMap node = Apply({}, {{"gang-a", kNoon}});
+  StringMap node = Apply({}, {{"gang-a", kNoon}});
   node.erase("karpenter.sh/do-not-disrupt");
   EXPECT_EQ(Apply(node, {{"gang-a", kNoon}}).at("karpenter.sh/do-not-disrupt"), "true");
 }
@@ -61,4 +61,4 @@ TEST(Holds, UnreadableEntriesAreDroppedAndTheRestKept) {
 }
 
 }  // namespace
-}  // namespace muster::coscheduling
+}  // namespace muster::kube
