@@ -199,12 +199,13 @@ struct PatchWorkload {
 // it asks for. Preconditions of the latter: uid and resource_version; none of it is reserved.
 struct WriteWorkload {
   ObjectRef workload;
-  kube::OwnerReference owner;  // the PodGroup, or the pod
+  kube::OwnerReference owner;  // the job, the PodGroup or the pod
   std::string leader;          // annotation muster.dev/leader: who made it
   std::string queue;
   std::string priority_class;  // a WorkloadPriorityClass, or empty
   int64_t priority = 0;
   std::vector<quota::PodSet> pod_sets;
+  std::vector<std::string> pod_templates = {};  // theirs, JSON; none: made from what quota looks at
 };
 
 // Server-side apply of a Workload's status under Kueue's own field manager, all of it each time:

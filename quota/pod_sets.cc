@@ -16,6 +16,8 @@ constexpr std::array<std::string_view, 2> kRoleLabels = {"training.kubeflow.org/
                                                          "jobset.sigs.k8s.io/replicatedjob-name"};
 
 constexpr size_t kMaxRole = 28;  // with two digests a name has 63 characters at most
+constexpr size_t kDigests = 33;  // both, and what is between them
+constexpr std::string_view kOnlyRole = "main";
 
 // A part of the name of a Workload's pod set.
 std::string RoleName(std::string_view role) {
@@ -93,6 +95,34 @@ std::string PodSetOf(const kube::Pod& pod) {
   const std::string* written = pod.meta.Annotation(kPodSetAnnotation);
   if (written != nullptr && written->starts_with(name)) return *written;
   return name + PlaceDigest(*pod.spec);
+}
+
+std::string RoleOf(const std::string& pod_set) {
+  if (pod_set.size() <= kDigests + 1) return std::string(kOnlyRole);
+  return pod_set.substr(0, pod_set.size() - kDigests - 1);
+}
+
+std::optional<std::vector<PodSet>> AsOfJob(const std::vector<PodSet>& asked,
+                                           const std::vector<kube::AnyJob::PodSet>& job) {
+  if (asked.size() != job.size()) return std::nullopt;
+  std::vector<PodSet> all;
+  for (const kube::AnyJob::PodSet& made : job) {
+    const auto same = [&made](const PodSet& set) {
+      return set.count == made.count && RoleOf(set.name) == made.name;
+    };
+    const auto set = std::ranges::find_if(asked, same);
+    if (set == asked.end()) return std::nullopt;
+    all.push_back({made.name, set->count, set->spec});
+  }
+  return all;
+}
+
+void NameByPods(const std::vector<std::string>& pod_sets_of_pods, Admission* admission) {
+  for (PodSetAssignment& given : admission->pod_sets) {
+    if (std::ranges::count(pod_sets_of_pods, given.name) > 0) continue;
+    const auto of_role = std::ranges::find(pod_sets_of_pods, given.name, RoleOf);
+    if (of_role != pod_sets_of_pods.end()) given.name = *of_role;
+  }
 }
 
 PodSets GroupByPodSet(const std::vector<const kube::Pod*>& members, int64_t required) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kube/objects/any_job.h"
 #include "kube/objects/pod.h"
 #include "kube/objects/quota.h"
 #include "quota/workload.h"
@@ -34,6 +35,16 @@ struct PodSets {
   std::vector<PodSet> surplus;
 };
 PodSets GroupByPodSet(const std::vector<const kube::Pod*>& members, int64_t required);
+
+// What such a name says of the role, as Kueue names the pod sets of jobs: "main" where there is
+// none.
+std::string RoleOf(const std::string& pod_set);
+// The same pod sets as the Workload of the job that makes them has them: in its order, by Kueue's
+// names. nullopt where they aren't exactly what the job makes.
+std::optional<std::vector<PodSet>> AsOfJob(const std::vector<PodSet>& asked,
+                                           const std::vector<kube::AnyJob::PodSet>& job);
+// What was reserved by Kueue's names, by those of pod sets that the job's pods are in.
+void NameByPods(const std::vector<std::string>& pod_sets_of_pods, Admission* admission);
 
 // "nvidia.com/gpu=on-demand": as kFlavorsAnnotation has it.
 std::string FlavorsText(const PodSetAssignment& given);

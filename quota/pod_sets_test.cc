@@ -41,6 +41,40 @@ TEST(PodSets, PodsThatAskAlikeAreOneSet) {
             })));
 }
 
+PodSet Set(const kube::Pod& pod, int64_t count) { return {PodSetOf(pod), count, pod.spec}; }
+
+kube::Pod OfType(const std::string& type, int64_t gpus) {
+  kube::Pod pod = Gpu(type, gpus);
+  pod.meta.labels["training.kubeflow.org/replica-type"] = type;
+  return pod;
+}
+
+TEST(PodSets, AJobsWorkloadHasThemByKueuesNamesInItsOrder) {
+  const PodSet worker = Set(OfType("worker", 8), 3), master = Set(OfType("master", 1), 1);
+  EXPECT_EQ(RoleOf(worker.name), "worker");
+  EXPECT_EQ(RoleOf(PodSetOf(Gpu("a"))), "main");
+  const auto named = AsOfJob({worker, master}, {{"master", 1, "{}"}, {"worker", 3, "{}"}});
+  ASSERT_TRUE(named);
+  ASSERT_EQ(named->size(), 2u);
+  EXPECT_EQ((*named)[0].name, "master");
+  EXPECT_EQ((*named)[1].name, "worker");
+  EXPECT_EQ((*named)[1].spec, worker.spec);
+  EXPECT_FALSE(AsOfJob({worker, master}, {{"master", 1, "{}"}, {"worker", 4, "{}"}}));
+  EXPECT_FALSE(AsOfJob({worker}, {{"master", 1, "{}"}, {"worker", 3, "{}"}}));
+  // Workers that ask for different things are no set that the job has.
+  EXPECT_FALSE(AsOfJob({Set(OfType("worker", 8), 2), Set(OfType("worker", 4), 1)},
+                       {{"worker", 2, "{}"}, {"evaluator", 1, "{}"}}));
+}
+
+TEST(PodSets, WhatAJobsWorkloadReservedIsThatOfItsPods) {
+  const std::string worker = PodSetOf(OfType("worker", 8));
+  Admission admission;
+  admission.pod_sets = {{"worker", 2, {}, {}}, {"master", 1, {}, {}}};
+  NameByPods({worker}, &admission);
+  EXPECT_EQ(admission.pod_sets[0].name, worker);
+  EXPECT_EQ(admission.pod_sets[1].name, "master");
+}
+
 // Records outlive processes: this name may only change together with a way to read the old one.
 TEST(PodSets, TheNameIsTheSameInEveryProcess) {
   EXPECT_EQ(PodSetOf(Gpu("a")), "65301564be2fcdaa-cbf29ce484222325");

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "quota/pod_sets.h"
+
 namespace muster::quota {
 namespace {
 
@@ -54,6 +56,19 @@ bool AsksFor(const kube::Workload& workload, const Workload& asked) {
 bool SaysWhy(const kube::Workload& workload, const Wait& wait) {
   const auto told = workload.conditions.find(kQuotaReserved);
   return told != workload.conditions.end() && told->second.message == wait.message;
+}
+
+Admission InOrderOf(const kube::Workload& workload, const Admission& admission) {
+  Admission named = {admission.cluster_queue, {}, {}, admission.reserved_at};
+  for (const kube::Workload::PodSet& set : workload.pod_sets) {
+    const auto given = std::ranges::find_if(admission.pod_sets, [&](const PodSetAssignment& each) {
+      return each.name == set.name || RoleOf(each.name) == set.name;
+    });
+    if (given == admission.pod_sets.end()) continue;
+    named.pod_sets.push_back(*given);
+    named.pod_sets.back().name = set.name;
+  }
+  return named;
 }
 
 Admission ReservedIn(const kube::Workload& workload) {

@@ -50,6 +50,9 @@ struct Eviction {
   bool surplus_only = false;
 };
 
+// The same by the names of its pod sets, and in their order; without surplus.
+Admission InOrderOf(const kube::Workload& workload, const Admission& admission);
+
 // What was reserved for it; nothing as surplus.
 Admission ReservedIn(const kube::Workload& workload);
 

@@ -1,5 +1,6 @@
 #include "writes/action_requests.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -9,8 +10,8 @@
 #include "cluster/suspect_nodes.h"
 #include "coscheduling/admission/record.h"
 #include "coscheduling/labels.h"
-#include "kube/objects/node_holds.h"
 #include "fmt/format.h"
+#include "kube/objects/node_holds.h"
 #include "kube/objects/quantity.h"
 #include "kube/objects/time_text.h"
 #include "kube/objects/well_known.h"
@@ -218,6 +219,34 @@ json TemplateJson(const kube::PodSpec& spec) {
         {"nodeSelectorTerms", NodeTermsJson(*spec.affinity.required_node_terms)}};
   }
   return {{"spec", std::move(pod)}};
+}
+
+bool IsNamed(const json& variable) {
+  return variable.is_object() && variable.contains("name") && variable["name"].is_string();
+}
+
+// A job's own template, as Kueue copies it. Of environment variables of one name the last counts,
+// and a Workload may have no others.
+json TemplateAsWritten(const std::string& text) {
+  json pod = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!pod.is_object() || !pod.contains("spec") || !pod["spec"].is_object()) return nullptr;
+  for (const char* list : {"containers", "initContainers"}) {
+    if (!pod["spec"].contains(list) || !pod["spec"][list].is_array()) continue;
+    for (json& container : pod["spec"][list]) {
+      if (!container.is_object() || !container.contains("env")) continue;
+      if (!std::ranges::all_of(container["env"], IsNamed)) continue;
+      std::map<std::string, json> last;
+      std::vector<std::string> names;
+      for (const json& variable : container["env"]) {
+        const std::string name = variable["name"];
+        if (!last.contains(name)) names.push_back(name);
+        last[name] = variable;
+      }
+      container["env"] = json::array();
+      for (const std::string& name : names) container["env"].push_back(std::move(last[name]));
+    }
+  }
+  return pod;
 }
 
 json AdmissionJson(const quota::Admission& admission) {
@@ -514,9 +543,13 @@ struct RequestOf {
   // (sigs.k8s.io/kueue v0.19.2 pkg/controller/jobframework/reconciler.go).
   std::optional<ActionRequest> operator()(const coscheduling::WriteWorkload& write) const {
     json pod_sets = json::array();
-    for (const quota::PodSet& set : write.pod_sets) {
+    for (size_t i = 0; i < write.pod_sets.size(); ++i) {
+      const quota::PodSet& set = write.pod_sets[i];
+      json pod_template =
+          write.pod_templates.empty() ? json() : TemplateAsWritten(write.pod_templates[i]);
+      if (!pod_template.is_object()) pod_template = TemplateJson(*set.spec);
       pod_sets.push_back(
-          {{"name", set.name}, {"count", set.count}, {"template", TemplateJson(*set.spec)}});
+          {{"name", set.name}, {"count", set.count}, {"template", std::move(pod_template)}});
     }
     json spec = {
         {"queueName", write.queue}, {"priority", write.priority}, {"podSets", std::move(pod_sets)}};

@@ -367,6 +367,24 @@ TEST(ActionRequests, AWorkloadIsMadeInKueuesForm) {
   EXPECT_EQ(KindOf(TeamsWorkload()), "workload");
 }
 
+// Kueue compares containers; it takes the last of environment variables of one name.
+TEST(ActionRequests, AJobsWorkloadHasTheJobsTemplates) {
+  coscheduling::WriteWorkload write = TeamsWorkload();
+  write.pod_templates = {R"({"metadata":{"labels":{"a":"b"}},"spec":{"containers":[
+      {"name":"c","image":"i","env":[{"name":"A","value":"1"},{"name":"B"},{"name":"A","value":"2"}]}]}})"};
+  json body = json::parse(ToRequest(write, kNow)->request.body);
+  EXPECT_EQ(body["spec"]["podSets"], json::parse(R"([{"name":"workers","count":2,"template":{
+      "metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i",
+        "env":[{"name":"A","value":"2"},{"name":"B"}]}]}}}])"));
+  // One that no API server would store is copied as it is, or made from what quota looks at.
+  write.pod_templates = {R"({"spec":{"containers":[{"env":[7,{"name":8}]},"c"]}})"};
+  body = json::parse(ToRequest(write, kNow)->request.body);
+  EXPECT_EQ(body["spec"]["podSets"][0]["template"], json::parse(write.pod_templates[0]));
+  write.pod_templates = {"null"};
+  body = json::parse(ToRequest(write, kNow)->request.body);
+  EXPECT_EQ(body["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"]["pool"], "gpu");
+}
+
 TEST(ActionRequests, WhatAWorkloadAsksForIsReplacedUnlessSomebodyWasFaster) {
   coscheduling::WriteWorkload write = TeamsWorkload();
   write.workload.uid = "w-1";

@@ -144,6 +144,18 @@ std::vector<const kube::Workload*> QuotaAdmission::SurplusOf(const Gang& gang) c
   return all;
 }
 
+// Of its pods, first of those that stand.
+std::vector<std::string> QuotaAdmission::PodSetsOf(const Gang& gang) const {
+  std::vector<std::string> sets;
+  for (const bool bound : {true, false}) {
+    for (const std::string& uid : gang.pods) {
+      const kube::Pod* pod = snapshot_.FindPod(uid);
+      if (pod != nullptr && pod->IsBound() == bound) sets.push_back(quota::PodSetOf(*pod));
+    }
+  }
+  return sets;
+}
+
 void QuotaAdmission::Read(const Gang& gang) {
   if (options_.quota != QuotaMode::kInternal) return;
   Part& part = parts_[gang.id];
@@ -159,9 +171,11 @@ void QuotaAdmission::Read(const Gang& gang) {
   if (workload != nullptr) under_quota_.insert(gang.id);
   part.deactivated = workload != nullptr && !workload->active;
   part.releasing &= held;
+  if (workload != nullptr) workloads_->Use(gang, *workload);
   if (!held) return;
   part.queue = workload->queue;
   part.held = quota::ReservedIn(*workload);
+  quota::NameByPods(PodSetsOf(gang), &*part.held);
   note_eviction(*workload, false);
   for (const kube::Workload* more : SurplusOf(gang)) {
     if (!quota::HasQuota(*more)) continue;
@@ -376,8 +390,9 @@ bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
   Part& part = parts_[gang.id];
   const bool remade = ran && !part.evicting && (gang.facts.made_anew || holding.remade);
   // That of a PodGroup which was deleted, and whose members are gone too.
+  const std::string& owner = workloads_->Of(gang)->meta.Controller()->uid;
   const bool of_another = gang.group != nullptr && gang.bound.empty() && !gang.facts.terminating &&
-                          workloads_->Of(gang)->meta.Controller()->uid != gang.uid();
+                          owner != gang.uid() && owner != workloads_->JobOf(gang);
   if ((!Stands(gang) || of_another) && !holding.posted && !remade) {
     part.idle_since = std::min(part.idle_since, agenda_->now());
     return false;
@@ -436,6 +451,21 @@ kube::OwnerReference ReferenceTo(const kube::Pod& pod) {
 
 }  // namespace
 
+// The job, if the gang is all that it makes; else its PodGroup, or the pod alone. One that there is
+// stays.
+kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang) const {
+  if (const kube::Workload* workload = workloads_->Of(gang)) return *workload->meta.Controller();
+  const std::string job = workloads_->JobOf(gang);
+  const bool jobs =
+      gang.derived && !job.empty() && gang.derived->owner.kind != kube::kStatefulSetKind;
+  const kube::Workload* others = workloads_->OfJob({gang.key.name_space, job});
+  if (jobs && (others == nullptr || !workloads_->IsOthers(gang, *others))) {
+    return gang.derived->owner;
+  }
+  if (gang.group == nullptr) return ReferenceTo(*snapshot_.FindPod(*gang.pods.begin()));
+  return {"scheduling.x-k8s.io/v1alpha1", "PodGroup", gang.key.name, gang.uid(), true};
+}
+
 // Puts the gang in line, or reserves what it was granted.
 void QuotaAdmission::Request(const Gang& gang) {
   Part& part = parts_[gang.id];
@@ -445,11 +475,7 @@ void QuotaAdmission::Request(const Gang& gang) {
     return;
   }
   quota::Workload asked = WorkloadOf(gang);
-  const kube::OwnerReference owner =
-      gang.group == nullptr ? ReferenceTo(*snapshot_.FindPod(*gang.pods.begin()))
-                            : kube::OwnerReference{"scheduling.x-k8s.io/v1alpha1", "PodGroup",
-                                                   gang.key.name, gang.uid(), true};
-  const kube::Workload* workload = workloads_->Keep(gang, owner, asked);
+  const kube::Workload* workload = workloads_->Keep(gang, OwnerOfWorkload(gang), asked);
   if (workload == nullptr) return;
   asked.id = workload->meta.uid;
   if (Waits(gang) && part.known->workload == asked) {

@@ -210,6 +210,8 @@ class QuotaAdmission {
   std::vector<const kube::Workload*> SurplusOf(const Gang& gang) const;
   bool GaveUp(const Gang& gang) const;
   void TellHeld(const Gang& gang, quota::Workload workload);
+  kube::OwnerReference OwnerOfWorkload(const Gang& gang) const;
+  std::vector<std::string> PodSetsOf(const Gang& gang) const;
   void Request(const Gang& gang);
   void Begin(const Gang& gang);
   bool ReserveMore(const Gang& gang);

@@ -87,18 +87,22 @@ void Workloads::Remove(const std::string& uid) {
   of_owner->second.erase(uid);
   if (of_owner->second.empty()) of_owner_.erase(of_owner);
   NoteGangs(workload);
+  users_.erase(uid);
 }
 
 void Workloads::NoteGangs(const kube::Workload& workload) {
   if (const kube::AnyJob* job = gangs_.jobs().FindOwner(workload.meta)) {
     for (GangId gang : gangs_.GangsOf(*job)) agenda_->Note(gang);
-  } else if (const Gang* gang = GangOf(workload)) {
-    agenda_->Note(gang->id);
   }
+  const auto user = users_.find(workload.meta.uid);
+  if (user != users_.end()) agenda_->Note(user->second);
+  if (const Gang* gang = GangOf(workload)) agenda_->Note(gang->id);
 }
 
 void Workloads::ForgetGang(GangId gang, const GangKey& key) {
   errors_.Forget(gang);
+  if (workloads_.contains(used_.Of(gang))) homeless_.insert(used_.Of(gang));
+  used_.Forget(gang);
   if (!key.is_pod) LoseOwner(key.ToString());
 }
 
@@ -113,6 +117,11 @@ const Gang* Workloads::GangOf(const kube::Workload& workload) const {
   const kube::OwnerReference& owner = *workload.meta.Controller();
   const std::string& name_space = workload.meta.name_space;
   if (owner.kind == kPodGroupKind) return gangs_.Find({name_space, owner.name, false});
+  const auto user = users_.find(workload.meta.uid);
+  if (user != users_.end()) {
+    const Gang* gang = gangs_.Find(user->second);
+    return gang != nullptr && Of(*gang) == &workload ? gang : nullptr;
+  }
   const Gang* gang = gangs_.OfPod(owner.uid);
   return gang != nullptr && gang->key.name_space == name_space ? gang : nullptr;
 }
@@ -127,15 +136,56 @@ const kube::Workload* Workloads::FirstOf(const std::string& key, auto wanted) co
   return nullptr;
 }
 
+std::string Workloads::JobOf(const Gang& gang) const {
+  if (gang.derived) return gang.derived->is_whole ? gang.derived->owner.uid : "";
+  // What its PodGroup says counts while there are no pods that could say something else.
+  if (!gang.pods.empty() || gang.group == nullptr) return "";
+  const kube::AnyJob* job = gangs_.jobs().FindOwner(gang.group->meta);
+  return job != nullptr && gangs_.PodsOf(*job).empty() ? job->uid : "";
+}
+
+bool Workloads::IsOthers(const Gang& gang, const kube::Workload& workload) const {
+  const auto user = users_.find(workload.meta.uid);
+  const Gang* other = user == users_.end() ? nullptr : gangs_.Find(user->second);
+  return other != nullptr && other != &gang && JobOf(*other) == workload.meta.Controller()->uid;
+}
+
 const kube::Workload* Workloads::Of(const Gang& gang) const {
   if (gang.key.is_pod)
     return gang.pods.empty() ? nullptr : OfPod({gang.key.name_space, *gang.pods.begin()});
   const std::string key = gang.key.ToString();
-  const kube::Workload* found = FirstOf(key, [](const auto& each) { return each.reserved; });
-  if (found != nullptr) return found;
-  return FirstOf(key, [&](const auto& each) {
+  const auto used = workloads_.find(used_.Of(gang.id));
+  if (used != workloads_.end() && used->second.reserved && !IsOthers(gang, used->second)) {
+    return &used->second;
+  }
+  const std::string job = KeyOf(kube::NamespacedUid{gang.key.name_space, JobOf(gang)});
+  const auto own = [&](const kube::Workload& each) {
     return each.meta.Controller()->uid == gang.uid() || each.meta.deletion_time;
-  });
+  };
+  const auto free = [&](const kube::Workload& each) { return !IsOthers(gang, each); };
+  const auto reserved = [&](const kube::Workload& each) { return each.reserved && free(each); };
+  for (const std::string& owner : {key, job}) {
+    if (const kube::Workload* found = FirstOf(owner, reserved)) return found;
+  }
+  const kube::Workload* found = FirstOf(key, own);
+  return found != nullptr
+             ? found
+             : FirstOf(job, [&](const kube::Workload& each) { return IsOurs(each) && free(each); });
+}
+
+void Workloads::Use(const Gang& gang, const kube::Workload& workload) {
+  const kube::OwnerReference& owner = *workload.meta.Controller();
+  if (owner.kind == kPodGroupKind || gang.key.is_pod) return;
+  users_[workload.meta.uid] = gang.id;
+  used_[gang.id] = workload.meta.uid;
+}
+
+const std::vector<kube::AnyJob::PodSet>* Workloads::PodSetsOf(
+    const Gang& gang, const kube::OwnerReference& owner) const {
+  const bool of_job = gang.derived && owner.uid == gang.derived->owner.uid;
+  const kube::AnyJob* maker =
+      of_job && gang.derived->is_whole ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
+  return maker == nullptr ? nullptr : &maker->pod_sets;
 }
 
 const kube::Workload* Workloads::OfPod(const kube::NamespacedUid& pod) const {
@@ -220,7 +270,10 @@ void Workloads::Act(const Gang& gang, const kube::Workload& workload, Action act
 }
 
 const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReference& owner,
-                                      const quota::Workload& asked) {
+                                      quota::Workload asked) {
+  const std::vector<kube::AnyJob::PodSet>* of_job = PodSetsOf(gang, owner);
+  auto named = of_job == nullptr ? std::nullopt : quota::AsOfJob(asked.pod_sets, *of_job);
+  if (named) asked.pod_sets = *std::move(named);
   const kube::Workload* known =
       FirstOf(KeyOf(gang.key.name_space, owner),
               [&](const kube::Workload& each) { return each.meta.Controller()->uid == owner.uid; });
@@ -241,7 +294,11 @@ const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReferen
                          .queue = asked.queue,
                          .priority_class = gang.priority_class_name,
                          .priority = asked.priority,
-                         .pod_sets = asked.pod_sets};
+                         .pod_sets = asked.pod_sets,
+                         .pod_templates = {}};
+  for (size_t i = 0; named && i < of_job->size(); ++i) {
+    write.pod_templates.push_back((*of_job)[i].pod_template);
+  }
   if (asked.pod_sets.size() > quota::kMaxPodSets) {
     errors_[gang.id] = fmt::format("it has {} pod sets, a Workload at most {}",
                                    asked.pod_sets.size(), quota::kMaxPodSets);
@@ -267,7 +324,7 @@ void Workloads::Reserve(const Gang& gang, const kube::Workload& workload,
                         const quota::Admission& admission) {
   if (deposed_ || MustBeTaken(workload)) return;
   Act(gang, workload,
-      ApplyWorkloadStatus{RefOf(workload.meta), admission,
+      ApplyWorkloadStatus{RefOf(workload.meta), quota::InOrderOf(workload, admission),
                           quota::Admitted(workload, admission, agenda_->now())});
 }
 

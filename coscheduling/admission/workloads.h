@@ -43,10 +43,12 @@ class Workloads {
   bool Attend();
 
   // --- steps of a gang ---
-  // The Workload of this owner, a PodGroup or a pod, once it asks for this; null while that is
-  // being written.
+  // Its quota lies in this one.
+  void Use(const Gang& gang, const kube::Workload& workload);
+  // The Workload of this owner, a job, a PodGroup or a pod, once it asks for this; null while that
+  // is being written.
   const kube::Workload* Keep(const Gang& gang, const kube::OwnerReference& owner,
-                             const quota::Workload& asked);
+                             quota::Workload asked);
   // Says why it waits.
   void Wait(const Gang& gang, const kube::Workload& workload, const quota::Wait& wait);
   // Reserves the pod sets of `admission` and admits it.
@@ -60,6 +62,10 @@ class Workloads {
   // --- questions ---
   // That of the gang: the one that has quota, if any; else its own, if it has one. Null if none.
   const kube::Workload* Of(const Gang& gang) const;
+  // UID of the job whose Workload would be the gang's; empty if none.
+  std::string JobOf(const Gang& gang) const;
+  // It is a job's, and another gang of it uses it.
+  bool IsOthers(const Gang& gang, const kube::Workload& workload) const;
   // That of a pod.
   const kube::Workload* OfPod(const kube::NamespacedUid& pod) const;
   // That of a job, unless there are several that haven't finished.
@@ -80,6 +86,9 @@ class Workloads {
   void NoteGangs(const kube::Workload& workload);
   const Gang* GangOf(const kube::Workload& workload) const;
   void LetGo(const kube::Workload& workload);
+  // The job's pod sets, if it is the owner and the gang is all of it; else null.
+  const std::vector<kube::AnyJob::PodSet>* PodSetsOf(const Gang& gang,
+                                                     const kube::OwnerReference& owner) const;
   void Act(const Gang& gang, const kube::Workload& workload, Action action);
   bool MustBeTaken(const kube::Workload& workload) const;
   PatchWorkload Patch(const kube::Workload& workload) const;
@@ -95,8 +104,10 @@ class Workloads {
   std::set<std::string> untaken_;   // UIDs of those that another process might reserve
   std::set<std::string> homeless_;  // UIDs of those whose gang may be gone
   PerGang<std::string> errors_;
-  bool taken_over_ = false;  // all that there was when this began its term
-  bool deposed_ = false;     // another process has taken one since
+  std::map<std::string, GangId> users_;  // by UID: of those that are a job's
+  PerGang<std::string> used_;            // the same the other way round
+  bool taken_over_ = false;              // all that there was when this began its term
+  bool deposed_ = false;                 // another process has taken one since
 };
 
 }  // namespace muster::coscheduling

@@ -121,9 +121,10 @@ void Gangs::Detach(const std::string& uid) {
   departures_.pods.emplace_back(gang.id, uid);
   if (gang.pods.empty() && gang.group == nullptr) {
     Remove(gang);
-  } else {
-    agenda_->Note(gang.id);
+    return;
   }
+  if (gang.pods.empty()) gang.derived.reset();  // nobody says it any more
+  agenda_->Note(gang.id);
 }
 
 void Gangs::Remove(Gang& gang) {

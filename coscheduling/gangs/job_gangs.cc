@@ -237,6 +237,8 @@ Derivation JobGangs::Derive(const kube::Pod& pod) const {
 
   DerivedGang gang;
   gang.maker = maker.Title();
+  gang.maker_uid = maker.uid;
+  gang.is_whole = maker.parts.size() == 1;
   gang.owner = {std::string(outermost.api_version), std::string(outermost.kind), outermost.name,
                 outermost.uid, /*controller=*/true};
   gang.schedule_timeout_seconds = maker.schedule_timeout_seconds;

@@ -44,6 +44,8 @@ struct DerivedGang {
   // each time. Without a UID: a group of plain pods, which own it together.
   kube::OwnerReference owner;
   std::string maker;       // what makes the members, "PyTorchJob default/x"; for messages
+  std::string maker_uid;   // of that job
+  bool is_whole = false;   // its members are all that it makes
   int64_t at_once = 1;     // members that exist at the same time
   int64_t min_member = 1;  // members that must start together
   std::optional<int64_t> schedule_timeout_seconds;

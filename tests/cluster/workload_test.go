@@ -137,10 +137,10 @@ func (c *Case) checkNeverAbove(nominal usage) (highest usage) {
 	return highest
 }
 
-// isMine tells whether the Workload is that of the gang's PodGroup.
+// isMine tells whether the Workload is that of the gang's PodGroup, or of its job.
 func (g *Gang) isMine(object metav1.Object) bool {
 	owner := metav1.GetControllerOf(object)
-	return object.GetNamespace() == g.Namespace && owner != nil && owner.Kind == "PodGroup" && owner.Name == g.Name
+	return object.GetNamespace() == g.Namespace && owner != nil && owner.Kind != "Pod" && owner.Name == g.Name
 }
 
 // workloadIn is the gang's, nil if there is none. Of several that of which something is held.
