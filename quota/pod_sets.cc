@@ -117,7 +117,10 @@ std::optional<std::vector<PodSet>> AsOfJob(const std::vector<PodSet>& asked,
   return all;
 }
 
-void NameByPods(const std::vector<std::string>& pod_sets_of_pods, Admission* admission) {
+void NameByPods(std::vector<const kube::Pod*> pods, Admission* admission) {
+  std::ranges::stable_partition(pods, &kube::Pod::IsBound);
+  std::vector<std::string> pod_sets_of_pods;
+  for (const kube::Pod* pod : pods) pod_sets_of_pods.push_back(PodSetOf(*pod));
   for (PodSetAssignment& given : admission->pod_sets) {
     if (std::ranges::count(pod_sets_of_pods, given.name) > 0) continue;
     const auto of_role = std::ranges::find(pod_sets_of_pods, given.name, RoleOf);
@@ -160,6 +163,12 @@ std::string FlavorsText(const PodSetAssignment& given) {
 std::set<std::string> FlavorNames(const PodSetAssignment& given) {
   std::set<std::string> names;
   for (const auto& [resource, flavor] : given.flavors) names.insert(flavor);
+  return names;
+}
+
+std::set<std::string> FlavorNames(const Admission& admission) {
+  std::set<std::string> names;
+  for (const PodSetAssignment& given : admission.pod_sets) names.merge(FlavorNames(given));
   return names;
 }
 

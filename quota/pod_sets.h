@@ -43,14 +43,16 @@ std::string RoleOf(const std::string& pod_set);
 // names. nullopt where they aren't exactly what the job makes.
 std::optional<std::vector<PodSet>> AsOfJob(const std::vector<PodSet>& asked,
                                            const std::vector<kube::AnyJob::PodSet>& job);
-// What was reserved by Kueue's names, by those of pod sets that the job's pods are in.
-void NameByPods(const std::vector<std::string>& pod_sets_of_pods, Admission* admission);
+// What was reserved by Kueue's names, by those of pod sets that the job's pods are in; first of the
+// pods that stand on nodes.
+void NameByPods(std::vector<const kube::Pod*> pods, Admission* admission);
 
 // "nvidia.com/gpu=on-demand": as kFlavorsAnnotation has it.
 std::string FlavorsText(const PodSetAssignment& given);
 
-// Each flavor once.
+// Each flavor once; of an admission, without surplus.
 std::set<std::string> FlavorNames(const PodSetAssignment& given);
+std::set<std::string> FlavorNames(const Admission& admission);
 
 // Whether the member carries anything that it was given, maybe not what it should carry now.
 bool IsGivenFlavors(const kube::Pod& pod);

@@ -67,10 +67,11 @@ TEST(PodSets, AJobsWorkloadHasThemByKueuesNamesInItsOrder) {
 }
 
 TEST(PodSets, WhatAJobsWorkloadReservedIsThatOfItsPods) {
-  const std::string worker = PodSetOf(OfType("worker", 8));
+  const kube::Pod pod = OfType("worker", 8);
+  const std::string worker = PodSetOf(pod);
   Admission admission;
   admission.pod_sets = {{"worker", 2, {}, {}}, {"master", 1, {}, {}}};
-  NameByPods({worker}, &admission);
+  NameByPods({&pod}, &admission);
   EXPECT_EQ(admission.pod_sets[0].name, worker);
   EXPECT_EQ(admission.pod_sets[1].name, "master");
 }

@@ -22,6 +22,10 @@ GangKey KeyOf(const std::string& name_space, const std::string& who) {
   return {name_space, is_pod ? who.substr(1) : who, is_pod};
 }
 
+kube::OwnerReference ReferenceTo(const kube::Pod& pod) {
+  return {"v1", "Pod", pod.meta.name, pod.meta.uid, true};
+}
+
 // Some member is live, or still on its node.
 bool Stands(const Gang& gang) { return gang.facts.live > 0 || gang.facts.terminating; }
 
@@ -41,7 +45,8 @@ QuotaAdmission::QuotaAdmission(const EngineOptions& options, const cluster::Snap
       scheduler_({.fair_sharing = options.fair_sharing,
                   .may_evict = [this](std::string_view id, bool surplus_only) {
                     const Gang* gang = GangOf(id);
-                    return gang == nullptr || MayBeEvicted(*gang, surplus_only);
+                    return gang != nullptr ? MayBeEvicted(*gang, surplus_only)
+                                           : !orphans_.contains(std::string(id));
                   }}) {}
 
 // --- observations ---
@@ -124,15 +129,6 @@ const Eviction* QuotaAdmission::EvictionOf(const Gang& gang) const {
   return part.evicting ? &*part.evicting : nullptr;
 }
 
-std::set<std::string> QuotaAdmission::FlavorsOf(const Gang& gang) const {
-  std::set<std::string> flavors;
-  if (!Holds(gang)) return flavors;
-  for (const quota::PodSetAssignment& given : HeldBy(gang)->pod_sets) {
-    flavors.merge(quota::FlavorNames(given));
-  }
-  return flavors;
-}
-
 // Workloads of its members beyond minMember.
 std::vector<const kube::Workload*> QuotaAdmission::SurplusOf(const Gang& gang) const {
   std::vector<const kube::Workload*> all;
@@ -142,18 +138,6 @@ std::vector<const kube::Workload*> QuotaAdmission::SurplusOf(const Gang& gang) c
     if (workload != nullptr) all.push_back(workload);
   }
   return all;
-}
-
-// Of its pods, first of those that stand.
-std::vector<std::string> QuotaAdmission::PodSetsOf(const Gang& gang) const {
-  std::vector<std::string> sets;
-  for (const bool bound : {true, false}) {
-    for (const std::string& uid : gang.pods) {
-      const kube::Pod* pod = snapshot_.FindPod(uid);
-      if (pod != nullptr && pod->IsBound() == bound) sets.push_back(quota::PodSetOf(*pod));
-    }
-  }
-  return sets;
 }
 
 void QuotaAdmission::Read(const Gang& gang) {
@@ -175,7 +159,11 @@ void QuotaAdmission::Read(const Gang& gang) {
   if (!held) return;
   part.queue = workload->queue;
   part.held = quota::ReservedIn(*workload);
-  quota::NameByPods(PodSetsOf(gang), &*part.held);
+  std::vector<const kube::Pod*> pods;
+  for (const std::string& uid : gang.pods) {
+    if (const kube::Pod* pod = snapshot_.FindPod(uid)) pods.push_back(pod);
+  }
+  quota::NameByPods(std::move(pods), &*part.held);
   note_eviction(*workload, false);
   for (const kube::Workload* more : SurplusOf(gang)) {
     if (!quota::HasQuota(*more)) continue;
@@ -443,14 +431,6 @@ void QuotaAdmission::Admit(const Gang& gang, bool fits_now) {
   }
 }
 
-namespace {
-
-kube::OwnerReference ReferenceTo(const kube::Pod& pod) {
-  return {"v1", "Pod", pod.meta.name, pod.meta.uid, true};
-}
-
-}  // namespace
-
 // The job, if the gang is all that it makes; else its PodGroup, or the pod alone. One that there is
 // stays.
 kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang) const {
@@ -685,9 +665,24 @@ void QuotaAdmission::ReadWaitReasons() {
   }
 }
 
+// Their pods end by themselves.
+void QuotaAdmission::CountOrphans() {
+  std::set<std::string> before = std::exchange(orphans_, {});
+  for (const kube::Workload* each : workloads_->Orphans()) {
+    orphans_.insert(each->meta.uid);
+    if (before.erase(each->meta.uid) > 0) continue;
+    scheduler_.SetAdmitted(quota::AsAsked(*each), quota::ReservedIn(*each));
+  }
+  for (const std::string& uid : before) {
+    if (!gang_of_.contains(uid)) scheduler_.Withdraw(uid);
+  }
+}
+
 void QuotaAdmission::Schedule(const Placeable& placeable) {
   if (options_.quota != QuotaMode::kInternal) return;
-  if (!workloads_->Attend() || !scheduler_.NeedsSchedule()) {
+  const bool may_reserve = workloads_->Attend();
+  CountOrphans();
+  if (!may_reserve || !scheduler_.NeedsSchedule()) {
     ReadWaitReasons();
     return;
   }

@@ -29,6 +29,7 @@
 #include "coscheduling/gangs/gangs.h"
 #include "coscheduling/outbox.h"
 #include "kube/objects/quota.h"
+#include "quota/pod_sets.h"
 #include "quota/quota_scheduler.h"
 
 namespace muster::coscheduling {
@@ -116,7 +117,9 @@ class QuotaAdmission {
   const quota::Admission* HeldBy(const Gang& gang) const;
   // Null unless it holds quota that is being taken back. Valid until the next Read.
   const Eviction* EvictionOf(const Gang& gang) const;
-  std::set<std::string> FlavorsOf(const Gang& gang) const;
+  std::set<std::string> FlavorsOf(const Gang& gang) const {
+    return Holds(gang) ? quota::FlavorNames(*HeldBy(gang)) : std::set<std::string>();
+  }
   // What it holds was reserved after this attempt had begun: that one lost its quota.
   bool IsOfQuotaBefore(const Gang& gang, const AdmissionRecord& record) const;
   // By which quota/ knows it.
@@ -211,11 +214,11 @@ class QuotaAdmission {
   bool GaveUp(const Gang& gang) const;
   void TellHeld(const Gang& gang, quota::Workload workload);
   kube::OwnerReference OwnerOfWorkload(const Gang& gang) const;
-  std::vector<std::string> PodSetsOf(const Gang& gang) const;
   void Request(const Gang& gang);
   void Begin(const Gang& gang);
   bool ReserveMore(const Gang& gang);
   void Carry(const quota::Decision& decision);
+  void CountOrphans();
   void ReadWaitReasons();
   bool MayBeEvicted(const Gang& gang, bool surplus_only) const;
 
@@ -232,6 +235,7 @@ class QuotaAdmission {
   absl::node_hash_map<GangId, Part> parts_;
   absl::flat_hash_map<std::string, GangId> gang_of_;  // by the workload's id
   absl::flat_hash_set<GangId> under_quota_;           // so far
+  std::set<std::string> orphans_;                     // counted, though no gang's
   std::map<std::string, int64_t, std::less<>> priority_classes_;
   cluster::DisruptionBudgets budgets_;
   bool queues_changed_ = false;

@@ -141,7 +141,7 @@ std::string Workloads::JobOf(const Gang& gang) const {
   // What its PodGroup says counts while there are no pods that could say something else.
   if (!gang.pods.empty() || gang.group == nullptr) return "";
   const kube::AnyJob* job = gangs_.jobs().FindOwner(gang.group->meta);
-  return job != nullptr && gangs_.PodsOf(*job).empty() ? job->uid : "";
+  return job != nullptr && gangs_.PodsOf(job->Key()).empty() ? job->uid : "";
 }
 
 bool Workloads::IsOthers(const Gang& gang, const kube::Workload& workload) const {
@@ -180,14 +180,6 @@ void Workloads::Use(const Gang& gang, const kube::Workload& workload) {
   used_[gang.id] = workload.meta.uid;
 }
 
-const std::vector<kube::AnyJob::PodSet>* Workloads::PodSetsOf(
-    const Gang& gang, const kube::OwnerReference& owner) const {
-  const bool of_job = gang.derived && owner.uid == gang.derived->owner.uid;
-  const kube::AnyJob* maker =
-      of_job && gang.derived->is_whole ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
-  return maker == nullptr ? nullptr : &maker->pod_sets;
-}
-
 const kube::Workload* Workloads::OfPod(const kube::NamespacedUid& pod) const {
   return FirstOf(KeyOf(pod), [](const auto&) { return true; });
 }
@@ -212,11 +204,9 @@ const std::string& Workloads::ErrorOf(const Gang& gang) const { return errors_.O
 
 // --- writing ---
 
-PatchWorkload Workloads::Patch(const kube::Workload& workload) const {
-  PatchWorkload patch;
-  patch.workload = RefOf(workload.meta);
-  patch.has_annotations = workload.has_annotations;
-  return patch;
+PatchWorkload Workloads::Patch(const kube::Workload& workload, std::optional<bool> active,
+                               std::map<std::string, std::optional<std::string>> annotations) {
+  return {RefOf(workload.meta), active, workload.has_annotations, std::move(annotations), {}, {}};
 }
 
 bool Workloads::Attend() {
@@ -229,12 +219,20 @@ bool Workloads::Attend() {
                             quota::Taken(workload, options_.identity, agenda_->now()), true});
   }
   taken_over_ |= untaken_.empty();
+  orphans_.clear();
   for (auto it = homeless_.begin(); it != homeless_.end();) {
     const kube::Workload& workload = workloads_.at(*it);
     const bool done = GangOf(workload) != nullptr || !IsOurs(workload) ||
                       (!workload.reserved && !quota::HasFinalizer(workload));
     it = done ? homeless_.erase(it) : std::next(it);
-    if (!done) LetGo(workload);
+    if (done) continue;
+    const auto pods = gangs_.PodsOf({workload.meta.name_space, workload.meta.Controller()->uid});
+    const auto stands = [](const kube::Pod* pod) { return pod->IsBound() && !pod->IsTerminal(); };
+    if (workload.reserved && std::ranges::any_of(pods, stands)) {
+      orphans_.push_back(&workload);
+    } else {
+      LetGo(workload);
+    }
   }
   return taken_over_ && !deposed_;
 }
@@ -271,8 +269,9 @@ void Workloads::Act(const Gang& gang, const kube::Workload& workload, Action act
 
 const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReference& owner,
                                       quota::Workload asked) {
-  const std::vector<kube::AnyJob::PodSet>* of_job = PodSetsOf(gang, owner);
-  auto named = of_job == nullptr ? std::nullopt : quota::AsOfJob(asked.pod_sets, *of_job);
+  const bool is_jobs = gang.derived && owner.uid == gang.derived->owner.uid;
+  const kube::AnyJob* maker = is_jobs ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
+  auto named = maker == nullptr ? std::nullopt : quota::AsOfJob(asked.pod_sets, maker->pod_sets);
   if (named) asked.pod_sets = *std::move(named);
   const kube::Workload* known =
       FirstOf(KeyOf(gang.key.name_space, owner),
@@ -286,6 +285,7 @@ const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReferen
   }
   if (known != nullptr && IsOurs(*known) && quota::AsksFor(*known, asked) &&
       quota::HasFinalizer(*known)) {
+    errors_.Forget(gang.id);  // whatever became of the answers
     return known;
   }
   WriteWorkload write = {.workload = {gang.key.name_space, kube::WorkloadName(owner), "", ""},
@@ -296,8 +296,8 @@ const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReferen
                          .priority = asked.priority,
                          .pod_sets = asked.pod_sets,
                          .pod_templates = {}};
-  for (size_t i = 0; named && i < of_job->size(); ++i) {
-    write.pod_templates.push_back((*of_job)[i].pod_template);
+  for (size_t i = 0; named && i < maker->pod_sets.size(); ++i) {
+    write.pod_templates.push_back(maker->pod_sets[i].pod_template);
   }
   if (asked.pod_sets.size() > quota::kMaxPodSets) {
     errors_[gang.id] = fmt::format("it has {} pod sets, a Workload at most {}",
@@ -315,9 +315,9 @@ const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReferen
 }
 
 void Workloads::Wait(const Gang& gang, const kube::Workload& workload, const quota::Wait& wait) {
-  Act(gang, workload,
-      ApplyWorkloadStatus{RefOf(workload.meta), std::nullopt,
-                          quota::Waiting(workload, wait, agenda_->now())});
+  outbox_->Act(gang.id, "workload/" + workload.meta.uid,
+               ApplyWorkloadStatus{RefOf(workload.meta), std::nullopt,
+                                   quota::Waiting(workload, wait, agenda_->now())});
 }
 
 void Workloads::Reserve(const Gang& gang, const kube::Workload& workload,

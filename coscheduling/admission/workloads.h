@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -71,6 +72,10 @@ class Workloads {
   // That of a job, unless there are several that haven't finished.
   const kube::Workload* OfJob(const kube::NamespacedUid& job) const;
   bool AnyOfJob(const kube::NamespacedUid& job) const { return of_owner_.contains(KeyOf(job)); }
+  // Those of jobs that are gone, whose pods stand; until the next Attend.
+  const std::vector<const kube::Workload*>& Orphans() const { return orphans_; }
+  static PatchWorkload Patch(const kube::Workload& workload, std::optional<bool> active = {},
+                             std::map<std::string, std::optional<std::string>> annotations = {});
   // Those that carry annotations of a restart (job_restart.h).
   std::vector<const kube::Workload*> Marked() const;
   // The last refusal of a write, until one is accepted.
@@ -86,12 +91,8 @@ class Workloads {
   void NoteGangs(const kube::Workload& workload);
   const Gang* GangOf(const kube::Workload& workload) const;
   void LetGo(const kube::Workload& workload);
-  // The job's pod sets, if it is the owner and the gang is all of it; else null.
-  const std::vector<kube::AnyJob::PodSet>* PodSetsOf(const Gang& gang,
-                                                     const kube::OwnerReference& owner) const;
   void Act(const Gang& gang, const kube::Workload& workload, Action action);
   bool MustBeTaken(const kube::Workload& workload) const;
-  PatchWorkload Patch(const kube::Workload& workload) const;
 
   const EngineOptions& options_;
   const Gangs& gangs_;
@@ -103,6 +104,7 @@ class Workloads {
   std::set<std::string> marked_;    // UIDs
   std::set<std::string> untaken_;   // UIDs of those that another process might reserve
   std::set<std::string> homeless_;  // UIDs of those whose gang may be gone
+  std::vector<const kube::Workload*> orphans_;
   PerGang<std::string> errors_;
   std::map<std::string, GangId> users_;  // by UID: of those that are a job's
   PerGang<std::string> used_;            // the same the other way round

@@ -37,11 +37,6 @@ bool Restarts::IsGivenBack(const kube::Workload& workload) {
   return !workload.active && HasMark(workload);
 }
 
-PatchWorkload Restarts::Patch(const kube::Workload& workload, std::optional<bool> active,
-                              Annotations annotations) {
-  return {RefOf(workload.meta), active, workload.has_annotations, std::move(annotations), {}, {}};
-}
-
 // --- what is known of Kueue's Workloads ---
 
 const kube::Workload* Restarts::WorkloadOf(const Gang& gang) const {
@@ -135,13 +130,15 @@ void Restarts::KeepWorkload(const kube::Workload& workload) {
   if (IsGivenBack(workload)) {
     // Its pod sets can't be changed while it has quota.
     if (workload.reserved || PodsLeft(*job) > 0) return;
-    PatchWorkload patch = Patch(workload, true, {{std::string(kube::kRestartAnnotation), {}}});
+    PatchWorkload patch =
+        Workloads::Patch(workload, true, {{std::string(kube::kRestartAnnotation), {}}});
     patch.pod_sets = ChoiceWithout(workload, tried.flavors).pod_sets;
     outbox_->Act(target, std::move(patch));
     return;
   }
   if (HasMark(workload)) {
-    outbox_->Act(target, Patch(workload, {}, {{std::string(kube::kRestartAnnotation), {}}}));
+    outbox_->Act(target,
+                 Workloads::Patch(workload, {}, {{std::string(kube::kRestartAnnotation), {}}}));
     return;
   }
   // While it waits for quota of the others, those that were tried come into question again.
@@ -155,7 +152,7 @@ void Restarts::KeepWorkload(const kube::Workload& workload) {
     agenda_->WakeAt(until);
     return;
   }
-  PatchWorkload patch = Patch(workload, {}, {});
+  PatchWorkload patch = Workloads::Patch(workload, {}, {});
   patch.pod_sets = ChoiceWithout(workload, {}).pod_sets;
   outbox_->Act(target, std::move(patch));
 }

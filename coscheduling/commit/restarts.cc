@@ -44,7 +44,7 @@ bool Restarts::WasRemade(const Gang& gang) const {
 }
 
 int64_t Restarts::PodsLeft(const kube::AnyJob& job) const {
-  return std::ranges::count_if(gangs_.PodsOf(job),
+  return std::ranges::count_if(gangs_.PodsOf(job.Key()),
                                [&](const kube::Pod* pod) { return IsLeft(job, *pod); });
 }
 
@@ -55,7 +55,7 @@ void Restarts::NoteGangsOf(const kube::AnyJob* job) {
 
 // Another gang of the job that has started, or may do so at any moment.
 std::string Restarts::RunningBeside(const Gang& gang, const kube::AnyJob& job) const {
-  for (const kube::Pod* pod : gangs_.PodsOf(job)) {
+  for (const kube::Pod* pod : gangs_.PodsOf(job.Key())) {
     if (gang.pods.contains(pod->meta.uid) || pod->IsTerminal()) continue;
     if (!pod->IsBound() && IsGatedByUs(*pod)) continue;
     const Gang* other = gangs_.OfPod(pod->meta.uid);
@@ -127,7 +127,7 @@ bool Restarts::Begin(const Gang& gang, const Restarter& restarter, const std::st
   Action patch;
   std::string what, fix;
   if (workload != nullptr) {
-    patch = Patch(*workload, false, std::move(annotations));
+    patch = Workloads::Patch(*workload, false, std::move(annotations));
     what = "to give back Workload " + workload->meta.FullName();
     fix = kWorkloadRights;
   } else {

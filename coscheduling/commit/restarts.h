@@ -121,8 +121,6 @@ class Restarts : Owner {
   static constexpr std::string_view kWorkloadRights =
       "let muster read and patch workloads (deploy/kueue-fallback)";
   static bool IsGivenBack(const kube::Workload& workload);
-  static PatchWorkload Patch(const kube::Workload& workload, std::optional<bool> active,
-                             Annotations annotations);
   bool IsKueues(const Gang& gang, const kube::AnyJob& job) const;
   const kube::Workload* WorkloadOf(const kube::AnyJob& job) const {
     return workloads_.OfJob(job.Key());

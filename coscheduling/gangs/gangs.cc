@@ -70,9 +70,9 @@ const kube::AnyJob* Gangs::JobOf(const Gang& gang) const {
   return gang.group == nullptr ? nullptr : jobs_.FindOwner(gang.group->meta);
 }
 
-std::vector<const kube::Pod*> Gangs::PodsOf(const kube::AnyJob& job) const {
+std::vector<const kube::Pod*> Gangs::PodsOf(const kube::NamespacedUid& job) const {
   std::vector<const kube::Pod*> pods;
-  for (const kube::NamespacedUid& owner : jobs_.Family(job.Key())) {
+  for (const kube::NamespacedUid& owner : jobs_.Family(job)) {
     const auto made = pods_of_owner_.find(owner);
     if (made == pods_of_owner_.end()) continue;
     for (const std::string& uid : made->second) {
@@ -85,7 +85,7 @@ std::vector<const kube::Pod*> Gangs::PodsOf(const kube::AnyJob& job) const {
 
 std::vector<GangId> Gangs::GangsOf(const kube::AnyJob& job) const {
   std::set<GangId> found;
-  for (const kube::Pod* pod : PodsOf(job)) {
+  for (const kube::Pod* pod : PodsOf(job.Key())) {
     if (const Gang* gang = OfPod(pod->meta.uid)) found.insert(gang->id);
   }
   const auto owned = groups_of_owner_.find(job.Key());

@@ -91,7 +91,8 @@ class Gangs {
   const kube::AnyJob* JobOf(const Gang& gang) const;
   // Gangs of its pods, and those without pods whose PodGroup is of it.
   std::vector<GangId> GangsOf(const kube::AnyJob& job) const;
-  std::vector<const kube::Pod*> PodsOf(const kube::AnyJob& job) const;
+  // Even if it is gone.
+  std::vector<const kube::Pod*> PodsOf(const kube::NamespacedUid& job) const;
   const cluster::PodRefusals& refusals() const { return refusals_; }
 
  private:
