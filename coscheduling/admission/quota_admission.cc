@@ -1,7 +1,6 @@
 #include "coscheduling/admission/quota_admission.h"
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include "cluster/node_trouble.h"
@@ -144,6 +143,7 @@ void QuotaAdmission::Read(const Gang& gang) {
   if (options_.quota != QuotaMode::kInternal) return;
   Part& part = parts_[gang.id];
   part.held.reset();
+  part.own.clear();
   part.evicting.reset();
   const auto note_eviction = [&](const kube::Workload& workload, bool surplus_only) {
     if (!workload.evicted || part.evicting) return;
@@ -167,6 +167,7 @@ void QuotaAdmission::Read(const Gang& gang) {
   note_eviction(*workload, false);
   for (const kube::Workload* more : SurplusOf(gang)) {
     if (!quota::HasQuota(*more)) continue;
+    part.own.insert(more->meta.Controller()->uid);
     quota::AddSurplus(part.held->surplus, quota::ReservedIn(*more).pod_sets);
     note_eviction(*more, true);
   }
@@ -257,15 +258,19 @@ void QuotaAdmission::FindUncounted(const Gang& gang) {
   uncounted.clear();
   const quota::Admission* held = HeldBy(gang);
   if (held == nullptr) return;
+  const std::set<std::string>& own = PartOf(gang).own;
+  std::vector<const kube::Pod*> standing = GoingOf(gang);
+  for (const std::string& uid : gang.bound) standing.push_back(snapshot_.FindPod(uid));
   std::map<std::string, int64_t> taken;
-  for (const std::string& uid : gang.bound) ++taken[quota::PodSetOf(*snapshot_.FindPod(uid))];
-  for (const kube::Pod* pod : GoingOf(gang)) ++taken[quota::PodSetOf(*pod)];
+  for (const kube::Pod* pod : standing) {
+    if (!own.contains(pod->meta.uid)) ++taken[quota::PodSetOf(*pod)];
+  }
   for (const std::string& uid : gang.unbound) {
     const std::string set = quota::PodSetOf(*snapshot_.FindPod(uid));
     // What is beyond minMember is being given back: nobody takes it up any more.
-    const int64_t counted =
-        EvictionOf(gang) != nullptr ? held->CountedAsNeeded(set) : held->Counted(set);
-    if (++taken[set] > counted) uncounted.insert(uid);
+    const bool counted = own.contains(uid) ? EvictionOf(gang) == nullptr
+                                           : ++taken[set] <= held->CountedAsNeeded(set);
+    if (!counted) uncounted.insert(uid);
   }
 }
 
@@ -483,15 +488,15 @@ bool QuotaAdmission::ReserveMore(const Gang& gang) {
   for (const quota::PodSetAssignment& given : part.held->surplus) {
     missing[given.name] -= given.count;
   }
-  // Any member will do that has none yet; rather one of the last.
+  // The first of each pod set are in the gang's own.
+  std::map<std::string, int64_t> needed;
   std::vector<std::string> members = gang.bound;
   members.insert(members.end(), gang.unbound.begin(), gang.unbound.end());
   bool any = false;
-  for (const std::string& uid : members | std::views::reverse) {
+  for (const std::string& uid : members) {
     const kube::Pod& pod = *snapshot_.FindPod(uid);
     const std::string set = quota::PodSetOf(pod);
-    const kube::Workload* own = workloads_->OfPod({gang.key.name_space, uid});
-    if (own != nullptr && (quota::HasQuota(*own) || !own->active)) continue;
+    if (part.own.contains(uid) || ++needed[set] <= part.held->CountedAsNeeded(set)) continue;
     if (missing[set]-- <= 0) continue;
     any = true;
     quota::Workload asked = part.known->workload;

@@ -184,6 +184,7 @@ class QuotaAdmission {
     std::string queue;
     bool deactivated = false;
     bool releasing = false;
+    std::set<std::string> own;  // UIDs of members that have a Workload of their own
     std::set<std::string> uncounted;
     std::string flavors_error;
     bool waits_for_room = false;

@@ -276,7 +276,8 @@ const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReferen
   const kube::Workload* known =
       FirstOf(KeyOf(gang.key.name_space, owner),
               [&](const kube::Workload& each) { return each.meta.Controller()->uid == owner.uid; });
-  if (known != nullptr && (known->meta.deletion_time || MustBeTaken(*known) || deposed_)) {
+  if (known != nullptr &&
+      (known->meta.deletion_time || !known->active || MustBeTaken(*known) || deposed_)) {
     return nullptr;
   }
   if (known != nullptr && known->finished) {
