@@ -138,7 +138,10 @@ Conditions Released(const kube::Workload& workload, std::string_view finished, a
   }
   conditions.erase(kFinished);
   if (!finished.empty()) {
-    Set(&conditions, kFinished, true, finished, "Its members have all ended", now);
+    Set(&conditions, kFinished, true, finished,
+        finished == kOutOfSync ? "Its pod uses the quota of its gang"
+                               : "Its members have all ended",
+        now);
   }
   return conditions;
 }

@@ -68,5 +68,7 @@ Conditions Waiting(const kube::Workload& workload, const Wait& wait, absl::Time 
 Conditions Admitted(const kube::Workload& workload, const Admission& admission, absl::Time now);
 Conditions Evicted(const kube::Workload& workload, const Eviction& eviction, absl::Time now);
 Conditions Released(const kube::Workload& workload, std::string_view finished, absl::Time now);
+// Reason of condition Finished of a member's own Workload, once its gang's has a place for it.
+inline constexpr std::string_view kOutOfSync = "OutOfSync";
 
 }  // namespace muster::quota

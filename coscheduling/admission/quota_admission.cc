@@ -94,12 +94,6 @@ void QuotaAdmission::NotePriorityClass(std::string_view name) {
 
 // --- questions ---
 
-const QuotaAdmission::Part& QuotaAdmission::PartOf(const Gang& gang) const {
-  static const Part kNone;
-  const auto it = parts_.find(gang.id);
-  return it == parts_.end() ? kNone : it->second;
-}
-
 bool QuotaAdmission::IsUnderQuota(const Gang& gang) const {
   if (options_.quota != QuotaMode::kInternal) return false;
   if (!gang.queue_name.empty() || under_quota_.contains(gang.id)) return true;
@@ -254,23 +248,36 @@ std::vector<const kube::Pod*> QuotaAdmission::GoingOf(const Gang& gang) const {
 }
 
 void QuotaAdmission::FindUncounted(const Gang& gang) {
-  std::set<std::string>& uncounted = parts_[gang.id].uncounted;
-  uncounted.clear();
+  Part& part = parts_[gang.id];
+  part.uncounted.clear();
+  std::erase_if(part.joining, [&](const std::string& uid) { return !part.own.contains(uid); });
   const quota::Admission* held = HeldBy(gang);
   if (held == nullptr) return;
-  const std::set<std::string>& own = PartOf(gang).own;
-  std::vector<const kube::Pod*> standing = GoingOf(gang);
-  for (const std::string& uid : gang.bound) standing.push_back(snapshot_.FindPod(uid));
-  std::map<std::string, int64_t> taken;
-  for (const kube::Pod* pod : standing) {
-    if (!own.contains(pod->meta.uid)) ++taken[quota::PodSetOf(*pod)];
+  std::vector<const kube::Pod*> members = GoingOf(gang);
+  for (const auto* uids : {&gang.bound, &gang.unbound}) {
+    for (const std::string& uid : *uids) members.push_back(snapshot_.FindPod(uid));
   }
-  for (const std::string& uid : gang.unbound) {
-    const std::string set = quota::PodSetOf(*snapshot_.FindPod(uid));
-    // What is beyond minMember is being given back: nobody takes it up any more.
-    const bool counted = own.contains(uid) ? EvictionOf(gang) == nullptr
-                                           : ++taken[set] <= held->CountedAsNeeded(set);
-    if (!counted) uncounted.insert(uid);
+  std::ranges::stable_partition(members, [&](const kube::Pod* pod) {
+    return pod->IsBound() || part.joining.contains(pod->meta.uid);
+  });
+  std::map<std::string, int64_t> taken;
+  std::vector<const kube::Pod*> beyond;
+  for (const kube::Pod* pod : members) {
+    const std::string& uid = pod->meta.uid;
+    bool counted = true;
+    if (!part.own.contains(uid) || part.joining.contains(uid)) {
+      const std::string set = quota::PodSetOf(*pod);
+      counted = ++taken[set] <= held->CountedAsNeeded(set);
+    } else if (EvictionOf(gang) != nullptr) {
+      counted = false;  // it is being given back: nobody takes it up any more
+    } else if (!pod->IsDeleting()) {
+      beyond.push_back(pod);
+    }
+    if (!counted && !pod->IsBound()) part.uncounted.insert(uid);
+  }
+  for (const kube::Pod* pod : beyond) {
+    const std::string set = quota::PodSetOf(*pod);
+    if (++taken[set] <= held->CountedAsNeeded(set)) part.joining.insert(pod->meta.uid);
   }
 }
 
@@ -294,25 +301,24 @@ quota::FlavorAmounts QuotaAdmission::UnadmittedOf(const Gang& gang) const {
 
 void QuotaAdmission::Forget(GangId gang, const GangKey& key) {
   Withdraw(gang);
-  parts_.erase(gang);
+  parts_.Forget(gang);
   under_quota_.erase(gang);
   scheduler_.SetUnadmitted(key.name_space, WhoIs(key), {});
 }
 
 void QuotaAdmission::Withdraw(GangId gang) {
-  const auto it = parts_.find(gang);
-  if (it == parts_.end()) return;
-  Part& part = it->second;
-  if (part.known) {
-    const std::string& id = part.known->workload.id;
+  Part* part = parts_.Find(gang);
+  if (part == nullptr) return;
+  if (part->known) {
+    const std::string& id = part->known->workload.id;
     scheduler_.Withdraw(id);
     gang_of_.erase(id);
     queues_changed_ = true;
   }
-  part.known.reset();
-  part.granted.reset();
-  part.eviction.reset();
-  part.waits_for_room = false;
+  part->known.reset();
+  part->granted.reset();
+  part->eviction.reset();
+  part->waits_for_room = false;
 }
 
 // What it holds was reserved before it gave up.
@@ -349,7 +355,7 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
     Release(gang);
     return;
   }
-  ReleaseSurplusOfEnded(gang);
+  ReleaseNeedless(gang);
   if (part.granted && (part.granted->HasTheSame(*part.held) || !ReserveMore(gang))) {
     part.granted.reset();
   }
@@ -367,12 +373,15 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   TellHeld(gang, std::move(workload));
 }
 
-void QuotaAdmission::ReleaseSurplusOfEnded(const Gang& gang) {
+// What members have of their own that have ended, or for whom the gang's own Workload has a place.
+void QuotaAdmission::ReleaseNeedless(const Gang& gang) {
   for (const kube::Workload* more : SurplusOf(gang)) {
     const kube::Pod* pod = snapshot_.FindPod(more->meta.Controller()->uid);
-    if (!quota::HasQuota(*more) || pod == nullptr || !pod->IsTerminal()) continue;
-    workloads_->Release(gang, *more,
-                        pod->phase == kube::PodPhase::kSucceeded ? "Succeeded" : "Failed");
+    if (!quota::HasQuota(*more) || pod == nullptr) continue;
+    const bool joins = PartOf(gang).joining.contains(pod->meta.uid);
+    if (!joins && !pod->IsTerminal()) continue;
+    const char* how = pod->phase == kube::PodPhase::kSucceeded ? "Succeeded" : "Failed";
+    workloads_->Release(gang, *more, joins ? quota::kOutOfSync : how);
   }
 }
 
@@ -563,9 +572,9 @@ void QuotaAdmission::GiveFlavors(const Gang& gang) {
     if (!IsGatedByUs(pod)) added.node_selector.clear();
     outbox_->Act(gang.id, target, AssignFlavorsTo(pod, std::move(added)),
                  [this, id = gang.id](const absl::Status& status, absl::Time) {
-                   const auto it = parts_.find(id);
-                   if (it == parts_.end()) return;
-                   it->second.flavors_error = status.ok() ? "" : std::string(status.message());
+                   if (Part* part = parts_.Find(id)) {
+                     part->flavors_error = status.ok() ? "" : std::string(status.message());
+                   }
                  });
   }
 }
@@ -591,9 +600,8 @@ void QuotaAdmission::StartEviction(const Gang& gang, Eviction eviction) {
 }
 
 bool QuotaAdmission::NoteEviction(const Gang& gang) {
-  const auto it = parts_.find(gang.id);
-  if (it == parts_.end() || !it->second.eviction) return false;
-  Part& part = it->second;
+  if (!PartOf(gang).eviction) return false;
+  Part& part = parts_[gang.id];
   const Eviction* written = EvictionOf(gang);
   if (!Holds(gang) ||
       (written != nullptr && written->surplus_only == part.eviction->surplus_only)) {

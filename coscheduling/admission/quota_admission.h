@@ -18,7 +18,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/container/node_hash_map.h"
 #include "cluster/disruption_budgets.h"
 #include "cluster/snapshot.h"
 #include "coscheduling/admission/attempts.h"
@@ -185,6 +184,8 @@ class QuotaAdmission {
     bool deactivated = false;
     bool releasing = false;
     std::set<std::string> own;  // UIDs of members that have a Workload of their own
+    // Of these, those that took a place which the gang's own Workload had left.
+    std::set<std::string> joining;
     std::set<std::string> uncounted;
     std::string flavors_error;
     bool waits_for_room = false;
@@ -193,7 +194,7 @@ class QuotaAdmission {
     absl::Time idle_since = Never();
   };
 
-  const Part& PartOf(const Gang& gang) const;
+  const Part& PartOf(const Gang& gang) const { return parts_.Of(gang.id); }
   template <typename Object>
   void NoteObject(const kube::ObjectMeta& meta) {
     NoteObjects();
@@ -210,7 +211,7 @@ class QuotaAdmission {
   void FindUncounted(const Gang& gang);
   quota::FlavorAmounts UnadmittedOf(const Gang& gang) const;
   bool MayKeep(const Gang& gang, const Holding& holding);
-  void ReleaseSurplusOfEnded(const Gang& gang);
+  void ReleaseNeedless(const Gang& gang);
   std::vector<const kube::Workload*> SurplusOf(const Gang& gang) const;
   bool GaveUp(const Gang& gang) const;
   void TellHeld(const Gang& gang, quota::Workload workload);
@@ -233,7 +234,7 @@ class QuotaAdmission {
   Outbox* outbox_;
 
   quota::QuotaScheduler scheduler_;
-  absl::node_hash_map<GangId, Part> parts_;
+  PerGang<Part> parts_;
   absl::flat_hash_map<std::string, GangId> gang_of_;  // by the workload's id
   absl::flat_hash_set<GangId> under_quota_;           // so far
   std::set<std::string> orphans_;                     // counted, though no gang's

@@ -53,8 +53,8 @@ std::string Records::WhyNotBelieved(const AdmissionRecord& record, const std::st
 }
 
 const AdmissionRecord* Records::Of(const Gang& gang) const {
-  const auto it = kept_.find(gang.id);
-  return it == kept_.end() || !it->second.record ? nullptr : &*it->second.record;
+  const std::optional<AdmissionRecord>& record = kept_.Of(gang.id).record;
+  return record ? &*record : nullptr;
 }
 
 const AdmissionRecord* Records::OwnOf(const Gang& gang) const {
@@ -90,16 +90,10 @@ void Records::Write(const Gang& gang, const AdmissionRecord& record) {
   if (outbox_->IsUnderWay("status/" + meta.uid)) return;
   outbox_->Act(gang.id, "record/" + meta.uid, WriteRecord{RefOf(meta), EncodeRecord(record)},
                [this, id = gang.id](const absl::Status& status, absl::Time) {
-                 const auto it = kept_.find(id);
-                 if (it == kept_.end()) return;
-                 it->second.error = IsRefusal(status) ? std::string(status.message()) : "";
+                 Kept* kept = kept_.Find(id);
+                 if (kept == nullptr) return;
+                 kept->error = IsRefusal(status) ? std::string(status.message()) : "";
                });
-}
-
-const std::string& Records::ErrorOf(const Gang& gang) const {
-  static const std::string kNone;
-  const auto it = kept_.find(gang.id);
-  return it == kept_.end() ? kNone : it->second.error;
 }
 
 }  // namespace muster::coscheduling

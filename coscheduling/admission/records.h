@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "absl/container/node_hash_map.h"
 #include "coscheduling/admission/record.h"
 #include "coscheduling/agenda.h"
 #include "coscheduling/gangs/gang.h"
@@ -34,8 +33,8 @@ class Records {
   void Write(const Gang& gang, const AdmissionRecord& record);
   bool IsBeingWritten(const Gang& gang) const;
   // The last refusal, until one is accepted.
-  const std::string& ErrorOf(const Gang& gang) const;
-  void Forget(GangId gang) { kept_.erase(gang); }
+  const std::string& ErrorOf(const Gang& gang) const { return kept_.Of(gang.id).error; }
+  void Forget(GangId gang) { kept_.Forget(gang); }
 
  private:
   struct Kept {
@@ -49,7 +48,7 @@ class Records {
 
   Agenda* agenda_;
   Outbox* outbox_;
-  absl::node_hash_map<GangId, Kept> kept_;
+  PerGang<Kept> kept_;
 };
 
 }  // namespace muster::coscheduling

@@ -148,7 +148,6 @@ void Report::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const {
 }
 
 void Report::Describe(const Gang& gang, v1::Gang* out) const {
-  const auto part = parts_.find(gang.id);
   out->set_namespace_(gang.key.name_space);
   out->set_name(gang.key.name);
   out->set_uid(gang.uid());
@@ -159,7 +158,7 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
   out->set_min_member(gang.facts.min_member);
   out->set_priority(gang.priority);
   out->set_queue(from_.quota.IsUnderQuota(gang) ? from_.quota.QueueOf(gang) : gang.queue_name);
-  out->set_revision(part == parts_.end() ? 0 : part->second.revision);
+  out->set_revision(parts_.Of(gang.id).revision);
   SetTime(gang.created, out->mutable_created_at());
   if (const AdmissionRecord* record = from_.records.Of(gang)) {
     out->set_attempt(static_cast<int32_t>(record->attempt));
@@ -171,8 +170,8 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
     out->set_cluster_queue(held->cluster_queue);
     for (const std::string& name : from_.quota.FlavorsOf(gang)) out->add_flavors(name);
   }
-  if (part != parts_.end() && part->second.bound_at) {
-    SetTime(*part->second.bound_at, out->mutable_bound_at());
+  if (const std::optional<absl::Time>& at = parts_.Of(gang.id).bound_at) {
+    SetTime(*at, out->mutable_bound_at());
   }
 
   const bool waits = gang.state == v1::INFEASIBLE || gang.state == v1::PROVISIONING ||

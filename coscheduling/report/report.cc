@@ -64,12 +64,6 @@ bool IsWarning(v1::GangState state, v1::ReasonCode code) {
 
 }  // namespace
 
-const Reason& Report::ReasonOf(const Gang& gang) const {
-  static const Reason kNone;
-  const auto it = parts_.find(gang.id);
-  return it == parts_.end() ? kNone : it->second.reason;
-}
-
 void Report::Observe(const cluster::Journal& journal) {
   using cluster::NodeChange;
   for (const auto& [name, entry] : journal.nodes) {
@@ -176,9 +170,10 @@ void Report::WriteStatus(const Gang& gang) {
   const std::string slot = "status/" + want.group.uid;  // before `want` is moved from
   const bool started = outbox_->Act(gang.id, slot, std::move(want),
                                     [this, id = gang.id](const absl::Status& status, absl::Time) {
-                                      const auto it = parts_.find(id);
-                                      if (it == parts_.end() || status.ok()) return;
-                                      it->second.status_digest.clear();
+                                      Part* known = parts_.Find(id);
+                                      if (known != nullptr && !status.ok()) {
+                                        known->status_digest.clear();
+                                      }
                                     });
   if (!started) return;
   part.status_digest = std::move(digest);
@@ -216,11 +211,8 @@ void Report::Leave(const std::string& pod) {
 }
 
 void Report::Forget(GangId gang, const GangKey& key) {
-  const auto it = parts_.find(gang);
-  if (it != parts_.end()) {
-    Unshow(gang, &it->second);
-    parts_.erase(it);
-  }
+  if (Part* part = parts_.Find(gang)) Unshow(gang, part);
+  parts_.Forget(gang);
   changed_gangs_.insert(key);
 }
 

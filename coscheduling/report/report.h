@@ -12,7 +12,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/container/node_hash_map.h"
 #include "cluster/journal.h"
 #include "cluster/snapshot.h"
 #include "cluster/suspect_nodes.h"
@@ -83,7 +82,7 @@ class Report {
   void RetractAnswers();
 
   // --- questions ---
-  const Reason& ReasonOf(const Gang& gang) const;
+  const Reason& ReasonOf(const Gang& gang) const { return parts_.Of(gang.id).reason; }
   // Why a gang waits for quota.
   Reason QuotaReason(const Gang& gang) const;
   void Describe(const Gang& gang, v1::Gang* out) const;
@@ -134,7 +133,7 @@ class Report {
   Outbox* outbox_;
 
   bool gating_active_ = false;
-  absl::node_hash_map<GangId, Part> parts_;
+  PerGang<Part> parts_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> shown_on_;  // by place
   absl::flat_hash_map<std::string, absl::Time> usable_since_;               // by node
   absl::flat_hash_map<std::string, FilterAnswer> answers_;                  // by pod
