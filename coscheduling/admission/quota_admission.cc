@@ -186,8 +186,8 @@ const quota::PodSetAssignment* QuotaAdmission::GivenTo(const Gang& gang,
 }
 
 bool QuotaAdmission::MayBePlaced(const Gang& gang, const std::string& uid) const {
-  if (!Holds(gang)) return true;
   if (UncountedOf(gang).contains(uid)) return false;
+  if (!Holds(gang)) return true;
   const kube::Pod& pod = *snapshot_.FindPod(uid);
   if (!quota::IsGivenFlavors(pod)) return false;
   const quota::PodSetAssignment* given = GivenTo(gang, pod);
@@ -252,6 +252,10 @@ void QuotaAdmission::FindUncounted(const Gang& gang) {
   part.uncounted.clear();
   std::erase_if(part.joining, [&](const std::string& uid) { return !part.own.contains(uid); });
   const quota::Admission* held = HeldBy(gang);
+  // What stands without quota, pods that went over from another gang for example, brings none.
+  if (held == nullptr && !gang.bound.empty() && IsUnderQuota(gang)) {
+    part.uncounted.insert(gang.unbound.begin(), gang.unbound.end());
+  }
   if (held == nullptr) return;
   std::vector<const kube::Pod*> members = GoingOf(gang);
   for (const auto* uids : {&gang.bound, &gang.unbound}) {

@@ -276,6 +276,8 @@ Reason Report::RepairReason(const Gang& gang) const {
     replacements = gang.blocker.message;
   } else if (gang.unbound.empty()) {
     replacements = "no replacement exists yet";
+  } else if (from_.quota.UncountedOf(gang).size() == gang.unbound.size()) {
+    replacements = "replacements wait for quota";
   } else if (places.fixed.empty()) {
     replacements =
         "replacements wait for room: " + ShortfallText(places.shortfall) + SuspectText(gang);

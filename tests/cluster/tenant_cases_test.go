@@ -20,9 +20,6 @@ type hole struct {
 // knownHoles are the cases that fail today. One that doesn't fail any more fails the suite until it is
 // taken out here.
 var knownHoles = map[string]hole{
-	// Quota's record counts pods that it knows.
-	"running pods go over to a gang that waits": {"a bound pod that joins another gang isn't in its record", true},
-
 	// What runs without Muster's admission isn't counted yet against its namespace.
 	"a pod of nobody's names its node and takes GPUs before": {foreignIsFree, true},
 	"a pod of the default scheduler takes GPUs before":       {foreignIsFree, true},
