@@ -59,30 +59,20 @@ void QuotaAdmission::NoteObjects() {
   }
 }
 
-void QuotaAdmission::NoteGangsIn(const std::string& name_space) {
+std::vector<const Gang*> QuotaAdmission::GangsIn(const std::string& name_space) const {
+  std::vector<const Gang*> gangs;
   const std::map<GangKey, Gang>& all = gangs_.all();
   for (auto it = all.lower_bound({.name_space = name_space, .name = ""});
        it != all.end() && it->first.name_space == name_space; ++it) {
-    agenda_->Note(it->second.id);
+    gangs.push_back(&it->second);
   }
-}
-
-void QuotaAdmission::Upsert(const kube::WorkloadPriorityClass& priority_class) {
-  priority_classes_.insert_or_assign(priority_class.meta.name, priority_class.value);
-  NotePriorityClass(priority_class.meta.name);
-}
-
-void QuotaAdmission::Remove(const kube::WorkloadPriorityClass& priority_class) {
-  priority_classes_.erase(priority_class.meta.name);
-  NotePriorityClass(priority_class.meta.name);
+  return gangs;
 }
 
 // Its pods are of its own namespace.
 void QuotaAdmission::NoteBudget(const std::string& name_space) {
-  const std::map<GangKey, Gang>& all = gangs_.all();
-  for (auto it = all.lower_bound({.name_space = name_space, .name = ""});
-       it != all.end() && it->first.name_space == name_space; ++it) {
-    if (Holds(it->second)) scheduler_.InvalidateEviction(IdOf(it->second));
+  for (const Gang* gang : GangsIn(name_space)) {
+    if (Holds(*gang)) scheduler_.InvalidateEviction(IdOf(*gang));
   }
 }
 
@@ -442,6 +432,8 @@ void QuotaAdmission::Admit(const Gang& gang, bool fits_now) {
   if (PartOf(gang).releasing) return;
   if (needs_quota && !Holds(gang)) {
     Request(gang);
+  } else if (needs_quota && !workloads_->TakeOver(gang)) {
+    return;
   } else if (begins) {
     records_->Write(gang, attempts_.Begin(gang));
   } else {
@@ -541,9 +533,7 @@ void QuotaAdmission::Release(const Gang& gang) {
       if (gang.group != nullptr) return;
     }
   }
-  for (const kube::Workload* more : SurplusOf(gang)) {
-    if (quota::HasQuota(*more)) workloads_->Release(gang, *more);
-  }
+  ReleaseSurplus(gang);
   const kube::Workload* workload = workloads_->Of(gang);
   if (workload == nullptr || !quota::HasQuota(*workload)) return;
   const char* how = gang.facts.succeeded >= gang.facts.min_member ? "Succeeded" : "Failed";
@@ -612,14 +602,12 @@ bool QuotaAdmission::NoteEviction(const Gang& gang) {
     part.eviction.reset();
     return false;
   }
-  if (!part.eviction->surplus_only) {
-    workloads_->Evict(gang, *workloads_->Of(gang), *part.eviction);
-    return true;
-  }
+  std::vector<const kube::Workload*> those = SurplusOf(gang);
+  if (!part.eviction->surplus_only) those = {workloads_->Of(gang)};
   bool any = false;
-  for (const kube::Workload* more : SurplusOf(gang)) {
-    if (!quota::HasQuota(*more)) continue;
-    workloads_->Evict(gang, *more, *part.eviction);
+  for (const kube::Workload* workload : those) {
+    if (!quota::HasQuota(*workload)) continue;
+    workloads_->Evict(gang, *workload, *part.eviction);
     any = true;
   }
   if (!any) part.eviction.reset();

@@ -58,8 +58,14 @@ class QuotaAdmission {
   void Remove(const Object& object) {
     if (scheduler_.Remove(object)) NoteObject<Object>(object.meta);
   }
-  void Upsert(const kube::WorkloadPriorityClass& priority_class);
-  void Remove(const kube::WorkloadPriorityClass& priority_class);
+  void Upsert(const kube::WorkloadPriorityClass& priority_class) {
+    priority_classes_.insert_or_assign(priority_class.meta.name, priority_class.value);
+    NotePriorityClass(priority_class.meta.name);
+  }
+  void Remove(const kube::WorkloadPriorityClass& priority_class) {
+    priority_classes_.erase(priority_class.meta.name);
+    NotePriorityClass(priority_class.meta.name);
+  }
   void Upsert(const kube::PodDisruptionBudget& budget) {
     if (budgets_.Upsert(budget)) NoteBudget(budget.meta.name_space);
   }
@@ -199,11 +205,13 @@ class QuotaAdmission {
   void NoteObject(const kube::ObjectMeta& meta) {
     NoteObjects();
     // What it says of a gang without a queue is read anew.
-    if constexpr (std::is_same_v<Object, kube::LocalQueue>) NoteGangsIn(meta.name_space);
-    if constexpr (std::is_same_v<Object, kube::Namespace>) NoteGangsIn(meta.name);
+    std::string name_space;
+    if constexpr (std::is_same_v<Object, kube::LocalQueue>) name_space = meta.name_space;
+    if constexpr (std::is_same_v<Object, kube::Namespace>) name_space = meta.name;
+    for (const Gang* gang : GangsIn(name_space)) agenda_->Note(gang->id);
   }
   void NoteObjects();
-  void NoteGangsIn(const std::string& name_space);
+  std::vector<const Gang*> GangsIn(const std::string& name_space) const;
   void NotePriorityClass(std::string_view name);
   void NoteBudget(const std::string& name_space);
   int64_t PriorityOf(const Gang& gang) const;

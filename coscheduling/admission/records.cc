@@ -90,9 +90,9 @@ void Records::Write(const Gang& gang, const AdmissionRecord& record) {
   if (outbox_->IsUnderWay("status/" + meta.uid)) return;
   outbox_->Act(gang.id, "record/" + meta.uid, WriteRecord{RefOf(meta), EncodeRecord(record)},
                [this, id = gang.id](const absl::Status& status, absl::Time) {
+                 const bool refused = IsRefusal(status);
                  Kept* kept = kept_.Find(id);
-                 if (kept == nullptr) return;
-                 kept->error = IsRefusal(status) ? std::string(status.message()) : "";
+                 if (kept != nullptr) kept->error = refused ? std::string(status.message()) : "";
                });
 }
 

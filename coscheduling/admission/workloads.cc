@@ -200,8 +200,6 @@ std::vector<const kube::Workload*> Workloads::Marked() const {
   return marked;
 }
 
-const std::string& Workloads::ErrorOf(const Gang& gang) const { return errors_.Of(gang.id); }
-
 // --- writing ---
 
 PatchWorkload Workloads::Patch(const kube::Workload& workload, std::optional<bool> active,
@@ -248,8 +246,7 @@ void Workloads::LetGo(const kube::Workload& workload) {
   end.finalizers = workload.meta.finalizers;
   std::erase(*end.finalizers, kube::kInUseFinalizer);
   if (workload.reserved && !workload.meta.deletion_time) {
-    Gang nobody;
-    return Release(nobody, workload);
+    return Release(Gang(), workload);
   }
   outbox_->Act("workload/" + workload.meta.uid, std::move(end));
 }
@@ -313,6 +310,16 @@ const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReferen
   }
   Act(gang, target, std::move(write));
   return nullptr;
+}
+
+bool Workloads::TakeOver(const Gang& gang) {
+  const kube::Workload* workload = Of(gang);
+  if (workload == nullptr || !IsOurs(*workload)) return true;
+  if (LeaderOf(*workload) == options_.identity) return true;
+  Act(gang, *workload,
+      ApplyWorkloadStatus{RefOf(workload->meta), quota::ReservedIn(*workload),
+                          quota::Taken(*workload, options_.identity, agenda_->now()), true});
+  return false;
 }
 
 void Workloads::Wait(const Gang& gang, const kube::Workload& workload, const quota::Wait& wait) {

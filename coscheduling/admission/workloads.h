@@ -1,9 +1,8 @@
 // Kueue's Workloads: what is known of each, and their writing.
 //
 // With `quota: internal` quota lies in them: what a gang holds is its Workload's status, where
-// users have no rights. The Workload of a gang is its PodGroup's, that of a gang of one its pod's;
-// a member beyond minMember has one of its own, as a pod alone, so that what is reserved never has
-// to change. With `quota: kueue` they are read.
+// users have no rights. A member beyond minMember has one of its own, as a pod alone, so that what
+// is reserved never has to change. With `quota: kueue` they are read.
 #pragma once
 
 #include <map>
@@ -50,6 +49,8 @@ class Workloads {
   // is being written.
   const kube::Workload* Keep(const Gang& gang, const kube::OwnerReference& owner,
                              quota::Workload asked);
+  // Its quota may be used: what a process before decided about it fails from now on.
+  bool TakeOver(const Gang& gang);
   // Says why it waits.
   void Wait(const Gang& gang, const kube::Workload& workload, const quota::Wait& wait);
   // Reserves the pod sets of `admission` and admits it.
@@ -79,7 +80,7 @@ class Workloads {
   // Those that carry annotations of a restart (job_restart.h).
   std::vector<const kube::Workload*> Marked() const;
   // The last refusal of a write, until one is accepted.
-  const std::string& ErrorOf(const Gang& gang) const;
+  const std::string& ErrorOf(const Gang& gang) const { return errors_.Of(gang.id); }
 
  private:
   // By namespace, and the owner's UID; a PodGroup's by its name, as it may be made anew.

@@ -170,10 +170,8 @@ void Report::WriteStatus(const Gang& gang) {
   const std::string slot = "status/" + want.group.uid;  // before `want` is moved from
   const bool started = outbox_->Act(gang.id, slot, std::move(want),
                                     [this, id = gang.id](const absl::Status& status, absl::Time) {
-                                      Part* known = parts_.Find(id);
-                                      if (known != nullptr && !status.ok()) {
-                                        known->status_digest.clear();
-                                      }
+                                      Part* known = status.ok() ? nullptr : parts_.Find(id);
+                                      if (known != nullptr) known->status_digest.clear();
                                     });
   if (!started) return;
   part.status_digest = std::move(digest);

@@ -52,8 +52,8 @@ TEST(Faults, ComeToRestWithoutPhantomsPartsOrLeftovers) {
 }
 
 // Each write takes a second and its answer another, so that they are told apart: a gang with a
-// member beyond minMember is admitted, bound, preempted and, once the other has ended, admitted
-// again.
+// member beyond minMember is admitted and bound, then preempted, and another is admitted in its
+// place.
 constexpr std::string_view kAdmission = R"(
 name: admission
 nodes:
