@@ -22,6 +22,7 @@ auto Parts(const kube::Cohort& c) {
   return std::tie(c.parent, c.resource_groups, c.fair_weight_milli, c.error);
 }
 auto Parts(const kube::Namespace& n) { return std::tie(n.meta.labels); }
+auto Parts(const kube::WorkloadPriorityClass& c) { return std::tie(c.value, c.error); }
 
 template <typename Object>
 bool Put(ByName<Object>& all, std::string name, Object object) {
@@ -65,6 +66,10 @@ bool QuotaObjects::Upsert(kube::Namespace name_space) {
   std::string name = name_space.meta.name;
   return Put(namespaces_, std::move(name), std::move(name_space));
 }
+bool QuotaObjects::Upsert(kube::WorkloadPriorityClass priority_class) {
+  std::string name = priority_class.meta.name;
+  return Put(priority_classes_, std::move(name), std::move(priority_class));
+}
 bool QuotaObjects::Remove(const kube::ResourceFlavor& flavor) {
   return Erase(flavors_, flavor.meta.name);
 }
@@ -77,6 +82,9 @@ bool QuotaObjects::Remove(const kube::LocalQueue& queue) {
 bool QuotaObjects::Remove(const kube::Cohort& cohort) { return Erase(cohorts_, cohort.meta.name); }
 bool QuotaObjects::Remove(const kube::Namespace& name_space) {
   return Erase(namespaces_, name_space.meta.name);
+}
+bool QuotaObjects::Remove(const kube::WorkloadPriorityClass& priority_class) {
+  return Erase(priority_classes_, priority_class.meta.name);
 }
 
 }  // namespace muster::quota

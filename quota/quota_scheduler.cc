@@ -93,6 +93,9 @@ bool QuotaScheduler::Upsert(kube::Cohort cohort) {
 bool QuotaScheduler::Upsert(kube::Namespace name_space) {
   return state_->Note(state_->ledger.objects().Upsert(std::move(name_space)));
 }
+bool QuotaScheduler::Upsert(kube::WorkloadPriorityClass priority_class) {
+  return state_->ledger.objects().Upsert(std::move(priority_class));
+}
 bool QuotaScheduler::Remove(const kube::ResourceFlavor& flavor) {
   return state_->Note(state_->ledger.objects().Remove(flavor));
 }
@@ -107,6 +110,9 @@ bool QuotaScheduler::Remove(const kube::Cohort& cohort) {
 }
 bool QuotaScheduler::Remove(const kube::Namespace& name_space) {
   return state_->Note(state_->ledger.objects().Remove(name_space));
+}
+bool QuotaScheduler::Remove(const kube::WorkloadPriorityClass& priority_class) {
+  return state_->ledger.objects().Remove(priority_class);
 }
 
 void QuotaScheduler::SetAdmitted(const Workload& workload, const Admission& admission) {
@@ -201,6 +207,12 @@ const kube::LocalQueue* QuotaScheduler::FindLocalQueue(std::string_view name) co
   const auto& queues = state_->ledger.objects().local_queues();
   auto it = queues.find(name);
   return it == queues.end() ? nullptr : &it->second;
+}
+
+const kube::WorkloadPriorityClass* QuotaScheduler::FindPriorityClass(std::string_view name) const {
+  const auto& classes = state_->ledger.objects().priority_classes();
+  auto it = classes.find(name);
+  return it == classes.end() ? nullptr : &it->second;
 }
 
 std::vector<const kube::ResourceFlavor*> QuotaScheduler::OtherFlavors(

@@ -63,13 +63,12 @@ struct Decision {
   bool surplus_only = false;
 };
 
-// Why a workload waits, for the gang's reason. `code` is stable.
+// Why a workload waits, for the gang's reason. The numbers are those of muster.v1.ReasonCode.
 enum class WaitCode {
-  kNone,           // admitted, or not known
-  kQueueNotFound,  // its LocalQueue doesn't exist
-  kClusterQueueNotFound,
-  kQueueInvalid,  // an object's field, or a flavor or cohort it names, makes it unusable
-  kQueueStopped,  // stopPolicy of the LocalQueue or ClusterQueue
+  kNone = 0,             // admitted, or not known
+  kQueueNotFound = 100,  // its LocalQueue doesn't exist, or its ClusterQueue
+  kQueueInvalid,         // an object's field, or a flavor or cohort it names, makes it unusable
+  kQueueStopped,         // stopPolicy of the LocalQueue or ClusterQueue
   kNamespaceNotSelected,
   kResourceNotCovered,  // asks for a resource that the ClusterQueue doesn't cover
   kFlavorMismatch,      // no flavor's labels and taints agree with the pods
@@ -128,12 +127,15 @@ class QuotaScheduler {
   bool Upsert(kube::LocalQueue queue);
   bool Upsert(kube::Cohort cohort);
   bool Upsert(kube::Namespace name_space);
+  // Whoever asks for quota says its priority itself: no decision depends on this.
+  bool Upsert(kube::WorkloadPriorityClass priority_class);
   // By its name alone.
   bool Remove(const kube::ResourceFlavor& flavor);
   bool Remove(const kube::ClusterQueue& queue);
   bool Remove(const kube::LocalQueue& queue);
   bool Remove(const kube::Cohort& cohort);
   bool Remove(const kube::Namespace& name_space);
+  bool Remove(const kube::WorkloadPriorityClass& priority_class);
 
   // What a record says. Replaces what this workload had; it leaves the queue. The ClusterQueue
   // need not exist (any more): the usage counts again once it does. An admission equal to the one
@@ -184,6 +186,7 @@ class QuotaScheduler {
   const kube::ResourceFlavor* FindFlavor(std::string_view name) const;
   // Null if there is none; by its full name.
   const kube::LocalQueue* FindLocalQueue(std::string_view name) const;
+  const kube::WorkloadPriorityClass* FindPriorityClass(std::string_view name) const;
   std::vector<const kube::ResourceFlavor*> Flavors() const;  // in order of their names
   std::vector<QueueStatus> ClusterQueues(size_t max_pending_ids) const;
   // Names are full names; usage has only `reserved`.

@@ -39,7 +39,7 @@ Wait WhyInNoLine(const QuotaObjects& objects, const Layout& layout, const Worklo
   }
   if (queue_index < 0) {
     return Blocked(
-        WaitCode::kClusterQueueNotFound,
+        WaitCode::kQueueNotFound,
         absl::StrCat("ClusterQueue ", name, " of LocalQueue ", local_name, " doesn't exist"),
         absl::StrCat("create ClusterQueue ", name, ", or correct spec.clusterQueue of ",
                      "LocalQueue ", local_name));

@@ -67,16 +67,6 @@ void QuotaAdmission::NoteGangsIn(const std::string& name_space) {
   }
 }
 
-void QuotaAdmission::Upsert(const kube::WorkloadPriorityClass& priority_class) {
-  priority_classes_.insert_or_assign(priority_class.meta.name, priority_class.value);
-  NotePriorityClass(priority_class.meta.name);
-}
-
-void QuotaAdmission::Remove(const kube::WorkloadPriorityClass& priority_class) {
-  priority_classes_.erase(priority_class.meta.name);
-  NotePriorityClass(priority_class.meta.name);
-}
-
 // Its pods are of its own namespace.
 void QuotaAdmission::NoteBudget(const std::string& name_space) {
   const std::map<GangKey, Gang>& all = gangs_.all();
@@ -206,8 +196,17 @@ std::string QuotaAdmission::QueueOf(const Gang& gang) const {
 }
 
 int64_t QuotaAdmission::PriorityOf(const Gang& gang) const {
-  const auto it = priority_classes_.find(gang.priority_class_name);
-  return it == priority_classes_.end() ? gang.priority : it->second;
+  if (const auto* named = scheduler_.FindPriorityClass(gang.priority_class_name)) {
+    return named->value;
+  }
+  // A class that is gone says what it said, as in Kueue.
+  const kube::Workload* workload = workloads_->Of(gang);
+  return gang.priority_class_name.empty() || !workload ? gang.priority : workload->priority;
+}
+
+bool QuotaAdmission::LacksPriorityClass(const Gang& gang) const {
+  const std::string& name = gang.priority_class_name;
+  return !name.empty() && !scheduler_.FindPriorityClass(name) && !workloads_->Of(gang);
 }
 
 quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
@@ -454,7 +453,7 @@ kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang) const {
 // Puts the gang in line, or reserves what it was granted.
 void QuotaAdmission::Request(const Gang& gang) {
   Part& part = parts_[gang.id];
-  if (part.deactivated) return;
+  if (part.deactivated || LacksPriorityClass(gang)) return;
   if (part.granted) {
     workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
     return;
