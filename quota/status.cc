@@ -17,6 +17,13 @@ std::string LocalQueueOf(const Workload& workload) {
   return absl::StrCat(workload.name_space, "/", workload.queue);
 }
 
+// What of the queue's spec is read and not done; empty normally.
+std::string NotObeyed(const kube::ClusterQueue& queue) {
+  if (!queue.usage_based_admission) return "";
+  return absl::StrCat("; spec.admissionScope of ClusterQueue ", queue.meta.name,
+                      " isn't obeyed: what its LocalQueues used before counts for nothing");
+}
+
 // Workloads that wait, surplus left out.
 struct Waiting {
   std::vector<const Entry*> entries;
@@ -69,7 +76,11 @@ Wait QuotaScheduler::WhyWaiting(std::string_view id) const {
   state_->Refresh();
   const Entry* entry = state_->room.Find(id);
   if (entry == nullptr) return {};
-  return ReasonOf(state_->ledger, state_->room, *entry);
+  Wait wait = ReasonOf(state_->ledger, state_->room, *entry);
+  if (entry->queue >= 0) {
+    wait.message += NotObeyed(*state_->ledger.layout().queue(entry->queue).object);
+  }
+  return wait;
 }
 
 std::vector<QueueStatus> QuotaScheduler::ClusterQueues(size_t max_pending_ids) const {

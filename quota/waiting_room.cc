@@ -15,9 +15,21 @@ Wait Blocked(WaitCode code, std::string message, std::string fix) {
 
 }  // namespace
 
+// A member that asks for devices by a claim would have them for nothing (Kueue v0.19.2 refuses it
+// too, pkg/controller/core/workload_controller.go:432, :454).
+bool HasClaims(const Workload& workload) {
+  const auto has = [](const PodSet& set) { return set.spec->uses_resource_claims; };
+  return std::ranges::any_of(workload.pod_sets, has) || std::ranges::any_of(workload.surplus, has);
+}
+
 Wait WhyInNoLine(const QuotaObjects& objects, const Layout& layout, const Workload& workload,
                  int& queue_index) {
   queue_index = -1;
+  if (HasClaims(workload)) {
+    return Blocked(WaitCode::kResourceNotCovered,
+                   "it asks for devices by spec.resourceClaims, which no quota counts",
+                   "ask for the devices as resources, or leave the queue");
+  }
   if (workload.queue.empty()) {
     return Blocked(WaitCode::kQueueNotFound, "it names no LocalQueue",
                    "set label kueue.x-k8s.io/queue-name");

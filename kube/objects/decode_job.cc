@@ -28,7 +28,8 @@ StringMap Only(const StringMap& all, std::initializer_list<std::string_view> pre
 ObjectMeta ReadJobMeta(const JsonValue& metadata) {
   ObjectMeta meta = ReadMeta(metadata);
   meta.labels = Only(meta.labels, {"kueue.x-k8s.io/", "jobset.sigs.k8s.io/replicatedjob-name"});
-  meta.annotations = Only(meta.annotations, {"muster.dev/"});
+  meta.annotations = Only(meta.annotations, {"muster.dev/", "kueue.x-k8s.io/job-min-parallelism",
+                                             "kueue.x-k8s.io/elastic-job"});
   meta.finalizers.clear();
   return meta;
 }
