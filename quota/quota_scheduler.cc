@@ -233,8 +233,10 @@ std::vector<const kube::ResourceFlavor*> QuotaScheduler::OtherFlavors(const Work
       WhyInNoLine(state_->ledger.objects(), state_->ledger.layout(), workload, index);
   if (blocked.code != WaitCode::kNone) return {};
   const QueueConfig& queue = state_->ledger.layout().queue(index);
-  return OthersIn(state_->ledger, queue, workload.pod_sets,
-                  MakeDemand(workload.pod_sets, queue, state_->ledger.names()), pod_set, flavor);
+  return OthersIn(
+      state_->ledger, queue, workload.pod_sets,
+      MakeDemand(workload.pod_sets, queue, state_->options.resources, state_->ledger.names()),
+      pod_set, flavor);
 }
 
 std::vector<const kube::ResourceFlavor*> QuotaScheduler::Flavors() const {

@@ -26,6 +26,7 @@
 #include "absl/time/time.h"
 #include "kube/objects/quota.h"
 #include "kube/objects/workload.h"
+#include "quota/resource_rules.h"
 #include "quota/workload.h"
 
 namespace muster::quota {
@@ -38,6 +39,7 @@ struct QuotaOptions {
   // Shares within a cohort decide order and victims instead of classical preemption
   // (Kueue's fairSharing.enable).
   bool fair_sharing = false;
+  ResourceRules resources = {};  // what requests count as
   Evictability may_evict = nullptr;  // null: all may
 };
 

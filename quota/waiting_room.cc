@@ -207,7 +207,7 @@ void WaitingRoom::Settle(Entry* entry) {
   if (entry->blocked.code != WaitCode::kNone) return;
   const QueueConfig& queue = ledger_.layout().queue(entry->queue);
   line(entry->queue).Add(entry, ClassKey(*entry), [&] {
-    return MakeDemand(entry->is_surplus ? entry->asked : entry->workload.pod_sets, queue,
+    return MakeDemand(entry->is_surplus ? entry->asked : entry->workload.pod_sets, queue, rules_,
                       ledger_.names());
   });
   if (stays_first) line(entry->queue).Stick(entry);

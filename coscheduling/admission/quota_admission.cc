@@ -42,6 +42,7 @@ QuotaAdmission::QuotaAdmission(const EngineOptions& options, const cluster::Snap
       agenda_(agenda),
       outbox_(outbox),
       scheduler_({.fair_sharing = options.fair_sharing,
+                  .resources = options.resources,
                   .may_evict = [this](std::string_view id, bool surplus_only) {
                     const Gang* gang = GangOf(id);
                     return gang != nullptr ? MayBeEvicted(*gang, surplus_only)
@@ -178,7 +179,7 @@ const quota::PodSetAssignment* QuotaAdmission::GivenTo(const Gang& gang,
   const quota::Admission* held = HeldBy(gang);
   if (held == nullptr) return nullptr;
   const quota::PodSetAssignment* given = held->Find(quota::PodSetOf(pod));
-  return given != nullptr && given->PaysFor(*pod.spec) ? given : nullptr;
+  return given != nullptr && given->PaysFor(*pod.spec, options_.resources) ? given : nullptr;
 }
 
 bool QuotaAdmission::MayBePlaced(const Gang& gang, const std::string& uid) const {
@@ -286,7 +287,8 @@ quota::FlavorAmounts QuotaAdmission::UnadmittedOf(const Gang& gang) const {
         given != nullptr && ++taken[given->name] <= HeldBy(gang)->Counted(given->name);
     const kube::Node* node = counted ? nullptr : snapshot_.FindNodeObject(pod->node_name);
     if (node == nullptr) continue;
-    quota::AddUnadmitted(*pod->spec, node->meta, scheduler_.Flavors(), &amounts);
+    quota::AddUnadmitted(options_.resources.Count(pod->spec->requests), node->meta,
+                         scheduler_.Flavors(), &amounts);
   }
   return amounts;
 }
@@ -356,7 +358,7 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   quota::Workload workload = WorkloadOf(gang);
   // It needs more than it asked for, minMember was raised for example: back to the queue.
   if (!gang.facts.blocked && gang.bound.empty() && !holding.posted &&
-      !part.held->Covers(workload)) {
+      !part.held->Covers(workload, options_.resources)) {
     Release(gang);
     return;
   }
