@@ -8,12 +8,13 @@ namespace {
 
 // What of an object quota depends on. Metadata other than what is named here changes all the time.
 auto Parts(const kube::ResourceFlavor& f) {
-  return std::tie(f.node_labels, f.node_taints, f.tolerations, f.topology_name, f.error);
+  return std::tie(f.meta.deletion_time, f.node_labels, f.node_taints, f.tolerations,
+                  f.topology_name, f.error);
 }
 auto Parts(const kube::ClusterQueue& q) {
-  return std::tie(q.meta.uid, q.resource_groups, q.cohort, q.strategy, q.namespace_selector,
-                  q.fungibility, q.preemption, q.stop_policy, q.fair_weight_milli,
-                  q.admission_checks, q.usage_based_admission, q.error);
+  return std::tie(q.meta.uid, q.meta.deletion_time, q.resource_groups, q.cohort, q.strategy,
+                  q.namespace_selector, q.fungibility, q.preemption, q.stop_policy,
+                  q.fair_weight_milli, q.admission_checks, q.usage_based_admission, q.error);
 }
 auto Parts(const kube::LocalQueue& q) {
   return std::tie(q.meta.uid, q.cluster_queue, q.stop_policy, q.fair_weight_milli, q.error);

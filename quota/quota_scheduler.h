@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,7 +40,7 @@ struct QuotaOptions {
   // Shares within a cohort decide order and victims instead of classical preemption
   // (Kueue's fairSharing.enable).
   bool fair_sharing = false;
-  ResourceRules resources = {};  // what requests count as
+  ResourceRules resources = {};      // what requests count as
   Evictability may_evict = nullptr;  // null: all may
 };
 
@@ -99,6 +100,7 @@ struct FlavorUsage {
   int64_t nominal = 0;
   int64_t reserved = 0;  // by admissions
   int64_t borrowed = 0;  // of `reserved`, beyond nominal
+  bool operator==(const FlavorUsage&) const = default;
 };
 
 struct QueueStatus {
@@ -110,10 +112,19 @@ struct QueueStatus {
   std::vector<FlavorUsage> usage;
   // First in line first; at most the number asked for.
   std::vector<std::string> pending_ids;
-  int64_t fair_share = 0;  // its dominant resource share, with fair sharing
-  std::string error;       // why it is inactive; empty normally
-  // Kueue's reason of condition Active if a stopPolicy keeps it from admitting; empty normally.
+  std::optional<int64_t> fair_share;  // its dominant resource share, with fair sharing
+  std::string error;                  // why it is inactive; empty normally
+  // Kueue's reason of condition Active if a stopPolicy, or its end, keeps it from admitting; empty
+  // normally.
   std::string stopped = {};
+  bool operator==(const QueueStatus&) const = default;
+};
+
+// What becomes of an object's finalizers.
+struct FinalizerChange {
+  std::string_view plural;       // "clusterqueues", "resourceflavors"
+  const kube::ObjectMeta* meta;  // valid until the object changes
+  std::vector<std::string> finalizers;
 };
 
 class QuotaScheduler {
@@ -193,6 +204,12 @@ class QuotaScheduler {
   std::vector<QueueStatus> ClusterQueues(size_t max_pending_ids) const;
   // Names are full names; usage has only `reserved`.
   std::vector<QueueStatus> LocalQueues(size_t max_pending_ids) const;
+  // Of Cohorts that exist, with fair sharing: their names and shares.
+  std::vector<QueueStatus> Cohorts() const;
+  // Finalizer resource-in-use is on each ClusterQueue, and goes from one that is being deleted once
+  // nobody has quota there; the same of a ResourceFlavor that no ClusterQueue names any more (Kueue
+  // v0.19.2 pkg/controller/core/clusterqueue_controller.go:180, resourceflavor_controller.go:100).
+  std::vector<FinalizerChange> FinalizerChanges() const;
   // Admissions that are on a ClusterQueue, or of a LocalQueue, with stopPolicy HoldAndDrain, by id,
   // with Kueue's reason for evicting them.
   std::map<std::string, std::string_view> ToDrain() const;

@@ -1,6 +1,7 @@
 // What there is to see of queues, and why somebody waits.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -100,7 +101,7 @@ std::vector<QueueStatus> QuotaScheduler::ClusterQueues(size_t max_pending_ids) c
     status.cohort = queue.object->cohort;
     status.admitted = static_cast<int64_t>(ledger.OnQueue(static_cast<int>(i)).size());
     status.error = queue.error;
-    if (queue.IsStopped()) status.stopped = "Stopped";
+    if (queue.IsStopped()) status.stopped = queue.IsGoing() ? "Terminating" : "Stopped";
     waiting[i].Put(status, max_pending_ids);
     AddUsage(ledger, queue, status);
     if (!state_->options.fair_sharing) continue;
@@ -157,6 +158,52 @@ std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) con
     statuses.push_back(std::move(local.status));
   }
   return statuses;
+}
+
+std::vector<QueueStatus> QuotaScheduler::Cohorts() const {
+  std::vector<QueueStatus> all;
+  if (!state_->options.fair_sharing) return all;
+  state_->Refresh();
+  const Ledger& ledger = state_->ledger;
+  for (int node = 0; node < ledger.tree().size(); ++node) {
+    const QuotaTree::Node& cohort = ledger.tree().node(node);
+    if (cohort.is_queue || !ledger.objects().cohorts().contains(cohort.name)) continue;
+    QueueStatus& status = all.emplace_back();
+    status.name = cohort.name;
+    status.fair_share = DominantShare(ledger.tree(), ledger.names(), node).Rounded();
+  }
+  return all;
+}
+
+std::vector<FinalizerChange> QuotaScheduler::FinalizerChanges() const {
+  state_->Refresh();
+  const Ledger& ledger = state_->ledger;
+  const Layout& layout = ledger.layout();
+  std::vector<FinalizerChange> changes;
+  const auto keep = [&](std::string_view plural, const kube::ObjectMeta& meta, bool used) {
+    const auto mine = std::ranges::find(meta.finalizers, kube::kInUseFinalizer);
+    const bool has = mine != meta.finalizers.end();
+    // Nothing can be put on what is being deleted.
+    if (has ? !meta.deletion_time || used : meta.deletion_time.has_value()) return;
+    FinalizerChange& change = changes.emplace_back(plural, &meta, meta.finalizers);
+    if (has) {
+      std::erase(change.finalizers, kube::kInUseFinalizer);
+    } else {
+      change.finalizers.emplace_back(kube::kInUseFinalizer);
+    }
+  };
+  std::set<std::string_view> used;
+  for (size_t i = 0; i < layout.queues.size(); ++i) {
+    const kube::ClusterQueue& queue = *layout.queues[i].object;
+    keep("clusterqueues", queue.meta, !ledger.OnQueue(static_cast<int>(i)).empty());
+    for (const kube::ResourceGroup& group : queue.resource_groups) {
+      for (const kube::FlavorQuotas& flavor : group.flavors) used.insert(flavor.flavor);
+    }
+  }
+  for (const auto& [name, flavor] : ledger.objects().flavors()) {
+    keep("resourceflavors", flavor.meta, used.contains(name));
+  }
+  return changes;
 }
 
 std::map<std::string, std::string_view> QuotaScheduler::ToDrain() const {

@@ -62,6 +62,10 @@ Wait WhyInNoLine(const QuotaObjects& objects, const Layout& layout, const Worklo
                    absl::StrCat("ClusterQueue ", name, " admits nothing: ", queue.error),
                    queue.fix);
   }
+  if (queue.IsGoing()) {
+    return Blocked(WaitCode::kQueueStopped,
+                   absl::StrCat("ClusterQueue ", name, " is being deleted"), "name another queue");
+  }
   if (queue.IsStopped() || local->second.stop_policy != kube::StopPolicy::kNone) {
     const std::string object = queue.IsStopped() ? absl::StrCat("ClusterQueue ", name)
                                                  : absl::StrCat("LocalQueue ", local_name);

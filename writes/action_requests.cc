@@ -279,6 +279,8 @@ json ActiveJson(const quota::QueueStatus& queue, bool local) {
     message = queue.error;
   } else if (reason == "Stopped") {
     message = local ? "LocalQueue is stopped" : "Can't admit new workloads: is stopped.";
+  } else if (reason == "Terminating") {
+    message = "Can't admit new workloads; clusterQueue is terminating";
   } else if (!queue.stopped.empty()) {
     message = "Can't submit new workloads to clusterQueue";
   }
@@ -418,6 +420,15 @@ struct RequestOf {
 
   std::optional<ActionRequest> operator()(const coscheduling::UpdateQueueStatus& update) const {
     const quota::QueueStatus& have = update.status;
+    json share;
+    if (have.fair_share) share = {{"weightedShare", *have.fair_share}};
+    if (update.of_cohort) {
+      const std::string path =
+          fmt::format("/apis/kueue.x-k8s.io/{}/cohorts/{}", versions.cohorts, update.name);
+      return ActionRequest{
+          Patch(path + "/status", kube::kMergePatch, {{"status", {{"fairSharing", share}}}}),
+          AnswerKind::kNone, Get(path), AnswerKind::kNone};
+    }
     const bool local = !update.name_space.empty();
     json condition = ActiveJson(have, local);
     condition["lastTransitionTime"] = kube::TimeText(update.since);
@@ -431,6 +442,7 @@ struct RequestOf {
                    {"flavorsReservation", usage},
                    {singular ? "flavorUsage" : "flavorsUsage", usage},
                    {"conditions", json::array({condition})}};
+    if (!local) status["fairSharing"] = share;  // null: there is none
     const std::string path = fmt::format(
         "/apis/kueue.x-k8s.io/{}/{}", version,
         local ? fmt::format("namespaces/{}/localqueues/{}", update.name_space, update.name)
@@ -438,6 +450,15 @@ struct RequestOf {
     return ActionRequest{
         Patch(path + "/status", kube::kMergePatch, {{"status", std::move(status)}}),
         AnswerKind::kNone, Get(path), AnswerKind::kNone};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::SetFinalizers& set) const {
+    json operations = Preconditions(set.object);
+    operations.push_back(Add("/metadata/finalizers", set.finalizers));
+    const std::string path = fmt::format("/apis/kueue.x-k8s.io/{}/{}/{}", versions.cluster_queues,
+                                         set.plural, set.object.name);
+    return ActionRequest{Patch(path, kube::kJsonPatch, operations), AnswerKind::kNone, Get(path),
+                         AnswerKind::kNone};
   }
 
   std::optional<ActionRequest> operator()(const coscheduling::EvictPod& evict) const {
@@ -639,6 +660,7 @@ struct Kind {
   std::string_view operator()(const coscheduling::UpdateQueueStatus&) const {
     return "queue-status";
   }
+  std::string_view operator()(const coscheduling::SetFinalizers&) const { return "finalizer"; }
   std::string_view operator()(const coscheduling::EvictPod&) const { return "evict"; }
   std::string_view operator()(const coscheduling::UpdatePodGroupStatus&) const { return "status"; }
   std::string_view operator()(const coscheduling::CreatePodGroup&) const { return "pod-group"; }
