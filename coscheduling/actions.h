@@ -226,11 +226,17 @@ struct ApplyWorkloadStatus {
   bool takes_over = false;  // it only says who may reserve it
 };
 
-using Action =
-    std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode,
-                 DeleteNodeClaim, AnnotatePod, AssignFlavors, EvictPod, UpdatePodGroupStatus,
-                 UpdateQueueStatus, SetFinalizers, EmitEvent, AnswerBind, CreatePodGroup,
-                 UpdateMinMember, SuspendJob, PatchWorkload, WriteWorkload, ApplyWorkloadStatus>;
+// The same of its reclaimable pods, by pod set, under the manager that Kueue has for them.
+struct ApplyReclaimablePods {
+  ObjectRef workload;
+  std::map<std::string, int64_t> pods;
+};
+
+using Action = std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode,
+                            DeleteNodeClaim, AnnotatePod, AssignFlavors, EvictPod,
+                            UpdatePodGroupStatus, UpdateQueueStatus, SetFinalizers, EmitEvent,
+                            AnswerBind, CreatePodGroup, UpdateMinMember, SuspendJob, PatchWorkload,
+                            WriteWorkload, ApplyWorkloadStatus, ApplyReclaimablePods>;
 
 struct NumberedAction {
   uint64_t id = 0;

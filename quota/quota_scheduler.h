@@ -202,6 +202,8 @@ class QuotaScheduler {
   const kube::WorkloadPriorityClass* FindPriorityClass(std::string_view name) const;
   std::vector<const kube::ResourceFlavor*> Flavors() const;  // in order of their names
   std::vector<QueueStatus> ClusterQueues(size_t max_pending_ids) const;
+  // The sums over all ClusterQueues, in order of flavors and resources.
+  std::vector<FlavorUsage> FlavorTotals() const;
   // Names are full names; usage has only `reserved`.
   std::vector<QueueStatus> LocalQueues(size_t max_pending_ids) const;
   // Of Cohorts that exist, with fair sharing: their names and shares.

@@ -110,6 +110,24 @@ std::vector<QueueStatus> QuotaScheduler::ClusterQueues(size_t max_pending_ids) c
   return all;
 }
 
+std::vector<FlavorUsage> QuotaScheduler::FlavorTotals() const {
+  std::map<std::pair<std::string, std::string>, FlavorUsage> sums;
+  for (const QueueStatus& status : ClusterQueues(0)) {
+    for (const FlavorUsage& usage : status.usage) {
+      FlavorUsage& sum = sums[{usage.flavor, usage.resource}];
+      sum.nominal += usage.nominal;
+      sum.reserved += usage.reserved;
+      sum.borrowed += usage.borrowed;
+    }
+  }
+  std::vector<FlavorUsage> totals;
+  for (auto& [key, sum] : sums) {
+    std::tie(sum.flavor, sum.resource) = key;
+    totals.push_back(std::move(sum));
+  }
+  return totals;
+}
+
 std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) const {
   state_->Refresh();
   const Ledger& ledger = state_->ledger;

@@ -609,6 +609,31 @@ struct RequestOf {
   }
 
   // As Kueue's own second writer (sigs.k8s.io/kueue v0.19.2 cmd/importer/pod/import.go).
+  // All of what the manager says of a Workload's status.
+  static ActionRequest Apply(const coscheduling::ObjectRef& workload, json status,
+                             const char* manager) {
+    json metadata = Version(workload);
+    metadata["name"] = workload.name;
+    metadata["namespace"] = workload.name_space;
+    const json body = {{"apiVersion", fmt::format("kueue.x-k8s.io/{}", kWorkloadVersion)},
+                       {"kind", "Workload"},
+                       {"metadata", std::move(metadata)},
+                       {"status", std::move(status)}};
+    const std::string path =
+        WorkloadsPath(kWorkloadVersion, workload.name_space) + "/" + workload.name;
+    kube::Request request = Patch(path + "/status", kube::kApplyPatch, body);
+    request.query = {{"fieldManager", manager}, {"force", "true"}};
+    return {std::move(request), AnswerKind::kWorkload, Get(path), AnswerKind::kWorkload};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::ApplyReclaimablePods& apply) const {
+    json status = json::object();
+    for (const auto& [name, count] : apply.pods) {
+      status["reclaimablePods"].push_back({{"name", name}, {"count", count}});
+    }
+    return Apply(apply.workload, std::move(status), "kueue-reclaimable-pods");
+  }
+
   std::optional<ActionRequest> operator()(const coscheduling::ApplyWorkloadStatus& apply) const {
     json conditions = json::array();
     for (const auto& [type, condition] : apply.conditions) {
@@ -621,19 +646,7 @@ struct RequestOf {
     }
     json status = {{"conditions", std::move(conditions)}};
     if (apply.admission) status["admission"] = AdmissionJson(*apply.admission);
-    json metadata = Version(apply.workload);
-    metadata["name"] = apply.workload.name;
-    metadata["namespace"] = apply.workload.name_space;
-    const json body = {{"apiVersion", fmt::format("kueue.x-k8s.io/{}", kWorkloadVersion)},
-                       {"kind", "Workload"},
-                       {"metadata", std::move(metadata)},
-                       {"status", std::move(status)}};
-    const std::string path =
-        WorkloadsPath(kWorkloadVersion, apply.workload.name_space) + "/" + apply.workload.name;
-    kube::Request request = Patch(path + "/status", kube::kApplyPatch, body);
-    request.query = {{"fieldManager", "kueue-admission"}, {"force", "true"}};
-    return ActionRequest{std::move(request), AnswerKind::kWorkload, Get(path),
-                         AnswerKind::kWorkload};
+    return Apply(apply.workload, std::move(status), "kueue-admission");
   }
 
   std::optional<ActionRequest> operator()(const coscheduling::EmitEvent&) const {
@@ -677,6 +690,9 @@ struct Kind {
   std::string_view operator()(const coscheduling::WriteWorkload&) const { return "workload"; }
   std::string_view operator()(const coscheduling::ApplyWorkloadStatus& apply) const {
     return apply.takes_over ? "workload-touch" : "workload-status";
+  }
+  std::string_view operator()(const coscheduling::ApplyReclaimablePods&) const {
+    return "workload-reclaim";
   }
   std::string_view operator()(const coscheduling::EmitEvent&) const { return "event"; }
   std::string_view operator()(const coscheduling::AnswerBind&) const { return "bind-answer"; }

@@ -149,7 +149,7 @@ void QuotaAdmission::Read(const Gang& gang) {
   if (workload != nullptr) workloads_->Use(gang, *workload);
   if (!held) return;
   part.queue = workload->queue;
-  part.held = quota::ReservedIn(*workload);
+  part.held = quota::CountedIn(*workload);
   std::vector<const kube::Pod*> pods;
   for (const std::string& uid : gang.pods) {
     if (const kube::Pod* pod = snapshot_.FindPod(uid)) pods.push_back(pod);
@@ -365,7 +365,23 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   if (part.deactivated) {
     StartEviction(gang, {"spec.active of its Workload is false", "Deactivated", ""});
   }
+  Reclaim(gang);
   TellHeld(gang, std::move(workload));
+}
+
+// What members had that have succeeded goes to others while the rest runs.
+void QuotaAdmission::Reclaim(const Gang& gang) {
+  if (gang.bound.empty() || EvictionOf(gang) != nullptr) return;
+  std::vector<const kube::Pod*> pods;
+  for (const std::string& uid : gang.pods) {
+    const kube::Pod* pod = snapshot_.FindPod(uid);
+    if (pod != nullptr && !PartOf(gang).own.contains(uid)) pods.push_back(pod);
+  }
+  const kube::AnyJob* maker = gang.derived ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
+  const kube::Workload& workload = *workloads_->Of(gang);
+  workloads_->Reclaim(
+      gang, workload,
+      quota::ReclaimableOf(workload, maker != nullptr ? maker : gangs_.JobOf(gang), pods));
 }
 
 void QuotaAdmission::ReleaseSurplusOfEnded(const Gang& gang) {
@@ -677,7 +693,7 @@ void QuotaAdmission::CountOrphans() {
   for (const kube::Workload* each : workloads_->Orphans()) {
     orphans_.insert(each->meta.uid);
     if (before.erase(each->meta.uid) > 0) continue;
-    scheduler_.SetAdmitted(quota::AsAsked(*each), quota::ReservedIn(*each));
+    scheduler_.SetAdmitted(quota::AsAsked(*each), quota::CountedIn(*each));
   }
   for (const std::string& uid : before) {
     if (!gang_of_.contains(uid)) scheduler_.Withdraw(uid);

@@ -214,6 +214,7 @@ class QuotaAdmission {
   quota::FlavorAmounts UnadmittedOf(const Gang& gang) const;
   bool MayKeep(const Gang& gang, const Holding& holding);
   void ReleaseSurplusOfEnded(const Gang& gang);
+  void Reclaim(const Gang& gang);
   std::vector<const kube::Workload*> SurplusOf(const Gang& gang) const;
   bool GaveUp(const Gang& gang) const;
   void TellHeld(const Gang& gang, quota::Workload workload);

@@ -131,17 +131,7 @@ void QueueReport::DescribeFlavors(std::vector<v1::Flavor>* flavors) const {
     for (const auto& [key, value] : flavor->node_labels) (*out.mutable_node_labels())[key] = value;
     for (const kube::Taint& taint : flavor->node_taints) out.add_node_taints(taint.ToString());
   }
-  std::map<std::pair<std::string, std::string>, quota::FlavorUsage> sums;
-  for (const quota::QueueStatus& status : quotas.ClusterQueues(0)) {
-    for (const quota::FlavorUsage& usage : status.usage) {
-      quota::FlavorUsage& sum = sums[{usage.flavor, usage.resource}];
-      sum.nominal += usage.nominal;
-      sum.reserved += usage.reserved;
-      sum.borrowed += usage.borrowed;
-    }
-  }
-  for (auto& [key, sum] : sums) {
-    std::tie(sum.flavor, sum.resource) = key;
+  for (const quota::FlavorUsage& sum : quotas.FlavorTotals()) {
     Fill(sum, by_name[sum.flavor].add_usage());
   }
   for (auto& [name, flavor] : by_name) {
