@@ -163,7 +163,7 @@ void Restarts::KeepGoing() {
   if (GivesBackToKueue()) {
     for (const kube::Workload* workload : workloads_.Marked()) KeepWorkload(*workload);
   }
-  const std::set<std::string>& restarting = gangs_.jobs().Restarting();
+  const std::set<std::string>& restarting = gangs_.jobs().known().Restarting();
   if (restarting_seen_ != restarting) {
     restarting_seen_.insert(restarting.begin(), restarting.end());
     for (const std::string& uid : restarting_seen_) NoteGangsOf(gangs_.jobs().Find(uid));

@@ -72,7 +72,7 @@ const kube::AnyJob* Gangs::JobOf(const Gang& gang) const {
 
 std::vector<const kube::Pod*> Gangs::PodsOf(const kube::NamespacedUid& job) const {
   std::vector<const kube::Pod*> pods;
-  for (const kube::NamespacedUid& owner : jobs_.Family(job)) {
+  for (const kube::NamespacedUid& owner : jobs_.known().Family(job)) {
     const auto made = pods_of_owner_.find(owner);
     if (made == pods_of_owner_.end()) continue;
     for (const std::string& uid : made->second) {
@@ -154,7 +154,7 @@ void Gangs::Adopt(std::shared_ptr<const kube::PodGroup> group) {
   // Whose pods would have had its name may join it now, or not any more.
   const std::vector<std::string> uids(gang.pods.begin(), gang.pods.end());
   for (const std::string& uid : uids) Rejoin(uid);
-  if (!owner.uid.empty()) OwnersChanged(jobs_.Family(owner));
+  if (!owner.uid.empty()) OwnersChanged(jobs_.known().Family(owner));
 }
 
 void Gangs::ForgetGroup(Gang& gang) {
