@@ -13,6 +13,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "kube/objects/quota.h"
@@ -39,6 +40,8 @@ inline constexpr size_t kMaxPodSets = 18;  // of one Workload
 bool HasFinalizer(const kube::Workload& workload);
 // It asks for this already.
 bool AsksFor(const kube::Workload& workload, const Workload& asked);
+// Its pod sets are these, and ask for as much.
+bool HasPodSets(const kube::Workload& workload, const std::vector<PodSet>& asked);
 // It says already that it waits for this.
 bool SaysWhy(const kube::Workload& workload, const Wait& wait);
 

@@ -5,6 +5,7 @@
 
 #include "cluster/node_trouble.h"
 #include "fmt/format.h"
+#include "quota/flavor_terms.h"
 #include "quota/pod_sets.h"
 
 namespace muster::coscheduling {
@@ -59,12 +60,16 @@ void QuotaAdmission::NoteObjects() {
   }
 }
 
-void QuotaAdmission::NoteGangsIn(const std::string& name_space) {
+void QuotaAdmission::ForGangsIn(const std::string& name_space, auto visit) {
   const std::map<GangKey, Gang>& all = gangs_.all();
   for (auto it = all.lower_bound({.name_space = name_space, .name = ""});
        it != all.end() && it->first.name_space == name_space; ++it) {
-    agenda_->Note(it->second.id);
+    visit(it->second);
   }
+}
+
+void QuotaAdmission::NoteGangsIn(const std::string& name_space) {
+  ForGangsIn(name_space, [this](const Gang& gang) { agenda_->Note(gang.id); });
 }
 
 void QuotaAdmission::Upsert(const kube::WorkloadPriorityClass& priority_class) {
@@ -79,11 +84,9 @@ void QuotaAdmission::Remove(const kube::WorkloadPriorityClass& priority_class) {
 
 // Its pods are of its own namespace.
 void QuotaAdmission::NoteBudget(const std::string& name_space) {
-  const std::map<GangKey, Gang>& all = gangs_.all();
-  for (auto it = all.lower_bound({.name_space = name_space, .name = ""});
-       it != all.end() && it->first.name_space == name_space; ++it) {
-    if (Holds(it->second)) scheduler_.InvalidateEviction(IdOf(it->second));
-  }
+  ForGangsIn(name_space, [this](const Gang& gang) {
+    if (Holds(gang)) scheduler_.InvalidateEviction(IdOf(gang));
+  });
 }
 
 void QuotaAdmission::NotePriorityClass(std::string_view name) {
@@ -111,6 +114,12 @@ bool QuotaAdmission::IsUnderQuota(const Gang& gang) const {
   const kube::Namespace* known = snapshot_.FindNamespace(name_space);
   return options_.managed_namespaces.Matches(known == nullptr ? kube::StringMap()
                                                               : known->meta.labels);
+}
+
+bool QuotaAdmission::AsksBySpec(const Gang& gang) const {
+  if (!gang.unmade || !IsUnderQuota(gang)) return false;
+  const kube::AnyJob* job = gangs_.JobOf(gang);
+  return job != nullptr && job->suspended && SpecOf(gang).suspended;
 }
 
 std::string QuotaAdmission::IdOf(const Gang& gang) const {
@@ -163,6 +172,9 @@ void QuotaAdmission::Read(const Gang& gang) {
   for (const std::string& uid : gang.pods) {
     if (const kube::Pod* pod = snapshot_.FindPod(uid)) pods.push_back(pod);
   }
+  std::vector<kube::Pod> unmade;
+  if (AsksBySpec(gang)) unmade = quota::PodsOf(SpecOf(gang));
+  for (const kube::Pod& pod : unmade) pods.push_back(&pod);
   quota::NameByPods(std::move(pods), &*part.held);
   note_eviction(*workload, false);
   for (const kube::Workload* more : SurplusOf(gang)) {
@@ -179,7 +191,7 @@ bool QuotaAdmission::Waits(const Gang& gang) const {
 }
 
 bool QuotaAdmission::IsAsked(const Gang& gang) const {
-  if (Waits(gang) || IsGranted(gang)) return true;
+  if (Waits(gang) || IsGranted(gang) || AsksBySpec(gang)) return true;
   return IsUnderQuota(gang) && !Holds(gang) && gang.bound.empty() && gang.facts.live > 0;
 }
 
@@ -216,6 +228,11 @@ quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
     for (const std::string& uid : *uids) members.push_back(snapshot_.FindPod(uid));
   }
   quota::PodSets sets = quota::GroupByPodSet(members, gang.facts.min_member - gang.facts.succeeded);
+  if (AsksBySpec(gang)) {
+    sets.required = quota::PodSetsOf(SpecOf(gang));
+  } else if (const kube::Workload* own = gang.unmade ? workloads_->Of(gang) : nullptr) {
+    sets.required = quota::AsAsked(*own).pod_sets;
+  }
   return {.id = IdOf(gang),
           .name_space = gang.key.name_space,
           .name = gang.key.name,
@@ -336,11 +353,12 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   scheduler_.SetUnadmitted(gang.key.name_space, WhoIs(gang.key), UnadmittedOf(gang));
   if (!part.held) {
     part.idle_since = Never();
+    const bool there = gang.facts.live > 0 || AsksBySpec(gang);
     const bool may_have_it = gang.ours && !gang.facts.blocked && !gang.facts.infeasible &&
-                             !part.deactivated && gang.facts.live > 0 &&
+                             !part.deactivated && there &&
                              (!gang.facts.backing_off || holding.fits_now);
     if (!may_have_it && part.known) Withdraw(gang.id);
-    workloads_->LetGo(gang, Stands(gang));
+    workloads_->LetGo(gang, there || Stands(gang));
     ReleaseSurplus(gang);
     return;
   }
@@ -355,9 +373,7 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   }
   if (part.granted) return;
   quota::Workload workload = WorkloadOf(gang);
-  // It needs more than it asked for, minMember was raised for example: back to the queue.
-  if (!gang.facts.blocked && gang.bound.empty() && !holding.posted &&
-      !part.held->Covers(workload)) {
+  if (!StillFits(gang, workload, holding)) {
     Release(gang);
     return;
   }
@@ -365,6 +381,16 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
     StartEviction(gang, {"spec.active of its Workload is false", "Deactivated", ""});
   }
   TellHeld(gang, std::move(workload));
+}
+
+// Not if it needs more than it asked for, minMember was raised for example, or its job's spec has
+// become another one: back to the queue.
+bool QuotaAdmission::StillFits(const Gang& gang, const quota::Workload& asked,
+                               const Holding& holding) const {
+  if (gang.facts.blocked || !gang.bound.empty() || holding.posted) return true;
+  if (!AsksBySpec(gang)) return PartOf(gang).held->Covers(asked);
+  const auto named = quota::AsOfJob(asked.pod_sets, SpecOf(gang).pod_sets);
+  return named && quota::HasPodSets(*workloads_->Of(gang), *named);
 }
 
 void QuotaAdmission::ReleaseSurplusOfEnded(const Gang& gang) {
@@ -386,7 +412,7 @@ bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
   const std::string& owner = workloads_->Of(gang)->meta.Controller()->uid;
   const bool of_another = gang.group != nullptr && gang.bound.empty() && !gang.facts.terminating &&
                           owner != gang.uid() && owner != workloads_->JobOf(gang);
-  if ((!Stands(gang) || of_another) && !holding.posted && !remade) {
+  if ((!Stands(gang) || of_another) && !gang.unmade && !holding.posted && !remade) {
     part.idle_since = std::min(part.idle_since, agenda_->now());
     return false;
   }
@@ -395,10 +421,13 @@ bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
     part.idle_since = Never();
     return true;
   }
-  // A gang that is restarted whole keeps its quota while its members are made anew.
+  // A gang that is restarted whole keeps its quota while its members are made anew; one whose job
+  // was resumed for it, until they have been made.
+  const bool resumed =
+      !gang.spec_of.empty() && (record == nullptr || IsOfQuotaBefore(gang, *record));
   part.idle_since = std::min(part.idle_since, agenda_->now());
   const absl::Time until = part.idle_since + options_.repair_deadline;
-  if (!ran || agenda_->now() >= until) return false;
+  if ((!ran && !resumed) || agenda_->now() >= until) return false;
   agenda_->NoteAt(gang.id, until);
   return true;
 }
@@ -418,9 +447,11 @@ void QuotaAdmission::TellHeld(const Gang& gang, quota::Workload workload) {
 }
 
 void QuotaAdmission::Admit(const Gang& gang, bool fits_now) {
-  if (!gang.ours || gang.facts.blocked || gang.facts.live == 0 || gang.facts.admitted) return;
-  if (gang.facts.evicting || (gang.unbound.empty() && gang.required() == 0)) return;
+  const bool by_spec = AsksBySpec(gang);
+  if (!gang.ours || gang.facts.blocked || gang.facts.admitted || gang.facts.evicting) return;
   if (gang.facts.backing_off && !fits_now) return;
+  if (by_spec && !PartOf(gang).held) return Request(gang);
+  if (by_spec || gang.facts.live == 0 || (gang.unbound.empty() && gang.required() == 0)) return;
   const AdmissionRecord* record = records_->CurrentOf(gang);
   const bool begins = record == nullptr || record->retry_after || IsOfQuotaBefore(gang, *record);
   if (gang.facts.infeasible && begins) return;
@@ -440,6 +471,7 @@ void QuotaAdmission::Admit(const Gang& gang, bool fits_now) {
 // stays.
 kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang) const {
   if (const kube::Workload* workload = workloads_->Of(gang)) return *workload->meta.Controller();
+  if (gang.unmade) return gang.derived->owner;
   const std::string job = workloads_->JobOf(gang);
   const bool jobs =
       gang.derived && !job.empty() && gang.derived->owner.kind != kube::kStatefulSetKind;
@@ -459,6 +491,7 @@ void QuotaAdmission::Request(const Gang& gang) {
     workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
     return;
   }
+  if (gang.unmade && !TemplatesFor(gang).empty()) return;  // what they had comes first
   quota::Workload asked = WorkloadOf(gang);
   const kube::Workload* workload = workloads_->Keep(gang, OwnerOfWorkload(gang), asked);
   if (workload == nullptr) return;
@@ -535,6 +568,14 @@ void QuotaAdmission::Release(const Gang& gang) {
   if (workload == nullptr || !quota::HasQuota(*workload)) return;
   const char* how = gang.facts.succeeded >= gang.facts.min_member ? "Succeeded" : "Failed";
   workloads_->Release(gang, *workload, NextState(gang.facts) == v1::FINISHED ? how : "");
+}
+
+std::vector<quota::TemplateChange> QuotaAdmission::TemplatesFor(const Gang& gang) const {
+  const kube::Workload* workload = workloads_->Of(gang);
+  if (workload == nullptr) return {};
+  if (!PartOf(gang).held) return quota::WithoutFlavors(SpecOf(gang), *workload);
+  return quota::WithFlavors(SpecOf(gang), *workload, *PartOf(gang).held,
+                            [this](std::string_view name) { return scheduler_.FindFlavor(name); });
 }
 
 void QuotaAdmission::ReleaseUntilRoom(const Gang& gang) {

@@ -175,9 +175,25 @@ Derivation JobGangs::Derive(const kube::Pod& pod) const {
   if (chain.known.empty()) return {};
   const kube::AnyJob& maker = MakerOf(chain);
   if (maker.parts.empty()) return {};
+  const std::string replicated = ReplicatedJobOf(pod, *chain.known.front());
+  DerivedGang gang = Describe(chain, maker, PartOf(maker, replicated), replicated);
+  if (gang.spare_name.empty()) {
+    gang.fault = fmt::format("{} has no replicated job \"{}\", which {} names", gang.maker,
+                             replicated, pod.meta.name);
+  }
+  return {gang, std::nullopt};
+}
+
+DerivedGang JobGangs::DeriveFromSpec(const kube::AnyJob& maker) const {
+  return Describe(known_.ChainOf(maker), maker, &maker.parts.front(), "");
+}
+
+// Without a part nothing but its name is known.
+DerivedGang JobGangs::Describe(const Chain& chain, const kube::AnyJob& maker,
+                               const kube::AnyJob::Part* part,
+                               const std::string& replicated) const {
   const kube::AnyJob& outermost =
       chain.known.back()->kind == kube::kRayJobKind ? maker : *chain.known.back();
-
   DerivedGang gang;
   gang.maker = maker.Title();
   gang.maker_uid = maker.uid;
@@ -192,23 +208,16 @@ Derivation JobGangs::Derive(const kube::Pod& pod) const {
     if (job->fault.empty() || !gang.fault.empty()) continue;
     gang.fault = fmt::format("{}: {}", job->Title(), job->fault);
   }
-  const std::string replicated = ReplicatedJobOf(pod, *chain.known.front());
-  const kube::AnyJob::Part* const part = PartOf(maker, replicated);
   if (maker.parts.size() > 1) gang.maker += fmt::format(" ({})", replicated);
-  if (part == nullptr) {
-    gang.name = maker.name;
-    gang.fault = fmt::format("{} has no replicated job \"{}\", which {} names", gang.maker,
-                             replicated, pod.meta.name);
-    return {gang, std::nullopt};
-  }
-  gang.name = part->name;
+  gang.name = part == nullptr ? maker.name : part->name;
+  if (part == nullptr) return gang;
   gang.spare_name = fmt::format("{}-{}", part->name, maker.uid.substr(0, kSpareNameDigits));
   gang.at_once = part->at_once;
   gang.min_member = part->fewest;
   gang.schedulers = part->schedulers;
   const auto claim = claims_.find(maker.name_space + "/" + part->name);
   gang.contested = claim != claims_.end() && claim->second.begin()->second != maker.uid;
-  return {gang, std::nullopt};
+  return gang;
 }
 
 const kube::AnyJob* JobGangs::OutermostOf(const kube::Pod& pod) const {

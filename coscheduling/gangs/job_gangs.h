@@ -72,6 +72,8 @@ class JobGangs {
   std::vector<kube::NamespacedUid> Remove(const std::string& uid);
 
   Derivation Derive(const kube::Pod& pod) const;
+  // What the pods of a job with one part will derive.
+  DerivedGang DeriveFromSpec(const kube::AnyJob& maker) const;
   // Derivation::missing, or nullptr. Valid until the next change.
   const kube::OwnerReference* MissingOwner(const kube::Pod& pod) const {
     return ChainOf(pod).missing;
@@ -101,6 +103,8 @@ class JobGangs {
   static const kube::AnyJob& MakerOf(const Chain& chain);
   // The replicated job that the pod is of.
   static std::string ReplicatedJobOf(const kube::Pod& pod, const kube::AnyJob& innermost);
+  DerivedGang Describe(const Chain& chain, const kube::AnyJob& maker,
+                       const kube::AnyJob::Part* part, const std::string& replicated) const;
   // The part of `maker` that makes pods of this replicated job; null if none does.
   static const kube::AnyJob::Part* PartOf(const kube::AnyJob& maker,
                                           const std::string& replicated_job);
