@@ -43,7 +43,8 @@ struct Gang {
   // member's owners, innermost first. They stay once no member is live.
   std::string queue_name;
   std::string priority_class_name;
-  bool ours = false;  // some member names our scheduler
+  std::string max_seconds;                          // of execution
+  bool ours = false;                                // some member names our scheduler
   const kube::NotHonoured* not_honoured = nullptr;  // of what it asks for; null normally
   int32_t priority = 0;
   absl::Time created = absl::InfinitePast();
