@@ -283,14 +283,10 @@ bool HasDigit(std::string_view text) { return std::ranges::any_of(text, IsDigitC
 
 LineHead HeadOf(std::string_view line) {
   LineHead head{.body = line, .source = {}, .pod = {}};
-  size_t taken = 0;
+  size_t taken = SternPod(line, &head);
   size_t source_from = 0;
   for (int i = 0; i < kMaxPrefixes; ++i) {
-    size_t length = taken == 0 ? SternPod(line, &head) : 0;
-    if (length > 0) {
-      taken = length;
-      continue;
-    }
+    size_t length = 0;
     for (const Prefix prefix : kPrefixes) {
       length = prefix(line.substr(taken), &head);
       if (length == 0) continue;
