@@ -167,6 +167,31 @@ size_t Host(std::string_view text, LineHead* head) {
   return text.size() - rest.size();
 }
 
+// Whether a line surely begins here: one of a traceback, a launcher's, or an exception.
+bool BeginsLine(std::string_view text) {
+  const size_t colon = text.substr(0, 80).find_first_of(": ");
+  const std::string_view word = text.substr(0, colon);
+  return text.starts_with("  ") || text.starts_with("[20") ||
+         text.starts_with("Traceback (most ") ||
+         (colon != text.npos && text[colon] == ':' &&
+          (word.ends_with("Error") || word.ends_with("Exception")));
+}
+
+// "node2: " of pdsh: letters and a number, which a program's own words may look like as well.
+size_t ShortHost(std::string_view text, LineHead* /*head*/) {
+  constexpr size_t kLongest = 16;
+  const size_t colon = text.substr(0, kLongest).find(": ");
+  if (colon == std::string_view::npos || colon < 3 || !IsDigitChar(text[colon - 1])) return 0;
+  const std::string_view name = text.substr(0, colon);
+  const auto number = std::ranges::find_if(name, IsDigitChar);
+  const auto letters = static_cast<size_t>(number - name.begin());
+  const bool named =
+      letters > 1 &&
+      std::ranges::all_of(name.substr(0, letters), [](char c) { return c >= 'a' && c <= 'z'; }) &&
+      std::ranges::all_of(name.substr(letters), IsDigitChar);
+  return named && BeginsLine(text.substr(colon + 2)) ? colon + 2 : 0;
+}
+
 // "train-3 pytorch " of stern, at the beginning of a line; a program's own words may look like it,
 // so the name is believed before what surely begins a line.
 size_t SternPod(std::string_view text, LineHead* head) {
@@ -186,18 +211,30 @@ size_t SternPod(std::string_view text, LineHead* head) {
   return text.size() - body.size();
 }
 
-constexpr std::array<Prefix, 7> kPrefixes = {CollectorsTime, TorchRank, SrunTask, MpirunRank,
-                                             KubectlPod,     RayWorker, Host};
+constexpr std::array<Prefix, 8> kPrefixes = {CollectorsTime, TorchRank, SrunTask, MpirunRank,
+                                             KubectlPod,     RayWorker, Host,     ShortHost};
+
+// "2024-09-30 05:40:44.810923: E external/xla/..." of XLA, from the letter on; otherwise `body`.
+std::string_view WithoutXlaTime(std::string_view body) {
+  constexpr size_t kTime = sizeof("2024-09-30 05:40:44.810923: ") - 1;
+  const bool timed = body.size() > kTime + 2 && body[4] == '-' && body[10] == ' ' &&
+                     body[13] == ':' && body[19] == '.' && body.substr(26, 2) == ": " &&
+                     body[kTime + 1] == ' ';
+  return timed ? body.substr(kTime) : body;
+}
 
 // "[E302 10:44:12.7 ProcessGroupNCCL.cpp:685]", "[W socket.cpp:464]", "E0302 10:41:18.826000 7 ..."
 Severity GlogSeverity(std::string_view body) {
+  const std::string_view after_time = WithoutXlaTime(body);
+  const bool xla = after_time.size() != body.size();
+  body = after_time;
   const bool bracket = ConsumePrefix(&body, "[");
   if (body.size() < 6) return Severity::kUnsaid;
   const size_t digits = DigitsAt(body.substr(1));
   const bool dated = (digits == 3 || digits == 4) && body[digits + 1] == ' ';
   const bool undated = bracket && digits == 0 && body[1] == ' ' &&
                        body.substr(0, 60).find(".cpp:") != std::string_view::npos;
-  if (!dated && !undated) return Severity::kUnsaid;
+  if (!dated && !undated && !xla) return Severity::kUnsaid;
   switch (body[0]) {
     case 'I':
       return Severity::kInfo;

@@ -196,6 +196,12 @@ bool IsOrigin(const Observation& seen) {
   return !seen.is_result && CauseOf(seen.cause).role == Role::kOrigin;
 }
 
+// What is done to a job from outside gives it time to end, in which it trains on.
+bool LeavesTimeToEnd(CauseId cause) {
+  return cause == CauseId::kProbeFailed || cause == CauseId::kPreempted ||
+         cause == CauseId::kTimeLimit || cause == CauseId::kNodeLost;
+}
+
 bool MayBeSameRank(const Observation& a, const Observation& b) {
   return !a.rank || !b.rank || *a.rank == *b.rank;
 }
@@ -319,6 +325,10 @@ void LogReader::AddLine(const Line& line) {
       at_work_[*line.head.rank] = line.number;
     }
     return;
+  }
+  // Who has trained together could log in; now something there is gone.
+  if (observation->cause == CauseId::kLauncherUnreachable && Steps() > 0) {
+    observation->cause = CauseId::kPeerLost;
   }
   observation->is_plain = observation->is_plain && line.Kind() == TextKind::kMessage &&
                           line.head.severity == Severity::kUnsaid;
@@ -643,7 +653,8 @@ void LogReader::MarkSurvivors() {
     }
     if (seen.is_result || seen.is_event) continue;
     const int64_t steps = ProgressAround(seen) - seen.progress_before;
-    const int64_t enough = seen.is_weak && IsOrigin(seen)      ? kStepsOfRetries
+    const int64_t enough = LeavesTimeToEnd(seen.cause)         ? kStepsOfAnotherStory
+                           : seen.is_weak && IsOrigin(seen)    ? kStepsOfRetries
                            : ends_after(seen.last_line, &seen) ? kStepsOfAnotherStory
                            : seen.is_weak                      ? kStepsOfRetries
                            : seen.is_plain                     ? kStepsOfPlainWords

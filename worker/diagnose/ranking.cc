@@ -20,6 +20,8 @@ constexpr absl::Duration kClockSkew = absl::Seconds(5);
 // PyTorch's longest default timeout is 30 minutes; who notices later than this noticed another
 // thing.
 constexpr absl::Duration kLongestWait = absl::Minutes(35);
+// Launchers give ranks up to half a minute between the signal that they got and SIGTERM.
+constexpr absl::Duration kLongestFarewell = absl::Minutes(1);
 // What is tried again and warned of for longer than this has succeeded in between.
 constexpr absl::Duration kLongestRetries = absl::Minutes(35);
 
@@ -170,8 +172,24 @@ absl::Duration Between(const Finding& a, const Finding& b) {
   return a.time && b.time ? *b.time - *a.time : absl::ZeroDuration();
 }
 
+// Whoever interrupts a launcher makes it end its ranks by SIGTERM, and whatever they raise as they
+// go.
+std::optional<bool> ReplacesInterrupt(const Finding& later, const Finding& first) {
+  const CauseId first_cause = first.observation.cause;
+  const CauseId later_cause = later.observation.cause;
+  if (first_cause == CauseId::kTerminated && later_cause == CauseId::kInterrupted) {
+    return Between(first, later) <= kLongestFarewell;
+  }
+  if (first_cause != CauseId::kInterrupted) return std::nullopt;
+  const bool goes = later_cause == CauseId::kTerminated ||
+                    (later.file == first.file && !later.observation.is_event &&
+                     later.observation.line > first.observation.line);
+  return goes ? std::optional(false) : std::nullopt;
+}
+
 // Whether `later` is rather what went wrong first than `first`, which was seen earlier.
 bool Replaces(const Finding& later, const Finding& first) {
+  if (const auto replaces = ReplacesInterrupt(later, first)) return *replaces;
   const bool one_rank = MayBeOfOneRank(first.observation, later.observation);
   if (one_rank && (Refines(later.observation, first.observation) ||
                    IsDeviceUnder(later.observation, first.observation))) {
