@@ -113,14 +113,24 @@ size_t SrunTask(std::string_view text, LineHead* head) {
   return blanks + digits + 2;
 }
 
+// "[1,3]<stderr>:" of mpirun, "[3]<stderr>:" of horovodrun, perhaps after "Mon Jan  5 10:00:00
+// 2026".
 size_t MpirunRank(std::string_view text, LineHead* head) {
-  if (!text.starts_with('[')) return 0;
-  const size_t comma = 1 + DigitsAt(text.substr(1));
-  if (comma == 1 || !text.substr(comma).starts_with(',')) return 0;
-  const size_t end = comma + 1 + DigitsAt(text.substr(comma + 1));
+  constexpr size_t kDate = sizeof("Mon Jan  5 10:00:00 2026") - 1;
+  const bool dated = text.size() > kDate && text[kDate] == '[' && text[3] == ' ' &&
+                     text[13] == ':' && text[16] == ':';
+  const size_t begin = dated ? kDate : 0;
+  if (!text.substr(begin).starts_with('[')) return 0;
+  size_t number = begin + 1;
+  size_t end = number + DigitsAt(text.substr(number));
+  if (end > number && text.substr(end).starts_with(',')) {
+    number = end + 1;
+    end = number + DigitsAt(text.substr(number));
+  }
+  if (end == number) return 0;
   for (const std::string_view stream : {"]<stderr>:", "]<stdout>:"}) {
     if (!text.substr(end).starts_with(stream)) continue;
-    head->rank = RankNumber(text.substr(comma + 1));
+    head->rank = RankNumber(text.substr(number));
     return end + stream.size();
   }
   return 0;

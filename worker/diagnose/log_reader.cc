@@ -21,6 +21,8 @@ constexpr size_t kMaxRemembered = 4096;
 constexpr size_t kMaxProcesses = 1024;  // more than that share one
 constexpr int kMaxRank = 1'000'000;
 constexpr int kNoRank = -1;
+// Between a process's end and its launcher's word on it.
+constexpr absl::Duration kLongestDying = absl::Minutes(1);
 // Steps after an error that show that it ended nothing, and after which even an end has its own
 // reason.
 constexpr int64_t kStepsOfSurvivors = 5;
@@ -170,6 +172,8 @@ std::optional<Observation> ShownBy(std::string_view text, TextKind kind) {
 bool IsLaunchersOwn(std::string_view text) {
   return text.find("ChildFailedError") != std::string_view::npos ||
          text.find("ProcessRaisedException") != std::string_view::npos ||
+         text.find("died because of an error raised in its creation task") !=
+             std::string_view::npos ||
          text.starts_with("SystemExit") || text.starts_with("subprocess.CalledProcessError");
 }
 
@@ -200,6 +204,17 @@ bool IsOrigin(const Observation& seen) {
 bool LeavesTimeToEnd(CauseId cause) {
   return cause == CauseId::kProbeFailed || cause == CauseId::kPreempted ||
          cause == CauseId::kTimeLimit || cause == CauseId::kNodeLost;
+}
+
+// Whether the kernel killed a process a while before another one ended, of which it says nothing.
+bool IsKillOfAnother(const Observation& kill, const Observation& end) {
+  const auto killed = NumberAfter(kill.text, "Killed process ");
+  if (!killed || kill.count > 1 || !kill.time || !end.time || !end.is_result) return false;
+  for (const std::string_view word : {"(pid: ", "PID ", " pid "}) {
+    const auto ended = NumberAfter(end.text, word);
+    if (ended) return *ended != *killed && end.time->time - kill.time->time > kLongestDying;
+  }
+  return false;
 }
 
 bool MayBeSameRank(const Observation& a, const Observation& b) {
@@ -592,6 +607,15 @@ void LogReader::Add(Observation observation) {
     Observation& seen = facts_.observations[i];
     if (!SameSource(seen, observation)) continue;
     seen.count += observation.count;
+    // Those of several processes are read to their ends in any order.
+    if (observation.line < seen.line) {
+      std::swap(seen.line, observation.line);
+      std::swap(seen.text, observation.text);
+      std::swap(seen.detail, observation.detail);
+      std::swap(seen.time, observation.time);
+      std::swap(seen.time_is_near, observation.time_is_near);
+      if (!seen.time) std::swap(seen.time, observation.time);
+    }
     if (seen.detail.empty()) seen.detail = std::move(observation.detail);
     if (seen.host.empty()) seen.host = std::move(observation.host);
     seen.rank_is_index = seen.rank_is_index && observation.rank_is_index;
@@ -652,6 +676,11 @@ void LogReader::MarkSurvivors() {
       continue;
     }
     if (seen.is_result || seen.is_event) continue;
+    if (absl::c_any_of(facts_.observations,
+                       [&](const Observation& end) { return IsKillOfAnother(seen, end); })) {
+      seen.survived = true;
+      continue;
+    }
     const int64_t steps = ProgressAround(seen) - seen.progress_before;
     const int64_t enough = LeavesTimeToEnd(seen.cause)         ? kStepsOfAnotherStory
                            : seen.is_weak && IsOrigin(seen)    ? kStepsOfRetries

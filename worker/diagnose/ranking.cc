@@ -187,9 +187,37 @@ std::optional<bool> ReplacesInterrupt(const Finding& later, const Finding& first
   return goes ? std::optional(false) : std::nullopt;
 }
 
+// What is done to a job from outside, which its own processes don't bring about.
+bool IsFromOutside(const Observation& seen) {
+  switch (seen.cause) {
+    case CauseId::kProbeFailed:
+    case CauseId::kPreempted:
+    case CauseId::kTimeLimit:
+    case CauseId::kNodeLost:
+    case CauseId::kNodeMemoryLow:
+    case CauseId::kNodeStorageLow:
+    case CauseId::kNodeOutOfMemory:
+    case CauseId::kHostOutOfMemory:
+    case CauseId::kGpuFault:
+    case CauseId::kInterrupted:
+      return true;
+    default:
+      return seen.is_event;
+  }
+}
+
+// What a program that was told to end raises as it goes.
+bool IsRaisedInGoing(const Finding& later, const Finding& first) {
+  const Observation& told = first.observation;
+  return told.cause == CauseId::kTerminated && !told.is_result && !told.is_event &&
+         later.file == first.file && later.observation.line > told.line &&
+         !IsFromOutside(later.observation);
+}
+
 // Whether `later` is rather what went wrong first than `first`, which was seen earlier.
 bool Replaces(const Finding& later, const Finding& first) {
   if (const auto replaces = ReplacesInterrupt(later, first)) return *replaces;
+  if (IsRaisedInGoing(later, first)) return false;
   const bool one_rank = MayBeOfOneRank(first.observation, later.observation);
   if (one_rank && (Refines(later.observation, first.observation) ||
                    IsDeviceUnder(later.observation, first.observation))) {
