@@ -21,6 +21,8 @@ constexpr size_t kMaxRemembered = 4096;
 constexpr size_t kMaxProcesses = 1024;  // more than that share one
 constexpr int kMaxRank = 1'000'000;
 constexpr int kNoRank = -1;
+// What the end that a key of the terminal asked for writes, in between.
+constexpr int64_t kLinesOfInterrupt = 100;
 // Between a process's end and its launcher's word on it.
 constexpr absl::Duration kLongestDying = absl::Minutes(1);
 // Steps after an error that show that it ended nothing, and after which even an end has its own
@@ -206,6 +208,14 @@ bool LeavesTimeToEnd(CauseId cause) {
          cause == CauseId::kTimeLimit || cause == CauseId::kNodeLost;
 }
 
+// What is tried again until all ranks are there, which a step shows that they are.
+bool IsOfRendezvous(const Observation& seen) {
+  const bool of_ranks = seen.cause == CauseId::kConnectionRefused ||
+                        seen.cause == CauseId::kPeerUnreachable ||
+                        seen.cause == CauseId::kNameNotFound;
+  return (seen.is_weak && of_ranks) || seen.cause == CauseId::kLauncherUnreachable;
+}
+
 // Whether the kernel killed a process a while before another one ended, of which it says nothing.
 bool IsKillOfAnother(const Observation& kill, const Observation& end) {
   const auto killed = NumberAfter(kill.text, "Killed process ");
@@ -274,6 +284,7 @@ void LogReader::Read(int64_t number, std::string_view text, std::optional<absl::
   in_summary_ = ReadSummary(line.head.body);
   if (!in_summary_) ReadWriter(line);
   ReadEnd(text);
+  if (line.head.body.starts_with("^C")) interrupt_ = number;
   facts_.progress.Read(text);
   ReadRecovery(line);
   const bool of_traceback = ReadTraceback(line);
@@ -354,6 +365,7 @@ void LogReader::AddLine(const Line& line) {
     observation->rank_is_index = line.head.rank_is_index;
   }
   if (observation->host.empty()) observation->host = host_.empty() ? PlaceOf(line) : host_;
+  observation->is_result = observation->is_result || IsToldByLauncher(*observation);
   observation->is_event = line.is_event;
   observation->is_listed = !line.object.empty();
   observation->is_root = in_root_ && observation->is_result;
@@ -466,6 +478,7 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   // Of a worker that another process tells of.
   if (!observation->rank) observation->rank = directory_.Find(raised.text);
   if (observation->host.empty()) observation->host = process.host;
+  observation->is_result = observation->is_result || IsToldByLauncher(*observation);
   observation->time = process.time_after;
   observation->time_is_near = process.time_after && !came_;
   Add(*std::move(observation));
@@ -535,6 +548,9 @@ bool LogReader::ReadSummary(std::string_view line) {
 // 7
 // ... exited on signal 6": the rank if the launcher says no more.
 void LogReader::ReadEnd(std::string_view line) {
+  if (line.find(" closing signal ") != std::string_view::npos) {
+    if (const auto pid = NumberAfter(line, "Sending process ")) Remember(*pid, &closed_);
+  }
   if (root_rank_) return;
   const bool torchrun = line.find("failed (exitcode: ") != std::string_view::npos;
   const bool mpirun = line.find("noticed that process rank ") != std::string_view::npos;
@@ -543,6 +559,13 @@ void LogReader::ReadEnd(std::string_view line) {
   if (!rank || *rank < 0 || *rank > kMaxRank) return;
   root_rank_ = static_cast<int>(*rank);
   root_is_local_ = torchrun;
+}
+
+// Whether a signal came from the launcher, which knows why.
+bool LogReader::IsToldByLauncher(const Observation& seen) const {
+  if (seen.cause != CauseId::kTerminated && seen.cause != CauseId::kInterrupted) return false;
+  const auto pid = NumberAfter(seen.text, "SignalException: Process ");
+  return pid && closed_.contains(*pid);
 }
 
 void LogReader::ReadWriter(const Line& line) {
@@ -590,10 +613,15 @@ int64_t LogReader::ProgressOf(std::optional<int> rank) const {
 
 // The steps that may show that something was survived: of a warning of no rank, anybody's.
 int64_t LogReader::ProgressAround(const Observation& seen) const {
-  return seen.is_weak && !seen.rank ? Steps() : ProgressOf(seen.rank);
+  const bool of_all = (seen.is_weak && !seen.rank) || seen.cause == CauseId::kLauncherUnreachable;
+  return of_all ? Steps() : ProgressOf(seen.rank);
 }
 
 void LogReader::Add(Observation observation) {
+  if (observation.cause == CauseId::kTerminated && !observation.is_event && interrupt_ > 0 &&
+      interrupt_ <= observation.line && observation.line - interrupt_ <= kLinesOfInterrupt) {
+    observation.cause = CauseId::kInterrupted;
+  }
   for (const auto& [recovery, object] : recovered_) {
     if (observation.cause == recovery->cause && (object.empty() || observation.host == object)) {
       return;
@@ -684,6 +712,7 @@ void LogReader::MarkSurvivors() {
     const int64_t steps = ProgressAround(seen) - seen.progress_before;
     const int64_t enough = LeavesTimeToEnd(seen.cause)         ? kStepsOfAnotherStory
                            : seen.is_weak && IsOrigin(seen)    ? kStepsOfRetries
+                           : IsOfRendezvous(seen)              ? kStepsOfRetries
                            : ends_after(seen.last_line, &seen) ? kStepsOfAnotherStory
                            : seen.is_weak                      ? kStepsOfRetries
                            : seen.is_plain                     ? kStepsOfPlainWords

@@ -96,6 +96,7 @@ class LogReader {
   void ReadSection(std::string_view line);
   bool ReadSummary(std::string_view line);
   void ReadEnd(std::string_view line);
+  bool IsToldByLauncher(const Observation& seen) const;
   void ReadCourse(const Line& line);
   void ReadRank(Line* line);
   void DistrustIndices();
@@ -131,7 +132,9 @@ class LogReader {
   std::set<int> indices_;        // those that only a launcher's count says
   bool indices_differ_ = false;  // that count is of something else
   std::set<std::string> hosts_;
-  std::optional<int> rank_;  // of the line that is being read
+  std::set<int64_t> closed_;  // processes that their launcher told to end
+  int64_t interrupt_ = 0;     // the last line in which a terminal shows Ctrl-C
+  std::optional<int> rank_;   // of the line that is being read
   std::string host_;
   bool in_summary_ = false;              // torchrun's, of who failed
   bool in_root_ = false;                 // of that, the part on who failed first

@@ -99,6 +99,10 @@ std::vector<Finding> Gather(std::vector<LogFacts> logs) {
   return findings;
 }
 
+bool MayBeSameRank(const Observation& a, const Observation& b) {
+  return !a.rank || !b.rank || *a.rank == *b.rank;
+}
+
 bool MayBeOfOneRank(const Observation& a, const Observation& b) {
   if (a.rank && b.rank) return a.rank == b.rank;
   if (!a.host.empty() && !b.host.empty() && a.host != b.host) return false;
@@ -187,15 +191,25 @@ std::optional<bool> ReplacesInterrupt(const Finding& later, const Finding& first
   return goes ? std::optional(false) : std::nullopt;
 }
 
-// What is done to a job from outside, which its own processes don't bring about.
-bool IsFromOutside(const Observation& seen) {
-  switch (seen.cause) {
+// Why the cluster ends a pod or a job: by SIGTERM.
+bool IsReasonToEnd(CauseId cause) {
+  switch (cause) {
     case CauseId::kProbeFailed:
     case CauseId::kPreempted:
     case CauseId::kTimeLimit:
     case CauseId::kNodeLost:
     case CauseId::kNodeMemoryLow:
     case CauseId::kNodeStorageLow:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// What is done to a job from outside, which its own processes don't bring about.
+bool IsFromOutside(const Observation& seen) {
+  if (IsReasonToEnd(seen.cause)) return true;
+  switch (seen.cause) {
     case CauseId::kNodeOutOfMemory:
     case CauseId::kHostOutOfMemory:
     case CauseId::kGpuFault:
@@ -211,13 +225,25 @@ bool IsRaisedInGoing(const Finding& later, const Finding& first) {
   const Observation& told = first.observation;
   return told.cause == CauseId::kTerminated && !told.is_result && !told.is_event &&
          later.file == first.file && later.observation.line > told.line &&
-         !IsFromOutside(later.observation);
+         MayBeSameRank(told, later.observation) && !IsFromOutside(later.observation);
+}
+
+// A traceback has no time but that of the line after it, which may be what came of it.
+bool IsDatedByWhatCameOfIt(const Finding& cause, const Finding& first) {
+  const Observation& seen = cause.observation;
+  return cause.file == first.file && seen.line < first.observation.line && seen.time_is_near &&
+         !seen.is_result && !seen.is_weak && cause.time == first.time &&
+         Strength(cause) > Strength(first);
 }
 
 // Whether `later` is rather what went wrong first than `first`, which was seen earlier.
 bool Replaces(const Finding& later, const Finding& first) {
   if (const auto replaces = ReplacesInterrupt(later, first)) return *replaces;
   if (IsRaisedInGoing(later, first)) return false;
+  if (IsDatedByWhatCameOfIt(later, first)) return true;
+  if (first.observation.cause == CauseId::kTerminated && IsReasonToEnd(later.observation.cause)) {
+    return Between(first, later) <= kLongestFarewell;
+  }
   const bool one_rank = MayBeOfOneRank(first.observation, later.observation);
   if (one_rank && (Refines(later.observation, first.observation) ||
                    IsDeviceUnder(later.observation, first.observation))) {
