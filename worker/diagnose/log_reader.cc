@@ -179,6 +179,14 @@ bool IsLaunchersOwn(std::string_view text) {
          text.starts_with("SystemExit") || text.starts_with("subprocess.CalledProcessError");
 }
 
+// A line that begins so is no part of an exception's message.
+bool IsLaunchersWord(std::string_view body) {
+  constexpr std::array<std::string_view, 9> kWords = {
+      "pdsh@", "srun: ", "slurmstepd: ", "mpirun",        "(raylet",
+      "ssh: ", "^C",     "+ ",           "Connection to "};
+  return absl::c_any_of(kWords, [&](std::string_view word) { return body.starts_with(word); });
+}
+
 // What an exception shows: the last of its chain, or else the earliest that says why.
 std::optional<Observation> ShownBy(const Raised& raised) {
   std::optional<Observation> result = ShownBy(raised.text, TextKind::kException);
@@ -276,6 +284,7 @@ void LogReader::Read(int64_t number, std::string_view text, std::optional<absl::
   }
   Line line{.number = number, .text = text, .head = HeadOf(text), .is_event = IsEvent(text)};
   if (!line.is_event) line.time = TimeOf(text);
+  if (line.time) SettleTime(&*line.time);
   directory_.Read(text);
   ReadRank(&line);
   ReadSection(text);
@@ -390,11 +399,11 @@ bool LogReader::ReadTraceback(const Line& line) {
   // "ncclSystemError: ..." is the second line of PyTorch's message.
   const Pattern* pattern =
       body.starts_with("nccl") ? nullptr : FindPattern(body, TextKind::kMessage);
-  const bool apart = line.is_event || line.is_status || in_summary_ ||
-                     (line.time.has_value() && body == line.text) ||
-                     line.head.severity != Severity::kUnsaid || IsProgress(body) ||
-                     body.starts_with("====") || body.starts_with("----") ||
-                     (pattern != nullptr && pattern->kind == RowKind::kResult);
+  const bool apart =
+      line.is_event || line.is_status || in_summary_ ||
+      (line.time.has_value() && body == line.text) || line.head.severity != Severity::kUnsaid ||
+      IsProgress(body) || body.starts_with("====") || body.starts_with("----") ||
+      IsLaunchersWord(body) || (pattern != nullptr && pattern->kind == RowKind::kResult);
   bool raises_anew = !process.reader.HasRaised();
   const bool taken = process.reader.Read(line.number, body, apart);
   while (const std::optional<Raised> raised = process.reader.Take()) {
@@ -482,6 +491,15 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   observation->time = process.time_after;
   observation->time_is_near = process.time_after && !came_;
   Add(*std::move(observation));
+}
+
+// A time in whole seconds, as launchers write them, after one in parts of that second.
+void LogReader::SettleTime(LineTime* time) const {
+  if (!last_time_ || time->time != absl::FromUnixSeconds(absl::ToUnixSeconds(time->time))) return;
+  const absl::Time last =
+      last_time_->has_year ? last_time_->time : WithYearNear(last_time_->time, time->time);
+  const absl::Time here = time->has_year ? time->time : WithYearNear(time->time, last);
+  if (here < last && last - here < absl::Seconds(1)) *time = *last_time_;
 }
 
 void LogReader::ReadTime(const Line& line) {
@@ -696,6 +714,15 @@ void LogReader::MarkSurvivors() {
              (of == nullptr || MayBeSameRank(*of, other));
     });
   };
+  // What came after more steps is why it ended.
+  const auto is_explained = [this](const Observation& of) {
+    return absl::c_any_of(facts_.observations, [&](const Observation& other) {
+      return !other.is_result && !other.is_event && !other.is_weak &&
+             CauseOf(other.cause).role != Role::kWarning && other.line > of.last_line &&
+             MayBeSameRank(of, other) &&
+             other.progress_before - of.progress_before >= kStepsOfSurvivors;
+    });
+  };
   const bool completed = completion_ > 0 && !ends_after(completion_, nullptr);
   const bool went_on = restart_ > 0 && Steps() - restart_steps_ >= kStepsOfSurvivors;
   for (Observation& seen : facts_.observations) {
@@ -710,13 +737,14 @@ void LogReader::MarkSurvivors() {
       continue;
     }
     const int64_t steps = ProgressAround(seen) - seen.progress_before;
-    const int64_t enough = LeavesTimeToEnd(seen.cause)         ? kStepsOfAnotherStory
-                           : seen.is_weak && IsOrigin(seen)    ? kStepsOfRetries
-                           : IsOfRendezvous(seen)              ? kStepsOfRetries
-                           : ends_after(seen.last_line, &seen) ? kStepsOfAnotherStory
-                           : seen.is_weak                      ? kStepsOfRetries
-                           : seen.is_plain                     ? kStepsOfPlainWords
-                                                               : kStepsOfSurvivors;
+    const int64_t enough = LeavesTimeToEnd(seen.cause)      ? kStepsOfAnotherStory
+                           : seen.is_weak && IsOrigin(seen) ? kStepsOfRetries
+                           : IsOfRendezvous(seen)           ? kStepsOfRetries
+                           : ends_after(seen.last_line, &seen) && !is_explained(seen)
+                               ? kStepsOfAnotherStory
+                           : seen.is_weak  ? kStepsOfRetries
+                           : seen.is_plain ? kStepsOfPlainWords
+                                           : kStepsOfSurvivors;
     seen.survived = steps >= enough;
   }
 }

@@ -92,6 +92,7 @@ class LogReader {
   };
 
   void Finish();
+  void SettleTime(LineTime* time) const;
   void ReadTime(const Line& line);
   void ReadSection(std::string_view line);
   bool ReadSummary(std::string_view line);

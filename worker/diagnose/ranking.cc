@@ -109,6 +109,20 @@ bool MayBeOfOneRank(const Observation& a, const Observation& b) {
   return !IsNoticedByOther(a, b) && !IsNoticedByOther(b, a);
 }
 
+// Whether `why` says nothing of how a process ended that had ended before, or by another hand.
+bool IsOfAnotherEnd(const Finding& end, const Finding& why) {
+  const CauseId ended = end.observation.cause;
+  const CauseId cause = why.observation.cause;
+  if (!end.observation.is_result || ended == CauseId::kTerminated ||
+      ended == CauseId::kInterrupted) {
+    return false;
+  }
+  if (cause == CauseId::kProbeFailed) return why.observation.is_weak;
+  const bool before = end.file == why.file && end.observation.line < why.observation.line &&
+                      (!end.time || !why.time || *end.time <= *why.time);
+  return before && (cause == CauseId::kTerminated || cause == CauseId::kInterrupted);
+}
+
 // How a rank ended says nothing beside what it, or its log, says of why.
 void DropResults(std::vector<Finding>* findings) {
   const auto of_one_source = [](const Finding& a, const Finding& b) {
@@ -123,7 +137,7 @@ void DropResults(std::vector<Finding>* findings) {
   }
   std::erase_if(*findings, [&](const Finding& finding) {
     return finding.observation.is_result && std::ranges::any_of(whys, [&](const Finding& why) {
-             return of_one_source(finding, why);
+             return of_one_source(finding, why) && !IsOfAnotherEnd(finding, why);
            });
   });
 }
@@ -238,6 +252,8 @@ bool IsDatedByWhatCameOfIt(const Finding& cause, const Finding& first) {
 
 // Whether `later` is rather what went wrong first than `first`, which was seen earlier.
 bool Replaces(const Finding& later, const Finding& first) {
+  if (IsOfAnotherEnd(first, later)) return false;
+  if (IsOfAnotherEnd(later, first)) return true;
   if (const auto replaces = ReplacesInterrupt(later, first)) return *replaces;
   if (IsRaisedInGoing(later, first)) return false;
   if (IsDatedByWhatCameOfIt(later, first)) return true;
