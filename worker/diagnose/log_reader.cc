@@ -30,7 +30,7 @@ constexpr absl::Duration kLongestDying = absl::Minutes(1);
 constexpr int64_t kStepsOfSurvivors = 5;
 constexpr int64_t kStepsOfPlainWords = 3;
 constexpr int64_t kStepsOfRetries = 1;
-constexpr int64_t kStepsOfAnotherStory = 50;
+constexpr int64_t kStepsOfAnotherStory = 10;
 
 // Whether "Warning  NodeNotReady  pod/train-3 ..." names an object after the reason.
 bool NamesObject(std::string_view event) {
@@ -179,6 +179,13 @@ bool IsLaunchersOwn(std::string_view text) {
          text.starts_with("SystemExit") || text.starts_with("subprocess.CalledProcessError");
 }
 
+// From `a` to `b`; one of them may have no year.
+absl::Duration Since(const LineTime& a, const LineTime& b) {
+  const absl::Time from = a.has_year || !b.has_year ? a.time : WithYearNear(a.time, b.time);
+  const absl::Time to = b.has_year || !a.has_year ? b.time : WithYearNear(b.time, a.time);
+  return to - from;
+}
+
 // A line that begins so is no part of an exception's message.
 bool IsLaunchersWord(std::string_view body) {
   constexpr std::array<std::string_view, 9> kWords = {
@@ -233,6 +240,13 @@ bool IsKillOfAnother(const Observation& kill, const Observation& end) {
     if (ended) return *ended != *killed && end.time->time - kill.time->time > kLongestDying;
   }
   return false;
+}
+
+// An end that needs no reason that was told long before.
+bool IsEndByItself(CauseId cause) {
+  return cause == CauseId::kKilled || cause == CauseId::kProgramCrash ||
+         cause == CauseId::kDataWorkerDied || cause == CauseId::kTerminated ||
+         cause == CauseId::kInterrupted;
 }
 
 bool MayBeSameRank(const Observation& a, const Observation& b) {
@@ -362,7 +376,9 @@ void LogReader::AddLine(const Line& line) {
     return;
   }
   // Who has trained together could log in; now something there is gone.
-  if (observation->cause == CauseId::kLauncherUnreachable && Steps() > 0) {
+  const bool was_there = line.text.find("exit code 255") != line.text.npos ||
+                         line.text.find("has lost communication") != line.text.npos;
+  if (observation->cause == CauseId::kLauncherUnreachable && was_there && Steps() > 0) {
     observation->cause = CauseId::kPeerLost;
   }
   observation->is_plain = observation->is_plain && line.Kind() == TextKind::kMessage &&
@@ -455,6 +471,7 @@ bool LogReader::ReadQuotedTraceback(const Line& line) {
 }
 
 void LogReader::AddRaised(const Raised& raised, const Process& process) {
+  if (raised.in_teardown && raised.before.empty()) return;
   std::optional<Observation> observation = ShownBy(raised);
   if (!observation) return;
   // Checkpoints are of the same formats, but no data worker reads them.
@@ -488,23 +505,25 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   if (!observation->rank) observation->rank = directory_.Find(raised.text);
   if (observation->host.empty()) observation->host = process.host;
   observation->is_result = observation->is_result || IsToldByLauncher(*observation);
-  observation->time = process.time_after;
-  observation->time_is_near = process.time_after && !came_;
+  // After all that has a time.
+  const bool in_the_end = ended_ && raised.line > last_timed_ && latest_ && !came_;
+  observation->time = in_the_end ? latest_ : process.time_after;
+  observation->time_is_near = observation->time && !came_;
   Add(*std::move(observation));
 }
 
 // A time in whole seconds, as launchers write them, after one in parts of that second.
 void LogReader::SettleTime(LineTime* time) const {
   if (!last_time_ || time->time != absl::FromUnixSeconds(absl::ToUnixSeconds(time->time))) return;
-  const absl::Time last =
-      last_time_->has_year ? last_time_->time : WithYearNear(last_time_->time, time->time);
-  const absl::Time here = time->has_year ? time->time : WithYearNear(time->time, last);
-  if (here < last && last - here < absl::Seconds(1)) *time = *last_time_;
+  const absl::Duration before = Since(*time, *last_time_);
+  if (before > absl::ZeroDuration() && before < absl::Seconds(1)) *time = *last_time_;
 }
 
 void LogReader::ReadTime(const Line& line) {
   if (!line.time) return;
   last_time_ = line.time;
+  last_timed_ = line.number;
+  if (!latest_ || Since(*latest_, *line.time) > absl::ZeroDuration()) latest_ = line.time;
   FillTimes(*line.time);
   for (const std::string& source : undated_) processes_[source].time_after = line.time;
   undated_.clear();
@@ -653,6 +672,14 @@ void LogReader::Add(Observation observation) {
     Observation& seen = facts_.observations[i];
     if (!SameSource(seen, observation)) continue;
     seen.count += observation.count;
+    // What was survived once may end a job the next time.
+    if (seen.survived != observation.survived) {
+      if (seen.survived) {
+        observation.count = seen.count;
+        seen = std::move(observation);
+      }
+      return;
+    }
     // Those of several processes are read to their ends in any order.
     if (observation.line < seen.line) {
       std::swap(seen.line, observation.line);
@@ -711,7 +738,7 @@ void LogReader::MarkSurvivors() {
   const auto ends_after = [this](int64_t line, const Observation* of) {
     return absl::c_any_of(facts_.observations, [&](const Observation& other) {
       return other.is_result && other.last_line > line &&
-             (of == nullptr || MayBeSameRank(*of, other));
+             (of == nullptr || (MayBeSameRank(*of, other) && !IsEndByItself(other.cause)));
     });
   };
   // What came after more steps is why it ended.
@@ -833,12 +860,13 @@ void LogReader::FillWriters() {
 }
 
 void LogReader::Finish() {
+  ended_ = true;
   for (auto& [source, process] : processes_) {
     while (const std::optional<Raised> raised = process.reader.Finish()) {
       AddRaised(*raised, process);
     }
   }
-  if (last_time_) FillTimes(*last_time_);
+  if (latest_) FillTimes(*latest_);
   if (!indices_differ_) ranks_.merge(indices_);
   for (Observation& seen : facts_.observations) {
     if (indices_differ_ && seen.rank_is_index) seen.rank.reset();

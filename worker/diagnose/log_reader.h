@@ -145,6 +145,9 @@ class LogReader {
   std::set<std::string> failure_times_;  // of the others that weren't stopped
   bool root_is_guess_ = false;           // others failed in the same second
   std::optional<LineTime> last_time_;
+  std::optional<LineTime> latest_;  // of all, while launchers tell of the past in the end
+  bool ended_ = false;              // the log
+  int64_t last_timed_ = 0;          // the last line with a time
   std::optional<absl::Time> came_;
   size_t untimed_ = 0;                        // observations from here on wait for the next time
   std::map<std::string, Process> processes_;  // by what their lines begin with

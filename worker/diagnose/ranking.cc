@@ -120,7 +120,8 @@ bool IsOfAnotherEnd(const Finding& end, const Finding& why) {
   if (cause == CauseId::kProbeFailed) return why.observation.is_weak;
   const bool before = end.file == why.file && end.observation.line < why.observation.line &&
                       (!end.time || !why.time || *end.time <= *why.time);
-  return before && (cause == CauseId::kTerminated || cause == CauseId::kInterrupted);
+  return before && (cause == CauseId::kTerminated || cause == CauseId::kInterrupted ||
+                    RoleOf(why.observation) == Role::kEcho);
 }
 
 // How a rank ended says nothing beside what it, or its log, says of why.
@@ -198,6 +199,12 @@ std::optional<bool> ReplacesInterrupt(const Finding& later, const Finding& first
   if (first_cause == CauseId::kTerminated && later_cause == CauseId::kInterrupted) {
     return Between(first, later) <= kLongestFarewell;
   }
+  // Somebody who saw that a rank was gone.
+  const bool timed = first.time && later.time && !later.observation.time_is_near;
+  if (later_cause == CauseId::kInterrupted && !timed && first.file == later.file &&
+      first.observation.line < later.observation.line && !first.observation.is_result) {
+    return Strength(first) <= 1;
+  }
   if (first_cause != CauseId::kInterrupted) return std::nullopt;
   const bool goes = later_cause == CauseId::kTerminated ||
                     (later.file == first.file && !later.observation.is_event &&
@@ -269,7 +276,8 @@ bool Replaces(const Finding& later, const Finding& first) {
   const bool of_one = first.observation.rank && first.observation.rank == later.observation.rank;
   if (first.observation.cause == CauseId::kProcessEnded && first.observation.is_result &&
       (!first.observation.is_root || of_one) && later.observation.is_result &&
-      Strength(later) == kOriginStrength && later.observation.cause != CauseId::kProcessEnded) {
+      Strength(later) == kOriginStrength && later.observation.cause != CauseId::kProcessEnded &&
+      later.observation.cause != CauseId::kLauncherUnreachable) {
     return Between(first, later) <= kClockSkew;
   }
   if (later.observation.is_result && one_rank) return false;

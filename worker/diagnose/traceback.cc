@@ -76,6 +76,14 @@ std::string FrameIn(std::string_view body) {
   return Printable(Concat(path, ":", *line, function.empty() ? "" : " in ", function), kMaxWhere);
 }
 
+// A frame of what Python runs when it ends.
+bool IsOfTeardown(std::string_view body) {
+  constexpr std::array<std::string_view, 5> kFunctions = {
+      ", in _run_finalizers", ", in _exit_function", ", in _python_exit", ", in __del__",
+      ", in _run_exitfuncs"};
+  return absl::c_any_of(kFunctions, [&](std::string_view end) { return body.ends_with(end); });
+}
+
 // The same of rich's "│ PATH:LINE in FUNCTION   │".
 std::string FrameInBox(std::string_view body) {
   if (!ConsumePrefix(&body, kBar)) return "";
@@ -153,6 +161,7 @@ bool TracebackReader::ReadFrames(int64_t number, std::string_view body, bool apa
       body.starts_with("╰")) {
     std::string where = body.starts_with(kBar) ? FrameInBox(body) : FrameIn(body);
     if (!where.empty()) raised_.where = std::move(where);
+    if (IsOfTeardown(body)) raised_.in_teardown = true;
     strays_ = 0;
     return true;
   }

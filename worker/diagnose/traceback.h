@@ -20,6 +20,8 @@ struct Raised {
   // The same texts of the exceptions that it was raised from or while handling, the first one
   // first.
   std::vector<std::string> before;
+  // By what Python does as it ends, of which nothing comes.
+  bool in_teardown = false;
   bool has_frames = false;
   // Of the process that torch.multiprocessing's spawn names.
   std::optional<int> process;
