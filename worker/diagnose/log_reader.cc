@@ -667,6 +667,7 @@ void LogReader::Add(Observation observation) {
   if (observation.last_line == 0) {
     observation.last_line = observation.line;
     observation.progress_before = ProgressAround(observation);
+    observation.all_before = Steps();
   }
   for (size_t i = section_start_; i < facts_.observations.size(); ++i) {
     Observation& seen = facts_.observations[i];
@@ -699,6 +700,7 @@ void LogReader::Add(Observation observation) {
     seen.is_root = seen.is_root || observation.is_root;
     seen.last_line = std::max(seen.last_line, observation.last_line);
     seen.progress_before = std::max(seen.progress_before, observation.progress_before);
+    seen.all_before = std::max(seen.all_before, observation.all_before);
     return;
   }
   if (facts_.observations.size() >= kMaxObservations) {
@@ -742,12 +744,14 @@ void LogReader::MarkSurvivors() {
     });
   };
   // What came after more steps is why it ended.
-  const auto is_explained = [this](const Observation& of) {
+  const auto writers = static_cast<int64_t>(std::max<size_t>(progress_.size(), 1));
+  const auto is_explained = [&](const Observation& of) {
     return absl::c_any_of(facts_.observations, [&](const Observation& other) {
       return !other.is_result && !other.is_event && !other.is_weak &&
              CauseOf(other.cause).role != Role::kWarning && other.line > of.last_line &&
              MayBeSameRank(of, other) &&
-             other.progress_before - of.progress_before >= kStepsOfSurvivors;
+             (of.rank ? other.progress_before - of.progress_before
+                      : (other.all_before - of.all_before) / writers) >= kStepsOfSurvivors;
     });
   };
   const bool completed = completion_ > 0 && !ends_after(completion_, nullptr);

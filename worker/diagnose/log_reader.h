@@ -46,6 +46,7 @@ struct Observation {
   std::string peer_address = {};
   int64_t last_line = 0;        // the last such line
   int64_t progress_before = 0;  // lines of progress before that
+  int64_t all_before = 0;       // the same, of all ranks
 };
 
 // Whether `seen` is what another rank than the one that came to `end` tells of that: who loses its
