@@ -218,6 +218,70 @@ TEST(Diagnosis, WhatTrainingWentOnAfterIsAWarningUnlessItsProcessThenEnded) {
   EXPECT_THAT(Summary(ExplainTexts({text})), ElementsAre("first storage-failed rank 2 0:1"));
 }
 
+TEST(Diagnosis, WhatWasCaughtLongBeforeAnEndSaysNothingOfIt) {
+  std::string text = "OSError: [Errno 5] Input/output error\n";
+  for (int step = 0; step < 8; ++step) Append(&text, "step ", step, " loss 9.3\n");
+  EXPECT_THAT(Summary(ExplainTexts({text + "torch.OutOfMemoryError: CUDA out of memory.\n\n\n"
+                                           "api.py:874] failed (exitcode: 1) local_rank: 2\n"})),
+              ElementsAre("first out-of-memory rank 2 0:10", "warning storage-failed rank 2 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({text + "[ERROR] [launch.py:325] exits with return code = -9"})),
+              ElementsAre("first killed 0:10", "warning storage-failed 0:1"));
+}
+
+TEST(Diagnosis, AnInterruptIsWhyALauncherEndsItsRanks) {
+  const std::string end =
+      "W0211 14:21:33.4 8 torch/distributed/elastic/agent/server/api.py:719] Received "
+      "Signals.SIGTERM death signal, shutting down workers\n";
+  const std::string interrupt = "[rank1]: KeyboardInterrupt\n\n\n";
+  EXPECT_THAT(Summary(ExplainTexts({end})), ElementsAre("first terminated 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({"^C\n" + end})), ElementsAre("first interrupted 0:2"));
+  EXPECT_THAT(Summary(ExplainTexts({end + interrupt})).front(), "first interrupted rank 1 0:2");
+  EXPECT_THAT(Summary(ExplainTexts({interrupt + "FileNotFoundError: pymp-1\n"})).front(),
+              "first interrupted rank 1 0:1");
+}
+
+TEST(Diagnosis, WhatTheLauncherToldARankIsNotWhyItEnded) {
+  EXPECT_THAT(Summary(ExplainTexts({"W0302 10:43:09.1 40 api.py:900] Sending process 77 closing "
+                                    "signal SIGTERM\n"
+                                    "[rank0]: SignalException: Process 77 got signal: 15\n"
+                                    "[rank1]: ZeroDivisionError: division by zero\n\n\n"
+                                    "E0302 10:43:09.4 40 api.py:869] failed (exitcode: 1) "
+                                    "local_rank: 1 (pid: 78)\n"}))
+                  .front(),
+              "first python-exception rank 1 0:3");
+}
+
+TEST(Diagnosis, WhatAProgramRaisesAsItIsToldToEndIsNoCause) {
+  EXPECT_THAT(Summary(ExplainTexts({"W0302 10:43:09.1 1 api.py:719] Received Signals.SIGTERM death "
+                                    "signal, shutting down workers\n"
+                                    "FileNotFoundError: [Errno 2] No such file or directory\n"}))
+                  .front(),
+              "first terminated 0:1");
+}
+
+TEST(Diagnosis, AnEndThatCameBeforeASignalIsntExplainedByIt) {
+  EXPECT_THAT(Summary(ExplainTexts({"[launch.py:325] exits with return code = -11\n"
+                                    "Received 15 death signal, shutting down workers\n"}))
+                  .front(),
+              "first program-crash 0:1");
+}
+
+TEST(Diagnosis, AProbeThatFailedOnceEndedNothing) {
+  const std::string probe =
+      "  Warning  Unhealthy  9m  kubelet  Liveness probe failed: context deadline exceeded\n";
+  EXPECT_THAT(Summary(ExplainTexts({probe + "      Reason:       OOMKilled\n"})).front(),
+              "first host-out-of-memory 0:2");
+  EXPECT_THAT(Summary(ExplainTexts({probe + "      Exit Code:    143\n"})).front(),
+              "first probe-failed 0:1");
+}
+
+TEST(Diagnosis, WhoeverTrainedTogetherCouldLogIn) {
+  const std::string gone = "pdsh@launcher: worker-1: ssh exited with exit code 255\n";
+  EXPECT_THAT(Summary(ExplainTexts({gone})), ElementsAre("first launcher-unreachable 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({"worker-0: step 1 loss 2.2\n" + gone})),
+              ElementsAre("first peer-lost 0:2"));
+}
+
 TEST(Diagnosis, HowARankEndedSaysNothingBesideWhatItSaidOfWhy) {
   EXPECT_THAT(Summary(ExplainTexts({"[rank1]: ValueError: x\n"
                                     "  rank      : 1 (local_rank: 1)\n  exitcode  : -6 (pid: 7)\n"

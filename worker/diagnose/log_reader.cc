@@ -233,6 +233,9 @@ bool IsOfRendezvous(const Observation& seen) {
 
 // Whether the kernel killed a process a while before another one ended, of which it says nothing.
 bool IsKillOfAnother(const Observation& kill, const Observation& end) {
+  if (kill.cause != CauseId::kHostOutOfMemory && kill.cause != CauseId::kNodeOutOfMemory) {
+    return false;
+  }
   const auto killed = NumberAfter(kill.text, "Killed process ");
   if (!killed || kill.count > 1 || !kill.time || !end.time || !end.is_result) return false;
   for (const std::string_view word : {"(pid: ", "PID ", " pid "}) {
@@ -307,7 +310,7 @@ void LogReader::Read(int64_t number, std::string_view text, std::optional<absl::
   in_summary_ = ReadSummary(line.head.body);
   if (!in_summary_) ReadWriter(line);
   ReadEnd(text);
-  if (line.head.body.starts_with("^C")) interrupt_ = number;
+  if (line.head.body.starts_with("^C") || text.ends_with("^C")) interrupt_ = number;
   facts_.progress.Read(text);
   ReadRecovery(line);
   const bool of_traceback = ReadTraceback(line);
@@ -381,6 +384,10 @@ void LogReader::AddLine(const Line& line) {
   if (observation->cause == CauseId::kLauncherUnreachable && was_there && Steps() > 0) {
     observation->cause = CauseId::kPeerLost;
   }
+  // The kubelet's last word on it, not one of several.
+  const bool is_killed = observation->cause == CauseId::kProbeFailed &&
+                         line.text.find(" probe, will be ") != line.text.npos;
+  observation->is_weak = observation->is_weak && !is_killed;
   observation->is_plain = observation->is_plain && line.Kind() == TextKind::kMessage &&
                           line.head.severity == Severity::kUnsaid;
   observation->line = line.number;
@@ -739,6 +746,8 @@ void LogReader::DropStrangers() {
 void LogReader::MarkSurvivors() {
   const auto ends_after = [this](int64_t line, const Observation* of) {
     return absl::c_any_of(facts_.observations, [&](const Observation& other) {
+      // Who has done its work, and waits for others or serves them, is told to end.
+      if (of == nullptr && other.cause == CauseId::kTerminated) return false;
       return other.is_result && other.last_line > line &&
              (of == nullptr || (MayBeSameRank(*of, other) && !IsEndByItself(other.cause)));
     });
@@ -747,9 +756,9 @@ void LogReader::MarkSurvivors() {
   const auto writers = static_cast<int64_t>(std::max<size_t>(progress_.size(), 1));
   const auto is_explained = [&](const Observation& of) {
     return absl::c_any_of(facts_.observations, [&](const Observation& other) {
-      return !other.is_result && !other.is_event && !other.is_weak &&
-             CauseOf(other.cause).role != Role::kWarning && other.line > of.last_line &&
-             MayBeSameRank(of, other) &&
+      return (!other.is_result || IsEndByItself(other.cause)) && !other.is_event &&
+             !other.is_weak && CauseOf(other.cause).role != Role::kWarning &&
+             other.line > of.last_line && MayBeSameRank(of, other) &&
              (of.rank ? other.progress_before - of.progress_before
                       : (other.all_before - of.all_before) / writers) >= kStepsOfSurvivors;
     });
@@ -757,7 +766,9 @@ void LogReader::MarkSurvivors() {
   const bool completed = completion_ > 0 && !ends_after(completion_, nullptr);
   const bool went_on = restart_ > 0 && Steps() - restart_steps_ >= kStepsOfSurvivors;
   for (Observation& seen : facts_.observations) {
-    if ((completed && seen.last_line < completion_) || (went_on && seen.last_line < restart_)) {
+    const bool told = seen.cause == CauseId::kTerminated;
+    if ((completed && (seen.last_line < completion_ || told)) ||
+        (went_on && seen.last_line < restart_)) {
       seen.survived = true;
       continue;
     }

@@ -113,15 +113,13 @@ bool MayBeOfOneRank(const Observation& a, const Observation& b) {
 bool IsOfAnotherEnd(const Finding& end, const Finding& why) {
   const CauseId ended = end.observation.cause;
   const CauseId cause = why.observation.cause;
-  if (!end.observation.is_result || ended == CauseId::kTerminated ||
-      ended == CauseId::kInterrupted) {
-    return false;
-  }
-  if (cause == CauseId::kProbeFailed) return why.observation.is_weak;
+  if (!end.observation.is_result) return false;
+  const bool told = ended == CauseId::kTerminated || ended == CauseId::kInterrupted;
+  if (cause == CauseId::kProbeFailed) return !told && why.observation.is_weak;
   const bool before = end.file == why.file && end.observation.line < why.observation.line &&
                       (!end.time || !why.time || *end.time <= *why.time);
-  return before && (cause == CauseId::kTerminated || cause == CauseId::kInterrupted ||
-                    RoleOf(why.observation) == Role::kEcho);
+  const bool tells = cause == CauseId::kTerminated || cause == CauseId::kInterrupted;
+  return before && ((tells && !told) || RoleOf(why.observation) == Role::kEcho);
 }
 
 // How a rank ended says nothing beside what it, or its log, says of why.

@@ -30,6 +30,20 @@ std::vector<Raised> Read(std::string_view text) {
   return all;
 }
 
+TEST(Traceback, KnowsWhatPythonRunsAsItEnds) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "/usr/lib/python3.10/multiprocessing/util.py", line 300, in _run_finalizers
+    finalizer()
+FileNotFoundError: [Errno 2] No such file or directory: 'pymp-1'
+Traceback (most recent call last):
+  File "/a/t.py", line 5, in run
+    finalize()
+ValueError: x)");
+  ASSERT_THAT(raised, SizeIs(2));
+  EXPECT_TRUE(raised[0].in_teardown);
+  EXPECT_FALSE(raised[1].in_teardown);
+}
+
 TEST(Traceback, NamesTheExceptionAndTheInnermostFrameOfUserCode) {
   const auto raised = Read(R"(step 1
 Traceback (most recent call last):
