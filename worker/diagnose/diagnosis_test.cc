@@ -238,6 +238,15 @@ TEST(Diagnosis, AnInterruptIsWhyALauncherEndsItsRanks) {
   EXPECT_THAT(Summary(ExplainTexts({end + interrupt})).front(), "first interrupted rank 1 0:2");
   EXPECT_THAT(Summary(ExplainTexts({interrupt + "FileNotFoundError: pymp-1\n"})).front(),
               "first interrupted rank 1 0:1");
+  EXPECT_THAT(Summary(ExplainTexts({"Traceback (most recent call last):\n"
+                                    "  File \"/a/t.py\", line 5, in <module>\n"
+                                    "KeyboardInterrupt\n\n"
+                                    "During handling of the above exception, another exception "
+                                    "occurred:\n\n"
+                                    "Traceback (most recent call last):\n"
+                                    "  File \"/a/t.py\", line 9, in <module>\n"
+                                    "SignalException: Process 40 got signal: 15\n"})),
+              ElementsAre("first interrupted 0:9"));
 }
 
 TEST(Diagnosis, WhatTheLauncherToldARankIsNotWhyItEnded) {
@@ -264,6 +273,17 @@ TEST(Diagnosis, AnEndThatCameBeforeASignalIsntExplainedByIt) {
                                     "Received 15 death signal, shutting down workers\n"}))
                   .front(),
               "first program-crash 0:1");
+}
+
+TEST(Diagnosis, RecordsOfAContainerRuntimeAreTheLinesThatTheyHold) {
+  const auto record = [](std::string_view line) {
+    return Concat(R"({"log":")", line, R"(\n","stream":"stderr","time":"2026-01-01T12:08:32.5Z"})",
+                  "\n");
+  };
+  EXPECT_THAT(Summary(ExplainTexts({record("[rank1]: Traceback (most recent call last):") +
+                                    record(R"([rank1]:   File \"/a/t.py\", line 5, in <module>)") +
+                                    record("[rank1]: KeyError: 'lr'") + record("bye")})),
+              ElementsAre("first python-exception rank 1 0:3"));
 }
 
 TEST(Diagnosis, AProbeThatFailedOnceEndedNothing) {

@@ -181,10 +181,12 @@ size_t Host(std::string_view text, LineHead* head) {
 bool BeginsLine(std::string_view text) {
   const size_t colon = text.substr(0, 80).find_first_of(": ");
   const std::string_view word = text.substr(0, colon);
-  return text.starts_with("  ") || text.starts_with("[20") ||
-         text.starts_with("Traceback (most ") ||
-         (colon != text.npos && text[colon] == ':' &&
-          (word.ends_with("Error") || word.ends_with("Exception")));
+  const bool glog = text.size() > 2 && (text[0] == 'W' || text[0] == 'E' || text[0] == 'I') &&
+                    IsDigitChar(text[1]) && IsDigitChar(text[2]);
+  return text.starts_with("  ") || text.starts_with('[') || text.starts_with('{') ||
+         text.starts_with("^C") || text.ends_with("Traceback (most recent call last):") || glog ||
+         ((colon == text.npos || text[colon] == ':') &&
+          (word.ends_with("Error") || word.ends_with("Exception") || word.ends_with("Interrupt")));
 }
 
 // "node2: " of pdsh: letters and a number, which a program's own words may look like as well.

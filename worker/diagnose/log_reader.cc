@@ -8,6 +8,7 @@
 #include "worker/diagnose/efa_error.h"
 #include "worker/diagnose/failure.h"
 #include "worker/diagnose/gpu_memory.h"
+#include "worker/diagnose/kubernetes_line.h"
 #include "worker/diagnose/text.h"
 #include "worker/diagnose/xid.h"
 
@@ -31,79 +32,6 @@ constexpr int64_t kStepsOfSurvivors = 5;
 constexpr int64_t kStepsOfPlainWords = 3;
 constexpr int64_t kStepsOfRetries = 1;
 constexpr int64_t kStepsOfAnotherStory = 10;
-
-// Whether "Warning  NodeNotReady  pod/train-3 ..." names an object after the reason.
-bool NamesObject(std::string_view event) {
-  event = StripBlanks(event.substr(event.find(' ')));
-  event = StripBlanks(event.substr(std::min(event.find(' '), event.size())));
-  const std::string_view object = event.substr(0, event.find(' '));
-  constexpr std::array<std::string_view, 5> kKinds = {"pod/", "node/", "job/", "pytorchjob/",
-                                                      "jobset/"};
-  return absl::c_any_of(kKinds, [&](std::string_view kind) { return object.starts_with(kind); });
-}
-
-// Whether a line is an event as kubectl prints it, described or listed: its type is its first word,
-// or stands in a column of its own after the age, or after the namespace and the age, or, after
-// whatever a collector wrote, before a reason and an object.
-bool IsEvent(std::string_view line) {
-  for (int word = 0; word < 5; ++word) {
-    const size_t blanks = std::min(line.find_first_not_of(" \t"), line.size());
-    line.remove_prefix(blanks);
-    const bool column = word == 0 || (blanks >= 2 && word < 3);
-    const bool type = line.starts_with("Normal ") || line.starts_with("Warning ");
-    if (type && (column || NamesObject(line))) return true;
-    line.remove_prefix(std::min(line.find(' '), line.size()));
-  }
-  return false;
-}
-
-// "train-0   0/1   RunContainerError   3 (2m ago)   5m", with or without the namespace before it,
-// as kubectl lists pods.
-bool IsListedPod(std::string_view line) {
-  for (int word = 0; word < 3; ++word) {
-    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-    const std::string_view ready = line.substr(0, line.find(' '));
-    const size_t slash = ready.find('/');
-    if (word > 0 && slash != std::string_view::npos && ready.size() <= 7 &&
-        ready.find_first_not_of("0123456789/") == std::string_view::npos) {
-      return true;
-    }
-    line.remove_prefix(ready.size());
-  }
-  return false;
-}
-
-// Whether a line is of an object's status, as kubectl describes or lists it.
-bool IsStatusLine(std::string_view line) {
-  constexpr std::array<std::string_view, 5> kKeys = {
-      "Reason:", "Message:", "Status:", "State:", "Exit Code:"};
-  const std::string_view stripped = StripBlanks(line);
-  return absl::c_any_of(kKeys, [&](std::string_view key) { return stripped.starts_with(key); }) ||
-         line.find("kubelet") != std::string_view::npos || IsListedPod(line);
-}
-
-// The NAME of "pod/NAME" in an event's column of its own, as kubectl lists them, or that of a pod
-// that it lists, or "node/NAME"; empty otherwise.
-std::string_view ListedObject(std::string_view line) {
-  const bool pod = IsListedPod(line);
-  line = StripBlanks(line);
-  // Those that it describes say no object.
-  if (line.starts_with("Normal ") || line.starts_with("Warning ")) return {};
-  std::string_view before;
-  for (int word = 0; word < 6 && !line.empty(); ++word) {
-    const std::string_view here = line.substr(0, line.find(' '));
-    const size_t slash = here.find('/');
-    const std::string_view kind = here.substr(0, slash);
-    if (pod && slash != here.npos) return before;
-    if (slash != here.npos && kind == "node") return here;
-    if (slash != here.npos && (kind == "pod" || kind.ends_with("job"))) {
-      return here.substr(slash + 1);
-    }
-    before = here;
-    line = StripBlanks(line.substr(here.size()));
-  }
-  return {};
-}
 
 // What the names of one job's pods begin with.
 std::string FamilyOf(std::string_view name) { return std::string(name.substr(0, name.find('-'))); }
@@ -176,6 +104,8 @@ bool IsLaunchersOwn(std::string_view text) {
          text.find("ProcessRaisedException") != std::string_view::npos ||
          text.find("died because of an error raised in its creation task") !=
              std::string_view::npos ||
+         text.find("Please inspect the previous error messages for a cause") !=
+             std::string_view::npos ||
          text.starts_with("SystemExit") || text.starts_with("subprocess.CalledProcessError");
 }
 
@@ -194,8 +124,15 @@ bool IsLaunchersWord(std::string_view body) {
   return absl::c_any_of(kWords, [&](std::string_view word) { return body.starts_with(word); });
 }
 
-// What an exception shows: the last of its chain, or else the earliest that says why.
+// What an exception shows: the last of its chain, or else the earliest that says why. What is raised
+// while a signal is handled came of it.
 std::optional<Observation> ShownBy(const Raised& raised) {
+  for (const std::string& text : raised.before) {
+    std::optional<Observation> signal = ShownBy(text, TextKind::kException);
+    const bool told = signal && (signal->cause == CauseId::kInterrupted ||
+                                 signal->cause == CauseId::kTerminated);
+    if (told && !signal->is_result) return signal;
+  }
   std::optional<Observation> result = ShownBy(raised.text, TextKind::kException);
   if (result && !result->is_result) return result;
   for (const std::string& text : raised.before) {
@@ -294,6 +231,8 @@ LogReader::LogReader(std::string file) { facts_.file = std::move(file); }
 
 void LogReader::Read(int64_t number, std::string_view text, std::optional<absl::Time> came) {
   came_ = came;
+  const std::string written = WrittenIn(text);
+  if (!written.empty()) text = written;
   std::string plain;
   if (text.find('\x1B') != std::string_view::npos) {
     plain = Printable(text, text.size() * 3 + 3);
