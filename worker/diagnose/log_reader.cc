@@ -124,13 +124,13 @@ bool IsLaunchersWord(std::string_view body) {
   return absl::c_any_of(kWords, [&](std::string_view word) { return body.starts_with(word); });
 }
 
-// What an exception shows: the last of its chain, or else the earliest that says why. What is raised
-// while a signal is handled came of it.
+// What an exception shows: the last of its chain, or else the earliest that says why. What is
+// raised while a signal is handled came of it.
 std::optional<Observation> ShownBy(const Raised& raised) {
   for (const std::string& text : raised.before) {
     std::optional<Observation> signal = ShownBy(text, TextKind::kException);
-    const bool told = signal && (signal->cause == CauseId::kInterrupted ||
-                                 signal->cause == CauseId::kTerminated);
+    const bool told =
+        signal && (signal->cause == CauseId::kInterrupted || signal->cause == CauseId::kTerminated);
     if (told && !signal->is_result) return signal;
   }
   std::optional<Observation> result = ShownBy(raised.text, TextKind::kException);
@@ -189,10 +189,6 @@ bool IsEndByItself(CauseId cause) {
          cause == CauseId::kInterrupted;
 }
 
-bool MayBeSameRank(const Observation& a, const Observation& b) {
-  return !a.rank || !b.rank || *a.rank == *b.rank;
-}
-
 }  // namespace
 
 bool IsNoticedByOther(const Observation& end, const Observation& seen) {
@@ -203,6 +199,10 @@ bool IsNoticedByOther(const Observation& end, const Observation& seen) {
   // Who gave up waiting may be killed, or crash, as it ends.
   return CauseOf(seen.cause).role == Role::kEcho ||
          (IsHang(seen.cause) && (worker_died || end.line < seen.line));
+}
+
+bool MayBeSameRank(const Observation& a, const Observation& b) {
+  return !a.rank || !b.rank || *a.rank == *b.rank;
 }
 
 bool IsHang(CauseId cause) {

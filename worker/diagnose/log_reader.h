@@ -53,6 +53,9 @@ struct Observation {
 // peers, or waits for them, raises or aborts; it isn't killed.
 bool IsNoticedByOther(const Observation& end, const Observation& seen);
 
+// Whether both may be of one rank: they are unless they say otherwise.
+bool MayBeSameRank(const Observation& a, const Observation& b);
+
 // Whether somebody waited in vain.
 bool IsHang(CauseId cause);
 

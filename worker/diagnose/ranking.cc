@@ -99,10 +99,6 @@ std::vector<Finding> Gather(std::vector<LogFacts> logs) {
   return findings;
 }
 
-bool MayBeSameRank(const Observation& a, const Observation& b) {
-  return !a.rank || !b.rank || *a.rank == *b.rank;
-}
-
 bool MayBeOfOneRank(const Observation& a, const Observation& b) {
   if (a.rank && b.rank) return a.rank == b.rank;
   if (!a.host.empty() && !b.host.empty() && a.host != b.host) return false;
