@@ -268,6 +268,11 @@ TEST(Diagnosis, WhatAProgramRaisesAsItIsToldToEndIsNoCause) {
               "first terminated 0:1");
 }
 
+TEST(Diagnosis, AShellsWordIsALineOfItsOwn) {
+  EXPECT_THAT(Summary(ExplainTexts({"step 1\nKilled\n"})), ElementsAre("first killed 0:2"));
+  EXPECT_THAT(Summary(ExplainTexts({"Killed two birds\n"})), IsEmpty());
+}
+
 TEST(Diagnosis, AnEndThatCameBeforeASignalIsntExplainedByIt) {
   EXPECT_THAT(Summary(ExplainTexts({"[launch.py:325] exits with return code = -11\n"
                                     "Received 15 death signal, shutting down workers\n"}))

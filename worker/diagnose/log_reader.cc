@@ -311,6 +311,10 @@ void LogReader::AddLine(const Line& line) {
     }
   }
   std::optional<Observation> observation = ShownBy(line.text, line.Kind());
+  // A shell's whole word on it.
+  if (!observation && StripBlanks(line.head.body) == "Killed") {
+    observation = Observation{.cause = CauseId::kKilled, .is_result = true};
+  }
   if (!observation) {
     if (line.head.rank && line.head.severity <= Severity::kInfo) {
       at_work_[*line.head.rank] = line.number;
