@@ -236,6 +236,10 @@ TEST(Diagnosis, AnInterruptIsWhyALauncherEndsItsRanks) {
   EXPECT_THAT(Summary(ExplainTexts({end})), ElementsAre("first terminated 0:1"));
   EXPECT_THAT(Summary(ExplainTexts({"^C\n" + end})), ElementsAre("first interrupted 0:2"));
   EXPECT_THAT(Summary(ExplainTexts({end + interrupt})).front(), "first interrupted rank 1 0:2");
+  EXPECT_THAT(Summary(ExplainTexts({interrupt + "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT "
+                                                "2025-01-01T20:00:00 DUE TO TIME LIMIT ***\n"}))
+                  .front(),
+              "first time-limit rank 1 0:4");
   EXPECT_THAT(Summary(ExplainTexts({interrupt + "FileNotFoundError: pymp-1\n"})).front(),
               "first interrupted rank 1 0:1");
   EXPECT_THAT(Summary(ExplainTexts({"Traceback (most recent call last):\n"

@@ -185,6 +185,21 @@ absl::Duration Between(const Finding& a, const Finding& b) {
   return a.time && b.time ? *b.time - *a.time : absl::ZeroDuration();
 }
 
+// Why the cluster ends a pod or a job: by SIGTERM.
+bool IsReasonToEnd(CauseId cause) {
+  switch (cause) {
+    case CauseId::kProbeFailed:
+    case CauseId::kPreempted:
+    case CauseId::kTimeLimit:
+    case CauseId::kNodeLost:
+    case CauseId::kNodeMemoryLow:
+    case CauseId::kNodeStorageLow:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Whoever interrupts a launcher makes it end its ranks by SIGTERM, and whatever they raise as they
 // go.
 std::optional<bool> ReplacesInterrupt(const Finding& later, const Finding& first) {
@@ -200,25 +215,11 @@ std::optional<bool> ReplacesInterrupt(const Finding& later, const Finding& first
     return Strength(first) <= 1;
   }
   if (first_cause != CauseId::kInterrupted) return std::nullopt;
-  const bool goes = later_cause == CauseId::kTerminated ||
-                    (later.file == first.file && !later.observation.is_event &&
-                     later.observation.line > first.observation.line);
+  const bool goes =
+      later_cause == CauseId::kTerminated ||
+      (later.file == first.file && !later.observation.is_event && !IsReasonToEnd(later_cause) &&
+       later.observation.line > first.observation.line);
   return goes ? std::optional(false) : std::nullopt;
-}
-
-// Why the cluster ends a pod or a job: by SIGTERM.
-bool IsReasonToEnd(CauseId cause) {
-  switch (cause) {
-    case CauseId::kProbeFailed:
-    case CauseId::kPreempted:
-    case CauseId::kTimeLimit:
-    case CauseId::kNodeLost:
-    case CauseId::kNodeMemoryLow:
-    case CauseId::kNodeStorageLow:
-      return true;
-    default:
-      return false;
-  }
 }
 
 // What is done to a job from outside, which its own processes don't bring about.
