@@ -295,6 +295,37 @@ TEST(Diagnosis, RecordsOfAContainerRuntimeAreTheLinesThatTheyHold) {
               ElementsAre("first python-exception rank 1 0:3"));
 }
 
+TEST(Diagnosis, AnExceptionWithoutFramesIsSurvivedOnceItTrains) {
+  const std::string shell =
+      "CommandNotFoundError: Your shell has not been properly configured\n\n\n";
+  EXPECT_THAT(Summary(ExplainTexts({shell})), ElementsAre("first python-exception 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({shell + "step 1 loss 2.3\nslurmstepd: error: *** JOB 7 ON a "
+                                            "CANCELLED AT 2022-04-14T16:20:46 DUE TO TIME LIMIT "
+                                            "***\n"}))
+                  .front(),
+              "first time-limit 0:5");
+}
+
+TEST(Diagnosis, AFabricThatIsDownIsWhyTheProgramSeesNoGpu) {
+  EXPECT_THAT(Summary(ExplainTexts({"a.py:174: UserWarning: CUDA initialization: Unexpected error "
+                                    "from cudaGetDeviceCount(). Error 802: system not yet "
+                                    "initialized\n"
+                                    "ValueError: Your setup doesn't support bf16/gpu.\n"}))
+                  .front(),
+              "first gpu-fabric-down 0:1");
+}
+
+TEST(Diagnosis, AnEndWithoutAWordComesOfWhatWasSaidBefore) {
+  const std::string failed =
+      "E0611 08:03:45.771000 311 torch/distributed/elastic/multiprocessing/api.py:874] failed "
+      "(exitcode: 1) local_rank: 0 (pid: 402)\n";
+  EXPECT_THAT(Summary(ExplainTexts({Concat("2025-06-11 08:03:41 libfabric:402:1749629021::efa:cq:"
+                                           "efa_rdm_cq_handle_error():81<warn> err: 103 (4126)\n",
+                                           failed)}))
+                  .front(),
+              "first handshake-failed rank 0 0:1");
+}
+
 TEST(Diagnosis, AProbeThatFailedOnceEndedNothing) {
   const std::string probe =
       "  Warning  Unhealthy  9m  kubelet  Liveness probe failed: context deadline exceeded\n";

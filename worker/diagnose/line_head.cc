@@ -53,7 +53,8 @@ size_t CollectorsTime(std::string_view text, LineHead* /*head*/) {
     for (const std::string_view stream : {" stdout F ", " stderr F ", " stdout P ", " stderr P "}) {
       if (text.substr(end).starts_with(stream)) return end + stream.size();
     }
-    return text[end - 1] == 'Z' || text.substr(19, end - 19).find_first_of("+-") != text.npos
+    const std::string_view zone = text.substr(19, end - 19);
+    return zone.ends_with('Z') || zone.ends_with("Z:") || zone.find_first_of("+-") != zone.npos
                ? end + 1
                : 0;
   }

@@ -431,10 +431,14 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   if (of_data && observation->cause == CauseId::kCheckpointCorrupt) {
     observation->cause = CauseId::kDataCorrupt;
   }
+  if (raised.in_data_loading && observation->cause == CauseId::kPythonException) {
+    observation->cause = CauseId::kDataLoadingFailed;
+  }
   observation->is_plain = false;
   // What a program caught and warned of, or prints of a module that it can do without.
   observation->is_weak = observation->is_weak || process.is_quiet ||
                          (observation->cause == CauseId::kModuleMissing && !raised.has_frames);
+  observation->is_bare = observation->cause == CauseId::kPythonException && !raised.has_frames;
   if (observation->is_weak && !process.rank) {
     observation->last_line = raised.line;
     observation->progress_before = process.steps_before;
@@ -724,6 +728,7 @@ void LogReader::MarkSurvivors() {
     const int64_t steps = ProgressAround(seen) - seen.progress_before;
     const int64_t enough = LeavesTimeToEnd(seen.cause)      ? kStepsOfAnotherStory
                            : seen.is_weak && IsOrigin(seen) ? kStepsOfRetries
+                           : seen.is_bare && !seen.rank     ? kStepsOfRetries
                            : IsOfRendezvous(seen)           ? kStepsOfRetries
                            : ends_after(seen.last_line, &seen) && !is_explained(seen)
                                ? kStepsOfAnotherStory

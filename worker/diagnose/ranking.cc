@@ -252,6 +252,14 @@ bool IsDatedByWhatCameOfIt(const Finding& cause, const Finding& first) {
          Strength(cause) > Strength(first);
 }
 
+// Whether a rank ended without a word after another process had said what to change.
+bool IsSilentEndAfter(const Finding& end, const Finding& first) {
+  const Observation& seen = first.observation;
+  return end.observation.cause == CauseId::kProcessEnded && end.observation.is_result &&
+         RoleOf(seen) == Role::kReaction && CauseOf(seen.cause).exit_code < 128 && !seen.is_weak &&
+         end.file == first.file && Between(first, end) > absl::ZeroDuration();
+}
+
 // Whether `later` is rather what went wrong first than `first`, which was seen earlier.
 bool Replaces(const Finding& later, const Finding& first) {
   if (IsOfAnotherEnd(first, later)) return false;
@@ -267,6 +275,8 @@ bool Replaces(const Finding& later, const Finding& first) {
                    IsDeviceUnder(later.observation, first.observation))) {
     return Between(first, later) <= kClockSkew;
   }
+  if (one_rank && Refines(first.observation, later.observation)) return false;
+  if (IsSilentEndAfter(later, first)) return false;
   // Of ends that a launcher saw at once, or of one rank's, one that says more.
   const bool of_one = first.observation.rank && first.observation.rank == later.observation.rank;
   if (first.observation.cause == CauseId::kProcessEnded && first.observation.is_result &&

@@ -76,12 +76,22 @@ std::string FrameIn(std::string_view body) {
   return Printable(Concat(path, ":", *line, function.empty() ? "" : " in ", function), kMaxWhere);
 }
 
-// A frame of what Python runs when it ends.
+// A frame of what Python runs when it ends, or of logging, which prints what its handlers raise and
+// goes on.
 bool IsOfTeardown(std::string_view body) {
+  if (body.find("/logging/__init__.py\", line ") != body.npos && body.ends_with(", in emit")) {
+    return true;
+  }
   constexpr std::array<std::string_view, 5> kFunctions = {
       ", in _run_finalizers", ", in _exit_function", ", in _python_exit", ", in __del__",
       ", in _run_exitfuncs"};
   return absl::c_any_of(kFunctions, [&](std::string_view end) { return body.ends_with(end); });
+}
+
+bool IsOfDataLoading(std::string_view body) {
+  return body.find("torch/utils/data/") != body.npos &&
+         (body.ends_with(", in _process_data") || body.ends_with(", in _next_data") ||
+          body.ends_with(", in fetch"));
 }
 
 // The same of rich's "│ PATH:LINE in FUNCTION   │".
@@ -161,6 +171,7 @@ bool TracebackReader::ReadFrames(int64_t number, std::string_view body, bool apa
       body.starts_with("╰")) {
     std::string where = body.starts_with(kBar) ? FrameInBox(body) : FrameIn(body);
     if (!where.empty()) raised_.where = std::move(where);
+    raised_.in_data_loading |= IsOfDataLoading(body);
     if (IsOfTeardown(body)) raised_.in_teardown = true;
     strays_ = 0;
     return true;

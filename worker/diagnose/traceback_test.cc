@@ -44,6 +44,31 @@ ValueError: x)");
   EXPECT_FALSE(raised[1].in_teardown);
 }
 
+TEST(Traceback, WhatLoggingPrintsEndsNothing) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "/usr/lib/python3.10/logging/__init__.py", line 1103, in emit
+    stream.write(msg + self.terminator)
+BlockingIOError: [Errno 11] write could not complete without blocking)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_TRUE(raised[0].in_teardown);
+}
+
+TEST(Traceback, KnowsWhatIsRaisedWhileABatchIsFetched) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "/a/train.py", line 5, in run
+    batch = next(batches)
+  File "/opt/venv/lib/python3.9/site-packages/torch/utils/data/dataloader.py", line 1516, in _next_data
+    return self._process_data(data, worker_id)
+soundfile.LibsndfileError: <exception str() failed>
+Traceback (most recent call last):
+  File "/a/train.py", line 5, in run
+    batch = next(batches)
+ValueError: x)");
+  ASSERT_THAT(raised, SizeIs(2));
+  EXPECT_TRUE(raised[0].in_data_loading);
+  EXPECT_FALSE(raised[1].in_data_loading);
+}
+
 TEST(Traceback, NamesTheExceptionAndTheInnermostFrameOfUserCode) {
   const auto raised = Read(R"(step 1
 Traceback (most recent call last):
