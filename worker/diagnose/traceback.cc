@@ -57,6 +57,13 @@ bool IsExceptionName(std::string_view name) {
          absl::c_any_of(kEnds, [&](std::string_view end) { return last.ends_with(end); });
 }
 
+// Whether a line that ends a traceback may be its exception: "wandb: ..." and "srun: ..." are
+// others' words, which come where Python prints none, after SystemExit say.
+bool MayBeException(std::string_view name) {
+  return name.find('.') != std::string_view::npos ||
+         (!name.empty() && absl::ascii_isupper(static_cast<unsigned char>(name[0])));
+}
+
 bool IsInstalled(std::string_view path) {
   constexpr std::array<std::string_view, 7> kPlaces = {
       "site-packages/", "dist-packages/", "/lib/python3",   "<frozen",
@@ -177,7 +184,7 @@ bool TracebackReader::ReadFrames(int64_t number, std::string_view body, bool apa
     return true;
   }
   const std::string_view name = NameBefore(body);
-  if (!name.empty() && (!apart || IsExceptionName(name))) {
+  if (MayBeException(name) && (!apart || IsExceptionName(name))) {
     raised_.has_frames = true;
     Raise(number, body);
     return true;

@@ -53,6 +53,15 @@ BlockingIOError: [Errno 11] write could not complete without blocking)");
   EXPECT_TRUE(raised[0].in_teardown);
 }
 
+TEST(Traceback, OthersWordsAreNoExceptionOfOneThatPrintsNone) {
+  EXPECT_THAT(Read(R"(Traceback (most recent call last):
+  File "/opt/launch/guard.py", line 21, in check
+    raise SystemExit("refusing to train on CPU")
+refusing to train on CPU
+wandb: View run trim-snow-9)"),
+              testing::IsEmpty());
+}
+
 TEST(Traceback, KnowsWhatIsRaisedWhileABatchIsFetched) {
   const auto raised = Read(R"(Traceback (most recent call last):
   File "/a/train.py", line 5, in run
