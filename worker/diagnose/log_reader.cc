@@ -777,7 +777,11 @@ std::optional<int> LogReader::WriterOf(const Observation& observation) const {
   });
   if (ranks_.size() == 1 && !another && !noticed && !RootIsBeyondRanks()) return *ranks_.begin();
   const bool guess = root_is_guess_ && IsOrigin(observation);
-  if (ranks_.empty() && !guess) return root_rank_;
+  // Who was killed saw nothing of it.
+  const bool of_others = absl::c_any_of(facts_.observations, [&](const Observation& end) {
+    return end.is_root && IsNoticedByOther(end, observation);
+  });
+  if (ranks_.empty() && !guess && !of_others) return root_rank_;
   return std::nullopt;
 }
 

@@ -285,6 +285,10 @@ bool Replaces(const Finding& later, const Finding& first) {
       later.observation.cause != CauseId::kLauncherUnreachable) {
     return Between(first, later) <= kClockSkew;
   }
+  // Launchers look at their processes every few seconds.
+  if (later.observation.is_root && IsNoticedByOther(later.observation, first.observation)) {
+    return Between(first, later) <= kLongestFarewell;
+  }
   if (later.observation.is_result && one_rank) return false;
   const bool retried = first.observation.is_weak && Strength(first) > 1;
   if (retried && !later.observation.is_weak && Strength(later) > 1 &&
