@@ -306,6 +306,16 @@ TEST(Diagnosis, AnExceptionWithoutFramesIsSurvivedOnceItTrains) {
               "first time-limit 0:5");
 }
 
+TEST(Diagnosis, ADeviceThatFailedIsWhyAProgramWithoutTimesFailedOnIt) {
+  EXPECT_THAT(
+      Summary(ExplainTexts({"[rank6]: RuntimeError: CUDA error: unspecified launch failure\n\n"
+                            "[Sat Oct 11 01:14:02 2025] perf: interrupt took too long\n"
+                            "[Sat Oct 11 02:51:36 2025] NVRM: Xid (PCI:0000:bb:00): 79, "
+                            "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"}))
+          .front(),
+      testing::StartsWith("first gpu-fault"));
+}
+
 TEST(Diagnosis, AFabricThatIsDownIsWhyTheProgramSeesNoGpu) {
   EXPECT_THAT(Summary(ExplainTexts({"a.py:174: UserWarning: CUDA initialization: Unexpected error "
                                     "from cudaGetDeviceCount(). Error 802: system not yet "

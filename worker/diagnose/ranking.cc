@@ -271,9 +271,11 @@ bool Replaces(const Finding& later, const Finding& first) {
     return Between(first, later) <= kLongestFarewell;
   }
   const bool one_rank = MayBeOfOneRank(first.observation, later.observation);
-  if (one_rank && (Refines(later.observation, first.observation) ||
-                   IsDeviceUnder(later.observation, first.observation))) {
-    return Between(first, later) <= kClockSkew;
+  const bool under = IsDeviceUnder(later.observation, first.observation);
+  if (one_rank && (under || Refines(later.observation, first.observation))) {
+    // What a program raised has no time but its neighbours'.
+    const bool undated = under && first.observation.time_is_near;
+    return undated || Between(first, later) <= kClockSkew;
   }
   if (one_rank && Refines(first.observation, later.observation)) return false;
   if (IsSilentEndAfter(later, first)) return false;
