@@ -132,12 +132,20 @@ struct UpdatePodGroupStatus {
   absl::Time since;  // lastTransitionTime
 };
 
-// Merge patch of a ClusterQueue's status, or a LocalQueue's if it has a namespace.
+// Merge patch of a ClusterQueue's status, a LocalQueue's if it has a namespace, or a Cohort's.
 struct UpdateQueueStatus {
   std::string name_space;
   std::string name;
   quota::QueueStatus status;
   absl::Time since;  // lastTransitionTime of condition Active
+  bool of_cohort = false;
+};
+
+// Sets the finalizers of a quota object. Preconditions: uid and resource_version.
+struct SetFinalizers {
+  std::string plural;  // "clusterqueues", "resourceflavors"
+  ObjectRef object;
+  std::vector<std::string> finalizers;
 };
 
 // An event on a PodGroup or a pod. Equal ones are counted, not repeated, by the shell.
@@ -218,11 +226,17 @@ struct ApplyWorkloadStatus {
   bool takes_over = false;  // it only says who may reserve it
 };
 
-using Action =
-    std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode,
-                 DeleteNodeClaim, AnnotatePod, AssignFlavors, EvictPod, UpdatePodGroupStatus,
-                 UpdateQueueStatus, EmitEvent, AnswerBind, CreatePodGroup, UpdateMinMember,
-                 SuspendJob, PatchWorkload, WriteWorkload, ApplyWorkloadStatus>;
+// The same of its reclaimable pods, by pod set, under the manager that Kueue has for them.
+struct ApplyReclaimablePods {
+  ObjectRef workload;
+  std::map<std::string, int64_t> pods;
+};
+
+using Action = std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode,
+                            DeleteNodeClaim, AnnotatePod, AssignFlavors, EvictPod,
+                            UpdatePodGroupStatus, UpdateQueueStatus, SetFinalizers, EmitEvent,
+                            AnswerBind, CreatePodGroup, UpdateMinMember, SuspendJob, PatchWorkload,
+                            WriteWorkload, ApplyWorkloadStatus, ApplyReclaimablePods>;
 
 struct NumberedAction {
   uint64_t id = 0;

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "cluster/instance_types.h"
 #include "kube/objects/meta.h"
+#include "quota/resource_rules.h"
 
 namespace muster::coscheduling {
 
@@ -74,6 +75,7 @@ struct EngineOptions {
   kube::LabelSelector managed_namespaces;
   // Within a cohort, shares decide order and victims (Kueue's fairSharing.enable).
   bool fair_sharing = false;
+  quota::ResourceRules resources;  // what requests count as in quota
   // Quota that is held for nodes that neither exist nor can be made by any NodePool is given back
   // after this.
   absl::Duration unplaceable_grace = absl::Seconds(30);

@@ -280,6 +280,7 @@ writes::QueueVersions ClusterWatch::VersionsOfQueues() const {
     std::string* version = nullptr;
     if (name == "localqueues") version = &versions.local_queues;
     if (name == "clusterqueues") version = &versions.cluster_queues;
+    if (name == "cohorts") version = &versions.cohorts;
     if (name == "workloads") version = &versions.workloads;
     if (version == nullptr) continue;
     // /apis/GROUP/VERSION/KIND

@@ -153,14 +153,18 @@ Verbs MayOn(const std::string& group, const std::string& resource) {
   return verbs;
 }
 
+// Its patches of queues and flavors are held to a finalizer by policies/account.yaml.
 TEST(Deploy, MusterWritesOnlyTheStatusOfQueuesAndSuspendsOnlyJobsThatCanBe) {
   const Verbs read = {"get", "list", "watch"};
   const Verbs suspend = {"get", "list", "patch", "watch"};
-  for (const char* resource :
-       {"resourceflavors", "clusterqueues", "localqueues", "cohorts", "workloadpriorityclasses"}) {
+  for (const char* resource : {"localqueues", "cohorts", "workloadpriorityclasses"}) {
     EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), read) << resource;
   }
-  for (const char* resource : {"clusterqueues/status", "localqueues/status"}) {
+  for (const char* resource : {"resourceflavors", "clusterqueues"}) {
+    EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), (Verbs{"get", "list", "patch", "watch"}))
+        << resource;
+  }
+  for (const char* resource : {"clusterqueues/status", "localqueues/status", "cohorts/status"}) {
     EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), Verbs{"patch"}) << resource;
   }
   const std::multimap<std::string, std::string> owners = {{"batch", "jobs"},
@@ -285,7 +289,7 @@ TEST(Deploy, ThePoliciesOfTheAccountAreAboutMustersAccountAndItsPods) {
     EXPECT_EQ(binding["spec"]["validationActions"].as<std::vector<std::string>>(),
               std::vector<std::string>{"Deny"});
   }
-  EXPECT_EQ(policies, 4u);
+  EXPECT_EQ(policies, 5u);
   const auto args = Container("muster")["args"].as<std::vector<std::string>>();
   const std::string flag = "--scheduler-name=";
   std::string scheduler;

@@ -35,7 +35,8 @@ size_t UrgencyOf(const coscheduling::Action& action) {
   if (std::holds_alternative<coscheduling::LiftGate>(action)) return 2;
   if (std::holds_alternative<coscheduling::SignalPod>(action)) return 3;
   if (std::holds_alternative<coscheduling::UpdatePodGroupStatus>(action) ||
-      std::holds_alternative<coscheduling::UpdateQueueStatus>(action)) {
+      std::holds_alternative<coscheduling::UpdateQueueStatus>(action) ||
+      std::holds_alternative<coscheduling::SetFinalizers>(action)) {
     return 5;
   }
   return 4;
@@ -220,7 +221,9 @@ std::optional<size_t> Executor::State::NextUrgency() {
 bool Executor::State::Make(Job& job) {
   if (job.made) return true;
   writes::QueueVersions queue_versions;
-  if (versions && std::holds_alternative<coscheduling::UpdateQueueStatus>(job.action.action)) {
+  const auto& action = job.action.action;
+  if (versions && (std::holds_alternative<coscheduling::UpdateQueueStatus>(action) ||
+                   std::holds_alternative<coscheduling::SetFinalizers>(action))) {
     queue_versions = versions();
   }
   job.made = writes::ToRequest(job.action.action, timer.Now(), queue_versions);

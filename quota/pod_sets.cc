@@ -136,7 +136,7 @@ PodSets GroupByPodSet(const std::vector<const kube::Pod*>& members, int64_t requ
   return sets;
 }
 
-void AddUnadmitted(const kube::PodSpec& pod, const kube::ObjectMeta& node,
+void AddUnadmitted(const kube::ResourceList& counted, const kube::ObjectMeta& node,
                    const std::vector<const kube::ResourceFlavor*>& flavors,
                    FlavorAmounts* amounts) {
   for (const kube::ResourceFlavor* flavor : flavors) {
@@ -145,7 +145,7 @@ void AddUnadmitted(const kube::PodSpec& pod, const kube::ObjectMeta& node,
       return value != nullptr && *value == label.second;
     });
     if (!may_be_of_it) continue;
-    for (const auto& [resource, amount] : pod.requests.entries()) {
+    for (const auto& [resource, amount] : counted.entries()) {
       int64_t& sum = (*amounts)[{flavor->meta.name, resource}];
       sum = Saturate(Amount(sum) + Amount(amount));
     }

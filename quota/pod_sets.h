@@ -67,8 +67,8 @@ std::set<std::string> CarriedFlavors(const kube::Pod& pod);
 std::optional<kube::PodSpec> SpecBeforeFlavors(
     const kube::Pod& pod, const std::vector<const kube::ResourceFlavor*>& flavors);
 
-// Adds what a pod on this node asks for, of each flavor that the node may be of.
-void AddUnadmitted(const kube::PodSpec& pod, const kube::ObjectMeta& node,
+// Adds what a pod on this node counts as, of each flavor that the node may be of.
+void AddUnadmitted(const kube::ResourceList& counted, const kube::ObjectMeta& node,
                    const std::vector<const kube::ResourceFlavor*>& flavors, FlavorAmounts* amounts);
 
 // What is added to a pod for its flavors. What is there already stays.

@@ -93,6 +93,9 @@ bool QuotaScheduler::Upsert(kube::Cohort cohort) {
 bool QuotaScheduler::Upsert(kube::Namespace name_space) {
   return state_->Note(state_->ledger.objects().Upsert(std::move(name_space)));
 }
+bool QuotaScheduler::Upsert(kube::WorkloadPriorityClass priority_class) {
+  return state_->ledger.objects().Upsert(std::move(priority_class));
+}
 bool QuotaScheduler::Remove(const kube::ResourceFlavor& flavor) {
   return state_->Note(state_->ledger.objects().Remove(flavor));
 }
@@ -107,6 +110,9 @@ bool QuotaScheduler::Remove(const kube::Cohort& cohort) {
 }
 bool QuotaScheduler::Remove(const kube::Namespace& name_space) {
   return state_->Note(state_->ledger.objects().Remove(name_space));
+}
+bool QuotaScheduler::Remove(const kube::WorkloadPriorityClass& priority_class) {
+  return state_->ledger.objects().Remove(priority_class);
 }
 
 void QuotaScheduler::SetAdmitted(const Workload& workload, const Admission& admission) {
@@ -203,6 +209,12 @@ const kube::LocalQueue* QuotaScheduler::FindLocalQueue(std::string_view name) co
   return it == queues.end() ? nullptr : &it->second;
 }
 
+const kube::WorkloadPriorityClass* QuotaScheduler::FindPriorityClass(std::string_view name) const {
+  const auto& classes = state_->ledger.objects().priority_classes();
+  auto it = classes.find(name);
+  return it == classes.end() ? nullptr : &it->second;
+}
+
 std::vector<const kube::ResourceFlavor*> QuotaScheduler::OtherFlavors(
     std::string_view id, std::string_view pod_set, std::string_view flavor) const {
   const Entry* entry = std::as_const(state_->room).Find(id);
@@ -221,8 +233,10 @@ std::vector<const kube::ResourceFlavor*> QuotaScheduler::OtherFlavors(const Work
       WhyInNoLine(state_->ledger.objects(), state_->ledger.layout(), workload, index);
   if (blocked.code != WaitCode::kNone) return {};
   const QueueConfig& queue = state_->ledger.layout().queue(index);
-  return OthersIn(state_->ledger, queue, workload.pod_sets,
-                  MakeDemand(workload.pod_sets, queue, state_->ledger.names()), pod_set, flavor);
+  return OthersIn(
+      state_->ledger, queue, workload.pod_sets,
+      MakeDemand(workload.pod_sets, queue, state_->options.resources, state_->ledger.names()),
+      pod_set, flavor);
 }
 
 std::vector<const kube::ResourceFlavor*> QuotaScheduler::Flavors() const {

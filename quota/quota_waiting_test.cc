@@ -29,7 +29,7 @@ TEST(Waiting, ForAQueueThatIsMissing) {
   EXPECT_THAT(world.Schedule(), IsEmpty());
   ExpectWait(world, "a", WaitCode::kQueueNotFound, {"LocalQueue ns/nothing"}, "create LocalQueue");
   ExpectWait(world, "b", WaitCode::kQueueNotFound, {"no LocalQueue"}, "queue-name");
-  ExpectWait(world, "c", WaitCode::kClusterQueueNotFound, {"ClusterQueue r"}, "create");
+  ExpectWait(world, "c", WaitCode::kQueueNotFound, {"ClusterQueue r"}, "create");
   world.Add(Queue("r", {{"h100", 4}}));
   EXPECT_THAT(world.Schedule(), ElementsAre("c"));
 }

@@ -27,12 +27,16 @@ PodSetAssignment PodSetAssignment::ReducedTo(int64_t fewer) const {
   return reduced;
 }
 
-bool PodSetAssignment::PaysFor(const kube::PodSpec& pod) const {
-  return count > 0 && std::ranges::all_of(pod.requests.entries(), [this](const auto& request) {
-           const auto& [resource, amount] = request;
-           return usage.Get(resource) / count >= amount ||
-                  (resource == kube::kPods && !flavors.contains(resource));
-         });
+bool PodSetAssignment::PaysFor(const kube::PodSpec& pod, const ResourceRules& rules) const {
+  const auto pays = [this](const auto& request) {
+    const auto& [resource, amount] = request;
+    return usage.Get(resource) / count >= amount ||
+           (resource == kube::kPods && !flavors.contains(resource));
+  };
+  if (count <= 0) return false;
+  if (rules.empty()) return std::ranges::all_of(pod.requests.entries(), pays);
+  const kube::ResourceList counted = rules.Count(pod.requests);
+  return std::ranges::all_of(counted.entries(), pays);
 }
 
 const PodSetAssignment* Admission::Find(std::string_view pod_set) const {
@@ -66,9 +70,9 @@ int64_t Admission::Counted(std::string_view pod_set) const {
   return CountIn(pod_sets, pod_set) + CountIn(surplus, pod_set);
 }
 
-bool Admission::Covers(const Workload& workload) const {
-  return std::ranges::all_of(workload.pod_sets, [this](const PodSet& set) {
-    return set.count <= Counted(set.name) && Find(set.name)->PaysFor(*set.spec);
+bool Admission::Covers(const Workload& workload, const ResourceRules& rules) const {
+  return std::ranges::all_of(workload.pod_sets, [&](const PodSet& set) {
+    return set.count <= Counted(set.name) && Find(set.name)->PaysFor(*set.spec, rules);
   });
 }
 

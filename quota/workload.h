@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "kube/objects/pod.h"
 #include "kube/objects/resource_list.h"
+#include "quota/resource_rules.h"
 
 namespace muster::quota {
 
@@ -51,8 +52,8 @@ struct PodSetAssignment {
   bool operator==(const PodSetAssignment&) const = default;
   // The same for fewer of its pods, which are all alike.
   PodSetAssignment ReducedTo(int64_t fewer) const;
-  // All that such a pod asks for was counted for each.
-  bool PaysFor(const kube::PodSpec& pod) const;
+  // All that such a pod's requests count as was counted for each.
+  bool PaysFor(const kube::PodSpec& pod, const ResourceRules& rules = {}) const;
 };
 
 // A reservation of quota.
@@ -73,7 +74,7 @@ struct Admission {
            surplus == other.surplus;
   }
   // All that the workload needs to start was counted, with what its pods ask for.
-  bool Covers(const Workload& workload) const;
+  bool Covers(const Workload& workload, const ResourceRules& rules = {}) const;
 };
 
 // Adds up pod sets of the same name and flavors, in order of their names.

@@ -82,6 +82,47 @@ Admission ReservedIn(const kube::Workload& workload) {
   return admission;
 }
 
+Admission CountedIn(const kube::Workload& workload) {
+  Admission admission = ReservedIn(workload);
+  for (PodSetAssignment& set : admission.pod_sets) {
+    const auto over = workload.reclaimable.find(set.name);
+    if (over == workload.reclaimable.end() || set.count <= 0) continue;
+    set = set.ReducedTo(set.count - std::clamp<int64_t>(over->second, 0, set.count));
+  }
+  return admission;
+}
+
+std::map<std::string, int64_t> ReclaimableOf(const kube::Workload& workload,
+                                             const kube::AnyJob* job,
+                                             const std::vector<const kube::Pod*>& pods) {
+  std::map<std::string, int64_t> reclaimable = workload.reclaimable;
+  const bool any =
+      job != nullptr
+          ? std::ranges::any_of(job->pod_sets, [](const auto& made) { return made.over > 0; })
+          : std::ranges::count(pods, kube::PodPhase::kSucceeded, &kube::Pod::phase) > 0;
+  if (!any) return reclaimable;
+  for (const kube::Workload::Reserved& set : workload.reserved_sets) {
+    int64_t over = 0;
+    int64_t standing = 0;
+    for (const kube::Pod* pod : pods) {
+      const std::string of = PodSetOf(*pod);
+      if (of != set.name && RoleOf(of) != set.name) continue;
+      standing += pod->IsTerminal() ? 0 : 1;
+      const bool is_last = job == nullptr && pod->meta.Controller() == nullptr;
+      over += is_last && pod->phase == kube::PodPhase::kSucceeded ? 1 : 0;
+    }
+    if (job != nullptr) {
+      for (const kube::AnyJob::PodSet& made : job->pod_sets) {
+        if (made.name == set.name || made.name == RoleOf(set.name)) over = made.over;
+      }
+    }
+    const int64_t free = std::min(over, set.count - standing);
+    if (free > 0 && free > reclaimable[set.name]) reclaimable[set.name] = free;
+  }
+  std::erase_if(reclaimable, [](const auto& each) { return each.second <= 0; });
+  return reclaimable;
+}
+
 std::string LeaderOf(const kube::Workload& workload) {
   const auto leader = workload.conditions.find(kLeader);
   return leader == workload.conditions.end() ? "" : leader->second.message;

@@ -13,8 +13,11 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/time/time.h"
+#include "kube/objects/any_job.h"
+#include "kube/objects/pod.h"
 #include "kube/objects/quota.h"
 #include "quota/quota_scheduler.h"
 #include "quota/workload.h"
@@ -55,6 +58,14 @@ Admission InOrderOf(const kube::Workload& workload, const Admission& admission);
 
 // What was reserved for it; nothing as surplus.
 Admission ReservedIn(const kube::Workload& workload);
+// The same without its reclaimable pods: what counts.
+Admission CountedIn(const kube::Workload& workload);
+// Which of its pods are to be reclaimable: those that are over as their job says, or, without a
+// job, that have succeeded and that nobody makes anew. `pods`: all of the gang that it counts;
+// whoever of them may still use something isn't given back. What was given back stays so.
+std::map<std::string, int64_t> ReclaimableOf(const kube::Workload& workload,
+                                             const kube::AnyJob* job,
+                                             const std::vector<const kube::Pod*>& pods);
 
 // Who may reserve it, as its status says: no user can write that. "" if nobody has taken it over.
 std::string LeaderOf(const kube::Workload& workload);

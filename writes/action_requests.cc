@@ -279,6 +279,8 @@ json ActiveJson(const quota::QueueStatus& queue, bool local) {
     message = queue.error;
   } else if (reason == "Stopped") {
     message = local ? "LocalQueue is stopped" : "Can't admit new workloads: is stopped.";
+  } else if (reason == "Terminating") {
+    message = "Can't admit new workloads; clusterQueue is terminating";
   } else if (!queue.stopped.empty()) {
     message = "Can't submit new workloads to clusterQueue";
   }
@@ -418,6 +420,15 @@ struct RequestOf {
 
   std::optional<ActionRequest> operator()(const coscheduling::UpdateQueueStatus& update) const {
     const quota::QueueStatus& have = update.status;
+    json share;
+    if (have.fair_share) share = {{"weightedShare", *have.fair_share}};
+    if (update.of_cohort) {
+      const std::string path =
+          fmt::format("/apis/kueue.x-k8s.io/{}/cohorts/{}", versions.cohorts, update.name);
+      return ActionRequest{
+          Patch(path + "/status", kube::kMergePatch, {{"status", {{"fairSharing", share}}}}),
+          AnswerKind::kNone, Get(path), AnswerKind::kNone};
+    }
     const bool local = !update.name_space.empty();
     json condition = ActiveJson(have, local);
     condition["lastTransitionTime"] = kube::TimeText(update.since);
@@ -431,6 +442,7 @@ struct RequestOf {
                    {"flavorsReservation", usage},
                    {singular ? "flavorUsage" : "flavorsUsage", usage},
                    {"conditions", json::array({condition})}};
+    if (!local) status["fairSharing"] = share;  // null: there is none
     const std::string path = fmt::format(
         "/apis/kueue.x-k8s.io/{}/{}", version,
         local ? fmt::format("namespaces/{}/localqueues/{}", update.name_space, update.name)
@@ -438,6 +450,15 @@ struct RequestOf {
     return ActionRequest{
         Patch(path + "/status", kube::kMergePatch, {{"status", std::move(status)}}),
         AnswerKind::kNone, Get(path), AnswerKind::kNone};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::SetFinalizers& set) const {
+    json operations = Preconditions(set.object);
+    operations.push_back(Add("/metadata/finalizers", set.finalizers));
+    const std::string path = fmt::format("/apis/kueue.x-k8s.io/{}/{}/{}", versions.cluster_queues,
+                                         set.plural, set.object.name);
+    return ActionRequest{Patch(path, kube::kJsonPatch, operations), AnswerKind::kNone, Get(path),
+                         AnswerKind::kNone};
   }
 
   std::optional<ActionRequest> operator()(const coscheduling::EvictPod& evict) const {
@@ -588,6 +609,31 @@ struct RequestOf {
   }
 
   // As Kueue's own second writer (sigs.k8s.io/kueue v0.19.2 cmd/importer/pod/import.go).
+  // All of what the manager says of a Workload's status.
+  static ActionRequest Apply(const coscheduling::ObjectRef& workload, json status,
+                             const char* manager) {
+    json metadata = Version(workload);
+    metadata["name"] = workload.name;
+    metadata["namespace"] = workload.name_space;
+    const json body = {{"apiVersion", fmt::format("kueue.x-k8s.io/{}", kWorkloadVersion)},
+                       {"kind", "Workload"},
+                       {"metadata", std::move(metadata)},
+                       {"status", std::move(status)}};
+    const std::string path =
+        WorkloadsPath(kWorkloadVersion, workload.name_space) + "/" + workload.name;
+    kube::Request request = Patch(path + "/status", kube::kApplyPatch, body);
+    request.query = {{"fieldManager", manager}, {"force", "true"}};
+    return {std::move(request), AnswerKind::kWorkload, Get(path), AnswerKind::kWorkload};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::ApplyReclaimablePods& apply) const {
+    json status = json::object();
+    for (const auto& [name, count] : apply.pods) {
+      status["reclaimablePods"].push_back({{"name", name}, {"count", count}});
+    }
+    return Apply(apply.workload, std::move(status), "kueue-reclaimable-pods");
+  }
+
   std::optional<ActionRequest> operator()(const coscheduling::ApplyWorkloadStatus& apply) const {
     json conditions = json::array();
     for (const auto& [type, condition] : apply.conditions) {
@@ -600,19 +646,7 @@ struct RequestOf {
     }
     json status = {{"conditions", std::move(conditions)}};
     if (apply.admission) status["admission"] = AdmissionJson(*apply.admission);
-    json metadata = Version(apply.workload);
-    metadata["name"] = apply.workload.name;
-    metadata["namespace"] = apply.workload.name_space;
-    const json body = {{"apiVersion", fmt::format("kueue.x-k8s.io/{}", kWorkloadVersion)},
-                       {"kind", "Workload"},
-                       {"metadata", std::move(metadata)},
-                       {"status", std::move(status)}};
-    const std::string path =
-        WorkloadsPath(kWorkloadVersion, apply.workload.name_space) + "/" + apply.workload.name;
-    kube::Request request = Patch(path + "/status", kube::kApplyPatch, body);
-    request.query = {{"fieldManager", "kueue-admission"}, {"force", "true"}};
-    return ActionRequest{std::move(request), AnswerKind::kWorkload, Get(path),
-                         AnswerKind::kWorkload};
+    return Apply(apply.workload, std::move(status), "kueue-admission");
   }
 
   std::optional<ActionRequest> operator()(const coscheduling::EmitEvent&) const {
@@ -639,6 +673,7 @@ struct Kind {
   std::string_view operator()(const coscheduling::UpdateQueueStatus&) const {
     return "queue-status";
   }
+  std::string_view operator()(const coscheduling::SetFinalizers&) const { return "finalizer"; }
   std::string_view operator()(const coscheduling::EvictPod&) const { return "evict"; }
   std::string_view operator()(const coscheduling::UpdatePodGroupStatus&) const { return "status"; }
   std::string_view operator()(const coscheduling::CreatePodGroup&) const { return "pod-group"; }
@@ -655,6 +690,9 @@ struct Kind {
   std::string_view operator()(const coscheduling::WriteWorkload&) const { return "workload"; }
   std::string_view operator()(const coscheduling::ApplyWorkloadStatus& apply) const {
     return apply.takes_over ? "workload-touch" : "workload-status";
+  }
+  std::string_view operator()(const coscheduling::ApplyReclaimablePods&) const {
+    return "workload-reclaim";
   }
   std::string_view operator()(const coscheduling::EmitEvent&) const { return "event"; }
   std::string_view operator()(const coscheduling::AnswerBind&) const { return "bind-answer"; }

@@ -32,6 +32,11 @@ quota::QueueStatus Status(const std::string& name, int64_t pending, int64_t admi
   status.error = error;
   return status;
 }
+quota::QueueStatus Share(const std::string& name, int64_t share) {
+  quota::QueueStatus status = Status(name, 0, 0, {}, "");
+  status.fair_share = share;
+  return status;
+}
 const kube::OwnerReference kJob = {"batch/v1", "Job", "job", "j-1", true};
 
 const Case kCases[] = {
@@ -167,9 +172,23 @@ const Case kCases[] = {
          "flavorsUsage":[{"name":"spot","resources":[
            {"name":"cpu","total":"1500m","borrowed":"0m"},
            {"name":"nvidia.com/gpu","total":"9","borrowed":"1"}]}],
+         "fairSharing":null,
          "conditions":[{"type":"Active","status":"True","reason":"Ready",
            "message":"Can admit new workloads","lastTransitionTime":"2023-11-14T22:13:20Z"}]}})",
      "queue-status"},
+    {"ACohortsStatusIsItsShare",
+     coscheduling::UpdateQueueStatus{"", "root", Share("root", 125), kNow, true},
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/cohorts/root/status", kube::kMergePatch,
+     R"({"status":{"fairSharing":{"weightedShare":125}}})", "queue-status"},
+    {"WhatIsUsedIsKeptByItsFinalizer",
+     coscheduling::SetFinalizers{
+         "resourceflavors", {"", "spot", "u", "7"}, {"theirs", "kueue.x-k8s.io/resource-in-use"}},
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/resourceflavors/spot", kube::kJsonPatch,
+     R"([{"op":"replace","path":"/metadata/uid","value":"u"},
+         {"op":"replace","path":"/metadata/resourceVersion","value":"7"},
+         {"op":"add","path":"/metadata/finalizers",
+          "value":["theirs","kueue.x-k8s.io/resource-in-use"]}])",
+     "finalizer"},
     {"ALocalQueueBorrowsNothing",
      coscheduling::UpdateQueueStatus{
          "team", "q", Status("team/q", 0, 0, {{"spot", "cpu", 0, 1000, 0}}, "it is ill"), kNow},
@@ -307,6 +326,8 @@ json ActiveOf(const std::string& name_space, const std::string& stopped) {
 TEST(ActionRequests, AStoppedQueueSaysSoInKueuesWords) {
   EXPECT_EQ(ActiveOf("", "Stopped"), json::parse(R"({"type":"Active","status":"False",
       "reason":"Stopped","message":"Can't admit new workloads: is stopped."})"));
+  EXPECT_EQ(ActiveOf("", "Terminating"), json::parse(R"({"type":"Active","status":"False",
+      "reason":"Terminating","message":"Can't admit new workloads; clusterQueue is terminating"})"));
   EXPECT_EQ(ActiveOf("team", "Stopped"), json::parse(R"({"type":"Active","status":"False",
       "reason":"Stopped","message":"LocalQueue is stopped"})"));
   EXPECT_EQ(ActiveOf("team", "ClusterQueueIsInactive"), json::parse(R"({"type":"Active",

@@ -42,6 +42,7 @@ QuotaAdmission::QuotaAdmission(const EngineOptions& options, const cluster::Snap
       agenda_(agenda),
       outbox_(outbox),
       scheduler_({.fair_sharing = options.fair_sharing,
+                  .resources = options.resources,
                   .may_evict = [this](std::string_view id, bool surplus_only) {
                     const Gang* gang = GangOf(id);
                     return gang != nullptr ? MayBeEvicted(*gang, surplus_only)
@@ -142,7 +143,7 @@ void QuotaAdmission::Read(const Gang& gang) {
   if (workload != nullptr) workloads_->Use(gang, *workload);
   if (!held) return;
   part.queue = workload->queue;
-  part.held = quota::ReservedIn(*workload);
+  part.held = quota::CountedIn(*workload);
   std::vector<const kube::Pod*> pods;
   for (const std::string& uid : gang.pods) {
     if (const kube::Pod* pod = snapshot_.FindPod(uid)) pods.push_back(pod);
@@ -172,7 +173,7 @@ const quota::PodSetAssignment* QuotaAdmission::GivenTo(const Gang& gang,
   const quota::Admission* held = HeldBy(gang);
   if (held == nullptr) return nullptr;
   const quota::PodSetAssignment* given = held->Find(quota::PodSetOf(pod));
-  return given != nullptr && given->PaysFor(*pod.spec) ? given : nullptr;
+  return given != nullptr && given->PaysFor(*pod.spec, options_.resources) ? given : nullptr;
 }
 
 bool QuotaAdmission::MayBePlaced(const Gang& gang, const std::string& uid) const {
@@ -190,8 +191,17 @@ std::string QuotaAdmission::QueueOf(const Gang& gang) const {
 }
 
 int64_t QuotaAdmission::PriorityOf(const Gang& gang) const {
-  const auto it = priority_classes_.find(gang.priority_class_name);
-  return it == priority_classes_.end() ? gang.priority : it->second;
+  if (const auto* named = scheduler_.FindPriorityClass(gang.priority_class_name)) {
+    return named->value;
+  }
+  // A class that is gone says what it said, as in Kueue.
+  const kube::Workload* workload = workloads_->Of(gang);
+  return gang.priority_class_name.empty() || !workload ? gang.priority : workload->priority;
+}
+
+bool QuotaAdmission::LacksPriorityClass(const Gang& gang) const {
+  const std::string& name = gang.priority_class_name;
+  return !name.empty() && !scheduler_.FindPriorityClass(name) && !workloads_->Of(gang);
 }
 
 quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
@@ -288,7 +298,8 @@ quota::FlavorAmounts QuotaAdmission::UnadmittedOf(const Gang& gang) const {
         given != nullptr && ++taken[given->name] <= HeldBy(gang)->Counted(given->name);
     const kube::Node* node = counted ? nullptr : snapshot_.FindNodeObject(pod->node_name);
     if (node == nullptr) continue;
-    quota::AddUnadmitted(*pod->spec, node->meta, scheduler_.Flavors(), &amounts);
+    quota::AddUnadmitted(options_.resources.Count(pod->spec->requests), node->meta,
+                         scheduler_.Flavors(), &amounts);
   }
   return amounts;
 }
@@ -357,14 +368,30 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   quota::Workload workload = WorkloadOf(gang);
   // It needs more than it asked for, minMember was raised for example: back to the queue.
   if (!gang.facts.blocked && gang.bound.empty() && !holding.posted &&
-      !part.held->Covers(workload)) {
+      !part.held->Covers(workload, options_.resources)) {
     Release(gang);
     return;
   }
   if (part.deactivated) {
     StartEviction(gang, {"spec.active of its Workload is false", "Deactivated", ""});
   }
+  Reclaim(gang);
   TellHeld(gang, std::move(workload));
+}
+
+// What members had that have succeeded goes to others while the rest runs.
+void QuotaAdmission::Reclaim(const Gang& gang) {
+  if (gang.bound.empty() || EvictionOf(gang) != nullptr) return;
+  std::vector<const kube::Pod*> pods;
+  for (const std::string& uid : gang.pods) {
+    const kube::Pod* pod = snapshot_.FindPod(uid);
+    if (pod != nullptr && !PartOf(gang).own.contains(uid)) pods.push_back(pod);
+  }
+  const kube::AnyJob* maker = gang.derived ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
+  const kube::Workload& workload = *workloads_->Of(gang);
+  workloads_->Reclaim(
+      gang, workload,
+      quota::ReclaimableOf(workload, maker != nullptr ? maker : gangs_.JobOf(gang), pods));
 }
 
 // What members have of their own that have ended, or for whom the gang's own Workload has a place.
@@ -459,7 +486,7 @@ kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang) const {
 // Puts the gang in line, or reserves what it was granted.
 void QuotaAdmission::Request(const Gang& gang) {
   Part& part = parts_[gang.id];
-  if (part.deactivated) return;
+  if (part.deactivated || LacksPriorityClass(gang)) return;
   if (part.granted) {
     workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
     return;
@@ -676,7 +703,7 @@ void QuotaAdmission::CountOrphans() {
   for (const kube::Workload* each : workloads_->Orphans()) {
     orphans_.insert(each->meta.uid);
     if (before.erase(each->meta.uid) > 0) continue;
-    scheduler_.SetAdmitted(quota::AsAsked(*each), quota::ReservedIn(*each));
+    scheduler_.SetAdmitted(quota::AsAsked(*each), quota::CountedIn(*each));
   }
   for (const std::string& uid : before) {
     if (!gang_of_.contains(uid)) scheduler_.Withdraw(uid);

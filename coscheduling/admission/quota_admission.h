@@ -58,14 +58,6 @@ class QuotaAdmission {
   void Remove(const Object& object) {
     if (scheduler_.Remove(object)) NoteObject<Object>(object.meta);
   }
-  void Upsert(const kube::WorkloadPriorityClass& priority_class) {
-    priority_classes_.insert_or_assign(priority_class.meta.name, priority_class.value);
-    NotePriorityClass(priority_class.meta.name);
-  }
-  void Remove(const kube::WorkloadPriorityClass& priority_class) {
-    priority_classes_.erase(priority_class.meta.name);
-    NotePriorityClass(priority_class.meta.name);
-  }
   void Upsert(const kube::PodDisruptionBudget& budget) {
     if (budgets_.Upsert(budget)) NoteBudget(budget.meta.name_space);
   }
@@ -151,6 +143,8 @@ class QuotaAdmission {
   const std::string& WorkloadErrorOf(const Gang& gang) const { return workloads_->ErrorOf(gang); }
   // Its Workload's user wants it neither queued nor admitted.
   bool IsDeactivated(const Gang& gang) const { return PartOf(gang).deactivated; }
+  // It names a WorkloadPriorityClass that doesn't exist, and never had a Workload.
+  bool LacksPriorityClass(const Gang& gang) const;
   std::string QueueOf(const Gang& gang) const;
   quota::Workload WorkloadOf(const Gang& gang) const;
   std::vector<const kube::ResourceFlavor*> OtherFlavors(const quota::Workload& workload,
@@ -203,6 +197,9 @@ class QuotaAdmission {
   const Part& PartOf(const Gang& gang) const { return parts_.Of(gang.id); }
   template <typename Object>
   void NoteObject(const kube::ObjectMeta& meta) {
+    if constexpr (std::is_same_v<Object, kube::WorkloadPriorityClass>) {
+      return NotePriorityClass(meta.name);
+    }
     NoteObjects();
     // What it says of a gang without a queue is read anew.
     std::string name_space;
@@ -220,6 +217,7 @@ class QuotaAdmission {
   quota::FlavorAmounts UnadmittedOf(const Gang& gang) const;
   bool MayKeep(const Gang& gang, const Holding& holding);
   void ReleaseNeedless(const Gang& gang);
+  void Reclaim(const Gang& gang);
   std::vector<const kube::Workload*> SurplusOf(const Gang& gang) const;
   bool GaveUp(const Gang& gang) const;
   void TellHeld(const Gang& gang, quota::Workload workload);
@@ -246,7 +244,6 @@ class QuotaAdmission {
   absl::flat_hash_map<std::string, GangId> gang_of_;  // by the workload's id
   absl::flat_hash_set<GangId> under_quota_;           // so far
   std::set<std::string> orphans_;                     // counted, though no gang's
-  std::map<std::string, int64_t, std::less<>> priority_classes_;
   cluster::DisruptionBudgets budgets_;
   bool queues_changed_ = false;
   bool reasons_stale_ = false;

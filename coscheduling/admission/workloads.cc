@@ -281,6 +281,10 @@ const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReferen
     Release(gang, *known);  // it has come back
     return nullptr;
   }
+  if (known != nullptr && !known->reserved && !known->reclaimable.empty()) {
+    Reclaim(gang, *known, {});  // of the run before
+    return nullptr;
+  }
   if (known != nullptr && IsOurs(*known) && quota::AsksFor(*known, asked) &&
       quota::HasFinalizer(*known)) {
     errors_.Forget(gang.id);  // whatever became of the answers
@@ -340,6 +344,12 @@ void Workloads::Evict(const Gang& gang, const kube::Workload& workload, const Ev
   Act(gang, workload,
       ApplyWorkloadStatus{RefOf(workload.meta), quota::ReservedIn(workload),
                           quota::Evicted(workload, eviction, agenda_->now())});
+}
+
+void Workloads::Reclaim(const Gang& gang, const kube::Workload& workload,
+                        std::map<std::string, int64_t> pods) {
+  if (pods == workload.reclaimable) return;
+  Act(gang, workload, ApplyReclaimablePods{RefOf(workload.meta), std::move(pods)});
 }
 
 void Workloads::Release(const Gang& gang, const kube::Workload& workload,

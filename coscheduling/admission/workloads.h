@@ -56,6 +56,9 @@ class Workloads {
   // Reserves the pod sets of `admission` and admits it.
   void Reserve(const Gang& gang, const kube::Workload& workload, const quota::Admission& admission);
   void Evict(const Gang& gang, const kube::Workload& workload, const Eviction& eviction);
+  // Gives back what these of its pods had; nothing if that is so already.
+  void Reclaim(const Gang& gang, const kube::Workload& workload,
+               std::map<std::string, int64_t> pods);
   // Takes back what it reserved. `finished`: Kueue's reason of condition Finished, or empty.
   void Release(const Gang& gang, const kube::Workload& workload, std::string_view finished = "");
   // It has no quota: its Workload may go, unless it asks for some.

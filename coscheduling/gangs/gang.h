@@ -14,6 +14,7 @@
 #include "coscheduling/gangs/gang_state.h"
 #include "coscheduling/gangs/job_gangs.h"
 #include "coscheduling/reason.h"
+#include "kube/objects/not_honoured.h"
 #include "kube/objects/workload.h"
 
 namespace muster::coscheduling {
@@ -43,6 +44,7 @@ struct Gang {
   std::string queue_name;
   std::string priority_class_name;
   bool ours = false;  // some member names our scheduler
+  const kube::NotHonoured* not_honoured = nullptr;  // of what it asks for; null normally
   int32_t priority = 0;
   absl::Time created = absl::InfinitePast();
 

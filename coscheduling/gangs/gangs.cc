@@ -242,6 +242,9 @@ void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   }
   const kube::AnyJob* job = JobOf(gang);
   facts.made_anew = job != nullptr && job->GoesOn() && facts.succeeded < facts.min_member;
+  // Where Kueue admits, it is Kueue's to do.
+  const bool obeyed = options_.quota == QuotaMode::kKueue;
+  gang.not_honoured = obeyed ? nullptr : kube::FindNotHonoured(live, job);
   gang.priority = live.empty() ? 0 : live.front()->priority;
   gang.created = gang.group == nullptr ? first_pod : gang.group->meta.creation_time;
   ReadOwners(gang, live);
@@ -328,6 +331,10 @@ Reason Gangs::Blocker(const Gang& gang) const {
                           live.front()->meta.name, live.front()->priority),
               "give every replica type the same priorityClassName"};
     }
+  }
+  if (gang.not_honoured && gang.not_honoured->must_hold && gang.bound.empty()) {
+    return {v1::MEMBER_NOT_SUPPORTED, gang.not_honoured->ToString(),
+            std::string(gang.not_honoured->fix)};
   }
   const int64_t there = gang.facts.live + gang.facts.succeeded;
   if (there < gang.facts.min_member) return MissingMembers(gang, there);

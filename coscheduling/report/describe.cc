@@ -20,23 +20,13 @@ void SetTime(absl::Time time, google::protobuf::Timestamp* out) {
   out->set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
 }
 
+// The proto's begins with what isn't said.
+static_assert(static_cast<int>(cluster::NodeStage::kGoing) + 1 == v1::GOING);
 v1::NodeStage StageOf(cluster::NodeStage stage) {
-  switch (stage) {
-    case cluster::NodeStage::kRequested:
-      return v1::REQUESTED;
-    case cluster::NodeStage::kLaunched:
-      return v1::LAUNCHED;
-    case cluster::NodeStage::kRegistered:
-      return v1::REGISTERED;
-    case cluster::NodeStage::kInitialized:
-      return v1::INITIALIZED;
-    case cluster::NodeStage::kUsable:
-      return v1::USABLE;
-    case cluster::NodeStage::kGoing:
-      return v1::GOING;
-  }
-  return v1::NODE_STAGE_UNSPECIFIED;
+  return static_cast<v1::NodeStage>(static_cast<int>(stage) + 1);
 }
+static_assert(static_cast<int>(Feasibility::Verdict::kInfeasible) + 1 ==
+              v1::Feasibility::INFEASIBLE);
 
 v1::MemberState MemberStateOf(const kube::Pod& pod, bool gated) {
   if (pod.phase == kube::PodPhase::kSucceeded) return v1::SUCCEEDED;
@@ -56,17 +46,8 @@ void SetReason(const Reason& reason, v1::Reason* out) {
 
 void DescribeFeasibility(const Feasibility& feasibility, v1::Feasibility* out) {
   constexpr int kShown = 50;
-  switch (feasibility.verdict) {
-    case Feasibility::Verdict::kFeasible:
-      out->set_verdict(v1::Feasibility::FEASIBLE);
-      break;
-    case Feasibility::Verdict::kUnknown:
-      out->set_verdict(v1::Feasibility::UNKNOWN);
-      break;
-    case Feasibility::Verdict::kInfeasible:
-      out->set_verdict(v1::Feasibility::INFEASIBLE);
-      break;
-  }
+  out->set_verdict(
+      static_cast<v1::Feasibility::Verdict>(static_cast<int>(feasibility.verdict) + 1));
   if (feasibility.reason.code != v1::REASON_UNSPECIFIED) {
     SetReason(feasibility.reason, out->mutable_reason());
   }

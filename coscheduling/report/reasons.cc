@@ -31,34 +31,11 @@ Reason RecordReason(const std::string& error, std::string_view pending) {
           "check muster's permission to patch podgroups"};
 }
 
+static_assert(static_cast<int>(quota::WaitCode::kQueueNotFound) == v1::QUEUE_NOT_FOUND &&
+              static_cast<int>(quota::WaitCode::kBehindOthers) == v1::BEHIND_OTHERS);
 v1::ReasonCode CodeOf(quota::WaitCode code) {
-  switch (code) {
-    case quota::WaitCode::kQueueNotFound:
-    case quota::WaitCode::kClusterQueueNotFound:
-      return v1::QUEUE_NOT_FOUND;
-    case quota::WaitCode::kQueueInvalid:
-      return v1::QUEUE_INVALID;
-    case quota::WaitCode::kQueueStopped:
-      return v1::QUEUE_STOPPED;
-    case quota::WaitCode::kNamespaceNotSelected:
-      return v1::NAMESPACE_NOT_SELECTED;
-    case quota::WaitCode::kResourceNotCovered:
-      return v1::RESOURCE_NOT_COVERED;
-    case quota::WaitCode::kFlavorMismatch:
-      return v1::FLAVOR_MISMATCH;
-    case quota::WaitCode::kQuotaTooSmall:
-      return v1::QUOTA_TOO_SMALL;
-    case quota::WaitCode::kNone:
-    case quota::WaitCode::kQuotaInUse:
-      return v1::QUOTA_IN_USE;
-    case quota::WaitCode::kPreempting:
-      return v1::PREEMPTING;
-    case quota::WaitCode::kNotPlaceable:
-      return v1::NOT_PLACEABLE;
-    case quota::WaitCode::kBehindOthers:
-      return v1::BEHIND_OTHERS;
-  }
-  return v1::QUOTA_IN_USE;
+  if (code == quota::WaitCode::kNone) return v1::QUOTA_IN_USE;
+  return static_cast<v1::ReasonCode>(code);
 }
 
 }  // namespace
@@ -241,6 +218,12 @@ Reason Report::QuotaReason(const Gang& gang) const {
   }
   if (from_.quota.IsDeactivated(gang)) {
     return {v1::QUEUE_STOPPED, "spec.active of its Workload is false", "set it to true"};
+  }
+  if (from_.quota.LacksPriorityClass(gang)) {
+    return {v1::PRIORITY_CLASS_NOT_FOUND,
+            fmt::format("WorkloadPriorityClass {}, which label {} names, doesn't exist",
+                        gang.priority_class_name, kPriorityClassLabel),
+            "create it, or name another one"};
   }
   if (from_.quota.IsGranted(gang)) {
     return {v1::RECORD_PENDING, "quota is granted; its Workload is being written", ""};

@@ -100,6 +100,9 @@ void Report::Tell(const Gang& gang, v1::GangState before) {
     if (gang.state == v1::BOUND) NoteBindLatency(gang, &part);
   }
   Reason reason = FindReason(gang);
+  if (gang.not_honoured && reason.code != v1::MEMBER_NOT_SUPPORTED) {
+    reason.message += "; " + gang.not_honoured->ToString();
+  }
   if (!entered && reason == part.reason) return;
   const bool told = entered || reason.code != part.reason.code;
   part.reason = std::move(reason);

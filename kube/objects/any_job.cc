@@ -60,9 +60,10 @@ int64_t AtOnce(const JobSpec& spec) {
   return spec.completions ? std::min(spec.parallelism, *spec.completions) : spec.parallelism;
 }
 
-void AddPodSet(std::string name, int64_t count, const std::string& pod_template, AnyJob* job) {
+void AddPodSet(std::string name, int64_t count, const std::string& pod_template, AnyJob* job,
+               int64_t over = 0) {
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-  job->pod_sets.push_back({std::move(name), count, pod_template});
+  job->pod_sets.push_back({std::move(name), count, pod_template, over});
 }
 
 // In this order, whatever that of the object is.
@@ -116,7 +117,11 @@ AnyJob ToAnyJob(const Job& job) {
   any.finished = job.finished;
   const int64_t count = AtOnce(job.spec);
   any.parts.push_back({{}, job.meta.name, count, count, {{"", job.spec.scheduler_name}}});
-  AddPodSet("main", count, job.spec.pod_template, &any);
+  // Without completions all of its pods are over once one of them is.
+  const int64_t parallelism = job.spec.parallelism;
+  const int64_t left = std::max<int64_t>(0, job.spec.completions.value_or(parallelism) - job.over);
+  const int64_t over = parallelism > 1 && job.over > 0 ? std::max<int64_t>(0, count - left) : 0;
+  AddPodSet("main", count, job.spec.pod_template, &any, over);
   return any;
 }
 
@@ -154,7 +159,9 @@ AnyJob ToAnyJob(const JobSet& set) {
     AddProduct(job.replicas, AtOnce(job.spec), &pods);
     AddProduct(pods, 1, &part.at_once);
     part.fewest = part.at_once;
-    AddPodSet(job.name, pods, job.spec.pod_template, &any);
+    const bool said = job.succeeded > 0 && job.succeeded <= job.replicas;
+    AddPodSet(job.name, pods, job.spec.pod_template, &any,
+              said ? job.succeeded * AtOnce(job.spec) : 0);
   }
   if (any.parts.size() == 1) any.parts.front().name = set.meta.name;
   return any;

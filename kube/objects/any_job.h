@@ -58,6 +58,9 @@ struct AnyJob {
     std::string name;  // "main", or that of the replicated job, the replica type, the group
     int64_t count = 0;
     std::string pod_template;  // JSON
+    // Of them, those that have succeeded and aren't made anew: Kueue's reclaimable pods
+    // (pkg/controller/jobs/job/job_controller.go:217, jobset_controller.go:197).
+    int64_t over = 0;
     bool operator==(const PodSet&) const = default;
   };
   // Replicated jobs of a JobSet, or replica types of an MPIJob, that exist at the same time; of the

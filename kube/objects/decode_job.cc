@@ -1,3 +1,5 @@
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_split.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +30,8 @@ StringMap Only(const StringMap& all, std::initializer_list<std::string_view> pre
 ObjectMeta ReadJobMeta(const JsonValue& metadata) {
   ObjectMeta meta = ReadMeta(metadata);
   meta.labels = Only(meta.labels, {"kueue.x-k8s.io/", "jobset.sigs.k8s.io/replicatedjob-name"});
-  meta.annotations = Only(meta.annotations, {"muster.dev/"});
+  meta.annotations = Only(meta.annotations, {"muster.dev/", "kueue.x-k8s.io/job-min-parallelism",
+                                             "kueue.x-k8s.io/elastic-job"});
   meta.finalizers.clear();
   return meta;
 }
@@ -125,6 +128,20 @@ absl::StatusOr<T> Finish(const JsonReader& reader, T object) {
 
 }  // namespace
 
+// How many indexes a text such as "0,3-7" names.
+int64_t CountIndexes(const std::string& text) {
+  int64_t count = 0;
+  for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> ends = absl::StrSplit(part, '-');
+    int64_t first = 0;
+    int64_t last = 0;
+    if (!absl::SimpleAtoi(ends.first, &first)) continue;
+    if (ends.second.empty() || !absl::SimpleAtoi(ends.second, &last)) last = first;
+    if (first >= 0 && first <= last && last <= kMaxInt32) count += last - first + 1;
+  }
+  return count;
+}
+
 template <>
 absl::StatusOr<Job> Decode<Job>(std::string_view json) {
   JsonReader reader(json);
@@ -132,6 +149,11 @@ absl::StatusOr<Job> Decode<Job>(std::string_view json) {
   Job job;
   job.meta = ReadJobMeta(root.Get("metadata"));
   job.spec = ReadJobSpec(root.Get("spec"), reader);
+  const JsonValue status = root.Get("status");
+  job.over = root.Get("spec").Get("completionMode").View() == "Indexed"
+                 ? CountIndexes(status.Get("completedIndexes").String()) +
+                       CountIndexes(status.Get("failedIndexes").String())
+                 : status.Get("succeeded").Int();
   job.finished = IsFinished(root);
   return Finish(reader, std::move(job));
 }
@@ -158,6 +180,11 @@ absl::StatusOr<JobSet> Decode<JobSet>(std::string_view json) {
   set.meta = ReadJobMeta(root.Get("metadata"));
   spec.Get("replicatedJobs").ForEach([&](const JsonValue& value) {
     set.replicated_jobs.push_back(ReadReplicatedJob(value, reader));
+  });
+  root.Get("status").Get("replicatedJobsStatus").ForEach([&](const JsonValue& value) {
+    const auto job =
+        std::ranges::find(set.replicated_jobs, value.Get("name").String(), &ReplicatedJob::name);
+    if (job != set.replicated_jobs.end()) job->succeeded = value.Get("succeeded").Int();
   });
   set.in_order = spec.Get("startupPolicy").Get("startupPolicyOrder").View() == "InOrder";
   set.suspend = spec.Get("suspend").Bool();

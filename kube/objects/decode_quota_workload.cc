@@ -60,6 +60,9 @@ absl::StatusOr<Workload> Decode<Workload>(std::string_view json) {
       reserved.flavors.emplace(resource, flavor);
     }
   });
+  status.Get("reclaimablePods").ForEach([&](const JsonValue& pods) {
+    workload.reclaimable[pods.Get("name").String()] = pods.Get("count").Int();
+  });
   status.Get("conditions").ForEach([&](const JsonValue& condition) {
     workload.conditions[condition.Get("type").String()] = ReadCondition(condition);
   });

@@ -33,6 +33,8 @@ struct JobSpec {
 struct Job {
   ObjectMeta meta;
   JobSpec spec;
+  // Completions that there are: pods that succeeded, or indexes that did or failed for good.
+  int64_t over = 0;
   bool finished = false;
   std::string error;
 };
@@ -50,6 +52,7 @@ struct ReplicatedJob {
   std::string name;
   int64_t replicas = 1;  // Jobs made from `spec`
   JobSpec spec;
+  int64_t succeeded = 0;  // of these Jobs
   std::vector<std::string> depends_on;  // "NAME/STATUS" of the replicated jobs it waits for
 };
 

@@ -150,7 +150,8 @@ struct Workload {
   std::string queue;             // LocalQueue of its namespace
   int64_t priority = 0;
   std::vector<PodSet> pod_sets;
-  std::string cluster_queue;  // that it was reserved in
+  std::map<std::string, int64_t> reclaimable;  // pods that need nothing any more, by pod set
+  std::string cluster_queue;                   // that it was reserved in
   std::vector<Reserved> reserved_sets;
   std::map<std::string, Condition> conditions;  // by type
   bool reserved = false;                        // condition QuotaReserved
