@@ -40,10 +40,11 @@ Engine::Owners::Owners(EngineOptions engine_options)
       holds(common, placement),
       commit(common, &placement),
       restarts(common, workloads, &quota, placement, &placeability, provisioning),
+      job_starts(common, workloads, quota),
       repair(common, &restarts),
       suspect_marks(common, &suspects),
       report({options, snapshot, gangs, records, quota, placement, suspects, placeability,
-              provisioning, holds, commit, repair, restarts},
+              provisioning, holds, commit, repair, restarts, job_starts},
              &agenda, &outbox),
       queue_report(options, quota, report, &agenda, &outbox) {}
 
@@ -57,7 +58,9 @@ void Engine::Owners::Refresh(const Gang& gang) {
   commit.Sync(gang);
   restarts.FindFallback(gang);
   Reason blocker = restarts.Blocker(gang);
-  if (blocker.code == v1::REASON_UNSPECIFIED) blocker = gangs.Blocker(gang);
+  if (blocker.code == v1::REASON_UNSPECIFIED) {
+    blocker = gangs.Blocker(gang, quota.AsksBySpec(gang));
+  }
   if (blocker.code == v1::REASON_UNSPECIFIED) blocker = commit.Blocker(gang);
   gangs.Block(gang.id, std::move(blocker));
   GangFacts facts = gang.facts;
@@ -70,8 +73,8 @@ void Engine::Owners::Refresh(const Gang& gang) {
   facts.evicting = eviction != nullptr && !eviction->surplus_only;
   const bool quota_there = !quota.IsUnderQuota(gang) || quota.Holds(gang) || !gang.bound.empty();
   facts.waits_for_room = quota.IsUnderQuota(gang) && quota.WaitsForRoom(gang);
-  facts.admitted = recorded && !record->retry_after && !facts.evicting && !facts.waits_for_room &&
-                   record->identity == options.identity && quota_there &&
+  facts.admitted = recorded && !gang.unmade && !record->retry_after && !facts.evicting &&
+                   !facts.waits_for_room && record->identity == options.identity && quota_there &&
                    !quota.IsOfQuotaBefore(gang, *record);
   gangs.Settle(gang.id, facts);
   if (facts.blocked || !facts.admitted) provisioning.Stop(gang);
@@ -126,6 +129,7 @@ void Engine::Owners::Decide(const Gang& gang) {
   }
   restarts.Evict(gang, commit.IsPosted(gang));
   restarts.Decide(gang);
+  job_starts.Decide(gang);
   Enter(gang);
   quota.GiveFlavors(gang);
   provisioning.Signal(gang, IsUndecided(gang));

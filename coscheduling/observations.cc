@@ -36,6 +36,7 @@ void Engine::Owners::Depart() {
     holds.Forget(gang);
     commit.Forget(gang);
     restarts.Forget(gang);
+    job_starts.Forget(gang);
     repair.Forget(gang);
     records.Forget(gang);
     report.Forget(gang, key);
@@ -99,7 +100,11 @@ struct Engine::Owners::Coming {
     to.gangs.Adopt(std::make_shared<const kube::PodGroup>(std::move(group)));
   }
   void operator()(IsJob auto job) const { to.gangs.ObserveJob(kube::ToAnyJob(job)); }
-  void operator()(kube::Workload workload) const { to.workloads.Upsert(std::move(workload)); }
+  void operator()(kube::Workload workload) const {
+    const kube::NamespacedUid owner = workload.meta.ControllerUid();
+    to.workloads.Upsert(std::move(workload));
+    to.gangs.Await(owner, to.workloads.HasQuota(owner));
+  }
   void operator()(kube::NodePool pool) const { to.placeability.Upsert(std::move(pool)); }
   void operator()(kube::NodeClaim claim) const {
     const std::string name = claim.meta.name;
@@ -128,7 +133,11 @@ struct Engine::Owners::Going {
     from.restarts.RemoveJob(job.meta.uid);
     from.gangs.RemoveJob(job.meta.uid);
   }
-  void operator()(const kube::Workload& w) const { from.workloads.Remove(w.meta.uid); }
+  void operator()(const kube::Workload& workload) const {
+    from.workloads.Remove(workload.meta.uid);
+    const kube::NamespacedUid owner = workload.meta.ControllerUid();
+    from.gangs.Await(owner, from.workloads.HasQuota(owner));
+  }
   void operator()(const kube::NodePool& p) const { from.placeability.RemoveNodePool(p.meta.name); }
   void operator()(const kube::NodeClaim& claim) const {
     from.snapshot.RemoveNodeClaim(claim.meta.name);

@@ -15,6 +15,7 @@
 #include "coscheduling/admission/workloads.h"
 #include "coscheduling/agenda.h"
 #include "coscheduling/commit/commit.h"
+#include "coscheduling/commit/job_starts.h"
 #include "coscheduling/commit/repair.h"
 #include "coscheduling/commit/restarts.h"
 #include "coscheduling/commit/suspect_marks.h"
@@ -71,6 +72,7 @@ struct Engine::Owners {
   NodeHolds holds;
   Commit commit;
   Restarts restarts;
+  JobStarts job_starts;
   Repair repair;
   SuspectMarks suspect_marks;
   Report report;

@@ -177,7 +177,8 @@ TEST(Deploy, MusterWritesOnlyTheStatusOfQueuesAndSuspendsOnlyJobsThatCanBe) {
                                                           {"ray.io", "rayjobs"}};
   for (const auto& [group, resource] : owners) {
     EXPECT_EQ(MayOn(group, resource), resource == "statefulsets" ? read : suspend) << resource;
-    EXPECT_EQ(MayOn(group, resource + "/status"), Verbs{}) << resource;
+    EXPECT_EQ(MayOn(group, resource + "/status"), resource == "jobs" ? Verbs{"patch"} : Verbs{})
+        << resource;
   }
   EXPECT_EQ(MayOn("scheduling.x-k8s.io", "podgroups"),
             (Verbs{"create", "get", "list", "patch", "watch"}));

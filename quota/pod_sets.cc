@@ -6,13 +6,15 @@
 
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
+#include "kube/objects/well_known.h"
 #include "quota/amount.h"
 
 namespace muster::quota {
 namespace {
 
 // Which part of its job a member is.
-constexpr std::array<std::string_view, 2> kRoleLabels = {"training.kubeflow.org/replica-type",
+constexpr std::array<std::string_view, 3> kRoleLabels = {kube::kPodSetLabel,
+                                                         "training.kubeflow.org/replica-type",
                                                          "jobset.sigs.k8s.io/replicatedjob-name"};
 
 constexpr size_t kMaxRole = 28;  // with two digests a name has 63 characters at most
@@ -97,9 +99,9 @@ std::string PodSetOf(const kube::Pod& pod) {
   return name + PlaceDigest(*pod.spec);
 }
 
-std::string RoleOf(const std::string& pod_set) {
-  if (pod_set.size() <= kDigests + 1) return std::string(kOnlyRole);
-  return pod_set.substr(0, pod_set.size() - kDigests - 1);
+bool IsOfRole(const std::string& pod_set, std::string_view role) {
+  if (pod_set.size() <= kDigests + 1) return role == kOnlyRole;
+  return pod_set.substr(0, pod_set.size() - kDigests - 1) == RoleName(role);
 }
 
 std::optional<std::vector<PodSet>> AsOfJob(const std::vector<PodSet>& asked,
@@ -108,7 +110,7 @@ std::optional<std::vector<PodSet>> AsOfJob(const std::vector<PodSet>& asked,
   std::vector<PodSet> all;
   for (const kube::AnyJob::PodSet& made : job) {
     const auto same = [&made](const PodSet& set) {
-      return set.count == made.count && RoleOf(set.name) == made.name;
+      return set.count == made.count && IsOfRole(set.name, made.name);
     };
     const auto set = std::ranges::find_if(asked, same);
     if (set == asked.end()) return std::nullopt;
@@ -123,7 +125,9 @@ void NameByPods(std::vector<const kube::Pod*> pods, Admission* admission) {
   for (const kube::Pod* pod : pods) pod_sets_of_pods.push_back(PodSetOf(*pod));
   for (PodSetAssignment& given : admission->pod_sets) {
     if (std::ranges::count(pod_sets_of_pods, given.name) > 0) continue;
-    const auto of_role = std::ranges::find(pod_sets_of_pods, given.name, RoleOf);
+    const auto of_role = std::ranges::find_if(
+        pod_sets_of_pods,
+        [&given](const std::string& pod_set) { return IsOfRole(pod_set, given.name); });
     if (of_role != pod_sets_of_pods.end()) given.name = *of_role;
   }
 }
@@ -194,38 +198,12 @@ std::set<std::string> CarriedFlavors(const kube::Pod& pod) {
   return names;
 }
 
-// The name of its pod set ends with the digest of what it asked for before, so the right guess is
-// known when it is met: labels that the flavors have too may be its own, and tolerations were added
-// behind its own.
-std::optional<kube::PodSpec> SpecBeforeFlavors(
-    const kube::Pod& pod, const std::vector<const kube::ResourceFlavor*>& flavors) {
-  constexpr size_t kMostLabels = 12;
-  std::vector<std::string> labels;
-  size_t tolerations = 0;
-  for (const kube::ResourceFlavor* flavor : flavors) {
-    tolerations += flavor->tolerations.size();
-    for (const auto& [key, value] : flavor->node_labels) {
-      const auto own = pod.spec->node_selector.find(key);
-      const bool same = own != pod.spec->node_selector.end() && own->second == value;
-      if (same && !std::ranges::count(labels, key)) labels.push_back(key);
-    }
-  }
-  if (labels.size() > kMostLabels) return std::nullopt;
-  const std::string set = PodSetOf(pod);
-  const size_t combinations = size_t{1} << labels.size();
-  // Most often all of it was added.
-  for (size_t kept = 0; kept < combinations; ++kept) {
-    kube::PodSpec spec = *pod.spec;
-    for (size_t i = 0; i < labels.size(); ++i) {
-      if ((kept >> i & 1) == 0) spec.node_selector.erase(labels[i]);
-    }
-    for (size_t taken = 0; taken <= tolerations; ++taken) {
-      if (set.ends_with(PlaceDigest(spec))) return spec;
-      if (spec.tolerations.empty()) break;
-      spec.tolerations.pop_back();
-    }
-  }
-  return std::nullopt;
+std::shared_ptr<const kube::PodSpec> SpecBeforeFlavors(const kube::Workload& workload,
+                                                       const std::string& pod_set) {
+  const auto set = std::ranges::find_if(workload.pod_sets, [&pod_set](const auto& each) {
+    return each.name == pod_set || IsOfRole(pod_set, each.name);
+  });
+  return set == workload.pod_sets.end() ? nullptr : set->spec;
 }
 
 FlavorAdditions FlavorsFor(const kube::Pod& pod, const PodSetAssignment& given,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -36,9 +37,9 @@ struct PodSets {
 };
 PodSets GroupByPodSet(const std::vector<const kube::Pod*>& members, int64_t required);
 
-// What such a name says of the role, as Kueue names the pod sets of jobs: "main" where there is
-// none.
-std::string RoleOf(const std::string& pod_set);
+// Such a name says this role: that of a job's pod set, by Kueue's name of it, which is "main" where
+// there is one template.
+bool IsOfRole(const std::string& pod_set, std::string_view role);
 // The same pod sets as the Workload of the job that makes them has them: in its order, by Kueue's
 // names. nullopt where they aren't exactly what the job makes.
 std::optional<std::vector<PodSet>> AsOfJob(const std::vector<PodSet>& asked,
@@ -62,16 +63,16 @@ bool HasFlavors(const kube::Pod& pod, const PodSetAssignment& given);
 // What the annotation names; empty if the member was given none.
 std::set<std::string> CarriedFlavors(const kube::Pod& pod);
 
-// The member's spec as it was before it was given these flavors, so as one made anew will have it.
-// nullopt if that can't be told, because a flavor says something else by now.
-std::optional<kube::PodSpec> SpecBeforeFlavors(
-    const kube::Pod& pod, const std::vector<const kube::ResourceFlavor*>& flavors);
+// The spec of a pod set as its user wrote it, whatever its pods were given since; null if the
+// Workload doesn't tell.
+std::shared_ptr<const kube::PodSpec> SpecBeforeFlavors(const kube::Workload& workload,
+                                                       const std::string& pod_set);
 
 // Adds what a pod on this node counts as, of each flavor that the node may be of.
 void AddUnadmitted(const kube::ResourceList& counted, const kube::ObjectMeta& node,
                    const std::vector<const kube::ResourceFlavor*>& flavors, FlavorAmounts* amounts);
 
-// What is added to a pod for its flavors. What is there already stays.
+// What is added to a pod, or to a template, for its flavors. What is there already stays.
 struct FlavorAdditions {
   std::map<std::string, std::string> node_selector;
   struct Tolerate {
@@ -80,6 +81,7 @@ struct FlavorAdditions {
   };
   std::vector<Tolerate> tolerations;
   std::map<std::string, std::string> annotations;  // those above
+  std::map<std::string, std::string> labels = {};  // of a template
 };
 
 // What a member lacks of its flavors. `flavors` are those that exist still; a label that the member

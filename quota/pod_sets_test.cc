@@ -51,8 +51,9 @@ kube::Pod OfType(const std::string& type, int64_t gpus) {
 
 TEST(PodSets, AJobsWorkloadHasThemByKueuesNamesInItsOrder) {
   const PodSet worker = Set(OfType("worker", 8), 3), master = Set(OfType("master", 1), 1);
-  EXPECT_EQ(RoleOf(worker.name), "worker");
-  EXPECT_EQ(RoleOf(PodSetOf(Gpu("a"))), "main");
+  EXPECT_TRUE(IsOfRole(worker.name, "worker"));
+  EXPECT_TRUE(IsOfRole(PodSetOf(Gpu("a")), "main"));
+  EXPECT_FALSE(IsOfRole(PodSetOf(Gpu("a")), "worker"));
   const auto named = AsOfJob({worker, master}, {{"master", 1, "{}"}, {"worker", 3, "{}"}});
   ASSERT_TRUE(named);
   ASSERT_EQ(named->size(), 2u);
@@ -158,34 +159,20 @@ kube::Pod Given(const kube::Pod& pod, const std::vector<const kube::ResourceFlav
   return after;
 }
 
-TEST(SpecBeforeFlavors, IsWhatItsUserWrote) {
+TEST(SpecBeforeFlavors, IsWhatTheWorkloadSays) {
   const kube::ResourceFlavor spot = Spot();
-  const kube::Toleration own = {"nvidia.com/gpu", true, "", std::nullopt};
-  for (const kube::Pod& pod :
-       {Gpu("a"), With(Gpu("a"), [](auto& spec) { spec.node_selector["zone"] = "a"; }),
-        With(Gpu("a"),
-             [&](auto& spec) {
-               spec.node_selector["pool"] = "gpu-spot";
-               spec.node_selector["zone"] = "a";
-               spec.tolerations = {own, spot.tolerations[0]};
-             }),
-        With(Gpu("a"), [&](auto& spec) { spec.tolerations = {own}; })}) {
-    const kube::Pod given = Given(pod, {&spot});
-    EXPECT_EQ(CarriedFlavors(given), (std::set<std::string>{"any", "spot"}));
-    const std::optional<kube::PodSpec> before = SpecBeforeFlavors(given, {&spot});
-    ASSERT_TRUE(before.has_value());
-    EXPECT_EQ(*before, *pod.spec);
-  }
+  const kube::Pod pod = With(Gpu("a"), [](auto& spec) { spec.node_selector["zone"] = "a"; });
+  const kube::Pod given = Given(pod, {&spot});
+  EXPECT_EQ(CarriedFlavors(given), (std::set<std::string>{"any", "spot"}));
   EXPECT_TRUE(CarriedFlavors(Gpu("a")).empty());
-}
-
-TEST(SpecBeforeFlavors, CannotBeToldOnceAFlavorSaysSomethingElse) {
-  const kube::ResourceFlavor spot = Spot();
-  const kube::Pod given = Given(Gpu("a"), {&spot});
-  kube::ResourceFlavor changed = Spot();
-  changed.node_labels["pool"] = "gpu-other";
-  EXPECT_FALSE(SpecBeforeFlavors(given, {&changed}).has_value());
-  EXPECT_FALSE(SpecBeforeFlavors(given, {}).has_value());
+  kube::Workload of_job;
+  of_job.pod_sets.push_back({.name = "main", .count = 1, .spec = pod.spec});
+  EXPECT_EQ(SpecBeforeFlavors(of_job, PodSetOf(given)), pod.spec);
+  kube::Workload of_group;
+  of_group.pod_sets.push_back({.name = PodSetOf(given), .count = 1, .spec = pod.spec});
+  EXPECT_EQ(SpecBeforeFlavors(of_group, PodSetOf(given)), pod.spec);
+  of_group.pod_sets[0].name = "worker";
+  EXPECT_EQ(SpecBeforeFlavors(of_group, PodSetOf(given)), nullptr);
 }
 
 TEST(FlavorsFor, WhatWasAddedIsRecognised) {

@@ -53,6 +53,12 @@ bool AsksFor(const kube::Workload& workload, const Workload& asked) {
          });
 }
 
+bool HasPodSets(const kube::Workload& workload, const std::vector<PodSet>& asked) {
+  return std::ranges::equal(workload.pod_sets, asked, [](const auto& a, const auto& b) {
+    return a.name == b.name && a.count == b.count && a.spec->requests == b.spec->requests;
+  });
+}
+
 bool SaysWhy(const kube::Workload& workload, const Wait& wait) {
   const auto told = workload.conditions.find(kQuotaReserved);
   return told != workload.conditions.end() && told->second.message == wait.message;
@@ -62,7 +68,7 @@ Admission InOrderOf(const kube::Workload& workload, const Admission& admission) 
   Admission named = {admission.cluster_queue, {}, {}, admission.reserved_at};
   for (const kube::Workload::PodSet& set : workload.pod_sets) {
     const auto given = std::ranges::find_if(admission.pod_sets, [&](const PodSetAssignment& each) {
-      return each.name == set.name || RoleOf(each.name) == set.name;
+      return each.name == set.name || IsOfRole(each.name, set.name);
     });
     if (given == admission.pod_sets.end()) continue;
     named.pod_sets.push_back(*given);

@@ -42,6 +42,8 @@ inline constexpr size_t kMaxPodSets = 18;  // of one Workload
 bool HasFinalizer(const kube::Workload& workload);
 // It asks for this already.
 bool AsksFor(const kube::Workload& workload, const Workload& asked);
+// Its pod sets are these, and ask for as much.
+bool HasPodSets(const kube::Workload& workload, const std::vector<PodSet>& asked);
 // It says already that it waits for this.
 bool SaysWhy(const kube::Workload& workload, const Wait& wait);
 

@@ -112,6 +112,7 @@ class Settled {
     for (const auto& [key, gang] : gangs_) {
       const auto group = groups_.find(key.ToString());
       const bool has_group = group != groups_.end() && group->second.meta.uid == gang.uid();
+      if (gang.kind() != "PodGroup" && gang.kind() != "Pod") continue;  // a suspended job
       if (!key.is_pod && !gang.uid().empty() && !has_group) {
         Say(fmt::format("phantom: gang {} is shown, and its PodGroup {} is gone", key.ToString(),
                         gang.uid()));

@@ -290,6 +290,66 @@ json ActiveJson(const quota::QueueStatus& queue, bool local) {
           {"message", std::move(message)}};
 }
 
+void Merge(const std::map<std::string, std::string>& added, json* to) {
+  if (added.empty()) return;
+  if (!to->is_object()) *to = json::object();
+  for (const auto& [key, value] : added) (*to)[key] = value;
+}
+
+json At(const json& object, const char* key) {
+  return object.is_object() && object.contains(key) ? object.at(key) : json();
+}
+
+// What of a template is changed, as whole fields: what it will be, null where it has none.
+void ChangeTemplate(const quota::TemplateChange& change, json* operations) {
+  const json now = json::parse(change.now, nullptr, /*allow_exceptions=*/false);
+  const json had = json::parse(change.original, nullptr, /*allow_exceptions=*/false);
+  const json spec = At(now, "spec");
+  json metadata = At(now, "metadata");
+  if (!metadata.is_object()) metadata = json::object();
+  json selector = At(spec, "nodeSelector");
+  json tolerations = At(spec, "tolerations");
+  if (had.is_object()) {
+    for (const char* field : {"labels", "annotations"}) {
+      metadata.erase(field);
+      if (!At(had, field).is_null()) metadata[field] = had[field];
+    }
+    // The API server's own, by which a Job finds its pods; Kueue leaves them out of Workloads.
+    const json labels = At(At(now, "metadata"), "labels");
+    for (const char* own : {"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name",
+                            "controller-uid", "job-name"}) {
+      if (!At(labels, own).is_null()) metadata["labels"][own] = labels[own];
+    }
+    selector = At(had, "nodeSelector");
+    tolerations = At(had, "tolerations");
+  } else {
+    Merge(change.added.labels, &metadata["labels"]);
+    Merge(change.added.annotations, &metadata["annotations"]);
+    Merge(change.added.node_selector, &selector);
+    for (const quota::FlavorAdditions::Tolerate& each : change.added.tolerations) {
+      tolerations.push_back(TolerationJson(each));
+    }
+  }
+  const auto set = [&](const std::string& path, const json& before, json after) {
+    if (before == after) return;
+    if (after.is_null()) {
+      operations->push_back({{"op", "remove"}, {"path", change.path + path}});
+    } else {
+      operations->push_back(Add(change.path + path, std::move(after)));
+    }
+  };
+  set("/metadata", At(now, "metadata"), std::move(metadata));
+  set("/spec/nodeSelector", At(spec, "nodeSelector"), std::move(selector));
+  set("/spec/tolerations", At(spec, "tolerations"), std::move(tolerations));
+}
+
+bool SuspendsInRunPolicy(std::string_view kind) { return kind == "PyTorchJob" || kind == "MPIJob"; }
+
+std::string JobPath(const std::string& api_version, const std::string& kind, const ObjectRef& job) {
+  return fmt::format("/apis/{}/namespaces/{}/{}s/{}", api_version, job.name_space,
+                     absl::AsciiStrToLower(kind), job.name);
+}
+
 AnswerKind JobAnswer(std::string_view kind) {
   if (kind == "JobSet") return AnswerKind::kJobSet;
   if (kind == "PyTorchJob") return AnswerKind::kPyTorchJob;
@@ -530,14 +590,30 @@ struct RequestOf {
     json body = {{"metadata", std::move(metadata)}};
     if (job.suspend) {
       json suspend = {{"suspend", *job.suspend}};
-      const bool in_policy = job.kind == "PyTorchJob" || job.kind == "MPIJob";
-      body["spec"] = in_policy ? json{{"runPolicy", suspend}} : suspend;
+      body["spec"] = SuspendsInRunPolicy(job.kind) ? json{{"runPolicy", suspend}} : suspend;
     }
-    const std::string path =
-        fmt::format("/apis/{}/namespaces/{}/{}s/{}", job.api_version, job.job.name_space,
-                    absl::AsciiStrToLower(job.kind), job.job.name);
+    const std::string path = JobPath(job.api_version, job.kind, job.job);
     const AnswerKind answer = JobAnswer(job.kind);
     return ActionRequest{Patch(path, kube::kMergePatch, body), answer, Get(path), answer};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::ChangeTemplates& change) const {
+    json operations = Preconditions(change.job);
+    for (const quota::TemplateChange& each : change.templates) ChangeTemplate(each, &operations);
+    if (change.resume) {
+      const bool in_policy = SuspendsInRunPolicy(change.kind);
+      operations.push_back(Add(in_policy ? "/spec/runPolicy/suspend" : "/spec/suspend", false));
+    }
+    const std::string path = JobPath(change.api_version, change.kind, change.job);
+    const AnswerKind answer = JobAnswer(change.kind);
+    return ActionRequest{Patch(path, kube::kJsonPatch, operations), answer, Get(path), answer};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::ResetStartTime& reset) const {
+    const std::string path = JobPath("batch/v1", "Job", reset.job);
+    const json body = {{"metadata", Version(reset.job)}, {"status", {{"startTime", nullptr}}}};
+    return ActionRequest{Patch(path + "/status", kube::kMergePatch, body), AnswerKind::kJob,
+                         Get(path), AnswerKind::kJob};
   }
 
   std::optional<ActionRequest> operator()(const coscheduling::PatchWorkload& patch) const {
@@ -682,6 +758,10 @@ struct Kind {
     if (!job.suspend) return "restart-over";
     return *job.suspend ? "suspend" : "resume";
   }
+  std::string_view operator()(const coscheduling::ChangeTemplates& change) const {
+    return change.resume ? "resume" : "restore";
+  }
+  std::string_view operator()(const coscheduling::ResetStartTime&) const { return "start-time"; }
   std::string_view operator()(const coscheduling::PatchWorkload& patch) const {
     if (patch.finalizers) return "workload-end";
     if (!patch.active) return "give-back-over";

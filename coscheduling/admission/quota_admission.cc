@@ -5,6 +5,7 @@
 
 #include "cluster/node_trouble.h"
 #include "fmt/format.h"
+#include "quota/flavor_terms.h"
 #include "quota/pod_sets.h"
 
 namespace muster::coscheduling {
@@ -98,6 +99,12 @@ bool QuotaAdmission::IsUnderQuota(const Gang& gang) const {
                                                               : known->meta.labels);
 }
 
+bool QuotaAdmission::AsksBySpec(const Gang& gang) const {
+  if (!gang.unmade || !IsUnderQuota(gang)) return false;
+  const kube::AnyJob* job = gangs_.JobOf(gang);
+  return job != nullptr && job->suspended && SpecOf(gang).suspended;
+}
+
 std::string QuotaAdmission::IdOf(const Gang& gang) const {
   const kube::Workload* workload = workloads_->Of(gang);
   return workload == nullptr ? "" : workload->meta.uid;
@@ -148,6 +155,9 @@ void QuotaAdmission::Read(const Gang& gang) {
   for (const std::string& uid : gang.pods) {
     if (const kube::Pod* pod = snapshot_.FindPod(uid)) pods.push_back(pod);
   }
+  std::vector<kube::Pod> unmade;
+  if (AsksBySpec(gang)) unmade = quota::PodsOf(SpecOf(gang));
+  for (const kube::Pod& pod : unmade) pods.push_back(&pod);
   quota::NameByPods(std::move(pods), &*part.held);
   note_eviction(*workload, false);
   for (const kube::Workload* more : SurplusOf(gang)) {
@@ -164,7 +174,7 @@ bool QuotaAdmission::Waits(const Gang& gang) const {
 }
 
 bool QuotaAdmission::IsAsked(const Gang& gang) const {
-  if (Waits(gang) || IsGranted(gang)) return true;
+  if (Waits(gang) || IsGranted(gang) || AsksBySpec(gang)) return true;
   return IsUnderQuota(gang) && !Holds(gang) && gang.bound.empty() && gang.facts.live > 0;
 }
 
@@ -210,6 +220,11 @@ quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
     for (const std::string& uid : *uids) members.push_back(snapshot_.FindPod(uid));
   }
   quota::PodSets sets = quota::GroupByPodSet(members, gang.facts.min_member - gang.facts.succeeded);
+  if (AsksBySpec(gang)) {
+    sets.required = quota::PodSetsOf(SpecOf(gang));
+  } else if (const kube::Workload* own = gang.unmade ? workloads_->Of(gang) : nullptr) {
+    sets.required = quota::AsAsked(*own).pod_sets;
+  }
   return {.id = IdOf(gang),
           .name_space = gang.key.name_space,
           .name = gang.key.name,
@@ -347,11 +362,12 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   scheduler_.SetUnadmitted(gang.key.name_space, WhoIs(gang.key), UnadmittedOf(gang));
   if (!part.held) {
     part.idle_since = Never();
+    const bool there = gang.facts.live > 0 || AsksBySpec(gang);
     const bool may_have_it = gang.ours && !gang.facts.blocked && !gang.facts.infeasible &&
-                             !part.deactivated && gang.facts.live > 0 &&
+                             !part.deactivated && there &&
                              (!gang.facts.backing_off || holding.fits_now);
     if (!may_have_it && part.known) Withdraw(gang.id);
-    workloads_->LetGo(gang, Stands(gang));
+    workloads_->LetGo(gang, there || Stands(gang));
     ReleaseSurplus(gang);
     return;
   }
@@ -366,9 +382,7 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   }
   if (part.granted) return;
   quota::Workload workload = WorkloadOf(gang);
-  // It needs more than it asked for, minMember was raised for example: back to the queue.
-  if (!gang.facts.blocked && gang.bound.empty() && !holding.posted &&
-      !part.held->Covers(workload, options_.resources)) {
+  if (!StillFits(gang, workload, holding)) {
     Release(gang);
     return;
   }
@@ -377,6 +391,16 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   }
   Reclaim(gang);
   TellHeld(gang, std::move(workload));
+}
+
+// Not if it needs more than it asked for, minMember was raised for example, or its job's spec has
+// become another one: back to the queue.
+bool QuotaAdmission::StillFits(const Gang& gang, const quota::Workload& asked,
+                               const Holding& holding) const {
+  if (gang.facts.blocked || !gang.bound.empty() || holding.posted) return true;
+  if (!AsksBySpec(gang)) return PartOf(gang).held->Covers(asked, options_.resources);
+  const auto named = quota::AsOfJob(asked.pod_sets, SpecOf(gang).pod_sets);
+  return named && quota::HasPodSets(*workloads_->Of(gang), *named);
 }
 
 // What members had that have succeeded goes to others while the rest runs.
@@ -416,7 +440,7 @@ bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
   const std::string& owner = workloads_->Of(gang)->meta.Controller()->uid;
   const bool of_another = gang.group != nullptr && gang.bound.empty() && !gang.facts.terminating &&
                           owner != gang.uid() && owner != workloads_->JobOf(gang);
-  if ((!Stands(gang) || of_another) && !holding.posted && !remade) {
+  if ((!Stands(gang) || of_another) && !gang.unmade && !holding.posted && !remade) {
     part.idle_since = std::min(part.idle_since, agenda_->now());
     return false;
   }
@@ -425,10 +449,13 @@ bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
     part.idle_since = Never();
     return true;
   }
-  // A gang that is restarted whole keeps its quota while its members are made anew.
+  // A gang that is restarted whole keeps its quota while its members are made anew; one whose job
+  // was resumed for it, until they have been made.
+  const bool resumed =
+      !gang.spec_of.empty() && (record == nullptr || IsOfQuotaBefore(gang, *record));
   part.idle_since = std::min(part.idle_since, agenda_->now());
   const absl::Time until = part.idle_since + options_.repair_deadline;
-  if (!ran || agenda_->now() >= until) return false;
+  if ((!ran && !resumed) || agenda_->now() >= until) return false;
   agenda_->NoteAt(gang.id, until);
   return true;
 }
@@ -448,9 +475,11 @@ void QuotaAdmission::TellHeld(const Gang& gang, quota::Workload workload) {
 }
 
 void QuotaAdmission::Admit(const Gang& gang, bool fits_now) {
-  if (!gang.ours || gang.facts.blocked || gang.facts.live == 0 || gang.facts.admitted) return;
-  if (gang.facts.evicting || (gang.unbound.empty() && gang.required() == 0)) return;
+  const bool by_spec = AsksBySpec(gang);
+  if (!gang.ours || gang.facts.blocked || gang.facts.admitted || gang.facts.evicting) return;
   if (gang.facts.backing_off && !fits_now) return;
+  if (by_spec && !PartOf(gang).held) return Request(gang);
+  if (by_spec || gang.facts.live == 0 || (gang.unbound.empty() && gang.required() == 0)) return;
   const AdmissionRecord* record = records_->CurrentOf(gang);
   const bool begins = record == nullptr || record->retry_after || IsOfQuotaBefore(gang, *record);
   if (gang.facts.infeasible && begins) return;
@@ -472,6 +501,7 @@ void QuotaAdmission::Admit(const Gang& gang, bool fits_now) {
 // stays.
 kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang) const {
   if (const kube::Workload* workload = workloads_->Of(gang)) return *workload->meta.Controller();
+  if (gang.unmade) return gang.derived->owner;
   const std::string job = workloads_->JobOf(gang);
   const bool jobs =
       gang.derived && !job.empty() && gang.derived->owner.kind != kube::kStatefulSetKind;
@@ -491,6 +521,7 @@ void QuotaAdmission::Request(const Gang& gang) {
     workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
     return;
   }
+  if (gang.unmade && !TemplatesFor(gang).empty()) return;  // what they had comes first
   quota::Workload asked = WorkloadOf(gang);
   const kube::Workload* workload = workloads_->Keep(gang, OwnerOfWorkload(gang), asked);
   if (workload == nullptr) return;
@@ -565,6 +596,14 @@ void QuotaAdmission::Release(const Gang& gang) {
   if (workload == nullptr || !quota::HasQuota(*workload)) return;
   const char* how = gang.facts.succeeded >= gang.facts.min_member ? "Succeeded" : "Failed";
   workloads_->Release(gang, *workload, NextState(gang.facts) == v1::FINISHED ? how : "");
+}
+
+std::vector<quota::TemplateChange> QuotaAdmission::TemplatesFor(const Gang& gang) const {
+  const kube::Workload* workload = workloads_->Of(gang);
+  if (workload == nullptr) return {};
+  if (!PartOf(gang).held) return quota::WithoutFlavors(SpecOf(gang), *workload);
+  return quota::WithFlavors(SpecOf(gang), *workload, *PartOf(gang).held,
+                            [this](std::string_view name) { return scheduler_.FindFlavor(name); });
 }
 
 void QuotaAdmission::ReleaseUntilRoom(const Gang& gang) {

@@ -28,6 +28,7 @@
 #include "coscheduling/gangs/gangs.h"
 #include "coscheduling/outbox.h"
 #include "kube/objects/quota.h"
+#include "quota/job_start.h"
 #include "quota/pod_sets.h"
 #include "quota/quota_scheduler.h"
 
@@ -101,6 +102,10 @@ class QuotaAdmission {
   // Nothing of the surplus stands any more.
   void ReleaseSurplus(const Gang& gang);
 
+  // What is to be changed of the pod templates of a job that asks by its spec: what its flavors
+  // add, or without quota what they had before, as far as that is known.
+  std::vector<quota::TemplateChange> TemplatesFor(const Gang& gang) const;
+
   // --- the step of all ---
   void Schedule(const Placeable& placeable);
 
@@ -108,6 +113,8 @@ class QuotaAdmission {
   // It needs quota to start: it names a queue, or its namespace has LocalQueue "default", or had
   // it since the gang is known, or the configuration says so. Deleting queues admits nobody.
   bool IsUnderQuota(const Gang& gang) const;
+  // Its job is suspended, and what it asks for is what the job's spec says.
+  bool AsksBySpec(const Gang& gang) const;
   // It has quota, and isn't giving it back.
   bool Holds(const Gang& gang) const { return HeldBy(gang) != nullptr; }
   // Null if it holds none. Valid until the next Read.
@@ -220,6 +227,8 @@ class QuotaAdmission {
   void Reclaim(const Gang& gang);
   std::vector<const kube::Workload*> SurplusOf(const Gang& gang) const;
   bool GaveUp(const Gang& gang) const;
+  const kube::AnyJob& SpecOf(const Gang& gang) const { return *gangs_.jobs().Find(gang.spec_of); }
+  bool StillFits(const Gang& gang, const quota::Workload& asked, const Holding& holding) const;
   void TellHeld(const Gang& gang, quota::Workload workload);
   kube::OwnerReference OwnerOfWorkload(const Gang& gang) const;
   void Request(const Gang& gang);

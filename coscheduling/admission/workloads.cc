@@ -194,6 +194,10 @@ const kube::Workload* Workloads::OfJob(const kube::NamespacedUid& job) const {
   return FirstOf(key, another) == nullptr ? first : nullptr;
 }
 
+bool Workloads::HasQuota(const kube::NamespacedUid& owner) const {
+  return FirstOf(KeyOf(owner), quota::HasQuota) != nullptr;
+}
+
 std::vector<const kube::Workload*> Workloads::Marked() const {
   std::vector<const kube::Workload*> marked;
   for (const std::string& uid : marked_) marked.push_back(&workloads_.at(uid));
@@ -286,7 +290,7 @@ const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReferen
     return nullptr;
   }
   if (known != nullptr && IsOurs(*known) && quota::AsksFor(*known, asked) &&
-      quota::HasFinalizer(*known)) {
+      (!gang.unmade || quota::HasPodSets(*known, asked.pod_sets)) && quota::HasFinalizer(*known)) {
     errors_.Forget(gang.id);  // whatever became of the answers
     return known;
   }

@@ -75,6 +75,8 @@ class Workloads {
   const kube::Workload* OfPod(const kube::NamespacedUid& pod) const;
   // That of a job, unless there are several that haven't finished.
   const kube::Workload* OfJob(const kube::NamespacedUid& job) const;
+  // One of this owner's has quota.
+  bool HasQuota(const kube::NamespacedUid& owner) const;
   bool AnyOfJob(const kube::NamespacedUid& job) const { return of_owner_.contains(KeyOf(job)); }
   // Those of jobs that are gone, whose pods stand; until the next Attend.
   const std::vector<const kube::Workload*>& Orphans() const { return orphans_; }

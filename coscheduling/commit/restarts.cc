@@ -158,12 +158,17 @@ bool Restarts::Begin(const Gang& gang, const Restarter& restarter, const std::st
   return started;
 }
 
+bool Restarts::IsStartedByQuota(const kube::AnyJob& job) const {
+  const Gang* gang = gangs_.OfSpec(job.uid);
+  return gang != nullptr && job.HasFlavors() && quota_->IsUnderQuota(*gang);
+}
+
 void Restarts::KeepGoing() {
   began_ = std::min(began_, agenda_->now());
   if (GivesBackToKueue()) {
     for (const kube::Workload* workload : workloads_.Marked()) KeepWorkload(*workload);
   }
-  const std::set<std::string>& restarting = gangs_.jobs().Restarting();
+  const std::set<std::string>& restarting = gangs_.jobs().known().Restarting();
   if (restarting_seen_ != restarting) {
     restarting_seen_.insert(restarting.begin(), restarting.end());
     for (const std::string& uid : restarting_seen_) NoteGangsOf(gangs_.jobs().Find(uid));
@@ -174,8 +179,8 @@ void Restarts::KeepGoing() {
     if (job.going) continue;
     const kube::RestartStep step = kube::NextRestartStep(job, PodsLeft(job));
     if (step == kube::RestartStep::kWait) continue;
-    const std::optional<bool> suspend =
-        step == kube::RestartStep::kResume ? std::optional(false) : std::nullopt;
+    const bool resume = step == kube::RestartStep::kResume && !IsStartedByQuota(job);
+    const std::optional<bool> suspend = resume ? std::optional(false) : std::nullopt;
     if (step == kube::RestartStep::kLeave) {
       left_alone_[uid] = {
           fmt::format("{} was taken over by its user while it was being restarted", job.Title()),
@@ -229,20 +234,17 @@ bool Restarts::WasTried(const kube::TriedFlavors::Until& tried, const std::strin
 std::string Restarts::NextFlavor(const Gang& gang, const kube::TriedFlavors::Until& tried) {
   if (!quota_->IsUnderQuota(gang)) return "";
   quota::Workload workload = quota_->WorkloadOf(gang);
+  const kube::Workload* written = workloads_.Of(gang);
+  if (written == nullptr) return "";
   std::map<std::string, std::set<std::string>> carried;  // by pod set
   for (const std::string& uid : gang.unbound) {
     const kube::Pod& pod = *snapshot_.FindPod(uid);
     const auto set =
         std::ranges::find(workload.pod_sets, quota::PodSetOf(pod), &quota::PodSet::name);
     if (set == workload.pod_sets.end() || carried.contains(set->name)) continue;
-    std::vector<const kube::ResourceFlavor*> flavors;
-    for (const std::string& name : carried[set->name] = quota::CarriedFlavors(pod)) {
-      if (const kube::ResourceFlavor* flavor = quota_->scheduler().FindFlavor(name))
-        flavors.push_back(flavor);
-    }
-    std::optional<kube::PodSpec> spec = quota::SpecBeforeFlavors(pod, flavors);
-    if (!spec) return "";
-    set->spec = std::make_shared<const kube::PodSpec>(*std::move(spec));
+    carried[set->name] = quota::CarriedFlavors(pod);
+    set->spec = quota::SpecBeforeFlavors(*written, set->name);
+    if (set->spec == nullptr) return "";
   }
   for (const quota::PodSet& set : workload.pod_sets) {
     for (const std::string& name : carried[set.name]) {
@@ -387,7 +389,9 @@ void Restarts::Evict(const Gang& gang, bool posted) {
     std::ranges::copy_if(gang.unbound, std::back_inserter(going), [this](const std::string& uid) {
       return !IsGatedByUs(*snapshot_.FindPod(uid));
     });
-    if (!going.empty() && RestartWhole(gang, eviction->why)) return;
+    const kube::AnyJob* job = gangs_.JobOf(gang);
+    const bool carries_flavors = job != nullptr && IsStartedByQuota(*job);
+    if ((!going.empty() || carries_flavors) && RestartWhole(gang, eviction->why)) return;
   }
   for (const std::string& uid : going) {
     outbox_->Act(gang.id, "evict/" + uid, EvictPod{RefOf(*snapshot_.FindPod(uid))});

@@ -103,6 +103,8 @@ class Restarts : Owner {
   const std::optional<Fallback>& FallbackOf(const Gang& gang) const {
     return parts_.Of(gang.id).fallback;
   }
+  // Admission resumed it with flavors in its templates, and does so again: it waits as its spec.
+  bool IsStartedByQuota(const kube::AnyJob& job) const;
   bool WasTried(const kube::TriedFlavors::Until& tried, const std::string& flavor) const;
   int64_t PodsLeft(const kube::AnyJob& job) const;
   void NoteGangsOf(const kube::AnyJob* job);

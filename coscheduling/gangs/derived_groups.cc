@@ -77,9 +77,10 @@ Gangs::Membership Gangs::MembershipOf(const kube::Pod& pod) const {
   const DerivedGang& gang = *derivation.gang;
   const GangKey key{name_space, GroupNameOf(name_space, gang), false};
   if (gang.min_member <= 1 && gang.fault.empty()) {
-    // A job that once made more keeps its gang.
+    // A job that once made more keeps its gang; one that has quota is one.
     const kube::PodGroup* made = FindGroup(key);
-    if (made == nullptr || !IsMadeFor(*made, gang)) return alone;
+    const bool has_quota = awaited_.contains({name_space, gang.owner.uid});
+    if (!has_quota && (made == nullptr || !IsMadeFor(*made, gang))) return alone;
   }
   return {key, std::move(derivation.gang)};
 }
@@ -117,6 +118,7 @@ void Gangs::Rejoin(const std::string& pod_uid) {
 }
 
 void Gangs::OwnersChanged(const std::vector<kube::NamespacedUid>& owners) {
+  for (const kube::NamespacedUid& owner : owners) SyncSpec(owner.uid);
   for (const kube::NamespacedUid& owner : owners) {
     auto it = pods_of_owner_.find(owner);
     if (it == pods_of_owner_.end()) continue;

@@ -18,7 +18,7 @@ constexpr absl::Duration kClockStep = absl::Seconds(1);
 
 void Gangs::RefusalsChanged(const std::vector<kube::NamespacedUid>& owners) {
   for (const kube::NamespacedUid& owner : owners) {
-    for (const kube::NamespacedUid& each : jobs_.WholeFamily(owner)) {
+    for (const kube::NamespacedUid& each : jobs_.known().WholeFamily(owner)) {
       const auto pods = pods_of_owner_.find(each);
       if (pods == pods_of_owner_.end()) continue;
       for (const std::string& pod : pods->second) {

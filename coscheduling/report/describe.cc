@@ -131,8 +131,9 @@ void Report::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const {
 void Report::Describe(const Gang& gang, v1::Gang* out) const {
   out->set_namespace_(gang.key.name_space);
   out->set_name(gang.key.name);
-  out->set_uid(gang.uid());
-  out->set_kind(gang.key.is_pod ? "Pod" : "PodGroup");
+  const bool is_job = gang.unmade && gang.group == nullptr;
+  out->set_uid(is_job ? gang.derived->owner.uid : gang.uid());
+  out->set_kind(is_job ? gang.derived->owner.kind : gang.key.is_pod ? "Pod" : "PodGroup");
   out->set_state(gang.state);
   SetReason(ReasonOf(gang), out->mutable_reason());
   SetTime(gang.state_since, out->mutable_state_since());

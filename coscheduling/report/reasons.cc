@@ -225,6 +225,14 @@ Reason Report::QuotaReason(const Gang& gang) const {
                         gang.priority_class_name, kPriorityClassLabel),
             "create it, or name another one"};
   }
+  if (from_.job_starts.IsStarting(gang)) {
+    const std::string& error = from_.job_starts.ErrorOf(gang);
+    return {
+        error.empty() ? v1::RECORD_PENDING : v1::RECORD_FAILED,
+        fmt::format("quota is reserved; {} is being resumed{}{}", gang.derived->maker,
+                    error.empty() ? "" : ", which the API server refuses: ", error),
+        error.empty() ? "" : "let muster patch this kind of job (deploy/base/rbac-muster.yaml)"};
+  }
   if (from_.quota.IsGranted(gang)) {
     return {v1::RECORD_PENDING, "quota is granted; its Workload is being written", ""};
   }

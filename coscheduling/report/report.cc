@@ -114,8 +114,11 @@ void Report::Emit(const Gang& gang, const Reason& reason) {
   notes_.push_back({gang.key, gang.state, reason.code, reason.message});
   const bool warning = IsWarning(gang.state, reason.code);
   const std::string code = CodeText(reason.code);
-  outbox_->Tell(EmitEvent{gang.key.is_pod ? "Pod" : "PodGroup", gang.key.name_space, gang.key.name,
-                          gang.uid(), warning, code, reason.message});
+  const kube::OwnerReference own = {"", gang.key.is_pod ? "Pod" : "PodGroup", gang.key.name,
+                                    gang.uid(), true};
+  const kube::OwnerReference& it = gang.unmade && gang.group == nullptr ? gang.derived->owner : own;
+  outbox_->Tell(EmitEvent{it.kind, gang.key.name_space, it.name, it.uid, warning, code,
+                          reason.message, it.api_version});
   // Where a user looks first is the pod. It is told what its gang waits for, once per reason.
   const bool waits = gang.state == v1::WAITING_FOR_MEMBERS || gang.state == v1::WAITING_FOR_QUOTA ||
                      gang.state == v1::PROVISIONING || gang.state == v1::BACKING_OFF ||

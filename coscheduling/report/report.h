@@ -19,6 +19,7 @@
 #include "coscheduling/admission/records.h"
 #include "coscheduling/agenda.h"
 #include "coscheduling/commit/commit.h"
+#include "coscheduling/commit/job_starts.h"
 #include "coscheduling/commit/repair.h"
 #include "coscheduling/commit/restarts.h"
 #include "coscheduling/engine_options.h"
@@ -52,6 +53,7 @@ struct ReportSources {
   const Commit& commit;
   const Repair& repair;
   const Restarts& restarts;
+  const JobStarts& job_starts;
 };
 
 class Report {

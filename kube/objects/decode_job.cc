@@ -9,6 +9,7 @@
 
 #include "kube/objects/decode.h"
 #include "kube/objects/decode_parts.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::kube {
 namespace {
@@ -47,6 +48,11 @@ std::optional<int64_t> ReadCount(const JsonValue& value, JsonReader& reader) {
   return value.Int();
 }
 
+PodTemplate ReadTemplate(const JsonValue& pod_template) {
+  const JsonValue annotations = pod_template.Get("metadata").Get("annotations");
+  return {pod_template.Json(), annotations.Get(kWorkloadAnnotation).present()};
+}
+
 std::string SchedulerNameOf(const JsonValue& pod_template) {
   return pod_template.Get("spec").Get("schedulerName").String();
 }
@@ -60,7 +66,7 @@ JobSpec ReadJobSpec(const JsonValue& value, JsonReader& reader) {
   if (!value.Get("parallelism").present() && !spec.completions) spec.completions = 1;
   spec.suspend = value.Get("suspend").Bool();
   spec.scheduler_name = SchedulerNameOf(value.Get("template"));
-  spec.pod_template = value.Get("template").Json();
+  spec.pod_template = ReadTemplate(value.Get("template"));
   return spec;
 }
 
@@ -80,7 +86,7 @@ std::vector<ReplicaType> ReadReplicaTypes(const JsonValue& specs, JsonReader& re
   std::vector<ReplicaType> types;
   specs.ForEachField([&](std::string_view name, const JsonValue& value) {
     types.push_back({std::string(name), ReadCount(value.Get("replicas"), reader).value_or(1),
-                     SchedulerNameOf(value.Get("template")), value.Get("template").Json()});
+                     SchedulerNameOf(value.Get("template")), ReadTemplate(value.Get("template"))});
   });
   return types;
 }
@@ -96,7 +102,7 @@ RayGroup ReadRayGroup(const JsonValue& value, JsonReader& reader) {
   group.replicas = value.Get("suspend").Bool() ? 0 : std::max(least, std::min(asked, most));
   group.hosts = ReadCount(value.Get("numOfHosts"), reader).value_or(1);
   group.scheduler_name = SchedulerNameOf(value.Get("template"));
-  group.pod_template = value.Get("template").Json();
+  group.pod_template = ReadTemplate(value.Get("template"));
   return group;
 }
 
@@ -154,6 +160,7 @@ absl::StatusOr<Job> Decode<Job>(std::string_view json) {
                  ? CountIndexes(status.Get("completedIndexes").String()) +
                        CountIndexes(status.Get("failedIndexes").String())
                  : status.Get("succeeded").Int();
+  job.has_start_time = root.Get("status").Get("startTime").present();
   job.finished = IsFinished(root);
   return Finish(reader, std::move(job));
 }
@@ -251,7 +258,7 @@ absl::StatusOr<RayCluster> Decode<RayCluster>(std::string_view json) {
   RayCluster cluster;
   cluster.meta = ReadJobMeta(root.Get("metadata"));
   const JsonValue head = spec.Get("headGroupSpec").Get("template");
-  cluster.groups.push_back({"head", 1, 1, SchedulerNameOf(head), head.Json()});
+  cluster.groups.push_back({"head", 1, 1, SchedulerNameOf(head), ReadTemplate(head)});
   spec.Get("workerGroupSpecs").ForEach([&](const JsonValue& group) {
     cluster.groups.push_back(ReadRayGroup(group, reader));
   });

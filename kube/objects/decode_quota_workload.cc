@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fmt/format.h"
 #include "kube/objects/decode.h"
 #include "kube/objects/decode_parts.h"
 #include "kube/objects/decode_pod_spec.h"
@@ -17,11 +18,16 @@ Workload::PodSet ReadPodSet(const JsonValue& value, JsonReader& reader) {
   if (set.count < 0) value.Get("count").RejectValue("below zero");
   const JsonValue pod = value.Get("template");
   const JsonValue spec = pod.Get("spec");
+  const JsonValue metadata = pod.Get("metadata");
+  set.original =
+      fmt::format(R"({{"labels":{},"annotations":{},"nodeSelector":{},"tolerations":{}}})",
+                  metadata.Get("labels").Json(), metadata.Get("annotations").Json(),
+                  spec.Get("nodeSelector").Json(), spec.Get("tolerations").Json());
   const JsonValue affinity = spec.Get("affinity");
   set.has_affinity = affinity.present();
   set.has_node_affinity = affinity.Get("nodeAffinity").present();
-  set.spec = std::make_shared<const PodSpec>(
-      ReadPodSpec(spec, spec.Absent(), ReadMeta(pod.Get("metadata")), reader));
+  set.spec =
+      std::make_shared<const PodSpec>(ReadPodSpec(spec, spec.Absent(), ReadMeta(metadata), reader));
   return set;
 }
 

@@ -8,7 +8,7 @@
 // annotations only those of Kueue, JobSet and Muster. `error` names the first field that makes an
 // object unusable, with its value; empty normally. Counts are never negative. `finished`: its
 // conditions say that it has ended, or is about to, for good; no pod is made in place of one that
-// failed. `pod_template` is the template of its pods as its user wrote it, JSON.
+// failed.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,20 @@
 
 namespace muster::kube {
 
+// The template of its pods.
+struct PodTemplate {
+  std::string json;
+  // What quota adds has been merged into it: it carries annotation kueue.x-k8s.io/workload.
+  bool has_flavors = false;
+};
+
 // spec of a batch/v1 Job, its own or a replicated job's template.
 struct JobSpec {
   int64_t parallelism = 1;
   std::optional<int64_t> completions;  // absent: as many as it takes
   bool suspend = false;
   std::string scheduler_name;  // of the pod template; empty: not said
-  std::string pod_template;
+  PodTemplate pod_template;
 };
 
 // batch/v1 Job.
@@ -35,6 +42,7 @@ struct Job {
   JobSpec spec;
   // Completions that there are: pods that succeeded, or indexes that did or failed for good.
   int64_t over = 0;
+  bool has_start_time = false;  // status.startTime
   bool finished = false;
   std::string error;
 };
@@ -71,7 +79,7 @@ struct ReplicaType {
   std::string name;  // "Master", "Worker", "Launcher"
   int64_t replicas = 1;
   std::string scheduler_name;
-  std::string pod_template;
+  PodTemplate pod_template;
 };
 
 // kubeflow.org/v1 PyTorchJob.
@@ -116,7 +124,7 @@ struct RayGroup {
   int64_t replicas = 1;  // within its bounds; 0 of a group that is suspended
   int64_t hosts = 1;     // numOfHosts: pods of each replica
   std::string scheduler_name;
-  std::string pod_template;
+  PodTemplate pod_template;
 };
 
 // ray.io/v1 RayCluster.

@@ -133,6 +133,9 @@ struct Workload {
     int64_t count = 0;
     // Never null; of the template as the job's user wrote it, without what flavors add.
     std::shared_ptr<const PodSpec> spec;
+    // Of the template what admission adds to, JSON: labels, annotations, nodeSelector,
+    // tolerations; null where it has none.
+    std::string original = {};
     // Whether the template has these at all.
     bool has_affinity = false;
     bool has_node_affinity = false;

@@ -232,7 +232,8 @@ spec: {nodeSelector: {none: none}, containers: [{name: c, image: i}]}
 		{merge("pod/other", `{"metadata":{"annotations":{"muster.dev/wake":"1"}}}`), "spec.schedulerName"},
 		{"delete pod/other --wait=false", "never deletes"},
 		{merge("job/job", `{"spec":{"parallelism":0}}`), "spec: Muster's account"},
-		{merge("job/job", `{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`), "spec: Muster's account"},
+		{merge("job/job", `{"spec":{"template":{"spec":{"schedulingGates":[{"name":"a.b/c"}]}}}}`), "spec: Muster's account"},
+		{merge("job/job --subresource=status", `{"status":{"active":1}}`), "status: Muster's account"},
 		{merge("job/job", `{"metadata":{"annotations":{"mine":"b"}}}`), "metadata.annotations"},
 		{merge("podgroup/group", `{"metadata":{"annotations":{"mine":"b"}}}`), "metadata.annotations"},
 		{merge("podgroup/group", `{"metadata":{"labels":{"muster.dev/derived":"false"}}}`), "metadata"},
@@ -247,7 +248,7 @@ spec: {nodeSelector: {none: none}, containers: [{name: c, image: i}]}
 		{merge("pod/gated", `{"spec":{"nodeSelector":{"a":"b"}}}`), ""},
 		{merge("pod/gated", `{"spec":{"schedulingGates":null}}`), ""},
 		{merge("podgroup/group", `{"metadata":{"annotations":{"muster.dev/admission":"{}"}},"spec":{"minMember":2}}`), ""},
-		{merge("job/job", `{"metadata":{"annotations":{"muster.dev/flavors-tried":"{}"}},"spec":{"suspend":false}}`), ""},
+		{merge("job/job", `{"metadata":{"annotations":{"muster.dev/flavors-tried":"{}"}},"spec":{"suspend":false,"template":{"metadata":{"labels":{"a":"b"}},"spec":{"nodeSelector":{"a":"b"}}}}}`), ""},
 		{merge("node/"+node, `{"metadata":{"annotations":{"muster.dev/holds":"{}","karpenter.sh/do-not-disrupt":"true"}},"spec":{"taints":[{"key":"muster.dev/suspect","effect":"NoSchedule"}]}}`), ""},
 		{merge("node/"+node, `{"metadata":{"annotations":{"muster.dev/holds":null,"karpenter.sh/do-not-disrupt":null}},"spec":{"taints":null}}`), ""},
 	} {

@@ -5,16 +5,16 @@
 
 #include "cluster/relations.h"
 
-namespace muster::coscheduling::planner {
+namespace muster::cluster {
 
 // One member of a kind on a node.
-struct Placement {
+struct Placing {
   int kind = 0;
   int node = 0;
 };
 
 // By index into the placements.
-struct Ordering {
+struct PlacingOrder {
   std::vector<size_t> placed;   // in an order in which each is allowed beside those before
   std::vector<size_t> refused;  // those that never were, ascending
 };
@@ -22,6 +22,6 @@ struct Ordering {
 // Counts the placements into `relations` one by one, each when it is allowed. What comes out
 // depends on the set of placements only, not on the order in which they are given; of equal ones
 // the last are refused first.
-Ordering PlaceInOrder(const std::vector<Placement>& placements, cluster::Relations* relations);
+PlacingOrder PlaceInOrder(const std::vector<Placing>& placements, Relations* relations);
 
-}  // namespace muster::coscheduling::planner
+}  // namespace muster::cluster

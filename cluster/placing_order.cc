@@ -1,4 +1,4 @@
-#include "coscheduling/placement/planner/order.h"
+#include "cluster/placing_order.h"
 
 #include <algorithm>
 #include <tuple>
@@ -6,20 +6,18 @@
 
 #include "absl/container/flat_hash_map.h"
 
-namespace muster::coscheduling::planner {
+namespace muster::cluster {
 namespace {
-
-using cluster::Relations;
 
 // How full a placement's domains will be before it, by the spread constraints of its kind, if all
 // are filled evenly: the order of these levels never breaks a single constraint that the end result
 // meets, and hardly ever several.
-std::vector<int64_t> Levels(const std::vector<Placement>& placements,
+std::vector<int64_t> Levels(const std::vector<Placing>& placements,
                             const std::vector<size_t>& order, const Relations& relations) {
   absl::flat_hash_map<std::pair<int, int>, int64_t> placed;  // spread, domain
   std::vector<int64_t> levels(placements.size());
   for (size_t i : order) {
-    const Placement& placement = placements[i];
+    const Placing& placement = placements[i];
     const Relations::Kind& parts = relations.PartsOf(placement.kind);
     auto domain_of = [&](int spread) {
       return relations.keys()[relations.spreads()[spread].key].domain[placement.node];
@@ -36,7 +34,7 @@ std::vector<int64_t> Levels(const std::vector<Placement>& placements,
 
 }  // namespace
 
-Ordering PlaceInOrder(const std::vector<Placement>& placements, cluster::Relations* relations) {
+PlacingOrder PlaceInOrder(const std::vector<Placing>& placements, Relations* relations) {
   std::vector<size_t> waiting(placements.size());
   for (size_t i = 0; i < waiting.size(); ++i) waiting[i] = i;
   std::sort(waiting.begin(), waiting.end(), [&](size_t a, size_t b) {
@@ -46,11 +44,11 @@ Ordering PlaceInOrder(const std::vector<Placement>& placements, cluster::Relatio
   std::vector<int64_t> levels = Levels(placements, waiting, *relations);
   std::stable_sort(waiting.begin(), waiting.end(),
                    [&](size_t a, size_t b) { return levels[a] < levels[b]; });
-  Ordering ordering;
+  PlacingOrder ordering;
   for (bool progress = true; progress && !waiting.empty();) {
     std::vector<size_t> refused;
     for (size_t i : waiting) {
-      const Placement& placement = placements[i];
+      const Placing& placement = placements[i];
       if (relations->Allows(placement.kind, placement.node)) {
         relations->Place(placement.kind, placement.node);
         ordering.placed.push_back(i);
@@ -66,4 +64,4 @@ Ordering PlaceInOrder(const std::vector<Placement>& placements, cluster::Relatio
   return ordering;
 }
 
-}  // namespace muster::coscheduling::planner
+}  // namespace muster::cluster
