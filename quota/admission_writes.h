@@ -81,6 +81,7 @@ struct WriteWorkload {
   std::string queue;
   std::string priority_class;  // a WorkloadPriorityClass, or empty
   int64_t priority = 0;
+  std::optional<int64_t> max_seconds;  // of execution
   std::vector<PodSet> pod_sets;
   std::vector<std::string> pod_templates = {};  // theirs, JSON; none: made from what quota looks at
 };
@@ -91,7 +92,8 @@ struct ApplyWorkloadStatus {
   kube::ObjectRef workload;
   std::optional<Admission> admission;  // of its pod sets
   std::map<std::string, kube::Condition> conditions;
-  bool takes_over = false;  // it only says who may reserve it
+  bool takes_over = false;                   // it only says who may reserve it
+  std::optional<int64_t> past_seconds = {};  // that it has run for before
 };
 
 // The same of its reclaimable pods, by pod set, under the manager that Kueue has for them.

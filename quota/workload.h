@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,7 +38,8 @@ struct Workload {
   std::string name;
   std::string queue;  // LocalQueue of its namespace
   int64_t priority = 0;
-  absl::Time queued_at;          // its place in the queue; kept over attempts
+  std::optional<int64_t> max_seconds = {};  // that it may run for
+  absl::Time queued_at;                     // its place in the queue; kept over attempts
   std::vector<PodSet> pod_sets;  // what must be admitted for it to start: minMember members
   std::vector<PodSet> surplus;   // beyond that; names are those of pod_sets where the specs agree
   bool operator==(const Workload&) const = default;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "quota/pod_sets.h"
 
 namespace muster::quota {
@@ -14,6 +15,7 @@ constexpr const char* kEvicted = "Evicted";
 constexpr const char* kPreempted = "Preempted";
 constexpr const char* kRequeued = "Requeued";
 constexpr const char* kFinished = "Finished";
+constexpr const char* kDeactivationTarget = "DeactivationTarget";
 constexpr const char* kLeader = "muster.dev/Leader";
 
 bool IsTrue(const Conditions& conditions, const char* type) {
@@ -48,6 +50,7 @@ bool HasFinalizer(const kube::Workload& workload) {
 
 bool AsksFor(const kube::Workload& workload, const Workload& asked) {
   return workload.queue == asked.queue && workload.priority == asked.priority &&
+         workload.max_seconds == asked.max_seconds &&
          std::ranges::equal(workload.pod_sets, asked.pod_sets, [](const auto& a, const auto& b) {
            return a.name == b.name && a.count == b.count;
          });
@@ -129,6 +132,43 @@ std::map<std::string, int64_t> ReclaimableOf(const kube::Workload& workload,
   return reclaimable;
 }
 
+std::optional<int64_t> MaxSecondsOf(const std::string& label) {
+  int32_t seconds = 0;
+  if (!absl::SimpleAtoi(label, &seconds) || seconds <= 0) return std::nullopt;
+  return seconds;
+}
+
+absl::Time ExecutionEnds(const kube::Workload& workload) {
+  const bool runs = StateOf(workload) == WorkloadState::kAdmitted;
+  if (!runs || !workload.max_seconds || !workload.active) return absl::InfiniteFuture();
+  return workload.conditions.at(kAdmitted).last_transition +
+         absl::Seconds(*workload.max_seconds - workload.past_seconds.value_or(0));
+}
+
+bool IsToBeDeactivated(const kube::Workload& workload) {
+  return IsTrue(workload.conditions, kDeactivationTarget);
+}
+
+Eviction Deactivation(const kube::Workload& workload) {
+  if (!IsToBeDeactivated(workload)) {
+    return {"spec.active of its Workload is false", "Deactivated", ""};
+  }
+  const kube::Condition& why = workload.conditions.at(kDeactivationTarget);
+  return {"The workload is deactivated due to " + why.message, "DeactivatedDueTo" + why.reason, ""};
+}
+
+std::optional<int64_t> PastSeconds(const kube::Workload& workload, const Conditions& conditions) {
+  const bool ends = workload.finished || IsTrue(conditions, kFinished) ||
+                    (!IsToBeDeactivated(workload) && IsTrue(conditions, kDeactivationTarget));
+  if (ends) return std::nullopt;
+  if (!IsTrue(workload.conditions, kAdmitted) || IsTrue(conditions, kAdmitted)) {
+    return workload.past_seconds;
+  }
+  const absl::Duration ran =
+      conditions.at(kAdmitted).last_transition - workload.conditions.at(kAdmitted).last_transition;
+  return workload.past_seconds.value_or(0) + absl::ToInt64Seconds(ran);
+}
+
 std::string LeaderOf(const kube::Workload& workload) {
   const auto leader = workload.conditions.find(kLeader);
   return leader == workload.conditions.end() ? "" : leader->second.message;
@@ -163,8 +203,16 @@ Conditions Admitted(const kube::Workload& workload, const Admission& admission, 
   return conditions;
 }
 
+Conditions OverTime(const kube::Workload& workload, absl::Time now) {
+  Conditions conditions = workload.conditions;
+  Set(&conditions, kDeactivationTarget, true, "MaximumExecutionTimeExceeded",
+      "exceeding the maximum execution time", now);
+  return conditions;
+}
+
 Conditions Evicted(const kube::Workload& workload, const Eviction& eviction, absl::Time now) {
   Conditions conditions = workload.conditions;
+  if (!workload.active) conditions.erase(kDeactivationTarget);
   Set(&conditions, kEvicted, true, eviction.reason, eviction.why, now);
   if (!eviction.preempted.empty()) {
     Set(&conditions, kPreempted, true, eviction.preempted, eviction.why, now);

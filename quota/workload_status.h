@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,16 +70,33 @@ std::map<std::string, int64_t> ReclaimableOf(const kube::Workload& workload,
                                              const kube::AnyJob* job,
                                              const std::vector<const kube::Pod*>& pods);
 
+// What label kueue.x-k8s.io/max-exec-time-seconds says; nullopt if nothing that Kueue would take
+// (pkg/controller/jobframework/utils.go:192).
+std::optional<int64_t> MaxSecondsOf(const std::string& label);
+// When it has run for as long as it may (kueue.x-k8s.io/max-exec-time-seconds), together with what
+// it ran before; never if it doesn't run, or may for ever (Kueue v0.19.2
+// pkg/controller/core/workload_controller.go:906).
+absl::Time ExecutionEnds(const kube::Workload& workload);
+// It is to be deactivated by whoever admits, as its conditions say.
+bool IsToBeDeactivated(const kube::Workload& workload);
+// Why one that isn't active any more is evicted.
+Eviction Deactivation(const kube::Workload& workload);
+// How long it has run by then, in seconds, once its conditions are these; nullopt: not yet, or it
+// begins anew.
+std::optional<int64_t> PastSeconds(const kube::Workload& workload,
+                                   const std::map<std::string, kube::Condition>& conditions);
+
 // Who may reserve it, as its status says: no user can write that. "" if nobody has taken it over.
 std::string LeaderOf(const kube::Workload& workload);
 
 // Its conditions once it was taken over, while it waits for quota, once that is reserved and it is
-// admitted, its eviction has begun, its quota was taken back (`finished`: the reason of condition
-// Finished; empty: it goes on).
+// admitted, it has run for too long, its eviction has begun, its quota was taken back (`finished`:
+// the reason of condition Finished; empty: it goes on).
 using Conditions = std::map<std::string, kube::Condition>;
 Conditions Taken(const kube::Workload& workload, const std::string& leader, absl::Time now);
 Conditions Waiting(const kube::Workload& workload, const Wait& wait, absl::Time now);
 Conditions Admitted(const kube::Workload& workload, const Admission& admission, absl::Time now);
+Conditions OverTime(const kube::Workload& workload, absl::Time now);
 Conditions Evicted(const kube::Workload& workload, const Eviction& eviction, absl::Time now);
 Conditions Released(const kube::Workload& workload, std::string_view finished, absl::Time now);
 // Reason of condition Finished of a member's own Workload, once its gang's has a place for it.

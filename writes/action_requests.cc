@@ -655,6 +655,10 @@ struct RequestOf {
                                   {"kind", "WorkloadPriorityClass"},
                                   {"name", write.priority_class}};
     }
+    // null takes one away that isn't wanted any more.
+    if (write.max_seconds || !write.workload.uid.empty()) {
+      spec["maximumExecutionTimeSeconds"] = write.max_seconds ? json(*write.max_seconds) : json();
+    }
     json annotations = {{std::string(coscheduling::kLeaderAnnotation), write.leader}};
     const std::string all = WorkloadsPath(kWorkloadVersion, write.workload.name_space);
     const std::string path = all + "/" + write.workload.name;
@@ -684,8 +688,8 @@ struct RequestOf {
     return ActionRequest{Post(all, body), AnswerKind::kWorkload, Get(path), AnswerKind::kWorkload};
   }
 
-  // As Kueue's own second writer (sigs.k8s.io/kueue v0.19.2 cmd/importer/pod/import.go).
-  // All of what the manager says of a Workload's status.
+  // All of what the manager says of a Workload's status, as Kueue's own second writer
+  // (sigs.k8s.io/kueue v0.19.2 cmd/importer/pod/import.go).
   static ActionRequest Apply(const coscheduling::ObjectRef& workload, json status,
                              const char* manager) {
     json metadata = Version(workload);
@@ -722,6 +726,7 @@ struct RequestOf {
     }
     json status = {{"conditions", std::move(conditions)}};
     if (apply.admission) status["admission"] = AdmissionJson(*apply.admission);
+    if (apply.past_seconds) status["accumulatedPastExecutionTimeSeconds"] = *apply.past_seconds;
     return Apply(apply.workload, std::move(status), "kueue-admission");
   }
 

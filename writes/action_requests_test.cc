@@ -418,6 +418,7 @@ coscheduling::WriteWorkload TeamsWorkload() {
           "research",
           "urgent",
           7,
+          3600,
           {{"workers", 2, std::move(spec)}}};
 }
 
@@ -433,7 +434,7 @@ TEST(ActionRequests, AWorkloadIsMadeInKueuesForm) {
         "name":"train","uid":"g-1","controller":true}]})"));
   EXPECT_EQ(body["spec"], json::parse(R"({"active":true,"queueName":"research","priority":7,
       "priorityClassRef":{"group":"kueue.x-k8s.io","kind":"WorkloadPriorityClass","name":"urgent"},
-      "podSets":[{"name":"workers","count":2,"template":{"spec":{"restartPolicy":"Never",
+      "maximumExecutionTimeSeconds":3600,"podSets":[{"name":"workers","count":2,"template":{"spec":{"restartPolicy":"Never",
         "containers":[{"name":"member","resources":{"requests":{"cpu":"1500m"}}}],
         "nodeSelector":{"pool":"gpu"},
         "tolerations":[{"operator":"Exists","key":"gpu"}]}}}]})"));

@@ -230,6 +230,7 @@ quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
           .name = gang.key.name,
           .queue = QueueOf(gang),
           .priority = PriorityOf(gang),
+          .max_seconds = quota::MaxSecondsOf(gang.max_seconds),
           .queued_at = gang.created,
           .pod_sets = std::move(sets.required),
           .surplus = std::move(sets.surplus)};
@@ -386,9 +387,10 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
     Release(gang);
     return;
   }
-  if (part.deactivated) {
-    StartEviction(gang, {"spec.active of its Workload is false", "Deactivated", ""});
-  }
+  const kube::Workload& own = *workloads_->Of(gang);
+  if (part.deactivated) StartEviction(gang, quota::Deactivation(own));
+  agenda_->NoteAt(gang.id, quota::ExecutionEnds(own));
+  if (quota::ExecutionEnds(own) <= agenda_->now()) workloads_->Deactivate(gang, own);
   Reclaim(gang);
   TellHeld(gang, std::move(workload));
 }

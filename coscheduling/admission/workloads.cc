@@ -23,6 +23,12 @@ std::string LeaderOf(const kube::Workload& workload) {
 
 bool IsOurs(const kube::Workload& workload) { return !LeaderOf(workload).empty(); }
 
+ApplyWorkloadStatus StatusOf(const kube::Workload& workload, quota::Conditions conditions,
+                             std::optional<quota::Admission> admission = std::nullopt) {
+  const std::optional<int64_t> past = quota::PastSeconds(workload, conditions);
+  return {RefOf(workload.meta), std::move(admission), std::move(conditions), false, past};
+}
+
 }  // namespace
 
 // --- observations ---
@@ -215,10 +221,10 @@ bool Workloads::Attend() {
   for (const std::string& uid : untaken_) {
     const kube::Workload& workload = workloads_.at(uid);
     if (deposed_) break;
-    outbox_->Act(
-        "workload/" + uid,
-        ApplyWorkloadStatus{RefOf(workload.meta), std::nullopt,
-                            quota::Taken(workload, options_.identity, agenda_->now()), true});
+    ApplyWorkloadStatus taken =
+        StatusOf(workload, quota::Taken(workload, options_.identity, agenda_->now()));
+    taken.takes_over = true;
+    outbox_->Act("workload/" + uid, std::move(taken));
   }
   taken_over_ |= untaken_.empty();
   orphans_.clear();
@@ -300,6 +306,7 @@ const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReferen
                          .queue = asked.queue,
                          .priority_class = gang.priority_class_name,
                          .priority = asked.priority,
+                         .max_seconds = asked.max_seconds,
                          .pod_sets = asked.pod_sets,
                          .pod_templates = {}};
   for (size_t i = 0; named && i < maker->pod_sets.size(); ++i) {
@@ -332,22 +339,27 @@ bool Workloads::TakeOver(const Gang& gang) {
 
 void Workloads::Wait(const Gang& gang, const kube::Workload& workload, const quota::Wait& wait) {
   outbox_->Act(gang.id, "workload/" + workload.meta.uid,
-               ApplyWorkloadStatus{RefOf(workload.meta), std::nullopt,
-                                   quota::Waiting(workload, wait, agenda_->now())});
+               StatusOf(workload, quota::Waiting(workload, wait, agenda_->now())));
 }
 
 void Workloads::Reserve(const Gang& gang, const kube::Workload& workload,
                         const quota::Admission& admission) {
   if (deposed_ || MustBeTaken(workload)) return;
   Act(gang, workload,
-      ApplyWorkloadStatus{RefOf(workload.meta), quota::InOrderOf(workload, admission),
-                          quota::Admitted(workload, admission, agenda_->now())});
+      StatusOf(workload, quota::Admitted(workload, admission, agenda_->now()),
+               quota::InOrderOf(workload, admission)));
+}
+
+void Workloads::Deactivate(const Gang& gang, const kube::Workload& workload) {
+  if (quota::IsToBeDeactivated(workload)) return Act(gang, workload, Patch(workload, false));
+  Act(gang, workload,
+      StatusOf(workload, quota::OverTime(workload, agenda_->now()), quota::ReservedIn(workload)));
 }
 
 void Workloads::Evict(const Gang& gang, const kube::Workload& workload, const Eviction& eviction) {
   Act(gang, workload,
-      ApplyWorkloadStatus{RefOf(workload.meta), quota::ReservedIn(workload),
-                          quota::Evicted(workload, eviction, agenda_->now())});
+      StatusOf(workload, quota::Evicted(workload, eviction, agenda_->now()),
+               quota::ReservedIn(workload)));
 }
 
 void Workloads::Reclaim(const Gang& gang, const kube::Workload& workload,
@@ -358,9 +370,7 @@ void Workloads::Reclaim(const Gang& gang, const kube::Workload& workload,
 
 void Workloads::Release(const Gang& gang, const kube::Workload& workload,
                         std::string_view finished) {
-  Act(gang, workload,
-      ApplyWorkloadStatus{RefOf(workload.meta), std::nullopt,
-                          quota::Released(workload, finished, agenda_->now())});
+  Act(gang, workload, StatusOf(workload, quota::Released(workload, finished, agenda_->now())));
 }
 
 }  // namespace muster::coscheduling

@@ -55,6 +55,8 @@ class Workloads {
   void Wait(const Gang& gang, const kube::Workload& workload, const quota::Wait& wait);
   // Reserves the pod sets of `admission` and admits it.
   void Reserve(const Gang& gang, const kube::Workload& workload, const quota::Admission& admission);
+  // It has run for too long: it says so, then isn't active any more.
+  void Deactivate(const Gang& gang, const kube::Workload& workload);
   void Evict(const Gang& gang, const kube::Workload& workload, const Eviction& eviction);
   // Gives back what these of its pods had; nothing if that is so already.
   void Reclaim(const Gang& gang, const kube::Workload& workload,

@@ -152,6 +152,7 @@ void Gangs::ReadQueueLabels(Gang& gang, const std::vector<const kube::Pod*>& liv
   };
   gang.queue_name = read(kube::kQueueLabel);
   gang.priority_class_name = read(kPriorityClassLabel);
+  gang.max_seconds = read(kMaxSecondsLabel);
 }
 
 // A gang that stands isn't broken by its job being scaled up: what it must have grows with the

@@ -46,6 +46,7 @@ struct Gang {
   // member's owners, innermost first. They stay once no member is live.
   std::string queue_name;
   std::string priority_class_name;
+  std::string max_seconds;  // of execution
   bool unmade = false;  // spec_of, and none of its members is there yet, or any more
   bool ours = false;    // some member names our scheduler
   const kube::NotHonoured* not_honoured = nullptr;  // of what it asks for; null normally

@@ -1,10 +1,10 @@
 #include "coscheduling/report/report.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "fmt/format.h"
+#include "kube/objects/names.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -41,20 +41,7 @@ bool SameCounts(const UpdatePodGroupStatus& want, const kube::PodGroup::Status& 
          want.succeeded == have.succeeded && want.failed == have.failed;
 }
 
-// "MEMBERS_MISSING" -> "MembersMissing": how conditions and events spell a code.
-std::string CodeText(v1::ReasonCode code) {
-  std::string out;
-  bool upper = true;
-  for (char c : v1::ReasonCode_Name(code)) {
-    if (c == '_') {
-      upper = true;
-      continue;
-    }
-    out.push_back(static_cast<char>(upper ? c : std::tolower(static_cast<unsigned char>(c))));
-    upper = false;
-  }
-  return out;
-}
+std::string CodeText(v1::ReasonCode code) { return kube::CamelCaseOf(v1::ReasonCode_Name(code)); }
 
 bool IsWarning(v1::GangState state, v1::ReasonCode code) {
   return state == v1::BACKING_OFF || state == v1::REPAIRING || state == v1::INFEASIBLE ||

@@ -51,6 +51,11 @@ absl::StatusOr<Workload> Decode<Workload>(std::string_view json) {
   workload.active = !active.present() || active.Bool();
   workload.queue = spec.Get("queueName").String();
   workload.priority = spec.Get("priority").Int();
+  const auto seconds = [](const JsonValue& value) {
+    return value.present() ? std::optional(value.Int()) : std::nullopt;
+  };
+  workload.max_seconds = seconds(spec.Get("maximumExecutionTimeSeconds"));
+  workload.past_seconds = seconds(root.Get("status").Get("accumulatedPastExecutionTimeSeconds"));
   spec.Get("podSets").ForEach(
       [&](const JsonValue& value) { workload.pod_sets.push_back(ReadPodSet(value, reader)); });
   const JsonValue status = root.Get("status");

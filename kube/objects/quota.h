@@ -152,6 +152,8 @@ struct Workload {
   bool active = true;            // false: Kueue evicts it and doesn't queue it again
   std::string queue;             // LocalQueue of its namespace
   int64_t priority = 0;
+  std::optional<int64_t> max_seconds;   // spec.maximumExecutionTimeSeconds
+  std::optional<int64_t> past_seconds;  // status.accumulatedPastExecutionTimeSeconds
   std::vector<PodSet> pod_sets;
   std::map<std::string, int64_t> reclaimable;  // pods that need nothing any more, by pod set
   std::string cluster_queue;                   // that it was reserved in
