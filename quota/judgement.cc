@@ -10,9 +10,27 @@
 #include "quota/wait_reason.h"
 
 namespace muster::quota {
+namespace {
+
+// What victims would make room for if the count of pods were left out.
+std::vector<Target> TargetsWithoutPods(Ledger& ledger, const Entry& entry, bool fair_sharing) {
+  std::vector<PairAmount> usage = entry.assignment.usage;
+  std::erase_if(usage, [&](const PairAmount& each) {
+    const int resource = ledger.names().Of(each.pair).resource;
+    return each.amount == 0 || ledger.names().ResourceName(resource) == "pods";
+  });
+  return FindTargets(ledger, {.queue = entry.queue,
+                              .priority = entry.workload.priority,
+                              .queued_at = entry.workload.queued_at,
+                              .usage = std::move(usage),
+                              .needed = entry.assignment.needed,
+                              .fair_sharing = fair_sharing});
+}
+
+}  // namespace
 
 Judgement Judge::Alone(QuotaScheduler& scheduler, const Workload& workload,
-                       const Feasibility& feasible) {
+                       const Feasibility& feasible, const OwnRules& rules) {
   QuotaScheduler::State& state = *scheduler.state_;
   state.Refresh();
   state.room.EnterGang(workload);
@@ -23,6 +41,9 @@ Judgement Judge::Alone(QuotaScheduler& scheduler, const Workload& workload,
     std::vector<Decision> none;
     Cycle cycle(state.ledger, state.room, state.options, absl::Time(), feasible, none);
     cycle.Judge(entry);
+    if (!rules.counts_pods && entry.assignment.mode == AssignmentMode::kPreempt) {
+      entry.targets = TargetsWithoutPods(state.ledger, entry, state.options.fair_sharing);
+    }
     judgement.mode = entry.assignment.mode;
     if (judgement.mode == AssignmentMode::kNoFit) {
       judgement.wait = ExplainRefusal(state.ledger, entry);

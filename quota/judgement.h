@@ -21,6 +21,7 @@ struct Judgement {
 struct OwnRules {
   bool keeps_victims = true;  // and flavors, while they leave one after the other
   bool tries_again = true;    // with all flavors whom another was before with the first ones
+  bool counts_pods = true;    // in what victims make room for; only of one workload alone
 };
 
 class Judge {
@@ -28,7 +29,7 @@ class Judge {
   // Against what is admitted now; nothing changes by asking. The workload must not wait in
   // `scheduler`, nor be admitted there.
   static Judgement Alone(QuotaScheduler& scheduler, const Workload& workload,
-                         const Feasibility& feasible);
+                         const Feasibility& feasible, const OwnRules& rules = {});
   // QuotaScheduler::Schedule without some of them. That may go round for ever, so there are at most
   // 100 passes under each root.
   static std::vector<Decision> Schedule(QuotaScheduler& scheduler, absl::Time now,

@@ -130,6 +130,32 @@ TEST(UnlikeKueue, AnEditThatSaysNothingNewWakesNobody) {
   EXPECT_FALSE(world.scheduler.NeedsSchedule());
 }
 
+// The same after any end (pkg/controller/core/workload_controller.go:1346). b is refused, as one
+// pod set takes in f0 what the other can only have there; once a has f0, the first would go to f1.
+TEST(UnlikeKueue, TheEndOfWhoOnlyWaitedWakesNobody) {
+  QuotaWorld world;
+  world.Add(Flavor("f0", {{"zone", "a"}})).Add(Flavor("f1", {{"zone", "b"}}));
+  kube::ClusterQueue queue = Queue("q", {{"f0", 0}, {"f1", 0}}, "c");
+  queue.preemption.within_cluster_queue = kube::WithinQueuePolicy::kLowerPriority;
+  queue.preemption.reclaim_within_cohort = kube::ReclaimPolicy::kLowerPriority;
+  queue.preemption.borrow_from_lower_priority = true;
+  queue.fungibility.when_can_borrow = kube::FungibilityPolicy::kTryNextFlavor;
+  queue.fungibility.when_can_preempt = kube::FungibilityPolicy::kTryNextFlavor;
+  world.Add(queue).Add(Queue("lender", {{"f0", 4}, {"f1", 2}}, "c"));
+  kube::PodSpec in_a;
+  in_a.node_selector["zone"] = "a";
+  Workload b = Gang("b", "q", 2, 5);
+  b.pod_sets.push_back(Pods("server", 4, 1, in_a));
+  Workload a = Gang("a", "q", 4);
+  a.pod_sets = {Pods("worker", 4, 1, in_a)};
+  world.Enqueue(b).Enqueue(a).Enqueue(Gang("c", "q", 4));
+  EXPECT_THAT(world.Schedule(), ElementsAre("a"));
+  world.scheduler.Withdraw("c");
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  world.scheduler.InvalidatePlacement();
+  EXPECT_THAT(world.Schedule(), ElementsAre("b<-a"));
+}
+
 // The queue manager has forgotten a LocalQueue on Hold, and with it where its workloads are
 // (pkg/controller/core/workload_controller.go:753): Kueue leaves them running.
 TEST(UnlikeKueue, AClusterQueueDrainsItsLocalQueuesOnHoldToo) {

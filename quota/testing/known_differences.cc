@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "quota/testing/quota_case.h"
 #include "quota/testing/quota_history.h"
 
 namespace muster::quota::testing {
@@ -13,6 +14,9 @@ namespace {
 
 using nlohmann::json;
 using State = HistoryRun::State;
+
+constexpr std::string_view kFewerPods = "it preempts for fewer pods";
+constexpr std::string_view kTakenForFit = "it takes a preemption for a fit";
 
 bool Is(const json& states, const std::string& id, const char* word) {
   return states.value(id, "").starts_with(word);
@@ -77,6 +81,10 @@ int64_t PriorityOf(const json& history, const std::string& id) {
   return priority;
 }
 
+bool IsWaiting(const json& history, const std::string& id) {
+  return Is(StatesOf(FollowHistory(history)).back(), id, "pending");
+}
+
 // In one ClusterQueue, as important, and with the same demand.
 bool AreAlike(const json& history, const std::string& id, const std::string& other) {
   return ClusterQueueOf(history, id) == ClusterQueueOf(history, other) &&
@@ -100,13 +108,21 @@ json WithPodsFree(json history) {
   return history;
 }
 
-json WithoutPreference(json history) {
-  for (json& event : history["events"]) {
-    if (!event.contains("clusterQueue")) continue;
-    json& spec = event["clusterQueue"]["spec"];
-    if (spec.contains("flavorFungibility")) spec["flavorFungibility"].erase("preference");
+void DropPreference(json& cluster_queue) {
+  json& spec = cluster_queue["spec"];
+  if (spec.contains("flavorFungibility")) spec["flavorFungibility"].erase("preference");
+}
+
+// Of a history, or of a case.
+json WithoutPreference(json question) {
+  if (question.contains("clusterQueues")) {
+    for (json& queue : question["clusterQueues"]) DropPreference(queue);
+    return question;
   }
-  return history;
+  for (json& event : question["events"]) {
+    if (event.contains("clusterQueue")) DropPreference(event["clusterQueue"]);
+  }
+  return question;
 }
 
 // What stands in a LocalQueue on Hold, while its ClusterQueue drains.
@@ -209,6 +225,45 @@ bool IsCircling(const Fork& fork) {
   });
 }
 
+json Only(const json& answer) { return answer.at("results").at(0); }
+
+constexpr OwnRules kLeavesPodsOut = {.counts_pods = false};
+
+// In the same flavors, where by us somebody must go; and without a preference Kueue agrees.
+bool IsTakenForFit(const json& alone, const json& ours, const json& theirs, const Ask& ask) {
+  if (ours.at("mode") != "Preempt" || theirs.at("mode") != "Fit") return false;
+  if (ours.at("podSets") != theirs.at("podSets")) return false;
+  if (ours.at("borrowing") != theirs.at("borrowing")) return false;
+  const json plain = WithoutPreference(alone);
+  return plain != alone && Agrees(Only(AnswerCase(plain)), Only(ask(plain)));
+}
+
+// By one factor for all, which changes no share's place among others.
+json WithHeavierWeights(json quota_case, int64_t factor) {
+  for (const char* kind : {"clusterQueues", "cohorts"}) {
+    for (json& each : quota_case[kind]) {
+      json& weight = each["spec"]["fairSharing"]["weight"];
+      const std::string text = weight.is_null() ? "1" : weight.get<std::string>();
+      const bool is_milli = text.ends_with("m");
+      weight = absl::StrCat(std::stoll(text) * factor, is_milli ? "m" : "");
+    }
+  }
+  return quota_case;
+}
+
+bool IsRoundedOtherwise(const json& alone, const Ask& ask) {
+  if (!alone.at("fairSharing")) return false;
+  for (const int64_t factor : {3, 5, 7, 11, 13}) {
+    const json heavier = WithHeavierWeights(alone, factor);
+    const json theirs = Only(ask(heavier));
+    if (Agrees(Only(AnswerCase(alone)), theirs) ||
+        Agrees(Only(AnswerCase(alone, kLeavesPodsOut)), theirs)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Fork ForkAfter(const json& history, int64_t event, const json& ours, const json& theirs) {
@@ -238,7 +293,7 @@ json Until(json history, int64_t event) {
   return history;
 }
 
-bool SaysNothingNew(const json& history, int64_t event) {
+bool FreesNothing(const json& history, int64_t event) {
   const json& now = history.at("events")[static_cast<size_t>(event)];
   const json before = Until(history, event - 1);
   for (const char* kind : {"flavor", "cohort", "clusterQueue", "localQueue"}) {
@@ -249,6 +304,9 @@ bool SaysNothingNew(const json& history, int64_t event) {
       if (!each->is_null() && StopPolicy(*each) == "None") (*each)["spec"].erase("stopPolicy");
     }
     return old == written;
+  }
+  for (const char* what : {"ends", "deactivated"}) {
+    if (now.contains(what)) return IsWaiting(before, now[what]);
   }
   return false;
 }
@@ -296,11 +354,11 @@ std::string_view KnownDifference(const Fork& fork,
                                  const std::function<bool(const json&)>& goes_alike) {
   if (fork.theirs.is_null()) return "";
   if (const json free = WithPodsFree(fork.history); free != fork.history && goes_alike(free)) {
-    return "it preempts for fewer pods";
+    return kFewerPods;
   }
   if (const json plain = WithoutPreference(fork.history);
       plain != fork.history && goes_alike(plain)) {
-    return "it takes a preemption for a fit";
+    return kTakenForFit;
   }
   if (IsUndrained(fork)) return "it doesn't drain what stands in a LocalQueue on Hold";
   if (IsCutShort(fork)) return "it admits without all pod sets";
@@ -320,6 +378,19 @@ std::string_view KnownDifference(const Fork& fork,
       return "it tries flavors in turn for ever";
     }
   }
+  return "";
+}
+
+json Alone(json quota_case, size_t pending) {
+  json workload = quota_case.at("pending").at(pending);
+  quota_case["pending"] = json::array({std::move(workload)});
+  return quota_case;
+}
+
+std::string_view WhyDecidedOtherwise(const json& alone, const json& theirs, const Ask& ask) {
+  if (Agrees(Only(AnswerCase(alone, kLeavesPodsOut)), theirs)) return kFewerPods;
+  if (IsTakenForFit(alone, Only(AnswerCase(alone)), theirs, ask)) return kTakenForFit;
+  if (IsRoundedOtherwise(alone, ask)) return "it rounds shares";
   return "";
 }
 

@@ -1,4 +1,5 @@
-// The kinds of difference that README.md of quota/ lists, told from each other in whole histories.
+// The kinds of difference that README.md of quota/ lists, told from each other in single decisions
+// (cases) and in whole histories.
 #pragma once
 
 #include <functional>
@@ -9,6 +10,16 @@
 #include "nlohmann/json.hpp"
 
 namespace muster::quota::testing {
+
+// Asks the oracle.
+using Ask = std::function<nlohmann::json(const nlohmann::json& question)>;
+
+// The case with this pending workload alone.
+nlohmann::json Alone(nlohmann::json quota_case, size_t pending);
+// Why Kueue decides otherwise than we do about the only pending workload of a case; empty if that
+// is of no listed kind.
+std::string_view WhyDecidedOtherwise(const nlohmann::json& alone, const nlohmann::json& theirs,
+                                     const Ask& ask);
 
 // Where a history goes two ways for the first time.
 struct Fork {
@@ -28,8 +39,9 @@ Fork ForkAfter(const nlohmann::json& history, int64_t event, const nlohmann::jso
 nlohmann::json Changes(const nlohmann::json& ours, const nlohmann::json& theirs);
 
 nlohmann::json Until(nlohmann::json history, int64_t event);
-// The event writes an object again with what it said before.
-bool SaysNothingNew(const nlohmann::json& history, int64_t event);
+// The event writes an object again with what it said before, or ends or deactivates somebody who
+// only waited.
+bool FreesNothing(const nlohmann::json& history, int64_t event);
 // Why Kueue tries nobody again after this event, or not whom it brings; empty if that is of no
 // listed kind.
 std::string_view WhyAsleep(const nlohmann::json& history, int64_t event);

@@ -161,11 +161,11 @@ LoadedCase LoadCase(const json& quota_case) {
   return loaded;
 }
 
-json AnswerCase(const json& quota_case) {
+json AnswerCase(const json& quota_case, const OwnRules& rules) {
   const LoadedCase loaded = LoadCase(quota_case);
   json results = json::array();
   for (const Workload& workload : loaded.pending) {
-    Judgement judgement = Judge::Alone(*loaded.scheduler, workload, {});
+    Judgement judgement = Judge::Alone(*loaded.scheduler, workload, {}, rules);
     json pod_sets = json::array();
     for (const PodSetAssignment& each : judgement.pod_sets) {
       json flavors = json::object();
@@ -187,20 +187,11 @@ json AnswerCase(const json& quota_case) {
   return {{"id", quota_case.at("id")}, {"results", results}};
 }
 
-std::string Difference(const json& ours, const json& oracles) {
-  if (!oracles.value("error", std::string()).empty()) return "the case is refused";
-  for (size_t i = 0; i < ours.at("results").size(); ++i) {
-    const json& theirs = oracles.at("results").at(i);
-    const json verdict = Verdict(ours.at("results")[i]);
-    bool agrees = verdict == Verdict(theirs);
-    for (const json& other : theirs.value("alternatives", json::array())) {
-      agrees = agrees || verdict == Verdict(other);
-    }
-    if (agrees) continue;
-    return theirs.at("uid").get<std::string>() + ": ours " + verdict.dump() + ", Kueue's " +
-           theirs.dump();
-  }
-  return "";
+bool Agrees(const json& our_result, const json& their_result) {
+  const json verdict = Verdict(our_result);
+  if (verdict == Verdict(their_result)) return true;
+  const json others = their_result.value("alternatives", json::array());
+  return std::ranges::any_of(others, [&](const json& other) { return verdict == Verdict(other); });
 }
 
 }  // namespace muster::quota::testing

@@ -33,10 +33,9 @@ struct LoadedCase {
 LoadedCase LoadCase(const nlohmann::json& quota_case);
 
 // Each pending workload judged alone, in the form of the oracle's answer; without "reasons".
-nlohmann::json AnswerCase(const nlohmann::json& quota_case);
+nlohmann::json AnswerCase(const nlohmann::json& quota_case, const OwnRules& rules = {});
 
-// "" if `ours` agrees with the oracle's answer, or with one of its alternatives; else the first
-// workload that doesn't, and how.
-std::string Difference(const nlohmann::json& ours, const nlohmann::json& oracles);
+// What we decide about one workload is what the oracle does, or one of its alternatives.
+bool Agrees(const nlohmann::json& our_result, const nlohmann::json& their_result);
 
 }  // namespace muster::quota::testing

@@ -115,7 +115,9 @@ void HistoryRun::Decide() {
       known.state = State::kAdmitted;
       known.admission = std::move(decision.admission);
     } else {
-      victims[decision.id] = std::move(decision.victims);
+      std::vector<Victim>& all = victims[decision.id];
+      if (rules_.keeps_victims) all.clear();  // else they go at once, as by Kueue in each cycle
+      all.insert(all.end(), decision.victims.begin(), decision.victims.end());
     }
   }
   for (const auto& [id, all] : victims) {

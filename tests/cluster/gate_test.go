@@ -14,6 +14,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -126,6 +127,17 @@ func (c *Case) webhook() *admissionv1.MutatingWebhookConfiguration {
 	}
 	c.Fatalf("no webhook with a matchCondition on schedulerName among %d", len(all.Items))
 	return nil
+}
+
+// removeMuster ends Muster and its gate for good, as extender/admission/README.md says.
+func (c *Case) removeMuster() {
+	c.Helper()
+	c.must(shared.Muster.Stop())
+	err := shared.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(
+		context.Background(), "muster-admission", metav1.DeleteOptions{})
+	if !apierrors.IsNotFound(err) {
+		c.must(err)
+	}
 }
 
 func (c *Case) setBundle(bundle []byte) {

@@ -43,6 +43,8 @@ size_t SyslogTag(std::string_view text, bool process_said) {
 // and pod where the prefix says them.
 using Prefix = size_t (*)(std::string_view text, LineHead* head);
 
+size_t Host(std::string_view text, LineHead* head);
+
 // "2026-03-02T10:41:17.123456789Z ", "... stdout F ", "May 27 15:02:40 ", "18:11:06.680 [rank4]:"
 size_t CollectorsTime(std::string_view text, LineHead* /*head*/) {
   const bool date = text.size() > 20 && IsDigitChar(text[0]) && text[4] == '-' && text[10] == 'T';
@@ -59,6 +61,19 @@ size_t CollectorsTime(std::string_view text, LineHead* /*head*/) {
       text[15] == ' ' && IsDigitChar(text[5]) && IsDigitChar(text[14])) {
     return SyslogTag(text.substr(16), false) > 0 ? 16 : 0;
   }
+  // A supervisor's "2026-03-02 10:41:17,123 ERROR [worker-1] " of what it passes on.
+  if (text.size() > 24 && IsDigitChar(text[0]) && text[4] == '-' && text[10] == ' ' &&
+      text[13] == ':' && text[16] == ':') {
+    std::string_view rest = text.substr(19);
+    rest.remove_prefix(std::min(rest.find_first_not_of(",.0123456789"), rest.size()));
+    for (const std::string_view level : {" INFO ", " WARNING ", " ERROR ", " DEBUG "}) {
+      LineHead ignored{};
+      if (rest.starts_with(level) && rest.substr(level.size()).starts_with('[') &&
+          Host(rest.substr(level.size()), &ignored) > 0) {
+        return text.size() - rest.size() + level.size();
+      }
+    }
+  }
   const bool clock = text.size() > 14 && IsDigitChar(text[0]) && text[2] == ':' && text[5] == ':' &&
                      text[8] == '.' && text.substr(12).starts_with(" [rank");
   return clock ? 13 : 0;
@@ -67,7 +82,8 @@ size_t CollectorsTime(std::string_view text, LineHead* /*head*/) {
 // "[rank3]:", "[default3]:" and "[3]:" of torchrun; "[Rank 3] ", "rank 3: " and the like of
 // programs' own.
 size_t TorchRank(std::string_view text, LineHead* head) {
-  for (const std::string_view word : {"[rank", "[Rank", "[RANK", "[default", "[", "rank", "Rank"}) {
+  for (const std::string_view word :
+       {"[rank", "[Rank", "[RANK", "[default", "[", "rank=", "rank", "Rank"}) {
     if (!text.starts_with(word)) continue;
     const bool bracket = word.front() == '[';
     const size_t blank = word.size() > 1 && text.substr(word.size()).starts_with(' ') ? 1 : 0;
@@ -77,11 +93,12 @@ size_t TorchRank(std::string_view text, LineHead* head) {
     const bool colon = ConsumePrefix(&rest, ":");
     const bool set_off = ConsumePrefix(&rest, " ");
     // "[0]:" alone is a heading of torchrun's summary; "[0] " may be anything.
-    const bool whole = word == "[" ? colon && !StripBlanks(rest).empty()
-                       : bracket   ? colon || set_off
-                                   : colon && set_off;
+    const bool whole = word == "["                  ? colon && !StripBlanks(rest).empty()
+                       : bracket || word == "rank=" ? colon || set_off
+                                                    : colon && set_off;
     if (!whole) continue;
-    head->rank = RankNumber(text.substr(word.size()));
+    const bool is_index = word == "[" || word == "[default";
+    (is_index ? head->index : head->rank) = RankNumber(text.substr(word.size()));
     return text.size() - rest.size();
   }
   return 0;
@@ -92,7 +109,7 @@ size_t SrunTask(std::string_view text, LineHead* head) {
   if (blanks >= text.size()) return 0;
   const size_t digits = DigitsAt(text.substr(blanks));
   if (digits == 0 || digits > 5 || !text.substr(blanks + digits).starts_with(": ")) return 0;
-  head->rank = RankNumber(text.substr(blanks));
+  head->index = RankNumber(text.substr(blanks));
   return blanks + digits + 2;
 }
 
@@ -150,6 +167,25 @@ size_t Host(std::string_view text, LineHead* head) {
   return text.size() - rest.size();
 }
 
+// "train-3 pytorch " of stern, at the beginning of a line; a program's own words may look like it,
+// so the name is believed before what surely begins a line.
+size_t SternPod(std::string_view text, LineHead* head) {
+  const size_t end = text.substr(0, 80).find(' ');
+  if (end == std::string_view::npos || end < 3 || !IsDigitChar(text[end - 1])) return 0;
+  const std::string_view name = text.substr(0, end);
+  const auto of_name = [](char c) { return IsDigitChar(c) || (c >= 'a' && c <= 'z') || c == '-'; };
+  if (name.find('-') == name.npos || IsDigitChar(name[0]) || !std::ranges::all_of(name, of_name)) {
+    return 0;
+  }
+  const std::string_view rest = text.substr(end + 1, 64);
+  const auto after = std::ranges::find_if_not(rest, of_name);
+  const auto length = static_cast<size_t>(after - rest.begin());
+  if (length < 2 || after == rest.end() || *after != ' ') return 0;
+  const std::string_view body = text.substr(end + 1 + length + 1);
+  if (body.starts_with('[') || body.starts_with("Traceback ")) head->pod = name;
+  return text.size() - body.size();
+}
+
 constexpr std::array<Prefix, 7> kPrefixes = {CollectorsTime, TorchRank, SrunTask, MpirunRank,
                                              KubectlPod,     RayWorker, Host};
 
@@ -181,23 +217,53 @@ struct Level {
 };
 
 // NCCL WARN and libfabric's <warn> are their only words for what failed.
-constexpr std::array<Level, 24> kLevels = {{
+constexpr std::array<Level, 21> kLevels = {{
     {" NCCL WARN ", Severity::kError}, {"<warn>", Severity::kError},
     {" NCCL INFO ", Severity::kInfo},  {"<info>", Severity::kInfo},
     {"[ERROR]", Severity::kError},     {" ERROR ", Severity::kError},
-    {"ERROR:", Severity::kError},      {"\"level\":\"ERROR\"", Severity::kError},
-    {"CRITICAL", Severity::kError},    {"[WARNING]", Severity::kWarning},
-    {" WARNING ", Severity::kWarning}, {"WARNING:", Severity::kWarning},
-    {"[WARN]", Severity::kWarning},    {" WARN ", Severity::kWarning},
-    {"Warning: ", Severity::kWarning}, {"\"level\":\"WARN", Severity::kWarning},
+    {"ERROR:", Severity::kError},      {"CRITICAL", Severity::kError},
+    {"[WARNING]", Severity::kWarning}, {" WARNING ", Severity::kWarning},
+    {"WARNING:", Severity::kWarning},  {"[WARN]", Severity::kWarning},
+    {" WARN ", Severity::kWarning},    {"Warning: ", Severity::kWarning},
     {"[INFO]", Severity::kInfo},       {" INFO ", Severity::kInfo},
-    {"INFO:", Severity::kInfo},        {"\"level\":\"INFO\"", Severity::kInfo},
-    {"[DEBUG]", Severity::kInfo},      {" DEBUG ", Severity::kInfo},
-    {"DEBUG:", Severity::kInfo},       {"warning: ", Severity::kWarning},
+    {"INFO:", Severity::kInfo},        {"[DEBUG]", Severity::kInfo},
+    {" DEBUG ", Severity::kInfo},      {"DEBUG:", Severity::kInfo},
+    {"warning: ", Severity::kWarning},
 }};
+
+// What follows `"KEY":` in a line that is a JSON object, without blanks; empty if it isn't there.
+std::string_view JsonValue(std::string_view body, std::string_view key) {
+  if (!body.starts_with('{')) return {};
+  const size_t at = body.find(key);
+  if (at == std::string_view::npos) return {};
+  body.remove_prefix(at + key.size());
+  return body.substr(std::min(body.find_first_not_of(' '), body.size()));
+}
+
+Severity JsonSeverity(std::string_view body) {
+  for (const std::string_view key : {"\"level\":", "\"severity\":", "\"levelname\":", "\"lvl\":"}) {
+    std::string_view level = JsonValue(body, key);
+    if (!ConsumePrefix(&level, "\"") || level.empty()) continue;
+    switch (absl::ascii_tolower(static_cast<unsigned char>(level[0]))) {
+      case 'e':
+      case 'c':
+      case 'f':
+        return Severity::kError;
+      case 'w':
+        return Severity::kWarning;
+      case 'i':
+      case 'd':
+        return Severity::kInfo;
+      default:
+        break;
+    }
+  }
+  return Severity::kUnsaid;
+}
 
 Severity SeverityOf(std::string_view body) {
   if (const Severity glog = GlogSeverity(body); glog != Severity::kUnsaid) return glog;
+  if (const Severity json = JsonSeverity(body); json != Severity::kUnsaid) return json;
   const std::string_view start = body.substr(0, kMaxLevelAt);
   // The level that stands first.
   size_t first = std::string_view::npos;
@@ -217,7 +283,7 @@ bool HasDigit(std::string_view text) { return std::ranges::any_of(text, IsDigitC
 
 LineHead HeadOf(std::string_view line) {
   LineHead head{.body = line, .source = {}, .pod = {}};
-  size_t taken = 0;
+  size_t taken = SternPod(line, &head);
   size_t source_from = 0;
   for (int i = 0; i < kMaxPrefixes; ++i) {
     size_t length = 0;
@@ -237,10 +303,18 @@ LineHead HeadOf(std::string_view line) {
   head.source = line.substr(source_from, taken - source_from);
   head.severity = SeverityOf(head.body);
   if (!head.rank) head.rank = RankOf(head.body);
+  head.rank_is_index = !head.rank && head.index.has_value();
+  if (head.rank_is_index) head.rank = head.index;
   return head;
 }
 
 std::optional<int> RankOf(std::string_view line) {
+  for (const std::string_view key : {"\"rank\":", "\"global_rank\":"}) {
+    if (const std::string_view value = JsonValue(line, key);
+        !value.empty() && IsDigitChar(value[0])) {
+      return RankNumber(value);
+    }
+  }
   for (const std::string_view word : {"[rank", "[Rank", " Rank "}) {
     for (size_t at = line.find(word); at != std::string_view::npos; at = line.find(word, at + 1)) {
       std::string_view rest = line.substr(at + word.size());
@@ -280,18 +354,19 @@ std::string_view NcclProcessOf(std::string_view line) {
 }
 
 bool IsRestart(std::string_view body) {
-  constexpr std::array<std::string_view, 4> kWords = {
+  constexpr std::array<std::string_view, 6> kWords = {
       "will restart worker group", "Restarting worker group", "Restarting training worker group",
-      "FailureDecision.RETRY"};
+      "FailureDecision.RETRY",     "SLURM_RESTART_COUNT=",    "requeue job"};
   return std::ranges::any_of(
       kWords, [&](std::string_view word) { return body.find(word) != std::string_view::npos; });
 }
 
 bool IsCompletion(std::string_view body) {
-  constexpr std::array<std::string_view, 11> kWords = {
-      "raining done",     "raining complete",  "raining finished",      "raining has finished",
-      "inished training", "ompleted training", "successfully finished", "WorkerState.SUCCEEDED",
-      "  Job completed",  "'train_runtime'",   "Trainer.fit` stopped: "};
+  constexpr std::array<std::string_view, 14> kWords = {
+      "raining done",     "raining complete",  "raining finished",       "raining has finished",
+      "inished training", "ompleted training", "successfully finished",  "WorkerState.SUCCEEDED",
+      "  Job completed",  "'train_runtime'",   "Trainer.fit` stopped: ", "raining is done",
+      "all done",         "COMPLETED "};
   return std::ranges::any_of(
       kWords, [&](std::string_view word) { return body.find(word) != std::string_view::npos; });
 }

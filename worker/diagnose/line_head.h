@@ -16,6 +16,10 @@ struct LineHead {
   std::string_view body;
   // By a launcher's or PyTorch's prefix, or the message's own "[Rank 3]".
   std::optional<int> rank = {};
+  // What a launcher counts by, torchrun a node's processes, srun its tasks. Where nothing else says
+  // the rank it is taken for it, which is wrong where they count another thing.
+  std::optional<int> index = {};
+  bool rank_is_index = false;
   // The prefixes that were taken off, without times: lines of one process begin alike. A view into
   // the line.
   std::string_view source;
@@ -24,13 +28,15 @@ struct LineHead {
 };
 
 // Knows PyTorch's "[rank3]:" and torchrun's "[default3]:" or "[3]:", srun's "3: ", mpirun's
-// "[1,3]<stderr>:", pdsh's "10.0.5.89: " or "train-3: ", docker compose's "train-3  | ", Ray's
-// "(Worker pid=7, ip=10.0.5.89) ", kubectl's "[pod/train-0/pytorch] ", the times of kubectl and of
-// containers' logs, and syslog's with host and program; several after each other. Severity by
-// glog's letter, NCCL's and libfabric's words, and the levels of Python's logging.
+// "[1,3]<stderr>:", pdsh's "10.0.5.89: " or "train-3: ", docker compose's "train-3  | ", stern's
+// "train-3 pytorch ", Ray's "(Worker pid=7, ip=10.0.5.89) ", kubectl's "[pod/train-0/pytorch] ",
+// the times of kubectl and of containers' logs, a supervisor's time and level before "[train-3]",
+// and syslog's with host and program; several after each other. Severity by glog's letter, NCCL's
+// and libfabric's words, the levels of Python's logging, and "level" and the like of JSON.
 LineHead HeadOf(std::string_view line);
 
-// The rank in "[rank3]:", "[Rank 3]", "[PG ID 0 PG GUID 0 Rank 3]" or "[rank 3]".
+// The rank in "[rank3]:", "[Rank 3]", "[PG ID 0 PG GUID 0 Rank 3]" or "[rank 3]", and in a JSON
+// object's "rank".
 std::optional<int> RankOf(std::string_view line);
 
 // "HOST:PID" of a line that NCCL wrote ("HOST:PID:TID [DEVICE] NCCL INFO ..."), or empty. The view

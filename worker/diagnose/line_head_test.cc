@@ -47,6 +47,18 @@ TEST(LineHead, WhatLaunchersAndCollectorsPutBeforeALineIsTakenOff) {
            {"2026-05-07T15:02:40Z epoch 3: loss 2", "epoch 3: loss 2", {}},
            {"ValueError: 3: x", "ValueError: 3: x", {}},
            {"srun: error: task 6", "srun: error: task 6", {}},
+           {"rank=4 Traceback", "Traceback", 4},
+           {"rank=4, late", "rank=4, late", {}},
+           {"[default1]:[rank9]: KeyError: 'x'", "KeyError: 'x'", 9},
+           {"train-2 pytorch [rank9]: KeyError: 'x'", "KeyError: 'x'", 9},
+           {"train-2 pytorch   File \"a.py\", line 1", "  File \"a.py\", line 1", {}},
+           {"2026-03-02 10:41:17,123 ERROR [worker-1] [rank9]: KeyError: 'x'", "KeyError: 'x'", 9},
+           {"2026-03-02 10:41:17,123 ERROR [trainer] KeyError: 'x'",
+            "2026-03-02 10:41:17,123 ERROR [trainer] KeyError: 'x'",
+            {}},
+           {R"({"rank": 7, "msg": "x"})", R"({"rank": 7, "msg": "x"})", 7},
+           {R"({"global_rank":7})", R"({"global_rank":7})", 7},
+           {R"({"rank": "none"})", R"({"rank": "none"})", {}},
            {"[2026-03-02 10:41:19,879] [INFO] x", "[2026-03-02 10:41:19,879] [INFO] x", {}},
        }) {
     EXPECT_EQ(HeadOf(item.line).body, item.body) << item.line;
@@ -54,6 +66,11 @@ TEST(LineHead, WhatLaunchersAndCollectorsPutBeforeALineIsTakenOff) {
   }
   EXPECT_EQ(HeadOf("[pod/train-2/pytorch] step 1").pod, "train-2");
   EXPECT_EQ(HeadOf("train-2  | step 1").pod, "train-2");
+  EXPECT_EQ(HeadOf("train-2 pytorch [rank9]: step 1").pod, "train-2");
+  EXPECT_EQ(HeadOf("epoch-2 takes 3 s").pod, "");
+  EXPECT_TRUE(HeadOf("3: step 1").rank_is_index);
+  EXPECT_FALSE(HeadOf("1: [rank9]: step 1").rank_is_index);
+  EXPECT_EQ(HeadOf("1: [rank9]: step 1").index, 1);
   EXPECT_EQ(HeadOf("2026-03-02T10:41:17.1Z [rank1]: x").source, "[rank1]: ");
   EXPECT_EQ(HeadOf("May  7 15:02:40 gpu-7 train: [rank4]: x").source, "gpu-7 train: [rank4]: ");
 }

@@ -28,14 +28,26 @@ constexpr int64_t kStepsOfPlainWords = 3;
 constexpr int64_t kStepsOfRetries = 1;
 constexpr int64_t kStepsOfAnotherStory = 50;
 
+// Whether "Warning  NodeNotReady  pod/train-3 ..." names an object after the reason.
+bool NamesObject(std::string_view event) {
+  event = StripBlanks(event.substr(event.find(' ')));
+  event = StripBlanks(event.substr(std::min(event.find(' '), event.size())));
+  const std::string_view object = event.substr(0, event.find(' '));
+  constexpr std::array<std::string_view, 5> kKinds = {"pod/", "node/", "job/", "pytorchjob/",
+                                                      "jobset/"};
+  return absl::c_any_of(kKinds, [&](std::string_view kind) { return object.starts_with(kind); });
+}
+
 // Whether a line is an event as kubectl prints it, described or listed: its type is its first word,
-// or stands in a column of its own after the age, or after the namespace and the age.
+// or stands in a column of its own after the age, or after the namespace and the age, or, after
+// whatever a collector wrote, before a reason and an object.
 bool IsEvent(std::string_view line) {
-  for (int word = 0; word < 3; ++word) {
+  for (int word = 0; word < 5; ++word) {
     const size_t blanks = std::min(line.find_first_not_of(" \t"), line.size());
     line.remove_prefix(blanks);
-    const bool column = word == 0 || blanks >= 2;
-    if (column && (line.starts_with("Normal ") || line.starts_with("Warning "))) return true;
+    const bool column = word == 0 || (blanks >= 2 && word < 3);
+    const bool type = line.starts_with("Normal ") || line.starts_with("Warning ");
+    if (type && (column || NamesObject(line))) return true;
     line.remove_prefix(std::min(line.find(' '), line.size()));
   }
   return false;
@@ -234,7 +246,7 @@ void LogReader::Read(int64_t number, std::string_view text, std::optional<absl::
   Line line{.number = number, .text = text, .head = HeadOf(text), .is_event = IsEvent(text)};
   if (!line.is_event) line.time = TimeOf(text);
   directory_.Read(text);
-  if (!line.head.rank) line.head.rank = directory_.Find(line.head.source);
+  ReadRank(&line);
   ReadSection(text);
   line.is_status = IsStatusLine(text);
   if (line.is_event || IsListedPod(text)) line.object = Printable(ListedObject(text), kMaxName);
@@ -247,6 +259,26 @@ void LogReader::Read(int64_t number, std::string_view text, std::optional<absl::
   ReadCourse(line);
   if (!of_traceback) AddLine(line);
   ReadTime(line);
+}
+
+// What a launcher counts by is a rank until the log says otherwise.
+void LogReader::ReadRank(Line* line) {
+  LineHead& head = line->head;
+  std::optional<int> said = head.rank_is_index ? std::nullopt : head.rank;
+  if (!said && !NcclProcessOf(line->text).empty()) said = directory_.Find(line->text);
+  if (head.index && said && said != head.index) DistrustIndices();
+  if (!head.rank_is_index || indices_differ_) {
+    head.rank = said;
+    head.rank_is_index = false;
+  }
+  if (!head.rank) head.rank = directory_.Find(head.source);
+  const auto pid = said ? NumberAfter(head.source, " pid=") : std::nullopt;
+  if (pid) directory_.Learn(*pid, *said);
+}
+
+// What was learned of ranks by their lines' numbers may be of others.
+void LogReader::DistrustIndices() {
+  if (!std::exchange(indices_differ_, true)) at_work_.clear();
 }
 
 int64_t LogReader::Steps() const {
@@ -292,7 +324,10 @@ void LogReader::AddLine(const Line& line) {
                           line.head.severity == Severity::kUnsaid;
   observation->line = line.number;
   observation->text = Printable(StripBlanks(line.text), kMaxText);
-  if (!observation->rank) observation->rank = rank_;
+  if (!observation->rank) {
+    observation->rank = rank_;
+    observation->rank_is_index = line.head.rank_is_index;
+  }
   if (observation->host.empty()) observation->host = host_.empty() ? PlaceOf(line) : host_;
   observation->is_event = line.is_event;
   observation->is_listed = !line.object.empty();
@@ -304,11 +339,15 @@ void LogReader::AddLine(const Line& line) {
 
 // Python's, and what it raised: the words in its frames and messages mean nothing by themselves.
 bool LogReader::ReadTraceback(const Line& line) {
+  if (ReadQuotedTraceback(line)) return true;
   std::string source = Printable(line.head.source, kMaxName);
   if (!processes_.contains(source) && processes_.size() >= kMaxProcesses) source.clear();
   Process& process = processes_[source];
   // Lines without a prefix may be anybody's.
-  if (line.head.rank && !source.empty()) process.rank = line.head.rank;
+  if (line.head.rank && !source.empty()) {
+    process.rank = line.head.rank;
+    process.rank_is_index = line.head.rank_is_index;
+  }
   if (!line.head.pod.empty()) process.host = Printable(line.head.pod, kMaxName);
   const std::string_view body = line.head.body;
   // "ncclSystemError: ..." is the second line of PyTorch's message.
@@ -319,16 +358,54 @@ bool LogReader::ReadTraceback(const Line& line) {
                      line.head.severity != Severity::kUnsaid || IsProgress(body) ||
                      body.starts_with("====") || body.starts_with("----") ||
                      (pattern != nullptr && pattern->kind == RowKind::kResult);
+  bool raises_anew = !process.reader.HasRaised();
   const bool taken = process.reader.Read(line.number, body, apart);
   while (const std::optional<Raised> raised = process.reader.Take()) {
     AddRaised(*raised, process);
     process.time_after.reset();
+    raises_anew = true;
   }
+  if (process.reader.HasRaised() && raises_anew) process.steps_before = Steps();
   if (process.reader.HasRaised() && !process.time_after) {
     if (came_) process.time_after = LineTime{.time = *came_};
     if (!came_) undated_.insert(std::move(source));
   }
   return taken;
+}
+
+// One that a record in JSON, or the like, holds as a string.
+bool LogReader::ReadQuotedTraceback(const Line& line) {
+  const size_t at = line.text.find("Traceback (most recent call last):\\n");
+  if (at == std::string_view::npos) return false;
+  TracebackReader reader;
+  std::string plain;
+  const auto end_line = [&] {
+    reader.Read(line.number, plain, false);
+    plain.clear();
+  };
+  for (size_t i = at; i < line.text.size() && line.text[i] != '"'; ++i) {
+    if (line.text[i] != '\\' || i + 1 == line.text.size()) {
+      plain.push_back(line.text[i]);
+    } else if (line.text[++i] == 'n') {
+      end_line();
+    } else {
+      plain.push_back(line.text[i]);
+    }
+  }
+  end_line();
+  Process process{.rank = line.head.rank,
+                  .rank_is_index = line.head.rank_is_index,
+                  .host = Printable(line.head.pod, kMaxName),
+                  .time_after = line.time,
+                  .steps_before = Steps(),
+                  .is_quiet = line.Kind() == TextKind::kQuiet};
+  if (came_) process.time_after = LineTime{.time = *came_};
+  bool raised_any = false;
+  while (const std::optional<Raised> raised = reader.Finish()) {
+    AddRaised(*raised, process);
+    raised_any = true;
+  }
+  return raised_any;
 }
 
 void LogReader::AddRaised(const Raised& raised, const Process& process) {
@@ -342,6 +419,13 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
     observation->cause = CauseId::kDataCorrupt;
   }
   observation->is_plain = false;
+  // What a program caught and warned of, or prints of a module that it can do without.
+  observation->is_weak = observation->is_weak || process.is_quiet ||
+                         (observation->cause == CauseId::kModuleMissing && !raised.has_frames);
+  if (observation->is_weak && !process.rank) {
+    observation->last_line = raised.line;
+    observation->progress_before = process.steps_before;
+  }
   observation->line = raised.line;
   observation->text = Printable(raised.Headline(), kMaxText);
   observation->detail = observation->detail.empty()
@@ -349,7 +433,13 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
                             : Printable(observation->detail, kMaxPlainDetail);
   if (!raised.where.empty()) Append(&observation->detail, " (at ", raised.where, ")");
   if (!observation->rank && raised.pid) observation->rank = directory_.OfProcess(*raised.pid);
-  if (!observation->rank) observation->rank = process.rank ? process.rank : raised.process;
+  if (!observation->rank && process.rank) {
+    observation->rank = process.rank;
+    observation->rank_is_index = process.rank_is_index;
+  }
+  if (!observation->rank) observation->rank = raised.process;
+  // Of a worker that another process tells of.
+  if (!observation->rank) observation->rank = directory_.Find(raised.text);
   if (observation->host.empty()) observation->host = process.host;
   observation->time = process.time_after;
   observation->time_is_near = process.time_after && !came_;
@@ -399,6 +489,9 @@ bool LogReader::ReadSummary(std::string_view line) {
   }
   if (const auto rank = LeadingNumber(SummaryValue(line, "rank")); rank && *rank >= 0) {
     rank_ = static_cast<int>(std::min<int64_t>(*rank, kMaxRank));
+    if (const auto local = NumberAfter(line, "(local_rank: "); local && *local != *rank) {
+      DistrustIndices();
+    }
     if (in_root_) {
       root_rank_ = rank_;
       root_is_local_ = false;
@@ -429,6 +522,7 @@ void LogReader::ReadEnd(std::string_view line) {
 
 void LogReader::ReadWriter(const Line& line) {
   rank_ = line.head.rank;
+  std::set<int>* ranks = line.head.rank_is_index ? &indices_ : &ranks_;
   host_ = Printable(line.head.pod, kMaxName);
   const std::string process(NcclProcessOf(line.text));
   if (!process.empty()) {
@@ -436,7 +530,7 @@ void LogReader::ReadWriter(const Line& line) {
     if (!rank_) rank_ = directory_.Find(line.text);
   }
   if (!host_.empty()) Remember(host_, &hosts_);
-  if (rank_) Remember(*rank_, &ranks_);
+  if (rank_) Remember(*rank_, ranks);
   if (const auto address = TextAfter(line.text, "My EFA addr: ", " )"); !address.empty()) {
     Remember(Printable(address, kMaxName), &facts_.addresses);
   }
@@ -469,6 +563,11 @@ int64_t LogReader::ProgressOf(std::optional<int> rank) const {
   return (rank && named) || said == progress_.end() ? 0 : said->second;
 }
 
+// The steps that may show that something was survived: of a warning of no rank, anybody's.
+int64_t LogReader::ProgressAround(const Observation& seen) const {
+  return seen.is_weak && !seen.rank ? Steps() : ProgressOf(seen.rank);
+}
+
 void LogReader::Add(Observation observation) {
   for (const auto& [recovery, object] : recovered_) {
     if (observation.cause == recovery->cause && (object.empty() || observation.host == object)) {
@@ -477,7 +576,7 @@ void LogReader::Add(Observation observation) {
   }
   if (observation.last_line == 0) {
     observation.last_line = observation.line;
-    observation.progress_before = ProgressOf(observation.rank);
+    observation.progress_before = ProgressAround(observation);
   }
   for (size_t i = section_start_; i < facts_.observations.size(); ++i) {
     Observation& seen = facts_.observations[i];
@@ -485,6 +584,7 @@ void LogReader::Add(Observation observation) {
     seen.count += observation.count;
     if (seen.detail.empty()) seen.detail = std::move(observation.detail);
     if (seen.host.empty()) seen.host = std::move(observation.host);
+    seen.rank_is_index = seen.rank_is_index && observation.rank_is_index;
     seen.is_result = seen.is_result && observation.is_result;
     seen.is_weak = seen.is_weak && observation.is_weak;
     seen.is_plain = seen.is_plain && observation.is_plain;
@@ -542,11 +642,12 @@ void LogReader::MarkSurvivors() {
       continue;
     }
     if (seen.is_result || seen.is_event) continue;
-    const int64_t steps = ProgressOf(seen.rank) - seen.progress_before;
-    const int64_t enough = ends_after(seen.last_line, &seen) ? kStepsOfAnotherStory
-                           : seen.is_weak                    ? kStepsOfRetries
-                           : seen.is_plain                   ? kStepsOfPlainWords
-                                                             : kStepsOfSurvivors;
+    const int64_t steps = ProgressAround(seen) - seen.progress_before;
+    const int64_t enough = seen.is_weak && IsOrigin(seen)      ? kStepsOfRetries
+                           : ends_after(seen.last_line, &seen) ? kStepsOfAnotherStory
+                           : seen.is_weak                      ? kStepsOfRetries
+                           : seen.is_plain                     ? kStepsOfPlainWords
+                                                               : kStepsOfSurvivors;
     seen.survived = steps >= enough;
   }
 }
@@ -597,7 +698,8 @@ std::optional<int> LogReader::WriterOf(const Observation& observation) const {
 // or an exception that a launcher passes on: the only one that tells the same, or else the only one
 // that tells of more than others' silence.
 std::optional<int> LogReader::RankHitBy(const Observation& observation) const {
-  if (observation.rank || observation.is_event || !IsOrigin(observation)) return observation.rank;
+  if (observation.rank || observation.is_event) return observation.rank;
+  if (CauseOf(observation.cause).role != Role::kOrigin) return std::nullopt;
   std::set<int> same;
   std::set<int> hit;
   for (const Observation& other : facts_.observations) {
@@ -609,6 +711,7 @@ std::optional<int> LogReader::RankHitBy(const Observation& observation) const {
     if (other.cause == observation.cause && !another_exception) same.insert(*other.rank);
   }
   if (same.size() == 1) return *same.begin();
+  if (observation.is_result) return std::nullopt;
   if (hit.size() == 1) return *hit.begin();
   const bool root_fits = root_rank_ && !root_is_guess_ &&
                          (hit.empty() ? RootIsBeyondRanks() : hit.contains(*root_rank_));
@@ -639,6 +742,10 @@ void LogReader::Finish() {
     }
   }
   if (last_time_) FillTimes(*last_time_);
+  if (!indices_differ_) ranks_.merge(indices_);
+  for (Observation& seen : facts_.observations) {
+    if (indices_differ_ && seen.rank_is_index) seen.rank.reset();
+  }
   DropStrangers();
   MarkSurvivors();
   FillWriters();

@@ -29,13 +29,14 @@ struct Observation {
   std::string text = {};    // of that line, printable
   int64_t count = 1;
   std::optional<int> rank = {};
-  std::string host = {};  // or pod
+  bool rank_is_index = false;  // LineHead::rank_is_index
+  std::string host = {};       // or pod
   std::optional<LineTime> time = {};
   bool time_is_near = false;  // the line has none; this is that of the nearest line that has
   bool is_event = false;      // of Kubernetes; these have an age and no time
   bool is_listed = false;     // by kubectl, among those of other objects, which `host` names
   bool is_result = false;     // RowKind::kResult
-  bool is_weak = false;       // a warning: what is tried again may have succeeded
+  bool is_weak = false;       // a warning, or words that may be one: it may have been survived
   bool is_root = false;       // a launcher says that this end came first
   bool is_plain = false;      // words in a line that doesn't say how bad it is
   bool survived = false;      // training went on after it
@@ -83,8 +84,11 @@ class LogReader {
   struct Process {
     TracebackReader reader = {};
     std::optional<int> rank = {};
+    bool rank_is_index = false;
     std::string host = {};
     std::optional<LineTime> time_after = {};  // the exception that is being read
+    int64_t steps_before = 0;                 // the same
+    bool is_quiet = false;                    // it is told in a warning, or less
   };
 
   void Finish();
@@ -93,12 +97,16 @@ class LogReader {
   bool ReadSummary(std::string_view line);
   void ReadEnd(std::string_view line);
   void ReadCourse(const Line& line);
+  void ReadRank(Line* line);
+  void DistrustIndices();
   void ReadWriter(const Line& line);
   void ReadRecovery(const Line& line);
   bool ReadTraceback(const Line& line);
+  bool ReadQuotedTraceback(const Line& line);
   void AddRaised(const Raised& raised, const Process& process);
   void AddLine(const Line& line);
   int64_t ProgressOf(std::optional<int> rank) const;
+  int64_t ProgressAround(const Observation& seen) const;
   void Add(Observation observation);
   void FillTimes(const LineTime& time);
   void DropStrangers();
@@ -120,6 +128,8 @@ class LogReader {
   std::map<std::string, int64_t> families_;  // lines on objects whose names begin alike
   std::set<std::string> nodes_;              // that pods were assigned to
   std::set<int> ranks_;
+  std::set<int> indices_;        // those that only a launcher's count says
+  bool indices_differ_ = false;  // that count is of something else
   std::set<std::string> hosts_;
   std::optional<int> rank_;  // of the line that is being read
   std::string host_;

@@ -136,6 +136,7 @@ bool Earlier(const Finding& a, const Finding& b) {
 int Strength(const Finding& finding) {
   const Role role = RoleOf(finding.observation);
   if (role == Role::kWarning) return 0;
+  if (finding.observation.is_weak && role == Role::kOrigin) return 1;
   // However it ended, what others saw came of it.
   if (finding.observation.is_root && finding.observation.is_result) return kOriginStrength;
   switch (role) {
@@ -159,6 +160,12 @@ bool Refines(const Observation& later, const Observation& first) {
   return CauseOf(later.cause).refines == CauseOf(first.cause).name && first.xid == 0;
 }
 
+// Whether what the driver says of a device that failed explains what a program saw of it.
+bool IsDeviceUnder(const Observation& fault, const Observation& seen) {
+  return fault.cause == CauseId::kGpuFault && seen.xid == 0 &&
+         CauseOf(seen.cause).fault == Fault::kProgram;
+}
+
 absl::Duration Between(const Finding& a, const Finding& b) {
   return a.time && b.time ? *b.time - *a.time : absl::ZeroDuration();
 }
@@ -166,7 +173,8 @@ absl::Duration Between(const Finding& a, const Finding& b) {
 // Whether `later` is rather what went wrong first than `first`, which was seen earlier.
 bool Replaces(const Finding& later, const Finding& first) {
   const bool one_rank = MayBeOfOneRank(first.observation, later.observation);
-  if (one_rank && Refines(later.observation, first.observation)) {
+  if (one_rank && (Refines(later.observation, first.observation) ||
+                   IsDeviceUnder(later.observation, first.observation))) {
     return Between(first, later) <= kClockSkew;
   }
   // Of ends that a launcher saw at once, or of one rank's, one that says more.
@@ -177,13 +185,14 @@ bool Replaces(const Finding& later, const Finding& first) {
     return Between(first, later) <= kClockSkew;
   }
   if (later.observation.is_result && one_rank) return false;
-  if (first.observation.is_weak && !later.observation.is_weak && Strength(later) > 1 &&
+  const bool retried = first.observation.is_weak && Strength(first) > 1;
+  if (retried && !later.observation.is_weak && Strength(later) > 1 &&
       Strength(later) < kOriginStrength) {
     return Between(first, later) > kLongestRetries;
   }
   if (first.observation.is_result && one_rank) return true;
   if (Strength(later) <= Strength(first)) return false;
-  if (Strength(first) == 1 || first.observation.is_weak) return true;
+  if (Strength(first) == 1 || retried) return true;
   // Told to end because others had ended.
   if (later.observation.cause == CauseId::kTerminated && !later.observation.is_root) return false;
   // What a program makes of it when a collective fails.

@@ -158,6 +158,7 @@ bool TracebackReader::ReadFrames(int64_t number, std::string_view body, bool apa
   }
   const std::string_view name = NameBefore(body);
   if (!name.empty() && (!apart || IsExceptionName(name))) {
+    raised_.has_frames = true;
     Raise(number, body);
     return true;
   }

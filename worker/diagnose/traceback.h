@@ -20,6 +20,7 @@ struct Raised {
   // The same texts of the exceptions that it was raised from or while handling, the first one
   // first.
   std::vector<std::string> before;
+  bool has_frames = false;
   // Of the process that torch.multiprocessing's spawn names.
   std::optional<int> process;
   // The id of the process that Ray says it comes from.

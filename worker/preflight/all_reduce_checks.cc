@@ -96,6 +96,7 @@ class Judgement {
       Accuse(rank);
       const WrongSum& sum = *rank.found.wrong;
       Append(&wrong, wrong.empty() ? "" : "; ", "rank ", rank.rank, " on ", rank.host,
+             rank.gpu.empty() ? "" : Concat(", ", rank.gpu, ","),
              sum.reach == Reach::kNode ? " in its node" : " across nodes", ": element ",
              sum.element,
              fmt::format(" is {} instead of {}, {} wrong in all", sum.found, sum.expected,
@@ -104,7 +105,8 @@ class Judgement {
     verdict_.rows.push_back(
         wrong.empty()
             ? Row{.check = kResult,
-                  .numbers = Concat("exact on ", ranks_.size(), " ranks of ", nodes_.size(),
+                  .numbers = Concat("exact on ", ranks_.size(),
+                                    ranks_.size() == 1 ? " rank of " : " ranks of ", nodes_.size(),
                                     nodes_.size() == 1 ? " node" : " nodes")}
             : FailedRow(kResult, CauseId::kAllReduceWrong, wrong));
     return wrong.empty();
@@ -274,7 +276,7 @@ std::string Taken(const std::array<char, Size>& place) {
 
 }  // namespace
 
-LinkFacts ReadLinks(Machine& machine, const std::string& instance_type) {
+LinkFacts ReadLinksInNode(Machine& machine, const std::string& instance_type) {
   LinkFacts links = {.instance_type = instance_type};
   if (links.instance_type.empty()) {
     links.instance_type = machine.Environment("MUSTER_INSTANCE_TYPE").value_or("");
@@ -284,9 +286,14 @@ LinkFacts ReadLinks(Machine& machine, const std::string& instance_type) {
       StripBlanks(machine.ReadFile(Concat(kDmi, "sys_vendor")).value_or("")) == "Amazon EC2") {
     links.instance_type = StripBlanks(machine.ReadFile(Concat(kDmi, "product_name")).value_or(""));
   }
+  links.keeps_from_node = HarmfulOf(machine, kNodeVariables);
+  return links;
+}
+
+LinkFacts ReadLinks(Machine& machine, const std::string& instance_type) {
+  LinkFacts links = ReadLinksInNode(machine, instance_type);
   links.efa_devices = CountEfaDevices(machine).given;
   links.has_plugin = FindNetworkPlugin(machine).ok();
-  links.keeps_from_node = HarmfulOf(machine, kNodeVariables);
   links.keeps_from_fabric = HarmfulOf(machine, kFabricVariables);
   return links;
 }

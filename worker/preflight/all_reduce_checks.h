@@ -25,12 +25,15 @@ struct LinkFacts {
 // `instance_type`: what the user says; or else MUSTER_INSTANCE_TYPE, or what EC2 tells in the
 // machine's DMI table.
 LinkFacts ReadLinks(Machine& machine, const std::string& instance_type);
+// Only what concerns the ways inside the node; loads nothing.
+LinkFacts ReadLinksInNode(Machine& machine, const std::string& instance_type);
 
 // What one rank tells the others.
 struct RankAllReduce {
   int rank = 0;
   int node = 0;
   std::string host = {};
+  std::string gpu = {};  // its name, if that says more than the rank; isn't told to others
   LinkFacts links = {};
   AllReduceFound found = {};
 };

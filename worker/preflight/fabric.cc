@@ -1,15 +1,9 @@
 #include "worker/preflight/fabric.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdarg>
@@ -20,18 +14,14 @@
 #include <set>
 #include <string_view>
 
-#include "absl/cleanup/cleanup.h"
-#include "absl/time/clock.h"
 #include "nlohmann/json.hpp"
 #include "worker/diagnose/text.h"
+#include "worker/preflight/apart.h"
 #include "worker/preflight/checks.h"
-
-extern char** environ;
 
 namespace muster::worker {
 namespace {
 
-constexpr size_t kMostAnswer = size_t{1} << 16;
 constexpr size_t kMostWarnings = 1000;
 
 template <typename Function>
@@ -186,25 +176,6 @@ void AskPlugin(Fabric& fabric) {
   fabric.gpu_memory = (properties.begin.pointer_support & kPointerCuda) != 0;
 }
 
-// ---- A process of its own ----
-
-// What it writes until it ends, or until the deadline.
-absl::StatusOr<std::string> ReadAll(int file, absl::Time deadline) {
-  std::string text;
-  std::array<char, 4096> buffer;
-  while (true) {
-    const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
-    pollfd ready = {.fd = file, .events = POLLIN, .revents = 0};
-    if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) == 0) {
-      return absl::DeadlineExceededError("libfabric and NCCL's plugin don't end their start");
-    }
-    const ssize_t size = read(file, buffer.data(), buffer.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0 || text.size() > kMostAnswer) return text;
-    text.append(buffer.data(), static_cast<size_t>(size));
-  }
-}
-
 }  // namespace
 
 Fabric AskFabric() {
@@ -215,30 +186,17 @@ Fabric AskFabric() {
 }
 
 absl::StatusOr<Fabric> AskFabricApart(absl::Duration timeout) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return absl::UnavailableError("no pipe");
-  const absl::Cleanup close_end = [&] { close(ends[0]); };
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  std::array<std::string, 3> words = {"muster-worker", "fabric", "--output=json"};
-  std::array<char*, 4> arguments = {words[0].data(), words[1].data(), words[2].data(), nullptr};
-  pid_t process = 0;
-  const int error =
-      posix_spawn(&process, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  if (error != 0) return absl::UnavailableError("no process to ask libfabric in");
-  const absl::StatusOr<std::string> text = ReadAll(ends[0], absl::Now() + timeout);
-  if (!text.ok()) kill(process, SIGKILL);
-  int status = 0;
-  waitpid(process, &status, 0);
-  if (!text.ok()) return text.status();
-  if (WIFSIGNALED(status)) {
-    return absl::UnavailableError(
-        Concat("libfabric or NCCL's plugin ends the process with signal ", WTERMSIG(status)));
+  const absl::StatusOr<ApartEnd> end =
+      RunApart({"muster-worker", "fabric", "--output=json"}, {.timeout = timeout});
+  if (!end.ok()) return end.status();
+  if (end->how == ApartEnd::How::kLate) {
+    return absl::DeadlineExceededError("libfabric and NCCL's plugin don't end their start");
   }
-  return ParseFabric(*text);
+  if (end->how == ApartEnd::How::kSignalled) {
+    return absl::UnavailableError(
+        Concat("libfabric or NCCL's plugin ends the process with signal ", end->number));
+  }
+  return ParseFabric(end->answer);
 }
 
 int RunFabric(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {

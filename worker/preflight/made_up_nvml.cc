@@ -1,7 +1,11 @@
-// NVML of a machine with two healthy GPUs, for tests: as libnvidia-ml.so.1 beside no libcuda.so.1.
-// It has the functions that nvml.cc asks for; those that aren't here are as in an older driver.
+// NVML of a machine with two GPUs, for tests: as libnvidia-ml.so.1 beside no libcuda.so.1. They are
+// healthy, unless MADE_UP_REMAPPING says of the second one's rows that remapping is "pending" or
+// has "failed". It has the functions that nvml.cc asks for; those that aren't here are as in an
+// older driver.
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 namespace {
 
@@ -53,6 +57,16 @@ int nvmlDeviceGetName(const int* /*device*/, char* text, unsigned int size) {
 }
 int nvmlDeviceGetMemoryInfo(const int* /*device*/, Memory* memory) {
   *memory = {.total = kMemory, .free = kMemory, .used = 0};
+  return kSuccess;
+}
+int nvmlDeviceGetRemappedRows(const int* device, unsigned int* corrected, unsigned int* uncorrected,
+                              unsigned int* pending, unsigned int* failed) {
+  const char* said = std::getenv("MADE_UP_REMAPPING");
+  const std::string_view how = said == nullptr || *device == 0 ? "" : said;
+  *corrected = 0;
+  *uncorrected = how.empty() ? 0 : 1;
+  *pending = how == "pending" ? 1 : 0;
+  *failed = how == "failed" ? 1 : 0;
   return kSuccess;
 }
 

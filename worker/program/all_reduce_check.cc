@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/checkpoint/file.h"
-#include "worker/preflight/all_reduce_checks.h"
 #include "worker/program/engine_choice.h"
 #include "worker/program/exit.h"
 
@@ -17,6 +16,26 @@ namespace {
 
 // Of a CPU's buffer: 16 MiB.
 constexpr int64_t kCpuElements = int64_t{1} << 22;
+
+}  // namespace
+
+void AddAllReduceSettings(Settings& settings, AllReduceConfig& config) {
+  AddNodeAllReduceSettings(settings, config);
+  settings.Add("fabric-bandwidth", "as node-bandwidth, across nodes", &config.fabric_bandwidth);
+}
+
+void AddNodeAllReduceSettings(Settings& settings, AllReduceConfig& config) {
+  settings.Add("node-bandwidth",
+               "GB/s of bus bandwidth that all-reduces must reach inside a node; default: the "
+               "instance type's",
+               &config.node_bandwidth);
+  settings.Add("bandwidths",
+               "file with a line TYPE GPUS NODE-BANDWIDTH FABRIC-BANDWIDTH for each instance type",
+               &config.bandwidths);
+  settings.Add("all-reduce-time", "to measure for, inside nodes, and again across where that is",
+               &config.time);
+  settings.Add("all-reduce-timeout", "after which an all-reduce has failed", &config.timeout);
+}
 
 absl::StatusOr<AllReduceExpectations> ExpectationsOf(const AllReduceConfig& config) {
   constexpr size_t kLargestFile = size_t{1} << 20;
@@ -32,22 +51,6 @@ absl::StatusOr<AllReduceExpectations> ExpectationsOf(const AllReduceConfig& conf
   }
   expected.table = *std::move(table);
   return expected;
-}
-
-}  // namespace
-
-void AddAllReduceSettings(Settings& settings, AllReduceConfig& config) {
-  settings.Add("node-bandwidth",
-               "GB/s of bus bandwidth that all-reduces must reach inside a node; default: the "
-               "instance type's",
-               &config.node_bandwidth);
-  settings.Add("fabric-bandwidth", "the same across nodes", &config.fabric_bandwidth);
-  settings.Add("bandwidths",
-               "file with a line TYPE GPUS NODE-BANDWIDTH FABRIC-BANDWIDTH for each instance type",
-               &config.bandwidths);
-  settings.Add("all-reduce-time", "to measure for, inside nodes and again across", &config.time);
-  settings.Add("all-reduce-timeout", "after which ranks that don't come are at fault",
-               &config.timeout);
 }
 
 absl::StatusOr<AllReduceReport> CheckAllReduces(const AllReduceConfig& config,

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/communicator/communicator.h"
-#include "worker/preflight/checks.h"
+#include "worker/preflight/all_reduce_checks.h"
 #include "worker/program/settings.h"
 
 namespace muster::worker {
@@ -17,13 +17,19 @@ namespace muster::worker {
 // What all ranks must have alike.
 struct AllReduceConfig {
   // GB/s of bus bandwidth (preflight/bandwidth.h), instead of the instance type's.
-  std::optional<double> node_bandwidth, fabric_bandwidth;
-  std::optional<std::string> bandwidths;       // file of instance types
+  std::optional<double> node_bandwidth = {};
+  std::optional<double> fabric_bandwidth = {};
+  std::optional<std::string> bandwidths = {};  // file of instance types
   absl::Duration time = absl::Seconds(1);      // inside nodes, and again across
   absl::Duration timeout = absl::Seconds(60);  // after which ranks that don't come are at fault
 };
 
 void AddAllReduceSettings(Settings& settings, AllReduceConfig& config);
+// Those that matter inside one node.
+void AddNodeAllReduceSettings(Settings& settings, AllReduceConfig& config);
+
+// InvalidArgument for a file of bandwidths that can't be read or makes no sense.
+absl::StatusOr<AllReduceExpectations> ExpectationsOf(const AllReduceConfig& config);
 
 struct AllReduceReport {
   std::vector<Row> rows = {};

@@ -20,8 +20,8 @@ TEST(Commands, SayWhatTheyAre) {
   EXPECT_THAT(unknown.printed, HasSubstr("unknown command trian"));
   const Ran help = RunWorker({"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* command :
-       {"launch", "train", "preflight", "fabric", "diagnose", "convert", "eval", "version"}) {
+  for (const char* command : {"launch", "train", "preflight", "fabric", "all-reduce", "diagnose",
+                              "convert", "eval", "version"}) {
     EXPECT_THAT(help.printed, HasSubstr(absl::StrCat("\n  ", command)));
   }
   EXPECT_THAT(RunWorker({"version"}).printed, StartsWith("muster-worker 0."));

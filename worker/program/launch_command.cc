@@ -21,7 +21,9 @@
 #include "worker/launch/supervisor.h"
 #include "worker/launch/watch.h"
 #include "worker/preflight/nvml.h"
+#include "worker/preflight/pod_all_reduce.h"
 #include "worker/preflight/preflight_command.h"
+#include "worker/program/all_reduce_check.h"
 #include "worker/program/exit.h"
 #include "worker/program/job.h"
 #include "worker/program/launch_verdict.h"
@@ -47,6 +49,10 @@ struct LaunchConfig {
   bool preflight = true;
   std::optional<int> gpus;
   int efa_devices = 0;
+  bool all_reduce = true;
+  std::string instance_type;
+  // NCCL's first start may have to fetch a quarter of a GiB of libraries.
+  AllReduceConfig all_reduces = {.timeout = absl::Minutes(2)};
   absl::Duration resolve_timeout = absl::Minutes(5);
   std::string standstill = "auto";
   absl::Duration standstill_after = PaceOptions().least;
@@ -64,6 +70,12 @@ void AddAllSettings(Settings& settings, LaunchConfig& config) {
   settings.Add("preflight", "whether this machine is checked first", &config.preflight);
   settings.Add("gpus", "that this pod must have; default: those that are here", &config.gpus);
   settings.Add("efa-devices", "that this pod must have", &config.efa_devices);
+  settings.Add("all-reduce",
+               "whether preflight tries all-reduces between this pod's GPUs, by the image's NCCL",
+               &config.all_reduce);
+  settings.Add("instance-type", "of this pod's node; default: MUSTER_INSTANCE_TYPE, or EC2's",
+               &config.instance_type);
+  AddNodeAllReduceSettings(settings, config.all_reduces);
   settings.Add("resolve-timeout", "how long to wait until the name of rank 0 is known",
                &config.resolve_timeout);
   settings.Add("standstill",
@@ -106,6 +118,31 @@ std::optional<Failure> CheckHere(const LaunchConfig& config, const Host& host, s
   return Failure{.cause = failed->cause,
                  .detail = absl::StrCat(failed->check, ": ", failed->numbers),
                  .host = host.name};
+}
+
+// The verdict of an all-reduce between this pod's GPUs; its rows go to `err`, whatever they say.
+std::optional<Failure> TryGpus(const LaunchConfig& config, const AllReduceExpectations& expected,
+                               const LaunchPlan& plan, const Host& host, const std::string& program,
+                               std::ostream& err) {
+  PodAllReduceOptions options = {.time = config.all_reduces.time};
+  // What a wheel of PyTorch brings, it loads before any other.
+  if (std::string own = NcclOfPython(CurrentEnvironment(), program); !own.empty()) {
+    options.nccl = std::move(own);
+  }
+  const PodAllReduce found =
+      TryPodAllReduceApart(options, config.all_reduces.timeout, StopRequested);
+  const AllReduceVerdict verdict =
+      CheckPodAllReduce(found,
+                        {.first_rank = plan.first_rank,
+                         .node = plan.node_rank,
+                         .host = host.name,
+                         .links = ReadLinksInNode(*ThisMachine(), config.instance_type)},
+                        expected);
+  err << RowsText(verdict.rows) << std::flush;
+  std::optional<Failure> failure = FailureOf(verdict, plan.node_rank);
+  // Whose GPU it would be is for the program to say then.
+  if (failure.has_value() && plan.processes_per_node != host.devices) failure->rank.reset();
+  return failure;
 }
 
 // Rank 0's pod has a name only once it has an address: programs fail on it that would only have to
@@ -332,13 +369,17 @@ int RunLaunch(const std::vector<std::string>& arguments, std::ostream& out, std:
   const absl::StatusOr<LaunchPlan> plan = ReadLaunch(environment, host, config.launch);
   absl::Status status = plan.status();
   if (status.ok()) status = Check(config, *plan);
+  const absl::StatusOr<AllReduceExpectations> bandwidths = ExpectationsOf(config.all_reduces);
+  status.Update(bandwidths.status());
   if (!status.ok())
     return EndWith(FailureFor(status, std::nullopt, host.name), config.termination_log);
   for (const std::string& note : plan->notes) Tell(note, err);
   if (config.preflight) {
-    if (const std::optional<Failure> failure = CheckHere(config, host, err)) {
-      return EndWith(*failure, config.termination_log);
+    std::optional<Failure> failure = CheckHere(config, host, err);
+    if (!failure.has_value() && config.all_reduce && host.devices > 0) {
+      failure = TryGpus(config, *bandwidths, *plan, host, command[0], err);
     }
+    if (failure.has_value()) return EndWith(*failure, config.termination_log);
   }
   status = WaitForName(plan->store, config.resolve_timeout, err);
   if (!status.ok()) {

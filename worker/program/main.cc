@@ -8,6 +8,7 @@
 
 #include "worker/diagnose/diagnose_command.h"
 #include "worker/preflight/fabric.h"
+#include "worker/preflight/pod_all_reduce.h"
 #include "worker/program/convert_command.h"
 #include "worker/program/eval_command.h"
 #include "worker/program/launch_command.h"
@@ -27,6 +28,7 @@ constexpr std::string_view kUsage =
     "  train      one pod of a training job, or one of its ranks\n"
     "  preflight  what is wrong with this machine, before anything is trained\n"
     "  fabric     how NCCL would move GPU memory between nodes\n"
+    "  all-reduce between this pod's GPUs, by the image's NCCL; launch tries it\n"
     "  diagnose   why a job failed, from its logs\n"
     "  convert    text or token ids to token files, a checkpoint to Hugging Face's weights\n"
     "  eval       loss and perplexity of weights or of a checkpoint\n"
@@ -46,6 +48,7 @@ int Run(const std::vector<std::string>& arguments) {
     return RunPreflightJob(arguments, MUSTER_VERSION, std::cout, std::cerr);
   }
   if (command == "fabric") return RunFabric(rest, std::cout, std::cerr);
+  if (command == "all-reduce") return RunPodAllReduce(rest, std::cerr);
   if (command == "diagnose") return RunDiagnose(rest, std::cout, std::cerr);
   if (command == "convert") return RunConvert(rest, std::cout, std::cerr);
   if (command == "eval") return RunEval(arguments, MUSTER_VERSION, std::cout);

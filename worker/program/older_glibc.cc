@@ -5,6 +5,7 @@
 
 #define MUSTER_OWN extern "C" __attribute__((visibility("hidden")))
 
+// NOLINTBEGIN(readability-identifier-naming): the names are glibc's.
 // glibc 2.35: where exceptions are handled. "Not found" makes libgcc look by dl_iterate_phdr, as it
 // did before.
 MUSTER_OWN int _dl_find_object(void* address, void* result) noexcept;
@@ -17,3 +18,4 @@ uint32_t arc4random() noexcept {
   while (getrandom(&number, sizeof number, 0) != sizeof number) continue;
   return number;
 }
+// NOLINTEND(readability-identifier-naming)
