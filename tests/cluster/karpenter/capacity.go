@@ -43,6 +43,11 @@ func (o offering) matches(wanted map[string]string) bool {
 func (p *provider) shown(class types.UID) []*cloudprovider.InstanceType {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	return p.offered(class)
+}
+
+// offered is shown with the mutex held.
+func (p *provider) offered(class types.UID) []*cloudprovider.InstanceType {
 	history := p.history(class)
 	shown := slices.Clone(p.types)
 	for i, one := range shown {
@@ -74,7 +79,7 @@ func (l *launch) choose() (*cloudprovider.InstanceType, error) {
 	}
 	requirements := scheduling.NewNodeSelectorRequirementsWithMinValues(l.claim.Spec.Requirements...)
 	var candidates []candidate
-	for _, one := range l.provider.shown(l.class.UID) {
+	for _, one := range l.types {
 		if !requirements.Get(corev1.LabelInstanceTypeStable).Has(one.Name) {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/karpenter/kwok/apis/v1alpha1"
 	v1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 
 	"muster.dev/tests/cluster/faults"
 )
@@ -21,6 +22,7 @@ type launch struct {
 	class    *v1alpha1.KWOKNodeClass
 	claim    *v1.NodeClaim
 	number   int
+	types    []*cloudprovider.InstanceType // as they were offered when it was counted: a later launch that fails takes none of them
 	faults   map[int]faults.Fault
 }
 
@@ -32,7 +34,8 @@ func (p *provider) launch(class *v1alpha1.KWOKNodeClass, order []faults.Fault, c
 	if launches[claim.UID] == 0 {
 		launches[claim.UID] = len(launches) + 1
 	}
-	l := &launch{provider: p, class: class, claim: claim.DeepCopy(), number: launches[claim.UID], faults: map[int]faults.Fault{}}
+	l := &launch{provider: p, class: class, claim: claim.DeepCopy(), number: launches[claim.UID],
+		types: p.offered(class.UID), faults: map[int]faults.Fault{}}
 	for place, fault := range order {
 		if fault.Befalls(l.number) {
 			l.faults[place] = fault
