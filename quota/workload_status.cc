@@ -115,14 +115,14 @@ std::map<std::string, int64_t> ReclaimableOf(const kube::Workload& workload,
     int64_t standing = 0;
     for (const kube::Pod* pod : pods) {
       const std::string of = PodSetOf(*pod);
-      if (of != set.name && RoleOf(of) != set.name) continue;
+      if (of != set.name && !IsOfRole(of, set.name)) continue;
       standing += pod->IsTerminal() ? 0 : 1;
       const bool is_last = job == nullptr && pod->meta.Controller() == nullptr;
       over += is_last && pod->phase == kube::PodPhase::kSucceeded ? 1 : 0;
     }
     if (job != nullptr) {
       for (const kube::AnyJob::PodSet& made : job->pod_sets) {
-        if (made.name == set.name || made.name == RoleOf(set.name)) over = made.over;
+        if (made.name == set.name || IsOfRole(set.name, made.name)) over = made.over;
       }
     }
     const int64_t free = std::min(over, set.count - standing);
