@@ -233,7 +233,6 @@ spec: {nodeSelector: {none: none}, containers: [{name: c, image: i}]}
 		{"delete pod/other --wait=false", "never deletes"},
 		{merge("job/job", `{"spec":{"parallelism":0}}`), "spec: Muster's account"},
 		{merge("job/job", `{"spec":{"template":{"spec":{"schedulingGates":[{"name":"a.b/c"}]}}}}`), "spec: Muster's account"},
-		{merge("job/job --subresource=status", `{"status":{"active":1}}`), "status: Muster's account"},
 		{merge("job/job", `{"metadata":{"annotations":{"mine":"b"}}}`), "metadata.annotations"},
 		{merge("podgroup/group", `{"metadata":{"annotations":{"mine":"b"}}}`), "metadata.annotations"},
 		{merge("podgroup/group", `{"metadata":{"labels":{"muster.dev/derived":"false"}}}`), "metadata"},
@@ -254,12 +253,17 @@ spec: {nodeSelector: {none: none}, containers: [{name: c, image: i}]}
 	} {
 		one.run(t, shared.KubectlAsMuster, in)
 	}
-	// Of a pod's status only what scheduling has to say. kubectl would read it first, and may not.
+	// kubectl would read a status first, and may not.
 	muster, err := kubernetes.NewForConfig(&rest.Config{
 		Host: shared.URL(), BearerToken: shared.Token("admin"), TLSClientConfig: rest.TLSClientConfig{CAData: shared.Authority()},
 		Impersonate: rest.ImpersonationConfig{UserName: plane.ServiceAccount},
 	})
 	c.must(err)
+	_, err = muster.BatchV1().Jobs(c.Namespace).Patch(c.Context(), "job", types.MergePatchType, []byte(`{"status":{"active":1}}`), metav1.PatchOptions{}, "status")
+	if err == nil || !strings.Contains(err.Error(), "status: Muster's account") {
+		t.Errorf("the status of a job that isn't suspended: %v", err)
+	}
+	// Of a pod's only what scheduling has to say.
 	for patch, refused := range map[string]bool{
 		`{"status":{"phase":"Failed"}}`:                                                                   true,
 		`{"metadata":{"annotations":{"muster.dev/wake":"2"}}}`:                                            true,
