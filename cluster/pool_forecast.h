@@ -30,7 +30,7 @@ enum class PoolObstacle {
   kEfaCount,
   kSize,  // cpu and memory
   kTaint,
-  kLimit,     // the pool's limit is below one pod's request
+  kLimit,           // the pool's limit is below one pod's request
   kUnusable = 132,  // malformed, not ready or being deleted: none of the pod's doing
 };
 

@@ -149,12 +149,12 @@ using quota::SuspendJob;
 using quota::UpdateQueueStatus;
 using quota::WriteWorkload;
 
-using Action = std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode,
-                            DeleteNodeClaim, AnnotatePod, AssignFlavors, EvictPod,
-                            UpdatePodGroupStatus, UpdateQueueStatus, SetFinalizers, EmitEvent,
-                            AnswerBind, CreatePodGroup, UpdateMinMember, SuspendJob,
-                            ChangeTemplates, ResetStartTime, PatchWorkload, WriteWorkload,
-                            ApplyWorkloadStatus, ApplyReclaimablePods>;
+using Action =
+    std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode,
+                 DeleteNodeClaim, AnnotatePod, AssignFlavors, EvictPod, UpdatePodGroupStatus,
+                 UpdateQueueStatus, SetFinalizers, EmitEvent, AnswerBind, CreatePodGroup,
+                 UpdateMinMember, SuspendJob, ChangeTemplates, ResetStartTime, PatchWorkload,
+                 WriteWorkload, ApplyWorkloadStatus, ApplyReclaimablePods>;
 
 struct NumberedAction {
   uint64_t id = 0;

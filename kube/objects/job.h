@@ -60,7 +60,7 @@ struct ReplicatedJob {
   std::string name;
   int64_t replicas = 1;  // Jobs made from `spec`
   JobSpec spec;
-  int64_t succeeded = 0;  // of these Jobs
+  int64_t succeeded = 0;                // of these Jobs
   std::vector<std::string> depends_on;  // "NAME/STATUS" of the replicated jobs it waits for
 };
 

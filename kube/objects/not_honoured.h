@@ -1,5 +1,5 @@
-// What users of Kueue may ask for by annotation and Muster doesn't do, told in the same words by the
-// scheduler and by lint (sigs.k8s.io/kueue v0.19.2 apis/kueue/v1beta2/topology_types.go,
+// What users of Kueue may ask for by annotation and Muster doesn't do, told in the same words by
+// the scheduler and by lint (sigs.k8s.io/kueue v0.19.2 apis/kueue/v1beta2/topology_types.go,
 // pkg/controller/jobs/job/job_controller.go, pkg/constants/constants.go).
 #pragma once
 

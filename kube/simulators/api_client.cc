@@ -123,8 +123,7 @@ std::string NodePoolPath(std::string_view name) {
   return fmt::format("/apis/karpenter.sh/v1/nodepools/{}", name);
 }
 
-WatchFollower::WatchFollower(embedded::ApiServer* server, std::string collection_path,
-                             bool forever)
+WatchFollower::WatchFollower(embedded::ApiServer* server, std::string collection_path, bool forever)
     : server_(server), path_(std::move(collection_path)), forever_(forever) {
   Open();
 }
