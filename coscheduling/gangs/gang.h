@@ -47,8 +47,8 @@ struct Gang {
   std::string queue_name;
   std::string priority_class_name;
   std::string max_seconds;  // of execution
-  bool unmade = false;  // spec_of, and none of its members is there yet, or any more
-  bool ours = false;    // some member names our scheduler
+  bool unmade = false;      // spec_of, and none of its members is there yet, or any more
+  bool ours = false;        // some member names our scheduler
   const kube::NotHonoured* not_honoured = nullptr;  // of what it asks for; null normally
   int32_t priority = 0;
   absl::Time created = absl::InfinitePast();
