@@ -350,7 +350,7 @@ TEST(JobGangs, StagesAreOfOneWorkloadIfEachOfThemIsWhole) {
     EXPECT_TRUE(gang.is_stage);
     EXPECT_FALSE(gang.is_whole);
   }
-  EXPECT_EQ(jobs.DeriveFromSpec(*jobs.Find("s")).maker, "JobSet default/s (init)");
+  EXPECT_EQ(jobs.DeriveFromSpec(*jobs.Find("s-uid")).maker, "JobSet team/s (init)");
   const std::string waits = R"(,"launcherCreationPolicy":"WaitForWorkersReady")";
   jobs.Upsert(kube::ToAnyJob(Object<kube::MPIJob>("m", MpiSpec(4, waits))));
   EXPECT_TRUE(jobs.Derive(PodOfLauncher(&jobs, "m")).gang->is_stage);
