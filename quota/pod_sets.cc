@@ -226,6 +226,19 @@ std::set<std::string> FlavorNames(const Admission& admission) {
   return names;
 }
 
+std::set<std::string> FlavorNames(const Admission& admission,
+                                  const std::vector<const kube::Pod*>& pods) {
+  std::set<std::string> all = FlavorNames(admission);
+  if (all.size() <= 1) return all;
+  std::set<std::string> names;
+  for (const kube::Pod* pod : pods) {
+    if (const PodSetAssignment* given = admission.Find(PodSetOf(*pod))) {
+      names.merge(FlavorNames(*given));
+    }
+  }
+  return names.empty() ? all : names;
+}
+
 bool IsGivenFlavors(const kube::Pod& pod) {
   return pod.meta.Annotation(kPodSetAnnotation) != nullptr;
 }

@@ -67,6 +67,9 @@ std::string FlavorsText(const PodSetAssignment& given);
 // Each flavor once; of an admission, without surplus.
 std::set<std::string> FlavorNames(const PodSetAssignment& given);
 std::set<std::string> FlavorNames(const Admission& admission);
+// Of what these pods were given; of all if that tells of none of them.
+std::set<std::string> FlavorNames(const Admission& admission,
+                                  const std::vector<const kube::Pod*>& pods);
 
 // Whether the member carries anything that it was given, maybe not what it should carry now.
 bool IsGivenFlavors(const kube::Pod& pod);

@@ -49,6 +49,17 @@ kube::Pod OfType(const std::string& type, int64_t gpus) {
   return pod;
 }
 
+TEST(PodSets, OfAnAdmissionPodsHaveTheFlavorsOfTheirOwnPodSets) {
+  const kube::Pod worker = OfType("worker", 8);
+  const Admission all = {"gpus",
+                         {{PodSetOf(OfType("master", 1)), 1, {{"nvidia.com/gpu", "a"}}, {}},
+                          {PodSetOf(worker), 1, {{"nvidia.com/gpu", "b"}}, {}}},
+                         {},
+                         {}};
+  EXPECT_EQ(FlavorNames(all, {&worker}), std::set<std::string>{"b"});
+  EXPECT_EQ(FlavorNames(all, {}), (std::set<std::string>{"a", "b"}));
+}
+
 // mpi-operator's label; training-operator has it on a master, beside the replica type.
 TEST(PodSets, AnMPIJobsRoleIsInItsPodsLabelJobRole) {
   kube::Pod launcher = Gpu("launcher");

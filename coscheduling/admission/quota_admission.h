@@ -116,7 +116,8 @@ class QuotaAdmission : Owner {
   // Null unless it holds quota that is being taken back. Valid until the next Read.
   const Eviction* EvictionOf(const Gang& gang) const;
   std::set<std::string> FlavorsOf(const Gang& gang) const {
-    return Holds(gang) ? quota::FlavorNames(*HeldBy(gang)) : std::set<std::string>();
+    if (!Holds(gang)) return {};
+    return quota::FlavorNames(*HeldBy(gang), gangs_.PodsOf(gang));
   }
   // What it holds was reserved after this attempt had begun: that one lost its quota.
   bool IsOfQuotaBefore(const Gang& gang, const AdmissionRecord& record) const;
