@@ -36,8 +36,10 @@ TEST(JobStart, ASuspendedJobAsksForWhatItsTemplatesMake) {
 TEST(JobStart, WhatOneStageAsksForIsAskedBesideWhatTheTemplatesOfTheOthersMake) {
   const std::string one = R"({"spec":{"parallelism":2,"completions":2,"template":{"spec":{
       "containers":[{"name":"c","resources":{"requests":{"nvidia.com/gpu":"8"}}}]}}}})";
-  const std::string spec = R"({"metadata":{"name":"s","namespace":"n","uid":"u"},"spec":{
-      "replicatedJobs":[{"name":"a","replicas":1,"template":)" + one +
+  const std::string spec =
+      R"({"metadata":{"name":"s","namespace":"n","uid":"u"},"spec":{
+      "replicatedJobs":[{"name":"a","replicas":1,"template":)" +
+      one +
       R"(},{"name":"b","replicas":3,"dependsOn":[{"name":"a","status":"Ready"}],"template":)" +
       one + "}]}}";
   const kube::AnyJob job = ToAnyJob(*kube::Decode<kube::JobSet>(spec));
