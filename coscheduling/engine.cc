@@ -26,8 +26,8 @@ Engine::Owners::Owners(EngineOptions engine_options)
           options, records, [this](const Gang& gang) { return provisioning.DeadlineOf(gang); },
           [this](const Gang& gang) { return restarts.TriedBefore(gang); }, agenda),
       workloads(options, gangs, &agenda, &outbox),
-      quota(options, snapshot, gangs, &records, &workloads, attempts, &agenda, &outbox),
       common(options, snapshot, gangs, records, &agenda, &outbox),
+      quota(common, &records, &workloads, attempts),
       suspects(options.suspect_time),
       placeability(common, quota,
                    [this](const Gang& gang, const kube::ResourceFlavor& flavor) {

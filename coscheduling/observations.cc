@@ -152,17 +152,7 @@ struct Engine::Owners::Going {
     from.snapshot.RemoveNamespace(n.meta.name);
   }
   void operator()(const IsOfQuota auto& object) const { from.quota.Remove(object); }
-  void operator()(const kube::Node& node) const { from.snapshot.RemoveNode(node.meta.name); }
-  void operator()(const kube::DaemonSet& set) const { from.snapshot.RemoveDaemonSet(set.meta.uid); }
-  void operator()(const kube::PersistentVolumeClaim& c) const {
-    from.snapshot.RemovePersistentVolumeClaim(c.meta.FullName());
-  }
-  void operator()(const kube::PersistentVolume& v) const {
-    from.snapshot.RemovePersistentVolume(v.meta.name);
-  }
-  void operator()(const kube::StorageClass& c) const {
-    from.snapshot.RemoveStorageClass(c.meta.name);
-  }
+  void operator()(const IsOfSnapshot auto& object) const { from.snapshot.Remove(object); }
 };
 
 void Engine::Upsert(Observed object) {

@@ -63,8 +63,8 @@ struct Engine::Owners {
   Records records;
   Attempts attempts;
   Workloads workloads;
-  QuotaAdmission quota;
   const Owner common;
+  QuotaAdmission quota;
   cluster::SuspectNodes suspects;
   Placeability placeability;
   Placement placement;

@@ -37,8 +37,8 @@ class TestOwners {
             options, records, [](const Gang&) { return absl::Minutes(20); },
             [](const Gang&) { return kube::TriedFlavors(); }, agenda),
         workloads(options, gangs, &agenda, &outbox),
-        quota(options, snapshot, gangs, &records, &workloads, attempts, &agenda, &outbox),
         common(options, snapshot, gangs, records, &agenda, &outbox),
+        quota(common, &records, &workloads, attempts),
         suspects(options.suspect_time),
         placement(common, &snapshot, &quota, suspects,
                   [](const Gang&) { return Placement::Capacity(); }),
@@ -129,8 +129,8 @@ class TestOwners {
   Records records;
   Attempts attempts;
   Workloads workloads;
-  QuotaAdmission quota;
   const Owner common;
+  QuotaAdmission quota;
   cluster::SuspectNodes suspects;
   Placement placement;
   Placeability placeability;

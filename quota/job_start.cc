@@ -3,14 +3,27 @@
 #include <algorithm>
 #include <utility>
 
+#include "kube/objects/decode.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::quota {
+namespace {
+
+// That of a job that isn't suspended is read when it is needed, which is seldom. One that can't be
+// read makes no pods.
+kube::Pod PodOf(const kube::AnyJob::PodSet& set) {
+  if (set.pod != nullptr) return *set.pod;
+  kube::Pod pod = kube::Decode<kube::Pod>(set.pod_template).value_or(kube::Pod());
+  if (pod.spec == nullptr) pod.spec = std::make_shared<const kube::PodSpec>();
+  return pod;
+}
+
+}  // namespace
 
 std::vector<kube::Pod> PodsOf(const kube::AnyJob& job) {
   std::vector<kube::Pod> pods;
   for (const kube::AnyJob::PodSet& set : job.pod_sets) {
-    pods.push_back(*set.pod);
+    pods.push_back(PodOf(set));
     pods.back().meta.labels.insert_or_assign(kube::kPodSetLabel, set.name);
   }
   return pods;
@@ -23,6 +36,17 @@ std::vector<PodSet> PodSetsOf(const kube::AnyJob& job) {
     sets.push_back({PodSetOf(pods[i]), job.pod_sets[i].count, pods[i].spec});
   }
   return sets;
+}
+
+std::vector<PodSet> WithOthersOf(const kube::AnyJob& job, std::vector<PodSet> asked) {
+  const std::vector<PodSet> all = PodSetsOf(job);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto is_same = [&](const PodSet& set) {
+      return IsOfRole(set.name, job.pod_sets[i].name);
+    };
+    if (std::ranges::none_of(asked, is_same)) asked.push_back(all[i]);
+  }
+  return asked;
 }
 
 std::vector<TemplateChange> WithFlavors(

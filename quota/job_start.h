@@ -28,10 +28,12 @@ struct TemplateChange {
   std::string original;  // kube::Workload::PodSet::original
 };
 
-// One pod of each pod set of a suspended job, as it will be made.
+// One pod of each pod set of a job, as it will be made.
 std::vector<kube::Pod> PodsOf(const kube::AnyJob& job);
 // All that it asks for, by the names that its pods will give (PodSetOf).
 std::vector<PodSet> PodSetsOf(const kube::AnyJob& job);
+// The same beside what is asked for already.
+std::vector<PodSet> WithOthersOf(const kube::AnyJob& job, std::vector<PodSet> asked);
 
 // What the flavors that it holds add to it; null flavors don't exist any more.
 std::vector<TemplateChange> WithFlavors(

@@ -33,6 +33,28 @@ TEST(JobStart, ASuspendedJobAsksForWhatItsTemplatesMake) {
   EXPECT_TRUE(IsOfRole(sets[0].name, "main"));
 }
 
+TEST(JobStart, WhatOneStageAsksForIsAskedBesideWhatTheTemplatesOfTheOthersMake) {
+  const std::string one = R"({"spec":{"parallelism":2,"completions":2,"template":{"spec":{
+      "containers":[{"name":"c","resources":{"requests":{"nvidia.com/gpu":"8"}}}]}}}})";
+  const std::string spec =
+      R"({"metadata":{"name":"s","namespace":"n","uid":"u"},"spec":{
+      "replicatedJobs":[{"name":"a","replicas":1,"template":)" +
+      one +
+      R"(},{"name":"b","replicas":3,"dependsOn":[{"name":"a","status":"Ready"}],"template":)" +
+      one + "}]}}";
+  const kube::AnyJob job = ToAnyJob(*kube::Decode<kube::JobSet>(spec));
+  ASSERT_TRUE(job.HasStages());
+  kube::Pod pod = PodsOf(job).at(0);
+  const std::vector<PodSet> all = WithOthersOf(job, {{PodSetOf(pod), 2, pod.spec}});
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].spec, pod.spec) << "as its pods are";
+  EXPECT_TRUE(IsOfRole(all[1].name, "b"));
+  EXPECT_EQ(all[1].count, 6);
+  EXPECT_EQ(all[1].spec->requests.Get("nvidia.com/gpu"), 8);
+  EXPECT_TRUE(AsOfJob(all, job.pod_sets));
+  EXPECT_EQ(WithOthersOf(job, all).size(), 2u);
+}
+
 TEST(JobStart, ItsTemplatesAreGivenWhatKueueGivesThem) {
   kube::ResourceFlavor flavor;
   flavor.meta.name = "a";

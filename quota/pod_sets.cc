@@ -13,9 +13,11 @@ namespace muster::quota {
 namespace {
 
 // Which part of its job a member is.
-constexpr std::array<std::string_view, 3> kRoleLabels = {kube::kPodSetLabel,
-                                                         "training.kubeflow.org/replica-type",
-                                                         "jobset.sigs.k8s.io/replicatedjob-name"};
+// training-operator puts the second and, on a master alone, the third; mpi-operator the third
+// (v0.6, pkg/controller/mpi_job_controller.go).
+constexpr std::array<std::string_view, 4> kRoleLabels = {
+    kube::kPodSetLabel, "training.kubeflow.org/replica-type", "training.kubeflow.org/job-role",
+    "jobset.sigs.k8s.io/replicatedjob-name"};
 
 constexpr size_t kMaxRole = 28;  // with two digests a name has 63 characters at most
 constexpr size_t kDigests = 33;  // both, and what is between them
@@ -140,6 +142,54 @@ PodSets GroupByPodSet(const std::vector<const kube::Pod*>& members, int64_t requ
   return sets;
 }
 
+std::set<std::string> FindUncounted(std::vector<const kube::Pod*> pods, const Admission& held,
+                                    const std::set<std::string>& own, bool taken_back,
+                                    std::set<std::string>* joining) {
+  std::ranges::stable_partition(pods, [&](const kube::Pod* pod) {
+    return pod->IsBound() || joining->contains(pod->meta.uid);
+  });
+  std::set<std::string> uncounted;
+  std::map<std::string, int64_t> taken;
+  std::vector<const kube::Pod*> beyond;
+  for (const kube::Pod* pod : pods) {
+    const std::string& uid = pod->meta.uid;
+    bool counted = true;
+    if (!own.contains(uid) || joining->contains(uid)) {
+      const std::string set = PodSetOf(*pod);
+      counted = ++taken[set] <= held.CountedAsNeeded(set);
+    } else if (taken_back) {
+      counted = false;  // nobody takes it up any more
+    } else if (!pod->IsDeleting()) {
+      beyond.push_back(pod);
+    }
+    if (!counted && !pod->IsBound()) uncounted.insert(uid);
+  }
+  for (const kube::Pod* pod : beyond) {
+    const std::string set = PodSetOf(*pod);
+    if (++taken[set] <= held.CountedAsNeeded(set)) joining->insert(pod->meta.uid);
+  }
+  return uncounted;
+}
+
+std::vector<std::pair<const kube::Pod*, PodSetAssignment>> MissingSurplus(
+    const std::vector<const kube::Pod*>& pods, const Admission& granted, const Admission& held,
+    const std::set<std::string>& own) {
+  std::map<std::string, int64_t> missing;
+  for (const PodSetAssignment& given : granted.surplus) missing[given.name] += given.count;
+  for (const PodSetAssignment& given : held.surplus) missing[given.name] -= given.count;
+  // The first of each pod set are in the gang's own.
+  std::map<std::string, int64_t> needed;
+  std::vector<std::pair<const kube::Pod*, PodSetAssignment>> found;
+  for (const kube::Pod* pod : pods) {
+    const std::string set = PodSetOf(*pod);
+    if (own.contains(pod->meta.uid) || ++needed[set] <= held.CountedAsNeeded(set)) continue;
+    if (missing[set]-- <= 0) continue;
+    const auto given = std::ranges::find(granted.surplus, set, &PodSetAssignment::name);
+    found.emplace_back(pod, given->ReducedTo(1));
+  }
+  return found;
+}
+
 void AddUnadmitted(const kube::ResourceList& counted, const kube::ObjectMeta& node,
                    const std::vector<const kube::ResourceFlavor*>& flavors,
                    FlavorAmounts* amounts) {
@@ -174,6 +224,19 @@ std::set<std::string> FlavorNames(const Admission& admission) {
   std::set<std::string> names;
   for (const PodSetAssignment& given : admission.pod_sets) names.merge(FlavorNames(given));
   return names;
+}
+
+std::set<std::string> FlavorNames(const Admission& admission,
+                                  const std::vector<const kube::Pod*>& pods) {
+  std::set<std::string> all = FlavorNames(admission);
+  if (all.size() <= 1) return all;
+  std::set<std::string> names;
+  for (const kube::Pod* pod : pods) {
+    if (const PodSetAssignment* given = admission.Find(PodSetOf(*pod))) {
+      names.merge(FlavorNames(*given));
+    }
+  }
+  return names.empty() ? all : names;
 }
 
 bool IsGivenFlavors(const kube::Pod& pod) {

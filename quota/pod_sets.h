@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kube/objects/any_job.h"
@@ -48,12 +49,27 @@ std::optional<std::vector<PodSet>> AsOfJob(const std::vector<PodSet>& asked,
 // pods that stand on nodes.
 void NameByPods(std::vector<const kube::Pod*> pods, Admission* admission);
 
+// Who of these pods of a gang isn't counted by what it holds, those on nodes first: by UID. `own`
+// have Workloads of their own. Of them, `joining` use places that the gang's own has left; who is
+// to do so is added, unless that is being taken back.
+std::set<std::string> FindUncounted(std::vector<const kube::Pod*> pods, const Admission& held,
+                                    const std::set<std::string>& own, bool taken_back,
+                                    std::set<std::string>* joining);
+// For whom of these pods, in this order, there is in what was granted beyond what is held: what
+// each is given.
+std::vector<std::pair<const kube::Pod*, PodSetAssignment>> MissingSurplus(
+    const std::vector<const kube::Pod*>& pods, const Admission& granted, const Admission& held,
+    const std::set<std::string>& own);
+
 // "nvidia.com/gpu=on-demand": as kFlavorsAnnotation has it.
 std::string FlavorsText(const PodSetAssignment& given);
 
 // Each flavor once; of an admission, without surplus.
 std::set<std::string> FlavorNames(const PodSetAssignment& given);
 std::set<std::string> FlavorNames(const Admission& admission);
+// Of what these pods were given; of all if that tells of none of them.
+std::set<std::string> FlavorNames(const Admission& admission,
+                                  const std::vector<const kube::Pod*>& pods);
 
 // Whether the member carries anything that it was given, maybe not what it should carry now.
 bool IsGivenFlavors(const kube::Pod& pod);

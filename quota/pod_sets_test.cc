@@ -49,6 +49,28 @@ kube::Pod OfType(const std::string& type, int64_t gpus) {
   return pod;
 }
 
+TEST(PodSets, OfAnAdmissionPodsHaveTheFlavorsOfTheirOwnPodSets) {
+  const kube::Pod worker = OfType("worker", 8);
+  const Admission all = {"gpus",
+                         {{PodSetOf(OfType("master", 1)), 1, {{"nvidia.com/gpu", "a"}}, {}},
+                          {PodSetOf(worker), 1, {{"nvidia.com/gpu", "b"}}, {}}},
+                         {},
+                         {}};
+  EXPECT_EQ(FlavorNames(all, {&worker}), std::set<std::string>{"b"});
+  EXPECT_EQ(FlavorNames(all, {}), (std::set<std::string>{"a", "b"}));
+}
+
+// mpi-operator's label; training-operator has it on a master, beside the replica type.
+TEST(PodSets, AnMPIJobsRoleIsInItsPodsLabelJobRole) {
+  kube::Pod launcher = Gpu("launcher");
+  launcher.meta.labels["training.kubeflow.org/job-role"] = "launcher";
+  EXPECT_TRUE(IsOfRole(PodSetOf(launcher), "launcher"));
+  kube::Pod master = OfType("master", 1);
+  const std::string before = PodSetOf(master);
+  master.meta.labels["training.kubeflow.org/job-role"] = "master";
+  EXPECT_EQ(PodSetOf(master), before);
+}
+
 TEST(PodSets, AJobsWorkloadHasThemByKueuesNamesInItsOrder) {
   const PodSet worker = Set(OfType("worker", 8), 3), master = Set(OfType("master", 1), 1);
   EXPECT_TRUE(IsOfRole(worker.name, "worker"));

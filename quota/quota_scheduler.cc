@@ -197,6 +197,15 @@ std::vector<Decision> QuotaScheduler::Schedule(absl::Time now, const Feasibility
   return decisions;
 }
 
+std::vector<const kube::ResourceFlavor*> QuotaScheduler::FlavorsOf(
+    const PodSetAssignment& given) const {
+  std::vector<const kube::ResourceFlavor*> flavors;
+  for (const std::string& name : FlavorNames(given)) {
+    if (const kube::ResourceFlavor* flavor = FindFlavor(name)) flavors.push_back(flavor);
+  }
+  return flavors;
+}
+
 const kube::ResourceFlavor* QuotaScheduler::FindFlavor(std::string_view name) const {
   const auto& flavors = state_->ledger.objects().flavors();
   auto it = flavors.find(name);

@@ -197,6 +197,8 @@ class QuotaScheduler {
                                                         std::string_view pod_set,
                                                         std::string_view flavor);
   const kube::ResourceFlavor* FindFlavor(std::string_view name) const;
+  // Each of what a pod set was given once, as far as they exist still.
+  std::vector<const kube::ResourceFlavor*> FlavorsOf(const PodSetAssignment& given) const;
   // Null if there is none; by its full name.
   const kube::LocalQueue* FindLocalQueue(std::string_view name) const;
   const kube::WorkloadPriorityClass* FindPriorityClass(std::string_view name) const;

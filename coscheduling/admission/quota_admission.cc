@@ -26,24 +26,21 @@ kube::OwnerReference ReferenceTo(const kube::Pod& pod) {
   return {"v1", "Pod", pod.meta.name, pod.meta.uid, true};
 }
 
+bool IsStage(const Gang& gang) { return gang.derived && gang.derived->is_stage; }
+
 // Some member is live, or still on its node.
 bool Stands(const Gang& gang) { return gang.facts.live > 0 || gang.facts.terminating; }
 
 }  // namespace
 
-QuotaAdmission::QuotaAdmission(const EngineOptions& options, const cluster::Snapshot& snapshot,
-                               const Gangs& gangs, Records* records, Workloads* workloads,
-                               const Attempts& attempts, Agenda* agenda, Outbox* outbox)
-    : options_(options),
-      snapshot_(snapshot),
-      gangs_(gangs),
-      records_(records),
+QuotaAdmission::QuotaAdmission(const Owner& owner, Records* writer, Workloads* workloads,
+                               const Attempts& attempts)
+    : Owner(owner),
+      writer_(writer),
       workloads_(workloads),
       attempts_(attempts),
-      agenda_(agenda),
-      outbox_(outbox),
-      scheduler_({.fair_sharing = options.fair_sharing,
-                  .resources = options.resources,
+      scheduler_({.fair_sharing = options_.fair_sharing,
+                  .resources = options_.resources,
                   .may_evict = [this](std::string_view id, bool surplus_only) {
                     const Gang* gang = GangOf(id);
                     return gang != nullptr ? MayBeEvicted(*gang, surplus_only)
@@ -120,13 +117,42 @@ const Eviction* QuotaAdmission::EvictionOf(const Gang& gang) const {
   return part.evicting ? &*part.evicting : nullptr;
 }
 
-// Workloads of its members beyond minMember.
+std::vector<const Gang*> QuotaAdmission::StagesOf(const Gang& gang) const {
+  std::vector<const Gang*> stages = {&gang};
+  if (gang.derived ? !gang.derived->is_stage : !gang.pods.empty()) return stages;
+  const kube::Workload* workload = workloads_->Of(gang);
+  if (workload == nullptr) return stages;
+  for (GangId id : workloads_->UsersOf(*workload)) {
+    const Gang* other = gangs_.Find(id);
+    if (other != nullptr && other != &gang && workloads_->Of(*other) == workload) {
+      stages.push_back(other);
+    }
+  }
+  return stages;
+}
+
+// By the pods as they are: another stage may not have been read yet.
+bool QuotaAdmission::IsShared(const Gang& gang, bool used) const {
+  return std::ranges::any_of(StagesOf(gang), [&](const Gang* stage) {
+    if (stage == &gang) return false;
+    if (!used && stage->pods.empty()) return !stage->spec_of.empty();
+    const Part& part = PartOf(*stage);
+    const bool uses =
+        stage->facts.committing || (part.held && !part.releasing && !part.waits_for_room &&
+                                    !part.evicting && !stage->facts.backing_off);
+    return std::ranges::any_of(gangs_.PodsOf(*stage), [&](const kube::Pod* pod) {
+      return !pod->IsTerminal() && (pod->IsBound() || ((!used || uses) && IsLive(*pod)));
+    });
+  });
+}
+
+// Workloads of its members beyond minMember that have quota.
 std::vector<const kube::Workload*> QuotaAdmission::SurplusOf(const Gang& gang) const {
   std::vector<const kube::Workload*> all;
   if (gang.key.is_pod) return all;
   for (const std::string& uid : gang.pods) {
     const kube::Workload* workload = workloads_->OfPod({gang.key.name_space, uid});
-    if (workload != nullptr) all.push_back(workload);
+    if (workload != nullptr && quota::HasQuota(*workload)) all.push_back(workload);
   }
   return all;
 }
@@ -151,17 +177,13 @@ void QuotaAdmission::Read(const Gang& gang) {
   if (!held) return;
   part.queue = workload->queue;
   part.held = quota::CountedIn(*workload);
-  std::vector<const kube::Pod*> pods;
-  for (const std::string& uid : gang.pods) {
-    if (const kube::Pod* pod = snapshot_.FindPod(uid)) pods.push_back(pod);
-  }
+  std::vector<const kube::Pod*> pods = gangs_.PodsOf(gang);
   std::vector<kube::Pod> unmade;
   if (AsksBySpec(gang)) unmade = quota::PodsOf(SpecOf(gang));
   for (const kube::Pod& pod : unmade) pods.push_back(&pod);
   quota::NameByPods(std::move(pods), &*part.held);
   note_eviction(*workload, false);
   for (const kube::Workload* more : SurplusOf(gang)) {
-    if (!quota::HasQuota(*more)) continue;
     part.own.insert(more->meta.Controller()->uid);
     quota::AddSurplus(part.held->surplus, quota::ReservedIn(*more).pod_sets);
     note_eviction(*more, true);
@@ -215,11 +237,8 @@ bool QuotaAdmission::LacksPriorityClass(const Gang& gang) const {
 }
 
 quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
-  std::vector<const kube::Pod*> members;
-  for (const auto* uids : {&gang.bound, &gang.unbound}) {
-    for (const std::string& uid : *uids) members.push_back(snapshot_.FindPod(uid));
-  }
-  quota::PodSets sets = quota::GroupByPodSet(members, gang.facts.min_member - gang.facts.succeeded);
+  quota::PodSets sets =
+      quota::GroupByPodSet(gangs_.LiveOf(gang), gang.facts.min_member - gang.facts.succeeded);
   if (AsksBySpec(gang)) {
     sets.required = quota::PodSetsOf(SpecOf(gang));
   } else if (const kube::Workload* own = gang.unmade ? workloads_->Of(gang) : nullptr) {
@@ -251,9 +270,9 @@ size_t QuotaAdmission::KeptMembers(const Gang& gang) {
 // uses anything.
 std::vector<const kube::Pod*> QuotaAdmission::GoingOf(const Gang& gang) const {
   std::vector<const kube::Pod*> going;
-  for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = gang.facts.terminating ? snapshot_.FindPod(uid) : nullptr;
-    if (pod == nullptr || !pod->IsDeleting() || !pod->IsBound() || pod->IsTerminal()) continue;
+  if (!gang.facts.terminating) return going;
+  for (const kube::Pod* pod : gangs_.PodsOf(gang)) {
+    if (!pod->IsDeleting() || !pod->IsBound() || pod->IsTerminal()) continue;
     const std::optional<cluster::NodeTrouble> trouble = cluster::TroubleOf(
         snapshot_.FindNode(pod->node_name), std::nullopt, agenda_->now(), options_.node_grace);
     if (trouble && agenda_->now() >= trouble->lost_at) continue;
@@ -274,31 +293,9 @@ void QuotaAdmission::FindUncounted(const Gang& gang) {
   }
   if (held == nullptr) return;
   std::vector<const kube::Pod*> members = GoingOf(gang);
-  for (const auto* uids : {&gang.bound, &gang.unbound}) {
-    for (const std::string& uid : *uids) members.push_back(snapshot_.FindPod(uid));
-  }
-  std::ranges::stable_partition(members, [&](const kube::Pod* pod) {
-    return pod->IsBound() || part.joining.contains(pod->meta.uid);
-  });
-  std::map<std::string, int64_t> taken;
-  std::vector<const kube::Pod*> beyond;
-  for (const kube::Pod* pod : members) {
-    const std::string& uid = pod->meta.uid;
-    bool counted = true;
-    if (!part.own.contains(uid) || part.joining.contains(uid)) {
-      const std::string set = quota::PodSetOf(*pod);
-      counted = ++taken[set] <= held->CountedAsNeeded(set);
-    } else if (EvictionOf(gang) != nullptr) {
-      counted = false;  // it is being given back: nobody takes it up any more
-    } else if (!pod->IsDeleting()) {
-      beyond.push_back(pod);
-    }
-    if (!counted && !pod->IsBound()) part.uncounted.insert(uid);
-  }
-  for (const kube::Pod* pod : beyond) {
-    const std::string set = quota::PodSetOf(*pod);
-    if (++taken[set] <= held->CountedAsNeeded(set)) part.joining.insert(pod->meta.uid);
-  }
+  std::ranges::copy(gangs_.LiveOf(gang), std::back_inserter(members));
+  part.uncounted =
+      quota::FindUncounted(std::move(members), *held, part.own, EvictionOf(gang), &part.joining);
 }
 
 // What of the gang stands on nodes and wasn't counted, for each flavor that its node may be of.
@@ -306,9 +303,8 @@ quota::FlavorAmounts QuotaAdmission::UnadmittedOf(const Gang& gang) const {
   quota::FlavorAmounts amounts;
   if (!IsUnderQuota(gang)) return amounts;
   std::map<std::string, int64_t> taken;
-  for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = snapshot_.FindPod(uid);
-    if (pod == nullptr || !pod->IsBound() || pod->IsTerminal()) continue;
+  for (const kube::Pod* pod : gangs_.PodsOf(gang)) {
+    if (!pod->IsBound() || pod->IsTerminal()) continue;
     const quota::PodSetAssignment* given = GivenTo(gang, *pod);
     const bool counted =
         given != nullptr && ++taken[given->name] <= HeldBy(gang)->Counted(given->name);
@@ -330,11 +326,18 @@ void QuotaAdmission::Forget(GangId gang, const GangKey& key) {
 void QuotaAdmission::Withdraw(GangId gang) {
   Part* part = parts_.Find(gang);
   if (part == nullptr) return;
-  if (part->known) {
-    const std::string& id = part->known->workload.id;
-    scheduler_.Withdraw(id);
-    gang_of_.erase(id);
+  const std::string id = part->known ? part->known->workload.id : "";
+  if (const auto told = gang_of_.find(id); told != gang_of_.end() && told->second == gang) {
+    gang_of_.erase(told);
     queues_changed_ = true;
+    // Another stage goes on with what is counted, or asks.
+    const Gang* heir = workloads_->NoteGangs(id);
+    if (heir != nullptr && heir->id != gang && part->known->admission) {
+      gang_of_[id] = heir->id;
+      parts_[heir->id].known = part->known;
+    } else {
+      scheduler_.Withdraw(id);
+    }
   }
   part->known.reset();
   part->granted.reset();
@@ -344,7 +347,7 @@ void QuotaAdmission::Withdraw(GangId gang) {
 
 // What it holds was reserved before it gave up.
 bool QuotaAdmission::GaveUp(const Gang& gang) const {
-  const AdmissionRecord* record = records_->OwnOf(gang);
+  const AdmissionRecord* record = records_.OwnOf(gang);
   return record != nullptr && record->retry_after &&
          record->deadline - PartOf(gang).held->reserved_at >= absl::Milliseconds(1);
 }
@@ -368,14 +371,19 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
                              !part.deactivated && there &&
                              (!gang.facts.backing_off || holding.fits_now);
     if (!may_have_it && part.known) Withdraw(gang.id);
-    workloads_->LetGo(gang, there || Stands(gang));
+    workloads_->LetGo(gang, there || Stands(gang) || IsShared(gang, false));
     ReleaseSurplus(gang);
     return;
   }
-  const bool gave_up = GaveUp(gang) || (gang.facts.backing_off && !holding.fits_now);
-  if (part.releasing || part.waits_for_room || gave_up || !MayKeep(gang, holding)) {
-    Release(gang);
-    return;
+  const bool gives_up = part.releasing || part.waits_for_room || GaveUp(gang) ||
+                        (gang.facts.backing_off && !holding.fits_now);
+  if (gives_up || !MayKeep(gang, holding)) {
+    // It is its job's, and other stages use it, or are still to come.
+    const kube::AnyJob* job = gangs_.JobOf(gang);
+    const bool goes_on = job != nullptr && job->GoesOn() && IsStage(gang) &&
+                         gang.facts.succeeded >= gang.facts.min_member;
+    if (!IsShared(gang, gives_up) && (gives_up || !goes_on)) return Release(gang);
+    part.releasing = part.waits_for_room = false;
   }
   ReleaseNeedless(gang);
   if (part.granted && (part.granted->HasTheSame(*part.held) || !ReserveMore(gang))) {
@@ -383,10 +391,7 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   }
   if (part.granted) return;
   quota::Workload workload = WorkloadOf(gang);
-  if (!StillFits(gang, workload, holding)) {
-    Release(gang);
-    return;
-  }
+  if (!StillFits(gang, workload, holding) && !IsShared(gang, true)) return Release(gang);
   const kube::Workload& own = *workloads_->Of(gang);
   if (part.deactivated) StartEviction(gang, quota::Deactivation(own));
   agenda_->NoteAt(gang.id, quota::ExecutionEnds(own));
@@ -407,11 +412,12 @@ bool QuotaAdmission::StillFits(const Gang& gang, const quota::Workload& asked,
 
 // What members had that have succeeded goes to others while the rest runs.
 void QuotaAdmission::Reclaim(const Gang& gang) {
-  if (gang.bound.empty() || EvictionOf(gang) != nullptr) return;
+  if ((gang.bound.empty() && !IsShared(gang, true)) || EvictionOf(gang) != nullptr) return;
   std::vector<const kube::Pod*> pods;
-  for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = snapshot_.FindPod(uid);
-    if (pod != nullptr && !PartOf(gang).own.contains(uid)) pods.push_back(pod);
+  for (const Gang* stage : StagesOf(gang)) {
+    for (const kube::Pod* pod : gangs_.PodsOf(*stage)) {
+      if (!PartOf(*stage).own.contains(pod->meta.uid)) pods.push_back(pod);
+    }
   }
   const kube::AnyJob* maker = gang.derived ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
   const kube::Workload& workload = *workloads_->Of(gang);
@@ -424,7 +430,7 @@ void QuotaAdmission::Reclaim(const Gang& gang) {
 void QuotaAdmission::ReleaseNeedless(const Gang& gang) {
   for (const kube::Workload* more : SurplusOf(gang)) {
     const kube::Pod* pod = snapshot_.FindPod(more->meta.Controller()->uid);
-    if (!quota::HasQuota(*more) || pod == nullptr) continue;
+    if (pod == nullptr) continue;
     const bool joins = PartOf(gang).joining.contains(pod->meta.uid);
     if (!joins && !pod->IsTerminal()) continue;
     const char* how = pod->phase == kube::PodPhase::kSucceeded ? "Succeeded" : "Failed";
@@ -434,7 +440,7 @@ void QuotaAdmission::ReleaseNeedless(const Gang& gang) {
 
 // Also notes since when nothing of the gang stands or may start.
 bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
-  const AdmissionRecord* record = records_->OwnOf(gang);
+  const AdmissionRecord* record = records_.OwnOf(gang);
   const bool ran = record != nullptr && record->bound_at;
   Part& part = parts_[gang.id];
   const bool remade = ran && !part.evicting && (gang.facts.made_anew || holding.remade);
@@ -463,6 +469,8 @@ bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
 }
 
 void QuotaAdmission::TellHeld(const Gang& gang, quota::Workload workload) {
+  const Gang* teller = GangOf(workload.id);
+  if (teller != nullptr && teller != &gang && IdOf(*teller) == workload.id) return;
   Part& part = parts_[gang.id];
   Known known = {
       .workload = std::move(workload), .admission = part.held, .uncounted = part.uncounted.size()};
@@ -482,7 +490,7 @@ void QuotaAdmission::Admit(const Gang& gang, bool fits_now) {
   if (gang.facts.backing_off && !fits_now) return;
   if (by_spec && !PartOf(gang).held) return Request(gang);
   if (by_spec || gang.facts.live == 0 || (gang.unbound.empty() && gang.required() == 0)) return;
-  const AdmissionRecord* record = records_->CurrentOf(gang);
+  const AdmissionRecord* record = records_.CurrentOf(gang);
   const bool begins = record == nullptr || record->retry_after || IsOfQuotaBefore(gang, *record);
   if (gang.facts.infeasible && begins) return;
   if (gang.facts.waits_for_room && Holds(gang)) return;  // it is being given back
@@ -493,24 +501,30 @@ void QuotaAdmission::Admit(const Gang& gang, bool fits_now) {
   } else if (needs_quota && !workloads_->TakeOver(gang)) {
     return;
   } else if (begins) {
-    records_->Write(gang, attempts_.Begin(gang));
+    writer_->Write(gang, attempts_.Begin(gang));
   } else {
-    records_->Write(gang, attempts_.TakeOver(gang));
+    writer_->Write(gang, attempts_.TakeOver(gang));
   }
 }
 
-// The job, if the gang is all that it makes; else its PodGroup, or the pod alone. One that there is
-// stays.
-kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang) const {
-  if (const kube::Workload* workload = workloads_->Of(gang)) return *workload->meta.Controller();
-  if (gang.unmade) return gang.derived->owner;
+// The job, if the gang is all that it makes or a stage of it: then all stages are asked for. Else
+// its PodGroup, or the pod alone. One that there is stays.
+kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang,
+                                                     std::vector<quota::PodSet>* asked) const {
+  const kube::Workload* known = workloads_->Of(gang);
   const std::string job = workloads_->JobOf(gang);
-  const bool jobs =
-      gang.derived && !job.empty() && gang.derived->owner.kind != kube::kStatefulSetKind;
   const kube::Workload* others = workloads_->OfJob({gang.key.name_space, job});
-  if (jobs && (others == nullptr || !workloads_->IsOthers(gang, *others))) {
-    return gang.derived->owner;
+  bool jobs = gang.unmade || (gang.derived && !job.empty() &&
+                              (others == nullptr || !workloads_->IsOthers(gang, *others)));
+  const kube::AnyJob* maker =
+      IsStage(gang) && !gang.unmade ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
+  if (maker != nullptr && (known == nullptr || known->meta.Controller()->uid == job)) {
+    std::vector<quota::PodSet> all = quota::WithOthersOf(*maker, *asked);
+    jobs &= quota::AsOfJob(all, maker->pod_sets).has_value();
+    if (jobs || known != nullptr) *asked = std::move(all);
   }
+  if (known != nullptr) return *known->meta.Controller();
+  if (jobs) return gang.derived->owner;
   if (gang.group == nullptr) return ReferenceTo(*snapshot_.FindPod(*gang.pods.begin()));
   return {"scheduling.x-k8s.io/v1alpha1", "PodGroup", gang.key.name, gang.uid(), true};
 }
@@ -524,8 +538,11 @@ void QuotaAdmission::Request(const Gang& gang) {
     return;
   }
   if (gang.unmade && !TemplatesFor(gang).empty()) return;  // what they had comes first
+  const Gang* first = GangOf(IdOf(gang));
+  if (first != nullptr && first != &gang && IsAsked(*first)) return;  // another stage asks
   quota::Workload asked = WorkloadOf(gang);
-  const kube::Workload* workload = workloads_->Keep(gang, OwnerOfWorkload(gang), asked);
+  const kube::OwnerReference owner = OwnerOfWorkload(gang, &asked.pod_sets);
+  const kube::Workload* workload = workloads_->Keep(gang, owner, asked);
   if (workload == nullptr) return;
   asked.id = workload->meta.uid;
   if (Waits(gang) && part.known->workload == asked) {
@@ -546,33 +563,16 @@ void QuotaAdmission::Request(const Gang& gang) {
 // there is nobody to give it to any more.
 bool QuotaAdmission::ReserveMore(const Gang& gang) {
   const Part& part = PartOf(gang);
-  std::map<std::string, int64_t> missing;
-  for (const quota::PodSetAssignment& given : part.granted->surplus) {
-    missing[given.name] += given.count;
-  }
-  for (const quota::PodSetAssignment& given : part.held->surplus) {
-    missing[given.name] -= given.count;
-  }
-  // The first of each pod set are in the gang's own.
-  std::map<std::string, int64_t> needed;
-  std::vector<std::string> members = gang.bound;
-  members.insert(members.end(), gang.unbound.begin(), gang.unbound.end());
   bool any = false;
-  for (const std::string& uid : members) {
-    const kube::Pod& pod = *snapshot_.FindPod(uid);
-    const std::string set = quota::PodSetOf(pod);
-    if (part.own.contains(uid) || ++needed[set] <= part.held->CountedAsNeeded(set)) continue;
-    if (missing[set]-- <= 0) continue;
+  for (const auto& [pod, given] :
+       quota::MissingSurplus(gangs_.LiveOf(gang), *part.granted, *part.held, part.own)) {
     any = true;
     quota::Workload asked = part.known->workload;
-    asked.pod_sets = {{set, 1, pod.spec}};
-    const kube::Workload* workload = workloads_->Keep(gang, ReferenceTo(pod), asked);
+    asked.pod_sets = {{given.name, 1, pod->spec}};
+    const kube::Workload* workload = workloads_->Keep(gang, ReferenceTo(*pod), asked);
     if (workload == nullptr) continue;
-    const auto given =
-        std::ranges::find(part.granted->surplus, set, &quota::PodSetAssignment::name);
-    workloads_->Reserve(
-        gang, *workload,
-        {part.granted->cluster_queue, {given->ReducedTo(1)}, {}, part.granted->reserved_at});
+    workloads_->Reserve(gang, *workload,
+                        {part.granted->cluster_queue, {given}, {}, part.granted->reserved_at});
   }
   return any;
 }
@@ -582,22 +582,27 @@ void QuotaAdmission::Release(const Gang& gang) {
   Part& part = parts_[gang.id];
   part.granted.reset();  // surplus that isn't reserved yet
   part.releasing = part.held.has_value();
-  if (!GoingOf(gang).empty() || records_->IsBeingWritten(gang)) return;
-  if (const AdmissionRecord* known = records_->OwnOf(gang)) {
+  if (!GoingOf(gang).empty() || records_.IsBeingWritten(gang)) return;
+  if (const AdmissionRecord* known = records_.OwnOf(gang)) {
     AdmissionRecord record = *known;
     record.bound_at.reset();
     record.whole_with.reset();
     record.identity = options_.identity;
     if (record != *known) {
-      records_->Write(gang, record);
+      writer_->Write(gang, record);
       if (gang.group != nullptr) return;
     }
   }
   ReleaseSurplus(gang);
   const kube::Workload* workload = workloads_->Of(gang);
-  if (workload == nullptr || !quota::HasQuota(*workload)) return;
-  const char* how = gang.facts.succeeded >= gang.facts.min_member ? "Succeeded" : "Failed";
-  workloads_->Release(gang, *workload, NextState(gang.facts) == v1::FINISHED ? how : "");
+  if (workload == nullptr || !quota::HasQuota(*workload) || IsShared(gang, true)) return;
+  const bool succeeded = std::ranges::all_of(StagesOf(gang), [](const Gang* stage) {
+    return stage->facts.succeeded >= stage->facts.min_member;
+  });
+  const kube::AnyJob* job = gangs_.JobOf(gang);
+  const bool over =
+      NextState(gang.facts) == v1::FINISHED && (!IsStage(gang) || job == nullptr || job->finished);
+  workloads_->Release(gang, *workload, !over ? "" : succeeded ? "Succeeded" : "Failed");
 }
 
 std::vector<quota::TemplateChange> QuotaAdmission::TemplatesFor(const Gang& gang) const {
@@ -609,8 +614,10 @@ std::vector<quota::TemplateChange> QuotaAdmission::TemplatesFor(const Gang& gang
 }
 
 void QuotaAdmission::ReleaseUntilRoom(const Gang& gang) {
-  parts_[gang.id].waits_for_room = true;
-  Release(gang);
+  const std::vector<const Gang*> stages = StagesOf(gang);
+  for (const Gang* stage : stages) parts_[stage->id].waits_for_room = true;
+  if (!IsShared(gang, true)) return Release(gang);
+  for (const Gang* stage : stages) parts_[stage->id].waits_for_room = false;
 }
 
 void QuotaAdmission::GiveFlavors(const Gang& gang) {
@@ -622,13 +629,8 @@ void QuotaAdmission::GiveFlavors(const Gang& gang) {
     if (given == nullptr || quota::HasFlavors(pod, *given)) continue;
     const std::string target = "flavors/" + uid;
     if (!outbox_->MayAct(gang.id, target)) continue;
-    std::vector<const kube::ResourceFlavor*> flavors;
-    for (const std::string& name : FlavorNames(*given)) {
-      if (const kube::ResourceFlavor* flavor = scheduler_.FindFlavor(name)) {
-        flavors.push_back(flavor);
-      }
-    }
-    quota::FlavorAdditions added = quota::FlavorsFor(pod, *given, PartOf(gang).queue, flavors);
+    quota::FlavorAdditions added =
+        quota::FlavorsFor(pod, *given, PartOf(gang).queue, scheduler_.FlavorsOf(*given));
     // The selector of a pod without a gate can't be changed any more; the plan keeps it to its
     // flavors' nodes.
     if (!IsGatedByUs(pod)) added.node_selector.clear();
@@ -645,8 +647,10 @@ void QuotaAdmission::GiveFlavors(const Gang& gang) {
 
 bool QuotaAdmission::MayBeEvicted(const Gang& gang, bool surplus_only) const {
   std::vector<const kube::Pod*> going;
-  for (size_t i = surplus_only ? KeptMembers(gang) : 0; i < gang.bound.size(); ++i) {
-    going.push_back(snapshot_.FindPod(gang.bound[i]));
+  for (const Gang* stage : StagesOf(gang)) {
+    for (size_t i = surplus_only ? KeptMembers(*stage) : 0; i < stage->bound.size(); ++i) {
+      going.push_back(snapshot_.FindPod(stage->bound[i]));
+    }
   }
   return budgets_.Allow(going);
 }
@@ -672,20 +676,13 @@ bool QuotaAdmission::NoteEviction(const Gang& gang) {
   }
   std::vector<const kube::Workload*> those = SurplusOf(gang);
   if (!part.eviction->surplus_only) those = {workloads_->Of(gang)};
-  bool any = false;
-  for (const kube::Workload* workload : those) {
-    if (!quota::HasQuota(*workload)) continue;
-    workloads_->Evict(gang, *workload, *part.eviction);
-    any = true;
-  }
-  if (!any) part.eviction.reset();
-  return any;
+  for (const kube::Workload* workload : those) workloads_->Evict(gang, *workload, *part.eviction);
+  if (those.empty()) part.eviction.reset();
+  return !those.empty();
 }
 
 void QuotaAdmission::ReleaseSurplus(const Gang& gang) {
-  for (const kube::Workload* more : SurplusOf(gang)) {
-    if (quota::HasQuota(*more)) workloads_->Release(gang, *more);
-  }
+  for (const kube::Workload* more : SurplusOf(gang)) workloads_->Release(gang, *more);
 }
 
 // --- the step of all ---
@@ -704,7 +701,7 @@ void QuotaAdmission::Carry(const quota::Decision& decision) {
       return;
     }
     part.granted = *decision.admission;
-    part.waits_for_room = false;
+    for (const Gang* stage : StagesOf(*gang)) parts_[stage->id].waits_for_room = false;
     part.known->admission = *decision.admission;
     if (decision.surplus_only) {
       ReserveMore(*gang);

@@ -19,14 +19,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "cluster/disruption_budgets.h"
-#include "cluster/snapshot.h"
 #include "coscheduling/admission/attempts.h"
-#include "coscheduling/admission/records.h"
+#include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/workloads.h"
-#include "coscheduling/agenda.h"
-#include "coscheduling/engine_options.h"
-#include "coscheduling/gangs/gangs.h"
-#include "coscheduling/outbox.h"
 #include "kube/objects/quota.h"
 #include "quota/job_start.h"
 #include "quota/pod_sets.h"
@@ -34,7 +29,7 @@
 
 namespace muster::coscheduling {
 
-class QuotaAdmission {
+class QuotaAdmission : Owner {
  public:
   // May this pod set of the gang be given the flavor? "" if so, or if that can't be known; else why
   // not. Must answer the same until Invalidate.
@@ -42,9 +37,8 @@ class QuotaAdmission {
                                               const quota::PodSet&, const kube::ResourceFlavor&)>;
 
   // All of them outlive it.
-  QuotaAdmission(const EngineOptions& options, const cluster::Snapshot& snapshot,
-                 const Gangs& gangs, Records* records, Workloads* workloads,
-                 const Attempts& attempts, Agenda* agenda, Outbox* outbox);
+  QuotaAdmission(const Owner& owner, Records* writer, Workloads* workloads,
+                 const Attempts& attempts);
 
   // --- observations ---
   // An object that quota/ decides by came, or another version of it, or is gone.
@@ -122,7 +116,8 @@ class QuotaAdmission {
   // Null unless it holds quota that is being taken back. Valid until the next Read.
   const Eviction* EvictionOf(const Gang& gang) const;
   std::set<std::string> FlavorsOf(const Gang& gang) const {
-    return Holds(gang) ? quota::FlavorNames(*HeldBy(gang)) : std::set<std::string>();
+    if (!Holds(gang)) return {};
+    return quota::FlavorNames(*HeldBy(gang), gangs_.PodsOf(gang));
   }
   // What it holds was reserved after this attempt had begun: that one lost its quota.
   bool IsOfQuotaBefore(const Gang& gang, const AdmissionRecord& record) const;
@@ -165,6 +160,10 @@ class QuotaAdmission {
     return quota::ChoiceWithout(workload, left_out, scheduler_, usable);
   }
   const quota::QuotaScheduler& scheduler() const { return scheduler_; }
+  // The gang, and the other stages of its job that have the same Workload.
+  std::vector<const Gang*> StagesOf(const Gang& gang) const;
+  // Another one of them stands or, `used`, is on nodes or about to use quota.
+  bool IsShared(const Gang& gang, bool used) const;
   // Null if it isn't known by this id.
   const Gang* GangOf(std::string_view workload) const;
   // Something that queues' status tells may have changed since the last call.
@@ -230,7 +229,7 @@ class QuotaAdmission {
   const kube::AnyJob& SpecOf(const Gang& gang) const { return *gangs_.jobs().Find(gang.spec_of); }
   bool StillFits(const Gang& gang, const quota::Workload& asked, const Holding& holding) const;
   void TellHeld(const Gang& gang, quota::Workload workload);
-  kube::OwnerReference OwnerOfWorkload(const Gang& gang) const;
+  kube::OwnerReference OwnerOfWorkload(const Gang& gang, std::vector<quota::PodSet>* asked) const;
   void Request(const Gang& gang);
   void Begin(const Gang& gang);
   bool ReserveMore(const Gang& gang);
@@ -239,14 +238,9 @@ class QuotaAdmission {
   void ReadWaitReasons();
   bool MayBeEvicted(const Gang& gang, bool surplus_only) const;
 
-  const EngineOptions& options_;
-  const cluster::Snapshot& snapshot_;
-  const Gangs& gangs_;
-  Records* records_;
+  Records* writer_;
   Workloads* workloads_;
   const Attempts& attempts_;
-  Agenda* agenda_;
-  Outbox* outbox_;
 
   quota::QuotaScheduler scheduler_;
   PerGang<Part> parts_;

@@ -79,34 +79,35 @@ void Workloads::Upsert(kube::Workload workload) {
   if (IsOurs(workload)) homeless_.insert(uid);
   if (workload.finished) workload.pod_sets.clear();
   of_owner_[KeyOf(workload)].insert(uid);
-  const kube::Workload& kept = workloads_.insert_or_assign(uid, std::move(workload)).first->second;
-  NoteGangs(kept);
+  workloads_.insert_or_assign(uid, std::move(workload));
+  NoteGangs(uid);
 }
 
 void Workloads::Remove(const std::string& uid) {
   const auto known = workloads_.find(uid);
   if (known == workloads_.end()) return;
-  const kube::Workload workload = std::move(known->second);
-  workloads_.erase(known);
-  for (std::set<std::string>* uids : {&marked_, &untaken_, &homeless_}) uids->erase(uid);
-  const auto of_owner = of_owner_.find(KeyOf(workload));
+  NoteGangs(uid);
+  const auto of_owner = of_owner_.find(KeyOf(known->second));
   of_owner->second.erase(uid);
   if (of_owner->second.empty()) of_owner_.erase(of_owner);
-  NoteGangs(workload);
+  workloads_.erase(known);
+  for (std::set<std::string>* uids : {&marked_, &untaken_, &homeless_}) uids->erase(uid);
   users_.erase(uid);
 }
 
-void Workloads::NoteGangs(const kube::Workload& workload) {
-  if (const kube::AnyJob* job = gangs_.jobs().FindOwner(workload.meta)) {
-    for (GangId gang : gangs_.GangsOf(*job)) agenda_->Note(gang);
-  }
-  const auto user = users_.find(workload.meta.uid);
-  if (user != users_.end()) agenda_->Note(user->second);
-  if (const Gang* gang = GangOf(workload)) agenda_->Note(gang->id);
+const Gang* Workloads::NoteGangs(const std::string& uid) {
+  const auto known = workloads_.find(uid);
+  if (known == workloads_.end()) return nullptr;
+  for (GangId gang : UsersOf(known->second)) agenda_->Note(gang);
+  const Gang* user = GangOf(known->second);
+  if (user != nullptr) agenda_->Note(user->id);
+  return user;
 }
 
 void Workloads::ForgetGang(GangId gang, const GangKey& key) {
   errors_.Forget(gang);
+  const auto users = users_.find(used_.Of(gang));
+  if (users != users_.end()) users->second.erase(gang);
   if (workloads_.contains(used_.Of(gang))) homeless_.insert(used_.Of(gang));
   used_.Forget(gang);
   if (!key.is_pod) LoseOwner(key.ToString());
@@ -119,14 +120,21 @@ void Workloads::LoseOwner(const std::string& key) {
 
 // --- questions ---
 
+std::set<GangId> Workloads::UsersOf(const kube::Workload& workload) const {
+  const std::vector<GangId> all = gangs_.GangsOf(workload.meta.ControllerUid());
+  std::set<GangId> users(all.begin(), all.end());
+  const auto known = users_.find(workload.meta.uid);
+  if (known != users_.end()) users.insert(known->second.begin(), known->second.end());
+  return users;
+}
+
 const Gang* Workloads::GangOf(const kube::Workload& workload) const {
   const kube::OwnerReference& owner = *workload.meta.Controller();
   const std::string& name_space = workload.meta.name_space;
   if (owner.kind == kPodGroupKind) return gangs_.Find({name_space, owner.name, false});
-  const auto user = users_.find(workload.meta.uid);
-  if (user != users_.end()) {
-    const Gang* gang = gangs_.Find(user->second);
-    return gang != nullptr && Of(*gang) == &workload ? gang : nullptr;
+  for (GangId user : UsersOf(workload)) {
+    const Gang* gang = gangs_.Find(user);
+    if (gang != nullptr && Of(*gang) == &workload) return gang;
   }
   const Gang* gang = gangs_.OfPod(owner.uid);
   return gang != nullptr && gang->key.name_space == name_space ? gang : nullptr;
@@ -143,7 +151,11 @@ const kube::Workload* Workloads::FirstOf(const std::string& key, auto wanted) co
 }
 
 std::string Workloads::JobOf(const Gang& gang) const {
-  if (gang.derived) return gang.derived->is_whole ? gang.derived->owner.uid : "";
+  if (gang.derived) {
+    const bool is_its = gang.derived->is_whole || gang.derived->is_stage;
+    return is_its && gang.derived->owner.kind != kube::kStatefulSetKind ? gang.derived->owner.uid
+                                                                        : "";
+  }
   // What its PodGroup says counts while there are no pods that could say something else.
   if (!gang.pods.empty() || gang.group == nullptr) return "";
   const kube::AnyJob* job = gangs_.jobs().FindOwner(gang.group->meta);
@@ -151,9 +163,14 @@ std::string Workloads::JobOf(const Gang& gang) const {
 }
 
 bool Workloads::IsOthers(const Gang& gang, const kube::Workload& workload) const {
-  const auto user = users_.find(workload.meta.uid);
-  const Gang* other = user == users_.end() ? nullptr : gangs_.Find(user->second);
-  return other != nullptr && other != &gang && JobOf(*other) == workload.meta.Controller()->uid;
+  const auto users = users_.find(workload.meta.uid);
+  return users != users_.end() && std::ranges::any_of(users->second, [&](GangId user) {
+           const Gang* other = gangs_.Find(user);
+           if (other == nullptr || other == &gang) return false;
+           const bool stages = gang.derived && gang.derived->is_stage &&
+                               (!other->derived || other->derived->name != gang.derived->name);
+           return !stages && JobOf(*other) == workload.meta.Controller()->uid;
+         });
 }
 
 const kube::Workload* Workloads::Of(const Gang& gang) const {
@@ -182,8 +199,10 @@ const kube::Workload* Workloads::Of(const Gang& gang) const {
 void Workloads::Use(const Gang& gang, const kube::Workload& workload) {
   const kube::OwnerReference& owner = *workload.meta.Controller();
   if (owner.kind == kPodGroupKind || gang.key.is_pod) return;
-  users_[workload.meta.uid] = gang.id;
-  used_[gang.id] = workload.meta.uid;
+  std::string& used = used_[gang.id];
+  if (const auto before = users_.find(used); before != users_.end()) before->second.erase(gang.id);
+  used = workload.meta.uid;
+  users_[used].insert(gang.id);
 }
 
 const kube::Workload* Workloads::OfPod(const kube::NamespacedUid& pod) const {
@@ -267,11 +286,7 @@ void Workloads::Act(const Gang& gang, const kube::Workload& workload, Action act
     outbox_->Act(target, std::move(action));
     return;
   }
-  outbox_->Act(gang.id, target, std::move(action),
-               [this, id = gang.id](const absl::Status& status, absl::Time) {
-                 if (gangs_.Find(id) == nullptr) return;
-                 errors_[id] = IsRefusal(status) ? std::string(status.message()) : "";
-               });
+  outbox_->Act(gang.id, target, std::move(action), KeepRefusal(gangs_, gang.id, &errors_));
 }
 
 const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReference& owner,

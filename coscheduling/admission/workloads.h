@@ -43,6 +43,8 @@ class Workloads {
   bool Attend();
 
   // --- steps of a gang ---
+  // Looks at all gangs that may use it again. Returns one that does; null if there is none.
+  const Gang* NoteGangs(const std::string& uid);
   // Its quota lies in this one.
   void Use(const Gang& gang, const kube::Workload& workload);
   // The Workload of this owner, a job, a PodGroup or a pod, once it asks for this; null while that
@@ -71,8 +73,10 @@ class Workloads {
   const kube::Workload* Of(const Gang& gang) const;
   // UID of the job whose Workload would be the gang's; empty if none.
   std::string JobOf(const Gang& gang) const;
-  // It is a job's, and another gang of it uses it.
+  // It is a job's, and another gang of it uses it that isn't another stage.
   bool IsOthers(const Gang& gang, const kube::Workload& workload) const;
+  // Gangs that may use it if it is a job's, among them all that do. They may be gone.
+  std::set<GangId> UsersOf(const kube::Workload& workload) const;
   // That of a pod.
   const kube::Workload* OfPod(const kube::NamespacedUid& pod) const;
   // That of a job, unless there are several that haven't finished.
@@ -96,7 +100,6 @@ class Workloads {
   static std::string KeyOf(const kube::Workload& workload);
   const kube::Workload* FirstOf(const std::string& key, auto wanted) const;
   void LoseOwner(const std::string& key);
-  void NoteGangs(const kube::Workload& workload);
   const Gang* GangOf(const kube::Workload& workload) const;
   void LetGo(const kube::Workload& workload);
   void Act(const Gang& gang, const kube::Workload& workload, Action action);
@@ -114,10 +117,10 @@ class Workloads {
   std::set<std::string> homeless_;  // UIDs of those whose gang may be gone
   std::vector<const kube::Workload*> orphans_;
   PerGang<std::string> errors_;
-  std::map<std::string, GangId> users_;  // by UID: of those that are a job's
-  PerGang<std::string> used_;            // the same the other way round
-  bool taken_over_ = false;              // all that there was when this began its term
-  bool deposed_ = false;                 // another process has taken one since
+  std::map<std::string, std::set<GangId>> users_;  // by UID: of those that are a job's
+  PerGang<std::string> used_;                      // the same the other way round
+  bool taken_over_ = false;                        // all that there was when this began its term
+  bool deposed_ = false;                           // another process has taken one since
 };
 
 }  // namespace muster::coscheduling

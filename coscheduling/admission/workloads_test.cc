@@ -132,6 +132,84 @@ TEST_F(WorkloadsTest, OneInAnotherNamespaceIsOfNoGangHere) {
   EXPECT_EQ(owners_.workloads.Of(gang), nullptr);
 }
 
+// Of JobSet "set": a gang of replicated job `stage`, of which one pod is there.
+class StagesTest : public WorkloadsTest {
+ protected:
+  StagesTest() {
+    kube::ReplicatedJob first, second;
+    first.name = "driver";
+    second.name = "node";
+    for (kube::ReplicatedJob* each : {&first, &second}) {
+      each->replicas = each->spec.parallelism = 1;
+      each->spec.scheduler_name = owners_.options.scheduler_name;
+    }
+    second.depends_on = {"driver"};
+    kube::JobSet set;
+    set.meta.name = "set";
+    set.meta.name_space = "default";
+    set.meta.uid = "set-uid";
+    set.replicated_jobs = {first, second};
+    owners_.gangs.ObserveJob(kube::ToAnyJob(set));
+  }
+
+  const Gang& Stage(const std::string& stage) {
+    kube::Job job;
+    job.meta.name = "set-" + stage + "-0";
+    job.meta.name_space = "default";
+    job.meta.uid = job.meta.name + "-uid";
+    job.meta.owners = {{"jobset.x-k8s.io/v1alpha2", "JobSet", "set", "set-uid", true}};
+    owners_.gangs.ObserveJob(kube::ToAnyJob(job));
+    kube::Pod pod = cluster::test::MakePod(job.meta.name + "-0");
+    pod.meta.owners = {{"batch/v1", "Job", job.meta.name, job.meta.uid, true}};
+    pod.meta.labels[std::string(kube::kReplicatedJobLabel)] = stage;
+    owners_.Add(std::move(pod));
+    const Gang& gang = *owners_.gangs.Find(GangKey{"default", "set-" + stage});
+    owners_.gangs.Read(gang.id, std::nullopt);
+    return gang;
+  }
+
+  kube::Workload OfSet() {
+    kube::Workload workload = Reserved(Of("set", "muster"));
+    workload.meta.owners = {{"jobset.x-k8s.io/v1alpha2", "JobSet", "set", "set-uid", true}};
+    workload.pod_sets.clear();
+    for (const char* name : {"driver", "node"}) {
+      workload.pod_sets.push_back({name, 1, std::make_shared<const kube::PodSpec>()});
+      workload.reserved_sets.push_back({name, 1, {{"nvidia.com/gpu", "any"}}, {}});
+    }
+    return workload;
+  }
+};
+
+TEST_F(StagesTest, TheWorkloadOfTheirJobIsEachStagesAndNobodyElses) {
+  const Gang& driver = Stage("driver");
+  const Gang& node = Stage("node");
+  const Gang& other = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  owners_.workloads.Upsert(OfSet());
+  const kube::Workload* workload = owners_.workloads.Of(driver);
+  ASSERT_NE(workload, nullptr);
+  EXPECT_EQ(owners_.workloads.Of(node), workload);
+  EXPECT_EQ(owners_.workloads.Of(other), nullptr);
+  for (const Gang* user : {&driver, &node}) {
+    owners_.workloads.Use(*user, *workload);
+    EXPECT_FALSE(owners_.workloads.IsOthers(driver, *workload));
+    EXPECT_FALSE(owners_.workloads.IsOthers(node, *workload));
+  }
+  EXPECT_THAT(owners_.quota.StagesOf(driver), testing::UnorderedElementsAre(&driver, &node));
+  EXPECT_TRUE(owners_.quota.IsShared(driver, /*used=*/false));
+}
+
+TEST_F(StagesTest, ThatOfOneWithQuotaStaysAsLongAsAStageIsThere) {
+  const Gang& driver = Stage("driver");
+  const Gang& node = Stage("node");
+  owners_.workloads.Upsert(OfSet());
+  for (const Gang* user : {&driver, &node}) {
+    owners_.workloads.Use(*user, *owners_.workloads.Of(*user));
+  }
+  owners_.workloads.ForgetGang(driver.id, driver.key);
+  owners_.workloads.Attend();
+  EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
+}
+
 TEST_F(WorkloadsTest, MorePodSetsThanAWorkloadMayHaveAreAReason) {
   const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   quota::Workload asked;

@@ -22,10 +22,7 @@ void JobStarts::Decide(const Gang& gang) {
   Action action = change;
   if (job.has_start_time && !change.templates.empty()) action = ResetStartTime{change.job};
   outbox_->Act(gang.id, "restart/" + job.uid, std::move(action),
-               [this, id = gang.id](const absl::Status& status, absl::Time) {
-                 if (gangs_.Find(id) == nullptr) return;
-                 errors_[id] = IsRefusal(status) ? std::string(status.message()) : "";
-               });
+               KeepRefusal(gangs_, gang.id, &errors_));
 }
 
 }  // namespace muster::coscheduling

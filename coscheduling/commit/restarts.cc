@@ -50,7 +50,7 @@ int64_t Restarts::PodsLeft(const kube::AnyJob& job) const {
 
 void Restarts::NoteGangsOf(const kube::AnyJob* job) {
   if (job == nullptr) return;
-  for (GangId gang : gangs_.GangsOf(*job)) agenda_->Note(gang);
+  for (GangId gang : gangs_.GangsOf(job->Key())) agenda_->Note(gang);
 }
 
 // Another gang of the job that has started, or may do so at any moment.
@@ -59,17 +59,17 @@ std::string Restarts::RunningBeside(const Gang& gang, const kube::AnyJob& job) c
     if (gang.pods.contains(pod->meta.uid) || pod->IsTerminal()) continue;
     if (!pod->IsBound() && IsGatedByUs(*pod)) continue;
     const Gang* other = gangs_.OfPod(pod->meta.uid);
+    const bool evicted = quota_->EvictionOf(gang) != nullptr;  // with all stages of its job
+    if (other != nullptr && evicted && quota_->IdOf(*other) == quota_->IdOf(gang)) continue;
     return other == nullptr ? pod->meta.name : other->key.ToString();
   }
   return "";
 }
 
 Restarter Restarts::RestarterOf(const Gang& gang) const {
-  std::vector<std::string> live = gang.bound;
-  live.insert(live.end(), gang.unbound.begin(), gang.unbound.end());
   const kube::AnyJob* job = nullptr;
-  for (const std::string& uid : live) {
-    const kube::AnyJob* own = gangs_.jobs().OutermostOf(*snapshot_.FindPod(uid));
+  for (const kube::Pod* pod : gangs_.LiveOf(gang)) {
+    const kube::AnyJob* own = gangs_.jobs().OutermostOf(*pod);
     if (own == nullptr) {
       return {nullptr, "its members are pods that no job makes anew", kByHand};
     }
@@ -321,8 +321,8 @@ std::optional<Fallback> Restarts::SeekFallback(const Gang& gang, const Admission
 
 void Restarts::FindFallback(const Gang& gang) {
   const AdmissionRecord* record = records_.OwnOf(gang);
-  const bool gave_up =
-      gang.ours && record != nullptr && record->retry_after && !quota_->Holds(gang);
+  const bool gave_up = gang.ours && record != nullptr && record->retry_after &&
+                       (!quota_->Holds(gang) || quota_->IsShared(gang, true));
   if (gave_up) {
     parts_[gang.id].fallback = SeekFallback(gang, *record);
   } else if (Part* part = parts_.Find(gang.id)) {

@@ -76,9 +76,7 @@ std::vector<std::string> SuspectMarks::Update() {
     // What happened before this process began counts once it knows all that the Nodes say.
     all_read_ = true;
     for (const auto& [key, gang] : gangs_.all()) {
-      for (const std::string& uid : gang.pods) {
-        if (const kube::Pod* pod = snapshot_.FindPod(uid)) Report(*pod, key);
-      }
+      for (const kube::Pod* pod : gangs_.PodsOf(gang)) Report(*pod, key);
     }
   }
   for (std::string& node : suspects_->Expire(agenda_->now())) changed_.insert(std::move(node));

@@ -75,6 +75,22 @@ const kube::AnyJob* Gangs::JobOf(const Gang& gang) const {
   return gang.group == nullptr ? nullptr : jobs_.FindOwner(gang.group->meta);
 }
 
+std::vector<const kube::Pod*> Gangs::LiveOf(const Gang& gang) const {
+  std::vector<const kube::Pod*> live;
+  for (const auto* uids : {&gang.bound, &gang.unbound}) {
+    for (const std::string& uid : *uids) live.push_back(snapshot_.FindPod(uid));
+  }
+  return live;
+}
+
+std::vector<const kube::Pod*> Gangs::PodsOf(const Gang& gang) const {
+  std::vector<const kube::Pod*> pods;
+  for (const std::string& uid : gang.pods) {
+    if (const kube::Pod* pod = snapshot_.FindPod(uid)) pods.push_back(pod);
+  }
+  return pods;
+}
+
 std::vector<const kube::Pod*> Gangs::PodsOf(const kube::NamespacedUid& job) const {
   std::vector<const kube::Pod*> pods;
   for (const kube::NamespacedUid& owner : jobs_.known().Family(job)) {
@@ -88,12 +104,15 @@ std::vector<const kube::Pod*> Gangs::PodsOf(const kube::NamespacedUid& job) cons
   return pods;
 }
 
-std::vector<GangId> Gangs::GangsOf(const kube::AnyJob& job) const {
+std::vector<GangId> Gangs::GangsOf(const kube::NamespacedUid& job) const {
   std::set<GangId> found;
-  for (const kube::Pod* pod : PodsOf(job.Key())) {
+  for (const kube::Pod* pod : PodsOf(job)) {
     if (const Gang* gang = OfPod(pod->meta.uid)) found.insert(gang->id);
   }
-  const auto owned = groups_of_owner_.find(job.Key());
+  for (const kube::NamespacedUid& owner : jobs_.known().Family(job)) {
+    if (const Gang* gang = OfSpec(owner.uid)) found.insert(gang->id);
+  }
+  const auto owned = groups_of_owner_.find(job);
   if (owned != groups_of_owner_.end()) found.insert(owned->second.begin(), owned->second.end());
   return {found.begin(), found.end()};
 }
@@ -136,7 +155,7 @@ void Gangs::Remove(Gang& gang) {
   const GangId id = gang.id;
   StandOn(gang, {});
   nodes_of_.erase(id);
-  group_errors_.erase(id);
+  group_errors_.Forget(id);
   agenda_->Forget(id);
   by_id_.erase(id);
   departures_.gangs.emplace_back(id, gang.key);
@@ -214,9 +233,7 @@ void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   gang.ours = gang.pods.empty();
   absl::Time first_pod = absl::InfiniteFuture();
   gang.unmade = !gang.spec_of.empty();
-  for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = snapshot_.FindPod(uid);
-    if (pod == nullptr) continue;
+  for (const kube::Pod* pod : PodsOf(gang)) {
     gang.ours |= pod->scheduler_name == options_.scheduler_name;
     first_pod = std::min(first_pod, pod->meta.creation_time);
     if (pod->phase == kube::PodPhase::kSucceeded) ++facts.succeeded;
@@ -292,10 +309,7 @@ void Gangs::Enter(GangId id, v1::GangState state) {
 }
 
 Reason Gangs::Blocker(const Gang& gang, bool unmade) const {
-  std::vector<const kube::Pod*> live;
-  for (const auto* uids : {&gang.bound, &gang.unbound}) {
-    for (const std::string& uid : *uids) live.push_back(snapshot_.FindPod(uid));
-  }
+  const std::vector<const kube::Pod*> live = LiveOf(gang);
   const std::string name = gang.key.ToString();
   if (Reason reason = OwnerBlocker(gang, live); reason.code != v1::REASON_UNSPECIFIED) {
     return reason;

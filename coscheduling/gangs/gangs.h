@@ -94,8 +94,11 @@ class Gangs {
   const JobGangs& jobs() const { return jobs_; }
   // The outermost job that makes its members, as far as it is known; else null.
   const kube::AnyJob* JobOf(const Gang& gang) const;
-  // Gangs of its pods, and those without pods whose PodGroup is of it.
-  std::vector<GangId> GangsOf(const kube::AnyJob& job) const;
+  // Gangs of its pods or its spec, and those without pods whose PodGroup is of it.
+  std::vector<GangId> GangsOf(const kube::NamespacedUid& job) const;
+  // Live ones, bound first, in rank order; and all.
+  std::vector<const kube::Pod*> LiveOf(const Gang& gang) const;
+  std::vector<const kube::Pod*> PodsOf(const Gang& gang) const;
   // Even if it is gone.
   std::vector<const kube::Pod*> PodsOf(const kube::NamespacedUid& job) const;
   const cluster::PodRefusals& refusals() const { return refusals_; }
@@ -136,7 +139,6 @@ class Gangs {
   std::optional<AtOnce> AtOnceOf(const Gang& gang) const;
   Reason GroupPending(const Gang& gang) const;
   std::vector<kube::OwnerReference> GroupOwners(const Gang& gang) const;
-  Outbox::OnFinish NoteGroupError(GangId id);
   // --- refused_members.cc ---
   void RefusalsChanged(const std::vector<kube::NamespacedUid>& owners);
   Reason WithRefusals(const Gang& gang, const std::string& exist, Reason missing) const;
@@ -161,7 +163,7 @@ class Gangs {
   absl::flat_hash_map<GangId, std::set<std::string>> nodes_of_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> standing_on_;
   // The last refusal of its derived PodGroup, until it is accepted.
-  absl::flat_hash_map<GangId, std::string> group_errors_;
+  PerGang<std::string> group_errors_;
   cluster::PodRefusals refusals_;
   Departures departures_;
 };

@@ -75,7 +75,7 @@ std::vector<kube::NamespacedUid> JobGangs::Remove(const std::string& uid) {
 void JobGangs::Claim(const kube::AnyJob& job) {
   if (!WantsGang(job) || (job.kind == kube::kJobKind && job.parent)) return;
   for (const kube::AnyJob::Part& part : job.parts) {
-    if (part.fewest > 1) {
+    if (part.fewest > 1 || job.parts.size() > 1) {
       claims_[job.name_space + "/" + part.name].insert({job.created, job.uid});
     }
   }
@@ -185,7 +185,9 @@ Derivation JobGangs::Derive(const kube::Pod& pod) const {
 }
 
 DerivedGang JobGangs::DeriveFromSpec(const kube::AnyJob& maker) const {
-  return Describe(known_.ChainOf(maker), maker, &maker.parts.front(), "");
+  const kube::AnyJob::Part& first = maker.parts.front();
+  const std::string of = first.replicated_jobs.empty() ? "" : first.replicated_jobs.front();
+  return Describe(known_.ChainOf(maker), maker, &first, of);
 }
 
 // Without a part nothing but its name is known.
@@ -198,6 +200,7 @@ DerivedGang JobGangs::Describe(const Chain& chain, const kube::AnyJob& maker,
   gang.maker = maker.Title();
   gang.maker_uid = maker.uid;
   gang.is_whole = maker.parts.size() == 1;
+  gang.is_stage = part != nullptr && maker.HasStages();
   gang.owner = {std::string(outermost.api_version), std::string(outermost.kind), outermost.name,
                 outermost.uid, /*controller=*/true};
   gang.schedule_timeout_seconds = maker.schedule_timeout_seconds;

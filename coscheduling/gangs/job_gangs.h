@@ -41,6 +41,7 @@ struct DerivedGang {
   std::string maker;       // what makes the members, "PyTorchJob default/x"; for messages
   std::string maker_uid;   // of that job
   bool is_whole = false;   // its members are all that it makes
+  bool is_stage = false;   // others come before or after it, and the job has a Workload for all
   int64_t at_once = 1;     // members that exist at the same time
   int64_t min_member = 1;  // members that must start together
   std::optional<int64_t> schedule_timeout_seconds;
@@ -73,7 +74,7 @@ class JobGangs {
   std::vector<kube::NamespacedUid> Remove(const std::string& uid);
 
   Derivation Derive(const kube::Pod& pod) const;
-  // What the pods of a job with one part will derive.
+  // What the pods of the job's first part will derive.
   DerivedGang DeriveFromSpec(const kube::AnyJob& maker) const;
   // Derivation::missing, or nullptr. Valid until the next change.
   const kube::OwnerReference* MissingOwner(const kube::Pod& pod) const {

@@ -341,6 +341,24 @@ TEST(JobGangs, AnMPIJobsGangIsItsLauncherAndItsWorkers) {
   }
 }
 
+TEST(JobGangs, StagesAreOfOneWorkloadIfEachOfThemIsWhole) {
+  JobGangs jobs;
+  jobs.Upsert(kube::ToAnyJob(Object<kube::JobSet>(
+      "s", Set({Replicated("init", 1, 1), Replicated("node", 1, 4, "init")}))));
+  for (const char* of : {"init", "node"}) {
+    const DerivedGang gang = *jobs.Derive(PodOfSet(&jobs, "s", of)).gang;
+    EXPECT_TRUE(gang.is_stage);
+    EXPECT_FALSE(gang.is_whole);
+  }
+  EXPECT_EQ(jobs.DeriveFromSpec(*jobs.Find("s-uid")).maker, "JobSet team/s (init)");
+  const std::string waits = R"(,"launcherCreationPolicy":"WaitForWorkersReady")";
+  jobs.Upsert(kube::ToAnyJob(Object<kube::MPIJob>("m", MpiSpec(4, waits))));
+  EXPECT_TRUE(jobs.Derive(PodOfLauncher(&jobs, "m")).gang->is_stage);
+  const std::string fewer = R"(,"runPolicy":{"schedulingPolicy":{"minAvailable":3}})";
+  jobs.Upsert(kube::ToAnyJob(Object<kube::MPIJob>("f", MpiSpec(4, waits + fewer))));
+  EXPECT_FALSE(jobs.Derive(PodOfLauncher(&jobs, "f")).gang->is_stage);
+}
+
 TEST(JobGangs, ALauncherThatWaitsForItsWorkersIsAGangOfItsOwn) {
   // The operator counts the launcher, which then doesn't exist.
   for (const char* more : {"", R"(,"runPolicy":{"schedulingPolicy":{"minAvailable":5}})"}) {

@@ -16,7 +16,7 @@ void Gangs::Await(const kube::NamespacedUid& job, bool awaited) {
 // What the spec of this job says, if its pods are a gang of ours that is to exist before them.
 std::optional<DerivedGang> Gangs::DerivedFromSpec(const std::string& uid) const {
   const kube::AnyJob* job = jobs_.Find(uid);
-  if (options_.quota != QuotaMode::kInternal || job == nullptr || job->parts.size() != 1 ||
+  if (options_.quota != QuotaMode::kInternal || job == nullptr || job->parts.empty() ||
       (job->kind == kube::kJobKind && job->parent)) {
     return std::nullopt;
   }
@@ -33,7 +33,8 @@ std::optional<DerivedGang> Gangs::DerivedFromSpec(const std::string& uid) const 
   const bool ours = std::ranges::any_of(gang.schedulers, [this](const auto& each) {
     return each.scheduler_name == options_.scheduler_name;
   });
-  return gang.wanted && ours ? std::optional(std::move(gang)) : std::nullopt;
+  return gang.wanted && ours && (gang.is_whole || gang.is_stage) ? std::optional(std::move(gang))
+                                                                 : std::nullopt;
 }
 
 void Gangs::SyncSpec(const std::string& job) {

@@ -104,10 +104,18 @@ GangId Placement::Head() const {
 }
 
 std::string Placement::WhyNoRoom(const Gang& gang) const {
-  const Part& part = parts_.Of(gang.id);
-  const bool asks = part.places.fits_now && part.asks_from == absl::InfinitePast();
-  if (!gang.facts.waits_for_room || asks || IsHead(gang)) return "";
-  return "there is no room for it";
+  const bool waits = std::ranges::any_of(quota_->StagesOf(gang), [this](const Gang* stage) {
+    const Part& part = parts_.Of(stage->id);
+    const bool asks = part.places.fits_now && part.asks_from == absl::InfinitePast();
+    return stage->facts.waits_for_room && !asks;
+  });
+  return waits && !IsHead(gang) ? "there is no room for it" : "";
+}
+
+bool Placement::IsHead(const Gang& gang) const {
+  return std::ranges::any_of(quota_->StagesOf(gang), [&](const Gang* stage) {
+    return Head() == stage->id || (stage != &gang && !Of(*stage).fixed.empty());
+  });
 }
 
 std::vector<GangId> Placement::GangsOn(std::string_view node) const {
@@ -427,9 +435,7 @@ void Placement::ExcludeOtherFlavors(const Gang& gang, PlanRequest* request) cons
   for (const kube::Pod* pod : request->members) {
     const quota::PodSetAssignment* given = quota_->GivenTo(gang, *pod);
     if (given == nullptr) continue;
-    for (const std::string& name : FlavorNames(*given)) {
-      const kube::ResourceFlavor* flavor = quota_->scheduler().FindFlavor(name);
-      if (flavor == nullptr) continue;
+    for (const kube::ResourceFlavor* flavor : quota_->scheduler().FlavorsOf(*given)) {
       for (const auto& [key, value] : flavor->node_labels) {
         if (pod->spec->node_selector.contains(key)) continue;
         for (const auto& [node, info] : snapshot_.nodes()) {

@@ -121,7 +121,8 @@ class Placement : Owner {
   std::vector<const kube::Pod*> Unplaced(const Gang& gang) const;
   // The next room that suffices is its: first in the list of those that lack some, and of no less
   // claim than who isn't in the list because something else comes first, quota for example.
-  bool IsHead(const Gang& gang) const { return Head() == gang.id; }
+  // It, or another stage of its job, which then may have places already.
+  bool IsHead(const Gang& gang) const;
   // Why quota would be kept in vain by a gang that gave it back for lack of room; "" if it may have
   // it. A change of the answer invalidates what quota was told.
   std::string WhyNoRoom(const Gang& gang) const;

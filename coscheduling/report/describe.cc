@@ -171,15 +171,13 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
   const Places& planned = from_.placement.Of(gang);
   const Losses& losses = from_.repair.LossesOf(gang);
   std::set<std::string> places;
-  std::vector<std::string> uids = gang.bound;
-  uids.insert(uids.end(), gang.unbound.begin(), gang.unbound.end());
-  for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = from_.snapshot.FindPod(uid);
-    if (pod->IsTerminal() || pod->IsDeleting()) uids.push_back(uid);
+  std::vector<const kube::Pod*> members = from_.gangs.LiveOf(gang);
+  for (const kube::Pod* pod : from_.gangs.PodsOf(gang)) {
+    if (!IsLive(*pod)) members.push_back(pod);
   }
   int64_t counted = 0;
-  for (const std::string& uid : uids) {
-    const kube::Pod* pod = from_.snapshot.FindPod(uid);
+  for (const kube::Pod* pod : members) {
+    const std::string& uid = pod->meta.uid;
     v1::Member* member = out->add_members();
     member->set_name(pod->meta.name);
     member->set_uid(uid);

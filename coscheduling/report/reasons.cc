@@ -241,7 +241,8 @@ Reason Report::QuotaReason(const Gang& gang) const {
       (wait.code == quota::WaitCode::kNone || wait.code == quota::WaitCode::kNotPlaceable)) {
     return CapacityReason(gang, "; its quota is given back until there is room");
   }
-  if (!from_.quota.Waits(gang)) return {v1::RECORD_PENDING, "its Workload is being written", ""};
+  const bool asks = from_.quota.Waits(gang) || wait.code != quota::WaitCode::kNone;
+  if (!asks) return {v1::RECORD_PENDING, "its Workload is being written", ""};
   return {CodeOf(wait.code), wait.message, wait.fix};
 }
 

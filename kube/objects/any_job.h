@@ -112,6 +112,11 @@ struct AnyJob {
   std::string one_by_one;  // why its pods never exist at the same time, with the field
   bool operator==(const AnyJob&) const = default;
 
+  // Its parts come one after the other, each of them whole.
+  bool HasStages() const {
+    const auto is_whole = [](const Part& part) { return part.fewest == part.at_once; };
+    return parts.size() > 1 && std::ranges::all_of(parts, is_whole);
+  }
   // It makes a pod anew in place of one that failed, sooner or later.
   bool GoesOn() const { return !suspended && !going && !finished; }
   // It was resumed with what quota adds to its templates.
