@@ -109,7 +109,7 @@ func TestGangWhoseNodeIsNotReadyIsRepairedThenRestartedWhole(t *testing.T) {
 	c := newGangCase(t, "not-ready")
 	shared.Muster.Kill()
 	c.Cleanup(shared.Muster.Kill) // the next case starts it as usual
-	c.must(shared.Muster.Start(plane.Launch{Engine: map[string]any{"nodeGrace": "3s", "repairDeadline": "10s"}}))
+	c.must(shared.Muster.Start(plane.Launch{Engine: map[string]any{"nodeGrace": "3s", "repairDeadline": "15s"}}))
 	c.Nodes(5, 1)
 	g := c.replicated("train", 4)
 	g.AwaitBound(20 * time.Second)
@@ -120,7 +120,7 @@ func TestGangWhoseNodeIsNotReadyIsRepairedThenRestartedWhole(t *testing.T) {
 	g.awaitReason(node + ", which isn't Ready since")
 	t.Log(g.Explained())
 	c.setReady(node, true)
-	g.awaitState(5*time.Second, "BOUND")
+	g.awaitState(10*time.Second, "BOUND")
 
 	before := g.uids()
 	c.setReady(node, false)
@@ -262,7 +262,7 @@ func (g *Gang) awaitWholeWithout(node string, patience time.Duration) {
 	}); err != nil {
 		g.Fatalf("%v\nmuster says: %s", err, g.Explained())
 	}
-	g.awaitState(5*time.Second, "BOUND")
+	g.awaitState(10*time.Second, "BOUND")
 }
 
 // setReady sets a node's condition and keeps kwok from setting it back.

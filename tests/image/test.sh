@@ -242,7 +242,8 @@ efa=$(! keep_sources >/dev/null 2>&1 || echo yes)
 if [[ -z $toolkit ]]; then
   echo "FAILED: CUDA's compiler and libraries can't be had"
   failed=$((failed + 1))
-elif build muster-worker deploy/worker/Dockerfile version "${arguments[@]}" "EFA=$efa" && make_nodes; then
+elif build muster-worker deploy/worker/Dockerfile version "${arguments[@]}" "EFA=$efa"; then
+  check "nodes are made up for it" make_nodes
   check "muster-worker's image has every library that CUDA's, NCCL and libfabric need" has_what_its_libraries_need
   if [[ -n $efa ]]; then
     check "on a p4d NCCL's plugin takes send and receive over EFA, with GPU memory" \

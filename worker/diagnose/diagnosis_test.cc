@@ -218,6 +218,140 @@ TEST(Diagnosis, WhatTrainingWentOnAfterIsAWarningUnlessItsProcessThenEnded) {
   EXPECT_THAT(Summary(ExplainTexts({text})), ElementsAre("first storage-failed rank 2 0:1"));
 }
 
+TEST(Diagnosis, WhatWasCaughtLongBeforeAnEndSaysNothingOfIt) {
+  std::string text = "OSError: [Errno 5] Input/output error\n";
+  for (int step = 0; step < 8; ++step) Append(&text, "step ", step, " loss 9.3\n");
+  EXPECT_THAT(Summary(ExplainTexts({text + "torch.OutOfMemoryError: CUDA out of memory.\n\n\n"
+                                           "api.py:874] failed (exitcode: 1) local_rank: 2\n"})),
+              ElementsAre("first out-of-memory rank 2 0:10", "warning storage-failed rank 2 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({text + "[ERROR] [launch.py:325] exits with return code = -9"})),
+              ElementsAre("first killed 0:10", "warning storage-failed 0:1"));
+}
+
+TEST(Diagnosis, AnInterruptIsWhyALauncherEndsItsRanks) {
+  const std::string end =
+      "W0211 14:21:33.4 8 torch/distributed/elastic/agent/server/api.py:719] Received "
+      "Signals.SIGTERM death signal, shutting down workers\n";
+  const std::string interrupt = "[rank1]: KeyboardInterrupt\n\n\n";
+  EXPECT_THAT(Summary(ExplainTexts({end})), ElementsAre("first terminated 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({"^C\n" + end})), ElementsAre("first interrupted 0:2"));
+  EXPECT_THAT(Summary(ExplainTexts({end + interrupt})).front(), "first interrupted rank 1 0:2");
+  EXPECT_THAT(Summary(ExplainTexts({interrupt + "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT "
+                                                "2025-01-01T20:00:00 DUE TO TIME LIMIT ***\n"}))
+                  .front(),
+              "first time-limit rank 1 0:4");
+  EXPECT_THAT(Summary(ExplainTexts({interrupt + "FileNotFoundError: pymp-1\n"})).front(),
+              "first interrupted rank 1 0:1");
+  EXPECT_THAT(Summary(ExplainTexts({"Traceback (most recent call last):\n"
+                                    "  File \"/a/t.py\", line 5, in <module>\n"
+                                    "KeyboardInterrupt\n\n"
+                                    "During handling of the above exception, another exception "
+                                    "occurred:\n\n"
+                                    "Traceback (most recent call last):\n"
+                                    "  File \"/a/t.py\", line 9, in <module>\n"
+                                    "SignalException: Process 40 got signal: 15\n"})),
+              ElementsAre("first interrupted 0:9"));
+}
+
+TEST(Diagnosis, WhatTheLauncherToldARankIsNotWhyItEnded) {
+  EXPECT_THAT(Summary(ExplainTexts({"W0302 10:43:09.1 40 api.py:900] Sending process 77 closing "
+                                    "signal SIGTERM\n"
+                                    "[rank0]: SignalException: Process 77 got signal: 15\n"
+                                    "[rank1]: ZeroDivisionError: division by zero\n\n\n"
+                                    "E0302 10:43:09.4 40 api.py:869] failed (exitcode: 1) "
+                                    "local_rank: 1 (pid: 78)\n"}))
+                  .front(),
+              "first python-exception rank 1 0:3");
+}
+
+TEST(Diagnosis, WhatAProgramRaisesAsItIsToldToEndIsNoCause) {
+  EXPECT_THAT(Summary(ExplainTexts({"W0302 10:43:09.1 1 api.py:719] Received Signals.SIGTERM death "
+                                    "signal, shutting down workers\n"
+                                    "FileNotFoundError: [Errno 2] No such file or directory\n"}))
+                  .front(),
+              "first terminated 0:1");
+}
+
+TEST(Diagnosis, AShellsWordIsALineOfItsOwn) {
+  EXPECT_THAT(Summary(ExplainTexts({"step 1\nKilled\n"})), ElementsAre("first killed 0:2"));
+  EXPECT_THAT(Summary(ExplainTexts({"Killed two birds\n"})), IsEmpty());
+}
+
+TEST(Diagnosis, AnEndThatCameBeforeASignalIsntExplainedByIt) {
+  EXPECT_THAT(Summary(ExplainTexts({"[launch.py:325] exits with return code = -11\n"
+                                    "Received 15 death signal, shutting down workers\n"}))
+                  .front(),
+              "first program-crash 0:1");
+}
+
+TEST(Diagnosis, RecordsOfAContainerRuntimeAreTheLinesThatTheyHold) {
+  const auto record = [](std::string_view line) {
+    return Concat(R"({"log":")", line, R"(\n","stream":"stderr","time":"2026-01-01T12:08:32.5Z"})",
+                  "\n");
+  };
+  EXPECT_THAT(Summary(ExplainTexts({record("[rank1]: Traceback (most recent call last):") +
+                                    record(R"([rank1]:   File \"/a/t.py\", line 5, in <module>)") +
+                                    record("[rank1]: KeyError: 'lr'") + record("bye")})),
+              ElementsAre("first python-exception rank 1 0:3"));
+}
+
+TEST(Diagnosis, AnExceptionWithoutFramesIsSurvivedOnceItTrains) {
+  const std::string shell =
+      "CommandNotFoundError: Your shell has not been properly configured\n\n\n";
+  EXPECT_THAT(Summary(ExplainTexts({shell})), ElementsAre("first python-exception 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({shell + "step 1 loss 2.3\nslurmstepd: error: *** JOB 7 ON a "
+                                            "CANCELLED AT 2022-04-14T16:20:46 DUE TO TIME LIMIT "
+                                            "***\n"}))
+                  .front(),
+              "first time-limit 0:5");
+}
+
+TEST(Diagnosis, ADeviceThatFailedIsWhyAProgramWithoutTimesFailedOnIt) {
+  EXPECT_THAT(
+      Summary(ExplainTexts({"[rank6]: RuntimeError: CUDA error: unspecified launch failure\n\n"
+                            "[Sat Oct 11 01:14:02 2025] perf: interrupt took too long\n"
+                            "[Sat Oct 11 02:51:36 2025] NVRM: Xid (PCI:0000:bb:00): 79, "
+                            "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"}))
+          .front(),
+      testing::StartsWith("first gpu-fault"));
+}
+
+TEST(Diagnosis, AFabricThatIsDownIsWhyTheProgramSeesNoGpu) {
+  EXPECT_THAT(Summary(ExplainTexts({"a.py:174: UserWarning: CUDA initialization: Unexpected error "
+                                    "from cudaGetDeviceCount(). Error 802: system not yet "
+                                    "initialized\n"
+                                    "ValueError: Your setup doesn't support bf16/gpu.\n"}))
+                  .front(),
+              "first gpu-fabric-down 0:1");
+}
+
+TEST(Diagnosis, AnEndWithoutAWordComesOfWhatWasSaidBefore) {
+  const std::string failed =
+      "E0611 08:03:45.771000 311 torch/distributed/elastic/multiprocessing/api.py:874] failed "
+      "(exitcode: 1) local_rank: 0 (pid: 402)\n";
+  EXPECT_THAT(Summary(ExplainTexts({Concat("2025-06-11 08:03:41 libfabric:402:1749629021::efa:cq:"
+                                           "efa_rdm_cq_handle_error():81<warn> err: 103 (4126)\n",
+                                           failed)}))
+                  .front(),
+              "first handshake-failed rank 0 0:1");
+}
+
+TEST(Diagnosis, AProbeThatFailedOnceEndedNothing) {
+  const std::string probe =
+      "  Warning  Unhealthy  9m  kubelet  Liveness probe failed: context deadline exceeded\n";
+  EXPECT_THAT(Summary(ExplainTexts({probe + "      Reason:       OOMKilled\n"})).front(),
+              "first host-out-of-memory 0:2");
+  EXPECT_THAT(Summary(ExplainTexts({probe + "      Exit Code:    143\n"})).front(),
+              "first probe-failed 0:1");
+}
+
+TEST(Diagnosis, WhoeverTrainedTogetherCouldLogIn) {
+  const std::string gone = "pdsh@launcher: worker-1: ssh exited with exit code 255\n";
+  EXPECT_THAT(Summary(ExplainTexts({gone})), ElementsAre("first launcher-unreachable 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({"worker-0: step 1 loss 2.2\n" + gone})),
+              ElementsAre("first peer-lost 0:2"));
+}
+
 TEST(Diagnosis, HowARankEndedSaysNothingBesideWhatItSaidOfWhy) {
   EXPECT_THAT(Summary(ExplainTexts({"[rank1]: ValueError: x\n"
                                     "  rank      : 1 (local_rank: 1)\n  exitcode  : -6 (pid: 7)\n"

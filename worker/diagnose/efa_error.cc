@@ -105,8 +105,10 @@ std::optional<int64_t> ErrorNumber(std::string_view line) {
       const bool unreachable = NumberAfter(line.substr(at), kRequest) == EHOSTUNREACH;
       return unreachable ? kUnreachable : kUnknownError;
     }
-    // Old versions of the plugin give words only.
-    return NumberAfter(line.substr(at), "Error: ").value_or(kUnknownError);
+    if (const auto error = NumberAfter(line.substr(at), "Error: ")) return error;
+    // Old versions of the plugin give words only. What NCCL repeats of the line ends before them.
+    const bool words = line.substr(at).find("Error: ") != std::string_view::npos;
+    return words ? std::optional<int64_t>(kUnknownError) : std::nullopt;
   }
   if (const auto number = NumberAfter(line, "EFA internal error: (")) return number;
   const bool logged = line.find("libfabric:") != std::string_view::npos &&

@@ -101,6 +101,7 @@ TEST(EfaError, OtherLinesAreNone) {
   EXPECT_FALSE(
       ReadFailedRequest("libfabric:7:1708520807::core:core:fi_getinfo_():1392<warn> (22)"));
   EXPECT_FALSE(ReadFailedRequest("EFA internal error: ("));
+  EXPECT_FALSE(ReadFailedRequest("NET/OFI Request 0x7f completed with error. RC: 103."));
 }
 
 }  // namespace

@@ -53,7 +53,8 @@ size_t CollectorsTime(std::string_view text, LineHead* /*head*/) {
     for (const std::string_view stream : {" stdout F ", " stderr F ", " stdout P ", " stderr P "}) {
       if (text.substr(end).starts_with(stream)) return end + stream.size();
     }
-    return text[end - 1] == 'Z' || text.substr(19, end - 19).find_first_of("+-") != text.npos
+    const std::string_view zone = text.substr(19, end - 19);
+    return zone.ends_with('Z') || zone.ends_with("Z:") || zone.find_first_of("+-") != zone.npos
                ? end + 1
                : 0;
   }
@@ -113,14 +114,24 @@ size_t SrunTask(std::string_view text, LineHead* head) {
   return blanks + digits + 2;
 }
 
+// "[1,3]<stderr>:" of mpirun, "[3]<stderr>:" of horovodrun, perhaps after "Mon Jan  5 10:00:00
+// 2026".
 size_t MpirunRank(std::string_view text, LineHead* head) {
-  if (!text.starts_with('[')) return 0;
-  const size_t comma = 1 + DigitsAt(text.substr(1));
-  if (comma == 1 || !text.substr(comma).starts_with(',')) return 0;
-  const size_t end = comma + 1 + DigitsAt(text.substr(comma + 1));
+  constexpr size_t kDate = sizeof("Mon Jan  5 10:00:00 2026") - 1;
+  const bool dated = text.size() > kDate && text[kDate] == '[' && text[3] == ' ' &&
+                     text[13] == ':' && text[16] == ':';
+  const size_t begin = dated ? kDate : 0;
+  if (!text.substr(begin).starts_with('[')) return 0;
+  size_t number = begin + 1;
+  size_t end = number + DigitsAt(text.substr(number));
+  if (end > number && text.substr(end).starts_with(',')) {
+    number = end + 1;
+    end = number + DigitsAt(text.substr(number));
+  }
+  if (end == number) return 0;
   for (const std::string_view stream : {"]<stderr>:", "]<stdout>:"}) {
     if (!text.substr(end).starts_with(stream)) continue;
-    head->rank = RankNumber(text.substr(comma + 1));
+    head->rank = RankNumber(text.substr(number));
     return end + stream.size();
   }
   return 0;
@@ -167,6 +178,33 @@ size_t Host(std::string_view text, LineHead* head) {
   return text.size() - rest.size();
 }
 
+// Whether a line surely begins here: one of a traceback, a launcher's, or an exception.
+bool BeginsLine(std::string_view text) {
+  const size_t colon = text.substr(0, 80).find_first_of(": ");
+  const std::string_view word = text.substr(0, colon);
+  const bool glog = text.size() > 2 && (text[0] == 'W' || text[0] == 'E' || text[0] == 'I') &&
+                    IsDigitChar(text[1]) && IsDigitChar(text[2]);
+  return text.starts_with("  ") || text.starts_with('[') || text.starts_with('{') ||
+         text.starts_with("^C") || text.ends_with("Traceback (most recent call last):") || glog ||
+         ((colon == text.npos || text[colon] == ':') &&
+          (word.ends_with("Error") || word.ends_with("Exception") || word.ends_with("Interrupt")));
+}
+
+// "node2: " of pdsh: letters and a number, which a program's own words may look like as well.
+size_t ShortHost(std::string_view text, LineHead* /*head*/) {
+  constexpr size_t kLongest = 16;
+  const size_t colon = text.substr(0, kLongest).find(": ");
+  if (colon == std::string_view::npos || colon < 3 || !IsDigitChar(text[colon - 1])) return 0;
+  const std::string_view name = text.substr(0, colon);
+  const auto number = std::ranges::find_if(name, IsDigitChar);
+  const auto letters = static_cast<size_t>(number - name.begin());
+  const bool named =
+      letters > 1 &&
+      std::ranges::all_of(name.substr(0, letters), [](char c) { return c >= 'a' && c <= 'z'; }) &&
+      std::ranges::all_of(name.substr(letters), IsDigitChar);
+  return named && BeginsLine(text.substr(colon + 2)) ? colon + 2 : 0;
+}
+
 // "train-3 pytorch " of stern, at the beginning of a line; a program's own words may look like it,
 // so the name is believed before what surely begins a line.
 size_t SternPod(std::string_view text, LineHead* head) {
@@ -186,18 +224,30 @@ size_t SternPod(std::string_view text, LineHead* head) {
   return text.size() - body.size();
 }
 
-constexpr std::array<Prefix, 7> kPrefixes = {CollectorsTime, TorchRank, SrunTask, MpirunRank,
-                                             KubectlPod,     RayWorker, Host};
+constexpr std::array<Prefix, 8> kPrefixes = {CollectorsTime, TorchRank, SrunTask, MpirunRank,
+                                             KubectlPod,     RayWorker, Host,     ShortHost};
+
+// "2024-09-30 05:40:44.810923: E external/xla/..." of XLA, from the letter on; otherwise `body`.
+std::string_view WithoutXlaTime(std::string_view body) {
+  constexpr size_t kTime = sizeof("2024-09-30 05:40:44.810923: ") - 1;
+  const bool timed = body.size() > kTime + 2 && body[4] == '-' && body[10] == ' ' &&
+                     body[13] == ':' && body[19] == '.' && body.substr(26, 2) == ": " &&
+                     body[kTime + 1] == ' ';
+  return timed ? body.substr(kTime) : body;
+}
 
 // "[E302 10:44:12.7 ProcessGroupNCCL.cpp:685]", "[W socket.cpp:464]", "E0302 10:41:18.826000 7 ..."
 Severity GlogSeverity(std::string_view body) {
+  const std::string_view after_time = WithoutXlaTime(body);
+  const bool xla = after_time.size() != body.size();
+  body = after_time;
   const bool bracket = ConsumePrefix(&body, "[");
   if (body.size() < 6) return Severity::kUnsaid;
   const size_t digits = DigitsAt(body.substr(1));
   const bool dated = (digits == 3 || digits == 4) && body[digits + 1] == ' ';
   const bool undated = bracket && digits == 0 && body[1] == ' ' &&
                        body.substr(0, 60).find(".cpp:") != std::string_view::npos;
-  if (!dated && !undated) return Severity::kUnsaid;
+  if (!dated && !undated && !xla) return Severity::kUnsaid;
   switch (body[0]) {
     case 'I':
       return Severity::kInfo;

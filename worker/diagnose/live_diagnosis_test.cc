@@ -55,6 +55,39 @@ TEST(LiveDiagnosis, AnEndExplainsWhatNothingElseExplains) {
   EXPECT_EQ(diagnosis.Verdict()->rank, 2);
 }
 
+// Launchers look at their processes every few seconds.
+TEST(LiveDiagnosis, ALauncherTellsOfTheKilledRankLaterThanOthersMissIt) {
+  for (const int seconds : {1, 8, 30}) {
+    LiveDiagnosis diagnosis("train-0");
+    const LiveDiagnosis::Output launcher = {};
+    for (const char* line :
+         {"Traceback (most recent call last):", "  File \"/workspace/train.py\", line 89, in main",
+          "RuntimeError: [./gloo/transport/tcp/pair.cc:589] Read error "
+          "[127.0.0.1]:43915: Connection reset by peer"}) {
+      diagnosis.Read(launcher, At(10), line);
+    }
+    for (const char* line :
+         {"WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 31193 closing "
+          "signal SIGTERM",
+          "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 3 "
+          "(pid: 31189) of binary: /usr/bin/python3",
+          "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+          "======================================================", "train.py FAILED",
+          "------------------------------------------------------", "Failures:",
+          "  <NO_OTHER_FAILURES>", "------------------------------------------------------",
+          "Root Cause (first observed failure):", "[0]:", "  time      : 2026-02-02_02:40:18",
+          "  host      : localhost", "  rank      : 3 (local_rank: 3)",
+          "  exitcode  : -9 (pid: 31189)", "  error_file: <N/A>",
+          "  traceback : Signal 9 (SIGKILL) received by PID 31189",
+          "======================================================"}) {
+      diagnosis.Read(launcher, At(10 + seconds), line);
+    }
+    diagnosis.Ended(std::nullopt, {.exit_code = 1}, At(11 + seconds));
+    EXPECT_EQ(CauseOfVerdict(diagnosis), "killed") << seconds;
+    EXPECT_EQ(diagnosis.Verdict()->rank, 3) << seconds;
+  }
+}
+
 TEST(LiveDiagnosis, AnEndWithoutAWordIsToldWithTheLastLine) {
   LiveDiagnosis diagnosis("train-0");
   diagnosis.Read({.rank = 5, .is_error = false}, At(1), "loading shard 7");

@@ -8,6 +8,7 @@
 #include "worker/diagnose/efa_error.h"
 #include "worker/diagnose/failure.h"
 #include "worker/diagnose/gpu_memory.h"
+#include "worker/diagnose/kubernetes_line.h"
 #include "worker/diagnose/text.h"
 #include "worker/diagnose/xid.h"
 
@@ -21,85 +22,16 @@ constexpr size_t kMaxRemembered = 4096;
 constexpr size_t kMaxProcesses = 1024;  // more than that share one
 constexpr int kMaxRank = 1'000'000;
 constexpr int kNoRank = -1;
+// What the end that a key of the terminal asked for writes, in between.
+constexpr int64_t kLinesOfInterrupt = 100;
+// Between a process's end and its launcher's word on it.
+constexpr absl::Duration kLongestDying = absl::Minutes(1);
 // Steps after an error that show that it ended nothing, and after which even an end has its own
 // reason.
 constexpr int64_t kStepsOfSurvivors = 5;
 constexpr int64_t kStepsOfPlainWords = 3;
 constexpr int64_t kStepsOfRetries = 1;
-constexpr int64_t kStepsOfAnotherStory = 50;
-
-// Whether "Warning  NodeNotReady  pod/train-3 ..." names an object after the reason.
-bool NamesObject(std::string_view event) {
-  event = StripBlanks(event.substr(event.find(' ')));
-  event = StripBlanks(event.substr(std::min(event.find(' '), event.size())));
-  const std::string_view object = event.substr(0, event.find(' '));
-  constexpr std::array<std::string_view, 5> kKinds = {"pod/", "node/", "job/", "pytorchjob/",
-                                                      "jobset/"};
-  return absl::c_any_of(kKinds, [&](std::string_view kind) { return object.starts_with(kind); });
-}
-
-// Whether a line is an event as kubectl prints it, described or listed: its type is its first word,
-// or stands in a column of its own after the age, or after the namespace and the age, or, after
-// whatever a collector wrote, before a reason and an object.
-bool IsEvent(std::string_view line) {
-  for (int word = 0; word < 5; ++word) {
-    const size_t blanks = std::min(line.find_first_not_of(" \t"), line.size());
-    line.remove_prefix(blanks);
-    const bool column = word == 0 || (blanks >= 2 && word < 3);
-    const bool type = line.starts_with("Normal ") || line.starts_with("Warning ");
-    if (type && (column || NamesObject(line))) return true;
-    line.remove_prefix(std::min(line.find(' '), line.size()));
-  }
-  return false;
-}
-
-// "train-0   0/1   RunContainerError   3 (2m ago)   5m", with or without the namespace before it,
-// as kubectl lists pods.
-bool IsListedPod(std::string_view line) {
-  for (int word = 0; word < 3; ++word) {
-    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-    const std::string_view ready = line.substr(0, line.find(' '));
-    const size_t slash = ready.find('/');
-    if (word > 0 && slash != std::string_view::npos && ready.size() <= 7 &&
-        ready.find_first_not_of("0123456789/") == std::string_view::npos) {
-      return true;
-    }
-    line.remove_prefix(ready.size());
-  }
-  return false;
-}
-
-// Whether a line is of an object's status, as kubectl describes or lists it.
-bool IsStatusLine(std::string_view line) {
-  constexpr std::array<std::string_view, 5> kKeys = {
-      "Reason:", "Message:", "Status:", "State:", "Exit Code:"};
-  const std::string_view stripped = StripBlanks(line);
-  return absl::c_any_of(kKeys, [&](std::string_view key) { return stripped.starts_with(key); }) ||
-         line.find("kubelet") != std::string_view::npos || IsListedPod(line);
-}
-
-// The NAME of "pod/NAME" in an event's column of its own, as kubectl lists them, or that of a pod
-// that it lists, or "node/NAME"; empty otherwise.
-std::string_view ListedObject(std::string_view line) {
-  const bool pod = IsListedPod(line);
-  line = StripBlanks(line);
-  // Those that it describes say no object.
-  if (line.starts_with("Normal ") || line.starts_with("Warning ")) return {};
-  std::string_view before;
-  for (int word = 0; word < 6 && !line.empty(); ++word) {
-    const std::string_view here = line.substr(0, line.find(' '));
-    const size_t slash = here.find('/');
-    const std::string_view kind = here.substr(0, slash);
-    if (pod && slash != here.npos) return before;
-    if (slash != here.npos && kind == "node") return here;
-    if (slash != here.npos && (kind == "pod" || kind.ends_with("job"))) {
-      return here.substr(slash + 1);
-    }
-    before = here;
-    line = StripBlanks(line.substr(here.size()));
-  }
-  return {};
-}
+constexpr int64_t kStepsOfAnotherStory = 10;
 
 // What the names of one job's pods begin with.
 std::string FamilyOf(std::string_view name) { return std::string(name.substr(0, name.find('-'))); }
@@ -170,11 +102,37 @@ std::optional<Observation> ShownBy(std::string_view text, TextKind kind) {
 bool IsLaunchersOwn(std::string_view text) {
   return text.find("ChildFailedError") != std::string_view::npos ||
          text.find("ProcessRaisedException") != std::string_view::npos ||
+         text.find("died because of an error raised in its creation task") !=
+             std::string_view::npos ||
+         text.find("Please inspect the previous error messages for a cause") !=
+             std::string_view::npos ||
          text.starts_with("SystemExit") || text.starts_with("subprocess.CalledProcessError");
 }
 
-// What an exception shows: the last of its chain, or else the earliest that says why.
+// From `a` to `b`; one of them may have no year.
+absl::Duration Since(const LineTime& a, const LineTime& b) {
+  const absl::Time from = a.has_year || !b.has_year ? a.time : WithYearNear(a.time, b.time);
+  const absl::Time to = b.has_year || !a.has_year ? b.time : WithYearNear(b.time, a.time);
+  return to - from;
+}
+
+// A line that begins so is no part of an exception's message.
+bool IsLaunchersWord(std::string_view body) {
+  constexpr std::array<std::string_view, 9> kWords = {
+      "pdsh@", "srun: ", "slurmstepd: ", "mpirun",        "(raylet",
+      "ssh: ", "^C",     "+ ",           "Connection to "};
+  return absl::c_any_of(kWords, [&](std::string_view word) { return body.starts_with(word); });
+}
+
+// What an exception shows: the last of its chain, or else the earliest that says why. What is
+// raised while a signal is handled came of it.
 std::optional<Observation> ShownBy(const Raised& raised) {
+  for (const std::string& text : raised.before) {
+    std::optional<Observation> signal = ShownBy(text, TextKind::kException);
+    const bool told =
+        signal && (signal->cause == CauseId::kInterrupted || signal->cause == CauseId::kTerminated);
+    if (told && !signal->is_result) return signal;
+  }
   std::optional<Observation> result = ShownBy(raised.text, TextKind::kException);
   if (result && !result->is_result) return result;
   for (const std::string& text : raised.before) {
@@ -196,8 +154,39 @@ bool IsOrigin(const Observation& seen) {
   return !seen.is_result && CauseOf(seen.cause).role == Role::kOrigin;
 }
 
-bool MayBeSameRank(const Observation& a, const Observation& b) {
-  return !a.rank || !b.rank || *a.rank == *b.rank;
+// What is done to a job from outside gives it time to end, in which it trains on.
+bool LeavesTimeToEnd(CauseId cause) {
+  return cause == CauseId::kProbeFailed || cause == CauseId::kPreempted ||
+         cause == CauseId::kTimeLimit || cause == CauseId::kNodeLost;
+}
+
+// What is tried again until all ranks are there, which a step shows that they are.
+bool IsOfRendezvous(const Observation& seen) {
+  const bool of_ranks = seen.cause == CauseId::kConnectionRefused ||
+                        seen.cause == CauseId::kPeerUnreachable ||
+                        seen.cause == CauseId::kNameNotFound;
+  return (seen.is_weak && of_ranks) || seen.cause == CauseId::kLauncherUnreachable;
+}
+
+// Whether the kernel killed a process a while before another one ended, of which it says nothing.
+bool IsKillOfAnother(const Observation& kill, const Observation& end) {
+  if (kill.cause != CauseId::kHostOutOfMemory && kill.cause != CauseId::kNodeOutOfMemory) {
+    return false;
+  }
+  const auto killed = NumberAfter(kill.text, "Killed process ");
+  if (!killed || kill.count > 1 || !kill.time || !end.time || !end.is_result) return false;
+  for (const std::string_view word : {"(pid: ", "PID ", " pid "}) {
+    const auto ended = NumberAfter(end.text, word);
+    if (ended) return *ended != *killed && end.time->time - kill.time->time > kLongestDying;
+  }
+  return false;
+}
+
+// An end that needs no reason that was told long before.
+bool IsEndByItself(CauseId cause) {
+  return cause == CauseId::kKilled || cause == CauseId::kProgramCrash ||
+         cause == CauseId::kDataWorkerDied || cause == CauseId::kTerminated ||
+         cause == CauseId::kInterrupted;
 }
 
 }  // namespace
@@ -210,6 +199,10 @@ bool IsNoticedByOther(const Observation& end, const Observation& seen) {
   // Who gave up waiting may be killed, or crash, as it ends.
   return CauseOf(seen.cause).role == Role::kEcho ||
          (IsHang(seen.cause) && (worker_died || end.line < seen.line));
+}
+
+bool MayBeSameRank(const Observation& a, const Observation& b) {
+  return !a.rank || !b.rank || *a.rank == *b.rank;
 }
 
 bool IsHang(CauseId cause) {
@@ -238,6 +231,8 @@ LogReader::LogReader(std::string file) { facts_.file = std::move(file); }
 
 void LogReader::Read(int64_t number, std::string_view text, std::optional<absl::Time> came) {
   came_ = came;
+  const std::string written = WrittenIn(text);
+  if (!written.empty()) text = written;
   std::string plain;
   if (text.find('\x1B') != std::string_view::npos) {
     plain = Printable(text, text.size() * 3 + 3);
@@ -245,6 +240,7 @@ void LogReader::Read(int64_t number, std::string_view text, std::optional<absl::
   }
   Line line{.number = number, .text = text, .head = HeadOf(text), .is_event = IsEvent(text)};
   if (!line.is_event) line.time = TimeOf(text);
+  if (line.time) SettleTime(&*line.time);
   directory_.Read(text);
   ReadRank(&line);
   ReadSection(text);
@@ -253,6 +249,7 @@ void LogReader::Read(int64_t number, std::string_view text, std::optional<absl::
   in_summary_ = ReadSummary(line.head.body);
   if (!in_summary_) ReadWriter(line);
   ReadEnd(text);
+  if (line.head.body.starts_with("^C") || text.ends_with("^C")) interrupt_ = number;
   facts_.progress.Read(text);
   ReadRecovery(line);
   const bool of_traceback = ReadTraceback(line);
@@ -314,12 +311,26 @@ void LogReader::AddLine(const Line& line) {
     }
   }
   std::optional<Observation> observation = ShownBy(line.text, line.Kind());
+  // A shell's whole word on it.
+  if (!observation && StripBlanks(line.head.body) == "Killed") {
+    observation = Observation{.cause = CauseId::kKilled, .is_result = true};
+  }
   if (!observation) {
     if (line.head.rank && line.head.severity <= Severity::kInfo) {
       at_work_[*line.head.rank] = line.number;
     }
     return;
   }
+  // Who has trained together could log in; now something there is gone.
+  const bool was_there = line.text.find("exit code 255") != line.text.npos ||
+                         line.text.find("has lost communication") != line.text.npos;
+  if (observation->cause == CauseId::kLauncherUnreachable && was_there && Steps() > 0) {
+    observation->cause = CauseId::kPeerLost;
+  }
+  // The kubelet's last word on it, not one of several.
+  const bool is_killed = observation->cause == CauseId::kProbeFailed &&
+                         line.text.find(" probe, will be ") != line.text.npos;
+  observation->is_weak = observation->is_weak && !is_killed;
   observation->is_plain = observation->is_plain && line.Kind() == TextKind::kMessage &&
                           line.head.severity == Severity::kUnsaid;
   observation->line = line.number;
@@ -329,6 +340,7 @@ void LogReader::AddLine(const Line& line) {
     observation->rank_is_index = line.head.rank_is_index;
   }
   if (observation->host.empty()) observation->host = host_.empty() ? PlaceOf(line) : host_;
+  observation->is_result = observation->is_result || IsToldByLauncher(*observation);
   observation->is_event = line.is_event;
   observation->is_listed = !line.object.empty();
   observation->is_root = in_root_ && observation->is_result;
@@ -353,11 +365,11 @@ bool LogReader::ReadTraceback(const Line& line) {
   // "ncclSystemError: ..." is the second line of PyTorch's message.
   const Pattern* pattern =
       body.starts_with("nccl") ? nullptr : FindPattern(body, TextKind::kMessage);
-  const bool apart = line.is_event || line.is_status || in_summary_ ||
-                     (line.time.has_value() && body == line.text) ||
-                     line.head.severity != Severity::kUnsaid || IsProgress(body) ||
-                     body.starts_with("====") || body.starts_with("----") ||
-                     (pattern != nullptr && pattern->kind == RowKind::kResult);
+  const bool apart =
+      line.is_event || line.is_status || in_summary_ ||
+      (line.time.has_value() && body == line.text) || line.head.severity != Severity::kUnsaid ||
+      IsProgress(body) || body.starts_with("====") || body.starts_with("----") ||
+      IsLaunchersWord(body) || (pattern != nullptr && pattern->kind == RowKind::kResult);
   bool raises_anew = !process.reader.HasRaised();
   const bool taken = process.reader.Read(line.number, body, apart);
   while (const std::optional<Raised> raised = process.reader.Take()) {
@@ -409,6 +421,7 @@ bool LogReader::ReadQuotedTraceback(const Line& line) {
 }
 
 void LogReader::AddRaised(const Raised& raised, const Process& process) {
+  if (raised.in_teardown && raised.before.empty()) return;
   std::optional<Observation> observation = ShownBy(raised);
   if (!observation) return;
   // Checkpoints are of the same formats, but no data worker reads them.
@@ -418,10 +431,14 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   if (of_data && observation->cause == CauseId::kCheckpointCorrupt) {
     observation->cause = CauseId::kDataCorrupt;
   }
+  if (raised.in_data_loading && observation->cause == CauseId::kPythonException) {
+    observation->cause = CauseId::kDataLoadingFailed;
+  }
   observation->is_plain = false;
   // What a program caught and warned of, or prints of a module that it can do without.
   observation->is_weak = observation->is_weak || process.is_quiet ||
                          (observation->cause == CauseId::kModuleMissing && !raised.has_frames);
+  observation->is_bare = observation->cause == CauseId::kPythonException && !raised.has_frames;
   if (observation->is_weak && !process.rank) {
     observation->last_line = raised.line;
     observation->progress_before = process.steps_before;
@@ -441,14 +458,26 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   // Of a worker that another process tells of.
   if (!observation->rank) observation->rank = directory_.Find(raised.text);
   if (observation->host.empty()) observation->host = process.host;
-  observation->time = process.time_after;
-  observation->time_is_near = process.time_after && !came_;
+  observation->is_result = observation->is_result || IsToldByLauncher(*observation);
+  // After all that has a time.
+  const bool in_the_end = ended_ && raised.line > last_timed_ && latest_ && !came_;
+  observation->time = in_the_end ? latest_ : process.time_after;
+  observation->time_is_near = observation->time && !came_;
   Add(*std::move(observation));
+}
+
+// A time in whole seconds, as launchers write them, after one in parts of that second.
+void LogReader::SettleTime(LineTime* time) const {
+  if (!last_time_ || time->time != absl::FromUnixSeconds(absl::ToUnixSeconds(time->time))) return;
+  const absl::Duration before = Since(*time, *last_time_);
+  if (before > absl::ZeroDuration() && before < absl::Seconds(1)) *time = *last_time_;
 }
 
 void LogReader::ReadTime(const Line& line) {
   if (!line.time) return;
   last_time_ = line.time;
+  last_timed_ = line.number;
+  if (!latest_ || Since(*latest_, *line.time) > absl::ZeroDuration()) latest_ = line.time;
   FillTimes(*line.time);
   for (const std::string& source : undated_) processes_[source].time_after = line.time;
   undated_.clear();
@@ -510,6 +539,9 @@ bool LogReader::ReadSummary(std::string_view line) {
 // 7
 // ... exited on signal 6": the rank if the launcher says no more.
 void LogReader::ReadEnd(std::string_view line) {
+  if (line.find(" closing signal ") != std::string_view::npos) {
+    if (const auto pid = NumberAfter(line, "Sending process ")) Remember(*pid, &closed_);
+  }
   if (root_rank_) return;
   const bool torchrun = line.find("failed (exitcode: ") != std::string_view::npos;
   const bool mpirun = line.find("noticed that process rank ") != std::string_view::npos;
@@ -518,6 +550,13 @@ void LogReader::ReadEnd(std::string_view line) {
   if (!rank || *rank < 0 || *rank > kMaxRank) return;
   root_rank_ = static_cast<int>(*rank);
   root_is_local_ = torchrun;
+}
+
+// Whether a signal came from the launcher, which knows why.
+bool LogReader::IsToldByLauncher(const Observation& seen) const {
+  if (seen.cause != CauseId::kTerminated && seen.cause != CauseId::kInterrupted) return false;
+  const auto pid = NumberAfter(seen.text, "SignalException: Process ");
+  return pid && closed_.contains(*pid);
 }
 
 void LogReader::ReadWriter(const Line& line) {
@@ -565,10 +604,15 @@ int64_t LogReader::ProgressOf(std::optional<int> rank) const {
 
 // The steps that may show that something was survived: of a warning of no rank, anybody's.
 int64_t LogReader::ProgressAround(const Observation& seen) const {
-  return seen.is_weak && !seen.rank ? Steps() : ProgressOf(seen.rank);
+  const bool of_all = (seen.is_weak && !seen.rank) || seen.cause == CauseId::kLauncherUnreachable;
+  return of_all ? Steps() : ProgressOf(seen.rank);
 }
 
 void LogReader::Add(Observation observation) {
+  if (observation.cause == CauseId::kTerminated && !observation.is_event && interrupt_ > 0 &&
+      interrupt_ <= observation.line && observation.line - interrupt_ <= kLinesOfInterrupt) {
+    observation.cause = CauseId::kInterrupted;
+  }
   for (const auto& [recovery, object] : recovered_) {
     if (observation.cause == recovery->cause && (object.empty() || observation.host == object)) {
       return;
@@ -577,11 +621,29 @@ void LogReader::Add(Observation observation) {
   if (observation.last_line == 0) {
     observation.last_line = observation.line;
     observation.progress_before = ProgressAround(observation);
+    observation.all_before = Steps();
   }
   for (size_t i = section_start_; i < facts_.observations.size(); ++i) {
     Observation& seen = facts_.observations[i];
     if (!SameSource(seen, observation)) continue;
     seen.count += observation.count;
+    // What was survived once may end a job the next time.
+    if (seen.survived != observation.survived) {
+      if (seen.survived) {
+        observation.count = seen.count;
+        seen = std::move(observation);
+      }
+      return;
+    }
+    // Those of several processes are read to their ends in any order.
+    if (observation.line < seen.line) {
+      std::swap(seen.line, observation.line);
+      std::swap(seen.text, observation.text);
+      std::swap(seen.detail, observation.detail);
+      std::swap(seen.time, observation.time);
+      std::swap(seen.time_is_near, observation.time_is_near);
+      if (!seen.time) std::swap(seen.time, observation.time);
+    }
     if (seen.detail.empty()) seen.detail = std::move(observation.detail);
     if (seen.host.empty()) seen.host = std::move(observation.host);
     seen.rank_is_index = seen.rank_is_index && observation.rank_is_index;
@@ -592,6 +654,7 @@ void LogReader::Add(Observation observation) {
     seen.is_root = seen.is_root || observation.is_root;
     seen.last_line = std::max(seen.last_line, observation.last_line);
     seen.progress_before = std::max(seen.progress_before, observation.progress_before);
+    seen.all_before = std::max(seen.all_before, observation.all_before);
     return;
   }
   if (facts_.observations.size() >= kMaxObservations) {
@@ -630,24 +693,48 @@ void LogReader::DropStrangers() {
 void LogReader::MarkSurvivors() {
   const auto ends_after = [this](int64_t line, const Observation* of) {
     return absl::c_any_of(facts_.observations, [&](const Observation& other) {
+      // Who has done its work, and waits for others or serves them, is told to end.
+      if (of == nullptr && other.cause == CauseId::kTerminated) return false;
       return other.is_result && other.last_line > line &&
-             (of == nullptr || MayBeSameRank(*of, other));
+             (of == nullptr || (MayBeSameRank(*of, other) && !IsEndByItself(other.cause)));
+    });
+  };
+  // What came after more steps is why it ended.
+  const auto writers = static_cast<int64_t>(std::max<size_t>(progress_.size(), 1));
+  const auto is_explained = [&](const Observation& of) {
+    return absl::c_any_of(facts_.observations, [&](const Observation& other) {
+      return (!other.is_result || IsEndByItself(other.cause)) && !other.is_event &&
+             !other.is_weak && CauseOf(other.cause).role != Role::kWarning &&
+             other.line > of.last_line && MayBeSameRank(of, other) &&
+             (of.rank ? other.progress_before - of.progress_before
+                      : (other.all_before - of.all_before) / writers) >= kStepsOfSurvivors;
     });
   };
   const bool completed = completion_ > 0 && !ends_after(completion_, nullptr);
   const bool went_on = restart_ > 0 && Steps() - restart_steps_ >= kStepsOfSurvivors;
   for (Observation& seen : facts_.observations) {
-    if ((completed && seen.last_line < completion_) || (went_on && seen.last_line < restart_)) {
+    const bool told = seen.cause == CauseId::kTerminated;
+    if ((completed && (seen.last_line < completion_ || told)) ||
+        (went_on && seen.last_line < restart_)) {
       seen.survived = true;
       continue;
     }
     if (seen.is_result || seen.is_event) continue;
+    if (absl::c_any_of(facts_.observations,
+                       [&](const Observation& end) { return IsKillOfAnother(seen, end); })) {
+      seen.survived = true;
+      continue;
+    }
     const int64_t steps = ProgressAround(seen) - seen.progress_before;
-    const int64_t enough = seen.is_weak && IsOrigin(seen)      ? kStepsOfRetries
-                           : ends_after(seen.last_line, &seen) ? kStepsOfAnotherStory
-                           : seen.is_weak                      ? kStepsOfRetries
-                           : seen.is_plain                     ? kStepsOfPlainWords
-                                                               : kStepsOfSurvivors;
+    const int64_t enough = LeavesTimeToEnd(seen.cause)      ? kStepsOfAnotherStory
+                           : seen.is_weak && IsOrigin(seen) ? kStepsOfRetries
+                           : seen.is_bare && !seen.rank     ? kStepsOfRetries
+                           : IsOfRendezvous(seen)           ? kStepsOfRetries
+                           : ends_after(seen.last_line, &seen) && !is_explained(seen)
+                               ? kStepsOfAnotherStory
+                           : seen.is_weak  ? kStepsOfRetries
+                           : seen.is_plain ? kStepsOfPlainWords
+                                           : kStepsOfSurvivors;
     seen.survived = steps >= enough;
   }
 }
@@ -690,7 +777,11 @@ std::optional<int> LogReader::WriterOf(const Observation& observation) const {
   });
   if (ranks_.size() == 1 && !another && !noticed && !RootIsBeyondRanks()) return *ranks_.begin();
   const bool guess = root_is_guess_ && IsOrigin(observation);
-  if (ranks_.empty() && !guess) return root_rank_;
+  // Who was killed saw nothing of it.
+  const bool of_others = absl::c_any_of(facts_.observations, [&](const Observation& end) {
+    return end.is_root && IsNoticedByOther(end, observation);
+  });
+  if (ranks_.empty() && !guess && !of_others) return root_rank_;
   return std::nullopt;
 }
 
@@ -736,12 +827,13 @@ void LogReader::FillWriters() {
 }
 
 void LogReader::Finish() {
+  ended_ = true;
   for (auto& [source, process] : processes_) {
     while (const std::optional<Raised> raised = process.reader.Finish()) {
       AddRaised(*raised, process);
     }
   }
-  if (last_time_) FillTimes(*last_time_);
+  if (latest_) FillTimes(*latest_);
   if (!indices_differ_) ranks_.merge(indices_);
   for (Observation& seen : facts_.observations) {
     if (indices_differ_ && seen.rank_is_index) seen.rank.reset();

@@ -37,6 +37,7 @@ struct Observation {
   bool is_listed = false;     // by kubectl, among those of other objects, which `host` names
   bool is_result = false;     // RowKind::kResult
   bool is_weak = false;       // a warning, or words that may be one: it may have been survived
+  bool is_bare = false;       // an exception that no row knows, without frames: of a shell, perhaps
   bool is_root = false;       // a launcher says that this end came first
   bool is_plain = false;      // words in a line that doesn't say how bad it is
   bool survived = false;      // training went on after it
@@ -46,11 +47,15 @@ struct Observation {
   std::string peer_address = {};
   int64_t last_line = 0;        // the last such line
   int64_t progress_before = 0;  // lines of progress before that
+  int64_t all_before = 0;       // the same, of all ranks
 };
 
 // Whether `seen` is what another rank than the one that came to `end` tells of that: who loses its
 // peers, or waits for them, raises or aborts; it isn't killed.
 bool IsNoticedByOther(const Observation& end, const Observation& seen);
+
+// Whether both may be of one rank: they are unless they say otherwise.
+bool MayBeSameRank(const Observation& a, const Observation& b);
 
 // Whether somebody waited in vain.
 bool IsHang(CauseId cause);
@@ -92,10 +97,12 @@ class LogReader {
   };
 
   void Finish();
+  void SettleTime(LineTime* time) const;
   void ReadTime(const Line& line);
   void ReadSection(std::string_view line);
   bool ReadSummary(std::string_view line);
   void ReadEnd(std::string_view line);
+  bool IsToldByLauncher(const Observation& seen) const;
   void ReadCourse(const Line& line);
   void ReadRank(Line* line);
   void DistrustIndices();
@@ -131,7 +138,9 @@ class LogReader {
   std::set<int> indices_;        // those that only a launcher's count says
   bool indices_differ_ = false;  // that count is of something else
   std::set<std::string> hosts_;
-  std::optional<int> rank_;  // of the line that is being read
+  std::set<int64_t> closed_;  // processes that their launcher told to end
+  int64_t interrupt_ = 0;     // the last line in which a terminal shows Ctrl-C
+  std::optional<int> rank_;   // of the line that is being read
   std::string host_;
   bool in_summary_ = false;              // torchrun's, of who failed
   bool in_root_ = false;                 // of that, the part on who failed first
@@ -141,6 +150,9 @@ class LogReader {
   std::set<std::string> failure_times_;  // of the others that weren't stopped
   bool root_is_guess_ = false;           // others failed in the same second
   std::optional<LineTime> last_time_;
+  std::optional<LineTime> latest_;  // of all, while launchers tell of the past in the end
+  bool ended_ = false;              // the log
+  int64_t last_timed_ = 0;          // the last line with a time
   std::optional<absl::Time> came_;
   size_t untimed_ = 0;                        // observations from here on wait for the next time
   std::map<std::string, Process> processes_;  // by what their lines begin with

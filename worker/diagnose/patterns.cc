@@ -97,7 +97,8 @@ bool MayMatch(RowKind row, TextKind text) {
     case TextKind::kEvent:
       break;
   }
-  return row == RowKind::kShows || row == RowKind::kEvent || row == RowKind::kResult;
+  return row == RowKind::kShows || row == RowKind::kWarned || row == RowKind::kEvent ||
+         row == RowKind::kResult;
 }
 
 // Whether `text` begins with the first word and holds the others after it.

@@ -20,6 +20,8 @@ constexpr absl::Duration kClockSkew = absl::Seconds(5);
 // PyTorch's longest default timeout is 30 minutes; who notices later than this noticed another
 // thing.
 constexpr absl::Duration kLongestWait = absl::Minutes(35);
+// Launchers give ranks up to half a minute between the signal that they got and SIGTERM.
+constexpr absl::Duration kLongestFarewell = absl::Minutes(1);
 // What is tried again and warned of for longer than this has succeeded in between.
 constexpr absl::Duration kLongestRetries = absl::Minutes(35);
 
@@ -103,6 +105,19 @@ bool MayBeOfOneRank(const Observation& a, const Observation& b) {
   return !IsNoticedByOther(a, b) && !IsNoticedByOther(b, a);
 }
 
+// Whether `why` says nothing of how a process ended that had ended before, or by another hand.
+bool IsOfAnotherEnd(const Finding& end, const Finding& why) {
+  const CauseId ended = end.observation.cause;
+  const CauseId cause = why.observation.cause;
+  if (!end.observation.is_result) return false;
+  const bool told = ended == CauseId::kTerminated || ended == CauseId::kInterrupted;
+  if (cause == CauseId::kProbeFailed) return !told && why.observation.is_weak;
+  const bool before = end.file == why.file && end.observation.line < why.observation.line &&
+                      (!end.time || !why.time || *end.time <= *why.time);
+  const bool tells = cause == CauseId::kTerminated || cause == CauseId::kInterrupted;
+  return before && ((tells && !told) || RoleOf(why.observation) == Role::kEcho);
+}
+
 // How a rank ended says nothing beside what it, or its log, says of why.
 void DropResults(std::vector<Finding>* findings) {
   const auto of_one_source = [](const Finding& a, const Finding& b) {
@@ -117,7 +132,7 @@ void DropResults(std::vector<Finding>* findings) {
   }
   std::erase_if(*findings, [&](const Finding& finding) {
     return finding.observation.is_result && std::ranges::any_of(whys, [&](const Finding& why) {
-             return of_one_source(finding, why);
+             return of_one_source(finding, why) && !IsOfAnotherEnd(finding, why);
            });
   });
 }
@@ -170,19 +185,111 @@ absl::Duration Between(const Finding& a, const Finding& b) {
   return a.time && b.time ? *b.time - *a.time : absl::ZeroDuration();
 }
 
+// Why the cluster ends a pod or a job: by SIGTERM.
+bool IsReasonToEnd(CauseId cause) {
+  switch (cause) {
+    case CauseId::kProbeFailed:
+    case CauseId::kPreempted:
+    case CauseId::kTimeLimit:
+    case CauseId::kNodeLost:
+    case CauseId::kNodeMemoryLow:
+    case CauseId::kNodeStorageLow:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Whoever interrupts a launcher makes it end its ranks by SIGTERM, and whatever they raise as they
+// go.
+std::optional<bool> ReplacesInterrupt(const Finding& later, const Finding& first) {
+  const CauseId first_cause = first.observation.cause;
+  const CauseId later_cause = later.observation.cause;
+  if (first_cause == CauseId::kTerminated && later_cause == CauseId::kInterrupted) {
+    return Between(first, later) <= kLongestFarewell;
+  }
+  // Somebody who saw that a rank was gone.
+  const bool timed = first.time && later.time && !later.observation.time_is_near;
+  if (later_cause == CauseId::kInterrupted && !timed && first.file == later.file &&
+      first.observation.line < later.observation.line && !first.observation.is_result) {
+    return Strength(first) <= 1;
+  }
+  if (first_cause != CauseId::kInterrupted) return std::nullopt;
+  const bool goes =
+      later_cause == CauseId::kTerminated ||
+      (later.file == first.file && !later.observation.is_event && !IsReasonToEnd(later_cause) &&
+       later.observation.line > first.observation.line);
+  return goes ? std::optional(false) : std::nullopt;
+}
+
+// What is done to a job from outside, which its own processes don't bring about.
+bool IsFromOutside(const Observation& seen) {
+  if (IsReasonToEnd(seen.cause)) return true;
+  switch (seen.cause) {
+    case CauseId::kNodeOutOfMemory:
+    case CauseId::kHostOutOfMemory:
+    case CauseId::kGpuFault:
+    case CauseId::kInterrupted:
+      return true;
+    default:
+      return seen.is_event;
+  }
+}
+
+// What a program that was told to end raises as it goes.
+bool IsRaisedInGoing(const Finding& later, const Finding& first) {
+  const Observation& told = first.observation;
+  return told.cause == CauseId::kTerminated && !told.is_result && !told.is_event &&
+         later.file == first.file && later.observation.line > told.line &&
+         MayBeSameRank(told, later.observation) && !IsFromOutside(later.observation);
+}
+
+// A traceback has no time but that of the line after it, which may be what came of it.
+bool IsDatedByWhatCameOfIt(const Finding& cause, const Finding& first) {
+  const Observation& seen = cause.observation;
+  return cause.file == first.file && seen.line < first.observation.line && seen.time_is_near &&
+         !seen.is_result && !seen.is_weak && cause.time == first.time &&
+         Strength(cause) > Strength(first);
+}
+
+// Whether a rank ended without a word after another process had said what to change.
+bool IsSilentEndAfter(const Finding& end, const Finding& first) {
+  const Observation& seen = first.observation;
+  return end.observation.cause == CauseId::kProcessEnded && end.observation.is_result &&
+         RoleOf(seen) == Role::kReaction && CauseOf(seen.cause).exit_code < 128 && !seen.is_weak &&
+         end.file == first.file && Between(first, end) > absl::ZeroDuration();
+}
+
 // Whether `later` is rather what went wrong first than `first`, which was seen earlier.
 bool Replaces(const Finding& later, const Finding& first) {
-  const bool one_rank = MayBeOfOneRank(first.observation, later.observation);
-  if (one_rank && (Refines(later.observation, first.observation) ||
-                   IsDeviceUnder(later.observation, first.observation))) {
-    return Between(first, later) <= kClockSkew;
+  if (IsOfAnotherEnd(first, later)) return false;
+  if (IsOfAnotherEnd(later, first)) return true;
+  if (const auto replaces = ReplacesInterrupt(later, first)) return *replaces;
+  if (IsRaisedInGoing(later, first)) return false;
+  if (IsDatedByWhatCameOfIt(later, first)) return true;
+  if (first.observation.cause == CauseId::kTerminated && IsReasonToEnd(later.observation.cause)) {
+    return Between(first, later) <= kLongestFarewell;
   }
+  const bool one_rank = MayBeOfOneRank(first.observation, later.observation);
+  const bool under = IsDeviceUnder(later.observation, first.observation);
+  if (one_rank && (under || Refines(later.observation, first.observation))) {
+    // What a program raised has no time but its neighbours'.
+    const bool undated = under && first.observation.time_is_near;
+    return undated || Between(first, later) <= kClockSkew;
+  }
+  if (one_rank && Refines(first.observation, later.observation)) return false;
+  if (IsSilentEndAfter(later, first)) return false;
   // Of ends that a launcher saw at once, or of one rank's, one that says more.
   const bool of_one = first.observation.rank && first.observation.rank == later.observation.rank;
   if (first.observation.cause == CauseId::kProcessEnded && first.observation.is_result &&
       (!first.observation.is_root || of_one) && later.observation.is_result &&
-      Strength(later) == kOriginStrength && later.observation.cause != CauseId::kProcessEnded) {
+      Strength(later) == kOriginStrength && later.observation.cause != CauseId::kProcessEnded &&
+      later.observation.cause != CauseId::kLauncherUnreachable) {
     return Between(first, later) <= kClockSkew;
+  }
+  // Launchers look at their processes every few seconds.
+  if (later.observation.is_root && IsNoticedByOther(later.observation, first.observation)) {
+    return Between(first, later) <= kLongestFarewell;
   }
   if (later.observation.is_result && one_rank) return false;
   const bool retried = first.observation.is_weak && Strength(first) > 1;

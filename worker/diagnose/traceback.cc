@@ -57,6 +57,13 @@ bool IsExceptionName(std::string_view name) {
          absl::c_any_of(kEnds, [&](std::string_view end) { return last.ends_with(end); });
 }
 
+// Whether a line that ends a traceback may be its exception: "wandb: ..." and "srun: ..." are
+// others' words, which come where Python prints none, after SystemExit say.
+bool MayBeException(std::string_view name) {
+  return name.find('.') != std::string_view::npos ||
+         (!name.empty() && absl::ascii_isupper(static_cast<unsigned char>(name[0])));
+}
+
 bool IsInstalled(std::string_view path) {
   constexpr std::array<std::string_view, 7> kPlaces = {
       "site-packages/", "dist-packages/", "/lib/python3",   "<frozen",
@@ -74,6 +81,24 @@ std::string FrameIn(std::string_view body) {
   const std::string_view function =
       in == std::string_view::npos ? std::string_view() : StripBlanks(body.substr(in + 5));
   return Printable(Concat(path, ":", *line, function.empty() ? "" : " in ", function), kMaxWhere);
+}
+
+// A frame of what Python runs when it ends, or of logging, which prints what its handlers raise and
+// goes on.
+bool IsOfTeardown(std::string_view body) {
+  if (body.find("/logging/__init__.py\", line ") != body.npos && body.ends_with(", in emit")) {
+    return true;
+  }
+  constexpr std::array<std::string_view, 5> kFunctions = {
+      ", in _run_finalizers", ", in _exit_function", ", in _python_exit", ", in __del__",
+      ", in _run_exitfuncs"};
+  return absl::c_any_of(kFunctions, [&](std::string_view end) { return body.ends_with(end); });
+}
+
+bool IsOfDataLoading(std::string_view body) {
+  return body.find("torch/utils/data/") != body.npos &&
+         (body.ends_with(", in _process_data") || body.ends_with(", in _next_data") ||
+          body.ends_with(", in fetch"));
 }
 
 // The same of rich's "│ PATH:LINE in FUNCTION   │".
@@ -153,11 +178,13 @@ bool TracebackReader::ReadFrames(int64_t number, std::string_view body, bool apa
       body.starts_with("╰")) {
     std::string where = body.starts_with(kBar) ? FrameInBox(body) : FrameIn(body);
     if (!where.empty()) raised_.where = std::move(where);
+    raised_.in_data_loading |= IsOfDataLoading(body);
+    if (IsOfTeardown(body)) raised_.in_teardown = true;
     strays_ = 0;
     return true;
   }
   const std::string_view name = NameBefore(body);
-  if (!name.empty() && (!apart || IsExceptionName(name))) {
+  if (MayBeException(name) && (!apart || IsExceptionName(name))) {
     raised_.has_frames = true;
     Raise(number, body);
     return true;

@@ -20,6 +20,10 @@ struct Raised {
   // The same texts of the exceptions that it was raised from or while handling, the first one
   // first.
   std::vector<std::string> before;
+  // By what Python does as it ends, or as it writes a log line: nothing comes of it.
+  bool in_teardown = false;
+  // While PyTorch's DataLoader fetched a batch, by a worker of it or in the process itself.
+  bool in_data_loading = false;
   bool has_frames = false;
   // Of the process that torch.multiprocessing's spawn names.
   std::optional<int> process;

@@ -30,6 +30,54 @@ std::vector<Raised> Read(std::string_view text) {
   return all;
 }
 
+TEST(Traceback, KnowsWhatPythonRunsAsItEnds) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "/usr/lib/python3.10/multiprocessing/util.py", line 300, in _run_finalizers
+    finalizer()
+FileNotFoundError: [Errno 2] No such file or directory: 'pymp-1'
+Traceback (most recent call last):
+  File "/a/t.py", line 5, in run
+    finalize()
+ValueError: x)");
+  ASSERT_THAT(raised, SizeIs(2));
+  EXPECT_TRUE(raised[0].in_teardown);
+  EXPECT_FALSE(raised[1].in_teardown);
+}
+
+TEST(Traceback, WhatLoggingPrintsEndsNothing) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "/usr/lib/python3.10/logging/__init__.py", line 1103, in emit
+    stream.write(msg + self.terminator)
+BlockingIOError: [Errno 11] write could not complete without blocking)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_TRUE(raised[0].in_teardown);
+}
+
+TEST(Traceback, OthersWordsAreNoExceptionOfOneThatPrintsNone) {
+  EXPECT_THAT(Read(R"(Traceback (most recent call last):
+  File "/opt/launch/guard.py", line 21, in check
+    raise SystemExit("refusing to train on CPU")
+refusing to train on CPU
+wandb: View run trim-snow-9)"),
+              testing::IsEmpty());
+}
+
+TEST(Traceback, KnowsWhatIsRaisedWhileABatchIsFetched) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "/a/train.py", line 5, in run
+    batch = next(batches)
+  File "/opt/venv/lib/python3.9/site-packages/torch/utils/data/dataloader.py", line 1516, in _next_data
+    return self._process_data(data, worker_id)
+soundfile.LibsndfileError: <exception str() failed>
+Traceback (most recent call last):
+  File "/a/train.py", line 5, in run
+    batch = next(batches)
+ValueError: x)");
+  ASSERT_THAT(raised, SizeIs(2));
+  EXPECT_TRUE(raised[0].in_data_loading);
+  EXPECT_FALSE(raised[1].in_data_loading);
+}
+
 TEST(Traceback, NamesTheExceptionAndTheInnermostFrameOfUserCode) {
   const auto raised = Read(R"(step 1
 Traceback (most recent call last):

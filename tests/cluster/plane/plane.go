@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -492,17 +493,34 @@ func (p *Plane) await(what string, patience time.Duration, attempt func() error)
 	}
 }
 
-// freePorts returns loopback addresses that were free a moment ago. All are
-// held open until the last is chosen, so that they differ.
+// Below what Linux gives to whoever asks for any port, which would take one while its program is
+// down.
+const lowestPort, highestPort = 20000, 32000
+
+var claims sync.Map // of ports, kept open
+
+// freePorts returns loopback addresses that nothing listens on, and that no other case will be given
+// while this process lives.
 func freePorts(count int) ([]string, error) {
 	var addresses []string
-	for range count {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
+	for tries := 0; len(addresses) < count; tries++ {
+		if tries > 100*count {
+			return nil, fmt.Errorf("no %d ports are free between %d and %d", count, lowestPort, highestPort)
 		}
-		defer listener.Close()
-		addresses = append(addresses, listener.Addr().String())
+		port := lowestPort + rand.IntN(highestPort-lowestPort)
+		// Other runners look for ports at the same time: the name is taken until this process ends.
+		claim, err := net.Listen("unix", fmt.Sprintf("@muster-tests-port-%d", port))
+		if err != nil {
+			continue
+		}
+		claims.Store(port, claim)
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			continue
+		}
+		listener.Close()
+		addresses = append(addresses, address)
 	}
 	return addresses, nil
 }

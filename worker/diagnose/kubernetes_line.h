@@ -1,0 +1,30 @@
+// What Kubernetes writes: the lines in which kubectl shows objects and their events, and the
+// records in which a container's runtime keeps what that writes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace muster::worker {
+
+// Whether a line is an event as kubectl prints it, described or listed: its type is its first word,
+// or stands in a column of its own after the age, or after the namespace and the age, or, after
+// whatever a collector wrote, before a reason and an object.
+bool IsEvent(std::string_view line);
+
+// "train-0   0/1   RunContainerError   3 (2m ago)   5m", with or without the namespace before it,
+// as kubectl lists pods.
+bool IsListedPod(std::string_view line);
+
+// Whether a line is of an object's status, as kubectl describes or lists it.
+bool IsStatusLine(std::string_view line);
+
+// The NAME of "pod/NAME" in an event's column of its own, as kubectl lists them, or that of a pod
+// that it lists, or "node/NAME"; empty otherwise.
+std::string_view ListedObject(std::string_view line);
+
+// The line that a record of a container runtime's or a collector's holds, after its time:
+// {"log":"step 1\n","stream":"stderr","time":"2026-01-01T12:08:32.5Z"}. Empty if it is none.
+std::string WrittenIn(std::string_view text);
+
+}  // namespace muster::worker
