@@ -259,9 +259,9 @@ spec: {nodeSelector: {none: none}, containers: [{name: c, image: i}]}
 		Impersonate: rest.ImpersonationConfig{UserName: plane.ServiceAccount},
 	})
 	c.must(err)
-	_, err = muster.BatchV1().Jobs(c.Namespace).Patch(c.Context(), "job", types.MergePatchType, []byte(`{"status":{"active":1}}`), metav1.PatchOptions{}, "status")
+	_, err = muster.BatchV1().Jobs(c.Namespace).Patch(c.Context(), "job", types.MergePatchType, []byte(`{"status":{"active":2}}`), metav1.PatchOptions{}, "status")
 	if err == nil || !strings.Contains(err.Error(), "status: Muster's account") {
-		t.Errorf("the status of a job that isn't suspended: %v", err)
+		t.Errorf("status patch of a job: %v", err)
 	}
 	// Of a pod's only what scheduling has to say.
 	for patch, refused := range map[string]bool{
