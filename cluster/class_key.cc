@@ -71,6 +71,7 @@ std::string ClassKey(const kube::Pod& pod) {
     key.Text(port.protocol);
     key.Number(port.port);
   }
+  key.Number(spec.uses_resource_claims ? 1 : 0);
   if (!spec.persistent_volume_claims.empty()) {
     key.Text(pod.meta.name_space);
     for (const std::string& claim : spec.persistent_volume_claims) key.Text(claim);

@@ -16,10 +16,11 @@ namespace muster::cluster {
 NodeInfo ForecastOf(const kube::NodePool& pool);
 
 // What keeps a pool from making a node for a pod. In the order in which they are looked for, so
-// that of several pools the one with the largest came closest.
+// that of several pools the one with the largest came closest. The numbers are those of
+// muster.v1.ReasonCode.
 enum class PoolObstacle {
-  kOtherPool,  // the pod selects another NodePool
-  kLabel,      // nodeSelector or required node affinity, on any other label
+  kOtherPool = 120,  // the pod selects another NodePool
+  kLabel,            // nodeSelector or required node affinity, on any other label
   kZone,
   kCapacityType,
   kInstanceType,  // ... on the type, or its family, size, ...
@@ -29,8 +30,8 @@ enum class PoolObstacle {
   kEfaCount,
   kSize,  // cpu and memory
   kTaint,
-  kLimit,     // the pool's limit is below one pod's request
-  kUnusable,  // malformed, not ready or being deleted: none of the pod's doing
+  kLimit,           // the pool's limit is below one pod's request
+  kUnusable = 132,  // malformed, not ready or being deleted: none of the pod's doing
 };
 
 struct PoolRefusal {

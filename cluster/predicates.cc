@@ -156,6 +156,14 @@ bool HostPortsConflict(const kube::PodSpec& a, const kube::PodSpec& b) {
   return FindConflict(a, b) != nullptr;
 }
 
+bool MembersClash(const kube::PodSpec& a, const kube::PodSpec& b) {
+  return (a.uses_resource_claims && b.uses_resource_claims) || HostPortsConflict(a, b);
+}
+
+bool MayClash(const kube::PodSpec& spec) {
+  return spec.uses_resource_claims || !spec.host_ports.empty();
+}
+
 std::optional<Rejection> CheckClass(const Snapshot& snapshot, const kube::Pod& pod,
                                     const NodeInfo& info) {
   return CheckClassBy(snapshot, pod, info, Detail::kWritten,

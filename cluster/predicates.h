@@ -116,6 +116,11 @@ const kube::Taint* FirstUntoleratedTaint(const kube::PodSpec& spec,
                                          const std::vector<kube::Taint>& taints);
 // True if two pods can't be on one node because of these ports.
 bool HostPortsConflict(const kube::PodSpec& a, const kube::PodSpec& b);
+// Two members of one gang can't be planned on one node: because of these ports, or because both
+// have resource claims. What a node has for those isn't counted, so they are taken to need it all.
+bool MembersClash(const kube::PodSpec& a, const kube::PodSpec& b);
+// It may clash with others.
+bool MayClash(const kube::PodSpec& spec);
 
 // Equal keys: the same verdict from CheckClass and CheckRoom on every node. Members of a gang with
 // equal keys form a class.

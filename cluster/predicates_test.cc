@@ -442,6 +442,7 @@ TEST(ClassKey, IsEqualExactlyForPodsThatClassAndRoomTreatAlike) {
       [](kube::PodSpec& spec) { spec.host_ports = {{"", "TCP", 80}}; },
       [](kube::PodSpec& spec) { spec.host_ports = {{"", "UDP", 80}}; },
       [](kube::PodSpec& spec) { spec.persistent_volume_claims = {"data"}; },
+      [](kube::PodSpec& spec) { spec.uses_resource_claims = true; },
   };
   std::vector<std::string> keys = {ClassKey(base)};
   for (const auto& change : changes) {

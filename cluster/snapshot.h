@@ -118,6 +118,13 @@ class Snapshot {
   void RemovePersistentVolumeClaim(std::string_view full_name);
   void RemovePersistentVolume(std::string_view name);
   void RemoveStorageClass(std::string_view name);
+  void Remove(const kube::Node& node) { RemoveNode(node.meta.name); }
+  void Remove(const kube::DaemonSet& set) { RemoveDaemonSet(set.meta.uid); }
+  void Remove(const kube::PersistentVolumeClaim& claim) {
+    RemovePersistentVolumeClaim(claim.meta.FullName());
+  }
+  void Remove(const kube::PersistentVolume& volume) { RemovePersistentVolume(volume.meta.name); }
+  void Remove(const kube::StorageClass& storage) { RemoveStorageClass(storage.meta.name); }
 
   // Counts the pod on the node as if it were bound there, until Forget, until the pod is seen
   // bound (wherever), terminal, or gone, or until the node is gone. An assumption on a virtual node

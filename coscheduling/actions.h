@@ -15,24 +15,14 @@
 
 #include "absl/time/time.h"
 #include "kube/objects/meta.h"
+#include "kube/objects/node.h"
 #include "kube/objects/pod.h"
-#include "quota/pod_sets.h"
-#include "quota/quota_scheduler.h"
+#include "quota/admission_writes.h"
 
 namespace muster::coscheduling {
 
-// An object as it was last seen. Writes carry uid (and, where said, resource_version) as
-// preconditions, so they never reach a successor of the same name.
-struct ObjectRef {
-  std::string name_space;
-  std::string name;
-  std::string uid;
-  std::string resource_version;
-};
-
-inline ObjectRef RefOf(const kube::ObjectMeta& meta) {
-  return {meta.name_space, meta.name, meta.uid, meta.resource_version};
-}
+using kube::ObjectRef;
+using kube::RefOf;
 
 // Sets annotation muster.dev/admission on the PodGroup by compare-and-swap on resource_version.
 // An empty `record` removes it.
@@ -92,22 +82,6 @@ struct AnnotatePod {
   std::map<std::string, std::string> annotations;
 };
 
-// Adds to a gated member what its flavors ask for, and annotations, in one JSON patch.
-// Preconditions: uid and resource_version. What is there already is only ever added to.
-struct AssignFlavors {
-  ObjectRef pod;
-  // Whether the member has any already: what doesn't exist is made as a whole.
-  bool has_node_selector = false;
-  bool has_tolerations = false;
-  bool has_annotations = false;
-  quota::FlavorAdditions added;
-};
-
-inline AssignFlavors AssignFlavorsTo(const kube::Pod& pod, quota::FlavorAdditions added) {
-  return {RefOf(pod.meta), !pod.spec->node_selector.empty(), !pod.spec->tolerations.empty(),
-          !pod.meta.annotations.empty(), std::move(added)};
-}
-
 // Eviction, precondition: uid.
 struct EvictPod {
   ObjectRef pod;
@@ -130,15 +104,7 @@ struct UpdatePodGroupStatus {
   absl::Time since;  // lastTransitionTime
 };
 
-// Merge patch of a ClusterQueue's status, or a LocalQueue's if it has a namespace.
-struct UpdateQueueStatus {
-  std::string name_space;
-  std::string name;
-  quota::QueueStatus status;
-  absl::Time since;  // lastTransitionTime of condition Active
-};
-
-// An event on a PodGroup or a pod. Equal ones are counted, not repeated, by the shell.
+// An event on a PodGroup, a pod or a job. Equal ones are counted, not repeated, by the shell.
 struct EmitEvent {
   std::string kind;  // "PodGroup" or "Pod"
   std::string name_space;
@@ -147,6 +113,7 @@ struct EmitEvent {
   bool warning = false;
   std::string reason;
   std::string message;
+  std::string api_version = {};  // of other kinds
 };
 
 // Ends a bind call that is being held. An empty error means bound.
@@ -171,37 +138,23 @@ struct UpdateMinMember {
   int64_t min_member = 1;
 };
 
-// Suspends a job, or resumes it, and sets (nullopt: removes) annotations of it, all in one patch.
-// Preconditions: uid and resource_version.
-struct SuspendJob {
-  std::string api_version;
-  std::string kind;  // of those in kube/objects/any_job.h that can be suspended
-  ObjectRef job;
-  std::optional<bool> suspend;  // nullopt: stays as it is
-  std::map<std::string, std::optional<std::string>> annotations;
-};
+using quota::ApplyReclaimablePods;
+using quota::ApplyWorkloadStatus;
+using quota::AssignFlavors;
+using quota::ChangeTemplates;
+using quota::PatchWorkload;
+using quota::ResetStartTime;
+using quota::SetFinalizers;
+using quota::SuspendJob;
+using quota::UpdateQueueStatus;
+using quota::WriteWorkload;
 
-// Has Kueue evict a Workload and queue it again (`active` false, then true), says by required node
-// affinity which flavors it may be given, and sets (nullopt: removes) annotations, all in one JSON
-// patch. Preconditions: uid and resource_version.
-struct PatchWorkload {
-  ObjectRef workload;
-  std::optional<bool> active;    // nullopt: stays as it is
-  bool has_annotations = false;  // it has some already
-  std::map<std::string, std::optional<std::string>> annotations;
-  struct NodeTerms {
-    size_t pod_set = 0;  // its place in the list
-    bool has_affinity = false;
-    bool has_node_affinity = false;
-    std::optional<std::vector<kube::NodeSelectorTerm>> terms;  // nullopt: none any more
-  };
-  std::vector<NodeTerms> pod_sets;  // those that change
-};
-
-using Action = std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode,
-                            DeleteNodeClaim, AnnotatePod, AssignFlavors, EvictPod,
-                            UpdatePodGroupStatus, UpdateQueueStatus, EmitEvent, AnswerBind,
-                            CreatePodGroup, UpdateMinMember, SuspendJob, PatchWorkload>;
+using Action =
+    std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode,
+                 DeleteNodeClaim, AnnotatePod, AssignFlavors, EvictPod, UpdatePodGroupStatus,
+                 UpdateQueueStatus, SetFinalizers, EmitEvent, AnswerBind, CreatePodGroup,
+                 UpdateMinMember, SuspendJob, ChangeTemplates, ResetStartTime, PatchWorkload,
+                 WriteWorkload, ApplyWorkloadStatus, ApplyReclaimablePods>;
 
 struct NumberedAction {
   uint64_t id = 0;

@@ -21,12 +21,13 @@ Engine::Owners::Owners(EngineOptions engine_options)
     : options(std::move(engine_options)),
       outbox(&agenda),
       gangs(options, snapshot, &agenda, &outbox),
-      records(options, snapshot, &agenda, &outbox),
+      records(&agenda, &outbox),
       attempts(
           options, records, [this](const Gang& gang) { return provisioning.DeadlineOf(gang); },
           [this](const Gang& gang) { return restarts.TriedBefore(gang); }, agenda),
-      quota(options, snapshot, gangs, &records, attempts, &agenda, &outbox),
+      workloads(options, gangs, &agenda, &outbox),
       common(options, snapshot, gangs, records, &agenda, &outbox),
+      quota(common, &records, &workloads, attempts),
       suspects(options.suspect_time),
       placeability(common, quota,
                    [this](const Gang& gang, const kube::ResourceFlavor& flavor) {
@@ -38,11 +39,12 @@ Engine::Owners::Owners(EngineOptions engine_options)
                    [this](const Gang& gang) { return restarts.MayUseAnotherFlavor(gang); }),
       holds(common, placement),
       commit(common, &placement),
-      restarts(common, &quota, placement, &placeability, provisioning),
+      restarts(common, workloads, &quota, placement, &placeability, provisioning),
+      job_starts(common, workloads, quota),
       repair(common, &restarts),
       suspect_marks(common, &suspects),
       report({options, snapshot, gangs, records, quota, placement, suspects, placeability,
-              provisioning, holds, commit, repair, restarts},
+              provisioning, holds, commit, repair, restarts, job_starts},
              &agenda, &outbox),
       queue_report(options, quota, report, &agenda, &outbox) {}
 
@@ -50,12 +52,15 @@ Engine::Owners::Owners(EngineOptions engine_options)
 
 void Engine::Owners::Refresh(const Gang& gang) {
   records.Read(gang);
+  quota.Read(gang);
   gangs.Read(gang.id, records.WholeWith(gang));
   gangs.Lose(gang.id, repair.Find(gang));
   commit.Sync(gang);
   restarts.FindFallback(gang);
   Reason blocker = restarts.Blocker(gang);
-  if (blocker.code == v1::REASON_UNSPECIFIED) blocker = gangs.Blocker(gang);
+  if (blocker.code == v1::REASON_UNSPECIFIED) {
+    blocker = gangs.Blocker(gang, quota.AsksBySpec(gang));
+  }
   if (blocker.code == v1::REASON_UNSPECIFIED) blocker = commit.Blocker(gang);
   gangs.Block(gang.id, std::move(blocker));
   GangFacts facts = gang.facts;
@@ -64,13 +69,13 @@ void Engine::Owners::Refresh(const Gang& gang) {
   facts.bound_before = recorded && record->bound_at;
   facts.backing_off = recorded && provisioning.BacksOff(gang);
   if (facts.backing_off) agenda.NoteAt(gang.id, provisioning.RetryAt(gang));
-  const AdmissionRecord* own = records.OwnOf(gang);
-  facts.evicting = quota.Holds(gang) && own->eviction && !own->eviction->surplus_only;
-  const bool quota_there =
-      !quota.IsUnderQuota(gang) || (recorded && quota.Holds(gang)) || !gang.bound.empty();
+  const Eviction* eviction = quota.EvictionOf(gang);
+  facts.evicting = eviction != nullptr && !eviction->surplus_only;
+  const bool quota_there = !quota.IsUnderQuota(gang) || quota.Holds(gang) || !gang.bound.empty();
   facts.waits_for_room = quota.IsUnderQuota(gang) && quota.WaitsForRoom(gang);
-  facts.admitted = recorded && !record->retry_after && !facts.evicting && !facts.waits_for_room &&
-                   record->identity == options.identity && quota_there;
+  facts.admitted = recorded && !gang.unmade && !record->retry_after && !facts.evicting &&
+                   !facts.waits_for_room && record->identity == options.identity && quota_there &&
+                   !quota.IsOfQuotaBefore(gang, *record);
   gangs.Settle(gang.id, facts);
   if (facts.blocked || !facts.admitted) provisioning.Stop(gang);
   const bool under_way = commit.IsUnderWay(gang) || !placement.Of(gang).fixed.empty();
@@ -88,9 +93,10 @@ bool Engine::Owners::IsUndecided(const Gang& gang) const {
 
 void Engine::Owners::GiveUp(const Gang& gang, absl::Time retry_after, std::optional<Reason> why) {
   AdmissionRecord record =
-      attempts.GiveUp(gang, retry_after, std::move(why), restarts.FlavorsOfKueue(gang));
+      attempts.GiveUp(gang, retry_after, std::move(why), restarts.FlavorsOf(gang));
   restarts.NoteFallback(gang, &record);
   records.Write(gang, record);
+  quota.GiveUp(gang);
 }
 
 void Engine::Owners::Enter(const Gang& gang) {
@@ -111,7 +117,7 @@ void Engine::Owners::Enter(const Gang& gang) {
 void Engine::Owners::Decide(const Gang& gang) {
   if (!gang.ours) return;
   GangFacts facts = gang.facts;
-  facts.waits_for_quota = !facts.admitted && (quota.Waits(gang) || quota.IsGranted(gang));
+  facts.waits_for_quota = !facts.admitted && quota.IsAsked(gang);
   gangs.Settle(gang.id, facts);
   if (auto verdict = provisioning.DecideDeadline(gang, commit.IsPosted(gang))) {
     if (verdict->pause) {
@@ -123,6 +129,7 @@ void Engine::Owners::Decide(const Gang& gang) {
   }
   restarts.Evict(gang, commit.IsPosted(gang));
   restarts.Decide(gang);
+  job_starts.Decide(gang);
   Enter(gang);
   quota.GiveFlavors(gang);
   provisioning.Signal(gang, IsUndecided(gang));
@@ -234,8 +241,9 @@ void Engine::SetLeading(bool leading) {
   Owners& owners = *owners_;
   if (owners.leading == leading) return;
   owners.leading = leading;
+  owners.workloads.BeginTerm();
   for (const auto& [key, gang] : owners.gangs.all()) {
-    // What was decided in an earlier term and didn't reach a record is void.
+    // What was decided in an earlier term and isn't reserved is void.
     owners.quota.Withdraw(gang.id);
     owners.agenda.Note(gang.id);
   }

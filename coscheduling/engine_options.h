@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "cluster/instance_types.h"
 #include "kube/objects/meta.h"
+#include "quota/resource_rules.h"
 
 namespace muster::coscheduling {
 
@@ -56,7 +57,7 @@ struct EngineOptions {
   // pods away, and tells Karpenter that there is no room.
   bool taint_suspects = false;
   // How long a node is left out at most for a gang after kube-scheduler refused it
-  // (refused_nodes.h).
+  // (cluster/refused_nodes.h).
   absl::Duration refusal_time = absl::Seconds(30);
   // Held bind calls are answered with an error after this (half of the extender's httpTimeout).
   absl::Duration bind_wait = absl::Seconds(15);
@@ -74,6 +75,7 @@ struct EngineOptions {
   kube::LabelSelector managed_namespaces;
   // Within a cohort, shares decide order and victims (Kueue's fairSharing.enable).
   bool fair_sharing = false;
+  quota::ResourceRules resources;  // what requests count as in quota
   // Quota that is held for nodes that neither exist nor can be made by any NodePool is given back
   // after this.
   absl::Duration unplaceable_grace = absl::Seconds(30);

@@ -28,13 +28,15 @@ void Engine::Owners::Depart() {
     if (gangs.OfPod(pod) == nullptr) report.Leave(pod);
   }
   for (const auto& [gang, key] : departures.gangs) {
-    quota.Forget(gang);
+    quota.Forget(gang, key);
+    workloads.ForgetGang(gang, key);
     placement.Forget(gang);
     provisioning.Forget(gang, key);
     placeability.Forget(gang);
     holds.Forget(gang);
     commit.Forget(gang);
     restarts.Forget(gang);
+    job_starts.Forget(gang);
     repair.Forget(gang);
     records.Forget(gang);
     report.Forget(gang, key);
@@ -80,6 +82,7 @@ void Engine::Owners::RemovePod(const std::string& uid) {
   const kube::Pod* pod = snapshot.FindPod(uid);
   if (pod == nullptr) return;
   suspect_marks.NoteRemoved(*pod);
+  workloads.RemovePod({pod->meta.name_space, uid});
   if (const Gang* gang = gangs.OfPod(uid)) {
     repair.NoteRemoved(*gang, *pod);
     gangs.Leave(*pod);
@@ -97,7 +100,11 @@ struct Engine::Owners::Coming {
     to.gangs.Adopt(std::make_shared<const kube::PodGroup>(std::move(group)));
   }
   void operator()(IsJob auto job) const { to.gangs.ObserveJob(kube::ToAnyJob(job)); }
-  void operator()(kube::Workload workload) const { to.restarts.Upsert(std::move(workload)); }
+  void operator()(kube::Workload workload) const {
+    const kube::NamespacedUid owner = workload.meta.ControllerUid();
+    to.workloads.Upsert(std::move(workload));
+    to.gangs.Await(owner, to.workloads.HasQuota(owner));
+  }
   void operator()(kube::NodePool pool) const { to.placeability.Upsert(std::move(pool)); }
   void operator()(kube::NodeClaim claim) const {
     const std::string name = claim.meta.name;
@@ -126,7 +133,11 @@ struct Engine::Owners::Going {
     from.restarts.RemoveJob(job.meta.uid);
     from.gangs.RemoveJob(job.meta.uid);
   }
-  void operator()(const kube::Workload& w) const { from.restarts.RemoveWorkload(w.meta.uid); }
+  void operator()(const kube::Workload& workload) const {
+    from.workloads.Remove(workload.meta.uid);
+    const kube::NamespacedUid owner = workload.meta.ControllerUid();
+    from.gangs.Await(owner, from.workloads.HasQuota(owner));
+  }
   void operator()(const kube::NodePool& p) const { from.placeability.RemoveNodePool(p.meta.name); }
   void operator()(const kube::NodeClaim& claim) const {
     from.snapshot.RemoveNodeClaim(claim.meta.name);
@@ -141,17 +152,7 @@ struct Engine::Owners::Going {
     from.snapshot.RemoveNamespace(n.meta.name);
   }
   void operator()(const IsOfQuota auto& object) const { from.quota.Remove(object); }
-  void operator()(const kube::Node& node) const { from.snapshot.RemoveNode(node.meta.name); }
-  void operator()(const kube::DaemonSet& set) const { from.snapshot.RemoveDaemonSet(set.meta.uid); }
-  void operator()(const kube::PersistentVolumeClaim& c) const {
-    from.snapshot.RemovePersistentVolumeClaim(c.meta.FullName());
-  }
-  void operator()(const kube::PersistentVolume& v) const {
-    from.snapshot.RemovePersistentVolume(v.meta.name);
-  }
-  void operator()(const kube::StorageClass& c) const {
-    from.snapshot.RemoveStorageClass(c.meta.name);
-  }
+  void operator()(const IsOfSnapshot auto& object) const { from.snapshot.Remove(object); }
 };
 
 void Engine::Upsert(Observed object) {

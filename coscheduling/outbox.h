@@ -28,6 +28,15 @@ inline bool IsRefusal(const absl::Status& status) {
          status.code() != absl::StatusCode::kAlreadyExists;
 }
 
+// Keeps the last refusal, until one is accepted, of a gang that is still known then.
+template <typename Known>
+auto KeepRefusal(const Known& gangs, GangId gang, PerGang<std::string>* errors) {
+  return [&gangs, gang, errors](const absl::Status& status, absl::Time) {
+    if (gangs.Find(gang) == nullptr) return;
+    (*errors)[gang] = IsRefusal(status) ? std::string(status.message()) : "";
+  };
+}
+
 class Outbox {
  public:
   // Runs when the action has finished; must not assume that anything still is as it was.

@@ -7,11 +7,15 @@
 #include <string>
 
 #include "cluster/snapshot.h"
+#include "cluster/suspect_nodes.h"
+#include "cluster/tombstones.h"
 #include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
 #include "coscheduling/admission/records.h"
+#include "coscheduling/admission/workloads.h"
 #include "coscheduling/agenda.h"
 #include "coscheduling/commit/commit.h"
+#include "coscheduling/commit/job_starts.h"
 #include "coscheduling/commit/repair.h"
 #include "coscheduling/commit/restarts.h"
 #include "coscheduling/commit/suspect_marks.h"
@@ -19,13 +23,11 @@
 #include "coscheduling/gangs/gangs.h"
 #include "coscheduling/outbox.h"
 #include "coscheduling/placement/placement.h"
-#include "coscheduling/placement/suspect_nodes.h"
 #include "coscheduling/provisioning/holds.h"
 #include "coscheduling/provisioning/placeability.h"
 #include "coscheduling/provisioning/provisioning.h"
 #include "coscheduling/report/queue_report.h"
 #include "coscheduling/report/report.h"
-#include "coscheduling/tombstones.h"
 
 namespace muster::coscheduling {
 
@@ -60,21 +62,23 @@ struct Engine::Owners {
   coscheduling::Gangs gangs;
   Records records;
   Attempts attempts;
-  QuotaAdmission quota;
+  Workloads workloads;
   const Owner common;
-  SuspectNodes suspects;
+  QuotaAdmission quota;
+  cluster::SuspectNodes suspects;
   Placeability placeability;
   Placement placement;
   Provisioning provisioning;
   NodeHolds holds;
   Commit commit;
   Restarts restarts;
+  JobStarts job_starts;
   Repair repair;
   SuspectMarks suspect_marks;
   Report report;
   QueueReport queue_report;
 
-  Tombstones gone;
+  cluster::Tombstones gone;
   bool synced = false;
   bool leading = true;
   uint64_t gave_up = 0;

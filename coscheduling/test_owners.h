@@ -14,6 +14,7 @@
 #include "coscheduling/admission/attempts.h"
 #include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
+#include "coscheduling/admission/workloads.h"
 #include "coscheduling/commit/commit.h"
 #include "coscheduling/commit/repair.h"
 #include "coscheduling/commit/restarts.h"
@@ -31,12 +32,13 @@ class TestOwners {
       : options(std::move(engine_options)),
         outbox(&agenda),
         gangs(options, snapshot, &agenda, &outbox),
-        records(options, snapshot, &agenda, &outbox),
+        records(&agenda, &outbox),
         attempts(
             options, records, [](const Gang&) { return absl::Minutes(20); },
-            [](const Gang&) { return TriedFlavors(); }, agenda),
-        quota(options, snapshot, gangs, &records, attempts, &agenda, &outbox),
+            [](const Gang&) { return kube::TriedFlavors(); }, agenda),
+        workloads(options, gangs, &agenda, &outbox),
         common(options, snapshot, gangs, records, &agenda, &outbox),
+        quota(common, &records, &workloads, attempts),
         suspects(options.suspect_time),
         placement(common, &snapshot, &quota, suspects,
                   [](const Gang&) { return Placement::Capacity(); }),
@@ -44,7 +46,7 @@ class TestOwners {
                      [](const Gang&, const kube::ResourceFlavor&) { return absl::InfinitePast(); }),
         provisioning(common, quota, placeability, &placement, [](const Gang&) { return false; }),
         commit(common, &placement),
-        restarts(common, &quota, placement, &placeability, provisioning),
+        restarts(common, workloads, &quota, placement, &placeability, provisioning),
         repair(common, &restarts) {
     agenda.AdvanceTo(absl::FromUnixSeconds(1'700'000'000));
   }
@@ -126,9 +128,10 @@ class TestOwners {
   Gangs gangs;
   Records records;
   Attempts attempts;
-  QuotaAdmission quota;
+  Workloads workloads;
   const Owner common;
-  SuspectNodes suspects;
+  QuotaAdmission quota;
+  cluster::SuspectNodes suspects;
   Placement placement;
   Placeability placeability;
   Provisioning provisioning;

@@ -59,7 +59,7 @@ void Remove<kube::Event>(Engine&, const ObjectHeader&) {}
 enum Trait : unsigned {
   // Nobody waits for it: decisions don't depend on it, or do without it.
   kExplainsOnly = 1,
-  kIfGivenBack = 2,  // read only where gangs are given back to Kueue
+  kWorkloads = 2,  // ClusterWatchOptions::workloads says whether
   // kube-apiserver reads it from etcd directly and sends no bookmarks for it.
   kNoBookmarks = 4,
   kCustom = 8,  // of a CRD, which may not be installed; every API server has the others
@@ -99,10 +99,8 @@ constexpr Kind kKinds[] = {
     {"workloadpriorityclasses", "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses",
      UpsertTask<kube::WorkloadPriorityClass>, Remove<kube::WorkloadPriorityClass>,
      "/apis/kueue.x-k8s.io/v1beta1/workloadpriorityclasses", "", kCustom},
-    // The right to read them is asked for only where it is used, and may be missing there.
     {"workloads", "/apis/kueue.x-k8s.io/v1beta2/workloads", UpsertTask<kube::Workload>,
-     Remove<kube::Workload>, "/apis/kueue.x-k8s.io/v1beta1/workloads", "",
-     kExplainsOnly | kIfGivenBack | kCustom},
+     Remove<kube::Workload>, "/apis/kueue.x-k8s.io/v1beta1/workloads", "", kWorkloads | kCustom},
     {"poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets",
      UpsertTask<kube::PodDisruptionBudget>, Remove<kube::PodDisruptionBudget>},
     {"daemonsets", "/apis/apps/v1/daemonsets", UpsertTask<kube::DaemonSet>,
@@ -172,8 +170,8 @@ struct ClusterWatch::State {
 
 class ClusterWatch::State::Sink : public kube::ReflectorSink {
  public:
-  Sink(State* state, const Kind& kind, const std::string& scheduler_name)
-      : state_(state), kind_(kind), occupants_{scheduler_name, {}} {}
+  Sink(State* state, const Kind& kind, const std::string& scheduler_name, bool awaited)
+      : state_(state), kind_(kind), awaited_(awaited), occupants_{scheduler_name, {}} {}
 
   void Upsert(const ObjectHeader& header, std::string_view json) override {
     if (state_->observer != nullptr) state_->observer->Upsert(kind_.name, header, json);
@@ -206,7 +204,7 @@ class ClusterWatch::State::Sink : public kube::ReflectorSink {
   kube::ReflectorState now() const { return now_.load(); }
   const char* name() const { return kind_.name; }
   const char* path() const { return kind_.path; }
-  bool explains_only() const { return (kind_.traits & kExplainsOnly) != 0; }
+  bool awaited() const { return awaited_; }
   uint64_t undecodable() const { return undecodable_.load(std::memory_order_relaxed); }
 
  private:
@@ -217,13 +215,14 @@ class ClusterWatch::State::Sink : public kube::ReflectorSink {
 
   State* const state_;
   const Kind& kind_;
+  const bool awaited_;
   Occupants occupants_;  // the reflector calls one at a time
   std::atomic<kube::ReflectorState> now_ = kube::ReflectorState::kSyncing;
   std::atomic<uint64_t> undecodable_ = 0;
 };
 
 bool ClusterWatch::State::Settled(const Sink& sink) {
-  return sink.explains_only() || sink.now() == kube::ReflectorState::kSynced ||
+  return !sink.awaited() || sink.now() == kube::ReflectorState::kSynced ||
          sink.now() == kube::ReflectorState::kAbsent;
 }
 
@@ -234,9 +233,13 @@ ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer,
   state_->intake = std::move(intake);
   state_->observer = observer;
   for (const Kind& kind : kKinds) {
-    if ((kind.traits & kIfGivenBack) != 0 && !watch_options.with_workloads) continue;
+    using Use = ClusterWatchOptions::WorkloadUse;
+    const bool workloads = (kind.traits & kWorkloads) != 0;
+    if (workloads && watch_options.workloads == Use::kNone) continue;
+    const bool awaited =
+        workloads ? watch_options.workloads == Use::kQuota : (kind.traits & kExplainsOnly) == 0;
     state_->sinks.push_back(
-        std::make_unique<State::Sink>(state_.get(), kind, watch_options.scheduler_name));
+        std::make_unique<State::Sink>(state_.get(), kind, watch_options.scheduler_name, awaited));
     kube::ReflectorOptions options;
     options.path = kind.path;
     options.alternative_path = kind.alternative_path;
@@ -277,6 +280,7 @@ writes::QueueVersions ClusterWatch::VersionsOfQueues() const {
     std::string* version = nullptr;
     if (name == "localqueues") version = &versions.local_queues;
     if (name == "clusterqueues") version = &versions.cluster_queues;
+    if (name == "cohorts") version = &versions.cohorts;
     if (name == "workloads") version = &versions.workloads;
     if (version == nullptr) continue;
     // /apis/GROUP/VERSION/KIND

@@ -39,8 +39,10 @@ struct EngineIntake {
 struct ClusterWatchOptions {
   // Pods of other schedulers lose what only members need (kube/objects/occupants.h).
   std::string scheduler_name;
-  // Kueue's Workloads are read too, if that is allowed.
-  bool with_workloads = false;
+  // Kueue's Workloads are read too: where quota lies in them they are waited for, elsewhere they
+  // are read if that is allowed.
+  enum class WorkloadUse { kNone, kIfAllowed, kQuota };
+  WorkloadUse workloads = WorkloadUse::kNone;
 };
 
 class ClusterWatch {
@@ -52,7 +54,7 @@ class ClusterWatch {
   ~ClusterWatch();
 
   // Posts Engine::SetSynced once every kind is whole (or known to be absent). Events, which
-  // only explain, and Workloads aren't waited for here nor below.
+  // only explain, aren't waited for here nor below, nor Workloads that hold no quota of ours.
   void Start();
 
   // "" while every kind is synced or absent; else which isn't, and why.

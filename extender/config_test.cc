@@ -72,6 +72,25 @@ TEST(Config, GangsWithoutAQueueAreUnderQuotaWhereItSaysSo) {
             "f.yaml:1: operator: want In, NotIn, Exists or DoesNotExist");
 }
 
+TEST(Config, RequestsCountInQuotaAsItSays) {
+  ServeOptions options;
+  ASSERT_TRUE(ApplyConfig("resources:\n"
+                          "  excludeResourcePrefixes: [vpc.amazonaws.com/]\n"
+                          "  transformations:\n"
+                          "  - {input: nvidia.com/mig-2g.10gb, strategy: Replace,\n"
+                          "     outputs: {gpu-memory: 10Gi, credits: 2}}\n"
+                          "  - {input: cpu, multiplyBy: hosts, outputs: {credits: 500m}}\n",
+                          "f.yaml", &options)
+                  .ok());
+  kube::ResourceList requests;
+  requests.Set("cpu", 3000);
+  requests.Set("hosts", 2);
+  requests.Set("nvidia.com/mig-2g.10gb", 1);
+  requests.Set("vpc.amazonaws.com/efa", 4);
+  EXPECT_EQ(options.engine.resources.Count(requests).ToString(),
+            "cpu=3, credits=5, gpu-memory=10Gi, hosts=2");
+}
+
 TEST(Config, FollowsTheLeaseThatItNames) {
   ServeOptions options;
   ASSERT_TRUE(
@@ -106,6 +125,19 @@ TEST(Config, SaysFileLineAndFieldOfAMistake) {
            Case{"engine: {backoffBase: soon}\n", "\"soon\" is no duration"},
            Case{"engine:\n  launchDeadline: 0s\n",
                 "f.yaml:2: engine.launchDeadline: want more than 0; inf for none"},
+           Case{"resources: {quotaCheckStrategy: IgnoreUndeclared}\n",
+                "f.yaml:1: resources.quotaCheckStrategy: unknown field"},
+           Case{
+               "resources: {excludeResourcePrefixes: ['']}\n",
+               "f.yaml:1: resources.excludeResourcePrefixes: \"\" would leave nothing that counts"},
+           Case{"resources:\n  transformations:\n  - {input: a, strategy: Keep}\n",
+                "f.yaml:3: resources.transformations.strategy: want Retain or Replace, is Keep"},
+           Case{"resources: {transformations: [{outputs: {x: 1}}]}\n",
+                "f.yaml:1: resources.transformations.input: missing"},
+           Case{"resources:\n  transformations:\n  - {input: a}\n  - {input: a}\n",
+                "f.yaml:4: resources.transformations.input: a stands twice"},
+           Case{"resources: {transformations: [{input: a, outputs: {x: much}}]}\n",
+                "f.yaml:1: resources.transformations.outputs.x: \"much\" is no quantity"},
            Case{"engine: {starvationAfter: 60s, starvationHold: 60s}\n",
                 "f.yaml:1: engine.starvationHold: 1m isn't below starvationAfter 1m"},
            Case{"webhook: {certFile: a}\n", "certFile, keyFile and caFile go together"},

@@ -13,15 +13,15 @@
 #include <string_view>
 #include <vector>
 
+#include "cluster/suspect_nodes.h"
 #include "coscheduling/gangs/job_gangs.h"
-#include "coscheduling/gangs/job_restart.h"
 #include "coscheduling/labels.h"
-#include "coscheduling/placement/suspect_nodes.h"
-#include "coscheduling/provisioning/holds.h"
 #include "extender/admission/webhook_configuration.h"
 #include "extender/config.h"
 #include "extender/leader_label.h"
 #include "kube/embedded/quota_crds.h"
+#include "kube/objects/job_restart.h"
+#include "kube/objects/node_holds.h"
 #include "quota/pod_sets.h"
 
 namespace muster::extender {
@@ -153,14 +153,18 @@ Verbs MayOn(const std::string& group, const std::string& resource) {
   return verbs;
 }
 
+// Its patches of queues and flavors are held to a finalizer by policies/account.yaml.
 TEST(Deploy, MusterWritesOnlyTheStatusOfQueuesAndSuspendsOnlyJobsThatCanBe) {
   const Verbs read = {"get", "list", "watch"};
   const Verbs suspend = {"get", "list", "patch", "watch"};
-  for (const char* resource :
-       {"resourceflavors", "clusterqueues", "localqueues", "cohorts", "workloadpriorityclasses"}) {
+  for (const char* resource : {"localqueues", "cohorts", "workloadpriorityclasses"}) {
     EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), read) << resource;
   }
-  for (const char* resource : {"clusterqueues/status", "localqueues/status"}) {
+  for (const char* resource : {"resourceflavors", "clusterqueues"}) {
+    EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), (Verbs{"get", "list", "patch", "watch"}))
+        << resource;
+  }
+  for (const char* resource : {"clusterqueues/status", "localqueues/status", "cohorts/status"}) {
     EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), Verbs{"patch"}) << resource;
   }
   const std::multimap<std::string, std::string> owners = {{"batch", "jobs"},
@@ -173,7 +177,8 @@ TEST(Deploy, MusterWritesOnlyTheStatusOfQueuesAndSuspendsOnlyJobsThatCanBe) {
                                                           {"ray.io", "rayjobs"}};
   for (const auto& [group, resource] : owners) {
     EXPECT_EQ(MayOn(group, resource), resource == "statefulsets" ? read : suspend) << resource;
-    EXPECT_EQ(MayOn(group, resource + "/status"), Verbs{}) << resource;
+    EXPECT_EQ(MayOn(group, resource + "/status"), resource == "jobs" ? Verbs{"patch"} : Verbs{})
+        << resource;
   }
   EXPECT_EQ(MayOn("scheduling.x-k8s.io", "podgroups"),
             (Verbs{"create", "get", "list", "patch", "watch"}));
@@ -195,10 +200,15 @@ TEST(Deploy, OnlyTheRightsOfWithdrawNodesLetNodeClaimsBeDeleted) {
   EXPECT_EQ(YAML::Dump(binding["subjects"]), YAML::Dump(of_muster["subjects"]));
 }
 
-TEST(Deploy, OnlyTheRightsOfKueueFallbackLetWorkloadsBeReadAndPatched) {
+// Quota lies in them.
+TEST(Deploy, MusterMakesWorkloadsAndWritesTheirStatus) {
+  EXPECT_EQ(MayOn("kueue.x-k8s.io", "workloads"),
+            (Verbs{"get", "list", "watch", "create", "patch"}));
+  EXPECT_EQ(MayOn("kueue.x-k8s.io", "workloads/status"), Verbs{"patch"});
+}
+
+TEST(Deploy, TheRightsOfKueueFallbackAreOnWorkloadsAlone) {
   EXPECT_FALSE(Deployed().engine.kueue_fallback);
-  EXPECT_EQ(MayOn("kueue.x-k8s.io", "workloads"), Verbs{});
-  EXPECT_EQ(MayOn("kueue.x-k8s.io", "workloads/status"), Verbs{});
   const char* file = "kueue-fallback/rbac.yaml";
   const YAML::Node rules = Find(file, "ClusterRole", "muster-kueue-fallback")["rules"];
   ASSERT_EQ(rules.size(), 1u);
@@ -249,11 +259,11 @@ std::string VariableOf(const std::string& policy, const std::string& name) {
 TEST(Deploy, ThePolicyGuardsAllState) {
   const std::string annotations = VariableOf("muster-state", "annotationsChanged");
   for (const std::string_view name :
-       {coscheduling::kRecordAnnotation, coscheduling::kEpochAnnotation,
-        coscheduling::kWakeAnnotation, quota::kPodSetAnnotation, quota::kFlavorsAnnotation,
-        quota::kQueueAnnotation, coscheduling::kTriedAnnotation, coscheduling::kRestartAnnotation,
-        coscheduling::kHoldsAnnotation, coscheduling::kHoldAddedAnnotation,
-        coscheduling::kSuspectAnnotation}) {
+       {coscheduling::kRecordAnnotation, coscheduling::kLeaderAnnotation,
+        coscheduling::kEpochAnnotation, coscheduling::kWakeAnnotation, quota::kPodSetAnnotation,
+        quota::kFlavorsAnnotation, quota::kQueueAnnotation, kube::kTriedAnnotation,
+        kube::kRestartAnnotation, kube::kHoldsAnnotation, kube::kHoldAddedAnnotation,
+        cluster::kSuspectAnnotation}) {
     EXPECT_NE(annotations.find("'" + std::string(name) + "'"), std::string::npos) << name;
   }
   EXPECT_NE(VariableOf("muster-state", "labelsChanged").find(coscheduling::kDerivedLabel),
@@ -280,7 +290,7 @@ TEST(Deploy, ThePoliciesOfTheAccountAreAboutMustersAccountAndItsPods) {
     EXPECT_EQ(binding["spec"]["validationActions"].as<std::vector<std::string>>(),
               std::vector<std::string>{"Deny"});
   }
-  EXPECT_EQ(policies, 4u);
+  EXPECT_EQ(policies, 5u);
   const auto args = Container("muster")["args"].as<std::vector<std::string>>();
   const std::string flag = "--scheduler-name=";
   std::string scheduler;

@@ -42,12 +42,13 @@ std::string NameOf(const EmitEvent& event, absl::Time at, uint64_t serial) {
 
 kube::Request Create(const EmitEvent& event, const std::string& name, const std::string& instance,
                      absl::Time at) {
-  const bool pod = event.kind == "Pod";
+  std::string api_version = event.kind == "Pod" ? "v1" : "scheduling.x-k8s.io/v1alpha1";
+  if (!event.api_version.empty()) api_version = event.api_version;
   json body = {{"apiVersion", "v1"},
                {"kind", "Event"},
                {"metadata", {{"name", name}, {"namespace", event.name_space}}},
                {"involvedObject",
-                {{"apiVersion", pod ? "v1" : "scheduling.x-k8s.io/v1alpha1"},
+                {{"apiVersion", std::move(api_version)},
                  {"kind", event.kind},
                  {"namespace", event.name_space},
                  {"name", event.name},

@@ -26,11 +26,17 @@ const kube::RetryPolicy kPolicy = {.max_attempts = 4,
 constexpr size_t kUrgencies = 6;
 size_t UrgencyOf(const coscheduling::Action& action) {
   if (std::holds_alternative<coscheduling::BindPod>(action)) return 0;
-  if (std::holds_alternative<coscheduling::WriteRecord>(action)) return 1;
+  const auto* status = std::get_if<coscheduling::ApplyWorkloadStatus>(&action);
+  if (std::holds_alternative<coscheduling::WriteRecord>(action) ||
+      std::holds_alternative<coscheduling::WriteWorkload>(action) ||
+      (status != nullptr && status->admission)) {
+    return 1;
+  }
   if (std::holds_alternative<coscheduling::LiftGate>(action)) return 2;
   if (std::holds_alternative<coscheduling::SignalPod>(action)) return 3;
   if (std::holds_alternative<coscheduling::UpdatePodGroupStatus>(action) ||
-      std::holds_alternative<coscheduling::UpdateQueueStatus>(action)) {
+      std::holds_alternative<coscheduling::UpdateQueueStatus>(action) ||
+      std::holds_alternative<coscheduling::SetFinalizers>(action)) {
     return 5;
   }
   return 4;
@@ -215,7 +221,9 @@ std::optional<size_t> Executor::State::NextUrgency() {
 bool Executor::State::Make(Job& job) {
   if (job.made) return true;
   writes::QueueVersions queue_versions;
-  if (versions && std::holds_alternative<coscheduling::UpdateQueueStatus>(job.action.action)) {
+  const auto& action = job.action.action;
+  if (versions && (std::holds_alternative<coscheduling::UpdateQueueStatus>(action) ||
+                   std::holds_alternative<coscheduling::SetFinalizers>(action))) {
     queue_versions = versions();
   }
   job.made = writes::ToRequest(job.action.action, timer.Now(), queue_versions);

@@ -45,6 +45,14 @@
 namespace muster::extender {
 namespace {
 
+ClusterWatchOptions::WorkloadUse UseOfWorkloads(const coscheduling::EngineOptions& options) {
+  using Use = ClusterWatchOptions::WorkloadUse;
+  using coscheduling::QuotaMode;
+  if (options.quota == QuotaMode::kInternal) return Use::kQuota;
+  const bool given_back = options.quota == QuotaMode::kKueue && options.kueue_fallback;
+  return given_back ? Use::kIfAllowed : Use::kNone;
+}
+
 // How often certificates, the webhook's registration and metrics are looked after.
 constexpr absl::Duration kUpkeep = absl::Milliseconds(100);
 // A filter call names every node, or, without nodeCacheCapable, holds them.
@@ -175,10 +183,8 @@ struct Service::Impl {
         });
     watch = std::make_unique<ClusterWatch>(
         *transport, timer,
-        ClusterWatchOptions{
-            .scheduler_name = options.engine.scheduler_name,
-            .with_workloads = options.engine.quota == coscheduling::QuotaMode::kKueue &&
-                              options.engine.kueue_fallback},
+        ClusterWatchOptions{.scheduler_name = options.engine.scheduler_name,
+                            .workloads = UseOfWorkloads(options.engine)},
         EngineIntake{
             .post = post,
             .post_latest = [this](std::string_view key,

@@ -40,6 +40,8 @@ const std::vector<RuleInfo>& Rules() {
        "The pods select an instance type that no NodePool allows."},
       {"instance-type-unknown", kError,
        "A NodePool names an instance type that its family doesn't have."},
+      {"kueue-not-honoured", kError,
+       "A job or a queue asks for what Kueue does and Muster doesn't, with quota: internal."},
       {"local-queue-not-found", kError,
        "A job names a LocalQueue that its namespace doesn't have."},
       {"local-queue-other-namespace", kError,

@@ -99,6 +99,7 @@ struct PodTemplate {
   int tolerations_line = 0;
   std::vector<Container> containers;
   std::vector<std::string> memory_volumes;  // emptyDir with medium Memory
+  int claims_line = 0;                      // of resourceClaims; 0: none
   // Processes per pod as the job says it (nprocPerNode, numProcPerNode), beside the command.
   LocatedText processes;
   // Its controller tells torchrun how many nodes and processes there are.
@@ -114,7 +115,8 @@ struct Workload {
   std::string kind, name_space, name, file;
   int line = 0;
   std::vector<PodTemplate> templates;
-  LocatedText queue;  // label kueue.x-k8s.io/queue-name
+  LocatedText queue;          // label kueue.x-k8s.io/queue-name
+  LocatedTexts not_honoured;  // annotations of kube/objects/not_honoured.h on the job
   // Its pods are one gang (coscheduling/gangs/job_gangs.h says whose are).
   bool is_gang = true;
   bool elastic = false;
@@ -166,6 +168,8 @@ struct ClusterQueue {
   std::string name, file;
   int line = 0;
   std::vector<ResourceGroup> groups;
+  int admission_checks_line = 0;  // 0: none
+  LocatedText admission_mode;     // of its admissionScope
 };
 
 struct LocalQueue {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coscheduling/labels.h"
+#include "kube/objects/not_honoured.h"
 #include "kube/objects/well_known.h"
 #include "lint/field_reader.h"
 #include "lint/text.h"
@@ -28,6 +29,12 @@ Workload Envelope(const yaml::YamlValue& object, FieldReader* reader) {
   workload.name = object.At("metadata.name").Text();
   const yaml::YamlValue labels = object.At("metadata.labels");
   workload.queue = reader->Text(labels.Get(kube::kQueueLabel));
+  for (const kube::NotHonoured& each : kube::AllNotHonoured()) {
+    const yaml::YamlValue asked = object.At("metadata.annotations").Get(each.annotation);
+    if (each.of_job && asked.present()) {
+      workload.not_honoured.emplace(each.annotation, reader->Text(asked));
+    }
+  }
   workload.is_gang =
       object.At("metadata.annotations").Get(coscheduling::kGangAnnotation).Text() != "false";
   return workload;
@@ -165,9 +172,9 @@ void ReadJobSetSpec(const yaml::YamlValue& spec, FieldReader* reader, Workload* 
 // Everything that a runtime says of the pods is told at this line of the job that uses it.
 void MoveTo(int line, PodTemplate* pods) {
   const auto move = [&](int* at) { *at = *at > 0 ? line : 0; };
-  for (int* at :
-       {&pods->line, &pods->pods_line, &pods->metadata_line, &pods->spec_line, &pods->group.line,
-        &pods->scheduler_name.line, &pods->tolerations_line, &pods->processes.line}) {
+  for (int* at : {&pods->line, &pods->pods_line, &pods->metadata_line, &pods->spec_line,
+                  &pods->group.line, &pods->scheduler_name.line, &pods->tolerations_line,
+                  &pods->claims_line, &pods->processes.line}) {
     move(at);
   }
   for (auto& [key, annotation] : pods->annotations) move(&annotation.line);

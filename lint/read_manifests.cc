@@ -122,7 +122,7 @@ ResourceFlavor ReadFlavor(const yaml::YamlValue& object, FieldReader* reader) {
 }
 
 ClusterQueue ReadClusterQueue(const yaml::YamlValue& object, FieldReader* reader) {
-  ClusterQueue queue{object.At("metadata.name").Text(), reader->file(), object.line(), {}};
+  ClusterQueue queue{object.At("metadata.name").Text(), reader->file(), object.line(), {}, 0, {}};
   for (const yaml::YamlValue& item : object.At("spec.resourceGroups").Items()) {
     ResourceGroup& group = queue.groups.emplace_back();
     group.line = item.line();
@@ -134,6 +134,12 @@ ClusterQueue ReadClusterQueue(const yaml::YamlValue& object, FieldReader* reader
       group.flavors.push_back(reader->Text(flavor.is_scalar() ? flavor : flavor.Get("name")));
     }
   }
+  const yaml::YamlValue spec = object.Get("spec");
+  for (const yaml::YamlValue& checks :
+       {spec.Get("admissionChecks"), spec.At("admissionChecksStrategy.admissionChecks")}) {
+    if (!checks.Items().empty()) queue.admission_checks_line = checks.line();
+  }
+  queue.admission_mode = reader->Text(spec.At("admissionScope.admissionMode"));
   return queue;
 }
 

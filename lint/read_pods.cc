@@ -134,6 +134,9 @@ void ReadPodSpec(const yaml::YamlValue& spec, FieldReader* reader, PodTemplate* 
     out->node_selector.push_back(std::move(entry));
   }
   ReadAffinity(spec.Get("affinity"), reader, out);
+  if (!spec.Get("resourceClaims").Items().empty()) {
+    out->claims_line = spec.Get("resourceClaims").line();
+  }
   if (spec.Get("tolerations").present()) {
     out->tolerations_line = spec.Get("tolerations").line();
     for (Toleration& toleration : reader->Tolerations(spec.Get("tolerations"))) {

@@ -30,6 +30,7 @@ void CheckPodAffinity(const LintGang& gang, const Surroundings& around, Findings
 void CheckNodeSelection(const LintGang& gang, const Surroundings& around, Findings* findings);
 void CheckDevices(const LintGang& gang, const Surroundings& around, Findings* findings);
 void CheckQueueOf(const LintGang& gang, const Surroundings& around, Findings* findings);
+void CheckHonoured(const LintGang& gang, Findings* findings);
 
 void CheckPodGroup(const PodGroup& group, Findings* findings);
 // `gangs` are those that may use the pool.

@@ -237,6 +237,7 @@ void CheckGang(const LintGang& gang, const Surroundings& around, Findings* findi
   CheckNodeSelection(gang, around, findings);
   CheckDevices(gang, around, findings);
   CheckQueueOf(gang, around, findings);
+  CheckHonoured(gang, findings);
 }
 
 }  // namespace muster::lint

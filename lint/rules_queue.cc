@@ -3,6 +3,7 @@
 #include <set>
 #include <string>
 
+#include "kube/objects/not_honoured.h"
 #include "kube/objects/well_known.h"
 #include "lint/pool_fit.h"
 #include "lint/rules.h"
@@ -10,6 +11,8 @@
 
 namespace muster::lint {
 namespace {
+
+constexpr std::string_view kNotHonoured = "kueue-not-honoured";
 
 template <typename Object>
 std::string Names(const std::vector<Object>& objects) {
@@ -104,6 +107,38 @@ void CheckQueueOf(const LintGang& gang, const Surroundings& around, Findings* fi
   }
 }
 
+// What is asked for and isn't done is said as a warning where the job starts all the same.
+void CheckHonoured(const LintGang& gang, Findings* findings) {
+  const auto tell = [&](const kube::NotHonoured& each, const std::string& file,
+                        const LocatedTexts& annotations) {
+    const auto asked = annotations.find(each.annotation);
+    if (asked == annotations.end() || !each.IsAskedBy(asked->second.value)) return;
+    const std::string message =
+        fmt::format("{}: {}{}", gang.Name(), each.ToString(),
+                    each.must_hold ? "; it isn't started, unless Kueue admits" : "");
+    if (each.must_hold) {
+      findings->Add(kNotHonoured, file, asked->second.line, message, each.fix);
+    } else {
+      findings->AddWarning(kNotHonoured, file, asked->second.line, message, each.fix);
+    }
+  };
+  for (const kube::NotHonoured& each : kube::AllNotHonoured()) {
+    if (each.of_job) tell(each, gang.workload->file, gang.workload->not_honoured);
+    for (const PodTemplate* pods : gang.templates) {
+      if (!each.of_job) tell(each, pods->file, pods->annotations);
+    }
+  }
+  if (!gang.workload->queue.present()) return;
+  for (const PodTemplate* pods : gang.templates) {
+    if (pods->claims_line == 0) continue;
+    findings->Add(kNotHonoured, pods->file, pods->claims_line,
+                  fmt::format("{} asks for devices by spec.resourceClaims, which no quota counts: "
+                              "it isn't admitted by LocalQueue {}",
+                              gang.Name(), gang.workload->queue.value),
+                  "ask for the devices as resources, or leave the queue");
+  }
+}
+
 void CheckFlavor(const ResourceFlavor& flavor, const Surroundings& around, Findings* findings) {
   if (flavor.node_selector.present()) {
     std::string yaml = "spec:\n  nodeLabels:\n" + yaml::EmitYaml(flavor.node_selector, 4);
@@ -141,6 +176,21 @@ void CheckFlavor(const ResourceFlavor& flavor, const Surroundings& around, Findi
 }
 
 void CheckClusterQueue(const ClusterQueue& queue, const Surroundings& around, Findings* findings) {
+  if (queue.admission_checks_line > 0) {
+    findings->Add(kNotHonoured, queue.file, queue.admission_checks_line,
+                  fmt::format("ClusterQueue {} has admission checks, which only Kueue itself runs: "
+                              "Muster admits nobody there",
+                              queue.name),
+                  "remove them, or let Kueue admit (quota: kueue)");
+  }
+  if (queue.admission_mode.value == "UsageBasedAdmissionFairSharing") {
+    findings->AddWarning(
+        kNotHonoured, queue.file, queue.admission_mode.line,
+        fmt::format("spec.admissionScope of ClusterQueue {} isn't obeyed: what its "
+                    "LocalQueues used before counts for nothing",
+                    queue.name),
+        "remove it, or let Kueue admit (quota: kueue)");
+  }
   for (const ResourceGroup& group : queue.groups) {
     if (group.string_flavors_line > 0) {
       findings->Add(

@@ -46,10 +46,12 @@ void Append(std::string& key, const kube::PodSpec& spec) {
   }
 }
 
-PodSetDemand MakePodSet(const PodSet& pod_set, const QueueConfig& queue, Names& names) {
+PodSetDemand MakePodSet(const PodSet& pod_set, const QueueConfig& queue, const ResourceRules& rules,
+                        Names& names) {
   std::vector<GroupDemand> groups(queue.groups.size());
   PodSetDemand demand;
-  for (const auto& [name, each] : pod_set.spec->requests.entries()) {
+  const kube::ResourceList counted = rules.Count(pod_set.spec->requests);
+  for (const auto& [name, each] : counted.entries()) {
     const int resource = names.Resource(name);
     const QueueConfig::Place place = queue.Find(resource);
     if (place.group < 0) {
@@ -75,9 +77,12 @@ PodSetDemand MakePodSet(const PodSet& pod_set, const QueueConfig& queue, Names& 
 
 }  // namespace
 
-Demand MakeDemand(const std::vector<PodSet>& pod_sets, const QueueConfig& queue, Names& names) {
+Demand MakeDemand(const std::vector<PodSet>& pod_sets, const QueueConfig& queue,
+                  const ResourceRules& rules, Names& names) {
   Demand demand;
-  for (const PodSet& each : pod_sets) demand.pod_sets.push_back(MakePodSet(each, queue, names));
+  for (const PodSet& each : pod_sets) {
+    demand.pod_sets.push_back(MakePodSet(each, queue, rules, names));
+  }
   return demand;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "quota/layout.h"
+#include "quota/resource_rules.h"
 #include "quota/workload.h"
 
 namespace muster::quota {
@@ -34,8 +35,9 @@ struct Demand {
   std::vector<PodSetDemand> pod_sets;
 };
 
-// Pods as a resource count only where the queue covers them.
-Demand MakeDemand(const std::vector<PodSet>& pod_sets, const QueueConfig& queue, Names& names);
+// Pods as a resource count only where the queue covers them. `names`: of the queue's ledger.
+Demand MakeDemand(const std::vector<PodSet>& pod_sets, const QueueConfig& queue,
+                  const ResourceRules& rules, Names& names);
 
 // Equal for pod sets whose demands are equal in every queue.
 std::string DemandKey(const std::vector<PodSet>& pod_sets);

@@ -105,6 +105,43 @@ Workload AsAsked(const kube::Workload& workload) {
   return asked;
 }
 
+OtherChoice ChoiceWithout(const kube::Workload& workload, const std::set<std::string>& left_out,
+                          QuotaScheduler& scheduler, const Usable& usable) {
+  OtherChoice choice;
+  const Workload asked = AsAsked(workload);
+  for (size_t i = 0; i < workload.pod_sets.size(); ++i) {
+    const PodSet& set = asked.pod_sets[i];
+    std::vector<Expressions> terms;
+    std::set<std::string> seen;  // of the groups that are done
+    for (const std::string& name : left_out) {
+      if (!seen.insert(name).second) continue;
+      std::vector<const kube::ResourceFlavor*> closed;
+      if (const kube::ResourceFlavor* flavor = scheduler.FindFlavor(name)) closed.push_back(flavor);
+      std::vector<const kube::ResourceFlavor*> open;
+      for (const kube::ResourceFlavor* other : scheduler.OtherFlavors(asked, set.name, name)) {
+        seen.insert(other->meta.name);
+        const bool may_be = !left_out.contains(other->meta.name) && usable(set, *other);
+        (may_be ? open : closed).push_back(other);
+      }
+      std::vector<Expressions> group;
+      for (const kube::ResourceFlavor* other : open) {
+        std::optional<Expressions> only = Only(*other, closed);
+        if (!only) continue;
+        if (choice.flavor.empty()) choice.flavor = other->meta.name;
+        group.push_back(*std::move(only));
+      }
+      if (!group.empty()) terms = terms.empty() ? std::move(group) : Combined(terms, group);
+    }
+    const kube::Workload::PodSet& before = workload.pod_sets[i];
+    const NodeTerms& now = before.spec->affinity.required_node_terms;
+    NodeTerms wanted = Restricted(now, terms);
+    if (wanted == now) continue;
+    choice.pod_sets.push_back(
+        {i, before.has_affinity, before.has_node_affinity, std::move(wanted)});
+  }
+  return choice;
+}
+
 kube::PodSpec WithFlavor(const kube::PodSpec& spec, const kube::ResourceFlavor& flavor) {
   kube::PodSpec with = spec;
   for (const auto& [key, value] : flavor.node_labels) with.node_selector.emplace(key, value);

@@ -12,13 +12,18 @@
 // node and no flavor contradicts, so they can be taken away again.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "kube/objects/pod.h"
 #include "kube/objects/quota.h"
 #include "kube/objects/workload.h"
+#include "quota/quota_scheduler.h"
 #include "quota/workload.h"
 
 namespace muster::quota {
@@ -53,6 +58,24 @@ bool IsRestricted(const NodeTerms& terms);
 // Kueue's Workload with its pod sets as their user wrote them. Unlike a gang's, a pod set's name
 // says nothing of what it asks for, so here it has the Workload's version in front.
 Workload AsAsked(const kube::Workload& workload);
+
+// A Workload as Kueue may assign it once some flavors are left out.
+struct OtherChoice {
+  // Required node affinity of a pod set's template, as a whole.
+  struct Terms {
+    size_t pod_set = 0;  // its place in the list
+    bool has_affinity = false;
+    bool has_node_affinity = false;
+    NodeTerms terms;
+  };
+  std::string flavor;           // the first other one; empty if there is none
+  std::vector<Terms> pod_sets;  // those that change
+};
+
+// May the pod set get this flavor?
+using Usable = std::function<bool(const PodSet& set, const kube::ResourceFlavor& flavor)>;
+OtherChoice ChoiceWithout(const kube::Workload& workload, const std::set<std::string>& left_out,
+                          QuotaScheduler& scheduler, const Usable& usable);
 
 // A pod's spec with the labels and tolerations of a flavor.
 kube::PodSpec WithFlavor(const kube::PodSpec& spec, const kube::ResourceFlavor& flavor);

@@ -167,7 +167,7 @@ TEST(UnlikeKueue, AClusterQueueDrainsItsLocalQueuesOnHoldToo) {
   queue.stop_policy = kube::StopPolicy::kHoldAndDrain;
   world.Add(queue);
   world.scheduler.Upsert(held);
-  EXPECT_THAT(world.scheduler.ToDrain(), ElementsAre("a"));
+  EXPECT_THAT(world.scheduler.ToDrain(), ElementsAre(::testing::Pair("a", "ClusterQueueStopped")));
 }
 
 // Kueue takes a pod set that asks for nothing that counts for the last one

@@ -34,7 +34,9 @@ struct QueueConfig {
   std::string error;  // why nothing is admitted to it; empty normally
   std::string fix;
 
-  bool IsStopped() const { return object->stop_policy != kube::StopPolicy::kNone; }
+  bool IsGoing() const { return object->meta.deletion_time.has_value(); }
+  // Nobody is admitted any more, though nothing is wrong with it.
+  bool IsStopped() const { return IsGoing() || object->stop_policy != kube::StopPolicy::kNone; }
   bool IsActive() const { return error.empty() && !IsStopped(); }
   struct Place {
     int group = -1;  // -1: not covered

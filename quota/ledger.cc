@@ -34,21 +34,24 @@ bool Ledger::Refresh() {
   for (auto& [name_space, unadmitted] : unadmitted_) Resolve(unadmitted);
   for (const std::unique_ptr<Reservation>& reservation : reservations_) {
     reservation->queue = layout_->FindQueue(reservation->admission->cluster_queue);
-    if (Drains(*reservation)) reservation->marked = Reservation::Part::kAll;
+    if (!WhyDrained(*reservation).empty()) reservation->marked = Reservation::Part::kAll;
     Count(*reservation);
   }
   return true;
 }
 
-bool Ledger::Drains(const Reservation& reservation) const {
+std::string_view Ledger::WhyDrained(const Reservation& reservation) const {
   const auto drains = [](const auto& queue) {
     return queue.stop_policy == kube::StopPolicy::kHoldAndDrain;
   };
-  if (reservation.queue >= 0 && drains(*layout_->queue(reservation.queue).object)) return true;
+  if (reservation.queue >= 0 && drains(*layout_->queue(reservation.queue).object)) {
+    return "ClusterQueueStopped";
+  }
   const Workload& workload = reservation.workload;
   const auto local =
       objects_.local_queues().find(absl::StrCat(workload.name_space, "/", workload.queue));
-  return local != objects_.local_queues().end() && drains(local->second);
+  const bool stopped = local != objects_.local_queues().end() && drains(local->second);
+  return stopped ? "LocalQueueStopped" : "";
 }
 
 void Ledger::Count(Reservation& reservation) {
@@ -87,7 +90,7 @@ Reservation& Ledger::Set(Workload workload, std::shared_ptr<const Admission> adm
   if (!stale_ && names_.pair_count() > tree().pair_count()) stale_ = true;
   if (stale_) return *reservation;
   reservation->queue = layout_->FindQueue(reservation->admission->cluster_queue);
-  if (Drains(*reservation)) reservation->marked = Reservation::Part::kAll;
+  if (!WhyDrained(*reservation).empty()) reservation->marked = Reservation::Part::kAll;
   Count(*reservation);
   return *reservation;
 }
@@ -102,25 +105,41 @@ Reservation& Ledger::Add(Workload workload, std::shared_ptr<const Admission> adm
   return reservation;
 }
 
-bool Ledger::SetUnadmitted(const std::string& name_space, const FlavorAmounts& amounts) {
+bool Ledger::SetUnadmitted(const std::string& name_space, const std::string& who,
+                           FlavorAmounts amounts) {
   const auto known = unadmitted_.find(name_space);
-  if (known == unadmitted_.end() ? amounts.empty() : known->second.amounts == amounts) return false;
+  if (known == unadmitted_.end() && amounts.empty()) return false;
+  UnadmittedPods& all = unadmitted_[name_space];
+  const auto of = all.of.find(who);
+  if (of == all.of.end() ? amounts.empty() : of->second == amounts) return false;
   if (amounts.empty()) {
-    unadmitted_.erase(known);
-    return true;
+    all.of.erase(of);
+  } else {
+    all.of[who] = std::move(amounts);
   }
-  Unadmitted& unadmitted = unadmitted_[name_space];
-  unadmitted.amounts = amounts;
-  if (!stale_) Resolve(unadmitted);
+  if (!stale_) Resolve(all);
+  if (all.of.empty()) unadmitted_.erase(name_space);
   return true;
 }
 
-void Ledger::Resolve(Unadmitted& unadmitted) const {
-  unadmitted.pairs.clear();
-  for (const auto& [what, amount] : unadmitted.amounts) {
-    const int pair = names_.FindPair(what.first, what.second);
-    if (pair >= 0) unadmitted.pairs.push_back({pair, amount});
+std::vector<std::pair<std::string, std::string>> Ledger::Unadmitted() const {
+  std::vector<std::pair<std::string, std::string>> who;
+  for (const auto& [name_space, all] : unadmitted_) {
+    for (const auto& [name, amounts] : all.of) who.emplace_back(name_space, name);
   }
+  return who;
+}
+
+void Ledger::Resolve(UnadmittedPods& unadmitted) const {
+  std::map<int, Amount> sums;
+  for (const auto& [who, amounts] : unadmitted.of) {
+    for (const auto& [what, amount] : amounts) {
+      const int pair = names_.FindPair(what.first, what.second);
+      if (pair >= 0) sums[pair] += amount;
+    }
+  }
+  unadmitted.pairs.clear();
+  for (const auto& [pair, sum] : sums) unadmitted.pairs.push_back({pair, Saturate(sum)});
 }
 
 const std::vector<PairAmount>& Ledger::UnadmittedIn(std::string_view name_space) const {

@@ -68,13 +68,15 @@ class Ledger {
   void ReserveRoom(size_t more) { reservations_.reserve(reservations_.size() + more); }
   void Remove(std::string_view id);
   // QuotaScheduler::SetUnadmitted. True if it says something else than before.
-  bool SetUnadmitted(const std::string& name_space, const FlavorAmounts& amounts);
+  bool SetUnadmitted(const std::string& name_space, const std::string& who, FlavorAmounts amounts);
+  std::vector<std::pair<std::string, std::string>> Unadmitted() const;
   // Of pairs that quota is kept of, each once. Valid until it is set again.
   const std::vector<PairAmount>& UnadmittedIn(std::string_view name_space) const;
   Reservation* Find(std::string_view id);
   const Reservation* Find(std::string_view id) const;
-  // It is on a ClusterQueue, or of a LocalQueue, with stopPolicy HoldAndDrain.
-  bool Drains(const Reservation& reservation) const;
+  // Kueue's reason for evicting it, if it is on a ClusterQueue, or of a LocalQueue, with stopPolicy
+  // HoldAndDrain; else empty.
+  std::string_view WhyDrained(const Reservation& reservation) const;
   // Those on one ClusterQueue, in no order.
   const std::vector<Reservation*>& OnQueue(int queue) const {
     return by_queue_[static_cast<size_t>(queue)];
@@ -104,12 +106,12 @@ class Ledger {
   std::unique_ptr<Layout> layout_;
   bool stale_ = true;
   ByWorkloadId<Reservation> reservations_;
-  struct Unadmitted {
-    FlavorAmounts amounts;
-    std::vector<PairAmount> pairs;  // once the layout has them
+  struct UnadmittedPods {
+    std::map<std::string, FlavorAmounts> of;  // whom
+    std::vector<PairAmount> pairs;            // of all of them, once the layout has them
   };
-  void Resolve(Unadmitted& unadmitted) const;
-  std::map<std::string, Unadmitted, std::less<>> unadmitted_;  // by namespace
+  void Resolve(UnadmittedPods& unadmitted) const;
+  std::map<std::string, UnadmittedPods, std::less<>> unadmitted_;  // by namespace
   std::vector<std::vector<Reservation*>> by_queue_;
   std::vector<int64_t> versions_;  // by node; used of roots
   int64_t last_version_ = 0;

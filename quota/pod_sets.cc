@@ -2,16 +2,35 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
+#include "kube/objects/well_known.h"
+#include "quota/amount.h"
 
 namespace muster::quota {
 namespace {
 
 // Which part of its job a member is.
-constexpr std::array<std::string_view, 2> kRoleLabels = {"training.kubeflow.org/replica-type",
-                                                         "jobset.sigs.k8s.io/replicatedjob-name"};
+// training-operator puts the second and, on a master alone, the third; mpi-operator the third
+// (v0.6, pkg/controller/mpi_job_controller.go).
+constexpr std::array<std::string_view, 4> kRoleLabels = {
+    kube::kPodSetLabel, "training.kubeflow.org/replica-type", "training.kubeflow.org/job-role",
+    "jobset.sigs.k8s.io/replicatedjob-name"};
+
+constexpr size_t kMaxRole = 28;  // with two digests a name has 63 characters at most
+constexpr size_t kDigests = 33;  // both, and what is between them
+constexpr std::string_view kOnlyRole = "main";
+
+// A part of the name of a Workload's pod set.
+std::string RoleName(std::string_view role) {
+  std::string name(role.substr(0, kMaxRole));
+  std::ranges::transform(name, name.begin(), [](unsigned char c) {
+    return static_cast<char>(std::isalnum(c) != 0 ? std::tolower(c) : '-');
+  });
+  return name;
+}
 
 // FNV-1a: the same digest wherever it is computed.
 uint64_t Digest(std::string_view text) {
@@ -61,7 +80,7 @@ std::string DemandOf(const kube::Pod& pod) {
   for (std::string_view label : kRoleLabels) {
     const std::string* role = pod.meta.Label(label);
     if (role == nullptr) continue;
-    name = *role + "-";
+    name = RoleName(*role) + "-";
     break;
   }
   return fmt::format("{}{:016x}-", name, Digest(RequestsText(*pod.spec)));
@@ -82,12 +101,109 @@ std::string PodSetOf(const kube::Pod& pod) {
   return name + PlaceDigest(*pod.spec);
 }
 
+bool IsOfRole(const std::string& pod_set, std::string_view role) {
+  if (pod_set.size() <= kDigests + 1) return role == kOnlyRole;
+  return pod_set.substr(0, pod_set.size() - kDigests - 1) == RoleName(role);
+}
+
+std::optional<std::vector<PodSet>> AsOfJob(const std::vector<PodSet>& asked,
+                                           const std::vector<kube::AnyJob::PodSet>& job) {
+  if (asked.size() != job.size()) return std::nullopt;
+  std::vector<PodSet> all;
+  for (const kube::AnyJob::PodSet& made : job) {
+    const auto same = [&made](const PodSet& set) {
+      return set.count == made.count && IsOfRole(set.name, made.name);
+    };
+    const auto set = std::ranges::find_if(asked, same);
+    if (set == asked.end()) return std::nullopt;
+    all.push_back({made.name, set->count, set->spec});
+  }
+  return all;
+}
+
+void NameByPods(std::vector<const kube::Pod*> pods, Admission* admission) {
+  std::ranges::stable_partition(pods, &kube::Pod::IsBound);
+  std::vector<std::string> pod_sets_of_pods;
+  for (const kube::Pod* pod : pods) pod_sets_of_pods.push_back(PodSetOf(*pod));
+  for (PodSetAssignment& given : admission->pod_sets) {
+    if (std::ranges::count(pod_sets_of_pods, given.name) > 0) continue;
+    const auto of_role = std::ranges::find_if(
+        pod_sets_of_pods,
+        [&given](const std::string& pod_set) { return IsOfRole(pod_set, given.name); });
+    if (of_role != pod_sets_of_pods.end()) given.name = *of_role;
+  }
+}
+
 PodSets GroupByPodSet(const std::vector<const kube::Pod*>& members, int64_t required) {
   PodSets sets;
   for (const kube::Pod* pod : members) {
     CountIn(PodSetOf(*pod), *pod, required-- > 0 ? &sets.required : &sets.surplus);
   }
   return sets;
+}
+
+std::set<std::string> FindUncounted(std::vector<const kube::Pod*> pods, const Admission& held,
+                                    const std::set<std::string>& own, bool taken_back,
+                                    std::set<std::string>* joining) {
+  std::ranges::stable_partition(pods, [&](const kube::Pod* pod) {
+    return pod->IsBound() || joining->contains(pod->meta.uid);
+  });
+  std::set<std::string> uncounted;
+  std::map<std::string, int64_t> taken;
+  std::vector<const kube::Pod*> beyond;
+  for (const kube::Pod* pod : pods) {
+    const std::string& uid = pod->meta.uid;
+    bool counted = true;
+    if (!own.contains(uid) || joining->contains(uid)) {
+      const std::string set = PodSetOf(*pod);
+      counted = ++taken[set] <= held.CountedAsNeeded(set);
+    } else if (taken_back) {
+      counted = false;  // nobody takes it up any more
+    } else if (!pod->IsDeleting()) {
+      beyond.push_back(pod);
+    }
+    if (!counted && !pod->IsBound()) uncounted.insert(uid);
+  }
+  for (const kube::Pod* pod : beyond) {
+    const std::string set = PodSetOf(*pod);
+    if (++taken[set] <= held.CountedAsNeeded(set)) joining->insert(pod->meta.uid);
+  }
+  return uncounted;
+}
+
+std::vector<std::pair<const kube::Pod*, PodSetAssignment>> MissingSurplus(
+    const std::vector<const kube::Pod*>& pods, const Admission& granted, const Admission& held,
+    const std::set<std::string>& own) {
+  std::map<std::string, int64_t> missing;
+  for (const PodSetAssignment& given : granted.surplus) missing[given.name] += given.count;
+  for (const PodSetAssignment& given : held.surplus) missing[given.name] -= given.count;
+  // The first of each pod set are in the gang's own.
+  std::map<std::string, int64_t> needed;
+  std::vector<std::pair<const kube::Pod*, PodSetAssignment>> found;
+  for (const kube::Pod* pod : pods) {
+    const std::string set = PodSetOf(*pod);
+    if (own.contains(pod->meta.uid) || ++needed[set] <= held.CountedAsNeeded(set)) continue;
+    if (missing[set]-- <= 0) continue;
+    const auto given = std::ranges::find(granted.surplus, set, &PodSetAssignment::name);
+    found.emplace_back(pod, given->ReducedTo(1));
+  }
+  return found;
+}
+
+void AddUnadmitted(const kube::ResourceList& counted, const kube::ObjectMeta& node,
+                   const std::vector<const kube::ResourceFlavor*>& flavors,
+                   FlavorAmounts* amounts) {
+  for (const kube::ResourceFlavor* flavor : flavors) {
+    const bool may_be_of_it = std::ranges::all_of(flavor->node_labels, [&](const auto& label) {
+      const std::string* value = node.Label(label.first);
+      return value != nullptr && *value == label.second;
+    });
+    if (!may_be_of_it) continue;
+    for (const auto& [resource, amount] : counted.entries()) {
+      int64_t& sum = (*amounts)[{flavor->meta.name, resource}];
+      sum = Saturate(Amount(sum) + Amount(amount));
+    }
+  }
 }
 
 std::string FlavorsText(const PodSetAssignment& given) {
@@ -102,6 +218,25 @@ std::set<std::string> FlavorNames(const PodSetAssignment& given) {
   std::set<std::string> names;
   for (const auto& [resource, flavor] : given.flavors) names.insert(flavor);
   return names;
+}
+
+std::set<std::string> FlavorNames(const Admission& admission) {
+  std::set<std::string> names;
+  for (const PodSetAssignment& given : admission.pod_sets) names.merge(FlavorNames(given));
+  return names;
+}
+
+std::set<std::string> FlavorNames(const Admission& admission,
+                                  const std::vector<const kube::Pod*>& pods) {
+  std::set<std::string> all = FlavorNames(admission);
+  if (all.size() <= 1) return all;
+  std::set<std::string> names;
+  for (const kube::Pod* pod : pods) {
+    if (const PodSetAssignment* given = admission.Find(PodSetOf(*pod))) {
+      names.merge(FlavorNames(*given));
+    }
+  }
+  return names.empty() ? all : names;
 }
 
 bool IsGivenFlavors(const kube::Pod& pod) {
@@ -126,38 +261,12 @@ std::set<std::string> CarriedFlavors(const kube::Pod& pod) {
   return names;
 }
 
-// The name of its pod set ends with the digest of what it asked for before, so the right guess is
-// known when it is met: labels that the flavors have too may be its own, and tolerations were added
-// behind its own.
-std::optional<kube::PodSpec> SpecBeforeFlavors(
-    const kube::Pod& pod, const std::vector<const kube::ResourceFlavor*>& flavors) {
-  constexpr size_t kMostLabels = 12;
-  std::vector<std::string> labels;
-  size_t tolerations = 0;
-  for (const kube::ResourceFlavor* flavor : flavors) {
-    tolerations += flavor->tolerations.size();
-    for (const auto& [key, value] : flavor->node_labels) {
-      const auto own = pod.spec->node_selector.find(key);
-      const bool same = own != pod.spec->node_selector.end() && own->second == value;
-      if (same && !std::ranges::count(labels, key)) labels.push_back(key);
-    }
-  }
-  if (labels.size() > kMostLabels) return std::nullopt;
-  const std::string set = PodSetOf(pod);
-  const size_t combinations = size_t{1} << labels.size();
-  // Most often all of it was added.
-  for (size_t kept = 0; kept < combinations; ++kept) {
-    kube::PodSpec spec = *pod.spec;
-    for (size_t i = 0; i < labels.size(); ++i) {
-      if ((kept >> i & 1) == 0) spec.node_selector.erase(labels[i]);
-    }
-    for (size_t taken = 0; taken <= tolerations; ++taken) {
-      if (set.ends_with(PlaceDigest(spec))) return spec;
-      if (spec.tolerations.empty()) break;
-      spec.tolerations.pop_back();
-    }
-  }
-  return std::nullopt;
+std::shared_ptr<const kube::PodSpec> SpecBeforeFlavors(const kube::Workload& workload,
+                                                       const std::string& pod_set) {
+  const auto set = std::ranges::find_if(workload.pod_sets, [&pod_set](const auto& each) {
+    return each.name == pod_set || IsOfRole(pod_set, each.name);
+  });
+  return set == workload.pod_sets.end() ? nullptr : set->spec;
 }
 
 FlavorAdditions FlavorsFor(const kube::Pod& pod, const PodSetAssignment& given,

@@ -41,6 +41,64 @@ TEST(PodSets, PodsThatAskAlikeAreOneSet) {
             })));
 }
 
+PodSet Set(const kube::Pod& pod, int64_t count) { return {PodSetOf(pod), count, pod.spec}; }
+
+kube::Pod OfType(const std::string& type, int64_t gpus) {
+  kube::Pod pod = Gpu(type, gpus);
+  pod.meta.labels["training.kubeflow.org/replica-type"] = type;
+  return pod;
+}
+
+TEST(PodSets, OfAnAdmissionPodsHaveTheFlavorsOfTheirOwnPodSets) {
+  const kube::Pod worker = OfType("worker", 8);
+  const Admission all = {"gpus",
+                         {{PodSetOf(OfType("master", 1)), 1, {{"nvidia.com/gpu", "a"}}, {}},
+                          {PodSetOf(worker), 1, {{"nvidia.com/gpu", "b"}}, {}}},
+                         {},
+                         {}};
+  EXPECT_EQ(FlavorNames(all, {&worker}), std::set<std::string>{"b"});
+  EXPECT_EQ(FlavorNames(all, {}), (std::set<std::string>{"a", "b"}));
+}
+
+// mpi-operator's label; training-operator has it on a master, beside the replica type.
+TEST(PodSets, AnMPIJobsRoleIsInItsPodsLabelJobRole) {
+  kube::Pod launcher = Gpu("launcher");
+  launcher.meta.labels["training.kubeflow.org/job-role"] = "launcher";
+  EXPECT_TRUE(IsOfRole(PodSetOf(launcher), "launcher"));
+  kube::Pod master = OfType("master", 1);
+  const std::string before = PodSetOf(master);
+  master.meta.labels["training.kubeflow.org/job-role"] = "master";
+  EXPECT_EQ(PodSetOf(master), before);
+}
+
+TEST(PodSets, AJobsWorkloadHasThemByKueuesNamesInItsOrder) {
+  const PodSet worker = Set(OfType("worker", 8), 3), master = Set(OfType("master", 1), 1);
+  EXPECT_TRUE(IsOfRole(worker.name, "worker"));
+  EXPECT_TRUE(IsOfRole(PodSetOf(Gpu("a")), "main"));
+  EXPECT_FALSE(IsOfRole(PodSetOf(Gpu("a")), "worker"));
+  const auto named = AsOfJob({worker, master}, {{"master", 1, "{}"}, {"worker", 3, "{}"}});
+  ASSERT_TRUE(named);
+  ASSERT_EQ(named->size(), 2u);
+  EXPECT_EQ((*named)[0].name, "master");
+  EXPECT_EQ((*named)[1].name, "worker");
+  EXPECT_EQ((*named)[1].spec, worker.spec);
+  EXPECT_FALSE(AsOfJob({worker, master}, {{"master", 1, "{}"}, {"worker", 4, "{}"}}));
+  EXPECT_FALSE(AsOfJob({worker}, {{"master", 1, "{}"}, {"worker", 3, "{}"}}));
+  // Workers that ask for different things are no set that the job has.
+  EXPECT_FALSE(AsOfJob({Set(OfType("worker", 8), 2), Set(OfType("worker", 4), 1)},
+                       {{"worker", 2, "{}"}, {"evaluator", 1, "{}"}}));
+}
+
+TEST(PodSets, WhatAJobsWorkloadReservedIsThatOfItsPods) {
+  const kube::Pod pod = OfType("worker", 8);
+  const std::string worker = PodSetOf(pod);
+  Admission admission;
+  admission.pod_sets = {{"worker", 2, {}, {}}, {"master", 1, {}, {}}};
+  NameByPods({&pod}, &admission);
+  EXPECT_EQ(admission.pod_sets[0].name, worker);
+  EXPECT_EQ(admission.pod_sets[1].name, "master");
+}
+
 // Records outlive processes: this name may only change together with a way to read the old one.
 TEST(PodSets, TheNameIsTheSameInEveryProcess) {
   EXPECT_EQ(PodSetOf(Gpu("a")), "65301564be2fcdaa-cbf29ce484222325");
@@ -123,34 +181,20 @@ kube::Pod Given(const kube::Pod& pod, const std::vector<const kube::ResourceFlav
   return after;
 }
 
-TEST(SpecBeforeFlavors, IsWhatItsUserWrote) {
+TEST(SpecBeforeFlavors, IsWhatTheWorkloadSays) {
   const kube::ResourceFlavor spot = Spot();
-  const kube::Toleration own = {"nvidia.com/gpu", true, "", std::nullopt};
-  for (const kube::Pod& pod :
-       {Gpu("a"), With(Gpu("a"), [](auto& spec) { spec.node_selector["zone"] = "a"; }),
-        With(Gpu("a"),
-             [&](auto& spec) {
-               spec.node_selector["pool"] = "gpu-spot";
-               spec.node_selector["zone"] = "a";
-               spec.tolerations = {own, spot.tolerations[0]};
-             }),
-        With(Gpu("a"), [&](auto& spec) { spec.tolerations = {own}; })}) {
-    const kube::Pod given = Given(pod, {&spot});
-    EXPECT_EQ(CarriedFlavors(given), (std::set<std::string>{"any", "spot"}));
-    const std::optional<kube::PodSpec> before = SpecBeforeFlavors(given, {&spot});
-    ASSERT_TRUE(before.has_value());
-    EXPECT_EQ(*before, *pod.spec);
-  }
+  const kube::Pod pod = With(Gpu("a"), [](auto& spec) { spec.node_selector["zone"] = "a"; });
+  const kube::Pod given = Given(pod, {&spot});
+  EXPECT_EQ(CarriedFlavors(given), (std::set<std::string>{"any", "spot"}));
   EXPECT_TRUE(CarriedFlavors(Gpu("a")).empty());
-}
-
-TEST(SpecBeforeFlavors, CannotBeToldOnceAFlavorSaysSomethingElse) {
-  const kube::ResourceFlavor spot = Spot();
-  const kube::Pod given = Given(Gpu("a"), {&spot});
-  kube::ResourceFlavor changed = Spot();
-  changed.node_labels["pool"] = "gpu-other";
-  EXPECT_FALSE(SpecBeforeFlavors(given, {&changed}).has_value());
-  EXPECT_FALSE(SpecBeforeFlavors(given, {}).has_value());
+  kube::Workload of_job;
+  of_job.pod_sets.push_back({.name = "main", .count = 1, .spec = pod.spec});
+  EXPECT_EQ(SpecBeforeFlavors(of_job, PodSetOf(given)), pod.spec);
+  kube::Workload of_group;
+  of_group.pod_sets.push_back({.name = PodSetOf(given), .count = 1, .spec = pod.spec});
+  EXPECT_EQ(SpecBeforeFlavors(of_group, PodSetOf(given)), pod.spec);
+  of_group.pod_sets[0].name = "worker";
+  EXPECT_EQ(SpecBeforeFlavors(of_group, PodSetOf(given)), nullptr);
 }
 
 TEST(FlavorsFor, WhatWasAddedIsRecognised) {

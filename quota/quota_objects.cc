@@ -8,12 +8,13 @@ namespace {
 
 // What of an object quota depends on. Metadata other than what is named here changes all the time.
 auto Parts(const kube::ResourceFlavor& f) {
-  return std::tie(f.node_labels, f.node_taints, f.tolerations, f.topology_name, f.error);
+  return std::tie(f.meta.deletion_time, f.node_labels, f.node_taints, f.tolerations,
+                  f.topology_name, f.error);
 }
 auto Parts(const kube::ClusterQueue& q) {
-  return std::tie(q.meta.uid, q.resource_groups, q.cohort, q.strategy, q.namespace_selector,
-                  q.fungibility, q.preemption, q.stop_policy, q.fair_weight_milli,
-                  q.admission_checks, q.usage_based_admission, q.error);
+  return std::tie(q.meta.uid, q.meta.deletion_time, q.resource_groups, q.cohort, q.strategy,
+                  q.namespace_selector, q.fungibility, q.preemption, q.stop_policy,
+                  q.fair_weight_milli, q.admission_checks, q.usage_based_admission, q.error);
 }
 auto Parts(const kube::LocalQueue& q) {
   return std::tie(q.meta.uid, q.cluster_queue, q.stop_policy, q.fair_weight_milli, q.error);
@@ -22,6 +23,7 @@ auto Parts(const kube::Cohort& c) {
   return std::tie(c.parent, c.resource_groups, c.fair_weight_milli, c.error);
 }
 auto Parts(const kube::Namespace& n) { return std::tie(n.meta.labels); }
+auto Parts(const kube::WorkloadPriorityClass& c) { return std::tie(c.value, c.error); }
 
 template <typename Object>
 bool Put(ByName<Object>& all, std::string name, Object object) {
@@ -65,6 +67,10 @@ bool QuotaObjects::Upsert(kube::Namespace name_space) {
   std::string name = name_space.meta.name;
   return Put(namespaces_, std::move(name), std::move(name_space));
 }
+bool QuotaObjects::Upsert(kube::WorkloadPriorityClass priority_class) {
+  std::string name = priority_class.meta.name;
+  return Put(priority_classes_, std::move(name), std::move(priority_class));
+}
 bool QuotaObjects::Remove(const kube::ResourceFlavor& flavor) {
   return Erase(flavors_, flavor.meta.name);
 }
@@ -77,6 +83,9 @@ bool QuotaObjects::Remove(const kube::LocalQueue& queue) {
 bool QuotaObjects::Remove(const kube::Cohort& cohort) { return Erase(cohorts_, cohort.meta.name); }
 bool QuotaObjects::Remove(const kube::Namespace& name_space) {
   return Erase(namespaces_, name_space.meta.name);
+}
+bool QuotaObjects::Remove(const kube::WorkloadPriorityClass& priority_class) {
+  return Erase(priority_classes_, priority_class.meta.name);
 }
 
 }  // namespace muster::quota

@@ -60,6 +60,20 @@ std::string_view VictimText(VictimReason reason) {
   return "";
 }
 
+std::string_view KueueReason(VictimReason reason) {
+  switch (reason) {
+    case VictimReason::kInClusterQueue:
+      return "InClusterQueue";
+    case VictimReason::kReclamation:
+      return "InCohortReclamation";
+    case VictimReason::kFairSharing:
+      return "InCohortFairSharing";
+    case VictimReason::kReclaimWhileBorrowing:
+      return "InCohortReclaimWhileBorrowing";
+  }
+  return "";
+}
+
 QuotaScheduler::QuotaScheduler(QuotaOptions options)
     : state_(std::make_unique<State>(std::move(options))) {}
 QuotaScheduler::~QuotaScheduler() = default;
@@ -79,6 +93,9 @@ bool QuotaScheduler::Upsert(kube::Cohort cohort) {
 bool QuotaScheduler::Upsert(kube::Namespace name_space) {
   return state_->Note(state_->ledger.objects().Upsert(std::move(name_space)));
 }
+bool QuotaScheduler::Upsert(kube::WorkloadPriorityClass priority_class) {
+  return state_->ledger.objects().Upsert(std::move(priority_class));
+}
 bool QuotaScheduler::Remove(const kube::ResourceFlavor& flavor) {
   return state_->Note(state_->ledger.objects().Remove(flavor));
 }
@@ -93,6 +110,9 @@ bool QuotaScheduler::Remove(const kube::Cohort& cohort) {
 }
 bool QuotaScheduler::Remove(const kube::Namespace& name_space) {
   return state_->Note(state_->ledger.objects().Remove(name_space));
+}
+bool QuotaScheduler::Remove(const kube::WorkloadPriorityClass& priority_class) {
+  return state_->ledger.objects().Remove(priority_class);
 }
 
 void QuotaScheduler::SetAdmitted(const Workload& workload, const Admission& admission) {
@@ -135,8 +155,15 @@ void QuotaScheduler::EnqueueSurplus(const Workload& workload) {
   state_->room.EnterSurplus(workload, *reservation->admission);
 }
 
-void QuotaScheduler::SetUnadmitted(const std::string& name_space, const FlavorAmounts& amounts) {
-  if (state_->ledger.SetUnadmitted(name_space, amounts)) state_->room.Resettle(name_space);
+void QuotaScheduler::SetUnadmitted(const std::string& name_space, const std::string& who,
+                                   FlavorAmounts amounts) {
+  if (state_->ledger.SetUnadmitted(name_space, who, std::move(amounts))) {
+    state_->room.Resettle(name_space);
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> QuotaScheduler::Unadmitted() const {
+  return state_->ledger.Unadmitted();
 }
 
 void QuotaScheduler::InvalidatePlacement() { state_->room.WakeEverybody(); }
@@ -170,6 +197,15 @@ std::vector<Decision> QuotaScheduler::Schedule(absl::Time now, const Feasibility
   return decisions;
 }
 
+std::vector<const kube::ResourceFlavor*> QuotaScheduler::FlavorsOf(
+    const PodSetAssignment& given) const {
+  std::vector<const kube::ResourceFlavor*> flavors;
+  for (const std::string& name : FlavorNames(given)) {
+    if (const kube::ResourceFlavor* flavor = FindFlavor(name)) flavors.push_back(flavor);
+  }
+  return flavors;
+}
+
 const kube::ResourceFlavor* QuotaScheduler::FindFlavor(std::string_view name) const {
   const auto& flavors = state_->ledger.objects().flavors();
   auto it = flavors.find(name);
@@ -180,6 +216,12 @@ const kube::LocalQueue* QuotaScheduler::FindLocalQueue(std::string_view name) co
   const auto& queues = state_->ledger.objects().local_queues();
   auto it = queues.find(name);
   return it == queues.end() ? nullptr : &it->second;
+}
+
+const kube::WorkloadPriorityClass* QuotaScheduler::FindPriorityClass(std::string_view name) const {
+  const auto& classes = state_->ledger.objects().priority_classes();
+  auto it = classes.find(name);
+  return it == classes.end() ? nullptr : &it->second;
 }
 
 std::vector<const kube::ResourceFlavor*> QuotaScheduler::OtherFlavors(
@@ -200,8 +242,10 @@ std::vector<const kube::ResourceFlavor*> QuotaScheduler::OtherFlavors(const Work
       WhyInNoLine(state_->ledger.objects(), state_->ledger.layout(), workload, index);
   if (blocked.code != WaitCode::kNone) return {};
   const QueueConfig& queue = state_->ledger.layout().queue(index);
-  return OthersIn(state_->ledger, queue, workload.pod_sets,
-                  MakeDemand(workload.pod_sets, queue, state_->ledger.names()), pod_set, flavor);
+  return OthersIn(
+      state_->ledger, queue, workload.pod_sets,
+      MakeDemand(workload.pod_sets, queue, state_->options.resources, state_->ledger.names()),
+      pod_set, flavor);
 }
 
 std::vector<const kube::ResourceFlavor*> QuotaScheduler::Flavors() const {

@@ -16,14 +16,18 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "kube/objects/quota.h"
 #include "kube/objects/workload.h"
+#include "quota/resource_rules.h"
 #include "quota/workload.h"
 
 namespace muster::quota {
@@ -36,12 +40,15 @@ struct QuotaOptions {
   // Shares within a cohort decide order and victims instead of classical preemption
   // (Kueue's fairSharing.enable).
   bool fair_sharing = false;
+  ResourceRules resources = {};      // what requests count as
   Evictability may_evict = nullptr;  // null: all may
 };
 
 enum class VictimReason { kInClusterQueue, kReclamation, kFairSharing, kReclaimWhileBorrowing };
 // What the workload does for which somebody is a victim.
 std::string_view VictimText(VictimReason reason);
+// Of condition Preempted (Kueue v0.19.2 apis/kueue/v1beta2/workload_types.go).
+std::string_view KueueReason(VictimReason reason);
 
 struct Victim {
   std::string id;
@@ -59,13 +66,12 @@ struct Decision {
   bool surplus_only = false;
 };
 
-// Why a workload waits, for the gang's reason. `code` is stable.
+// Why a workload waits, for the gang's reason. The numbers are those of muster.v1.ReasonCode.
 enum class WaitCode {
-  kNone,           // admitted, or not known
-  kQueueNotFound,  // its LocalQueue doesn't exist
-  kClusterQueueNotFound,
-  kQueueInvalid,  // an object's field, or a flavor or cohort it names, makes it unusable
-  kQueueStopped,  // stopPolicy of the LocalQueue or ClusterQueue
+  kNone = 0,             // admitted, or not known
+  kQueueNotFound = 100,  // its LocalQueue doesn't exist, or its ClusterQueue
+  kQueueInvalid,         // an object's field, or a flavor or cohort it names, makes it unusable
+  kQueueStopped,         // stopPolicy of the LocalQueue or ClusterQueue
   kNamespaceNotSelected,
   kResourceNotCovered,  // asks for a resource that the ClusterQueue doesn't cover
   kFlavorMismatch,      // no flavor's labels and taints agree with the pods
@@ -94,6 +100,7 @@ struct FlavorUsage {
   int64_t nominal = 0;
   int64_t reserved = 0;  // by admissions
   int64_t borrowed = 0;  // of `reserved`, beyond nominal
+  bool operator==(const FlavorUsage&) const = default;
 };
 
 struct QueueStatus {
@@ -105,8 +112,19 @@ struct QueueStatus {
   std::vector<FlavorUsage> usage;
   // First in line first; at most the number asked for.
   std::vector<std::string> pending_ids;
-  int64_t fair_share = 0;  // its dominant resource share, with fair sharing
-  std::string error;       // why it is inactive; empty normally
+  std::optional<int64_t> fair_share;  // its dominant resource share, with fair sharing
+  std::string error;                  // why it is inactive; empty normally
+  // Kueue's reason of condition Active if a stopPolicy, or its end, keeps it from admitting; empty
+  // normally.
+  std::string stopped = {};
+  bool operator==(const QueueStatus&) const = default;
+};
+
+// What becomes of an object's finalizers.
+struct FinalizerChange {
+  std::string_view plural;       // "clusterqueues", "resourceflavors"
+  const kube::ObjectMeta* meta;  // valid until the object changes
+  std::vector<std::string> finalizers;
 };
 
 class QuotaScheduler {
@@ -122,12 +140,15 @@ class QuotaScheduler {
   bool Upsert(kube::LocalQueue queue);
   bool Upsert(kube::Cohort cohort);
   bool Upsert(kube::Namespace name_space);
+  // Whoever asks for quota says its priority itself: no decision depends on this.
+  bool Upsert(kube::WorkloadPriorityClass priority_class);
   // By its name alone.
   bool Remove(const kube::ResourceFlavor& flavor);
   bool Remove(const kube::ClusterQueue& queue);
   bool Remove(const kube::LocalQueue& queue);
   bool Remove(const kube::Cohort& cohort);
   bool Remove(const kube::Namespace& name_space);
+  bool Remove(const kube::WorkloadPriorityClass& priority_class);
 
   // What a record says. Replaces what this workload had; it leaves the queue. The ClusterQueue
   // need not exist (any more): the usage counts again once it does. An admission equal to the one
@@ -144,10 +165,12 @@ class QuotaScheduler {
   void Enqueue(const Workload& workload);
   void EnqueueSurplus(const Workload& workload);
 
-  // What runs in this namespace without having been admitted; empty: nothing any more. Who asks for
-  // quota from there must fit beside it. It is nobody's usage, and nobody of another namespace
-  // waits for it.
-  void SetUnadmitted(const std::string& name_space, const FlavorAmounts& amounts);
+  // What `who` runs in this namespace without having been admitted; empty: nothing any more. Who
+  // asks for quota from there must fit beside it. It is nobody's usage, and nobody of another
+  // namespace waits for it.
+  void SetUnadmitted(const std::string& name_space, const std::string& who, FlavorAmounts amounts);
+  // Of whom something is known.
+  std::vector<std::pair<std::string, std::string>> Unadmitted() const;
 
   // Something that Feasibility depends on has changed: for all that wait, or for this one.
   void InvalidatePlacement();
@@ -174,14 +197,26 @@ class QuotaScheduler {
                                                         std::string_view pod_set,
                                                         std::string_view flavor);
   const kube::ResourceFlavor* FindFlavor(std::string_view name) const;
+  // Each of what a pod set was given once, as far as they exist still.
+  std::vector<const kube::ResourceFlavor*> FlavorsOf(const PodSetAssignment& given) const;
   // Null if there is none; by its full name.
   const kube::LocalQueue* FindLocalQueue(std::string_view name) const;
+  const kube::WorkloadPriorityClass* FindPriorityClass(std::string_view name) const;
   std::vector<const kube::ResourceFlavor*> Flavors() const;  // in order of their names
   std::vector<QueueStatus> ClusterQueues(size_t max_pending_ids) const;
+  // The sums over all ClusterQueues, in order of flavors and resources.
+  std::vector<FlavorUsage> FlavorTotals() const;
   // Names are full names; usage has only `reserved`.
   std::vector<QueueStatus> LocalQueues(size_t max_pending_ids) const;
-  // Admissions that are on a ClusterQueue, or of a LocalQueue, with stopPolicy HoldAndDrain, by id.
-  std::vector<std::string> ToDrain() const;
+  // Of Cohorts that exist, with fair sharing: their names and shares.
+  std::vector<QueueStatus> Cohorts() const;
+  // Finalizer resource-in-use is on each ClusterQueue, and goes from one that is being deleted once
+  // nobody has quota there; the same of a ResourceFlavor that no ClusterQueue names any more (Kueue
+  // v0.19.2 pkg/controller/core/clusterqueue_controller.go:180, resourceflavor_controller.go:100).
+  std::vector<FinalizerChange> FinalizerChanges() const;
+  // Admissions that are on a ClusterQueue, or of a LocalQueue, with stopPolicy HoldAndDrain, by id,
+  // with Kueue's reason for evicting them.
+  std::map<std::string, std::string_view> ToDrain() const;
 
  private:
   friend class Judge;  // judgement.h

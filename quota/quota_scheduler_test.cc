@@ -56,8 +56,7 @@ TEST(Unadmitted, CountsAgainstItsOwnNamespaceAlone) {
   local.cluster_queue = "q";
   world.scheduler.Upsert(local);
   world.Enqueue(Gang("mine", "q", 4, 0, 1));
-  world.scheduler.SetUnadmitted(Gang("mine", "q", 4).name_space,
-                                {{{"h100", kGpu}, 5}, {{"a", "b"}, 1}});
+  world.scheduler.SetUnadmitted("ns", "old", {{{"h100", kGpu}, 5}, {{"a", "b"}, 1}});
   EXPECT_THAT(world.Schedule(), IsEmpty());
   EXPECT_EQ(world.Code("mine"), WaitCode::kQuotaTooSmall);
   EXPECT_THAT(world.scheduler.WhyWaiting("mine").message,
@@ -66,7 +65,7 @@ TEST(Unadmitted, CountsAgainstItsOwnNamespaceAlone) {
   world.Enqueue(theirs);
   EXPECT_THAT(world.Schedule(), ElementsAre("theirs"));
   world.scheduler.Withdraw("theirs");
-  world.scheduler.SetUnadmitted(Gang("mine", "q", 4).name_space, {{{"h100", kGpu}, 4}});
+  world.scheduler.SetUnadmitted("ns", "old", {{{"h100", kGpu}, 4}});
   EXPECT_THAT(world.Schedule(), ElementsAre("mine"));
   EXPECT_EQ(world.Reserved("q"), 4);
 }

@@ -29,7 +29,7 @@ TEST(Waiting, ForAQueueThatIsMissing) {
   EXPECT_THAT(world.Schedule(), IsEmpty());
   ExpectWait(world, "a", WaitCode::kQueueNotFound, {"LocalQueue ns/nothing"}, "create LocalQueue");
   ExpectWait(world, "b", WaitCode::kQueueNotFound, {"no LocalQueue"}, "queue-name");
-  ExpectWait(world, "c", WaitCode::kClusterQueueNotFound, {"ClusterQueue r"}, "create");
+  ExpectWait(world, "c", WaitCode::kQueueNotFound, {"ClusterQueue r"}, "create");
   world.Add(Queue("r", {{"h100", 4}}));
   EXPECT_THAT(world.Schedule(), ElementsAre("c"));
 }
@@ -87,7 +87,8 @@ TEST(Waiting, ForAStoppedQueue) {
   EXPECT_THAT(world.scheduler.ToDrain(), IsEmpty());
   held.stop_policy = kube::StopPolicy::kHoldAndDrain;
   world.Add(held);
-  EXPECT_THAT(world.scheduler.ToDrain(), ElementsAre("running"));
+  EXPECT_THAT(world.scheduler.ToDrain(),
+              ElementsAre(::testing::Pair("running", "ClusterQueueStopped")));
 }
 
 TEST(Waiting, ForANamespaceThatIsntSelected) {
@@ -158,6 +159,18 @@ TEST(Status, ShowsUsageAndTheLine) {
   EXPECT_EQ(locals[0].name, "ns/q");
   EXPECT_THAT(locals[0].pending_ids, ElementsAre("b", "c"));
   EXPECT_EQ(locals[0].usage[0].reserved, 6);
+}
+
+TEST(Status, SaysWhichQueuesAreStopped) {
+  QuotaWorld world;
+  kube::ClusterQueue queue = Queue("q", {{"h100", 4}});
+  world.Add(queue);
+  EXPECT_EQ(world.scheduler.ClusterQueues(0)[0].stopped, "");
+  EXPECT_EQ(world.scheduler.LocalQueues(0)[0].stopped, "");
+  queue.stop_policy = kube::StopPolicy::kHold;
+  world.scheduler.Upsert(queue);
+  EXPECT_EQ(world.scheduler.ClusterQueues(0)[0].stopped, "Stopped");
+  EXPECT_EQ(world.scheduler.LocalQueues(0)[0].stopped, "ClusterQueueIsInactive");
 }
 
 TEST(Status, ShowsSharesUnderFairSharing) {

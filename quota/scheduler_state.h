@@ -12,7 +12,7 @@
 namespace muster::quota {
 
 struct QuotaScheduler::State {
-  explicit State(QuotaOptions given) : options(std::move(given)), room(ledger) {
+  explicit State(QuotaOptions given) : options(std::move(given)), room(ledger, options.resources) {
     ledger.SetMayEvict(options.may_evict);
   }
 

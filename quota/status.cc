@@ -1,6 +1,7 @@
 // What there is to see of queues, and why somebody waits.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,13 @@ namespace {
 
 std::string LocalQueueOf(const Workload& workload) {
   return absl::StrCat(workload.name_space, "/", workload.queue);
+}
+
+// What of the queue's spec is read and not done; empty normally.
+std::string NotObeyed(const kube::ClusterQueue& queue) {
+  if (!queue.usage_based_admission) return "";
+  return absl::StrCat("; spec.admissionScope of ClusterQueue ", queue.meta.name,
+                      " isn't obeyed: what its LocalQueues used before counts for nothing");
 }
 
 // Workloads that wait, surplus left out.
@@ -69,7 +77,11 @@ Wait QuotaScheduler::WhyWaiting(std::string_view id) const {
   state_->Refresh();
   const Entry* entry = state_->room.Find(id);
   if (entry == nullptr) return {};
-  return ReasonOf(state_->ledger, state_->room, *entry);
+  Wait wait = ReasonOf(state_->ledger, state_->room, *entry);
+  if (entry->queue >= 0) {
+    wait.message += NotObeyed(*state_->ledger.layout().queue(entry->queue).object);
+  }
+  return wait;
 }
 
 std::vector<QueueStatus> QuotaScheduler::ClusterQueues(size_t max_pending_ids) const {
@@ -89,12 +101,31 @@ std::vector<QueueStatus> QuotaScheduler::ClusterQueues(size_t max_pending_ids) c
     status.cohort = queue.object->cohort;
     status.admitted = static_cast<int64_t>(ledger.OnQueue(static_cast<int>(i)).size());
     status.error = queue.error;
+    if (queue.IsStopped()) status.stopped = queue.IsGoing() ? "Terminating" : "Stopped";
     waiting[i].Put(status, max_pending_ids);
     AddUsage(ledger, queue, status);
     if (!state_->options.fair_sharing) continue;
     status.fair_share = DominantShare(ledger.tree(), ledger.names(), queue.node).Rounded();
   }
   return all;
+}
+
+std::vector<FlavorUsage> QuotaScheduler::FlavorTotals() const {
+  std::map<std::pair<std::string, std::string>, FlavorUsage> sums;
+  for (const QueueStatus& status : ClusterQueues(0)) {
+    for (const FlavorUsage& usage : status.usage) {
+      FlavorUsage& sum = sums[{usage.flavor, usage.resource}];
+      sum.nominal += usage.nominal;
+      sum.reserved += usage.reserved;
+      sum.borrowed += usage.borrowed;
+    }
+  }
+  std::vector<FlavorUsage> totals;
+  for (auto& [key, sum] : sums) {
+    std::tie(sum.flavor, sum.resource) = key;
+    totals.push_back(std::move(sum));
+  }
+  return totals;
 }
 
 std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) const {
@@ -118,6 +149,10 @@ std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) con
     } else if (!ledger.layout().queue(queue).error.empty()) {
       status.error = absl::StrCat("ClusterQueue ", object.cluster_queue,
                                   " admits nothing: ", ledger.layout().queue(queue).error);
+    } else if (object.stop_policy != kube::StopPolicy::kNone) {
+      status.stopped = "Stopped";
+    } else if (ledger.layout().queue(queue).IsStopped()) {
+      status.stopped = "ClusterQueueIsInactive";
     }
   }
   for (const auto& entry : state_->room.entries()) {
@@ -143,15 +178,61 @@ std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) con
   return statuses;
 }
 
-std::vector<std::string> QuotaScheduler::ToDrain() const {
+std::vector<QueueStatus> QuotaScheduler::Cohorts() const {
+  std::vector<QueueStatus> all;
+  if (!state_->options.fair_sharing) return all;
   state_->Refresh();
   const Ledger& ledger = state_->ledger;
-  std::vector<std::string> ids;
-  for (const auto& reservation : ledger.reservations()) {
-    if (ledger.Drains(*reservation)) ids.push_back(reservation->workload.id);
+  for (int node = 0; node < ledger.tree().size(); ++node) {
+    const QuotaTree::Node& cohort = ledger.tree().node(node);
+    if (cohort.is_queue || !ledger.objects().cohorts().contains(cohort.name)) continue;
+    QueueStatus& status = all.emplace_back();
+    status.name = cohort.name;
+    status.fair_share = DominantShare(ledger.tree(), ledger.names(), node).Rounded();
   }
-  std::sort(ids.begin(), ids.end());
-  return ids;
+  return all;
+}
+
+std::vector<FinalizerChange> QuotaScheduler::FinalizerChanges() const {
+  state_->Refresh();
+  const Ledger& ledger = state_->ledger;
+  const Layout& layout = ledger.layout();
+  std::vector<FinalizerChange> changes;
+  const auto keep = [&](std::string_view plural, const kube::ObjectMeta& meta, bool used) {
+    const auto mine = std::ranges::find(meta.finalizers, kube::kInUseFinalizer);
+    const bool has = mine != meta.finalizers.end();
+    // Nothing can be put on what is being deleted.
+    if (has ? !meta.deletion_time || used : meta.deletion_time.has_value()) return;
+    FinalizerChange& change = changes.emplace_back(plural, &meta, meta.finalizers);
+    if (has) {
+      std::erase(change.finalizers, kube::kInUseFinalizer);
+    } else {
+      change.finalizers.emplace_back(kube::kInUseFinalizer);
+    }
+  };
+  std::set<std::string_view> used;
+  for (size_t i = 0; i < layout.queues.size(); ++i) {
+    const kube::ClusterQueue& queue = *layout.queues[i].object;
+    keep("clusterqueues", queue.meta, !ledger.OnQueue(static_cast<int>(i)).empty());
+    for (const kube::ResourceGroup& group : queue.resource_groups) {
+      for (const kube::FlavorQuotas& flavor : group.flavors) used.insert(flavor.flavor);
+    }
+  }
+  for (const auto& [name, flavor] : ledger.objects().flavors()) {
+    keep("resourceflavors", flavor.meta, used.contains(name));
+  }
+  return changes;
+}
+
+std::map<std::string, std::string_view> QuotaScheduler::ToDrain() const {
+  state_->Refresh();
+  const Ledger& ledger = state_->ledger;
+  std::map<std::string, std::string_view> drained;
+  for (const auto& reservation : ledger.reservations()) {
+    const std::string_view why = ledger.WhyDrained(*reservation);
+    if (!why.empty()) drained.emplace(reservation->workload.id, why);
+  }
+  return drained;
 }
 
 }  // namespace muster::quota

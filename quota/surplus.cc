@@ -161,21 +161,4 @@ SurplusGrant FitSurplus(Ledger& ledger, const Reservation& reservation,
   return grant;
 }
 
-void AddSurplus(std::vector<PodSetAssignment>& surplus,
-                const std::vector<PodSetAssignment>& granted) {
-  for (const PodSetAssignment& more : granted) {
-    auto it = std::find_if(surplus.begin(), surplus.end(), [&](const PodSetAssignment& each) {
-      return each.name == more.name && each.flavors == more.flavors;
-    });
-    if (it == surplus.end()) {
-      surplus.push_back(more);
-      continue;
-    }
-    it->count += more.count;
-    for (const auto& [resource, amount] : more.usage.entries()) {
-      it->usage.Set(resource, Saturate(Amount(it->usage.Get(resource)) + Amount(amount)));
-    }
-  }
-}
-
 }  // namespace muster::quota

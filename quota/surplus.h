@@ -29,8 +29,4 @@ SurplusGrant FitSurplus(Ledger& ledger, const Reservation& reservation,
                         const std::vector<PodSet>& asked, const Demand& demand,
                         const AssignmentRequest& request);
 
-// Adds up pod sets of the same name and flavors.
-void AddSurplus(std::vector<PodSetAssignment>& surplus,
-                const std::vector<PodSetAssignment>& granted);
-
 }  // namespace muster::quota

@@ -15,9 +15,21 @@ Wait Blocked(WaitCode code, std::string message, std::string fix) {
 
 }  // namespace
 
+// A member that asks for devices by a claim would have them for nothing (Kueue v0.19.2 refuses it
+// too, pkg/controller/core/workload_controller.go:432, :454).
+bool HasClaims(const Workload& workload) {
+  const auto has = [](const PodSet& set) { return set.spec->uses_resource_claims; };
+  return std::ranges::any_of(workload.pod_sets, has) || std::ranges::any_of(workload.surplus, has);
+}
+
 Wait WhyInNoLine(const QuotaObjects& objects, const Layout& layout, const Workload& workload,
                  int& queue_index) {
   queue_index = -1;
+  if (HasClaims(workload)) {
+    return Blocked(WaitCode::kResourceNotCovered,
+                   "it asks for devices by spec.resourceClaims, which no quota counts",
+                   "ask for the devices as resources, or leave the queue");
+  }
   if (workload.queue.empty()) {
     return Blocked(WaitCode::kQueueNotFound, "it names no LocalQueue",
                    "set label kueue.x-k8s.io/queue-name");
@@ -39,7 +51,7 @@ Wait WhyInNoLine(const QuotaObjects& objects, const Layout& layout, const Worklo
   }
   if (queue_index < 0) {
     return Blocked(
-        WaitCode::kClusterQueueNotFound,
+        WaitCode::kQueueNotFound,
         absl::StrCat("ClusterQueue ", name, " of LocalQueue ", local_name, " doesn't exist"),
         absl::StrCat("create ClusterQueue ", name, ", or correct spec.clusterQueue of ",
                      "LocalQueue ", local_name));
@@ -49,6 +61,10 @@ Wait WhyInNoLine(const QuotaObjects& objects, const Layout& layout, const Worklo
     return Blocked(WaitCode::kQueueInvalid,
                    absl::StrCat("ClusterQueue ", name, " admits nothing: ", queue.error),
                    queue.fix);
+  }
+  if (queue.IsGoing()) {
+    return Blocked(WaitCode::kQueueStopped,
+                   absl::StrCat("ClusterQueue ", name, " is being deleted"), "name another queue");
   }
   if (queue.IsStopped() || local->second.stop_policy != kube::StopPolicy::kNone) {
     const std::string object = queue.IsStopped() ? absl::StrCat("ClusterQueue ", name)
@@ -195,7 +211,7 @@ void WaitingRoom::Settle(Entry* entry) {
   if (entry->blocked.code != WaitCode::kNone) return;
   const QueueConfig& queue = ledger_.layout().queue(entry->queue);
   line(entry->queue).Add(entry, ClassKey(*entry), [&] {
-    return MakeDemand(entry->is_surplus ? entry->asked : entry->workload.pod_sets, queue,
+    return MakeDemand(entry->is_surplus ? entry->asked : entry->workload.pod_sets, queue, rules_,
                       ledger_.names());
   });
   if (stays_first) line(entry->queue).Stick(entry);

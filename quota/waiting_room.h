@@ -12,6 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "quota/ledger.h"
+#include "quota/resource_rules.h"
 #include "quota/waiting_line.h"
 
 namespace muster::quota {
@@ -23,7 +24,8 @@ Wait WhyInNoLine(const QuotaObjects& objects, const Layout& layout, const Worklo
 
 class WaitingRoom {
  public:
-  explicit WaitingRoom(Ledger& ledger) : ledger_(ledger) {}
+  // Both outlive it.
+  WaitingRoom(Ledger& ledger, const ResourceRules& rules) : ledger_(ledger), rules_(rules) {}
   WaitingRoom(const WaitingRoom&) = delete;
   WaitingRoom& operator=(const WaitingRoom&) = delete;
 
@@ -80,6 +82,7 @@ class WaitingRoom {
   std::string ClassKey(const Entry& entry) const;
 
   Ledger& ledger_;
+  const ResourceRules& rules_;
   ByWorkloadId<Entry> entries_;
   std::vector<std::unique_ptr<WaitingLine>> lines_;  // by queue of the layout
   std::vector<std::vector<int>> queues_under_;       // by node

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "quota/amount.h"
+
 namespace muster::quota {
 namespace {
 
@@ -25,17 +27,39 @@ PodSetAssignment PodSetAssignment::ReducedTo(int64_t fewer) const {
   return reduced;
 }
 
-bool PodSetAssignment::PaysFor(const kube::PodSpec& pod) const {
-  return count > 0 && std::ranges::all_of(pod.requests.entries(), [this](const auto& request) {
-           const auto& [resource, amount] = request;
-           return usage.Get(resource) / count >= amount ||
-                  (resource == kube::kPods && !flavors.contains(resource));
-         });
+bool PodSetAssignment::PaysFor(const kube::PodSpec& pod, const ResourceRules& rules) const {
+  const auto pays = [this](const auto& request) {
+    const auto& [resource, amount] = request;
+    return usage.Get(resource) / count >= amount ||
+           (resource == kube::kPods && !flavors.contains(resource));
+  };
+  if (count <= 0) return false;
+  if (rules.empty()) return std::ranges::all_of(pod.requests.entries(), pays);
+  const kube::ResourceList counted = rules.Count(pod.requests);
+  return std::ranges::all_of(counted.entries(), pays);
 }
 
 const PodSetAssignment* Admission::Find(std::string_view pod_set) const {
   const PodSetAssignment* given = FindIn(pod_sets, pod_set);
   return given != nullptr ? given : FindIn(surplus, pod_set);
+}
+
+void AddSurplus(std::vector<PodSetAssignment>& surplus,
+                const std::vector<PodSetAssignment>& granted) {
+  for (const PodSetAssignment& more : granted) {
+    auto it = std::find_if(surplus.begin(), surplus.end(), [&](const PodSetAssignment& each) {
+      return each.name == more.name && each.flavors == more.flavors;
+    });
+    if (it == surplus.end()) {
+      surplus.insert(std::ranges::upper_bound(surplus, more.name, {}, &PodSetAssignment::name),
+                     more);
+      continue;
+    }
+    it->count += more.count;
+    for (const auto& [resource, amount] : more.usage.entries()) {
+      it->usage.Set(resource, Saturate(Amount(it->usage.Get(resource)) + Amount(amount)));
+    }
+  }
 }
 
 int64_t Admission::CountedAsNeeded(std::string_view pod_set) const {
@@ -46,9 +70,9 @@ int64_t Admission::Counted(std::string_view pod_set) const {
   return CountIn(pod_sets, pod_set) + CountIn(surplus, pod_set);
 }
 
-bool Admission::Covers(const Workload& workload) const {
-  return std::ranges::all_of(workload.pod_sets, [this](const PodSet& set) {
-    return set.count <= Counted(set.name) && Find(set.name)->PaysFor(*set.spec);
+bool Admission::Covers(const Workload& workload, const ResourceRules& rules) const {
+  return std::ranges::all_of(workload.pod_sets, [&](const PodSet& set) {
+    return set.count <= Counted(set.name) && Find(set.name)->PaysFor(*set.spec, rules);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "absl/time/time.h"
 #include "kube/objects/pod.h"
 #include "kube/objects/resource_list.h"
+#include "quota/resource_rules.h"
 
 namespace muster::quota {
 
@@ -31,12 +33,13 @@ using FlavorAmounts = std::map<std::pair<std::string, std::string>, int64_t>;
 
 // A gang as quota sees it.
 struct Workload {
-  std::string id;  // UID of the PodGroup, or of the pod for a gang of one
+  std::string id;  // UID of its Workload
   std::string name_space;
   std::string name;
   std::string queue;  // LocalQueue of its namespace
   int64_t priority = 0;
-  absl::Time queued_at;          // its place in the queue; kept over attempts
+  std::optional<int64_t> max_seconds = {};  // that it may run for
+  absl::Time queued_at;                     // its place in the queue; kept over attempts
   std::vector<PodSet> pod_sets;  // what must be admitted for it to start: minMember members
   std::vector<PodSet> surplus;   // beyond that; names are those of pod_sets where the specs agree
   bool operator==(const Workload&) const = default;
@@ -51,11 +54,11 @@ struct PodSetAssignment {
   bool operator==(const PodSetAssignment&) const = default;
   // The same for fewer of its pods, which are all alike.
   PodSetAssignment ReducedTo(int64_t fewer) const;
-  // All that such a pod asks for was counted for each.
-  bool PaysFor(const kube::PodSpec& pod) const;
+  // All that such a pod's requests count as was counted for each.
+  bool PaysFor(const kube::PodSpec& pod, const ResourceRules& rules = {}) const;
 };
 
-// A reservation of quota, as the admission record keeps it.
+// A reservation of quota.
 struct Admission {
   std::string cluster_queue;
   std::vector<PodSetAssignment> pod_sets;  // those of Workload::pod_sets, in order
@@ -67,8 +70,17 @@ struct Admission {
   // Pods of the set that were counted: with what is beyond minMember, and without.
   int64_t Counted(std::string_view pod_set) const;
   int64_t CountedAsNeeded(std::string_view pod_set) const;
+  // The same quota, whenever it was reserved.
+  bool HasTheSame(const Admission& other) const {
+    return cluster_queue == other.cluster_queue && pod_sets == other.pod_sets &&
+           surplus == other.surplus;
+  }
   // All that the workload needs to start was counted, with what its pods ask for.
-  bool Covers(const Workload& workload) const;
+  bool Covers(const Workload& workload, const ResourceRules& rules = {}) const;
 };
+
+// Adds up pod sets of the same name and flavors, in order of their names.
+void AddSurplus(std::vector<PodSetAssignment>& surplus,
+                const std::vector<PodSetAssignment>& granted);
 
 }  // namespace muster::quota

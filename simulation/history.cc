@@ -6,13 +6,12 @@
 #include <set>
 #include <utility>
 
-#include "coscheduling/admission/record.h"
 #include "coscheduling/engine.h"
-#include "coscheduling/provisioning/holds.h"
 #include "fmt/format.h"
 #include "kube/embedded/api_server.h"
 #include "kube/embedded/watch_session.h"
 #include "kube/objects/decode.h"
+#include "kube/objects/node_holds.h"
 #include "kube/objects/well_known.h"
 #include "kube/simulators/api_client.h"
 #include "muster/v1/admission.pb.h"
@@ -36,7 +35,7 @@ bool IsSignalled(const kube::Pod* pod) {
 }
 
 bool IsHeld(const kube::Node& node) {
-  return node.meta.Annotation(coscheduling::kHoldsAnnotation) != nullptr;
+  return node.meta.Annotation(kube::kHoldsAnnotation) != nullptr;
 }
 
 MemberFacts FactsOf(const kube::Pod& pod) {
@@ -53,23 +52,13 @@ MemberFacts FactsOf(const kube::Pod& pod) {
   return facts;
 }
 
-std::optional<coscheduling::AdmissionRecord> RecordOf(const kube::PodGroup& group) {
-  const std::string* text = group.meta.Annotation(coscheduling::kRecordAnnotation);
-  if (text == nullptr) return std::nullopt;
-  absl::StatusOr<coscheduling::AdmissionRecord> record = coscheduling::DecodeRecord(*text);
-  if (!record.ok()) return std::nullopt;
-  return *std::move(record);
-}
-
 // "nvidia.com/gpu=4 of nvidia"
-std::string QuotaText(const quota::Admission& admission) {
+std::string QuotaText(const kube::Workload& workload) {
   std::map<std::string, kube::ResourceList> by_flavor;
-  for (const auto* sets : {&admission.pod_sets, &admission.surplus}) {
-    for (const quota::PodSetAssignment& set : *sets) {
-      for (const auto& [resource, flavor] : set.flavors) {
-        kube::ResourceList& sum = by_flavor[flavor];
-        sum.Set(resource, sum.Get(resource) + set.usage.Get(resource));
-      }
+  for (const kube::Workload::Reserved& set : workload.reserved_sets) {
+    for (const auto& [resource, flavor] : set.flavors) {
+      kube::ResourceList& sum = by_flavor[flavor];
+      sum.Set(resource, sum.Get(resource) + set.usage.Get(resource));
     }
   }
   std::string text;
@@ -87,6 +76,7 @@ class History::Impl {
     start_ = start;
     groups_.emplace(server, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups");
     pods_.emplace(server, "/api/v1/pods");
+    workloads_.emplace(server, "/apis/kueue.x-k8s.io/v1beta2/workloads", /*forever=*/true);
     claims_.emplace(server, "/apis/karpenter.sh/v1/nodeclaims");
     nodes_.emplace(server, "/api/v1/nodes");
     refusals_ = OpenWatch(server, "/api/v1/events", "reason=InsufficientCapacityError");
@@ -96,12 +86,15 @@ class History::Impl {
   void Sync(absl::Time now) {
     now_ = (now - start_) / absl::Milliseconds(1);
     ledger_.MoveTo(now_);
-    groups_->Sync([this](auto&, const auto* before, const auto* group) {
-      OnGroup(before == nullptr ? nullptr : &before->object,
-              group == nullptr ? nullptr : &group->object);
+    groups_->Sync([this](auto&, const auto*, const auto* group) {
+      OnGroup(group == nullptr ? nullptr : &group->object);
     });
     pods_->Sync([this](auto&, const auto* before, const auto* pod) {
       OnPod(before == nullptr ? nullptr : &before->object, pod == nullptr ? nullptr : &pod->object);
+    });
+    workloads_->Sync([this](auto&, const auto* before, const auto* workload) {
+      OnWorkload(before == nullptr ? nullptr : &before->object,
+                 workload == nullptr ? nullptr : &workload->object);
     });
     ReadRefusals();
     claims_->Sync([this](auto&, const auto* before, const auto* claim) {
@@ -117,6 +110,7 @@ class History::Impl {
   void End() {
     groups_.reset();
     pods_.reset();
+    workloads_.reset();
     claims_.reset();
     nodes_.reset();
     refusals_.reset();
@@ -142,22 +136,25 @@ class History::Impl {
   const std::vector<TimelineEntry>& timeline() const { return timeline_; }
 
  private:
-  void OnGroup(const kube::PodGroup* before, const kube::PodGroup* group) {
+  void OnGroup(const kube::PodGroup* group) {
     if (group == nullptr) return;
     const std::string name = group->meta.FullName();
     ledger_.SetGroup(name, group->min_member, group->status.condition_status == "True");
-    const auto had = before == nullptr ? std::nullopt : RecordOf(*before);
-    const auto has = RecordOf(*group);
-    const bool had_quota = had && had->quota;
-    const bool has_quota = has && has->quota;
-    if (has_quota && (!had_quota || had->quota != has->quota)) {
-      Add({.what = "quota",
-           .subject = name,
-           .text = fmt::format("takes {} (queue {})", QuotaText(*has->quota), has->queue)});
-    }
-    if (had_quota && !has_quota) {
-      Add({.what = "quota", .subject = name, .text = "gives its quota back"});
-    }
+  }
+
+  void OnWorkload(const kube::Workload* before, const kube::Workload* workload) {
+    const bool had = before != nullptr && before->reserved;
+    const bool has = workload != nullptr && workload->reserved;
+    if (had == has) return;
+    const kube::Workload& either = has ? *workload : *before;
+    const kube::OwnerReference* owner = either.meta.Controller();
+    if (owner == nullptr) return;
+    const std::string name = either.meta.name_space + "/" + owner->name;
+    const auto* pod = pods_->Find(name);
+    Add({.what = "quota",
+         .subject = pod == nullptr ? name : GangOf(pod->object),
+         .text = has ? fmt::format("takes {} (queue {})", QuotaText(either), either.queue)
+                     : "gives its quota back"});
   }
 
   void OnPod(const kube::Pod* before, const kube::Pod* pod) {
@@ -302,6 +299,7 @@ class History::Impl {
   Millis now_ = 0;
   std::optional<ObjectCache<kube::PodGroup>> groups_;
   std::optional<ObjectCache<kube::Pod>> pods_;
+  std::optional<ObjectCache<kube::Workload>> workloads_;
   std::optional<ObjectCache<kube::NodeClaim>> claims_;
   std::optional<ObjectCache<kube::Node>> nodes_;
   std::unique_ptr<kube::embedded::WatchSession> refusals_;

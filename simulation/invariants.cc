@@ -158,6 +158,8 @@ absl::Status Invariants::NotePod(bool deleted, const kube::Pod& pod) {
   const bool none_bound_before = Count(gang).bound == 0;
   const auto before = members_.find(uid);
   const bool was_live = before != members_.end() && before->second.live;
+  // Its user may have had it go over to another gang since.
+  const bool was_bound = before != members_.end() && !before->second.node.empty();
   if (was_live && (deleted || pod.IsTerminal() || pod.IsDeleting())) lost_member_at_[gang] = now_;
   Forget(uid);
   if (deleted) return absl::OkStatus();
@@ -179,9 +181,8 @@ absl::Status Invariants::NotePod(bool deleted, const kube::Pod& pod) {
   }
   members_.emplace(uid, std::move(member));
   auto group = groups_.find(gang);
-  if (!takes_room || !none_bound_before || group == groups_.end() || group->second.edited) {
-    return absl::OkStatus();
-  }
+  const bool is_first = takes_room && !was_bound && none_bound_before;
+  if (!is_first || group == groups_.end() || group->second.edited) return absl::OkStatus();
   const Counts counts = Count(gang);
   if (counts.ungated + counts.succeeded >= group->second.min_member) return absl::OkStatus();
   const auto lost = lost_member_at_.find(gang);

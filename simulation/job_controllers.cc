@@ -208,14 +208,26 @@ class Controller {
     return absl::OkStatus();
   }
 
-  // The Job once it is suspended as its owner is.
-  absl::StatusOr<json> SuspendedAs(bool suspend, const json& job) {
+  // The Job once it is suspended as its owner is. One that is resumed takes over what may have
+  // changed of the template meanwhile (jobset v0.8 pkg/controllers/jobset_controller.go resumeJob).
+  absl::StatusOr<json> SuspendedAs(bool suspend, const json& job, const json& wanted) {
     if (job.at("spec").value("suspend", false) == suspend) return job;
     kube::Request request;
     request.method = kube::Method::kPatch;
     request.path = fmt::format("/apis/batch/v1/namespaces/{}/jobs/{}", name_space_, NameOf(job));
     request.content_type = kube::kMergePatch;
-    request.body = json{{"spec", {{"suspend", suspend}}}}.dump();
+    json spec = {{"suspend", suspend}};
+    if (!suspend) {
+      const json& from = wanted.at("spec").at("template");
+      json& to = spec["template"];
+      for (const char* field : {"labels", "annotations"}) {
+        to["metadata"][field] = from.value("metadata", json::object()).value(field, json());
+      }
+      for (const char* field : {"nodeSelector", "tolerations"}) {
+        to["spec"][field] = from.at("spec").value(field, json());
+      }
+    }
+    request.body = json{{"spec", std::move(spec)}}.dump();
     const kube::Response response = call_(request);
     if (!response.ok()) return kube::ToStatus(response);
     return json::parse(response.body);
@@ -254,7 +266,7 @@ class Controller {
         bool made = false;
         absl::StatusOr<json> there =
             Make(call_, fmt::format("/apis/batch/v1/namespaces/{}/jobs", name_space_), job, &made);
-        if (there.ok()) there = SuspendedAs(set.at("spec").value("suspend", false), *there);
+        if (there.ok()) there = SuspendedAs(set.at("spec").value("suspend", false), *there, job);
         if (!there.ok()) return there.status();
         if (absl::Status status = OfJob(*there); !status.ok()) return status;
       }
@@ -303,7 +315,7 @@ class Controller {
     bool made = false;
     absl::StatusOr<json> there =
         Make(call_, fmt::format("/apis/batch/v1/namespaces/{}/jobs", name_space_), launcher, &made);
-    if (there.ok()) there = SuspendedAs(suspend, *there);
+    if (there.ok()) there = SuspendedAs(suspend, *there, launcher);
     return there.ok() ? OfJob(*there) : there.status();
   }
 

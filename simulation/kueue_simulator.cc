@@ -177,8 +177,7 @@ void KueueSimulator::LetGo(const kube::Pod& pod, const quota::Admission& admissi
     if (const auto* object = quotas_.FindFlavor(flavor)) flavors.push_back(object);
   }
   const auto assign = writes::ToRequest(
-      coscheduling::AssignFlavorsTo(pod, quota::FlavorsFor(pod, *given, QueueOf(pod), flavors)),
-      now);
+      quota::AssignFlavorsTo(pod, quota::FlavorsFor(pod, *given, QueueOf(pod), flavors)), now);
   client_.server()->Handle(assign->request);
   json gates = json::array();
   for (const std::string& gate : pod.scheduling_gates) {

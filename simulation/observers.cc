@@ -8,11 +8,12 @@
 #include "absl/strings/match.h"
 #include "coscheduling/engine.h"
 #include "coscheduling/labels.h"
-#include "coscheduling/provisioning/holds.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "kube/embedded/api_server.h"
 #include "kube/embedded/watch_session.h"
 #include "kube/objects/decode.h"
+#include "kube/objects/node_holds.h"
 #include "kube/objects/well_known.h"
 #include "muster/v1/admission.pb.h"
 #include "simulation/manifests.h"
@@ -200,6 +201,39 @@ void CompareJob(const Expectation& want, kube::embedded::ApiServer& server, Comp
       job.at("metadata").value("annotations", json::object()).contains("muster.dev/restart"));
 }
 
+// Of a PodGroup or a pod of this name, or of a pod of the gang.
+void CompareWorkloads(const Expectation& want, const std::string& gang,
+                      kube::embedded::ApiServer& server, Comparison* result) {
+  std::set<std::string> owners = {gang};
+  for (const json& pod : List(server, "/api/v1/pods")) {
+    if (GangOf(pod) == gang) owners.insert(FullName(pod));
+  }
+  std::set<std::string> queues;
+  std::string text;
+  int pods = 0;
+  for (const json& workload : List(server, "/apis/kueue.x-k8s.io/v1beta2/workloads")) {
+    const json& metadata = workload.at("metadata");
+    const std::string owner = metadata.at("namespace").get<std::string>() + "/" +
+                              metadata.at("ownerReferences").at(0).at("name").get<std::string>();
+    const json status = workload.value("status", json::object());
+    const json conditions = status.value("conditions", json::array());
+    const bool reserved = std::ranges::any_of(conditions, [](const json& condition) {
+      return condition.at("type") == "QuotaReserved" && condition.at("status") == "True";
+    });
+    if (!owners.contains(owner)) continue;
+    text += workload.dump();
+    if (!reserved) continue;
+    const json& admission = status.at("admission");
+    queues.insert(admission.at("clusterQueue").get<std::string>());
+    for (const json& given : admission.at("podSetAssignments")) pods += given.value("count", 0);
+  }
+  result->Equal("reservedIn", want.reserved_in, fmt::format("{}", fmt::join(queues, " and ")));
+  result->Equal("reservedPods", want.reserved_pods, pods);
+  if (!absl::StrContains(text, want.workload_says)) {
+    result->Differ(fmt::format("want a Workload with {}, found {}", want.workload_says, text));
+  }
+}
+
 void CompareGang(const Expectation& want, const std::string& gang,
                  kube::embedded::ApiServer& server, const Engine& engine, Comparison* result) {
   v1::Gang found;
@@ -224,6 +258,8 @@ void CompareGang(const Expectation& want, const std::string& gang,
   result->Equal("gated", want.gated, counts.gated);
   result->Equal("signalled", want.signalled, counts.signalled);
   result->Equal("distinctNodes", want.distinct_nodes, static_cast<int>(counts.nodes.size()));
+  if (want.reserved_in || want.reserved_pods || !want.workload_says.empty())
+    CompareWorkloads(want, gang, server, result);
   if (!want.phase && !want.min_member && !want.owner) return;
   kube::Request request;
   const size_t slash = gang.find('/');
@@ -399,7 +435,7 @@ absl::Status Compare(const Expectation& want, const std::string& gang,
     const auto held = std::ranges::count_if(nodes, [](const json& node) {
       return node.at("metadata")
           .value("annotations", json::object())
-          .contains(std::string(coscheduling::kHoldsAnnotation));
+          .contains(std::string(kube::kHoldsAnnotation));
     });
     result.Equal("heldNodes", want.held_nodes, static_cast<int>(held));
   }

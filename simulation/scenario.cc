@@ -300,6 +300,9 @@ Expectation ReadExpectation(const YAML::Node& node) {
   fields.Read("phase", &want.phase);
   fields.Read("minMember", &want.min_member);
   fields.Read("owner", &want.owner);
+  fields.Read("reservedIn", &want.reserved_in);
+  fields.Read("reservedPods", &want.reserved_pods);
+  fields.Read("workloadSays", &want.workload_says);
   fields.Read("pod", &want.pod);
   fields.Read("node", &want.node);
   fields.Read("distinctNodes", &want.distinct_nodes);

@@ -180,6 +180,10 @@ struct Expectation {
   std::optional<std::string> phase;  // of the PodGroup's status
   std::optional<int> min_member;     // of the PodGroup's spec
   std::optional<std::string> owner;  // KIND/NAME of the PodGroup's controller, "" for none
+  // ClusterQueue in which its Workload, and those of its members, have quota; "" for none.
+  std::optional<std::string> reserved_in;
+  std::optional<int> reserved_pods;  // that it is reserved for
+  std::string workload_says;         // a part of the JSON of that Workload
   std::string pod;                   // with `node`: where it stands, "" for nowhere
   std::optional<std::string> node;
   std::optional<int> distinct_nodes;  // that the gang's bound members stand on

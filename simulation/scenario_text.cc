@@ -179,6 +179,9 @@ Json ExpectationJson(const Expectation& want) {
   Put(&out, "phase", want.phase);
   Put(&out, "minMember", want.min_member);
   Put(&out, "owner", want.owner);
+  Put(&out, "reservedIn", want.reserved_in);
+  Put(&out, "reservedPods", want.reserved_pods);
+  Put(&out, "workloadSays", want.workload_says);
   Put(&out, "pod", want.pod);
   Put(&out, "node", want.node);
   Put(&out, "distinctNodes", want.distinct_nodes);

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "cluster/suspect_nodes.h"
 #include "coscheduling/engine.h"
 #include "coscheduling/labels.h"
-#include "coscheduling/placement/suspect_nodes.h"
-#include "coscheduling/provisioning/holds.h"
 #include "fmt/format.h"
 #include "kube/embedded/api_server.h"
 #include "kube/objects/decode.h"
+#include "kube/objects/node_holds.h"
 #include "kube/objects/well_known.h"
 #include "kube/simulators/scheduler_filters.h"
 #include "muster/v1/admission.pb.h"
@@ -112,6 +112,7 @@ class Settled {
     for (const auto& [key, gang] : gangs_) {
       const auto group = groups_.find(key.ToString());
       const bool has_group = group != groups_.end() && group->second.meta.uid == gang.uid();
+      if (gang.kind() != "PodGroup" && gang.kind() != "Pod") continue;  // a suspended job
       if (!key.is_pod && !gang.uid().empty() && !has_group) {
         Say(fmt::format("phantom: gang {} is shown, and its PodGroup {} is gone", key.ToString(),
                         gang.uid()));
@@ -155,7 +156,7 @@ class Settled {
     return node.ready && node.ill.empty() && !node.meta.deletion_time &&
            (!made || (initialized != nullptr && *initialized == "true")) &&
            node.allocatable == node.capacity &&
-           node.meta.Annotation(coscheduling::kSuspectAnnotation) == nullptr;
+           node.meta.Annotation(cluster::kSuspectAnnotation) == nullptr;
   }
 
   // Each of as many members as are needed has a place on what is free: first fit, so it may miss
@@ -271,15 +272,15 @@ class Settled {
              state == v1::REPAIRING;
     };
     for (const kube::Node& node : nodes_) {
-      for (const auto& [uid, until] : coscheduling::ReadHolds(node.meta.annotations)) {
+      for (const auto& [uid, until] : kube::ReadHolds(node.meta.annotations)) {
         if (states.contains(uid) && asks(states[uid])) continue;
         Say(fmt::format("left over: node {} is held for {}, which doesn't need it", node.meta.name,
                         uid));
       }
       const bool tainted = std::ranges::any_of(node.taints, [](const kube::Taint& taint) {
-        return taint.key == coscheduling::kSuspectTaint;
+        return taint.key == cluster::kSuspectTaint;
       });
-      if (tainted && node.meta.Annotation(coscheduling::kSuspectAnnotation) == nullptr) {
+      if (tainted && node.meta.Annotation(cluster::kSuspectAnnotation) == nullptr) {
         Say(fmt::format("left over: node {} has the taint of a suspect, and isn't one",
                         node.meta.name));
       }

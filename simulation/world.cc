@@ -229,7 +229,7 @@ struct World::State : kube::simulators::ExtenderClient {
     write->status = absl::UnavailableError("the connection broke");
     if (write->trip.fate == Fate::kRefused) {
       write->status = kube::ToStatus({.status = write->trip.refusal});
-    } else if (write->trip.fate != Fate::kLost && !LosesWrite(write->kind) && !IsStale(*write)) {
+    } else if (write->trip.fate != Fate::kLost && !LosesWrite(write->kind)) {
       const kube::Response response = server.Handle(write->made.request);
       write->status = kube::ToStatus(response);
       if (response.status == 404) {
@@ -249,10 +249,21 @@ struct World::State : kube::simulators::ExtenderClient {
     At(now + write->trip.back, [this, write] { Receive(write); });
   }
 
-  // A record that grants quota isn't protected yet from a process that starts while it is on its
-  // way and doesn't see it.
-  bool IsStale(const Write& write) const {
-    return write.generation != generation && (write.kind == "record" || write.kind == "annotate");
+  // "workload/of-NAME" is that of PodGroup or pod NAME: its own name ends with a hash.
+  void FindWorkload(kube::Request* request) {
+    constexpr std::string_view kOf = "/workloads/of-";
+    const size_t of = request->path.find(kOf);
+    if (of == std::string::npos) return;
+    const std::string owner = request->path.substr(of + kOf.size());
+    kube::Request list;
+    list.path = request->path.substr(0, of) + "/workloads";
+    const json all = json::parse(server.Handle(list).body);
+    for (const json& workload : all.at("items")) {
+      const json& metadata = workload.at("metadata");
+      if (metadata.at("ownerReferences").at(0).at("name") != owner) continue;
+      request->path = list.path + "/" + metadata.at("name").get<std::string>();
+      return;
+    }
   }
 
   void Receive(const std::shared_ptr<Write>& write) {
@@ -477,6 +488,7 @@ absl::Status World::Perform(const Action& action) {
   if (!requests.ok()) return requests.status();
   for (kube::Request& request : *requests) {
     if (absl::Status status = FillOwnerUids(&request, call); !status.ok()) return status;
+    state_->FindWorkload(&request);
     const kube::Response response = state_->Handle(request);
     const bool namespace_exists = response.status == 409 && request.path == "/api/v1/namespaces";
     if (!response.ok() && !namespace_exists) return kube::ToStatus(response);

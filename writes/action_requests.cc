@@ -1,16 +1,18 @@
 #include "writes/action_requests.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
+#include "cluster/suspect_nodes.h"
 #include "coscheduling/admission/record.h"
 #include "coscheduling/labels.h"
-#include "coscheduling/placement/suspect_nodes.h"
-#include "coscheduling/provisioning/holds.h"
 #include "fmt/format.h"
+#include "kube/objects/node_holds.h"
+#include "kube/objects/quantity.h"
 #include "kube/objects/time_text.h"
 #include "kube/objects/well_known.h"
 
@@ -28,6 +30,9 @@ std::string PodGroupPath(const ObjectRef& group) {
   return fmt::format("/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups/{}",
                      group.name_space, group.name);
 }
+
+// Status is written in this one alone: what an apply of another version owns isn't taken away.
+constexpr std::string_view kWorkloadVersion = "v1beta2";
 
 // Messages quote what programs in containers have said: that need not be UTF-8.
 std::string Text(const json& body) {
@@ -179,7 +184,7 @@ json NodeTermsJson(const std::vector<kube::NodeSelectorTerm>& terms) {
 }
 
 // What isn't there is made as a whole.
-void SetNodeTerms(const coscheduling::PatchWorkload::NodeTerms& set, json* operations) {
+void SetNodeTerms(const quota::OtherChoice::Terms& set, json* operations) {
   const std::string affinity = fmt::format("/spec/podSets/{}/template/spec/affinity", set.pod_set);
   const std::string node = affinity + "/nodeAffinity";
   const std::string required = node + "/requiredDuringSchedulingIgnoredDuringExecution";
@@ -190,6 +195,159 @@ void SetNodeTerms(const coscheduling::PatchWorkload::NodeTerms& set, json* opera
   if (!set.has_affinity) operations->push_back(Add(affinity, json::object()));
   if (!set.has_node_affinity) operations->push_back(Add(node, json::object()));
   operations->push_back(Add(required, {{"nodeSelectorTerms", NodeTermsJson(*set.terms)}}));
+}
+
+// What quota looks at, as the template of a pod set.
+json TemplateJson(const kube::PodSpec& spec) {
+  json requests = json::object();
+  for (const auto& [resource, amount] : spec.requests.entries()) {
+    if (resource == kube::kPods) continue;
+    requests[resource] = kube::FormatQuantity(amount, kube::UnitOf(resource));
+  }
+  json pod = {
+      {"restartPolicy", "Never"},
+      {"containers",
+       json::array({{{"name", "member"}, {"resources", {{"requests", std::move(requests)}}}}})}};
+  if (!spec.node_selector.empty()) {
+    for (const auto& [key, value] : spec.node_selector) pod["nodeSelector"][key] = value;
+  }
+  for (const kube::Toleration& toleration : spec.tolerations) {
+    pod["tolerations"].push_back(TolerationJson({toleration, std::nullopt}));
+  }
+  if (spec.affinity.required_node_terms) {
+    pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = {
+        {"nodeSelectorTerms", NodeTermsJson(*spec.affinity.required_node_terms)}};
+  }
+  return {{"spec", std::move(pod)}};
+}
+
+bool IsNamed(const json& variable) {
+  return variable.is_object() && variable.contains("name") && variable["name"].is_string();
+}
+
+// A job's own template, as Kueue copies it. Of environment variables of one name the last counts,
+// and a Workload may have no others.
+json TemplateAsWritten(const std::string& text) {
+  json pod = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!pod.is_object() || !pod.contains("spec") || !pod["spec"].is_object()) return nullptr;
+  for (const char* list : {"containers", "initContainers"}) {
+    if (!pod["spec"].contains(list) || !pod["spec"][list].is_array()) continue;
+    for (json& container : pod["spec"][list]) {
+      if (!container.is_object() || !container.contains("env")) continue;
+      if (!std::ranges::all_of(container["env"], IsNamed)) continue;
+      std::map<std::string, json> last;
+      std::vector<std::string> names;
+      for (const json& variable : container["env"]) {
+        const std::string name = variable["name"];
+        if (!last.contains(name)) names.push_back(name);
+        last[name] = variable;
+      }
+      container["env"] = json::array();
+      for (const std::string& name : names) container["env"].push_back(std::move(last[name]));
+    }
+  }
+  return pod;
+}
+
+json AdmissionJson(const quota::Admission& admission) {
+  json assignments = json::array();
+  for (const quota::PodSetAssignment& given : admission.pod_sets) {
+    json usage = json::object();
+    for (const auto& [resource, amount] : given.usage.entries()) {
+      usage[resource] = kube::FormatQuantity(amount, kube::UnitOf(resource));
+    }
+    assignments.push_back({{"name", given.name},
+                           {"count", given.count},
+                           {"flavors", given.flavors},
+                           {"resourceUsage", std::move(usage)}});
+  }
+  return {{"clusterQueue", admission.cluster_queue}, {"podSetAssignments", std::move(assignments)}};
+}
+
+std::string WorkloadsPath(std::string_view version, const std::string& name_space) {
+  return fmt::format("/apis/kueue.x-k8s.io/{}/namespaces/{}/workloads", version, name_space);
+}
+
+// Condition Active of a queue, in the words of sigs.k8s.io/kueue v0.19.2
+// (pkg/cache/scheduler/clusterqueue.go, pkg/controller/core/localqueue_controller.go).
+json ActiveJson(const quota::QueueStatus& queue, bool local) {
+  std::string reason = queue.stopped.empty() ? "Ready" : queue.stopped;
+  std::string message =
+      local ? "Can submit new workloads to localQueue" : "Can admit new workloads";
+  if (!queue.error.empty()) {
+    reason = "NotReady";
+    message = queue.error;
+  } else if (reason == "Stopped") {
+    message = local ? "LocalQueue is stopped" : "Can't admit new workloads: is stopped.";
+  } else if (reason == "Terminating") {
+    message = "Can't admit new workloads; clusterQueue is terminating";
+  } else if (!queue.stopped.empty()) {
+    message = "Can't submit new workloads to clusterQueue";
+  }
+  return {{"type", "Active"},
+          {"status", reason == "Ready" ? "True" : "False"},
+          {"reason", std::move(reason)},
+          {"message", std::move(message)}};
+}
+
+void Merge(const std::map<std::string, std::string>& added, json* to) {
+  if (added.empty()) return;
+  if (!to->is_object()) *to = json::object();
+  for (const auto& [key, value] : added) (*to)[key] = value;
+}
+
+json At(const json& object, const char* key) {
+  return object.is_object() && object.contains(key) ? object.at(key) : json();
+}
+
+// What of a template is changed, as whole fields: what it will be, null where it has none.
+void ChangeTemplate(const quota::TemplateChange& change, json* operations) {
+  const json now = json::parse(change.now, nullptr, /*allow_exceptions=*/false);
+  const json had = json::parse(change.original, nullptr, /*allow_exceptions=*/false);
+  const json spec = At(now, "spec");
+  json metadata = At(now, "metadata");
+  if (!metadata.is_object()) metadata = json::object();
+  json selector = At(spec, "nodeSelector");
+  json tolerations = At(spec, "tolerations");
+  if (had.is_object()) {
+    for (const char* field : {"labels", "annotations"}) {
+      metadata.erase(field);
+      if (!At(had, field).is_null()) metadata[field] = had[field];
+    }
+    // The API server's own, by which a Job finds its pods; Kueue leaves them out of Workloads.
+    const json labels = At(At(now, "metadata"), "labels");
+    for (const char* own : {"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name",
+                            "controller-uid", "job-name"}) {
+      if (!At(labels, own).is_null()) metadata["labels"][own] = labels[own];
+    }
+    selector = At(had, "nodeSelector");
+    tolerations = At(had, "tolerations");
+  } else {
+    Merge(change.added.labels, &metadata["labels"]);
+    Merge(change.added.annotations, &metadata["annotations"]);
+    Merge(change.added.node_selector, &selector);
+    for (const quota::FlavorAdditions::Tolerate& each : change.added.tolerations) {
+      tolerations.push_back(TolerationJson(each));
+    }
+  }
+  const auto set = [&](const std::string& path, const json& before, json after) {
+    if (before == after) return;
+    if (after.is_null()) {
+      operations->push_back({{"op", "remove"}, {"path", change.path + path}});
+    } else {
+      operations->push_back(Add(change.path + path, std::move(after)));
+    }
+  };
+  set("/metadata", At(now, "metadata"), std::move(metadata));
+  set("/spec/nodeSelector", At(spec, "nodeSelector"), std::move(selector));
+  set("/spec/tolerations", At(spec, "tolerations"), std::move(tolerations));
+}
+
+bool SuspendsInRunPolicy(std::string_view kind) { return kind == "PyTorchJob" || kind == "MPIJob"; }
+
+std::string JobPath(const std::string& api_version, const std::string& kind, const ObjectRef& job) {
+  return fmt::format("/apis/{}/namespaces/{}/{}s/{}", api_version, job.name_space,
+                     absl::AsciiStrToLower(kind), job.name);
 }
 
 AnswerKind JobAnswer(std::string_view kind) {
@@ -322,13 +480,18 @@ struct RequestOf {
 
   std::optional<ActionRequest> operator()(const coscheduling::UpdateQueueStatus& update) const {
     const quota::QueueStatus& have = update.status;
-    const bool active = have.error.empty();
-    json condition = {{"type", "Active"},
-                      {"status", active ? "True" : "False"},
-                      {"reason", active ? "Ready" : "NotReady"},
-                      {"message", active ? "Can admit new workloads" : have.error},
-                      {"lastTransitionTime", kube::TimeText(update.since)}};
+    json share;
+    if (have.fair_share) share = {{"weightedShare", *have.fair_share}};
+    if (update.of_cohort) {
+      const std::string path =
+          fmt::format("/apis/kueue.x-k8s.io/{}/cohorts/{}", versions.cohorts, update.name);
+      return ActionRequest{
+          Patch(path + "/status", kube::kMergePatch, {{"status", {{"fairSharing", share}}}}),
+          AnswerKind::kNone, Get(path), AnswerKind::kNone};
+    }
     const bool local = !update.name_space.empty();
+    json condition = ActiveJson(have, local);
+    condition["lastTransitionTime"] = kube::TimeText(update.since);
     const std::string& version = local ? versions.local_queues : versions.cluster_queues;
     // v1beta1 has another name for it.
     const bool singular = local && version == "v1beta1";
@@ -339,6 +502,7 @@ struct RequestOf {
                    {"flavorsReservation", usage},
                    {singular ? "flavorUsage" : "flavorsUsage", usage},
                    {"conditions", json::array({condition})}};
+    if (!local) status["fairSharing"] = share;  // null: there is none
     const std::string path = fmt::format(
         "/apis/kueue.x-k8s.io/{}/{}", version,
         local ? fmt::format("namespaces/{}/localqueues/{}", update.name_space, update.name)
@@ -346,6 +510,15 @@ struct RequestOf {
     return ActionRequest{
         Patch(path + "/status", kube::kMergePatch, {{"status", std::move(status)}}),
         AnswerKind::kNone, Get(path), AnswerKind::kNone};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::SetFinalizers& set) const {
+    json operations = Preconditions(set.object);
+    operations.push_back(Add("/metadata/finalizers", set.finalizers));
+    const std::string path = fmt::format("/apis/kueue.x-k8s.io/{}/{}/{}", versions.cluster_queues,
+                                         set.plural, set.object.name);
+    return ActionRequest{Patch(path, kube::kJsonPatch, operations), AnswerKind::kNone, Get(path),
+                         AnswerKind::kNone};
   }
 
   std::optional<ActionRequest> operator()(const coscheduling::EvictPod& evict) const {
@@ -417,14 +590,30 @@ struct RequestOf {
     json body = {{"metadata", std::move(metadata)}};
     if (job.suspend) {
       json suspend = {{"suspend", *job.suspend}};
-      const bool in_policy = job.kind == "PyTorchJob" || job.kind == "MPIJob";
-      body["spec"] = in_policy ? json{{"runPolicy", suspend}} : suspend;
+      body["spec"] = SuspendsInRunPolicy(job.kind) ? json{{"runPolicy", suspend}} : suspend;
     }
-    const std::string path =
-        fmt::format("/apis/{}/namespaces/{}/{}s/{}", job.api_version, job.job.name_space,
-                    absl::AsciiStrToLower(job.kind), job.job.name);
+    const std::string path = JobPath(job.api_version, job.kind, job.job);
     const AnswerKind answer = JobAnswer(job.kind);
     return ActionRequest{Patch(path, kube::kMergePatch, body), answer, Get(path), answer};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::ChangeTemplates& change) const {
+    json operations = Preconditions(change.job);
+    for (const quota::TemplateChange& each : change.templates) ChangeTemplate(each, &operations);
+    if (change.resume) {
+      const bool in_policy = SuspendsInRunPolicy(change.kind);
+      operations.push_back(Add(in_policy ? "/spec/runPolicy/suspend" : "/spec/suspend", false));
+    }
+    const std::string path = JobPath(change.api_version, change.kind, change.job);
+    const AnswerKind answer = JobAnswer(change.kind);
+    return ActionRequest{Patch(path, kube::kJsonPatch, operations), answer, Get(path), answer};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::ResetStartTime& reset) const {
+    const std::string path = JobPath("batch/v1", "Job", reset.job);
+    const json body = {{"metadata", Version(reset.job)}, {"status", {{"startTime", nullptr}}}};
+    return ActionRequest{Patch(path + "/status", kube::kMergePatch, body), AnswerKind::kJob,
+                         Get(path), AnswerKind::kJob};
   }
 
   std::optional<ActionRequest> operator()(const coscheduling::PatchWorkload& patch) const {
@@ -440,11 +629,105 @@ struct RequestOf {
     AddEntries("/metadata/annotations", patch.has_annotations, added, &operations);
     if (patch.active) operations.push_back(Add("/spec/active", *patch.active));
     for (const auto& set : patch.pod_sets) SetNodeTerms(set, &operations);
+    if (patch.finalizers) operations.push_back(Add("/metadata/finalizers", *patch.finalizers));
     const std::string path =
-        fmt::format("/apis/kueue.x-k8s.io/{}/namespaces/{}/workloads/{}", versions.workloads,
-                    patch.workload.name_space, patch.workload.name);
+        WorkloadsPath(versions.workloads, patch.workload.name_space) + "/" + patch.workload.name;
     return ActionRequest{Patch(path, kube::kJsonPatch, operations), AnswerKind::kWorkload,
                          Get(path), AnswerKind::kWorkload};
+  }
+
+  // A controller's reference is what Kueue finds the owner by
+  // (sigs.k8s.io/kueue v0.19.2 pkg/controller/jobframework/reconciler.go).
+  std::optional<ActionRequest> operator()(const coscheduling::WriteWorkload& write) const {
+    json pod_sets = json::array();
+    for (size_t i = 0; i < write.pod_sets.size(); ++i) {
+      const quota::PodSet& set = write.pod_sets[i];
+      json pod_template =
+          write.pod_templates.empty() ? json() : TemplateAsWritten(write.pod_templates[i]);
+      if (!pod_template.is_object()) pod_template = TemplateJson(*set.spec);
+      pod_sets.push_back(
+          {{"name", set.name}, {"count", set.count}, {"template", std::move(pod_template)}});
+    }
+    json spec = {
+        {"queueName", write.queue}, {"priority", write.priority}, {"podSets", std::move(pod_sets)}};
+    if (!write.priority_class.empty()) {
+      spec["priorityClassRef"] = {{"group", "kueue.x-k8s.io"},
+                                  {"kind", "WorkloadPriorityClass"},
+                                  {"name", write.priority_class}};
+    }
+    // null takes one away that isn't wanted any more.
+    if (write.max_seconds || !write.workload.uid.empty()) {
+      spec["maximumExecutionTimeSeconds"] = write.max_seconds ? json(*write.max_seconds) : json();
+    }
+    json annotations = {{std::string(coscheduling::kLeaderAnnotation), write.leader}};
+    const std::string all = WorkloadsPath(kWorkloadVersion, write.workload.name_space);
+    const std::string path = all + "/" + write.workload.name;
+    if (!write.workload.uid.empty()) {
+      json metadata = Version(write.workload);
+      metadata["annotations"] = std::move(annotations);
+      metadata["finalizers"] = json::array({kube::kInUseFinalizer});
+      return ActionRequest{Patch(path, kube::kMergePatch,
+                                 {{"metadata", std::move(metadata)}, {"spec", std::move(spec)}}),
+                           AnswerKind::kWorkload, Get(path), AnswerKind::kWorkload};
+    }
+    spec["active"] = true;
+    const json body = {{"apiVersion", fmt::format("kueue.x-k8s.io/{}", kWorkloadVersion)},
+                       {"kind", "Workload"},
+                       {"metadata",
+                        {{"name", write.workload.name},
+                         {"namespace", write.workload.name_space},
+                         {"labels", {{"kueue.x-k8s.io/job-uid", write.owner.uid}}},
+                         {"annotations", std::move(annotations)},
+                         {"finalizers", json::array({kube::kInUseFinalizer})},
+                         {"ownerReferences", json::array({{{"apiVersion", write.owner.api_version},
+                                                           {"kind", write.owner.kind},
+                                                           {"name", write.owner.name},
+                                                           {"uid", write.owner.uid},
+                                                           {"controller", true}}})}}},
+                       {"spec", std::move(spec)}};
+    return ActionRequest{Post(all, body), AnswerKind::kWorkload, Get(path), AnswerKind::kWorkload};
+  }
+
+  // All of what the manager says of a Workload's status, as Kueue's own second writer
+  // (sigs.k8s.io/kueue v0.19.2 cmd/importer/pod/import.go).
+  static ActionRequest Apply(const coscheduling::ObjectRef& workload, json status,
+                             const char* manager) {
+    json metadata = Version(workload);
+    metadata["name"] = workload.name;
+    metadata["namespace"] = workload.name_space;
+    const json body = {{"apiVersion", fmt::format("kueue.x-k8s.io/{}", kWorkloadVersion)},
+                       {"kind", "Workload"},
+                       {"metadata", std::move(metadata)},
+                       {"status", std::move(status)}};
+    const std::string path =
+        WorkloadsPath(kWorkloadVersion, workload.name_space) + "/" + workload.name;
+    kube::Request request = Patch(path + "/status", kube::kApplyPatch, body);
+    request.query = {{"fieldManager", manager}, {"force", "true"}};
+    return {std::move(request), AnswerKind::kWorkload, Get(path), AnswerKind::kWorkload};
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::ApplyReclaimablePods& apply) const {
+    json status = json::object();
+    for (const auto& [name, count] : apply.pods) {
+      status["reclaimablePods"].push_back({{"name", name}, {"count", count}});
+    }
+    return Apply(apply.workload, std::move(status), "kueue-reclaimable-pods");
+  }
+
+  std::optional<ActionRequest> operator()(const coscheduling::ApplyWorkloadStatus& apply) const {
+    json conditions = json::array();
+    for (const auto& [type, condition] : apply.conditions) {
+      conditions.push_back(
+          {{"type", type},
+           {"status", condition.status},
+           {"reason", condition.reason},
+           {"message", condition.message},
+           {"lastTransitionTime", kube::MilliTimeText(condition.last_transition)}});
+    }
+    json status = {{"conditions", std::move(conditions)}};
+    if (apply.admission) status["admission"] = AdmissionJson(*apply.admission);
+    if (apply.past_seconds) status["accumulatedPastExecutionTimeSeconds"] = *apply.past_seconds;
+    return Apply(apply.workload, std::move(status), "kueue-admission");
   }
 
   std::optional<ActionRequest> operator()(const coscheduling::EmitEvent&) const {
@@ -461,8 +744,8 @@ struct Kind {
   std::string_view operator()(const coscheduling::LiftGate&) const { return "gate-lift"; }
   std::string_view operator()(const coscheduling::BindPod&) const { return "binding"; }
   std::string_view operator()(const coscheduling::AnnotateNode& annotate) const {
-    return annotate.annotations.contains(std::string(coscheduling::kSuspectAnnotation)) ? "suspect"
-                                                                                        : "hold";
+    return annotate.annotations.contains(std::string(cluster::kSuspectAnnotation)) ? "suspect"
+                                                                                   : "hold";
   }
   std::string_view operator()(const coscheduling::TaintNode&) const { return "suspect"; }
   std::string_view operator()(const coscheduling::DeleteNodeClaim&) const { return "node-claim"; }
@@ -471,6 +754,7 @@ struct Kind {
   std::string_view operator()(const coscheduling::UpdateQueueStatus&) const {
     return "queue-status";
   }
+  std::string_view operator()(const coscheduling::SetFinalizers&) const { return "finalizer"; }
   std::string_view operator()(const coscheduling::EvictPod&) const { return "evict"; }
   std::string_view operator()(const coscheduling::UpdatePodGroupStatus&) const { return "status"; }
   std::string_view operator()(const coscheduling::CreatePodGroup&) const { return "pod-group"; }
@@ -479,9 +763,21 @@ struct Kind {
     if (!job.suspend) return "restart-over";
     return *job.suspend ? "suspend" : "resume";
   }
+  std::string_view operator()(const coscheduling::ChangeTemplates& change) const {
+    return change.resume ? "resume" : "restore";
+  }
+  std::string_view operator()(const coscheduling::ResetStartTime&) const { return "start-time"; }
   std::string_view operator()(const coscheduling::PatchWorkload& patch) const {
+    if (patch.finalizers) return "workload-end";
     if (!patch.active) return "give-back-over";
     return *patch.active ? "requeue" : "give-back";
+  }
+  std::string_view operator()(const coscheduling::WriteWorkload&) const { return "workload"; }
+  std::string_view operator()(const coscheduling::ApplyWorkloadStatus& apply) const {
+    return apply.takes_over ? "workload-touch" : "workload-status";
+  }
+  std::string_view operator()(const coscheduling::ApplyReclaimablePods&) const {
+    return "workload-reclaim";
   }
   std::string_view operator()(const coscheduling::EmitEvent&) const { return "event"; }
   std::string_view operator()(const coscheduling::AnswerBind&) const { return "bind-answer"; }

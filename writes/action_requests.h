@@ -40,6 +40,7 @@ struct ActionRequest {
 struct QueueVersions {
   std::string cluster_queues = "v1beta2";
   std::string local_queues = "v1beta2";
+  std::string cohorts = "v1beta2";
   std::string workloads = "v1beta2";
 };
 
@@ -50,7 +51,8 @@ std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl:
 
 // "record", "signal", "gate-lift", "binding", "hold", "wake", "evict", "status", "event",
 // "bind-answer", "pod-group", "min-member", "suspend", "resume", "restart-over", "give-back",
-// "requeue", "give-back-over": for metrics, logs and MUSTER_TEST_CRASH_AFTER.
+// "requeue", "give-back-over", "workload", "workload-status", "workload-touch", "workload-reclaim",
+// "workload-end", "finalizer": for metrics, logs and MUSTER_TEST_CRASH_AFTER.
 std::string_view KindOf(const coscheduling::Action& action);
 
 }  // namespace muster::writes

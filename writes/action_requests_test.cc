@@ -32,6 +32,11 @@ quota::QueueStatus Status(const std::string& name, int64_t pending, int64_t admi
   status.error = error;
   return status;
 }
+quota::QueueStatus Share(const std::string& name, int64_t share) {
+  quota::QueueStatus status = Status(name, 0, 0, {}, "");
+  status.fair_share = share;
+  return status;
+}
 const kube::OwnerReference kJob = {"batch/v1", "Job", "job", "j-1", true};
 
 const Case kCases[] = {
@@ -99,7 +104,7 @@ const Case kCases[] = {
      "flavors"},
     {"AWorkloadIsGivenBackWithItsMark",
      coscheduling::PatchWorkload{
-         {"team", "job-train", "w-1", "5"}, false, false, {{"muster.dev/restart", "{}"}}, {}},
+         {"team", "job-train", "w-1", "5"}, false, false, {{"muster.dev/restart", "{}"}}, {}, {}},
      kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/job-train",
      kube::kJsonPatch,
      R"([{"op":"replace","path":"/metadata/uid","value":"w-1"},
@@ -108,6 +113,22 @@ const Case kCases[] = {
          {"op":"add","path":"/metadata/annotations/muster.dev~1restart","value":"{}"},
          {"op":"add","path":"/spec/active","value":false}])",
      "give-back"},
+    {"AWorkloadIsTakenOver",
+     coscheduling::ApplyWorkloadStatus{{"team", "w", "w-1", "5"}, std::nullopt, {}, true},
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/w/status",
+     kube::kApplyPatch,
+     R"({"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"Workload","metadata":{"name":"w",
+         "namespace":"team","uid":"w-1","resourceVersion":"5"},"status":{"conditions":[]}})",
+     "workload-touch"},
+    {"AWorkloadMayGo",
+     coscheduling::PatchWorkload{
+         {"team", "w", "w-1", "5"}, std::nullopt, true, {}, {}, std::vector<std::string>{"mine"}},
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/w",
+     kube::kJsonPatch,
+     R"([{"op":"replace","path":"/metadata/uid","value":"w-1"},
+         {"op":"replace","path":"/metadata/resourceVersion","value":"5"},
+         {"op":"add","path":"/metadata/finalizers","value":["mine"]}])",
+     "workload-end"},
     {"AWorkloadIsQueuedAgainForOtherFlavors",
      coscheduling::PatchWorkload{
          {"team", "job-train", "w-1", "5"},
@@ -120,7 +141,8 @@ const Case kCases[] = {
            {{{{{"zone", kube::SelectorOperator::kIn, {"x"}},
                {"mark", kube::SelectorOperator::kDoesNotExist, {}}},
               {{"metadata.name", kube::SelectorOperator::kNotIn, {"n"}}}}}}},
-          {1, true, true, std::nullopt}}},
+          {1, true, true, std::nullopt}},
+         {}},
      kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/job-train",
      kube::kJsonPatch,
      R"([{"op":"replace","path":"/metadata/uid","value":"w-1"},
@@ -150,9 +172,23 @@ const Case kCases[] = {
          "flavorsUsage":[{"name":"spot","resources":[
            {"name":"cpu","total":"1500m","borrowed":"0m"},
            {"name":"nvidia.com/gpu","total":"9","borrowed":"1"}]}],
+         "fairSharing":null,
          "conditions":[{"type":"Active","status":"True","reason":"Ready",
            "message":"Can admit new workloads","lastTransitionTime":"2023-11-14T22:13:20Z"}]}})",
      "queue-status"},
+    {"ACohortsStatusIsItsShare",
+     coscheduling::UpdateQueueStatus{"", "root", Share("root", 125), kNow, true},
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/cohorts/root/status", kube::kMergePatch,
+     R"({"status":{"fairSharing":{"weightedShare":125}}})", "queue-status"},
+    {"WhatIsUsedIsKeptByItsFinalizer",
+     coscheduling::SetFinalizers{
+         "resourceflavors", {"", "spot", "u", "7"}, {"theirs", "kueue.x-k8s.io/resource-in-use"}},
+     kube::Method::kPatch, "/apis/kueue.x-k8s.io/v1beta2/resourceflavors/spot", kube::kJsonPatch,
+     R"([{"op":"replace","path":"/metadata/uid","value":"u"},
+         {"op":"replace","path":"/metadata/resourceVersion","value":"7"},
+         {"op":"add","path":"/metadata/finalizers",
+          "value":["theirs","kueue.x-k8s.io/resource-in-use"]}])",
+     "finalizer"},
     {"ALocalQueueBorrowsNothing",
      coscheduling::UpdateQueueStatus{
          "team", "q", Status("team/q", 0, 0, {{"spot", "cpu", 0, 1000, 0}}, "it is ill"), kNow},
@@ -224,6 +260,58 @@ const Case kCases[] = {
      R"({"metadata":{"uid":"j-1","resourceVersion":"7","annotations":{"muster.dev/restart":null}},
         "spec":{"runPolicy":{"suspend":false}}})",
      "resume"},
+    {"AJobIsResumedWithWhatItsFlavorsAddInOnePatch",
+     coscheduling::ChangeTemplates{
+         "kubeflow.org/v1",
+         "PyTorchJob",
+         {"team", "job", "j-1", "7"},
+         true,
+         {{"/spec/pytorchReplicaSpecs/Worker/template",
+           R"({"metadata":{"name":"x","labels":{"a":"b"},"annotations":{"muster.dev/queue":"old"}},
+               "spec":{"tolerations":[{"key":"k","operator":"Exists"}]}})",
+           {{{"pool", "a"}},
+            {{{"gpu", true, "", kube::TaintEffect::kNoSchedule}, std::nullopt}},
+            {{"muster.dev/queue", "team"}},
+            {{"kueue.x-k8s.io/podset", "worker"}}},
+           ""}}},
+     kube::Method::kPatch, "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/job",
+     kube::kJsonPatch,
+     R"([{"op":"replace","path":"/metadata/uid","value":"j-1"},
+         {"op":"replace","path":"/metadata/resourceVersion","value":"7"},
+         {"op":"add","path":"/spec/pytorchReplicaSpecs/Worker/template/metadata","value":
+           {"name":"x","labels":{"a":"b","kueue.x-k8s.io/podset":"worker"},
+            "annotations":{"muster.dev/queue":"team"}}},
+         {"op":"add","path":"/spec/pytorchReplicaSpecs/Worker/template/spec/nodeSelector",
+          "value":{"pool":"a"}},
+         {"op":"add","path":"/spec/pytorchReplicaSpecs/Worker/template/spec/tolerations","value":
+           [{"key":"k","operator":"Exists"},{"key":"gpu","operator":"Exists","effect":"NoSchedule"}]},
+         {"op":"add","path":"/spec/runPolicy/suspend","value":false}])",
+     "resume"},
+    {"ATemplateGetsBackWhatItHad",
+     coscheduling::ChangeTemplates{
+         "batch/v1",
+         "Job",
+         {"team", "job", "j-1", "7"},
+         false,
+         {{"/spec/template",
+           R"({"metadata":{"name":"x","labels":{"a":"b","c":"d","job-name":"job"},
+                           "annotations":{"e":"f"}},
+               "spec":{"nodeSelector":{"pool":"a"},"tolerations":[{"key":"k"}]}})",
+           {},
+           R"({"labels":{"a":"b"},"annotations":null,"nodeSelector":null,
+               "tolerations":[{"key":"k"}]})"}}},
+     kube::Method::kPatch, "/apis/batch/v1/namespaces/team/jobs/job", kube::kJsonPatch,
+     R"([{"op":"replace","path":"/metadata/uid","value":"j-1"},
+         {"op":"replace","path":"/metadata/resourceVersion","value":"7"},
+         {"op":"add","path":"/spec/template/metadata","value":
+           {"name":"x","labels":{"a":"b","job-name":"job"}}},
+         {"op":"remove","path":"/spec/template/spec/nodeSelector"}])",
+     "restore"},
+    {"AJobsStartTimeIsResetSoThatItsTemplateCanBeChanged",
+     coscheduling::ResetStartTime{{"team", "job", "j-1", "7"}}, kube::Method::kPatch,
+     "/apis/batch/v1/namespaces/team/jobs/job/status", kube::kMergePatch,
+     R"({"metadata":{"uid":"j-1","resourceVersion":"7"},"status":{"startTime":null}})",
+     "start-time"},
     {"AMarkIsTakenOffAJobThatItsUserHasTakenOver",
      coscheduling::SuspendJob{"jobset.x-k8s.io/v1alpha2",
                               "JobSet",
@@ -278,6 +366,29 @@ TEST_P(ActionRequestsTest, IsThisRequest) {
 INSTANTIATE_TEST_SUITE_P(Action, ActionRequestsTest, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
+json ActiveOf(const std::string& name_space, const std::string& stopped) {
+  quota::QueueStatus status = Status("q", 0, 0, {}, "");
+  status.stopped = stopped;
+  const auto made = ToRequest(coscheduling::UpdateQueueStatus{name_space, "q", status, kNow}, kNow);
+  json condition = json::parse(made->request.body)["status"]["conditions"][0];
+  condition.erase("lastTransitionTime");
+  return condition;
+}
+
+TEST(ActionRequests, AStoppedQueueSaysSoInKueuesWords) {
+  EXPECT_EQ(ActiveOf("", "Stopped"), json::parse(R"({"type":"Active","status":"False",
+      "reason":"Stopped","message":"Can't admit new workloads: is stopped."})"));
+  EXPECT_EQ(ActiveOf("", "Terminating"), json::parse(R"({"type":"Active","status":"False",
+      "reason":"Terminating","message":"Can't admit new workloads; clusterQueue is terminating"})"));
+  EXPECT_EQ(ActiveOf("team", "Stopped"), json::parse(R"({"type":"Active","status":"False",
+      "reason":"Stopped","message":"LocalQueue is stopped"})"));
+  EXPECT_EQ(ActiveOf("team", "ClusterQueueIsInactive"), json::parse(R"({"type":"Active",
+      "status":"False","reason":"ClusterQueueIsInactive",
+      "message":"Can't submit new workloads to clusterQueue"})"));
+  EXPECT_EQ(ActiveOf("team", ""), json::parse(R"({"type":"Active","status":"True",
+      "reason":"Ready","message":"Can submit new workloads to localQueue"})"));
+}
+
 TEST(ActionRequests, AQueuesStatusIsWrittenInTheVersionThatItIsReadIn) {
   const QueueVersions versions = {.cluster_queues = "v1beta1", .local_queues = "v1beta1"};
   const quota::QueueStatus status = Status("gpus", 0, 1, {{"spot", "cpu", 0, 1000, 0}}, "");
@@ -293,6 +404,102 @@ TEST(ActionRequests, AQueuesStatusIsWrittenInTheVersionThatItIsReadIn) {
   EXPECT_EQ(written["flavorUsage"],
             json::parse(R"([{"name":"spot","resources":[{"name":"cpu","total":"1000m"}]}])"));
   EXPECT_FALSE(written.contains("flavorsUsage"));
+}
+
+coscheduling::WriteWorkload TeamsWorkload() {
+  auto spec = std::make_shared<kube::PodSpec>();
+  spec->requests.Set("cpu", 1500);
+  spec->requests.Set("pods", 1);
+  spec->node_selector["pool"] = "gpu";
+  spec->tolerations.push_back({"gpu", true, "", std::nullopt});
+  return {{"team", "podgroup-train-01234", "", ""},
+          {"scheduling.x-k8s.io/v1alpha1", "PodGroup", "train", "g-1", true},
+          "me",
+          "research",
+          "urgent",
+          7,
+          3600,
+          {{"workers", 2, std::move(spec)}}};
+}
+
+TEST(ActionRequests, AWorkloadIsMadeInKueuesForm) {
+  const auto made = ToRequest(TeamsWorkload(), kNow);
+  EXPECT_EQ(made->request.method, kube::Method::kPost);
+  EXPECT_EQ(made->request.path, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads");
+  const json body = json::parse(made->request.body);
+  EXPECT_EQ(body["metadata"], json::parse(R"({"name":"podgroup-train-01234","namespace":"team",
+      "labels":{"kueue.x-k8s.io/job-uid":"g-1"},"annotations":{"muster.dev/leader":"me"},
+      "finalizers":["kueue.x-k8s.io/resource-in-use"],
+      "ownerReferences":[{"apiVersion":"scheduling.x-k8s.io/v1alpha1","kind":"PodGroup",
+        "name":"train","uid":"g-1","controller":true}]})"));
+  EXPECT_EQ(body["spec"], json::parse(R"({"active":true,"queueName":"research","priority":7,
+      "priorityClassRef":{"group":"kueue.x-k8s.io","kind":"WorkloadPriorityClass","name":"urgent"},
+      "maximumExecutionTimeSeconds":3600,"podSets":[{"name":"workers","count":2,"template":{"spec":{"restartPolicy":"Never",
+        "containers":[{"name":"member","resources":{"requests":{"cpu":"1500m"}}}],
+        "nodeSelector":{"pool":"gpu"},
+        "tolerations":[{"operator":"Exists","key":"gpu"}]}}}]})"));
+  EXPECT_EQ(KindOf(TeamsWorkload()), "workload");
+}
+
+// Kueue compares containers; it takes the last of environment variables of one name.
+TEST(ActionRequests, AJobsWorkloadHasTheJobsTemplates) {
+  coscheduling::WriteWorkload write = TeamsWorkload();
+  write.pod_templates = {R"({"metadata":{"labels":{"a":"b"}},"spec":{"containers":[
+      {"name":"c","image":"i","env":[{"name":"A","value":"1"},{"name":"B"},{"name":"A","value":"2"}]}]}})"};
+  json body = json::parse(ToRequest(write, kNow)->request.body);
+  EXPECT_EQ(body["spec"]["podSets"], json::parse(R"([{"name":"workers","count":2,"template":{
+      "metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i",
+        "env":[{"name":"A","value":"2"},{"name":"B"}]}]}}}])"));
+  // One that no API server would store is copied as it is, or made from what quota looks at.
+  write.pod_templates = {R"({"spec":{"containers":[{"env":[7,{"name":8}]},"c"]}})"};
+  body = json::parse(ToRequest(write, kNow)->request.body);
+  EXPECT_EQ(body["spec"]["podSets"][0]["template"], json::parse(write.pod_templates[0]));
+  write.pod_templates = {"null"};
+  body = json::parse(ToRequest(write, kNow)->request.body);
+  EXPECT_EQ(body["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"]["pool"], "gpu");
+}
+
+TEST(ActionRequests, WhatAWorkloadAsksForIsReplacedUnlessSomebodyWasFaster) {
+  coscheduling::WriteWorkload write = TeamsWorkload();
+  write.workload.uid = "w-1";
+  write.workload.resource_version = "12";
+  const auto made = ToRequest(write, kNow);
+  EXPECT_EQ(made->request.method, kube::Method::kPatch);
+  EXPECT_EQ(made->request.path,
+            "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/podgroup-train-01234");
+  const json body = json::parse(made->request.body);
+  EXPECT_EQ(body["metadata"]["uid"], "w-1");
+  EXPECT_EQ(body["metadata"]["resourceVersion"], "12");
+  EXPECT_EQ(body["spec"]["podSets"].size(), 1u);
+  EXPECT_FALSE(body["spec"].contains("active"));
+}
+
+TEST(ActionRequests, AWorkloadsStatusIsAppliedAsKueuesOwnSecondWriterDoes) {
+  quota::Admission admission;
+  admission.cluster_queue = "gpus";
+  admission.pod_sets = {{"workers", 2, {{"cpu", "spot"}}, {}}};
+  admission.pod_sets[0].usage.Set("cpu", 3000);
+  const coscheduling::ApplyWorkloadStatus apply = {
+      {"team", "w", "w-1", "12"},
+      admission,
+      {{"QuotaReserved", {"True", "QuotaReserved", "Quota reserved", kNow}}},
+      false};
+  const auto made = ToRequest(apply, kNow);
+  EXPECT_EQ(made->request.path, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/w/status");
+  EXPECT_EQ(made->request.content_type, "application/apply-patch+yaml");
+  EXPECT_EQ(made->request.query, (std::vector<std::pair<std::string, std::string>>{
+                                     {"fieldManager", "kueue-admission"}, {"force", "true"}}));
+  json body = json::parse(made->request.body);
+  EXPECT_EQ(body["metadata"], json::parse(R"({"name":"w","namespace":"team","uid":"w-1",
+                                              "resourceVersion":"12"})"));
+  EXPECT_EQ(body["status"]["admission"],
+            json::parse(R"({"clusterQueue":"gpus","podSetAssignments":[{"name":"workers","count":2,
+                "flavors":{"cpu":"spot"},"resourceUsage":{"cpu":"3"}}]})"));
+  body["status"]["conditions"][0].erase("lastTransitionTime");
+  EXPECT_EQ(body["status"]["conditions"],
+            json::parse(R"([{"type":"QuotaReserved","status":"True","reason":"QuotaReserved",
+                             "message":"Quota reserved"}])"));
+  EXPECT_EQ(KindOf(apply), "workload-status");
 }
 
 TEST(ActionRequests, WhatIsToldElsewhereIsNoRequest) {

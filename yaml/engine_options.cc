@@ -1,12 +1,15 @@
 #include "yaml/engine_options.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "fmt/format.h"
+#include "kube/objects/quantity.h"
 
 namespace muster::yaml {
 
@@ -44,6 +47,67 @@ kube::LabelSelector ReadSelector(const YAML::Node& node, const std::string& what
   return selector;
 }
 
+// As exact as it can be written: the finest unit in which it fits.
+absl::int128 BillionthsOf(const YAML::Node& node, const std::string& what) {
+  const auto text = node.as<std::string>("");
+  const std::pair<kube::QuantityUnit, int64_t> units[] = {
+      {kube::QuantityUnit::kNano, 1},
+      {kube::QuantityUnit::kMilli, 1'000'000},
+      {kube::QuantityUnit::kWhole, 1'000'000'000}};
+  for (const auto& [unit, billionths] : units) {
+    const absl::StatusOr<int64_t> amount = kube::ParseQuantity(text, unit);
+    if (amount.ok()) return absl::int128(*amount) * billionths;
+    if (!absl::IsOutOfRange(amount.status())) break;
+  }
+  FailAt(node, fmt::format("{}: \"{}\" is no quantity", what, text));
+}
+
+quota::ResourceTransformation ReadTransformation(const YAML::Node& node) {
+  const std::string what = "resources.transformations";
+  quota::ResourceTransformation rule;
+  Fields fields(node, what);
+  fields.Require("input");
+  fields.Read("input", &rule.input);
+  if (rule.input.empty()) FailAt(node, what + ".input: want the name of a resource");
+  std::string strategy = "Retain";
+  fields.Read("strategy", &strategy);
+  rule.retain = strategy == "Retain";
+  if (!rule.retain && strategy != "Replace") {
+    FailAt(fields.Take("strategy"), what + ".strategy: want Retain or Replace, is " + strategy);
+  }
+  fields.Read("multiplyBy", &rule.multiply_by);
+  if (const YAML::Node outputs = fields.Take("outputs")) {
+    if (!outputs.IsMap()) FailAt(outputs, what + ".outputs: want a mapping");
+    for (const auto& output : outputs) {
+      const auto name = output.first.as<std::string>();
+      rule.outputs[name] = BillionthsOf(output.second, what + ".outputs." + name);
+    }
+  }
+  fields.Finish();
+  return rule;
+}
+
+// Kueue's `resources`.
+quota::ResourceRules ReadResourceRules(const YAML::Node& node) {
+  Fields fields(node, "resources");
+  std::vector<std::string> prefixes;
+  fields.Read("excludeResourcePrefixes", &prefixes);
+  if (std::ranges::count(prefixes, "") > 0) {
+    FailAt(fields.Take("excludeResourcePrefixes"),
+           "resources.excludeResourcePrefixes: \"\" would leave nothing that counts");
+  }
+  std::vector<quota::ResourceTransformation> rules;
+  for (const YAML::Node& item : fields.Take("transformations")) {
+    rules.push_back(ReadTransformation(item));
+    const std::string& input = rules.back().input;
+    if (std::ranges::count(rules, input, &quota::ResourceTransformation::input) > 1) {
+      FailAt(item, fmt::format("resources.transformations.input: {} stands twice", input));
+    }
+  }
+  fields.Finish();
+  return {std::move(prefixes), std::move(rules)};
+}
+
 }  // namespace
 
 void ReadQuotaOptions(Fields* fields, coscheduling::EngineOptions* options) {
@@ -61,6 +125,9 @@ void ReadQuotaOptions(Fields* fields, coscheduling::EngineOptions* options) {
   if (mode) options->quota = *mode;
   fields->Read("fairSharing", &options->fair_sharing);
   fields->Read("manageJobsWithoutQueueName", &options->manage_jobs_without_queue_name);
+  if (const YAML::Node resources = fields->Take("resources")) {
+    options->resources = ReadResourceRules(resources);
+  }
   if (const YAML::Node selector = fields->Take("managedJobsNamespaceSelector")) {
     options->managed_namespaces = ReadSelector(selector, "managedJobsNamespaceSelector");
   }

@@ -9,7 +9,7 @@
 
 namespace muster::yaml {
 
-// `quota` (internal, kueue, off) and `fairSharing`, beside the engine's tunables.
+// `quota` (internal, kueue, off) and what else concerns it, beside the engine's tunables.
 void ReadQuotaOptions(Fields* fields, coscheduling::EngineOptions* options);
 
 // The engine's tunables: mapping `options` of a scenario, `engine` of the service's configuration.

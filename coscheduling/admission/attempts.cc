@@ -3,8 +3,6 @@
 #include <map>
 #include <utility>
 
-#include "quota/pod_sets.h"
-
 namespace muster::coscheduling {
 
 AdmissionRecord Attempts::Begin(const Gang& gang) const {
@@ -29,18 +27,12 @@ AdmissionRecord Attempts::Begin(const Gang& gang) const {
 }
 
 AdmissionRecord Attempts::GiveUp(const Gang& gang, absl::Time retry_after,
-                                 std::optional<Reason> why, std::set<std::string> flavors) const {
+                                 std::optional<Reason> why,
+                                 const std::set<std::string>& flavors) const {
   AdmissionRecord record = *records_.Of(gang);
   record.given_up = std::move(why);
   record.retry_after = retry_after;
   record.deadline = agenda_.now();
-  if (record.quota) {
-    for (const quota::PodSetAssignment& given : record.quota->pod_sets) {
-      flavors.merge(quota::FlavorNames(given));
-    }
-    record.quota.reset();
-    record.queue.clear();
-  }
   // As long again as it backs off.
   const absl::Time tried_until = retry_after + (retry_after - record.deadline);
   for (const std::string& name : flavors) record.flavors_tried[name] = tried_until;

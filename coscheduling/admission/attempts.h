@@ -12,7 +12,7 @@
 #include "coscheduling/agenda.h"
 #include "coscheduling/engine_options.h"
 #include "coscheduling/gangs/gang.h"
-#include "coscheduling/gangs/job_restart.h"
+#include "kube/objects/job_restart.h"
 #include "kube/objects/quota.h"
 
 namespace muster::coscheduling {
@@ -23,7 +23,7 @@ class Attempts {
   // How long the gang's nodes may take to come.
   using DeadlineOf = std::function<absl::Duration(const Gang&)>;
   // What its job remembers of attempts whose record is gone.
-  using TriedBefore = std::function<TriedFlavors(const Gang&)>;
+  using TriedBefore = std::function<kube::TriedFlavors(const Gang&)>;
 
   // All of them outlive it.
   Attempts(const EngineOptions& options, const Records& records, DeadlineOf deadline_of,
@@ -34,12 +34,12 @@ class Attempts {
         tried_before_(std::move(tried_before)),
         agenda_(agenda) {}
 
-  // The record of the attempt that begins now, without quota.
+  // The record of the attempt that begins now.
   AdmissionRecord Begin(const Gang& gang) const;
-  // Its record once it ends: the gang asks for nothing until `retry_after`, and gives back its
-  // quota. `flavors`: those that it had from somebody else than its record says.
+  // Its record once it ends: the gang asks for nothing until `retry_after`. `flavors`: those that
+  // it had.
   AdmissionRecord GiveUp(const Gang& gang, absl::Time retry_after, std::optional<Reason> why,
-                         std::set<std::string> flavors) const;
+                         const std::set<std::string>& flavors) const;
   // Its record, if another process wrote it.
   AdmissionRecord TakeOver(const Gang& gang) const;
   // Until when other flavors are preferred to this one; in the past if they aren't.

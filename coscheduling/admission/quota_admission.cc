@@ -1,10 +1,11 @@
 #include "coscheduling/admission/quota_admission.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
+#include "cluster/node_trouble.h"
 #include "fmt/format.h"
+#include "quota/flavor_terms.h"
 #include "quota/pod_sets.h"
 
 namespace muster::coscheduling {
@@ -12,26 +13,38 @@ namespace {
 
 constexpr std::string_view kDefaultQueue = "default";
 constexpr absl::Duration kReasonInterval = absl::Seconds(1);
+constexpr absl::Duration kTellingInterval = absl::Seconds(30);  // of what a Workload waits for
+
+// A gang by which quota/ knows what runs unadmitted; names have no slash.
+std::string WhoIs(const GangKey& key) { return key.is_pod ? "/" + key.name : key.name; }
+GangKey KeyOf(const std::string& name_space, const std::string& who) {
+  const bool is_pod = who.starts_with('/');
+  return {name_space, is_pod ? who.substr(1) : who, is_pod};
+}
+
+kube::OwnerReference ReferenceTo(const kube::Pod& pod) {
+  return {"v1", "Pod", pod.meta.name, pod.meta.uid, true};
+}
+
+bool IsStage(const Gang& gang) { return gang.derived && gang.derived->is_stage; }
 
 // Some member is live, or still on its node.
 bool Stands(const Gang& gang) { return gang.facts.live > 0 || gang.facts.terminating; }
 
 }  // namespace
 
-QuotaAdmission::QuotaAdmission(const EngineOptions& options, const cluster::Snapshot& snapshot,
-                               const Gangs& gangs, Records* records, const Attempts& attempts,
-                               Agenda* agenda, Outbox* outbox)
-    : options_(options),
-      snapshot_(snapshot),
-      gangs_(gangs),
-      records_(records),
+QuotaAdmission::QuotaAdmission(const Owner& owner, Records* writer, Workloads* workloads,
+                               const Attempts& attempts)
+    : Owner(owner),
+      writer_(writer),
+      workloads_(workloads),
       attempts_(attempts),
-      agenda_(agenda),
-      outbox_(outbox),
-      scheduler_({.fair_sharing = options.fair_sharing,
+      scheduler_({.fair_sharing = options_.fair_sharing,
+                  .resources = options_.resources,
                   .may_evict = [this](std::string_view id, bool surplus_only) {
                     const Gang* gang = GangOf(id);
-                    return gang == nullptr || MayBeEvicted(*gang, surplus_only);
+                    return gang != nullptr ? MayBeEvicted(*gang, surplus_only)
+                                           : !orphans_.contains(std::string(id));
                   }}) {}
 
 // --- observations ---
@@ -39,35 +52,26 @@ QuotaAdmission::QuotaAdmission(const EngineOptions& options, const cluster::Snap
 // Who waits may wait for something else now.
 void QuotaAdmission::NoteObjects() {
   queues_changed_ = reasons_stale_ = true;
-  for (const auto& [name_space, gangs] : unadmitted_) {
-    for (const auto& [gang, amounts] : gangs) agenda_->Note(gang);
+  for (const auto& [name_space, who] : scheduler_.Unadmitted()) {
+    const Gang* gang = gangs_.Find(KeyOf(name_space, who));
+    if (gang != nullptr) agenda_->Note(gang->id);
   }
 }
 
-void QuotaAdmission::NoteGangsIn(const std::string& name_space) {
+std::vector<const Gang*> QuotaAdmission::GangsIn(const std::string& name_space) const {
+  std::vector<const Gang*> gangs;
   const std::map<GangKey, Gang>& all = gangs_.all();
   for (auto it = all.lower_bound({.name_space = name_space, .name = ""});
        it != all.end() && it->first.name_space == name_space; ++it) {
-    agenda_->Note(it->second.id);
+    gangs.push_back(&it->second);
   }
-}
-
-void QuotaAdmission::Upsert(const kube::WorkloadPriorityClass& priority_class) {
-  priority_classes_.insert_or_assign(priority_class.meta.name, priority_class.value);
-  NotePriorityClass(priority_class.meta.name);
-}
-
-void QuotaAdmission::Remove(const kube::WorkloadPriorityClass& priority_class) {
-  priority_classes_.erase(priority_class.meta.name);
-  NotePriorityClass(priority_class.meta.name);
+  return gangs;
 }
 
 // Its pods are of its own namespace.
 void QuotaAdmission::NoteBudget(const std::string& name_space) {
-  const std::map<GangKey, Gang>& all = gangs_.all();
-  for (auto it = all.lower_bound({.name_space = name_space, .name = ""});
-       it != all.end() && it->first.name_space == name_space; ++it) {
-    if (Holds(it->second)) scheduler_.InvalidateEviction(it->second.uid());
+  for (const Gang* gang : GangsIn(name_space)) {
+    if (Holds(*gang)) scheduler_.InvalidateEviction(IdOf(*gang));
   }
 }
 
@@ -78,12 +82,6 @@ void QuotaAdmission::NotePriorityClass(std::string_view name) {
 }
 
 // --- questions ---
-
-const QuotaAdmission::Part& QuotaAdmission::PartOf(const Gang& gang) const {
-  static const Part kNone;
-  const auto it = parts_.find(gang.id);
-  return it == parts_.end() ? kNone : it->second;
-}
 
 bool QuotaAdmission::IsUnderQuota(const Gang& gang) const {
   if (options_.quota != QuotaMode::kInternal) return false;
@@ -98,17 +96,98 @@ bool QuotaAdmission::IsUnderQuota(const Gang& gang) const {
                                                               : known->meta.labels);
 }
 
-// Read off the record alone, so that a restart comes to the same answer: what is to be given back
-// is taken out of the record first. The record of a gang of one ends with its pod.
-bool QuotaAdmission::Holds(const Gang& gang) const {
-  if (options_.quota != QuotaMode::kInternal) return false;
-  const AdmissionRecord* record = records_->OwnOf(gang);
-  if (record == nullptr || !record->quota || record->retry_after) return false;
-  // Quota of another ClusterQueue than its own is nothing that was decided here.
-  const kube::LocalQueue* queue =
-      scheduler_.FindLocalQueue(gang.key.name_space + "/" + record->queue);
-  if (queue != nullptr && queue->cluster_queue != record->quota->cluster_queue) return false;
-  return !gang.key.is_pod || Stands(gang);
+bool QuotaAdmission::AsksBySpec(const Gang& gang) const {
+  if (!gang.unmade || !IsUnderQuota(gang)) return false;
+  const kube::AnyJob* job = gangs_.JobOf(gang);
+  return job != nullptr && job->suspended && SpecOf(gang).suspended;
+}
+
+std::string QuotaAdmission::IdOf(const Gang& gang) const {
+  const kube::Workload* workload = workloads_->Of(gang);
+  return workload == nullptr ? "" : workload->meta.uid;
+}
+
+const quota::Admission* QuotaAdmission::HeldBy(const Gang& gang) const {
+  const Part& part = PartOf(gang);
+  return part.held && !part.releasing ? &*part.held : nullptr;
+}
+
+const Eviction* QuotaAdmission::EvictionOf(const Gang& gang) const {
+  const Part& part = PartOf(gang);
+  return part.evicting ? &*part.evicting : nullptr;
+}
+
+std::vector<const Gang*> QuotaAdmission::StagesOf(const Gang& gang) const {
+  std::vector<const Gang*> stages = {&gang};
+  if (gang.derived ? !gang.derived->is_stage : !gang.pods.empty()) return stages;
+  const kube::Workload* workload = workloads_->Of(gang);
+  if (workload == nullptr) return stages;
+  for (GangId id : workloads_->UsersOf(*workload)) {
+    const Gang* other = gangs_.Find(id);
+    if (other != nullptr && other != &gang && workloads_->Of(*other) == workload) {
+      stages.push_back(other);
+    }
+  }
+  return stages;
+}
+
+// By the pods as they are: another stage may not have been read yet.
+bool QuotaAdmission::IsShared(const Gang& gang, bool used) const {
+  return std::ranges::any_of(StagesOf(gang), [&](const Gang* stage) {
+    if (stage == &gang) return false;
+    if (!used && stage->pods.empty()) return !stage->spec_of.empty();
+    const Part& part = PartOf(*stage);
+    const bool uses =
+        stage->facts.committing || (part.held && !part.releasing && !part.waits_for_room &&
+                                    !part.evicting && !stage->facts.backing_off);
+    return std::ranges::any_of(gangs_.PodsOf(*stage), [&](const kube::Pod* pod) {
+      return !pod->IsTerminal() && (pod->IsBound() || ((!used || uses) && IsLive(*pod)));
+    });
+  });
+}
+
+// Workloads of its members beyond minMember that have quota.
+std::vector<const kube::Workload*> QuotaAdmission::SurplusOf(const Gang& gang) const {
+  std::vector<const kube::Workload*> all;
+  if (gang.key.is_pod) return all;
+  for (const std::string& uid : gang.pods) {
+    const kube::Workload* workload = workloads_->OfPod({gang.key.name_space, uid});
+    if (workload != nullptr && quota::HasQuota(*workload)) all.push_back(workload);
+  }
+  return all;
+}
+
+void QuotaAdmission::Read(const Gang& gang) {
+  if (options_.quota != QuotaMode::kInternal) return;
+  Part& part = parts_[gang.id];
+  part.held.reset();
+  part.own.clear();
+  part.evicting.reset();
+  const auto note_eviction = [&](const kube::Workload& workload, bool surplus_only) {
+    if (!workload.evicted || part.evicting) return;
+    const kube::Condition& evicted = workload.conditions.at("Evicted");
+    part.evicting = {evicted.message, evicted.reason, "", surplus_only};
+  };
+  const kube::Workload* workload = workloads_->Of(gang);
+  const bool held = workload != nullptr && quota::HasQuota(*workload);
+  if (workload != nullptr) under_quota_.insert(gang.id);
+  part.deactivated = workload != nullptr && !workload->active;
+  part.releasing &= held;
+  if (workload != nullptr) workloads_->Use(gang, *workload);
+  if (!held) return;
+  part.queue = workload->queue;
+  part.held = quota::CountedIn(*workload);
+  std::vector<const kube::Pod*> pods = gangs_.PodsOf(gang);
+  std::vector<kube::Pod> unmade;
+  if (AsksBySpec(gang)) unmade = quota::PodsOf(SpecOf(gang));
+  for (const kube::Pod& pod : unmade) pods.push_back(&pod);
+  quota::NameByPods(std::move(pods), &*part.held);
+  note_eviction(*workload, false);
+  for (const kube::Workload* more : SurplusOf(gang)) {
+    part.own.insert(more->meta.Controller()->uid);
+    quota::AddSurplus(part.held->surplus, quota::ReservedIn(*more).pod_sets);
+    note_eviction(*more, true);
+  }
 }
 
 bool QuotaAdmission::Waits(const Gang& gang) const {
@@ -116,16 +195,22 @@ bool QuotaAdmission::Waits(const Gang& gang) const {
   return part.known && !part.known->admission;
 }
 
+bool QuotaAdmission::IsAsked(const Gang& gang) const {
+  if (Waits(gang) || IsGranted(gang) || AsksBySpec(gang)) return true;
+  return IsUnderQuota(gang) && !Holds(gang) && gang.bound.empty() && gang.facts.live > 0;
+}
+
 const quota::PodSetAssignment* QuotaAdmission::GivenTo(const Gang& gang,
                                                        const kube::Pod& pod) const {
-  if (!Holds(gang)) return nullptr;
-  const quota::PodSetAssignment* given = records_->Of(gang)->quota->Find(quota::PodSetOf(pod));
-  return given != nullptr && given->PaysFor(*pod.spec) ? given : nullptr;
+  const quota::Admission* held = HeldBy(gang);
+  if (held == nullptr) return nullptr;
+  const quota::PodSetAssignment* given = held->Find(quota::PodSetOf(pod));
+  return given != nullptr && given->PaysFor(*pod.spec, options_.resources) ? given : nullptr;
 }
 
 bool QuotaAdmission::MayBePlaced(const Gang& gang, const std::string& uid) const {
-  if (!Holds(gang)) return true;
   if (UncountedOf(gang).contains(uid)) return false;
+  if (!Holds(gang)) return true;
   const kube::Pod& pod = *snapshot_.FindPod(uid);
   if (!quota::IsGivenFlavors(pod)) return false;
   const quota::PodSetAssignment* given = GivenTo(gang, pod);
@@ -133,26 +218,38 @@ bool QuotaAdmission::MayBePlaced(const Gang& gang, const std::string& uid) const
 }
 
 std::string QuotaAdmission::QueueOf(const Gang& gang) const {
-  if (Holds(gang)) return records_->Of(gang)->queue;
+  if (Holds(gang)) return PartOf(gang).queue;
   return gang.queue_name.empty() ? std::string(kDefaultQueue) : gang.queue_name;
 }
 
 int64_t QuotaAdmission::PriorityOf(const Gang& gang) const {
-  const auto it = priority_classes_.find(gang.priority_class_name);
-  return it == priority_classes_.end() ? gang.priority : it->second;
+  if (const auto* named = scheduler_.FindPriorityClass(gang.priority_class_name)) {
+    return named->value;
+  }
+  // A class that is gone says what it said, as in Kueue.
+  const kube::Workload* workload = workloads_->Of(gang);
+  return gang.priority_class_name.empty() || !workload ? gang.priority : workload->priority;
+}
+
+bool QuotaAdmission::LacksPriorityClass(const Gang& gang) const {
+  const std::string& name = gang.priority_class_name;
+  return !name.empty() && !scheduler_.FindPriorityClass(name) && !workloads_->Of(gang);
 }
 
 quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
-  std::vector<const kube::Pod*> members;
-  for (const auto* uids : {&gang.bound, &gang.unbound}) {
-    for (const std::string& uid : *uids) members.push_back(snapshot_.FindPod(uid));
+  quota::PodSets sets =
+      quota::GroupByPodSet(gangs_.LiveOf(gang), gang.facts.min_member - gang.facts.succeeded);
+  if (AsksBySpec(gang)) {
+    sets.required = quota::PodSetsOf(SpecOf(gang));
+  } else if (const kube::Workload* own = gang.unmade ? workloads_->Of(gang) : nullptr) {
+    sets.required = quota::AsAsked(*own).pod_sets;
   }
-  quota::PodSets sets = quota::GroupByPodSet(members, gang.facts.min_member - gang.facts.succeeded);
-  return {.id = gang.uid(),
+  return {.id = IdOf(gang),
           .name_space = gang.key.name_space,
           .name = gang.key.name,
           .queue = QueueOf(gang),
           .priority = PriorityOf(gang),
+          .max_seconds = quota::MaxSecondsOf(gang.max_seconds),
           .queued_at = gang.created,
           .pod_sets = std::move(sets.required),
           .surplus = std::move(sets.surplus)};
@@ -169,20 +266,36 @@ size_t QuotaAdmission::KeptMembers(const Gang& gang) {
 
 // --- steps of a gang ---
 
-void QuotaAdmission::FindUncounted(const Gang& gang) {
-  std::set<std::string>& uncounted = parts_[gang.id].uncounted;
-  uncounted.clear();
-  if (!Holds(gang)) return;
-  const AdmissionRecord& record = *records_->Of(gang);
-  std::map<std::string, int64_t> taken;
-  for (const std::string& uid : gang.bound) ++taken[quota::PodSetOf(*snapshot_.FindPod(uid))];
-  for (const std::string& uid : gang.unbound) {
-    const std::string set = quota::PodSetOf(*snapshot_.FindPod(uid));
-    // What is beyond minMember is being given back: nobody takes it up any more.
-    const int64_t counted =
-        record.eviction ? record.quota->CountedAsNeeded(set) : record.quota->Counted(set);
-    if (++taken[set] > counted) uncounted.insert(uid);
+// Members that are going away: what they use can't be given to others yet. On a lost node nobody
+// uses anything.
+std::vector<const kube::Pod*> QuotaAdmission::GoingOf(const Gang& gang) const {
+  std::vector<const kube::Pod*> going;
+  if (!gang.facts.terminating) return going;
+  for (const kube::Pod* pod : gangs_.PodsOf(gang)) {
+    if (!pod->IsDeleting() || !pod->IsBound() || pod->IsTerminal()) continue;
+    const std::optional<cluster::NodeTrouble> trouble = cluster::TroubleOf(
+        snapshot_.FindNode(pod->node_name), std::nullopt, agenda_->now(), options_.node_grace);
+    if (trouble && agenda_->now() >= trouble->lost_at) continue;
+    if (trouble) agenda_->NoteAt(gang.id, trouble->lost_at);
+    going.push_back(pod);
   }
+  return going;
+}
+
+void QuotaAdmission::FindUncounted(const Gang& gang) {
+  Part& part = parts_[gang.id];
+  part.uncounted.clear();
+  std::erase_if(part.joining, [&](const std::string& uid) { return !part.own.contains(uid); });
+  const quota::Admission* held = HeldBy(gang);
+  // What stands without quota, pods that went over from another gang for example, brings none.
+  if (held == nullptr && !gang.bound.empty() && IsUnderQuota(gang)) {
+    part.uncounted.insert(gang.unbound.begin(), gang.unbound.end());
+  }
+  if (held == nullptr) return;
+  std::vector<const kube::Pod*> members = GoingOf(gang);
+  std::ranges::copy(gangs_.LiveOf(gang), std::back_inserter(members));
+  part.uncounted =
+      quota::FindUncounted(std::move(members), *held, part.own, EvictionOf(gang), &part.joining);
 }
 
 // What of the gang stands on nodes and wasn't counted, for each flavor that its node may be of.
@@ -190,146 +303,152 @@ quota::FlavorAmounts QuotaAdmission::UnadmittedOf(const Gang& gang) const {
   quota::FlavorAmounts amounts;
   if (!IsUnderQuota(gang)) return amounts;
   std::map<std::string, int64_t> taken;
-  for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = snapshot_.FindPod(uid);
-    if (pod == nullptr || !pod->IsBound() || pod->IsTerminal()) continue;
+  for (const kube::Pod* pod : gangs_.PodsOf(gang)) {
+    if (!pod->IsBound() || pod->IsTerminal()) continue;
     const quota::PodSetAssignment* given = GivenTo(gang, *pod);
     const bool counted =
-        given != nullptr && ++taken[given->name] <= records_->Of(gang)->quota->Counted(given->name);
+        given != nullptr && ++taken[given->name] <= HeldBy(gang)->Counted(given->name);
     const kube::Node* node = counted ? nullptr : snapshot_.FindNodeObject(pod->node_name);
     if (node == nullptr) continue;
-    for (const kube::ResourceFlavor* flavor : scheduler_.Flavors()) {
-      const bool may_be_of_it = std::ranges::all_of(flavor->node_labels, [&](const auto& label) {
-        const std::string* value = node->meta.Label(label.first);
-        return value != nullptr && *value == label.second;
-      });
-      if (!may_be_of_it) continue;
-      for (const auto& [resource, amount] : pod->spec->requests.entries()) {
-        int64_t& sum = amounts[{flavor->meta.name, resource}];
-        if (__builtin_add_overflow(sum, amount, &sum)) sum = std::numeric_limits<int64_t>::max();
-      }
-    }
+    quota::AddUnadmitted(options_.resources.Count(pod->spec->requests), node->meta,
+                         scheduler_.Flavors(), &amounts);
   }
   return amounts;
 }
 
-void QuotaAdmission::CountUnadmitted(GangId gang, const std::string& name_space,
-                                     quota::FlavorAmounts amounts) {
-  std::map<GangId, quota::FlavorAmounts>& gangs = unadmitted_[name_space];
-  if (amounts.empty()) {
-    gangs.erase(gang);
-  } else {
-    gangs[gang] = std::move(amounts);
-  }
-  quota::FlavorAmounts all;
-  for (const auto& [id, parts] : gangs) {
-    for (const auto& [what, amount] : parts) {
-      int64_t& sum = all[what];
-      if (__builtin_add_overflow(sum, amount, &sum)) sum = std::numeric_limits<int64_t>::max();
-    }
-  }
-  scheduler_.SetUnadmitted(name_space, all);
-  if (gangs.empty()) unadmitted_.erase(name_space);
-}
-
-void QuotaAdmission::Forget(GangId gang) {
+void QuotaAdmission::Forget(GangId gang, const GangKey& key) {
   Withdraw(gang);
+  parts_.Forget(gang);
   under_quota_.erase(gang);
-  const auto its = std::ranges::find_if(
-      unadmitted_, [gang](const auto& all) { return all.second.contains(gang); });
-  if (its != unadmitted_.end()) CountUnadmitted(gang, std::string(its->first), {});
+  scheduler_.SetUnadmitted(key.name_space, WhoIs(key), {});
 }
 
 void QuotaAdmission::Withdraw(GangId gang) {
-  const auto it = parts_.find(gang);
-  if (it == parts_.end()) return;
-  if (it->second.known) {
-    const std::string& id = it->second.known->workload.id;
-    scheduler_.Withdraw(id);
-    gang_of_.erase(id);
+  Part* part = parts_.Find(gang);
+  if (part == nullptr) return;
+  const std::string id = part->known ? part->known->workload.id : "";
+  if (const auto told = gang_of_.find(id); told != gang_of_.end() && told->second == gang) {
+    gang_of_.erase(told);
     queues_changed_ = true;
+    // Another stage goes on with what is counted, or asks.
+    const Gang* heir = workloads_->NoteGangs(id);
+    if (heir != nullptr && heir->id != gang && part->known->admission) {
+      gang_of_[id] = heir->id;
+      parts_[heir->id].known = part->known;
+    } else {
+      scheduler_.Withdraw(id);
+    }
   }
-  parts_.erase(it);
+  part->known.reset();
+  part->granted.reset();
+  part->eviction.reset();
+  part->waits_for_room = false;
+}
+
+// What it holds was reserved before it gave up.
+bool QuotaAdmission::GaveUp(const Gang& gang) const {
+  const AdmissionRecord* record = records_.OwnOf(gang);
+  return record != nullptr && record->retry_after &&
+         record->deadline - PartOf(gang).held->reserved_at >= absl::Milliseconds(1);
+}
+
+bool QuotaAdmission::IsOfQuotaBefore(const Gang& gang, const AdmissionRecord& record) const {
+  const quota::Admission* held = HeldBy(gang);
+  return held != nullptr && gang.bound.empty() && record.admitted_at < held->reserved_at;
 }
 
 void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   if (options_.quota != QuotaMode::kInternal) return;
   if (IsUnderQuota(gang)) under_quota_.insert(gang.id);
-  const auto known = parts_.find(gang.id);
-  if (known != parts_.end() && known->second.known &&
-      known->second.known->workload.id != gang.uid()) {
-    Withdraw(gang.id);
-  }
-  FindUncounted(gang);
-  CountUnadmitted(gang.id, gang.key.name_space, UnadmittedOf(gang));
-  if (!Holds(gang)) {
-    parts_[gang.id].idle_since = Never();
-    const bool may_have_it = gang.ours && !gang.facts.blocked && !gang.facts.infeasible &&
-                             gang.facts.live > 0 && (!gang.facts.backing_off || holding.fits_now);
-    if (!may_have_it && parts_[gang.id].known) Withdraw(gang.id);
-    return;
-  }
   Part& part = parts_[gang.id];
-  if (part.waits_for_room || !MayKeep(gang, holding)) {
-    Release(gang);
+  if (part.known && part.known->workload.id != IdOf(gang)) Withdraw(gang.id);
+  FindUncounted(gang);
+  scheduler_.SetUnadmitted(gang.key.name_space, WhoIs(gang.key), UnadmittedOf(gang));
+  if (!part.held) {
+    part.idle_since = Never();
+    const bool there = gang.facts.live > 0 || AsksBySpec(gang);
+    const bool may_have_it = gang.ours && !gang.facts.blocked && !gang.facts.infeasible &&
+                             !part.deactivated && there &&
+                             (!gang.facts.backing_off || holding.fits_now);
+    if (!may_have_it && part.known) Withdraw(gang.id);
+    workloads_->LetGo(gang, there || Stands(gang) || IsShared(gang, false));
+    ReleaseSurplus(gang);
     return;
   }
-  const AdmissionRecord& record = *records_->Of(gang);
-  if (part.granted == record.quota) part.granted.reset();
-  if (part.granted) {
-    WriteMore(gang);
-    return;
+  const bool gives_up = part.releasing || part.waits_for_room || GaveUp(gang) ||
+                        (gang.facts.backing_off && !holding.fits_now);
+  if (gives_up || !MayKeep(gang, holding)) {
+    // It is its job's, and other stages use it, or are still to come.
+    const kube::AnyJob* job = gangs_.JobOf(gang);
+    const bool goes_on = job != nullptr && job->GoesOn() && IsStage(gang) &&
+                         gang.facts.succeeded >= gang.facts.min_member;
+    if (!IsShared(gang, gives_up) && (gives_up || !goes_on)) return Release(gang);
+    part.releasing = part.waits_for_room = false;
   }
+  ReleaseNeedless(gang);
+  if (part.granted && (part.granted->HasTheSame(*part.held) || !ReserveMore(gang))) {
+    part.granted.reset();
+  }
+  if (part.granted) return;
   quota::Workload workload = WorkloadOf(gang);
-  // It needs more than it asked for, minMember was raised for example: back to the queue.
-  if (!gang.facts.blocked && gang.bound.empty() && !holding.posted &&
-      !record.quota->Covers(workload)) {
-    Release(gang);
-    return;
-  }
-  if (ReleaseIdleSurplus(gang)) return;
+  if (!StillFits(gang, workload, holding) && !IsShared(gang, true)) return Release(gang);
+  const kube::Workload& own = *workloads_->Of(gang);
+  if (part.deactivated) StartEviction(gang, quota::Deactivation(own));
+  agenda_->NoteAt(gang.id, quota::ExecutionEnds(own));
+  if (quota::ExecutionEnds(own) <= agenda_->now()) workloads_->Deactivate(gang, own);
+  Reclaim(gang);
   TellHeld(gang, std::move(workload));
 }
 
-// Quota beyond minMember is given back when its pods have been gone for long enough to be made
-// anew. True if it is being given back.
-bool QuotaAdmission::ReleaseIdleSurplus(const Gang& gang) {
-  AdmissionRecord record = *records_->Of(gang);
-  std::map<std::string, int64_t> members;
-  for (const auto* uids : {&gang.bound, &gang.unbound}) {
-    for (const std::string& uid : *uids) ++members[quota::PodSetOf(*snapshot_.FindPod(uid))];
+// Not if it needs more than it asked for, minMember was raised for example, or its job's spec has
+// become another one: back to the queue.
+bool QuotaAdmission::StillFits(const Gang& gang, const quota::Workload& asked,
+                               const Holding& holding) const {
+  if (gang.facts.blocked || !gang.bound.empty() || holding.posted) return true;
+  if (!AsksBySpec(gang)) return PartOf(gang).held->Covers(asked, options_.resources);
+  const auto named = quota::AsOfJob(asked.pod_sets, SpecOf(gang).pod_sets);
+  return named && quota::HasPodSets(*workloads_->Of(gang), *named);
+}
+
+// What members had that have succeeded goes to others while the rest runs.
+void QuotaAdmission::Reclaim(const Gang& gang) {
+  if ((gang.bound.empty() && !IsShared(gang, true)) || EvictionOf(gang) != nullptr) return;
+  std::vector<const kube::Pod*> pods;
+  for (const Gang* stage : StagesOf(gang)) {
+    for (const kube::Pod* pod : gangs_.PodsOf(*stage)) {
+      if (!PartOf(*stage).own.contains(pod->meta.uid)) pods.push_back(pod);
+    }
   }
-  bool idle = false;
-  for (quota::PodSetAssignment& given : record.quota->surplus) {
-    const int64_t used =
-        std::max<int64_t>(0, members[given.name] - record.quota->CountedAsNeeded(given.name));
-    if (given.count <= used) continue;
-    idle = true;
-    given = given.ReducedTo(used);
+  const kube::AnyJob* maker = gang.derived ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
+  const kube::Workload& workload = *workloads_->Of(gang);
+  workloads_->Reclaim(
+      gang, workload,
+      quota::ReclaimableOf(workload, maker != nullptr ? maker : gangs_.JobOf(gang), pods));
+}
+
+// What members have of their own that have ended, or for whom the gang's own Workload has a place.
+void QuotaAdmission::ReleaseNeedless(const Gang& gang) {
+  for (const kube::Workload* more : SurplusOf(gang)) {
+    const kube::Pod* pod = snapshot_.FindPod(more->meta.Controller()->uid);
+    if (pod == nullptr) continue;
+    const bool joins = PartOf(gang).joining.contains(pod->meta.uid);
+    if (!joins && !pod->IsTerminal()) continue;
+    const char* how = pod->phase == kube::PodPhase::kSucceeded ? "Succeeded" : "Failed";
+    workloads_->Release(gang, *more, joins ? quota::kOutOfSync : how);
   }
-  Part& part = parts_[gang.id];
-  if (!idle || record.eviction || gang.facts.terminating) {
-    part.surplus_idle_since = Never();
-    return false;
-  }
-  part.surplus_idle_since = std::min(part.surplus_idle_since, agenda_->now());
-  const absl::Time due = part.surplus_idle_since + options_.repair_deadline;
-  if (agenda_->now() < due) {
-    agenda_->NoteAt(gang.id, due);
-    return false;
-  }
-  std::erase_if(record.quota->surplus, [](const auto& given) { return given.count == 0; });
-  records_->Write(gang, record);
-  return true;
 }
 
 // Also notes since when nothing of the gang stands or may start.
 bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
-  const AdmissionRecord& record = *records_->Of(gang);
+  const AdmissionRecord* record = records_.OwnOf(gang);
+  const bool ran = record != nullptr && record->bound_at;
   Part& part = parts_[gang.id];
-  const bool remade =
-      record.bound_at && !record.eviction && (gang.facts.made_anew || holding.remade);
-  if (!Stands(gang) && !holding.posted && !remade) {
+  const bool remade = ran && !part.evicting && (gang.facts.made_anew || holding.remade);
+  // That of a PodGroup which was deleted, and whose members are gone too.
+  const std::string& owner = workloads_->Of(gang)->meta.Controller()->uid;
+  const bool of_another = gang.group != nullptr && gang.bound.empty() && !gang.facts.terminating &&
+                          owner != gang.uid() && owner != workloads_->JobOf(gang);
+  if ((!Stands(gang) || of_another) && !gang.unmade && !holding.posted && !remade) {
     part.idle_since = std::min(part.idle_since, agenda_->now());
     return false;
   }
@@ -338,100 +457,167 @@ bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
     part.idle_since = Never();
     return true;
   }
-  // A gang that is restarted whole keeps its quota while its members are made anew.
+  // A gang that is restarted whole keeps its quota while its members are made anew; one whose job
+  // was resumed for it, until they have been made.
+  const bool resumed =
+      !gang.spec_of.empty() && (record == nullptr || IsOfQuotaBefore(gang, *record));
   part.idle_since = std::min(part.idle_since, agenda_->now());
   const absl::Time until = part.idle_since + options_.repair_deadline;
-  if (!record.bound_at || agenda_->now() >= until) return false;
+  if ((!ran && !resumed) || agenda_->now() >= until) return false;
   agenda_->NoteAt(gang.id, until);
   return true;
 }
 
 void QuotaAdmission::TellHeld(const Gang& gang, quota::Workload workload) {
-  const AdmissionRecord& record = *records_->Of(gang);
+  const Gang* teller = GangOf(workload.id);
+  if (teller != nullptr && teller != &gang && IdOf(*teller) == workload.id) return;
   Part& part = parts_[gang.id];
-  Known known = {.workload = std::move(workload),
-                 .admission = record.quota,
-                 .uncounted = part.uncounted.size()};
+  Known known = {
+      .workload = std::move(workload), .admission = part.held, .uncounted = part.uncounted.size()};
   if (part.known == known) return;
   part.known = std::move(known);
   const quota::Workload& told = part.known->workload;
   gang_of_[told.id] = gang.id;
-  scheduler_.SetAdmitted(told, *record.quota);
-  const bool grows = IsUnderQuota(gang) && !part.uncounted.empty() && !record.eviction;
+  scheduler_.SetAdmitted(told, *part.held);
+  const bool grows = !part.uncounted.empty() && EvictionOf(gang) == nullptr;
   if (grows) scheduler_.EnqueueSurplus(told);
   queues_changed_ = true;
 }
 
 void QuotaAdmission::Admit(const Gang& gang, bool fits_now) {
-  if (!gang.ours || gang.facts.blocked || gang.facts.live == 0 || gang.facts.admitted) return;
-  if (gang.facts.evicting || (gang.unbound.empty() && gang.required() == 0)) return;
+  const bool by_spec = AsksBySpec(gang);
+  if (!gang.ours || gang.facts.blocked || gang.facts.admitted || gang.facts.evicting) return;
   if (gang.facts.backing_off && !fits_now) return;
-  const AdmissionRecord* record = records_->CurrentOf(gang);
-  const bool begins = record == nullptr || record->retry_after;
+  if (by_spec && !PartOf(gang).held) return Request(gang);
+  if (by_spec || gang.facts.live == 0 || (gang.unbound.empty() && gang.required() == 0)) return;
+  const AdmissionRecord* record = records_.CurrentOf(gang);
+  const bool begins = record == nullptr || record->retry_after || IsOfQuotaBefore(gang, *record);
   if (gang.facts.infeasible && begins) return;
   if (gang.facts.waits_for_room && Holds(gang)) return;  // it is being given back
   const bool needs_quota = IsUnderQuota(gang) && gang.bound.empty();
-  if (needs_quota && (begins || !Holds(gang))) {
+  if (PartOf(gang).releasing) return;
+  if (needs_quota && !Holds(gang)) {
     Request(gang);
+  } else if (needs_quota && !workloads_->TakeOver(gang)) {
+    return;
   } else if (begins) {
-    Begin(gang);
+    writer_->Write(gang, attempts_.Begin(gang));
   } else {
-    records_->Write(gang, attempts_.TakeOver(gang));
+    writer_->Write(gang, attempts_.TakeOver(gang));
   }
 }
 
-// Puts the gang in line, unless it has its quota.
+// The job, if the gang is all that it makes or a stage of it: then all stages are asked for. Else
+// its PodGroup, or the pod alone. One that there is stays.
+kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang,
+                                                     std::vector<quota::PodSet>* asked) const {
+  const kube::Workload* known = workloads_->Of(gang);
+  const std::string job = workloads_->JobOf(gang);
+  const kube::Workload* others = workloads_->OfJob({gang.key.name_space, job});
+  bool jobs = gang.unmade || (gang.derived && !job.empty() &&
+                              (others == nullptr || !workloads_->IsOthers(gang, *others)));
+  const kube::AnyJob* maker =
+      IsStage(gang) && !gang.unmade ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
+  if (maker != nullptr && (known == nullptr || known->meta.Controller()->uid == job)) {
+    std::vector<quota::PodSet> all = quota::WithOthersOf(*maker, *asked);
+    jobs &= quota::AsOfJob(all, maker->pod_sets).has_value();
+    if (jobs || known != nullptr) *asked = std::move(all);
+  }
+  if (known != nullptr) return *known->meta.Controller();
+  if (jobs) return gang.derived->owner;
+  if (gang.group == nullptr) return ReferenceTo(*snapshot_.FindPod(*gang.pods.begin()));
+  return {"scheduling.x-k8s.io/v1alpha1", "PodGroup", gang.key.name, gang.uid(), true};
+}
+
+// Puts the gang in line, or reserves what it was granted.
 void QuotaAdmission::Request(const Gang& gang) {
   Part& part = parts_[gang.id];
+  if (part.deactivated || LacksPriorityClass(gang)) return;
   if (part.granted) {
-    Begin(gang);
+    workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
     return;
   }
-  quota::Workload workload = WorkloadOf(gang);
-  // Members that replace those of a run that is over take up its quota.
-  if (Holds(gang) && records_->Of(gang)->quota->Covers(workload)) {
-    part.granted = records_->Of(gang)->quota;
-    Begin(gang);
-    return;
+  if (gang.unmade && !TemplatesFor(gang).empty()) return;  // what they had comes first
+  const Gang* first = GangOf(IdOf(gang));
+  if (first != nullptr && first != &gang && IsAsked(*first)) return;  // another stage asks
+  quota::Workload asked = WorkloadOf(gang);
+  const kube::OwnerReference owner = OwnerOfWorkload(gang, &asked.pod_sets);
+  const kube::Workload* workload = workloads_->Keep(gang, owner, asked);
+  if (workload == nullptr) return;
+  asked.id = workload->meta.uid;
+  if (Waits(gang) && part.known->workload == asked) {
+    const quota::Wait wait = scheduler_.WhyWaiting(asked.id);
+    if (wait.code == quota::WaitCode::kNone || quota::SaysWhy(*workload, wait)) return;
+    const absl::Time due = part.told_waiting + kTellingInterval;
+    if (agenda_->now() < due) return agenda_->NoteAt(gang.id, due);
+    part.told_waiting = agenda_->now();
+    return workloads_->Wait(gang, *workload, wait);
   }
-  if (Waits(gang) && part.known->workload == workload) return;
-  part.known = {.workload = std::move(workload), .admission = {}, .uncounted = 0};
+  part.known = {.workload = std::move(asked), .admission = {}, .uncounted = 0};
   gang_of_[part.known->workload.id] = gang.id;
   scheduler_.Enqueue(part.known->workload);
   queues_changed_ = true;
 }
 
-// More has been given than its record says.
-void QuotaAdmission::WriteMore(const Gang& gang) {
-  AdmissionRecord record = *records_->Of(gang);
-  record.quota = GrantedTo(gang);
-  records_->Write(gang, record);
-}
-
-void QuotaAdmission::Begin(const Gang& gang) {
-  AdmissionRecord record = attempts_.Begin(gang);
-  if (IsGranted(gang)) {
-    record.queue = QueueOf(gang);
-    record.quota = GrantedTo(gang);
+// What was granted beyond what is reserved: each member has a Workload of its own for it. False if
+// there is nobody to give it to any more.
+bool QuotaAdmission::ReserveMore(const Gang& gang) {
+  const Part& part = PartOf(gang);
+  bool any = false;
+  for (const auto& [pod, given] :
+       quota::MissingSurplus(gangs_.LiveOf(gang), *part.granted, *part.held, part.own)) {
+    any = true;
+    quota::Workload asked = part.known->workload;
+    asked.pod_sets = {{given.name, 1, pod->spec}};
+    const kube::Workload* workload = workloads_->Keep(gang, ReferenceTo(*pod), asked);
+    if (workload == nullptr) continue;
+    workloads_->Reserve(gang, *workload,
+                        {part.granted->cluster_queue, {given}, {}, part.granted->reserved_at});
   }
-  records_->Write(gang, record);
+  return any;
 }
 
+// The record first: who finds the quota gone must not take up the run that used it.
 void QuotaAdmission::Release(const Gang& gang) {
-  parts_[gang.id].granted.reset();  // surplus that its record doesn't show yet
-  AdmissionRecord record = *records_->Of(gang);
-  record.quota.reset();
-  record.queue.clear();
-  record.eviction.reset();
-  record.bound_at.reset();
-  record.whole_with.reset();
-  record.identity = options_.identity;
-  records_->Write(gang, record);
+  Part& part = parts_[gang.id];
+  part.granted.reset();  // surplus that isn't reserved yet
+  part.releasing = part.held.has_value();
+  if (!GoingOf(gang).empty() || records_.IsBeingWritten(gang)) return;
+  if (const AdmissionRecord* known = records_.OwnOf(gang)) {
+    AdmissionRecord record = *known;
+    record.bound_at.reset();
+    record.whole_with.reset();
+    record.identity = options_.identity;
+    if (record != *known) {
+      writer_->Write(gang, record);
+      if (gang.group != nullptr) return;
+    }
+  }
+  ReleaseSurplus(gang);
+  const kube::Workload* workload = workloads_->Of(gang);
+  if (workload == nullptr || !quota::HasQuota(*workload) || IsShared(gang, true)) return;
+  const bool succeeded = std::ranges::all_of(StagesOf(gang), [](const Gang* stage) {
+    return stage->facts.succeeded >= stage->facts.min_member;
+  });
+  const kube::AnyJob* job = gangs_.JobOf(gang);
+  const bool over =
+      NextState(gang.facts) == v1::FINISHED && (!IsStage(gang) || job == nullptr || job->finished);
+  workloads_->Release(gang, *workload, !over ? "" : succeeded ? "Succeeded" : "Failed");
+}
+
+std::vector<quota::TemplateChange> QuotaAdmission::TemplatesFor(const Gang& gang) const {
+  const kube::Workload* workload = workloads_->Of(gang);
+  if (workload == nullptr) return {};
+  if (!PartOf(gang).held) return quota::WithoutFlavors(SpecOf(gang), *workload);
+  return quota::WithFlavors(SpecOf(gang), *workload, *PartOf(gang).held,
+                            [this](std::string_view name) { return scheduler_.FindFlavor(name); });
 }
 
 void QuotaAdmission::ReleaseUntilRoom(const Gang& gang) {
-  parts_[gang.id].waits_for_room = true;
-  Release(gang);
+  const std::vector<const Gang*> stages = StagesOf(gang);
+  for (const Gang* stage : stages) parts_[stage->id].waits_for_room = true;
+  if (!IsShared(gang, true)) return Release(gang);
+  for (const Gang* stage : stages) parts_[stage->id].waits_for_room = false;
 }
 
 void QuotaAdmission::GiveFlavors(const Gang& gang) {
@@ -443,22 +629,16 @@ void QuotaAdmission::GiveFlavors(const Gang& gang) {
     if (given == nullptr || quota::HasFlavors(pod, *given)) continue;
     const std::string target = "flavors/" + uid;
     if (!outbox_->MayAct(gang.id, target)) continue;
-    std::vector<const kube::ResourceFlavor*> flavors;
-    for (const std::string& name : FlavorNames(*given)) {
-      if (const kube::ResourceFlavor* flavor = scheduler_.FindFlavor(name)) {
-        flavors.push_back(flavor);
-      }
-    }
     quota::FlavorAdditions added =
-        quota::FlavorsFor(pod, *given, records_->Of(gang)->queue, flavors);
+        quota::FlavorsFor(pod, *given, PartOf(gang).queue, scheduler_.FlavorsOf(*given));
     // The selector of a pod without a gate can't be changed any more; the plan keeps it to its
     // flavors' nodes.
     if (!IsGatedByUs(pod)) added.node_selector.clear();
     outbox_->Act(gang.id, target, AssignFlavorsTo(pod, std::move(added)),
                  [this, id = gang.id](const absl::Status& status, absl::Time) {
-                   const auto it = parts_.find(id);
-                   if (it == parts_.end()) return;
-                   it->second.flavors_error = status.ok() ? "" : std::string(status.message());
+                   if (Part* part = parts_.Find(id)) {
+                     part->flavors_error = status.ok() ? "" : std::string(status.message());
+                   }
                  });
   }
 }
@@ -467,42 +647,42 @@ void QuotaAdmission::GiveFlavors(const Gang& gang) {
 
 bool QuotaAdmission::MayBeEvicted(const Gang& gang, bool surplus_only) const {
   std::vector<const kube::Pod*> going;
-  for (size_t i = surplus_only ? KeptMembers(gang) : 0; i < gang.bound.size(); ++i) {
-    going.push_back(snapshot_.FindPod(gang.bound[i]));
+  for (const Gang* stage : StagesOf(gang)) {
+    for (size_t i = surplus_only ? KeptMembers(*stage) : 0; i < stage->bound.size(); ++i) {
+      going.push_back(snapshot_.FindPod(stage->bound[i]));
+    }
   }
   return budgets_.Allow(going);
 }
 
-void QuotaAdmission::StartEviction(const Gang& gang, const std::string& why, bool surplus_only) {
+void QuotaAdmission::StartEviction(const Gang& gang, Eviction eviction) {
   if (!Holds(gang)) return;
   Part& part = parts_[gang.id];
-  const std::optional<Eviction>& written = records_->Of(gang)->eviction;
-  for (const std::optional<Eviction>* already : {&written, &std::as_const(part.eviction)}) {
-    if (*already && (!(*already)->surplus_only || surplus_only)) return;
+  for (const std::optional<Eviction>* already : {&part.evicting, &part.eviction}) {
+    if (*already && (!(*already)->surplus_only || eviction.surplus_only)) return;
   }
-  part.eviction = {why, surplus_only};
+  part.eviction = std::move(eviction);
   agenda_->Note(gang.id);
 }
 
 bool QuotaAdmission::NoteEviction(const Gang& gang) {
-  const auto it = parts_.find(gang.id);
-  if (it == parts_.end() || !it->second.eviction) return false;
-  std::optional<Eviction>& eviction = it->second.eviction;
-  if (!Holds(gang) || records_->Of(gang)->eviction == eviction) {
-    eviction.reset();
+  if (!PartOf(gang).eviction) return false;
+  Part& part = parts_[gang.id];
+  const Eviction* written = EvictionOf(gang);
+  if (!Holds(gang) ||
+      (written != nullptr && written->surplus_only == part.eviction->surplus_only)) {
+    part.eviction.reset();
     return false;
   }
-  AdmissionRecord record = *records_->Of(gang);
-  record.eviction = eviction;
-  records_->Write(gang, record);
-  return true;
+  std::vector<const kube::Workload*> those = SurplusOf(gang);
+  if (!part.eviction->surplus_only) those = {workloads_->Of(gang)};
+  for (const kube::Workload* workload : those) workloads_->Evict(gang, *workload, *part.eviction);
+  if (those.empty()) part.eviction.reset();
+  return !those.empty();
 }
 
 void QuotaAdmission::ReleaseSurplus(const Gang& gang) {
-  AdmissionRecord record = *records_->Of(gang);
-  record.quota->surplus.clear();
-  record.eviction.reset();
-  records_->Write(gang, record);
+  for (const kube::Workload* more : SurplusOf(gang)) workloads_->Release(gang, *more);
 }
 
 // --- the step of all ---
@@ -513,7 +693,7 @@ void QuotaAdmission::Carry(const quota::Decision& decision) {
   agenda_->Note(gang->id);
   if (decision.admission) {
     Part& part = parts_[gang->id];
-    // There is nothing that surplus could be added to: it gave its quota back, or its record went.
+    // There is nothing that surplus could be added to: it gave its quota back.
     if (decision.surplus_only && (part.waits_for_room || !Holds(*gang))) {
       if (part.known && part.known->admission) {
         scheduler_.SetAdmitted(part.known->workload, *part.known->admission);
@@ -521,20 +701,20 @@ void QuotaAdmission::Carry(const quota::Decision& decision) {
       return;
     }
     part.granted = *decision.admission;
-    part.waits_for_room = false;
+    for (const Gang* stage : StagesOf(*gang)) parts_[stage->id].waits_for_room = false;
     part.known->admission = *decision.admission;
     if (decision.surplus_only) {
-      WriteMore(*gang);
+      ReserveMore(*gang);
     } else {
-      Begin(*gang);
+      workloads_->Reserve(*gang, *workloads_->Of(*gang), *part.granted);
     }
   }
   for (const quota::Victim& victim : decision.victims) {
     const Gang* found = GangOf(victim.id);
     if (found == nullptr) continue;
-    StartEviction(*found,
-                  fmt::format("gang {} {}", gang->key.ToString(), quota::VictimText(victim.reason)),
-                  victim.surplus_only);
+    StartEviction(
+        *found, {fmt::format("gang {} {}", gang->key.ToString(), quota::VictimText(victim.reason)),
+                 "Preempted", std::string(quota::KueueReason(victim.reason)), victim.surplus_only});
   }
 }
 
@@ -555,14 +735,29 @@ void QuotaAdmission::ReadWaitReasons() {
   }
 }
 
+// Their pods end by themselves.
+void QuotaAdmission::CountOrphans() {
+  std::set<std::string> before = std::exchange(orphans_, {});
+  for (const kube::Workload* each : workloads_->Orphans()) {
+    orphans_.insert(each->meta.uid);
+    if (before.erase(each->meta.uid) > 0) continue;
+    scheduler_.SetAdmitted(quota::AsAsked(*each), quota::CountedIn(*each));
+  }
+  for (const std::string& uid : before) {
+    if (!gang_of_.contains(uid)) scheduler_.Withdraw(uid);
+  }
+}
+
 void QuotaAdmission::Schedule(const Placeable& placeable) {
   if (options_.quota != QuotaMode::kInternal) return;
-  if (!scheduler_.NeedsSchedule()) {
+  const bool may_reserve = workloads_->Attend();
+  CountOrphans();
+  if (!may_reserve || !scheduler_.NeedsSchedule()) {
     ReadWaitReasons();
     return;
   }
   queues_changed_ = reasons_stale_ = true;
-  // What is decided is compared with what the record says: as exact as the record's times.
+  // What is decided is compared with what Workloads say: as exact as the times there.
   const absl::Time reserved_at = absl::FromUnixMillis(absl::ToUnixMillis(agenda_->now()));
   for (const quota::Decision& decision : scheduler_.Schedule(
            reserved_at, [&](const quota::Workload& workload, const quota::PodSet& set,
@@ -572,10 +767,10 @@ void QuotaAdmission::Schedule(const Placeable& placeable) {
            })) {
     Carry(decision);
   }
-  for (const std::string& id : scheduler_.ToDrain()) {
+  for (const auto& [id, why] : scheduler_.ToDrain()) {
     const Gang* gang = GangOf(id);
     if (gang == nullptr) continue;
-    StartEviction(*gang, "its queue has stopPolicy HoldAndDrain", false);
+    StartEviction(*gang, {"its queue has stopPolicy HoldAndDrain", std::string(why), "", false});
   }
   ReadWaitReasons();
 }

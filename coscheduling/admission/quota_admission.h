@@ -1,8 +1,8 @@
 // Quota of gangs: who waits for it, holds it, gives it back, and what it gives them.
 //
-// A gang holds quota while its record says so. What quota/ decides is counted there at once and
-// kept here as granted until the record shows it, so nothing is given twice meanwhile. Usage is
-// the sum of the records, so a restart counts the same.
+// A gang holds quota while the status of its Workload says so (workloads.h). What quota/ decides is
+// counted there at once and kept here as granted until the Workload shows it, so nothing is given
+// twice meanwhile. Usage is the sum of the Workloads, so a restart counts the same.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,18 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/container/node_hash_map.h"
 #include "cluster/disruption_budgets.h"
-#include "cluster/snapshot.h"
 #include "coscheduling/admission/attempts.h"
-#include "coscheduling/admission/records.h"
-#include "coscheduling/agenda.h"
-#include "coscheduling/engine_options.h"
-#include "coscheduling/gangs/gangs.h"
-#include "coscheduling/outbox.h"
+#include "coscheduling/admission/owner.h"
+#include "coscheduling/admission/workloads.h"
 #include "kube/objects/quota.h"
+#include "quota/job_start.h"
+#include "quota/pod_sets.h"
 #include "quota/quota_scheduler.h"
 
 namespace muster::coscheduling {
 
-class QuotaAdmission {
+class QuotaAdmission : Owner {
  public:
   // May this pod set of the gang be given the flavor? "" if so, or if that can't be known; else why
   // not. Must answer the same until Invalidate.
@@ -40,9 +37,8 @@ class QuotaAdmission {
                                               const quota::PodSet&, const kube::ResourceFlavor&)>;
 
   // All of them outlive it.
-  QuotaAdmission(const EngineOptions& options, const cluster::Snapshot& snapshot,
-                 const Gangs& gangs, Records* records, const Attempts& attempts, Agenda* agenda,
-                 Outbox* outbox);
+  QuotaAdmission(const Owner& owner, Records* writer, Workloads* workloads,
+                 const Attempts& attempts);
 
   // --- observations ---
   // An object that quota/ decides by came, or another version of it, or is gone.
@@ -57,8 +53,6 @@ class QuotaAdmission {
   void Remove(const Object& object) {
     if (scheduler_.Remove(object)) NoteObject<Object>(object.meta);
   }
-  void Upsert(const kube::WorkloadPriorityClass& priority_class);
-  void Remove(const kube::WorkloadPriorityClass& priority_class);
   void Upsert(const kube::PodDisruptionBudget& budget) {
     if (budgets_.Upsert(budget)) NoteBudget(budget.meta.name_space);
   }
@@ -67,36 +61,44 @@ class QuotaAdmission {
   }
   // Placeable may answer otherwise from now on, about all or about this one.
   void Invalidate() { scheduler_.InvalidatePlacement(); }
-  void Invalidate(const Gang& gang) { scheduler_.InvalidatePlacement(gang.uid()); }
+  void Invalidate(const Gang& gang) { scheduler_.InvalidatePlacement(IdOf(gang)); }
 
   // --- steps of a gang ---
+  // Reads what the gang's Workloads say as they are now.
+  void Read(const Gang& gang);
   // What else decides whether a gang keeps quota.
   struct Holding {
     bool posted = false;    // some binding is on its way
     bool remade = false;    // its job was being restarted a moment ago
     bool fits_now = false;  // it backs off, and would fit
   };
-  // Keeps what quota/ knows of the gang at what its record and its members say.
+  // Keeps what quota/ knows of the gang at what its Workloads and its members say.
   void Sync(const Gang& gang, const Holding& holding);
   // Begins an attempt of the gang if it may, once it has its quota, or takes over that of another
   // process. `fits_now`: as in Holding.
   void Admit(const Gang& gang, bool fits_now);
-  // Takes the quota out of the record, and all that hangs on it.
+  // Gives its quota back, once its record says nothing of the run that used it.
   void Release(const Gang& gang);
+  // Its attempt is over, as its record will say.
+  void GiveUp(const Gang& gang) { parts_[gang.id].releasing = PartOf(gang).held.has_value(); }
   // The same, of a gang that has no room: it is in line for quota again, and waits for room.
   void ReleaseUntilRoom(const Gang& gang);
-  // It waits no longer, and what was granted without a record is void.
+  // It waits no longer, and what was granted and isn't reserved is void.
   void Withdraw(GangId gang);
   // It is gone.
-  void Forget(GangId gang);
+  void Forget(GangId gang, const GangKey& key);
   // Gives each counted member its flavors' labels and tolerations.
   void GiveFlavors(const Gang& gang);
-  // Its members, or those beyond minMember, are to go, as the record will say.
-  void StartEviction(const Gang& gang, const std::string& why, bool surplus_only);
+  // Its members, or those beyond minMember, are to go, as its Workloads will say.
+  void StartEviction(const Gang& gang, Eviction eviction);
   // Writes down an eviction that was started; true while that isn't done.
   bool NoteEviction(const Gang& gang);
   // Nothing of the surplus stands any more.
   void ReleaseSurplus(const Gang& gang);
+
+  // What is to be changed of the pod templates of a job that asks by its spec: what its flavors
+  // add, or without quota what they had before, as far as that is known.
+  std::vector<quota::TemplateChange> TemplatesFor(const Gang& gang) const;
 
   // --- the step of all ---
   void Schedule(const Placeable& placeable);
@@ -105,14 +107,31 @@ class QuotaAdmission {
   // It needs quota to start: it names a queue, or its namespace has LocalQueue "default", or had
   // it since the gang is known, or the configuration says so. Deleting queues admits nobody.
   bool IsUnderQuota(const Gang& gang) const;
-  bool Holds(const Gang& gang) const;
+  // Its job is suspended, and what it asks for is what the job's spec says.
+  bool AsksBySpec(const Gang& gang) const;
+  // It has quota, and isn't giving it back.
+  bool Holds(const Gang& gang) const { return HeldBy(gang) != nullptr; }
+  // Null if it holds none. Valid until the next Read.
+  const quota::Admission* HeldBy(const Gang& gang) const;
+  // Null unless it holds quota that is being taken back. Valid until the next Read.
+  const Eviction* EvictionOf(const Gang& gang) const;
+  std::set<std::string> FlavorsOf(const Gang& gang) const {
+    if (!Holds(gang)) return {};
+    return quota::FlavorNames(*HeldBy(gang), gangs_.PodsOf(gang));
+  }
+  // What it holds was reserved after this attempt had begun: that one lost its quota.
+  bool IsOfQuotaBefore(const Gang& gang, const AdmissionRecord& record) const;
+  // By which quota/ knows it.
+  std::string IdOf(const Gang& gang) const;
   bool Waits(const Gang& gang) const;
+  // It waits for quota, or what it asks for is being written down.
+  bool IsAsked(const Gang& gang) const;
   bool IsGranted(const Gang& gang) const { return GrantedTo(gang).has_value(); }
   bool WaitsForRoom(const Gang& gang) const { return PartOf(gang).waits_for_room; }
   const std::optional<quota::Admission>& GrantedTo(const Gang& gang) const {
     return PartOf(gang).granted;
   }
-  // What the record says of the member's pod set; null if nothing, or less than the member asks.
+  // What it holds for the member's pod set; null if nothing, or less than the member asks for.
   const quota::PodSetAssignment* GivenTo(const Gang& gang, const kube::Pod& pod) const;
   // With quota: it was counted, and carries the labels of its flavors.
   bool MayBePlaced(const Gang& gang, const std::string& uid) const;
@@ -122,6 +141,12 @@ class QuotaAdmission {
   }
   // The last refusal of a patch that gives a member its flavors, until one is accepted.
   const std::string& FlavorsErrorOf(const Gang& gang) const { return PartOf(gang).flavors_error; }
+  // The same of its Workload.
+  const std::string& WorkloadErrorOf(const Gang& gang) const { return workloads_->ErrorOf(gang); }
+  // Its Workload's user wants it neither queued nor admitted.
+  bool IsDeactivated(const Gang& gang) const { return PartOf(gang).deactivated; }
+  // It names a WorkloadPriorityClass that doesn't exist, and never had a Workload.
+  bool LacksPriorityClass(const Gang& gang) const;
   std::string QueueOf(const Gang& gang) const;
   quota::Workload WorkloadOf(const Gang& gang) const;
   std::vector<const kube::ResourceFlavor*> OtherFlavors(const quota::Workload& workload,
@@ -129,7 +154,16 @@ class QuotaAdmission {
                                                         std::string_view flavor) {
     return scheduler_.OtherFlavors(workload, pod_set, flavor);
   }
+  quota::OtherChoice ChoiceWithout(const kube::Workload& workload,
+                                   const std::set<std::string>& left_out,
+                                   const quota::Usable& usable) {
+    return quota::ChoiceWithout(workload, left_out, scheduler_, usable);
+  }
   const quota::QuotaScheduler& scheduler() const { return scheduler_; }
+  // The gang, and the other stages of its job that have the same Workload.
+  std::vector<const Gang*> StagesOf(const Gang& gang) const;
+  // Another one of them stands or, `used`, is on nodes or about to use quota.
+  bool IsShared(const Gang& gang, bool used) const;
   // Null if it isn't known by this id.
   const Gang* GangOf(std::string_view workload) const;
   // Something that queues' status tells may have changed since the last call.
@@ -148,57 +182,71 @@ class QuotaAdmission {
   struct Part {
     std::optional<Known> known;
     std::optional<quota::Admission> granted;
-    std::optional<Eviction> eviction;
+    std::optional<Eviction> eviction;  // to be written down
+    // As its Workloads say.
+    std::optional<quota::Admission> held;
+    std::optional<Eviction> evicting;
+    std::string queue;
+    bool deactivated = false;
+    bool releasing = false;
+    std::set<std::string> own;  // UIDs of members that have a Workload of their own
+    // Of these, those that took a place which the gang's own Workload had left.
+    std::set<std::string> joining;
     std::set<std::string> uncounted;
     std::string flavors_error;
     bool waits_for_room = false;
+    absl::Time told_waiting = absl::InfinitePast();
     // Since when nothing of the gang stands or may start, though it holds quota.
     absl::Time idle_since = Never();
-    // Since when it holds quota beyond minMember for pods that aren't there.
-    absl::Time surplus_idle_since = Never();
   };
 
-  const Part& PartOf(const Gang& gang) const;
+  const Part& PartOf(const Gang& gang) const { return parts_.Of(gang.id); }
   template <typename Object>
   void NoteObject(const kube::ObjectMeta& meta) {
+    if constexpr (std::is_same_v<Object, kube::WorkloadPriorityClass>) {
+      return NotePriorityClass(meta.name);
+    }
     NoteObjects();
     // What it says of a gang without a queue is read anew.
-    if constexpr (std::is_same_v<Object, kube::LocalQueue>) NoteGangsIn(meta.name_space);
-    if constexpr (std::is_same_v<Object, kube::Namespace>) NoteGangsIn(meta.name);
+    std::string name_space;
+    if constexpr (std::is_same_v<Object, kube::LocalQueue>) name_space = meta.name_space;
+    if constexpr (std::is_same_v<Object, kube::Namespace>) name_space = meta.name;
+    for (const Gang* gang : GangsIn(name_space)) agenda_->Note(gang->id);
   }
   void NoteObjects();
-  void NoteGangsIn(const std::string& name_space);
+  std::vector<const Gang*> GangsIn(const std::string& name_space) const;
   void NotePriorityClass(std::string_view name);
   void NoteBudget(const std::string& name_space);
   int64_t PriorityOf(const Gang& gang) const;
+  std::vector<const kube::Pod*> GoingOf(const Gang& gang) const;
   void FindUncounted(const Gang& gang);
   quota::FlavorAmounts UnadmittedOf(const Gang& gang) const;
-  void CountUnadmitted(GangId gang, const std::string& name_space, quota::FlavorAmounts amounts);
   bool MayKeep(const Gang& gang, const Holding& holding);
-  bool ReleaseIdleSurplus(const Gang& gang);
+  void ReleaseNeedless(const Gang& gang);
+  void Reclaim(const Gang& gang);
+  std::vector<const kube::Workload*> SurplusOf(const Gang& gang) const;
+  bool GaveUp(const Gang& gang) const;
+  const kube::AnyJob& SpecOf(const Gang& gang) const { return *gangs_.jobs().Find(gang.spec_of); }
+  bool StillFits(const Gang& gang, const quota::Workload& asked, const Holding& holding) const;
   void TellHeld(const Gang& gang, quota::Workload workload);
+  kube::OwnerReference OwnerOfWorkload(const Gang& gang, std::vector<quota::PodSet>* asked) const;
   void Request(const Gang& gang);
   void Begin(const Gang& gang);
-  void WriteMore(const Gang& gang);
+  bool ReserveMore(const Gang& gang);
   void Carry(const quota::Decision& decision);
+  void CountOrphans();
   void ReadWaitReasons();
   bool MayBeEvicted(const Gang& gang, bool surplus_only) const;
 
-  const EngineOptions& options_;
-  const cluster::Snapshot& snapshot_;
-  const Gangs& gangs_;
-  Records* records_;
+  Records* writer_;
+  Workloads* workloads_;
   const Attempts& attempts_;
-  Agenda* agenda_;
-  Outbox* outbox_;
 
   quota::QuotaScheduler scheduler_;
-  absl::node_hash_map<GangId, Part> parts_;
+  PerGang<Part> parts_;
   absl::flat_hash_map<std::string, GangId> gang_of_;  // by the workload's id
   absl::flat_hash_set<GangId> under_quota_;           // so far
-  // What stands on nodes without quota, by namespace and gang.
-  std::map<std::string, std::map<GangId, quota::FlavorAmounts>> unadmitted_;
-  std::map<std::string, int64_t, std::less<>> priority_classes_;
+  std::set<std::string> orphans_;                     // counted, though no gang's
   cluster::DisruptionBudgets budgets_;
   bool queues_changed_ = false;
   bool reasons_stale_ = false;

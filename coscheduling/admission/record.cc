@@ -19,21 +19,6 @@ using kube::JsonValue;
 // Counts are added to: they end well before an int64 does.
 constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
 
-Written ToJson(const quota::PodSetAssignment& given) {
-  Written usage = Written::object();
-  for (const auto& [resource, amount] : given.usage.entries()) usage[resource] = amount;
-  return {{"name", given.name},
-          {"count", given.count},
-          {"flavors", given.flavors},
-          {"usage", std::move(usage)}};
-}
-
-Written ToJson(const std::vector<quota::PodSetAssignment>& list) {
-  Written out = Written::array();
-  for (const quota::PodSetAssignment& given : list) out.push_back(ToJson(given));
-  return out;
-}
-
 // What must be there, of its type, or is kept as wrong by the value's reader.
 
 std::string ReadText(JsonValue json) {
@@ -50,33 +35,6 @@ int64_t ReadCount(JsonValue json) {
 absl::Time ReadTime(JsonValue json) {
   if (!json.present()) json.RejectType("an RFC 3339 time");
   return json.Time().value_or(absl::InfinitePast());
-}
-
-quota::PodSetAssignment ReadPodSet(JsonValue json) {
-  quota::PodSetAssignment given = {
-      ReadText(json.Get("name")), ReadCount(json.Get("count")), {}, {}};
-  json.Get("flavors").ForEachField([&](std::string_view resource, JsonValue flavor) {
-    given.flavors[std::string(resource)] = ReadText(flavor);
-  });
-  std::map<std::string, int64_t> usage;  // a list is built in order at less cost
-  json.Get("usage").ForEachField([&](std::string_view resource, JsonValue amount) {
-    if (!amount.IsInteger() || amount.Int() < 0) amount.RejectType("an integer of at least 0");
-    usage[std::string(resource)] = amount.Int();
-  });
-  for (const auto& [resource, amount] : usage) given.usage.Set(resource, amount);
-  return given;
-}
-
-std::vector<quota::PodSetAssignment> ReadPodSets(JsonValue json) {
-  std::vector<quota::PodSetAssignment> sets;
-  if (!json.present()) json.RejectType("a list");
-  json.ForEach([&](JsonValue item) { sets.push_back(ReadPodSet(item)); });
-  return sets;
-}
-
-quota::Admission ReadQuota(JsonValue json) {
-  return {ReadText(json.Get("clusterQueue")), ReadPodSets(json.Get("podSets")),
-          ReadPodSets(json.Get("surplus")), ReadTime(json.Get("reservedAt"))};
 }
 
 Reason ReadGivenUp(JsonValue json) {
@@ -112,17 +70,6 @@ std::string EncodeRecord(const AdmissionRecord& record) {
   if (record.bound_at) json["boundAt"] = kube::MilliTimeText(*record.bound_at);
   if (record.whole_with) json["wholeWith"] = *record.whole_with;
   if (record.repairing_since) json["repairingSince"] = kube::MilliTimeText(*record.repairing_since);
-  if (!record.queue.empty()) json["queue"] = record.queue;
-  if (record.quota) {
-    json["quota"] = {{"clusterQueue", record.quota->cluster_queue},
-                     {"reservedAt", kube::MilliTimeText(record.quota->reserved_at)},
-                     {"podSets", ToJson(record.quota->pod_sets)},
-                     {"surplus", ToJson(record.quota->surplus)}};
-  }
-  if (record.eviction) {
-    json["eviction"] = {{"why", record.eviction->why},
-                        {"surplusOnly", record.eviction->surplus_only}};
-  }
   for (const auto& [flavor, until] : record.flavors_tried) {
     json["flavorsTried"][flavor] = kube::MilliTimeText(until);
   }
@@ -139,16 +86,11 @@ absl::StatusOr<AdmissionRecord> DecodeRecord(std::string_view text) {
   record.attempt = ReadCount(json.Get("attempt"));
   record.admitted_at = ReadTime(json.Get("admittedAt"));
   record.deadline = ReadTime(json.Get("deadline"));
-  record.queue = json.Get("queue").String();
   ReadOptional(json.Get("retryAfter"), ReadTime, &record.retry_after);
   ReadOptional(json.Get("givenUp"), ReadGivenUp, &record.given_up);
   ReadOptional(json.Get("boundAt"), ReadTime, &record.bound_at);
   ReadOptional(json.Get("wholeWith"), ReadCount, &record.whole_with);
   ReadOptional(json.Get("repairingSince"), ReadTime, &record.repairing_since);
-  ReadOptional(json.Get("quota"), ReadQuota, &record.quota);
-  if (const JsonValue eviction = json.Get("eviction"); eviction.present()) {
-    record.eviction = {ReadText(eviction.Get("why")), eviction.Get("surplusOnly").Bool()};
-  }
   json.Get("flavorsTried").ForEachField([&](std::string_view flavor, JsonValue until) {
     record.flavors_tried[std::string(flavor)] = ReadTime(until);
   });

@@ -1,8 +1,9 @@
-// The admission record: what a gang's admission must not forget when this process dies.
+// The admission record: what a gang's placement must not forget when this process dies.
 //
 // Annotation muster.dev/admission on the PodGroup, JSON, written by compare-and-swap before the
-// first signal. A record whose uid isn't the PodGroup's own was copied from elsewhere and counts as
-// absent.
+// first signal. The gang's user may write it too, so it says nothing that concerns anybody else:
+// quota lies in the gang's Workload (workloads.h). A record whose uid isn't the PodGroup's own was
+// copied from elsewhere and counts as absent.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,8 @@
 #include "absl/time/time.h"
 #include "coscheduling/labels.h"
 #include "coscheduling/reason.h"
-#include "quota/workload.h"
 
 namespace muster::coscheduling {
-
-// Its members are being evicted, whole or down to minMember.
-struct Eviction {
-  std::string why;  // "gang team/urgent reclaims quota of its own queue"
-  bool surplus_only = false;
-  bool operator==(const Eviction&) const = default;
-};
 
 struct AdmissionRecord {
   std::string uid;       // of the PodGroup
@@ -46,10 +39,6 @@ struct AdmissionRecord {
   std::optional<int64_t> whole_with;
   // Set while members that were lost after that are missing: since when.
   std::optional<absl::Time> repairing_since;
-  // Present while it holds quota, from before the first member is asked for until the last is gone.
-  std::string queue;  // its LocalQueue then
-  std::optional<quota::Admission> quota;
-  std::optional<Eviction> eviction;
   // Flavors on which an attempt failed, and until when others are preferred: as long again as the
   // gang backs off, and where its members are made anew for another one, as long as that one has to
   // get its nodes as well.

@@ -29,26 +29,13 @@ TEST(AdmissionRecord, ReadsBackWhatItWrote) {
   record.bound_at = absl::FromUnixSeconds(1'700'000'650);
   record.repairing_since = absl::FromUnixSeconds(1'700'000'660);
   EXPECT_EQ(*DecodeRecord(EncodeRecord(record)), record);
-  quota::PodSetAssignment workers{"w", 3, {{"cpu", "any"}, {"nvidia.com/gpu", "spot"}}, {}};
-  workers.usage.Set("cpu", 3000);
-  workers.usage.Set("nvidia.com/gpu", 24);
-  record.queue = "default";
-  record.quota = quota::Admission{"gpus", {workers}, {workers}, record.admitted_at};
-  record.eviction = Eviction{"gang a/b reclaims quota", true};
   record.flavors_tried = {{"spot", absl::FromUnixSeconds(1'700'000'800)}};
   EXPECT_EQ(*DecodeRecord(EncodeRecord(record)), record);
 }
 
-TEST(AdmissionRecord, NamesWhatIsWrongAboutItsQuota) {
+TEST(AdmissionRecord, NamesWhatIsWrong) {
   const std::string good = EncodeRecord(Sample());
   for (const auto& [field, quota] : std::map<std::string, std::string>{
-           {"clusterQueue", R"("quota":{})"},
-           {"podSets", R"("quota":{"clusterQueue":"c","reservedAt":"2023-11-14T22:13:20Z"})"},
-           {"count", R"("quota":{"clusterQueue":"c","reservedAt":"2023-11-14T22:13:20Z",
-                        "podSets":[{"name":"a","count":0}],"surplus":[]})"},
-           {"usage", R"("quota":{"clusterQueue":"c","reservedAt":"2023-11-14T22:13:20Z",
-                        "podSets":[{"name":"a","count":1,"usage":{"cpu":-1}}],"surplus":[]})"},
-           {"eviction", R"("eviction":true)"},
            {"flavorsTried", R"("flavorsTried":7)"},
            {"givenUp", R"("givenUp":{"code":"DEADLINE_EXCEEDED"})"}}) {
     std::string text = good;
@@ -86,38 +73,31 @@ TEST(AdmissionRecord, CountsEndBeforeAddingToThemOverflows) {
   }
 }
 
-std::string WithPodSet(const std::string& fields) {
+std::string With(const std::string& fields) {
   std::string text = EncodeRecord(Sample());
-  text.insert(1, R"("quota":{"clusterQueue":"c","reservedAt":"2023-11-14T22:13:20Z","surplus":[],)"
-                 R"("podSets":[{"name":"a","count":1,)" +
-                     fields + "}]},");
+  text.insert(1, fields + ",");
   return text;
-}
-
-TEST(AdmissionRecord, FlavorsAndUsageAreObjects) {
-  EXPECT_EQ(std::string(DecodeRecord(WithPodSet(R"("flavors":"spot")")).status().message()),
-            "muster.dev/admission: quota.podSets[0].flavors: want an object, got \"spot\"");
-  EXPECT_EQ(std::string(DecodeRecord(WithPodSet(R"("usage":[8])")).status().message()),
-            "muster.dev/admission: quota.podSets[0].usage: want an object, got an array");
 }
 
 // Annotations are anybody's who may write the object, and have 256 KiB.
 TEST(AdmissionRecord, IsRefusedWhereItIsNestedWithoutEnd) {
   const std::string deep(100'000, '[');
   const std::string end(100'000, ']');
-  for (const char* field : {"\"flavors\":", "\"usage\":", "\"other\":"}) {
-    EXPECT_FALSE(DecodeRecord(WithPodSet(absl::StrCat(field, deep, end))).ok());
+  for (const char* field : {"\"flavorsTried\":", "\"other\":"}) {
+    EXPECT_FALSE(DecodeRecord(With(absl::StrCat(field, deep, end))).ok());
   }
 }
 
 TEST(AdmissionRecord, ReadsManyFieldsInTime) {
-  std::string usage;
-  for (int i = 20'000; i-- > 0;) usage += "\"r" + std::to_string(i) + "\":1,";
-  usage.pop_back();
+  std::string tried;
+  for (int i = 20'000; i-- > 0;) {
+    tried += "\"r" + std::to_string(i) + "\":\"2023-11-14T22:13:20Z\",";
+  }
+  tried.pop_back();
   timespec begin{};
   timespec end{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
-  EXPECT_TRUE(DecodeRecord(WithPodSet("\"usage\":{" + usage + "}")).ok());
+  EXPECT_TRUE(DecodeRecord(With("\"flavorsTried\":{" + tried + "}")).ok());
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
   EXPECT_LT(end.tv_sec - begin.tv_sec, 3);
 }

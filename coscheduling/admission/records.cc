@@ -3,33 +3,58 @@
 #include <utility>
 
 #include "coscheduling/gangs/gangs.h"
+#include "fmt/format.h"
 
 namespace muster::coscheduling {
+namespace {
+
+// How far the clock of another process may be ahead.
+constexpr absl::Duration kClockSkew = absl::Minutes(5);
+
+}  // namespace
 
 void Records::Read(const Gang& gang) {
+  if (gang.key.is_pod) return;  // it is in memory only
   const kube::ObjectMeta* meta = gang.group == nullptr ? nullptr : &gang.group->meta;
-  if (gang.key.is_pod && !gang.pods.empty()) {
-    const kube::Pod* pod = snapshot_.FindPod(*gang.pods.begin());
-    if (pod != nullptr) meta = &pod->meta;
-  }
   Kept& kept = kept_[gang.id];
   const std::string* annotation = meta == nullptr ? nullptr : meta->Annotation(kRecordAnnotation);
-  if (gang.key.is_pod && annotation == nullptr) return;  // it may be in memory only
   const std::string group = meta == nullptr ? "" : meta->uid;
   const std::string text = annotation == nullptr ? "" : *annotation;
   if (kept.group == group && kept.text == text) return;
   kept.group = group;
   kept.text = text;
-  // One that can't be read is replaced, as one that was never there.
-  std::optional<AdmissionRecord> record;
-  if (auto decoded = DecodeRecord(text); decoded.ok()) record = *std::move(decoded);
-  if (gang.key.is_pod && (!record || record->uid != group)) return;
-  kept.record = std::move(record);
+  std::optional<AdmissionRecord> before = std::exchange(kept.record, std::nullopt);
+  if (text.empty()) return;
+  // Its user may have written it. One that isn't believed is replaced, as one that was never there.
+  absl::StatusOr<AdmissionRecord> read = DecodeRecord(text);
+  std::string why = read.ok() ? WhyNotBelieved(*read, group) : std::string(read.status().message());
+  if (why.empty() && before && before->uid == group && read->epoch < before->epoch) {
+    why = fmt::format("epoch {} is over: it was {}", read->epoch, before->epoch);
+    kept.record = std::move(before);
+  } else if (why.empty()) {
+    kept.record = *std::move(read);
+  }
+  if (why.empty()) return;
+  outbox_->Tell(EmitEvent{"PodGroup", gang.key.name_space, gang.key.name, group, true,
+                          "RecordIgnored",
+                          fmt::format("annotation {}: {}", kRecordAnnotation, why)});
+}
+
+// "" if it can be this PodGroup's own.
+std::string Records::WhyNotBelieved(const AdmissionRecord& record, const std::string& group) const {
+  if (record.uid != group)
+    return fmt::format("it is that of another PodGroup (UID {})", record.uid);
+  const absl::Time latest = agenda_->now() + kClockSkew;
+  if (record.admitted_at > latest || record.bound_at.value_or(absl::InfinitePast()) > latest ||
+      record.repairing_since.value_or(absl::InfinitePast()) > latest) {
+    return "it says what is still to come";
+  }
+  return "";
 }
 
 const AdmissionRecord* Records::Of(const Gang& gang) const {
-  const auto it = kept_.find(gang.id);
-  return it == kept_.end() || !it->second.record ? nullptr : &*it->second.record;
+  const std::optional<AdmissionRecord>& record = kept_.Of(gang.id).record;
+  return record ? &*record : nullptr;
 }
 
 const AdmissionRecord* Records::OwnOf(const Gang& gang) const {
@@ -55,18 +80,9 @@ bool Records::IsBeingWritten(const Gang& gang) const {
 }
 
 void Records::Write(const Gang& gang, const AdmissionRecord& record) {
-  const AdmissionRecord* known = Of(gang);
-  if (gang.group == nullptr && !record.quota && (known == nullptr || !known->quota)) {
+  if (gang.group == nullptr) {
     kept_[gang.id].record = record;
     agenda_->Note(gang.id);
-    return;
-  }
-  if (gang.group == nullptr) {
-    // What holds quota must be known after a restart: the pod itself keeps it.
-    if (gang.pods.empty()) return;
-    const kube::Pod& pod = *snapshot_.FindPod(*gang.pods.begin());
-    outbox_->Act(gang.id, "record/" + pod.meta.uid,
-                 AnnotatePod{RefOf(pod), {{std::string(kRecordAnnotation), EncodeRecord(record)}}});
     return;
   }
   const kube::ObjectMeta& meta = gang.group->meta;
@@ -74,16 +90,10 @@ void Records::Write(const Gang& gang, const AdmissionRecord& record) {
   if (outbox_->IsUnderWay("status/" + meta.uid)) return;
   outbox_->Act(gang.id, "record/" + meta.uid, WriteRecord{RefOf(meta), EncodeRecord(record)},
                [this, id = gang.id](const absl::Status& status, absl::Time) {
-                 const auto it = kept_.find(id);
-                 if (it == kept_.end()) return;
-                 it->second.error = IsRefusal(status) ? std::string(status.message()) : "";
+                 const bool refused = IsRefusal(status);
+                 Kept* kept = kept_.Find(id);
+                 if (kept != nullptr) kept->error = refused ? std::string(status.message()) : "";
                });
-}
-
-const std::string& Records::ErrorOf(const Gang& gang) const {
-  static const std::string kNone;
-  const auto it = kept_.find(gang.id);
-  return it == kept_.end() ? kNone : it->second.error;
 }
 
 }  // namespace muster::coscheduling

@@ -1,17 +1,13 @@
 // Admission records: what is known of each, and their writing.
 //
-// A record stands on the gang's PodGroup; that of a gang of one only in memory, or, if it holds
-// quota, on its pod.
+// A record stands on the gang's PodGroup; that of a gang of one only in memory.
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "absl/container/node_hash_map.h"
-#include "cluster/snapshot.h"
 #include "coscheduling/admission/record.h"
 #include "coscheduling/agenda.h"
-#include "coscheduling/engine_options.h"
 #include "coscheduling/gangs/gang.h"
 #include "coscheduling/outbox.h"
 
@@ -20,9 +16,7 @@ namespace muster::coscheduling {
 class Records {
  public:
   // All of them outlive it.
-  Records(const EngineOptions& options, const cluster::Snapshot& snapshot, Agenda* agenda,
-          Outbox* outbox)
-      : options_(options), snapshot_(snapshot), agenda_(agenda), outbox_(outbox) {}
+  Records(Agenda* agenda, Outbox* outbox) : agenda_(agenda), outbox_(outbox) {}
 
   // Reads the record off the gang's objects as they are now.
   void Read(const Gang& gang);
@@ -34,13 +28,13 @@ class Records {
   const AdmissionRecord* CurrentOf(const Gang& gang) const;
   // How many members the gang was whole with, while some of them stand.
   std::optional<int64_t> WholeWith(const Gang& gang) const;
-  // Asks for this record; what is read stays as it is until it is seen. A gang of one without quota
-  // has it at once.
+  // Asks for this record; what is read stays as it is until it is seen. A gang of one has it at
+  // once.
   void Write(const Gang& gang, const AdmissionRecord& record);
   bool IsBeingWritten(const Gang& gang) const;
   // The last refusal, until one is accepted.
-  const std::string& ErrorOf(const Gang& gang) const;
-  void Forget(GangId gang) { kept_.erase(gang); }
+  const std::string& ErrorOf(const Gang& gang) const { return kept_.Of(gang.id).error; }
+  void Forget(GangId gang) { kept_.Forget(gang); }
 
  private:
   struct Kept {
@@ -50,11 +44,11 @@ class Records {
     std::string error;
   };
 
-  const EngineOptions& options_;
-  const cluster::Snapshot& snapshot_;
+  std::string WhyNotBelieved(const AdmissionRecord& record, const std::string& group) const;
+
   Agenda* agenda_;
   Outbox* outbox_;
-  absl::node_hash_map<GangId, Kept> kept_;
+  PerGang<Kept> kept_;
 };
 
 }  // namespace muster::coscheduling

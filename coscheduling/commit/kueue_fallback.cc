@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "coscheduling/commit/restarts.h"
-#include "coscheduling/gangs/job_restart.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "kube/objects/job_restart.h"
 #include "quota/flavor_terms.h"
 
 namespace muster::coscheduling {
@@ -23,15 +23,13 @@ namespace {
 constexpr absl::Duration kWorkloadWait = absl::Seconds(10);
 
 bool HasMark(const kube::Workload& workload) {
-  return workload.meta.Annotation(kRestartAnnotation) != nullptr;
+  return workload.meta.Annotation(kube::kRestartAnnotation) != nullptr;
 }
 
-std::optional<TriedFlavors> TriedBy(const kube::Workload& workload) {
-  const std::string* text = workload.meta.Annotation(kTriedAnnotation);
-  return text == nullptr ? std::nullopt : DecodeTried(*text);
+std::optional<kube::TriedFlavors> TriedBy(const kube::Workload& workload) {
+  const std::string* text = workload.meta.Annotation(kube::kTriedAnnotation);
+  return text == nullptr ? std::nullopt : kube::DecodeTried(*text);
 }
-
-using quota::Expressions;
 
 }  // namespace
 
@@ -39,58 +37,7 @@ bool Restarts::IsGivenBack(const kube::Workload& workload) {
   return !workload.active && HasMark(workload);
 }
 
-PatchWorkload Restarts::Patch(const kube::Workload& workload, std::optional<bool> active,
-                              Annotations annotations) {
-  return {RefOf(workload.meta), active, workload.has_annotations, std::move(annotations), {}};
-}
-
 // --- what is known of Kueue's Workloads ---
-
-void Restarts::Upsert(kube::Workload workload) {
-  if (!GivesBackToKueue()) return;
-  const kube::NamespacedUid job = workload.meta.ControllerUid();
-  if (job.uid.empty()) return;
-  const std::string uid = workload.meta.uid;
-  const auto known = workloads_.find(uid);
-  if (known != workloads_.end() &&
-      kube::IsOlderVersion(workload.meta.resource_version, known->second.meta.resource_version)) {
-    return;
-  }
-  if (workload.finished) workload.pod_sets.clear();
-  if (HasMark(workload) || workload.meta.Annotation(kTriedAnnotation) != nullptr) {
-    marked_workloads_.insert(uid);
-  } else {
-    marked_workloads_.erase(uid);
-  }
-  NoteGangsOf(gangs_.jobs().FindOwner(workload.meta));
-  workloads_.insert_or_assign(uid, std::move(workload));
-  workloads_of_[job].insert(uid);
-}
-
-void Restarts::RemoveWorkload(const std::string& uid) {
-  const auto known = workloads_.find(uid);
-  if (known == workloads_.end()) return;
-  NoteGangsOf(gangs_.jobs().FindOwner(known->second.meta));
-  const kube::NamespacedUid job = known->second.meta.ControllerUid();
-  workloads_.erase(known);
-  marked_workloads_.erase(uid);
-  const auto of_job = workloads_of_.find(job);
-  of_job->second.erase(uid);
-  if (of_job->second.empty()) workloads_of_.erase(of_job);
-}
-
-const kube::Workload* Restarts::WorkloadOf(const kube::AnyJob& job) const {
-  const auto of_job = workloads_of_.find(job.Key());
-  if (of_job == workloads_of_.end()) return nullptr;
-  const kube::Workload* only = nullptr;
-  for (const std::string& uid : of_job->second) {
-    const kube::Workload& workload = workloads_.at(uid);
-    if (workload.finished || workload.meta.deletion_time) continue;
-    if (only != nullptr) return nullptr;
-    only = &workload;
-  }
-  return only;
-}
 
 const kube::Workload* Restarts::WorkloadOf(const Gang& gang) const {
   const kube::AnyJob* job = gangs_.JobOf(gang);
@@ -99,7 +46,7 @@ const kube::Workload* Restarts::WorkloadOf(const Gang& gang) const {
 
 bool Restarts::IsKueues(const Gang& gang, const kube::AnyJob& job) const {
   return options_.quota == QuotaMode::kKueue &&
-         (!gang.queue_name.empty() || workloads_of_.contains(job.Key()));
+         (!gang.queue_name.empty() || workloads_.AnyOfJob(job.Key()));
 }
 
 bool Restarts::AwaitsWorkload(const Gang& gang) {
@@ -109,16 +56,16 @@ bool Restarts::AwaitsWorkload(const Gang& gang) {
     return false;
   }
   const kube::AnyJob* job = gangs_.JobOf(gang);
-  if (job == nullptr || workloads_of_.contains(job->Key())) return false;
+  if (job == nullptr || workloads_.AnyOfJob(job->Key())) return false;
   agenda_->NoteAt(gang.id, began_ + kWorkloadWait);
   return true;
 }
 
-std::set<std::string> Restarts::FlavorsOfKueue(const Gang& gang) const {
-  std::set<std::string> flavors;
+std::set<std::string> Restarts::FlavorsOf(const Gang& gang) const {
+  std::set<std::string> flavors = quota_->FlavorsOf(gang);
   const kube::Workload* workload = WorkloadOf(gang);
   if (workload == nullptr || !workload->reserved) return flavors;
-  for (const kube::Workload::PodSet& set : workload->pod_sets) {
+  for (const kube::Workload::Reserved& set : workload->reserved_sets) {
     for (const auto& [resource, flavor] : set.flavors) flavors.insert(flavor);
   }
   return flavors;
@@ -147,42 +94,15 @@ Restarter Restarts::RestarterThroughKueue(const kube::AnyJob& job) const {
   return {&job, "", "", workload};
 }
 
-Restarts::OtherChoice Restarts::ChoiceWithout(const kube::Workload& workload,
-                                              const TriedFlavors::Until& tried) {
-  OtherChoice choice;
-  const quota::Workload asked = quota::AsAsked(workload);
-  for (size_t i = 0; i < workload.pod_sets.size(); ++i) {
-    const quota::PodSet& set = asked.pod_sets[i];
-    std::vector<Expressions> terms;
-    std::set<std::string> seen;  // of the groups that are done
-    for (const auto& [name, until] : tried) {
-      if (!WasTried(tried, name) || !seen.insert(name).second) continue;
-      const kube::ResourceFlavor* flavor = quota_->scheduler().FindFlavor(name);
-      std::vector<const kube::ResourceFlavor*> left_out;
-      if (flavor != nullptr) left_out.push_back(flavor);
-      std::vector<const kube::ResourceFlavor*> open;
-      for (const kube::ResourceFlavor* other : quota_->OtherFlavors(asked, set.name, name)) {
-        seen.insert(other->meta.name);
-        const bool usable =
-            !WasTried(tried, other->meta.name) && placeability_->WhyNoNodesOf(set, *other).empty();
-        (usable ? open : left_out).push_back(other);
-      }
-      std::vector<Expressions> group;
-      for (const kube::ResourceFlavor* other : open) {
-        std::optional<Expressions> only = quota::Only(*other, left_out);
-        if (!only) continue;
-        if (choice.flavor.empty()) choice.flavor = other->meta.name;
-        group.push_back(*std::move(only));
-      }
-      if (!group.empty()) terms = terms.empty() ? std::move(group) : quota::Combined(terms, group);
-    }
-    const quota::NodeTerms& now = workload.pod_sets[i].spec->affinity.required_node_terms;
-    quota::NodeTerms wanted = quota::Restricted(now, terms);
-    if (wanted == now) continue;
-    choice.pod_sets.push_back({i, workload.pod_sets[i].has_affinity,
-                               workload.pod_sets[i].has_node_affinity, std::move(wanted)});
+quota::OtherChoice Restarts::ChoiceWithout(const kube::Workload& workload,
+                                           const kube::TriedFlavors::Until& tried) {
+  std::set<std::string> without;
+  for (const auto& [name, until] : tried) {
+    if (WasTried(tried, name)) without.insert(name);
   }
-  return choice;
+  return quota_->ChoiceWithout(workload, without, [this](const auto& set, const auto& flavor) {
+    return placeability_->WhyNoNodesOf(set, flavor).empty();
+  });
 }
 
 // Of what Kueue gave it now. Only the attempt that used that says anything about it.
@@ -190,10 +110,10 @@ std::set<std::string> Restarts::FailedInKueue(const Gang& gang,
                                               const AdmissionRecord& record) const {
   const kube::Workload* workload = WorkloadOf(gang);
   if (workload == nullptr) return {};
-  const std::optional<TriedFlavors> before = TriedBy(*workload);
+  const std::optional<kube::TriedFlavors> before = TriedBy(*workload);
   const bool given_back = IsGivenBack(*workload);
   if (!given_back && before && before->attempt >= record.attempt) return {};
-  std::set<std::string> failed = FlavorsOfKueue(gang);
+  std::set<std::string> failed = FlavorsOf(gang);
   std::erase_if(failed,
                 [&](const std::string& name) { return !WasTried(record.flavors_tried, name); });
   return failed;
@@ -206,17 +126,19 @@ void Restarts::KeepWorkload(const kube::Workload& workload) {
   const kube::AnyJob* job = gangs_.jobs().FindOwner(workload.meta);
   if (job == nullptr || job->going) return;
   const std::string target = "restart/" + job->uid;
-  const TriedFlavors tried = TriedBy(workload).value_or(TriedFlavors());
+  const kube::TriedFlavors tried = TriedBy(workload).value_or(kube::TriedFlavors());
   if (IsGivenBack(workload)) {
     // Its pod sets can't be changed while it has quota.
     if (workload.reserved || PodsLeft(*job) > 0) return;
-    PatchWorkload patch = Patch(workload, true, {{std::string(kRestartAnnotation), {}}});
+    PatchWorkload patch =
+        Workloads::Patch(workload, true, {{std::string(kube::kRestartAnnotation), {}}});
     patch.pod_sets = ChoiceWithout(workload, tried.flavors).pod_sets;
     outbox_->Act(target, std::move(patch));
     return;
   }
   if (HasMark(workload)) {
-    outbox_->Act(target, Patch(workload, {}, {{std::string(kRestartAnnotation), {}}}));
+    outbox_->Act(target,
+                 Workloads::Patch(workload, {}, {{std::string(kube::kRestartAnnotation), {}}}));
     return;
   }
   // While it waits for quota of the others, those that were tried come into question again.
@@ -230,7 +152,7 @@ void Restarts::KeepWorkload(const kube::Workload& workload) {
     agenda_->WakeAt(until);
     return;
   }
-  PatchWorkload patch = Patch(workload, {}, {});
+  PatchWorkload patch = Workloads::Patch(workload, {}, {});
   patch.pod_sets = ChoiceWithout(workload, {}).pod_sets;
   outbox_->Act(target, std::move(patch));
 }
@@ -244,7 +166,7 @@ Reason Restarts::KueueBlocker(const Gang& gang, const kube::AnyJob& job) const {
     return {v1::JOB_RESTARTING,
             fmt::format("{} is given back to Kueue for another flavor; {} of its pods are left: {}",
                         job.Title(), PodsLeft(job),
-                        DecodeMark(*workload->meta.Annotation(kRestartAnnotation)).why),
+                        kube::DecodeMark(*workload->meta.Annotation(kube::kRestartAnnotation)).why),
             ""};
   }
   const std::optional<Fallback>& fallback = FallbackOf(gang);
@@ -252,7 +174,7 @@ Reason Restarts::KueueBlocker(const Gang& gang, const kube::AnyJob& job) const {
     return {v1::JOB_RESTARTING,
             fmt::format("{} is being given back to Kueue: {}", job.Title(), fallback->why), ""};
   }
-  const std::optional<TriedFlavors> tried = TriedBy(*workload);
+  const std::optional<kube::TriedFlavors> tried = TriedBy(*workload);
   if (!tried || tried->flavors.empty() || workload->reserved || gang.facts.live > 0) return {};
   std::vector<std::string> names;
   for (const auto& [name, until] : tried->flavors) names.push_back(name);

@@ -83,9 +83,9 @@ std::set<std::string> Repair::Find(const Gang& gang) {
   std::set<std::string> lost;
   Losses losses;
   Part& part = parts_[gang.id];
-  for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = snapshot_.FindPod(uid);
-    if (pod == nullptr || !pod->IsBound() || pod->phase == kube::PodPhase::kSucceeded) continue;
+  for (const kube::Pod* pod : gangs_.PodsOf(gang)) {
+    const std::string& uid = pod->meta.uid;
+    if (!pod->IsBound() || pod->phase == kube::PodPhase::kSucceeded) continue;
     const auto before = part.losses.find(uid);
     if (pod->IsTerminal() || pod->IsDeleting()) {
       losses[uid] = before != part.losses.end() ? before->second : Loss{EndText(*pod)};

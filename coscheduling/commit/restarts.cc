@@ -18,7 +18,7 @@ constexpr absl::Duration kLeftAlone = absl::Minutes(10);
 constexpr const char* kByHand = "delete the gang's pods, so that they are made anew";
 
 bool IsRestarting(const kube::AnyJob& job) {
-  return job.suspended && job.annotations.contains(kRestartAnnotation);
+  return job.suspended && job.annotations.contains(kube::kRestartAnnotation);
 }
 
 // What a PyTorchJob, an MPIJob or a RayCluster makes itself must all be gone, because it is made
@@ -44,32 +44,32 @@ bool Restarts::WasRemade(const Gang& gang) const {
 }
 
 int64_t Restarts::PodsLeft(const kube::AnyJob& job) const {
-  return std::ranges::count_if(gangs_.PodsOf(job),
+  return std::ranges::count_if(gangs_.PodsOf(job.Key()),
                                [&](const kube::Pod* pod) { return IsLeft(job, *pod); });
 }
 
 void Restarts::NoteGangsOf(const kube::AnyJob* job) {
   if (job == nullptr) return;
-  for (GangId gang : gangs_.GangsOf(*job)) agenda_->Note(gang);
+  for (GangId gang : gangs_.GangsOf(job->Key())) agenda_->Note(gang);
 }
 
 // Another gang of the job that has started, or may do so at any moment.
 std::string Restarts::RunningBeside(const Gang& gang, const kube::AnyJob& job) const {
-  for (const kube::Pod* pod : gangs_.PodsOf(job)) {
+  for (const kube::Pod* pod : gangs_.PodsOf(job.Key())) {
     if (gang.pods.contains(pod->meta.uid) || pod->IsTerminal()) continue;
     if (!pod->IsBound() && IsGatedByUs(*pod)) continue;
     const Gang* other = gangs_.OfPod(pod->meta.uid);
+    const bool evicted = quota_->EvictionOf(gang) != nullptr;  // with all stages of its job
+    if (other != nullptr && evicted && quota_->IdOf(*other) == quota_->IdOf(gang)) continue;
     return other == nullptr ? pod->meta.name : other->key.ToString();
   }
   return "";
 }
 
 Restarter Restarts::RestarterOf(const Gang& gang) const {
-  std::vector<std::string> live = gang.bound;
-  live.insert(live.end(), gang.unbound.begin(), gang.unbound.end());
   const kube::AnyJob* job = nullptr;
-  for (const std::string& uid : live) {
-    const kube::AnyJob* own = gangs_.jobs().OutermostOf(*snapshot_.FindPod(uid));
+  for (const kube::Pod* pod : gangs_.LiveOf(gang)) {
+    const kube::AnyJob* own = gangs_.jobs().OutermostOf(*pod);
     if (own == nullptr) {
       return {nullptr, "its members are pods that no job makes anew", kByHand};
     }
@@ -115,18 +115,19 @@ bool Restarts::HasBegun(const Restarter& restarter) {
 // Asks for the first of the two patches, with the mark. True if that was started; what can't be
 // asked now is asked again.
 bool Restarts::Begin(const Gang& gang, const Restarter& restarter, const std::string& why,
-                     const std::optional<TriedFlavors>& tried) {
+                     const std::optional<kube::TriedFlavors>& tried) {
   const kube::AnyJob& job = *restarter.job;
   const kube::Workload* workload = restarter.workload;
   const std::string target = "restart/" + job.uid;
   const int64_t generation = workload != nullptr ? workload->meta.generation : job.generation;
   Annotations annotations;
-  annotations.emplace(kRestartAnnotation, EncodeMark({agenda_->now(), why, generation + 1}));
-  if (tried) annotations.emplace(kTriedAnnotation, EncodeTried(*tried));
+  annotations.emplace(kube::kRestartAnnotation,
+                      kube::EncodeMark({agenda_->now(), why, generation + 1}));
+  if (tried) annotations.emplace(kube::kTriedAnnotation, kube::EncodeTried(*tried));
   Action patch;
   std::string what, fix;
   if (workload != nullptr) {
-    patch = Patch(*workload, false, std::move(annotations));
+    patch = Workloads::Patch(*workload, false, std::move(annotations));
     what = "to give back Workload " + workload->meta.FullName();
     fix = kWorkloadRights;
   } else {
@@ -157,10 +158,17 @@ bool Restarts::Begin(const Gang& gang, const Restarter& restarter, const std::st
   return started;
 }
 
+bool Restarts::IsStartedByQuota(const kube::AnyJob& job) const {
+  const Gang* gang = gangs_.OfSpec(job.uid);
+  return gang != nullptr && job.HasFlavors() && quota_->IsUnderQuota(*gang);
+}
+
 void Restarts::KeepGoing() {
   began_ = std::min(began_, agenda_->now());
-  for (const std::string& uid : marked_workloads_) KeepWorkload(workloads_.at(uid));
-  const std::set<std::string>& restarting = gangs_.jobs().Restarting();
+  if (GivesBackToKueue()) {
+    for (const kube::Workload* workload : workloads_.Marked()) KeepWorkload(*workload);
+  }
+  const std::set<std::string>& restarting = gangs_.jobs().known().Restarting();
   if (restarting_seen_ != restarting) {
     restarting_seen_.insert(restarting.begin(), restarting.end());
     for (const std::string& uid : restarting_seen_) NoteGangsOf(gangs_.jobs().Find(uid));
@@ -169,16 +177,17 @@ void Restarts::KeepGoing() {
   for (const std::string& uid : restarting_seen_) {
     const kube::AnyJob& job = *gangs_.jobs().Find(uid);
     if (job.going) continue;
-    const RestartStep step = NextRestartStep(job, PodsLeft(job));
-    if (step == RestartStep::kWait) continue;
-    const std::optional<bool> suspend =
-        step == RestartStep::kResume ? std::optional(false) : std::nullopt;
-    if (step == RestartStep::kLeave) {
+    const kube::RestartStep step = kube::NextRestartStep(job, PodsLeft(job));
+    if (step == kube::RestartStep::kWait) continue;
+    const bool resume = step == kube::RestartStep::kResume && !IsStartedByQuota(job);
+    const std::optional<bool> suspend = resume ? std::optional(false) : std::nullopt;
+    if (step == kube::RestartStep::kLeave) {
       left_alone_[uid] = {
           fmt::format("{} was taken over by its user while it was being restarted", job.Title()),
           kByHand, agenda_->now() + kLeftAlone};
     }
-    outbox_->Act("restart/" + uid, Write(job, suspend, {{std::string(kRestartAnnotation), {}}}));
+    outbox_->Act("restart/" + uid,
+                 Write(job, suspend, {{std::string(kube::kRestartAnnotation), {}}}));
   }
 }
 
@@ -186,7 +195,7 @@ Reason Restarts::Blocker(const Gang& gang) {
   const kube::AnyJob* job = gangs_.JobOf(gang);
   if (job != nullptr && IsRestarting(*job)) {
     parts_[gang.id].remade_until = agenda_->now() + options_.repair_deadline;
-    const std::string why = DecodeMark(*job->Annotation(kRestartAnnotation)).why;
+    const std::string why = kube::DecodeMark(*job->Annotation(kube::kRestartAnnotation)).why;
     return {
         v1::JOB_RESTARTING,
         fmt::format("{} is suspended until its pods are gone, and then resumed; {} are left{}{}",
@@ -202,42 +211,40 @@ Reason Restarts::Blocker(const Gang& gang) {
 
 // --- another flavor ---
 
-TriedFlavors Restarts::TriedBefore(const Gang& gang) const {
+kube::TriedFlavors Restarts::TriedBefore(const Gang& gang) const {
   const kube::AnyJob* job = gangs_.JobOf(gang);
-  const std::string* text = job == nullptr ? nullptr : job->Annotation(kTriedAnnotation);
-  if (const kube::Workload* given = WorkloadOf(gang)) {
-    text = given->meta.Annotation(kTriedAnnotation);
+  const std::string* text = job == nullptr ? nullptr : job->Annotation(kube::kTriedAnnotation);
+  const bool kueues = options_.quota == QuotaMode::kKueue;
+  if (const kube::Workload* given = kueues ? WorkloadOf(gang) : nullptr) {
+    text = given->meta.Annotation(kube::kTriedAnnotation);
   }
-  std::optional<TriedFlavors> tried = DecodeTried(text == nullptr ? "" : *text);
+  std::optional<kube::TriedFlavors> tried = kube::DecodeTried(text == nullptr ? "" : *text);
   if (!tried) return {0, {}};
   std::erase_if(tried->flavors, [this](const auto& each) { return each.second <= agenda_->now(); });
   if (tried->flavors.empty()) tried->attempt = 0;
   return *tried;
 }
 
-bool Restarts::WasTried(const TriedFlavors::Until& tried, const std::string& flavor) const {
+bool Restarts::WasTried(const kube::TriedFlavors::Until& tried, const std::string& flavor) const {
   const auto until = tried.find(flavor);
   return until != tried.end() && agenda_->now() < until->second;
 }
 
 // One that members made anew could use and that hasn't been tried; "" if there is none.
-std::string Restarts::NextFlavor(const Gang& gang, const TriedFlavors::Until& tried) {
+std::string Restarts::NextFlavor(const Gang& gang, const kube::TriedFlavors::Until& tried) {
   if (!quota_->IsUnderQuota(gang)) return "";
   quota::Workload workload = quota_->WorkloadOf(gang);
+  const kube::Workload* written = workloads_.Of(gang);
+  if (written == nullptr) return "";
   std::map<std::string, std::set<std::string>> carried;  // by pod set
   for (const std::string& uid : gang.unbound) {
     const kube::Pod& pod = *snapshot_.FindPod(uid);
     const auto set =
         std::ranges::find(workload.pod_sets, quota::PodSetOf(pod), &quota::PodSet::name);
     if (set == workload.pod_sets.end() || carried.contains(set->name)) continue;
-    std::vector<const kube::ResourceFlavor*> flavors;
-    for (const std::string& name : carried[set->name] = quota::CarriedFlavors(pod)) {
-      if (const kube::ResourceFlavor* flavor = quota_->scheduler().FindFlavor(name))
-        flavors.push_back(flavor);
-    }
-    std::optional<kube::PodSpec> spec = quota::SpecBeforeFlavors(pod, flavors);
-    if (!spec) return "";
-    set->spec = std::make_shared<const kube::PodSpec>(*std::move(spec));
+    carried[set->name] = quota::CarriedFlavors(pod);
+    set->spec = quota::SpecBeforeFlavors(*written, set->name);
+    if (set->spec == nullptr) return "";
   }
   for (const quota::PodSet& set : workload.pod_sets) {
     for (const std::string& name : carried[set.name]) {
@@ -253,19 +260,20 @@ std::string Restarts::NextFlavor(const Gang& gang, const TriedFlavors::Until& tr
 std::string Restarts::WhyNoFallback(const Gang& gang, std::string* fix) const {
   std::vector<std::string> policies;
   if (gang.group != nullptr) {
-    if (const std::string* value = gang.group->meta.Annotation(kFallbackAnnotation)) {
+    if (const std::string* value = gang.group->meta.Annotation(kube::kFallbackAnnotation)) {
       policies.push_back(*value);
     }
   }
   for (const std::string& uid : gang.unbound) {
     const kube::Pod& pod = *snapshot_.FindPod(uid);
-    const std::string* value = pod.meta.Annotation(kFallbackAnnotation);
-    policies.push_back(value == nullptr ? gangs_.jobs().OwnersAnnotation(pod, kFallbackAnnotation)
-                                        : *value);
+    const std::string* value = pod.meta.Annotation(kube::kFallbackAnnotation);
+    policies.push_back(
+        value == nullptr ? gangs_.jobs().OwnersAnnotation(pod, kube::kFallbackAnnotation) : *value);
   }
   for (const std::string& policy : policies) {
-    if (std::string why = WhyFallbackIsOff(policy); !why.empty()) {
-      *fix = fmt::format("remove annotation {}, or delete the gang's pods", kFallbackAnnotation);
+    if (std::string why = kube::WhyFallbackIsOff(policy); !why.empty()) {
+      *fix =
+          fmt::format("remove annotation {}, or delete the gang's pods", kube::kFallbackAnnotation);
       return why;
     }
   }
@@ -313,7 +321,8 @@ std::optional<Fallback> Restarts::SeekFallback(const Gang& gang, const Admission
 
 void Restarts::FindFallback(const Gang& gang) {
   const AdmissionRecord* record = records_.OwnOf(gang);
-  const bool gave_up = gang.ours && record != nullptr && record->retry_after && !record->quota;
+  const bool gave_up = gang.ours && record != nullptr && record->retry_after &&
+                       (!quota_->Holds(gang) || quota_->IsShared(gang, true));
   if (gave_up) {
     parts_[gang.id].fallback = SeekFallback(gang, *record);
   } else if (Part* part = parts_.Find(gang.id)) {
@@ -341,7 +350,7 @@ void Restarts::Decide(const Gang& gang) {
   const Restarter restarter = RestarterOf(gang);
   if (restarter.job == nullptr || HasBegun(restarter)) return;
   const AdmissionRecord& record = *records_.Of(gang);
-  Begin(gang, restarter, fallback->why, TriedFlavors{record.attempt, record.flavors_tried});
+  Begin(gang, restarter, fallback->why, kube::TriedFlavors{record.attempt, record.flavors_tried});
 }
 
 Reason Restarts::WithFallback(const Gang& gang, Reason reason) const {
@@ -368,8 +377,8 @@ bool Restarts::RestartWhole(const Gang& gang, const std::string& why) {
 
 void Restarts::Evict(const Gang& gang, bool posted) {
   if (quota_->NoteEviction(gang) || !quota_->Holds(gang)) return;
-  const std::optional<Eviction>& eviction = records_.Of(gang)->eviction;
-  if (!eviction) return;
+  const Eviction* eviction = quota_->EvictionOf(gang);
+  if (eviction == nullptr) return;
   const bool surplus_only = eviction->surplus_only;
   const size_t kept = surplus_only ? QuotaAdmission::KeptMembers(gang) : 0;
   std::vector<std::string> going;
@@ -380,7 +389,9 @@ void Restarts::Evict(const Gang& gang, bool posted) {
     std::ranges::copy_if(gang.unbound, std::back_inserter(going), [this](const std::string& uid) {
       return !IsGatedByUs(*snapshot_.FindPod(uid));
     });
-    if (!going.empty() && RestartWhole(gang, eviction->why)) return;
+    const kube::AnyJob* job = gangs_.JobOf(gang);
+    const bool carries_flavors = job != nullptr && IsStartedByQuota(*job);
+    if ((!going.empty() || carries_flavors) && RestartWhole(gang, eviction->why)) return;
   }
   for (const std::string& uid : going) {
     outbox_->Act(gang.id, "evict/" + uid, EvictPod{RefOf(*snapshot_.FindPod(uid))});

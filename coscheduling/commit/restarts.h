@@ -15,10 +15,10 @@
 
 #include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
-#include "coscheduling/gangs/job_restart.h"
 #include "coscheduling/placement/placement.h"
 #include "coscheduling/provisioning/placeability.h"
 #include "coscheduling/provisioning/provisioning.h"
+#include "kube/objects/job_restart.h"
 #include "kube/objects/workload.h"
 
 namespace muster::coscheduling {
@@ -41,9 +41,10 @@ struct Restarter {
 class Restarts : Owner {
  public:
   // All of them outlive it.
-  Restarts(const Owner& owner, QuotaAdmission* quota, const Placement& placement,
-           Placeability* placeability, const Provisioning& provisioning)
+  Restarts(const Owner& owner, const Workloads& workloads, QuotaAdmission* quota,
+           const Placement& placement, Placeability* placeability, const Provisioning& provisioning)
       : Owner(owner),
+        workloads_(workloads),
         quota_(quota),
         placement_(placement),
         placeability_(placeability),
@@ -51,9 +52,6 @@ class Restarts : Owner {
 
   // --- observations ---
   void RemoveJob(const std::string& uid) { left_alone_.erase(uid); }
-  // Kueue's (kueue_fallback.cc).
-  void Upsert(kube::Workload workload);
-  void RemoveWorkload(const std::string& uid);
 
   // --- the step of all ---
   // Goes on with jobs and Workloads that carry the mark, whoever suspended them.
@@ -81,12 +79,12 @@ class Restarts : Owner {
   Restarter RestarterOf(const Gang& gang) const;
   // Its job was being restarted a moment ago: members may not be there yet.
   bool WasRemade(const Gang& gang) const;
-  TriedFlavors TriedBefore(const Gang& gang) const;
+  kube::TriedFlavors TriedBefore(const Gang& gang) const;
   // Its members can be made anew for a flavor that wasn't tried, and whose nodes exist or can be
   // made.
   bool MayUseAnotherFlavor(const Gang& gang);
-  // What Kueue gave the members of the gang now; empty if that isn't known.
-  std::set<std::string> FlavorsOfKueue(const Gang& gang) const;
+  // What quota, ours or Kueue's, gave the members of the gang; empty if that isn't known.
+  std::set<std::string> FlavorsOf(const Gang& gang) const;
   // A reason, with what can be said of other flavors.
   Reason WithFallback(const Gang& gang, Reason reason) const;
   uint64_t restarted() const { return restarted_; }
@@ -100,27 +98,22 @@ class Restarts : Owner {
     std::string why, fix;
     absl::Time until;
   };
-  // A Workload as Kueue may assign it once some flavors are left out: the first other flavor, "" if
-  // there is none, and what is to be written.
-  struct OtherChoice {
-    std::string flavor;
-    std::vector<PatchWorkload::NodeTerms> pod_sets;
-  };
-
   using Annotations = std::map<std::string, std::optional<std::string>>;
 
   const std::optional<Fallback>& FallbackOf(const Gang& gang) const {
     return parts_.Of(gang.id).fallback;
   }
-  bool WasTried(const TriedFlavors::Until& tried, const std::string& flavor) const;
+  // Admission resumed it with flavors in its templates, and does so again: it waits as its spec.
+  bool IsStartedByQuota(const kube::AnyJob& job) const;
+  bool WasTried(const kube::TriedFlavors::Until& tried, const std::string& flavor) const;
   int64_t PodsLeft(const kube::AnyJob& job) const;
   void NoteGangsOf(const kube::AnyJob* job);
   std::string RunningBeside(const Gang& gang, const kube::AnyJob& job) const;
   Restarter RestarterThroughItself(const kube::AnyJob& job) const;
   static bool HasBegun(const Restarter& restarter);
   bool Begin(const Gang& gang, const Restarter& restarter, const std::string& why,
-             const std::optional<TriedFlavors>& tried);
-  std::string NextFlavor(const Gang& gang, const TriedFlavors::Until& tried);
+             const std::optional<kube::TriedFlavors>& tried);
+  std::string NextFlavor(const Gang& gang, const kube::TriedFlavors::Until& tried);
   std::string WhyNoFallback(const Gang& gang, std::string* fix) const;
   std::optional<Fallback> SeekFallback(const Gang& gang, const AdmissionRecord& record);
   // --- kueue_fallback.cc ---
@@ -130,20 +123,22 @@ class Restarts : Owner {
   static constexpr std::string_view kWorkloadRights =
       "let muster read and patch workloads (deploy/kueue-fallback)";
   static bool IsGivenBack(const kube::Workload& workload);
-  static PatchWorkload Patch(const kube::Workload& workload, std::optional<bool> active,
-                             Annotations annotations);
   bool IsKueues(const Gang& gang, const kube::AnyJob& job) const;
-  const kube::Workload* WorkloadOf(const kube::AnyJob& job) const;
+  const kube::Workload* WorkloadOf(const kube::AnyJob& job) const {
+    return workloads_.OfJob(job.Key());
+  }
   // That of its job.
   const kube::Workload* WorkloadOf(const Gang& gang) const;
   Restarter RestarterThroughKueue(const kube::AnyJob& job) const;
-  OtherChoice ChoiceWithout(const kube::Workload& workload, const TriedFlavors::Until& tried);
+  quota::OtherChoice ChoiceWithout(const kube::Workload& workload,
+                                   const kube::TriedFlavors::Until& tried);
   std::set<std::string> FailedInKueue(const Gang& gang, const AdmissionRecord& record) const;
   void KeepWorkload(const kube::Workload& workload);
   Reason KueueBlocker(const Gang& gang, const kube::AnyJob& job) const;
   // What Kueue does for a gang that gave up and isn't given back to it.
   std::string KueueNote(const Gang& gang) const;
 
+  const Workloads& workloads_;
   QuotaAdmission* quota_;
   const Placement& placement_;
   Placeability* placeability_;
@@ -153,10 +148,6 @@ class Restarts : Owner {
   // Jobs that carried the mark in the last step, and those that aren't restarted for a time.
   std::set<std::string> restarting_seen_;
   std::map<std::string, LeftAlone> left_alone_;
-  // By UID, and by that of the job.
-  std::map<std::string, kube::Workload> workloads_;
-  std::map<kube::NamespacedUid, std::set<std::string>> workloads_of_;
-  std::set<std::string> marked_workloads_;     // UIDs of those that have annotations of ours
   absl::Time began_ = absl::InfiniteFuture();  // when all but they had been observed once
   uint64_t restarted_ = 0;                     // gangs
 };

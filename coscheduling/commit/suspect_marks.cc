@@ -9,7 +9,7 @@ namespace muster::coscheduling {
 namespace {
 
 std::optional<size_t> FindSuspectTaint(const kube::Node& node) {
-  const auto it = std::ranges::find(node.taints, kSuspectTaint, &kube::Taint::key);
+  const auto it = std::ranges::find(node.taints, cluster::kSuspectTaint, &kube::Taint::key);
   if (it == node.taints.end()) return std::nullopt;
   return static_cast<size_t>(it - node.taints.begin());
 }
@@ -56,7 +56,7 @@ void SuspectMarks::Observe(const cluster::Journal& journal) {
       if (annotated_.erase(name) > 0 || suspects_->Find(name) != nullptr) suspects_->Forget(name);
       continue;
     }
-    const std::string* annotation = node->meta.Annotation(kSuspectAnnotation);
+    const std::string* annotation = node->meta.Annotation(cluster::kSuspectAnnotation);
     if (annotation != nullptr) {
       annotated_.insert(name);
       const bool known = suspects_->Find(name) != nullptr;
@@ -76,9 +76,7 @@ std::vector<std::string> SuspectMarks::Update() {
     // What happened before this process began counts once it knows all that the Nodes say.
     all_read_ = true;
     for (const auto& [key, gang] : gangs_.all()) {
-      for (const std::string& uid : gang.pods) {
-        if (const kube::Pod* pod = snapshot_.FindPod(uid)) Report(*pod, key);
-      }
+      for (const kube::Pod* pod : gangs_.PodsOf(gang)) Report(*pod, key);
     }
   }
   for (std::string& node : suspects_->Expire(agenda_->now())) changed_.insert(std::move(node));
@@ -99,30 +97,31 @@ void SuspectMarks::Reconcile() {
 
 // True if the Node says of itself what it should.
 bool SuspectMarks::Mark(const kube::Node& node) {
-  const SuspectNodes::Entry* entry = suspects_->Find(node.meta.name);
+  const cluster::SuspectNodes::Entry* entry = suspects_->Find(node.meta.name);
   if (entry != nullptr && entry->turned_away.empty()) entry = nullptr;
   const std::string target = "node/" + node.meta.name;
   std::optional<std::string> want, have;
-  if (entry != nullptr) want = SuspectAnnotationOf(*entry);
-  if (const std::string* text = node.meta.Annotation(kSuspectAnnotation)) have = *text;
+  if (entry != nullptr) want = cluster::SuspectAnnotationOf(*entry);
+  if (const std::string* text = node.meta.Annotation(cluster::kSuspectAnnotation)) have = *text;
   if (want != have) {
     outbox_->Act(target, AnnotateNode{node.meta.name,
                                       node.meta.resource_version,
-                                      {{std::string(kSuspectAnnotation), want}}});
+                                      {{std::string(cluster::kSuspectAnnotation), want}}});
     return false;
   }
   TaintNode taint;
   taint.node = node.meta.name;
   taint.resource_version = node.meta.resource_version;
-  taint.key = std::string(kSuspectTaint);
+  taint.key = std::string(cluster::kSuspectTaint);
   const std::optional<size_t> at = FindSuspectTaint(node);
   std::string value;
-  if (entry != nullptr && options_.taint_suspects) value = SuspectTaintValueOf(*entry);
+  if (entry != nullptr && options_.taint_suspects) value = cluster::SuspectTaintValueOf(*entry);
   if ((at ? node.taints[*at].value : "") == value && at.has_value() == !value.empty()) return true;
   taint.remove = at;
   taint.none_there = node.taints.empty();
   if (!value.empty()) {
-    taint.add = kube::Taint{std::string(kSuspectTaint), value, kube::TaintEffect::kNoSchedule};
+    taint.add =
+        kube::Taint{std::string(cluster::kSuspectTaint), value, kube::TaintEffect::kNoSchedule};
   }
   outbox_->Act(target, std::move(taint));
   return false;

@@ -9,15 +9,16 @@
 #include <vector>
 
 #include "cluster/journal.h"
+#include "cluster/suspect_nodes.h"
 #include "coscheduling/admission/owner.h"
-#include "coscheduling/placement/suspect_nodes.h"
 
 namespace muster::coscheduling {
 
 class SuspectMarks : Owner {
  public:
   // `suspects` outlives it.
-  SuspectMarks(const Owner& owner, SuspectNodes* suspects) : Owner(owner), suspects_(suspects) {}
+  SuspectMarks(const Owner& owner, cluster::SuspectNodes* suspects)
+      : Owner(owner), suspects_(suspects) {}
 
   // Before the snapshot takes this version of a member of the gang.
   void Observe(const kube::Pod& pod, const GangKey& gang);
@@ -34,7 +35,7 @@ class SuspectMarks : Owner {
   bool SpeaksForAll(const kube::Pod& pod) const;
   bool Mark(const kube::Node& node);
 
-  SuspectNodes* suspects_;
+  cluster::SuspectNodes* suspects_;
   std::set<std::string> annotated_;                         // nodes that carry the annotation
   std::set<std::string> candidates_;                        // nodes whose marks may have to change
   std::set<std::string> changed_;                           // nodes whose suspicion changed

@@ -64,7 +64,8 @@ class SuspectMarksTest : public ::testing::Test {
   bool IsMarked() const {
     for (const NumberedAction& action : out_.actions) {
       const auto* annotate = std::get_if<AnnotateNode>(&action.action);
-      if (annotate != nullptr && annotate->annotations.contains(std::string(kSuspectAnnotation))) {
+      if (annotate != nullptr &&
+          annotate->annotations.contains(std::string(cluster::kSuspectAnnotation))) {
         return true;
       }
     }

@@ -76,10 +76,11 @@ Gangs::Membership Gangs::MembershipOf(const kube::Pod& pod) const {
   if (!derivation.gang || !derivation.gang->wanted) return alone;
   const DerivedGang& gang = *derivation.gang;
   const GangKey key{name_space, GroupNameOf(name_space, gang), false};
-  if (gang.min_member <= 1 && gang.fault.empty()) {
-    // A job that once made more keeps its gang.
+  if (gang.min_member <= 1 && gang.fault.empty() && !gang.is_stage) {
+    // A job that once made more keeps its gang; one that has quota is one.
     const kube::PodGroup* made = FindGroup(key);
-    if (made == nullptr || !IsMadeFor(*made, gang)) return alone;
+    const bool has_quota = awaited_.contains({name_space, gang.owner.uid});
+    if (!has_quota && (made == nullptr || !IsMadeFor(*made, gang))) return alone;
   }
   return {key, std::move(derivation.gang)};
 }
@@ -117,6 +118,7 @@ void Gangs::Rejoin(const std::string& pod_uid) {
 }
 
 void Gangs::OwnersChanged(const std::vector<kube::NamespacedUid>& owners) {
+  for (const kube::NamespacedUid& owner : owners) SyncSpec(owner.uid);
   for (const kube::NamespacedUid& owner : owners) {
     auto it = pods_of_owner_.find(owner);
     if (it == pods_of_owner_.end()) continue;
@@ -150,6 +152,7 @@ void Gangs::ReadQueueLabels(Gang& gang, const std::vector<const kube::Pod*>& liv
   };
   gang.queue_name = read(kube::kQueueLabel);
   gang.priority_class_name = read(kPriorityClassLabel);
+  gang.max_seconds = read(kMaxSecondsLabel);
 }
 
 // A gang that stands isn't broken by its job being scaled up: what it must have grows with the
@@ -214,9 +217,8 @@ Reason Gangs::OwnerBlocker(const Gang& gang, const std::vector<const kube::Pod*>
 std::optional<Gangs::AtOnce> Gangs::AtOnceOf(const Gang& gang) const {
   AtOnce all;
   std::set<std::pair<std::string, std::string>> counted;
-  for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = snapshot_.FindPod(uid);
-    if (pod == nullptr || pod->IsDeleting()) continue;
+  for (const kube::Pod* pod : PodsOf(gang)) {
+    if (pod->IsDeleting()) continue;
     const std::optional<DerivedGang> made = jobs_.Derive(*pod).gang;
     if (!made || !made->fault.empty()) return std::nullopt;
     if (!counted.emplace(made->owner.uid, made->name).second) continue;
@@ -278,35 +280,22 @@ Reason Gangs::MissingMembers(const Gang& gang, int64_t there) const {
 Reason Gangs::GroupPending(const Gang& gang) const {
   if (!gang.derived || gang.group != nullptr) return {};
   const std::string name = gang.key.ToString();
-  const auto error = group_errors_.find(gang.id);
-  if (error == group_errors_.end()) {
+  const std::string& error = group_errors_.Of(gang.id);
+  if (error.empty()) {
     return {v1::RECORD_PENDING, fmt::format("PodGroup {} is being created", name), ""};
   }
-  return {v1::RECORD_FAILED, fmt::format("PodGroup {} can't be created: {}", name, error->second),
+  return {v1::RECORD_FAILED, fmt::format("PodGroup {} can't be created: {}", name, error),
           "install the PodGroup CRD, and let muster create podgroups"};
 }
 
 std::vector<kube::OwnerReference> Gangs::GroupOwners(const Gang& gang) const {
   if (!gang.derived->owner.uid.empty()) return {gang.derived->owner};
   std::vector<kube::OwnerReference> owners;
-  for (const auto* uids : {&gang.bound, &gang.unbound}) {
-    for (const std::string& uid : *uids) {
-      if (owners.size() == kMaxGroupOwners) return owners;
-      owners.push_back({"v1", "Pod", snapshot_.FindPod(uid)->meta.name, uid, false});
-    }
+  for (const kube::Pod* pod : LiveOf(gang)) {
+    if (owners.size() == kMaxGroupOwners) break;
+    owners.push_back({"v1", "Pod", pod->meta.name, pod->meta.uid, false});
   }
   return owners;
-}
-
-Outbox::OnFinish Gangs::NoteGroupError(GangId id) {
-  return [this, id](const absl::Status& status, absl::Time) {
-    if (Find(id) == nullptr) return;
-    if (IsRefusal(status)) {
-      group_errors_[id] = std::string(status.message());
-    } else {
-      group_errors_.erase(id);
-    }
-  };
 }
 
 void Gangs::KeepGroup(const Gang& gang) {
@@ -319,21 +308,21 @@ void Gangs::KeepGroup(const Gang& gang) {
     outbox_->Act(gang.id, "group/" + gang.key.ToString(),
                  CreatePodGroup{gang.key.name_space, gang.key.name, GroupOwners(gang), min,
                                 gang.derived->schedule_timeout_seconds},
-                 NoteGroupError(gang.id));
+                 KeepRefusal(*this, gang.id, &group_errors_));
     return;
   }
   if (!IsMadeFor(*gang.group, *gang.derived) || gang.group->min_member == min) return;
   // Where an operator labels new pods it minds the PodGroup too. Two writers would never come to
   // rest.
-  if (std::ranges::any_of(gang.pods, [this](const std::string& uid) {
-        return snapshot_.FindPod(uid)->meta.labels.contains(kube::kPodGroupLabel);
+  if (std::ranges::any_of(PodsOf(gang), [](const kube::Pod* pod) {
+        return pod->meta.labels.contains(kube::kPodGroupLabel);
       })) {
     return;
   }
   const kube::ObjectMeta& meta = gang.group->meta;
   // One at a time with the admission record, which is written to the same object.
   outbox_->Act(gang.id, "record/" + meta.uid, UpdateMinMember{RefOf(meta), min},
-               NoteGroupError(gang.id));
+               KeepRefusal(*this, gang.id, &group_errors_));
 }
 
 }  // namespace muster::coscheduling

@@ -14,6 +14,7 @@
 #include "coscheduling/gangs/gang_state.h"
 #include "coscheduling/gangs/job_gangs.h"
 #include "coscheduling/reason.h"
+#include "kube/objects/not_honoured.h"
 #include "kube/objects/workload.h"
 
 namespace muster::coscheduling {
@@ -30,6 +31,9 @@ struct Gang {
   std::set<std::string> pods;                   // UIDs of all that name it
   // What its pods' owner or Kueue's label says, if that is what makes it a gang.
   std::optional<DerivedGang> derived;
+  // UID of a job of which it is all, that is suspended or whose pods are awaited: the gang is there
+  // before them, and `derived` says what they will be. Empty: its pods alone make it a gang.
+  std::string spec_of;
 
   // --- read off the above (Gangs::Read) ---
   std::vector<std::string> unbound;  // live members without a node, UIDs in rank order
@@ -42,7 +46,10 @@ struct Gang {
   // member's owners, innermost first. They stay once no member is live.
   std::string queue_name;
   std::string priority_class_name;
-  bool ours = false;  // some member names our scheduler
+  std::string max_seconds;  // of execution
+  bool unmade = false;      // spec_of, and none of its members is there yet, or any more
+  bool ours = false;        // some member names our scheduler
+  const kube::NotHonoured* not_honoured = nullptr;  // of what it asks for; null normally
   int32_t priority = 0;
   absl::Time created = absl::InfinitePast();
 

@@ -55,6 +55,11 @@ const Gang* Gangs::OfPod(const std::string& uid) const {
   return it == gang_of_pod_.end() ? nullptr : it->second;
 }
 
+const Gang* Gangs::OfSpec(const std::string& job) const {
+  const auto it = gang_of_spec_.find(job);
+  return it == gang_of_spec_.end() ? nullptr : Find(it->second);
+}
+
 std::vector<GangId> Gangs::StandingOn(const std::string& node) const {
   const auto it = standing_on_.find(node);
   if (it == standing_on_.end()) return {};
@@ -70,9 +75,25 @@ const kube::AnyJob* Gangs::JobOf(const Gang& gang) const {
   return gang.group == nullptr ? nullptr : jobs_.FindOwner(gang.group->meta);
 }
 
-std::vector<const kube::Pod*> Gangs::PodsOf(const kube::AnyJob& job) const {
+std::vector<const kube::Pod*> Gangs::LiveOf(const Gang& gang) const {
+  std::vector<const kube::Pod*> live;
+  for (const auto* uids : {&gang.bound, &gang.unbound}) {
+    for (const std::string& uid : *uids) live.push_back(snapshot_.FindPod(uid));
+  }
+  return live;
+}
+
+std::vector<const kube::Pod*> Gangs::PodsOf(const Gang& gang) const {
   std::vector<const kube::Pod*> pods;
-  for (const kube::NamespacedUid& owner : jobs_.Family(job.Key())) {
+  for (const std::string& uid : gang.pods) {
+    if (const kube::Pod* pod = snapshot_.FindPod(uid)) pods.push_back(pod);
+  }
+  return pods;
+}
+
+std::vector<const kube::Pod*> Gangs::PodsOf(const kube::NamespacedUid& job) const {
+  std::vector<const kube::Pod*> pods;
+  for (const kube::NamespacedUid& owner : jobs_.known().Family(job)) {
     const auto made = pods_of_owner_.find(owner);
     if (made == pods_of_owner_.end()) continue;
     for (const std::string& uid : made->second) {
@@ -83,12 +104,15 @@ std::vector<const kube::Pod*> Gangs::PodsOf(const kube::AnyJob& job) const {
   return pods;
 }
 
-std::vector<GangId> Gangs::GangsOf(const kube::AnyJob& job) const {
+std::vector<GangId> Gangs::GangsOf(const kube::NamespacedUid& job) const {
   std::set<GangId> found;
   for (const kube::Pod* pod : PodsOf(job)) {
     if (const Gang* gang = OfPod(pod->meta.uid)) found.insert(gang->id);
   }
-  const auto owned = groups_of_owner_.find(job.Key());
+  for (const kube::NamespacedUid& owner : jobs_.known().Family(job)) {
+    if (const Gang* gang = OfSpec(owner.uid)) found.insert(gang->id);
+  }
+  const auto owned = groups_of_owner_.find(job);
   if (owned != groups_of_owner_.end()) found.insert(owned->second.begin(), owned->second.end());
   return {found.begin(), found.end()};
 }
@@ -119,18 +143,19 @@ void Gangs::Detach(const std::string& uid) {
   gang_of_pod_.erase(it);
   gang.pods.erase(uid);
   departures_.pods.emplace_back(gang.id, uid);
-  if (gang.pods.empty() && gang.group == nullptr) {
+  if (gang.pods.empty() && gang.group == nullptr && gang.spec_of.empty()) {
     Remove(gang);
-  } else {
-    agenda_->Note(gang.id);
+    return;
   }
+  if (gang.pods.empty() && gang.spec_of.empty()) gang.derived.reset();  // nobody says it any more
+  agenda_->Note(gang.id);
 }
 
 void Gangs::Remove(Gang& gang) {
   const GangId id = gang.id;
   StandOn(gang, {});
   nodes_of_.erase(id);
-  group_errors_.erase(id);
+  group_errors_.Forget(id);
   agenda_->Forget(id);
   by_id_.erase(id);
   departures_.gangs.emplace_back(id, gang.key);
@@ -153,7 +178,7 @@ void Gangs::Adopt(std::shared_ptr<const kube::PodGroup> group) {
   // Whose pods would have had its name may join it now, or not any more.
   const std::vector<std::string> uids(gang.pods.begin(), gang.pods.end());
   for (const std::string& uid : uids) Rejoin(uid);
-  if (!owner.uid.empty()) OwnersChanged(jobs_.Family(owner));
+  if (!owner.uid.empty()) OwnersChanged(jobs_.known().Family(owner));
 }
 
 void Gangs::ForgetGroup(Gang& gang) {
@@ -171,7 +196,7 @@ void Gangs::DropGroup(const kube::PodGroup& group) {
   ForgetGroup(gang);
   gang.group = nullptr;
   agenda_->Note(gang.id);
-  if (gang.pods.empty()) Remove(gang);
+  if (gang.pods.empty() && gang.spec_of.empty()) Remove(gang);
 }
 
 void Gangs::RemoveJob(const std::string& uid) {
@@ -202,48 +227,56 @@ void Gangs::StandOn(const Gang& gang, std::set<std::string> nodes) {
 void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   Gang& gang = Get(id);
   std::vector<std::pair<kube::PodRank, const kube::Pod*>> ranked;
+  std::set<std::string> nodes;
   GangFacts facts;
   gang.members = gang.running = 0;
   gang.ours = gang.pods.empty();
   absl::Time first_pod = absl::InfiniteFuture();
-  for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = snapshot_.FindPod(uid);
-    if (pod == nullptr) continue;
+  gang.unmade = !gang.spec_of.empty();
+  for (const kube::Pod* pod : PodsOf(gang)) {
     gang.ours |= pod->scheduler_name == options_.scheduler_name;
     first_pod = std::min(first_pod, pod->meta.creation_time);
     if (pod->phase == kube::PodPhase::kSucceeded) ++facts.succeeded;
     if (pod->phase == kube::PodPhase::kFailed) ++facts.failed;
-    facts.terminating |= pod->IsDeleting() && pod->IsBound() && !pod->IsTerminal();
+    const bool stands = pod->IsBound() && !pod->IsTerminal();
+    facts.terminating |= pod->IsDeleting() && stands;
+    if (stands) nodes.insert(pod->node_name);
     if (!pod->IsDeleting()) ++gang.members;
+    if (!pod->IsTerminal() || pod->IsDeleting()) gang.unmade = false;
     if (!IsLive(*pod)) continue;
     ranked.emplace_back(kube::RankOf(*pod), pod);
     if (pod->phase == kube::PodPhase::kRunning) ++gang.running;
   }
   std::ranges::sort(ranked);
   std::vector<const kube::Pod*> live;
-  std::set<std::string> nodes;
   gang.bound.clear();
   gang.unbound.clear();
   for (const auto& [rank, pod] : ranked) {
     live.push_back(pod);
     (pod->IsBound() ? gang.bound : gang.unbound).push_back(pod->meta.uid);
-    if (pod->IsBound()) nodes.insert(pod->node_name);
   }
   StandOn(gang, std::move(nodes));
   facts.live = static_cast<int64_t>(live.size());
-  RecallEnd(gang.group.get(), &facts);
+  const kube::AnyJob* job = JobOf(gang);
+  const bool suspended = gang.unmade && job != nullptr && job->suspended;
+  if (!suspended) RecallEnd(gang.group.get(), &facts);
+  gang.unmade &= suspended || facts.succeeded + facts.failed == 0;
   facts.bound = static_cast<int64_t>(gang.bound.size());
   facts.min_member = MinMemberOf(gang, facts.bound + facts.succeeded);
   const int64_t standing = facts.bound + facts.succeeded;
   if (whole_with && standing > 0) {
     facts.min_member = std::min(facts.min_member, std::max(*whole_with, standing));
   }
-  const kube::AnyJob* job = JobOf(gang);
-  facts.made_anew = job != nullptr && job->GoesOn() && facts.succeeded < facts.min_member;
+  facts.made_anew =
+      gang.unmade || (job != nullptr && job->GoesOn() && facts.succeeded < facts.min_member);
+  // Where Kueue admits, it is Kueue's to do.
+  const bool obeyed = options_.quota == QuotaMode::kKueue;
+  gang.not_honoured = obeyed ? nullptr : kube::FindNotHonoured(live, job);
   gang.priority = live.empty() ? 0 : live.front()->priority;
   gang.created = gang.group == nullptr ? first_pod : gang.group->meta.creation_time;
   ReadOwners(gang, live);
   ReadQueueLabels(gang, live);
+  if (gang.unmade) ReadSpec(gang);
   facts.planned = gang.facts.planned;
   facts.committing = gang.facts.committing;
   gang.facts = facts;
@@ -275,11 +308,8 @@ void Gangs::Enter(GangId id, v1::GangState state) {
   gang.state_since = agenda_->now();
 }
 
-Reason Gangs::Blocker(const Gang& gang) const {
-  std::vector<const kube::Pod*> live;
-  for (const auto* uids : {&gang.bound, &gang.unbound}) {
-    for (const std::string& uid : *uids) live.push_back(snapshot_.FindPod(uid));
-  }
+Reason Gangs::Blocker(const Gang& gang, bool unmade) const {
+  const std::vector<const kube::Pod*> live = LiveOf(gang);
   const std::string name = gang.key.ToString();
   if (Reason reason = OwnerBlocker(gang, live); reason.code != v1::REASON_UNSPECIFIED) {
     return reason;
@@ -327,6 +357,11 @@ Reason Gangs::Blocker(const Gang& gang) const {
               "give every replica type the same priorityClassName"};
     }
   }
+  if (gang.not_honoured && gang.not_honoured->must_hold && gang.bound.empty()) {
+    return {v1::MEMBER_NOT_SUPPORTED, gang.not_honoured->ToString(),
+            std::string(gang.not_honoured->fix)};
+  }
+  if (unmade) return {};
   const int64_t there = gang.facts.live + gang.facts.succeeded;
   if (there < gang.facts.min_member) return MissingMembers(gang, there);
   return GroupPending(gang);

@@ -50,6 +50,8 @@ class Gangs {
   void DropGroup(const kube::PodGroup& group);
   void ObserveJob(kube::AnyJob job) { OwnersChanged(jobs_.Upsert(std::move(job))); }
   void RemoveJob(const std::string& uid);
+  // Whether a Workload of this job has quota: its pods are about to come, if none is there.
+  void Await(const kube::NamespacedUid& job, bool awaited);
   void Observe(const kube::Event& event) { RefusalsChanged(refusals_.Note(event)); }
   // Refusals that weren't repeated for long are over.
   void Expire();
@@ -67,7 +69,8 @@ class Gangs {
   // minMember that was raised since doesn't break it.
   void Read(GangId id, std::optional<int64_t> whole_with);
   // Why the gang can't start as it is, by its members, owners and PodGroup; no code if it can.
-  Reason Blocker(const Gang& gang) const;
+  // `unmade`: it may ask for quota without members.
+  Reason Blocker(const Gang& gang, bool unmade) const;
   // Creates its derived PodGroup, or keeps that one's minMember as its job says.
   void KeepGroup(const Gang& gang);
   // These of its live members are lost.
@@ -83,15 +86,21 @@ class Gangs {
   const Gang* Find(GangId id) const;
   const Gang* Find(const GangKey& key) const;
   const Gang* OfPod(const std::string& uid) const;
+  // That is made from the spec of this job, the maker of its pods; null if none is.
+  const Gang* OfSpec(const std::string& job) const;
   const std::map<GangKey, Gang>& all() const { return gangs_; }
-  // Gangs with members bound to the node.
+  // Gangs with members bound to the node, those included that are going away.
   std::vector<GangId> StandingOn(const std::string& node) const;
   const JobGangs& jobs() const { return jobs_; }
   // The outermost job that makes its members, as far as it is known; else null.
   const kube::AnyJob* JobOf(const Gang& gang) const;
-  // Gangs of its pods, and those without pods whose PodGroup is of it.
-  std::vector<GangId> GangsOf(const kube::AnyJob& job) const;
-  std::vector<const kube::Pod*> PodsOf(const kube::AnyJob& job) const;
+  // Gangs of its pods or its spec, and those without pods whose PodGroup is of it.
+  std::vector<GangId> GangsOf(const kube::NamespacedUid& job) const;
+  // Live ones, bound first, in rank order; and all.
+  std::vector<const kube::Pod*> LiveOf(const Gang& gang) const;
+  std::vector<const kube::Pod*> PodsOf(const Gang& gang) const;
+  // Even if it is gone.
+  std::vector<const kube::Pod*> PodsOf(const kube::NamespacedUid& job) const;
   const cluster::PodRefusals& refusals() const { return refusals_; }
 
  private:
@@ -111,6 +120,10 @@ class Gangs {
   void ForgetGroup(Gang& gang);
   void Detach(const std::string& uid);
   void StandOn(const Gang& gang, std::set<std::string> nodes);
+  // --- spec_gangs.cc ---
+  std::optional<DerivedGang> DerivedFromSpec(const std::string& job) const;
+  void SyncSpec(const std::string& job);
+  void ReadSpec(Gang& gang) const;
   // --- derived_groups.cc ---
   Membership MembershipOf(const kube::Pod& pod) const;
   std::string GroupNameOf(const std::string& name_space, const DerivedGang& gang) const;
@@ -126,7 +139,6 @@ class Gangs {
   std::optional<AtOnce> AtOnceOf(const Gang& gang) const;
   Reason GroupPending(const Gang& gang) const;
   std::vector<kube::OwnerReference> GroupOwners(const Gang& gang) const;
-  Outbox::OnFinish NoteGroupError(GangId id);
   // --- refused_members.cc ---
   void RefusalsChanged(const std::vector<kube::NamespacedUid>& owners);
   Reason WithRefusals(const Gang& gang, const std::string& exist, Reason missing) const;
@@ -142,6 +154,8 @@ class Gangs {
   // By UID. A gang stays while a pod or a PodGroup is its own.
   absl::flat_hash_map<std::string, Gang*> gang_of_pod_;
   absl::flat_hash_map<kube::NamespacedUid, absl::flat_hash_set<GangId>> groups_of_owner_;
+  absl::flat_hash_map<std::string, GangId> gang_of_spec_;  // by UID of the job
+  absl::flat_hash_set<kube::NamespacedUid> awaited_;       // outermost jobs
   JobGangs jobs_;
   // By their controller: the UIDs of our pods.
   absl::flat_hash_map<kube::NamespacedUid, absl::flat_hash_set<std::string>> pods_of_owner_;
@@ -149,7 +163,7 @@ class Gangs {
   absl::flat_hash_map<GangId, std::set<std::string>> nodes_of_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> standing_on_;
   // The last refusal of its derived PodGroup, until it is accepted.
-  absl::flat_hash_map<GangId, std::string> group_errors_;
+  PerGang<std::string> group_errors_;
   cluster::PodRefusals refusals_;
   Departures departures_;
 };

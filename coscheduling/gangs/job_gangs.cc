@@ -1,6 +1,7 @@
 #include "coscheduling/gangs/job_gangs.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "coscheduling/labels.h"
@@ -21,13 +22,6 @@ bool WantsGang(const kube::AnyJob& job) {
   return value == nullptr || *value != "false";
 }
 
-// Nothing that anybody asks of it has changed.
-bool SameButVersion(const kube::AnyJob& a, kube::AnyJob b) {
-  b.resource_version = a.resource_version;
-  b.generation = a.generation;
-  return a == b;
-}
-
 }  // namespace
 
 std::optional<DerivedGang> KueueGroupOf(const kube::Pod& pod) {
@@ -42,7 +36,7 @@ std::optional<DerivedGang> KueueGroupOf(const kube::Pod& pod) {
   return gang;
 }
 
-// --- the known jobs ---
+// --- observations ---
 
 std::vector<kube::NamespacedUid> JobGangs::Upsert(kube::AnyJob job) {
   for (const kube::AnyJob::Part& part : job.parts) {
@@ -50,35 +44,29 @@ std::vector<kube::NamespacedUid> JobGangs::Upsert(kube::AnyJob job) {
     job.fault =
         fmt::format("it makes {} pods at once, a gang has at most {}", part.fewest, kMaxMinMember);
   }
+  if (!known_.Changes(job)) return {};
   std::vector<kube::NamespacedUid> affected;
-  const std::string uid = job.uid;
-  if (auto it = jobs_.find(uid); it != jobs_.end()) {
-    if (kube::IsOlderVersion(job.resource_version, it->second.resource_version)) return {};
-    if (SameButVersion(it->second, job)) {
-      it->second.resource_version = std::move(job.resource_version);
-      it->second.generation = job.generation;
-      return {};
-    }
-    Release(it->second, &affected);
+  if (const kube::AnyJob* before = known_.Find(job.uid)) {
+    AddContenders(*before, &affected);
+    Release(*before);
   }
   Claim(job);
-  if (job.annotations.contains(kRestartAnnotation)) restarting_.insert(uid);
-  const kube::NamespacedUid key = job.Key();
-  if (job.parent) children_[{job.name_space, job.parent->uid}].insert(uid);
   AddContenders(job, &affected);
-  jobs_.insert_or_assign(uid, std::move(job));
-  AddDescendants(key, &affected);
+  const kube::NamespacedUid key = job.Key();
+  known_.Put(std::move(job));
+  AddFamily(key, &affected);
   return affected;
 }
 
 std::vector<kube::NamespacedUid> JobGangs::Remove(const std::string& uid) {
-  auto it = jobs_.find(uid);
-  if (it == jobs_.end()) return {};
+  const kube::AnyJob* job = known_.Find(uid);
+  if (job == nullptr) return {};
   std::vector<kube::NamespacedUid> affected;
-  const kube::NamespacedUid key = it->second.Key();
-  Release(it->second, &affected);
-  jobs_.erase(it);
-  AddDescendants(key, &affected);
+  const kube::NamespacedUid key = job->Key();
+  AddContenders(*job, &affected);
+  Release(*job);
+  known_.Erase(uid);
+  AddFamily(key, &affected);
   return affected;
 }
 
@@ -87,26 +75,24 @@ std::vector<kube::NamespacedUid> JobGangs::Remove(const std::string& uid) {
 void JobGangs::Claim(const kube::AnyJob& job) {
   if (!WantsGang(job) || (job.kind == kube::kJobKind && job.parent)) return;
   for (const kube::AnyJob::Part& part : job.parts) {
-    if (part.fewest > 1) {
+    if (part.fewest > 1 || job.parts.size() > 1) {
       claims_[job.name_space + "/" + part.name].insert({job.created, job.uid});
     }
   }
 }
 
-void JobGangs::Release(const kube::AnyJob& job, std::vector<kube::NamespacedUid>* affected) {
-  restarting_.erase(job.uid);
-  AddContenders(job, affected);
+void JobGangs::Release(const kube::AnyJob& job) {
   for (const kube::AnyJob::Part& part : job.parts) {
     auto claim = claims_.find(job.name_space + "/" + part.name);
     if (claim == claims_.end()) continue;
     claim->second.erase({job.created, job.uid});
     if (claim->second.empty()) claims_.erase(claim);
   }
-  if (!job.parent) return;
-  auto siblings = children_.find({job.name_space, job.parent->uid});
-  if (siblings == children_.end()) return;
-  siblings->second.erase(job.uid);
-  if (siblings->second.empty()) children_.erase(siblings);
+}
+
+void JobGangs::AddFamily(const kube::NamespacedUid& owner,
+                         std::vector<kube::NamespacedUid>* out) const {
+  std::ranges::copy(known_.Family(owner), std::back_inserter(*out));
 }
 
 void JobGangs::AddContenders(const kube::AnyJob& job, std::vector<kube::NamespacedUid>* out) const {
@@ -114,40 +100,13 @@ void JobGangs::AddContenders(const kube::AnyJob& job, std::vector<kube::Namespac
     auto claim = claims_.find(job.name_space + "/" + part.name);
     if (claim == claims_.end()) continue;
     for (const auto& [created, uid] : claim->second) {
-      if (uid != job.uid) AddDescendants({job.name_space, uid}, out);
+      if (uid != job.uid) AddFamily({job.name_space, uid}, out);
     }
-  }
-}
-
-void JobGangs::AddDescendants(const kube::NamespacedUid& owner,
-                              std::vector<kube::NamespacedUid>* out, int levels) const {
-  out->push_back(owner);
-  auto children = children_.find(owner);
-  if (levels == 0 || children == children_.end()) return;
-  for (const std::string& child : children->second) {
-    AddDescendants({owner.name_space, child}, out, levels - 1);
   }
 }
 
 bool JobGangs::IsClaimed(const std::string& name_space, const std::string& name) const {
   return claims_.contains(name_space + "/" + name);
-}
-
-std::vector<kube::NamespacedUid> JobGangs::Family(const kube::NamespacedUid& owner) const {
-  std::vector<kube::NamespacedUid> all;
-  AddDescendants(owner, &all);
-  return all;
-}
-
-std::vector<kube::NamespacedUid> JobGangs::WholeFamily(const kube::NamespacedUid& owner) const {
-  const kube::AnyJob* job = Find(owner.uid);
-  if (job == nullptr || job->name_space != owner.name_space) return Family(owner);
-  while (job->parent) {
-    const kube::AnyJob* parent = Find(job->name_space, *job->parent);
-    if (parent == nullptr) break;
-    job = parent;
-  }
-  return Family(job->Key());
 }
 
 // --- a pod ---
@@ -161,22 +120,7 @@ JobGangs::Chain JobGangs::ChainOf(const kube::Pod& pod) const {
     if (says == nullptr || *says != "false") chain.missing = owner;
     return chain;
   }
-  while (owner != nullptr) {
-    const kube::AnyJob* job = Find(pod.meta.name_space, *owner);
-    if (job == nullptr) break;
-    chain.known.push_back(job);
-    owner = job->parent ? &*job->parent : nullptr;
-  }
-  chain.missing = owner;
-  return chain;
-}
-
-// Owner references can name anything. That kinds agree keeps a chain from running in circles.
-const kube::AnyJob* JobGangs::Find(const std::string& name_space,
-                                   const kube::OwnerReference& owner) const {
-  const kube::AnyJob* job = Find(owner.uid);
-  const bool same = job != nullptr && job->kind == owner.kind && job->name_space == name_space;
-  return same ? job : nullptr;
+  return known_.ChainFrom(pod.meta.name_space, owner);
 }
 
 const kube::AnyJob& JobGangs::MakerOf(const Chain& chain) {
@@ -213,10 +157,10 @@ std::set<kube::NamespacedUid> JobGangs::MakersOf(const std::vector<const kube::P
     const kube::AnyJob& maker = MakerOf(chain);
     makers.insert(maker.Key());
     const kube::AnyJob::Part* part = PartOf(maker, ReplicatedJobOf(*pod, *chain.known.front()));
-    const auto jobs = children_.find(maker.Key());
-    if (part == nullptr || jobs == children_.end() || !seen.insert(part).second) continue;
-    for (const std::string& uid : jobs->second) {
-      const std::string& replicated_job = jobs_.at(uid).replicated_job;
+    const std::set<std::string>* jobs = known_.ChildrenOf(maker.Key());
+    if (part == nullptr || jobs == nullptr || !seen.insert(part).second) continue;
+    for (const std::string& uid : *jobs) {
+      const std::string& replicated_job = known_.Find(uid)->replicated_job;
       if (std::ranges::count(part->replicated_jobs, replicated_job) > 0) {
         makers.insert({owner.name_space, uid});
       }
@@ -231,11 +175,32 @@ Derivation JobGangs::Derive(const kube::Pod& pod) const {
   if (chain.known.empty()) return {};
   const kube::AnyJob& maker = MakerOf(chain);
   if (maker.parts.empty()) return {};
+  const std::string replicated = ReplicatedJobOf(pod, *chain.known.front());
+  DerivedGang gang = Describe(chain, maker, PartOf(maker, replicated), replicated);
+  if (gang.spare_name.empty()) {
+    gang.fault = fmt::format("{} has no replicated job \"{}\", which {} names", gang.maker,
+                             replicated, pod.meta.name);
+  }
+  return {gang, std::nullopt};
+}
+
+DerivedGang JobGangs::DeriveFromSpec(const kube::AnyJob& maker) const {
+  const kube::AnyJob::Part& first = maker.parts.front();
+  const std::string of = first.replicated_jobs.empty() ? "" : first.replicated_jobs.front();
+  return Describe(known_.ChainOf(maker), maker, &first, of);
+}
+
+// Without a part nothing but its name is known.
+DerivedGang JobGangs::Describe(const Chain& chain, const kube::AnyJob& maker,
+                               const kube::AnyJob::Part* part,
+                               const std::string& replicated) const {
   const kube::AnyJob& outermost =
       chain.known.back()->kind == kube::kRayJobKind ? maker : *chain.known.back();
-
   DerivedGang gang;
   gang.maker = maker.Title();
+  gang.maker_uid = maker.uid;
+  gang.is_whole = maker.parts.size() == 1;
+  gang.is_stage = part != nullptr && maker.HasStages();
   gang.owner = {std::string(outermost.api_version), std::string(outermost.kind), outermost.name,
                 outermost.uid, /*controller=*/true};
   gang.schedule_timeout_seconds = maker.schedule_timeout_seconds;
@@ -246,55 +211,21 @@ Derivation JobGangs::Derive(const kube::Pod& pod) const {
     if (job->fault.empty() || !gang.fault.empty()) continue;
     gang.fault = fmt::format("{}: {}", job->Title(), job->fault);
   }
-  const std::string replicated = ReplicatedJobOf(pod, *chain.known.front());
-  const kube::AnyJob::Part* const part = PartOf(maker, replicated);
   if (maker.parts.size() > 1) gang.maker += fmt::format(" ({})", replicated);
-  if (part == nullptr) {
-    gang.name = maker.name;
-    gang.fault = fmt::format("{} has no replicated job \"{}\", which {} names", gang.maker,
-                             replicated, pod.meta.name);
-    return {gang, std::nullopt};
-  }
-  gang.name = part->name;
+  gang.name = part == nullptr ? maker.name : part->name;
+  if (part == nullptr) return gang;
   gang.spare_name = fmt::format("{}-{}", part->name, maker.uid.substr(0, kSpareNameDigits));
   gang.at_once = part->at_once;
   gang.min_member = part->fewest;
   gang.schedulers = part->schedulers;
   const auto claim = claims_.find(maker.name_space + "/" + part->name);
   gang.contested = claim != claims_.end() && claim->second.begin()->second != maker.uid;
-  return {gang, std::nullopt};
+  return gang;
 }
 
 const kube::AnyJob* JobGangs::OutermostOf(const kube::Pod& pod) const {
   const auto [chain, missing] = ChainOf(pod);
   return missing != nullptr || chain.empty() ? nullptr : chain.back();
-}
-
-const kube::AnyJob* JobGangs::Find(const std::string& uid) const {
-  const auto it = jobs_.find(uid);
-  return it == jobs_.end() ? nullptr : &it->second;
-}
-
-const kube::AnyJob* JobGangs::FindOwner(const kube::ObjectMeta& owned) const {
-  const kube::OwnerReference* owner = owned.Controller();
-  return owner == nullptr ? nullptr : Find(owned.name_space, *owner);
-}
-
-std::string JobGangs::OwnersAnnotation(const kube::Pod& pod, std::string_view key) const {
-  const auto chain = ChainOf(pod).known;
-  for (const kube::AnyJob* job : chain) {
-    if (const std::string* value = job->Annotation(key)) return *value;
-  }
-  return "";
-}
-
-std::string JobGangs::OwnersLabel(const kube::Pod& pod, std::string_view key) const {
-  const auto chain = ChainOf(pod).known;
-  for (const kube::AnyJob* job : chain) {
-    auto label = job->labels.find(key);
-    if (label != job->labels.end()) return label->second;
-  }
-  return "";
 }
 
 }  // namespace muster::coscheduling

@@ -1,10 +1,5 @@
-// Which gang a pod belongs to by what owns it: a pure derivation from the job objects that are
-// known.
-//
-//   Pod -> Job [-> JobSet [-> TrainJob]]    Pod -> PyTorchJob    Pod -> StatefulSet
-//   Pod [-> Job] -> MPIJob                  Pod -> RayCluster [-> RayJob]
-//
-// An owner is looked for in its pod's namespace only: what another one has under that UID is none.
+// Which gang a pod belongs to by what owns it: a pure derivation from the jobs that are known
+// (cluster/known_jobs.h has who owns whom).
 //
 // The members of a gang are the pods that their job makes at the same time
 // (kube/objects/any_job.h); those of a StatefulSet only if its annotation muster.dev/gang is
@@ -23,16 +18,14 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/inlined_vector.h"
+#include "cluster/known_jobs.h"
 #include "kube/objects/any_job.h"
 #include "kube/objects/pod.h"
 
 namespace muster::coscheduling {
 
-// On a job that Muster has suspended and will resume (job_restart.h).
-inline constexpr std::string_view kRestartAnnotation = "muster.dev/restart";
 inline constexpr std::string_view kPriorityClassLabel = "kueue.x-k8s.io/priority-class";
+inline constexpr std::string_view kMaxSecondsLabel = "kueue.x-k8s.io/max-exec-time-seconds";
 
 // A gang that is derived and not named by its pods' PodGroup label.
 struct DerivedGang {
@@ -46,6 +39,9 @@ struct DerivedGang {
   // each time. Without a UID: a group of plain pods, which own it together.
   kube::OwnerReference owner;
   std::string maker;       // what makes the members, "PyTorchJob default/x"; for messages
+  std::string maker_uid;   // of that job
+  bool is_whole = false;   // its members are all that it makes
+  bool is_stage = false;   // others come before or after it, and the job has a Workload for all
   int64_t at_once = 1;     // members that exist at the same time
   int64_t min_member = 1;  // members that must start together
   std::optional<int64_t> schedule_timeout_seconds;
@@ -69,7 +65,6 @@ struct Derivation {
 // The group of plain pods that Kueue's label names (kube/objects/kueue_pod_group.h), or nullopt.
 std::optional<DerivedGang> KueueGroupOf(const kube::Pod& pod);
 
-// The known jobs. Memory: a few hundred bytes each.
 class JobGangs {
  public:
   // The owners whose pods may derive differently from now on: the job itself, those that it owns,
@@ -79,58 +74,48 @@ class JobGangs {
   std::vector<kube::NamespacedUid> Remove(const std::string& uid);
 
   Derivation Derive(const kube::Pod& pod) const;
+  // What the pods of the job's first part will derive.
+  DerivedGang DeriveFromSpec(const kube::AnyJob& maker) const;
   // Derivation::missing, or nullptr. Valid until the next change.
   const kube::OwnerReference* MissingOwner(const kube::Pod& pod) const {
     return ChainOf(pod).missing;
   }
   // A job derives a gang of this name.
   bool IsClaimed(const std::string& name_space, const std::string& name) const;
-  // The value of a label on the pod's owners, innermost first; "" if none has it. Only labels that
-  // job.h keeps.
-  std::string OwnersLabel(const kube::Pod& pod, std::string_view key) const;
-  // An owner and all jobs below it.
-  std::vector<kube::NamespacedUid> Family(const kube::NamespacedUid& owner) const;
-  // The family of the outermost known job above this owner.
-  std::vector<kube::NamespacedUid> WholeFamily(const kube::NamespacedUid& owner) const;
+  std::string OwnersLabel(const kube::Pod& pod, std::string_view key) const {
+    return cluster::KnownJobs::LabelOf(ChainOf(pod), key);
+  }
+  std::string OwnersAnnotation(const kube::Pod& pod, std::string_view key) const {
+    return cluster::KnownJobs::AnnotationOf(ChainOf(pod), key);
+  }
   // The objects whose controllers make the pods of a gang that these pods belong to: what owns
   // them, and the other Jobs of a JobSet or MPIJob that run at the same time, even without pods.
   std::set<kube::NamespacedUid> MakersOf(const std::vector<const kube::Pod*>& pods) const;
   // The outermost job that owns the pod; nullptr if none does, or one between isn't known. Valid
   // until the next change, as what Find returns.
   const kube::AnyJob* OutermostOf(const kube::Pod& pod) const;
-  const kube::AnyJob* Find(const std::string& uid) const;
-  // The job that controls an object; nullptr if it isn't known.
-  const kube::AnyJob* FindOwner(const kube::ObjectMeta& owned) const;
-  // The value of an annotation of Muster's on the pod's owners, innermost first; "" if none has it.
-  std::string OwnersAnnotation(const kube::Pod& pod, std::string_view key) const;
-  // UIDs of the jobs that carry annotation muster.dev/restart (job_restart.h).
-  const std::set<std::string>& Restarting() const { return restarting_; }
+  const kube::AnyJob* Find(const std::string& uid) const { return known_.Find(uid); }
+  const kube::AnyJob* FindOwner(const kube::ObjectMeta& m) const { return known_.FindOwner(m); }
+  const cluster::KnownJobs& known() const { return known_; }
 
  private:
-  // A pod's owners.
-  struct Chain {
-    absl::InlinedVector<const kube::AnyJob*, 3> known;  // innermost first
-    const kube::OwnerReference* missing = nullptr;      // above them
-  };
+  using Chain = cluster::KnownJobs::Chain;
   Chain ChainOf(const kube::Pod& pod) const;
   // That says which pods exist: the outermost of those that do.
   static const kube::AnyJob& MakerOf(const Chain& chain);
   // The replicated job that the pod is of.
   static std::string ReplicatedJobOf(const kube::Pod& pod, const kube::AnyJob& innermost);
+  DerivedGang Describe(const Chain& chain, const kube::AnyJob& maker,
+                       const kube::AnyJob::Part* part, const std::string& replicated) const;
   // The part of `maker` that makes pods of this replicated job; null if none does.
   static const kube::AnyJob::Part* PartOf(const kube::AnyJob& maker,
                                           const std::string& replicated_job);
   void Claim(const kube::AnyJob& job);
-  void Release(const kube::AnyJob& job, std::vector<kube::NamespacedUid>* affected);
-  const kube::AnyJob* Find(const std::string& name_space, const kube::OwnerReference& owner) const;
-  // Below a TrainJob are JobSets, below these Jobs.
-  void AddDescendants(const kube::NamespacedUid& owner, std::vector<kube::NamespacedUid>* out,
-                      int levels = 2) const;
+  void Release(const kube::AnyJob& job);
+  void AddFamily(const kube::NamespacedUid& owner, std::vector<kube::NamespacedUid>* out) const;
   void AddContenders(const kube::AnyJob& job, std::vector<kube::NamespacedUid>* out) const;
 
-  absl::flat_hash_map<std::string, kube::AnyJob> jobs_;  // by UID
-  std::set<std::string> restarting_;
-  absl::flat_hash_map<kube::NamespacedUid, std::set<std::string>> children_;  // UIDs
+  cluster::KnownJobs known_;
   // "namespace/name" of a PodGroup -> who derives it, the oldest first.
   std::map<std::string, std::set<std::pair<absl::Time, std::string>>> claims_;
 };

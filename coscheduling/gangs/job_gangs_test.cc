@@ -161,9 +161,9 @@ TEST(JobGangs, AnOwnerOfAnotherNamespaceIsNone) {
       Object<kube::Job>("x", "{}", OwnedBy("jobset.x-k8s.io/v1alpha2", "JobSet", "s"));
   stranger.meta.name_space = "others";
   jobs.Upsert(kube::ToAnyJob(stranger));
-  EXPECT_THAT(jobs.Family(Uid("s")), ElementsAre(Uid("s")));
+  EXPECT_THAT(jobs.known().Family(Uid("s")), ElementsAre(Uid("s")));
   EXPECT_THAT(
-      jobs.WholeFamily({"others", "s-uid"}),
+      jobs.known().WholeFamily({"others", "s-uid"}),
       ElementsAre(kube::NamespacedUid{"others", "s-uid"}, kube::NamespacedUid{"others", "x-uid"}));
 }
 
@@ -339,6 +339,24 @@ TEST(JobGangs, AnMPIJobsGangIsItsLauncherAndItsWorkers) {
     EXPECT_EQ(GangNameOf(jobs, Pod("kubeflow.org/v2beta1", "MPIJob", "m")), gang);
     EXPECT_EQ(GangNameOf(jobs, PodOfLauncher(&jobs, "m")), gang);
   }
+}
+
+TEST(JobGangs, StagesAreOfOneWorkloadIfEachOfThemIsWhole) {
+  JobGangs jobs;
+  jobs.Upsert(kube::ToAnyJob(Object<kube::JobSet>(
+      "s", Set({Replicated("init", 1, 1), Replicated("node", 1, 4, "init")}))));
+  for (const char* of : {"init", "node"}) {
+    const DerivedGang gang = *jobs.Derive(PodOfSet(&jobs, "s", of)).gang;
+    EXPECT_TRUE(gang.is_stage);
+    EXPECT_FALSE(gang.is_whole);
+  }
+  EXPECT_EQ(jobs.DeriveFromSpec(*jobs.Find("s-uid")).maker, "JobSet team/s (init)");
+  const std::string waits = R"(,"launcherCreationPolicy":"WaitForWorkersReady")";
+  jobs.Upsert(kube::ToAnyJob(Object<kube::MPIJob>("m", MpiSpec(4, waits))));
+  EXPECT_TRUE(jobs.Derive(PodOfLauncher(&jobs, "m")).gang->is_stage);
+  const std::string fewer = R"(,"runPolicy":{"schedulingPolicy":{"minAvailable":3}})";
+  jobs.Upsert(kube::ToAnyJob(Object<kube::MPIJob>("f", MpiSpec(4, waits + fewer))));
+  EXPECT_FALSE(jobs.Derive(PodOfLauncher(&jobs, "f")).gang->is_stage);
 }
 
 TEST(JobGangs, ALauncherThatWaitsForItsWorkersIsAGangOfItsOwn) {
@@ -546,13 +564,13 @@ TEST(JobGangsRestarting, AreTheJobsThatCarryTheMark) {
   const std::string mark = R"("annotations":{"muster.dev/restart":"why"})";
   jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("j", R"({"suspend":true})", mark)));
   jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("k", R"({"suspend":true})")));
-  EXPECT_THAT(jobs.Restarting(), ElementsAre("j-uid"));
+  EXPECT_THAT(jobs.known().Restarting(), ElementsAre("j-uid"));
   EXPECT_THAT(jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("k", R"({"suspend":true})", mark))),
               ElementsAre(Uid("k")));
-  EXPECT_THAT(jobs.Restarting(), ElementsAre("j-uid", "k-uid"));
+  EXPECT_THAT(jobs.known().Restarting(), ElementsAre("j-uid", "k-uid"));
   jobs.Upsert(kube::ToAnyJob(Object<kube::Job>("j", "{}")));
   jobs.Remove("k-uid");
-  EXPECT_THAT(jobs.Restarting(), IsEmpty());
+  EXPECT_THAT(jobs.known().Restarting(), IsEmpty());
 }
 
 // --- who makes a gang's pods ---
@@ -565,8 +583,8 @@ TEST(JobGangsMakers, AreWhatOwnsThePods) {
   const kube::Pod bare;
   EXPECT_THAT(jobs.MakersOf({&pod, &pod, &foreign, &bare}),
               UnorderedElementsAre(Uid("j"), Uid("web")));
-  EXPECT_THAT(jobs.WholeFamily(Uid("j")), ElementsAre(Uid("j")));
-  EXPECT_THAT(jobs.WholeFamily(Uid("web")), ElementsAre(Uid("web")));
+  EXPECT_THAT(jobs.known().WholeFamily(Uid("j")), ElementsAre(Uid("j")));
+  EXPECT_THAT(jobs.known().WholeFamily(Uid("web")), ElementsAre(Uid("web")));
 }
 
 TEST(JobGangsMakers, OfAJobSetAreItsJobsThatRunAtTheSameTime) {
@@ -592,8 +610,9 @@ TEST(JobGangsMakers, OfAJobSetAreItsJobsThatRunAtTheSameTime) {
   EXPECT_THAT(jobs.MakersOf({&pod}),
               UnorderedElementsAre(Uid("set"), Uid("d"), Uid("n0"), Uid("n1")));
   // So a refusal of any of them concerns the pods of all.
-  EXPECT_THAT(jobs.WholeFamily(Uid("n1")), UnorderedElementsAre(Uid("train"), Uid("set"), Uid("i"),
-                                                                Uid("d"), Uid("n0"), Uid("n1")));
+  EXPECT_THAT(
+      jobs.known().WholeFamily(Uid("n1")),
+      UnorderedElementsAre(Uid("train"), Uid("set"), Uid("i"), Uid("d"), Uid("n0"), Uid("n1")));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ constexpr absl::Duration kClockStep = absl::Seconds(1);
 
 void Gangs::RefusalsChanged(const std::vector<kube::NamespacedUid>& owners) {
   for (const kube::NamespacedUid& owner : owners) {
-    for (const kube::NamespacedUid& each : jobs_.WholeFamily(owner)) {
+    for (const kube::NamespacedUid& each : jobs_.known().WholeFamily(owner)) {
       const auto pods = pods_of_owner_.find(each);
       if (pods == pods_of_owner_.end()) continue;
       for (const std::string& pod : pods->second) {
@@ -33,9 +33,8 @@ Reason Gangs::WithRefusals(const Gang& gang, const std::string& exist, Reason mi
   if (refusals_.size() == 0) return missing;
   std::vector<const kube::Pod*> pods;
   std::map<kube::NamespacedUid, absl::Time> last_made;  // by the owner
-  for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = snapshot_.FindPod(uid);
-    if (pod == nullptr || pod->meta.Controller() == nullptr) continue;
+  for (const kube::Pod* pod : PodsOf(gang)) {
+    if (pod->meta.Controller() == nullptr) continue;
     pods.push_back(pod);
     absl::Time& last =
         last_made.try_emplace(pod->meta.ControllerUid(), absl::InfinitePast()).first->second;

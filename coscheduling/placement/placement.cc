@@ -104,10 +104,18 @@ GangId Placement::Head() const {
 }
 
 std::string Placement::WhyNoRoom(const Gang& gang) const {
-  const Part& part = parts_.Of(gang.id);
-  const bool asks = part.places.fits_now && part.asks_from == absl::InfinitePast();
-  if (!gang.facts.waits_for_room || asks || IsHead(gang)) return "";
-  return "there is no room for it";
+  const bool waits = std::ranges::any_of(quota_->StagesOf(gang), [this](const Gang* stage) {
+    const Part& part = parts_.Of(stage->id);
+    const bool asks = part.places.fits_now && part.asks_from == absl::InfinitePast();
+    return stage->facts.waits_for_room && !asks;
+  });
+  return waits && !IsHead(gang) ? "there is no room for it" : "";
+}
+
+bool Placement::IsHead(const Gang& gang) const {
+  return std::ranges::any_of(quota_->StagesOf(gang), [&](const Gang* stage) {
+    return Head() == stage->id || (stage != &gang && !Of(*stage).fixed.empty());
+  });
 }
 
 std::vector<GangId> Placement::GangsOn(std::string_view node) const {
@@ -375,7 +383,7 @@ bool Placement::Refuse(const Gang& gang, const std::string& pod, const std::stri
   for (auto& [of_shape, nodes] : not_offered_) nodes.Expire(agenda_->now());
   std::erase_if(not_offered_, [](const auto& one) { return one.second.empty(); });
   if (not_offered_.size() >= kMostShapesNotOffered && !not_offered_.contains(shape)) return true;
-  RefusedNodes& not_offered = not_offered_[std::move(shape)];
+  cluster::RefusedNodes& not_offered = not_offered_[std::move(shape)];
   const std::set<std::string_view> names(offered.begin(), offered.end());
   for (const auto& [name, info] : snapshot_.nodes()) {
     // Where others of ours have their places kube-scheduler may have found that, too.
@@ -427,9 +435,7 @@ void Placement::ExcludeOtherFlavors(const Gang& gang, PlanRequest* request) cons
   for (const kube::Pod* pod : request->members) {
     const quota::PodSetAssignment* given = quota_->GivenTo(gang, *pod);
     if (given == nullptr) continue;
-    for (const std::string& name : FlavorNames(*given)) {
-      const kube::ResourceFlavor* flavor = quota_->scheduler().FindFlavor(name);
-      if (flavor == nullptr) continue;
+    for (const kube::ResourceFlavor* flavor : quota_->scheduler().FlavorsOf(*given)) {
       for (const auto& [key, value] : flavor->node_labels) {
         if (pod->spec->node_selector.contains(key)) continue;
         for (const auto& [node, info] : snapshot_.nodes()) {

@@ -27,11 +27,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "cluster/journal.h"
+#include "cluster/refused_nodes.h"
+#include "cluster/suspect_nodes.h"
 #include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
 #include "coscheduling/placement/planner/planner.h"
-#include "coscheduling/placement/refused_nodes.h"
-#include "coscheduling/placement/suspect_nodes.h"
 
 namespace muster::coscheduling {
 
@@ -64,7 +64,7 @@ class Placement : Owner {
 
   // All of them outlive it. `room` is the owner's snapshot, in which places are assumed.
   Placement(const Owner& owner, cluster::Snapshot* room, QuotaAdmission* quota,
-            const SuspectNodes& suspects, CapacityOf capacity_of)
+            const cluster::SuspectNodes& suspects, CapacityOf capacity_of)
       : Owner(owner),
         room_(room),
         quota_(quota),
@@ -110,7 +110,9 @@ class Placement : Owner {
 
   // --- questions ---
   const Places& Of(const Gang& gang) const { return parts_.Of(gang.id).places; }
-  const RefusedNodes& RefusedBy(const Gang& gang) const { return parts_.Of(gang.id).refused; }
+  const cluster::RefusedNodes& RefusedBy(const Gang& gang) const {
+    return parts_.Of(gang.id).refused;
+  }
   bool IsPinned(const Gang& gang, const std::string& pod) const {
     return parts_.Of(gang.id).pins.contains(pod);
   }
@@ -119,7 +121,8 @@ class Placement : Owner {
   std::vector<const kube::Pod*> Unplaced(const Gang& gang) const;
   // The next room that suffices is its: first in the list of those that lack some, and of no less
   // claim than who isn't in the list because something else comes first, quota for example.
-  bool IsHead(const Gang& gang) const { return Head() == gang.id; }
+  // It, or another stage of its job, which then may have places already.
+  bool IsHead(const Gang& gang) const;
   // Why quota would be kept in vain by a gang that gave it back for lack of room; "" if it may have
   // it. A change of the answer invalidates what quota was told.
   std::string WhyNoRoom(const Gang& gang) const;
@@ -149,7 +152,7 @@ class Placement : Owner {
   };
   struct Part {
     Places places;
-    RefusedNodes refused;
+    cluster::RefusedNodes refused;
     std::set<std::string> pins;
     bool listed = false;
     Order order;
@@ -263,7 +266,7 @@ class Placement : Owner {
 
   cluster::Snapshot* room_;
   QuotaAdmission* quota_;
-  const SuspectNodes& suspects_;
+  const cluster::SuspectNodes& suspects_;
   const CapacityOf capacity_of_;
 
   PerGang<Part> parts_;
@@ -286,7 +289,7 @@ class Placement : Owner {
   std::set<GangId> see_volumes_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> on_node_;
   // Nodes that kube-scheduler didn't offer to a class, until they change.
-  std::map<std::string, RefusedNodes> not_offered_;
+  std::map<std::string, cluster::RefusedNodes> not_offered_;
   uint64_t epoch_ = 1;  // grows with everything that a reason may tell
   absl::Time refreshed_ = absl::InfinitePast();
   std::set<std::string> released_;  // nodes on which places were given up, not offered yet

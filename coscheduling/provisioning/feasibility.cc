@@ -75,35 +75,10 @@ Reason LimitsTooLow(const cluster::Demand& demand, const std::vector<cluster::Po
 
 }  // namespace
 
-v1::ReasonCode CodeOf(PoolObstacle obstacle) {
-  switch (obstacle) {
-    case PoolObstacle::kOtherPool:
-      return v1::NODE_POOL_NOT_FOUND;
-    case PoolObstacle::kLabel:
-      return v1::NODE_LABEL_NOT_OFFERED;
-    case PoolObstacle::kZone:
-      return v1::ZONE_NOT_OFFERED;
-    case PoolObstacle::kCapacityType:
-      return v1::CAPACITY_TYPE_NOT_OFFERED;
-    case PoolObstacle::kInstanceType:
-      return v1::INSTANCE_TYPE_NOT_ALLOWED;
-    case PoolObstacle::kGpuCount:
-      return v1::GPU_COUNT_TOO_LARGE;
-    case PoolObstacle::kNoEfa:
-      return v1::EFA_NOT_SUPPORTED;
-    case PoolObstacle::kEfaCount:
-      return v1::EFA_COUNT_TOO_LARGE;
-    case PoolObstacle::kSize:
-      return v1::RESOURCES_TOO_LARGE;
-    case PoolObstacle::kTaint:
-      return v1::POOL_TAINT_NOT_TOLERATED;
-    case PoolObstacle::kLimit:
-      return v1::POOL_LIMIT_BELOW_GANG;
-    case PoolObstacle::kUnusable:
-      return v1::NODE_POOL_UNUSABLE;
-  }
-  return v1::REASON_UNSPECIFIED;
-}
+static_assert(static_cast<int>(PoolObstacle::kOtherPool) == v1::NODE_POOL_NOT_FOUND &&
+              static_cast<int>(PoolObstacle::kLimit) == v1::POOL_LIMIT_BELOW_GANG &&
+              static_cast<int>(PoolObstacle::kUnusable) == v1::NODE_POOL_UNUSABLE);
+v1::ReasonCode CodeOf(PoolObstacle obstacle) { return static_cast<v1::ReasonCode>(obstacle); }
 
 Feasibility Judge(const cluster::Demand& demand, const cluster::NodePools& pools,
                   cluster::PoolLimits limits, const cluster::Snapshot& snapshot,

@@ -1,10 +1,8 @@
 #include "coscheduling/provisioning/holds.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "kube/objects/time_text.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
@@ -20,64 +18,14 @@ constexpr absl::Duration kReadyHold = absl::Minutes(5);
 // alone for this long.
 constexpr absl::Duration kQuickBind = absl::Seconds(1);
 
-std::string FormatHolds(const Holds& holds) {
-  nlohmann::json json = nlohmann::json::object();
-  for (const auto& [uid, until] : holds) {
-    json[uid] = kube::TimeText(until);
-  }
-  return json.dump();
-}
-
-bool SameToTheSecond(const Holds& a, const Holds& b) { return FormatHolds(a) == FormatHolds(b); }
-
 }  // namespace
-
-Holds ReadHolds(const kube::StringMap& annotations) {
-  Holds holds;
-  auto it = annotations.find(kHoldsAnnotation);
-  if (it == annotations.end()) return holds;
-  nlohmann::json json = nlohmann::json::parse(it->second, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return holds;
-  for (const auto& [uid, until] : json.items()) {
-    if (!until.is_string()) continue;
-    if (const auto time = kube::ReadTimeText(until.get<std::string>())) holds.emplace(uid, *time);
-  }
-  return holds;
-}
-
-bool HasHoldMarks(const kube::StringMap& annotations) {
-  return annotations.contains(kHoldsAnnotation) || annotations.contains(kHoldAddedAnnotation);
-}
-
-std::map<std::string, std::optional<std::string>> ChangeHolds(const kube::StringMap& annotations,
-                                                              const Holds& want) {
-  std::map<std::string, std::optional<std::string>> change;
-  const bool marked = HasHoldMarks(annotations);
-  if (want.empty()) {
-    if (!marked) return change;
-    change.emplace(kHoldsAnnotation, std::nullopt);
-    change.emplace(kHoldAddedAnnotation, std::nullopt);
-    if (annotations.contains(kHoldAddedAnnotation)) {
-      change.emplace(kube::kDoNotDisruptAnnotation, std::nullopt);
-    }
-    return change;
-  }
-  const bool protected_already = annotations.contains(kube::kDoNotDisruptAnnotation);
-  if (marked && protected_already && SameToTheSecond(ReadHolds(annotations), want)) return change;
-  change.emplace(kHoldsAnnotation, FormatHolds(want));
-  if (!protected_already) {
-    change.emplace(kube::kDoNotDisruptAnnotation, "true");
-    change.emplace(kHoldAddedAnnotation, "true");
-  }
-  return change;
-}
 
 void NodeHolds::Observe(const cluster::Journal& journal) {
   for (const auto& [name, entry] : journal.nodes) {
     if (!entry.observed.HasAny(cluster::kOfObjects)) continue;
     const kube::Node* node = snapshot_.FindNodeObject(name);
-    const bool marked = node != nullptr && HasHoldMarks(node->meta.annotations);
-    Holds now = marked ? ReadHolds(node->meta.annotations) : Holds();
+    const bool marked = node != nullptr && kube::HasHoldMarks(node->meta.annotations);
+    kube::Holds now = marked ? kube::ReadHolds(node->meta.annotations) : kube::Holds();
     const auto before = seen_.find(name);
     if (before != seen_.end()) {
       for (const auto& [uid, until] : before->second) {
@@ -94,9 +42,9 @@ void NodeHolds::Observe(const cluster::Journal& journal) {
   }
 }
 
-Holds NodeHolds::On(const std::string& node) const {
+kube::Holds NodeHolds::On(const std::string& node) const {
   const auto it = seen_.find(node);
-  return it == seen_.end() ? Holds() : it->second;
+  return it == seen_.end() ? kube::Holds() : it->second;
 }
 
 void NodeHolds::Want(const Gang& gang, bool undecided) {
@@ -170,8 +118,8 @@ void NodeHolds::Reconcile() {
       it = touched_.erase(it);
       continue;
     }
-    auto change =
-        ChangeHolds(node->meta.annotations, wanted == wanted_.end() ? Holds() : wanted->second);
+    auto change = kube::ChangeHolds(node->meta.annotations,
+                                    wanted == wanted_.end() ? kube::Holds() : wanted->second);
     // What was asked for may come to nothing, so it is looked at again when that has ended.
     const bool done =
         change.empty() ||

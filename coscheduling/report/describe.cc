@@ -20,23 +20,13 @@ void SetTime(absl::Time time, google::protobuf::Timestamp* out) {
   out->set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
 }
 
+// The proto's begins with what isn't said.
+static_assert(static_cast<int>(cluster::NodeStage::kGoing) + 1 == v1::GOING);
 v1::NodeStage StageOf(cluster::NodeStage stage) {
-  switch (stage) {
-    case cluster::NodeStage::kRequested:
-      return v1::REQUESTED;
-    case cluster::NodeStage::kLaunched:
-      return v1::LAUNCHED;
-    case cluster::NodeStage::kRegistered:
-      return v1::REGISTERED;
-    case cluster::NodeStage::kInitialized:
-      return v1::INITIALIZED;
-    case cluster::NodeStage::kUsable:
-      return v1::USABLE;
-    case cluster::NodeStage::kGoing:
-      return v1::GOING;
-  }
-  return v1::NODE_STAGE_UNSPECIFIED;
+  return static_cast<v1::NodeStage>(static_cast<int>(stage) + 1);
 }
+static_assert(static_cast<int>(Feasibility::Verdict::kInfeasible) + 1 ==
+              v1::Feasibility::INFEASIBLE);
 
 v1::MemberState MemberStateOf(const kube::Pod& pod, bool gated) {
   if (pod.phase == kube::PodPhase::kSucceeded) return v1::SUCCEEDED;
@@ -56,17 +46,8 @@ void SetReason(const Reason& reason, v1::Reason* out) {
 
 void DescribeFeasibility(const Feasibility& feasibility, v1::Feasibility* out) {
   constexpr int kShown = 50;
-  switch (feasibility.verdict) {
-    case Feasibility::Verdict::kFeasible:
-      out->set_verdict(v1::Feasibility::FEASIBLE);
-      break;
-    case Feasibility::Verdict::kUnknown:
-      out->set_verdict(v1::Feasibility::UNKNOWN);
-      break;
-    case Feasibility::Verdict::kInfeasible:
-      out->set_verdict(v1::Feasibility::INFEASIBLE);
-      break;
-  }
+  out->set_verdict(
+      static_cast<v1::Feasibility::Verdict>(static_cast<int>(feasibility.verdict) + 1));
   if (feasibility.reason.code != v1::REASON_UNSPECIFIED) {
     SetReason(feasibility.reason, out->mutable_reason());
   }
@@ -139,7 +120,7 @@ void Report::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const {
     SetTime(until, &(*out->mutable_holds())[uid]);
   }
   // What a gang alone minds is in that gang's reason.
-  const SuspectNodes::Entry* suspect = from_.suspects.Find(name);
+  const cluster::SuspectNodes::Entry* suspect = from_.suspects.Find(name);
   if (suspect != nullptr && !suspect->turned_away.empty()) {
     out->set_suspect(true);
     out->set_suspect_reason(suspect->rejection.fault);
@@ -148,18 +129,18 @@ void Report::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const {
 }
 
 void Report::Describe(const Gang& gang, v1::Gang* out) const {
-  const auto part = parts_.find(gang.id);
   out->set_namespace_(gang.key.name_space);
   out->set_name(gang.key.name);
-  out->set_uid(gang.uid());
-  out->set_kind(gang.key.is_pod ? "Pod" : "PodGroup");
+  const bool is_job = gang.unmade && gang.group == nullptr;
+  out->set_uid(is_job ? gang.derived->owner.uid : gang.uid());
+  out->set_kind(is_job ? gang.derived->owner.kind : gang.key.is_pod ? "Pod" : "PodGroup");
   out->set_state(gang.state);
   SetReason(ReasonOf(gang), out->mutable_reason());
   SetTime(gang.state_since, out->mutable_state_since());
   out->set_min_member(gang.facts.min_member);
   out->set_priority(gang.priority);
   out->set_queue(from_.quota.IsUnderQuota(gang) ? from_.quota.QueueOf(gang) : gang.queue_name);
-  out->set_revision(part == parts_.end() ? 0 : part->second.revision);
+  out->set_revision(parts_.Of(gang.id).revision);
   SetTime(gang.created, out->mutable_created_at());
   if (const AdmissionRecord* record = from_.records.Of(gang)) {
     out->set_attempt(static_cast<int32_t>(record->attempt));
@@ -167,17 +148,12 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
     SetTime(record->deadline, out->mutable_deadline());
     if (record->retry_after) SetTime(from_.provisioning.RetryAt(gang), out->mutable_retry_at());
   }
-  if (from_.quota.Holds(gang)) {
-    const quota::Admission& admission = *from_.records.Of(gang)->quota;
-    out->set_cluster_queue(admission.cluster_queue);
-    std::set<std::string> names;
-    for (const quota::PodSetAssignment& given : admission.pod_sets) {
-      names.merge(FlavorNames(given));
-    }
-    for (const std::string& name : names) out->add_flavors(name);
+  if (const quota::Admission* held = from_.quota.HeldBy(gang)) {
+    out->set_cluster_queue(held->cluster_queue);
+    for (const std::string& name : from_.quota.FlavorsOf(gang)) out->add_flavors(name);
   }
-  if (part != parts_.end() && part->second.bound_at) {
-    SetTime(*part->second.bound_at, out->mutable_bound_at());
+  if (const std::optional<absl::Time>& at = parts_.Of(gang.id).bound_at) {
+    SetTime(*at, out->mutable_bound_at());
   }
 
   const bool waits = gang.state == v1::INFEASIBLE || gang.state == v1::PROVISIONING ||
@@ -195,15 +171,13 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
   const Places& planned = from_.placement.Of(gang);
   const Losses& losses = from_.repair.LossesOf(gang);
   std::set<std::string> places;
-  std::vector<std::string> uids = gang.bound;
-  uids.insert(uids.end(), gang.unbound.begin(), gang.unbound.end());
-  for (const std::string& uid : gang.pods) {
-    const kube::Pod* pod = from_.snapshot.FindPod(uid);
-    if (pod->IsTerminal() || pod->IsDeleting()) uids.push_back(uid);
+  std::vector<const kube::Pod*> members = from_.gangs.LiveOf(gang);
+  for (const kube::Pod* pod : from_.gangs.PodsOf(gang)) {
+    if (!IsLive(*pod)) members.push_back(pod);
   }
   int64_t counted = 0;
-  for (const std::string& uid : uids) {
-    const kube::Pod* pod = from_.snapshot.FindPod(uid);
+  for (const kube::Pod* pod : members) {
+    const std::string& uid = pod->meta.uid;
     v1::Member* member = out->add_members();
     member->set_name(pod->meta.name);
     member->set_uid(uid);

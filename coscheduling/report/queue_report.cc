@@ -22,15 +22,6 @@ std::pair<std::string, std::string> NamesOf(const quota::QueueStatus& status) {
   return {status.name.substr(0, slash), status.name.substr(slash + 1)};
 }
 
-std::string DigestOf(const quota::QueueStatus& status) {
-  std::string text = fmt::format("{}|{}|{}", status.pending, status.admitted, status.error);
-  for (const quota::FlavorUsage& usage : status.usage) {
-    text +=
-        fmt::format("|{}/{}={},{}", usage.flavor, usage.resource, usage.reserved, usage.borrowed);
-  }
-  return text;
-}
-
 void Fill(const quota::FlavorUsage& usage, v1::FlavorUsage* out) {
   out->set_flavor(usage.flavor);
   out->set_resource(usage.resource);
@@ -48,7 +39,7 @@ void Fill(const quota::QueueStatus& status, v1::Queue* out) {
   out->set_error(status.error);
   out->set_pending(status.pending);
   out->set_admitted(status.admitted);
-  out->set_fair_share(status.fair_share);
+  out->set_fair_share(status.fair_share.value_or(0));
   for (const quota::FlavorUsage& usage : status.usage) Fill(usage, out->add_usage());
 }
 
@@ -61,40 +52,49 @@ void QueueReport::Write(bool changed) {
   const quota::QuotaScheduler& quotas = quota_.scheduler();
   std::vector<quota::QueueStatus> queues = quotas.ClusterQueues(0);
   for (quota::QueueStatus& queue : quotas.LocalQueues(0)) queues.push_back(std::move(queue));
+  const std::vector<quota::QueueStatus> cohorts = quotas.Cohorts();
   // A queue that is made anew has no status yet, whatever one of its name had.
-  std::erase_if(shown_, [&queues](const auto& shown) {
-    return std::ranges::find(queues, shown.first, &quota::QueueStatus::name) == queues.end();
+  std::erase_if(shown_, [&](const auto& shown) {
+    const auto& [of_cohort, name] = shown.first;
+    return std::ranges::count(of_cohort ? cohorts : queues, name, &quota::QueueStatus::name) == 0;
   });
-  for (const quota::QueueStatus& queue : queues) {
-    if (!Write(queue)) stale_ = true;
+  for (const quota::QueueStatus& queue : queues) stale_ |= !Write(queue, false);
+  for (const quota::QueueStatus& cohort : cohorts) stale_ |= !Write(cohort, true);
+  for (quota::FinalizerChange& change : quotas.FinalizerChanges()) {
+    stale_ |=
+        !outbox_->Act("finalizer/" + change.meta->uid,
+                      SetFinalizers{std::string(change.plural), RefOf(*change.meta),
+                                    std::move(change.finalizers)},
+                      [this](const absl::Status& result, absl::Time) { stale_ |= !result.ok(); });
   }
 }
 
-bool QueueReport::Write(const quota::QueueStatus& status) {
+bool QueueReport::Write(const quota::QueueStatus& status, bool of_cohort) {
   const absl::Time now = agenda_->now();
-  Shown& shown = shown_[status.name];
-  std::string digest = DigestOf(status);
-  if (digest == shown.digest) return true;
+  Shown& shown = shown_[{of_cohort, status.name}];
+  if (status == shown.status) return true;
   const absl::Time due = shown.written + kQueueStatusInterval;
   if (now < due) {
     agenda_->WakeAt(due);
     return false;
   }
-  const bool active = status.error.empty();
-  if (shown.digest.empty() || active != shown.active) shown.since = now;
+  const bool active = status.error.empty() && status.stopped.empty();
+  if (!shown.status || active != shown.active) shown.since = now;
   UpdateQueueStatus update;
   std::tie(update.name_space, update.name) = NamesOf(status);
   update.status = status;
   update.since = shown.since;
-  const std::string name = status.name;
-  const bool started = outbox_->Act("queue-status/" + name, std::move(update),
-                                    [this, name](const absl::Status& result, absl::Time) {
-                                      if (result.ok()) return;
-                                      shown_[name].digest.clear();
-                                      stale_ = true;
-                                    });
+  update.of_cohort = of_cohort;
+  const std::string target = (of_cohort ? "cohort-status/" : "queue-status/") + status.name;
+  const bool started =
+      outbox_->Act(target, std::move(update),
+                   [this, key = std::pair(of_cohort, status.name)](const auto& result, absl::Time) {
+                     if (result.ok()) return;
+                     shown_[key].status.reset();
+                     stale_ = true;
+                   });
   if (!started) return false;
-  shown.digest = std::move(digest);
+  shown.status = status;
   shown.active = active;
   shown.written = now;
   return true;
@@ -131,17 +131,7 @@ void QueueReport::DescribeFlavors(std::vector<v1::Flavor>* flavors) const {
     for (const auto& [key, value] : flavor->node_labels) (*out.mutable_node_labels())[key] = value;
     for (const kube::Taint& taint : flavor->node_taints) out.add_node_taints(taint.ToString());
   }
-  std::map<std::pair<std::string, std::string>, quota::FlavorUsage> sums;
-  for (const quota::QueueStatus& status : quotas.ClusterQueues(0)) {
-    for (const quota::FlavorUsage& usage : status.usage) {
-      quota::FlavorUsage& sum = sums[{usage.flavor, usage.resource}];
-      sum.nominal += usage.nominal;
-      sum.reserved += usage.reserved;
-      sum.borrowed += usage.borrowed;
-    }
-  }
-  for (auto& [key, sum] : sums) {
-    std::tie(sum.flavor, sum.resource) = key;
+  for (const quota::FlavorUsage& sum : quotas.FlavorTotals()) {
     Fill(sum, by_name[sum.flavor].add_usage());
   }
   for (auto& [name, flavor] : by_name) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coscheduling/admission/quota_admission.h"
@@ -26,7 +28,8 @@ class QueueReport {
               Agenda* agenda, Outbox* outbox)
       : options_(options), quota_(quota), gangs_(gangs), agenda_(agenda), outbox_(outbox) {}
 
-  // Writes the status of queues that differs from what was written; `changed`: some may.
+  // Writes the status of queues that differs from what was written, and keeps what is used by its
+  // finalizer; `changed`: some may.
   void Write(bool changed);
   // ClusterQueues, then LocalQueues, each in order of their names.
   void DescribeQueues(std::vector<v1::Queue>* queues) const;
@@ -35,13 +38,13 @@ class QueueReport {
  private:
   // The status of a queue that was written last.
   struct Shown {
-    std::string digest;
+    std::optional<quota::QueueStatus> status;
     bool active = false;
     absl::Time since = absl::InfinitePast();  // of `active`
     absl::Time written = absl::InfinitePast();
   };
   // False if it is to be tried again.
-  bool Write(const quota::QueueStatus& status);
+  bool Write(const quota::QueueStatus& status, bool of_cohort);
 
   const EngineOptions& options_;
   const QuotaAdmission& quota_;
@@ -49,7 +52,7 @@ class QueueReport {
   Agenda* agenda_;
   Outbox* outbox_;
   bool stale_ = false;  // some queue's status may differ from what was written
-  std::map<std::string, Shown> shown_;
+  std::map<std::pair<bool, std::string>, Shown> shown_;  // by whether it is a Cohort, and name
 };
 
 }  // namespace muster::coscheduling

@@ -31,34 +31,11 @@ Reason RecordReason(const std::string& error, std::string_view pending) {
           "check muster's permission to patch podgroups"};
 }
 
+static_assert(static_cast<int>(quota::WaitCode::kQueueNotFound) == v1::QUEUE_NOT_FOUND &&
+              static_cast<int>(quota::WaitCode::kBehindOthers) == v1::BEHIND_OTHERS);
 v1::ReasonCode CodeOf(quota::WaitCode code) {
-  switch (code) {
-    case quota::WaitCode::kQueueNotFound:
-    case quota::WaitCode::kClusterQueueNotFound:
-      return v1::QUEUE_NOT_FOUND;
-    case quota::WaitCode::kQueueInvalid:
-      return v1::QUEUE_INVALID;
-    case quota::WaitCode::kQueueStopped:
-      return v1::QUEUE_STOPPED;
-    case quota::WaitCode::kNamespaceNotSelected:
-      return v1::NAMESPACE_NOT_SELECTED;
-    case quota::WaitCode::kResourceNotCovered:
-      return v1::RESOURCE_NOT_COVERED;
-    case quota::WaitCode::kFlavorMismatch:
-      return v1::FLAVOR_MISMATCH;
-    case quota::WaitCode::kQuotaTooSmall:
-      return v1::QUOTA_TOO_SMALL;
-    case quota::WaitCode::kNone:
-    case quota::WaitCode::kQuotaInUse:
-      return v1::QUOTA_IN_USE;
-    case quota::WaitCode::kPreempting:
-      return v1::PREEMPTING;
-    case quota::WaitCode::kNotPlaceable:
-      return v1::NOT_PLACEABLE;
-    case quota::WaitCode::kBehindOthers:
-      return v1::BEHIND_OTHERS;
-  }
-  return v1::QUOTA_IN_USE;
+  if (code == quota::WaitCode::kNone) return v1::QUOTA_IN_USE;
+  return static_cast<v1::ReasonCode>(code);
 }
 
 }  // namespace
@@ -101,6 +78,13 @@ Reason Report::ProvisioningReason(const Gang& gang) const {
               fmt::format("{} members are being given the nodeSelector and tolerations of their "
                           "flavors{}{}",
                           lacking, error.empty() ? "" : "; the last attempt failed: ", error),
+              ""};
+    }
+    if (gang.facts.terminating && !from_.quota.UncountedOf(gang).empty()) {
+      return {v1::QUOTA_IN_USE,
+              fmt::format("{} members wait for those that are going away, which use the gang's "
+                          "quota until they have ended",
+                          from_.quota.UncountedOf(gang).size()),
               ""};
     }
   }
@@ -225,18 +209,40 @@ Reason Report::QuotaReason(const Gang& gang) const {
     return {v1::PREEMPTED,
             fmt::format("{} of {} members are to go: {}",
                         gang.facts.bound + (gang.facts.terminating ? 1 : 0), gang.facts.min_member,
-                        from_.records.Of(gang)->eviction->why),
+                        from_.quota.EvictionOf(gang)->why),
             ""};
   }
-  if (from_.quota.IsGranted(gang)) {
-    return RecordReason(from_.records.ErrorOf(gang),
-                        "quota is reserved; the admission record is being written");
+  if (const std::string& error = from_.quota.WorkloadErrorOf(gang); !error.empty()) {
+    return {v1::RECORD_FAILED, "its Workload can't be written: " + error,
+            "install Kueue's Workload CRD, and let muster write workloads and their status"};
   }
-  const quota::Wait wait = from_.quota.scheduler().WhyWaiting(gang.uid());
+  if (from_.quota.IsDeactivated(gang)) {
+    return {v1::QUEUE_STOPPED, "spec.active of its Workload is false", "set it to true"};
+  }
+  if (from_.quota.LacksPriorityClass(gang)) {
+    return {v1::PRIORITY_CLASS_NOT_FOUND,
+            fmt::format("WorkloadPriorityClass {}, which label {} names, doesn't exist",
+                        gang.priority_class_name, kPriorityClassLabel),
+            "create it, or name another one"};
+  }
+  if (from_.job_starts.IsStarting(gang)) {
+    const std::string& error = from_.job_starts.ErrorOf(gang);
+    return {
+        error.empty() ? v1::RECORD_PENDING : v1::RECORD_FAILED,
+        fmt::format("quota is reserved; {} is being resumed{}{}", gang.derived->maker,
+                    error.empty() ? "" : ", which the API server refuses: ", error),
+        error.empty() ? "" : "let muster patch this kind of job (deploy/base/rbac-muster.yaml)"};
+  }
+  if (from_.quota.IsGranted(gang)) {
+    return {v1::RECORD_PENDING, "quota is granted; its Workload is being written", ""};
+  }
+  const quota::Wait wait = from_.quota.scheduler().WhyWaiting(from_.quota.IdOf(gang));
   if (gang.facts.waits_for_room &&
       (wait.code == quota::WaitCode::kNone || wait.code == quota::WaitCode::kNotPlaceable)) {
     return CapacityReason(gang, "; its quota is given back until there is room");
   }
+  const bool asks = from_.quota.Waits(gang) || wait.code != quota::WaitCode::kNone;
+  if (!asks) return {v1::RECORD_PENDING, "its Workload is being written", ""};
   return {CodeOf(wait.code), wait.message, wait.fix};
 }
 
@@ -262,6 +268,8 @@ Reason Report::RepairReason(const Gang& gang) const {
     replacements = gang.blocker.message;
   } else if (gang.unbound.empty()) {
     replacements = "no replacement exists yet";
+  } else if (from_.quota.UncountedOf(gang).size() == gang.unbound.size()) {
+    replacements = "replacements wait for quota";
   } else if (places.fixed.empty()) {
     replacements =
         "replacements wait for room: " + ShortfallText(places.shortfall) + SuspectText(gang);
@@ -312,7 +320,8 @@ std::string Report::SuspectText(const Gang& gang) const {
   std::string text;
   size_t shown = 0;
   for (const auto& [node, entry] : from_.suspects.nodes()) {
-    const SuspectNodes::Sighting* why = from_.suspects.WhyLeftOut(node, gang.key.ToString());
+    const cluster::SuspectNodes::Sighting* why =
+        from_.suspects.WhyLeftOut(node, gang.key.ToString());
     if (why == nullptr) continue;
     const cluster::NodeInfo* info = from_.snapshot.FindNode(node);
     if (info == nullptr || !info->UsableNow()) continue;
@@ -336,7 +345,7 @@ void Report::AddSuspects(const Gang& gang, Reason* reason) const {
   reason->code = v1::NODES_SUSPECT;
   reason->fix = fmt::format(
       "repair or delete the nodes, or, if they are whole, remove annotation {} from them",
-      kSuspectAnnotation);
+      cluster::kSuspectAnnotation);
 }
 
 }  // namespace muster::coscheduling

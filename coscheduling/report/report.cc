@@ -1,10 +1,10 @@
 #include "coscheduling/report/report.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "fmt/format.h"
+#include "kube/objects/names.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -41,20 +41,7 @@ bool SameCounts(const UpdatePodGroupStatus& want, const kube::PodGroup::Status& 
          want.succeeded == have.succeeded && want.failed == have.failed;
 }
 
-// "MEMBERS_MISSING" -> "MembersMissing": how conditions and events spell a code.
-std::string CodeText(v1::ReasonCode code) {
-  std::string out;
-  bool upper = true;
-  for (char c : v1::ReasonCode_Name(code)) {
-    if (c == '_') {
-      upper = true;
-      continue;
-    }
-    out.push_back(static_cast<char>(upper ? c : std::tolower(static_cast<unsigned char>(c))));
-    upper = false;
-  }
-  return out;
-}
+std::string CodeText(v1::ReasonCode code) { return kube::CamelCaseOf(v1::ReasonCode_Name(code)); }
 
 bool IsWarning(v1::GangState state, v1::ReasonCode code) {
   return state == v1::BACKING_OFF || state == v1::REPAIRING || state == v1::INFEASIBLE ||
@@ -63,12 +50,6 @@ bool IsWarning(v1::GangState state, v1::ReasonCode code) {
 }
 
 }  // namespace
-
-const Reason& Report::ReasonOf(const Gang& gang) const {
-  static const Reason kNone;
-  const auto it = parts_.find(gang.id);
-  return it == parts_.end() ? kNone : it->second.reason;
-}
 
 void Report::Observe(const cluster::Journal& journal) {
   using cluster::NodeChange;
@@ -106,6 +87,9 @@ void Report::Tell(const Gang& gang, v1::GangState before) {
     if (gang.state == v1::BOUND) NoteBindLatency(gang, &part);
   }
   Reason reason = FindReason(gang);
+  if (gang.not_honoured && reason.code != v1::MEMBER_NOT_SUPPORTED) {
+    reason.message += "; " + gang.not_honoured->ToString();
+  }
   if (!entered && reason == part.reason) return;
   const bool told = entered || reason.code != part.reason.code;
   part.reason = std::move(reason);
@@ -117,8 +101,11 @@ void Report::Emit(const Gang& gang, const Reason& reason) {
   notes_.push_back({gang.key, gang.state, reason.code, reason.message});
   const bool warning = IsWarning(gang.state, reason.code);
   const std::string code = CodeText(reason.code);
-  outbox_->Tell(EmitEvent{gang.key.is_pod ? "Pod" : "PodGroup", gang.key.name_space, gang.key.name,
-                          gang.uid(), warning, code, reason.message});
+  const kube::OwnerReference own = {"", gang.key.is_pod ? "Pod" : "PodGroup", gang.key.name,
+                                    gang.uid(), true};
+  const kube::OwnerReference& it = gang.unmade && gang.group == nullptr ? gang.derived->owner : own;
+  outbox_->Tell(EmitEvent{it.kind, gang.key.name_space, it.name, it.uid, warning, code,
+                          reason.message, it.api_version});
   // Where a user looks first is the pod. It is told what its gang waits for, once per reason.
   const bool waits = gang.state == v1::WAITING_FOR_MEMBERS || gang.state == v1::WAITING_FOR_QUOTA ||
                      gang.state == v1::PROVISIONING || gang.state == v1::BACKING_OFF ||
@@ -176,9 +163,8 @@ void Report::WriteStatus(const Gang& gang) {
   const std::string slot = "status/" + want.group.uid;  // before `want` is moved from
   const bool started = outbox_->Act(gang.id, slot, std::move(want),
                                     [this, id = gang.id](const absl::Status& status, absl::Time) {
-                                      const auto it = parts_.find(id);
-                                      if (it == parts_.end() || status.ok()) return;
-                                      it->second.status_digest.clear();
+                                      Part* known = status.ok() ? nullptr : parts_.Find(id);
+                                      if (known != nullptr) known->status_digest.clear();
                                     });
   if (!started) return;
   part.status_digest = std::move(digest);
@@ -216,11 +202,8 @@ void Report::Leave(const std::string& pod) {
 }
 
 void Report::Forget(GangId gang, const GangKey& key) {
-  const auto it = parts_.find(gang);
-  if (it != parts_.end()) {
-    Unshow(gang, &it->second);
-    parts_.erase(it);
-  }
+  if (Part* part = parts_.Find(gang)) Unshow(gang, part);
+  parts_.Forget(gang);
   changed_gangs_.insert(key);
 }
 

@@ -12,20 +12,20 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/container/node_hash_map.h"
 #include "cluster/journal.h"
 #include "cluster/snapshot.h"
+#include "cluster/suspect_nodes.h"
 #include "coscheduling/admission/quota_admission.h"
 #include "coscheduling/admission/records.h"
 #include "coscheduling/agenda.h"
 #include "coscheduling/commit/commit.h"
+#include "coscheduling/commit/job_starts.h"
 #include "coscheduling/commit/repair.h"
 #include "coscheduling/commit/restarts.h"
 #include "coscheduling/engine_options.h"
 #include "coscheduling/gangs/gangs.h"
 #include "coscheduling/outbox.h"
 #include "coscheduling/placement/placement.h"
-#include "coscheduling/placement/suspect_nodes.h"
 #include "coscheduling/provisioning/holds.h"
 #include "coscheduling/provisioning/placeability.h"
 #include "coscheduling/provisioning/provisioning.h"
@@ -46,13 +46,14 @@ struct ReportSources {
   const Records& records;
   const QuotaAdmission& quota;
   const Placement& placement;
-  const SuspectNodes& suspects;
+  const cluster::SuspectNodes& suspects;
   const Placeability& placeability;
   const Provisioning& provisioning;
   const NodeHolds& holds;
   const Commit& commit;
   const Repair& repair;
   const Restarts& restarts;
+  const JobStarts& job_starts;
 };
 
 class Report {
@@ -83,7 +84,7 @@ class Report {
   void RetractAnswers();
 
   // --- questions ---
-  const Reason& ReasonOf(const Gang& gang) const;
+  const Reason& ReasonOf(const Gang& gang) const { return parts_.Of(gang.id).reason; }
   // Why a gang waits for quota.
   Reason QuotaReason(const Gang& gang) const;
   void Describe(const Gang& gang, v1::Gang* out) const;
@@ -134,7 +135,7 @@ class Report {
   Outbox* outbox_;
 
   bool gating_active_ = false;
-  absl::node_hash_map<GangId, Part> parts_;
+  PerGang<Part> parts_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> shown_on_;  // by place
   absl::flat_hash_map<std::string, absl::Time> usable_since_;               // by node
   absl::flat_hash_map<std::string, FilterAnswer> answers_;                  // by pod

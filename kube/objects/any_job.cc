@@ -7,12 +7,15 @@
 #include <set>
 
 #include "fmt/format.h"
+#include "kube/objects/decode.h"
 
 namespace muster::kube {
 namespace {
 
 constexpr std::string_view kCronJob = "CronJob";
 
+// Of a PyTorchJob.
+constexpr std::string_view kMaster = "Master";
 // Of an MPIJob.
 constexpr std::string_view kLauncher = "Launcher";
 constexpr std::string_view kWorker = "Worker";
@@ -58,6 +61,39 @@ int64_t AtOnce(const JobSpec& spec) {
   return spec.completions ? std::min(spec.parallelism, *spec.completions) : spec.parallelism;
 }
 
+// A template that can't be read is a fault of the job, as its pods can't be counted.
+std::shared_ptr<const Pod> PodOf(const PodTemplate& made, const std::string& path, AnyJob* job) {
+  absl::StatusOr<Pod> pod = Decode<Pod>(made.json);
+  const std::string error = pod.ok() ? pod->spec_error : std::string(pod.status().message());
+  if (!error.empty() && job->fault.empty()) job->fault = fmt::format("{}: {}", path, error);
+  if (!pod.ok()) {
+    pod = Pod();
+    pod->spec = std::make_shared<const PodSpec>();
+  }
+  pod->meta.name_space = job->name_space;
+  return std::make_shared<const Pod>(*std::move(pod));
+}
+
+void AddPodSet(std::string name, int64_t count, const PodTemplate& made, std::string path,
+               AnyJob* job, int64_t over = 0) {
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::shared_ptr<const Pod> pod = job->suspended ? PodOf(made, path, job) : nullptr;
+  job->pod_sets.push_back(
+      {std::move(name), count, made.json, std::move(path), made.has_flavors, std::move(pod), over});
+}
+
+// In this order, whatever that of the object is.
+void AddPodSets(const std::vector<ReplicaType>& types, std::string_view field,
+                std::string_view first, AnyJob* job) {
+  for (const bool of_first : {true, false}) {
+    for (const ReplicaType& type : types) {
+      if ((type.name == first) != of_first) continue;
+      AddPodSet(type.name, type.replicas, type.pod_template,
+                fmt::format("/spec/{}/{}/template", field, type.name), job);
+    }
+  }
+}
+
 AnyJob Begin(std::string_view kind, const ObjectMeta& meta, const std::string& error) {
   AnyJob job;
   job.kind = kind;
@@ -99,6 +135,12 @@ AnyJob ToAnyJob(const Job& job) {
   any.finished = job.finished;
   const int64_t count = AtOnce(job.spec);
   any.parts.push_back({{}, job.meta.name, count, count, {{"", job.spec.scheduler_name}}});
+  any.has_start_time = job.has_start_time;
+  // Without completions all of its pods are over once one of them is.
+  const int64_t parallelism = job.spec.parallelism;
+  const int64_t left = std::max<int64_t>(0, job.spec.completions.value_or(parallelism) - job.over);
+  const int64_t over = parallelism > 1 && job.over > 0 ? std::max<int64_t>(0, count - left) : 0;
+  AddPodSet("main", count, job.spec.pod_template, "/spec/template", &any, over);
   return any;
 }
 
@@ -132,8 +174,14 @@ AnyJob ToAnyJob(const JobSet& set) {
     AnyJob::Part& part = any.parts[static_cast<size_t>(at - waits_for.begin())];
     part.replicated_jobs.push_back(job.name);
     part.schedulers.push_back({job.name, job.spec.scheduler_name});
-    AddProduct(job.replicas, AtOnce(job.spec), &part.at_once);
+    int64_t pods = 0;
+    AddProduct(job.replicas, AtOnce(job.spec), &pods);
+    AddProduct(pods, 1, &part.at_once);
     part.fewest = part.at_once;
+    const bool said = job.succeeded > 0 && job.succeeded <= job.replicas;
+    AddPodSet(job.name, pods, job.spec.pod_template,
+              fmt::format("/spec/replicatedJobs/{}/template/spec/template", any.pod_sets.size()),
+              &any, said ? job.succeeded * AtOnce(job.spec) : 0);
   }
   if (any.parts.size() == 1) any.parts.front().name = set.meta.name;
   return any;
@@ -154,6 +202,7 @@ AnyJob ToAnyJob(const PyTorchJob& job) {
   }
   if (job.min_available && *job.min_available > 0) part.fewest = *job.min_available;
   any.parts.push_back(std::move(part));
+  AddPodSets(job.replica_types, "pytorchReplicaSpecs", kMaster, &any);
   return any;
 }
 
@@ -179,6 +228,7 @@ AnyJob ToAnyJob(const MPIJob& job) {
     part.at_once += type.replicas;  // two types, each below 2^31
     part.schedulers.push_back({type.name, type.scheduler_name});
   }
+  AddPodSets(job.replica_types, "mpiReplicaSpecs", kLauncher, &any);
   first.fewest = first.at_once;
   later.fewest = later.at_once;
   if (job.min_available && *job.min_available > 0) {
@@ -198,7 +248,14 @@ AnyJob ToAnyJob(const RayCluster& cluster) {
   AnyJob::Part part;
   part.name = cluster.meta.name;
   for (const RayGroup& group : cluster.groups) {
-    AddProduct(group.replicas, group.hosts, &part.at_once);
+    int64_t pods = 0;
+    AddProduct(group.replicas, group.hosts, &pods);
+    AddProduct(pods, 1, &part.at_once);
+    const bool head = any.pod_sets.empty();
+    AddPodSet(group.name, pods, group.pod_template,
+              head ? "/spec/headGroupSpec/template"
+                   : fmt::format("/spec/workerGroupSpecs/{}/template", any.pod_sets.size() - 1),
+              &any);
     part.schedulers.push_back({group.name, group.scheduler_name});
   }
   part.fewest = part.at_once;

@@ -20,7 +20,9 @@
 //   StatefulSet  its replicas, if its podManagementPolicy is Parallel
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +31,7 @@
 #include "absl/time/time.h"
 #include "kube/objects/job.h"
 #include "kube/objects/meta.h"
+#include "kube/objects/pod.h"
 
 namespace muster::kube {
 
@@ -52,6 +55,24 @@ struct TemplateScheduler {
 };
 
 struct AnyJob {
+  // Equal pods that it makes, all stages of it, as Kueue tells them apart: of a Workload of its
+  // own (sigs.k8s.io/kueue v0.19.2 pkg/controller/jobs, PodSets of each).
+  struct PodSet {
+    std::string name;  // "main", or that of the replicated job, the replica type, the group
+    int64_t count = 0;
+    std::string pod_template;  // JSON
+    std::string path = {};     // of the template in the job: "/spec/template"
+    bool has_flavors = false;  // PodTemplate
+    // What the template makes, without a name; null unless the job is suspended.
+    std::shared_ptr<const Pod> pod = nullptr;
+    // Of them, those that have succeeded and aren't made anew: Kueue's reclaimable pods
+    // (pkg/controller/jobs/job/job_controller.go:217, jobset_controller.go:197).
+    int64_t over = 0;
+    bool operator==(const PodSet& other) const {
+      return name == other.name && count == other.count && path == other.path &&
+             pod_template == other.pod_template && over == other.over;
+    }
+  };
   // Replicated jobs of a JobSet, or replica types of an MPIJob, that exist at the same time; of the
   // other kinds, the one part there is.
   struct Part {
@@ -78,17 +99,28 @@ struct AnyJob {
   StringMap labels;
   StringMap annotations;
   std::vector<Part> parts;
+  std::vector<PodSet> pod_sets;  // none of a StatefulSet, and where another job makes the pods
   std::optional<int64_t> schedule_timeout_seconds;
   bool suspended = false;
   std::string no_suspend;  // why it can't be suspended, "can't be ..."; empty: it can
+  // A batch/v1 Job's status.startTime is set: before it is reset its template can't be changed
+  // (k8s.io/kubernetes v1.34 pkg/registry/batch/job/strategy.go).
+  bool has_start_time = false;
   bool going = false;      // it is being deleted
   bool finished = false;   // job.h
   std::string fault;       // the first field that can't be used, by name and value
   std::string one_by_one;  // why its pods never exist at the same time, with the field
   bool operator==(const AnyJob&) const = default;
 
+  // Its parts come one after the other, each of them whole.
+  bool HasStages() const {
+    const auto is_whole = [](const Part& part) { return part.fewest == part.at_once; };
+    return parts.size() > 1 && std::ranges::all_of(parts, is_whole);
+  }
   // It makes a pod anew in place of one that failed, sooner or later.
   bool GoesOn() const { return !suspended && !going && !finished; }
+  // It was resumed with what quota adds to its templates.
+  bool HasFlavors() const { return std::ranges::any_of(pod_sets, &PodSet::has_flavors); }
   std::string Title() const;  // "PyTorchJob team/x"
   NamespacedUid Key() const { return {name_space, uid}; }
   // The value of an annotation, or nullptr.

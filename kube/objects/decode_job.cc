@@ -1,3 +1,5 @@
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_split.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +9,7 @@
 
 #include "kube/objects/decode.h"
 #include "kube/objects/decode_parts.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::kube {
 namespace {
@@ -28,7 +31,8 @@ StringMap Only(const StringMap& all, std::initializer_list<std::string_view> pre
 ObjectMeta ReadJobMeta(const JsonValue& metadata) {
   ObjectMeta meta = ReadMeta(metadata);
   meta.labels = Only(meta.labels, {"kueue.x-k8s.io/", "jobset.sigs.k8s.io/replicatedjob-name"});
-  meta.annotations = Only(meta.annotations, {"muster.dev/"});
+  meta.annotations = Only(meta.annotations, {"muster.dev/", "kueue.x-k8s.io/job-min-parallelism",
+                                             "kueue.x-k8s.io/elastic-job"});
   meta.finalizers.clear();
   return meta;
 }
@@ -44,6 +48,11 @@ std::optional<int64_t> ReadCount(const JsonValue& value, JsonReader& reader) {
   return value.Int();
 }
 
+PodTemplate ReadTemplate(const JsonValue& pod_template) {
+  const JsonValue annotations = pod_template.Get("metadata").Get("annotations");
+  return {pod_template.Json(), annotations.Get(kWorkloadAnnotation).present()};
+}
+
 std::string SchedulerNameOf(const JsonValue& pod_template) {
   return pod_template.Get("spec").Get("schedulerName").String();
 }
@@ -57,6 +66,7 @@ JobSpec ReadJobSpec(const JsonValue& value, JsonReader& reader) {
   if (!value.Get("parallelism").present() && !spec.completions) spec.completions = 1;
   spec.suspend = value.Get("suspend").Bool();
   spec.scheduler_name = SchedulerNameOf(value.Get("template"));
+  spec.pod_template = ReadTemplate(value.Get("template"));
   return spec;
 }
 
@@ -76,7 +86,7 @@ std::vector<ReplicaType> ReadReplicaTypes(const JsonValue& specs, JsonReader& re
   std::vector<ReplicaType> types;
   specs.ForEachField([&](std::string_view name, const JsonValue& value) {
     types.push_back({std::string(name), ReadCount(value.Get("replicas"), reader).value_or(1),
-                     SchedulerNameOf(value.Get("template"))});
+                     SchedulerNameOf(value.Get("template")), ReadTemplate(value.Get("template"))});
   });
   return types;
 }
@@ -92,6 +102,7 @@ RayGroup ReadRayGroup(const JsonValue& value, JsonReader& reader) {
   group.replicas = value.Get("suspend").Bool() ? 0 : std::max(least, std::min(asked, most));
   group.hosts = ReadCount(value.Get("numOfHosts"), reader).value_or(1);
   group.scheduler_name = SchedulerNameOf(value.Get("template"));
+  group.pod_template = ReadTemplate(value.Get("template"));
   return group;
 }
 
@@ -123,6 +134,20 @@ absl::StatusOr<T> Finish(const JsonReader& reader, T object) {
 
 }  // namespace
 
+// How many indexes a text such as "0,3-7" names.
+int64_t CountIndexes(const std::string& text) {
+  int64_t count = 0;
+  for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> ends = absl::StrSplit(part, '-');
+    int64_t first = 0;
+    int64_t last = 0;
+    if (!absl::SimpleAtoi(ends.first, &first)) continue;
+    if (ends.second.empty() || !absl::SimpleAtoi(ends.second, &last)) last = first;
+    if (first >= 0 && first <= last && last <= kMaxInt32) count += last - first + 1;
+  }
+  return count;
+}
+
 template <>
 absl::StatusOr<Job> Decode<Job>(std::string_view json) {
   JsonReader reader(json);
@@ -130,6 +155,12 @@ absl::StatusOr<Job> Decode<Job>(std::string_view json) {
   Job job;
   job.meta = ReadJobMeta(root.Get("metadata"));
   job.spec = ReadJobSpec(root.Get("spec"), reader);
+  const JsonValue status = root.Get("status");
+  job.over = root.Get("spec").Get("completionMode").View() == "Indexed"
+                 ? CountIndexes(status.Get("completedIndexes").String()) +
+                       CountIndexes(status.Get("failedIndexes").String())
+                 : status.Get("succeeded").Int();
+  job.has_start_time = root.Get("status").Get("startTime").present();
   job.finished = IsFinished(root);
   return Finish(reader, std::move(job));
 }
@@ -156,6 +187,11 @@ absl::StatusOr<JobSet> Decode<JobSet>(std::string_view json) {
   set.meta = ReadJobMeta(root.Get("metadata"));
   spec.Get("replicatedJobs").ForEach([&](const JsonValue& value) {
     set.replicated_jobs.push_back(ReadReplicatedJob(value, reader));
+  });
+  root.Get("status").Get("replicatedJobsStatus").ForEach([&](const JsonValue& value) {
+    const auto job =
+        std::ranges::find(set.replicated_jobs, value.Get("name").String(), &ReplicatedJob::name);
+    if (job != set.replicated_jobs.end()) job->succeeded = value.Get("succeeded").Int();
   });
   set.in_order = spec.Get("startupPolicy").Get("startupPolicyOrder").View() == "InOrder";
   set.suspend = spec.Get("suspend").Bool();
@@ -221,8 +257,8 @@ absl::StatusOr<RayCluster> Decode<RayCluster>(std::string_view json) {
   const JsonValue spec = root.Get("spec");
   RayCluster cluster;
   cluster.meta = ReadJobMeta(root.Get("metadata"));
-  cluster.groups.push_back(
-      {"head", 1, 1, SchedulerNameOf(spec.Get("headGroupSpec").Get("template"))});
+  const JsonValue head = spec.Get("headGroupSpec").Get("template");
+  cluster.groups.push_back({"head", 1, 1, SchedulerNameOf(head), ReadTemplate(head)});
   spec.Get("workerGroupSpecs").ForEach([&](const JsonValue& group) {
     cluster.groups.push_back(ReadRayGroup(group, reader));
   });

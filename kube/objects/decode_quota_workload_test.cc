@@ -30,7 +30,9 @@ TEST(DecodeWorkload, SaysWhatItsJobAskedForAndWasGiven) {
         "containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}}}]},
     "status": {
       "admission": {"clusterQueue": "gpus", "podSetAssignments": [
-        {"name": "main", "flavors": {"nvidia.com/gpu": "first"}}]},
+        {"name": "main", "flavors": {"nvidia.com/gpu": "first"}},
+        {"name": "gone", "count": 2, "flavors": {"nvidia.com/gpu": "next"},
+         "resourceUsage": {"nvidia.com/gpu": "8"}}]},
       "conditions": [{"type": "QuotaReserved", "status": "True"},
                      {"type": "Evicted", "status": "False"}]}})");
   EXPECT_EQ(workload.error, "");
@@ -46,7 +48,13 @@ TEST(DecodeWorkload, SaysWhatItsJobAskedForAndWasGiven) {
   EXPECT_EQ(set.count, 4);
   EXPECT_TRUE(set.has_affinity && set.has_node_affinity);
   EXPECT_EQ(set.spec->affinity.required_node_terms->size(), 1u);
-  EXPECT_THAT(set.flavors, ElementsAre(Pair("nvidia.com/gpu", "first")));
+  ASSERT_EQ(workload.reserved_sets.size(), 2u);
+  EXPECT_EQ(workload.reserved_sets[0].count, 4);
+  EXPECT_THAT(workload.reserved_sets[0].flavors, ElementsAre(Pair("nvidia.com/gpu", "first")));
+  // Whoever may change the spec changes nothing of what is reserved.
+  EXPECT_EQ(workload.reserved_sets[1].name, "gone");
+  EXPECT_EQ(workload.reserved_sets[1].count, 2);
+  EXPECT_EQ(workload.reserved_sets[1].usage.Get("nvidia.com/gpu"), 8);
 }
 
 TEST(DecodeWorkload, OneThatSaysLittleIsActiveAndHasNothing) {

@@ -20,18 +20,29 @@
 
 namespace muster::kube {
 
+// The template of its pods.
+struct PodTemplate {
+  std::string json;
+  // What quota adds has been merged into it: it carries annotation kueue.x-k8s.io/workload.
+  bool has_flavors = false;
+};
+
 // spec of a batch/v1 Job, its own or a replicated job's template.
 struct JobSpec {
   int64_t parallelism = 1;
   std::optional<int64_t> completions;  // absent: as many as it takes
   bool suspend = false;
   std::string scheduler_name;  // of the pod template; empty: not said
+  PodTemplate pod_template;
 };
 
 // batch/v1 Job.
 struct Job {
   ObjectMeta meta;
   JobSpec spec;
+  // Completions that there are: pods that succeeded, or indexes that did or failed for good.
+  int64_t over = 0;
+  bool has_start_time = false;  // status.startTime
   bool finished = false;
   std::string error;
 };
@@ -49,6 +60,7 @@ struct ReplicatedJob {
   std::string name;
   int64_t replicas = 1;  // Jobs made from `spec`
   JobSpec spec;
+  int64_t succeeded = 0;                // of these Jobs
   std::vector<std::string> depends_on;  // "NAME/STATUS" of the replicated jobs it waits for
 };
 
@@ -67,6 +79,7 @@ struct ReplicaType {
   std::string name;  // "Master", "Worker", "Launcher"
   int64_t replicas = 1;
   std::string scheduler_name;
+  PodTemplate pod_template;
 };
 
 // kubeflow.org/v1 PyTorchJob.
@@ -111,6 +124,7 @@ struct RayGroup {
   int64_t replicas = 1;  // within its bounds; 0 of a group that is suspended
   int64_t hosts = 1;     // numOfHosts: pods of each replica
   std::string scheduler_name;
+  PodTemplate pod_template;
 };
 
 // ray.io/v1 RayCluster.

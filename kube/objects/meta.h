@@ -64,6 +64,19 @@ struct ObjectMeta {
   const std::string* Annotation(std::string_view key) const;
 };
 
+// An object as it was last seen. Writes carry uid (and, where said, resource_version) as
+// preconditions, so they never reach a successor of the same name.
+struct ObjectRef {
+  std::string name_space;
+  std::string name;
+  std::string uid;
+  std::string resource_version;
+};
+
+inline ObjectRef RefOf(const ObjectMeta& meta) {
+  return {meta.name_space, meta.name, meta.uid, meta.resource_version};
+}
+
 // True if `candidate` is strictly older than `current`. Resource versions of one API server are
 // decimal and ordered (KEP-5504); if either isn't decimal, nothing is ever called older.
 bool IsOlderVersion(std::string_view candidate, std::string_view current);

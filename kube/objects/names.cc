@@ -1,6 +1,7 @@
 #include "kube/objects/names.h"
 
 #include <algorithm>
+#include <cctype>
 
 namespace muster::kube {
 namespace {
@@ -44,5 +45,19 @@ bool IsQualifiedName(std::string_view text) {
 }
 
 bool IsLabelValue(std::string_view text) { return text.empty() || IsNamePart(text); }
+
+std::string CamelCaseOf(std::string_view enumerator) {
+  std::string out;
+  bool upper = true;
+  for (char c : enumerator) {
+    if (c == '_') {
+      upper = true;
+      continue;
+    }
+    out.push_back(static_cast<char>(upper ? c : std::tolower(static_cast<unsigned char>(c))));
+    upper = false;
+  }
+  return out;
+}
 
 }  // namespace muster::kube

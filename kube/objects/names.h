@@ -1,6 +1,7 @@
 // What names may look like (k8s.io/apimachinery/pkg/util/validation v0.34).
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace muster::kube {
@@ -10,6 +11,9 @@ bool IsDnsSubdomain(std::string_view text);  // labels joined by dots, at most 2
 // "name" or "prefix.domain/name": keys of labels and annotations, resources, finalizers, gates,
 // taints.
 bool IsQualifiedName(std::string_view text);
+// "MEMBERS_MISSING" -> "MembersMissing": an enumerator as reasons of conditions and events are
+// spelled.
+std::string CamelCaseOf(std::string_view enumerator);
 // At most 63; empty is a value too.
 bool IsLabelValue(std::string_view text);
 

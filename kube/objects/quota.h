@@ -12,12 +12,19 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kube/objects/meta.h"
+#include "kube/objects/node.h"
 #include "kube/objects/pod.h"
+#include "kube/objects/resource_list.h"
 
 namespace muster::kube {
+
+// Of Kueue: on a Workload until the last pod of its job is gone, on a ClusterQueue and a
+// ResourceFlavor while somebody uses them.
+inline constexpr std::string_view kInUseFinalizer = "kueue.x-k8s.io/resource-in-use";
 
 struct ResourceFlavor {
   ObjectMeta meta;
@@ -119,25 +126,41 @@ struct WorkloadPriorityClass {
   std::string error;
 };
 
-// What a job waits for in Kueue, and what it was given. Its controller is the job.
+// What a job, a PodGroup or a pod waits for, and what it was given. Its controller is that object.
 struct Workload {
   struct PodSet {
     std::string name;
     int64_t count = 0;
     // Never null; of the template as the job's user wrote it, without what flavors add.
     std::shared_ptr<const PodSpec> spec;
+    // Of the template what admission adds to, JSON: labels, annotations, nodeSelector,
+    // tolerations; null where it has none.
+    std::string original = {};
     // Whether the template has these at all.
     bool has_affinity = false;
     bool has_node_affinity = false;
-    std::map<std::string, std::string> flavors = {};  // by resource; empty: nothing reserved
+  };
+  // What was reserved for a pod set, as the status says, whatever became of the spec.
+  struct Reserved {
+    std::string name;
+    int64_t count = 0;
+    std::map<std::string, std::string> flavors = {};  // by resource
+    ResourceList usage = {};                          // of all its pods
   };
   ObjectMeta meta;
   bool has_annotations = false;  // meta may lack some
   bool active = true;            // false: Kueue evicts it and doesn't queue it again
   std::string queue;             // LocalQueue of its namespace
+  int64_t priority = 0;
+  std::optional<int64_t> max_seconds;   // spec.maximumExecutionTimeSeconds
+  std::optional<int64_t> past_seconds;  // status.accumulatedPastExecutionTimeSeconds
   std::vector<PodSet> pod_sets;
-  bool reserved = false;  // condition QuotaReserved
-  bool evicted = false;   // condition Evicted: its job is being suspended, or was and waits again
+  std::map<std::string, int64_t> reclaimable;  // pods that need nothing any more, by pod set
+  std::string cluster_queue;                   // that it was reserved in
+  std::vector<Reserved> reserved_sets;
+  std::map<std::string, Condition> conditions;  // by type
+  bool reserved = false;                        // condition QuotaReserved
+  bool evicted = false;  // condition Evicted: its job is being suspended, or was and waits again
   bool finished = false;
   std::string error;
 };

@@ -22,5 +22,9 @@ inline constexpr char kPodGroupLabel[] = "scheduling.x-k8s.io/pod-group";
 // sigs.k8s.io/kueue v0.15.2: pkg/controller/constants and pkg/controller/jobs/pod/constants
 inline constexpr char kQueueLabel[] = "kueue.x-k8s.io/queue-name";
 inline constexpr char kKueueGroupLabel[] = "kueue.x-k8s.io/pod-group-name";
+// On the pod template of a job that was resumed, and so on its pods (v0.19.2 pkg/controller/
+// jobframework/reconciler.go startJob): which pod set they are, of which Workload.
+inline constexpr char kPodSetLabel[] = "kueue.x-k8s.io/podset";
+inline constexpr char kWorkloadAnnotation[] = "kueue.x-k8s.io/workload";
 
 }  // namespace muster::kube

@@ -15,6 +15,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kItemsPerRead = 1024;
+constexpr const char* kForever = "315360000";  // ten years
 
 std::string KeyOf(const Json& object) {
   const Json& metadata = object.at("metadata");
@@ -122,8 +123,8 @@ std::string NodePoolPath(std::string_view name) {
   return fmt::format("/apis/karpenter.sh/v1/nodepools/{}", name);
 }
 
-WatchFollower::WatchFollower(embedded::ApiServer* server, std::string collection_path)
-    : server_(server), path_(std::move(collection_path)) {
+WatchFollower::WatchFollower(embedded::ApiServer* server, std::string collection_path, bool forever)
+    : server_(server), path_(std::move(collection_path)), forever_(forever) {
   Open();
 }
 
@@ -136,6 +137,7 @@ void WatchFollower::Open() {
                    {"sendInitialEvents", "true"},
                    {"resourceVersionMatch", "NotOlderThan"},
                    {"allowWatchBookmarks", "true"}};
+  if (forever_) request.query.emplace_back("timeoutSeconds", kForever);
   session_ = server_->Watch(request).session;
   if (session_ != nullptr) unconfirmed_ = keys_;
 }

@@ -82,7 +82,9 @@ class WatchFollower {
     embedded::ObjectPtr object;  // null: deleted
   };
 
-  WatchFollower(embedded::ApiServer* server, std::string collection_path);
+  // `forever`: it isn't ended by the server, which draws no time for that: whoever follows what is
+  // to be told, and no more, changes nothing of what is drawn.
+  WatchFollower(embedded::ApiServer* server, std::string collection_path, bool forever);
   ~WatchFollower();
   WatchFollower(WatchFollower&&) = default;
 
@@ -95,6 +97,7 @@ class WatchFollower {
 
   embedded::ApiServer* server_;
   std::string path_;
+  bool forever_;
   std::unique_ptr<embedded::WatchSession> session_;
   std::set<std::string> keys_;
   // Keys known from before the watch was opened again that it hasn't shown yet.
@@ -115,8 +118,8 @@ class ObjectCache {
   using OnChange =
       std::function<void(const std::string& key, const Entry* before, const Entry* now)>;
 
-  ObjectCache(embedded::ApiServer* server, std::string collection_path)
-      : follower_(server, std::move(collection_path)) {}
+  ObjectCache(embedded::ApiServer* server, std::string collection_path, bool forever = false)
+      : follower_(server, std::move(collection_path), forever) {}
 
   // Takes in what has arrived, in order. True if anything did.
   bool Sync(const OnChange& on_change) {

@@ -123,7 +123,7 @@ void HistoryRun::Decide() {
   for (const auto& [id, all] : victims) {
     for (const Victim& victim : all) known_.at(victim.id).state = State::kEvicting;
   }
-  for (const std::string& id : scheduler_.ToDrain()) known_.at(id).state = State::kEvicting;
+  for (const auto& [id, why] : scheduler_.ToDrain()) known_.at(id).state = State::kEvicting;
 }
 
 json HistoryRun::States() const {

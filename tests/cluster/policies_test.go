@@ -232,7 +232,7 @@ spec: {nodeSelector: {none: none}, containers: [{name: c, image: i}]}
 		{merge("pod/other", `{"metadata":{"annotations":{"muster.dev/wake":"1"}}}`), "spec.schedulerName"},
 		{"delete pod/other --wait=false", "never deletes"},
 		{merge("job/job", `{"spec":{"parallelism":0}}`), "spec: Muster's account"},
-		{merge("job/job", `{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`), "spec: Muster's account"},
+		{merge("job/job", `{"spec":{"template":{"spec":{"schedulingGates":[{"name":"a.b/c"}]}}}}`), "spec: Muster's account"},
 		{merge("job/job", `{"metadata":{"annotations":{"mine":"b"}}}`), "metadata.annotations"},
 		{merge("podgroup/group", `{"metadata":{"annotations":{"mine":"b"}}}`), "metadata.annotations"},
 		{merge("podgroup/group", `{"metadata":{"labels":{"muster.dev/derived":"false"}}}`), "metadata"},
@@ -247,18 +247,23 @@ spec: {nodeSelector: {none: none}, containers: [{name: c, image: i}]}
 		{merge("pod/gated", `{"spec":{"nodeSelector":{"a":"b"}}}`), ""},
 		{merge("pod/gated", `{"spec":{"schedulingGates":null}}`), ""},
 		{merge("podgroup/group", `{"metadata":{"annotations":{"muster.dev/admission":"{}"}},"spec":{"minMember":2}}`), ""},
-		{merge("job/job", `{"metadata":{"annotations":{"muster.dev/flavors-tried":"{}"}},"spec":{"suspend":false}}`), ""},
+		{merge("job/job", `{"metadata":{"annotations":{"muster.dev/flavors-tried":"{}"}},"spec":{"suspend":false,"template":{"metadata":{"labels":{"a":"b"}},"spec":{"nodeSelector":{"a":"b"}}}}}`), ""},
 		{merge("node/"+node, `{"metadata":{"annotations":{"muster.dev/holds":"{}","karpenter.sh/do-not-disrupt":"true"}},"spec":{"taints":[{"key":"muster.dev/suspect","effect":"NoSchedule"}]}}`), ""},
 		{merge("node/"+node, `{"metadata":{"annotations":{"muster.dev/holds":null,"karpenter.sh/do-not-disrupt":null}},"spec":{"taints":null}}`), ""},
 	} {
 		one.run(t, shared.KubectlAsMuster, in)
 	}
-	// Of a pod's status only what scheduling has to say. kubectl would read it first, and may not.
+	// kubectl would read a status first, and may not.
 	muster, err := kubernetes.NewForConfig(&rest.Config{
 		Host: shared.URL(), BearerToken: shared.Token("admin"), TLSClientConfig: rest.TLSClientConfig{CAData: shared.Authority()},
 		Impersonate: rest.ImpersonationConfig{UserName: plane.ServiceAccount},
 	})
 	c.must(err)
+	_, err = muster.BatchV1().Jobs(c.Namespace).Patch(c.Context(), "job", types.MergePatchType, []byte(`{"status":{"active":2}}`), metav1.PatchOptions{}, "status")
+	if err == nil || !strings.Contains(err.Error(), "status: Muster's account") {
+		t.Errorf("status patch of a job: %v", err)
+	}
+	// Of a pod's only what scheduling has to say.
 	for patch, refused := range map[string]bool{
 		`{"status":{"phase":"Failed"}}`:                                                                   true,
 		`{"metadata":{"annotations":{"muster.dev/wake":"2"}}}`:                                            true,

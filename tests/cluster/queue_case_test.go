@@ -224,50 +224,27 @@ func (c *Case) prioritizedGang(name string, size, gpus int, priorityClass string
 	return g
 }
 
-// record is the gang's present one.
-func (g *Gang) record() admissionRecord {
-	g.Helper()
-	var record admissionRecord
-	if group := g.podGroup(); group != nil {
-		var err error
-		record, err = recordOf(group)
-		g.must(err)
-	}
-	return record
-}
-
 // podGroup is the gang's present one, nil if there is none.
 func (g *Gang) podGroup() (group *unstructured.Unstructured) {
 	shared.Timeline.Look(func(state *timeline.State) { group = state.PodGroups[g.Namespace+"/"+g.Name] })
 	return group
 }
 
-// awaitAdmitted returns when the record was seen that gives the gang quota.
+// awaitAdmitted returns when the Workload was seen that gives the gang quota.
 func (g *Gang) awaitAdmitted(patience time.Duration) time.Time {
 	g.Helper()
 	g.must(shared.Timeline.Await(patience, func(state *timeline.State) string {
-		group := state.PodGroups[g.Namespace+"/"+g.Name]
-		if group == nil {
-			return "PodGroup " + g.Name + " doesn't exist"
-		}
-		record, err := recordOf(group)
-		if err != nil {
-			return err.Error()
-		}
-		if len(record.gpus()) == 0 {
-			return "gang " + g.Name + " has no quota: " + group.GetAnnotations()[gate]
+		if w := g.workloadIn(state.Workloads); w == nil || !w.reserved() {
+			return fmt.Sprintf("gang %s has no quota: %+v", g.Name, w)
 		}
 		return ""
 	}))
-	events := shared.Timeline.Events(func(event timeline.Event) bool {
-		group, ok := event.Object.(*unstructured.Unstructured)
-		if !ok || group.GetKind() != "PodGroup" || timeline.Key(group) != g.Namespace+"/"+g.Name {
-			return false
+	for _, event := range g.workloadHistory() {
+		if readWorkload(event.Object).reserved() {
+			return event.At
 		}
-		record, err := recordOf(group)
-		return err == nil && len(record.gpus()) > 0
-	})
-	return events[0].At
+	}
+	panic("what was seen just now is no part of the record")
 }
 
 // succeed ends the gang's pods as a kubelet does when their work is done.

@@ -16,6 +16,7 @@ const queueDefinitions = "../../deploy/crds/kueue"
 func installQueueDefinitions(t *testing.T, arguments ...string) {
 	t.Helper()
 	t.Cleanup(func() {
+		removeQueues(t)
 		if output, err := shared.Kubectl("delete", "--kustomize="+queueDefinitions, "--ignore-not-found", "--timeout=60s"); err != nil {
 			t.Error(err, output)
 		}
@@ -25,6 +26,21 @@ func installQueueDefinitions(t *testing.T, arguments ...string) {
 		"localqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io",
 		"workloads.kueue.x-k8s.io"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// removeQueues takes away what keeps queues and flavors of which no Muster that runs says that they
+// aren't in use any more.
+func removeQueues(t *testing.T) {
+	t.Helper()
+	for _, kind := range []string{"clusterqueues.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"} {
+		// Of what is being deleted no finalizer can be added again.
+		_, _ = shared.Kubectl("delete", kind, "--all", "--wait=false")
+		left, _ := shared.Kubectl("get", kind, "--output=name")
+		for _, name := range strings.Fields(left) {
+			// Gone meanwhile, perhaps.
+			_, _ = shared.Kubectl("patch", name, "--type=merge", `--patch={"metadata":{"finalizers":null}}`)
+		}
 	}
 }
 

@@ -19,10 +19,10 @@ import (
 )
 
 // Killed at any moment while 20 gangs want quota for 6 and make room for each
-// other, Muster's next start counts what the records say, gives nobody more than
+// other, Muster's next start counts what the Workloads say, gives nobody more than
 // there is, leaves everybody's place in line, and remembers which flavors a gang
 // gave up on.
-func TestKilledAtARandomMomentQuotaIsTheSumOfTheRecords(t *testing.T) {
+func TestKilledAtARandomMomentQuotaIsTheSumOfTheWorkloads(t *testing.T) {
 	random, seed := randomSource(t)
 	const gangs, size = 20, 2
 	for round := range pick(2, 30) {
@@ -47,7 +47,7 @@ func TestKilledAtARandomMomentQuotaIsTheSumOfTheRecords(t *testing.T) {
 				time.Sleep(life)
 				shared.Muster.Kill()
 				w.set(true)
-				t.Logf("seed %d: killed after %v; the records hold %s, %d gangs were whole once, %d in line",
+				t.Logf("seed %d: killed after %v; the Workloads hold %s, %d gangs were whole once, %d in line",
 					seed, life.Round(time.Millisecond), c.recounted(), w.whole(), len(w.lastLine()))
 				time.Sleep(pause)
 				restarted <- errors.Join(shared.Muster.Start(plane.Launch{}), c.checkRecount(nominal), c.checkLineKept(w.lastLine()))
@@ -59,10 +59,15 @@ func TestKilledAtARandomMomentQuotaIsTheSumOfTheRecords(t *testing.T) {
 			}
 			c.must(<-restarted)
 			c.must(<-over)
-			if again := c.recounted(); again.String() != "{}" {
-				t.Errorf("all gangs are gone and the records hold %s", again)
+			if err := shared.Timeline.Await(5*time.Second, func(state *timeline.State) string {
+				if again := recount(state.Workloads, c.Namespace); again.String() != "{}" {
+					return "all gangs are gone and the Workloads hold " + again.String()
+				}
+				return ""
+			}); err != nil {
+				t.Error(err)
 			}
-			t.Logf("all %d gangs were whole once; the records held at most %s", gangs, c.checkNeverAbove(nominal))
+			t.Logf("all %d gangs were whole once; the Workloads held at most %s", gangs, c.checkNeverAbove(nominal))
 			exhausted.checkTriedKept()
 		})
 		if t.Failed() {
@@ -193,20 +198,15 @@ func (w *turnover) lastLine() []string {
 	return w.line
 }
 
-// recounted is what the records hold now.
+// recounted is what the Workloads hold now.
 func (c *Case) recounted() usage {
 	var sum usage
-	shared.Timeline.Look(func(state *timeline.State) {
-		var err error
-		if sum, err = recount(state, c.Namespace); err != nil {
-			c.Error(err)
-		}
-	})
+	shared.Timeline.Look(func(state *timeline.State) { sum = recount(state.Workloads, c.Namespace) })
 	return sum
 }
 
 // checkRecount compares what Muster counts, right after it said that it is ready,
-// with what the records hold. Both may change between the two looks.
+// with what the Workloads hold. Both may change between the two looks.
 func (c *Case) checkRecount(nominal usage) error {
 	begin, looks, above := time.Now(), 0, ""
 	err := c.awaitQueue(3*time.Second, func(queue queueAnswer) string {
@@ -217,11 +217,11 @@ func (c *Case) checkRecount(nominal usage) error {
 			}
 		}
 		if sum := c.recounted(); sum.String() != queue.reserved.String() {
-			return fmt.Sprintf("/v1/queues has %s reserved, the records hold %s", queue.reserved, sum)
+			return fmt.Sprintf("/v1/queues has %s reserved, the Workloads hold %s", queue.reserved, sum)
 		}
 		return ""
 	})
-	c.Logf("Muster's count was the records' %v after it was ready, at look %d", time.Since(begin).Round(time.Millisecond), looks)
+	c.Logf("Muster's count was the Workloads' %v after it was ready, at look %d", time.Since(begin).Round(time.Millisecond), looks)
 	if above != "" {
 		err = errors.Join(err, errors.New(above))
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -222,19 +223,24 @@ func (r *preemptionRound) question(urgent *Gang) oracleCase {
 	}
 	workload := func(g *Gang, setup gangSetup) oracleWorkload {
 		group := g.podGroup()
+		uid := group.GetUID() // it has no Workload before it has members
+		if w := g.workload(); w != nil {
+			uid = w.UID
+		}
 		return oracleWorkload{
-			UID: group.GetUID(), Name: g.Name, ClusterQueue: queueName(r.Namespace, setup.queue),
+			UID: uid, Name: g.Name, ClusterQueue: queueName(r.Namespace, setup.queue),
 			Priority: setup.priority, CreatedAt: group.GetCreationTimestamp().Time,
 		}
 	}
 	for i, g := range r.running {
 		admitted := workload(g, r.setup.running[i])
-		quota := g.record().Quota
-		admitted.ClusterQueue, admitted.ReservedAt = quota.ClusterQueue, &quota.ReservedAt
-		for _, set := range quota.PodSets {
+		held := g.workload()
+		reservedAt := held.reservedAt()
+		admitted.ClusterQueue, admitted.ReservedAt = held.Status.Admission.ClusterQueue, &reservedAt
+		for _, set := range held.Status.Admission.PodSets {
 			one := oraclePodSet{Name: set.Name, Count: set.Count, Flavors: set.Flavors, Requests: map[corev1.ResourceName]int64{}}
 			for resource, amount := range set.Usage {
-				one.Requests[corev1.ResourceName(resource)] = amount / set.Count
+				one.Requests[corev1.ResourceName(resource)] = amount.Value() / set.Count
 			}
 			admitted.PodSets = append(admitted.PodSets, one)
 		}
@@ -282,7 +288,7 @@ func (r *preemptionRound) check(urgent *Gang, verdict verdict) (outcome string) 
 		})
 	} else {
 		urgent.AwaitBound(30 * time.Second)
-		if got, want := urgent.record().Quota.PodSets[0].Flavors, verdict.PodSets[0].Flavors; !maps.Equal(got, want) {
+		if got, want := urgent.workload().Status.Admission.PodSets[0].Flavors, verdict.PodSets[0].Flavors; !maps.Equal(got, want) {
 			r.Errorf("gang urgent runs on %v, want %v", got, want)
 		}
 	}
@@ -290,7 +296,7 @@ func (r *preemptionRound) check(urgent *Gang, verdict verdict) (outcome string) 
 
 	var displaced []string
 	for _, g := range r.running {
-		if victims[g.podGroup().GetUID()] {
+		if victims[g.workload().UID] {
 			displaced = append(displaced, g.Name)
 			g.checkGoneWhole(urgent)
 		} else {
@@ -369,7 +375,7 @@ func (g *Gang) present() []*corev1.Pod {
 	return pods
 }
 
-// checkEvictedFor sees that the record named the eviction and its reason, and
+// checkEvictedFor sees that the Workload named the eviction and its reason, and
 // that each member went through the API for evictions.
 func (g *Gang) checkEvictedFor(other *Gang) {
 	g.Helper()
@@ -377,14 +383,12 @@ func (g *Gang) checkEvictedFor(other *Gang) {
 		g.Errorf("%d of %d members of gang %s have condition DisruptionTarget", len(moments), len(g.Members), g.Name)
 	}
 	why := ""
-	for _, event := range g.groupVersions() {
-		record, err := recordOf(event)
-		g.must(err)
-		if record.Eviction != nil {
-			why = record.Eviction.Why
+	for _, event := range g.workloadHistory() {
+		if evicted := meta.FindStatusCondition(readWorkload(event.Object).Status.Conditions, "Evicted"); evicted != nil && evicted.Status == metav1.ConditionTrue {
+			why = evicted.Message
 		}
 	}
 	if !strings.Contains(why, other.Namespace+"/"+other.Name) {
-		g.Errorf("gang %s was evicted and its record gave the reason %q, which doesn't name %s", g.Name, why, other.Name)
+		g.Errorf("gang %s was evicted and its Workload gave the reason %q, which doesn't name %s", g.Name, why, other.Name)
 	}
 }

@@ -70,11 +70,11 @@ func TestWorkshopQuotaRunsEightGangsOnOneFlavorFourOnTheOtherAndTheThirteenthWai
 	later.checkAdmittedAfter("deleted", gone.Delete, gone, func(state *timeline.State) bool { return len(gone.pods(state)) == 0 })
 	later.AwaitOnPool("gpu-efa", time.Minute)
 	c.awaitStatus(int64(len(gangs)-1), 0, full)
-	t.Logf("the records held at most %s", c.checkNeverAbove(nominal))
+	t.Logf("the Workloads held at most %s", c.checkNeverAbove(nominal))
 }
 
 // awaitAllButOne waits until all gangs but one are bound, and returns them by the
-// flavor that their record names. Whoever is left out must stay so.
+// flavor that their Workload names. Whoever is left out must stay so.
 func (c *Case) awaitAllButOne(gangs []*Gang, patience time.Duration) (byFlavor map[string][]*Gang, last *Gang) {
 	c.Helper()
 	c.must(shared.Timeline.Await(patience, func(state *timeline.State) string {
@@ -96,13 +96,13 @@ func (c *Case) awaitAllButOne(gangs []*Gang, patience time.Duration) (byFlavor m
 		if g == last {
 			continue
 		}
-		held := g.record().gpus()
+		held := g.workload().gpus()
 		if len(held) != 1 {
-			c.Errorf("the record of gang %s names %d flavors: %s", g.Name, len(held), held)
+			c.Errorf("the Workload of gang %s names %d flavors: %s", g.Name, len(held), held)
 		}
 		for flavor, amount := range held {
 			if amount != 8 {
-				c.Errorf("the record of gang %s holds %d GPUs, want 8", g.Name, amount)
+				c.Errorf("the Workload of gang %s holds %d GPUs, want 8", g.Name, amount)
 			}
 			byFlavor[flavor] = append(byFlavor[flavor], g)
 		}
@@ -131,8 +131,8 @@ func (g *Gang) checkWaitsForQuota(words ...string) {
 	if ungated := g.Moments(func(pod *corev1.Pod) bool { return !gated(pod) }); len(ungated) > 0 {
 		g.Errorf("%d members of gang %s, which has no quota, lost their gate", len(ungated), g.Name)
 	}
-	if held := g.record().gpus(); len(held) > 0 {
-		g.Errorf("gang %s waits and its record holds %s", g.Name, held)
+	if held := g.workload().gpus(); len(held) > 0 {
+		g.Errorf("gang %s waits and its Workload holds %s", g.Name, held)
 	}
 }
 
@@ -150,7 +150,7 @@ func (c *Case) checkClaims(want map[string]int) {
 }
 
 // checkAdmittedAfter ends another gang and measures, from the moment at which the
-// last of that is seen, until this gang's record is.
+// last of that is seen, until this gang's Workload has quota.
 func (g *Gang) checkAdmittedAfter(what string, end func(), other *Gang, over func(*timeline.State) bool) {
 	g.Helper()
 	end()
@@ -178,7 +178,7 @@ func (g *Gang) checkAdmittedAfter(what string, end func(), other *Gang, over fun
 }
 
 // A gang whose pods are all gone holds nothing any more, although its PodGroup and
-// its record outlive them: when its pods come back, its old quota may be another's.
+// its Workload outlive them: when its pods come back, its old quota may be another's.
 func TestGangThatComesBackWaitsForQuotaAnew(t *testing.T) {
 	c := newQuotaCase(t, "return")
 	nominal := usage{"nvidia": 4, "nvidia-efa": 0}

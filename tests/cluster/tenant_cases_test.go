@@ -20,11 +20,6 @@ type hole struct {
 // knownHoles are the cases that fail today. One that doesn't fail any more fails the suite until it is
 // taken out here.
 var knownHoles = map[string]hole{
-	// Quota's record counts pods that it knows.
-	"running pods go over to a gang that waits":                                   {"a bound pod that joins another gang isn't in its record", true},
-	"a Job's pods are deleted and end only when they like, while it makes others": {terminatingIsFree, true},
-	"a Job is suspended and resumed while its pods end only when they like":       {terminatingIsFree, true},
-
 	// What runs without Muster's admission isn't counted yet against its namespace.
 	"a pod of nobody's names its node and takes GPUs before": {foreignIsFree, true},
 	"a pod of the default scheduler takes GPUs before":       {foreignIsFree, true},
@@ -35,8 +30,7 @@ var knownHoles = map[string]hole{
 }
 
 const (
-	terminatingIsFree = "pods that are being deleted aren't counted beside those made in their place"
-	foreignIsFree     = "pods that Muster didn't admit aren't counted"
+	foreignIsFree = "pods that Muster didn't admit aren't counted"
 )
 
 // What a forged record of quota says; the pod set is that of the gang's own members.

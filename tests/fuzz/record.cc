@@ -6,13 +6,13 @@
 #include <optional>
 #include <string>
 
-#include "coscheduling/provisioning/holds.h"
+#include "kube/objects/node_holds.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
 namespace {
 
-using coscheduling::Holds;
+using kube::Holds;
 
 void CheckRecord(std::string_view input) {
   const auto record = coscheduling::DecodeRecord(input);
@@ -28,17 +28,17 @@ void CheckRecord(std::string_view input) {
 }
 
 void CheckHolds(std::string_view input) {
-  kube::StringMap annotations = {{std::string(coscheduling::kHoldsAnnotation), std::string(input)}};
-  const Holds holds = coscheduling::ReadHolds(annotations);
-  for (const auto& [key, value] : coscheduling::ChangeHolds(annotations, holds)) {
+  kube::StringMap annotations = {{std::string(kube::kHoldsAnnotation), std::string(input)}};
+  const Holds holds = kube::ReadHolds(annotations);
+  for (const auto& [key, value] : kube::ChangeHolds(annotations, holds)) {
     if (value) {
       annotations.insert_or_assign(key, *value);
     } else {
       annotations.erase(key);
     }
   }
-  Require(coscheduling::ChangeHolds(annotations, holds).empty(), "holds are written once");
-  Require(coscheduling::ReadHolds(annotations).size() == holds.size(), "no hold is lost");
+  Require(kube::ChangeHolds(annotations, holds).empty(), "holds are written once");
+  Require(kube::ReadHolds(annotations).size() == holds.size(), "no hold is lost");
 }
 
 }  // namespace

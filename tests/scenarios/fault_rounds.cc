@@ -246,8 +246,12 @@ class RoundDraw {
         return fmt::format(
             R"({{"apiVersion":"jobset.x-k8s.io/v1alpha2","kind":"JobSet",
                 "metadata":{{"name":"{}","namespace":"default"}},"spec":{{"replicatedJobs":[
-                {{"name":"w","replicas":1,"template":{{"spec":{}}}}}]}}}})",
-            name, job);
+                {{"name":"w","replicas":1,"template":{{"spec":{}}}}}{}]}}}})",
+            name, job,
+            draw_.Chance(50) ? ""
+                             : fmt::format(R"(,{{"name":"x","replicas":1,
+                "dependsOn":[{{"name":"w","status":"Ready"}}],"template":{{"spec":{}}}}})",
+                                           job));
       default:
         jobs_.push_back("pytorchjob/" + name);
         return fmt::format(

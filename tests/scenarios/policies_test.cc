@@ -95,7 +95,7 @@ const std::vector<Mix>& Mixes() {
 #ifndef MUSTER_SANITIZED
       // Few of its gangs say nothing: most of what is wasted is wasted on few.
       {"evenings", absl::Hours(7), absl::Hours(30), 90, 105, 80, 50, 1, 4, false},
-      {"evenings", absl::Hours(7), absl::Hours(30), 75, 80, 50, 40, 1, 3, false, true},
+      {"evenings", absl::Hours(7), absl::Hours(30), 78, 82, 50, 40, 1, 3, false, true},
 #endif
   };
   return *mixes;

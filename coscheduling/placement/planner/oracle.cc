@@ -73,7 +73,7 @@ struct Oracle::Explorer {
       if (cluster::HostPortsConflict(*pod.spec, *other.pod->spec)) return false;
     }
     return std::none_of(on_node[n].begin(), on_node[n].end(), [&](const Pod* other) {
-      return cluster::HostPortsConflict(*pod.spec, *other->spec);
+      return cluster::MembersClash(*pod.spec, *other->spec);
     });
   }
 

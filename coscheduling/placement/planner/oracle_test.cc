@@ -147,7 +147,10 @@ class RandomWorld {
     if (options_.constraints) {
       if (dice_.OneIn(2)) spec.tolerations.push_back({"team", true, "", std::nullopt});
       if (dice_.OneIn(5)) spec.node_selector["pool"] = "x";
-      if (dice_.OneIn(8)) spec.host_ports = {{"", "TCP", dice_.Of({80, 81})}};
+      if (dice_.OneIn(8)) {
+        spec.uses_resource_claims = !dice_.OneIn(2);
+        if (!spec.uses_resource_claims) spec.host_ports = {{"", "TCP", 80}};
+      }
       if (dice_.OneIn(8)) {
         spec.affinity.required_node_terms.emplace().push_back(
             {{{kube::kZoneLabel, kube::SelectorOperator::kIn, {"a", "b"}}}, {}});

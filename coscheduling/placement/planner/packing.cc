@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "cluster/placing_order.h"
 #include "coscheduling/placement/planner/fill.h"
-#include "coscheduling/placement/planner/order.h"
 #include "coscheduling/placement/planner/solution.h"
 
 namespace muster::coscheduling::planner {
@@ -362,14 +362,14 @@ class Packing {
 
   // Keeps to what PlaceInOrder can do, so that FirstBroken comes to the same verdict.
   Slots InValidOrder(Slots slots) {
-    std::vector<Placement> placements;
+    std::vector<cluster::Placing> placements;
     std::vector<size_t> slot_of;
     for (size_t s = 0; s < slots.size(); ++s) {
       placements.insert(placements.end(), slots[s].count,
                         {problem_.classes[slots[s].member_class].kind, slots[s].node});
       slot_of.insert(slot_of.end(), slots[s].count, s);
     }
-    Ordering ordering = PlaceInOrder(placements, &*relations_);
+    cluster::PlacingOrder ordering = cluster::PlaceInOrder(placements, &*relations_);
     for (size_t i : ordering.placed) relations_->Remove(placements[i].kind, placements[i].node);
     for (size_t refused : ordering.refused) --slots[slot_of[refused]].count;
     std::erase_if(slots, [](const Slot& slot) { return slot.count == 0; });

@@ -188,6 +188,17 @@ PLAN_TABLE(Packing,
                       world.AddMembers("w", 2, spec);
                     },
                     "n2 n3"},
+           PlanCase{
+               "members with resource claims, which aren't counted, each take a node of their own",
+               [](GangWorld& world) {
+                 AddNodes(world, {"n1", "n2", "n3"}, "a", 8);
+                 kube::PodSpec spec = SpecWith(1);
+                 spec.uses_resource_claims = true;
+                 world.Add(Bound(PodWith("standing", spec), "n1"));
+                 world.AddMembers("w", 2, spec);
+                 world.AddMembers("plain", 1, SpecWith(1));
+               },
+               "n1 n2 n1"},
            PlanCase{"preferences decide between nodes that are otherwise alike",
                     [](GangWorld& world) {
                       AddNodes(world, {"n1"}, "a", 8);

@@ -189,7 +189,7 @@ class ProblemBuilder {
     std::vector<MemberClass> merged;
     absl::flat_hash_map<std::vector<int64_t>, size_t> index;
     for (MemberClass& member_class : problem_.classes) {
-      if (!member_class.pod->spec->host_ports.empty()) {
+      if (cluster::MayClash(*member_class.pod->spec)) {
         merged.push_back(std::move(member_class));
         continue;
       }
@@ -214,9 +214,9 @@ class ProblemBuilder {
     auto& classes = problem_.classes;
     for (MemberClass& member_class : classes) member_class.clashes.resize(classes.size());
     for (size_t a = 0; a < classes.size(); ++a) {
-      if (classes[a].pod->spec->host_ports.empty()) continue;
+      if (!cluster::MayClash(*classes[a].pod->spec)) continue;
       for (size_t b = 0; b < classes.size(); ++b) {
-        if (cluster::HostPortsConflict(*classes[a].pod->spec, *classes[b].pod->spec)) Clash(a, b);
+        if (cluster::MembersClash(*classes[a].pod->spec, *classes[b].pod->spec)) Clash(a, b);
       }
     }
   }

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "cluster/placing_order.h"
 #include "cluster/relations.h"
-#include "coscheduling/placement/planner/order.h"
 #include "coscheduling/placement/planner/planner.h"
 #include "coscheduling/placement/planner/problem.h"
 #include "fmt/format.h"
@@ -109,7 +109,7 @@ std::optional<std::pair<std::string, Rejection>> FirstUnrelated(
     infos.push_back(&info);
   }
   cluster::Relations relations(snapshot, request.members, infos, request.include_virtual);
-  std::vector<planner::Placement> wanted;
+  std::vector<cluster::Placing> wanted;
   std::vector<size_t> member_of;
   for (size_t m = 0; m < request.members.size(); ++m) {
     auto placement = placements.find(request.members[m]->meta.uid);
@@ -118,9 +118,9 @@ std::optional<std::pair<std::string, Rejection>> FirstUnrelated(
     wanted.push_back({relations.KindOf(m), index.at(name)});
     member_of.push_back(m);
   }
-  std::vector<size_t> refused = planner::PlaceInOrder(wanted, &relations).refused;
+  std::vector<size_t> refused = cluster::PlaceInOrder(wanted, &relations).refused;
   if (refused.empty()) return std::nullopt;
-  const planner::Placement& first = wanted[refused[0]];
+  const cluster::Placing& first = wanted[refused[0]];
   return std::pair(request.members[member_of[refused[0]]]->meta.uid,
                    *relations.WhyNot(first.kind, first.node));
 }

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "cluster/placing_order.h"
 #include "cluster/predicates.h"
 #include "cluster/relations.h"
 #include "coscheduling/placement/planner/fill.h"
-#include "coscheduling/placement/planner/order.h"
 #include "coscheduling/placement/planner/planner.h"
 #include "coscheduling/placement/planner/testing.h"
 #include "fmt/format.h"
@@ -242,7 +242,7 @@ std::vector<const kube::Pod*> ClaimedOrder(const GangWorld& world, const Plan& p
     infos.push_back(&info);
   }
   cluster::Relations relations(world.snapshot(), request.members, infos, false);
-  std::vector<planner::Placement> placements;
+  std::vector<cluster::Placing> placements;
   std::vector<const kube::Pod*> pods;
   for (size_t m = 0; m < request.members.size(); ++m) {
     auto it = plan.placements.find(request.members[m]->meta.uid);
@@ -251,7 +251,7 @@ std::vector<const kube::Pod*> ClaimedOrder(const GangWorld& world, const Plan& p
     pods.push_back(request.members[m]);
   }
   std::vector<const kube::Pod*> order;
-  for (size_t i : planner::PlaceInOrder(placements, &relations).placed) order.push_back(pods[i]);
+  for (size_t i : cluster::PlaceInOrder(placements, &relations).placed) order.push_back(pods[i]);
   return order;
 }
 

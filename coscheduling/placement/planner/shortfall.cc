@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "coscheduling/placement/planner/order.h"
+#include "cluster/placing_order.h"
 #include "coscheduling/placement/planner/solution.h"
 #include "fmt/format.h"
 
@@ -23,7 +23,7 @@ class Shortfall {
   Shortfall(const Problem& problem, const Slots& slots)
       : problem_(problem), room_(problem), relations_(problem.relations) {
     std::vector<int> placed(problem.classes.size());
-    std::vector<Placement> placements;
+    std::vector<cluster::Placing> placements;
     for (const Slot& slot : slots) {
       room_.Take(slot.member_class, slot.node, slot.count);
       placed[slot.member_class] += slot.count;
@@ -31,7 +31,7 @@ class Shortfall {
                         {problem.classes[slot.member_class].kind, slot.node});
       placed_ += slot.count;
     }
-    PlaceInOrder(placements, &relations_);
+    cluster::PlaceInOrder(placements, &relations_);
     for (size_t c = 0; c < placed.size() && short_.size() < kMostClassesExplained; ++c) {
       if (placed[c] == problem.classes[c].size()) continue;
       short_.push_back(static_cast<int>(c));

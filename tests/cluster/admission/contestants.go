@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,9 +23,6 @@ type contestant interface {
 	start(ctx context.Context) error
 	// Makes all gangs, whose queues are held.
 	createGangs(ctx context.Context) error
-	// The kind of the object that says whether a gang is admitted, and what it says.
-	kind() schema.GroupVersionResource
-	admitted(object *unstructured.Unstructured) bool
 	// Tells whether it asked for it.
 	asked(request plane.Request) bool
 	// What it does about the gangs once all are admitted.
@@ -45,10 +41,6 @@ type minimalKueue struct {
 
 func (k *minimalKueue) name() string { return "minimalkueue" }
 
-func (k *minimalKueue) kind() schema.GroupVersionResource {
-	return kueueGroup.WithResource("workloads")
-}
-
 func (k *minimalKueue) start(context.Context) (err error) {
 	k.peer, err = k.plane.StartMinimalKueue(true)
 	return err
@@ -62,8 +54,8 @@ func (k *minimalKueue) createGangs(ctx context.Context) error {
 			return err
 		}
 		delete(spec, "priorityClassName")
-		_, err = k.plane.Dynamic.Resource(k.kind()).Namespace(g.namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": k.kind().GroupVersion().String(),
+		_, err = k.plane.Dynamic.Resource(timeline.Workloads).Namespace(g.namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": timeline.Workloads.GroupVersion().String(),
 			"kind":       "Workload",
 			"metadata":   map[string]any{"name": g.name},
 			"spec": map[string]any{
@@ -78,17 +70,6 @@ func (k *minimalKueue) createGangs(ctx context.Context) error {
 	})
 }
 
-func (k *minimalKueue) admitted(workload *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(workload.Object, "status", "conditions")
-	for _, raw := range conditions {
-		condition, _ := raw.(map[string]any)
-		if condition["type"] == "Admitted" {
-			return condition["status"] == "True"
-		}
-	}
-	return false
-}
-
 func (k *minimalKueue) asked(request plane.Request) bool { return request.User == plane.KueueUser }
 
 func (k *minimalKueue) finish(context.Context) error { return nil }
@@ -97,7 +78,7 @@ func (k *minimalKueue) stop(ctx context.Context) error {
 	if k.peer == nil {
 		return nil
 	}
-	if err := k.load.deleteAll(ctx, k.plane, k.kind()); err != nil {
+	if err := k.load.deleteAll(ctx, k.plane, timeline.Workloads); err != nil {
 		return err
 	}
 	return k.peer.Stop()
@@ -110,8 +91,7 @@ type muster struct {
 	definitions string // of the queues
 }
 
-func (m *muster) name() string                      { return "muster" }
-func (m *muster) kind() schema.GroupVersionResource { return timeline.PodGroups }
+func (m *muster) name() string { return "muster" }
 
 func (m *muster) start(ctx context.Context) error {
 	if output, err := m.plane.Kubectl("apply", "--server-side", "--kustomize="+m.definitions); err != nil {
@@ -148,8 +128,8 @@ func (m *muster) createGangs(ctx context.Context) error {
 
 func (m *muster) createGang(ctx context.Context, g gang) error {
 	labels := map[string]string{"scheduling.x-k8s.io/pod-group": g.name, kueueGroup.Group + "/queue-name": g.namespace}
-	if _, err := m.plane.Dynamic.Resource(m.kind()).Namespace(g.namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": m.kind().GroupVersion().String(),
+	if _, err := m.plane.Dynamic.Resource(timeline.PodGroups).Namespace(g.namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": timeline.PodGroups.GroupVersion().String(),
 		"kind":       "PodGroup",
 		"metadata":   map[string]any{"name": g.name},
 		"spec":       map[string]any{"minMember": int64(g.size.members)},
@@ -181,11 +161,6 @@ func (m *muster) waiting() (int, error) {
 		}
 	}
 	return count, nil
-}
-
-func (m *muster) admitted(group *unstructured.Unstructured) bool {
-	// The record's quota; a reader of the record is tests/cluster/record_test.go.
-	return strings.Contains(group.GetAnnotations()["muster.dev/admission"], `"quota":{`)
 }
 
 // The kube-scheduler beside it is the same user.

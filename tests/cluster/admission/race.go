@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"muster.dev/tests/cluster/plane"
+	"muster.dev/tests/cluster/timeline"
 )
 
 // How long nobody may ask the API server for anything before a race begins, and
@@ -95,27 +96,26 @@ func race(ctx context.Context, p *plane.Plane, l load, c contestant) (r result, 
 	return r, nil
 }
 
-// admissions follows the objects that say who is admitted.
+// admissions follows the Workloads, which say who is admitted whoever does it.
 type admissions struct {
-	contestant contestant
-	client     dynamic.ResourceInterface
-	watch      watch.Interface
-	revision   string // up to which everything was seen
-	waiting    map[string]bool
+	client   dynamic.ResourceInterface
+	watch    watch.Interface
+	revision string // up to which everything was seen
+	waiting  map[string]bool
 }
 
 func watchAdmissions(ctx context.Context, p *plane.Plane, l load, c contestant) (*admissions, error) {
-	client := p.Dynamic.Resource(c.kind())
+	client := p.Dynamic.Resource(timeline.Workloads)
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	a := &admissions{contestant: c, waiting: map[string]bool{}}
+	a := &admissions{waiting: map[string]bool{}}
 	for i := range list.Items {
-		if c.admitted(&list.Items[i]) {
-			return nil, fmt.Errorf("%s admitted %s although its queue is held", c.name(), keyOf(&list.Items[i]))
+		if admitted(&list.Items[i]) {
+			return nil, fmt.Errorf("%s admitted %s although its queue is held", c.name(), gangOf(&list.Items[i]))
 		}
-		a.waiting[keyOf(&list.Items[i])] = true
+		a.waiting[gangOf(&list.Items[i])] = true
 	}
 	for _, g := range l.gangs {
 		if !a.waiting[g.key()] {
@@ -134,7 +134,25 @@ func (a *admissions) follow(ctx context.Context) (err error) {
 	return err
 }
 
-func keyOf(object metav1.Object) string { return object.GetNamespace() + "/" + object.GetName() }
+// gangOf is the gang that the Workload is of: its owner, if it has one.
+func gangOf(workload metav1.Object) string {
+	name := workload.GetName()
+	if owner := metav1.GetControllerOf(workload); owner != nil {
+		name = owner.Name
+	}
+	return workload.GetNamespace() + "/" + name
+}
+
+func admitted(workload *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(workload.Object, "status", "conditions")
+	for _, raw := range conditions {
+		condition, _ := raw.(map[string]any)
+		if condition["type"] == "Admitted" {
+			return condition["status"] == "True"
+		}
+	}
+	return false
+}
 
 // await returns when the last one was seen admitted.
 func (a *admissions) await(ctx context.Context, patience time.Duration) (time.Time, error) {
@@ -155,8 +173,8 @@ func (a *admissions) await(ctx context.Context, patience time.Duration) (time.Ti
 				return time.Time{}, fmt.Errorf("the watch ended with %d of %d admitted: %w", all-len(a.waiting), all, apierrors.FromObject(event.Object))
 			}
 			a.revision = object.GetResourceVersion()
-			if a.waiting[keyOf(object)] && a.contestant.admitted(object) {
-				if delete(a.waiting, keyOf(object)); len(a.waiting) == 0 {
+			if gang := gangOf(object); a.waiting[gang] && admitted(object) {
+				if delete(a.waiting, gang); len(a.waiting) == 0 {
 					return time.Now(), nil
 				}
 			}

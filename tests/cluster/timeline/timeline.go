@@ -27,6 +27,8 @@ var (
 	Nodes      = corev1.SchemeGroupVersion.WithResource("nodes")
 	NodeClaims = schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodeclaims"}
 	PodGroups  = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "podgroups"}
+	// While they are defined.
+	Workloads = schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"}
 )
 
 // Event is one change of one object, in the order it was received.
@@ -35,7 +37,7 @@ type Event struct {
 	Type     watch.EventType
 	Revision int64
 	// One of *corev1.Pod, *corev1.Node, or *unstructured.Unstructured for
-	// NodeClaims and PodGroups.
+	// NodeClaims, PodGroups and Workloads.
 	Object metav1.Object
 }
 
@@ -56,6 +58,7 @@ type State struct {
 	Nodes      map[string]*corev1.Node
 	NodeClaims map[string]*unstructured.Unstructured
 	PodGroups  map[string]*unstructured.Unstructured // by namespace/name
+	Workloads  map[string]*unstructured.Unstructured // by namespace/name
 }
 
 // Record starts watching and returns once each kind is listed. It ends with
@@ -68,6 +71,7 @@ func Record(ctx context.Context, client dynamic.Interface) (*Timeline, error) {
 			Nodes:      map[string]*corev1.Node{},
 			NodeClaims: map[string]*unstructured.Unstructured{},
 			PodGroups:  map[string]*unstructured.Unstructured{},
+			Workloads:  map[string]*unstructured.Unstructured{},
 		},
 	}
 	for _, kind := range []schema.GroupVersionResource{Pods, Nodes, NodeClaims, PodGroups} {
@@ -80,7 +84,38 @@ func Record(ctx context.Context, client dynamic.Interface) (*Timeline, error) {
 		}
 		go t.follow(ctx, client, kind, list.GetResourceVersion())
 	}
+	go t.followWhereDefined(ctx, client, Workloads)
 	return t, nil
+}
+
+// followWhereDefined records a kind that comes and goes. What happens between two watches is told as
+// how things stand then.
+func (t *Timeline) followWhereDefined(ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource) {
+	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		list, err := client.Resource(kind).List(ctx, metav1.ListOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			list = &unstructured.UnstructuredList{}
+		}
+		t.catchUp(kind, list.Items)
+		if err != nil {
+			continue
+		}
+		stream, err := client.Resource(kind).Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+		if err != nil {
+			continue
+		}
+		for event := range stream.ResultChan() {
+			object, ok := event.Object.(*unstructured.Unstructured)
+			if !ok || event.Type == watch.Error {
+				break
+			}
+			t.add(time.Now(), kind, event.Type, object)
+		}
+		stream.Stop()
+	}
 }
 
 func (t *Timeline) follow(ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource, revision string) {
@@ -129,7 +164,7 @@ func (t *Timeline) BridgeGaps() {
 // "" if gaps aren't bridged. A watch that can't be had for another reason goes on where it was.
 func (t *Timeline) bridge(ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource, revision string) string {
 	t.mutex.Lock()
-	bridged, known := t.gaps, t.known(kind)
+	bridged := t.gaps
 	t.mutex.Unlock()
 	if !bridged {
 		return ""
@@ -138,8 +173,17 @@ func (t *Timeline) bridge(ctx context.Context, client dynamic.Interface, kind sc
 	if err != nil {
 		return revision
 	}
-	for i := range list.Items {
-		object := &list.Items[i]
+	t.catchUp(kind, list.Items)
+	return list.GetResourceVersion()
+}
+
+// catchUp records how things of a kind stand as if it had just happened.
+func (t *Timeline) catchUp(kind schema.GroupVersionResource, items []unstructured.Unstructured) {
+	t.mutex.Lock()
+	known := t.known(kind)
+	t.mutex.Unlock()
+	for i := range items {
+		object := &items[i]
 		if version, ok := known[Key(object)]; !ok {
 			t.add(time.Now(), kind, watch.Added, object)
 		} else if version.GetResourceVersion() != object.GetResourceVersion() {
@@ -154,7 +198,6 @@ func (t *Timeline) bridge(ctx context.Context, client dynamic.Interface, kind sc
 		}
 		t.add(time.Now(), kind, watch.Deleted, &unstructured.Unstructured{Object: raw})
 	}
-	return list.GetResourceVersion()
 }
 
 // known is what the record has of a kind.
@@ -169,6 +212,8 @@ func (t *Timeline) known(kind schema.GroupVersionResource) map[string]metav1.Obj
 		copyInto(objects, t.state.NodeClaims)
 	case PodGroups:
 		copyInto(objects, t.state.PodGroups)
+	case Workloads:
+		copyInto(objects, t.state.Workloads)
 	}
 	return objects
 }
@@ -201,6 +246,8 @@ func (t *Timeline) add(at time.Time, kind schema.GroupVersionResource, change wa
 		put(t.state.NodeClaims, change, raw)
 	case PodGroups:
 		put(t.state.PodGroups, change, raw)
+	case Workloads:
+		put(t.state.Workloads, change, raw)
 	}
 	t.events = append(t.events, event)
 	t.wake()

@@ -1,0 +1,27 @@
+// In which order placements under relations are valid one after the other.
+#pragma once
+
+#include <vector>
+
+#include "cluster/relations.h"
+
+namespace muster::cluster {
+
+// One member of a kind on a node.
+struct Placing {
+  int kind = 0;
+  int node = 0;
+};
+
+// By index into the placements.
+struct PlacingOrder {
+  std::vector<size_t> placed;   // in an order in which each is allowed beside those before
+  std::vector<size_t> refused;  // those that never were, ascending
+};
+
+// Counts the placements into `relations` one by one, each when it is allowed. What comes out
+// depends on the set of placements only, not on the order in which they are given; of equal ones
+// the last are refused first.
+PlacingOrder PlaceInOrder(const std::vector<Placing>& placements, Relations* relations);
+
+}  // namespace muster::cluster

@@ -1,0 +1,391 @@
+#include "coscheduling/admission/workloads.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "coscheduling/labels.h"
+#include "fmt/format.h"
+#include "kube/objects/job_restart.h"
+#include "kube/objects/workload_name.h"
+
+namespace muster::coscheduling {
+namespace {
+
+constexpr std::string_view kPodGroupKind = "PodGroup";
+
+// Who may reserve it: who has taken it over, or else who made it. Empty: no Muster made it. What
+// the latter says its user can change, which costs one write and concerns nobody else.
+std::string LeaderOf(const kube::Workload& workload) {
+  const std::string* made_by = workload.meta.Annotation(kLeaderAnnotation);
+  std::string leader = quota::LeaderOf(workload);
+  return leader.empty() && made_by != nullptr ? *made_by : leader;
+}
+
+bool IsOurs(const kube::Workload& workload) { return !LeaderOf(workload).empty(); }
+
+ApplyWorkloadStatus StatusOf(const kube::Workload& workload, quota::Conditions conditions,
+                             std::optional<quota::Admission> admission = std::nullopt) {
+  const std::optional<int64_t> past = quota::PastSeconds(workload, conditions);
+  return {RefOf(workload.meta), std::move(admission), std::move(conditions), false, past};
+}
+
+}  // namespace
+
+// --- observations ---
+
+std::string Workloads::KeyOf(const kube::NamespacedUid& owner) {
+  return fmt::format("{}//{}", owner.name_space, owner.uid);
+}
+
+std::string Workloads::KeyOf(const std::string& name_space, const kube::OwnerReference& owner) {
+  if (owner.kind != kPodGroupKind) return KeyOf(kube::NamespacedUid{name_space, owner.uid});
+  return GangKey{name_space, owner.name}.ToString();
+}
+
+std::string Workloads::KeyOf(const kube::Workload& workload) {
+  return KeyOf(workload.meta.name_space, *workload.meta.Controller());
+}
+
+// One that a Muster made, that could be reserved, and isn't this process's to reserve.
+bool Workloads::MustBeTaken(const kube::Workload& workload) const {
+  return IsOurs(workload) && LeaderOf(workload) != options_.identity && !workload.reserved &&
+         !workload.finished && !workload.meta.deletion_time;
+}
+
+void Workloads::Upsert(kube::Workload workload) {
+  const bool read = options_.quota == QuotaMode::kInternal ||
+                    (options_.quota == QuotaMode::kKueue && options_.kueue_fallback);
+  const kube::OwnerReference* owner = workload.meta.Controller();
+  if (!read || owner == nullptr) return;
+  const std::string uid = workload.meta.uid;
+  const auto known = workloads_.find(uid);
+  if (known != workloads_.end()) {
+    const kube::Workload& before = known->second;
+    if (kube::IsOlderVersion(workload.meta.resource_version, before.meta.resource_version)) return;
+    const std::string leader = quota::LeaderOf(workload);
+    deposed_ |=
+        LeaderOf(before) == options_.identity && !leader.empty() && leader != options_.identity;
+  }
+  const auto keep = [&uid](std::set<std::string>* uids, bool in) {
+    if (in) {
+      uids->insert(uid);
+    } else {
+      uids->erase(uid);
+    }
+  };
+  keep(&marked_, workload.meta.Annotation(kube::kRestartAnnotation) != nullptr ||
+                     workload.meta.Annotation(kube::kTriedAnnotation) != nullptr);
+  keep(&untaken_, MustBeTaken(workload));
+  if (IsOurs(workload)) homeless_.insert(uid);
+  if (workload.finished) workload.pod_sets.clear();
+  of_owner_[KeyOf(workload)].insert(uid);
+  workloads_.insert_or_assign(uid, std::move(workload));
+  NoteGangs(uid);
+}
+
+void Workloads::Remove(const std::string& uid) {
+  const auto known = workloads_.find(uid);
+  if (known == workloads_.end()) return;
+  NoteGangs(uid);
+  const auto of_owner = of_owner_.find(KeyOf(known->second));
+  of_owner->second.erase(uid);
+  if (of_owner->second.empty()) of_owner_.erase(of_owner);
+  workloads_.erase(known);
+  for (std::set<std::string>* uids : {&marked_, &untaken_, &homeless_}) uids->erase(uid);
+  users_.erase(uid);
+}
+
+const Gang* Workloads::NoteGangs(const std::string& uid) {
+  const auto known = workloads_.find(uid);
+  if (known == workloads_.end()) return nullptr;
+  for (GangId gang : UsersOf(known->second)) agenda_->Note(gang);
+  const Gang* user = GangOf(known->second);
+  if (user != nullptr) agenda_->Note(user->id);
+  return user;
+}
+
+void Workloads::ForgetGang(GangId gang, const GangKey& key) {
+  errors_.Forget(gang);
+  const auto users = users_.find(used_.Of(gang));
+  if (users != users_.end()) users->second.erase(gang);
+  if (workloads_.contains(used_.Of(gang))) homeless_.insert(used_.Of(gang));
+  used_.Forget(gang);
+  if (!key.is_pod) LoseOwner(key.ToString());
+}
+
+void Workloads::LoseOwner(const std::string& key) {
+  const auto owned = of_owner_.find(key);
+  if (owned != of_owner_.end()) homeless_.insert(owned->second.begin(), owned->second.end());
+}
+
+// --- questions ---
+
+std::set<GangId> Workloads::UsersOf(const kube::Workload& workload) const {
+  const std::vector<GangId> all = gangs_.GangsOf(workload.meta.ControllerUid());
+  std::set<GangId> users(all.begin(), all.end());
+  const auto known = users_.find(workload.meta.uid);
+  if (known != users_.end()) users.insert(known->second.begin(), known->second.end());
+  return users;
+}
+
+const Gang* Workloads::GangOf(const kube::Workload& workload) const {
+  const kube::OwnerReference& owner = *workload.meta.Controller();
+  const std::string& name_space = workload.meta.name_space;
+  if (owner.kind == kPodGroupKind) return gangs_.Find({name_space, owner.name, false});
+  for (GangId user : UsersOf(workload)) {
+    const Gang* gang = gangs_.Find(user);
+    if (gang != nullptr && Of(*gang) == &workload) return gang;
+  }
+  const Gang* gang = gangs_.OfPod(owner.uid);
+  return gang != nullptr && gang->key.name_space == name_space ? gang : nullptr;
+}
+
+const kube::Workload* Workloads::FirstOf(const std::string& key, auto wanted) const {
+  const auto uids = of_owner_.find(key);
+  if (uids == of_owner_.end()) return nullptr;
+  for (const std::string& uid : uids->second) {
+    const kube::Workload& workload = workloads_.at(uid);
+    if (wanted(workload)) return &workload;
+  }
+  return nullptr;
+}
+
+std::string Workloads::JobOf(const Gang& gang) const {
+  if (gang.derived) {
+    const bool is_its = gang.derived->is_whole || gang.derived->is_stage;
+    return is_its && gang.derived->owner.kind != kube::kStatefulSetKind ? gang.derived->owner.uid
+                                                                        : "";
+  }
+  // What its PodGroup says counts while there are no pods that could say something else.
+  if (!gang.pods.empty() || gang.group == nullptr) return "";
+  const kube::AnyJob* job = gangs_.jobs().FindOwner(gang.group->meta);
+  return job != nullptr && gangs_.PodsOf(job->Key()).empty() ? job->uid : "";
+}
+
+bool Workloads::IsOthers(const Gang& gang, const kube::Workload& workload) const {
+  const auto users = users_.find(workload.meta.uid);
+  return users != users_.end() && std::ranges::any_of(users->second, [&](GangId user) {
+           const Gang* other = gangs_.Find(user);
+           if (other == nullptr || other == &gang) return false;
+           const bool stages = gang.derived && gang.derived->is_stage &&
+                               (!other->derived || other->derived->name != gang.derived->name);
+           return !stages && JobOf(*other) == workload.meta.Controller()->uid;
+         });
+}
+
+const kube::Workload* Workloads::Of(const Gang& gang) const {
+  if (gang.key.is_pod)
+    return gang.pods.empty() ? nullptr : OfPod({gang.key.name_space, *gang.pods.begin()});
+  const std::string key = gang.key.ToString();
+  const auto used = workloads_.find(used_.Of(gang.id));
+  if (used != workloads_.end() && used->second.reserved && !IsOthers(gang, used->second)) {
+    return &used->second;
+  }
+  const std::string job = KeyOf(kube::NamespacedUid{gang.key.name_space, JobOf(gang)});
+  const auto own = [&](const kube::Workload& each) {
+    return each.meta.Controller()->uid == gang.uid() || each.meta.deletion_time;
+  };
+  const auto free = [&](const kube::Workload& each) { return !IsOthers(gang, each); };
+  const auto reserved = [&](const kube::Workload& each) { return each.reserved && free(each); };
+  for (const std::string& owner : {key, job}) {
+    if (const kube::Workload* found = FirstOf(owner, reserved)) return found;
+  }
+  const kube::Workload* found = FirstOf(key, own);
+  return found != nullptr
+             ? found
+             : FirstOf(job, [&](const kube::Workload& each) { return IsOurs(each) && free(each); });
+}
+
+void Workloads::Use(const Gang& gang, const kube::Workload& workload) {
+  const kube::OwnerReference& owner = *workload.meta.Controller();
+  if (owner.kind == kPodGroupKind || gang.key.is_pod) return;
+  std::string& used = used_[gang.id];
+  if (const auto before = users_.find(used); before != users_.end()) before->second.erase(gang.id);
+  used = workload.meta.uid;
+  users_[used].insert(gang.id);
+}
+
+const kube::Workload* Workloads::OfPod(const kube::NamespacedUid& pod) const {
+  return FirstOf(KeyOf(pod), [](const auto&) { return true; });
+}
+
+const kube::Workload* Workloads::OfJob(const kube::NamespacedUid& job) const {
+  const std::string key = KeyOf(job);
+  const auto open = [](const kube::Workload& each) {
+    return !each.finished && !each.meta.deletion_time;
+  };
+  const kube::Workload* first = FirstOf(key, open);
+  const auto another = [&](const kube::Workload& each) { return &each != first && open(each); };
+  return FirstOf(key, another) == nullptr ? first : nullptr;
+}
+
+bool Workloads::HasQuota(const kube::NamespacedUid& owner) const {
+  return FirstOf(KeyOf(owner), quota::HasQuota) != nullptr;
+}
+
+std::vector<const kube::Workload*> Workloads::Marked() const {
+  std::vector<const kube::Workload*> marked;
+  for (const std::string& uid : marked_) marked.push_back(&workloads_.at(uid));
+  return marked;
+}
+
+// --- writing ---
+
+PatchWorkload Workloads::Patch(const kube::Workload& workload, std::optional<bool> active,
+                               std::map<std::string, std::optional<std::string>> annotations) {
+  return {RefOf(workload.meta), active, workload.has_annotations, std::move(annotations), {}, {}};
+}
+
+bool Workloads::Attend() {
+  for (const std::string& uid : untaken_) {
+    const kube::Workload& workload = workloads_.at(uid);
+    if (deposed_) break;
+    ApplyWorkloadStatus taken =
+        StatusOf(workload, quota::Taken(workload, options_.identity, agenda_->now()));
+    taken.takes_over = true;
+    outbox_->Act("workload/" + uid, std::move(taken));
+  }
+  taken_over_ |= untaken_.empty();
+  orphans_.clear();
+  for (auto it = homeless_.begin(); it != homeless_.end();) {
+    const kube::Workload& workload = workloads_.at(*it);
+    const bool done = GangOf(workload) != nullptr || !IsOurs(workload) ||
+                      (!workload.reserved && !quota::HasFinalizer(workload));
+    it = done ? homeless_.erase(it) : std::next(it);
+    if (done) continue;
+    const auto pods = gangs_.PodsOf({workload.meta.name_space, workload.meta.Controller()->uid});
+    const auto stands = [](const kube::Pod* pod) { return pod->IsBound() && !pod->IsTerminal(); };
+    if (workload.reserved && std::ranges::any_of(pods, stands)) {
+      orphans_.push_back(&workload);
+    } else {
+      LetGo(workload);
+    }
+  }
+  return taken_over_ && !deposed_;
+}
+
+void Workloads::LetGo(const Gang& gang, bool asks) {
+  const kube::Workload* workload = Of(gang);
+  if (workload == nullptr || !IsOurs(*workload) || !quota::HasFinalizer(*workload)) return;
+  if (!asks || workload->meta.deletion_time) LetGo(*workload);
+}
+
+void Workloads::LetGo(const kube::Workload& workload) {
+  PatchWorkload end = Patch(workload);
+  end.finalizers = workload.meta.finalizers;
+  std::erase(*end.finalizers, kube::kInUseFinalizer);
+  if (workload.reserved && !workload.meta.deletion_time) {
+    return Release(Gang(), workload);
+  }
+  outbox_->Act("workload/" + workload.meta.uid, std::move(end));
+}
+
+void Workloads::Act(const Gang& gang, const kube::Workload& workload, Action action) {
+  const std::string target = "workload/" + workload.meta.uid;
+  if (gang.id == GangId::kNone) {
+    outbox_->Act(target, std::move(action));
+    return;
+  }
+  outbox_->Act(gang.id, target, std::move(action), KeepRefusal(gangs_, gang.id, &errors_));
+}
+
+const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReference& owner,
+                                      quota::Workload asked) {
+  const bool is_jobs = gang.derived && owner.uid == gang.derived->owner.uid;
+  const kube::AnyJob* maker = is_jobs ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
+  auto named = maker == nullptr ? std::nullopt : quota::AsOfJob(asked.pod_sets, maker->pod_sets);
+  if (named) asked.pod_sets = *std::move(named);
+  const kube::Workload* known =
+      FirstOf(KeyOf(gang.key.name_space, owner),
+              [&](const kube::Workload& each) { return each.meta.Controller()->uid == owner.uid; });
+  if (known != nullptr &&
+      (known->meta.deletion_time || !known->active || MustBeTaken(*known) || deposed_)) {
+    return nullptr;
+  }
+  if (known != nullptr && known->finished) {
+    Release(gang, *known);  // it has come back
+    return nullptr;
+  }
+  if (known != nullptr && !known->reserved && !known->reclaimable.empty()) {
+    Reclaim(gang, *known, {});  // of the run before
+    return nullptr;
+  }
+  if (known != nullptr && IsOurs(*known) && quota::AsksFor(*known, asked) &&
+      (!gang.unmade || quota::HasPodSets(*known, asked.pod_sets)) && quota::HasFinalizer(*known)) {
+    errors_.Forget(gang.id);  // whatever became of the answers
+    return known;
+  }
+  WriteWorkload write = {.workload = {gang.key.name_space, kube::WorkloadName(owner), "", ""},
+                         .owner = owner,
+                         .leader = options_.identity,
+                         .queue = asked.queue,
+                         .priority_class = gang.priority_class_name,
+                         .priority = asked.priority,
+                         .max_seconds = asked.max_seconds,
+                         .pod_sets = asked.pod_sets,
+                         .pod_templates = {}};
+  for (size_t i = 0; named && i < maker->pod_sets.size(); ++i) {
+    write.pod_templates.push_back(maker->pod_sets[i].pod_template);
+  }
+  if (asked.pod_sets.size() > quota::kMaxPodSets) {
+    errors_[gang.id] = fmt::format("it has {} pod sets, a Workload at most {}",
+                                   asked.pod_sets.size(), quota::kMaxPodSets);
+    return nullptr;
+  }
+  kube::Workload target;
+  target.meta.uid = owner.uid;
+  if (known != nullptr) {
+    write.workload = RefOf(known->meta);
+    target = *known;
+  }
+  Act(gang, target, std::move(write));
+  return nullptr;
+}
+
+bool Workloads::TakeOver(const Gang& gang) {
+  const kube::Workload* workload = Of(gang);
+  if (workload == nullptr || !IsOurs(*workload)) return true;
+  if (LeaderOf(*workload) == options_.identity) return true;
+  Act(gang, *workload,
+      ApplyWorkloadStatus{RefOf(workload->meta), quota::ReservedIn(*workload),
+                          quota::Taken(*workload, options_.identity, agenda_->now()), true});
+  return false;
+}
+
+void Workloads::Wait(const Gang& gang, const kube::Workload& workload, const quota::Wait& wait) {
+  outbox_->Act(gang.id, "workload/" + workload.meta.uid,
+               StatusOf(workload, quota::Waiting(workload, wait, agenda_->now())));
+}
+
+void Workloads::Reserve(const Gang& gang, const kube::Workload& workload,
+                        const quota::Admission& admission) {
+  if (deposed_ || MustBeTaken(workload)) return;
+  Act(gang, workload,
+      StatusOf(workload, quota::Admitted(workload, admission, agenda_->now()),
+               quota::InOrderOf(workload, admission)));
+}
+
+void Workloads::Deactivate(const Gang& gang, const kube::Workload& workload) {
+  if (quota::IsToBeDeactivated(workload)) return Act(gang, workload, Patch(workload, false));
+  Act(gang, workload,
+      StatusOf(workload, quota::OverTime(workload, agenda_->now()), quota::ReservedIn(workload)));
+}
+
+void Workloads::Evict(const Gang& gang, const kube::Workload& workload, const Eviction& eviction) {
+  Act(gang, workload,
+      StatusOf(workload, quota::Evicted(workload, eviction, agenda_->now()),
+               quota::ReservedIn(workload)));
+}
+
+void Workloads::Reclaim(const Gang& gang, const kube::Workload& workload,
+                        std::map<std::string, int64_t> pods) {
+  if (pods == workload.reclaimable) return;
+  Act(gang, workload, ApplyReclaimablePods{RefOf(workload.meta), std::move(pods)});
+}
+
+void Workloads::Release(const Gang& gang, const kube::Workload& workload,
+                        std::string_view finished) {
+  Act(gang, workload, StatusOf(workload, quota::Released(workload, finished, agenda_->now())));
+}
+
+}  // namespace muster::coscheduling

@@ -1,0 +1,228 @@
+#include "coscheduling/admission/workloads.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coscheduling/test_owners.h"
+
+namespace muster::coscheduling {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class WorkloadsTest : public testing::Test {
+ protected:
+  // That of PodGroup `name`, made by the process `leader`.
+  kube::Workload Of(const std::string& name, const std::string& leader) {
+    kube::Workload workload;
+    workload.meta.name = "podgroup-" + name;
+    workload.meta.name_space = "default";
+    workload.meta.uid = "workload-" + name;
+    workload.meta.resource_version = std::to_string(++version_);
+    workload.meta.finalizers = {"others", std::string(kube::kInUseFinalizer)};
+    workload.meta.owners = {
+        {"scheduling.x-k8s.io/v1alpha1", "PodGroup", name, "group-" + name, true}};
+    workload.meta.annotations[kLeaderAnnotation] = leader;
+    workload.pod_sets = {{"main", 1, std::make_shared<const kube::PodSpec>()}};
+    return workload;
+  }
+  static kube::Workload Reserved(kube::Workload workload) {
+    workload.reserved = true;
+    workload.cluster_queue = "gpus";
+    workload.conditions["QuotaReserved"] = {"True", "QuotaReserved", "", absl::UnixEpoch()};
+    return workload;
+  }
+  // The same once `leader` has taken it over.
+  kube::Workload Taken(kube::Workload workload, const std::string& leader) {
+    workload.meta.resource_version = std::to_string(++version_);
+    workload.conditions = quota::Taken(workload, leader, owners_.agenda.now());
+    return workload;
+  }
+  template <typename Action>
+  std::vector<Action> Asked() {
+    owners_.Take();
+    owners_.FinishAll(absl::OkStatus());
+    return owners_.Asked<Action>();
+  }
+  std::vector<PatchWorkload> Patched() { return Asked<PatchWorkload>(); }
+
+  TestOwners owners_;  // process "muster"
+  int version_ = 0;
+};
+
+TEST_F(WorkloadsTest, AProcessReservesNothingBeforeItHasTakenOverWhatIsNotReserved) {
+  owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  owners_.workloads.Upsert(Of("train", "before"));
+  EXPECT_FALSE(owners_.workloads.Attend());
+  const auto taken = Asked<ApplyWorkloadStatus>();
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken[0].workload.uid, "workload-train");
+  EXPECT_TRUE(taken[0].takes_over);
+  EXPECT_EQ(taken[0].conditions.at("muster.dev/Leader").message, "muster");
+  owners_.workloads.Upsert(Taken(Of("train", "before"), "muster"));
+  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
+}
+
+// Whoever may write Workloads may name another leader in them.
+TEST_F(WorkloadsTest, WhatUsersSayOfLeadersHoldsUpNobodyElse) {
+  owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  owners_.workloads.Upsert(Of("train", "muster"));
+  EXPECT_TRUE(owners_.workloads.Attend());
+  owners_.workloads.Upsert(Of("train", "me"));
+  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_EQ(Asked<ApplyWorkloadStatus>().size(), 1u);
+  owners_.workloads.Upsert(Taken(Of("train", "me"), "muster"));
+  owners_.workloads.Upsert(Taken(Of("train", "you"), "muster"));
+  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
+}
+
+TEST_F(WorkloadsTest, WhatIsReservedIsLeftAsItIs) {
+  owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  owners_.workloads.Upsert(Reserved(Of("train", "before")));
+  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_THAT(Patched(), IsEmpty());
+}
+
+TEST_F(WorkloadsTest, AProcessThatIsReplacedReservesNothingUntilItLeadsAgain) {
+  const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  owners_.workloads.Upsert(Of("train", "muster"));
+  EXPECT_TRUE(owners_.workloads.Attend());
+  owners_.workloads.Upsert(Taken(Of("train", "muster"), "after"));
+  EXPECT_FALSE(owners_.workloads.Attend());
+  owners_.workloads.Reserve(gang, *owners_.workloads.Of(gang), {});
+  owners_.Take();
+  EXPECT_THAT(owners_.Asked<ApplyWorkloadStatus>(), IsEmpty());
+  owners_.workloads.BeginTerm();
+  EXPECT_FALSE(owners_.workloads.Attend());
+  EXPECT_EQ(Asked<ApplyWorkloadStatus>().size(), 1u);
+}
+
+TEST_F(WorkloadsTest, ThatOfAGangThatIsGoneGivesItsQuotaBackAndThenGoes) {
+  owners_.workloads.Upsert(Reserved(Of("gone", "muster")));
+  owners_.workloads.Attend();
+  owners_.Take();
+  const auto released = owners_.Asked<ApplyWorkloadStatus>();
+  ASSERT_EQ(released.size(), 1u);
+  EXPECT_FALSE(released[0].admission);
+  EXPECT_EQ(released[0].conditions.at("QuotaReserved").status, "False");
+  owners_.FinishAll(absl::OkStatus());
+  owners_.workloads.Upsert(Of("gone", "muster"));
+  owners_.workloads.Attend();
+  const std::vector<PatchWorkload> ended = Patched();
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_THAT(*ended[0].finalizers, ElementsAre("others"));
+}
+
+TEST_F(WorkloadsTest, OneThatSomebodyElseMadeIsHis) {
+  kube::Workload kueues = Reserved(Of("gone", ""));
+  kueues.meta.annotations = {};
+  owners_.workloads.Upsert(kueues);
+  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_THAT(Patched(), IsEmpty());
+}
+
+TEST_F(WorkloadsTest, OneInAnotherNamespaceIsOfNoGangHere) {
+  const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  kube::Workload others = Reserved(Of("train", "muster"));
+  others.meta.name_space = "others";
+  owners_.workloads.Upsert(others);
+  EXPECT_EQ(owners_.workloads.Of(gang), nullptr);
+}
+
+// Of JobSet "set": a gang of replicated job `stage`, of which one pod is there.
+class StagesTest : public WorkloadsTest {
+ protected:
+  StagesTest() {
+    kube::ReplicatedJob first, second;
+    first.name = "driver";
+    second.name = "node";
+    for (kube::ReplicatedJob* each : {&first, &second}) {
+      each->replicas = each->spec.parallelism = 1;
+      each->spec.scheduler_name = owners_.options.scheduler_name;
+    }
+    second.depends_on = {"driver"};
+    kube::JobSet set;
+    set.meta.name = "set";
+    set.meta.name_space = "default";
+    set.meta.uid = "set-uid";
+    set.replicated_jobs = {first, second};
+    owners_.gangs.ObserveJob(kube::ToAnyJob(set));
+  }
+
+  const Gang& Stage(const std::string& stage) {
+    kube::Job job;
+    job.meta.name = "set-" + stage + "-0";
+    job.meta.name_space = "default";
+    job.meta.uid = job.meta.name + "-uid";
+    job.meta.owners = {{"jobset.x-k8s.io/v1alpha2", "JobSet", "set", "set-uid", true}};
+    owners_.gangs.ObserveJob(kube::ToAnyJob(job));
+    kube::Pod pod = cluster::test::MakePod(job.meta.name + "-0");
+    pod.meta.owners = {{"batch/v1", "Job", job.meta.name, job.meta.uid, true}};
+    pod.meta.labels[std::string(kube::kReplicatedJobLabel)] = stage;
+    owners_.Add(std::move(pod));
+    const Gang& gang = *owners_.gangs.Find(GangKey{"default", "set-" + stage});
+    owners_.gangs.Read(gang.id, std::nullopt);
+    return gang;
+  }
+
+  kube::Workload OfSet() {
+    kube::Workload workload = Reserved(Of("set", "muster"));
+    workload.meta.owners = {{"jobset.x-k8s.io/v1alpha2", "JobSet", "set", "set-uid", true}};
+    workload.pod_sets.clear();
+    for (const char* name : {"driver", "node"}) {
+      workload.pod_sets.push_back({name, 1, std::make_shared<const kube::PodSpec>()});
+      workload.reserved_sets.push_back({name, 1, {{"nvidia.com/gpu", "any"}}, {}});
+    }
+    return workload;
+  }
+};
+
+TEST_F(StagesTest, TheWorkloadOfTheirJobIsEachStagesAndNobodyElses) {
+  const Gang& driver = Stage("driver");
+  const Gang& node = Stage("node");
+  const Gang& other = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  owners_.workloads.Upsert(OfSet());
+  const kube::Workload* workload = owners_.workloads.Of(driver);
+  ASSERT_NE(workload, nullptr);
+  EXPECT_EQ(owners_.workloads.Of(node), workload);
+  EXPECT_EQ(owners_.workloads.Of(other), nullptr);
+  for (const Gang* user : {&driver, &node}) {
+    owners_.workloads.Use(*user, *workload);
+    EXPECT_FALSE(owners_.workloads.IsOthers(driver, *workload));
+    EXPECT_FALSE(owners_.workloads.IsOthers(node, *workload));
+  }
+  EXPECT_THAT(owners_.quota.StagesOf(driver), testing::UnorderedElementsAre(&driver, &node));
+  EXPECT_TRUE(owners_.quota.IsShared(driver, /*used=*/false));
+}
+
+TEST_F(StagesTest, ThatOfOneWithQuotaStaysAsLongAsAStageIsThere) {
+  const Gang& driver = Stage("driver");
+  const Gang& node = Stage("node");
+  owners_.workloads.Upsert(OfSet());
+  for (const Gang* user : {&driver, &node}) {
+    owners_.workloads.Use(*user, *owners_.workloads.Of(*user));
+  }
+  owners_.workloads.ForgetGang(driver.id, driver.key);
+  owners_.workloads.Attend();
+  EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
+}
+
+TEST_F(WorkloadsTest, MorePodSetsThanAWorkloadMayHaveAreAReason) {
+  const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  quota::Workload asked;
+  for (int i = 0; i < 19; ++i) {
+    asked.pod_sets.push_back(
+        {"set-" + std::to_string(i), 1, std::make_shared<const kube::PodSpec>()});
+  }
+  const kube::OwnerReference owner = {"v1", "Pod", "train-0", "uid", true};
+  EXPECT_EQ(owners_.workloads.Keep(gang, owner, asked), nullptr);
+  EXPECT_EQ(owners_.workloads.ErrorOf(gang), "it has 19 pod sets, a Workload at most 18");
+  owners_.Take();
+  EXPECT_THAT(owners_.Asked<WriteWorkload>(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace muster::coscheduling

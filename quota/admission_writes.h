@@ -1,0 +1,121 @@
+// Writes of what admission comes to: to Workloads, to the jobs that they are of, to members, to
+// queues. Plain data: who decides fills them in, writes/ turns each into a request. Preconditions
+// of all but a queue's: uid and resource_version, so that what was decided on another version
+// fails.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "kube/objects/meta.h"
+#include "kube/objects/pod.h"
+#include "quota/flavor_terms.h"
+#include "quota/job_start.h"
+#include "quota/pod_sets.h"
+#include "quota/quota_scheduler.h"
+#include "quota/workload.h"
+
+namespace muster::quota {
+
+// Adds to a gated member what its flavors ask for, and annotations, in one JSON patch.
+// Preconditions: uid and resource_version. What is there already is only ever added to.
+struct AssignFlavors {
+  kube::ObjectRef pod;
+  // Whether the member has any already: what doesn't exist is made as a whole.
+  bool has_node_selector = false;
+  bool has_tolerations = false;
+  bool has_annotations = false;
+  FlavorAdditions added;
+};
+
+inline AssignFlavors AssignFlavorsTo(const kube::Pod& pod, FlavorAdditions added) {
+  return {kube::RefOf(pod.meta), !pod.spec->node_selector.empty(), !pod.spec->tolerations.empty(),
+          !pod.meta.annotations.empty(), std::move(added)};
+}
+
+// Suspends a job, or resumes it, and sets (nullopt: removes) annotations of it, all in one patch.
+struct SuspendJob {
+  std::string api_version;
+  std::string kind;  // of those in kube/objects/any_job.h that can be suspended
+  kube::ObjectRef job;
+  std::optional<bool> suspend;  // nullopt: stays as it is
+  std::map<std::string, std::optional<std::string>> annotations;
+};
+
+// Changes the pod templates of a suspended job, and resumes it, in one patch.
+struct ChangeTemplates {
+  std::string api_version;
+  std::string kind;
+  kube::ObjectRef job;
+  bool resume = false;
+  std::vector<TemplateChange> templates;
+};
+
+// Removes status.startTime of a suspended batch/v1 Job, so that its template can be changed.
+struct ResetStartTime {
+  kube::ObjectRef job;
+};
+
+// Has Kueue evict a Workload and queue it again (`active` false, then true), says by required node
+// affinity which flavors it may be given, and sets (nullopt: removes) annotations, all in one JSON
+// patch.
+struct PatchWorkload {
+  kube::ObjectRef workload;
+  std::optional<bool> active;    // nullopt: stays as it is
+  bool has_annotations = false;  // it has some already
+  std::map<std::string, std::optional<std::string>> annotations;
+  std::vector<OtherChoice::Terms> pod_sets;            // those that change
+  std::optional<std::vector<std::string>> finalizers;  // those that stay; nullopt: all
+};
+
+// Creates the Workload that a gang's quota is reserved in, or (a workload with a UID) replaces what
+// it asks for, while none of it is reserved.
+struct WriteWorkload {
+  kube::ObjectRef workload;
+  kube::OwnerReference owner;  // the job, the PodGroup or the pod
+  std::string leader;          // annotation muster.dev/leader: who made it
+  std::string queue;
+  std::string priority_class;  // a WorkloadPriorityClass, or empty
+  int64_t priority = 0;
+  std::optional<int64_t> max_seconds;  // of execution
+  std::vector<PodSet> pod_sets;
+  std::vector<std::string> pod_templates = {};  // theirs, JSON; none: made from what quota looks at
+};
+
+// Server-side apply of a Workload's status under Kueue's own field manager, all of it each time:
+// what isn't named here is taken away.
+struct ApplyWorkloadStatus {
+  kube::ObjectRef workload;
+  std::optional<Admission> admission;  // of its pod sets
+  std::map<std::string, kube::Condition> conditions;
+  bool takes_over = false;                   // it only says who may reserve it
+  std::optional<int64_t> past_seconds = {};  // that it has run for before
+};
+
+// The same of its reclaimable pods, by pod set, under the manager that Kueue has for them.
+struct ApplyReclaimablePods {
+  kube::ObjectRef workload;
+  std::map<std::string, int64_t> pods;
+};
+
+// Merge patch of a ClusterQueue's status, a LocalQueue's if it has a namespace, or a Cohort's.
+struct UpdateQueueStatus {
+  std::string name_space;
+  std::string name;
+  QueueStatus status;
+  absl::Time since;  // lastTransitionTime of condition Active
+  bool of_cohort = false;
+};
+
+// Sets the finalizers of a quota object. Preconditions: uid and resource_version.
+struct SetFinalizers {
+  std::string plural;  // "clusterqueues", "resourceflavors"
+  kube::ObjectRef object;
+  std::vector<std::string> finalizers;
+};
+
+}  // namespace muster::quota
