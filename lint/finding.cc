@@ -46,6 +46,8 @@ const std::vector<RuleInfo>& Rules() {
        "A job names a LocalQueue that its namespace doesn't have."},
       {"local-queue-other-namespace", kError,
        "A job names a LocalQueue that is in another namespace."},
+      {"max-exec-time-invalid", kError,
+       "Label kueue.x-k8s.io/max-exec-time-seconds is no number of seconds."},
       {"min-member-above-job", kError, "minMember is more than the job ever makes at once."},
       {"min-member-below-job", kWarning, "minMember is less than the job makes at once."},
       {"nnodes-mismatch", kError, "torchrun's --nnodes is not the number of pods."},

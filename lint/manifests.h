@@ -116,6 +116,7 @@ struct Workload {
   int line = 0;
   std::vector<PodTemplate> templates;
   LocatedText queue;          // label kueue.x-k8s.io/queue-name
+  LocatedText max_seconds;    // label kueue.x-k8s.io/max-exec-time-seconds
   LocatedTexts not_honoured;  // annotations of kube/objects/not_honoured.h on the job
   // Its pods are one gang (coscheduling/gangs/job_gangs.h says whose are).
   bool is_gang = true;
@@ -132,6 +133,7 @@ struct PodGroup {
   std::string name_space, name, file;
   int line = 0;
   LocatedCount min_member, timeout_seconds;
+  LocatedText max_seconds;
 };
 
 struct NodePool {

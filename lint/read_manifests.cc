@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kube/objects/max_seconds.h"
 #include "kube/objects/well_known.h"
 #include "lint/field_reader.h"
 #include "lint/text.h"
@@ -90,7 +91,8 @@ PodGroup ReadPodGroup(const yaml::YamlValue& object, FieldReader* reader) {
           reader->file(),
           object.line(),
           reader->Count(spec.Get("minMember"), "spec.minMember"),
-          reader->Count(spec.Get("scheduleTimeoutSeconds"), "spec.scheduleTimeoutSeconds")};
+          reader->Count(spec.Get("scheduleTimeoutSeconds"), "spec.scheduleTimeoutSeconds"),
+          reader->Text(object.At("metadata.labels").Get(kube::kMaxSecondsLabel))};
 }
 
 NodePool ReadNodePool(const yaml::YamlValue& object, FieldReader* reader) {

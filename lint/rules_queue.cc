@@ -3,6 +3,7 @@
 #include <set>
 #include <string>
 
+#include "kube/objects/max_seconds.h"
 #include "kube/objects/not_honoured.h"
 #include "kube/objects/well_known.h"
 #include "lint/pool_fit.h"
@@ -71,6 +72,11 @@ std::vector<const ResourceFlavor*> FlavorsOf(const Workload& workload, const Man
 
 void CheckQueueOf(const LintGang& gang, const Surroundings& around, Findings* findings) {
   const Workload& workload = *gang.workload;
+  CheckMaxSeconds(gang.Name(), workload.file, workload.max_seconds, findings);
+  if (gang.group != nullptr) {
+    CheckMaxSeconds(fmt::format("PodGroup {}/{}", gang.group->name_space, gang.group->name),
+                    gang.group->file, gang.group->max_seconds, findings);
+  }
   if (!workload.queue.present()) return;
   std::string elsewhere;
   std::string here;
@@ -105,6 +111,14 @@ void CheckQueueOf(const LintGang& gang, const Surroundings& around, Findings* fi
                               workload.ToString(), workload.queue.value, workload.name_space, here),
                   "name a LocalQueue that exists");
   }
+}
+
+void CheckMaxSeconds(const std::string& what, const std::string& file, const LocatedText& label,
+                     Findings* findings) {
+  if (!label.present() || kube::MaxSecondsOf(label.value)) return;
+  findings->Add("max-exec-time-invalid", file, label.line,
+                fmt::format("{}: {}; it isn't admitted", what, kube::BadMaxSeconds(label.value)),
+                "write the seconds as text, or remove the label");
 }
 
 // What is asked for and isn't done is said as a warning where the job starts all the same.

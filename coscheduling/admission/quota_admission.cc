@@ -5,6 +5,7 @@
 
 #include "cluster/node_trouble.h"
 #include "fmt/format.h"
+#include "kube/objects/max_seconds.h"
 #include "quota/flavor_terms.h"
 #include "quota/pod_sets.h"
 
@@ -231,9 +232,17 @@ int64_t QuotaAdmission::PriorityOf(const Gang& gang) const {
   return gang.priority_class_name.empty() || !workload ? gang.priority : workload->priority;
 }
 
-bool QuotaAdmission::LacksPriorityClass(const Gang& gang) const {
+// A class that is gone says what it said to who had a Workload by then.
+Reason QuotaAdmission::LabelFault(const Gang& gang) const {
   const std::string& name = gang.priority_class_name;
-  return !name.empty() && !scheduler_.FindPriorityClass(name) && !workloads_->Of(gang);
+  if (!name.empty() && !scheduler_.FindPriorityClass(name) && !workloads_->Of(gang)) {
+    return {v1::PRIORITY_CLASS_NOT_FOUND,
+            fmt::format("WorkloadPriorityClass {}, which label {} names, doesn't exist", name,
+                        kPriorityClassLabel),
+            "create it, or name another one"};
+  }
+  if (gang.max_seconds.empty() || kube::MaxSecondsOf(gang.max_seconds)) return {};
+  return {v1::MEMBER_INVALID, kube::BadMaxSeconds(gang.max_seconds), "correct it, or remove it"};
 }
 
 quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
@@ -249,7 +258,7 @@ quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
           .name = gang.key.name,
           .queue = QueueOf(gang),
           .priority = PriorityOf(gang),
-          .max_seconds = quota::MaxSecondsOf(gang.max_seconds),
+          .max_seconds = kube::MaxSecondsOf(gang.max_seconds),
           .queued_at = gang.created,
           .pod_sets = std::move(sets.required),
           .surplus = std::move(sets.surplus)};
@@ -532,7 +541,7 @@ kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang,
 // Puts the gang in line, or reserves what it was granted.
 void QuotaAdmission::Request(const Gang& gang) {
   Part& part = parts_[gang.id];
-  if (part.deactivated || LacksPriorityClass(gang)) return;
+  if (part.deactivated || LabelFault(gang).code != v1::REASON_UNSPECIFIED) return;
   if (part.granted) {
     workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
     return;

@@ -9,6 +9,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kube/objects/kueue_pod_group.h"
+#include "kube/objects/max_seconds.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
@@ -152,7 +153,7 @@ void Gangs::ReadQueueLabels(Gang& gang, const std::vector<const kube::Pod*>& liv
   };
   gang.queue_name = read(kube::kQueueLabel);
   gang.priority_class_name = read(kPriorityClassLabel);
-  gang.max_seconds = read(kMaxSecondsLabel);
+  gang.max_seconds = read(kube::kMaxSecondsLabel);
 }
 
 // A gang that stands isn't broken by its job being scaled up: what it must have grows with the

@@ -25,7 +25,6 @@
 namespace muster::coscheduling {
 
 inline constexpr std::string_view kPriorityClassLabel = "kueue.x-k8s.io/priority-class";
-inline constexpr std::string_view kMaxSecondsLabel = "kueue.x-k8s.io/max-exec-time-seconds";
 
 // A gang that is derived and not named by its pods' PodGroup label.
 struct DerivedGang {

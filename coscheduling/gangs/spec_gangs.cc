@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "coscheduling/gangs/gangs.h"
+#include "kube/objects/max_seconds.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
@@ -67,6 +68,7 @@ void Gangs::ReadSpec(Gang& gang) const {
   if (gang.group == nullptr) gang.created = chain.known.back()->created;
   gang.queue_name = cluster::KnownJobs::LabelOf(chain, kube::kQueueLabel);
   gang.priority_class_name = cluster::KnownJobs::LabelOf(chain, kPriorityClassLabel);
+  gang.max_seconds = cluster::KnownJobs::LabelOf(chain, kube::kMaxSecondsLabel);
 }
 
 }  // namespace muster::coscheduling

@@ -219,11 +219,8 @@ Reason Report::QuotaReason(const Gang& gang) const {
   if (from_.quota.IsDeactivated(gang)) {
     return {v1::QUEUE_STOPPED, "spec.active of its Workload is false", "set it to true"};
   }
-  if (from_.quota.LacksPriorityClass(gang)) {
-    return {v1::PRIORITY_CLASS_NOT_FOUND,
-            fmt::format("WorkloadPriorityClass {}, which label {} names, doesn't exist",
-                        gang.priority_class_name, kPriorityClassLabel),
-            "create it, or name another one"};
+  if (Reason fault = from_.quota.LabelFault(gang); fault.code != v1::REASON_UNSPECIFIED) {
+    return fault;
   }
   if (from_.job_starts.IsStarting(gang)) {
     const std::string& error = from_.job_starts.ErrorOf(gang);
