@@ -185,7 +185,8 @@ void CheckAdmission(const LintGang& gang, const Surroundings& around, Findings* 
   std::vector<kube::ResourceList> of_templates;
   for (const PodTemplate* pods : gang.templates) {
     kube::ResourceList& asked = of_templates.emplace_back();
-    for (const auto& [resource, amount] : CountedOf(*pods, around.manifests).entries()) {
+    const kube::ResourceList counted = CountedOf(*pods, around.manifests);
+    for (const auto& [resource, amount] : counted.entries()) {
       if (amount == 0 || pods->pods == 0) continue;
       if (GroupOf(*queue, resource) == nullptr) {
         const LocatedCount asks = pods->Asks(resource);
