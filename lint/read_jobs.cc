@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coscheduling/labels.h"
+#include "kube/objects/max_seconds.h"
 #include "kube/objects/not_honoured.h"
 #include "kube/objects/well_known.h"
 #include "lint/field_reader.h"
@@ -29,6 +30,7 @@ Workload Envelope(const yaml::YamlValue& object, FieldReader* reader) {
   workload.name = object.At("metadata.name").Text();
   const yaml::YamlValue labels = object.At("metadata.labels");
   workload.queue = reader->Text(labels.Get(kube::kQueueLabel));
+  workload.max_seconds = reader->Text(labels.Get(kube::kMaxSecondsLabel));
   for (const kube::NotHonoured& each : kube::AllNotHonoured()) {
     const yaml::YamlValue asked = object.At("metadata.annotations").Get(each.annotation);
     if (each.of_job && asked.present()) {

@@ -1,6 +1,7 @@
 // The rules, each a look at one object among the others. README.md says why each of them is one.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "cluster/instance_types.h"
@@ -30,6 +31,9 @@ void CheckPodAffinity(const LintGang& gang, const Surroundings& around, Findings
 void CheckNodeSelection(const LintGang& gang, const Surroundings& around, Findings* findings);
 void CheckDevices(const LintGang& gang, const Surroundings& around, Findings* findings);
 void CheckQueueOf(const LintGang& gang, const Surroundings& around, Findings* findings);
+void CheckAdmission(const LintGang& gang, const Surroundings& around, Findings* findings);
+void CheckMaxSeconds(const std::string& what, const std::string& file, const LocatedText& label,
+                     Findings* findings);
 void CheckHonoured(const LintGang& gang, Findings* findings);
 
 void CheckPodGroup(const PodGroup& group, Findings* findings);

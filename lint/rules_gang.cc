@@ -219,6 +219,8 @@ void CheckProtection(const LintGang& gang, const Surroundings& around, Findings*
 }
 
 void CheckPodGroup(const PodGroup& group, Findings* findings) {
+  CheckMaxSeconds(fmt::format("PodGroup {}/{}", group.name_space, group.name), group.file,
+                  group.max_seconds, findings);
   CheckShortTimeout(group.timeout_seconds, group.file, findings);
   if (group.timeout_seconds.value <= kLongestRendezvousSeconds) return;
   findings->Add("schedule-timeout-long", group.file, group.timeout_seconds.line,
@@ -237,6 +239,7 @@ void CheckGang(const LintGang& gang, const Surroundings& around, Findings* findi
   CheckNodeSelection(gang, around, findings);
   CheckDevices(gang, around, findings);
   CheckQueueOf(gang, around, findings);
+  CheckAdmission(gang, around, findings);
   CheckHonoured(gang, findings);
 }
 

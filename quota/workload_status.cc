@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "quota/pod_sets.h"
 
 namespace muster::quota {
@@ -130,12 +129,6 @@ std::map<std::string, int64_t> ReclaimableOf(const kube::Workload& workload,
   }
   std::erase_if(reclaimable, [](const auto& each) { return each.second <= 0; });
   return reclaimable;
-}
-
-std::optional<int64_t> MaxSecondsOf(const std::string& label) {
-  int32_t seconds = 0;
-  if (!absl::SimpleAtoi(label, &seconds) || seconds <= 0) return std::nullopt;
-  return seconds;
 }
 
 absl::Time ExecutionEnds(const kube::Workload& workload) {

@@ -70,9 +70,6 @@ std::map<std::string, int64_t> ReclaimableOf(const kube::Workload& workload,
                                              const kube::AnyJob* job,
                                              const std::vector<const kube::Pod*>& pods);
 
-// What label kueue.x-k8s.io/max-exec-time-seconds says; nullopt if nothing that Kueue would take
-// (pkg/controller/jobframework/utils.go:192).
-std::optional<int64_t> MaxSecondsOf(const std::string& label);
 // When it has run for as long as it may (kueue.x-k8s.io/max-exec-time-seconds), together with what
 // it ran before; never if it doesn't run, or may for ever (Kueue v0.19.2
 // pkg/controller/core/workload_controller.go:906).

@@ -5,6 +5,7 @@
 
 #include "cluster/node_trouble.h"
 #include "fmt/format.h"
+#include "kube/objects/max_seconds.h"
 #include "quota/flavor_terms.h"
 #include "quota/pod_sets.h"
 
@@ -77,7 +78,7 @@ void QuotaAdmission::NoteBudget(const std::string& name_space) {
 
 void QuotaAdmission::NotePriorityClass(std::string_view name) {
   for (const auto& [key, gang] : gangs_.all()) {
-    if (gang.priority_class_name == name) agenda_->Note(gang.id);
+    if (gang.priority_class_name == name || PodPriorityClassOf(gang)) agenda_->Note(gang.id);
   }
 }
 
@@ -223,17 +224,38 @@ std::string QuotaAdmission::QueueOf(const Gang& gang) const {
 }
 
 int64_t QuotaAdmission::PriorityOf(const Gang& gang) const {
-  if (const auto* named = scheduler_.FindPriorityClass(gang.priority_class_name)) {
-    return named->value;
-  }
+  const std::string& name = gang.priority_class_name;
+  if (const auto* named = scheduler_.FindPriorityClass(name)) return named->value;
+  const auto of_pods = name.empty() ? PodPriorityClassOf(gang) : std::nullopt;
+  const auto value = of_pods ? scheduler_.PodPriorityOf(*of_pods) : std::nullopt;
   // A class that is gone says what it said, as in Kueue.
   const kube::Workload* workload = workloads_->Of(gang);
-  return gang.priority_class_name.empty() || !workload ? gang.priority : workload->priority;
+  if (value || !workload || (name.empty() && !of_pods)) return value.value_or(gang.priority);
+  return workload->priority;
 }
 
-bool QuotaAdmission::LacksPriorityClass(const Gang& gang) const {
+// The PriorityClass that its job names and its pods don't carry, or not yet; nullopt: they do.
+std::optional<std::string> QuotaAdmission::PodPriorityClassOf(const Gang& gang) const {
+  const kube::AnyJob* maker = gang.derived ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
+  const bool said = maker != nullptr && (gang.unmade || !maker->priority_class.empty());
+  return said ? std::optional(quota::PriorityClassOf(*maker)) : std::nullopt;
+}
+
+Reason QuotaAdmission::LabelFault(const Gang& gang) const {
   const std::string& name = gang.priority_class_name;
-  return !name.empty() && !scheduler_.FindPriorityClass(name) && !workloads_->Of(gang);
+  const auto of_pods = name.empty() ? PodPriorityClassOf(gang) : std::nullopt;
+  const bool there = of_pods ? scheduler_.PodPriorityOf(*of_pods).has_value()
+                             : name.empty() || scheduler_.FindPriorityClass(name) != nullptr;
+  if (!there && !workloads_->Of(gang)) {
+    return {v1::PRIORITY_CLASS_NOT_FOUND,
+            of_pods ? fmt::format("PriorityClass {}, which {} names, doesn't exist", *of_pods,
+                                  gang.derived->maker)
+                    : fmt::format("WorkloadPriorityClass {}, which label {} names, doesn't exist",
+                                  name, kPriorityClassLabel),
+            "create it, or name another one"};
+  }
+  if (gang.max_seconds.empty() || kube::MaxSecondsOf(gang.max_seconds)) return {};
+  return {v1::MEMBER_INVALID, kube::BadMaxSeconds(gang.max_seconds), "correct it, or remove it"};
 }
 
 quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
@@ -249,7 +271,7 @@ quota::Workload QuotaAdmission::WorkloadOf(const Gang& gang) const {
           .name = gang.key.name,
           .queue = QueueOf(gang),
           .priority = PriorityOf(gang),
-          .max_seconds = quota::MaxSecondsOf(gang.max_seconds),
+          .max_seconds = kube::MaxSecondsOf(gang.max_seconds),
           .queued_at = gang.created,
           .pod_sets = std::move(sets.required),
           .surplus = std::move(sets.surplus)};
@@ -532,7 +554,7 @@ kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang,
 // Puts the gang in line, or reserves what it was granted.
 void QuotaAdmission::Request(const Gang& gang) {
   Part& part = parts_[gang.id];
-  if (part.deactivated || LacksPriorityClass(gang)) return;
+  if (part.deactivated || LabelFault(gang).code != v1::REASON_UNSPECIFIED) return;
   if (part.granted) {
     workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
     return;

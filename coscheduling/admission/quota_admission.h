@@ -126,11 +126,8 @@ class QuotaAdmission : Owner {
   bool Waits(const Gang& gang) const;
   // It waits for quota, or what it asks for is being written down.
   bool IsAsked(const Gang& gang) const;
-  bool IsGranted(const Gang& gang) const { return GrantedTo(gang).has_value(); }
+  bool IsGranted(const Gang& gang) const { return PartOf(gang).granted.has_value(); }
   bool WaitsForRoom(const Gang& gang) const { return PartOf(gang).waits_for_room; }
-  const std::optional<quota::Admission>& GrantedTo(const Gang& gang) const {
-    return PartOf(gang).granted;
-  }
   // What it holds for the member's pod set; null if nothing, or less than the member asks for.
   const quota::PodSetAssignment* GivenTo(const Gang& gang, const kube::Pod& pod) const;
   // With quota: it was counted, and carries the labels of its flavors.
@@ -145,8 +142,8 @@ class QuotaAdmission : Owner {
   const std::string& WorkloadErrorOf(const Gang& gang) const { return workloads_->ErrorOf(gang); }
   // Its Workload's user wants it neither queued nor admitted.
   bool IsDeactivated(const Gang& gang) const { return PartOf(gang).deactivated; }
-  // It names a WorkloadPriorityClass that doesn't exist, and never had a Workload.
-  bool LacksPriorityClass(const Gang& gang) const;
+  // Why it can't ask for quota as its labels are: no code if it can.
+  Reason LabelFault(const Gang& gang) const;
   std::string QueueOf(const Gang& gang) const;
   quota::Workload WorkloadOf(const Gang& gang) const;
   std::vector<const kube::ResourceFlavor*> OtherFlavors(const quota::Workload& workload,
@@ -203,7 +200,8 @@ class QuotaAdmission : Owner {
   const Part& PartOf(const Gang& gang) const { return parts_.Of(gang.id); }
   template <typename Object>
   void NoteObject(const kube::ObjectMeta& meta) {
-    if constexpr (std::is_same_v<Object, kube::WorkloadPriorityClass>) {
+    if constexpr (std::is_same_v<Object, kube::WorkloadPriorityClass> ||
+                  std::is_same_v<Object, kube::PriorityClass>) {
       return NotePriorityClass(meta.name);
     }
     NoteObjects();
@@ -218,6 +216,7 @@ class QuotaAdmission : Owner {
   void NotePriorityClass(std::string_view name);
   void NoteBudget(const std::string& name_space);
   int64_t PriorityOf(const Gang& gang) const;
+  std::optional<std::string> PodPriorityClassOf(const Gang& gang) const;
   std::vector<const kube::Pod*> GoingOf(const Gang& gang) const;
   void FindUncounted(const Gang& gang);
   quota::FlavorAmounts UnadmittedOf(const Gang& gang) const;

@@ -9,6 +9,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kube/objects/kueue_pod_group.h"
+#include "kube/objects/max_seconds.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
@@ -142,17 +143,18 @@ void Gangs::ReadOwners(Gang& gang, const std::vector<const kube::Pod*>& live) co
 }
 
 void Gangs::ReadQueueLabels(Gang& gang, const std::vector<const kube::Pod*>& live) const {
-  if (live.empty()) return;
+  if (live.empty() && !gang.unmade) return;
   const auto read = [&](std::string_view key) {
     std::string value = FirstLabel(live, key);
     if (value.empty() && gang.group != nullptr) {
       if (const std::string* label = gang.group->meta.Label(key)) value = *label;
     }
-    return value.empty() ? jobs_.OwnersLabel(*live.front(), key) : value;
+    if (!value.empty()) return value;
+    return gang.unmade ? jobs_.LabelOf(gang.spec_of, key) : jobs_.OwnersLabel(*live.front(), key);
   };
   gang.queue_name = read(kube::kQueueLabel);
   gang.priority_class_name = read(kPriorityClassLabel);
-  gang.max_seconds = read(kMaxSecondsLabel);
+  gang.max_seconds = read(kube::kMaxSecondsLabel);
 }
 
 // A gang that stands isn't broken by its job being scaled up: what it must have grows with the

@@ -25,7 +25,6 @@
 namespace muster::coscheduling {
 
 inline constexpr std::string_view kPriorityClassLabel = "kueue.x-k8s.io/priority-class";
-inline constexpr std::string_view kMaxSecondsLabel = "kueue.x-k8s.io/max-exec-time-seconds";
 
 // A gang that is derived and not named by its pods' PodGroup label.
 struct DerivedGang {
@@ -84,6 +83,10 @@ class JobGangs {
   bool IsClaimed(const std::string& name_space, const std::string& name) const;
   std::string OwnersLabel(const kube::Pod& pod, std::string_view key) const {
     return cluster::KnownJobs::LabelOf(ChainOf(pod), key);
+  }
+  // Of the job, else of what made it.
+  std::string LabelOf(const std::string& job, std::string_view key) const {
+    return cluster::KnownJobs::LabelOf(known_.ChainOf(*Find(job)), key);
   }
   std::string OwnersAnnotation(const kube::Pod& pod, std::string_view key) const {
     return cluster::KnownJobs::AnnotationOf(ChainOf(pod), key);

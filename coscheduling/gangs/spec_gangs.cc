@@ -60,13 +60,4 @@ void Gangs::SyncSpec(const std::string& job) {
   if (former.group == nullptr) Remove(former);
 }
 
-// What its pods would say.
-void Gangs::ReadSpec(Gang& gang) const {
-  const kube::AnyJob& job = *jobs_.Find(gang.spec_of);
-  const cluster::KnownJobs::Chain chain = jobs_.known().ChainOf(job);
-  if (gang.group == nullptr) gang.created = chain.known.back()->created;
-  gang.queue_name = cluster::KnownJobs::LabelOf(chain, kube::kQueueLabel);
-  gang.priority_class_name = cluster::KnownJobs::LabelOf(chain, kPriorityClassLabel);
-}
-
 }  // namespace muster::coscheduling

@@ -4,12 +4,14 @@
 
 #include "coscheduling/report/report.h"
 #include "fmt/format.h"
+#include "kube/objects/excerpt.h"
 #include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
 namespace {
 
 constexpr size_t kShown = 3;
+constexpr size_t kShownComing = 4;
 
 // As it was written down, so that it stays as it is whatever happens meanwhile; only the next
 // attempt comes later where others are refused the same.
@@ -44,10 +46,8 @@ Reason Report::ComingReason(const Gang& gang) const {
   const Places& places = from_.placement.Of(gang);
   std::set<std::string> nodes;
   for (const auto& [uid, place] : places.tentative) nodes.insert(place);
-  constexpr size_t kShown = 4;
   size_t usable = 0;
-  size_t waiting = 0;
-  std::string waiting_for;
+  std::vector<std::string> waiting;
   for (const std::string& place : nodes) {
     const cluster::NodeInfo* info = from_.snapshot.FindNode(place);
     if (info == nullptr) continue;
@@ -55,14 +55,13 @@ Reason Report::ComingReason(const Gang& gang) const {
       ++usable;
       continue;
     }
-    if (++waiting > kShown) continue;
     const std::string& message = info->readiness.message;
-    waiting_for += fmt::format("{}{}", waiting_for.empty() ? "" : "; ", info->name());
-    if (!message.empty()) waiting_for += fmt::format(" ({})", message);
+    waiting.push_back(message.empty() ? info->name()
+                                      : fmt::format("{} ({})", info->name(), message));
   }
-  if (waiting > kShown) waiting_for += fmt::format("; and {} more", waiting - kShown);
   return {v1::NODES_COMING,
-          fmt::format("{} of {} nodes usable; waiting for {}", usable, nodes.size(), waiting_for),
+          fmt::format("{} of {} nodes usable; waiting for {}", usable, nodes.size(),
+                      kube::FirstFew(waiting, kShownComing)),
           ""};
 }
 
@@ -72,6 +71,17 @@ Reason Report::ProvisioningReason(const Gang& gang) const {
     const auto lacking = std::ranges::count_if(gang.unbound, [&](const std::string& uid) {
       return !from_.quota.UncountedOf(gang).contains(uid) && !from_.quota.MayBePlaced(gang, uid);
     });
+    const auto beyond = std::ranges::count_if(gang.unbound, [&](const std::string& uid) {
+      return !from_.quota.UncountedOf(gang).contains(uid) &&
+             from_.quota.GivenTo(gang, *from_.snapshot.FindPod(uid)) == nullptr;
+    });
+    if (beyond > 0) {
+      return {v1::QUOTA_TOO_SMALL,
+              fmt::format("{} members ask for more than was reserved for them by their templates, "
+                          "by a LimitRange's defaults for example",
+                          beyond),
+              "write what they ask for into the job's pod templates"};
+    }
     if (lacking > 0) {
       const std::string& error = from_.quota.FlavorsErrorOf(gang);
       return {v1::FLAVORS_PENDING,
@@ -219,11 +229,8 @@ Reason Report::QuotaReason(const Gang& gang) const {
   if (from_.quota.IsDeactivated(gang)) {
     return {v1::QUEUE_STOPPED, "spec.active of its Workload is false", "set it to true"};
   }
-  if (from_.quota.LacksPriorityClass(gang)) {
-    return {v1::PRIORITY_CLASS_NOT_FOUND,
-            fmt::format("WorkloadPriorityClass {}, which label {} names, doesn't exist",
-                        gang.priority_class_name, kPriorityClassLabel),
-            "create it, or name another one"};
+  if (Reason fault = from_.quota.LabelFault(gang); fault.code != v1::REASON_UNSPECIFIED) {
+    return fault;
   }
   if (from_.job_starts.IsStarting(gang)) {
     const std::string& error = from_.job_starts.ErrorOf(gang);
@@ -298,39 +305,32 @@ std::optional<Reason> Report::RiskReason(const Gang& gang) const {
                    fmt::format("{} of {} members bound", gang.facts.bound + gang.facts.succeeded,
                                gang.facts.min_member),
                    ""};
-  size_t shown = 0;
+  std::vector<std::string> risks;
   for (const auto& [node, count] : members) {
     const cluster::NodeTrouble& trouble = *from_.repair.TroubleOn(node);
     if (trouble.kind != cluster::NodeTrouble::Kind::kGoing) reason.code = v1::NODE_NOT_READY;
-    if (++shown > kShown) continue;
-    reason.message += fmt::format("; {} {}; ", node, trouble.what);
-    if (trouble.kind == cluster::NodeTrouble::Kind::kGoing) {
-      reason.message +=
-          fmt::format("{} member(s) run on there until they end or are evicted", count);
-    } else {
-      reason.message += fmt::format("{} member(s) there count as lost from {} on", count,
-                                    kube::ClockText(trouble.lost_at));
-    }
+    const std::string what =
+        trouble.kind == cluster::NodeTrouble::Kind::kGoing
+            ? "run on there until they end or are evicted"
+            : fmt::format("there count as lost from {} on", kube::ClockText(trouble.lost_at));
+    risks.push_back(fmt::format("{} {}; {} member(s) {}", node, trouble.what, count, what));
   }
-  if (shown > kShown) reason.message += fmt::format("; and {} more nodes", shown - kShown);
+  reason.message += "; " + kube::FirstFew(risks, kShown);
   return reason;
 }
 
 std::string Report::SuspectText(const Gang& gang) const {
-  std::string text;
-  size_t shown = 0;
+  std::vector<std::string> texts;
   for (const auto& [node, entry] : from_.suspects.nodes()) {
     const cluster::SuspectNodes::Sighting* why =
         from_.suspects.WhyLeftOut(node, gang.key.ToString());
     if (why == nullptr) continue;
     const cluster::NodeInfo* info = from_.snapshot.FindNode(node);
     if (info == nullptr || !info->UsableNow()) continue;
-    if (++shown > kShown) continue;
-    text +=
-        fmt::format("; {} is left out until {}: {}", node, kube::ClockText(why->until), why->fault);
+    texts.push_back(
+        fmt::format("{} is left out until {}: {}", node, kube::ClockText(why->until), why->fault));
   }
-  if (shown > kShown) text += fmt::format("; and {} more suspect nodes", shown - kShown);
-  return text;
+  return (texts.empty() ? "" : "; ") + kube::FirstFew(texts, kShown);
 }
 
 void Report::AddSuspects(const Gang& gang, Reason* reason) const {

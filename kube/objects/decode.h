@@ -35,6 +35,8 @@ absl::StatusOr<Node> Decode<Node>(std::string_view json);
 template <>
 absl::StatusOr<PodGroup> Decode<PodGroup>(std::string_view json);
 template <>
+absl::StatusOr<ResourceSlice> Decode<ResourceSlice>(std::string_view json);
+template <>
 absl::StatusOr<NodeClaim> Decode<NodeClaim>(std::string_view json);
 template <>
 absl::StatusOr<NodePool> Decode<NodePool>(std::string_view json);
@@ -79,6 +81,8 @@ template <>
 absl::StatusOr<Cohort> Decode<Cohort>(std::string_view json);
 template <>
 absl::StatusOr<WorkloadPriorityClass> Decode<WorkloadPriorityClass>(std::string_view json);
+template <>
+absl::StatusOr<PriorityClass> Decode<PriorityClass>(std::string_view json);
 template <>
 absl::StatusOr<Workload> Decode<Workload>(std::string_view json);
 
