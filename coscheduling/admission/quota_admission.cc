@@ -386,10 +386,9 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
     part.releasing = part.waits_for_room = false;
   }
   ReleaseNeedless(gang);
-  if (part.granted && (part.granted->HasTheSame(*part.held) || !ReserveMore(gang))) {
-    part.granted.reset();
-  }
-  if (part.granted) return;
+  if (part.granted && part.granted->HasTheSame(*part.held)) part.granted.reset();
+  if (part.granted && ReserveMore(gang)) return;
+  part.granted.reset();
   quota::Workload workload = WorkloadOf(gang);
   if (!StillFits(gang, workload, holding) && !IsShared(gang, true)) return Release(gang);
   const kube::Workload& own = *workloads_->Of(gang);
@@ -532,7 +531,8 @@ kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang,
 // Puts the gang in line, or reserves what it was granted.
 void QuotaAdmission::Request(const Gang& gang) {
   Part& part = parts_[gang.id];
-  if (part.deactivated || LacksPriorityClass(gang)) return;
+  if (part.deactivated) return workloads_->Wait(gang, *workloads_->Of(gang), {});
+  if (LacksPriorityClass(gang)) return;
   if (part.granted) {
     workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
     return;
