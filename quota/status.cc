@@ -230,6 +230,7 @@ std::map<std::string, std::string_view> QuotaScheduler::ToDrain() const {
   state_->Refresh();
   const Ledger& ledger = state_->ledger;
   std::map<std::string, std::string_view> drained;
+  if (!ledger.drains()) return drained;
   for (const auto& reservation : ledger.reservations()) {
     const std::string_view why = ledger.WhyDrained(*reservation);
     if (!why.empty()) drained.emplace(reservation->workload.id, why);

@@ -442,7 +442,9 @@ bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
   const AdmissionRecord* record = records_.OwnOf(gang);
   const bool ran = record != nullptr && record->bound_at;
   Part& part = parts_[gang.id];
-  const bool remade = ran && !part.evicting && (gang.facts.made_anew || holding.remade);
+  const kube::AnyJob* job = gangs_.JobOf(gang);
+  const bool over = gang.facts.succeeded >= gang.facts.min_member || (job && job->finished);
+  const bool remade = ran && !part.evicting && (gang.facts.made_anew || (holding.remade && !over));
   // That of a PodGroup which was deleted, and whose members are gone too.
   const std::string& owner = workloads_->Of(gang)->meta.Controller()->uid;
   const bool of_another = gang.group != nullptr && gang.bound.empty() && !gang.facts.terminating &&
@@ -752,10 +754,14 @@ void QuotaAdmission::Schedule(const Placeable& placeable) {
   if (options_.quota != QuotaMode::kInternal) return;
   const bool may_reserve = workloads_->Attend();
   CountOrphans();
-  if (!may_reserve || !scheduler_.NeedsSchedule()) {
-    ReadWaitReasons();
-    return;
+  if (!may_reserve) return ReadWaitReasons();
+  const bool due = scheduler_.NeedsSchedule();
+  for (const auto& [id, why] : scheduler_.ToDrain()) {  // though nobody waits
+    const Gang* gang = GangOf(id);
+    if (gang == nullptr) continue;
+    StartEviction(*gang, {"its queue has stopPolicy HoldAndDrain", std::string(why), "", false});
   }
+  if (!due) return ReadWaitReasons();
   queues_changed_ = reasons_stale_ = true;
   // What is decided is compared with what Workloads say: as exact as the times there.
   const absl::Time reserved_at = absl::FromUnixMillis(absl::ToUnixMillis(agenda_->now()));
@@ -766,11 +772,6 @@ void QuotaAdmission::Schedule(const Placeable& placeable) {
              return gang == nullptr ? "" : placeable(*gang, workload, set, flavor);
            })) {
     Carry(decision);
-  }
-  for (const auto& [id, why] : scheduler_.ToDrain()) {
-    const Gang* gang = GangOf(id);
-    if (gang == nullptr) continue;
-    StartEviction(*gang, {"its queue has stopPolicy HoldAndDrain", std::string(why), "", false});
   }
   ReadWaitReasons();
 }
