@@ -103,6 +103,7 @@ void CheckFlavors(QueueConfig& queue, const QuotaObjects& objects) {
                                    "spec.resourceGroups, doesn't exist");
         queue.fix = absl::StrCat("create ResourceFlavor ", flavor.flavor,
                                  ", or remove it from ClusterQueue ", queue.object->meta.name);
+        queue.lacks_flavor = true;
       } else if (!it->second.error.empty()) {
         queue.error = absl::StrCat("ResourceFlavor ", flavor.flavor, ": ", it->second.error);
         queue.fix = absl::StrCat("correct ResourceFlavor ", flavor.flavor);

@@ -33,6 +33,7 @@ struct QueueConfig {
   std::vector<Group> groups;
   std::string error;  // why nothing is admitted to it; empty normally
   std::string fix;
+  bool lacks_flavor = false;  // a flavor that it names doesn't exist
 
   bool IsGoing() const { return object->meta.deletion_time.has_value(); }
   // Nobody is admitted any more, though nothing is wrong with it.

@@ -29,6 +29,11 @@ bool Ledger::Refresh() {
   if (!stale_) return false;
   stale_ = false;
   layout_ = std::make_unique<Layout>(objects_, names_);
+  const auto drains = [](const auto& queue) {
+    return queue.second.stop_policy == kube::StopPolicy::kHoldAndDrain;
+  };
+  drains_ = std::ranges::any_of(objects_.cluster_queues(), drains) ||
+            std::ranges::any_of(objects_.local_queues(), drains);
   by_queue_.assign(layout_->queues.size(), {});
   versions_.assign(static_cast<size_t>(layout_->tree.size()), ++last_version_);
   for (auto& [name_space, unadmitted] : unadmitted_) Resolve(unadmitted);

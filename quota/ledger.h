@@ -53,6 +53,8 @@ class Ledger {
 
   void MarkStale() { stale_ = true; }
   bool is_stale() const { return stale_; }
+  // Some queue takes back what it gave.
+  bool drains() const { return drains_; }
   // Builds the layout if it is stale, and counts all reservations in it. True if it did.
   bool Refresh();
   const Layout& layout() const { return *layout_; }
@@ -105,6 +107,7 @@ class Ledger {
   Names names_;
   std::unique_ptr<Layout> layout_;
   bool stale_ = true;
+  bool drains_ = false;
   ByWorkloadId<Reservation> reservations_;
   struct UnadmittedPods {
     std::map<std::string, FlavorAmounts> of;  // whom

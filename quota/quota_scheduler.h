@@ -114,8 +114,8 @@ struct QueueStatus {
   std::vector<std::string> pending_ids;
   std::optional<int64_t> fair_share;  // its dominant resource share, with fair sharing
   std::string error;                  // why it is inactive; empty normally
-  // Kueue's reason of condition Active if a stopPolicy, or its end, keeps it from admitting; empty
-  // normally.
+  // Kueue's reason of condition Active if a stopPolicy, its end, or an object that it names and
+  // that isn't there keeps it from admitting; empty normally.
   std::string stopped = {};
   bool operator==(const QueueStatus&) const = default;
 };

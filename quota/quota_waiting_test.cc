@@ -173,6 +173,21 @@ TEST(Status, SaysWhichQueuesAreStopped) {
   EXPECT_EQ(world.scheduler.LocalQueues(0)[0].stopped, "ClusterQueueIsInactive");
 }
 
+TEST(Status, SaysInKueuesWordsWhatQueuesLack) {
+  QuotaWorld world;
+  world.scheduler.Upsert(Queue("q", {{"h100", 4}}));
+  kube::LocalQueue local = Local("q");
+  world.scheduler.Upsert(local);
+  EXPECT_EQ(world.scheduler.ClusterQueues(0)[0].stopped, "FlavorNotFound");
+  EXPECT_EQ(world.scheduler.LocalQueues(0)[0].stopped, "ClusterQueueIsInactive");
+  local.cluster_queue = "r";
+  world.scheduler.Upsert(local);
+  EXPECT_EQ(world.scheduler.LocalQueues(0)[0].stopped, "ClusterQueueDoesNotExist");
+  local.stop_policy = kube::StopPolicy::kHold;
+  world.scheduler.Upsert(local);
+  EXPECT_EQ(world.scheduler.LocalQueues(0)[0].stopped, "Stopped");
+}
+
 TEST(Status, ShowsSharesUnderFairSharing) {
   QuotaWorld world({.fair_sharing = true});
   kube::ClusterQueue queue = Queue("q", {{"h100", 4}}, "c");

@@ -101,6 +101,7 @@ std::vector<QueueStatus> QuotaScheduler::ClusterQueues(size_t max_pending_ids) c
     status.cohort = queue.object->cohort;
     status.admitted = static_cast<int64_t>(ledger.OnQueue(static_cast<int>(i)).size());
     status.error = queue.error;
+    if (queue.lacks_flavor) status.stopped = "FlavorNotFound";
     if (queue.IsStopped()) status.stopped = queue.IsGoing() ? "Terminating" : "Stopped";
     waiting[i].Put(status, max_pending_ids);
     AddUsage(ledger, queue, status);
@@ -146,14 +147,15 @@ std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) con
     if (!status.error.empty()) continue;
     if (queue < 0) {
       status.error = absl::StrCat("ClusterQueue ", object.cluster_queue, " doesn't exist");
+      status.stopped = "ClusterQueueDoesNotExist";
     } else if (!ledger.layout().queue(queue).error.empty()) {
       status.error = absl::StrCat("ClusterQueue ", object.cluster_queue,
                                   " admits nothing: ", ledger.layout().queue(queue).error);
-    } else if (object.stop_policy != kube::StopPolicy::kNone) {
-      status.stopped = "Stopped";
+      status.stopped = "ClusterQueueIsInactive";
     } else if (ledger.layout().queue(queue).IsStopped()) {
       status.stopped = "ClusterQueueIsInactive";
     }
+    if (object.stop_policy != kube::StopPolicy::kNone) status.stopped = "Stopped";
   }
   for (const auto& entry : state_->room.entries()) {
     auto it = all.find(LocalQueueOf(entry->workload));
@@ -228,6 +230,7 @@ std::map<std::string, std::string_view> QuotaScheduler::ToDrain() const {
   state_->Refresh();
   const Ledger& ledger = state_->ledger;
   std::map<std::string, std::string_view> drained;
+  if (!ledger.drains()) return drained;
   for (const auto& reservation : ledger.reservations()) {
     const std::string_view why = ledger.WhyDrained(*reservation);
     if (!why.empty()) drained.emplace(reservation->workload.id, why);

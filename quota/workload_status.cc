@@ -33,6 +33,28 @@ void Set(Conditions* conditions, const char* type, bool status, std::string_view
   condition.message = std::move(message);
 }
 
+struct Restart {
+  std::string_view reason;
+  const char* message;
+};
+
+// Why it is queued again that was out of the line, in Kueue's words; nothing if it is in line, or
+// what it was put out for isn't over. Who waits is active.
+Restart RestartOf(const Conditions& conditions, const Wait& wait) {
+  const auto requeued = conditions.find(kRequeued);
+  if (requeued == conditions.end() || requeued->second.status == "True") return {};
+  const std::string& out = requeued->second.reason;
+  if (out.starts_with("Deactivated")) return {"Reactivated", "The workload was reactivated"};
+  if (wait.code == WaitCode::kQueueStopped) return {};
+  if (out == "ClusterQueueStopped") {
+    return {"ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped"};
+  }
+  if (out == "LocalQueueStopped") {
+    return {"LocalQueueRestarted", "The LocalQueue was restarted after being stopped"};
+  }
+  return {};
+}
+
 }  // namespace
 
 WorkloadState StateOf(const kube::Workload& workload) {
@@ -63,7 +85,8 @@ bool HasPodSets(const kube::Workload& workload, const std::vector<PodSet>& asked
 
 bool SaysWhy(const kube::Workload& workload, const Wait& wait) {
   const auto told = workload.conditions.find(kQuotaReserved);
-  return told != workload.conditions.end() && told->second.message == wait.message;
+  return told != workload.conditions.end() && told->second.message == wait.message &&
+         RestartOf(workload.conditions, wait).reason.empty();
 }
 
 Admission InOrderOf(const kube::Workload& workload, const Admission& admission) {
@@ -174,16 +197,20 @@ Conditions Taken(const kube::Workload& workload, const std::string& leader, absl
 }
 
 Conditions Waiting(const kube::Workload& workload, const Wait& wait, absl::Time now) {
+  if (!workload.active) return Evicted(workload, Deactivation(workload), now);
   const bool usable = wait.code >= WaitCode::kResourceNotCovered;
   Conditions conditions = workload.conditions;
   Set(&conditions, kQuotaReserved, false, usable ? "Pending" : "Inadmissible", wait.message, now);
+  const Restart again = RestartOf(conditions, wait);
+  if (!again.reason.empty()) Set(&conditions, kRequeued, true, again.reason, again.message, now);
   return conditions;
 }
 
 Conditions Admitted(const kube::Workload& workload, const Admission& admission, absl::Time now) {
   Conditions conditions = workload.conditions;
   conditions.erase(kFinished);
-  conditions.erase(kRequeued);
+  const Restart again = RestartOf(conditions, {});
+  if (!again.reason.empty()) Set(&conditions, kRequeued, true, again.reason, again.message, now);
   for (const char* before : {kEvicted, kPreempted}) {
     if (!IsTrue(conditions, before)) continue;
     Set(&conditions, before, false, kQuotaReserved,

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <tuple>
+#include <vector>
+
 namespace muster::quota {
 namespace {
 
@@ -53,7 +57,7 @@ TEST(WorkloadStatus, GoesFromWaitingToAdmittedToEvictingAndBack) {
   EXPECT_EQ(Of(again, "Evicted").status, "False");
   EXPECT_EQ(Of(again, "Evicted").message, "Previously: gang a/b needs it");
   EXPECT_EQ(Of(again, "Preempted").status, "False");
-  EXPECT_FALSE(again.conditions.contains("Requeued"));
+  EXPECT_EQ(Of(again, "Requeued").reason, "Preempted");
 }
 
 TEST(WorkloadStatus, WhatWasDeactivatedIsNotQueuedAgain) {
@@ -62,6 +66,30 @@ TEST(WorkloadStatus, WhatWasDeactivatedIsNotQueuedAgain) {
       With(Evicted(admitted, {"spec.active is false", "Deactivated", ""}, kNow));
   EXPECT_FALSE(evicting.conditions.contains("Preempted"));
   EXPECT_EQ(Of(With(Released(evicting, "", kNow)), "Requeued").status, "False");
+}
+
+// As Kueue does: once it is in line again, which a queue that is stopped still isn't.
+TEST(WorkloadStatus, IsQueuedAgainOnceWhatStoppedItIsOver) {
+  const Wait in_line = {WaitCode::kQuotaInUse, "8 GPUs are used", ""};
+  const Wait stopped = {WaitCode::kQueueStopped, "8 GPUs are used", ""};
+  for (const auto& [reason, stays, again] : std::vector<std::tuple<std::string, bool, std::string>>{
+           {"Deactivated", false, "Reactivated"},
+           {"DeactivatedDueToMaximumExecutionTimeExceeded", false, "Reactivated"},
+           {"ClusterQueueStopped", true, "ClusterQueueRestarted"},
+           {"LocalQueueStopped", true, "LocalQueueRestarted"},
+           {"Unknown", true, "Unknown"}}) {
+    const kube::Workload admitted = With(Admitted({}, Given(), kNow));
+    const kube::Workload evicting = With(Evicted(admitted, {"8 GPUs are used", reason, ""}, kNow));
+    const kube::Workload out = With(Released(evicting, "", kNow));
+    EXPECT_EQ(Of(out, "Requeued").status, "False");
+    EXPECT_EQ(SaysWhy(out, in_line), reason == again) << reason;
+    EXPECT_EQ(SaysWhy(out, stopped), stays) << reason;
+    EXPECT_EQ(Of(With(Admitted(out, Given(), kNow)), "Requeued").reason, again);
+    const kube::Condition waits = Of(With(Waiting(out, in_line, kNow)), "Requeued");
+    EXPECT_EQ(waits.reason, again);
+    EXPECT_EQ(waits.status, reason == again ? "False" : "True") << reason;
+    EXPECT_EQ(Of(With(Waiting(out, stopped, kNow)), "Requeued").status, stays ? "False" : "True");
+  }
 }
 
 TEST(WorkloadStatus, SaysWhyItWaits) {

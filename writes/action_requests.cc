@@ -275,7 +275,7 @@ json ActiveJson(const quota::QueueStatus& queue, bool local) {
   std::string message =
       local ? "Can submit new workloads to localQueue" : "Can admit new workloads";
   if (!queue.error.empty()) {
-    reason = "NotReady";
+    if (queue.stopped.empty()) reason = "NotReady";
     message = queue.error;
   } else if (reason == "Stopped") {
     message = local ? "LocalQueue is stopped" : "Can't admit new workloads: is stopped.";

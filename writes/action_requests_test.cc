@@ -389,6 +389,16 @@ TEST(ActionRequests, AStoppedQueueSaysSoInKueuesWords) {
       "reason":"Ready","message":"Can submit new workloads to localQueue"})"));
 }
 
+TEST(ActionRequests, AQueueThatLacksAnObjectSaysWhichAndKueuesReason) {
+  quota::QueueStatus status = Status("q", 0, 0, {}, "ResourceFlavor h100 doesn't exist");
+  status.stopped = "FlavorNotFound";
+  const auto made = ToRequest(coscheduling::UpdateQueueStatus{"", "q", status, kNow}, kNow);
+  const json condition = json::parse(made->request.body)["status"]["conditions"][0];
+  EXPECT_EQ(condition["status"], "False");
+  EXPECT_EQ(condition["reason"], "FlavorNotFound");
+  EXPECT_EQ(condition["message"], "ResourceFlavor h100 doesn't exist");
+}
+
 TEST(ActionRequests, AQueuesStatusIsWrittenInTheVersionThatItIsReadIn) {
   const QueueVersions versions = {.cluster_queues = "v1beta1", .local_queues = "v1beta1"};
   const quota::QueueStatus status = Status("gpus", 0, 1, {{"spot", "cpu", 0, 1000, 0}}, "");

@@ -408,10 +408,9 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
     part.releasing = part.waits_for_room = false;
   }
   ReleaseNeedless(gang);
-  if (part.granted && (part.granted->HasTheSame(*part.held) || !ReserveMore(gang))) {
-    part.granted.reset();
-  }
-  if (part.granted) return;
+  if (part.granted && part.granted->HasTheSame(*part.held)) part.granted.reset();
+  if (part.granted && ReserveMore(gang)) return;
+  part.granted.reset();
   quota::Workload workload = WorkloadOf(gang);
   if (!StillFits(gang, workload, holding) && !IsShared(gang, true)) return Release(gang);
   const kube::Workload& own = *workloads_->Of(gang);
@@ -465,7 +464,9 @@ bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
   const AdmissionRecord* record = records_.OwnOf(gang);
   const bool ran = record != nullptr && record->bound_at;
   Part& part = parts_[gang.id];
-  const bool remade = ran && !part.evicting && (gang.facts.made_anew || holding.remade);
+  const kube::AnyJob* job = gangs_.JobOf(gang);
+  const bool over = gang.facts.succeeded >= gang.facts.min_member || (job && job->finished);
+  const bool remade = ran && !part.evicting && (gang.facts.made_anew || (holding.remade && !over));
   // That of a PodGroup which was deleted, and whose members are gone too.
   const std::string& owner = workloads_->Of(gang)->meta.Controller()->uid;
   const bool of_another = gang.group != nullptr && gang.bound.empty() && !gang.facts.terminating &&
@@ -554,7 +555,8 @@ kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang,
 // Puts the gang in line, or reserves what it was granted.
 void QuotaAdmission::Request(const Gang& gang) {
   Part& part = parts_[gang.id];
-  if (part.deactivated || LabelFault(gang).code != v1::REASON_UNSPECIFIED) return;
+  if (part.deactivated) return workloads_->Wait(gang, *workloads_->Of(gang), {});
+  if (LabelFault(gang).code != v1::REASON_UNSPECIFIED) return;
   if (part.granted) {
     workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
     return;
@@ -578,7 +580,7 @@ void QuotaAdmission::Request(const Gang& gang) {
   part.known = {.workload = std::move(asked), .admission = {}, .uncounted = 0};
   gang_of_[part.known->workload.id] = gang.id;
   scheduler_.Enqueue(part.known->workload);
-  queues_changed_ = true;
+  queues_changed_ = reasons_stale_ = true;
 }
 
 // What was granted beyond what is reserved: each member has a Workload of its own for it. False if
@@ -774,10 +776,14 @@ void QuotaAdmission::Schedule(const Placeable& placeable) {
   if (options_.quota != QuotaMode::kInternal) return;
   const bool may_reserve = workloads_->Attend();
   CountOrphans();
-  if (!may_reserve || !scheduler_.NeedsSchedule()) {
-    ReadWaitReasons();
-    return;
+  if (!may_reserve) return ReadWaitReasons();
+  const bool due = scheduler_.NeedsSchedule();
+  for (const auto& [id, why] : scheduler_.ToDrain()) {  // though nobody waits
+    const Gang* gang = GangOf(id);
+    if (gang == nullptr) continue;
+    StartEviction(*gang, {"its queue has stopPolicy HoldAndDrain", std::string(why), "", false});
   }
+  if (!due) return ReadWaitReasons();
   queues_changed_ = reasons_stale_ = true;
   // What is decided is compared with what Workloads say: as exact as the times there.
   const absl::Time reserved_at = absl::FromUnixMillis(absl::ToUnixMillis(agenda_->now()));
@@ -788,11 +794,6 @@ void QuotaAdmission::Schedule(const Placeable& placeable) {
              return gang == nullptr ? "" : placeable(*gang, workload, set, flavor);
            })) {
     Carry(decision);
-  }
-  for (const auto& [id, why] : scheduler_.ToDrain()) {
-    const Gang* gang = GangOf(id);
-    if (gang == nullptr) continue;
-    StartEviction(*gang, {"its queue has stopPolicy HoldAndDrain", std::string(why), "", false});
   }
   ReadWaitReasons();
 }

@@ -274,9 +274,7 @@ void Workloads::LetGo(const kube::Workload& workload) {
   PatchWorkload end = Patch(workload);
   end.finalizers = workload.meta.finalizers;
   std::erase(*end.finalizers, kube::kInUseFinalizer);
-  if (workload.reserved && !workload.meta.deletion_time) {
-    return Release(Gang(), workload);
-  }
+  if (workload.reserved && !workload.meta.deletion_time) return Release(Gang(), workload);
   outbox_->Act("workload/" + workload.meta.uid, std::move(end));
 }
 
@@ -353,6 +351,7 @@ bool Workloads::TakeOver(const Gang& gang) {
 }
 
 void Workloads::Wait(const Gang& gang, const kube::Workload& workload, const quota::Wait& wait) {
+  if (!workload.active && (workload.evicted || !IsOurs(workload))) return;
   outbox_->Act(gang.id, "workload/" + workload.meta.uid,
                StatusOf(workload, quota::Waiting(workload, wait, agenda_->now())));
 }

@@ -116,6 +116,23 @@ TEST_F(WorkloadsTest, ThatOfAGangThatIsGoneGivesItsQuotaBackAndThenGoes) {
   EXPECT_THAT(*ended[0].finalizers, ElementsAre("others"));
 }
 
+// As Kueue does with one that is stopped before it was ever admitted.
+TEST_F(WorkloadsTest, OneThatIsDeactivatedWhileItWaitsSaysThatItIsOutOfTheLineOnce) {
+  const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  kube::Workload workload = Of("train", "muster");
+  owners_.workloads.Upsert(workload);
+  workload.active = false;
+  owners_.workloads.Wait(gang, workload, {});
+  const auto applied = Asked<ApplyWorkloadStatus>();
+  ASSERT_EQ(applied.size(), 1u);
+  EXPECT_FALSE(applied[0].admission);
+  EXPECT_EQ(applied[0].conditions.at("Evicted").status, "True");
+  EXPECT_EQ(applied[0].conditions.at("Evicted").reason, "Deactivated");
+  workload.evicted = true;
+  owners_.workloads.Wait(gang, workload, {});
+  EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
+}
+
 TEST_F(WorkloadsTest, OneThatSomebodyElseMadeIsHis) {
   kube::Workload kueues = Reserved(Of("gone", ""));
   kueues.meta.annotations = {};

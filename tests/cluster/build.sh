@@ -7,7 +7,8 @@
 #   build.sh [--peers] --where   print only the folder
 #
 # With --peers it is about the programs that only --full needs: Kueue,
-# scheduler-plugins' scheduler, training-operator, JobSet and Trainer. The folder lies outside the tree and is named by a hash of
+# scheduler-plugins' scheduler, training-operator, JobSet, Trainer, mpi-operator
+# and KubeRay, and kueuectl. The folder lies outside the tree and is named by a hash of
 # everything the binaries are made of, so that fresh clones and branches share
 # one build.
 set -euo pipefail
@@ -19,7 +20,7 @@ what="control plane" name=control-plane
 modules=(controlplane faults karpenter kwok)
 if [[ "${1:-}" == --peers ]]; then
   what=peers name=peers
-  modules=(kueue scheduler-plugins training-operator jobset trainer)
+  modules=(kueue scheduler-plugins training-operator jobset trainer mpi-operator kuberay)
   shift
 fi
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/muster/$name"
@@ -109,6 +110,7 @@ build_peers() {
   folder=$(module_folder kueue sigs.k8s.io/kueue)
   manifests kueue "$folder/config" components/crd/bases
   build kueue kueue sigs.k8s.io/kueue/cmd/kueue "6 minutes"
+  build kueuectl kueue sigs.k8s.io/kueue/cmd/kueuectl "2 minutes"
   build minimalkueue kueue sigs.k8s.io/kueue/test/performance/scheduler/minimalkueue "a minute"
   # It is fixed to 50 requests per second; the same with Muster's own limit.
   main=$out/main.go
@@ -133,6 +135,12 @@ build_peers() {
   # JobSet is installed on its own, and not from the network.
   sed -i '/third-party/d' "$out/manifests-trainer/overlays/manager/kustomization.yaml"
   build trainer trainer github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager "2 minutes"
+
+  manifests mpi-operator "$(module_folder mpi-operator github.com/kubeflow/mpi-operator)/manifests" base
+  build mpi-operator mpi-operator github.com/kubeflow/mpi-operator/cmd/mpi-operator "2 minutes"
+
+  manifests kuberay "$(module_folder kuberay github.com/ray-project/kuberay/ray-operator)/config" crd/bases
+  build kuberay kuberay github.com/ray-project/kuberay/ray-operator "3 minutes"
 }
 
 "build_${name//-/_}"

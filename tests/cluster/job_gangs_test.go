@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"muster.dev/tests/cluster/faults"
 	"muster.dev/tests/cluster/plane"
 	"muster.dev/tests/cluster/timeline"
 )
@@ -77,6 +78,60 @@ func TestPeerTrainJobsInitializerIsAGangOfItsOwn(t *testing.T) {
 			t.Errorf("pod %s came at revision %d, before the initializer had finished at %d",
 				created.Object.GetName(), created.Revision, done.Revision)
 		}
+	}
+}
+
+// With a node that comes late the gang is whole, with one that never comes
+// nothing of it is bound: ten times each.
+func TestPeerMPIJobStartsWholeOrNotAtAll(t *testing.T) {
+	checkWholeOrNotAtAll(t, "mpijob.yaml", "MPIJob", shared.StartMPIOperator)
+}
+
+// The launcher comes once all workers are ready: four pods, and a fifth that
+// can't be waited for.
+func TestPeerMPIJobsLauncherThatWaitsIsAGangOfItsOwn(t *testing.T) {
+	c := newGangCase(t, "launcher")
+	c.started(shared.StartMPIOperator())
+	c.NodePool("gpu", 1, 4, 2*time.Second)
+	c.Apply("mpijob-launcher-waits.yaml", scheduledBy(plane.SchedulerName))
+	workers := c.AwaitPods("train-worker", 4, 30*time.Second)
+	workers.AwaitOnPool("gpu", time.Minute)
+	workers.checkOneStroke(2 * time.Second)
+	launcher := c.AwaitPods("train-launcher", 1, 30*time.Second)
+	launcher.AwaitBound(20 * time.Second)
+}
+
+// One replica of three hosts, and the head.
+func TestPeerRayClusterStartsWholeOrNotAtAll(t *testing.T) {
+	checkWholeOrNotAtAll(t, "raycluster.yaml", "RayCluster", shared.StartKubeRay)
+}
+
+// checkWholeOrNotAtAll has the operator make a job's four pods, time after time, on
+// nodes of which one is late, and then on nodes of which one never comes.
+func checkWholeOrNotAtAll(t *testing.T, file, kind string, start func() (*plane.Peer, error)) {
+	operator := newCase(t, "operator")
+	operator.must(shared.Muster.Stop())
+	operator.must(shared.Muster.Start(plane.Launch{Engine: map[string]any{"provisioningDeadline": "25s"}}))
+	// The next case has the usual one again.
+	t.Cleanup(func() { operator.must(shared.Muster.Stop()) })
+	operator.started(start())
+	for round := range pick(1, 10) {
+		t.Run(fmt.Sprintf("round %d, a node comes late", round+1), func(t *testing.T) {
+			c := newGangCase(t, "late")
+			c.NodePool("gpu", 1, 4, 2*time.Second, faults.Fault{Kind: faults.RegistrationDelay, Launches: []int{3}, DelaySeconds: 6})
+			c.Apply(file, scheduledBy(plane.SchedulerName))
+			c.checkOneGang("train", 4, derivedFrom(kind))
+		})
+		t.Run(fmt.Sprintf("round %d, a node never comes", round+1), func(t *testing.T) {
+			c := newGangCase(t, "never")
+			c.NodePool("gpu", 1, 8, 2*time.Second, faults.Fault{Kind: faults.NeverRegisters, FromLaunch: 4})
+			c.Apply(file, scheduledBy(plane.SchedulerName))
+			g := c.AwaitPods("train", 4, 30*time.Second)
+			c.awaitNode(func(node *corev1.Node) bool { return held(node) })
+			g.awaitState(time.Minute, "BACKING_OFF")
+			c.AwaitHoldsGone(20 * time.Second)
+			g.checkGivenBack()
+		})
 	}
 }
 

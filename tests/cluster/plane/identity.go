@@ -39,6 +39,8 @@ var users = []*user{
 	{name: "jobset", group: "system:masters"},
 	{name: "trainer", group: "system:masters"},
 	{name: "training-operator", group: "system:masters"},
+	{name: "mpi-operator", group: "system:masters"},
+	{name: "kuberay", group: "system:masters"},
 	{name: "system:kube-controller-manager", group: "system:masters"},
 	{name: "system:kube-scheduler", group: "system:authenticated"},
 }

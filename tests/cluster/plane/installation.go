@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/yaml"
 )
 
@@ -203,10 +203,10 @@ func newestStored(folder string) ([]*unstructured.Unstructured, error) {
 			return nil, err
 		}
 		var newest map[string]any
-		for _, version := range versions {
-			v := version.(map[string]any)
+		for _, one := range versions {
+			v := one.(map[string]any)
 			v["storage"] = false
-			if newest == nil || strings.Compare(v["name"].(string), newest["name"].(string)) > 0 {
+			if newest == nil || version.CompareKubeAwareVersionStrings(v["name"].(string), newest["name"].(string)) > 0 {
 				newest = v
 			}
 		}

@@ -389,12 +389,21 @@ func (p *Plane) KubectlAsMuster(arguments ...string) (string, error) {
 	return p.kubectl(p.kubeconfig(serviceAccount), arguments...)
 }
 
+// Kueuectl runs Kueue's own tool, which is one of the peers' programs, as the administrator.
+func (p *Plane) Kueuectl(arguments ...string) (string, error) {
+	return p.command(filepath.Join(p.peers, "kueuectl"), p.Kubeconfig, arguments...)
+}
+
 func (p *Plane) kubectl(kubeconfig string, arguments ...string) (string, error) {
-	command := exec.Command(p.program("kubectl"), arguments...)
+	return p.command(p.program("kubectl"), kubeconfig, arguments...)
+}
+
+func (p *Plane) command(program, kubeconfig string, arguments ...string) (string, error) {
+	command := exec.Command(program, arguments...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+p.Folder)
 	output, err := command.CombinedOutput()
 	if err != nil {
-		return string(output), fmt.Errorf("kubectl %s: %w: %s", strings.Join(arguments, " "), err, output)
+		return string(output), fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(arguments, " "), err, output)
 	}
 	return string(output), nil
 }

@@ -195,6 +195,37 @@ func (p *Plane) StartTrainingOperator(gangScheduler string) (*Peer, error) {
 	})
 }
 
+// StartMPIOperator starts mpi-operator, which has no webhooks. It answers for its health on port
+// 8080, which can't be chosen.
+func (p *Plane) StartMPIOperator() (*Peer, error) {
+	const name = "mpi-operator"
+	return p.startPeer(product{
+		name: name, crdsOnly: true,
+		launch: func(_, _ string) ([]string, []string, error) {
+			return []string{
+				"--kubeConfig=" + p.kubeconfig(name),
+				"--lock-namespace=default",
+				"--kube-api-qps=50",
+				"--kube-api-burst=100",
+			}, nil, nil
+		},
+	})
+}
+
+// StartKubeRay starts KubeRay's operator without its webhooks, which are optional.
+func (p *Plane) StartKubeRay() (*Peer, error) {
+	return p.startPeer(product{
+		name: "kuberay", crdsOnly: true,
+		launch: func(health, _ string) ([]string, []string, error) {
+			return []string{
+				"--health-probe-bind-address=" + health,
+				"--metrics-addr=0",
+				"--enable-leader-election=false",
+			}, nil, nil
+		},
+	})
+}
+
 // configured writes a controller's configuration and names it to it.
 func (p *Plane) configured(name string, config map[string]any) (arguments, environment []string, err error) {
 	content, err := yaml.Marshal(config)
