@@ -556,7 +556,7 @@ void QuotaAdmission::Request(const Gang& gang) {
   part.known = {.workload = std::move(asked), .admission = {}, .uncounted = 0};
   gang_of_[part.known->workload.id] = gang.id;
   scheduler_.Enqueue(part.known->workload);
-  queues_changed_ = true;
+  queues_changed_ = reasons_stale_ = true;
 }
 
 // What was granted beyond what is reserved: each member has a Workload of its own for it. False if
