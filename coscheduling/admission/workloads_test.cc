@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "coscheduling/engine.h"
 #include "coscheduling/test_owners.h"
+#include "kube/objects/decode.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -260,6 +262,67 @@ TEST_F(WorkloadsTest, MorePodSetsThanAWorkloadMayHaveAreAReason) {
   EXPECT_EQ(owners_.workloads.ErrorOf(gang), "it has 19 pod sets, a Workload at most 18");
   owners_.Take();
   EXPECT_THAT(owners_.Asked<WriteWorkload>(), IsEmpty());
+}
+
+template <typename T>
+T Decoded(const std::string& kind, const std::string& json) {
+  auto object = kube::Decode<T>(R"({"apiVersion":"kueue.x-k8s.io/v1beta2","kind":")" + kind +
+                                R"(",)" + json + "}");
+  EXPECT_TRUE(object.ok()) << object.status();
+  return object.ok() ? *std::move(object) : T();
+}
+
+// Nothing else has it looked at again: no pass can help it, and its creation was answered before.
+TEST(WorkloadOfAStoppedQueueTest, SaysWhyItWaits) {
+  Engine engine{EngineOptions()};
+  engine.SetSynced();
+  engine.Upsert(Decoded<kube::ClusterQueue>(
+      "ClusterQueue",
+      R"("metadata":{"name":"q"},"spec":{"namespaceSelector":{},"stopPolicy":"Hold"})"));
+  engine.Upsert(Decoded<kube::LocalQueue>(
+      "LocalQueue", R"("metadata":{"namespace":"team","name":"q"},"spec":{"clusterQueue":"q"})"));
+  auto job = kube::Decode<kube::Job>(
+      R"({"metadata":{"namespace":"team","name":"train","uid":"train-uid","resourceVersion":"1",
+          "labels":{"kueue.x-k8s.io/queue-name":"q"}},
+          "spec":{"suspend":true,"template":{"spec":{"schedulerName":"coscheduling",
+            "containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}}})");
+  ASSERT_TRUE(job.ok()) << job.status();
+  engine.Upsert(*job);
+  absl::Time now = absl::FromUnixSeconds(1'700'000'000);
+  const StepOutput first = engine.Step(now);
+  const WriteWorkload* write = nullptr;
+  for (const NumberedAction& action : first.actions) {
+    write = std::get_if<WriteWorkload>(&action.action);
+    if (write == nullptr) continue;
+    engine.Finish(action.id, absl::OkStatus(), now);
+    break;
+  }
+  ASSERT_NE(write, nullptr);
+  kube::Workload workload;
+  workload.meta.name_space = write->workload.name_space;
+  workload.meta.name = write->workload.name;
+  workload.meta.uid = "workload-uid";
+  workload.meta.resource_version = "2";
+  workload.meta.finalizers = {std::string(kube::kInUseFinalizer)};
+  workload.meta.owners = {write->owner};
+  workload.meta.annotations[kLeaderAnnotation] = write->leader;
+  workload.queue = write->queue;
+  for (const quota::PodSet& set : write->pod_sets) {
+    workload.pod_sets.push_back({set.name, set.count, set.spec});
+  }
+  engine.Step(now);
+  engine.Upsert(workload);
+  std::vector<ApplyWorkloadStatus> told;
+  for (int i = 0; i < 5; ++i, now += absl::Seconds(1)) {
+    for (const NumberedAction& action : engine.Step(now).actions) {
+      const auto* status = std::get_if<ApplyWorkloadStatus>(&action.action);
+      if (status != nullptr) told.push_back(*status);
+    }
+  }
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].conditions.at("QuotaReserved").reason, "Inadmissible");
+  EXPECT_EQ(told[0].conditions.at("QuotaReserved").message,
+            "ClusterQueue q is stopped by spec.stopPolicy Hold");
 }
 
 }  // namespace

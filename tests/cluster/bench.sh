@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Races Muster against minimalkueue on a real API server (admission/). The exit status is that of
+# Races Muster against Kueue on a real API server (admission/). The exit status is that of
 # the race.
 #
 #   bench.sh             five rounds

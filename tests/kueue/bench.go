@@ -30,10 +30,11 @@ type benchmark struct {
 	running []*kueue.Workload // first admitted first; some may have been evicted
 }
 
-// bench lets all pending workloads of a case come, and runs Kueue's scheduler
-// until it admits nobody any more. Then, up to `ends` times, the workload that
-// was admitted first ends, and it goes on. Evictions are done at once.
-func bench(c *Case, ends int) (Outcome, error) {
+// bench lets the pending workloads of a case come in waves, each once Kueue's
+// scheduler admits nobody of those before any more. Then, up to `ends` times, the
+// workload that was admitted first ends, another one comes if any are left, and it
+// goes on. Evictions are done at once.
+func bench(c *Case, waves []int, ends int) (Outcome, error) {
 	b := benchmark{world: newWorld(c.FairSharing)}
 	b.outcome.Pending = len(c.Pending)
 	if len(c.Admitted) > 0 {
@@ -42,15 +43,17 @@ func bench(c *Case, ends int) (Outcome, error) {
 	if err := b.addQueues(c); err != nil {
 		return b.outcome, err
 	}
-	for i := range c.Pending {
-		if err := b.store.Create(b.ctx, c.Pending[i].object(kueue.LocalQueueName(c.Pending[i].ClusterQueue))); err != nil {
+	left := c.Pending
+	for _, wave := range waves {
+		if wave > len(left) {
+			return b.outcome, fmt.Errorf("a wave of %d, and only %d workloads are left", wave, len(left))
+		}
+		if err := b.arrive(left[:wave]); err != nil {
 			return b.outcome, err
 		}
+		left = left[wave:]
 	}
 	for {
-		if err := b.admit(); err != nil {
-			return b.outcome, err
-		}
 		for len(b.running) > 0 && !b.runs(b.running[0]) {
 			b.running = b.running[1:]
 		}
@@ -61,7 +64,21 @@ func bench(c *Case, ends int) (Outcome, error) {
 		if err := b.store.Delete(b.ctx, b.running[0]); err != nil {
 			return b.outcome, err
 		}
+		next := min(1, len(left))
+		if err := b.arrive(left[:next]); err != nil {
+			return b.outcome, err
+		}
+		left = left[next:]
 	}
+}
+
+func (b *benchmark) arrive(workloads []Workload) error {
+	for i := range workloads {
+		if err := b.store.Create(b.ctx, workloads[i].object(kueue.LocalQueueName(workloads[i].ClusterQueue))); err != nil {
+			return err
+		}
+	}
+	return b.admit()
 }
 
 func (b *benchmark) addQueues(c *Case) error {

@@ -3,7 +3,7 @@
 //
 //	oracle                   one case per line on stdin, one answer per line on stdout
 //	oracle histories         one history per line, one course per line
-//	oracle bench FILE ENDS   times the admission of all that is pending in one case
+//	oracle bench FILE WAVES ENDS   times the admission of what is pending in one case
 package main
 
 import (
@@ -35,12 +35,16 @@ func run(arguments []string) error {
 		return converse(os.Stdin, os.Stdout, answerCase)
 	case len(arguments) == 1 && arguments[0] == "histories":
 		return converse(os.Stdin, os.Stdout, answerHistory)
-	case len(arguments) == 3 && arguments[0] == "bench":
+	case len(arguments) == 4 && arguments[0] == "bench":
 		content, err := os.ReadFile(arguments[1])
 		if err != nil {
 			return err
 		}
-		ends, err := strconv.Atoi(arguments[2])
+		var waves []int
+		if err := json.Unmarshal([]byte("["+arguments[2]+"]"), &waves); err != nil {
+			return fmt.Errorf("waves %s: %w", arguments[2], err)
+		}
+		ends, err := strconv.Atoi(arguments[3])
 		if err != nil {
 			return err
 		}
@@ -48,13 +52,13 @@ func run(arguments []string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", arguments[1], err)
 		}
-		outcome, err := bench(c, ends)
+		outcome, err := bench(c, waves, ends)
 		if err != nil {
 			return err
 		}
 		return json.NewEncoder(os.Stdout).Encode(outcome)
 	}
-	return fmt.Errorf("usage: oracle [histories | bench FILE ENDS]")
+	return fmt.Errorf("usage: oracle [histories | bench FILE WAVES ENDS]")
 }
 
 func answerCase(line []byte) any {

@@ -193,7 +193,7 @@ func TestBenchAdmitsWhatFits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		outcome, err := bench(c, 0)
+		outcome, err := bench(c, []int{20}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,12 +210,28 @@ func TestBenchEndsAndGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcome, err := bench(c, 2)
+	outcome, err := bench(c, []int{4}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if outcome.Admitted != 3 || outcome.Ended != 2 || outcome.Preempted != 0 {
 		t.Errorf("p, then q and r, then nobody until r ends: %+v", outcome)
+	}
+}
+
+func TestBenchPreemptsForWhoeverComesLater(t *testing.T) {
+	c, err := parseCase([]byte(oneCase(false, []string{flavor("f1", "")}, nil,
+		[]string{queue("a", "", "f1=4", `,"preemption":{"withinClusterQueue":"LowerPriority"}`)}, nil,
+		pending("p", "a", 0, 4, ""), pending("q", "a", 9, 3, ""), pending("r", "a", 0, 1, ""), pending("s", "a", 0, 1, ""))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := bench(c, []int{1, 1}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outcome.Admitted != 2 || outcome.Ended != 1 || outcome.Preempted != 1 {
+		t.Errorf("p, then q in its place, then p again: %+v", outcome)
 	}
 }
 

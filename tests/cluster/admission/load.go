@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,13 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"muster.dev/tests/cluster/plane"
+	"muster.dev/tests/cluster/timeline"
 )
 
-// The load is Kueue's own scalability setup (v0.15.2, test/performance/scheduler,
+// The load is Kueue's own scalability setup (v0.19.2, test/performance/scheduler,
 // default_generator_config.yaml): 5 cohorts of 6 queues, each queue in a namespace
-// of its own, and in each queue gangs of three sizes, 70 % small, 20 % medium and
-// 10 % large, the larger the more important. There a gang is one pod of 1, 5 or 20
-// cpu; here as many members of one cpu.
+// of its own, and in each queue suspended Jobs of three sizes, 70 % small, 20 %
+// medium and 10 % large, the larger the more important. There a Workload is one pod
+// of 1, 5 or 20 cpu; here a Job makes as many pods of one cpu.
 const (
 	cohorts         = 5
 	queuesPerCohort = 6
@@ -32,7 +34,7 @@ const (
 type size struct {
 	name     string
 	share    int // how many of them there are, of each ten
-	members  int
+	pods     int
 	priority int32
 }
 
@@ -42,23 +44,27 @@ var sizes = []size{
 	{"large", 1, 20, 200},
 }
 
-// gang is what one of the programs is to admit.
-type gang struct {
+// job is what one of the programs is to admit.
+type job struct {
 	namespace string // also the name of its ClusterQueue and LocalQueue
 	name      string
 	size      size
 }
 
-func (g gang) key() string { return g.namespace + "/" + g.name }
+func (j job) key() string { return j.namespace + "/" + j.name }
 
 type load struct {
-	queues  []string
-	gangs   []gang // those of all queues mixed, in the order of their creation
-	members int    // of all gangs
+	queues []string
+	jobs   []job // those of all queues mixed, in the order of their creation
+	pods   int   // of all jobs
+	quota  int   // of each queue
+	borrow int   // the most that it may borrow
+	admits int   // how many of the jobs there is quota for
 }
 
-// newLoad makes ten gangs in each queue, that many times.
-func newLoad(tens int) load {
+// newLoad makes ten jobs in each queue, that many times. There is quota for all of
+// them, or for a third: the large and the medium ones, and a small one of 21.
+func newLoad(tens int, third bool) load {
 	var l load
 	for c := range cohorts {
 		for q := range queuesPerCohort {
@@ -69,12 +75,23 @@ func newLoad(tens int) load {
 		for _, size := range sizes {
 			for i := range size.share {
 				for _, queue := range l.queues {
-					l.gangs = append(l.gangs, gang{queue, fmt.Sprintf("%s-%d", size.name, ten*size.share+i), size})
-					l.members += size.members
+					l.jobs = append(l.jobs, job{queue, fmt.Sprintf("%s-%d", size.name, ten*size.share+i), size})
+					l.pods += size.pods
 				}
 			}
 		}
 	}
+	if !third {
+		l.quota, l.borrow, l.admits = l.pods/len(l.queues), 100, len(l.jobs)
+		return l
+	}
+	// Without borrowing nobody is preempted, whichever queue is released first.
+	for _, size := range sizes[1:] {
+		l.quota += tens * size.share * size.pods
+		l.admits += tens * size.share
+	}
+	l.quota += tens / 3
+	l.admits = (l.admits + tens/3) * len(l.queues)
 	return l
 }
 
@@ -133,19 +150,13 @@ func exemptBoth(ctx context.Context, p *plane.Plane) error {
 	return err
 }
 
-// createShared makes what both races use.
+// createShared makes what all races use.
 func (l load) createShared(ctx context.Context, p *plane.Plane) error {
 	if err := exemptBoth(ctx, p); err != nil {
 		return err
 	}
-	for _, size := range sizes {
-		_, err := p.Client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
-			ObjectMeta: metav1.ObjectMeta{Name: size.name},
-			Value:      size.priority,
-		}, metav1.CreateOptions{})
-		if err != nil {
-			return err
-		}
+	if err := l.createNodes(ctx, p); err != nil {
+		return err
 	}
 	return eachOf(l.queues, func(queue string) error {
 		_, err := p.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
@@ -155,28 +166,33 @@ func (l load) createShared(ctx context.Context, p *plane.Plane) error {
 	})
 }
 
-// createQueues makes the flavor and all queues, each with quota for all its gangs.
-// Nothing is admitted before release.
+// createQueues makes the flavor, the priorities and all queues. Nothing is admitted
+// before release.
 func (l load) createQueues(ctx context.Context, p *plane.Plane) error {
-	create := func(kind, resource, namespace, name string, spec map[string]any) error {
+	create := func(kind, resource, namespace, name, field string, value any) error {
 		_, err := p.Dynamic.Resource(kueueGroup.WithResource(resource)).Namespace(namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": kueueGroup.String(),
 			"kind":       kind,
 			"metadata":   map[string]any{"name": name},
-			"spec":       spec,
+			field:        value,
 		}}, metav1.CreateOptions{})
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", kind, name, err)
 		}
 		return nil
 	}
-	if err := create("ResourceFlavor", "resourceflavors", "", flavor, map[string]any{
+	if err := create("ResourceFlavor", "resourceflavors", "", flavor, "spec", map[string]any{
 		"nodeLabels": map[string]any{flavorLabel: flavor},
 	}); err != nil {
 		return err
 	}
+	for _, size := range sizes {
+		if err := create("WorkloadPriorityClass", "workloadpriorityclasses", "", size.name, "value", int64(size.priority)); err != nil {
+			return err
+		}
+	}
 	return eachOf(l.queues, func(queue string) error {
-		if err := create("ClusterQueue", "clusterqueues", "", queue, map[string]any{
+		if err := create("ClusterQueue", "clusterqueues", "", queue, "spec", map[string]any{
 			"namespaceSelector": map[string]any{},
 			"cohortName":        queue[:len("cohort0")],
 			"preemption":        map[string]any{"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
@@ -186,18 +202,18 @@ func (l load) createQueues(ctx context.Context, p *plane.Plane) error {
 				"flavors": []any{map[string]any{
 					"name": flavor,
 					"resources": []any{map[string]any{
-						"name": "cpu", "nominalQuota": fmt.Sprint(l.members / len(l.queues)), "borrowingLimit": "100",
+						"name": "cpu", "nominalQuota": fmt.Sprint(l.quota), "borrowingLimit": fmt.Sprint(l.borrow),
 					}},
 				}},
 			}},
 		}); err != nil {
 			return err
 		}
-		return create("LocalQueue", "localqueues", queue, queue, map[string]any{"clusterQueue": queue})
+		return create("LocalQueue", "localqueues", queue, queue, "spec", map[string]any{"clusterQueue": queue})
 	})
 }
 
-// release lets the gangs of all queues be admitted.
+// release lets the jobs of all queues be admitted.
 func (l load) release(ctx context.Context, p *plane.Plane) error {
 	return eachOf(l.queues, func(queue string) error {
 		_, err := p.Dynamic.Resource(kueueGroup.WithResource("clusterqueues")).Patch(ctx, queue, types.MergePatchType,
@@ -206,14 +222,14 @@ func (l load) release(ctx context.Context, p *plane.Plane) error {
 	})
 }
 
-// createNodes makes Ready nodes with room for all members.
+// createNodes makes Ready nodes with room for all pods.
 func (l load) createNodes(ctx context.Context, p *plane.Plane) error {
 	resources := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(podsPerNode, resource.DecimalSI),
 		corev1.ResourceMemory: resource.MustParse("1Ti"),
 		corev1.ResourcePods:   *resource.NewQuantity(podsPerNode, resource.DecimalSI),
 	}
-	names := make([]string, (l.members+podsPerNode-1)/podsPerNode)
+	names := make([]string, (l.pods+podsPerNode-1)/podsPerNode)
 	for i := range names {
 		names[i] = fmt.Sprintf("node-%d", i)
 	}
@@ -249,29 +265,67 @@ func (l load) createNodes(ctx context.Context, p *plane.Plane) error {
 	})
 }
 
-// template is a member's pod, without a name.
-func (g gang) template(scheduler string) corev1.PodSpec {
+// createJobs makes all jobs, suspended, for this scheduler.
+func (l load) createJobs(ctx context.Context, p *plane.Plane, scheduler string) error {
+	yes := true
 	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	return corev1.PodSpec{
-		SchedulerName:                 scheduler,
-		PriorityClassName:             g.size.name,
-		RestartPolicy:                 corev1.RestartPolicyNever,
-		TerminationGracePeriodSeconds: new(int64),
-		Containers: []corev1.Container{{
-			Name: "worker", Image: "worker",
-			Resources: corev1.ResourceRequirements{Requests: cpu, Limits: cpu},
-		}},
-	}
-}
-
-// deleteAll ends all objects of a kind in the queues' namespaces.
-func (l load) deleteAll(ctx context.Context, p *plane.Plane, kind schema.GroupVersionResource) error {
-	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
-	return eachOf(l.queues, func(queue string) error {
-		err := p.Dynamic.Resource(kind).Namespace(queue).DeleteCollection(ctx, now, metav1.ListOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil // the kind itself
-		}
+	return eachOf(l.jobs, func(j job) error {
+		pods := int32(j.size.pods)
+		_, err := p.Client.BatchV1().Jobs(j.namespace).Create(ctx, &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Name: j.name, Labels: map[string]string{
+				kueueGroup.Group + "/queue-name":     j.namespace,
+				kueueGroup.Group + "/priority-class": j.size.name,
+			}},
+			Spec: batchv1.JobSpec{
+				Suspend: &yes, Parallelism: &pods, Completions: &pods,
+				Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+					SchedulerName: scheduler,
+					RestartPolicy: corev1.RestartPolicyNever,
+					Containers: []corev1.Container{{
+						Name: "worker", Image: "worker",
+						Resources: corev1.ResourceRequirements{Requests: cpu, Limits: cpu},
+					}},
+				}},
+			},
+		}, metav1.CreateOptions{})
 		return err
 	})
+}
+
+// deleteJobs ends all jobs, and returns when their Workloads have followed them.
+func (l load) deleteJobs(ctx context.Context, p *plane.Plane) error {
+	background := metav1.DeletePropagationBackground
+	if err := eachOf(l.queues, func(queue string) error {
+		return p.Client.BatchV1().Jobs(queue).DeleteCollection(ctx,
+			metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{})
+	}); err != nil {
+		return err
+	}
+	return await(ctx, "the end of all Workloads", func() (string, error) {
+		left, err := p.Dynamic.Resource(timeline.Workloads).List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) || err == nil && len(left.Items) == 0 {
+			return "", nil
+		} else if err != nil {
+			return "", err
+		}
+		return left.Items[0].GetNamespace() + "/" + left.Items[0].GetName() + " is there", nil
+	})
+}
+
+// await asks again until nothing is missing, for some minutes.
+func await(ctx context.Context, what string, missing func() (string, error)) error {
+	for deadline := time.Now().Add(3 * time.Minute); ; {
+		text, err := missing()
+		if err != nil || text == "" {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("waited in vain for %s: %s", what, text)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
@@ -20,23 +21,29 @@ import (
 	"muster.dev/tests/cluster/timeline"
 )
 
-// How long nobody may ask the API server for anything before a race begins, and
-// after it.
-const quiet = 2 * time.Second
+var jobResource = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+
+const (
+	// How long nobody may ask the API server for anything before the clock starts.
+	quiet = 2 * time.Second
+	// How long a program is watched once all that can be is admitted: what it writes
+	// about the others then counts as well.
+	aftermath = 40 * time.Second
+)
 
 // result is one race of one program.
 type result struct {
-	took     time.Duration            // from the release of the queues until the last gang was seen admitted
-	bound    time.Duration            // the same until the last member was bound; 0: it binds none
-	cpu      map[string]time.Duration // of each program, until the last gang was admitted
-	requests []plane.Request
-	asOf     int // how many of the requests were received until the last gang was admitted
+	asked    time.Duration            // from the creation of the first job until it was quiet
+	took     time.Duration            // from the release of the queues until the last job was seen admitted and resumed
+	cpu      map[string]time.Duration // of each program, until then
+	requests []plane.Request          // from the creation of the jobs until it was quiet again
+	racing   []plane.Request          // those while the clock ran
 }
 
 // race lets a contestant admit the load once.
 func race(ctx context.Context, p *plane.Plane, l load, c contestant) (r result, err error) {
 	defer func() {
-		if stopped := c.stop(ctx); stopped != nil {
+		if stopped := errors.Join(l.deleteJobs(ctx, p), c.stop()); stopped != nil {
 			err = errors.Join(err, fmt.Errorf("%s: clearing away: %w", c.name(), stopped))
 		}
 	}()
@@ -46,22 +53,25 @@ func race(ctx context.Context, p *plane.Plane, l load, c contestant) (r result, 
 	if err := l.createQueues(ctx, p); err != nil {
 		return r, err
 	}
-	if err := c.createGangs(ctx); err != nil {
+	created := time.Now()
+	if err := l.createJobs(ctx, p, c.scheduler()); err != nil {
 		return r, err
 	}
 	if err := p.AwaitQuiet(quiet, 5*time.Minute, true); err != nil {
 		return r, err
 	}
-	admissions, err := watchAdmissions(ctx, p, l, c)
+	r.asked = time.Since(created) - quiet
+	admissions, err := watchAdmissions(ctx, p, l)
 	if err != nil {
 		return r, err
 	}
+	defer admissions.stop()
 	idle := p.CPU()
 	begin := time.Now()
 	if err := l.release(ctx, p); err != nil {
 		return r, err
 	}
-	end, err := admissions.await(ctx, 5*time.Minute)
+	end, err := admissions.await(ctx, l.admits, 5*time.Minute)
 	if err != nil {
 		return r, fmt.Errorf("%s: %w", c.name(), err)
 	}
@@ -70,121 +80,164 @@ func race(ctx context.Context, p *plane.Plane, l load, c contestant) (r result, 
 	for name, before := range idle {
 		r.cpu[name] -= before
 	}
-	if err := c.finish(ctx); err != nil {
-		return r, err
+	if l.admits < len(l.jobs) {
+		time.Sleep(aftermath)
 	}
-	finished := time.Now()
-	// Muster's events go on for minutes, at most 50 per second.
+	// Events may go on for minutes.
 	if err := p.AwaitQuiet(quiet, time.Minute, false); err != nil {
 		return r, err
 	}
-	all, err := p.Requests(begin, time.Now())
-	if err != nil {
+	if more, err := watchAdmissions(ctx, p, l); err != nil || more.admitted() != l.admits {
+		return r, fmt.Errorf("%s admitted %d jobs, not %d: %w", c.name(), more.admitted(), l.admits, err)
+	}
+	if r.requests, err = p.Requests(created, time.Now()); err != nil {
 		return r, err
 	}
-	for _, request := range all {
-		// kube-scheduler's own way to bind isn't Muster's.
-		if request.Resource == "pods/binding" && request.Received.Before(finished) {
-			r.bound = max(r.bound, request.Answered.Sub(begin))
+	r.requests = slices.DeleteFunc(r.requests, func(request plane.Request) bool { return !c.asked(request) })
+	slices.SortFunc(r.requests, func(a, b plane.Request) int { return a.Received.Compare(b.Received) })
+	for _, request := range r.requests {
+		if !request.Received.Before(begin) && request.Received.Before(end) {
+			r.racing = append(r.racing, request)
 		}
 	}
-	r.requests = slices.DeleteFunc(all, func(request plane.Request) bool { return !c.asked(request) })
-	slices.SortFunc(r.requests, func(a, b plane.Request) int { return a.Received.Compare(b.Received) })
-	r.asOf, _ = slices.BinarySearchFunc(r.requests, end, func(request plane.Request, end time.Time) int {
-		return request.Received.Compare(end)
-	})
 	return r, nil
 }
 
-// admissions follows the Workloads, which say who is admitted whoever does it.
+// admissions follows the Workloads and the jobs, which say who is admitted and
+// resumed, whoever does it.
 type admissions struct {
-	client   dynamic.ResourceInterface
-	watch    watch.Interface
-	revision string // up to which everything was seen
-	waiting  map[string]bool
+	workloads, jobs *following
 }
 
-func watchAdmissions(ctx context.Context, p *plane.Plane, l load, c contestant) (*admissions, error) {
-	client := p.Dynamic.Resource(timeline.Workloads)
+// following is what is known of all objects of a kind, by the job.
+type following struct {
+	client   dynamic.ResourceInterface
+	done     func(*unstructured.Unstructured) bool
+	watch    watch.Interface
+	revision string // up to which everything was seen
+	known    map[string]bool
+}
+
+func watchAdmissions(ctx context.Context, p *plane.Plane, l load) (*admissions, error) {
+	workloads, err := follow(ctx, p.Dynamic.Resource(timeline.Workloads), isAdmitted)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := follow(ctx, p.Dynamic.Resource(jobResource), isResumed)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range l.jobs {
+		for _, of := range []*following{workloads, jobs} {
+			if _, there := of.known[j.key()]; !there {
+				return nil, fmt.Errorf("job %s or its Workload isn't there", j.key())
+			}
+		}
+	}
+	return &admissions{workloads, jobs}, nil
+}
+
+func follow(ctx context.Context, client dynamic.ResourceInterface, done func(*unstructured.Unstructured) bool) (*following, error) {
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	a := &admissions{waiting: map[string]bool{}}
+	f := &following{client: client, done: done, revision: list.GetResourceVersion(), known: map[string]bool{}}
 	for i := range list.Items {
-		if admitted(&list.Items[i]) {
-			return nil, fmt.Errorf("%s admitted %s although its queue is held", c.name(), gangOf(&list.Items[i]))
-		}
-		a.waiting[gangOf(&list.Items[i])] = true
+		f.known[jobOf(&list.Items[i])] = done(&list.Items[i])
 	}
-	for _, g := range l.gangs {
-		if !a.waiting[g.key()] {
-			return nil, fmt.Errorf("gang %s wasn't created", g.key())
-		}
-	}
-	a.revision = list.GetResourceVersion()
-	a.client = client
-	return a, a.follow(ctx)
+	return f, f.again(ctx)
 }
 
-// follow watches from where it ended: the API server ends the watch of one who is
+// again watches from where it ended: the API server ends the watch of one who is
 // slow, as a small machine makes everybody now and then.
-func (a *admissions) follow(ctx context.Context) (err error) {
-	a.watch, err = a.client.Watch(ctx, metav1.ListOptions{ResourceVersion: a.revision})
+func (f *following) again(ctx context.Context) (err error) {
+	f.watch, err = f.client.Watch(ctx, metav1.ListOptions{ResourceVersion: f.revision})
 	return err
 }
 
-// gangOf is the gang that the Workload is of: its owner, if it has one.
-func gangOf(workload metav1.Object) string {
-	name := workload.GetName()
-	if owner := metav1.GetControllerOf(workload); owner != nil {
+func (f *following) take(ctx context.Context, event watch.Event, open bool) error {
+	if !open {
+		return f.again(ctx)
+	}
+	object, ok := event.Object.(*unstructured.Unstructured)
+	if !ok || event.Type == watch.Error {
+		return fmt.Errorf("a watch ended: %w", apierrors.FromObject(event.Object))
+	}
+	f.revision = object.GetResourceVersion()
+	f.known[jobOf(object)] = f.done(object)
+	return nil
+}
+
+// jobOf is the job that the object is, or that the Workload is of.
+func jobOf(object metav1.Object) string {
+	name := object.GetName()
+	if owner := metav1.GetControllerOf(object); owner != nil {
 		name = owner.Name
 	}
-	return workload.GetNamespace() + "/" + name
+	return object.GetNamespace() + "/" + name
 }
 
-func admitted(workload *unstructured.Unstructured) bool {
+func isAdmitted(workload *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(workload.Object, "status", "conditions")
-	for _, raw := range conditions {
+	return slices.ContainsFunc(conditions, func(raw any) bool {
 		condition, _ := raw.(map[string]any)
-		if condition["type"] == "Admitted" {
-			return condition["status"] == "True"
-		}
-	}
-	return false
+		return condition["type"] == "Admitted" && condition["status"] == "True"
+	})
 }
 
-// await returns when the last one was seen admitted.
-func (a *admissions) await(ctx context.Context, patience time.Duration) (time.Time, error) {
-	defer func() { a.watch.Stop() }()
-	all := len(a.waiting)
-	timeout := time.After(patience)
-	for {
-		select {
-		case event, open := <-a.watch.ResultChan():
-			if !open {
-				if err := a.follow(ctx); err != nil {
-					return time.Time{}, err
-				}
-				continue
-			}
-			object, ok := event.Object.(*unstructured.Unstructured)
-			if !ok || event.Type == watch.Error {
-				return time.Time{}, fmt.Errorf("the watch ended with %d of %d admitted: %w", all-len(a.waiting), all, apierrors.FromObject(event.Object))
-			}
-			a.revision = object.GetResourceVersion()
-			if gang := gangOf(object); a.waiting[gang] && admitted(object) {
-				if delete(a.waiting, gang); len(a.waiting) == 0 {
-					return time.Now(), nil
-				}
-			}
-		case <-timeout:
-			return time.Time{}, fmt.Errorf("%d of %d gangs were admitted within %v, not %s",
-				all-len(a.waiting), all, patience, slices.Min(slices.Collect(maps.Keys(a.waiting))))
-		case <-ctx.Done():
-			return time.Time{}, ctx.Err()
+func isResumed(job *unstructured.Unstructured) bool {
+	suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend")
+	return !suspended
+}
+
+// admitted counts the jobs that are resumed and whose Workload is admitted.
+func (a *admissions) admitted() int {
+	count := 0
+	for job, resumed := range a.jobs.known {
+		if resumed && a.workloads.known[job] {
+			count++
 		}
 	}
+	return count
+}
+
+func (a *admissions) stop() {
+	a.workloads.watch.Stop()
+	a.jobs.watch.Stop()
+}
+
+// await returns when so many were seen admitted.
+func (a *admissions) await(ctx context.Context, wanted int, patience time.Duration) (time.Time, error) {
+	timeout := time.After(patience)
+	if before := a.admitted(); before > 0 {
+		return time.Time{}, fmt.Errorf("%d were admitted although their queues are held", before)
+	}
+	for a.admitted() < wanted {
+		var err error
+		select {
+		case event, open := <-a.workloads.watch.ResultChan():
+			err = a.workloads.take(ctx, event, open)
+		case event, open := <-a.jobs.watch.ResultChan():
+			err = a.jobs.take(ctx, event, open)
+		case <-timeout:
+			err = fmt.Errorf("%d of %d jobs were admitted within %v", a.admitted(), wanted, patience)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if err != nil {
+			return time.Time{}, err
+		}
+	}
+	return time.Now(), nil
+}
+
+// ofAdmission counts the writes to Workloads and to jobs, their status included.
+func ofAdmission(requests []plane.Request) int {
+	return writes(slices.DeleteFunc(slices.Clone(requests), func(request plane.Request) bool {
+		kind, _, _ := strings.Cut(request.Resource, "/")
+		return kind != "workloads" && kind != "jobs"
+	}))
 }
 
 // writes counts what of the requests changes something.
@@ -209,9 +262,9 @@ func refused(requests []plane.Request) int {
 	return count
 }
 
-// describeWrites is what was written for each gang on average, by kind of object,
+// describeWrites is what was written for each job on average, by kind of object,
 // the most frequent first.
-func describeWrites(requests []plane.Request, gangs int) string {
+func describeWrites(requests []plane.Request, jobs int) string {
 	counts := map[string]int{}
 	for _, request := range requests {
 		if request.Writes() {
@@ -223,7 +276,7 @@ func describeWrites(requests []plane.Request, gangs int) string {
 	})
 	var parts []string
 	for _, kind := range kinds {
-		parts = append(parts, fmt.Sprintf("%s %.2f", kind, float64(counts[kind])/float64(gangs)))
+		parts = append(parts, fmt.Sprintf("%s %.2f", kind, float64(counts[kind])/float64(jobs)))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -63,15 +63,31 @@ func TestOnlyWritesAreCounted(t *testing.T) {
 }
 
 func TestTheLoadHasTheShapeOfKueuesOwn(t *testing.T) {
-	l := newLoad(5)
-	if len(l.queues) != 30 || len(l.gangs) != 1500 || l.members != 5550 {
-		t.Errorf("%d queues, %d gangs, %d members; want 30, 1500, 5550", len(l.queues), len(l.gangs), l.members)
+	l := newLoad(3, false)
+	if len(l.queues) != 30 || len(l.jobs) != 900 || l.pods != 3330 || l.quota != 111 || l.admits != 900 {
+		t.Errorf("%d queues, %d jobs, %d pods, quota of %d, %d admitted; want 30, 900, 3330, 111, 900",
+			len(l.queues), len(l.jobs), l.pods, l.quota, l.admits)
 	}
 	seen := map[string]bool{}
-	for _, g := range l.gangs {
-		if seen[g.key()] {
-			t.Fatalf("gang %s is there twice", g.key())
+	for _, j := range l.jobs {
+		if seen[j.key()] {
+			t.Fatalf("job %s is there twice", j.key())
 		}
-		seen[g.key()] = true
+		seen[j.key()] = true
+	}
+	// Of each queue 3 of 20 pods, 6 of 5 and 1 of 1.
+	if l := newLoad(3, true); len(l.jobs) != 900 || l.quota != 91 || l.admits != 300 || l.borrow != 0 {
+		t.Errorf("for a third: %d jobs, quota of %d, %d borrowed, %d admitted; want 900, 91, 0, 300",
+			len(l.jobs), l.quota, l.borrow, l.admits)
+	}
+}
+
+func TestOnlyWorkloadsAndJobsAreOfAdmission(t *testing.T) {
+	requests := []plane.Request{
+		{Verb: "create", Resource: "workloads"}, {Verb: "patch", Resource: "workloads/status"}, {Verb: "update", Resource: "jobs"},
+		{Verb: "get", Resource: "jobs"}, {Verb: "patch", Resource: "localqueues/status"}, {Verb: "create", Resource: "events"},
+	}
+	if got := ofAdmission(requests); got != 3 {
+		t.Errorf("%d writes of admission, want 3", got)
 	}
 }

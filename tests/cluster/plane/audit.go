@@ -33,11 +33,11 @@ func (r Request) Writes() bool {
 // The namespace of ServiceAccounts that aren't Muster's.
 const callers = "callers"
 
-// KueueUser is who minimalkueue is to the API server.
+// KueueUser is who Kueue is to the API server where it is measured.
 const KueueUser = "system:serviceaccount:" + callers + ":kueue"
 
-// auditPolicy has the API server note the requests of Muster and of minimalkueue
-// alike, when it has answered them. Leases go on without any work.
+// auditPolicy has the API server note the requests of Muster and of Kueue alike, when
+// it has answered them. Leases go on without any work.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]

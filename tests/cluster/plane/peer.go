@@ -63,7 +63,7 @@ const servingCertificates = "/tmp/k8s-webhook-server/serving-certs"
 // startPeer installs a controller, starts it and waits until it is ready.
 func (p *Plane) startPeer(product product) (*Peer, error) {
 	folder := p.peers
-	if _, err := os.Stat(filepath.Join(folder, "complete")); err != nil {
+	if _, err := os.Stat(filepath.Join(folder, cmp.Or(product.program, product.name))); err != nil {
 		return nil, errors.New("its program is missing; tests/cluster/build.sh --peers builds it")
 	}
 	ctx, cancel := context.WithCancel(p.context)

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -69,8 +70,8 @@ type Options struct {
 	Muster    string // the binary under test
 	Worker    string // and the training worker's; needed where a case trains
 	// Measured is for comparing programs on the API server: kube-schedulers,
-	// Karpenter, kwok and the timeline are left out, so that only what is measured
-	// loads the machine, and Requests tells what it asked for. StandIn starts Muster's
+	// Karpenter, kwok, the timeline and whoever makes a Job's pods are left out, so that
+	// only what is measured loads the machine, and Requests tells what it asked for. StandIn starts Muster's
 	// kube-scheduler.
 	Measured bool
 }
@@ -185,7 +186,7 @@ func (p *Plane) start(options Options) (err error) {
 		"--kubeconfig="+p.kubeconfig("system:kube-controller-manager"),
 		"--leader-elect=false",
 		"--secure-port=0",
-		"--controllers="+strings.Join(controllers, ","),
+		"--controllers="+strings.Join(controllersOf(options), ","),
 		"--service-account-private-key-file="+p.identities.path("service-account.key"),
 		// kwok answers for the kubelets; a busy machine must not look like
 		// dead nodes.
@@ -235,6 +236,12 @@ var controllers = []string{
 	"serviceaccount-controller",
 	"taint-eviction-controller",
 	"validatingadmissionpolicy-status-controller",
+}
+
+func controllersOf(options Options) []string {
+	return slices.DeleteFunc(slices.Clone(controllers), func(name string) bool {
+		return options.Measured && name == "job-controller"
+	})
 }
 
 func (p *Plane) startStore(serverAddress, etcdAddress, peerAddress string, serverFlags ...string) error {

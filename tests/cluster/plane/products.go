@@ -14,10 +14,18 @@ type Kueue struct {
 	// kubeflow.org/pytorchjob, ...). It leaves alone what has no queue's name.
 	Frameworks  []string
 	FairSharing bool
+	// It calls as KueueUser, a ServiceAccount as Muster is, as often as Muster may, and
+	// does as much at once as its manifests say.
+	Measured bool
 }
 
 // StartKueue starts Kueue's manager.
 func (p *Plane) StartKueue(settings Kueue) (*Peer, error) {
+	if settings.Measured {
+		if err := p.giveServiceAccount("kueue"); err != nil {
+			return nil, err
+		}
+	}
 	return p.startPeer(product{
 		name: "kueue", overlay: "default", namespace: "kueue-system",
 		service: "kueue-webhook-service", secret: "kueue-webhook-server-cert",
@@ -34,6 +42,13 @@ func (p *Plane) StartKueue(settings Kueue) (*Peer, error) {
 				// It would listen on a fixed port.
 				"featureGates": map[string]any{"VisibilityOnDemand": false},
 			}
+			if settings.Measured {
+				config["clientConnection"] = map[string]any{"qps": 1000, "burst": 1000}
+				config["controller"] = map[string]any{"groupKindConcurrency": map[string]any{
+					"Job.batch": 5, "Pod": 5, "Workload.kueue.x-k8s.io": 10, "LocalQueue.kueue.x-k8s.io": 5,
+					"Cohort.kueue.x-k8s.io": 1, "ClusterQueue.kueue.x-k8s.io": 5, "ResourceFlavor.kueue.x-k8s.io": 1,
+				}}
+			}
 			if settings.FairSharing {
 				// Kueue's defaults, which it wants spelt out.
 				config["fairSharing"] = map[string]any{
@@ -46,21 +61,11 @@ func (p *Plane) StartKueue(settings Kueue) (*Peer, error) {
 }
 
 // StartMinimalKueue starts Kueue's scheduler and the controllers of its own
-// kinds, without webhooks or jobs: what Kueue's own benchmark measures. Its
-// client sends 50 requests per second, or with unlimited as many as Muster's:
-// 1,000. It calls as a ServiceAccount, as Muster does: the API server's share for
-// members of system:masters isn't limited, and nobody asks for their rights. Its
-// objects must be written in v1beta2: nobody converts them.
-func (p *Plane) StartMinimalKueue(unlimited bool) (*Peer, error) {
-	if err := p.giveServiceAccount("kueue"); err != nil {
-		return nil, err
-	}
-	program := "minimalkueue"
-	if unlimited {
-		program += "-1000"
-	}
+// kinds, without webhooks or jobs: what Kueue's own benchmark measures. Its objects
+// must be written in v1beta2: nobody converts them.
+func (p *Plane) StartMinimalKueue() (*Peer, error) {
 	return p.startPeer(product{
-		name: "kueue", program: program, crdsOnly: true, namespace: "kueue-system",
+		name: "kueue", program: "minimalkueue", crdsOnly: true, namespace: "kueue-system",
 		launch: func(_, _ string) ([]string, []string, error) { return nil, nil, nil },
 	})
 }
