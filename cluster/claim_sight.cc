@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "cluster/node_stage.h"
 #include "fmt/format.h"
 #include "kube/objects/well_known.h"
@@ -111,6 +112,30 @@ ClaimSight SightOf(const NodeInfo& info) {
     ReadInitialization(info, &sight);
   }
   return sight;
+}
+
+std::string WantedBy(const ClaimSight& claim) {
+  return fmt::format("{}{}{} (NodePool {})",
+                     claim.instance_type.empty() ? "a node" : claim.instance_type,
+                     claim.zone.empty() ? "" : " in ", claim.zone, claim.node_pool);
+}
+
+std::string NameOf(const ClaimSight& claim) {
+  const std::string type = claim.instance_type.empty()
+                               ? ""
+                               : fmt::format("{}{}{}, ", claim.instance_type,
+                                             claim.zone.empty() ? "" : " in ", claim.zone);
+  return fmt::format("{} ({}NodePool {})",
+                     claim.node.empty() ? "nodeclaim/" + claim.name : "node " + claim.node, type,
+                     claim.node_pool);
+}
+
+std::string WordsOf(const kube::Event& event) {
+  const std::string prefix = "NodeClaim " + event.about.name + " event: ";
+  std::string words =
+      absl::StartsWith(event.message, prefix) ? event.message.substr(prefix.size()) : event.message;
+  std::ranges::replace(words, '\n', ' ');
+  return words;
 }
 
 }  // namespace muster::cluster

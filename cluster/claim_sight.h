@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "cluster/snapshot.h"
+#include "kube/objects/event.h"
 
 namespace muster::cluster {
 
@@ -33,5 +34,12 @@ struct ClaimSight {
 
 // `info` has a NodeClaim.
 ClaimSight SightOf(const NodeInfo& info);
+
+// What was asked for: "p4d.24xlarge in us-west-2a (NodePool gpu-efa)".
+std::string WantedBy(const ClaimSight& claim);
+// "node ip-10-0-1-7 (p4d.24xlarge in us-west-2a, NodePool gpu-efa)", or by the claim.
+std::string NameOf(const ClaimSight& claim);
+// Karpenter's "NodeClaim NAME event: WORDS", without what its reader knows.
+std::string WordsOf(const kube::Event& event);
 
 }  // namespace muster::cluster

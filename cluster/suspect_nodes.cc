@@ -107,4 +107,10 @@ std::string SuspectTaintValueOf(const SuspectNodes::Entry& entry) {
   return absl::FormatTime("%Y%m%dT%H%M%SZ", entry.rejection.until, absl::UTCTimeZone());
 }
 
+std::optional<size_t> FindSuspectTaint(const kube::Node& node) {
+  const auto it = std::ranges::find(node.taints, kSuspectTaint, &kube::Taint::key);
+  if (it == node.taints.end()) return std::nullopt;
+  return static_cast<size_t>(it - node.taints.begin());
+}
+
 }  // namespace muster::cluster

@@ -6,13 +6,16 @@
 // another process reads it; who removes the annotation ends the suspicion.
 #pragma once
 
+#include <cstddef>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "kube/objects/node.h"
 #include "kube/objects/pod.h"
 
 namespace muster::cluster {
@@ -68,5 +71,7 @@ class SuspectNodes {
 std::string SuspectAnnotationOf(const SuspectNodes::Entry& entry);
 // The taint's value: "20260101T001000Z" (a label's value can't hold colons).
 std::string SuspectTaintValueOf(const SuspectNodes::Entry& entry);
+// Where the node has the taint; nullopt if it has none.
+std::optional<size_t> FindSuspectTaint(const kube::Node& node);
 
 }  // namespace muster::cluster

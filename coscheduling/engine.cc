@@ -151,6 +151,7 @@ void Engine::Owners::ObserveJournal() {
     repair.Observe(journal);
     holds.Observe(journal);
     suspect_marks.Observe(journal);
+    quota.Observe(journal);
     placeability.Observe(journal);
     placement.Observe(journal);
     report.Observe(journal);

@@ -117,6 +117,12 @@ bool Ledger::SetUnadmitted(const std::string& name_space, const std::string& who
   UnadmittedPods& all = unadmitted_[name_space];
   const auto of = all.of.find(who);
   if (of == all.of.end() ? amounts.empty() : of->second == amounts) return false;
+  if (of != all.of.end()) {
+    for (const auto& [what, amount] : of->second) {
+      if ((all.sums[what] -= amount) == 0) all.sums.erase(what);
+    }
+  }
+  for (const auto& [what, amount] : amounts) all.sums[what] += amount;
   if (amounts.empty()) {
     all.of.erase(of);
   } else {
@@ -125,6 +131,24 @@ bool Ledger::SetUnadmitted(const std::string& name_space, const std::string& who
   if (!stale_) Resolve(all);
   if (all.of.empty()) unadmitted_.erase(name_space);
   return true;
+}
+
+std::vector<std::string> Ledger::SetUnadmittedOn(const std::string& node,
+                                                 std::map<std::string, FlavorAmounts> amounts) {
+  std::set<std::string>& namespaces = unadmitted_on_[node];
+  for (const std::string& before : namespaces) amounts.try_emplace(before);
+  std::vector<std::string> changed;
+  for (auto& [name_space, of_it] : amounts) {
+    if (of_it.empty()) {
+      namespaces.erase(name_space);
+    } else {
+      namespaces.insert(name_space);
+    }
+    // Names of gangs have no colon.
+    if (SetUnadmitted(name_space, "node:" + node, std::move(of_it))) changed.push_back(name_space);
+  }
+  if (namespaces.empty()) unadmitted_on_.erase(node);
+  return changed;
 }
 
 std::vector<std::pair<std::string, std::string>> Ledger::Unadmitted() const {
@@ -136,15 +160,11 @@ std::vector<std::pair<std::string, std::string>> Ledger::Unadmitted() const {
 }
 
 void Ledger::Resolve(UnadmittedPods& unadmitted) const {
-  std::map<int, Amount> sums;
-  for (const auto& [who, amounts] : unadmitted.of) {
-    for (const auto& [what, amount] : amounts) {
-      const int pair = names_.FindPair(what.first, what.second);
-      if (pair >= 0) sums[pair] += amount;
-    }
-  }
   unadmitted.pairs.clear();
-  for (const auto& [pair, sum] : sums) unadmitted.pairs.push_back({pair, Saturate(sum)});
+  for (const auto& [what, sum] : unadmitted.sums) {
+    const int pair = names_.FindPair(what.first, what.second);
+    if (pair >= 0) unadmitted.pairs.push_back({pair, Saturate(sum)});
+  }
 }
 
 const std::vector<PairAmount>& Ledger::UnadmittedIn(std::string_view name_space) const {

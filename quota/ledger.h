@@ -9,10 +9,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "quota/amount.h"
 #include "quota/layout.h"
 #include "quota/names.h"
 #include "quota/quota_objects.h"
@@ -71,6 +74,9 @@ class Ledger {
   void Remove(std::string_view id);
   // QuotaScheduler::SetUnadmitted. True if it says something else than before.
   bool SetUnadmitted(const std::string& name_space, const std::string& who, FlavorAmounts amounts);
+  // QuotaScheduler::SetUnadmittedOn. The namespaces of which it says something else than before.
+  std::vector<std::string> SetUnadmittedOn(const std::string& node,
+                                           std::map<std::string, FlavorAmounts> amounts);
   std::vector<std::pair<std::string, std::string>> Unadmitted() const;
   // Of pairs that quota is kept of, each once. Valid until it is set again.
   const std::vector<PairAmount>& UnadmittedIn(std::string_view name_space) const;
@@ -111,10 +117,12 @@ class Ledger {
   ByWorkloadId<Reservation> reservations_;
   struct UnadmittedPods {
     std::map<std::string, FlavorAmounts> of;  // whom
-    std::vector<PairAmount> pairs;            // of all of them, once the layout has them
+    std::map<FlavorAmounts::key_type, Amount> sums;
+    std::vector<PairAmount> pairs;  // the sums, once the layout has them
   };
   void Resolve(UnadmittedPods& unadmitted) const;
   std::map<std::string, UnadmittedPods, std::less<>> unadmitted_;  // by namespace
+  std::map<std::string, std::set<std::string>> unadmitted_on_;     // namespaces, by node
   std::vector<std::vector<Reservation*>> by_queue_;
   std::vector<int64_t> versions_;  // by node; used of roots
   int64_t last_version_ = 0;

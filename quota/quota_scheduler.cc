@@ -168,6 +168,13 @@ void QuotaScheduler::SetUnadmitted(const std::string& name_space, const std::str
   }
 }
 
+void QuotaScheduler::SetUnadmittedOn(const std::string& node,
+                                     std::map<std::string, FlavorAmounts> amounts) {
+  for (const std::string& name_space : state_->ledger.SetUnadmittedOn(node, std::move(amounts))) {
+    state_->room.Resettle(name_space);
+  }
+}
+
 std::vector<std::pair<std::string, std::string>> QuotaScheduler::Unadmitted() const {
   return state_->ledger.Unadmitted();
 }

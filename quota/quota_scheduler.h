@@ -171,6 +171,9 @@ class QuotaScheduler {
   // asks for quota from there must fit beside it. It is nobody's usage, and nobody of another
   // namespace waits for it.
   void SetUnadmitted(const std::string& name_space, const std::string& who, FlavorAmounts amounts);
+  // The same of what is nobody's on this node, by namespace; whom it doesn't name has nothing
+  // there.
+  void SetUnadmittedOn(const std::string& node, std::map<std::string, FlavorAmounts> amounts);
   // Of whom something is known.
   std::vector<std::pair<std::string, std::string>> Unadmitted() const;
 

@@ -70,6 +70,25 @@ TEST(Unadmitted, CountsAgainstItsOwnNamespaceAlone) {
   EXPECT_EQ(world.Reserved("q"), 4);
 }
 
+TEST(Unadmitted, OfANodeCountsUntilTheNodeHasItNoMore) {
+  QuotaWorld world;
+  world.Add(Queue("q", {{"h100", 8}}));
+  world.scheduler.SetUnadmittedOn(
+      "n1", {{"ns", {{{"h100", kGpu}, 2}}}, {"other", {{{"h100", kGpu}, 8}}}});
+  world.scheduler.SetUnadmittedOn("n2", {{"ns", {{{"h100", kGpu}, 3}}}});
+  world.Enqueue(Gang("mine", "q", 4));
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  EXPECT_THAT(world.scheduler.WhyWaiting("mine").message,
+              HasSubstr("9 nvidia.com/gpu asked for, 5 nvidia.com/gpu of them for what runs"));
+  world.scheduler.SetUnadmittedOn("n2", {{"ns", {{{"h100", kGpu}, 2}}}});
+  EXPECT_THAT(world.Schedule(), ElementsAre("mine"));
+  world.Enqueue(Gang("next", "q", 4));
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  world.scheduler.SetUnadmittedOn("n1", {{"other", {{{"h100", kGpu}, 8}}}});
+  world.scheduler.SetUnadmittedOn("n2", {});
+  EXPECT_THAT(world.Schedule(), ElementsAre("next"));
+}
+
 TEST(Admission, FillsUpByPriorityThenAge) {
   QuotaWorld world;
   world.Add(Queue("q", {{"h100", 3}}));

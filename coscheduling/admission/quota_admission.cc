@@ -6,6 +6,7 @@
 #include "cluster/node_trouble.h"
 #include "fmt/format.h"
 #include "kube/objects/max_seconds.h"
+#include "kube/objects/well_known.h"
 #include "quota/flavor_terms.h"
 #include "quota/pod_sets.h"
 
@@ -50,9 +51,16 @@ QuotaAdmission::QuotaAdmission(const Owner& owner, Records* writer, Workloads* w
 
 // --- observations ---
 
+void QuotaAdmission::Observe(const cluster::Journal& journal) {
+  if (options_.quota != QuotaMode::kInternal) return;
+  for (const auto& [name, entry] : journal.nodes) {
+    if (!entry.observed.empty()) CountOthers(name);
+  }
+}
+
 // Who waits may wait for something else now.
 void QuotaAdmission::NoteObjects() {
-  queues_changed_ = reasons_stale_ = true;
+  queues_changed_ = reasons_stale_ = others_stale_ = true;
   for (const auto& [name_space, who] : scheduler_.Unadmitted()) {
     const Gang* gang = gangs_.Find(KeyOf(name_space, who));
     if (gang != nullptr) agenda_->Note(gang->id);
@@ -86,8 +94,11 @@ void QuotaAdmission::NotePriorityClass(std::string_view name) {
 
 bool QuotaAdmission::IsUnderQuota(const Gang& gang) const {
   if (options_.quota != QuotaMode::kInternal) return false;
-  if (!gang.queue_name.empty() || under_quota_.contains(gang.id)) return true;
-  const std::string& name_space = gang.key.name_space;
+  return !gang.queue_name.empty() || under_quota_.contains(gang.id) ||
+         ManagesAllIn(gang.key.name_space);
+}
+
+bool QuotaAdmission::ManagesAllIn(const std::string& name_space) const {
   if (scheduler_.FindLocalQueue(fmt::format("{}/{}", name_space, kDefaultQueue)) != nullptr) {
     return true;
   }
@@ -336,6 +347,22 @@ quota::FlavorAmounts QuotaAdmission::UnadmittedOf(const Gang& gang) const {
                          scheduler_.Flavors(), &amounts);
   }
   return amounts;
+}
+
+// What is no gang's and stands there, though others than Muster put it there.
+void QuotaAdmission::CountOthers(const std::string& node) {
+  std::map<std::string, quota::FlavorAmounts> amounts;  // by namespace
+  const cluster::NodeInfo* info = snapshot_.FindNode(node);
+  if (info != nullptr && info->object != nullptr) {
+    for (const cluster::PlacedPod& placed : info->pods) {
+      const kube::ObjectMeta& meta = placed.pod->meta;
+      if (gangs_.OfPod(meta.uid) != nullptr) continue;
+      if (meta.Label(kube::kQueueLabel) == nullptr && !ManagesAllIn(meta.name_space)) continue;
+      quota::AddUnadmitted(options_.resources.Count(placed.pod->spec->requests), info->object->meta,
+                           scheduler_.Flavors(), &amounts[meta.name_space]);
+    }
+  }
+  scheduler_.SetUnadmittedOn(node, std::move(amounts));
 }
 
 void QuotaAdmission::Forget(GangId gang, const GangKey& key) {
@@ -776,6 +803,9 @@ void QuotaAdmission::Schedule(const Placeable& placeable) {
   if (options_.quota != QuotaMode::kInternal) return;
   const bool may_reserve = workloads_->Attend();
   CountOrphans();
+  if (std::exchange(others_stale_, false)) {
+    for (const auto& [name, info] : snapshot_.nodes()) CountOthers(name);
+  }
   if (!may_reserve) return ReadWaitReasons();
   const bool due = scheduler_.NeedsSchedule();
   for (const auto& [id, why] : scheduler_.ToDrain()) {  // though nobody waits

@@ -19,6 +19,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "cluster/disruption_budgets.h"
+#include "cluster/journal.h"
 #include "coscheduling/admission/attempts.h"
 #include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/workloads.h"
@@ -59,6 +60,7 @@ class QuotaAdmission : Owner {
   void Remove(const kube::PodDisruptionBudget& budget) {
     if (budgets_.Remove(budget)) NoteBudget(budget.meta.name_space);
   }
+  void Observe(const cluster::Journal& journal);
   // Placeable may answer otherwise from now on, about all or about this one.
   void Invalidate() { scheduler_.InvalidatePlacement(); }
   void Invalidate(const Gang& gang) { scheduler_.InvalidatePlacement(IdOf(gang)); }
@@ -220,6 +222,8 @@ class QuotaAdmission : Owner {
   std::vector<const kube::Pod*> GoingOf(const Gang& gang) const;
   void FindUncounted(const Gang& gang);
   quota::FlavorAmounts UnadmittedOf(const Gang& gang) const;
+  void CountOthers(const std::string& node);
+  bool ManagesAllIn(const std::string& name_space) const;
   bool MayKeep(const Gang& gang, const Holding& holding);
   void ReleaseNeedless(const Gang& gang);
   void Reclaim(const Gang& gang);
@@ -249,6 +253,7 @@ class QuotaAdmission : Owner {
   cluster::DisruptionBudgets budgets_;
   bool queues_changed_ = false;
   bool reasons_stale_ = false;
+  bool others_stale_ = false;
   absl::Time reasons_read_ = absl::InfinitePast();  // why gangs wait
 };
 

@@ -1,20 +1,10 @@
 #include "coscheduling/commit/suspect_marks.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "cluster/node_faults.h"
 
 namespace muster::coscheduling {
-namespace {
-
-std::optional<size_t> FindSuspectTaint(const kube::Node& node) {
-  const auto it = std::ranges::find(node.taints, cluster::kSuspectTaint, &kube::Taint::key);
-  if (it == node.taints.end()) return std::nullopt;
-  return static_cast<size_t>(it - node.taints.begin());
-}
-
-}  // namespace
 
 void SuspectMarks::Observe(const kube::Pod& pod, const GangKey& gang) {
   const kube::Pod* known = snapshot_.FindPod(pod.meta.uid);
@@ -66,7 +56,7 @@ void SuspectMarks::Observe(const cluster::Journal& journal) {
       suspects_->Forget(name);  // somebody took it away
       changed_.insert(name);
     }
-    if (annotation != nullptr || FindSuspectTaint(*node)) candidates_.insert(name);
+    if (annotation != nullptr || cluster::FindSuspectTaint(*node)) candidates_.insert(name);
   }
 }
 
@@ -113,7 +103,7 @@ bool SuspectMarks::Mark(const kube::Node& node) {
   taint.node = node.meta.name;
   taint.resource_version = node.meta.resource_version;
   taint.key = std::string(cluster::kSuspectTaint);
-  const std::optional<size_t> at = FindSuspectTaint(node);
+  const std::optional<size_t> at = cluster::FindSuspectTaint(node);
   std::string value;
   if (entry != nullptr && options_.taint_suspects) value = cluster::SuspectTaintValueOf(*entry);
   if ((at ? node.taints[*at].value : "") == value && at.has_value() == !value.empty()) return true;

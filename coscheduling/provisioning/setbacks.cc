@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
-
 namespace muster::coscheduling {
 namespace {
 
@@ -37,15 +35,6 @@ v1::ReasonCode CodeOfEnd(const ClaimSight& sight) {
   const bool was_up = sight.stage > BringUp::kRegistration;
   return was_up && !sight.startup_taint && !sight.incomplete ? v1::NODE_TAKEN_BACK
                                                              : CodeOfLack(sight);
-}
-
-// Karpenter's "NodeClaim NAME event: WORDS", without what its reader knows.
-std::string WordsOf(const kube::Event& event) {
-  const std::string prefix = "NodeClaim " + event.about.name + " event: ";
-  std::string words =
-      absl::StartsWith(event.message, prefix) ? event.message.substr(prefix.size()) : event.message;
-  std::ranges::replace(words, '\n', ' ');
-  return words;
 }
 
 }  // namespace
@@ -226,9 +215,10 @@ std::vector<GangKey> Setbacks::Note(const kube::Event& event, absl::Time now) {
   }
   auto it = claims_.find(event.about.name);
   if (it != claims_.end() && !it->second.sight.name.empty()) {
-    return Refuse(&it->second, WordsOf(event), now);
+    return Refuse(&it->second, cluster::WordsOf(event), now);
   }
-  if (refused_early_.try_emplace(event.about.name, EarlyRefusal{WordsOf(event), now}).second) {
+  if (refused_early_.try_emplace(event.about.name, EarlyRefusal{cluster::WordsOf(event), now})
+          .second) {
     early_order_.push_back(event.about.name);
   }
   while (!early_order_.empty()) {

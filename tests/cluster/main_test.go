@@ -40,6 +40,7 @@ func run(m *testing.M) int {
 	begin := time.Now()
 	options, err := plane.Locate(".")
 	if err == nil {
+		options.Audited = true
 		shared, err = plane.Start(options)
 	}
 	if err != nil {

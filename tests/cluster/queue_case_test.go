@@ -33,6 +33,9 @@ func newQuotaCase(t *testing.T, name string) *Case {
 func installQueues(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
+		if !shared.Muster.Running() {
+			return
+		}
 		if err := awaitQueues(shared.Muster, time.Minute, func(queues []queueAnswer) string {
 			if len(queues) > 0 {
 				return fmt.Sprintf("Muster still knows %d queues", len(queues))
@@ -263,22 +266,28 @@ func (c *Case) awaitStatus(gangs, pending int64, gpus usage) {
 	want := fmt.Sprintf("reserving %d, admitted %d, pending %d, reservation %s, usage %s", gangs, gangs, pending, gpus, gpus)
 	got := ""
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		queue, err := shared.Dynamic.Resource(clusterQueueResource).Get(c.Context(), clusterQueueName, metav1.GetOptions{})
-		c.must(err)
-		status, _ := queue.Object["status"].(map[string]any)
-		count := func(field string) int64 {
-			if value, ok := status[field].(int64); ok {
-				return value
-			}
-			return -1 // there is no status
-		}
-		if got = fmt.Sprintf("reserving %d, admitted %d, pending %d, reservation %s, usage %s",
-			count("reservingWorkloads"), count("admittedWorkloads"), count("pendingWorkloads"),
-			flavorTotals(status["flavorsReservation"]), flavorTotals(status["flavorsUsage"])); got == want {
+		if got = c.queueStatus(); got == want {
 			return
 		}
 	}
 	c.Errorf("the status of ClusterQueue %s is\n%s, want\n%s", clusterQueueName, got, want)
+}
+
+// queueStatus is that of the ClusterQueue in the API server, as text.
+func (c *Case) queueStatus() string {
+	c.Helper()
+	queue, err := shared.Dynamic.Resource(clusterQueueResource).Get(c.Context(), clusterQueueName, metav1.GetOptions{})
+	c.must(err)
+	status, _ := queue.Object["status"].(map[string]any)
+	count := func(field string) int64 {
+		if value, ok := status[field].(int64); ok {
+			return value
+		}
+		return -1 // there is no status
+	}
+	return fmt.Sprintf("reserving %d, admitted %d, pending %d, reservation %s, usage %s",
+		count("reservingWorkloads"), count("admittedWorkloads"), count("pendingWorkloads"),
+		flavorTotals(status["flavorsReservation"]), flavorTotals(status["flavorsUsage"]))
 }
 
 func flavorTotals(list any) usage {

@@ -13,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -570,9 +571,20 @@ func recorded(group string) step {
 // sleeps gives Muster time between two steps.
 func sleeps(duration time.Duration) step { return func(*tenant) { time.Sleep(duration) } }
 
-// flood creates gangs that can't all run, from many sides at once.
+// flood creates gangs that can't all run, from many sides at once. Other cases don't begin before they
+// are gone: it takes a while to delete so many, and Muster, started again, to look at them.
 func flood(gangs, size int) step {
 	return func(t *tenant) {
+		t.Cleanup(func() {
+			t.clear()
+			for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
+				_, err := shared.Client.CoreV1().Namespaces().Get(context.Background(), t.Namespace, metav1.GetOptions{})
+				if apierrors.IsNotFound(err) {
+					return
+				}
+			}
+			t.Errorf("namespace %s is still there", t.Namespace)
+		})
 		var all sync.WaitGroup
 		next := make(chan int)
 		for range 8 {

@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -168,4 +172,208 @@ func (t *turnstile) admit(ctx context.Context, request *admissionv1.AdmissionReq
 	case <-ctx.Done():
 	}
 	return false
+}
+
+// lock lets so many of somebody's writes into a case pass, whatever they are, and keeps the rest waiting
+// until it is opened.
+type lock struct {
+	allowed int
+	// The rest passes as well: it only tells when that many have.
+	onlyTells bool
+	// Tells the writes of interest from others'; nil takes all.
+	counts func(*admissionv1.AdmissionRequest) bool
+
+	mutex  sync.Mutex
+	step   string
+	passed []passage
+	held   []passage
+	full   chan struct{} // closed once one waits, or that many have passed
+	opened chan struct{}
+	refuse bool // what has waited
+}
+
+// passage is one write, as what it changes.
+type passage struct {
+	step, name, object string
+}
+
+func (p passage) String() string { return p.name }
+
+// What only reports: it says what is so already, and comes at any time.
+var reports = []string{"events", "localqueues/status", "podgroups/status", "pods/status"}
+
+// lock makes one for the case's namespace and its nodes.
+func (c *Case) lock(allowed int, counts func(*admissionv1.AdmissionRequest) bool) *lock {
+	c.Helper()
+	l := &lock{allowed: allowed, counts: counts, full: make(chan struct{}), opened: make(chan struct{})}
+	rules := func(scope registrationv1.ScopeType, resources ...string) []registrationv1.RuleWithOperations {
+		return []registrationv1.RuleWithOperations{{
+			Operations: []registrationv1.OperationType{registrationv1.OperationAll},
+			Rule:       registrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: resources, Scope: &scope},
+		}}
+	}
+	c.reviewWrites(l.admit,
+		registrationv1.ValidatingWebhook{
+			Name:              "lock.tests.muster.dev",
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: c.Namespace}},
+			Rules:             rules(registrationv1.NamespacedScope, "*/*"),
+		},
+		registrationv1.ValidatingWebhook{
+			Name:           "nodes.lock.tests.muster.dev",
+			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{caseLabel: c.Namespace}},
+			Rules:          rules(registrationv1.ClusterScope, "nodes"),
+		})
+	c.Cleanup(func() { l.open(true) })
+	return l
+}
+
+// begins names what the case does from now on.
+func (l *lock) begins(step string) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.step = step
+}
+
+func (l *lock) present() string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.step
+}
+
+// open lets all that comes from now on pass, and what waits either as well or not at all.
+func (l *lock) open(refuse bool) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	select {
+	case <-l.opened:
+	default:
+		l.refuse = refuse
+		close(l.opened)
+	}
+}
+
+// around are the last write that passed and those that were held.
+func (l *lock) around() (last passage, held []passage) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if len(l.passed) > 0 {
+		last = l.passed[min(l.allowed, len(l.passed))-1]
+	}
+	return last, slices.Clone(l.held)
+}
+
+// all are the writes that passed.
+func (l *lock) all() []passage {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return slices.Clone(l.passed)
+}
+
+func (l *lock) admit(ctx context.Context, request *admissionv1.AdmissionRequest) bool {
+	resource := request.Resource.Resource
+	if request.SubResource != "" {
+		resource += "/" + request.SubResource
+	}
+	if slices.Contains(reports, resource) || l.counts != nil && !l.counts(request) {
+		return true
+	}
+	l.mutex.Lock()
+	one := passage{l.step, resource + ": " + changes(request), request.Name}
+	select {
+	case <-l.opened:
+		l.passed = append(l.passed, one)
+		l.mutex.Unlock()
+		return true
+	default:
+	}
+	if l.onlyTells || len(l.passed) < l.allowed {
+		l.passed = append(l.passed, one)
+		if l.onlyTells && len(l.passed) == l.allowed {
+			close(l.full)
+		}
+		l.mutex.Unlock()
+		return true
+	}
+	l.held = append(l.held, one)
+	if len(l.held) == 1 {
+		close(l.full)
+	}
+	l.mutex.Unlock()
+	select {
+	case <-l.opened:
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		return !l.refuse
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// changes says which fields a write changes, and the conditions that it sets.
+func changes(request *admissionv1.AdmissionRequest) string {
+	if request.Operation != admissionv1.Update {
+		return strings.ToLower(string(request.Operation))
+	}
+	var before, after map[string]any
+	if json.Unmarshal(request.OldObject.Raw, &before) != nil || json.Unmarshal(request.Object.Raw, &after) != nil {
+		return "unreadable"
+	}
+	var fields []string
+	for _, part := range []string{"metadata", "spec", "status"} {
+		was, _ := before[part].(map[string]any)
+		is, _ := after[part].(map[string]any)
+		names := slices.Collect(maps.Keys(was))
+		for name := range is {
+			if _, both := was[name]; !both {
+				names = append(names, name)
+			}
+		}
+		for _, name := range names {
+			switch {
+			case reflect.DeepEqual(was[name], is[name]):
+			case slices.Contains([]string{"managedFields", "resourceVersion", "generation"}, name):
+			case name == "conditions":
+				fields = append(fields, conditionChanges(was[name], is[name])...)
+			case is[name] == nil:
+				fields = append(fields, "no "+name)
+			default:
+				if flag, ok := is[name].(bool); ok {
+					name += fmt.Sprintf("=%v", flag)
+				}
+				fields = append(fields, name)
+			}
+		}
+	}
+	slices.Sort(fields)
+	if len(fields) == 0 {
+		return "nothing"
+	}
+	return strings.Join(fields, " ")
+}
+
+func conditionChanges(before, after any) (changed []string) {
+	read := func(list any) map[string]string {
+		conditions := map[string]string{}
+		items, _ := list.([]any)
+		for _, item := range items {
+			one, _ := item.(map[string]any)
+			conditions[text(one, "type")] = text(one, "status")
+		}
+		return conditions
+	}
+	was, is := read(before), read(after)
+	for name, status := range is {
+		if was[name] != status {
+			changed = append(changed, name+"="+status)
+		}
+	}
+	for name := range was {
+		if is[name] == "" {
+			changed = append(changed, "no "+name)
+		}
+	}
+	if len(changed) == 0 {
+		return []string{"messages"}
+	}
+	return changed
 }

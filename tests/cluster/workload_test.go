@@ -25,7 +25,8 @@ type kueueWorkload struct {
 			ClusterQueue string           `json:"clusterQueue"`
 			PodSets      []reservedPodSet `json:"podSetAssignments"`
 		} `json:"admission"`
-		Conditions []metav1.Condition `json:"conditions"`
+		ReclaimablePods []reclaimedPods    `json:"reclaimablePods"`
+		Conditions      []metav1.Condition `json:"conditions"`
 	} `json:"status"`
 }
 
@@ -34,6 +35,11 @@ type reservedPodSet struct {
 	Count   int64                        `json:"count"`
 	Flavors map[string]string            `json:"flavors"`
 	Usage   map[string]resource.Quantity `json:"resourceUsage"`
+}
+
+type reclaimedPods struct {
+	Name  string `json:"name"`
+	Count int64  `json:"count"`
 }
 
 func readWorkload(object metav1.Object) *kueueWorkload {

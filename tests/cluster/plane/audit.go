@@ -18,7 +18,10 @@ type Request struct {
 	Program  string // as it calls itself, without its version
 	Verb     string // the API's, for example patch
 	Resource string // with the subresource, for example pods/binding
-	Code     int    // of the answer
+	Object   string // namespace/name
+	// What the API server calls the token, where it names it.
+	Credential string
+	Code       int // of the answer
 }
 
 // Writes tells whether it was to change something.
@@ -62,7 +65,7 @@ func (p *Plane) auditFlags() ([]string, error) {
 }
 
 // Requests returns those received in a span of time and answered by now, of a
-// control plane that was started with Measured.
+// control plane that was started with Measured or Audited.
 func (p *Plane) Requests(from, to time.Time) ([]Request, error) {
 	file, err := os.Open(p.auditLog())
 	if err != nil {
@@ -89,9 +92,12 @@ func readRequest(line []byte) (Request, error) {
 		Verb, UserAgent          string
 		RequestReceivedTimestamp time.Time
 		StageTimestamp           time.Time
-		User                     struct{ Username string }
-		ObjectRef                struct{ Resource, Subresource string }
-		ResponseStatus           struct{ Code int }
+		User                     struct {
+			Username string
+			Extra    map[string][]string
+		}
+		ObjectRef      struct{ Resource, Subresource, Namespace, Name string }
+		ResponseStatus struct{ Code int }
 	}
 	if err := json.Unmarshal(line, &event); err != nil {
 		return Request{}, fmt.Errorf("audit log: %w: %s", err, line)
@@ -102,13 +108,15 @@ func readRequest(line []byte) (Request, error) {
 		resource += "/" + event.ObjectRef.Subresource
 	}
 	return Request{
-		Received: event.RequestReceivedTimestamp,
-		Answered: event.StageTimestamp,
-		User:     event.User.Username,
-		Program:  program,
-		Verb:     event.Verb,
-		Resource: resource,
-		Code:     event.ResponseStatus.Code,
+		Received:   event.RequestReceivedTimestamp,
+		Answered:   event.StageTimestamp,
+		User:       event.User.Username,
+		Program:    program,
+		Verb:       event.Verb,
+		Resource:   resource,
+		Object:     event.ObjectRef.Namespace + "/" + event.ObjectRef.Name,
+		Credential: strings.Join(event.User.Extra["authentication.kubernetes.io/credential-id"], " "),
+		Code:       event.ResponseStatus.Code,
 	}, nil
 }
 

@@ -74,6 +74,8 @@ type Options struct {
 	// only what is measured loads the machine, and Requests tells what it asked for. StandIn starts Muster's
 	// kube-scheduler.
 	Measured bool
+	// Audited keeps Requests without leaving anything out.
+	Audited bool
 }
 
 // Start returns once every program is ready. On an error the folder is kept.
@@ -171,7 +173,7 @@ func (p *Plane) start(options Options) (err error) {
 	}
 
 	var audit []string
-	if options.Measured {
+	if options.Measured || options.Audited {
 		if audit, err = p.auditFlags(); err != nil {
 			return err
 		}
