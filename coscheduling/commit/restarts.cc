@@ -40,8 +40,7 @@ SuspendJob Write(const kube::AnyJob& job, std::optional<bool> suspend,
 // --- the job ---
 
 bool Restarts::WasRemade(const Gang& gang) const {
-  const kube::AnyJob* job = gangs_.JobOf(gang);
-  return (job == nullptr || !job->finished) && agenda_->now() < parts_.Of(gang.id).remade_until;
+  return agenda_->now() < parts_.Of(gang.id).remade_until;
 }
 
 int64_t Restarts::PodsLeft(const kube::AnyJob& job) const {
