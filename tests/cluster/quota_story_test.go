@@ -90,12 +90,17 @@ func (c *Case) newStory(of shape, l *lock) *story {
 // play is what kubelets and controllers do. What is refused is tried again.
 func (s *story) play(ctx context.Context) {
 	for _, pod := range s.of("", func(pod *corev1.Pod) bool { return bound(pod) && pod.Status.Phase == corev1.PodPending }) {
-		_, _ = shared.Client.CoreV1().Pods(s.Namespace).Patch(ctx, pod.Name, types.MergePatchType,
-			[]byte(`{"status":{"phase":"Running"}}`), metav1.PatchOptions{}, "status")
+		s.setPhase(ctx, pod, corev1.PodRunning)
 	}
 	if s.shape.control != nil {
 		s.shape.control(s)
 	}
+}
+
+// setPhase does so unless the pod has changed meanwhile.
+func (s *story) setPhase(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase) {
+	_, _ = shared.Client.CoreV1().Pods(s.Namespace).Patch(ctx, pod.Name, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"status":{"phase":%q}}`, pod.ResourceVersion, phase), metav1.PatchOptions{}, "status")
 }
 
 // run tells it from its beginning to its end.
@@ -180,8 +185,7 @@ func (s *story) end(who string) {
 	missing := ""
 	for deadline := time.Now().Add(storyPatience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		for _, pod := range s.of(who, func(pod *corev1.Pod) bool { return bound(pod) && unfinished(pod) }) {
-			_, _ = shared.Client.CoreV1().Pods(s.Namespace).Patch(s.Context(), pod.Name, types.MergePatchType,
-				[]byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
+			s.setPhase(s.Context(), pod, corev1.PodSucceeded)
 		}
 		missing = ""
 		shared.Timeline.Look(func(state *timeline.State) {

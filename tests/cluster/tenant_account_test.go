@@ -200,7 +200,8 @@ func (t *tenant) read(reference string) *unstructured.Unstructured {
 
 var placeholder = regexp.MustCompile(`\{\{([^}]*)\}\}`)
 
-// expand replaces {{ns}}, {{others}}, {{node}}, {{uid REFERENCE}} and {{annotation NAME of REFERENCE}}.
+// expand replaces {{ns}}, {{others}}, {{node}}, {{node of REFERENCE}}, {{uid REFERENCE}} and
+// {{annotation NAME of REFERENCE}}.
 func (t *tenant) expand(text string) string {
 	return placeholder.ReplaceAllStringFunc(text, func(found string) string {
 		words := strings.Fields(strings.Trim(found, "{}"))
@@ -209,8 +210,11 @@ func (t *tenant) expand(text string) string {
 			return t.Namespace
 		case words[0] == "others":
 			return t.others
-		case words[0] == "node":
+		case words[0] == "node" && len(words) == 1:
 			return t.Namespace + "-fast-1"
+		case words[0] == "node":
+			node, _, _ := unstructured.NestedString(t.read(words[2]).Object, "spec", "nodeName")
+			return node
 		case words[0] == "uid":
 			return string(t.read(words[1]).GetUID())
 		case words[0] == "annotation":

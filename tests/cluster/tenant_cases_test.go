@@ -621,7 +621,7 @@ var tenantCases = []tenantCase{
 		name: "members are turned away because a pod of nobody's took their room first",
 		does: []step{
 			gang("one", 1, 1), gang("two", 1, 1), runs("one", 1), runs("two", 1),
-			can(lonePod("sneaky-0", 8, withScheduler("default-scheduler"), withNode("{{node}}"))),
+			can(lonePod("sneaky-0", 8, withScheduler("default-scheduler"), withNode("{{node of pod/one-0}}"))),
 			failWhatRuns("one", outOfGPUs), failWhatRuns("two", outOfGPUs),
 		},
 	},
