@@ -125,6 +125,13 @@ Json Gate(const WantedWebhook& wanted) {
           {"admissionReviewVersions", {"v1"}}};
 }
 
+// Muster's own account, and whoever else runs beside it, reads no warnings either: it resumes jobs.
+std::string IsAnother(const WantedWebhook& wanted) {
+  if (!wanted.service) return "";
+  return fmt::format(" && !(has(request.userInfo.groups) && {} in request.userInfo.groups)",
+                     Quoted("system:serviceaccounts:" + wanted.service->name_space));
+}
+
 // Without its clientConfig.
 Json Warnings(const WantedWebhook& wanted) {
   Json rules = Json::array({Rule({"CREATE"}, "", "v1", {"pods"}, "Namespaced")});
@@ -141,8 +148,8 @@ Json Warnings(const WantedWebhook& wanted) {
                "applied-for-this-scheduler",
                fmt::format("(request.operation == \"CREATE\" || "
                            "object.metadata.generation != oldObject.metadata.generation) && "
-                           "!has(object.metadata.ownerReferences) && ({})",
-                           NamesScheduler(wanted.scheduler_name)))})},
+                           "!has(object.metadata.ownerReferences) && ({}){}",
+                           NamesScheduler(wanted.scheduler_name), IsAnother(wanted)))})},
           {"failurePolicy", "Ignore"},
           {"matchPolicy", "Exact"},
           {"sideEffects", "None"},

@@ -607,7 +607,9 @@ TEST_F(WarningsRegistration, EndangersNothing) {
   ASSERT_EQ(webhook["matchConditions"].size(), 1u);
   EXPECT_THAT(webhook["matchConditions"][0]["expression"].get<std::string>(),
               AllOf(HasSubstr("(request.operation == \"CREATE\" || "),
-                    HasSubstr(" && !has(object.metadata.ownerReferences) && (")));
+                    HasSubstr(" && !has(object.metadata.ownerReferences) && ("),
+                    HasSubstr("!(has(request.userInfo.groups) && "
+                              "\"system:serviceaccounts:muster-system\" in")));
 }
 
 TEST_F(WarningsRegistration, AsksAboutWhatPeopleApplyAndAboutNoSubresource) {

@@ -84,8 +84,12 @@ func (m *muster) asked(request plane.Request) bool {
 	return request.User == plane.ServiceAccount && request.Program == "muster"
 }
 
-// While it runs the queues' own finalizers go.
+// While it runs the queues' own finalizers go. Its webhooks, which it registers
+// itself, aren't to be asked in the other's race.
 func (m *muster) stop() error {
 	_, err := m.plane.Kubectl("delete", "--kustomize="+m.definitions, "--ignore-not-found", "--timeout=60s")
-	return errors.Join(err, m.plane.StandAside())
+	err = errors.Join(err, m.plane.StandAside())
+	_, failed := m.plane.Kubectl("delete", "mutatingwebhookconfiguration/muster-admission",
+		"validatingwebhookconfiguration/muster-warnings")
+	return errors.Join(err, failed)
 }
