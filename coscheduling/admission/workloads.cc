@@ -255,11 +255,10 @@ bool Workloads::Attend() {
     if (done) continue;
     const auto pods = gangs_.PodsOf({workload.meta.name_space, workload.meta.Controller()->uid});
     const auto stands = [](const kube::Pod* pod) { return pod->IsBound() && !pod->IsTerminal(); };
-    if (workload.reserved && std::ranges::any_of(pods, stands)) {
-      orphans_.push_back(&workload);
-    } else {
-      LetGo(workload);
-    }
+    const bool used = workload.reserved && std::ranges::any_of(pods, stands);
+    // Until it says so itself, others aren't given what it had.
+    if (used || (workload.reserved && quota::HasFinalizer(workload))) orphans_.push_back(&workload);
+    if (!used) LetGo(workload);
   }
   return taken_over_ && !deposed_;
 }

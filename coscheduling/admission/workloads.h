@@ -84,7 +84,7 @@ class Workloads {
   // One of this owner's has quota.
   bool HasQuota(const kube::NamespacedUid& owner) const;
   bool AnyOfJob(const kube::NamespacedUid& job) const { return of_owner_.contains(KeyOf(job)); }
-  // Those of jobs that are gone, whose pods stand; until the next Attend.
+  // Those of gangs that are gone, and still count; until the next Attend.
   const std::vector<const kube::Workload*>& Orphans() const { return orphans_; }
   static PatchWorkload Patch(const kube::Workload& workload, std::optional<bool> active = {},
                              std::map<std::string, std::optional<std::string>> annotations = {});

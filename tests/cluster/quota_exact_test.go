@@ -11,13 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"muster.dev/tests/cluster/timeline"
 )
 
 // Whether quota is exact, twice recounted: from what Workloads hold, and from where pods are bound. A
 // flavor's only node tells which pods use it.
+
+const inUse = "kueue.x-k8s.io/resource-in-use"
 
 // finished tells whether nothing is counted for it any more, whatever it holds.
 func (w *kueueWorkload) finished() bool {
@@ -89,8 +90,7 @@ type accounts struct {
 	by map[string][]string
 }
 
-// account adds up. What a pod that is gone was given is nobody's any more, though Muster takes its
-// finalizer off a moment later.
+// account adds up. A Workload counts as long as Muster keeps it by its finalizer.
 func (c *Case) account(workloads map[string]*unstructured.Unstructured, pods map[string]*corev1.Pod) accounts {
 	a := accounts{map[string]usage{}, map[string]usage{}, map[string][]string{}}
 	into := func(all map[string]usage, who string, amounts usage) {
@@ -101,7 +101,7 @@ func (c *Case) account(workloads map[string]*unstructured.Unstructured, pods map
 	}
 	for _, object := range workloads {
 		owner := metav1.GetControllerOf(object)
-		if object.GetNamespace() != c.Namespace || owner == nil || owner.Kind == "Pod" && !there(pods, owner.UID) {
+		if object.GetNamespace() != c.Namespace || owner == nil || !slices.Contains(object.GetFinalizers(), inUse) {
 			continue
 		}
 		w := readWorkload(object)
@@ -116,15 +116,6 @@ func (c *Case) account(workloads map[string]*unstructured.Unstructured, pods map
 		}
 	}
 	return a
-}
-
-func there(pods map[string]*corev1.Pod, uid types.UID) bool {
-	for _, pod := range pods {
-		if pod.UID == uid {
-			return true
-		}
-	}
-	return false
 }
 
 // flavorOf is told by the node's name.
