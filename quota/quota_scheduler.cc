@@ -144,6 +144,17 @@ void QuotaScheduler::SetAdmitted(const Workload& workload, const Admission& admi
   state_->Wake(state_->RootOf(&reservation));
 }
 
+void QuotaScheduler::SetGoing(std::string_view id) {
+  Reservation* known = state_->ledger.Find(id);
+  if (known == nullptr ||
+      std::exchange(known->marked, Reservation::Part::kAll) == Reservation::Part::kAll) {
+    return;
+  }
+  const int root = state_->RootOf(known);
+  if (root != kNoNode) state_->ledger.Touch(root);
+  state_->Wake(root);
+}
+
 void QuotaScheduler::Withdraw(std::string_view id) {
   state_->room.Leave(id);
   state_->GiveBack(id);

@@ -157,6 +157,8 @@ class QuotaScheduler {
   // that is counted changes nothing: the workload's surplus stays in line, and it stays a victim if
   // it was named as one.
   void SetAdmitted(const Workload& workload, const Admission& admission);
+  // What it has is being given back: who makes room takes that first.
+  void SetGoing(std::string_view id);
   // Gives back all it has and leaves the queue.
   void Withdraw(std::string_view id);
   // Waits for quota. Replaces an earlier version of itself; what it has is given back. Of an

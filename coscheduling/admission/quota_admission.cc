@@ -44,9 +44,9 @@ QuotaAdmission::QuotaAdmission(const Owner& owner, Records* writer, Workloads* w
       scheduler_({.fair_sharing = options_.fair_sharing,
                   .resources = options_.resources,
                   .may_evict = [this](std::string_view id, bool surplus_only) {
-                    const Gang* gang = GangOf(id);
-                    return gang != nullptr ? MayBeEvicted(*gang, surplus_only)
-                                           : !orphans_.contains(std::string(id));
+                    if (const Gang* gang = GangOf(id)) return MayBeEvicted(*gang, surplus_only);
+                    const auto orphan = orphans_.find(std::string(id));
+                    return orphan == orphans_.end() || orphan->second;
                   }}) {}
 
 // --- observations ---
@@ -788,13 +788,14 @@ void QuotaAdmission::ReadWaitReasons() {
 
 // Their pods end by themselves.
 void QuotaAdmission::CountOrphans() {
-  std::set<std::string> before = std::exchange(orphans_, {});
-  for (const kube::Workload* each : workloads_->Orphans()) {
-    orphans_.insert(each->meta.uid);
-    if (before.erase(each->meta.uid) > 0) continue;
-    scheduler_.SetAdmitted(quota::AsAsked(*each), quota::CountedIn(*each));
+  std::map<std::string, bool> before = std::exchange(orphans_, workloads_->Orphans());
+  for (const auto& [uid, going] : orphans_) {
+    const kube::Workload& workload = workloads_->At(uid);
+    const bool known = before.erase(uid) > 0;
+    if (!known) scheduler_.SetAdmitted(quota::AsAsked(workload), quota::CountedIn(workload));
+    if (going) scheduler_.SetGoing(uid);
   }
-  for (const std::string& uid : before) {
+  for (const auto& [uid, going] : before) {
     if (!gang_of_.contains(uid)) scheduler_.Withdraw(uid);
   }
 }

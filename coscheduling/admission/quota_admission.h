@@ -249,7 +249,7 @@ class QuotaAdmission : Owner {
   PerGang<Part> parts_;
   absl::flat_hash_map<std::string, GangId> gang_of_;  // by the workload's id
   absl::flat_hash_set<GangId> under_quota_;           // so far
-  std::set<std::string> orphans_;                     // counted, though no gang's
+  std::map<std::string, bool> orphans_;  // counted, though no gang's; true: being let go
   cluster::DisruptionBudgets budgets_;
   bool queues_changed_ = false;
   bool reasons_stale_ = false;

@@ -255,10 +255,12 @@ bool Workloads::Attend() {
     if (done) continue;
     const auto pods = gangs_.PodsOf({workload.meta.name_space, workload.meta.Controller()->uid});
     const auto stands = [](const kube::Pod* pod) { return pod->IsBound() && !pod->IsTerminal(); };
-    const bool used = workload.reserved && std::ranges::any_of(pods, stands);
+    const bool going = !workload.reserved || std::ranges::none_of(pods, stands);
     // Until it says so itself, others aren't given what it had.
-    if (used || (workload.reserved && quota::HasFinalizer(workload))) orphans_.push_back(&workload);
-    if (!used) LetGo(workload);
+    if (workload.reserved && (!going || quota::HasFinalizer(workload))) {
+      orphans_[workload.meta.uid] = going;
+    }
+    if (going) LetGo(workload);
   }
   return taken_over_ && !deposed_;
 }

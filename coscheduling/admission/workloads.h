@@ -84,8 +84,9 @@ class Workloads {
   // One of this owner's has quota.
   bool HasQuota(const kube::NamespacedUid& owner) const;
   bool AnyOfJob(const kube::NamespacedUid& job) const { return of_owner_.contains(KeyOf(job)); }
-  // Those of gangs that are gone, and still count; until the next Attend.
-  const std::vector<const kube::Workload*>& Orphans() const { return orphans_; }
+  const kube::Workload& At(const std::string& uid) const { return workloads_.at(uid); }
+  // By UID those of gangs that are gone, and still count; true: none of its pods stands any more.
+  const std::map<std::string, bool>& Orphans() const { return orphans_; }
   static PatchWorkload Patch(const kube::Workload& workload, std::optional<bool> active = {},
                              std::map<std::string, std::optional<std::string>> annotations = {});
   // Those that carry annotations of a restart (job_restart.h).
@@ -115,7 +116,7 @@ class Workloads {
   std::set<std::string> marked_;    // UIDs
   std::set<std::string> untaken_;   // UIDs of those that another process might reserve
   std::set<std::string> homeless_;  // UIDs of those whose gang may be gone
-  std::vector<const kube::Workload*> orphans_;
+  std::map<std::string, bool> orphans_;
   PerGang<std::string> errors_;
   std::map<std::string, std::set<GangId>> users_;  // by UID: of those that are a job's
   PerGang<std::string> used_;                      // the same the other way round
