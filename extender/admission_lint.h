@@ -18,14 +18,14 @@ namespace muster::extender {
 
 class AdmissionLint : public ObjectObserver {
  public:
-  // `types`: those that are known. `whole`: everything there is has been observed, and is being
+  // `options`: as the engine has them. `whole`: everything there is has been observed, and is being
   // kept up. While it says no, only what an object says by itself is looked at: a NodePool that
   // isn't known yet may offer the rest.
-  AdmissionLint(std::string scheduler_name, cluster::InstanceTypes types,
-                std::function<bool()> whole)
-      : scheduler_name_(std::move(scheduler_name)),
-        types_(std::move(types)),
-        whole_(std::move(whole)) {}
+  AdmissionLint(const coscheduling::EngineOptions& options, std::function<bool()> whole)
+      : scheduler_name_(options.scheduler_name),
+        types_(options.instance_types),
+        whole_(std::move(whole)),
+        known_(options) {}
 
   void Upsert(std::string_view kind, const kube::ObjectHeader& header,
               std::string_view json) override;

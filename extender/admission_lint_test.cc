@@ -30,10 +30,8 @@ std::string RulesOf(const lint::ObjectLint& lint) {
   return rules;
 }
 
-cluster::InstanceTypes Types() { return cluster::InstanceTypes::BuiltIn(); }
-
 TEST(AdmissionLint, LooksAtTheNodePoolsThatAreWatched) {
-  AdmissionLint lint("coscheduling", Types(), [] { return true; });
+  AdmissionLint lint({}, [] { return true; });
   EXPECT_EQ(RulesOf(lint.Check(kPod)), "");
   lint.Upsert("nodepools", Named("gpu"), PoolOf("g6.2xlarge"));
   EXPECT_EQ(RulesOf(lint.Check(kPod)), "gpu-count-too-large ");
@@ -48,16 +46,18 @@ TEST(AdmissionLint, LooksAtTheNodePoolsThatAreWatched) {
 }
 
 TEST(AdmissionLint, KnowsTheTypesThatItIsGiven) {
-  cluster::InstanceTypes types = Types();
+  cluster::InstanceTypes types = cluster::InstanceTypes::BuiltIn();
   ASSERT_TRUE(types.Add("g99.large  8  32Gi  1  0  0  l99", "ours.txt").ok());
-  AdmissionLint lint("coscheduling", types, [] { return true; });
+  coscheduling::EngineOptions options;
+  options.instance_types = types;
+  AdmissionLint lint(options, [] { return true; });
   lint.Upsert("nodepools", Named("gpu"), PoolOf("g99.large"));
   EXPECT_EQ(RulesOf(lint.Check(kPod)), "gpu-count-too-large ");
 }
 
 TEST(AdmissionLint, SaysNothingOfNodePoolsWhileSomeMayNotBeKnown) {
   bool whole = false;
-  AdmissionLint lint("coscheduling", Types(), [&] { return whole; });
+  AdmissionLint lint({}, [&] { return whole; });
   lint.Upsert("nodepools", Named("gpu"), PoolOf("g6.2xlarge"));
   EXPECT_EQ(RulesOf(lint.Check(kPod)), "");
   whole = true;

@@ -176,6 +176,8 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   lint->add_option("--instance-types", lint_options.instance_types,
                    "file of EC2 types beside those that are known, as cluster/instance_types.txt");
+  lint->add_option("--config", lint_options.config,
+                   "Muster's configuration: what requests count as in quota");
 
   // Handed over before anything is parsed; here for --help.
   app.add_subcommand("simulate", "what happens if, in virtual time (needs muster-lab)");

@@ -176,11 +176,10 @@ struct Service::Impl {
         crash, [this] { return VersionsOfQueues(); });
     events =
         std::make_unique<EventRecorder>(*fence, timer, EventRecorderOptions{.instance = identity});
-    admission_lint = std::make_unique<AdmissionLint>(
-        options.engine.scheduler_name, options.engine.instance_types, [this] {
-          const std::lock_guard lock(watch_mutex);
-          return watch != nullptr && watch->NotReadyReason().empty();
-        });
+    admission_lint = std::make_unique<AdmissionLint>(options.engine, [this] {
+      const std::lock_guard lock(watch_mutex);
+      return watch != nullptr && watch->NotReadyReason().empty();
+    });
     watch = std::make_unique<ClusterWatch>(
         *transport, timer,
         ClusterWatchOptions{.scheduler_name = options.engine.scheduler_name,

@@ -21,6 +21,10 @@ inline constexpr size_t kPolicyKinds = 5;
 
 class KnownPolicies {
  public:
+  // `options`: as in Lint.
+  explicit KnownPolicies(const coscheduling::EngineOptions& options = {})
+      : quota_(options.quota), resources_(options.resources) {}
+
   // The object of this name ("NAMESPACE/NAME" if it is in one) is new or has changed. Its JSON may
   // lack apiVersion and kind. What hasn't changed in more than its status costs nothing further.
   void Upsert(PolicyKind kind, const std::string& name, std::string_view json);
@@ -40,6 +44,8 @@ class KnownPolicies {
     Manifests object;  // this one alone
   };
 
+  const coscheduling::QuotaMode quota_;
+  const quota::ResourceRules resources_;
   mutable std::mutex mutex_;  // guards what follows
   std::array<std::map<std::string, Entry>, kPolicyKinds> entries_;
   mutable std::shared_ptr<const Manifests> all_;  // null: to be made when it is asked for

@@ -8,6 +8,7 @@
 #include "lint/output.h"
 #include "lint/rules.h"
 #include "lint/text.h"
+#include "yaml/engine_options.h"
 #include "yaml/source_text.h"
 
 namespace muster::lint {
@@ -17,8 +18,9 @@ int LintResult::ExitCode() const {
   return findings.empty() ? 0 : 1;
 }
 
-LintResult Lint(const std::vector<SourceText>& sources, const cluster::InstanceTypes& types) {
-  Manifests manifests = ReadManifests(sources);
+LintResult Lint(const std::vector<SourceText>& sources, const cluster::InstanceTypes& types,
+                const coscheduling::EngineOptions& options) {
+  Manifests manifests = ReadManifests(sources, options);
   const PoolIndex pools(manifests.pools, types);
   const Surroundings around{manifests, types, pools};
   Findings findings;
@@ -56,6 +58,16 @@ int RunLint(const LintOptions& options, std::istream& in, std::ostream& out, std
       return 2;
     }
   }
+  coscheduling::EngineOptions configured;
+  if (!options.config.empty()) {
+    const absl::StatusOr<std::string> text = yaml::ReadSource(options.config, in);
+    const absl::Status read =
+        text.ok() ? yaml::ReadQuotaOptions(*text, &configured) : text.status();
+    if (!read.ok()) {
+      err << "muster: " << options.config << ": " << std::string(read.message()) << "\n";
+      return 2;
+    }
+  }
   std::vector<SourceText> sources;
   std::vector<FileError> missing;
   for (const std::string& file : options.files) {
@@ -66,7 +78,7 @@ int RunLint(const LintOptions& options, std::istream& in, std::ostream& out, std
       missing.push_back({file, 1, std::string(text.status().message())});
     }
   }
-  LintResult result = Lint(sources, types);
+  LintResult result = Lint(sources, types, configured);
   result.errors.insert(result.errors.begin(), missing.begin(), missing.end());
   result.files = options.files.size();
   out << (options.output == "json"    ? JsonOutput(result)

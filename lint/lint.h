@@ -20,13 +20,15 @@ struct LintResult {
 };
 
 // Looks at all of them together: a job is checked against the NodePools, queues and flavors among
-// them. Takes time linear in the text, and in jobs x NodePools.
-LintResult Lint(const std::vector<SourceText>& sources, const cluster::InstanceTypes& types);
+// them. `options`: what Muster is told of quota, unless its ConfigMap is among them. Takes time linear in the text, and in jobs x NodePools.
+LintResult Lint(const std::vector<SourceText>& sources, const cluster::InstanceTypes& types,
+                const coscheduling::EngineOptions& options = {});
 
 struct LintOptions {
   std::vector<std::string> files;  // "-": standard input
   std::string output = "text";     // text, json, sarif
   std::string instance_types{};    // a file of more types; empty: none
+  std::string config{};            // Muster's configuration; empty: none
 };
 
 // Reads the files, prints what was found to `out` and what stood in the way to `err`. Returns the

@@ -149,6 +149,58 @@ TEST_F(LintCommand, AFileTooLargeIsRefusedUnread) {
   EXPECT_THAT(err(), HasSubstr("the file goes on past 8388608 bytes"));
 }
 
+TEST_F(LintCommand, TheConfigurationSaysWhatRequestsCountAs) {
+  constexpr const char* kObjects =
+      "apiVersion: batch/v1\n"
+      "kind: Job\n"
+      "metadata: {name: j}\n"
+      "spec:\n"
+      "  template:\n"
+      "    spec:\n"
+      "      containers:\n"
+      "      - resources: {limits: {nvidia.com/gpu: 4, cpu: 1}}\n"
+      "---\n"
+      "apiVersion: kueue.x-k8s.io/v1beta2\n"
+      "kind: LocalQueue\n"
+      "metadata: {name: default}\n"
+      "spec: {clusterQueue: q}\n"
+      "---\n"
+      "apiVersion: kueue.x-k8s.io/v1beta2\n"
+      "kind: ClusterQueue\n"
+      "metadata: {name: q}\n"
+      "spec:\n"
+      "  resourceGroups:\n"
+      "  - coveredResources: [nvidia.com/gpu]\n"
+      "    flavors: [{name: f, resources: [{name: nvidia.com/gpu, nominalQuota: 4}]}]\n";
+  EXPECT_EQ(Run({.files = {"-"}}, kObjects), 1);
+  EXPECT_THAT(out(), HasSubstr("-:8: error: Job default/j asks for cpu, which ClusterQueue q "
+                               "doesn't cover: it isn't admitted [resource-not-covered]"));
+  const std::string excludes = Write("excludes.yaml",
+                                     "lease: {name: muster}\n"
+                                     "resources: {excludeResourcePrefixes: [cpu]}\n");
+  EXPECT_EQ(Run({.files = {"-"}, .config = excludes}, kObjects), 0) << out();
+  const std::string doubles = Write("doubles.yaml",
+                                    "resources:\n"
+                                    "  excludeResourcePrefixes: [cpu]\n"
+                                    "  transformations:\n"
+                                    "  - {input: nvidia.com/gpu, outputs: {nvidia.com/gpu: 1}}\n");
+  EXPECT_EQ(Run({.files = {"-"}, .config = doubles}, kObjects), 1);
+  EXPECT_THAT(out(), HasSubstr("-:8: error: Job default/j asks for nvidia.com/gpu=8, but "
+                               "ClusterQueue q has nvidia.com/gpu=4 [quota-below-job]"));
+  for (const char* mode : {"off", "kueue"}) {
+    const std::string other = Write("other.yaml", Concat("quota: ", mode, "\n"));
+    EXPECT_EQ(Run({.files = {"-"}, .config = other}, kObjects), 0) << out();
+  }
+  const std::string wrong = Write("wrong.yaml", "quota: internal\nresources: all\n");
+  EXPECT_EQ(Run({.files = {"-"}, .config = wrong}, kObjects), 2);
+  EXPECT_EQ(err(), "muster: " + wrong + ": line 2: resources: want a mapping\n");
+  EXPECT_EQ(Run({.files = {"-"}, .config = "/no/such/file"}, kObjects), 2);
+  EXPECT_EQ(Run({.files = {"-"}}, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: muster}\n"
+                                  "data:\n  config.yaml: |\n    resources: all\n"),
+            2);
+  EXPECT_EQ(err(), "-:5: error: config.yaml: line 1: resources: want a mapping\n");
+}
+
 TEST_F(LintCommand, InstanceTypesCanBeAdded) {
   constexpr const char* kJob =
       "apiVersion: batch/v1\n"

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "coscheduling/engine_options.h"
 #include "kube/objects/resource_list.h"
 #include "lint/requirement.h"
 #include "yaml/tree.h"
@@ -161,7 +162,9 @@ struct ResourceFlavor {
 
 struct ResourceGroup {
   int line = 0;
+  std::vector<std::string> covered;
   std::vector<LocatedText> flavors;
+  std::vector<LocatedAmounts> quotas;  // nominal, of each flavor
   int string_flavors_line = 0;  // 0: they are objects
   yaml::YamlValue yaml;
 };
@@ -170,6 +173,7 @@ struct ClusterQueue {
   std::string name, file;
   int line = 0;
   std::vector<ResourceGroup> groups;
+  bool borrows = false;           // it is in a cohort, so its quota isn't all that it may use
   int admission_checks_line = 0;  // 0: none
   LocatedText admission_mode;     // of its admissionScope
 };
@@ -194,6 +198,9 @@ struct Manifests {
   std::vector<ResourceFlavor> flavors;
   std::vector<ClusterQueue> cluster_queues;
   std::vector<LocalQueue> local_queues;
+  // What Muster's configuration says: who decides about quota, and what requests count as.
+  coscheduling::QuotaMode quota = coscheduling::QuotaMode::kInternal;
+  quota::ResourceRules resources;
   std::vector<FileError> errors;
   // What the values above point into.
   std::vector<std::unique_ptr<yaml::YamlFile>> files;
@@ -204,7 +211,8 @@ struct SourceText {
   std::string text;
 };
 
-Manifests ReadManifests(const std::vector<SourceText>& sources);
+Manifests ReadManifests(const std::vector<SourceText>& sources,
+                        const coscheduling::EngineOptions& options = {});
 
 // The resources that rules look at.
 inline constexpr std::string_view kGpu = kube::kNvidiaGpu;

@@ -150,7 +150,9 @@ TEST(LintManifests, TheTrainingWorkersExamplesAreClean) {
         "deploy/examples/launch/accelerate.yaml", "deploy/examples/launch/deepspeed.yaml"}) {
     const std::vector<SourceText> sources = {
         {path, ReadAll(path)},
-        {"deploy/examples/nodepools.yaml", ReadAll("deploy/examples/nodepools.yaml")}};
+        {"deploy/examples/nodepools.yaml", ReadAll("deploy/examples/nodepools.yaml")},
+        {"deploy/examples/queues.yaml", ReadAll("deploy/examples/queues.yaml")},
+        {"deploy/base/muster-config.yaml", ReadAll("deploy/base/muster-config.yaml")}};
     ASSERT_FALSE(sources[0].text.empty()) << path;
     const LintResult result = Lint(sources, cluster::InstanceTypes::BuiltIn());
     EXPECT_EQ(result.ExitCode(), 0) << path << "\n" << Describe(result);

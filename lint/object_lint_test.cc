@@ -16,6 +16,7 @@
 #include "lint/json_tree.h"
 #include "lint/known_policies.h"
 #include "lint/test_objects.h"
+#include "yaml/engine_options.h"
 
 namespace muster::lint {
 namespace {
@@ -76,9 +77,19 @@ void Know(const std::vector<Json>& objects, KnownPolicies* known) {
   }
 }
 
+// Muster's own configuration is what it was started with.
+coscheduling::EngineOptions OptionsIn(const std::vector<Json>& objects) {
+  coscheduling::EngineOptions options;
+  for (const Json& object : objects) {
+    const std::string text = object.value(Json::json_pointer("/data/config.yaml"), "");
+    EXPECT_TRUE(yaml::ReadQuotaOptions(text, &options).ok()) << text;
+  }
+  return options;
+}
+
 Rules RulesFoundIn(const fs::path& path) {
   const std::vector<Json> objects = ReadObjects(path);
-  KnownPolicies known;
+  KnownPolicies known(OptionsIn(objects));
   Know(objects, &known);
   Rules found;
   for (const Json& object : objects) {

@@ -3,9 +3,11 @@
 #include <utility>
 
 #include "kube/objects/max_seconds.h"
+#include "kube/objects/quantity.h"
 #include "kube/objects/well_known.h"
 #include "lint/field_reader.h"
 #include "lint/text.h"
+#include "yaml/engine_options.h"
 
 namespace muster::lint {
 namespace {
@@ -124,19 +126,33 @@ ResourceFlavor ReadFlavor(const yaml::YamlValue& object, FieldReader* reader) {
 }
 
 ClusterQueue ReadClusterQueue(const yaml::YamlValue& object, FieldReader* reader) {
-  ClusterQueue queue{object.At("metadata.name").Text(), reader->file(), object.line(), {}, 0, {}};
+  ClusterQueue queue;
+  queue.name = object.At("metadata.name").Text();
+  queue.file = reader->file();
+  queue.line = object.line();
   for (const yaml::YamlValue& item : object.At("spec.resourceGroups").Items()) {
     ResourceGroup& group = queue.groups.emplace_back();
     group.line = item.line();
     group.yaml = item;
+    for (const yaml::YamlValue& resource : item.Get("coveredResources").Items()) {
+      group.covered.push_back(resource.Text());
+    }
     for (const yaml::YamlValue& flavor : item.Get("flavors").Items()) {
       if (flavor.is_scalar() && group.string_flavors_line == 0) {
         group.string_flavors_line = item.Get("flavors").line();
       }
       group.flavors.push_back(reader->Text(flavor.is_scalar() ? flavor : flavor.Get("name")));
+      LocatedAmounts& quotas = group.quotas.emplace_back();
+      for (const yaml::YamlValue& resource : flavor.Get("resources").Items()) {
+        const std::string& name = resource.Get("name").Text();
+        const absl::StatusOr<int64_t> amount =
+            kube::ParseQuantity(resource.Get("nominalQuota").Text(), kube::UnitOf(name));
+        if (amount.ok()) quotas[name] = {*amount, resource.line()};
+      }
     }
   }
   const yaml::YamlValue spec = object.Get("spec");
+  queue.borrows = spec.Get("cohortName").present() || spec.Get("cohort").present();
   for (const yaml::YamlValue& checks :
        {spec.Get("admissionChecks"), spec.At("admissionChecksStrategy.admissionChecks")}) {
     if (!checks.Items().empty()) queue.admission_checks_line = checks.line();
@@ -150,6 +166,26 @@ LocalQueue ReadLocalQueue(const yaml::YamlValue& object, FieldReader* reader) {
           reader->Text(object.At("spec.clusterQueue"))};
 }
 
+// Muster's configuration, not another one beside it, kube-scheduler's for example, which says its
+// kind.
+void ReadConfigMap(const yaml::YamlValue& object, FieldReader* reader, Manifests* out) {
+  const yaml::YamlValue configuration = object.Get("data").Get("config.yaml");
+  if (!object.At("metadata.name").Text().starts_with("muster")) return;
+  const yaml::YamlFile file = yaml::ParseYaml(configuration.Text());
+  absl::Status read;
+  if (file.error) {
+    read = absl::InvalidArgumentError(Concat("line ", file.error->line, ": ", file.error->message));
+  } else if (!file.documents.empty() && !file.documents.front().Get("kind").present()) {
+    coscheduling::EngineOptions options;
+    read = yaml::ReadQuotaOptions(configuration.Text(), &options);
+    out->quota = options.quota;
+    out->resources = std::move(options.resources);
+  }
+  if (!read.ok()) {
+    reader->Fail(configuration.line(), Concat("config.yaml: ", std::string(read.message())));
+  }
+}
+
 void ReadPolicy(const yaml::YamlValue& object, FieldReader* reader, Manifests* out) {
   if (IsKind(object, "karpenter.sh", "NodePool")) {
     out->pools.push_back(ReadNodePool(object, reader));
@@ -161,11 +197,16 @@ void ReadPolicy(const yaml::YamlValue& object, FieldReader* reader, Manifests* o
     out->cluster_queues.push_back(ReadClusterQueue(object, reader));
   } else if (IsKind(object, kKueue, "LocalQueue")) {
     out->local_queues.push_back(ReadLocalQueue(object, reader));
+  } else if (IsKind(object, "", "ConfigMap")) {
+    ReadConfigMap(object, reader, out);
   }
 }
 
-Manifests ReadManifests(const std::vector<SourceText>& sources) {
+Manifests ReadManifests(const std::vector<SourceText>& sources,
+                        const coscheduling::EngineOptions& options) {
   Manifests manifests;
+  manifests.quota = options.quota;
+  manifests.resources = options.resources;
   std::vector<ManifestObject> objects;
   for (const SourceText& source : sources) {
     manifests.files.push_back(std::make_unique<yaml::YamlFile>(yaml::ParseYaml(source.text)));

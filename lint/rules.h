@@ -31,7 +31,7 @@ void CheckPodAffinity(const LintGang& gang, const Surroundings& around, Findings
 void CheckNodeSelection(const LintGang& gang, const Surroundings& around, Findings* findings);
 void CheckDevices(const LintGang& gang, const Surroundings& around, Findings* findings);
 void CheckQueueOf(const LintGang& gang, const Surroundings& around, Findings* findings);
-// The same of a PodGroup.
+void CheckAdmission(const LintGang& gang, const Surroundings& around, Findings* findings);
 void CheckMaxSeconds(const std::string& what, const std::string& file, const LocatedText& label,
                      Findings* findings);
 void CheckHonoured(const LintGang& gang, Findings* findings);

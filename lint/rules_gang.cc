@@ -239,6 +239,7 @@ void CheckGang(const LintGang& gang, const Surroundings& around, Findings* findi
   CheckNodeSelection(gang, around, findings);
   CheckDevices(gang, around, findings);
   CheckQueueOf(gang, around, findings);
+  CheckAdmission(gang, around, findings);
   CheckHonoured(gang, findings);
 }
 

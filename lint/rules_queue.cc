@@ -50,16 +50,80 @@ std::string CorrectedGroup(const ResourceGroup& group) {
   return yaml;
 }
 
-}  // namespace
-
-std::vector<const ResourceFlavor*> FlavorsOf(const Workload& workload, const Manifests& manifests) {
-  std::vector<const ResourceFlavor*> flavors;
+// Of its LocalQueue, or of that which serves who names none; null if they aren't among them.
+const ClusterQueue* ClusterQueueOf(const Workload& workload, const Manifests& manifests) {
   const std::string queue = workload.queue.present() ? workload.queue.value : "default";
   const auto local = std::ranges::find_if(manifests.local_queues, [&](const LocalQueue& each) {
     return each.name == queue && each.name_space == workload.name_space;
   });
-  if (local == manifests.local_queues.end()) return flavors;
-  const ClusterQueue* cluster_queue = FindClusterQueue(manifests, local->cluster_queue.value);
+  if (local == manifests.local_queues.end()) return nullptr;
+  return FindClusterQueue(manifests, local->cluster_queue.value);
+}
+
+// What one of these pods counts as in quota.
+kube::ResourceList CountedOf(const PodTemplate& pods, const Manifests& manifests) {
+  kube::ResourceList asked;
+  for (const Container& container : pods.containers) {
+    for (const LocatedAmounts* amounts : {&container.requests, &container.limits}) {
+      for (const auto& [resource, amount] : *amounts) {
+        const int64_t asks = pods.Asks(resource).value;
+        if (asks > 0) asked.Set(resource, asks);
+      }
+    }
+  }
+  return manifests.resources.Count(asked);
+}
+
+const ResourceGroup* GroupOf(const ClusterQueue& queue, const std::string& resource) {
+  const auto group = std::ranges::find_if(queue.groups, [&](const ResourceGroup& each) {
+    return std::ranges::count(each.covered, resource) > 0;
+  });
+  return group == queue.groups.end() ? nullptr : &*group;
+}
+
+// Of `all`, what the gang asks for in all, if each pod set has one flavor.
+void CheckQuota(const LintGang& gang, const ClusterQueue& queue, const kube::ResourceList& all,
+                const std::vector<kube::ResourceList>& of_templates, Findings* findings) {
+  const LocatedCount min_member = gang.MinMember();
+  const bool whole = gang.least == gang.pods && (!min_member.present() || min_member.value >= gang.pods);
+  if (queue.borrows || !whole) return;
+  for (const auto& [resource, amount] : all.entries()) {
+    const ResourceGroup* group = GroupOf(queue, resource);
+    if (group == nullptr || group->string_flavors_line > 0) continue;
+    int64_t largest = 0;
+    int64_t sum = 0;
+    for (const LocatedAmounts& quotas : group->quotas) {
+      const auto quota = quotas.find(resource);
+      if (quota == quotas.end()) continue;
+      largest = std::max(largest, quota->second.value);
+      if (__builtin_add_overflow(sum, quota->second.value, &sum)) sum = INT64_MAX;
+    }
+    const PodTemplate* at = amount > sum ? gang.templates.front() : nullptr;
+    for (size_t i = 0; i < gang.templates.size() && at == nullptr; ++i) {
+      if (of_templates[i].Get(resource) > largest) at = gang.templates[i];
+    }
+    if (at == nullptr) continue;
+    kube::ResourceList asks, has;
+    const bool in_all = amount > sum;
+    asks.Set(resource, in_all ? amount : 0);
+    for (size_t i = 0; i < gang.templates.size() && !in_all; ++i) {
+      if (gang.templates[i] == at) asks.Set(resource, of_templates[i].Get(resource));
+    }
+    has.Set(resource, in_all ? sum : largest);
+    const LocatedCount asked = at->Asks(resource);
+    findings->Add("quota-below-job", at->file, asked.present() ? asked.line : at->line,
+                  fmt::format("{} asks for {}{}, but ClusterQueue {} has {}{}", gang.Name(),
+                              asks.ToString(), in_all ? "" : " with equal pods", queue.name,
+                              has.ToString(), in_all ? "" : " in its largest flavor"),
+                  "raise nominalQuota, or ask for less");
+  }
+}
+
+}  // namespace
+
+std::vector<const ResourceFlavor*> FlavorsOf(const Workload& workload, const Manifests& manifests) {
+  std::vector<const ResourceFlavor*> flavors;
+  const ClusterQueue* cluster_queue = ClusterQueueOf(workload, manifests);
   if (cluster_queue == nullptr) return flavors;
   for (const ResourceGroup& group : cluster_queue->groups) {
     for (const LocatedText& name : group.flavors) {
@@ -111,6 +175,34 @@ void CheckQueueOf(const LintGang& gang, const Surroundings& around, Findings* fi
                               workload.ToString(), workload.queue.value, workload.name_space, here),
                   "name a LocalQueue that exists");
   }
+}
+
+void CheckAdmission(const LintGang& gang, const Surroundings& around, Findings* findings) {
+  const ClusterQueue* queue = ClusterQueueOf(*gang.workload, around.manifests);
+  if (queue == nullptr || around.manifests.quota != coscheduling::QuotaMode::kInternal) return;
+  kube::ResourceList all;
+  std::vector<kube::ResourceList> of_templates;
+  for (const PodTemplate* pods : gang.templates) {
+    kube::ResourceList& asked = of_templates.emplace_back();
+    const kube::ResourceList counted = CountedOf(*pods, around.manifests);
+    for (const auto& [resource, amount] : counted.entries()) {
+      if (amount == 0 || pods->pods == 0) continue;
+      if (GroupOf(*queue, resource) == nullptr) {
+        const LocatedCount asks = pods->Asks(resource);
+        findings->Add("resource-not-covered", pods->file, asks.present() ? asks.line : pods->line,
+                      fmt::format("{} asks for {}, which ClusterQueue {} doesn't cover: it isn't "
+                                  "admitted",
+                                  gang.Name(), resource, queue->name),
+                      "add it to a resource group of the queue, or leave it out of quota "
+                      "(resources.excludeResourcePrefixes of Muster's configuration)");
+      }
+      int64_t product = 0;
+      if (__builtin_mul_overflow(amount, pods->pods, &product)) product = INT64_MAX;
+      asked.Set(resource, product);
+    }
+    if (!all.Add(asked).ok()) return;
+  }
+  CheckQuota(gang, *queue, all, of_templates, findings);
 }
 
 void CheckMaxSeconds(const std::string& what, const std::string& file, const LocatedText& label,

@@ -133,6 +133,21 @@ void ReadQuotaOptions(Fields* fields, coscheduling::EngineOptions* options) {
   }
 }
 
+absl::Status ReadQuotaOptions(const std::string& configuration,
+                              coscheduling::EngineOptions* options) {
+  try {
+    const YAML::Node root = YAML::Load(configuration);
+    if (root.IsNull()) return absl::OkStatus();
+    Fields fields(root, "config");
+    ReadQuotaOptions(&fields, options);
+    return absl::OkStatus();
+  } catch (const FieldError& error) {
+    return absl::InvalidArgumentError(fmt::format("line {}: {}", error.line, error.message));
+  } catch (const YAML::Exception& error) {
+    return absl::InvalidArgumentError(fmt::format("line {}: {}", error.mark.line + 1, error.msg));
+  }
+}
+
 void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* options) {
   Fields fields(node, "engine");
   fields.ReadDuration("provisioningDeadline", &options->provisioning_deadline);
