@@ -99,6 +99,8 @@ constexpr Kind kKinds[] = {
     {"workloadpriorityclasses", "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses",
      UpsertTask<kube::WorkloadPriorityClass>, Remove<kube::WorkloadPriorityClass>,
      "/apis/kueue.x-k8s.io/v1beta1/workloadpriorityclasses", "", kCustom},
+    {"priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses",
+     UpsertTask<kube::PriorityClass>, Remove<kube::PriorityClass>},
     {"workloads", "/apis/kueue.x-k8s.io/v1beta2/workloads", UpsertTask<kube::Workload>,
      Remove<kube::Workload>, "/apis/kueue.x-k8s.io/v1beta1/workloads", "", kWorkloads | kCustom},
     {"poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets",

@@ -29,6 +29,15 @@ std::vector<kube::Pod> PodsOf(const kube::AnyJob& job) {
   return pods;
 }
 
+std::string PriorityClassOf(const kube::AnyJob& job) {
+  if (!job.priority_class.empty()) return job.priority_class;
+  for (const kube::AnyJob::PodSet& set : job.pod_sets) {
+    std::string named = PodOf(set).priority_class_name;
+    if (!named.empty()) return named;
+  }
+  return "";
+}
+
 std::vector<PodSet> PodSetsOf(const kube::AnyJob& job) {
   const std::vector<kube::Pod> pods = PodsOf(job);
   std::vector<PodSet> sets;

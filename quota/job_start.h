@@ -30,6 +30,9 @@ struct TemplateChange {
 
 // One pod of each pod set of a job, as it will be made.
 std::vector<kube::Pod> PodsOf(const kube::AnyJob& job);
+// The PriorityClass that counts for it: that of its schedulingPolicy, else the first that a pod set
+// names; empty: none (pkg/controller/jobframework/reconciler.go:1716).
+std::string PriorityClassOf(const kube::AnyJob& job);
 // All that it asks for, by the names that its pods will give (PodSetOf).
 std::vector<PodSet> PodSetsOf(const kube::AnyJob& job);
 // The same beside what is asked for already.

@@ -24,6 +24,7 @@ auto Parts(const kube::Cohort& c) {
 }
 auto Parts(const kube::Namespace& n) { return std::tie(n.meta.labels); }
 auto Parts(const kube::WorkloadPriorityClass& c) { return std::tie(c.value, c.error); }
+auto Parts(const kube::PriorityClass& c) { return std::tie(c.value, c.global_default); }
 
 template <typename Object>
 bool Put(ByName<Object>& all, std::string name, Object object) {
@@ -71,6 +72,10 @@ bool QuotaObjects::Upsert(kube::WorkloadPriorityClass priority_class) {
   std::string name = priority_class.meta.name;
   return Put(priority_classes_, std::move(name), std::move(priority_class));
 }
+bool QuotaObjects::Upsert(kube::PriorityClass priority_class) {
+  std::string name = priority_class.meta.name;
+  return Put(pod_priority_classes_, std::move(name), std::move(priority_class));
+}
 bool QuotaObjects::Remove(const kube::ResourceFlavor& flavor) {
   return Erase(flavors_, flavor.meta.name);
 }
@@ -86,6 +91,9 @@ bool QuotaObjects::Remove(const kube::Namespace& name_space) {
 }
 bool QuotaObjects::Remove(const kube::WorkloadPriorityClass& priority_class) {
   return Erase(priority_classes_, priority_class.meta.name);
+}
+bool QuotaObjects::Remove(const kube::PriorityClass& priority_class) {
+  return Erase(pod_priority_classes_, priority_class.meta.name);
 }
 
 }  // namespace muster::quota

@@ -22,12 +22,14 @@ class QuotaObjects {
   bool Upsert(kube::Cohort cohort);
   bool Upsert(kube::Namespace name_space);
   bool Upsert(kube::WorkloadPriorityClass priority_class);
+  bool Upsert(kube::PriorityClass priority_class);
   bool Remove(const kube::ResourceFlavor& flavor);
   bool Remove(const kube::ClusterQueue& queue);
   bool Remove(const kube::LocalQueue& queue);
   bool Remove(const kube::Cohort& cohort);
   bool Remove(const kube::Namespace& name_space);
   bool Remove(const kube::WorkloadPriorityClass& priority_class);
+  bool Remove(const kube::PriorityClass& priority_class);
 
   const ByName<kube::ResourceFlavor>& flavors() const { return flavors_; }
   const ByName<kube::ClusterQueue>& cluster_queues() const { return cluster_queues_; }
@@ -35,6 +37,7 @@ class QuotaObjects {
   const ByName<kube::Cohort>& cohorts() const { return cohorts_; }
   const ByName<kube::Namespace>& namespaces() const { return namespaces_; }
   const ByName<kube::WorkloadPriorityClass>& priority_classes() const { return priority_classes_; }
+  const ByName<kube::PriorityClass>& pod_priority_classes() const { return pod_priority_classes_; }
 
  private:
   ByName<kube::ResourceFlavor> flavors_;
@@ -43,6 +46,7 @@ class QuotaObjects {
   ByName<kube::Cohort> cohorts_;
   ByName<kube::Namespace> namespaces_;
   ByName<kube::WorkloadPriorityClass> priority_classes_;
+  ByName<kube::PriorityClass> pod_priority_classes_;
 };
 
 }  // namespace muster::quota

@@ -96,6 +96,9 @@ bool QuotaScheduler::Upsert(kube::Namespace name_space) {
 bool QuotaScheduler::Upsert(kube::WorkloadPriorityClass priority_class) {
   return state_->ledger.objects().Upsert(std::move(priority_class));
 }
+bool QuotaScheduler::Upsert(kube::PriorityClass priority_class) {
+  return state_->ledger.objects().Upsert(std::move(priority_class));
+}
 bool QuotaScheduler::Remove(const kube::ResourceFlavor& flavor) {
   return state_->Note(state_->ledger.objects().Remove(flavor));
 }
@@ -112,6 +115,9 @@ bool QuotaScheduler::Remove(const kube::Namespace& name_space) {
   return state_->Note(state_->ledger.objects().Remove(name_space));
 }
 bool QuotaScheduler::Remove(const kube::WorkloadPriorityClass& priority_class) {
+  return state_->ledger.objects().Remove(priority_class);
+}
+bool QuotaScheduler::Remove(const kube::PriorityClass& priority_class) {
   return state_->ledger.objects().Remove(priority_class);
 }
 
@@ -222,6 +228,20 @@ const kube::WorkloadPriorityClass* QuotaScheduler::FindPriorityClass(std::string
   const auto& classes = state_->ledger.objects().priority_classes();
   auto it = classes.find(name);
   return it == classes.end() ? nullptr : &it->second;
+}
+
+// Of several defaults the least counts (k8s.io/kubernetes v1.34
+// plugin/pkg/admission/priority/admission.go).
+std::optional<int32_t> QuotaScheduler::PodPriorityOf(std::string_view class_name) const {
+  const auto& classes = state_->ledger.objects().pod_priority_classes();
+  const auto named = classes.find(class_name);
+  if (named != classes.end()) return named->second.value;
+  if (!class_name.empty()) return std::nullopt;
+  std::optional<int32_t> least;
+  for (const auto& [name, each] : classes) {
+    if (each.global_default) least = std::min(least.value_or(each.value), each.value);
+  }
+  return least.value_or(0);
 }
 
 std::vector<const kube::ResourceFlavor*> QuotaScheduler::OtherFlavors(

@@ -142,6 +142,7 @@ class QuotaScheduler {
   bool Upsert(kube::Namespace name_space);
   // Whoever asks for quota says its priority itself: no decision depends on this.
   bool Upsert(kube::WorkloadPriorityClass priority_class);
+  bool Upsert(kube::PriorityClass priority_class);
   // By its name alone.
   bool Remove(const kube::ResourceFlavor& flavor);
   bool Remove(const kube::ClusterQueue& queue);
@@ -149,6 +150,7 @@ class QuotaScheduler {
   bool Remove(const kube::Cohort& cohort);
   bool Remove(const kube::Namespace& name_space);
   bool Remove(const kube::WorkloadPriorityClass& priority_class);
+  bool Remove(const kube::PriorityClass& priority_class);
 
   // What a record says. Replaces what this workload had; it leaves the queue. The ClusterQueue
   // need not exist (any more): the usage counts again once it does. An admission equal to the one
@@ -202,6 +204,9 @@ class QuotaScheduler {
   // Null if there is none; by its full name.
   const kube::LocalQueue* FindLocalQueue(std::string_view name) const;
   const kube::WorkloadPriorityClass* FindPriorityClass(std::string_view name) const;
+  // What pods have whose spec names this class; none: what those have that name none. nullopt if
+  // there is no such class.
+  std::optional<int32_t> PodPriorityOf(std::string_view class_name) const;
   std::vector<const kube::ResourceFlavor*> Flavors() const;  // in order of their names
   std::vector<QueueStatus> ClusterQueues(size_t max_pending_ids) const;
   // The sums over all ClusterQueues, in order of flavors and resources.

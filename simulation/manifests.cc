@@ -36,6 +36,7 @@ const std::map<std::string, std::string>& Collections() {
       {"workload", "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads"},
       {"cohort", "/apis/kueue.x-k8s.io/v1beta2/cohorts"},
       {"workloadpriorityclass", "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses"},
+      {"priorityclass", "/apis/scheduling.k8s.io/v1/priorityclasses"},
       {"poddisruptionbudget", "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"},
       {"daemonset", "/apis/apps/v1/namespaces/{}/daemonsets"},
       {"statefulset", "/apis/apps/v1/namespaces/{}/statefulsets"},

@@ -46,6 +46,8 @@ constexpr WatchedKind kWatched[] = {
     {"nodepool", "/apis/karpenter.sh/v1/nodepools", DeliverAs<kube::NodePool>},
     {"workloadpriorityclass", "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses",
      DeliverAs<kube::WorkloadPriorityClass>},
+    {"priorityclass", "/apis/scheduling.k8s.io/v1/priorityclasses",
+     DeliverAs<kube::PriorityClass>},
     {"resourceflavor", "/apis/kueue.x-k8s.io/v1beta2/resourceflavors",
      DeliverAs<kube::ResourceFlavor>},
     {"cohort", "/apis/kueue.x-k8s.io/v1beta2/cohorts", DeliverAs<kube::Cohort>},

@@ -78,7 +78,7 @@ void QuotaAdmission::NoteBudget(const std::string& name_space) {
 
 void QuotaAdmission::NotePriorityClass(std::string_view name) {
   for (const auto& [key, gang] : gangs_.all()) {
-    if (gang.priority_class_name == name) agenda_->Note(gang.id);
+    if (gang.priority_class_name == name || PodPriorityClassOf(gang)) agenda_->Note(gang.id);
   }
 }
 
@@ -224,21 +224,35 @@ std::string QuotaAdmission::QueueOf(const Gang& gang) const {
 }
 
 int64_t QuotaAdmission::PriorityOf(const Gang& gang) const {
-  if (const auto* named = scheduler_.FindPriorityClass(gang.priority_class_name)) {
-    return named->value;
-  }
+  const std::string& name = gang.priority_class_name;
+  if (const auto* named = scheduler_.FindPriorityClass(name)) return named->value;
+  const auto of_pods = name.empty() ? PodPriorityClassOf(gang) : std::nullopt;
+  const auto value = of_pods ? scheduler_.PodPriorityOf(*of_pods) : std::nullopt;
   // A class that is gone says what it said, as in Kueue.
   const kube::Workload* workload = workloads_->Of(gang);
-  return gang.priority_class_name.empty() || !workload ? gang.priority : workload->priority;
+  if (value || !workload || (name.empty() && !of_pods)) return value.value_or(gang.priority);
+  return workload->priority;
 }
 
-// A class that is gone says what it said to who had a Workload by then.
+// The PriorityClass that its job names and its pods don't carry, or not yet; nullopt: they do.
+std::optional<std::string> QuotaAdmission::PodPriorityClassOf(const Gang& gang) const {
+  const kube::AnyJob* maker = gang.derived ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
+  const bool said = maker != nullptr && (gang.unmade || !maker->priority_class.empty());
+  return said ? std::optional(quota::PriorityClassOf(*maker)) : std::nullopt;
+}
+
 Reason QuotaAdmission::LabelFault(const Gang& gang) const {
   const std::string& name = gang.priority_class_name;
-  if (!name.empty() && !scheduler_.FindPriorityClass(name) && !workloads_->Of(gang)) {
+  const auto of_pods = name.empty() ? PodPriorityClassOf(gang) : std::nullopt;
+  const bool there =
+      of_pods ? scheduler_.PodPriorityOf(*of_pods).has_value()
+              : name.empty() || scheduler_.FindPriorityClass(name) != nullptr;
+  if (!there && !workloads_->Of(gang)) {
     return {v1::PRIORITY_CLASS_NOT_FOUND,
-            fmt::format("WorkloadPriorityClass {}, which label {} names, doesn't exist", name,
-                        kPriorityClassLabel),
+            of_pods ? fmt::format("PriorityClass {}, which {} names, doesn't exist", *of_pods,
+                                  gang.derived->maker)
+                    : fmt::format("WorkloadPriorityClass {}, which label {} names, doesn't exist",
+                                  name, kPriorityClassLabel),
             "create it, or name another one"};
   }
   if (gang.max_seconds.empty() || kube::MaxSecondsOf(gang.max_seconds)) return {};

@@ -200,7 +200,8 @@ class QuotaAdmission : Owner {
   const Part& PartOf(const Gang& gang) const { return parts_.Of(gang.id); }
   template <typename Object>
   void NoteObject(const kube::ObjectMeta& meta) {
-    if constexpr (std::is_same_v<Object, kube::WorkloadPriorityClass>) {
+    if constexpr (std::is_same_v<Object, kube::WorkloadPriorityClass> ||
+                  std::is_same_v<Object, kube::PriorityClass>) {
       return NotePriorityClass(meta.name);
     }
     NoteObjects();
@@ -215,6 +216,7 @@ class QuotaAdmission : Owner {
   void NotePriorityClass(std::string_view name);
   void NoteBudget(const std::string& name_space);
   int64_t PriorityOf(const Gang& gang) const;
+  std::optional<std::string> PodPriorityClassOf(const Gang& gang) const;
   std::vector<const kube::Pod*> GoingOf(const Gang& gang) const;
   void FindUncounted(const Gang& gang);
   quota::FlavorAmounts UnadmittedOf(const Gang& gang) const;

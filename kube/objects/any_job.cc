@@ -192,6 +192,7 @@ AnyJob ToAnyJob(const PyTorchJob& job) {
   any.suspended = job.suspend;
   any.finished = job.finished;
   any.schedule_timeout_seconds = job.schedule_timeout_seconds;
+  any.priority_class = job.priority_class;
   AnyJob::Part part;
   part.name = job.meta.name;
   for (const ReplicaType& type : job.replica_types) {
@@ -218,6 +219,7 @@ AnyJob ToAnyJob(const MPIJob& job) {
   any.suspended = job.suspend;
   any.finished = job.finished;
   any.schedule_timeout_seconds = job.schedule_timeout_seconds;
+  any.priority_class = job.priority_class;
   any.replicated_job = kWorker;
   AnyJob::Part first, later;
   first.name = job.meta.name;

@@ -101,6 +101,7 @@ struct AnyJob {
   std::vector<Part> parts;
   std::vector<PodSet> pod_sets;  // none of a StatefulSet, and where another job makes the pods
   std::optional<int64_t> schedule_timeout_seconds;
+  std::string priority_class;  // of its schedulingPolicy, which pods don't say
   bool suspended = false;
   std::string no_suspend;  // why it can't be suspended, "can't be ..."; empty: it can
   // A batch/v1 Job's status.startTime is set: before it is reset its template can't be changed

@@ -80,6 +80,8 @@ absl::StatusOr<Cohort> Decode<Cohort>(std::string_view json);
 template <>
 absl::StatusOr<WorkloadPriorityClass> Decode<WorkloadPriorityClass>(std::string_view json);
 template <>
+absl::StatusOr<PriorityClass> Decode<PriorityClass>(std::string_view json);
+template <>
 absl::StatusOr<Workload> Decode<Workload>(std::string_view json);
 
 // What identifies an object in a watch or a list, without decoding the rest of it.

@@ -213,6 +213,7 @@ absl::StatusOr<PyTorchJob> Decode<PyTorchJob>(std::string_view json) {
   const JsonValue scheduling = run_policy.Get("schedulingPolicy");
   job.min_available = ReadCount(scheduling.Get("minAvailable"), reader);
   job.schedule_timeout_seconds = ReadCount(scheduling.Get("scheduleTimeoutSeconds"), reader);
+  job.priority_class = scheduling.Get("priorityClass").String();
   const JsonValue elastic = spec.Get("elasticPolicy");
   job.elastic_min_replicas = ReadCount(elastic.Get("minReplicas"), reader);
   if (!job.elastic_min_replicas) {
@@ -246,6 +247,7 @@ absl::StatusOr<MPIJob> Decode<MPIJob>(std::string_view json) {
   const JsonValue scheduling = run_policy.Get("schedulingPolicy");
   job.min_available = ReadCount(scheduling.Get("minAvailable"), reader);
   job.schedule_timeout_seconds = ReadCount(scheduling.Get("scheduleTimeoutSeconds"), reader);
+  job.priority_class = scheduling.Get("priorityClass").String();
   job.finished = IsFinished(root);
   return Finish(reader, std::move(job));
 }

@@ -330,4 +330,16 @@ absl::StatusOr<WorkloadPriorityClass> Decode<WorkloadPriorityClass>(std::string_
   return result;
 }
 
+template <>
+absl::StatusOr<PriorityClass> Decode<PriorityClass>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  PriorityClass result;
+  result.meta = ReadMeta(root.Get("metadata"));
+  result.value = root.Get("value").Int32();
+  result.global_default = root.Get("globalDefault").Bool();
+  if (!reader.status().ok()) return reader.status();
+  return result;
+}
+
 }  // namespace muster::kube

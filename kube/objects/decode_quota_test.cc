@@ -498,6 +498,16 @@ TEST(DecodeCohort, WhatCantBeUsedNamesTheField) {
   EXPECT_EQ(Error<Cohort>(R"({"resourceGroups":)" + Groups(5, 1, 60) + "}"), "");
 }
 
+TEST(DecodePriorityClass, ReadsItsValue) {
+  const PriorityClass named =
+      *Decode<PriorityClass>(R"({"metadata":{"name":"high"},"value":1000})");
+  EXPECT_EQ(named.meta.name, "high");
+  EXPECT_EQ(named.value, 1000);
+  EXPECT_FALSE(named.global_default);
+  EXPECT_TRUE(Decode<PriorityClass>(R"({"value":-5,"globalDefault":true})")->global_default);
+  EXPECT_FALSE(Decode<PriorityClass>(R"({"value":"high"})").ok());
+}
+
 TEST(DecodeWorkloadPriorityClass, ReadsItsValue) {
   EXPECT_EQ(Read<WorkloadPriorityClass>(R"("value":-7)").value, -7);
   EXPECT_EQ(Read<WorkloadPriorityClass>(R"("value":-7)").error, "");

@@ -90,6 +90,7 @@ struct PyTorchJob {
   // runPolicy.schedulingPolicy
   std::optional<int64_t> min_available;
   std::optional<int64_t> schedule_timeout_seconds;
+  std::string priority_class;
   // elasticPolicy.minReplicas: the fewest workers it can run with. As the operator, maxReplicas
   // stands in for it (pytorch_defaults.go).
   std::optional<int64_t> elastic_min_replicas;
@@ -114,6 +115,7 @@ struct MPIJob {
   // runPolicy.schedulingPolicy
   std::optional<int64_t> min_available;
   std::optional<int64_t> schedule_timeout_seconds;
+  std::string priority_class;
   bool finished = false;
   std::string error;
 };

@@ -126,6 +126,13 @@ struct WorkloadPriorityClass {
   std::string error;
 };
 
+// scheduling.k8s.io/v1 PriorityClass: that of pods.
+struct PriorityClass {
+  ObjectMeta meta;
+  int32_t value = 0;
+  bool global_default = false;
+};
+
 // What a job, a PodGroup or a pod waits for, and what it was given. Its controller is that object.
 struct Workload {
   struct PodSet {

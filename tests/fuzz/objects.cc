@@ -97,5 +97,5 @@ MUSTER_FUZZ_TARGET(std::string_view input) {
                          Namespace, PersistentVolumeClaim, PersistentVolume, StorageClass, Job,
                          StatefulSet, JobSet, PyTorchJob, TrainJob, MPIJob, RayCluster, RayJob,
                          Event, ResourceFlavor, ClusterQueue, LocalQueue, Cohort,
-                         WorkloadPriorityClass, Workload>(input);
+                         WorkloadPriorityClass, PriorityClass, Workload>(input);
 }
