@@ -63,6 +63,9 @@ enum Trait : unsigned {
   // kube-apiserver reads it from etcd directly and sends no bookmarks for it.
   kNoBookmarks = 4,
   kCustom = 8,  // of a CRD, which may not be installed; every API server has the others
+  // That the first one is there puts gangs under quota that name no queue (LocalQueue `default`):
+  // until it is seen they start without.
+  kSoonSeen = 16,
 };
 
 struct Kind {
@@ -93,7 +96,8 @@ constexpr Kind kKinds[] = {
     {"clusterqueues", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues", UpsertTask<kube::ClusterQueue>,
      Remove<kube::ClusterQueue>, "/apis/kueue.x-k8s.io/v1beta1/clusterqueues", "", kCustom},
     {"localqueues", "/apis/kueue.x-k8s.io/v1beta2/localqueues", UpsertTask<kube::LocalQueue>,
-     Remove<kube::LocalQueue>, "/apis/kueue.x-k8s.io/v1beta1/localqueues", "", kCustom},
+     Remove<kube::LocalQueue>, "/apis/kueue.x-k8s.io/v1beta1/localqueues", "",
+     kCustom | kSoonSeen},
     {"cohorts", "/apis/kueue.x-k8s.io/v1beta2/cohorts", UpsertTask<kube::Cohort>,
      Remove<kube::Cohort>, "/apis/kueue.x-k8s.io/v1beta1/cohorts", "", kCustom},
     {"workloadpriorityclasses", "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses",
@@ -247,6 +251,7 @@ ClusterWatch::ClusterWatch(kube::Transport& transport, kube::Timer& timer,
     options.alternative_path = kind.alternative_path;
     options.field_selector = kind.field_selector;
     options.may_be_absent = (kind.traits & kCustom) != 0;
+    if ((kind.traits & kSoonSeen) != 0) options.absent_retry = absl::Seconds(1);
     options.before_line = state_->intake.await_room;
     if ((kind.traits & kNoBookmarks) != 0) {
       options.longest_silence = kLongestSilenceWithoutBookmarks;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <future>
@@ -28,7 +29,7 @@ constexpr const char* kWholePicture =
 
 bool IsOfACrd(const std::string& path) {
   return path.starts_with("/apis/") && path.find('.') < path.find('/', 6) &&
-         !path.starts_with("/apis/storage.k8s.io/");
+         !path.starts_with("/apis/storage.k8s.io/") && !path.starts_with("/apis/scheduling.k8s.io/");
 }
 
 class ClusterWatchTest : public ::testing::Test {
@@ -81,6 +82,30 @@ TEST_F(ClusterWatchTest, OnlyCrdsMayBeAbsentWhatEveryServerHasMustBeAnswered) {
   Of("/api/v1/pods").Line(kWholePicture);
   EXPECT_EQ(watch_->NotReadyReason(), "");
   EXPECT_EQ(tasks.size(), 1u);
+}
+
+// Who names a queue waits whether it is known or not; who names none is under quota once its
+// namespace has a LocalQueue `default`.
+TEST_F(ClusterWatchTest, QueuesWhoseCrdWasAbsentAreSeenWithinASecond) {
+  Start({.post = [](const EngineTask&) {},
+         .post_latest = [](std::string_view, const EngineTask&) {},
+         .await_room = [] {}});
+  const auto open = [this](std::string_view kind) {
+    return std::ranges::count_if(transport_.watches, [&](const auto& watch) {
+      return !watch->destroyed && watch->request.path.ends_with(kind);
+    });
+  };
+  for (size_t i = 0; i < transport_.watches.size(); ++i) {
+    const auto watch = transport_.watches[i];
+    if (IsOfACrd(watch->request.path)) watch->End(404);
+  }
+  EXPECT_EQ(open("/localqueues"), 0);
+  EXPECT_EQ(open("/jobsets"), 0);
+  timer_.Advance(absl::Seconds(1));
+  EXPECT_EQ(open("/localqueues"), 1);
+  EXPECT_EQ(open("/jobsets"), 0);
+  timer_.Advance(absl::Seconds(9));
+  EXPECT_EQ(open("/jobsets"), 1);
 }
 
 // A queue with room for one task. Two threads observe, one answers, one looks at the watches, as

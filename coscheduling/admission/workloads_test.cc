@@ -132,6 +132,27 @@ TEST_F(WorkloadsTest, OneInAnotherNamespaceIsOfNoGangHere) {
   EXPECT_EQ(owners_.workloads.Of(gang), nullptr);
 }
 
+// Whether its queues' definitions are not installed, or are and haven't been noticed.
+TEST_F(WorkloadsTest, WhoNamesAQueueWaitsWhereNoDefinitionIsKnown) {
+  owners_.Add(cluster::test::Labelled(cluster::test::MakePod("p"), kube::kQueueLabel, "team"));
+  const Gang& gang = *owners_.gangs.Find(GangKey{"default", "p", true});
+  EXPECT_TRUE(owners_.workloads.Attend());
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    owners_.gangs.Read(gang.id, std::nullopt);
+    owners_.quota.Read(gang);
+    owners_.quota.Sync(gang, {});
+    owners_.quota.Admit(gang, /*fits_now=*/false);
+    owners_.Take();
+    EXPECT_EQ(owners_.Asked<WriteWorkload>().size(), 1u);
+    EXPECT_THAT(owners_.Asked<WriteRecord>(), IsEmpty());
+    owners_.FinishAll(absl::NotFoundError("the server could not find the requested resource"));
+    EXPECT_TRUE(owners_.quota.IsAsked(gang));
+    EXPECT_FALSE(owners_.quota.Holds(gang));
+    EXPECT_THAT(owners_.quota.WorkloadErrorOf(gang), testing::HasSubstr("could not find"));
+    owners_.Pass(absl::Minutes(1));
+  }
+}
+
 // Of JobSet "set": a gang of replicated job `stage`, of which one pod is there.
 class StagesTest : public WorkloadsTest {
  protected:
