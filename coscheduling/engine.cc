@@ -262,7 +262,7 @@ void Engine::RequestBind(uint64_t request, std::string_view pod_uid, std::string
   const std::string uid(pod_uid);
   const Gang* gang = owners.gangs.OfPod(uid);
   if (gang == nullptr) {
-    owners.commit.Refuse(request, "pod " + uid + " is not known to muster yet");
+    owners.outbox.Tell(AnswerBind{request, "pod " + uid + " is not known to muster yet"});
   } else {
     owners.commit.Request(request, *gang, uid, std::string(node));
   }

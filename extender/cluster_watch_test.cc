@@ -29,7 +29,8 @@ constexpr const char* kWholePicture =
 
 bool IsOfACrd(const std::string& path) {
   return path.starts_with("/apis/") && path.find('.') < path.find('/', 6) &&
-         !path.starts_with("/apis/storage.k8s.io/") && !path.starts_with("/apis/scheduling.k8s.io/");
+         !path.starts_with("/apis/storage.k8s.io/") &&
+         !path.starts_with("/apis/scheduling.k8s.io/");
 }
 
 class ClusterWatchTest : public ::testing::Test {

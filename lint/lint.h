@@ -20,7 +20,8 @@ struct LintResult {
 };
 
 // Looks at all of them together: a job is checked against the NodePools, queues and flavors among
-// them. `options`: what Muster is told of quota, unless its ConfigMap is among them. Takes time linear in the text, and in jobs x NodePools.
+// them. `options`: what Muster is told of quota, unless its ConfigMap is among them. Takes time
+// linear in the text, and in jobs x NodePools.
 LintResult Lint(const std::vector<SourceText>& sources, const cluster::InstanceTypes& types,
                 const coscheduling::EngineOptions& options = {});
 

@@ -195,8 +195,9 @@ TEST_F(LintCommand, TheConfigurationSaysWhatRequestsCountAs) {
   EXPECT_EQ(Run({.files = {"-"}, .config = wrong}, kObjects), 2);
   EXPECT_EQ(err(), "muster: " + wrong + ": line 2: resources: want a mapping\n");
   EXPECT_EQ(Run({.files = {"-"}, .config = "/no/such/file"}, kObjects), 2);
-  EXPECT_EQ(Run({.files = {"-"}}, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: muster}\n"
-                                  "data:\n  config.yaml: |\n    resources: all\n"),
+  EXPECT_EQ(Run({.files = {"-"}},
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: muster}\n"
+                "data:\n  config.yaml: |\n    resources: all\n"),
             2);
   EXPECT_EQ(err(), "-:5: error: config.yaml: line 1: resources: want a mapping\n");
 }

@@ -165,7 +165,7 @@ struct ResourceGroup {
   std::vector<std::string> covered;
   std::vector<LocatedText> flavors;
   std::vector<LocatedAmounts> quotas;  // nominal, of each flavor
-  int string_flavors_line = 0;  // 0: they are objects
+  int string_flavors_line = 0;         // 0: they are objects
   yaml::YamlValue yaml;
 };
 

@@ -85,7 +85,8 @@ const ResourceGroup* GroupOf(const ClusterQueue& queue, const std::string& resou
 void CheckQuota(const LintGang& gang, const ClusterQueue& queue, const kube::ResourceList& all,
                 const std::vector<kube::ResourceList>& of_templates, Findings* findings) {
   const LocatedCount min_member = gang.MinMember();
-  const bool whole = gang.least == gang.pods && (!min_member.present() || min_member.value >= gang.pods);
+  const bool whole =
+      gang.least == gang.pods && (!min_member.present() || min_member.value >= gang.pods);
   if (queue.borrows || !whole) return;
   for (const auto& [resource, amount] : all.entries()) {
     const ResourceGroup* group = GroupOf(queue, resource);

@@ -244,9 +244,8 @@ std::optional<std::string> QuotaAdmission::PodPriorityClassOf(const Gang& gang) 
 Reason QuotaAdmission::LabelFault(const Gang& gang) const {
   const std::string& name = gang.priority_class_name;
   const auto of_pods = name.empty() ? PodPriorityClassOf(gang) : std::nullopt;
-  const bool there =
-      of_pods ? scheduler_.PodPriorityOf(*of_pods).has_value()
-              : name.empty() || scheduler_.FindPriorityClass(name) != nullptr;
+  const bool there = of_pods ? scheduler_.PodPriorityOf(*of_pods).has_value()
+                             : name.empty() || scheduler_.FindPriorityClass(name) != nullptr;
   if (!there && !workloads_->Of(gang)) {
     return {v1::PRIORITY_CLASS_NOT_FOUND,
             of_pods ? fmt::format("PriorityClass {}, which {} names, doesn't exist", *of_pods,

@@ -59,10 +59,6 @@ void Commit::Request(uint64_t request, const Gang& gang, const std::string& pod,
   agenda_->Note(gang.id);
 }
 
-void Commit::Refuse(uint64_t request, std::string error) {
-  outbox_->Tell(AnswerBind{request, std::move(error)});
-}
-
 void Commit::AnswerAll(const std::string& error) {
   for (const auto& [uid, call] : held_) outbox_->Tell(AnswerBind{call.request, error});
   held_.clear();

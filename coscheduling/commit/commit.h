@@ -26,7 +26,6 @@ class Commit : Owner {
   // --- bind calls ---
   // Answered by an AnswerBind action within options.bind_wait, or once the pod is called again.
   void Request(uint64_t request, const Gang& gang, const std::string& pod, std::string node);
-  void Refuse(uint64_t request, std::string error);
   void AnswerAll(const std::string& error);
   void EndCallsOf(const std::string& pod) { AnswerHeld(pod, "the pod is gone"); }
   // The calls of all its members that aren't committed fail.

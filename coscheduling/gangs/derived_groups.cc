@@ -143,13 +143,14 @@ void Gangs::ReadOwners(Gang& gang, const std::vector<const kube::Pod*>& live) co
 }
 
 void Gangs::ReadQueueLabels(Gang& gang, const std::vector<const kube::Pod*>& live) const {
-  if (live.empty()) return;
+  if (live.empty() && !gang.unmade) return;
   const auto read = [&](std::string_view key) {
     std::string value = FirstLabel(live, key);
     if (value.empty() && gang.group != nullptr) {
       if (const std::string* label = gang.group->meta.Label(key)) value = *label;
     }
-    return value.empty() ? jobs_.OwnersLabel(*live.front(), key) : value;
+    if (!value.empty()) return value;
+    return gang.unmade ? jobs_.LabelOf(gang.spec_of, key) : jobs_.OwnersLabel(*live.front(), key);
   };
   gang.queue_name = read(kube::kQueueLabel);
   gang.priority_class_name = read(kPriorityClassLabel);

@@ -65,7 +65,4 @@ struct Gang {
   int64_t required() const;  // members still to be placed for the gang to be whole
 };
 
-// First claim first: gangs that already have members bound, then priority, then age, then name.
-bool PlacedBefore(const Gang& a, const Gang& b);
-
 }  // namespace muster::coscheduling

@@ -273,10 +273,10 @@ void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   const bool obeyed = options_.quota == QuotaMode::kKueue;
   gang.not_honoured = obeyed ? nullptr : kube::FindNotHonoured(live, job);
   gang.priority = live.empty() ? 0 : live.front()->priority;
+  if (gang.unmade && job != nullptr) first_pod = job->created;
   gang.created = gang.group == nullptr ? first_pod : gang.group->meta.creation_time;
   ReadOwners(gang, live);
   ReadQueueLabels(gang, live);
-  if (gang.unmade) ReadSpec(gang);
   facts.planned = gang.facts.planned;
   facts.committing = gang.facts.committing;
   gang.facts = facts;

@@ -123,7 +123,6 @@ class Gangs {
   // --- spec_gangs.cc ---
   std::optional<DerivedGang> DerivedFromSpec(const std::string& job) const;
   void SyncSpec(const std::string& job);
-  void ReadSpec(Gang& gang) const;
   // --- derived_groups.cc ---
   Membership MembershipOf(const kube::Pod& pod) const;
   std::string GroupNameOf(const std::string& name_space, const DerivedGang& gang) const;

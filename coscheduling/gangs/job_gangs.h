@@ -84,6 +84,10 @@ class JobGangs {
   std::string OwnersLabel(const kube::Pod& pod, std::string_view key) const {
     return cluster::KnownJobs::LabelOf(ChainOf(pod), key);
   }
+  // Of the job, else of what made it.
+  std::string LabelOf(const std::string& job, std::string_view key) const {
+    return cluster::KnownJobs::LabelOf(known_.ChainOf(*Find(job)), key);
+  }
   std::string OwnersAnnotation(const kube::Pod& pod, std::string_view key) const {
     return cluster::KnownJobs::AnnotationOf(ChainOf(pod), key);
   }

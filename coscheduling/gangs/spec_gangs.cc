@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "coscheduling/gangs/gangs.h"
-#include "kube/objects/max_seconds.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
@@ -59,16 +58,6 @@ void Gangs::SyncSpec(const std::string& job) {
   if (!former.pods.empty()) return;
   former.derived.reset();
   if (former.group == nullptr) Remove(former);
-}
-
-// What its pods would say.
-void Gangs::ReadSpec(Gang& gang) const {
-  const kube::AnyJob& job = *jobs_.Find(gang.spec_of);
-  const cluster::KnownJobs::Chain chain = jobs_.known().ChainOf(job);
-  if (gang.group == nullptr) gang.created = chain.known.back()->created;
-  gang.queue_name = cluster::KnownJobs::LabelOf(chain, kube::kQueueLabel);
-  gang.priority_class_name = cluster::KnownJobs::LabelOf(chain, kPriorityClassLabel);
-  gang.max_seconds = cluster::KnownJobs::LabelOf(chain, kube::kMaxSecondsLabel);
 }
 
 }  // namespace muster::coscheduling

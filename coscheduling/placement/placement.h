@@ -1,6 +1,7 @@
 // Who gets which nodes: the list of gangs that wait for a place, and the places they have.
 //
-// All waiting gangs stand in one list, first claim first (PlacedBefore). What a gang was refused is
+// All waiting gangs stand in one list, first claim first: those that already have members bound,
+// then priority, then age, then name. What a gang was refused is
 // kept with it: how many of its members had no room, and which kinds of members it has. A node that
 // gains something is offered to the kinds that it could take, once for all gangs that have the same
 // kinds; a gang is planned again once what was gained since could hold the members that it lacked,

@@ -93,12 +93,6 @@ class Recheck {
   std::string domain_;
 };
 
-bool AnyRelations(const cluster::Snapshot& snapshot, const PlanRequest& request) {
-  return !snapshot.anti_affinity_pods().empty() ||
-         std::any_of(request.members.begin(), request.members.end(),
-                     [](const Pod* member) { return cluster::HasRelations(*member->spec); });
-}
-
 std::optional<std::pair<std::string, Rejection>> FirstUnrelated(
     const cluster::Snapshot& snapshot, const PlanRequest& request,
     const std::map<std::string, std::string>& placements) {
@@ -138,7 +132,9 @@ std::optional<std::pair<std::string, Rejection>> FirstBroken(
       return std::pair(member->meta.uid, std::move(*rejection));
     }
   }
-  if (!AnyRelations(snapshot, request)) return std::nullopt;
+  const bool related = std::ranges::any_of(
+      request.members, [](const Pod* member) { return cluster::HasRelations(*member->spec); });
+  if (!related && snapshot.anti_affinity_pods().empty()) return std::nullopt;
   return FirstUnrelated(snapshot, request, placements);
 }
 
