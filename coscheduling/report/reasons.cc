@@ -4,12 +4,14 @@
 
 #include "coscheduling/report/report.h"
 #include "fmt/format.h"
+#include "kube/objects/excerpt.h"
 #include "kube/objects/time_text.h"
 
 namespace muster::coscheduling {
 namespace {
 
 constexpr size_t kShown = 3;
+constexpr size_t kShownComing = 4;
 
 // As it was written down, so that it stays as it is whatever happens meanwhile; only the next
 // attempt comes later where others are refused the same.
@@ -44,10 +46,8 @@ Reason Report::ComingReason(const Gang& gang) const {
   const Places& places = from_.placement.Of(gang);
   std::set<std::string> nodes;
   for (const auto& [uid, place] : places.tentative) nodes.insert(place);
-  constexpr size_t kShown = 4;
   size_t usable = 0;
-  size_t waiting = 0;
-  std::string waiting_for;
+  std::vector<std::string> waiting;
   for (const std::string& place : nodes) {
     const cluster::NodeInfo* info = from_.snapshot.FindNode(place);
     if (info == nullptr) continue;
@@ -55,14 +55,13 @@ Reason Report::ComingReason(const Gang& gang) const {
       ++usable;
       continue;
     }
-    if (++waiting > kShown) continue;
     const std::string& message = info->readiness.message;
-    waiting_for += fmt::format("{}{}", waiting_for.empty() ? "" : "; ", info->name());
-    if (!message.empty()) waiting_for += fmt::format(" ({})", message);
+    waiting.push_back(message.empty() ? info->name()
+                                      : fmt::format("{} ({})", info->name(), message));
   }
-  if (waiting > kShown) waiting_for += fmt::format("; and {} more", waiting - kShown);
   return {v1::NODES_COMING,
-          fmt::format("{} of {} nodes usable; waiting for {}", usable, nodes.size(), waiting_for),
+          fmt::format("{} of {} nodes usable; waiting for {}", usable, nodes.size(),
+                      kube::FirstFew(waiting, kShownComing)),
           ""};
 }
 
@@ -295,39 +294,32 @@ std::optional<Reason> Report::RiskReason(const Gang& gang) const {
                    fmt::format("{} of {} members bound", gang.facts.bound + gang.facts.succeeded,
                                gang.facts.min_member),
                    ""};
-  size_t shown = 0;
+  std::vector<std::string> risks;
   for (const auto& [node, count] : members) {
     const cluster::NodeTrouble& trouble = *from_.repair.TroubleOn(node);
     if (trouble.kind != cluster::NodeTrouble::Kind::kGoing) reason.code = v1::NODE_NOT_READY;
-    if (++shown > kShown) continue;
-    reason.message += fmt::format("; {} {}; ", node, trouble.what);
-    if (trouble.kind == cluster::NodeTrouble::Kind::kGoing) {
-      reason.message +=
-          fmt::format("{} member(s) run on there until they end or are evicted", count);
-    } else {
-      reason.message += fmt::format("{} member(s) there count as lost from {} on", count,
-                                    kube::ClockText(trouble.lost_at));
-    }
+    const std::string what =
+        trouble.kind == cluster::NodeTrouble::Kind::kGoing
+            ? "run on there until they end or are evicted"
+            : fmt::format("there count as lost from {} on", kube::ClockText(trouble.lost_at));
+    risks.push_back(fmt::format("{} {}; {} member(s) {}", node, trouble.what, count, what));
   }
-  if (shown > kShown) reason.message += fmt::format("; and {} more nodes", shown - kShown);
+  reason.message += "; " + kube::FirstFew(risks, kShown);
   return reason;
 }
 
 std::string Report::SuspectText(const Gang& gang) const {
-  std::string text;
-  size_t shown = 0;
+  std::vector<std::string> texts;
   for (const auto& [node, entry] : from_.suspects.nodes()) {
     const cluster::SuspectNodes::Sighting* why =
         from_.suspects.WhyLeftOut(node, gang.key.ToString());
     if (why == nullptr) continue;
     const cluster::NodeInfo* info = from_.snapshot.FindNode(node);
     if (info == nullptr || !info->UsableNow()) continue;
-    if (++shown > kShown) continue;
-    text +=
-        fmt::format("; {} is left out until {}: {}", node, kube::ClockText(why->until), why->fault);
+    texts.push_back(
+        fmt::format("{} is left out until {}: {}", node, kube::ClockText(why->until), why->fault));
   }
-  if (shown > kShown) text += fmt::format("; and {} more suspect nodes", shown - kShown);
-  return text;
+  return (texts.empty() ? "" : "; ") + kube::FirstFew(texts, kShown);
 }
 
 void Report::AddSuspects(const Gang& gang, Reason* reason) const {
