@@ -71,6 +71,17 @@ Reason Report::ProvisioningReason(const Gang& gang) const {
     const auto lacking = std::ranges::count_if(gang.unbound, [&](const std::string& uid) {
       return !from_.quota.UncountedOf(gang).contains(uid) && !from_.quota.MayBePlaced(gang, uid);
     });
+    const auto beyond = std::ranges::count_if(gang.unbound, [&](const std::string& uid) {
+      return !from_.quota.UncountedOf(gang).contains(uid) &&
+             from_.quota.GivenTo(gang, *from_.snapshot.FindPod(uid)) == nullptr;
+    });
+    if (beyond > 0) {
+      return {v1::QUOTA_TOO_SMALL,
+              fmt::format("{} members ask for more than was reserved for them by their templates, "
+                          "by a LimitRange's defaults for example",
+                          beyond),
+              "write what they ask for into the job's pod templates"};
+    }
     if (lacking > 0) {
       const std::string& error = from_.quota.FlavorsErrorOf(gang);
       return {v1::FLAVORS_PENDING,
