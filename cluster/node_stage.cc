@@ -142,6 +142,17 @@ bool IsDevice(std::string_view resource) {
          resource.find("kubernetes.io/") == std::string_view::npos;
 }
 
+std::string SlicesNote(std::string_view in_slices) {
+  if (in_slices.empty()) return "";
+  return fmt::format("; its devices are in ResourceSlices only ({}), which count for claims alone",
+                     in_slices);
+}
+
+std::string SlicesNote(std::string_view resource, const NodeInfo& info) {
+  const bool has = info.object == nullptr || info.object->allocatable.Get(resource) > 0;
+  return has || !IsDevice(resource) ? "" : SlicesNote(info.in_slices);
+}
+
 bool IsLifecycleTaint(const kube::Taint& taint) {
   constexpr std::array<std::string_view, 6> kKeys = {
       "node.kubernetes.io/not-ready",

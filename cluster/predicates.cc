@@ -105,9 +105,10 @@ std::optional<Rejection> CheckResources(const kube::Pod& pod, const NodeInfo& in
     const kube::QuantityUnit unit = kube::UnitOf(resource);
     return Rejection{
         RejectionCode::kResources,
-        fmt::format("{}: wants {}, {} of {} free", resource, kube::FormatQuantity(want, unit),
+        fmt::format("{}: wants {}, {} of {} free{}", resource, kube::FormatQuantity(want, unit),
                     kube::FormatQuantity(std::max<int64_t>(free, 0), unit),
-                    kube::FormatQuantity(info.node->allocatable.Get(resource), unit))};
+                    kube::FormatQuantity(info.node->allocatable.Get(resource), unit),
+                    SlicesNote(resource, info))};
   }
   return std::nullopt;
 }

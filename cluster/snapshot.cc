@@ -194,6 +194,17 @@ void Snapshot::Forget(std::string_view pod_uid) {
   state_->Detach(node, *it->second.pod, State::Source::kOwn);
 }
 
+void Snapshot::Upsert(kube::ResourceSlice slice) {
+  const kube::ResourceSlice* known = Find(state_->slices, slice.meta.name);
+  if (known != nullptr && IsOutdated(slice.meta, known->meta)) return;
+  const std::string name = slice.meta.name;
+  state_->SetSlice(name, std::make_shared<const kube::ResourceSlice>(std::move(slice)));
+}
+
+void Snapshot::Remove(const kube::ResourceSlice& slice) {
+  state_->SetSlice(slice.meta.name, nullptr);
+}
+
 void Snapshot::Upsert(kube::DaemonSet daemon_set) {
   const std::string uid = daemon_set.meta.uid;
   std::shared_ptr<const kube::DaemonSet> before;

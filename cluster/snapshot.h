@@ -58,6 +58,8 @@ struct NodeInfo {
   // What the label kubernetes.io/hostname of `node` says.
   enum class Hostname : uint8_t { kMissing, kName, kOther } hostname = Hostname::kMissing;
   NodeReadiness readiness;
+  // What ResourceSlices say is on the node, by driver: "gpu.nvidia.com: 8". Empty: nothing.
+  std::string in_slices;
   // allocatable - requested, floored at 0, by position in node->allocatable.entries(); which
   // resource is at which position depends on the family only.
   absl::InlinedVector<int64_t, 8> free;
@@ -104,6 +106,7 @@ class Snapshot {
   void Upsert(kube::Node node);
   void Upsert(kube::NodeClaim claim);
   void Upsert(kube::Pod pod);
+  void Upsert(kube::ResourceSlice slice);
   void Upsert(kube::DaemonSet daemon_set);
   void Upsert(kube::Namespace name_space);
   void Upsert(kube::PersistentVolumeClaim claim);
@@ -119,6 +122,7 @@ class Snapshot {
   void RemovePersistentVolume(std::string_view name);
   void RemoveStorageClass(std::string_view name);
   void Remove(const kube::Node& node) { RemoveNode(node.meta.name); }
+  void Remove(const kube::ResourceSlice& slice);
   void Remove(const kube::DaemonSet& set) { RemoveDaemonSet(set.meta.uid); }
   void Remove(const kube::PersistentVolumeClaim& claim) {
     RemovePersistentVolumeClaim(claim.meta.FullName());

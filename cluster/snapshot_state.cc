@@ -304,6 +304,12 @@ NodeChanges Snapshot::State::Settle(NodeInfo& info, bool daemons_changed,
 
 void Snapshot::State::Judge(NodeInfo& info) {
   info.readiness = ReadinessOf(info.object.get(), info.claim.get());
+  info.in_slices = info.object == nullptr ? "" : TextOfSlices(info.object->meta.name);
+  const bool lacks_all = std::ranges::any_of(
+      info.readiness.shortages, [](const DeviceShortage& shortage) { return shortage.have == 0; });
+  if (lacks_all && !info.readiness.message.empty()) {
+    info.readiness.message += SlicesNote(info.in_slices);
+  }
   if (info.error.empty() || info.readiness.stage == NodeStage::kGoing) return;
   info.readiness.stage = std::min(info.readiness.stage, NodeStage::kRegistered);
   info.readiness.message = info.error;
@@ -435,6 +441,48 @@ void Snapshot::State::MoveAssumed(NodeInfo& from, const std::string& to) {
   for (const PlacedPod& placed : moving) {
     pods.at(placed.pod->meta.uid).assumed_on = to;
     Attach(to, placed.pod, /*assumed=*/true, Source::kObserved);
+  }
+}
+
+std::string Snapshot::State::TextOfSlices(const std::string& node) const {
+  const auto on = slices_on.find(node);
+  if (on == slices_on.end()) return "";
+  std::map<std::string_view, int64_t> devices;  // by driver
+  for (const std::string& name : on->second) {
+    const kube::ResourceSlice& slice = *slices.at(name);
+    devices[slice.driver] += slice.devices;
+  }
+  std::string text;
+  for (const auto& [driver, count] : devices) {
+    if (count > 0) text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", driver, count);
+  }
+  return text;
+}
+
+void Snapshot::State::SetSlice(const std::string& name,
+                               std::shared_ptr<const kube::ResourceSlice> slice) {
+  std::set<std::string> concerned;
+  if (const auto known = slices.find(name); known != slices.end()) {
+    const std::string& node = known->second->node_name;
+    concerned.insert(node);
+    std::set<std::string>& on = slices_on[node];
+    on.erase(name);
+    if (on.empty()) slices_on.erase(node);
+    slices.erase(known);
+  }
+  if (slice != nullptr && !slice->node_name.empty()) {
+    concerned.insert(slice->node_name);
+    slices_on[slice->node_name].insert(name);
+    slices[name] = std::move(slice);
+  }
+  for (const std::string& node : concerned) {
+    NodeInfo* info = Find(node);
+    if (info == nullptr) continue;
+    const std::string before = info->in_slices;
+    Judge(*info);
+    if (info->in_slices == before) continue;
+    journal.NodeChanged(node, NodeChanges(NodeChange::kMarks) | NodeChange::kClass,
+                        Source::kObserved);
   }
 }
 

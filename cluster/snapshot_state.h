@@ -69,6 +69,8 @@ struct Snapshot::State {
   // The nodes anew, then the virtual nodes of the claims and of those that the nodes had or got.
   void RefreshPairs(const std::set<std::string>& node_names, std::set<std::string> claim_names);
   void RemoveNode(Nodes::iterator node);
+  // Null: it is gone.
+  void SetSlice(const std::string& name, std::shared_ptr<const kube::ResourceSlice> slice);
   // Either may be null.
   void RefreshDaemonSet(const kube::DaemonSet* before, const kube::DaemonSet* after);
 
@@ -86,6 +88,8 @@ struct Snapshot::State {
   NodeFamilies families;
   Store<kube::NodeClaim> claims;
   DaemonSets daemon_sets;
+  Store<kube::ResourceSlice> slices;
+  std::map<std::string, std::set<std::string>> slices_on;  // by node: their names
   Store<kube::Namespace> namespaces;
   Store<kube::PersistentVolumeClaim> volume_claims;
   Store<kube::PersistentVolume> volumes;
@@ -104,6 +108,7 @@ struct Snapshot::State {
   // For any change of what stands on the node, which journals itself together with `changes`.
   void SettlePods(NodeInfo& info, bool daemons_changed, NodeChanges changes, Source source);
   void Judge(NodeInfo& info);
+  std::string TextOfSlices(const std::string& node) const;
   void Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> object,
              std::shared_ptr<const kube::NodeClaim> claim, bool is_new);
   void MoveAssumed(NodeInfo& from, const std::string& to);

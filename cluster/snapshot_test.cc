@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "cluster/predicates.h"
 #include "cluster/test_objects.h"
 #include "kube/objects/well_known.h"
 
@@ -30,6 +31,60 @@ std::vector<std::string> PodsOn(const Snapshot& snapshot, const std::string& nod
     names.push_back(placed.pod->meta.name + (placed.assumed ? "?" : ""));
   }
   return names;
+}
+
+// --- devices in ResourceSlices ---
+
+kube::ResourceSlice Slice(const std::string& name, const std::string& node,
+                          const std::string& driver, int64_t devices) {
+  kube::ResourceSlice slice;
+  slice.meta.name = name;
+  slice.node_name = node;
+  slice.driver = driver;
+  slice.devices = devices;
+  return slice;
+}
+
+TEST(SnapshotSlices, AreNamedWhereANodeHasNoSuchDeviceOtherwise) {
+  Snapshot snapshot;
+  kube::Node node = MakeNode("a");
+  node.capacity.Set("nvidia.com/gpu", 0);
+  node.allocatable.Set("nvidia.com/gpu", 0);
+  snapshot.Upsert(Slice("a-gpus", "a", "gpu.nvidia.com", 6));
+  snapshot.Upsert(node);
+  snapshot.Upsert(MakeNode("b"));
+  EXPECT_EQ(snapshot.FindNode("a")->in_slices, "gpu.nvidia.com: 6");
+  snapshot.Upsert(Slice("a-more", "a", "gpu.nvidia.com", 2));
+  snapshot.Upsert(Slice("a-nics", "a", "dra.net", 4));
+  snapshot.Upsert(Slice("b-gpus", "b", "gpu.nvidia.com", 8));
+  const kube::Pod pod = MakePod("p", {{"nvidia.com/gpu", 1}});
+  EXPECT_EQ(CheckRoom(pod, *snapshot.FindNode("a"))->detail,
+            "nvidia.com/gpu: wants 1, 0 of 0 free; its devices are in ResourceSlices only "
+            "(dra.net: 4, gpu.nvidia.com: 8), which count for claims alone");
+  EXPECT_EQ(CheckRoom(MakePod("q", {{"nvidia.com/gpu", 9}}), *snapshot.FindNode("b"))->detail,
+            "nvidia.com/gpu: wants 9, 8 of 8 free");
+  snapshot.TakeJournal();
+  snapshot.Remove(Slice("a-more", "", "", 0));
+  EXPECT_TRUE(snapshot.TakeJournal().nodes.contains("a"));
+  snapshot.Upsert(Slice("a-gpus", "b", "gpu.nvidia.com", 6));
+  EXPECT_EQ(snapshot.FindNode("a")->in_slices, "dra.net: 4");
+  EXPECT_EQ(snapshot.FindNode("b")->in_slices, "gpu.nvidia.com: 14");
+  snapshot.Remove(Slice("a-nics", "", "", 0));
+  EXPECT_EQ(CheckRoom(pod, *snapshot.FindNode("a"))->detail,
+            "nvidia.com/gpu: wants 1, 0 of 0 free");
+}
+
+// Its capacity says that it is to have eight.
+TEST(SnapshotSlices, AreNamedWhereANodeLacksAllOfItsDevices) {
+  Snapshot snapshot;
+  kube::Node node = MakeNode("a");
+  node.allocatable.Set("nvidia.com/gpu", 0);
+  snapshot.Upsert(node);
+  EXPECT_EQ(snapshot.FindNode("a")->readiness.message, "nvidia.com/gpu: 0 of 8 allocatable");
+  snapshot.Upsert(Slice("s", "a", "gpu.nvidia.com", 8));
+  EXPECT_EQ(snapshot.FindNode("a")->readiness.message,
+            "nvidia.com/gpu: 0 of 8 allocatable; its devices are in ResourceSlices only "
+            "(gpu.nvidia.com: 8), which count for claims alone");
 }
 
 // --- pods ---

@@ -84,6 +84,9 @@ constexpr absl::Duration kLongestSilenceWithoutBookmarks = absl::Minutes(15);
 constexpr Kind kKinds[] = {
     {"pods", "/api/v1/pods", UpsertTask<kube::Pod>, Remove<kube::Pod>},
     {"nodes", "/api/v1/nodes", UpsertTask<kube::Node>, Remove<kube::Node>},
+    {"resourceslices", "/apis/resource.k8s.io/v1/resourceslices", UpsertTask<kube::ResourceSlice>,
+     Remove<kube::ResourceSlice>, "/apis/resource.k8s.io/v1beta1/resourceslices", "",
+     kExplainsOnly | kCustom},
     {"podgroups", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", UpsertTask<kube::PodGroup>,
      Remove<kube::PodGroup>, "", "", kCustom},
     {"nodeclaims", "/apis/karpenter.sh/v1/nodeclaims", UpsertTask<kube::NodeClaim>,

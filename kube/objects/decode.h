@@ -35,6 +35,8 @@ absl::StatusOr<Node> Decode<Node>(std::string_view json);
 template <>
 absl::StatusOr<PodGroup> Decode<PodGroup>(std::string_view json);
 template <>
+absl::StatusOr<ResourceSlice> Decode<ResourceSlice>(std::string_view json);
+template <>
 absl::StatusOr<NodeClaim> Decode<NodeClaim>(std::string_view json);
 template <>
 absl::StatusOr<NodePool> Decode<NodePool>(std::string_view json);

@@ -67,6 +67,20 @@ absl::StatusOr<Node> Decode<Node>(std::string_view json) {
 }
 
 template <>
+absl::StatusOr<ResourceSlice> Decode<ResourceSlice>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  const JsonValue spec = root.Get("spec");
+  ResourceSlice slice;
+  slice.meta = ReadMeta(root.Get("metadata"));
+  slice.node_name = spec.Get("nodeName").String();
+  slice.driver = spec.Get("driver").String();
+  spec.Get("devices").ForEach([&slice](const JsonValue&) { ++slice.devices; });
+  if (!reader.status().ok()) return reader.status();
+  return slice;
+}
+
+template <>
 absl::StatusOr<NodeClaim> Decode<NodeClaim>(std::string_view json) {
   JsonReader reader(json);
   const JsonValue root = reader.root();

@@ -563,6 +563,18 @@ TEST(DecodeVolumes, ReadsClaimsVolumesAndClasses) {
   EXPECT_EQ(*name_space->meta.Label("kubernetes.io/metadata.name"), "n");
 }
 
+TEST(DecodeResourceSlice, CountsItsDevices) {
+  const auto slice = Decode<ResourceSlice>(
+      R"({"metadata":{"name":"s"},"spec":{"nodeName":"n","driver":"gpu.nvidia.com",)"
+      R"("devices":[{"name":"gpu-0"},{"name":"gpu-1"}]}})");
+  ASSERT_TRUE(slice.ok());
+  EXPECT_EQ(slice->meta.name, "s");
+  EXPECT_EQ(slice->node_name, "n");
+  EXPECT_EQ(slice->driver, "gpu.nvidia.com");
+  EXPECT_EQ(slice->devices, 2);
+  EXPECT_EQ(Decode<ResourceSlice>(R"({"metadata":{"name":"s"}})")->devices, 0);
+}
+
 TEST(DecodeWatchEvent, TakesObjectsOutWhateverTheOrder) {
   const std::string object =
       R"({"kind":"Pod","metadata":{"annotations":{"a":"}"},"name":"p","namespace":"n","uid":"u",)"

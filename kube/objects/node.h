@@ -1,6 +1,7 @@
 // The scheduler's view of a v1.Node, and of what Karpenter says of it (karpenter.sh/v1).
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -52,6 +53,14 @@ struct NodeClaim {
   std::string error;  // a malformed field, by name; such a claim is never planned on
 
   bool IsTrue(std::string_view condition) const;  // "Launched", "Registered", "Initialized"
+};
+
+// resource.k8s.io/v1 ResourceSlice: devices of a node that only claims (spec.resourceClaims) get.
+struct ResourceSlice {
+  ObjectMeta meta;
+  std::string node_name;  // empty: of several nodes
+  std::string driver;
+  int64_t devices = 0;
 };
 
 // karpenter.sh/v1 NodePool.

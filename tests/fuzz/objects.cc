@@ -93,9 +93,9 @@ void CheckAll(std::string_view input) {
 
 MUSTER_FUZZ_TARGET(std::string_view input) {
   using namespace muster::kube;
-  muster::fuzz::CheckAll<Pod, Node, PodGroup, NodeClaim, NodePool, DaemonSet, PodDisruptionBudget,
-                         Namespace, PersistentVolumeClaim, PersistentVolume, StorageClass, Job,
-                         StatefulSet, JobSet, PyTorchJob, TrainJob, MPIJob, RayCluster, RayJob,
-                         Event, ResourceFlavor, ClusterQueue, LocalQueue, Cohort,
-                         WorkloadPriorityClass, PriorityClass, Workload>(input);
+  muster::fuzz::CheckAll<Pod, Node, ResourceSlice, PodGroup, NodeClaim, NodePool, DaemonSet,
+                         PodDisruptionBudget, Namespace, PersistentVolumeClaim, PersistentVolume,
+                         StorageClass, Job, StatefulSet, JobSet, PyTorchJob, TrainJob, MPIJob,
+                         RayCluster, RayJob, Event, ResourceFlavor, ClusterQueue, LocalQueue,
+                         Cohort, WorkloadPriorityClass, PriorityClass, Workload>(input);
 }

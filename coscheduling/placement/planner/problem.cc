@@ -343,9 +343,10 @@ Rejection ShortOf(const NodeInfo& info, const std::string& resource, int64_t wan
   if (detail == Detail::kOmitted) return {RejectionCode::kResources, ""};
   kube::QuantityUnit unit = kube::UnitOf(resource);
   return {RejectionCode::kResources,
-          fmt::format("{}: wants {}, {} of {} free", resource, kube::FormatQuantity(wanted, unit),
+          fmt::format("{}: wants {}, {} of {} free{}", resource, kube::FormatQuantity(wanted, unit),
                       kube::FormatQuantity(free, unit),
-                      kube::FormatQuantity(info.node->allocatable.Get(resource), unit))};
+                      kube::FormatQuantity(info.node->allocatable.Get(resource), unit),
+                      cluster::SlicesNote(resource, info))};
 }
 
 std::optional<Rejection> WhyNoCandidate(const Problem& problem, int class_index, int node,
