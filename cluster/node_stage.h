@@ -61,10 +61,10 @@ struct NodeReadiness {
 // Either object may be null, not both.
 NodeReadiness ReadinessOf(const kube::Node* node, const kube::NodeClaim* claim);
 
-// "" unless the node has no such device in allocatable, and others in ResourceSlices, as a cluster
-// with dynamic resource allocation has them: "; its devices are in ResourceSlices only (...)".
+// What is said of a node without such a device that has some in ResourceSlices (dynamic resource
+// allocation): "; its devices are in ResourceSlices only (gpu.nvidia.com: 8), ...". "" of others.
 std::string SlicesNote(std::string_view resource, const NodeInfo& info);
-std::string SlicesNote(std::string_view in_slices);
+std::string SlicesNote(std::string_view in_slices);  // NodeInfo::in_slices
 
 // False if a pod with these requests takes whole nodes and this one isn't whole. A pod takes whole
 // nodes if it asks for the full quantity of any device of the node; then it wants all of the node's

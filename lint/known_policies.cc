@@ -72,7 +72,7 @@ std::shared_ptr<const Manifests> KnownPolicies::All() const {
   const std::lock_guard lock(mutex_);
   if (all_ != nullptr) return all_;
   auto all = std::make_shared<Manifests>();
-  all->quota = quota_;
+  all->quota_mode = quota_mode_;
   all->resources = resources_;
   for (size_t kind = 0; kind < kPolicyKinds; ++kind) {
     if (kind == static_cast<size_t>(PolicyKind::kPodGroup)) continue;

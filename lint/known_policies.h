@@ -23,7 +23,7 @@ class KnownPolicies {
  public:
   // `options`: as in Lint.
   explicit KnownPolicies(const coscheduling::EngineOptions& options = {})
-      : quota_(options.quota), resources_(options.resources) {}
+      : quota_mode_(options.quota), resources_(options.resources) {}
 
   // The object of this name ("NAMESPACE/NAME" if it is in one) is new or has changed. Its JSON may
   // lack apiVersion and kind. What hasn't changed in more than its status costs nothing further.
@@ -44,7 +44,7 @@ class KnownPolicies {
     Manifests object;  // this one alone
   };
 
-  const coscheduling::QuotaMode quota_;
+  const coscheduling::QuotaMode quota_mode_;
   const quota::ResourceRules resources_;
   mutable std::mutex mutex_;  // guards what follows
   std::array<std::map<std::string, Entry>, kPolicyKinds> entries_;

@@ -199,7 +199,7 @@ struct Manifests {
   std::vector<ClusterQueue> cluster_queues;
   std::vector<LocalQueue> local_queues;
   // What Muster's configuration says: who decides about quota, and what requests count as.
-  coscheduling::QuotaMode quota = coscheduling::QuotaMode::kInternal;
+  coscheduling::QuotaMode quota_mode = coscheduling::QuotaMode::kInternal;
   quota::ResourceRules resources;
   std::vector<FileError> errors;
   // What the values above point into.

@@ -178,7 +178,7 @@ void ReadConfigMap(const yaml::YamlValue& object, FieldReader* reader, Manifests
   } else if (!file.documents.empty() && !file.documents.front().Get("kind").present()) {
     coscheduling::EngineOptions options;
     read = yaml::ReadQuotaOptions(configuration.Text(), &options);
-    out->quota = options.quota;
+    out->quota_mode = options.quota;
     out->resources = std::move(options.resources);
   }
   if (!read.ok()) {
@@ -205,7 +205,7 @@ void ReadPolicy(const yaml::YamlValue& object, FieldReader* reader, Manifests* o
 Manifests ReadManifests(const std::vector<SourceText>& sources,
                         const coscheduling::EngineOptions& options) {
   Manifests manifests;
-  manifests.quota = options.quota;
+  manifests.quota_mode = options.quota;
   manifests.resources = options.resources;
   std::vector<ManifestObject> objects;
   for (const SourceText& source : sources) {

@@ -180,7 +180,7 @@ void CheckQueueOf(const LintGang& gang, const Surroundings& around, Findings* fi
 
 void CheckAdmission(const LintGang& gang, const Surroundings& around, Findings* findings) {
   const ClusterQueue* queue = ClusterQueueOf(*gang.workload, around.manifests);
-  if (queue == nullptr || around.manifests.quota != coscheduling::QuotaMode::kInternal) return;
+  if (queue == nullptr || around.manifests.quota_mode != coscheduling::QuotaMode::kInternal) return;
   kube::ResourceList all;
   std::vector<kube::ResourceList> of_templates;
   for (const PodTemplate* pods : gang.templates) {
