@@ -155,7 +155,7 @@ void Snapshot::RemovePod(std::string_view uid) {
   if (it == state_->pods.end()) return;
   State::PodEntry entry = std::move(it->second);
   state_->pods.erase(it);
-  if (std::string place = entry.Place(); !place.empty()) {
+  if (const std::string& place = entry.Place(); !place.empty()) {
     state_->Detach(place, *entry.pod, State::Source::kObserved);
   }
 }

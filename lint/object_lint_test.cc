@@ -81,8 +81,7 @@ void Know(const std::vector<Json>& objects, KnownPolicies* known) {
 coscheduling::EngineOptions OptionsIn(const std::vector<Json>& objects) {
   coscheduling::EngineOptions options;
   for (const Json& object : objects) {
-    if (object.value("kind", "") != "ConfigMap") continue;
-    const auto text = object.at("data").at("config.yaml").get<std::string>();
+    const std::string text = object.value(Json::json_pointer("/data/config.yaml"), "");
     EXPECT_TRUE(yaml::ReadQuotaOptions(text, &options).ok()) << text;
   }
   return options;

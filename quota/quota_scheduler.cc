@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "quota/cycle.h"
+#include "quota/pod_sets.h"
 #include "quota/scheduler_state.h"
 
 namespace muster::quota {

@@ -80,7 +80,7 @@ quota::ResourceTransformation ReadTransformation(const YAML::Node& node) {
     if (!outputs.IsMap()) FailAt(outputs, what + ".outputs: want a mapping");
     for (const auto& output : outputs) {
       const auto name = output.first.as<std::string>();
-      rule.outputs[name] = BillionthsOf(output.second, what + ".outputs." + name);
+      rule.outputs[name] = BillionthsOf(output.second, fmt::format("{}.outputs.{}", what, name));
     }
   }
   fields.Finish();

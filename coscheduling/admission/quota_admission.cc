@@ -790,9 +790,8 @@ void QuotaAdmission::ReadWaitReasons() {
 void QuotaAdmission::CountOrphans() {
   std::map<std::string, bool> before = std::exchange(orphans_, workloads_->Orphans());
   for (const auto& [uid, going] : orphans_) {
-    const kube::Workload& workload = workloads_->At(uid);
-    const bool known = before.erase(uid) > 0;
-    if (!known) scheduler_.SetAdmitted(quota::AsAsked(workload), quota::CountedIn(workload));
+    const kube::Workload& one = workloads_->At(uid);
+    if (before.erase(uid) == 0) scheduler_.SetAdmitted(quota::AsAsked(one), quota::CountedIn(one));
     if (going) scheduler_.SetGoing(uid);
   }
   for (const auto& [uid, going] : before) {
