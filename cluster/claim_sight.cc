@@ -113,4 +113,17 @@ ClaimSight SightOf(const NodeInfo& info) {
   return sight;
 }
 
+std::string ClaimSight::Wanted() const {
+  return fmt::format("{}{}{} (NodePool {})", instance_type.empty() ? "a node" : instance_type,
+                     zone.empty() ? "" : " in ", zone, node_pool);
+}
+
+std::string ClaimSight::Title() const {
+  const std::string type = instance_type.empty() ? ""
+                                                 : fmt::format("{}{}{}, ", instance_type,
+                                                               zone.empty() ? "" : " in ", zone);
+  return fmt::format("{} ({}NodePool {})", node.empty() ? "nodeclaim/" + name : "node " + node,
+                     type, node_pool);
+}
+
 }  // namespace muster::cluster

@@ -29,6 +29,10 @@ struct ClaimSight {
   std::string words;           // Karpenter's, the provider's, or those of node_stage.h
   bool failing = false;        // it won't pass this stage by waiting
   bool going = false;          // marked for deletion or disruption
+
+  std::string Wanted() const;  // "p4d.24xlarge in us-west-2a (NodePool gpu-efa)"
+  // "node ip-10-0-1-7 (p4d.24xlarge in us-west-2a, NodePool gpu-efa)", or by the claim.
+  std::string Title() const;
 };
 
 // `info` has a NodeClaim.

@@ -138,6 +138,7 @@ struct UpdateMinMember {
   int64_t min_member = 1;
 };
 
+using quota::kLeaderAnnotation;
 using quota::ApplyReclaimablePods;
 using quota::ApplyWorkloadStatus;
 using quota::AssignFlavors;

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "quota/cycle.h"
+#include "quota/flavor_terms.h"
 #include "quota/scheduler_state.h"
+#include "quota/workload_status.h"
 
 namespace muster::quota {
 namespace {
@@ -153,6 +155,16 @@ void QuotaScheduler::EnqueueSurplus(const Workload& workload) {
   if (reservation == nullptr) return;
   reservation->workload = workload;
   state_->room.EnterSurplus(workload, *reservation->admission);
+}
+
+std::vector<std::string> QuotaScheduler::SetOthers(
+    const std::vector<const kube::Workload*>& workloads) {
+  std::set<std::string, std::less<>> before = std::exchange(state_->others, {});
+  for (const kube::Workload* each : workloads) {
+    state_->others.insert(each->meta.uid);
+    if (before.erase(each->meta.uid) == 0) SetAdmitted(AsAsked(*each), CountedIn(*each));
+  }
+  return {before.begin(), before.end()};
 }
 
 void QuotaScheduler::SetUnadmitted(const std::string& name_space, const std::string& who,

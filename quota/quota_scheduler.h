@@ -165,6 +165,10 @@ class QuotaScheduler {
   void Enqueue(const Workload& workload);
   void EnqueueSurplus(const Workload& workload);
 
+  // Counts what these were given, though nobody here may evict them; all of them each time. Returns
+  // those that are of them no more, which are counted until they are withdrawn.
+  std::vector<std::string> SetOthers(const std::vector<const kube::Workload*>& workloads);
+
   // What `who` runs in this namespace without having been admitted; empty: nothing any more. Who
   // asks for quota from there must fit beside it. It is nobody's usage, and nobody of another
   // namespace waits for it.

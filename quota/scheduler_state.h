@@ -1,7 +1,10 @@
 // What a QuotaScheduler is made of. Only its own sources include this.
 #pragma once
 
+#include <set>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -13,7 +16,10 @@ namespace muster::quota {
 
 struct QuotaScheduler::State {
   explicit State(QuotaOptions given) : options(std::move(given)), room(ledger, options.resources) {
-    ledger.SetMayEvict(options.may_evict);
+    ledger.SetMayEvict([this](std::string_view id, bool surplus_only) {
+      if (others.contains(id)) return false;
+      return options.may_evict == nullptr || options.may_evict(id, surplus_only);
+    });
   }
 
   // Of what the ledger is made from; returns `changed`.
@@ -37,6 +43,7 @@ struct QuotaScheduler::State {
   const QuotaOptions options;
   Ledger ledger;
   WaitingRoom room;
+  std::set<std::string, std::less<>> others;  // counted, by id
 };
 
 }  // namespace muster::quota

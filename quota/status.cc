@@ -26,7 +26,7 @@ std::string NotObeyed(const kube::ClusterQueue& queue) {
 }
 
 // Workloads that wait, surplus left out.
-struct Waiting {
+struct Line {
   std::vector<const Entry*> entries;
   // Names at most so many: first in line first, then those in no line.
   void Put(QueueStatus& status, size_t most) {
@@ -88,7 +88,7 @@ std::vector<QueueStatus> QuotaScheduler::ClusterQueues(size_t max_pending_ids) c
   state_->Refresh();
   const Ledger& ledger = state_->ledger;
   const Layout& layout = ledger.layout();
-  std::vector<Waiting> waiting(layout.queues.size());
+  std::vector<Line> waiting(layout.queues.size());
   for (const auto& entry : state_->room.entries()) {
     if (entry->is_surplus || entry->queue < 0) continue;
     waiting[static_cast<size_t>(entry->queue)].entries.push_back(entry.get());
@@ -133,7 +133,7 @@ std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) con
   const Ledger& ledger = state_->ledger;
   struct Local {
     QueueStatus status;
-    Waiting waiting;
+    Line waiting;
   };
   std::map<std::string, Local, std::less<>> all;
   for (const auto& [name, object] : ledger.objects().local_queues()) {

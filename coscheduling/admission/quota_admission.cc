@@ -43,8 +43,7 @@ QuotaAdmission::QuotaAdmission(const Owner& owner, Records* writer, Workloads* w
                   .resources = options_.resources,
                   .may_evict = [this](std::string_view id, bool surplus_only) {
                     const Gang* gang = GangOf(id);
-                    return gang != nullptr ? MayBeEvicted(*gang, surplus_only)
-                                           : !orphans_.contains(std::string(id));
+                    return gang == nullptr || MayBeEvicted(*gang, surplus_only);
                   }}) {}
 
 // --- observations ---
@@ -447,7 +446,7 @@ bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
   // That of a PodGroup which was deleted, and whose members are gone too.
   const std::string& owner = workloads_->Of(gang)->meta.Controller()->uid;
   const bool of_another = gang.group != nullptr && gang.bound.empty() && !gang.facts.terminating &&
-                          owner != gang.uid() && owner != workloads_->JobOf(gang);
+                          !owner.empty() && owner != gang.uid() && owner != workloads_->JobOf(gang);
   if ((!Stands(gang) || of_another) && !gang.unmade && !holding.posted && !remade) {
     part.idle_since = std::min(part.idle_since, agenda_->now());
     return false;
@@ -735,23 +734,12 @@ void QuotaAdmission::ReadWaitReasons() {
   }
 }
 
-// Their pods end by themselves.
-void QuotaAdmission::CountOrphans() {
-  std::set<std::string> before = std::exchange(orphans_, {});
-  for (const kube::Workload* each : workloads_->Orphans()) {
-    orphans_.insert(each->meta.uid);
-    if (before.erase(each->meta.uid) > 0) continue;
-    scheduler_.SetAdmitted(quota::AsAsked(*each), quota::CountedIn(*each));
-  }
-  for (const std::string& uid : before) {
-    if (!gang_of_.contains(uid)) scheduler_.Withdraw(uid);
-  }
-}
-
 void QuotaAdmission::Schedule(const Placeable& placeable) {
   if (options_.quota != QuotaMode::kInternal) return;
   const bool may_reserve = workloads_->Attend();
-  CountOrphans();
+  for (const std::string& uid : scheduler_.SetOthers(workloads_->Orphans())) {
+    if (!gang_of_.contains(uid)) scheduler_.Withdraw(uid);
+  }
   if (!may_reserve || !scheduler_.NeedsSchedule()) {
     ReadWaitReasons();
     return;

@@ -234,7 +234,6 @@ class QuotaAdmission : Owner {
   void Begin(const Gang& gang);
   bool ReserveMore(const Gang& gang);
   void Carry(const quota::Decision& decision);
-  void CountOrphans();
   void ReadWaitReasons();
   bool MayBeEvicted(const Gang& gang, bool surplus_only) const;
 
@@ -246,7 +245,6 @@ class QuotaAdmission : Owner {
   PerGang<Part> parts_;
   absl::flat_hash_map<std::string, GangId> gang_of_;  // by the workload's id
   absl::flat_hash_set<GangId> under_quota_;           // so far
-  std::set<std::string> orphans_;                     // counted, though no gang's
   cluster::DisruptionBudgets budgets_;
   bool queues_changed_ = false;
   bool reasons_stale_ = false;

@@ -13,24 +13,6 @@ namespace {
 // Karpenter cuts its own words at 300 characters.
 constexpr size_t kMostWords = 300;
 
-// "p4d.24xlarge in us-west-2a (NodePool gpu-efa)"
-std::string Wanted(const cluster::ClaimSight& claim) {
-  return fmt::format("{}{}{} (NodePool {})",
-                     claim.instance_type.empty() ? "a node" : claim.instance_type,
-                     claim.zone.empty() ? "" : " in ", claim.zone, claim.node_pool);
-}
-
-// "node ip-10-0-1-7 (p4d.24xlarge in us-west-2a, NodePool gpu-efa)", or by the claim.
-std::string Named(const cluster::ClaimSight& claim) {
-  const std::string type = claim.instance_type.empty()
-                               ? ""
-                               : fmt::format("{}{}{}, ", claim.instance_type,
-                                             claim.zone.empty() ? "" : " in ", claim.zone);
-  return fmt::format("{} ({}NodePool {})",
-                     claim.node.empty() ? "nodeclaim/" + claim.name : "node " + claim.node, type,
-                     claim.node_pool);
-}
-
 std::string WordsAfter(std::string_view separator, const std::string& words) {
   return words.empty() ? "" : fmt::format("{}{}", separator, kube::Excerpt(words, kMostWords));
 }
@@ -70,7 +52,7 @@ std::string EndOf(const Setback& setback, std::string_view what) {
           ? ""
           : fmt::format("{} NodeClaims were {}, the last of them ", setback.times, what);
   const std::string one = setback.times == 1 ? fmt::format(" was {}", what) : ",";
-  return fmt::format("{}{}{} at {}{}", many, Named(setback.claim), one,
+  return fmt::format("{}{}{} at {}{}", many, setback.claim.Title(), one,
                      kube::ClockText(setback.last), WordsAfter(": ", setback.claim.words));
 }
 
@@ -85,12 +67,12 @@ std::string SentenceOf(const Setback& setback) {
   const SetbackKind& kind = KindOf(setback.code);
   if (setback.stands) {
     const bool taint = setback.code == v1::STARTUP_TAINT_STAYS;
-    return fmt::format("{} was {} at {} and {}{}", Named(setback.claim), kind.since,
+    return fmt::format("{} was {} at {} and {}{}", setback.claim.Title(), kind.since,
                        kube::ClockText(setback.last), kind.lacks,
                        WordsAfter(taint ? " " : ": ", setback.claim.words));
   }
   if (setback.code == v1::INSUFFICIENT_CAPACITY) {
-    return fmt::format("{} was refused for insufficient capacity{}{}", Wanted(setback.claim),
+    return fmt::format("{} was refused for insufficient capacity{}{}", setback.claim.Wanted(),
                        Times(setback), WordsAfter(": ", setback.claim.words));
   }
   return EndOf(setback, kind.end);
