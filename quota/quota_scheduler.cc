@@ -188,15 +188,19 @@ void QuotaScheduler::InvalidateEviction(std::string_view id) {
   state_->Wake(root);
 }
 
+void QuotaScheduler::Close(Wait why) { state_->closed = std::move(why); }
+bool QuotaScheduler::IsClosed() const { return state_->closed.code != WaitCode::kNone; }
+
 bool QuotaScheduler::NeedsSchedule() const {
   const State& state = *state_;
-  if (state.room.entries().empty()) return false;
+  if (IsClosed() || state.room.entries().empty()) return false;
   return state.ledger.is_stale() || !state.room.changed_roots().empty();
 }
 
 std::vector<Decision> QuotaScheduler::Schedule(absl::Time now, const Feasibility& feasible) {
   state_->Refresh();
   std::vector<Decision> decisions;
+  if (IsClosed()) return decisions;
   Cycle cycle(state_->ledger, state_->room, state_->options, now, feasible, decisions);
   std::set<int>& roots = state_->room.changed_roots();
   while (!roots.empty()) {

@@ -81,6 +81,7 @@ enum class WaitCode {
   kNotPlaceable,        // quota is there, but no node or NodePool for it
   kBehindOthers,        // behind its queue's head (StrictFIFO, or the head waits for its victims),
                         // or others in the cohort go first; also if not looked at yet
+  kAnotherKueue = 114,  // somebody else admits from the same queues
 };
 
 struct Wait {
@@ -181,6 +182,10 @@ class QuotaScheduler {
   void InvalidatePlacement(std::string_view id);
   // Evictability may answer otherwise about this admitted workload.
   void InvalidateEviction(std::string_view id);
+  // While this has a code it is what everybody waits for: nobody is admitted, nor anybody evicted
+  // in favour of others. What is admitted stays counted.
+  void Close(Wait why);
+  bool IsClosed() const;
   // Something has changed since the last Schedule that may admit somebody.
   bool NeedsSchedule() const;
   // Decides all that can be decided now: repeats Kueue's scheduling cycle until it yields nothing.

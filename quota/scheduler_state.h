@@ -43,6 +43,7 @@ struct QuotaScheduler::State {
   const QuotaOptions options;
   Ledger ledger;
   WaitingRoom room;
+  Wait closed;                                // why nobody is admitted
   std::set<std::string, std::less<>> others;  // counted, by id
 };
 

@@ -74,6 +74,7 @@ void AddUsage(const Names& names, const std::vector<PairAmount>& amounts, QueueS
 }  // namespace
 
 Wait QuotaScheduler::WhyWaiting(std::string_view id) const {
+  if (IsClosed()) return state_->closed;
   state_->Refresh();
   const Entry* entry = state_->room.Find(id);
   if (entry == nullptr) return {};
@@ -100,7 +101,7 @@ std::vector<QueueStatus> QuotaScheduler::ClusterQueues(size_t max_pending_ids) c
     status.name = queue.object->meta.name;
     status.cohort = queue.object->cohort;
     status.admitted = static_cast<int64_t>(ledger.OnQueue(static_cast<int>(i)).size());
-    status.error = queue.error;
+    status.error = queue.error.empty() ? state_->closed.message : queue.error;
     if (queue.IsStopped()) status.stopped = queue.IsGoing() ? "Terminating" : "Stopped";
     waiting[i].Put(status, max_pending_ids);
     AddUsage(ledger, queue, status);
@@ -154,6 +155,7 @@ std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) con
     } else if (ledger.layout().queue(queue).IsStopped()) {
       status.stopped = "ClusterQueueIsInactive";
     }
+    if (status.error.empty()) status.error = state_->closed.message;
   }
   for (const auto& entry : state_->room.entries()) {
     auto it = all.find(LocalQueueOf(entry->workload));

@@ -531,7 +531,7 @@ kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang,
 // Puts the gang in line, or reserves what it was granted.
 void QuotaAdmission::Request(const Gang& gang) {
   Part& part = parts_[gang.id];
-  if (part.deactivated || LacksPriorityClass(gang)) return;
+  if (part.deactivated || LacksPriorityClass(gang) || scheduler_.IsClosed()) return;
   if (part.granted) {
     workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
     return;
@@ -736,6 +736,7 @@ void QuotaAdmission::ReadWaitReasons() {
 
 void QuotaAdmission::Schedule(const Placeable& placeable) {
   if (options_.quota != QuotaMode::kInternal) return;
+  if (scheduler_.IsClosed()) return ReadWaitReasons();
   const bool may_reserve = workloads_->Attend();
   for (const std::string& uid : scheduler_.SetOthers(workloads_->Orphans())) {
     if (!gang_of_.contains(uid)) scheduler_.Withdraw(uid);

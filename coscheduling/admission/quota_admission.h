@@ -59,6 +59,11 @@ class QuotaAdmission : Owner {
   void Remove(const kube::PodDisruptionBudget& budget) {
     if (budgets_.Remove(budget)) NoteBudget(budget.meta.name_space);
   }
+  // Nobody is given any while this has a code.
+  void Close(quota::Wait why) {
+    scheduler_.Close(std::move(why));
+    NoteObjects();
+  }
   // Placeable may answer otherwise from now on, about all or about this one.
   void Invalidate() { scheduler_.InvalidatePlacement(); }
   void Invalidate(const Gang& gang) { scheduler_.InvalidatePlacement(IdOf(gang)); }
