@@ -14,7 +14,12 @@ type Kueue struct {
 	// kubeflow.org/pytorchjob, ...). It leaves alone what has no queue's name.
 	Frameworks  []string
 	FairSharing bool
+	// It holds its Lease, as its own manifests have it.
+	LeaderElection bool
 }
+
+// KueueLease is what Kueue's managers elect their leader by.
+const KueueLease = "c1f6bfd2.kueue.x-k8s.io"
 
 // StartKueue starts Kueue's manager.
 func (p *Plane) StartKueue(settings Kueue) (*Peer, error) {
@@ -28,7 +33,7 @@ func (p *Plane) StartKueue(settings Kueue) (*Peer, error) {
 				"health":           map[string]any{"healthProbeBindAddress": health},
 				"metrics":          map[string]any{"bindAddress": "0"},
 				"webhook":          map[string]any{"host": "127.0.0.1", "port": portNumber(webhook)},
-				"leaderElection":   map[string]any{"leaderElect": false},
+				"leaderElection":   settings.leaderElection(),
 				"clientConnection": map[string]any{"qps": 50, "burst": 100},
 				"integrations":     map[string]any{"frameworks": settings.Frameworks},
 				// It would listen on a fixed port.
@@ -43,6 +48,13 @@ func (p *Plane) StartKueue(settings Kueue) (*Peer, error) {
 			return p.configured("kueue", config)
 		},
 	})
+}
+
+func (k Kueue) leaderElection() map[string]any {
+	if !k.LeaderElection {
+		return map[string]any{"leaderElect": false}
+	}
+	return map[string]any{"leaderElect": true, "resourceName": KueueLease, "resourceNamespace": "kueue-system"}
 }
 
 // StartMinimalKueue starts Kueue's scheduler and the controllers of its own
