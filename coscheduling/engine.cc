@@ -256,6 +256,11 @@ void Engine::SetGatingActive(bool active) {
   for (const auto& [key, gang] : owners.gangs.all()) owners.agenda.Note(gang.id);
 }
 
+void Engine::CloseQuota(quota::Wait why) {
+  owners_->quota.Close(std::move(why));
+  for (const auto& [key, gang] : owners_->gangs.all()) owners_->agenda.Note(gang.id);
+}
+
 void Engine::RequestBind(uint64_t request, std::string_view pod_uid, std::string_view node,
                          absl::Time now) {
   Owners& owners = *owners_;

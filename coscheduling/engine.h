@@ -37,6 +37,7 @@
 #include "kube/objects/quota.h"
 #include "kube/objects/workload.h"
 #include "muster/v1/states.pb.h"
+#include "quota/quota_scheduler.h"
 
 namespace muster::v1 {
 class Gang;
@@ -105,6 +106,8 @@ class Engine {
   void SetLeading(bool leading);
   // The webhook that gates pods is in place; reasons say so while it isn't.
   void SetGatingActive(bool active);
+  // Somebody else gives quota too, so that nobody is given any here; without a code: no more.
+  void CloseQuota(quota::Wait why);
 
   // kube-scheduler's bind call: answered by an AnswerBind action with this id, within
   // options.bind_wait.

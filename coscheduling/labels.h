@@ -13,11 +13,9 @@ inline constexpr char kDerivedLabel[] = "muster.dev/derived";
 inline constexpr char kGangAnnotation[] = "muster.dev/gang";
 
 // Where Muster keeps state: the record (admission/record.h) on a PodGroup, or on the pod of a gang
-// of one; on Workloads who made them; on pods the record's epoch, and what wakes
-// kube-scheduler. A pod that is being created has none yet, whatever it says; nor of what
-// quota/pod_sets.h writes.
+// of one; on pods the record's epoch, and what wakes kube-scheduler. A pod that is being created
+// has none yet, whatever it says; nor of what quota/pod_sets.h writes.
 inline constexpr std::string_view kRecordAnnotation = "muster.dev/admission";
-inline constexpr std::string_view kLeaderAnnotation = "muster.dev/leader";
 inline constexpr std::string_view kEpochAnnotation = "muster.dev/epoch";
 inline constexpr std::string_view kWakeAnnotation = "muster.dev/wake";
 

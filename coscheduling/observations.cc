@@ -57,6 +57,7 @@ void Engine::Owners::Observe(kube::Pod pod) {
   if (!ours && pod.meta.Label(kube::kPodGroupLabel) == nullptr) {
     // Of the others only those that take room matter.
     if (pod.IsTerminal()) {
+      workloads.NoteEnd(pod);
       if (known != nullptr) snapshot.RemovePod(uid);
       return;
     }
@@ -79,10 +80,11 @@ void Engine::Owners::Observe(kube::Pod pod) {
 
 void Engine::Owners::RemovePod(const std::string& uid) {
   commit.EndCallsOf(uid);
+  workloads.ForgetEnd(uid);
   const kube::Pod* pod = snapshot.FindPod(uid);
   if (pod == nullptr) return;
   suspect_marks.NoteRemoved(*pod);
-  workloads.RemovePod({pod->meta.name_space, uid});
+  workloads.LoseOwner({pod->meta.name_space, uid});
   if (const Gang* gang = gangs.OfPod(uid)) {
     repair.NoteRemoved(*gang, *pod);
     gangs.Leave(*pod);
@@ -99,7 +101,10 @@ struct Engine::Owners::Coming {
   void operator()(kube::PodGroup group) const {
     to.gangs.Adopt(std::make_shared<const kube::PodGroup>(std::move(group)));
   }
-  void operator()(IsJob auto job) const { to.gangs.ObserveJob(kube::ToAnyJob(job)); }
+  void operator()(IsJob auto job) const {
+    to.workloads.LoseOwner({job.meta.name_space, job.meta.uid});
+    to.gangs.ObserveJob(kube::ToAnyJob(job));
+  }
   void operator()(kube::Workload workload) const {
     const kube::NamespacedUid owner = workload.meta.ControllerUid();
     to.workloads.Upsert(std::move(workload));
@@ -132,6 +137,7 @@ struct Engine::Owners::Going {
   void operator()(const IsJob auto& job) const {
     from.restarts.RemoveJob(job.meta.uid);
     from.gangs.RemoveJob(job.meta.uid);
+    from.workloads.LoseOwner({job.meta.name_space, job.meta.uid});
   }
   void operator()(const kube::Workload& workload) const {
     from.workloads.Remove(workload.meta.uid);

@@ -41,6 +41,16 @@ void ReadWebhook(const YAML::Node& node, ServeOptions::Webhook* webhook) {
   }
 }
 
+void ReadLeaseName(const YAML::Node& node, std::string_view field, const std::string& text,
+                   std::string* name_space, std::string* name) {
+  const size_t slash = text.find('/');
+  *name_space = text.substr(0, slash);
+  *name = slash == std::string::npos ? "" : text.substr(slash + 1);
+  if (name_space->empty() || name->empty() || name->find('/') != std::string::npos) {
+    FailAt(node, fmt::format("{}: want NAMESPACE/NAME, got \"{}\"", field, text));
+  }
+}
+
 void ReadLease(const YAML::Node& node, ServeOptions* options) {
   Fields fields(node, "lease");
   fields.Read("namespace", &options->lease_namespace);
@@ -57,13 +67,13 @@ void ReadLease(const YAML::Node& node, ServeOptions* options) {
   if (node["name"] || node["namespace"]) {
     FailAt(node, "lease: follow excludes name and namespace, for a followed Lease is the only one");
   }
-  const size_t slash = follow.find('/');
-  options->follow.name_space = follow.substr(0, slash);
-  options->follow.name = slash == std::string::npos ? "" : follow.substr(slash + 1);
-  if (options->follow.name_space.empty() || options->follow.name.empty() ||
-      options->follow.name.find('/') != std::string::npos) {
-    FailAt(node, fmt::format("lease.follow: want NAMESPACE/NAME, got \"{}\"", follow));
-  }
+  ReadLeaseName(node, "lease.follow", follow, &options->follow.name_space, &options->follow.name);
+}
+
+void ReadKueueLease(const YAML::Node& node, ServeOptions::KueueLease* lease) {
+  const auto text = node.as<std::string>("");
+  *lease = {"", ""};
+  if (!text.empty()) ReadLeaseName(node, "kueueLease", text, &lease->name_space, &lease->name);
 }
 
 void ReadInstanceTypes(const YAML::Node& node, cluster::InstanceTypes* types) {
@@ -113,6 +123,9 @@ void ReadAll(const YAML::Node& root, ServeOptions* options) {
   if (const YAML::Node extender = fields.Take("extender")) ReadExtender(extender, options);
   if (const YAML::Node webhook = fields.Take("webhook")) ReadWebhook(webhook, &options->webhook);
   if (const YAML::Node lease = fields.Take("lease")) ReadLease(lease, options);
+  if (const YAML::Node lease = fields.Take("kueueLease")) {
+    ReadKueueLease(lease, &options->kueue_lease);
+  }
   yaml::ReadQuotaOptions(&fields, &options->engine);
   if (const YAML::Node types = fields.Take("instanceTypes")) {
     ReadInstanceTypes(types, &options->engine.instance_types);

@@ -29,6 +29,13 @@ struct ServeOptions {
     std::string name;
     std::string holder_prefix;  // empty: this host's name and "_", as kube-scheduler's
   } follow;
+  // With quota: internal: the Lease by which Kueue's managers elect their leader, which says
+  // whether one runs; where nobody but administrators can write it. An empty name: none is looked
+  // at.
+  struct KueueLease {
+    std::string name_space = "kueue-system";
+    std::string name = "c1f6bfd2.kueue.x-k8s.io";
+  } kueue_lease;
   // Requests to the API server on the wire at once. More don't make it faster, and what is less
   // urgent would already be on its way when something more urgent comes.
   size_t max_in_flight = 64;

@@ -100,6 +100,17 @@ TEST(Config, FollowsTheLeaseThatItNames) {
   EXPECT_EQ(options.follow.holder_prefix, "");
 }
 
+TEST(Config, KueuesLeaseIsThatOfItsManifestsUnlessAnotherOrNoneIsNamed) {
+  ServeOptions options;
+  EXPECT_EQ(options.kueue_lease.name_space, "kueue-system");
+  EXPECT_EQ(options.kueue_lease.name, "c1f6bfd2.kueue.x-k8s.io");
+  ASSERT_TRUE(ApplyConfig("kueueLease: batch/kueue\n", "f.yaml", &options).ok());
+  EXPECT_EQ(options.kueue_lease.name_space, "batch");
+  EXPECT_EQ(options.kueue_lease.name, "kueue");
+  ASSERT_TRUE(ApplyConfig("kueueLease: \"\"\n", "f.yaml", &options).ok());
+  EXPECT_EQ(options.kueue_lease.name, "");
+}
+
 TEST(Config, BindCallsAreHeldForHalfOfTheExtendersTimeout) {
   ServeOptions options;
   EXPECT_EQ(options.engine.bind_wait, options.http_timeout / 2);
@@ -146,6 +157,7 @@ TEST(Config, SaysFileLineAndFieldOfAMistake) {
                 "webhook.servicePort: 70000 is not 1 to 65535"},
            Case{"lease: {follow: a}\n", "f.yaml:1: lease.follow: want NAMESPACE/NAME, got \"a\""},
            Case{"lease: {follow: a/b/c}\n", "got \"a/b/c\""},
+           Case{"kueueLease: a\n", "f.yaml:1: kueueLease: want NAMESPACE/NAME, got \"a\""},
            Case{"lease: {follow: a/b, name: c}\n", "lease: follow excludes name and namespace"},
            Case{"lease: {holderPrefix: a_}\n", "lease: holderPrefix needs follow"},
            Case{"lease: {name: \"\"}\n", "lease.name: empty"},

@@ -22,6 +22,7 @@
 #include "kube/embedded/quota_crds.h"
 #include "kube/objects/job_restart.h"
 #include "kube/objects/node_holds.h"
+#include "quota/admission_writes.h"
 #include "quota/pod_sets.h"
 
 namespace muster::extender {
@@ -259,11 +260,10 @@ std::string VariableOf(const std::string& policy, const std::string& name) {
 TEST(Deploy, ThePolicyGuardsAllState) {
   const std::string annotations = VariableOf("muster-state", "annotationsChanged");
   for (const std::string_view name :
-       {coscheduling::kRecordAnnotation, coscheduling::kLeaderAnnotation,
-        coscheduling::kEpochAnnotation, coscheduling::kWakeAnnotation, quota::kPodSetAnnotation,
-        quota::kFlavorsAnnotation, quota::kQueueAnnotation, kube::kTriedAnnotation,
-        kube::kRestartAnnotation, kube::kHoldsAnnotation, kube::kHoldAddedAnnotation,
-        cluster::kSuspectAnnotation}) {
+       {coscheduling::kRecordAnnotation, quota::kLeaderAnnotation, coscheduling::kEpochAnnotation,
+        coscheduling::kWakeAnnotation, quota::kPodSetAnnotation, quota::kFlavorsAnnotation,
+        quota::kQueueAnnotation, kube::kTriedAnnotation, kube::kRestartAnnotation,
+        kube::kHoldsAnnotation, kube::kHoldAddedAnnotation, cluster::kSuspectAnnotation}) {
     EXPECT_NE(annotations.find("'" + std::string(name) + "'"), std::string::npos) << name;
   }
   EXPECT_NE(VariableOf("muster-state", "labelsChanged").find(coscheduling::kDerivedLabel),

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "extender/config.h"
 #include "extender/lab_program.h"
+#include "extender/move/move_command.h"
 #include "extender/rest_client.h"
 #include "extender/service.h"
 #include "extender/stop_signals.h"
@@ -148,6 +149,31 @@ void AddServeFlags(CLI::App* serve, ServeFlags* flags) {
       ->capture_default_str();
 }
 
+struct MoveFlags {
+  CLI::App* in = nullptr;
+  CLI::App* out = nullptr;
+  MoveOptions options;
+};
+
+void AddMoveFlags(CLI::App* move, MoveFlags* flags) {
+  move->require_subcommand(1);
+  flags->in = move->add_subcommand("in", "from Kueue to quota: internal: what is left to do");
+  flags->out = move->add_subcommand("out", "from quota: internal to Kueue: what is left to do");
+  for (CLI::App* each : {flags->in, flags->out}) {
+    MoveSettings& settings = flags->options.settings;
+    each->add_flag("--apply", flags->options.apply,
+                   "do what needs no hands, if nothing else is left");
+    each->add_option("--kubeconfig", flags->options.kubeconfig,
+                     "kubeconfig file of an administrator; by default as with serve");
+    each->add_option("--scheduler-name", settings.scheduler_name, "pods with this name are ours")
+        ->capture_default_str();
+    each->add_option("--kueue-namespace", settings.kueue_namespace, "where Kueue is installed")
+        ->capture_default_str();
+    each->add_option("--muster-namespace", settings.muster_namespace, "where Muster is installed")
+        ->capture_default_str();
+  }
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Gang scheduler for Kubernetes: a job starts only when all of it can start.",
                "muster");
@@ -179,6 +205,10 @@ int Main(int argc, char** argv) {
   lint->add_option("--config", lint_options.config,
                    "Muster's configuration: what requests count as in quota");
 
+  MoveFlags move_flags;
+  CLI::App* move = app.add_subcommand("move", "change a cluster from Kueue to Muster, or back");
+  AddMoveFlags(move, &move_flags);
+
   // Handed over before anything is parsed; here for --help.
   app.add_subcommand("simulate", "what happens if, in virtual time (needs muster-lab)");
   app.add_subcommand("demo", "watch a gang wait for its nodes and bind (needs muster-lab)");
@@ -191,6 +221,10 @@ int Main(int argc, char** argv) {
   }
   if (*lint) return lint::RunLint(lint_options, std::cin, std::cout, std::cerr);
   curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (*move) {
+    move_flags.options.out = move_flags.out->parsed();
+    return RunMove(move_flags.options, std::cout, std::cerr);
+  }
   if (*gangs) return Gangs(query);
   if (*queues) return Queues(query);
   if (*explain) return Explain(query);

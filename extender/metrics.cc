@@ -417,6 +417,8 @@ void AddService(const Metrics::Sample& sample, Snapshot* out) {
              sample.webhook_in_place ? 1 : 0);
   out->Gauge("muster_warnings_in_place", "1 while those who apply objects are warned of mistakes.",
              sample.warnings_in_place ? 1 : 0);
+  out->Gauge("muster_another_kueue", "1 while nobody is given quota because a Kueue runs, too.",
+             sample.another_kueue ? 1 : 0);
 }
 
 }  // namespace

@@ -68,6 +68,7 @@ class Metrics {
     uint64_t terms = 0;  // how often this process has taken the lead
     bool webhook_in_place = false;
     bool warnings_in_place = false;
+    bool another_kueue = false;
   };
   std::string Text(const Sample& sample) const;
 

@@ -30,6 +30,7 @@
 #include "extender/leader_label.h"
 #include "extender/leadership.h"
 #include "extender/metrics.h"
+#include "extender/other_kueue.h"
 #include "extender/publisher.h"
 #include "extender/rest_routes.h"
 #include "extender/scheduler_routes.h"
@@ -199,6 +200,11 @@ struct Service::Impl {
             .on_bind = [this](bool bound, absl::Duration took) { metrics.OnBind(bound, took); },
             .clock = [this] { return timer.Now(); },
             .not_leading = [this] { return NotLeading(); }});
+    const ServeOptions::KueueLease& lease = options.kueue_lease;
+    if (options.engine.quota == coscheduling::QuotaMode::kInternal && !lease.name.empty()) {
+      other_kueue = std::make_unique<OtherKueue>(*transport, lease.name_space, lease.name);
+      LookForKueue(timer.Now());
+    }
   }
 
   writes::QueueVersions VersionsOfQueues() {
@@ -376,9 +382,21 @@ struct Service::Impl {
     });
   }
 
+  void LookForKueue(absl::Time now) {
+    if (other_kueue == nullptr) return;
+    std::optional<quota::Wait> why = other_kueue->Tick(now);
+    another_kueue = other_kueue->IsRunning();
+    if (!why) return;
+    loop->PostLatest("other Kueue",
+                     [why = *std::move(why)](coscheduling::Engine& engine, absl::Time) {
+                       engine.CloseQuota(why);
+                     });
+  }
+
   // On the timer's thread.
   void Upkeep() {
     const absl::Time now = timer.Now();
+    LookForKueue(now);
     store.SetClosed(NotLeading());
     if (label != nullptr) label->Tick(now, leadership->Leads());
     webhook_server->Tick(now);
@@ -449,6 +467,7 @@ struct Service::Impl {
     }
     sample.webhook_in_place = gating_active;
     sample.warnings_in_place = options.webhook.warnings && warnings->InPlace().ok();
+    sample.another_kueue = another_kueue;
     return metrics.Text(sample);
   }
 
@@ -528,7 +547,9 @@ struct Service::Impl {
   std::unique_ptr<WebhookRegistration> registration;  // likewise: the gate's
   std::unique_ptr<WebhookRegistration> warnings;      // likewise; readiness doesn't ask for it
   int upkeeps = 0;                                    // likewise
-  int upkeeps_read = 0;  // likewise; those since everything has been read
+  int upkeeps_read = 0;                     // likewise; those since everything has been read
+  std::unique_ptr<OtherKueue> other_kueue;  // likewise; null: it isn't asked for
+  std::atomic<bool> another_kueue = false;
   std::atomic<bool> gating_active = false;
   std::unique_ptr<http::Server> extender_server;
   std::unique_ptr<http::Server> rest_server;

@@ -8,16 +8,21 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "kube/objects/any_job.h"
 #include "kube/objects/meta.h"
 #include "kube/objects/pod.h"
+#include "kube/objects/workload_name.h"
 #include "quota/flavor_terms.h"
 #include "quota/job_start.h"
 #include "quota/pod_sets.h"
 #include "quota/quota_scheduler.h"
 #include "quota/workload.h"
+#include "quota/workload_status.h"
 
 namespace muster::quota {
 
@@ -45,6 +50,15 @@ struct SuspendJob {
   std::optional<bool> suspend;  // nullopt: stays as it is
   std::map<std::string, std::optional<std::string>> annotations;
 };
+
+inline SuspendJob SuspendTo(const kube::AnyJob& job, std::optional<bool> suspend,
+                            std::map<std::string, std::optional<std::string>> annotations) {
+  return {std::string(job.api_version),
+          std::string(job.kind),
+          {job.name_space, job.name, job.uid, job.resource_version},
+          suspend,
+          std::move(annotations)};
+}
 
 // Changes the pod templates of a suspended job, and resumes it, in one patch.
 struct ChangeTemplates {
@@ -86,6 +100,24 @@ struct WriteWorkload {
   std::vector<std::string> pod_templates = {};  // theirs, JSON; none: made from what quota looks at
 };
 
+// One that doesn't exist yet, of what this owner asks for; with the templates of the job that makes
+// its pods, unless that is null.
+inline WriteWorkload WorkloadFor(const kube::OwnerReference& owner, const Workload& asked,
+                                 const kube::AnyJob* maker) {
+  WriteWorkload write;
+  write.workload = {asked.name_space, kube::WorkloadName(owner), "", ""};
+  write.owner = owner;
+  write.queue = asked.queue;
+  write.priority = asked.priority;
+  write.max_seconds = asked.max_seconds;
+  write.pod_sets = asked.pod_sets;
+  if (maker == nullptr) return write;
+  for (const kube::AnyJob::PodSet& made : maker->pod_sets) {
+    write.pod_templates.push_back(made.pod_template);
+  }
+  return write;
+}
+
 // Server-side apply of a Workload's status under Kueue's own field manager, all of it each time:
 // what isn't named here is taken away.
 struct ApplyWorkloadStatus {
@@ -95,6 +127,12 @@ struct ApplyWorkloadStatus {
   bool takes_over = false;                   // it only says who may reserve it
   std::optional<int64_t> past_seconds = {};  // that it has run for before
 };
+
+inline ApplyWorkloadStatus StatusOf(const kube::Workload& workload, Conditions conditions,
+                                    std::optional<Admission> admission = std::nullopt) {
+  const std::optional<int64_t> past = PastSeconds(workload, conditions);
+  return {kube::RefOf(workload.meta), std::move(admission), std::move(conditions), false, past};
+}
 
 // The same of its reclaimable pods, by pod set, under the manager that Kueue has for them.
 struct ApplyReclaimablePods {

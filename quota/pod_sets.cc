@@ -86,6 +86,13 @@ std::string DemandOf(const kube::Pod& pod) {
   return fmt::format("{}{:016x}-", name, Digest(RequestsText(*pod.spec)));
 }
 
+bool IsJustFor(const PodSetAssignment& given, const kube::PodSpec& pod) {
+  return given.PaysFor(pod) && std::ranges::all_of(given.usage.entries(), [&](const auto& used) {
+           return used.first == kube::kPods ||
+                  used.second == given.count * pod.requests.Get(used.first);
+         });
+}
+
 void CountIn(const std::string& name, const kube::Pod& pod, std::vector<PodSet>* sets) {
   auto it = std::ranges::find(*sets, name, &PodSet::name);
   if (it == sets->end()) it = sets->insert(it, {name, 0, pod.spec});
@@ -130,7 +137,18 @@ void NameByPods(std::vector<const kube::Pod*> pods, Admission* admission) {
     const auto of_role = std::ranges::find_if(
         pod_sets_of_pods,
         [&given](const std::string& pod_set) { return IsOfRole(pod_set, given.name); });
-    if (of_role != pod_sets_of_pods.end()) given.name = *of_role;
+    if (of_role != pod_sets_of_pods.end()) {
+      given.name = *of_role;
+      continue;
+    }
+    // Of plain pods a digest of Kueue's own: theirs is what asks for just that.
+    for (size_t i = 0; i < pods.size(); ++i) {
+      const std::string& set = pod_sets_of_pods[i];
+      if (!IsOfRole(set, kOnlyRole) || !IsJustFor(given, *pods[i]->spec)) continue;
+      if (admission->Find(set) != nullptr) continue;
+      given.name = set;
+      break;
+    }
   }
 }
 

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "quota/cycle.h"
+#include "quota/flavor_terms.h"
 #include "quota/pod_sets.h"
 #include "quota/scheduler_state.h"
+#include "quota/workload_status.h"
 
 namespace muster::quota {
 namespace {
@@ -145,17 +147,6 @@ void QuotaScheduler::SetAdmitted(const Workload& workload, const Admission& admi
   state_->Wake(state_->RootOf(&reservation));
 }
 
-void QuotaScheduler::SetGoing(std::string_view id) {
-  Reservation* known = state_->ledger.Find(id);
-  if (known == nullptr ||
-      std::exchange(known->marked, Reservation::Part::kAll) == Reservation::Part::kAll) {
-    return;
-  }
-  const int root = state_->RootOf(known);
-  if (root != kNoNode) state_->ledger.Touch(root);
-  state_->Wake(root);
-}
-
 void QuotaScheduler::Withdraw(std::string_view id) {
   state_->room.Leave(id);
   state_->GiveBack(id);
@@ -171,6 +162,24 @@ void QuotaScheduler::EnqueueSurplus(const Workload& workload) {
   if (reservation == nullptr) return;
   reservation->workload = workload;
   state_->room.EnterSurplus(workload, *reservation->admission);
+}
+
+std::vector<std::string> QuotaScheduler::SetOrphans(const std::vector<Orphan>& orphans) {
+  std::map<std::string, bool, std::less<>> before = std::exchange(state_->orphans, {});
+  for (const Orphan& orphan : orphans) {
+    const std::string& id = orphan.workload->meta.uid;
+    state_->orphans[id] = orphan.going;
+    if (before.erase(id) == 0) SetAdmitted(AsAsked(*orphan.workload), CountedIn(*orphan.workload));
+    Reservation* reservation = state_->ledger.Find(id);
+    if (!orphan.going || reservation->marked == Reservation::Part::kAll) continue;
+    reservation->marked = Reservation::Part::kAll;
+    const int root = state_->RootOf(reservation);
+    if (root != kNoNode) state_->ledger.Touch(root);
+    state_->Wake(root);
+  }
+  std::vector<std::string> gone;
+  for (const auto& [id, going] : before) gone.push_back(id);
+  return gone;
 }
 
 void QuotaScheduler::SetUnadmitted(const std::string& name_space, const std::string& who,
@@ -201,15 +210,19 @@ void QuotaScheduler::InvalidateEviction(std::string_view id) {
   state_->Wake(root);
 }
 
+void QuotaScheduler::Close(Wait why) { state_->closed = std::move(why); }
+bool QuotaScheduler::IsClosed() const { return state_->closed.code != WaitCode::kNone; }
+
 bool QuotaScheduler::NeedsSchedule() const {
   const State& state = *state_;
-  if (state.room.entries().empty()) return false;
+  if (IsClosed() || state.room.entries().empty()) return false;
   return state.ledger.is_stale() || !state.room.changed_roots().empty();
 }
 
 std::vector<Decision> QuotaScheduler::Schedule(absl::Time now, const Feasibility& feasible) {
   state_->Refresh();
   std::vector<Decision> decisions;
+  if (IsClosed()) return decisions;
   Cycle cycle(state_->ledger, state_->room, state_->options, now, feasible, decisions);
   std::set<int>& roots = state_->room.changed_roots();
   while (!roots.empty()) {

@@ -29,6 +29,7 @@
 #include "kube/objects/workload.h"
 #include "quota/resource_rules.h"
 #include "quota/workload.h"
+#include "quota/workload_end.h"
 
 namespace muster::quota {
 
@@ -81,6 +82,7 @@ enum class WaitCode {
   kNotPlaceable,        // quota is there, but no node or NodePool for it
   kBehindOthers,        // behind its queue's head (StrictFIFO, or the head waits for its victims),
                         // or others in the cohort go first; also if not looked at yet
+  kAnotherKueue = 114,  // somebody else admits from the same queues
 };
 
 struct Wait {
@@ -157,8 +159,6 @@ class QuotaScheduler {
   // that is counted changes nothing: the workload's surplus stays in line, and it stays a victim if
   // it was named as one.
   void SetAdmitted(const Workload& workload, const Admission& admission);
-  // What it has is being given back: who makes room takes that first.
-  void SetGoing(std::string_view id);
   // Gives back all it has and leaves the queue.
   void Withdraw(std::string_view id);
   // Waits for quota. Replaces an earlier version of itself; what it has is given back. Of an
@@ -168,6 +168,11 @@ class QuotaScheduler {
   // pod by pod, gets its gang's flavors where the pod set's name is the same, and holds nobody up.
   void Enqueue(const Workload& workload);
   void EnqueueSurplus(const Workload& workload);
+
+  // Counts what these were given, though nobody here may evict them; all of them each time. Who
+  // makes room takes first what is going. Returns those that are of them no more, which are counted
+  // until they are withdrawn.
+  std::vector<std::string> SetOrphans(const std::vector<Orphan>& orphans);
 
   // What `who` runs in this namespace without having been admitted; empty: nothing any more. Who
   // asks for quota from there must fit beside it. It is nobody's usage, and nobody of another
@@ -184,6 +189,10 @@ class QuotaScheduler {
   void InvalidatePlacement(std::string_view id);
   // Evictability may answer otherwise about this admitted workload.
   void InvalidateEviction(std::string_view id);
+  // While this has a code it is what everybody waits for: nobody is admitted, nor anybody evicted
+  // in favour of others. What is admitted stays counted.
+  void Close(Wait why);
+  bool IsClosed() const;
   // Something has changed since the last Schedule that may admit somebody.
   bool NeedsSchedule() const;
   // Decides all that can be decided now: repeats Kueue's scheduling cycle until it yields nothing.

@@ -1,7 +1,11 @@
 // What a QuotaScheduler is made of. Only its own sources include this.
 #pragma once
 
+#include <functional>
+#include <map>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -13,7 +17,10 @@ namespace muster::quota {
 
 struct QuotaScheduler::State {
   explicit State(QuotaOptions given) : options(std::move(given)), room(ledger, options.resources) {
-    ledger.SetMayEvict(options.may_evict);
+    ledger.SetMayEvict([this](std::string_view id, bool surplus_only) {
+      if (const auto orphan = orphans.find(id); orphan != orphans.end()) return orphan->second;
+      return options.may_evict == nullptr || options.may_evict(id, surplus_only);
+    });
   }
 
   // Of what the ledger is made from; returns `changed`.
@@ -37,6 +44,8 @@ struct QuotaScheduler::State {
   const QuotaOptions options;
   Ledger ledger;
   WaitingRoom room;
+  Wait closed;                                       // why nobody is admitted
+  std::map<std::string, bool, std::less<>> orphans;  // counted, by id; true: going
 };
 
 }  // namespace muster::quota

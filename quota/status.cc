@@ -26,7 +26,7 @@ std::string NotObeyed(const kube::ClusterQueue& queue) {
 }
 
 // Workloads that wait, surplus left out.
-struct Waiting {
+struct Line {
   std::vector<const Entry*> entries;
   // Names at most so many: first in line first, then those in no line.
   void Put(QueueStatus& status, size_t most) {
@@ -74,6 +74,7 @@ void AddUsage(const Names& names, const std::vector<PairAmount>& amounts, QueueS
 }  // namespace
 
 Wait QuotaScheduler::WhyWaiting(std::string_view id) const {
+  if (IsClosed()) return state_->closed;
   state_->Refresh();
   const Entry* entry = state_->room.Find(id);
   if (entry == nullptr) return {};
@@ -88,7 +89,7 @@ std::vector<QueueStatus> QuotaScheduler::ClusterQueues(size_t max_pending_ids) c
   state_->Refresh();
   const Ledger& ledger = state_->ledger;
   const Layout& layout = ledger.layout();
-  std::vector<Waiting> waiting(layout.queues.size());
+  std::vector<Line> waiting(layout.queues.size());
   for (const auto& entry : state_->room.entries()) {
     if (entry->is_surplus || entry->queue < 0) continue;
     waiting[static_cast<size_t>(entry->queue)].entries.push_back(entry.get());
@@ -100,8 +101,8 @@ std::vector<QueueStatus> QuotaScheduler::ClusterQueues(size_t max_pending_ids) c
     status.name = queue.object->meta.name;
     status.cohort = queue.object->cohort;
     status.admitted = static_cast<int64_t>(ledger.OnQueue(static_cast<int>(i)).size());
-    status.error = queue.error;
     if (queue.lacks_flavor) status.stopped = "FlavorNotFound";
+    status.error = queue.error.empty() ? state_->closed.message : queue.error;
     if (queue.IsStopped()) status.stopped = queue.IsGoing() ? "Terminating" : "Stopped";
     waiting[i].Put(status, max_pending_ids);
     AddUsage(ledger, queue, status);
@@ -134,7 +135,7 @@ std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) con
   const Ledger& ledger = state_->ledger;
   struct Local {
     QueueStatus status;
-    Waiting waiting;
+    Line waiting;
   };
   std::map<std::string, Local, std::less<>> all;
   for (const auto& [name, object] : ledger.objects().local_queues()) {
@@ -156,6 +157,7 @@ std::vector<QueueStatus> QuotaScheduler::LocalQueues(size_t max_pending_ids) con
       status.stopped = "ClusterQueueIsInactive";
     }
     if (object.stop_policy != kube::StopPolicy::kNone) status.stopped = "Stopped";
+    if (status.error.empty()) status.error = state_->closed.message;
   }
   for (const auto& entry : state_->room.entries()) {
     auto it = all.find(LocalQueueOf(entry->workload));

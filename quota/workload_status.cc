@@ -190,6 +190,12 @@ std::string LeaderOf(const kube::Workload& workload) {
   return leader == workload.conditions.end() ? "" : leader->second.message;
 }
 
+std::string KeeperOf(const kube::Workload& workload) {
+  std::string leader = LeaderOf(workload);
+  const std::string* made_by = workload.meta.Annotation(kLeaderAnnotation);
+  return leader.empty() && made_by != nullptr ? *made_by : leader;
+}
+
 Conditions Taken(const kube::Workload& workload, const std::string& leader, absl::Time now) {
   Conditions conditions = workload.conditions;
   Set(&conditions, kLeader, true, "Leads", leader, now);

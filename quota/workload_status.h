@@ -85,6 +85,11 @@ std::optional<int64_t> PastSeconds(const kube::Workload& workload,
 
 // Who may reserve it, as its status says: no user can write that. "" if nobody has taken it over.
 std::string LeaderOf(const kube::Workload& workload);
+// On a Workload: which Muster made it.
+inline constexpr std::string_view kLeaderAnnotation = "muster.dev/leader";
+// The same, or else who made it, which its user can change: that costs one write and concerns
+// nobody else. "": no Muster did.
+std::string KeeperOf(const kube::Workload& workload);
 
 // Its conditions once it was taken over, while it waits for quota, once that is reserved and it is
 // admitted, it has run for too long, its eviction has begun, its quota was taken back (`finished`:

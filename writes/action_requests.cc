@@ -659,7 +659,7 @@ struct RequestOf {
     if (write.max_seconds || !write.workload.uid.empty()) {
       spec["maximumExecutionTimeSeconds"] = write.max_seconds ? json(*write.max_seconds) : json();
     }
-    json annotations = {{std::string(coscheduling::kLeaderAnnotation), write.leader}};
+    json annotations = {{std::string(quota::kLeaderAnnotation), write.leader}};
     const std::string all = WorkloadsPath(kWorkloadVersion, write.workload.name_space);
     const std::string path = all + "/" + write.workload.name;
     if (!write.workload.uid.empty()) {

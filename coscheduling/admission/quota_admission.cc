@@ -44,9 +44,8 @@ QuotaAdmission::QuotaAdmission(const Owner& owner, Records* writer, Workloads* w
       scheduler_({.fair_sharing = options_.fair_sharing,
                   .resources = options_.resources,
                   .may_evict = [this](std::string_view id, bool surplus_only) {
-                    if (const Gang* gang = GangOf(id)) return MayBeEvicted(*gang, surplus_only);
-                    const auto orphan = orphans_.find(std::string(id));
-                    return orphan == orphans_.end() || orphan->second;
+                    const Gang* gang = GangOf(id);
+                    return gang == nullptr || MayBeEvicted(*gang, surplus_only);
                   }}) {}
 
 // --- observations ---
@@ -62,8 +61,7 @@ void QuotaAdmission::Observe(const cluster::Journal& journal) {
 void QuotaAdmission::NoteObjects() {
   queues_changed_ = reasons_stale_ = others_stale_ = true;
   for (const auto& [name_space, who] : scheduler_.Unadmitted()) {
-    const Gang* gang = gangs_.Find(KeyOf(name_space, who));
-    if (gang != nullptr) agenda_->Note(gang->id);
+    if (const Gang* gang = gangs_.Find(KeyOf(name_space, who))) agenda_->Note(gang->id);
   }
 }
 
@@ -497,7 +495,7 @@ bool QuotaAdmission::MayKeep(const Gang& gang, const Holding& holding) {
   // That of a PodGroup which was deleted, and whose members are gone too.
   const std::string& owner = workloads_->Of(gang)->meta.Controller()->uid;
   const bool of_another = gang.group != nullptr && gang.bound.empty() && !gang.facts.terminating &&
-                          owner != gang.uid() && owner != workloads_->JobOf(gang);
+                          !owner.empty() && owner != gang.uid() && owner != workloads_->JobOf(gang);
   if ((!Stands(gang) || of_another) && !gang.unmade && !holding.posted && !remade) {
     part.idle_since = std::min(part.idle_since, agenda_->now());
     return false;
@@ -583,7 +581,7 @@ kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang,
 void QuotaAdmission::Request(const Gang& gang) {
   Part& part = parts_[gang.id];
   if (part.deactivated) return workloads_->Wait(gang, *workloads_->Of(gang), {});
-  if (LabelFault(gang).code != v1::REASON_UNSPECIFIED) return;
+  if (scheduler_.IsClosed() || LabelFault(gang).code != v1::REASON_UNSPECIFIED) return;
   if (part.granted) {
     workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
     return;
@@ -605,6 +603,7 @@ void QuotaAdmission::Request(const Gang& gang) {
     return workloads_->Wait(gang, *workload, wait);
   }
   part.known = {.workload = std::move(asked), .admission = {}, .uncounted = 0};
+  part.told_waiting = absl::InfinitePast();
   gang_of_[part.known->workload.id] = gang.id;
   scheduler_.Enqueue(part.known->workload);
   queues_changed_ = reasons_stale_ = true;
@@ -786,23 +785,13 @@ void QuotaAdmission::ReadWaitReasons() {
   }
 }
 
-// Their pods end by themselves.
-void QuotaAdmission::CountOrphans() {
-  std::map<std::string, bool> before = std::exchange(orphans_, workloads_->Orphans());
-  for (const auto& [uid, going] : orphans_) {
-    const kube::Workload& one = workloads_->At(uid);
-    if (before.erase(uid) == 0) scheduler_.SetAdmitted(quota::AsAsked(one), quota::CountedIn(one));
-    if (going) scheduler_.SetGoing(uid);
-  }
-  for (const auto& [uid, going] : before) {
-    if (!gang_of_.contains(uid)) scheduler_.Withdraw(uid);
-  }
-}
-
 void QuotaAdmission::Schedule(const Placeable& placeable) {
   if (options_.quota != QuotaMode::kInternal) return;
+  if (scheduler_.IsClosed()) return ReadWaitReasons();
   const bool may_reserve = workloads_->Attend();
-  CountOrphans();
+  for (const std::string& uid : scheduler_.SetOrphans(workloads_->Orphans())) {
+    if (!gang_of_.contains(uid)) scheduler_.Withdraw(uid);
+  }
   if (std::exchange(others_stale_, false)) {
     for (const auto& [name, info] : snapshot_.nodes()) CountOthers(name);
   }

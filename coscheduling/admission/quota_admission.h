@@ -61,6 +61,11 @@ class QuotaAdmission : Owner {
     if (budgets_.Remove(budget)) NoteBudget(budget.meta.name_space);
   }
   void Observe(const cluster::Journal& journal);
+  // Nobody is given any while this has a code.
+  void Close(quota::Wait why) {
+    scheduler_.Close(std::move(why));
+    NoteObjects();
+  }
   // Placeable may answer otherwise from now on, about all or about this one.
   void Invalidate() { scheduler_.InvalidatePlacement(); }
   void Invalidate(const Gang& gang) { scheduler_.InvalidatePlacement(IdOf(gang)); }
@@ -237,7 +242,6 @@ class QuotaAdmission : Owner {
   void Begin(const Gang& gang);
   bool ReserveMore(const Gang& gang);
   void Carry(const quota::Decision& decision);
-  void CountOrphans();
   void ReadWaitReasons();
   bool MayBeEvicted(const Gang& gang, bool surplus_only) const;
 
@@ -249,7 +253,6 @@ class QuotaAdmission : Owner {
   PerGang<Part> parts_;
   absl::flat_hash_map<std::string, GangId> gang_of_;  // by the workload's id
   absl::flat_hash_set<GangId> under_quota_;           // so far
-  std::map<std::string, bool> orphans_;  // counted, though no gang's; true: being let go
   cluster::DisruptionBudgets budgets_;
   bool queues_changed_ = false;
   bool reasons_stale_ = false;

@@ -3,31 +3,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "coscheduling/labels.h"
 #include "fmt/format.h"
 #include "kube/objects/job_restart.h"
-#include "kube/objects/workload_name.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 namespace {
 
 constexpr std::string_view kPodGroupKind = "PodGroup";
 
-// Who may reserve it: who has taken it over, or else who made it. Empty: no Muster made it. What
-// the latter says its user can change, which costs one write and concerns nobody else.
-std::string LeaderOf(const kube::Workload& workload) {
-  const std::string* made_by = workload.meta.Annotation(kLeaderAnnotation);
-  std::string leader = quota::LeaderOf(workload);
-  return leader.empty() && made_by != nullptr ? *made_by : leader;
-}
-
-bool IsOurs(const kube::Workload& workload) { return !LeaderOf(workload).empty(); }
-
-ApplyWorkloadStatus StatusOf(const kube::Workload& workload, quota::Conditions conditions,
-                             std::optional<quota::Admission> admission = std::nullopt) {
-  const std::optional<int64_t> past = quota::PastSeconds(workload, conditions);
-  return {RefOf(workload.meta), std::move(admission), std::move(conditions), false, past};
-}
+bool IsOurs(const kube::Workload& workload) { return !quota::KeeperOf(workload).empty(); }
 
 }  // namespace
 
@@ -48,7 +33,7 @@ std::string Workloads::KeyOf(const kube::Workload& workload) {
 
 // One that a Muster made, that could be reserved, and isn't this process's to reserve.
 bool Workloads::MustBeTaken(const kube::Workload& workload) const {
-  return IsOurs(workload) && LeaderOf(workload) != options_.identity && !workload.reserved &&
+  return IsOurs(workload) && quota::KeeperOf(workload) != options_.identity && !workload.reserved &&
          !workload.finished && !workload.meta.deletion_time;
 }
 
@@ -63,8 +48,8 @@ void Workloads::Upsert(kube::Workload workload) {
     const kube::Workload& before = known->second;
     if (kube::IsOlderVersion(workload.meta.resource_version, before.meta.resource_version)) return;
     const std::string leader = quota::LeaderOf(workload);
-    deposed_ |=
-        LeaderOf(before) == options_.identity && !leader.empty() && leader != options_.identity;
+    deposed_ |= quota::KeeperOf(before) == options_.identity && !leader.empty() &&
+                leader != options_.identity;
   }
   const auto keep = [&uid](std::set<std::string>* uids, bool in) {
     if (in) {
@@ -76,7 +61,8 @@ void Workloads::Upsert(kube::Workload workload) {
   keep(&marked_, workload.meta.Annotation(kube::kRestartAnnotation) != nullptr ||
                      workload.meta.Annotation(kube::kTriedAnnotation) != nullptr);
   keep(&untaken_, MustBeTaken(workload));
-  if (IsOurs(workload)) homeless_.insert(uid);
+  keep(&elsewhere_, false);
+  keep(&homeless_, true);
   if (workload.finished) workload.pod_sets.clear();
   of_owner_[KeyOf(workload)].insert(uid);
   workloads_.insert_or_assign(uid, std::move(workload));
@@ -91,7 +77,7 @@ void Workloads::Remove(const std::string& uid) {
   of_owner->second.erase(uid);
   if (of_owner->second.empty()) of_owner_.erase(of_owner);
   workloads_.erase(known);
-  for (std::set<std::string>* uids : {&marked_, &untaken_, &homeless_}) uids->erase(uid);
+  for (auto* uids : {&marked_, &untaken_, &homeless_, &elsewhere_}) uids->erase(uid);
   users_.erase(uid);
 }
 
@@ -110,10 +96,17 @@ void Workloads::ForgetGang(GangId gang, const GangKey& key) {
   if (users != users_.end()) users->second.erase(gang);
   if (workloads_.contains(used_.Of(gang))) homeless_.insert(used_.Of(gang));
   used_.Forget(gang);
-  if (!key.is_pod) LoseOwner(key.ToString());
+  if (!key.is_pod) LoseKey(key.ToString());
 }
 
-void Workloads::LoseOwner(const std::string& key) {
+void Workloads::NoteEnd(const kube::Pod& pod) {
+  ends_.Note(pod);
+  LoseOwner({pod.meta.name_space, pod.meta.uid});
+  const std::string* group = pod.meta.Label(kube::kKueueGroupLabel);
+  if (group != nullptr) LoseKey(GangKey{pod.meta.name_space, *group}.ToString());
+}
+
+void Workloads::LoseKey(const std::string& key) {
   const auto owned = of_owner_.find(key);
   if (owned != of_owner_.end()) homeless_.insert(owned->second.begin(), owned->second.end());
 }
@@ -183,7 +176,8 @@ const kube::Workload* Workloads::Of(const Gang& gang) const {
   }
   const std::string job = KeyOf(kube::NamespacedUid{gang.key.name_space, JobOf(gang)});
   const auto own = [&](const kube::Workload& each) {
-    return each.meta.Controller()->uid == gang.uid() || each.meta.deletion_time;
+    return each.meta.Controller()->uid == gang.uid() || each.meta.ControllerUid().uid.empty() ||
+           each.meta.deletion_time;
   };
   const auto free = [&](const kube::Workload& each) { return !IsOthers(gang, each); };
   const auto reserved = [&](const kube::Workload& each) { return each.reserved && free(each); };
@@ -241,7 +235,7 @@ bool Workloads::Attend() {
     const kube::Workload& workload = workloads_.at(uid);
     if (deposed_) break;
     ApplyWorkloadStatus taken =
-        StatusOf(workload, quota::Taken(workload, options_.identity, agenda_->now()));
+        quota::StatusOf(workload, quota::Taken(workload, options_.identity, agenda_->now()));
     taken.takes_over = true;
     outbox_->Act("workload/" + uid, std::move(taken));
   }
@@ -249,33 +243,41 @@ bool Workloads::Attend() {
   orphans_.clear();
   for (auto it = homeless_.begin(); it != homeless_.end();) {
     const kube::Workload& workload = workloads_.at(*it);
-    const bool done = GangOf(workload) != nullptr || !IsOurs(workload) ||
-                      (!workload.reserved && !quota::HasFinalizer(workload));
+    elsewhere_.erase(*it);
+    const bool kept = workload.reserved || quota::HasFinalizer(workload);
+    bool done = GangOf(workload) != nullptr || !kept;
+    std::optional<std::string_view> end = "";
+    if (!done && !IsOurs(workload)) {
+      end = ends_.EndOf(
+          workload, gangs_.jobs().Find(workload.meta.Controller()->uid),
+          [this](const auto& pod) { return gangs_.snapshot().FindPod(pod) != nullptr; });
+      if (!end && workload.reserved) elsewhere_.insert(*it);
+      done = !end;
+    }
     it = done ? homeless_.erase(it) : std::next(it);
     if (done) continue;
     const auto pods = gangs_.PodsOf({workload.meta.name_space, workload.meta.Controller()->uid});
     const auto stands = [](const kube::Pod* pod) { return pod->IsBound() && !pod->IsTerminal(); };
-    const bool going = !workload.reserved || std::ranges::none_of(pods, stands);
+    const bool going = !workload.reserved || !end->empty() || std::ranges::none_of(pods, stands);
     // Until it says so itself, others aren't given what it had.
-    if (workload.reserved && (!going || quota::HasFinalizer(workload))) {
-      orphans_[workload.meta.uid] = going;
-    }
-    if (going) LetGo(workload);
+    if (workload.reserved) orphans_.push_back({&workload, going});
+    if (going) LetGo(workload, *end);
   }
+  for (const std::string& uid : elsewhere_) orphans_.push_back({&workloads_.at(uid), false});
   return taken_over_ && !deposed_;
 }
 
 void Workloads::LetGo(const Gang& gang, bool asks) {
   const kube::Workload* workload = Of(gang);
-  if (workload == nullptr || !IsOurs(*workload) || !quota::HasFinalizer(*workload)) return;
+  if (workload == nullptr || !quota::HasFinalizer(*workload)) return;
   if (!asks || workload->meta.deletion_time) LetGo(*workload);
 }
 
-void Workloads::LetGo(const kube::Workload& workload) {
+void Workloads::LetGo(const kube::Workload& workload, std::string_view how) {
   PatchWorkload end = Patch(workload);
   end.finalizers = workload.meta.finalizers;
   std::erase(*end.finalizers, kube::kInUseFinalizer);
-  if (workload.reserved && !workload.meta.deletion_time) return Release(Gang(), workload);
+  if (workload.reserved && !workload.meta.deletion_time) return Release(Gang(), workload, how);
   outbox_->Act("workload/" + workload.meta.uid, std::move(end));
 }
 
@@ -314,18 +316,9 @@ const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReferen
     errors_.Forget(gang.id);  // whatever became of the answers
     return known;
   }
-  WriteWorkload write = {.workload = {gang.key.name_space, kube::WorkloadName(owner), "", ""},
-                         .owner = owner,
-                         .leader = options_.identity,
-                         .queue = asked.queue,
-                         .priority_class = gang.priority_class_name,
-                         .priority = asked.priority,
-                         .max_seconds = asked.max_seconds,
-                         .pod_sets = asked.pod_sets,
-                         .pod_templates = {}};
-  for (size_t i = 0; named && i < maker->pod_sets.size(); ++i) {
-    write.pod_templates.push_back(maker->pod_sets[i].pod_template);
-  }
+  WriteWorkload write = quota::WorkloadFor(owner, asked, named ? maker : nullptr);
+  write.leader = options_.identity;
+  write.priority_class = gang.priority_class_name;
   if (asked.pod_sets.size() > quota::kMaxPodSets) {
     errors_[gang.id] = fmt::format("it has {} pod sets, a Workload at most {}",
                                    asked.pod_sets.size(), quota::kMaxPodSets);
@@ -344,7 +337,7 @@ const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReferen
 bool Workloads::TakeOver(const Gang& gang) {
   const kube::Workload* workload = Of(gang);
   if (workload == nullptr || !IsOurs(*workload)) return true;
-  if (LeaderOf(*workload) == options_.identity) return true;
+  if (quota::KeeperOf(*workload) == options_.identity) return true;
   Act(gang, *workload,
       ApplyWorkloadStatus{RefOf(workload->meta), quota::ReservedIn(*workload),
                           quota::Taken(*workload, options_.identity, agenda_->now()), true});
@@ -354,27 +347,28 @@ bool Workloads::TakeOver(const Gang& gang) {
 void Workloads::Wait(const Gang& gang, const kube::Workload& workload, const quota::Wait& wait) {
   if (!workload.active && (workload.evicted || !IsOurs(workload))) return;
   outbox_->Act(gang.id, "workload/" + workload.meta.uid,
-               StatusOf(workload, quota::Waiting(workload, wait, agenda_->now())));
+               quota::StatusOf(workload, quota::Waiting(workload, wait, agenda_->now())));
 }
 
 void Workloads::Reserve(const Gang& gang, const kube::Workload& workload,
                         const quota::Admission& admission) {
   if (deposed_ || MustBeTaken(workload)) return;
   Act(gang, workload,
-      StatusOf(workload, quota::Admitted(workload, admission, agenda_->now()),
-               quota::InOrderOf(workload, admission)));
+      quota::StatusOf(workload, quota::Admitted(workload, admission, agenda_->now()),
+                      quota::InOrderOf(workload, admission)));
 }
 
 void Workloads::Deactivate(const Gang& gang, const kube::Workload& workload) {
   if (quota::IsToBeDeactivated(workload)) return Act(gang, workload, Patch(workload, false));
   Act(gang, workload,
-      StatusOf(workload, quota::OverTime(workload, agenda_->now()), quota::ReservedIn(workload)));
+      quota::StatusOf(workload, quota::OverTime(workload, agenda_->now()),
+                      quota::ReservedIn(workload)));
 }
 
 void Workloads::Evict(const Gang& gang, const kube::Workload& workload, const Eviction& eviction) {
   Act(gang, workload,
-      StatusOf(workload, quota::Evicted(workload, eviction, agenda_->now()),
-               quota::ReservedIn(workload)));
+      quota::StatusOf(workload, quota::Evicted(workload, eviction, agenda_->now()),
+                      quota::ReservedIn(workload)));
 }
 
 void Workloads::Reclaim(const Gang& gang, const kube::Workload& workload,
@@ -385,7 +379,8 @@ void Workloads::Reclaim(const Gang& gang, const kube::Workload& workload,
 
 void Workloads::Release(const Gang& gang, const kube::Workload& workload,
                         std::string_view finished) {
-  Act(gang, workload, StatusOf(workload, quota::Released(workload, finished, agenda_->now())));
+  Act(gang, workload,
+      quota::StatusOf(workload, quota::Released(workload, finished, agenda_->now())));
 }
 
 }  // namespace muster::coscheduling

@@ -16,6 +16,7 @@
 #include "coscheduling/gangs/gangs.h"
 #include "coscheduling/outbox.h"
 #include "kube/objects/quota.h"
+#include "quota/workload_end.h"
 #include "quota/workload_status.h"
 
 namespace muster::coscheduling {
@@ -32,7 +33,11 @@ class Workloads {
   void Upsert(kube::Workload workload);
   void Remove(const std::string& uid);
   void ForgetGang(GangId gang, const GangKey& key);
-  void RemovePod(const kube::NamespacedUid& pod) { LoseOwner(KeyOf(pod)); }
+  // A pod that is no gang's has ended, and is gone.
+  void NoteEnd(const kube::Pod& pod);
+  void ForgetEnd(const std::string& pod_uid) { ends_.Forget(pod_uid); }
+  // A job or a pod has changed, or is gone.
+  void LoseOwner(const kube::NamespacedUid& owner) { LoseKey(KeyOf(owner)); }
   // Whatever another process did meanwhile is seen.
   void BeginTerm() { taken_over_ = deposed_ = false; }
 
@@ -84,9 +89,8 @@ class Workloads {
   // One of this owner's has quota.
   bool HasQuota(const kube::NamespacedUid& owner) const;
   bool AnyOfJob(const kube::NamespacedUid& job) const { return of_owner_.contains(KeyOf(job)); }
-  const kube::Workload& At(const std::string& uid) const { return workloads_.at(uid); }
-  // By UID those of gangs that are gone, and still count; true: none of its pods stands any more.
-  const std::map<std::string, bool>& Orphans() const { return orphans_; }
+  // Those of jobs that are gone, whose pods stand, and of what others place; until the next Attend.
+  const std::vector<quota::Orphan>& Orphans() const { return orphans_; }
   static PatchWorkload Patch(const kube::Workload& workload, std::optional<bool> active = {},
                              std::map<std::string, std::optional<std::string>> annotations = {});
   // Those that carry annotations of a restart (job_restart.h).
@@ -100,9 +104,9 @@ class Workloads {
   static std::string KeyOf(const std::string& name_space, const kube::OwnerReference& owner);
   static std::string KeyOf(const kube::Workload& workload);
   const kube::Workload* FirstOf(const std::string& key, auto wanted) const;
-  void LoseOwner(const std::string& key);
+  void LoseKey(const std::string& key);
   const Gang* GangOf(const kube::Workload& workload) const;
-  void LetGo(const kube::Workload& workload);
+  void LetGo(const kube::Workload& workload, std::string_view how = "");
   void Act(const Gang& gang, const kube::Workload& workload, Action action);
   bool MustBeTaken(const kube::Workload& workload) const;
 
@@ -116,7 +120,10 @@ class Workloads {
   std::set<std::string> marked_;    // UIDs
   std::set<std::string> untaken_;   // UIDs of those that another process might reserve
   std::set<std::string> homeless_;  // UIDs of those whose gang may be gone
-  std::map<std::string, bool> orphans_;
+  // UIDs of those that have quota, which Kueue gave, and no gang here: others place their pods.
+  std::set<std::string> elsewhere_;
+  quota::WorkloadEnds ends_;
+  std::vector<quota::Orphan> orphans_;
   PerGang<std::string> errors_;
   std::map<std::string, std::set<GangId>> users_;  // by UID: of those that are a job's
   PerGang<std::string> used_;                      // the same the other way round

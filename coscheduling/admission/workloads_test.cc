@@ -25,7 +25,7 @@ class WorkloadsTest : public testing::Test {
     workload.meta.finalizers = {"others", std::string(kube::kInUseFinalizer)};
     workload.meta.owners = {
         {"scheduling.x-k8s.io/v1alpha1", "PodGroup", name, "group-" + name, true}};
-    workload.meta.annotations[kLeaderAnnotation] = leader;
+    workload.meta.annotations[quota::kLeaderAnnotation] = leader;
     workload.pod_sets = {{"main", 1, std::make_shared<const kube::PodSpec>()}};
     return workload;
   }
@@ -141,6 +141,79 @@ TEST_F(WorkloadsTest, OneThatSomebodyElseMadeIsHis) {
   owners_.workloads.Upsert(kueues);
   EXPECT_TRUE(owners_.workloads.Attend());
   EXPECT_THAT(Patched(), IsEmpty());
+}
+
+// Of a Job whose pods another scheduler places.
+class OthersWorkloadTest : public WorkloadsTest {
+ protected:
+  void See(bool finished) {
+    kube::Job job;
+    job.meta.name = "job";
+    job.meta.name_space = "default";
+    job.meta.uid = "job-uid";
+    job.meta.resource_version = std::to_string(++version_);
+    job.finished = finished;
+    owners_.workloads.LoseOwner({"default", "job-uid"});
+    owners_.gangs.ObserveJob(kube::ToAnyJob(job));
+  }
+  kube::Workload OfJob() {
+    kube::Workload kueues = Of("job", "");
+    kueues.meta.annotations = {};
+    kueues.meta.owners = {{"batch/v1", "Job", "job", "job-uid", true}};
+    return kueues;
+  }
+};
+
+TEST_F(OthersWorkloadTest, IsCountedUntilItsJobHasEndedAndIsFinishedThen) {
+  See(/*finished=*/false);
+  owners_.workloads.Upsert(Reserved(OfJob()));
+  EXPECT_TRUE(owners_.workloads.Attend());
+  ASSERT_EQ(owners_.workloads.Orphans().size(), 1u);
+  See(/*finished=*/false);
+  owners_.workloads.Attend();
+  EXPECT_EQ(owners_.workloads.Orphans().size(), 1u);
+  EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
+
+  See(/*finished=*/true);
+  owners_.workloads.Attend();
+  EXPECT_THAT(owners_.workloads.Orphans(), IsEmpty());
+  const auto released = Asked<ApplyWorkloadStatus>();
+  ASSERT_EQ(released.size(), 1u);
+  EXPECT_EQ(released[0].conditions.at("Finished").reason, "Succeeded");
+  kube::Workload finished = OfJob();
+  finished.finished = true;
+  owners_.workloads.Upsert(finished);
+  owners_.workloads.Attend();
+  const std::vector<PatchWorkload> ended = Patched();
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_THAT(*ended[0].finalizers, ElementsAre("others"));
+}
+
+TEST_F(OthersWorkloadTest, IsLeftAloneWhileItWaits) {
+  See(/*finished=*/false);
+  owners_.workloads.Upsert(OfJob());
+  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_THAT(owners_.workloads.Orphans(), IsEmpty());
+  EXPECT_THAT(Patched(), IsEmpty());
+}
+
+TEST_F(OthersWorkloadTest, IsFinishedWithTheLastPodOfItsGroup) {
+  kube::Workload group = Reserved(OfJob());
+  group.meta.owners = {{"scheduling.x-k8s.io/v1alpha1", "PodGroup", "train", "", true}};
+  group.members = {"a", "b"};
+  owners_.workloads.Upsert(group);
+  for (const char* uid : {"a", "b"}) {
+    owners_.workloads.Attend();
+    EXPECT_EQ(owners_.workloads.Orphans().size(), 1u);
+    kube::Pod pod = cluster::test::MakePod(uid);
+    pod.meta.uid = uid;
+    pod.meta.labels[kube::kKueueGroupLabel] = "train";
+    pod.phase = kube::PodPhase::kSucceeded;
+    owners_.workloads.NoteEnd(pod);
+  }
+  owners_.workloads.Attend();
+  EXPECT_THAT(owners_.workloads.Orphans(), IsEmpty());
+  EXPECT_EQ(Asked<ApplyWorkloadStatus>().size(), 1u);
 }
 
 TEST_F(WorkloadsTest, OneInAnotherNamespaceIsOfNoGangHere) {
@@ -305,7 +378,7 @@ TEST(WorkloadOfAStoppedQueueTest, SaysWhyItWaits) {
   workload.meta.resource_version = "2";
   workload.meta.finalizers = {std::string(kube::kInUseFinalizer)};
   workload.meta.owners = {write->owner};
-  workload.meta.annotations[kLeaderAnnotation] = write->leader;
+  workload.meta.annotations[quota::kLeaderAnnotation] = write->leader;
   workload.queue = write->queue;
   for (const quota::PodSet& set : write->pod_sets) {
     workload.pod_sets.push_back({set.name, set.count, set.spec});

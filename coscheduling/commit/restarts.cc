@@ -28,13 +28,6 @@ bool IsLeft(const kube::AnyJob& job, const kube::Pod& pod) {
   return itself || !pod.IsTerminal() || pod.IsDeleting();
 }
 
-SuspendJob Write(const kube::AnyJob& job, std::optional<bool> suspend,
-                 std::map<std::string, std::optional<std::string>> annotations) {
-  return {std::string(job.api_version), std::string(job.kind),
-          ObjectRef{job.name_space, job.name, job.uid, job.resource_version}, suspend,
-          std::move(annotations)};
-}
-
 }  // namespace
 
 // --- the job ---
@@ -131,7 +124,7 @@ bool Restarts::Begin(const Gang& gang, const Restarter& restarter, const std::st
     what = "to give back Workload " + workload->meta.FullName();
     fix = kWorkloadRights;
   } else {
-    patch = Write(job, true, std::move(annotations));
+    patch = quota::SuspendTo(job, true, std::move(annotations));
     what = "to suspend " + job.Title();
     fix = "let muster patch this kind of job (deploy/base/rbac-muster.yaml)";
   }
@@ -187,7 +180,7 @@ void Restarts::KeepGoing() {
           kByHand, agenda_->now() + kLeftAlone};
     }
     outbox_->Act("restart/" + uid,
-                 Write(job, suspend, {{std::string(kube::kRestartAnnotation), {}}}));
+                 quota::SuspendTo(job, suspend, {{std::string(kube::kRestartAnnotation), {}}}));
   }
 }
 

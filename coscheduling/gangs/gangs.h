@@ -86,6 +86,7 @@ class Gangs {
   const Gang* Find(GangId id) const;
   const Gang* Find(const GangKey& key) const;
   const Gang* OfPod(const std::string& uid) const;
+  const cluster::Snapshot& snapshot() const { return snapshot_; }
   // That is made from the spec of this job, the maker of its pods; null if none is.
   const Gang* OfSpec(const std::string& job) const;
   const std::map<GangKey, Gang>& all() const { return gangs_; }

@@ -47,9 +47,9 @@ void Fill(const quota::QueueStatus& status, v1::Queue* out) {
 
 void QueueReport::Write(bool changed) {
   stale_ |= changed;
-  if (options_.quota != QuotaMode::kInternal || !stale_) return;
-  stale_ = false;
   const quota::QuotaScheduler& quotas = quota_.scheduler();
+  if (options_.quota != QuotaMode::kInternal || !stale_ || quotas.IsClosed()) return;
+  stale_ = false;
   std::vector<quota::QueueStatus> queues = quotas.ClusterQueues(0);
   for (quota::QueueStatus& queue : quotas.LocalQueues(0)) queues.push_back(std::move(queue));
   const std::vector<quota::QueueStatus> cohorts = quotas.Cohorts();

@@ -34,7 +34,7 @@ Reason RecordReason(const std::string& error, std::string_view pending) {
 }
 
 static_assert(static_cast<int>(quota::WaitCode::kQueueNotFound) == v1::QUEUE_NOT_FOUND &&
-              static_cast<int>(quota::WaitCode::kBehindOthers) == v1::BEHIND_OTHERS);
+              static_cast<int>(quota::WaitCode::kAnotherKueue) == v1::ANOTHER_KUEUE);
 v1::ReasonCode CodeOf(quota::WaitCode code) {
   if (code == quota::WaitCode::kNone) return v1::QUOTA_IN_USE;
   return static_cast<v1::ReasonCode>(code);

@@ -133,6 +133,7 @@ AnyJob ToAnyJob(const Job& job) {
   AnyJob any = Begin(kJobKind, job.meta, job.error);
   any.suspended = job.spec.suspend;
   any.finished = job.finished;
+  any.failed = job.failed;
   const int64_t count = AtOnce(job.spec);
   any.parts.push_back({{}, job.meta.name, count, count, {{"", job.spec.scheduler_name}}});
   any.has_start_time = job.has_start_time;
@@ -161,6 +162,7 @@ AnyJob ToAnyJob(const JobSet& set) {
   AnyJob any = Begin(kJobSetKind, set.meta, set.error);
   any.suspended = set.suspend;
   any.finished = set.finished;
+  any.failed = set.failed;
   // Those that wait for the same start at the same moment.
   std::vector<std::set<std::string>> waits_for;
   for (const ReplicatedJob& job : set.replicated_jobs) {
@@ -191,6 +193,7 @@ AnyJob ToAnyJob(const PyTorchJob& job) {
   AnyJob any = Begin(kPyTorchJobKind, job.meta, job.error);
   any.suspended = job.suspend;
   any.finished = job.finished;
+  any.failed = job.failed;
   any.schedule_timeout_seconds = job.schedule_timeout_seconds;
   any.priority_class = job.priority_class;
   AnyJob::Part part;
@@ -211,6 +214,7 @@ AnyJob ToAnyJob(const TrainJob& job) {
   AnyJob any = Begin(kTrainJobKind, job.meta, job.error);
   any.suspended = job.suspend;
   any.finished = job.finished;
+  any.failed = job.failed;
   return any;
 }
 
@@ -218,6 +222,7 @@ AnyJob ToAnyJob(const MPIJob& job) {
   AnyJob any = Begin(kMPIJobKind, job.meta, job.error);
   any.suspended = job.suspend;
   any.finished = job.finished;
+  any.failed = job.failed;
   any.schedule_timeout_seconds = job.schedule_timeout_seconds;
   any.priority_class = job.priority_class;
   any.replicated_job = kWorker;
@@ -269,6 +274,7 @@ AnyJob ToAnyJob(const RayJob& job) {
   AnyJob any = Begin(kRayJobKind, job.meta, job.error);
   any.suspended = job.suspend;
   any.finished = job.finished;
+  any.failed = job.failed;
   if (!job.shuts_down) {
     any.no_suspend = "can't be suspended unless its spec.shutdownAfterJobFinishes is true";
   }

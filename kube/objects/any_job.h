@@ -109,6 +109,7 @@ struct AnyJob {
   bool has_start_time = false;
   bool going = false;      // it is being deleted
   bool finished = false;   // job.h
+  bool failed = false;     // likewise
   std::string fault;       // the first field that can't be used, by name and value
   std::string one_by_one;  // why its pods never exist at the same time, with the field
   bool operator==(const AnyJob&) const = default;

@@ -109,15 +109,16 @@ RayGroup ReadRayGroup(const JsonValue& value, JsonReader& reader) {
 // batch/v1 Complete, Failed, and what is set before them, SuccessCriteriaMet, FailureTarget; of a
 // JobSet Completed, Failed; of a PyTorchJob and an MPIJob Succeeded, Failed; of a TrainJob
 // Complete, Failed.
-bool IsFinished(const JsonValue& root) {
-  static constexpr std::string_view kEnds[] = {"Complete", "Completed",          "Succeeded",
-                                               "Failed",   "SuccessCriteriaMet", "FailureTarget"};
-  bool finished = false;
+template <typename T>
+void ReadEnd(const JsonValue& root, T* job) {
+  static constexpr std::string_view kSuccesses[] = {"Complete", "Completed", "Succeeded",
+                                                    "SuccessCriteriaMet"};
   root.Get("status").Get("conditions").ForEach([&](const JsonValue& condition) {
-    finished |= condition.Get("status").View() == "True" &&
-                std::ranges::find(kEnds, condition.Get("type").View()) != std::end(kEnds);
+    if (condition.Get("status").View() != "True") return;
+    const std::string_view type = condition.Get("type").View();
+    job->failed |= type == "Failed" || type == "FailureTarget";
+    job->finished |= job->failed || std::ranges::count(kSuccesses, type) > 0;
   });
-  return finished;
 }
 
 // An object whose owner, name and UID can be read is kept, whatever else is wrong with it.
@@ -161,7 +162,7 @@ absl::StatusOr<Job> Decode<Job>(std::string_view json) {
                        CountIndexes(status.Get("failedIndexes").String())
                  : status.Get("succeeded").Int();
   job.has_start_time = root.Get("status").Get("startTime").present();
-  job.finished = IsFinished(root);
+  ReadEnd(root, &job);
   return Finish(reader, std::move(job));
 }
 
@@ -195,7 +196,7 @@ absl::StatusOr<JobSet> Decode<JobSet>(std::string_view json) {
   });
   set.in_order = spec.Get("startupPolicy").Get("startupPolicyOrder").View() == "InOrder";
   set.suspend = spec.Get("suspend").Bool();
-  set.finished = IsFinished(root);
+  ReadEnd(root, &set);
   return Finish(reader, std::move(set));
 }
 
@@ -209,7 +210,7 @@ absl::StatusOr<PyTorchJob> Decode<PyTorchJob>(std::string_view json) {
   job.replica_types = ReadReplicaTypes(spec.Get("pytorchReplicaSpecs"), reader);
   const JsonValue run_policy = spec.Get("runPolicy");
   job.suspend = run_policy.Get("suspend").Bool();
-  job.finished = IsFinished(root);
+  ReadEnd(root, &job);
   const JsonValue scheduling = run_policy.Get("schedulingPolicy");
   job.min_available = ReadCount(scheduling.Get("minAvailable"), reader);
   job.schedule_timeout_seconds = ReadCount(scheduling.Get("scheduleTimeoutSeconds"), reader);
@@ -229,7 +230,7 @@ absl::StatusOr<TrainJob> Decode<TrainJob>(std::string_view json) {
   TrainJob job;
   job.meta = ReadJobMeta(root.Get("metadata"));
   job.suspend = root.Get("spec").Get("suspend").Bool();
-  job.finished = IsFinished(root);
+  ReadEnd(root, &job);
   return Finish(reader, std::move(job));
 }
 
@@ -248,7 +249,7 @@ absl::StatusOr<MPIJob> Decode<MPIJob>(std::string_view json) {
   job.min_available = ReadCount(scheduling.Get("minAvailable"), reader);
   job.schedule_timeout_seconds = ReadCount(scheduling.Get("scheduleTimeoutSeconds"), reader);
   job.priority_class = scheduling.Get("priorityClass").String();
-  job.finished = IsFinished(root);
+  ReadEnd(root, &job);
   return Finish(reader, std::move(job));
 }
 
@@ -278,7 +279,8 @@ absl::StatusOr<RayJob> Decode<RayJob>(std::string_view json) {
   job.suspend = spec.Get("suspend").Bool();
   job.shuts_down = spec.Get("shutdownAfterJobFinishes").Bool();
   const std::string_view status = root.Get("status").Get("jobDeploymentStatus").View();
-  job.finished = status == "Complete" || status == "Failed";
+  job.failed = status == "Failed";
+  job.finished = job.failed || status == "Complete";
   return Finish(reader, std::move(job));
 }
 

@@ -45,7 +45,14 @@ absl::StatusOr<Workload> Decode<Workload>(std::string_view json) {
   const JsonValue root = reader.root();
   Workload workload;
   workload.meta = ReadMeta(root.Get("metadata"));
-  workload.has_annotations = root.Get("metadata").Get("annotations").present();
+  const JsonValue annotations = root.Get("metadata").Get("annotations");
+  workload.has_annotations = annotations.present();
+  if (annotations.Get("kueue.x-k8s.io/is-group-workload").View() == "true" &&
+      workload.meta.Controller() == nullptr) {
+    for (const OwnerReference& owner : workload.meta.owners) workload.members.push_back(owner.uid);
+    workload.meta.owners.push_back(
+        {"scheduling.x-k8s.io/v1alpha1", "PodGroup", workload.meta.name, "", true});
+  }
   const JsonValue spec = root.Get("spec");
   const JsonValue active = spec.Get("active");
   workload.active = !active.present() || active.Bool();

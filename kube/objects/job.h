@@ -8,7 +8,7 @@
 // annotations only those of Kueue, JobSet and Muster. `error` names the first field that makes an
 // object unusable, with its value; empty normally. Counts are never negative. `finished`: its
 // conditions say that it has ended, or is about to, for good; no pod is made in place of one that
-// failed.
+// failed. `failed`: and that it did.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +44,7 @@ struct Job {
   int64_t over = 0;
   bool has_start_time = false;  // status.startTime
   bool finished = false;
+  bool failed = false;
   std::string error;
 };
 
@@ -71,6 +72,7 @@ struct JobSet {
   bool in_order = false;  // startupPolicy.startupPolicyOrder InOrder
   bool suspend = false;
   bool finished = false;
+  bool failed = false;
   std::string error;
 };
 
@@ -95,6 +97,7 @@ struct PyTorchJob {
   // stands in for it (pytorch_defaults.go).
   std::optional<int64_t> elastic_min_replicas;
   bool finished = false;
+  bool failed = false;
   std::string error;
 };
 
@@ -103,6 +106,7 @@ struct TrainJob {
   ObjectMeta meta;
   bool suspend = false;
   bool finished = false;
+  bool failed = false;
   std::string error;
 };
 
@@ -117,6 +121,7 @@ struct MPIJob {
   std::optional<int64_t> schedule_timeout_seconds;
   std::string priority_class;
   bool finished = false;
+  bool failed = false;
   std::string error;
 };
 
@@ -145,6 +150,7 @@ struct RayJob {
   // validation.go).
   bool shuts_down = false;
   bool finished = false;  // status.jobDeploymentStatus Complete or Failed
+  bool failed = false;
   std::string error;
 };
 

@@ -133,7 +133,8 @@ struct PriorityClass {
   bool global_default = false;
 };
 
-// What a job, a PodGroup or a pod waits for, and what it was given. Its controller is that object.
+// What a job, a PodGroup or a pod waits for, and what it was given. Its controller is that object;
+// of a group of plain pods, which Kueue has own it together, a PodGroup of its name, without a UID.
 struct Workload {
   struct PodSet {
     std::string name;
@@ -155,9 +156,10 @@ struct Workload {
     ResourceList usage = {};                          // of all its pods
   };
   ObjectMeta meta;
-  bool has_annotations = false;  // meta may lack some
-  bool active = true;            // false: Kueue evicts it and doesn't queue it again
-  std::string queue;             // LocalQueue of its namespace
+  std::vector<std::string> members;  // of such a group: UIDs of its pods
+  bool has_annotations = false;      // meta may lack some
+  bool active = true;                // false: Kueue evicts it and doesn't queue it again
+  std::string queue;                 // LocalQueue of its namespace
   int64_t priority = 0;
   std::optional<int64_t> max_seconds;   // spec.maximumExecutionTimeSeconds
   std::optional<int64_t> past_seconds;  // status.accumulatedPastExecutionTimeSeconds

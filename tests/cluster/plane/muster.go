@@ -2,10 +2,12 @@ package plane
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"sync"
 	"syscall"
 	"time"
@@ -240,6 +242,19 @@ func (m *Muster) Get(path string) (map[string]any, error) {
 		return nil, fmt.Errorf("GET %s: %w: %s", path, err, body)
 	}
 	return object, nil
+}
+
+// Command runs one of Muster's commands as the cluster's administrator and returns what it printed
+// and its exit code.
+func (m *Muster) Command(arguments ...string) (output string, code int, err error) {
+	command := exec.Command(m.binary, arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+m.plane.Kubeconfig)
+	content, err := command.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return string(content), exit.ExitCode(), nil
+	}
+	return string(content), 0, err
 }
 
 func (m *Muster) current() *process.Process {

@@ -207,20 +207,40 @@ func (r *Peer) Stop() error {
 			return err
 		}))
 	}
+	failed = append(failed, r.Halt(), r.uninstall())
+	return errors.Join(failed...)
+}
+
+// Halt ends its program, as its Deployment does with 0 replicas; all that it brought stays.
+func (r *Peer) Halt() error {
+	p := r.plane
 	r.cancel()
-	if r.process != nil {
-		p.mutex.Lock()
-		p.processes = slices.DeleteFunc(p.processes, func(one *process.Process) bool { return one == r.process })
-		p.mutex.Unlock()
-		if !r.process.Stop(20 * time.Second) {
-			failed = append(failed, fmt.Errorf("%s didn't end within 20 s of SIGTERM, log %s", r.product.name, r.LogPath))
-		}
-	}
-	failed = append(failed, r.uninstall())
 	if r.clusterIP != "" {
 		p.gate.route(r.clusterIP, "")
 	}
-	return errors.Join(failed...)
+	if r.process == nil {
+		return nil
+	}
+	ending := r.process
+	r.process = nil
+	p.mutex.Lock()
+	p.processes = slices.DeleteFunc(p.processes, func(one *process.Process) bool { return one == ending })
+	p.mutex.Unlock()
+	if !ending.Stop(20 * time.Second) {
+		return fmt.Errorf("%s didn't end within 20 s of SIGTERM, log %s", r.product.name, r.LogPath)
+	}
+	return nil
+}
+
+// Resume applies its manifests once more and starts its program again.
+func (r *Peer) Resume() error {
+	p := r.plane
+	if _, err := p.Kubectl("apply", "--server-side", "--force-conflicts", "--filename="+p.path("peer-"+r.product.name+".yaml")); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(p.context)
+	r.cancel = cancel
+	return r.start(ctx)
 }
 
 // portNumber is the port of one of freePorts' addresses.

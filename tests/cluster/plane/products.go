@@ -17,7 +17,12 @@ type Kueue struct {
 	// It calls as KueueUser, a ServiceAccount as Muster is, as often as Muster may, and
 	// does as much at once as its manifests say.
 	Measured bool
+	// It holds its Lease, as its own manifests have it.
+	LeaderElection bool
 }
+
+// KueueLease is what Kueue's managers elect their leader by.
+const KueueLease = "c1f6bfd2.kueue.x-k8s.io"
 
 // StartKueue starts Kueue's manager.
 func (p *Plane) StartKueue(settings Kueue) (*Peer, error) {
@@ -36,7 +41,7 @@ func (p *Plane) StartKueue(settings Kueue) (*Peer, error) {
 				"health":           map[string]any{"healthProbeBindAddress": health},
 				"metrics":          map[string]any{"bindAddress": "0"},
 				"webhook":          map[string]any{"host": "127.0.0.1", "port": portNumber(webhook)},
-				"leaderElection":   map[string]any{"leaderElect": false},
+				"leaderElection":   settings.leaderElection(),
 				"clientConnection": map[string]any{"qps": 50, "burst": 100},
 				"integrations":     map[string]any{"frameworks": settings.Frameworks},
 				// It would listen on a fixed port.
@@ -58,6 +63,13 @@ func (p *Plane) StartKueue(settings Kueue) (*Peer, error) {
 			return p.configured("kueue", config)
 		},
 	})
+}
+
+func (k Kueue) leaderElection() map[string]any {
+	if !k.LeaderElection {
+		return map[string]any{"leaderElect": false}
+	}
+	return map[string]any{"leaderElect": true, "resourceName": KueueLease, "resourceNamespace": "kueue-system"}
 }
 
 // StartMinimalKueue starts Kueue's scheduler and the controllers of its own
