@@ -163,7 +163,7 @@ void Ledger::Resolve(UnadmittedPods& unadmitted) const {
   unadmitted.pairs.clear();
   for (const auto& [what, sum] : unadmitted.sums) {
     const int pair = names_.FindPair(what.first, what.second);
-    if (pair >= 0) unadmitted.pairs.push_back({pair, Saturate(sum)});
+    if (pair >= 0 && sum > 0) unadmitted.pairs.push_back({pair, Saturate(sum)});
   }
 }
 

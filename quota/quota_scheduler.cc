@@ -171,6 +171,7 @@ std::vector<std::string> QuotaScheduler::SetOrphans(const std::vector<Orphan>& o
     state_->orphans[id] = orphan.going;
     if (before.erase(id) == 0) SetAdmitted(AsAsked(*orphan.workload), CountedIn(*orphan.workload));
     Reservation* reservation = state_->ledger.Find(id);
+    state_->SetPaid(*reservation, !orphan.going);
     if (!orphan.going || reservation->marked == Reservation::Part::kAll) continue;
     reservation->marked = Reservation::Part::kAll;
     const int root = state_->RootOf(reservation);
@@ -178,8 +179,27 @@ std::vector<std::string> QuotaScheduler::SetOrphans(const std::vector<Orphan>& o
     state_->Wake(root);
   }
   std::vector<std::string> gone;
-  for (const auto& [id, going] : before) gone.push_back(id);
+  for (const auto& [id, going] : before) {
+    gone.push_back(id);
+    const Reservation* reservation = state_->ledger.Find(id);
+    if (reservation != nullptr) state_->SetPaid(*reservation, false);
+  }
   return gone;
+}
+
+void QuotaScheduler::State::SetPaid(const Reservation& orphan, bool paid) {
+  FlavorAmounts amounts;
+  for (const PodSetAssignment& set : orphan.admission->pod_sets) {
+    for (const auto& [resource, amount] : set.usage.entries()) {
+      const auto flavor = set.flavors.find(resource);
+      if (paid && flavor != set.flavors.end()) amounts[{flavor->second, resource}] -= amount;
+    }
+  }
+  // Names of gangs have no colon.
+  const std::string& name_space = orphan.workload.name_space;
+  if (ledger.SetUnadmitted(name_space, "workload:" + orphan.workload.id, std::move(amounts))) {
+    room.Resettle(name_space);
+  }
 }
 
 void QuotaScheduler::SetUnadmitted(const std::string& name_space, const std::string& who,

@@ -40,6 +40,8 @@ struct QuotaScheduler::State {
   int RootOf(const Reservation* reservation) const;
   void Wake(int root);  // unless it is kNoNode
   void GiveBack(std::string_view id);
+  // Of an orphan: what its pods use is paid for, so not unadmitted as well.
+  void SetPaid(const Reservation& orphan, bool paid);
 
   const QuotaOptions options;
   Ledger ledger;
