@@ -267,6 +267,12 @@ void Snapshot::RemoveStorageClass(std::string_view name) {
 
 Journal Snapshot::TakeJournal() { return state_->journal.Take(); }
 
+const NodeLog& Snapshot::log() const { return state_->log; }
+
+const NodeInfo* Snapshot::NodeIn(int slot) const { return state_->in_slot[slot]; }
+
+int Snapshot::slot_count() const { return static_cast<int>(state_->in_slot.size()); }
+
 const std::vector<const NodeInfo*>& Snapshot::node_list() const {
   if (state_->list.empty()) {
     state_->list.reserve(nodes_.size());

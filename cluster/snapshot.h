@@ -21,6 +21,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "cluster/journal.h"
+#include "cluster/node_log.h"
 #include "cluster/node_stage.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
@@ -55,6 +56,8 @@ struct NodeInfo {
   std::shared_ptr<const kube::NodeClaim> claim;  // null for a node that Karpenter didn't make
   bool is_virtual = false;
   int family = -1;  // of `node` (node_families.h)
+  // A small number that no other node has while this one is there.
+  int slot = -1;
   // What the label kubernetes.io/hostname of `node` says.
   enum class Hostname : uint8_t { kMissing, kName, kOther } hostname = Hostname::kMissing;
   NodeReadiness readiness;
@@ -164,6 +167,12 @@ class Snapshot {
   // Placed pods that carry required anti-affinity; predicates must let them keep others away.
   const absl::flat_hash_map<std::string, std::string>& anti_affinity_pods() const;  // uid -> node
   size_t pod_count() const;
+
+  // For those who follow the nodes change by change, own assumptions included (node_log.h).
+  const NodeLog& log() const;
+  // By slot; null if no node has it. All slots are below slot_count().
+  const NodeInfo* NodeIn(int slot) const;
+  int slot_count() const;
 
   // What changed since the last call, moved out (journal.h). A call that changes nothing that
   // anybody reads, such as a heartbeat, adds nothing.

@@ -150,6 +150,13 @@ std::pair<NodeInfo*, bool> Snapshot::State::FindOrMake(const std::string& name) 
   if (is_new) {
     by_name.emplace(it->first, &it->second);
     list.clear();
+    if (unused_slots.empty()) {
+      unused_slots.push_back(static_cast<int>(in_slot.size()));
+      in_slot.push_back(nullptr);
+    }
+    it->second.slot = unused_slots.back();
+    unused_slots.pop_back();
+    in_slot[it->second.slot] = &it->second;
   }
   return {&it->second, is_new};
 }
@@ -206,7 +213,7 @@ void Snapshot::State::Replace(const std::string& node, const std::shared_ptr<con
   }
   const bool daemons_changed = DaemonSetOf(*before) != DaemonSetOf(*pod);
   if (before->spec == pod->spec && before->spec_error == pod->spec_error && !daemons_changed) {
-    journal.NodeChanged(node, changes, Source::kObserved);
+    Record(*info, changes, Source::kObserved);
     return;
   }
   anti_affinity_pods.erase(pod->meta.uid);
@@ -226,13 +233,13 @@ void Snapshot::State::SettlePods(NodeInfo& info, bool daemons_changed, NodeChang
   const bool counted = Counts(info);
   changes |= Settle(info, daemons_changed, info.node->allocatable);
   changes |= ChangeOfCounting(counted, Counts(info));
-  journal.NodeChanged(info.name(), changes, source);
+  Record(info, changes, source);
 }
 
 void Snapshot::State::SettlePod(NodeInfo& info, const kube::Pod& pod, bool stands,
                                 NodeChanges changes, Source source) {
   if (const std::optional<NodeChanges> of_room = CountPod(info, pod, stands)) {
-    journal.NodeChanged(info.name(), changes | *of_room, source);
+    Record(info, changes | *of_room, source);
     return;
   }
   SettlePods(info, !DaemonSetOf(pod).empty(), changes, source);
@@ -344,8 +351,8 @@ void Snapshot::State::Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> ob
     info.family = families.Join(*info.node);
     journal.NodeCame(info.name());
     const NodeChanges changes = Settle(info, /*daemons_changed=*/true, {});
-    journal.NodeChanged(info.name(), changes | ChangeOfCounting(false, Counts(info)),
-                        Source::kObserved);
+    Record(info, changes | ChangeOfCounting(false, Counts(info)) | NodeChange::kCame,
+           Source::kObserved);
     return;
   }
   if (!NodeFamilies::Alike(*before.node, *info.node)) {
@@ -361,7 +368,12 @@ void Snapshot::State::Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> ob
     changes |= Settle(info, /*daemons_changed=*/!same_class, before.node->allocatable);
     changes |= ChangeOfCounting(Counts(before), Counts(info));
   }
-  journal.NodeChanged(info.name(), changes, Source::kObserved);
+  Record(info, changes, Source::kObserved);
+}
+
+void Snapshot::State::Record(const NodeInfo& info, NodeChanges changes, Source source) {
+  journal.NodeChanged(info.name(), changes, source);
+  if (changes.HasAny(kMayHelp | kMayHurt)) log.Note(info.slot);
 }
 
 void Snapshot::State::KeepVersion(NodeInfo& info, kube::Node version) {
@@ -431,6 +443,9 @@ void Snapshot::State::RemoveNode(Nodes::iterator node) {
   journal.NodeWent(node->first, node->second.pods.empty() ? NodeChanges() : NodeChange::kPods);
   by_name.erase(node->first);
   list.clear();
+  log.Note(node->second.slot);
+  in_slot[node->second.slot] = nullptr;
+  unused_slots.push_back(node->second.slot);
   if (node->second.is_virtual) --virtual_count;
   nodes.erase(node);
 }

@@ -78,6 +78,9 @@ struct Snapshot::State {
   // The same by hash, as names are looked up with every pod: keys are those of `nodes`.
   absl::flat_hash_map<std::string_view, NodeInfo*> by_name;
   std::vector<const NodeInfo*> list;  // of `nodes`; empty: to be made anew
+  std::vector<NodeInfo*> in_slot;     // null where the slot is unused
+  std::vector<int> unused_slots;
+  NodeLog log;
   size_t virtual_count = 0;
   Pods pods;
   SpecPool specs;
@@ -109,6 +112,8 @@ struct Snapshot::State {
   void SettlePods(NodeInfo& info, bool daemons_changed, NodeChanges changes, Source source);
   void Judge(NodeInfo& info);
   std::string TextOfSlices(const std::string& node) const;
+  // Into journal and log.
+  void Record(const NodeInfo& info, NodeChanges changes, Source source);
   void Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> object,
              std::shared_ptr<const kube::NodeClaim> claim, bool is_new);
   void MoveAssumed(NodeInfo& from, const std::string& to);

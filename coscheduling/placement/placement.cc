@@ -404,7 +404,7 @@ void Placement::LeaveOut(const Gang& gang, const std::string& node) {
 
 Plan Placement::Solve(const PlanRequest& request) {
   ++plans_;
-  return muster::coscheduling::MakePlan(snapshot_, request);
+  return planner_.MakePlan(snapshot_, request);
 }
 
 PlanRequest Placement::RequestFor(const Gang& gang, std::vector<const kube::Pod*> members) const {

@@ -270,6 +270,8 @@ class Placement : Owner {
   const cluster::SuspectNodes& suspects_;
   const CapacityOf capacity_of_;
 
+  Planner planner_;
+
   PerGang<Part> parts_;
   std::set<Order> list_;
   // Those that will be in the list once they have quota and their flavors.

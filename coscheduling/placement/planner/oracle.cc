@@ -7,6 +7,7 @@
 #include "cluster/predicates.h"
 #include "cluster/relations.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::coscheduling::testing {
@@ -15,16 +16,16 @@ using cluster::NodeInfo;
 using kube::Pod;
 
 std::string OracleScore::ToString() const {
-  return fmt::format("complete={} one_zone={} placed={} nodes={} virtual={} devices={}", complete,
-                     one_zone, placed, nodes, virtual_nodes, devices);
+  return fmt::format("complete={} one_zone={} placed={} domains={} virtual={} devices={}", complete,
+                     one_zone, placed, fmt::join(domains, ","), virtual_nodes, devices);
 }
 
 bool OracleBetter(const OracleScore& a, const OracleScore& b) {
   auto key = [](const OracleScore& s) {
-    return std::tuple(s.complete, s.complete && s.one_zone, s.placed, s.one_zone, -s.nodes,
-                      -s.virtual_nodes, -s.devices);
+    return std::tuple(!s.complete, s.complete && !s.one_zone, -s.placed, s.domains, s.virtual_nodes,
+                      s.devices);
   };
-  return key(a) > key(b);
+  return key(a) < key(b);
 }
 
 namespace {
@@ -35,7 +36,24 @@ std::vector<const NodeInfo*> AllNodes(const cluster::Snapshot& snapshot) {
   return nodes;
 }
 
+// The domain of a level that the node is in, by the values of all labels down to there.
+std::string DomainOf(const NodeInfo& info, size_t level) {
+  std::string path;
+  for (size_t at = 0; at < kOracleLevels.size(); ++at) {
+    const std::string* value = info.node->meta.Label(kOracleLevels[at]);
+    path += value == nullptr ? "-/" : *value + "/";
+    if (at >= level && value != nullptr) return fmt::format("{} {}", at, path);
+  }
+  return "node " + info.name();
+}
+
 }  // namespace
+
+const std::vector<std::string> kOracleLevels = {
+    kube::kZoneLabel,
+    "topology.k8s.aws/network-node-layer-1",
+    "topology.k8s.aws/network-node-layer-2",
+};
 
 // Walks all states depth first, with the placements of the current one counted.
 struct Oracle::Explorer {
@@ -157,26 +175,23 @@ Oracle::Oracle(const cluster::Snapshot& snapshot, const PlanRequest& request,
 
 OracleScore Oracle::ScoreOf(const State& state) const {
   OracleScore score;
-  std::set<std::string> zones;
-  auto zone_of = [](const NodeInfo& info) {
-    const std::string* zone = info.node->meta.Label(kube::kZoneLabel);
-    return zone == nullptr ? std::string() : *zone;
-  };
+  std::vector<std::set<std::string>> used(kOracleLevels.size() + 1);
   for (size_t n = 0; n < nodes_.size(); ++n) {
     int members = 0;
     for (size_t k = 0; k < kinds_.size(); ++k) members += state[k * nodes_.size() + n];
     if (members == 0) continue;
     score.placed += members;
-    ++score.nodes;
     score.virtual_nodes += nodes_[n]->is_virtual;
     score.devices += nodes_[n]->Free("nvidia.com/gpu");
-    zones.insert(zone_of(*nodes_[n]));
+    for (size_t level = 0; level < used.size(); ++level) {
+      used[level].insert(DomainOf(*nodes_[n], level));
+    }
   }
-  std::set<std::string> home;
-  for (const std::string& name : request_.sibling_nodes) {
-    if (const NodeInfo* info = snapshot_.FindNode(name)) home.insert(zone_of(*info));
-  }
-  score.one_zone = zones.size() == 1 && (home.empty() || home.contains(*zones.begin()));
+  for (const auto& names : used) score.domains.push_back(static_cast<int>(names.size()));
+  const bool zones = std::ranges::any_of(snapshot_.nodes(), [](const auto& node) {
+    return node.second.node->meta.Label(kube::kZoneLabel) != nullptr;
+  });
+  score.one_zone = !zones || score.domains[0] == 1;
   score.complete = score.placed >= static_cast<int>(request_.required);
   return score;
 }

@@ -21,12 +21,17 @@ struct OracleScore {
   bool complete = false;
   bool one_zone = false;
   int placed = 0;
-  int nodes = 0;
+  // Used, by level of the labels below the zone's from the top, then nodes. A node, or a domain,
+  // counts at the levels that it skips.
+  std::vector<int> domains;
   int virtual_nodes = 0;
   int64_t devices = 0;
   std::string ToString() const;
 };
 bool OracleBetter(const OracleScore& a, const OracleScore& b);
+
+// From the top down: what the oracle takes for a tree.
+extern const std::vector<std::string> kOracleLevels;
 
 class Oracle {
  public:

@@ -84,6 +84,10 @@ class RandomWorld {
         continue;
       }
       kube::Node node = testing::NodeWith(name, zone, gpus, cpus);
+      for (size_t level = 1; level < testing::kOracleLevels.size(); ++level) {
+        if (dice_.OneIn(4)) continue;
+        node.meta.labels[testing::kOracleLevels[level]] = dice_.Of<std::string>({"s", "t"});
+      }
       if (!dice_.OneIn(5)) node.meta.labels[kRack] = dice_.Of<std::string>({"r1", "r2", "r3"});
       if (options_.constraints) Constrain(&node);
       world.Add(std::move(node));
@@ -237,7 +241,7 @@ struct Misses {
   int complete = 0;  // complete at all
   int placed = 0;    // more members placed
   int one_zone = 0;  // complete and in one zone
-  int nodes = 0;     // on fewer nodes, with all of the above equal
+  int domains = 0;   // in a lower subtree, or fewer domains below, or on fewer nodes
   int devices = 0;   // with fewer devices left over, with all of the above equal
 };
 
@@ -252,11 +256,13 @@ void CheckSeed(uint64_t seed, const Options& options, Misses* misses) {
   EXPECT_EQ(plan.complete, got.complete);
   EXPECT_FALSE(testing::OracleBetter(got, best)) << got.ToString() << " best " << best.ToString();
   misses->complete += got.complete != best.complete;
-  misses->placed += got.placed < best.placed;
-  misses->one_zone += got.complete && best.complete && !got.one_zone && best.one_zone;
-  if (got.placed == best.placed && got.one_zone == best.one_zone) {
-    misses->nodes += got.nodes > best.nodes;
-    misses->devices += got.nodes == best.nodes && got.virtual_nodes == best.virtual_nodes &&
+  // Beside those who stand already comes before all else, which the oracle doesn't know of.
+  const bool free = world.request().sibling_nodes.empty();
+  misses->placed += (free || !got.complete) && got.placed < best.placed;
+  misses->one_zone += free && got.complete && best.complete && !got.one_zone && best.one_zone;
+  if (free && got.placed == best.placed && got.one_zone == best.one_zone) {
+    misses->domains += got.domains > best.domains;
+    misses->devices += got.domains == best.domains && got.virtual_nodes == best.virtual_nodes &&
                        got.devices > best.devices;
   }
   if (!plan.complete) {
@@ -265,7 +271,7 @@ void CheckSeed(uint64_t seed, const Options& options, Misses* misses) {
   }
   auto broken = FirstBroken(world.snapshot(), world.request(), plan.placements);
   EXPECT_FALSE(broken) << broken->first << ": " << broken->second.detail;
-  EXPECT_EQ(world.MakePlan().placements, plan.placements);
+  EXPECT_EQ(MakePlan(world.snapshot(), world.request()).placements, plan.placements);
   ExpectBindable(world, oracle, plan);
 }
 
@@ -289,7 +295,7 @@ void CheckSeeds(const Options& options, const Misses& most) {
   EXPECT_LE(misses.complete, most.complete);
   EXPECT_LE(misses.placed, most.placed);
   EXPECT_LE(misses.one_zone, most.one_zone);
-  EXPECT_LE(misses.nodes, most.nodes);
+  EXPECT_LE(misses.domains, most.domains);
   EXPECT_LE(misses.devices, most.devices);
 }
 
@@ -314,21 +320,21 @@ TEST(PlannerOracle, EqualMembersDrawnTogetherAreAllPlacedWhereThatIsPossible) {
 }
 
 TEST(PlannerOracle, EqualMembersSpreadByOneKeyAreAllPlacedWhereThatIsPossible) {
-  CheckSeeds({.classes = 1, .relations = RelationsKind::kSpread}, {.nodes = 78, .devices = 8});
+  CheckSeeds({.classes = 1, .relations = RelationsKind::kSpread}, {.domains = 36, .devices = 4});
 }
 
 TEST(PlannerOracle, EqualMembersWithAnyRelationsAreNearlyAlwaysAllPlaced) {
-  CheckSeeds({.classes = 1, .relations = RelationsKind::kAny}, {.nodes = 7, .devices = 2});
+  CheckSeeds({.classes = 1, .relations = RelationsKind::kAny}, {.domains = 6});
 }
 
 TEST(PlannerOracle, SeveralClassesWithoutRelationsAreNearlyAlwaysAllPlaced) {
   CheckSeeds({.classes = 3, .relations = RelationsKind::kNone},
-             {.placed = 4, .nodes = 29, .devices = 3});
+             {.complete = 1, .placed = 5, .one_zone = 1, .domains = 10, .devices = 1});
 }
 
 TEST(PlannerOracle, SeveralClassesWithAnyRelationsAreNearlyAlwaysAllPlaced) {
   CheckSeeds({.classes = 3, .relations = RelationsKind::kAny},
-             {.complete = 17, .placed = 91, .one_zone = 2, .nodes = 38, .devices = 4});
+             {.complete = 24, .placed = 100, .one_zone = 2, .domains = 25, .devices = 1});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Packing a gang into one scope, class by class. A class goes first to where its relations leave
-// room (cells), then within each of these onto the fewest nodes (fill.h), those in use first.
+// room (cells), then within each of these into the fewest domains and onto the fewest nodes
+// (cluster/tree_fill.h), those in use first.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -12,11 +13,14 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "cluster/placing_order.h"
-#include "coscheduling/placement/planner/fill.h"
+#include "cluster/tree_fill.h"
 #include "coscheduling/placement/planner/solution.h"
 
 namespace muster::coscheduling::planner {
 namespace {
+
+using cluster::Bin;
+using cluster::Take;
 
 // Those of which one member takes the largest share of all that is free of some resource first.
 std::vector<int> HardestFirst(const Problem& problem, const std::vector<int>& nodes) {
@@ -104,8 +108,10 @@ class Packing {
         scope_(scope),
         blocks_(FindBlocks(problem)),
         block_of_(problem.classes.size()),
-        room_(problem) {
+        room_(problem),
+        members_in_(problem.tree->domains().size()) {
     if (problem.related) relations_ = problem.relations;
+    for (const Problem::Home& home : problem.homes) CountIn(home.domain, 1);
     for (size_t b = 0; b < blocks_.size(); ++b) {
       for (int c : blocks_[b].classes) block_of_[c] = b;
     }
@@ -120,9 +126,12 @@ class Packing {
     Try(hardest_first);
     const std::vector<int> fewest_first = FewestCandidatesFirst(scope_, hardest_first);
     if (fewest_first != hardest_first) Try(fewest_first);
-    if (best_score_.placed < problem_.members()) {
-      Try({hardest_first.rbegin(), hardest_first.rend()});
-    }
+    if (best_score_.placed == problem_.members()) return best_;
+    Try({hardest_first.rbegin(), hardest_first.rend()});
+    // The fewest nodes, wherever they are, may leave more room for others.
+    scattered_ = true;
+    Try(hardest_first);
+    if (fewest_first != hardest_first) Try(fewest_first);
     return best_;
   }
 
@@ -210,7 +219,7 @@ class Packing {
     reachable.complete = reachable.placed >= static_cast<int>(problem_.request->required);
     if (before.empty()) {
       reachable.one_zone = true;
-      reachable.nodes = 1;
+      std::ranges::fill(reachable.domains, 1);
       reachable.virtual_nodes = 1;
       reachable.devices = std::numeric_limits<int64_t>::max();
       for (int node : nodes) {
@@ -300,7 +309,8 @@ class Packing {
             .cost = {.virtual_nodes = slot.is_virtual,
                      .devices = slot.devices,
                      .disfavour = -fits * PreferenceOf(wanted, node)},
-            .position = slot.position};
+            .position = slot.position,
+            .domain = scattered_ ? cluster::Domains::kRoot : slot.domain};
   }
 
   // One by one, each to the least filled cell that may take one. Leaves relations_ as they were.
@@ -329,7 +339,10 @@ class Packing {
   int FillCell(int c, Cell cell, Slots* slots) {
     int placed = 0;
     auto take_from = [&](std::vector<Bin> bins) {
-      for (const Take& take : FillFewestNodes(std::move(bins), cell.count - placed)) {
+      const std::vector<int>& open = members_ == 0 ? none_ : members_in_;
+      const auto fill =
+          cluster::FillTree(*problem_.tree, std::move(bins), cell.count - placed, open);
+      for (const Take& take : fill.takes) {
         slots->push_back({take.node, c, take.count});
         Count({slots->back()}, 1);
         placed += take.count;
@@ -347,10 +360,18 @@ class Packing {
 
   // --- bookkeeping ---
 
+  void CountIn(int domain, int members) {
+    members_ += members;
+    for (; domain >= 0; domain = problem_.tree->domains()[domain].parent) {
+      members_in_[domain] += members;
+    }
+  }
+
   // Takes the slots into account (1), or no longer (-1).
   void Count(const Slots& slots, int step) {
     for (const Slot& slot : slots) {
       room_.Take(slot.member_class, slot.node, step * slot.count);
+      CountIn(problem_.nodes[slot.node].domain, step * slot.count);
       if (!problem_.related) continue;
       const int kind = problem_.classes[slot.member_class].kind;
       for (int i = 0; i < slot.count; ++i) {
@@ -360,19 +381,23 @@ class Packing {
     }
   }
 
-  // Keeps to what PlaceInOrder can do, so that FirstBroken comes to the same verdict.
+  // Keeps to what PlaceInOrder can do, so that FirstBroken comes to the same verdict. Without those
+  // that it refused it may go another way.
   Slots InValidOrder(Slots slots) {
-    std::vector<cluster::Placing> placements;
-    std::vector<size_t> slot_of;
-    for (size_t s = 0; s < slots.size(); ++s) {
-      placements.insert(placements.end(), slots[s].count,
-                        {problem_.classes[slots[s].member_class].kind, slots[s].node});
-      slot_of.insert(slot_of.end(), slots[s].count, s);
+    for (bool refused = true; refused;) {
+      std::vector<cluster::Placing> placements;
+      std::vector<size_t> slot_of;
+      for (size_t s = 0; s < slots.size(); ++s) {
+        placements.insert(placements.end(), slots[s].count,
+                          {problem_.classes[slots[s].member_class].kind, slots[s].node});
+        slot_of.insert(slot_of.end(), slots[s].count, s);
+      }
+      cluster::PlacingOrder ordering = cluster::PlaceInOrder(placements, &*relations_);
+      for (size_t i : ordering.placed) relations_->Remove(placements[i].kind, placements[i].node);
+      for (size_t i : ordering.refused) --slots[slot_of[i]].count;
+      std::erase_if(slots, [](const Slot& slot) { return slot.count == 0; });
+      refused = !ordering.refused.empty();
     }
-    cluster::PlacingOrder ordering = cluster::PlaceInOrder(placements, &*relations_);
-    for (size_t i : ordering.placed) relations_->Remove(placements[i].kind, placements[i].node);
-    for (size_t refused : ordering.refused) --slots[slot_of[refused]].count;
-    std::erase_if(slots, [](const Slot& slot) { return slot.count == 0; });
     return slots;
   }
 
@@ -381,7 +406,11 @@ class Packing {
   const std::vector<Block> blocks_;
   std::vector<size_t> block_of_;  // by class
   Room room_;
+  int members_ = 0;              // that are placed, or stood already:
+  std::vector<int> members_in_;  // by domain of the tree
+  const std::vector<int> none_;
   std::optional<Relations> relations_;  // if some class has keys
+  bool scattered_ = false;              // domains don't count
   bool tried_ = false;
   Score best_score_;
   Slots best_;

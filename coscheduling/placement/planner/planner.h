@@ -1,21 +1,22 @@
 // One plan for the whole gang: member -> node, all on one snapshot.
 //
-// Assumes: the snapshot is not changed during the call; members are unbound and not assumed. Pure:
-// no state is kept between calls, and equal inputs give equal plans.
+// Assumes: the snapshot is not changed during the call; members are unbound and not assumed. Equal
+// inputs give equal plans, whatever was asked before.
 //
-// Algorithm: members with equal needs form a class; each class is filtered against the nodes once;
-// zones are tried one by one (EFA doesn't cross zones) before the whole cluster. Within one, class
-// follows class, those that are hard to place first, each on the fewest nodes given those in use.
+// The lowest domain of the tree (cluster/domains.h) that holds the gang is taken: one host, else
+// one leaf of the network, and so on up; what wants to be in one zone only for its size isn't
+// spread for its surplus. Where all members are alike and no relation concerns them, that is found
+// by numbers that are kept for each domain (cluster/subtree.h), exactly. Else members with equal
+// needs form a class, each class is filtered against the nodes once, and in each domain that could
+// hold all, from the lowest level up, class follows class, those that are hard to place first.
 //
-// Priorities among complete plans: one zone, most surplus members, fewest nodes, fewest nodes that
-// don't exist yet, least leftover devices, most preferences met, rank order (neighbours in rank on
-// neighbouring nodes), name. Among partial plans the number of members comes before the zone.
+// Priorities among complete plans: one zone, most surplus members; then, level by level from the
+// top, the fewest domains; fewest nodes, fewest nodes that don't exist yet, least leftover devices,
+// most preferences met, rank order (neighbours in rank on neighbouring nodes), the tree's order.
+// Among partial plans the number of members comes before the zone.
 //
-// What is guaranteed: every placement is valid, in some order. A gang of one class whose members
-// don't mind each other, or only keep apart by host, gets a complete plan whenever there is one, on
-// the fewest nodes; one that is drawn together or spread by one topology key gets a complete plan.
-// Beyond that the plan is greedy and may miss one: several classes are bin packing in several
-// dimensions. README.md says where each guarantee ends.
+// What is guaranteed: every placement is valid, in some order. README.md says where each other
+// guarantee ends.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,9 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/domains.h"
 #include "cluster/predicates.h"
+#include "cluster/shape_room.h"
 #include "cluster/snapshot.h"
 
 namespace muster::coscheduling {
@@ -45,7 +48,7 @@ struct PlanRequest {
   // All members in one domain of this node label; empty: none required.
   std::string required_topology_key;
   // Names of nodes where other members of this gang already stand. The plan stays in their domain
-  // of required_topology_key, and in their zone if it can.
+  // of required_topology_key, and in the lowest domain around one of them that holds it.
   std::vector<std::string> sibling_nodes;
 };
 
@@ -70,8 +73,24 @@ struct Plan {
   PlanShortfall shortfall;  // when not complete
 };
 
-// O(classes x nodes + members log nodes) without relations between pods. With them each domain that
-// a relation names is looked at for each round of placements in which all of them grow alike.
+// Makes plans on one snapshot, and keeps for that what follows from its nodes.
+//
+// Of members that are all alike: O(domains + members log members), and what changed since they were
+// last asked for. Otherwise O(levels x classes x nodes + members log nodes) without relations
+// between pods. With them each domain that a relation names is looked at for each round of
+// placements in which all of them grow alike.
+class Planner {
+ public:
+  Plan MakePlan(const cluster::Snapshot& snapshot, const PlanRequest& request);
+
+ private:
+  std::optional<Plan> PlanAlike(const cluster::Snapshot& snapshot, const PlanRequest& request);
+
+  cluster::Domains domains_;
+  cluster::ShapeRooms rooms_;
+};
+
+// By a planner that is used once.
 Plan MakePlan(const cluster::Snapshot& snapshot, const PlanRequest& request);
 
 // Is every placement still good on this snapshot, with these members neither bound nor assumed?

@@ -25,7 +25,7 @@ bool IsMember(const PlanRequest& request, const Pod& pod) {
 class ProblemBuilder {
  public:
   ProblemBuilder(const cluster::Snapshot& snapshot, const PlanRequest& request,
-                 std::vector<const NodeInfo*> infos)
+                 const cluster::Domains& tree, std::vector<const NodeInfo*> infos)
       : infos_(std::move(infos)),
         problem_{.snapshot = &snapshot,
                  .request = &request,
@@ -34,8 +34,8 @@ class ProblemBuilder {
                  .free = {},
                  .classes = {},
                  .relations = Relations(snapshot, request.members, infos_, request.include_virtual),
-                 .home_zones = {},
-                 .home_domains = {}} {}
+                 .tree = &tree,
+                 .homes = {}} {}
 
   Problem Build() && {
     FormClasses();
@@ -286,8 +286,9 @@ class ProblemBuilder {
 
 }  // namespace
 
-Problem BuildProblem(const cluster::Snapshot& snapshot, const PlanRequest& request) {
-  return ProblemBuilder(snapshot, request, snapshot.node_list()).Build();
+Problem BuildProblem(const cluster::Snapshot& snapshot, const PlanRequest& request,
+                     const cluster::Domains& tree) {
+  return ProblemBuilder(snapshot, request, tree, snapshot.node_list()).Build();
 }
 
 int FitCount(const MemberClass& member_class, const int64_t* free, int limit) {

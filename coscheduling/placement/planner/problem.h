@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/domains.h"
 #include "cluster/predicates.h"
 #include "cluster/relations.h"
 #include "cluster/snapshot.h"
@@ -40,11 +41,10 @@ struct NodeSlot {
   const cluster::NodeInfo* info = nullptr;
   bool is_virtual = false;
   int family = -1;      // cluster/node_families.h
-  int zone = 0;         // nodes without the label share one
-  int domain = 0;       // of required_topology_key; -1: the label is missing
+  int domain = 0;       // of the tree: where it hangs
+  int part = 0;         // by required_topology_key; -1: the label is missing
   int64_t devices = 0;  // free ones
-  // Order by place in the network, then by name: neighbours have neighbouring positions.
-  int position = 0;
+  int position = 0;     // in the tree's order
 };
 
 struct Problem {
@@ -56,9 +56,15 @@ struct Problem {
   std::vector<MemberClass> classes;
   Relations relations;
   bool related = false;  // some class has keys
-  int zones = 0;
-  int domains = 1;
-  std::vector<char> home_zones, home_domains;  // where siblings stand; empty: no siblings
+  const cluster::Domains* tree = nullptr;
+  int zone_level = -1;  // of the tree; -1: no node has a zone
+  // Where siblings stand.
+  struct Home {
+    int slot = 0;  // of the node
+    int domain = 0;
+    int part = 0;
+  };
+  std::vector<Home> homes;
 
   const int64_t* FreeOf(int node) const { return free.data() + node * resources.size(); }
   int members() const { return static_cast<int>(request->members.size()); }
@@ -68,7 +74,9 @@ struct Problem {
 // (places.cc).
 void FindPlaces(Problem* problem);
 
-Problem BuildProblem(const cluster::Snapshot& snapshot, const PlanRequest& request);
+// `tree` has followed the snapshot, and outlives the problem.
+Problem BuildProblem(const cluster::Snapshot& snapshot, const PlanRequest& request,
+                     const cluster::Domains& tree);
 
 // How many members of a class fit into `free` beside each other, at most `limit`.
 int FitCount(const MemberClass& member_class, const int64_t* free, int limit);

@@ -10,7 +10,6 @@
 #include "cluster/placing_order.h"
 #include "cluster/predicates.h"
 #include "cluster/relations.h"
-#include "coscheduling/placement/planner/fill.h"
 #include "coscheduling/placement/planner/planner.h"
 #include "coscheduling/placement/planner/testing.h"
 #include "fmt/format.h"
@@ -20,67 +19,10 @@
 namespace muster::coscheduling {
 namespace {
 
-using planner::Bin;
-using planner::Take;
 using testing::GangWorld;
 
 using Random = std::mt19937_64;
 int Upto(Random& random, int most) { return static_cast<int>(random() % (most + 1)); }
-
-// --- equal members ---
-
-// Fewest nodes, then least devices, over all subsets.
-std::pair<int, int64_t> BestSubset(const std::vector<Bin>& bins, int members) {
-  std::pair<int, int64_t> best = {1000, 0};
-  for (uint32_t subset = 0; subset < (1u << bins.size()); ++subset) {
-    int room = 0;
-    std::pair<int, int64_t> cost = {0, 0};
-    for (size_t b = 0; b < bins.size(); ++b) {
-      if ((subset >> b & 1) == 0) continue;
-      room += bins[b].fits;
-      ++cost.first;
-      cost.second += bins[b].cost.devices;
-    }
-    if (room >= members) best = std::min(best, cost);
-  }
-  return best;
-}
-
-TEST(FillFewestNodes, UsesTheFewestNodesAndOfThoseTheCheapest) {
-  for (uint64_t seed = 1; seed <= 3000; ++seed) {
-    Random random(seed);
-    std::vector<Bin> bins(1 + Upto(random, 9));
-    int room = 0;
-    std::map<int, Bin> by_node;
-    for (size_t b = 0; b < bins.size(); ++b) {
-      bins[b].node = bins[b].position = static_cast<int>(b);
-      bins[b].fits = 1 + Upto(random, 7);
-      bins[b].cost.devices = Upto(random, 16);
-      room += bins[b].fits;
-      by_node[bins[b].node] = bins[b];
-    }
-    int members = 1 + Upto(random, room - 1);
-    int placed = 0;
-    std::pair<int, int64_t> cost = {0, 0};
-    for (const Take& take : planner::FillFewestNodes(bins, members)) {
-      EXPECT_LE(take.count, by_node[take.node].fits);
-      placed += take.count;
-      ++cost.first;
-      cost.second += by_node[take.node].cost.devices;
-    }
-    ASSERT_EQ(placed, members) << "seed " << seed;
-    ASSERT_EQ(cost, BestSubset(bins, members)) << "seed " << seed;
-  }
-}
-
-TEST(FillFewestNodes, PlacesWhatThereIsRoomFor) {
-  std::vector<Bin> bins(2);
-  bins[0] = {.node = 0, .fits = 3, .cost = {}, .position = 0};
-  bins[1] = {.node = 1, .fits = 2, .cost = {}, .position = 1};
-  std::vector<Take> takes = planner::FillFewestNodes(bins, 9);
-  ASSERT_EQ(takes.size(), 2u);
-  EXPECT_EQ(takes[0].count + takes[1].count, 5);
-}
 
 // --- many classes, a node each ---
 

@@ -37,7 +37,7 @@ class Shortfall {
       short_.push_back(static_cast<int>(c));
       class_checks_.emplace_back(*problem.snapshot, *problem.classes[c].pod);
     }
-    FindDomainsFilled(slots);
+    FindPartFilled(slots);
   }
 
   PlanShortfall Explain() {
@@ -107,7 +107,7 @@ class Shortfall {
   // The node is fine, but it lies in a domain that can't hold the gang, or the plan is in another.
   std::optional<Rejection> WhyNotDomain(int node) const {
     const NodeSlot& slot = problem_.nodes[node];
-    if (problem_.request->required_topology_key.empty() || slot.domain == plan_domain_) {
+    if (problem_.request->required_topology_key.empty() || slot.part == plan_part_) {
       return std::nullopt;
     }
     const std::string& key = problem_.request->required_topology_key;
@@ -116,8 +116,8 @@ class Shortfall {
                                  *slot.info->node->meta.Label(key), problem_.request->required)};
   }
 
-  void FindDomainsFilled(const Slots& slots) {
-    if (!slots.empty()) plan_domain_ = problem_.nodes[slots[0].node].domain;
+  void FindPartFilled(const Slots& slots) {
+    if (!slots.empty()) plan_part_ = problem_.nodes[slots[0].node].part;
   }
 
   const Problem& problem_;
@@ -125,7 +125,7 @@ class Shortfall {
   Relations relations_;
   std::vector<int> short_;                         // classes with members left over
   std::vector<cluster::ClassCheck> class_checks_;  // of these
-  int plan_domain_ = -1;
+  int plan_part_ = -1;
   size_t placed_ = 0;
   std::map<RejectionCode, Counted> causes_;
 };

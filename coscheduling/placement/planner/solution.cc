@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cluster/tree_fill.h"
+
 namespace muster::coscheduling::planner {
 
 Scope WholeScope(const Problem& problem) {
@@ -32,24 +34,21 @@ int64_t PreferenceOf(const MemberClass& member_class, int node) {
 Score ScoreOf(const Problem& problem, const Slots& slots) {
   Score score;
   std::vector<int> nodes;
-  int zone = -1;
-  score.one_zone = !slots.empty();
   for (const Slot& slot : slots) {
-    const NodeSlot& node = problem.nodes[slot.node];
     score.placed += slot.count;
     score.preference += slot.count * PreferenceOf(problem.classes[slot.member_class], slot.node);
-    if (zone < 0) zone = node.zone;
-    if (zone != node.zone) score.one_zone = false;
     nodes.push_back(slot.node);
   }
-  if (zone >= 0 && !problem.home_zones.empty() && !problem.home_zones[zone]) score.one_zone = false;
-  std::sort(nodes.begin(), nodes.end());
+  std::ranges::sort(nodes, {}, [&](int node) { return problem.nodes[node].position; });
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
-  score.nodes = static_cast<int>(nodes.size());
+  std::vector<int> domains;
   for (int node : nodes) {
     score.virtual_nodes += problem.nodes[node].is_virtual;
     score.devices += problem.nodes[node].devices;
+    domains.push_back(problem.nodes[node].domain);
   }
+  score.domains = cluster::CountDomains(*problem.tree, domains);
+  score.one_zone = problem.zone_level < 0 || score.domains[problem.zone_level] == 1;
   score.complete = score.placed >= static_cast<int>(problem.request->required);
   return score;
 }
@@ -58,8 +57,7 @@ bool Better(const Score& a, const Score& b) {
   if (a.complete != b.complete) return a.complete;
   if (a.complete && a.one_zone != b.one_zone) return a.one_zone;
   if (a.placed != b.placed) return a.placed > b.placed;
-  if (a.one_zone != b.one_zone) return a.one_zone;
-  if (a.nodes != b.nodes) return a.nodes < b.nodes;
+  if (a.domains != b.domains) return a.domains < b.domains;
   if (a.virtual_nodes != b.virtual_nodes) return a.virtual_nodes < b.virtual_nodes;
   if (a.devices != b.devices) return a.devices < b.devices;
   return a.preference > b.preference;

@@ -30,7 +30,7 @@ struct Score {
   bool complete = false;
   bool one_zone = false;
   int placed = 0;
-  int nodes = 0;
+  std::vector<int> domains;  // used, by level of the tree from the top; then nodes
   int virtual_nodes = 0;
   int64_t devices = 0;  // free ones of the nodes used
   int64_t preference = 0;

@@ -138,12 +138,14 @@ class GangWorld {
   const cluster::Snapshot& snapshot() const { return snapshot_; }
   PlanRequest& request() { return request_; }
   const PlanRequest& request() const { return request_; }
-  Plan MakePlan() const { return coscheduling::MakePlan(snapshot_, request_); }
+  // By one planner for all of the world's changes.
+  Plan MakePlan() const { return planner_.MakePlan(snapshot_, request_); }
 
  private:
   cluster::Snapshot snapshot_;
   std::vector<std::shared_ptr<const kube::Pod>> members_;
   PlanRequest request_;
+  mutable Planner planner_;
 };
 
 inline void AddNodes(GangWorld& world, std::initializer_list<const char*> names,

@@ -1,4 +1,8 @@
-#include "coscheduling/placement/planner/fill.h"
+// Choosing nodes without levels. Greedy by size finds how few nodes suffice; as the sum of the
+// largest then exceeds what is needed by less than one node's worth (the slack), only exchanges
+// that cost no more than the slack can make the choice cheaper. Those are searched exactly, by
+// dynamic programming over (pods of the largest nodes given up, slack spent), up to a slack of
+// kMostSlack; beyond that the largest nodes are taken as they are.
 
 #include <algorithm>
 #include <functional>
@@ -7,7 +11,9 @@
 #include <tuple>
 #include <utility>
 
-namespace muster::coscheduling::planner {
+#include "cluster/tree_fill.h"
+
+namespace muster::cluster {
 namespace {
 
 // Bins of one size, cheapest first.
@@ -107,8 +113,8 @@ class Exchange {
 };
 
 // Brings the bins that may be chosen to the front, large ones first, then cheap ones, and drops the
-// others: of each size only the cheapest can be, as many as all members need and kMostSlack more.
-void SortLargest(std::vector<Bin>* bins, int members) {
+// others: of each size only the cheapest can be, as many as all pods need and kMostSlack more.
+void SortLargest(std::vector<Bin>* bins, int pods) {
   std::map<int, size_t, std::greater<>> end;  // by size: where its bins are to end
   for (const Bin& bin : *bins) ++end[bin.fits];
   std::vector<Bin> by_size(bins->size());
@@ -118,7 +124,7 @@ void SortLargest(std::vector<Bin>* bins, int members) {
   bins->clear();
   size_t begin = 0;
   for (const auto& [fits, position] : end) {
-    const size_t needed = static_cast<size_t>((members + fits - 1) / fits) + kMostSlack;
+    const size_t needed = static_cast<size_t>((pods + fits - 1) / fits) + kMostSlack;
     const size_t kept = std::min(position - begin, needed);
     const auto first = by_size.begin() + static_cast<std::ptrdiff_t>(begin);
     std::partial_sort(first, first + static_cast<std::ptrdiff_t>(kept),
@@ -132,11 +138,11 @@ void SortLargest(std::vector<Bin>* bins, int members) {
 }
 
 // The chosen bins, of the sorted ones.
-std::vector<Bin> Choose(const std::vector<Bin>& bins, int members) {
+std::vector<Bin> Choose(const std::vector<Bin>& bins, int pods) {
   size_t largest = 0;
   int64_t room = 0;
-  while (largest < bins.size() && room < members) room += bins[largest++].fits;
-  int64_t slack = room - members;
+  while (largest < bins.size() && room < pods) room += bins[largest++].fits;
+  int64_t slack = room - pods;
   if (slack <= 0 || slack > kMostSlack) return {bins.begin(), bins.begin() + largest};
   Exchange exchange(bins, largest, static_cast<int>(slack));
   std::vector<int> taken = exchange.Solve();
@@ -150,21 +156,11 @@ std::vector<Bin> Choose(const std::vector<Bin>& bins, int members) {
 
 }  // namespace
 
-std::vector<Take> FillFewestNodes(std::vector<Bin> bins, int members) {
-  if (members <= 0) return {};
-  for (Bin& bin : bins) bin.fits = std::min(bin.fits, members);
-  SortLargest(&bins, members);
-  std::vector<Bin> chosen = Choose(bins, members);
-  std::sort(chosen.begin(), chosen.end(), [](const Bin& a, const Bin& b) {
-    return std::tie(a.cost.disfavour, a.position) < std::tie(b.cost.disfavour, b.position);
-  });
-  std::vector<Take> takes;
-  for (const Bin& bin : chosen) {
-    int count = std::min(bin.fits, members);
-    if (count > 0) takes.push_back({bin.node, count});
-    members -= count;
-  }
-  return takes;
+std::vector<Bin> FewestBins(std::vector<Bin> bins, int pods) {
+  if (pods <= 0) return {};
+  for (Bin& bin : bins) bin.fits = std::min(bin.fits, pods);
+  SortLargest(&bins, pods);
+  return Choose(bins, pods);
 }
 
-}  // namespace muster::coscheduling::planner
+}  // namespace muster::cluster

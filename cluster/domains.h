@@ -1,0 +1,107 @@
+// The tree of domains that the nodes' labels tell: region, zone, network layers, NVLink clique,
+// host; or the levels of a Kueue Topology.
+//
+// A node hangs in the lowest domain that its labels name. What a node lacks a label for it skips,
+// so that levels may be missing anywhere: of all nodes (then the level doesn't count), of some
+// (those hang higher up, each a domain of its own at the levels that it lacks), or in between.
+//
+// Two domains of one name in different domains above are two, whatever their level. Where a name
+// stands for one thing everywhere (a zone, an EC2 network node, a host) that can't be, and is told
+// (Contradictions); plans still are made of what the labels say.
+//
+// Kept by what changed: Follow costs that, and a walk over the nodes only after one came, went, or
+// was labelled otherwise.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cluster/snapshot.h"
+
+namespace muster::cluster {
+
+class Domains {
+ public:
+  struct Level {
+    std::string label;
+    bool one_meaning = false;  // a value names the same domain wherever it appears
+  };
+  // From the top down. The host isn't among them: each node is one.
+  static std::vector<Level> DefaultLevels();
+  // Those of a Kueue Topology, whose values need to be different within one domain only.
+  static std::vector<Level> LevelsOf(const std::vector<std::string>& labels);
+
+  struct Domain {
+    int parent = -1;
+    int level = -1;     // into levels(); of the root -1
+    std::string value;  // of that level's label
+    // By level and value, so in the order in which ranks go through them.
+    std::map<std::pair<int, std::string>, int> children;
+    std::vector<int> nodes;  // slots of those that hang right here, by name
+    // All nodes here and below are order()[first..last).
+    int first = 0;
+    int last = 0;
+  };
+  static constexpr int kRoot = 0;
+
+  explicit Domains(std::vector<Level> levels = DefaultLevels());
+
+  // Brings it up to the snapshot, which is the same in every call.
+  void Follow(const Snapshot& snapshot);
+
+  const std::vector<Level>& levels() const { return levels_; }
+  // -1 if it is none of them. The hostname's is levels().size().
+  int LevelOf(std::string_view label) const;
+  // By number; numbers of domains that are gone name empty ones until they are used again.
+  const std::vector<Domain>& domains() const { return domains_; }
+  // Where the node in this slot hangs.
+  int DomainOf(int slot) const { return nodes_[slot].domain; }
+  // The domain of this level that `domain` is or lies in; -1 if there is none.
+  int Above(int domain, int level) const;
+  // Slots of all nodes, neighbours side by side: by the values of their labels from the top down,
+  // then by name.
+  const std::vector<int>& order() const { return order_; }
+  int PositionOf(int slot) const { return nodes_[slot].position; }
+  // Grows whenever a domain or a node's place in the tree changes.
+  uint64_t shape() const { return shape_; }
+
+  // Labels that form no tree, a sentence each, from the top level down.
+  std::vector<std::string> Contradictions() const;
+
+ private:
+  using Named = std::pair<int, std::string>;  // level and value
+  struct Node {
+    bool there = false;
+    std::string name;
+    std::vector<Named> path;  // the host, if it has a hostname, included
+    int domain = -1;
+    int position = -1;
+  };
+
+  void Refresh(const Snapshot& snapshot, int slot);
+  std::vector<Named> PathOf(const kube::Node& node) const;
+  void Hang(int slot);
+  void TakeDown(int slot);
+  int FindOrMake(int parent, const Named& named);
+  // For each step of the node's path: one node more, or fewer, says that it lies in the one before.
+  void CountParents(const Node& node, int step);
+  void Arrange(int domain);
+  std::string NameOf(const Named& named) const;
+
+  std::vector<Level> levels_;
+  std::vector<Domain> domains_;
+  std::vector<int> unused_;
+  std::vector<Node> nodes_;  // by slot
+  std::vector<int> order_;
+  uint64_t position_ = 0;  // in the snapshot's log
+  uint64_t shape_ = 0;
+  bool followed_ = false;
+  // Of levels of one meaning: in which domains it lies, and how many nodes say so.
+  std::map<Named, std::map<Named, int>> parents_;
+};
+
+}  // namespace muster::cluster

@@ -1,0 +1,84 @@
+#include "cluster/shape_room.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cluster/free_devices.h"
+#include "cluster/predicates.h"
+
+namespace muster::cluster {
+namespace {
+
+// Nodes times shapes that are remembered: some 60 MB.
+constexpr size_t kMostNumbers = 4'000'000;
+
+}  // namespace
+
+ShapeRoom::ShapeRoom(kube::Pod example) : example_(std::move(example)) {}
+
+void ShapeRoom::Follow(const Snapshot& snapshot, const Domains& domains) {
+  const auto changed = snapshot.log().Since(position_);
+  position_ = snapshot.log().end();
+  const bool same_tree = followed_ && shape_ == domains.shape();
+  nodes_.resize(snapshot.slot_count());
+  ClassCheck check(snapshot, example_);
+  FreeDevices devices;
+  const bool one_per_node = MembersClash(*example_.spec, *example_.spec);
+  auto look = [&](int slot) {
+    const NodeInfo* info = snapshot.NodeIn(slot);
+    Node now;
+    if (info != nullptr && example_.spec_error.empty()) {
+      const int64_t room = RoomFor(example_, *info);
+      const bool good = room > 0 && !check.Check(*info, Detail::kOmitted) &&
+                        (example_.spec->host_ports.empty() || !CheckRoom(example_, *info));
+      if (good) {
+        now.fits = static_cast<int32_t>(one_per_node ? 1 : room);
+        now.preference = static_cast<int32_t>(NodePreferenceScore(*example_.spec, *info));
+        now.devices = static_cast<int32_t>(devices.On(*info));
+        now.is_virtual = info->is_virtual;
+      }
+    }
+    Node& before = nodes_[slot];
+    if (same_tree) {
+      Count(domains, slot, before, -1);
+      Count(domains, slot, now, 1);
+    }
+    before = now;
+  };
+  if (changed && followed_) {
+    for (int slot : *changed) look(slot);
+  } else {
+    for (int slot = 0; slot < snapshot.slot_count(); ++slot) look(slot);
+  }
+  followed_ = true;
+  if (same_tree) return;
+  shape_ = domains.shape();
+  sums_.assign(domains.domains().size(), {});
+  for (int slot : domains.order()) Count(domains, slot, nodes_[slot], 1);
+}
+
+void ShapeRoom::Count(const Domains& domains, int slot, const Node& node, int step) {
+  if (node.fits == 0) return;
+  for (int at = domains.DomainOf(slot); at >= 0; at = domains.domains()[at].parent) {
+    (node.is_virtual ? sums_[at].coming : sums_[at].now) += int64_t{step} * node.fits;
+  }
+}
+
+const ShapeRoom& ShapeRooms::Of(const kube::Pod& pod, const Snapshot& snapshot,
+                                const Domains& domains) {
+  const auto [it, is_new] = by_key_.try_emplace(ClassKey(pod));
+  Entry& entry = it->second;
+  entry.used = ++uses_;
+  if (is_new) {
+    entry.room = std::make_unique<ShapeRoom>(pod);
+    const size_t most = kMostNumbers / std::max<size_t>(1, snapshot.nodes().size());
+    while (by_key_.size() > std::max<size_t>(1, most)) {
+      by_key_.erase(
+          std::ranges::min_element(by_key_, {}, [](const auto& one) { return one.second.used; }));
+    }
+  }
+  entry.room->Follow(snapshot, domains);
+  return *entry.room;
+}
+
+}  // namespace muster::cluster
