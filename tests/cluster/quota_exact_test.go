@@ -18,7 +18,6 @@ import (
 // Whether quota is exact, twice recounted: from what Workloads hold, and from where pods are bound. A
 // flavor's only node tells which pods use it.
 
-const inUse = "kueue.x-k8s.io/resource-in-use"
 
 // finished tells whether nothing is counted for it any more, whatever it holds.
 func (w *kueueWorkload) finished() bool {
