@@ -18,7 +18,6 @@ import (
 // Whether quota is exact, twice recounted: from what Workloads hold, and from where pods are bound. A
 // flavor's only node tells which pods use it.
 
-
 // finished tells whether nothing is counted for it any more, whatever it holds.
 func (w *kueueWorkload) finished() bool {
 	return meta.IsStatusConditionTrue(w.Status.Conditions, "Finished")
