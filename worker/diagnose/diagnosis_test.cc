@@ -316,6 +316,47 @@ TEST(Diagnosis, ADeviceThatFailedIsWhyAProgramWithoutTimesFailedOnIt) {
       testing::StartsWith("first gpu-fault"));
 }
 
+std::string FirstCause(const std::string& text) {
+  const Explanation explanation = ExplainTexts({text});
+  const bool told =
+      !explanation.findings.empty() && explanation.findings[0].relation == Relation::kFirst;
+  return told ? std::string(CauseOf(explanation.findings[0].observation.cause).name) : "nothing";
+}
+
+TEST(Diagnosis, WhatAServersClientRaisesSaysNothingOfRanks) {
+  EXPECT_EQ(FirstCause("ConnectionResetError: [Errno 104] Connection reset by peer"),
+            "connection-closed");
+  EXPECT_EQ(FirstCause("torch.distributed.DistNetworkError: Connection reset by peer"),
+            "store-lost");
+  EXPECT_EQ(FirstCause("redis.exceptions.ConnectionError: Error while reading from socket: (104, "
+                       "'Connection reset by peer')"),
+            "python-exception");
+  EXPECT_EQ(FirstCause("OSError: GET https://metrics.example/x: Broken pipe"), "python-exception");
+}
+
+TEST(Diagnosis, WhatPassesOnAnErrorYieldsToTheChainBeforeIt) {
+  const std::string frame = "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n";
+  const std::string link =
+      "\nThe above exception was the direct cause of the following exception:\n\n";
+  const std::string outer = frame + "datasets.exceptions.DatasetGenerationError: An error occurred";
+  EXPECT_EQ(FirstCause(frame + "OSError: [Errno 28] No space left on device\n" + link + outer),
+            "disk-full");
+  EXPECT_EQ(FirstCause(frame + "ValueError: x\n" + link + outer), "data-corrupt");
+}
+
+TEST(Diagnosis, WhatAProgramOnlyQuotesIsNoEvidence) {
+  EXPECT_EQ(FirstCause("> prompt: explain exit code 137\n"), "nothing");
+  EXPECT_EQ(FirstCause("the answer is `Segmentation fault`\n"), "nothing");
+  EXPECT_EQ(FirstCause("command terminated with exit code 137\n"), "killed");
+}
+
+TEST(Diagnosis, AnEndThatTrainingWentOnLongAfterIsAnothers) {
+  std::string text = "run.sh: line 4:  77 Killed                  python preprocess.py\n";
+  EXPECT_EQ(FirstCause(text), "killed");
+  for (int step = 0; step < 10; ++step) text += Concat("step ", step, " loss 2.5\n");
+  EXPECT_EQ(FirstCause(text), "nothing");
+}
+
 TEST(Diagnosis, AFabricThatIsDownIsWhyTheProgramSeesNoGpu) {
   EXPECT_THAT(Summary(ExplainTexts({"a.py:174: UserWarning: CUDA initialization: Unexpected error "
                                     "from cudaGetDeviceCount(). Error 802: system not yet "

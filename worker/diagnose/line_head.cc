@@ -403,6 +403,39 @@ std::string_view NcclProcessOf(std::string_view line) {
   return {};
 }
 
+std::string_view WithoutQuotes(std::string_view line, std::string_view body, std::string* plain) {
+  constexpr std::array<std::string_view, 18> kSpeakers = {
+      "prompt",       "user",          "assistant", "human",          "question",   "answer",
+      "target",       "completion",    "generated", "generated text", "generation", "sample",
+      "model output", "sample output", "decoded",   "prediction",     "reply",      "instruction"};
+  constexpr size_t kLongestName = 40;
+  std::string_view text =
+      body.substr(std::min(body.find_first_not_of(" \t>#*-|<[\"'"), body.size()));
+  const size_t colon = text.substr(0, kLongestName).find_first_of(":]|>=");
+  if (colon != std::string_view::npos) {
+    const std::string name = Lowered(text.substr(0, colon));
+    const bool speaks = std::ranges::any_of(kSpeakers, [&](std::string_view speaker) {
+      return name.starts_with(speaker) &&
+             std::ranges::none_of(name.substr(speaker.size()), [](char c) {
+               return absl::ascii_isalpha(static_cast<unsigned char>(c));
+             });
+    });
+    if (speaks) return {};
+  }
+  size_t open = line.find('`');
+  if (open == std::string_view::npos) return line;
+  size_t from = 0;
+  for (; open != std::string_view::npos; open = line.find('`', from)) {
+    const size_t close = line.find('`', open + 1);
+    if (close == std::string_view::npos) break;
+    plain->append(line.substr(from, open + 1 - from));
+    plain->push_back('`');
+    from = close + 1;
+  }
+  plain->append(line.substr(from));
+  return *plain;
+}
+
 bool IsRestart(std::string_view body) {
   constexpr std::array<std::string_view, 6> kWords = {
       "will restart worker group", "Restarting worker group", "Restarting training worker group",

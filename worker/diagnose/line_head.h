@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace muster::worker {
@@ -42,6 +43,10 @@ std::optional<int> RankOf(std::string_view line);
 // "HOST:PID" of a line that NCCL wrote ("HOST:PID:TID [DEVICE] NCCL INFO ..."), or empty. The view
 // is into `line`.
 std::string_view NcclProcessOf(std::string_view line);
+
+// A line without what it only quotes: what stands between backticks, and all of one that shows a
+// prompt or what a model made of it. `body` is the end of `line`; `plain` keeps what is returned.
+std::string_view WithoutQuotes(std::string_view line, std::string_view body, std::string* plain);
 
 // Whether the line tells that training goes on: a step with its loss or its speed.
 bool IsProgress(std::string_view body);

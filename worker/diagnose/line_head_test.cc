@@ -105,6 +105,21 @@ TEST(LineHead, StepsWithTheirLossOrSpeedAreProgress) {
   EXPECT_FALSE(IsProgress("Map: done"));
 }
 
+TEST(LineHead, WhatALineOnlyQuotesIsTakenOut) {
+  const auto without = [](std::string_view line) {
+    std::string plain;
+    return std::string(WithoutQuotes(line, line, &plain));
+  };
+  EXPECT_EQ(without("> prompt: explain exit code 137"), "");
+  EXPECT_EQ(without("Assistant: the pod was OOMKilled"), "");
+  EXPECT_EQ(without("--- sample 3: Segmentation fault"), "");
+  EXPECT_EQ(without("It prints `exit code 137` and `Killed` here"), "It prints `` and `` here");
+  EXPECT_EQ(without("train-0: exit code 137"), "train-0: exit code 137");
+  EXPECT_EQ(without("User-made kernel: Segmentation fault"),
+            "User-made kernel: Segmentation fault");
+  EXPECT_EQ(without("expected ` but got Killed"), "expected ` but got Killed");
+}
+
 TEST(LineHead, Ranks) {
   EXPECT_EQ(RankOf("[rank3]: Traceback (most recent call last):"), 3);
   EXPECT_EQ(RankOf("[Rank 12] GPU Memory Flushed."), 12);

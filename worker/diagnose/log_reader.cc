@@ -75,8 +75,28 @@ Observation OfMemory(const GpuMemoryReport& report) {
   return observation;
 }
 
+// Whether an exception is of a library that talks to servers, which are no ranks: Python writes the
+// whole name of a type that isn't its own.
+bool IsOfServer(std::string_view text) {
+  constexpr std::array<std::string_view, 18> kOfRanks = {
+      "torch.", "c10.",    "jax.",       "jaxlib.",          "tensorflow.", "horovod.",
+      "ray.",   "socket.", "deepspeed.", "multiprocessing.", "concurrent.", "asyncio.",
+      "cupy.",  "mpi4py.", "megatron.",  "accelerate.",      "lightning.",  "pytorch_lightning."};
+  const std::string_view type = text.substr(0, text.find_first_of(": \n"));
+  if (type.find('.') == type.npos) {
+    return text.find("http://") != text.npos || text.find("https://") != text.npos;
+  }
+  return absl::c_none_of(kOfRanks, [&](std::string_view own) { return type.starts_with(own); });
+}
+
+// What only another rank's end, or its place, is told by.
+bool IsOfPeers(const Cause& cause) {
+  return cause.role == Role::kEcho || cause.id == CauseId::kNameNotFound;
+}
+
 // What a text shows, without who, where and when.
-std::optional<Observation> ShownBy(std::string_view text, TextKind kind) {
+std::optional<Observation> ShownBy(std::string_view text, TextKind kind,
+                                   Doing doing = Doing::kUnsaid) {
   if (const auto failure = ReadTerminationMessage(text)) {
     return Observation{.cause = failure->cause,
                        .detail = failure->detail,
@@ -90,12 +110,16 @@ std::optional<Observation> ShownBy(std::string_view text, TextKind kind) {
                        .detail = Concat("Xid ", xid->number, ", ", xid->meaning),
                        .xid = xid->number};
   }
-  const Pattern* pattern = FindPattern(text, kind);
+  const Pattern* pattern = FindPattern(text, kind, doing);
   if (pattern == nullptr) return std::nullopt;
+  if (kind == TextKind::kException && IsOfPeers(CauseOf(pattern->cause)) && IsOfServer(text)) {
+    return std::nullopt;
+  }
   return Observation{.cause = pattern->cause,
                      .is_result = pattern->kind == RowKind::kResult,
                      .is_weak = pattern->kind == RowKind::kWarned,
-                     .is_plain = pattern->kind == RowKind::kShows};
+                     .is_plain = pattern->kind == RowKind::kShows,
+                     .is_passed_on = pattern->kind == RowKind::kWraps};
 }
 
 // Launchers raise these when a process of theirs has ended, and say elsewhere how.
@@ -124,6 +148,8 @@ bool IsLaunchersWord(std::string_view body) {
   return absl::c_any_of(kWords, [&](std::string_view word) { return body.starts_with(word); });
 }
 
+bool SaysWhy(const Observation& seen) { return !seen.is_result && !seen.is_passed_on; }
+
 // What an exception shows: the last of its chain, or else the earliest that says why. What is
 // raised while a signal is handled came of it.
 std::optional<Observation> ShownBy(const Raised& raised) {
@@ -133,13 +159,14 @@ std::optional<Observation> ShownBy(const Raised& raised) {
         signal && (signal->cause == CauseId::kInterrupted || signal->cause == CauseId::kTerminated);
     if (told && !signal->is_result) return signal;
   }
-  std::optional<Observation> result = ShownBy(raised.text, TextKind::kException);
-  if (result && !result->is_result) return result;
+  const Doing doing = raised.WhatItDid();
+  std::optional<Observation> result = ShownBy(raised.text, TextKind::kException, doing);
+  if (result && SaysWhy(*result)) return result;
   for (const std::string& text : raised.before) {
-    std::optional<Observation> earlier = ShownBy(text, TextKind::kException);
-    if (!earlier || (earlier->is_result && result)) continue;
+    std::optional<Observation> earlier = ShownBy(text, TextKind::kException, doing);
+    if (!earlier || (!SaysWhy(*earlier) && result)) continue;
     result = std::move(earlier);
-    if (!result->is_result) return result;
+    if (SaysWhy(*result)) return result;
   }
   if (result || IsLaunchersOwn(raised.text)) return result;
   return Observation{.cause = CauseId::kPythonException};
@@ -310,7 +337,11 @@ void LogReader::AddLine(const Line& line) {
       Remember(Printable(TextAfter(line.text.substr(assigned), " to ", " "), kMaxName), &nodes_);
     }
   }
-  std::optional<Observation> observation = ShownBy(line.text, line.Kind());
+  std::string unquoted;
+  std::optional<Observation> observation =
+      line.Kind() == TextKind::kMessage && line.head.severity == Severity::kUnsaid
+          ? ShownBy(WithoutQuotes(line.text, line.head.body, &unquoted), TextKind::kMessage)
+          : ShownBy(line.text, line.Kind());
   // A shell's whole word on it.
   if (!observation && StripBlanks(line.head.body) == "Killed") {
     observation = Observation{.cause = CauseId::kKilled, .is_result = true};
@@ -424,13 +455,6 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   if (raised.in_teardown && raised.before.empty()) return;
   std::optional<Observation> observation = ShownBy(raised);
   if (!observation) return;
-  // Checkpoints are of the same formats, but no data worker reads them.
-  const bool of_data = absl::c_any_of(raised.before, [](std::string_view text) {
-    return text.find("in DataLoader worker process") != text.npos;
-  });
-  if (of_data && observation->cause == CauseId::kCheckpointCorrupt) {
-    observation->cause = CauseId::kDataCorrupt;
-  }
   if (raised.in_data_loading && observation->cause == CauseId::kPythonException) {
     observation->cause = CauseId::kDataLoadingFailed;
   }
@@ -650,6 +674,7 @@ void LogReader::Add(Observation observation) {
     seen.is_result = seen.is_result && observation.is_result;
     seen.is_weak = seen.is_weak && observation.is_weak;
     seen.is_plain = seen.is_plain && observation.is_plain;
+    seen.is_passed_on = seen.is_passed_on && observation.is_passed_on;
     seen.xid = std::max(seen.xid, observation.xid);
     seen.is_root = seen.is_root || observation.is_root;
     seen.last_line = std::max(seen.last_line, observation.last_line);
@@ -719,7 +744,12 @@ void LogReader::MarkSurvivors() {
       seen.survived = true;
       continue;
     }
-    if (seen.is_result || seen.is_event) continue;
+    if (seen.is_event) continue;
+    if (seen.is_result) {
+      const int64_t after = ProgressAround(seen) - seen.progress_before;
+      seen.survived = !seen.is_root && after >= kStepsOfAnotherStory;
+      continue;
+    }
     if (absl::c_any_of(facts_.observations,
                        [&](const Observation& end) { return IsKillOfAnother(seen, end); })) {
       seen.survived = true;

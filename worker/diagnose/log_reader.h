@@ -40,6 +40,7 @@ struct Observation {
   bool is_bare = false;       // an exception that no row knows, without frames: of a shell, perhaps
   bool is_root = false;       // a launcher says that this end came first
   bool is_plain = false;      // words in a line that doesn't say how bad it is
+  bool is_passed_on = false;  // RowKind::kWraps
   bool survived = false;      // training went on after it
   int64_t xid = 0;            // the driver's number; 0 where none is said
   // Of a request that the EFA provider failed; 0 otherwise.

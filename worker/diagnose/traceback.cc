@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -101,6 +102,39 @@ bool IsOfDataLoading(std::string_view body) {
           body.ends_with(", in fetch"));
 }
 
+bool HoldsOneOf(std::string_view text, std::span<const std::string_view> words) {
+  return absl::c_any_of(words, [&](std::string_view word) { return text.find(word) != text.npos; });
+}
+
+// What a frame is for, by its file's and its function's name.
+Doing DoingOf(std::string_view body) {
+  const std::string path = Lowered(TextAfter(body, "File \"", "\""));
+  const size_t in = body.find(", in ");
+  if (path.empty() || in == body.npos) return Doing::kUnsaid;
+  constexpr std::array<std::string_view, 4> kSharing = {
+      "multiprocessing/heap.py", "multiprocessing/shared_memory.py",
+      "multiprocessing/synchronize.py", "multiprocessing/reductions.py"};
+  if (HoldsOneOf(path, kSharing)) return Doing::kSharing;
+  const std::string_view file = std::string_view(path).substr(path.rfind('/') + 1);
+  const std::string names = Concat(file, " ", Lowered(body.substr(in + 5)));
+  constexpr std::array<std::string_view, 7> kCheckpoint = {
+      "checkpoint",  "ckpt",        "save_pretrained", "from_pretrained",
+      "load_state_", "save_state_", "safetensors"};
+  // Of activations, which are never written.
+  constexpr std::array<std::string_view, 4> kRecomputation = {
+      "utils/checkpoint.py", "checkpointing.py", "checkpoint_wrapper", "gradient_checkpoint"};
+  if (HoldsOneOf(names, kCheckpoint) && !HoldsOneOf(path, kRecomputation)) {
+    return Doing::kCheckpoint;
+  }
+  constexpr std::array<std::string_view, 5> kData = {"data", "corpus", "shard", "__getitem__",
+                                                     "tokenize"};
+  constexpr std::array<std::string_view, 3> kLibraries = {"/utils/data/", "/datasets/",
+                                                          "/webdataset/"};
+  constexpr std::array<std::string_view, 2> kOther = {"metadata", "parallel"};
+  const bool data = HoldsOneOf(names, kData) && !HoldsOneOf(names, kOther);
+  return data || HoldsOneOf(path, kLibraries) ? Doing::kData : Doing::kUnsaid;
+}
+
 // The same of rich's "│ PATH:LINE in FUNCTION   │".
 std::string FrameInBox(std::string_view body) {
   if (!ConsumePrefix(&body, kBar)) return "";
@@ -119,6 +153,21 @@ std::string FrameInBox(std::string_view body) {
 
 std::string_view Raised::Headline() const {
   return StripBlanks(std::string_view(text).substr(0, text.find('\n')));
+}
+
+Doing Raised::WhatItDid() const {
+  const bool by_worker = absl::c_any_of(before, [](std::string_view earlier) {
+    return earlier.find("in DataLoader worker process") != earlier.npos;
+  });
+  if (doing == Doing::kSharing) return doing;
+  if (in_data_loading || by_worker) return Doing::kData;
+  constexpr std::array<std::string_view, 6> kCheckpoint = {"checkpoint", "ckpt",  ".safetensors",
+                                                           ".pt'",       ".pth'", ".distcp"};
+  constexpr std::array<std::string_view, 12> kData = {".jsonl",    ".csv", ".parquet", ".arrow",
+                                                      ".tfrecord", ".tar", ".npz",     ".npy",
+                                                      ".jpg",      ".png", ".wav",     ".mds"};
+  if (HoldsOneOf(text, kCheckpoint)) return Doing::kCheckpoint;
+  return HoldsOneOf(text, kData) ? Doing::kData : doing;
 }
 
 bool TracebackReader::Read(int64_t number, std::string_view body, bool apart) {
@@ -179,12 +228,15 @@ bool TracebackReader::ReadFrames(int64_t number, std::string_view body, bool apa
     std::string where = body.starts_with(kBar) ? FrameInBox(body) : FrameIn(body);
     if (!where.empty()) raised_.where = std::move(where);
     raised_.in_data_loading |= IsOfDataLoading(body);
+    if (const Doing doing = DoingOf(body); doing != Doing::kUnsaid) raised_.doing = doing;
     if (IsOfTeardown(body)) raised_.in_teardown = true;
     strays_ = 0;
     return true;
   }
   const std::string_view name = NameBefore(body);
-  if (MayBeException(name) && (!apart || IsExceptionName(name))) {
+  // After lines of others, "Sender: ..." may be the next of them.
+  const bool like_one = strays_ > 0 ? name.find('.') != name.npos : MayBeException(name);
+  if (IsExceptionName(name) || (like_one && !apart)) {
     raised_.has_frames = true;
     Raise(number, body);
     return true;

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/diagnose/patterns.h"
+
 namespace muster::worker {
 
 // An exception that was printed, with those that led to it.
@@ -22,6 +24,8 @@ struct Raised {
   std::vector<std::string> before;
   // By what Python does as it ends, or as it writes a log line: nothing comes of it.
   bool in_teardown = false;
+  // What the innermost frame was for that tells by its file's or function's name.
+  Doing doing = Doing::kUnsaid;
   // While PyTorch's DataLoader fetched a batch, by a worker of it or in the process itself.
   bool in_data_loading = false;
   bool has_frames = false;
@@ -32,6 +36,9 @@ struct Raised {
 
   // Without the lines that follow the first.
   std::string_view Headline() const;
+
+  // What the program did, as the message tells, or else the frames.
+  Doing WhatItDid() const;
 };
 
 // Knows Python's form and rich's boxes, chains of exceptions, the tracebacks that DataLoader's

@@ -199,6 +199,30 @@ TEST(Traceback, OneThatIsQuotedIsIndentedAsAWhole) {
   EXPECT_THAT(Read(" OSError: x"), SizeIs(1));
 }
 
+TEST(Traceback, AfterLinesOfOthersOnlyWhatLooksLikeAnExceptionIsOne) {
+  const std::string cut = "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n";
+  EXPECT_THAT(Read(cut + "OutOfResources: x"), SizeIs(1));
+  EXPECT_THAT(Read(cut + "User defined signal 2\nSender: LSF System"), IsEmpty());
+  EXPECT_THAT(Read(cut + "step 1\nKeyError: 'x'"), SizeIs(1));
+}
+
+TEST(Traceback, FramesAndMessagesTellWhatAProgramDid) {
+  const auto did = [](std::string_view file, std::string_view function, std::string_view message) {
+    const auto raised = Read(Concat("Traceback (most recent call last):\n  File \"", file,
+                                    "\", line 1, in ", function, "\n", message, "\n"));
+    return raised.empty() ? Doing::kUnsaid : raised[0].WhatItDid();
+  };
+  EXPECT_EQ(did("/w/data/train.py", "main", "EOFError: x"), Doing::kUnsaid);
+  EXPECT_EQ(did("/w/train.py", "load_dataset", "EOFError: x"), Doing::kData);
+  EXPECT_EQ(did("/usr/lib/python3/dist-packages/datasets/a.py", "f", "EOFError: x"), Doing::kData);
+  EXPECT_EQ(did("/w/train.py", "save_checkpoint", "OSError: x"), Doing::kCheckpoint);
+  EXPECT_EQ(did("/w/train.py", "main", "OSError: x: '/runs/ckpt/3'"), Doing::kCheckpoint);
+  EXPECT_EQ(did("/w/train.py", "main", "EOFError: x: '/tokens/3.jsonl'"), Doing::kData);
+  EXPECT_EQ(did("/usr/lib/python3.11/multiprocessing/heap.py", "__init__", "OSError: x"),
+            Doing::kSharing);
+  EXPECT_EQ(did("/p/torch/utils/checkpoint.py", "checkpoint", "OSError: x"), Doing::kUnsaid);
+}
+
 TEST(Traceback, WhatPythonIgnoresIsNone) {
   EXPECT_THAT(Read(R"(Exception ignored in: <function f at 0x7f>
 Traceback (most recent call last):
