@@ -408,7 +408,10 @@ bool LogReader::ReadTraceback(const Line& line) {
     process.time_after.reset();
     raises_anew = true;
   }
-  if (process.reader.HasRaised() && raises_anew) process.steps_before = Steps();
+  if (process.reader.HasRaised() && raises_anew) {
+    process.steps_before = Steps();
+    process.is_quiet = line.Kind() == TextKind::kQuiet;
+  }
   if (process.reader.HasRaised() && !process.time_after) {
     if (came_) process.time_after = LineTime{.time = *came_};
     if (!came_) undated_.insert(std::move(source));

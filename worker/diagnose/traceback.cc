@@ -102,6 +102,19 @@ bool IsOfDataLoading(std::string_view body) {
           body.ends_with(", in fetch"));
 }
 
+// "0000-00-00 00:00:00 (worker_0) : " of what a program's own logging writes before each line.
+std::string WithoutDigits(std::string_view text) {
+  std::string shape(text);
+  std::ranges::replace_if(
+      shape, [](char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }, '0');
+  return shape;
+}
+
+bool BeginsLike(std::string_view shape, std::string_view body) {
+  return !shape.empty() && body.size() >= shape.size() &&
+         WithoutDigits(body.substr(0, shape.size())) == shape;
+}
+
 bool HoldsOneOf(std::string_view text, std::span<const std::string_view> words) {
   return absl::c_any_of(words, [&](std::string_view word) { return text.find(word) != text.npos; });
 }
@@ -130,7 +143,8 @@ Doing DoingOf(std::string_view body) {
                                                      "tokenize"};
   constexpr std::array<std::string_view, 3> kLibraries = {"/utils/data/", "/datasets/",
                                                           "/webdataset/"};
-  constexpr std::array<std::string_view, 2> kOther = {"metadata", "parallel"};
+  constexpr std::array<std::string_view, 6> kOther = {"metadata",    "parallel", "dataclass",
+                                                      "fully_shard", "sharded",  "tokenizer"};
   const bool data = HoldsOneOf(names, kData) && !HoldsOneOf(names, kOther);
   return data || HoldsOneOf(path, kLibraries) ? Doing::kData : Doing::kUnsaid;
 }
@@ -171,12 +185,28 @@ Doing Raised::WhatItDid() const {
 }
 
 bool TracebackReader::Read(int64_t number, std::string_view body, bool apart) {
+  if (state_ != State::kIdle && BeginsLike(prefix_, body)) {
+    body.remove_prefix(prefix_.size());
+    // What comes next may be a record of its own as well as more of the message.
+    apart |= state_ == State::kMessage;
+  }
   const size_t blanks = std::min(body.find_first_not_of(' '), body.size());
   if (IsHeader(body)) {
+    const size_t at = body.find(kHeader);
+    const bool own = body.substr(blanks).starts_with("Original ") ||
+                     IsExceptionName(NameBefore(body.substr(blanks)));
+    if (at != body.npos && at > blanks && !own) {
+      prefix_ = WithoutDigits(body.substr(0, at));
+    } else if (state_ == State::kIdle) {
+      prefix_.clear();
+    }
     indent_ = body[blanks] == 'T' || body[blanks] == 'O' ? blanks : 0;
     Begin(body.substr(blanks));
     return true;
   }
+  // The header may have been cut off, or lost among others' lines.
+  if (state_ == State::kIdle && blanks > 0) NoteFrame(body);
+  if (state_ == State::kIdle && blanks == 0 && !IsExceptionName(NameBefore(body))) raised_ = {};
   // One that is quoted is indented as a whole.
   body.remove_prefix(std::min(blanks, state_ == State::kIdle ? kMaxIndent : indent_));
   switch (state_) {
@@ -222,13 +252,21 @@ void TracebackReader::Raise(int64_t number, std::string_view body) {
   state_ = State::kMessage;
 }
 
+void TracebackReader::NoteFrame(std::string_view body) {
+  std::string where = body.starts_with(kBar) ? FrameInBox(body) : FrameIn(body);
+  if (!where.empty()) raised_.where = std::move(where);
+  raised_.in_data_loading |= IsOfDataLoading(body);
+  if (const Doing doing = DoingOf(body); doing != Doing::kUnsaid) raised_.doing = doing;
+  // What else it may load is told by who calls it.
+  if (raised_.doing == Doing::kUnsaid && body.find("/torch/serialization.py") != body.npos) {
+    raised_.doing = Doing::kCheckpoint;
+  }
+}
+
 bool TracebackReader::ReadFrames(int64_t number, std::string_view body, bool apart) {
   if (body.empty() || body[0] == ' ' || body[0] == '\t' || body.starts_with(kBar) ||
       body.starts_with("╰")) {
-    std::string where = body.starts_with(kBar) ? FrameInBox(body) : FrameIn(body);
-    if (!where.empty()) raised_.where = std::move(where);
-    raised_.in_data_loading |= IsOfDataLoading(body);
-    if (const Doing doing = DoingOf(body); doing != Doing::kUnsaid) raised_.doing = doing;
+    NoteFrame(body);
     if (IsOfTeardown(body)) raised_.in_teardown = true;
     strays_ = 0;
     return true;
@@ -264,8 +302,10 @@ bool TracebackReader::ReadMessage(int64_t number, std::string_view body, bool ap
     if (second) Complete();
     return !second;
   }
-  const bool another = IsExceptionName(NameBefore(body));
-  if (apart || another || ++message_lines_ > kMaxMessageLines) {
+  // "backend='inductor' raised:" passes on what comes next.
+  const bool passes_on = StripBlanks(raised_.text).ends_with(" raised:");
+  const bool another = !passes_on && (apart || IsExceptionName(NameBefore(body)));
+  if (another || ++message_lines_ > kMaxMessageLines) {
     Complete();
     return ReadIdle(number, body);
   }

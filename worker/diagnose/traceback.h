@@ -70,13 +70,15 @@ class TracebackReader {
   void Raise(int64_t number, std::string_view body);
   void Link();
   void Complete();
+  void NoteFrame(std::string_view body);
   bool ReadFrames(int64_t number, std::string_view body, bool apart);
   bool ReadMessage(int64_t number, std::string_view body, bool apart);
   bool ReadIdle(int64_t number, std::string_view body);
 
   State state_ = State::kIdle;
   Raised raised_;
-  size_t indent_ = 0;  // of the traceback as a whole
+  size_t indent_ = 0;   // of the traceback as a whole
+  std::string prefix_;  // what its lines begin with, its digits zeros; mostly nothing
   int message_lines_ = 0;
   int strays_ = 0;  // lines of others since the last of ours
   bool blank_ = false;

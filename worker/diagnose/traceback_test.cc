@@ -215,12 +215,57 @@ TEST(Traceback, FramesAndMessagesTellWhatAProgramDid) {
   EXPECT_EQ(did("/w/data/train.py", "main", "EOFError: x"), Doing::kUnsaid);
   EXPECT_EQ(did("/w/train.py", "load_dataset", "EOFError: x"), Doing::kData);
   EXPECT_EQ(did("/usr/lib/python3/dist-packages/datasets/a.py", "f", "EOFError: x"), Doing::kData);
+  EXPECT_EQ(did("/w/train.py", "load_tokenizer", "EOFError: x"), Doing::kUnsaid);
+  EXPECT_EQ(did("/w/dataclasses.py", "f", "EOFError: x"), Doing::kUnsaid);
   EXPECT_EQ(did("/w/train.py", "save_checkpoint", "OSError: x"), Doing::kCheckpoint);
   EXPECT_EQ(did("/w/train.py", "main", "OSError: x: '/runs/ckpt/3'"), Doing::kCheckpoint);
   EXPECT_EQ(did("/w/train.py", "main", "EOFError: x: '/tokens/3.jsonl'"), Doing::kData);
+  EXPECT_EQ(did("/p/torch/serialization.py", "load", "EOFError: x"), Doing::kCheckpoint);
   EXPECT_EQ(did("/usr/lib/python3.11/multiprocessing/heap.py", "__init__", "OSError: x"),
             Doing::kSharing);
   EXPECT_EQ(did("/p/torch/utils/checkpoint.py", "checkpoint", "OSError: x"), Doing::kUnsaid);
+}
+
+TEST(Traceback, LinesMayBeginWithWhatAProgramsLoggingWrites) {
+  const auto raised =
+      Read(R"(2023-02-17 22:40:24,367 (worker_7) : Traceback (most recent call last):
+2023-02-17 22:40:24,367 (worker_7) :   File "/app/run.py", line 34, in run
+2023-02-17 22:40:24,368 (worker_7) :     go()
+2023-02-17 22:40:24,368 (worker_7) : KeyError: 'x'
+2023-02-17 22:40:25,001 (worker_7) : bye)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].Headline(), "KeyError: 'x'");
+  EXPECT_EQ(raised[0].where, "/app/run.py:34 in run");
+}
+
+TEST(Traceback, AnExceptionThatPassesOnAnotherHoldsIt) {
+  const auto raised = Read("a.BackendError: backend='x' raised:\nOutOfMemoryError: y\n\nbye\n");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].text, "a.BackendError: backend='x' raised:\nOutOfMemoryError: y\nbye");
+}
+
+TEST(Traceback, AnExceptionsTextMayBeATraceback) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "a.py", line 1, in f
+OSError: Traceback (most recent call last):
+  File "b.py", line 2, in __getitem__
+OSError: [Errno 5] Input/output error)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].Headline(), "OSError: [Errno 5] Input/output error");
+}
+
+TEST(Traceback, FramesTellWhereAlsoIfTheHeaderWasCutOff) {
+  const auto raised = Read(R"(  File "/app/run.py", line 3, in load_checkpoint
+    return torch.load(path)
+EOFError: Ran out of input)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].where, "/app/run.py:3 in load_checkpoint");
+  EXPECT_EQ(raised[0].WhatItDid(), Doing::kCheckpoint);
+  const auto later = Read(R"(  File "/app/run.py", line 3, in load_checkpoint
+step 1
+EOFError: Ran out of input)");
+  ASSERT_THAT(later, SizeIs(1));
+  EXPECT_EQ(later[0].where, "");
 }
 
 TEST(Traceback, WhatPythonIgnoresIsNone) {
