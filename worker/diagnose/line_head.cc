@@ -404,10 +404,10 @@ std::string_view NcclProcessOf(std::string_view line) {
 }
 
 std::string_view WithoutQuotes(std::string_view line, std::string_view body, std::string* plain) {
-  constexpr std::array<std::string_view, 18> kSpeakers = {
-      "prompt",       "user",          "assistant", "human",          "question",   "answer",
-      "target",       "completion",    "generated", "generated text", "generation", "sample",
-      "model output", "sample output", "decoded",   "prediction",     "reply",      "instruction"};
+  constexpr std::array<std::string_view, 13> kSpeakers = {
+      "prompt",       "user",          "assistant", "human",          "question",
+      "answer",       "completion",    "generated", "generated text", "sample",
+      "model output", "sample output", "prediction"};
   constexpr size_t kLongestName = 40;
   std::string_view text =
       body.substr(std::min(body.find_first_not_of(" \t>#*-|<[\"'"), body.size()));
