@@ -355,6 +355,10 @@ TEST(Diagnosis, AnEndThatTrainingWentOnLongAfterIsAnothers) {
   EXPECT_EQ(FirstCause(text), "killed");
   for (int step = 0; step < 10; ++step) text += Concat("step ", step, " loss 2.5\n");
   EXPECT_EQ(FirstCause(text), "nothing");
+  text +=
+      "DistBackendError: NCCL error in: x.cpp:3, remote process exited or there was a network "
+      "error\n";
+  EXPECT_EQ(FirstCause(text), "killed");
 }
 
 TEST(Diagnosis, AFabricThatIsDownIsWhyTheProgramSeesNoGpu) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <ranges>
 
 #include "absl/algorithm/container.h"
 #include "worker/diagnose/efa_error.h"
@@ -747,12 +748,7 @@ void LogReader::MarkSurvivors() {
       seen.survived = true;
       continue;
     }
-    if (seen.is_event) continue;
-    if (seen.is_result) {
-      const int64_t after = ProgressAround(seen) - seen.progress_before;
-      seen.survived = !seen.is_root && after >= kStepsOfAnotherStory;
-      continue;
-    }
+    if (seen.is_event || seen.is_result) continue;
     if (absl::c_any_of(facts_.observations,
                        [&](const Observation& end) { return IsKillOfAnother(seen, end); })) {
       seen.survived = true;
@@ -769,6 +765,17 @@ void LogReader::MarkSurvivors() {
                            : seen.is_plain ? kStepsOfPlainWords
                                            : kStepsOfSurvivors;
     seen.survived = steps >= enough;
+  }
+  // An end of another process than the ranks, unless something came of it: where logs stand one
+  // after another, the steps are others'.
+  for (Observation& seen : std::views::reverse(facts_.observations)) {
+    if (!seen.is_result || seen.is_event || seen.is_root || seen.survived) continue;
+    const bool goes_ill = absl::c_any_of(facts_.observations, [&](const Observation& other) {
+      return !other.survived && !other.is_weak && CauseOf(other.cause).role != Role::kWarning &&
+             other.line > seen.last_line;
+    });
+    seen.survived =
+        !goes_ill && ProgressAround(seen) - seen.progress_before >= kStepsOfAnotherStory;
   }
 }
 
