@@ -23,6 +23,7 @@ constexpr size_t kMaxRemembered = 4096;
 constexpr size_t kMaxProcesses = 1024;  // more than that share one
 constexpr int kMaxRank = 1'000'000;
 constexpr int kNoRank = -1;
+constexpr size_t kMaxVersions = 16;
 // What the end that a key of the terminal asked for writes, in between.
 constexpr int64_t kLinesOfInterrupt = 100;
 // Between a process's end and its launcher's word on it.
@@ -109,6 +110,7 @@ std::optional<Observation> ShownBy(std::string_view text, TextKind kind,
   if (const Xid* xid = FindXid(text)) {
     return Observation{.cause = xid->cause,
                        .detail = Concat("Xid ", xid->number, ", ", xid->meaning),
+                       .is_plain = text.find("(PCI") == text.npos,
                        .xid = xid->number};
   }
   const Pattern* pattern = FindPattern(text, kind, doing);
@@ -314,15 +316,53 @@ int64_t LogReader::Steps() const {
 
 // How training as a whole went.
 void LogReader::ReadCourse(const Line& line) {
-  if (IsProgress(line.head.body)) ++progress_[line.head.rank.value_or(kNoRank)];
+  ReadNcclVersion(line);
+  if (IsProgress(line.head.body)) {
+    ++progress_[line.head.rank.value_or(kNoRank)];
+    last_word_ = 0;
+    facts_.nccl_versions.clear();  // they work together
+  }
   if (IsCompletion(line.text)) completion_ = line.number;
+  ReadLastWord(line);
   if (IsRestart(line.text)) {
+    facts_.nccl_versions.clear();
     restart_ = line.number;
     restart_steps_ = Steps();
     root_rank_.reset();
     failure_times_.clear();
     root_is_guess_ = false;
   }
+}
+
+// An exit code 0 of one process says nothing beside another's that isn't.
+void LogReader::ReadLastWord(const Line& line) {
+  if (line.is_event || line.is_status) return;
+  if (const std::optional<int64_t> code = ExitCodeIn(line.head.body)) {
+    ended_ill_ |= *code != 0;
+    last_word_ = line.number;
+  } else if (IsLastWord(line.head.body)) {
+    last_word_ = line.number;
+  }
+}
+
+// "train-0:194:712 [0] NCCL INFO NCCL version 2.21.5+cuda12.4": a process that names another one
+// after it has loaded two, and says nothing of the ranks.
+void LogReader::ReadNcclVersion(const Line& line) {
+  constexpr std::string_view kWord = "NCCL version ";
+  const size_t at = line.text.find(kWord);
+  if (at == line.text.npos || line.Kind() != TextKind::kNcclInfo) return;
+  const std::string_view rest = line.text.substr(at + kWord.size());
+  const std::string_view version = rest.substr(0, rest.find_first_not_of("0123456789."));
+  const std::string process = Printable(NcclProcessOf(line.text), kMaxName);
+  std::vector<NcclVersion>& said = facts_.nccl_versions;
+  const bool known = absl::c_any_of(said, [&](const NcclVersion& other) {
+    return other.version == version || other.process == process;
+  });
+  if (known || process.empty() || version.empty() || said.size() >= kMaxVersions) return;
+  said.push_back({.version = Printable(version, kMaxName),
+                  .process = process,
+                  .line = line.number,
+                  .text = Printable(StripBlanks(line.text), kMaxText)});
 }
 
 // The object that a line of kubectl's is about, or nothing.
@@ -463,8 +503,10 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
     observation->cause = CauseId::kDataLoadingFailed;
   }
   observation->is_plain = false;
-  // What a program caught and warned of, or prints of a module that it can do without.
+  // What a program caught and warned of, or prints of a module that it can do without, or what came
+  // of code that it tried.
   observation->is_weak = observation->is_weak || process.is_quiet ||
+                         (raised.in_given_code && !raised.in_own_code) ||
                          (observation->cause == CauseId::kModuleMissing && !raised.has_frames);
   observation->is_bare = observation->cause == CauseId::kPythonException && !raised.has_frames;
   if (observation->is_weak && !process.rank) {
@@ -740,9 +782,22 @@ void LogReader::MarkSurvivors() {
     });
   };
   const bool completed = completion_ > 0 && !ends_after(completion_, nullptr);
+  // Less surely so: what an exception tells of stays.
+  const bool all_done = last_word_ > 0 && !ended_ill_ && !ends_after(last_word_, nullptr);
+  const bool ends_ill = absl::c_any_of(facts_.observations, [&](const Observation& seen) {
+    return seen.last_line > completion_ && !seen.is_weak &&
+           CauseOf(seen.cause).role != Role::kWarning;
+  });
   const bool went_on = restart_ > 0 && Steps() - restart_steps_ >= kStepsOfSurvivors;
   for (Observation& seen : facts_.observations) {
     const bool told = seen.cause == CauseId::kTerminated;
+    // Who is done leaves the others alone.
+    const bool left = completed && !ends_ill && seen.is_weak && IsOfPeers(CauseOf(seen.cause));
+    const bool only_words = (seen.is_weak || seen.is_plain) && !seen.is_event && !seen.is_result;
+    if (left || (all_done && only_words && seen.last_line < last_word_)) {
+      seen.survived = true;
+      continue;
+    }
     if ((completed && (seen.last_line < completion_ || told)) ||
         (went_on && seen.last_line < restart_)) {
       seen.survived = true;

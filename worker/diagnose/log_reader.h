@@ -61,12 +61,21 @@ bool MayBeSameRank(const Observation& a, const Observation& b);
 // Whether somebody waited in vain.
 bool IsHang(CauseId cause);
 
+// What a process said of its NCCL as it began.
+struct NcclVersion {
+  std::string version;
+  std::string process;  // HOST:PID
+  int64_t line = 0;
+  std::string text = {};
+};
+
 struct LogFacts {
   std::string file;
   std::vector<Observation> observations;  // by line
   CollectiveProgress progress;
-  std::set<std::string> addresses;  // the EFA addresses of those who wrote this log
-  int64_t left_out = 0;             // observations beyond LogReader::kMaxObservations
+  std::vector<NcclVersion> nccl_versions;  // the first of each; none once training went on
+  std::set<std::string> addresses;         // the EFA addresses of those who wrote this log
+  int64_t left_out = 0;                    // observations beyond LogReader::kMaxObservations
 };
 
 class LogReader {
@@ -105,6 +114,8 @@ class LogReader {
   void ReadEnd(std::string_view line);
   bool IsToldByLauncher(const Observation& seen) const;
   void ReadCourse(const Line& line);
+  void ReadLastWord(const Line& line);
+  void ReadNcclVersion(const Line& line);
   void ReadRank(Line* line);
   void DistrustIndices();
   void ReadWriter(const Line& line);
@@ -163,6 +174,8 @@ class LogReader {
   int64_t restart_ = 0;              // the last line that tells that all were started anew
   int64_t restart_steps_ = 0;        // lines of progress before it
   int64_t completion_ = 0;           // the last line that tells of a good end
+  int64_t last_word_ = 0;            // the last one that says that all is done, and no step after
+  bool ended_ill_ = false;           // an exit code that isn't 0
 };
 
 }  // namespace muster::worker

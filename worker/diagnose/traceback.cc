@@ -84,6 +84,16 @@ std::string FrameIn(std::string_view body) {
   return Printable(Concat(path, ":", *line, function.empty() ? "" : " in ", function), kMaxWhere);
 }
 
+// Code that a program made of a text and gave a name, "<completion>" say; those that Python, its
+// libraries and notebooks give aren't meant.
+bool IsOfGivenCode(std::string_view path) {
+  constexpr std::array<std::string_view, 9> kOthers = {
+      "<string>", "<stdin>", "<frozen",  "<ipython",         "<eval_with_key>",
+      "<module>", "<unk",    "<command", "<__array_function"};
+  return path.starts_with('<') &&
+         absl::c_none_of(kOthers, [&](std::string_view other) { return path.starts_with(other); });
+}
+
 // A frame of what Python runs when it ends, or of logging, which prints what its handlers raise and
 // goes on.
 bool IsOfTeardown(std::string_view body) {
@@ -200,8 +210,8 @@ bool TracebackReader::Read(int64_t number, std::string_view body, bool apart) {
     } else if (state_ == State::kIdle) {
       prefix_.clear();
     }
-    indent_ = body[blanks] == 'T' || body[blanks] == 'O' ? blanks : 0;
     Begin(body.substr(blanks));
+    indent_ = body[blanks] == 'T' || body[blanks] == 'O' ? blanks : 0;
     return true;
   }
   // The header may have been cut off, or lost among others' lines.
@@ -255,6 +265,9 @@ void TracebackReader::Raise(int64_t number, std::string_view body) {
 void TracebackReader::NoteFrame(std::string_view body) {
   std::string where = body.starts_with(kBar) ? FrameInBox(body) : FrameIn(body);
   if (!where.empty()) raised_.where = std::move(where);
+  if (const std::string_view path = TextAfter(body, "File \"", "\""); !path.empty()) {
+    (IsOfGivenCode(path) ? raised_.in_given_code : raised_.in_own_code) = true;
+  }
   raised_.in_data_loading |= IsOfDataLoading(body);
   if (const Doing doing = DoingOf(body); doing != Doing::kUnsaid) raised_.doing = doing;
   // What else it may load is told by who calls it.

@@ -29,6 +29,9 @@ struct Raised {
   // While PyTorch's DataLoader fetched a batch, by a worker of it or in the process itself.
   bool in_data_loading = false;
   bool has_frames = false;
+  // By code that the program was given as a text, a model's answer say, and by files' code.
+  bool in_given_code = false;
+  bool in_own_code = false;
   // Of the process that torch.multiprocessing's spawn names.
   std::optional<int> process;
   // The id of the process that Ray says it comes from.

@@ -44,6 +44,34 @@ ValueError: x)");
   EXPECT_FALSE(raised[1].in_teardown);
 }
 
+TEST(Traceback, AnIndentedOneAfterOneThatWasIgnoredIsReadToItsEnd) {
+  const auto raised = Read(R"( Exception ignored in: <function It.__del__ at 0x7f6a4b1e11b0>
+ Traceback (most recent call last):
+   File "/usr/lib/python3.10/multiprocessing/connection.py", line 936, in wait
+ ConnectionResetError: [Errno 104] Connection reset by peer
+ Traceback (most recent call last):
+   File "/a/t.py", line 5, in run
+     x()
+ ValueError: x)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].Headline(), "ValueError: x");
+}
+
+TEST(Traceback, CodeThatAProgramWasGivenIsToldFromItsOwn) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "<completion>", line 3, in <module>
+IndexError: list index out of range
+Traceback (most recent call last):
+  File "<string>", line 1, in <module>
+  File "/a/t.py", line 5, in run
+ValueError: x)");
+  ASSERT_THAT(raised, SizeIs(2));
+  EXPECT_TRUE(raised[0].in_given_code);
+  EXPECT_FALSE(raised[0].in_own_code);
+  EXPECT_FALSE(raised[1].in_given_code);
+  EXPECT_TRUE(raised[1].in_own_code);
+}
+
 TEST(Traceback, WhatLoggingPrintsEndsNothing) {
   const auto raised = Read(R"(Traceback (most recent call last):
   File "/usr/lib/python3.10/logging/__init__.py", line 1103, in emit
