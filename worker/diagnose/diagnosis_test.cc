@@ -357,6 +357,8 @@ TEST(Diagnosis, WordsBeforeALastWordThatAllIsDoneAreNoFailure) {
               ElementsAre("warning gpu-fault 0:1"));
   EXPECT_THAT(Summary(ExplainTexts({words + "exit code 1\n[n1] torchrun exit code 0\n"})).front(),
               HasSubstr("first"));
+  EXPECT_THAT(Summary(ExplainTexts({words + "KeyError: 'x'\n\n\nexit code 0\n"})).front(),
+              testing::StartsWith("first gpu-fault"));
   EXPECT_THAT(Summary(ExplainTexts({words + "warm-up run complete\nstep 1 loss 2\n"})),
               ElementsAre("first gpu-fault 0:1"));
   EXPECT_THAT(

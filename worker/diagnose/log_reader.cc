@@ -6,12 +6,8 @@
 #include <ranges>
 
 #include "absl/algorithm/container.h"
-#include "worker/diagnose/efa_error.h"
-#include "worker/diagnose/failure.h"
-#include "worker/diagnose/gpu_memory.h"
 #include "worker/diagnose/kubernetes_line.h"
 #include "worker/diagnose/text.h"
-#include "worker/diagnose/xid.h"
 
 namespace muster::worker {
 namespace {
@@ -52,90 +48,6 @@ void Remember(Value value, Set* set) {
   if (set->size() < kMaxRemembered) set->insert(std::move(value));
 }
 
-Observation OfRequest(const FailedRequest& request) {
-  Observation observation{
-      .cause = CauseOfEfaError(request.number, PeerState::kUnknown),
-      .detail = Concat("EFA error ", request.number, ", ", request.error->meaning),
-      .efa_error = request.number,
-      .peer_address = Printable(request.peer_address, kMaxName)};
-  if (!request.peer_instance.empty()) {
-    Append(&observation.detail, "; the peer's instance is ",
-           Printable(request.peer_instance, kMaxName));
-  }
-  return observation;
-}
-
-Observation OfMemory(const GpuMemoryReport& report) {
-  const bool others = report.HeldByOthers();
-  Observation observation{.cause = others ? CauseId::kMemoryHeldByOthers : CauseId::kOutOfMemory,
-                          .detail = DescribeMemory(report)};
-  if (others && !WholeWeight(report.asked).empty()) {
-    observation.remedy =
-        "Then partition the weights from the start (ZeRO-3, or a sharded load) instead of moving "
-        "the whole model to each GPU.";
-  }
-  return observation;
-}
-
-// Whether an exception is of a library that talks to servers, which are no ranks: Python writes the
-// whole name of a type that isn't its own.
-bool IsOfServer(std::string_view text) {
-  constexpr std::array<std::string_view, 18> kOfRanks = {
-      "torch.", "c10.",    "jax.",       "jaxlib.",          "tensorflow.", "horovod.",
-      "ray.",   "socket.", "deepspeed.", "multiprocessing.", "concurrent.", "asyncio.",
-      "cupy.",  "mpi4py.", "megatron.",  "accelerate.",      "lightning.",  "pytorch_lightning."};
-  const std::string_view type = text.substr(0, text.find_first_of(": \n"));
-  if (type.find('.') == type.npos) {
-    return text.find("http://") != text.npos || text.find("https://") != text.npos;
-  }
-  return absl::c_none_of(kOfRanks, [&](std::string_view own) { return type.starts_with(own); });
-}
-
-// What only another rank's end, or its place, is told by.
-bool IsOfPeers(const Cause& cause) {
-  return cause.role == Role::kEcho || cause.id == CauseId::kNameNotFound;
-}
-
-// What a text shows, without who, where and when.
-std::optional<Observation> ShownBy(std::string_view text, TextKind kind,
-                                   Doing doing = Doing::kUnsaid) {
-  if (const auto failure = ReadTerminationMessage(text)) {
-    return Observation{.cause = failure->cause,
-                       .detail = failure->detail,
-                       .rank = failure->rank,
-                       .host = failure->host};
-  }
-  if (const auto request = ReadFailedRequest(text)) return OfRequest(*request);
-  if (const auto report = ReadGpuMemory(text)) return OfMemory(*report);
-  if (const Xid* xid = FindXid(text)) {
-    return Observation{.cause = xid->cause,
-                       .detail = Concat("Xid ", xid->number, ", ", xid->meaning),
-                       .is_plain = text.find("(PCI") == text.npos,
-                       .xid = xid->number};
-  }
-  const Pattern* pattern = FindPattern(text, kind, doing);
-  if (pattern == nullptr) return std::nullopt;
-  if (kind == TextKind::kException && IsOfPeers(CauseOf(pattern->cause)) && IsOfServer(text)) {
-    return std::nullopt;
-  }
-  return Observation{.cause = pattern->cause,
-                     .is_result = pattern->kind == RowKind::kResult,
-                     .is_weak = pattern->kind == RowKind::kWarned,
-                     .is_plain = pattern->kind == RowKind::kShows,
-                     .is_passed_on = pattern->kind == RowKind::kWraps};
-}
-
-// Launchers raise these when a process of theirs has ended, and say elsewhere how.
-bool IsLaunchersOwn(std::string_view text) {
-  return text.find("ChildFailedError") != std::string_view::npos ||
-         text.find("ProcessRaisedException") != std::string_view::npos ||
-         text.find("died because of an error raised in its creation task") !=
-             std::string_view::npos ||
-         text.find("Please inspect the previous error messages for a cause") !=
-             std::string_view::npos ||
-         text.starts_with("SystemExit") || text.starts_with("subprocess.CalledProcessError");
-}
-
 // From `a` to `b`; one of them may have no year.
 absl::Duration Since(const LineTime& a, const LineTime& b) {
   const absl::Time from = a.has_year || !b.has_year ? a.time : WithYearNear(a.time, b.time);
@@ -149,30 +61,6 @@ bool IsLaunchersWord(std::string_view body) {
       "pdsh@", "srun: ", "slurmstepd: ", "mpirun",        "(raylet",
       "ssh: ", "^C",     "+ ",           "Connection to "};
   return absl::c_any_of(kWords, [&](std::string_view word) { return body.starts_with(word); });
-}
-
-bool SaysWhy(const Observation& seen) { return !seen.is_result && !seen.is_passed_on; }
-
-// What an exception shows: the last of its chain, or else the earliest that says why. What is
-// raised while a signal is handled came of it.
-std::optional<Observation> ShownBy(const Raised& raised) {
-  for (const std::string& text : raised.before) {
-    std::optional<Observation> signal = ShownBy(text, TextKind::kException);
-    const bool told =
-        signal && (signal->cause == CauseId::kInterrupted || signal->cause == CauseId::kTerminated);
-    if (told && !signal->is_result) return signal;
-  }
-  const Doing doing = raised.WhatItDid();
-  std::optional<Observation> result = ShownBy(raised.text, TextKind::kException, doing);
-  if (result && SaysWhy(*result)) return result;
-  for (const std::string& text : raised.before) {
-    std::optional<Observation> earlier = ShownBy(text, TextKind::kException, doing);
-    if (!earlier || (!SaysWhy(*earlier) && result)) continue;
-    result = std::move(earlier);
-    if (SaysWhy(*result)) return result;
-  }
-  if (result || IsLaunchersOwn(raised.text)) return result;
-  return Observation{.cause = CauseId::kPythonException};
 }
 
 bool SameSource(const Observation& a, const Observation& b) {
@@ -220,24 +108,6 @@ bool IsEndByItself(CauseId cause) {
 }
 
 }  // namespace
-
-bool IsNoticedByOther(const Observation& end, const Observation& seen) {
-  const bool worker_died = end.cause == CauseId::kDataWorkerDied;
-  const bool by_itself =
-      worker_died || end.cause == CauseId::kKilled || end.cause == CauseId::kProgramCrash;
-  if (!end.is_result || !by_itself || seen.survived) return false;
-  // Who gave up waiting may be killed, or crash, as it ends.
-  return CauseOf(seen.cause).role == Role::kEcho ||
-         (IsHang(seen.cause) && (worker_died || end.line < seen.line));
-}
-
-bool MayBeSameRank(const Observation& a, const Observation& b) {
-  return !a.rank || !b.rank || *a.rank == *b.rank;
-}
-
-bool IsHang(CauseId cause) {
-  return cause == CauseId::kCollectiveTimeout || cause == CauseId::kProcessHung;
-}
 
 struct LogReader::Line {
   int64_t number = 0;
@@ -782,8 +652,6 @@ void LogReader::MarkSurvivors() {
     });
   };
   const bool completed = completion_ > 0 && !ends_after(completion_, nullptr);
-  // Less surely so: what an exception tells of stays.
-  const bool all_done = last_word_ > 0 && !ended_ill_ && !ends_after(last_word_, nullptr);
   const bool ends_ill = absl::c_any_of(facts_.observations, [&](const Observation& seen) {
     return seen.last_line > completion_ && !seen.is_weak &&
            CauseOf(seen.cause).role != Role::kWarning;
@@ -793,8 +661,7 @@ void LogReader::MarkSurvivors() {
     const bool told = seen.cause == CauseId::kTerminated;
     // Who is done leaves the others alone.
     const bool left = completed && !ends_ill && seen.is_weak && IsOfPeers(CauseOf(seen.cause));
-    const bool only_words = (seen.is_weak || seen.is_plain) && !seen.is_event && !seen.is_result;
-    if (left || (all_done && only_words && seen.last_line < last_word_)) {
+    if (left) {
       seen.survived = true;
       continue;
     }
@@ -832,6 +699,23 @@ void LogReader::MarkSurvivors() {
     seen.survived =
         !goes_ill && ProgressAround(seen) - seen.progress_before >= kStepsOfAnotherStory;
   }
+  MarkWordsBeforeLast();
+}
+
+// The last word that all is done is believed where nothing but words speaks against it: neither an
+// exception nor an end, nor what is done from outside, which programs end well of.
+void LogReader::MarkWordsBeforeLast() {
+  if (last_word_ == 0 || ended_ill_) return;
+  const auto is_word = [this](const Observation& seen) {
+    return (seen.is_weak || seen.is_plain) && !seen.is_event && !seen.is_result &&
+           !LeavesTimeToEnd(seen.cause) && seen.cause != CauseId::kTerminated &&
+           seen.cause != CauseId::kInterrupted && seen.last_line < last_word_;
+  };
+  const auto speaks_against = [&](const Observation& seen) {
+    return !seen.survived && CauseOf(seen.cause).role != Role::kWarning && !is_word(seen);
+  };
+  if (absl::c_any_of(facts_.observations, speaks_against)) return;
+  for (Observation& seen : facts_.observations) seen.survived |= is_word(seen);
 }
 
 // Whoever waits in vain says so; the one rank that wrote of other work meanwhile is waited for.
