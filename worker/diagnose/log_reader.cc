@@ -215,8 +215,8 @@ void LogReader::ReadLastWord(const Line& line) {
   }
 }
 
-// "train-0:194:712 [0] NCCL INFO NCCL version 2.21.5+cuda12.4": a process that names another one
-// after it has loaded two, and says nothing of the ranks.
+// "train-0:194:712 [0] NCCL INFO NCCL version 2.21.5+cuda12.4". The second one that a process has
+// loaded says nothing of the ranks.
 void LogReader::ReadNcclVersion(const Line& line) {
   constexpr std::string_view kWord = "NCCL version ";
   const size_t at = line.text.find(kWord);
