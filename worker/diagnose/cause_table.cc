@@ -26,15 +26,19 @@ constexpr Names<Fault, 5> kFaults = {{{"node", Fault::kNode},
                                       {"program", Fault::kProgram},
                                       {"config", Fault::kConfig},
                                       {"data", Fault::kData}}};
-constexpr Names<RowKind, 9> kRowKinds = {{{"shows", RowKind::kShows},
-                                          {"raised", RowKind::kRaised},
-                                          {"warned", RowKind::kWarned},
-                                          {"info", RowKind::kInfo},
-                                          {"event", RowKind::kEvent},
-                                          {"result", RowKind::kResult},
-                                          {"xid", RowKind::kXid},
-                                          {"until", RowKind::kUntil},
-                                          {"despite", RowKind::kDespite}}};
+constexpr Names<RowKind, 13> kRowKinds = {{{"shows", RowKind::kShows},
+                                           {"raised", RowKind::kRaised},
+                                           {"wraps", RowKind::kWraps},
+                                           {"data", RowKind::kData},
+                                           {"checkpoint", RowKind::kCheckpoint},
+                                           {"sharing", RowKind::kSharing},
+                                           {"warned", RowKind::kWarned},
+                                           {"info", RowKind::kInfo},
+                                           {"event", RowKind::kEvent},
+                                           {"result", RowKind::kResult},
+                                           {"xid", RowKind::kXid},
+                                           {"until", RowKind::kUntil},
+                                           {"despite", RowKind::kDespite}}};
 
 template <typename Value, size_t N>
 std::optional<Value> Named(const Names<Value, N>& names, std::string_view name) {

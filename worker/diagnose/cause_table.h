@@ -14,6 +14,10 @@ namespace muster::worker {
 enum class RowKind : uint8_t {
   kShows,
   kRaised,
+  kWraps,
+  kData,
+  kCheckpoint,
+  kSharing,
   kWarned,
   kInfo,
   kEvent,

@@ -316,6 +316,108 @@ TEST(Diagnosis, ADeviceThatFailedIsWhyAProgramWithoutTimesFailedOnIt) {
       testing::StartsWith("first gpu-fault"));
 }
 
+std::string FirstCause(const std::string& text) {
+  const Explanation explanation = ExplainTexts({text});
+  const bool told =
+      !explanation.findings.empty() && explanation.findings[0].relation == Relation::kFirst;
+  return told ? std::string(CauseOf(explanation.findings[0].observation.cause).name) : "nothing";
+}
+
+TEST(Diagnosis, WhatAServersClientRaisesSaysNothingOfRanks) {
+  EXPECT_EQ(FirstCause("ConnectionResetError: [Errno 104] Connection reset by peer"),
+            "connection-closed");
+  EXPECT_EQ(FirstCause("torch.distributed.DistNetworkError: Connection reset by peer"),
+            "store-lost");
+  EXPECT_EQ(FirstCause("redis.exceptions.ConnectionError: Error while reading from socket: (104, "
+                       "'Connection reset by peer')"),
+            "python-exception");
+  EXPECT_EQ(FirstCause("OSError: GET https://metrics.example/x: Broken pipe"), "python-exception");
+}
+
+TEST(Diagnosis, WhatPassesOnAnErrorYieldsToTheChainBeforeIt) {
+  const std::string frame = "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n";
+  const std::string link =
+      "\nThe above exception was the direct cause of the following exception:\n\n";
+  const std::string outer = frame + "datasets.exceptions.DatasetGenerationError: An error occurred";
+  EXPECT_EQ(FirstCause(frame + "OSError: [Errno 28] No space left on device\n" + link + outer),
+            "disk-full");
+  EXPECT_EQ(FirstCause(frame + "ValueError: x\n" + link + outer), "data-corrupt");
+}
+
+TEST(Diagnosis, WhatAProgramOnlyQuotesIsNoEvidence) {
+  EXPECT_EQ(FirstCause("> prompt: explain exit code 137\n"), "nothing");
+  EXPECT_EQ(FirstCause("the answer is `Segmentation fault`\n"), "nothing");
+  EXPECT_EQ(FirstCause("command terminated with exit code 137\n"), "killed");
+}
+
+TEST(Diagnosis, WordsBeforeALastWordThatAllIsDoneAreNoFailure) {
+  const std::string words = "monitor: Xid 79 seen\n";
+  EXPECT_THAT(Summary(ExplainTexts({words})), ElementsAre("first gpu-fault 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({words + "[n1] torchrun exit code 0\n"})),
+              ElementsAre("warning gpu-fault 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({words + "exit code 1\n[n1] torchrun exit code 0\n"})).front(),
+              HasSubstr("first"));
+  EXPECT_THAT(Summary(ExplainTexts({words + "KeyError: 'x'\n\n\nexit code 0\n"})).front(),
+              testing::StartsWith("first gpu-fault"));
+  EXPECT_THAT(Summary(ExplainTexts({words + "warm-up run complete\nstep 1 loss 2\n"})),
+              ElementsAre("first gpu-fault 0:1"));
+  EXPECT_THAT(
+      Summary(ExplainTexts({"Traceback (most recent call last):\n  File \"/a/t.py\", line 5, "
+                            "in run\nValueError: x\n\n\nexit code 0\n"})),
+      ElementsAre("first python-exception 0:3"));
+}
+
+TEST(Diagnosis, WhoLosesItsPeersAfterAGoodEndFailedNothing) {
+  const std::string lost =
+      "[rank5]:[W703 20:12:01.1 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=64)\n";
+  EXPECT_THAT(Summary(ExplainTexts({lost})), ElementsAre("first store-lost rank 5 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({"Training completed successfully\n" + lost})),
+              ElementsAre("warning store-lost rank 5 0:2"));
+}
+
+TEST(Diagnosis, AVolumeIsWhyAPodsNameIsntKnown) {
+  const std::string unknown =
+      "[W socket.cpp:697] [c10d] The IPv4 network addresses of (train-0.train, 29500) cannot be "
+      "retrieved (gai error: -2 - Name or service not known).\n";
+  const std::string mount =
+      "  Warning  FailedMount  12m   kubelet   MountVolume.SetUp failed for volume \"pv\" : x\n";
+  EXPECT_THAT(Summary(ExplainTexts({unknown + mount})).front(),
+              testing::StartsWith("first volume-not-mounted"));
+}
+
+TEST(Diagnosis, RanksOfSeveralNcclsThatNeverTrainedDontUnderstandEachOther) {
+  const auto said = [](std::string_view process, std::string_view version) {
+    return Concat(process, ":7 [0] NCCL INFO NCCL version ", version, "+cuda12.4\n");
+  };
+  const std::string closed =
+      "b:2:7 [0] misc/socket.cc:60 NCCL WARN socketProgress: Connection closed by remote peer "
+      "a<1>\n";
+  const auto explanation = ExplainTexts({said("a:1", "2.18.6"), said("b:2", "2.25.1") + closed});
+  EXPECT_THAT(Summary(explanation).front(), testing::StartsWith("first versions-differ"));
+  EXPECT_THAT(explanation.findings.at(0).observation.detail,
+              testing::StrEq("NCCL 2.18.6 in a:1, NCCL 2.25.1 in b:2"));
+  for (const std::string& other :
+       {said("a:1", "2.25.1") + said("b:2", "2.25.1") + closed,
+        said("b:2", "2.18.6") + said("b:2", "2.25.1") + closed,
+        said("a:1", "2.18.6") + said("b:2", "2.25.1") + "step 1 loss 2\n" + closed}) {
+    EXPECT_THAT(Summary(ExplainTexts({other})).front(),
+                testing::StartsWith("first connection-closed"))
+        << other;
+  }
+  EXPECT_THAT(Summary(ExplainTexts({said("a:1", "2.18.6") + said("b:2", "2.25.1")})), IsEmpty());
+}
+
+TEST(Diagnosis, AnEndThatTrainingWentOnLongAfterIsAnothers) {
+  std::string text = "run.sh: line 4:  77 Killed                  python preprocess.py\n";
+  EXPECT_EQ(FirstCause(text), "killed");
+  for (int step = 0; step < 10; ++step) text += Concat("step ", step, " loss 2.5\n");
+  EXPECT_EQ(FirstCause(text), "nothing");
+  text +=
+      "DistBackendError: NCCL error in: x.cpp:3, remote process exited or there was a network "
+      "error\n";
+  EXPECT_EQ(FirstCause(text), "killed");
+}
+
 TEST(Diagnosis, AFabricThatIsDownIsWhyTheProgramSeesNoGpu) {
   EXPECT_THAT(Summary(ExplainTexts({"a.py:174: UserWarning: CUDA initialization: Unexpected error "
                                     "from cudaGetDeviceCount(). Error 802: system not yet "

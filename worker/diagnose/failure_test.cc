@@ -75,7 +75,8 @@ TEST(Failure, OneSentenceNamesRankCauseNumbersAndFix) {
             "missing after 600 s: 7, 12. Look at the pods of the missing ranks (kubectl describe "
             "pod): pending, pulling their image, or failed; a gang scheduler starts all of them or "
             "none.");
-  EXPECT_THAT(Sentence({.cause = CauseId::kDiskFull}), StartsWith("a disk is full. Make room"));
+  EXPECT_THAT(Sentence({.cause = CauseId::kDiskFull}),
+              StartsWith("a disk is full, or a quota on it is used up. Make room"));
 }
 
 TEST(TerminationMessage, SaysCauseRankAndFix) {

@@ -37,10 +37,13 @@ bool IsEvent(std::string_view line) {
 
 bool IsListedPod(std::string_view line) {
   for (int word = 0; word < 3; ++word) {
-    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    const size_t blanks = std::min(line.find_first_not_of(' '), line.size());
+    line.remove_prefix(blanks);
     const std::string_view ready = line.substr(0, line.find(' '));
     const size_t slash = ready.find('/');
-    if (word > 0 && slash != std::string_view::npos && ready.size() <= 7 &&
+    // Columns stand apart; "epoch 1/8 loss=2" has none.
+    const bool column = word > 0 && blanks > 1 && line.substr(ready.size()).starts_with("  ");
+    if (column && slash != std::string_view::npos && ready.size() <= 7 &&
         ready.find_first_not_of("0123456789/") == std::string_view::npos) {
       return true;
     }

@@ -21,6 +21,7 @@ TEST(KubernetesLine, StatusLinesAreThoseOfObjects) {
   EXPECT_TRUE(IsStatusLine("      Reason:       OOMKilled"));
   EXPECT_TRUE(IsListedPod("train-0   0/1   RunContainerError   3 (2m ago)   5m"));
   EXPECT_FALSE(IsStatusLine("step 1 loss 2.2"));
+  EXPECT_FALSE(IsListedPod("epoch 1/8 loss=2.2"));
 }
 
 TEST(KubernetesLine, RecordsHoldALineAndItsTime) {

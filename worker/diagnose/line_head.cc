@@ -403,6 +403,62 @@ std::string_view NcclProcessOf(std::string_view line) {
   return {};
 }
 
+namespace {
+
+// "tests/test_io.py::test_disk_full PASSED   [ 92%]"
+bool NamesTest(std::string_view body) {
+  const size_t name = body.find("::");
+  if (name == std::string_view::npos || body.substr(0, name).find(' ') != body.npos) return false;
+  constexpr std::array<std::string_view, 6> kOutcomes = {" PASSED", " SKIPPED", " XFAIL",
+                                                         " XPASS",  " FAILED",  " ERROR"};
+  return std::ranges::any_of(kOutcomes, [&](std::string_view outcome) {
+    return body.substr(name).find(outcome) != std::string_view::npos;
+  });
+}
+
+// Takes out what stands between two `mark`s; the view is into `line` or `plain`.
+std::string_view WithoutBetween(char mark, std::string_view line, std::string* plain) {
+  size_t open = line.find(mark);
+  if (open == std::string_view::npos) return line;
+  size_t from = 0;
+  for (; open != std::string_view::npos; open = line.find(mark, from)) {
+    const size_t close = line.find(mark, open + 1);
+    if (close == std::string_view::npos) break;
+    plain->append(line.substr(from, open + 1 - from));
+    plain->push_back(mark);
+    from = close + 1;
+  }
+  plain->append(line.substr(from));
+  return *plain;
+}
+
+}  // namespace
+
+std::string_view WithoutQuotes(std::string_view line, std::string_view body, std::string* plain) {
+  constexpr std::array<std::string_view, 13> kSpeakers = {
+      "prompt",       "user",          "assistant", "human",          "question",
+      "answer",       "completion",    "generated", "generated text", "sample",
+      "model output", "sample output", "prediction"};
+  constexpr size_t kLongestName = 40;
+  std::string_view text =
+      body.substr(std::min(body.find_first_not_of(" \t>#*-|<[\"'"), body.size()));
+  const size_t colon = text.substr(0, kLongestName).find_first_of(":]|>=");
+  if (colon != std::string_view::npos) {
+    const std::string name = Lowered(text.substr(0, colon));
+    const bool speaks = std::ranges::any_of(kSpeakers, [&](std::string_view speaker) {
+      return name.starts_with(speaker) &&
+             std::ranges::none_of(name.substr(speaker.size()), [](char c) {
+               return absl::ascii_isalpha(static_cast<unsigned char>(c));
+             });
+    });
+    if (speaks) return {};
+  }
+  if (NamesTest(body)) return {};
+  // A record in JSON quotes all of its words.
+  const bool marks = line.find('"') != line.npos && !body.starts_with('{') && IsProgress(body);
+  return WithoutBetween(marks ? '"' : '`', line, plain);
+}
+
 bool IsRestart(std::string_view body) {
   constexpr std::array<std::string_view, 6> kWords = {
       "will restart worker group", "Restarting worker group", "Restarting training worker group",
@@ -419,6 +475,45 @@ bool IsCompletion(std::string_view body) {
       "all done",         "COMPLETED "};
   return std::ranges::any_of(
       kWords, [&](std::string_view word) { return body.find(word) != std::string_view::npos; });
+}
+
+bool IsLastWord(std::string_view body) {
+  if (body.starts_with("====")) {
+    return body.find(" passed") != body.npos && body.find(" failed") == body.npos &&
+           body.find(" error") == body.npos;
+  }
+  return body.ends_with("un complete") || body.ends_with("un completed");
+}
+
+std::optional<int64_t> ExitCodeIn(std::string_view body) {
+  if (body.starts_with(' ') || body.starts_with('+')) return std::nullopt;
+  // What runs before a job or after it.
+  constexpr std::array<std::string_view, 6> kOthers = {"rolog", "pilog",   "hook",
+                                                       "check", "cleanup", "init"};
+  if (std::ranges::any_of(kOthers,
+                          [&](std::string_view word) { return body.find(word) != body.npos; })) {
+    return std::nullopt;
+  }
+  while (!body.empty() && (body.back() == '.' || body.back() == ')' || body.back() == ' ')) {
+    body.remove_suffix(1);
+  }
+  size_t number = body.size();
+  while (number > 0 && IsDigitChar(body[number - 1])) --number;
+  std::string_view before = body.substr(0, number);
+  const bool negative = before.ends_with('-');
+  if (negative) before.remove_suffix(1);
+  const auto code = LeadingNumber(body.substr(number));
+  const size_t words = before.find_last_not_of(" :=");
+  if (!code || words == before.npos || words + 1 == before.size()) return std::nullopt;
+  before = before.substr(0, words + 1);
+  constexpr std::array<std::string_view, 8> kWords = {" exit",      " exit code",   " exit status",
+                                                      " with code", " with status", " return code",
+                                                      " exitcode",  " rc"};
+  const std::string said =
+      Lowered(Concat(" ", before.substr(before.size() - std::min<size_t>(before.size(), 16))));
+  const bool known =
+      std::ranges::any_of(kWords, [&](std::string_view word) { return said.ends_with(word); });
+  return known ? std::optional(negative ? -*code : *code) : std::nullopt;
 }
 
 bool IsProgress(std::string_view body) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace muster::worker {
@@ -43,6 +44,11 @@ std::optional<int> RankOf(std::string_view line);
 // is into `line`.
 std::string_view NcclProcessOf(std::string_view line);
 
+// A line without what it only quotes: what stands between backticks, or in a line that tells of
+// progress between quotation marks, and all of one that shows a prompt or what a model made of it,
+// or that names a test that was run. `body` is the end of `line`; `plain` keeps what is returned.
+std::string_view WithoutQuotes(std::string_view line, std::string_view body, std::string* plain);
+
 // Whether the line tells that training goes on: a step with its loss or its speed.
 bool IsProgress(std::string_view body);
 
@@ -51,5 +57,11 @@ bool IsRestart(std::string_view body);
 
 // Whether the line tells that training, or its job, ended as it should.
 bool IsCompletion(std::string_view body);
+
+// Whether the line says that all is done, in words that are also said of less.
+bool IsLastWord(std::string_view body);
+
+// The exit code that ends the line, as in "torchrun exit code 0" and "done, exit 0".
+std::optional<int64_t> ExitCodeIn(std::string_view body);
 
 }  // namespace muster::worker

@@ -105,6 +105,47 @@ TEST(LineHead, StepsWithTheirLossOrSpeedAreProgress) {
   EXPECT_FALSE(IsProgress("Map: done"));
 }
 
+TEST(LineHead, WhatALineOnlyQuotesIsTakenOut) {
+  const auto without = [](std::string_view line) {
+    std::string plain;
+    return std::string(WithoutQuotes(line, line, &plain));
+  };
+  EXPECT_EQ(without("> prompt: explain exit code 137"), "");
+  EXPECT_EQ(without("Assistant: the pod was OOMKilled"), "");
+  EXPECT_EQ(without("--- sample 3: Segmentation fault"), "");
+  EXPECT_EQ(without("It prints `exit code 137` and `Killed` here"), "It prints `` and `` here");
+  EXPECT_EQ(without("train-0: exit code 137"), "train-0: exit code 137");
+  EXPECT_EQ(without("User-made kernel: Segmentation fault"),
+            "User-made kernel: Segmentation fault");
+  EXPECT_EQ(without("expected ` but got Killed"), "expected ` but got Killed");
+  EXPECT_EQ(without("epoch 2 loss=0.7 worst=\"Xid 79\" f1=0.5"),
+            "epoch 2 loss=0.7 worst=\"\" f1=0.5");
+  EXPECT_EQ(without("level=error msg=\"Xid 79\""), "level=error msg=\"Xid 79\"");
+  EXPECT_EQ(without(R"({"loss": 2, "msg": "Xid 79"})"), R"({"loss": 2, "msg": "Xid 79"})");
+  EXPECT_EQ(without("tests/a.py::test_b[GPU has fallen off the bus] PASSED [ 42%]"), "");
+  EXPECT_EQ(without("FAILED tests/a.py::test_b - Killed"), "FAILED tests/a.py::test_b - Killed");
+}
+
+TEST(LineHead, LastWordsAndExitCodes) {
+  EXPECT_TRUE(IsLastWord("checkpoint saved; run complete"));
+  EXPECT_TRUE(IsLastWord("====== 13 passed, 1 skipped in 91.33s (0:01:31) ======"));
+  EXPECT_FALSE(IsLastWord("====== 1 failed, 13 passed in 91.33s ======"));
+  EXPECT_FALSE(IsLastWord("run completed 3 of 10 epochs"));
+  EXPECT_EQ(ExitCodeIn("[n1] torchrun exit code 0"), 0);
+  EXPECT_EQ(ExitCodeIn("done, exit 0"), 0);
+  EXPECT_EQ(ExitCodeIn("exit code: 0"), 0);
+  EXPECT_EQ(ExitCodeIn("mpirun finished with exit status 0."), 0);
+  EXPECT_EQ(ExitCodeIn("worker exited with code -9"), -9);
+  EXPECT_EQ(ExitCodeIn("torchrun exit code 10"), 10);
+  EXPECT_EQ(ExitCodeIn("+ exit 0"), std::nullopt);
+  EXPECT_EQ(ExitCodeIn("      Exit Code:    0"), std::nullopt);
+  EXPECT_EQ(ExitCodeIn("epilog exit code 0"), std::nullopt);
+  EXPECT_EQ(ExitCodeIn("exit code"), std::nullopt);
+  EXPECT_EQ(ExitCodeIn("epoch 0"), std::nullopt);
+  EXPECT_EQ(ExitCodeIn("0"), std::nullopt);
+  EXPECT_EQ(ExitCodeIn(""), std::nullopt);
+}
+
 TEST(LineHead, Ranks) {
   EXPECT_EQ(RankOf("[rank3]: Traceback (most recent call last):"), 3);
   EXPECT_EQ(RankOf("[Rank 12] GPU Memory Flushed."), 12);

@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <ranges>
 
 #include "absl/algorithm/container.h"
-#include "worker/diagnose/efa_error.h"
-#include "worker/diagnose/failure.h"
-#include "worker/diagnose/gpu_memory.h"
 #include "worker/diagnose/kubernetes_line.h"
 #include "worker/diagnose/text.h"
-#include "worker/diagnose/xid.h"
 
 namespace muster::worker {
 namespace {
@@ -22,6 +19,7 @@ constexpr size_t kMaxRemembered = 4096;
 constexpr size_t kMaxProcesses = 1024;  // more than that share one
 constexpr int kMaxRank = 1'000'000;
 constexpr int kNoRank = -1;
+constexpr size_t kMaxVersions = 16;
 // What the end that a key of the terminal asked for writes, in between.
 constexpr int64_t kLinesOfInterrupt = 100;
 // Between a process's end and its launcher's word on it.
@@ -50,65 +48,6 @@ void Remember(Value value, Set* set) {
   if (set->size() < kMaxRemembered) set->insert(std::move(value));
 }
 
-Observation OfRequest(const FailedRequest& request) {
-  Observation observation{
-      .cause = CauseOfEfaError(request.number, PeerState::kUnknown),
-      .detail = Concat("EFA error ", request.number, ", ", request.error->meaning),
-      .efa_error = request.number,
-      .peer_address = Printable(request.peer_address, kMaxName)};
-  if (!request.peer_instance.empty()) {
-    Append(&observation.detail, "; the peer's instance is ",
-           Printable(request.peer_instance, kMaxName));
-  }
-  return observation;
-}
-
-Observation OfMemory(const GpuMemoryReport& report) {
-  const bool others = report.HeldByOthers();
-  Observation observation{.cause = others ? CauseId::kMemoryHeldByOthers : CauseId::kOutOfMemory,
-                          .detail = DescribeMemory(report)};
-  if (others && !WholeWeight(report.asked).empty()) {
-    observation.remedy =
-        "Then partition the weights from the start (ZeRO-3, or a sharded load) instead of moving "
-        "the whole model to each GPU.";
-  }
-  return observation;
-}
-
-// What a text shows, without who, where and when.
-std::optional<Observation> ShownBy(std::string_view text, TextKind kind) {
-  if (const auto failure = ReadTerminationMessage(text)) {
-    return Observation{.cause = failure->cause,
-                       .detail = failure->detail,
-                       .rank = failure->rank,
-                       .host = failure->host};
-  }
-  if (const auto request = ReadFailedRequest(text)) return OfRequest(*request);
-  if (const auto report = ReadGpuMemory(text)) return OfMemory(*report);
-  if (const Xid* xid = FindXid(text)) {
-    return Observation{.cause = xid->cause,
-                       .detail = Concat("Xid ", xid->number, ", ", xid->meaning),
-                       .xid = xid->number};
-  }
-  const Pattern* pattern = FindPattern(text, kind);
-  if (pattern == nullptr) return std::nullopt;
-  return Observation{.cause = pattern->cause,
-                     .is_result = pattern->kind == RowKind::kResult,
-                     .is_weak = pattern->kind == RowKind::kWarned,
-                     .is_plain = pattern->kind == RowKind::kShows};
-}
-
-// Launchers raise these when a process of theirs has ended, and say elsewhere how.
-bool IsLaunchersOwn(std::string_view text) {
-  return text.find("ChildFailedError") != std::string_view::npos ||
-         text.find("ProcessRaisedException") != std::string_view::npos ||
-         text.find("died because of an error raised in its creation task") !=
-             std::string_view::npos ||
-         text.find("Please inspect the previous error messages for a cause") !=
-             std::string_view::npos ||
-         text.starts_with("SystemExit") || text.starts_with("subprocess.CalledProcessError");
-}
-
 // From `a` to `b`; one of them may have no year.
 absl::Duration Since(const LineTime& a, const LineTime& b) {
   const absl::Time from = a.has_year || !b.has_year ? a.time : WithYearNear(a.time, b.time);
@@ -122,27 +61,6 @@ bool IsLaunchersWord(std::string_view body) {
       "pdsh@", "srun: ", "slurmstepd: ", "mpirun",        "(raylet",
       "ssh: ", "^C",     "+ ",           "Connection to "};
   return absl::c_any_of(kWords, [&](std::string_view word) { return body.starts_with(word); });
-}
-
-// What an exception shows: the last of its chain, or else the earliest that says why. What is
-// raised while a signal is handled came of it.
-std::optional<Observation> ShownBy(const Raised& raised) {
-  for (const std::string& text : raised.before) {
-    std::optional<Observation> signal = ShownBy(text, TextKind::kException);
-    const bool told =
-        signal && (signal->cause == CauseId::kInterrupted || signal->cause == CauseId::kTerminated);
-    if (told && !signal->is_result) return signal;
-  }
-  std::optional<Observation> result = ShownBy(raised.text, TextKind::kException);
-  if (result && !result->is_result) return result;
-  for (const std::string& text : raised.before) {
-    std::optional<Observation> earlier = ShownBy(text, TextKind::kException);
-    if (!earlier || (earlier->is_result && result)) continue;
-    result = std::move(earlier);
-    if (!result->is_result) return result;
-  }
-  if (result || IsLaunchersOwn(raised.text)) return result;
-  return Observation{.cause = CauseId::kPythonException};
 }
 
 bool SameSource(const Observation& a, const Observation& b) {
@@ -190,24 +108,6 @@ bool IsEndByItself(CauseId cause) {
 }
 
 }  // namespace
-
-bool IsNoticedByOther(const Observation& end, const Observation& seen) {
-  const bool worker_died = end.cause == CauseId::kDataWorkerDied;
-  const bool by_itself =
-      worker_died || end.cause == CauseId::kKilled || end.cause == CauseId::kProgramCrash;
-  if (!end.is_result || !by_itself || seen.survived) return false;
-  // Who gave up waiting may be killed, or crash, as it ends.
-  return CauseOf(seen.cause).role == Role::kEcho ||
-         (IsHang(seen.cause) && (worker_died || end.line < seen.line));
-}
-
-bool MayBeSameRank(const Observation& a, const Observation& b) {
-  return !a.rank || !b.rank || *a.rank == *b.rank;
-}
-
-bool IsHang(CauseId cause) {
-  return cause == CauseId::kCollectiveTimeout || cause == CauseId::kProcessHung;
-}
 
 struct LogReader::Line {
   int64_t number = 0;
@@ -286,15 +186,53 @@ int64_t LogReader::Steps() const {
 
 // How training as a whole went.
 void LogReader::ReadCourse(const Line& line) {
-  if (IsProgress(line.head.body)) ++progress_[line.head.rank.value_or(kNoRank)];
+  ReadNcclVersion(line);
+  if (IsProgress(line.head.body)) {
+    ++progress_[line.head.rank.value_or(kNoRank)];
+    last_word_ = 0;
+    facts_.nccl_versions.clear();  // they work together
+  }
   if (IsCompletion(line.text)) completion_ = line.number;
+  ReadLastWord(line);
   if (IsRestart(line.text)) {
+    facts_.nccl_versions.clear();
     restart_ = line.number;
     restart_steps_ = Steps();
     root_rank_.reset();
     failure_times_.clear();
     root_is_guess_ = false;
   }
+}
+
+// An exit code 0 of one process says nothing beside another's that isn't.
+void LogReader::ReadLastWord(const Line& line) {
+  if (line.is_event || line.is_status) return;
+  if (const std::optional<int64_t> code = ExitCodeIn(line.head.body)) {
+    ended_ill_ |= *code != 0;
+    last_word_ = line.number;
+  } else if (IsLastWord(line.head.body)) {
+    last_word_ = line.number;
+  }
+}
+
+// "train-0:194:712 [0] NCCL INFO NCCL version 2.21.5+cuda12.4". The second one that a process has
+// loaded says nothing of the ranks.
+void LogReader::ReadNcclVersion(const Line& line) {
+  constexpr std::string_view kWord = "NCCL version ";
+  const size_t at = line.text.find(kWord);
+  if (at == line.text.npos || line.Kind() != TextKind::kNcclInfo) return;
+  const std::string_view rest = line.text.substr(at + kWord.size());
+  const std::string_view version = rest.substr(0, rest.find_first_not_of("0123456789."));
+  const std::string process = Printable(NcclProcessOf(line.text), kMaxName);
+  std::vector<NcclVersion>& said = facts_.nccl_versions;
+  const bool known = absl::c_any_of(said, [&](const NcclVersion& other) {
+    return other.version == version || other.process == process;
+  });
+  if (known || process.empty() || version.empty() || said.size() >= kMaxVersions) return;
+  said.push_back({.version = Printable(version, kMaxName),
+                  .process = process,
+                  .line = line.number,
+                  .text = Printable(StripBlanks(line.text), kMaxText)});
 }
 
 // The object that a line of kubectl's is about, or nothing.
@@ -310,7 +248,11 @@ void LogReader::AddLine(const Line& line) {
       Remember(Printable(TextAfter(line.text.substr(assigned), " to ", " "), kMaxName), &nodes_);
     }
   }
-  std::optional<Observation> observation = ShownBy(line.text, line.Kind());
+  std::string unquoted;
+  std::optional<Observation> observation =
+      line.Kind() == TextKind::kMessage && line.head.severity == Severity::kUnsaid
+          ? ShownBy(WithoutQuotes(line.text, line.head.body, &unquoted), TextKind::kMessage)
+          : ShownBy(line.text, line.Kind());
   // A shell's whole word on it.
   if (!observation && StripBlanks(line.head.body) == "Killed") {
     observation = Observation{.cause = CauseId::kKilled, .is_result = true};
@@ -377,7 +319,10 @@ bool LogReader::ReadTraceback(const Line& line) {
     process.time_after.reset();
     raises_anew = true;
   }
-  if (process.reader.HasRaised() && raises_anew) process.steps_before = Steps();
+  if (process.reader.HasRaised() && raises_anew) {
+    process.steps_before = Steps();
+    process.is_quiet = line.Kind() == TextKind::kQuiet;
+  }
   if (process.reader.HasRaised() && !process.time_after) {
     if (came_) process.time_after = LineTime{.time = *came_};
     if (!came_) undated_.insert(std::move(source));
@@ -424,19 +369,14 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   if (raised.in_teardown && raised.before.empty()) return;
   std::optional<Observation> observation = ShownBy(raised);
   if (!observation) return;
-  // Checkpoints are of the same formats, but no data worker reads them.
-  const bool of_data = absl::c_any_of(raised.before, [](std::string_view text) {
-    return text.find("in DataLoader worker process") != text.npos;
-  });
-  if (of_data && observation->cause == CauseId::kCheckpointCorrupt) {
-    observation->cause = CauseId::kDataCorrupt;
-  }
   if (raised.in_data_loading && observation->cause == CauseId::kPythonException) {
     observation->cause = CauseId::kDataLoadingFailed;
   }
   observation->is_plain = false;
-  // What a program caught and warned of, or prints of a module that it can do without.
+  // What a program caught and warned of, or prints of a module that it can do without, or what came
+  // of code that it tried.
   observation->is_weak = observation->is_weak || process.is_quiet ||
+                         (raised.in_given_code && !raised.in_own_code) ||
                          (observation->cause == CauseId::kModuleMissing && !raised.has_frames);
   observation->is_bare = observation->cause == CauseId::kPythonException && !raised.has_frames;
   if (observation->is_weak && !process.rank) {
@@ -650,6 +590,7 @@ void LogReader::Add(Observation observation) {
     seen.is_result = seen.is_result && observation.is_result;
     seen.is_weak = seen.is_weak && observation.is_weak;
     seen.is_plain = seen.is_plain && observation.is_plain;
+    seen.is_passed_on = seen.is_passed_on && observation.is_passed_on;
     seen.xid = std::max(seen.xid, observation.xid);
     seen.is_root = seen.is_root || observation.is_root;
     seen.last_line = std::max(seen.last_line, observation.last_line);
@@ -711,15 +652,25 @@ void LogReader::MarkSurvivors() {
     });
   };
   const bool completed = completion_ > 0 && !ends_after(completion_, nullptr);
+  const bool ends_ill = absl::c_any_of(facts_.observations, [&](const Observation& seen) {
+    return seen.last_line > completion_ && !seen.is_weak &&
+           CauseOf(seen.cause).role != Role::kWarning;
+  });
   const bool went_on = restart_ > 0 && Steps() - restart_steps_ >= kStepsOfSurvivors;
   for (Observation& seen : facts_.observations) {
     const bool told = seen.cause == CauseId::kTerminated;
+    // Who is done leaves the others alone.
+    const bool left = completed && !ends_ill && seen.is_weak && IsOfPeers(CauseOf(seen.cause));
+    if (left) {
+      seen.survived = true;
+      continue;
+    }
     if ((completed && (seen.last_line < completion_ || told)) ||
         (went_on && seen.last_line < restart_)) {
       seen.survived = true;
       continue;
     }
-    if (seen.is_result || seen.is_event) continue;
+    if (seen.is_event || seen.is_result) continue;
     if (absl::c_any_of(facts_.observations,
                        [&](const Observation& end) { return IsKillOfAnother(seen, end); })) {
       seen.survived = true;
@@ -737,6 +688,34 @@ void LogReader::MarkSurvivors() {
                                            : kStepsOfSurvivors;
     seen.survived = steps >= enough;
   }
+  // An end of another process than the ranks, unless something came of it: where logs stand one
+  // after another, the steps are others'.
+  for (Observation& seen : std::views::reverse(facts_.observations)) {
+    if (!seen.is_result || seen.is_event || seen.is_root || seen.survived) continue;
+    const bool goes_ill = absl::c_any_of(facts_.observations, [&](const Observation& other) {
+      return !other.survived && !other.is_weak && CauseOf(other.cause).role != Role::kWarning &&
+             other.line > seen.last_line;
+    });
+    seen.survived =
+        !goes_ill && ProgressAround(seen) - seen.progress_before >= kStepsOfAnotherStory;
+  }
+  MarkWordsBeforeLast();
+}
+
+// The last word that all is done is believed where nothing but words speaks against it: neither an
+// exception nor an end, nor what is done from outside, which programs end well of.
+void LogReader::MarkWordsBeforeLast() {
+  if (last_word_ == 0 || ended_ill_) return;
+  const auto is_word = [this](const Observation& seen) {
+    return (seen.is_weak || seen.is_plain) && !seen.is_event && !seen.is_result &&
+           !LeavesTimeToEnd(seen.cause) && seen.cause != CauseId::kTerminated &&
+           seen.cause != CauseId::kInterrupted && seen.last_line < last_word_;
+  };
+  const auto speaks_against = [&](const Observation& seen) {
+    return !seen.survived && CauseOf(seen.cause).role != Role::kWarning && !is_word(seen);
+  };
+  if (absl::c_any_of(facts_.observations, speaks_against)) return;
+  for (Observation& seen : facts_.observations) seen.survived |= is_word(seen);
 }
 
 // Whoever waits in vain says so; the one rank that wrote of other work meanwhile is waited for.

@@ -10,62 +10,30 @@
 #include <utility>
 #include <vector>
 
-#include "worker/diagnose/cause.h"
 #include "worker/diagnose/line_head.h"
 #include "worker/diagnose/log_time.h"
-#include "worker/diagnose/patterns.h"
+#include "worker/diagnose/observation.h"
 #include "worker/diagnose/rank_directory.h"
 #include "worker/diagnose/stragglers.h"
 #include "worker/diagnose/traceback.h"
 
 namespace muster::worker {
 
-// A cause that lines of a log show. Lines of one rank that show the same are one observation.
-struct Observation {
-  CauseId cause = CauseId::kCount;
-  std::string detail = {};  // the numbers, half a sentence; may be empty
-  std::string remedy = {};  // a sentence to add to the cause's fix; may be empty
-  int64_t line = 0;         // the first such line
-  std::string text = {};    // of that line, printable
-  int64_t count = 1;
-  std::optional<int> rank = {};
-  bool rank_is_index = false;  // LineHead::rank_is_index
-  std::string host = {};       // or pod
-  std::optional<LineTime> time = {};
-  bool time_is_near = false;  // the line has none; this is that of the nearest line that has
-  bool is_event = false;      // of Kubernetes; these have an age and no time
-  bool is_listed = false;     // by kubectl, among those of other objects, which `host` names
-  bool is_result = false;     // RowKind::kResult
-  bool is_weak = false;       // a warning, or words that may be one: it may have been survived
-  bool is_bare = false;       // an exception that no row knows, without frames: of a shell, perhaps
-  bool is_root = false;       // a launcher says that this end came first
-  bool is_plain = false;      // words in a line that doesn't say how bad it is
-  bool survived = false;      // training went on after it
-  int64_t xid = 0;            // the driver's number; 0 where none is said
-  // Of a request that the EFA provider failed; 0 otherwise.
-  int efa_error = 0;
-  std::string peer_address = {};
-  int64_t last_line = 0;        // the last such line
-  int64_t progress_before = 0;  // lines of progress before that
-  int64_t all_before = 0;       // the same, of all ranks
+// What a process said of its NCCL as it began.
+struct NcclVersion {
+  std::string version;
+  std::string process;  // HOST:PID
+  int64_t line = 0;
+  std::string text = {};
 };
-
-// Whether `seen` is what another rank than the one that came to `end` tells of that: who loses its
-// peers, or waits for them, raises or aborts; it isn't killed.
-bool IsNoticedByOther(const Observation& end, const Observation& seen);
-
-// Whether both may be of one rank: they are unless they say otherwise.
-bool MayBeSameRank(const Observation& a, const Observation& b);
-
-// Whether somebody waited in vain.
-bool IsHang(CauseId cause);
 
 struct LogFacts {
   std::string file;
   std::vector<Observation> observations;  // by line
   CollectiveProgress progress;
-  std::set<std::string> addresses;  // the EFA addresses of those who wrote this log
-  int64_t left_out = 0;             // observations beyond LogReader::kMaxObservations
+  std::vector<NcclVersion> nccl_versions;  // the first of each; none once training went on
+  std::set<std::string> addresses;         // the EFA addresses of those who wrote this log
+  int64_t left_out = 0;                    // observations beyond LogReader::kMaxObservations
 };
 
 class LogReader {
@@ -104,6 +72,8 @@ class LogReader {
   void ReadEnd(std::string_view line);
   bool IsToldByLauncher(const Observation& seen) const;
   void ReadCourse(const Line& line);
+  void ReadLastWord(const Line& line);
+  void ReadNcclVersion(const Line& line);
   void ReadRank(Line* line);
   void DistrustIndices();
   void ReadWriter(const Line& line);
@@ -118,6 +88,7 @@ class LogReader {
   void FillTimes(const LineTime& time);
   void DropStrangers();
   void MarkSurvivors();
+  void MarkWordsBeforeLast();
   void NameBusyRank();
   void FillWriters();
   std::optional<int> WriterOf(const Observation& observation) const;
@@ -162,6 +133,8 @@ class LogReader {
   int64_t restart_ = 0;              // the last line that tells that all were started anew
   int64_t restart_steps_ = 0;        // lines of progress before it
   int64_t completion_ = 0;           // the last line that tells of a good end
+  int64_t last_word_ = 0;            // the last one that says that all is done, and no step after
+  bool ended_ill_ = false;           // an exit code that isn't 0
 };
 
 }  // namespace muster::worker

@@ -6,11 +6,17 @@
 #include <cstring>
 #include <map>
 
+#include "absl/strings/ascii.h"
+
 namespace muster::worker {
 namespace {
 
 constexpr std::string_view kThen = " ... ";
 constexpr std::string_view kUnless = " unless ";
+
+bool IsNumeral(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
+
+bool IsOfWord(char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); }
 
 // The rows of causes.txt by the first four letters of their first word: a line is gone through
 // once, and only rows that begin as it goes on from there are compared.
@@ -42,7 +48,11 @@ class PatternIndex {
       if (!keys_.test(Fold(key))) continue;
       const auto found = by_key_.find(key);
       if (found == by_key_.end()) continue;
-      for (const Pattern* pattern : found->second) visit(*pattern, text.substr(at));
+      const bool within = at > 0 && IsOfWord(text[at - 1]);
+      for (const Pattern* pattern : found->second) {
+        if (within && IsOfWord(pattern->words.front().front())) continue;
+        visit(*pattern, text.substr(at));
+      }
     }
   }
 
@@ -84,12 +94,31 @@ const PatternIndex& Index() {
   return *kIndex;
 }
 
-bool MayMatch(RowKind row, TextKind text) {
+RowKind RowOf(Doing doing) {
+  switch (doing) {
+    case Doing::kData:
+      return RowKind::kData;
+    case Doing::kCheckpoint:
+      return RowKind::kCheckpoint;
+    case Doing::kSharing:
+      return RowKind::kSharing;
+    case Doing::kUnsaid:
+      break;
+  }
+  return RowKind::kRaised;
+}
+
+bool IsOfDoing(RowKind kind) {
+  return kind == RowKind::kData || kind == RowKind::kCheckpoint || kind == RowKind::kSharing;
+}
+
+bool MayMatch(RowKind row, TextKind text, Doing doing) {
   switch (text) {
     case TextKind::kMessage:
       return row == RowKind::kShows || row == RowKind::kWarned || row == RowKind::kResult;
     case TextKind::kException:
-      return row == RowKind::kShows || row == RowKind::kRaised || row == RowKind::kResult;
+      return row == RowKind::kShows || row == RowKind::kRaised || row == RowKind::kResult ||
+             row == RowKind::kWraps || (IsOfDoing(row) && row == RowOf(doing));
     case TextKind::kQuiet:
       return row == RowKind::kWarned || row == RowKind::kResult;
     case TextKind::kNcclInfo:
@@ -110,23 +139,30 @@ bool Begins(const Pattern& pattern, std::string_view text) {
     if (at == std::string_view::npos) return false;
     text.remove_prefix(at + word.size());
   }
-  return true;
+  // "status=12" isn't the beginning of "status=120".
+  return text.empty() || !IsNumeral(pattern.words.back().back()) || !IsNumeral(text.front());
+}
+
+// How much a kind of row says.
+int Weight(RowKind kind) {
+  if (kind == RowKind::kResult) return 0;
+  return kind == RowKind::kWraps ? 1 : 2;
 }
 
 bool CountsMore(const Pattern& a, const Pattern& b) {
-  const bool a_says_why = a.kind != RowKind::kResult;
-  const bool b_says_why = b.kind != RowKind::kResult;
-  return a_says_why != b_says_why ? a_says_why : a.letters > b.letters;
+  if (Weight(a.kind) != Weight(b.kind)) return Weight(a.kind) > Weight(b.kind);
+  if (a.letters != b.letters) return a.letters > b.letters;
+  return IsOfDoing(a.kind) && !IsOfDoing(b.kind);
 }
 
 }  // namespace
 
 std::span<const Pattern> Patterns() { return Index().patterns(); }
 
-const Pattern* FindPattern(std::string_view text, TextKind kind) {
+const Pattern* FindPattern(std::string_view text, TextKind kind, Doing doing) {
   const Pattern* best = nullptr;
   Index().Visit(text, [&](const Pattern& pattern, std::string_view from_here) {
-    if (!MayMatch(pattern.kind, kind)) return;
+    if (!MayMatch(pattern.kind, kind, doing)) return;
     if (best != nullptr && !CountsMore(pattern, *best)) return;
     if (!Begins(pattern, from_here)) return;
     if (!pattern.absent.empty() && text.find(pattern.absent) != std::string_view::npos) return;

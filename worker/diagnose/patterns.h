@@ -23,6 +23,10 @@ enum class TextKind : uint8_t {
   kEvent,  // of Kubernetes, or of one of its objects
 };
 
+// What a program did when it raised an exception, as far as its frames and its message tell: the
+// same words mean one thing of a checkpoint and another of data.
+enum class Doing : uint8_t { kUnsaid, kData, kCheckpoint, kSharing };
+
 struct Pattern {
   CauseId cause = CauseId::kCount;
   RowKind kind = RowKind::kShows;
@@ -37,9 +41,11 @@ inline constexpr size_t kMinFirstWord = 4;
 // Those of causes.txt.
 std::span<const Pattern> Patterns();
 
-// The pattern that `text` matches, or null: one that says why before one that says how it ended,
-// then the one with the most letters.
-const Pattern* FindPattern(std::string_view text, TextKind kind);
+// The pattern that `text` matches, or null: one that says why before one that passes on what went
+// wrong elsewhere, and that before one that says how it ended; then the one with the most letters.
+// Words that begin or end with a letter or digit aren't looked for within longer ones: a
+// MemoryError is no OutOfMemoryError.
+const Pattern* FindPattern(std::string_view text, TextKind kind, Doing doing = Doing::kUnsaid);
 
 // A later line that shows that something was only in between: the pod was scheduled after all, its
 // image was pulled after all.

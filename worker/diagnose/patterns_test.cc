@@ -316,6 +316,10 @@ TEST(Patterns, LinesShowTheirCause) {
 TextKind KindOf(const Pattern& pattern) {
   switch (pattern.kind) {
     case RowKind::kRaised:
+    case RowKind::kWraps:
+    case RowKind::kData:
+    case RowKind::kCheckpoint:
+    case RowKind::kSharing:
       return TextKind::kException;
     case RowKind::kWarned:
       return TextKind::kQuiet;
@@ -328,12 +332,18 @@ TextKind KindOf(const Pattern& pattern) {
   }
 }
 
+Doing DoingOf(const Pattern& pattern) {
+  if (pattern.kind == RowKind::kData) return Doing::kData;
+  if (pattern.kind == RowKind::kSharing) return Doing::kSharing;
+  return pattern.kind == RowKind::kCheckpoint ? Doing::kCheckpoint : Doing::kUnsaid;
+}
+
 // A row that another cause's row always beats is dead.
 TEST(Patterns, TheWordsOfEveryRowShowItsCause) {
   for (const Pattern& pattern : Patterns()) {
     std::string text;
     for (const std::string_view word : pattern.words) Append(&text, word, "~");
-    const Pattern* found = FindPattern(text, KindOf(pattern));
+    const Pattern* found = FindPattern(text, KindOf(pattern), DoingOf(pattern));
     ASSERT_NE(found, nullptr) << text;
     EXPECT_EQ(CauseOf(found->cause).name, CauseOf(pattern.cause).name) << text;
     EXPECT_GE(pattern.words.front().size(), kMinFirstWord) << text;
@@ -352,6 +362,43 @@ TEST(Patterns, TheMostLettersCountAndWhatSaysWhyBeforeHowItEnded) {
             CauseId::kHostOutOfMemory);
   EXPECT_EQ(FindPattern("Out of memory: Killed process 7", TextKind::kMessage)->cause,
             CauseId::kNodeOutOfMemory);
+}
+
+TEST(Patterns, WordsAreNotLookedForWithinLongerOnes) {
+  const auto shown = [](std::string_view text) {
+    const Pattern* found = FindPattern(text, TextKind::kException);
+    return found == nullptr ? "nothing" : CauseOf(found->cause).name;
+  };
+  EXPECT_EQ(shown("MemoryError"), "host-allocation-failed");
+  EXPECT_EQ(shown("pool.OutOfMemoryError: no page is left"), "nothing");
+  EXPECT_EQ(shown("Got completion from peer 1 with status=12"), "retries-exceeded");
+  EXPECT_EQ(shown("Got completion from peer 1 with status=120"), "nothing");
+}
+
+TEST(Patterns, WhatIsReadDecidesWhatTheErrorOfAFormatMeans) {
+  const auto shown = [](std::string_view text, Doing doing) {
+    const Pattern* found = FindPattern(text, TextKind::kException, doing);
+    return found == nullptr ? "nothing" : CauseOf(found->cause).name;
+  };
+  constexpr std::string_view kPickle = "EOFError: Ran out of input";
+  EXPECT_EQ(shown(kPickle, Doing::kData), "data-corrupt");
+  EXPECT_EQ(shown(kPickle, Doing::kCheckpoint), "checkpoint-corrupt");
+  EXPECT_EQ(shown(kPickle, Doing::kUnsaid), "nothing");
+  EXPECT_EQ(shown("OSError: [Errno 28] x", Doing::kSharing), "shared-memory-small");
+  EXPECT_EQ(shown("OSError: [Errno 28] x", Doing::kUnsaid), "disk-full");
+  constexpr std::string_view kTensors = "RuntimeError: PytorchStreamReader failed reading";
+  EXPECT_EQ(shown(kTensors, Doing::kData), "data-corrupt");
+  EXPECT_EQ(shown(kTensors, Doing::kUnsaid), "checkpoint-corrupt");
+}
+
+TEST(Patterns, WhatPassesOnAnErrorSaysNothingBesideIt) {
+  constexpr std::string_view kWrapped =
+      "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:\n";
+  EXPECT_EQ(FindPattern(kWrapped, TextKind::kException)->cause, CauseId::kCompileFailed);
+  EXPECT_EQ(
+      FindPattern(Concat(kWrapped, "OutOfMemoryError: CUDA out of memory."), TextKind::kException)
+          ->cause,
+      CauseId::kOutOfMemory);
 }
 
 TEST(Patterns, WhereWordsStandDecidesWhatTheyMean) {

@@ -99,6 +99,33 @@ std::vector<Finding> Gather(std::vector<LogFacts> logs) {
   return findings;
 }
 
+// What ranks whose NCCLs don't understand each other see of that.
+bool IsSeenByNccl(const Observation& seen) {
+  return !seen.survived &&
+         (seen.cause == CauseId::kConnectionClosed || seen.cause == CauseId::kNcclInternalError ||
+          seen.cause == CauseId::kNcclSystemError);
+}
+
+// Where NCCL failed before any step, and nothing says why but that its processes, by what each of
+// them said of itself, run several versions of it.
+void AddVersions(const std::vector<std::pair<std::string, NcclVersion>>& versions,
+                 std::vector<Finding>* findings) {
+  if (versions.size() < 2) return;
+  const bool seen = std::ranges::any_of(
+      *findings, [](const Finding& finding) { return IsSeenByNccl(finding.observation); });
+  const bool explained = std::ranges::any_of(*findings, [](const Finding& finding) {
+    return RoleOf(finding.observation) == Role::kOrigin && !finding.observation.is_weak;
+  });
+  if (!seen || explained) return;
+  const auto& [file, last] = versions.back();
+  Observation observation{.cause = CauseId::kVersionsDiffer, .line = last.line, .text = last.text};
+  for (const auto& [unused, said] : versions) {
+    Append(&observation.detail, observation.detail.empty() ? "" : ", ", "NCCL ", said.version,
+           " in ", said.process);
+  }
+  findings->push_back({.file = file, .observation = std::move(observation)});
+}
+
 bool MayBeOfOneRank(const Observation& a, const Observation& b) {
   if (a.rank && b.rank) return a.rank == b.rank;
   if (!a.host.empty() && !b.host.empty() && a.host != b.host) return false;
@@ -293,7 +320,7 @@ bool Replaces(const Finding& later, const Finding& first) {
   }
   if (later.observation.is_result && one_rank) return false;
   const bool retried = first.observation.is_weak && Strength(first) > 1;
-  if (retried && !later.observation.is_weak && Strength(later) > 1 &&
+  if (retried && !later.observation.is_weak && !later.observation.is_event && Strength(later) > 1 &&
       Strength(later) < kOriginStrength) {
     return Between(first, later) > kLongestRetries;
   }
@@ -356,9 +383,18 @@ Explanation Rank(std::vector<LogFacts> logs) {
   for (const LogFacts& log : logs) explanation.left_out += log.left_out;
   AskPeers(&logs);
   CollectiveProgress progress;
-  for (const LogFacts& log : logs) progress.Merge(log.progress);
+  std::vector<std::pair<std::string, NcclVersion>> versions;
+  for (const LogFacts& log : logs) {
+    progress.Merge(log.progress);
+    for (const NcclVersion& said : log.nccl_versions) {
+      const bool known = std::ranges::any_of(
+          versions, [&](const auto& other) { return other.second.version == said.version; });
+      if (!known) versions.emplace_back(log.file, said);
+    }
+  }
   std::vector<Finding>& findings = explanation.findings;
   findings = Gather(std::move(logs));
+  AddVersions(versions, &findings);
   DropResults(&findings);
   NameStragglers(progress, &findings);
   std::ranges::stable_sort(findings, Earlier);

@@ -49,6 +49,12 @@ std::string_view StripBlanks(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
+std::string Lowered(std::string_view text) {
+  std::string lowered(text);
+  absl::AsciiStrToLower(&lowered);
+  return lowered;
+}
+
 bool ConsumePrefix(std::string_view* text, std::string_view prefix) {
   if (!text->starts_with(prefix)) return false;
   text->remove_prefix(prefix.size());

@@ -33,6 +33,9 @@ std::string Concat(const Parts&... parts) {
 // Without the blanks around it.
 std::string_view StripBlanks(std::string_view text);
 
+// In lower case, of ASCII letters.
+std::string Lowered(std::string_view text);
+
 // Takes `prefix` off the front of `text` if that begins with it.
 bool ConsumePrefix(std::string_view* text, std::string_view prefix);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -83,6 +84,16 @@ std::string FrameIn(std::string_view body) {
   return Printable(Concat(path, ":", *line, function.empty() ? "" : " in ", function), kMaxWhere);
 }
 
+// Code that a program made of a text and gave a name, "<completion>" say; those that Python, its
+// libraries and notebooks give aren't meant.
+bool IsOfGivenCode(std::string_view path) {
+  constexpr std::array<std::string_view, 9> kOthers = {
+      "<string>", "<stdin>", "<frozen",  "<ipython",         "<eval_with_key>",
+      "<module>", "<unk",    "<command", "<__array_function"};
+  return path.starts_with('<') &&
+         absl::c_none_of(kOthers, [&](std::string_view other) { return path.starts_with(other); });
+}
+
 // A frame of what Python runs when it ends, or of logging, which prints what its handlers raise and
 // goes on.
 bool IsOfTeardown(std::string_view body) {
@@ -99,6 +110,53 @@ bool IsOfDataLoading(std::string_view body) {
   return body.find("torch/utils/data/") != body.npos &&
          (body.ends_with(", in _process_data") || body.ends_with(", in _next_data") ||
           body.ends_with(", in fetch"));
+}
+
+// "0000-00-00 00:00:00 (worker_0) : " of what a program's own logging writes before each line.
+std::string WithoutDigits(std::string_view text) {
+  std::string shape(text);
+  std::ranges::replace_if(
+      shape, [](char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }, '0');
+  return shape;
+}
+
+bool BeginsLike(std::string_view shape, std::string_view body) {
+  return !shape.empty() && body.size() >= shape.size() &&
+         WithoutDigits(body.substr(0, shape.size())) == shape;
+}
+
+bool HoldsOneOf(std::string_view text, std::span<const std::string_view> words) {
+  return absl::c_any_of(words, [&](std::string_view word) { return text.find(word) != text.npos; });
+}
+
+// What a frame is for, by its file's and its function's name.
+Doing DoingOf(std::string_view body) {
+  const std::string path = Lowered(TextAfter(body, "File \"", "\""));
+  const size_t in = body.find(", in ");
+  if (path.empty() || in == body.npos) return Doing::kUnsaid;
+  constexpr std::array<std::string_view, 4> kSharing = {
+      "multiprocessing/heap.py", "multiprocessing/shared_memory.py",
+      "multiprocessing/synchronize.py", "multiprocessing/reductions.py"};
+  if (HoldsOneOf(path, kSharing)) return Doing::kSharing;
+  const std::string_view file = std::string_view(path).substr(path.rfind('/') + 1);
+  const std::string names = Concat(file, " ", Lowered(body.substr(in + 5)));
+  constexpr std::array<std::string_view, 7> kCheckpoint = {
+      "checkpoint",  "ckpt",        "save_pretrained", "from_pretrained",
+      "load_state_", "save_state_", "safetensors"};
+  // Of activations, which are never written.
+  constexpr std::array<std::string_view, 4> kRecomputation = {
+      "utils/checkpoint.py", "checkpointing.py", "checkpoint_wrapper", "gradient_checkpoint"};
+  if (HoldsOneOf(names, kCheckpoint) && !HoldsOneOf(path, kRecomputation)) {
+    return Doing::kCheckpoint;
+  }
+  constexpr std::array<std::string_view, 5> kData = {"data", "corpus", "shard", "__getitem__",
+                                                     "tokenize"};
+  constexpr std::array<std::string_view, 3> kLibraries = {"/utils/data/", "/datasets/",
+                                                          "/webdataset/"};
+  constexpr std::array<std::string_view, 6> kOther = {"metadata",    "parallel", "dataclass",
+                                                      "fully_shard", "sharded",  "tokenizer"};
+  const bool data = HoldsOneOf(names, kData) && !HoldsOneOf(names, kOther);
+  return data || HoldsOneOf(path, kLibraries) ? Doing::kData : Doing::kUnsaid;
 }
 
 // The same of rich's "│ PATH:LINE in FUNCTION   │".
@@ -121,13 +179,44 @@ std::string_view Raised::Headline() const {
   return StripBlanks(std::string_view(text).substr(0, text.find('\n')));
 }
 
+Doing Raised::WhatItDid() const {
+  const bool by_worker = absl::c_any_of(before, [](std::string_view earlier) {
+    return earlier.find("in DataLoader worker process") != earlier.npos;
+  });
+  if (doing == Doing::kSharing) return doing;
+  if (in_data_loading || by_worker) return Doing::kData;
+  constexpr std::array<std::string_view, 6> kCheckpoint = {"checkpoint", "ckpt",  ".safetensors",
+                                                           ".pt'",       ".pth'", ".distcp"};
+  constexpr std::array<std::string_view, 12> kData = {".jsonl",    ".csv", ".parquet", ".arrow",
+                                                      ".tfrecord", ".tar", ".npz",     ".npy",
+                                                      ".jpg",      ".png", ".wav",     ".mds"};
+  if (HoldsOneOf(text, kCheckpoint)) return Doing::kCheckpoint;
+  return HoldsOneOf(text, kData) ? Doing::kData : doing;
+}
+
 bool TracebackReader::Read(int64_t number, std::string_view body, bool apart) {
+  if (state_ != State::kIdle && BeginsLike(prefix_, body)) {
+    body.remove_prefix(prefix_.size());
+    // What comes next may be a record of its own as well as more of the message.
+    apart |= state_ == State::kMessage;
+  }
   const size_t blanks = std::min(body.find_first_not_of(' '), body.size());
   if (IsHeader(body)) {
-    indent_ = body[blanks] == 'T' || body[blanks] == 'O' ? blanks : 0;
+    const size_t at = body.find(kHeader);
+    const bool own = body.substr(blanks).starts_with("Original ") ||
+                     IsExceptionName(NameBefore(body.substr(blanks)));
+    if (at != body.npos && at > blanks && !own) {
+      prefix_ = WithoutDigits(body.substr(0, at));
+    } else if (state_ == State::kIdle) {
+      prefix_.clear();
+    }
     Begin(body.substr(blanks));
+    indent_ = body[blanks] == 'T' || body[blanks] == 'O' ? blanks : 0;
     return true;
   }
+  // The header may have been cut off, or lost among others' lines.
+  if (state_ == State::kIdle && blanks > 0) NoteFrame(body);
+  if (state_ == State::kIdle && blanks == 0 && !IsExceptionName(NameBefore(body))) raised_ = {};
   // One that is quoted is indented as a whole.
   body.remove_prefix(std::min(blanks, state_ == State::kIdle ? kMaxIndent : indent_));
   switch (state_) {
@@ -173,18 +262,32 @@ void TracebackReader::Raise(int64_t number, std::string_view body) {
   state_ = State::kMessage;
 }
 
+void TracebackReader::NoteFrame(std::string_view body) {
+  std::string where = body.starts_with(kBar) ? FrameInBox(body) : FrameIn(body);
+  if (!where.empty()) raised_.where = std::move(where);
+  if (const std::string_view path = TextAfter(body, "File \"", "\""); !path.empty()) {
+    (IsOfGivenCode(path) ? raised_.in_given_code : raised_.in_own_code) = true;
+  }
+  raised_.in_data_loading |= IsOfDataLoading(body);
+  if (const Doing doing = DoingOf(body); doing != Doing::kUnsaid) raised_.doing = doing;
+  // What else it may load is told by who calls it.
+  if (raised_.doing == Doing::kUnsaid && body.find("/torch/serialization.py") != body.npos) {
+    raised_.doing = Doing::kCheckpoint;
+  }
+}
+
 bool TracebackReader::ReadFrames(int64_t number, std::string_view body, bool apart) {
   if (body.empty() || body[0] == ' ' || body[0] == '\t' || body.starts_with(kBar) ||
       body.starts_with("╰")) {
-    std::string where = body.starts_with(kBar) ? FrameInBox(body) : FrameIn(body);
-    if (!where.empty()) raised_.where = std::move(where);
-    raised_.in_data_loading |= IsOfDataLoading(body);
+    NoteFrame(body);
     if (IsOfTeardown(body)) raised_.in_teardown = true;
     strays_ = 0;
     return true;
   }
   const std::string_view name = NameBefore(body);
-  if (MayBeException(name) && (!apart || IsExceptionName(name))) {
+  // After lines of others, "Sender: ..." may be the next of them.
+  const bool like_one = strays_ > 0 ? name.find('.') != name.npos : MayBeException(name);
+  if (IsExceptionName(name) || (like_one && !apart)) {
     raised_.has_frames = true;
     Raise(number, body);
     return true;
@@ -212,8 +315,10 @@ bool TracebackReader::ReadMessage(int64_t number, std::string_view body, bool ap
     if (second) Complete();
     return !second;
   }
-  const bool another = IsExceptionName(NameBefore(body));
-  if (apart || another || ++message_lines_ > kMaxMessageLines) {
+  // "backend='inductor' raised:" passes on what comes next.
+  const bool passes_on = StripBlanks(raised_.text).ends_with(" raised:");
+  const bool another = !passes_on && (apart || IsExceptionName(NameBefore(body)));
+  if (another || ++message_lines_ > kMaxMessageLines) {
     Complete();
     return ReadIdle(number, body);
   }

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/diagnose/patterns.h"
+
 namespace muster::worker {
 
 // An exception that was printed, with those that led to it.
@@ -22,9 +24,14 @@ struct Raised {
   std::vector<std::string> before;
   // By what Python does as it ends, or as it writes a log line: nothing comes of it.
   bool in_teardown = false;
+  // What the innermost frame was for that tells by its file's or function's name.
+  Doing doing = Doing::kUnsaid;
   // While PyTorch's DataLoader fetched a batch, by a worker of it or in the process itself.
   bool in_data_loading = false;
   bool has_frames = false;
+  // By code that the program was given as a text, a model's answer say, and by files' code.
+  bool in_given_code = false;
+  bool in_own_code = false;
   // Of the process that torch.multiprocessing's spawn names.
   std::optional<int> process;
   // The id of the process that Ray says it comes from.
@@ -32,6 +39,9 @@ struct Raised {
 
   // Without the lines that follow the first.
   std::string_view Headline() const;
+
+  // What the program did, as the message tells, or else the frames.
+  Doing WhatItDid() const;
 };
 
 // Knows Python's form and rich's boxes, chains of exceptions, the tracebacks that DataLoader's
@@ -63,13 +73,15 @@ class TracebackReader {
   void Raise(int64_t number, std::string_view body);
   void Link();
   void Complete();
+  void NoteFrame(std::string_view body);
   bool ReadFrames(int64_t number, std::string_view body, bool apart);
   bool ReadMessage(int64_t number, std::string_view body, bool apart);
   bool ReadIdle(int64_t number, std::string_view body);
 
   State state_ = State::kIdle;
   Raised raised_;
-  size_t indent_ = 0;  // of the traceback as a whole
+  size_t indent_ = 0;   // of the traceback as a whole
+  std::string prefix_;  // what its lines begin with, its digits zeros; mostly nothing
   int message_lines_ = 0;
   int strays_ = 0;  // lines of others since the last of ours
   bool blank_ = false;

@@ -44,6 +44,34 @@ ValueError: x)");
   EXPECT_FALSE(raised[1].in_teardown);
 }
 
+TEST(Traceback, AnIndentedOneAfterOneThatWasIgnoredIsReadToItsEnd) {
+  const auto raised = Read(R"( Exception ignored in: <function It.__del__ at 0x7f6a4b1e11b0>
+ Traceback (most recent call last):
+   File "/usr/lib/python3.10/multiprocessing/connection.py", line 936, in wait
+ ConnectionResetError: [Errno 104] Connection reset by peer
+ Traceback (most recent call last):
+   File "/a/t.py", line 5, in run
+     x()
+ ValueError: x)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].Headline(), "ValueError: x");
+}
+
+TEST(Traceback, CodeThatAProgramWasGivenIsToldFromItsOwn) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "<completion>", line 3, in <module>
+IndexError: list index out of range
+Traceback (most recent call last):
+  File "<string>", line 1, in <module>
+  File "/a/t.py", line 5, in run
+ValueError: x)");
+  ASSERT_THAT(raised, SizeIs(2));
+  EXPECT_TRUE(raised[0].in_given_code);
+  EXPECT_FALSE(raised[0].in_own_code);
+  EXPECT_FALSE(raised[1].in_given_code);
+  EXPECT_TRUE(raised[1].in_own_code);
+}
+
 TEST(Traceback, WhatLoggingPrintsEndsNothing) {
   const auto raised = Read(R"(Traceback (most recent call last):
   File "/usr/lib/python3.10/logging/__init__.py", line 1103, in emit
@@ -197,6 +225,75 @@ TEST(Traceback, OneThatIsQuotedIsIndentedAsAWhole) {
   EXPECT_EQ(raised[0].text, "OSError: x\n  y");
   EXPECT_EQ(raised[0].where, "a.py:1 in f");
   EXPECT_THAT(Read(" OSError: x"), SizeIs(1));
+}
+
+TEST(Traceback, AfterLinesOfOthersOnlyWhatLooksLikeAnExceptionIsOne) {
+  const std::string cut = "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n";
+  EXPECT_THAT(Read(cut + "OutOfResources: x"), SizeIs(1));
+  EXPECT_THAT(Read(cut + "User defined signal 2\nSender: LSF System"), IsEmpty());
+  EXPECT_THAT(Read(cut + "step 1\nKeyError: 'x'"), SizeIs(1));
+}
+
+TEST(Traceback, FramesAndMessagesTellWhatAProgramDid) {
+  const auto did = [](std::string_view file, std::string_view function, std::string_view message) {
+    const auto raised = Read(Concat("Traceback (most recent call last):\n  File \"", file,
+                                    "\", line 1, in ", function, "\n", message, "\n"));
+    return raised.empty() ? Doing::kUnsaid : raised[0].WhatItDid();
+  };
+  EXPECT_EQ(did("/w/data/train.py", "main", "EOFError: x"), Doing::kUnsaid);
+  EXPECT_EQ(did("/w/train.py", "load_dataset", "EOFError: x"), Doing::kData);
+  EXPECT_EQ(did("/usr/lib/python3/dist-packages/datasets/a.py", "f", "EOFError: x"), Doing::kData);
+  EXPECT_EQ(did("/w/train.py", "load_tokenizer", "EOFError: x"), Doing::kUnsaid);
+  EXPECT_EQ(did("/w/dataclasses.py", "f", "EOFError: x"), Doing::kUnsaid);
+  EXPECT_EQ(did("/w/train.py", "save_checkpoint", "OSError: x"), Doing::kCheckpoint);
+  EXPECT_EQ(did("/w/train.py", "main", "OSError: x: '/runs/ckpt/3'"), Doing::kCheckpoint);
+  EXPECT_EQ(did("/w/train.py", "main", "EOFError: x: '/tokens/3.jsonl'"), Doing::kData);
+  EXPECT_EQ(did("/p/torch/serialization.py", "load", "EOFError: x"), Doing::kCheckpoint);
+  EXPECT_EQ(did("/usr/lib/python3.11/multiprocessing/heap.py", "__init__", "OSError: x"),
+            Doing::kSharing);
+  EXPECT_EQ(did("/p/torch/utils/checkpoint.py", "checkpoint", "OSError: x"), Doing::kUnsaid);
+}
+
+TEST(Traceback, LinesMayBeginWithWhatAProgramsLoggingWrites) {
+  const auto raised =
+      Read(R"(2023-02-17 22:40:24,367 (worker_7) : Traceback (most recent call last):
+2023-02-17 22:40:24,367 (worker_7) :   File "/app/run.py", line 34, in run
+2023-02-17 22:40:24,368 (worker_7) :     go()
+2023-02-17 22:40:24,368 (worker_7) : KeyError: 'x'
+2023-02-17 22:40:25,001 (worker_7) : bye)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].Headline(), "KeyError: 'x'");
+  EXPECT_EQ(raised[0].where, "/app/run.py:34 in run");
+}
+
+TEST(Traceback, AnExceptionThatPassesOnAnotherHoldsIt) {
+  const auto raised = Read("a.BackendError: backend='x' raised:\nOutOfMemoryError: y\n\nbye\n");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].text, "a.BackendError: backend='x' raised:\nOutOfMemoryError: y\nbye");
+}
+
+TEST(Traceback, AnExceptionsTextMayBeATraceback) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "a.py", line 1, in f
+OSError: Traceback (most recent call last):
+  File "b.py", line 2, in __getitem__
+OSError: [Errno 5] Input/output error)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].Headline(), "OSError: [Errno 5] Input/output error");
+}
+
+TEST(Traceback, FramesTellWhereAlsoIfTheHeaderWasCutOff) {
+  const auto raised = Read(R"(  File "/app/run.py", line 3, in load_checkpoint
+    return torch.load(path)
+EOFError: Ran out of input)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].where, "/app/run.py:3 in load_checkpoint");
+  EXPECT_EQ(raised[0].WhatItDid(), Doing::kCheckpoint);
+  const auto later = Read(R"(  File "/app/run.py", line 3, in load_checkpoint
+step 1
+EOFError: Ran out of input)");
+  ASSERT_THAT(later, SizeIs(1));
+  EXPECT_EQ(later[0].where, "");
 }
 
 TEST(Traceback, WhatPythonIgnoresIsNone) {

@@ -1,0 +1,141 @@
+#include "worker/diagnose/observation.h"
+
+#include <array>
+#include <string_view>
+
+#include "absl/algorithm/container.h"
+#include "worker/diagnose/efa_error.h"
+#include "worker/diagnose/failure.h"
+#include "worker/diagnose/gpu_memory.h"
+#include "worker/diagnose/text.h"
+#include "worker/diagnose/xid.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr size_t kMaxAddress = 253;
+
+Observation OfRequest(const FailedRequest& request) {
+  Observation observation{
+      .cause = CauseOfEfaError(request.number, PeerState::kUnknown),
+      .detail = Concat("EFA error ", request.number, ", ", request.error->meaning),
+      .efa_error = request.number,
+      .peer_address = Printable(request.peer_address, kMaxAddress)};
+  if (!request.peer_instance.empty()) {
+    Append(&observation.detail, "; the peer's instance is ",
+           Printable(request.peer_instance, kMaxAddress));
+  }
+  return observation;
+}
+
+Observation OfMemory(const GpuMemoryReport& report) {
+  const bool others = report.HeldByOthers();
+  Observation observation{.cause = others ? CauseId::kMemoryHeldByOthers : CauseId::kOutOfMemory,
+                          .detail = DescribeMemory(report)};
+  if (others && !WholeWeight(report.asked).empty()) {
+    observation.remedy =
+        "Then partition the weights from the start (ZeRO-3, or a sharded load) instead of moving "
+        "the whole model to each GPU.";
+  }
+  return observation;
+}
+
+// Whether an exception is of a library that talks to servers, which are no ranks: Python writes the
+// whole name of a type that isn't its own.
+bool IsOfServer(std::string_view text) {
+  constexpr std::array<std::string_view, 18> kOfRanks = {
+      "torch.", "c10.",    "jax.",       "jaxlib.",          "tensorflow.", "horovod.",
+      "ray.",   "socket.", "deepspeed.", "multiprocessing.", "concurrent.", "asyncio.",
+      "cupy.",  "mpi4py.", "megatron.",  "accelerate.",      "lightning.",  "pytorch_lightning."};
+  const std::string_view type = text.substr(0, text.find_first_of(": \n"));
+  if (type.find('.') == type.npos) {
+    return text.find("http://") != text.npos || text.find("https://") != text.npos;
+  }
+  return absl::c_none_of(kOfRanks, [&](std::string_view own) { return type.starts_with(own); });
+}
+
+// Launchers raise these when a process of theirs has ended, and say elsewhere how.
+bool IsLaunchersOwn(std::string_view text) {
+  return text.find("ChildFailedError") != std::string_view::npos ||
+         text.find("ProcessRaisedException") != std::string_view::npos ||
+         text.find("died because of an error raised in its creation task") !=
+             std::string_view::npos ||
+         text.find("Please inspect the previous error messages for a cause") !=
+             std::string_view::npos ||
+         text.starts_with("SystemExit") || text.starts_with("subprocess.CalledProcessError");
+}
+
+bool SaysWhy(const Observation& seen) { return !seen.is_result && !seen.is_passed_on; }
+
+}  // namespace
+
+bool IsOfPeers(const Cause& cause) {
+  return cause.role == Role::kEcho || cause.id == CauseId::kNameNotFound;
+}
+
+std::optional<Observation> ShownBy(std::string_view text, TextKind kind, Doing doing) {
+  if (const auto failure = ReadTerminationMessage(text)) {
+    return Observation{.cause = failure->cause,
+                       .detail = failure->detail,
+                       .rank = failure->rank,
+                       .host = failure->host};
+  }
+  if (const auto request = ReadFailedRequest(text)) return OfRequest(*request);
+  if (const auto report = ReadGpuMemory(text)) return OfMemory(*report);
+  if (const Xid* xid = FindXid(text)) {
+    return Observation{.cause = xid->cause,
+                       .detail = Concat("Xid ", xid->number, ", ", xid->meaning),
+                       .is_plain = text.find("(PCI") == text.npos,
+                       .xid = xid->number};
+  }
+  const Pattern* pattern = FindPattern(text, kind, doing);
+  if (pattern == nullptr) return std::nullopt;
+  if (kind == TextKind::kException && IsOfPeers(CauseOf(pattern->cause)) && IsOfServer(text)) {
+    return std::nullopt;
+  }
+  return Observation{.cause = pattern->cause,
+                     .is_result = pattern->kind == RowKind::kResult,
+                     .is_weak = pattern->kind == RowKind::kWarned,
+                     .is_plain = pattern->kind == RowKind::kShows,
+                     .is_passed_on = pattern->kind == RowKind::kWraps};
+}
+
+std::optional<Observation> ShownBy(const Raised& raised) {
+  for (const std::string& text : raised.before) {
+    std::optional<Observation> signal = ShownBy(text, TextKind::kException);
+    const bool told =
+        signal && (signal->cause == CauseId::kInterrupted || signal->cause == CauseId::kTerminated);
+    if (told && !signal->is_result) return signal;
+  }
+  const Doing doing = raised.WhatItDid();
+  std::optional<Observation> result = ShownBy(raised.text, TextKind::kException, doing);
+  if (result && SaysWhy(*result)) return result;
+  for (const std::string& text : raised.before) {
+    std::optional<Observation> earlier = ShownBy(text, TextKind::kException, doing);
+    if (!earlier || (!SaysWhy(*earlier) && result)) continue;
+    result = std::move(earlier);
+    if (SaysWhy(*result)) return result;
+  }
+  if (result || IsLaunchersOwn(raised.text)) return result;
+  return Observation{.cause = CauseId::kPythonException};
+}
+
+bool IsNoticedByOther(const Observation& end, const Observation& seen) {
+  const bool worker_died = end.cause == CauseId::kDataWorkerDied;
+  const bool by_itself =
+      worker_died || end.cause == CauseId::kKilled || end.cause == CauseId::kProgramCrash;
+  if (!end.is_result || !by_itself || seen.survived) return false;
+  // Who gave up waiting may be killed, or crash, as it ends.
+  return CauseOf(seen.cause).role == Role::kEcho ||
+         (IsHang(seen.cause) && (worker_died || end.line < seen.line));
+}
+
+bool MayBeSameRank(const Observation& a, const Observation& b) {
+  return !a.rank || !b.rank || *a.rank == *b.rank;
+}
+
+bool IsHang(CauseId cause) {
+  return cause == CauseId::kCollectiveTimeout || cause == CauseId::kProcessHung;
+}
+
+}  // namespace muster::worker
