@@ -17,8 +17,10 @@ absl::Duration PauseAfter(int attempts) {
 }  // namespace
 
 bool Outbox::MayAct(GangId gang, const std::string& target) {
-  // Its end brings the gang back.
-  if (IsUnderWay(target)) return false;
+  if (const auto under_way = under_way_.find(target); under_way != under_way_.end()) {
+    under_way->second.insert(gang);
+    return false;
+  }
   const auto pause = pauses_.find(target);
   if (pause == pauses_.end() || pause->second.until <= agenda_->now()) return true;
   agenda_->NoteAt(gang, pause->second.until);
@@ -38,7 +40,7 @@ bool Outbox::Act(GangId gang, const std::string& target, Action action, OnFinish
 bool Outbox::Act(const std::string& target, Action action, OnFinish on_finish) {
   const auto pause = pauses_.find(target);
   if (pause != pauses_.end() && agenda_->now() < pause->second.until) return false;
-  if (!under_way_.insert(target).second) return false;
+  if (!under_way_.try_emplace(target).second) return false;
   by_id_[next_id_] = {target, std::move(on_finish), std::holds_alternative<EvictPod>(action)};
   pending_.push_back({next_id_++, std::move(action)});
   return true;
@@ -49,7 +51,7 @@ void Outbox::Finish(uint64_t action_id, const absl::Status& status) {
   if (entry.empty()) return;
   const absl::Time now = agenda_->now();
   const auto& [target, on_finish, is_eviction] = entry.mapped();
-  under_way_.erase(target);
+  for (const GangId waits : under_way_.extract(target).mapped()) agenda_->Note(waits);
   if (!status.ok()) {
     Pause& pause = pauses_[target];
     pause.until = now + PauseAfter(++pause.failures);

@@ -8,12 +8,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "coscheduling/actions.h"
@@ -83,7 +83,7 @@ class Outbox {
   std::vector<NumberedAction> pending_;
   uint64_t next_id_ = 1;
   absl::flat_hash_map<uint64_t, Entry> by_id_;
-  absl::flat_hash_set<std::string> under_way_;
+  absl::flat_hash_map<std::string, std::set<GangId>> under_way_;  // with who else would act
   absl::flat_hash_map<std::string, Pause> pauses_;
 };
 

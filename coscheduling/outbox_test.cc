@@ -86,6 +86,15 @@ TEST_F(OutboxTest, AGangIsLookedAtAgainWhenItsActionHasEndedOrItsPauseHas) {
   EXPECT_TRUE(outbox_.MayAct(kGang, "x"));
 }
 
+// Whoever asked for that action: its job is being patched, say.
+TEST_F(OutboxTest, AGangIsLookedAtAgainWhenWhatIsInItsWayHasEnded) {
+  const uint64_t id = Ask("restart/job");
+  EXPECT_FALSE(outbox_.Act(kGang, "restart/job", LiftGate{}));
+  EXPECT_TRUE(agenda_.Take().empty());
+  outbox_.Finish(id, absl::OkStatus());
+  EXPECT_EQ(agenda_.Take(), absl::flat_hash_set<GangId>{kGang});
+}
+
 TEST_F(OutboxTest, OldPausesAreForgotten) {
   outbox_.Finish(Ask("x"), kFailure);
   agenda_.AdvanceTo(kNow + absl::Seconds(30));
