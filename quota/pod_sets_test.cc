@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "kube/objects/well_known.h"
+
 namespace muster::quota {
 namespace {
 
@@ -207,6 +209,45 @@ TEST(FlavorsFor, WhatWasAddedIsRecognised) {
   EXPECT_TRUE(HasFlavors(pod, given));
   given.flavors["cpu"] = "other";
   EXPECT_FALSE(HasFlavors(pod, given));
+}
+
+// Kueue names the pod sets of plain pods by digests of its own, those of a job by its roles.
+TEST(NameByPods, WhatKueueReservedForPlainPodsIsTheirsByWhatTheyAskFor) {
+  kube::Pod pod = Gpu("a");
+  Admission admission;
+  PodSetAssignment big{"big", 1, {{"nvidia.com/gpu", "any"}}, {}};
+  big.usage.Set("nvidia.com/gpu", 1 + pod.spec->requests.Get("nvidia.com/gpu"));
+  PodSetAssignment same{"same", 2, {{"nvidia.com/gpu", "any"}}, {}};
+  for (const auto& [resource, amount] : pod.spec->requests.entries()) {
+    same.usage.Set(resource, 2 * amount);
+  }
+  admission.pod_sets = {big, same};
+  NameByPods({&pod}, &admission);
+  EXPECT_EQ(admission.pod_sets[0].name, "big");
+  EXPECT_EQ(admission.pod_sets[1].name, PodSetOf(pod));
+}
+
+TEST(NameByPods, APodOfAnotherRoleOfItsJobTakesNothing) {
+  kube::Pod pod = Gpu("a");
+  pod.meta.labels[kube::kPodSetLabel] = "worker";
+  Admission admission;
+  PodSetAssignment master{"master", 1, {{"nvidia.com/gpu", "any"}}, {}};
+  master.usage = pod.spec->requests;
+  admission.pod_sets = {master};
+  NameByPods({&pod}, &admission);
+  EXPECT_EQ(admission.pod_sets[0].name, "master");
+}
+
+TEST(PodSetAssignment, LacksWhatAPodAsksForBeyondWhatWasCountedForEach) {
+  PodSetAssignment given{"set", 2, {{"nvidia.com/gpu", "any"}}, {}};
+  given.usage.Set("nvidia.com/gpu", 4);
+  kube::ResourceList asked;
+  asked.Set("cpu", 100);
+  asked.Set("nvidia.com/gpu", 2);
+  asked.Set("pods", 1);
+  EXPECT_EQ(given.LackingFor(asked).ToString(), "cpu=100m");
+  given.count = 0;
+  EXPECT_EQ(given.LackingFor(asked).Get("nvidia.com/gpu"), 2);
 }
 
 }  // namespace

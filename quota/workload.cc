@@ -27,6 +27,16 @@ PodSetAssignment PodSetAssignment::ReducedTo(int64_t fewer) const {
   return reduced;
 }
 
+kube::ResourceList PodSetAssignment::LackingFor(const kube::ResourceList& counted) const {
+  kube::ResourceList lacking;
+  for (const auto& [resource, amount] : counted.entries()) {
+    if (resource == kube::kPods && !flavors.contains(resource)) continue;
+    const int64_t less = count <= 0 ? amount : amount - usage.Get(resource) / count;
+    if (less > 0) lacking.Set(resource, less);
+  }
+  return lacking;
+}
+
 bool PodSetAssignment::PaysFor(const kube::PodSpec& pod, const ResourceRules& rules) const {
   const auto pays = [this](const auto& request) {
     const auto& [resource, amount] = request;

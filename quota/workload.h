@@ -54,6 +54,8 @@ struct PodSetAssignment {
   bool operator==(const PodSetAssignment&) const = default;
   // The same for fewer of its pods, which are all alike.
   PodSetAssignment ReducedTo(int64_t fewer) const;
+  // What wasn't counted for each such pod of what its requests count as.
+  kube::ResourceList LackingFor(const kube::ResourceList& counted) const;
   // All that such a pod's requests count as was counted for each.
   bool PaysFor(const kube::PodSpec& pod, const ResourceRules& rules = {}) const;
 };

@@ -336,13 +336,15 @@ quota::FlavorAmounts QuotaAdmission::UnadmittedOf(const Gang& gang) const {
   std::map<std::string, int64_t> taken;
   for (const kube::Pod* pod : gangs_.PodsOf(gang)) {
     if (!pod->IsBound() || pod->IsTerminal()) continue;
-    const quota::PodSetAssignment* given = GivenTo(gang, *pod);
-    const bool counted =
-        given != nullptr && ++taken[given->name] <= HeldBy(gang)->Counted(given->name);
-    const kube::Node* node = counted ? nullptr : snapshot_.FindNodeObject(pod->node_name);
+    const quota::Admission* held = HeldBy(gang);
+    const auto* given = held == nullptr ? nullptr : held->Find(quota::PodSetOf(*pod));
+    const bool counted = given != nullptr && ++taken[given->name] <= held->Counted(given->name);
+    const kube::Node* node = snapshot_.FindNodeObject(pod->node_name);
     if (node == nullptr) continue;
-    quota::AddUnadmitted(options_.resources.Count(pod->spec->requests), node->meta,
-                         scheduler_.Flavors(), &amounts);
+    kube::ResourceList uses = options_.resources.Count(pod->spec->requests);
+    // Kueue counts templates, not what becomes of them.
+    if (counted) uses = given->LackingFor(uses);
+    quota::AddUnadmitted(uses, node->meta, scheduler_.Flavors(), &amounts);
   }
   return amounts;
 }

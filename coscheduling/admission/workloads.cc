@@ -185,9 +185,9 @@ const kube::Workload* Workloads::Of(const Gang& gang) const {
     if (const kube::Workload* found = FirstOf(owner, reserved)) return found;
   }
   const kube::Workload* found = FirstOf(key, own);
-  return found != nullptr
-             ? found
-             : FirstOf(job, [&](const kube::Workload& each) { return IsOurs(each) && free(each); });
+  return found != nullptr ? found : FirstOf(job, [&](const kube::Workload& each) {
+    return quota::HasFinalizer(each) && free(each);
+  });
 }
 
 void Workloads::Use(const Gang& gang, const kube::Workload& workload) {

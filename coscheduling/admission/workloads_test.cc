@@ -198,6 +198,24 @@ TEST_F(OthersWorkloadTest, IsLeftAloneWhileItWaits) {
   EXPECT_THAT(Patched(), IsEmpty());
 }
 
+// One whose pods Muster places, once it is evicted: what the job's templates were lies in it.
+TEST_F(OthersWorkloadTest, IsItsGangsAlsoWithoutQuota) {
+  kube::Job job;
+  job.meta.name = "job";
+  job.meta.name_space = "default";
+  job.meta.uid = "job-uid";
+  job.spec.parallelism = 2;
+  job.spec.completions = 2;
+  job.spec.suspend = true;
+  job.spec.scheduler_name = owners_.options.scheduler_name;
+  owners_.gangs.ObserveJob(kube::ToAnyJob(job));
+  owners_.workloads.Upsert(OfJob());
+  const Gang* gang = owners_.gangs.OfSpec("job-uid");
+  ASSERT_NE(gang, nullptr);
+  ASSERT_NE(owners_.workloads.Of(*gang), nullptr);
+  EXPECT_EQ(owners_.workloads.Of(*gang)->meta.name, OfJob().meta.name);
+}
+
 TEST_F(OthersWorkloadTest, IsFinishedWithTheLastPodOfItsGroup) {
   kube::Workload group = Reserved(OfJob());
   group.meta.owners = {{"scheduling.x-k8s.io/v1alpha1", "PodGroup", "train", "", true}};
