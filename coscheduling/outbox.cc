@@ -51,7 +51,8 @@ void Outbox::Finish(uint64_t action_id, const absl::Status& status) {
   if (entry.empty()) return;
   const absl::Time now = agenda_->now();
   const auto& [target, on_finish, is_eviction] = entry.mapped();
-  for (const GangId waits : under_way_.extract(target).mapped()) agenda_->Note(waits);
+  const auto ended = under_way_.extract(target);
+  for (const GangId waits : ended.mapped()) agenda_->Note(waits);
   if (!status.ok()) {
     Pause& pause = pauses_[target];
     pause.until = now + PauseAfter(++pause.failures);
