@@ -75,20 +75,6 @@ const char* ModeName(AssignmentMode mode) {
   return "";
 }
 
-const char* ReasonName(VictimReason reason) {
-  switch (reason) {
-    case VictimReason::kInClusterQueue:
-      return "InClusterQueue";
-    case VictimReason::kReclamation:
-      return "InCohortReclamation";
-    case VictimReason::kFairSharing:
-      return "InCohortFairSharing";
-    case VictimReason::kReclaimWhileBorrowing:
-      return "InCohortReclaimWhileBorrowing";
-  }
-  return "";
-}
-
 json Verdict(const json& result) {
   return {{"mode", result.at("mode")},
           {"borrowing", result.at("borrowing")},
@@ -176,7 +162,7 @@ json AnswerCase(const json& quota_case, const OwnRules& rules) {
               [](const Victim& a, const Victim& b) { return a.id < b.id; });
     json victims = json::array();
     for (const Victim& each : judgement.victims) {
-      victims.push_back({{"uid", each.id}, {"reason", ReasonName(each.reason)}});
+      victims.push_back({{"uid", each.id}, {"reason", KueueReason(each.reason)}});
     }
     results.push_back({{"uid", workload.id},
                        {"mode", ModeName(judgement.mode)},

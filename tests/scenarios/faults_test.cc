@@ -51,11 +51,8 @@ TEST(Faults, ComeToRestWithoutPhantomsPartsOrLeftovers) {
   for (const auto& [sort, times] : sorts) std::cout << times << " x " << sort << "\n";
 }
 
-// Each write takes a second and its answer another, so that they are told apart: a gang with a
-// member beyond minMember is admitted and bound, then preempted, and another is admitted in its
-// place.
-constexpr std::string_view kAdmission = R"(
-name: admission
+// Quota for 24 GPUs. Each write takes a second and its answer another, so that they are told apart.
+constexpr std::string_view kQuotaOf24 = R"(name: quota
 nodes:
 - {name: n, count: 4, resources: {cpu: "64", memory: 320Gi, nvidia.com/gpu: "8", pods: "58"}}
 faults: {writes: {any: {request: [1s, 1s], answer: [1s, 1s]}}}
@@ -75,7 +72,11 @@ steps:
         flavors: [{name: any, resources: [{name: nvidia.com/gpu, nominalQuota: 24}]}]
 - at: 0s
   apply: {apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: default, namespace: default}, spec: {clusterQueue: gpus}}
-- at: 1s
+)";
+
+// A gang with a member beyond minMember is admitted and bound, then preempted, and another is
+// admitted in its place.
+constexpr std::string_view kAdmission = R"(- at: 1s
   gang: {name: low, minMember: 2, members: 3, requests: {nvidia.com/gpu: "8"}}
 - at: 30s
   gang: {name: high, minMember: 3, members: 3, priority: 100, requests: {nvidia.com/gpu: "8"}}
@@ -87,28 +88,7 @@ steps:
 
 // The same of a job with two stages, which share its Workload: the second comes, and both are
 // preempted together, through their job.
-constexpr std::string_view kStages = R"(
-name: stages
-nodes:
-- {name: n, count: 4, resources: {cpu: "64", memory: 320Gi, nvidia.com/gpu: "8", pods: "58"}}
-faults: {writes: {any: {request: [1s, 1s], answer: [1s, 1s]}}}
-steps:
-- at: 0s
-  apply: {apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: any}}
-- at: 0s
-  apply:
-    apiVersion: kueue.x-k8s.io/v1beta2
-    kind: ClusterQueue
-    metadata: {name: gpus}
-    spec:
-      namespaceSelector: {}
-      preemption: {withinClusterQueue: LowerPriority}
-      resourceGroups:
-      - coveredResources: [nvidia.com/gpu]
-        flavors: [{name: any, resources: [{name: nvidia.com/gpu, nominalQuota: 24}]}]
-- at: 0s
-  apply: {apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: default, namespace: default}, spec: {clusterQueue: gpus}}
-- at: 1s
+constexpr std::string_view kStages = R"(- at: 1s
   apply:
     apiVersion: jobset.x-k8s.io/v1alpha2
     kind: JobSet
@@ -155,7 +135,7 @@ steps:
 // (invariants.h), wherever Muster was killed: what it had sent still arrives.
 TEST(Faults, AdmissionIsExactWhereverMusterIsKilledBetweenTwoWrites) {
   for (const std::string_view text : {kAdmission, kStages}) {
-    const absl::StatusOr<Scenario> read = ParseScenario(text, "admission.yaml");
+    const absl::StatusOr<Scenario> read = ParseScenario(std::string(kQuotaOf24).append(text), "");
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_EQ(RunRound(*read).message, "");
     for (int half_seconds = 0; half_seconds < 150; half_seconds += kKilledEvery) {
@@ -163,7 +143,7 @@ TEST(Faults, AdmissionIsExactWhereverMusterIsKilledBetweenTwoWrites) {
       const absl::Duration at = absl::Milliseconds(1'250 + 500 * half_seconds);
       scenario.steps.push_back({.at = at, .action = RestartStep(), .line = 1});
       std::ranges::stable_sort(scenario.steps, {}, &Step::at);
-      EXPECT_EQ(RunRound(scenario).message, "") << scenario.name << ", killed at " << at;
+      EXPECT_EQ(RunRound(scenario).message, "") << "killed at " << at << ":\n" << text;
     }
   }
 }
