@@ -122,7 +122,9 @@ func (s *story) run() {
 	s.awaitUses("b", 2)
 	s.awaitExact(storyPatience, 1, 0, usage{"nvidia": 2})
 
+	// Who interfered may have taken it for a while.
 	s.does("readmission", func() {
+		s.awaitUses("b", 2)
 		s.wanted.Store(true)
 		s.setActive(true)
 	})
@@ -130,7 +132,10 @@ func (s *story) run() {
 	s.awaitUses("a", storySize)
 	s.awaitExact(storyPatience, 1, 0, usage{"nvidia": 3})
 
-	s.does("end", func() { s.wanted.Store(false) })
+	s.does("end", func() {
+		s.awaitUses("a", storySize)
+		s.wanted.Store(false)
+	})
 	s.end("a")
 	s.awaitExact(storyPatience, 0, 0, usage{})
 	s.does("end", func() {
@@ -206,7 +211,7 @@ func (s *story) end(who string) {
 func (s *story) setActive(active bool) {
 	s.Helper()
 	for _, w := range s.workloadsOf("a") {
-		if is, found, _ := unstructured.NestedBool(w.Object, "spec", "active"); readWorkload(w).finished() || (is || !found) == active {
+		if readWorkload(w).finished() {
 			continue
 		}
 		_, err := shared.Dynamic.Resource(timeline.Workloads).Namespace(s.Namespace).Patch(s.Context(), w.GetName(), types.MergePatchType,
