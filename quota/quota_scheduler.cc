@@ -169,10 +169,12 @@ std::vector<std::string> QuotaScheduler::SetOrphans(const std::vector<Orphan>& o
   for (const Orphan& orphan : orphans) {
     const std::string& id = orphan.workload->meta.uid;
     state_->orphans[id] = orphan.going;
-    if (before.erase(id) == 0) SetAdmitted(AsAsked(*orphan.workload), CountedIn(*orphan.workload));
+    const auto known = before.extract(id);
+    if (!known.empty() && known.mapped() == orphan.going) continue;
+    if (known.empty()) SetAdmitted(AsAsked(*orphan.workload), CountedIn(*orphan.workload));
     Reservation* reservation = state_->ledger.Find(id);
     state_->SetPaid(*reservation, !orphan.going);
-    if (!orphan.going || reservation->marked == Reservation::Part::kAll) continue;
+    if (!orphan.going) continue;
     reservation->marked = Reservation::Part::kAll;
     const int root = state_->RootOf(reservation);
     if (root != kNoNode) state_->ledger.Touch(root);
