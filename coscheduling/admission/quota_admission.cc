@@ -424,6 +424,8 @@ void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
     ReleaseSurplus(gang);
     return;
   }
+  // Counted until its Workload shows none, though it is over when this process finds it.
+  if (!part.known) TellHeld(gang, WorkloadOf(gang));
   const bool gives_up = part.releasing || part.waits_for_room || GaveUp(gang) ||
                         (gang.facts.backing_off && !holding.fits_now);
   if (gives_up || !MayKeep(gang, holding)) {
@@ -529,8 +531,7 @@ void QuotaAdmission::TellHeld(const Gang& gang, quota::Workload workload) {
   const quota::Workload& told = part.known->workload;
   gang_of_[told.id] = gang.id;
   scheduler_.SetAdmitted(told, *part.held);
-  const bool grows = !part.uncounted.empty() && EvictionOf(gang) == nullptr;
-  if (grows) scheduler_.EnqueueSurplus(told);
+  if (!part.uncounted.empty() && EvictionOf(gang) == nullptr) scheduler_.EnqueueSurplus(told);
   queues_changed_ = true;
 }
 
