@@ -164,14 +164,19 @@ void QuotaScheduler::EnqueueSurplus(const Workload& workload) {
   state_->room.EnterSurplus(workload, *reservation->admission);
 }
 
-std::vector<std::string> QuotaScheduler::SetOrphans(const std::vector<Orphan>& orphans) {
+bool QuotaScheduler::SetOrphans(const std::vector<Orphan>& orphans,
+                                absl::FunctionRef<bool(const std::string&)> is_told) {
   std::map<std::string, bool, std::less<>> before = std::exchange(state_->orphans, {});
+  bool changed = false;
   for (const Orphan& orphan : orphans) {
     const std::string& id = orphan.workload->meta.uid;
     state_->orphans[id] = orphan.going;
     const auto known = before.extract(id);
-    if (!known.empty() && known.mapped() == orphan.going) continue;
-    if (known.empty()) SetAdmitted(AsAsked(*orphan.workload), CountedIn(*orphan.workload));
+    // A gang that told of it and went meanwhile took its count with it.
+    const bool counted = !known.empty() && state_->ledger.Find(id) != nullptr;
+    if (counted && known.mapped() == orphan.going) continue;
+    changed = true;
+    if (!counted) SetAdmitted(AsAsked(*orphan.workload), CountedIn(*orphan.workload));
     Reservation* reservation = state_->ledger.Find(id);
     state_->SetPaid(*reservation, !orphan.going);
     if (!orphan.going) continue;
@@ -180,13 +185,12 @@ std::vector<std::string> QuotaScheduler::SetOrphans(const std::vector<Orphan>& o
     if (root != kNoNode) state_->ledger.Touch(root);
     state_->Wake(root);
   }
-  std::vector<std::string> gone;
   for (const auto& [id, going] : before) {
-    gone.push_back(id);
     const Reservation* reservation = state_->ledger.Find(id);
     if (reservation != nullptr) state_->SetPaid(*reservation, false);
+    if (!is_told(id)) Withdraw(id);
   }
-  return gone;
+  return changed || !before.empty();
 }
 
 void QuotaScheduler::State::SetPaid(const Reservation& orphan, bool paid) {

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "kube/objects/quota.h"
 #include "kube/objects/workload.h"
@@ -170,9 +171,10 @@ class QuotaScheduler {
   void EnqueueSurplus(const Workload& workload);
 
   // Counts what these were given, though nobody here may evict them; all of them each time. Who
-  // makes room takes first what is going. Returns those that are of them no more, which are counted
-  // until they are withdrawn.
-  std::vector<std::string> SetOrphans(const std::vector<Orphan>& orphans);
+  // makes room takes first what is going. Those that are of them no more are withdrawn, but for
+  // those that a gang tells of now. False if nothing changed.
+  bool SetOrphans(const std::vector<Orphan>& orphans,
+                  absl::FunctionRef<bool(const std::string&)> is_told);
 
   // What `who` runs in this namespace without having been admitted; empty: nothing any more. Who
   // asks for quota from there must fit beside it. It is nobody's usage, and nobody of another

@@ -792,9 +792,8 @@ void QuotaAdmission::Schedule(const Placeable& placeable) {
   if (options_.quota != QuotaMode::kInternal) return;
   if (scheduler_.IsClosed()) return ReadWaitReasons();
   const bool may_reserve = workloads_->Attend();
-  for (const std::string& uid : scheduler_.SetOrphans(workloads_->Orphans())) {
-    if (!gang_of_.contains(uid)) scheduler_.Withdraw(uid);
-  }
+  queues_changed_ |= scheduler_.SetOrphans(
+      workloads_->Orphans(), [this](const std::string& uid) { return gang_of_.contains(uid); });
   if (std::exchange(others_stale_, false)) {
     for (const auto& [name, info] : snapshot_.nodes()) CountOthers(name);
   }
