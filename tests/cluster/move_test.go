@@ -586,7 +586,7 @@ func TestPeerOwnQuotaStopsBesideAKueueThatRuns(t *testing.T) {
 		}
 		return ""
 	})
-	c.must(awaitQueues(shared.Muster, 20*time.Second, func(queues []queueAnswer) string {
+	c.must(awaitQueues(sharedMuster, 20*time.Second, func(queues []queueAnswer) string {
 		if len(queues) != 2 {
 			return fmt.Sprintf("Muster knows %d queues", len(queues))
 		}

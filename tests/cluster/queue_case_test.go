@@ -36,7 +36,7 @@ func installQueues(t *testing.T) {
 		if !shared.Muster.Running() {
 			return
 		}
-		if err := awaitQueues(shared.Muster, time.Minute, func(queues []queueAnswer) string {
+		if err := awaitQueues(sharedMuster, time.Minute, func(queues []queueAnswer) string {
 			if len(queues) > 0 {
 				return fmt.Sprintf("Muster still knows %d queues", len(queues))
 			}
@@ -134,10 +134,11 @@ func number(value any) int64 {
 	return 0
 }
 
-func awaitQueues(m *plane.Muster, patience time.Duration, condition func(queues []queueAnswer) string) error {
+// awaitQueues asks who leads at each look.
+func awaitQueues(leader func() *plane.Muster, patience time.Duration, condition func(queues []queueAnswer) string) error {
 	deadline := time.Now().Add(patience)
 	for {
-		queues, err := readQueues(m)
+		queues, err := readQueues(leader())
 		missing := ""
 		if err != nil {
 			missing = err.Error()
@@ -150,6 +151,8 @@ func awaitQueues(m *plane.Muster, patience time.Duration, condition func(queues 
 		time.Sleep(20 * time.Millisecond)
 	}
 }
+
+func sharedMuster() *plane.Muster { return shared.Muster }
 
 // clusterQueueOf returns the one ClusterQueue of jobs/quota.yaml.
 func clusterQueueOf(queues []queueAnswer) (queueAnswer, bool) {
@@ -168,7 +171,7 @@ func (c *Case) AwaitQueue(patience time.Duration, condition func(queue queueAnsw
 }
 
 func (c *Case) awaitQueue(patience time.Duration, condition func(queue queueAnswer) string) error {
-	return awaitQueues(c.muster(), patience, func(queues []queueAnswer) string {
+	return awaitQueues(c.muster, patience, func(queues []queueAnswer) string {
 		queue, ok := clusterQueueOf(queues)
 		if !ok {
 			return fmt.Sprintf("Muster doesn't know ClusterQueue %s; it knows %d queues", clusterQueueName, len(queues))
@@ -188,7 +191,7 @@ func (c *Case) ApplyQuota(changes ...Change) {
 func (c *Case) ApplyQuotaOf(file string, changes ...Change) {
 	c.Helper()
 	c.Apply(file, changes...)
-	c.must(awaitQueues(c.muster(), 30*time.Second, func(queues []queueAnswer) string {
+	c.must(awaitQueues(c.muster, 30*time.Second, func(queues []queueAnswer) string {
 		for _, queue := range queues {
 			if queue.namespace == c.Namespace && queue.problem != "" {
 				return queue.problem

@@ -173,7 +173,7 @@ func (r *preemptionRound) lowerQuota() {
 func (r *preemptionRound) awaitNominal(want func(queue, flavor int) int64) {
 	r.Helper()
 	// It looks for kinds that weren't there every ten seconds.
-	r.must(awaitQueues(r.muster(), 30*time.Second, func(queues []queueAnswer) string {
+	r.must(awaitQueues(r.muster, 30*time.Second, func(queues []queueAnswer) string {
 		for i, setup := range r.setup.queues {
 			at := slices.IndexFunc(queues, func(q queueAnswer) bool { return q.name == queueName(r.Namespace, i) && q.namespace == "" })
 			local := slices.ContainsFunc(queues, func(q queueAnswer) bool {

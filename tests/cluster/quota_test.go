@@ -216,7 +216,7 @@ func TestQueueMadeAnewHasAStatus(t *testing.T) {
 		}
 		_, err := shared.Kubectl("delete", "clusterqueues.kueue.x-k8s.io,localqueues.kueue.x-k8s.io,resourceflavors.kueue.x-k8s.io", "--all", "--namespace="+c.Namespace)
 		c.must(err)
-		c.must(awaitQueues(c.muster(), 10*time.Second, func(queues []queueAnswer) string {
+		c.must(awaitQueues(c.muster, 10*time.Second, func(queues []queueAnswer) string {
 			if len(queues) > 0 {
 				return fmt.Sprintf("Muster still knows %d queues", len(queues))
 			}

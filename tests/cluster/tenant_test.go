@@ -363,7 +363,7 @@ func (t *tenant) awaitQueuesKnown(his bool) {
 			wanted = append(wanted, queue{"", t.Namespace + "-" + name}, queue{t.Namespace, name})
 		}
 	}
-	t.must(awaitQueues(shared.Muster, 30*time.Second, func(queues []queueAnswer) string {
+	t.must(awaitQueues(sharedMuster, 30*time.Second, func(queues []queueAnswer) string {
 		for _, each := range wanted {
 			usable := func(one queueAnswer) bool {
 				return queue{one.namespace, one.name} == each && one.problem == ""
