@@ -207,6 +207,9 @@ func (c *movingCase) finish(names ...string) {
 				pods = append(pods, pod.Name)
 			}
 		})
+		// A PyTorchJob's master last: once it has succeeded its controller deletes workers that run.
+		slices.Sort(pods)
+		slices.Reverse(pods)
 		for _, pod := range pods {
 			delete(c.standing, pod)
 			c.patchStatus(pod, `{"status":{"phase":"Succeeded"}}`)
@@ -480,9 +483,18 @@ func TestPeerClusterMovesFromKueueToMusterAndBackWithWhatRuns(t *testing.T) {
 	c.awaitRunning(time.Minute, "urgent", "run-job-2")
 	c.exact("one was evicted and has another flavor", usage{moveFirst: 40, moveSecond: 22})
 
+	// Two wait over the move, one of which Muster was to resume. All that comes from here on is of the
+	// lowest priority that runs, or it would preempt, as the queue says since the eviction.
+	low := labelled("kueue.x-k8s.io/priority-class", c.Namespace+"-low")
+	c.submit("job", "behind", plane.SchedulerName, low)
+	c.submit("job", "queued", plane.SchedulerName, low, suspended)
+	for _, name := range []string{"behind", "queued"} {
+		c.awaitWorkload("job-"+name, "QuotaReserved", "False")
+	}
+
 	// Out.
 	output = c.command(1, "out")
-	c.mentions(output, "PodsReady")
+	c.mentions(output, "PodsReady", "job-behind", "job-queued")
 	c.must(shared.Muster.Stop())
 	c.removeMuster()
 	_, err = shared.Kubectl("delete", "validatingwebhookconfiguration", "muster-warnings", "--ignore-not-found")
@@ -498,17 +510,20 @@ func TestPeerClusterMovesFromKueueToMusterAndBackWithWhatRuns(t *testing.T) {
 	c.exact("Kueue has run for 10 s", usage{moveFirst: 40, moveSecond: 22})
 	c.awaitKueueCounts(usage{moveFirst: 40, moveSecond: 22})
 
-	// Kueue goes on with all of it. What comes now is of the lowest priority that runs, or Kueue would
-	// preempt for it, as the queue says since the eviction.
-	low := labelled("kueue.x-k8s.io/priority-class", c.Namespace+"-low")
+	// Kueue goes on with all of it, and Muster places for it.
+	c.must(shared.Muster.Start(plane.Launch{Quota: "kueue"}))
 	c.submit("job", "after", "default-scheduler", low)
-	c.awaitWorkload("job-after", "QuotaReserved", "False")
-	c.stays(5*time.Second, "it waits", func(state *timeline.State) bool { return len(c.gang("after").pods(state)) == 0 })
-	c.exact("one more waits", usage{moveFirst: 40, moveSecond: 22})
-	// One by one: which flavor it gets is then no matter of which end Kueue sees first.
-	c.finish("wait-pod-0")
-	c.awaitRunning(time.Minute, "after")
-	c.exact("one ended and the one that waited runs", usage{moveFirst: 40, moveSecond: 22})
+	late := []string{"behind", "queued", "after"}
+	for _, name := range late {
+		c.awaitWorkload("job-"+name, "QuotaReserved", "False")
+	}
+	c.stays(5*time.Second, "they wait", func(state *timeline.State) bool {
+		return !slices.ContainsFunc(late, func(name string) bool { return slices.ContainsFunc(c.gang(name).pods(state), bound) })
+	})
+	c.exact("three more wait", usage{moveFirst: 40, moveSecond: 22})
+	c.finish("wait-pod-0", "wait-group-0", "wait-job-0")
+	c.awaitRunning(time.Minute, late...)
+	c.exact("three ended and the three that waited run", usage{moveFirst: 40, moveSecond: 22})
 	c.finish("new-job-0", "new-group-0")
 	c.exact("two more ended", usage{moveFirst: 40, moveSecond: 18})
 	c.awaitKueueCounts(usage{moveFirst: 40, moveSecond: 18})
