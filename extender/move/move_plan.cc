@@ -114,6 +114,13 @@ bool IsRead(const json& workload) {
          kube::IsAnyJob({Text(*owner, {"apiVersion"}), kind, "", "", true});
 }
 
+// Whether some of its pods name this scheduler.
+bool NamesScheduler(const json& workload, const std::string& scheduler) {
+  return Any(At(workload, {"spec", "podSets"}), [&](const json& set) {
+    return Text(set, {"template", "spec", "schedulerName"}) == scheduler;
+  });
+}
+
 kube::Request PatchOf(std::string path, std::string_view type, const json& body) {
   kube::Request request;
   request.method = kube::Method::kPatch;
@@ -289,11 +296,7 @@ void NoteWorkloads(const MoveObjects& objects, const MoveSettings& settings, Mov
       ++held[KindOf(workload)];
       continue;
     }
-    const json& sets = At(workload, {"spec", "podSets"});
-    const bool ours = Any(sets, [&](const json& set) {
-      return Text(set, {"template", "spec", "schedulerName"}) == settings.scheduler_name;
-    });
-    if (!ours) others.push_back(FullName(workload));
+    if (!NamesScheduler(workload, settings.scheduler_name)) others.push_back(FullName(workload));
   }
   std::vector<std::string> kinds;
   for (const auto& [kind, count] : held) kinds.push_back(fmt::format("{} {}", kind, count));
@@ -446,6 +449,8 @@ void NameMembers(const json& workload, const std::vector<const json*>& pods, Mov
 }
 
 // A Workload as Kueue has it for a group of plain pods, in place of the one of Muster's PodGroup.
+// That one goes last: whoever ends in between leaves both, and the next run ends it. Pods that run
+// without any Kueue would delete.
 bool HandOverGroup(const json& workload, const std::vector<const json*>& pods, absl::Time now,
                    MovePlan::Fix* fix) {
   json owners = json::array();
@@ -495,17 +500,18 @@ bool HandOverGroup(const json& workload, const std::vector<const json*>& pods, a
 
 void AddMuster(const MoveObjects& objects, const MoveSettings& settings, MovePlan* plan) {
   AddDeployments(objects, "muster deployments", "Muster", plan);
-  for (const auto& [kind, name] :
-       {std::pair("mutatingwebhookconfigurations", "muster-admission"),
-        std::pair("validatingwebhookconfigurations", "muster-warnings")}) {
-    for (const json& each : objects.of(kind)) {
-      if (NameOf(each) != name) continue;
-      plan->by_hand.push_back(
-          fmt::format("Muster's webhook is registered; pods of schedulerName {} are refused while "
-                      "it doesn't answer\nkubectl delete {} {}",
-                      settings.scheduler_name, kind, name));
-    }
-  }
+  const auto add = [&](const char* kind, const char* name, const std::string& what) {
+    if (!std::ranges::any_of(objects.of(kind),
+                             [&](const json& each) { return NameOf(each) == name; }))
+      return;
+    plan->by_hand.push_back(fmt::format("{}\nkubectl delete {} {}", what, kind, name));
+  };
+  add("mutatingwebhookconfigurations", "muster-admission",
+      fmt::format("Muster's webhook is registered; pods of schedulerName {} are refused while it "
+                  "doesn't answer",
+                  settings.scheduler_name));
+  add("validatingwebhookconfigurations", "muster-warnings",
+      "Muster's warnings are registered; they stop nobody, but writes may wait for them");
 }
 
 }  // namespace
@@ -559,10 +565,17 @@ MovePlan PlanMoveOut(const MoveObjects& objects, const MoveSettings& settings, a
   MovePlan::Fix groups;
   size_t group_count = 0;
   std::map<std::string, std::vector<std::string>> foreign;
+  std::vector<std::string> later;
   for (const json& workload : objects.of("workloads")) {
-    if (!HoldsQuota(workload)) continue;
+    if (IsTrue(workload, "Finished")) continue;
     const std::string kind = KindOf(workload);
     const std::vector<const json*> on_nodes = standing.Of(workload);
+    // Of those that run it is so too, should Kueue evict them.
+    if (on_nodes.empty() && kind != "Pod" && kind != "PodGroup" && !IsOfGroup(workload) &&
+        NamesScheduler(workload, settings.scheduler_name)) {
+      later.push_back(FullName(workload));
+    }
+    if (!HoldsQuota(workload)) continue;
     if (kind == "PodGroup" && !on_nodes.empty() &&
         HandOverGroup(workload, on_nodes, now, &groups)) {
       ++group_count;
@@ -605,6 +618,12 @@ MovePlan PlanMoveOut(const MoveObjects& objects, const MoveSettings& settings, a
   plan.notes.push_back(
       "Kueue takes up only kinds that are in integrations.frameworks of its configuration: enable "
       "those that run here before it starts");
+  if (!later.empty()) {
+    plan.notes.push_back(fmt::format(
+        "{} Workloads wait whose pods name scheduler {}; Kueue starts them and nobody places them: "
+        "start Muster again with quota: kueue once Kueue runs, or create their jobs anew ({})",
+        later.size(), settings.scheduler_name, Names(later)));
+  }
   std::vector<std::string> gated;
   for (const json& pod : objects.of("pods")) {
     const json& gates = At(pod, {"spec", "schedulingGates"});

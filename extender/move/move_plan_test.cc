@@ -147,6 +147,22 @@ TEST_F(MovePlanTest, OutOfItWhatRunsIsReadyAndWhatHasNoNodeIsEvicted) {
   EXPECT_THAT(plan.fixes[1].requests[0].body, HasSubstr("PodsReady"));
 }
 
+TEST_F(MovePlanTest, JobsThatKueueWouldStartForASchedulerThatIsGoneAreNamed) {
+  AddWorkload("Job", "runs", true);
+  AddPod("runs-0", "coscheduling", "node")["metadata"]["ownerReferences"] =
+      json::parse(R"([{"uid":"job-runs","controller":true}])");
+  AddWorkload("Job", "evicted", true);
+  AddWorkload("Job", "queued", false);
+  AddWorkload("Job", "theirs", false)["spec"]["podSets"][0]["template"]["spec"]["schedulerName"] =
+      "default-scheduler";
+  AddWorkload("Pod", "alone", false);
+  AddWorkload("Job", "over", true)["status"]["conditions"].push_back(
+      {{"type", "Finished"}, {"status", "True"}});
+  EXPECT_THAT(Out().notes, testing::Contains(AllOf(HasSubstr("2 Workloads wait"),
+                                                   HasSubstr("scheduler coscheduling"),
+                                                   HasSubstr("(team/w-evicted; team/w-queued)"))));
+}
+
 TEST_F(MovePlanTest, APodAloneIsHandedOverWithAWorkloadThatHasItsContainers) {
   AddWorkload("Pod", "alone", true);
   json& pod = AddPod("alone", "coscheduling", "node");
@@ -190,6 +206,14 @@ TEST_F(MovePlanTest, AGroupOfPlainPodsGetsAWorkloadInKueuesForm) {
             "set");
   EXPECT_TRUE(json::parse(requests[5].body)["metadata"]["finalizers"].is_null());
   EXPECT_EQ(requests[6].method, kube::Method::kDelete);
+
+  json there = made;
+  there["status"] = workload["status"];
+  objects_.lists["workloads"].push_back(there);
+  const MovePlan again = Out();
+  ASSERT_FALSE(again.fixes.empty());
+  ASSERT_THAT(again.fixes[0].requests, SizeIs(7)) << "one that was interrupted isn't ended";
+  EXPECT_EQ(again.fixes[0].requests[6].path, requests[6].path);
 }
 
 TEST_F(MovePlanTest, AGangThatKueueHasNoIntegrationForIsListedBefore) {
@@ -205,10 +229,14 @@ TEST_F(MovePlanTest, MusterMustBeGoneBeforeKueueComes) {
   Add("muster deployments",
       R"({"metadata":{"name":"muster","namespace":"muster-system"},"spec":{"replicas":2}})");
   Add("mutatingwebhookconfigurations", R"({"metadata":{"name":"muster-admission"}})");
+  Add("validatingwebhookconfigurations", R"({"metadata":{"name":"muster-warnings"}})");
+  Add("validatingwebhookconfigurations", R"({"metadata":{"name":"others"}})");
   EXPECT_THAT(
       Out().by_hand,
       ElementsAre(HasSubstr("kubectl -n muster-system scale deployment muster --replicas=0"),
-                  HasSubstr("kubectl delete mutatingwebhookconfigurations muster-admission")));
+                  HasSubstr("kubectl delete mutatingwebhookconfigurations muster-admission"),
+                  AllOf(HasSubstr("kubectl delete validatingwebhookconfigurations muster-warnings"),
+                        HasSubstr("stop nobody"))));
 }
 
 }  // namespace
