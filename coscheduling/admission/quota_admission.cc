@@ -599,6 +599,7 @@ void QuotaAdmission::Request(const Gang& gang) {
   if (Waits(gang) && part.known->workload == asked) {
     const quota::Wait wait = scheduler_.WhyWaiting(asked.id);
     if (wait.code == quota::WaitCode::kNone || quota::SaysWhy(*workload, wait)) return;
+    if (!workloads_->MayReserve()) return;  // nobody was judged yet
     const absl::Time due = part.told_waiting + kTellingInterval;
     if (agenda_->now() < due) return agenda_->NoteAt(gang.id, due);
     part.told_waiting = agenda_->now();

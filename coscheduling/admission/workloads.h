@@ -74,6 +74,8 @@ class Workloads {
   void LetGo(const Gang& gang, bool asks);
 
   // --- questions ---
+  // What Attend returned last.
+  bool MayReserve() const { return taken_over_ && !deposed_; }
   // That of the gang: the one that has quota, if any; else its own, if it has one. Null if none.
   const kube::Workload* Of(const Gang& gang) const;
   // UID of the job whose Workload would be the gang's; empty if none.

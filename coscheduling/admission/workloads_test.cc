@@ -88,6 +88,23 @@ TEST_F(WorkloadsTest, WhatIsReservedIsLeftAsItIs) {
   EXPECT_THAT(Patched(), IsEmpty());
 }
 
+// When it was given quota again after it had run for a while.
+TEST_F(WorkloadsTest, TakingOverWhatIsReservedLeavesAllElseAsItIs) {
+  const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  kube::Workload reserved = Reserved(Of("train", "before"));
+  reserved.reserved_sets.push_back({"main", 1, {{"nvidia.com/gpu", "any"}}, {}});
+  reserved.past_seconds = 40;
+  owners_.workloads.Upsert(reserved);
+  EXPECT_FALSE(owners_.workloads.TakeOver(gang));
+  const auto taken = Asked<ApplyWorkloadStatus>();
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_TRUE(taken[0].takes_over);
+  ASSERT_TRUE(taken[0].admission);
+  EXPECT_EQ(*taken[0].admission, quota::ReservedIn(reserved));
+  EXPECT_EQ(taken[0].conditions.at("QuotaReserved").status, "True");
+  EXPECT_EQ(taken[0].past_seconds, 40);
+}
+
 TEST_F(WorkloadsTest, AProcessThatIsReplacedReservesNothingUntilItLeadsAgain) {
   const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   owners_.workloads.Upsert(Of("train", "muster"));
@@ -365,57 +382,99 @@ T Decoded(const std::string& kind, const std::string& json) {
   return object.ok() ? *std::move(object) : T();
 }
 
-// Nothing else has it looked at again: no pass can help it, and its creation was answered before.
-TEST(WorkloadOfAStoppedQueueTest, SaysWhyItWaits) {
-  Engine engine{EngineOptions()};
-  engine.SetSynced();
-  engine.Upsert(Decoded<kube::ClusterQueue>(
-      "ClusterQueue",
-      R"("metadata":{"name":"q"},"spec":{"namespaceSelector":{},"stopPolicy":"Hold"})"));
-  engine.Upsert(Decoded<kube::LocalQueue>(
-      "LocalQueue", R"("metadata":{"namespace":"team","name":"q"},"spec":{"clusterQueue":"q"})"));
-  auto job = kube::Decode<kube::Job>(
-      R"({"metadata":{"namespace":"team","name":"train","uid":"train-uid","resourceVersion":"1",
-          "labels":{"kueue.x-k8s.io/queue-name":"q"}},
-          "spec":{"suspend":true,"template":{"spec":{"schedulerName":"coscheduling",
-            "containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}}})");
-  ASSERT_TRUE(job.ok()) << job.status();
-  engine.Upsert(*job);
-  absl::Time now = absl::FromUnixSeconds(1'700'000'000);
-  const StepOutput first = engine.Step(now);
-  const WriteWorkload* write = nullptr;
-  for (const NumberedAction& action : first.actions) {
-    write = std::get_if<WriteWorkload>(&action.action);
-    if (write == nullptr) continue;
-    engine.Finish(action.id, absl::OkStatus(), now);
-    break;
+// Of job "train", whose queue is stopped.
+class WorkloadOfAStoppedQueueTest : public testing::Test {
+ protected:
+  WorkloadOfAStoppedQueueTest() {
+    engine_.SetSynced();
+    engine_.Upsert(Decoded<kube::ClusterQueue>(
+        "ClusterQueue",
+        R"("metadata":{"name":"q"},"spec":{"namespaceSelector":{},"stopPolicy":"Hold"})"));
+    engine_.Upsert(Decoded<kube::LocalQueue>(
+        "LocalQueue", R"("metadata":{"namespace":"team","name":"q"},"spec":{"clusterQueue":"q"})"));
+    auto job = kube::Decode<kube::Job>(
+        R"({"metadata":{"namespace":"team","name":"train","uid":"train-uid","resourceVersion":"1",
+            "labels":{"kueue.x-k8s.io/queue-name":"q"}},
+            "spec":{"suspend":true,"template":{"spec":{"schedulerName":"coscheduling",
+              "containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}}})");
+    EXPECT_TRUE(job.ok()) << job.status();
+    engine_.Upsert(*job);
   }
-  ASSERT_NE(write, nullptr);
-  kube::Workload workload;
-  workload.meta.name_space = write->workload.name_space;
-  workload.meta.name = write->workload.name;
-  workload.meta.uid = "workload-uid";
-  workload.meta.resource_version = "2";
-  workload.meta.finalizers = {std::string(kube::kInUseFinalizer)};
-  workload.meta.owners = {write->owner};
-  workload.meta.annotations[quota::kLeaderAnnotation] = write->leader;
-  workload.queue = write->queue;
-  for (const quota::PodSet& set : write->pod_sets) {
-    workload.pod_sets.push_back({set.name, set.count, set.spec});
-  }
-  engine.Step(now);
-  engine.Upsert(workload);
-  std::vector<ApplyWorkloadStatus> told;
-  for (int i = 0; i < 5; ++i, now += absl::Seconds(1)) {
-    for (const NumberedAction& action : engine.Step(now).actions) {
-      const auto* status = std::get_if<ApplyWorkloadStatus>(&action.action);
-      if (status != nullptr) told.push_back(*status);
+
+  // As it is once it was written.
+  kube::Workload Written() {
+    kube::Workload workload;
+    for (const NumberedAction& action : engine_.Step(now_).actions) {
+      const auto* write = std::get_if<WriteWorkload>(&action.action);
+      if (write == nullptr) continue;
+      engine_.Finish(action.id, absl::OkStatus(), now_);
+      workload.meta.name_space = write->workload.name_space;
+      workload.meta.name = write->workload.name;
+      workload.meta.uid = "workload-uid";
+      workload.meta.resource_version = "2";
+      workload.meta.finalizers = {std::string(kube::kInUseFinalizer)};
+      workload.meta.owners = {write->owner};
+      workload.meta.annotations[quota::kLeaderAnnotation] = write->leader;
+      workload.queue = write->queue;
+      for (const quota::PodSet& set : write->pod_sets) {
+        workload.pod_sets.push_back({set.name, set.count, set.spec});
+      }
     }
+    EXPECT_FALSE(workload.meta.uid.empty());
+    engine_.Step(now_);
+    return workload;
   }
+
+  // What is written of status within some seconds.
+  std::vector<ApplyWorkloadStatus> Told() {
+    std::vector<ApplyWorkloadStatus> told;
+    for (int i = 0; i < 5; ++i, now_ += absl::Seconds(1)) {
+      for (const NumberedAction& action : engine_.Step(now_).actions) {
+        const auto* status = std::get_if<ApplyWorkloadStatus>(&action.action);
+        if (status != nullptr) told.push_back(*status);
+      }
+    }
+    return told;
+  }
+
+  Engine engine_{EngineOptions()};
+  absl::Time now_ = absl::FromUnixSeconds(1'700'000'000);
+};
+
+// Nothing else has it looked at again: no pass can help it, and its creation was answered before.
+TEST_F(WorkloadOfAStoppedQueueTest, SaysWhyItWaits) {
+  engine_.Upsert(Written());
+  const std::vector<ApplyWorkloadStatus> told = Told();
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].conditions.at("QuotaReserved").reason, "Inadmissible");
   EXPECT_EQ(told[0].conditions.at("QuotaReserved").message,
             "ClusterQueue q is stopped by spec.stopPolicy Hold");
+}
+
+// Most weren't judged yet; and while thousands are taken over, a second write of each would make all
+// wait twice as long.
+TEST_F(WorkloadOfAStoppedQueueTest, SaysNothingBeforeAllAreTakenOver) {
+  kube::Workload others = Written();
+  const kube::Workload workload = others;
+  others.meta.name = others.meta.uid = "others";
+  others.meta.owners = {{"scheduling.x-k8s.io/v1alpha1", "PodGroup", "none", "none", true}};
+  others.meta.finalizers.clear();
+  others.meta.annotations[quota::kLeaderAnnotation] = "before";
+  engine_.SetLeading(false);
+  engine_.Upsert(others);
+  engine_.Upsert(workload);
+  engine_.SetLeading(true);
+  const std::vector<ApplyWorkloadStatus> before = Told();
+  ASSERT_EQ(before.size(), 1u);
+  EXPECT_TRUE(before[0].takes_over);
+  EXPECT_EQ(before[0].workload.uid, "others");
+
+  others.meta.resource_version = "3";
+  others.conditions = quota::Taken(others, EngineOptions().identity, now_);
+  engine_.Upsert(others);
+  const std::vector<ApplyWorkloadStatus> after = Told();
+  ASSERT_EQ(after.size(), 1u);
+  EXPECT_EQ(after[0].workload.uid, workload.meta.uid);
 }
 
 }  // namespace
