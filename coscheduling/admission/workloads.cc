@@ -230,12 +230,13 @@ PatchWorkload Workloads::Patch(const kube::Workload& workload, std::optional<boo
   return {RefOf(workload.meta), active, workload.has_annotations, std::move(annotations), {}, {}};
 }
 
-bool Workloads::Attend() {
+std::optional<std::vector<const kube::Workload*>> Workloads::Attend() {
+  std::vector<const kube::Workload*> untaken;
   for (const std::string& uid : untaken_) {
     const kube::Workload& workload = workloads_.at(uid);
     if (deposed_) break;
-    outbox_->Act("workload/" + uid,
-                 quota::TakenOver(workload, options_.identity, agenda_->now()));
+    if (!taken_over_) untaken.push_back(&workload);
+    outbox_->Act("workload/" + uid, quota::TakenOver(workload, options_.identity, agenda_->now()));
   }
   taken_over_ |= untaken_.empty();
   orphans_.clear();
@@ -262,7 +263,8 @@ bool Workloads::Attend() {
     if (going) LetGo(workload, *end);
   }
   for (const std::string& uid : elsewhere_) orphans_.push_back({&workloads_.at(uid), false});
-  return MayReserve();
+  if (deposed_) return std::nullopt;
+  return untaken;
 }
 
 void Workloads::LetGo(const Gang& gang, bool asks) {

@@ -43,9 +43,9 @@ class Workloads {
 
   // --- the step of all ---
   // Takes those over that another process might still reserve, and lets go of those whose gang is
-  // gone. False until the former has been done once in a term, or once another process has taken
-  // one from this: nothing may be reserved then.
-  bool Attend();
+  // gone. Returns the former, until there were none once in a term; nullopt once another process
+  // has taken one from this: nothing may be reserved then.
+  std::optional<std::vector<const kube::Workload*>> Attend();
 
   // --- steps of a gang ---
   // Looks at all gangs that may use it again. Returns one that does; null if there is none.
@@ -74,8 +74,6 @@ class Workloads {
   void LetGo(const Gang& gang, bool asks);
 
   // --- questions ---
-  // What Attend returned last.
-  bool MayReserve() const { return taken_over_ && !deposed_; }
   // That of the gang: the one that has quota, if any; else its own, if it has one. Null if none.
   const kube::Workload* Of(const Gang& gang) const;
   // UID of the job whose Workload would be the gang's; empty if none.

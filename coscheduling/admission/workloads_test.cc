@@ -5,6 +5,7 @@
 
 #include "coscheduling/engine.h"
 #include "coscheduling/test_owners.h"
+#include "fmt/format.h"
 #include "kube/objects/decode.h"
 
 namespace muster::coscheduling {
@@ -47,6 +48,11 @@ class WorkloadsTest : public testing::Test {
     owners_.FinishAll(absl::OkStatus());
     return owners_.Asked<Action>();
   }
+  // Whatever tree it is in.
+  bool MayReserve() {
+    const auto untaken = owners_.workloads.Attend();
+    return untaken && untaken->empty();
+  }
   std::vector<PatchWorkload> Patched() { return Asked<PatchWorkload>(); }
 
   TestOwners owners_;  // process "muster"
@@ -56,14 +62,14 @@ class WorkloadsTest : public testing::Test {
 TEST_F(WorkloadsTest, AProcessReservesNothingBeforeItHasTakenOverWhatIsNotReserved) {
   owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   owners_.workloads.Upsert(Of("train", "before"));
-  EXPECT_FALSE(owners_.workloads.Attend());
+  EXPECT_FALSE(MayReserve());
   const auto taken = Asked<ApplyWorkloadStatus>();
   ASSERT_EQ(taken.size(), 1u);
   EXPECT_EQ(taken[0].workload.uid, "workload-train");
   EXPECT_TRUE(taken[0].takes_over);
   EXPECT_EQ(taken[0].conditions.at("muster.dev/Leader").message, "muster");
   owners_.workloads.Upsert(Taken(Of("train", "before"), "muster"));
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
 }
 
@@ -71,20 +77,20 @@ TEST_F(WorkloadsTest, AProcessReservesNothingBeforeItHasTakenOverWhatIsNotReserv
 TEST_F(WorkloadsTest, WhatUsersSayOfLeadersHoldsUpNobodyElse) {
   owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   owners_.workloads.Upsert(Of("train", "muster"));
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   owners_.workloads.Upsert(Of("train", "me"));
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   EXPECT_EQ(Asked<ApplyWorkloadStatus>().size(), 1u);
   owners_.workloads.Upsert(Taken(Of("train", "me"), "muster"));
   owners_.workloads.Upsert(Taken(Of("train", "you"), "muster"));
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
 }
 
 TEST_F(WorkloadsTest, WhatIsReservedIsLeftAsItIs) {
   owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   owners_.workloads.Upsert(Reserved(Of("train", "before")));
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   EXPECT_THAT(Patched(), IsEmpty());
 }
 
@@ -108,14 +114,14 @@ TEST_F(WorkloadsTest, TakingOverWhatIsReservedLeavesAllElseAsItIs) {
 TEST_F(WorkloadsTest, AProcessThatIsReplacedReservesNothingUntilItLeadsAgain) {
   const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   owners_.workloads.Upsert(Of("train", "muster"));
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   owners_.workloads.Upsert(Taken(Of("train", "muster"), "after"));
-  EXPECT_FALSE(owners_.workloads.Attend());
+  EXPECT_FALSE(MayReserve());
   owners_.workloads.Reserve(gang, *owners_.workloads.Of(gang), {});
   owners_.Take();
   EXPECT_THAT(owners_.Asked<ApplyWorkloadStatus>(), IsEmpty());
   owners_.workloads.BeginTerm();
-  EXPECT_FALSE(owners_.workloads.Attend());
+  EXPECT_FALSE(MayReserve());
   EXPECT_EQ(Asked<ApplyWorkloadStatus>().size(), 1u);
 }
 
@@ -156,7 +162,7 @@ TEST_F(WorkloadsTest, OneThatSomebodyElseMadeIsHis) {
   kube::Workload kueues = Reserved(Of("gone", ""));
   kueues.meta.annotations = {};
   owners_.workloads.Upsert(kueues);
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   EXPECT_THAT(Patched(), IsEmpty());
 }
 
@@ -184,7 +190,7 @@ class OthersWorkloadTest : public WorkloadsTest {
 TEST_F(OthersWorkloadTest, IsCountedUntilItsJobHasEndedAndIsFinishedThen) {
   See(/*finished=*/false);
   owners_.workloads.Upsert(Reserved(OfJob()));
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   ASSERT_EQ(owners_.workloads.Orphans().size(), 1u);
   See(/*finished=*/false);
   owners_.workloads.Attend();
@@ -210,7 +216,7 @@ TEST_F(OthersWorkloadTest, IsCountedUntilItsJobHasEndedAndIsFinishedThen) {
 TEST_F(OthersWorkloadTest, IsLeftAloneWhileItWaits) {
   See(/*finished=*/false);
   owners_.workloads.Upsert(OfJob());
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   EXPECT_THAT(owners_.workloads.Orphans(), IsEmpty());
   EXPECT_THAT(Patched(), IsEmpty());
 }
@@ -265,7 +271,7 @@ TEST_F(WorkloadsTest, OneInAnotherNamespaceIsOfNoGangHere) {
 TEST_F(WorkloadsTest, WhoNamesAQueueWaitsWhereNoDefinitionIsKnown) {
   owners_.Add(cluster::test::Labelled(cluster::test::MakePod("p"), kube::kQueueLabel, "team"));
   const Gang& gang = *owners_.gangs.Find(GangKey{"default", "p", true});
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   for (int attempt = 0; attempt < 2; ++attempt) {
     owners_.gangs.Read(gang.id, std::nullopt);
     owners_.quota.Read(gang);
@@ -383,9 +389,9 @@ T Decoded(const std::string& kind, const std::string& json) {
 }
 
 // Of job "train", whose queue is stopped.
-class WorkloadOfAStoppedQueueTest : public testing::Test {
+class WorkloadOfAJobTest : public testing::Test {
  protected:
-  WorkloadOfAStoppedQueueTest() {
+  WorkloadOfAJobTest() {
     engine_.SetSynced();
     engine_.Upsert(Decoded<kube::ClusterQueue>(
         "ClusterQueue",
@@ -442,7 +448,7 @@ class WorkloadOfAStoppedQueueTest : public testing::Test {
 };
 
 // Nothing else has it looked at again: no pass can help it, and its creation was answered before.
-TEST_F(WorkloadOfAStoppedQueueTest, SaysWhyItWaits) {
+TEST_F(WorkloadOfAJobTest, SaysWhyItWaitsThoughItsQueueIsStopped) {
   engine_.Upsert(Written());
   const std::vector<ApplyWorkloadStatus> told = Told();
   ASSERT_EQ(told.size(), 1u);
@@ -451,30 +457,79 @@ TEST_F(WorkloadOfAStoppedQueueTest, SaysWhyItWaits) {
             "ClusterQueue q is stopped by spec.stopPolicy Hold");
 }
 
-// Most weren't judged yet; and while thousands are taken over, a second write of each would make all
-// wait twice as long.
-TEST_F(WorkloadOfAStoppedQueueTest, SaysNothingBeforeAllAreTakenOver) {
-  kube::Workload others = Written();
-  const kube::Workload workload = others;
-  others.meta.name = others.meta.uid = "others";
-  others.meta.owners = {{"scheduling.x-k8s.io/v1alpha1", "PodGroup", "none", "none", true}};
-  others.meta.finalizers.clear();
-  others.meta.annotations[quota::kLeaderAnnotation] = "before";
-  engine_.SetLeading(false);
-  engine_.Upsert(others);
-  engine_.Upsert(workload);
-  engine_.SetLeading(true);
-  const std::vector<ApplyWorkloadStatus> before = Told();
-  ASSERT_EQ(before.size(), 1u);
-  EXPECT_TRUE(before[0].takes_over);
-  EXPECT_EQ(before[0].workload.uid, "others");
+// An earlier process might still reserve what they wait for.
+class OthersAreUntakenTest : public WorkloadOfAJobTest {
+ protected:
+  // `queue` leads to a ClusterQueue in the cohort of the job's, which is open, or in its own.
+  void Begin(const std::string& queue) {
+    engine_.Upsert(Decoded<kube::ResourceFlavor>("ResourceFlavor", R"("metadata":{"name":"any"})"));
+    for (const auto& [name, cohort] : {std::pair("q", "team"), {"same", "team"}, {"other", "o"}}) {
+      engine_.Upsert(Decoded<kube::ClusterQueue>(
+          "ClusterQueue", fmt::format(R"("metadata":{{"name":"{}"}},"spec":{{"cohortName":"{}",
+            "namespaceSelector":{{}},"resourceGroups":[{{"coveredResources":["cpu"],
+              "flavors":[{{"name":"any","resources":[{{"name":"cpu","nominalQuota":"8"}}]}}]}}]}})",
+                                      name, cohort)));
+      engine_.Upsert(Decoded<kube::LocalQueue>(
+          "LocalQueue", fmt::format(R"("metadata":{{"namespace":"team","name":"{}"}},
+            "spec":{{"clusterQueue":"{}"}})",
+                                    name, name)));
+    }
+    const kube::Workload workload = Written();
+    others_ = workload;
+    others_.meta.name = others_.meta.uid = "others";
+    others_.meta.owners = {{"scheduling.x-k8s.io/v1alpha1", "PodGroup", "none", "none", true}};
+    others_.meta.finalizers.clear();
+    others_.meta.annotations[quota::kLeaderAnnotation] = "before";
+    others_.queue = queue;
+    engine_.SetLeading(false);
+    engine_.Upsert(others_);
+    engine_.Upsert(workload);
+    engine_.SetLeading(true);
+  }
 
-  others.meta.resource_version = "3";
-  others.conditions = quota::Taken(others, EngineOptions().identity, now_);
-  engine_.Upsert(others);
-  const std::vector<ApplyWorkloadStatus> after = Told();
-  ASSERT_EQ(after.size(), 1u);
-  EXPECT_EQ(after[0].workload.uid, workload.meta.uid);
+  kube::Workload others_;
+};
+
+TEST_F(OthersAreUntakenTest, WhoIsInAnotherTreeIsGivenQuota) {
+  Begin("other");
+  const std::vector<ApplyWorkloadStatus> told = Told();
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_TRUE(told[0].takes_over);
+  EXPECT_EQ(told[1].workload.uid, "workload-uid");
+  EXPECT_TRUE(told[1].admission);
+}
+
+TEST_F(OthersAreUntakenTest, WhoIsInTheSameTreeWaitsUntilTheyAreTakenOver) {
+  Begin("same");
+  ASSERT_EQ(Told().size(), 1u);
+  others_.meta.resource_version = "3";
+  others_.conditions = quota::Taken(others_, EngineOptions().identity, now_);
+  engine_.Upsert(others_);
+  const std::vector<ApplyWorkloadStatus> told = Told();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].workload.uid, "workload-uid");
+  EXPECT_TRUE(told[0].admission);
+}
+
+// Most weren't judged yet; and while thousands are taken over, a second write of each would make
+// all wait twice as long.
+TEST_F(OthersAreUntakenTest, NobodyIsToldWhyHeWaitsBeforeAllAreTakenOver) {
+  Begin("same");
+  engine_.Upsert(Decoded<kube::ClusterQueue>(
+      "ClusterQueue",
+      R"("metadata":{"name":"q"},"spec":{"namespaceSelector":{},"stopPolicy":"Hold"})"));
+  std::vector<ApplyWorkloadStatus> told = Told();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told[0].takes_over);
+  EXPECT_EQ(told[0].workload.uid, "others");
+
+  others_.meta.resource_version = "3";
+  others_.conditions = quota::Taken(others_, EngineOptions().identity, now_);
+  engine_.Upsert(others_);
+  told = Told();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].workload.uid, "workload-uid");
+  EXPECT_EQ(told[0].conditions.at("QuotaReserved").reason, "Inadmissible");
 }
 
 }  // namespace
