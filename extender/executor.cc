@@ -5,9 +5,13 @@
 #include <charconv>
 #include <csignal>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 
 #include "coscheduling/engine.h"
 #include "fmt/format.h"
@@ -40,6 +44,29 @@ size_t UrgencyOf(const coscheduling::Action& action) {
     return 5;
   }
   return 4;
+}
+
+// Whose turn it is used for. Bindings are nobody's: a gang isn't bound in part for longer because
+// another one is being bound.
+std::string_view NamespaceOf(const coscheduling::Action& action) {
+  if (std::holds_alternative<coscheduling::BindPod>(action)) return "";
+  return std::visit(
+      [](const auto& each) -> std::string_view {
+        if constexpr (requires { each.name_space; }) {
+          return each.name_space;
+        } else if constexpr (requires { each.pod; }) {
+          return each.pod.name_space;
+        } else if constexpr (requires { each.group; }) {
+          return each.group.name_space;
+        } else if constexpr (requires { each.workload; }) {
+          return each.workload.name_space;
+        } else if constexpr (requires { each.job; }) {
+          return each.job.name_space;
+        } else {
+          return "";  // nodes, and what else is in no namespace
+        }
+      },
+      action);
 }
 
 // Of kWhole places, how many each urgency and all that is less urgent may have under way, so that
@@ -107,6 +134,36 @@ struct Executor::Job {
   const kube::Request& request() const { return reading ? made->read_back : made->request; }
 };
 
+// Those that wait, one of each namespace in turn. What has no namespace has a turn like any.
+class Executor::Turns {
+ public:
+  bool empty() const { return waiting_.empty(); }
+  size_t size() const {
+    size_t count = 0;
+    for (const auto& [name_space, jobs] : waiting_) count += jobs.size();
+    return count;
+  }
+  void Add(JobPointer job) { Of(*job).push_back(std::move(job)); }
+  void AddFirst(JobPointer job) { Of(*job).push_front(std::move(job)); }
+  JobPointer Take() {
+    auto turn = waiting_.upper_bound(last_);
+    if (turn == waiting_.end()) turn = waiting_.begin();
+    JobPointer job = std::move(turn->second.front());
+    turn->second.pop_front();
+    last_ = turn->first;
+    if (turn->second.empty()) waiting_.erase(turn);
+    return job;
+  }
+
+ private:
+  std::deque<JobPointer>& Of(const Job& job) {
+    return waiting_[std::string(NamespaceOf(job.action.action))];
+  }
+
+  std::map<std::string, std::deque<JobPointer>> waiting_;  // none is empty
+  std::string last_;                                       // whose turn was last
+};
+
 struct Executor::State : std::enable_shared_from_this<Executor::State> {
   State(kube::Transport& tr, kube::Timer& ti, size_t m, Post p, OnOutcome o, const CrashAfter& c,
         VersionsOfQueues v)
@@ -142,7 +199,7 @@ struct Executor::State : std::enable_shared_from_this<Executor::State> {
   const VersionsOfQueues versions;
 
   mutable std::mutex mutex;
-  std::array<std::deque<JobPointer>, kUrgencies> waiting;
+  std::array<Turns, kUrgencies> waiting;
   std::array<size_t, kUrgencies> in_flight = {};
   size_t pausing = 0;
   uint64_t taken = 0;
@@ -164,7 +221,7 @@ void Executor::CarryOut(std::vector<coscheduling::NumberedAction> actions) {
       job->urgency = UrgencyOf(action.action);
       job->action = std::move(action);
       job->asked = now;
-      state_->waiting[job->urgency].push_back(std::move(job));
+      state_->waiting[job->urgency].Add(std::move(job));
     }
   }
   state_->SendWaiting();
@@ -188,8 +245,7 @@ Executor::JobPointer Executor::State::TakeNext() {
   const std::optional<size_t> urgency = NextUrgency();
   if (!urgency) return nullptr;
   ++taken;
-  JobPointer next = std::move(waiting[*urgency].front());
-  waiting[*urgency].pop_front();
+  JobPointer next = waiting[*urgency].Take();
   ++in_flight[*urgency];
   return next;
 }
@@ -278,12 +334,12 @@ bool Executor::State::PutOff(const JobPointer& job, const absl::StatusOr<kube::R
   return true;
 }
 
-// First in its queue: it has waited longest.
+// First of its namespace: it has waited longest.
 void Executor::State::Resume(const JobPointer& job) {
   {
     std::lock_guard lock(mutex);
     --pausing;
-    waiting[job->urgency].push_front(job);
+    waiting[job->urgency].AddFirst(job);
   }
   SendWaiting();
 }

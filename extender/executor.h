@@ -6,7 +6,9 @@
 // the rest; and last what only reports. The less urgent may have a part of the places only: the
 // rest half of them, reports an eighth, and the last eighth is for bindings and records alone. One
 // that is to be tried again gives its place away while it pauses. Of a server that is slow or too
-// busy for status writes bindings therefore see nothing.
+// busy for status writes bindings therefore see nothing. Among equally urgent ones namespaces take
+// turns: one of thousands of gangs holds up nobody else's. That holds for reports as well, as the
+// record of a gang is written only once its status, asked for before, has been.
 //
 // Waiting doesn't count against the time that a request may take: were the requests of thousands of
 // pods all sent off with the same deadline, a busy API server would spend itself on those that are
@@ -91,6 +93,7 @@ class Executor {
  private:
   struct Job;
   using JobPointer = std::shared_ptr<Job>;
+  class Turns;
   struct State;
   std::shared_ptr<State> state_;
 };

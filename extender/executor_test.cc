@@ -189,6 +189,39 @@ TEST_F(ExecutorTest, BindingsAndThenRecordsOvertakeWhatWaits) {
                                  HasSubstr("gated-14"), HasSubstr("/podgroups/job/status")));
 }
 
+// A gang's record waits for the write of its status.
+TEST_F(ExecutorTest, NamespacesTakeTurns) {
+  std::vector<NumberedAction> many;
+  for (uint64_t i = 0; i < 100; ++i) many.push_back({i, StatusOf(fmt::format("job-{}", i))});
+  executor_->CarryOut(std::move(many));
+  coscheduling::UpdatePodGroupStatus others = StatusOf("first");
+  others.group.name_space = "others";
+  executor_->CarryOut({{100, others}});
+  others.group.name = "second";
+  executor_->CarryOut({{101, others}});
+  ASSERT_EQ(transport_.sent.size(), kReports);
+  for (size_t i = 0; i < 4; ++i) transport_.sent[i]->Answer(200, "{}");
+  std::vector<std::string> paths = Paths();
+  paths.erase(paths.begin(), paths.begin() + kReports);
+  EXPECT_THAT(paths, ElementsAre(HasSubstr("/others/podgroups/first/"), HasSubstr("/team/"),
+                                 HasSubstr("/others/podgroups/second/"), HasSubstr("/team/")));
+}
+
+TEST_F(ExecutorTest, BindingsGoInTheOrderInWhichTheyWereAskedFor) {
+  std::vector<NumberedAction> bindings;
+  for (uint64_t i = 0; i < kMaxInFlight; ++i) {
+    bindings.push_back({i, coscheduling::BindPod{kPod, "n1"}});
+  }
+  executor_->CarryOut(std::move(bindings));
+  for (const char* name_space : {"b", "b", "a"}) {
+    executor_->CarryOut({{99, coscheduling::BindPod{{name_space, "p", "", ""}, "n1"}}});
+  }
+  for (size_t i = 0; i < 3; ++i) transport_.sent[i]->Answer(200, "{}");
+  std::vector<std::string> paths = Paths();
+  paths.erase(paths.begin(), paths.begin() + kMaxInFlight);
+  EXPECT_THAT(paths, ElementsAre(HasSubstr("/b/"), HasSubstr("/b/"), HasSubstr("/a/")));
+}
+
 TEST_F(ExecutorTest, EachThirtySecondPlaceIsForWhatReports) {
   executor_->CarryOut(GateLifts(60));
   executor_->CarryOut({{1, StatusOf("job")}});

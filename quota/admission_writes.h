@@ -134,6 +134,17 @@ inline ApplyWorkloadStatus StatusOf(const kube::Workload& workload, Conditions c
   return {kube::RefOf(workload.meta), std::move(admission), std::move(conditions), false, past};
 }
 
+// Says that `leader` may reserve it, and nothing else anew.
+inline ApplyWorkloadStatus TakenOver(const kube::Workload& workload, const std::string& leader,
+                                     absl::Time now) {
+  std::optional<Admission> admission;
+  if (workload.reserved) admission = ReservedIn(workload);
+  ApplyWorkloadStatus taken =
+      StatusOf(workload, Taken(workload, leader, now), std::move(admission));
+  taken.takes_over = true;
+  return taken;
+}
+
 // The same of its reclaimable pods, by pod set, under the manager that Kueue has for them.
 struct ApplyReclaimablePods {
   kube::ObjectRef workload;

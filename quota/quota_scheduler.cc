@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "quota/cycle.h"
 #include "quota/flavor_terms.h"
 #include "quota/pod_sets.h"
@@ -239,10 +240,40 @@ void QuotaScheduler::InvalidateEviction(std::string_view id) {
 void QuotaScheduler::Close(Wait why) { state_->closed = std::move(why); }
 bool QuotaScheduler::IsClosed() const { return state_->closed.code != WaitCode::kNone; }
 
+bool QuotaScheduler::Hold(const std::vector<const kube::Workload*>& untaken) {
+  const bool ends = HoldsAny() && untaken.empty();
+  state_->held.clear();
+  state_->all_held = false;
+  if (untaken.empty()) return ends;
+  state_->Refresh();
+  for (const kube::Workload* workload : untaken) {
+    const int root = state_->RootOf(*workload);
+    state_->held.insert(root);
+    state_->all_held |= root == kNoNode;
+  }
+  return false;
+}
+
+bool QuotaScheduler::HoldsAny() const { return !state_->held.empty(); }
+
+// A LocalQueue always leads to the same ClusterQueue, but before one that is younger than the
+// workload there may have been another of its name.
+int QuotaScheduler::State::RootOf(const kube::Workload& workload) const {
+  const auto& locals = ledger.objects().local_queues();
+  const auto local = locals.find(absl::StrCat(workload.meta.name_space, "/", workload.queue));
+  if (local == locals.end() || local->second.meta.creation_time > workload.meta.creation_time) {
+    return kNoNode;
+  }
+  const int queue = ledger.layout().FindQueue(local->second.cluster_queue);
+  return queue < 0 ? kNoNode : ledger.layout().queue(queue).root;
+}
+
 bool QuotaScheduler::NeedsSchedule() const {
   const State& state = *state_;
   if (IsClosed() || state.room.entries().empty()) return false;
-  return state.ledger.is_stale() || !state.room.changed_roots().empty();
+  return state.ledger.is_stale() || std::ranges::any_of(state.room.changed_roots(), [&](int root) {
+           return !state.IsHeld(root);
+         });
 }
 
 std::vector<Decision> QuotaScheduler::Schedule(absl::Time now, const Feasibility& feasible) {
@@ -251,8 +282,11 @@ std::vector<Decision> QuotaScheduler::Schedule(absl::Time now, const Feasibility
   if (IsClosed()) return decisions;
   Cycle cycle(state_->ledger, state_->room, state_->options, now, feasible, decisions);
   std::set<int>& roots = state_->room.changed_roots();
-  while (!roots.empty()) {
-    const int root = *roots.begin();
+  const auto next = [&] {
+    return std::ranges::find_if(roots, [this](int root) { return !state_->IsHeld(root); });
+  };
+  for (auto found = next(); found != roots.end(); found = next()) {
+    const int root = *found;
     cycle.Begin(root);
     while (cycle.Run(root)) {
     }

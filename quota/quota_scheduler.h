@@ -195,6 +195,11 @@ class QuotaScheduler {
   // in favour of others. What is admitted stays counted.
   void Close(Wait why);
   bool IsClosed() const;
+  // These might yet be given quota by who decided before, so nobody else is given any of the trees
+  // of cohorts that they may be in. Replaces those of the last call. True if nobody is held any
+  // more who was.
+  bool Hold(const std::vector<const kube::Workload*>& untaken);
+  bool HoldsAny() const;
   // Something has changed since the last Schedule that may admit somebody.
   bool NeedsSchedule() const;
   // Decides all that can be decided now: repeats Kueue's scheduling cycle until it yields nothing.

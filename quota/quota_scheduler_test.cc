@@ -45,6 +45,64 @@ TEST(Admission, NeedsAQueueThoughThereIsNone) {
   EXPECT_THAT(world.Schedule(), ElementsAre("a"));
 }
 
+// A Workload in the LocalQueue of this name that an earlier process might yet reserve.
+kube::Workload Untaken(const std::string& queue) {
+  kube::Workload workload;
+  workload.meta.name_space = "ns";
+  workload.meta.creation_time = At(10);
+  workload.queue = queue;
+  return workload;
+}
+
+TEST(Hold, KeepsTheTreesInWhichSomebodyMightBeReservedAndNoOther) {
+  QuotaWorld world;
+  world.Add(Queue("a", {{"h100", 8}}, "team")).Add(Queue("b", {{"h100", 8}}, "team"));
+  world.Add(Queue("c", {{"h100", 8}}));
+  const kube::Workload untaken = Untaken("a");
+  EXPECT_FALSE(world.scheduler.Hold({&untaken}));
+  EXPECT_TRUE(world.scheduler.HoldsAny());
+  world.Enqueue(Gang("x", "b", 1)).Enqueue(Gang("y", "c", 1));
+  EXPECT_TRUE(world.scheduler.NeedsSchedule());
+  EXPECT_THAT(world.Schedule(), ElementsAre("y"));
+  EXPECT_FALSE(world.scheduler.NeedsSchedule());
+  EXPECT_TRUE(world.scheduler.Hold({}));
+  EXPECT_FALSE(world.scheduler.Hold({}));
+  EXPECT_FALSE(world.scheduler.HoldsAny());
+  EXPECT_TRUE(world.scheduler.NeedsSchedule());
+  EXPECT_THAT(world.Schedule(), ElementsAre("x"));
+}
+
+TEST(Hold, FollowsAQueueThatIsMovedToAnotherCohort) {
+  QuotaWorld world;
+  world.Add(Queue("a", {{"h100", 8}}, "team")).Add(Queue("b", {{"h100", 8}}, "others"));
+  world.Add(Queue("a", {{"h100", 8}}, "others")).Enqueue(Gang("x", "b", 1));
+  const kube::Workload untaken = Untaken("a");
+  world.scheduler.Hold({&untaken});
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+}
+
+TEST(Hold, KeepsAllWhereTheTreeCantBeTold) {
+  kube::LocalQueue young = Local("young");
+  young.cluster_queue = "a";
+  young.meta.creation_time = At(11);
+  kube::LocalQueue astray = Local("astray");
+  astray.cluster_queue = "none";
+  for (const char* queue : {"none", "young", "astray"}) {
+    QuotaWorld world;
+    world.Add(Queue("a", {{"h100", 8}})).Add(Queue("b", {{"h100", 8}}));
+    world.scheduler.Upsert(young);
+    world.scheduler.Upsert(astray);
+    const kube::Workload known = Untaken("a");
+    const kube::Workload untaken = Untaken(queue);
+    world.scheduler.Hold({&known, &untaken});
+    world.Enqueue(Gang("x", "b", 1));
+    EXPECT_FALSE(world.scheduler.NeedsSchedule());
+    EXPECT_THAT(world.Schedule(), IsEmpty()) << queue;
+    world.scheduler.Hold({&known});
+    EXPECT_THAT(world.Schedule(), ElementsAre("x")) << queue;
+  }
+}
+
 TEST(Unadmitted, CountsAgainstItsOwnNamespaceAlone) {
   QuotaWorld world;
   world.Add(Queue("q", {{"h100", 8}}));

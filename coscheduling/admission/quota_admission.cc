@@ -600,6 +600,7 @@ void QuotaAdmission::Request(const Gang& gang) {
   if (Waits(gang) && part.known->workload == asked) {
     const quota::Wait wait = scheduler_.WhyWaiting(asked.id);
     if (wait.code == quota::WaitCode::kNone || quota::SaysWhy(*workload, wait)) return;
+    if (scheduler_.HoldsAny()) return;  // most weren't judged yet
     const absl::Time due = part.told_waiting + kTellingInterval;
     if (agenda_->now() < due) return agenda_->NoteAt(gang.id, due);
     part.told_waiting = agenda_->now();
@@ -791,13 +792,14 @@ void QuotaAdmission::ReadWaitReasons() {
 void QuotaAdmission::Schedule(const Placeable& placeable) {
   if (options_.quota != QuotaMode::kInternal) return;
   if (scheduler_.IsClosed()) return ReadWaitReasons();
-  const bool may_reserve = workloads_->Attend();
+  const auto untaken = workloads_->Attend();
   queues_changed_ |= scheduler_.SetOrphans(
       workloads_->Orphans(), [this](const std::string& uid) { return gang_of_.contains(uid); });
   if (std::exchange(others_stale_, false)) {
     for (const auto& [name, info] : snapshot_.nodes()) CountOthers(name);
   }
-  if (!may_reserve) return ReadWaitReasons();
+  if (!untaken) return ReadWaitReasons();
+  reasons_stale_ |= scheduler_.Hold(*untaken);
   const bool due = scheduler_.NeedsSchedule();
   for (const auto& [id, why] : scheduler_.ToDrain()) {  // though nobody waits
     const Gang* gang = GangOf(id);

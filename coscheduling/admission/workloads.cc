@@ -230,14 +230,13 @@ PatchWorkload Workloads::Patch(const kube::Workload& workload, std::optional<boo
   return {RefOf(workload.meta), active, workload.has_annotations, std::move(annotations), {}, {}};
 }
 
-bool Workloads::Attend() {
+std::optional<std::vector<const kube::Workload*>> Workloads::Attend() {
+  std::vector<const kube::Workload*> untaken;
   for (const std::string& uid : untaken_) {
     const kube::Workload& workload = workloads_.at(uid);
     if (deposed_) break;
-    ApplyWorkloadStatus taken =
-        quota::StatusOf(workload, quota::Taken(workload, options_.identity, agenda_->now()));
-    taken.takes_over = true;
-    outbox_->Act("workload/" + uid, std::move(taken));
+    if (!taken_over_) untaken.push_back(&workload);
+    outbox_->Act("workload/" + uid, quota::TakenOver(workload, options_.identity, agenda_->now()));
   }
   taken_over_ |= untaken_.empty();
   orphans_.clear();
@@ -264,7 +263,8 @@ bool Workloads::Attend() {
     if (going) LetGo(workload, *end);
   }
   for (const std::string& uid : elsewhere_) orphans_.push_back({&workloads_.at(uid), false});
-  return taken_over_ && !deposed_;
+  if (deposed_) return std::nullopt;
+  return untaken;
 }
 
 void Workloads::LetGo(const Gang& gang, bool asks) {
@@ -338,9 +338,7 @@ bool Workloads::TakeOver(const Gang& gang) {
   const kube::Workload* workload = Of(gang);
   if (workload == nullptr || !IsOurs(*workload)) return true;
   if (quota::KeeperOf(*workload) == options_.identity) return true;
-  Act(gang, *workload,
-      ApplyWorkloadStatus{RefOf(workload->meta), quota::ReservedIn(*workload),
-                          quota::Taken(*workload, options_.identity, agenda_->now()), true});
+  Act(gang, *workload, quota::TakenOver(*workload, options_.identity, agenda_->now()));
   return false;
 }
 

@@ -43,9 +43,9 @@ class Workloads {
 
   // --- the step of all ---
   // Takes those over that another process might still reserve, and lets go of those whose gang is
-  // gone. False until the former has been done once in a term, or once another process has taken
-  // one from this: nothing may be reserved then.
-  bool Attend();
+  // gone. Returns the former, until there were none once in a term; nullopt once another process
+  // has taken one from this: nothing may be reserved then.
+  std::optional<std::vector<const kube::Workload*>> Attend();
 
   // --- steps of a gang ---
   // Looks at all gangs that may use it again. Returns one that does; null if there is none.

@@ -5,6 +5,7 @@
 
 #include "coscheduling/engine.h"
 #include "coscheduling/test_owners.h"
+#include "fmt/format.h"
 #include "kube/objects/decode.h"
 
 namespace muster::coscheduling {
@@ -47,6 +48,11 @@ class WorkloadsTest : public testing::Test {
     owners_.FinishAll(absl::OkStatus());
     return owners_.Asked<Action>();
   }
+  // Whatever tree it is in.
+  bool MayReserve() {
+    const auto untaken = owners_.workloads.Attend();
+    return untaken && untaken->empty();
+  }
   std::vector<PatchWorkload> Patched() { return Asked<PatchWorkload>(); }
 
   TestOwners owners_;  // process "muster"
@@ -56,14 +62,14 @@ class WorkloadsTest : public testing::Test {
 TEST_F(WorkloadsTest, AProcessReservesNothingBeforeItHasTakenOverWhatIsNotReserved) {
   owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   owners_.workloads.Upsert(Of("train", "before"));
-  EXPECT_FALSE(owners_.workloads.Attend());
+  EXPECT_FALSE(MayReserve());
   const auto taken = Asked<ApplyWorkloadStatus>();
   ASSERT_EQ(taken.size(), 1u);
   EXPECT_EQ(taken[0].workload.uid, "workload-train");
   EXPECT_TRUE(taken[0].takes_over);
   EXPECT_EQ(taken[0].conditions.at("muster.dev/Leader").message, "muster");
   owners_.workloads.Upsert(Taken(Of("train", "before"), "muster"));
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
 }
 
@@ -71,34 +77,51 @@ TEST_F(WorkloadsTest, AProcessReservesNothingBeforeItHasTakenOverWhatIsNotReserv
 TEST_F(WorkloadsTest, WhatUsersSayOfLeadersHoldsUpNobodyElse) {
   owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   owners_.workloads.Upsert(Of("train", "muster"));
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   owners_.workloads.Upsert(Of("train", "me"));
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   EXPECT_EQ(Asked<ApplyWorkloadStatus>().size(), 1u);
   owners_.workloads.Upsert(Taken(Of("train", "me"), "muster"));
   owners_.workloads.Upsert(Taken(Of("train", "you"), "muster"));
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
 }
 
 TEST_F(WorkloadsTest, WhatIsReservedIsLeftAsItIs) {
   owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   owners_.workloads.Upsert(Reserved(Of("train", "before")));
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   EXPECT_THAT(Patched(), IsEmpty());
+}
+
+// When it was given quota again after it had run for a while.
+TEST_F(WorkloadsTest, TakingOverWhatIsReservedLeavesAllElseAsItIs) {
+  const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  kube::Workload reserved = Reserved(Of("train", "before"));
+  reserved.reserved_sets.push_back({"main", 1, {{"nvidia.com/gpu", "any"}}, {}});
+  reserved.past_seconds = 40;
+  owners_.workloads.Upsert(reserved);
+  EXPECT_FALSE(owners_.workloads.TakeOver(gang));
+  const auto taken = Asked<ApplyWorkloadStatus>();
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_TRUE(taken[0].takes_over);
+  ASSERT_TRUE(taken[0].admission);
+  EXPECT_EQ(*taken[0].admission, quota::ReservedIn(reserved));
+  EXPECT_EQ(taken[0].conditions.at("QuotaReserved").status, "True");
+  EXPECT_EQ(taken[0].past_seconds, 40);
 }
 
 TEST_F(WorkloadsTest, AProcessThatIsReplacedReservesNothingUntilItLeadsAgain) {
   const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   owners_.workloads.Upsert(Of("train", "muster"));
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   owners_.workloads.Upsert(Taken(Of("train", "muster"), "after"));
-  EXPECT_FALSE(owners_.workloads.Attend());
+  EXPECT_FALSE(MayReserve());
   owners_.workloads.Reserve(gang, *owners_.workloads.Of(gang), {});
   owners_.Take();
   EXPECT_THAT(owners_.Asked<ApplyWorkloadStatus>(), IsEmpty());
   owners_.workloads.BeginTerm();
-  EXPECT_FALSE(owners_.workloads.Attend());
+  EXPECT_FALSE(MayReserve());
   EXPECT_EQ(Asked<ApplyWorkloadStatus>().size(), 1u);
 }
 
@@ -139,7 +162,7 @@ TEST_F(WorkloadsTest, OneThatSomebodyElseMadeIsHis) {
   kube::Workload kueues = Reserved(Of("gone", ""));
   kueues.meta.annotations = {};
   owners_.workloads.Upsert(kueues);
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   EXPECT_THAT(Patched(), IsEmpty());
 }
 
@@ -167,7 +190,7 @@ class OthersWorkloadTest : public WorkloadsTest {
 TEST_F(OthersWorkloadTest, IsCountedUntilItsJobHasEndedAndIsFinishedThen) {
   See(/*finished=*/false);
   owners_.workloads.Upsert(Reserved(OfJob()));
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   ASSERT_EQ(owners_.workloads.Orphans().size(), 1u);
   See(/*finished=*/false);
   owners_.workloads.Attend();
@@ -193,7 +216,7 @@ TEST_F(OthersWorkloadTest, IsCountedUntilItsJobHasEndedAndIsFinishedThen) {
 TEST_F(OthersWorkloadTest, IsLeftAloneWhileItWaits) {
   See(/*finished=*/false);
   owners_.workloads.Upsert(OfJob());
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   EXPECT_THAT(owners_.workloads.Orphans(), IsEmpty());
   EXPECT_THAT(Patched(), IsEmpty());
 }
@@ -248,7 +271,7 @@ TEST_F(WorkloadsTest, OneInAnotherNamespaceIsOfNoGangHere) {
 TEST_F(WorkloadsTest, WhoNamesAQueueWaitsWhereNoDefinitionIsKnown) {
   owners_.Add(cluster::test::Labelled(cluster::test::MakePod("p"), kube::kQueueLabel, "team"));
   const Gang& gang = *owners_.gangs.Find(GangKey{"default", "p", true});
-  EXPECT_TRUE(owners_.workloads.Attend());
+  EXPECT_TRUE(MayReserve());
   for (int attempt = 0; attempt < 2; ++attempt) {
     owners_.gangs.Read(gang.id, std::nullopt);
     owners_.quota.Read(gang);
@@ -365,57 +388,148 @@ T Decoded(const std::string& kind, const std::string& json) {
   return object.ok() ? *std::move(object) : T();
 }
 
-// Nothing else has it looked at again: no pass can help it, and its creation was answered before.
-TEST(WorkloadOfAStoppedQueueTest, SaysWhyItWaits) {
-  Engine engine{EngineOptions()};
-  engine.SetSynced();
-  engine.Upsert(Decoded<kube::ClusterQueue>(
-      "ClusterQueue",
-      R"("metadata":{"name":"q"},"spec":{"namespaceSelector":{},"stopPolicy":"Hold"})"));
-  engine.Upsert(Decoded<kube::LocalQueue>(
-      "LocalQueue", R"("metadata":{"namespace":"team","name":"q"},"spec":{"clusterQueue":"q"})"));
-  auto job = kube::Decode<kube::Job>(
-      R"({"metadata":{"namespace":"team","name":"train","uid":"train-uid","resourceVersion":"1",
-          "labels":{"kueue.x-k8s.io/queue-name":"q"}},
-          "spec":{"suspend":true,"template":{"spec":{"schedulerName":"coscheduling",
-            "containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}}})");
-  ASSERT_TRUE(job.ok()) << job.status();
-  engine.Upsert(*job);
-  absl::Time now = absl::FromUnixSeconds(1'700'000'000);
-  const StepOutput first = engine.Step(now);
-  const WriteWorkload* write = nullptr;
-  for (const NumberedAction& action : first.actions) {
-    write = std::get_if<WriteWorkload>(&action.action);
-    if (write == nullptr) continue;
-    engine.Finish(action.id, absl::OkStatus(), now);
-    break;
+// Of job "train", whose queue is stopped.
+class WorkloadOfAJobTest : public testing::Test {
+ protected:
+  WorkloadOfAJobTest() {
+    engine_.SetSynced();
+    engine_.Upsert(Decoded<kube::ClusterQueue>(
+        "ClusterQueue",
+        R"("metadata":{"name":"q"},"spec":{"namespaceSelector":{},"stopPolicy":"Hold"})"));
+    engine_.Upsert(Decoded<kube::LocalQueue>(
+        "LocalQueue", R"("metadata":{"namespace":"team","name":"q"},"spec":{"clusterQueue":"q"})"));
+    auto job = kube::Decode<kube::Job>(
+        R"({"metadata":{"namespace":"team","name":"train","uid":"train-uid","resourceVersion":"1",
+            "labels":{"kueue.x-k8s.io/queue-name":"q"}},
+            "spec":{"suspend":true,"template":{"spec":{"schedulerName":"coscheduling",
+              "containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}}})");
+    EXPECT_TRUE(job.ok()) << job.status();
+    engine_.Upsert(*job);
   }
-  ASSERT_NE(write, nullptr);
-  kube::Workload workload;
-  workload.meta.name_space = write->workload.name_space;
-  workload.meta.name = write->workload.name;
-  workload.meta.uid = "workload-uid";
-  workload.meta.resource_version = "2";
-  workload.meta.finalizers = {std::string(kube::kInUseFinalizer)};
-  workload.meta.owners = {write->owner};
-  workload.meta.annotations[quota::kLeaderAnnotation] = write->leader;
-  workload.queue = write->queue;
-  for (const quota::PodSet& set : write->pod_sets) {
-    workload.pod_sets.push_back({set.name, set.count, set.spec});
-  }
-  engine.Step(now);
-  engine.Upsert(workload);
-  std::vector<ApplyWorkloadStatus> told;
-  for (int i = 0; i < 5; ++i, now += absl::Seconds(1)) {
-    for (const NumberedAction& action : engine.Step(now).actions) {
-      const auto* status = std::get_if<ApplyWorkloadStatus>(&action.action);
-      if (status != nullptr) told.push_back(*status);
+
+  // As it is once it was written.
+  kube::Workload Written() {
+    kube::Workload workload;
+    for (const NumberedAction& action : engine_.Step(now_).actions) {
+      const auto* write = std::get_if<WriteWorkload>(&action.action);
+      if (write == nullptr) continue;
+      engine_.Finish(action.id, absl::OkStatus(), now_);
+      workload.meta.name_space = write->workload.name_space;
+      workload.meta.name = write->workload.name;
+      workload.meta.uid = "workload-uid";
+      workload.meta.resource_version = "2";
+      workload.meta.finalizers = {std::string(kube::kInUseFinalizer)};
+      workload.meta.owners = {write->owner};
+      workload.meta.annotations[quota::kLeaderAnnotation] = write->leader;
+      workload.queue = write->queue;
+      for (const quota::PodSet& set : write->pod_sets) {
+        workload.pod_sets.push_back({set.name, set.count, set.spec});
+      }
     }
+    EXPECT_FALSE(workload.meta.uid.empty());
+    engine_.Step(now_);
+    return workload;
   }
+
+  // What is written of status within some seconds.
+  std::vector<ApplyWorkloadStatus> Told() {
+    std::vector<ApplyWorkloadStatus> told;
+    for (int i = 0; i < 5; ++i, now_ += absl::Seconds(1)) {
+      for (const NumberedAction& action : engine_.Step(now_).actions) {
+        const auto* status = std::get_if<ApplyWorkloadStatus>(&action.action);
+        if (status != nullptr) told.push_back(*status);
+      }
+    }
+    return told;
+  }
+
+  Engine engine_{EngineOptions()};
+  absl::Time now_ = absl::FromUnixSeconds(1'700'000'000);
+};
+
+// Nothing else has it looked at again: no pass can help it, and its creation was answered before.
+TEST_F(WorkloadOfAJobTest, SaysWhyItWaitsThoughItsQueueIsStopped) {
+  engine_.Upsert(Written());
+  const std::vector<ApplyWorkloadStatus> told = Told();
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].conditions.at("QuotaReserved").reason, "Inadmissible");
   EXPECT_EQ(told[0].conditions.at("QuotaReserved").message,
             "ClusterQueue q is stopped by spec.stopPolicy Hold");
+}
+
+// An earlier process might still reserve what they wait for.
+class OthersAreUntakenTest : public WorkloadOfAJobTest {
+ protected:
+  // `queue` leads to a ClusterQueue in the cohort of the job's, which is open, or in its own.
+  void Begin(const std::string& queue) {
+    engine_.Upsert(Decoded<kube::ResourceFlavor>("ResourceFlavor", R"("metadata":{"name":"any"})"));
+    for (const auto& [name, cohort] : {std::pair("q", "team"), {"same", "team"}, {"other", "o"}}) {
+      engine_.Upsert(Decoded<kube::ClusterQueue>(
+          "ClusterQueue", fmt::format(R"("metadata":{{"name":"{}"}},"spec":{{"cohortName":"{}",
+            "namespaceSelector":{{}},"resourceGroups":[{{"coveredResources":["cpu"],
+              "flavors":[{{"name":"any","resources":[{{"name":"cpu","nominalQuota":"8"}}]}}]}}]}})",
+                                      name, cohort)));
+      engine_.Upsert(Decoded<kube::LocalQueue>(
+          "LocalQueue", fmt::format(R"("metadata":{{"namespace":"team","name":"{}"}},
+            "spec":{{"clusterQueue":"{}"}})",
+                                    name, name)));
+    }
+    const kube::Workload workload = Written();
+    others_ = workload;
+    others_.meta.name = others_.meta.uid = "others";
+    others_.meta.owners = {{"scheduling.x-k8s.io/v1alpha1", "PodGroup", "none", "none", true}};
+    others_.meta.finalizers.clear();
+    others_.meta.annotations[quota::kLeaderAnnotation] = "before";
+    others_.queue = queue;
+    engine_.SetLeading(false);
+    engine_.Upsert(others_);
+    engine_.Upsert(workload);
+    engine_.SetLeading(true);
+  }
+
+  kube::Workload others_;
+};
+
+TEST_F(OthersAreUntakenTest, WhoIsInAnotherTreeIsGivenQuota) {
+  Begin("other");
+  const std::vector<ApplyWorkloadStatus> told = Told();
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_TRUE(told[0].takes_over);
+  EXPECT_EQ(told[1].workload.uid, "workload-uid");
+  EXPECT_TRUE(told[1].admission);
+}
+
+TEST_F(OthersAreUntakenTest, WhoIsInTheSameTreeWaitsUntilTheyAreTakenOver) {
+  Begin("same");
+  ASSERT_EQ(Told().size(), 1u);
+  others_.meta.resource_version = "3";
+  others_.conditions = quota::Taken(others_, EngineOptions().identity, now_);
+  engine_.Upsert(others_);
+  const std::vector<ApplyWorkloadStatus> told = Told();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].workload.uid, "workload-uid");
+  EXPECT_TRUE(told[0].admission);
+}
+
+// Most weren't judged yet; and while thousands are taken over, a second write of each would make
+// all wait twice as long.
+TEST_F(OthersAreUntakenTest, NobodyIsToldWhyHeWaitsBeforeAllAreTakenOver) {
+  Begin("same");
+  engine_.Upsert(Decoded<kube::ClusterQueue>(
+      "ClusterQueue",
+      R"("metadata":{"name":"q"},"spec":{"namespaceSelector":{},"stopPolicy":"Hold"})"));
+  std::vector<ApplyWorkloadStatus> told = Told();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told[0].takes_over);
+  EXPECT_EQ(told[0].workload.uid, "others");
+
+  others_.meta.resource_version = "3";
+  others_.conditions = quota::Taken(others_, EngineOptions().identity, now_);
+  engine_.Upsert(others_);
+  told = Told();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].workload.uid, "workload-uid");
+  EXPECT_EQ(told[0].conditions.at("QuotaReserved").reason, "Inadmissible");
 }
 
 }  // namespace

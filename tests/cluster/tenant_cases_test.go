@@ -632,6 +632,11 @@ var tenantCases = []tenantCase{
 		does:  after(filled, flood(2000, 4)),
 		alone: true,
 	},
+	{
+		name:  "ten thousand objects, and Muster starts anew",
+		does:  after(filled, flood(2000, 4), sleeps(tenantSettles), restartMuster),
+		alone: true,
+	},
 }
 
 const (

@@ -73,6 +73,13 @@ func TestTenantTouchesNobodyElseAndNeverMoreThanHisQuota(t *testing.T) {
 	}
 	installTenants(t)
 	checkKnownHoles(t)
+	// Muster keeps no Workload, and with it no namespace, beyond the pods that it is of.
+	t.Cleanup(func() {
+		if err := shared.Muster.Ensure(); err != nil {
+			t.Error(err)
+		}
+		awaitGone(t, func(namespace string) bool { return strings.HasPrefix(namespace, "tenant-") })
+	})
 	t.Cleanup(func() { setPolicies(t, true) })
 	for _, mode := range []struct {
 		name     string
