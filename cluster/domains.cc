@@ -49,6 +49,12 @@ int Domains::Above(int domain, int level) const {
   return domain >= 0 && domains_[domain].level == level ? domain : -1;
 }
 
+bool Domains::Share(int slot, int other, int level) const {
+  if (slot == other) return true;
+  const int above = Above(DomainOf(slot), level);
+  return above >= 0 && above == Above(DomainOf(other), level);
+}
+
 void Domains::Follow(const Snapshot& snapshot) {
   const auto changed = snapshot.log().Since(position_);
   position_ = snapshot.log().end();

@@ -62,6 +62,8 @@ class Domains {
   int DomainOf(int slot) const { return nodes_[slot].domain; }
   // The domain of this level that `domain` is or lies in; -1 if there is none.
   int Above(int domain, int level) const;
+  // Whether one domain of this level, or one host, holds the nodes in both slots.
+  bool Share(int slot, int other, int level) const;
   // Slots of all nodes, neighbours side by side: by the values of their labels from the top down,
   // then by name.
   const std::vector<int>& order() const { return order_; }

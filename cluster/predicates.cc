@@ -102,13 +102,7 @@ std::optional<Rejection> CheckResources(const kube::Pod& pod, const NodeInfo& in
     if (want <= 0) continue;
     const int64_t free = FreeFor(pod, info, resource);
     if (want <= free) continue;
-    const kube::QuantityUnit unit = kube::UnitOf(resource);
-    return Rejection{
-        RejectionCode::kResources,
-        fmt::format("{}: wants {}, {} of {} free{}", resource, kube::FormatQuantity(want, unit),
-                    kube::FormatQuantity(std::max<int64_t>(free, 0), unit),
-                    kube::FormatQuantity(info.node->allocatable.Get(resource), unit),
-                    SlicesNote(resource, info))};
+    return ShortOf(info, resource, want, std::max<int64_t>(free, 0));
   }
   return std::nullopt;
 }
@@ -177,6 +171,17 @@ std::optional<Rejection> ClassCheck::Check(const NodeInfo& info, Detail detail) 
     const int family = info.is_virtual || looks_at_names_ ? -1 : info.family;
     return by_family_.Get(family, [&] { return WhyNotNode(*pod_.spec, info); });
   });
+}
+
+Rejection ShortOf(const NodeInfo& info, const std::string& resource, int64_t wanted, int64_t free,
+                  Detail detail) {
+  if (detail == Detail::kOmitted) return {RejectionCode::kResources, ""};
+  const kube::QuantityUnit unit = kube::UnitOf(resource);
+  return {RejectionCode::kResources,
+          fmt::format("{}: wants {}, {} of {} free{}", resource, kube::FormatQuantity(wanted, unit),
+                      kube::FormatQuantity(free, unit),
+                      kube::FormatQuantity(info.node->allocatable.Get(resource), unit),
+                      SlicesNote(resource, info))};
 }
 
 std::optional<Rejection> CheckRoom(const kube::Pod& pod, const NodeInfo& info) {

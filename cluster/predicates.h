@@ -80,6 +80,9 @@ class ClassCheck {
 // Resources and host ports, against what stands there now. The pod itself doesn't count against
 // itself if it stands there already.
 std::optional<Rejection> CheckRoom(const kube::Pod& pod, const NodeInfo& info);
+// Why it has no room for a pod that wants so much of a resource, of which so much is free for it.
+Rejection ShortOf(const NodeInfo& info, const std::string& resource, int64_t wanted, int64_t free,
+                  Detail detail = Detail::kWritten);
 // For how many pods like this one the node has resources: kManyPods if it asks for none, and one at
 // most if it asks for host ports, whether they are free or not.
 inline constexpr int64_t kManyPods = std::numeric_limits<int32_t>::max();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cluster/label_bits.h"
 #include "fmt/format.h"
 
 namespace muster::cluster {
@@ -16,6 +17,22 @@ Rejection Refuse(RejectionCode code, Detail detail, Text text) {
 }
 
 }  // namespace
+
+bool Relations::MayConcern(const Snapshot& snapshot, const std::vector<const kube::Pod*>& members) {
+  const auto has_some = [](const kube::Pod* member) {
+    return HasRelations(*member->spec) || HasPreferredRelations(*member->spec);
+  };
+  if (std::ranges::any_of(members, has_some)) return true;
+  if (snapshot.anti_affinity_pods().empty()) return false;
+  uint64_t labels = 0;
+  for (const kube::Pod* member : members) labels |= LabelBits(member->meta.labels);
+  return std::ranges::any_of(snapshot.anti_affinity_pods(), [&](const auto& stands) {
+    const auto& terms = snapshot.FindPod(stands.first)->spec->affinity.required_pod_anti_affinity;
+    return std::ranges::any_of(terms, [&](const kube::PodAffinityTerm& term) {
+      return term.selector && (NeededBits(*term.selector) & ~labels) == 0;
+    });
+  });
+}
 
 std::string Relations::DomainName(int key, int node) const {
   const Key& k = keys_[key];
@@ -36,6 +53,12 @@ bool Relations::Open(const Affinity& affinity, int kind, int node) const {
   return affinity.matching_anywhere == 0 && affinity.selects[kind] &&
          std::all_of(affinity.keys.begin(), affinity.keys.end(),
                      [&](int key) { return keys_[key].domain[node] >= 0; });
+}
+
+bool Relations::IsDrawn(int kind) const {
+  return std::ranges::any_of(affinities_, [&](const Affinity& affinity) {
+    return !affinity.settled && (affinity.owns[kind] || affinity.selects[kind]);
+  });
 }
 
 std::optional<Rejection> Relations::Barred(int kind, int node, Detail detail) const {

@@ -34,8 +34,13 @@ class Relations {
   Relations(const Snapshot& snapshot, const std::vector<const kube::Pod*>& members,
             const std::vector<const NodeInfo*>& nodes, bool include_virtual);
 
+  // False if none of them has any, and, for all that labels say, none that stands keeps one away.
+  static bool MayConcern(const Snapshot& snapshot, const std::vector<const kube::Pod*>& members);
+
   int KindOf(size_t member) const { return kind_of_member_[member]; }
 
+  // It asks for others' company, or is asked for: where they are is open as yet.
+  bool IsDrawn(int kind) const;
   // True if where one member goes can decide where another may go.
   bool between_members() const { return between_members_; }
 

@@ -64,13 +64,13 @@ void ShapeRoom::Count(const Domains& domains, int slot, const Node& node, int st
   }
 }
 
-const ShapeRoom& ShapeRooms::Of(const kube::Pod& pod, const Snapshot& snapshot,
-                                const Domains& domains) {
+std::shared_ptr<const ShapeRoom> ShapeRooms::Of(const kube::Pod& pod, const Snapshot& snapshot,
+                                                const Domains& domains) {
   const auto [it, is_new] = by_key_.try_emplace(ClassKey(pod));
   Entry& entry = it->second;
   entry.used = ++uses_;
   if (is_new) {
-    entry.room = std::make_unique<ShapeRoom>(pod);
+    entry.room = std::make_shared<ShapeRoom>(pod);
     const size_t most = kMostNumbers / std::max<size_t>(1, snapshot.nodes().size());
     while (by_key_.size() > std::max<size_t>(1, most)) {
       by_key_.erase(
@@ -78,7 +78,7 @@ const ShapeRoom& ShapeRooms::Of(const kube::Pod& pod, const Snapshot& snapshot,
     }
   }
   entry.room->Follow(snapshot, domains);
-  return *entry.room;
+  return entry.room;
 }
 
 }  // namespace muster::cluster

@@ -35,7 +35,10 @@ class ShapeRoom {
     int32_t preference = 0;  // NodePreferenceScore, where one fits
     int32_t devices = 0;     // free ones (free_devices.h), where one fits
     bool is_virtual = false;
+    bool operator==(const Node&) const = default;
   };
+  // Both have followed the same snapshot: no node tells them apart.
+  bool IsLike(const ShapeRoom& other) const { return nodes_ == other.nodes_; }
   const Node& On(int slot) const { return nodes_[slot]; }
   // By domain: on nodes that take pods now, and on those that are coming.
   int64_t Now(int domain) const { return sums_[domain].now; }
@@ -59,12 +62,13 @@ class ShapeRoom {
 // Those of the shapes that were asked for lately.
 class ShapeRooms {
  public:
-  // Followed up. The reference lives until the next call.
-  const ShapeRoom& Of(const kube::Pod& pod, const Snapshot& snapshot, const Domains& domains);
+  // Followed up.
+  std::shared_ptr<const ShapeRoom> Of(const kube::Pod& pod, const Snapshot& snapshot,
+                                      const Domains& domains);
 
  private:
   struct Entry {
-    std::unique_ptr<ShapeRoom> room;
+    std::shared_ptr<ShapeRoom> room;
     uint64_t used = 0;
   };
   std::map<std::string, Entry> by_key_;  // ClassKey

@@ -77,7 +77,7 @@ TEST(ShapeRoom, KeptByChangesIsWhatPredicatesSayNow) {
       }
       if (upto(2) == 0) continue;  // several changes at once
       domains.Follow(snapshot);
-      const ShapeRoom& room = kept.Of(shape, snapshot, domains);
+      const ShapeRoom& room = *kept.Of(shape, snapshot, domains);
       std::vector<int64_t> now(domains.domains().size()), coming(domains.domains().size());
       for (const auto& [node, info] : snapshot.nodes()) {
         int64_t fits =

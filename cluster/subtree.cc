@@ -28,20 +28,19 @@ class Search {
     }
   }
 
-  std::optional<TreeFill> Run() {
+  TreeFill Run() {
     const int zone = domains_.LevelOf(kube::kZoneLabel);
     const bool zones = std::ranges::any_of(
         domains_.domains(), [&](const auto& domain) { return zone >= 0 && domain.level == zone; });
     const int one_zone = zones ? zone : -1;
-    if (auto fill = Lowest(query_.pods, one_zone)) return fill;
+    if (auto fill = Lowest(query_.pods, one_zone)) return *std::move(fill);
     if (query_.least < query_.pods) {
       const int64_t most = Most(one_zone);
-      if (most > 0 && most >= query_.least) return Lowest(static_cast<int>(most), one_zone);
+      if (most > 0 && most >= query_.least) return *Lowest(static_cast<int>(most), one_zone);
     }
     const int64_t most = std::min<int64_t>(query_.pods, Most(-1));
-    if (most < query_.least) return std::nullopt;
-    if (most == 0) return TreeFill{};
-    return Lowest(static_cast<int>(most), -1);
+    if (most == 0) return {};
+    return *Lowest(static_cast<int>(most), -1);
   }
 
  private:
@@ -61,9 +60,11 @@ class Search {
     return missing == missing_.end() ? room : room - missing->second;
   }
 
+  bool OnHostsOnly() const { return query_.required_level == hosts(); }
   // In a domain of the level that is required.
   bool IsWithin(int domain) const {
-    return query_.required_level < 0 || domains_.Above(domain, query_.required_level) >= 0;
+    return query_.required_level < 0 || OnHostsOnly() ||
+           domains_.Above(domain, query_.required_level) >= 0;
   }
 
   template <typename Visit>
@@ -81,7 +82,8 @@ class Search {
   int64_t Most(int level) const {
     int64_t most = 0;
     for (int domain : within_) {
-      if (Of(domain).level >= level) most = std::max(most, RoomIn(domain));
+      if (OnHostsOnly() || Of(domain).level < level) continue;
+      most = std::max(most, RoomIn(domain));
     }
     VisitHosts(1, [&](int, int fits) { most = std::max<int64_t>(most, fits); });
     return std::min<int64_t>(most, query_.pods);
@@ -90,6 +92,7 @@ class Search {
   // In the lowest domain that holds so many; it must lie in one of the level `at_least`.
   std::optional<TreeFill> Lowest(int pods, int at_least) const {
     if (auto on_one = OnOneHost(pods)) return on_one;
+    if (OnHostsOnly()) return std::nullopt;
     int lowest = at_least - 1;
     for (int domain : within_) {
       if (RoomIn(domain) >= pods) lowest = std::max(lowest, Of(domain).level);
@@ -176,8 +179,8 @@ class Search {
 
 }  // namespace
 
-std::optional<TreeFill> FillLowestSubtree(const Domains& domains, const ShapeRoom& room,
-                                          const SubtreeQuery& query) {
+TreeFill FillLowestSubtree(const Domains& domains, const ShapeRoom& room,
+                           const SubtreeQuery& query) {
   return Search(domains, room, query).Run();
 }
 

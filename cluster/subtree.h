@@ -4,7 +4,6 @@
 // that hold all are looked into.
 #pragma once
 
-#include <optional>
 #include <set>
 
 #include "cluster/domains.h"
@@ -21,15 +20,15 @@ struct SubtreeQuery {
   bool include_coming = false;
   // Slots of nodes never to use.
   std::set<int> excluded = {};
-  // All in one domain of this level, which isn't the host; -1: of none.
+  // All in one domain of this level; -1: of none.
   int required_level = -1;
 };
 
-// nullopt if not even the least have room. Of domains of one level that with the fewest domains
-// below, level by level, then the fewest nodes, those that exist, the fewest devices left over, the
-// most preferences met, the least room left in the domain, the first in the tree's order. Takes are
-// named by slot.
-std::optional<TreeFill> FillLowestSubtree(const Domains& domains, const ShapeRoom& room,
-                                          const SubtreeQuery& query);
+// Where not even the least have room, as many as have. Of domains of one level that with the fewest
+// domains below, level by level, then the fewest nodes, those that exist, the fewest devices left
+// over, the most preferences met, the least room left in the domain, the first in the tree's order.
+// Takes are named by slot.
+TreeFill FillLowestSubtree(const Domains& domains, const ShapeRoom& room,
+                           const SubtreeQuery& query);
 
 }  // namespace muster::cluster

@@ -40,7 +40,9 @@ struct SubtreeWorld {
   std::optional<TreeFill> Fill(SubtreeQuery query, int64_t gpus = 1) {
     domains.Follow(snapshot);
     const kube::Pod shape = test::MakePod("shape", {{"nvidia.com/gpu", gpus}});
-    return FillLowestSubtree(domains, rooms.Of(shape, snapshot, domains), query);
+    TreeFill fill = FillLowestSubtree(domains, *rooms.Of(shape, snapshot, domains), query);
+    if (fill.placed < query.least) return std::nullopt;
+    return fill;
   }
   // "n1:2 n2:1"
   std::vector<std::string> Shown(const SubtreeQuery& query, int64_t gpus = 1) {
@@ -92,6 +94,10 @@ TEST(LowestSubtree, OfARequiredLevelRefusesExactlyWhenNoDomainHoldsAll) {
   const int leaf = world.domains.LevelOf(fmt::format("{}2", kNetwork));
   EXPECT_THAT(world.Shown({.pods = 4, .least = 4, .required_level = leaf}), ElementsAre("n1:4"));
   EXPECT_THAT(world.Shown({.pods = 5, .least = 5, .required_level = leaf}), ElementsAre("refused"));
+  EXPECT_THAT(world.Shown({.pods = 5, .least = 0, .required_level = leaf}), ElementsAre("n1:4"));
+  const int host = world.domains.LevelOf(kube::kHostnameLabel);
+  EXPECT_THAT(world.Shown({.pods = 4, .least = 4, .required_level = host}), ElementsAre("n1:4"));
+  EXPECT_THAT(world.Shown({.pods = 5, .least = 5, .required_level = host}), ElementsAre("refused"));
   EXPECT_THAT(world.Shown({.pods = 5, .least = 4, .required_level = leaf}), ElementsAre("n1:4"));
   const int slot = world.snapshot.FindNode("n1")->slot;
   EXPECT_THAT(world.Shown({.pods = 4, .least = 4, .excluded = {slot}, .required_level = leaf}),

@@ -500,7 +500,7 @@ std::string Placement::Recheck(const Gang& gang) {
     room_->Forget(uid);
   }
   const PlanRequest request = RequestFor(gang, std::move(members));
-  auto broken = FirstBroken(snapshot_, request, places);
+  auto broken = planner_.FirstBroken(room_, request, places);
   if (!broken) {
     for (const auto& [uid, node] : places) {
       if (!room_->Assume(uid, node).ok()) broken.emplace(uid, cluster::Rejection{});

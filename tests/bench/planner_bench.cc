@@ -407,7 +407,7 @@ void Recheck(benchmark::State& state) {
   AddGang(Cluster(world), kMembers, MemberSpec(kGpus), "worker");
   Plan plan = world.MakePlan();
   for (auto _ : state) {
-    auto broken = FirstBroken(world.snapshot(), world.request(), plan.placements);
+    auto broken = world.FirstBroken(plan.placements);
     if (broken) state.SkipWithError("the plan is broken");
   }
 }

@@ -98,17 +98,17 @@ struct Oracle::Explorer {
   bool InDomain(size_t n) const {
     const std::string& key = oracle.request_.required_topology_key;
     if (key.empty()) return true;
-    const std::string* value = oracle.nodes_[n]->node->meta.Label(key);
-    if (value == nullptr) return false;
+    const size_t level = std::ranges::find(kOracleLevels, key) - kOracleLevels.begin();
+    if (oracle.nodes_[n]->node->meta.Label(key) == nullptr) return false;
+    const std::string domain = DomainOf(*oracle.nodes_[n], level);
     for (size_t m = 0; m < on_node.size(); ++m) {
-      if (!on_node[m].empty() && *oracle.nodes_[m]->node->meta.Label(key) != *value) return false;
+      if (!on_node[m].empty() && DomainOf(*oracle.nodes_[m], level) != domain) return false;
     }
     std::set<std::string> homes;
     for (const std::string& name : oracle.request_.sibling_nodes) {
-      const std::string* home = oracle.snapshot_.FindNode(name)->node->meta.Label(key);
-      homes.insert(home == nullptr ? "" : *home);
+      homes.insert(DomainOf(*oracle.snapshot_.FindNode(name), level));
     }
-    return homes.empty() || homes.contains(*value);
+    return homes.empty() || homes.contains(domain);
   }
 
   void Visit(const State& from, int cell) {

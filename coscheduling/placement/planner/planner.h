@@ -45,7 +45,7 @@ struct PlanRequest {
   bool include_virtual = false;
   // Node names never to use for this gang.
   std::set<std::string, std::less<>> excluded_nodes;
-  // All members in one domain of this node label; empty: none required.
+  // All members in one domain of this level of the tree, by its label; empty: none required.
   std::string required_topology_key;
   // Names of nodes where other members of this gang already stand. The plan stays in their domain
   // of required_topology_key, and in the lowest domain around one of them that holds it.
@@ -83,21 +83,19 @@ class Planner {
  public:
   Plan MakePlan(const cluster::Snapshot& snapshot, const PlanRequest& request);
 
- private:
-  std::optional<Plan> PlanAlike(const cluster::Snapshot& snapshot, const PlanRequest& request);
+  // Is every placement still good on this snapshot? Returns the first in rank order that isn't: the
+  // member's UID and why. Members without a placement are left out; a plan that MakePlan has just
+  // made is never broken on the same snapshot, which is left as it was.
+  std::optional<std::pair<std::string, cluster::Rejection>> FirstBroken(
+      cluster::Snapshot* snapshot, const PlanRequest& request,
+      const std::map<std::string, std::string>& placements);
 
+ private:
   cluster::Domains domains_;
   cluster::ShapeRooms rooms_;
 };
 
 // By a planner that is used once.
 Plan MakePlan(const cluster::Snapshot& snapshot, const PlanRequest& request);
-
-// Is every placement still good on this snapshot, with these members neither bound nor assumed?
-// Returns the first in rank order that isn't: the member's UID and why. Members without a placement
-// are left out; a plan that MakePlan has just made is never broken on the same snapshot.
-std::optional<std::pair<std::string, cluster::Rejection>> FirstBroken(
-    const cluster::Snapshot& snapshot, const PlanRequest& request,
-    const std::map<std::string, std::string>& placements);
 
 }  // namespace muster::coscheduling

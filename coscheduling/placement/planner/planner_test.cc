@@ -34,7 +34,7 @@ TEST_P(PlanTable, Holds) {
   GetParam().given(world);
   Plan plan = world.MakePlan();
   EXPECT_EQ(Shown(world.request(), plan), GetParam().plan);
-  auto broken = FirstBroken(world.snapshot(), world.request(), plan.placements);
+  auto broken = world.FirstBroken(plan.placements);
   EXPECT_FALSE(broken) << broken->first << ": " << broken->second.detail;
 }
 
@@ -405,13 +405,14 @@ PLAN_TABLE(Nodes,
                            {std::tuple("n1", "r1", 4), std::tuple("n2", "r2", 2),
                             std::tuple("n3", "r2", 2), std::tuple("n4", "r1", 1)}) {
                         kube::Node node = NodeWith(name, "a", gpus);
-                        node.meta.labels["rack"] = rack;
+                        node.meta.labels["topology.k8s.aws/network-node-layer-1"] = rack;
                         world.Add(std::move(node));
                       }
                       AddNodes(world, {"n5"}, "a", 8);  // has no rack
                       Occupy(world, "n1", 2);
                       world.AddMembers("w", 4, SpecWith(1));
-                      world.request().required_topology_key = "rack";
+                      world.request().required_topology_key =
+                          "topology.k8s.aws/network-node-layer-1";
                     },
                     "n2 n2 n3 n3"},
            PlanCase{"no domain of the required topology key is enough",
@@ -464,16 +465,6 @@ TEST(Plan, PrefersNodesThatAreThereToThoseThatAreComing) {
   EXPECT_EQ(Shown(world.request(), world.MakePlan()), "nodeclaim/c1");
   AddNodes(world, {"n1"}, "a", 8);
   EXPECT_EQ(Shown(world.request(), world.MakePlan()), "n1");
-}
-
-TEST(Plan, OfMembersThatAreAssumedAlreadyCountsTheirRoomAsFree) {
-  GangWorld world;
-  AddNodes(world, {"n1"}, "a", 8);
-  world.AddMembers("w", 2, SpecWith(4));
-  ASSERT_TRUE(world.snapshot().Assume("uid-w-0", "n1").ok());
-  Plan plan = world.MakePlan();
-  EXPECT_EQ(Shown(world.request(), plan), "n1 n1");
-  EXPECT_FALSE(FirstBroken(world.snapshot(), world.request(), plan.placements));
 }
 
 }  // namespace

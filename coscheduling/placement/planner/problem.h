@@ -1,18 +1,19 @@
-// What the planner's solvers work on: classes of members, nodes, and who could go where, in dense
-// arrays. Built once per plan; the solvers never look at pods or nodes again.
+// What a gang is planned by: classes of members, and where how many of each have room. Built once
+// per plan.
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "cluster/domains.h"
 #include "cluster/predicates.h"
 #include "cluster/relations.h"
+#include "cluster/shape_room.h"
 #include "cluster/snapshot.h"
 #include "coscheduling/placement/planner/planner.h"
 
@@ -20,85 +21,75 @@ namespace muster::coscheduling::planner {
 
 using cluster::Relations;
 
-// Members that are interchangeable: equal needs, equal relations, equal candidates.
+// Members that are interchangeable: equal needs, equal relations. Nodes are named by their slots.
 struct MemberClass {
-  const kube::Pod* pod = nullptr;  // stands for all
-  int kind = 0;                    // of cluster::Relations
-  std::vector<int> members;        // indices into PlanRequest::members, in rank order
-  std::vector<int64_t> request;    // by Problem::resources
-  std::vector<char> clashes;       // by class: never on one node with a member of that class
-  int most_per_node = std::numeric_limits<int>::max();  // 1 if it clashes with itself
-  // Of cluster::Relations: by these, beside clashes, where other members are decides where one of
-  // the class may go.
-  std::vector<int> keys;
-  std::vector<int> candidates;      // nodes that could take one member, ascending
-  std::vector<int64_t> preference;  // by candidate; empty: no preferences
+  const kube::Pod* pod = nullptr;     // stands for all
+  int kind = 0;                       // of Relations
+  std::vector<int> members = {};      // indices into PlanRequest::members, in rank order
+  std::vector<int64_t> request = {};  // by Problem::resources
+  std::shared_ptr<const cluster::ShapeRoom> room = nullptr;
+  // What follows is left empty where all members are of one class and no relation concerns them.
+  std::vector<char> clashes = {};  // by class: never on one node with a member of that class
+  // Of Relations: by these, beside clashes, where other members are decides where one of the class
+  // may go.
+  std::vector<int> keys = {};
+  std::vector<int> fits = {};            // by slot, beside each other; at most all
+  std::vector<int64_t> preference = {};  // by slot
+  std::vector<int64_t> fits_in = {};     // by domain of the tree
   int size() const { return static_cast<int>(members.size()); }
 };
 
-// Nodes are named by their index, which follows the order of their names.
-struct NodeSlot {
-  const cluster::NodeInfo* info = nullptr;
-  bool is_virtual = false;
-  int family = -1;      // cluster/node_families.h
-  int domain = 0;       // of the tree: where it hangs
-  int part = 0;         // by required_topology_key; -1: the label is missing
-  int64_t devices = 0;  // free ones
-  int position = 0;     // in the tree's order
-};
-
 struct Problem {
-  const cluster::Snapshot* snapshot = nullptr;
-  const PlanRequest* request = nullptr;
-  std::vector<std::string> resources;  // that some member requests
-  std::vector<NodeSlot> nodes;
-  std::vector<int64_t> free;  // by node, then resource; never negative
-  std::vector<MemberClass> classes;
-  Relations relations;
-  bool related = false;  // some class has keys
-  const cluster::Domains* tree = nullptr;
-  int zone_level = -1;  // of the tree; -1: no node has a zone
-  // Where siblings stand.
-  struct Home {
-    int slot = 0;  // of the node
-    int domain = 0;
-    int part = 0;
-  };
-  std::vector<Home> homes;
+  const cluster::Snapshot& snapshot;
+  const PlanRequest& request;
+  const cluster::Domains& tree;
+  std::vector<std::string> resources = {};  // that some member requests
+  std::vector<MemberClass> classes = {};
+  std::optional<Relations> relations = {};  // if any could concern a member
+  std::vector<int> index_of = {};           // by slot: the node's number in `relations`
+  std::vector<int> homes = {};              // where siblings stand
+  int zone_level = -1;                      // of the tree; -1: no node has a zone
+  int required_level = -1;
 
-  const int64_t* FreeOf(int node) const { return free.data() + node * resources.size(); }
-  int members() const { return static_cast<int>(request->members.size()); }
+  int members() const { return static_cast<int>(request.members.size()); }
+  bool IsOfOneClass() const { return classes.size() == 1 && !relations && homes.empty(); }
 };
 
-// Fills in where the nodes are, and their devices, for those that are candidates of some class
-// (places.cc).
-void FindPlaces(Problem* problem);
-
-// `tree` has followed the snapshot, and outlives the problem.
+// `tree` has followed the snapshot; all outlive the problem.
 Problem BuildProblem(const cluster::Snapshot& snapshot, const PlanRequest& request,
-                     const cluster::Domains& tree);
+                     const cluster::Domains& tree, cluster::ShapeRooms* rooms);
 
-// How many members of a class fit into `free` beside each other, at most `limit`.
-int FitCount(const MemberClass& member_class, const int64_t* free, int limit);
+// `count` members of a class on a node.
+struct Slot {
+  int node = 0;
+  int member_class = 0;
+  int count = 0;
+};
+using Slots = std::vector<Slot>;
 
-// Why the node can't take a member of the class, with nothing of the gang placed. For explanations
-// only; BuildProblem has filtered by the same rules.
-// `class_check` is that of the class's pod.
-std::optional<cluster::Rejection> WhyNoCandidate(const Problem& problem, int class_index, int node,
-                                                 cluster::ClassCheck* class_check,
-                                                 cluster::Detail detail);
+// The priorities of planner.h, down to preferences: less is better.
+struct Score {
+  bool incomplete = true;
+  bool several_zones = false;  // if it is complete
+  int left_over = std::numeric_limits<int>::max();
+  std::vector<int> domains = {};  // used, by level of the tree from the top; then nodes
+  int virtual_nodes = 0;
+  int64_t devices = 0;  // free ones of the nodes used
+  int64_t disfavour = 0;
+  auto operator<=>(const Score&) const = default;
+};
+Score ScoreOf(const Problem& problem, const Slots& slots);
 
-// The parts of WhyNoCandidate, for checking one placement.
+// As many members as it finds places for on these nodes, which are in the tree's order, each
+// allowed beside those before it in some order. README.md says what is guaranteed (packing.cc).
+Slots Pack(const Problem& problem, std::span<const int> nodes);
+
+// Why the best partial plan isn't complete, counted over the nodes (shortfall.cc).
+PlanShortfall ExplainShortfall(const Problem& problem, const Slots& slots);
+
+// What the request itself says about a node; `required_level` is that of the request's key.
 std::optional<cluster::Rejection> WhyNotAllowed(const PlanRequest& request,
                                                 const cluster::NodeInfo& info,
                                                 cluster::Detail detail = cluster::Detail::kWritten);
-std::optional<cluster::Rejection> WhyNotPorts(const PlanRequest& request, const kube::Pod& pod,
-                                              const cluster::NodeInfo& info);
-// Free amount of a resource, with the gang's own members taken off the node.
-int64_t FreeWithoutMembers(const PlanRequest& request, const cluster::NodeInfo& info,
-                           std::string_view resource);
-cluster::Rejection ShortOf(const cluster::NodeInfo& info, const std::string& resource,
-                           int64_t wanted, int64_t free,
-                           cluster::Detail detail = cluster::Detail::kWritten);
 
 }  // namespace muster::coscheduling::planner

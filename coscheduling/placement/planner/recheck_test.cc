@@ -26,7 +26,7 @@ using testing::WithAntiAffinity;
 using Placements = std::map<std::string, std::string>;
 
 std::string Broken(GangWorld& world, const Placements& placements) {
-  auto broken = FirstBroken(world.snapshot(), world.request(), placements);
+  auto broken = world.FirstBroken(placements);
   return broken ? broken->first + ": " + broken->second.detail : "";
 }
 
@@ -94,7 +94,8 @@ TEST(FirstBroken, SeesHostPortsThatWereTaken) {
   world.AddMembers("w", 1, spec);
   Plan plan = world.MakePlan();
   world.Add(Bound(PodWith("foreign", spec), "n1"));
-  EXPECT_EQ(Broken(world, plan.placements), "uid-w-0: a host port is taken by default/foreign");
+  EXPECT_EQ(Broken(world, plan.placements),
+            "uid-w-0: port 29500/TCP is used by pod default/foreign");
 }
 
 TEST(FirstBroken, SeesRelationsThatNoLongerHold) {
@@ -131,7 +132,7 @@ TEST(FirstBroken, SeesMembersInTwoRequiredDomains) {
   world.AddMembers("w", 2, SpecWith(8));
   world.request().required_topology_key = kube::kZoneLabel;
   EXPECT_EQ(Broken(world, {{"uid-w-0", "a1"}, {"uid-w-1", "b1"}}),
-            "uid-w-1: topology.kubernetes.io/zone=b, the gang is in a");
+            "uid-w-1: topology.kubernetes.io/zone=b, the gang is beside a1");
 }
 
 TEST(FirstBroken, LeavesOutMembersWithoutAPlacement) {

@@ -93,7 +93,7 @@ TEST(PlannerAtScale, WholeNodeMembersOfManyClassesAreNearlyAllMatched) {
     could_be += matched == members;
     left_over += matched - static_cast<int>(plan.placements.size());
     ASSERT_LE(static_cast<int>(plan.placements.size()), matched) << "seed " << seed;
-    ASSERT_FALSE(FirstBroken(world.snapshot(), world.request(), plan.placements));
+    ASSERT_FALSE(world.FirstBroken(plan.placements));
     complete += plan.complete;
   }
   EXPECT_GT(could_be, 10);
@@ -230,7 +230,7 @@ TEST(PlannerAtScale, EveryPlacementIsValidBesideThoseBeforeIt) {
                        {{"job", "j"}, {"role", fmt::format("r{}", c)}});
     }
     Plan plan = world.MakePlan();
-    auto broken = FirstBroken(world.snapshot(), world.request(), plan.placements);
+    auto broken = world.FirstBroken(plan.placements);
     ASSERT_FALSE(broken) << "seed " << seed << ": " << broken->second.detail;
     ExpectValid(world, plan);
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;

@@ -1,17 +1,20 @@
 // Why a plan is not complete: each node is asked for the first reason.
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "cluster/node_lookup.h"
 #include "cluster/placing_order.h"
-#include "coscheduling/placement/planner/solution.h"
+#include "coscheduling/placement/planner/problem.h"
 #include "fmt/format.h"
 
 namespace muster::coscheduling::planner {
 namespace {
 
 using cluster::Detail;
+using cluster::NodeInfo;
 using cluster::Rejection;
 using cluster::RejectionCode;
 
@@ -21,27 +24,29 @@ constexpr size_t kMostClassesExplained = 8;
 class Shortfall {
  public:
   Shortfall(const Problem& problem, const Slots& slots)
-      : problem_(problem), room_(problem), relations_(problem.relations) {
+      : problem_(problem),
+        relations_(problem.relations),
+        free_(problem.resources.begin(), problem.resources.end()) {
     std::vector<int> placed(problem.classes.size());
     std::vector<cluster::Placing> placements;
     for (const Slot& slot : slots) {
-      room_.Take(slot.member_class, slot.node, slot.count);
+      on_node_[slot.node].push_back(slot);
       placed[slot.member_class] += slot.count;
-      placements.insert(placements.end(), slot.count,
-                        {problem.classes[slot.member_class].kind, slot.node});
       placed_ += slot.count;
+      if (!relations_) continue;
+      placements.insert(placements.end(), slot.count,
+                        {problem.classes[slot.member_class].kind, problem.index_of[slot.node]});
     }
-    cluster::PlaceInOrder(placements, &relations_);
+    if (relations_) cluster::PlaceInOrder(placements, &*relations_);
     for (size_t c = 0; c < placed.size() && short_.size() < kMostClassesExplained; ++c) {
       if (placed[c] == problem.classes[c].size()) continue;
-      short_.push_back(static_cast<int>(c));
-      class_checks_.emplace_back(*problem.snapshot, *problem.classes[c].pod);
+      short_.push_back(
+          {&problem.classes[c], cluster::ClassCheck(problem.snapshot, *problem.classes[c].pod)});
     }
-    FindPartFilled(slots);
   }
 
   PlanShortfall Explain() {
-    for (size_t n = 0; n < problem_.nodes.size(); ++n) CountNode(static_cast<int>(n));
+    for (const NodeInfo* info : problem_.snapshot.node_list()) CountNode(*info);
     PlanShortfall shortfall;
     shortfall.placeable = placed_;
     for (auto& [code, cause] : causes_) shortfall.causes.push_back(std::move(cause.cause));
@@ -51,81 +56,84 @@ class Shortfall {
   }
 
  private:
+  struct Short {  // a class with members left over
+    const MemberClass* wanted;
+    cluster::ClassCheck check;
+  };
   struct Counted {
     PlanShortfall::Cause cause;
     bool example_in_use = false;  // one that the plan doesn't use explains more
   };
 
   // Each cause once, whichever of the classes it concerns.
-  void CountNode(int node) {
-    std::array<RejectionCode, kMostClassesExplained> counted;
-    auto counted_end = counted.begin();
-    for (size_t s = 0; s < short_.size(); ++s) {
-      std::optional<Rejection> rejection = WhyNoMore(s, node, Detail::kOmitted);
-      if (!rejection || std::find(counted.begin(), counted_end, rejection->code) != counted_end) {
-        continue;
-      }
-      *counted_end++ = rejection->code;
+  void CountNode(const NodeInfo& info) {
+    absl::InlinedVector<RejectionCode, 8> counted;
+    const bool in_use = on_node_.contains(info.slot);
+    for (Short& one : short_) {
+      const std::optional<Rejection> rejection = WhyNoMore(&one, info, Detail::kOmitted);
+      if (!rejection || std::ranges::count(counted, rejection->code) > 0) continue;
+      counted.push_back(rejection->code);
       Counted& entry = causes_[rejection->code];
       entry.cause.code = rejection->code;
-      ++entry.cause.nodes;
-      bool in_use = room_.Used(node);
-      if (entry.cause.nodes == 1 || (entry.example_in_use && !in_use)) {
-        entry.cause.example = fmt::format("{}: {}", problem_.nodes[node].info->name(),
-                                          WhyNoMore(s, node, Detail::kWritten)->detail);
-        entry.example_in_use = in_use;
-      }
+      if (++entry.cause.nodes > 1 && (in_use || !entry.example_in_use)) continue;
+      entry.cause.example =
+          fmt::format("{}: {}", info.name(), WhyNoMore(&one, info, Detail::kWritten)->detail);
+      entry.example_in_use = in_use;
     }
   }
 
-  // By index into short_.
-  std::optional<Rejection> WhyNoMore(size_t s, int node, Detail detail) {
-    const int c = short_[s];
-    const MemberClass& wanted = problem_.classes[c];
-    if (!std::binary_search(wanted.candidates.begin(), wanted.candidates.end(), node)) {
-      return WhyNoCandidate(problem_, c, node, &class_checks_[s], detail);
-    }
-    if (auto rejection = WhyNoRoom(c, node, detail)) return rejection;
-    if (auto rejection = relations_.WhyNot(wanted.kind, node, detail)) return rejection;
-    return WhyNotDomain(node);
+  std::span<const Slot> PlacedOn(const NodeInfo& info) const {
+    const auto placed = on_node_.find(info.slot);
+    if (placed == on_node_.end()) return {};
+    return placed->second;
   }
 
-  std::optional<Rejection> WhyNoRoom(int c, int node, Detail detail) const {
-    if (room_.Fits(c, node, 1) > 0) return std::nullopt;
-    const MemberClass& wanted = problem_.classes[c];
-    for (size_t r = 0; r < wanted.request.size(); ++r) {
-      int64_t free = room_.Free(node, r);
-      if (wanted.request[r] > free) {
-        return ShortOf(*problem_.nodes[node].info, problem_.resources[r], wanted.request[r], free,
-                       detail);
+  std::optional<Rejection> WhyNoMore(Short* one, const NodeInfo& info, Detail detail) {
+    const kube::Pod& pod = *one->wanted->pod;
+    if (!pod.spec_error.empty()) return Rejection{RejectionCode::kResources, pod.spec_error};
+    if (auto rejection = WhyNotAllowed(problem_.request, info, detail)) return rejection;
+    if (auto rejection = one->check.Check(info, detail)) return rejection;
+    for (size_t r = 0; r < one->wanted->request.size(); ++r) {
+      int64_t free = free_[r].Of(info);
+      for (const Slot& slot : PlacedOn(info)) {
+        const auto& request = problem_.classes[slot.member_class].request;
+        if (r < request.size()) free -= slot.count * request[r];
       }
+      const int64_t wanted = one->wanted->request[r];
+      if (wanted > free) return cluster::ShortOf(info, problem_.resources[r], wanted, free, detail);
     }
-    if (auto rejection = relations_.WhyNot(wanted.kind, node, detail)) return rejection;
-    return Rejection{RejectionCode::kHostPorts, "a host port is taken by a member of the gang"};
+    if (!pod.spec->host_ports.empty()) {
+      if (auto rejection = cluster::CheckRoom(pod, info)) return rejection;
+    }
+    if (relations_) {
+      const int index = problem_.index_of[info.slot];
+      if (auto rejection = relations_->WhyNot(one->wanted->kind, index, detail)) return rejection;
+    }
+    for (const Slot& slot : PlacedOn(info)) {
+      if (!cluster::MembersClash(*pod.spec, *problem_.classes[slot.member_class].pod->spec))
+        continue;
+      return Rejection{RejectionCode::kHostPorts, "a host port is taken by a member of the gang"};
+    }
+    return WhyNotDomain(info);
   }
 
   // The node is fine, but it lies in a domain that can't hold the gang, or the plan is in another.
-  std::optional<Rejection> WhyNotDomain(int node) const {
-    const NodeSlot& slot = problem_.nodes[node];
-    if (problem_.request->required_topology_key.empty() || slot.part == plan_part_) {
-      return std::nullopt;
-    }
-    const std::string& key = problem_.request->required_topology_key;
+  std::optional<Rejection> WhyNotDomain(const NodeInfo& info) const {
+    const std::string& key = problem_.request.required_topology_key;
+    if (key.empty()) return std::nullopt;
+    const bool there = !on_node_.empty() && problem_.tree.Share(on_node_.begin()->first, info.slot,
+                                                                problem_.required_level);
+    if (there) return std::nullopt;
     return Rejection{RejectionCode::kResources,
                      fmt::format("{}={} can't hold {} members together", key,
-                                 *slot.info->node->meta.Label(key), problem_.request->required)};
-  }
-
-  void FindPartFilled(const Slots& slots) {
-    if (!slots.empty()) plan_part_ = problem_.nodes[slots[0].node].part;
+                                 *info.node->meta.Label(key), problem_.request.required)};
   }
 
   const Problem& problem_;
-  Room room_;
-  Relations relations_;
-  std::vector<int> short_;                         // classes with members left over
-  std::vector<cluster::ClassCheck> class_checks_;  // of these
-  int plan_part_ = -1;
+  std::optional<Relations> relations_;
+  std::vector<cluster::FreeAmount> free_;                // by resource
+  absl::flat_hash_map<int, std::vector<Slot>> on_node_;  // of the plan
+  std::vector<Short> short_;
   size_t placed_ = 0;
   std::map<RejectionCode, Counted> causes_;
 };

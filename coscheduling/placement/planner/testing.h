@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -140,6 +142,10 @@ class GangWorld {
   const PlanRequest& request() const { return request_; }
   // By one planner for all of the world's changes.
   Plan MakePlan() const { return planner_.MakePlan(snapshot_, request_); }
+  std::optional<std::pair<std::string, cluster::Rejection>> FirstBroken(
+      const std::map<std::string, std::string>& placements) {
+    return planner_.FirstBroken(&snapshot_, request_, placements);
+  }
 
  private:
   cluster::Snapshot snapshot_;
