@@ -194,6 +194,21 @@ void Snapshot::Forget(std::string_view pod_uid) {
   state_->Detach(node, *it->second.pod, State::Source::kOwn);
 }
 
+void Snapshot::SetAside(std::string_view pod_uid) {
+  const auto it = state_->FindPod(pod_uid);
+  if (it == state_->pods.end() || !it->second.pod->IsBound()) return;
+  const std::string place = it->second.Place();
+  if (place.empty()) return;
+  it->second.aside = true;
+  state_->Detach(place, *it->second.pod, State::Source::kOwn);
+}
+
+void Snapshot::PutBack(std::string_view pod_uid) {
+  const auto it = state_->FindPod(pod_uid);
+  if (it == state_->pods.end() || !std::exchange(it->second.aside, false)) return;
+  state_->Attach(it->second.Place(), it->second.pod, /*assumed=*/false, State::Source::kOwn);
+}
+
 void Snapshot::Upsert(kube::ResourceSlice slice) {
   const kube::ResourceSlice* known = Find(state_->slices, slice.meta.name);
   if (known != nullptr && IsOutdated(slice.meta, known->meta)) return;

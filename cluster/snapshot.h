@@ -140,6 +140,11 @@ class Snapshot {
   // elsewhere. OK if it is assumed there already.
   absl::Status Assume(std::string_view pod_uid, std::string_view node_name);
   void Forget(std::string_view pod_uid);
+  // To see what there would be without a pod that is bound: until PutBack it doesn't count where it
+  // stands. For the time between two observations only. Nothing if it doesn't count, or does
+  // already.
+  void SetAside(std::string_view pod_uid);
+  void PutBack(std::string_view pod_uid);
 
   const NodeInfo* FindNode(std::string_view name) const;
   // Its Node; null while there is only a NodeClaim, or nothing.

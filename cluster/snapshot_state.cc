@@ -132,7 +132,7 @@ std::vector<PlacedPod>::iterator FindSlot(std::vector<PlacedPod>& pods, const st
 
 const std::string& Snapshot::State::PodEntry::Place() const {
   static const std::string kNowhere;
-  if (pod->IsTerminal()) return kNowhere;
+  if (pod->IsTerminal() || aside) return kNowhere;
   return pod->IsBound() ? pod->node_name : assumed_on;
 }
 

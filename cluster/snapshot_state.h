@@ -30,6 +30,7 @@ struct Snapshot::State {
   struct PodEntry {
     std::shared_ptr<const kube::Pod> pod;
     std::string assumed_on;  // key in nodes; empty: not assumed
+    bool aside = false;      // bound, and doesn't count
 
     // Where the pod counts: a key in nodes, or the name of a Node that isn't known yet; "" nowhere.
     const std::string& Place() const;

@@ -33,8 +33,10 @@ Engine::Owners::Owners(EngineOptions engine_options)
                    [this](const Gang& gang, const kube::ResourceFlavor& flavor) {
                      return attempts.TriedUntil(gang, flavor);
                    }),
-      placement(common, &snapshot, &quota, suspects,
-                [this](const Gang& gang) { return provisioning.CapacityOf(gang); }),
+      placement(
+          common, &snapshot, &quota, suspects,
+          [this](const Gang& gang) { return provisioning.CapacityOf(gang); },
+          [this](const Gang& gang) { return provisioning.MayBuy(gang); }),
       provisioning(common, quota, placeability, &placement,
                    [this](const Gang& gang) { return restarts.MayUseAnotherFlavor(gang); }),
       holds(common, placement),
@@ -71,6 +73,7 @@ void Engine::Owners::Refresh(const Gang& gang) {
   if (facts.backing_off) agenda.NoteAt(gang.id, provisioning.RetryAt(gang));
   const Eviction* eviction = quota.EvictionOf(gang);
   facts.evicting = eviction != nullptr && !eviction->surplus_only;
+  facts.without_quota = !quota.IsUnderQuota(gang);
   const bool quota_there = !quota.IsUnderQuota(gang) || quota.Holds(gang) || !gang.bound.empty();
   facts.waits_for_room = quota.IsUnderQuota(gang) && quota.WaitsForRoom(gang);
   facts.admitted = recorded && !gang.unmade && !record->retry_after && !facts.evicting &&
@@ -128,6 +131,7 @@ void Engine::Owners::Decide(const Gang& gang) {
     }
   }
   restarts.Evict(gang, commit.IsPosted(gang));
+  placement.EvictSurplus(gang);
   restarts.Decide(gang);
   job_starts.Decide(gang);
   Enter(gang);
@@ -337,6 +341,8 @@ EngineStats Engine::TakeStats() {
           .gangs_bound = owners.report.gangs_bound(),
           .gangs_backed_off = owners.gave_up,
           .gangs_restarted = owners.repair.evicted() + owners.restarts.restarted(),
+          .gangs_preempted = owners.placement.preempted_gangs(),
+          .surplus_preempted = owners.placement.preempted_surplus(),
           .gangs = owners.gangs.all().size(),
           .in_flight = owners.outbox.in_flight(),
           .held_binds = owners.commit.held_binds(),

@@ -69,6 +69,8 @@ struct EngineStats {
   uint64_t gangs_bound = 0;
   uint64_t gangs_backed_off = 0;
   uint64_t gangs_restarted = 0;
+  uint64_t gangs_preempted = 0;    // for the room of others
+  uint64_t surplus_preempted = 0;  // members beyond minMember
   size_t gangs = 0;
   size_t in_flight = 0;
   size_t held_binds = 0;

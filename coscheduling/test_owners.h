@@ -40,8 +40,9 @@ class TestOwners {
         common(options, snapshot, gangs, records, &agenda, &outbox),
         quota(common, &records, &workloads, attempts),
         suspects(options.suspect_time),
-        placement(common, &snapshot, &quota, suspects,
-                  [](const Gang&) { return Placement::Capacity(); }),
+        placement(
+            common, &snapshot, &quota, suspects, [](const Gang&) { return Placement::Capacity(); },
+            [](const Gang&) { return false; }),
         placeability(common, quota,
                      [](const Gang&, const kube::ResourceFlavor&) { return absl::InfinitePast(); }),
         provisioning(common, quota, placeability, &placement, [](const Gang&) { return false; }),

@@ -267,6 +267,11 @@ void AddEngine(const coscheduling::EngineStats& engine, const Metrics::Sample& s
                static_cast<double>(engine.gangs_backed_off));
   out->Counter("muster_gangs_restarted_total", "Gangs that were restarted whole.",
                static_cast<double>(engine.gangs_restarted));
+  out->Counter("muster_gangs_preempted_total", "Gangs that were evicted for the room of others.",
+               static_cast<double>(engine.gangs_preempted));
+  out->Counter("muster_surplus_preempted_total",
+               "Members beyond minMember that were evicted for the room of others.",
+               static_cast<double>(engine.surplus_preempted));
   out->Counter("muster_placement_passes_total", "Placement passes over all waiting gangs.",
                static_cast<double>(engine.passes));
   out->Counter("muster_plans_total", "Plans made.", static_cast<double>(engine.plans));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "quota/cycle.h"
 #include "quota/flavor_terms.h"
@@ -316,10 +317,26 @@ const kube::LocalQueue* QuotaScheduler::FindLocalQueue(std::string_view name) co
   return it == queues.end() ? nullptr : &it->second;
 }
 
+const kube::ClusterQueue* QuotaScheduler::FindClusterQueue(std::string_view name) const {
+  const auto& queues = state_->ledger.objects().cluster_queues();
+  auto it = queues.find(name);
+  return it == queues.end() ? nullptr : &it->second;
+}
+
 const kube::WorkloadPriorityClass* QuotaScheduler::FindPriorityClass(std::string_view name) const {
   const auto& classes = state_->ledger.objects().priority_classes();
   auto it = classes.find(name);
   return it == classes.end() ? nullptr : &it->second;
+}
+
+std::optional<int64_t> QuotaScheduler::MayOptOutUpTo(std::string_view class_name) const {
+  const auto& classes = state_->ledger.objects().pod_priority_classes();
+  const auto named = classes.find(class_name);
+  if (named == classes.end()) return std::nullopt;
+  const std::string* text = named->second.meta.Annotation("muster.dev/may-opt-out-up-to");
+  int64_t most = 0;
+  if (text == nullptr || !absl::SimpleAtoi(*text, &most)) return std::nullopt;
+  return most;
 }
 
 // Of several defaults the least counts (k8s.io/kubernetes v1.34

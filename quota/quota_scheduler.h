@@ -224,10 +224,14 @@ class QuotaScheduler {
   std::vector<const kube::ResourceFlavor*> FlavorsOf(const PodSetAssignment& given) const;
   // Null if there is none; by its full name.
   const kube::LocalQueue* FindLocalQueue(std::string_view name) const;
+  const kube::ClusterQueue* FindClusterQueue(std::string_view name) const;
   const kube::WorkloadPriorityClass* FindPriorityClass(std::string_view name) const;
   // What pods have whose spec names this class; none: what those have that name none. nullopt if
   // there is no such class.
   std::optional<int32_t> PodPriorityOf(std::string_view class_name) const;
+  // Up to which priority of others pods of this class may opt out of giving them their room:
+  // annotation muster.dev/may-opt-out-up-to, a number. nullopt: not at all.
+  std::optional<int64_t> MayOptOutUpTo(std::string_view class_name) const;
   std::vector<const kube::ResourceFlavor*> Flavors() const;  // in order of their names
   std::vector<QueueStatus> ClusterQueues(size_t max_pending_ids) const;
   // The sums over all ClusterQueues, in order of flavors and resources.

@@ -146,6 +146,9 @@ json PodManifest(const GangSpec& gang, int index, const std::string& scheduler_n
   if (gang.run_time != absl::InfiniteDuration()) {
     metadata["annotations"]["muster.dev/simulated-run-time"] = DurationText(gang.run_time);
   }
+  if (gang.termination != absl::InfiniteDuration()) {
+    metadata["annotations"]["muster.dev/simulated-termination"] = DurationText(gang.termination);
+  }
   json tolerations = json::array();
   for (const std::string& text : gang.tolerations) tolerations.push_back(Toleration(text));
   json spec = {

@@ -217,6 +217,7 @@ GangSpec ReadGang(const YAML::Node& node) {
   fields.Read("scheduleTimeoutSeconds", &gang.schedule_timeout_seconds);
   fields.Read("minResources", &gang.min_resources);
   fields.ReadDuration("runTime", &gang.run_time);
+  fields.ReadDuration("termination", &gang.termination);
   fields.Read("createGroup", &gang.create_group);
   if (const YAML::Node spec = fields.Take("spec")) gang.spec_json = ToJson(spec).dump();
   fields.Finish();

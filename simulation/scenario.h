@@ -109,6 +109,8 @@ struct GangSpec {
   std::optional<int64_t> schedule_timeout_seconds;
   Quantities min_resources;
   absl::Duration run_time = absl::InfiniteDuration();  // of each member once it runs
+  // Of each member once it is deleted; infinite: as short as may be.
+  absl::Duration termination = absl::InfiniteDuration();
   std::string spec_json;  // more of the pod's spec, merged over the rest
   bool create_group = true;
 };

@@ -209,6 +209,7 @@ struct ActionJson {
     Put(&out, "scheduleTimeoutSeconds", gang.schedule_timeout_seconds);
     Put(&out, "minResources", gang.min_resources);
     Put(&out, "runTime", gang.run_time);
+    Put(&out, "termination", gang.termination);
     if (!gang.create_group) out["createGroup"] = false;
     if (!gang.spec_json.empty()) out["spec"] = Json(nlohmann::json::parse(gang.spec_json));
     return {{"gang", std::move(out)}};

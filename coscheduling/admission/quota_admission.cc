@@ -59,6 +59,7 @@ void QuotaAdmission::Observe(const cluster::Journal& journal) {
 
 // Who waits may wait for something else now.
 void QuotaAdmission::NoteObjects() {
+  ++eviction_rules_;
   queues_changed_ = reasons_stale_ = others_stale_ = true;
   for (const auto& [name_space, who] : scheduler_.Unadmitted()) {
     if (const Gang* gang = gangs_.Find(KeyOf(name_space, who))) agenda_->Note(gang->id);
@@ -77,6 +78,7 @@ std::vector<const Gang*> QuotaAdmission::GangsIn(const std::string& name_space) 
 
 // Its pods are of its own namespace.
 void QuotaAdmission::NoteBudget(const std::string& name_space) {
+  ++eviction_rules_;
   for (const Gang* gang : GangsIn(name_space)) {
     if (Holds(*gang)) scheduler_.InvalidateEviction(IdOf(*gang));
   }
@@ -168,11 +170,20 @@ std::vector<const kube::Workload*> QuotaAdmission::SurplusOf(const Gang& gang) c
 }
 
 void QuotaAdmission::Read(const Gang& gang) {
-  if (options_.quota != QuotaMode::kInternal) return;
   Part& part = parts_[gang.id];
+  part.evicting.reset();
+  const AdmissionRecord* record = records_.OwnOf(gang);
+  const bool stands = std::ranges::any_of(gangs_.PodsOf(gang), [](const kube::Pod* pod) {
+    return pod->IsBound() && !pod->IsTerminal();
+  });
+  if (record != nullptr && record->preempted) {
+    part.preempted = {*record->preempted, "Preempted", "", false};
+  }
+  if (!stands) part.preempted.reset();
+  if (!IsUnderQuota(gang)) part.evicting = part.preempted;
+  if (options_.quota != QuotaMode::kInternal) return;
   part.held.reset();
   part.own.clear();
-  part.evicting.reset();
   const auto note_eviction = [&](const kube::Workload& workload, bool surplus_only) {
     if (!workload.evicted || part.evicting) return;
     const kube::Condition& evicted = workload.conditions.at("Evicted");
@@ -241,6 +252,43 @@ int64_t QuotaAdmission::PriorityOf(const Gang& gang) const {
   const kube::Workload* workload = workloads_->Of(gang);
   if (value || !workload || (name.empty() && !of_pods)) return value.value_or(gang.priority);
   return workload->priority;
+}
+
+int64_t QuotaAdmission::ClaimOf(const Gang& gang) const {
+  if (IsUnderQuota(gang)) return PriorityOf(gang);
+  if (gang.facts.live > 0 || gang.pods.empty()) return gang.priority;
+  return snapshot_.FindPod(*gang.pods.begin())->priority;
+}
+
+bool QuotaAdmission::KeepsRoomFrom(const Gang& victim, int64_t claim) const {
+  const auto opts_out = [](const kube::ObjectMeta& meta) {
+    const std::string* value = meta.Annotation(kPreemptibleAnnotation);
+    return value != nullptr && *value == "false";
+  };
+  const std::vector<const kube::Pod*> live = gangs_.LiveOf(victim);
+  if (live.empty()) return false;
+  const std::optional<int64_t> most = scheduler_.MayOptOutUpTo(live.front()->priority_class_name);
+  if (!most || claim > *most) return false;
+  return (victim.group != nullptr && opts_out(victim.group->meta)) ||
+         std::ranges::any_of(live, [&](const kube::Pod* pod) { return opts_out(pod->meta); });
+}
+
+bool QuotaAdmission::MayPreempt(const Gang& gang, const Gang& victim) const {
+  if (options_.quota == QuotaMode::kKueue || ClaimOf(victim) >= ClaimOf(gang) ||
+      KeepsRoomFrom(victim, ClaimOf(gang))) {
+    return false;
+  }
+  if (!IsUnderQuota(gang) || !IsUnderQuota(victim)) {
+    return !IsUnderQuota(gang) && !IsUnderQuota(victim);
+  }
+  const quota::Admission* held = HeldBy(gang);
+  const quota::Admission* others = HeldBy(victim);
+  if (held == nullptr || others == nullptr || held->cluster_queue != others->cluster_queue) {
+    return false;
+  }
+  const kube::ClusterQueue* queue = scheduler_.FindClusterQueue(held->cluster_queue);
+  return queue != nullptr &&
+         queue->preemption.within_cluster_queue != kube::WithinQueuePolicy::kNever;
 }
 
 // The PriorityClass that its job names and its pods don't carry, or not yet; nullopt: they do.
@@ -710,7 +758,7 @@ bool QuotaAdmission::MayBeEvicted(const Gang& gang, bool surplus_only) const {
 }
 
 void QuotaAdmission::StartEviction(const Gang& gang, Eviction eviction) {
-  if (!Holds(gang)) return;
+  if (!Holds(gang) && IsUnderQuota(gang)) return;
   Part& part = parts_[gang.id];
   for (const std::optional<Eviction>* already : {&part.evicting, &part.eviction}) {
     if (*already && (!(*already)->surplus_only || eviction.surplus_only)) return;
@@ -719,8 +767,26 @@ void QuotaAdmission::StartEviction(const Gang& gang, Eviction eviction) {
   agenda_->Note(gang.id);
 }
 
+// The record first: who finds some members gone must know that all are to go. That of a gang of one
+// is in memory, as there is no half of it.
+bool QuotaAdmission::NoteInRecord(const Gang& gang) {
+  Part& part = parts_[gang.id];
+  const AdmissionRecord* known = records_.OwnOf(gang);
+  const bool noted = gang.bound.empty() || part.preempted;
+  if (!noted) {
+    AdmissionRecord record = known != nullptr ? *known : attempts_.Begin(gang);
+    record.preempted = part.eviction->why;
+    if (!record.bound_at) record.bound_at = agenda_->now();
+    writer_->Write(gang, record);
+    return true;
+  }
+  part.eviction.reset();
+  return false;
+}
+
 bool QuotaAdmission::NoteEviction(const Gang& gang) {
   if (!PartOf(gang).eviction) return false;
+  if (!IsUnderQuota(gang)) return NoteInRecord(gang);
   Part& part = parts_[gang.id];
   const Eviction* written = EvictionOf(gang);
   if (!Holds(gang) ||

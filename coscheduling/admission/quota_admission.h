@@ -96,7 +96,8 @@ class QuotaAdmission : Owner {
   void Forget(GangId gang, const GangKey& key);
   // Gives each counted member its flavors' labels and tolerations.
   void GiveFlavors(const Gang& gang);
-  // Its members, or those beyond minMember, are to go, as its Workloads will say.
+  // Its members, or those beyond minMember, are to go, as its Workloads will say; or, of a gang
+  // without quota, its record.
   void StartEviction(const Gang& gang, Eviction eviction);
   // Writes down an eviction that was started; true while that isn't done.
   bool NoteEviction(const Gang& gang);
@@ -120,8 +121,26 @@ class QuotaAdmission : Owner {
   bool Holds(const Gang& gang) const { return HeldBy(gang) != nullptr; }
   // Null if it holds none. Valid until the next Read.
   const quota::Admission* HeldBy(const Gang& gang) const;
-  // Null unless it holds quota that is being taken back. Valid until the next Read.
+  // Null unless it holds quota that is being taken back, or gives its room to another gang. Valid
+  // until the next Read.
   const Eviction* EvictionOf(const Gang& gang) const;
+  // All its members are to go, as is written down or will be.
+  bool IsLeaving(const Gang& gang) const {
+    const Part& part = PartOf(gang);
+    return (part.eviction && !part.eviction->surplus_only) ||
+           (part.evicting && !part.evicting->surplus_only);
+  }
+  // What it comes by before others: without quota the priority of its pods, which only a
+  // PriorityClass can give them.
+  int64_t ClaimOf(const Gang& gang) const;
+  // Whether it may take the room of the other one, which must be of a lower claim: without quota,
+  // of those without; with quota, where its ClusterQueue preempts within itself, of that queue's.
+  bool MayPreempt(const Gang& gang, const Gang& victim) const;
+  // It opted out of giving its room to those of this claim, and its PriorityClass lets it.
+  bool KeepsRoomFrom(const Gang& victim, int64_t claim) const;
+  const cluster::DisruptionBudgets& budgets() const { return budgets_; }
+  // Grows when who may be evicted may have changed by what budgets or queues say.
+  uint64_t eviction_rules() const { return eviction_rules_; }
   std::set<std::string> FlavorsOf(const Gang& gang) const {
     if (!Holds(gang)) return {};
     return quota::FlavorNames(*HeldBy(gang), gangs_.PodsOf(gang));
@@ -187,6 +206,8 @@ class QuotaAdmission : Owner {
     std::optional<Known> known;
     std::optional<quota::Admission> granted;
     std::optional<Eviction> eviction;  // to be written down
+    // Of a gang without quota, once it was: its user can't take it back.
+    std::optional<Eviction> preempted;
     // As its Workloads say.
     std::optional<quota::Admission> held;
     std::optional<Eviction> evicting;
@@ -223,6 +244,7 @@ class QuotaAdmission : Owner {
   void NotePriorityClass(std::string_view name);
   void NoteBudget(const std::string& name_space);
   int64_t PriorityOf(const Gang& gang) const;
+  bool NoteInRecord(const Gang& gang);
   std::optional<std::string> PodPriorityClassOf(const Gang& gang) const;
   std::vector<const kube::Pod*> GoingOf(const Gang& gang) const;
   void FindUncounted(const Gang& gang);
@@ -254,6 +276,7 @@ class QuotaAdmission : Owner {
   absl::flat_hash_map<std::string, GangId> gang_of_;  // by the workload's id
   absl::flat_hash_set<GangId> under_quota_;           // so far
   cluster::DisruptionBudgets budgets_;
+  uint64_t eviction_rules_ = 0;
   bool queues_changed_ = false;
   bool reasons_stale_ = false;
   bool others_stale_ = false;

@@ -70,6 +70,7 @@ std::string EncodeRecord(const AdmissionRecord& record) {
   if (record.bound_at) json["boundAt"] = kube::MilliTimeText(*record.bound_at);
   if (record.whole_with) json["wholeWith"] = *record.whole_with;
   if (record.repairing_since) json["repairingSince"] = kube::MilliTimeText(*record.repairing_since);
+  if (record.preempted) json["preempted"] = *record.preempted;
   for (const auto& [flavor, until] : record.flavors_tried) {
     json["flavorsTried"][flavor] = kube::MilliTimeText(until);
   }
@@ -91,6 +92,7 @@ absl::StatusOr<AdmissionRecord> DecodeRecord(std::string_view text) {
   ReadOptional(json.Get("boundAt"), ReadTime, &record.bound_at);
   ReadOptional(json.Get("wholeWith"), ReadCount, &record.whole_with);
   ReadOptional(json.Get("repairingSince"), ReadTime, &record.repairing_since);
+  ReadOptional(json.Get("preempted"), ReadText, &record.preempted);
   json.Get("flavorsTried").ForEachField([&](std::string_view flavor, JsonValue until) {
     record.flavors_tried[std::string(flavor)] = ReadTime(until);
   });

@@ -39,6 +39,9 @@ struct AdmissionRecord {
   std::optional<int64_t> whole_with;
   // Set while members that were lost after that are missing: since when.
   std::optional<absl::Time> repairing_since;
+  // Set once a gang without quota is to give its room to another one, until the next attempt: why.
+  // All its members are to go, whoever leads.
+  std::optional<std::string> preempted;
   // Flavors on which an attempt failed, and until when others are preferred: as long again as the
   // gang backs off, and where its members are made anew for another one, as long as that one has to
   // get its nodes as well.

@@ -29,6 +29,8 @@ TEST(AdmissionRecord, ReadsBackWhatItWrote) {
   record.bound_at = absl::FromUnixSeconds(1'700'000'650);
   record.repairing_since = absl::FromUnixSeconds(1'700'000'660);
   EXPECT_EQ(*DecodeRecord(EncodeRecord(record)), record);
+  record.preempted = "gang a/b needs its room";
+  EXPECT_EQ(*DecodeRecord(EncodeRecord(record)), record);
   record.flavors_tried = {{"spot", absl::FromUnixSeconds(1'700'000'800)}};
   EXPECT_EQ(*DecodeRecord(EncodeRecord(record)), record);
 }

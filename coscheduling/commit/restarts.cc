@@ -52,7 +52,8 @@ std::string Restarts::RunningBeside(const Gang& gang, const kube::AnyJob& job) c
     if (gang.pods.contains(pod->meta.uid) || pod->IsTerminal()) continue;
     if (!pod->IsBound() && IsGatedByUs(*pod)) continue;
     const Gang* other = gangs_.OfPod(pod->meta.uid);
-    const bool evicted = quota_->EvictionOf(gang) != nullptr;  // with all stages of its job
+    // With all stages of its job.
+    const bool evicted = quota_->Holds(gang) && quota_->EvictionOf(gang) != nullptr;
     if (other != nullptr && evicted && quota_->IdOf(*other) == quota_->IdOf(gang)) continue;
     return other == nullptr ? pod->meta.name : other->key.ToString();
   }
@@ -369,9 +370,9 @@ bool Restarts::RestartWhole(const Gang& gang, const std::string& why) {
 }
 
 void Restarts::Evict(const Gang& gang, bool posted) {
-  if (quota_->NoteEviction(gang) || !quota_->Holds(gang)) return;
+  if (quota_->NoteEviction(gang)) return;
   const Eviction* eviction = quota_->EvictionOf(gang);
-  if (eviction == nullptr) return;
+  if (eviction == nullptr || (quota_->IsUnderQuota(gang) && !quota_->Holds(gang))) return;
   const bool surplus_only = eviction->surplus_only;
   const size_t kept = surplus_only ? QuotaAdmission::KeptMembers(gang) : 0;
   std::vector<std::string> going;
@@ -389,7 +390,7 @@ void Restarts::Evict(const Gang& gang, bool posted) {
   for (const std::string& uid : going) {
     outbox_->Act(gang.id, "evict/" + uid, EvictPod{RefOf(*snapshot_.FindPod(uid))});
   }
-  if (!going.empty() || gang.facts.terminating || posted) return;
+  if (!going.empty() || gang.facts.terminating || posted || !quota_->Holds(gang)) return;
   if (surplus_only) {
     quota_->ReleaseSurplus(gang);
   } else {

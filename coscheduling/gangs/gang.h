@@ -51,6 +51,7 @@ struct Gang {
   bool ours = false;        // some member names our scheduler
   const kube::NotHonoured* not_honoured = nullptr;  // of what it asks for; null normally
   int32_t priority = 0;
+  bool preempts = true;  // no member's preemptionPolicy is Never
   absl::Time created = absl::InfinitePast();
 
   // --- its standing, put together by the engine from what all owners say (Gangs::Settle, Enter)

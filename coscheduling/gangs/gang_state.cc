@@ -8,7 +8,7 @@ v1::GangState NextState(const GangFacts& facts) {
       facts.succeeded + facts.failed > 0) {
     return v1::FINISHED;
   }
-  if (facts.evicting) return v1::WAITING_FOR_QUOTA;
+  if (facts.evicting) return facts.without_quota ? v1::WAITING_FOR_MEMBERS : v1::WAITING_FOR_QUOTA;
   if (standing > 0 && standing >= facts.min_member) return v1::BOUND;
   if (facts.bound + facts.lost > 0) {
     if (facts.bound_before) return v1::REPAIRING;

@@ -23,7 +23,8 @@ struct GangFacts {
   bool waits_for_quota = false;
   bool waits_for_room = false;  // gave its quota back, because nobody makes the room that it lacks
   bool infeasible = false;      // its nodes can't exist
-  bool evicting = false;        // gives back its quota: all its members are to go
+  bool evicting = false;        // gives back its quota, or its room: all its members are to go
+  bool without_quota = false;   // it needs none
   bool backing_off = false;
   bool bound_before = false;  // this attempt once had minMember members bound
   bool planned = false;       // the required members all have a place on usable nodes

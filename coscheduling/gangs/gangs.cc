@@ -273,6 +273,7 @@ void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   const bool obeyed = options_.quota == QuotaMode::kKueue;
   gang.not_honoured = obeyed ? nullptr : kube::FindNotHonoured(live, job);
   gang.priority = live.empty() ? 0 : live.front()->priority;
+  gang.preempts = std::ranges::all_of(live, &kube::Pod::preempts);
   if (gang.unmade && job != nullptr) first_pod = job->created;
   gang.created = gang.group == nullptr ? first_pod : gang.group->meta.creation_time;
   ReadOwners(gang, live);

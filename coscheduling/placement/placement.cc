@@ -62,6 +62,18 @@ class Placement::KnownFailures {
     }
   }
   void Clear() { failures_.clear(); }
+  // Nobody of lower priority could make room for it.
+  void NoteInVain(const Gang& gang, const Shape& shape, size_t required) {
+    if (shape.size() != 1 || !gang.facts.without_quota) return;
+    in_vain_[shape].emplace_back(gang.priority, required);
+  }
+  bool IsInVain(const Gang& gang, const Shape& shape, size_t required) const {
+    const auto it = in_vain_.find(shape);
+    return it != in_vain_.end() && gang.facts.without_quota &&
+           std::ranges::any_of(it->second, [&](const auto& known) {
+             return known.first >= gang.priority && known.second <= required;
+           });
+  }
 
  private:
   struct Failure {
@@ -69,6 +81,7 @@ class Placement::KnownFailures {
     PlanShortfall shortfall;
   };
   std::map<Shape, Failure> failures_;
+  std::map<Shape, std::vector<std::pair<int32_t, size_t>>> in_vain_;
 };
 
 // --- questions ---
@@ -96,7 +109,7 @@ GangId Placement::Head() const {
   const auto head = std::ranges::find_if(list_, [this](const Order& order) {
     const Gang& gang = *gangs_.Find(order.id);
     return !gang.facts.backing_off && gang.required() > 0 &&
-           !parts_.at(order.id).places.coming_suffices;
+           !parts_.at(order.id).places.coming_suffices && parts_.at(order.id).places.awaits.empty();
   });
   if (head == list_.end()) return GangId::kNone;
   const bool another = !come_later_.empty() && *come_later_.begin() < *head;
@@ -235,6 +248,7 @@ bool Placement::Sync(const Gang& gang) {
     if (places.tentative.erase(uid) > 0) room_->Forget(uid);
   }
   part.refused.Expire(agenda_->now());
+  FollowStanding(gang, &part);
   if (gang.facts.blocked || !gang.facts.admitted) DropFixed(gang.id, &part);
   const std::set<std::string> broken = BrokenPlaces(gang, part);
   const bool held = broken.empty();
@@ -272,6 +286,7 @@ bool Placement::Sync(const Gang& gang) {
   const bool kept_for_long =
       keeps_partial && gang.id != guard_ && agenda_->now() >= part.keeps_partial_until;
   if (part.asked != asked || kept_for_long || gang.facts.backing_off) PlanSoon(&part);
+  if (agenda_->now() >= part.awaits_until) PlanSoon(&part);
   if (gang.facts.waits_for_room) SyncWithoutQuota(gang, &part);
   part.asked = asked;
   IndexPlaces(gang.id, &part);
@@ -292,6 +307,7 @@ void Placement::SyncWithoutQuota(const Gang& gang, Part* part) {
 
 void Placement::Leave(GangId gang, const std::string& pod) {
   Part* part = parts_.Find(gang);
+  surplus_leaving_.erase(pod);
   if (part == nullptr) return;
   part->pins.erase(pod);
   if (part->places.fixed.erase(pod) + part->places.tentative.erase(pod) == 0) return;
@@ -308,6 +324,8 @@ void Placement::Forget(GangId gang) {
   IndexPlaces(gang, part);
   LeaveList(part);
   if (part->comes_later) come_later_.erase(*part->comes_later);
+  if (part->evictable) evictable_.erase({*part->evictable, gang});
+  leaving_.erase(gang);
   Declassify(gang, part);
   if (guard_ == gang) guard_ = GangId::kNone;
   parts_.Forget(gang);
@@ -340,6 +358,10 @@ void Placement::Observe(const cluster::Journal& journal) {
     for (auto it = not_offered_.begin(); it != not_offered_.end();) {
       it->second.Forget(name);
       it = it->second.empty() ? not_offered_.erase(it) : std::next(it);
+    }
+    for (GangId gang : GangsOn(name)) {
+      Part& part = parts_.at(gang);
+      if (part.listed && !part.places.awaits.empty()) PlanSoon(&part);
     }
     const cluster::NodeInfo* info = snapshot_.FindNode(name);
     // That pods came or went where no room did helps those alone who see relations.
@@ -455,6 +477,8 @@ void Placement::DropTentative(GangId gang, Part* part) {
   if (!places.tentative.empty()) agenda_->Note(gang);
   places.tentative.clear();
   places.tentative_assumed = false;
+  places.awaits.clear();
+  part->awaits_until = Never();
   tentative_.erase(part->order);
 }
 
@@ -533,12 +557,14 @@ bool Placement::MinResourcesFree(const Gang& gang) const {
   return free.Covers(*gang.group->min_resources);
 }
 
-// Those behind it in the list that hold places which they only count on.
+// Those behind it in the list that hold places which they only count on. What others make room for
+// stays its own, though a half bound gang of lower priority stands before it.
 bool Placement::DropTentativesAfter(const Order& order) {
   bool any = false;
   const std::vector<Order> behind(tentative_.upper_bound(order), tentative_.end());
   for (const Order& other : behind) {
     Part& part = parts_.at(other.id);
+    if (!part.places.awaits.empty() && other.less_important < order.less_important) continue;
     DropTentative(other.id, &part);
     PlanSoon(&part);
     any = true;
@@ -670,6 +696,7 @@ void Placement::PlanAdmitted(const Gang& gang, Part* part, const PlanRequest& re
     places.short_of_nodes = true;
     places.shortfall = *known;
     part->missing = part->missing_with_coming = MissingFrom(request, *known);
+    if (!failures->IsInVain(gang, shape, request.required)) TakesInVain(gang, part);
     return;
   }
   const bool in_grace = now < part->keeps_partial_until;
@@ -691,6 +718,7 @@ void Placement::PlanAdmitted(const Gang& gang, Part* part, const PlanRequest& re
   }
   if (places.short_of_nodes && !places.min_resources_short && request.required > 0) {
     failures->Note(shape, request.required, places.shortfall);
+    if (TakesInVain(gang, part)) failures->NoteInVain(gang, shape, request.required);
   }
 }
 
@@ -727,6 +755,7 @@ void Placement::RefreshOldest() {
 
 void Placement::PlanWaiting() {
   OfferReleased();
+  RetryPreemption();
   RefreshOldest();
   const GangId guard = Guard();
   if (guard != guard_) {

@@ -11,8 +11,9 @@
 // has changed are planned again in turn too, as EngineOptions::explanation_budget says.
 //
 // Places in force ("fixed") are on usable nodes and assumed in the snapshot. Places that are
-// counted on while nodes come ("tentative") are assumed if they are all that the gang needs; who
-// stands further down in the list loses them to a gang that they would complete.
+// counted on while nodes come, or while others go ("tentative"), are assumed if they are all that
+// the gang needs; who stands further down in the list loses them to a gang that they would
+// complete, unless that is of lower priority.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +51,8 @@ struct Places {
   // with new capacity.
   bool fits_now = false;
   bool committing = false;
+  // Who goes from the tentative places, a few of them by name; empty: nobody has to.
+  std::string awaits;
   PlanShortfall shortfall;  // of the last plan that wasn't complete
 };
 
@@ -62,15 +65,18 @@ class Placement : Owner {
     absl::Time asked_again;
   };
   using CapacityOf = std::function<Capacity(const Gang&)>;
+  // Nodes for what it lacks can be made, as far as is known: nobody has to go for it.
+  using MayBuy = std::function<bool(const Gang&)>;
 
   // All of them outlive it. `room` is the owner's snapshot, in which places are assumed.
   Placement(const Owner& owner, cluster::Snapshot* room, QuotaAdmission* quota,
-            const cluster::SuspectNodes& suspects, CapacityOf capacity_of)
+            const cluster::SuspectNodes& suspects, CapacityOf capacity_of, MayBuy may_buy)
       : Owner(owner),
         room_(room),
         quota_(quota),
         suspects_(suspects),
-        capacity_of_(std::move(capacity_of)) {}
+        capacity_of_(std::move(capacity_of)),
+        may_buy_(std::move(may_buy)) {}
 
   // --- observations ---
   void Observe(const cluster::Journal& journal);
@@ -99,6 +105,9 @@ class Placement : Owner {
   // The member's binding is asked for: its place can only be seen, not be given up.
   void Pin(GangId gang, const std::string& pod) { parts_[gang].pins.insert(pod); }
   void Unpin(GangId gang, const std::string& pod);
+
+  // Of its members beyond minMember, those whose room another gang gets.
+  void EvictSurplus(const Gang& gang);
 
   // --- the step of all ---
   // Plans those that what was observed could help, first claim first.
@@ -131,6 +140,9 @@ class Placement : Owner {
   bool Waits(const Gang& gang) const;
   // Gangs with places on the node, by either of its names.
   std::vector<GangId> GangsOn(std::string_view node) const;
+  // Gangs that were evicted for others, and members of gangs that stayed.
+  uint64_t preempted_gangs() const { return preempted_gangs_; }
+  uint64_t preempted_surplus() const { return preempted_surplus_; }
   uint64_t plans() const { return plans_; }
   uint64_t passes() const { return passes_; }
   size_t waiting() const { return list_.size(); }
@@ -170,7 +182,11 @@ class Placement : Owner {
     uint64_t offers_known = 0;  // offers_ then
     absl::Time guard_since = absl::InfinitePast();
     absl::Time keeps_partial_until = absl::InfinitePast();
-    bool awaits_room = false;  // gave back its quota
+    // When somebody who was to go is late.
+    absl::Time awaits_until = Never();
+    std::optional<int64_t> evictable;  // as entered in evictable_
+    size_t surplus = 0;                // bound members beyond minMember then
+    bool awaits_room = false;          // gave back its quota
     // Until then it doesn't ask for it again: others may have seen the same room.
     absl::Time asks_from = absl::InfinitePast();
     std::set<std::string> places_on;      // nodes, as entered in on_node_
@@ -264,11 +280,17 @@ class Placement : Owner {
   std::vector<Order> FirstUninformed(size_t most) const;
   void RefreshOldest();
   void OfferReleased();
+  // --- preemption.cc ---
+  void FollowStanding(const Gang& gang, Part* part);
+  void RetryPreemption();
+  std::vector<std::string> GoingFor(const Gang& gang, Part* part) const;
+  bool TakesInVain(const Gang& gang, Part* part);
 
   cluster::Snapshot* room_;
   QuotaAdmission* quota_;
   const cluster::SuspectNodes& suspects_;
   const CapacityOf capacity_of_;
+  const MayBuy may_buy_;
 
   Planner planner_;
 
@@ -296,6 +318,14 @@ class Placement : Owner {
   uint64_t epoch_ = 1;  // grows with everything that a reason may tell
   absl::Time refreshed_ = absl::InfinitePast();
   std::set<std::string> released_;  // nodes on which places were given up, not offered yet
+  // Whole gangs that stand, by what they come by, and those with members that are going away.
+  std::set<std::pair<int64_t, GangId>> evictable_;
+  std::set<GangId> leaving_;
+  std::set<std::string> surplus_leaving_;  // members that are to go, by UID
+  bool evictable_changed_ = false;
+  uint64_t eviction_rules_ = 0;  // of quota, as known last
+  uint64_t preempted_gangs_ = 0;
+  uint64_t preempted_surplus_ = 0;
   GangId head_ = GangId::kNone;
   GangId guard_ = GangId::kNone;
   absl::Time guard_changes_ = absl::InfiniteFuture();

@@ -235,7 +235,7 @@ void Provisioning::Signal(const Gang& gang, bool undecided) {
   const bool waits =
       gang.state == v1::PROVISIONING || (gang.facts.admitted && !gang.facts.blocked &&
                                          (gang.state == v1::REPAIRING || gang.state == v1::BOUND));
-  const bool want = waits && !placement_->Unplaced(gang).empty() &&
+  const bool want = waits && !placement_->Unplaced(gang).empty() && places.awaits.empty() &&
                     (before || (places.short_of_nodes && !IsBeyondLimits(gang)));
   if (want && !part.signalled && !NobodyMakesNodes(gang)) {
     placement_->KeepPartialUntil(gang.id, agenda_->now() + options_.signal_grace);
@@ -306,20 +306,31 @@ bool Provisioning::NobodyMakesNodes(const Gang& gang) const {
   return placeability_.pools().empty() && !placeability_.IsAssumedFeasible(gang);
 }
 
+// Of so many of its members, for whom there are no nodes.
+bool Provisioning::CanBeMade(const Gang& gang, int64_t members) const {
+  const auto placeable = static_cast<int64_t>(placement_->Of(gang).shortfall.placeable);
+  return std::ranges::none_of(quota::GroupByPodSet(placement_->Unplaced(gang), members).required,
+                              [&](const quota::PodSet& set) {
+                                return placeability_.MakeableOf(set,
+                                                                cluster::PoolLimits::kRemaining) <
+                                       set.count - placeable;
+                              });
+}
+
+bool Provisioning::MayBuy(const Gang& gang) const {
+  const AdmissionRecord* record = records_.Of(gang);
+  if (NobodyMakesNodes(gang) || (record != nullptr && record->given_up)) return false;
+  const auto placed = static_cast<int64_t>(placement_->Of(gang).fixed.size());
+  return placeability_.pools().empty() || CanBeMade(gang, gang.required() - placed);
+}
+
 // Quota is held for nodes that aren't there, nor coming, and that no NodePool can make.
 bool Provisioning::HoldsUselessly(const Gang& gang) const {
   const Places& places = placement_->Of(gang);
   if (!quota_.Holds(gang) || !places.short_of_nodes) return false;
   if (NobodyMakesNodes(gang)) return true;
   if (placeability_.pools().empty()) return false;
-  const std::vector<const kube::Pod*> unplaced = placement_->Unplaced(gang);
-  const auto all = static_cast<int64_t>(unplaced.size());
-  const auto placeable = static_cast<int64_t>(places.shortfall.placeable);
-  return std::ranges::any_of(
-      quota::GroupByPodSet(unplaced, all).required, [&](const quota::PodSet& set) {
-        return placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining) <
-               set.count - placeable;
-      });
+  return !CanBeMade(gang, static_cast<int64_t>(placement_->Unplaced(gang).size()));
 }
 
 // Somebody who could make nodes was asked, or has begun to.

@@ -72,6 +72,9 @@ class Provisioning : Owner {
   // What an attempt of the gang has to get its nodes.
   absl::Duration DeadlineOf(const Gang& gang) const;
   Placement::Capacity CapacityOf(const Gang& gang) const;
+  // NodePools can make what it lacks, as far as they can be judged, and its attempts to get that
+  // haven't failed.
+  bool MayBuy(const Gang& gang) const;
   // The worst setback that isn't overcome; nullopt if there is none. Of what only takes its time,
   // what is late, or all of it.
   std::optional<Reason> SetbackReason(const Gang& gang, bool all) const;
@@ -101,6 +104,7 @@ class Provisioning : Owner {
   void ReadLimits(const Gang& gang);
   bool HoldsNodes(const Gang& gang) const;
   bool NobodyMakesNodes(const Gang& gang) const;
+  bool CanBeMade(const Gang& gang, int64_t members) const;
   bool HoldsUselessly(const Gang& gang) const;
   bool IsBeingMade(const Gang& gang) const;
   absl::Time DeadlineNow(const Gang& gang);

@@ -104,6 +104,10 @@ Reason Report::ProvisioningReason(const Gang& gang) const {
                         gang.group->min_resources->ToString()),
             "lower spec.minResources, or wait for capacity"};
   }
+  if (!places.awaits.empty()) {
+    return {v1::PREEMPTING,
+            "room for it is kept until those have gone who stand there: " + places.awaits, ""};
+  }
   std::optional<Reason> setback = from_.provisioning.SetbackReason(gang, /*all=*/false);
   if (places.coming_suffices) return setback ? *std::move(setback) : ComingReason(gang);
   if (setback) return *std::move(setback);
@@ -153,6 +157,7 @@ Reason Report::FindReason(const Gang& gang) const {
   const int64_t min = gang.facts.min_member;
   switch (gang.state) {
     case v1::WAITING_FOR_MEMBERS: {
+      if (gang.facts.evicting) return EvictionReason(gang);
       if (!gang.facts.blocked) {
         return RecordReason(from_.records.ErrorOf(gang), "the admission record is being written");
       }
@@ -214,14 +219,16 @@ Reason Report::FindReason(const Gang& gang) const {
   }
 }
 
+Reason Report::EvictionReason(const Gang& gang) const {
+  return {v1::PREEMPTED,
+          fmt::format("{} of {} members are to go: {}",
+                      gang.facts.bound + (gang.facts.terminating ? 1 : 0), gang.facts.min_member,
+                      from_.quota.EvictionOf(gang)->why),
+          ""};
+}
+
 Reason Report::QuotaReason(const Gang& gang) const {
-  if (gang.facts.evicting) {
-    return {v1::PREEMPTED,
-            fmt::format("{} of {} members are to go: {}",
-                        gang.facts.bound + (gang.facts.terminating ? 1 : 0), gang.facts.min_member,
-                        from_.quota.EvictionOf(gang)->why),
-            ""};
-  }
+  if (gang.facts.evicting) return EvictionReason(gang);
   if (const std::string& error = from_.quota.WorkloadErrorOf(gang); !error.empty()) {
     return {v1::RECORD_FAILED, "its Workload can't be written: " + error,
             "install Kueue's Workload CRD, and let muster write workloads and their status"};

@@ -86,6 +86,7 @@ class Report {
   // --- questions ---
   const Reason& ReasonOf(const Gang& gang) const { return parts_.Of(gang.id).reason; }
   // Why a gang waits for quota.
+  Reason EvictionReason(const Gang& gang) const;
   Reason QuotaReason(const Gang& gang) const;
   void Describe(const Gang& gang, v1::Gang* out) const;
   void DescribeNodes(std::vector<v1::Node>* nodes) const;

@@ -73,6 +73,7 @@ absl::StatusOr<Pod> Decode<Pod>(std::string_view json) {
   if (pod.scheduler_name.empty()) pod.scheduler_name = "default-scheduler";
   pod.priority = spec.Get("priority").Int32();
   pod.priority_class_name = spec.Get("priorityClassName").String();
+  pod.preempts = spec.Get("preemptionPolicy").String() != "Never";
   pod.node_name = spec.Get("nodeName").String();
   spec.Get("schedulingGates").ForEach([&](const JsonValue& gate) {
     pod.scheduling_gates.push_back(gate.Get("name").String());

@@ -216,7 +216,7 @@ TEST(DecodePod, ReadsPlacementRules) {
         {"weight":7,"podAffinityTerm":{"topologyKey":"host"}}]}},
     "schedulingGates":[{"name":"muster.dev/admission"}],
     "runtimeClassName":"nvidia","resourceClaims":[{"name":"c"}],
-    "priority":100,"priorityClassName":"high","schedulerName":"coscheduling","nodeName":"n1"})");
+    "priority":100,"priorityClassName":"high","preemptionPolicy":"Never","schedulerName":"coscheduling","nodeName":"n1"})");
   const PodSpec& spec = *pod.spec;
   EXPECT_THAT(spec.node_selector, ElementsAre(Pair("zone", "a")));
   ASSERT_EQ(spec.tolerations.size(), 3u);
@@ -249,6 +249,7 @@ TEST(DecodePod, ReadsPlacementRules) {
   EXPECT_EQ(spec.runtime_class_name, "nvidia");
   EXPECT_EQ(pod.priority, 100);
   EXPECT_EQ(pod.priority_class_name, "high");
+  EXPECT_FALSE(pod.preempts);
   EXPECT_EQ(pod.scheduler_name, "coscheduling");
   EXPECT_TRUE(pod.HasGate("muster.dev/admission"));
   EXPECT_TRUE(pod.IsBound());

@@ -117,6 +117,7 @@ struct Pod {
   std::string scheduler_name;
   int32_t priority = 0;
   std::string priority_class_name;
+  bool preempts = true;             // spec.preemptionPolicy isn't Never
   std::string node_name;            // spec.nodeName: bound
   std::string nominated_node_name;  // status
   std::vector<std::string> scheduling_gates;

@@ -312,8 +312,10 @@ class KubeletSimulator::Impl {
                           absl::Time now) {
     const Pod& pod = entry.object;
     if (!record->deleted_at) record->deleted_at = now;
-    absl::Time gone_at =
-        std::min(*record->deleted_at + config_.termination, *pod.meta.deletion_time);
+    const absl::StatusOr<PodScript> script = PodScriptOf(pod.meta);
+    const absl::Duration takes =
+        script.ok() ? script->termination.value_or(config_.termination) : config_.termination;
+    absl::Time gone_at = std::min(*record->deleted_at + takes, *pod.meta.deletion_time);
     if (now < gone_at) {
       timers_.SetIfEarlier(key, gone_at);
       return absl::OkStatus();

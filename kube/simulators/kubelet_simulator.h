@@ -8,6 +8,7 @@
 //   muster.dev/simulated-exit: "1: NCCL error" exit code, and a termination message if there is
 //   one;
 //                                              without a run time the pod ends at once
+//   muster.dev/simulated-termination: "25s"    how long it takes to end once it is deleted
 // and the node annotation
 //   muster.dev/simulated-unhealthy: "nvidia.com/gpu" (comma-separated)
 // makes admission fail as the device manager does when no device is healthy. A restartPolicy is
@@ -25,8 +26,9 @@ class ApiServer;
 namespace muster::kube::simulators {
 
 struct KubeletConfig {
-  absl::Duration start = absl::Seconds(1);        // from binding (or Ready) until it runs
-  absl::Duration termination = absl::Seconds(1);  // of a deleted pod, at most its grace period
+  absl::Duration start = absl::Seconds(1);  // from binding (or Ready) until it runs
+  // Of a deleted pod that doesn't say it, at most its grace period.
+  absl::Duration termination = absl::Seconds(1);
   // How long a node must be gone before its pods go (pkg/controller/podgc: quarantineTime).
   absl::Duration orphan_quarantine = absl::Seconds(40);
 };

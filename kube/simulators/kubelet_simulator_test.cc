@@ -155,6 +155,16 @@ TEST_F(KubeletSimulatorTest, ADeletedPodGoesAfterAShortGrace) {
   EXPECT_EQ(cluster_.Phase("pod"), "(gone)");
 }
 
+TEST_F(KubeletSimulatorTest, ADeletedPodTakesAsLongAsItSays) {
+  CreateBound("pod", {{"cpu", "1"}}, {{"muster.dev/simulated-termination", "20s"}});
+  cluster_.RunTo(absl::Seconds(10));
+  cluster_.Delete(PodPath("default", "pod"));
+  cluster_.RunTo(absl::Seconds(29));
+  EXPECT_TRUE(cluster_.Pod("pod")["metadata"].contains("deletionTimestamp"));
+  cluster_.RunTo(absl::Seconds(30));
+  EXPECT_EQ(cluster_.Phase("pod"), "(gone)");
+}
+
 TEST_F(KubeletSimulatorTest, ADeletedPodWithAFinalizerIsLeftToItsOwner) {
   CreateBound("pod", {{"cpu", "1"}});
   cluster_.Patch(PodPath("default", "pod"),

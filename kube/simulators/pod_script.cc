@@ -11,6 +11,7 @@ namespace muster::kube::simulators {
 namespace {
 
 constexpr std::string_view kRunTime = "muster.dev/simulated-run-time";
+constexpr std::string_view kTermination = "muster.dev/simulated-termination";
 constexpr std::string_view kExit = "muster.dev/simulated-exit";
 constexpr int kMaxExitCode = 255;
 
@@ -29,6 +30,13 @@ absl::StatusOr<PodScript> PodScriptOf(const ObjectMeta& pod) {
         script.run_time < absl::ZeroDuration()) {
       return Invalid(kRunTime, *run_time, "a duration such as 1m30s");
     }
+  }
+  if (const std::string* termination = pod.Annotation(kTermination)) {
+    absl::Duration takes;
+    if (!absl::ParseDuration(*termination, &takes) || takes < absl::ZeroDuration()) {
+      return Invalid(kTermination, *termination, "a duration such as 30s");
+    }
+    script.termination = takes;
   }
   const std::string* exit = pod.Annotation(kExit);
   if (exit == nullptr) return script;

@@ -1,6 +1,7 @@
 // How a simulated pod ends, as its annotations say (kubelet_simulator.h).
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -11,6 +12,7 @@ namespace muster::kube::simulators {
 
 struct PodScript {
   absl::Duration run_time = absl::InfiniteDuration();
+  std::optional<absl::Duration> termination;  // once it is deleted, at most its grace period
   int exit_code = 0;
   std::string termination_message;
 };

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "worker/diagnose/text.h"
+
 namespace muster::worker {
 namespace {
 
