@@ -364,7 +364,11 @@ func (r *roomRound) run(before func()) {
 	urgent := r.PodGroup("urgent", r.urgent.size, r.urgent.gpus)
 	urgent.priorityClass = r.classes[urgentPriority]
 	urgent.AddMembers(r.urgent.size)
+	patience := 30 * time.Second
 	if before != nil {
+		// An eviction whose caller dies may have used up its budget and left the pod,
+		// which the disruption controller sees two minutes later.
+		patience = 3 * time.Minute
 		r.must(shared.Muster.AwaitCrash(30 * time.Second))
 		r.must(shared.Muster.Start(plane.Launch{}))
 	}
@@ -381,7 +385,7 @@ func (r *roomRound) run(before func()) {
 		r.stays(2*time.Second, "the gang that finds no room has none", urgent.noneBound)
 	} else {
 		names = r.expected.pods
-		urgent.AwaitBound(30 * time.Second)
+		urgent.AwaitBound(patience)
 		if len(names) > 0 {
 			outcome = displaces
 		}
