@@ -283,8 +283,9 @@ bool QuotaAdmission::MayPreempt(const Gang& gang, const Gang& victim) const {
   }
   const quota::Admission* held = HeldBy(gang);
   const quota::Admission* others = HeldBy(victim);
-  if (held == nullptr || others == nullptr || held->cluster_queue != others->cluster_queue) {
-    return false;
+  if (held == nullptr || others == nullptr || held->cluster_queue != others->cluster_queue ||
+      IsShared(victim, false)) {
+    return false;  // other stages of its job would go with it
   }
   const kube::ClusterQueue* queue = scheduler_.FindClusterQueue(held->cluster_queue);
   return queue != nullptr &&

@@ -193,6 +193,77 @@ TEST_F(PlacementTest, APlaceWhoseBindingIsAskedForIsKept) {
   EXPECT_THAT(FixedOf(gang), ElementsAre(Pair("pod-train-0", pinned)));
 }
 
+// Too many gangs and nodes for all to be planned again after any change.
+class PreemptionTest : public PlacementTest {
+ protected:
+  static EngineOptions Large() {
+    EngineOptions options;
+    options.explanation_budget = 0;
+    return options;
+  }
+  // Two of its members stand on nodes a and b.
+  const Gang& Standing(const std::string& name) {
+    return large_.AddGang(
+        name, {BoundTo(WholeNode(name + "-0"), "a"), BoundTo(WholeNode(name + "-1"), "b")});
+  }
+  const Gang& Waiting(const std::string& name, int32_t priority) {
+    return large_.AddGang(name,
+                          {WholeNode(name + "-0", priority), WholeNode(name + "-1", priority)});
+  }
+  void Remove(const std::string& uid) {
+    large_.gangs.Leave(*large_.snapshot.FindPod(uid));
+    large_.snapshot.RemovePod(uid);
+    large_.placement.Observe(large_.snapshot.TakeJournal());
+    large_.placement.PlanWaiting();
+  }
+
+  TestOwners large_{Large()};
+};
+
+TEST_F(PreemptionTest, RoomIsKeptUntilAllHaveGoneAndTakenThen) {
+  large_.Add(MakeNode("a"));
+  large_.Add(MakeNode("b"));
+  const Gang& low = Standing("low");
+  large_.placement.Sync(low);
+  const Gang& high = Waiting("high", 5);
+  EXPECT_THAT(large_.Place(high).tentative, SizeIs(2));
+  EXPECT_EQ(large_.placement.Of(high).awaits, "2 of gang default/low");
+  EXPECT_FALSE(large_.placement.Of(high).short_of_nodes);
+  EXPECT_EQ(large_.placement.preempted_gangs(), 1);
+  EXPECT_TRUE(large_.quota.IsLeaving(low));
+  Remove("pod-low-0");
+  const Gang& small = large_.AddGang("small", {WholeNode("small-0")});
+  EXPECT_THAT(large_.Place(small).fixed, IsEmpty()) << "what is free is kept";
+  EXPECT_EQ(large_.placement.Of(high).awaits, "1 of gang default/low");
+  Remove("pod-low-1");
+  EXPECT_THAT(large_.placement.Of(high).fixed, SizeIs(2));
+  EXPECT_EQ(large_.placement.Of(high).awaits, "");
+  EXPECT_EQ(large_.placement.preempted_gangs(), 1);
+}
+
+TEST_F(PreemptionTest, WhoBeginsToStandLaterGoesToo) {
+  large_.Add(MakeNode("a"));
+  large_.Add(MakeNode("b"));
+  const Gang& low = Standing("low");
+  const Gang& high = Waiting("high", 5);
+  EXPECT_TRUE(large_.Place(high).short_of_nodes) << "it isn't known yet who stands there";
+  large_.placement.Sync(low);
+  large_.placement.PlanWaiting();
+  EXPECT_EQ(large_.placement.Of(high).awaits, "2 of gang default/low");
+}
+
+TEST_F(PreemptionTest, NobodyGoesForThoseOfEqualPriorityOrTooManyMembers) {
+  large_.Add(MakeNode("a"));
+  large_.Add(MakeNode("b"));
+  large_.placement.Sync(Standing("low"));
+  EXPECT_TRUE(large_.Place(Waiting("equal", 0)).short_of_nodes);
+  EXPECT_TRUE(large_
+                  .Place(large_.AddGang("large", {WholeNode("large-0", 5), WholeNode("large-1", 5),
+                                                  WholeNode("large-2", 5)}))
+                  .short_of_nodes);
+  EXPECT_EQ(large_.placement.preempted_gangs(), 0);
+}
+
 TEST_F(PlacementTest, TheGangsOnANodeAreFound) {
   owners_.Add(MakeNode("a"));
   owners_.Add(MakeNode("b"));
