@@ -143,6 +143,7 @@ json PodManifest(const GangSpec& gang, int index, const std::string& scheduler_n
   json metadata = {{"name", fmt::format("{}-{}", gang.name, index)},
                    {"namespace", gang.name_space}};
   if (gang.min_member) metadata["labels"][kube::kPodGroupLabel] = gang.name;
+  for (const auto& [key, value] : gang.annotations) metadata["annotations"][key] = value;
   if (gang.run_time != absl::InfiniteDuration()) {
     metadata["annotations"]["muster.dev/simulated-run-time"] = DurationText(gang.run_time);
   }

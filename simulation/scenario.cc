@@ -210,6 +210,7 @@ GangSpec ReadGang(const YAML::Node& node) {
   fields.Read("members", &gang.members);
   CheckCount(&fields, node, "gang", "members", gang.members, 0);
   fields.Read("requests", &gang.requests);
+  fields.Read("annotations", &gang.annotations);
   fields.Read("nodeSelector", &gang.node_selector);
   fields.Read("tolerations", &gang.tolerations);
   fields.Read("schedulerName", &gang.scheduler_name);

@@ -102,6 +102,7 @@ struct GangSpec {
   int first = 0;  // index of the first pod to create
   int members = 1;
   Quantities requests;
+  Strings annotations;  // of each pod
   Strings node_selector;
   std::vector<std::string> tolerations;  // "key:NoSchedule" or "key"
   std::string scheduler_name;            // empty: the scenario's

@@ -202,6 +202,7 @@ struct ActionJson {
     if (gang.first != 0) out["first"] = gang.first;
     out["members"] = gang.members;
     Put(&out, "requests", gang.requests);
+    Put(&out, "annotations", gang.annotations);
     Put(&out, "nodeSelector", gang.node_selector);
     Put(&out, "tolerations", gang.tolerations);
     Put(&out, "schedulerName", gang.scheduler_name);
