@@ -118,6 +118,9 @@ Manifest NodePoolManifest(const NodePoolSpec& spec) {
     requirements.push_back(
         {{"key", kube::kInstanceTypeLabel}, {"operator", "In"}, {"values", spec.instance_types}});
   }
+  if (!spec.zones.empty()) {
+    requirements.push_back({{"key", kube::kZoneLabel}, {"operator", "In"}, {"values", spec.zones}});
+  }
   json pool = {
       {"apiVersion", "karpenter.sh/v1"},
       {"kind", "NodePool"},

@@ -165,6 +165,7 @@ NodePoolSpec ReadNodePool(const YAML::Node& node) {
   fields.Require("name");
   fields.Read("name", &pool.name);
   fields.Read("instanceTypes", &pool.instance_types);
+  fields.Read("zones", &pool.zones);
   fields.Read("labels", &pool.labels);
   fields.Read("taints", &pool.taints);
   fields.Read("startupTaints", &pool.startup_taints);

@@ -76,6 +76,7 @@ struct StockSpec {
 struct NodePoolSpec {
   std::string name;
   std::vector<std::string> instance_types;
+  std::vector<std::string> zones;  // that it requires; empty: any
   Strings labels;
   std::vector<std::string> taints;          // "key=value:NoSchedule"
   std::vector<std::string> startup_taints;  // likewise; they stay until a step takes them away

@@ -99,6 +99,7 @@ Json DelaysJson(const NodeDelays& delays) {
 Json NodePoolJson(const NodePoolSpec& pool) {
   Json out = {{"name", pool.name}};
   Put(&out, "instanceTypes", pool.instance_types);
+  Put(&out, "zones", pool.zones);
   Put(&out, "labels", pool.labels);
   Put(&out, "taints", pool.taints);
   Put(&out, "startupTaints", pool.startup_taints);

@@ -122,7 +122,8 @@ Reason Report::CapacityReason(const Gang& gang, std::string_view meanwhile) cons
   Reason reason = {
       v1::CAPACITY_SHORT,
       fmt::format("{} of {} members have room{}{}: {}", shortfall.placeable, gang.unbound.size(),
-                  WhereText(gang), meanwhile, ShortfallText(shortfall)),
+                  WhereText(gang), std::string(meanwhile) + from_.provisioning.ZonesText(gang),
+                  ShortfallText(shortfall)),
       ""};
   AddSuspects(gang, &reason);
   if (!shortfall.contradiction.empty()) {
