@@ -36,7 +36,8 @@ std::vector<Domains::Level> Domains::LevelsOf(const std::vector<std::string>& la
   return levels;
 }
 
-Domains::Domains(std::vector<Level> levels) : levels_(std::move(levels)), domains_(1) {}
+Domains::Domains(std::vector<Level> levels)
+    : levels_(std::move(levels)), counts_(levels_.size()), domains_(1) {}
 
 int Domains::LevelOf(std::string_view label) const {
   if (label == kube::kHostnameLabel) return static_cast<int>(levels_.size());
@@ -125,6 +126,7 @@ void Domains::TakeDown(int slot) {
     if (!left.nodes.empty() || !left.children.empty()) break;
     const int parent = left.parent;
     domains_[parent].children.erase({left.level, left.value});
+    --counts_[left.level];
     left = {};
     unused_.push_back(domain);
     domain = parent;
@@ -144,6 +146,7 @@ int Domains::FindOrMake(int parent, const Named& named) {
   domains_[made].parent = parent;
   domains_[made].level = named.first;
   domains_[made].value = named.second;
+  ++counts_[named.first];
   domains_[parent].children.emplace(named, made);
   return made;
 }
@@ -154,7 +157,9 @@ void Domains::CountParents(const Node& node, int step) {
     const auto level = static_cast<size_t>(named.first);
     if (level == levels_.size() || levels_[level].one_meaning) {
       auto& in = parents_[named];
+      contradictions_ -= in.size() > 1 ? 1 : 0;
       if ((in[above] += step) == 0) in.erase(above);
+      contradictions_ += in.size() > 1 ? 1 : 0;
       if (in.empty()) parents_.erase(named);
     }
     above = named;
@@ -181,6 +186,7 @@ std::string Domains::NameOf(const Named& named) const {
 
 std::vector<std::string> Domains::Contradictions() const {
   std::vector<std::string> sentences;
+  if (contradictions_ == 0) return sentences;
   for (const auto& [named, in] : parents_) {
     if (in.size() < 2) continue;
     sentences.push_back(fmt::format("{} lies in {} domains, {} and {} among them", NameOf(named),
@@ -188,6 +194,21 @@ std::vector<std::string> Domains::Contradictions() const {
                                     NameOf(std::next(in.begin())->first)));
   }
   return sentences;
+}
+
+std::string WhyNoLevelOf(const kube::TopologyAsked& asked) {
+  const std::string& label =
+      asked.annotation == kube::kPreferredTopology ? asked.preferred : asked.required;
+  const std::vector<Domains::Level> levels = Domains::DefaultLevels();
+  if (asked.annotation.empty() || label.empty() || label == kube::kHostnameLabel ||
+      std::ranges::find(levels, label, &Domains::Level::label) != levels.end()) {
+    return "";
+  }
+  return fmt::format(
+      "annotation {} names {}, which is no level that is known: those are {}, {}, "
+      "{}1 to {}, {} and {}",
+      asked.annotation, label, kRegionLabel, kube::kZoneLabel, kNetworkLayerPrefix,
+      kMostNetworkLayers, kGpuCliqueLabel, kube::kHostnameLabel);
 }
 
 }  // namespace muster::cluster

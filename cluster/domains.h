@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cluster/snapshot.h"
+#include "kube/objects/topology_asked.h"
 
 namespace muster::cluster {
 
@@ -56,6 +57,11 @@ class Domains {
   const std::vector<Level>& levels() const { return levels_; }
   // -1 if it is none of them. The hostname's is levels().size().
   int LevelOf(std::string_view label) const;
+  // How many domains of the level there are; of hosts, nodes.
+  int CountAt(int level) const {
+    return level == static_cast<int>(levels_.size()) ? static_cast<int>(order_.size())
+                                                     : counts_[level];
+  }
   // By number; numbers of domains that are gone name empty ones until they are used again.
   const std::vector<Domain>& domains() const { return domains_; }
   // Where the node in this slot hangs.
@@ -71,7 +77,8 @@ class Domains {
   // Grows whenever a domain or a node's place in the tree changes.
   uint64_t shape() const { return shape_; }
 
-  // Labels that form no tree, a sentence each, from the top level down.
+  // Labels that form no tree, a sentence each, from the top level down. Costs nothing where they
+  // do.
   std::vector<std::string> Contradictions() const;
 
  private:
@@ -95,6 +102,7 @@ class Domains {
   std::string NameOf(const Named& named) const;
 
   std::vector<Level> levels_;
+  std::vector<int> counts_;  // of domains, by level
   std::vector<Domain> domains_;
   std::vector<int> unused_;
   std::vector<Node> nodes_;  // by slot
@@ -104,6 +112,11 @@ class Domains {
   bool followed_ = false;
   // Of levels of one meaning: in which domains it lies, and how many nodes say so.
   std::map<Named, std::map<Named, int>> parents_;
+  int contradictions_ = 0;  // of these that lie in several
 };
+
+// What is wrong with the level that an annotation names, if it is none of DefaultLevels nor the
+// host; "" if nothing is.
+std::string WhyNoLevelOf(const kube::TopologyAsked& asked);
 
 }  // namespace muster::cluster

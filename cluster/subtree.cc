@@ -30,9 +30,7 @@ class Search {
 
   TreeFill Run() {
     const int zone = domains_.LevelOf(kube::kZoneLabel);
-    const bool zones = std::ranges::any_of(
-        domains_.domains(), [&](const auto& domain) { return zone >= 0 && domain.level == zone; });
-    const int one_zone = zones ? zone : -1;
+    const int one_zone = zone >= 0 && domains_.CountAt(zone) > 0 ? zone : -1;
     if (auto fill = Lowest(query_.pods, one_zone)) return *std::move(fill);
     if (query_.least < query_.pods) {
       const int64_t most = Most(one_zone);

@@ -96,7 +96,7 @@ bool Engine::Owners::IsUndecided(const Gang& gang) const {
 
 void Engine::Owners::GiveUp(const Gang& gang, absl::Time retry_after, std::optional<Reason> why) {
   AdmissionRecord record =
-      attempts.GiveUp(gang, retry_after, std::move(why), restarts.FlavorsOf(gang));
+      attempts.GiveUp(gang, retry_after, std::move(why), restarts.FailedWith(gang));
   restarts.NoteFallback(gang, &record);
   records.Write(gang, record);
   quota.GiveUp(gang);
@@ -136,7 +136,8 @@ void Engine::Owners::Decide(const Gang& gang) {
   job_starts.Decide(gang);
   Enter(gang);
   quota.GiveFlavors(gang);
-  provisioning.Signal(gang, IsUndecided(gang));
+  const bool zoned = provisioning.GiveZone(gang);
+  provisioning.Signal(gang, IsUndecided(gang) || !zoned);
   commit.LiftGates(gang);
   commit.Answer(gang, report.ReasonOf(gang).message);
   commit.Advance(gang);

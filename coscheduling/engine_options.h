@@ -51,6 +51,9 @@ struct EngineOptions {
   // no gang needs them any more (provisioning/README.md). Takes a right that the manifests don't
   // give.
   bool withdraw_nodes = false;
+  // A gang that asks for EFA is put into one zone, or waits; else it is only put there where it can
+  // be.
+  bool efa_requires_one_zone = true;
   // How long a node is left out after the kubelet failed a member there, or its devices did.
   absl::Duration suspect_time = absl::Minutes(10);
   // Suspect nodes get taint muster.dev/suspect:NoSchedule for that time, which keeps everybody's

@@ -20,6 +20,8 @@ inline constexpr char kPreemptibleAnnotation[] = "muster.dev/preemptible";
 // of one; on pods the record's epoch, and what wakes kube-scheduler. A pod that is being created
 // has none yet, whatever it says; nor of what quota/pod_sets.h writes.
 inline constexpr std::string_view kRecordAnnotation = "muster.dev/admission";
+// On a member: the zone that its nodeSelector names was chosen by Muster.
+inline constexpr std::string_view kZoneAnnotation = "muster.dev/zone";
 inline constexpr std::string_view kEpochAnnotation = "muster.dev/epoch";
 inline constexpr std::string_view kWakeAnnotation = "muster.dev/wake";
 

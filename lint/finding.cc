@@ -74,6 +74,8 @@ const std::vector<RuleInfo>& Rules() {
       {"spot-for-gang", kWarning, "A gang would run on spot instances."},
       {"stateful-set-one-by-one", kError,
        "A StatefulSet that wants to be a gang makes its pods one after the other."},
+      {"topology-invalid", kError,
+       "Annotations for a place in the topology contradict each other, or name no level."},
       {"zone-not-offered", kError, "The pods select a zone that no NodePool offers."},
   };
   return *rules;

@@ -2,9 +2,13 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "cluster/domains.h"
+#include "fmt/format.h"
 #include "kube/objects/max_seconds.h"
 #include "kube/objects/not_honoured.h"
+#include "kube/objects/topology_asked.h"
 #include "kube/objects/well_known.h"
 #include "lint/pool_fit.h"
 #include "lint/rules.h"
@@ -214,6 +218,35 @@ void CheckMaxSeconds(const std::string& what, const std::string& file, const Loc
                 "write the seconds as text, or remove the label");
 }
 
+// By the scheduler's own judge.
+void CheckTopology(const LintGang& gang, Findings* findings) {
+  std::vector<kube::StringMap> annotations;
+  std::vector<std::string> names;
+  const PodTemplate* first = nullptr;
+  int line = 0;
+  for (const PodTemplate* pods : gang.templates) {
+    kube::StringMap& of_template = annotations.emplace_back();
+    names.push_back(pods->role.empty() ? "the pod template" : Concat("template ", pods->role));
+    for (std::string_view each :
+         {kube::kRequiredTopology, kube::kPreferredTopology, kube::kUnconstrainedTopology}) {
+      const auto asked = pods->annotations.find(each);
+      if (asked == pods->annotations.end()) continue;
+      of_template[std::string(each)] = asked->second.value;
+      first = pods;
+      line = asked->second.line;
+    }
+  }
+  if (first == nullptr) return;
+  std::vector<kube::TopologyAsker> askers;
+  for (size_t i = 0; i < names.size(); ++i) askers.push_back({names[i], &annotations[i], nullptr});
+  const kube::TopologyAsked asked = kube::TopologyOf(askers);
+  const std::string wrong = asked.error.empty() ? cluster::WhyNoLevelOf(asked) : asked.error;
+  if (wrong.empty()) return;
+  findings->Add("topology-invalid", first->file, line,
+                fmt::format("{}: {}; it isn't started, unless Kueue admits", gang.Name(), wrong),
+                "correct the annotation");
+}
+
 // What is asked for and isn't done is said as a warning where the job starts all the same.
 void CheckHonoured(const LintGang& gang, Findings* findings) {
   const auto tell = [&](const kube::NotHonoured& each, const std::string& file,
@@ -235,6 +268,7 @@ void CheckHonoured(const LintGang& gang, Findings* findings) {
       if (!each.of_job) tell(each, pods->file, pods->annotations);
     }
   }
+  CheckTopology(gang, findings);
   if (!gang.workload->queue.present()) return;
   for (const PodTemplate* pods : gang.templates) {
     if (pods->claims_line == 0) continue;

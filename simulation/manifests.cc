@@ -118,6 +118,9 @@ Manifest NodePoolManifest(const NodePoolSpec& spec) {
     requirements.push_back(
         {{"key", kube::kInstanceTypeLabel}, {"operator", "In"}, {"values", spec.instance_types}});
   }
+  if (!spec.zones.empty()) {
+    requirements.push_back({{"key", kube::kZoneLabel}, {"operator", "In"}, {"values", spec.zones}});
+  }
   json pool = {
       {"apiVersion", "karpenter.sh/v1"},
       {"kind", "NodePool"},
@@ -143,6 +146,7 @@ json PodManifest(const GangSpec& gang, int index, const std::string& scheduler_n
   json metadata = {{"name", fmt::format("{}-{}", gang.name, index)},
                    {"namespace", gang.name_space}};
   if (gang.min_member) metadata["labels"][kube::kPodGroupLabel] = gang.name;
+  for (const auto& [key, value] : gang.annotations) metadata["annotations"][key] = value;
   if (gang.run_time != absl::InfiniteDuration()) {
     metadata["annotations"]["muster.dev/simulated-run-time"] = DurationText(gang.run_time);
   }

@@ -165,6 +165,7 @@ NodePoolSpec ReadNodePool(const YAML::Node& node) {
   fields.Require("name");
   fields.Read("name", &pool.name);
   fields.Read("instanceTypes", &pool.instance_types);
+  fields.Read("zones", &pool.zones);
   fields.Read("labels", &pool.labels);
   fields.Read("taints", &pool.taints);
   fields.Read("startupTaints", &pool.startup_taints);
@@ -210,6 +211,7 @@ GangSpec ReadGang(const YAML::Node& node) {
   fields.Read("members", &gang.members);
   CheckCount(&fields, node, "gang", "members", gang.members, 0);
   fields.Read("requests", &gang.requests);
+  fields.Read("annotations", &gang.annotations);
   fields.Read("nodeSelector", &gang.node_selector);
   fields.Read("tolerations", &gang.tolerations);
   fields.Read("schedulerName", &gang.scheduler_name);

@@ -76,6 +76,7 @@ struct StockSpec {
 struct NodePoolSpec {
   std::string name;
   std::vector<std::string> instance_types;
+  std::vector<std::string> zones;  // that it requires; empty: any
   Strings labels;
   std::vector<std::string> taints;          // "key=value:NoSchedule"
   std::vector<std::string> startup_taints;  // likewise; they stay until a step takes them away
@@ -102,6 +103,7 @@ struct GangSpec {
   int first = 0;  // index of the first pod to create
   int members = 1;
   Quantities requests;
+  Strings annotations;  // of each pod
   Strings node_selector;
   std::vector<std::string> tolerations;  // "key:NoSchedule" or "key"
   std::string scheduler_name;            // empty: the scenario's

@@ -99,6 +99,7 @@ Json DelaysJson(const NodeDelays& delays) {
 Json NodePoolJson(const NodePoolSpec& pool) {
   Json out = {{"name", pool.name}};
   Put(&out, "instanceTypes", pool.instance_types);
+  Put(&out, "zones", pool.zones);
   Put(&out, "labels", pool.labels);
   Put(&out, "taints", pool.taints);
   Put(&out, "startupTaints", pool.startup_taints);
@@ -202,6 +203,7 @@ struct ActionJson {
     if (gang.first != 0) out["first"] = gang.first;
     out["members"] = gang.members;
     Put(&out, "requests", gang.requests);
+    Put(&out, "annotations", gang.annotations);
     Put(&out, "nodeSelector", gang.node_selector);
     Put(&out, "tolerations", gang.tolerations);
     Put(&out, "schedulerName", gang.scheduler_name);

@@ -175,6 +175,7 @@ void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* opti
   fields.ReadDuration("starvationHold", &options->starvation_hold);
   fields.ReadDuration("suspectTime", &options->suspect_time);
   fields.Read("taintSuspects", &options->taint_suspects);
+  fields.Read("efaRequiresOneZone", &options->efa_requires_one_zone);
   fields.ReadDuration("refusalTime", &options->refusal_time);
   if (const YAML::Node wait = fields.Take("bindWait")) {
     FailAt(wait, "engine.bindWait: half of extender.httpTimeout; set that one");

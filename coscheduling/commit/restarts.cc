@@ -291,26 +291,45 @@ std::optional<Fallback> Restarts::SeekFallback(const Gang& gang, const Admission
                        });
   if (started || gang.unbound.empty() || !record.retry_after) return std::nullopt;
   const bool kueues = options_.quota == QuotaMode::kKueue;
-  std::set<std::string> failed;
-  if (kueues) {
-    failed = FailedInKueue(gang, record);
-  } else {
-    for (const std::string& uid : gang.unbound)
-      failed.merge(quota::CarriedFlavors(*snapshot_.FindPod(uid)));
-  }
-  if (failed.empty()) return std::nullopt;
   Fallback fallback;
-  fallback.flavor = kueues ? ChoiceWithout(*WorkloadOf(gang), record.flavors_tried).flavor
-                           : NextFlavor(gang, record.flavors_tried);
-  if (fallback.flavor.empty()) return std::nullopt;
+  std::string failed = "in zone " + provisioning_.CarriedZone(gang);
+  if (const std::string zone = provisioning_.OtherZone(gang, record.flavors_tried); !zone.empty()) {
+    fallback.other = "zone " + zone;
+  } else {
+    std::set<std::string> flavors;
+    if (kueues) {
+      flavors = FailedInKueue(gang, record);
+    } else {
+      for (const std::string& uid : gang.unbound) {
+        flavors.merge(quota::CarriedFlavors(*snapshot_.FindPod(uid)));
+      }
+    }
+    if (flavors.empty()) return std::nullopt;
+    const std::string flavor = kueues
+                                   ? ChoiceWithout(*WorkloadOf(gang), record.flavors_tried).flavor
+                                   : NextFlavor(gang, record.flavors_tried);
+    if (flavor.empty()) return std::nullopt;
+    failed = fmt::format("on flavor {}", fmt::join(flavors, " and "));
+    fallback.other = "flavor " + flavor;
+  }
   fallback.why = fmt::format(
-      "nodes for all members of gang {} didn't come on flavor {} within {} (attempt {}); {} flavor "
-      "{}",
-      gang.key.ToString(), fmt::join(failed, " and "),
+      "nodes for all members of gang {} didn't come {} within {} (attempt {}); {} {}",
+      gang.key.ToString(), failed,
       absl::FormatDuration(absl::Trunc(record.deadline - record.admitted_at, absl::Seconds(1))),
-      record.attempt, kueues ? "Kueue can give it" : "members made anew can use", fallback.flavor);
+      record.attempt, kueues ? "Kueue can give it" : "members made anew can use", fallback.other);
   fallback.why_not = WhyNoFallback(gang, &fallback.fix);
   return fallback;
+}
+
+std::set<std::string> Restarts::FailedWith(const Gang& gang) const {
+  const std::string zone = provisioning_.CarriedZone(gang);
+  if (zone.empty()) return FlavorsOf(gang);
+  std::map<std::string, absl::Time> tried = records_.Of(gang)->flavors_tried;
+  tried[ZoneTried(zone)] = absl::InfiniteFuture();
+  std::set<std::string> failed;
+  if (provisioning_.OtherZone(gang, tried).empty()) failed = FlavorsOf(gang);
+  failed.insert(ZoneTried(zone));
+  return failed;
 }
 
 void Restarts::FindFallback(const Gang& gang) {
@@ -352,9 +371,9 @@ Reason Restarts::WithFallback(const Gang& gang, Reason reason) const {
   if (!fallback) reason.message += KueueNote(gang);
   if (!fallback || fallback->why_not.empty()) return reason;
   reason.message +=
-      fmt::format("; flavor {} can't be used instead: {}", fallback->flavor, fallback->why_not);
+      fmt::format("; {} can't be used instead: {}", fallback->other, fallback->why_not);
   if (!fallback->fix.empty()) {
-    reason.fix = fmt::format("to use flavor {}: {}", fallback->flavor, fallback->fix);
+    reason.fix = fmt::format("to use {}: {}", fallback->other, fallback->fix);
   }
   return reason;
 }

@@ -23,9 +23,10 @@
 
 namespace muster::coscheduling {
 
-// Another flavor that its queue has, for a gang that gave up on those that its members carry.
+// Another zone, or another flavor that its queue has, for a gang that gave up on those that its
+// members carry.
 struct Fallback {
-  std::string flavor;
+  std::string other;    // "flavor b", "zone b"
   std::string why;      // a sentence: what was tried, what can be used instead
   std::string why_not;  // its members can't be made anew, or mustn't; empty: its job is restarted
   std::string fix;      // of why_not
@@ -85,6 +86,9 @@ class Restarts : Owner {
   bool MayUseAnotherFlavor(const Gang& gang);
   // What quota, ours or Kueue's, gave the members of the gang; empty if that isn't known.
   std::set<std::string> FlavorsOf(const Gang& gang) const;
+  // What an attempt that is given up had tried: its zone, if there is another; else its flavors,
+  // too.
+  std::set<std::string> FailedWith(const Gang& gang) const;
   // A reason, with what can be said of other flavors.
   Reason WithFallback(const Gang& gang, Reason reason) const;
   uint64_t restarted() const { return restarted_; }

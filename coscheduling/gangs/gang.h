@@ -15,6 +15,7 @@
 #include "coscheduling/gangs/job_gangs.h"
 #include "coscheduling/reason.h"
 #include "kube/objects/not_honoured.h"
+#include "kube/objects/topology_asked.h"
 #include "kube/objects/workload.h"
 
 namespace muster::coscheduling {
@@ -50,6 +51,7 @@ struct Gang {
   bool unmade = false;      // spec_of, and none of its members is there yet, or any more
   bool ours = false;        // some member names our scheduler
   const kube::NotHonoured* not_honoured = nullptr;  // of what it asks for; null normally
+  kube::TopologyAsked topology;                     // where its members ask to be
   int32_t priority = 0;
   bool preempts = true;  // no member's preemptionPolicy is Never
   absl::Time created = absl::InfinitePast();

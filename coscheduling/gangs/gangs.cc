@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cluster/domains.h"
 #include "coscheduling/labels.h"
 #include "fmt/format.h"
 #include "kube/objects/pod_rank.h"
@@ -272,6 +273,7 @@ void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   // Where Kueue admits, it is Kueue's to do.
   const bool obeyed = options_.quota == QuotaMode::kKueue;
   gang.not_honoured = obeyed ? nullptr : kube::FindNotHonoured(live, job);
+  ReadTopology(gang, live);
   gang.priority = live.empty() ? 0 : live.front()->priority;
   gang.preempts = std::ranges::all_of(live, &kube::Pod::preempts);
   if (gang.unmade && job != nullptr) first_pod = job->created;
@@ -281,6 +283,21 @@ void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   facts.planned = gang.facts.planned;
   facts.committing = gang.facts.committing;
   gang.facts = facts;
+}
+
+void Gangs::ReadTopology(Gang& gang, const std::vector<const kube::Pod*>& live) const {
+  static const kube::StringMap kNone;
+  // Where Kueue admits, it places by its annotations.
+  const bool obeys = options_.quota != QuotaMode::kKueue;
+  std::vector<kube::TopologyAsker> askers;
+  if (obeys && gang.group != nullptr) {
+    askers.push_back({gang.group->meta.name, &gang.group->meta.annotations, nullptr});
+  }
+  for (const kube::Pod* pod : live) {
+    askers.push_back({pod->meta.name, obeys ? &pod->meta.annotations : &kNone,
+                      options_.efa_requires_one_zone ? &pod->spec->requests : nullptr});
+  }
+  gang.topology = kube::TopologyOf(askers);
 }
 
 void Gangs::Lose(GangId id, std::set<std::string> lost) {
@@ -361,6 +378,12 @@ Reason Gangs::Blocker(const Gang& gang, bool unmade) const {
   if (gang.not_honoured && gang.not_honoured->must_hold && gang.bound.empty()) {
     return {v1::MEMBER_NOT_SUPPORTED, gang.not_honoured->ToString(),
             std::string(gang.not_honoured->fix)};
+  }
+  const kube::TopologyAsked& asked = gang.topology;
+  std::string wrong = asked.error.empty() ? cluster::WhyNoLevelOf(asked) : asked.error;
+  if (!wrong.empty() && gang.bound.empty()) {
+    return {v1::MEMBER_INVALID, std::move(wrong),
+            "correct the annotation in the pod templates and create the pods anew"};
   }
   if (unmade) return {};
   const int64_t there = gang.facts.live + gang.facts.succeeded;

@@ -6,6 +6,7 @@
 #include "absl/hash/hash.h"
 #include "cluster/predicates.h"
 #include "fmt/format.h"
+#include "kube/objects/well_known.h"
 #include "quota/pod_sets.h"
 
 namespace muster::coscheduling {
@@ -34,8 +35,8 @@ int64_t MissingFrom(const PlanRequest& request, const PlanShortfall& shortfall) 
 
 class Placement::KnownFailures {
  public:
-  // Classes of members, and how many are of each where there are several. Those with relations to
-  // other pods aren't compared: they have none.
+  // Classes of members, by the level that is required, and how many are of each where there are
+  // several. Those with relations to other pods aren't compared: they have none.
   using Shape = std::map<std::string, size_t>;
 
   static Shape ShapeOf(const PlanRequest& request) {
@@ -43,7 +44,7 @@ class Placement::KnownFailures {
     if (!request.excluded_nodes.empty()) return shape;
     for (const kube::Pod* pod : request.members) {
       if (cluster::HasRelations(*pod->spec)) return {};
-      ++shape[cluster::ClassKey(*pod)];
+      ++shape[request.required_topology_key + "\n" + cluster::ClassKey(*pod)];
     }
     if (shape.size() == 1) shape.begin()->second = 0;
     return shape;
@@ -429,7 +430,7 @@ Plan Placement::Solve(const PlanRequest& request) {
   return planner_.MakePlan(snapshot_, request);
 }
 
-PlanRequest Placement::RequestFor(const Gang& gang, std::vector<const kube::Pod*> members) const {
+PlanRequest Placement::RequestFor(const Gang& gang, std::vector<const kube::Pod*> members) {
   const Part& part = parts_.Of(gang.id);
   PlanRequest request;
   request.members = std::move(members);
@@ -447,6 +448,13 @@ PlanRequest Placement::RequestFor(const Gang& gang, std::vector<const kube::Pod*
     if (suspects_.WhyLeftOut(node, name) != nullptr) request.excluded_nodes.insert(node);
   }
   ExcludeOtherFlavors(gang, &request);
+  request.required_topology_key = gang.topology.required;
+  // Where nodes have no zones they are all in one.
+  const cluster::Domains& domains = planner_.DomainsOf(snapshot_);
+  const bool is_default = gang.topology.annotation != kube::kRequiredTopology;
+  if (is_default && domains.CountAt(domains.LevelOf(kube::kZoneLabel)) == 0) {
+    request.required_topology_key.clear();
+  }
   return request;
 }
 

@@ -255,7 +255,7 @@ class Placement : Owner {
   static bool WouldComplete(const Part& part, int64_t gained, int64_t usable);
   bool CouldComplete(const Part& part) const;
 
-  PlanRequest RequestFor(const Gang& gang, std::vector<const kube::Pod*> members) const;
+  PlanRequest RequestFor(const Gang& gang, std::vector<const kube::Pod*> members);
   void ExcludeOtherFlavors(const Gang& gang, PlanRequest* request) const;
   std::set<std::string> BrokenPlaces(const Gang& gang, const Part& part) const;
   bool MinResourcesFree(const Gang& gang) const;

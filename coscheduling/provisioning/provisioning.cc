@@ -39,6 +39,13 @@ const char* TextOf(cluster::BringUp stage) {
 std::string ShortfallText(const PlanShortfall& shortfall) {
   constexpr size_t kShown = 3;
   std::string text;
+  if (!shortfall.required.empty() && shortfall.domains.empty()) {
+    text = fmt::format("no node has label {}", shortfall.required);
+  }
+  for (size_t i = 0; i < shortfall.domains.size() && i < 2 * kShown; ++i) {
+    text += fmt::format("{}{} has room for {}", text.empty() ? "" : ", ",
+                        shortfall.domains[i].value, shortfall.domains[i].room);
+  }
   for (size_t i = 0; i < shortfall.causes.size() && i < kShown; ++i) {
     const PlanShortfall::Cause& cause = shortfall.causes[i];
     text += fmt::format("{}{} node(s) {}: {}", text.empty() ? "" : "; ", cause.nodes,

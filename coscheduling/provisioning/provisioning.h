@@ -21,6 +21,9 @@
 
 namespace muster::coscheduling {
 
+// What stands for a zone among the flavors that a gang tried.
+std::string ZoneTried(std::string_view zone);
+
 // A reason of setback_reasons.cc: something must be put right, or waited out.
 bool IsSetback(v1::ReasonCode code);
 
@@ -46,6 +49,9 @@ class Provisioning : Owner {
   void Stop(const Gang& gang);
   // It got all that it asked for.
   void Succeed(const Gang& gang) { setbacks_.Forget(gang.key); }
+  // Where all members must be in one zone, gives them that in which their nodes are to be made
+  // (zones.cc). False until all carry it: nothing is asked for before.
+  bool GiveZone(const Gang& gang);
   // Asks for nodes for the members that lack them, or takes that back.
   void Signal(const Gang& gang, bool undecided);
   // The gang has waited for long enough, and gives back its quota. Why, and for how long it is to
@@ -67,6 +73,12 @@ class Provisioning : Owner {
     return parts_.Of(gang.id).limits_reached_since != Never();
   }
   bool BacksOff(const Gang& gang) const;
+  // The zone that its members were given; "" if they weren't.
+  std::string CarriedZone(const Gang& gang) const;
+  // Where members made anew could find nodes that failed in that one; "" if that is nowhere.
+  std::string OtherZone(const Gang& gang, const std::map<std::string, absl::Time>& tried) const;
+  // "; nodes are made in zone a, next b"
+  std::string ZonesText(const Gang& gang) const;
   // When a gang that backs off tries again.
   absl::Time RetryAt(const Gang& gang) const;
   // What an attempt of the gang has to get its nodes.
@@ -92,6 +104,7 @@ class Provisioning : Owner {
     absl::Time limits_reached_since = Never();
     int64_t missing = 0;
     int64_t makeable = 0;
+    std::string zone;                // chosen, and not seen on all members yet
     absl::Time next_late = Never();  // when a node that only takes its time becomes a setback
   };
 
@@ -110,6 +123,19 @@ class Provisioning : Owner {
   absl::Time DeadlineNow(const Gang& gang);
   Reason WhyGivenUp(const Gang& gang, const Setbacks::Limit& limit, absl::Time deadline) const;
   absl::Duration PauseAfter(const Gang& gang, const Reason& why);
+  // --- zones.cc ---
+  struct Zone {
+    std::string name;
+    int64_t room = 0;       // for members, there or coming
+    bool suffices = false;  // with what NodePools can make there within their limits
+    absl::Time failed_until = absl::InfinitePast();  // for this gang
+    absl::Time refused_at = absl::InfinitePast();    // to anybody, a moment ago
+  };
+  std::set<std::string> ZoneNames() const;
+  // Best first.
+  std::vector<Zone> ZonesFor(const Gang& gang,
+                             const std::map<std::string, absl::Time>& tried) const;
+  std::string ZoneFor(const Gang& gang);
   // --- withdrawals.cc ---
   static bool MayGo(const cluster::NodeInfo& info);
   bool NeedsNoNodes(const GangKey& key) const;

@@ -326,6 +326,14 @@ absl::Time Setbacks::LastRefusal(const GangKey& gang) const {
   return last;
 }
 
+absl::Time Setbacks::LastRefusalIn(std::string_view zone) const {
+  absl::Time last = absl::InfinitePast();
+  for (const auto& [kind, refusal] : refused_last_) {
+    if (std::get<3>(kind) == zone) last = std::max(last, refusal.at);
+  }
+  return last;
+}
+
 int64_t Setbacks::RoomSinceRefusal(const GangKey& gang) const {
   int64_t room = 0;
   for (const auto& [kind, setback] : EntryOf(gang).met) {

@@ -103,6 +103,8 @@ class Setbacks {
   // When a launch like one that was refused to this gang in its latest attempt was refused to
   // anybody last; InfinitePast if none was.
   absl::Time LastRefusal(const GangKey& gang) const;
+  // When a launch in the zone was refused to anybody last; InfinitePast if none was.
+  absl::Time LastRefusalIn(std::string_view zone) const;
   // How many nodes fewer stand of that kind now than at that moment: so many there is capacity for
   // again, unless others took it, and more if it grew. 0 if none was refused.
   int64_t RoomSinceRefusal(const GangKey& gang) const;

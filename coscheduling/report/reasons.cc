@@ -115,13 +115,25 @@ Reason Report::ProvisioningReason(const Gang& gang) const {
   return CapacityReason(gang, from_.provisioning.IsSignalled(gang) ? "; nodes were asked for" : "");
 }
 
+std::string Report::WhereText(const Gang& gang) const {
+  if (from_.placement.Of(gang).shortfall.required.empty()) return "";
+  return fmt::format(" in one {}, which {} requires", gang.topology.required,
+                     gang.topology.because);
+}
+
 Reason Report::CapacityReason(const Gang& gang, std::string_view meanwhile) const {
   const PlanShortfall& shortfall = from_.placement.Of(gang).shortfall;
-  Reason reason = {v1::CAPACITY_SHORT,
-                   fmt::format("{} of {} members have room{}: {}", shortfall.placeable,
-                               gang.unbound.size(), meanwhile, ShortfallText(shortfall)),
-                   ""};
+  Reason reason = {
+      v1::CAPACITY_SHORT,
+      fmt::format("{} of {} members have room{}{}: {}", shortfall.placeable, gang.unbound.size(),
+                  WhereText(gang), std::string(meanwhile) + from_.provisioning.ZonesText(gang),
+                  ShortfallText(shortfall)),
+      ""};
   AddSuspects(gang, &reason);
+  if (!shortfall.contradiction.empty()) {
+    reason.message += "; the nodes' labels form no tree: " + shortfall.contradiction;
+    reason.fix = "correct the labels of these nodes";
+  }
   const Feasibility* feasibility = from_.placeability.Of(gang);
   if (feasibility != nullptr && feasibility->reason.code != v1::REASON_UNSPECIFIED) {
     reason.message += "; as far as is known, " + feasibility->reason.message;

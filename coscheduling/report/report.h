@@ -115,6 +115,8 @@ class Report {
   // --- reasons.cc ---
   Reason FindReason(const Gang& gang) const;
   Reason ProvisioningReason(const Gang& gang) const;
+  // " in one zone, which X requires"
+  std::string WhereText(const Gang& gang) const;
   Reason CapacityReason(const Gang& gang, std::string_view meanwhile) const;
   Reason ComingReason(const Gang& gang) const;
   Reason ReadyReason(const Gang& gang) const;

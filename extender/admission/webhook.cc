@@ -23,7 +23,8 @@ using Json = nlohmann::json;
 // Where Muster keeps state of a pod.
 constexpr std::string_view kStateAnnotations[] = {
     coscheduling::kRecordAnnotation, coscheduling::kEpochAnnotation, coscheduling::kWakeAnnotation,
-    quota::kPodSetAnnotation,        quota::kFlavorsAnnotation,      quota::kQueueAnnotation};
+    quota::kPodSetAnnotation,        quota::kFlavorsAnnotation,      quota::kQueueAnnotation,
+    coscheduling::kZoneAnnotation};
 
 constexpr std::string_view kManagedByKueueLabel = "kueue.x-k8s.io/managed";
 

@@ -7,16 +7,17 @@
 namespace muster::kube {
 namespace {
 
-constexpr std::string_view kPlace = "its level says nothing of where pods are placed";
+constexpr std::string_view kPlace = "pods aren't placed in slices";
 constexpr std::string_view kPlaceFix =
-    "remove it, and draw the pods together by a required podAffinity with that topologyKey";
+    "require one level for all pods (kueue.x-k8s.io/podset-required-topology), or make each slice "
+    "a gang of its own";
 
 // What must hold first.
-constexpr std::array<NotHonoured, 6> kAll = {
-    {{"kueue.x-k8s.io/podset-required-topology", false, true, kPlace, kPlaceFix},
-     {"kueue.x-k8s.io/podset-slice-required-topology", false, true, kPlace, kPlaceFix},
+constexpr std::array<NotHonoured, 5> kAll = {
+    {{"kueue.x-k8s.io/podset-slice-required-topology", false, true, kPlace, kPlaceFix},
      {"kueue.x-k8s.io/podset-slice-required-topology-constraints", false, true, kPlace, kPlaceFix},
-     {"kueue.x-k8s.io/podset-preferred-topology", false, false, kPlace, kPlaceFix},
+     {"kueue.x-k8s.io/podset-group-name", false, false,
+      "all pod sets of a gang are placed together, whatever their groups", "remove it"},
      {"kueue.x-k8s.io/job-min-parallelism", true, false,
       "the job starts with all its pods, or waits", "remove it, or lower spec.parallelism"},
      {"kueue.x-k8s.io/elastic-job", true, false,

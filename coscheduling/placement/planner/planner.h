@@ -63,6 +63,15 @@ struct PlanShortfall {
   // over, by the first reason why it can't take one more, beside those that are planned there.
   std::vector<Cause> causes;
   size_t placeable = 0;  // members that the best partial plan places
+  // Of the level that is required: its label, and for how many members its domains have room at
+  // most, those with the most first.
+  struct Domain {
+    std::string value;
+    int64_t room = 0;
+  };
+  std::string required;
+  std::vector<Domain> domains;
+  std::string contradiction;  // then: labels that form no tree, a sentence of the first
 };
 
 struct Plan {
@@ -82,6 +91,12 @@ struct Plan {
 class Planner {
  public:
   Plan MakePlan(const cluster::Snapshot& snapshot, const PlanRequest& request);
+
+  // The tree as it is now.
+  const cluster::Domains& DomainsOf(const cluster::Snapshot& snapshot) {
+    domains_.Follow(snapshot);
+    return domains_;
+  }
 
   // Is every placement still good on this snapshot? Returns the first in rank order that isn't: the
   // member's UID and why. Members without a placement are left out; a plan that MakePlan has just

@@ -27,9 +27,7 @@ class ProblemBuilder {
 
   Problem Build() && {
     const int zone = problem_.tree.LevelOf(kube::kZoneLabel);
-    const bool zones = std::ranges::any_of(
-        problem_.tree.domains(), [&](const auto& domain) { return domain.level == zone; });
-    if (zone >= 0 && zones) problem_.zone_level = zone;
+    if (zone >= 0 && problem_.tree.CountAt(zone) > 0) problem_.zone_level = zone;
     if (!request().required_topology_key.empty()) {
       problem_.required_level = problem_.tree.LevelOf(request().required_topology_key);
     }

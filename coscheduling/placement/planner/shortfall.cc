@@ -49,6 +49,7 @@ class Shortfall {
     for (const NodeInfo* info : problem_.snapshot.node_list()) CountNode(*info);
     PlanShortfall shortfall;
     shortfall.placeable = placed_;
+    CountDomains(&shortfall);
     for (auto& [code, cause] : causes_) shortfall.causes.push_back(std::move(cause.cause));
     std::stable_sort(shortfall.causes.begin(), shortfall.causes.end(),
                      [](const auto& a, const auto& b) { return a.nodes > b.nodes; });
@@ -56,6 +57,34 @@ class Shortfall {
   }
 
  private:
+  // Where there is how much room, whatever the plan uses of it.
+  void CountDomains(PlanShortfall* shortfall) const {
+    const cluster::Domains& tree = problem_.tree;
+    const int level = problem_.required_level;
+    // Hosts are told of one by one as it is.
+    if (level == static_cast<int>(tree.levels().size())) return;
+    shortfall->required = problem_.request.required_topology_key;
+    const std::vector<std::string> contradictions =
+        shortfall->required.empty() ? std::vector<std::string>() : tree.Contradictions();
+    if (!contradictions.empty()) shortfall->contradiction = contradictions.front();
+    for (const cluster::Domains::Domain& domain : tree.domains()) {
+      if (domain.level != level || level < 0) continue;
+      PlanShortfall::Domain& told = shortfall->domains.emplace_back(domain.value);
+      for (const MemberClass& wanted : problem_.classes) {
+        int64_t room = 0;
+        for (int at = domain.first; at < domain.last; ++at) {
+          const int slot = tree.order()[at];
+          const int fits = wanted.fits.empty() ? wanted.room->On(slot).fits : wanted.fits[slot];
+          if (fits == 0) continue;
+          const NodeInfo& info = *problem_.snapshot.NodeIn(slot);
+          if (!WhyNotAllowed(problem_.request, info, Detail::kOmitted)) room += fits;
+        }
+        told.room += std::min<int64_t>(room, wanted.size());
+      }
+    }
+    std::ranges::stable_sort(shortfall->domains, std::greater<>(), &PlanShortfall::Domain::room);
+  }
+
   struct Short {  // a class with members left over
     const MemberClass* wanted;
     cluster::ClassCheck check;

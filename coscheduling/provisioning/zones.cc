@@ -1,0 +1,171 @@
+// The zone in which nodes are made for a gang that must be in one.
+//
+// It is decided before anybody is asked for nodes, and reaches the members as a nodeSelector while
+// they are gated, so that Karpenter buys there alone. A gate's pod can't be given another one:
+// where capacity fails, the members are made anew through their job (commit/restarts.h), as for
+// another flavor, and what failed is kept where that keeps its flavors.
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "coscheduling/labels.h"
+#include "coscheduling/provisioning/provisioning.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "kube/objects/time_text.h"
+#include "kube/objects/well_known.h"
+#include "quota/admission_writes.h"
+#include "quota/pod_sets.h"
+
+namespace muster::coscheduling {
+namespace {
+
+constexpr char kRegionLabel[] = "topology.kubernetes.io/region";
+
+std::string ZoneOf(const cluster::NodeInfo* info) {
+  const std::string* zone = info == nullptr ? nullptr : info->node->meta.Label(kube::kZoneLabel);
+  return zone == nullptr ? "" : *zone;
+}
+
+}  // namespace
+
+std::string ZoneTried(std::string_view zone) {
+  return fmt::format("{}={}", kube::kZoneLabel, zone);
+}
+
+std::string Provisioning::CarriedZone(const Gang& gang) const {
+  for (const std::string& uid : gang.unbound) {
+    const kube::Pod& pod = *snapshot_.FindPod(uid);
+    const std::string* chosen = pod.meta.Annotation(kZoneAnnotation);
+    const auto selected = pod.spec->node_selector.find(kube::kZoneLabel);
+    if (chosen != nullptr && selected != pod.spec->node_selector.end() &&
+        selected->second == *chosen) {
+      return *chosen;
+    }
+  }
+  return "";
+}
+
+std::set<std::string> Provisioning::ZoneNames() const {
+  std::set<std::string> names;
+  bool any_zone = false;
+  for (const auto& [name, pool] : placeability_.pools()) {
+    const auto zones = std::ranges::find_if(pool.requirements, [](const auto& requirement) {
+      return requirement.key == kube::kZoneLabel && requirement.op == kube::SelectorOperator::kIn;
+    });
+    any_zone |= zones == pool.requirements.end();
+    if (zones != pool.requirements.end()) names.insert(zones->values.begin(), zones->values.end());
+  }
+  // A pool that names none makes nodes where its subnets are, as those that are there tell.
+  for (const cluster::NodeInfo* info : snapshot_.node_list()) {
+    if (!any_zone) break;
+    if (std::string zone = ZoneOf(info); !zone.empty()) names.insert(std::move(zone));
+  }
+  return names;
+}
+
+std::vector<Provisioning::Zone> Provisioning::ZonesFor(
+    const Gang& gang, const std::map<std::string, absl::Time>& tried) const {
+  const absl::Time now = agenda_->now();
+  const PlanShortfall& shortfall = placement_->Of(gang).shortfall;
+  const quota::PodSets sets = quota::GroupByPodSet(placement_->Unplaced(gang), gang.required());
+  std::vector<Zone> zones;
+  for (const std::string& name : ZoneNames()) {
+    Zone zone{.name = name};
+    const auto there = std::ranges::find(shortfall.domains, name, &PlanShortfall::Domain::value);
+    if (shortfall.required == kube::kZoneLabel && there != shortfall.domains.end()) {
+      zone.room = there->room;
+    }
+    int64_t makeable = 0;
+    for (quota::PodSet set : sets.required) {
+      kube::PodSpec spec = *set.spec;
+      spec.node_selector[kube::kZoneLabel] = name;
+      set.spec = std::make_shared<const kube::PodSpec>(std::move(spec));
+      makeable += placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining);
+    }
+    zone.suffices = zone.room + makeable >= gang.required();
+    const auto failed = tried.find(ZoneTried(name));
+    if (failed != tried.end() && failed->second > now) zone.failed_until = failed->second;
+    const absl::Time refused = setbacks_.LastRefusalIn(name);
+    if (refused + options_.capacity_backoff > now) zone.refused_at = refused;
+    zones.push_back(std::move(zone));
+  }
+  std::ranges::stable_sort(zones, {}, [](const Zone& zone) {
+    return std::tuple(zone.failed_until, !zone.suffices, zone.refused_at, -zone.room);
+  });
+  return zones;
+}
+
+std::string Provisioning::OtherZone(const Gang& gang,
+                                    const std::map<std::string, absl::Time>& tried) const {
+  const std::string carried = CarriedZone(gang);
+  if (carried.empty()) return "";
+  for (const Zone& zone : ZonesFor(gang, tried)) {
+    const bool fresh = zone.failed_until == absl::InfinitePast();
+    if (zone.name != carried && zone.suffices && fresh) return zone.name;
+  }
+  return "";
+}
+
+std::string Provisioning::ZoneFor(const Gang& gang) {
+  const std::string& required = gang.topology.required;
+  const bool asks = !required.empty() && required != kRegionLabel && gang.facts.admitted &&
+                    !gang.facts.blocked && options_.quota != QuotaMode::kKueue;
+  if (!asks) return "";
+  if (std::string carried = CarriedZone(gang); !carried.empty()) return carried;
+  const Places& places = placement_->Of(gang);
+  if (!places.short_of_nodes || places.min_resources_short || NobodyMakesNodes(gang)) return "";
+  for (const std::string& uid : gang.bound) {
+    std::string zone = ZoneOf(snapshot_.FindNode(snapshot_.FindPod(uid)->node_name));
+    if (!zone.empty() && !gang.lost.contains(uid)) return zone;
+  }
+  for (const auto& [uid, node] : places.fixed) {
+    if (std::string zone = ZoneOf(snapshot_.FindNode(node)); !zone.empty()) return zone;
+  }
+  Part& part = parts_[gang.id];
+  if (!part.zone.empty() || IsBeyondLimits(gang)) return part.zone;
+  const std::vector<Zone> zones = ZonesFor(gang, records_.Of(gang)->flavors_tried);
+  if (!zones.empty()) part.zone = zones.front().name;
+  return part.zone;
+}
+
+bool Provisioning::GiveZone(const Gang& gang) {
+  const std::string zone = ZoneFor(gang);
+  if (zone.empty()) return true;
+  bool all = true;
+  for (const std::string& uid : gang.unbound) {
+    const kube::Pod& pod = *snapshot_.FindPod(uid);
+    if (!IsGatedByUs(pod) || pod.spec->node_selector.contains(kube::kZoneLabel)) continue;
+    all = false;
+    // One patch after the other: each is of the version that it was decided on.
+    const quota::PodSetAssignment* given = quota_.Holds(gang) ? quota_.GivenTo(gang, pod) : nullptr;
+    const std::string target = "zone/" + uid;
+    if (given != nullptr && !quota::HasFlavors(pod, *given)) continue;
+    if (!outbox_->MayAct(gang.id, target)) continue;
+    quota::FlavorAdditions added;
+    added.node_selector = {{kube::kZoneLabel, zone}};
+    added.annotations = {{std::string(kZoneAnnotation), zone}};
+    outbox_->Act(gang.id, target, quota::AssignFlavorsTo(pod, std::move(added)));
+  }
+  if (all) parts_[gang.id].zone.clear();
+  return all;
+}
+
+std::string Provisioning::ZonesText(const Gang& gang) const {
+  const std::string carried = CarriedZone(gang);
+  const AdmissionRecord* record = records_.Of(gang);
+  if (carried.empty() || record == nullptr) return "";
+  std::vector<std::string> others;
+  for (const Zone& zone : ZonesFor(gang, record->flavors_tried)) {
+    if (zone.name == carried) continue;
+    const bool failed = zone.failed_until != absl::InfinitePast();
+    others.push_back(failed ? fmt::format("{} (failed, not before {})", zone.name,
+                                          kube::ClockText(zone.failed_until))
+                            : zone.name + (zone.suffices ? "" : " (NodePools make too few)"));
+  }
+  return fmt::format("; nodes are made in zone {}{}", carried,
+                     others.empty() ? "" : fmt::format(", next {}", fmt::join(others, ", ")));
+}
+
+}  // namespace muster::coscheduling
