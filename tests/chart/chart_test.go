@@ -303,6 +303,17 @@ func TestKubeSchedulerIsOfTheClustersVersion(t *testing.T) {
 	}
 }
 
+// A member that is preempted for alone is a gang torn apart. Where groups are scheduled as one the
+// plugin sits at a second point too, so it is off at all of them.
+func TestNoKubeSchedulerPreemptsForOneMember(t *testing.T) {
+	scheduler := config(t, rendered(t, "v1.36.0"), "muster-kube-scheduler")
+	profile := scheduler["profiles"].([]any)[0]
+	disabled, _ := json.Marshal(at(profile, "plugins", "multiPoint", "disabled"))
+	if string(disabled) != `[{"name":"DefaultPreemption"}]` {
+		t.Errorf("disabled at multiPoint: %s", disabled)
+	}
+}
+
 func TestAChangedConfigurationMakesNewPods(t *testing.T) {
 	checksums := func(settings ...string) [2]any {
 		annotations := at(find(t, rendered(t, "v1.34.2", settings...), "Deployment", "muster"), "spec", "template", "metadata", "annotations")
