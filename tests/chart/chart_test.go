@@ -297,6 +297,10 @@ func TestKubeSchedulerIsOfTheClustersVersion(t *testing.T) {
 			t.Errorf("%s: %q, want %q", release, gates, want.gates)
 		}
 	}
+	// One of one's own may be behind the cluster.
+	if one := container(t, rendered(t, "v1.35.0", "--set=kubeScheduler.image.tag=v1.34.3"), "kube-scheduler"); strings.Contains(fmt.Sprint(one["command"]), "GenericWorkload") {
+		t.Errorf("kube-scheduler 1.34 is told %v", one["command"])
+	}
 	one := container(t, rendered(t, "v1.36.0", "--set=kubeScheduler.featureGates.SchedulerQueueingHints=false"), "kube-scheduler")
 	if want := "--feature-gates=GenericWorkload=false,SchedulerQueueingHints=false"; !strings.Contains(fmt.Sprint(one["command"]), want) {
 		t.Errorf("%v, want %s", one["command"], want)

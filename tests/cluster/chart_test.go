@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/base64"
 	"maps"
 	"os"
 	"os/exec"
@@ -169,6 +170,16 @@ func TestChartComesChangesAndGoes(t *testing.T) {
 	s.apply("apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: users, namespace: default}\nspec: {minMember: 2}\n")
 	installed := s.objects()
 
+	// As Muster adds its authority.
+	authority, err := plane.NewAuthority("Muster's")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := base64.StdEncoding.EncodeToString(authority.PEM())
+	const webhook = "mutatingwebhookconfiguration/muster-admission"
+	s.kubectl("patch", webhook, "--type=json", "--field-manager=muster",
+		`--patch=[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "`+bundle+`"}]`)
+
 	for _, file := range valueFiles(t) {
 		s.helm("upgrade", "muster", chartFolder, "--reset-values", "--values="+file)
 	}
@@ -176,6 +187,10 @@ func TestChartComesChangesAndGoes(t *testing.T) {
 	isRelease := func(line string) bool { return strings.Contains(line, "sh.helm.release") }
 	if changed := difference(slices.DeleteFunc(s.objects(), isRelease), slices.DeleteFunc(installed, isRelease)); len(changed) > 0 {
 		t.Errorf("other values and back: %v", changed)
+	}
+
+	if left := s.kubectl("get", webhook, "--output=jsonpath={.webhooks[0].clientConfig.caBundle}"); left != bundle {
+		t.Errorf("of Muster's authority an upgrade leaves %q", left)
 	}
 
 	s.helm("uninstall", "muster")

@@ -42,6 +42,8 @@ func TestMusterRunsWithExactlyTheRightsOfItsManifests(t *testing.T) {
 		{"update", "clusterroles.rbac.authorization.k8s.io"},
 		{"delete", "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
 		{"patch", "validatingwebhookconfigurations.admissionregistration.k8s.io"},
+		{"create", "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
+		{"create", "validatingwebhookconfigurations.admissionregistration.k8s.io"},
 	} {
 		// kubectl ends with status 1 after a "no".
 		answer, _ := shared.KubectlAsMuster(append([]string{"auth", "can-i", "--all-namespaces"}, forbidden...)...)
