@@ -158,10 +158,12 @@ Verbs MayOn(const std::string& group, const std::string& resource) {
 // Its patches of queues and flavors are held to a finalizer by policies/account.yaml.
 TEST(Deploy, MusterWritesOnlyTheStatusOfQueuesAndSuspendsOnlyJobsThatCanBe) {
   const Verbs read = {"get", "list", "watch"};
+  const Verbs only_read = {"list", "watch"};
   const Verbs suspend = {"get", "list", "patch", "watch"};
-  for (const char* resource : {"localqueues", "cohorts", "workloadpriorityclasses"}) {
+  for (const char* resource : {"localqueues", "cohorts"}) {
     EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), read) << resource;
   }
+  EXPECT_EQ(MayOn("kueue.x-k8s.io", "workloadpriorityclasses"), only_read);
   for (const char* resource : {"resourceflavors", "clusterqueues"}) {
     EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), (Verbs{"get", "list", "patch", "watch"}))
         << resource;
@@ -178,7 +180,7 @@ TEST(Deploy, MusterWritesOnlyTheStatusOfQueuesAndSuspendsOnlyJobsThatCanBe) {
                                                           {"ray.io", "rayclusters"},
                                                           {"ray.io", "rayjobs"}};
   for (const auto& [group, resource] : owners) {
-    EXPECT_EQ(MayOn(group, resource), resource == "statefulsets" ? read : suspend) << resource;
+    EXPECT_EQ(MayOn(group, resource), resource == "statefulsets" ? only_read : suspend) << resource;
     EXPECT_EQ(MayOn(group, resource + "/status"), resource == "jobs" ? Verbs{"patch"} : Verbs{})
         << resource;
   }
@@ -188,14 +190,14 @@ TEST(Deploy, MusterWritesOnlyTheStatusOfQueuesAndSuspendsOnlyJobsThatCanBe) {
 
 TEST(Deploy, OnlyTheRightsOfWithdrawNodesLetNodeClaimsBeDeleted) {
   EXPECT_FALSE(Deployed().engine.withdraw_nodes);
-  EXPECT_EQ(MayOn("karpenter.sh", "nodeclaims"), (Verbs{"get", "list", "watch"}));
+  EXPECT_EQ(MayOn("karpenter.sh", "nodeclaims"), (Verbs{"list", "watch"}));
   const char* file = "withdraw-nodes/rbac.yaml";
   const YAML::Node rules = Find(file, "ClusterRole", "muster-withdraw-nodes")["rules"];
   ASSERT_EQ(rules.size(), 1u);
   using Values = std::vector<std::string>;
   EXPECT_EQ(rules[0]["apiGroups"].as<Values>(), Values{"karpenter.sh"});
   EXPECT_EQ(rules[0]["resources"].as<Values>(), Values{"nodeclaims"});
-  EXPECT_EQ(rules[0]["verbs"].as<Values>(), Values{"delete"});
+  EXPECT_EQ(rules[0]["verbs"].as<Values>(), (Values{"get", "delete"}));
   const YAML::Node binding = Find(file, "ClusterRoleBinding", "muster-withdraw-nodes");
   EXPECT_EQ(binding["roleRef"]["name"].as<std::string>(), "muster-withdraw-nodes");
   const YAML::Node of_muster = Find("base/rbac-muster.yaml", "ClusterRoleBinding", "muster");
