@@ -304,6 +304,8 @@ def check_version(root, paths):
         if path == "CHANGELOG.md":
             newest = re.search(r"^## ([0-9.]+)", read(root, path), re.MULTILINE)
             named = [newest[1]] if newest else ["no version"]
+        elif path == "deploy/chart/Chart.yaml":
+            named = re.findall(r"^(?:version|appVersion): *(\S+)", read(root, path), re.MULTILINE)
         elif path.endswith((".md", ".yaml", "Dockerfile")) and not path.startswith("tests/"):
             named = re.findall(r"\b(?:muster(?:-[a-z]+)?:|newTag: )(\d+\.\d+\.\d+)", read(root, path))
         else:

@@ -189,10 +189,13 @@ class Names(TestCase):
 class TheVersion(TestCase):
     def test_is_one(self):
         self.passes("deploy/base/kustomization.yaml", "newTag: 1.2.3\n")
+        self.passes("deploy/chart/Chart.yaml", "version: 1.2.3\nappVersion: 1.2.3\n")
         self.passes("deploy/README.md", "muster-worker:1.2.3-cpu beside kueue:0.15.2\n")
         self.passes("CHANGELOG.md", "# Changes\n\n## 1.2.3 (unreleased)\n\n## 1.2.2\n")
         self.refused("deploy/base/kustomization.yaml", "newTag: 1.2.2\n", "version",
                      "names 1.2.2; CMakeLists.txt says 1.2.3")
+        self.refused("deploy/chart/Chart.yaml", "version: 1.2.3\nappVersion: 1.2.4\n", "version",
+                     "names 1.2.4; CMakeLists.txt says 1.2.3")
         self.refused("deploy/Dockerfile", "# -t muster:1.2.4 .\n", "version",
                      "names 1.2.4; CMakeLists.txt says 1.2.3")
         self.refused("CHANGELOG.md", "## 1.2.2\n", "version", "names 1.2.2; CMakeLists.txt says 1.2.3")

@@ -47,7 +47,7 @@ struct WantedWebhook {
   // stand beside ours; a URL is one process, and only ours may.
   std::string ca_bundle;
   WebhookPurpose purpose = WebhookPurpose::kGate;
-  // False: an object that is there has no webhooks, so that nobody is called; none is made.
+  // False: an object that is there is to have no webhooks, so that nobody is called; none is made.
   bool enabled = true;
   bool guards_queues = false;  // GateOptions
 };

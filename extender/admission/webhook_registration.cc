@@ -229,12 +229,14 @@ bool WebhookRegistration::MayRepair(absl::Time now) {
 void WebhookRegistration::SetRight(absl::Time now, const FoundWebhook& found,
                                    const std::string& difference) {
   const bool absent = found.resource_version.empty();
+  const bool service = options_.webhook.service.has_value();
   const bool mine =
-      options_.leading || (options_.webhook.service && (absent || !found.webhooks.empty()));
+      service ? !found.webhooks.empty() && !found.bundle_difference.empty() : options_.leading;
   if (!mine) {
     failures_.Reset();
     last_failure_.clear();
-    MarkNotInPlace(difference + "; the leader puts it right");
+    MarkNotInPlace(difference + (service ? "; apply Muster's chart or manifests"
+                                         : "; the leader puts it right"));
     next_check_ = std::min(next_check_, now + options_.check_interval);
     return;
   }
@@ -245,9 +247,10 @@ void WebhookRegistration::SetRight(absl::Time now, const FoundWebhook& found,
   }
   next_check_ = absl::InfiniteFuture();
   if (absent) return Create(now);
-  spdlog::info("webhook: putting {} right: {}", object_.name, difference);
-  Write(now, options_.leading ? RepairPatch(found, options_.webhook, now)
-                              : BundlePatch(found, options_.webhook, now));
+  spdlog::info("webhook: putting {} right: {}", object_.name,
+               service ? found.bundle_difference : difference);
+  Write(now, service ? BundlePatch(found, options_.webhook, now)
+                     : RepairPatch(found, options_.webhook, now));
 }
 
 void WebhookRegistration::MarkInPlace(absl::Time now, bool written) {

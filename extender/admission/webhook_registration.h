@@ -1,15 +1,16 @@
-// Keeps one of the two registrations true on the API server.
+// Keeps one of the two registrations true on the API server, or its authorities alone.
 //
 // A state machine without a thread or a clock: Tick sends what is due over the transport, answers
 // are kept until the next Tick, and `wake` says that there is one. Looks at once when it is told of
 // a change, otherwise every ten seconds; writes only what is not as wanted, by compare-and-swap.
 // Failures are tried again with growing pauses, and so are repairs that somebody keeps undoing.
 //
-// Who writes what, so that replicas never undo each other's work: the leader keeps the whole object
-// true. Of a Service, a follower creates it if it is absent and adds the authority it serves with
-// to the caBundle; of a URL, which names one process, it leaves the object to the leader. The
-// object is never deleted: without Muster no pod of ours may get in ungated. Warnings that are
-// turned off leave an object without webhooks, where there was one.
+// Who writes what, so that nobody undoes another's work. Of a Service the object is the chart's:
+// each replica adds the authority it serves with to the caBundle and changes nothing else; what
+// else isn't as it should be the leader says, and is not in place. Of a URL, which names one
+// process, the leader makes the object and keeps it true, and followers leave it to it. It is never
+// deleted: without Muster no pod of ours may get in ungated. Of a URL, warnings that are turned off
+// leave an object without webhooks, where there was one.
 #pragma once
 
 #include <cstdint>

@@ -485,7 +485,7 @@ TEST_F(RegistrationTest, ANewAuthorityIsWrittenAtOnce) {
 
 TEST_F(RegistrationTest, ServiceIsNamedWithPortAndPath) {
   Start(/*service=*/true);
-  Serve();
+  object_ = Wanted();
   EXPECT_EQ(object_["webhooks"][0]["clientConfig"]["service"],
             Json::parse(R"({"namespace": "muster-system", "name": "muster-webhook", "port": 443,
                             "path": "/mutate-pods"})"));
@@ -508,7 +508,7 @@ TEST_F(RegistrationTest, ReplicasOfAServiceKeepEachOthersAuthorities) {
   EXPECT_EQ(writes_, 1);
 }
 
-TEST_F(RegistrationTest, AFollowerOfAServiceAddsItsAuthorityAndNothingElse) {
+TEST_F(RegistrationTest, AReplicaOfAServiceAddsItsAuthorityAndNothingElse) {
   Start(/*service=*/true, /*leading=*/false);
   const std::string other = NewAuthority();
   object_ = Wanted();
@@ -522,16 +522,38 @@ TEST_F(RegistrationTest, AFollowerOfAServiceAddsItsAuthorityAndNothingElse) {
   registration_->SetLeading(true);
   registration_->Tick(now_);
   Run(2 * absl::Seconds(1));
-  EXPECT_EQ(object_["webhooks"][0]["timeoutSeconds"], 10);
-  EXPECT_EQ(Bundle(), other + own_);
-  EXPECT_TRUE(InPlace()) << WhyNot();
-}
-
-TEST_F(RegistrationTest, AFollowerOfAServiceCreatesWhatIsAbsent) {
-  Start(/*service=*/true, /*leading=*/false);
+  EXPECT_EQ(WhyNot(),
+            "webhooks[0].timeoutSeconds is 7, want 10; apply Muster's chart or manifests");
+  EXPECT_EQ(writes_, 1) << "the leader says so, and leaves it";
+  object_["webhooks"][0]["timeoutSeconds"] = 10;
+  object_["webhooks"][0]["clientConfig"].erase("caBundle");
+  Change();
   Run(2 * absl::Seconds(1));
   EXPECT_EQ(Bundle(), own_);
   EXPECT_TRUE(InPlace()) << WhyNot();
+  EXPECT_EQ(writes_, 2);
+}
+
+TEST_F(RegistrationTest, OfAServiceNobodyCreatesWhatIsAbsent) {
+  for (const bool leading : {true, false}) {
+    Start(/*service=*/true, leading);
+    object_ = nullptr;
+    Run(absl::Minutes(1));
+    EXPECT_EQ(WhyNot(), "the webhook is not registered; apply Muster's chart or manifests");
+    EXPECT_EQ(writes_, 0);
+    object_ = Wanted();
+    object_["webhooks"] = Json::array();
+    Run(absl::Seconds(12));
+    EXPECT_EQ(WhyNot(), "webhooks has 0 entries, want 1; apply Muster's chart or manifests");
+    EXPECT_EQ(writes_, 0);
+    object_ = Wanted();
+    object_["webhooks"][0]["clientConfig"].erase("caBundle");
+    Run(absl::Seconds(13));
+    EXPECT_EQ(Bundle(), own_);
+    EXPECT_TRUE(InPlace()) << WhyNot();
+    EXPECT_EQ(writes_, 1);
+    writes_ = 0;
+  }
 }
 
 TEST_F(RegistrationTest, AFollowerWithAUrlLeavesItToTheLeader) {
@@ -594,7 +616,7 @@ TEST_F(WarningsRegistration, EndangersNothing) {
   EXPECT_EQ(Asked().path,
             "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/"
             "muster-warnings");
-  Serve();
+  object_ = Wanted();
   EXPECT_EQ(object_["kind"], "ValidatingWebhookConfiguration");
   ASSERT_EQ(object_["webhooks"].size(), 1u);
   const Json webhook = object_["webhooks"][0];
@@ -647,7 +669,7 @@ TEST_F(WarningsRegistration, TurnedOffIsEmptiedAndNeverMade) {
 }
 
 TEST_F(WarningsRegistration, TurnedOnAgainIsFilled) {
-  Start(/*service=*/true);
+  Start();
   object_ = Wanted();
   object_["webhooks"] = Json::array();
   Run(2 * absl::Seconds(1));

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"muster.dev/tests/cluster/plane"
 )
 
@@ -39,6 +42,8 @@ func TestMusterRunsWithExactlyTheRightsOfItsManifests(t *testing.T) {
 		{"update", "clusterroles.rbac.authorization.k8s.io"},
 		{"delete", "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
 		{"patch", "validatingwebhookconfigurations.admissionregistration.k8s.io"},
+		{"create", "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
+		{"create", "validatingwebhookconfigurations.admissionregistration.k8s.io"},
 	} {
 		// kubectl ends with status 1 after a "no".
 		answer, _ := shared.KubectlAsMuster(append([]string{"auth", "can-i", "--all-namespaces"}, forbidden...)...)
@@ -46,4 +51,44 @@ func TestMusterRunsWithExactlyTheRightsOfItsManifests(t *testing.T) {
 			t.Errorf("may Muster %s? %s", strings.Join(forbidden, " "), answer)
 		}
 	}
+}
+
+// Whoever views a namespace sees its gangs, whoever edits it writes PodGroups, and nobody there
+// writes quota. The controller manager puts that into the roles that every cluster has.
+func TestRolesOfEveryClusterCoverGangs(t *testing.T) {
+	t.Parallel()
+	const namespace = "roles-of-users"
+	mustKubectl(t, "create", "namespace", namespace)
+	t.Cleanup(func() { _, _ = shared.Kubectl("delete", "namespace", namespace, "--wait=false") })
+	for _, role := range []string{"view", "edit"} {
+		mustKubectl(t, "create", "rolebinding", role, "--clusterrole="+role, "--user="+role+"er", "--namespace="+namespace)
+	}
+	type thing struct{ group, resource, subresource string }
+	groups, workloads, queues := thing{"scheduling.x-k8s.io", "podgroups", ""}, thing{"kueue.x-k8s.io", "workloads", ""}, thing{"kueue.x-k8s.io", "localqueues", ""}
+	expect := func(want bool, user string, verbs []string, things ...thing) {
+		t.Helper()
+		for _, one := range things {
+			for _, verb := range verbs {
+				review, err := shared.Client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+					Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+						Namespace: namespace, Verb: verb, Group: one.group, Resource: one.resource, Subresource: one.subresource,
+					}},
+				}, metav1.CreateOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if review.Status.Allowed != want {
+					t.Errorf("%s may %s %v: %v, want %v", user, verb, one, review.Status.Allowed, want)
+				}
+			}
+		}
+	}
+	read, write := []string{"get", "list", "watch"}, []string{"create", "patch", "update", "delete"}
+	for _, user := range []string{"viewer", "editer"} {
+		expect(true, user, read, groups, workloads, queues)
+		status := []thing{{"scheduling.x-k8s.io", "podgroups", "status"}, {"kueue.x-k8s.io", "workloads", "status"}}
+		expect(false, user, write, append(status, workloads, queues)...)
+	}
+	expect(false, "viewer", write, groups)
+	expect(true, "editer", write, groups)
 }

@@ -3,9 +3,11 @@ package cluster
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -31,6 +33,26 @@ func pick[T any](usual, whenFull T) T {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	os.Exit(run(m))
+}
+
+// forbidden is what no role let Muster do while the cases ran, but for the rights of
+// withdrawNodes, which a case takes away.
+func forbidden() []string {
+	requests, err := shared.Requests(time.Time{}, time.Now())
+	if err != nil {
+		return []string{err.Error()}
+	}
+	found := map[string]int{}
+	for _, request := range requests {
+		if request.Forbidden && request.User == plane.ServiceAccount && request.Program == "muster" && request.Resource != "nodeclaims" {
+			found[request.Verb+" "+request.Resource]++
+		}
+	}
+	var wanted []string
+	for _, right := range slices.Sorted(maps.Keys(found)) {
+		wanted = append(wanted, fmt.Sprintf("%s (%d times)", right, found[right]))
+	}
+	return wanted
 }
 
 func run(m *testing.M) int {
@@ -61,6 +83,10 @@ func run(m *testing.M) int {
 	code := m.Run()
 	if dead := shared.Dead(); dead != "" {
 		fmt.Fprintln(os.Stderr, "--- FAIL: part of the control plane ended early:", dead)
+		code = 1
+	}
+	for _, wanted := range forbidden() {
+		fmt.Fprintln(os.Stderr, "--- FAIL: Muster asked for what the manifests don't grant:", wanted)
 		code = 1
 	}
 	shared.Stop()

@@ -38,11 +38,12 @@ class Runner(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = folder.name
         for name in ("build", "bin", "deploy", "tests/cluster/jobs", "tests/cluster/kubelet",
-                     "tests/cluster/conformance", "tests/kueue"):
+                     "tests/cluster/conformance", "tests/chart", "tests/kueue"):
             os.makedirs(os.path.join(self.root, name))
         shutil.copy(os.path.join(HERE, "test.sh"), os.path.join(self.root, "tests/cluster/test.sh"))
         self.program("tests/cluster/build.sh", '#!/bin/sh\necho "/programs $1"\n')
         self.program("tests/cluster/conformance/test.sh", "#!/bin/sh\necho '0 passed, 0 failed'\n")
+        self.program("tests/chart/build.sh", '#!/bin/sh\necho "helm $1"\n')
         self.program("tests/kueue/build.sh", '#!/bin/sh\necho "oracle $1"\n')
         self.program("bin/go", GO)
         self.program("bin/strip", '#!/bin/sh\nsed /debug/d "$4" >"$3"\n')

@@ -33,7 +33,7 @@ import (
 const tenantRole = "tests-tenant"
 
 // installTenants makes what all tenants share: the flavors, and what they may do beside the
-// built-in role edit. Of Kueue's objects they have what its batch-user role gives.
+// built-in role edit, which has PodGroups, and Kueue's objects to read, from the manifests.
 func installTenants(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"fast", "slow"} {
@@ -44,9 +44,7 @@ func installTenants(t *testing.T) {
 	_, err := roles.Create(t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: tenantRole},
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"scheduling.x-k8s.io"}, Resources: []string{"podgroups"}, Verbs: []string{"*"}},
 			{APIGroups: []string{""}, Resources: []string{"pods/resize"}, Verbs: []string{"patch", "update"}},
-			{APIGroups: []string{"kueue.x-k8s.io"}, Resources: []string{"workloads", "localqueues"}, Verbs: []string{"get", "list", "watch"}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -43,6 +43,7 @@ for program in "$muster" "$MUSTER_WORKER_BINARY"; do
 done
 
 ./build.sh || exit 1
+../chart/build.sh || exit 1
 if [[ -n $peers || "${arguments[*]}" =~ TestPeer|TestTraining|TestHighPriority ]]; then
   ./build.sh --peers || exit 1
   ../kueue/build.sh || exit 1
@@ -100,6 +101,7 @@ digest=$({
   without_lines "$muster"
   sha256sum <"$folder/cases"
   ./build.sh --where
+  ../chart/build.sh --where
   [[ -z $peers ]] || { ./build.sh --peers --where && ../kueue/build.sh --where; }
   find jobs kubelet ../../deploy -type f ! -name '*.go' ! -name '*.md' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
   env | grep '^MUSTER_' | grep -v '^MUSTER_\(KEPT\|PLANES\|WORKER_BINARY\)=' | LC_ALL=C sort

@@ -84,8 +84,8 @@ func (m *muster) asked(request plane.Request) bool {
 	return request.User == plane.ServiceAccount && request.Program == "muster"
 }
 
-// While it runs the queues' own finalizers go. Its webhooks, which it registers
-// itself, aren't to be asked in the other's race.
+// While it runs the queues' own finalizers go. Its webhooks aren't to be asked in
+// the other's race.
 func (m *muster) stop() error {
 	_, err := m.plane.Kubectl("delete", "--kustomize="+m.definitions, "--ignore-not-found", "--timeout=60s")
 	err = errors.Join(err, m.plane.StandAside())

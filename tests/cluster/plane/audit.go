@@ -22,6 +22,8 @@ type Request struct {
 	// What the API server calls the token, where it names it.
 	Credential string
 	Code       int // of the answer
+	// No role of the user grants it.
+	Forbidden bool
 }
 
 // Writes tells whether it was to change something.
@@ -98,6 +100,7 @@ func readRequest(line []byte) (Request, error) {
 		}
 		ObjectRef      struct{ Resource, Subresource, Namespace, Name string }
 		ResponseStatus struct{ Code int }
+		Annotations    map[string]string
 	}
 	if err := json.Unmarshal(line, &event); err != nil {
 		return Request{}, fmt.Errorf("audit log: %w: %s", err, line)
@@ -117,6 +120,7 @@ func readRequest(line []byte) (Request, error) {
 		Object:     event.ObjectRef.Namespace + "/" + event.ObjectRef.Name,
 		Credential: strings.Join(event.User.Extra["authentication.kubernetes.io/credential-id"], " "),
 		Code:       event.ResponseStatus.Code,
+		Forbidden:  event.Annotations["authorization.k8s.io/decision"] == "forbid",
 	}, nil
 }
 

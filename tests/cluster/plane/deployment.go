@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 )
 
@@ -61,6 +62,9 @@ func (p *Plane) deploy(manifests string) error {
 	}
 	var err error
 	if p.musterSettings, err = p.deployedMusterSettings(); err != nil {
+		return err
+	}
+	if p.webhooks, err = p.deployedWebhooks(); err != nil {
 		return err
 	}
 	types := p.path("muster-instance-types.txt")
@@ -131,6 +135,58 @@ func (p *Plane) deployedMusterSettings() (map[string]any, error) {
 		return nil, fmt.Errorf("ConfigMap %s: %w", musterConfigMap, err)
 	}
 	return config, unstructured.SetNestedField(config, deploymentNamespace, "webhook", "serviceNamespace")
+}
+
+// What the manifests call the webhooks, by their kind.
+var webhooks = map[string]string{
+	"mutatingwebhookconfigurations":   "muster-admission",
+	"validatingwebhookconfigurations": "muster-warnings",
+}
+
+// deployedWebhooks are as the manifests made them.
+func (p *Plane) deployedWebhooks() ([]*unstructured.Unstructured, error) {
+	var found []*unstructured.Unstructured
+	for resource, name := range webhooks {
+		object, err := p.Dynamic.Resource(webhookKind(resource)).Get(p.context, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		made := &unstructured.Unstructured{Object: map[string]any{"webhooks": object.Object["webhooks"]}}
+		made.SetAPIVersion(object.GetAPIVersion())
+		made.SetKind(object.GetKind())
+		made.SetName(name)
+		made.SetLabels(object.GetLabels())
+		found = append(found, made)
+	}
+	return found, nil
+}
+
+func webhookKind(resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
+}
+
+// applyWebhooks makes them again where a case has deleted them, as the chart would for this answer to
+// who admits: only where Muster itself does is it asked about pods of nobody that name a queue. What
+// Muster has put into their caBundle stays.
+func (p *Plane) applyWebhooks(quota string) error {
+	for _, made := range p.webhooks {
+		object := made.DeepCopy()
+		resource := strings.ToLower(object.GetKind()) + "s"
+		if quota == "kueue" || quota == "off" {
+			for _, webhook := range object.Object["webhooks"].([]any) {
+				for _, condition := range webhook.(map[string]any)["matchConditions"].([]any) {
+					if one := condition.(map[string]any); one["name"] == "concerns-muster" {
+						one["expression"], _, _ = strings.Cut(one["expression"].(string), " || ")
+					}
+				}
+			}
+		}
+		if _, err := p.Dynamic.Resource(webhookKind(resource)).Apply(p.context, object.GetName(), object,
+			metav1.ApplyOptions{FieldManager: "kubectl", Force: true}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deployedSchedulerConfig is the manifests' own, with the addresses and files

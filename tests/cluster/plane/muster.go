@@ -105,6 +105,9 @@ func (m *Muster) Launch(launch Launch) error {
 	if launch.Quota != "" {
 		settings["quota"] = launch.Quota
 	}
+	if err := m.plane.applyWebhooks(launch.Quota); err != nil {
+		return err
+	}
 	content, err := yaml.Marshal(settings)
 	if err != nil {
 		return err

@@ -53,6 +53,7 @@ type Plane struct {
 	gate       *gateService
 	// Muster's configuration as deployed.
 	musterSettings map[string]any
+	webhooks       []*unstructured.Unstructured // likewise
 	context        context.Context
 	cancel         context.CancelFunc
 
