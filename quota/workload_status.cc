@@ -185,6 +185,15 @@ std::optional<int64_t> PastSeconds(const kube::Workload& workload, const Conditi
   return workload.past_seconds.value_or(0) + absl::ToInt64Seconds(ran);
 }
 
+std::vector<kube::OwnerReference> OwnersBefore(const kube::Workload& workload) {
+  const std::string* owner = workload.meta.Annotation(kOwnerAnnotation);
+  const std::string* uid = workload.meta.Label(kJobUidLabel);
+  if (owner == nullptr || uid == nullptr || KeeperOf(workload).empty()) return {};
+  const size_t slash = owner->find('/');
+  if (slash == std::string::npos) return {};
+  return {{"", owner->substr(0, slash), owner->substr(slash + 1), *uid, true}};
+}
+
 std::string LeaderOf(const kube::Workload& workload) {
   const auto leader = workload.conditions.find(kLeader);
   return leader == workload.conditions.end() ? "" : leader->second.message;

@@ -87,6 +87,12 @@ std::optional<int64_t> PastSeconds(const kube::Workload& workload,
 std::string LeaderOf(const kube::Workload& workload);
 // On a Workload: which Muster made it.
 inline constexpr std::string_view kLeaderAnnotation = "muster.dev/leader";
+// "KIND/NAME" of the owner that it was made for; label kJobUidLabel has its UID. Deleting an owner
+// and orphaning what it owns takes the reference to it away, and frees no quota.
+inline constexpr std::string_view kOwnerAnnotation = "muster.dev/owner";
+inline constexpr char kJobUidLabel[] = "kueue.x-k8s.io/job-uid";
+// Those owners of one that Muster made, controlling it; none if it doesn't say.
+std::vector<kube::OwnerReference> OwnersBefore(const kube::Workload& workload);
 // The same, or else who made it, which its user can change: that costs one write and concerns
 // nobody else. "": no Muster did.
 std::string KeeperOf(const kube::Workload& workload);

@@ -671,12 +671,14 @@ struct RequestOf {
                            AnswerKind::kWorkload, Get(path), AnswerKind::kWorkload};
     }
     spec["active"] = true;
+    annotations[quota::kOwnerAnnotation] =
+        fmt::format("{}/{}", write.owner.kind, write.owner.name);
     const json body = {{"apiVersion", fmt::format("kueue.x-k8s.io/{}", kWorkloadVersion)},
                        {"kind", "Workload"},
                        {"metadata",
                         {{"name", write.workload.name},
                          {"namespace", write.workload.name_space},
-                         {"labels", {{"kueue.x-k8s.io/job-uid", write.owner.uid}}},
+                         {"labels", {{quota::kJobUidLabel, write.owner.uid}}},
                          {"annotations", std::move(annotations)},
                          {"finalizers", json::array({kube::kInUseFinalizer})},
                          {"ownerReferences", json::array({{{"apiVersion", write.owner.api_version},

@@ -438,7 +438,7 @@ TEST(ActionRequests, AWorkloadIsMadeInKueuesForm) {
   EXPECT_EQ(made->request.path, "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads");
   const json body = json::parse(made->request.body);
   EXPECT_EQ(body["metadata"], json::parse(R"({"name":"podgroup-train-01234","namespace":"team",
-      "labels":{"kueue.x-k8s.io/job-uid":"g-1"},"annotations":{"muster.dev/leader":"me"},
+      "labels":{"kueue.x-k8s.io/job-uid":"g-1"},"annotations":{"muster.dev/leader":"me","muster.dev/owner":"PodGroup/train"},
       "finalizers":["kueue.x-k8s.io/resource-in-use"],
       "ownerReferences":[{"apiVersion":"scheduling.x-k8s.io/v1alpha1","kind":"PodGroup",
         "name":"train","uid":"g-1","controller":true}]})"));

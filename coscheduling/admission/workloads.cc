@@ -40,8 +40,8 @@ bool Workloads::MustBeTaken(const kube::Workload& workload) const {
 void Workloads::Upsert(kube::Workload workload) {
   const bool read = options_.quota == QuotaMode::kInternal ||
                     (options_.quota == QuotaMode::kKueue && options_.kueue_fallback);
-  const kube::OwnerReference* owner = workload.meta.Controller();
-  if (!read || owner == nullptr) return;
+  if (workload.meta.Controller() == nullptr) workload.meta.owners = quota::OwnersBefore(workload);
+  if (!read || workload.meta.Controller() == nullptr) return;
   const std::string uid = workload.meta.uid;
   const auto known = workloads_.find(uid);
   if (known != workloads_.end()) {

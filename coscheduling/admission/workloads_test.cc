@@ -259,6 +259,35 @@ TEST_F(OthersWorkloadTest, IsFinishedWithTheLastPodOfItsGroup) {
   EXPECT_EQ(Asked<ApplyWorkloadStatus>().size(), 1u);
 }
 
+// Deleting a Job and orphaning what it owns takes the references to it off its pods and Workload.
+TEST_F(WorkloadsTest, OneWhoseOwnerWentWithoutItIsCountedUntilThePodsHaveEnded) {
+  kube::Workload workload = Reserved(Of("train", "muster"));
+  workload.meta.owners.clear();
+  workload.meta.annotations[quota::kOwnerAnnotation] = "Job/train";
+  workload.meta.labels[quota::kJobUidLabel] = "job-uid";
+  kube::Pod pod = cluster::test::MakePod("train-0");
+  pod.node_name = "n";
+  pod.meta.labels[kube::kControllerUidLabel] = "job-uid";
+  owners_.Add(pod);
+  owners_.workloads.Upsert(workload);
+  owners_.workloads.Attend();
+  ASSERT_EQ(owners_.workloads.Orphans().size(), 1u);
+  EXPECT_FALSE(owners_.workloads.Orphans()[0].going);
+  EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
+  pod.phase = kube::PodPhase::kSucceeded;
+  owners_.Add(pod);
+  owners_.workloads.Attend();
+  const auto released = Asked<ApplyWorkloadStatus>();
+  ASSERT_EQ(released.size(), 1u);
+  EXPECT_EQ(released[0].workload.resource_version, workload.meta.resource_version);
+  EXPECT_FALSE(released[0].admission);
+  workload.reserved = false;
+  workload.meta.resource_version += "0";
+  owners_.workloads.Upsert(workload);
+  owners_.workloads.Attend();
+  ASSERT_EQ(Patched().size(), 1u);
+}
+
 TEST_F(WorkloadsTest, OneInAnotherNamespaceIsOfNoGangHere) {
   const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   kube::Workload others = Reserved(Of("train", "muster"));

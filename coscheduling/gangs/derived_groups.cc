@@ -33,6 +33,14 @@ bool IsLeftOver(const kube::PodGroup& group, const DerivedGang& gang) {
          owner->name == gang.owner.name;
 }
 
+// By label where a Job was deleted without its pods, which run on.
+kube::NamespacedUid OwnerOf(const kube::Pod& pod) {
+  kube::NamespacedUid owner = pod.meta.ControllerUid();
+  const std::string* job = pod.meta.Label(kube::kControllerUidLabel);
+  if (pod.meta.Controller() == nullptr && job != nullptr) owner.uid = *job;
+  return owner;
+}
+
 std::string FirstLabel(const std::vector<const kube::Pod*>& pods, std::string_view key) {
   for (const kube::Pod* pod : pods) {
     const std::string* value = pod->meta.Label(key);
@@ -87,7 +95,7 @@ Gangs::Membership Gangs::MembershipOf(const kube::Pod& pod) const {
 }
 
 void Gangs::ForgetOwner(const kube::Pod& pod) {
-  auto it = pods_of_owner_.find(pod.meta.ControllerUid());
+  auto it = pods_of_owner_.find(OwnerOf(pod));
   if (it == pods_of_owner_.end()) return;
   it->second.erase(pod.meta.uid);
   if (it->second.empty()) pods_of_owner_.erase(it);
@@ -98,7 +106,7 @@ const Gang& Gangs::Join(const kube::Pod& pod) {
   const std::string& uid = pod.meta.uid;
   const kube::Pod* known = snapshot_.FindPod(uid);
   if (known != nullptr && known != &pod) ForgetOwner(*known);  // it may have been released
-  kube::NamespacedUid owner = pod.meta.ControllerUid();
+  kube::NamespacedUid owner = OwnerOf(pod);
   if (!owner.uid.empty()) pods_of_owner_[std::move(owner)].insert(uid);
   Gang& gang = GangFor(membership.key);
   const auto it = gang_of_pod_.find(uid);

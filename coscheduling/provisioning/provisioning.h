@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cluster/journal.h"
+#include "cluster/zones.h"
 #include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
 #include "coscheduling/placement/placement.h"
@@ -124,17 +125,9 @@ class Provisioning : Owner {
   Reason WhyGivenUp(const Gang& gang, const Setbacks::Limit& limit, absl::Time deadline) const;
   absl::Duration PauseAfter(const Gang& gang, const Reason& why);
   // --- zones.cc ---
-  struct Zone {
-    std::string name;
-    int64_t room = 0;       // for members, there or coming
-    bool suffices = false;  // with what NodePools can make there within their limits
-    absl::Time failed_until = absl::InfinitePast();  // for this gang
-    absl::Time refused_at = absl::InfinitePast();    // to anybody, a moment ago
-  };
-  std::set<std::string> ZoneNames() const;
   // Best first.
-  std::vector<Zone> ZonesFor(const Gang& gang,
-                             const std::map<std::string, absl::Time>& tried) const;
+  std::vector<cluster::Zone> ZonesFor(const Gang& gang,
+                                      const std::map<std::string, absl::Time>& tried) const;
   std::string ZoneFor(const Gang& gang);
   // --- withdrawals.cc ---
   static bool MayGo(const cluster::NodeInfo& info);

@@ -5,15 +5,11 @@
 // where capacity fails, the members are made anew through their job (commit/restarts.h), as for
 // another flavor, and what failed is kept where that keeps its flavors.
 #include <algorithm>
-#include <set>
-#include <tuple>
 #include <utility>
 
 #include "coscheduling/labels.h"
 #include "coscheduling/provisioning/provisioning.h"
 #include "fmt/format.h"
-#include "fmt/ranges.h"
-#include "kube/objects/time_text.h"
 #include "kube/objects/well_known.h"
 #include "quota/admission_writes.h"
 #include "quota/pod_sets.h"
@@ -22,11 +18,6 @@ namespace muster::coscheduling {
 namespace {
 
 constexpr char kRegionLabel[] = "topology.kubernetes.io/region";
-
-std::string ZoneOf(const cluster::NodeInfo* info) {
-  const std::string* zone = info == nullptr ? nullptr : info->node->meta.Label(kube::kZoneLabel);
-  return zone == nullptr ? "" : *zone;
-}
 
 }  // namespace
 
@@ -47,32 +38,15 @@ std::string Provisioning::CarriedZone(const Gang& gang) const {
   return "";
 }
 
-std::set<std::string> Provisioning::ZoneNames() const {
-  std::set<std::string> names;
-  bool any_zone = false;
-  for (const auto& [name, pool] : placeability_.pools()) {
-    const auto zones = std::ranges::find_if(pool.requirements, [](const auto& requirement) {
-      return requirement.key == kube::kZoneLabel && requirement.op == kube::SelectorOperator::kIn;
-    });
-    any_zone |= zones == pool.requirements.end();
-    if (zones != pool.requirements.end()) names.insert(zones->values.begin(), zones->values.end());
-  }
-  // A pool that names none makes nodes where its subnets are, as those that are there tell.
-  for (const cluster::NodeInfo* info : snapshot_.node_list()) {
-    if (!any_zone) break;
-    if (std::string zone = ZoneOf(info); !zone.empty()) names.insert(std::move(zone));
-  }
-  return names;
-}
-
-std::vector<Provisioning::Zone> Provisioning::ZonesFor(
+std::vector<cluster::Zone> Provisioning::ZonesFor(
     const Gang& gang, const std::map<std::string, absl::Time>& tried) const {
   const absl::Time now = agenda_->now();
   const PlanShortfall& shortfall = placement_->Of(gang).shortfall;
   const quota::PodSets sets = quota::GroupByPodSet(placement_->Unplaced(gang), gang.required());
-  std::vector<Zone> zones;
-  for (const std::string& name : ZoneNames()) {
-    Zone zone{.name = name};
+  std::vector<cluster::Zone> zones;
+  for (const std::string& name :
+       cluster::ZonesOf(placeability_.pools(), snapshot_.node_list())) {
+    cluster::Zone zone{.name = name};
     const auto there = std::ranges::find(shortfall.domains, name, &PlanShortfall::Domain::value);
     if (shortfall.required == kube::kZoneLabel && there != shortfall.domains.end()) {
       zone.room = there->room;
@@ -91,9 +65,7 @@ std::vector<Provisioning::Zone> Provisioning::ZonesFor(
     if (refused + options_.capacity_backoff > now) zone.refused_at = refused;
     zones.push_back(std::move(zone));
   }
-  std::ranges::stable_sort(zones, {}, [](const Zone& zone) {
-    return std::tuple(zone.failed_until, !zone.suffices, zone.refused_at, -zone.room);
-  });
+  cluster::Order(&zones);
   return zones;
 }
 
@@ -101,7 +73,7 @@ std::string Provisioning::OtherZone(const Gang& gang,
                                     const std::map<std::string, absl::Time>& tried) const {
   const std::string carried = CarriedZone(gang);
   if (carried.empty()) return "";
-  for (const Zone& zone : ZonesFor(gang, tried)) {
+  for (const cluster::Zone& zone : ZonesFor(gang, tried)) {
     const bool fresh = zone.failed_until == absl::InfinitePast();
     if (zone.name != carried && zone.suffices && fresh) return zone.name;
   }
@@ -117,15 +89,15 @@ std::string Provisioning::ZoneFor(const Gang& gang) {
   const Places& places = placement_->Of(gang);
   if (!places.short_of_nodes || places.min_resources_short || NobodyMakesNodes(gang)) return "";
   for (const std::string& uid : gang.bound) {
-    std::string zone = ZoneOf(snapshot_.FindNode(snapshot_.FindPod(uid)->node_name));
+    std::string zone = cluster::ZoneOf(snapshot_.FindNode(snapshot_.FindPod(uid)->node_name));
     if (!zone.empty() && !gang.lost.contains(uid)) return zone;
   }
   for (const auto& [uid, node] : places.fixed) {
-    if (std::string zone = ZoneOf(snapshot_.FindNode(node)); !zone.empty()) return zone;
+    if (std::string zone = cluster::ZoneOf(snapshot_.FindNode(node)); !zone.empty()) return zone;
   }
   Part& part = parts_[gang.id];
   if (!part.zone.empty() || IsBeyondLimits(gang)) return part.zone;
-  const std::vector<Zone> zones = ZonesFor(gang, records_.Of(gang)->flavors_tried);
+  const std::vector<cluster::Zone> zones = ZonesFor(gang, records_.Of(gang)->flavors_tried);
   if (!zones.empty()) part.zone = zones.front().name;
   return part.zone;
 }
@@ -156,16 +128,10 @@ std::string Provisioning::ZonesText(const Gang& gang) const {
   const std::string carried = CarriedZone(gang);
   const AdmissionRecord* record = records_.Of(gang);
   if (carried.empty() || record == nullptr) return "";
-  std::vector<std::string> others;
-  for (const Zone& zone : ZonesFor(gang, record->flavors_tried)) {
-    if (zone.name == carried) continue;
-    const bool failed = zone.failed_until != absl::InfinitePast();
-    others.push_back(failed ? fmt::format("{} (failed, not before {})", zone.name,
-                                          kube::ClockText(zone.failed_until))
-                            : zone.name + (zone.suffices ? "" : " (NodePools make too few)"));
-  }
-  return fmt::format("; nodes are made in zone {}{}", carried,
-                     others.empty() ? "" : fmt::format(", next {}", fmt::join(others, ", ")));
+  const std::string others =
+      cluster::OthersText(ZonesFor(gang, record->flavors_tried), carried);
+  return fmt::format("; nodes are made in zone {}{}{}", carried, others.empty() ? "" : ", next ",
+                     others);
 }
 
 }  // namespace muster::coscheduling

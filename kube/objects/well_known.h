@@ -20,6 +20,8 @@ inline constexpr char kUnregisteredTaint[] = "karpenter.sh/unregistered";
 inline constexpr char kPodGroupLabel[] = "scheduling.x-k8s.io/pod-group";
 
 // sigs.k8s.io/kueue v0.15.2: pkg/controller/constants and pkg/controller/jobs/pod/constants
+// Of a Job's pods, its UID.
+inline constexpr char kControllerUidLabel[] = "batch.kubernetes.io/controller-uid";
 inline constexpr char kQueueLabel[] = "kueue.x-k8s.io/queue-name";
 inline constexpr char kKueueGroupLabel[] = "kueue.x-k8s.io/pod-group-name";
 // On the pod template of a job that was resumed, and so on its pods (v0.19.2 pkg/controller/

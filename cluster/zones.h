@@ -1,0 +1,37 @@
+// Zones in which nodes can be made for members that must be in one, and their order.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cluster/snapshot.h"
+#include "cluster/pool_capacity.h"
+
+namespace muster::cluster {
+
+struct Zone {
+  std::string name;
+  int64_t room = 0;       // for members, there or coming
+  bool suffices = false;  // with what NodePools can make there within their limits
+  absl::Time failed_until = absl::InfinitePast();  // for those who ask
+  absl::Time refused_at = absl::InfinitePast();    // to anybody, a moment ago
+};
+
+// "" if the node is unknown or has no zone.
+std::string ZoneOf(const NodeInfo* info);
+
+// Those that the pools' requirements name. A pool that names none makes nodes where its subnets
+// are, as the nodes that are there tell.
+std::set<std::string> ZonesOf(const NodePools& pools, const std::vector<const NodeInfo*>& nodes);
+
+// Best first: that haven't failed, that suffice, that nobody was refused in, that have most room.
+void Order(std::vector<Zone>* zones);
+
+// "b, c (failed, not before 10:00:00Z)": all but this one, as ordered; "" if there are none.
+std::string OthersText(const std::vector<Zone>& zones, std::string_view but);
+
+}  // namespace muster::cluster
