@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "cluster/snapshot.h"
 #include "cluster/pool_capacity.h"
+#include "cluster/snapshot.h"
 
 namespace muster::cluster {
 

@@ -36,7 +36,11 @@ size_t UrgencyOf(const coscheduling::Action& action) {
       (status != nullptr && status->admission)) {
     return 1;
   }
-  if (std::holds_alternative<coscheduling::LiftGate>(action)) return 2;
+  if (std::holds_alternative<coscheduling::LiftGate>(action) ||
+      std::holds_alternative<coscheduling::ChangeTemplates>(action) ||
+      std::holds_alternative<coscheduling::SuspendJob>(action)) {
+    return 2;
+  }
   if (std::holds_alternative<coscheduling::SignalPod>(action)) return 3;
   if (std::holds_alternative<coscheduling::UpdatePodGroupStatus>(action) ||
       std::holds_alternative<coscheduling::UpdateQueueStatus>(action) ||

@@ -2,13 +2,14 @@
 //
 // Every action becomes one request (writes/action_requests.h), sent at once and in parallel, up to
 // a bound. What is beyond it waits here, the most urgent first: bindings, so that no gang stays
-// bound in part; admission records, one for a whole gang that waits for it; gate lifts; signals;
-// the rest; and last what only reports. The less urgent may have a part of the places only: the
-// rest half of them, reports an eighth, and the last eighth is for bindings and records alone. One
-// that is to be tried again gives its place away while it pauses. Of a server that is slow or too
-// busy for status writes bindings therefore see nothing. Among equally urgent ones namespaces take
-// turns: one of thousands of gangs holds up nobody else's. That holds for reports as well, as the
-// record of a gang is written only once its status, asked for before, has been.
+// bound in part; admission records, one for a whole gang that waits for it; gate lifts, and what
+// resumes jobs or suspends them; signals; the rest; and last what only reports. The less urgent may
+// have a part of the places only: the rest half of them, reports an eighth, and the last eighth is
+// for bindings and records alone. One that is to be tried again gives its place away while it
+// pauses. Of a server that is slow or too busy for status writes bindings therefore see nothing.
+// Among equally urgent ones namespaces take turns: one of thousands of gangs holds up nobody
+// else's. That holds for reports as well, as the record of a gang is written only once its status,
+// asked for before, has been.
 //
 // Waiting doesn't count against the time that a request may take: were the requests of thousands of
 // pods all sent off with the same deadline, a busy API server would spend itself on those that are

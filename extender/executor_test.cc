@@ -190,6 +190,22 @@ TEST_F(ExecutorTest, BindingsAndThenRecordsOvertakeWhatWaits) {
 }
 
 // A gang's record waits for the write of its status.
+// What hundreds wait for is written beside it, but nobody's job waits for that.
+TEST_F(ExecutorTest, AJobIsResumedBeforeWorkloadsSayWhatTheyWaitFor) {
+  std::vector<NumberedAction> waiting;
+  for (uint64_t i = 0; i < 100; ++i) {
+    waiting.push_back(
+        {i, coscheduling::ApplyWorkloadStatus{{"team", fmt::format("w-{}", i), "u", "1"}, {}, {}}});
+  }
+  executor_->CarryOut(std::move(waiting));
+  const size_t before = transport_.sent.size();
+  ASSERT_LT(before, 100u);
+  executor_->CarryOut(
+      {{100, coscheduling::SuspendJob{"batch/v1", "Job", {"team", "job", "j-1", "7"}, false, {}}}});
+  ASSERT_EQ(transport_.sent.size(), before + 1);
+  EXPECT_THAT(Paths().back(), HasSubstr("/jobs/job"));
+}
+
 TEST_F(ExecutorTest, NamespacesTakeTurns) {
   std::vector<NumberedAction> many;
   for (uint64_t i = 0; i < 100; ++i) many.push_back({i, StatusOf(fmt::format("job-{}", i))});

@@ -671,8 +671,7 @@ struct RequestOf {
                            AnswerKind::kWorkload, Get(path), AnswerKind::kWorkload};
     }
     spec["active"] = true;
-    annotations[quota::kOwnerAnnotation] =
-        fmt::format("{}/{}", write.owner.kind, write.owner.name);
+    annotations[quota::kOwnerAnnotation] = fmt::format("{}/{}", write.owner.kind, write.owner.name);
     const json body = {{"apiVersion", fmt::format("kueue.x-k8s.io/{}", kWorkloadVersion)},
                        {"kind", "Workload"},
                        {"metadata",

@@ -44,8 +44,7 @@ std::vector<cluster::Zone> Provisioning::ZonesFor(
   const PlanShortfall& shortfall = placement_->Of(gang).shortfall;
   const quota::PodSets sets = quota::GroupByPodSet(placement_->Unplaced(gang), gang.required());
   std::vector<cluster::Zone> zones;
-  for (const std::string& name :
-       cluster::ZonesOf(placeability_.pools(), snapshot_.node_list())) {
+  for (const std::string& name : cluster::ZonesOf(placeability_.pools(), snapshot_.node_list())) {
     cluster::Zone zone{.name = name};
     const auto there = std::ranges::find(shortfall.domains, name, &PlanShortfall::Domain::value);
     if (shortfall.required == kube::kZoneLabel && there != shortfall.domains.end()) {
@@ -128,8 +127,7 @@ std::string Provisioning::ZonesText(const Gang& gang) const {
   const std::string carried = CarriedZone(gang);
   const AdmissionRecord* record = records_.Of(gang);
   if (carried.empty() || record == nullptr) return "";
-  const std::string others =
-      cluster::OthersText(ZonesFor(gang, record->flavors_tried), carried);
+  const std::string others = cluster::OthersText(ZonesFor(gang, record->flavors_tried), carried);
   return fmt::format("; nodes are made in zone {}{}{}", carried, others.empty() ? "" : ", next ",
                      others);
 }
