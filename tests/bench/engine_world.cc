@@ -13,6 +13,7 @@
 #include "coscheduling/labels.h"
 #include "coscheduling/placement/planner/planner.h"
 #include "fmt/format.h"
+#include "kube/objects/well_known.h"
 #include "muster/v1/admission.pb.h"
 #include "tests/bench/machine.h"
 
@@ -391,6 +392,7 @@ coscheduling::Plan EngineWorld::PlanOf(const std::string& gang) const {
     request.members.push_back(snapshot.FindPod(fmt::format("{}-{}", gang, i)));
   }
   request.required = members;
+  request.required_topology_key = kube::kZoneLabel;  // they ask for EFA
   return coscheduling::MakePlan(snapshot, request);
 }
 
