@@ -25,12 +25,12 @@ import (
 
 // user is an identity of the API server's static token file.
 type user struct {
-	name, group, token string
+	name, group string
 }
 
 // Who talks to the API server beside Muster, which has the ServiceAccount of its
 // own manifests. What is not under test gets all rights.
-var users = []*user{
+var users = []user{
 	{name: "admin", group: "system:masters"},
 	{name: "karpenter", group: "system:masters"},
 	{name: "kwok", group: "system:masters"},
@@ -49,13 +49,14 @@ var users = []*user{
 // itself known to each other.
 type identities struct {
 	folder    string
-	authority []byte // PEM
+	authority []byte            // PEM
+	tokens    map[string]string // by user
 }
 
 func (i *identities) path(name string) string { return filepath.Join(i.folder, name) }
 
 func createIdentities(folder string) (*identities, error) {
-	i := &identities{folder: folder}
+	i := &identities{folder: folder, tokens: map[string]string{}}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
@@ -80,8 +81,8 @@ func createIdentities(folder string) (*identities, error) {
 		if _, err := rand.Read(random); err != nil {
 			return nil, err
 		}
-		u.token = hex.EncodeToString(random)
-		tokens += fmt.Sprintf("%s,%s,%s,%q\n", u.token, u.name, u.name, u.group)
+		i.tokens[u.name] = hex.EncodeToString(random)
+		tokens += fmt.Sprintf("%s,%s,%s,%q\n", i.tokens[u.name], u.name, u.name, u.group)
 	}
 	for name, content := range map[string][]byte{
 		"ca.crt":              i.authority,

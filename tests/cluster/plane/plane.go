@@ -144,14 +144,7 @@ func (p *Plane) URL() string { return p.server }
 func (p *Plane) Authority() []byte { return p.identities.authority }
 
 // Token is what a user of this run calls with; "" for one that there isn't.
-func (p *Plane) Token(name string) string {
-	for _, u := range users {
-		if u.name == name {
-			return u.token
-		}
-	}
-	return ""
-}
+func (p *Plane) Token(name string) string { return p.identities.tokens[name] }
 
 func (p *Plane) start(options Options) (err error) {
 	ports, err := freePorts(7)
@@ -163,7 +156,7 @@ func (p *Plane) start(options Options) (err error) {
 		return err
 	}
 	for _, u := range users {
-		if err := p.identities.writeKubeconfig(p.kubeconfig(u.name), p.server, u.name, u.token); err != nil {
+		if err := p.identities.writeKubeconfig(p.kubeconfig(u.name), p.server, u.name, p.Token(u.name)); err != nil {
 			return err
 		}
 	}
