@@ -328,7 +328,7 @@ TEST(PlannerOracle, EqualMembersSpreadByOneKeyAreAllPlacedWhereThatIsPossible) {
 
 TEST(PlannerOracle, EqualMembersWithAnyRelationsAreNearlyAlwaysAllPlaced) {
   CheckSeeds({.classes = 1, .relations = RelationsKind::kAny},
-             {.complete = 1, .placed = 1, .one_zone = 1, .domains = 6, .devices = 10});
+             {.complete = 1, .placed = 1, .one_zone = 2, .domains = 6, .devices = 10});
 }
 
 TEST(PlannerOracle, SeveralClassesWithoutRelationsAreNearlyAlwaysAllPlaced) {
