@@ -316,7 +316,7 @@ void ChangeTemplate(const quota::TemplateChange& change, json* operations) {
     }
     // The API server's own, by which a Job finds its pods; Kueue leaves them out of Workloads.
     const json labels = At(At(now, "metadata"), "labels");
-    for (const char* own : {"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name",
+    for (const char* own : {kube::kControllerUidLabel, "batch.kubernetes.io/job-name",
                             "controller-uid", "job-name"}) {
       if (!At(labels, own).is_null()) metadata["labels"][own] = labels[own];
     }

@@ -173,13 +173,11 @@ void QuotaAdmission::Read(const Gang& gang) {
   Part& part = parts_[gang.id];
   part.evicting.reset();
   const AdmissionRecord* record = records_.OwnOf(gang);
-  const bool stands = std::ranges::any_of(gangs_.PodsOf(gang), [](const kube::Pod* pod) {
-    return pod->IsBound() && !pod->IsTerminal();
-  });
   if (record != nullptr && record->preempted) {
     part.preempted = {*record->preempted, "Preempted", "", false};
   }
-  if (!stands) part.preempted.reset();
+  const auto stands = [](const kube::Pod* pod) { return pod->IsBound() && !pod->IsTerminal(); };
+  if (part.preempted && std::ranges::none_of(gangs_.PodsOf(gang), stands)) part.preempted.reset();
   if (!IsUnderQuota(gang)) part.evicting = part.preempted;
   if (options_.quota != QuotaMode::kInternal) return;
   part.held.reset();

@@ -172,7 +172,7 @@ func TestTheManifestsAreWhatTheChartSays(t *testing.T) {
 	}
 }
 
-// valueFiles are those of the chart, "" for its defaults.
+// valueFiles are those of the chart, and its defaults.
 func valueFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(chartFolder + "/ci/*-values.yaml")
