@@ -9,7 +9,6 @@
 namespace muster::cluster {
 namespace {
 
-constexpr char kRegionLabel[] = "topology.kubernetes.io/region";
 // Where an EC2 instance hangs in the network, from 1, the top, down to 3 or 4, depending on its
 // type.
 constexpr char kNetworkLayerPrefix[] = "topology.k8s.aws/network-node-layer-";
@@ -20,7 +19,7 @@ constexpr char kGpuCliqueLabel[] = "nvidia.com/gpu.clique";
 }  // namespace
 
 std::vector<Domains::Level> Domains::DefaultLevels() {
-  std::vector<Level> levels = {{kRegionLabel, true}, {kube::kZoneLabel, true}};
+  std::vector<Level> levels = {{kube::kRegionLabel, true}, {kube::kZoneLabel, true}};
   for (int layer = 1; layer <= kMostNetworkLayers; ++layer) {
     levels.push_back({fmt::format("{}{}", kNetworkLayerPrefix, layer), true});
   }
@@ -207,7 +206,7 @@ std::string WhyNoLevelOf(const kube::TopologyAsked& asked) {
   return fmt::format(
       "annotation {} names {}, which is no level that is known: those are {}, {}, "
       "{}1 to {}, {} and {}",
-      asked.annotation, label, kRegionLabel, kube::kZoneLabel, kNetworkLayerPrefix,
+      asked.annotation, label, kube::kRegionLabel, kube::kZoneLabel, kNetworkLayerPrefix,
       kMostNetworkLayers, kGpuCliqueLabel, kube::kHostnameLabel);
 }
 

@@ -15,11 +15,6 @@
 #include "quota/pod_sets.h"
 
 namespace muster::coscheduling {
-namespace {
-
-constexpr char kRegionLabel[] = "topology.kubernetes.io/region";
-
-}  // namespace
 
 std::string ZoneTried(std::string_view zone) {
   return fmt::format("{}={}", kube::kZoneLabel, zone);
@@ -81,7 +76,7 @@ std::string Provisioning::OtherZone(const Gang& gang,
 
 std::string Provisioning::ZoneFor(const Gang& gang) {
   const std::string& required = gang.topology.required;
-  const bool asks = !required.empty() && required != kRegionLabel && gang.facts.admitted &&
+  const bool asks = !required.empty() && required != kube::kRegionLabel && gang.facts.admitted &&
                     !gang.facts.blocked && options_.quota != QuotaMode::kKueue;
   if (!asks) return "";
   if (std::string carried = CarriedZone(gang); !carried.empty()) return carried;

@@ -8,6 +8,7 @@ namespace muster::kube {
 inline constexpr char kHostnameLabel[] = "kubernetes.io/hostname";
 inline constexpr char kInstanceTypeLabel[] = "node.kubernetes.io/instance-type";
 inline constexpr char kZoneLabel[] = "topology.kubernetes.io/zone";
+inline constexpr char kRegionLabel[] = "topology.kubernetes.io/region";
 
 // sigs.k8s.io/karpenter/pkg/apis/v1/labels.go and taints.go v1.8.0
 inline constexpr char kNodePoolLabel[] = "karpenter.sh/nodepool";

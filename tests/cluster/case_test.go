@@ -224,10 +224,15 @@ func (c *Case) NodePool(name string, gpusPerNode, maxNodes int, delay time.Durat
 // PriorityClass makes a PriorityClass and returns its name.
 func (c *Case) PriorityClass(value int32) string {
 	c.Helper()
-	name := fmt.Sprintf("%s-%d", c.Namespace, value)
+	return c.makePriorityClass(fmt.Sprintf("%s-%d", c.Namespace, value), value, nil)
+}
+
+func (c *Case) makePriorityClass(name string, value int32, policy *corev1.PreemptionPolicy) string {
+	c.Helper()
 	_, err := shared.Client.SchedulingV1().PriorityClasses().Create(c.Context(), &schedulingv1.PriorityClass{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Value:      value,
+		ObjectMeta:       metav1.ObjectMeta{Name: name},
+		Value:            value,
+		PreemptionPolicy: policy,
 	}, metav1.CreateOptions{})
 	c.must(err)
 	c.Cleanup(func() {

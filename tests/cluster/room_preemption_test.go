@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -434,17 +432,7 @@ func placesOf(pods []*corev1.Pod) string {
 func (c *Case) patientClass(value int32) string {
 	c.Helper()
 	never := corev1.PreemptNever
-	name := fmt.Sprintf("%s-%d-never", c.Namespace, value)
-	_, err := shared.Client.SchedulingV1().PriorityClasses().Create(c.Context(), &schedulingv1.PriorityClass{
-		ObjectMeta:       metav1.ObjectMeta{Name: name},
-		Value:            value,
-		PreemptionPolicy: &never,
-	}, metav1.CreateOptions{})
-	c.must(err)
-	c.Cleanup(func() {
-		_ = shared.Client.SchedulingV1().PriorityClasses().Delete(context.Background(), name, metav1.DeleteOptions{})
-	})
-	return name
+	return c.makePriorityClass(fmt.Sprintf("%s-%d-never", c.Namespace, value), value, &never)
 }
 
 // A gang whose preemptionPolicy is Never takes nobody's room.
