@@ -7,7 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"muster.dev/tests/cluster/plane"
 )
@@ -86,8 +88,13 @@ func TestPeerKueueUngatesAGroupOfPodsAndMusterGangsIt(t *testing.T) {
 // checkMusterCountsNothing: quota is Kueue's, and so is the status of its queues.
 func (c *Case) checkMusterCountsNothing(g *Gang) {
 	c.Helper()
-	if history := g.workloadHistory(); len(history) > 0 {
-		c.Errorf("gang %s has a Workload beside its job's: %v", g.Name, history[0].Object)
+	for _, event := range g.workloadHistory() {
+		if event.Type != watch.Added {
+			continue
+		}
+		if !slices.ContainsFunc(event.Object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == "kueue" }) {
+			c.Errorf("gang %s has a Workload that Kueue didn't make: %v", g.Name, event.Object)
+		}
 	}
 	if managers := c.queueManagers(); slices.Contains(managers, "muster") {
 		c.Errorf("Muster wrote to queues that are Kueue's: %q", managers)
