@@ -244,27 +244,21 @@ bool QuotaScheduler::IsClosed() const { return state_->closed.code != WaitCode::
 bool QuotaScheduler::Hold(const std::vector<const kube::Workload*>& untaken) {
   const bool ends = HoldsAny() && untaken.empty();
   state_->held.clear();
-  state_->all_held = false;
   if (untaken.empty()) return ends;
   state_->Refresh();
   for (const kube::Workload* workload : untaken) {
     const int root = state_->RootOf(*workload);
-    state_->held.insert(root);
-    state_->all_held |= root == kNoNode;
+    if (root != kNoNode) state_->held.insert(root);
   }
   return false;
 }
 
 bool QuotaScheduler::HoldsAny() const { return !state_->held.empty(); }
 
-// A LocalQueue always leads to the same ClusterQueue, but before one that is younger than the
-// workload there may have been another of its name.
 int QuotaScheduler::State::RootOf(const kube::Workload& workload) const {
   const auto& locals = ledger.objects().local_queues();
   const auto local = locals.find(absl::StrCat(workload.meta.name_space, "/", workload.queue));
-  if (local == locals.end() || local->second.meta.creation_time > workload.meta.creation_time) {
-    return kNoNode;
-  }
+  if (local == locals.end()) return kNoNode;
   const int queue = ledger.layout().FindQueue(local->second.cluster_queue);
   return queue < 0 ? kNoNode : ledger.layout().queue(queue).root;
 }

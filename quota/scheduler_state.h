@@ -41,19 +41,17 @@ struct QuotaScheduler::State {
   int RootOf(const Reservation* reservation) const;
   void Wake(int root);  // unless it is kNoNode
   void GiveBack(std::string_view id);
-  // The root of the quota tree in which the workload may be reserved by what was decided at any
-  // time since it exists; kNoNode if that can't be told.
+  // The root of the quota tree that the workload's queue is in; kNoNode if there is none.
   int RootOf(const kube::Workload& workload) const;
-  bool IsHeld(int root) const { return all_held || held.contains(root); }
+  bool IsHeld(int root) const { return held.contains(root); }
   // Of an orphan: what its pods use is paid for, so not unadmitted as well.
   void SetPaid(const Reservation& orphan, bool paid);
 
   const QuotaOptions options;
   Ledger ledger;
   WaitingRoom room;
-  Wait closed;         // why nobody is admitted
-  std::set<int> held;  // roots under which nobody is
-  bool all_held = false;
+  Wait closed;                                       // why nobody is admitted
+  std::set<int> held;                                // roots under which nobody is
   std::map<std::string, bool, std::less<>> orphans;  // counted, by id; true: going
 };
 

@@ -44,9 +44,13 @@ void Workloads::Upsert(kube::Workload workload) {
   if (!read || workload.meta.Controller() == nullptr) return;
   const std::string uid = workload.meta.uid;
   const auto known = workloads_.find(uid);
+  bool late = workload.reserved && late_.contains(uid);
   if (known != workloads_.end()) {
     const kube::Workload& before = known->second;
     if (kube::IsOlderVersion(workload.meta.resource_version, before.meta.resource_version)) return;
+    const auto untaken = untaken_.find(uid);
+    late |= workload.reserved && untaken != untaken_.end() &&
+            untaken->second == quota::KeeperOf(workload);
     const std::string leader = quota::LeaderOf(workload);
     deposed_ |= quota::KeeperOf(before) == options_.identity && !leader.empty() &&
                 leader != options_.identity;
@@ -60,7 +64,12 @@ void Workloads::Upsert(kube::Workload workload) {
   };
   keep(&marked_, workload.meta.Annotation(kube::kRestartAnnotation) != nullptr ||
                      workload.meta.Annotation(kube::kTriedAnnotation) != nullptr);
-  keep(&untaken_, MustBeTaken(workload));
+  if (!MustBeTaken(workload)) {
+    untaken_.erase(uid);
+  } else {
+    untaken_.try_emplace(uid, quota::KeeperOf(workload));
+  }
+  keep(&late_, late);
   keep(&elsewhere_, false);
   keep(&homeless_, true);
   if (workload.finished) workload.pod_sets.clear();
@@ -77,7 +86,8 @@ void Workloads::Remove(const std::string& uid) {
   of_owner->second.erase(uid);
   if (of_owner->second.empty()) of_owner_.erase(of_owner);
   workloads_.erase(known);
-  for (auto* uids : {&marked_, &untaken_, &homeless_, &elsewhere_}) uids->erase(uid);
+  untaken_.erase(uid);
+  for (auto* uids : {&marked_, &late_, &homeless_, &elsewhere_}) uids->erase(uid);
   users_.erase(uid);
 }
 
@@ -230,15 +240,24 @@ PatchWorkload Workloads::Patch(const kube::Workload& workload, std::optional<boo
   return {RefOf(workload.meta), active, workload.has_annotations, std::move(annotations), {}, {}};
 }
 
+void Workloads::BeginTerm() {
+  taken_over_ = deposed_ = false;
+  late_.clear();
+  for (auto& [uid, keeper] : untaken_) keeper = quota::KeeperOf(workloads_.at(uid));
+}
+
 std::optional<std::vector<const kube::Workload*>> Workloads::Attend() {
   std::vector<const kube::Workload*> untaken;
-  for (const std::string& uid : untaken_) {
+  for (const auto& [uid, keeper] : untaken_) {
     const kube::Workload& workload = workloads_.at(uid);
     if (deposed_) break;
     if (!taken_over_) untaken.push_back(&workload);
     outbox_->Act("workload/" + uid, quota::TakenOver(workload, options_.identity, agenda_->now()));
   }
-  taken_over_ |= untaken_.empty();
+  taken_over_ |= untaken_.empty() && late_.empty();
+  for (const std::string& uid : late_) {
+    if (!deposed_) Release(Gang(), workloads_.at(uid));
+  }
   orphans_.clear();
   for (auto it = homeless_.begin(); it != homeless_.end();) {
     const kube::Workload& workload = workloads_.at(*it);
@@ -338,6 +357,7 @@ bool Workloads::TakeOver(const Gang& gang) {
   const kube::Workload* workload = Of(gang);
   if (workload == nullptr || !IsOurs(*workload)) return true;
   if (quota::KeeperOf(*workload) == options_.identity) return true;
+  if (late_.contains(workload->meta.uid)) return false;
   Act(gang, *workload, quota::TakenOver(*workload, options_.identity, agenda_->now()));
   return false;
 }

@@ -39,12 +39,12 @@ class Workloads {
   // A job or a pod has changed, or is gone.
   void LoseOwner(const kube::NamespacedUid& owner) { LoseKey(KeyOf(owner)); }
   // Whatever another process did meanwhile is seen.
-  void BeginTerm() { taken_over_ = deposed_ = false; }
+  void BeginTerm();
 
   // --- the step of all ---
-  // Takes those over that another process might still reserve, and lets go of those whose gang is
-  // gone. Returns the former, until there were none once in a term; nullopt once another process
-  // has taken one from this: nothing may be reserved then.
+  // Takes those over that another process might still reserve, takes back what one reserved even
+  // so, and lets go of those whose gang is gone. Returns the former, until there were none once in
+  // a term; nullopt once another process has taken one from this: nothing may be reserved then.
   std::optional<std::vector<const kube::Workload*>> Attend();
 
   // --- steps of a gang ---
@@ -117,8 +117,11 @@ class Workloads {
 
   std::map<std::string, kube::Workload> workloads_;  // by UID
   std::map<std::string, std::set<std::string>, std::less<>> of_owner_;
-  std::set<std::string> marked_;    // UIDs
-  std::set<std::string> untaken_;   // UIDs of those that another process might reserve
+  std::set<std::string> marked_;  // UIDs
+  // By UID: who might reserve them instead of this process, as of the begin of its term.
+  std::map<std::string, std::string> untaken_;
+  // UIDs of those that the process before reserved in this one's term, before they were taken.
+  std::set<std::string> late_;
   std::set<std::string> homeless_;  // UIDs of those whose gang may be gone
   // UIDs of those that have quota, which Kueue gave, and no gang here: others place their pods.
   std::set<std::string> elsewhere_;

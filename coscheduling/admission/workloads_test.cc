@@ -73,6 +73,48 @@ TEST_F(WorkloadsTest, AProcessReservesNothingBeforeItHasTakenOverWhatIsNotReserv
   EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
 }
 
+// It may have been decided for a queue that is gone, of whose tree nothing was kept back.
+TEST_F(WorkloadsTest, WhatTheProcessBeforeReservesLateIsTakenBackAndStartsNobody) {
+  const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  owners_.workloads.Upsert(Of("train", "before"));
+  owners_.workloads.Upsert(Reserved(Of("train", "before")));
+  EXPECT_FALSE(owners_.workloads.TakeOver(gang));
+  owners_.workloads.Attend();
+  const auto written = Asked<ApplyWorkloadStatus>();
+  ASSERT_EQ(written.size(), 1u);
+  EXPECT_EQ(written[0].conditions.at("QuotaReserved").status, "False");
+  EXPECT_FALSE(written[0].admission);
+  owners_.workloads.Upsert(Of("train", "before"));
+  EXPECT_FALSE(MayReserve());
+  EXPECT_TRUE(Asked<ApplyWorkloadStatus>()[0].takes_over);
+}
+
+// What the one before did in its own term is no late write.
+TEST_F(WorkloadsTest, WhatAnotherReservedBeforeThisOnesTermStays) {
+  const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  owners_.workloads.Upsert(Of("train", "before"));
+  owners_.workloads.Upsert(Reserved(Of("train", "before")));
+  owners_.workloads.BeginTerm();
+  owners_.workloads.Attend();
+  EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
+  EXPECT_FALSE(owners_.workloads.TakeOver(gang));
+  EXPECT_TRUE(Asked<ApplyWorkloadStatus>()[0].takes_over);
+}
+
+// Another process that leads by now takes it first, then reserves it.
+TEST_F(WorkloadsTest, WhatTheNextLeaderReservesIsItsOwn) {
+  owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  owners_.workloads.Upsert(Of("train", "before"));
+  owners_.workloads.Upsert(Taken(Of("train", "before"), "after"));
+  kube::Workload reserved = Reserved(Of("train", "before"));
+  const kube::Workload taken = Taken(Of("train", "before"), "after");
+  reserved.conditions.insert(taken.conditions.begin(), taken.conditions.end());
+  reserved.meta.resource_version = std::to_string(++version_);
+  owners_.workloads.Upsert(reserved);
+  owners_.workloads.Attend();
+  EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
+}
+
 // Whoever may write Workloads may name another leader in them.
 TEST_F(WorkloadsTest, WhatUsersSayOfLeadersHoldsUpNobodyElse) {
   owners_.AddGang("train", {cluster::test::MakePod("train-0")});

@@ -612,7 +612,7 @@ func sleeps(duration time.Duration) step { return func(*tenant) { time.Sleep(dur
 
 // flood creates gangs that can't all run, from many sides at once. Other cases don't begin before they
 // are gone: it takes a while to delete so many, and Muster, started again, to look at them.
-func flood(gangs, size int) step {
+func flood(gangs, size int, edits ...podEdit) step {
 	return func(t *tenant) {
 		t.Cleanup(func() {
 			t.clear()
@@ -623,7 +623,7 @@ func flood(gangs, size int) step {
 		for range 8 {
 			all.Go(func() {
 				for i := range next {
-					if err := t.createGang(t.account, t.dynamic, t.Namespace, fmt.Sprintf("flood-%d", i), size, 1); err != nil {
+					if err := t.createGang(t.account, t.dynamic, t.Namespace, fmt.Sprintf("flood-%d", i), size, 1, edits...); err != nil {
 						t.Errorf("flood-%d: %v", i, err)
 					}
 				}

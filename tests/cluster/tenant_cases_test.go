@@ -637,6 +637,11 @@ var tenantCases = []tenantCase{
 		does:  after(filled, flood(2000, 4), sleeps(tenantSettles), restartMuster),
 		alone: true,
 	},
+	{
+		name:  "ten thousand objects of a queue that isn't there, and Muster starts anew",
+		does:  after(filled, flood(2000, 4, withLabel(queueLabel, "none")), sleeps(tenantSettles), restartMuster),
+		alone: true,
+	},
 }
 
 const (

@@ -57,6 +57,10 @@ func race(ctx context.Context, p *plane.Plane, l load, c contestant) (r result, 
 	if err := l.createJobs(ctx, p, c.scheduler()); err != nil {
 		return r, err
 	}
+	// A program that is slow to start is quiet too.
+	if err := awaitWorkloads(ctx, p, l, 5*time.Minute); err != nil {
+		return r, err
+	}
 	if err := p.AwaitQuiet(quiet, 5*time.Minute, true); err != nil {
 		return r, err
 	}
@@ -101,6 +105,28 @@ func race(ctx context.Context, p *plane.Plane, l load, c contestant) (r result, 
 		}
 	}
 	return r, nil
+}
+
+// awaitWorkloads returns once each job has its Workload.
+func awaitWorkloads(ctx context.Context, p *plane.Plane, l load, patience time.Duration) error {
+	deadline := time.Now().Add(patience)
+	for {
+		there, err := p.Dynamic.Resource(timeline.Workloads).List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return err
+		}
+		count := len(there.Items)
+		if more := there.GetRemainingItemCount(); more != nil {
+			count += int(*more)
+		}
+		if count >= len(l.jobs) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d of %d jobs have a Workload after %v", count, len(l.jobs), patience)
+		}
+		time.Sleep(time.Second)
+	}
 }
 
 // admissions follows the Workloads and the jobs, which say who is admitted and
