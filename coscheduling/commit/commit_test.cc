@@ -216,6 +216,24 @@ TEST_F(CommitTest, AMemberThatIsBoundIsNotWaitedForAnyMore) {
   EXPECT_EQ(gang.bound.size(), 2u);
 }
 
+TEST_F(CommitTest, AMemberThatEndsBeforeItIsSeenBoundIsNotWaitedForEither) {
+  const Gang& gang = PlacedGang({Trainer("m-0"), Trainer("m-1")});
+  Call(kFirst, gang, "pod-m-0");
+  owners_.commit.Advance(gang);
+  owners_.Take();
+  owners_.FinishAll(absl::OkStatus());
+  for (const char* name : {"m-0", "m-1"}) {
+    kube::Pod pod = *owners_.snapshot.FindPod(std::string("pod-") + name);
+    pod.phase = kube::PodPhase::kSucceeded;
+    owners_.Add(BoundTo(std::move(pod), PlaceOf(gang, std::string("pod-") + name)));
+  }
+  owners_.gangs.Read(gang.id, std::nullopt);
+  owners_.commit.Sync(gang);
+  owners_.placement.Sync(gang);
+  EXPECT_FALSE(owners_.commit.IsPosted(gang));
+  EXPECT_THAT(owners_.placement.Of(gang).fixed, IsEmpty());
+}
+
 TEST_F(CommitTest, NobodyIsRefusedForItsSizeWithoutClaims) {
   std::vector<kube::Pod> members;
   for (int i = 0; i < 751; ++i) members.push_back(MakePod("m-" + std::to_string(i)));

@@ -248,6 +248,11 @@ bool Placement::Sync(const Gang& gang) {
     part.pins.erase(uid);
     if (places.tentative.erase(uid) > 0) room_->Forget(uid);
   }
+  // One may have ended before it was seen bound.
+  for (const std::string& uid : gang.pods) {
+    if (gang.facts.succeeded + gang.facts.failed == 0) break;
+    if (snapshot_.FindPod(uid)->IsTerminal()) Leave(gang.id, uid);
+  }
   part.refused.Expire(agenda_->now());
   FollowStanding(gang, &part);
   if (gang.facts.blocked || !gang.facts.admitted) DropFixed(gang.id, &part);
