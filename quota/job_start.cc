@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "kube/objects/decode.h"
 #include "kube/objects/well_known.h"
 
@@ -85,7 +86,11 @@ std::vector<TemplateChange> WithoutFlavors(const kube::AnyJob& job,
                                            const kube::Workload& workload) {
   const bool tells = std::ranges::equal(workload.pod_sets, job.pod_sets, {},
                                         &kube::Workload::PodSet::name, &kube::AnyJob::PodSet::name);
-  if (!tells || !job.HasFlavors()) return {};
+  // Nor if it was written when they had been added.
+  const bool marked = std::ranges::any_of(workload.pod_sets, [](const auto& set) {
+    return absl::StrContains(set.original, kube::kWorkloadAnnotation);
+  });
+  if (!tells || marked || !job.HasFlavors()) return {};
   std::vector<TemplateChange> changes;
   for (size_t i = 0; i < job.pod_sets.size(); ++i) {
     changes.push_back(

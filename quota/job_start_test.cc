@@ -103,6 +103,9 @@ TEST(JobStart, WhatAJobHadStandsInItsWorkload) {
   ASSERT_EQ(changes.size(), 1u);
   EXPECT_EQ(changes[0].original, "{}");
   EXPECT_TRUE(WithoutFlavors(Gpus(), workload).empty()) << "nothing was added";
+  workload.pod_sets[0].original = R"({"metadata":{"annotations":{"kueue.x-k8s.io/workload":"w"}}})";
+  EXPECT_TRUE(WithoutFlavors(started, workload).empty()) << "it doesn't know what they had";
+  workload.pod_sets[0].original = "{}";
   workload.pod_sets[0].name = "worker";
   EXPECT_TRUE(WithoutFlavors(started, workload).empty()) << "it says nothing of this job";
 }

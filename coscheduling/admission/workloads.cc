@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "kube/objects/job_restart.h"
 #include "kube/objects/well_known.h"
+#include "quota/job_start.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -336,6 +337,11 @@ const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReferen
     return known;
   }
   WriteWorkload write = quota::WorkloadFor(owner, asked, named ? maker : nullptr);
+  if (known != nullptr && named) {
+    // What was added to its templates, if anything was, isn't its user's.
+    const auto had = quota::WithoutFlavors(*maker, *known);
+    for (size_t i = 0; i < had.size(); ++i) write.pod_templates[i] = had[i].original;
+  }
   write.leader = options_.identity;
   write.priority_class = gang.priority_class_name;
   if (asked.pod_sets.size() > quota::kMaxPodSets) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_replace.h"
 #include "coscheduling/engine.h"
 #include "coscheduling/test_owners.h"
 #include "fmt/format.h"
@@ -435,6 +436,38 @@ TEST_F(StagesTest, ThatOfOneWithQuotaStaysAsLongAsAStageIsThere) {
   owners_.workloads.ForgetGang(driver.id, driver.key);
   owners_.workloads.Attend();
   EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
+}
+
+// As when a process that leads no longer resumes the job after its eviction.
+TEST_F(StagesTest, OneThatIsWrittenAnewKeepsWhatItsTemplatesHadBeforeTheirFlavors) {
+  const std::string replicated = R"({"name":"%n"%d,"replicas":1,"template":{"spec":{"parallelism":1,
+      "template":{"metadata":{"annotations":{"kueue.x-k8s.io/workload":"w"}},
+                  "spec":{"schedulerName":"%o","nodeSelector":{"pool":"a"}}}}}})";
+  const auto with = [&](const char* name, const char* depends) {
+    return absl::StrReplaceAll(
+        replicated, {{"%n", name}, {"%d", depends}, {"%o", owners_.options.scheduler_name}});
+  };
+  const kube::AnyJob job = kube::ToAnyJob(*kube::Decode<kube::JobSet>(
+      R"({"metadata":{"name":"set","namespace":"default","uid":"set-uid"},"spec":{"replicatedJobs":[)" +
+      with("driver", "") + "," +
+      with("node", R"(,"dependsOn":[{"name":"driver","status":"Complete"}])") + "]}}"));
+  ASSERT_TRUE(job.HasFlavors());
+  owners_.gangs.ObserveJob(job);
+  const Gang& driver = Stage("driver");
+  kube::Workload known = OfSet();
+  known.reserved = false;
+  known.reserved_sets.clear();
+  known.meta.finalizers.clear();
+  for (kube::Workload::PodSet& set : known.pod_sets) set.original = R"({"spec":{}})";
+  owners_.workloads.Upsert(known);
+  quota::Workload asked;
+  asked.name_space = "default";
+  asked.pod_sets = quota::PodSetsOf(job);
+  EXPECT_EQ(owners_.workloads.Keep(driver, known.meta.owners[0], asked), nullptr);
+  owners_.Take();
+  const auto written = owners_.Asked<WriteWorkload>();
+  ASSERT_EQ(written.size(), 1u);
+  EXPECT_THAT(written[0].pod_templates, ElementsAre(R"({"spec":{}})", R"({"spec":{}})"));
 }
 
 TEST_F(WorkloadsTest, MorePodSetsThanAWorkloadMayHaveAreAReason) {

@@ -121,9 +121,8 @@ void Commit::Answer(const Gang& gang, const std::string& why) {
 void Commit::Sync(const Gang& gang) {
   Part* part = parts_.Find(gang.id);
   if (part == nullptr) return;
-  std::erase_if(part->posted, [this](const auto& posted) {
-    return snapshot_.FindPod(posted.first)->IsBound();
-  });
+  std::erase_if(part->posted,
+                [this](const auto& posted) { return snapshot_.FindPod(posted.first)->IsBound(); });
   if (gang.state == v1::BOUND) part->error.clear();
 }
 

@@ -73,6 +73,7 @@ Restarter Restarts::RestarterOf(const Gang& gang) const {
     }
     job = own;
   }
+  if (job == nullptr && gang.unmade) job = gangs_.JobOf(gang);
   if (job == nullptr || job->going) return {nullptr, "its job is gone", ""};
   const bool kueues = IsKueues(gang, *job);
   Restarter found = kueues ? RestarterThroughKueue(*job) : RestarterThroughItself(*job);
