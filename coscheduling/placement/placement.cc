@@ -344,6 +344,7 @@ void Placement::ShowAgain(std::string_view node) {
 
 void Placement::Observe(const cluster::Journal& journal) {
   using cluster::NodeChange;
+  planner_.Follow(snapshot_);
   for (const auto& [name, entry] : journal.nodes) {
     if (entry.observed.empty()) continue;  // what was assumed and forgotten here
     if (entry.observed == cluster::NodeChanges(NodeChange::kMarks)) {
@@ -450,7 +451,7 @@ PlanRequest Placement::RequestFor(const Gang& gang, std::vector<const kube::Pod*
   ExcludeOtherFlavors(gang, &request);
   request.required_topology_key = gang.topology.required;
   // Where nodes have no zones they are all in one.
-  const cluster::Domains& domains = planner_.DomainsOf(snapshot_);
+  const cluster::Domains& domains = planner_.Follow(snapshot_);
   const bool is_default = gang.topology.annotation != kube::kRequiredTopology;
   if (is_default && domains.CountAt(domains.LevelOf(kube::kZoneLabel)) == 0) {
     request.required_topology_key.clear();

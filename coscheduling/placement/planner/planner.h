@@ -92,8 +92,9 @@ class Planner {
  public:
   Plan MakePlan(const cluster::Snapshot& snapshot, const PlanRequest& request);
 
-  // The tree as it is now.
-  const cluster::Domains& DomainsOf(const cluster::Snapshot& snapshot) {
+  // The tree as it is now. What has changed since the last time costs its time here, if it is
+  // called after each change, and not that of a plan.
+  const cluster::Domains& Follow(const cluster::Snapshot& snapshot) {
     domains_.Follow(snapshot);
     return domains_;
   }
