@@ -4,26 +4,13 @@
 #include <iterator>
 
 #include "fmt/format.h"
+#include "kube/objects/topology_asked.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::cluster {
-namespace {
-
-// Where an EC2 instance hangs in the network, from 1, the top, down to 3 or 4, depending on its
-// type.
-constexpr char kNetworkLayerPrefix[] = "topology.k8s.aws/network-node-layer-";
-constexpr int kMostNetworkLayers = 8;
-// Nodes whose GPUs one NVLink fabric joins.
-constexpr char kGpuCliqueLabel[] = "nvidia.com/gpu.clique";
-
-}  // namespace
-
 std::vector<Domains::Level> Domains::DefaultLevels() {
-  std::vector<Level> levels = {{kube::kRegionLabel, true}, {kube::kZoneLabel, true}};
-  for (int layer = 1; layer <= kMostNetworkLayers; ++layer) {
-    levels.push_back({fmt::format("{}{}", kNetworkLayerPrefix, layer), true});
-  }
-  levels.push_back({kGpuCliqueLabel, true});
+  std::vector<Level> levels;
+  for (const std::string& label : kube::UsualLevels()) levels.push_back({label, true});
   return levels;
 }
 
@@ -236,21 +223,6 @@ std::vector<std::string> Domains::Contradictions() const {
                                     NameOf(*std::next(in.begin()))));
   }
   return sentences;
-}
-
-std::string WhyNoLevelOf(const kube::TopologyAsked& asked) {
-  const std::string& label =
-      asked.annotation == kube::kPreferredTopology ? asked.preferred : asked.required;
-  const std::vector<Domains::Level> levels = Domains::DefaultLevels();
-  if (asked.annotation.empty() || label.empty() || label == kube::kHostnameLabel ||
-      std::ranges::find(levels, label, &Domains::Level::label) != levels.end()) {
-    return "";
-  }
-  return fmt::format(
-      "annotation {} names {}, which is no level that is known: those are {}, {}, "
-      "{}1 to {}, {} and {}",
-      asked.annotation, label, kube::kRegionLabel, kube::kZoneLabel, kNetworkLayerPrefix,
-      kMostNetworkLayers, kGpuCliqueLabel, kube::kHostnameLabel);
 }
 
 }  // namespace muster::cluster

@@ -24,7 +24,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "cluster/snapshot.h"
-#include "kube/objects/topology_asked.h"
 
 namespace muster::cluster {
 
@@ -125,9 +124,5 @@ class Domains {
   absl::flat_hash_map<std::string, Slots> hosts_;
   int contradictions_ = 0;  // of both that lie in several
 };
-
-// What is wrong with the level that an annotation names, if it is none of DefaultLevels nor the
-// host; "" if nothing is.
-std::string WhyNoLevelOf(const kube::TopologyAsked& asked);
 
 }  // namespace muster::cluster

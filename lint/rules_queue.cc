@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "cluster/domains.h"
 #include "fmt/format.h"
 #include "kube/objects/max_seconds.h"
 #include "kube/objects/not_honoured.h"
@@ -240,7 +239,7 @@ void CheckTopology(const LintGang& gang, Findings* findings) {
   std::vector<kube::TopologyAsker> askers;
   for (size_t i = 0; i < names.size(); ++i) askers.push_back({names[i], &annotations[i], nullptr});
   const kube::TopologyAsked asked = kube::TopologyOf(askers);
-  const std::string wrong = asked.error.empty() ? cluster::WhyNoLevelOf(asked) : asked.error;
+  const std::string wrong = asked.error.empty() ? kube::WhyNoLevelOf(asked) : asked.error;
   if (wrong.empty()) return;
   findings->Add("topology-invalid", first->file, line,
                 fmt::format("{}: {}; it isn't started, unless Kueue admits", gang.Name(), wrong),
