@@ -164,6 +164,7 @@ TEST(Deploy, MusterWritesOnlyTheStatusOfQueuesAndSuspendsOnlyJobsThatCanBe) {
     EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), read) << resource;
   }
   EXPECT_EQ(MayOn("kueue.x-k8s.io", "workloadpriorityclasses"), only_read);
+  EXPECT_EQ(MayOn("kueue.x-k8s.io", "topologies"), only_read);
   for (const char* resource : {"resourceflavors", "clusterqueues"}) {
     EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), (Verbs{"get", "list", "patch", "watch"}))
         << resource;

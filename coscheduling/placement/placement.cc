@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "kube/objects/well_known.h"
 #include "quota/pod_sets.h"
+#include "quota/topology_levels.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -42,9 +43,11 @@ class Placement::KnownFailures {
   static Shape ShapeOf(const PlanRequest& request) {
     Shape shape;
     if (!request.excluded_nodes.empty()) return shape;
+    const std::string where =
+        fmt::format("{}\n{}\n", request.required_topology_key, fmt::join(request.levels, "\n"));
     for (const kube::Pod* pod : request.members) {
       if (cluster::HasRelations(*pod->spec)) return {};
-      ++shape[request.required_topology_key + "\n" + cluster::ClassKey(*pod)];
+      ++shape[where + cluster::ClassKey(*pod)];
     }
     if (shape.size() == 1) shape.begin()->second = 0;
     return shape;
@@ -349,6 +352,7 @@ void Placement::ShowAgain(std::string_view node) {
 
 void Placement::Observe(const cluster::Journal& journal) {
   using cluster::NodeChange;
+  planner_.Follow(snapshot_);
   for (const auto& [name, entry] : journal.nodes) {
     if (entry.observed.empty()) continue;  // what was assumed and forgotten here
     if (entry.observed == cluster::NodeChanges(NodeChange::kMarks)) {
@@ -454,8 +458,9 @@ PlanRequest Placement::RequestFor(const Gang& gang, std::vector<const kube::Pod*
   }
   ExcludeOtherFlavors(gang, &request);
   request.required_topology_key = gang.topology.required;
+  request.levels = quota::LevelsFor(quota_->scheduler(), quota_->HeldBy(gang), gang.topology);
   // Where nodes have no zones they are all in one.
-  const cluster::Domains& domains = planner_.DomainsOf(snapshot_);
+  const cluster::Domains& domains = planner_.Follow(snapshot_, request.levels);
   const bool is_default = gang.topology.annotation != kube::kRequiredTopology;
   if (is_default && domains.CountAt(domains.LevelOf(kube::kZoneLabel)) == 0) {
     request.required_topology_key.clear();
