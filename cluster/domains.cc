@@ -48,6 +48,7 @@ void Domains::Follow(const Snapshot& snapshot) {
   const uint64_t before = shape_;
   nodes_.resize(snapshot.slot_count());
   of_family_.clear();
+  if (!followed_) hosts_.reserve(nodes_.size());
   if (changed && followed_) {
     for (int slot : *changed) Refresh(snapshot, slot);
   } else {
