@@ -223,6 +223,12 @@ leaderElection:
 `, p.kubeconfig("system:kube-scheduler"))
 }
 
+// ScheduleStock has a stock kube-scheduler without extenders take the pods that name Muster's profile.
+func (p *Plane) ScheduleStock() error {
+	return p.startScheduler("stock-"+SchedulerName, append(p.stockSchedulerConfig(),
+		"profiles:\n- schedulerName: "+SchedulerName+"\n"...))
+}
+
 func schedulerProcess(profile string) string { return "kube-scheduler-" + profile }
 
 func (p *Plane) startScheduler(profile string, config []byte) error {
