@@ -9,7 +9,6 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -181,11 +180,14 @@ void AddUninstallFlags(CLI::App* uninstall, UninstallOptions* options) {
   UninstallSettings& settings = options->settings;
   uninstall->add_flag("--yes", options->apply, "do it; without, say what would be done");
   uninstall
-      ->add_option("--gates", settings.waiting,
-                   "what waits behind the gate, or suspended by Muster: lift it, for whoever "
-                   "schedules under this name, or keep it for another Muster")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, Waiting>{{"lift", Waiting::kLift}, {"keep", Waiting::kKeep}}));
+      ->add_option_function<std::string>(
+          "--gates",
+          [&settings](const std::string& said) {
+            settings.waiting = said == "lift" ? Waiting::kLift : Waiting::kKeep;
+          },
+          "what waits behind the gate, or suspended by Muster: lift it, for whoever schedules "
+          "under this name, or keep it for another Muster")
+      ->check(CLI::IsMember({"lift", "keep"}));
   uninstall->add_option("--kubeconfig", options->kubeconfig,
                         "kubeconfig file of an administrator; by default as with serve");
   uninstall->add_option("--scheduler-name", settings.scheduler_name, "pods with this name are ours")

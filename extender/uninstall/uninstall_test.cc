@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <vector>
 
 #include "extender/move/api_calls.h"
 #include "extender/uninstall/uninstall_command.h"
@@ -439,7 +440,8 @@ TEST_F(UninstallTest, AfterAnyWriteItCanBeKilledAndBegunAgain) {
     ASSERT_EQ(Run(whole, straight, waiting, true), 0);
     const auto want = whole.Everything();
     ASSERT_GT(straight.writes, 10);
-    for (int killed_after = 0; killed_after < straight.writes; ++killed_after) {
+    const int step = waiting == Waiting::kLift ? 1 : 3;
+    for (int killed_after = 0; killed_after < straight.writes; killed_after += step) {
       Cluster cluster;
       cluster.Fill();
       ServerTransport transport(cluster.server);
@@ -540,6 +542,98 @@ TEST_F(UninstallTest, AnEvictedJobGetsBackTheTemplatesThatItHad) {
   EXPECT_FALSE(resumed["spec"]["template"]["spec"].contains("nodeSelector"))
       << "as its Workload has it: " << resumed["spec"]["template"];
   EXPECT_FALSE(resumed["status"].contains("startTime"));
+}
+
+// The requests of the plan's fix that begins with these words.
+std::vector<kube::Request> RequestsOf(const ClusterObjects& objects, const std::string& words) {
+  UninstallSettings settings;
+  settings.waiting = Waiting::kLift;
+  for (ChangePlan::Fix& fix : PlanUninstall(objects, settings, absl::UnixEpoch()).fixes) {
+    if (fix.what.starts_with(words)) return std::move(fix.requests);
+  }
+  return {};
+}
+
+TEST(UninstallPlan, AJobOfAnyKindIsResumedWhereItsKindIsSuspended) {
+  const json metadata = {{"name", "j"},
+                         {"namespace", "team"},
+                         {"uid", "u"},
+                         {"resourceVersion", "1"},
+                         {"annotations", {{"muster.dev/restart", "{}"}}}};
+  const json suspended = {{"suspend", true}};
+  const json in_policy = {{"runPolicy", suspended}};
+  const std::map<std::string, std::pair<std::string, json>> kinds = {
+      {"jobsets", {"/apis/jobset.x-k8s.io/v1alpha2", suspended}},
+      {"pytorchjobs", {"/apis/kubeflow.org/v1", in_policy}},
+      {"mpijobs", {"/apis/kubeflow.org/v2beta1", in_policy}},
+      {"trainjobs", {"/apis/trainer.kubeflow.org/v1alpha1", suspended}},
+      {"rayclusters", {"/apis/ray.io/v1", suspended}},
+      {"rayjobs", {"/apis/ray.io/v1", suspended}}};
+  for (const auto& [list, kind] : kinds) {
+    ClusterObjects objects;
+    objects.lists[list] = {{{"metadata", metadata}, {"spec", kind.second}}};
+    EXPECT_TRUE(ConcernsUninstall(list, objects.lists[list][0])) << list;
+    const std::vector<kube::Request> requests = RequestsOf(objects, "resume 1 jobs");
+    ASSERT_EQ(requests.size(), 1u) << list;
+    EXPECT_EQ(requests[0].path, fmt::format("{}/namespaces/team/{}/j", kind.first, list));
+    json resumed = kind.second;
+    (resumed.contains("runPolicy") ? resumed["runPolicy"] : resumed)["suspend"] = false;
+    const json body = json::parse(requests[0].body);
+    EXPECT_EQ(body["spec"], resumed) << list;
+    EXPECT_TRUE(body["metadata"]["annotations"]["muster.dev/restart"].is_null()) << list;
+
+    // Its user has resumed it and suspended it again since.
+    objects.lists[list][0]["metadata"]["annotations"]["muster.dev/restart"] =
+        R"({"at":"2026-01-01T00:00:00Z","generation":3})";
+    objects.lists[list][0]["metadata"]["generation"] = 5;
+    EXPECT_THAT(RequestsOf(objects, "resume"), IsEmpty()) << list;
+    const std::vector<kube::Request> marks = RequestsOf(objects, "take its mark off 1 jobs");
+    ASSERT_EQ(marks.size(), 1u) << list;
+    EXPECT_FALSE(json::parse(marks[0].body).contains("spec")) << list;
+  }
+}
+
+TEST(UninstallPlan, WhatWasTakenFromKueueForAnotherFlavorIsGivenBack) {
+  const auto expression = [](const char* key, const char* op, const json& values) {
+    json one = {{"key", key}, {"operator", op}};
+    if (!values.is_null()) one["values"] = values;
+    return one;
+  };
+  const json users = expression("zone", "In", {"a"});
+  const json term = {{"matchExpressions",
+                      {users, expression("muster.dev/other-flavors", "DoesNotExist", nullptr),
+                       expression("pool", "In", {"b"})}}};
+  const json required = {{"nodeSelectorTerms", json::array({term})}};
+  const json affinity = {
+      {"nodeAffinity", {{"requiredDuringSchedulingIgnoredDuringExecution", required}}}};
+  json workload = {
+      {"metadata",
+       {{"name", "w"},
+        {"namespace", "team"},
+        {"uid", "u"},
+        {"resourceVersion", "1"},
+        {"annotations", {{"muster.dev/restart", "{}"}}}}},
+      {"spec",
+       {{"active", false},
+        {"podSets", json::array({{{"name", "main"},
+                                  {"count", 1},
+                                  {"template",
+                                   {{"spec",
+                                     {{"affinity", affinity},
+                                      {"containers", json::array({{{"name", "c"}}})}}}}}}})}}}};
+  ClusterObjects objects;
+  objects.lists["workloads"] = {workload};
+  objects.lists["kueue deployments"] = {{{"spec", {{"replicas", 1}}}}};
+  std::vector<kube::Request> requests = RequestsOf(objects, "give 1 Workloads back");
+  ASSERT_EQ(requests.size(), 1u);
+  const json patched = workload.patch(json::parse(requests[0].body));
+  EXPECT_THAT(patched["metadata"]["annotations"], IsEmpty());
+  EXPECT_EQ(patched["spec"]["active"], true);
+  const json terms = patched["spec"]["podSets"][0]["template"]["spec"]["affinity"]["nodeAffinity"]
+                            ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+  EXPECT_EQ(terms, json::array({{{"matchExpressions", json::array({users})}}}));
+  objects.lists["workloads"] = {patched};
+  EXPECT_THAT(RequestsOf(objects, "give"), IsEmpty());
 }
 
 }  // namespace
