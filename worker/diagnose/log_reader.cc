@@ -19,6 +19,7 @@ constexpr size_t kMaxRemembered = 4096;
 constexpr size_t kMaxProcesses = 1024;  // more than that share one
 constexpr int kMaxRank = 1'000'000;
 constexpr int kNoRank = -1;
+constexpr const char* kToldBySummary = "torchrun's summary";  // no line begins with it
 constexpr size_t kMaxVersions = 16;
 // What the end that a key of the terminal asked for writes, in between.
 constexpr int64_t kLinesOfInterrupt = 100;
@@ -29,6 +30,7 @@ constexpr absl::Duration kLongestDying = absl::Minutes(1);
 constexpr int64_t kStepsOfSurvivors = 5;
 constexpr int64_t kStepsOfPlainWords = 3;
 constexpr int64_t kStepsOfRetries = 1;
+constexpr int64_t kStepsOfNoLoss = 3;
 constexpr int64_t kStepsOfAnotherStory = 10;
 
 // What the names of one job's pods begin with.
@@ -61,6 +63,12 @@ bool IsLaunchersWord(std::string_view body) {
       "pdsh@", "srun: ", "slurmstepd: ", "mpirun",        "(raylet",
       "ssh: ", "^C",     "+ ",           "Connection to "};
   return absl::c_any_of(kWords, [&](std::string_view word) { return body.starts_with(word); });
+}
+
+// What torchrun's summary writes before what it tells of one process.
+bool IsSummarysHeading(std::string_view body) {
+  if (body.starts_with("Root Cause (first observed failure):")) return true;
+  return ConsumePrefix(&body, "[") && LeadingNumber(body) && StripBlanks(body).ends_with("]:");
 }
 
 bool SameSource(const Observation& a, const Observation& b) {
@@ -191,6 +199,7 @@ void LogReader::ReadCourse(const Line& line) {
     ++progress_[line.head.rank.value_or(kNoRank)];
     last_word_ = 0;
     facts_.nccl_versions.clear();  // they work together
+    ReadLoss(line);
   }
   if (IsCompletion(line.text)) completion_ = line.number;
   ReadLastWord(line);
@@ -201,6 +210,38 @@ void LogReader::ReadCourse(const Line& line) {
     root_rank_.reset();
     failure_times_.clear();
     root_is_guess_ = false;
+  }
+}
+
+void LogReader::ReadLoss(const Line& line) {
+  const std::optional<bool> finite = LossIsFinite(line.head.body);
+  if (!finite) return;
+  const int rank = line.head.rank.value_or(kNoRank);
+  if (*finite) {
+    losses_.erase(rank);
+    return;
+  }
+  if (losses_.size() >= kMaxRemembered && !losses_.contains(rank)) return;
+  LossRun& run = losses_[rank];
+  if (run.steps++ > 0) return;
+  run.first = {.cause = CauseId::kLossNotFinite,
+               .line = line.number,
+               .text = Printable(StripBlanks(line.text), kMaxText),
+               .rank = line.head.rank,
+               .host = Printable(line.head.pod, kMaxName),
+               .time = line.time,
+               .is_weak = true};
+  if (came_) run.first.time = LineTime{.time = *came_};
+}
+
+// A loss that isn't a number to the end; single steps of that kind are skipped by scalers. Anything
+// else says more of why it ended.
+void LogReader::AddLosses() {
+  for (const auto& [rank, run] : losses_) {
+    if (run.steps < kStepsOfNoLoss) continue;
+    Observation lost = run.first;
+    lost.last_line = lost.line;
+    Add(std::move(lost));
   }
 }
 
@@ -295,6 +336,13 @@ void LogReader::AddLine(const Line& line) {
 bool LogReader::ReadTraceback(const Line& line) {
   if (ReadQuotedTraceback(line)) return true;
   std::string source = Printable(line.head.source, kMaxName);
+  if (in_summary_ && line.head.body.ends_with("Traceback (most recent call last):")) {
+    in_told_traceback_ = true;
+    Process& told = processes_[kToldBySummary];
+    while (const std::optional<Raised> raised = told.reader.Finish()) AddRaised(*raised, told);
+    told = {.rank = rank_, .host = host_, .time_after = last_time_, .is_root = in_root_};
+  }
+  if (in_told_traceback_) source = kToldBySummary;
   if (!processes_.contains(source) && processes_.size() >= kMaxProcesses) source.clear();
   Process& process = processes_[source];
   // Lines without a prefix may be anybody's.
@@ -307,16 +355,18 @@ bool LogReader::ReadTraceback(const Line& line) {
   // "ncclSystemError: ..." is the second line of PyTorch's message.
   const Pattern* pattern =
       body.starts_with("nccl") ? nullptr : FindPattern(body, TextKind::kMessage);
-  const bool apart =
-      line.is_event || line.is_status || in_summary_ ||
-      (line.time.has_value() && body == line.text) || line.head.severity != Severity::kUnsaid ||
-      IsProgress(body) || body.starts_with("====") || body.starts_with("----") ||
-      IsLaunchersWord(body) || (pattern != nullptr && pattern->kind == RowKind::kResult);
+  const bool apart = line.is_event || line.is_status || in_summary_ ||
+                     (line.time.has_value() && body == line.text) ||
+                     line.head.severity != Severity::kUnsaid || IsProgress(body) ||
+                     body.starts_with("====") || body.starts_with("----") ||
+                     IsLaunchersWord(body) || IsSummarysHeading(body) ||
+                     (pattern != nullptr && pattern->kind == RowKind::kResult);
+  if (apart && !in_summary_) in_told_traceback_ = false;
   bool raises_anew = !process.reader.HasRaised();
   const bool taken = process.reader.Read(line.number, body, apart);
   while (const std::optional<Raised> raised = process.reader.Take()) {
     AddRaised(*raised, process);
-    process.time_after.reset();
+    if (!in_told_traceback_) process.time_after.reset();
     raises_anew = true;
   }
   if (process.reader.HasRaised() && raises_anew) {
@@ -403,6 +453,7 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   const bool in_the_end = ended_ && raised.line > last_timed_ && latest_ && !came_;
   observation->time = in_the_end ? latest_ : process.time_after;
   observation->time_is_near = observation->time && !came_;
+  observation->is_root = process.is_root;
   Add(*std::move(observation));
 }
 
@@ -819,6 +870,7 @@ void LogReader::Finish() {
   }
   DropStrangers();
   MarkSurvivors();
+  AddLosses();
   FillWriters();
   NameBusyRank();
 }

@@ -109,6 +109,11 @@ std::optional<Observation> ShownBy(const Raised& raised) {
   }
   const Doing doing = raised.WhatItDid();
   std::optional<Observation> result = ShownBy(raised.text, TextKind::kException, doing);
+  // Of its output, which is no volume and no rank.
+  const bool of_output =
+      raised.in_printing && result &&
+      (result->cause == CauseId::kStorageFailed || result->cause == CauseId::kConnectionClosed);
+  if (of_output) return Observation{.cause = CauseId::kPythonException};
   if (result && SaysWhy(*result)) return result;
   for (const std::string& text : raised.before) {
     std::optional<Observation> earlier = ShownBy(text, TextKind::kException, doing);
