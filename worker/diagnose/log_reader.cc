@@ -65,6 +65,15 @@ bool IsLaunchersWord(std::string_view body) {
   return absl::c_any_of(kWords, [&](std::string_view word) { return body.starts_with(word); });
 }
 
+// "No module named 'apex' (optional)"
+bool SaysThatItGoesOn(std::string_view text) {
+  const std::string lowered = Lowered(text);
+  constexpr std::array<std::string_view, 6> kWords = {"optional", "continuing",   "without it",
+                                                      "skipping", "falling back", "ignored"};
+  return absl::c_any_of(kWords,
+                        [&](std::string_view word) { return lowered.find(word) != lowered.npos; });
+}
+
 // What torchrun's summary writes before what it tells of one process.
 bool IsSummarysHeading(std::string_view body) {
   if (body.starts_with("Root Cause (first observed failure):")) return true;
@@ -293,7 +302,8 @@ void LogReader::AddLine(const Line& line) {
   std::optional<Observation> observation =
       line.Kind() == TextKind::kMessage && line.head.severity == Severity::kUnsaid
           ? ShownBy(WithoutQuotes(line.text, line.head.body, &unquoted), TextKind::kMessage)
-          : ShownBy(line.text, line.Kind());
+      : line.Kind() == TextKind::kEvent ? ShownBy(WithoutControlPlane(line.text), TextKind::kEvent)
+                                        : ShownBy(line.text, line.Kind());
   // A shell's whole word on it.
   if (!observation && StripBlanks(line.head.body) == "Killed") {
     observation = Observation{.cause = CauseId::kKilled, .is_result = true};
@@ -305,8 +315,7 @@ void LogReader::AddLine(const Line& line) {
     return;
   }
   // Who has trained together could log in; now something there is gone.
-  const bool was_there = line.text.find("exit code 255") != line.text.npos ||
-                         line.text.find("has lost communication") != line.text.npos;
+  const bool was_there = line.text.find("exit code 255") != line.text.npos;
   if (observation->cause == CauseId::kLauncherUnreachable && was_there && Steps() > 0) {
     observation->cause = CauseId::kPeerLost;
   }
@@ -423,6 +432,10 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
     observation->cause = CauseId::kDataLoadingFailed;
   }
   observation->is_plain = false;
+  if (observation->cause == CauseId::kModuleMissing && !raised.has_frames &&
+      SaysThatItGoesOn(raised.text)) {
+    return;
+  }
   // What a program caught and warned of, or prints of a module that it can do without, or what came
   // of code that it tried.
   observation->is_weak = observation->is_weak || process.is_quiet ||

@@ -65,6 +65,22 @@ bool IsLaunchersOwn(std::string_view text) {
          text.starts_with("SystemExit") || text.starts_with("subprocess.CalledProcessError");
 }
 
+// Whether the kernel killed what keeps watch over a node, or serves it: no process that trains.
+bool IsKillOfService(const Observation& seen, std::string_view text) {
+  if (seen.cause != CauseId::kHostOutOfMemory && seen.cause != CauseId::kNodeOutOfMemory) {
+    return false;
+  }
+  constexpr std::array<std::string_view, 16> kServices = {
+      "node_exporter", "kubelet",  "containerd", "dockerd",    "sshd",          "systemd",
+      "prometheus",    "fluent",   "telegraf",   "dcgm",       "nv-hostengine", "chrome",
+      "mysqld",        "postgres", "redis",      "gnome-shell"};
+  const size_t killed = text.find("Killed process ");
+  if (killed == text.npos) return false;
+  const std::string_view name = TextAfter(text.substr(killed), "(", ")");
+  return absl::c_any_of(kServices,
+                        [&](std::string_view service) { return name.starts_with(service); });
+}
+
 bool SaysWhy(const Observation& seen) { return !seen.is_result && !seen.is_passed_on; }
 
 }  // namespace
@@ -93,11 +109,13 @@ std::optional<Observation> ShownBy(std::string_view text, TextKind kind, Doing d
   if (kind == TextKind::kException && IsOfPeers(CauseOf(pattern->cause)) && IsOfServer(text)) {
     return std::nullopt;
   }
-  return Observation{.cause = pattern->cause,
-                     .is_result = pattern->kind == RowKind::kResult,
-                     .is_weak = pattern->kind == RowKind::kWarned,
-                     .is_plain = pattern->kind == RowKind::kShows,
-                     .is_passed_on = pattern->kind == RowKind::kWraps};
+  Observation seen{.cause = pattern->cause,
+                   .is_result = pattern->kind == RowKind::kResult,
+                   .is_weak = pattern->kind == RowKind::kWarned,
+                   .is_plain = pattern->kind == RowKind::kShows,
+                   .is_passed_on = pattern->kind == RowKind::kWraps};
+  seen.is_weak |= IsKillOfService(seen, text);
+  return seen;
 }
 
 std::optional<Observation> ShownBy(const Raised& raised) {

@@ -192,7 +192,8 @@ Doing Raised::WhatItDid() const {
     return earlier.find("in DataLoader worker process") != earlier.npos;
   });
   if (doing == Doing::kSharing) return doing;
-  if (in_data_loading || by_worker) return Doing::kData;
+  const bool by_builder = text.find("DatasetGenerationError") != text.npos;
+  if (in_data_loading || by_worker || by_builder) return Doing::kData;
   constexpr std::array<std::string_view, 6> kCheckpoint = {"checkpoint", "ckpt",  ".safetensors",
                                                            ".pt'",       ".pth'", ".distcp"};
   constexpr std::array<std::string_view, 12> kData = {".jsonl",    ".csv", ".parquet", ".arrow",
