@@ -24,6 +24,8 @@ bool NamesObject(std::string_view event) {
 }  // namespace
 
 bool IsEvent(std::string_view line) {
+  // The columns of kubectl before 1.8.
+  if (line.find("\tWarning\t") != line.npos || line.find("\tNormal\t") != line.npos) return true;
   for (int word = 0; word < 5; ++word) {
     const size_t blanks = std::min(line.find_first_not_of(" \t"), line.size());
     line.remove_prefix(blanks);

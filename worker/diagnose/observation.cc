@@ -101,6 +101,8 @@ std::optional<Observation> ShownBy(std::string_view text, TextKind kind, Doing d
   if (const Xid* xid = FindXid(text)) {
     return Observation{.cause = xid->cause,
                        .detail = Concat("Xid ", xid->number, ", ", xid->meaning),
+                       // NVLink 5 repaired that by itself.
+                       .is_weak = text.find(" Nonfatal ") != text.npos,
                        .is_plain = text.find("(PCI") == text.npos,
                        .xid = xid->number};
   }
