@@ -65,8 +65,9 @@ TEST(GpuMemory, OlderWordsAreRead) {
       "2.00 GiB memory in use.");
   ASSERT_TRUE(report);
   EXPECT_TRUE(report->HeldByOthers());
-  EXPECT_TRUE(ReadGpuMemory("Tried to allocate 98.00 MiB (GPU 1; 10.92 GiB total capacity; 512.00 "
-                            "MiB already allocated; 53.06 MiB free; 20.20 MiB cached)"));
+  EXPECT_TRUE(
+      ReadGpuMemory("Tried to allocate 98.00 MiB (GPU 1; 10.92 GiB total capacity; 512.00 "
+                    "MiB already allocated; 53.06 MiB free; 20.20 MiB cached)"));
 }
 
 TEST(GpuMemory, WithoutNumbersNothingIsRead) {
