@@ -70,10 +70,11 @@ bool IsKillOfService(const Observation& seen, std::string_view text) {
   if (seen.cause != CauseId::kHostOutOfMemory && seen.cause != CauseId::kNodeOutOfMemory) {
     return false;
   }
-  constexpr std::array<std::string_view, 16> kServices = {
-      "node_exporter", "kubelet",  "containerd", "dockerd",    "sshd",          "systemd",
-      "prometheus",    "fluent",   "telegraf",   "dcgm",       "nv-hostengine", "chrome",
-      "mysqld",        "postgres", "redis",      "gnome-shell"};
+  constexpr std::array<std::string_view, 20> kServices = {
+      "node_exporter", "kubelet",    "containerd", "dockerd",  "sshd",
+      "systemd",       "prometheus", "fluent",     "telegraf", "dcgm",
+      "nv-hostengine", "chrome",     "mysqld",     "postgres", "redis",
+      "gnome-shell",   "promtail",   "otelcol",    "cadvisor", "loki"};
   const size_t killed = text.find("Killed process ");
   if (killed == text.npos) return false;
   const std::string_view name = TextAfter(text.substr(killed), "(", ")");
