@@ -458,6 +458,11 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
     observation->rank_is_index = process.rank_is_index;
   }
   if (!observation->rank) observation->rank = raised.process;
+  // One that torch.multiprocessing's spawn found ended.
+  const auto ended = NumberAfter(raised.Headline(), "ProcessExitedException: process ");
+  if (!observation->rank && ended && *ended >= 0 && *ended <= kMaxRank) {
+    observation->rank = static_cast<int>(*ended);
+  }
   // Of a worker that another process tells of.
   if (!observation->rank) observation->rank = directory_.Find(raised.text);
   if (observation->host.empty()) observation->host = process.host;
