@@ -341,7 +341,9 @@ TEST(Diagnosis, WhatPassesOnAnErrorYieldsToTheChainBeforeIt) {
   const std::string outer = frame + "datasets.exceptions.DatasetGenerationError: An error occurred";
   EXPECT_EQ(FirstCause(frame + "OSError: [Errno 28] No space left on device\n" + link + outer),
             "disk-full");
-  EXPECT_EQ(FirstCause(frame + "ValueError: x\n" + link + outer), "data-corrupt");
+  EXPECT_EQ(FirstCause(frame + "ValueError: x\n" + link + outer), "data-loading-failed");
+  EXPECT_EQ(FirstCause(frame + "pyarrow.lib.ArrowInvalid: JSON parse error: x\n" + link + outer),
+            "data-corrupt");
 }
 
 TEST(Diagnosis, WhatAProgramOnlyQuotesIsNoEvidence) {

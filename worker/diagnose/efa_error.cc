@@ -77,6 +77,10 @@ constexpr std::array<EfaError, 47> kErrors = {{
      kSecurityGroupEgress, kPeerLost},
 }};
 
+// Libfabric's versions count this one differently.
+constexpr std::string_view kHandshakeWords = "reachable by EFA device but handshake failed";
+constexpr int kHandshake = 4126;
+
 const EfaError* Find(int64_t number) {
   const auto* found = std::ranges::find(kErrors, number, &EfaError::number);
   return found == kErrors.end() ? Find(kUnknownError) : found;
@@ -99,6 +103,7 @@ bool IsOfAnotherProvider(std::string_view error) {
 }
 
 std::optional<int64_t> ErrorNumber(std::string_view line) {
+  if (line.find(kHandshakeWords) != std::string_view::npos) return kHandshake;
   constexpr std::string_view kRequest = "completed with error. RC: ";
   if (const size_t at = line.find(kRequest); at != std::string_view::npos) {
     if (IsOfAnotherProvider(TextAfter(line.substr(at), "Error: ", ")"))) {

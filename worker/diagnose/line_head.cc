@@ -516,6 +516,34 @@ std::optional<int64_t> ExitCodeIn(std::string_view body) {
   return known ? std::optional(negative ? -*code : *code) : std::nullopt;
 }
 
+std::optional<bool> LossIsFinite(std::string_view body) {
+  const std::string line = Lowered(body);
+  const std::string_view text = line;
+  constexpr std::string_view kLoss = "loss";
+  std::optional<bool> finite;
+  for (size_t at = text.find(kLoss); at != text.npos; at = text.find(kLoss, at + 1)) {
+    const std::string_view before = text.substr(0, at);
+    const size_t word = before.find_last_of(" ,{|\"'") + 1;
+    const std::string_view own = before.substr(word);
+    const bool of_validation = own.starts_with("val") || own.starts_with("eval") ||
+                               own.starts_with("test") || before.ends_with("val ") ||
+                               before.ends_with("validation ") || before.ends_with("eval ") ||
+                               before.ends_with("test ");
+    std::string_view value = text.substr(at + kLoss.size());
+    const size_t gap = std::min(value.find_first_not_of(" \t:='\""), value.size());
+    value.remove_prefix(gap);
+    if (gap == 0 || value.empty() || of_validation) continue;
+    ConsumePrefix(&value, "tensor(");
+    ConsumePrefix(&value, "-");
+    if (IsDigitChar(value[0])) {
+      finite = true;
+    } else if (value.starts_with("nan") || value.starts_with("inf")) {
+      finite = finite.value_or(false);
+    }
+  }
+  return finite;
+}
+
 bool IsProgress(std::string_view body) {
   constexpr std::array<std::string_view, 14> kWords = {
       "'loss'", "\"loss\"", "loss:", "loss=", "loss ", "Loss:",     "Loss ",

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <vector>
 
 namespace muster::worker {
@@ -144,6 +145,21 @@ TEST(LineHead, LastWordsAndExitCodes) {
   EXPECT_EQ(ExitCodeIn("epoch 0"), std::nullopt);
   EXPECT_EQ(ExitCodeIn("0"), std::nullopt);
   EXPECT_EQ(ExitCodeIn(""), std::nullopt);
+}
+
+TEST(LineHead, TheLossOfAStepIsANumberOrNot) {
+  for (const char* lost : {"step 7 loss nan, 0.4 s/it", "{'loss': nan, 'epoch': 0.3}",
+                           "lm loss: NAN | grad norm: nan", "3/9 1.2it/s, train_loss=nan.0]",
+                           "loss: tensor(nan, device='cuda:0')", "loss_bbox: 0.2 loss: -inf"}) {
+    EXPECT_EQ(LossIsFinite(lost), false) << lost;
+  }
+  for (const char* finite : {"loss 2.5", "loss: -0.1", "d_loss: nan g_loss: 1.0"}) {
+    EXPECT_EQ(LossIsFinite(finite), true) << finite;
+  }
+  for (const char* untold : {"", "loss", "loss:", "lossless 3", "val_loss=nan", "val loss nan",
+                             "eval_loss: nan", "loss none"}) {
+    EXPECT_EQ(LossIsFinite(untold), std::nullopt) << untold;
+  }
 }
 
 TEST(LineHead, Ranks) {

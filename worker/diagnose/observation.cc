@@ -65,6 +65,23 @@ bool IsLaunchersOwn(std::string_view text) {
          text.starts_with("SystemExit") || text.starts_with("subprocess.CalledProcessError");
 }
 
+// Whether the kernel killed what keeps watch over a node, or serves it: no process that trains.
+bool IsKillOfService(const Observation& seen, std::string_view text) {
+  if (seen.cause != CauseId::kHostOutOfMemory && seen.cause != CauseId::kNodeOutOfMemory) {
+    return false;
+  }
+  constexpr std::array<std::string_view, 20> kServices = {
+      "node_exporter", "kubelet",    "containerd", "dockerd",  "sshd",
+      "systemd",       "prometheus", "fluent",     "telegraf", "dcgm",
+      "nv-hostengine", "chrome",     "mysqld",     "postgres", "redis",
+      "gnome-shell",   "promtail",   "otelcol",    "cadvisor", "loki"};
+  const size_t killed = text.find("Killed process ");
+  if (killed == text.npos) return false;
+  const std::string_view name = TextAfter(text.substr(killed), "(", ")");
+  return absl::c_any_of(kServices,
+                        [&](std::string_view service) { return name.starts_with(service); });
+}
+
 bool SaysWhy(const Observation& seen) { return !seen.is_result && !seen.is_passed_on; }
 
 }  // namespace
@@ -85,6 +102,8 @@ std::optional<Observation> ShownBy(std::string_view text, TextKind kind, Doing d
   if (const Xid* xid = FindXid(text)) {
     return Observation{.cause = xid->cause,
                        .detail = Concat("Xid ", xid->number, ", ", xid->meaning),
+                       // NVLink 5 repaired that by itself.
+                       .is_weak = text.find(" Nonfatal ") != text.npos,
                        .is_plain = text.find("(PCI") == text.npos,
                        .xid = xid->number};
   }
@@ -93,11 +112,13 @@ std::optional<Observation> ShownBy(std::string_view text, TextKind kind, Doing d
   if (kind == TextKind::kException && IsOfPeers(CauseOf(pattern->cause)) && IsOfServer(text)) {
     return std::nullopt;
   }
-  return Observation{.cause = pattern->cause,
-                     .is_result = pattern->kind == RowKind::kResult,
-                     .is_weak = pattern->kind == RowKind::kWarned,
-                     .is_plain = pattern->kind == RowKind::kShows,
-                     .is_passed_on = pattern->kind == RowKind::kWraps};
+  Observation seen{.cause = pattern->cause,
+                   .is_result = pattern->kind == RowKind::kResult,
+                   .is_weak = pattern->kind == RowKind::kWarned,
+                   .is_plain = pattern->kind == RowKind::kShows,
+                   .is_passed_on = pattern->kind == RowKind::kWraps};
+  seen.is_weak |= IsKillOfService(seen, text);
+  return seen;
 }
 
 std::optional<Observation> ShownBy(const Raised& raised) {
@@ -109,6 +130,11 @@ std::optional<Observation> ShownBy(const Raised& raised) {
   }
   const Doing doing = raised.WhatItDid();
   std::optional<Observation> result = ShownBy(raised.text, TextKind::kException, doing);
+  // Of its output, which is no volume and no rank.
+  const bool of_output =
+      raised.in_printing && result &&
+      (result->cause == CauseId::kStorageFailed || result->cause == CauseId::kConnectionClosed);
+  if (of_output) return Observation{.cause = CauseId::kPythonException};
   if (result && SaysWhy(*result)) return result;
   for (const std::string& text : raised.before) {
     std::optional<Observation> earlier = ShownBy(text, TextKind::kException, doing);

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "worker/diagnose/cause_table.h"
 #include "worker/diagnose/efa_error.h"
 #include "worker/diagnose/text.h"
 
@@ -197,19 +198,38 @@ int Strength(const Finding& finding) {
   return 1;
 }
 
+absl::Duration Between(const Finding& a, const Finding& b) {
+  return a.time && b.time ? *b.time - *a.time : absl::ZeroDuration();
+}
+
 // Whether `later` tells the same as `first`, but says more.
 bool Refines(const Observation& later, const Observation& first) {
-  return CauseOf(later.cause).refines == CauseOf(first.cause).name && first.xid == 0;
+  if (first.xid != 0) return false;
+  const std::vector<Cause>& causes = BuiltInCauses().causes;
+  std::string_view kind_of = CauseOf(later.cause).refines;
+  for (size_t i = 0; i < causes.size() && !kind_of.empty(); ++i) {
+    if (kind_of == CauseOf(first.cause).name) return true;
+    kind_of = std::ranges::find(causes, kind_of, &Cause::name)->refines;
+  }
+  return false;
+}
+
+// Whether what the driver wrote first in the kernel log, of which days may be kept, has nothing to
+// do with what comes later: what programs did on devices that were whole, or long before.
+bool IsOlderStory(const Finding& first, const Finding& later) {
+  if (first.observation.xid == 0 || RoleOf(later.observation) != Role::kOrigin) return false;
+  if (later.observation.xid != 0) {
+    return CauseOf(first.observation.cause).fault == Fault::kProgram &&
+           CauseOf(later.observation.cause).fault == Fault::kNode;
+  }
+  return !later.observation.is_result && !later.observation.is_weak &&
+         Between(first, later) > kLongestWait;
 }
 
 // Whether what the driver says of a device that failed explains what a program saw of it.
 bool IsDeviceUnder(const Observation& fault, const Observation& seen) {
   return fault.cause == CauseId::kGpuFault && seen.xid == 0 &&
          CauseOf(seen.cause).fault == Fault::kProgram;
-}
-
-absl::Duration Between(const Finding& a, const Finding& b) {
-  return a.time && b.time ? *b.time - *a.time : absl::ZeroDuration();
 }
 
 // Why the cluster ends a pod or a job: by SIGTERM.
@@ -292,6 +312,7 @@ bool Replaces(const Finding& later, const Finding& first) {
   if (IsOfAnotherEnd(first, later)) return false;
   if (IsOfAnotherEnd(later, first)) return true;
   if (const auto replaces = ReplacesInterrupt(later, first)) return *replaces;
+  if (IsOlderStory(first, later)) return true;
   if (IsRaisedInGoing(later, first)) return false;
   if (IsDatedByWhatCameOfIt(later, first)) return true;
   if (first.observation.cause == CauseId::kTerminated && IsReasonToEnd(later.observation.cause)) {

@@ -106,6 +106,14 @@ bool IsOfTeardown(std::string_view body) {
   return absl::c_any_of(kFunctions, [&](std::string_view end) { return body.ends_with(end); });
 }
 
+// A line of code that writes to standard output or error, tqdm's bars included.
+bool IsOfPrinting(std::string_view code) {
+  constexpr std::array<std::string_view, 6> kWords = {"print(",    "sys.stdout", "sys.stderr",
+                                                      "fp_write(", "fp.write(",  "fp.flush("};
+  return absl::c_any_of(kWords,
+                        [&](std::string_view word) { return code.find(word) != code.npos; });
+}
+
 bool IsOfDataLoading(std::string_view body) {
   return body.find("torch/utils/data/") != body.npos &&
          (body.ends_with(", in _process_data") || body.ends_with(", in _next_data") ||
@@ -184,7 +192,8 @@ Doing Raised::WhatItDid() const {
     return earlier.find("in DataLoader worker process") != earlier.npos;
   });
   if (doing == Doing::kSharing) return doing;
-  if (in_data_loading || by_worker) return Doing::kData;
+  const bool by_builder = text.find("DatasetGenerationError") != text.npos;
+  if (in_data_loading || by_worker || by_builder) return Doing::kData;
   constexpr std::array<std::string_view, 6> kCheckpoint = {"checkpoint", "ckpt",  ".safetensors",
                                                            ".pt'",       ".pth'", ".distcp"};
   constexpr std::array<std::string_view, 12> kData = {".jsonl",    ".csv", ".parquet", ".arrow",
@@ -211,12 +220,24 @@ bool TracebackReader::Read(int64_t number, std::string_view body, bool apart) {
       prefix_.clear();
     }
     Begin(body.substr(blanks));
-    indent_ = body[blanks] == 'T' || body[blanks] == 'O' ? blanks : 0;
+    const bool whole = body[blanks] == 'T' || body[blanks] == 'O' ||
+                       body.substr(blanks).starts_with("traceback : ");  // in torchrun's summary
+    indent_ = whole ? blanks : 0;
     return true;
   }
   // The header may have been cut off, or lost among others' lines.
-  if (state_ == State::kIdle && blanks > 0) NoteFrame(body);
-  if (state_ == State::kIdle && blanks == 0 && !IsExceptionName(NameBefore(body))) raised_ = {};
+  if (state_ == State::kIdle && blanks > 0) {
+    NoteFrame(body);
+    after_frame_ |= body.substr(blanks).starts_with("File \"");
+  } else if (state_ == State::kIdle) {
+    const std::string_view name = NameBefore(body);
+    if (std::exchange(after_frame_, false) && MayBeException(name) && !apart) {
+      raised_.has_frames = true;
+      Raise(number, body);
+      return true;
+    }
+    if (!IsExceptionName(name)) raised_ = {};
+  }
   // One that is quoted is indented as a whole.
   body.remove_prefix(std::min(blanks, state_ == State::kIdle ? kMaxIndent : indent_));
   switch (state_) {
@@ -267,6 +288,9 @@ void TracebackReader::NoteFrame(std::string_view body) {
   if (!where.empty()) raised_.where = std::move(where);
   if (const std::string_view path = TextAfter(body, "File \"", "\""); !path.empty()) {
     (IsOfGivenCode(path) ? raised_.in_given_code : raised_.in_own_code) = true;
+  }
+  if (body.find_first_not_of(" ^~") != body.npos && body.find("File \"") == body.npos) {
+    raised_.in_printing = IsOfPrinting(body);
   }
   raised_.in_data_loading |= IsOfDataLoading(body);
   if (const Doing doing = DoingOf(body); doing != Doing::kUnsaid) raised_.doing = doing;

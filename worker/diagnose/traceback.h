@@ -29,6 +29,8 @@ struct Raised {
   // While PyTorch's DataLoader fetched a batch, by a worker of it or in the process itself.
   bool in_data_loading = false;
   bool has_frames = false;
+  // By what it writes to its terminal, or to whoever reads its output.
+  bool in_printing = false;
   // By code that the program was given as a text, a model's answer say, and by files' code.
   bool in_given_code = false;
   bool in_own_code = false;
@@ -85,7 +87,8 @@ class TracebackReader {
   int message_lines_ = 0;
   int strays_ = 0;  // lines of others since the last of ours
   bool blank_ = false;
-  bool ignored_ = false;  // the traceback that is read, or comes next, ended nothing
+  bool after_frame_ = false;  // of a traceback whose header wasn't seen
+  bool ignored_ = false;      // the traceback that is read, or comes next, ended nothing
   std::vector<Raised> complete_;
 };
 
