@@ -269,6 +269,7 @@ TEST(Deploy, TheWebhooksSayWhatMusterLooksFor) {
     found["metadata"]["resourceVersion"] = "1";
     WantedWebhook wanted;
     wanted.scheduler_name = "coscheduling";
+    wanted.install = options.follow.name_space + "/" + options.follow.name;
     wanted.service = {deployment["metadata"]["namespace"].as<std::string>(),
                       options.webhook.service_name, options.webhook.service_port};
     wanted.purpose = purpose;
@@ -276,6 +277,7 @@ TEST(Deploy, TheWebhooksSayWhatMusterLooksFor) {
     const absl::StatusOr<FoundWebhook> inspected = InspectWebhook(found.dump(), wanted);
     ASSERT_TRUE(inspected.ok()) << inspected.status();
     EXPECT_EQ(inspected->difference, "") << object.name;
+    EXPECT_EQ(inspected->other_install, "") << object.name;
   }
 }
 

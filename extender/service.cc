@@ -96,6 +96,16 @@ std::optional<std::string> OwnPodNamespace(const kube::ClientConfig& cluster) {
   return in_pod->name_space;
 }
 
+// Those who share a Lease are replicas of one install.
+std::string InstallOf(const ServeOptions& options, const kube::ClientConfig& cluster) {
+  if (!options.follow.name.empty()) {
+    return fmt::format("{}/{}", options.follow.name_space, options.follow.name);
+  }
+  return fmt::format("{}/{}",
+                     options.lease_namespace.empty() ? cluster.name_space : options.lease_namespace,
+                     options.lease_name);
+}
+
 std::string Words(const absl::Status& status) { return std::string(status.message()); }
 
 // Those that say something, as one sentence.
@@ -298,6 +308,7 @@ struct Service::Impl {
     webhook_server = *std::move(started);
     WantedWebhook wanted;
     wanted.scheduler_name = options.engine.scheduler_name;
+    wanted.install = InstallOf(options, cluster);
     wanted.guards_queues = guards_queues;
     wanted.ca_bundle = webhook_server->CaBundlePem();
     wanted.service = *std::move(called_as);
@@ -322,38 +333,46 @@ struct Service::Impl {
       loop->PostUrgent(
           [leading](coscheduling::Engine& engine, absl::Time) { engine.SetLeading(leading); });
     };
-    if (!options.leader_elect) {
-      leadership = Leadership::Always(changed);
-      return absl::OkStatus();
-    }
     loop->Post([](coscheduling::Engine& engine, absl::Time) { engine.SetLeading(false); });
-    if (!options.follow.name.empty()) {
-      const std::string& prefix = options.follow.holder_prefix;
-      leadership = Leadership::Follow(*transport, timer,
-                                      {.name_space = options.follow.name_space,
-                                       .name = options.follow.name,
-                                       .holder_prefix = prefix.empty() ? HostName() + "_" : prefix},
-                                      changed);
-      return absl::OkStatus();
-    }
+    absl::Status valid;
+    const auto make = [&](Leadership::Changed told) -> std::unique_ptr<Leadership> {
+      if (!options.leader_elect) return Leadership::Always(told);
+      if (!options.follow.name.empty()) return FollowScheduler(std::move(told));
+      const kube::LeaseOptions lease = OwnLease();
+      valid = kube::Validate(lease);
+      if (!valid.ok()) return nullptr;
+      return Leadership::Elect(*transport, timer, lease, std::move(told));
+    };
+    leadership = Leadership::Restrict(make, changed, "of which install the webhook is isn't known");
+    if (!valid.ok()) leadership.reset();
+    return valid;
+  }
+
+  std::unique_ptr<Leadership> FollowScheduler(Leadership::Changed changed) {
+    const std::string& prefix = options.follow.holder_prefix;
+    return Leadership::Follow(*transport, timer,
+                              {.name_space = options.follow.name_space,
+                               .name = options.follow.name,
+                               .holder_prefix = prefix.empty() ? HostName() + "_" : prefix},
+                              std::move(changed));
+  }
+
+  kube::LeaseOptions OwnLease() const {
     kube::LeaseOptions lease;
     lease.name_space =
         options.lease_namespace.empty() ? cluster.name_space : options.lease_namespace;
     lease.name = options.lease_name;
     lease.identity = identity;
-    // As in deploy/base/scheduler-config.yaml.
-    lease.duration = absl::Seconds(6);
-    lease.renew_deadline = absl::Seconds(4);
-    lease.retry_period = absl::Seconds(1);
-    if (absl::Status valid = kube::Validate(lease); !valid.ok()) return valid;
-    leadership = Leadership::Elect(*transport, timer, lease, changed);
-    return absl::OkStatus();
+    return lease;
   }
 
   // "" if this process leads.
   std::string NotLeading() const {
     if (!started) return "muster is starting";
     if (leadership->Leads()) return "";
+    if (const std::string why = leadership->Reason(); !why.empty() && leadership->HoldsLead()) {
+      return "not leading: " + why;
+    }
     const std::string leader = leadership->Holder();
     return leader.empty() ? "not leading; no leader is known" : "not leading; leader is " + leader;
   }
@@ -397,14 +416,17 @@ struct Service::Impl {
   void Upkeep() {
     const absl::Time now = timer.Now();
     LookForKueue(now);
-    store.SetClosed(NotLeading());
     if (label != nullptr) label->Tick(now, leadership->Leads());
     webhook_server->Tick(now);
     for (WebhookRegistration* each : {registration.get(), warnings.get()}) {
       each->SetCaBundle(webhook_server->CaBundlePem());
-      each->SetLeading(leadership->Leads());
+      each->SetLeading(leadership->HoldsLead());
       each->Tick(now);
     }
+    if (const std::optional<std::string> other = registration->OtherInstall()) {
+      leadership->SetReason(*other);
+    }
+    store.SetClosed(NotLeading());
     webhook_server->SetTrusted(registration->registered_bundle());
     PublishWebhookFault(
         Joined({Words(registration->InPlace()), Words(webhook_server->Health(now))}));
@@ -537,8 +559,8 @@ struct Service::Impl {
   std::mutex watch_mutex;  // for the engine's thread, which may look at `watch` while it goes
   std::unique_ptr<AdmissionLint> admission_lint;
   std::unique_ptr<ClusterWatch> watch;
-  std::unique_ptr<Leadership> leadership;  // set before `started` is
-  std::unique_ptr<LeaderLabel> label;      // in a pod; the timer's thread only, once started
+  std::unique_ptr<Leadership::Restricted> leadership;  // set before `started` is
+  std::unique_ptr<LeaderLabel> label;  // in a pod; the timer's thread only, once started
   StateStore store;
   Metrics metrics;
   Publisher publisher{&store};  // the engine's thread only

@@ -156,6 +156,7 @@ func (p *Plane) deployedWebhooks() ([]*unstructured.Unstructured, error) {
 		made.SetKind(object.GetKind())
 		made.SetName(name)
 		made.SetLabels(object.GetLabels())
+		made.SetAnnotations(object.GetAnnotations())
 		found = append(found, made)
 	}
 	return found, nil
