@@ -35,6 +35,7 @@
 #include "extender/rest_routes.h"
 #include "extender/scheduler_routes.h"
 #include "extender/state_store.h"
+#include "extender/workload_changes.h"
 #include "fmt/format.h"
 #include "http/listen_address.h"
 #include "http/server.h"
@@ -117,6 +118,25 @@ std::string Joined(std::initializer_list<std::string> reasons) {
   return all;
 }
 
+// Both see what comes.
+class Observers : public ObjectObserver {
+ public:
+  Observers(ObjectObserver& one, ObjectObserver& other) : one_(one), other_(other) {}
+  void Upsert(std::string_view kind, const kube::ObjectHeader& header,
+              std::string_view json) override {
+    one_.Upsert(kind, header, json);
+    other_.Upsert(kind, header, json);
+  }
+  void Remove(std::string_view kind, const kube::ObjectHeader& header) override {
+    one_.Remove(kind, header);
+    other_.Remove(kind, header);
+  }
+
+ private:
+  ObjectObserver& one_;
+  ObjectObserver& other_;
+};
+
 }  // namespace
 
 struct Service::Impl {
@@ -191,6 +211,20 @@ struct Service::Impl {
       const std::lock_guard lock(watch_mutex);
       return watch != nullptr && watch->NotReadyReason().empty();
     });
+    workload_changes = std::make_unique<WorkloadChanges>(
+        WorkloadChanges::Tell{
+            .admitted = [this](const std::string& queue,
+                               absl::Duration wait) { metrics.OnAdmitted(queue, wait); },
+            .evicted = [this](const std::string& queue,
+                              const std::string& reason) { metrics.OnEvicted(queue, reason); },
+            .preempted = [this](const std::string& queue,
+                                const std::string& reason) { metrics.OnPreempted(queue, reason); }},
+        // Elsewhere Kueue tells.
+        [this] {
+          return options.engine.quota == coscheduling::QuotaMode::kInternal && started &&
+                 leadership->Leads();
+        });
+    observers = std::make_unique<Observers>(*admission_lint, *workload_changes);
     watch = std::make_unique<ClusterWatch>(
         *transport, timer,
         ClusterWatchOptions{.scheduler_name = options.engine.scheduler_name,
@@ -200,7 +234,7 @@ struct Service::Impl {
             .post_latest = [this](std::string_view key,
                                   EngineTask task) { loop->PostLatest(key, std::move(task)); },
             .await_room = [this] { loop->AwaitRoom(); }},
-        admission_lint.get());
+        observers.get());
     scheduler_routes = std::make_unique<SchedulerRoutes>(
         filter_table,
         SchedulerRoutesOptions{
@@ -281,6 +315,7 @@ struct Service::Impl {
     server.gate = {.scheduler_name = options.engine.scheduler_name,
                    .guards_queues = options.engine.quota == coscheduling::QuotaMode::kInternal};
     const bool guards_queues = server.gate.guards_queues;
+    server.observe = Observe("webhook");
     server.certificates.certificate_validity = options.webhook.cert_validity;
     if (!options.webhook.cert_file.empty()) {
       server.certificates.files = CertificateFiles{.certificate = options.webhook.cert_file,
@@ -418,6 +453,7 @@ struct Service::Impl {
     LookForKueue(now);
     if (label != nullptr) label->Tick(now, leadership->Leads());
     webhook_server->Tick(now);
+    certificate_expires = absl::ToUnixSeconds(webhook_server->certificate_expires());
     for (WebhookRegistration* each : {registration.get(), warnings.get()}) {
       each->SetCaBundle(webhook_server->CaBundlePem());
       each->SetLeading(leadership->HoldsLead());
@@ -432,6 +468,7 @@ struct Service::Impl {
         Joined({Words(registration->InPlace()), Words(webhook_server->Health(now))}));
     TrimOnce();
     if (++upkeeps % kUpkeepsPerStats == 0) {
+      metrics.OnLongestStep(now, loop->TakeStats().longest_step);
       loop->PostLatest("stats", [this](coscheduling::Engine& engine, absl::Time) {
         metrics.OnEngine(engine.TakeStats());
       });
@@ -471,6 +508,11 @@ struct Service::Impl {
     sample.gangs = store.Gangs({});
     sample.queues = store.List(Listed::kQueues);
     sample.loop = loop->TakeStats();
+    metrics.OnLongestStep(sample.now, sample.loop.longest_step);
+    sample.process = ReadProcessStats();
+    if (certificate_expires != 0) {
+      sample.certificate_expires = absl::FromUnixSeconds(certificate_expires);
+    }
     sample.api = transport->Stats();
     sample.watches = watch->Stats();
     sample.events = events->stats();
@@ -558,6 +600,8 @@ struct Service::Impl {
   std::unique_ptr<EngineLoop> loop;
   std::mutex watch_mutex;  // for the engine's thread, which may look at `watch` while it goes
   std::unique_ptr<AdmissionLint> admission_lint;
+  std::unique_ptr<WorkloadChanges> workload_changes;
+  std::unique_ptr<Observers> observers;  // of both
   std::unique_ptr<ClusterWatch> watch;
   std::unique_ptr<Leadership::Restricted> leadership;  // set before `started` is
   std::unique_ptr<LeaderLabel> label;  // in a pod; the timer's thread only, once started
@@ -573,6 +617,7 @@ struct Service::Impl {
   std::unique_ptr<OtherKueue> other_kueue;  // likewise; null: it isn't asked for
   std::atomic<bool> another_kueue = false;
   std::atomic<bool> gating_active = false;
+  std::atomic<int64_t> certificate_expires = 0;  // Unix seconds; 0: not known yet
   std::unique_ptr<http::Server> extender_server;
   std::unique_ptr<http::Server> rest_server;
   std::unique_ptr<GrpcServer> grpc_server;

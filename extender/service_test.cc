@@ -267,6 +267,10 @@ TEST_F(ServiceTest, GangGoesFromTheGateToItsNodesInOneStroke) {
   EXPECT_THAT(metrics, HasSubstr("muster_bind_seconds_count{outcome=\"bound\"} 2\n"));
   EXPECT_THAT(metrics, HasSubstr("muster_ready 1\n"));
   EXPECT_THAT(metrics, HasSubstr("muster_webhook_in_place 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("muster_http_request_seconds_count{route=\"/mutate-pods\","
+                                 "server=\"webhook\",status=\"200\"} 2\n"));
+  EXPECT_THAT(metrics, HasSubstr("muster_webhook_certificate_expiration_timestamp_seconds "));
+  EXPECT_THAT(metrics, HasSubstr("\nprocess_open_fds "));
 }
 
 TEST_F(ServiceTest, APodsJobSaysHowLargeItsGangIsAndOwnsThePodGroup) {
