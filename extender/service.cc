@@ -451,7 +451,6 @@ struct Service::Impl {
   void Upkeep() {
     const absl::Time now = timer.Now();
     LookForKueue(now);
-    store.SetClosed(NotLeading());
     if (label != nullptr) label->Tick(now, leadership->Leads());
     webhook_server->Tick(now);
     certificate_expires = absl::ToUnixSeconds(webhook_server->certificate_expires());
@@ -463,6 +462,7 @@ struct Service::Impl {
     if (const std::optional<std::string> other = registration->OtherInstall()) {
       leadership->SetReason(*other);
     }
+    store.SetClosed(NotLeading());
     webhook_server->SetTrusted(registration->registered_bundle());
     PublishWebhookFault(
         Joined({Words(registration->InPlace()), Words(webhook_server->Health(now))}));
