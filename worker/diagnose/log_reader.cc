@@ -25,8 +25,7 @@ constexpr size_t kMaxVersions = 16;
 constexpr int64_t kLinesOfInterrupt = 100;
 // Between a process's end and its launcher's word on it.
 constexpr absl::Duration kLongestDying = absl::Minutes(1);
-// Steps after an error that show that it ended nothing, and after which even an end has its own
-// reason.
+// Steps after an error that show that it ended nothing; the last, that an end has its own reason.
 constexpr int64_t kStepsOfSurvivors = 5;
 constexpr int64_t kStepsOfPlainWords = 3;
 constexpr int64_t kStepsOfRetries = 1;
@@ -436,8 +435,7 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
       SaysThatItGoesOn(raised.text)) {
     return;
   }
-  // What a program caught and warned of, or prints of a module that it can do without, or what came
-  // of code that it tried.
+  // What a program caught or can do without, or what came of code that it tried.
   observation->is_weak = observation->is_weak || process.is_quiet ||
                          (raised.in_given_code && !raised.in_own_code) ||
                          (observation->cause == CauseId::kModuleMissing && !raised.has_frames);
