@@ -372,9 +372,36 @@ TEST(Diagnosis, WordsBeforeALastWordThatAllIsDoneAreNoFailure) {
 TEST(Diagnosis, WhoLosesItsPeersAfterAGoodEndFailedNothing) {
   const std::string lost =
       "[rank5]:[W703 20:12:01.1 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=64)\n";
-  EXPECT_THAT(Summary(ExplainTexts({lost})), ElementsAre("first store-lost rank 5 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({lost})), ElementsAre("first store-lost rank 0 0:1"));
   EXPECT_THAT(Summary(ExplainTexts({"Training completed successfully\n" + lost})),
               ElementsAre("warning store-lost rank 5 0:2"));
+}
+
+TEST(Diagnosis, WhoOnlyNoticedThatAnotherRankIsGoneIsntTheOneToLookAt) {
+  const auto first = [](const std::string& text) {
+    const Explanation explanation = ExplainTexts({text});
+    return explanation.findings.empty() ? Observation{} : explanation.findings.front().observation;
+  };
+  const Observation store = first(
+      "[rank5]:[W703 20:12:01.1 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=64, "
+      "addr=[train-1]:41212, remote=[train-0.train]:29500): Failed to recv, got 0 bytes\n");
+  EXPECT_EQ(store.rank, 0);
+  EXPECT_EQ(store.host, "train-0.train");
+  EXPECT_EQ(store.detail, "seen by rank 5");
+  const auto waited = [&](std::string_view rank, std::string_view of_group) {
+    return first(Concat("[rank", rank, "]: torch.distributed.DistBackendError: [", of_group,
+                        "] is setting up NCCL communicator and retrieving ncclUniqueId from [0] "
+                        "via c10d key-value store by key '0', but store->get('0') got error: "
+                        "Socket Timeout\n\n\n"))
+        .rank;
+  };
+  EXPECT_EQ(waited("5", "5"), 0);
+  EXPECT_EQ(waited("5", "1"), 5);  // a group's rank 0 may be any
+  const Observation lost = first("[rank1]: UNAVAILABLE: rank 3 is gone, during all-reduce 7\n");
+  EXPECT_EQ(lost.rank, 3);
+  EXPECT_EQ(lost.detail, "seen by rank 1");
+  EXPECT_EQ(first("rank 2 (pod-2, process 1) is lost: its connection ended\n").rank, 2);
+  EXPECT_EQ(first("Task /job:jax_worker/replica:0/task:6 heartbeat timeout\n").rank, 6);
 }
 
 TEST(Diagnosis, AVolumeIsWhyAPodsNameIsntKnown) {
