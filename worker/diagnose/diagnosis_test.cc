@@ -404,6 +404,53 @@ TEST(Diagnosis, WhoOnlyNoticedThatAnotherRankIsGoneIsntTheOneToLookAt) {
   EXPECT_EQ(first("Task /job:jax_worker/replica:0/task:6 heartbeat timeout\n").rank, 6);
 }
 
+TEST(Diagnosis, AnImageThatIsThereSaysNothingOfAnother) {
+  const std::string pod = "Name:  train-0\nEvents:\n";
+  const std::string missed =
+      "  Warning  Failed  9m  kubelet  Failed to pull image \"r.example/a:1\": rpc error: code = "
+      "NotFound desc = r.example/a:1: not found\n";
+  const auto pulled = [](std::string_view image) {
+    return Concat("  Normal  Pulled  8m  kubelet  Successfully pulled image \"", image,
+                  "\" in 2s\n");
+  };
+  EXPECT_THAT(Summary(ExplainTexts({pod + missed + pulled("r.example/a:1")})), IsEmpty());
+  EXPECT_THAT(Summary(ExplainTexts({pod + missed + pulled("r.example/b:1")})),
+              ElementsAre("first image-not-found 0:3"));
+}
+
+TEST(Diagnosis, ATracebackThatIsQuotedIsSurvivedByOneStep) {
+  const std::string quoted =
+      "sample 7 failed, its stderr was:\n    Traceback (most recent call last):\n      File "
+      "\"/tmp/s/7.py\", line 2, in <module>\n    TypeError: x\n";
+  EXPECT_THAT(Summary(ExplainTexts({quoted})), ElementsAre("first python-exception 0:4"));
+  EXPECT_THAT(Summary(ExplainTexts({quoted + "[rank1]: step 8 loss 2.5\n"})),
+              ElementsAre("warning python-exception rank 1 0:4"));
+  EXPECT_THAT(
+      Summary(ExplainTexts({quoted + "step 8 loss 2.5\nTraceback (most recent call last):\n"
+                                     "  File \"/a/t.py\", line 5, in run\nKeyError: 'x'\n"})),
+      ElementsAre("first python-exception 0:8", "warning python-exception 0:4"));
+}
+
+TEST(Diagnosis, AnExceptionThatSaysThatALossIsNoNumber) {
+  EXPECT_EQ(FirstCause("AssertionError: Rank 3: found NaN in local forward loss calculation"),
+            "loss-not-finite");
+  EXPECT_EQ(FirstCause("RuntimeError: gradients of head.weight are not finite"), "loss-not-finite");
+  EXPECT_EQ(FirstCause("ValueError: unknown loss 'nan'"), "python-exception");
+  EXPECT_EQ(FirstCause("ValueError: norm_type inf is not supported for sharded gradients"),
+            "python-exception");
+  EXPECT_EQ(FirstCause("ValueError: Input contains NaN"), "python-exception");
+  EXPECT_EQ(FirstCause("KeyError: loss nan"), "python-exception");
+}
+
+TEST(Diagnosis, WhatNcclGaveBackIsHowItEnded) {
+  EXPECT_EQ(FirstCause("n:1:2 [0] NCCL INFO init.cc:870 -> 3\n"), "nccl-internal-error");
+  EXPECT_EQ(FirstCause("n:1:2 [0] NCCL INFO group.cc:64 -> 2 [Async thread]\n"),
+            "nccl-system-error");
+  EXPECT_EQ(FirstCause("n:1:2 [0] NCCL INFO graph/topo.cc:870 -> 3\n"), "nothing");
+  EXPECT_EQ(FirstCause("n:1:2 [0] NCCL INFO Ring 00 : 3 -> 0 -> 1\n"), "nothing");
+  EXPECT_EQ(FirstCause("n:1:2 [0] NCCL INFO init.cc:870 -> 0\n"), "nothing");
+}
+
 TEST(Diagnosis, AVolumeIsWhyAPodsNameIsntKnown) {
   const std::string unknown =
       "[W socket.cpp:697] [c10d] The IPv4 network addresses of (train-0.train, 29500) cannot be "
