@@ -119,7 +119,13 @@ std::optional<int64_t> ErrorNumber(std::string_view line) {
   const bool logged = line.find("libfabric:") != std::string_view::npos &&
                       (line.find("_handle_error") != std::string_view::npos ||
                        line.find("prov_errno: ") != std::string_view::npos);
-  return logged ? NumberInLastParentheses(line) : std::nullopt;
+  if (logged) return NumberInLastParentheses(line);
+  // "err: Input/output error (5) prov_errno: Unknown error -12 (-12) prov/efa/src/...", which it
+  // writes before it aborts.
+  const size_t number = line.find("prov_errno: ");
+  if (number == line.npos || line.find("prov/efa/", number) == line.npos) return std::nullopt;
+  const auto own = NumberInLastParentheses(line);
+  return own && *own < 0 ? kUnknownError : own;
 }
 
 std::string_view Instance(std::string_view line, std::string_view label) {

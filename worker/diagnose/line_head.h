@@ -56,6 +56,9 @@ bool IsProgress(std::string_view body);
 // training, one number is enough.
 std::optional<bool> LossIsFinite(std::string_view body);
 
+// Whether the line tells of a scale of the loss that is 0, from which no scaler comes back.
+bool ScaleIsZero(std::string_view body);
+
 // Whether the line tells that all processes are started anew, and training with them.
 bool IsRestart(std::string_view body);
 

@@ -147,6 +147,26 @@ TEST(LineHead, LastWordsAndExitCodes) {
   EXPECT_EQ(ExitCodeIn(""), std::nullopt);
 }
 
+TEST(LineHead, AGoodEndIsNoTablesHeading) {
+  EXPECT_TRUE(IsCompletion("*** TRAINING COMPLETED ***"));
+  EXPECT_TRUE(IsCompletion("551200       resnet     COMPLETED       0:0  00:44:12"));
+  EXPECT_FALSE(IsCompletion("NAME   TERMINALSTATE   RESTARTS   COMPLETED   SUSPENDED   AGE"));
+  EXPECT_TRUE(IsCompletion("[State Transition] RUNNING -> FINISHED."));
+  EXPECT_FALSE(IsCompletion("[State Transition] RUNNING -> ERRORED."));
+  EXPECT_TRUE(IsCompletion("  error=None,"));
+  EXPECT_FALSE(IsCompletion("call(error=None, retries=3)"));
+}
+
+TEST(LineHead, AScaleOfZero) {
+  for (const char* zero : {"loss=nan, grad_scale: 0.0", "loss scale: 0.0E+00 |", "scale=0"}) {
+    EXPECT_TRUE(ScaleIsZero(zero)) << zero;
+  }
+  for (const char* other : {"", "scale", "scale 0.5", "loss scale: 1.0", "scale: none", "scale0",
+                            "grad_scale: 0.00390625", "scales are 0"}) {
+    EXPECT_FALSE(ScaleIsZero(other)) << other;
+  }
+}
+
 TEST(LineHead, TheLossOfAStepIsANumberOrNot) {
   for (const char* lost : {"step 7 loss nan, 0.4 s/it", "{'loss': nan, 'epoch': 0.3}",
                            "lm loss: NAN | grad norm: nan", "3/9 1.2it/s, train_loss=nan.0]",

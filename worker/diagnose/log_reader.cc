@@ -81,7 +81,18 @@ bool IsSummarysHeading(std::string_view body) {
 
 bool SameSource(const Observation& a, const Observation& b) {
   return a.cause == b.cause && a.efa_error == b.efa_error && a.rank == b.rank &&
-         (a.host == b.host || a.host.empty() || b.host.empty());
+         a.is_quoted == b.is_quoted && (a.host == b.host || a.host.empty() || b.host.empty());
+}
+
+// The image that an event names, or nothing.
+std::string_view ImageIn(std::string_view event) { return TextAfter(event, "image \"", "\""); }
+
+// Whether an image that is there now may be the one that couldn't be pulled: a pod's containers
+// have several.
+bool MayBeSameImage(std::string_view there, std::string_view missed) {
+  const std::string_view a = ImageIn(there);
+  const std::string_view b = ImageIn(missed);
+  return a.empty() || b.empty() || a == b;
 }
 
 bool IsOrigin(const Observation& seen) {
@@ -231,7 +242,9 @@ void LogReader::ReadLoss(const Line& line) {
   }
   if (losses_.size() >= kMaxRemembered && !losses_.contains(rank)) return;
   LossRun& run = losses_[rank];
-  if (run.steps++ > 0) return;
+  const bool is_first = run.steps == 0;
+  run.steps += ScaleIsZero(line.head.body) ? kStepsOfNoLoss : 1;
+  if (!is_first) return;
   run.first = {.cause = CauseId::kLossNotFinite,
                .line = line.number,
                .text = Printable(StripBlanks(line.text), kMaxText),
@@ -439,8 +452,9 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   observation->is_weak = observation->is_weak || process.is_quiet ||
                          (raised.in_given_code && !raised.in_own_code) ||
                          (observation->cause == CauseId::kModuleMissing && !raised.has_frames);
+  observation->is_quoted = raised.is_quoted;
   observation->is_bare = observation->cause == CauseId::kPythonException && !raised.has_frames;
-  if (observation->is_weak && !process.rank) {
+  if ((observation->is_weak || observation->is_quoted) && !process.rank) {
     observation->last_line = raised.line;
     observation->progress_before = process.steps_before;
   }
@@ -588,7 +602,9 @@ void LogReader::ReadRecovery(const Line& line) {
     const auto from = facts_.observations.begin() + static_cast<std::ptrdiff_t>(section_start_);
     const auto taken_back =
         std::remove_if(from, facts_.observations.end(), [&](const Observation& seen) {
-          return seen.cause == recovery.cause && (line.object.empty() || seen.host == line.object);
+          return seen.cause == recovery.cause &&
+                 (line.object.empty() || seen.host == line.object) &&
+                 MayBeSameImage(line.text, seen.text);
         });
     facts_.observations.erase(taken_back, facts_.observations.end());
     untimed_ = std::min(untimed_, facts_.observations.size());
@@ -611,7 +627,8 @@ int64_t LogReader::ProgressOf(std::optional<int> rank) const {
 
 // The steps that may show that something was survived: of a warning of no rank, anybody's.
 int64_t LogReader::ProgressAround(const Observation& seen) const {
-  const bool of_all = (seen.is_weak && !seen.rank) || seen.cause == CauseId::kLauncherUnreachable;
+  const bool of_all = ((seen.is_weak || seen.is_quoted) && !seen.rank) ||
+                      seen.cause == CauseId::kLauncherUnreachable;
   return of_all ? Steps() : ProgressOf(seen.rank);
 }
 
@@ -750,9 +767,9 @@ void LogReader::MarkSurvivors() {
                            : IsOfRendezvous(seen)           ? kStepsOfRetries
                            : ends_after(seen.last_line, &seen) && !is_explained(seen)
                                ? kStepsOfAnotherStory
-                           : seen.is_weak  ? kStepsOfRetries
-                           : seen.is_plain ? kStepsOfPlainWords
-                                           : kStepsOfSurvivors;
+                           : seen.is_weak || seen.is_quoted ? kStepsOfRetries
+                           : seen.is_plain                  ? kStepsOfPlainWords
+                                                            : kStepsOfSurvivors;
     seen.survived = steps >= enough;
   }
   // An end of another process than the ranks, unless something came of it: where logs stand one
@@ -774,7 +791,7 @@ void LogReader::MarkSurvivors() {
 void LogReader::MarkWordsBeforeLast() {
   if (last_word_ == 0 || ended_ill_) return;
   const auto is_word = [this](const Observation& seen) {
-    return (seen.is_weak || seen.is_plain) && !seen.is_event && !seen.is_result &&
+    return (seen.is_weak || seen.is_plain || seen.is_quoted) && !seen.is_event && !seen.is_result &&
            !LeavesTimeToEnd(seen.cause) && seen.cause != CauseId::kTerminated &&
            seen.cause != CauseId::kInterrupted && seen.last_line < last_word_;
   };

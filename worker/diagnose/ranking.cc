@@ -16,6 +16,7 @@ namespace {
 constexpr int kHandshakeError = 4126;
 constexpr int kOriginStrength = 6;
 constexpr size_t kMaxHangDetail = 2000;
+constexpr int64_t kLargestAwaited = 1'000'000;
 // Clocks of nodes agree to much less; times without fractions and the neighbours' times don't.
 constexpr absl::Duration kClockSkew = absl::Seconds(5);
 // PyTorch's longest default timeout is 30 minutes; who notices later than this noticed another
@@ -357,6 +358,49 @@ bool Replaces(const Finding& later, const Finding& first) {
   return Between(first, later) <= kClockSkew;
 }
 
+// The rank that is told to be gone, or that was waited for, where the words say which: the store is
+// rank 0's.
+std::optional<int> AwaitedRank(const Observation& seen) {
+  if (seen.cause == CauseId::kStoreLost) return 0;
+  const std::string_view text = seen.text;
+  const auto rank_after = [](std::string_view words, std::string_view word) -> std::optional<int> {
+    const auto rank = NumberAfter(words, word);
+    if (!rank || *rank < 0 || *rank > kLargestAwaited) return std::nullopt;
+    return static_cast<int>(*rank);
+  };
+  if (seen.cause == CauseId::kPeerLost) {
+    for (const std::string_view end : {" is lost: ", " is gone"}) {
+      const size_t at = text.find(end);
+      const size_t rank = at == text.npos ? text.npos : text.rfind("rank ", at);
+      if (rank != text.npos) return rank_after(text.substr(rank), "rank ");
+    }
+    const size_t task = text.find("Task /job:");
+    return task == text.npos ? std::nullopt : rank_after(text.substr(task), "/task:");
+  }
+  // Both are numbers in their group, which is all ranks where this one has the same among them.
+  constexpr std::string_view kWaits = "] is setting up NCCL communicator and retrieving";
+  const size_t at = text.find(kWaits);
+  if (at == text.npos) return std::nullopt;
+  const size_t open = text.rfind('[', at);
+  const auto own = open == text.npos ? std::nullopt : LeadingNumber(text.substr(open + 1));
+  return seen.rank && own != *seen.rank ? std::nullopt
+                                        : rank_after(text.substr(at), "ncclUniqueId from [");
+}
+
+// Who only noticed that another rank is gone isn't the one to look at.
+void NameAwaited(Observation* seen) {
+  const std::optional<int> awaited = AwaitedRank(*seen);
+  if (!awaited || awaited == seen->rank) return;
+  if (seen->rank) {
+    seen->detail = Printable(
+        Concat("seen by rank ", *seen->rank, seen->detail.empty() ? "" : "; ", seen->detail),
+        kMaxHangDetail);
+  }
+  seen->rank = awaited;
+  seen->rank_is_index = false;
+  seen->host = TextAfter(seen->text, "remote=[", "]");
+}
+
 // What failed first: an index into `findings`, which are by time; their number if all are warnings.
 size_t First(const std::vector<Finding>& findings) {
   size_t first = 0;
@@ -427,6 +471,7 @@ Explanation Rank(std::vector<LogFacts> logs) {
     for (Finding& finding : std::span(findings).subspan(1)) {
       finding.relation = RelationTo(findings.front(), finding);
     }
+    NameAwaited(&findings.front().observation);
   } else {
     for (Finding& finding : findings) finding.relation = Relation::kWarning;
   }

@@ -117,7 +117,7 @@ bool IsOfPrinting(std::string_view code) {
 bool IsOfDataLoading(std::string_view body) {
   return body.find("torch/utils/data/") != body.npos &&
          (body.ends_with(", in _process_data") || body.ends_with(", in _next_data") ||
-          body.ends_with(", in fetch"));
+          body.ends_with(", in _process_next_batch") || body.ends_with(", in fetch"));
 }
 
 // "0000-00-00 00:00:00 (worker_0) : " of what a program's own logging writes before each line.
@@ -135,6 +135,16 @@ bool BeginsLike(std::string_view shape, std::string_view body) {
 
 bool HoldsOneOf(std::string_view text, std::span<const std::string_view> words) {
   return absl::c_any_of(words, [&](std::string_view word) { return text.find(word) != text.npos; });
+}
+
+// "OSError: x" of "FAILED tests/a.py::test_b - OSError: x" in pytest's summary, or nothing.
+std::string_view ToldOfTest(std::string_view body) {
+  if (!ConsumePrefix(&body, "FAILED ") && !ConsumePrefix(&body, "ERROR ")) return {};
+  const size_t dash = body.find(" - ");
+  const bool test = dash != body.npos && body.substr(0, dash).find(".py::") != body.npos;
+  if (!test) return {};
+  body.remove_prefix(dash + 3);
+  return IsExceptionName(NameBefore(body)) ? body : std::string_view();
 }
 
 // What a frame is for, by its file's and its function's name.
@@ -204,6 +214,10 @@ Doing Raised::WhatItDid() const {
 }
 
 bool TracebackReader::Read(int64_t number, std::string_view body, bool apart) {
+  if (const std::string_view told = ToldOfTest(body); !told.empty()) {
+    body = told;
+    apart = true;
+  }
   if (state_ != State::kIdle && BeginsLike(prefix_, body)) {
     body.remove_prefix(prefix_.size());
     // What comes next may be a record of its own as well as more of the message.
@@ -223,7 +237,12 @@ bool TracebackReader::Read(int64_t number, std::string_view body, bool apart) {
     const bool whole = body[blanks] == 'T' || body[blanks] == 'O' ||
                        body.substr(blanks).starts_with("traceback : ");  // in torchrun's summary
     indent_ = whole ? blanks : 0;
+    raised_.is_quoted |= body[blanks] == 'T' && announced_ && *announced_ < blanks;
     return true;
+  }
+  if (blanks < body.size()) {
+    announced_ = StripBlanks(body).ends_with(':') ? std::optional(blanks) : std::nullopt;
+    apart |= state_ == State::kMessage && blanks < indent_;
   }
   // The header may have been cut off, or lost among others' lines.
   if (state_ == State::kIdle && blanks > 0) {
@@ -261,7 +280,9 @@ bool TracebackReader::Read(int64_t number, std::string_view body, bool apart) {
 }
 
 void TracebackReader::Begin(std::string_view body) {
-  const bool goes_on = state_ == State::kLinked || body.starts_with("Original ");
+  // "OSError: Traceback (most recent call last):", which hands on what a worker raised.
+  const bool hands_on = state_ == State::kFrames && IsExceptionName(NameBefore(body));
+  const bool goes_on = state_ == State::kLinked || hands_on || body.starts_with("Original ");
   if (state_ == State::kMessage && goes_on) Link();
   if (!goes_on && state_ != State::kIdle) Complete();
   state_ = State::kFrames;

@@ -34,6 +34,8 @@ struct Raised {
   // By code that the program was given as a text, a model's answer say, and by files' code.
   bool in_given_code = false;
   bool in_own_code = false;
+  // All of it stands further right than the words that announce it, as another program's output.
+  bool is_quoted = false;
   // Of the process that torch.multiprocessing's spawn names.
   std::optional<int> process;
   // The id of the process that Ray says it comes from.
@@ -82,8 +84,9 @@ class TracebackReader {
 
   State state_ = State::kIdle;
   Raised raised_;
-  size_t indent_ = 0;   // of the traceback as a whole
-  std::string prefix_;  // what its lines begin with, its digits zeros; mostly nothing
+  size_t indent_ = 0;                // of the traceback as a whole
+  std::optional<size_t> announced_;  // the indent of the last line, if that ends with a colon
+  std::string prefix_;               // what its lines begin with, its digits zeros; mostly nothing
   int message_lines_ = 0;
   int strays_ = 0;  // lines of others since the last of ours
   bool blank_ = false;
