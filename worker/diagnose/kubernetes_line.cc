@@ -123,4 +123,11 @@ std::string WrittenIn(std::string_view text) {
   return line;
 }
 
+bool MayBeSameImage(std::string_view there, std::string_view missed) {
+  const auto image_in = [](std::string_view event) { return TextAfter(event, "image \"", "\""); };
+  const std::string_view a = image_in(there);
+  const std::string_view b = image_in(missed);
+  return a.empty() || b.empty() || a == b;
+}
+
 }  // namespace muster::worker

@@ -31,4 +31,8 @@ std::string WithoutControlPlane(std::string_view event);
 // {"log":"step 1\n","stream":"stderr","time":"2026-01-01T12:08:32.5Z"}. Empty if it is none.
 std::string WrittenIn(std::string_view text);
 
+// Whether the image of an event that it is there may be that of one that it couldn't be pulled: a
+// pod's containers have several.
+bool MayBeSameImage(std::string_view there, std::string_view missed);
+
 }  // namespace muster::worker

@@ -49,13 +49,6 @@ void Remember(Value value, Set* set) {
   if (set->size() < kMaxRemembered) set->insert(std::move(value));
 }
 
-// From `a` to `b`; one of them may have no year.
-absl::Duration Since(const LineTime& a, const LineTime& b) {
-  const absl::Time from = a.has_year || !b.has_year ? a.time : WithYearNear(a.time, b.time);
-  const absl::Time to = b.has_year || !a.has_year ? b.time : WithYearNear(b.time, a.time);
-  return to - from;
-}
-
 // A line that begins so is no part of an exception's message.
 bool IsLaunchersWord(std::string_view body) {
   constexpr std::array<std::string_view, 9> kWords = {
@@ -82,17 +75,6 @@ bool IsSummarysHeading(std::string_view body) {
 bool SameSource(const Observation& a, const Observation& b) {
   return a.cause == b.cause && a.efa_error == b.efa_error && a.rank == b.rank &&
          a.is_quoted == b.is_quoted && (a.host == b.host || a.host.empty() || b.host.empty());
-}
-
-// The image that an event names, or nothing.
-std::string_view ImageIn(std::string_view event) { return TextAfter(event, "image \"", "\""); }
-
-// Whether an image that is there now may be the one that couldn't be pulled: a pod's containers
-// have several.
-bool MayBeSameImage(std::string_view there, std::string_view missed) {
-  const std::string_view a = ImageIn(there);
-  const std::string_view b = ImageIn(missed);
-  return a.empty() || b.empty() || a == b;
 }
 
 bool IsOrigin(const Observation& seen) {
