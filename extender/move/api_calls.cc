@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <future>
 #include <memory>
+#include <ostream>
 
 #include "fmt/format.h"
+#include "kube/client/client_config.h"
+#include "kube/client/curl_transport.h"
 
 namespace muster::extender {
 namespace {
@@ -80,6 +83,23 @@ absl::StatusOr<std::vector<json>> ApiCalls::ListOnce(const std::string& path, co
     next = token.is_string() ? token.get<std::string>() : "";
   } while (!next.empty());
   return all;
+}
+
+int OnCluster(const std::string& kubeconfig, std::ostream& err,
+              const std::function<int(kube::Transport& transport)>& command) {
+  absl::StatusOr<kube::ClientConfig> cluster = kube::LoadClientConfig(kubeconfig);
+  if (!cluster.ok()) {
+    err << "muster: " << std::string(cluster.status().message()) << "\n";
+    return CommandEnd::kFailed;
+  }
+  auto transport = kube::CurlTransport::Create(*std::move(cluster));
+  if (!transport.ok()) {
+    err << "muster: " << std::string(transport.status().message()) << "\n";
+    return CommandEnd::kFailed;
+  }
+  const int code = command(**transport);
+  (*transport)->Stop();
+  return code;
 }
 
 }  // namespace muster::extender

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <iosfwd>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -36,5 +37,17 @@ class ApiCalls {
   kube::Transport& transport_;
   const std::function<void(absl::Duration)> sleep_;
 };
+
+// Exit codes of a command that changes a cluster.
+struct CommandEnd {
+  static constexpr int kDone = 0;    // nothing is left to do
+  static constexpr int kLeft = 1;    // something is
+  static constexpr int kFailed = 2;  // it couldn't be looked at, or changed
+};
+
+// The exit code of `command` on the cluster that this kubeconfig names; kFailed, and why on `err`,
+// where it can't be read.
+int OnCluster(const std::string& kubeconfig, std::ostream& err,
+              const std::function<int(kube::Transport& transport)>& command);
 
 }  // namespace muster::extender

@@ -6,15 +6,9 @@
 #include "absl/time/clock.h"
 #include "extender/move/api_calls.h"
 #include "fmt/format.h"
-#include "kube/client/client_config.h"
-#include "kube/client/curl_transport.h"
 
 namespace muster::extender {
 namespace {
-
-constexpr int kDone = 0;
-constexpr int kLeft = 1;
-constexpr int kFailed = 2;
 
 absl::StatusOr<MovePlan> Plan(const MoveOptions& options, const ApiCalls& api) {
   MoveObjects objects;
@@ -49,37 +43,27 @@ int RunMove(const MoveOptions& options, kube::Transport& transport, std::ostream
   absl::StatusOr<MovePlan> plan = Plan(options, api);
   if (!plan.ok()) {
     err << "muster: " << std::string(plan.status().message()) << "\n";
-    return kFailed;
+    return CommandEnd::kFailed;
   }
   // Not under the hands of who still runs.
   if (options.apply && plan->by_hand.empty()) {
     for (const MovePlan::Fix& fix : plan->fixes) {
       if (absl::Status done = Apply(fix, api); !done.ok()) {
         err << "muster: " << fix.what << ": " << std::string(done.message()) << "\n";
-        return kFailed;
+        return CommandEnd::kFailed;
       }
       out << "done: " << fix.what << "\n";
     }
     plan->fixes.clear();
   }
   out << PlanText(*plan, options.out ? "muster move out --apply" : "muster move in --apply");
-  return plan->by_hand.empty() && plan->fixes.empty() ? kDone : kLeft;
+  return plan->by_hand.empty() && plan->fixes.empty() ? CommandEnd::kDone : CommandEnd::kLeft;
 }
 
 int RunMove(const MoveOptions& options, std::ostream& out, std::ostream& err) {
-  absl::StatusOr<kube::ClientConfig> cluster = kube::LoadClientConfig(options.kubeconfig);
-  if (!cluster.ok()) {
-    err << "muster: " << std::string(cluster.status().message()) << "\n";
-    return kFailed;
-  }
-  auto transport = kube::CurlTransport::Create(*std::move(cluster));
-  if (!transport.ok()) {
-    err << "muster: " << std::string(transport.status().message()) << "\n";
-    return kFailed;
-  }
-  const int code = RunMove(options, **transport, out, err);
-  (*transport)->Stop();
-  return code;
+  return OnCluster(options.kubeconfig, err, [&](kube::Transport& transport) {
+    return RunMove(options, transport, out, err);
+  });
 }
 
 }  // namespace muster::extender

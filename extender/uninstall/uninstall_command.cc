@@ -6,15 +6,10 @@
 
 #include "extender/move/api_calls.h"
 #include "fmt/format.h"
-#include "kube/client/client_config.h"
-#include "kube/client/curl_transport.h"
 
 namespace muster::extender {
 namespace {
 
-constexpr int kDone = 0;
-constexpr int kLeft = 1;
-constexpr int kFailed = 2;
 // What somebody changed meanwhile is looked at again and done then.
 constexpr int kRounds = 5;
 // Until every API server calls a webhook no more that was deleted.
@@ -117,26 +112,16 @@ int RunUninstall(const UninstallOptions& options, kube::Transport& transport, st
   const absl::StatusOr<ChangePlan> plan = Uninstall(options, transport, out).Run();
   if (!plan.ok()) {
     err << "muster: " << std::string(plan.status().message()) << "\n";
-    return kFailed;
+    return CommandEnd::kFailed;
   }
   out << PlanText(*plan, "muster uninstall --yes");
-  return plan->by_hand.empty() && plan->fixes.empty() ? kDone : kLeft;
+  return plan->by_hand.empty() && plan->fixes.empty() ? CommandEnd::kDone : CommandEnd::kLeft;
 }
 
 int RunUninstall(const UninstallOptions& options, std::ostream& out, std::ostream& err) {
-  absl::StatusOr<kube::ClientConfig> cluster = kube::LoadClientConfig(options.kubeconfig);
-  if (!cluster.ok()) {
-    err << "muster: " << std::string(cluster.status().message()) << "\n";
-    return kFailed;
-  }
-  auto transport = kube::CurlTransport::Create(*std::move(cluster));
-  if (!transport.ok()) {
-    err << "muster: " << std::string(transport.status().message()) << "\n";
-    return kFailed;
-  }
-  const int code = RunUninstall(options, **transport, out, err);
-  (*transport)->Stop();
-  return code;
+  return OnCluster(options.kubeconfig, err, [&](kube::Transport& transport) {
+    return RunUninstall(options, transport, out, err);
+  });
 }
 
 }  // namespace muster::extender
