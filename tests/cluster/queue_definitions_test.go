@@ -15,18 +15,24 @@ const queueDefinitions = "../../deploy/crds/kueue"
 
 func installQueueDefinitions(t *testing.T, arguments ...string) {
 	t.Helper()
+	served := func() {
+		t.Helper()
+		if err := shared.AwaitCRDs("resourceflavors.kueue.x-k8s.io", "clusterqueues.kueue.x-k8s.io",
+			"localqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io",
+			"topologies.kueue.x-k8s.io", "workloads.kueue.x-k8s.io"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	t.Cleanup(func() {
 		removeQueues(t)
-		if output, err := shared.Kubectl("delete", "--kustomize="+queueDefinitions, "--ignore-not-found", "--timeout=60s"); err != nil {
+		// The API server takes a minute to delete a definition whose storage isn't ready yet.
+		served()
+		if output, err := shared.Kubectl("delete", "--kustomize="+queueDefinitions, "--ignore-not-found", "--timeout=150s"); err != nil {
 			t.Error(err, output)
 		}
 	})
 	mustKubectl(t, append([]string{"apply", "--server-side", "--validate=strict", "--kustomize=" + queueDefinitions}, arguments...)...)
-	if err := shared.AwaitCRDs("resourceflavors.kueue.x-k8s.io", "clusterqueues.kueue.x-k8s.io",
-		"localqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io",
-		"topologies.kueue.x-k8s.io", "workloads.kueue.x-k8s.io"); err != nil {
-		t.Fatal(err)
-	}
+	served()
 }
 
 // removeQueues takes away what keeps queues and flavors of which no Muster that runs says that they
@@ -199,7 +205,7 @@ spec:
 
 func TestQueuesStoredByMuster01KeepTheirCohort(t *testing.T) {
 	t.Cleanup(func() {
-		if output, err := shared.Kubectl("delete", "crd", "clusterqueues.kueue.x-k8s.io", "--ignore-not-found", "--timeout=60s"); err != nil {
+		if output, err := shared.Kubectl("delete", "crd", "clusterqueues.kueue.x-k8s.io", "--ignore-not-found", "--timeout=150s"); err != nil {
 			t.Error(err, output)
 		}
 	})

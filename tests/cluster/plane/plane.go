@@ -336,6 +336,18 @@ func (p *Plane) AwaitCRDs(names ...string) error {
 			if !established {
 				return fmt.Errorf("%s isn't established", name)
 			}
+			plural, group, _ := strings.Cut(name, ".")
+			versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+			for _, version := range versions {
+				v := version.(map[string]any)
+				if v["storage"] != true {
+					continue // others may need a webhook that isn't up
+				}
+				stored := schema.GroupVersionResource{Group: group, Version: v["name"].(string), Resource: plural}
+				if _, err := p.Dynamic.Resource(stored).List(p.context, metav1.ListOptions{Limit: 1}); err != nil {
+					return fmt.Errorf("%s %s isn't served: %w", name, stored.Version, err)
+				}
+			}
 		}
 		return nil
 	})
