@@ -100,9 +100,8 @@ bool QuotaAdmission::IsUnderQuota(const Gang& gang) const {
 }
 
 bool QuotaAdmission::ManagesAllIn(const std::string& name_space) const {
-  if (scheduler_.FindLocalQueue(fmt::format("{}/{}", name_space, kDefaultQueue)) != nullptr) {
-    return true;
-  }
+  const std::string by_default = fmt::format("{}/{}", name_space, kDefaultQueue);
+  if (scheduler_.FindLocalQueue(by_default) != nullptr) return true;
   if (!options_.manage_jobs_without_queue_name) return false;
   const kube::Namespace* known = snapshot_.FindNamespace(name_space);
   return options_.managed_namespaces.Matches(known == nullptr ? kube::StringMap()
@@ -151,8 +150,8 @@ bool QuotaAdmission::IsShared(const Gang& gang, bool used) const {
     if (!used && stage->pods.empty()) return !stage->spec_of.empty();
     const Part& part = PartOf(*stage);
     const bool uses =
-        stage->facts.committing || (part.held && !part.releasing && !part.waits_for_room &&
-                                    !part.evicting && !stage->facts.backing_off);
+        stage->facts.committing || (!part.releasing && !part.waits_for_room && !part.evicting &&
+                                    !stage->facts.backing_off);
     return std::ranges::any_of(gangs_.PodsOf(*stage), [&](const kube::Pod* pod) {
       return !pod->IsTerminal() && (pod->IsBound() || ((!used || uses) && IsLive(*pod)));
     });
@@ -189,17 +188,16 @@ void QuotaAdmission::Read(const Gang& gang) {
     part.evicting = {evicted.message, evicted.reason, "", surplus_only};
   };
   const kube::Workload* workload = workloads_->Of(gang);
-  const bool held = workload != nullptr && quota::HasQuota(*workload);
-  if (workload != nullptr) under_quota_.insert(gang.id);
   part.deactivated = workload != nullptr && !workload->active;
-  part.releasing &= held;
-  if (workload != nullptr) workloads_->Use(gang, *workload);
-  if (!held) return;
+  part.releasing &= workload != nullptr && quota::HasQuota(*workload);
+  if (workload == nullptr) return;
+  under_quota_.insert(gang.id);
+  workloads_->Use(gang, *workload);
+  if (!quota::HasQuota(*workload)) return;
   part.queue = workload->queue;
   part.held = quota::CountedIn(*workload);
   std::vector<const kube::Pod*> pods = gangs_.PodsOf(gang);
-  std::vector<kube::Pod> unmade;
-  if (AsksBySpec(gang)) unmade = quota::PodsOf(SpecOf(gang));
+  const auto unmade = AsksBySpec(gang) ? quota::PodsOf(SpecOf(gang)) : std::vector<kube::Pod>();
   for (const kube::Pod& pod : unmade) pods.push_back(&pod);
   quota::NameByPods(std::move(pods), &*part.held);
   note_eviction(*workload, false);
@@ -229,7 +227,7 @@ const quota::PodSetAssignment* QuotaAdmission::GivenTo(const Gang& gang,
 }
 
 bool QuotaAdmission::MayBePlaced(const Gang& gang, const std::string& uid) const {
-  if (UncountedOf(gang).contains(uid)) return false;
+  if (UncountedOf(gang).contains(uid) || PartOf(gang).untaken.contains(uid)) return false;
   if (!Holds(gang)) return true;
   const kube::Pod& pod = *snapshot_.FindPod(uid);
   if (!quota::IsGivenFlavors(pod)) return false;
@@ -364,6 +362,7 @@ std::vector<const kube::Pod*> QuotaAdmission::GoingOf(const Gang& gang) const {
 void QuotaAdmission::FindUncounted(const Gang& gang) {
   Part& part = parts_[gang.id];
   part.uncounted.clear();
+  part.untaken.clear();
   std::erase_if(part.joining, [&](const std::string& uid) { return !part.own.contains(uid); });
   const quota::Admission* held = HeldBy(gang);
   // What stands without quota, pods that went over from another gang for example, brings none.
@@ -375,6 +374,11 @@ void QuotaAdmission::FindUncounted(const Gang& gang) {
   std::ranges::copy(gangs_.LiveOf(gang), std::back_inserter(members));
   part.uncounted =
       quota::FindUncounted(std::move(members), *held, part.own, EvictionOf(gang), &part.joining);
+  for (const kube::Workload* more : SurplusOf(gang)) {
+    const std::string& uid = more->meta.Controller()->uid;
+    const bool waits = std::ranges::count(gang.unbound, uid) > 0;
+    if (waits && !workloads_->TakeOver(gang, *more)) part.untaken.insert(uid);
+  }
 }
 
 // What of the gang stands on nodes and wasn't counted, for each flavor that its node may be of.
@@ -602,7 +606,7 @@ void QuotaAdmission::Admit(const Gang& gang, bool fits_now) {
   if (PartOf(gang).releasing) return;
   if (needs_quota && !Holds(gang)) {
     Request(gang);
-  } else if (needs_quota && !workloads_->TakeOver(gang)) {
+  } else if (needs_quota && !workloads_->TakeOver(gang, *workloads_->Of(gang))) {
     return;
   } else if (begins) {
     writer_->Write(gang, attempts_.Begin(gang));
@@ -638,10 +642,7 @@ void QuotaAdmission::Request(const Gang& gang) {
   Part& part = parts_[gang.id];
   if (part.deactivated) return workloads_->Wait(gang, *workloads_->Of(gang), {});
   if (scheduler_.IsClosed() || LabelFault(gang).code != v1::REASON_UNSPECIFIED) return;
-  if (part.granted) {
-    workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
-    return;
-  }
+  if (part.granted) return workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
   if (gang.unmade && !TemplatesFor(gang).empty()) return;  // what they had comes first
   const Gang* first = GangOf(IdOf(gang));
   if (first != nullptr && first != &gang && IsAsked(*first)) return;  // another stage asks
@@ -730,7 +731,7 @@ void QuotaAdmission::ReleaseUntilRoom(const Gang& gang) {
 void QuotaAdmission::GiveFlavors(const Gang& gang) {
   if (!gang.facts.admitted || !Holds(gang)) return;
   for (const std::string& uid : gang.unbound) {
-    if (UncountedOf(gang).contains(uid)) continue;
+    if (UncountedOf(gang).contains(uid) || PartOf(gang).untaken.contains(uid)) continue;
     const kube::Pod& pod = *snapshot_.FindPod(uid);
     const quota::PodSetAssignment* given = GivenTo(gang, pod);
     if (given == nullptr || quota::HasFlavors(pod, *given)) continue;

@@ -218,6 +218,7 @@ class QuotaAdmission : Owner {
     // Of these, those that took a place which the gang's own Workload had left.
     std::set<std::string> joining;
     std::set<std::string> uncounted;
+    std::set<std::string> untaken;  // of `own`: reserved by the process before
     std::string flavors_error;
     bool waits_for_room = false;
     absl::Time told_waiting = absl::InfinitePast();

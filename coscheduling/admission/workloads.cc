@@ -50,28 +50,20 @@ void Workloads::Upsert(kube::Workload workload) {
     const kube::Workload& before = known->second;
     if (kube::IsOlderVersion(workload.meta.resource_version, before.meta.resource_version)) return;
     const auto untaken = untaken_.find(uid);
-    // Of a pod alone, or beyond minMember, it stays: its pod may be on its way already.
     late |= workload.reserved && untaken != untaken_.end() &&
-            untaken->second == quota::KeeperOf(workload) &&
-            workload.meta.Controller()->kind != "Pod";
+            untaken->second == quota::KeeperOf(workload);
     const std::string leader = quota::LeaderOf(workload);
     deposed_ |= quota::KeeperOf(before) == options_.identity && !leader.empty() &&
                 leader != options_.identity;
   }
   const auto keep = [&uid](std::set<std::string>* uids, bool in) {
-    if (in) {
-      uids->insert(uid);
-    } else {
-      uids->erase(uid);
-    }
+    uids->erase(uid);
+    if (in) uids->insert(uid);
   };
   keep(&marked_, workload.meta.Annotation(kube::kRestartAnnotation) != nullptr ||
                      workload.meta.Annotation(kube::kTriedAnnotation) != nullptr);
-  if (!MustBeTaken(workload)) {
-    untaken_.erase(uid);
-  } else {
-    untaken_.try_emplace(uid, quota::KeeperOf(workload));
-  }
+  untaken_.try_emplace(uid, quota::KeeperOf(workload));
+  if (!MustBeTaken(workload)) untaken_.erase(uid);
   keep(&late_, late);
   keep(&elsewhere_, false);
   keep(&homeless_, true);
@@ -144,6 +136,13 @@ const Gang* Workloads::GangOf(const kube::Workload& workload) const {
   }
   const Gang* gang = gangs_.OfPod(owner.uid);
   return gang != nullptr && gang->key.name_space == name_space ? gang : nullptr;
+}
+
+bool Workloads::Runs(const kube::Workload& workload) const {
+  const kube::Pod* pod = gangs_.snapshot().FindPod(workload.meta.Controller()->uid);
+  if (pod != nullptr) return pod->IsBound();
+  const Gang* gang = GangOf(workload);
+  return gang != nullptr && !gang->bound.empty();
 }
 
 const kube::Workload* Workloads::FirstOf(const std::string& key, auto wanted) const {
@@ -257,6 +256,8 @@ std::optional<std::vector<const kube::Workload*>> Workloads::Attend() {
     if (!taken_over_) untaken.push_back(&workload);
     outbox_->Act("workload/" + uid, quota::TakenOver(workload, options_.identity, agenda_->now()));
   }
+  // Who runs by one was started while the process before still led.
+  std::erase_if(late_, [this](const auto& uid) { return Runs(workloads_.at(uid)); });
   taken_over_ |= untaken_.empty() && late_.empty();
   for (const std::string& uid : late_) {
     if (!deposed_) Release(Gang(), workloads_.at(uid));
@@ -265,8 +266,8 @@ std::optional<std::vector<const kube::Workload*>> Workloads::Attend() {
   for (auto it = homeless_.begin(); it != homeless_.end();) {
     const kube::Workload& workload = workloads_.at(*it);
     elsewhere_.erase(*it);
-    const bool kept = workload.reserved || quota::HasFinalizer(workload);
-    bool done = GangOf(workload) != nullptr || !kept;
+    bool done =
+        GangOf(workload) != nullptr || (!workload.reserved && !quota::HasFinalizer(workload));
     std::optional<std::string_view> end = "";
     if (!done && !IsOurs(workload)) {
       end = ends_.EndOf(
@@ -305,10 +306,7 @@ void Workloads::LetGo(const kube::Workload& workload, std::string_view how) {
 
 void Workloads::Act(const Gang& gang, const kube::Workload& workload, Action action) {
   const std::string target = "workload/" + workload.meta.uid;
-  if (gang.id == GangId::kNone) {
-    outbox_->Act(target, std::move(action));
-    return;
-  }
+  if (gang.id == GangId::kNone) return void(outbox_->Act(target, std::move(action)));
   outbox_->Act(gang.id, target, std::move(action), KeepRefusal(gangs_, gang.id, &errors_));
 }
 
@@ -361,12 +359,10 @@ const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReferen
   return nullptr;
 }
 
-bool Workloads::TakeOver(const Gang& gang) {
-  const kube::Workload* workload = Of(gang);
-  if (workload == nullptr || !IsOurs(*workload)) return true;
-  if (quota::KeeperOf(*workload) == options_.identity) return true;
-  if (late_.contains(workload->meta.uid)) return false;
-  Act(gang, *workload, quota::TakenOver(*workload, options_.identity, agenda_->now()));
+bool Workloads::TakeOver(const Gang& gang, const kube::Workload& workload) {
+  if (!IsOurs(workload) || quota::KeeperOf(workload) == options_.identity) return true;
+  if (late_.contains(workload.meta.uid)) return false;
+  Act(gang, workload, quota::TakenOver(workload, options_.identity, agenda_->now()));
   return false;
 }
 

@@ -57,7 +57,7 @@ class Workloads {
   const kube::Workload* Keep(const Gang& gang, const kube::OwnerReference& owner,
                              quota::Workload asked);
   // Its quota may be used: what a process before decided about it fails from now on.
-  bool TakeOver(const Gang& gang);
+  bool TakeOver(const Gang& gang, const kube::Workload& workload);
   // Says why it waits.
   void Wait(const Gang& gang, const kube::Workload& workload, const quota::Wait& wait);
   // Reserves the pod sets of `admission` and admits it.
@@ -110,6 +110,7 @@ class Workloads {
   const kube::Workload* FirstOf(const std::string& key, auto wanted) const;
   void LoseKey(const std::string& key);
   const Gang* GangOf(const kube::Workload& workload) const;
+  bool Runs(const kube::Workload& workload) const;
   void LetGo(const kube::Workload& workload, std::string_view how = "");
   void Act(const Gang& gang, const kube::Workload& workload, Action action);
   bool MustBeTaken(const kube::Workload& workload) const;

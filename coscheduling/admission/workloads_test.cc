@@ -54,6 +54,9 @@ class WorkloadsTest : public testing::Test {
     const auto untaken = owners_.workloads.Attend();
     return untaken && untaken->empty();
   }
+  bool TakeOver(const Gang& gang) {
+    return owners_.workloads.TakeOver(gang, *owners_.workloads.Of(gang));
+  }
   std::vector<PatchWorkload> Patched() { return Asked<PatchWorkload>(); }
 
   TestOwners owners_;  // process "muster"
@@ -79,7 +82,7 @@ TEST_F(WorkloadsTest, WhatTheProcessBeforeReservesLateIsTakenBackAndStartsNobody
   const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
   owners_.workloads.Upsert(Of("train", "before"));
   owners_.workloads.Upsert(Reserved(Of("train", "before")));
-  EXPECT_FALSE(owners_.workloads.TakeOver(gang));
+  EXPECT_FALSE(TakeOver(gang));
   owners_.workloads.Attend();
   const auto written = Asked<ApplyWorkloadStatus>();
   ASSERT_EQ(written.size(), 1u);
@@ -90,6 +93,32 @@ TEST_F(WorkloadsTest, WhatTheProcessBeforeReservesLateIsTakenBackAndStartsNobody
   EXPECT_TRUE(Asked<ApplyWorkloadStatus>()[0].takes_over);
 }
 
+TEST_F(WorkloadsTest, WhatTheProcessBeforeReservesLateForAPodStartsNobodyEither) {
+  const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  kube::Workload alone = Of("alone", "before");
+  alone.meta.owners = {{"v1", "Pod", "train-0", *gang.pods.begin(), true}};
+  owners_.workloads.Upsert(alone);
+  alone.meta.resource_version = std::to_string(++version_);
+  owners_.workloads.Upsert(Reserved(alone));
+  const kube::Workload& late = *owners_.workloads.OfPod({gang.key.name_space, *gang.pods.begin()});
+  EXPECT_FALSE(owners_.workloads.TakeOver(gang, late));
+  owners_.workloads.Attend();
+  const auto written = Asked<ApplyWorkloadStatus>();
+  ASSERT_EQ(written.size(), 1u);
+  EXPECT_EQ(written[0].conditions.at("QuotaReserved").status, "False");
+}
+
+// It was seen late, not written late.
+TEST_F(WorkloadsTest, WhatAGangRunsByIsNotTakenBack) {
+  kube::Pod pod = cluster::test::MakePod("train-0");
+  pod.node_name = "node";
+  owners_.AddGang("train", {pod});
+  owners_.workloads.Upsert(Of("train", "before"));
+  owners_.workloads.Upsert(Reserved(Of("train", "before")));
+  owners_.workloads.Attend();
+  EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
+}
+
 // What the one before did in its own term is no late write.
 TEST_F(WorkloadsTest, WhatAnotherReservedBeforeThisOnesTermStays) {
   const Gang& gang = owners_.AddGang("train", {cluster::test::MakePod("train-0")});
@@ -98,7 +127,7 @@ TEST_F(WorkloadsTest, WhatAnotherReservedBeforeThisOnesTermStays) {
   owners_.workloads.BeginTerm();
   owners_.workloads.Attend();
   EXPECT_THAT(Asked<ApplyWorkloadStatus>(), IsEmpty());
-  EXPECT_FALSE(owners_.workloads.TakeOver(gang));
+  EXPECT_FALSE(TakeOver(gang));
   EXPECT_TRUE(Asked<ApplyWorkloadStatus>()[0].takes_over);
 }
 
@@ -144,7 +173,7 @@ TEST_F(WorkloadsTest, TakingOverWhatIsReservedLeavesAllElseAsItIs) {
   reserved.reserved_sets.push_back({"main", 1, {{"nvidia.com/gpu", "any"}}, {}});
   reserved.past_seconds = 40;
   owners_.workloads.Upsert(reserved);
-  EXPECT_FALSE(owners_.workloads.TakeOver(gang));
+  EXPECT_FALSE(TakeOver(gang));
   const auto taken = Asked<ApplyWorkloadStatus>();
   ASSERT_EQ(taken.size(), 1u);
   EXPECT_TRUE(taken[0].takes_over);
