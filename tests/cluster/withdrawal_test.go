@@ -125,6 +125,8 @@ func TestNodeThatIsLateToRegisterIsReplaced(t *testing.T) {
 	g.AwaitBound(90 * time.Second)
 
 	g.checkOneStroke(3 * time.Second)
+	// What is told of NodeClaims may come a moment after the pods that it let bind.
+	c.awaitClaims("registered", 3, func(life claimLife) bool { return life.until("Registered") > 0 })
 	lives := c.launched()
 	if len(lives) != 4 {
 		t.Fatalf("%d NodeClaims were launched, want three and one in place of the one that is late", len(lives))
