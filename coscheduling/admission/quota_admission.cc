@@ -149,9 +149,8 @@ bool QuotaAdmission::IsShared(const Gang& gang, bool used) const {
     if (stage == &gang) return false;
     if (!used && stage->pods.empty()) return !stage->spec_of.empty();
     const Part& part = PartOf(*stage);
-    const bool uses =
-        stage->facts.committing || (!part.releasing && !part.waits_for_room && !part.evicting &&
-                                    !stage->facts.backing_off);
+    const bool uses = stage->facts.committing || (!part.releasing && !part.waits_for_room &&
+                                                  !part.evicting && !stage->facts.backing_off);
     return std::ranges::any_of(gangs_.PodsOf(*stage), [&](const kube::Pod* pod) {
       return !pod->IsTerminal() && (pod->IsBound() || ((!used || uses) && IsLive(*pod)));
     });

@@ -165,7 +165,10 @@ class QuotaAdmission : Owner {
   // The last refusal of a patch that gives a member its flavors, until one is accepted.
   const std::string& FlavorsErrorOf(const Gang& gang) const { return PartOf(gang).flavors_error; }
   // The same of its Workload.
-  const std::string& WorkloadErrorOf(const Gang& gang) const { return workloads_->ErrorOf(gang); }
+  const std::string& WorkloadErrorOf(const Gang& gang) const {
+    const Gang* asks = GangOf(IdOf(gang));  // another stage, perhaps
+    return workloads_->ErrorOf(asks == nullptr ? gang : *asks);
+  }
   // Its Workload's user wants it neither queued nor admitted.
   bool IsDeactivated(const Gang& gang) const { return PartOf(gang).deactivated; }
   // Why it can't ask for quota as its labels are: no code if it can.

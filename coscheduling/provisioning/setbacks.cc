@@ -73,10 +73,6 @@ void Setbacks::Add(GangEntry* gang, const Setback& setback) {
       std::ranges::min_element(gang->met, {}, [](const auto& entry) { return entry.second.last; }));
 }
 
-void Setbacks::MadeFor(const std::string& claim, std::set<GangKey> gangs) {
-  claims_[claim].made_for = std::move(gangs);
-}
-
 std::vector<GangKey> Setbacks::Fail(Claim* claim, v1::ReasonCode code, const std::string& words,
                                     absl::Time now) {
   if (claim->failed) return {};

@@ -65,7 +65,9 @@ class Setbacks {
   bool Knows(const std::string& claim) const { return claims_.contains(claim); }
   // Those for which a claim seems to be made: they are told what befalls it before anybody was
   // given it in a plan.
-  void MadeFor(const std::string& claim, std::set<GangKey> gangs);
+  void MadeFor(const std::string& claim, std::set<GangKey> gangs) {
+    claims_[claim].made_for = std::move(gangs);
+  }
   // Each of these returns the gangs for which something changed, LastRefusal included.
   std::vector<GangKey> See(const cluster::ClaimSight& sight, absl::Time now);
   std::vector<GangKey> Gone(const std::string& claim, absl::Time now);
