@@ -277,6 +277,7 @@ absl::Status Invariants::CheckQuota() const {
     }
   }
   for (const auto& [node, uids] : pods_on_) {
+    if (!allocatable_.contains(node)) continue;  // where nobody uses anything
     for (const std::string& uid : uids) {
       const Member& member = members_.at(uid);
       for (const auto& [resource, flavor] : member.flavors) {
