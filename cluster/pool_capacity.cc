@@ -1,10 +1,13 @@
 #include "cluster/pool_capacity.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <set>
+#include <string_view>
 #include <utility>
 
+#include "cluster/pool_types.h"
 #include "cluster/predicates.h"
 #include "fmt/format.h"
 #include "kube/objects/well_known.h"
@@ -28,6 +31,27 @@ int64_t TimesOn(const kube::ResourceList& request, const kube::ResourceList& roo
     if (amount > 0 && !room.Has(resource)) return 0;
   }
   return TimesWithin(request, room);
+}
+
+// How many such pods so many nodes of the pool can hold at most; all where its types aren't known.
+int64_t TimesOnNodes(int64_t nodes, const Demand& demand, const kube::NodePool& pool,
+                     const InstanceTypes& types) {
+  constexpr std::array kInTable = {kube::kNvidiaGpu, kube::kNeuron, kube::kEfa, kube::kCpu,
+                                   kube::kMemory};
+  const kube::ResourceList& asked = demand.spec->requests;
+  const TypeSet set = TypesOf(pool, *demand.spec, types);
+  const bool wants_devices = asked.Get(kube::kNvidiaGpu) > 0 || asked.Get(kube::kNeuron) > 0;
+  int64_t most = set.unknown || (set.others && !wants_devices) ? demand.count : 0;
+  for (const InstanceType* type : set.known) {
+    int64_t times = demand.count;
+    for (const std::string_view resource : kInTable) {
+      const int64_t each = asked.Get(resource);
+      if (each > 0) times = std::min(times, AmountOf(*type, resource) / each);
+    }
+    most = std::max(most, times);
+  }
+  if (most == 0) return 0;
+  return nodes > (demand.count - 1) / most ? demand.count : nodes * most;
 }
 
 // a + b, at most `limit`, which neither exceeds.
@@ -107,6 +131,9 @@ int64_t Makeable(const Demand& demand, const NodePools& pools, PoolLimits limits
     if (!finding.refusal) {
       const kube::ResourceList room = LimitsOf(pool, limits);
       finding.pods = std::min(demand.count, TimesWithin(demand.spec->requests, room));
+      if (room.Has(kNodes)) {
+        finding.pods = std::min(finding.pods, TimesOnNodes(room.Get(kNodes), demand, pool, types));
+      }
       makeable = AddUpTo(demand.count, makeable, finding.pods);
     }
     if (findings != nullptr) findings->push_back(std::move(finding));
@@ -116,8 +143,9 @@ int64_t Makeable(const Demand& demand, const NodePools& pools, PoolLimits limits
 
 bool MakeTheSame(const kube::NodePool& a, const kube::NodePool& b) {
   return a.labels == b.labels && a.requirements == b.requirements && a.taints == b.taints &&
-         a.limits == b.limits && a.node_class_group == b.node_class_group && a.ready == b.ready &&
-         a.error == b.error && a.meta.deletion_time == b.meta.deletion_time;
+         a.limits == b.limits && a.is_static == b.is_static &&
+         a.node_class_group == b.node_class_group && a.ready == b.ready && a.error == b.error &&
+         a.meta.deletion_time == b.meta.deletion_time;
 }
 
 }  // namespace muster::cluster

@@ -21,7 +21,7 @@ namespace {
 using kube::Requirement;
 using kube::SelectorOperator;
 
-constexpr std::array<std::string_view, 2> kDevices = {kube::kNvidiaGpu, "aws.amazon.com/neuron"};
+constexpr std::array<std::string_view, 2> kDevices = {kube::kNvidiaGpu, kube::kNeuron};
 
 PoolObstacle ObstacleOf(std::string_view label) {
   if (label == kube::kNodePoolLabel) return PoolObstacle::kOtherPool;
@@ -148,7 +148,7 @@ std::optional<PoolRefusal> BarringTaint(const kube::NodePool& pool, const kube::
 std::optional<PoolRefusal> TooLowLimit(const kube::NodePool& pool, const kube::PodSpec& spec) {
   if (!pool.limits) return std::nullopt;
   for (const auto& [resource, limit] : pool.limits->entries()) {
-    const int64_t asked = spec.requests.Get(resource);
+    const int64_t asked = resource == kNodes ? 1 : spec.requests.Get(resource);
     if (asked <= limit) continue;
     return PoolRefusal{PoolObstacle::kLimit,
                        fmt::format("its limit is {}, one pod asks for {}", Amount(resource, limit),
@@ -197,6 +197,9 @@ std::optional<PoolRefusal> WhyPoolCannotHold(const kube::NodePool& pool, const k
     refusal = {PoolObstacle::kUnusable, pool.error, "correct the NodePool"};
   } else if (!refusal && pool.meta.deletion_time) {
     refusal = {PoolObstacle::kUnusable, "is being deleted", ""};
+  } else if (!refusal && pool.is_static) {
+    refusal = {PoolObstacle::kUnusable, "is static (spec.replicas): no pod makes it buy a node",
+               "raise its spec.replicas, or let a NodePool without replicas make such nodes"};
   } else if (!refusal && !pool.ready) {
     refusal = {PoolObstacle::kUnusable, "isn't ready", "see the NodePool's conditions"};
   }

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cluster/instance_types.h"
 #include "cluster/snapshot.h"
@@ -46,6 +47,9 @@ struct PoolRefusal {
 // is known rules it out.
 std::optional<PoolRefusal> WhyPoolCannotHold(const kube::NodePool& pool, const kube::PodSpec& spec,
                                              const InstanceTypes& types);
+
+// Of limits and of status.resources: how many nodes there may be, and are.
+inline constexpr std::string_view kNodes = "nodes";
 
 // What the pool may still make of the resources that it limits: limits - status.resources, floored
 // at 0. A resource without a limit is absent.

@@ -147,7 +147,7 @@ TypeSet TypesOf(const kube::NodePool& pool, const kube::PodSpec& spec, const Ins
 int64_t AmountOf(const InstanceType& type, std::string_view resource) {
   if (resource == kube::kNvidiaGpu) return type.gpu;
   if (resource == kube::kEfa) return type.efa;
-  if (resource == "aws.amazon.com/neuron") return type.neuron;
+  if (resource == kube::kNeuron) return type.neuron;
   if (resource == kube::kCpu) return type.cpu * 1000;
   if (resource == kube::kMemory) return type.memory;
   return 0;

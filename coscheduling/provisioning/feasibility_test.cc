@@ -80,6 +80,42 @@ TEST(Feasibility, LimitsBelowTheGangAreTold) {
             v1::POOL_LIMIT_BELOW_GANG);
 }
 
+// Of which each holds as many pods as the largest type that is left.
+TEST(Feasibility, NodesThatAPoolMayHaveBoundItsPods) {
+  kube::NodePool pool = Pool("gpu", {"p4d.24xlarge", "g5.xlarge"});
+  pool.limits = Resources({{"nodes", 2}});
+  EXPECT_EQ(JudgeWhole(Pods(4, 4), Pools({pool})).verdict, Verdict::kFeasible);
+  const Feasibility found = JudgeWhole(Pods(5, 4), Pools({pool}));
+  EXPECT_EQ(found.verdict, Verdict::kInfeasible);
+  EXPECT_EQ(found.reason.code, v1::POOL_LIMIT_BELOW_GANG);
+  EXPECT_THAT(found.reason.message, HasSubstr("NodePool gpu can make nodes for 4 (nodes=2)"));
+
+  pool.usage = Resources({{"nodes", 1}});
+  EXPECT_EQ(Judge(Pods(4, 4), Pools({pool}), cluster::PoolLimits::kRemaining, {},
+                  InstanceTypes::BuiltIn())
+                .reason.code,
+            v1::POOL_LIMIT_BELOW_GANG);
+
+  pool.limits = Resources({{"nodes", 0}});
+  const Feasibility none = JudgeWhole(Pods(1, 4), Pools({pool}));
+  EXPECT_EQ(none.verdict, Verdict::kInfeasible);
+  EXPECT_THAT(none.reason.message, HasSubstr("its limit is 0 nodes"));
+
+  // What the table doesn't know may hold any number of them.
+  pool.requirements = {In("node.kubernetes.io/instance-type", {"new.large"})};
+  pool.limits = Resources({{"nodes", 1}});
+  EXPECT_EQ(JudgeWhole(Pods(5, 4), Pools({pool})).verdict, Verdict::kFeasible);
+}
+
+TEST(Feasibility, NoPodMakesAStaticPoolBuyANode) {
+  kube::NodePool pool = Pool("gpu", {"p4d.24xlarge"});
+  pool.is_static = true;
+  const Feasibility found = JudgeWhole(Pods(2, 8), Pools({pool}));
+  EXPECT_EQ(found.verdict, Verdict::kUnknown);  // it may be given more nodes
+  EXPECT_EQ(found.reason.code, v1::NODE_POOL_UNUSABLE);
+  EXPECT_THAT(found.reason.message, HasSubstr("is static (spec.replicas)"));
+}
+
 TEST(Feasibility, NodesThatExistCountAsIfTheyWereEmpty) {
   const cluster::NodePools pools = Pools({Pool("gpu", {"g5.xlarge"})});
   cluster::Snapshot snapshot;

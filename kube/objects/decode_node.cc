@@ -123,6 +123,7 @@ absl::StatusOr<NodePool> Decode<NodePool>(std::string_view json) {
   const JsonValue limits = spec.Get("limits");
   if (limits.present()) pool.limits = ReadResourceList(limits);
   pool.weight = spec.Get("weight").Int32();
+  pool.is_static = spec.Get("replicas").present();
   pool.consolidation_policy = spec.Get("disruption").Get("consolidationPolicy").String();
   pool.consolidate_after = spec.Get("disruption").Get("consolidateAfter").String();
   const JsonValue status = root.Get("status");

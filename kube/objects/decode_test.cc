@@ -461,7 +461,7 @@ TEST(DecodeNodeClaim, ReadsSpecAndStatus) {
 
 TEST(DecodeNodePool, ReadsTemplateLimitsAndUsage) {
   const auto pool = Decode<NodePool>(R"({"metadata":{"name":"gpu"},
-    "spec":{"weight":10,"limits":{"nvidia.com/gpu":"32"},
+    "spec":{"weight":10,"replicas":0,"limits":{"nvidia.com/gpu":"32","nodes":"4"},
       "disruption":{"consolidationPolicy":"WhenEmpty","consolidateAfter":"0s"},
       "template":{"metadata":{"labels":{"team":"x"}},
                   "spec":{"requirements":[{"key":"n","operator":"Gte","values":["5"]}],
@@ -474,6 +474,8 @@ TEST(DecodeNodePool, ReadsTemplateLimitsAndUsage) {
   EXPECT_EQ(pool->limits->Get(kNvidiaGpu), 32);
   EXPECT_EQ(pool->usage.Get(kNvidiaGpu), 8);
   EXPECT_EQ(pool->weight, 10);
+  EXPECT_EQ(pool->limits->Get("nodes"), 4);
+  EXPECT_TRUE(pool->is_static);
   EXPECT_FALSE(pool->ready);
   EXPECT_EQ(pool->consolidation_policy, "WhenEmpty");
   EXPECT_EQ(pool->consolidate_after, "0s");

@@ -74,7 +74,8 @@ struct NodePool {
   ResourceList usage;            // status.resources
   std::string node_class_group;  // spec.template.spec.nodeClassRef.group
   int32_t weight = 0;
-  bool ready = true;  // condition Ready, true when absent
+  bool is_static = false;  // spec.replicas is set: no pod makes it buy a node
+  bool ready = true;       // condition Ready, true when absent
   std::string consolidation_policy;
   std::string consolidate_after;
   std::string error;  // a malformed field, by name

@@ -16,6 +16,7 @@ inline constexpr std::string_view kMemory = "memory";
 inline constexpr std::string_view kEphemeralStorage = "ephemeral-storage";
 inline constexpr std::string_view kPods = "pods";
 inline constexpr std::string_view kNvidiaGpu = "nvidia.com/gpu";
+inline constexpr std::string_view kNeuron = "aws.amazon.com/neuron";
 inline constexpr std::string_view kEfa = "vpc.amazonaws.com/efa";
 
 // A small map from resource name to amount, sorted by name. An absent name counts as 0; entries
