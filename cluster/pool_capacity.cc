@@ -141,11 +141,4 @@ int64_t Makeable(const Demand& demand, const NodePools& pools, PoolLimits limits
   return makeable;
 }
 
-bool MakeTheSame(const kube::NodePool& a, const kube::NodePool& b) {
-  return a.labels == b.labels && a.requirements == b.requirements && a.taints == b.taints &&
-         a.limits == b.limits && a.is_static == b.is_static &&
-         a.node_class_group == b.node_class_group && a.ready == b.ready && a.error == b.error &&
-         a.meta.deletion_time == b.meta.deletion_time;
-}
-
 }  // namespace muster::cluster

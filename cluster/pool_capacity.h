@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cluster/instance_types.h"
+#include "cluster/node_pools.h"
 #include "cluster/pool_forecast.h"
 #include "cluster/snapshot.h"
 #include "kube/objects/node.h"
@@ -29,8 +29,6 @@ struct Demand {
 // selects several of them puts these on one node.
 std::vector<Demand> DemandsOf(const Snapshot& snapshot, const std::vector<const kube::Pod*>& pods,
                               int64_t required);
-
-using NodePools = std::map<std::string, kube::NodePool, std::less<>>;
 
 // Which part of a NodePool's limits counts: all of it, or what its nodes leave of it now.
 enum class PoolLimits { kWhole, kRemaining };
@@ -60,8 +58,5 @@ struct Standing {
 // As if they were empty, and every claim's volume within reach: what stands there comes and goes,
 // and so do claims. O(nodes).
 Standing StandingFor(const Demand& demand, const Snapshot& snapshot);
-
-// The nodes that could be made of them are the same; how many there are already may differ.
-bool MakeTheSame(const kube::NodePool& a, const kube::NodePool& b);
 
 }  // namespace muster::cluster

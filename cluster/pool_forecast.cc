@@ -12,7 +12,9 @@
 #include "cluster/pool_types.h"
 #include "cluster/predicates.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "kube/objects/quantity.h"
+#include "kube/objects/time_text.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::cluster {
@@ -21,18 +23,27 @@ namespace {
 using kube::Requirement;
 using kube::SelectorOperator;
 
+constexpr std::string_view kReserved = "reserved";
 constexpr std::array<std::string_view, 2> kDevices = {kube::kNvidiaGpu, kube::kNeuron};
 
 PoolObstacle ObstacleOf(std::string_view label) {
   if (label == kube::kNodePoolLabel) return PoolObstacle::kOtherPool;
-  if (label == "topology.kubernetes.io/zone") return PoolObstacle::kZone;
-  if (label == "karpenter.sh/capacity-type") return PoolObstacle::kCapacityType;
+  if (label == kube::kZoneLabel) return PoolObstacle::kZone;
+  if (label == kube::kCapacityTypeLabel) return PoolObstacle::kCapacityType;
   return IsInstanceTypeLabel(label) ? PoolObstacle::kInstanceType : PoolObstacle::kLabel;
+}
+
+bool HasZones(const kube::NodePool& pool) {
+  return pool.node_class != nullptr && !pool.node_class->zones.empty();
 }
 
 // What the pool says about a label.
 std::string Offered(const kube::NodePool& pool, const std::string& label) {
   if (label == kube::kNodePoolLabel) return "";
+  if (label == kube::kZoneLabel && HasZones(pool)) {
+    return fmt::format("the subnets of its EC2NodeClass {} are in {}", pool.node_class_name,
+                       fmt::join(pool.node_class->zones, ", "));
+  }
   if (const auto fixed = pool.labels.find(label); fixed != pool.labels.end()) {
     return fmt::format("its nodes have {}", fixed->second);
   }
@@ -145,6 +156,43 @@ std::optional<PoolRefusal> BarringTaint(const kube::NodePool& pool, const kube::
                      fmt::format("add a toleration for {} to the pods", taint->key)};
 }
 
+bool TakesOnlyReserved(const kube::NodePool& pool, const kube::PodSpec& spec) {
+  const auto asked = spec.node_selector.find(kube::kCapacityTypeLabel);
+  if (asked != spec.node_selector.end()) return asked->second == kReserved;
+  return std::ranges::any_of(pool.requirements, [](const Requirement& requirement) {
+    return requirement.key == kube::kCapacityTypeLabel && requirement.op == SelectorOperator::kIn &&
+           requirement.values.size() == 1 && requirement.values.front() == kReserved;
+  });
+}
+
+// Karpenter takes the nodes of a capacity block back before it ends
+// (github.com/aws/karpenter-provider-aws v1.15.1, pkg/controllers/capacityreservation).
+std::optional<PoolRefusal> NothingReserved(const kube::NodePool& pool, const kube::PodSpec& spec) {
+  if (pool.node_class == nullptr || !TakesOnlyReserved(pool, spec)) return std::nullopt;
+  const kube::NodeClass::Reservation* ends = nullptr;
+  const NodeInfo forecast = ForecastOf(pool);
+  for (const kube::NodeClass::Reservation& each : pool.node_class->reservations) {
+    const Requirement type = {
+        "node.kubernetes.io/instance-type", SelectorOperator::kIn, {each.instance_type}};
+    const Requirement zone = {kube::kZoneLabel, SelectorOperator::kIn, {each.zone}};
+    if (!CouldHaveLabel(forecast, type) || !CouldHaveLabel(forecast, zone)) continue;
+    if (!each.expiring) return std::nullopt;
+    ends = &each;
+  }
+  const std::string lacks =
+      ends == nullptr
+          ? fmt::format("its EC2NodeClass {} has no capacity reservation for it",
+                        pool.node_class_name)
+          : fmt::format("{} {} of {} in {} ends{}{}",
+                        ends->is_block ? "capacity block" : "capacity reservation", ends->id,
+                        ends->instance_type, ends->zone,
+                        ends->end ? " at " + kube::TimeText(*ends->end) : " soon",
+                        ends->is_block ? ", and Karpenter takes its nodes back 40 min before" : "");
+  return PoolRefusal{PoolObstacle::kCapacityType, lacks,
+                     "select another reservation in the EC2NodeClass, or allow another capacity "
+                     "type"};
+}
+
 std::optional<PoolRefusal> TooLowLimit(const kube::NodePool& pool, const kube::PodSpec& spec) {
   if (!pool.limits) return std::nullopt;
   for (const auto& [resource, limit] : pool.limits->entries()) {
@@ -165,6 +213,10 @@ NodeInfo ForecastOf(const kube::NodePool& pool) {
   claim->meta.name = pool.meta.name;
   claim->node_pool = pool.meta.name;
   claim->requirements = pool.requirements;
+  if (HasZones(pool)) {
+    claim->requirements.push_back(
+        {kube::kZoneLabel, SelectorOperator::kIn, pool.node_class->zones});
+  }
   claim->taints = pool.taints;
   auto node = std::make_shared<kube::Node>();
   node->meta.name = pool.meta.name;
@@ -191,6 +243,7 @@ std::optional<PoolRefusal> WhyPoolCannotHold(const kube::NodePool& pool, const k
                                              const InstanceTypes& types) {
   std::optional<PoolRefusal> refusal = UnmetSelector(pool, spec);
   if (!refusal) refusal = TooSmallTypes(pool, spec, types);
+  if (!refusal) refusal = NothingReserved(pool, spec);
   if (!refusal) refusal = BarringTaint(pool, spec);
   if (!refusal) refusal = TooLowLimit(pool, spec);
   if (!pool.error.empty()) {
@@ -201,7 +254,12 @@ std::optional<PoolRefusal> WhyPoolCannotHold(const kube::NodePool& pool, const k
     refusal = {PoolObstacle::kUnusable, "is static (spec.replicas): no pod makes it buy a node",
                "raise its spec.replicas, or let a NodePool without replicas make such nodes"};
   } else if (!refusal && !pool.ready) {
-    refusal = {PoolObstacle::kUnusable, "isn't ready", "see the NodePool's conditions"};
+    const bool told = pool.node_class != nullptr && !pool.node_class->not_ready.empty();
+    refusal = {PoolObstacle::kUnusable,
+               told ? fmt::format("isn't ready: its EC2NodeClass {} has {}", pool.node_class_name,
+                                  pool.node_class->not_ready)
+                    : "isn't ready",
+               "see the NodePool's conditions"};
   }
   if (refusal) refusal->why = fmt::format("NodePool {}: {}", pool.meta.name, refusal->why);
   return refusal;

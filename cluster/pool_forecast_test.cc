@@ -151,6 +151,79 @@ TEST(PoolForecast, OfAlternativesTheClosestIsTold) {
   EXPECT_EQ(ObstacleOf(Pool(), spec, "capacity-type=spot"), PoolObstacle::kCapacityType);
 }
 
+kube::NodePool WithClass(kube::NodePool pool, kube::NodeClass node_class) {
+  pool.node_class_name = "efa";
+  pool.node_class = std::make_shared<const kube::NodeClass>(std::move(node_class));
+  return pool;
+}
+
+TEST(PoolForecast, NodesComeWhereItsClassHasSubnets) {
+  kube::NodeClass node_class;
+  node_class.zones = {"z1", "z2"};
+  kube::NodePool pool = WithClass(Pool(), node_class);
+  kube::PodSpec spec = Asks(8);
+  spec.node_selector["topology.kubernetes.io/zone"] = "z1";
+  EXPECT_FALSE(Refusal(pool, spec));
+  spec.node_selector["topology.kubernetes.io/zone"] = "z3";
+  EXPECT_EQ(ObstacleOf(pool, spec, "the subnets of its EC2NodeClass efa are in z1, z2"),
+            PoolObstacle::kZone);
+  pool.requirements.push_back(In("topology.kubernetes.io/zone", {"z2", "z3"}));
+  EXPECT_EQ(ObstacleOf(pool, spec, "the subnets of"), PoolObstacle::kZone);
+  spec.node_selector["topology.kubernetes.io/zone"] = "z1";
+  EXPECT_TRUE(Refusal(pool, spec));
+  spec.node_selector["topology.kubernetes.io/zone"] = "z2";
+  EXPECT_FALSE(Refusal(pool, spec));
+}
+
+TEST(PoolForecast, OfReservedCapacityOnlyThatOfItsClassCounts) {
+  kube::NodeClass::Reservation block{
+      .id = "cr-1", .instance_type = "p5.48xlarge", .zone = "z1", .is_block = true};
+  kube::NodePool pool = Pool();
+  pool.requirements = {In("karpenter.sh/capacity-type", {"reserved"}),
+                       In("node.kubernetes.io/instance-type", {"p5.48xlarge"})};
+  const auto with = [&](std::vector<kube::NodeClass::Reservation> reservations) {
+    kube::NodeClass node_class;
+    node_class.reservations = std::move(reservations);
+    return WithClass(pool, node_class);
+  };
+  EXPECT_FALSE(Refusal(pool, Asks(8)));  // its class isn't known
+  EXPECT_FALSE(Refusal(with({block}), Asks(8)));
+  EXPECT_EQ(
+      ObstacleOf(with({}), Asks(8), "its EC2NodeClass efa has no capacity reservation for it"),
+      PoolObstacle::kCapacityType);
+  kube::NodeClass::Reservation other = block;
+  other.instance_type = "p4d.24xlarge";
+  EXPECT_TRUE(Refusal(with({other}), Asks(8)));
+
+  block.expiring = true;
+  block.end = absl::FromUnixSeconds(1'700'000'000);
+  EXPECT_EQ(ObstacleOf(with({other, block}), Asks(8),
+                       "capacity block cr-1 of p5.48xlarge in z1 ends at 2023-11-14T22:13:20Z, and "
+                       "Karpenter takes its nodes back 40 min before"),
+            PoolObstacle::kCapacityType);
+  block.is_block = false;
+  EXPECT_EQ(ObstacleOf(with({block}), Asks(8), "capacity reservation cr-1"),
+            PoolObstacle::kCapacityType);
+
+  // Where other capacity is allowed too, only who selects it is refused.
+  pool.requirements[0] = In("karpenter.sh/capacity-type", {"on-demand", "reserved"});
+  EXPECT_FALSE(Refusal(with({}), Asks(8)));
+  kube::PodSpec spec = Asks(8);
+  spec.node_selector["karpenter.sh/capacity-type"] = "reserved";
+  EXPECT_TRUE(Refusal(with({}), spec));
+}
+
+TEST(PoolForecast, APoolWhoseClassIsNotReadySaysWhatThatLacks) {
+  kube::NodeClass node_class;
+  node_class.not_ready = "PlacementGroupReady: no placement group train";
+  kube::NodePool pool = WithClass(Pool(), node_class);
+  pool.ready = false;
+  EXPECT_EQ(ObstacleOf(pool, Asks(8),
+                       "isn't ready: its EC2NodeClass efa has PlacementGroupReady: no placement "
+                       "group train"),
+            PoolObstacle::kUnusable);
+}
+
 TEST(PoolForecast, RemainingLimitsNeverFallBelowZero) {
   kube::NodePool pool = Pool();
   EXPECT_EQ(RemainingLimits(pool), Resources({{"nvidia.com/gpu", 6}}));

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <utility>
 
+#include "cluster/node_affinity.h"
+#include "cluster/pool_forecast.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kube/objects/time_text.h"
@@ -25,8 +28,17 @@ std::set<std::string> ZonesOf(const NodePools& pools, const std::vector<const No
     const auto zones = std::ranges::find_if(pool.requirements, [](const auto& requirement) {
       return requirement.key == kube::kZoneLabel && requirement.op == kube::SelectorOperator::kIn;
     });
-    any_zone |= zones == pool.requirements.end();
-    if (zones != pool.requirements.end()) names.insert(zones->values.begin(), zones->values.end());
+    const bool open = zones == pool.requirements.end();
+    if (!open) {
+      std::ranges::copy_if(
+          zones->values, std::inserter(names, names.end()), [&pool](const std::string& zone) {
+            return CouldHaveLabel(ForecastOf(pool),
+                                  {kube::kZoneLabel, kube::SelectorOperator::kIn, {zone}});
+          });
+    } else if (pool.node_class != nullptr) {
+      names.insert(pool.node_class->zones.begin(), pool.node_class->zones.end());
+    }
+    any_zone |= open && (pool.node_class == nullptr || pool.node_class->zones.empty());
   }
   for (const NodeInfo* info : nodes) {
     if (!any_zone) break;

@@ -34,6 +34,18 @@ TEST(Zones, AreThoseThatPoolsName) {
   EXPECT_EQ(ZoneOf(nullptr), "");
 }
 
+TEST(Zones, OfAClassAreThoseOfItsSubnets) {
+  kube::NodeClass node_class;
+  node_class.zones = {"z2", "z3"};
+  NodePools pools = {{"any", PoolIn({})}, {"some", PoolIn({"z1", "z2"})}};
+  for (auto& [name, pool] : pools) {
+    pool.node_class = std::make_shared<const kube::NodeClass>(node_class);
+  }
+  EXPECT_THAT(ZonesOf(pools, {}), ElementsAre("z2", "z3"));
+  pools.erase("any");
+  EXPECT_THAT(ZonesOf(pools, {}), ElementsAre("z2"));
+}
+
 TEST(Zones, ComeInOneOrder) {
   const absl::Time now = absl::UnixEpoch() + absl::Hours(10);
   std::vector<Zone> zones = {

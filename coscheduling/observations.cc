@@ -17,6 +17,8 @@ template <typename Object>
 concept IsOfQuota = requires(QuotaAdmission& quota, Object object) { quota.Upsert(object); };
 template <typename Object>
 concept IsOfSnapshot = requires(cluster::Snapshot& all, Object object) { all.Upsert(object); };
+template <typename Object>
+concept IsOfPools = requires(cluster::KnownNodePools& all, Object object) { all.Upsert(object); };
 
 }  // namespace
 
@@ -110,7 +112,7 @@ struct Engine::Owners::Coming {
     to.workloads.Upsert(std::move(workload));
     to.gangs.Await(owner, to.workloads.HasQuota(owner));
   }
-  void operator()(kube::NodePool pool) const { to.placeability.Upsert(std::move(pool)); }
+  void operator()(IsOfPools auto object) const { to.placeability.Upsert(std::move(object)); }
   void operator()(kube::NodeClaim claim) const {
     const std::string name = claim.meta.name;
     to.snapshot.Upsert(std::move(claim));
@@ -144,7 +146,7 @@ struct Engine::Owners::Going {
     const kube::NamespacedUid owner = workload.meta.ControllerUid();
     from.gangs.Await(owner, from.workloads.HasQuota(owner));
   }
-  void operator()(const kube::NodePool& p) const { from.placeability.RemoveNodePool(p.meta.name); }
+  void operator()(const IsOfPools auto& object) const { from.placeability.Remove(object); }
   void operator()(const kube::NodeClaim& claim) const {
     from.snapshot.RemoveNodeClaim(claim.meta.name);
     from.provisioning.NoteClaim(claim.meta.name);

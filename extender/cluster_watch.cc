@@ -93,6 +93,8 @@ constexpr Kind kKinds[] = {
      Remove<kube::NodeClaim>, "", "", kCustom},
     {"nodepools", "/apis/karpenter.sh/v1/nodepools", UpsertTask<kube::NodePool>,
      Remove<kube::NodePool>, "", "", kCustom},
+    {"ec2nodeclasses", "/apis/karpenter.k8s.aws/v1/ec2nodeclasses", UpsertTask<kube::NodeClass>,
+     Remove<kube::NodeClass>, "", "", kExplainsOnly | kCustom},
     {"resourceflavors", "/apis/kueue.x-k8s.io/v1beta2/resourceflavors",
      UpsertTask<kube::ResourceFlavor>, Remove<kube::ResourceFlavor>,
      "/apis/kueue.x-k8s.io/v1beta1/resourceflavors", "", kCustom},

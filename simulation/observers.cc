@@ -44,6 +44,7 @@ constexpr WatchedKind kWatched[] = {
     {"node", "/api/v1/nodes", DeliverAs<kube::Node>},
     {"nodeclaim", "/apis/karpenter.sh/v1/nodeclaims", DeliverAs<kube::NodeClaim>},
     {"nodepool", "/apis/karpenter.sh/v1/nodepools", DeliverAs<kube::NodePool>},
+    {"ec2nodeclass", "/apis/karpenter.k8s.aws/v1/ec2nodeclasses", DeliverAs<kube::NodeClass>},
     {"workloadpriorityclass", "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses",
      DeliverAs<kube::WorkloadPriorityClass>},
     {"priorityclass", "/apis/scheduling.k8s.io/v1/priorityclasses", DeliverAs<kube::PriorityClass>},

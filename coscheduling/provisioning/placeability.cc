@@ -17,19 +17,6 @@ constexpr size_t kJudgedAtMost = 4096;
 
 // --- observations ---
 
-void Placeability::Upsert(kube::NodePool pool) {
-  makeable_changed_ = true;
-  std::string name = pool.meta.name;
-  const auto it = pools_.find(name);
-  pools_changed_ |= it == pools_.end() || !cluster::MakeTheSame(it->second, pool);
-  pools_.insert_or_assign(std::move(name), std::move(pool));
-}
-
-void Placeability::RemoveNodePool(std::string_view name) {
-  makeable_changed_ = pools_changed_ = true;
-  pools_.erase(std::string(name));
-}
-
 void Placeability::Observe(const cluster::Journal& journal) {
   using cluster::NodeChange;
   const bool changed = std::ranges::any_of(journal.nodes, [](const auto& entry) {
@@ -81,7 +68,7 @@ Placeability::Changes Placeability::Refresh() {
 std::shared_ptr<const Feasibility> Placeability::Judged(const cluster::Demand& demand) {
   auto judge = [&] {
     return std::make_shared<const Feasibility>(muster::coscheduling::Judge(
-        demand, pools_, cluster::PoolLimits::kWhole, snapshot_, options_.instance_types));
+        demand, pools_.all(), cluster::PoolLimits::kWhole, snapshot_, options_.instance_types));
   };
   // Their spec is made for this one question.
   if (demand.pods_on_one_node > 0) return judge();
@@ -178,14 +165,14 @@ const std::string& Placeability::WhyNoNodesOf(const quota::PodSet& set,
 }
 
 std::string Placeability::JudgeFlavor(const cluster::Demand& demand) const {
-  return muster::coscheduling::Judge(demand, pools_, cluster::PoolLimits::kRemaining, snapshot_,
-                                     options_.instance_types)
+  return muster::coscheduling::Judge(demand, pools_.all(), cluster::PoolLimits::kRemaining,
+                                     snapshot_, options_.instance_types)
       .reason.message;
 }
 
 int64_t Placeability::MakeableOf(const quota::PodSet& set, cluster::PoolLimits limits) const {
-  return cluster::Makeable({set.spec, set.count, 0, ""}, pools_, limits, options_.instance_types,
-                           nullptr);
+  return cluster::Makeable({set.spec, set.count, 0, ""}, pools_.all(), limits,
+                           options_.instance_types, nullptr);
 }
 
 }  // namespace muster::coscheduling

@@ -33,8 +33,17 @@ class Placeability : Owner {
       : Owner(owner), quota_(quota), tried_until_(std::move(tried_until)) {}
 
   // --- observations ---
-  void Upsert(kube::NodePool pool);
-  void RemoveNodePool(std::string_view name);
+  // NodePools and what they refer to.
+  template <typename Object>
+  void Upsert(Object object) {
+    makeable_changed_ = true;
+    pools_changed_ |= pools_.Upsert(std::move(object));
+  }
+  template <typename Object>
+  void Remove(const Object& object) {
+    makeable_changed_ = true;
+    pools_changed_ |= pools_.Remove(object);
+  }
   void Observe(const cluster::Journal& journal);
   // Flavors changed.
   void Invalidate() { flavors_changed_ = true; }
@@ -61,7 +70,7 @@ class Placeability : Owner {
                               const quota::PodSet& set, const kube::ResourceFlavor& flavor);
   // "" unless no node of this flavor could take such pods, and none can be made.
   const std::string& WhyNoNodesOf(const quota::PodSet& set, const kube::ResourceFlavor& flavor);
-  const cluster::NodePools& pools() const { return pools_; }
+  const cluster::NodePools& pools() const { return pools_.all(); }
   // Of these pods, for how many NodePools can make nodes.
   int64_t MakeableOf(const quota::PodSet& set, cluster::PoolLimits limits) const;
 
@@ -72,7 +81,7 @@ class Placeability : Owner {
   const QuotaAdmission& quota_;
   const TriedUntil tried_until_;
 
-  cluster::NodePools pools_;
+  cluster::KnownNodePools pools_;
   // By spec and count; emptied when NodePools change, and now and then when nodes do.
   std::map<std::pair<std::shared_ptr<const kube::PodSpec>, int64_t>,
            std::shared_ptr<const Feasibility>>

@@ -167,8 +167,23 @@ std::string JobCrd(const char* group, const char* version, const char* kind, con
       group, version, kind, plural, columns);
 }
 
+// Of github.com/aws/karpenter-provider-aws v1.15.1, whose controllers know what it may hold.
+constexpr const char* kNodeClass = R"({
+  "metadata": {"name": "ec2nodeclasses.karpenter.k8s.aws"},
+  "spec": {
+    "group": "karpenter.k8s.aws", "scope": "Cluster",
+    "names": {"kind": "EC2NodeClass", "plural": "ec2nodeclasses", "categories": ["karpenter"]},
+    "versions": [{
+      "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+      "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}
+    }]
+  }
+})";
+
 std::vector<std::string> MakeCrds() {
-  std::vector<std::string> crds = {kPodGroup, kNodePool, kNodeClaim};
+  std::vector<std::string> crds = {kPodGroup, kNodePool, kNodeClaim, kNodeClass};
   crds.insert(crds.end(), QuotaCrds().begin(), QuotaCrds().end());
   constexpr const char* kSuspended =
       R"({"name": "Suspended", "type": "string", "jsonPath": ".spec.suspend"})";

@@ -51,6 +51,8 @@ absl::StatusOr<PersistentVolumeClaim> Decode<PersistentVolumeClaim>(std::string_
 template <>
 absl::StatusOr<PersistentVolume> Decode<PersistentVolume>(std::string_view json);
 template <>
+absl::StatusOr<NodeClass> Decode<NodeClass>(std::string_view json);
+template <>
 absl::StatusOr<StorageClass> Decode<StorageClass>(std::string_view json);
 // Of the job kinds (job.h) only metadata can fail the decode.
 template <>

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <set>
 
 #include "kube/objects/decode.h"
 #include "kube/objects/decode_parts.h"
+#include "kube/objects/time_text.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::kube {
@@ -106,6 +108,36 @@ absl::StatusOr<NodeClaim> Decode<NodeClaim>(std::string_view json) {
 }
 
 template <>
+absl::StatusOr<NodeClass> Decode<NodeClass>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  NodeClass node_class;
+  node_class.meta = ReadMeta(root.Get("metadata"));
+  const JsonValue status = root.Get("status");
+  std::set<std::string> zones;
+  status.Get("subnets").ForEach([&](const JsonValue& subnet) {
+    if (std::string zone = subnet.Get("zone").String(); !zone.empty()) zones.insert(zone);
+  });
+  node_class.zones.assign(zones.begin(), zones.end());
+  status.Get("capacityReservations").ForEach([&](const JsonValue& each) {
+    node_class.reservations.push_back({each.Get("id").String(), each.Get("instanceType").String(),
+                                       each.Get("availabilityZone").String(),
+                                       each.Get("reservationType").View() == "capacity-block",
+                                       each.Get("state").View() == "expiring",
+                                       ReadTimeText(each.Get("endTime").View())});
+  });
+  status.Get("conditions").ForEach([&](const JsonValue& condition) {
+    if (condition.Get("status").View() != "False") return;
+    // Ready sums up the others.
+    if (!node_class.not_ready.empty() && condition.Get("type").View() == "Ready") return;
+    node_class.not_ready =
+        fmt::format("{}: {}", condition.Get("type").View(), condition.Get("message").View());
+  });
+  if (!reader.status().ok()) return reader.status();
+  return node_class;
+}
+
+template <>
 absl::StatusOr<NodePool> Decode<NodePool>(std::string_view json) {
   JsonReader reader(json);
   const JsonValue root = reader.root();
@@ -120,6 +152,7 @@ absl::StatusOr<NodePool> Decode<NodePool>(std::string_view json) {
   pool.taints = ReadTaints(node_spec.Get("taints"));
   pool.startup_taints = ReadTaints(node_spec.Get("startupTaints"));
   pool.node_class_group = node_spec.Get("nodeClassRef").Get("group").String();
+  pool.node_class_name = node_spec.Get("nodeClassRef").Get("name").String();
   const JsonValue limits = spec.Get("limits");
   if (limits.present()) pool.limits = ReadResourceList(limits);
   pool.weight = spec.Get("weight").Int32();

@@ -6,6 +6,8 @@
 #include <string>
 #include <thread>
 
+#include "kube/objects/time_text.h"
+
 namespace muster::kube {
 namespace {
 
@@ -480,6 +482,31 @@ TEST(DecodeNodePool, ReadsTemplateLimitsAndUsage) {
   EXPECT_EQ(pool->consolidation_policy, "WhenEmpty");
   EXPECT_EQ(pool->consolidate_after, "0s");
   EXPECT_EQ(pool->error, "spec.template.spec.requirements[0].operator: unknown operator \"Gte\"");
+}
+
+TEST(DecodeNodeClass, ReadsWhatItsControllerFoundOut) {
+  const auto node_class = Decode<NodeClass>(R"({"metadata":{"name":"efa"},
+    "status":{
+      "subnets":[{"id":"subnet-1","zone":"us-west-2b"},{"id":"subnet-2","zone":"us-west-2a"},
+                 {"id":"subnet-3","zone":"us-west-2a"}],
+      "capacityReservations":[
+        {"id":"cr-1","instanceType":"p5.48xlarge","availabilityZone":"us-west-2a",
+         "reservationType":"capacity-block","state":"expiring","endTime":"2026-11-27T11:30:00Z"},
+        {"id":"cr-2","instanceType":"p4d.24xlarge","availabilityZone":"us-west-2b",
+         "reservationType":"default","state":"active"}],
+      "conditions":[{"type":"SubnetsReady","status":"True","message":""},
+                    {"type":"PlacementGroupReady","status":"False","message":"no group train"},
+                    {"type":"Ready","status":"False","message":"PlacementGroupReady=False"}]}})");
+  ASSERT_TRUE(node_class.ok()) << node_class.status();
+  EXPECT_THAT(node_class->zones, ElementsAre("us-west-2a", "us-west-2b"));
+  ASSERT_EQ(node_class->reservations.size(), 2u);
+  const NodeClass::Reservation block{"cr-1", "p5.48xlarge", "us-west-2a",
+                                     true,   true,          ReadTimeText("2026-11-27T11:30:00Z")};
+  EXPECT_EQ(node_class->reservations[0], block);
+  EXPECT_FALSE(node_class->reservations[1].is_block || node_class->reservations[1].expiring ||
+               node_class->reservations[1].end);
+  EXPECT_EQ(node_class->not_ready, "PlacementGroupReady: no group train");
+  EXPECT_EQ(Decode<NodeClass>(R"({"metadata":{"name":"efa"}})")->not_ready, "");
 }
 
 TEST(DecodePodGroup, ReadsSpecAndStatus) {

@@ -63,6 +63,26 @@ struct ResourceSlice {
   int64_t devices = 0;
 };
 
+// karpenter.k8s.aws/v1 EC2NodeClass, as far as its controller found out what nodes there may be
+// (github.com/aws/karpenter-provider-aws v1.15.1, pkg/apis/v1).
+struct NodeClass {
+  struct Reservation {
+    std::string id;
+    std::string instance_type;
+    std::string zone;
+    bool is_block = false;  // a capacity block, whose nodes go before it ends
+    bool expiring = false;
+    std::optional<absl::Time> end;
+    bool operator==(const Reservation&) const = default;
+  };
+
+  ObjectMeta meta;
+  std::vector<std::string> zones;  // of its subnets, sorted; empty: not known yet
+  std::vector<Reservation> reservations;
+  std::string
+      not_ready;  // "TYPE: MESSAGE" of a condition that is False, the telling one of several
+};
+
 // karpenter.sh/v1 NodePool.
 struct NodePool {
   ObjectMeta meta;
@@ -73,6 +93,8 @@ struct NodePool {
   std::optional<ResourceList> limits;
   ResourceList usage;            // status.resources
   std::string node_class_group;  // spec.template.spec.nodeClassRef.group
+  std::string node_class_name;
+  std::shared_ptr<const NodeClass> node_class;  // null: not an EC2NodeClass, or not known
   int32_t weight = 0;
   bool is_static = false;  // spec.replicas is set: no pod makes it buy a node
   bool ready = true;       // condition Ready, true when absent

@@ -7,6 +7,7 @@ namespace muster::kube {
 // Kubernetes' own (k8s.io/api/core/v1/well_known_labels.go).
 inline constexpr char kHostnameLabel[] = "kubernetes.io/hostname";
 inline constexpr char kInstanceTypeLabel[] = "node.kubernetes.io/instance-type";
+inline constexpr char kCapacityTypeLabel[] = "karpenter.sh/capacity-type";
 inline constexpr char kZoneLabel[] = "topology.kubernetes.io/zone";
 inline constexpr char kRegionLabel[] = "topology.kubernetes.io/region";
 
