@@ -130,27 +130,24 @@ bool Restarts::Begin(const Gang& gang, const Restarter& restarter, const std::st
     what = "to suspend " + job.Title();
     fix = "let muster patch this kind of job (deploy/base/rbac-muster.yaml)";
   }
-  const bool started = outbox_->Act(
-      target, std::move(patch),
-      [this, uid = job.uid, what, fix](const absl::Status& status, absl::Time at) {
-        if (status.ok()) {
-          left_alone_.erase(uid);
-          return;
-        }
-        // What comes right by itself is tried again at once.
-        if (status.code() != absl::StatusCode::kPermissionDenied &&
-            status.code() != absl::StatusCode::kInvalidArgument) {
-          return;
-        }
-        left_alone_[uid] = {
-            fmt::format("the API server refuses {}: {}", what, std::string(status.message())), fix,
-            at + kLeftAlone};
-        for (const auto& [id, part] : parts_) {
-          if (part.fallback) agenda_->Note(id);
-        }
-      });
-  if (!started) outbox_->MayAct(gang.id, target);
-  return started;
+  return outbox_->Act(gang.id, target, std::move(patch),
+                      [this, uid = job.uid, what, fix](const absl::Status& status, absl::Time at) {
+                        if (status.ok()) {
+                          left_alone_.erase(uid);
+                          return;
+                        }
+                        // What comes right by itself is tried again at once.
+                        if (status.code() != absl::StatusCode::kPermissionDenied &&
+                            status.code() != absl::StatusCode::kInvalidArgument) {
+                          return;
+                        }
+                        left_alone_[uid] = {fmt::format("the API server refuses {}: {}", what,
+                                                        std::string(status.message())),
+                                            fix, at + kLeftAlone};
+                        for (const auto& [id, part] : parts_) {
+                          if (part.fallback) agenda_->Note(id);
+                        }
+                      });
 }
 
 bool Restarts::IsStartedByQuota(const kube::AnyJob& job) const {
