@@ -59,7 +59,8 @@ struct ServerCore {
 
   // Guards what follows.
   std::mutex mutex;
-  // Open connections. One that has ended is not here, even if a Responder still refers to it.
+  // Open connections, each as long as it is one: what has ended is not here, even if a Responder
+  // still refers to it.
   std::unordered_map<Connection*, std::weak_ptr<Connection>> connections;
   // How many of them each peer has.
   std::map<boost::asio::ip::address, size_t> of_peer;
@@ -68,6 +69,12 @@ struct ServerCore {
   std::shared_ptr<boost::asio::ssl::context> tls;
   uint64_t turned_away = 0;
   uint64_t ended_idle = 0;
+  uint64_t ended_slow = 0;
+  size_t held = 0;  // by all of them
+
+  // What `connection` has of options.memory_limit from now on. Ends others, or this one, if that is
+  // too much for all. Not to be called with the lock.
+  void Hold(Connection& connection, size_t bytes);
 
   // The server's own refusal of a request.
   Response Refuse(int status, std::string text) const {
@@ -79,6 +86,10 @@ struct ServerCore {
   std::function<void()> on_room = [] {};
 
   void Remove(Connection* connection);
+
+ private:
+  // Under the lock; null if none takes anything.
+  std::shared_ptr<Connection> SlowestOfTheLargest() const;
 };
 
 struct Answer {
@@ -112,6 +123,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   const boost::asio::ip::address peer;
 
+  // Ticks of the steady clock.
+  static int64_t Now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+  // Guarded by the server's mutex, as the next two: what it takes of the memory limit; since when.
+  size_t held = 0;
+  int64_t held_since = 0;
+  // How many its peer has.
+  size_t* of_peer = nullptr;
+
  protected:
   // False if it was ended.
   bool SetIdle() { return Set(Now()); }
@@ -124,7 +144,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     return before != kEnded;
   }
-  static int64_t Now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
   static constexpr int64_t kBusy = INT64_MAX - 1;
   static constexpr int64_t kEnded = INT64_MAX;
   std::atomic<int64_t> idle_since_ = Now();  // ticks of the steady clock

@@ -70,6 +70,22 @@ class Flood : public StreamSource {
   std::atomic<bool>* gone_;
 };
 
+// Bytes that the server was lent.
+const std::string kLent(200'000, 'l');
+
+// Says three things at once, the second and third of them lent.
+class Lender : public StreamSource {
+ public:
+  explicit Lender(std::shared_ptr<const void> owner) : owner_(std::move(owner)) {}
+  void Start(std::function<void()>) override {}
+  Piece Next() override {
+    return {.data = "own ", .end = true, .shared = {{kLent, owner_}, {" static", nullptr}}};
+  }
+
+ private:
+  const std::shared_ptr<const void> owner_;
+};
+
 // Says one thing, and then ends in the way that it is told to: when it is looked at again.
 class OneLine : public StreamSource {
  public:
@@ -99,6 +115,19 @@ class ServerTest : public ::testing::Test {
     routes.push_back({"GET", "/cut", [](Request, Responder responder) {
                         responder.Stream("text/plain", std::make_unique<OneLine>(
                                                            StreamSource::Piece{.cut = true}));
+                      }});
+    routes.push_back({"GET", "/lent", [this](Request, Responder responder) {
+                        responder.Send({.body = "own ", .shared = {kLent, lent_}});
+                      }});
+    routes.push_back({"GET", "/lent-stream", [this](Request, Responder responder) {
+                        responder.Stream("text/plain", std::make_unique<Lender>(lent_));
+                      }});
+    routes.push_back({"GET", "/large", [](Request, Responder responder) {
+                        responder.Send({.body = std::string(1 << 20, 'x')});
+                      }});
+    routes.push_back({"GET", "/niceness", [](Request, Responder responder) {
+                        const int nice = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
+                        responder.Send({.body = std::to_string(nice)});
                       }});
     routes.push_back({"POST", "/echo", [](Request request, Responder responder) {
                         responder.Send({.body = request.body});
@@ -143,6 +172,7 @@ class ServerTest : public ::testing::Test {
   std::mutex mutex_;
   std::vector<Responder> held_;
   std::shared_ptr<std::atomic<bool>> ticker_gone_ = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<int> lent_ = std::make_shared<int>();
   std::atomic<size_t> produced_{0};
   std::atomic<bool> flood_gone_{false};
   std::unique_ptr<Server> server_;
@@ -424,6 +454,85 @@ TEST_F(ServerTest, WhereThereAreTooManyThePeerWithMostGivesWay) {
   modest.Send(RawPost("/echo", "y"));
   EXPECT_EQ(modest.ReadMessage().body, "y");
   EXPECT_EQ(server_->connection_counts().ended_idle, 1u);
+}
+
+TEST_F(ServerTest, WhatIsLentIsSentWholeAndGivenBack) {
+  StartServer({.send_buffer = 4096});
+  {
+    RawClient client(server_->port());
+    client.Send(RawGet("/lent"));
+    EXPECT_EQ(client.ReadMessage().body, "own " + kLent);
+    client.Send(RawGet("/lent-stream"));
+    EXPECT_THAT(client.ReadUntil("0\r\n\r\n"),
+                HasSubstr("\r\nown " + kLent + " static\r\n0\r\n\r\n"));
+  }
+  RawClient gone(server_->port());
+  gone.Send(RawGet("/lent"));
+  gone.ReadUntil("own");
+  EXPECT_GT(lent_.use_count(), 1);
+  server_->Stop(absl::ZeroDuration());
+  EXPECT_EQ(lent_.use_count(), 1);
+}
+
+// 127.0.0.2 sends bodies that it never ends.
+TEST_F(ServerTest, BodiesThatTakeTooMuchTogetherGoByWhoTakesMost) {
+  StartServer({.body_limit = 1 << 20, .memory_limit = 2 << 20});
+  const std::string half(600'000, 'x');
+  const std::string head = fmt::format(
+      "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", 2 * half.size() - 200'000);
+  RawClient modest(server_->port());
+  modest.Send(head + half);
+  std::vector<std::unique_ptr<RawClient>> greedy;
+  for (int i = 0; i < 8; ++i) {
+    greedy.push_back(std::make_unique<RawClient>(server_->port(), "127.0.0.2"));
+    greedy.back()->Send(head + half);
+  }
+  EXPECT_TRUE(Await([&] { return server_->connection_counts().ended_slow >= 6; }));
+  EXPECT_TRUE(greedy[0]->AwaitClose(absl::Seconds(5)));
+  modest.Send(std::string_view(half).substr(200'000));
+  EXPECT_EQ(modest.ReadMessage().body.size(), 1'000'000u);
+}
+
+TEST_F(ServerTest, AnswersThatNobodyTakesGoWhenTheyTakeTooMuchTogether) {
+  StartServer({.memory_limit = 3 << 20, .send_buffer = 4096});
+  std::vector<std::unique_ptr<RawClient>> greedy;
+  for (int i = 0; i < 24; ++i) {
+    greedy.push_back(std::make_unique<RawClient>(server_->port(), "127.0.0.2"));
+    for (int j = 0; j < 8; ++j) greedy.back()->Send(RawGet("/large"));  // more than kernels keep
+  }
+  EXPECT_TRUE(Await([&] { return server_->connection_counts().ended_slow >= 21; }));
+  RawClient modest(server_->port());
+  modest.Send(RawGet("/large"));
+  EXPECT_EQ(modest.ReadMessage().body.size(), 1u << 20);
+}
+
+TEST_F(ServerTest, AServerWithoutBodiesRefusesThem) {
+  StartServer({.body_limit = 0});
+  RawClient client(server_->port());
+  client.Send(RawPost("/echo", ""));
+  EXPECT_EQ(client.ReadMessage().status, 200);
+  client.Send(RawPost("/echo", "x"));
+  EXPECT_EQ(client.ReadMessage().status, 413);
+}
+
+TEST_F(ServerTest, ItsThreadsAreAsNiceAsTheyAreTold) {
+  const int own = getpriority(PRIO_PROCESS, 0);
+  StartServer({.niceness = 19});
+  RawClient client(server_->port());
+  client.Send(RawGet("/niceness"));
+  EXPECT_EQ(client.ReadMessage().body, "19");
+  EXPECT_EQ(getpriority(PRIO_PROCESS, 0), own);
+}
+
+TEST_F(ServerTest, AServerWhoseThreadsHangFallsSilent) {
+  StartServer({.threads = 1});
+  EXPECT_TRUE(Await([&] { return server_->silent_for() == absl::ZeroDuration(); }));
+  mutex_.lock();
+  RawClient client(server_->port());
+  client.Send(RawPost("/hold", "x"));
+  EXPECT_TRUE(Await([&] { return server_->silent_for() > absl::Milliseconds(500); }));
+  mutex_.unlock();
+  EXPECT_TRUE(Await([&] { return server_->silent_for() == absl::ZeroDuration(); }));
 }
 
 TEST_F(ServerTest, StopDoesNotWaitForRoom) {
