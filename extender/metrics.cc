@@ -453,6 +453,11 @@ void AddConnections(const Metrics::Sample& sample, Snapshot* out) {
                  "Idle connections ended to make room for others.",
                  static_cast<double>(counts.ended_idle), {{"server", server}});
   }
+  for (const auto& [server, counts] : sample.connections) {
+    out->Counter("muster_http_connections_slow_total",
+                 "Connections ended because slow ones took too much memory together.",
+                 static_cast<double>(counts.ended_slow), {{"server", server}});
+  }
 }
 
 void AddProcess(const Metrics::Sample& sample, Snapshot* out) {

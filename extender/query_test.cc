@@ -327,6 +327,15 @@ TEST_F(QueryTest, DescriptionCoversEveryFieldAndPath) {
   }
   EXPECT_EQ(schemas["Gang"]["properties"]["stateSince"]["format"], "date-time");
   EXPECT_EQ(schemas["Gang"]["properties"]["minMember"]["type"], "string");
+  for (const auto& [path, operation] : description["paths"].items()) {
+    for (const auto& parameter : operation["get"]["parameters"]) {
+      EXPECT_TRUE(parameter.contains("in")) << path << ": " << parameter;
+    }
+    const bool watched =
+        operation["get"]["parameters"].dump().find("\"watch\"") != std::string::npos;
+    EXPECT_EQ(operation["get"]["responses"].contains("429"), watched) << path;
+    EXPECT_TRUE(operation["get"]["responses"].contains("503")) << path;
+  }
   // Every reference leads somewhere.
   const std::string text = description.dump();
   for (size_t at = text.find("schemas/"); at != std::string::npos; at = text.find("schemas/", at)) {
@@ -346,7 +355,8 @@ TEST_F(FewWatches, AreRefusedPastTheLimit) {
   first.ReadUntil("\n{");
   first.ReadUntil("}\n");
   const http::RawClient::Message answer = Get("/v1/gangs?watch=true");
-  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_THAT(answer.header, HasSubstr("Retry-After: 5"));
   EXPECT_EQ(answer.body, R"({"error":"1 watches are open, the limit"})");
   grpc::ClientContext context;
   auto stream = stub_->WatchGangs(&context, {});

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "extender/extender_protocol.h"
+#include "extender/health_routes.h"
 #include "extender/message_json.h"
 #include "extender/openapi.h"
 #include "extender/web_page.h"
@@ -23,6 +24,14 @@ http::Response Error(int status, const std::string& message) {
 }
 http::Response Text(int status, std::string text) {
   return {status, "text/plain; charset=utf-8", std::move(text), {}};
+}
+
+// Of a watch: this process doesn't lead, or there are too many.
+http::Response NoRoom(const absl::Status& why) {
+  const bool too_many = absl::IsResourceExhausted(why);
+  http::Response response = Error(too_many ? 429 : 503, std::string(why.message()));
+  if (too_many) response.headers.emplace_back("Retry-After", "5");
+  return response;
 }
 
 class GangStream : public http::StreamSource {
@@ -132,7 +141,7 @@ class Rest {
     if (IsClosed(responder)) return;
     if (!watch) return responder.Send({.body = sources_.store->List(kind)->Json()});
     if (const absl::Status room = sources_.store->RoomForWatch(); !room.ok()) {
-      return responder.Send(Error(503, std::string(room.message())));
+      return responder.Send(NoRoom(room));
     }
     responder.Stream(kLines, std::make_unique<ListStream>(sources_.store, kind));
   }
@@ -155,10 +164,7 @@ class Rest {
   }
 
   void Ready(const http::Responder& responder) const {
-    const std::string reason = sources_.not_ready_reason();
-    if (!reason.empty()) return responder.Send(Text(503, "not ready: " + reason));
-    const std::string leader = sources_.no_leader_reason();
-    responder.Send(Text(200, leader.empty() ? "ok" : "ok; " + leader));
+    responder.Send(Readiness(sources_.not_ready_reason(), sources_.no_leader_reason()));
   }
 
   void Metrics(const http::Responder& responder) const {
@@ -174,7 +180,7 @@ class Rest {
 
   void WatchGangs(GangFilter filter, const http::Responder& responder) const {
     if (const absl::Status room = sources_.store->RoomForWatch(); !room.ok()) {
-      return responder.Send(Error(503, std::string(room.message())));
+      return responder.Send(NoRoom(room));
     }
     responder.Stream(kLines, std::make_unique<GangStream>(sources_.store, std::move(filter)));
   }
