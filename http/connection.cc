@@ -180,14 +180,14 @@ class ConnectionOf final : public Connection {
   }
 
   asio::awaitable<bool> WaitForFirstByte() {
-    if (buffer_.size() > 0) co_return true;  // a pipelined request
+    if (buffer_.size() > 0) co_return SetReading();  // a pipelined request, or some of it
     phase_ = Phase::kIdle;
     if (core_->stopping) co_return false;
     Expire(core_->options.idle_timeout);
     if (!SetIdle()) co_return false;
     buffer_.shrink_to_fit();
     auto [error, count] = co_await stream_.async_read_some(buffer_.prepare(kFirstReadSize), kAwait);
-    if (error || !SetIdle()) co_return false;
+    if (error || !SetReading()) co_return false;
     buffer_.commit(count);
     co_return true;
   }
@@ -404,6 +404,7 @@ class ConnectionOf final : public Connection {
         co_await StopListening();
         co_return;
       }
+      if (piece.rest > absl::ZeroDuration()) co_await Rest(piece.rest);
       if (piece.more || wake_->pending || closed_) continue;
       if (piece.look_again < absl::InfiniteDuration()) {
         signal_.expires_after(absl::ToChronoMilliseconds(piece.look_again));
@@ -411,6 +412,16 @@ class ConnectionOf final : public Connection {
       co_await signal_.async_wait(kAwait);
       signal_.expires_at(asio::steady_timer::time_point::max());
     }
+  }
+
+  // Whatever wakes the stream meanwhile, but for its end.
+  asio::awaitable<void> Rest(absl::Duration rest) {
+    const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(rest);
+    while (!closed_ && !core_->stopping && std::chrono::steady_clock::now() < until) {
+      signal_.expires_at(until);
+      co_await signal_.async_wait(kAwait);
+    }
+    signal_.expires_at(asio::steady_timer::time_point::max());
   }
 
   asio::awaitable<bool> WritePiece(const StreamSource::Piece& piece) {
@@ -522,10 +533,60 @@ void ServerCore::Remove(Connection* connection) {
   std::lock_guard lock(mutex);
   if (connections.erase(connection) == 0) return;
   held -= std::exchange(connection->held, 0);
-  const auto of = of_peer.find(connection->peer);
-  if (--of->second == 0) of_peer.erase(of);
+  Peer& peer = *connection->of_peer;
+  peer.connections.erase(connection->place);
+  Resize(peer, peer.connections.size() + 1);
+  if (peer.connections.empty()) peers.erase(connection->peer);
   if (connections.empty()) no_connections.notify_all();
   on_room();
+}
+
+void ServerCore::Resize(Peer& peer, size_t before) {
+  peers_by_size.erase({before, &peer});
+  if (!peer.connections.empty()) peers_by_size.emplace(peer.connections.size(), &peer);
+}
+
+void ServerCore::Add(const std::shared_ptr<Connection>& connection) {
+  Peer& peer = peers[connection->peer];
+  connections.emplace(connection.get(), connection);
+  connection->of_peer = &peer;
+  connection->idle_when_seen = connection->idle_since().value_or(0);
+  connection->place = peer.connections.insert(peer.connections.end(), connection.get());
+  Resize(peer, peer.connections.size() - 1);
+}
+
+namespace {
+
+// Looks at each twice at most: first whether it has been idle since it was looked at before.
+Connection* LongestIdleOf(Peer& peer) {
+  bool any = false;
+  const size_t count = peer.connections.size();
+  for (size_t looks = 0; looks < 2 * count && (any || looks < count); ++looks) {
+    Connection* first = peer.connections.front();
+    if (const std::optional<int64_t> since = first->idle_since()) {
+      if (since == first->idle_when_seen) return first;
+      first->idle_when_seen = *since;
+      any = true;
+    }
+    peer.connections.splice(peer.connections.end(), peer.connections, peer.connections.begin());
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Connection* ServerCore::LongestIdle(Peer* peer) {
+  if (peer != nullptr) return LongestIdleOf(*peer);
+  Connection* longest = nullptr;
+  size_t size = 0;
+  for (auto at = peers_by_size.rbegin(); at != peers_by_size.rend(); ++at) {
+    if (longest != nullptr && at->first < size) break;
+    size = at->first;
+    Connection* of_peer = LongestIdleOf(*at->second);
+    if (of_peer == nullptr) continue;
+    if (longest == nullptr || of_peer->idle_when_seen < longest->idle_when_seen) longest = of_peer;
+  }
+  return longest;
 }
 
 void ServerCore::Hold(Connection& connection, size_t bytes) {

@@ -13,12 +13,15 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <shared_mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "http/body_buffers.h"
 #include "http/router.h"
@@ -27,6 +30,13 @@
 namespace muster::http {
 
 class Connection;
+
+// All connections from one address.
+struct Peer {
+  // Each as it was idle when it was looked at last, so that the first that has been idle ever since
+  // has been for longest, but for what became idle between two looks.
+  std::list<Connection*> connections;
+};
 
 // Outlives every connection: each holds a reference.
 struct ServerCore {
@@ -62,8 +72,9 @@ struct ServerCore {
   // Open connections, each as long as it is one: what has ended is not here, even if a Responder
   // still refers to it.
   std::unordered_map<Connection*, std::weak_ptr<Connection>> connections;
-  // How many of them each peer has.
-  std::map<boost::asio::ip::address, size_t> of_peer;
+  // Those that have any, and by how many they have.
+  std::map<boost::asio::ip::address, Peer> peers;
+  std::set<std::pair<size_t, Peer*>> peers_by_size;
   std::condition_variable no_connections;
   // Null without TLS. Connections keep the one they started with.
   std::shared_ptr<boost::asio::ssl::context> tls;
@@ -87,8 +98,14 @@ struct ServerCore {
 
   void Remove(Connection* connection);
 
+  // With the lock, as the next. The connection is open from here on.
+  void Add(const std::shared_ptr<Connection>& connection);
+  // Of `peer`, or of the one with most connections; null if none is idle.
+  Connection* LongestIdle(Peer* peer);
+
  private:
-  // Under the lock; null if none takes anything.
+  void Resize(Peer& peer, size_t before);
+  // With the lock; null if none takes anything.
   std::shared_ptr<Connection> SlowestOfTheLargest() const;
 };
 
@@ -126,15 +143,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Ticks of the steady clock.
   static int64_t Now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-  // Guarded by the server's mutex, as the next two: what it takes of the memory limit; since when.
+  // Guarded by the server's mutex, as the next: what it takes of the memory limit; since when.
   size_t held = 0;
   int64_t held_since = 0;
-  // How many its peer has.
-  size_t* of_peer = nullptr;
+  Peer* of_peer = nullptr;
+  std::list<Connection*>::iterator place;  // there
+  int64_t idle_when_seen = 0;
 
  protected:
-  // False if it was ended.
-  bool SetIdle() { return Set(Now()); }
+  // All false if it was ended. It waits for a request, from now on if not already.
+  bool SetIdle() { return idle_since() ? true : Set(Now()); }
+  // It waits for the rest of one.
+  bool SetReading() { return Set(Now()); }
   bool SetBusy() { return Set(kBusy); }
 
  private:

@@ -206,20 +206,19 @@ class Server::Impl {
     std::shared_ptr<Connection> ended;
     {
       std::lock_guard lock(core_->mutex);
-      const auto of_peer = core_->of_peer.find(connection->peer);
-      const bool peer_is_full = of_peer != core_->of_peer.end() &&
-                                of_peer->second >= core_->options.max_connections_per_peer;
+      const auto peer = core_->peers.find(connection->peer);
+      const bool peer_is_full =
+          peer != core_->peers.end() &&
+          peer->second.connections.size() >= core_->options.max_connections_per_peer;
       if (peer_is_full || core_->connections.size() >= core_->options.max_connections) {
-        ended = OldestIdle(peer_is_full ? &connection->peer : nullptr);
-        if (!ended || !ended->EndIfIdle()) {
+        ended = MakeRoom(peer_is_full ? &peer->second : nullptr);
+        if (!ended) {
           ++core_->turned_away;
           return;  // closes the socket
         }
         ++core_->ended_idle;
       }
-      core_->connections.emplace(connection.get(), connection);
-      connection->of_peer = &core_->of_peer[connection->peer];
-      ++*connection->of_peer;
+      core_->Add(connection);
     }
     if (ended) {
       core_->Remove(ended.get());  // its place is taken, though it has yet to close
@@ -229,21 +228,12 @@ class Server::Impl {
     if (core_->stopping) connection->Drain();
   }
 
-  // Of `peer`, or of the one with most connections; null if none is idle, or none may be ended.
-  std::shared_ptr<Connection> OldestIdle(const asio::ip::address* peer) const {
+  // With the lock. What is ended takes no request any more; null if none may be.
+  std::shared_ptr<Connection> MakeRoom(Peer* peer) {
     if (core_->options.when_full != ServerOptions::WhenFull::kEndOldestIdle) return nullptr;
-    Connection* oldest = nullptr;
-    std::pair<size_t, int64_t> rank_of_oldest;
-    for (const auto& [connection, weak] : core_->connections) {
-      const std::optional<int64_t> since = connection->idle_since();
-      if (!since || (peer != nullptr && connection->peer != *peer)) continue;
-      const std::pair rank(*connection->of_peer, -*since);
-      if (oldest != nullptr && rank <= rank_of_oldest) continue;
-      oldest = connection;
-      rank_of_oldest = rank;
-    }
-    if (oldest == nullptr) return nullptr;
-    return core_->connections.at(oldest).lock();
+    Connection* idle = core_->LongestIdle(peer);
+    if (idle == nullptr || !idle->EndIfIdle()) return nullptr;
+    return core_->connections.at(idle).lock();
   }
 
   template <typename Function>

@@ -71,6 +71,8 @@ class StreamSource {
     bool end = false;  // the body ends after this piece
     bool cut = false;  // the connection ends after this piece, and the body has no end
     absl::Duration look_again = absl::InfiniteDuration();
+    // The next piece isn't asked for any sooner, so that what comes meanwhile goes together.
+    absl::Duration rest = absl::ZeroDuration();
     std::vector<SharedText> shared = {};  // go on where `data` ends
   };
   virtual Piece Next() = 0;

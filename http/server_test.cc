@@ -53,6 +53,33 @@ class Ticker : public StreamSource {
   std::thread thread_;
 };
 
+// Wakes its stream each millisecond, and wants to be asked every 50 ms.
+class Restful : public StreamSource {
+ public:
+  explicit Restful(std::atomic<int>* said) : said_(said) {}
+  ~Restful() override {
+    stop_ = true;
+    thread_.join();
+  }
+  void Start(std::function<void()> wake) override {
+    thread_ = std::thread([this, wake] {
+      while (!stop_) {
+        wake();
+        absl::SleepFor(absl::Milliseconds(1));
+      }
+    });
+  }
+  Piece Next() override {
+    ++*said_;
+    return {.data = "said\n", .rest = absl::Milliseconds(50)};
+  }
+
+ private:
+  std::atomic<int>* const said_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
 // Has always more, far beyond what a socket buffers.
 class Flood : public StreamSource {
  public:
@@ -141,6 +168,9 @@ class ServerTest : public ::testing::Test {
                         std::lock_guard lock(mutex_);
                         held_.push_back(std::move(responder));
                       }});
+    routes.push_back({"GET", "/restful", [this](Request, Responder responder) {
+                        responder.Stream("text/plain", std::make_unique<Restful>(&restful_said_));
+                      }});
     routes.push_back({"GET", "/drop", [](Request, Responder) {}});
     routes.push_back({"GET", "/ticks", [this](Request, Responder responder) {
                         responder.Stream("text/plain", std::make_unique<Ticker>(ticker_gone_));
@@ -172,6 +202,7 @@ class ServerTest : public ::testing::Test {
   std::mutex mutex_;
   std::vector<Responder> held_;
   std::shared_ptr<std::atomic<bool>> ticker_gone_ = std::make_shared<std::atomic<bool>>(false);
+  std::atomic<int> restful_said_{0};
   std::shared_ptr<int> lent_ = std::make_shared<int>();
   std::atomic<size_t> produced_{0};
   std::atomic<bool> flood_gone_{false};
@@ -400,6 +431,19 @@ TEST_F(ServerTest, ARequestThatNeverEndsGoesForANewOne) {
   RawClient slow(server_->port());
   slow.Send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf");
   ASSERT_TRUE(Await([&] { return server_->connection_counts().open == 1; }));
+  RawClient next(server_->port());
+  next.Send(RawPost("/echo", "x"));
+  EXPECT_EQ(next.ReadMessage().body, "x");
+  EXPECT_TRUE(slow.AwaitClose(absl::Seconds(5)));
+}
+
+// It came with the one before.
+TEST_F(ServerTest, APipelinedRequestThatNeverEndsGoesForANewOne) {
+  StartServer({.max_connections = 1, .when_full = ServerOptions::WhenFull::kEndOldestIdle});
+  RawClient slow(server_->port());
+  slow.Send(RawPost("/echo", "first") + "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Len");
+  EXPECT_EQ(slow.ReadMessage().body, "first");
+  absl::SleepFor(absl::Milliseconds(20));
   RawClient next(server_->port());
   next.Send(RawPost("/echo", "x"));
   EXPECT_EQ(next.ReadMessage().body, "x");
@@ -682,6 +726,20 @@ TEST_F(ServerTest, StreamsInChunksUntilTheClientLeaves) {
   }
   EXPECT_TRUE(Await([&] { return ticker_gone_->load(); }));
   EXPECT_TRUE(Await([&] { return server_->connection_counts().open == 0; }));
+}
+
+// It is woken all the time, and has something to say each time.
+TEST_F(ServerTest, AStreamThatRestsSaysWhatCameMeanwhileAtOnce) {
+  StartServer({});
+  RawClient client(server_->port());
+  client.Send(RawGet("/restful"));
+  client.ReadUntil("\n");
+  const absl::Time begun = absl::Now();
+  std::string said;
+  for (int i = 0; i < 5; ++i) said = client.ReadUntil("said\n");
+  EXPECT_GE(absl::Now() - begun, absl::Milliseconds(200));
+  EXPECT_THAT(said, HasSubstr("said\n"));
+  EXPECT_LT(restful_said_.load(), 20);
 }
 
 TEST_F(ServerTest, ReaderThatDoesNotReadHoldsOnePieceAndIsCutOff) {
