@@ -36,7 +36,7 @@ http::ServerOptions ControlPlane(std::string listen) {
 http::ServerOptions QueryPlane(std::string listen, size_t files) {
   return {.listen = std::move(listen),
           .niceness = kQueryNiceness,
-          .max_connections = std::min(kQueryConnections, files / 4),
+          .max_connections = std::min(kQueryConnections, files / 2),
           .body_limit = 0,
           .memory_limit = kQueryMemory,
           .send_buffer = kQuerySendBuffer,
@@ -57,6 +57,7 @@ http::ServerOptions HealthPlane(std::string listen) {
           .when_full = http::ServerOptions::WhenFull::kEndOldestIdle};
 }
 
-size_t GrpcConnections(size_t files) { return std::min(kGrpcConnections, files / 8); }
+// Each is two files (bounded_acceptor.h).
+size_t GrpcConnections(size_t files) { return std::min(kGrpcConnections, files / 16); }
 
 }  // namespace muster::extender

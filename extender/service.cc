@@ -157,6 +157,7 @@ struct Service::Impl {
 
   // One that didn't start to the end hasn't been stopped.
   ~Impl() {
+    if (loop != nullptr) loop->Stop();
     timer.Stop();
     if (transport != nullptr) transport->Stop();
   }
@@ -314,7 +315,10 @@ struct Service::Impl {
     auto rest = http::Server::Start(std::move(query), RestRoutes(std::move(sources)));
     if (!rest.ok()) return rest.status();
     rest_server = *std::move(rest);
-    auto grpc = GrpcServer::Start(options.grpc_listen, &store);
+    auto grpc = GrpcServer::Start({.listen = options.grpc_listen,
+                                   .max_connections = GrpcConnections(files),
+                                   .niceness = kQueryNiceness},
+                                  &store);
     if (!grpc.ok()) return grpc.status();
     grpc_server = *std::move(grpc);
     return absl::OkStatus();
@@ -507,7 +511,7 @@ struct Service::Impl {
         Joined({Words(registration->InPlace()), Words(webhook_server->Health(now))}));
     TrimOnce();
     if (++upkeeps % kUpkeepsPerStats == 0) {
-      metrics.OnLongestStep(now, loop->TakeStats().longest_step);
+      metrics.OnLongestStep(now, loop->TakeStats());
       loop->PostLatest("stats", [this](coscheduling::Engine& engine, absl::Time) {
         engine_beat.Beat();
         metrics.OnEngine(engine.TakeStats());
@@ -548,7 +552,7 @@ struct Service::Impl {
     sample.gangs = store.Gangs({});
     sample.queues = store.List(Listed::kQueues);
     sample.loop = loop->TakeStats();
-    metrics.OnLongestStep(sample.now, sample.loop.longest_step);
+    metrics.OnLongestStep(sample.now, sample.loop);
     sample.process = ReadProcessStats();
     if (certificate_expires != 0) {
       sample.certificate_expires = absl::FromUnixSeconds(certificate_expires);
@@ -564,6 +568,7 @@ struct Service::Impl {
     if (started) {
       sample.connections = {{"extender", extender_server->connection_counts()},
                             {"rest", rest_server->connection_counts()},
+                            {"grpc", grpc_server->connection_counts()},
                             {"webhook", webhook_server->connection_counts()},
                             {"health", health_server->connection_counts()}};
       sample.leading = leadership->Leads();
@@ -649,7 +654,8 @@ struct Service::Impl {
   std::unique_ptr<LeaderLabel> label;  // in a pod; the timer's thread only, once started
   StateStore store{{.subscriptions = kWatches}};
   Metrics metrics;
-  Publisher publisher{&store};  // the engine's thread only
+  Distributor distributor{&store, kQueryNiceness};
+  Publisher publisher{&distributor};  // the engine's thread only
   std::atomic<bool> nodes_put_off = false;
   std::unique_ptr<WebhookServer> webhook_server;      // the timer's thread only, once started
   std::unique_ptr<WebhookRegistration> registration;  // likewise: the gate's
