@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -183,7 +184,10 @@ type knocking struct {
 	ungated  []string
 }
 
-func (c *Case) knock() *knocking {
+func (c *Case) knock() *knocking { return c.knockEvery(50*time.Millisecond, math.MaxInt) }
+
+// knockEvery keeps so many of the pods, the newest.
+func (c *Case) knockEvery(pause time.Duration, keep int) *knocking {
 	ctx, cancel := context.WithCancel(c.Context())
 	k := &knocking{Case: c, cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -193,7 +197,11 @@ func (c *Case) knock() *knocking {
 			pod := c.Pod(fmt.Sprintf("knock-%d", i), plane.SchedulerName, 1000)
 			created, err := shared.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 			k.saw(created, err)
-			time.Sleep(50 * time.Millisecond)
+			if i >= keep {
+				name := fmt.Sprintf("knock-%d", i-keep)
+				_ = shared.Client.CoreV1().Pods(c.Namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+			}
+			time.Sleep(pause)
 		}
 	}()
 	return k
