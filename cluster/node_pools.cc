@@ -45,7 +45,7 @@ bool KnownNodePools::Upsert(kube::NodeClass node_class) {
 bool KnownNodePools::Remove(const kube::NodePool& pool) { return pools_.erase(pool.meta.name) > 0; }
 
 bool KnownNodePools::Remove(const kube::NodeClass& node_class) {
-  classes_.erase(node_class.meta.name);
+  if (classes_.erase(node_class.meta.name) == 0) return false;
   return Refer(node_class.meta.name, nullptr);
 }
 

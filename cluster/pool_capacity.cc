@@ -1,7 +1,6 @@
 #include "cluster/pool_capacity.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -36,12 +35,9 @@ int64_t TimesOn(const kube::ResourceList& request, const kube::ResourceList& roo
 // How many such pods so many nodes of the pool can hold at most; all where its types aren't known.
 int64_t TimesOnNodes(int64_t nodes, const Demand& demand, const kube::NodePool& pool,
                      const InstanceTypes& types) {
-  constexpr std::array kInTable = {kube::kNvidiaGpu, kube::kNeuron, kube::kEfa, kube::kCpu,
-                                   kube::kMemory};
   const kube::ResourceList& asked = demand.spec->requests;
   const TypeSet set = TypesOf(pool, *demand.spec, types);
-  const bool wants_devices = asked.Get(kube::kNvidiaGpu) > 0 || asked.Get(kube::kNeuron) > 0;
-  int64_t most = set.unknown || (set.others && !wants_devices) ? demand.count : 0;
+  int64_t most = set.unknown || (set.others && !WantsDevices(*demand.spec)) ? demand.count : 0;
   for (const InstanceType* type : set.known) {
     int64_t times = demand.count;
     for (const std::string_view resource : kInTable) {

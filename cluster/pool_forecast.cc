@@ -1,7 +1,6 @@
 #include "cluster/pool_forecast.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <memory>
 #include <string_view>
@@ -24,7 +23,6 @@ using kube::Requirement;
 using kube::SelectorOperator;
 
 constexpr std::string_view kReserved = "reserved";
-constexpr std::array<std::string_view, 2> kDevices = {kube::kNvidiaGpu, kube::kNeuron};
 
 PoolObstacle ObstacleOf(std::string_view label) {
   if (label == kube::kNodePoolLabel) return PoolObstacle::kOtherPool;
@@ -130,12 +128,8 @@ std::optional<PoolRefusal> TooSmallTypes(const kube::NodePool& pool, const kube:
                        "select what a NodePool offers, or let a NodePool offer it"};
   }
   if (set.unknown) return std::nullopt;
-  const bool wants_devices = std::ranges::any_of(
-      kDevices, [&](std::string_view device) { return spec.requests.Get(device) > 0; });
-  if (set.others && !wants_devices) return std::nullopt;
-  // Devices first: what matters most to the pods is what is told.
-  for (const std::string_view resource :
-       {kDevices[0], kDevices[1], kube::kEfa, kube::kCpu, kube::kMemory}) {
+  if (set.others && !WantsDevices(spec)) return std::nullopt;
+  for (const std::string_view resource : kInTable) {
     const int64_t asked = spec.requests.Get(resource);
     if (asked <= 0) continue;
     std::vector<const InstanceType*> left;

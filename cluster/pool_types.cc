@@ -144,6 +144,11 @@ TypeSet TypesOf(const kube::NodePool& pool, const kube::PodSpec& spec, const Ins
   return set;
 }
 
+bool WantsDevices(const kube::PodSpec& spec) {
+  return std::ranges::any_of(
+      kDevices, [&](std::string_view device) { return spec.requests.Get(device) > 0; });
+}
+
 int64_t AmountOf(const InstanceType& type, std::string_view resource) {
   if (resource == kube::kNvidiaGpu) return type.gpu;
   if (resource == kube::kEfa) return type.efa;

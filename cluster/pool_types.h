@@ -2,6 +2,7 @@
 // types say. What isn't known counts as possible.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "cluster/instance_types.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
+#include "kube/objects/resource_list.h"
 
 namespace muster::cluster {
 
@@ -29,6 +31,13 @@ TypeSet TypesOf(const std::vector<kube::Requirement>& requirements, bool names_a
 
 // Those of the pool on which the pod's nodeSelector and required node affinity are met.
 TypeSet TypesOf(const kube::NodePool& pool, const kube::PodSpec& spec, const InstanceTypes& types);
+
+// Devices by which types differ; and all that the table knows of, what matters most to pods first.
+inline constexpr std::array kDevices = {kube::kNvidiaGpu, kube::kNeuron};
+inline constexpr std::array kInTable = {kube::kNvidiaGpu, kube::kNeuron, kube::kEfa, kube::kCpu,
+                                        kube::kMemory};
+
+bool WantsDevices(const kube::PodSpec& spec);
 
 // How much of a resource a type has, in base units; 0 of what the table doesn't have.
 int64_t AmountOf(const InstanceType& type, std::string_view resource);

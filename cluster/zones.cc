@@ -30,11 +30,12 @@ std::set<std::string> ZonesOf(const NodePools& pools, const std::vector<const No
     });
     const bool open = zones == pool.requirements.end();
     if (!open) {
-      std::ranges::copy_if(
-          zones->values, std::inserter(names, names.end()), [&pool](const std::string& zone) {
-            return CouldHaveLabel(ForecastOf(pool),
-                                  {kube::kZoneLabel, kube::SelectorOperator::kIn, {zone}});
-          });
+      const NodeInfo forecast = ForecastOf(pool);
+      std::ranges::copy_if(zones->values, std::inserter(names, names.end()),
+                           [&](const std::string& zone) {
+                             return CouldHaveLabel(
+                                 forecast, {kube::kZoneLabel, kube::SelectorOperator::kIn, {zone}});
+                           });
     } else if (pool.node_class != nullptr) {
       names.insert(pool.node_class->zones.begin(), pool.node_class->zones.end());
     }

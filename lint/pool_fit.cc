@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 3> kNodeGroupLabels = {"eks.amazonaws.com
                                                               "eks.amazonaws.com/nodegroup-image"};
 
 bool IsOnEveryNode(std::string_view key) {
-  return key == kCapacityTypeLabel ||
+  return key == kube::kCapacityTypeLabel ||
          std::ranges::any_of(kPrefixesOfEveryNode,
                              [&](std::string_view prefix) { return key.starts_with(prefix); });
 }

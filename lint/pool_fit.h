@@ -53,6 +53,4 @@ std::string PoolNames(const std::vector<const NodePool*>& pools);
 // What the pools say about a label, for messages: "NodePool gpu has [a, b], NodePool cpu has none".
 std::string WhatIsOffered(const std::vector<const NodePool*>& pools, const std::string& key);
 
-inline constexpr std::string_view kCapacityTypeLabel = "karpenter.sh/capacity-type";
-
 }  // namespace muster::lint

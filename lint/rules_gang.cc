@@ -166,13 +166,13 @@ void CheckDoNotDisrupt(const LintGang& gang, Findings* findings) {
 }
 
 bool AsksForSpot(const Requirement& requirement) {
-  return requirement.key == kCapacityTypeLabel && requirement.Accepts("spot") &&
+  return requirement.key == kube::kCapacityTypeLabel && requirement.Accepts("spot") &&
          requirement.op == Requirement::Operator::kIn;
 }
 
 bool RulesOutSpot(const Requirements& needs) {
   return std::ranges::any_of(needs, [](const Requirement& need) {
-    return need.key == kCapacityTypeLabel && !need.Accepts("spot");
+    return need.key == kube::kCapacityTypeLabel && !need.Accepts("spot");
   });
 }
 
@@ -191,7 +191,7 @@ void CheckSpot(const LintGang& gang, const Surroundings& around, Findings* findi
                       fmt::format("{} asks for spot instances for its {} pods; {}", gang.Name(),
                                   gang.pods, why),
                       "select on-demand, or reserved, capacity",
-                      Concat("nodeSelector:\n  ", kCapacityTypeLabel, ": on-demand\n"));
+                      Concat("nodeSelector:\n  ", kube::kCapacityTypeLabel, ": on-demand\n"));
       }
     }
     if (asks || rules_out) continue;
@@ -203,7 +203,7 @@ void CheckSpot(const LintGang& gang, const Surroundings& around, Findings* findi
           fmt::format("NodePool {} may buy spot instances for the {} pods of {}; {}", pool->name,
                       gang.pods, gang.Name(), why),
           "allow on-demand, or reserved, only, or select it in the job",
-          Concat("- key: ", kCapacityTypeLabel, "\n  operator: In\n  values: [on-demand]\n"));
+          Concat("- key: ", kube::kCapacityTypeLabel, "\n  operator: In\n  values: [on-demand]\n"));
     }
   }
 }

@@ -146,7 +146,7 @@ int64_t DevicesOf(const OneNode& node, std::string_view resource) {
 std::string_view RuleFor(std::string_view key) {
   if (key == kube::kNodePoolLabel) return "nodepool-not-found";
   if (key == kube::kZoneLabel) return "zone-not-offered";
-  if (key == kCapacityTypeLabel) return "capacity-type-not-offered";
+  if (key == kube::kCapacityTypeLabel) return "capacity-type-not-offered";
   if (cluster::IsInstanceTypeLabel(key)) return "instance-type-not-allowed";
   return "node-label-not-offered";
 }
