@@ -403,12 +403,17 @@ quota::FlavorAmounts QuotaAdmission::UnadmittedOf(const Gang& gang) const {
 // What is no gang's and stands there, though others than Muster put it there.
 void QuotaAdmission::CountOthers(const std::string& node) {
   std::map<std::string, quota::FlavorAmounts> amounts;  // by namespace
-  const cluster::NodeInfo* info = snapshot_.FindNode(node);
+  const cluster::NodeInfo* info = scheduler_.Flavors().empty() ? nullptr : snapshot_.FindNode(node);
   if (info != nullptr && info->object != nullptr) {
+    std::string_view unmanaged;  // the last namespace that is
     for (const cluster::PlacedPod& placed : info->pods) {
       const kube::ObjectMeta& meta = placed.pod->meta;
+      if (meta.Label(kube::kQueueLabel) == nullptr &&
+          (meta.name_space == unmanaged || !ManagesAllIn(meta.name_space))) {
+        unmanaged = meta.name_space;
+        continue;
+      }
       if (gangs_.OfPod(meta.uid) != nullptr) continue;
-      if (meta.Label(kube::kQueueLabel) == nullptr && !ManagesAllIn(meta.name_space)) continue;
       quota::AddUnadmitted(options_.resources.Count(placed.pod->spec->requests), info->object->meta,
                            scheduler_.Flavors(), &amounts[meta.name_space]);
     }

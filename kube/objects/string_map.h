@@ -56,6 +56,12 @@ class StringMap {
     return begin() + at;
   }
   const_iterator find(std::string_view key) const {
+    if (!entries_) return {};
+    // Keys share prefixes: lengths tell most of them apart, and need no look at what they say.
+    if (entries_->size() <= kFew) {
+      return std::find_if(entries_->cbegin(), entries_->cend(),
+                          [key](const value_type& entry) { return entry.first == key; });
+    }
     const_iterator it = lower_bound(key);
     return it != end() && it->first == key ? it : end();
   }
@@ -125,6 +131,7 @@ class StringMap {
   }
 
  private:
+  static constexpr size_t kFew = 16;
   using Entries = std::vector<value_type>;
 
   // The entries, for changing them: nobody else's.
