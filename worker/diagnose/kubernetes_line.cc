@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <initializer_list>
 
 #include "absl/algorithm/container.h"
 #include "nlohmann/json.hpp"
@@ -19,6 +20,38 @@ bool NamesObject(std::string_view event) {
   constexpr std::array<std::string_view, 5> kKinds = {"pod/", "node/", "job/", "pytorchjob/",
                                                       "jobset/"};
   return absl::c_any_of(kKinds, [&](std::string_view kind) { return object.starts_with(kind); });
+}
+
+// What `line`, of an object that kubectl describes, tells of; empty if of nothing that matters.
+std::string_view StatusKey(std::string_view line) {
+  constexpr std::array<std::string_view, 5> kKeys = {
+      "Reason:", "Message:", "Status:", "State:", "Exit Code:"};
+  line = StripBlanks(line);
+  const auto* key =
+      absl::c_find_if(kKeys, [&](std::string_view word) { return line.starts_with(word); });
+  return key == kKeys.end() ? std::string_view() : *key;
+}
+
+// A text of a record's, under the first of several keys that it has; empty if it has none.
+std::string TextIn(const nlohmann::json& record, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    if (record.contains(key) && record[key].is_string()) return record[key].get<std::string>();
+  }
+  return "";
+}
+
+// "POD/CONTAINER" where a collector's record names a pod, or nothing.
+std::string PodIn(const nlohmann::json& record) {
+  const nlohmann::json* place = &record;
+  for (const char* part : {"kubernetes", "labels", "pod"}) {
+    if (place->contains(part) && (*place)[part].is_object()) place = &(*place)[part];
+  }
+  std::string pod = TextIn(*place, {"pod_name", "pod", "kubernetes_pod_name", "name"});
+  const std::string container = TextIn(*place, {"container_name", "container"});
+  if (pod.empty() || (place == &record && container.empty() && !record.contains("pod_name"))) {
+    return "";
+  }
+  return Concat(pod, "/", container.empty() ? "pod" : container);
 }
 
 }  // namespace
@@ -55,11 +88,18 @@ bool IsListedPod(std::string_view line) {
 }
 
 bool IsStatusLine(std::string_view line) {
-  constexpr std::array<std::string_view, 5> kKeys = {
-      "Reason:", "Message:", "Status:", "State:", "Exit Code:"};
-  const std::string_view stripped = StripBlanks(line);
-  return absl::c_any_of(kKeys, [&](std::string_view key) { return stripped.starts_with(key); }) ||
-         line.find("kubelet") != std::string_view::npos || IsListedPod(line);
+  return !StatusKey(line).empty() || line.find("kubelet") != std::string_view::npos ||
+         IsListedPod(line);
+}
+
+bool IsStateLine(std::string_view line) {
+  const std::string_view key = StatusKey(line);
+  const std::string_view after = StripBlanks(line).substr(key.size());
+  return (!key.empty() && after.starts_with("  ")) || IsListedPod(line);
+}
+
+bool IsEndOfContainer(std::string_view line) {
+  return StripBlanks(line).starts_with("Finished:  ");
 }
 
 std::string_view ListedObject(std::string_view line) {
@@ -82,6 +122,8 @@ std::string_view ListedObject(std::string_view line) {
   }
   return {};
 }
+
+std::string FamilyOf(std::string_view name) { return std::string(name.substr(0, name.find('-'))); }
 
 std::string WithoutControlPlane(std::string_view event) {
   constexpr std::string_view kList = "nodes are available: ";
@@ -109,18 +151,23 @@ std::string WithoutControlPlane(std::string_view event) {
 }
 
 std::string WrittenIn(std::string_view text) {
-  if (!text.starts_with('{') || text.find("\"log\"") == std::string_view::npos) return "";
+  const auto has = [&](std::string_view word) { return text.find(word) != text.npos; };
+  // A program's own records name no pod and no stream.
+  const bool collected = has("pod\"") || has("pod_name\"") || has("\"kubernetes\"") ||
+                         has("\"stream\"") || has("\"container");
+  if (!text.starts_with('{') || (!has("\"log\"") && !collected)) return "";
   const nlohmann::json record = nlohmann::json::parse(text, nullptr, false);
-  if (!record.is_object() || !record.contains("log") || !record["log"].is_string()) return "";
-  std::string line = record["log"].get<std::string>();
+  // Nor do collectors tell ranks and levels.
+  if (!record.is_object() || record.contains("rank") || record.contains("level")) return "";
+  std::string line =
+      collected ? TextIn(record, {"log", "message", "msg", "line"}) : TextIn(record, {"log"});
   if (line.ends_with('\n')) line.pop_back();
   // Several lines are no longer one that a process wrote.
-  if (line.find('\n') != std::string::npos) return "";
-  for (const char* key : {"time", "ts", "timestamp", "@timestamp"}) {
-    if (!record.contains(key) || !record[key].is_string()) continue;
-    return Concat(record[key].get<std::string>(), " ", line);
-  }
-  return line;
+  if (line.empty() || line.find('\n') != std::string::npos) return "";
+  const std::string pod = PodIn(record);
+  if (!pod.empty()) line = Concat("[pod/", pod, "] ", line);
+  const std::string time = TextIn(record, {"time", "ts", "timestamp", "@timestamp"});
+  return time.empty() ? line : Concat(time, " ", line);
 }
 
 bool MayBeSameImage(std::string_view there, std::string_view missed) {

@@ -19,16 +19,28 @@ bool IsListedPod(std::string_view line);
 // Whether a line is of an object's status, as kubectl describes or lists it.
 bool IsStatusLine(std::string_view line);
 
+// Whether such a line says by its place alone that it is one: "    State:          Terminated", or
+// a listed pod. A program's own words may begin like "Status: ".
+bool IsStateLine(std::string_view line);
+
+// "      Finished:     Thu, 01 Jan 2026 12:08:33 +0000", the end of the container that the lines
+// before it are about.
+bool IsEndOfContainer(std::string_view line);
+
 // The NAME of "pod/NAME" in an event's column of its own, as kubectl lists them, or that of a pod
 // that it lists, or "node/NAME"; empty otherwise.
 std::string_view ListedObject(std::string_view line);
+
+// What the names of one job's pods begin with.
+std::string FamilyOf(std::string_view name);
 
 // What the scheduler says of nodes ("2 node(s) had untolerated taint {...}, 3 Insufficient cpu")
 // without those of the control plane, which are meant for no job, where it speaks of others, too.
 std::string WithoutControlPlane(std::string_view event);
 
-// The line that a record of a container runtime's or a collector's holds, after its time:
-// {"log":"step 1\n","stream":"stderr","time":"2026-01-01T12:08:32.5Z"}. Empty if it is none.
+// The line that a record of a container runtime's or a collector's holds, after its time and pod:
+// {"log":"step 1\n","stream":"stderr","time":"2026-01-01T12:08:32.5Z"} or
+// {"message":"step 1","kubernetes":{"pod_name":"train-0"}}. Empty if it is none.
 std::string WrittenIn(std::string_view text);
 
 // Whether the image of an event that it is there may be that of one that it couldn't be pulled: a

@@ -24,6 +24,15 @@ TEST(KubernetesLine, StatusLinesAreThoseOfObjects) {
   EXPECT_FALSE(IsListedPod("epoch 1/8 loss=2.2"));
 }
 
+TEST(KubernetesLine, StatesStandInColumns) {
+  EXPECT_TRUE(IsStateLine("      Reason:       OOMKilled"));
+  EXPECT_TRUE(IsStateLine("train-0   0/1   RunContainerError   3 (2m ago)   5m"));
+  EXPECT_FALSE(IsStateLine("Reason: the GPU is gone"));
+  EXPECT_FALSE(IsStateLine("May  7 15:02:40 gpu-7 kubelet[80]: Reason"));
+  EXPECT_TRUE(IsEndOfContainer("      Finished:     Thu, 01 Jan 2026 12:08:33 +0000"));
+  EXPECT_FALSE(IsEndOfContainer("Finished: 12:08:33"));
+}
+
 TEST(KubernetesLine, NodesOfTheControlPlaneAreMeantForNoJob) {
   EXPECT_EQ(WithoutControlPlane("0/6 nodes are available: 1 node(s) had untolerated taint "
                                 "{node-role.kubernetes.io/control-plane: }, 5 Insufficient cpu. x"),
@@ -47,6 +56,13 @@ TEST(KubernetesLine, RecordsHoldALineAndItsTime) {
             "2026-01-01T12:08:32.5Z step 1");
   EXPECT_EQ(WrittenIn(R"({"log":"step 1"})"), "step 1");
   EXPECT_EQ(WrittenIn(R"({"log":"a\nb"})"), "");
+  EXPECT_EQ(WrittenIn(R"({"message":"step 1","kubernetes":{"pod_name":"a-0"}})"),
+            "[pod/a-0/pod] step 1");
+  EXPECT_EQ(
+      WrittenIn(R"({"ts":"2026-01-01T12:08:32Z","msg":"step 1","pod":"a-0","container":"m"})"),
+      "2026-01-01T12:08:32Z [pod/a-0/m] step 1");
+  EXPECT_EQ(WrittenIn(R"({"message":"step 1"})"), "");
+  EXPECT_EQ(WrittenIn(R"({"message":"step 1","rank":3,"pod":"a-0"})"), "");
   EXPECT_EQ(WrittenIn(R"({"log":1})"), "");
   EXPECT_EQ(WrittenIn(R"({"log":)"), "");
   EXPECT_EQ(WrittenIn("step 1"), "");

@@ -205,22 +205,38 @@ size_t ShortHost(std::string_view text, LineHead* /*head*/) {
   return named && BeginsLine(text.substr(colon + 2)) ? colon + 2 : 0;
 }
 
+bool IsOfName(char c) { return IsDigitChar(c) || (c >= 'a' && c <= 'z') || c == '-'; }
+
+// Whether it is of the kind that Kubernetes makes up: "x7k2p", without vowels.
+bool IsMadeUp(std::string_view end) {
+  constexpr size_t kLength = 5;
+  return end.size() == kLength &&
+         end.find_first_not_of("bcdfghjklmnpqrstvwxz2456789") == end.npos &&
+         !std::ranges::all_of(end, IsDigitChar);
+}
+
+// Whether it looks like a pod's name: it ends in a number, or in what Kubernetes makes up.
+bool MayBePod(std::string_view name) {
+  const size_t dash = name.rfind('-');
+  if (dash == name.npos || !std::ranges::all_of(name, IsOfName) || IsDigitChar(name[0])) {
+    return false;
+  }
+  return IsDigitChar(name.back()) || IsMadeUp(name.substr(dash + 1));
+}
+
 // "train-3 pytorch " of stern, at the beginning of a line; a program's own words may look like it,
 // so the name is believed before what surely begins a line.
 size_t SternPod(std::string_view text, LineHead* head) {
   const size_t end = text.substr(0, 80).find(' ');
-  if (end == std::string_view::npos || end < 3 || !IsDigitChar(text[end - 1])) return 0;
+  if (end == std::string_view::npos || !MayBePod(text.substr(0, end))) return 0;
   const std::string_view name = text.substr(0, end);
-  const auto of_name = [](char c) { return IsDigitChar(c) || (c >= 'a' && c <= 'z') || c == '-'; };
-  if (name.find('-') == name.npos || IsDigitChar(name[0]) || !std::ranges::all_of(name, of_name)) {
-    return 0;
-  }
   const std::string_view rest = text.substr(end + 1, 64);
-  const auto after = std::ranges::find_if_not(rest, of_name);
+  const auto after = std::ranges::find_if_not(rest, IsOfName);
   const auto length = static_cast<size_t>(after - rest.begin());
   if (length < 2 || after == rest.end() || *after != ' ') return 0;
   const std::string_view body = text.substr(end + 1 + length + 1);
-  if (body.starts_with('[') || body.starts_with("Traceback ")) head->pod = name;
+  const bool surely = IsMadeUp(name.substr(name.rfind('-') + 1));
+  if (surely || body.starts_with('[') || body.starts_with("Traceback ")) head->pod = name;
   return text.size() - body.size();
 }
 
@@ -356,6 +372,24 @@ LineHead HeadOf(std::string_view line) {
   head.rank_is_index = !head.rank && head.index.has_value();
   if (head.rank_is_index) head.rank = head.index;
   return head;
+}
+
+bool BeginsPart(std::string_view line) {
+  if (line.starts_with("$ ") || (line.starts_with("==> ") && line.ends_with(" <=="))) return true;
+  constexpr std::array<std::string_view, 4> kMarks = {"--- ", "=== ", "== ", "### "};
+  constexpr std::array<std::string_view, 13> kPlaces = {
+      "log",  "kubectl", "dmesg",      "journal", "kernel", "pod",  "node",
+      "host", "event",   "nvidia-smi", "member",  "rank",   "lines"};
+  const bool marked =
+      std::ranges::any_of(kMarks, [&](std::string_view mark) { return line.starts_with(mark); });
+  constexpr size_t kLongest = 200;
+  if (!marked || line.size() > kLongest || line.find("poch") != line.npos) return false;
+  if (std::ranges::any_of(kPlaces,
+                          [&](std::string_view place) { return line.find(place) != line.npos; })) {
+    return true;
+  }
+  line.remove_prefix(line.find(' ') + 1);
+  return MayBePod(line.substr(0, line.find(' ')));
 }
 
 std::optional<int> RankOf(std::string_view line) {

@@ -36,6 +36,11 @@ struct LineHead {
 // and libfabric's words, the levels of Python's logging, and "level" and the like of JSON.
 LineHead HeadOf(std::string_view line);
 
+// Whether a line stands between parts of a text that come from several places: "$ kubectl logs
+// a-0",
+// "==> a-0.log <==", "--- a-0 ---".
+bool BeginsPart(std::string_view line);
+
 // The rank in "[rank3]:", "[Rank 3]", "[PG ID 0 PG GUID 0 Rank 3]" or "[rank 3]", and in a JSON
 // object's "rank".
 std::optional<int> RankOf(std::string_view line);

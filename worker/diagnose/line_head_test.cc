@@ -73,12 +73,26 @@ TEST(LineHead, WhatLaunchersAndCollectorsPutBeforeALineIsTakenOff) {
   EXPECT_EQ(HeadOf("[pod/train-2/pytorch] step 1").pod, "train-2");
   EXPECT_EQ(HeadOf("train-2  | step 1").pod, "train-2");
   EXPECT_EQ(HeadOf("train-2 pytorch [rank9]: step 1").pod, "train-2");
+  EXPECT_EQ(HeadOf("train-7f9c-x7k2p pytorch KeyError: 'x'").body, "KeyError: 'x'");
+  EXPECT_EQ(HeadOf("fine-tuned model KeyError: 'x'").body, "fine-tuned model KeyError: 'x'");
   EXPECT_EQ(HeadOf("epoch-2 takes 3 s").pod, "");
   EXPECT_TRUE(HeadOf("3: step 1").rank_is_index);
   EXPECT_FALSE(HeadOf("1: [rank9]: step 1").rank_is_index);
   EXPECT_EQ(HeadOf("1: [rank9]: step 1").index, 1);
   EXPECT_EQ(HeadOf("2026-03-02T10:41:17.1Z [rank1]: x").source, "[rank1]: ");
   EXPECT_EQ(HeadOf("May  7 15:02:40 gpu-7 train: [rank4]: x").source, "gpu-7 train: [rank4]: ");
+}
+
+TEST(LineHead, PartsOfATextThatComeFromSeveralPlaces) {
+  for (const char* head :
+       {"$ kubectl logs a-0", "==> a-0.log <==", "--- vit-worker-0 ---",
+        "=== dmesg -T on p4 ===", "--- other members ---", "--- logs --previous ---"}) {
+    EXPECT_TRUE(BeginsPart(head)) << head;
+  }
+  for (const char* other : {"--- Logging error ---", "=== Epoch 3 on rank 0 ===", "$HOME", "---",
+                            "=== PyTorch ===", "==> done", "step 1"}) {
+    EXPECT_FALSE(BeginsPart(other)) << other;
+  }
 }
 
 TEST(LineHead, HowBadALineSaysThatItIs) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <ranges>
 
 #include "absl/algorithm/container.h"
 #include "worker/diagnose/kubernetes_line.h"
@@ -23,17 +22,8 @@ constexpr const char* kToldBySummary = "torchrun's summary";  // no line begins 
 constexpr size_t kMaxVersions = 16;
 // What the end that a key of the terminal asked for writes, in between.
 constexpr int64_t kLinesOfInterrupt = 100;
-// Between a process's end and its launcher's word on it.
-constexpr absl::Duration kLongestDying = absl::Minutes(1);
-// Steps after an error that show that it ended nothing; the last, that an end has its own reason.
-constexpr int64_t kStepsOfSurvivors = 5;
-constexpr int64_t kStepsOfPlainWords = 3;
-constexpr int64_t kStepsOfRetries = 1;
 constexpr int64_t kStepsOfNoLoss = 3;
-constexpr int64_t kStepsOfAnotherStory = 10;
-
-// What the names of one job's pods begin with.
-std::string FamilyOf(std::string_view name) { return std::string(name.substr(0, name.find('-'))); }
+constexpr size_t kMaxStepTimes = 16;
 
 // "VALUE" of "  host      : VALUE", as torchrun lists who failed.
 std::string_view SummaryValue(std::string_view line, std::string_view key) {
@@ -77,45 +67,6 @@ bool SameSource(const Observation& a, const Observation& b) {
          a.is_quoted == b.is_quoted && (a.host == b.host || a.host.empty() || b.host.empty());
 }
 
-bool IsOrigin(const Observation& seen) {
-  return !seen.is_result && CauseOf(seen.cause).role == Role::kOrigin;
-}
-
-// What is done to a job from outside gives it time to end, in which it trains on.
-bool LeavesTimeToEnd(CauseId cause) {
-  return cause == CauseId::kProbeFailed || cause == CauseId::kPreempted ||
-         cause == CauseId::kTimeLimit || cause == CauseId::kNodeLost;
-}
-
-// What is tried again until all ranks are there, which a step shows that they are.
-bool IsOfRendezvous(const Observation& seen) {
-  const bool of_ranks = seen.cause == CauseId::kConnectionRefused ||
-                        seen.cause == CauseId::kPeerUnreachable ||
-                        seen.cause == CauseId::kNameNotFound;
-  return (seen.is_weak && of_ranks) || seen.cause == CauseId::kLauncherUnreachable;
-}
-
-// Whether the kernel killed a process a while before another one ended, of which it says nothing.
-bool IsKillOfAnother(const Observation& kill, const Observation& end) {
-  if (kill.cause != CauseId::kHostOutOfMemory && kill.cause != CauseId::kNodeOutOfMemory) {
-    return false;
-  }
-  const auto killed = NumberAfter(kill.text, "Killed process ");
-  if (!killed || kill.count > 1 || !kill.time || !end.time || !end.is_result) return false;
-  for (const std::string_view word : {"(pid: ", "PID ", " pid "}) {
-    const auto ended = NumberAfter(end.text, word);
-    if (ended) return *ended != *killed && end.time->time - kill.time->time > kLongestDying;
-  }
-  return false;
-}
-
-// An end that needs no reason that was told long before.
-bool IsEndByItself(CauseId cause) {
-  return cause == CauseId::kKilled || cause == CauseId::kProgramCrash ||
-         cause == CauseId::kDataWorkerDied || cause == CauseId::kTerminated ||
-         cause == CauseId::kInterrupted;
-}
-
 }  // namespace
 
 struct LogReader::Line {
@@ -124,6 +75,7 @@ struct LogReader::Line {
   LineHead head;
   bool is_event = false;
   bool is_status = false;   // of an object that kubectl describes
+  bool is_state = false;    // surely so
   std::string object = {};  // that kubectl lists
   std::optional<LineTime> time = {};
 
@@ -148,14 +100,16 @@ void LogReader::Read(int64_t number, std::string_view text, std::optional<absl::
     text = plain;
   }
   Line line{.number = number, .text = text, .head = HeadOf(text), .is_event = IsEvent(text)};
+  if (BeginsPart(text)) EndPart();
   if (!line.is_event) line.time = TimeOf(text);
   if (line.time) SettleTime(&*line.time);
   directory_.Read(text);
   ReadRank(&line);
   ReadSection(text);
   line.is_status = IsStatusLine(text);
+  line.is_state = IsStateLine(text);
   if (line.is_event || IsListedPod(text)) line.object = Printable(ListedObject(text), kMaxName);
-  in_summary_ = ReadSummary(line.head.body);
+  in_summary_ = ReadSummary(line.head);
   if (!in_summary_) ReadWriter(line);
   ReadEnd(text);
   if (line.head.body.starts_with("^C") || text.ends_with("^C")) interrupt_ = number;
@@ -199,10 +153,14 @@ void LogReader::ReadCourse(const Line& line) {
   if (IsProgress(line.head.body)) {
     ++progress_[line.head.rank.value_or(kNoRank)];
     last_word_ = 0;
+    if (line.time) {
+      step_times_.push_back(*line.time);
+      if (step_times_.size() > kMaxStepTimes) step_times_.pop_front();
+    }
     facts_.nccl_versions.clear();  // they work together
     ReadLoss(line);
   }
-  if (IsCompletion(line.text)) completion_ = line.number;
+  if (IsCompletion(line.head.body)) completion_ = line.number;
   ReadLastWord(line);
   if (IsRestart(line.text)) {
     facts_.nccl_versions.clear();
@@ -229,6 +187,7 @@ void LogReader::ReadLoss(const Line& line) {
   if (!is_first) return;
   run.first = {.cause = CauseId::kLossNotFinite,
                .line = line.number,
+               .part = facts_.parts - 1,
                .text = Printable(StripBlanks(line.text), kMaxText),
                .rank = line.head.rank,
                .host = Printable(line.head.pod, kMaxName),
@@ -327,11 +286,14 @@ void LogReader::AddLine(const Line& line) {
   }
   if (observation->host.empty()) observation->host = host_.empty() ? PlaceOf(line) : host_;
   observation->is_result = observation->is_result || IsToldByLauncher(*observation);
+  observation->part = facts_.parts - 1;
   observation->is_event = line.is_event;
+  observation->is_state = line.is_state;
   observation->is_listed = !line.object.empty();
   observation->is_root = in_root_ && observation->is_result;
   if (!line.is_event) observation->time = in_summary_ ? last_time_ : line.time;
   if (came_) observation->time = LineTime{.time = *came_};
+  if (!line.is_state) observation->since = observation->time ? observation->time : source_time_;
   Add(*std::move(observation));
 }
 
@@ -343,11 +305,18 @@ bool LogReader::ReadTraceback(const Line& line) {
     in_told_traceback_ = true;
     Process& told = processes_[kToldBySummary];
     while (const std::optional<Raised> raised = told.reader.Finish()) AddRaised(*raised, told);
-    told = {.rank = rank_, .host = host_, .time_after = last_time_, .is_root = in_root_};
+    told = {.rank = rank_,
+            .host = host_,
+            .time_after = last_time_,
+            .time_before = last_time_,
+            .last_time = last_time_,
+            .is_root = in_root_};
   }
   if (in_told_traceback_) source = kToldBySummary;
   if (!processes_.contains(source) && processes_.size() >= kMaxProcesses) source.clear();
   Process& process = processes_[source];
+  source_time_ = process.last_time;
+  if (line.time) process.last_time = line.time;
   // Lines without a prefix may be anybody's.
   if (line.head.rank && !source.empty()) {
     process.rank = line.head.rank;
@@ -374,6 +343,7 @@ bool LogReader::ReadTraceback(const Line& line) {
   }
   if (process.reader.HasRaised() && raises_anew) {
     process.steps_before = Steps();
+    process.time_before = process.last_time;
     process.is_quiet = line.Kind() == TextKind::kQuiet;
   }
   if (process.reader.HasRaised() && !process.time_after) {
@@ -407,6 +377,7 @@ bool LogReader::ReadQuotedTraceback(const Line& line) {
                   .rank_is_index = line.head.rank_is_index,
                   .host = Printable(line.head.pod, kMaxName),
                   .time_after = line.time,
+                  .time_before = line.time,
                   .steps_before = Steps(),
                   .is_quiet = line.Kind() == TextKind::kQuiet};
   if (came_) process.time_after = LineTime{.time = *came_};
@@ -434,6 +405,7 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   observation->is_weak = observation->is_weak || process.is_quiet ||
                          (raised.in_given_code && !raised.in_own_code) ||
                          (observation->cause == CauseId::kModuleMissing && !raised.has_frames);
+  observation->part = facts_.parts - 1;
   observation->is_quoted = raised.is_quoted;
   observation->is_bare = observation->cause == CauseId::kPythonException && !raised.has_frames;
   if ((observation->is_weak || observation->is_quoted) && !process.rank) {
@@ -465,6 +437,7 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   const bool in_the_end = ended_ && raised.line > last_timed_ && latest_ && !came_;
   observation->time = in_the_end ? latest_ : process.time_after;
   observation->time_is_near = observation->time && !came_;
+  observation->since = process.time_before;
   observation->is_root = process.is_root;
   Add(*std::move(observation));
 }
@@ -478,6 +451,10 @@ void LogReader::SettleTime(LineTime* time) const {
 
 void LogReader::ReadTime(const Line& line) {
   if (!line.time) return;
+  if (IsEndOfContainer(line.text)) {
+    FillEndOfContainer(*line.time);
+    return;
+  }
   last_time_ = line.time;
   last_timed_ = line.number;
   if (!latest_ || Since(*latest_, *line.time) > absl::ZeroDuration()) latest_ = line.time;
@@ -490,10 +467,40 @@ void LogReader::ReadTime(const Line& line) {
 void LogReader::FillTimes(const LineTime& time) {
   for (; untimed_ < facts_.observations.size(); ++untimed_) {
     Observation& waiting = facts_.observations[untimed_];
-    if (waiting.time || waiting.is_event) continue;
+    if (waiting.time || waiting.is_event || waiting.is_state) continue;
     waiting.time = time;
     waiting.time_is_near = true;
   }
+}
+
+// What is told of a container happened by its end.
+void LogReader::FillEndOfContainer(const LineTime& time) {
+  for (size_t i = section_start_; i < facts_.observations.size(); ++i) {
+    Observation& seen = facts_.observations[i];
+    if (!seen.is_state || seen.is_listed || seen.time) continue;
+    seen.time = time;
+    seen.time_is_near = true;
+  }
+}
+
+// What follows is of another place, whose times and tracebacks are its own.
+void LogReader::EndPart() {
+  if (last_time_) {
+    FillTimes(*last_time_);
+    for (const std::string& source : undated_) processes_[source].time_after = last_time_;
+  }
+  FinishTracebacks();
+  processes_.clear();
+  undated_.clear();
+  untimed_ = facts_.observations.size();
+  for (Observation& seen : facts_.observations) {
+    if (seen.part == facts_.parts - 1)
+      seen.steps_after = ProgressAround(seen) - seen.progress_before;
+  }
+  ++facts_.parts;
+  last_time_.reset();
+  latest_.reset();
+  in_told_traceback_ = false;
 }
 
 void LogReader::ReadSection(std::string_view line) {
@@ -504,7 +511,8 @@ void LogReader::ReadSection(std::string_view line) {
 }
 
 // The lines on one process follow each other; each is true until a line of another sort comes.
-bool LogReader::ReadSummary(std::string_view line) {
+bool LogReader::ReadSummary(const LineHead& head) {
+  const std::string_view line = head.body;
   if (line.starts_with("Root Cause (first observed failure):")) in_root_ = true;
   if (line.starts_with("=====")) in_root_ = false;
   if (const std::string_view time = SummaryValue(line, "time"); !time.empty()) {
@@ -516,7 +524,8 @@ bool LogReader::ReadSummary(std::string_view line) {
     if (!in_root_) Remember(summary_time_, &failure_times_);
   }
   if (const std::string_view host = SummaryValue(line, "host"); !host.empty()) {
-    host_ = Printable(host, kMaxName);
+    host_ = Printable(head.pod.empty() ? host : head.pod, kMaxName);  // the pod's other name
+    if (in_root_) root_host_ = host_;
     return true;
   }
   if (const auto rank = LeadingNumber(SummaryValue(line, "rank")); rank && *rank >= 0) {
@@ -614,6 +623,17 @@ int64_t LogReader::ProgressAround(const Observation& seen) const {
   return of_all ? Steps() : ProgressOf(seen.rank);
 }
 
+// Steps of another part of the log show something only if they say that they came later.
+int64_t LogReader::StepsAfter(const Observation& seen) const {
+  if (seen.is_event || seen.is_state) return 0;
+  if (facts_.parts == 1) return ProgressAround(seen) - seen.progress_before;
+  const auto own = seen.steps_after.value_or(ProgressAround(seen) - seen.progress_before);
+  const auto later = absl::c_count_if(step_times_, [&](const LineTime& step) {
+    return seen.time && Since(*seen.time, step) > absl::ZeroDuration();
+  });
+  return std::max<int64_t>(own, later);
+}
+
 void LogReader::Add(Observation observation) {
   if (observation.cause == CauseId::kTerminated && !observation.is_event && interrupt_ > 0 &&
       interrupt_ <= observation.line && observation.line - interrupt_ <= kLinesOfInterrupt) {
@@ -660,6 +680,7 @@ void LogReader::Add(Observation observation) {
     seen.xid = std::max(seen.xid, observation.xid);
     seen.is_root = seen.is_root || observation.is_root;
     seen.last_line = std::max(seen.last_line, observation.last_line);
+    seen.steps_after = seen.part == observation.part ? seen.steps_after : std::nullopt;
     seen.progress_before = std::max(seen.progress_before, observation.progress_before);
     seen.all_before = std::max(seen.all_before, observation.all_before);
     return;
@@ -671,213 +692,17 @@ void LogReader::Add(Observation observation) {
   facts_.observations.push_back(std::move(observation));
 }
 
-// Events of pods that aren't the job's, where kubectl lists all of a namespace: those of the job
-// are the ones that also write here, or else the most.
-void LogReader::DropStrangers() {
-  std::set<std::string> own;
-  for (const std::string& host : hosts_) {
-    if (families_.contains(FamilyOf(host))) own.insert(FamilyOf(host));
-  }
-  int64_t most = 0;
-  for (const auto& [family, lines] : families_) most = std::max(most, lines);
-  for (const auto& [family, lines] : families_) {
-    if (hosts_.empty() || own.empty()) {
-      if (lines == most) own.insert(family);
-    }
-  }
-  std::erase_if(facts_.observations, [&](const Observation& seen) {
-    std::string_view node = seen.host;
-    if (seen.is_listed && ConsumePrefix(&node, "node/")) {
-      return !nodes_.empty() && !nodes_.contains(std::string(node));
-    }
-    const std::string family = FamilyOf(seen.host);
-    return seen.is_listed && families_.contains(family) && !own.contains(family);
-  });
-}
-
-// What training went on after ended nothing, unless an end follows that nothing else explains; nor
-// did what came before all was started anew, or before a good end.
-void LogReader::MarkSurvivors() {
-  const auto ends_after = [this](int64_t line, const Observation* of) {
-    return absl::c_any_of(facts_.observations, [&](const Observation& other) {
-      // Who has done its work, and waits for others or serves them, is told to end.
-      if (of == nullptr && other.cause == CauseId::kTerminated) return false;
-      return other.is_result && other.last_line > line &&
-             (of == nullptr || (MayBeSameRank(*of, other) && !IsEndByItself(other.cause)));
-    });
-  };
-  // What came after more steps is why it ended.
-  const auto writers = static_cast<int64_t>(std::max<size_t>(progress_.size(), 1));
-  const auto is_explained = [&](const Observation& of) {
-    return absl::c_any_of(facts_.observations, [&](const Observation& other) {
-      return (!other.is_result || IsEndByItself(other.cause)) && !other.is_event &&
-             !other.is_weak && CauseOf(other.cause).role != Role::kWarning &&
-             other.line > of.last_line && MayBeSameRank(of, other) &&
-             (of.rank ? other.progress_before - of.progress_before
-                      : (other.all_before - of.all_before) / writers) >= kStepsOfSurvivors;
-    });
-  };
-  const bool completed = completion_ > 0 && !ends_after(completion_, nullptr);
-  const bool ends_ill = absl::c_any_of(facts_.observations, [&](const Observation& seen) {
-    return seen.last_line > completion_ && !seen.is_weak &&
-           CauseOf(seen.cause).role != Role::kWarning;
-  });
-  const bool went_on = restart_ > 0 && Steps() - restart_steps_ >= kStepsOfSurvivors;
-  for (Observation& seen : facts_.observations) {
-    const bool told = seen.cause == CauseId::kTerminated;
-    // Who is done leaves the others alone.
-    const bool left = completed && !ends_ill && seen.is_weak && IsOfPeers(CauseOf(seen.cause));
-    if (left) {
-      seen.survived = true;
-      continue;
-    }
-    if ((completed && (seen.last_line < completion_ || told)) ||
-        (went_on && seen.last_line < restart_)) {
-      seen.survived = true;
-      continue;
-    }
-    if (seen.is_event || seen.is_result) continue;
-    if (absl::c_any_of(facts_.observations,
-                       [&](const Observation& end) { return IsKillOfAnother(seen, end); })) {
-      seen.survived = true;
-      continue;
-    }
-    const int64_t steps = ProgressAround(seen) - seen.progress_before;
-    const int64_t enough = LeavesTimeToEnd(seen.cause)      ? kStepsOfAnotherStory
-                           : seen.is_weak && IsOrigin(seen) ? kStepsOfRetries
-                           : seen.is_bare && !seen.rank     ? kStepsOfRetries
-                           : IsOfRendezvous(seen)           ? kStepsOfRetries
-                           : ends_after(seen.last_line, &seen) && !is_explained(seen)
-                               ? kStepsOfAnotherStory
-                           : seen.is_weak || seen.is_quoted ? kStepsOfRetries
-                           : seen.is_plain                  ? kStepsOfPlainWords
-                                                            : kStepsOfSurvivors;
-    seen.survived = steps >= enough;
-  }
-  // An end of another process than the ranks, unless something came of it: where logs stand one
-  // after another, the steps are others'.
-  for (Observation& seen : std::views::reverse(facts_.observations)) {
-    if (!seen.is_result || seen.is_event || seen.is_root || seen.survived) continue;
-    const bool goes_ill = absl::c_any_of(facts_.observations, [&](const Observation& other) {
-      return !other.survived && !other.is_weak && CauseOf(other.cause).role != Role::kWarning &&
-             other.line > seen.last_line;
-    });
-    seen.survived =
-        !goes_ill && ProgressAround(seen) - seen.progress_before >= kStepsOfAnotherStory;
-  }
-  MarkWordsBeforeLast();
-}
-
-// The last word that all is done is believed where nothing but words speaks against it: neither an
-// exception nor an end, nor what is done from outside, which programs end well of.
-void LogReader::MarkWordsBeforeLast() {
-  if (last_word_ == 0 || ended_ill_) return;
-  const auto is_word = [this](const Observation& seen) {
-    return (seen.is_weak || seen.is_plain || seen.is_quoted) && !seen.is_event && !seen.is_result &&
-           !LeavesTimeToEnd(seen.cause) && seen.cause != CauseId::kTerminated &&
-           seen.cause != CauseId::kInterrupted && seen.last_line < last_word_;
-  };
-  const auto speaks_against = [&](const Observation& seen) {
-    return !seen.survived && CauseOf(seen.cause).role != Role::kWarning && !is_word(seen);
-  };
-  if (absl::c_any_of(facts_.observations, speaks_against)) return;
-  for (Observation& seen : facts_.observations) seen.survived |= is_word(seen);
-}
-
-// Whoever waits in vain says so; the one rank that wrote of other work meanwhile is waited for.
-void LogReader::NameBusyRank() {
-  int64_t gave_up = 0;
-  std::set<int> waited;
-  std::set<int> failed;
-  for (const Observation& seen : facts_.observations) {
-    if (seen.rank) failed.insert(*seen.rank);
-    if (!seen.rank || !IsHang(seen.cause)) continue;
-    if (gave_up == 0) gave_up = seen.line;
-    waited.insert(*seen.rank);
-  }
-  if (waited.size() < 2) return;
-  for (const auto& [rank, line] : at_work_) {
-    if (line > gave_up && !failed.contains(rank)) facts_.progress.WentOn(rank);
-  }
-}
-
-// Whether the rank that a launcher says failed first is none of those that write here; its number
-// on its node is none of theirs if they are smaller.
-bool LogReader::RootIsBeyondRanks() const {
-  return root_rank_ && !ranks_.contains(*root_rank_) &&
-         (!root_is_local_ || ranks_.empty() || *root_rank_ > *ranks_.rbegin());
-}
-
-// Whose line an observation without a rank is. A log of one rank needn't say so on each line.
-std::optional<int> LogReader::WriterOf(const Observation& observation) const {
-  const auto named = directory_.Find(observation.text);
-  if (named) return named;
-  // NCCL's line of a process that isn't the one whose rank is known.
-  const bool another = !NcclProcessOf(observation.text).empty() && directory_.KnowsProcesses();
-  // A launcher's word on another process than the one that noticed its end.
-  // Nor what else went wrong while this rank waited.
-  const bool noticed = absl::c_any_of(facts_.observations, [&](const Observation& seen) {
-    return seen.rank &&
-           (IsNoticedByOther(observation, seen) || (IsOrigin(observation) && IsHang(seen.cause)));
-  });
-  if (ranks_.size() == 1 && !another && !noticed && !RootIsBeyondRanks()) return *ranks_.begin();
-  const bool guess = root_is_guess_ && IsOrigin(observation);
-  // Who was killed saw nothing of it.
-  const bool of_others = absl::c_any_of(facts_.observations, [&](const Observation& end) {
-    return end.is_root && IsNoticedByOther(end, observation);
-  });
-  if (ranks_.empty() && !guess && !of_others) return root_rank_;
-  return std::nullopt;
-}
-
-// The rank that something hit which was told of no rank, such as a device's fault in the kernel log
-// or an exception that a launcher passes on: the only one that tells the same, or else the only one
-// that tells of more than others' silence.
-std::optional<int> LogReader::RankHitBy(const Observation& observation) const {
-  if (observation.rank || observation.is_event) return observation.rank;
-  if (CauseOf(observation.cause).role != Role::kOrigin) return std::nullopt;
-  std::set<int> same;
-  std::set<int> hit;
-  for (const Observation& other : facts_.observations) {
-    if (!other.rank || other.survived || IsHang(other.cause)) continue;
-    if (CauseOf(other.cause).role == Role::kEcho || other.cause == CauseId::kTerminated) continue;
-    hit.insert(*other.rank);
-    const bool another_exception =
-        other.cause == CauseId::kPythonException && other.text != observation.text;
-    if (other.cause == observation.cause && !another_exception) same.insert(*other.rank);
-  }
-  if (same.size() == 1) return *same.begin();
-  if (observation.is_result) return std::nullopt;
-  if (hit.size() == 1) return *hit.begin();
-  const bool root_fits = root_rank_ && !root_is_guess_ &&
-                         (hit.empty() ? RootIsBeyondRanks() : hit.contains(*root_rank_));
-  return root_fits ? root_rank_ : std::nullopt;
-}
-
-// What then comes from one source is one.
-void LogReader::FillWriters() {
-  section_start_ = 0;
-  recovered_.clear();
-  for (Observation& observation : facts_.observations) {
-    if (observation.is_event) continue;  // may be of any pod
-    if (!observation.rank) observation.rank = WriterOf(observation);
-    if (observation.host.empty() && hosts_.size() == 1) observation.host = *hosts_.begin();
-  }
-  std::vector<std::optional<int>> hit;
-  for (const Observation& observation : facts_.observations) hit.push_back(RankHitBy(observation));
-  std::vector<Observation> all = std::exchange(facts_.observations, {});
-  for (size_t i = 0; i < all.size(); ++i) all[i].rank = hit[i];
-  std::ranges::stable_sort(all, {}, &Observation::line);
-  for (Observation& observation : all) Add(std::move(observation));
-}
-
-void LogReader::Finish() {
-  ended_ = true;
+void LogReader::FinishTracebacks() {
   for (auto& [source, process] : processes_) {
     while (const std::optional<Raised> raised = process.reader.Finish()) {
       AddRaised(*raised, process);
     }
   }
+}
+
+void LogReader::Finish() {
+  ended_ = true;
+  FinishTracebacks();
   if (latest_) FillTimes(*latest_);
   if (!indices_differ_) ranks_.merge(indices_);
   for (Observation& seen : facts_.observations) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -33,6 +34,7 @@ struct LogFacts {
   CollectiveProgress progress;
   std::vector<NcclVersion> nccl_versions;  // the first of each; none once training went on
   std::set<std::string> addresses;         // the EFA addresses of those who wrote this log
+  int64_t parts = 1;                       // as in Observation::part
   int64_t left_out = 0;                    // observations beyond LogReader::kMaxObservations
 };
 
@@ -60,9 +62,11 @@ class LogReader {
     bool rank_is_index = false;
     std::string host = {};
     std::optional<LineTime> time_after = {};  // the exception that is being read
-    int64_t steps_before = 0;                 // the same
-    bool is_quiet = false;                    // it is told in a warning, or less
-    bool is_root = false;                     // of the process that a launcher says failed first
+    std::optional<LineTime> time_before = {};
+    std::optional<LineTime> last_time = {};
+    int64_t steps_before = 0;  // the same
+    bool is_quiet = false;     // it is told in a warning, or less
+    bool is_root = false;      // of the process that a launcher says failed first
   };
 
   // Steps in a row, up to the last one, whose loss isn't a number.
@@ -72,10 +76,12 @@ class LogReader {
   };
 
   void Finish();
+  void FinishTracebacks();
+  void EndPart();
   void SettleTime(LineTime* time) const;
   void ReadTime(const Line& line);
   void ReadSection(std::string_view line);
-  bool ReadSummary(std::string_view line);
+  bool ReadSummary(const LineHead& head);
   void ReadEnd(std::string_view line);
   bool IsToldByLauncher(const Observation& seen) const;
   void ReadCourse(const Line& line);
@@ -95,6 +101,7 @@ class LogReader {
   int64_t ProgressAround(const Observation& seen) const;
   void Add(Observation observation);
   void FillTimes(const LineTime& time);
+  void FillEndOfContainer(const LineTime& time);
   void DropStrangers();
   void MarkSurvivors();
   void MarkWordsBeforeLast();
@@ -103,8 +110,10 @@ class LogReader {
   std::optional<int> WriterOf(const Observation& observation) const;
   bool RootIsBeyondRanks() const;
   std::optional<int> RankHitBy(const Observation& observation) const;
+  bool IsToldOfPod(const Observation& observation) const;
   const std::string& PlaceOf(const Line& line) const;
   int64_t Steps() const;
+  int64_t StepsAfter(const Observation& seen) const;
 
   LogFacts facts_;
   std::string section_;  // the object that kubectl describes
@@ -118,14 +127,16 @@ class LogReader {
   std::set<int> indices_;        // those that only a launcher's count says
   bool indices_differ_ = false;  // that count is of something else
   std::set<std::string> hosts_;
-  std::set<int64_t> closed_;  // processes that their launcher told to end
-  int64_t interrupt_ = 0;     // the last line in which a terminal shows Ctrl-C
-  std::optional<int> rank_;   // of the line that is being read
+  std::set<int64_t> closed_;             // processes that their launcher told to end
+  int64_t interrupt_ = 0;                // the last line in which a terminal shows Ctrl-C
+  std::optional<int> rank_;              // of the line that is being read
+  std::optional<LineTime> source_time_;  // the last one before it, of those that begin like it
   std::string host_;
   bool in_summary_ = false;              // torchrun's, of who failed
   bool in_root_ = false;                 // of that, the part on who failed first
   bool in_told_traceback_ = false;       // that the summary repeats of a process
   std::optional<int> root_rank_;         // the one that a launcher says failed first
+  std::string root_host_;                // where
   bool root_is_local_ = false;           // that is its number on its node
   std::string summary_time_;             // of the process that the summary speaks of
   std::set<std::string> failure_times_;  // of the others that weren't stopped
@@ -138,6 +149,7 @@ class LogReader {
   size_t untimed_ = 0;                        // observations from here on wait for the next time
   std::map<std::string, Process> processes_;  // by what their lines begin with
   std::set<std::string> undated_;             // those that raised what no time came after
+  std::deque<LineTime> step_times_;           // of the last ones
   std::map<int, int64_t> progress_;  // lines that tell of it, by rank; -1 where none is said
   std::map<int, int64_t> at_work_;   // the last line of a rank that tells of no failure
   int64_t restart_ = 0;              // the last line that tells that all were started anew

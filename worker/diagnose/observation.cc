@@ -1,5 +1,6 @@
 #include "worker/diagnose/observation.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -144,6 +145,15 @@ bool IsKillOfService(const Observation& seen, std::string_view text) {
                         [&](std::string_view service) { return name.starts_with(service); });
 }
 
+// Whether an exception's type is one of those of torch.distributed, which says by it that others,
+// or what is between them, failed: no program's own.
+bool IsOfCommunication(std::string_view text) {
+  const std::string_view type = text.substr(0, text.find_first_of(": \n"));
+  constexpr std::array<std::string_view, 5> kTypes = {
+      "DistError", "DistBackendError", "DistNetworkError", "DistStoreError", "DistQueueEmptyError"};
+  return absl::c_any_of(kTypes, [&](std::string_view end) { return type.ends_with(end); });
+}
+
 bool SaysWhy(const Observation& seen) { return !seen.is_result && !seen.is_passed_on; }
 
 }  // namespace
@@ -212,7 +222,7 @@ std::optional<Observation> ShownBy(const Raised& raised) {
     if (SaysWhy(*result)) return result;
   }
   if (result || IsLaunchersOwn(raised.text)) return result;
-  return Observation{.cause = CauseId::kPythonException};
+  return Observation{.cause = CauseId::kPythonException, .is_weak = IsOfCommunication(raised.text)};
 }
 
 bool IsNoticedByOther(const Observation& end, const Observation& seen) {
@@ -222,7 +232,22 @@ bool IsNoticedByOther(const Observation& end, const Observation& seen) {
   if (!end.is_result || !by_itself || seen.survived) return false;
   // Who gave up waiting may be killed, or crash, as it ends.
   return CauseOf(seen.cause).role == Role::kEcho ||
-         (IsHang(seen.cause) && (worker_died || end.line < seen.line));
+         (IsHang(seen.cause) && (worker_died || IsBefore(end, seen)));
+}
+
+absl::Duration Between(const Observation& a, const Observation& b) {
+  if (!a.time || !b.time) return absl::ZeroDuration();
+  if (Since(*a.time, *b.time) < absl::ZeroDuration()) return -Between(b, a);
+  const std::optional<LineTime>& earliest = b.time_is_near ? b.since : b.time;
+  return earliest ? std::max(Since(*a.time, *earliest), absl::ZeroDuration())
+                  : absl::ZeroDuration();
+}
+
+bool IsBefore(const Observation& a, const Observation& b) {
+  const absl::Duration between = Between(a, b);
+  if (between != absl::ZeroDuration()) return between > absl::ZeroDuration();
+  const bool of_objects = a.is_event || a.is_state || b.is_event || b.is_state;
+  return !of_objects && a.part == b.part && a.line < b.line;
 }
 
 bool MayBeSameRank(const Observation& a, const Observation& b) {

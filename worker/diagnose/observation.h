@@ -19,14 +19,19 @@ struct Observation {
   std::string detail = {};  // the numbers, half a sentence; may be empty
   std::string remedy = {};  // a sentence to add to the cause's fix; may be empty
   int64_t line = 0;         // the first such line
+  int64_t part = 0;         // of the log, of which parts stand in any order
   std::string text = {};    // of that line, printable
   int64_t count = 1;
   std::optional<int> rank = {};
   bool rank_is_index = false;  // LineHead::rank_is_index
   std::string host = {};       // or pod
   std::optional<LineTime> time = {};
-  bool time_is_near = false;  // the line has none; this is that of the nearest line that has
+  // The line has no time, or its container's end is all that is known: it was written at `time` at
+  // the latest, and at `since` at the earliest, if that is known.
+  bool time_is_near = false;
+  std::optional<LineTime> since = {};
   bool is_event = false;      // of Kubernetes; these have an age and no time
+  bool is_state = false;      // of an object as kubectl shows it: in no order with a log's lines
   bool is_listed = false;     // by kubectl, among those of other objects, which `host` names
   bool is_result = false;     // RowKind::kResult
   bool is_weak = false;       // a warning, or words that may be one: it may have been survived
@@ -40,10 +45,18 @@ struct Observation {
   // Of a request that the EFA provider failed; 0 otherwise.
   int efa_error = 0;
   std::string peer_address = {};
-  int64_t last_line = 0;        // the last such line
-  int64_t progress_before = 0;  // lines of progress before that
-  int64_t all_before = 0;       // the same, of all ranks
+  int64_t last_line = 0;                    // the last such line
+  int64_t progress_before = 0;              // lines of progress before that
+  int64_t all_before = 0;                   // the same, of all ranks
+  std::optional<int64_t> steps_after = {};  // in its part of the log, once that has ended
 };
+
+// The least time that lies between, negative if `b` is the earlier one; none where either may be.
+absl::Duration Between(const Observation& a, const Observation& b);
+
+// Whether `a` surely came first: by time, or as lines of one part of a log do. What Kubernetes
+// tells of its objects stands in no order with them.
+bool IsBefore(const Observation& a, const Observation& b);
 
 // Whether `seen` is what another rank than the one that came to `end` tells of that: who loses its
 // peers, or waits for them, raises or aborts; it isn't killed.

@@ -133,7 +133,9 @@ std::optional<int> RankDirectory::Find(std::string_view line) const {
   if (const std::string_view process = NcclProcessOf(line); !process.empty()) {
     return OfNccl(line, process);
   }
-  if (line.starts_with("srun: error: ")) return RankAfter(line, ": task ");
+  if (const size_t srun = line.find("srun: error: "); srun != line.npos) {
+    return RankAfter(line.substr(srun), ": task ");
+  }
   if (const auto rank = RankAfter(line, "noticed that process rank ")) return rank;
   if (const auto bus = BusOf(line)) {
     if (const auto rank = OfBus(*bus, line)) return rank;

@@ -24,6 +24,8 @@ constexpr absl::Duration kClockSkew = absl::Seconds(5);
 constexpr absl::Duration kLongestWait = absl::Minutes(35);
 // Launchers give ranks up to half a minute between the signal that they got and SIGTERM.
 constexpr absl::Duration kLongestFarewell = absl::Minutes(1);
+// The driver may write of a device's fault only when it has dealt with it.
+constexpr absl::Duration kLongestRepair = absl::Minutes(1);
 // What is tried again and warned of for longer than this has succeeded in between.
 constexpr absl::Duration kLongestRetries = absl::Minutes(35);
 
@@ -86,8 +88,11 @@ void NameStragglers(const CollectiveProgress& progress, std::vector<Finding>* fi
 std::vector<Finding> Gather(std::vector<LogFacts> logs) {
   std::vector<Finding> findings;
   std::optional<absl::Time> with_year;
+  int64_t parts = 0;
   for (LogFacts& log : logs) {
+    const int64_t before = std::exchange(parts, parts + log.parts);
     for (Observation& seen : log.observations) {
+      seen.part += before;
       if (seen.time && seen.time->has_year) with_year = with_year.value_or(seen.time->time);
       findings.push_back({.file = log.file, .observation = std::move(seen)});
     }
@@ -128,6 +133,12 @@ void AddVersions(const std::vector<std::pair<std::string, NcclVersion>>& version
   findings->push_back({.file = file, .observation = std::move(observation)});
 }
 
+absl::Duration Between(const Finding& a, const Finding& b) {
+  return Between(a.observation, b.observation);
+}
+
+bool IsBefore(const Finding& a, const Finding& b) { return IsBefore(a.observation, b.observation); }
+
 bool MayBeOfOneRank(const Observation& a, const Observation& b) {
   if (a.rank && b.rank) return a.rank == b.rank;
   if (!a.host.empty() && !b.host.empty() && a.host != b.host) return false;
@@ -141,10 +152,12 @@ bool IsOfAnotherEnd(const Finding& end, const Finding& why) {
   if (!end.observation.is_result) return false;
   const bool told = ended == CauseId::kTerminated || ended == CauseId::kInterrupted;
   if (cause == CauseId::kProbeFailed) return !told && why.observation.is_weak;
-  const bool before = end.file == why.file && end.observation.line < why.observation.line &&
-                      (!end.time || !why.time || *end.time <= *why.time);
   const bool tells = cause == CauseId::kTerminated || cause == CauseId::kInterrupted;
-  return before && ((tells && !told) || RoleOf(why.observation) == Role::kEcho);
+  const bool is_echo = RoleOf(why.observation) == Role::kEcho;
+  // Who was killed, or crashed, saw nothing of others unless it was before.
+  const bool by_itself = ended == CauseId::kKilled || ended == CauseId::kProgramCrash;
+  if (is_echo && by_itself && end.file == why.file) return !IsBefore(why, end);
+  return end.file == why.file && IsBefore(end, why) && ((tells && !told) || is_echo);
 }
 
 // How a rank ended says nothing beside what it, or its log, says of why.
@@ -199,8 +212,19 @@ int Strength(const Finding& finding) {
   return 1;
 }
 
-absl::Duration Between(const Finding& a, const Finding& b) {
-  return a.time && b.time ? *b.time - *a.time : absl::ZeroDuration();
+// How much a cause that began things says of them: an exception that no row knows, or an end, less
+// than one that names what failed; a probe, only that a program hung.
+int Sharpness(const Finding& finding) {
+  switch (finding.observation.cause) {
+    case CauseId::kPythonException:
+    case CauseId::kProcessEnded:
+    case CauseId::kLauncherUnreachable:
+      return 0;
+    case CauseId::kProbeFailed:
+      return 1;
+    default:
+      return 2;
+  }
 }
 
 // Whether `later` tells the same as `first`, but says more.
@@ -258,8 +282,8 @@ std::optional<bool> ReplacesInterrupt(const Finding& later, const Finding& first
   }
   // Somebody who saw that a rank was gone.
   const bool timed = first.time && later.time && !later.observation.time_is_near;
-  if (later_cause == CauseId::kInterrupted && !timed && first.file == later.file &&
-      first.observation.line < later.observation.line && !first.observation.is_result) {
+  if (later_cause == CauseId::kInterrupted && !timed && IsBefore(first, later) &&
+      !first.observation.is_result) {
     return Strength(first) <= 1;
   }
   if (first_cause != CauseId::kInterrupted) return std::nullopt;
@@ -288,14 +312,14 @@ bool IsFromOutside(const Observation& seen) {
 bool IsRaisedInGoing(const Finding& later, const Finding& first) {
   const Observation& told = first.observation;
   return told.cause == CauseId::kTerminated && !told.is_result && !told.is_event &&
-         later.file == first.file && later.observation.line > told.line &&
+         later.file == first.file && IsBefore(first, later) &&
          MayBeSameRank(told, later.observation) && !IsFromOutside(later.observation);
 }
 
 // A traceback has no time but that of the line after it, which may be what came of it.
 bool IsDatedByWhatCameOfIt(const Finding& cause, const Finding& first) {
   const Observation& seen = cause.observation;
-  return cause.file == first.file && seen.line < first.observation.line && seen.time_is_near &&
+  return cause.file == first.file && IsBefore(cause, first) && seen.time_is_near &&
          !seen.is_result && !seen.is_weak && cause.time == first.time &&
          Strength(cause) > Strength(first);
 }
@@ -324,7 +348,8 @@ bool Replaces(const Finding& later, const Finding& first) {
   if (one_rank && (under || Refines(later.observation, first.observation))) {
     // What a program raised has no time but its neighbours'.
     const bool undated = under && first.observation.time_is_near;
-    return undated || Between(first, later) <= kClockSkew;
+    const absl::Duration between = Between(first, later);
+    return undated || between <= (later.observation.xid == 0 ? kClockSkew : kLongestRepair);
   }
   if (one_rank && Refines(first.observation, later.observation)) return false;
   if (IsSilentEndAfter(later, first)) return false;
@@ -347,6 +372,10 @@ bool Replaces(const Finding& later, const Finding& first) {
     return Between(first, later) > kLongestRetries;
   }
   if (first.observation.is_result && one_rank) return true;
+  const bool ordered = IsBefore(first, later) || IsBefore(later, first);
+  if (Strength(later) == kOriginStrength && Strength(first) == kOriginStrength && !ordered) {
+    return Sharpness(later) > Sharpness(first);
+  }
   if (Strength(later) <= Strength(first)) return false;
   if (Strength(first) == 1 || retried) return true;
   // Told to end because others had ended.
