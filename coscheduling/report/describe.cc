@@ -48,9 +48,7 @@ void DescribeFeasibility(const Feasibility& feasibility, v1::Feasibility* out) {
   constexpr int kShown = 50;
   out->set_verdict(
       static_cast<v1::Feasibility::Verdict>(static_cast<int>(feasibility.verdict) + 1));
-  if (feasibility.reason.code != v1::REASON_UNSPECIFIED) {
-    SetReason(feasibility.reason, out->mutable_reason());
-  }
+  if (feasibility.refusal) SetReason(ReasonFor(*feasibility.refusal), out->mutable_reason());
   out->set_asked(feasibility.asked);
   out->set_held_by_nodes(feasibility.held);
   for (const cluster::PoolFinding& finding : feasibility.pools) {
@@ -59,9 +57,10 @@ void DescribeFeasibility(const Feasibility& feasibility, v1::Feasibility* out) {
     item->set_node_pool(finding.pool);
     item->set_pods(finding.pods);
     if (!finding.refusal) continue;
-    item->set_code(CodeOf(finding.refusal->obstacle));
-    item->set_message(finding.refusal->why);
-    item->set_fix(finding.refusal->fix);
+    const Reason reason = ReasonFor(*finding.refusal);
+    item->set_code(reason.code);
+    item->set_message(reason.message);
+    item->set_fix(reason.fix);
   }
 }
 

@@ -135,9 +135,9 @@ Reason Report::CapacityReason(const Gang& gang, std::string_view meanwhile) cons
     reason.fix = "correct the labels of these nodes";
   }
   const Feasibility* feasibility = from_.placeability.Of(gang);
-  if (feasibility != nullptr && feasibility->reason.code != v1::REASON_UNSPECIFIED) {
-    reason.message += "; as far as is known, " + feasibility->reason.message;
-    reason.fix = feasibility->reason.fix;
+  if (feasibility != nullptr && feasibility->refusal) {
+    reason.message += "; as far as is known, " + feasibility->refusal->why;
+    reason.fix = feasibility->refusal->fix;
   }
   return reason;
 }
@@ -187,7 +187,7 @@ Reason Report::FindReason(const Gang& gang) const {
     case v1::WAITING_FOR_QUOTA:
       return QuotaReason(gang);
     case v1::INFEASIBLE:
-      return from_.placeability.Of(gang)->reason;
+      return ReasonFor(*from_.placeability.Of(gang)->refusal);
     case v1::PROVISIONING:
       return ProvisioningReason(gang);
     case v1::READY:
