@@ -14,6 +14,7 @@
 #include "kube/embedded/watch_session.h"
 #include "kube/objects/decode.h"
 #include "muster/v1/admission.pb.h"
+#include "simulation/line.h"
 #include "simulation/manifests.h"
 #include "simulation/observers.h"
 
@@ -105,6 +106,10 @@ absl::Status Invariants::Check(const Engine& engine, absl::Time now) {
       !touched.empty() || !partial_since_.empty() || !status_wrong_since_.empty();
   const std::vector<GangKey> gangs = engine.Gangs();
   const size_t first = turn_;
+  kept_before_ = kept_;
+  entries_.clear();
+  std::erase_if(kept_, [&](const auto& one) { return touched.contains(one.first); });
+  std::erase_if(places_, [&](const auto& one) { return !pods_of_.contains(one.first); });
   turn_ = gangs.size() <= kInTurn ? 0 : (turn_ + kInTurn) % gangs.size();
   for (size_t i = 0; i < gangs.size(); ++i) {
     const GangKey& key = gangs[i];
@@ -114,6 +119,7 @@ absl::Status Invariants::Check(const Engine& engine, absl::Time now) {
     if (!in_turn && !was_noted(name)) continue;
     v1::Gang gang;
     if (!engine.Describe(key, &gang)) continue;
+    NoteGang(name, gang);
     if (gang.reason().message().empty()) {
       return absl::FailedPreconditionError(
           fmt::format("gang {} is {} without a reason", name, v1::GangState_Name(gang.state())));
@@ -129,7 +135,7 @@ absl::Status Invariants::Check(const Engine& engine, absl::Time now) {
     if (absl::Status status = CheckWhole(gang, counts, now); !status.ok()) return status;
     if (absl::Status status = CheckStatus(key, counts, now); !status.ok()) return status;
   }
-  return absl::OkStatus();
+  return CheckEntries();
 }
 
 // --- following the API server ---
@@ -170,6 +176,7 @@ absl::Status Invariants::NotePod(bool deleted, const kube::Pod& pod) {
                 .running = pod.phase == kube::PodPhase::kRunning,
                 .succeeded = pod.phase == kube::PodPhase::kSucceeded,
                 .failed = pod.phase == kube::PodPhase::kFailed,
+                .pod = std::make_shared<const kube::Pod>(pod),
                 .requests = pod.spec->requests,
                 .flavors = FlavorsOf(pod)};
   pods_of_[gang].insert(uid);
@@ -306,6 +313,46 @@ absl::Status Invariants::CheckWhole(const v1::Gang& gang, const Counts& counts, 
   return absl::FailedPreconditionError(fmt::format(
       "gang {} is bound in part since {}: {} of {}, {}", name, absl::FormatDuration(now - since),
       counts.bound, gang.min_member(), gang.reason().message()));
+}
+
+void Invariants::NoteGang(const std::string& name, const v1::Gang& gang) {
+  if (gang.has_reservation()) {
+    kept_[name] = gang;
+  } else {
+    kept_.erase(name);
+  }
+  std::set<std::string> places;
+  for (const v1::Member& member : gang.members()) {
+    const std::string& node = member.node().empty() ? member.planned_node() : member.node();
+    if (!node.empty()) places.insert(node);
+  }
+  std::set<std::string>& before = places_[name];
+  for (const std::string& node : places) {
+    if (!before.contains(node)) entries_.emplace_back(gang, node);
+  }
+  before = std::move(places);
+}
+
+absl::Status Invariants::CheckEntries() {
+  for (const auto& [gang, node] : entries_) {
+    const std::string name = gang.namespace_() + "/" + gang.name();
+    std::vector<const kube::Pod*> unbound;
+    for (const std::string& uid : pods_of_[name]) {
+      const Member& member = members_.at(uid);
+      if (member.live && member.node.empty()) unbound.push_back(member.pod.get());
+    }
+    for (const auto& [other, holder] : kept_) {
+      const auto before = kept_before_.find(other);
+      if (other == name || before == kept_before_.end()) continue;
+      if (!IsKeptFrom(gang, unbound, holder, node, now_) ||
+          !IsKeptFrom(gang, unbound, before->second, node, now_)) {
+        continue;
+      }
+      return absl::FailedPreconditionError(
+          fmt::format("gang {} has a place on {}, which is kept for {}", name, node, other));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Invariants::CheckShown(const GangKey& key, const v1::Gang& gang) const {

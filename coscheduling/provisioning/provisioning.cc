@@ -373,6 +373,7 @@ std::optional<Provisioning::Verdict> Provisioning::DecideDeadline(const Gang& ga
     return std::nullopt;
   }
   ReadLimits(gang);
+  placement_->SetBeingMade(gang, MayBuy(gang));
   const AdmissionRecord& record = *records_.Of(gang);
   const absl::Time whole = DeadlineNow(gang);
   absl::Time deadline = whole;

@@ -79,6 +79,16 @@ void DescribeSetback(const Setback& setback, v1::Setback* out) {
   out->set_overcome(setback.overcome);
 }
 
+void DescribeReservation(const cluster::Reservation& reservation, v1::Reservation* out) {
+  for (const std::string& node : reservation.room.nodes) out->add_nodes(node);
+  SetTime(reservation.since, out->mutable_since());
+  const absl::Time by = std::max(reservation.room.free_by, reservation.since);
+  if (by != absl::InfiniteFuture()) SetTime(by, out->mutable_free_by());
+  const absl::Time expected = std::max(reservation.room.expected, reservation.since);
+  if (expected != absl::InfiniteFuture()) SetTime(expected, out->mutable_expected());
+  out->set_idle_gpus(reservation.room.idle_gpus);
+}
+
 // Equal messages have equal digests; never 0.
 size_t DigestOf(const v1::Gang& gang) {
   std::string bytes;
@@ -167,6 +177,9 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
     }
   }
 
+  if (const cluster::Reservation* reservation = from_.placement.ReservedFor(gang)) {
+    DescribeReservation(*reservation, out->mutable_reservation());
+  }
   const Places& planned = from_.placement.Of(gang);
   const Losses& losses = from_.repair.LossesOf(gang);
   std::set<std::string> places;
@@ -256,6 +269,9 @@ void Report::DescribeNodes(std::vector<v1::Node>* nodes) const {
     for (const auto& [resource, amount] : info.node->allocatable.entries()) {
       (*node.mutable_allocatable())[resource] = amount;
       (*node.mutable_free())[resource] = info.Free(resource);
+    }
+    if (const cluster::Reservation* kept = from_.placement.reservations().KeepsOn(name)) {
+      node.set_reserved_for(kept->holder.name);
     }
     std::set<std::string> expected;
     for (GangId id : from_.placement.GangsOn(name)) {

@@ -121,13 +121,24 @@ std::string Report::WhereText(const Gang& gang) const {
                      gang.topology.because);
 }
 
+std::string Report::ReservationText(const Gang& gang) const {
+  std::string text;
+  const cluster::Reservation* own = from_.placement.ReservedFor(gang);
+  if (own != nullptr) text = "; " + own->ToString();
+  for (const cluster::Reservation* one : from_.placement.KeptFrom(gang)) {
+    text += "; " + one->ToStringForOthers();
+  }
+  return text;
+}
+
 Reason Report::CapacityReason(const Gang& gang, std::string_view meanwhile) const {
   const PlanShortfall& shortfall = from_.placement.Of(gang).shortfall;
+  const bool first = from_.placement.ReservedFor(gang) != nullptr;
   Reason reason = {
-      v1::CAPACITY_SHORT,
-      fmt::format("{} of {} members have room{}{}: {}", shortfall.placeable, gang.unbound.size(),
+      first ? v1::NODES_RESERVED : v1::CAPACITY_SHORT,
+      fmt::format("{} of {} members have room{}{}: {}{}", shortfall.placeable, gang.unbound.size(),
                   WhereText(gang), std::string(meanwhile) + from_.provisioning.ZonesText(gang),
-                  ShortfallText(shortfall)),
+                  ShortfallText(shortfall), ReservationText(gang)),
       ""};
   AddSuspects(gang, &reason);
   if (!shortfall.contradiction.empty()) {
@@ -216,9 +227,12 @@ Reason Report::FindReason(const Gang& gang) const {
     }
     case v1::REPAIRING:
       return RepairReason(gang);
-    case v1::BACKING_OFF:
-      return from_.restarts.WithFallback(
+    case v1::BACKING_OFF: {
+      Reason reason = from_.restarts.WithFallback(
           gang, BackoffReason(*from_.records.Of(gang), from_.provisioning.RetryAt(gang)));
+      reason.message += ReservationText(gang);
+      return reason;
+    }
     case v1::FINISHED: {
       const bool succeeded = gang.facts.succeeded >= min;
       return {
@@ -297,8 +311,8 @@ Reason Report::RepairReason(const Gang& gang) const {
   } else if (from_.quota.UncountedOf(gang).size() == gang.unbound.size()) {
     replacements = "replacements wait for quota";
   } else if (places.fixed.empty()) {
-    replacements =
-        "replacements wait for room: " + ShortfallText(places.shortfall) + SuspectText(gang);
+    replacements = "replacements wait for room: " + ShortfallText(places.shortfall) +
+                   SuspectText(gang) + ReservationText(gang);
   }
   const std::string end = gang.facts.bound == 0
                               ? "nothing of it is left that would have to be restarted"
