@@ -4,26 +4,13 @@
 #include <iterator>
 
 #include "fmt/format.h"
+#include "kube/objects/topology_asked.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::cluster {
-namespace {
-
-// Where an EC2 instance hangs in the network, from 1, the top, down to 3 or 4, depending on its
-// type.
-constexpr char kNetworkLayerPrefix[] = "topology.k8s.aws/network-node-layer-";
-constexpr int kMostNetworkLayers = 8;
-// Nodes whose GPUs one NVLink fabric joins.
-constexpr char kGpuCliqueLabel[] = "nvidia.com/gpu.clique";
-
-}  // namespace
-
 std::vector<Domains::Level> Domains::DefaultLevels() {
-  std::vector<Level> levels = {{kube::kRegionLabel, true}, {kube::kZoneLabel, true}};
-  for (int layer = 1; layer <= kMostNetworkLayers; ++layer) {
-    levels.push_back({fmt::format("{}{}", kNetworkLayerPrefix, layer), true});
-  }
-  levels.push_back({kGpuCliqueLabel, true});
+  std::vector<Level> levels;
+  for (const std::string& label : kube::UsualLevels()) levels.push_back({label, true});
   return levels;
 }
 
@@ -60,11 +47,14 @@ void Domains::Follow(const Snapshot& snapshot) {
   position_ = snapshot.log().end();
   const uint64_t before = shape_;
   nodes_.resize(snapshot.slot_count());
+  of_family_.clear();
+  if (!followed_) hosts_.reserve(nodes_.size());
   if (changed && followed_) {
     for (int slot : *changed) Refresh(snapshot, slot);
   } else {
     for (size_t slot = 0; slot < nodes_.size(); ++slot) Refresh(snapshot, static_cast<int>(slot));
   }
+  if (!followed_) PutInOrder();
   followed_ = true;
   if (shape_ == before) return;
   order_.clear();
@@ -74,63 +64,45 @@ void Domains::Follow(const Snapshot& snapshot) {
 void Domains::Refresh(const Snapshot& snapshot, int slot) {
   const NodeInfo* info = snapshot.NodeIn(slot);
   Node& node = nodes_[slot];
-  if (info == nullptr) {
-    if (node.there) TakeDown(slot);
-    return;
+  const int before = node.domain;
+  int domain = -1;
+  std::string_view name;
+  std::string_view host;
+  if (info != nullptr) {
+    domain = FindOrMake(*info);
+    name = info->name();
+    const std::string* label = info->node->meta.Label(kube::kHostnameLabel);
+    if (label != nullptr) host = *label;
   }
-  std::vector<Named> path = PathOf(*info->node);
-  if (node.there && node.name == info->name() && node.path == path) return;
-  if (node.there) TakeDown(slot);
-  node.there = true;
-  node.name = info->name();
-  node.path = std::move(path);
-  Hang(slot);
+  if (before == domain && node.name == name && node.host == host) return;
+  ++shape_;
+  if (before >= 0) {
+    CountHost(slot, /*comes=*/false);
+    std::erase(domains_[before].nodes, slot);
+  }
+  node = {domain, -1, std::string(name), std::string(host)};
+  if (domain >= 0) {
+    Hang(slot, domain);
+    CountHost(slot, /*comes=*/true);
+  }
+  if (before >= 0) Prune(before);
 }
 
-std::vector<Domains::Named> Domains::PathOf(const kube::Node& node) const {
-  std::vector<Named> path;
+int Domains::FindOrMake(const NodeInfo& info) {
+  const auto family = static_cast<size_t>(std::max(0, info.family));
+  if (info.family >= 0 && family < of_family_.size() && of_family_[family] >= 0) {
+    return of_family_[family];
+  }
+  int domain = kRoot;
   for (size_t level = 0; level < levels_.size(); ++level) {
-    const std::string* value = node.meta.Label(levels_[level].label);
-    if (value != nullptr) path.emplace_back(static_cast<int>(level), *value);
+    const std::string* value = info.node->meta.Label(levels_[level].label);
+    if (value != nullptr) domain = FindOrMake(domain, {static_cast<int>(level), *value});
   }
-  const std::string* host = node.meta.Label(kube::kHostnameLabel);
-  if (host != nullptr) path.emplace_back(static_cast<int>(levels_.size()), *host);
-  return path;
-}
-
-void Domains::Hang(int slot) {
-  ++shape_;
-  Node& node = nodes_[slot];
-  CountParents(node, 1);
-  node.domain = kRoot;
-  for (const Named& named : node.path) {
-    if (named.first < static_cast<int>(levels_.size())) {
-      node.domain = FindOrMake(node.domain, named);
-    }
+  if (info.family >= 0) {
+    if (of_family_.size() <= family) of_family_.resize(family + 1, -1);
+    of_family_[family] = domain;
   }
-  std::vector<int>& beside = domains_[node.domain].nodes;
-  beside.insert(std::ranges::lower_bound(
-                    beside, node.name, {},
-                    [this](int other) -> const std::string& { return nodes_[other].name; }),
-                slot);
-}
-
-void Domains::TakeDown(int slot) {
-  ++shape_;
-  Node& node = nodes_[slot];
-  CountParents(node, -1);
-  std::erase(domains_[node.domain].nodes, slot);
-  for (int domain = node.domain; domain != kRoot;) {
-    Domain& left = domains_[domain];
-    if (!left.nodes.empty() || !left.children.empty()) break;
-    const int parent = left.parent;
-    domains_[parent].children.erase({left.level, left.value});
-    --counts_[left.level];
-    left = {};
-    unused_.push_back(domain);
-    domain = parent;
-  }
-  node = {};
+  return domain;
 }
 
 int Domains::FindOrMake(int parent, const Named& named) {
@@ -145,24 +117,74 @@ int Domains::FindOrMake(int parent, const Named& named) {
   domains_[made].parent = parent;
   domains_[made].level = named.first;
   domains_[made].value = named.second;
-  ++counts_[named.first];
   domains_[parent].children.emplace(named, made);
+  CountDomain(made, 1);
   return made;
 }
 
-void Domains::CountParents(const Node& node, int step) {
-  Named above = {-1, ""};
-  for (const Named& named : node.path) {
-    const auto level = static_cast<size_t>(named.first);
-    if (level == levels_.size() || levels_[level].one_meaning) {
-      auto& in = parents_[named];
-      contradictions_ -= in.size() > 1 ? 1 : 0;
-      if ((in[above] += step) == 0) in.erase(above);
-      contradictions_ += in.size() > 1 ? 1 : 0;
-      if (in.empty()) parents_.erase(named);
-    }
-    above = named;
+void Domains::Hang(int slot, int domain) {
+  std::vector<int>& beside = domains_[domain].nodes;
+  const auto name_of = [this](int other) -> const std::string& { return nodes_[other].name; };
+  // At first they are put in order at once.
+  const auto at =
+      followed_ ? std::ranges::lower_bound(beside, nodes_[slot].name, {}, name_of) : beside.end();
+  beside.insert(at, slot);
+}
+
+void Domains::PutInOrder() {
+  for (Domain& domain : domains_) {
+    std::ranges::sort(domain.nodes, {},
+                      [this](int slot) -> const std::string& { return nodes_[slot].name; });
   }
+}
+
+void Domains::Prune(int domain) {
+  while (domain != kRoot) {
+    Domain& left = domains_[domain];
+    if (!left.nodes.empty() || !left.children.empty()) break;
+    const int parent = left.parent;
+    domains_[parent].children.erase({left.level, left.value});
+    CountDomain(domain, -1);
+    left = {};
+    unused_.push_back(domain);
+    domain = parent;
+    of_family_.clear();
+  }
+}
+
+void Domains::CountDomain(int domain, int step) {
+  const Domain& here = domains_[domain];
+  counts_[here.level] += step;
+  if (!levels_[here.level].one_meaning) return;
+  const Named named = NamedOf(domain);
+  auto& in = parents_[named];
+  contradictions_ -= in.size() > 1 ? 1 : 0;
+  const Named above = NamedOf(here.parent);
+  if ((in[above] += step) == 0) in.erase(above);
+  contradictions_ += in.size() > 1 ? 1 : 0;
+  if (in.empty()) parents_.erase(named);
+}
+
+void Domains::CountHost(int slot, bool comes) {
+  const std::string& host = nodes_[slot].host;
+  if (host.empty()) return;
+  const auto it = hosts_.try_emplace(host).first;
+  Slots& slots = it->second;
+  contradictions_ -= DomainsOfHost(slots).size() > 1 ? 1 : 0;
+  if (comes) {
+    slots.push_back(slot);
+  } else {
+    slots.erase(std::ranges::find(slots, slot));
+  }
+  contradictions_ += DomainsOfHost(slots).size() > 1 ? 1 : 0;
+  if (slots.empty()) hosts_.erase(it);
+}
+
+std::set<Domains::Named> Domains::DomainsOfHost(const Slots& slots) const {
+  std::set<Named> domains;
+  if (slots.size() < 2) return domains;
+  for (int slot : slots) domains.insert(NamedOf(nodes_[slot].domain));
+  return domains;
 }
 
 void Domains::Arrange(int domain) {
@@ -184,30 +206,24 @@ std::string Domains::NameOf(const Named& named) const {
 }
 
 std::vector<std::string> Domains::Contradictions() const {
-  std::vector<std::string> sentences;
-  if (contradictions_ == 0) return sentences;
+  std::map<Named, std::set<Named>> torn;
+  if (contradictions_ == 0) return {};
   for (const auto& [named, in] : parents_) {
-    if (in.size() < 2) continue;
+    for (const auto& [above, count] : in) {
+      if (in.size() > 1) torn[named].insert(above);
+    }
+  }
+  for (const auto& [host, slots] : hosts_) {
+    std::set<Named> in = DomainsOfHost(slots);
+    if (in.size() > 1) torn[{static_cast<int>(levels_.size()), host}] = std::move(in);
+  }
+  std::vector<std::string> sentences;
+  for (const auto& [named, in] : torn) {
     sentences.push_back(fmt::format("{} lies in {} domains, {} and {} among them", NameOf(named),
-                                    in.size(), NameOf(in.begin()->first),
-                                    NameOf(std::next(in.begin())->first)));
+                                    in.size(), NameOf(*in.begin()),
+                                    NameOf(*std::next(in.begin()))));
   }
   return sentences;
-}
-
-std::string WhyNoLevelOf(const kube::TopologyAsked& asked) {
-  const std::string& label =
-      asked.annotation == kube::kPreferredTopology ? asked.preferred : asked.required;
-  const std::vector<Domains::Level> levels = Domains::DefaultLevels();
-  if (asked.annotation.empty() || label.empty() || label == kube::kHostnameLabel ||
-      std::ranges::find(levels, label, &Domains::Level::label) != levels.end()) {
-    return "";
-  }
-  return fmt::format(
-      "annotation {} names {}, which is no level that is known: those are {}, {}, "
-      "{}1 to {}, {} and {}",
-      asked.annotation, label, kube::kRegionLabel, kube::kZoneLabel, kNetworkLayerPrefix,
-      kMostNetworkLayers, kGpuCliqueLabel, kube::kHostnameLabel);
 }
 
 }  // namespace muster::cluster

@@ -15,13 +15,15 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "cluster/snapshot.h"
-#include "kube/objects/topology_asked.h"
 
 namespace muster::cluster {
 
@@ -83,21 +85,26 @@ class Domains {
 
  private:
   using Named = std::pair<int, std::string>;  // level and value
+  using Slots = absl::InlinedVector<int, 1>;
   struct Node {
-    bool there = false;
-    std::string name;
-    std::vector<Named> path;  // the host, if it has a hostname, included
-    int domain = -1;
+    int domain = -1;  // none: it isn't there
     int position = -1;
+    std::string name;
+    std::string host;
   };
 
   void Refresh(const Snapshot& snapshot, int slot);
-  std::vector<Named> PathOf(const kube::Node& node) const;
-  void Hang(int slot);
-  void TakeDown(int slot);
+  int FindOrMake(const NodeInfo& info);
   int FindOrMake(int parent, const Named& named);
-  // For each step of the node's path: one node more, or fewer, says that it lies in the one before.
-  void CountParents(const Node& node, int step);
+  void Hang(int slot, int domain);
+  void PutInOrder();
+  // It and those above, as far as nothing hangs there any more.
+  void Prune(int domain);
+  // One domain more, or fewer, says that what it names lies in the one above.
+  void CountDomain(int domain, int step);
+  void CountHost(int slot, bool comes);
+  Named NamedOf(int domain) const { return {domains_[domain].level, domains_[domain].value}; }
+  std::set<Named> DomainsOfHost(const Slots& slots) const;
   void Arrange(int domain);
   std::string NameOf(const Named& named) const;
 
@@ -107,16 +114,15 @@ class Domains {
   std::vector<int> unused_;
   std::vector<Node> nodes_;  // by slot
   std::vector<int> order_;
+  // Where nodes of a family (node_families.h) hang, as found in this call; -1: not yet.
+  std::vector<int> of_family_;
   uint64_t position_ = 0;  // in the snapshot's log
   uint64_t shape_ = 0;
   bool followed_ = false;
-  // Of levels of one meaning: in which domains it lies, and how many nodes say so.
+  // Of levels of one meaning: in which domains it lies, and how many of its own say so.
   std::map<Named, std::map<Named, int>> parents_;
-  int contradictions_ = 0;  // of these that lie in several
+  absl::flat_hash_map<std::string, Slots> hosts_;
+  int contradictions_ = 0;  // of both that lie in several
 };
-
-// What is wrong with the level that an annotation names, if it is none of DefaultLevels nor the
-// host; "" if nothing is.
-std::string WhyNoLevelOf(const kube::TopologyAsked& asked);
 
 }  // namespace muster::cluster

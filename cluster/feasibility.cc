@@ -45,8 +45,8 @@ PoolRefusal NoPool(const Demand& demand, const std::vector<PoolFinding>& pools, 
     return {PoolObstacle::kOneNode,
             fmt::format("{}, and no NodePool makes such a node: {}{}", Subject(demand),
                         Told(refusals), standing),
-            "prefer that affinity instead of requiring it, or leave it out: a gang is put into one "
-            "zone and on neighbouring nodes in any case"};
+            "prefer that affinity instead of requiring it, or leave it out: a gang is put on "
+            "neighbouring nodes in any case, in one zone where one has room"};
   }
   return {closest.obstacle,
           fmt::format("no NodePool can make a node for {}: {}{}", Subject(demand), Told(refusals),

@@ -17,8 +17,8 @@
 namespace muster::cluster {
 
 struct WantedShape {
-  // Classes of pods, by the level that is required, and how many are of each where there are
-  // several. Those with relations to other pods aren't compared: they have none.
+  // Classes of pods, by where they may be, and how many are of each where there are several. Those
+  // with relations to other pods aren't compared: they have none.
   std::map<std::string, size_t> classes;
   // Whose nodes they may use though they are kept from others.
   std::set<uint64_t> may_use;
@@ -26,11 +26,11 @@ struct WantedShape {
 };
 
 inline WantedShape WantedShapeOf(const std::vector<const kube::Pod*>& pods,
-                                 const std::string& required_level) {
+                                 const std::string& where) {
   WantedShape shape;
   for (const kube::Pod* pod : pods) {
     if (HasRelations(*pod->spec)) return {};
-    ++shape.classes[required_level + "\n" + ClassKey(*pod)];
+    ++shape.classes[where + "\n" + ClassKey(*pod)];
   }
   if (shape.classes.size() == 1) shape.classes.begin()->second = 0;
   return shape;

@@ -136,6 +136,31 @@ bool SelectsNamespace(const Snapshot& snapshot, const kube::PodAffinityTerm& ter
                                                            : known->meta.labels);
 }
 
+// What the pod asks for, by position in NodeInfo::free, which the node's family decides; nullopt if
+// the node hasn't all of it.
+std::optional<std::vector<std::pair<size_t, int64_t>>> AskedOf(const kube::Pod& pod,
+                                                               const NodeInfo& info) {
+  std::vector<std::pair<size_t, int64_t>> asked;
+  const auto& allocatable = info.node->allocatable.entries();
+  size_t at = 0;
+  for (const auto& [resource, amount] : pod.spec->requests.entries()) {
+    if (amount <= 0) continue;
+    while (at < allocatable.size() && allocatable[at].first < resource) ++at;
+    if (at == allocatable.size() || allocatable[at].first != resource) return std::nullopt;
+    asked.emplace_back(at, amount);
+  }
+  return asked;
+}
+
+int64_t RoomOf(const kube::Pod& pod,
+               const std::optional<std::vector<std::pair<size_t, int64_t>>>& asked,
+               const NodeInfo& info) {
+  if (!asked) return 0;
+  int64_t room = pod.spec->host_ports.empty() ? kManyPods : 1;
+  for (const auto& [at, amount] : *asked) room = std::min(room, info.free[at] / amount);
+  return room;
+}
+
 }  // namespace
 
 const kube::Taint* FirstUntoleratedTaint(const kube::PodSpec& spec,
@@ -191,17 +216,17 @@ std::optional<Rejection> CheckRoom(const kube::Pod& pod, const NodeInfo& info) {
 }
 
 int64_t RoomFor(const kube::Pod& pod, const NodeInfo& info) {
-  int64_t room = pod.spec->host_ports.empty() ? kManyPods : 1;
-  const auto& allocatable = info.node->allocatable.entries();
-  size_t at = 0;
-  for (const auto& [resource, amount] : pod.spec->requests.entries()) {
-    if (amount <= 0) continue;
-    while (at < allocatable.size() && allocatable[at].first < resource) ++at;
-    const bool has = at < allocatable.size() && allocatable[at].first == resource;
-    room = has ? std::min(room, info.free[at] / amount) : 0;
-    if (room == 0) break;
-  }
-  return room;
+  return RoomOf(pod, AskedOf(pod, info), info);
+}
+
+int64_t ClassCheck::RoomOn(const NodeInfo& info) {
+  return RoomOf(pod_, asked_.Get(info.family, [&] { return AskedOf(pod_, info); }), info);
+}
+
+int64_t ClassCheck::PreferenceOn(const NodeInfo& info) {
+  const bool by_name = !pod_.spec->affinity.preferred_node_terms.empty();
+  return preferences_.Get(by_name ? -1 : info.family,
+                          [&] { return NodePreferenceScore(*pod_.spec, info); });
 }
 
 int64_t RoomNow(const Snapshot& snapshot, const kube::Pod& pod, const NodeInfo& info) {

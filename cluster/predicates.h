@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cluster/node_affinity.h"
@@ -70,12 +71,20 @@ class ClassCheck {
       : snapshot_(snapshot), pod_(pod), looks_at_names_(LooksAtNames(*pod.spec)) {}
 
   std::optional<Rejection> Check(const NodeInfo& info, Detail detail = Detail::kWritten);
+  // RoomFor and NodePreferenceScore.
+  int64_t RoomOn(const NodeInfo& info);
+  int64_t PreferenceOn(const NodeInfo& info);
 
  private:
+  // What the pod asks for, by position in NodeInfo::free; nullopt: the node has no such resource.
+  using Asked = std::optional<std::vector<std::pair<size_t, int64_t>>>;
+
   const Snapshot& snapshot_;
   const kube::Pod& pod_;
   const bool looks_at_names_;
   PerFamily<std::optional<RejectionCode>> by_family_;
+  PerFamily<Asked> asked_;
+  PerFamily<int64_t> preferences_;
 };
 
 // Resources and host ports, against what stands there now. The pod itself doesn't count against

@@ -28,12 +28,12 @@ void ShapeRoom::Follow(const Snapshot& snapshot, const Domains& domains) {
     const NodeInfo* info = snapshot.NodeIn(slot);
     Node now;
     if (info != nullptr && example_.spec_error.empty()) {
-      const int64_t room = RoomFor(example_, *info);
+      const int64_t room = check.RoomOn(*info);
       const bool good = room > 0 && !check.Check(*info, Detail::kOmitted) &&
                         (example_.spec->host_ports.empty() || !CheckRoom(example_, *info));
       if (good) {
         now.fits = static_cast<int32_t>(one_per_node ? 1 : room);
-        now.preference = static_cast<int32_t>(NodePreferenceScore(*example_.spec, *info));
+        now.preference = static_cast<int32_t>(check.PreferenceOn(*info));
         now.devices = static_cast<int32_t>(devices.On(*info));
         now.is_virtual = info->is_virtual;
       }

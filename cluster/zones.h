@@ -10,13 +10,16 @@
 #include "absl/time/time.h"
 #include "cluster/pool_capacity.h"
 #include "cluster/snapshot.h"
+#include "kube/objects/topology_asked.h"
 
 namespace muster::cluster {
 
 struct Zone {
   std::string name;
   int64_t room = 0;       // for members, there or coming
-  bool suffices = false;  // with what NodePools can make there within their limits
+  int64_t makeable = 0;   // for so many more NodePools can make nodes there within their limits
+  int64_t needed = 0;     // by the gang
+  bool suffices = false;  // both together
   absl::Time failed_until = absl::InfinitePast();  // for those who ask
   absl::Time refused_at = absl::InfinitePast();    // to anybody, a moment ago
 };
@@ -31,7 +34,16 @@ std::set<std::string> ZonesOf(const NodePools& pools, const std::vector<const No
 // Best first: that haven't failed, that suffice, that nobody was refused in, that have most room.
 void Order(std::vector<Zone>* zones);
 
+// What is in the way of trying it, in numbers; "" if nothing is.
+std::string LackOf(const Zone& zone);
+
 // "b, c (failed, not before 10:00:00Z)": all but this one, as ordered; "" if there are none.
 std::string OthersText(const std::vector<Zone>& zones, std::string_view but);
+
+// Of members on these nodes that should be in one domain of the level that is preferred, or else in
+// one zone: over how many they are, and what one of them would have needed. "" if they are in one,
+// or nothing is preferred.
+std::string BeyondOneText(const kube::TopologyAsked& asked,
+                          const std::vector<const kube::Node*>& nodes);
 
 }  // namespace muster::cluster

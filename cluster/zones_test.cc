@@ -39,7 +39,7 @@ TEST(Zones, ComeInOneOrder) {
   std::vector<Zone> zones = {
       {.name = "failed", .room = 9, .suffices = true, .failed_until = now},
       {.name = "refused", .room = 9, .suffices = true, .refused_at = now},
-      {.name = "small", .room = 9},
+      {.name = "small", .room = 9, .makeable = 1, .needed = 12},
       {.name = "fair", .room = 1, .suffices = true},
       {.name = "best", .room = 2, .suffices = true},
   };
@@ -51,6 +51,45 @@ TEST(Zones, ComeInOneOrder) {
             "fair, refused, small (NodePools make too few), "
             "failed (failed, not before 10:00:00Z)");
   EXPECT_EQ(OthersText({{.name = "only"}}, "only"), "");
+  std::vector<std::string> lacks;
+  for (const Zone& zone : zones) lacks.push_back(LackOf(zone));
+  EXPECT_THAT(lacks, ElementsAre("", "", "refused at 10:00:00Z",
+                                 "room for 9 of 12 members, and NodePools make nodes for 1 more",
+                                 "failed, not before 10:00:00Z"));
+}
+
+TEST(Zones, AGangOverSeveralSaysWhatOneWouldHaveNeeded) {
+  const auto node = [](const char* zone, const char* leaf) {
+    kube::Node made;
+    if (*zone != 0) made.meta.labels[kube::kZoneLabel] = zone;
+    if (*leaf != 0) made.meta.labels["leaf"] = leaf;
+    return made;
+  };
+  const kube::Node a = node("za", "l1"), b = node("zb", "l2"), c = node("zb", ""),
+                   bare = node("", "");
+  EXPECT_EQ(BeyondOneText({}, {&a, &a}), "");
+  EXPECT_EQ(BeyondOneText({}, {&bare, &bare}), "");
+  EXPECT_EQ(
+      BeyondOneText({}, {&a, &b, &b}),
+      "; over 2 domains of topology.kubernetes.io/zone: zb (2), za (1); one would have needed "
+      "room for all 3");
+  kube::TopologyAsked leaf;
+  leaf.annotation = kube::kPreferredTopology;
+  leaf.preferred = "leaf";
+  EXPECT_EQ(BeyondOneText(leaf, {&a, &a}), "");
+  EXPECT_EQ(BeyondOneText(leaf, {&a, &b, &c, &a}),
+            "; over 3 domains of leaf, which annotation kueue.x-k8s.io/podset-preferred-topology "
+            "prefers: l1 (2), l2 (1), nodes without that label (1); one would have needed room for "
+            "all 4");
+  EXPECT_EQ(BeyondOneText(leaf, {&bare}),
+            "; none of their nodes has label leaf, which annotation "
+            "kueue.x-k8s.io/podset-preferred-topology prefers");
+  kube::TopologyAsked other;
+  other.annotation = kube::kUnconstrainedTopology;
+  EXPECT_EQ(BeyondOneText(other, {&a, &b}), "");
+  kube::TopologyAsked efa;
+  efa.required = kube::kZoneLabel;
+  EXPECT_EQ(BeyondOneText(efa, {&a, &b}), "");
 }
 
 }  // namespace

@@ -307,7 +307,7 @@ def check_version(root, paths):
         elif path == "deploy/chart/Chart.yaml":
             named = re.findall(r"^(?:version|appVersion): *(\S+)", read(root, path), re.MULTILINE)
         elif path.endswith((".md", ".yaml", "Dockerfile")) and not path.startswith("tests/"):
-            named = re.findall(r"\b(?:muster(?:-[a-z]+)?:|newTag: )(\d+\.\d+\.\d+)", read(root, path))
+            named = re.findall(r"\b(?:muster(?:-[a-z]+)?:|newTag: |image\.version=\")(\d+\.\d+\.\d+)", read(root, path))
         else:
             continue
         for other in sorted(set(named)):

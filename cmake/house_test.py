@@ -198,6 +198,8 @@ class TheVersion(TestCase):
                      "names 1.2.4; CMakeLists.txt says 1.2.3")
         self.refused("deploy/Dockerfile", "# -t muster:1.2.4 .\n", "version",
                      "names 1.2.4; CMakeLists.txt says 1.2.3")
+        self.refused("deploy/Dockerfile", 'LABEL org.opencontainers.image.version="1.2.4"\n',
+                     "version", "names 1.2.4; CMakeLists.txt says 1.2.3")
         self.refused("CHANGELOG.md", "## 1.2.2\n", "version", "names 1.2.2; CMakeLists.txt says 1.2.3")
 
 

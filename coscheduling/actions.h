@@ -14,9 +14,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "cluster/object_writes.h"
 #include "kube/objects/meta.h"
-#include "kube/objects/node.h"
-#include "kube/objects/pod.h"
 #include "quota/admission_writes.h"
 
 namespace muster::coscheduling {
@@ -31,113 +30,24 @@ struct WriteRecord {
   std::string record;  // JSON, record.h
 };
 
-// Status patch: condition PodScheduled=False with this reason. "Unschedulable" asks the autoscaler
-// for a node, "SchedulingGated" takes that back. Precondition: uid.
-struct SignalPod {
-  ObjectRef pod;
-  std::string reason;
-  std::string message;
-};
-
-// Removes gate muster.dev/admission (and no other), precondition: uid.
-struct LiftGate {
-  ObjectRef pod;
-};
-
-// Posts the binding with uid and resource_version preconditions and do-not-disrupt in its
-// annotations.
-struct BindPod {
-  ObjectRef pod;
-  std::string node;
-};
-
-// Sets (or with nullopt removes) annotations of a node by compare-and-swap on resource_version.
-struct AnnotateNode {
-  std::string node;
-  std::string resource_version;
-  std::map<std::string, std::optional<std::string>> annotations;
-};
-
-// Adds a taint to a node, takes one away, or both, in one JSON patch. Preconditions:
-// resource_version, and the key of the one that goes.
-struct TaintNode {
-  std::string node;
-  std::string resource_version;
-  std::optional<size_t> remove;  // its place in the list
-  bool none_there = false;       // so the list is made
-  std::optional<kube::Taint> add;
-  std::string key;  // of both
-};
-
-// Deletes a NodeClaim whose node isn't up yet: Karpenter terminates the instance. Preconditions:
-// uid and resource_version, so that one that has come further stays.
-struct DeleteNodeClaim {
-  ObjectRef claim;
-};
-
-// Sets annotations of a pod, precondition: uid. Wakes it in kube-scheduler and makes bindings that
-// carry an older resource version fail.
-struct AnnotatePod {
-  ObjectRef pod;
-  std::map<std::string, std::string> annotations;
-};
-
-// Eviction, precondition: uid.
-struct EvictPod {
-  ObjectRef pod;
-};
-
-// Merge patch of the PodGroup's status, precondition: uid.
-struct UpdatePodGroupStatus {
-  ObjectRef group;
-  std::string phase;
-  int64_t scheduled = 0;
-  int64_t running = 0;
-  int64_t succeeded = 0;
-  int64_t failed = 0;
-  std::optional<absl::Time> schedule_start_time;
-  std::string occupied_by;
-  // Condition "Admitted".
-  bool admitted = false;
-  std::string reason;  // CamelCase of the reason code
-  std::string message;
-  absl::Time since;  // lastTransitionTime
-};
-
-// An event on a PodGroup, a pod or a job. Equal ones are counted, not repeated, by the shell.
-struct EmitEvent {
-  std::string kind;  // "PodGroup" or "Pod"
-  std::string name_space;
-  std::string name;
-  std::string uid;
-  bool warning = false;
-  std::string reason;
-  std::string message;
-  std::string api_version = {};  // of other kinds
-};
-
 // Ends a bind call that is being held. An empty error means bound.
 struct AnswerBind {
   uint64_t request = 0;
   std::string error;
 };
 
-// Creates the PodGroup of a derived gang, labelled muster.dev/derived: "true". It goes when its
-// owners go: the job, which is then its controller, or all pods of a group of plain pods.
-struct CreatePodGroup {
-  std::string name_space;
-  std::string name;
-  std::vector<kube::OwnerReference> owners;
-  int64_t min_member = 1;
-  std::optional<int64_t> schedule_timeout_seconds;
-};
-
-// Sets spec.minMember of a PodGroup that Muster made, by compare-and-swap on resource_version.
-struct UpdateMinMember {
-  ObjectRef group;
-  int64_t min_member = 1;
-};
-
+using cluster::AnnotateNode;
+using cluster::AnnotatePod;
+using cluster::BindPod;
+using cluster::CreatePodGroup;
+using cluster::DeleteNodeClaim;
+using cluster::EmitEvent;
+using cluster::EvictPod;
+using cluster::LiftGate;
+using cluster::SignalPod;
+using cluster::TaintNode;
+using cluster::UpdateMinMember;
+using cluster::UpdatePodGroupStatus;
 using quota::ApplyReclaimablePods;
 using quota::ApplyWorkloadStatus;
 using quota::AssignFlavors;

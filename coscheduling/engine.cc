@@ -8,6 +8,7 @@
 
 #include "coscheduling/owners.h"
 #include "muster/v1/admission.pb.h"
+#include "quota/topology_levels.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -61,7 +62,8 @@ void Engine::Owners::Refresh(const Gang& gang) {
   restarts.FindFallback(gang);
   Reason blocker = restarts.Blocker(gang);
   if (blocker.code == v1::REASON_UNSPECIFIED) {
-    blocker = gangs.Blocker(gang, quota.AsksBySpec(gang));
+    blocker = gangs.Blocker(gang, quota.AsksBySpec(gang),
+                            quota::WhyNoLevel(quota.scheduler(), gang.topology));
   }
   if (blocker.code == v1::REASON_UNSPECIFIED) blocker = commit.Blocker(gang);
   gangs.Block(gang.id, std::move(blocker));

@@ -55,9 +55,9 @@ namespace muster::coscheduling {
 // What is watched. What owns pods says which of them form a gang (job_gangs.h).
 using Observed =
     std::variant<kube::Pod, kube::Node, kube::ResourceSlice, kube::PodGroup, kube::NodeClaim,
-                 kube::NodePool, kube::ResourceFlavor, kube::ClusterQueue, kube::LocalQueue,
-                 kube::Cohort, kube::WorkloadPriorityClass, kube::PriorityClass, kube::Workload,
-                 kube::PodDisruptionBudget, kube::DaemonSet, kube::Namespace,
+                 kube::NodePool, kube::ResourceFlavor, kube::Topology, kube::ClusterQueue,
+                 kube::LocalQueue, kube::Cohort, kube::WorkloadPriorityClass, kube::PriorityClass,
+                 kube::Workload, kube::PodDisruptionBudget, kube::DaemonSet, kube::Namespace,
                  kube::PersistentVolumeClaim, kube::PersistentVolume, kube::StorageClass, kube::Job,
                  kube::StatefulSet, kube::JobSet, kube::PyTorchJob, kube::TrainJob, kube::MPIJob,
                  kube::RayCluster, kube::RayJob>;

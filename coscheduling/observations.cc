@@ -164,6 +164,12 @@ struct Engine::Owners::Going {
 void Engine::Upsert(Observed object) {
   const auto uid_of = [](const auto& any) -> const std::string& { return any.meta.uid; };
   if (owners_->gone.Has(std::visit(uid_of, object))) return;
+  // The answer to the write that took the last finalizer away. Where they are watched for a moment
+  // only, as when they were just defined, nothing else may tell of the end.
+  const auto* workload = std::get_if<kube::Workload>(&object);
+  if (workload != nullptr && workload->meta.deletion_time && workload->meta.finalizers.empty()) {
+    return Remove(object);
+  }
   std::visit(Owners::Coming{*owners_}, std::move(object));
   owners_->Depart();
 }

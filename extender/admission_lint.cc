@@ -11,6 +11,7 @@ std::optional<lint::PolicyKind> PolicyKindOf(std::string_view kind) {
   if (kind == "resourceflavors") return lint::PolicyKind::kResourceFlavor;
   if (kind == "clusterqueues") return lint::PolicyKind::kClusterQueue;
   if (kind == "localqueues") return lint::PolicyKind::kLocalQueue;
+  if (kind == "topologies") return lint::PolicyKind::kTopology;
   if (kind == "podgroups") return lint::PolicyKind::kPodGroup;
   return std::nullopt;
 }

@@ -96,6 +96,8 @@ constexpr Kind kKinds[] = {
     {"resourceflavors", "/apis/kueue.x-k8s.io/v1beta2/resourceflavors",
      UpsertTask<kube::ResourceFlavor>, Remove<kube::ResourceFlavor>,
      "/apis/kueue.x-k8s.io/v1beta1/resourceflavors", "", kCustom},
+    {"topologies", "/apis/kueue.x-k8s.io/v1beta2/topologies", UpsertTask<kube::Topology>,
+     Remove<kube::Topology>, "/apis/kueue.x-k8s.io/v1beta1/topologies", "", kCustom},
     {"clusterqueues", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues", UpsertTask<kube::ClusterQueue>,
      Remove<kube::ClusterQueue>, "/apis/kueue.x-k8s.io/v1beta1/clusterqueues", "", kCustom},
     {"localqueues", "/apis/kueue.x-k8s.io/v1beta2/localqueues", UpsertTask<kube::LocalQueue>,

@@ -20,6 +20,7 @@
 #include "extender/admission/webhook_configuration.h"
 #include "extender/config.h"
 #include "extender/leader_label.h"
+#include "kube/client/lease.h"
 #include "kube/embedded/quota_crds.h"
 #include "kube/objects/job_restart.h"
 #include "kube/objects/node_holds.h"
@@ -120,9 +121,13 @@ TEST(Deploy, MusterFollowsTheLeaseThatTheKubeSchedulersHold) {
   EXPECT_NE(std::find(args.begin(), args.end(), "--leader-elect=true"), args.end());
 }
 
-TEST(Deploy, MusterAnswersBindCallsWithinTheTimeThatKubeSchedulerWaits) {
+YAML::Node SchedulerConfig() {
   const YAML::Node map = Find("base/scheduler-config.yaml", "ConfigMap", "muster-kube-scheduler");
-  const YAML::Node scheduler = YAML::Load(map["data"]["config.yaml"].as<std::string>());
+  return YAML::Load(map["data"]["config.yaml"].as<std::string>());
+}
+
+TEST(Deploy, MusterAnswersBindCallsWithinTheTimeThatKubeSchedulerWaits) {
+  const YAML::Node scheduler = SchedulerConfig();
   ASSERT_EQ(scheduler["extenders"].size(), 1u);
   const auto text = scheduler["extenders"][0]["httpTimeout"].as<std::string>();
   absl::Duration waits;
@@ -164,6 +169,7 @@ TEST(Deploy, MusterWritesOnlyTheStatusOfQueuesAndSuspendsOnlyJobsThatCanBe) {
     EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), read) << resource;
   }
   EXPECT_EQ(MayOn("kueue.x-k8s.io", "workloadpriorityclasses"), only_read);
+  EXPECT_EQ(MayOn("kueue.x-k8s.io", "topologies"), only_read);
   for (const char* resource : {"resourceflavors", "clusterqueues"}) {
     EXPECT_EQ(MayOn("kueue.x-k8s.io", resource), (Verbs{"get", "list", "patch", "watch"}))
         << resource;
@@ -264,6 +270,7 @@ TEST(Deploy, TheWebhooksSayWhatMusterLooksFor) {
     found["metadata"]["resourceVersion"] = "1";
     WantedWebhook wanted;
     wanted.scheduler_name = "coscheduling";
+    wanted.install = options.follow.name_space + "/" + options.follow.name;
     wanted.service = {deployment["metadata"]["namespace"].as<std::string>(),
                       options.webhook.service_name, options.webhook.service_port};
     wanted.purpose = purpose;
@@ -271,6 +278,7 @@ TEST(Deploy, TheWebhooksSayWhatMusterLooksFor) {
     const absl::StatusOr<FoundWebhook> inspected = InspectWebhook(found.dump(), wanted);
     ASSERT_TRUE(inspected.ok()) << inspected.status();
     EXPECT_EQ(inspected->difference, "") << object.name;
+    EXPECT_EQ(inspected->other_install, "") << object.name;
   }
 }
 
@@ -282,6 +290,21 @@ TEST(Deploy, MusterAddsItsAuthorityToItsTwoWebhooksAndMakesAndDeletesNone) {
     EXPECT_EQ(any, Verbs{}) << object.resource;
     EXPECT_EQ(own, (Verbs{"get", "patch"})) << object.name;
   }
+}
+
+// Who waits for the other's lead to end waits equally long, whichever of the two Leases it is.
+TEST(Deploy, BothLeasesHaveTheSameTimes) {
+  const YAML::Node election = SchedulerConfig()["leaderElection"];
+  const kube::LeaseOptions own;
+  const auto said = [&](const char* key) {
+    absl::Duration time;
+    EXPECT_TRUE(absl::ParseDuration(election[key].as<std::string>(), &time)) << key;
+    return time;
+  };
+  EXPECT_EQ(said("leaseDuration"), own.duration);
+  EXPECT_EQ(said("renewDeadline"), own.renew_deadline);
+  EXPECT_EQ(said("retryPeriod"), own.retry_period);
+  EXPECT_EQ(own.duration, absl::Seconds(6));
 }
 
 // The text of a policy's variable.

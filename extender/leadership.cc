@@ -171,7 +171,65 @@ class Following : public Leadership {
   const std::shared_ptr<State> state_;
 };
 
+class WithReason : public Leadership::Restricted {
+ public:
+  WithReason(const std::function<std::unique_ptr<Leadership>(Changed)>& make, Changed changed,
+             std::string why)
+      : changed_(std::move(changed)), why_(std::move(why)), may_(why_.empty()) {
+    inner_ = make([this](bool leading) {
+      const std::lock_guard lock(mutex_);
+      inner_leads_ = leading;
+      Report();
+    });
+  }
+  // Its callbacks use what is here.
+  ~WithReason() override { inner_.reset(); }
+
+  void SetReason(std::string why) override {
+    const std::lock_guard lock(mutex_);
+    why_ = std::move(why);
+    may_ = why_.empty();
+    Report();
+  }
+  std::string Reason() const override {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+  bool HoldsLead() const override { return inner_->Leads(); }
+  bool Leads() const override { return may_ && inner_->Leads(); }
+  std::string Holder() const override { return inner_->Holder(); }
+  std::string WhyNoLeader() const override { return inner_->WhyNoLeader(); }
+  std::string WhyOutOfTouch() const override { return inner_->WhyOutOfTouch(); }
+  uint64_t terms() const override { return terms_; }
+  void Stop(absl::Duration patience) override { inner_->Stop(patience); }
+
+ private:
+  // Under the lock.
+  void Report() {
+    const bool leading = inner_leads_ && may_;
+    if (leading == reported_) return;
+    reported_ = leading;
+    if (leading) ++terms_;
+    changed_(leading);
+  }
+
+  const Changed changed_;
+  mutable std::mutex mutex_;
+  std::string why_;
+  bool inner_leads_ = false;
+  bool reported_ = false;
+  std::atomic<bool> may_;
+  std::atomic<uint64_t> terms_ = 0;
+  std::unique_ptr<Leadership> inner_;
+};
+
 }  // namespace
+
+std::unique_ptr<Leadership::Restricted> Leadership::Restrict(
+    const std::function<std::unique_ptr<Leadership>(Changed)>& make, Changed changed,
+    std::string why) {
+  return std::make_unique<WithReason>(make, std::move(changed), std::move(why));
+}
 
 std::unique_ptr<Leadership> Leadership::Always(const Changed& changed) {
   changed(true);

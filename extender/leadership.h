@@ -30,6 +30,11 @@ class Leadership {
                                            const kube::LeaseOptions& options, Changed changed);
   static std::unique_ptr<Leadership> Follow(kube::Transport& transport, kube::Timer& timer,
                                             LeaseFollowerOptions options, Changed changed);
+  // What `make` makes, which doesn't lead while Restrict's reason stands, as at first.
+  class Restricted;
+  static std::unique_ptr<Restricted> Restrict(
+      const std::function<std::unique_ptr<Leadership>(Changed)>& make, Changed changed,
+      std::string why);
   // Afterwards `changed` isn't called any more.
   virtual ~Leadership() = default;
 
@@ -47,6 +52,15 @@ class Leadership {
   // Stops leading before it returns; what is its own is released, which is waited for at most
   // `patience`.
   virtual void Stop(absl::Duration patience) = 0;
+};
+
+class Leadership::Restricted : public Leadership {
+ public:
+  // Why this process may not lead, whoever else does; "": it may.
+  virtual void SetReason(std::string why) = 0;
+  virtual std::string Reason() const = 0;
+  // It would lead without a reason: what finds the reasons out goes by this.
+  virtual bool HoldsLead() const = 0;
 };
 
 }  // namespace muster::extender

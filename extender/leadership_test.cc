@@ -133,5 +133,25 @@ TEST_F(LeadershipTest, ACandidateThatCannotReadItsLeaseForLongKnowsNoLeader) {
   EXPECT_EQ(leadership_->WhyOutOfTouch(), leadership_->WhyNoLeader());
 }
 
+TEST_F(LeadershipTest, WhileThereIsAReasonItDoesntLeadWhoeverHoldsTheLease) {
+  auto restricted =
+      Leadership::Restrict([](const Leadership::Changed& told) { return Leadership::Always(told); },
+                           Note(), "not looked at yet");
+  EXPECT_FALSE(restricted->Leads());
+  EXPECT_TRUE(restricted->HoldsLead());
+  EXPECT_EQ(restricted->Reason(), "not looked at yet");
+  restricted->SetReason("");
+  EXPECT_TRUE(restricted->Leads());
+  restricted->SetReason("another install");
+  restricted->SetReason("yet another one");
+  EXPECT_FALSE(restricted->Leads());
+  EXPECT_EQ(restricted->Reason(), "yet another one");
+  restricted->SetReason("");
+  restricted->Stop(absl::ZeroDuration());
+  EXPECT_FALSE(restricted->Leads());
+  EXPECT_THAT(changes_, ElementsAre(true, false, true));
+  EXPECT_EQ(restricted->terms(), 2u);
+}
+
 }  // namespace
 }  // namespace muster::extender

@@ -18,6 +18,7 @@
 #include "extender/rest_client.h"
 #include "extender/service.h"
 #include "extender/stop_signals.h"
+#include "extender/uninstall/uninstall_command.h"
 #include "kube/client/client_config.h"
 #include "lint/lint.h"
 #include "printers/tables.h"
@@ -174,6 +175,30 @@ void AddMoveFlags(CLI::App* move, MoveFlags* flags) {
   }
 }
 
+void AddUninstallFlags(CLI::App* uninstall, UninstallOptions* options) {
+  using Waiting = UninstallSettings::Waiting;
+  UninstallSettings& settings = options->settings;
+  uninstall->add_flag("--yes", options->apply, "do it; without, say what would be done");
+  uninstall
+      ->add_option_function<std::string>(
+          "--gates",
+          [&settings](const std::string& said) {
+            settings.waiting = said == "lift" ? Waiting::kLift : Waiting::kKeep;
+          },
+          "what waits behind the gate, or suspended by Muster: lift it, for whoever schedules "
+          "under this name, or keep it for another Muster")
+      ->check(CLI::IsMember({"lift", "keep"}));
+  uninstall->add_option("--kubeconfig", options->kubeconfig,
+                        "kubeconfig file of an administrator; by default as with serve");
+  uninstall->add_option("--scheduler-name", settings.scheduler_name, "pods with this name are ours")
+      ->capture_default_str();
+  uninstall
+      ->add_option("--muster-namespace", settings.muster_namespace, "where Muster is installed")
+      ->capture_default_str();
+  uninstall->add_option("--kueue-namespace", settings.kueue_namespace, "where Kueue is, if it is")
+      ->capture_default_str();
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Gang scheduler for Kubernetes: a job starts only when all of it can start.",
                "muster");
@@ -209,6 +234,11 @@ int Main(int argc, char** argv) {
   CLI::App* move = app.add_subcommand("move", "change a cluster from Kueue to Muster, or back");
   AddMoveFlags(move, &move_flags);
 
+  UninstallOptions uninstall_options;
+  CLI::App* uninstall =
+      app.add_subcommand("uninstall", "take Muster out of a cluster: what is left to do");
+  AddUninstallFlags(uninstall, &uninstall_options);
+
   // Handed over before anything is parsed; here for --help.
   app.add_subcommand("simulate", "what happens if, in virtual time (needs muster-lab)");
   app.add_subcommand("demo", "watch a gang wait for its nodes and bind (needs muster-lab)");
@@ -225,6 +255,7 @@ int Main(int argc, char** argv) {
     move_flags.options.out = move_flags.out->parsed();
     return RunMove(move_flags.options, std::cout, std::cerr);
   }
+  if (*uninstall) return RunUninstall(uninstall_options, std::cout, std::cerr);
   if (*gangs) return Gangs(query);
   if (*queues) return Queues(query);
   if (*explain) return Explain(query);

@@ -14,6 +14,10 @@
 #include "fmt/format.h"
 #include "muster/v1/admission.pb.h"
 
+#ifndef MUSTER_VERSION
+#error "MUSTER_VERSION comes from CMake"
+#endif
+
 namespace muster::extender {
 namespace {
 
@@ -34,6 +38,11 @@ const Buckets kRequestBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
 // Gangs live from seconds to days.
 const Buckets kGangBuckets = {0.1, 0.5, 1,   2,    5,    10,    30,   60,
                               120, 300, 600, 1200, 3600, 14400, 86400};
+
+// Of admissions and what they wait for: as Kueue's, up to three hours.
+const Buckets kQueueBuckets = {1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240};
+// The longest step is that of the last one to two of these.
+constexpr absl::Duration kStepWindow = absl::Minutes(1);
 
 std::string_view NameOf(FilterReply::Outcome outcome) {
   switch (outcome) {
@@ -152,8 +161,30 @@ struct Metrics::State {
           .Register(registry)
           .Add({}, kGangBuckets);
 
+  Family<Histogram>& admission_wait =
+      prometheus::BuildHistogram()
+          .Name("kueue_admission_wait_time_seconds")
+          .Help("From a Workload being created, or queued again, to its admission.")
+          .Register(registry);
+  Family<Counter>& admitted = prometheus::BuildCounter()
+                                  .Name("kueue_admitted_workloads_total")
+                                  .Help("Workloads that were admitted.")
+                                  .Register(registry);
+  Family<Counter>& evicted = prometheus::BuildCounter()
+                                 .Name("kueue_evicted_workloads_total")
+                                 .Help("Workloads that were evicted, by reason.")
+                                 .Register(registry);
+  // Kueue's own counts by the queue that preempts.
+  Family<Counter>& preempted =
+      prometheus::BuildCounter()
+          .Name("muster_queue_preempted_total")
+          .Help("Workloads of each ClusterQueue that were preempted, by reason.")
+          .Register(registry);
+
   mutable std::mutex mutex;
-  coscheduling::EngineStats engine;  // guarded by mutex
+  coscheduling::EngineStats engine;  // guarded by mutex, as the next
+  absl::Time window_ends = absl::InfinitePast();
+  absl::Duration longest_step, longest_before;
 };
 
 Metrics::Metrics() : state_(std::make_unique<State>()) {}
@@ -193,6 +224,31 @@ void Metrics::OnObjectLint(const lint::ObjectLint& lint) {
   for (const lint::Finding& finding : lint.findings) {
     state_->warnings.Add({{"rule", std::string(finding.rule)}}).Increment();
   }
+}
+
+void Metrics::OnLongestStep(absl::Time now, absl::Duration longest) {
+  const std::lock_guard lock(state_->mutex);
+  if (now >= state_->window_ends) {
+    const bool adjoins = now < state_->window_ends + kStepWindow;
+    state_->longest_before = adjoins ? state_->longest_step : absl::ZeroDuration();
+    state_->longest_step = absl::ZeroDuration();
+    state_->window_ends = now + kStepWindow;
+  }
+  state_->longest_step = std::max(state_->longest_step, longest);
+}
+
+void Metrics::OnAdmitted(const std::string& queue, absl::Duration wait) {
+  state_->admitted.Add({{"cluster_queue", queue}}).Increment();
+  state_->admission_wait.Add({{"cluster_queue", queue}}, kQueueBuckets)
+      .Observe(absl::ToDoubleSeconds(wait));
+}
+
+void Metrics::OnEvicted(const std::string& queue, const std::string& reason) {
+  state_->evicted.Add({{"cluster_queue", queue}, {"reason", reason}}).Increment();
+}
+
+void Metrics::OnPreempted(const std::string& queue, const std::string& reason) {
+  state_->preempted.Add({{"queue", queue}, {"reason", reason}}).Increment();
 }
 
 void Metrics::OnEngine(const coscheduling::EngineStats& stats) {
@@ -404,6 +460,29 @@ void AddConnections(const Metrics::Sample& sample, Snapshot* out) {
   }
 }
 
+void AddProcess(const Metrics::Sample& sample, Snapshot* out) {
+  const ProcessStats& process = sample.process;
+  out->Gauge("muster_build_info", "1, with the version in a label.", 1,
+             {{"version", MUSTER_VERSION}});
+  out->Counter("process_cpu_seconds_total", "Processor time spent, user and system.",
+               process.cpu_seconds);
+  out->Gauge("process_start_time_seconds", "When the process was started, since the epoch.",
+             process.start_time_seconds);
+  out->Gauge("process_resident_memory_bytes", "Memory in use.",
+             static_cast<double>(process.resident_bytes));
+  out->Gauge("process_virtual_memory_bytes", "Address space in use.",
+             static_cast<double>(process.virtual_bytes));
+  out->Gauge("process_threads", "Threads.", static_cast<double>(process.threads));
+  out->Gauge("process_open_fds", "Open files and connections.",
+             static_cast<double>(process.open_files));
+  out->Gauge("process_max_fds", "As many may be open.", static_cast<double>(process.max_files));
+  if (sample.certificate_expires != absl::InfiniteFuture()) {
+    out->Gauge("muster_webhook_certificate_expiration_timestamp_seconds",
+               "Until when the certificate that the webhook is served with is valid.",
+               absl::ToDoubleSeconds(sample.certificate_expires - absl::UnixEpoch()));
+  }
+}
+
 void AddService(const Metrics::Sample& sample, Snapshot* out) {
   out->Counter("muster_events_sent_total", "Events written.",
                static_cast<double>(sample.events.sent));
@@ -436,19 +515,25 @@ void AddService(const Metrics::Sample& sample, Snapshot* out) {
 std::string Metrics::Text(const Sample& sample) const {
   Snapshot out(state_->registry.Collect());
   coscheduling::EngineStats engine;
+  absl::Duration longest_step;
   {
     std::lock_guard lock(state_->mutex);
     engine = state_->engine;
+    longest_step = std::max(state_->longest_step, state_->longest_before);
   }
   if (sample.leading) {
     AddGangs(sample, &out);
     AddQueues(sample, &out);
   }
   AddEngine(engine, sample, &out);
+  out.Gauge("muster_engine_longest_step_seconds",
+            "The longest step of the last minute, at most of the last two.",
+            absl::ToDoubleSeconds(longest_step));
   AddWatches(sample, &out);
   AddApi(sample.api, &out);
   AddConnections(sample, &out);
   AddService(sample, &out);
+  AddProcess(sample, &out);
   return out.Text();
 }
 

@@ -1,4 +1,6 @@
-// What Muster counts about itself, as Prometheus text. Names begin with muster_, times are seconds.
+// What Muster counts about itself, as Prometheus text. Names begin with muster_, times are seconds;
+// what means the same as elsewhere has its name there: process_, and kueue_ where Muster admits in
+// Kueue's place.
 //
 // Two ways in: what happens is told as it happens (the On... functions, which take a lock for
 // nanoseconds); what others count already is read when a scrape comes, from a Sample. Thread-safe.
@@ -20,6 +22,7 @@
 #include "extender/event_recorder.h"
 #include "extender/executor.h"
 #include "extender/extender_protocol.h"
+#include "extender/process_stats.h"
 #include "extender/state_store.h"
 #include "http/server.h"
 #include "kube/client/transport_stats.h"
@@ -46,6 +49,12 @@ class Metrics {
   void OnObjectLint(const lint::ObjectLint& lint);
   // Engine::TakeStats, now and then.
   void OnEngine(const coscheduling::EngineStats& stats);
+  // EngineLoopStats::longest_step, now and then.
+  void OnLongestStep(absl::Time now, absl::Duration longest);
+  // What became of a Workload (workload_changes.h), by its ClusterQueue.
+  void OnAdmitted(const std::string& queue, absl::Duration wait);
+  void OnEvicted(const std::string& queue, const std::string& reason);
+  void OnPreempted(const std::string& queue, const std::string& reason);
 
   // How things are at the moment of a scrape. Gangs and queues are the leader's to tell: of a
   // replica that doesn't lead they are left out, as they were when it last did.
@@ -62,6 +71,8 @@ class Metrics {
     size_t filter_answers = 0;
     size_t subscriptions = 0;
     std::vector<std::pair<const char*, http::Server::ConnectionCounts>> connections;  // by server
+    ProcessStats process;
+    absl::Time certificate_expires = absl::InfiniteFuture();  // of the webhook; never: unknown
     bool ready = false;
     bool leading = false;
     bool leader_known = false;

@@ -157,6 +157,64 @@ TEST(Metrics, HistogramsHoldWhatWasObserved) {
   EXPECT_EQ(samples["muster_gangs_bound_total"], "5");
 }
 
+TEST(Metrics, TheProcessTellsOfItselfUnderTheUsualNames) {
+  Metrics::Sample sample;
+  sample.process = {.cpu_seconds = 1.5,
+                    .start_time_seconds = 1000,
+                    .resident_bytes = 4096,
+                    .virtual_bytes = 8192,
+                    .threads = 9,
+                    .open_files = 12,
+                    .max_files = 1024};
+  auto samples = Parse(Metrics().Text(sample));
+  EXPECT_EQ(samples["process_cpu_seconds_total"], "1.5");
+  EXPECT_EQ(samples["process_start_time_seconds"], "1000");
+  EXPECT_EQ(samples["process_resident_memory_bytes"], "4096");
+  EXPECT_EQ(samples["process_virtual_memory_bytes"], "8192");
+  EXPECT_EQ(samples["process_threads"], "9");
+  EXPECT_EQ(samples["process_open_fds"], "12");
+  EXPECT_EQ(samples["process_max_fds"], "1024");
+  EXPECT_EQ(samples.count("muster_webhook_certificate_expiration_timestamp_seconds"), 0U);
+  sample.certificate_expires = absl::FromUnixSeconds(1'800'000'000);
+  const std::string text = Metrics().Text(sample);
+  EXPECT_EQ(Parse(text)["muster_webhook_certificate_expiration_timestamp_seconds"], "1800000000");
+  EXPECT_THAT(text, HasSubstr("muster_build_info{version=\""));
+}
+
+TEST(Metrics, TheLongestStepIsThatOfTheLastMinuteOrTwo) {
+  Metrics metrics;
+  const auto longest = [&] {
+    return Parse(metrics.Text({}))["muster_engine_longest_step_seconds"];
+  };
+  const absl::Time begin = absl::FromUnixSeconds(1000);
+  metrics.OnLongestStep(begin, absl::Milliseconds(250));
+  metrics.OnLongestStep(begin + absl::Seconds(59), absl::Milliseconds(2));
+  EXPECT_EQ(longest(), "0.25");
+  EXPECT_EQ(longest(), "0.25") << "whoever else asks";
+  metrics.OnLongestStep(begin + absl::Seconds(60), absl::Milliseconds(4));
+  EXPECT_EQ(longest(), "0.25");
+  metrics.OnLongestStep(begin + absl::Seconds(120), absl::Milliseconds(1));
+  EXPECT_EQ(longest(), "0.004");
+  metrics.OnLongestStep(begin + absl::Hours(1), absl::ZeroDuration());
+  EXPECT_EQ(longest(), "0");
+}
+
+TEST(Metrics, AdmissionsAndEvictionsAreCountedByQueueUnderKueuesNames) {
+  Metrics metrics;
+  metrics.OnAdmitted("gpus", absl::Seconds(3));
+  metrics.OnAdmitted("gpus", absl::Seconds(30));
+  metrics.OnEvicted("gpus", "Preempted");
+  metrics.OnPreempted("gpus", "InClusterQueue");
+  auto samples = Parse(metrics.Text({}));
+  EXPECT_EQ(samples["kueue_admitted_workloads_total{cluster_queue=\"gpus\"}"], "2");
+  EXPECT_EQ(samples["kueue_admission_wait_time_seconds_sum{cluster_queue=\"gpus\"}"], "33");
+  EXPECT_EQ(samples["kueue_admission_wait_time_seconds_bucket{cluster_queue=\"gpus\",le=\"5\"}"],
+            "1");
+  EXPECT_EQ(samples["kueue_evicted_workloads_total{cluster_queue=\"gpus\",reason=\"Preempted\"}"],
+            "1");
+  EXPECT_EQ(samples["muster_queue_preempted_total{queue=\"gpus\",reason=\"InClusterQueue\"}"], "1");
+}
+
 TEST(Metrics, WatchesShowTheirLagAndState) {
   Metrics metrics;
   Metrics::Sample sample;

@@ -35,6 +35,7 @@
 #include "extender/rest_routes.h"
 #include "extender/scheduler_routes.h"
 #include "extender/state_store.h"
+#include "extender/workload_changes.h"
 #include "fmt/format.h"
 #include "http/listen_address.h"
 #include "http/server.h"
@@ -96,6 +97,16 @@ std::optional<std::string> OwnPodNamespace(const kube::ClientConfig& cluster) {
   return in_pod->name_space;
 }
 
+// Those who share a Lease are replicas of one install.
+std::string InstallOf(const ServeOptions& options, const kube::ClientConfig& cluster) {
+  if (!options.follow.name.empty()) {
+    return fmt::format("{}/{}", options.follow.name_space, options.follow.name);
+  }
+  return fmt::format("{}/{}",
+                     options.lease_namespace.empty() ? cluster.name_space : options.lease_namespace,
+                     options.lease_name);
+}
+
 std::string Words(const absl::Status& status) { return std::string(status.message()); }
 
 // Those that say something, as one sentence.
@@ -106,6 +117,25 @@ std::string Joined(std::initializer_list<std::string> reasons) {
   }
   return all;
 }
+
+// Both see what comes.
+class Observers : public ObjectObserver {
+ public:
+  Observers(ObjectObserver& one, ObjectObserver& other) : one_(one), other_(other) {}
+  void Upsert(std::string_view kind, const kube::ObjectHeader& header,
+              std::string_view json) override {
+    one_.Upsert(kind, header, json);
+    other_.Upsert(kind, header, json);
+  }
+  void Remove(std::string_view kind, const kube::ObjectHeader& header) override {
+    one_.Remove(kind, header);
+    other_.Remove(kind, header);
+  }
+
+ private:
+  ObjectObserver& one_;
+  ObjectObserver& other_;
+};
 
 }  // namespace
 
@@ -181,6 +211,20 @@ struct Service::Impl {
       const std::lock_guard lock(watch_mutex);
       return watch != nullptr && watch->NotReadyReason().empty();
     });
+    workload_changes = std::make_unique<WorkloadChanges>(
+        WorkloadChanges::Tell{
+            .admitted = [this](const std::string& queue,
+                               absl::Duration wait) { metrics.OnAdmitted(queue, wait); },
+            .evicted = [this](const std::string& queue,
+                              const std::string& reason) { metrics.OnEvicted(queue, reason); },
+            .preempted = [this](const std::string& queue,
+                                const std::string& reason) { metrics.OnPreempted(queue, reason); }},
+        // Elsewhere Kueue tells.
+        [this] {
+          return options.engine.quota == coscheduling::QuotaMode::kInternal && started &&
+                 leadership->Leads();
+        });
+    observers = std::make_unique<Observers>(*admission_lint, *workload_changes);
     watch = std::make_unique<ClusterWatch>(
         *transport, timer,
         ClusterWatchOptions{.scheduler_name = options.engine.scheduler_name,
@@ -190,7 +234,7 @@ struct Service::Impl {
             .post_latest = [this](std::string_view key,
                                   EngineTask task) { loop->PostLatest(key, std::move(task)); },
             .await_room = [this] { loop->AwaitRoom(); }},
-        admission_lint.get());
+        observers.get());
     scheduler_routes = std::make_unique<SchedulerRoutes>(
         filter_table,
         SchedulerRoutesOptions{
@@ -271,6 +315,7 @@ struct Service::Impl {
     server.gate = {.scheduler_name = options.engine.scheduler_name,
                    .guards_queues = options.engine.quota == coscheduling::QuotaMode::kInternal};
     const bool guards_queues = server.gate.guards_queues;
+    server.observe = Observe("webhook");
     server.certificates.certificate_validity = options.webhook.cert_validity;
     if (!options.webhook.cert_file.empty()) {
       server.certificates.files = CertificateFiles{.certificate = options.webhook.cert_file,
@@ -298,6 +343,7 @@ struct Service::Impl {
     webhook_server = *std::move(started);
     WantedWebhook wanted;
     wanted.scheduler_name = options.engine.scheduler_name;
+    wanted.install = InstallOf(options, cluster);
     wanted.guards_queues = guards_queues;
     wanted.ca_bundle = webhook_server->CaBundlePem();
     wanted.service = *std::move(called_as);
@@ -322,38 +368,46 @@ struct Service::Impl {
       loop->PostUrgent(
           [leading](coscheduling::Engine& engine, absl::Time) { engine.SetLeading(leading); });
     };
-    if (!options.leader_elect) {
-      leadership = Leadership::Always(changed);
-      return absl::OkStatus();
-    }
     loop->Post([](coscheduling::Engine& engine, absl::Time) { engine.SetLeading(false); });
-    if (!options.follow.name.empty()) {
-      const std::string& prefix = options.follow.holder_prefix;
-      leadership = Leadership::Follow(*transport, timer,
-                                      {.name_space = options.follow.name_space,
-                                       .name = options.follow.name,
-                                       .holder_prefix = prefix.empty() ? HostName() + "_" : prefix},
-                                      changed);
-      return absl::OkStatus();
-    }
+    absl::Status valid;
+    const auto make = [&](Leadership::Changed told) -> std::unique_ptr<Leadership> {
+      if (!options.leader_elect) return Leadership::Always(told);
+      if (!options.follow.name.empty()) return FollowScheduler(std::move(told));
+      const kube::LeaseOptions lease = OwnLease();
+      valid = kube::Validate(lease);
+      if (!valid.ok()) return nullptr;
+      return Leadership::Elect(*transport, timer, lease, std::move(told));
+    };
+    leadership = Leadership::Restrict(make, changed, "of which install the webhook is isn't known");
+    if (!valid.ok()) leadership.reset();
+    return valid;
+  }
+
+  std::unique_ptr<Leadership> FollowScheduler(Leadership::Changed changed) {
+    const std::string& prefix = options.follow.holder_prefix;
+    return Leadership::Follow(*transport, timer,
+                              {.name_space = options.follow.name_space,
+                               .name = options.follow.name,
+                               .holder_prefix = prefix.empty() ? HostName() + "_" : prefix},
+                              std::move(changed));
+  }
+
+  kube::LeaseOptions OwnLease() const {
     kube::LeaseOptions lease;
     lease.name_space =
         options.lease_namespace.empty() ? cluster.name_space : options.lease_namespace;
     lease.name = options.lease_name;
     lease.identity = identity;
-    // As in deploy/base/scheduler-config.yaml.
-    lease.duration = absl::Seconds(6);
-    lease.renew_deadline = absl::Seconds(4);
-    lease.retry_period = absl::Seconds(1);
-    if (absl::Status valid = kube::Validate(lease); !valid.ok()) return valid;
-    leadership = Leadership::Elect(*transport, timer, lease, changed);
-    return absl::OkStatus();
+    return lease;
   }
 
   // "" if this process leads.
   std::string NotLeading() const {
     if (!started) return "muster is starting";
     if (leadership->Leads()) return "";
+    if (const std::string why = leadership->Reason(); !why.empty() && leadership->HoldsLead()) {
+      return "not leading: " + why;
+    }
     const std::string leader = leadership->Holder();
     return leader.empty() ? "not leading; no leader is known" : "not leading; leader is " + leader;
   }
@@ -397,19 +451,24 @@ struct Service::Impl {
   void Upkeep() {
     const absl::Time now = timer.Now();
     LookForKueue(now);
-    store.SetClosed(NotLeading());
     if (label != nullptr) label->Tick(now, leadership->Leads());
     webhook_server->Tick(now);
+    certificate_expires = absl::ToUnixSeconds(webhook_server->certificate_expires());
     for (WebhookRegistration* each : {registration.get(), warnings.get()}) {
       each->SetCaBundle(webhook_server->CaBundlePem());
-      each->SetLeading(leadership->Leads());
+      each->SetLeading(leadership->HoldsLead());
       each->Tick(now);
     }
+    if (const std::optional<std::string> other = registration->OtherInstall()) {
+      leadership->SetReason(*other);
+    }
+    store.SetClosed(NotLeading());
     webhook_server->SetTrusted(registration->registered_bundle());
     PublishWebhookFault(
         Joined({Words(registration->InPlace()), Words(webhook_server->Health(now))}));
     TrimOnce();
     if (++upkeeps % kUpkeepsPerStats == 0) {
+      metrics.OnLongestStep(now, loop->TakeStats().longest_step);
       loop->PostLatest("stats", [this](coscheduling::Engine& engine, absl::Time) {
         metrics.OnEngine(engine.TakeStats());
       });
@@ -449,6 +508,11 @@ struct Service::Impl {
     sample.gangs = store.Gangs({});
     sample.queues = store.List(Listed::kQueues);
     sample.loop = loop->TakeStats();
+    metrics.OnLongestStep(sample.now, sample.loop.longest_step);
+    sample.process = ReadProcessStats();
+    if (certificate_expires != 0) {
+      sample.certificate_expires = absl::FromUnixSeconds(certificate_expires);
+    }
     sample.api = transport->Stats();
     sample.watches = watch->Stats();
     sample.events = events->stats();
@@ -536,9 +600,11 @@ struct Service::Impl {
   std::unique_ptr<EngineLoop> loop;
   std::mutex watch_mutex;  // for the engine's thread, which may look at `watch` while it goes
   std::unique_ptr<AdmissionLint> admission_lint;
+  std::unique_ptr<WorkloadChanges> workload_changes;
+  std::unique_ptr<Observers> observers;  // of both
   std::unique_ptr<ClusterWatch> watch;
-  std::unique_ptr<Leadership> leadership;  // set before `started` is
-  std::unique_ptr<LeaderLabel> label;      // in a pod; the timer's thread only, once started
+  std::unique_ptr<Leadership::Restricted> leadership;  // set before `started` is
+  std::unique_ptr<LeaderLabel> label;  // in a pod; the timer's thread only, once started
   StateStore store;
   Metrics metrics;
   Publisher publisher{&store};  // the engine's thread only
@@ -551,6 +617,7 @@ struct Service::Impl {
   std::unique_ptr<OtherKueue> other_kueue;  // likewise; null: it isn't asked for
   std::atomic<bool> another_kueue = false;
   std::atomic<bool> gating_active = false;
+  std::atomic<int64_t> certificate_expires = 0;  // Unix seconds; 0: not known yet
   std::unique_ptr<http::Server> extender_server;
   std::unique_ptr<http::Server> rest_server;
   std::unique_ptr<GrpcServer> grpc_server;

@@ -33,6 +33,7 @@ namespace muster::extender {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -266,6 +267,10 @@ TEST_F(ServiceTest, GangGoesFromTheGateToItsNodesInOneStroke) {
   EXPECT_THAT(metrics, HasSubstr("muster_bind_seconds_count{outcome=\"bound\"} 2\n"));
   EXPECT_THAT(metrics, HasSubstr("muster_ready 1\n"));
   EXPECT_THAT(metrics, HasSubstr("muster_webhook_in_place 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("muster_http_request_seconds_count{route=\"/mutate-pods\","
+                                 "server=\"webhook\",status=\"200\"} 2\n"));
+  EXPECT_THAT(metrics, HasSubstr("muster_webhook_certificate_expiration_timestamp_seconds "));
+  EXPECT_THAT(metrics, HasSubstr("\nprocess_open_fds "));
 }
 
 TEST_F(ServiceTest, APodsJobSaysHowLargeItsGangIsAndOwnsThePodGroup) {
@@ -574,7 +579,9 @@ TEST_F(ServiceTest, FollowsTheSchedulersLeaseFromReadyFollowerToLeader) {
   options.leader_elect = true;
   options.follow = {.name_space = "default", .name = "coscheduling", .holder_prefix = ""};
   // Somebody leads and has registered the webhook, whose URL is the leader's.
-  StartService();
+  ServeOptions leaders = Options();
+  leaders.lease_name = "coscheduling";
+  StartService(leaders);
   const std::unique_ptr<Service> leader = std::move(service_);
   StartService(options);
   EXPECT_EQ(Metric("muster_leading"), "0");
@@ -629,6 +636,33 @@ TEST_F(ServiceTest, TwoCandidatesForOneLeaseAreBothReadyAndOneLeads) {
   EXPECT_EQ(Metric("muster_leading"), "0");
   leader->Stop();
   EXPECT_TRUE(Await([&] { return Metric("muster_leading") == "1"; }));
+}
+
+// Whoever is no replica of it, by the Lease, takes neither its webhook nor the lead.
+TEST_F(ServiceTest, ASecondMusterOfAnotherInstallIsRefused) {
+  ServeOptions options = Options();
+  options.leader_elect = true;
+  StartService(options);
+  const std::unique_ptr<Service> first = std::move(service_);
+  const std::string path =
+      "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/muster-admission";
+  const json registered = Api(kube::Method::kGet, path).body;
+
+  options.lease_name = "another";
+  Begin(options);
+  const std::string why = "is of install default/muster, and this is default/another";
+  ASSERT_TRUE(Await([&] {
+    return Rest("/readyz").body.find(why) != std::string::npos && Metric("muster_ready") == "0";
+  })) << Rest("/readyz").body;
+  EXPECT_EQ(Metric("muster_leading"), "0") << "although it holds its own Lease";
+  const json pod = {{"metadata", {{"name", "p"}, {"namespace", "default"}, {"uid", "u"}}}};
+  http::RawClient client(service_->extender_port());
+  client.Send(http::RawPost("/filter", json{{"Pod", pod}, {"NodeNames", {"n1"}}}.dump()));
+  EXPECT_THAT(json::parse(client.ReadMessage().body)["Error"].get<std::string>(),
+              AllOf(HasSubstr("not leading: "), HasSubstr(why), HasSubstr("muster uninstall")));
+  EXPECT_EQ(Api(kube::Method::kGet, path).body, registered);
+  EXPECT_EQ(CreatePod("gated", "").status, 201) << "by the first one";
+  EXPECT_TRUE(IsGated(Pod("gated")));
 }
 
 TEST_F(ServiceTest, AStandbyTellsNothingOfGangsAndQueues) {

@@ -69,6 +69,7 @@ NodePool ReadNodePool(const yaml::YamlValue& object, FieldReader* reader);
 ResourceFlavor ReadFlavor(const yaml::YamlValue& object, FieldReader* reader);
 ClusterQueue ReadClusterQueue(const yaml::YamlValue& object, FieldReader* reader);
 LocalQueue ReadLocalQueue(const yaml::YamlValue& object, FieldReader* reader);
+void ReadTopology(const yaml::YamlValue& object, Manifests* out);
 // PodGroup, NodePool, ResourceFlavor, ClusterQueue, LocalQueue. Other kinds are passed over.
 void ReadPolicy(const yaml::YamlValue& object, FieldReader* reader, Manifests* out);
 

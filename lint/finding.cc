@@ -60,6 +60,8 @@ const std::vector<RuleInfo>& Rules() {
       {"pool-limit-below-gang", kError, "A NodePool's limit is less than the gang needs."},
       {"pool-taint-not-tolerated", kError,
        "The pods don't tolerate the taint of the NodePools that they could use."},
+      {"preemptible-without-effect", kWarning,
+       "An annotation that is to keep a gang from being preempted does nothing."},
       {"quota-below-job", kError, "A job asks for more than its ClusterQueue's quota ever holds."},
       {"resource-not-covered", kError,
        "A job asks for a resource that its ClusterQueue doesn't cover."},

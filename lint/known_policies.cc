@@ -33,6 +33,9 @@ void ReadInto(PolicyKind kind, const yaml::YamlValue& object, FieldReader* reade
     case PolicyKind::kLocalQueue:
       out->local_queues.push_back(ReadLocalQueue(object, reader));
       return;
+    case PolicyKind::kTopology:
+      ReadTopology(object, out);
+      return;
     case PolicyKind::kPodGroup:
       out->groups.push_back(ReadPodGroup(object, reader));
       return;
@@ -85,6 +88,8 @@ std::shared_ptr<const Manifests> KnownPolicies::All() const {
       Append(entry.object.flavors, &all->flavors);
       Append(entry.object.cluster_queues, &all->cluster_queues);
       Append(entry.object.local_queues, &all->local_queues);
+      all->topology_levels.insert(entry.object.topology_levels.begin(),
+                                  entry.object.topology_levels.end());
     }
   }
   all_ = std::move(all);

@@ -16,8 +16,15 @@
 
 namespace muster::lint {
 
-enum class PolicyKind { kNodePool, kResourceFlavor, kClusterQueue, kLocalQueue, kPodGroup };
-inline constexpr size_t kPolicyKinds = 5;
+enum class PolicyKind {
+  kNodePool,
+  kResourceFlavor,
+  kClusterQueue,
+  kLocalQueue,
+  kTopology,
+  kPodGroup
+};
+inline constexpr size_t kPolicyKinds = 6;
 
 class KnownPolicies {
  public:

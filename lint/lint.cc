@@ -34,6 +34,7 @@ LintResult Lint(const std::vector<SourceText>& sources, const cluster::InstanceT
   for (const PodGroup& group : manifests.groups) {
     if (!used.contains(&group)) CheckPodGroup(group, &findings);
   }
+  for (const PriorityClass& each : manifests.priority_classes) CheckPriorityClass(each, &findings);
   for (const NodePool& pool : manifests.pools) CheckNodePool(pool, gangs, around, &findings);
   for (const ResourceFlavor& flavor : manifests.flavors) CheckFlavor(flavor, around, &findings);
   for (const ClusterQueue& queue : manifests.cluster_queues) {

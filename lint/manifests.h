@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -90,6 +91,7 @@ struct PodTemplate {
   int metadata_line = 0, spec_line = 0;
   std::map<std::string, std::string> labels;  // with those that the job's controller adds
   LocatedTexts annotations;
+  LocatedText priority_class;
   LocatedText group;  // label scheduling.x-k8s.io/pod-group
   LocatedText scheduler_name;
   std::vector<Requirement> node_selector;
@@ -135,6 +137,12 @@ struct PodGroup {
   int line = 0;
   LocatedCount min_member, timeout_seconds;
   LocatedText max_seconds;
+  LocatedText preemptible;  // annotation muster.dev/preemptible
+};
+
+struct PriorityClass {
+  std::string name, file;
+  LocatedText may_opt_out;  // annotation muster.dev/may-opt-out-up-to
 };
 
 struct NodePool {
@@ -198,6 +206,8 @@ struct Manifests {
   std::vector<ResourceFlavor> flavors;
   std::vector<ClusterQueue> cluster_queues;
   std::vector<LocalQueue> local_queues;
+  std::vector<PriorityClass> priority_classes;
+  std::set<std::string, std::less<>> topology_levels;  // of all Topologies
   // What Muster's configuration says: who decides about quota, and what requests count as.
   coscheduling::QuotaMode quota_mode = coscheduling::QuotaMode::kInternal;
   quota::ResourceRules resources;

@@ -61,11 +61,10 @@ std::vector<Json> ReadObjects(const fs::path& path) {
 
 // As they come by a list: without kind and apiVersion.
 void Know(const std::vector<Json>& objects, KnownPolicies* known) {
-  const std::map<std::string, PolicyKind> kinds = {{"NodePool", PolicyKind::kNodePool},
-                                                   {"ResourceFlavor", PolicyKind::kResourceFlavor},
-                                                   {"ClusterQueue", PolicyKind::kClusterQueue},
-                                                   {"LocalQueue", PolicyKind::kLocalQueue},
-                                                   {"PodGroup", PolicyKind::kPodGroup}};
+  const std::map<std::string, PolicyKind> kinds = {
+      {"NodePool", PolicyKind::kNodePool},         {"ResourceFlavor", PolicyKind::kResourceFlavor},
+      {"ClusterQueue", PolicyKind::kClusterQueue}, {"LocalQueue", PolicyKind::kLocalQueue},
+      {"Topology", PolicyKind::kTopology},         {"PodGroup", PolicyKind::kPodGroup}};
   for (Json object : objects) {
     const auto kind = kinds.find(object.value("kind", ""));
     if (kind == kinds.end()) continue;
@@ -118,10 +117,10 @@ Rules RulesExpectedIn(const fs::path& path) {
 // NodePools are their owner's business here, and a job is seen without the PodGroup that was
 // applied before or after it.
 const Rules& RulesOfSeveralObjects() {
-  static const auto* rules =
-      new Rules{"consolidate-after-short", "consolidation-underutilized", "instance-type-unknown",
-                "min-member-above-job",    "min-member-below-job",        "pool-limit-below-gang",
-                "schedule-timeout-long",   "schedule-timeout-short"};
+  static const auto* rules = new Rules{
+      "consolidate-after-short",    "consolidation-underutilized", "instance-type-unknown",
+      "min-member-above-job",       "min-member-below-job",        "pool-limit-below-gang",
+      "preemptible-without-effect", "schedule-timeout-long",       "schedule-timeout-short"};
   return *rules;
 }
 

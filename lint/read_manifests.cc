@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "coscheduling/labels.h"
 #include "kube/objects/max_seconds.h"
 #include "kube/objects/quantity.h"
+#include "kube/objects/quota.h"
 #include "kube/objects/well_known.h"
 #include "lint/field_reader.h"
 #include "lint/text.h"
@@ -88,13 +90,15 @@ void JoinPods(std::vector<Workload>* workloads) {
 
 PodGroup ReadPodGroup(const yaml::YamlValue& object, FieldReader* reader) {
   const yaml::YamlValue spec = object.Get("spec");
-  return {NamespaceOf(object),
-          object.At("metadata.name").Text(),
-          reader->file(),
-          object.line(),
-          reader->Count(spec.Get("minMember"), "spec.minMember"),
-          reader->Count(spec.Get("scheduleTimeoutSeconds"), "spec.scheduleTimeoutSeconds"),
-          reader->Text(object.At("metadata.labels").Get(kube::kMaxSecondsLabel))};
+  return {
+      NamespaceOf(object),
+      object.At("metadata.name").Text(),
+      reader->file(),
+      object.line(),
+      reader->Count(spec.Get("minMember"), "spec.minMember"),
+      reader->Count(spec.Get("scheduleTimeoutSeconds"), "spec.scheduleTimeoutSeconds"),
+      reader->Text(object.At("metadata.labels").Get(kube::kMaxSecondsLabel)),
+      reader->Text(object.At("metadata.annotations").Get(coscheduling::kPreemptibleAnnotation))};
 }
 
 NodePool ReadNodePool(const yaml::YamlValue& object, FieldReader* reader) {
@@ -166,6 +170,12 @@ LocalQueue ReadLocalQueue(const yaml::YamlValue& object, FieldReader* reader) {
           reader->Text(object.At("spec.clusterQueue"))};
 }
 
+void ReadTopology(const yaml::YamlValue& object, Manifests* out) {
+  for (const yaml::YamlValue& level : object.At("spec.levels").Items()) {
+    out->topology_levels.insert(level.Get("nodeLabel").Text());
+  }
+}
+
 // Muster's configuration, not another one beside it, kube-scheduler's for example, which says its
 // kind.
 void ReadConfigMap(const yaml::YamlValue& object, FieldReader* reader, Manifests* out) {
@@ -197,6 +207,12 @@ void ReadPolicy(const yaml::YamlValue& object, FieldReader* reader, Manifests* o
     out->cluster_queues.push_back(ReadClusterQueue(object, reader));
   } else if (IsKind(object, kKueue, "LocalQueue")) {
     out->local_queues.push_back(ReadLocalQueue(object, reader));
+  } else if (IsKind(object, kKueue, "Topology")) {
+    ReadTopology(object, out);
+  } else if (IsKind(object, "scheduling.k8s.io", "PriorityClass")) {
+    out->priority_classes.push_back(
+        {object.At("metadata.name").Text(), reader->file(),
+         reader->Text(object.At("metadata.annotations").Get(kube::kMayOptOutAnnotation))});
   } else if (IsKind(object, "", "ConfigMap")) {
     ReadConfigMap(object, reader, out);
   }

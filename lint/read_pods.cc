@@ -129,6 +129,9 @@ void ReadPodSpec(const yaml::YamlValue& spec, FieldReader* reader, PodTemplate* 
   if (spec.Get("schedulerName").present()) {
     out->scheduler_name = reader->Text(spec.Get("schedulerName"));
   }
+  if (spec.Get("priorityClassName").present()) {
+    out->priority_class = reader->Text(spec.Get("priorityClassName"));
+  }
   for (Requirement& entry : reader->Selector(spec.Get("nodeSelector"))) {
     std::erase_if(out->node_selector, [&](const Requirement& r) { return r.key == entry.key; });
     out->node_selector.push_back(std::move(entry));

@@ -34,7 +34,10 @@ void CheckQueueOf(const LintGang& gang, const Surroundings& around, Findings* fi
 void CheckAdmission(const LintGang& gang, const Surroundings& around, Findings* findings);
 void CheckMaxSeconds(const std::string& what, const std::string& file, const LocatedText& label,
                      Findings* findings);
-void CheckHonoured(const LintGang& gang, Findings* findings);
+void CheckHonoured(const LintGang& gang, const Manifests& manifests, Findings* findings);
+
+void CheckOptOut(const LintGang& gang, const Manifests& manifests, Findings* findings);
+void CheckPriorityClass(const PriorityClass& priority_class, Findings* findings);
 
 void CheckPodGroup(const PodGroup& group, Findings* findings);
 // `gangs` are those that may use the pool.

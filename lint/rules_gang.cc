@@ -2,7 +2,12 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "absl/strings/numbers.h"
+#include "coscheduling/labels.h"
+#include "fmt/format.h"
+#include "kube/objects/quota.h"
 #include "kube/objects/well_known.h"
 #include "lint/launch_command.h"
 #include "lint/pool_fit.h"
@@ -231,6 +236,55 @@ void CheckPodGroup(const PodGroup& group, Findings* findings) {
                 "scheduleTimeoutSeconds: 1200\n");
 }
 
+void CheckOptOut(const LintGang& gang, const Manifests& manifests, Findings* findings) {
+  struct Said {
+    const std::string& file;
+    const LocatedText& text;
+    const std::string& priority_class;
+  };
+  std::vector<Said> said;
+  for (const PodTemplate* pods : gang.templates) {
+    const auto found = pods->annotations.find(coscheduling::kPreemptibleAnnotation);
+    if (found == pods->annotations.end()) continue;
+    said.push_back({pods->file, found->second, pods->priority_class.value});
+  }
+  if (gang.group != nullptr && gang.group->preemptible.present() && !gang.templates.empty()) {
+    said.push_back(
+        {gang.group->file, gang.group->preemptible, gang.templates.front()->priority_class.value});
+  }
+  for (const Said& each : said) {
+    if (each.text.value == "true") continue;
+    if (each.text.value != "false") {
+      findings->Add("preemptible-without-effect", each.file, each.text.line,
+                    fmt::format("annotation {} of {} is \"{}\", which says nothing",
+                                coscheduling::kPreemptibleAnnotation, gang.Name(), each.text.value),
+                    "write \"false\", or leave it out");
+      continue;
+    }
+    const auto its =
+        std::ranges::find(manifests.priority_classes, each.priority_class, &PriorityClass::name);
+    if (its == manifests.priority_classes.end() || its->may_opt_out.present()) continue;
+    findings->Add(
+        "preemptible-without-effect", each.file, each.text.line,
+        fmt::format("{} opts out of being preempted, which PriorityClass {} doesn't let it: "
+                    "it has no annotation {}",
+                    gang.Name(), its->name, kube::kMayOptOutAnnotation),
+        "have the PriorityClass say up to which priority its pods may, or leave it out");
+  }
+}
+
+void CheckPriorityClass(const PriorityClass& priority_class, Findings* findings) {
+  const LocatedText& text = priority_class.may_opt_out;
+  int64_t most = 0;
+  if (!text.present() || absl::SimpleAtoi(text.value, &most)) return;
+  findings->Add(
+      "preemptible-without-effect", priority_class.file, text.line,
+      fmt::format("annotation {} of PriorityClass {} is \"{}\", no number: nobody may opt "
+                  "out of being preempted",
+                  kube::kMayOptOutAnnotation, priority_class.name, text.value),
+      "write the priority up to which its pods may");
+}
+
 void CheckGang(const LintGang& gang, const Surroundings& around, Findings* findings) {
   CheckGangPolicy(gang, findings);
   CheckProtection(gang, around, findings);
@@ -240,7 +294,8 @@ void CheckGang(const LintGang& gang, const Surroundings& around, Findings* findi
   CheckDevices(gang, around, findings);
   CheckQueueOf(gang, around, findings);
   CheckAdmission(gang, around, findings);
-  CheckHonoured(gang, findings);
+  CheckHonoured(gang, around.manifests, findings);
+  CheckOptOut(gang, around.manifests, findings);
 }
 
 }  // namespace muster::lint

@@ -389,8 +389,9 @@ void CheckPodAffinity(const LintGang& gang, const Surroundings& around, Findings
       "pod-affinity-one-node", node.first->file, node.term->line,
       fmt::format("required podAffinity on {} asks for {} of {} on one node; {}",
                   kube::kHostnameLabel, Counted(node.pods, "pod"), gang.Name(), largest),
-      "prefer it instead of requiring it, or leave it out: Muster puts a gang into one zone and on "
-      "neighbouring nodes",
+      "prefer it instead of requiring it, or leave it out: Muster puts a gang on neighbouring "
+      "nodes, "
+      "in one zone where one has room",
       PreferredAffinity(*node.term));
 }
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "cluster/domains.h"
 #include "fmt/format.h"
 #include "kube/objects/max_seconds.h"
 #include "kube/objects/not_honoured.h"
@@ -219,7 +218,7 @@ void CheckMaxSeconds(const std::string& what, const std::string& file, const Loc
 }
 
 // By the scheduler's own judge.
-void CheckTopology(const LintGang& gang, Findings* findings) {
+void CheckTopology(const LintGang& gang, const Manifests& manifests, Findings* findings) {
   std::vector<kube::StringMap> annotations;
   std::vector<std::string> names;
   const PodTemplate* first = nullptr;
@@ -240,15 +239,22 @@ void CheckTopology(const LintGang& gang, Findings* findings) {
   std::vector<kube::TopologyAsker> askers;
   for (size_t i = 0; i < names.size(); ++i) askers.push_back({names[i], &annotations[i], nullptr});
   const kube::TopologyAsked asked = kube::TopologyOf(askers);
-  const std::string wrong = asked.error.empty() ? cluster::WhyNoLevelOf(asked) : asked.error;
+  const std::set<std::string, std::less<>>& levels = manifests.topology_levels;
+  const std::string unknown =
+      levels.contains(kube::LevelOf(asked)) ? "" : kube::WhyNoLevelOf(asked);
+  const std::string wrong = asked.error.empty() ? unknown : asked.error;
   if (wrong.empty()) return;
-  findings->Add("topology-invalid", first->file, line,
-                fmt::format("{}: {}; it isn't started, unless Kueue admits", gang.Name(), wrong),
-                "correct the annotation");
+  // The cluster may have Topologies that aren't given here.
+  const bool may_be = asked.error.empty() && levels.empty();
+  const auto add = may_be ? &Findings::AddWarning : &Findings::Add;
+  (findings->*add)("topology-invalid", first->file, line,
+                   fmt::format("{}: {}; it isn't started, unless {}Kueue admits", gang.Name(),
+                               wrong, may_be ? "a Topology of the cluster names it, or " : ""),
+                   "correct the annotation", "");
 }
 
 // What is asked for and isn't done is said as a warning where the job starts all the same.
-void CheckHonoured(const LintGang& gang, Findings* findings) {
+void CheckHonoured(const LintGang& gang, const Manifests& manifests, Findings* findings) {
   const auto tell = [&](const kube::NotHonoured& each, const std::string& file,
                         const LocatedTexts& annotations) {
     const auto asked = annotations.find(each.annotation);
@@ -268,7 +274,7 @@ void CheckHonoured(const LintGang& gang, Findings* findings) {
       if (!each.of_job) tell(each, pods->file, pods->annotations);
     }
   }
-  CheckTopology(gang, findings);
+  CheckTopology(gang, manifests, findings);
   if (!gang.workload->queue.present()) return;
   for (const PodTemplate* pods : gang.templates) {
     if (pods->claims_line == 0) continue;

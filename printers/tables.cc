@@ -121,6 +121,12 @@ std::string SetbackTable(const v1::Gang& gang) {
   return FormatTable(rows);
 }
 
+std::string ZoneTable(const v1::Gang& gang) {
+  std::vector<std::vector<std::string>> rows = {{"ZONE", "LACKS"}};
+  for (const v1::Zone& zone : gang.zones()) rows.push_back({zone.name(), OrDash(zone.lacking())});
+  return FormatTable(rows);
+}
+
 std::string QueueTable(const v1::ListQueuesResponse& queues) {
   std::vector<std::vector<std::string>> rows = {{"QUEUE", "COHORT", "PENDING", "ADMITTED", "FLAVOR",
                                                  "RESOURCE", "USED", "NOMINAL", "BORROWED"}};
@@ -184,6 +190,7 @@ std::string ExplainGang(const v1::Gang& gang) {
   text += "\n" + MemberTable(gang);
   if (!gang.nodes().empty()) text += "\n" + NodeTable(gang.nodes());
   if (!gang.setbacks().empty()) text += "\n" + SetbackTable(gang);
+  if (!gang.zones().empty()) text += "\n" + ZoneTable(gang);
   if (!gang.feasibility().node_pools().empty()) {
     text += "\n" + NodePoolTable(gang.feasibility());
   }

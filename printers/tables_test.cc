@@ -84,6 +84,19 @@ TEST(Tables, WhatWentWrongWithAGangsNodesIsTold) {
   EXPECT_NE(ExplainGang(gang).find(SetbackTable(gang)), std::string::npos);
 }
 
+TEST(Tables, TheZonesOfAGangAreListedInTheirOrder) {
+  v1::Gang gang;
+  gang.add_zones()->set_name("us-west-2b");
+  v1::Zone* next = gang.add_zones();
+  next->set_name("us-west-2a");
+  next->set_lacking("failed, not before 10:00:00Z");
+  EXPECT_EQ(ZoneTable(gang),
+            "ZONE        LACKS\n"
+            "us-west-2b  -\n"
+            "us-west-2a  failed, not before 10:00:00Z\n");
+  EXPECT_NE(ExplainGang(gang).find(ZoneTable(gang)), std::string::npos);
+}
+
 TEST(Tables, AGangIsExplainedWithItsMembersAndNodes) {
   EXPECT_EQ(ExplainGang(Sample()),
             "Gang:      default/job (PodGroup, minMember 2, attempt 1)\n"

@@ -11,6 +11,7 @@ auto Parts(const kube::ResourceFlavor& f) {
   return std::tie(f.meta.deletion_time, f.node_labels, f.node_taints, f.tolerations,
                   f.topology_name, f.error);
 }
+auto Parts(const kube::Topology& t) { return std::tie(t.levels, t.error); }
 auto Parts(const kube::ClusterQueue& q) {
   return std::tie(q.meta.uid, q.meta.deletion_time, q.resource_groups, q.cohort, q.strategy,
                   q.namespace_selector, q.fungibility, q.preemption, q.stop_policy,
@@ -52,6 +53,10 @@ bool QuotaObjects::Upsert(kube::ResourceFlavor flavor) {
   std::string name = flavor.meta.name;
   return Put(flavors_, std::move(name), std::move(flavor));
 }
+bool QuotaObjects::Upsert(kube::Topology topology) {
+  std::string name = topology.meta.name;
+  return Put(topologies_, std::move(name), std::move(topology));
+}
 bool QuotaObjects::Upsert(kube::ClusterQueue queue) {
   std::string name = queue.meta.name;
   return Put(cluster_queues_, std::move(name), std::move(queue));
@@ -78,6 +83,9 @@ bool QuotaObjects::Upsert(kube::PriorityClass priority_class) {
 }
 bool QuotaObjects::Remove(const kube::ResourceFlavor& flavor) {
   return Erase(flavors_, flavor.meta.name);
+}
+bool QuotaObjects::Remove(const kube::Topology& topology) {
+  return Erase(topologies_, topology.meta.name);
 }
 bool QuotaObjects::Remove(const kube::ClusterQueue& queue) {
   return Erase(cluster_queues_, queue.meta.name);

@@ -17,6 +17,7 @@ using ByName = std::map<std::string, Object, std::less<>>;
 class QuotaObjects {
  public:
   bool Upsert(kube::ResourceFlavor flavor);
+  bool Upsert(kube::Topology topology);
   bool Upsert(kube::ClusterQueue queue);
   bool Upsert(kube::LocalQueue queue);
   bool Upsert(kube::Cohort cohort);
@@ -24,6 +25,7 @@ class QuotaObjects {
   bool Upsert(kube::WorkloadPriorityClass priority_class);
   bool Upsert(kube::PriorityClass priority_class);
   bool Remove(const kube::ResourceFlavor& flavor);
+  bool Remove(const kube::Topology& topology);
   bool Remove(const kube::ClusterQueue& queue);
   bool Remove(const kube::LocalQueue& queue);
   bool Remove(const kube::Cohort& cohort);
@@ -32,6 +34,7 @@ class QuotaObjects {
   bool Remove(const kube::PriorityClass& priority_class);
 
   const ByName<kube::ResourceFlavor>& flavors() const { return flavors_; }
+  const ByName<kube::Topology>& topologies() const { return topologies_; }
   const ByName<kube::ClusterQueue>& cluster_queues() const { return cluster_queues_; }
   const ByName<kube::LocalQueue>& local_queues() const { return local_queues_; }  // full names
   const ByName<kube::Cohort>& cohorts() const { return cohorts_; }
@@ -41,6 +44,7 @@ class QuotaObjects {
 
  private:
   ByName<kube::ResourceFlavor> flavors_;
+  ByName<kube::Topology> topologies_;
   ByName<kube::ClusterQueue> cluster_queues_;
   ByName<kube::LocalQueue> local_queues_;
   ByName<kube::Cohort> cohorts_;

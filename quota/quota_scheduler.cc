@@ -86,6 +86,11 @@ QuotaScheduler::~QuotaScheduler() = default;
 bool QuotaScheduler::Upsert(kube::ResourceFlavor flavor) {
   return state_->Note(state_->ledger.objects().Upsert(std::move(flavor)));
 }
+bool QuotaScheduler::Upsert(kube::Topology topology) {
+  const bool changed = state_->ledger.objects().Upsert(std::move(topology));
+  if (changed) InvalidatePlacement();
+  return changed;
+}
 bool QuotaScheduler::Upsert(kube::ClusterQueue queue) {
   return state_->Note(state_->ledger.objects().Upsert(std::move(queue)));
 }
@@ -106,6 +111,11 @@ bool QuotaScheduler::Upsert(kube::PriorityClass priority_class) {
 }
 bool QuotaScheduler::Remove(const kube::ResourceFlavor& flavor) {
   return state_->Note(state_->ledger.objects().Remove(flavor));
+}
+bool QuotaScheduler::Remove(const kube::Topology& topology) {
+  const bool changed = state_->ledger.objects().Remove(topology);
+  if (changed) InvalidatePlacement();
+  return changed;
 }
 bool QuotaScheduler::Remove(const kube::ClusterQueue& queue) {
   return state_->Note(state_->ledger.objects().Remove(queue));
@@ -305,6 +315,20 @@ const kube::ResourceFlavor* QuotaScheduler::FindFlavor(std::string_view name) co
   return it == flavors.end() ? nullptr : &it->second;
 }
 
+const kube::Topology* QuotaScheduler::FindTopology(std::string_view name) const {
+  const auto& topologies = state_->ledger.objects().topologies();
+  auto it = topologies.find(name);
+  return it == topologies.end() ? nullptr : &it->second;
+}
+
+std::vector<const kube::Topology*> QuotaScheduler::Topologies() const {
+  std::vector<const kube::Topology*> topologies;
+  for (const auto& [name, topology] : state_->ledger.objects().topologies()) {
+    topologies.push_back(&topology);
+  }
+  return topologies;
+}
+
 const kube::LocalQueue* QuotaScheduler::FindLocalQueue(std::string_view name) const {
   const auto& queues = state_->ledger.objects().local_queues();
   auto it = queues.find(name);
@@ -327,7 +351,7 @@ std::optional<int64_t> QuotaScheduler::MayOptOutUpTo(std::string_view class_name
   const auto& classes = state_->ledger.objects().pod_priority_classes();
   const auto named = classes.find(class_name);
   if (named == classes.end()) return std::nullopt;
-  const std::string* text = named->second.meta.Annotation("muster.dev/may-opt-out-up-to");
+  const std::string* text = named->second.meta.Annotation(kube::kMayOptOutAnnotation);
   int64_t most = 0;
   if (text == nullptr || !absl::SimpleAtoi(*text, &most)) return std::nullopt;
   return most;

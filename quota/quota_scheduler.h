@@ -139,6 +139,7 @@ class QuotaScheduler {
 
   // True if anything has changed that a decision depends on: not when a queue's status was written.
   bool Upsert(kube::ResourceFlavor flavor);
+  bool Upsert(kube::Topology topology);
   bool Upsert(kube::ClusterQueue queue);
   bool Upsert(kube::LocalQueue queue);
   bool Upsert(kube::Cohort cohort);
@@ -148,6 +149,7 @@ class QuotaScheduler {
   bool Upsert(kube::PriorityClass priority_class);
   // By its name alone.
   bool Remove(const kube::ResourceFlavor& flavor);
+  bool Remove(const kube::Topology& topology);
   bool Remove(const kube::ClusterQueue& queue);
   bool Remove(const kube::LocalQueue& queue);
   bool Remove(const kube::Cohort& cohort);
@@ -220,6 +222,8 @@ class QuotaScheduler {
                                                         std::string_view pod_set,
                                                         std::string_view flavor);
   const kube::ResourceFlavor* FindFlavor(std::string_view name) const;
+  const kube::Topology* FindTopology(std::string_view name) const;
+  std::vector<const kube::Topology*> Topologies() const;  // in order of their names
   // Each of what a pod set was given once, as far as they exist still.
   std::vector<const kube::ResourceFlavor*> FlavorsOf(const PodSetAssignment& given) const;
   // Null if there is none; by its full name.

@@ -113,7 +113,7 @@ class RefusalText {
       case Kind::kMismatch:
         return absl::StrCat(flavor, " doesn't match: ", refusal.detail);
       case Kind::kNotPlaceable:
-        return absl::StrCat(flavor, " has no room: ", refusal.detail);
+        return absl::StrCat(flavor, " can't be used: ", refusal.detail);
       case Kind::kNotCovered:
         break;
     }
@@ -142,7 +142,9 @@ class RefusalText {
                             ", or let preemption take it back (spec.preemption of ClusterQueue ",
                             queue_, ")");
       case Kind::kNotPlaceable:
-        return "add nodes, or room in the NodePools, for these pods";
+        return "add nodes, or room in the NodePools, for these pods; where they name a level of "
+               "the "
+               "topology, one that the flavor has";
     }
     return "";
   }

@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "kube/objects/pod.h"
+#include "kube/objects/quota.h"
 #include "kube/objects/resource_list.h"
 #include "quota/resource_rules.h"
 
@@ -51,7 +52,12 @@ struct PodSetAssignment {
   int64_t count = 0;
   std::map<std::string, std::string> flavors;  // resource -> flavor, covered resources only
   kube::ResourceList usage;                    // covered resources only
-  bool operator==(const PodSetAssignment&) const = default;
+  // Where they stand, once they do; it changes nothing of what was given.
+  kube::TopologyAssignment topology = {};
+  bool operator==(const PodSetAssignment& other) const {
+    return name == other.name && count == other.count && flavors == other.flavors &&
+           usage == other.usage;
+  }
   // The same for fewer of its pods, which are all alike.
   PodSetAssignment ReducedTo(int64_t fewer) const;
   // What wasn't counted for each such pod of what its requests count as.

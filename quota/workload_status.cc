@@ -106,7 +106,7 @@ Admission ReservedIn(const kube::Workload& workload) {
   Admission admission;
   admission.cluster_queue = workload.cluster_queue;
   for (const kube::Workload::Reserved& set : workload.reserved_sets) {
-    admission.pod_sets.push_back({set.name, set.count, set.flavors, set.usage});
+    admission.pod_sets.push_back({set.name, set.count, set.flavors, set.usage, set.topology});
   }
   const auto since = workload.conditions.find(kQuotaReserved);
   if (since != workload.conditions.end()) admission.reserved_at = since->second.last_transition;

@@ -31,6 +31,7 @@ const std::map<std::string, std::string>& Collections() {
       {"persistentvolume", "/api/v1/persistentvolumes"},
       {"storageclass", "/apis/storage.k8s.io/v1/storageclasses"},
       {"resourceflavor", "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"},
+      {"topology", "/apis/kueue.x-k8s.io/v1beta2/topologies"},
       {"clusterqueue", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"},
       {"localqueue", "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/localqueues"},
       {"workload", "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads"},

@@ -49,6 +49,7 @@ constexpr WatchedKind kWatched[] = {
     {"priorityclass", "/apis/scheduling.k8s.io/v1/priorityclasses", DeliverAs<kube::PriorityClass>},
     {"resourceflavor", "/apis/kueue.x-k8s.io/v1beta2/resourceflavors",
      DeliverAs<kube::ResourceFlavor>},
+    {"topology", "/apis/kueue.x-k8s.io/v1beta2/topologies", DeliverAs<kube::Topology>},
     {"cohort", "/apis/kueue.x-k8s.io/v1beta2/cohorts", DeliverAs<kube::Cohort>},
     {"clusterqueue", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues", DeliverAs<kube::ClusterQueue>},
     {"localqueue", "/apis/kueue.x-k8s.io/v1beta2/localqueues", DeliverAs<kube::LocalQueue>},

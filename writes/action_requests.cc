@@ -249,6 +249,32 @@ json TemplateAsWritten(const std::string& text) {
   return pod;
 }
 
+// In one slice: what all its domains have in common is said once.
+json TopologyJson(const kube::TopologyAssignment& standing) {
+  json values_per_level = json::array();
+  for (size_t level = 0; level < standing.levels.size(); ++level) {
+    json roots = json::array();
+    for (const auto& [values, pods] : standing.pods) roots.push_back(values[level]);
+    const bool alike =
+        std::ranges::all_of(roots, [&](const json& each) { return each == roots[0]; });
+    json values = json::object();
+    if (alike) {
+      values["universal"] = roots[0];
+    } else {
+      values["individual"]["roots"] = std::move(roots);
+    }
+    values_per_level.push_back(std::move(values));
+  }
+  json counts = json::array();
+  for (const auto& [values, pods] : standing.pods) counts.push_back(pods);
+  const bool alike =
+      std::ranges::all_of(counts, [&](const json& each) { return each == counts[0]; });
+  json slice = {{"domainCount", standing.pods.size()},
+                {"valuesPerLevel", std::move(values_per_level)}};
+  slice["podCounts"][alike ? "universal" : "individual"] = alike ? counts[0] : std::move(counts);
+  return {{"levels", standing.levels}, {"slices", json::array({std::move(slice)})}};
+}
+
 json AdmissionJson(const quota::Admission& admission) {
   json assignments = json::array();
   for (const quota::PodSetAssignment& given : admission.pod_sets) {
@@ -260,6 +286,9 @@ json AdmissionJson(const quota::Admission& admission) {
                            {"count", given.count},
                            {"flavors", given.flavors},
                            {"resourceUsage", std::move(usage)}});
+    if (!given.topology.pods.empty()) {
+      assignments.back()["topologyAssignment"] = TopologyJson(given.topology);
+    }
   }
   return {{"clusterQueue", admission.cluster_queue}, {"podSetAssignments", std::move(assignments)}};
 }

@@ -512,6 +512,28 @@ TEST(ActionRequests, AWorkloadsStatusIsAppliedAsKueuesOwnSecondWriterDoes) {
   EXPECT_EQ(KindOf(apply), "workload-status");
 }
 
+TEST(ActionRequests, AnAdmissionSaysWhereItsPodsStand) {
+  quota::Admission admission;
+  admission.cluster_queue = "gpus";
+  admission.pod_sets = {{"workers", 4, {{"cpu", "spot"}}, {}}};
+  const auto written = [&](kube::TopologyAssignment standing) {
+    admission.pod_sets[0].topology = std::move(standing);
+    const auto made = ToRequest(
+        coscheduling::ApplyWorkloadStatus{{"team", "w", "w-1", "12"}, admission, {}}, kNow);
+    const json given = json::parse(made->request.body)["status"]["admission"]["podSetAssignments"];
+    return given[0].value("topologyAssignment", json());
+  };
+  EXPECT_EQ(written({}), json());
+  EXPECT_EQ(written({{"block", "rack"}, {{{"b", "r1"}, 3}, {{"b", "r2"}, 1}}}),
+            json::parse(R"({"levels":["block","rack"],"slices":[{"domainCount":2,
+                "valuesPerLevel":[{"universal":"b"},{"individual":{"roots":["r1","r2"]}}],
+                "podCounts":{"individual":[3,1]}}]})"));
+  EXPECT_EQ(written({{"kubernetes.io/hostname"}, {{{"n1"}, 2}, {{"n2"}, 2}}}),
+            json::parse(R"({"levels":["kubernetes.io/hostname"],"slices":[{"domainCount":2,
+                "valuesPerLevel":[{"individual":{"roots":["n1","n2"]}}],
+                "podCounts":{"universal":2}}]})"));
+}
+
 TEST(ActionRequests, WhatIsToldElsewhereIsNoRequest) {
   EXPECT_FALSE(ToRequest(coscheduling::EmitEvent{}, kNow).has_value());
   EXPECT_FALSE(ToRequest(coscheduling::AnswerBind{}, kNow).has_value());

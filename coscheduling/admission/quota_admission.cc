@@ -9,6 +9,7 @@
 #include "kube/objects/well_known.h"
 #include "quota/flavor_terms.h"
 #include "quota/pod_sets.h"
+#include "quota/topology_levels.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -512,7 +513,8 @@ bool QuotaAdmission::StillFits(const Gang& gang, const quota::Workload& asked,
   return named && quota::HasPodSets(*workloads_->Of(gang), *named);
 }
 
-// What members had that have succeeded goes to others while the rest runs.
+// What members had that have succeeded goes to others while the rest runs. Where all stand is
+// written down beside what was reserved for them.
 void QuotaAdmission::Reclaim(const Gang& gang) {
   if ((gang.bound.empty() && !IsShared(gang, true)) || EvictionOf(gang) != nullptr) return;
   std::vector<const kube::Pod*> pods;
@@ -526,6 +528,10 @@ void QuotaAdmission::Reclaim(const Gang& gang) {
   workloads_->Reclaim(
       gang, workload,
       quota::ReclaimableOf(workload, maker != nullptr ? maker : gangs_.JobOf(gang), pods));
+  const auto node_of = [this](const auto& node) { return snapshot_.FindNodeObject(node); };
+  if (auto placed = quota::WithPlaces(scheduler_, workload, pods, node_of)) {
+    workloads_->Place(gang, workload, *std::move(placed));
+  }
 }
 
 // What members have of their own that have ended, or for whom the gang's own Workload has a place.

@@ -234,6 +234,9 @@ class QuotaAdmission : Owner {
                   std::is_same_v<Object, kube::PriorityClass>) {
       return NotePriorityClass(meta.name);
     }
+    if constexpr (std::is_same_v<Object, kube::Topology>) {
+      for (const auto& [key, gang] : gangs_.all()) agenda_->Note(gang.id);
+    }
     NoteObjects();
     // What it says of a gang without a queue is read anew.
     std::string name_space;

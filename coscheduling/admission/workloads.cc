@@ -50,8 +50,10 @@ void Workloads::Upsert(kube::Workload workload) {
     const kube::Workload& before = known->second;
     if (kube::IsOlderVersion(workload.meta.resource_version, before.meta.resource_version)) return;
     const auto untaken = untaken_.find(uid);
+    // Of a pod alone, or beyond minMember, it stays: its pod may be on its way already.
     late |= workload.reserved && untaken != untaken_.end() &&
-            untaken->second == quota::KeeperOf(workload);
+            untaken->second == quota::KeeperOf(workload) &&
+            workload.meta.Controller()->kind != "Pod";
     const std::string leader = quota::LeaderOf(workload);
     deposed_ |= quota::KeeperOf(before) == options_.identity && !leader.empty() &&
                 leader != options_.identity;

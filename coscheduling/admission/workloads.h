@@ -62,6 +62,10 @@ class Workloads {
   void Wait(const Gang& gang, const kube::Workload& workload, const quota::Wait& wait);
   // Reserves the pod sets of `admission` and admits it.
   void Reserve(const Gang& gang, const kube::Workload& workload, const quota::Admission& admission);
+  // Its admission says where the pods stand as well.
+  void Place(const Gang& gang, const kube::Workload& workload, quota::Admission placed) {
+    Act(gang, workload, quota::StatusOf(workload, workload.conditions, std::move(placed)));
+  }
   // It has run for too long: it says so, then isn't active any more.
   void Deactivate(const Gang& gang, const kube::Workload& workload);
   void Evict(const Gang& gang, const kube::Workload& workload, const Eviction& eviction);

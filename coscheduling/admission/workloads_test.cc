@@ -531,7 +531,9 @@ class WorkloadOfAJobTest : public testing::Test {
       }
     }
     EXPECT_FALSE(workload.meta.uid.empty());
-    engine_.Step(now_);
+    for (const NumberedAction& again : engine_.Step(now_).actions) {
+      engine_.Finish(again.id, absl::OkStatus(), now_);
+    }
     return workload;
   }
 
@@ -559,6 +561,33 @@ TEST_F(WorkloadOfAJobTest, SaysWhyItWaitsThoughItsQueueIsStopped) {
   EXPECT_EQ(told[0].conditions.at("QuotaReserved").reason, "Inadmissible");
   EXPECT_EQ(told[0].conditions.at("QuotaReserved").message,
             "ClusterQueue q is stopped by spec.stopPolicy Hold");
+}
+
+// Where Workloads were just defined and their watch hasn't begun, nothing else tells of the end.
+TEST_F(WorkloadOfAJobTest, IsGoneWithItsLastFinalizer) {
+  bool made = false;
+  const auto pass = [&] {
+    made = false;
+    for (int i = 0; i < 5; ++i, now_ += absl::Seconds(1)) {
+      for (const NumberedAction& action : engine_.Step(now_).actions) {
+        made |= std::holds_alternative<WriteWorkload>(action.action);
+        engine_.Finish(action.id, absl::OkStatus(), now_);
+      }
+    }
+  };
+  kube::Workload workload = Written();
+  engine_.Upsert(workload);
+  pass();
+  workload.meta.resource_version = "3";
+  workload.meta.deletion_time = now_;
+  engine_.Upsert(workload);
+  pass();
+  EXPECT_FALSE(made);
+  workload.meta.resource_version = "4";
+  workload.meta.finalizers.clear();
+  engine_.Upsert(workload);
+  pass();
+  EXPECT_TRUE(made);
 }
 
 // An earlier process might still reserve what they wait for.

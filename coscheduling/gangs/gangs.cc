@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cluster/domains.h"
 #include "coscheduling/labels.h"
 #include "fmt/format.h"
 #include "kube/objects/pod_rank.h"
@@ -330,7 +329,7 @@ void Gangs::Enter(GangId id, v1::GangState state) {
   gang.state_since = agenda_->now();
 }
 
-Reason Gangs::Blocker(const Gang& gang, bool unmade) const {
+Reason Gangs::Blocker(const Gang& gang, bool unmade, std::string why_no_level) const {
   const std::vector<const kube::Pod*> live = LiveOf(gang);
   const std::string name = gang.key.ToString();
   if (Reason reason = OwnerBlocker(gang, live); reason.code != v1::REASON_UNSPECIFIED) {
@@ -384,7 +383,7 @@ Reason Gangs::Blocker(const Gang& gang, bool unmade) const {
             std::string(gang.not_honoured->fix)};
   }
   const kube::TopologyAsked& asked = gang.topology;
-  std::string wrong = asked.error.empty() ? cluster::WhyNoLevelOf(asked) : asked.error;
+  std::string wrong = asked.error.empty() ? std::move(why_no_level) : asked.error;
   if (!wrong.empty() && gang.bound.empty()) {
     return {v1::MEMBER_INVALID, std::move(wrong),
             "correct the annotation in the pod templates and create the pods anew"};

@@ -70,7 +70,7 @@ class Gangs {
   void Read(GangId id, std::optional<int64_t> whole_with);
   // Why the gang can't start as it is, by its members, owners and PodGroup; no code if it can.
   // `unmade`: it may ask for quota without members.
-  Reason Blocker(const Gang& gang, bool unmade) const;
+  Reason Blocker(const Gang& gang, bool unmade, std::string why_no_level) const;
   // Creates its derived PodGroup, or keeps that one's minMember as its job says.
   void KeepGroup(const Gang& gang);
   // These of its live members are lost.

@@ -96,7 +96,7 @@ TEST_F(GangsTest, AMemberThatIsBeingDeletedIsNoMember) {
   const Gang& gang = owners_.AddGang("train", {MemberOf("m-0"), going});
   EXPECT_THAT(gang.unbound, ElementsAre("pod-m-0"));
   EXPECT_EQ(gang.facts.live, 1);
-  EXPECT_EQ(owners_.gangs.Blocker(gang, false).code, v1::MEMBERS_MISSING);
+  EXPECT_EQ(owners_.gangs.Blocker(gang, false, "").code, v1::MEMBERS_MISSING);
 }
 
 TEST_F(GangsTest, TheGangsOnANodeAreThoseWithMembersThere) {
@@ -124,7 +124,7 @@ TEST_F(GangsTest, MembersOfAnotherSchedulerAreNamed) {
   owners_.gangs.Join(stranger);
   owners_.snapshot.Upsert(std::move(stranger));
   owners_.gangs.Read(gang.id, std::nullopt);
-  const Reason blocker = owners_.gangs.Blocker(gang, false);
+  const Reason blocker = owners_.gangs.Blocker(gang, false, "");
   EXPECT_EQ(blocker.code, v1::MEMBERS_DISAGREE);
   EXPECT_EQ(blocker.message,
             "spec.schedulerName of m-1 is \"default-scheduler\", of the gang \"coscheduling\"");

@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "kube/objects/well_known.h"
 #include "quota/pod_sets.h"
+#include "quota/topology_levels.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -293,6 +294,7 @@ void Placement::ShowAgain(std::string_view node) {
 
 void Placement::Observe(const cluster::Journal& journal) {
   using cluster::NodeChange;
+  planner_.Follow(snapshot_);
   for (const auto& [name, entry] : journal.nodes) {
     if (entry.observed.empty()) continue;  // what was assumed and forgotten here
     if (entry.observed == cluster::NodeChanges(NodeChange::kMarks)) {
@@ -384,8 +386,9 @@ PlanRequest Placement::RequestFor(const Gang& gang, std::vector<const kube::Pod*
   }
   ExcludeOtherFlavors(gang, &request);
   request.required_topology_key = gang.topology.required;
+  request.levels = quota::LevelsFor(quota_->scheduler(), quota_->HeldBy(gang), gang.topology);
   // Where nodes have no zones they are all in one.
-  const cluster::Domains& domains = planner_.DomainsOf(snapshot_);
+  const cluster::Domains& domains = planner_.Follow(snapshot_, request.levels);
   const bool is_default = gang.topology.annotation != kube::kRequiredTopology;
   if (is_default && domains.CountAt(domains.LevelOf(kube::kZoneLabel)) == 0) {
     request.required_topology_key.clear();
@@ -593,7 +596,9 @@ void Placement::PlanGang(const Gang& gang, KnownFailures* failures) {
     PlanRequest request = RequestFor(gang, std::move(members));
     cluster::WantedShape shape;
     if (request.excluded_nodes.empty()) {
-      shape = cluster::WantedShapeOf(request.members, request.required_topology_key);
+      shape = cluster::WantedShapeOf(
+          request.members, fmt::format("{}\n{}", request.required_topology_key,
+                                       fmt::join(request.levels, "\n")));
     }
     shape.may_use = KeepOff(gang, &request);
     if (IsWithoutQuota(gang)) {

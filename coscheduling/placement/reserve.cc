@@ -120,7 +120,7 @@ std::optional<cluster::SoonestRoom> Placement::FindRoom(const Gang& gang, const 
                                                         bool entitled) {
   const PlanRequest request = RequestFor(gang, Unplaced(gang));
   const absl::Time now = agenda_->now();
-  const cluster::Domains& tree = planner_.DomainsOf(snapshot_);
+  const cluster::Domains& tree = planner_.Follow(snapshot_, request.levels);
   cluster::PerFamily<bool> taken;
   cluster::RoomWanted wanted = {request.members, static_cast<int64_t>(request.required), &tree,
                                 tree.LevelOf(request.required_topology_key)};

@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 #include "kube/objects/time_text.h"
 #include "quota/flavor_terms.h"
+#include "quota/topology_levels.h"
 
 namespace muster::coscheduling {
 namespace {
@@ -154,6 +155,8 @@ bool Placeability::IsAssumedFeasible(const Gang& gang) const {
 std::string Placeability::WhyNotPlaceable(const Gang& gang, const quota::Workload& workload,
                                           const quota::PodSet& set,
                                           const kube::ResourceFlavor& flavor) {
+  std::string no_level = quota::WhyNoLevel(quota_.scheduler(), gang.topology, flavor);
+  if (!no_level.empty()) return no_level;
   if (const std::string& why = WhyNoNodesOf(set, flavor); !why.empty()) return why;
   const absl::Time until = tried_until_(gang, flavor);
   if (agenda_->now() >= until) return "";

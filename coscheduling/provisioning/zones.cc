@@ -45,14 +45,14 @@ std::vector<cluster::Zone> Provisioning::ZonesFor(
     if (shortfall.required == kube::kZoneLabel && there != shortfall.domains.end()) {
       zone.room = there->room;
     }
-    int64_t makeable = 0;
+    zone.needed = gang.required();
     for (quota::PodSet set : sets.required) {
       kube::PodSpec spec = *set.spec;
       spec.node_selector[kube::kZoneLabel] = name;
       set.spec = std::make_shared<const kube::PodSpec>(std::move(spec));
-      makeable += placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining);
+      zone.makeable += placeability_.MakeableOf(set, cluster::PoolLimits::kRemaining);
     }
-    zone.suffices = zone.room + makeable >= gang.required();
+    zone.suffices = zone.room + zone.makeable >= zone.needed;
     const auto failed = tried.find(ZoneTried(name));
     if (failed != tried.end() && failed->second > now) zone.failed_until = failed->second;
     const absl::Time refused = setbacks_.LastRefusalIn(name);
@@ -118,11 +118,19 @@ bool Provisioning::GiveZone(const Gang& gang) {
   return all;
 }
 
-std::string Provisioning::ZonesText(const Gang& gang) const {
+std::vector<cluster::Zone> Provisioning::ZonesOf(const Gang& gang) const {
   const std::string carried = CarriedZone(gang);
   const AdmissionRecord* record = records_.Of(gang);
-  if (carried.empty() || record == nullptr) return "";
-  const std::string others = cluster::OthersText(ZonesFor(gang, record->flavors_tried), carried);
+  if (carried.empty() || record == nullptr) return {};
+  std::vector<cluster::Zone> zones = ZonesFor(gang, record->flavors_tried);
+  std::ranges::stable_partition(zones, [&](const auto& zone) { return zone.name == carried; });
+  return zones;
+}
+
+std::string Provisioning::ZonesText(const Gang& gang) const {
+  const std::string carried = CarriedZone(gang);
+  if (carried.empty() || records_.Of(gang) == nullptr) return "";
+  const std::string others = cluster::OthersText(ZonesOf(gang), carried);
   return fmt::format("; nodes are made in zone {}{}{}", carried, others.empty() ? "" : ", next ",
                      others);
 }

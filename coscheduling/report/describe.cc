@@ -175,6 +175,11 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
     for (const Setback& setback : from_.provisioning.SetbacksOf(gang)) {
       DescribeSetback(setback, out->add_setbacks());
     }
+    for (const cluster::Zone& zone : from_.provisioning.ZonesOf(gang)) {
+      v1::Zone* told = out->add_zones();
+      told->set_name(zone.name);
+      told->set_lacking(cluster::LackOf(zone));
+    }
   }
 
   if (const cluster::Reservation* reservation = from_.placement.ReservedFor(gang)) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cluster/zones.h"
 #include "coscheduling/report/report.h"
 #include "fmt/format.h"
 #include "kube/objects/excerpt.h"
@@ -223,7 +224,15 @@ Reason Report::FindReason(const Gang& gang) const {
                             from_.quota.UncountedOf(gang).empty() ? "room" : "quota", raised),
                 ""};
       }
-      return {v1::ALL_BOUND, fmt::format("{} of {} members bound{}", standing, min, raised), ""};
+      std::vector<const kube::Node*> nodes;
+      for (const std::string& uid : gang.bound) {
+        const std::string& name = from_.snapshot.FindPod(uid)->node_name;
+        if (const kube::Node* node = from_.snapshot.FindNodeObject(name)) nodes.push_back(node);
+      }
+      return {v1::ALL_BOUND,
+              fmt::format("{} of {} members bound{}{}", standing, min, raised,
+                          cluster::BeyondOneText(gang.topology, nodes)),
+              ""};
     }
     case v1::REPAIRING:
       return RepairReason(gang);

@@ -221,10 +221,35 @@ std::string WebhookDifference(const Json& found, const WantedWebhook& wanted) {
   return "";
 }
 
-std::string Patch(const FoundWebhook& found, Json webhooks) {
-  const Json patch = {{"metadata", {{"resourceVersion", found.resource_version}}},
-                      {"webhooks", std::move(webhooks)}};
+std::string Patch(const FoundWebhook& found, Json webhooks, const std::string& install = "") {
+  Json patch = {{"metadata", {{"resourceVersion", found.resource_version}}},
+                {"webhooks", std::move(webhooks)}};
+  if (!install.empty()) patch["metadata"]["annotations"][kInstallAnnotation] = install;
   return patch.dump(-1, ' ', true);
+}
+
+std::string InstallOf(const Json& object) {
+  return Text(Field(Field(Field(object, "metadata"), "annotations"), kInstallAnnotation.data()));
+}
+
+std::string OtherInstall(const Json& object, const WantedWebhook& wanted) {
+  if (wanted.install.empty()) return "";
+  std::string install = InstallOf(object);
+  if (install.empty()) {
+    const Json& webhooks = Field(object, "webhooks");
+    if (!webhooks.is_array() || webhooks.size() != 1) return "";
+    const Json& service = Field(Field(webhooks[0], "clientConfig"), "service");
+    const std::string name_space = Text(Field(service, "namespace"));
+    if (service.is_null() || (wanted.service && wanted.service->name_space == name_space))
+      return "";
+    install = fmt::format("Service {}/{}", name_space, Text(Field(service, "name")));
+  }
+  if (install == wanted.install) return "";
+  const WebhookObject& registered = ObjectFor(wanted.purpose);
+  return fmt::format(
+      "{} {} is of install {}, and this is {}: one alone may serve schedulerName {}; take one of "
+      "them out (muster uninstall), or apply the manifests of the one that is to stay",
+      registered.kind, registered.name, install, wanted.install, wanted.scheduler_name);
 }
 
 std::string BundleFor(const FoundWebhook& found, const WantedWebhook& wanted, absl::Time now) {
@@ -246,6 +271,7 @@ absl::StatusOr<FoundWebhook> InspectWebhook(const std::string& json, const Wante
     return absl::InvalidArgumentError(fmt::format("{}: the answer has no metadata.resourceVersion",
                                                   ObjectFor(wanted.purpose).name));
   }
+  found.other_install = OtherInstall(object, wanted);
   const Json& webhooks = Field(object, "webhooks");
   const size_t entries = webhooks.is_array() ? webhooks.size() : 0;
   const size_t want = wanted.enabled ? 1 : 0;
@@ -262,22 +288,29 @@ absl::StatusOr<FoundWebhook> InspectWebhook(const std::string& json, const Wante
   found.difference = TargetDifference(client, wanted);
   if (found.difference.empty()) found.difference = WebhookDifference(webhook, wanted);
   if (found.difference.empty()) found.difference = found.bundle_difference;
+  // Of a Service the object is the chart's.
+  if (found.difference.empty() && !wanted.service) {
+    found.difference = DifferenceIn(fmt::format("metadata.annotations.{}", kInstallAnnotation),
+                                    InstallOf(object), wanted.install);
+  }
   return found;
 }
 
 std::string NewWebhook(const WantedWebhook& wanted) {
   const WebhookObject& object = ObjectFor(wanted.purpose);
-  const Json json = {
+  Json json = {
       {"apiVersion", "admissionregistration.k8s.io/v1"},
       {"kind", object.kind},
       {"metadata", {{"name", object.name}, {"labels", {{"app.kubernetes.io/part-of", "muster"}}}}},
       {"webhooks", Json::array({Webhook(wanted, wanted.ca_bundle)})}};
+  if (!wanted.install.empty()) json["metadata"]["annotations"][kInstallAnnotation] = wanted.install;
   return json.dump(-1, ' ', true);
 }
 
 std::string RepairPatch(const FoundWebhook& found, const WantedWebhook& wanted, absl::Time now) {
   if (!wanted.enabled) return Patch(found, Json::array());
-  return Patch(found, Json::array({Webhook(wanted, BundleFor(found, wanted, now))}));
+  return Patch(found, Json::array({Webhook(wanted, BundleFor(found, wanted, now))}),
+               wanted.install);
 }
 
 std::string BundlePatch(const FoundWebhook& found, const WantedWebhook& wanted, absl::Time now) {

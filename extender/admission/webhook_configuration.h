@@ -9,10 +9,14 @@
 // (objects without an owner): jobs and pods that name our schedulerName, and kinds that say nothing
 // of a scheduler. It is an object of its own, and nothing depends on it: its failurePolicy is
 // Ignore, it is given two seconds, and the API server converts nothing for it (matchPolicy Exact).
+//
+// Each says of which install it is, by the Lease that its replicas share, in an annotation that
+// only administrators and Muster write: a second Muster finds out there that it is one.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -38,6 +42,8 @@ struct WebhookService {
   friend bool operator==(const WebhookService&, const WebhookService&) = default;
 };
 
+inline constexpr std::string_view kInstallAnnotation = "muster.dev/install";
+
 struct WantedWebhook {
   std::string scheduler_name;
   // Where the API server calls: the Service if given, else the URL.
@@ -50,6 +56,7 @@ struct WantedWebhook {
   // False: an object that is there is to have no webhooks, so that nobody is called; none is made.
   bool enabled = true;
   bool guards_queues = false;  // GateOptions
+  std::string install = {};    // NAMESPACE/NAME of the Lease; empty: any
 };
 
 // The object as it was found.
@@ -62,6 +69,9 @@ struct FoundWebhook {
   // What of that is the caBundle lacking our authorities or, of a URL, having others.
   std::string bundle_difference;
   std::string webhooks;  // JSON, one entry with a clientConfig; empty if there is none
+  // Why it isn't of this install; empty if it is. One that doesn't say is of that whose Service it
+  // calls.
+  std::string other_install;
 };
 
 // InvalidArgument for what is no such object.

@@ -24,6 +24,7 @@ struct WebhookRegistration::Inbox {
   bool changed = false;
   bool closed = false;
   absl::Status in_place;
+  std::optional<std::string> other_install;
 };
 
 WebhookRegistration::WebhookRegistration(WebhookRegistrationOptions options,
@@ -47,6 +48,11 @@ WebhookRegistration::~WebhookRegistration() {
 absl::Status WebhookRegistration::InPlace() const {
   std::lock_guard lock(inbox_->mutex);
   return inbox_->in_place;
+}
+
+std::optional<std::string> WebhookRegistration::OtherInstall() const {
+  std::lock_guard lock(inbox_->mutex);
+  return inbox_->other_install;
 }
 
 void WebhookRegistration::OnChanged() {
@@ -145,6 +151,8 @@ void WebhookRegistration::OnAnswer(absl::Time now, Pending answered,
   }
   const int status = answer.ok() ? answer->status : 0;
   if (answered == Pending::kGet && status == 404) {
+    // Of a Service: whoever waits for another install to go waits for its own manifests, too.
+    if (!options_.webhook.service || !OtherInstall()) PublishInstall("");
     registered_bundle_.clear();
     if (!options_.webhook.enabled) return OnAsWanted(now, /*written=*/false);
     SetRight(now, {}, "the webhook is not registered");
@@ -165,6 +173,9 @@ void WebhookRegistration::OnFailed(absl::Time now, Pending failed,
   const char* verb = failed == Pending::kGet      ? "get"
                      : failed == Pending::kCreate ? "create"
                                                   : "patch";
+  if (answer.ok() && answer->status < 500 && answer->status != 429 && !OtherInstall()) {
+    PublishInstall("");
+  }
   std::string failure = fmt::format("{} {}/{}: {}", verb, object_.resource, object_.name,
                                     std::string(status.message()));
   absl::Duration pause = failures_.Next();
@@ -190,6 +201,13 @@ void WebhookRegistration::OnObject(absl::Time now, const std::string& json, bool
   not_before_ = absl::InfinitePast();
   registered_bundle_ = found->ca_bundle;
   LookAgainLater(now);
+  PublishInstall(found->other_install);
+  if (!found->other_install.empty()) {
+    failures_.Reset();
+    last_failure_.clear();
+    MarkNotInPlace(found->other_install);
+    return;
+  }
   const std::string difference = WhatIsMissing(*found);
   if (difference.empty()) return OnAsWanted(now, written);
   if (written) {
@@ -273,6 +291,11 @@ void WebhookRegistration::MarkNotInPlace(std::string why) {
 void WebhookRegistration::PublishWhyNot() {
   Publish(absl::FailedPreconditionError(
       last_failure_.empty() ? why_not_ : fmt::format("{}; {}", why_not_, last_failure_)));
+}
+
+void WebhookRegistration::PublishInstall(std::string other) {
+  std::lock_guard lock(inbox_->mutex);
+  inbox_->other_install = std::move(other);
 }
 
 void WebhookRegistration::Publish(absl::Status status) {

@@ -10,12 +10,14 @@
 // else isn't as it should be the leader says, and is not in place. Of a URL, which names one
 // process, the leader makes the object and keeps it true, and followers leave it to it. It is never
 // deleted: without Muster no pod of ours may get in ungated. Of a URL, warnings that are turned off
-// leave an object without webhooks, where there was one.
+// leave an object without webhooks, where there was one. What is of another install is left as it
+// is.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -41,7 +43,7 @@ struct WebhookRegistrationOptions {
   uint64_t seed = std::random_device()();
 };
 
-// One owner calls everything; OnChanged and InPlace may be called by any thread.
+// One owner calls everything; OnChanged, InPlace and OtherInstall may be called by any thread.
 class WebhookRegistration {
  public:
   // `wake`: call Tick soon; runs on the transport's threads and inside OnChanged, and may be
@@ -67,6 +69,9 @@ class WebhookRegistration {
   // OK while the API server calls this process's webhook for our pods, as of the last Tick; else
   // what is in the way, in one sentence. Of a follower with a URL: while there is a registration.
   absl::Status InPlace() const;
+  // Why the object isn't of this install, as last seen; "" if it is, there never was one, or nobody
+  // may tell. nullopt: it hasn't been looked at yet.
+  std::optional<std::string> OtherInstall() const;
   // The caBundle as last seen; PEM.
   const std::string& registered_bundle() const { return registered_bundle_; }
 
@@ -88,6 +93,7 @@ class WebhookRegistration {
   void MarkNotInPlace(std::string why);
   void PublishWhyNot();
   void Publish(absl::Status status);
+  void PublishInstall(std::string other);
   bool MayRepair(absl::Time now);
   std::string WhatIsMissing(const FoundWebhook& found) const;
 

@@ -711,5 +711,83 @@ TEST(WebhookConfiguration, SurvivesWhateverStandsInTheObject) {
   }
 }
 
+class InstallTest : public RegistrationTest {
+ protected:
+  InstallTest() { options_.webhook.install = "muster-system/coscheduling"; }
+  std::string Other() const { return registration_->OtherInstall().value_or("not looked at yet"); }
+};
+
+TEST_F(InstallTest, WhoMakesTheObjectSaysWhoseItIs) {
+  Start();
+  EXPECT_EQ(Other(), "not looked at yet");
+  Run(absl::Seconds(5));
+  EXPECT_TRUE(InPlace()) << WhyNot();
+  EXPECT_EQ(Other(), "");
+  EXPECT_EQ(object_["metadata"]["annotations"]["muster.dev/install"], options_.webhook.install);
+  // One that was made before there were installs.
+  object_["metadata"].erase("annotations");
+  Change();
+  Run(absl::Seconds(5));
+  EXPECT_EQ(object_["metadata"]["annotations"]["muster.dev/install"], options_.webhook.install);
+}
+
+TEST_F(InstallTest, WhatIsOfAnotherInstallIsLeftToItAndGoneOnWithOnceItIsOurs) {
+  for (const bool service : {false, true}) {
+    writes_ = 0;
+    Start(service);
+    object_ = Wanted();
+    object_["metadata"]["annotations"]["muster.dev/install"] = "other/coscheduling";
+    object_["webhooks"][0]["clientConfig"]["caBundle"] = "";
+    Run(absl::Minutes(1));
+    EXPECT_EQ(writes_, 0);
+    EXPECT_EQ(Other(),
+              "MutatingWebhookConfiguration muster-admission is of install other/coscheduling, and "
+              "this is muster-system/coscheduling: one alone may serve schedulerName coscheduling; "
+              "take one of them out (muster uninstall), or apply the manifests of the one that is "
+              "to stay");
+    EXPECT_EQ(WhyNot(), Other());
+    const Json kept = object_;
+    object_ = nullptr;
+    if (service) Run(absl::Minutes(1));
+    EXPECT_THAT(Other(), HasSubstr("other/coscheduling")) << "it may be alive while it goes";
+    object_ = kept;
+    object_["metadata"]["annotations"]["muster.dev/install"] = "muster-system/coscheduling";
+    Run(absl::Seconds(30));
+    EXPECT_EQ(Other(), "");
+    EXPECT_TRUE(InPlace()) << WhyNot();
+    EXPECT_EQ(writes_, 1);
+  }
+}
+
+TEST_F(InstallTest, ManifestsThatDontSayAreThoseOfTheServiceThatIsCalled) {
+  Start(/*service=*/true);
+  object_ = Wanted();
+  object_["metadata"].erase("annotations");
+  Run(absl::Seconds(5));
+  EXPECT_EQ(Other(), "");
+  EXPECT_TRUE(InPlace()) << WhyNot();
+  object_["webhooks"][0]["clientConfig"]["service"]["namespace"] = "elsewhere";
+  Change();
+  Run(absl::Seconds(5));
+  EXPECT_THAT(Other(), HasSubstr("is of install Service elsewhere/muster-webhook"));
+  Start();  // a process outside, by a URL
+  Run(absl::Seconds(5));
+  EXPECT_THAT(Other(), HasSubstr("is of install Service elsewhere/muster-webhook"));
+}
+
+TEST_F(InstallTest, WhereNobodyMayTellItIsntAReason) {
+  Start();
+  Refuse(503, "not now");
+  EXPECT_EQ(Other(), "not looked at yet");
+  now_ += absl::Minutes(1);
+  registration_->Tick(now_);
+  Refuse(403, "forbidden");
+  EXPECT_EQ(Other(), "");
+  now_ += absl::Minutes(1);
+  registration_->Tick(now_);
+  Refuse(404, "not found");
+  EXPECT_EQ(Other(), "");
+}
+
 }  // namespace
 }  // namespace muster::extender

@@ -1,7 +1,6 @@
 #include "extender/move/move_plan.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <utility>
 
 #include "coscheduling/labels.h"
@@ -28,66 +27,10 @@ constexpr std::string_view kGatePrefix = "kueue.x-k8s.io/";
 constexpr std::string_view kWorkloads = "/apis/kueue.x-k8s.io/v1beta2/namespaces/";
 constexpr size_t kNamed = 5;  // of many
 
-// What is there at this path; null if nothing is.
-const json& At(const json& object, std::initializer_list<std::string_view> path) {
-  static const json kNothing;
-  const json* at = &object;
-  for (std::string_view step : path) {
-    if (!at->is_object()) return kNothing;
-    const auto it = at->find(step);
-    if (it == at->end()) return kNothing;
-    at = &*it;
-  }
-  return *at;
-}
-
-std::string Text(const json& object, std::initializer_list<std::string_view> path) {
-  const json& at = At(object, path);
-  return at.is_string() ? at.get<std::string>() : "";
-}
-
-std::string NameOf(const json& object) { return Text(object, {"metadata", "name"}); }
-std::string NamespaceOf(const json& object) { return Text(object, {"metadata", "namespace"}); }
-std::string UidOf(const json& object) { return Text(object, {"metadata", "uid"}); }
-std::string FullName(const json& object) { return NamespaceOf(object) + "/" + NameOf(object); }
-
-// Whether one of the list is so; of what is no list none is.
-template <typename Predicate>
-bool Any(const json& list, Predicate predicate) {
-  if (!list.is_array()) return false;
-  for (const json& each : list) {
-    if (predicate(each)) return true;
-  }
-  return false;
-}
-
 std::string Names(const std::vector<std::string>& all) { return kube::FirstFew(all, kNamed); }
-
-const json* ConditionOf(const json& workload, std::string_view type) {
-  const json& conditions = At(workload, {"status", "conditions"});
-  if (!conditions.is_array()) return nullptr;
-  for (const json& each : conditions) {
-    if (Text(each, {"type"}) == type) return &each;
-  }
-  return nullptr;
-}
-
-bool IsTrue(const json& workload, std::string_view condition) {
-  const json* found = ConditionOf(workload, condition);
-  return found != nullptr && Text(*found, {"status"}) == "True";
-}
 
 bool HoldsQuota(const json& workload) {
   return IsTrue(workload, "QuotaReserved") && !IsTrue(workload, "Finished");
-}
-
-const json* ControllerOf(const json& object) {
-  const json& owners = At(object, {"metadata", "ownerReferences"});
-  if (!owners.is_array()) return nullptr;
-  for (const json& each : owners) {
-    if (const json& is = At(each, {"controller"}); is.is_boolean() && is.get<bool>()) return &each;
-  }
-  return nullptr;
 }
 
 std::string ControllerUid(const json& object) {
@@ -121,15 +64,6 @@ bool NamesScheduler(const json& workload, const std::string& scheduler) {
   });
 }
 
-kube::Request PatchOf(std::string path, std::string_view type, const json& body) {
-  kube::Request request;
-  request.method = kube::Method::kPatch;
-  request.path = std::move(path);
-  request.content_type = type;
-  request.body = body.dump();
-  return request;
-}
-
 json Body(json metadata) {
   json body = json::object();
   body["metadata"] = std::move(metadata);
@@ -157,31 +91,23 @@ json TestUid(const json& object) {
 void AddDeployments(const MoveObjects& objects, std::string_view list, std::string_view what,
                     MovePlan* plan) {
   for (const json& each : objects.of(list)) {
-    const json& replicas = At(each, {"spec", "replicas"});
-    if (replicas.is_number() && replicas.get<int64_t>() == 0) continue;
+    const int64_t replicas = ReplicasOf(each);
+    if (replicas == 0) continue;
     plan->by_hand.push_back(
         fmt::format("{} still runs: Deployment {} has {} replicas\n"
                     "kubectl -n {} scale deployment {} --replicas=0",
-                    what, FullName(each), replicas.is_number() ? replicas.dump() : "1",
-                    NamespaceOf(each), NameOf(each)));
+                    what, FullName(each), replicas, NamespaceOf(each), NameOf(each)));
   }
 }
 
 // --- in ---
 
-void AddLease(const MoveObjects& objects, const MoveSettings& settings, absl::Time now,
-              MovePlan* plan) {
+void AddLease(const MoveObjects& objects, absl::Time now, MovePlan* plan) {
   for (const json& each : objects.of("leases")) {
     if (NameOf(each) != kLeaseName) continue;
-    const std::string holder = Text(each, {"spec", "holderIdentity"});
-    const json& seconds = At(each, {"spec", "leaseDurationSeconds"});
-    const auto renewed = kube::ReadTimeText(Text(each, {"spec", "renewTime"}));
-    const absl::Duration lasts = absl::Seconds(seconds.is_number() ? seconds.get<int64_t>() : 15);
-    if (holder.empty() || !renewed || *renewed + lasts < now) continue;
-    plan->by_hand.push_back(
-        fmt::format("Kueue is alive: {} renewed Lease {}/{} {} ago; wait until it has ended",
-                    holder, settings.kueue_namespace, kLeaseName,
-                    absl::FormatDuration(absl::Trunc(now - *renewed, absl::Seconds(1)))));
+    const std::optional<std::string> held = HeldSince(each, now);
+    if (!held) continue;
+    plan->by_hand.push_back(fmt::format("Kueue is alive: {}; wait until it has ended", *held));
   }
 }
 
@@ -516,12 +442,6 @@ void AddMuster(const MoveObjects& objects, const MoveSettings& settings, MovePla
 
 }  // namespace
 
-const std::vector<json>& MoveObjects::of(std::string_view list) const {
-  static const std::vector<json> kNone;
-  const auto it = lists.find(list);
-  return it == lists.end() ? kNone : it->second;
-}
-
 std::vector<std::pair<std::string, std::string>> ListsToMove(const MoveSettings& settings) {
   const auto deployments = [](const std::string& name_space) {
     return "/apis/apps/v1/namespaces/" + name_space + "/deployments";
@@ -546,7 +466,7 @@ std::vector<std::pair<std::string, std::string>> ListsToMove(const MoveSettings&
 MovePlan PlanMoveIn(const MoveObjects& objects, const MoveSettings& settings, absl::Time now) {
   MovePlan plan;
   AddDeployments(objects, "kueue deployments", "Kueue", &plan);
-  AddLease(objects, settings, now, &plan);
+  AddLease(objects, now, &plan);
   AddWebhooks(objects, settings.kueue_namespace, &plan);
   AddConversions(objects, &plan);
   AddApiServices(objects, &plan);
@@ -638,28 +558,6 @@ MovePlan PlanMoveOut(const MoveObjects& objects, const MoveSettings& settings, a
                     gated.size(), Names(gated)));
   }
   return plan;
-}
-
-std::string MoveText(const MovePlan& plan, std::string_view command) {
-  std::string text;
-  const auto add = [&text](std::string_view title, const std::vector<std::string>& items) {
-    if (items.empty()) return;
-    text += fmt::format("{}\n", title);
-    for (const std::string& item : items) {
-      std::string lines = item;
-      for (size_t at = 0; (at = lines.find('\n', at)) != std::string::npos; at += 5) {
-        lines.replace(at, 1, "\n      ");
-      }
-      text += fmt::format("  - {}\n", lines);
-    }
-  };
-  add("To be done by hand:", plan.by_hand);
-  std::vector<std::string> fixes;
-  for (const MovePlan::Fix& fix : plan.fixes) fixes.push_back(fix.what);
-  add(fmt::format("{} --apply is to:", command), fixes);
-  add("To be known:", plan.notes);
-  if (plan.by_hand.empty() && plan.fixes.empty()) text += "Nothing is left to do.\n";
-  return text;
 }
 
 }  // namespace muster::extender

@@ -5,14 +5,12 @@
 // v0.19.2 pkg/controller/jobs/pod/pod_controller.go, pkg/controller/jobframework/reconciler.go.
 #pragma once
 
-#include <map>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "kube/api.h"
+#include "extender/move/json_objects.h"
 
 namespace muster::extender {
 
@@ -22,29 +20,13 @@ struct MoveSettings {
   std::string scheduler_name = "coscheduling";
 };
 
-// As the API server has them, by list; what isn't served is missing.
-struct MoveObjects {
-  std::map<std::string, std::vector<nlohmann::json>, std::less<>> lists;
-  const std::vector<nlohmann::json>& of(std::string_view list) const;
-};
+using MoveObjects = ClusterObjects;
+using MovePlan = ChangePlan;
 
 // Which lists that takes: their names and paths.
 std::vector<std::pair<std::string, std::string>> ListsToMove(const MoveSettings& settings);
 
-struct MovePlan {
-  std::vector<std::string> by_hand;  // and how
-  struct Fix {
-    std::string what;
-    std::vector<kube::Request> requests;  // one after the other; done already: 404 of a removal
-  };
-  std::vector<Fix> fixes;          // in their order
-  std::vector<std::string> notes;  // what will be, and is in nobody's way
-};
-
 MovePlan PlanMoveIn(const MoveObjects& objects, const MoveSettings& settings, absl::Time now);
 MovePlan PlanMoveOut(const MoveObjects& objects, const MoveSettings& settings, absl::Time now);
-
-// `command`: "muster move in".
-std::string MoveText(const MovePlan& plan, std::string_view command);
 
 }  // namespace muster::extender

@@ -57,7 +57,7 @@ TEST_F(MovePlanTest, NothingIsLeftInAClusterWithoutKueue) {
           "spec":{"group":"kueue.x-k8s.io","conversion":{"strategy":"None"}}})");
   Add("leases", R"({"metadata":{"name":"c1f6bfd2.kueue.x-k8s.io"},
                     "spec":{"holderIdentity":"","leaseDurationSeconds":15,"renewTime":"2026-01-01T00:00:00.000000Z"}})");
-  EXPECT_EQ(MoveText(In(), "muster move in"), "Nothing is left to do.\n");
+  EXPECT_EQ(PlanText(In(), "muster move in --apply"), "Nothing is left to do.\n");
 }
 
 TEST_F(MovePlanTest, WhatKueueLeavesInTheWayIsNamedWithWhatToDo) {

@@ -26,9 +26,10 @@ struct LeaseOptions {
   std::string name_space;
   std::string name;
   std::string identity;  // of this process, unique among the candidates
-  absl::Duration duration = absl::Seconds(15);
-  absl::Duration renew_deadline = absl::Seconds(10);
-  absl::Duration retry_period = absl::Seconds(2);
+  // As deploy/base/scheduler-config.yaml has them for kube-scheduler.
+  absl::Duration duration = absl::Seconds(6);
+  absl::Duration renew_deadline = absl::Seconds(4);
+  absl::Duration retry_period = absl::Seconds(1);
 };
 
 // InvalidArgument naming the option unless duration > renew_deadline > 1.2 x retry_period >= 0 and

@@ -24,6 +24,10 @@ LeaseOptions OptionsFor(const std::string& identity) {
   options.name_space = "muster";
   options.name = "lock";
   options.identity = identity;
+  // client-go's own.
+  options.duration = absl::Seconds(15);
+  options.renew_deadline = absl::Seconds(10);
+  options.retry_period = absl::Seconds(2);
   return options;
 }
 

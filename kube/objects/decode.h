@@ -74,6 +74,8 @@ absl::StatusOr<Event> Decode<Event>(std::string_view json);
 template <>
 absl::StatusOr<ResourceFlavor> Decode<ResourceFlavor>(std::string_view json);
 template <>
+absl::StatusOr<Topology> Decode<Topology>(std::string_view json);
+template <>
 absl::StatusOr<ClusterQueue> Decode<ClusterQueue>(std::string_view json);
 template <>
 absl::StatusOr<LocalQueue> Decode<LocalQueue>(std::string_view json);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <set>
 #include <utility>
@@ -8,11 +9,13 @@
 #include "kube/objects/decode_parts.h"
 #include "kube/objects/decode_resource_groups.h"
 #include "kube/objects/names.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::kube {
 namespace {
 
 constexpr size_t kMaxFlavorEntries = 8;
+constexpr size_t kMaxTopologyLevels = 16;
 constexpr int64_t kNanosPerMilli = 1'000'000;
 
 // One of an enumeration's names; the fallback when absent.
@@ -246,6 +249,31 @@ absl::StatusOr<ResourceFlavor> Decode<ResourceFlavor>(std::string_view json) {
   }
   flavor.error = FirstError(reader);
   return flavor;
+}
+
+// By the rules of its CRD.
+template <>
+absl::StatusOr<Topology> Decode<Topology>(std::string_view json) {
+  JsonReader reader(json);
+  if (!reader.status().ok()) return reader.status();
+  const JsonValue root = reader.root();
+  Topology topology;
+  topology.meta = ReadMeta(root.Get("metadata"));
+  const JsonValue levels = root.Get("spec").Get("levels");
+  CheckCount(levels, kMaxTopologyLevels);
+  levels.ForEach([&](const JsonValue& level) {
+    const JsonValue label = level.Get("nodeLabel");
+    CheckLabelKey(label, label.View());
+    if (std::ranges::count(topology.levels, label.View()) > 0) {
+      label.RejectValue(fmt::format("{} is listed already", label.View()));
+    } else if (!topology.levels.empty() && topology.levels.back() == kHostnameLabel) {
+      label.RejectValue(fmt::format("below {} there is nothing", kHostnameLabel));
+    }
+    topology.levels.push_back(label.String());
+  });
+  if (topology.levels.empty()) levels.RejectValue("missing");
+  topology.error = FirstError(reader);
+  return topology;
 }
 
 template <>

@@ -401,6 +401,27 @@ TEST(DecodeResourceFlavor, ReadsEveryField) {
   EXPECT_TRUE(empty.node_labels.empty());
 }
 
+TEST(DecodeTopology, HasItsLevelsInTheirOrder) {
+  const Topology topology = Read<Topology>(
+      R"("spec":{"levels":[{"nodeLabel":"cloud/block"},{"nodeLabel":"kubernetes.io/hostname"}]})");
+  EXPECT_EQ(topology.error, "");
+  EXPECT_THAT(topology.levels, ElementsAre("cloud/block", "kubernetes.io/hostname"));
+}
+
+TEST(DecodeTopology, WhatCantBeUsedNamesTheField) {
+  const auto error = [](const std::string& levels) {
+    return Read<Topology>(R"("spec":{"levels":[)" + levels + "]}").error;
+  };
+  EXPECT_EQ(error(""), "spec.levels: missing");
+  EXPECT_EQ(error(R"({"nodeLabel":"a b"})"),
+            "spec.levels[0].nodeLabel: \"a b\" is not a label's key");
+  EXPECT_EQ(error(R"({"nodeLabel":"a"},{"nodeLabel":"a"})"),
+            "spec.levels[1].nodeLabel: a is listed already");
+  EXPECT_EQ(error(R"({"nodeLabel":"kubernetes.io/hostname"},{"nodeLabel":"a"})"),
+            "spec.levels[1].nodeLabel: below kubernetes.io/hostname there is nothing");
+  EXPECT_EQ(error(Repeat(17, R"({"nodeLabel":"l{}"})")), "spec.levels: 17 entries, at most 16");
+}
+
 TEST(DecodeResourceFlavor, WhatCantBeUsedNamesTheField) {
   struct Case {
     std::string spec;

@@ -67,6 +67,49 @@ TEST(DecodeWorkload, OneThatSaysLittleIsActiveAndHasNothing) {
   EXPECT_FALSE(workload.pod_sets[0].has_affinity);
 }
 
+TopologyAssignment Assigned(const std::string& assignment) {
+  const Workload workload = Read(R"({"status": {"admission": {"clusterQueue": "gpus",
+    "podSetAssignments": [{"name": "main", "count": 4, "topologyAssignment": )" +
+                                 assignment + "}]}}}");
+  EXPECT_EQ(workload.error, "");
+  return workload.reserved_sets.at(0).topology;
+}
+
+TEST(DecodeWorkload, SaysWhereItsPodsStandInTheFormOfEitherVersion) {
+  const TopologyAssignment expected = {{"block", "rack"}, {{{"b", "r1"}, 3}, {{"b", "r2"}, 1}}};
+  EXPECT_EQ(Assigned(R"({"levels": ["block", "rack"], "slices": [{"domainCount": 2,
+      "valuesPerLevel": [{"universal": "b"}, {"individual": {"prefix": "r", "roots": ["1", "2"]}}],
+      "podCounts": {"individual": [3, 1]}}]})"),
+            expected);
+  EXPECT_EQ(Assigned(R"({"levels": ["block", "rack"], "slices": [
+      {"domainCount": 1, "valuesPerLevel": [{"universal": "b"}, {"universal": "r1"}],
+       "podCounts": {"universal": 3}},
+      {"domainCount": 1, "valuesPerLevel": [{"universal": "b"},
+        {"individual": {"suffix": "2", "roots": ["r"]}}], "podCounts": {"universal": 1}}]})"),
+            expected);
+  EXPECT_EQ(Assigned(R"({"levels": ["block", "rack"], "domains": [
+      {"values": ["b", "r1"], "count": 3}, {"values": ["b", "r2"], "count": 1}]})"),
+            expected);
+}
+
+TEST(DecodeWorkload, AnAssignmentThatContradictsItselfSaysNothing) {
+  const TopologyAssignment nothing;
+  const auto of = [](const std::string& slice) {
+    return Assigned(R"({"levels": ["rack"], "slices": [)" + slice + "]}");
+  };
+  EXPECT_EQ(of(R"({"domainCount": 2, "valuesPerLevel": [{"individual": {"roots": ["1"]}}],
+                   "podCounts": {"universal": 1}})"),
+            nothing);
+  EXPECT_EQ(of(R"({"domainCount": 2, "valuesPerLevel": [{"universal": "1"}],
+                   "podCounts": {"individual": [1]}})"),
+            nothing);
+  EXPECT_EQ(of(R"({"domainCount": 1, "valuesPerLevel": [], "podCounts": {"universal": 1}})"),
+            nothing);
+  EXPECT_EQ(of(R"({"domainCount": 2000000000, "valuesPerLevel": [{"universal": "1"}],
+                   "podCounts": {"universal": 1}})"),
+            nothing);
+}
+
 TEST(DecodeWorkload, WhatCannotBeReadIsTold) {
   EXPECT_THAT(Read(R"({"spec": {"active": 7}})").error, HasSubstr("spec.active"));
   EXPECT_THAT(Read(R"({"spec": {"podSets": [{"name": "main", "count": -1}]}})").error,

@@ -37,6 +37,20 @@ struct ResourceFlavor {
   std::string error;
 };
 
+// Which labels of nodes tell how near they are to each other, for the flavors that name it.
+struct Topology {
+  ObjectMeta meta;
+  std::vector<std::string> levels;  // labels, from the top down
+  std::string error;
+};
+
+// Where the pods of a pod set stand, as its Workload says.
+struct TopologyAssignment {
+  std::vector<std::string> levels;  // labels, from the top down; empty: it doesn't say
+  std::map<std::vector<std::string>, int64_t> pods;  // by what these labels' values are
+  bool operator==(const TopologyAssignment&) const = default;
+};
+
 // Amounts in base units (quantity.h): cpu in milli, the rest whole.
 struct ResourceQuota {
   std::string resource;
@@ -126,6 +140,10 @@ struct WorkloadPriorityClass {
   std::string error;
 };
 
+// On a PriorityClass, a number: pods of it may opt out of giving their room to others up to this
+// priority.
+inline constexpr std::string_view kMayOptOutAnnotation = "muster.dev/may-opt-out-up-to";
+
 // scheduling.k8s.io/v1 PriorityClass: that of pods.
 struct PriorityClass {
   ObjectMeta meta;
@@ -154,6 +172,7 @@ struct Workload {
     int64_t count = 0;
     std::map<std::string, std::string> flavors = {};  // by resource
     ResourceList usage = {};                          // of all its pods
+    TopologyAssignment topology = {};
   };
   ObjectMeta meta;
   std::vector<std::string> members;  // of such a group: UIDs of its pods

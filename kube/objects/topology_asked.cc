@@ -1,5 +1,6 @@
 #include "kube/objects/topology_asked.h"
 
+#include <algorithm>
 #include <array>
 
 #include "fmt/format.h"
@@ -7,6 +8,13 @@
 
 namespace muster::kube {
 namespace {
+
+// Where an EC2 instance hangs in the network, from 1, the top, down to 3 or 4, depending on its
+// type.
+constexpr char kNetworkLayerPrefix[] = "topology.k8s.aws/network-node-layer-";
+constexpr int kMostNetworkLayers = 8;
+// Nodes whose GPUs one NVLink fabric joins.
+constexpr char kGpuCliqueLabel[] = "nvidia.com/gpu.clique";
 
 constexpr std::array kTopologies = {kRequiredTopology, kPreferredTopology, kUnconstrainedTopology};
 
@@ -63,6 +71,36 @@ TopologyAsked TopologyOf(const std::vector<TopologyAsker>& askers) {
     asked.because = kEfa;
   }
   return asked;
+}
+
+const std::string& LevelOf(const TopologyAsked& asked) {
+  static const std::string kNone;
+  if (asked.annotation == kRequiredTopology) return asked.required;
+  return asked.annotation == kPreferredTopology ? asked.preferred : kNone;
+}
+
+const std::vector<std::string>& UsualLevels() {
+  static const auto* const kLevels = [] {
+    auto* levels = new std::vector<std::string>{kRegionLabel, kZoneLabel};
+    for (int layer = 1; layer <= kMostNetworkLayers; ++layer) {
+      levels->push_back(fmt::format("{}{}", kNetworkLayerPrefix, layer));
+    }
+    levels->push_back(kGpuCliqueLabel);
+    return levels;
+  }();
+  return *kLevels;
+}
+
+std::string WhyNoLevelOf(const TopologyAsked& asked) {
+  const std::string& label = LevelOf(asked);
+  if (label.empty() || label == kHostnameLabel || std::ranges::count(UsualLevels(), label) > 0) {
+    return "";
+  }
+  return fmt::format(
+      "annotation {} names {}, which is no level that is known: those are {}, {}, "
+      "{}1 to {}, {} and {}",
+      asked.annotation, label, kRegionLabel, kZoneLabel, kNetworkLayerPrefix, kMostNetworkLayers,
+      kGpuCliqueLabel, kHostnameLabel);
 }
 
 }  // namespace muster::kube

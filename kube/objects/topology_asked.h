@@ -30,6 +30,16 @@ struct TopologyAsked {
   std::string error;
 };
 
+// Which level an annotation names; empty: none does.
+const std::string& LevelOf(const TopologyAsked& asked);
+
+// The labels of the levels that nodes have unless a Topology names others, from the top down; of
+// the network's layers as many as there may be. The host is below them all.
+const std::vector<std::string>& UsualLevels();
+// What is wrong with the level that an annotation names, if it is none of these nor the host; "" if
+// nothing is.
+std::string WhyNoLevelOf(const TopologyAsked& asked);
+
 // A template, or a pod; or the PodGroup, which asks for nothing.
 struct TopologyAsker {
   std::string_view name;

@@ -1,7 +1,8 @@
 // How long a plan takes, and how that compares with what any planner must do: look at each node.
 //
-// A plan is one thread's work, so what is held to the limit is its CPU time, the median of all
-// plans of a case: it is the plan's duration on a machine that does nothing else. Counters:
+// A plan is one thread's work, so what is held to the limit is its CPU time, that of the first plan
+// of a case and the median of all others: it is the plan's duration on a machine that does nothing
+// else. Counters: "tree_ms" is what it took to build the tree of domains of all nodes,
 // "best_ms" is the fastest plan by the clock; "walks" is that time in walks, where a walk visits
 // all nodes of the snapshot and reads how many GPUs are free on each.
 #include <algorithm>
@@ -111,6 +112,7 @@ double WalkSeconds(const cluster::Snapshot& snapshot) {
 struct Times {
   std::vector<double> cpu;
   std::vector<double> clock;
+  double first = 0;  // CPU time of the first
   double limit = kLimitMs;
   bool wrong = false;
 };
@@ -123,10 +125,15 @@ void Measure(benchmark::State& state, const std::string& name, GangWorld& world,
              bool complete = true, double limit = kLimitMs) {
   Times& times = AllTimes()[name];
   times.limit = limit;
-  // The first plan reads all nodes; what is held to the limit are those that follow changes.
-  const double first = bench::ThreadCpu();
+  // The tree stands before anybody is planned; the first plan for members of a shape looks at all
+  // nodes.
+  double before = bench::ThreadCpu();
+  world.Follow();
+  state.counters["tree_ms"] = (bench::ThreadCpu() - before) * 1e3;
+  before = bench::ThreadCpu();
   benchmark::DoNotOptimize(world.MakePlan());
-  state.counters["first_ms"] = (bench::ThreadCpu() - first) * 1e3;
+  times.first = (bench::ThreadCpu() - before) * 1e3;
+  state.counters["first_ms"] = times.first;
   double best = 1e9;
   for (auto _ : state) {
     const double cpu_before = bench::ThreadCpu();
@@ -168,11 +175,13 @@ bool Judge() {
   bool good = true;
   for (const auto& [name, times] : AllTimes()) {
     const double cpu = Median(times.cpu);
-    const bool kept = cpu <= times.limit && !times.wrong;
+    const bool kept = cpu <= times.limit && times.first <= times.limit && !times.wrong;
     good &= kept;
     std::cout << fmt::format(
-        "{}: plan of {}: {:.1f} ms CPU, {:.1f} ms by the clock (limit: {} ms CPU){}\n",
-        kept ? "passed" : "FAILED", name, cpu, Median(times.clock), times.limit,
+        "{}: plan of {}: {:.1f} ms CPU, {:.1f} ms by the clock, the first one {:.1f} ms CPU "
+        "(limit: "
+        "{} ms CPU){}\n",
+        kept ? "passed" : "FAILED", name, cpu, Median(times.clock), times.first, times.limit,
         times.wrong ? ", and not the plan expected" : "");
   }
   const Decisions& decisions = AllDecisions();

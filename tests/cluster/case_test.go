@@ -238,7 +238,18 @@ func (c *Case) makePriorityClass(name string, value int32, policy *corev1.Preemp
 	c.Cleanup(func() {
 		_ = shared.Client.SchedulingV1().PriorityClasses().Delete(context.Background(), name, metav1.DeleteOptions{})
 	})
-	return name
+	// What the API server asks of pods hears of it a moment later.
+	pod := c.Pod("of-"+name, "nobody", 0)
+	pod.Spec.PriorityClassName = name
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		_, err := shared.Client.CoreV1().Pods(c.Namespace).Create(c.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return name
+		}
+		if time.Now().After(deadline) {
+			c.must(err)
+		}
+	}
 }
 
 // Pod describes a pod with one container that wants GPUs of the case's nodes.

@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,4 +93,37 @@ func TestRolesOfEveryClusterCoverGangs(t *testing.T) {
 	}
 	expect(false, "viewer", write, groups)
 	expect(true, "editer", write, groups)
+}
+
+// Of two installs the one that the webhook names leads. The other leaves everything as it is, and goes
+// on once the webhook is its own.
+func TestMusterStandsAsideWhileTheWebhookIsAnotherInstalls(t *testing.T) {
+	c := newGangCase(t, "install")
+	c.Nodes(2, 1)
+	belongsTo := func(install string) {
+		t.Helper()
+		mustKubectl(t, "annotate", "--overwrite", "mutatingwebhookconfiguration", "muster-admission", "muster.dev/install="+install)
+	}
+	const own = plane.LeaseNamespace + "/" + plane.LeaseName
+	belongsTo("elsewhere/coscheduling")
+	t.Cleanup(func() { belongsTo(own) })
+	const why = "is of install elsewhere/coscheduling, and this is " + own
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		code, body := get(shared.Muster.Address + "/readyz")
+		metrics, err := shared.Muster.Metrics()
+		c.must(err)
+		if code == http.StatusServiceUnavailable && strings.Contains(body, why) && strings.Contains(metrics, "muster_leading 0\n") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it is still ready or leads: %d %s", code, body)
+		}
+	}
+	g := c.Gang("train", 2, 1)
+	if code, body := get(shared.Muster.Address + g.resource()); code != http.StatusServiceUnavailable || !strings.Contains(body, why) {
+		t.Errorf("who asks is told %d %s", code, body)
+	}
+	c.stays(3*time.Second, "nothing is bound", g.noneBound)
+	belongsTo(own)
+	g.AwaitBound(30 * time.Second)
 }

@@ -24,7 +24,7 @@ func installQueueDefinitions(t *testing.T, arguments ...string) {
 	mustKubectl(t, append([]string{"apply", "--server-side", "--validate=strict", "--kustomize=" + queueDefinitions}, arguments...)...)
 	if err := shared.AwaitCRDs("resourceflavors.kueue.x-k8s.io", "clusterqueues.kueue.x-k8s.io",
 		"localqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io",
-		"workloads.kueue.x-k8s.io"); err != nil {
+		"topologies.kueue.x-k8s.io", "workloads.kueue.x-k8s.io"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -143,6 +143,14 @@ spec:
   clusterQueue: full
   stopPolicy: Hold
   fairSharing: {weight: 500m}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Topology
+metadata: {name: blocks}
+spec:
+  levels:
+  - nodeLabel: cloud.provider.com/topology-block
+  - nodeLabel: kubernetes.io/hostname
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: WorkloadPriorityClass
@@ -355,6 +363,10 @@ func flavor(spec string) string {
 	return "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: wrong}\nspec:\n" + spec
 }
 
+func topology(levels string) string {
+	return "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Topology\nmetadata: {name: wrong}\nspec: {levels: [" + levels + "]}\n"
+}
+
 func group(covered, flavors string) string {
 	return "  resourceGroups:\n  - coveredResources: " + covered + "\n    flavors: " + flavors
 }
@@ -411,6 +423,12 @@ func TestWrongQueueManifestsAreRefusedByField(t *testing.T) {
 		{"a toleration of everything by Equal", flavor("  tolerations: [{effect: NoSchedule}]\n"), "operator must be Exists where key is empty"},
 		{"a toleration for a time of no eviction", flavor("  tolerations: [{key: k, operator: Exists, tolerationSeconds: 5}]\n"), "tolerationSeconds needs effect NoExecute"},
 		{"a topology without labels", flavor("  nodeLabels: {}\n  topologyName: blocks\n"), "topologyName needs at least one of nodeLabels"},
+
+		{"a topology without levels", topology(""), "spec.levels"},
+		{"a level twice", topology("{nodeLabel: rack}, {nodeLabel: rack}"), "each label is named once"},
+		{"a level below the host", topology("{nodeLabel: kubernetes.io/hostname}, {nodeLabel: rack}"),
+			"kubernetes.io/hostname is the lowest level"},
+		{"other levels than before", strings.Replace(topology("{nodeLabel: rack}"), "wrong", "blocks", 1), "levels are immutable"},
 
 		{"another ClusterQueue behind a LocalQueue", "apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: full, namespace: default}\nspec: {clusterQueue: plain, stopPolicy: Hold}\n",
 			"clusterQueue can't be changed"},

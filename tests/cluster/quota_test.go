@@ -71,6 +71,13 @@ func TestWorkshopQuotaRunsEightGangsOnOneFlavorFourOnTheOtherAndTheThirteenthWai
 	later.AwaitOnPool("gpu-efa", time.Minute)
 	c.awaitStatus(int64(len(gangs)-1), 0, full)
 	t.Logf("the Workloads held at most %s", c.checkNeverAbove(nominal))
+	metrics, err := shared.Muster.Metrics()
+	c.must(err)
+	for _, family := range []string{"kueue_admitted_workloads_total", "kueue_admission_wait_time_seconds_count"} {
+		if !strings.Contains(metrics, family+`{cluster_queue="`+clusterQueueName+`"} `) {
+			t.Errorf("%s doesn't count this queue", family)
+		}
+	}
 }
 
 // awaitAllButOne waits until all gangs but one are bound, and returns them by the

@@ -96,6 +96,6 @@ MUSTER_FUZZ_TARGET(std::string_view input) {
   muster::fuzz::CheckAll<Pod, Node, ResourceSlice, PodGroup, NodeClaim, NodePool, DaemonSet,
                          PodDisruptionBudget, Namespace, PersistentVolumeClaim, PersistentVolume,
                          StorageClass, Job, StatefulSet, JobSet, PyTorchJob, TrainJob, MPIJob,
-                         RayCluster, RayJob, Event, ResourceFlavor, ClusterQueue, LocalQueue,
-                         Cohort, WorkloadPriorityClass, PriorityClass, Workload>(input);
+                         RayCluster, RayJob, Event, ResourceFlavor, Topology, ClusterQueue,
+                         LocalQueue, Cohort, WorkloadPriorityClass, PriorityClass, Workload>(input);
 }

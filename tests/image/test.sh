@@ -74,14 +74,34 @@ version=$(sed -n 's/^project(muster VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
 # What holds of every image, by $image, $container and $program.
 inside() { buildah run "$container" -- "$@"; }
-no_library_is_missing() { inside ldd "$program" && ! inside ldd "$program" | grep 'not found'; }
-runs_as_nobody() { [[ $(inside id -u) == 65532 ]]; }
+# What its loader says, which needs no program beside it.
+libraries() { buildah run --env LD_TRACE_LOADED_OBJECTS=1 "$container" -- "$program"; }
+no_library_is_missing() { libraries && ! libraries | grep 'not found'; }
+runs_as_nobody() {
+  buildah inspect --type image --format '{{.OCIv1.Config.User}}' "$image" | grep -xF 65532:65532 || return
+  local root
+  root=$(buildah mount "$container")
+  [[ ! -e $root/bin/sh ]] || [[ $(inside id -u) == 65532 ]]
+}
 starts_with_the_program() {
   buildah inspect --type image --format '{{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.User}}' "$image" |
     tee /dev/stderr | grep -qxF "[$program] 65532:65532"
 }
-has_no_build_tools() { ! inside sh -c 'command -v g++ || command -v clang++-19 || command -v cmake || test -e /src'; }
-can_not_write_itself() { ! inside sh -c "echo >>$program"; }
+has_no_build_tools() {
+  local root found
+  root=$(buildah mount "$container")
+  found=$(find "$root" \( -name 'g++*' -o -name 'clang*' -o -name cmake -o -path "$root/src" \) -print -quit)
+  echo "$found"
+  [[ -z $found ]]
+}
+can_not_write_itself() { is_roots_alone "$(buildah mount "$container")$program"; }
+# is_roots_alone PATH...: nobody else may write there.
+is_roots_alone() {
+  local found
+  found=$(find "$@" ! -type l \( ! -user 0 -o -perm /022 \))
+  echo "$found"
+  [[ -z $found ]]
+}
 says_its_version() {
   local said
   said=$(inside "$program" "$@") && echo "$said" && grep -qwF "$version" <<<"$said"
@@ -221,14 +241,78 @@ is_at_most_1638_mib() {
 
 # Of the service's image: what needs no cluster is another program.
 names_the_program_it_lacks() {
-  local status=0
+  local status=0 root
+  root=$(buildah mount "$container")
   inside "$program" demo >"$scratch/demo" 2>&1 || status=$?
   cat "$scratch/demo"
-  ((status == 2)) && grep -qw muster-lab "$scratch/demo" && ! inside test -e "$program-lab"
+  ((status == 2)) && grep -qw muster-lab "$scratch/demo" && [[ ! -e $root$program-lab ]]
+}
+# Beside the loader; what the engine mounts stands there as empty files.
+has_no_other_program() {
+  local root found
+  root=$(buildah mount "$container")
+  found=$(cd "$root" && find . -type f -perm /111 -size +0 ! -name 'ld-linux*' ! -path ".$program")
+  echo "$found"
+  [[ -z $found ]]
+}
+is_at_most_60_mib() {
+  local size
+  size=$(du --summarize --apparent-size --block-size=1K "$(buildah mount "$container")" | cut -f1)
+  echo "$((size / 1024)) MiB unpacked"
+  ((size <= 60 * 1024))
+}
+has_no_symbols() { ! readelf --sections "$(buildah mount "$container")$program" | grep -w .symtab; }
+can_not_be_written() {
+  local root
+  root=$(buildah mount "$container")
+  is_roots_alone "$root/etc" "$root/usr" "$root"/lib*
+}
+has_labels() {
+  local said
+  said=$(buildah inspect --type image --format '{{.OCIv1.Config.Labels}}' "$image")
+  echo "$said"
+  for label in title description licenses; do
+    grep -qF "org.opencontainers.image.$label:" <<<"$said" || return
+  done
+  grep -qwF "org.opencontainers.image.version:$version" <<<"$said"
+}
+# Every library that is there is of a package that the bill names, with its version, and its licence.
+has_a_bill_of_materials() {
+  python3 - "$(buildah mount "$container")" "$version" <<'PYTHON'
+import glob, json, os, sys
+root, version = sys.argv[1:]
+bill = json.load(open(root + "/usr/share/doc/muster/sbom.spdx.json"))
+assert bill["spdxVersion"] == "SPDX-2.3" and bill["documentNamespace"].startswith("https://")
+parts = {part["name"]: part for part in bill["packages"]}
+assert parts["muster"]["versionInfo"] == version, parts["muster"]
+assert all(part["versionInfo"] for part in parts.values())
+ids = {part["SPDXID"] for part in parts.values()} | {"SPDXRef-DOCUMENT"}
+assert all(link[end] in ids for link in bill["relationships"] for end in ("spdxElementId", "relatedSpdxElement"))
+documents = {os.path.basename(os.path.dirname(path)) for path in glob.glob(root + "/usr/share/doc/*/copyright")}
+assert documents == set(parts) - {"muster"}, documents ^ set(parts)
+libraries = glob.glob(root + "/usr/lib/*/*.so*")
+print(len(parts), "packages,", len(libraries), "libraries")
+assert len(libraries) >= 20 and {"libc6", "libgrpc29", "ca-certificates"} <= set(parts)
+PYTHON
+}
+# It finds its libraries, and no cluster.
+says_what_it_lacks() {
+  local status=0
+  inside "$program" serve --kubeconfig=/nowhere >"$scratch/serve" 2>&1 || status=$?
+  cat "$scratch/serve"
+  ((status == 2)) && grep -q /nowhere "$scratch/serve"
 }
 
-build muster deploy/Dockerfile --version "BASE=$(base bookworm)" &&
+if build muster deploy/Dockerfile --version "BASE=$(base bookworm)"; then
   check "muster demo says that muster-lab isn't there" names_the_program_it_lacks
+  check "muster's image has no other program" has_no_other_program
+  check "muster's image is at most 60 MiB" is_at_most_60_mib
+  check "muster's program is stripped" has_no_symbols
+  check "muster's image has its labels" has_labels
+  check "muster's image has a bill of what is in it" has_a_bill_of_materials
+  check "muster serve says that it finds no cluster" says_what_it_lacks
+  check "muster's image can be written by nobody" can_not_be_written
+fi
 
 # Its build finds there what this machine has of NVIDIA's wheels.
 toolkit=$(worker/gpu/toolkit.sh)

@@ -341,7 +341,9 @@ TEST(Diagnosis, WhatPassesOnAnErrorYieldsToTheChainBeforeIt) {
   const std::string outer = frame + "datasets.exceptions.DatasetGenerationError: An error occurred";
   EXPECT_EQ(FirstCause(frame + "OSError: [Errno 28] No space left on device\n" + link + outer),
             "disk-full");
-  EXPECT_EQ(FirstCause(frame + "ValueError: x\n" + link + outer), "data-corrupt");
+  EXPECT_EQ(FirstCause(frame + "ValueError: x\n" + link + outer), "data-loading-failed");
+  EXPECT_EQ(FirstCause(frame + "pyarrow.lib.ArrowInvalid: JSON parse error: x\n" + link + outer),
+            "data-corrupt");
 }
 
 TEST(Diagnosis, WhatAProgramOnlyQuotesIsNoEvidence) {
@@ -370,9 +372,83 @@ TEST(Diagnosis, WordsBeforeALastWordThatAllIsDoneAreNoFailure) {
 TEST(Diagnosis, WhoLosesItsPeersAfterAGoodEndFailedNothing) {
   const std::string lost =
       "[rank5]:[W703 20:12:01.1 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=64)\n";
-  EXPECT_THAT(Summary(ExplainTexts({lost})), ElementsAre("first store-lost rank 5 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({lost})), ElementsAre("first store-lost rank 0 0:1"));
   EXPECT_THAT(Summary(ExplainTexts({"Training completed successfully\n" + lost})),
               ElementsAre("warning store-lost rank 5 0:2"));
+}
+
+TEST(Diagnosis, WhoOnlyNoticedThatAnotherRankIsGoneIsntTheOneToLookAt) {
+  const auto first = [](const std::string& text) {
+    const Explanation explanation = ExplainTexts({text});
+    return explanation.findings.empty() ? Observation{} : explanation.findings.front().observation;
+  };
+  const Observation store = first(
+      "[rank5]:[W703 20:12:01.1 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=64, "
+      "addr=[train-1]:41212, remote=[train-0.train]:29500): Failed to recv, got 0 bytes\n");
+  EXPECT_EQ(store.rank, 0);
+  EXPECT_EQ(store.host, "train-0.train");
+  EXPECT_EQ(store.detail, "seen by rank 5");
+  const auto waited = [&](std::string_view rank, std::string_view of_group) {
+    return first(Concat("[rank", rank, "]: torch.distributed.DistBackendError: [", of_group,
+                        "] is setting up NCCL communicator and retrieving ncclUniqueId from [0] "
+                        "via c10d key-value store by key '0', but store->get('0') got error: "
+                        "Socket Timeout\n\n\n"))
+        .rank;
+  };
+  EXPECT_EQ(waited("5", "5"), 0);
+  EXPECT_EQ(waited("5", "1"), 5);  // a group's rank 0 may be any
+  const Observation lost = first("[rank1]: UNAVAILABLE: rank 3 is gone, during all-reduce 7\n");
+  EXPECT_EQ(lost.rank, 3);
+  EXPECT_EQ(lost.detail, "seen by rank 1");
+  EXPECT_EQ(first("rank 2 (pod-2, process 1) is lost: its connection ended\n").rank, 2);
+  EXPECT_EQ(first("Task /job:jax_worker/replica:0/task:6 heartbeat timeout\n").rank, 6);
+}
+
+TEST(Diagnosis, AnImageThatIsThereSaysNothingOfAnother) {
+  const std::string pod = "Name:  train-0\nEvents:\n";
+  const std::string missed =
+      "  Warning  Failed  9m  kubelet  Failed to pull image \"r.example/a:1\": rpc error: code = "
+      "NotFound desc = r.example/a:1: not found\n";
+  const auto pulled = [](std::string_view image) {
+    return Concat("  Normal  Pulled  8m  kubelet  Successfully pulled image \"", image,
+                  "\" in 2s\n");
+  };
+  EXPECT_THAT(Summary(ExplainTexts({pod + missed + pulled("r.example/a:1")})), IsEmpty());
+  EXPECT_THAT(Summary(ExplainTexts({pod + missed + pulled("r.example/b:1")})),
+              ElementsAre("first image-not-found 0:3"));
+}
+
+TEST(Diagnosis, ATracebackThatIsQuotedIsSurvivedByOneStep) {
+  const std::string quoted =
+      "sample 7 failed, its stderr was:\n    Traceback (most recent call last):\n      File "
+      "\"/tmp/s/7.py\", line 2, in <module>\n    TypeError: x\n";
+  EXPECT_THAT(Summary(ExplainTexts({quoted})), ElementsAre("first python-exception 0:4"));
+  EXPECT_THAT(Summary(ExplainTexts({quoted + "[rank1]: step 8 loss 2.5\n"})),
+              ElementsAre("warning python-exception rank 1 0:4"));
+  EXPECT_THAT(
+      Summary(ExplainTexts({quoted + "step 8 loss 2.5\nTraceback (most recent call last):\n"
+                                     "  File \"/a/t.py\", line 5, in run\nKeyError: 'x'\n"})),
+      ElementsAre("first python-exception 0:8", "warning python-exception 0:4"));
+}
+
+TEST(Diagnosis, AnExceptionThatSaysThatALossIsNoNumber) {
+  EXPECT_EQ(FirstCause("AssertionError: Rank 3: found NaN in local forward loss calculation"),
+            "loss-not-finite");
+  EXPECT_EQ(FirstCause("RuntimeError: gradients of head.weight are not finite"), "loss-not-finite");
+  EXPECT_EQ(FirstCause("ValueError: unknown loss 'nan'"), "python-exception");
+  EXPECT_EQ(FirstCause("ValueError: norm_type inf is not supported for sharded gradients"),
+            "python-exception");
+  EXPECT_EQ(FirstCause("ValueError: Input contains NaN"), "python-exception");
+  EXPECT_EQ(FirstCause("KeyError: loss nan"), "python-exception");
+}
+
+TEST(Diagnosis, WhatNcclGaveBackIsHowItEnded) {
+  EXPECT_EQ(FirstCause("n:1:2 [0] NCCL INFO init.cc:870 -> 3\n"), "nccl-internal-error");
+  EXPECT_EQ(FirstCause("n:1:2 [0] NCCL INFO group.cc:64 -> 2 [Async thread]\n"),
+            "nccl-system-error");
+  EXPECT_EQ(FirstCause("n:1:2 [0] NCCL INFO graph/topo.cc:870 -> 3\n"), "nothing");
+  EXPECT_EQ(FirstCause("n:1:2 [0] NCCL INFO Ring 00 : 3 -> 0 -> 1\n"), "nothing");
+  EXPECT_EQ(FirstCause("n:1:2 [0] NCCL INFO init.cc:870 -> 0\n"), "nothing");
 }
 
 TEST(Diagnosis, AVolumeIsWhyAPodsNameIsntKnown) {

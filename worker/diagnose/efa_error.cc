@@ -77,6 +77,10 @@ constexpr std::array<EfaError, 47> kErrors = {{
      kSecurityGroupEgress, kPeerLost},
 }};
 
+// Libfabric's versions count this one differently.
+constexpr std::string_view kHandshakeWords = "reachable by EFA device but handshake failed";
+constexpr int kHandshake = 4126;
+
 const EfaError* Find(int64_t number) {
   const auto* found = std::ranges::find(kErrors, number, &EfaError::number);
   return found == kErrors.end() ? Find(kUnknownError) : found;
@@ -99,6 +103,7 @@ bool IsOfAnotherProvider(std::string_view error) {
 }
 
 std::optional<int64_t> ErrorNumber(std::string_view line) {
+  if (line.find(kHandshakeWords) != std::string_view::npos) return kHandshake;
   constexpr std::string_view kRequest = "completed with error. RC: ";
   if (const size_t at = line.find(kRequest); at != std::string_view::npos) {
     if (IsOfAnotherProvider(TextAfter(line.substr(at), "Error: ", ")"))) {
@@ -114,7 +119,13 @@ std::optional<int64_t> ErrorNumber(std::string_view line) {
   const bool logged = line.find("libfabric:") != std::string_view::npos &&
                       (line.find("_handle_error") != std::string_view::npos ||
                        line.find("prov_errno: ") != std::string_view::npos);
-  return logged ? NumberInLastParentheses(line) : std::nullopt;
+  if (logged) return NumberInLastParentheses(line);
+  // "err: Input/output error (5) prov_errno: Unknown error -12 (-12) prov/efa/src/...", which it
+  // writes before it aborts.
+  const size_t number = line.find("prov_errno: ");
+  if (number == line.npos || line.find("prov/efa/", number) == line.npos) return std::nullopt;
+  const auto own = NumberInLastParentheses(line);
+  return own && *own < 0 ? kUnknownError : own;
 }
 
 std::string_view Instance(std::string_view line, std::string_view label) {

@@ -96,6 +96,20 @@ TEST(EfaError, LibfabricsOwnLines) {
       4096);
 }
 
+TEST(EfaError, WhatTheProviderWritesBeforeItAborts) {
+  const auto number = [](std::string_view line) {
+    const auto request = ReadFailedRequest(line);
+    return request ? request->number : -1;
+  };
+  EXPECT_EQ(number("err: Input/output error (5) prov_errno: Unknown error -12 (-12) "
+                   "prov/efa/src/rxr/rxr.h:1343"),
+            4096);
+  EXPECT_EQ(number("err: Input/output error (5) prov_errno: Unresponsive receiver (13) "
+                   "prov/efa/src/rxr/rxr.h:1343"),
+            13);
+  EXPECT_EQ(number("err: Input/output error (5) prov_errno: x (-12) prov/verbs/src/a.c:13"), -1);
+}
+
 TEST(EfaError, OtherLinesAreNone) {
   EXPECT_FALSE(ReadFailedRequest("NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)"));
   EXPECT_FALSE(

@@ -87,11 +87,14 @@ bool GpuMemoryReport::HeldByOthers() const { return Others() > total / 10; }
 
 std::optional<GpuMemoryReport> ReadGpuMemory(std::string_view line) {
   const auto asked = SizeAfter(line, "Tried to allocate");
+  // PyTorch 2.1 spells it so.
   const auto total =
-      Either(SizeAfter(line, "total capacity of"), SizeBefore(line, " total capacity;"));
+      Either(Either(SizeAfter(line, "total capacity of"), SizeAfter(line, "total capacty of")),
+             SizeBefore(line, " total capacity;"));
   const auto free = Either(SizeAfter(line, "of which"), SizeBefore(line, " free;"));
-  auto own = Either(SizeAfter(line, "this process has"),
-                    SizeBefore(line, " reserved in total by PyTorch"));
+  auto own = Either(
+      SizeAfter(line, "this process has"),
+      Either(SizeBefore(line, " reserved in total by PyTorch"), SizeBefore(line, " cached)")));
   if (!own) own = OwnAmong(line);
   if (!asked || !total || !free || !own) return std::nullopt;
   return GpuMemoryReport{.asked = *asked, .total = *total, .free = *free, .own = *own};

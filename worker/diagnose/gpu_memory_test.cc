@@ -58,6 +58,18 @@ TEST(GpuMemory, PyTorch2AndOlder) {
   EXPECT_EQ(FormatBytes(report->Others()), "10.52 GiB");
 }
 
+TEST(GpuMemory, OlderWordsAreRead) {
+  const auto report = ReadGpuMemory(
+      "Tried to allocate 26.00 MiB. GPU 5 has a total capacty of 79.00 GiB of which 0 bytes is "
+      "free. Process 7 has 77.00 GiB memory in use. Including non-PyTorch memory, this process has "
+      "2.00 GiB memory in use.");
+  ASSERT_TRUE(report);
+  EXPECT_TRUE(report->HeldByOthers());
+  EXPECT_TRUE(
+      ReadGpuMemory("Tried to allocate 98.00 MiB (GPU 1; 10.92 GiB total capacity; 512.00 "
+                    "MiB already allocated; 53.06 MiB free; 20.20 MiB cached)"));
+}
+
 TEST(GpuMemory, WithoutNumbersNothingIsRead) {
   EXPECT_FALSE(ReadGpuMemory("CUDA out of memory."));
   EXPECT_FALSE(ReadGpuMemory("Tried to allocate x MiB. total capacity of -1 GiB of which nan GiB"));

@@ -24,6 +24,8 @@ bool NamesObject(std::string_view event) {
 }  // namespace
 
 bool IsEvent(std::string_view line) {
+  // The columns of kubectl before 1.8.
+  if (line.find("\tWarning\t") != line.npos || line.find("\tNormal\t") != line.npos) return true;
   for (int word = 0; word < 5; ++word) {
     const size_t blanks = std::min(line.find_first_not_of(" \t"), line.size());
     line.remove_prefix(blanks);
@@ -81,6 +83,31 @@ std::string_view ListedObject(std::string_view line) {
   return {};
 }
 
+std::string WithoutControlPlane(std::string_view event) {
+  constexpr std::string_view kList = "nodes are available: ";
+  constexpr std::string_view kTaint = " taint {node-role.kubernetes.io/";
+  constexpr std::string_view kOldWords = ", that the pod didn't tolerate";
+  std::string text(event);
+  const size_t list = text.find(kList);
+  if (list == std::string::npos) return text;
+  const size_t first = list + kList.size();
+  for (size_t at = text.find(kTaint, first); at != std::string::npos;
+       at = text.find(kTaint, first)) {
+    const size_t comma = text.rfind(", ", at);
+    const size_t begin = comma == std::string::npos || comma < first ? first : comma + 2;
+    size_t end = std::min(text.find('}', at), text.size() - 1) + 1;
+    if (std::string_view(text).substr(end).starts_with(kOldWords)) end += kOldWords.size();
+    const bool another = std::string_view(text).substr(end).starts_with(", ");
+    if (begin == first && !another) return text;
+    if (another) {
+      text.erase(begin, end + 2 - begin);
+    } else {
+      text.erase(begin - 2, end - (begin - 2));
+    }
+  }
+  return text;
+}
+
 std::string WrittenIn(std::string_view text) {
   if (!text.starts_with('{') || text.find("\"log\"") == std::string_view::npos) return "";
   const nlohmann::json record = nlohmann::json::parse(text, nullptr, false);
@@ -94,6 +121,13 @@ std::string WrittenIn(std::string_view text) {
     return Concat(record[key].get<std::string>(), " ", line);
   }
   return line;
+}
+
+bool MayBeSameImage(std::string_view there, std::string_view missed) {
+  const auto image_in = [](std::string_view event) { return TextAfter(event, "image \"", "\""); };
+  const std::string_view a = image_in(there);
+  const std::string_view b = image_in(missed);
+  return a.empty() || b.empty() || a == b;
 }
 
 }  // namespace muster::worker

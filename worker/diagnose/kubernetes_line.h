@@ -23,8 +23,16 @@ bool IsStatusLine(std::string_view line);
 // that it lists, or "node/NAME"; empty otherwise.
 std::string_view ListedObject(std::string_view line);
 
+// What the scheduler says of nodes ("2 node(s) had untolerated taint {...}, 3 Insufficient cpu")
+// without those of the control plane, which are meant for no job, where it speaks of others, too.
+std::string WithoutControlPlane(std::string_view event);
+
 // The line that a record of a container runtime's or a collector's holds, after its time:
 // {"log":"step 1\n","stream":"stderr","time":"2026-01-01T12:08:32.5Z"}. Empty if it is none.
 std::string WrittenIn(std::string_view text);
+
+// Whether the image of an event that it is there may be that of one that it couldn't be pulled: a
+// pod's containers have several.
+bool MayBeSameImage(std::string_view there, std::string_view missed);
 
 }  // namespace muster::worker

@@ -24,6 +24,24 @@ TEST(KubernetesLine, StatusLinesAreThoseOfObjects) {
   EXPECT_FALSE(IsListedPod("epoch 1/8 loss=2.2"));
 }
 
+TEST(KubernetesLine, NodesOfTheControlPlaneAreMeantForNoJob) {
+  EXPECT_EQ(WithoutControlPlane("0/6 nodes are available: 1 node(s) had untolerated taint "
+                                "{node-role.kubernetes.io/control-plane: }, 5 Insufficient cpu. x"),
+            "0/6 nodes are available: 5 Insufficient cpu. x");
+  EXPECT_EQ(
+      WithoutControlPlane("0/6 nodes are available: 3 Insufficient cpu, 3 node(s) had taint "
+                          "{node-role.kubernetes.io/master: }, that the pod didn't tolerate."),
+      "0/6 nodes are available: 3 Insufficient cpu.");
+  for (const char* as_it_is :
+       {"0/1 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/master: "
+        "}. preemption: none",
+        "0/1 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/",
+        "0/2 nodes are available: 2 node(s) had untolerated taint {team: a}, 1 Insufficient cpu",
+        "no nodes"}) {
+    EXPECT_EQ(WithoutControlPlane(as_it_is), as_it_is);
+  }
+}
+
 TEST(KubernetesLine, RecordsHoldALineAndItsTime) {
   EXPECT_EQ(WrittenIn(R"({"log":"step 1\n","stream":"stderr","time":"2026-01-01T12:08:32.5Z"})"),
             "2026-01-01T12:08:32.5Z step 1");

@@ -467,12 +467,27 @@ bool IsRestart(std::string_view body) {
       kWords, [&](std::string_view word) { return body.find(word) != std::string_view::npos; });
 }
 
+namespace {
+
+// "NAME   RESTARTS   COMPLETED   AGE" of kubectl and the like.
+bool IsTableHead(std::string_view body) {
+  return body.find("   ") != body.npos && std::ranges::all_of(body, [](char c) {
+           return absl::ascii_isupper(static_cast<unsigned char>(c)) ||
+                  std::string_view(" -_/()%").find(c) != std::string_view::npos;
+         });
+}
+
+}  // namespace
+
 bool IsCompletion(std::string_view body) {
-  constexpr std::array<std::string_view, 14> kWords = {
+  constexpr std::array<std::string_view, 15> kWords = {
       "raining done",     "raining complete",  "raining finished",       "raining has finished",
       "inished training", "ompleted training", "successfully finished",  "WorkerState.SUCCEEDED",
       "  Job completed",  "'train_runtime'",   "Trainer.fit` stopped: ", "raining is done",
-      "all done",         "COMPLETED "};
+      "all done",         "COMPLETED ",        "] RUNNING -> FINISHED"};
+  if (IsTableHead(body)) return false;
+  // Of the result that Ray gives back.
+  if (StripBlanks(body) == "error=None,") return true;
   return std::ranges::any_of(
       kWords, [&](std::string_view word) { return body.find(word) != std::string_view::npos; });
 }
@@ -514,6 +529,48 @@ std::optional<int64_t> ExitCodeIn(std::string_view body) {
   const bool known =
       std::ranges::any_of(kWords, [&](std::string_view word) { return said.ends_with(word); });
   return known ? std::optional(negative ? -*code : *code) : std::nullopt;
+}
+
+std::optional<bool> LossIsFinite(std::string_view body) {
+  const std::string line = Lowered(body);
+  const std::string_view text = line;
+  constexpr std::string_view kLoss = "loss";
+  std::optional<bool> finite;
+  for (size_t at = text.find(kLoss); at != text.npos; at = text.find(kLoss, at + 1)) {
+    const std::string_view before = text.substr(0, at);
+    const size_t word = before.find_last_of(" ,{|\"'") + 1;
+    const std::string_view own = before.substr(word);
+    const bool of_validation = own.starts_with("val") || own.starts_with("eval") ||
+                               own.starts_with("test") || before.ends_with("val ") ||
+                               before.ends_with("validation ") || before.ends_with("eval ") ||
+                               before.ends_with("test ");
+    std::string_view value = text.substr(at + kLoss.size());
+    const size_t gap = std::min(value.find_first_not_of(" \t:='\""), value.size());
+    value.remove_prefix(gap);
+    if (gap == 0 || value.empty() || of_validation) continue;
+    ConsumePrefix(&value, "tensor(");
+    ConsumePrefix(&value, "-");
+    if (IsDigitChar(value[0])) {
+      finite = true;
+    } else if (value.starts_with("nan") || value.starts_with("inf")) {
+      finite = finite.value_or(false);
+    }
+  }
+  return finite;
+}
+
+bool ScaleIsZero(std::string_view body) {
+  constexpr std::string_view kScale = "scale";
+  for (size_t at = body.find(kScale); at != body.npos; at = body.find(kScale, at + 1)) {
+    std::string_view value = body.substr(at + kScale.size());
+    const size_t gap = std::min(value.find_first_not_of(" :='\""), value.size());
+    value = value.substr(gap);
+    const size_t end = std::min(value.find_first_not_of("0123456789.e+-"), value.size());
+    const std::string_view number = value.substr(0, end);
+    const bool zero = number.starts_with('0') && number.find_first_of("123456789") == number.npos;
+    if (gap > 0 && zero) return true;
+  }
+  return false;
 }
 
 bool IsProgress(std::string_view body) {

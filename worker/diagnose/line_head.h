@@ -52,6 +52,13 @@ std::string_view WithoutQuotes(std::string_view line, std::string_view body, std
 // Whether the line tells that training goes on: a step with its loss or its speed.
 bool IsProgress(std::string_view body);
 
+// Whether the loss that a step tells of is a number; nothing if it tells of none. Of several, in
+// training, one number is enough.
+std::optional<bool> LossIsFinite(std::string_view body);
+
+// Whether the line tells of a scale of the loss that is 0, from which no scaler comes back.
+bool ScaleIsZero(std::string_view body);
+
 // Whether the line tells that all processes are started anew, and training with them.
 bool IsRestart(std::string_view body);
 

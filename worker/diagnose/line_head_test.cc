@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <vector>
 
 namespace muster::worker {
@@ -144,6 +145,41 @@ TEST(LineHead, LastWordsAndExitCodes) {
   EXPECT_EQ(ExitCodeIn("epoch 0"), std::nullopt);
   EXPECT_EQ(ExitCodeIn("0"), std::nullopt);
   EXPECT_EQ(ExitCodeIn(""), std::nullopt);
+}
+
+TEST(LineHead, AGoodEndIsNoTablesHeading) {
+  EXPECT_TRUE(IsCompletion("*** TRAINING COMPLETED ***"));
+  EXPECT_TRUE(IsCompletion("551200       resnet     COMPLETED       0:0  00:44:12"));
+  EXPECT_FALSE(IsCompletion("NAME   TERMINALSTATE   RESTARTS   COMPLETED   SUSPENDED   AGE"));
+  EXPECT_TRUE(IsCompletion("[State Transition] RUNNING -> FINISHED."));
+  EXPECT_FALSE(IsCompletion("[State Transition] RUNNING -> ERRORED."));
+  EXPECT_TRUE(IsCompletion("  error=None,"));
+  EXPECT_FALSE(IsCompletion("call(error=None, retries=3)"));
+}
+
+TEST(LineHead, AScaleOfZero) {
+  for (const char* zero : {"loss=nan, grad_scale: 0.0", "loss scale: 0.0E+00 |", "scale=0"}) {
+    EXPECT_TRUE(ScaleIsZero(zero)) << zero;
+  }
+  for (const char* other : {"", "scale", "scale 0.5", "loss scale: 1.0", "scale: none", "scale0",
+                            "grad_scale: 0.00390625", "scales are 0"}) {
+    EXPECT_FALSE(ScaleIsZero(other)) << other;
+  }
+}
+
+TEST(LineHead, TheLossOfAStepIsANumberOrNot) {
+  for (const char* lost : {"step 7 loss nan, 0.4 s/it", "{'loss': nan, 'epoch': 0.3}",
+                           "lm loss: NAN | grad norm: nan", "3/9 1.2it/s, train_loss=nan.0]",
+                           "loss: tensor(nan, device='cuda:0')", "loss_bbox: 0.2 loss: -inf"}) {
+    EXPECT_EQ(LossIsFinite(lost), false) << lost;
+  }
+  for (const char* finite : {"loss 2.5", "loss: -0.1", "d_loss: nan g_loss: 1.0"}) {
+    EXPECT_EQ(LossIsFinite(finite), true) << finite;
+  }
+  for (const char* untold : {"", "loss", "loss:", "lossless 3", "val_loss=nan", "val loss nan",
+                             "eval_loss: nan", "loss none"}) {
+    EXPECT_EQ(LossIsFinite(untold), std::nullopt) << untold;
+  }
 }
 
 TEST(LineHead, Ranks) {

@@ -19,16 +19,17 @@ constexpr size_t kMaxRemembered = 4096;
 constexpr size_t kMaxProcesses = 1024;  // more than that share one
 constexpr int kMaxRank = 1'000'000;
 constexpr int kNoRank = -1;
+constexpr const char* kToldBySummary = "torchrun's summary";  // no line begins with it
 constexpr size_t kMaxVersions = 16;
 // What the end that a key of the terminal asked for writes, in between.
 constexpr int64_t kLinesOfInterrupt = 100;
 // Between a process's end and its launcher's word on it.
 constexpr absl::Duration kLongestDying = absl::Minutes(1);
-// Steps after an error that show that it ended nothing, and after which even an end has its own
-// reason.
+// Steps after an error that show that it ended nothing; the last, that an end has its own reason.
 constexpr int64_t kStepsOfSurvivors = 5;
 constexpr int64_t kStepsOfPlainWords = 3;
 constexpr int64_t kStepsOfRetries = 1;
+constexpr int64_t kStepsOfNoLoss = 3;
 constexpr int64_t kStepsOfAnotherStory = 10;
 
 // What the names of one job's pods begin with.
@@ -48,13 +49,6 @@ void Remember(Value value, Set* set) {
   if (set->size() < kMaxRemembered) set->insert(std::move(value));
 }
 
-// From `a` to `b`; one of them may have no year.
-absl::Duration Since(const LineTime& a, const LineTime& b) {
-  const absl::Time from = a.has_year || !b.has_year ? a.time : WithYearNear(a.time, b.time);
-  const absl::Time to = b.has_year || !a.has_year ? b.time : WithYearNear(b.time, a.time);
-  return to - from;
-}
-
 // A line that begins so is no part of an exception's message.
 bool IsLaunchersWord(std::string_view body) {
   constexpr std::array<std::string_view, 9> kWords = {
@@ -63,9 +57,24 @@ bool IsLaunchersWord(std::string_view body) {
   return absl::c_any_of(kWords, [&](std::string_view word) { return body.starts_with(word); });
 }
 
+// "No module named 'apex' (optional)"
+bool SaysThatItGoesOn(std::string_view text) {
+  const std::string lowered = Lowered(text);
+  constexpr std::array<std::string_view, 6> kWords = {"optional", "continuing",   "without it",
+                                                      "skipping", "falling back", "ignored"};
+  return absl::c_any_of(kWords,
+                        [&](std::string_view word) { return lowered.find(word) != lowered.npos; });
+}
+
+// What torchrun's summary writes before what it tells of one process.
+bool IsSummarysHeading(std::string_view body) {
+  if (body.starts_with("Root Cause (first observed failure):")) return true;
+  return ConsumePrefix(&body, "[") && LeadingNumber(body) && StripBlanks(body).ends_with("]:");
+}
+
 bool SameSource(const Observation& a, const Observation& b) {
   return a.cause == b.cause && a.efa_error == b.efa_error && a.rank == b.rank &&
-         (a.host == b.host || a.host.empty() || b.host.empty());
+         a.is_quoted == b.is_quoted && (a.host == b.host || a.host.empty() || b.host.empty());
 }
 
 bool IsOrigin(const Observation& seen) {
@@ -191,6 +200,7 @@ void LogReader::ReadCourse(const Line& line) {
     ++progress_[line.head.rank.value_or(kNoRank)];
     last_word_ = 0;
     facts_.nccl_versions.clear();  // they work together
+    ReadLoss(line);
   }
   if (IsCompletion(line.text)) completion_ = line.number;
   ReadLastWord(line);
@@ -201,6 +211,40 @@ void LogReader::ReadCourse(const Line& line) {
     root_rank_.reset();
     failure_times_.clear();
     root_is_guess_ = false;
+  }
+}
+
+void LogReader::ReadLoss(const Line& line) {
+  const std::optional<bool> finite = LossIsFinite(line.head.body);
+  if (!finite) return;
+  const int rank = line.head.rank.value_or(kNoRank);
+  if (*finite) {
+    losses_.erase(rank);
+    return;
+  }
+  if (losses_.size() >= kMaxRemembered && !losses_.contains(rank)) return;
+  LossRun& run = losses_[rank];
+  const bool is_first = run.steps == 0;
+  run.steps += ScaleIsZero(line.head.body) ? kStepsOfNoLoss : 1;
+  if (!is_first) return;
+  run.first = {.cause = CauseId::kLossNotFinite,
+               .line = line.number,
+               .text = Printable(StripBlanks(line.text), kMaxText),
+               .rank = line.head.rank,
+               .host = Printable(line.head.pod, kMaxName),
+               .time = line.time,
+               .is_weak = true};
+  if (came_) run.first.time = LineTime{.time = *came_};
+}
+
+// A loss that isn't a number to the end; single steps of that kind are skipped by scalers. Anything
+// else says more of why it ended.
+void LogReader::AddLosses() {
+  for (const auto& [rank, run] : losses_) {
+    if (run.steps < kStepsOfNoLoss) continue;
+    Observation lost = run.first;
+    lost.last_line = lost.line;
+    Add(std::move(lost));
   }
 }
 
@@ -252,7 +296,8 @@ void LogReader::AddLine(const Line& line) {
   std::optional<Observation> observation =
       line.Kind() == TextKind::kMessage && line.head.severity == Severity::kUnsaid
           ? ShownBy(WithoutQuotes(line.text, line.head.body, &unquoted), TextKind::kMessage)
-          : ShownBy(line.text, line.Kind());
+      : line.Kind() == TextKind::kEvent ? ShownBy(WithoutControlPlane(line.text), TextKind::kEvent)
+                                        : ShownBy(line.text, line.Kind());
   // A shell's whole word on it.
   if (!observation && StripBlanks(line.head.body) == "Killed") {
     observation = Observation{.cause = CauseId::kKilled, .is_result = true};
@@ -264,8 +309,7 @@ void LogReader::AddLine(const Line& line) {
     return;
   }
   // Who has trained together could log in; now something there is gone.
-  const bool was_there = line.text.find("exit code 255") != line.text.npos ||
-                         line.text.find("has lost communication") != line.text.npos;
+  const bool was_there = line.text.find("exit code 255") != line.text.npos;
   if (observation->cause == CauseId::kLauncherUnreachable && was_there && Steps() > 0) {
     observation->cause = CauseId::kPeerLost;
   }
@@ -295,6 +339,13 @@ void LogReader::AddLine(const Line& line) {
 bool LogReader::ReadTraceback(const Line& line) {
   if (ReadQuotedTraceback(line)) return true;
   std::string source = Printable(line.head.source, kMaxName);
+  if (in_summary_ && line.head.body.ends_with("Traceback (most recent call last):")) {
+    in_told_traceback_ = true;
+    Process& told = processes_[kToldBySummary];
+    while (const std::optional<Raised> raised = told.reader.Finish()) AddRaised(*raised, told);
+    told = {.rank = rank_, .host = host_, .time_after = last_time_, .is_root = in_root_};
+  }
+  if (in_told_traceback_) source = kToldBySummary;
   if (!processes_.contains(source) && processes_.size() >= kMaxProcesses) source.clear();
   Process& process = processes_[source];
   // Lines without a prefix may be anybody's.
@@ -307,16 +358,18 @@ bool LogReader::ReadTraceback(const Line& line) {
   // "ncclSystemError: ..." is the second line of PyTorch's message.
   const Pattern* pattern =
       body.starts_with("nccl") ? nullptr : FindPattern(body, TextKind::kMessage);
-  const bool apart =
-      line.is_event || line.is_status || in_summary_ ||
-      (line.time.has_value() && body == line.text) || line.head.severity != Severity::kUnsaid ||
-      IsProgress(body) || body.starts_with("====") || body.starts_with("----") ||
-      IsLaunchersWord(body) || (pattern != nullptr && pattern->kind == RowKind::kResult);
+  const bool apart = line.is_event || line.is_status || in_summary_ ||
+                     (line.time.has_value() && body == line.text) ||
+                     line.head.severity != Severity::kUnsaid || IsProgress(body) ||
+                     body.starts_with("====") || body.starts_with("----") ||
+                     IsLaunchersWord(body) || IsSummarysHeading(body) ||
+                     (pattern != nullptr && pattern->kind == RowKind::kResult);
+  if (apart && !in_summary_) in_told_traceback_ = false;
   bool raises_anew = !process.reader.HasRaised();
   const bool taken = process.reader.Read(line.number, body, apart);
   while (const std::optional<Raised> raised = process.reader.Take()) {
     AddRaised(*raised, process);
-    process.time_after.reset();
+    if (!in_told_traceback_) process.time_after.reset();
     raises_anew = true;
   }
   if (process.reader.HasRaised() && raises_anew) {
@@ -373,13 +426,17 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
     observation->cause = CauseId::kDataLoadingFailed;
   }
   observation->is_plain = false;
-  // What a program caught and warned of, or prints of a module that it can do without, or what came
-  // of code that it tried.
+  if (observation->cause == CauseId::kModuleMissing && !raised.has_frames &&
+      SaysThatItGoesOn(raised.text)) {
+    return;
+  }
+  // What a program caught or can do without, or what came of code that it tried.
   observation->is_weak = observation->is_weak || process.is_quiet ||
                          (raised.in_given_code && !raised.in_own_code) ||
                          (observation->cause == CauseId::kModuleMissing && !raised.has_frames);
+  observation->is_quoted = raised.is_quoted;
   observation->is_bare = observation->cause == CauseId::kPythonException && !raised.has_frames;
-  if (observation->is_weak && !process.rank) {
+  if ((observation->is_weak || observation->is_quoted) && !process.rank) {
     observation->last_line = raised.line;
     observation->progress_before = process.steps_before;
   }
@@ -395,6 +452,11 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
     observation->rank_is_index = process.rank_is_index;
   }
   if (!observation->rank) observation->rank = raised.process;
+  // One that torch.multiprocessing's spawn found ended.
+  const auto ended = NumberAfter(raised.Headline(), "ProcessExitedException: process ");
+  if (!observation->rank && ended && *ended >= 0 && *ended <= kMaxRank) {
+    observation->rank = static_cast<int>(*ended);
+  }
   // Of a worker that another process tells of.
   if (!observation->rank) observation->rank = directory_.Find(raised.text);
   if (observation->host.empty()) observation->host = process.host;
@@ -403,6 +465,7 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   const bool in_the_end = ended_ && raised.line > last_timed_ && latest_ && !came_;
   observation->time = in_the_end ? latest_ : process.time_after;
   observation->time_is_near = observation->time && !came_;
+  observation->is_root = process.is_root;
   Add(*std::move(observation));
 }
 
@@ -521,7 +584,9 @@ void LogReader::ReadRecovery(const Line& line) {
     const auto from = facts_.observations.begin() + static_cast<std::ptrdiff_t>(section_start_);
     const auto taken_back =
         std::remove_if(from, facts_.observations.end(), [&](const Observation& seen) {
-          return seen.cause == recovery.cause && (line.object.empty() || seen.host == line.object);
+          return seen.cause == recovery.cause &&
+                 (line.object.empty() || seen.host == line.object) &&
+                 MayBeSameImage(line.text, seen.text);
         });
     facts_.observations.erase(taken_back, facts_.observations.end());
     untimed_ = std::min(untimed_, facts_.observations.size());
@@ -544,7 +609,8 @@ int64_t LogReader::ProgressOf(std::optional<int> rank) const {
 
 // The steps that may show that something was survived: of a warning of no rank, anybody's.
 int64_t LogReader::ProgressAround(const Observation& seen) const {
-  const bool of_all = (seen.is_weak && !seen.rank) || seen.cause == CauseId::kLauncherUnreachable;
+  const bool of_all = ((seen.is_weak || seen.is_quoted) && !seen.rank) ||
+                      seen.cause == CauseId::kLauncherUnreachable;
   return of_all ? Steps() : ProgressOf(seen.rank);
 }
 
@@ -683,9 +749,9 @@ void LogReader::MarkSurvivors() {
                            : IsOfRendezvous(seen)           ? kStepsOfRetries
                            : ends_after(seen.last_line, &seen) && !is_explained(seen)
                                ? kStepsOfAnotherStory
-                           : seen.is_weak  ? kStepsOfRetries
-                           : seen.is_plain ? kStepsOfPlainWords
-                                           : kStepsOfSurvivors;
+                           : seen.is_weak || seen.is_quoted ? kStepsOfRetries
+                           : seen.is_plain                  ? kStepsOfPlainWords
+                                                            : kStepsOfSurvivors;
     seen.survived = steps >= enough;
   }
   // An end of another process than the ranks, unless something came of it: where logs stand one
@@ -707,7 +773,7 @@ void LogReader::MarkSurvivors() {
 void LogReader::MarkWordsBeforeLast() {
   if (last_word_ == 0 || ended_ill_) return;
   const auto is_word = [this](const Observation& seen) {
-    return (seen.is_weak || seen.is_plain) && !seen.is_event && !seen.is_result &&
+    return (seen.is_weak || seen.is_plain || seen.is_quoted) && !seen.is_event && !seen.is_result &&
            !LeavesTimeToEnd(seen.cause) && seen.cause != CauseId::kTerminated &&
            seen.cause != CauseId::kInterrupted && seen.last_line < last_word_;
   };
@@ -819,6 +885,7 @@ void LogReader::Finish() {
   }
   DropStrangers();
   MarkSurvivors();
+  AddLosses();
   FillWriters();
   NameBusyRank();
 }

@@ -62,6 +62,13 @@ class LogReader {
     std::optional<LineTime> time_after = {};  // the exception that is being read
     int64_t steps_before = 0;                 // the same
     bool is_quiet = false;                    // it is told in a warning, or less
+    bool is_root = false;                     // of the process that a launcher says failed first
+  };
+
+  // Steps in a row, up to the last one, whose loss isn't a number.
+  struct LossRun {
+    int64_t steps = 0;
+    Observation first = {};
   };
 
   void Finish();
@@ -73,6 +80,8 @@ class LogReader {
   bool IsToldByLauncher(const Observation& seen) const;
   void ReadCourse(const Line& line);
   void ReadLastWord(const Line& line);
+  void ReadLoss(const Line& line);
+  void AddLosses();
   void ReadNcclVersion(const Line& line);
   void ReadRank(Line* line);
   void DistrustIndices();
@@ -115,6 +124,7 @@ class LogReader {
   std::string host_;
   bool in_summary_ = false;              // torchrun's, of who failed
   bool in_root_ = false;                 // of that, the part on who failed first
+  bool in_told_traceback_ = false;       // that the summary repeats of a process
   std::optional<int> root_rank_;         // the one that a launcher says failed first
   bool root_is_local_ = false;           // that is its number on its node
   std::string summary_time_;             // of the process that the summary speaks of
@@ -133,6 +143,7 @@ class LogReader {
   int64_t restart_ = 0;              // the last line that tells that all were started anew
   int64_t restart_steps_ = 0;        // lines of progress before it
   int64_t completion_ = 0;           // the last line that tells of a good end
+  std::map<int, LossRun> losses_;    // by rank; none while the loss is a number
   int64_t last_word_ = 0;            // the last one that says that all is done, and no step after
   bool ended_ill_ = false;           // an exit code that isn't 0
 };

@@ -202,4 +202,10 @@ absl::Time WithYearNear(absl::Time time, absl::Time near) {
   return nearest;
 }
 
+absl::Duration Since(const LineTime& a, const LineTime& b) {
+  const absl::Time from = a.has_year || !b.has_year ? a.time : WithYearNear(a.time, b.time);
+  const absl::Time to = b.has_year || !a.has_year ? b.time : WithYearNear(b.time, a.time);
+  return to - from;
+}
+
 }  // namespace muster::worker

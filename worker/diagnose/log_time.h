@@ -24,4 +24,7 @@ std::optional<LineTime> TimeOf(std::string_view line);
 // `time` in the year that brings it nearest to `near`.
 absl::Time WithYearNear(absl::Time time, absl::Time near);
 
+// From `a` to `b`; one of them may have no year.
+absl::Duration Since(const LineTime& a, const LineTime& b);
+
 }  // namespace muster::worker

@@ -65,6 +65,85 @@ bool IsLaunchersOwn(std::string_view text) {
          text.starts_with("SystemExit") || text.starts_with("subprocess.CalledProcessError");
 }
 
+// What NCCL gave back to the program: "NCCL INFO init.cc:1548 -> 3", perhaps with "[Async thread]"
+// after it. What its inner functions give back may be tried another way.
+std::optional<CauseId> NcclResultIn(std::string_view text) {
+  const size_t arrow = text.rfind(" -> ");
+  if (arrow == text.npos) return std::nullopt;
+  const std::string_view place = text.substr(text.rfind(' ', arrow - 1) + 1);
+  constexpr std::array<std::string_view, 3> kFiles = {"init.cc:", "group.cc:", "enqueue.cc:"};
+  if (absl::c_none_of(kFiles, [&](std::string_view file) { return place.starts_with(file); })) {
+    return std::nullopt;
+  }
+  switch (LeadingNumber(text.substr(arrow + 4)).value_or(0)) {
+    case 1:
+      return CauseId::kCudaFailure;
+    case 2:
+      return CauseId::kNcclSystemError;
+    case 3:
+      return CauseId::kNcclInternalError;
+    case 4:
+    case 5:
+      return CauseId::kNcclMisuse;
+    case 6:
+      return CauseId::kPeerLost;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Whether an exception's words say of a loss or of gradients that they are no numbers: "found NaN
+// in local forward loss calculation". A name between quotation marks is a setting's.
+bool SaysThatLossIsNoNumber(std::string_view text) {
+  constexpr std::array<std::string_view, 6> kTypes = {"AssertionError",  "ValueError",
+                                                      "RuntimeError",    "FloatingPointError",
+                                                      "ArithmeticError", "Exception"};
+  constexpr std::array<std::string_view, 7> kNoNumber = {
+      "nan", "nans", "inf", "infinity", "infinite", "non-finite", "nonfinite"};
+  constexpr std::array<std::string_view, 7> kSubjects = {
+      "loss", "losses", "grad", "grads", "gradient", "gradients", "grad_norm"};
+  constexpr size_t kLongest = 400;
+  constexpr std::string_view kOfWord =
+      "abcdefghijklmnopqrstuvwxyz0123456789_-'\"`";  // quotes, so that what they hold is another
+  const size_t colon = text.find(": ");
+  if (colon == text.npos) return false;
+  const std::string_view type = text.substr(0, colon);
+  if (absl::c_none_of(kTypes, [&](std::string_view end) { return type.ends_with(end); })) {
+    return false;
+  }
+  const std::string lowered = Lowered(text.substr(colon, kLongest));
+  if (lowered.find("support") != lowered.npos) return false;
+  bool no_number = false;
+  bool subject = false;
+  std::string_view rest = lowered;
+  for (size_t at = rest.find_first_of(kOfWord); at != rest.npos; at = rest.find_first_of(kOfWord)) {
+    rest.remove_prefix(at);
+    const std::string_view word = rest.substr(0, rest.find_first_not_of(kOfWord));
+    rest.remove_prefix(word.size());
+    no_number |=
+        absl::c_linear_search(kNoNumber, word) || (word == "not" && rest.starts_with(" finite"));
+    subject |= absl::c_linear_search(kSubjects, word) || word.ends_with("_loss");
+  }
+  return no_number && subject;
+}
+
+// Whether the kernel killed what keeps watch over a node, or serves it: no process that trains.
+bool IsKillOfService(const Observation& seen, std::string_view text) {
+  if (seen.cause != CauseId::kHostOutOfMemory && seen.cause != CauseId::kNodeOutOfMemory) {
+    return false;
+  }
+  constexpr std::array<std::string_view, 20> kServices = {
+      "node_exporter", "kubelet",    "containerd", "dockerd",  "sshd",
+      "systemd",       "prometheus", "fluent",     "telegraf", "dcgm",
+      "nv-hostengine", "chrome",     "mysqld",     "postgres", "redis",
+      "gnome-shell",   "promtail",   "otelcol",    "cadvisor", "loki"};
+  const size_t killed = text.find("Killed process ");
+  if (killed == text.npos) return false;
+  const std::string_view name = TextAfter(text.substr(killed), "(", ")");
+  return absl::c_any_of(kServices,
+                        [&](std::string_view service) { return name.starts_with(service); });
+}
+
 bool SaysWhy(const Observation& seen) { return !seen.is_result && !seen.is_passed_on; }
 
 }  // namespace
@@ -85,19 +164,30 @@ std::optional<Observation> ShownBy(std::string_view text, TextKind kind, Doing d
   if (const Xid* xid = FindXid(text)) {
     return Observation{.cause = xid->cause,
                        .detail = Concat("Xid ", xid->number, ", ", xid->meaning),
+                       // NVLink 5 repaired that by itself.
+                       .is_weak = text.find(" Nonfatal ") != text.npos,
                        .is_plain = text.find("(PCI") == text.npos,
                        .xid = xid->number};
   }
   const Pattern* pattern = FindPattern(text, kind, doing);
-  if (pattern == nullptr) return std::nullopt;
+  if (pattern == nullptr) {
+    if (kind == TextKind::kException && SaysThatLossIsNoNumber(text)) {
+      return Observation{.cause = CauseId::kLossNotFinite};
+    }
+    const auto result = kind == TextKind::kNcclInfo ? NcclResultIn(text) : std::nullopt;
+    if (!result) return std::nullopt;
+    return Observation{.cause = *result, .is_result = true};
+  }
   if (kind == TextKind::kException && IsOfPeers(CauseOf(pattern->cause)) && IsOfServer(text)) {
     return std::nullopt;
   }
-  return Observation{.cause = pattern->cause,
-                     .is_result = pattern->kind == RowKind::kResult,
-                     .is_weak = pattern->kind == RowKind::kWarned,
-                     .is_plain = pattern->kind == RowKind::kShows,
-                     .is_passed_on = pattern->kind == RowKind::kWraps};
+  Observation seen{.cause = pattern->cause,
+                   .is_result = pattern->kind == RowKind::kResult,
+                   .is_weak = pattern->kind == RowKind::kWarned,
+                   .is_plain = pattern->kind == RowKind::kShows,
+                   .is_passed_on = pattern->kind == RowKind::kWraps};
+  seen.is_weak |= IsKillOfService(seen, text);
+  return seen;
 }
 
 std::optional<Observation> ShownBy(const Raised& raised) {
@@ -109,6 +199,11 @@ std::optional<Observation> ShownBy(const Raised& raised) {
   }
   const Doing doing = raised.WhatItDid();
   std::optional<Observation> result = ShownBy(raised.text, TextKind::kException, doing);
+  // Of its output, which is no volume and no rank.
+  const bool of_output =
+      raised.in_printing && result &&
+      (result->cause == CauseId::kStorageFailed || result->cause == CauseId::kConnectionClosed);
+  if (of_output) return Observation{.cause = CauseId::kPythonException};
   if (result && SaysWhy(*result)) return result;
   for (const std::string& text : raised.before) {
     std::optional<Observation> earlier = ShownBy(text, TextKind::kException, doing);

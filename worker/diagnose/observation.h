@@ -31,6 +31,7 @@ struct Observation {
   bool is_result = false;     // RowKind::kResult
   bool is_weak = false;       // a warning, or words that may be one: it may have been survived
   bool is_bare = false;       // an exception that no row knows, without frames: of a shell, perhaps
+  bool is_quoted = false;     // Raised::is_quoted
   bool is_root = false;       // a launcher says that this end came first
   bool is_plain = false;      // words in a line that doesn't say how bad it is
   bool is_passed_on = false;  // RowKind::kWraps

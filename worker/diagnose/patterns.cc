@@ -60,8 +60,8 @@ class PatternIndex {
   static Pattern Parse(const CauseRow& row) {
     Pattern pattern{.cause = row.cause, .kind = row.kind, .words = {}, .absent = {}, .letters = 0};
     std::string_view rest = row.text;
-    if (const size_t at = rest.find(kUnless); at != std::string_view::npos) {
-      pattern.absent = rest.substr(at + kUnless.size());
+    for (size_t at = rest.rfind(kUnless); at != std::string_view::npos; at = rest.rfind(kUnless)) {
+      pattern.absent.push_back(rest.substr(at + kUnless.size()));
       rest = rest.substr(0, at);
     }
     for (size_t at = rest.find(kThen); at != std::string_view::npos; at = rest.find(kThen)) {
@@ -143,6 +143,11 @@ bool Begins(const Pattern& pattern, std::string_view text) {
   return text.empty() || !IsNumeral(pattern.words.back().back()) || !IsNumeral(text.front());
 }
 
+bool HoldsAny(std::string_view text, std::span<const std::string_view> words) {
+  return std::ranges::any_of(
+      words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
+}
+
 // How much a kind of row says.
 int Weight(RowKind kind) {
   if (kind == RowKind::kResult) return 0;
@@ -165,7 +170,7 @@ const Pattern* FindPattern(std::string_view text, TextKind kind, Doing doing) {
     if (!MayMatch(pattern.kind, kind, doing)) return;
     if (best != nullptr && !CountsMore(pattern, *best)) return;
     if (!Begins(pattern, from_here)) return;
-    if (!pattern.absent.empty() && text.find(pattern.absent) != std::string_view::npos) return;
+    if (HoldsAny(text, pattern.absent)) return;
     best = &pattern;
   });
   return best;

@@ -32,8 +32,8 @@ struct Pattern {
   RowKind kind = RowKind::kShows;
   // All of them, in this order. The first has at least kMinFirstWord letters.
   std::vector<std::string_view> words;
-  std::string_view absent;  // must not be there; empty if nothing
-  size_t letters = 0;       // of all words
+  std::vector<std::string_view> absent;  // must not be there
+  size_t letters = 0;                    // of all words
 };
 
 inline constexpr size_t kMinFirstWord = 4;

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "worker/diagnose/cause_table.h"
 #include "worker/diagnose/efa_error.h"
 #include "worker/diagnose/text.h"
 
@@ -15,6 +16,7 @@ namespace {
 constexpr int kHandshakeError = 4126;
 constexpr int kOriginStrength = 6;
 constexpr size_t kMaxHangDetail = 2000;
+constexpr int64_t kLargestAwaited = 1'000'000;
 // Clocks of nodes agree to much less; times without fractions and the neighbours' times don't.
 constexpr absl::Duration kClockSkew = absl::Seconds(5);
 // PyTorch's longest default timeout is 30 minutes; who notices later than this noticed another
@@ -197,19 +199,38 @@ int Strength(const Finding& finding) {
   return 1;
 }
 
+absl::Duration Between(const Finding& a, const Finding& b) {
+  return a.time && b.time ? *b.time - *a.time : absl::ZeroDuration();
+}
+
 // Whether `later` tells the same as `first`, but says more.
 bool Refines(const Observation& later, const Observation& first) {
-  return CauseOf(later.cause).refines == CauseOf(first.cause).name && first.xid == 0;
+  if (first.xid != 0) return false;
+  const std::vector<Cause>& causes = BuiltInCauses().causes;
+  std::string_view kind_of = CauseOf(later.cause).refines;
+  for (size_t i = 0; i < causes.size() && !kind_of.empty(); ++i) {
+    if (kind_of == CauseOf(first.cause).name) return true;
+    kind_of = std::ranges::find(causes, kind_of, &Cause::name)->refines;
+  }
+  return false;
+}
+
+// Whether what the driver wrote first in the kernel log, of which days may be kept, has nothing to
+// do with what comes later: what programs did on devices that were whole, or long before.
+bool IsOlderStory(const Finding& first, const Finding& later) {
+  if (first.observation.xid == 0 || RoleOf(later.observation) != Role::kOrigin) return false;
+  if (later.observation.xid != 0) {
+    return CauseOf(first.observation.cause).fault == Fault::kProgram &&
+           CauseOf(later.observation.cause).fault == Fault::kNode;
+  }
+  return !later.observation.is_result && !later.observation.is_weak &&
+         Between(first, later) > kLongestWait;
 }
 
 // Whether what the driver says of a device that failed explains what a program saw of it.
 bool IsDeviceUnder(const Observation& fault, const Observation& seen) {
   return fault.cause == CauseId::kGpuFault && seen.xid == 0 &&
          CauseOf(seen.cause).fault == Fault::kProgram;
-}
-
-absl::Duration Between(const Finding& a, const Finding& b) {
-  return a.time && b.time ? *b.time - *a.time : absl::ZeroDuration();
 }
 
 // Why the cluster ends a pod or a job: by SIGTERM.
@@ -292,6 +313,7 @@ bool Replaces(const Finding& later, const Finding& first) {
   if (IsOfAnotherEnd(first, later)) return false;
   if (IsOfAnotherEnd(later, first)) return true;
   if (const auto replaces = ReplacesInterrupt(later, first)) return *replaces;
+  if (IsOlderStory(first, later)) return true;
   if (IsRaisedInGoing(later, first)) return false;
   if (IsDatedByWhatCameOfIt(later, first)) return true;
   if (first.observation.cause == CauseId::kTerminated && IsReasonToEnd(later.observation.cause)) {
@@ -334,6 +356,49 @@ bool Replaces(const Finding& later, const Finding& first) {
     return false;
   }
   return Between(first, later) <= kClockSkew;
+}
+
+// The rank that is told to be gone, or that was waited for, where the words say which: the store is
+// rank 0's.
+std::optional<int> AwaitedRank(const Observation& seen) {
+  if (seen.cause == CauseId::kStoreLost) return 0;
+  const std::string_view text = seen.text;
+  const auto rank_after = [](std::string_view words, std::string_view word) -> std::optional<int> {
+    const auto rank = NumberAfter(words, word);
+    if (!rank || *rank < 0 || *rank > kLargestAwaited) return std::nullopt;
+    return static_cast<int>(*rank);
+  };
+  if (seen.cause == CauseId::kPeerLost) {
+    for (const std::string_view end : {" is lost: ", " is gone"}) {
+      const size_t at = text.find(end);
+      const size_t rank = at == text.npos ? text.npos : text.rfind("rank ", at);
+      if (rank != text.npos) return rank_after(text.substr(rank), "rank ");
+    }
+    const size_t task = text.find("Task /job:");
+    return task == text.npos ? std::nullopt : rank_after(text.substr(task), "/task:");
+  }
+  // Both are numbers in their group, which is all ranks where this one has the same among them.
+  constexpr std::string_view kWaits = "] is setting up NCCL communicator and retrieving";
+  const size_t at = text.find(kWaits);
+  if (at == text.npos) return std::nullopt;
+  const size_t open = text.rfind('[', at);
+  const auto own = open == text.npos ? std::nullopt : LeadingNumber(text.substr(open + 1));
+  return seen.rank && own != *seen.rank ? std::nullopt
+                                        : rank_after(text.substr(at), "ncclUniqueId from [");
+}
+
+// Who only noticed that another rank is gone isn't the one to look at.
+void NameAwaited(Observation* seen) {
+  const std::optional<int> awaited = AwaitedRank(*seen);
+  if (!awaited || awaited == seen->rank) return;
+  if (seen->rank) {
+    seen->detail = Printable(
+        Concat("seen by rank ", *seen->rank, seen->detail.empty() ? "" : "; ", seen->detail),
+        kMaxHangDetail);
+  }
+  seen->rank = awaited;
+  seen->rank_is_index = false;
+  seen->host = TextAfter(seen->text, "remote=[", "]");
 }
 
 // What failed first: an index into `findings`, which are by time; their number if all are warnings.
@@ -406,6 +471,7 @@ Explanation Rank(std::vector<LogFacts> logs) {
     for (Finding& finding : std::span(findings).subspan(1)) {
       finding.relation = RelationTo(findings.front(), finding);
     }
+    NameAwaited(&findings.front().observation);
   } else {
     for (Finding& finding : findings) finding.relation = Relation::kWarning;
   }

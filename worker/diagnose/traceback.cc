@@ -106,10 +106,18 @@ bool IsOfTeardown(std::string_view body) {
   return absl::c_any_of(kFunctions, [&](std::string_view end) { return body.ends_with(end); });
 }
 
+// A line of code that writes to standard output or error, tqdm's bars included.
+bool IsOfPrinting(std::string_view code) {
+  constexpr std::array<std::string_view, 6> kWords = {"print(",    "sys.stdout", "sys.stderr",
+                                                      "fp_write(", "fp.write(",  "fp.flush("};
+  return absl::c_any_of(kWords,
+                        [&](std::string_view word) { return code.find(word) != code.npos; });
+}
+
 bool IsOfDataLoading(std::string_view body) {
   return body.find("torch/utils/data/") != body.npos &&
          (body.ends_with(", in _process_data") || body.ends_with(", in _next_data") ||
-          body.ends_with(", in fetch"));
+          body.ends_with(", in _process_next_batch") || body.ends_with(", in fetch"));
 }
 
 // "0000-00-00 00:00:00 (worker_0) : " of what a program's own logging writes before each line.
@@ -127,6 +135,16 @@ bool BeginsLike(std::string_view shape, std::string_view body) {
 
 bool HoldsOneOf(std::string_view text, std::span<const std::string_view> words) {
   return absl::c_any_of(words, [&](std::string_view word) { return text.find(word) != text.npos; });
+}
+
+// "OSError: x" of "FAILED tests/a.py::test_b - OSError: x" in pytest's summary, or nothing.
+std::string_view ToldOfTest(std::string_view body) {
+  if (!ConsumePrefix(&body, "FAILED ") && !ConsumePrefix(&body, "ERROR ")) return {};
+  const size_t dash = body.find(" - ");
+  const bool test = dash != body.npos && body.substr(0, dash).find(".py::") != body.npos;
+  if (!test) return {};
+  body.remove_prefix(dash + 3);
+  return IsExceptionName(NameBefore(body)) ? body : std::string_view();
 }
 
 // What a frame is for, by its file's and its function's name.
@@ -184,7 +202,8 @@ Doing Raised::WhatItDid() const {
     return earlier.find("in DataLoader worker process") != earlier.npos;
   });
   if (doing == Doing::kSharing) return doing;
-  if (in_data_loading || by_worker) return Doing::kData;
+  const bool by_builder = text.find("DatasetGenerationError") != text.npos;
+  if (in_data_loading || by_worker || by_builder) return Doing::kData;
   constexpr std::array<std::string_view, 6> kCheckpoint = {"checkpoint", "ckpt",  ".safetensors",
                                                            ".pt'",       ".pth'", ".distcp"};
   constexpr std::array<std::string_view, 12> kData = {".jsonl",    ".csv", ".parquet", ".arrow",
@@ -195,6 +214,10 @@ Doing Raised::WhatItDid() const {
 }
 
 bool TracebackReader::Read(int64_t number, std::string_view body, bool apart) {
+  if (const std::string_view told = ToldOfTest(body); !told.empty()) {
+    body = told;
+    apart = true;
+  }
   if (state_ != State::kIdle && BeginsLike(prefix_, body)) {
     body.remove_prefix(prefix_.size());
     // What comes next may be a record of its own as well as more of the message.
@@ -211,12 +234,29 @@ bool TracebackReader::Read(int64_t number, std::string_view body, bool apart) {
       prefix_.clear();
     }
     Begin(body.substr(blanks));
-    indent_ = body[blanks] == 'T' || body[blanks] == 'O' ? blanks : 0;
+    const bool whole = body[blanks] == 'T' || body[blanks] == 'O' ||
+                       body.substr(blanks).starts_with("traceback : ");  // in torchrun's summary
+    indent_ = whole ? blanks : 0;
+    raised_.is_quoted |= body[blanks] == 'T' && announced_ && *announced_ < blanks;
     return true;
   }
+  if (blanks < body.size()) {
+    announced_ = StripBlanks(body).ends_with(':') ? std::optional(blanks) : std::nullopt;
+    apart |= state_ == State::kMessage && blanks < indent_;
+  }
   // The header may have been cut off, or lost among others' lines.
-  if (state_ == State::kIdle && blanks > 0) NoteFrame(body);
-  if (state_ == State::kIdle && blanks == 0 && !IsExceptionName(NameBefore(body))) raised_ = {};
+  if (state_ == State::kIdle && blanks > 0) {
+    NoteFrame(body);
+    after_frame_ |= body.substr(blanks).starts_with("File \"");
+  } else if (state_ == State::kIdle) {
+    const std::string_view name = NameBefore(body);
+    if (std::exchange(after_frame_, false) && MayBeException(name) && !apart) {
+      raised_.has_frames = true;
+      Raise(number, body);
+      return true;
+    }
+    if (!IsExceptionName(name)) raised_ = {};
+  }
   // One that is quoted is indented as a whole.
   body.remove_prefix(std::min(blanks, state_ == State::kIdle ? kMaxIndent : indent_));
   switch (state_) {
@@ -240,7 +280,9 @@ bool TracebackReader::Read(int64_t number, std::string_view body, bool apart) {
 }
 
 void TracebackReader::Begin(std::string_view body) {
-  const bool goes_on = state_ == State::kLinked || body.starts_with("Original ");
+  // "OSError: Traceback (most recent call last):", which hands on what a worker raised.
+  const bool hands_on = state_ == State::kFrames && IsExceptionName(NameBefore(body));
+  const bool goes_on = state_ == State::kLinked || hands_on || body.starts_with("Original ");
   if (state_ == State::kMessage && goes_on) Link();
   if (!goes_on && state_ != State::kIdle) Complete();
   state_ = State::kFrames;
@@ -267,6 +309,9 @@ void TracebackReader::NoteFrame(std::string_view body) {
   if (!where.empty()) raised_.where = std::move(where);
   if (const std::string_view path = TextAfter(body, "File \"", "\""); !path.empty()) {
     (IsOfGivenCode(path) ? raised_.in_given_code : raised_.in_own_code) = true;
+  }
+  if (body.find_first_not_of(" ^~") != body.npos && body.find("File \"") == body.npos) {
+    raised_.in_printing = IsOfPrinting(body);
   }
   raised_.in_data_loading |= IsOfDataLoading(body);
   if (const Doing doing = DoingOf(body); doing != Doing::kUnsaid) raised_.doing = doing;

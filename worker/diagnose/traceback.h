@@ -29,9 +29,13 @@ struct Raised {
   // While PyTorch's DataLoader fetched a batch, by a worker of it or in the process itself.
   bool in_data_loading = false;
   bool has_frames = false;
+  // By what it writes to its terminal, or to whoever reads its output.
+  bool in_printing = false;
   // By code that the program was given as a text, a model's answer say, and by files' code.
   bool in_given_code = false;
   bool in_own_code = false;
+  // All of it stands further right than the words that announce it, as another program's output.
+  bool is_quoted = false;
   // Of the process that torch.multiprocessing's spawn names.
   std::optional<int> process;
   // The id of the process that Ray says it comes from.
@@ -80,12 +84,14 @@ class TracebackReader {
 
   State state_ = State::kIdle;
   Raised raised_;
-  size_t indent_ = 0;   // of the traceback as a whole
-  std::string prefix_;  // what its lines begin with, its digits zeros; mostly nothing
+  size_t indent_ = 0;                // of the traceback as a whole
+  std::optional<size_t> announced_;  // the indent of the last line, if that ends with a colon
+  std::string prefix_;               // what its lines begin with, its digits zeros; mostly nothing
   int message_lines_ = 0;
   int strays_ = 0;  // lines of others since the last of ours
   bool blank_ = false;
-  bool ignored_ = false;  // the traceback that is read, or comes next, ended nothing
+  bool after_frame_ = false;  // of a traceback whose header wasn't seen
+  bool ignored_ = false;      // the traceback that is read, or comes next, ended nothing
   std::vector<Raised> complete_;
 };
 

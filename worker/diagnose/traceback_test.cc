@@ -59,6 +59,55 @@ TEST(Traceback, AnIndentedOneAfterOneThatWasIgnoredIsReadToItsEnd) {
   EXPECT_EQ(raised[0].Headline(), "ValueError: x");
 }
 
+TEST(Traceback, OneThatStandsUnderTheWordsThatAnnounceItIsQuoted) {
+  const auto raised = Read(R"(sample 7 failed, its stderr was:
+    Traceback (most recent call last):
+      File "/tmp/s/7.py", line 2, in <module>
+        x()
+    ValueError: x
+sample 8 passed
+Traceback (most recent call last):
+  File "/a/t.py", line 5, in run
+    for name in names:
+Traceback (most recent call last):
+  File "/a/t.py", line 5, in run
+KeyError: 'x'
+sample 9
+    Traceback (most recent call last):
+      File "/tmp/s/9.py", line 2, in <module>
+    IndexError: x)");
+  ASSERT_THAT(raised, SizeIs(3));
+  EXPECT_TRUE(raised[0].is_quoted);
+  EXPECT_EQ(raised[0].text, "ValueError: x");
+  EXPECT_EQ(raised[1].Headline(), "KeyError: 'x'");
+  EXPECT_FALSE(raised[1].is_quoted);
+  EXPECT_FALSE(raised[2].is_quoted);
+}
+
+TEST(Traceback, AnExceptionWhoseMessageIsAWorkersTracebackIsOne) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "/lib/torch/utils/data/dataloader.py", line 658, in _process_next_batch
+    raise batch.exc_type(batch.exc_msg)
+IndexError: Traceback (most recent call last):
+  File "/a/boxes.py", line 48, in pick
+IndexError: list index out of range)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].text, "IndexError: list index out of range");
+  EXPECT_EQ(raised[0].where, "/a/boxes.py:48 in pick");
+  EXPECT_TRUE(raised[0].in_data_loading);
+}
+
+TEST(Traceback, TheSummaryOfTestsTellsWhatTheyRaised) {
+  const auto raised = Read(R"(FAILED tests/test_a.py::TestA::test_b[fp8] - OSError: no such thing
+look there
+ERROR tests/test_a.py::test_c - ValueError: x
+FAILED tests/test_a.py::test_d - assert 1 == 2
+FAILED: OSError: x)");
+  ASSERT_THAT(raised, SizeIs(2));
+  EXPECT_EQ(raised[0].text, "OSError: no such thing\nlook there");
+  EXPECT_EQ(raised[1].Headline(), "ValueError: x");
+}
+
 TEST(Traceback, CodeThatAProgramWasGivenIsToldFromItsOwn) {
   const auto raised = Read(R"(Traceback (most recent call last):
   File "<completion>", line 3, in <module>

@@ -173,9 +173,23 @@ std::vector<int> AssignRanks(const Problem& problem, const Slots& slots) {
 
 }  // namespace
 
+Planner::Tree& Planner::TreeOf(const cluster::Snapshot& snapshot,
+                               const std::vector<std::string>& levels) {
+  auto tree = trees_.find(levels);
+  if (tree == trees_.end()) {
+    const bool usual = levels.empty();
+    tree = trees_
+               .emplace(levels, Tree{cluster::Domains(usual ? cluster::Domains::DefaultLevels()
+                                                            : cluster::Domains::LevelsOf(levels))})
+               .first;
+  }
+  tree->second.domains.Follow(snapshot);
+  return tree->second;
+}
+
 Plan Planner::MakePlan(const cluster::Snapshot& snapshot, const PlanRequest& request) {
-  domains_.Follow(snapshot);
-  const Problem problem = planner::BuildProblem(snapshot, request, domains_, &rooms_);
+  Tree& tree = TreeOf(snapshot, request.levels);
+  const Problem problem = planner::BuildProblem(snapshot, request, tree.domains, &tree.rooms);
   Slots slots;
   const bool known = request.required_topology_key.empty() || problem.required_level >= 0;
   if (known && !problem.classes.empty()) {

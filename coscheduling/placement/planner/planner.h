@@ -45,6 +45,8 @@ struct PlanRequest {
   bool include_virtual = false;
   // Node names never to use for this gang.
   std::set<std::string, std::less<>> excluded_nodes;
+  // Of the tree, labels from the top down; empty: the usual ones.
+  std::vector<std::string> levels;
   // All members in one domain of this level of the tree, by its label; empty: none required.
   std::string required_topology_key;
   // Names of nodes where other members of this gang already stand. The plan stays in their domain
@@ -92,10 +94,11 @@ class Planner {
  public:
   Plan MakePlan(const cluster::Snapshot& snapshot, const PlanRequest& request);
 
-  // The tree as it is now.
-  const cluster::Domains& DomainsOf(const cluster::Snapshot& snapshot) {
-    domains_.Follow(snapshot);
-    return domains_;
+  // The tree of these levels as it is now. What has changed since the last time costs its time
+  // here, if it is called after each change, and not that of a plan.
+  const cluster::Domains& Follow(const cluster::Snapshot& snapshot,
+                                 const std::vector<std::string>& levels = {}) {
+    return TreeOf(snapshot, levels).domains;
   }
 
   // Is every placement still good on this snapshot? Returns the first in rank order that isn't: the
@@ -106,8 +109,13 @@ class Planner {
       const std::map<std::string, std::string>& placements);
 
  private:
-  cluster::Domains domains_;
-  cluster::ShapeRooms rooms_;
+  struct Tree {
+    cluster::Domains domains;
+    cluster::ShapeRooms rooms = {};
+  };
+  Tree& TreeOf(const cluster::Snapshot& snapshot, const std::vector<std::string>& levels);
+
+  std::map<std::vector<std::string>, Tree> trees_;  // by their levels
 };
 
 // By a planner that is used once.

@@ -21,7 +21,7 @@ using Broken = std::optional<std::pair<std::string, Rejection>>;
 
 Broken Planner::FirstBroken(cluster::Snapshot* snapshot, const PlanRequest& request,
                             const std::map<std::string, std::string>& placements) {
-  domains_.Follow(*snapshot);
+  const cluster::Domains& tree = Follow(*snapshot, request.levels);
   const std::string& key = request.required_topology_key;
   int beside = -1;  // all are in the required domain of this node
   for (const std::string& name : request.sibling_nodes) {
@@ -34,7 +34,7 @@ Broken Planner::FirstBroken(cluster::Snapshot* snapshot, const PlanRequest& requ
     if (auto rejection = planner::WhyNotAllowed(request, *info)) return rejection;
     if (auto rejection = cluster::CheckClass(*snapshot, pod, *info)) return rejection;
     if (beside < 0) beside = info->slot;
-    if (!key.empty() && !domains_.Share(info->slot, beside, domains_.LevelOf(key))) {
+    if (!key.empty() && !tree.Share(info->slot, beside, tree.LevelOf(key))) {
       return Rejection{RejectionCode::kNodeSelector,
                        fmt::format("{}={}, the gang is beside {}", key,
                                    *info->node->meta.Label(key), snapshot->NodeIn(beside)->name())};

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -154,6 +156,75 @@ TEST(PlannerAtScale, ZoneSpreadPlacesAsManyAsTheEmptiestZonesLetIn) {
   }
   EXPECT_GT(complete, 50);
   EXPECT_LT(complete, 290);
+}
+
+// --- a required leaf ---
+
+// How many members of so many GPUs the leaf with the most room holds.
+int64_t MostInOneLeaf(const cluster::Snapshot& snapshot, const std::string& level, int64_t gpus) {
+  std::map<std::string, int64_t> leaves;
+  int64_t most = 0;
+  for (const auto& [name, info] : snapshot.nodes()) {
+    int64_t& room = leaves[*info.node->meta.Label(level)];
+    room += info.Free("nvidia.com/gpu") / gpus;
+    most = std::max(most, room);
+  }
+  return most;
+}
+
+// 5,000 nodes of 8 GPUs in 500 leaves, 85 % in use at first; gangs come, and of those that found a
+// place some stay for a while.
+TEST(PlannerAtScale, AGangIsRefusedALeafExactlyWhenNoLeafHoldsIt) {
+  const std::string level = "topology.k8s.aws/network-node-layer-3";
+  Random random(1);
+  cluster::Snapshot snapshot;
+  for (int n = 0; n < 5000; ++n) {
+    const std::string name = fmt::format("n{:04}", n);
+    kube::Node node = testing::NodeWith(name, "a", 8, 192);
+    node.meta.labels[level] = fmt::format("leaf-{:03}", n / 10);
+    snapshot.Upsert(std::move(node));
+    int used = 0;
+    for (int g = 0; g < 8; ++g) used += Upto(random, 99) < 85;
+    snapshot.Upsert(testing::Bound(testing::PodWith(name, testing::SpecWith(used)), name));
+  }
+  Planner planner;
+  std::vector<std::vector<std::string>> standing;
+  int refused = 0;
+  for (int gang = 0; gang < 300; ++gang) {
+    const int gpus = 1 + Upto(random, 7);
+    const int size = 1 + Upto(random, gpus == 1 ? 24 : 8);
+    PlanRequest request;
+    std::vector<std::shared_ptr<const kube::Pod>> members;
+    for (int m = 0; m < size; ++m) {
+      const std::string name = fmt::format("g{:03}-{}", gang, m);
+      snapshot.Upsert(testing::PodWith(name, testing::SpecWith(gpus)));
+      members.push_back(snapshot.SharePod("uid-" + name));
+      request.members.push_back(members.back().get());
+    }
+    request.required = members.size();
+    request.required_topology_key = level;
+    const int64_t most = MostInOneLeaf(snapshot, level, gpus);
+    const Plan plan = planner.MakePlan(snapshot, request);
+    ASSERT_EQ(plan.complete, most >= size) << "gang " << gang;
+    ASSERT_EQ(static_cast<int64_t>(plan.placements.size()), std::min<int64_t>(most, size));
+    std::set<std::string> leaves;
+    std::vector<std::string> placed;
+    for (const auto& [uid, node] : plan.placements) {
+      leaves.insert(*snapshot.FindNode(node)->node->meta.Label(level));
+      placed.push_back(uid);
+    }
+    ASSERT_LE(leaves.size(), 1u) << "gang " << gang;
+    refused += !plan.complete;
+    if (!plan.complete) continue;
+    for (const auto& [uid, node] : plan.placements) ASSERT_TRUE(snapshot.Assume(uid, node).ok());
+    standing.push_back(std::move(placed));
+    if (Upto(random, 1) == 0) continue;
+    std::swap(standing[Upto(random, static_cast<int>(standing.size()) - 1)], standing.back());
+    for (const std::string& uid : standing.back()) snapshot.Forget(uid);
+    standing.pop_back();
+  }
+  EXPECT_GT(refused, 30);
+  EXPECT_LT(refused, 270);
 }
 
 // --- whatever it is, it is valid ---

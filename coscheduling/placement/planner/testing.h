@@ -140,6 +140,7 @@ class GangWorld {
   const cluster::Snapshot& snapshot() const { return snapshot_; }
   PlanRequest& request() { return request_; }
   const PlanRequest& request() const { return request_; }
+  void Follow() const { planner_.Follow(snapshot_); }
   // By one planner for all of the world's changes.
   Plan MakePlan() const { return planner_.MakePlan(snapshot_, request_); }
   std::optional<std::pair<std::string, cluster::Rejection>> FirstBroken(

@@ -156,6 +156,7 @@ func (p *Plane) deployedWebhooks() ([]*unstructured.Unstructured, error) {
 		made.SetKind(object.GetKind())
 		made.SetName(name)
 		made.SetLabels(object.GetLabels())
+		made.SetAnnotations(object.GetAnnotations())
 		found = append(found, made)
 	}
 	return found, nil
@@ -221,6 +222,12 @@ clientConnection:
 leaderElection:
   leaderElect: false
 `, p.kubeconfig("system:kube-scheduler"))
+}
+
+// ScheduleStock has a stock kube-scheduler without extenders take the pods that name Muster's profile.
+func (p *Plane) ScheduleStock() error {
+	return p.startScheduler("stock-"+SchedulerName, append(p.stockSchedulerConfig(),
+		"profiles:\n- schedulerName: "+SchedulerName+"\n"...))
 }
 
 func schedulerProcess(profile string) string { return "kube-scheduler-" + profile }
