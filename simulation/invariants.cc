@@ -98,25 +98,13 @@ absl::Status Invariants::Check(const Engine& engine, absl::Time now) {
     if (absl::Status status = CheckQuota(); !status.ok()) return status;
   }
   const std::set<std::string> touched = std::exchange(touched_gangs_, {});
-  const auto was_noted = [&](const std::string& name) {
-    return touched.contains(name) || partial_since_.contains(name) ||
-           status_wrong_since_.contains(name);
-  };
-  const bool any_noted =
-      !touched.empty() || !partial_since_.empty() || !status_wrong_since_.empty();
-  const std::vector<GangKey> gangs = engine.Gangs();
-  const size_t first = turn_;
+  // It costs a look at each, so not at every moment at which nothing has happened.
+  if (!touched.empty() || turn_ == 0) gangs_ = engine.Gangs();
   kept_before_ = kept_;
   entries_.clear();
   std::erase_if(kept_, [&](const auto& one) { return touched.contains(one.first); });
-  std::erase_if(places_, [&](const auto& one) { return !pods_of_.contains(one.first); });
-  turn_ = gangs.size() <= kInTurn ? 0 : (turn_ + kInTurn) % gangs.size();
-  for (size_t i = 0; i < gangs.size(); ++i) {
-    const GangKey& key = gangs[i];
-    const bool in_turn = (i + gangs.size() - first % gangs.size()) % gangs.size() < kInTurn;
-    if (!in_turn && !any_noted) continue;
+  for (const GangKey& key : Due(touched)) {
     const std::string name = key.ToString();
-    if (!in_turn && !was_noted(name)) continue;
     v1::Gang gang;
     if (!engine.Describe(key, &gang)) continue;
     NoteGang(name, gang);
@@ -136,6 +124,26 @@ absl::Status Invariants::Check(const Engine& engine, absl::Time now) {
     if (absl::Status status = CheckStatus(key, counts, now); !status.ok()) return status;
   }
   return CheckEntries();
+}
+
+// Those about whom something is to be seen, and the next few in turn.
+std::set<GangKey> Invariants::Due(const std::set<std::string>& touched) {
+  std::set<GangKey> due;
+  for (size_t i = 0; i < std::min(kInTurn, gangs_.size()); ++i) {
+    due.insert(gangs_[(turn_ + i) % gangs_.size()]);
+  }
+  turn_ = gangs_.size() <= kInTurn ? 0 : (turn_ + kInTurn) % gangs_.size();
+  const auto note = [&](const std::string& name) {
+    const size_t slash = name.find('/');
+    for (const bool is_pod : {false, true}) {
+      const GangKey key = {name.substr(0, slash), name.substr(slash + 1), is_pod};
+      if (std::ranges::binary_search(gangs_, key)) due.insert(key);
+    }
+  };
+  for (const std::string& name : touched) note(name);
+  for (const auto& [name, since] : partial_since_) note(name);
+  for (const auto& [name, since] : status_wrong_since_) note(name);
+  return due;
 }
 
 // --- following the API server ---

@@ -94,6 +94,7 @@ class Invariants {
   absl::Status CheckQuota() const;
   absl::Status CheckWhole(const v1::Gang& gang, const Counts& counts, absl::Time now);
   absl::Status CheckShown(const coscheduling::GangKey& key, const v1::Gang& gang) const;
+  std::set<coscheduling::GangKey> Due(const std::set<std::string>& touched);
   void NoteGang(const std::string& name, const v1::Gang& gang);
   absl::Status CheckEntries();
   absl::Status CheckStatus(const coscheduling::GangKey& key, const Counts& counts, absl::Time now);
@@ -115,6 +116,7 @@ class Invariants {
   std::map<std::string, kube::ClusterQueue> queues_;    // by name
   std::map<std::string, Group> groups_;                 // by "namespace/name"
   std::map<coscheduling::GangKey, std::string> shown_;  // serialized
+  std::vector<coscheduling::GangKey> gangs_;            // in order
   // By gang: those that have a reservation, as of this check and the one before; where the members
   // of each have places; and those that were given some at this check.
   std::map<std::string, v1::Gang> kept_, kept_before_;
