@@ -201,8 +201,8 @@ class GpuLedger {
   // Live ones that are bound, by node; and gangs about which something has changed.
   std::map<std::string, std::set<std::string>> standing_;
   std::set<std::string> changed_gangs_;
-  std::map<std::string, size_t> current_;       // node id -> its place in nodes_
-  std::vector<Node> nodes_;                     // gone ones too
+  std::map<std::string, size_t> current_;  // node id -> its place in nodes_
+  std::vector<Node> nodes_;                // gone ones too
 };
 
 }  // namespace muster::simulation

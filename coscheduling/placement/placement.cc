@@ -597,8 +597,8 @@ void Placement::PlanGang(const Gang& gang, KnownFailures* failures) {
     cluster::WantedShape shape;
     if (request.excluded_nodes.empty()) {
       shape = cluster::WantedShapeOf(
-          request.members, fmt::format("{}\n{}", request.required_topology_key,
-                                       fmt::join(request.levels, "\n")));
+          request.members,
+          fmt::format("{}\n{}", request.required_topology_key, fmt::join(request.levels, "\n")));
     }
     shape.may_use = KeepOff(gang, &request);
     if (IsWithoutQuota(gang)) {
