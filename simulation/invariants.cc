@@ -334,15 +334,16 @@ void Invariants::NoteGang(const std::string& name, const v1::Gang& gang) {
     const std::string& node = member.node().empty() ? member.planned_node() : member.node();
     if (!node.empty()) places.insert(node);
   }
-  std::set<std::string>& before = places_[name];
+  const auto [it, is_new] = seen_.try_emplace(name, Seen{{}, gang});
+  Seen& before = it->second;
   for (const std::string& node : places) {
-    if (!before.contains(node)) entries_.emplace_back(gang, node);
+    if (!before.places.contains(node)) entries_.push_back({before.gang, gang, node});
   }
-  before = std::move(places);
+  before = {std::move(places), gang};
 }
 
 absl::Status Invariants::CheckEntries() {
-  for (const auto& [gang, node] : entries_) {
+  for (const auto& [gang_before, gang, node] : entries_) {
     const std::string name = gang.namespace_() + "/" + gang.name();
     std::vector<const kube::Pod*> unbound;
     for (const std::string& uid : pods_of_[name]) {
@@ -352,8 +353,13 @@ absl::Status Invariants::CheckEntries() {
     for (const auto& [other, holder] : kept_) {
       const auto before = kept_before_.find(other);
       if (other == name || before == kept_before_.end()) continue;
-      if (!IsKeptFrom(gang, unbound, holder, node, now_) ||
-          !IsKeptFrom(gang, unbound, before->second, node, now_)) {
+      const auto kept = [&](const v1::Gang& from, const v1::Gang& by) {
+        return IsKeptFrom(from, unbound, by, node, now_);
+      };
+      // Of two gangs of equal priority the one that is bound whole by now has been before the
+      // other.
+      if (!kept(gang, holder) || !kept(gang_before, holder) || !kept(gang, before->second) ||
+          !kept(gang_before, before->second)) {
         continue;
       }
       return absl::FailedPreconditionError(

@@ -117,11 +117,20 @@ class Invariants {
   std::map<std::string, Group> groups_;                 // by "namespace/name"
   std::map<coscheduling::GangKey, std::string> shown_;  // serialized
   std::vector<coscheduling::GangKey> gangs_;            // in order
-  // By gang: those that have a reservation, as of this check and the one before; where the members
-  // of each have places; and those that were given some at this check.
+  // By gang: those that have a reservation, as of this check and the one before; and where the
+  // members of each had places when it was looked at last.
   std::map<std::string, v1::Gang> kept_, kept_before_;
-  std::map<std::string, std::set<std::string>> places_;
-  std::vector<std::pair<v1::Gang, std::string>> entries_;  // with the node
+  struct Seen {
+    std::set<std::string> places;
+    v1::Gang gang;
+  };
+  std::map<std::string, Seen> seen_;
+  // Those that were given a place at this check.
+  struct Entry {
+    v1::Gang before, now;
+    std::string node;
+  };
+  std::vector<Entry> entries_;
   std::map<std::string, absl::Time> partial_since_, status_wrong_since_;
 };
 

@@ -149,7 +149,7 @@ bool Restarts::Begin(const Gang& gang, const Restarter& restarter, const std::st
           if (part.fallback) agenda_->Note(id);
         }
       });
-  if (!started) outbox_->MayAct(gang.id, target);
+  outbox_->MayAct(gang.id, target);  // it is told how that ends, or when it may be asked for
   return started;
 }
 

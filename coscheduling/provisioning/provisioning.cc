@@ -246,6 +246,7 @@ void Provisioning::Signal(const Gang& gang, bool undecided) {
                     (before || (places.short_of_nodes && !IsBeyondLimits(gang)));
   if (want && !part.signalled && !NobodyMakesNodes(gang)) {
     placement_->KeepPartialUntil(gang.id, agenda_->now() + options_.signal_grace);
+    agenda_->Note(gang.id);  // its deadline runs from now on
   }
   part.signalled = want;
   const bool leave_alone = gang.state == v1::READY || gang.state == v1::BINDING;
