@@ -177,7 +177,7 @@ TEST(PoolForecast, NodesComeWhereItsClassHasSubnets) {
 
 TEST(PoolForecast, OfReservedCapacityOnlyThatOfItsClassCounts) {
   kube::NodeClass::Reservation block{
-      .id = "cr-1", .instance_type = "p5.48xlarge", .zone = "z1", .is_block = true};
+      .id = "cr-1", .instance_type = "p5.48xlarge", .zone = "z1", .is_block = true, .end = {}};
   kube::NodePool pool = Pool();
   pool.requirements = {In("karpenter.sh/capacity-type", {"reserved"}),
                        In("node.kubernetes.io/instance-type", {"p5.48xlarge"})};

@@ -624,7 +624,7 @@ func TestPeerOwnQuotaStopsBesideAKueueThatRuns(t *testing.T) {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		metrics, err := shared.Muster.Metrics()
 		c.must(err)
-		if strings.Contains(metrics, "muster_another_kueue 1") {
+		if strings.Contains(metrics, "\nmuster_another_kueue 1\n") {
 			break
 		}
 		if time.Now().After(deadline) {
