@@ -338,13 +338,13 @@ void Invariants::NoteGang(const std::string& name, const v1::Gang& gang) {
   const auto [it, is_new] = seen_.try_emplace(name, Seen{{}, gang});
   Seen& before = it->second;
   for (const std::string& node : places) {
-    if (!before.places.contains(node)) entries_.push_back({before.gang, gang, node});
+    if (!before.places.contains(node)) entries_.push_back({before.gang, node});
   }
   before = {std::move(places), gang};
 }
 
 absl::Status Invariants::CheckEntries() {
-  for (const auto& [gang_before, gang, node] : entries_) {
+  for (const auto& [gang, node] : entries_) {
     const std::string name = gang.namespace_() + "/" + gang.name();
     std::vector<const kube::Pod*> unbound;
     for (const std::string& uid : pods_of_[name]) {
@@ -354,13 +354,10 @@ absl::Status Invariants::CheckEntries() {
     for (const auto& [other, holder] : kept_) {
       const auto before = kept_before_.find(other);
       if (other == name || before == kept_before_.end()) continue;
-      const auto kept = [&](const v1::Gang& from, const v1::Gang& by) {
-        return IsKeptFrom(from, unbound, by, node, now_);
-      };
-      // Of two gangs of equal priority the one that is bound whole by now has been before the
-      // other.
-      if (!kept(gang, holder) || !kept(gang_before, holder) || !kept(gang, before->second) ||
-          !kept(gang_before, before->second)) {
+      // Of equal priority those of whom members stand may have come first for a moment.
+      if (gang.priority() == holder.priority() && Stands(gang)) continue;
+      if (!IsKeptFrom(gang, unbound, holder, node, now_) ||
+          !IsKeptFrom(gang, unbound, before->second, node, now_)) {
         continue;
       }
       return absl::FailedPreconditionError(

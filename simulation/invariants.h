@@ -125,12 +125,8 @@ class Invariants {
     v1::Gang gang;
   };
   std::map<std::string, Seen> seen_;
-  // Those that were given a place at this check.
-  struct Entry {
-    v1::Gang before, now;
-    std::string node;
-  };
-  std::vector<Entry> entries_;
+  // Those that were given a place at this check, as they were before.
+  std::vector<std::pair<v1::Gang, std::string>> entries_;  // with the node
   std::map<std::string, absl::Time> partial_since_, status_wrong_since_;
 };
 

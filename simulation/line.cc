@@ -21,6 +21,8 @@ int NeedOf(const v1::Gang& gang) {
 
 }  // namespace
 
+bool Stands(const v1::Gang& gang) { return NeedOf(gang) != 1; }
+
 absl::Time TimeOf(const google::protobuf::Timestamp& time) {
   return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
 }

@@ -13,6 +13,9 @@ namespace muster::simulation {
 
 absl::Time TimeOf(const google::protobuf::Timestamp& time);
 
+// Some member of it is bound or has succeeded.
+bool Stands(const v1::Gang& gang);
+
 // The higher priority; of one priority those first of whom members stand that need the rest, those
 // last that have all they need; then the older one.
 bool ComesBefore(const v1::Gang& one, const v1::Gang& other);
