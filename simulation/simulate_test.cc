@@ -123,11 +123,11 @@ TEST(Simulate, TextTellsTheStoryAndTheSums) {
      61.000  gang    default/job: READY GATES_LIFTING: 3 members have places on usable nodes; 3 gates are being lifted
      61.000  gang    default/job: READY WAITING_FOR_SCHEDULER: 3 members have places on usable nodes; waiting for kube-scheduler to ask for the bindings
      61.000  gang    default/job: BINDING BINDINGS_POSTED: 0 of 3 members bound
-     61.000  members default/job: 3 bound: job-2 on ip-10-74-162-85, job-1 on ip-10-137-81-146, job-0 on ip-10-104-156-73
+     61.000  members default/job: 3 bound: job-1 on ip-10-137-81-146, job-0 on ip-10-104-156-73, job-2 on ip-10-74-162-85
      61.000  node    gpu: 3 held: ip-10-104-156-73, ip-10-137-81-146, ip-10-74-162-85
      61.000  gang    default/job: BOUND ALL_BOUND: 3 of 3 members bound
      61.000  node    gpu: 3 no longer held: ip-10-104-156-73, ip-10-137-81-146, ip-10-74-162-85
-    182.000  members default/job: 3 succeeded: job-2, job-1, job-0
+    182.000  members default/job: 3 succeeded: job-1, job-0, job-2
     182.000  gang    default/job: FINISHED GANG_SUCCEEDED: 3 members succeeded, 0 failed
     205.000  node    gpu: 3 being removed: gpu-4dl77, gpu-stmmb, gpu-z6pm5
     210.000  node    gpu: 3 removed: gpu-4dl77, gpu-stmmb, gpu-z6pm5

@@ -649,7 +649,7 @@ void QuotaAdmission::Request(const Gang& gang) {
   if (part.granted) return workloads_->Reserve(gang, *workloads_->Of(gang), *part.granted);
   if (gang.unmade && !TemplatesFor(gang).empty()) return;  // what they had comes first
   const Gang* first = GangOf(IdOf(gang));
-  if (first != nullptr && first != &gang && IsAsked(*first)) return workloads_->LeaveToStage(gang);
+  if (first != nullptr && first != &gang && IsAsked(*first)) return;  // another stage asks
   quota::Workload asked = WorkloadOf(gang);
   const kube::OwnerReference owner = OwnerOfWorkload(gang, &asked.pod_sets);
   const kube::Workload* workload = workloads_->Keep(gang, owner, asked);

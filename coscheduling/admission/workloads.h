@@ -101,8 +101,6 @@ class Workloads {
   std::vector<const kube::Workload*> Marked() const;
   // The last refusal of a write, until one is accepted.
   const std::string& ErrorOf(const Gang& gang) const { return errors_.Of(gang.id); }
-  // Another stage of its job asks, so that what was refused to this one is over.
-  void LeaveToStage(const Gang& gang) { errors_.Forget(gang.id); }
 
  private:
   // By namespace, and the owner's UID; a PodGroup's by its name, as it may be made anew.
