@@ -16,6 +16,7 @@ struct ServeOptions {
   std::string listen = "127.0.0.1:8080";
   std::string grpc_listen = "127.0.0.1:8081";
   std::string webhook_listen = "127.0.0.1:9443";
+  std::string health_listen = "127.0.0.1:8082";
   bool leader_elect = true;
   coscheduling::EngineOptions engine;  // scheduler_name too
 

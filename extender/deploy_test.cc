@@ -136,6 +136,34 @@ TEST(Deploy, MusterAnswersBindCallsWithinTheTimeThatKubeSchedulerWaits) {
   EXPECT_EQ(Deployed().engine.bind_wait, waits / 2);
 }
 
+// Users can't reach it: no Service has it, and the NetworkPolicy lets nobody in.
+TEST(Deploy, TheKubeletAsksAtAPortThatIsItsOwn) {
+  const YAML::Node container = Container("muster");
+  std::string number;
+  for (const YAML::Node& port : container["ports"]) {
+    if (port["name"].as<std::string>() == "health")
+      number = port["containerPort"].as<std::string>();
+  }
+  ASSERT_FALSE(number.empty());
+  const auto args = container["args"].as<std::vector<std::string>>();
+  EXPECT_NE(std::find(args.begin(), args.end(), "--health-listen=0.0.0.0:" + number), args.end());
+  for (const char* probe : {"livenessProbe", "readinessProbe", "startupProbe"}) {
+    EXPECT_EQ(container[probe]["httpGet"]["port"].as<std::string>(), "health") << probe;
+  }
+  for (const YAML::Node& object : YAML::LoadAllFromFile("deploy/base/services.yaml")) {
+    for (const YAML::Node& port : object["spec"]["ports"]) {
+      EXPECT_NE(port["targetPort"].as<std::string>(), "health") << object["metadata"]["name"];
+    }
+  }
+  const YAML::Node policy = Find("base/network-policy.yaml", "NetworkPolicy", "muster");
+  for (const YAML::Node& rule : policy["spec"]["ingress"]) {
+    ASSERT_TRUE(rule["ports"]) << "a rule for every port";
+    for (const YAML::Node& port : rule["ports"]) {
+      EXPECT_NE(port["port"].as<std::string>(), "health");
+    }
+  }
+}
+
 TEST(Deploy, QueriesGoToTheLeaderAndTheGateToEveryPod) {
   const YAML::Node queries = Find("base/services.yaml", "Service", "muster");
   ASSERT_TRUE(queries["spec"]["selector"][kLeadingLabel]);

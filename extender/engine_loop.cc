@@ -1,5 +1,7 @@
 #include "extender/engine_loop.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -21,6 +23,13 @@ constexpr absl::Duration kLongestSleep = absl::Seconds(10);
 constexpr std::chrono::milliseconds kLongestWaitForRoom(100);
 // So many that are superseded may lie in the queue before they are looked for.
 constexpr size_t kFewSuperseded = 64;
+
+// That this thread has had of the processor.
+absl::Duration CpuTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return absl::DurationFromTimespec(time);
+}
 
 }  // namespace
 
@@ -101,6 +110,7 @@ struct EngineLoop::State {
     for (;;) {
       std::vector<EngineTask> taken = Wait(rest_until);
       const absl::Time started = options.clock();
+      const absl::Duration cpu_before = CpuTime();
       engine.AdvanceTo(started);
       for (EngineTask& task : taken) {
         if (task) task(engine, started);
@@ -110,11 +120,13 @@ struct EngineLoop::State {
       on_step(std::move(output), engine);
       const absl::Time ended = options.clock();
       const absl::Duration took = ended - started;
+      const absl::Duration cpu = CpuTime() - cpu_before;
       rest_until = ended + std::min(took * kRestPerStep, kLongestRest);
       const std::lock_guard lock(mutex);
       ++stats.steps;
       stats.step_time += took;
       stats.longest_step = std::max(stats.longest_step, took);
+      stats.longest_step_cpu = std::max(stats.longest_step_cpu, cpu);
       if (stopping && tasks.empty()) {
         stopped = true;
         return;
@@ -186,7 +198,7 @@ EngineLoopStats EngineLoop::TakeStats() {
   const std::lock_guard lock(state_->mutex);
   EngineLoopStats stats = state_->stats;
   stats.queued = state_->Queued();
-  state_->stats.longest_step = absl::ZeroDuration();
+  state_->stats.longest_step = state_->stats.longest_step_cpu = absl::ZeroDuration();
   return stats;
 }
 

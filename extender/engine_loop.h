@@ -28,7 +28,8 @@ struct EngineLoopStats {
   uint64_t tasks = 0;       // that were run
   uint64_t superseded = 0;  // that a newer one of the same key took the place of
   size_t queued = 0;
-  absl::Duration longest_step;  // since the last call
+  absl::Duration longest_step;  // since the last call, as the next
+  absl::Duration longest_step_cpu;
   absl::Duration step_time;
 };
 

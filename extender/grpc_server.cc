@@ -2,11 +2,18 @@
 
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
-#include <atomic>
+#include <iterator>
 #include <mutex>
+#include <optional>
+#include <string_view>
+#include <thread>
 #include <utility>
+#include <vector>
 
+#include "extender/bounded_acceptor.h"
 #include "fmt/format.h"
 #include "http/listen_address.h"
 #include "muster/v1/admission.grpc.pb.h"
@@ -18,13 +25,77 @@ constexpr int kMaxThreads = 8;
 constexpr size_t kMaxMemory = 64 << 20;
 // A client that vanished is noticed within about this time twice over.
 constexpr int kKeepaliveMs = 30'000;
+// Until a connection has shown that it speaks HTTP/2, and how long one may be without a call.
+constexpr int kHandshakeMs = 10'000;
+constexpr int kIdleMs = 300'000;
+// Calls under way on one connection.
+constexpr int kMaxStreams = 100;
+
+// Bytes that `owner` keeps, uncopied.
+grpc::Slice Lend(std::string_view bytes, std::shared_ptr<const Published> owner) {
+  using Owner = std::shared_ptr<const Published>;
+  return grpc::Slice(
+      const_cast<char*>(bytes.data()), bytes.size(),
+      [](void* kept) { delete static_cast<Owner*>(kept); }, new Owner(std::move(owner)));
+}
+
+// The key and length of a field that holds a message of so many bytes.
+void AppendFieldHead(int field, size_t bytes, std::string* out) {
+  constexpr int kLengthDelimited = 2;
+  out->push_back(static_cast<char>(field << 3 | kLengthDelimited));
+  for (; bytes >= 0x80; bytes >>= 7) out->push_back(static_cast<char>(bytes | 0x80));
+  out->push_back(static_cast<char>(bytes));
+}
+
+grpc::ByteBuffer WireOf(const std::shared_ptr<const Published>& message) {
+  const grpc::Slice slice = Lend(message->Wire(), message);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+// A v1::GangEvent.
+grpc::ByteBuffer WireOf(const GangChange& change) {
+  v1::GangEvent type;
+  type.set_type(change.deleted ? v1::GangEvent::DELETED : v1::GangEvent::UPDATED);
+  std::string head = type.SerializeAsString();
+  const std::string_view gang = change.gang->Wire();
+  AppendFieldHead(v1::GangEvent::kGangFieldNumber, gang.size(), &head);
+  const grpc::Slice slices[] = {grpc::Slice(head), Lend(gang, change.gang)};
+  return grpc::ByteBuffer(slices, std::size(slices));
+}
+
+// A v1::ListGangsResponse.
+grpc::ByteBuffer WireOf(const std::vector<SharedGang>& gangs) {
+  std::vector<grpc::Slice> slices;
+  slices.reserve(2 * gangs.size());
+  for (const SharedGang& each : gangs) {
+    std::string head;
+    AppendFieldHead(v1::ListGangsResponse::kGangsFieldNumber, each->Wire().size(), &head);
+    slices.emplace_back(head);
+    slices.push_back(Lend(each->Wire(), each));
+  }
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+// False if it is no such message.
+template <typename Message>
+bool Read(const grpc::ByteBuffer& buffer, Message* message) {
+  grpc::ByteBuffer copy = buffer;  // of references
+  return grpc::SerializationTraits<Message>::Deserialize(&copy, message).ok();
+}
+
+const grpc::Status kUnreadable(grpc::StatusCode::INVALID_ARGUMENT, "the request can't be read");
 
 // One WatchGangs call. gRPC owns it from its return on: OnDone ends it.
-class GangWatch : public grpc::ServerWriteReactor<v1::GangEvent> {
+class GangWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  GangWatch(StateStore* store, GangFilter filter) : link_(std::make_shared<Link>()) {
+  // Nothing if the request couldn't be read.
+  GangWatch(StateStore* store, std::optional<GangFilter> filter) : link_(std::make_shared<Link>()) {
     link_->watch = this;
-    auto subscription = store->WatchGangs(std::move(filter), [link = link_] {
+    if (!filter) {
+      End(kUnreadable);
+      return;
+    }
+    auto subscription = store->WatchGangs(*std::move(filter), [link = link_] {
       std::lock_guard lock(link->mutex);
       if (link->watch != nullptr) link->watch->Pump();
     });
@@ -79,8 +150,7 @@ class GangWatch : public grpc::ServerWriteReactor<v1::GangEvent> {
     }
     std::optional<GangChange> change = subscription_->Next();
     if (!change) return;
-    event_.set_type(change->deleted ? v1::GangEvent::DELETED : v1::GangEvent::UPDATED);
-    *event_.mutable_gang() = *change->gang;
+    event_ = WireOf(*change);
     writing_ = true;
     StartWrite(&event_);
   }
@@ -92,64 +162,71 @@ class GangWatch : public grpc::ServerWriteReactor<v1::GangEvent> {
 
   const std::shared_ptr<Link> link_;
   std::unique_ptr<GangSubscription> subscription_;
-  v1::GangEvent event_;
+  grpc::ByteBuffer event_;
   bool writing_ = false;
   bool cancelled_ = false;
   bool ended_ = false;
 };
 
-class AdmissionService final : public v1::Admission::CallbackService {
+using A = v1::Admission;
+// What goes out is bytes that were made before.
+using RawService = A::WithRawCallbackMethod_ListGangs<
+    A::WithRawCallbackMethod_GetGang<A::WithRawCallbackMethod_WatchGangs<
+        A::WithRawCallbackMethod_ListNodes<A::WithRawCallbackMethod_ListQueues<
+            A::WithCallbackMethod_GetQueue<A::WithRawCallbackMethod_ListFlavors<A::Service>>>>>>>;
+
+class AdmissionService final : public RawService {
  public:
   explicit AdmissionService(StateStore* store) : store_(store) {}
 
   grpc::ServerUnaryReactor* ListGangs(grpc::CallbackServerContext* context,
-                                      const v1::ListGangsRequest* request,
-                                      v1::ListGangsResponse* response) override {
+                                      const grpc::ByteBuffer* bytes,
+                                      grpc::ByteBuffer* response) override {
+    v1::ListGangsRequest request;
+    if (!Read(*bytes, &request)) return Answer(context, kUnreadable);
     if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
-    for (const GangMessage& gang : store_->Gangs({request->namespace_(), ""})) {
-      *response->add_gangs() = *gang;
-    }
+    *response = WireOf(store_->Gangs({request.namespace_(), ""}));
     return Answer(context, grpc::Status::OK);
   }
 
   grpc::ServerUnaryReactor* GetGang(grpc::CallbackServerContext* context,
-                                    const v1::GetGangRequest* request,
-                                    v1::Gang* response) override {
-    if (request->namespace_().empty() || request->name().empty()) {
+                                    const grpc::ByteBuffer* bytes,
+                                    grpc::ByteBuffer* response) override {
+    v1::GetGangRequest request;
+    if (!Read(*bytes, &request)) return Answer(context, kUnreadable);
+    if (request.namespace_().empty() || request.name().empty()) {
       return Answer(context,
                     grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                                 request->name().empty() ? "name: empty" : "namespace: empty"));
+                                 request.name().empty() ? "name: empty" : "namespace: empty"));
     }
     if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
-    const GangMessage gang = store_->FindGang(request->namespace_(), request->name());
+    const SharedGang gang = store_->FindGang(request.namespace_(), request.name());
     if (!gang) {
       return Answer(context, grpc::Status(grpc::StatusCode::NOT_FOUND,
                                           fmt::format("there is no gang {}/{}",
-                                                      request->namespace_(), request->name())));
+                                                      request.namespace_(), request.name())));
     }
-    *response = *gang;
+    *response = WireOf(gang);
     return Answer(context, grpc::Status::OK);
   }
 
-  grpc::ServerWriteReactor<v1::GangEvent>* WatchGangs(
-      grpc::CallbackServerContext*, const v1::WatchGangsRequest* request) override {
-    return new GangWatch(store_, {request->namespace_(), request->name()});
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchGangs(grpc::CallbackServerContext*,
+                                                         const grpc::ByteBuffer* bytes) override {
+    v1::WatchGangsRequest request;
+    std::optional<GangFilter> filter;
+    if (Read(*bytes, &request)) filter = GangFilter{request.namespace_(), request.name()};
+    return new GangWatch(store_, std::move(filter));
   }
 
-  grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
-                                      const v1::ListNodesRequest*,
-                                      v1::ListNodesResponse* response) override {
-    if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
-    response->CopyFrom(store_->List(Listed::kNodes)->message());
-    return Answer(context, grpc::Status::OK);
+  grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
+                                      grpc::ByteBuffer* response) override {
+    return AnswerList(context, Listed::kNodes, response);
   }
 
   grpc::ServerUnaryReactor* ListQueues(grpc::CallbackServerContext* context,
-                                       const v1::ListQueuesRequest*,
-                                       v1::ListQueuesResponse* response) override {
-    if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
-    response->CopyFrom(store_->List(Listed::kQueues)->message());
-    return Answer(context, grpc::Status::OK);
+                                       const grpc::ByteBuffer*,
+                                       grpc::ByteBuffer* response) override {
+    return AnswerList(context, Listed::kQueues, response);
   }
 
   grpc::ServerUnaryReactor* GetQueue(grpc::CallbackServerContext* context,
@@ -169,14 +246,19 @@ class AdmissionService final : public v1::Admission::CallbackService {
   }
 
   grpc::ServerUnaryReactor* ListFlavors(grpc::CallbackServerContext* context,
-                                        const v1::ListFlavorsRequest*,
-                                        v1::ListFlavorsResponse* response) override {
-    if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
-    response->CopyFrom(store_->List(Listed::kFlavors)->message());
-    return Answer(context, grpc::Status::OK);
+                                        const grpc::ByteBuffer*,
+                                        grpc::ByteBuffer* response) override {
+    return AnswerList(context, Listed::kFlavors, response);
   }
 
  private:
+  grpc::ServerUnaryReactor* AnswerList(grpc::CallbackServerContext* context, Listed kind,
+                                       grpc::ByteBuffer* response) const {
+    if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
+    *response = WireOf(store_->List(kind));
+    return Answer(context, grpc::Status::OK);
+  }
+
   static grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context,
                                           const absl::Status& why) {
     return Answer(context, grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(why.message())));
@@ -196,36 +278,27 @@ class AdmissionService final : public v1::Admission::CallbackService {
 
 class GrpcServer::Impl {
  public:
-  explicit Impl(StateStore* store) : service_(store) {}
+  Impl(GrpcServerOptions options, StateStore* store)
+      : options_(std::move(options)), service_(store) {}
 
-  absl::Status Start(const std::string& listen) {
-    const absl::StatusOr<http::ListenAddress> address = http::ParseListenAddress(listen);
+  absl::Status Start() {
+    const absl::StatusOr<http::ListenAddress> address = http::ParseListenAddress(options_.listen);
     if (!address.ok()) return address.status();
-    const bool ipv6 = address->host.find(':') != std::string::npos;
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort(
-        fmt::format("{}:{}", ipv6 ? fmt::format("[{}]", address->host) : address->host,
-                    address->port),
-        grpc::InsecureServerCredentials(), &port_);
-    builder.RegisterService(&service_);
-    grpc::ResourceQuota quota("muster");
-    quota.SetMaxThreads(kMaxThreads);
-    quota.Resize(kMaxMemory);
-    builder.SetResourceQuota(quota);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
-    // Two processes on one port would each get some of the calls.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    server_ = builder.BuildAndStart();
-    if (!server_ || port_ == 0) {
-      return absl::UnavailableError(fmt::format("listen at {} for gRPC: in use", listen));
-    }
-    return absl::OkStatus();
+    if (absl::Status status = acceptor_.Listen(*address); !status.ok()) return status;
+    // gRPC's threads, and those that they make, are as nice as the one that makes the first.
+    std::thread([this] {
+      setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), options_.niceness);
+      Build();
+      acceptor_.Start(options_.max_connections, [this](int connection) { Take(connection); });
+    }).join();
+    return server_ ? absl::OkStatus() : absl::InternalError("gRPC doesn't start");
   }
 
-  uint16_t port() const { return static_cast<uint16_t>(port_); }
+  uint16_t port() const { return acceptor_.port(); }
+  http::Server::ConnectionCounts connection_counts() const { return acceptor_.counts(); }
 
   void Stop(absl::Duration grace) {
+    acceptor_.Stop();
     if (!server_) return;
     server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
     server_->Wait();
@@ -233,21 +306,52 @@ class GrpcServer::Impl {
   }
 
  private:
+  using Builder = grpc::ServerBuilder::experimental_type;
+
+  void Build() {
+    grpc::ServerBuilder builder;
+    connections_ = builder.experimental().AddExternalConnectionAcceptor(
+        Builder::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
+    builder.RegisterService(&service_);
+    grpc::ResourceQuota quota("muster");
+    quota.SetMaxThreads(kMaxThreads);
+    quota.Resize(kMaxMemory);
+    builder.SetResourceQuota(quota);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreams);
+    server_ = builder.BuildAndStart();
+  }
+
+  // On the acceptor's thread; gRPC owns the connection from here on.
+  void Take(int connection) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
+    taken.fd = connection;
+    connections_->HandleNewConnection(&taken);
+  }
+
+  const GrpcServerOptions options_;
   AdmissionService service_;
+  BoundedAcceptor acceptor_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;
-  int port_ = 0;
 };
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& listen,
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(GrpcServerOptions options,
                                                               StateStore* store) {
-  auto impl = std::make_unique<Impl>(store);
-  if (absl::Status status = impl->Start(listen); !status.ok()) return status;
+  auto impl = std::make_unique<Impl>(std::move(options), store);
+  if (absl::Status status = impl->Start(); !status.ok()) return status;
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
 }
 
 GrpcServer::GrpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 GrpcServer::~GrpcServer() { Stop(absl::ZeroDuration()); }
 uint16_t GrpcServer::port() const { return impl_->port(); }
+http::Server::ConnectionCounts GrpcServer::connection_counts() const {
+  return impl_->connection_counts();
+}
 void GrpcServer::Stop(absl::Duration grace) { impl_->Stop(grace); }
 
 }  // namespace muster::extender

@@ -143,6 +143,8 @@ void AddServeFlags(CLI::App* serve, ServeFlags* flags) {
   serve->add_option("--grpc-listen", options.grpc_listen, "gRPC")->capture_default_str();
   serve->add_option("--webhook-listen", options.webhook_listen, "the gate, over TLS")
       ->capture_default_str();
+  serve->add_option("--health-listen", options.health_listen, "the kubelet's probes")
+      ->capture_default_str();
   serve->add_option("--leader-elect", options.leader_elect, "only the holder of the Lease acts")
       ->capture_default_str();
   serve->add_option("--config", flags->config, "YAML file with further settings");

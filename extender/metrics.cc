@@ -184,7 +184,13 @@ struct Metrics::State {
   mutable std::mutex mutex;
   coscheduling::EngineStats engine;  // guarded by mutex, as the next
   absl::Time window_ends = absl::InfinitePast();
-  absl::Duration longest_step, longest_before;
+  struct Longest {
+    absl::Duration wall, cpu;
+    Longest Or(const Longest& other) const {
+      return {std::max(wall, other.wall), std::max(cpu, other.cpu)};
+    }
+  };
+  Longest longest_step, longest_before;
 };
 
 Metrics::Metrics() : state_(std::make_unique<State>()) {}
@@ -226,15 +232,15 @@ void Metrics::OnObjectLint(const lint::ObjectLint& lint) {
   }
 }
 
-void Metrics::OnLongestStep(absl::Time now, absl::Duration longest) {
+void Metrics::OnLongestStep(absl::Time now, const EngineLoopStats& stats) {
   const std::lock_guard lock(state_->mutex);
   if (now >= state_->window_ends) {
     const bool adjoins = now < state_->window_ends + kStepWindow;
-    state_->longest_before = adjoins ? state_->longest_step : absl::ZeroDuration();
-    state_->longest_step = absl::ZeroDuration();
+    state_->longest_before = adjoins ? state_->longest_step : State::Longest();
+    state_->longest_step = {};
     state_->window_ends = now + kStepWindow;
   }
-  state_->longest_step = std::max(state_->longest_step, longest);
+  state_->longest_step = state_->longest_step.Or({stats.longest_step, stats.longest_step_cpu});
 }
 
 void Metrics::OnAdmitted(const std::string& queue, absl::Duration wait) {
@@ -269,7 +275,7 @@ namespace {
 
 void AddGangs(const Metrics::Sample& sample, Snapshot* out) {
   std::map<int, int> counts;
-  for (const GangMessage& gang : sample.gangs) ++counts[gang->state()];
+  for (const SharedGang& gang : sample.gangs) ++counts[gang->gang().state()];
   for (int state = v1::GangState_MIN + 1; state <= v1::GangState_MAX; ++state) {
     if (!v1::GangState_IsValid(state)) continue;
     out->Gauge("muster_gangs", "Gangs in each state.", counts[state],
@@ -458,6 +464,11 @@ void AddConnections(const Metrics::Sample& sample, Snapshot* out) {
                  "Idle connections ended to make room for others.",
                  static_cast<double>(counts.ended_idle), {{"server", server}});
   }
+  for (const auto& [server, counts] : sample.connections) {
+    out->Counter("muster_http_connections_slow_total",
+                 "Connections ended because slow ones took too much memory together.",
+                 static_cast<double>(counts.ended_slow), {{"server", server}});
+  }
 }
 
 void AddProcess(const Metrics::Sample& sample, Snapshot* out) {
@@ -515,11 +526,11 @@ void AddService(const Metrics::Sample& sample, Snapshot* out) {
 std::string Metrics::Text(const Sample& sample) const {
   Snapshot out(state_->registry.Collect());
   coscheduling::EngineStats engine;
-  absl::Duration longest_step;
+  State::Longest longest_step;
   {
     std::lock_guard lock(state_->mutex);
     engine = state_->engine;
-    longest_step = std::max(state_->longest_step, state_->longest_before);
+    longest_step = state_->longest_step.Or(state_->longest_before);
   }
   if (sample.leading) {
     AddGangs(sample, &out);
@@ -528,7 +539,10 @@ std::string Metrics::Text(const Sample& sample) const {
   AddEngine(engine, sample, &out);
   out.Gauge("muster_engine_longest_step_seconds",
             "The longest step of the last minute, at most of the last two.",
-            absl::ToDoubleSeconds(longest_step));
+            absl::ToDoubleSeconds(longest_step.wall));
+  out.Gauge("muster_engine_longest_step_cpu_seconds",
+            "Of the processor, the most that a step of the last minute took, or of the last two.",
+            absl::ToDoubleSeconds(longest_step.cpu));
   AddWatches(sample, &out);
   AddApi(sample.api, &out);
   AddConnections(sample, &out);

@@ -43,14 +43,14 @@ class Metrics {
   void OnBind(bool bound, absl::Duration took);
   // One action of the engine, as KindOf names it.
   void OnAction(std::string_view kind, const absl::Status& status, absl::Duration took);
-  // http::ServerOptions::observe; `server` is "extender", "rest" or "webhook".
+  // http::ServerOptions::observe; `server` is "extender", "rest", "webhook" or "health".
   void OnHttp(std::string_view server, std::string_view pattern, int status, absl::Duration took);
   // What lint found in an object that was applied.
   void OnObjectLint(const lint::ObjectLint& lint);
   // Engine::TakeStats, now and then.
   void OnEngine(const coscheduling::EngineStats& stats);
-  // EngineLoopStats::longest_step, now and then.
-  void OnLongestStep(absl::Time now, absl::Duration longest);
+  // EngineLoopStats::longest_step and longest_step_cpu, now and then.
+  void OnLongestStep(absl::Time now, const EngineLoopStats& stats);
   // What became of a Workload (workload_changes.h), by its ClusterQueue.
   void OnAdmitted(const std::string& queue, absl::Duration wait);
   void OnEvicted(const std::string& queue, const std::string& reason);
@@ -60,7 +60,7 @@ class Metrics {
   // replica that doesn't lead they are left out, as they were when it last did.
   struct Sample {
     absl::Time now;
-    std::vector<GangMessage> gangs;
+    std::vector<SharedGang> gangs;
     std::shared_ptr<const MessageList> queues;  // null: none
     EngineLoopStats loop;
     kube::TransportStats api;

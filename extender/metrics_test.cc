@@ -46,7 +46,8 @@ TEST(Metrics, GangsAreCountedInEveryState) {
   Metrics metrics;
   Metrics::Sample sample;
   sample.leading = true;
-  sample.gangs = {MakeGang("a", "x", 1), MakeGang("a", "y", 1)};
+  sample.gangs = {std::make_shared<const PublishedGang>(MakeGang("a", "x", 1)),
+                  std::make_shared<const PublishedGang>(MakeGang("a", "y", 1))};
   auto samples = Parse(metrics.Text(sample));
   EXPECT_EQ(samples["muster_gangs{state=\"PROVISIONING\"}"], "2");
   EXPECT_EQ(samples["muster_gangs{state=\"BOUND\"}"], "0");
@@ -58,7 +59,7 @@ TEST(Metrics, AStandbyTellsOnlyOfItself) {
   list->add_queues()->set_name("gpus");
   Metrics::Sample sample;
   sample.now = absl::FromUnixSeconds(1000);
-  sample.gangs = {MakeGang("a", "x", 1)};
+  sample.gangs = {std::make_shared<const PublishedGang>(MakeGang("a", "x", 1))};
   sample.queues = std::make_shared<const MessageList>(std::move(list));
   ClusterWatch::KindStats pods{.kind = "pods", .reflector = {}, .undecodable = 0};
   pods.reflector.watching_since = absl::FromUnixSeconds(990);
@@ -181,21 +182,30 @@ TEST(Metrics, TheProcessTellsOfItselfUnderTheUsualNames) {
   EXPECT_THAT(text, HasSubstr("muster_build_info{version=\""));
 }
 
+// A step that had the processor for half of its time.
+EngineLoopStats Step(absl::Duration took) {
+  EngineLoopStats stats;
+  stats.longest_step = took;
+  stats.longest_step_cpu = took / 2;
+  return stats;
+}
+
 TEST(Metrics, TheLongestStepIsThatOfTheLastMinuteOrTwo) {
   Metrics metrics;
   const auto longest = [&] {
     return Parse(metrics.Text({}))["muster_engine_longest_step_seconds"];
   };
   const absl::Time begin = absl::FromUnixSeconds(1000);
-  metrics.OnLongestStep(begin, absl::Milliseconds(250));
-  metrics.OnLongestStep(begin + absl::Seconds(59), absl::Milliseconds(2));
+  metrics.OnLongestStep(begin, Step(absl::Milliseconds(250)));
+  metrics.OnLongestStep(begin + absl::Seconds(59), Step(absl::Milliseconds(2)));
   EXPECT_EQ(longest(), "0.25");
   EXPECT_EQ(longest(), "0.25") << "whoever else asks";
-  metrics.OnLongestStep(begin + absl::Seconds(60), absl::Milliseconds(4));
+  EXPECT_EQ(Parse(metrics.Text({}))["muster_engine_longest_step_cpu_seconds"], "0.125");
+  metrics.OnLongestStep(begin + absl::Seconds(60), Step(absl::Milliseconds(4)));
   EXPECT_EQ(longest(), "0.25");
-  metrics.OnLongestStep(begin + absl::Seconds(120), absl::Milliseconds(1));
+  metrics.OnLongestStep(begin + absl::Seconds(120), Step(absl::Milliseconds(1)));
   EXPECT_EQ(longest(), "0.004");
-  metrics.OnLongestStep(begin + absl::Hours(1), absl::ZeroDuration());
+  metrics.OnLongestStep(begin + absl::Hours(1), Step(absl::ZeroDuration()));
   EXPECT_EQ(longest(), "0");
 }
 

@@ -88,7 +88,15 @@ json Parameter(const char* name, const char* in, const char* type, const char* d
 json Operation(const char* summary, const json& schema, const json& parameters) {
   json responses = {
       {"200", {{"description", "OK"}, {"content", {{"application/json", {{"schema", schema}}}}}}},
-      {"400", {{"description", "A parameter is unusable; the body's error names it."}}}};
+      {"400", {{"description", "A parameter is unusable; the body's error names it."}}},
+      {"413", {{"description", "The request has a body."}}},
+      {"431", {{"description", "The request's header is longer than 16 KiB."}}},
+      {"503", {{"description", "This process doesn't lead; the body's error names who does."}}}};
+  for (const json& parameter : parameters) {
+    if (parameter["name"] != "watch") continue;
+    responses["429"] = {
+        {"description", "Too many watches are open; Retry-After says when to ask."}};
+  }
   return {{"get", {{"summary", summary}, {"parameters", parameters}, {"responses", responses}}}};
 }
 
@@ -111,10 +119,11 @@ std::string OpenApiJson() {
                  Parameter("name", "path", "string", "Name of the PodGroup or pod."), watch});
   paths["/v1/gangs/{namespace}/{name}"]["get"]["responses"]["404"] = {
       {"description", "There is no such gang; the body's error names it."}};
-  paths["/v1/nodes"] =
-      Operation("All nodes", schemas.Of(*v1::ListNodesResponse::descriptor()), {watch});
-  paths["/v1/queues"] = Operation("ClusterQueues and LocalQueues",
-                                  schemas.Of(*v1::ListQueuesResponse::descriptor()), {watch});
+  paths["/v1/nodes"] = Operation("All nodes", schemas.Of(*v1::ListNodesResponse::descriptor()),
+                                 json::array({watch}));
+  paths["/v1/queues"] =
+      Operation("ClusterQueues and LocalQueues", schemas.Of(*v1::ListQueuesResponse::descriptor()),
+                json::array({watch}));
   const json queue = schemas.Of(*v1::Queue::descriptor());
   const json queue_name = Parameter("name", "path", "string", "Name of the queue.");
   paths["/v1/queues/{name}"] = Operation("One ClusterQueue", queue, json::array({queue_name}));
@@ -125,12 +134,20 @@ std::string OpenApiJson() {
     paths[path]["get"]["responses"]["404"] = {
         {"description", "There is no such queue; the body's error names it."}};
   }
-  paths["/v1/flavors"] = Operation("Flavors and their usage over all ClusterQueues",
-                                   schemas.Of(*v1::ListFlavorsResponse::descriptor()), {watch});
-  return json{{"openapi", "3.0.3"},
-              {"info", {{"title", "Muster"}, {"version", "v1"}}},
-              {"paths", paths},
-              {"components", {{"schemas", schemas.Take()}}}}
+  paths["/v1/flavors"] =
+      Operation("Flavors and their usage over all ClusterQueues",
+                schemas.Of(*v1::ListFlavorsResponse::descriptor()), json::array({watch}));
+  return json{
+      {"openapi", "3.0.3"},
+      {"info",
+       {{"title", "Muster"},
+        {"version", "v1"},
+        {"description",
+         "Paths that aren't here get 404, other methods 405 with Allow, and what isn't HTTP "
+         "400. Where there are too many connections, those that have waited longest are "
+         "closed."}}},
+      {"paths", paths},
+      {"components", {{"schemas", schemas.Take()}}}}
       .dump();
 }
 

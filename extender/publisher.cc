@@ -1,10 +1,59 @@
 #include "extender/publisher.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <utility>
 
 #include "muster/v1/admission.pb.h"
 
 namespace muster::extender {
+
+Distributor::Distributor(StateStore* store, int niceness)
+    : store_(store), thread_([this, niceness] { Run(niceness); }) {}
+
+Distributor::~Distributor() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Distributor::Publish(std::vector<std::pair<coscheduling::GangKey, GangMessage>> gangs) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, gang] : gangs) gangs_[key].swap(gang);
+  has_some_ = true;
+  changed_.notify_one();
+}
+
+void Distributor::Publish(Listed kind, std::unique_ptr<const google::protobuf::Message> message) {
+  const std::lock_guard lock(mutex_);
+  lists_[static_cast<size_t>(kind)].swap(message);
+  has_some_ = true;
+  changed_.notify_one();
+}
+
+void Distributor::Run(int niceness) {
+  // Of this thread alone, on Linux.
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), niceness);
+  for (;;) {
+    std::map<coscheduling::GangKey, GangMessage> gangs;
+    std::array<std::unique_ptr<const google::protobuf::Message>, kListedKinds> lists;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return has_some_ || stopping_; });
+      if (!std::exchange(has_some_, false)) return;
+      gangs.swap(gangs_);
+      lists.swap(lists_);
+    }
+    store_->Publish({std::make_move_iterator(gangs.begin()), std::make_move_iterator(gangs.end())});
+    for (size_t kind = 0; kind < kListedKinds; ++kind) {
+      if (lists[kind]) store_->Publish(static_cast<Listed>(kind), std::move(lists[kind]));
+    }
+  }
+}
 
 void Publisher::OnStep(const coscheduling::StepOutput& output, const coscheduling::Engine& engine,
                        absl::Time now) {
@@ -23,7 +72,7 @@ void Publisher::PublishGangs(const std::vector<coscheduling::GangKey>& keys,
     if (!engine.Describe(key, gang.get())) gang = nullptr;
     gangs.emplace_back(key, std::move(gang));
   }
-  store_->Publish(gangs);
+  distributor_->Publish(std::move(gangs));
 }
 
 void Publisher::Flush(const coscheduling::Engine& engine, absl::Time now) {
@@ -39,7 +88,7 @@ void Publisher::PublishNodes(const coscheduling::Engine& engine) {
   auto list = std::make_unique<v1::ListNodesResponse>();
   list->mutable_nodes()->Reserve(static_cast<int>(nodes.size()));
   for (v1::Node& node : nodes) *list->add_nodes() = std::move(node);
-  store_->Publish(Listed::kNodes, std::move(list));
+  distributor_->Publish(Listed::kNodes, std::move(list));
 }
 
 void Publisher::PublishQueues(const coscheduling::Engine& engine) {
@@ -47,12 +96,12 @@ void Publisher::PublishQueues(const coscheduling::Engine& engine) {
   engine.DescribeQueues(&queues);
   auto queue_list = std::make_unique<v1::ListQueuesResponse>();
   for (v1::Queue& queue : queues) *queue_list->add_queues() = std::move(queue);
-  store_->Publish(Listed::kQueues, std::move(queue_list));
+  distributor_->Publish(Listed::kQueues, std::move(queue_list));
   std::vector<v1::Flavor> flavors;
   engine.DescribeFlavors(&flavors);
   auto flavor_list = std::make_unique<v1::ListFlavorsResponse>();
   for (v1::Flavor& flavor : flavors) *flavor_list->add_flavors() = std::move(flavor);
-  store_->Publish(Listed::kFlavors, std::move(flavor_list));
+  distributor_->Publish(Listed::kFlavors, std::move(flavor_list));
 }
 
 absl::Time Publisher::NextFlush() const {

@@ -5,8 +5,15 @@
 // often.
 #pragma once
 
+#include <array>
+#include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "coscheduling/engine.h"
@@ -14,10 +21,40 @@
 
 namespace muster::extender {
 
+// Takes what is published to the store, and wakes its readers, on a thread of its own: so the
+// engine pays nothing for readers, however many there are. Of each gang, and of each list, only the
+// newest waits.
+class Distributor {
+ public:
+  // `store` must outlive it. `niceness` as http::ServerOptions has it.
+  explicit Distributor(StateStore* store, int niceness = 0);
+  // Publishes what it was given.
+  ~Distributor();
+  Distributor(const Distributor&) = delete;
+  Distributor& operator=(const Distributor&) = delete;
+
+  // As StateStore::Publish, a little later. Thread-safe.
+  void Publish(std::vector<std::pair<coscheduling::GangKey, GangMessage>> gangs);
+  void Publish(Listed kind, std::unique_ptr<const google::protobuf::Message> message);
+
+ private:
+  void Run(int niceness);
+
+  StateStore* const store_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::map<coscheduling::GangKey, GangMessage> gangs_;
+  std::array<std::unique_ptr<const google::protobuf::Message>, kListedKinds> lists_;
+  bool has_some_ = false;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
 class Publisher {
  public:
-  explicit Publisher(StateStore* store, absl::Duration list_interval = absl::Milliseconds(250))
-      : store_(store), list_interval_(list_interval) {}
+  explicit Publisher(Distributor* distributor,
+                     absl::Duration list_interval = absl::Milliseconds(250))
+      : distributor_(distributor), list_interval_(list_interval) {}
 
   // After each step.
   void OnStep(const coscheduling::StepOutput& output, const coscheduling::Engine& engine,
@@ -33,7 +70,7 @@ class Publisher {
   void PublishNodes(const coscheduling::Engine& engine);
   void PublishQueues(const coscheduling::Engine& engine);
 
-  StateStore* const store_;
+  Distributor* const distributor_;
   const absl::Duration list_interval_;
   bool nodes_changed_ = false;
   bool queues_changed_ = false;

@@ -43,7 +43,7 @@ class QueryTest : public ::testing::Test {
         std::move(options),
         RestRoutes({&store_, [] { return "muster_up 1\n"; }, [this] { return not_ready_; },
                     [this] { return no_leader_; }}));
-    grpc_ = *GrpcServer::Start("127.0.0.1:0", &store_);
+    grpc_ = *GrpcServer::Start({.listen = "127.0.0.1:0", .max_connections = 4}, &store_);
     stub_ = v1::Admission::NewStub(grpc::CreateChannel(fmt::format("127.0.0.1:{}", grpc_->port()),
                                                        grpc::InsecureChannelCredentials()));
   }
@@ -230,6 +230,47 @@ TEST_F(QueryTest, WatchesTellTheSameStory) {
   expect_next(v1::GangEvent::DELETED, 2);
 }
 
+// However many read it: none of the texts is anybody's own.
+TEST_F(QueryTest, WhatIsPublishedIsMadeOnce) {
+  Publish("a", "x", 1);
+  const SharedGang gang = store_.FindGang("a", "x");
+  EXPECT_EQ(gang->Json(), ToJson(gang->message()));
+  EXPECT_EQ(gang->Json().data(), store_.FindGang("a", "x")->Json().data());
+  EXPECT_EQ(gang->Wire(), gang->message().SerializeAsString());
+  v1::GangEvent event;
+  event.set_type(v1::GangEvent::UPDATED);
+  *event.mutable_gang() = gang->gang();
+  EXPECT_EQ(gang->Line(), ToJson(event) + "\n");
+  event.set_type(v1::GangEvent::DELETED);
+  EXPECT_EQ(std::string(kBeforeDeletedGang) + std::string(gang->Json()) + std::string(kAfterGang),
+            ToJson(event) + "\n");
+  v1::ListGangsResponse list;
+  *list.add_gangs() = gang->gang();
+  EXPECT_EQ(Get("/v1/gangs").body, ToJson(list));
+  EXPECT_EQ(Get("/v1/gangs?namespace=none").body, ToJson(v1::ListGangsResponse()));
+}
+
+// gRPC bounds its own memory, not its connections.
+TEST_F(QueryTest, PastTheLimitTheOldestGrpcConnectionOfWhoHasMostGoes) {
+  v1::ListGangsResponse response;
+  grpc::ClientContext first;
+  ASSERT_TRUE(stub_->ListGangs(&first, {}, &response).ok());  // from 127.0.0.1
+  std::vector<std::unique_ptr<http::RawClient>> greedy;
+  for (int i = 0; i < 20; ++i) {
+    greedy.push_back(std::make_unique<http::RawClient>(grpc_->port(), "127.0.0.2"));
+  }
+  for (int i = 0; i < 17; ++i) EXPECT_TRUE(greedy[i]->AwaitClose(absl::Seconds(5))) << i;
+  EXPECT_EQ(grpc_->connection_counts().open, 4u);
+  EXPECT_EQ(grpc_->connection_counts().ended_idle, 17u);
+  grpc::ClientContext second;
+  EXPECT_TRUE(stub_->ListGangs(&second, {}, &response).ok());
+  greedy.clear();
+  for (int i = 0; i < 500 && grpc_->connection_counts().open > 1; ++i) {
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  EXPECT_EQ(grpc_->connection_counts().open, 1u);
+}
+
 TEST_F(QueryTest, SlowGrpcReaderGetsTheLastVersion) {
   grpc::ClientContext context;
   v1::WatchGangsRequest request;
@@ -327,6 +368,15 @@ TEST_F(QueryTest, DescriptionCoversEveryFieldAndPath) {
   }
   EXPECT_EQ(schemas["Gang"]["properties"]["stateSince"]["format"], "date-time");
   EXPECT_EQ(schemas["Gang"]["properties"]["minMember"]["type"], "string");
+  for (const auto& [path, operation] : description["paths"].items()) {
+    for (const auto& parameter : operation["get"]["parameters"]) {
+      EXPECT_TRUE(parameter.contains("in")) << path << ": " << parameter;
+    }
+    const bool watched =
+        operation["get"]["parameters"].dump().find("\"watch\"") != std::string::npos;
+    EXPECT_EQ(operation["get"]["responses"].contains("429"), watched) << path;
+    EXPECT_TRUE(operation["get"]["responses"].contains("503")) << path;
+  }
   // Every reference leads somewhere.
   const std::string text = description.dump();
   for (size_t at = text.find("schemas/"); at != std::string::npos; at = text.find("schemas/", at)) {
@@ -346,7 +396,8 @@ TEST_F(FewWatches, AreRefusedPastTheLimit) {
   first.ReadUntil("\n{");
   first.ReadUntil("}\n");
   const http::RawClient::Message answer = Get("/v1/gangs?watch=true");
-  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_THAT(answer.header, HasSubstr("Retry-After: 5"));
   EXPECT_EQ(answer.body, R"({"error":"1 watches are open, the limit"})");
   grpc::ClientContext context;
   auto stream = stub_->WatchGangs(&context, {});
@@ -357,13 +408,17 @@ TEST_F(FewWatches, AreRefusedPastTheLimit) {
 
 TEST(GrpcServerStart, SaysWhatIsWrongWithItsAddress) {
   StateStore store;
-  EXPECT_THAT(std::string(GrpcServer::Start("nonsense", &store).status().message()),
+  EXPECT_THAT(std::string(GrpcServer::Start({.listen = "nonsense"}, &store).status().message()),
               HasSubstr("no port"));
-  auto first = GrpcServer::Start("127.0.0.1:0", &store);
+  EXPECT_THAT(
+      std::string(GrpcServer::Start({.listen = "host.example:1"}, &store).status().message()),
+      HasSubstr("not an IP address"));
+  auto first = GrpcServer::Start({.listen = "127.0.0.1:0"}, &store);
   ASSERT_TRUE(first.ok());
-  EXPECT_EQ(
-      GrpcServer::Start(fmt::format("127.0.0.1:{}", (*first)->port()), &store).status().code(),
-      absl::StatusCode::kUnavailable);
+  const std::string taken = fmt::format("127.0.0.1:{}", (*first)->port());
+  const absl::Status status = GrpcServer::Start({.listen = taken}, &store).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("in use"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "extender/extender_protocol.h"
+#include "extender/health_routes.h"
 #include "extender/message_json.h"
 #include "extender/openapi.h"
 #include "extender/web_page.h"
@@ -16,6 +17,9 @@ namespace {
 
 // One piece of a stream holds about this much, so that many changes share a write.
 constexpr size_t kPieceBytes = 64 << 10;
+// A watch is told no more often than this, and all that changed meanwhile at once: what thousands
+// of them cost is bounded however much changes.
+constexpr absl::Duration kRest = absl::Milliseconds(250);
 constexpr const char* kLines = "application/x-ndjson";
 
 http::Response Error(int status, const std::string& message) {
@@ -23,6 +27,14 @@ http::Response Error(int status, const std::string& message) {
 }
 http::Response Text(int status, std::string text) {
   return {status, "text/plain; charset=utf-8", std::move(text), {}};
+}
+
+// Of a watch: this process doesn't lead, or there are too many.
+http::Response NoRoom(const absl::Status& why) {
+  const bool too_many = absl::IsResourceExhausted(why);
+  http::Response response = Error(too_many ? 429 : 503, std::string(why.message()));
+  if (too_many) response.headers.emplace_back("Retry-After", "5");
+  return response;
 }
 
 class GangStream : public http::StreamSource {
@@ -38,14 +50,24 @@ class GangStream : public http::StreamSource {
     // Without a subscription the limit was reached since the request was checked.
     Piece piece{.data = {}, .more = false, .end = !subscription_ || subscription_->lost()};
     if (piece.end) return piece;
-    while (piece.data.size() < kPieceBytes) {
+    size_t size = 0;
+    const auto lend = [&](std::string_view text, const SharedGang& owner) {
+      piece.shared.push_back({text, owner});
+      size += text.size();
+    };
+    while (size < kPieceBytes) {
       std::optional<GangChange> change = subscription_->Next();
-      if (!change) return piece;
-      v1::GangEvent event;
-      event.set_type(change->deleted ? v1::GangEvent::DELETED : v1::GangEvent::UPDATED);
-      *event.mutable_gang() = *change->gang;
-      piece.data += ToJson(event);
-      piece.data += '\n';
+      if (!change) {
+        if (size > 0) piece.rest = kRest;
+        return piece;
+      }
+      if (change->deleted) {
+        lend(kBeforeDeletedGang, nullptr);
+        lend(change->gang->Json(), change->gang);
+        lend(kAfterGang, nullptr);
+      } else {
+        lend(change->gang->Line(), change->gang);
+      }
     }
     piece.more = true;
     return piece;
@@ -69,7 +91,11 @@ class ListStream : public http::StreamSource {
   Piece Next() override {
     if (!subscription_ || subscription_->lost()) return {.data = {}, .more = false, .end = true};
     const std::shared_ptr<const MessageList> list = subscription_->Next();
-    return {.data = list ? list->Json() + "\n" : "", .more = false, .end = false};
+    Piece piece;
+    if (!list) return piece;
+    piece.shared.push_back({list->Line(), list});
+    piece.rest = kRest;
+    return piece;
   }
 
  private:
@@ -107,9 +133,18 @@ class Rest {
     GangFilter filter{name_space ? *name_space : "", ""};
     if (watch) return WatchGangs(std::move(filter), responder);
     if (IsClosed(responder)) return;
-    v1::ListGangsResponse list;
-    for (const GangMessage& gang : sources_.store->Gangs(filter)) *list.add_gangs() = *gang;
-    responder.Send({.body = ToJson(list)});
+    const std::vector<SharedGang> gangs = sources_.store->Gangs(filter);
+    size_t size = 0;
+    for (const SharedGang& gang : gangs) size += gang->Json().size() + 1;
+    std::string body = R"({"gangs":[)";
+    body.reserve(body.size() + size + 2);
+    for (const SharedGang& gang : gangs) {
+      body += gang->Json();
+      body += ',';
+    }
+    if (!gangs.empty()) body.pop_back();
+    body += "]}";
+    responder.Send({.body = std::move(body)});
   }
 
   void GetGang(const http::Request& request, const http::Responder& responder) const {
@@ -119,20 +154,23 @@ class Rest {
     const std::string& name = request.captures[1];
     if (watch) return WatchGangs({name_space, name}, responder);
     if (IsClosed(responder)) return;
-    const GangMessage gang = sources_.store->FindGang(name_space, name);
+    const SharedGang gang = sources_.store->FindGang(name_space, name);
     if (!gang) {
       return responder.Send(Error(404, fmt::format("there is no gang {}/{}", name_space, name)));
     }
-    responder.Send({.body = ToJson(*gang)});
+    responder.Send({.shared = {gang->Json(), gang}});
   }
 
   void List(Listed kind, const http::Request& request, const http::Responder& responder) const {
     bool watch = false;
     if (auto bad = BadQuery(request, {"watch"}, &watch)) return responder.Send(Error(400, *bad));
     if (IsClosed(responder)) return;
-    if (!watch) return responder.Send({.body = sources_.store->List(kind)->Json()});
+    if (!watch) {
+      const std::shared_ptr<const MessageList> list = sources_.store->List(kind);
+      return responder.Send({.shared = {list->Json(), list}});
+    }
     if (const absl::Status room = sources_.store->RoomForWatch(); !room.ok()) {
-      return responder.Send(Error(503, std::string(room.message())));
+      return responder.Send(NoRoom(room));
     }
     responder.Stream(kLines, std::make_unique<ListStream>(sources_.store, kind));
   }
@@ -155,10 +193,7 @@ class Rest {
   }
 
   void Ready(const http::Responder& responder) const {
-    const std::string reason = sources_.not_ready_reason();
-    if (!reason.empty()) return responder.Send(Text(503, "not ready: " + reason));
-    const std::string leader = sources_.no_leader_reason();
-    responder.Send(Text(200, leader.empty() ? "ok" : "ok; " + leader));
+    responder.Send(Readiness(sources_.not_ready_reason(), sources_.no_leader_reason()));
   }
 
   void Metrics(const http::Responder& responder) const {
@@ -174,7 +209,7 @@ class Rest {
 
   void WatchGangs(GangFilter filter, const http::Responder& responder) const {
     if (const absl::Status room = sources_.store->RoomForWatch(); !room.ok()) {
-      return responder.Send(Error(503, std::string(room.message())));
+      return responder.Send(NoRoom(room));
     }
     responder.Stream(kLines, std::make_unique<GangStream>(sources_.store, std::move(filter)));
   }

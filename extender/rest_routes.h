@@ -7,7 +7,7 @@
 //
 // Bodies are the JSON mapping of proto/muster/v1/admission.proto. A watch sends one object per
 // line: GangEvent for gangs, ListNodesResponse for nodes. Errors are {"error":"..."}; 503 from /v1
-// of a process that doesn't lead names the one that does.
+// of a process that doesn't lead names the one that does, 429 says that too many watches are open.
 #pragma once
 
 #include <functional>

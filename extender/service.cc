@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <initializer_list>
 #include <mutex>
 #include <optional>
@@ -26,11 +27,13 @@
 #include "extender/executor.h"
 #include "extender/filter_table.h"
 #include "extender/grpc_server.h"
+#include "extender/health_routes.h"
 #include "extender/leader_fence.h"
 #include "extender/leader_label.h"
 #include "extender/leadership.h"
 #include "extender/metrics.h"
 #include "extender/other_kueue.h"
+#include "extender/planes.h"
 #include "extender/publisher.h"
 #include "extender/rest_routes.h"
 #include "extender/scheduler_routes.h"
@@ -55,12 +58,21 @@ ClusterWatchOptions::WorkloadUse UseOfWorkloads(const coscheduling::EngineOption
   return given_back ? Use::kIfAllowed : Use::kNone;
 }
 
+// Tells how long ago it happened last; thread-safe.
+class Heartbeat {
+ public:
+  void Beat() { last_ = Now(); }
+  absl::Duration silent_for() const {
+    return absl::FromChrono(std::chrono::steady_clock::duration(Now() - last_));
+  }
+
+ private:
+  static int64_t Now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+  std::atomic<int64_t> last_ = Now();
+};
+
 // How often certificates, the webhook's registration and metrics are looked after.
 constexpr absl::Duration kUpkeep = absl::Milliseconds(100);
-// A filter call names every node, or, without nodeCacheCapable, holds them.
-constexpr uint64_t kExtenderBodyLimit = 64 << 20;
-// kube-scheduler holds a connection per bind call under way.
-constexpr size_t kExtenderConnections = 20'000;
 // The engine's counts are taken every so many upkeeps.
 constexpr int kUpkeepsPerStats = 10;
 // Once everything has been read, until what came with it has been acted on.
@@ -82,12 +94,12 @@ std::string NewIdentity() {
 }
 
 // A bind call that is held is an open connection, and the usual limit of 1,024 files would bound
-// the size of a gang: what the system allows is taken.
-void RaiseFileLimit() {
+// the size of a gang: what the system allows is taken. How many files that is.
+size_t RaiseFileLimit() {
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  const rlim_t before = std::exchange(limit.rlim_cur, limit.rlim_max);
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_max : before;
 }
 
 // If this process is a pod of the very cluster that it serves.
@@ -145,12 +157,13 @@ struct Service::Impl {
 
   // One that didn't start to the end hasn't been stopped.
   ~Impl() {
+    if (loop != nullptr) loop->Stop();
     timer.Stop();
     if (transport != nullptr) transport->Stop();
   }
 
   absl::Status Start() {
-    RaiseFileLimit();
+    files = RaiseFileLimit();
     store.SetClosed("muster is starting");
     if (!options.follow.name.empty() && !options.leader_elect) {
       return absl::InvalidArgumentError(
@@ -286,26 +299,55 @@ struct Service::Impl {
   }
 
   absl::Status StartServers() {
-    auto scheduler = http::Server::Start({.listen = options.extender_listen,
-                                          .threads = 4,
-                                          .max_connections = kExtenderConnections,
-                                          .body_limit = kExtenderBodyLimit,
-                                          .observe = Observe("extender")},
-                                         scheduler_routes->Routes());
+    http::ServerOptions control = ControlPlane(options.extender_listen);
+    control.observe = Observe("extender");
+    auto scheduler = http::Server::Start(std::move(control), scheduler_routes->Routes());
     if (!scheduler.ok()) return scheduler.status();
     extender_server = *std::move(scheduler);
+    if (absl::Status status = StartHealth(); !status.ok()) return status;
     RestSources sources;
     sources.store = &store;
     sources.metrics = [this] { return MetricsText(); };
     sources.not_ready_reason = [this] { return NotReadyReason(); };
     sources.no_leader_reason = [this] { return WhyNoLeader(); };
-    auto rest = http::Server::Start({.listen = options.listen, .observe = Observe("rest")},
-                                    RestRoutes(std::move(sources)));
+    http::ServerOptions query = QueryPlane(options.listen, files);
+    query.observe = Observe("rest");
+    auto rest = http::Server::Start(std::move(query), RestRoutes(std::move(sources)));
     if (!rest.ok()) return rest.status();
     rest_server = *std::move(rest);
-    auto grpc = GrpcServer::Start(options.grpc_listen, &store);
+    auto grpc = GrpcServer::Start({.listen = options.grpc_listen,
+                                   .max_connections = GrpcConnections(files),
+                                   .niceness = kQueryNiceness},
+                                  &store);
     if (!grpc.ok()) return grpc.status();
     grpc_server = *std::move(grpc);
+    return absl::OkStatus();
+  }
+
+  absl::Status StartHealth() {
+    HealthSources sources;
+    sources.not_ready_reason = [this] { return NotReadyReason(); };
+    sources.no_leader_reason = [this] { return WhyNoLeader(); };
+    const auto plane = [this, &sources](const char* name, std::function<std::string()> fault) {
+      sources.planes.push_back(
+          {name, [this, fault = std::move(fault)] { return started ? fault() : std::string(); }});
+    };
+    plane("control", [this] {
+      return Joined({SilenceOf("the engine", engine_beat.silent_for()),
+                     SilenceOf("the timer", timer_beat.silent_for()),
+                     SilenceOf("the extender's server", extender_server->silent_for())});
+    });
+    plane("query", [this] { return SilenceOf("the query server", rest_server->silent_for()); });
+    plane("webhook", [this] {
+      const std::string silence = SilenceOf("the webhook's server", webhook_server->silent_for());
+      const std::lock_guard lock(mutex);
+      return Joined({webhook_fault, silence});
+    });
+    http::ServerOptions health = HealthPlane(options.health_listen);
+    health.observe = Observe("health");
+    auto server = http::Server::Start(std::move(health), HealthRoutes(std::move(sources)));
+    if (!server.ok()) return server.status();
+    health_server = *std::move(server);
     return absl::OkStatus();
   }
 
@@ -450,6 +492,7 @@ struct Service::Impl {
   // On the timer's thread.
   void Upkeep() {
     const absl::Time now = timer.Now();
+    timer_beat.Beat();
     LookForKueue(now);
     if (label != nullptr) label->Tick(now, leadership->Leads());
     webhook_server->Tick(now);
@@ -468,8 +511,9 @@ struct Service::Impl {
         Joined({Words(registration->InPlace()), Words(webhook_server->Health(now))}));
     TrimOnce();
     if (++upkeeps % kUpkeepsPerStats == 0) {
-      metrics.OnLongestStep(now, loop->TakeStats().longest_step);
+      metrics.OnLongestStep(now, loop->TakeStats());
       loop->PostLatest("stats", [this](coscheduling::Engine& engine, absl::Time) {
+        engine_beat.Beat();
         metrics.OnEngine(engine.TakeStats());
       });
     }
@@ -508,7 +552,7 @@ struct Service::Impl {
     sample.gangs = store.Gangs({});
     sample.queues = store.List(Listed::kQueues);
     sample.loop = loop->TakeStats();
-    metrics.OnLongestStep(sample.now, sample.loop.longest_step);
+    metrics.OnLongestStep(sample.now, sample.loop);
     sample.process = ReadProcessStats();
     if (certificate_expires != 0) {
       sample.certificate_expires = absl::FromUnixSeconds(certificate_expires);
@@ -520,11 +564,13 @@ struct Service::Impl {
     sample.held_binds = scheduler_routes->held_binds();
     sample.filter_answers = filter_table.size();
     sample.subscriptions = store.subscriptions();
-    sample.connections = {{"extender", extender_server->connection_counts()},
-                          {"rest", rest_server->connection_counts()},
-                          {"webhook", webhook_server->connection_counts()}};
     sample.ready = NotReadyReason().empty();
     if (started) {
+      sample.connections = {{"extender", extender_server->connection_counts()},
+                            {"rest", rest_server->connection_counts()},
+                            {"grpc", grpc_server->connection_counts()},
+                            {"webhook", webhook_server->connection_counts()},
+                            {"health", health_server->connection_counts()}};
       sample.leading = leadership->Leads();
       sample.leader_known = leadership->WhyNoLeader().empty();
       sample.terms = leadership->terms();
@@ -550,6 +596,7 @@ struct Service::Impl {
     rest_server->Stop(absl::Seconds(1));
     grpc_server->Stop(absl::Seconds(1));
     webhook_server->Stop(absl::Seconds(1));
+    health_server->Stop(absl::Seconds(1));
     StopWatching();
     loop->Stop();
     // No answer and no alarm is looked at from here on: what they'd use goes.
@@ -605,9 +652,10 @@ struct Service::Impl {
   std::unique_ptr<ClusterWatch> watch;
   std::unique_ptr<Leadership::Restricted> leadership;  // set before `started` is
   std::unique_ptr<LeaderLabel> label;  // in a pod; the timer's thread only, once started
-  StateStore store;
+  StateStore store{{.subscriptions = kWatches}};
   Metrics metrics;
-  Publisher publisher{&store};  // the engine's thread only
+  Distributor distributor{&store, kQueryNiceness};
+  Publisher publisher{&distributor};  // the engine's thread only
   std::atomic<bool> nodes_put_off = false;
   std::unique_ptr<WebhookServer> webhook_server;      // the timer's thread only, once started
   std::unique_ptr<WebhookRegistration> registration;  // likewise: the gate's
@@ -621,6 +669,10 @@ struct Service::Impl {
   std::unique_ptr<http::Server> extender_server;
   std::unique_ptr<http::Server> rest_server;
   std::unique_ptr<GrpcServer> grpc_server;
+  std::unique_ptr<http::Server> health_server;
+  size_t files = 0;  // that may be open
+  Heartbeat engine_beat;
+  Heartbeat timer_beat;
   mutable std::mutex mutex;  // guards the next two
   kube::Timer::Id upkeep_alarm = 0;
   std::string webhook_fault = "the webhook's registration has not been looked at yet";
@@ -645,6 +697,7 @@ uint16_t Service::extender_port() const { return impl_->extender_server->port();
 uint16_t Service::rest_port() const { return impl_->rest_server->port(); }
 uint16_t Service::grpc_port() const { return impl_->grpc_server->port(); }
 uint16_t Service::webhook_port() const { return impl_->webhook_server->port(); }
+uint16_t Service::health_port() const { return impl_->health_server->port(); }
 void Service::Stop() { impl_->Stop(); }
 
 }  // namespace muster::extender

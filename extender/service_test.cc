@@ -71,7 +71,7 @@ class ServiceTest : public ::testing::Test {
   static ServeOptions Options() {
     ServeOptions options;
     options.extender_listen = options.listen = options.grpc_listen = options.webhook_listen =
-        "127.0.0.1:0";
+        options.health_listen = "127.0.0.1:0";
     options.leader_elect = false;
     return options;
   }
@@ -160,7 +160,10 @@ class ServiceTest : public ::testing::Test {
   }
 
   http::RawClient::Message Rest(const std::string& path) {
-    http::RawClient client(service_->rest_port());
+    return Ask(service_->rest_port(), path);
+  }
+  static http::RawClient::Message Ask(uint16_t port, const std::string& path) {
+    http::RawClient client(port);
     client.Send(http::RawGet(path));
     return client.ReadMessage();
   }
@@ -711,6 +714,19 @@ TEST_F(ServiceTest, AnApiServerThatFallsSilentIsNoticedWithin45SecondsAndItsRetu
   EXPECT_TRUE(Await([&] { return Rest("/readyz").status == 200; }, absl::Seconds(15)))
       << Rest("/readyz").body;
   service_.reset();
+}
+
+// Whoever may ask, and holds all the connections that there are, finds the others as they were.
+TEST_F(ServiceTest, EachPlaneHasAPortAndAHealthOfItsOwn) {
+  StartService();
+  for (const char* path : {"/healthz", "/healthz/control", "/healthz/query", "/healthz/webhook"}) {
+    const http::RawClient::Message answer = Ask(service_->health_port(), path);
+    EXPECT_EQ(answer.status, 200) << path << ": " << answer.body;
+  }
+  EXPECT_EQ(Ask(service_->health_port(), "/readyz").status, 200);
+  EXPECT_EQ(Ask(service_->health_port(), "/metrics").status, 404);
+  EXPECT_EQ(Ask(service_->health_port(), "/v1/gangs").status, 404);
+  EXPECT_EQ(Ask(service_->extender_port(), "/healthz").status, 404);
 }
 
 TEST_F(ServiceTest, AFollowedLeaseNeedsTheElection) {

@@ -1,9 +1,10 @@
-// What queries read: the newest message of each gang, and the newest lists of nodes, queues and
-// flavors, published by the engine's thread.
+// What queries read: the newest version of each gang, and the newest lists of nodes, queues and
+// flavors, as they were published.
 //
-// Messages are immutable once published, so a reader shares them and never waits for the engine.
-// A subscription remembers WHICH gangs have changed, not how often: a slow reader misses versions
-// in between, never the last, and what waits for it is bounded by the number of gangs. Thread-safe.
+// What is published is immutable, so a reader shares it. A subscription remembers up to WHICH
+// change it has read, and each gang has one place in the order of changes, that of its newest: a
+// slow reader misses versions in between, never the last, and costs no memory; a reader finds its
+// next change without looking at others. Thread-safe.
 #pragma once
 
 #include <array>
@@ -21,10 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "coscheduling/engine.h"
-
-namespace google::protobuf {
-class Message;
-}
+#include "extender/published.h"
 
 namespace muster::v1 {
 class Queue;
@@ -32,25 +30,9 @@ class Queue;
 
 namespace muster::extender {
 
-using GangMessage = std::shared_ptr<const v1::Gang>;
-
 // What is published as a whole: v1::ListNodesResponse, ListQueuesResponse, ListFlavorsResponse.
 enum class Listed { kNodes, kQueues, kFlavors };
 inline constexpr size_t kListedKinds = 3;
-
-// A list at one moment, and its JSON, made once when it is first asked for.
-class MessageList {
- public:
-  explicit MessageList(std::unique_ptr<const google::protobuf::Message> message);
-  ~MessageList();
-  const google::protobuf::Message& message() const { return *message_; }
-  const std::string& Json() const;
-
- private:
-  const std::unique_ptr<const google::protobuf::Message> message_;
-  mutable std::once_flag once_;
-  mutable std::string json_;
-};
 
 // Empty fields match everything.
 struct GangFilter {
@@ -59,7 +41,7 @@ struct GangFilter {
 };
 
 struct GangChange {
-  GangMessage gang;  // never null
+  SharedGang gang;  // never null
   bool deleted = false;
 };
 
@@ -75,7 +57,7 @@ class GangSubscription {
   ~GangSubscription();
   // nullopt: nothing now, `wake` will be called.
   std::optional<GangChange> Next();
-  // Fell so far behind that deletions had to be forgotten, or the store was closed: the reader must
+  // Deletions that it hadn't read had to be forgotten, or the store was closed: the reader must
   // start anew.
   bool lost() const;
 
@@ -108,8 +90,8 @@ class StateStore {
  public:
   struct Limits {
     size_t subscriptions = 256;
-    // Changes that may wait for one reader.
-    size_t waiting = 100'000;
+    // Gangs that are gone, and that some reader has yet to hear of.
+    size_t gone = 10'000;
   };
   explicit StateStore(Limits limits);
   StateStore() : StateStore(Limits()) {}
@@ -129,9 +111,9 @@ class StateStore {
   absl::Status Readable() const;
 
   // In order of namespace and name.
-  std::vector<GangMessage> Gangs(const GangFilter& filter) const;
+  std::vector<SharedGang> Gangs(const GangFilter& filter) const;
   // The PodGroup's gang if a pod's gang has the same name. Null if there is none.
-  GangMessage FindGang(std::string_view name_space, std::string_view name) const;
+  SharedGang FindGang(std::string_view name_space, std::string_view name) const;
   // Never null.
   std::shared_ptr<const MessageList> List(Listed kind) const;
 
@@ -149,15 +131,43 @@ class StateStore {
  private:
   friend class GangSubscription;
   friend class ListSubscription;
+  using Changes = std::map<uint64_t, coscheduling::GangKey>;
+  using Readers = std::vector<std::shared_ptr<GangSubscription::State>>;
+  struct Entry {
+    SharedGang gang;  // if it is gone, as it was last
+    uint64_t version = 0;
+    size_t unread = 0;  // of one that is gone: how many have yet to hear of it
+  };
+  using Entries = std::map<coscheduling::GangKey, Entry>;
+
+  // All of these with the lock.
   absl::Status RoomLocked() const;
+  const Changes* ChangesFor(const GangFilter& filter) const;
+  std::optional<GangChange> Next(GangSubscription::State& reader);
+  void PublishOne(const coscheduling::GangKey& key, SharedGang gang, Readers* concerned);
+  void Forget(Entries::iterator gone);
+  void ForgetTheOldest(Readers* concerned);
+  void Read(GangSubscription::State& reader, Entries::iterator gone);
+  void Leave(GangSubscription::State& reader);
+  void Concern(const std::shared_ptr<GangSubscription::State>& reader, Readers* concerned);
+  template <typename Function>
+  void ForEachReader(const coscheduling::GangKey& key, Function function);
 
   const Limits limits_;
   mutable std::mutex mutex_;  // guards what follows, and the state of all subscriptions
   std::string closed_;
-  std::map<coscheduling::GangKey, GangMessage> gangs_;
+  Entries gangs_;
+  Entries gone_;
+  // Of both, by the newest version of each; all, and by namespace.
+  Changes changes_;
+  std::map<std::string, Changes, std::less<>> changes_in_;
+  uint64_t version_ = 0;
   std::array<std::shared_ptr<const MessageList>, kListedKinds> lists_;
-  std::vector<std::shared_ptr<GangSubscription::State>> gang_readers_;
+  // By the namespace that they read, "" if all.
+  std::map<std::string, Readers, std::less<>> gang_readers_;
   std::vector<std::shared_ptr<ListSubscription::State>> list_readers_;
+  uint64_t publications_ = 0;
+  size_t subscriptions_ = 0;
 };
 
 }  // namespace muster::extender

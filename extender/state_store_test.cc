@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "extender/publisher.h"
 #include "extender/testing/messages.h"
 #include "fmt/format.h"
 #include "muster/v1/admission.pb.h"
@@ -24,8 +25,8 @@ std::vector<std::string> Drain(GangSubscription& subscription) {
   std::vector<std::string> seen;
   while (std::optional<GangChange> change = subscription.Next()) {
     seen.push_back(fmt::format("{}{}/{}@{}", change->deleted ? "-" : "+",
-                               change->gang->namespace_(), change->gang->name(),
-                               change->gang->revision()));
+                               change->gang->gang().namespace_(), change->gang->gang().name(),
+                               change->gang->gang().revision()));
   }
   return seen;
 }
@@ -37,8 +38,8 @@ TEST(StateStore, ListsByNamespaceInOrder) {
                  {GangKey{"a", "x"}, MakeGang("a", "x", 1)}});
   const auto names = [&](const GangFilter& filter) {
     std::vector<std::string> all;
-    for (const GangMessage& gang : store.Gangs(filter)) {
-      all.push_back(gang->namespace_() + "/" + gang->name());
+    for (const SharedGang& gang : store.Gangs(filter)) {
+      all.push_back(gang->gang().namespace_() + "/" + gang->gang().name());
     }
     return all;
   };
@@ -49,9 +50,9 @@ TEST(StateStore, ListsByNamespaceInOrder) {
 TEST(StateStore, PodGroupComesBeforeAPodOfTheSameName) {
   StateStore store;
   store.Publish({{GangKey{"a", "x", true}, MakeGang("a", "x", 7)}});
-  EXPECT_EQ(store.FindGang("a", "x")->revision(), 7u);
+  EXPECT_EQ(store.FindGang("a", "x")->gang().revision(), 7u);
   store.Publish({{GangKey{"a", "x", false}, MakeGang("a", "x", 8)}});
-  EXPECT_EQ(store.FindGang("a", "x")->revision(), 8u);
+  EXPECT_EQ(store.FindGang("a", "x")->gang().revision(), 8u);
   EXPECT_EQ(store.FindGang("a", "nobody"), nullptr);
 }
 
@@ -101,16 +102,89 @@ TEST(StateStore, WatchesAreBounded) {
   EXPECT_EQ(store.subscriptions(), 1u);
 }
 
-TEST(StateStore, ReaderThatFallsTooFarBehindIsLost) {
-  StateStore store({.waiting = 10});
-  auto subscription = *store.WatchGangs({}, [] {});
+std::vector<std::pair<GangKey, GangMessage>> One(const std::string& name_space,
+                                                 const std::string& name, uint64_t revision) {
+  return {{GangKey{name_space, name}, MakeGang(name_space, name, revision)}};
+}
+
+TEST(StateStore, ReaderOfANamespaceHearsOfThatAlone) {
+  StateStore store;
+  store.Publish(One("a", "x", 1));
+  store.Publish(One("b", "x", 1));
+  int wakes = 0;
+  auto subscription = *store.WatchGangs({"b", ""}, [&] { ++wakes; });
+  EXPECT_THAT(Drain(*subscription), ElementsAre("+b/x@1"));
+  store.Publish(One("a", "x", 2));
+  store.Publish({{GangKey{"a", "x"}, nullptr}});
+  EXPECT_EQ(wakes, 0);
+  store.Publish({{GangKey{"b", "x"}, nullptr}, {GangKey{"b", "y"}, MakeGang("b", "y", 1)}});
+  EXPECT_EQ(wakes, 1);  // for both
+  EXPECT_THAT(Drain(*subscription), ElementsAre("-b/x@1", "+b/y@1"));
+}
+
+TEST(StateStore, WhatWasGoneBeforeIsNotTold) {
+  StateStore store;
+  auto slow = *store.WatchGangs({}, [] {});  // so that it is remembered
+  store.Publish(One("a", "x", 1));
+  store.Publish({{GangKey{"a", "x"}, nullptr}});
+  store.Publish(One("a", "y", 1));
+  auto late = *store.WatchGangs({}, [] {});
+  EXPECT_THAT(Drain(*late), ElementsAre("+a/y@1"));
+  EXPECT_THAT(Drain(*slow), ElementsAre("-a/x@1", "+a/y@1"));
+}
+
+TEST(StateStore, ReaderThatMissesDeletionsIsLostAndOthersAreNot) {
+  StateStore store({.gone = 10});
+  int woken = 0;
+  auto slow = *store.WatchGangs({}, [&] { ++woken; });
+  auto quick = *store.WatchGangs({}, [] {});
+  auto elsewhere = *store.WatchGangs({"b", ""}, [] {});
   for (int i = 0; i < 11; ++i) {
     const std::string name = fmt::format("g{}", i);
-    store.Publish({{GangKey{"a", name}, MakeGang("a", name, 1)}});
+    store.Publish(One("a", name, 1));
     store.Publish({{GangKey{"a", name}, nullptr}});
+    EXPECT_THAT(Drain(*quick), ElementsAre(fmt::format("-a/{}@1", name)));
   }
-  EXPECT_TRUE(subscription->lost());
-  EXPECT_THAT(Drain(*subscription), ElementsAre());
+  EXPECT_TRUE(slow->lost());
+  EXPECT_EQ(woken, 22);
+  EXPECT_THAT(Drain(*slow), ElementsAre());
+  EXPECT_FALSE(quick->lost());
+  EXPECT_FALSE(elsewhere->lost());
+  store.Publish(One("a", "x", 1));
+  EXPECT_THAT(Drain(*quick), ElementsAre("+a/x@1"));
+}
+
+// Nothing is remembered for readers that have gone.
+TEST(StateStore, ReadersThatLeaveAreNotWaitedFor) {
+  StateStore store({.gone = 1});
+  auto stays = *store.WatchGangs({}, [] {});
+  for (int i = 0; i < 5; ++i) {
+    const std::string name = fmt::format("g{}", i);
+    auto leaves = *store.WatchGangs({"a", i % 2 == 0 ? name : ""}, [] {});
+    store.Publish(One("a", name, 1));
+    store.Publish({{GangKey{"a", name}, nullptr}});
+    leaves.reset();
+    EXPECT_THAT(Drain(*stays), ElementsAre(fmt::format("-a/{}@1", name)));
+  }
+  EXPECT_FALSE(stays->lost());
+}
+
+// The engine only leaves it there: who reads is woken on another thread.
+TEST(Distributor, BringsTheNewestToTheStoreOnAThreadOfItsOwn) {
+  StateStore store;
+  std::atomic<bool> woken_here = false;
+  const std::thread::id here = std::this_thread::get_id();
+  auto subscription =
+      *store.WatchGangs({}, [&] { woken_here = std::this_thread::get_id() == here; });
+  {
+    Distributor distributor(&store);
+    for (uint64_t i = 1; i <= 100; ++i) distributor.Publish(One("a", "x", i));
+    distributor.Publish(Listed::kNodes, MakeNodes({"n1"}));
+    distributor.Publish(Listed::kNodes, MakeNodes({"n1", "n2"}));
+  }
+  EXPECT_FALSE(woken_here);
+  EXPECT_THAT(Drain(*subscription), ElementsAre("+a/x@100"));
+  EXPECT_EQ(NodesIn(*store.List(Listed::kNodes)), 2);
 }
 
 TEST(StateStore, NodesAreReadOncePerChange) {
@@ -137,8 +211,8 @@ TEST(StateStore, ReadersAlwaysEndOnTheLastVersion) {
       while (last < kVersions) {
         if (!woken.exchange(false)) continue;
         while (std::optional<GangChange> change = subscription->Next()) {
-          if (change->gang->revision() <= last) return;
-          last = change->gang->revision();
+          if (change->gang->gang().revision() <= last) return;
+          last = change->gang->gang().revision();
         }
       }
       ++good;

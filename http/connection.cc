@@ -24,6 +24,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "http/asio_await.h"
 
 namespace muster::http {
@@ -52,6 +53,8 @@ constexpr absl::Duration kLingerTime = absl::Seconds(2);
 constexpr size_t kReadSize = 64 << 10;
 // Enough for most headers; what follows goes straight into the body.
 constexpr size_t kHeaderReadSize = 8 << 10;
+// What a connection keeps while it waits.
+constexpr size_t kFirstReadSize = 1 << 10;
 // What simdjson may read past a text's end.
 constexpr size_t kBodyPadding = 64;
 
@@ -142,6 +145,7 @@ class ConnectionOf final : public Connection {
       co_return false;
     }
     if (!SetBusy()) co_return false;
+    Hold(0);
     const auto ready = std::chrono::steady_clock::now();
     const bool keep_alive = parser.get().keep_alive();
     chunked_ = parser.get().version() >= 11;
@@ -176,14 +180,14 @@ class ConnectionOf final : public Connection {
   }
 
   asio::awaitable<bool> WaitForFirstByte() {
-    if (buffer_.size() > 0) co_return true;  // a pipelined request
+    if (buffer_.size() > 0) co_return SetReading();  // a pipelined request, or some of it
     phase_ = Phase::kIdle;
     if (core_->stopping) co_return false;
     Expire(core_->options.idle_timeout);
     if (!SetIdle()) co_return false;
-    auto [error, count] =
-        co_await stream_.async_read_some(buffer_.prepare(kHeaderReadSize), kAwait);
-    if (error || !SetIdle()) co_return false;
+    buffer_.shrink_to_fit();
+    auto [error, count] = co_await stream_.async_read_some(buffer_.prepare(kFirstReadSize), kAwait);
+    if (error || !SetReading()) co_return false;
     buffer_.commit(count);
     co_return true;
   }
@@ -194,7 +198,7 @@ class ConnectionOf final : public Connection {
     if (error) co_return error;
     if (parser.is_done()) co_return error;
     if (beast::iequals(parser.get()[beast::http::field::expect], "100-continue")) {
-      error = co_await WriteAll("HTTP/1.1 100 Continue\r\n\r\n");
+      error = co_await WriteAll({"HTTP/1.1 100 Continue\r\n\r\n"});
       if (error) co_return error;
     }
     Expire(core_->options.body_timeout);
@@ -221,6 +225,8 @@ class ConnectionOf final : public Connection {
       error = co_await ReadSome(buffer_.prepare(kHeaderReadSize), count);
       if (error) co_return error;
       buffer_.commit(count);
+      // A body that comes in chunks.
+      if (parser.is_header_done()) Hold(parser.get().body().capacity());
     }
   }
 
@@ -242,9 +248,18 @@ class ConnectionOf final : public Connection {
     co_return ErrorCode();
   }
 
-  static void GrowBody(size_t size, std::string& body) {
+  void GrowBody(size_t size, std::string& body) {
+    Hold(size);
     body.reserve(size + kBodyPadding);
     body.resize(size);
+  }
+
+  void Hold(size_t bytes) {
+    // Little is worth no lock.
+    if (bytes < 4 * kFirstReadSize) bytes = 0;
+    if (bytes == holding_ || core_->options.memory_limit == SIZE_MAX) return;
+    holding_ = bytes;
+    core_->Hold(*this, bytes);
   }
 
   // Takes what is there, else waits for it: a wait costs two switches of threads.
@@ -287,12 +302,14 @@ class ConnectionOf final : public Connection {
   asio::awaitable<bool> Write(Response response, bool keep_alive) {
     phase_ = Phase::kWriting;
     std::string head = HeadOf(response);
-    fmt::format_to(std::back_inserter(head), "Content-Length: {}\r\n", response.body.size());
+    fmt::format_to(std::back_inserter(head), "Content-Length: {}\r\n",
+                   response.body.size() + response.shared.text.size());
     // What either version doesn't do by itself.
     if (!keep_alive && chunked_) head += "Connection: close\r\n";
     if (keep_alive && !chunked_) head += "Connection: keep-alive\r\n";
     head += "\r\n";
-    const ErrorCode error = co_await WriteAll(head, response.body);
+    const ErrorCode error =
+        co_await WriteAll({head, response.body, response.shared.text}, response.body.capacity());
     if (error) Abort();
     co_return !error;
   }
@@ -310,34 +327,48 @@ class ConnectionOf final : public Connection {
     return head;
   }
 
+  using Parts = absl::InlinedVector<std::string_view, 4>;
+
   // Sends what the socket takes at once, then waits for the rest: a wait costs two switches of
-  // threads.
-  asio::awaitable<ErrorCode> WriteAll(std::string_view head, std::string_view body = {}) {
-    size_t sent = 0;
+  // threads. `own` is what of it nobody else keeps, and is kept that long.
+  asio::awaitable<ErrorCode> WriteAll(Parts parts, size_t own = 0) {
     if constexpr (kIsPlain) {
       ErrorCode error;
-      sent = Plain().socket().write_some(std::array{asio::buffer(head.data(), head.size()),
-                                                    asio::buffer(body.data(), body.size())},
-                                         error);
+      const size_t sent = Plain().socket().write_some(Buffers(parts), error);
       if (error && error != asio::error::would_block) co_return error;
-      if (sent == head.size() + body.size()) co_return ErrorCode();
+      if (DropFirst(sent, parts)) co_return ErrorCode();
     }
-    const size_t of_head = std::min(sent, head.size());
-    head.remove_prefix(of_head);
-    body.remove_prefix(sent - of_head);
+    Hold(own);
     Expire(core_->options.write_timeout);
+    ErrorCode error;
+    size_t size = 0;
     if constexpr (kIsPlain) {
-      const std::array<asio::const_buffer, 2> rest = {asio::buffer(head.data(), head.size()),
-                                                      asio::buffer(body.data(), body.size())};
-      auto [error, size] = co_await asio::async_write(stream_, rest, kAwait);
-      co_return error;
+      const auto rest = Buffers(parts);
+      std::tie(error, size) = co_await asio::async_write(stream_, rest, kAwait);
     } else {
       // As one: each buffer would make a record, and a packet, of its own.
-      std::string all(head);
-      all += body;
-      auto [error, size] = co_await asio::async_write(stream_, asio::buffer(all), kAwait);
-      co_return error;
+      std::string all;
+      for (const std::string_view part : parts) all += part;
+      std::tie(error, size) = co_await asio::async_write(stream_, asio::buffer(all), kAwait);
     }
+    Hold(0);
+    co_return error;
+  }
+
+  static std::vector<asio::const_buffer> Buffers(const Parts& parts) {
+    std::vector<asio::const_buffer> buffers;
+    buffers.reserve(parts.size());
+    for (const std::string_view part : parts) buffers.emplace_back(part.data(), part.size());
+    return buffers;
+  }
+
+  // Takes what has been sent off the front; whether that was all.
+  static bool DropFirst(size_t sent, Parts& parts) {
+    size_t whole = 0;
+    while (whole < parts.size() && sent >= parts[whole].size()) sent -= parts[whole++].size();
+    parts.erase(parts.begin(), parts.begin() + static_cast<Parts::difference_type>(whole));
+    if (!parts.empty()) parts.front().remove_prefix(sent);
+    return parts.empty();
   }
 
   asio::awaitable<void> WriteStream(Answer answer) {
@@ -346,10 +377,11 @@ class ConnectionOf final : public Connection {
     head += "Cache-Control: no-store\r\n";
     if (chunked_) head += "Connection: close\r\nTransfer-Encoding: chunked\r\n";
     head += "\r\n";
-    const ErrorCode error = co_await WriteAll(head);
+    const ErrorCode error = co_await WriteAll({head});
     if (error) co_return Abort();
     // Closed meanwhile, a written header is no error.
     if (closed_) co_return;
+    buffer_.shrink_to_fit();
     listening_ = true;
     asio::co_spawn(
         strand_, [self = Self()]() -> asio::awaitable<void> { co_await self->AwaitHangup(); },
@@ -364,16 +396,15 @@ class ConnectionOf final : public Connection {
     while (!closed_) {
       wake_->pending = false;
       const StreamSource::Piece piece = source.Next();
-      if (!piece.data.empty()) {
-        const bool written = co_await WritePiece(piece.data);
-        if (!written) co_return;
-      }
+      const bool written = co_await WritePiece(piece);
+      if (!written) co_return;
       if (piece.cut) co_return Abort();
       if (piece.end || core_->stopping) {
         co_await WriteLastPiece();
         co_await StopListening();
         co_return;
       }
+      if (piece.rest > absl::ZeroDuration()) co_await Rest(piece.rest);
       if (piece.more || wake_->pending || closed_) continue;
       if (piece.look_again < absl::InfiniteDuration()) {
         signal_.expires_after(absl::ToChronoMilliseconds(piece.look_again));
@@ -383,20 +414,32 @@ class ConnectionOf final : public Connection {
     }
   }
 
-  asio::awaitable<bool> WritePiece(const std::string& data) {
-    ErrorCode error;
-    if (chunked_) {
-      error = co_await WriteAll(fmt::format("{:x}\r\n", data.size()), data + "\r\n");
-    } else {
-      error = co_await WriteAll(data);
+  // Whatever wakes the stream meanwhile, but for its end.
+  asio::awaitable<void> Rest(absl::Duration rest) {
+    const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(rest);
+    while (!closed_ && !core_->stopping && std::chrono::steady_clock::now() < until) {
+      signal_.expires_at(until);
+      co_await signal_.async_wait(kAwait);
     }
+    signal_.expires_at(asio::steady_timer::time_point::max());
+  }
+
+  asio::awaitable<bool> WritePiece(const StreamSource::Piece& piece) {
+    size_t size = piece.data.size();
+    for (const SharedText& shared : piece.shared) size += shared.text.size();
+    if (size == 0) co_return true;
+    const std::string head = chunked_ ? fmt::format("{:x}\r\n", size) : "";
+    Parts parts = {head, piece.data};
+    for (const SharedText& shared : piece.shared) parts.push_back(shared.text);
+    if (chunked_) parts.emplace_back("\r\n");
+    const ErrorCode error = co_await WriteAll(std::move(parts), piece.data.capacity());
     if (error) Abort();
     co_return !error;
   }
 
   asio::awaitable<void> WriteLastPiece() {
     if (!chunked_ || closed_) co_return;
-    const ErrorCode error = co_await WriteAll("0\r\n\r\n");
+    const ErrorCode error = co_await WriteAll({"0\r\n\r\n"});
     if (error) Abort();
   }
 
@@ -476,6 +519,7 @@ class ConnectionOf final : public Connection {
   Phase phase_ = Phase::kReading;
   bool closed_ = false;
   bool chunked_ = true;
+  size_t holding_ = 0;         // of the memory limit
   bool listening_ = false;     // AwaitHangup is under way
   bool stream_ended_ = false;  // and has nothing to tell any more
   std::string_view pattern_;   // of the route, owned by the router
@@ -488,10 +532,94 @@ class ConnectionOf final : public Connection {
 void ServerCore::Remove(Connection* connection) {
   std::lock_guard lock(mutex);
   if (connections.erase(connection) == 0) return;
-  const auto of = of_peer.find(connection->peer);
-  if (--of->second == 0) of_peer.erase(of);
+  held -= std::exchange(connection->held, 0);
+  Peer& peer = *connection->of_peer;
+  peer.connections.erase(connection->place);
+  Resize(peer, peer.connections.size() + 1);
+  if (peer.connections.empty()) peers.erase(connection->peer);
   if (connections.empty()) no_connections.notify_all();
   on_room();
+}
+
+void ServerCore::Resize(Peer& peer, size_t before) {
+  peers_by_size.erase({before, &peer});
+  if (!peer.connections.empty()) peers_by_size.emplace(peer.connections.size(), &peer);
+}
+
+void ServerCore::Add(const std::shared_ptr<Connection>& connection) {
+  Peer& peer = peers[connection->peer];
+  connections.emplace(connection.get(), connection);
+  connection->of_peer = &peer;
+  connection->idle_when_seen = connection->idle_since().value_or(0);
+  connection->place = peer.connections.insert(peer.connections.end(), connection.get());
+  Resize(peer, peer.connections.size() - 1);
+}
+
+namespace {
+
+// Looks at each twice at most: first whether it has been idle since it was looked at before.
+Connection* LongestIdleOf(Peer& peer) {
+  bool any = false;
+  const size_t count = peer.connections.size();
+  for (size_t looks = 0; looks < 2 * count && (any || looks < count); ++looks) {
+    Connection* first = peer.connections.front();
+    if (const std::optional<int64_t> since = first->idle_since()) {
+      if (since == first->idle_when_seen) return first;
+      first->idle_when_seen = *since;
+      any = true;
+    }
+    peer.connections.splice(peer.connections.end(), peer.connections, peer.connections.begin());
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Connection* ServerCore::LongestIdle(Peer* peer) {
+  if (peer != nullptr) return LongestIdleOf(*peer);
+  Connection* longest = nullptr;
+  size_t size = 0;
+  for (auto at = peers_by_size.rbegin(); at != peers_by_size.rend(); ++at) {
+    if (longest != nullptr && at->first < size) break;
+    size = at->first;
+    Connection* of_peer = LongestIdleOf(*at->second);
+    if (of_peer == nullptr) continue;
+    if (longest == nullptr || of_peer->idle_when_seen < longest->idle_when_seen) longest = of_peer;
+  }
+  return longest;
+}
+
+void ServerCore::Hold(Connection& connection, size_t bytes) {
+  std::vector<std::shared_ptr<Connection>> ended;
+  {
+    const std::lock_guard lock(mutex);
+    const auto entry = connections.find(&connection);
+    if (entry == connections.end()) return;
+    if (connection.held == 0) connection.held_since = Connection::Now();
+    held += bytes - connection.held;
+    connection.held = bytes;
+    while (held > options.memory_limit) {
+      std::shared_ptr<Connection> slowest = SlowestOfTheLargest();
+      if (!slowest) break;
+      held -= std::exchange(slowest->held, 0);
+      ++ended_slow;
+      ended.push_back(std::move(slowest));
+    }
+  }
+  for (const std::shared_ptr<Connection>& each : ended) each->Close();
+}
+
+std::shared_ptr<Connection> ServerCore::SlowestOfTheLargest() const {
+  std::map<boost::asio::ip::address, std::pair<size_t, Connection*>> peers;
+  for (const auto& [connection, weak] : connections) {
+    if (connection->held == 0) continue;
+    auto& [sum, slowest] = peers[connection->peer];
+    sum += connection->held;
+    if (slowest == nullptr || connection->held_since < slowest->held_since) slowest = connection;
+  }
+  std::pair<size_t, Connection*> largest;
+  for (const auto& [peer, of] : peers) largest = std::max(largest, of);
+  return largest.second == nullptr ? nullptr : connections.at(largest.second).lock();
 }
 
 class Responder::Exchange {
@@ -572,6 +700,9 @@ std::shared_ptr<Connection> MakeConnection(std::shared_ptr<ServerCore> core,
   asio::ip::address peer = socket.remote_endpoint(ignored).address();
   if (ignored) return nullptr;  // it has gone
   socket.set_option(asio::ip::tcp::no_delay(true), ignored);
+  if (core->options.send_buffer > 0) {
+    socket.set_option(asio::socket_base::send_buffer_size(core->options.send_buffer), ignored);
+  }
   const auto protocol = socket.local_endpoint(ignored).protocol();
   PlainStream plain(strand);
   plain.socket().assign(protocol, socket.release(ignored), ignored);

@@ -13,12 +13,15 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <shared_mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "http/body_buffers.h"
 #include "http/router.h"
@@ -27,6 +30,13 @@
 namespace muster::http {
 
 class Connection;
+
+// All connections from one address.
+struct Peer {
+  // Each as it was idle when it was looked at last, so that the first that has been idle ever since
+  // has been for longest, but for what became idle between two looks.
+  std::list<Connection*> connections;
+};
 
 // Outlives every connection: each holds a reference.
 struct ServerCore {
@@ -59,15 +69,23 @@ struct ServerCore {
 
   // Guards what follows.
   std::mutex mutex;
-  // Open connections. One that has ended is not here, even if a Responder still refers to it.
+  // Open connections, each as long as it is one: what has ended is not here, even if a Responder
+  // still refers to it.
   std::unordered_map<Connection*, std::weak_ptr<Connection>> connections;
-  // How many of them each peer has.
-  std::map<boost::asio::ip::address, size_t> of_peer;
+  // Those that have any, and by how many they have.
+  std::map<boost::asio::ip::address, Peer> peers;
+  std::set<std::pair<size_t, Peer*>> peers_by_size;
   std::condition_variable no_connections;
   // Null without TLS. Connections keep the one they started with.
   std::shared_ptr<boost::asio::ssl::context> tls;
   uint64_t turned_away = 0;
   uint64_t ended_idle = 0;
+  uint64_t ended_slow = 0;
+  size_t held = 0;  // by all of them
+
+  // What `connection` has of options.memory_limit from now on. Ends others, or this one, if that is
+  // too much for all. Not to be called with the lock.
+  void Hold(Connection& connection, size_t bytes);
 
   // The server's own refusal of a request.
   Response Refuse(int status, std::string text) const {
@@ -79,6 +97,16 @@ struct ServerCore {
   std::function<void()> on_room = [] {};
 
   void Remove(Connection* connection);
+
+  // With the lock, as the next. The connection is open from here on.
+  void Add(const std::shared_ptr<Connection>& connection);
+  // Of `peer`, or of the one with most connections; null if none is idle.
+  Connection* LongestIdle(Peer* peer);
+
+ private:
+  void Resize(Peer& peer, size_t before);
+  // With the lock; null if none takes anything.
+  std::shared_ptr<Connection> SlowestOfTheLargest() const;
 };
 
 struct Answer {
@@ -112,9 +140,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   const boost::asio::ip::address peer;
 
+  // Ticks of the steady clock.
+  static int64_t Now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+  // Guarded by the server's mutex, as the next: what it takes of the memory limit; since when.
+  size_t held = 0;
+  int64_t held_since = 0;
+  Peer* of_peer = nullptr;
+  std::list<Connection*>::iterator place;  // there
+  int64_t idle_when_seen = 0;
+
  protected:
-  // False if it was ended.
-  bool SetIdle() { return Set(Now()); }
+  // All false if it was ended. It waits for a request, from now on if not already.
+  bool SetIdle() { return idle_since() ? true : Set(Now()); }
+  // It waits for the rest of one.
+  bool SetReading() { return Set(Now()); }
   bool SetBusy() { return Set(kBusy); }
 
  private:
@@ -124,7 +164,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     return before != kEnded;
   }
-  static int64_t Now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
   static constexpr int64_t kBusy = INT64_MAX - 1;
   static constexpr int64_t kEnded = INT64_MAX;
   std::atomic<int64_t> idle_since_ = Now();  // ticks of the steady clock

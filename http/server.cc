@@ -1,5 +1,10 @@
 #include "http/server.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -24,7 +29,10 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
 
+using Ticks = std::chrono::steady_clock::duration;
+
 constexpr int kBacklog = 4096;
+constexpr auto kBeat = std::chrono::seconds(1);
 // After a failed accept: most likely no file descriptors are left.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
@@ -51,6 +59,7 @@ class Server::Impl {
       : core_(std::make_shared<ServerCore>(std::move(options), std::move(routes))),
         accepting_(asio::make_strand(core_->context)),
         acceptor_(core_->context),
+        pulse_(core_->context),
         room_(core_->context, asio::steady_timer::time_point::max()),
         work_(asio::make_work_guard(core_->context)) {}
 
@@ -69,8 +78,15 @@ class Server::Impl {
     asio::co_spawn(accepting_, Accept(), [](std::exception_ptr error) {
       if (error) std::rethrow_exception(error);
     });
+    asio::co_spawn(accepting_, Beat(), [](std::exception_ptr error) {
+      if (error) std::rethrow_exception(error);
+    });
     for (int i = 0; i < core_->options.threads; ++i) {
-      threads_.emplace_back([core = core_] { core->context.run(); });
+      threads_.emplace_back([core = core_] {
+        // Only of this thread: Linux has it so, whatever POSIX says. A larger one is never refused.
+        setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), core->options.niceness);
+        core->context.run();
+      });
     }
     return absl::OkStatus();
   }
@@ -81,7 +97,13 @@ class Server::Impl {
     std::lock_guard lock(core_->mutex);
     return {.open = core_->connections.size(),
             .turned_away = core_->turned_away,
-            .ended_idle = core_->ended_idle};
+            .ended_idle = core_->ended_idle,
+            .ended_slow = core_->ended_slow};
+  }
+
+  absl::Duration silent_for() const {
+    const Ticks silent(Connection::Now() - beat_);
+    return std::max(absl::ZeroDuration(), absl::FromChrono(silent - kBeat));
   }
 
   absl::Status SetCertificate(const Certificate& certificate) {
@@ -101,6 +123,7 @@ class Server::Impl {
       ErrorCode ignored;
       acceptor_.close(ignored);
       room_.cancel();
+      pulse_.cancel();
       closed.set_value();
     });
     closed.get_future().wait();
@@ -157,6 +180,14 @@ class Server::Impl {
     }
   }
 
+  asio::awaitable<void> Beat() {
+    while (!core_->stopping) {
+      beat_ = Connection::Now();
+      pulse_.expires_after(kBeat);
+      co_await pulse_.async_wait(kAwait);
+    }
+  }
+
   bool MustWait() const {
     return core_->options.when_full == ServerOptions::WhenFull::kLetWait &&
            counts().open >= core_->options.max_connections;
@@ -175,19 +206,19 @@ class Server::Impl {
     std::shared_ptr<Connection> ended;
     {
       std::lock_guard lock(core_->mutex);
-      const auto of_peer = core_->of_peer.find(connection->peer);
-      const bool peer_is_full = of_peer != core_->of_peer.end() &&
-                                of_peer->second >= core_->options.max_connections_per_peer;
+      const auto peer = core_->peers.find(connection->peer);
+      const bool peer_is_full =
+          peer != core_->peers.end() &&
+          peer->second.connections.size() >= core_->options.max_connections_per_peer;
       if (peer_is_full || core_->connections.size() >= core_->options.max_connections) {
-        ended = OldestIdle(peer_is_full ? &connection->peer : nullptr);
-        if (!ended || !ended->EndIfIdle()) {
+        ended = MakeRoom(peer_is_full ? &peer->second : nullptr);
+        if (!ended) {
           ++core_->turned_away;
           return;  // closes the socket
         }
         ++core_->ended_idle;
       }
-      core_->connections.emplace(connection.get(), connection);
-      ++core_->of_peer[connection->peer];
+      core_->Add(connection);
     }
     if (ended) {
       core_->Remove(ended.get());  // its place is taken, though it has yet to close
@@ -197,21 +228,12 @@ class Server::Impl {
     if (core_->stopping) connection->Drain();
   }
 
-  // Of `peer`, or of the one with most connections; null if none is idle, or none may be ended.
-  std::shared_ptr<Connection> OldestIdle(const asio::ip::address* peer) const {
+  // With the lock. What is ended takes no request any more; null if none may be.
+  std::shared_ptr<Connection> MakeRoom(Peer* peer) {
     if (core_->options.when_full != ServerOptions::WhenFull::kEndOldestIdle) return nullptr;
-    std::shared_ptr<Connection> oldest;
-    std::pair<size_t, int64_t> rank_of_oldest;
-    for (const auto& [pointer, weak] : core_->connections) {
-      std::shared_ptr<Connection> connection = weak.lock();
-      const std::optional<int64_t> since = connection ? connection->idle_since() : std::nullopt;
-      if (!since || (peer != nullptr && connection->peer != *peer)) continue;
-      const std::pair rank(core_->of_peer.at(connection->peer), -*since);
-      if (oldest && rank <= rank_of_oldest) continue;
-      oldest = std::move(connection);
-      rank_of_oldest = rank;
-    }
-    return oldest;
+    Connection* idle = core_->LongestIdle(peer);
+    if (idle == nullptr || !idle->EndIfIdle()) return nullptr;
+    return core_->connections.at(idle).lock();
   }
 
   template <typename Function>
@@ -236,6 +258,8 @@ class Server::Impl {
   // While the io threads run the acceptor is used on the strand alone; its sockets aren't.
   asio::strand<asio::io_context::executor_type> accepting_;
   tcp::acceptor acceptor_;
+  asio::steady_timer pulse_;  // on the strand too
+  std::atomic<int64_t> beat_ = Connection::Now();
   // On the strand too. Cancelled whenever there may be room for a connection again.
   asio::steady_timer room_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
@@ -253,6 +277,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options,
 Server::Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 uint16_t Server::port() const { return impl_->port(); }
+absl::Duration Server::silent_for() const { return impl_->silent_for(); }
 Server::ConnectionCounts Server::connection_counts() const { return impl_->counts(); }
 absl::Status Server::SetCertificate(const Certificate& certificate) {
   return impl_->SetCertificate(certificate);

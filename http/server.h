@@ -7,10 +7,10 @@
 // end (watches) are pulled from a StreamSource whenever the client can take more: what waits for a
 // slow client is the source's business, the server holds one piece at most.
 //
-// Bounds: connections in all and of a peer, header and body size, and time for the handshake, the
-// header, the body, each write, and an idle connection. Unknown path: 404; known path with another
-// method: 405 with Allow; larger body: 413; malformed: 400; longer header: 431; no answer: 500.
-// Pipelined requests are answered in order.
+// Bounds: connections in all and of a peer, header and body size, what all requests and answers
+// under way take, and time for the handshake, the header, the body, each write, and an idle
+// connection. Unknown path: 404; known path with another method: 405 with Allow; larger body: 413;
+// malformed: 400; longer header: 431; no answer: 500. Pipelined requests are answered in order.
 #pragma once
 
 #include <cstdint>
@@ -43,11 +43,18 @@ struct Request {
   const std::string* Query(std::string_view name) const;
 };
 
+// Bytes that many answers share.
+struct SharedText {
+  std::string_view text;
+  std::shared_ptr<const void> owner;  // keeps them; null: they are there for ever
+};
+
 struct Response {
   int status = 200;
   std::string content_type = "application/json";
   std::string body = {};
   std::vector<std::pair<std::string, std::string>> headers = {};  // besides type and length
+  SharedText shared = {};                                         // goes on where `body` ends
 };
 
 // A body without end. Used by one connection, never by two threads at once.
@@ -61,9 +68,12 @@ class StreamSource {
   struct Piece {
     std::string data = {};
     bool more = false;
-    bool end = false;  // the body ends after `data`
-    bool cut = false;  // the connection ends after `data`, and the body has no end
+    bool end = false;  // the body ends after this piece
+    bool cut = false;  // the connection ends after this piece, and the body has no end
     absl::Duration look_again = absl::InfiniteDuration();
+    // The next piece isn't asked for any sooner, so that what comes meanwhile goes together.
+    absl::Duration rest = absl::ZeroDuration();
+    std::vector<SharedText> shared = {};  // go on where `data` ends
   };
   virtual Piece Next() = 0;
 };
@@ -104,9 +114,17 @@ struct Certificate {
 struct ServerOptions {
   std::string listen = {};  // "127.0.0.1:8888", "[::1]:0"; port 0 picks a free one
   int threads = 2;
+  // Of the io threads, as setpriority(2) has it: while others want the processor, a server of 10
+  // gets a tenth of what one of 0 does.
+  int niceness = 0;
   size_t max_connections = 4096;
   size_t header_limit = 16 << 10;
-  uint64_t body_limit = 64 << 10;
+  uint64_t body_limit = 64 << 10;  // 0: a request with a body is refused
+  // What bodies being read and answers being written take together, without what they share. Past
+  // it, of the peer whose connections take most, those go that have taken longest.
+  size_t memory_limit = SIZE_MAX;
+  // Bytes that the kernel may keep of what a client doesn't take; 0: as it likes, 4 MiB or so.
+  int send_buffer = 0;
   // Time for the TLS handshake, and for a header once its first byte has come.
   absl::Duration header_timeout = absl::Seconds(10);
   absl::Duration body_timeout = absl::Seconds(30);
@@ -150,8 +168,12 @@ class Server {
     size_t open = 0;
     uint64_t turned_away = 0;  // because there were too many
     uint64_t ended_idle = 0;   // to make room for others
+    uint64_t ended_slow = 0;   // because all together took too much memory
   };
   ConnectionCounts connection_counts() const;
+  // For how long the io threads have done nothing, although there is something each second. Past a
+  // few seconds they hang, or don't get the processor.
+  absl::Duration silent_for() const;
 
   // For new connections from now on. Only for a server that was started with a certificate.
   absl::Status SetCertificate(const Certificate& certificate);

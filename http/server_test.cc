@@ -53,6 +53,33 @@ class Ticker : public StreamSource {
   std::thread thread_;
 };
 
+// Wakes its stream each millisecond, and wants to be asked every 50 ms.
+class Restful : public StreamSource {
+ public:
+  explicit Restful(std::atomic<int>* said) : said_(said) {}
+  ~Restful() override {
+    stop_ = true;
+    thread_.join();
+  }
+  void Start(std::function<void()> wake) override {
+    thread_ = std::thread([this, wake] {
+      while (!stop_) {
+        wake();
+        absl::SleepFor(absl::Milliseconds(1));
+      }
+    });
+  }
+  Piece Next() override {
+    ++*said_;
+    return {.data = "said\n", .rest = absl::Milliseconds(50)};
+  }
+
+ private:
+  std::atomic<int>* const said_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
 // Has always more, far beyond what a socket buffers.
 class Flood : public StreamSource {
  public:
@@ -68,6 +95,22 @@ class Flood : public StreamSource {
  private:
   std::atomic<size_t>* produced_;
   std::atomic<bool>* gone_;
+};
+
+// Bytes that the server was lent.
+const std::string kLent(200'000, 'l');
+
+// Says three things at once, the second and third of them lent.
+class Lender : public StreamSource {
+ public:
+  explicit Lender(std::shared_ptr<const void> owner) : owner_(std::move(owner)) {}
+  void Start(std::function<void()>) override {}
+  Piece Next() override {
+    return {.data = "own ", .end = true, .shared = {{kLent, owner_}, {" static", nullptr}}};
+  }
+
+ private:
+  const std::shared_ptr<const void> owner_;
 };
 
 // Says one thing, and then ends in the way that it is told to: when it is looked at again.
@@ -100,6 +143,19 @@ class ServerTest : public ::testing::Test {
                         responder.Stream("text/plain", std::make_unique<OneLine>(
                                                            StreamSource::Piece{.cut = true}));
                       }});
+    routes.push_back({"GET", "/lent", [this](Request, Responder responder) {
+                        responder.Send({.body = "own ", .shared = {kLent, lent_}});
+                      }});
+    routes.push_back({"GET", "/lent-stream", [this](Request, Responder responder) {
+                        responder.Stream("text/plain", std::make_unique<Lender>(lent_));
+                      }});
+    routes.push_back({"GET", "/large", [](Request, Responder responder) {
+                        responder.Send({.body = std::string(1 << 20, 'x')});
+                      }});
+    routes.push_back({"GET", "/niceness", [](Request, Responder responder) {
+                        const int nice = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
+                        responder.Send({.body = std::to_string(nice)});
+                      }});
     routes.push_back({"POST", "/echo", [](Request request, Responder responder) {
                         responder.Send({.body = request.body});
                       }});
@@ -111,6 +167,9 @@ class ServerTest : public ::testing::Test {
     routes.push_back({"POST", "/hold", [this](Request, Responder responder) {
                         std::lock_guard lock(mutex_);
                         held_.push_back(std::move(responder));
+                      }});
+    routes.push_back({"GET", "/restful", [this](Request, Responder responder) {
+                        responder.Stream("text/plain", std::make_unique<Restful>(&restful_said_));
                       }});
     routes.push_back({"GET", "/drop", [](Request, Responder) {}});
     routes.push_back({"GET", "/ticks", [this](Request, Responder responder) {
@@ -143,6 +202,8 @@ class ServerTest : public ::testing::Test {
   std::mutex mutex_;
   std::vector<Responder> held_;
   std::shared_ptr<std::atomic<bool>> ticker_gone_ = std::make_shared<std::atomic<bool>>(false);
+  std::atomic<int> restful_said_{0};
+  std::shared_ptr<int> lent_ = std::make_shared<int>();
   std::atomic<size_t> produced_{0};
   std::atomic<bool> flood_gone_{false};
   std::unique_ptr<Server> server_;
@@ -376,6 +437,19 @@ TEST_F(ServerTest, ARequestThatNeverEndsGoesForANewOne) {
   EXPECT_TRUE(slow.AwaitClose(absl::Seconds(5)));
 }
 
+// It came with the one before.
+TEST_F(ServerTest, APipelinedRequestThatNeverEndsGoesForANewOne) {
+  StartServer({.max_connections = 1, .when_full = ServerOptions::WhenFull::kEndOldestIdle});
+  RawClient slow(server_->port());
+  slow.Send(RawPost("/echo", "first") + "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Len");
+  EXPECT_EQ(slow.ReadMessage().body, "first");
+  absl::SleepFor(absl::Milliseconds(20));
+  RawClient next(server_->port());
+  next.Send(RawPost("/echo", "x"));
+  EXPECT_EQ(next.ReadMessage().body, "x");
+  EXPECT_TRUE(slow.AwaitClose(absl::Seconds(5)));
+}
+
 TEST_F(ServerTest, WhereAllAreBusyANewConnectionIsTurnedAway) {
   StartServer({.max_connections = 1, .when_full = ServerOptions::WhenFull::kEndOldestIdle});
   RawClient busy(server_->port());
@@ -424,6 +498,85 @@ TEST_F(ServerTest, WhereThereAreTooManyThePeerWithMostGivesWay) {
   modest.Send(RawPost("/echo", "y"));
   EXPECT_EQ(modest.ReadMessage().body, "y");
   EXPECT_EQ(server_->connection_counts().ended_idle, 1u);
+}
+
+TEST_F(ServerTest, WhatIsLentIsSentWholeAndGivenBack) {
+  StartServer({.send_buffer = 4096});
+  {
+    RawClient client(server_->port());
+    client.Send(RawGet("/lent"));
+    EXPECT_EQ(client.ReadMessage().body, "own " + kLent);
+    client.Send(RawGet("/lent-stream"));
+    EXPECT_THAT(client.ReadUntil("0\r\n\r\n"),
+                HasSubstr("\r\nown " + kLent + " static\r\n0\r\n\r\n"));
+  }
+  RawClient gone(server_->port());
+  gone.Send(RawGet("/lent"));
+  gone.ReadUntil("own");
+  EXPECT_GT(lent_.use_count(), 1);
+  server_->Stop(absl::ZeroDuration());
+  EXPECT_EQ(lent_.use_count(), 1);
+}
+
+// 127.0.0.2 sends bodies that it never ends.
+TEST_F(ServerTest, BodiesThatTakeTooMuchTogetherGoByWhoTakesMost) {
+  StartServer({.body_limit = 1 << 20, .memory_limit = 2 << 20});
+  const std::string half(600'000, 'x');
+  const std::string head = fmt::format(
+      "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", 2 * half.size() - 200'000);
+  RawClient modest(server_->port());
+  modest.Send(head + half);
+  std::vector<std::unique_ptr<RawClient>> greedy;
+  for (int i = 0; i < 8; ++i) {
+    greedy.push_back(std::make_unique<RawClient>(server_->port(), "127.0.0.2"));
+    greedy.back()->Send(head + half);
+  }
+  EXPECT_TRUE(Await([&] { return server_->connection_counts().ended_slow >= 6; }));
+  EXPECT_TRUE(greedy[0]->AwaitClose(absl::Seconds(5)));
+  modest.Send(std::string_view(half).substr(200'000));
+  EXPECT_EQ(modest.ReadMessage().body.size(), 1'000'000u);
+}
+
+TEST_F(ServerTest, AnswersThatNobodyTakesGoWhenTheyTakeTooMuchTogether) {
+  StartServer({.memory_limit = 3 << 20, .send_buffer = 4096});
+  std::vector<std::unique_ptr<RawClient>> greedy;
+  for (int i = 0; i < 24; ++i) {
+    greedy.push_back(std::make_unique<RawClient>(server_->port(), "127.0.0.2"));
+    for (int j = 0; j < 8; ++j) greedy.back()->Send(RawGet("/large"));  // more than kernels keep
+  }
+  EXPECT_TRUE(Await([&] { return server_->connection_counts().ended_slow >= 21; }));
+  RawClient modest(server_->port());
+  modest.Send(RawGet("/large"));
+  EXPECT_EQ(modest.ReadMessage().body.size(), 1u << 20);
+}
+
+TEST_F(ServerTest, AServerWithoutBodiesRefusesThem) {
+  StartServer({.body_limit = 0});
+  RawClient client(server_->port());
+  client.Send(RawPost("/echo", ""));
+  EXPECT_EQ(client.ReadMessage().status, 200);
+  client.Send(RawPost("/echo", "x"));
+  EXPECT_EQ(client.ReadMessage().status, 413);
+}
+
+TEST_F(ServerTest, ItsThreadsAreAsNiceAsTheyAreTold) {
+  const int own = getpriority(PRIO_PROCESS, 0);
+  StartServer({.niceness = 19});
+  RawClient client(server_->port());
+  client.Send(RawGet("/niceness"));
+  EXPECT_EQ(client.ReadMessage().body, "19");
+  EXPECT_EQ(getpriority(PRIO_PROCESS, 0), own);
+}
+
+TEST_F(ServerTest, AServerWhoseThreadsHangFallsSilent) {
+  StartServer({.threads = 1});
+  EXPECT_TRUE(Await([&] { return server_->silent_for() == absl::ZeroDuration(); }));
+  mutex_.lock();
+  RawClient client(server_->port());
+  client.Send(RawPost("/hold", "x"));
+  EXPECT_TRUE(Await([&] { return server_->silent_for() > absl::Milliseconds(500); }));
+  mutex_.unlock();
+  EXPECT_TRUE(Await([&] { return server_->silent_for() == absl::ZeroDuration(); }));
 }
 
 TEST_F(ServerTest, StopDoesNotWaitForRoom) {
@@ -573,6 +726,20 @@ TEST_F(ServerTest, StreamsInChunksUntilTheClientLeaves) {
   }
   EXPECT_TRUE(Await([&] { return ticker_gone_->load(); }));
   EXPECT_TRUE(Await([&] { return server_->connection_counts().open == 0; }));
+}
+
+// It is woken all the time, and has something to say each time.
+TEST_F(ServerTest, AStreamThatRestsSaysWhatCameMeanwhileAtOnce) {
+  StartServer({});
+  RawClient client(server_->port());
+  client.Send(RawGet("/restful"));
+  client.ReadUntil("\n");
+  const absl::Time begun = absl::Now();
+  std::string said;
+  for (int i = 0; i < 5; ++i) said = client.ReadUntil("said\n");
+  EXPECT_GE(absl::Now() - begun, absl::Milliseconds(200));
+  EXPECT_THAT(said, HasSubstr("said\n"));
+  EXPECT_LT(restful_said_.load(), 20);
 }
 
 TEST_F(ServerTest, ReaderThatDoesNotReadHoldsOnePieceAndIsCutOff) {

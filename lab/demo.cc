@@ -157,11 +157,12 @@ class Demo {
     serve.listen = LoopbackAddress(8080);
     serve.grpc_listen = LoopbackAddress(8081);
     serve.webhook_listen = LoopbackAddress(9443);
+    serve.health_listen = LoopbackAddress(8082);
     absl::StatusOr<std::unique_ptr<Service>> service = Service::Start(serve, *client);
     if (absl::IsUnavailable(service.status())) {
       // Somebody took one of the ports meanwhile.
       serve.extender_listen = serve.listen = serve.grpc_listen = serve.webhook_listen =
-          "127.0.0.1:0";
+          serve.health_listen = "127.0.0.1:0";
       service = Service::Start(serve, *client);
     }
     if (!service.ok()) return service.status();

@@ -14,6 +14,11 @@ namespace {
 // the port as well, and must not be able to fill it.
 constexpr size_t kMaxConnections = 256;
 constexpr size_t kMaxConnectionsPerPeer = 64;
+// Of reviews that are being read: eight of the largest, or some thousand as they usually are.
+constexpr size_t kMaxMemory = 64 << 20;
+// Whoever reaches the port may ask for a handshake, which takes the processor: a third of it while
+// the engine wants all.
+constexpr int kNiceness = 5;
 
 http::Certificate ToHttp(const KeyedCertificate& certificate) {
   return {certificate.chain, certificate.key};
@@ -32,6 +37,8 @@ absl::StatusOr<std::unique_ptr<WebhookServer>> WebhookServer::Start(WebhookServe
   serving.max_connections_per_peer = kMaxConnectionsPerPeer;
   serving.when_full = http::ServerOptions::WhenFull::kEndOldestIdle;
   serving.body_limit = kMaxReviewBytes;
+  serving.memory_limit = kMaxMemory;
+  serving.niceness = kNiceness;
   serving.certificate = ToHttp(certificates->serving());
   serving.observe = std::move(options.observe);
   std::vector<http::Route> routes;

@@ -38,6 +38,7 @@ class WebhookServer {
 
   uint16_t port() const { return http_->port(); }
   http::Server::ConnectionCounts connection_counts() const { return http_->connection_counts(); }
+  absl::Duration silent_for() const { return http_->silent_for(); }
   // Until when the served certificate is valid.
   absl::Time certificate_expires() const { return certificates_.serving().not_after; }
   // What the registration has to hold: every authority that is or will be served.

@@ -148,6 +148,7 @@ pid_t StartMuster(const std::string& program, const std::string& kubeconfig) {
                                     std::string("--listen=") + kRest,
                                     "--grpc-listen=127.0.0.1:0",
                                     "--webhook-listen=127.0.0.1:0",
+                                    "--health-listen=127.0.0.1:0",
                                     "--leader-elect=false",
                                     "--log-level=err"};
   std::vector<char*> arguments;

@@ -183,7 +183,9 @@ type knocking struct {
 	ungated  []string
 }
 
-func (c *Case) knock() *knocking {
+func (c *Case) knock() *knocking { return c.knockEvery(50 * time.Millisecond) }
+
+func (c *Case) knockEvery(pause time.Duration) *knocking {
 	ctx, cancel := context.WithCancel(c.Context())
 	k := &knocking{Case: c, cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -193,7 +195,7 @@ func (c *Case) knock() *knocking {
 			pod := c.Pod(fmt.Sprintf("knock-%d", i), plane.SchedulerName, 1000)
 			created, err := shared.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 			k.saw(created, err)
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(pause)
 		}
 	}()
 	return k

@@ -31,6 +31,9 @@ func pick[T any](usual, whenFull T) T {
 }
 
 func TestMain(m *testing.M) {
+	if order := os.Getenv(floodVariable); order != "" {
+		os.Exit(obeyFloodOrder(order))
+	}
 	flag.Parse()
 	os.Exit(run(m))
 }

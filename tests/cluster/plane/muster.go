@@ -23,9 +23,10 @@ import (
 // started again, as they do behind a Service.
 type Muster struct {
 	ExtenderAddress string
-	Address         string // REST, metrics, health
+	Address         string // REST, metrics
 	GRPCAddress     string
 	WebhookAddress  string
+	HealthAddress   string // what the kubelet would ask
 
 	plane  *Plane
 	binary string
@@ -50,6 +51,7 @@ func newMuster(p *Plane, binary string, addresses []string) *Muster {
 		Address:         addresses[1],
 		GRPCAddress:     addresses[2],
 		WebhookAddress:  addresses[3],
+		HealthAddress:   addresses[4],
 	}
 }
 
@@ -124,6 +126,7 @@ func (m *Muster) Launch(launch Launch) error {
 		"--listen="+m.Address,
 		"--grpc-listen="+m.GRPCAddress,
 		"--webhook-listen="+m.WebhookAddress,
+		"--health-listen="+m.HealthAddress,
 		"--leader-elect=true",
 		"--config="+config)
 	m.process = started
@@ -138,7 +141,7 @@ func (m *Muster) AwaitReady(patience time.Duration) error {
 		if current == nil || !current.Running() {
 			return fmt.Errorf("muster isn't running: %s", m.Report())
 		}
-		response, err := httpClient.Get("http://" + m.Address + "/readyz")
+		response, err := httpClient.Get("http://" + m.HealthAddress + "/readyz")
 		if err == nil {
 			body, _ := io.ReadAll(response.Body)
 			response.Body.Close()

@@ -147,7 +147,7 @@ func (p *Plane) Authority() []byte { return p.identities.authority }
 func (p *Plane) Token(name string) string { return p.identities.tokens[name] }
 
 func (p *Plane) start(options Options) (err error) {
-	ports, err := freePorts(7)
+	ports, err := freePorts(8)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (p *Plane) start(options Options) (err error) {
 		}
 	}
 	p.Kubeconfig = p.kubeconfig("admin")
-	p.Muster = newMuster(p, options.Muster, ports[3:7])
+	p.Muster = newMuster(p, options.Muster, ports[3:8])
 	if p.gate, err = serveGate(p.path("gate.socket"), p.path("egress.yaml"), p.webhookEndpoints); err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ const restartPause = time.Second
 
 // NewReplica prepares a replica without starting it.
 func (p *Plane) NewReplica(host string) (*Replica, error) {
-	addresses, err := freePorts(4)
+	addresses, err := freePorts(5)
 	if err != nil {
 		return nil, err
 	}
