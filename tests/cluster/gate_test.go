@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -183,9 +184,10 @@ type knocking struct {
 	ungated  []string
 }
 
-func (c *Case) knock() *knocking { return c.knockEvery(50 * time.Millisecond) }
+func (c *Case) knock() *knocking { return c.knockEvery(50*time.Millisecond, math.MaxInt) }
 
-func (c *Case) knockEvery(pause time.Duration) *knocking {
+// knockEvery keeps so many of the pods, the newest.
+func (c *Case) knockEvery(pause time.Duration, keep int) *knocking {
 	ctx, cancel := context.WithCancel(c.Context())
 	k := &knocking{Case: c, cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -195,6 +197,10 @@ func (c *Case) knockEvery(pause time.Duration) *knocking {
 			pod := c.Pod(fmt.Sprintf("knock-%d", i), plane.SchedulerName, 1000)
 			created, err := shared.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 			k.saw(created, err)
+			if i >= keep {
+				name := fmt.Sprintf("knock-%d", i-keep)
+				_ = shared.Client.CoreV1().Pods(c.Namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+			}
 			time.Sleep(pause)
 		}
 	}()
