@@ -145,14 +145,14 @@ constexpr const char* kNodeClaim = R"({
   }
 })";
 
-// A kind of job whose own controllers know what it may hold: any spec and any status are kept.
-std::string JobCrd(const char* group, const char* version, const char* kind, const char* plural,
-                   const char* columns) {
+// A kind whose own controllers know what it may hold: any spec and any status are kept.
+std::string OpenCrd(const char* group, const char* version, const char* scope, const char* kind,
+                    const char* plural, const char* columns) {
   return fmt::format(
       R"({{
   "metadata": {{"name": "{3}.{0}"}},
   "spec": {{
-    "group": "{0}", "scope": "Namespaced",
+    "group": "{0}", "scope": "{5}",
     "names": {{"kind": "{2}", "plural": "{3}"}},
     "versions": [{{
       "name": "{1}", "served": true, "storage": true, "subresources": {{"status": {{}}}},
@@ -164,41 +164,32 @@ std::string JobCrd(const char* group, const char* version, const char* kind, con
     }}]
   }}
 }})",
-      group, version, kind, plural, columns);
+      group, version, kind, plural, columns, scope);
 }
 
-// Of github.com/aws/karpenter-provider-aws v1.15.1, whose controllers know what it may hold.
-constexpr const char* kNodeClass = R"({
-  "metadata": {"name": "ec2nodeclasses.karpenter.k8s.aws"},
-  "spec": {
-    "group": "karpenter.k8s.aws", "scope": "Cluster",
-    "names": {"kind": "EC2NodeClass", "plural": "ec2nodeclasses", "categories": ["karpenter"]},
-    "versions": [{
-      "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-      "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}
-    }]
-  }
-})";
-
 std::vector<std::string> MakeCrds() {
-  std::vector<std::string> crds = {kPodGroup, kNodePool, kNodeClaim, kNodeClass};
+  std::vector<std::string> crds = {kPodGroup, kNodePool, kNodeClaim};
   crds.insert(crds.end(), QuotaCrds().begin(), QuotaCrds().end());
+  // github.com/aws/karpenter-provider-aws v1.15.
+  crds.push_back(OpenCrd("karpenter.k8s.aws", "v1", "Cluster", "EC2NodeClass", "ec2nodeclasses",
+                         R"({"name": "Role", "type": "string", "jsonPath": ".spec.role"})"));
+  constexpr const char* kNamespaced = "Namespaced";
   constexpr const char* kSuspended =
       R"({"name": "Suspended", "type": "string", "jsonPath": ".spec.suspend"})";
   // sigs.k8s.io/jobset v0.10, training-operator v1.8, trainer v2.1.
-  crds.push_back(JobCrd("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", kSuspended));
   crds.push_back(
-      JobCrd("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs",
-             R"({"name": "Suspended", "type": "string", "jsonPath": ".spec.runPolicy.suspend"})"));
-  crds.push_back(JobCrd("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", kSuspended));
+      OpenCrd("jobset.x-k8s.io", "v1alpha2", kNamespaced, "JobSet", "jobsets", kSuspended));
+  crds.push_back(
+      OpenCrd("kubeflow.org", "v1", kNamespaced, "PyTorchJob", "pytorchjobs",
+              R"({"name": "Suspended", "type": "string", "jsonPath": ".spec.runPolicy.suspend"})"));
+  crds.push_back(OpenCrd("trainer.kubeflow.org", "v1alpha1", kNamespaced, "TrainJob", "trainjobs",
+                         kSuspended));
   // mpi-operator v0.6, kuberay v1.4.
   crds.push_back(
-      JobCrd("kubeflow.org", "v2beta1", "MPIJob", "mpijobs",
-             R"({"name": "Suspended", "type": "string", "jsonPath": ".spec.runPolicy.suspend"})"));
-  crds.push_back(JobCrd("ray.io", "v1", "RayCluster", "rayclusters", kSuspended));
-  crds.push_back(JobCrd("ray.io", "v1", "RayJob", "rayjobs", kSuspended));
+      OpenCrd("kubeflow.org", "v2beta1", kNamespaced, "MPIJob", "mpijobs",
+              R"({"name": "Suspended", "type": "string", "jsonPath": ".spec.runPolicy.suspend"})"));
+  crds.push_back(OpenCrd("ray.io", "v1", kNamespaced, "RayCluster", "rayclusters", kSuspended));
+  crds.push_back(OpenCrd("ray.io", "v1", kNamespaced, "RayJob", "rayjobs", kSuspended));
   return crds;
 }
 
