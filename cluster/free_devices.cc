@@ -25,4 +25,12 @@ int64_t FreeDevices::On(const NodeInfo& info) {
   return std::min(devices, kMost);
 }
 
+std::optional<kube::ResourceList> FreeInAll(const Snapshot& snapshot) {
+  kube::ResourceList free;
+  for (const auto& [name, info] : snapshot.nodes()) {
+    if (info.UsableNow() && !free.Add(info.FreeResources()).ok()) return std::nullopt;
+  }
+  return free;
+}
+
 }  // namespace muster::cluster

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -23,5 +24,8 @@ class FreeDevices {
  private:
   PerFamily<std::vector<size_t>> kinds_;  // positions in NodeInfo::free
 };
+
+// What all usable nodes have free; nullopt if that is more than int64 holds.
+std::optional<kube::ResourceList> FreeInAll(const Snapshot& snapshot);
 
 }  // namespace muster::cluster

@@ -64,4 +64,25 @@ PlacingOrder PlaceInOrder(const std::vector<Placing>& placements, Relations* rel
   return ordering;
 }
 
+std::optional<std::pair<std::string, Rejection>> FirstForbidden(
+    const Snapshot& snapshot, const std::vector<const kube::Pod*>& pods, bool include_virtual,
+    const std::map<std::string, std::string>& places) {
+  const std::vector<const NodeInfo*>& infos = snapshot.node_list();
+  Relations relations(snapshot, pods, infos, include_virtual);
+  std::vector<Placing> wanted;
+  std::vector<size_t> pod_of;
+  for (size_t i = 0; i < pods.size(); ++i) {
+    const auto place = places.find(pods[i]->meta.uid);
+    if (place == places.end()) continue;
+    const NodeInfo* info = snapshot.FindNode(place->second);
+    const auto at = std::ranges::lower_bound(infos, info->name(), {}, &NodeInfo::name);
+    wanted.push_back({relations.KindOf(i), static_cast<int>(at - infos.begin())});
+    pod_of.push_back(i);
+  }
+  const std::vector<size_t> refused = PlaceInOrder(wanted, &relations).refused;
+  if (refused.empty()) return std::nullopt;
+  const Placing& first = wanted[refused[0]];
+  return std::pair(pods[pod_of[refused[0]]]->meta.uid, *relations.WhyNot(first.kind, first.node));
+}
+
 }  // namespace muster::cluster

@@ -1,8 +1,13 @@
 // In which order placements under relations are valid one after the other.
 #pragma once
 
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "cluster/predicates.h"
 #include "cluster/relations.h"
 
 namespace muster::cluster {
@@ -23,5 +28,11 @@ struct PlacingOrder {
 // depends on the set of placements only, not on the order in which they are given; of equal ones
 // the last are refused first.
 PlacingOrder PlaceInOrder(const std::vector<Placing>& placements, Relations* relations);
+
+// The first of these pods whose place, node by pod UID, relations forbid beside the others,
+// whatever the order: its UID and why. Those without a place are left out.
+std::optional<std::pair<std::string, Rejection>> FirstForbidden(
+    const Snapshot& snapshot, const std::vector<const kube::Pod*>& pods, bool include_virtual,
+    const std::map<std::string, std::string>& places);
 
 }  // namespace muster::cluster

@@ -32,6 +32,7 @@ enum class PoolObstacle {
   kSize,  // cpu and memory
   kTaint,
   kLimit,           // the pool's limit is below one pod's request
+  kOneNode,         // ... or below what pods that must share a node ask for together
   kUnusable = 132,  // malformed, not ready or being deleted: none of the pod's doing
 };
 

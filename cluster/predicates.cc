@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/container/inlined_vector.h"
 #include "cluster/relations.h"
 #include "cluster/volumes.h"
 #include "fmt/format.h"
@@ -228,6 +229,30 @@ int64_t ClassCheck::PreferenceOn(const NodeInfo& info) {
                           [&] { return NodePreferenceScore(*pod_.spec, info); });
 }
 
+int64_t RoomNow(const Snapshot& snapshot, const kube::Pod& pod, const NodeInfo& info) {
+  const int64_t room = RoomFor(pod, info);
+  if (room == 0 || CheckClass(snapshot, pod, info)) return 0;
+  return pod.spec->host_ports.empty() || !CheckRoom(pod, info) ? room : 0;
+}
+
+int64_t RoomBeside(const NodeInfo& info, const std::vector<ClassRoom>& classes) {
+  // By device: the rooms' sum, and what one of them asks at least.
+  absl::InlinedVector<ClassRoom, 2> sums;
+  for (const ClassRoom& one : classes) {
+    if (one.room == 0) continue;
+    auto sum = std::ranges::find(sums, one.device, &ClassRoom::device);
+    if (sum == sums.end()) sum = sums.insert(sum, ClassRoom{0, one.device, kManyPods});
+    sum->room = std::min(kManyPods, sum->room + one.room);
+    sum->amount = std::min(sum->amount, one.amount);
+  }
+  int64_t all = 0;
+  for (const ClassRoom& sum : sums) {
+    const int64_t at_most = sum.device.empty() ? kManyPods : info.Free(sum.device) / sum.amount;
+    all = std::min(kManyPods, all + std::min(sum.room, at_most));
+  }
+  return all;
+}
+
 std::optional<Rejection> CheckRelations(const Snapshot& snapshot, const kube::Pod& pod,
                                         const NodeInfo& info) {
   std::vector<const NodeInfo*> nodes;
@@ -301,7 +326,7 @@ const char* TextOf(RejectionCode code) {
     case RejectionCode::kTopologySpread:
       return "topology spread";
     case RejectionCode::kExcluded:
-      return "left out after a fault";
+      return "left out";
   }
   return "";
 }

@@ -12,6 +12,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,7 +36,7 @@ enum class RejectionCode {
   kPodAntiAffinity,
   kExistingAntiAffinity,
   kTopologySpread,
-  kExcluded,  // suspect, or refused by kube-scheduler for this gang
+  kExcluded,  // suspect, refused by kube-scheduler, or kept for another gang
 };
 
 // "not enough free": the code in words, for what follows "3 node(s)".
@@ -96,6 +97,17 @@ Rejection ShortOf(const NodeInfo& info, const std::string& resource, int64_t wan
 // most if it asks for host ports, whether they are free or not.
 inline constexpr int64_t kManyPods = std::numeric_limits<int32_t>::max();
 int64_t RoomFor(const kube::Pod& pod, const NodeInfo& info);
+
+// For how many of them it has room now and takes them, relations aside.
+int64_t RoomNow(const Snapshot& snapshot, const kube::Pod& pod, const NodeInfo& info);
+// At most so many pods of several classes fit beside each other on the node: of each for how many
+// it has room by itself, the device of which a pod of it asks first, and how much of that.
+struct ClassRoom {
+  int64_t room = 0;
+  std::string_view device;  // empty: of none
+  int64_t amount = 0;
+};
+int64_t RoomBeside(const NodeInfo& info, const std::vector<ClassRoom>& classes);
 
 // Inter-pod affinity and anti-affinity (both directions) and hard topology spread, against the
 // pods that stand in the snapshot now, assumed ones included. The first pod of a group that would

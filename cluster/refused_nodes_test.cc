@@ -43,5 +43,29 @@ TEST(RefusedNodes, LongestMayBeShorterThanTheFirst) {
   EXPECT_EQ(refused.left_out().at("n"), kStart + absl::Milliseconds(200));
 }
 
+TEST(NodesNotOffered, AreKeptByShapeUntilTheyChangeAndOfSoManyShapes) {
+  NodesNotOffered not_offered;
+  const auto left_out = [&](const std::string& shape, absl::Time now) {
+    std::map<std::string, absl::Time> all;
+    not_offered.AddTo(shape, now, &all);
+    return all.size();
+  };
+  for (size_t i = 0; i < NodesNotOffered::kMostShapes; ++i) {
+    RefusedNodes* nodes = not_offered.To(std::to_string(i), kStart);
+    ASSERT_NE(nodes, nullptr);
+    nodes->Refuse("n", kStart, kLongest);
+    nodes->Refuse("m", kStart, kLongest);
+  }
+  EXPECT_EQ(not_offered.To("one more", kStart), nullptr);
+  EXPECT_NE(not_offered.To("0", kStart), nullptr);
+  EXPECT_EQ(left_out("0", kStart), 2);
+  EXPECT_EQ(left_out("0", kStart + kLongest), 0);
+  EXPECT_EQ(left_out("one more", kStart), 0);
+  not_offered.Forget("n");
+  EXPECT_EQ(left_out("0", kStart), 1);
+  not_offered.Forget("m");
+  EXPECT_NE(not_offered.To("one more", kStart), nullptr);
+}
+
 }  // namespace
 }  // namespace muster::cluster

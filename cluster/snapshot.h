@@ -13,8 +13,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -187,6 +189,30 @@ class Snapshot {
   struct State;
   std::map<std::string, NodeInfo, std::less<>> nodes_;
   std::unique_ptr<State> state_;
+};
+
+// Sets pods aside for as long as it lives.
+class Aside {
+ public:
+  explicit Aside(Snapshot* snapshot) : snapshot_(snapshot) {}
+  ~Aside() { Set({}); }
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+
+  // These from now on, by UID, and no others. The UIDs live until it is called again.
+  void Set(std::set<std::string_view> pods) {
+    for (std::string_view uid : pods_) {
+      if (!pods.contains(uid)) snapshot_->PutBack(uid);
+    }
+    for (std::string_view uid : pods) {
+      if (!pods_.contains(uid)) snapshot_->SetAside(uid);
+    }
+    pods_ = std::move(pods);
+  }
+
+ private:
+  Snapshot* snapshot_;
+  std::set<std::string_view> pods_;
 };
 
 }  // namespace muster::cluster

@@ -220,6 +220,7 @@ void Engine::Owners::Step(StepOutput* out) {
     commit.Fail(*gang, "the plan no longer holds; a new one is being made");
   }
   placement.PlanWaiting();
+  if (placement.TakeReservationsChanged()) report.NoteReservations();
   provisioning.CountOn(placement.TakePlanned());
   take(agenda.TakeNoted());
   for (const auto& [key, gang] : touched) Decide(*gang);
@@ -346,6 +347,9 @@ EngineStats Engine::TakeStats() {
           .gangs_restarted = owners.repair.evicted() + owners.restarts.restarted(),
           .gangs_preempted = owners.placement.preempted_gangs(),
           .surplus_preempted = owners.placement.preempted_surplus(),
+          .reserved_idle_gpu_seconds =
+              owners.placement.reservations().idle_gpu_seconds(owners.agenda.now()),
+          .reservations = owners.placement.reservations().in_force(),
           .gangs = owners.gangs.all().size(),
           .in_flight = owners.outbox.in_flight(),
           .held_binds = owners.commit.held_binds(),

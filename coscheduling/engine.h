@@ -71,6 +71,8 @@ struct EngineStats {
   uint64_t gangs_restarted = 0;
   uint64_t gangs_preempted = 0;    // for the room of others
   uint64_t surplus_preempted = 0;  // members beyond minMember
+  double reserved_idle_gpu_seconds = 0;
+  size_t reservations = 0;
   size_t gangs = 0;
   size_t in_flight = 0;
   size_t held_binds = 0;

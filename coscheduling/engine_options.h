@@ -6,6 +6,7 @@
 
 #include "absl/time/time.h"
 #include "cluster/instance_types.h"
+#include "cluster/reservations.h"
 #include "kube/objects/meta.h"
 #include "quota/resource_rules.h"
 
@@ -43,10 +44,9 @@ struct EngineOptions {
   // After a signal, the nodes that a gang already counts on are kept from others for this long,
   // until the claims that complete it exist.
   absl::Duration signal_grace = absl::Seconds(30);
-  // The first gang in order, once it has waited this long, keeps freed room for at most
-  // starvation_hold in each starvation_after.
-  absl::Duration starvation_after = absl::Minutes(5);
-  absl::Duration starvation_hold = absl::Minutes(1);
+  // What may be kept for the first in line, and how long it must have waited for that.
+  cluster::Reservations::Bounds reservations;
+  absl::Duration reserve_after;
   // NodeClaims that were made for gangs are deleted while their nodes come up, if they are late or
   // no gang needs them any more (provisioning/README.md). Takes a right that the manifests don't
   // give.

@@ -337,6 +337,11 @@ void AddEngine(const coscheduling::EngineStats& engine, const Metrics::Sample& s
   out->Counter("muster_placement_passes_total", "Placement passes over all waiting gangs.",
                static_cast<double>(engine.passes));
   out->Counter("muster_plans_total", "Plans made.", static_cast<double>(engine.plans));
+  out->Gauge("muster_reservations", "Gangs for which nodes are being kept.",
+             static_cast<double>(engine.reservations));
+  out->Counter("muster_reserved_idle_gpu_seconds_total",
+               "GPU-seconds that nodes idled while they were kept for a gang.",
+               engine.reserved_idle_gpu_seconds);
   out->Gauge("muster_actions_in_flight", "Actions whose outcome is awaited.",
              static_cast<double>(engine.in_flight));
   out->Gauge("muster_actions_waiting", "Actions that wait for a place on the wire.",

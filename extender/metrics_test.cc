@@ -130,6 +130,8 @@ TEST(Metrics, HistogramsHoldWhatWasObserved) {
   metrics.OnHttp("rest", "/v1/gangs", 200, absl::Milliseconds(1));
   coscheduling::EngineStats stats;
   stats.gangs_bound = 5;
+  stats.reserved_idle_gpu_seconds = 1.5;
+  stats.reservations = 2;
   stats.bind_latencies = {absl::Milliseconds(400)};
   stats.state_times = {{v1::PROVISIONING, absl::Seconds(20)}};
   metrics.OnEngine(stats);
@@ -145,6 +147,8 @@ TEST(Metrics, HistogramsHoldWhatWasObserved) {
   EXPECT_EQ(samples["muster_gang_bind_seconds_bucket{le=\"0.5\"}"], "1");
   EXPECT_EQ(samples["muster_gang_state_seconds_count{state=\"PROVISIONING\"}"], "1");
   EXPECT_EQ(samples["muster_gangs_bound_total"], "5");
+  EXPECT_EQ(samples["muster_reserved_idle_gpu_seconds_total"], "1.5");
+  EXPECT_EQ(samples["muster_reservations"], "2");
   // Moments are observed once, totals stand.
   stats.bind_latencies.clear();
   stats.state_times.clear();

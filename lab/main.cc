@@ -34,7 +34,9 @@ void AddSimulateFlags(CLI::App* simulate, simulation::SimulateOptions* options) 
   simulate
       ->add_option("--policy", options->policy,
                    "who sees to it that gangs start whole: muster; coscheduling, which is "
-                   "Kueue with kube-scheduler's coscheduling plugin; or both, compared")
+                   "Kueue with kube-scheduler's coscheduling plugin; or both, compared; "
+                   "no-reservation or guard: muster, keeping nothing for who is first in line, or "
+                   "freed room for a minute in five")
       ->capture_default_str();
   simulate->add_option("--until", options->until,
                        "virtual time to run for; by default until nothing waits or idles, at most "

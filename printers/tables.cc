@@ -181,6 +181,12 @@ std::string ExplainGang(const v1::Gang& gang) {
   if (gang.state() == v1::BACKING_OFF) {
     text += fmt::format("Retry at:  {}\n", TimeUtil::ToString(gang.retry_at()));
   }
+  if (gang.has_reservation()) {
+    const v1::Reservation& kept = gang.reservation();
+    text += fmt::format("Reserved:  {}\n", fmt::join(kept.nodes(), ", "));
+    text += fmt::format("Expected:  {}\n",
+                        kept.has_expected() ? TimeUtil::ToString(kept.expected()) : "unknown");
+  }
   text += "\n" + MemberTable(gang);
   if (!gang.nodes().empty()) text += "\n" + NodeTable(gang.nodes());
   if (!gang.setbacks().empty()) text += "\n" + SetbackTable(gang);

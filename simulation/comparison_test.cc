@@ -98,7 +98,8 @@ TEST(Comparison, ExpectationsAreNotAskedOfMustersPeers) {
 TEST(Comparison, AnUnknownPolicyIsNamedWithThoseThereAre) {
   const Ran result = RunText(kNeverComes, {.files = {}, .policy = "volcano"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(result.err, "muster: --policy=volcano: want muster, coscheduling or both\n");
+  EXPECT_EQ(result.err,
+            "muster: --policy=volcano: want muster, coscheduling, both, no-reservation or guard\n");
   EXPECT_EQ(result.out, "");
 }
 

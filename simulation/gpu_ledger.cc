@@ -124,9 +124,11 @@ GpuLedger::Gang& GpuLedger::GangOf(const std::string& name) {
 void GpuLedger::SetMember(const std::string& uid, MemberFacts facts) {
   const auto known = members_.find(uid);
   if (known != members_.end() && known->second == facts) return;
+  if (known != members_.end()) RemoveMember(uid);
   changed_ = true;
-  Gang& gang = GangOf(facts.gang);
-  gang.members.insert(uid);
+  GangOf(facts.gang).members.insert(uid);
+  changed_gangs_.insert(facts.gang);
+  if (facts.live && !facts.node.empty()) standing_[facts.node].insert(uid);
   members_[uid] = std::move(facts);
 }
 
@@ -134,14 +136,22 @@ void GpuLedger::RemoveMember(const std::string& uid) {
   const auto it = members_.find(uid);
   if (it == members_.end()) return;
   changed_ = true;
-  gangs_.at(it->second.gang).members.erase(uid);
+  const MemberFacts& facts = it->second;
+  gangs_.at(facts.gang).members.erase(uid);
+  changed_gangs_.insert(facts.gang);
+  const auto node = standing_.find(facts.node);
+  if (node != standing_.end() && node->second.erase(uid) > 0 && node->second.empty()) {
+    standing_.erase(node);
+  }
   members_.erase(it);
 }
 
 void GpuLedger::SetGroup(const std::string& gang, int64_t min_member, bool admitted) {
   const Group group{min_member, admitted};
   const auto [it, is_new] = groups_.try_emplace(gang, group);
-  changed_ |= is_new || it->second != group;
+  if (!is_new && it->second == group) return;
+  changed_ = true;
+  changed_gangs_.insert(gang);
   it->second = group;
 }
 
@@ -200,10 +210,6 @@ void GpuLedger::SettleWaiting(const std::string& gang, bool in_vain) {
 }
 
 void GpuLedger::TakeIdle() {
-  std::map<std::string_view, int64_t> used;  // by node name
-  for (const auto& [uid, member] : members_) {
-    if (member.live && !member.node.empty()) used[member.node] += member.gpus;
-  }
   struct Idling {
     Node* node;
     int64_t gpus;
@@ -215,8 +221,8 @@ void GpuLedger::TakeIdle() {
     node.taken = 0;
     node.waits_for.clear();
     const NodeFacts& facts = node.account.facts;
-    const auto busy = used.find(facts.name);
-    const int64_t left = facts.gpus - (busy == used.end() ? 0 : busy->second);
+    int64_t left = facts.gpus;
+    for (const MemberFacts* member : StandingOn(facts.name)) left -= member->gpus;
     if (facts.paid && left > 0) idling.push_back({&node, left});
   }
   std::vector<const Gang*> asking;
@@ -253,18 +259,24 @@ void GpuLedger::TakeIdle() {
 void GpuLedger::EndMoment() {
   if (!std::exchange(changed_, false)) return;
   Book();
-  for (auto& [name, gang] : gangs_) RefreshGang(&gang);
-  TakeIdle();
-  std::map<std::string_view, std::vector<const MemberFacts*>> members_on;
-  for (const auto& [uid, member] : members_) {
-    if (member.live && !member.node.empty()) members_on[member.node].push_back(&member);
+  for (const std::string& name : std::exchange(changed_gangs_, {})) {
+    // What is known of a group may come before its members.
+    const auto gang = gangs_.find(name);
+    if (gang != gangs_.end()) RefreshGang(&gang->second);
   }
+  TakeIdle();
   for (const auto& [id, place] : current_) {
     Node& node = nodes_[place];
-    const auto members = members_on.find(node.account.facts.name);
-    RefreshRate(&node,
-                members == members_on.end() ? std::vector<const MemberFacts*>{} : members->second);
+    RefreshRate(&node, StandingOn(node.account.facts.name));
   }
+}
+
+std::vector<const MemberFacts*> GpuLedger::StandingOn(const std::string& node) const {
+  std::vector<const MemberFacts*> members;
+  const auto standing = standing_.find(node);
+  if (standing == standing_.end()) return members;
+  for (const std::string& uid : standing->second) members.push_back(&members_.at(uid));
+  return members;
 }
 
 void GpuLedger::RefreshRate(Node* node, const std::vector<const MemberFacts*>& members) {

@@ -181,6 +181,7 @@ class GpuLedger {
   // The gang has started, or won't in this attempt.
   void SettleWaiting(const std::string& gang, bool in_vain);
   void TakeIdle();
+  std::vector<const MemberFacts*> StandingOn(const std::string& node) const;
   void RefreshRate(Node* node, const std::vector<const MemberFacts*>& members);
   bool IsWanted(const Node& node) const;
   Idle WhyIdle(const Node& node, bool wanted, bool partly_used) const;
@@ -197,8 +198,11 @@ class GpuLedger {
   };
   std::map<std::string, Group> groups_;         // by gang
   std::map<std::string, MemberFacts> members_;  // by UID
-  std::map<std::string, size_t> current_;       // node id -> its place in nodes_
-  std::vector<Node> nodes_;                     // gone ones too
+  // Live ones that are bound, by node; and gangs about which something has changed.
+  std::map<std::string, std::set<std::string>> standing_;
+  std::set<std::string> changed_gangs_;
+  std::map<std::string, size_t> current_;  // node id -> its place in nodes_
+  std::vector<Node> nodes_;                // gone ones too
 };
 
 }  // namespace muster::simulation

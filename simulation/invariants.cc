@@ -14,6 +14,7 @@
 #include "kube/embedded/watch_session.h"
 #include "kube/objects/decode.h"
 #include "muster/v1/admission.pb.h"
+#include "simulation/line.h"
 #include "simulation/manifests.h"
 #include "simulation/observers.h"
 
@@ -97,23 +98,16 @@ absl::Status Invariants::Check(const Engine& engine, absl::Time now) {
     if (absl::Status status = CheckQuota(); !status.ok()) return status;
   }
   const std::set<std::string> touched = std::exchange(touched_gangs_, {});
-  const auto was_noted = [&](const std::string& name) {
-    return touched.contains(name) || partial_since_.contains(name) ||
-           status_wrong_since_.contains(name);
-  };
-  const bool any_noted =
-      !touched.empty() || !partial_since_.empty() || !status_wrong_since_.empty();
-  const std::vector<GangKey> gangs = engine.Gangs();
-  const size_t first = turn_;
-  turn_ = gangs.size() <= kInTurn ? 0 : (turn_ + kInTurn) % gangs.size();
-  for (size_t i = 0; i < gangs.size(); ++i) {
-    const GangKey& key = gangs[i];
-    const bool in_turn = (i + gangs.size() - first % gangs.size()) % gangs.size() < kInTurn;
-    if (!in_turn && !any_noted) continue;
+  // It costs a look at each, so not at every moment at which nothing has happened.
+  if (!touched.empty() || turn_ == 0) gangs_ = engine.Gangs();
+  kept_before_ = kept_;
+  entries_.clear();
+  std::erase_if(kept_, [&](const auto& one) { return touched.contains(one.first); });
+  for (const GangKey& key : Due(touched)) {
     const std::string name = key.ToString();
-    if (!in_turn && !was_noted(name)) continue;
     v1::Gang gang;
     if (!engine.Describe(key, &gang)) continue;
+    NoteGang(name, gang);
     if (gang.reason().message().empty()) {
       return absl::FailedPreconditionError(
           fmt::format("gang {} is {} without a reason", name, v1::GangState_Name(gang.state())));
@@ -129,7 +123,27 @@ absl::Status Invariants::Check(const Engine& engine, absl::Time now) {
     if (absl::Status status = CheckWhole(gang, counts, now); !status.ok()) return status;
     if (absl::Status status = CheckStatus(key, counts, now); !status.ok()) return status;
   }
-  return absl::OkStatus();
+  return CheckEntries();
+}
+
+// Those about whom something is to be seen, and the next few in turn.
+std::set<GangKey> Invariants::Due(const std::set<std::string>& touched) {
+  std::set<GangKey> due;
+  for (size_t i = 0; i < std::min(kInTurn, gangs_.size()); ++i) {
+    due.insert(gangs_[(turn_ + i) % gangs_.size()]);
+  }
+  turn_ = gangs_.size() <= kInTurn ? 0 : (turn_ + kInTurn) % gangs_.size();
+  const auto note = [&](const std::string& name) {
+    const size_t slash = name.find('/');
+    for (const bool is_pod : {false, true}) {
+      const GangKey key = {name.substr(0, slash), name.substr(slash + 1), is_pod};
+      if (std::ranges::binary_search(gangs_, key)) due.insert(key);
+    }
+  };
+  for (const std::string& name : touched) note(name);
+  for (const auto& [name, since] : partial_since_) note(name);
+  for (const auto& [name, since] : status_wrong_since_) note(name);
+  return due;
 }
 
 // --- following the API server ---
@@ -170,6 +184,7 @@ absl::Status Invariants::NotePod(bool deleted, const kube::Pod& pod) {
                 .running = pod.phase == kube::PodPhase::kRunning,
                 .succeeded = pod.phase == kube::PodPhase::kSucceeded,
                 .failed = pod.phase == kube::PodPhase::kFailed,
+                .pod = std::make_shared<const kube::Pod>(pod),
                 .requests = pod.spec->requests,
                 .flavors = FlavorsOf(pod)};
   pods_of_[gang].insert(uid);
@@ -307,6 +322,49 @@ absl::Status Invariants::CheckWhole(const v1::Gang& gang, const Counts& counts, 
   return absl::FailedPreconditionError(fmt::format(
       "gang {} is bound in part since {}: {} of {}, {}", name, absl::FormatDuration(now - since),
       counts.bound, gang.min_member(), gang.reason().message()));
+}
+
+void Invariants::NoteGang(const std::string& name, const v1::Gang& gang) {
+  if (gang.has_reservation()) {
+    kept_[name] = gang;
+  } else {
+    kept_.erase(name);
+  }
+  std::set<std::string> places;
+  for (const v1::Member& member : gang.members()) {
+    const std::string& node = member.node().empty() ? member.planned_node() : member.node();
+    if (!node.empty()) places.insert(node);
+  }
+  const auto [it, is_new] = seen_.try_emplace(name, Seen{{}, gang});
+  Seen& before = it->second;
+  for (const std::string& node : places) {
+    if (!before.places.contains(node)) entries_.push_back({before.gang, node});
+  }
+  before = {std::move(places), gang};
+}
+
+absl::Status Invariants::CheckEntries() {
+  for (const auto& [gang, node] : entries_) {
+    const std::string name = gang.namespace_() + "/" + gang.name();
+    std::vector<const kube::Pod*> unbound;
+    for (const std::string& uid : pods_of_[name]) {
+      const Member& member = members_.at(uid);
+      if (member.live && member.node.empty()) unbound.push_back(member.pod.get());
+    }
+    for (const auto& [other, holder] : kept_) {
+      const auto before = kept_before_.find(other);
+      if (other == name || before == kept_before_.end()) continue;
+      // Of equal priority those of whom members stand may have come first for a moment.
+      if (gang.priority() == holder.priority() && Stands(gang)) continue;
+      if (!IsKeptFrom(gang, unbound, holder, node, now_) ||
+          !IsKeptFrom(gang, unbound, before->second, node, now_)) {
+        continue;
+      }
+      return absl::FailedPreconditionError(
+          fmt::format("gang {} has a place on {}, which is kept for {}", name, node, other));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Invariants::CheckShown(const GangKey& key, const v1::Gang& gang) const {

@@ -6,6 +6,8 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -14,6 +16,7 @@
 #include "kube/objects/quota.h"
 #include "kube/objects/resource_list.h"
 #include "kube/objects/workload.h"
+#include "muster/v1/admission.pb.h"
 
 namespace muster::kube::embedded {
 class ApiServer;
@@ -31,6 +34,8 @@ namespace muster::simulation {
 // - no flavor is used beyond the nominal quota of all ClusterQueues that have it;
 // - the first member of a gang is bound only once as many as it needs have lost their gate, unless
 //   one went a moment ago and Muster is told late;
+// - nobody is given a place on a node that is kept for a gang that comes before it, unless it is
+//   certain to be gone in time;
 // - a gang is bound whole, or excused and for a short time only in part;
 // - every gang has a reason, and queries show it as it is;
 // - a PodGroup's status counts what is there.
@@ -65,6 +70,7 @@ class Invariants {
     bool gated = false;
     bool live = false;  // neither ended nor being deleted
     bool running = false, succeeded = false, failed = false;
+    std::shared_ptr<const kube::Pod> pod;
     kube::ResourceList requests;
     std::map<std::string, std::string> flavors;  // resource -> flavor, as Muster wrote on it
   };
@@ -88,6 +94,9 @@ class Invariants {
   absl::Status CheckQuota() const;
   absl::Status CheckWhole(const v1::Gang& gang, const Counts& counts, absl::Time now);
   absl::Status CheckShown(const coscheduling::GangKey& key, const v1::Gang& gang) const;
+  std::set<coscheduling::GangKey> Due(const std::set<std::string>& touched);
+  void NoteGang(const std::string& name, const v1::Gang& gang);
+  absl::Status CheckEntries();
   absl::Status CheckStatus(const coscheduling::GangKey& key, const Counts& counts, absl::Time now);
 
   const bool undisturbed_commits_;
@@ -107,6 +116,17 @@ class Invariants {
   std::map<std::string, kube::ClusterQueue> queues_;    // by name
   std::map<std::string, Group> groups_;                 // by "namespace/name"
   std::map<coscheduling::GangKey, std::string> shown_;  // serialized
+  std::vector<coscheduling::GangKey> gangs_;            // in order
+  // By gang: those that have a reservation, as of this check and the one before; and where the
+  // members of each had places when it was looked at last.
+  std::map<std::string, v1::Gang> kept_, kept_before_;
+  struct Seen {
+    std::set<std::string> places;
+    v1::Gang gang;
+  };
+  std::map<std::string, Seen> seen_;
+  // Those that were given a place at this check, as they were before.
+  std::vector<std::pair<v1::Gang, std::string>> entries_;  // with the node
   std::map<std::string, absl::Time> partial_since_, status_wrong_since_;
 };
 

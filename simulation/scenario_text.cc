@@ -60,8 +60,6 @@ Json OptionsJson(const coscheduling::EngineOptions& options) {
       {"repairDeadline", &Options::repair_deadline},
       {"nodeGrace", &Options::node_grace},
       {"signalGrace", &Options::signal_grace},
-      {"starvationAfter", &Options::starvation_after},
-      {"starvationHold", &Options::starvation_hold},
       {"suspectTime", &Options::suspect_time},
       {"refusalTime", &Options::refusal_time},
       {"wakeInterval", &Options::wake_interval},
@@ -69,6 +67,9 @@ Json OptionsJson(const coscheduling::EngineOptions& options) {
   };
   for (const auto& [key, member] : kDurations) {
     if (options.*member != usual.*member) out[key] = Text(options.*member);
+  }
+  if (options.reservations.idle != usual.reservations.idle) {
+    out["reservedIdleGPUSeconds"] = static_cast<int64_t>(options.reservations.idle);
   }
   Put(&out, "withdrawNodes", options.withdraw_nodes);
   Put(&out, "kueueFallback", options.kueue_fallback);

@@ -19,6 +19,7 @@
 #include "kube/objects/well_known.h"
 #include "kube/simulators/scheduler_filters.h"
 #include "muster/v1/admission.pb.h"
+#include "simulation/line.h"
 #include "simulation/observers.h"
 
 namespace muster::simulation {
@@ -44,10 +45,6 @@ std::vector<T> Objects(kube::embedded::ApiServer& server, const char* path) {
     objects.push_back(kube::Decode<T>(item.dump()).value());
   }
   return objects;
-}
-
-absl::Time TimeOf(const google::protobuf::Timestamp& time) {
-  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
 }
 
 class Settled {
@@ -167,7 +164,7 @@ class Settled {
     std::map<std::string, kube::ResourceList> used = used_;
     for (const kube::Pod* pod : members.unbound) {
       const auto node = std::ranges::find_if(nodes_, [&](const kube::Node& candidate) {
-        return IsUsable(candidate) &&
+        return IsUsable(candidate) && !IsKept(gang, members, candidate.meta.name) &&
                kube::simulators::WhyNotOn(*pod, candidate, used[candidate.meta.name]).empty();
       });
       if (node == nodes_.end()) continue;
@@ -175,6 +172,14 @@ class Settled {
       if (--needed == 0) return true;
     }
     return false;
+  }
+
+  // For somebody who comes first, and whom it might be in the way of.
+  bool IsKept(const v1::Gang& gang, const Members& members, const std::string& node) const {
+    return std::ranges::any_of(gangs_, [&](const auto& other) {
+      return other.second.has_reservation() &&
+             IsKeptFrom(gang, members.unbound, other.second, node, now_);
+    });
   }
 
   // All that all live pods ask for is less than every flavor that has a quota for it gives.
@@ -252,6 +257,7 @@ class Settled {
         if (QuotaSuffices()) wrong("there is quota for all");
         return;
       case v1::CAPACITY_SHORT:
+      case v1::NODES_RESERVED:
       case v1::NOT_PLACEABLE:
         if (Fits(gang, members)) wrong("there is room");
         return;

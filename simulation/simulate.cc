@@ -106,6 +106,7 @@ Outcome Simulate(const Scenario& written, uint64_t seed, std::optional<absl::Dur
   outcome.timeline = history.timeline();
   outcome.nodes = history.ledger().Nodes();
   outcome.gangs = Gangs(world, history.ledger());
+  outcome.kept_idle_gpu_seconds = world.kept_idle_gpu_seconds();
   outcome.bought = history.ledger().Total(true);
   outcome.from_the_start = history.ledger().Total(false);
   return outcome;
@@ -116,7 +117,8 @@ namespace {
 std::optional<std::vector<Policy>> PoliciesOf(const std::string& name) {
   std::vector<Policy> both = {Policy::kMuster, Policy::kCoscheduling};
   if (name == "both") return both;
-  for (const Policy policy : both) {
+  for (const Policy policy :
+       {Policy::kMuster, Policy::kCoscheduling, Policy::kNoReservation, Policy::kGuard}) {
     if (name == PolicyName(policy)) return std::vector<Policy>{policy};
   }
   return std::nullopt;
@@ -150,7 +152,8 @@ int RunSimulate(const SimulateOptions& options, std::istream& in, std::ostream& 
                 std::ostream& err) {
   const std::optional<std::vector<Policy>> policies = PoliciesOf(options.policy);
   if (!policies) {
-    err << "muster: --policy=" << options.policy << ": want muster, coscheduling or both\n";
+    err << "muster: --policy=" << options.policy
+        << ": want muster, coscheduling, both, no-reservation or guard\n";
     return kUnreadable;
   }
   std::optional<absl::Duration> until;

@@ -39,8 +39,9 @@ struct Outcome {
   std::vector<TimelineEntry> timeline{};
   std::vector<NodeAccount> nodes{};
   std::vector<GangOutcome> gangs{};
-  GpuAccount bought{};          // of nodes that were bought
-  GpuAccount from_the_start{};  // of nodes that were there
+  GpuAccount bought{};               // of nodes that were bought
+  GpuAccount from_the_start{};       // of nodes that were there
+  double kept_idle_gpu_seconds = 0;  // by reservations
   // "FILE:LINE: what didn't hold"; of the step that the API server refused, if one was.
   std::vector<std::string> failures{};
   std::optional<std::string> refused{};
@@ -57,7 +58,7 @@ struct SimulateOptions {
   std::string output = "text";     // text, json
   bool brief = false;              // text without the timeline and the tables of nodes and gangs
   uint64_t seed = 1;
-  std::string policy = "muster";  // muster, coscheduling, both
+  std::string policy = "muster";  // muster, coscheduling, both, no-reservation, guard
   std::string until{};            // a duration; empty: as Simulate says
 };
 

@@ -65,6 +65,10 @@ struct Peers {
   kube::simulators::CoschedulingPlugin coscheduling;
 };
 
+// Of Policy::kGuard.
+constexpr absl::Duration kGuardPeriod = absl::Minutes(5);
+constexpr absl::Duration kGuardTime = absl::Minutes(1);
+
 }  // namespace
 
 std::string_view PolicyName(Policy policy) {
@@ -73,6 +77,10 @@ std::string_view PolicyName(Policy policy) {
       return "muster";
     case Policy::kCoscheduling:
       return "coscheduling";
+    case Policy::kNoReservation:
+      return "no-reservation";
+    case Policy::kGuard:
+      return "guard";
   }
   return "";
 }
@@ -86,9 +94,9 @@ struct World::State : kube::simulators::ExtenderClient {
         server({.clock = [this] { return now; }, .seed = options.seed}),
         karpenter(&server, KarpenterConfigOf(scenario, options.seed, start)),
         kubelet(&server, {}),
-        peers(options.policy == Policy::kMuster
-                  ? nullptr
-                  : std::make_unique<Peers>(&server, scenario.options.fair_sharing)),
+        peers(options.policy == Policy::kCoscheduling
+                  ? std::make_unique<Peers>(&server, scenario.options.fair_sharing)
+                  : nullptr),
         scheduler(
             &server, peers == nullptr ? this : nullptr,
             {.scheduler_name = scenario.options.scheduler_name, .bind_timeout = absl::Seconds(30)},
@@ -103,6 +111,13 @@ struct World::State : kube::simulators::ExtenderClient {
     coscheduling::EngineOptions engine_options = scenario.options;
     engine_options.seed = options.seed;
     engine_options.identity = fmt::format("muster-{}", ++generation);
+    if (options.policy == Policy::kNoReservation) {
+      engine_options.reserve_after = absl::InfiniteDuration();
+    } else if (options.policy == Policy::kGuard) {
+      engine_options.reserve_after = kGuardPeriod;
+      engine_options.reservations.time = kGuardTime;
+      engine_options.reservations.period = kGuardPeriod;
+    }
     engine = std::make_unique<Engine>(std::move(engine_options));
     engine->SetGatingActive(true);
     answers.clear();
@@ -450,6 +465,9 @@ absl::Time World::now() const { return state_->now; }
 absl::Time World::next_event() const { return state_->NextEvent(); }
 const absl::Status& World::broken_invariant() const { return state_->broken; }
 const std::vector<std::string>& World::timeline() const { return state_->timeline; }
+double World::kept_idle_gpu_seconds() const {
+  return state_->engine->TakeStats().reserved_idle_gpu_seconds;
+}
 const Engine& World::engine() const { return *state_->engine; }
 kube::Response World::Call(const kube::Request& request) { return state_->Handle(request); }
 

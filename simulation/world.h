@@ -56,8 +56,12 @@ enum class Policy {
   // Muster (restart, loseWrites, hideNode) do nothing, and an expectation of a state, reason or
   // message never holds.
   kCoscheduling,
+  // Muster, but the first in line for whom there is no room keeps none as it frees, or does so for
+  // a minute in five once it has waited for five.
+  kNoReservation,
+  kGuard,
 };
-// "muster", "coscheduling"
+// "muster", "coscheduling", "no-reservation", "guard"
 std::string_view PolicyName(Policy policy);
 
 struct WorldOptions {
@@ -101,6 +105,8 @@ class World {
   void Restart();
   // One line per decision, "  12.0s default/job READY GATES_LIFTING ...".
   const std::vector<std::string>& timeline() const;
+  // What reservations have kept idle, since Muster was started last.
+  double kept_idle_gpu_seconds() const;
   kube::Response Call(const kube::Request& request);
   const coscheduling::Engine& engine() const;
 

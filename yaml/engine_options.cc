@@ -171,8 +171,12 @@ void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* opti
   fields.ReadDuration("repairDeadline", &options->repair_deadline);
   fields.ReadDuration("nodeGrace", &options->node_grace);
   fields.ReadDuration("signalGrace", &options->signal_grace);
-  fields.ReadDuration("starvationAfter", &options->starvation_after);
-  fields.ReadDuration("starvationHold", &options->starvation_hold);
+  if (const YAML::Node most = fields.Take("reservedIdleGPUSeconds")) {
+    int64_t seconds = 0;
+    fields.Read("reservedIdleGPUSeconds", &seconds);
+    if (seconds <= 0) FailAt(most, "engine.reservedIdleGPUSeconds: want more than 0");
+    options->reservations.idle = static_cast<double>(seconds);
+  }
   fields.ReadDuration("suspectTime", &options->suspect_time);
   fields.Read("taintSuspects", &options->taint_suspects);
   fields.Read("efaRequiresOneZone", &options->efa_requires_one_zone);
@@ -184,12 +188,6 @@ void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* opti
   fields.ReadDuration("unplaceableGrace", &options->unplaceable_grace);
   fields.Read("assumeFeasible", &options->assume_feasible);
   fields.Finish();
-  if (options->starvation_hold >= options->starvation_after) {
-    FailAt(node, fmt::format("engine.starvationHold: {} isn't below starvationAfter {}: room would "
-                             "be kept without end",
-                             absl::FormatDuration(options->starvation_hold),
-                             absl::FormatDuration(options->starvation_after)));
-  }
 }
 
 }  // namespace muster::yaml

@@ -14,6 +14,7 @@
 #include "coscheduling/gangs/gang_state.h"
 #include "coscheduling/gangs/job_gangs.h"
 #include "coscheduling/reason.h"
+#include "kube/objects/expected_runtime.h"
 #include "kube/objects/not_honoured.h"
 #include "kube/objects/topology_asked.h"
 #include "kube/objects/workload.h"
@@ -52,6 +53,7 @@ struct Gang {
   bool ours = false;        // some member names our scheduler
   const kube::NotHonoured* not_honoured = nullptr;  // of what it asks for; null normally
   kube::TopologyAsked topology;                     // where its members ask to be
+  kube::ExpectedRuntime expected_runtime;           // what it says that it runs
   int32_t priority = 0;
   bool preempts = true;  // no member's preemptionPolicy is Never
   absl::Time created = absl::InfinitePast();

@@ -272,7 +272,7 @@ void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   // Where Kueue admits, it is Kueue's to do.
   const bool obeyed = options_.quota == QuotaMode::kKueue;
   gang.not_honoured = obeyed ? nullptr : kube::FindNotHonoured(live, job);
-  ReadTopology(gang, live);
+  ReadAnnotations(gang, live);
   gang.priority = live.empty() ? 0 : live.front()->priority;
   gang.preempts = std::ranges::all_of(live, &kube::Pod::preempts);
   if (gang.unmade && job != nullptr) first_pod = job->created;
@@ -284,7 +284,7 @@ void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   gang.facts = facts;
 }
 
-void Gangs::ReadTopology(Gang& gang, const std::vector<const kube::Pod*>& live) const {
+void Gangs::ReadAnnotations(Gang& gang, const std::vector<const kube::Pod*>& live) const {
   static const kube::StringMap kNone;
   // Where Kueue admits, it places by its annotations.
   const bool obeys = options_.quota != QuotaMode::kKueue;
@@ -297,6 +297,10 @@ void Gangs::ReadTopology(Gang& gang, const std::vector<const kube::Pod*>& live) 
                       options_.efa_requires_one_zone ? &pod->spec->requests : nullptr});
   }
   gang.topology = kube::TopologyOf(askers);
+  std::vector<const kube::ObjectMeta*> said_by;
+  for (const kube::Pod* pod : live) said_by.push_back(&pod->meta);
+  if (gang.group != nullptr) said_by.push_back(&gang.group->meta);
+  gang.expected_runtime = kube::ExpectedRuntimeOf(said_by);
 }
 
 void Gangs::Lose(GangId id, std::set<std::string> lost) {

@@ -133,7 +133,7 @@ class Gangs {
   void OwnersChanged(const std::vector<kube::NamespacedUid>& owners);
   void ReadOwners(Gang& gang, const std::vector<const kube::Pod*>& live) const;
   void ReadQueueLabels(Gang& gang, const std::vector<const kube::Pod*>& live) const;
-  void ReadTopology(Gang& gang, const std::vector<const kube::Pod*>& live) const;
+  void ReadAnnotations(Gang& gang, const std::vector<const kube::Pod*>& live) const;
   static int64_t MinMemberOf(const Gang& gang, int64_t standing);
   Reason OwnerBlocker(const Gang& gang, const std::vector<const kube::Pod*>& live) const;
   Reason MissingMembers(const Gang& gang, int64_t there) const;

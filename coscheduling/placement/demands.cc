@@ -7,15 +7,12 @@
 #include <ranges>
 #include <utility>
 
-#include "absl/container/inlined_vector.h"
 #include "cluster/node_stage.h"
 #include "cluster/predicates.h"
 #include "coscheduling/placement/placement.h"
 
 namespace muster::coscheduling {
 namespace {
-
-using cluster::kManyPods;
 
 // Any change that a member's own pods or others' pods make elsewhere may decide about it.
 bool HasAnyRelations(const kube::PodSpec& spec) {
@@ -141,36 +138,19 @@ void Placement::Offer(const cluster::NodeInfo& info) {
 int64_t Placement::RoomOn(const cluster::NodeInfo& info, const MemberClass& members) const {
   // What is lacked most often first.
   if (!members.device.empty() && info.Free(members.device) < members.amount) return 0;
-  const kube::Pod& example = *members.example;
-  const int64_t room = cluster::RoomFor(example, info);
-  if (room == 0 || cluster::CheckClass(snapshot_, example, info)) return 0;
-  return example.spec->host_ports.empty() || !cluster::CheckRoom(example, info) ? room : 0;
+  return cluster::RoomNow(snapshot_, *members.example, info);
 }
 
 // At most so many of a gang's members the node can hold beside each other.
 int64_t Placement::MembersOn(const cluster::NodeInfo& info, const Demand& demand,
                              const Rooms& rooms) const {
-  struct Sum {
-    std::string_view device;
-    int64_t members = 0;
-    int64_t least = kManyPods;  // that one of them asks of the device
-  };
-  absl::InlinedVector<Sum, 2> by_device;
+  std::vector<cluster::ClassRoom> classes;
   for (Class one : demand.classes) {
     const auto room = rooms.find(one);
-    if (room == rooms.end() || room->second == 0) continue;
-    const MemberClass& members = one->second;
-    auto sum = std::ranges::find(by_device, members.device, &Sum::device);
-    if (sum == by_device.end()) sum = by_device.insert(sum, Sum{.device = members.device});
-    sum->members = std::min(kManyPods, sum->members + room->second);
-    sum->least = std::min(sum->least, members.amount);
+    if (room == rooms.end()) continue;
+    classes.push_back({room->second, one->second.device, one->second.amount});
   }
-  int64_t all = 0;
-  for (const Sum& sum : by_device) {
-    const int64_t at_most = sum.device.empty() ? kManyPods : info.Free(sum.device) / sum.least;
-    all = std::min(kManyPods, all + std::min(sum.members, at_most));
-  }
-  return all;
+  return cluster::RoomBeside(info, classes);
 }
 
 // 0 if it isn't there.
@@ -221,7 +201,7 @@ void Placement::FindNext(Demand* demand, const Order* after) {
     return first;
   };
   const Order* order = first_behind(after);
-  while (order != nullptr && !CouldComplete(parts_.at(order->id))) order = first_behind(order);
+  while (order != nullptr && !CouldComplete(parts_.at(order->gang()))) order = first_behind(order);
   if (order == nullptr) return;
   demand->next = *order;
   next_.emplace(*order, demand);
@@ -232,10 +212,12 @@ void Placement::FindNext(Demand* demand, const Order* after) {
 bool Placement::StillCouldComplete(const Part& part) {
   int64_t gained = 0;
   int64_t usable = 0;
+  const absl::Time gone =
+      reservations_.in_force() == 0 ? Never() : GoneBy(*gangs_.Find(part.order.gang()));
   std::map<std::string, Gain, std::less<>>& gains = part.demand->gains;
   for (auto it = gains.begin(); it != gains.end();) {
     Gain& gain = it->second;
-    if (gain.offer <= part.offers_known) {
+    if (gain.offer <= part.offers_known || reservations_.IsKept(it->first, part.order, gone)) {
       ++it;
       continue;
     }

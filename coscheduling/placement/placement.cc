@@ -16,8 +16,6 @@ namespace {
 // Reasons are made true again this often where there is more to plan than the budget allows at
 // once.
 constexpr absl::Duration kRefreshInterval = absl::Milliseconds(500);
-// Of further shapes only the planned node is left out.
-constexpr size_t kMostShapesNotOffered = 64;
 // A gang that got quota and found its room taken doesn't ask again before this.
 constexpr absl::Duration kRoomPause = absl::Seconds(5);
 
@@ -33,60 +31,6 @@ int64_t MissingFrom(const PlanRequest& request, const PlanShortfall& shortfall) 
 }
 
 }  // namespace
-
-class Placement::KnownFailures {
- public:
-  // Classes of members, by the level that is required, and how many are of each where there are
-  // several. Those with relations to other pods aren't compared: they have none.
-  using Shape = std::map<std::string, size_t>;
-
-  static Shape ShapeOf(const PlanRequest& request) {
-    Shape shape;
-    if (!request.excluded_nodes.empty()) return shape;
-    const std::string where =
-        fmt::format("{}\n{}\n", request.required_topology_key, fmt::join(request.levels, "\n"));
-    for (const kube::Pod* pod : request.members) {
-      if (cluster::HasRelations(*pod->spec)) return {};
-      ++shape[where + cluster::ClassKey(*pod)];
-    }
-    if (shape.size() == 1) shape.begin()->second = 0;
-    return shape;
-  }
-  const PlanShortfall* Find(const Shape& shape, size_t required) const {
-    auto it = failures_.find(shape);
-    return it == failures_.end() || required < it->second.required ? nullptr
-                                                                   : &it->second.shortfall;
-  }
-  void Note(const Shape& shape, size_t required, const PlanShortfall& shortfall) {
-    // What some of several classes found another gang might find, too.
-    if (shape.empty() || (shape.size() > 1 && shortfall.placeable > 0)) return;
-    auto it = failures_.find(shape);
-    if (it == failures_.end() || required < it->second.required) {
-      failures_[shape] = {required, shortfall};
-    }
-  }
-  void Clear() { failures_.clear(); }
-  // Nobody of lower priority could make room for it.
-  void NoteInVain(const Gang& gang, const Shape& shape, size_t required) {
-    if (shape.size() != 1 || !gang.facts.without_quota) return;
-    in_vain_[shape].emplace_back(gang.priority, required);
-  }
-  bool IsInVain(const Gang& gang, const Shape& shape, size_t required) const {
-    const auto it = in_vain_.find(shape);
-    return it != in_vain_.end() && gang.facts.without_quota &&
-           std::ranges::any_of(it->second, [&](const auto& known) {
-             return known.first >= gang.priority && known.second <= required;
-           });
-  }
-
- private:
-  struct Failure {
-    size_t required;
-    PlanShortfall shortfall;
-  };
-  std::map<Shape, Failure> failures_;
-  std::map<Shape, std::vector<std::pair<int32_t, size_t>>> in_vain_;
-};
 
 // --- questions ---
 
@@ -109,29 +53,18 @@ bool Placement::Waits(const Gang& gang) const {
   return unplaced > 0 && static_cast<int64_t>(unplaced + Of(gang).fixed.size()) >= gang.required();
 }
 
-GangId Placement::Head() const {
-  const auto head = std::ranges::find_if(list_, [this](const Order& order) {
-    const Gang& gang = *gangs_.Find(order.id);
-    return !gang.facts.backing_off && gang.required() > 0 &&
-           !parts_.at(order.id).places.coming_suffices && parts_.at(order.id).places.awaits.empty();
-  });
-  if (head == list_.end()) return GangId::kNone;
-  const bool another = !come_later_.empty() && *come_later_.begin() < *head;
-  return another ? GangId::kNone : head->id;
-}
-
 std::string Placement::WhyNoRoom(const Gang& gang) const {
-  const bool waits = std::ranges::any_of(quota_->StagesOf(gang), [this](const Gang* stage) {
+  const bool waits = std::ranges::any_of(quota_->StagesOf(gang), [&](const Gang* stage) {
     const Part& part = parts_.Of(stage->id);
-    const bool asks = part.places.fits_now && part.asks_from == absl::InfinitePast();
-    return stage->facts.waits_for_room && !asks;
+    const bool may_ask = part.places.fits_now || IsHead(gang);
+    return stage->facts.waits_for_room && !(may_ask && part.asks_from == absl::InfinitePast());
   });
-  return waits && !IsHead(gang) ? "there is no room for it" : "";
+  return waits ? "there is no room for it" : "";
 }
 
 bool Placement::IsHead(const Gang& gang) const {
   return std::ranges::any_of(quota_->StagesOf(gang), [&](const Gang* stage) {
-    return Head() == stage->id || (stage != &gang && !Of(*stage).fixed.empty());
+    return heads_.contains(stage->id) || (stage != &gang && !Of(*stage).fixed.empty());
   });
 }
 
@@ -144,8 +77,12 @@ std::vector<GangId> Placement::GangsOn(std::string_view node) const {
 // --- the list ---
 
 Placement::Order Placement::OrderOf(const Gang& gang) {
-  return {gang.bound.empty(), -int64_t{gang.priority}, absl::ToUnixNanos(gang.created), gang.key,
-          gang.id};
+  using Need = cluster::PlaceInLine::Need;
+  const Need need = gang.required() == 0 ? Need::kSurplus
+                    : gang.bound.empty() ? Need::kAll
+                                         : Need::kRest;
+  return {{-int64_t{gang.priority}, need, absl::ToUnixNanos(gang.created), gang.key.ToString(),
+           static_cast<uint64_t>(gang.id)}};
 }
 
 bool Placement::ComesLater(const Gang& gang, const Part& part) const {
@@ -213,11 +150,7 @@ std::map<std::string, absl::Time> Placement::LeftOut(const Gang& gang) const {
   std::map<std::string, absl::Time> left_out = part.refused.left_out();
   if (part.demand == nullptr) return left_out;
   for (Class one : part.demand->classes) {
-    const auto not_offered = not_offered_.find(one->first);
-    if (not_offered == not_offered_.end()) continue;
-    for (const auto& [node, until] : not_offered->second.left_out()) {
-      if (agenda_->now() < until) left_out.emplace(node, until);
-    }
+    not_offered_.AddTo(one->first, agenda_->now(), &left_out);
   }
   return left_out;
 }
@@ -230,8 +163,10 @@ void Placement::IndexPlaces(GangId gang, Part* part) {
     (part->places.tentative_assumed ? taken : nodes).insert(node);
   }
   nodes.insert(taken.begin(), taken.end());
-  std::ranges::set_difference(part->takes_room_on, taken,
-                              std::inserter(released_, released_.end()));
+  std::vector<std::string> released;
+  std::ranges::set_difference(part->takes_room_on, taken, std::back_inserter(released));
+  if (!released.empty()) reservations_.NoteFreed();
+  released_.insert(released.begin(), released.end());
   part->takes_room_on = std::move(taken);
   for (const std::string& node : part->places_on) {
     if (nodes.contains(node)) continue;
@@ -258,6 +193,8 @@ bool Placement::Sync(const Gang& gang) {
   }
   part.refused.Expire(agenda_->now());
   FollowStanding(gang, &part);
+  const absl::Duration expected = gang.expected_runtime.time;
+  if (std::exchange(part.expected_runtime, expected) != expected) reservations_.NoteFreed();
   if (gang.facts.blocked || !gang.facts.admitted) DropFixed(gang.id, &part);
   const std::set<std::string> broken = BrokenPlaces(gang, part);
   const bool held = broken.empty();
@@ -276,6 +213,7 @@ bool Placement::Sync(const Gang& gang) {
     part.asked = 0;
     IndexPlaces(gang.id, &part);
     NoteClaim(gang, &part);
+    FollowLack(gang, &part);
     return held;
   }
   if (!without_quota) places.fits_now = false;
@@ -292,13 +230,13 @@ bool Placement::Sync(const Gang& gang) {
   if (keeps_partial && agenda_->now() < part.keeps_partial_until) {
     agenda_->NoteAt(gang.id, part.keeps_partial_until);
   }
-  const bool kept_for_long =
-      keeps_partial && gang.id != guard_ && agenda_->now() >= part.keeps_partial_until;
+  const bool kept_for_long = keeps_partial && agenda_->now() >= part.keeps_partial_until;
   if (part.asked != asked || kept_for_long || gang.facts.backing_off) PlanSoon(&part);
   if (agenda_->now() >= part.awaits_until) PlanSoon(&part);
   if (gang.facts.waits_for_room) SyncWithoutQuota(gang, &part);
   part.asked = asked;
   IndexPlaces(gang.id, &part);
+  FollowLack(gang, &part);
   return held;
 }
 
@@ -312,6 +250,9 @@ void Placement::SyncWithoutQuota(const Gang& gang, Part* part) {
   }
   part->asks_from = absl::InfinitePast();
   PlanSoon(part);
+  if (!IsHead(gang)) return;
+  quota_->Invalidate(gang);
+  fitting_.push_back(gang.id);
 }
 
 void Placement::Leave(GangId gang, const std::string& pod) {
@@ -336,7 +277,8 @@ void Placement::Forget(GangId gang) {
   if (part->evictable) evictable_.erase({*part->evictable, gang});
   leaving_.erase(gang);
   Declassify(gang, part);
-  if (guard_ == gang) guard_ = GangId::kNone;
+  if (part->lacks) lacking_.erase(*part->lacks);
+  reserve_again_ |= part->lacks.has_value();
   parts_.Forget(gang);
 }
 
@@ -363,12 +305,10 @@ void Placement::Observe(const cluster::Journal& journal) {
         entry.observed.HasAny({NodeChange::kCame, NodeChange::kWent, NodeChange::kClass})) {
       ++epoch_;
     }
+    reservations_.NoteFreed();
     ShowAgain(name);
     if (!entry.formerly.empty()) ShowAgain(entry.formerly);
-    for (auto it = not_offered_.begin(); it != not_offered_.end();) {
-      it->second.Forget(name);
-      it = it->second.empty() ? not_offered_.erase(it) : std::next(it);
-    }
+    not_offered_.Forget(name);
     for (GangId gang : GangsOn(name)) {
       Part& part = parts_.at(gang);
       if (part.listed && !part.places.awaits.empty()) PlanSoon(&part);
@@ -411,19 +351,7 @@ bool Placement::Refuse(const Gang& gang, const std::string& pod, const std::stri
   agenda_->Note(gang.id);
   const kube::Pod* member = snapshot_.FindPod(pod);
   if (offered.empty() || member == nullptr) return true;
-  std::string shape = cluster::ClassKey(*member);
-  for (auto& [of_shape, nodes] : not_offered_) nodes.Expire(agenda_->now());
-  std::erase_if(not_offered_, [](const auto& one) { return one.second.empty(); });
-  if (not_offered_.size() >= kMostShapesNotOffered && !not_offered_.contains(shape)) return true;
-  cluster::RefusedNodes& not_offered = not_offered_[std::move(shape)];
-  const std::set<std::string_view> names(offered.begin(), offered.end());
-  for (const auto& [name, info] : snapshot_.nodes()) {
-    // Where others of ours have their places kube-scheduler may have found that, too.
-    if (info.UsableNow() && !names.contains(name) &&
-        (name == node || !cluster::CheckRoom(*member, info))) {
-      not_offered.Refuse(name, agenda_->now(), options_.refusal_time);
-    }
-  }
+  not_offered_.Refuse(snapshot_, *member, node, offered, agenda_->now(), options_.refusal_time);
   return true;
 }
 
@@ -567,23 +495,17 @@ bool Placement::MinResourcesFree(const Gang& gang) const {
     if (!asked.Add(snapshot_.FindPod(uid)->spec->requests).ok()) return false;
   }
   if (asked.Covers(*gang.group->min_resources)) return true;
-  kube::ResourceList free;
-  for (const auto& [name, info] : snapshot_.nodes()) {
-    if (!info.UsableNow()) continue;
-    if (!free.Add(info.FreeResources()).ok()) return true;  // more than int64 holds
-  }
-  return free.Covers(*gang.group->min_resources);
+  const std::optional<kube::ResourceList> free = cluster::FreeInAll(snapshot_);
+  return !free || free->Covers(*gang.group->min_resources);
 }
 
-// Those behind it in the list that hold places which they only count on. What others make room for
-// stays its own, though a half bound gang of lower priority stands before it.
+// Those behind it in the list that hold places which they only count on.
 bool Placement::DropTentativesAfter(const Order& order) {
   bool any = false;
   const std::vector<Order> behind(tentative_.upper_bound(order), tentative_.end());
   for (const Order& other : behind) {
-    Part& part = parts_.at(other.id);
-    if (!part.places.awaits.empty() && other.less_important < order.less_important) continue;
-    DropTentative(other.id, &part);
+    Part& part = parts_.at(other.gang());
+    DropTentative(other.gang(), &part);
     PlanSoon(&part);
     any = true;
   }
@@ -610,6 +532,7 @@ bool Placement::Place(const Gang& gang, Part* part, PlanRequest request, bool ke
     if (whole) return true;
     // The surplus may still get nodes of its own.
     request = RequestFor(gang, Unplaced(gang));
+    KeepOff(gang, &request);
     request.required = request.members.size();
   }
   // While nothing is coming the plan would be the same.
@@ -636,30 +559,6 @@ bool Placement::CapacityMaySuffice(const Gang& gang, int64_t missing) {
   if (agenda_->now() >= capacity.asked_again) return true;
   agenda_->NoteAt(gang.id, capacity.asked_again);
   return false;
-}
-
-GangId Placement::Guard() {
-  const absl::Time now = agenda_->now();
-  for (const Order& order : list_) {
-    const Gang& gang = *gangs_.Find(order.id);
-    if (IsWithoutQuota(gang) || gang.required() == 0) continue;
-    Part& part = parts_.at(order.id);
-    const absl::Time waited = records_.Of(gang)->admitted_at + options_.starvation_after;
-    if (now < waited) {
-      guard_changes_ = waited;
-      return GangId::kNone;
-    }
-    const absl::Time ends = part.guard_since + options_.starvation_hold;
-    const absl::Time again = part.guard_since + options_.starvation_after;
-    if (now < ends) {
-      guard_changes_ = ends;
-      return order.id;
-    }
-    guard_changes_ = now < again ? again : absl::InfiniteFuture();
-    return now < again ? GangId::kNone : order.id;
-  }
-  guard_changes_ = absl::InfiniteFuture();
-  return GangId::kNone;
 }
 
 // Whether it would fit, without taking the room.
@@ -694,49 +593,55 @@ void Placement::PlanGang(const Gang& gang, KnownFailures* failures) {
   DropTentative(gang.id, &part);
   part.places.coming_suffices = part.places.short_of_nodes = false;
   if (std::vector<const kube::Pod*> members = Unplaced(gang); !members.empty()) {
-    const PlanRequest request = RequestFor(gang, std::move(members));
+    PlanRequest request = RequestFor(gang, std::move(members));
+    cluster::WantedShape shape;
+    if (request.excluded_nodes.empty()) {
+      shape = cluster::WantedShapeOf(
+          request.members,
+          fmt::format("{}\n{}", request.required_topology_key, fmt::join(request.levels, "\n")));
+    }
+    shape.may_use = KeepOff(gang, &request);
     if (IsWithoutQuota(gang)) {
       TryWithoutQuota(gang, &part, request, failures);
     } else {
-      PlanAdmitted(gang, &part, request, failures);
+      PlanAdmitted(gang, &part, request, shape, failures);
     }
   }
   IndexPlaces(gang.id, &part);
+  if (part.places.short_of_nodes || IsWithoutQuota(gang)) part.being_made = may_buy_(gang);
+  FollowLack(gang, &part);
 }
 
 void Placement::PlanAdmitted(const Gang& gang, Part* part, const PlanRequest& request,
-                             KnownFailures* failures) {
+                             const cluster::WantedShape& shape, KnownFailures* failures) {
   Places& places = part->places;
-  const absl::Time now = agenda_->now();
   planned_.push_back(gang.id);
-  const KnownFailures::Shape shape = KnownFailures::ShapeOf(request);
   if (const PlanShortfall* known = failures->Find(shape, request.required)) {
     places.short_of_nodes = true;
     places.shortfall = *known;
     part->missing = part->missing_with_coming = MissingFrom(request, *known);
-    if (!failures->IsInVain(gang, shape, request.required)) TakesInVain(gang, part);
+    const bool in_vain =
+        gang.facts.without_quota && failures->IsInVain(shape, request.required, gang.priority);
+    if (!in_vain) TakesInVain(gang, part);
     return;
   }
-  const bool in_grace = now < part->keeps_partial_until;
-  const bool keeps_partial = in_grace || guard_ == gang.id;
-  const bool whole = Place(gang, part, request, keeps_partial);
+  const bool in_grace = agenda_->now() < part->keeps_partial_until;
+  const bool whole = Place(gang, part, request, in_grace);
   const bool lacks = !whole && (places.fixed.empty() || places.short_of_nodes);
   if (lacks && DropTentativesAfter(part->order)) {
     failures->Clear();
     DropTentative(gang.id, part);
-    Place(gang, part, RequestFor(gang, Unplaced(gang)), keeps_partial);
+    PlanRequest again = RequestFor(gang, Unplaced(gang));
+    KeepOff(gang, &again);
+    Place(gang, part, std::move(again), in_grace);
   }
   if (in_grace && places.short_of_nodes) agenda_->NoteAt(gang.id, part->keeps_partial_until);
   if (places.tentative_assumed) tentative_.insert(part->order);
-  // Its time begins with the first room that it keeps.
-  if (guard_ == gang.id && places.tentative_assumed && places.short_of_nodes &&
-      now >= part->guard_since + options_.starvation_after) {
-    part->guard_since = now;
-    agenda_->WakeAt(now + options_.starvation_hold);
-  }
   if (places.short_of_nodes && !places.min_resources_short && request.required > 0) {
-    failures->Note(shape, request.required, places.shortfall);
-    if (TakesInVain(gang, part)) failures->NoteInVain(gang, shape, request.required);
+    failures->Note(shape, request.required, places.shortfall.placeable > 0, places.shortfall);
+    if (TakesInVain(gang, part) && gang.facts.without_quota) {
+      failures->NoteInVain(shape, request.required, gang.priority);
+    }
   }
 }
 
@@ -762,12 +667,12 @@ void Placement::RefreshOldest() {
   refreshed_ = agenda_->now();
   for (const Order& order : FirstUninformed(plans)) {
     --plans;
-    PlanSoon(&parts_.at(order.id));
+    PlanSoon(&parts_.at(order.gang()));
   }
   for (const auto& [planned_at, order] : by_age_) {
     if (planned_at >= epoch_ || plans == 0) return;
     --plans;
-    PlanSoon(&parts_.at(order.id));
+    PlanSoon(&parts_.at(order.gang()));
   }
 }
 
@@ -775,52 +680,26 @@ void Placement::PlanWaiting() {
   OfferReleased();
   RetryPreemption();
   RefreshOldest();
-  const GangId guard = Guard();
-  if (guard != guard_) {
-    for (GangId gang : {guard_, guard}) {
-      if (Part* part = parts_.Find(gang); part != nullptr && part->listed) PlanSoon(part);
-    }
-    guard_ = guard;
-  }
-  agenda_->WakeAt(guard_changes_);
-  if (due_.empty() && next_.empty()) {
-    FollowHead();
-    return;
-  }
-  ++passes_;
+  if (!due_.empty() || !next_.empty()) ++passes_;
   KnownFailures failures;
   while (!due_.empty() || !next_.empty()) {
     const bool is_due = next_.empty() || (!due_.empty() && *due_.begin() <= next_.begin()->first);
     const Order order = is_due ? *due_.begin() : next_.begin()->first;
-    Part& part = parts_.at(order.id);
+    Part& part = parts_.at(order.gang());
+    Reserve(&order);
     if (!is_due && !StillCouldComplete(part)) {
       FindNext(part.demand, &order);
       continue;
     }
     due_.erase(order);
     LeaveDemand(&part);
-    PlanGang(*gangs_.Find(order.id), &failures);
+    PlanGang(*gangs_.Find(order.gang()), &failures);
     EnterDemand(&part);
   }
+  FinishPass();
   // Those that are helped by what was given up meanwhile come next.
   OfferReleased();
   if (!due_.empty() || !next_.empty()) agenda_->WakeAt(agenda_->now());
-  FollowHead();
-}
-
-// The head may have quota without room, and who isn't the head any more may not.
-void Placement::FollowHead() {
-  const GangId head = Head();
-  const GangId before = std::exchange(head_, head);
-  if (before == head) return;
-  if (const Gang* other = gangs_.Find(before); other != nullptr) {
-    agenda_->Note(before);
-    quota_->Invalidate(*other);
-  }
-  const Gang* gang = gangs_.Find(head);
-  if (gang == nullptr || !gang->facts.waits_for_room) return;
-  quota_->Invalidate(*gang);
-  fitting_.push_back(head);
 }
 
 }  // namespace muster::coscheduling

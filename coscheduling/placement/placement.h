@@ -28,8 +28,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "cluster/free_devices.h"
 #include "cluster/journal.h"
+#include "cluster/known_failures.h"
 #include "cluster/refused_nodes.h"
+#include "cluster/reservations.h"
 #include "cluster/suspect_nodes.h"
 #include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
@@ -76,7 +79,8 @@ class Placement : Owner {
         quota_(quota),
         suspects_(suspects),
         capacity_of_(std::move(capacity_of)),
-        may_buy_(std::move(may_buy)) {}
+        may_buy_(std::move(may_buy)),
+        reservations_(options_.reservations) {}
 
   // --- observations ---
   void Observe(const cluster::Journal& journal);
@@ -102,6 +106,8 @@ class Placement : Owner {
   void SetCommitting(GangId gang, bool committing) { parts_[gang].places.committing = committing; }
   // Nodes were asked for it: until then even an incomplete plan keeps what it counts on.
   void KeepPartialUntil(GangId gang, absl::Time until) { parts_[gang].keeps_partial_until = until; }
+  // Nodes for what it lacks are or can be made, so that it needs none of those that others leave.
+  void SetBeingMade(const Gang& gang, bool being_made);
   // The member's binding is asked for: its place can only be seen, not be given up.
   void Pin(GangId gang, const std::string& pod) { parts_[gang].pins.insert(pod); }
   void Unpin(GangId gang, const std::string& pod);
@@ -114,6 +120,8 @@ class Placement : Owner {
   void PlanWaiting();
   // Gangs that were planned since the last call, first claim first; backing off ones apart.
   std::vector<GangId> TakePlanned() { return std::exchange(planned_, {}); }
+  // Reservations have changed since the last call.
+  bool TakeReservationsChanged() { return std::exchange(reservations_changed_, false); }
   // Gangs without quota that may be given some since the last call, because they have begun to fit
   // or are the head.
   std::vector<GangId> TakeFitting() { return std::exchange(fitting_, {}); }
@@ -129,8 +137,9 @@ class Placement : Owner {
   bool HasPins(const Gang& gang) const { return !parts_.Of(gang.id).pins.empty(); }
   // Unbound members without a place that may be given one.
   std::vector<const kube::Pod*> Unplaced(const Gang& gang) const;
-  // The next room that suffices is its: first in the list of those that lack some, and of no less
-  // claim than who isn't in the list because something else comes first, quota for example.
+  // The next room that suffices is its: it is the first in the list of those that lack some of a
+  // pool of like nodes, and of no less claim than who isn't in the list because something else
+  // comes first, quota for example.
   // It, or another stage of its job, which then may have places already.
   bool IsHead(const Gang& gang) const;
   // Why quota would be kept in vain by a gang that gave it back for lack of room; "" if it may have
@@ -138,6 +147,13 @@ class Placement : Owner {
   std::string WhyNoRoom(const Gang& gang) const;
   // It is to be planned as a whole: all that it needs may be placed.
   bool Waits(const Gang& gang) const;
+  // What is being kept for it; null if nothing.
+  const cluster::Reservation* ReservedFor(const Gang& gang) const {
+    return reservations_.Of(static_cast<uint64_t>(gang.id));
+  }
+  // Those in force that keep it from some nodes.
+  std::vector<const cluster::Reservation*> KeptFrom(const Gang& gang) const;
+  const cluster::Reservations& reservations() const { return reservations_; }
   // Gangs with places on the node, by either of its names.
   std::vector<GangId> GangsOn(std::string_view node) const;
   // Gangs that were evicted for others, and members of gangs that stayed.
@@ -155,12 +171,10 @@ class Placement : Owner {
     bool usable = false;
     uint64_t offer = 0;  // its number
   };
-  struct Order {
-    bool unbound = true;
-    int64_t less_important = 0;  // -priority
-    int64_t created = 0;         // nanoseconds
-    GangKey key;
-    GangId id = GangId::kNone;
+  // In the list: by priority; of one priority half bound gangs first, and those last that lack
+  // nothing that they need; then by age.
+  struct Order : cluster::PlaceInLine {
+    GangId gang() const { return GangId{id}; }
     auto operator<=>(const Order&) const = default;
   };
   struct Part {
@@ -180,7 +194,9 @@ class Placement : Owner {
     int64_t least = 1;          // LeastToComplete, as entered in its demand
     uint64_t planned_at = 0;    // epoch_ then
     uint64_t offers_known = 0;  // offers_ then
-    absl::Time guard_since = absl::InfinitePast();
+    bool being_made = false;
+    std::optional<Order> lacks;                                  // as entered in lacking_
+    absl::Duration expected_runtime = absl::InfiniteDuration();  // as it was read last
     absl::Time keeps_partial_until = absl::InfinitePast();
     // When somebody who was to go is late.
     absl::Time awaits_until = Never();
@@ -215,9 +231,7 @@ class Placement : Owner {
     size_t gangs = 0;
     uint64_t last_offer = 0;
   };
-  // Failures of one pass: what one gang couldn't find, a later one of the same shape and at least
-  // the same size can't find either while room is only taken.
-  class KnownFailures;
+  using KnownFailures = cluster::KnownFailures<PlanShortfall>;
 
   static Order OrderOf(const Gang& gang);
   bool ComesLater(const Gang& gang, const Part& part) const;
@@ -266,15 +280,11 @@ class Placement : Owner {
   Plan Solve(const PlanRequest& request);
   void PlanGang(const Gang& gang, KnownFailures* failures);
   void PlanAdmitted(const Gang& gang, Part* part, const PlanRequest& request,
-                    KnownFailures* failures);
+                    const cluster::WantedShape& shape, KnownFailures* failures);
   bool Place(const Gang& gang, Part* part, PlanRequest request, bool keeps_partial);
-  GangId Head() const;
-  void FollowHead();
   void SyncWithoutQuota(const Gang& gang, Part* part);
   void TryWithoutQuota(const Gang& gang, Part* part, const PlanRequest& request,
                        KnownFailures* failures);
-  // The gang that keeps freed room for a while because it has waited for long; kNone if none does.
-  GangId Guard();
   // The first of the list, at most `most`, of those that were offered something since they were
   // planned.
   std::vector<Order> FirstUninformed(size_t most) const;
@@ -285,6 +295,18 @@ class Placement : Owner {
   void RetryPreemption();
   std::vector<std::string> GoingFor(const Gang& gang, Part* part) const;
   bool TakesInVain(const Gang& gang, Part* part);
+  // --- reserve.cc ---
+  bool LacksRoom(const Gang& gang, const Part& part) const;
+  void FollowLack(const Gang& gang, Part* part);
+  void Reserve(const Order* before);
+  void ReserveFor(const Order& order);
+  std::optional<cluster::SoonestRoom> FindRoom(const Gang& gang, const Order& place, bool entitled);
+  void FinishPass();
+  void FollowHeads();
+  // When the gang is gone at the latest if it starts now.
+  absl::Time GoneBy(const Gang& gang) const;
+  // Leaves out what is kept from the gang. Returns for whom nodes are kept that it may use.
+  std::set<uint64_t> KeepOff(const Gang& gang, PlanRequest* request) const;
 
   cluster::Snapshot* room_;
   QuotaAdmission* quota_;
@@ -314,7 +336,7 @@ class Placement : Owner {
   std::set<GangId> see_volumes_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> on_node_;
   // Nodes that kube-scheduler didn't offer to a class, until they change.
-  std::map<std::string, cluster::RefusedNodes> not_offered_;
+  cluster::NodesNotOffered not_offered_;
   uint64_t epoch_ = 1;  // grows with everything that a reason may tell
   absl::Time refreshed_ = absl::InfinitePast();
   std::set<std::string> released_;  // nodes on which places were given up, not offered yet
@@ -326,9 +348,13 @@ class Placement : Owner {
   uint64_t eviction_rules_ = 0;  // of quota, as known last
   uint64_t preempted_gangs_ = 0;
   uint64_t preempted_surplus_ = 0;
-  GangId head_ = GangId::kNone;
-  GangId guard_ = GangId::kNone;
-  absl::Time guard_changes_ = absl::InfiniteFuture();
+  cluster::Reservations reservations_;
+  std::set<Order> lacking_;           // those that wait for room alone
+  bool reserve_again_ = false;        // something of these has changed
+  std::optional<Order> considered_;   // in this pass, up to it
+  absl::Time next_change_ = Never();  // of reservations, by time alone
+  bool reservations_changed_ = false;
+  std::set<GangId> heads_;
   std::vector<GangId> planned_;
   std::vector<GangId> fitting_;
   uint64_t plans_ = 0;

@@ -61,12 +61,12 @@ void Placement::RetryPreemption() {
   bool any = false;
   size_t left = kRetries;
   for (const Order& order : list_) {
-    if (left == 0 || (order.unbound && -order.less_important <= least)) break;
-    const Gang& gang = *gangs_.Find(order.id);
+    if (left == 0 || -order.less_important <= least) break;
+    const Gang& gang = *gangs_.Find(order.gang());
     if (quota_->ClaimOf(gang) <= least || !gang.preempts) continue;
     any = true;
     --left;
-    PlanSoon(&parts_.at(order.id));
+    PlanSoon(&parts_.at(order.gang()));
   }
   if (any) ++epoch_;
 }
@@ -116,7 +116,7 @@ bool Placement::TakesInVain(const Gang& gang, Part* part) {
   const PlaceMap partial = places.tentative_assumed ? places.tentative : PlaceMap();
   for (const auto& [uid, node] : partial) room_->Forget(uid);
   const std::vector<std::string> going = GoingFor(gang, part);
-  for (const std::string& uid : going) room_->SetAside(uid);
+  cluster::Aside aside(room_);
 
   std::vector<const Gang*> candidates;
   std::vector<cluster::EvictableGroup> groups;
@@ -135,26 +135,20 @@ bool Placement::TakesInVain(const Gang& gang, Part* part) {
   for (const std::string& uid : going) {
     if (IsLive(*snapshot_.FindPod(uid))) leaving.push_back(snapshot_.FindPod(uid));
   }
-  const PlanRequest request = RequestFor(gang, Unplaced(gang));
+  PlanRequest request = RequestFor(gang, Unplaced(gang));
+  KeepOff(gang, &request);
   Plan plan;
-  std::set<const kube::Pod*> aside;
   const auto fits = [&](const std::vector<const kube::Pod*>& gone) {
-    std::set<const kube::Pod*> now(gone.begin(), gone.end());
-    for (const kube::Pod* pod : aside) {
-      if (!now.contains(pod)) room_->PutBack(pod->meta.uid);
-    }
-    for (const kube::Pod* pod : now) {
-      if (!aside.contains(pod)) room_->SetAside(pod->meta.uid);
-    }
-    aside = std::move(now);
+    std::set<std::string_view> all(going.begin(), going.end());
+    for (const kube::Pod* pod : gone) all.insert(pod->meta.uid);
+    aside.Set(std::move(all));
     plan = Solve(request);
     return plan.complete && MinResourcesFree(gang);
   };
   auto victims = cluster::ChooseVictims(groups, quota_->budgets(), leaving, fits);
   if (victims && victims->pods.empty() && going.empty()) victims.reset();  // nobody stands there
   if (victims) fits(victims->pods);
-  for (const kube::Pod* pod : aside) room_->PutBack(pod->meta.uid);
-  for (const std::string& uid : going) room_->PutBack(uid);
+  aside.Set({});
   if (!victims) {
     for (const auto& [uid, node] : partial) room_->Assume(uid, node).IgnoreError();
     places.awaits.clear();

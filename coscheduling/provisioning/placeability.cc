@@ -65,9 +65,18 @@ Placeability::Changes Placeability::Refresh() {
   return changes;
 }
 
+using cluster::PoolObstacle;
+static_assert(static_cast<int>(PoolObstacle::kOtherPool) == v1::NODE_POOL_NOT_FOUND &&
+              static_cast<int>(PoolObstacle::kLimit) == v1::POOL_LIMIT_BELOW_GANG &&
+              static_cast<int>(PoolObstacle::kOneNode) == v1::POD_AFFINITY_ONE_NODE &&
+              static_cast<int>(PoolObstacle::kUnusable) == v1::NODE_POOL_UNUSABLE);
+Reason ReasonFor(const cluster::PoolRefusal& refusal) {
+  return {static_cast<v1::ReasonCode>(refusal.obstacle), refusal.why, refusal.fix};
+}
+
 std::shared_ptr<const Feasibility> Placeability::Judged(const cluster::Demand& demand) {
   auto judge = [&] {
-    return std::make_shared<const Feasibility>(muster::coscheduling::Judge(
+    return std::make_shared<const Feasibility>(cluster::JudgeFeasibility(
         demand, pools_.all(), cluster::PoolLimits::kWhole, snapshot_, options_.instance_types));
   };
   // Their spec is made for this one question.
@@ -165,9 +174,11 @@ const std::string& Placeability::WhyNoNodesOf(const quota::PodSet& set,
 }
 
 std::string Placeability::JudgeFlavor(const cluster::Demand& demand) const {
-  return muster::coscheduling::Judge(demand, pools_.all(), cluster::PoolLimits::kRemaining,
-                                     snapshot_, options_.instance_types)
-      .reason.message;
+  const auto refusal =
+      cluster::JudgeFeasibility(demand, pools_.all(), cluster::PoolLimits::kRemaining, snapshot_,
+                                options_.instance_types)
+          .refusal;
+  return refusal ? refusal->why : "";
 }
 
 int64_t Placeability::MakeableOf(const quota::PodSet& set, cluster::PoolLimits limits) const {

@@ -1,6 +1,6 @@
 // Could the nodes exist at all: those of a gang, and those of a flavor before quota of it is given?
-// Owns the NodePools, and what was found out about them (feasibility.h), which is kept until
-// NodePools or nodes change in what it depends on.
+// Owns the NodePools, and what was found out about them (cluster/feasibility.h), which is kept
+// until NodePools or nodes change in what it depends on.
 #pragma once
 
 #include <functional>
@@ -13,15 +13,19 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "cluster/feasibility.h"
 #include "cluster/journal.h"
 #include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
-#include "coscheduling/provisioning/feasibility.h"
 
 namespace muster::coscheduling {
 
 // On a PodGroup or a member, "true": its nodes can be made, whatever is known of NodePools.
 inline constexpr std::string_view kAssumeFeasibleAnnotation = "muster.dev/assume-feasible";
+
+using cluster::Feasibility;
+
+Reason ReasonFor(const cluster::PoolRefusal& refusal);
 
 class Placeability : Owner {
  public:

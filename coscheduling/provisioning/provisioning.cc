@@ -246,6 +246,7 @@ void Provisioning::Signal(const Gang& gang, bool undecided) {
                     (before || (places.short_of_nodes && !IsBeyondLimits(gang)));
   if (want && !part.signalled && !NobodyMakesNodes(gang)) {
     placement_->KeepPartialUntil(gang.id, agenda_->now() + options_.signal_grace);
+    agenda_->Note(gang.id);  // its deadline runs from now on
   }
   part.signalled = want;
   const bool leave_alone = gang.state == v1::READY || gang.state == v1::BINDING;
@@ -373,6 +374,7 @@ std::optional<Provisioning::Verdict> Provisioning::DecideDeadline(const Gang& ga
     return std::nullopt;
   }
   ReadLimits(gang);
+  placement_->SetBeingMade(gang, MayBuy(gang));
   const AdmissionRecord& record = *records_.Of(gang);
   const absl::Time whole = DeadlineNow(gang);
   absl::Time deadline = whole;

@@ -48,9 +48,7 @@ void DescribeFeasibility(const Feasibility& feasibility, v1::Feasibility* out) {
   constexpr int kShown = 50;
   out->set_verdict(
       static_cast<v1::Feasibility::Verdict>(static_cast<int>(feasibility.verdict) + 1));
-  if (feasibility.reason.code != v1::REASON_UNSPECIFIED) {
-    SetReason(feasibility.reason, out->mutable_reason());
-  }
+  if (feasibility.refusal) SetReason(ReasonFor(*feasibility.refusal), out->mutable_reason());
   out->set_asked(feasibility.asked);
   out->set_held_by_nodes(feasibility.held);
   for (const cluster::PoolFinding& finding : feasibility.pools) {
@@ -59,9 +57,10 @@ void DescribeFeasibility(const Feasibility& feasibility, v1::Feasibility* out) {
     item->set_node_pool(finding.pool);
     item->set_pods(finding.pods);
     if (!finding.refusal) continue;
-    item->set_code(CodeOf(finding.refusal->obstacle));
-    item->set_message(finding.refusal->why);
-    item->set_fix(finding.refusal->fix);
+    const Reason reason = ReasonFor(*finding.refusal);
+    item->set_code(reason.code);
+    item->set_message(reason.message);
+    item->set_fix(reason.fix);
   }
 }
 
@@ -78,6 +77,16 @@ void DescribeSetback(const Setback& setback, v1::Setback* out) {
   SetTime(setback.last, out->mutable_last());
   out->set_stands(setback.stands);
   out->set_overcome(setback.overcome);
+}
+
+void DescribeReservation(const cluster::Reservation& reservation, v1::Reservation* out) {
+  for (const std::string& node : reservation.room.nodes) out->add_nodes(node);
+  SetTime(reservation.since, out->mutable_since());
+  const absl::Time by = std::max(reservation.room.free_by, reservation.since);
+  if (by != absl::InfiniteFuture()) SetTime(by, out->mutable_free_by());
+  const absl::Time expected = std::max(reservation.room.expected, reservation.since);
+  if (expected != absl::InfiniteFuture()) SetTime(expected, out->mutable_expected());
+  out->set_idle_gpus(reservation.room.idle_gpus);
 }
 
 // Equal messages have equal digests; never 0.
@@ -173,6 +182,9 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
     }
   }
 
+  if (const cluster::Reservation* reservation = from_.placement.ReservedFor(gang)) {
+    DescribeReservation(*reservation, out->mutable_reservation());
+  }
   const Places& planned = from_.placement.Of(gang);
   const Losses& losses = from_.repair.LossesOf(gang);
   std::set<std::string> places;
@@ -262,6 +274,9 @@ void Report::DescribeNodes(std::vector<v1::Node>* nodes) const {
     for (const auto& [resource, amount] : info.node->allocatable.entries()) {
       (*node.mutable_allocatable())[resource] = amount;
       (*node.mutable_free())[resource] = info.Free(resource);
+    }
+    if (const cluster::Reservation* kept = from_.placement.reservations().KeepsOn(name)) {
+      node.set_reserved_for(kept->holder.name);
     }
     std::set<std::string> expected;
     for (GangId id : from_.placement.GangsOn(name)) {

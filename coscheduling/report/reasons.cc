@@ -122,13 +122,24 @@ std::string Report::WhereText(const Gang& gang) const {
                      gang.topology.because);
 }
 
+std::string Report::ReservationText(const Gang& gang) const {
+  std::string text;
+  const cluster::Reservation* own = from_.placement.ReservedFor(gang);
+  if (own != nullptr) text = "; " + own->ToString();
+  for (const cluster::Reservation* one : from_.placement.KeptFrom(gang)) {
+    text += "; " + one->ToStringForOthers();
+  }
+  return text;
+}
+
 Reason Report::CapacityReason(const Gang& gang, std::string_view meanwhile) const {
   const PlanShortfall& shortfall = from_.placement.Of(gang).shortfall;
+  const bool first = from_.placement.ReservedFor(gang) != nullptr;
   Reason reason = {
-      v1::CAPACITY_SHORT,
-      fmt::format("{} of {} members have room{}{}: {}", shortfall.placeable, gang.unbound.size(),
+      first ? v1::NODES_RESERVED : v1::CAPACITY_SHORT,
+      fmt::format("{} of {} members have room{}{}: {}{}", shortfall.placeable, gang.unbound.size(),
                   WhereText(gang), std::string(meanwhile) + from_.provisioning.ZonesText(gang),
-                  ShortfallText(shortfall)),
+                  ShortfallText(shortfall), ReservationText(gang)),
       ""};
   AddSuspects(gang, &reason);
   if (!shortfall.contradiction.empty()) {
@@ -136,9 +147,9 @@ Reason Report::CapacityReason(const Gang& gang, std::string_view meanwhile) cons
     reason.fix = "correct the labels of these nodes";
   }
   const Feasibility* feasibility = from_.placeability.Of(gang);
-  if (feasibility != nullptr && feasibility->reason.code != v1::REASON_UNSPECIFIED) {
-    reason.message += "; as far as is known, " + feasibility->reason.message;
-    reason.fix = feasibility->reason.fix;
+  if (feasibility != nullptr && feasibility->refusal) {
+    reason.message += "; as far as is known, " + feasibility->refusal->why;
+    reason.fix = feasibility->refusal->fix;
   }
   return reason;
 }
@@ -188,7 +199,7 @@ Reason Report::FindReason(const Gang& gang) const {
     case v1::WAITING_FOR_QUOTA:
       return QuotaReason(gang);
     case v1::INFEASIBLE:
-      return from_.placeability.Of(gang)->reason;
+      return ReasonFor(*from_.placeability.Of(gang)->refusal);
     case v1::PROVISIONING:
       return ProvisioningReason(gang);
     case v1::READY:
@@ -225,9 +236,12 @@ Reason Report::FindReason(const Gang& gang) const {
     }
     case v1::REPAIRING:
       return RepairReason(gang);
-    case v1::BACKING_OFF:
-      return from_.restarts.WithFallback(
+    case v1::BACKING_OFF: {
+      Reason reason = from_.restarts.WithFallback(
           gang, BackoffReason(*from_.records.Of(gang), from_.provisioning.RetryAt(gang)));
+      reason.message += ReservationText(gang);
+      return reason;
+    }
     case v1::FINISHED: {
       const bool succeeded = gang.facts.succeeded >= min;
       return {
@@ -306,8 +320,8 @@ Reason Report::RepairReason(const Gang& gang) const {
   } else if (from_.quota.UncountedOf(gang).size() == gang.unbound.size()) {
     replacements = "replacements wait for quota";
   } else if (places.fixed.empty()) {
-    replacements =
-        "replacements wait for room: " + ShortfallText(places.shortfall) + SuspectText(gang);
+    replacements = "replacements wait for room: " + ShortfallText(places.shortfall) +
+                   SuspectText(gang) + ReservationText(gang);
   }
   const std::string end = gang.facts.bound == 0
                               ? "nothing of it is left that would have to be restarted"

@@ -90,6 +90,9 @@ void Report::Tell(const Gang& gang, v1::GangState before) {
   if (gang.not_honoured && reason.code != v1::MEMBER_NOT_SUPPORTED) {
     reason.message += "; " + gang.not_honoured->ToString();
   }
+  if (const std::string& error = gang.expected_runtime.error; !error.empty()) {
+    reason.message += "; " + error;
+  }
   if (!entered && reason == part.reason) return;
   const bool told = entered || reason.code != part.reason.code;
   part.reason = std::move(reason);

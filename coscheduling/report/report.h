@@ -64,6 +64,8 @@ class Report {
   void Observe(const cluster::Journal& journal);
   // Reasons say so while pods aren't gated. True if that is new.
   bool SetGatingActive(bool active) { return std::exchange(gating_active_, active) != active; }
+  // Other nodes are kept for somebody than before.
+  void NoteReservations() { nodes_changed_ = true; }
   // A node's suspicion changed.
   void NoteSuspect(const std::string& node);
 
@@ -118,6 +120,8 @@ class Report {
   // " in one zone, which X requires"
   std::string WhereText(const Gang& gang) const;
   Reason CapacityReason(const Gang& gang, std::string_view meanwhile) const;
+  // What is kept for it, and from it.
+  std::string ReservationText(const Gang& gang) const;
   Reason ComingReason(const Gang& gang) const;
   Reason ReadyReason(const Gang& gang) const;
   Reason RepairReason(const Gang& gang) const;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "kube/objects/decode.h"
@@ -7,6 +8,9 @@
 
 namespace muster::kube {
 namespace {
+
+// Times beyond are as good as none, and sums of them can't overflow.
+constexpr int64_t kLongest = std::numeric_limits<int32_t>::max();
 
 PodPhase ReadPhase(const JsonValue& value) {
   const std::string_view phase = value.View();
@@ -47,6 +51,7 @@ void ReadPodStatus(const JsonValue& status, Pod& pod) {
   pod.status_reason = status.Get("reason").String();
   pod.status_message = status.Get("message").String();
   pod.nominated_node_name = status.Get("nominatedNodeName").String();
+  pod.start_time = status.Get("startTime").Time().value_or(absl::InfiniteFuture());
   const JsonValue conditions = status.Get("conditions");
   const JsonValue scheduled = FindCondition(conditions, "PodScheduled");
   pod.scheduled_status = scheduled.Get("status").String();
@@ -79,6 +84,11 @@ absl::StatusOr<Pod> Decode<Pod>(std::string_view json) {
     pod.scheduling_gates.push_back(gate.Get("name").String());
   });
   pod.native_group = spec.Get("schedulingGroup").Get("podGroupName").String();
+  if (const int64_t active = spec.Get("activeDeadlineSeconds").Int(); active > 0) {
+    constexpr int64_t kUsualGrace = 30;  // what the API server writes in where nothing is said
+    const int64_t grace = spec.Get("terminationGracePeriodSeconds").Int(kUsualGrace);
+    pod.longest_seconds = std::min(active, kLongest) + std::clamp<int64_t>(grace, 0, kLongest);
+  }
   ReadPodStatus(status, pod);
   if (!reader.status().ok()) return reader.status();
   pod.spec_error = reader.unusable();

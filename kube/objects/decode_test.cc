@@ -341,6 +341,20 @@ TEST(DecodePod, ReadsStatus) {
   EXPECT_FALSE(pod.ready);
 }
 
+TEST(DecodePod, TellsWhenItIsGoneAtTheLatest) {
+  absl::Time now;
+  ASSERT_TRUE(absl::ParseTime(absl::RFC3339_full, "2025-03-01T10:00:00Z", &now, nullptr));
+  EXPECT_EQ(PodOf("{}").GoneBy(now), absl::InfiniteFuture());
+  EXPECT_EQ(PodOf(R"({"activeDeadlineSeconds":600})").GoneBy(now), now + absl::Seconds(630));
+  const std::string graceful =
+      R"({"activeDeadlineSeconds":600,"terminationGracePeriodSeconds":120})";
+  const Pod runs = PodOf(graceful, R"({"startTime":"2025-03-01T09:55:00Z"})");
+  EXPECT_EQ(runs.GoneBy(now), now + absl::Seconds(420));
+  EXPECT_EQ(runs.GoneBy(now + absl::Hours(1)), now + absl::Hours(1));  // overdue
+  EXPECT_LT(PodOf(R"({"activeDeadlineSeconds":9223372036854775807})").GoneBy(now),
+            absl::InfiniteFuture());
+}
+
 TEST(DecodePod, TellsWhetherAContainerEverStartedAndHowItEnded) {
   const auto status = [](const std::string& container) {
     return PodOf("{}", R"({"containerStatuses":[{"state":{"waiting":{}}},)" + container + "]}");

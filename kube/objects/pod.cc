@@ -37,4 +37,10 @@ bool Pod::HasGate(std::string_view gate) const {
          scheduling_gates.end();
 }
 
+absl::Time Pod::GoneBy(absl::Time now) const {
+  absl::Time gone = absl::InfiniteFuture();
+  if (longest_seconds > 0) gone = std::min(start_time, now) + absl::Seconds(longest_seconds);
+  return std::max(now, std::min(gone, meta.deletion_time.value_or(gone)));
+}
+
 }  // namespace muster::kube

@@ -123,6 +123,10 @@ struct Pod {
   std::vector<std::string> scheduling_gates;
   // spec.schedulingGroup.podGroupName, a PodGroup of Kubernetes' own (scheduling.k8s.io, 1.35).
   std::string native_group;
+  // From its start (status.startTime) until spec.activeDeadlineSeconds and the grace period after
+  // it are over and it is gone for certain. 0: it may run for as long as it likes.
+  int64_t longest_seconds = 0;
+  absl::Time start_time = absl::InfiniteFuture();
 
   PodPhase phase = PodPhase::kPending;
   std::string status_reason;  // status.reason, e.g. "UnexpectedAdmissionError"
@@ -144,6 +148,9 @@ struct Pod {
   bool IsDeleting() const { return meta.deletion_time.has_value(); }
   bool IsBound() const { return !node_name.empty(); }
   bool HasGate(std::string_view gate) const;
+  // When it is gone at the latest, if it starts now unless it has; InfiniteFuture if nothing ends
+  // it.
+  absl::Time GoneBy(absl::Time now) const;
 };
 
 }  // namespace muster::kube

@@ -155,8 +155,8 @@ void KarpenterProvisioner::TriggerAgain(const std::string& timer, absl::Time now
 
 bool KarpenterProvisioner::Run(absl::Time now) {
   bool ran = false;
-  while (std::optional<std::string> timer = retries_.PopDue(now)) {
-    TriggerAgain(*timer, now);
+  while (Retries() && retries_.Next() <= now) {
+    TriggerAgain(*retries_.PopDue(now), now);
     ran = true;
   }
   if (window_.closes_at() > now) return ran;
@@ -167,8 +167,11 @@ bool KarpenterProvisioner::Run(absl::Time now) {
 }
 
 absl::Time KarpenterProvisioner::NextWake() const {
-  return std::min(window_.closes_at(), retries_.Next());
+  return Retries() ? std::min(window_.closes_at(), retries_.Next()) : window_.closes_at();
 }
+
+// Without a NodePool a retry finds nothing but what the try before found.
+bool KarpenterProvisioner::Retries() const { return !state_->pools().entries().empty(); }
 
 void KarpenterProvisioner::Provision(absl::Time now) {
   std::vector<PackingPod> pods = PodsToPlace(now);

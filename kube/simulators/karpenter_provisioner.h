@@ -50,6 +50,7 @@ class KarpenterProvisioner {
   absl::Time NextWake() const;
 
  private:
+  bool Retries() const;
   void Trigger(const std::string& timer, const std::string& uid, absl::Time now);
   void TriggerAgain(const std::string& timer, absl::Time now);
   void Provision(absl::Time now);

@@ -384,9 +384,11 @@ std::map<std::string, int> EngineWorld::States() const {
   return states;
 }
 
-coscheduling::Plan EngineWorld::PlanOf(const std::string& gang) const {
+coscheduling::Plan EngineWorld::PlanOf(const std::string& gang,
+                                       const std::set<std::string, std::less<>>& kept) const {
   const cluster::Snapshot& snapshot = engine_.snapshot();
   coscheduling::PlanRequest request;
+  request.excluded_nodes = kept;
   const size_t members = gangs_.at(gang).members.size();
   for (size_t i = 0; i < members; ++i) {
     request.members.push_back(snapshot.FindPod(fmt::format("{}-{}", gang, i)));
@@ -397,10 +399,15 @@ coscheduling::Plan EngineWorld::PlanOf(const std::string& gang) const {
 }
 
 std::string EngineWorld::FitsButWaits() const {
+  // By their places in line; what is kept for one isn't for those after it.
+  std::map<std::pair<absl::Time, std::string>, v1::Gang> gangs;
   for (const coscheduling::GangKey& key : engine_.Gangs()) {
-    v1::Gang gang;
-    engine_.Describe(key, &gang);
-    if (gang.state() == v1::PROVISIONING && PlanOf(key.name).complete) return key.name;
+    engine_.Describe(key, &gangs[{gangs_.at(key.name).created, key.ToString()}]);
+  }
+  std::set<std::string, std::less<>> kept;
+  for (const auto& [place, gang] : gangs) {
+    if (gang.state() == v1::PROVISIONING && PlanOf(gang.name(), kept).complete) return gang.name();
+    kept.insert(gang.reservation().nodes().begin(), gang.reservation().nodes().end());
   }
   return "";
 }

@@ -12,6 +12,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -91,8 +92,8 @@ class EngineWorld {
   std::vector<Bound> TakeBound();
   // How many gangs are in each state and for what reason, by what the engine says.
   std::map<std::string, int> States() const;
-  // A gang that waits for nodes though all of its members would fit as things stand; "" if there is
-  // none.
+  // A gang that waits for nodes though all of its members would fit as things stand, beside what is
+  // kept for those before it; "" if there is none.
   std::string FitsButWaits() const;
   // CPU seconds of one plan for this gang as things stand, placed or not.
   double PlanSeconds(const std::string& gang) const;
@@ -115,7 +116,9 @@ class EngineWorld {
 
   template <typename Call>
   void Timed(Call call);
-  coscheduling::Plan PlanOf(const std::string& gang) const;
+  // Beside nodes that are kept for others.
+  coscheduling::Plan PlanOf(const std::string& gang,
+                            const std::set<std::string, std::less<>>& kept = {}) const;
   void Say(kube::Node node);
   void Say(kube::Pod pod);
   void SayMember(const std::string& gang, int member);

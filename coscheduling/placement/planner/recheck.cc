@@ -1,5 +1,4 @@
 // FirstBroken: a plan that was made earlier, looked at again.
-#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,27 +16,6 @@ using cluster::Rejection;
 using cluster::RejectionCode;
 using kube::Pod;
 using Broken = std::optional<std::pair<std::string, Rejection>>;
-
-Broken FirstUnrelated(const cluster::Snapshot& snapshot, const PlanRequest& request,
-                      const std::map<std::string, std::string>& placements) {
-  const std::vector<const NodeInfo*>& infos = snapshot.node_list();
-  cluster::Relations relations(snapshot, request.members, infos, request.include_virtual);
-  std::vector<cluster::Placing> wanted;
-  std::vector<size_t> member_of;
-  for (size_t m = 0; m < request.members.size(); ++m) {
-    const auto placement = placements.find(request.members[m]->meta.uid);
-    if (placement == placements.end()) continue;
-    const NodeInfo* info = snapshot.FindNode(placement->second);
-    const auto at = std::ranges::lower_bound(infos, info->name(), {}, &NodeInfo::name);
-    wanted.push_back({relations.KindOf(m), static_cast<int>(at - infos.begin())});
-    member_of.push_back(m);
-  }
-  const std::vector<size_t> refused = cluster::PlaceInOrder(wanted, &relations).refused;
-  if (refused.empty()) return std::nullopt;
-  const cluster::Placing& first = wanted[refused[0]];
-  return std::pair(request.members[member_of[refused[0]]]->meta.uid,
-                   *relations.WhyNot(first.kind, first.node));
-}
 
 }  // namespace
 
@@ -78,7 +56,8 @@ Broken Planner::FirstBroken(cluster::Snapshot* snapshot, const PlanRequest& requ
     }
     if (snapshot->Assume(uid, placement->second).ok()) assumed.push_back(uid);
   }
-  return related ? FirstUnrelated(*snapshot, request, placements) : std::nullopt;
+  if (!related) return std::nullopt;
+  return cluster::FirstForbidden(*snapshot, request.members, request.include_virtual, placements);
 }
 
 }  // namespace muster::coscheduling

@@ -1,20 +1,19 @@
-#include "coscheduling/provisioning/feasibility.h"
+#include "cluster/feasibility.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cluster/test_objects.h"
 
-namespace muster::coscheduling {
+namespace muster::cluster {
 namespace {
 
-using cluster::InstanceTypes;
-using cluster::test::In;
-using cluster::test::Labelled;
-using cluster::test::MakeNode;
-using cluster::test::MakePod;
-using cluster::test::Resources;
-using cluster::test::With;
+using test::In;
+using test::Labelled;
+using test::MakeNode;
+using test::MakePod;
+using test::Resources;
+using test::With;
 using testing::HasSubstr;
 using Verdict = Feasibility::Verdict;
 
@@ -25,24 +24,23 @@ kube::NodePool Pool(const std::string& name, std::vector<std::string> types) {
   return pool;
 }
 
-cluster::NodePools Pools(std::vector<kube::NodePool> list) {
-  cluster::NodePools pools;
+NodePools Pools(std::vector<kube::NodePool> list) {
+  NodePools pools;
   for (kube::NodePool& pool : list) pools.emplace(pool.meta.name, pool);
   return pools;
 }
 
-cluster::Demand Pods(int64_t count, int64_t gpus) {
+Demand Pods(int64_t count, int64_t gpus) {
   return {MakePod("p", {{"nvidia.com/gpu", gpus}}).spec, count, 0, ""};
 }
 
-Feasibility JudgeWhole(const cluster::Demand& demand, const cluster::NodePools& pools,
-                       const cluster::Snapshot& snapshot = {}) {
-  return Judge(demand, pools, cluster::PoolLimits::kWhole, snapshot, InstanceTypes::BuiltIn());
+Feasibility JudgeWhole(const Demand& demand, const NodePools& pools,
+                       const Snapshot& snapshot = {}) {
+  return JudgeFeasibility(demand, pools, PoolLimits::kWhole, snapshot, InstanceTypes::BuiltIn());
 }
 
 TEST(Feasibility, OnePoolThatCanIsEnough) {
-  const cluster::NodePools pools =
-      Pools({Pool("cpu", {"m7i.large"}), Pool("gpu", {"p4d.24xlarge"})});
+  const NodePools pools = Pools({Pool("cpu", {"m7i.large"}), Pool("gpu", {"p4d.24xlarge"})});
   const Feasibility found = JudgeWhole(Pods(4, 8), pools);
   EXPECT_EQ(found.verdict, Verdict::kFeasible);
   ASSERT_EQ(found.pools.size(), 2);
@@ -52,14 +50,13 @@ TEST(Feasibility, OnePoolThatCanIsEnough) {
 }
 
 TEST(Feasibility, TheReasonIsThatOfThePoolThatCameClosest) {
-  const cluster::NodePools pools =
-      Pools({Pool("cpu", {"m7i.large"}), Pool("gpu", {"p4d.24xlarge"})});
+  const NodePools pools = Pools({Pool("cpu", {"m7i.large"}), Pool("gpu", {"p4d.24xlarge"})});
   const Feasibility found = JudgeWhole(Pods(4, 16), pools);
   EXPECT_EQ(found.verdict, Verdict::kInfeasible);
-  EXPECT_EQ(found.reason.code, v1::GPU_COUNT_TOO_LARGE);
-  EXPECT_THAT(found.reason.message, HasSubstr("no NodePool can make a node for 4 pods: "));
-  EXPECT_THAT(found.reason.message, HasSubstr("p4d.24xlarge, has 8"));
-  EXPECT_FALSE(found.reason.fix.empty());
+  EXPECT_EQ(found.refusal->obstacle, PoolObstacle::kGpuCount);
+  EXPECT_THAT(found.refusal->why, HasSubstr("no NodePool can make a node for 4 pods: "));
+  EXPECT_THAT(found.refusal->why, HasSubstr("p4d.24xlarge, has 8"));
+  EXPECT_FALSE(found.refusal->fix.empty());
 }
 
 TEST(Feasibility, LimitsBelowTheGangAreTold) {
@@ -67,17 +64,17 @@ TEST(Feasibility, LimitsBelowTheGangAreTold) {
   pool.limits = Resources({{"nvidia.com/gpu", 24}});
   const Feasibility found = JudgeWhole(Pods(4, 8), Pools({pool}));
   EXPECT_EQ(found.verdict, Verdict::kInfeasible);
-  EXPECT_EQ(found.reason.code, v1::POOL_LIMIT_BELOW_GANG);
-  EXPECT_THAT(found.reason.message, HasSubstr("NodePool gpu can make nodes for 3"));
+  EXPECT_EQ(found.refusal->obstacle, PoolObstacle::kLimit);
+  EXPECT_THAT(found.refusal->why, HasSubstr("NodePool gpu can make nodes for 3"));
   EXPECT_EQ(JudgeWhole(Pods(3, 8), Pools({pool})).verdict, Verdict::kFeasible);
 
   // What stands now goes again, so it counts against what remains only.
   pool.usage = Resources({{"nvidia.com/gpu", 16}});
   EXPECT_EQ(JudgeWhole(Pods(3, 8), Pools({pool})).verdict, Verdict::kFeasible);
-  EXPECT_EQ(Judge(Pods(3, 8), Pools({pool}), cluster::PoolLimits::kRemaining, {},
-                  InstanceTypes::BuiltIn())
-                .reason.code,
-            v1::POOL_LIMIT_BELOW_GANG);
+  EXPECT_EQ(JudgeFeasibility(Pods(3, 8), Pools({pool}), PoolLimits::kRemaining, {},
+                             InstanceTypes::BuiltIn())
+                .refusal->obstacle,
+            PoolObstacle::kLimit);
 }
 
 // Of which each holds as many pods as the largest type that is left.
@@ -87,19 +84,19 @@ TEST(Feasibility, NodesThatAPoolMayHaveBoundItsPods) {
   EXPECT_EQ(JudgeWhole(Pods(4, 4), Pools({pool})).verdict, Verdict::kFeasible);
   const Feasibility found = JudgeWhole(Pods(5, 4), Pools({pool}));
   EXPECT_EQ(found.verdict, Verdict::kInfeasible);
-  EXPECT_EQ(found.reason.code, v1::POOL_LIMIT_BELOW_GANG);
-  EXPECT_THAT(found.reason.message, HasSubstr("NodePool gpu can make nodes for 4 (nodes=2)"));
+  EXPECT_EQ(found.refusal->obstacle, PoolObstacle::kLimit);
+  EXPECT_THAT(found.refusal->why, HasSubstr("NodePool gpu can make nodes for 4 (nodes=2)"));
 
   pool.usage = Resources({{"nodes", 1}});
-  EXPECT_EQ(Judge(Pods(4, 4), Pools({pool}), cluster::PoolLimits::kRemaining, {},
-                  InstanceTypes::BuiltIn())
-                .reason.code,
-            v1::POOL_LIMIT_BELOW_GANG);
+  EXPECT_EQ(JudgeFeasibility(Pods(4, 4), Pools({pool}), PoolLimits::kRemaining, {},
+                             InstanceTypes::BuiltIn())
+                .refusal->obstacle,
+            PoolObstacle::kLimit);
 
   pool.limits = Resources({{"nodes", 0}});
   const Feasibility none = JudgeWhole(Pods(1, 4), Pools({pool}));
   EXPECT_EQ(none.verdict, Verdict::kInfeasible);
-  EXPECT_THAT(none.reason.message, HasSubstr("its limit is 0 nodes"));
+  EXPECT_THAT(none.refusal->why, HasSubstr("its limit is 0 nodes"));
 
   // What the table doesn't know may hold any number of them.
   pool.requirements = {In("node.kubernetes.io/instance-type", {"new.large"})};
@@ -112,13 +109,13 @@ TEST(Feasibility, NoPodMakesAStaticPoolBuyANode) {
   pool.is_static = true;
   const Feasibility found = JudgeWhole(Pods(2, 8), Pools({pool}));
   EXPECT_EQ(found.verdict, Verdict::kUnknown);  // it may be given more nodes
-  EXPECT_EQ(found.reason.code, v1::NODE_POOL_UNUSABLE);
-  EXPECT_THAT(found.reason.message, HasSubstr("is static (spec.replicas)"));
+  EXPECT_EQ(found.refusal->obstacle, PoolObstacle::kUnusable);
+  EXPECT_THAT(found.refusal->why, HasSubstr("is static (spec.replicas)"));
 }
 
 TEST(Feasibility, NodesThatExistCountAsIfTheyWereEmpty) {
-  const cluster::NodePools pools = Pools({Pool("gpu", {"g5.xlarge"})});
-  cluster::Snapshot snapshot;
+  const NodePools pools = Pools({Pool("gpu", {"g5.xlarge"})});
+  Snapshot snapshot;
   for (int i = 0; i < 4; ++i) {
     kube::Node node = MakeNode("n" + std::to_string(i));
     node.meta.labels["karpenter.sh/nodepool"] = "old";
@@ -130,26 +127,26 @@ TEST(Feasibility, NodesThatExistCountAsIfTheyWereEmpty) {
   const Feasibility found = JudgeWhole(Pods(5, 8), pools, snapshot);
   EXPECT_EQ(found.verdict, Verdict::kInfeasible);
   EXPECT_EQ(found.held, 4);
-  EXPECT_THAT(found.reason.message, HasSubstr("the nodes that exist can hold 4"));
+  EXPECT_THAT(found.refusal->why, HasSubstr("the nodes that exist can hold 4"));
 }
 
 // Whoever made such nodes may make more of them.
 TEST(Feasibility, NodesOfAnotherAutoscalerMakeItUnknown) {
-  cluster::Snapshot snapshot;
+  Snapshot snapshot;
   snapshot.Upsert(MakeNode("n"));
   const Feasibility found = JudgeWhole(Pods(2, 8), Pools({Pool("gpu", {"g5.xlarge"})}), snapshot);
   EXPECT_EQ(found.verdict, Verdict::kUnknown);
-  EXPECT_EQ(found.reason.code, v1::GPU_COUNT_TOO_LARGE);
+  EXPECT_EQ(found.refusal->obstacle, PoolObstacle::kGpuCount);
 }
 
 TEST(Feasibility, WhatIsNotKnownIsNotCertain) {
   EXPECT_EQ(JudgeWhole(Pods(2, 8), {}).verdict, Verdict::kUnknown);
-  EXPECT_EQ(JudgeWhole(Pods(2, 8), {}).reason.code, v1::REASON_UNSPECIFIED);
+  EXPECT_FALSE(JudgeWhole(Pods(2, 8), {}).refusal);
   kube::NodePool ill = Pool("gpu", {"p4d.24xlarge"});
   ill.ready = false;
   const Feasibility found = JudgeWhole(Pods(2, 8), Pools({ill}));
   EXPECT_EQ(found.verdict, Verdict::kUnknown);
-  EXPECT_EQ(found.reason.code, v1::NODE_POOL_UNUSABLE);
+  EXPECT_EQ(found.refusal->obstacle, PoolObstacle::kUnusable);
 }
 
 // The workshop's job: every pod wants to be where the others are, on nodes with one GPU.
@@ -168,21 +165,21 @@ TEST(Feasibility, PodsThatMustShareANodeAskForTheirSum) {
     pods.back().spec = pods.front().spec;
   }
   const std::vector<const kube::Pod*> members = {&pods[0], &pods[1], &pods[2], &pods[3]};
-  const cluster::Snapshot snapshot;
-  const std::vector<cluster::Demand> demands = DemandsOf(snapshot, members, 4);
+  const Snapshot snapshot;
+  const std::vector<Demand> demands = DemandsOf(snapshot, members, 4);
   ASSERT_EQ(demands.size(), 2);
   EXPECT_EQ(demands[0].count, 4);
   EXPECT_EQ(demands[1].pods_on_one_node, 4);
   EXPECT_EQ(demands[1].spec->requests.Get("nvidia.com/gpu"), 4);
 
-  const cluster::NodePools small = Pools({Pool("gpu", {"g5.2xlarge"})});
+  const NodePools small = Pools({Pool("gpu", {"g5.2xlarge"})});
   EXPECT_EQ(JudgeWhole(demands[0], small).verdict, Verdict::kFeasible);
   const Feasibility found = JudgeWhole(demands[1], small);
   EXPECT_EQ(found.verdict, Verdict::kInfeasible);
-  EXPECT_EQ(found.reason.code, v1::POD_AFFINITY_ONE_NODE);
-  EXPECT_THAT(found.reason.message,
+  EXPECT_EQ(found.refusal->obstacle, PoolObstacle::kOneNode);
+  EXPECT_THAT(found.refusal->why,
               HasSubstr("required podAffinity on kubernetes.io/hostname puts 4 pods on one node"));
-  EXPECT_THAT(found.reason.message, HasSubstr("g5.2xlarge, has 1"));
+  EXPECT_THAT(found.refusal->why, HasSubstr("g5.2xlarge, has 1"));
   EXPECT_EQ(JudgeWhole(demands[1], Pools({Pool("gpu", {"g5.12xlarge"})})).verdict,
             Verdict::kFeasible);
 }
@@ -193,12 +190,12 @@ TEST(Feasibility, OnlyWhatIsRequiredIsAskedFor) {
   kube::Pod b = MakePod("b");
   b.spec = a.spec;
   const kube::Pod launcher = MakePod("c", {{"cpu", 1000}});
-  const cluster::Snapshot snapshot;
-  const std::vector<cluster::Demand> demands = DemandsOf(snapshot, {&launcher, &a, &b}, 2);
+  const Snapshot snapshot;
+  const std::vector<Demand> demands = DemandsOf(snapshot, {&launcher, &a, &b}, 2);
   ASSERT_EQ(demands.size(), 2);
   EXPECT_EQ(demands[0].count, 1);
   EXPECT_EQ(demands[1].count, 1);
 }
 
 }  // namespace
-}  // namespace muster::coscheduling
+}  // namespace muster::cluster
