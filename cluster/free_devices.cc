@@ -25,6 +25,17 @@ int64_t FreeDevices::On(const NodeInfo& info) {
   return std::min(devices, kMost);
 }
 
+bool FreeDevices::AllTaken(const NodeInfo& info) {
+  bool has = false;
+  const auto& entries = info.node->allocatable.entries();
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].second == 0 || !Counts(entries[i].first)) continue;
+    if (info.free[i] > 0) return false;
+    has = true;
+  }
+  return has;
+}
+
 std::optional<kube::ResourceList> FreeInAll(const Snapshot& snapshot) {
   kube::ResourceList free;
   for (const auto& [name, info] : snapshot.nodes()) {

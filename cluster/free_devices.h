@@ -20,6 +20,8 @@ class FreeDevices {
   static bool Counts(std::string_view resource);
 
   int64_t On(const NodeInfo& info);
+  // It has devices, and none is free.
+  static bool AllTaken(const NodeInfo& info);
 
  private:
   PerFamily<std::vector<size_t>> kinds_;  // positions in NodeInfo::free

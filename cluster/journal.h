@@ -36,7 +36,8 @@ enum class NodeChange : uint8_t {
   kRoomShrank = 1 << 3,
   // Labels, taints, cordon, stage, devices: whatever CheckClass reads.
   kClass = 1 << 4,
-  // A pod came, went, or changed in what relations read: labels, being deleted, anti-affinity.
+  // A pod came, went, or changed in what relations read, labels, being deleted, anti-affinity, or
+  // in what ends it.
   kPods = 1 << 5,
   // Node or NodeClaim says something else than before. By itself: in what no predicate reads, such
   // as annotations, finalizers, and the words of conditions. A new resourceVersion alone, as a

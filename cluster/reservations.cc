@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cluster/node_families.h"
+#include "cluster/free_devices.h"
 #include "fmt/format.h"
 #include "kube/objects/excerpt.h"
 #include "kube/objects/time_text.h"
@@ -43,6 +43,12 @@ std::string Reservation::ToStringForOthers() const {
                      holder.name);
 }
 
+bool Reservations::MayMatter(const NodeInfo& info) const {
+  if (!FreeDevices::AllTaken(info)) return true;
+  const Reservation* one = KeepsOn(info.name());
+  return one != nullptr && one->room.idle_gpus > 0;
+}
+
 // --- a pass ---
 
 absl::Time Reservations::MaySeekFrom(absl::Time now, size_t nodes, bool at_every_change) const {
@@ -67,7 +73,7 @@ bool Reservations::IsUsedUp(const Account& account) const {
   return account.idle >= bounds_.idle || now_ - account.since >= bounds_.time;
 }
 
-void Reservations::BeginPass(const Snapshot& snapshot, bool at_every_change, absl::Time now) {
+void Reservations::BeginPass(size_t nodes, bool at_every_change, absl::Time now) {
   in_pass_ = true;
   now_ = now;
   Book();
@@ -76,16 +82,10 @@ void Reservations::BeginPass(const Snapshot& snapshot, bool at_every_change, abs
   asked_pools_.clear();
   no_set_.clear();
   sets_left_ = at_every_change ? std::numeric_limits<size_t>::max() : kMostSets;
-  seeks_ = now >= MaySeekFrom(now, snapshot.nodes().size(), at_every_change);
+  seeks_ = now >= MaySeekFrom(now, nodes, at_every_change);
   if (!seeks_) return;
   freed_ = false;
   sought_ = now;
-  PerFamily<std::string> pools;
-  all_pools_.clear();
-  for (const NodeInfo* info : snapshot.node_list()) {
-    if (!info->UsableNow()) continue;
-    all_pools_.insert(pools.Get(info->family, [&] { return PoolOf(*info->node); }));
-  }
 }
 
 void Reservations::Consider(Reservation reservation, size_t alike, int64_t required,

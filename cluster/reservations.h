@@ -75,19 +75,24 @@ class Reservations {
 
   // What is free has changed, so that sets are to be sought anew.
   void NoteFreed() { freed_ = true; }
+  // Whether what changed on a node that is there might give anybody another set: it has something
+  // free that is worth waiting for, or had and is in one.
+  bool MayMatter(const NodeInfo& info) const;
   // When they may be: at once, or where looking at so many nodes at every change would be too much
   // after a while. InfiniteFuture if nothing has changed.
   absl::Time MaySeekFrom(absl::Time now, size_t nodes, bool at_every_change) const;
 
   // --- a pass over those who wait, first claim first ---
-  void BeginPass(const Snapshot& snapshot, bool at_every_change, absl::Time now);
+  void BeginPass(size_t nodes, bool at_every_change, absl::Time now);
   bool in_pass() const { return in_pass_; }
   // By somebody whose reservation comes before one of whoever asks next, be he entitled or not.
   bool IsTaken(std::string_view pool, bool entitled) const {
     return pools_.contains(pool) || (!entitled && asked_pools_.contains(pool));
   }
-  bool AllTaken() const {
-    return std::ranges::all_of(all_pools_, [this](const auto& one) { return IsTaken(one, true); });
+  bool AllTaken(const FreeingNodes& nodes) const {
+    return std::ranges::all_of(nodes.pools(), [this](const auto& one) {
+      return one.second.usable == 0 || IsTaken(one.first, true);
+    });
   }
   // It is the turn of its holder, who needs room for so many; `since`, and whether it pauses, are
   // filled in here. `find` seeks a set among the pools that aren't taken from him. Who has
@@ -135,8 +140,7 @@ class Reservations {
   std::vector<Reservation> all_;
   bool freed_ = true;
   absl::Time sought_ = absl::InfinitePast();
-  std::set<std::string, std::less<>> all_pools_;  // of usable nodes then
-  absl::Time now_ = absl::InfinitePast();         // of the pass, or the last one
+  absl::Time now_ = absl::InfinitePast();  // of the pass, or the last one
   // --- of the pass ---
   bool in_pass_ = false;
   bool seeks_ = false;

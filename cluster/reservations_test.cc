@@ -47,9 +47,8 @@ Reservation ReservationOf(int number, std::set<std::string, std::less<>> nodes,
 
 // At which all sets are sought anew.
 void BeginPass(Reservations* all, absl::Time now) {
-  static const Snapshot kNothing;
   all->NoteFreed();
-  all->BeginPass(kNothing, /*at_every_change=*/true, now);
+  all->BeginPass(0, /*at_every_change=*/true, now);
 }
 
 // What is sought is found as it says.
@@ -134,11 +133,10 @@ TEST(Reservations, WhoMayNotHaveOneKeepsNobodyFromHavingIt) {
 }
 
 TEST(Reservations, SetsAreSoughtAnewOnceSomethingHasFreed) {
-  const Snapshot nothing;
   Reservations all({});
   int sought = 0;
   const auto pass = [&](bool at_every_change, int second) {
-    all.BeginPass(nothing, at_every_change, AtSecond(second));
+    all.BeginPass(0, at_every_change, AtSecond(second));
     all.Consider(ReservationOf(5, {}), 0, 1, [&] {
       ++sought;
       return ReservationOf(5, {"a"}).room;

@@ -207,11 +207,12 @@ void Snapshot::State::Replace(const std::string& node, const std::shared_ptr<con
   std::shared_ptr<const kube::Pod> before = std::exchange(slot->pod, pod);
   slot->assumed = assumed;
   NodeChanges changes;
-  if (before->meta.labels != pod->meta.labels || before->IsDeleting() != pod->IsDeleting()) {
+  const bool daemons_changed = DaemonSetOf(*before) != DaemonSetOf(*pod);
+  if (before->meta.labels != pod->meta.labels || before->IsDeleting() != pod->IsDeleting() ||
+      before->longest_seconds != pod->longest_seconds || daemons_changed) {
     changes |= NodeChange::kPods;
     slot->label_bits = LabelBits(pod->meta.labels);
   }
-  const bool daemons_changed = DaemonSetOf(*before) != DaemonSetOf(*pod);
   if (before->spec == pod->spec && before->spec_error == pod->spec_error && !daemons_changed) {
     Record(*info, changes, Source::kObserved);
     return;

@@ -53,21 +53,32 @@ Amounts FreeAt(const FreeingNode& node, absl::Time time) {
   return free;
 }
 
-// Those in `order` that have room at `time` for all that is required; empty if they don't.
-std::vector<size_t> Pick(const std::vector<FreeingNode>& nodes, const std::vector<size_t>& order,
-                         const std::vector<WaitingClass>& classes, int64_t required,
-                         absl::Time time) {
+// Of those that `next` gives, the first that have room at `time` for all that is required; empty if
+// all of them don't.
+template <typename Next>
+std::vector<size_t> PickNext(const std::vector<FreeingNode>& nodes, Next next,
+                             const std::vector<WaitingClass>& classes, int64_t required,
+                             absl::Time time) {
   std::vector<int64_t> left;
   for (const WaitingClass& members : classes) left.push_back(members.members);
   std::vector<size_t> picked;
-  for (const size_t node : order) {
-    const int64_t placed = Fill(nodes[node], FreeAt(nodes[node], time), classes, &left, required);
+  while (const std::optional<size_t> node = next()) {
+    const int64_t placed = Fill(nodes[*node], FreeAt(nodes[*node], time), classes, &left, required);
     if (placed == 0) continue;
-    picked.push_back(node);
+    picked.push_back(*node);
     required -= placed;
     if (required == 0) return picked;
   }
   return {};
+}
+
+std::vector<size_t> Pick(const std::vector<FreeingNode>& nodes, const std::vector<size_t>& order,
+                         const std::vector<WaitingClass>& classes, int64_t required,
+                         absl::Time time) {
+  const auto next = [&, at = order.begin()]() mutable {
+    return at == order.end() ? std::nullopt : std::optional(*at++);
+  };
+  return PickNext(nodes, next, classes, required, time);
 }
 
 // When there is room for all that is required; nullopt if there never is.
@@ -110,7 +121,10 @@ std::optional<absl::Time> SoonestTimeOfOneClass(const std::vector<FreeingNode>& 
     }
   }
   if (room >= required) return absl::InfinitePast();
-  std::ranges::sort(events, {}, &Event::at);
+  // Most have no end, and stay where they are.
+  const auto endless = std::ranges::partition(
+      events, [](const Event& event) { return event.at != absl::InfiniteFuture(); });
+  std::ranges::sort(events.begin(), endless.begin(), {}, &Event::at);
   for (const Event& event : events) {
     Amounts& left = free[event.in_order];
     if (!Add(event.ending->gives, &left)) left = nodes[order[event.in_order]].free;
@@ -145,10 +159,16 @@ std::optional<SoonestSet> FindInDomain(const std::vector<FreeingNode>& nodes,
     }
     ranks.emplace_back(last, to_go, -room, nodes[node].name, node);
   }
-  std::ranges::sort(ranks);
-  std::vector<size_t> by_rank;
-  for (const Rank& rank : ranks) by_rank.push_back(std::get<4>(rank));
-  std::vector<size_t> picked = Pick(nodes, by_rank, classes, required, *soonest);
+  // Only the first of them are looked at.
+  std::ranges::make_heap(ranks, std::greater<>());
+  const auto next = [&]() -> std::optional<size_t> {
+    if (ranks.empty()) return std::nullopt;
+    std::ranges::pop_heap(ranks, std::greater<>());
+    const size_t node = std::get<4>(ranks.back());
+    ranks.pop_back();
+    return node;
+  };
+  std::vector<size_t> picked = PickNext(nodes, next, classes, required, *soonest);
   // In another order they may be packed less well.
   if (picked.empty()) picked = Pick(nodes, order, classes, required, *soonest);
   return SoonestSet{*soonest, *soonest, std::move(picked)};
@@ -206,6 +226,22 @@ class Wants {
 
   bool empty() const { return resources_.empty(); }
   const std::vector<WaitingClass>& classes() const { return classes_; }
+  const std::vector<std::string>& resources() const { return resources_; }
+  // Whether one of them has room when all that leaves has left.
+  bool MayHaveRoom(const FreeingNode& node) const {
+    const Amounts free = FreeAt(node, absl::InfiniteFuture());
+    for (size_t c = 0; c < classes_.size(); ++c) {
+      if (node.takes[c] && FitsIn(free, classes_[c], 1) > 0) return true;
+    }
+    return false;
+  }
+  absl::InlinedVector<bool, 8> TakenBy(const NodeInfo& info) {
+    absl::InlinedVector<bool, 8> takes;
+    for (ClassCheck& check : checks_) takes.push_back(!check.Check(info, Detail::kOmitted));
+    return takes;
+  }
+
+ private:
   Amounts AskedBy(const kube::Pod& pod) const {
     Amounts amounts;
     for (const std::string& resource : resources_) {
@@ -213,21 +249,7 @@ class Wants {
     }
     return amounts;
   }
-  Amounts FreeOn(const NodeInfo& info) const {
-    Amounts amounts;
-    for (const std::string& resource : resources_) {
-      // Less than nothing where one is to stand before another one has gone.
-      amounts.push_back(info.node->allocatable.Get(resource) - info.requested.Get(resource));
-    }
-    return amounts;
-  }
-  std::vector<bool> TakenBy(const NodeInfo& info) {
-    std::vector<bool> takes;
-    for (ClassCheck& check : checks_) takes.push_back(!check.Check(info, Detail::kOmitted));
-    return takes;
-  }
 
- private:
   std::vector<std::string> resources_;
   std::vector<WaitingClass> classes_;
   std::vector<ClassCheck> checks_;
@@ -249,16 +271,96 @@ std::optional<SoonestSet> FindSoonest(const std::vector<FreeingNode>& nodes,
   return best;
 }
 
-std::optional<SoonestRoom> FindSoonestRoom(const Snapshot& snapshot, const RoomWanted& wanted) {
+size_t FreeingNodes::PlaceOf(const std::string& resource) {
+  const auto it = std::ranges::find(resources_, resource);
+  if (it != resources_.end()) return static_cast<size_t>(it - resources_.begin());
+  resources_.push_back(resource);
+  return resources_.size() - 1;
+}
+
+// A node that is usable has nothing of which there is more than fits.
+void FreeingNodes::Add(const kube::ResourceList& list, int sign, AllAmounts* sums) {
+  for (const auto& [resource, amount] : list.entries()) {
+    const size_t place = PlaceOf(resource);
+    if (sums->size() <= place) sums->resize(place + 1);
+    int64_t& sum = (*sums)[place];
+    if (__builtin_add_overflow(sum, sign * amount, &sum)) sum = 0;
+  }
+}
+
+FreeingNodes::Node FreeingNodes::Read(const NodeInfo& info) {
+  Node node;
+  node.pool = &*pools_.try_emplace(PoolOf(*info.node)).first;
+  node.usable = info.UsableNow();
+  ++node.pool->second.nodes;
+  node.pool->second.usable += node.usable ? 1 : 0;
+  Add(info.node->allocatable, 1, &node.free);
+  Add(info.requested, -1, &node.free);
+  for (size_t i = 0; i < info.pods.size(); ++i) {
+    const kube::Pod& pod = *info.pods[i].pod;
+    const kube::ResourceList& asks = pod.spec->requests;
+    if (pod.longest_seconds > 0 || pod.IsDeleting() || is_told_(pod)) {
+      Add(asks, 1, &node.told.emplace_back(Told{static_cast<uint32_t>(i), {}}).asks);
+    } else if (!StaysWithNode(pod)) {
+      Add(asks, 1, &node.untold);
+    }
+  }
+  return node;
+}
+
+void FreeingNodes::Leave(Node* node) {
+  if (node->pool == nullptr) return;
+  Pool& pool = node->pool->second;
+  pool.usable -= node->usable ? 1 : 0;
+  if (--pool.nodes == 0) pools_.erase(pools_.find(node->pool->first));
+  *node = {};
+}
+
+void FreeingNodes::Follow(const Snapshot& snapshot) {
+  if (position_ == snapshot.log().end()) return;
+  const auto changed = position_ ? snapshot.log().Since(*position_) : std::nullopt;
+  position_ = snapshot.log().end();
+  nodes_.resize(snapshot.slot_count());
+  const auto read = [&](int slot) {
+    const NodeInfo* info = snapshot.NodeIn(slot);
+    Leave(&nodes_[slot]);
+    if (info != nullptr) nodes_[slot] = Read(*info);
+  };
+  if (changed) {
+    std::ranges::for_each(*changed, read);
+  } else {
+    for (int slot = 0; slot < snapshot.slot_count(); ++slot) read(slot);
+  }
+}
+
+std::optional<SoonestRoom> FreeingNodes::FindSoonest(const Snapshot& snapshot,
+                                                     const RoomWanted& wanted) {
+  Follow(snapshot);
   Wants wants(snapshot, wanted.members);
   if (wants.empty()) return std::nullopt;
   const auto domain_of = [&](const NodeInfo& info) {
     const bool hosts = wanted.level == static_cast<int>(wanted.tree->levels().size());
     return hosts ? info.slot : wanted.tree->Above(wanted.tree->DomainOf(info.slot), wanted.level);
   };
-  std::vector<FreeingNode> nodes;
+  std::vector<size_t> places;
+  for (const std::string& resource : wants.resources()) places.push_back(PlaceOf(resource));
+  const auto wanted_of = [&](const AllAmounts& all) {
+    Amounts amounts;
+    for (const size_t place : places) amounts.push_back(place < all.size() ? all[place] : 0);
+    return amounts;
+  };
+  std::vector<std::pair<const void*, bool>> pools;
+  const auto may_use_pool = [&](const Node& node) {
+    const auto known = std::ranges::find(pools, node.pool, &std::pair<const void*, bool>::first);
+    if (known != pools.end()) return known->second;
+    return pools.emplace_back(node.pool, wanted.may_use_pool(node.pool->first)).second;
+  };
+  std::vector<FreeingNode>& nodes = found_;
+  nodes.clear();
   for (const NodeInfo* info : snapshot.node_list()) {
-    if (!info->UsableNow() || !wanted.may_use(*info)) continue;
+    const Node& kept = nodes_[info->slot];
+    if (!info->UsableNow() || !may_use_pool(kept)) continue;
+    if (wanted.excluded != nullptr && wanted.excluded->contains(info->name())) continue;
     FreeingNode node;
     node.name = info->name();
     if (wanted.level >= 0) {
@@ -270,15 +372,16 @@ std::optional<SoonestRoom> FindSoonestRoom(const Snapshot& snapshot, const RoomW
     }
     node.takes = wants.TakenBy(*info);
     if (std::ranges::none_of(node.takes, std::identity())) continue;
-    node.free = wants.FreeOn(*info);
-    for (const PlacedPod& placed : info->pods) {
-      if (const std::optional<Departure> leaves = wanted.leaves(*placed.pod)) {
-        node.endings.push_back({*leaves, wants.AskedBy(*placed.pod)});
+    node.free = wanted_of(kept.free);
+    if (!kept.untold.empty()) node.endings.push_back({{}, wanted_of(kept.untold)});
+    for (const Told& told : kept.told) {
+      if (const auto leaves = wanted.leaves(*info->pods[told.place].pod)) {
+        node.endings.push_back({*leaves, wanted_of(told.asks)});
       }
     }
-    nodes.push_back(std::move(node));
+    if (wants.MayHaveRoom(node)) nodes.push_back(std::move(node));
   }
-  const auto set = FindSoonest(nodes, wants.classes(), wanted.required);
+  const auto set = cluster::FindSoonest(nodes, wants.classes(), wanted.required);
   if (!set) return std::nullopt;
   SoonestRoom found;
   found.free_by = set->free_by;

@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -19,7 +21,7 @@
 
 namespace muster::cluster {
 
-using Amounts = absl::InlinedVector<int64_t, 4>;  // by resource
+using Amounts = absl::InlinedVector<int64_t, 6>;  // by resource
 
 // Pods with equal needs.
 struct WaitingClass {
@@ -40,12 +42,12 @@ struct FreeingNode {
   std::string_view name;
   int domain = -1;  // a set lies in one
   Amounts free;
-  std::vector<bool> takes;  // by class
+  absl::InlinedVector<bool, 8> takes;  // by class
   struct Ending {
     Departure leaves;
     Amounts gives;
   };
-  std::vector<Ending> endings;
+  absl::InlinedVector<Ending, 1> endings;
 };
 
 struct SoonestSet {
@@ -73,8 +75,9 @@ struct RoomWanted {
   const Domains* tree = nullptr;
   int level = -1;
   int beside = -1;
-  std::function<bool(const NodeInfo&)> may_use = nullptr;
-  // nullopt: it stays as long as its node.
+  std::function<bool(std::string_view)> may_use_pool = nullptr;
+  const std::set<std::string, std::less<>>* excluded = nullptr;  // nodes; null: none
+  // nullopt: it stays as long as its node. Asked of those whose end is told (FreeingNodes).
   std::function<std::optional<Departure>(const kube::Pod&)> leaves = nullptr;
 };
 
@@ -88,9 +91,52 @@ struct SoonestRoom {
   bool operator==(const SoonestRoom&) const = default;
 };
 
-// Among nodes that are usable. Relations between pods are left out of account, but for members that
-// are one to a node.
-std::optional<SoonestRoom> FindSoonestRoom(const Snapshot& snapshot, const RoomWanted& wanted);
+// How each node frees, kept by what changed: what a node's pods leave behind whose end nobody tells
+// is summed up once, so that a search asks about the others alone.
+class FreeingNodes {
+ public:
+  // Whether a pod's end may be told by something else than itself. It is told of those that end
+  // by themselves too.
+  using IsTold = std::function<bool(const kube::Pod&)>;
+  explicit FreeingNodes(IsTold is_told) : is_told_(std::move(is_told)) {}
+
+  // Brings it up to the snapshot.
+  void Follow(const Snapshot& snapshot);
+  struct Pool {
+    int nodes = 0;
+    int usable = 0;  // of these
+  };
+  const std::map<std::string, Pool>& pools() const { return pools_; }  // by PoolOf
+
+  // Among nodes that are usable. Relations between pods are left out of account, but for members
+  // that are one to a node.
+  std::optional<SoonestRoom> FindSoonest(const Snapshot& snapshot, const RoomWanted& wanted);
+
+ private:
+  using AllAmounts = absl::InlinedVector<int64_t, 8>;  // by place in resources_; 0 of those beyond
+  struct Told {
+    uint32_t place;  // in NodeInfo::pods
+    AllAmounts asks;
+  };
+  struct Node {
+    AllAmounts free;    // less than nothing where one is to stand before another one has gone
+    AllAmounts untold;  // what those ask who leave, and nobody tells when
+    std::vector<Told> told;
+    std::pair<const std::string, Pool>* pool = nullptr;  // none: no node has this slot
+    bool usable = false;
+  };
+  void Leave(Node* node);
+  Node Read(const NodeInfo& info);
+  void Add(const kube::ResourceList& list, int sign, AllAmounts* sums);
+  size_t PlaceOf(const std::string& resource);
+
+  const IsTold is_told_;
+  std::vector<std::string> resources_;  // all that were ever seen
+  std::map<std::string, Pool> pools_;
+  std::vector<Node> nodes_;           // by slot
+  std::vector<FreeingNode> found_;    // of one search; its memory is used again
+  std::optional<uint64_t> position_;  // in the snapshot's log
+};
 
 // Of what sort a node is, by its instance type, devices and taints: nodes of one pool serve the
 // same pods. Never empty.

@@ -151,7 +151,7 @@ class SoonestRoomTest : public ::testing::Test {
     }
     wanted.required = members;
     wanted.tree = &domains_;
-    wanted.may_use = [](const NodeInfo&) { return true; };
+    wanted.may_use_pool = [](std::string_view) { return true; };
     wanted.leaves = [this](const kube::Pod& pod) -> std::optional<Departure> {
       if (StaysWithNode(pod)) return std::nullopt;
       return Departure{ends_[pod.meta.uid], ends_[pod.meta.uid]};
@@ -161,6 +161,7 @@ class SoonestRoomTest : public ::testing::Test {
 
   Snapshot snapshot_;
   Domains domains_;
+  FreeingNodes freeing_{[this](const kube::Pod& pod) { return ends_.contains(pod.meta.uid); }};
   std::map<std::string, absl::Time> ends_;
   std::vector<std::unique_ptr<kube::Pod>> pods_;
 };
@@ -169,7 +170,7 @@ TEST_F(SoonestRoomTest, NamesTheNodesThatFreeSoonestAndWhatIdlesOnThem) {
   for (const char* node : {"a", "b", "c"}) snapshot_.Upsert(test::MakeNode(node));
   Fill("a", Second(90));
   Fill("b", Second(20));
-  const auto room = FindSoonestRoom(snapshot_, Wanted(2));
+  const auto room = freeing_.FindSoonest(snapshot_, Wanted(2));
   ASSERT_TRUE(room);
   EXPECT_THAT(room->nodes, UnorderedElementsAre("b", "c"));
   EXPECT_EQ(room->free_by, Second(20));
@@ -185,12 +186,13 @@ TEST_F(SoonestRoomTest, LeavesOutNodesThatAreNotTheirs) {
   snapshot_.Upsert(test::WithGpus(test::MakeNode("c"), 7, 8));
   snapshot_.Upsert(test::MakeNode("d"));
   RoomWanted wanted = Wanted(1);
-  wanted.may_use = [](const NodeInfo& info) { return info.name() != "a"; };
-  const auto room = FindSoonestRoom(snapshot_, wanted);
+  const std::set<std::string, std::less<>> excluded = {"a"};
+  wanted.excluded = &excluded;
+  const auto room = freeing_.FindSoonest(snapshot_, wanted);
   ASSERT_TRUE(room);
   EXPECT_THAT(room->nodes, ElementsAre("d"));
   wanted.required = 2;
-  EXPECT_FALSE(FindSoonestRoom(snapshot_, wanted));
+  EXPECT_FALSE(freeing_.FindSoonest(snapshot_, wanted));
 }
 
 // One that preempts is counted where others still stand.
@@ -202,17 +204,17 @@ TEST_F(SoonestRoomTest, WhoIsToStandWhereAnotherOneStillDoesFreesNoMoreThanThere
   snapshot_.Upsert(next);
   ASSERT_TRUE(snapshot_.Assume(next.meta.uid, "a").ok());
   RoomWanted wanted = Wanted(1);
-  EXPECT_EQ(FindSoonestRoom(snapshot_, wanted)->free_by, kNotKnown);
+  EXPECT_EQ(freeing_.FindSoonest(snapshot_, wanted)->free_by, kNotKnown);
   const kube::Pod large = test::MakePod("large", {{"nvidia.com/gpu", 9}});
   wanted.members = {&large};
-  EXPECT_FALSE(FindSoonestRoom(snapshot_, wanted));
+  EXPECT_FALSE(freeing_.FindSoonest(snapshot_, wanted));
 }
 
 TEST_F(SoonestRoomTest, WhatStaysWithItsNodeNeverMakesRoom) {
   snapshot_.Upsert(test::MakeNode("a"));
   const kube::DaemonSet agent = test::MakeDaemonSet("agent", {{"nvidia.com/gpu", 1}});
   snapshot_.Upsert(test::PodOf(agent, "a"));
-  EXPECT_FALSE(FindSoonestRoom(snapshot_, Wanted(1)));
+  EXPECT_FALSE(freeing_.FindSoonest(snapshot_, Wanted(1)));
 }
 
 TEST_F(SoonestRoomTest, ARequiredLevelIsOneDomainAndThatOfWhoStandsThere) {
@@ -222,16 +224,84 @@ TEST_F(SoonestRoomTest, ARequiredLevelIsOneDomainAndThatOfWhoStandsThere) {
   }
   Fill("b", Second(50));
   RoomWanted wanted = Wanted(2);
-  EXPECT_EQ(FindSoonestRoom(snapshot_, wanted)->free_by, absl::InfinitePast());
+  EXPECT_EQ(freeing_.FindSoonest(snapshot_, wanted)->free_by, absl::InfinitePast());
   wanted.level = domains_.LevelOf(kube::kZoneLabel);
-  const auto room = FindSoonestRoom(snapshot_, wanted);
+  const auto room = freeing_.FindSoonest(snapshot_, wanted);
   ASSERT_TRUE(room);
   EXPECT_THAT(room->nodes, UnorderedElementsAre("a", "b"));
   EXPECT_EQ(room->free_by, Second(50));
   wanted.beside = snapshot_.FindNode("c")->slot;
-  EXPECT_FALSE(FindSoonestRoom(snapshot_, wanted));
+  EXPECT_FALSE(freeing_.FindSoonest(snapshot_, wanted));
   wanted.level = domains_.LevelOf(kube::kHostnameLabel);
-  EXPECT_FALSE(FindSoonestRoom(snapshot_, wanted));
+  EXPECT_FALSE(freeing_.FindSoonest(snapshot_, wanted));
+}
+
+// What is summed up, and followed change by change, gives what asking about each pod anew does.
+TEST(FreeingNodes, FindWhatOnesThatHaveJustReadAllNodesFind) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const auto draw = [&](int64_t from, int64_t to) {
+      return from + static_cast<int64_t>(random() % static_cast<uint64_t>(to - from + 1));
+    };
+    Snapshot snapshot;
+    const auto is_told = [](const kube::Pod& pod) { return pod.meta.name.starts_with("told"); };
+    const kube::DaemonSet agent = test::MakeDaemonSet("agent", {{"cpu", 500}});
+    FreeingNodes followed(is_told);
+    std::vector<kube::Pod> pods;
+    std::vector<std::unique_ptr<kube::Pod>> members;
+    for (int i = 0; i < 4; ++i) {
+      members.push_back(std::make_unique<kube::Pod>(test::MakePod(
+          "m" + std::to_string(i), {{"nvidia.com/gpu", draw(1, 8)}, {"cpu", draw(0, 9) * 1000}})));
+    }
+    RoomWanted wanted;
+    for (const auto& member : members) wanted.members.push_back(member.get());
+    wanted.may_use_pool = [](std::string_view) { return true; };
+    wanted.leaves = [&](const kube::Pod& pod) -> std::optional<Departure> {
+      if (StaysWithNode(pod)) return std::nullopt;
+      const absl::Time ends =
+          is_told(pod) ? Second(1'000 + pod.meta.name.size() % 7) : pod.GoneBy(Second(1));
+      return Departure{ends, ends};
+    };
+    for (int step = 0; step < 60; ++step) {
+      const std::string node = "n" + std::to_string(draw(0, 5));
+      const int64_t kind = draw(0, 9);
+      if (kind == 0) {
+        snapshot.RemoveNode(node);
+      } else if (kind <= 2) {
+        kube::Node made = test::MakeNode(node);
+        if (draw(0, 3) == 0) made.taints = {{"t", "", kube::TaintEffect::kNoSchedule}};
+        made.unschedulable = draw(0, 4) == 0;
+        snapshot.Upsert(made);
+      } else if (kind == 3) {
+        snapshot.Upsert(test::PodOf(agent, node));
+      } else if (kind <= 6 || pods.empty()) {
+        const std::string name = (draw(0, 1) == 1 ? "told" : "other") + std::to_string(step);
+        pods.push_back(test::BoundTo(
+            test::MakePod(name, {{"nvidia.com/gpu", draw(0, 4)}, {"cpu", draw(0, 3) * 1000}}),
+            node));
+        snapshot.Upsert(pods.back());
+      } else {
+        kube::Pod& pod = pods[static_cast<size_t>(draw(0, static_cast<int64_t>(pods.size()) - 1))];
+        if (kind == 7) pod.longest_seconds = draw(0, 90);
+        if (kind == 8) pod.meta.deletion_time = Second(draw(1, 60));
+        if (kind == 9) {
+          snapshot.RemovePod(pod.meta.uid);
+        } else {
+          snapshot.Upsert(pod);
+        }
+      }
+      if (draw(0, 2) > 0) continue;  // several changes at once
+      wanted.required = draw(1, 4);
+      FreeingNodes fresh([](const kube::Pod&) { return true; });
+      EXPECT_EQ(followed.FindSoonest(snapshot, wanted), fresh.FindSoonest(snapshot, wanted));
+      for (const auto& [pool, counts] : followed.pools()) {
+        EXPECT_EQ(counts.nodes, fresh.pools().at(pool).nodes);
+        EXPECT_EQ(counts.usable, fresh.pools().at(pool).usable);
+      }
+      EXPECT_EQ(followed.pools().size(), fresh.pools().size());
+    }
+  }
 }
 
 TEST(PoolOf, TellsTypesDevicesAndTaintsApart) {

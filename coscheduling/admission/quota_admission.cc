@@ -462,11 +462,6 @@ bool QuotaAdmission::IsOfQuotaBefore(const Gang& gang, const AdmissionRecord& re
   return held != nullptr && gang.bound.empty() && record.admitted_at < held->reserved_at;
 }
 
-absl::Time QuotaAdmission::RunsUntil(const Gang& gang) const {
-  const kube::Workload* workload = workloads_->Of(gang);
-  return workload == nullptr ? absl::InfiniteFuture() : quota::ExecutionEnds(*workload);
-}
-
 void QuotaAdmission::Sync(const Gang& gang, const Holding& holding) {
   if (options_.quota != QuotaMode::kInternal) return;
   if (IsUnderQuota(gang)) under_quota_.insert(gang.id);

@@ -148,7 +148,7 @@ class QuotaAdmission : Owner {
   // What it holds was reserved after this attempt had begun: that one lost its quota.
   bool IsOfQuotaBefore(const Gang& gang, const AdmissionRecord& record) const;
   // When it has run for as long as it may and is evicted whole.
-  absl::Time RunsUntil(const Gang& gang) const;
+  absl::Time RunsUntil(const Gang& gang) const { return workloads_->RunsUntil(gang); }
   // By which quota/ knows it.
   std::string IdOf(const Gang& gang) const;
   bool Waits(const Gang& gang) const;

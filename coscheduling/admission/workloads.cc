@@ -155,6 +155,11 @@ const kube::Workload* Workloads::FirstOf(const std::string& key, auto wanted) co
   return nullptr;
 }
 
+absl::Time Workloads::RunsUntil(const Gang& gang) const {
+  const kube::Workload* workload = Of(gang);
+  return workload == nullptr ? absl::InfiniteFuture() : quota::ExecutionEnds(*workload);
+}
+
 std::string Workloads::JobOf(const Gang& gang) const {
   if (gang.derived) {
     const bool is_its = gang.derived->is_whole || gang.derived->is_stage;

@@ -80,6 +80,7 @@ class Workloads {
   // --- questions ---
   // That of the gang: the one that has quota, if any; else its own, if it has one. Null if none.
   const kube::Workload* Of(const Gang& gang) const;
+  absl::Time RunsUntil(const Gang& gang) const;
   // UID of the job whose Workload would be the gang's; empty if none.
   std::string JobOf(const Gang& gang) const;
   // It is a job's, and another gang of it uses it that isn't another stage.

@@ -301,11 +301,13 @@ void Placement::Observe(const cluster::Journal& journal) {
       ShowAgain(name);
       continue;
     }
-    if (IsSmall() ||
-        entry.observed.HasAny({NodeChange::kCame, NodeChange::kWent, NodeChange::kClass})) {
-      ++epoch_;
+    const bool is_another =
+        entry.observed.HasAny({NodeChange::kCame, NodeChange::kWent, NodeChange::kClass});
+    if (IsSmall() || is_another) ++epoch_;
+    const cluster::NodeInfo* info = snapshot_.FindNode(name);
+    if (is_another || IsSmall() || info == nullptr || reservations_.MayMatter(*info)) {
+      reservations_.NoteFreed();
     }
-    reservations_.NoteFreed();
     ShowAgain(name);
     if (!entry.formerly.empty()) ShowAgain(entry.formerly);
     not_offered_.Forget(name);
@@ -313,7 +315,6 @@ void Placement::Observe(const cluster::Journal& journal) {
       Part& part = parts_.at(gang);
       if (part.listed && !part.places.awaits.empty()) PlanSoon(&part);
     }
-    const cluster::NodeInfo* info = snapshot_.FindNode(name);
     // That pods came or went where no room did helps those alone who see relations.
     if (info != nullptr &&
         entry.observed.HasAny({NodeChange::kCame, NodeChange::kRoomGrew, NodeChange::kClass})) {

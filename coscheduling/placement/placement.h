@@ -33,10 +33,12 @@
 #include "cluster/known_failures.h"
 #include "cluster/refused_nodes.h"
 #include "cluster/reservations.h"
+#include "cluster/soonest_room.h"
 #include "cluster/suspect_nodes.h"
 #include "coscheduling/admission/owner.h"
 #include "coscheduling/admission/quota_admission.h"
 #include "coscheduling/placement/planner/planner.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::coscheduling {
 
@@ -349,6 +351,10 @@ class Placement : Owner {
   uint64_t preempted_gangs_ = 0;
   uint64_t preempted_surplus_ = 0;
   cluster::Reservations reservations_;
+  cluster::FreeingNodes freeing_{[this](const kube::Pod& pod) {
+    return pod.scheduler_name == options_.scheduler_name ||
+           pod.meta.Label(kube::kPodGroupLabel) != nullptr;
+  }};
   std::set<Order> lacking_;           // those that wait for room alone
   bool reserve_again_ = false;        // something of these has changed
   std::optional<Order> considered_;   // in this pass, up to it

@@ -86,12 +86,13 @@ std::vector<const Reservation*> Placement::KeptFrom(const Gang& gang) const {
 // Those before `before` have had their turn: who of them is to have a reservation has it now.
 void Placement::Reserve(const Order* before) {
   if (!reservations_.in_pass()) {
-    reservations_.BeginPass(snapshot_, IsSmall(), agenda_->now());
+    freeing_.Follow(snapshot_);
+    reservations_.BeginPass(snapshot_.nodes().size(), IsSmall(), agenda_->now());
     considered_.reset();
   }
   auto it = considered_ ? lacking_.upper_bound(*considered_) : lacking_.begin();
   for (; it != lacking_.end() && (before == nullptr || *it < *before); ++it) {
-    if (reservations_.AllTaken()) return;
+    if (reservations_.AllTaken(freeing_)) return;
     considered_ = *it;
     ReserveFor(*it);
   }
@@ -121,19 +122,16 @@ std::optional<cluster::SoonestRoom> Placement::FindRoom(const Gang& gang, const 
   const PlanRequest request = RequestFor(gang, Unplaced(gang));
   const absl::Time now = agenda_->now();
   const cluster::Domains& tree = planner_.Follow(snapshot_, request.levels);
-  cluster::PerFamily<bool> taken;
   cluster::RoomWanted wanted = {request.members, static_cast<int64_t>(request.required), &tree,
                                 tree.LevelOf(request.required_topology_key)};
   for (const std::string& name : request.sibling_nodes) {
     const cluster::NodeInfo* info = snapshot_.FindNode(name);
     if (info != nullptr) wanted.beside = info->slot;
   }
-  wanted.may_use = [&](const cluster::NodeInfo& info) {
-    const auto is_taken = [&] {
-      return reservations_.IsTaken(cluster::PoolOf(*info.node), entitled);
-    };
-    return !taken.Get(info.family, is_taken) && !request.excluded_nodes.contains(info.name());
+  wanted.may_use_pool = [&](std::string_view pool) {
+    return !reservations_.IsTaken(pool, entitled);
   };
+  wanted.excluded = &request.excluded_nodes;
   wanted.leaves = [&](const kube::Pod& pod) -> std::optional<cluster::Departure> {
     if (cluster::StaysWithNode(pod)) return std::nullopt;
     const Gang* owner = gangs_.OfPod(pod.meta.uid);
@@ -153,7 +151,7 @@ std::optional<cluster::SoonestRoom> Placement::FindRoom(const Gang& gang, const 
     leaves.expected = std::min(leaves.expected, leaves.at);
     return leaves;
   };
-  std::optional<cluster::SoonestRoom> room = cluster::FindSoonestRoom(snapshot_, wanted);
+  std::optional<cluster::SoonestRoom> room = freeing_.FindSoonest(snapshot_, wanted);
   // Where there is room already something else keeps it from there, if it has been planned.
   const Part& part = parts_.at(gang.id);
   const bool is_planned = part.listed && !part.places.fits_now;

@@ -22,15 +22,18 @@ absl::Status Overflow(const std::string& name, int64_t a, char sign, int64_t b) 
 
 }  // namespace
 
-int64_t ResourceList::Get(std::string_view name) const {
-  auto it = LowerBound(entries_, name);
-  return it != entries_.end() && it->first == name ? it->second : 0;
+// There are a few, and their lengths tell most of them apart.
+const ResourceList::Entry* ResourceList::Find(std::string_view name) const {
+  const auto it = std::ranges::find(entries_, name, &Entry::first);
+  return it == entries_.end() ? nullptr : &*it;
 }
 
-bool ResourceList::Has(std::string_view name) const {
-  auto it = LowerBound(entries_, name);
-  return it != entries_.end() && it->first == name;
+int64_t ResourceList::Get(std::string_view name) const {
+  const Entry* entry = Find(name);
+  return entry == nullptr ? 0 : entry->second;
 }
+
+bool ResourceList::Has(std::string_view name) const { return Find(name) != nullptr; }
 
 void ResourceList::Set(std::string_view name, int64_t amount) {
   auto it = entries_.begin() + (LowerBound(entries_, name) - entries_.cbegin());

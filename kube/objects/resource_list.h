@@ -50,6 +50,7 @@ class ResourceList {
   bool operator==(const ResourceList&) const = default;
 
  private:
+  const Entry* Find(std::string_view name) const;
   template <typename Operation>
   absl::Status Combine(const ResourceList& other, char sign, Operation operation);
 

@@ -131,7 +131,7 @@ class StringMap {
   }
 
  private:
-  static constexpr size_t kFew = 16;
+  static constexpr size_t kFew = 32;
   using Entries = std::vector<value_type>;
 
   // The entries, for changing them: nobody else's.

@@ -398,6 +398,14 @@ coscheduling::Plan EngineWorld::PlanOf(const std::string& gang,
   return coscheduling::MakePlan(snapshot, request);
 }
 
+bool EngineWorld::IsKept(const std::string& node) const {
+  return std::ranges::any_of(engine_.Gangs(), [&](const coscheduling::GangKey& key) {
+    v1::Gang gang;
+    engine_.Describe(key, &gang);
+    return std::ranges::count(gang.reservation().nodes(), node) > 0;
+  });
+}
+
 std::string EngineWorld::FitsButWaits() const {
   // By their places in line; what is kept for one isn't for those after it.
   std::map<std::pair<absl::Time, std::string>, v1::Gang> gangs;

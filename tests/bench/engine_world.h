@@ -92,6 +92,8 @@ class EngineWorld {
   std::vector<Bound> TakeBound();
   // How many gangs are in each state and for what reason, by what the engine says.
   std::map<std::string, int> States() const;
+  // For a gang that waits.
+  bool IsKept(const std::string& node) const;
   // A gang that waits for nodes though all of its members would fit as things stand, beside what is
   // kept for those before it; "" if there is none.
   std::string FitsButWaits() const;
