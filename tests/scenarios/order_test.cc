@@ -10,11 +10,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <future>
 #include <iostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fmt/format.h"
@@ -174,24 +176,32 @@ TEST_P(Order, LargeGangsGetInWithoutIdlingTheCluster) {
     const std::array<Policy, 3> policies = {Policy::kMuster, Policy::kNoReservation,
                                             Policy::kGuard};
     std::array<Result, 3> results;
-    for (const int seed : size.seeds) {
-      const Scenario scenario = DayOf(day, size, load, seed);
-      // A whole day takes a while, and none depends on another.
-      std::array<std::future<Outcome>, 3> outcomes;
-      for (size_t p = 0; p < policies.size(); ++p) {
-        outcomes[p] = std::async(std::launch::async, [&, p] {
-          return Simulate(scenario, seed, size.length, policies[p]);
-        });
+    // A whole day takes a while, and none depends on another.
+    const size_t runs = size.seeds.size() * policies.size();
+    std::vector<Outcome> outcomes(runs);
+    std::atomic<size_t> next = 0;
+    const auto work = [&] {
+      for (size_t run = next++; run < runs; run = next++) {
+        const int seed = size.seeds[run / policies.size()];
+        outcomes[run] = Simulate(DayOf(day, size, load, seed), seed, size.length,
+                                 policies[run % policies.size()]);
       }
-      for (size_t p = 0; p < policies.size(); ++p) {
-        const Outcome outcome = outcomes[p].get();
-        ASSERT_TRUE(outcome.failures.empty()) << outcome.failures.front();
-        ASSERT_FALSE(outcome.refused) << *outcome.refused;
-        Add(outcome, &results[p]);
-        Result alone;
-        Add(outcome, &alone);
-        Tell(fmt::format("{} seed {}", day.name, seed), load, policies[p], alone);
-      }
+    };
+    std::vector<std::future<void>> workers;
+    for (unsigned i = 0; i < std::max(2U, std::thread::hardware_concurrency()); ++i) {
+      workers.push_back(std::async(std::launch::async, work));
+    }
+    for (std::future<void>& worker : workers) worker.get();
+    for (size_t run = 0; run < runs; ++run) {
+      const Outcome& outcome = outcomes[run];
+      ASSERT_TRUE(outcome.failures.empty()) << outcome.failures.front();
+      ASSERT_FALSE(outcome.refused) << *outcome.refused;
+      const size_t p = run % policies.size();
+      Add(outcome, &results[p]);
+      Result alone;
+      Add(outcome, &alone);
+      Tell(fmt::format("{} seed {}", day.name, size.seeds[run / policies.size()]), load,
+           policies[p], alone);
     }
     for (size_t p = 0; p < policies.size(); ++p) Tell(day.name, load, policies[p], results[p]);
     // A tenth of a day has too few large gangs to be held to anything.
