@@ -27,6 +27,8 @@ using kube::embedded::WatchItem;
 
 // A commit that something cut off must be whole again, or undone, within this.
 constexpr absl::Duration kPartialCommit = absl::Seconds(30);
+// Longer where bindings get lost, which is known of each after ten seconds.
+constexpr absl::Duration kLossyPartialCommit = absl::Minutes(1);
 // How long a PodGroup's status may lag behind; longer where writes of it get lost.
 constexpr absl::Duration kStatusLag = absl::Seconds(2);
 constexpr absl::Duration kLossyStatusLag = absl::Minutes(2);
@@ -318,7 +320,8 @@ absl::Status Invariants::CheckWhole(const v1::Gang& gang, const Counts& counts, 
   }
   const absl::Time since = partial_since_.try_emplace(name, now).first->second;
   const bool excused = !undisturbed_commits_ || disturbed_;
-  if (excused && now - since < kPartialCommit) return absl::OkStatus();
+  const absl::Duration bound = undisturbed_commits_ ? kPartialCommit : kLossyPartialCommit;
+  if (excused && now - since < bound) return absl::OkStatus();
   return absl::FailedPreconditionError(fmt::format(
       "gang {} is bound in part since {}: {} of {}, {}", name, absl::FormatDuration(now - since),
       counts.bound, gang.min_member(), gang.reason().message()));

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +18,9 @@ import (
 // live does to a node what its faults have in store after its registration.
 func (l *launch) live(whole *corev1.Node) {
 	if !l.awaitRegistered(whole.Name) {
+		// Whoever ended the instance may have looked for its node just before that came.
+		gone := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: whole.Name}}
+		_ = l.provider.client.Delete(l.provider.context, gone)
 		return
 	}
 	for place, fault := range l.faults {
