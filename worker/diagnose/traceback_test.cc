@@ -368,5 +368,37 @@ TEST(Traceback, AMessageOfAnyLengthIsBounded) {
   EXPECT_LE(raised[0].text.size(), TracebackReader::kMaxText);
 }
 
+TEST(Traceback, OfSeveralProcessesBehindOnesOwnPrefixEachIsRead) {
+  const auto raised = Read(R"(2026-01-01 10:00:00 w1> Traceback (most recent call last):
+2026-01-01 10:00:00 w1>   File "a.py", line 1, in f
+2026-01-01 10:00:01 w2> ValueError: of another
+2026-01-01 10:00:01 w1> KeyError: 'x'
+2026-01-01 10:00:02 w2> RuntimeError: of another)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].Headline(), "KeyError: 'x'");
+}
+
+TEST(Traceback, WhatRanksRaisedStandsInWhatCollectsIt) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "a.py", line 1, in save
+torch.distributed.checkpoint.api.CheckpointException: CheckpointException ranks:dict_keys([3])
+Traceback (most recent call last): (RANK 3)
+  File "b.py", line 1, in write
+OSError: [Errno 28] No space left on device)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_THAT(raised[0].text, HasSubstr("No space left"));
+}
+
+TEST(Traceback, WhoTalksToServersIsTold) {
+  EXPECT_TRUE(Read(R"(Traceback (most recent call last):
+  File "/usr/lib/python3.11/http/client.py", line 1, in connect
+ConnectionRefusedError: [Errno 111] Connection refused)")[0]
+                  .asked_server);
+  EXPECT_FALSE(Read(R"(Traceback (most recent call last):
+  File "/usr/lib/python3.11/socket.py", line 1, in connect
+ConnectionRefusedError: [Errno 111] Connection refused)")[0]
+                   .asked_server);
+}
+
 }  // namespace
 }  // namespace muster::worker
