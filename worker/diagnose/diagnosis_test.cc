@@ -532,6 +532,14 @@ TEST(Diagnosis, WhatRefusesAClientOfServersIsNoRank) {
             "first download-failed 0:3");
 }
 
+TEST(Diagnosis, AnExceptionThatARecordTellsOfCountsWhereNothingFollows) {
+  const std::string record =
+      "10:00:00 ERROR train: FileNotFoundError: [Errno 2] No such file or directory: 'a'\n";
+  EXPECT_EQ(Summary(ExplainTexts({record + "giving up\n"})).front(), "first file-missing 0:1");
+  EXPECT_THAT(Summary(ExplainTexts({record + "step 1 loss 2\n"})),
+              ElementsAre("warning file-missing 0:1"));
+}
+
 TEST(Diagnosis, EventsInYamlAreOfTheirObjects) {
   const auto event = [](std::string_view name, std::string_view reason, std::string_view message) {
     return Concat("- apiVersion: v1\n  involvedObject:\n    kind: Pod\n    name: ", name,

@@ -317,6 +317,12 @@ void LogReader::AddLine(const Line& line) {
           ? ShownBy(WithoutQuotes(line.text, line.head.body, &unquoted), TextKind::kMessage)
       : line.Kind() == TextKind::kEvent ? ShownBy(WithoutControlPlane(line.text), TextKind::kEvent)
                                         : ShownBy(line.text, line.Kind());
+  // What a program caught and told of, and perhaps ended by.
+  if (!observation && line.head.severity == Severity::kError && !line.is_event) {
+    const std::string_view raised = ExceptionIn(line.text);
+    if (!raised.empty()) observation = ShownBy(raised, TextKind::kException);
+    if (observation) observation->is_weak = true;
+  }
   // A shell's whole word on it.
   if (!observation && StripBlanks(line.head.body) == "Killed") {
     observation = Observation{.cause = CauseId::kKilled, .is_result = true};

@@ -219,6 +219,18 @@ std::string FrameInBox(std::string_view body) {
 
 }  // namespace
 
+std::string_view ExceptionIn(std::string_view record) {
+  for (size_t at = record.find(": "); at != record.npos; at = record.find(": ", at + 1)) {
+    const size_t before = record.substr(0, at).find_last_of(" \"'(");
+    const size_t begin = before == record.npos ? 0 : before + 1;
+    if (!IsExceptionName(record.substr(begin, at - begin))) continue;
+    const bool quoted = begin > 0 && record[begin - 1] == '"';
+    const size_t end = quoted ? record.find('"', at) : record.npos;
+    return record.substr(begin, end == record.npos ? end : end - begin);
+  }
+  return {};
+}
+
 std::string_view Raised::Headline() const {
   return StripBlanks(std::string_view(text).substr(0, text.find('\n')));
 }

@@ -50,6 +50,11 @@ struct Raised {
   Doing WhatItDid() const;
 };
 
+// The exception, from its type on, that a record tells of in its words: "ERROR train: OSError: x"
+// or
+// {"msg":"OSError: x"}; empty if it tells of none.
+std::string_view ExceptionIn(std::string_view record);
+
 // Knows Python's form and rich's boxes, chains of exceptions, the tracebacks that DataLoader's
 // workers and spawned processes hand on inside of an exception's message, and exceptions that are
 // printed without frames. What Python ignores ("Exception ignored in ...") is none.

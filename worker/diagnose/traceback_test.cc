@@ -400,5 +400,13 @@ ConnectionRefusedError: [Errno 111] Connection refused)")[0]
                    .asked_server);
 }
 
+TEST(Traceback, ARecordMayTellOfAnException) {
+  EXPECT_EQ(ExceptionIn("10:00:00 ERROR train: OSError: [Errno 5] x"), "OSError: [Errno 5] x");
+  EXPECT_EQ(ExceptionIn(R"({"level":"error","msg":"a.b.ReadError: x","rank":3})"),
+            "a.b.ReadError: x");
+  EXPECT_EQ(ExceptionIn("ERROR: the Error: x"), "");
+  EXPECT_EQ(ExceptionIn("ERROR train: it failed"), "");
+}
+
 }  // namespace
 }  // namespace muster::worker
