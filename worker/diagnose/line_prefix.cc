@@ -20,10 +20,11 @@ constexpr size_t kWordsOfFew = 8;
 constexpr char kTime = 'T';
 constexpr char kLevel = 'L';
 constexpr char kBrackets = 'B';
-constexpr char kName = 'N';  // before a colon or a bar
-constexpr char kPath = 'P';  // "trainer/0 "
-constexpr char kSign = 'S';  // ">>> ", "- ", "|| "
-constexpr char kWord = 'W';  // with digits, after a time
+constexpr char kName = 'N';    // before a colon or a bar
+constexpr char kPath = 'P';    // "trainer/0 "
+constexpr char kSign = 'S';    // ">>> ", "- ", "|| "
+constexpr char kWord = 'W';    // with digits, after a time
+constexpr char kNumber = 'C';  // of the line, as cat -n and grep -n write it
 
 struct Piece {
   char kind = '\0';
@@ -75,9 +76,38 @@ Piece LoggerOf(std::string_view text) {
   return {.kind = kName, .word = text.substr(0, length), .length = length + 1};
 }
 
+// "     7\t" of cat -n, "7:" of grep -n.
+Piece LineNumberAt(std::string_view text) {
+  constexpr size_t kMostDigits = 7;
+  const size_t blanks = std::min(text.find_first_not_of(' '), text.size());
+  const std::string_view from = text.substr(blanks);
+  const size_t digits = std::min(from.find_first_not_of("0123456789"), from.size());
+  if (digits == 0 || digits > kMostDigits || digits == from.size()) return {};
+  const bool cat = from[digits] == '\t';
+  // srun sets its tasks' numbers off by one blank; more are a frame's.
+  const std::string_view after = from.substr(digits + 1);
+  const bool one_blank = after.starts_with(' ') && !after.starts_with("  ");
+  const bool grep = blanks == 0 && from[digits] == ':' && !one_blank;
+  if (!cat && !grep) return {};
+  return {.kind = kNumber, .word = from.substr(0, digits), .length = blanks + digits + 1};
+}
+
+// "logs/train.log:" of grep.
+Piece FileAt(std::string_view text) {
+  const size_t colon = text.substr(0, kMaxWord).find(':');
+  const std::string_view name = text.substr(0, colon);
+  if (colon == text.npos || name.find(' ') != name.npos) return {};
+  constexpr std::array<std::string_view, 4> kEnds = {".log", ".txt", ".out", ".err"};
+  const bool log =
+      std::ranges::any_of(kEnds, [&](std::string_view end) { return name.ends_with(end); });
+  return log ? Piece{.kind = kName, .word = name, .length = colon + 1} : Piece{};
+}
+
 Piece PieceOf(std::string_view text, bool after_time) {
   if (const size_t time = TimeLength(text); time > 0)
     return {.kind = kTime, .word = {}, .length = time};
+  if (const Piece number = LineNumberAt(text); number.length > 0) return number;
+  if (const Piece file = FileAt(text); file.length > 0) return file;
   if (const Piece group = InBrackets(text); group.length > 0) return group;
   const size_t sign = std::min(text.find_first_not_of(">|-*»›"), text.size());
   if (sign > 0 && sign < 8 && text.substr(sign).starts_with(' ')) {
@@ -158,6 +188,18 @@ bool IsOutput(std::string_view text) {
                              [&](std::string_view word) { return start.find(word) != start.npos; });
 }
 
+// Whether the numbers that lines hold in place `at` become larger from line to line.
+bool Increase(const std::vector<std::vector<Piece>>& lines, size_t at) {
+  int64_t last = -1;
+  for (const std::vector<Piece>& line : lines) {
+    if (line.size() <= at || line[at].kind != kNumber) continue;
+    const int64_t number = LeadingNumber(line[at].word).value_or(0);
+    if (number <= last) return false;
+    last = number;
+  }
+  return true;
+}
+
 }  // namespace
 
 void LinePrefix::Learn(std::string_view line) {
@@ -176,6 +218,10 @@ void LinePrefix::Settle() {
   // A log that was copied into another text may be indented as a whole.
   blanks_ = lines.front().size();
   for (const std::string& line : lines) blanks_ = std::min(blanks_, BlanksAt(line));
+  if (std::ranges::all_of(lines,
+                          [](const std::string& line) { return LineNumberAt(line).length > 0; })) {
+    blanks_ = 0;
+  }
   std::vector<std::vector<Piece>> pieces;
   for (const std::string& line : lines) {
     pieces.push_back(PiecesOf(std::string_view(line).substr(blanks_), kMaxPieces));
@@ -193,8 +239,10 @@ void LinePrefix::Settle() {
     });
     if (holds == kinds.end()) break;
     const auto& [kind, words] = *holds;
+    if (kind == kNumber && !Increase(pieces, at)) break;
     const bool fixed = kind == kPath || kind == kSign || kind == kWord;
-    if (words.size() > (fixed ? 1 : std::min(kWordsOfFew, lines.size() / 4 + 1)) && kind != kTime) {
+    if (words.size() > (fixed ? 1 : std::min(kWordsOfFew, lines.size() / 4 + 1)) && kind != kTime &&
+        kind != kNumber) {
       break;
     }
     shape_.push_back(kind);
@@ -231,7 +279,7 @@ size_t LinePrefix::LengthIn(std::string_view line, std::string* source) {
   if (!is_proven_) is_proven_ = IsOutput(line.substr(length));
   if (!is_proven_) return blanks_;
   for (const Piece& piece : pieces) {
-    if (piece.kind != kTime) Append(source, piece.word, " ");
+    if (piece.kind != kTime && piece.kind != kNumber) Append(source, piece.word, " ");
   }
   return length;
 }

@@ -53,6 +53,17 @@ TEST(LinePrefix, TimesDifferFromLineToLine) {
               ElementsAre("  File \"a.py\"", "17/train/23 (pid 44) "));
 }
 
+TEST(LinePrefix, LinesMayBeNumbered) {
+  EXPECT_THAT(Behind(LearnedFrom([](int i) { return fmt::format("{:6}\t", i + 1); }),
+                     "   100\t  File \"a.py\""),
+              ElementsAre("  File \"a.py\"", ""));
+  EXPECT_THAT(Behind(LearnedFrom([](int i) { return fmt::format("a/train.log:{}:", 3 * i); }),
+                     "a/train.log:100:  File \"a.py\""),
+              ElementsAre("  File \"a.py\"", "a/train.log "));
+  EXPECT_THAT(Behind(LearnedFrom([](int i) { return fmt::format("{}:", i % 4); }), "3:KeyError: x"),
+              ElementsAre("3:KeyError: x", ""));
+}
+
 TEST(LinePrefix, SeveralWritersMayHaveOneForm) {
   const LinePrefix learned =
       LearnedFrom([](int i) { return fmt::format("[worker {}] ", char('a' + i % 2)); });

@@ -361,7 +361,9 @@ void TracebackReader::NoteFrame(std::string_view body) {
 }
 
 bool TracebackReader::ReadFrames(int64_t number, std::string_view body, bool apart) {
-  if (body.empty() || body[0] == ' ' || body[0] == '\t' || body.starts_with(kBar) ||
+  // Blanks may have been lost on the way.
+  const bool frame = body.starts_with("File \"") && body.find("\", line ") != body.npos;
+  if (body.empty() || body[0] == ' ' || body[0] == '\t' || frame || body.starts_with(kBar) ||
       body.starts_with("╰")) {
     NoteFrame(body);
     if (IsOfTeardown(body)) raised_.in_teardown = true;

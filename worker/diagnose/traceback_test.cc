@@ -408,5 +408,15 @@ TEST(Traceback, ARecordMayTellOfAnException) {
   EXPECT_EQ(ExceptionIn("ERROR train: it failed"), "");
 }
 
+TEST(Traceback, BlanksMayHaveBeenLost) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+File "/app/run.py", line 3, in save_checkpoint
+os.mkdir(path)
+OSError: x)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].where, "/app/run.py:3 in save_checkpoint");
+  EXPECT_EQ(raised[0].doing, Doing::kCheckpoint);
+}
+
 }  // namespace
 }  // namespace muster::worker
