@@ -247,6 +247,32 @@ LogText Stamped(const LogText& lines) {
   });
 }
 
+// As supervisors, launchers of jobs and collectors that nobody knew before write it.
+LogText WithPrefix(const LogText& lines, std::string_view prefix) {
+  if (!IsOfOneContainer(lines)) return {};
+  return Each(lines, [&](size_t, const std::string& line) { return Concat(prefix, line); });
+}
+
+LogText InBrackets(const LogText& lines) { return WithPrefix(lines, "[trainer] "); }
+LogText AfterColon(const LogText& lines) { return WithPrefix(lines, "stderr: "); }
+LogText AfterPath(const LogText& lines) { return WithPrefix(lines, "trainer/0 "); }
+LogText BehindBar(const LogText& lines) { return WithPrefix(lines, "trainer    | "); }
+
+// With a time, where the lines say none of their own.
+LogText Timed(const LogText& lines, std::string_view begin, std::string_view end) {
+  const auto timed = [](const std::string& line) { return TimeOf(line).has_value(); };
+  if (!IsOfOneContainer(lines) || std::ranges::any_of(lines, timed)) return {};
+  return Each(lines, [&](size_t i, const std::string& line) {
+    return fmt::format("{}{:02}:{:02}:{:02}{}{}", begin, i / 3600 % 24, i / 60 % 60, i % 60, end,
+                       line);
+  });
+}
+
+LogText Supervised(const LogText& lines) { return Timed(lines, "2026-06-01 ", " trainer | "); }
+LogText OfJournal(const LogText& lines) { return Timed(lines, "Jun 01 ", " gpu-7 train[88]: "); }
+LogText AfterTime(const LogText& lines) { return Timed(lines, "[2026-06-01 ", "] "); }
+LogText OfTask(const LogText& lines) { return Timed(lines, "2026-06-01 ", " [17/train/23] "); }
+
 // Without the times that kubectl writes first.
 LogText Unstamped(const LogText& lines) {
   const auto stamped = [](const std::string& line) {
@@ -297,6 +323,14 @@ TEST(Corpus, HowALogWasCollectedHardlyChangesTheAnswer) {
       {"collected", Collected, false, 1},
       {"stamped", Stamped, false, 1},
       {"unstamped", Unstamped, false, 0},
+      {"in brackets", InBrackets, false, 3},
+      {"after a colon", AfterColon, false, 3},
+      {"after a path", AfterPath, false, 3},
+      {"behind a bar", BehindBar, false, 1},
+      {"supervised", Supervised, false, 2},
+      {"of the journal", OfJournal, false, 2},
+      {"after a time", AfterTime, false, 2},
+      {"of a task", OfTask, false, 2},
   };
   std::map<std::string, int64_t> made;
   std::map<std::string, std::vector<std::string>> changed;

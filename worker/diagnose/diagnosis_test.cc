@@ -494,6 +494,68 @@ TEST(Diagnosis, AnEndThatTrainingWentOnLongAfterIsAnothers) {
   EXPECT_EQ(FirstCause(text), "killed");
 }
 
+TEST(Diagnosis, EachLaunchersSummarySpeaksOfItsOwnNode) {
+  const auto node = [](int rank) {
+    const std::string line = Concat("[pod/t-", rank, "/m] ");
+    return Concat(line, "Traceback (most recent call last):\n", line,
+                  "  File \"a.py\", line 1, in <module>\n", line,
+                  "ModuleNotFoundError: No module named 'apex'\n", line,
+                  "E1209 10:00:12.8 1 api.py:869] failed (exitcode: 1) local_rank: 0 (pid: 22) of "
+                  "binary: python\n",
+                  line, "Root Cause (first observed failure):\n", line, "[0]:\n", line,
+                  "  time      : 2026-12-09_10:00:12\n", line, "  host      : t\n", line,
+                  "  rank      : ", rank, " (local_rank: 0)\n", line,
+                  "  exitcode  : 1 (pid: 22)\n");
+  };
+  EXPECT_EQ(Summary(ExplainTexts({node(0) + node(1)})).front(), "first module-missing rank 0 0:3");
+}
+
+TEST(Diagnosis, WhatRefusesAClientOfServersIsNoRank) {
+  const std::string traceback =
+      "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n";
+  EXPECT_EQ(Summary(ExplainTexts({Concat(
+                        traceback, "  File \"/usr/lib/python3.11/http/client.py\", line 1, in c\n",
+                        "ConnectionRefusedError: [Errno 111] Connection refused\n")}))
+                .front(),
+            "first python-exception 0:4");
+  EXPECT_EQ(Summary(ExplainTexts({Concat(traceback,
+                                         "requests.exceptions.ReadTimeout: "
+                                         "HTTPConnectionPool(host='vllm-0', port=8000): "
+                                         "Read timed out.\n")}))
+                .front(),
+            "first python-exception 0:3");
+  EXPECT_EQ(Summary(ExplainTexts({Concat(traceback,
+                                         "requests.exceptions.ReadTimeout: "
+                                         "HTTPSConnectionPool(host='pypi.org', port=443): "
+                                         "Read timed out.\n")}))
+                .front(),
+            "first download-failed 0:3");
+}
+
+TEST(Diagnosis, AnExceptionThatARecordTellsOfCountsWhereNothingFollows) {
+  const std::string record =
+      "10:00:00 ERROR train: FileNotFoundError: [Errno 2] No such file or directory: 'a'\n";
+  EXPECT_EQ(Summary(ExplainTexts({record + "giving up\n"})).front(), "first file-missing 0:1");
+  EXPECT_THAT(Summary(ExplainTexts({record + "step 1 loss 2\n"})),
+              ElementsAre("warning file-missing 0:1"));
+}
+
+TEST(Diagnosis, EventsInYamlAreOfTheirObjects) {
+  const auto event = [](std::string_view name, std::string_view reason, std::string_view message) {
+    return Concat("- apiVersion: v1\n  involvedObject:\n    kind: Pod\n    name: ", name,
+                  "\n  kind: Event\n  message: ", message, "\n  reason: ", reason, "\n");
+  };
+  const std::string waits =
+      event("t-1", "FailedScheduling", "0/9 nodes are available: 9 Insufficient nvidia.com/gpu.");
+  EXPECT_THAT(Summary(ExplainTexts(
+                          {waits + event("t-0", "Scheduled", "Successfully assigned ml/t-0 to n")}))
+                  .front(),
+              "first unschedulable-capacity 0:6");
+  EXPECT_THAT(Summary(ExplainTexts(
+                  {waits + event("t-1", "Scheduled", "Successfully assigned ml/t-1 to n")})),
+              IsEmpty());
+}
+
 TEST(Diagnosis, AFabricThatIsDownIsWhyTheProgramSeesNoGpu) {
   EXPECT_THAT(Summary(ExplainTexts({"a.py:174: UserWarning: CUDA initialization: Unexpected error "
                                     "from cudaGetDeviceCount(). Error 802: system not yet "

@@ -12,6 +12,14 @@ namespace muster::worker {
 // whatever a collector wrote, before a reason and an object.
 bool IsEvent(std::string_view line);
 
+// Whether a line names a reason of an event's.
+bool MayTellOfEvent(std::string_view line);
+
+// The event as kubectl lists it that a line tells of in other words: "[Warning] FailedMount
+// pod/train-0: MESSAGE". Empty if it tells of none, or as kubectl does. `body` is the end of
+// `line`.
+std::string AsListed(std::string_view line, std::string_view body);
+
 // "train-0   0/1   RunContainerError   3 (2m ago)   5m", with or without the namespace before it,
 // as kubectl lists pods.
 bool IsListedPod(std::string_view line);
@@ -30,6 +38,13 @@ bool IsEndOfContainer(std::string_view line);
 // The NAME of "pod/NAME" in an event's column of its own, as kubectl lists them, or that of a pod
 // that it lists, or "node/NAME"; empty otherwise.
 std::string_view ListedObject(std::string_view line);
+
+// VALUE of "KEY: VALUE", or of "\"KEY\": \"VALUE\",", as kubectl shows objects in YAML or JSON;
+// empty if the line isn't one.
+std::string_view KeyedValue(std::string_view line, std::string_view key);
+
+// An event as kubectl lists it.
+std::string EventOf(std::string_view object, std::string_view reason, std::string_view message);
 
 // What the names of one job's pods begin with.
 std::string FamilyOf(std::string_view name);

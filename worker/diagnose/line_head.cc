@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
 
 #include "absl/strings/ascii.h"
+#include "worker/diagnose/log_time.h"
 #include "worker/diagnose/text.h"
 
 namespace muster::worker {
@@ -15,6 +17,8 @@ constexpr size_t kMaxLevelAt = 120;  // a level that stands later isn't the line
 constexpr int kMaxRankNumber = 1'000'000;
 
 bool IsDigitChar(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
+
+bool HasDigit(std::string_view text) { return std::ranges::any_of(text, IsDigitChar); }
 
 size_t DigitsAt(std::string_view text) {
   return std::min(text.find_first_not_of("0123456789"), text.size());
@@ -33,10 +37,20 @@ size_t SyslogTag(std::string_view text, bool process_said) {
   const size_t blank = text.find(' ');
   const size_t end = text.find(": ");
   if (blank == 0 || end == std::string_view::npos || blank >= end) return 0;
+  if (!absl::ascii_isalnum(static_cast<unsigned char>(text[0]))) return 0;
   std::string_view tag = text.substr(blank + 1, end - blank - 1);
   const size_t bracket = tag.find('[');
   if (tag.empty() || bracket == 0 || tag == "kernel" || tag.find(' ') != tag.npos) return 0;
   return process_said && (bracket == tag.npos || !tag.ends_with(']')) ? 0 : end + 2;
+}
+
+// Takes a bar that stands between a name and what that wrote off the front of `text`.
+bool IsBar(std::string_view* text) {
+  std::string_view rest = *text;
+  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+  if (!ConsumePrefix(&rest, "|") || (!rest.empty() && !ConsumePrefix(&rest, " "))) return false;
+  *text = rest;
+  return true;
 }
 
 // The length of the prefix that `text` begins with, 0 if it begins with none; sets `head`'s rank
@@ -44,6 +58,9 @@ size_t SyslogTag(std::string_view text, bool process_said) {
 using Prefix = size_t (*)(std::string_view text, LineHead* head);
 
 size_t Host(std::string_view text, LineHead* head);
+
+// Whether what follows a time surely says who wrote the line.
+bool BeginsWithName(std::string_view text);
 
 // "2026-03-02T10:41:17.123456789Z ", "... stdout F ", "May 27 15:02:40 ", "18:11:06.680 [rank4]:"
 size_t CollectorsTime(std::string_view text, LineHead* /*head*/) {
@@ -54,55 +71,143 @@ size_t CollectorsTime(std::string_view text, LineHead* /*head*/) {
       if (text.substr(end).starts_with(stream)) return end + stream.size();
     }
     const std::string_view zone = text.substr(19, end - 19);
-    return zone.ends_with('Z') || zone.ends_with("Z:") || zone.find_first_of("+-") != zone.npos
-               ? end + 1
-               : 0;
+    if (zone.ends_with('Z') || zone.ends_with("Z:") || zone.find_first_of("+-") != zone.npos) {
+      return end + 1;
+    }
   }
   if (text.size() > 16 && text[3] == ' ' && text[6] == ' ' && text[9] == ':' && text[12] == ':' &&
       text[15] == ' ' && IsDigitChar(text[5]) && IsDigitChar(text[14])) {
     return SyslogTag(text.substr(16), false) > 0 ? 16 : 0;
   }
+  // "<14>1 2026-03-02T10:41:17Z gpu-7 train 880 - - " of RFC 5424
+  if (text.starts_with('<') && text.substr(0, 8).find(">1 ") != text.npos) {
+    constexpr int kFields = 6;  // after the number
+    size_t at = text.find(' ') + 1;
+    for (int field = 0; field < kFields && at != 0; ++field) at = text.find(' ', at) + 1;
+    return at;
+  }
+  const size_t time = TimeLength(text);
+  if (time == 0) return 0;
   // A supervisor's "2026-03-02 10:41:17,123 ERROR [worker-1] " of what it passes on.
-  if (text.size() > 24 && IsDigitChar(text[0]) && text[4] == '-' && text[10] == ' ' &&
-      text[13] == ':' && text[16] == ':') {
-    std::string_view rest = text.substr(19);
-    rest.remove_prefix(std::min(rest.find_first_not_of(",.0123456789"), rest.size()));
-    for (const std::string_view level : {" INFO ", " WARNING ", " ERROR ", " DEBUG "}) {
-      LineHead ignored{};
-      if (rest.starts_with(level) && rest.substr(level.size()).starts_with('[') &&
-          Host(rest.substr(level.size()), &ignored) > 0) {
-        return text.size() - rest.size() + level.size();
-      }
+  for (const std::string_view level : {"INFO ", "WARNING ", "ERROR ", "DEBUG "}) {
+    LineHead ignored{};
+    const std::string_view rest = text.substr(time);
+    if (rest.starts_with(level) && rest.substr(level.size()).starts_with('[') &&
+        Host(rest.substr(level.size()), &ignored) > 0) {
+      return time + level.size();
     }
   }
-  const bool clock = text.size() > 14 && IsDigitChar(text[0]) && text[2] == ':' && text[5] == ':' &&
-                     text[8] == '.' && text.substr(12).starts_with(" [rank");
-  return clock ? 13 : 0;
+  return BeginsWithName(text.substr(time)) ? time : 0;
 }
 
-// "[rank3]:", "[default3]:" and "[3]:" of torchrun; "[Rank 3] ", "rank 3: " and the like of
-// programs' own.
-size_t TorchRank(std::string_view text, LineHead* head) {
+// Takes "rank", perhaps of the whole job, in upper or lower case off the front of `text`.
+bool ConsumeRankWord(std::string_view* text) {
+  constexpr size_t kLongest = 12;
+  const std::string start = Lowered(text->substr(0, kLongest));
   for (const std::string_view word :
-       {"[rank", "[Rank", "[RANK", "[default", "[", "rank=", "rank", "Rank"}) {
-    if (!text.starts_with(word)) continue;
-    const bool bracket = word.front() == '[';
-    const size_t blank = word.size() > 1 && text.substr(word.size()).starts_with(' ') ? 1 : 0;
-    const size_t digits = DigitsAt(text.substr(word.size() + blank));
-    std::string_view rest = text.substr(word.size() + blank + digits);
-    if (digits == 0 || (bracket && !ConsumePrefix(&rest, "]"))) continue;
-    const bool colon = ConsumePrefix(&rest, ":");
-    const bool set_off = ConsumePrefix(&rest, " ");
-    // "[0]:" alone is a heading of torchrun's summary; "[0] " may be anything.
-    const bool whole = word == "["                  ? colon && !StripBlanks(rest).empty()
-                       : bracket || word == "rank=" ? colon || set_off
-                                                    : colon && set_off;
-    if (!whole) continue;
-    const bool is_index = word == "[" || word == "[default";
-    (is_index ? head->index : head->rank) = RankNumber(text.substr(word.size()));
-    return text.size() - rest.size();
+       {"rank", "global_rank", "global rank", "globalrank", "global-rank", "world_rank"}) {
+    if (!start.starts_with(word)) continue;
+    text->remove_prefix(word.size());
+    return true;
   }
-  return 0;
+  return false;
+}
+
+// "[rank3]:", "[default3]:" and "[3]:" of torchrun; "[Rank 3] ", "rank 3: ", "(rank=3/16) ",
+// "<rank:3> " and the like of programs' own and of scripts that start them.
+size_t TorchRank(std::string_view text, LineHead* head) {
+  constexpr std::string_view kOpen = "[(<{";
+  constexpr std::string_view kClose = "])>}";
+  std::string_view rest = text;
+  const size_t bracket = rest.empty() ? rest.npos : kOpen.find(rest.front());
+  if (bracket != rest.npos) rest.remove_prefix(1);
+  const bool torchrun = bracket == 0 && ConsumePrefix(&rest, "default");
+  const bool named = !torchrun && ConsumeRankWord(&rest);
+  if (!named && bracket != 0) return 0;
+  const std::string_view between = rest.substr(0, rest.find_first_of("0123456789"));
+  const bool equals = between == "=" || between == ":";
+  const bool joined = between.empty() || equals || between == " " || between == "-" ||
+                      between == "_" || between == "#" || between == ": " || between == " = ";
+  if (named ? !joined : !between.empty()) return 0;
+  rest.remove_prefix(between.size());
+  const std::string_view number = rest;
+  const size_t digits = DigitsAt(rest);
+  rest.remove_prefix(digits);
+  if (digits == 0) return 0;
+  if (named && rest.starts_with('/') && DigitsAt(rest.substr(1)) > 0) {
+    rest.remove_prefix(1 + DigitsAt(rest.substr(1)));
+  }
+  if (bracket != rest.npos && !ConsumePrefix(&rest, kClose.substr(bracket, 1))) return 0;
+  const bool bar = bracket == rest.npos && IsBar(&rest);
+  const bool colon = !bar && ConsumePrefix(&rest, ":");
+  const bool set_off = !bar && ConsumePrefix(&rest, " ");
+  // "[0]:" alone is a heading of torchrun's summary; "[0] " may be anything.
+  const bool whole = bar                    ? true
+                     : !named && !torchrun  ? colon && !StripBlanks(rest).empty()
+                     : bracket != text.npos ? colon || set_off || rest.starts_with('[')
+                     : equals               ? colon || set_off
+                                            : colon && set_off;
+  if (!whole) return 0;
+  (named ? head->rank : head->index) = RankNumber(number);
+  return text.size() - rest.size();
+}
+
+// The rank in a process's name, "rank3" or "trainer.rank-3"; "r3" may be another number.
+void ReadRankInName(std::string_view name, LineHead* head) {
+  const std::string lowered = Lowered(name);
+  const size_t at = lowered.rfind("rank");
+  std::string_view rest = std::string_view(lowered).substr(at == lowered.npos ? 0 : at + 4);
+  if (at == lowered.npos) {
+    if (!ConsumePrefix(&rest, "r") || rest.empty() || DigitsAt(rest) != rest.size()) return;
+    head->index = RankNumber(rest);
+    return;
+  }
+  if (at >= 6 && lowered.substr(0, at).ends_with("local_")) return;
+  rest.remove_prefix(std::min(rest.find_first_not_of("-_.:=#"), rest.size()));
+  if (DigitsAt(rest) > 0) head->rank = RankNumber(rest);
+}
+
+bool MayBePod(std::string_view name);
+
+bool IsOfProcessName(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+         std::string_view("._@/:#=-").find(c) != std::string_view::npos;
+}
+
+// "train-3  | " of docker compose, "rank3 | " and "web.1   | " of supervisors, also after a word
+// for what the line is ("log train-3 | "). Levels, in upper case, stand there in some programs'
+// lines.
+size_t NamedColumn(std::string_view text, LineHead* head) {
+  constexpr size_t kLongest = 80;
+  const auto take_name = [](std::string_view from) {
+    const std::string_view start = from.substr(0, kLongest);
+    const auto end = std::ranges::find_if_not(start, IsOfProcessName);
+    return start.substr(0, static_cast<size_t>(end - start.begin()));
+  };
+  std::string_view rest = text;
+  // "0|train  | " of pm2
+  if (const size_t digits = DigitsAt(rest); digits > 0 && rest.substr(digits).starts_with('|')) {
+    rest.remove_prefix(digits + 1);
+  }
+  std::string_view name = take_name(rest);
+  if (name.empty() || !absl::ascii_isalpha(static_cast<unsigned char>(name[0]))) return 0;
+  if (std::ranges::none_of(name, [](char c) { return absl::ascii_islower(c) || IsDigitChar(c); })) {
+    return 0;
+  }
+  rest.remove_prefix(name.size());
+  if (rest.size() > 1 && rest[0] == ' ' && IsOfProcessName(rest[1])) {
+    name = take_name(rest.substr(1));
+    rest.remove_prefix(1 + name.size());
+    LineHead said{};
+    ReadRankInName(name, &said);
+    if (!MayBePod(name) && !said.rank) return 0;
+  }
+  if (!IsBar(&rest)) return 0;
+  ReadRankInName(name, head);
+  if (!head->rank && !head->index && (IsDigitChar(name.back()) || MayBePod(name))) {
+    head->pod = name;
+  }
+  return text.size() - rest.size();
 }
 
 size_t SrunTask(std::string_view text, LineHead* head) {
@@ -156,24 +261,22 @@ size_t RayWorker(std::string_view text, LineHead* /*head*/) {
   return known ? end + 2 : 0;
 }
 
-// "10.0.5.89: " and "train-3: " of pdsh, "train-3  | " of docker compose, "[train-3] " of others:
-// lower case with digits and a dot or dash.
-size_t Host(std::string_view text, LineHead* head) {
+// "10.0.5.89: " and "train-3: " of pdsh, "[train-3] " of others: lower case with digits and a dot
+// or dash.
+size_t Host(std::string_view text, LineHead* /*head*/) {
   std::string_view rest = text;
   const bool bracket = ConsumePrefix(&rest, "[");
   const auto after = std::ranges::find_if_not(rest.substr(0, 80), [](char c) {
     return IsDigitChar(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '.' || c == '_';
   });
   const std::string_view name = rest.substr(0, static_cast<size_t>(after - rest.begin()));
-  if (name.empty() || !IsDigitChar(name.back()) || name.find_first_of("-._") == name.npos) return 0;
+  if (name.empty() || name.find_first_of("-._") == name.npos) return 0;
+  if (!IsDigitChar(name.back()) && !MayBePod(name)) return 0;
   rest.remove_prefix(name.size());
   if (bracket) {
     if (!ConsumePrefix(&rest, "]: ") && !ConsumePrefix(&rest, "] ")) return 0;
   } else if (!ConsumePrefix(&rest, ": ")) {
-    const size_t bar = std::min(rest.find_first_not_of(' '), rest.size());
-    if (!rest.substr(bar).starts_with("| ")) return 0;
-    rest.remove_prefix(bar + 2);
-    head->pod = name;
+    return 0;
   }
   return text.size() - rest.size();
 }
@@ -240,8 +343,70 @@ size_t SternPod(std::string_view text, LineHead* head) {
   return text.size() - body.size();
 }
 
-constexpr std::array<Prefix, 8> kPrefixes = {CollectorsTime, TorchRank, SrunTask, MpirunRank,
-                                             KubectlPod,     RayWorker, Host,     ShortHost};
+// "[ml/train-3/pytorch] ", "[train-3 pytorch] ", "[train-3:pytorch] "
+size_t BracketedPod(std::string_view text, LineHead* head) {
+  constexpr size_t kLongest = 120;
+  if (!text.starts_with('[') || text.size() < 4) return 0;
+  const size_t close = text.substr(0, kLongest).find("] ");
+  if (close == text.npos) return 0;
+  std::string_view inside = text.substr(1, close - 1);
+  if (inside.find_first_of("/ :") == inside.npos) return 0;
+  for (int part = 0; part < 3 && !inside.empty(); ++part) {
+    const size_t end = std::min(inside.find_first_of("/ :"), inside.size());
+    if (MayBePod(inside.substr(0, end))) {
+      head->pod = inside.substr(0, end);
+      return close + 2;
+    }
+    inside.remove_prefix(std::min(end + 1, inside.size()));
+  }
+  return 0;
+}
+
+// "{app="train", pod="train-3"} " of Loki.
+size_t LokiLabels(std::string_view text, LineHead* head) {
+  constexpr size_t kLongest = 600;
+  if (text.size() < 4 || text[0] != '{' ||
+      !absl::ascii_isalpha(static_cast<unsigned char>(text[1]))) {
+    return 0;
+  }
+  const size_t end = text.substr(0, kLongest).find("\"} ");
+  if (end == text.npos || text.find("=\"") > end) return 0;
+  std::string_view labels = text.substr(0, end + 1);
+  for (const std::string_view key : {"{pod=\"", " pod=\"", ",pod=\"", "pod_name=\""}) {
+    if (head->pod.empty()) head->pod = TextAfter(labels, key, "\"");
+  }
+  return end + 3;
+}
+
+// "app[worker.1]: " after a time, without a host.
+size_t TaggedProcess(std::string_view text, LineHead* /*head*/) {
+  constexpr size_t kLongest = 64;
+  const size_t open = text.substr(0, kLongest).find('[');
+  if (open == 0 || open == text.npos || !std::ranges::all_of(text.substr(0, open), IsOfName)) {
+    return 0;
+  }
+  const size_t close = text.substr(0, kLongest).find("]: ");
+  if (close == text.npos || close < open) return 0;
+  const std::string_view inside = text.substr(open + 1, close - open - 1);
+  const bool one = inside.find(' ') == inside.npos && HasDigit(inside);
+  return one && text.substr(0, open) != "kernel" ? close + 3 : 0;
+}
+
+constexpr std::array<Prefix, 11> kPrefixes = {CollectorsTime, TorchRank,  NamedColumn, SrunTask,
+                                              MpirunRank,     KubectlPod, RayWorker,   Host,
+                                              BracketedPod,   LokiLabels, ShortHost};
+
+bool BeginsWithName(std::string_view text) {
+  LineHead ignored{};
+  constexpr std::array<Prefix, 7> kNames = {TorchRank,    NamedColumn, MpirunRank,   KubectlPod,
+                                            BracketedPod, LokiLabels,  TaggedProcess};
+  const bool named =
+      std::ranges::any_of(kNames, [&](Prefix prefix) { return prefix(text, &ignored) > 0; });
+  // What stands in brackets alone is what programs call their parts.
+  const bool of_ray = text.find(" pid=") != text.npos && RayWorker(text, &ignored) > 0;
+  return named || of_ray || (!text.starts_with('[') && Host(text, &ignored) > 0) ||
+         SyslogTag(text, true) > 0;
+}
 
 // "2024-09-30 05:40:44.810923: E external/xla/..." of XLA, from the letter on; otherwise `body`.
 std::string_view WithoutXlaTime(std::string_view body) {
@@ -297,6 +462,8 @@ constexpr std::array<Level, 21> kLevels = {{
     {"warning: ", Severity::kWarning},
 }};
 
+constexpr std::string_view kFirstOfLevels = " <[EWIDCw";
+
 // What follows `"KEY":` in a line that is a JSON object, without blanks; empty if it isn't there.
 std::string_view JsonValue(std::string_view body, std::string_view key) {
   if (!body.starts_with('{')) return {};
@@ -306,10 +473,27 @@ std::string_view JsonValue(std::string_view body, std::string_view key) {
   return body.substr(std::min(body.find_first_not_of(' '), body.size()));
 }
 
-Severity JsonSeverity(std::string_view body) {
-  for (const std::string_view key : {"\"level\":", "\"severity\":", "\"levelname\":", "\"lvl\":"}) {
-    std::string_view level = JsonValue(body, key);
-    if (!ConsumePrefix(&level, "\"") || level.empty()) continue;
+// What follows "level=" or the like where a line's words are of that form, as in "time=...
+// level=info msg=...".
+std::string_view LogfmtLevel(std::string_view body) {
+  constexpr std::array<std::string_view, 4> kKeys = {"level", "severity", "levelname", "lvl"};
+  const std::string_view start = body.substr(0, kMaxLevelAt);
+  for (size_t at = start.find('='); at != start.npos; at = start.find('=', at + 1)) {
+    const size_t blank = start.substr(0, at).rfind(' ');
+    const std::string_view key = start.substr(blank + 1, at - blank - 1);
+    if (std::ranges::find(kKeys, key) != kKeys.end()) return body.substr(at + 1);
+  }
+  return {};
+}
+
+// By the level that a record in JSON or of "KEY=VALUE" words says.
+Severity RecordSeverity(std::string_view body) {
+  constexpr std::array<std::string_view, 5> kKeys = {
+      "\"level\":", "\"severity\":", "\"levelname\":", "\"lvl\":", ""};
+  for (const std::string_view key : kKeys) {
+    std::string_view level = key.empty() ? LogfmtLevel(body) : JsonValue(body, key);
+    ConsumePrefix(&level, "\"");
+    if (level.empty()) continue;
     switch (absl::ascii_tolower(static_cast<unsigned char>(level[0]))) {
       case 'e':
       case 'c':
@@ -329,21 +513,22 @@ Severity JsonSeverity(std::string_view body) {
 
 Severity SeverityOf(std::string_view body) {
   if (const Severity glog = GlogSeverity(body); glog != Severity::kUnsaid) return glog;
-  if (const Severity json = JsonSeverity(body); json != Severity::kUnsaid) return json;
+  if (const Severity told = RecordSeverity(body); told != Severity::kUnsaid) return told;
   const std::string_view start = body.substr(0, kMaxLevelAt);
   // The level that stands first.
-  size_t first = std::string_view::npos;
-  Severity severity = Severity::kUnsaid;
   for (const Level& level : kLevels) {
-    const size_t at = start.find(level.word);
-    if (at >= first) continue;
-    first = at;
-    severity = level.severity;
+    if (level.word[0] == ' ' && start.starts_with(level.word.substr(1))) return level.severity;
   }
-  return severity;
+  for (size_t at = start.find_first_of(kFirstOfLevels); at != start.npos;
+       at = start.find_first_of(kFirstOfLevels, at + 1)) {
+    for (const Level& level : kLevels) {
+      if (level.word[0] == start[at] && start.substr(at).starts_with(level.word)) {
+        return level.severity;
+      }
+    }
+  }
+  return Severity::kUnsaid;
 }
-
-bool HasDigit(std::string_view text) { return std::ranges::any_of(text, IsDigitChar); }
 
 }  // namespace
 
@@ -357,8 +542,11 @@ LineHead HeadOf(std::string_view line) {
       length = prefix(line.substr(taken), &head);
       if (length == 0) continue;
       if (prefix == CollectorsTime) {
-        if (source_from == taken) source_from = taken + length;
-        length += SyslogTag(line.substr(taken + length), IsDigitChar(line[taken]));
+        head.source.append(line.substr(source_from, taken - source_from));
+        source_from = taken + length;
+        const std::string_view rest = line.substr(taken + length);
+        const size_t tag = SyslogTag(rest, IsDigitChar(line[taken]));
+        length += tag > 0 ? tag : TaggedProcess(rest, &head);
       }
       break;
     }
@@ -366,7 +554,7 @@ LineHead HeadOf(std::string_view line) {
     taken += length;
   }
   head.body = line.substr(taken);
-  head.source = line.substr(source_from, taken - source_from);
+  head.source.append(line.substr(source_from, taken - source_from));
   head.severity = SeverityOf(head.body);
   if (!head.rank) head.rank = RankOf(head.body);
   head.rank_is_index = !head.rank && head.index.has_value();
@@ -374,22 +562,114 @@ LineHead HeadOf(std::string_view line) {
   return head;
 }
 
+namespace {
+
+bool HoldsAny(std::string_view text, std::span<const std::string_view> words) {
+  return std::ranges::any_of(words,
+                             [&](std::string_view word) { return text.find(word) != text.npos; });
+}
+
+// Whether a word of a heading is a log's name: "logs/rank_3.err", "train-3.log:".
+bool NamesLog(std::string_view word) {
+  while (!word.empty() && std::string_view(":,;)]}>\"'").find(word.back()) != word.npos) {
+    word.remove_suffix(1);
+  }
+  constexpr std::array<std::string_view, 7> kEnds = {".log",   ".txt",    ".out",   ".err",
+                                                     ".jsonl", "/stderr", "/stdout"};
+  return word.size() > 4 &&
+         std::ranges::any_of(kEnds, [&](std::string_view end) { return word.ends_with(end); });
+}
+
+// Whether `text` is a command that shows a log or an object.
+bool ShowsLog(std::string_view text) {
+  for (const std::string_view who : {"sudo ", "ssh "}) ConsumePrefix(&text, who);
+  constexpr std::array<std::string_view, 9> kCommands = {"kubectl ", "oc ",         "stern ",
+                                                         "docker ",  "podman ",     "crictl ",
+                                                         "dmesg",    "journalctl ", "aws logs "};
+  const auto begins = [&](std::string_view begin) { return text.starts_with(begin); };
+  if (std::ranges::any_of(kCommands, begins)) return true;
+  constexpr std::array<std::string_view, 5> kReaders = {"cat ", "tail ", "head ", "less ", "zcat "};
+  const std::string_view last = text.substr(text.rfind(' ') + 1);
+  return std::ranges::any_of(kReaders, begins) && (NamesLog(last) || last.find('/') != last.npos);
+}
+
+// The rest of a line behind what marks a heading ("==> ", "--- ", "## ", "[", ">>> "), and whether
+// any does.
+bool ConsumeMark(std::string_view* line) {
+  constexpr std::string_view kMarks = "=-#*~>+:_<%";
+  const size_t marks = std::min(line->find_first_not_of(kMarks), line->size());
+  std::string_view rest = line->substr(marks);
+  // "# kubectl logs" and "% cat" of a shell are told by what follows.
+  const bool blank = ConsumePrefix(&rest, " ");
+  const bool bracket = marks > 1 && !blank && rest.starts_with('[');
+  if (bracket) rest.remove_prefix(1);
+  if (marks == 0 || rest.empty() || !(blank || bracket || marks > 2)) return false;
+  *line = rest;
+  return true;
+}
+
+}  // namespace
+
 bool BeginsPart(std::string_view line) {
+  constexpr size_t kLongest = 200;
+  if (line.empty() || line.size() > kLongest) return line.starts_with("$ ");
+  const char first = line[0];
+  const bool letter = absl::ascii_isalpha(static_cast<unsigned char>(first));
+  if (first == ' ' || IsDigitChar(first)) return false;
+  // "root@node-3:~# dmesg -T" and "ubuntu@login:/logs$ cat a.log"
+  if (letter) {
+    const size_t prompt = line.find_first_of("#$");
+    const size_t user = line.find('@');
+    if (prompt != line.npos && user < prompt && line.substr(0, prompt).find(' ') == line.npos &&
+        line.substr(prompt + 1).starts_with(' ')) {
+      return ShowsLog(line.substr(prompt + 2));
+    }
+    for (const std::string_view word : {"File: ", "file: ", "Log: ", "Log of ", "Logs of ",
+                                        "Logs for ", "Log for ", "Output of ", "Pod: ", "pod/"}) {
+      std::string_view rest = line;
+      if (!ConsumePrefix(&rest, word)) continue;
+      if (NamesLog(rest)) return true;
+      rest = rest.substr(0, rest.find_first_of(" :/"));
+      if (MayBePod(rest)) return true;
+    }
+  }
+  // "logs/rank_3.err:" alone; programs print names of logs, without the colon.
+  if (letter || first == '/' || first == '.') {
+    return line.ends_with(':') && line.find(' ') == line.npos && NamesLog(line);
+  }
+  // What more shows before a file's name.
+  constexpr size_t kOfMore = 10;
+  if (first == ':') return line.size() > kOfMore && line.find_first_not_of(':') == line.npos;
   if (line.starts_with("$ ") || (line.starts_with("==> ") && line.ends_with(" <=="))) return true;
-  constexpr std::array<std::string_view, 4> kMarks = {"--- ", "=== ", "== ", "### "};
+  if (line.starts_with("[file: ") || line.starts_with("[File: ")) return NamesLog(line);
+  std::string_view rest = line;
+  if (!ConsumeMark(&rest) || line.find("poch") != line.npos) return false;
+  const size_t marks = line.size() - rest.size();
+  if (ShowsLog(rest)) return true;
+  // One mark is a comment, or a program's own.
+  if (marks < 3) return false;
   constexpr std::array<std::string_view, 13> kPlaces = {
       "log",  "kubectl", "dmesg",      "journal", "kernel", "pod",  "node",
       "host", "event",   "nvidia-smi", "member",  "rank",   "lines"};
-  const bool marked =
+  constexpr std::array<std::string_view, 5> kMarks = {"--- ", "=== ", "== ", "### ", "==> "};
+  const bool heading =
       std::ranges::any_of(kMarks, [&](std::string_view mark) { return line.starts_with(mark); });
-  constexpr size_t kLongest = 200;
-  if (!marked || line.size() > kLongest || line.find("poch") != line.npos) return false;
-  if (std::ranges::any_of(kPlaces,
-                          [&](std::string_view place) { return line.find(place) != line.npos; })) {
-    return true;
+  if (heading && HoldsAny(rest, kPlaces)) return true;
+  const std::string_view word = rest.substr(0, rest.find(' '));
+  if (NamesLog(word)) return true;
+  while (!rest.empty() && std::string_view("=-#*~<>+:_] ").find(rest.back()) != rest.npos) {
+    rest.remove_suffix(1);
   }
-  line.remove_prefix(line.find(' ') + 1);
-  return MayBePod(line.substr(0, line.find(' ')));
+  // "----- rank 3 -----", "##### train-3"
+  std::string_view name = rest;
+  for (const std::string_view kind :
+       {"pod/", "pod ", "Pod ", "container ", "begin ", "BEGIN ", "from "}) {
+    ConsumePrefix(&name, kind);
+  }
+  if (MayBePod(name.substr(0, name.find_first_of(" /:")))) return true;
+  LineHead ignored{};
+  const std::string heading_of_rank = Concat(rest, ": ");
+  return TorchRank(heading_of_rank, &ignored) == heading_of_rank.size();
 }
 
 std::optional<int> RankOf(std::string_view line) {
@@ -398,6 +678,12 @@ std::optional<int> RankOf(std::string_view line) {
         !value.empty() && IsDigitChar(value[0])) {
       return RankNumber(value);
     }
+  }
+  if (const size_t at = line.find(" rank="); at != line.npos) {
+    const bool logfmt =
+        line.starts_with("time=") || line.starts_with("ts=") || !LogfmtLevel(line).empty();
+    const auto rank = logfmt ? RankNumber(line.substr(at + 6)) : std::nullopt;
+    if (rank) return rank;
   }
   for (const std::string_view word : {"[rank", "[Rank", " Rank "}) {
     for (size_t at = line.find(word); at != std::string_view::npos; at = line.find(word, at + 1)) {
@@ -514,16 +800,22 @@ bool IsTableHead(std::string_view body) {
 }  // namespace
 
 bool IsCompletion(std::string_view body) {
-  constexpr std::array<std::string_view, 15> kWords = {
-      "raining done",     "raining complete",  "raining finished",       "raining has finished",
-      "inished training", "ompleted training", "successfully finished",  "WorkerState.SUCCEEDED",
-      "  Job completed",  "'train_runtime'",   "Trainer.fit` stopped: ", "raining is done",
-      "all done",         "COMPLETED ",        "] RUNNING -> FINISHED"};
-  if (IsTableHead(body)) return false;
-  // Of the result that Ray gives back.
-  if (StripBlanks(body) == "error=None,") return true;
-  return std::ranges::any_of(
-      kWords, [&](std::string_view word) { return body.find(word) != std::string_view::npos; });
+  constexpr std::array<std::string_view, 7> kOfTraining = {
+      "raining done",    "raining complete", "raining finished", "raining has finished",
+      "raining is done", "inished training", "ompleted training"};
+  constexpr std::array<std::string_view, 8> kWords = {"successfully finished",
+                                                      "WorkerState.SUCCEEDED",
+                                                      "  Job completed",
+                                                      "'train_runtime'",
+                                                      "Trainer.fit` stopped: ",
+                                                      "all done",
+                                                      "COMPLETED ",
+                                                      "] RUNNING -> FINISHED"};
+  const auto holds = [&](std::string_view word) { return body.find(word) != body.npos; };
+  // The last is of the result that Ray gives back.
+  const bool told = (holds("raining") && std::ranges::any_of(kOfTraining, holds)) ||
+                    std::ranges::any_of(kWords, holds) || StripBlanks(body) == "error=None,";
+  return told && !IsTableHead(body);
 }
 
 bool IsLastWord(std::string_view body) {
@@ -608,13 +900,16 @@ bool ScaleIsZero(std::string_view body) {
 }
 
 bool IsProgress(std::string_view body) {
-  constexpr std::array<std::string_view, 14> kWords = {
-      "'loss'", "\"loss\"", "loss:", "loss=", "loss ", "Loss:",     "Loss ",
-      "Loss=",  "it/s",     "s/it]", "s/it,", "tok/s", "samples/s", "elapsed time per iteration"};
+  constexpr std::array<std::string_view, 8> kLosses = {
+      "'loss'", "\"loss\"", "loss:", "loss=", "loss ", "Loss:", "Loss ", "Loss="};
+  constexpr std::array<std::string_view, 5> kSpeeds = {"it/s", "s/it]", "s/it,", "tok/s",
+                                                       "samples/s"};
   constexpr size_t kLongest = 2000;
   if (body.size() > kLongest || !HasDigit(body)) return false;
-  return std::ranges::any_of(
-      kWords, [&](std::string_view word) { return body.find(word) != std::string_view::npos; });
+  const auto holds = [&](std::string_view word) { return body.find(word) != body.npos; };
+  return (holds("oss") && std::ranges::any_of(kLosses, holds)) ||
+         (body.find('/') != body.npos && std::ranges::any_of(kSpeeds, holds)) ||
+         holds("elapsed time per iteration");
 }
 
 }  // namespace muster::worker

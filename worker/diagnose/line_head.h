@@ -21,9 +21,8 @@ struct LineHead {
   // the rank it is taken for it, which is wrong where they count another thing.
   std::optional<int> index = {};
   bool rank_is_index = false;
-  // The prefixes that were taken off, without times: lines of one process begin alike. A view into
-  // the line.
-  std::string_view source;
+  // The prefixes that were taken off, without times: lines of one process begin alike.
+  std::string source;
   std::string_view pod;  // of kubectl's and docker compose's prefix; empty otherwise
   Severity severity = Severity::kUnsaid;
 };

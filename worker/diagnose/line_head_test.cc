@@ -54,6 +54,36 @@ TEST(LineHead, WhatLaunchersAndCollectorsPutBeforeALineIsTakenOff) {
            {"ValueError: 3: x", "ValueError: 3: x", {}},
            {"srun: error: task 6", "srun: error: task 6", {}},
            {"rank=4 Traceback", "Traceback", 4},
+           {"(rank 5) ValueError: x", "ValueError: x", 5},
+           {"<rank:5> ValueError: x", "ValueError: x", 5},
+           {"[RANK 5/16] ValueError: x", "ValueError: x", 5},
+           {"[global_rank=5][train] x", "[train] x", 5},
+           {"rank3 |   File \"a.py\", line 1", "  File \"a.py\", line 1", 3},
+           {"rank-3  | step 1", "step 1", 3},
+           {"2026-07-02 13:00:00 rank3 | Traceback", "Traceback", 3},
+           {"[13:00:00] [rank3] Traceback", "Traceback", 3},
+           {"07-02 13:00:00.5 (rank 3) Traceback", "Traceback", 3},
+           {"13:00:00 web.1    | step 1", "step 1", {}},
+           {"trainer  | KeyError: 'x'", "KeyError: 'x'", {}},
+           {"trainer  |", "", {}},
+           {"0|trainer  | KeyError: 'x'", "KeyError: 'x'", {}},
+           {"train_main.1.k3x9@gpu-7    | step 1", "step 1", {}},
+           {"2026-07-02 13:00:00 log train-1 | step 1", "step 1", {}},
+           {"[ml/train-3/pytorch] step 1", "step 1", {}},
+           {"[train-3 pytorch] step 1", "step 1", {}},
+           {"train-7f9c-x7k2p: step 1", "step 1", {}},
+           {R"({app="train", pod="train-3"} step 1)", "step 1", {}},
+           {"May 07 15:02:40.123456 gpu-7 train[880]: [rank4]: x", "x", 4},
+           {"Thu 2026-05-07 15:02:40 UTC gpu-7 train[880]: step 1", "step 1", {}},
+           {"2026-05-07T15:02:40.1+00:00 app[worker.1]: step 1", "step 1", {}},
+           {"<14>1 2026-05-07T15:02:40Z gpu-7 train 880 - - step 1", "step 1", {}},
+           {"INFO | launcher | step 1", "INFO | launcher | step 1", {}},
+           {"0 | encoder | ResNet", "0 | encoder | ResNet", {}},
+           {"iteration 5/ 10 | loss 2", "iteration 5/ 10 | loss 2", {}},
+           {"2026-07-02 13:00:00 step 1", "2026-07-02 13:00:00 step 1", {}},
+           {"2026-07-02 13:00:00 INFO [rank3] x", "2026-07-02 13:00:00 INFO [rank3] x", 3},
+           {"time=13:00:00 level=error msg=\"x\" rank=3",
+            "time=13:00:00 level=error msg=\"x\" rank=3", 3},
            {"rank=4, late", "rank=4, late", {}},
            {"[default1]:[rank9]: KeyError: 'x'", "KeyError: 'x'", 9},
            {"train-2 pytorch [rank9]: KeyError: 'x'", "KeyError: 'x'", 9},
@@ -72,6 +102,12 @@ TEST(LineHead, WhatLaunchersAndCollectorsPutBeforeALineIsTakenOff) {
   }
   EXPECT_EQ(HeadOf("[pod/train-2/pytorch] step 1").pod, "train-2");
   EXPECT_EQ(HeadOf("train-2  | step 1").pod, "train-2");
+  EXPECT_EQ(HeadOf("[ml/train-3/pytorch] step 1").pod, "train-3");
+  EXPECT_EQ(HeadOf(R"({app="train", pod="train-3"} step 1)").pod, "train-3");
+  EXPECT_EQ(HeadOf("rank3 | step 1").pod, "");
+  EXPECT_TRUE(HeadOf("r3  | step 1").rank_is_index);
+  EXPECT_EQ(HeadOf("[pod/a-0/m] 2026-03-02T10:41:17.1Z [rank1]: x").source,
+            "[pod/a-0/m] [rank1]: ");
   EXPECT_EQ(HeadOf("train-2 pytorch [rank9]: step 1").pod, "train-2");
   EXPECT_EQ(HeadOf("train-7f9c-x7k2p pytorch KeyError: 'x'").body, "KeyError: 'x'");
   EXPECT_EQ(HeadOf("fine-tuned model KeyError: 'x'").body, "fine-tuned model KeyError: 'x'");
@@ -84,13 +120,35 @@ TEST(LineHead, WhatLaunchersAndCollectorsPutBeforeALineIsTakenOff) {
 }
 
 TEST(LineHead, PartsOfATextThatComeFromSeveralPlaces) {
-  for (const char* head :
-       {"$ kubectl logs a-0", "==> a-0.log <==", "--- vit-worker-0 ---",
-        "=== dmesg -T on p4 ===", "--- other members ---", "--- logs --previous ---"}) {
+  for (const char* head : {"$ kubectl logs a-0",
+                           "==> a-0.log <==",
+                           "--- vit-worker-0 ---",
+                           "=== dmesg -T on p4 ===",
+                           "--- other members ---",
+                           "--- logs --previous ---",
+                           "==> events of the namespace",
+                           "# kubectl logs a-0",
+                           "+ kubectl logs a-0",
+                           "% cat a.log",
+                           "root@login-1:~# kubectl logs a-0",
+                           "---------- vit-worker-0 ----------",
+                           "##### vit-worker-0",
+                           "*** a-0.log ***",
+                           "----- BEGIN vit-worker-0 -----",
+                           ">>> vit-worker-0",
+                           "======== rank 3 ========",
+                           "::::::::::::::",
+                           "File: logs/rank_3.err",
+                           "logs/rank_3.err:",
+                           "Logs of vit-worker-0:",
+                           "[file: a-0.log]"}) {
     EXPECT_TRUE(BeginsPart(head)) << head;
   }
-  for (const char* other : {"--- Logging error ---", "=== Epoch 3 on rank 0 ===", "$HOME", "---",
-                            "=== PyTorch ===", "==> done", "step 1"}) {
+  for (const char* other :
+       {"--- Logging error ---", "=== Epoch 3 on rank 0 ===", "$HOME", "---", "=== PyTorch ===",
+        "==> done", "step 1", "# train the model", "+ torchrun train.py", "- cat and dog",
+        ">>> [rank0]: Traceback", "======== train.py FAILED ========", "logs/rank_3.txt",
+        "*** SIGTERM received ***", "----------------", "File: the one to load", "**********"}) {
     EXPECT_FALSE(BeginsPart(other)) << other;
   }
 }
@@ -100,12 +158,14 @@ TEST(LineHead, HowBadALineSaysThatItIs) {
        {"[rank0]:[E302 10:44:12.7 ProcessGroupNCCL.cpp:685] [Rank 0] x",
         "[rank0]:[F ProcessGroupNCCL.cpp:1169] [PG 0 Rank 0] x", "E0302 10:41:18.8 7 api.py:874] x",
         "train-0:1:2 [0] misc/socket.cc:1 NCCL WARN x", "libfabric:1:2::efa:mr:f():5<warn> x",
-        "[2026-03-02 10:41:19,885] [ERROR] [launch.py:325] x"}) {
+        "[2026-03-02 10:41:19,885] [ERROR] [launch.py:325] x", "ERROR x",
+        "time=10:41:19 level=error msg=x", "13:00:00 rank3 | ERROR x"}) {
     EXPECT_EQ(HeadOf(line).severity, Severity::kError) << line;
   }
   for (const std::string_view line :
        {"[W302 10:08:33.9 socket.cpp:464] [c10d] x", "W0302 10:00:01.12 7 run.py:793] x",
-        "2026-03-02 10:00:00,123 - WARNING - x", "a.py:627: UserWarning: x"}) {
+        "2026-03-02 10:00:00,123 - WARNING - x", "a.py:627: UserWarning: x",
+        "ts=10:41:19 lvl=\"warn\" x", "WARN x"}) {
     EXPECT_EQ(HeadOf(line).severity, Severity::kWarning) << line;
   }
   EXPECT_EQ(HeadOf("train-0:1:2 [0] NCCL INFO x").severity, Severity::kInfo);

@@ -190,6 +190,19 @@ void LogReader::NameBusyRank() {
   }
 }
 
+// The rank that a launcher says failed first; where several do, each speaks of its own node.
+std::optional<int> LogReader::RootFor(const Observation& observation) const {
+  if (roots_.size() <= 1) return root_rank_;
+  const auto found = roots_.find({observation.part + 1, observation.host});
+  if (found != roots_.end()) return found->second;
+  std::set<int> of_part;
+  for (const auto& [place, rank] : roots_) {
+    if (place.first == observation.part + 1) of_part.insert(rank);
+  }
+  return of_part.size() == 1 && observation.host.empty() ? std::optional(*of_part.begin())
+                                                         : std::nullopt;
+}
+
 // Whether the rank that a launcher says failed first is none of those that write here; its number
 // on its node is none of theirs if they are smaller.
 bool LogReader::RootIsBeyondRanks() const {
@@ -220,7 +233,7 @@ std::optional<int> LogReader::WriterOf(const Observation& observation) const {
   const bool of_others = absl::c_any_of(facts_.observations, [&](const Observation& end) {
     return end.is_root && IsNoticedByOther(end, observation);
   });
-  if (ranks_.empty() && !guess && !of_others) return root_rank_;
+  if (ranks_.empty() && !guess && !of_others) return RootFor(observation);
   return std::nullopt;
 }
 
@@ -243,9 +256,10 @@ std::optional<int> LogReader::RankHitBy(const Observation& observation) const {
   if (same.size() == 1) return *same.begin();
   if (observation.is_result) return std::nullopt;
   if (hit.size() == 1) return *hit.begin();
-  const bool root_fits = root_rank_ && !root_is_guess_ &&
-                         (hit.empty() ? RootIsBeyondRanks() : hit.contains(*root_rank_));
-  return root_fits ? root_rank_ : std::nullopt;
+  const std::optional<int> root = RootFor(observation);
+  const bool root_fits =
+      root && !root_is_guess_ && (hit.empty() ? RootIsBeyondRanks() : hit.contains(*root));
+  return root_fits ? root : std::nullopt;
 }
 
 // What then comes from one source is one.
@@ -255,7 +269,8 @@ void LogReader::FillWriters() {
   for (Observation& observation : facts_.observations) {
     const bool of_root =
         observation.is_state && !root_host_.empty() && observation.host == root_host_;
-    if (of_root && root_rank_ && !root_is_local_ && !root_is_guess_) observation.rank = root_rank_;
+    if (of_root && root_rank_ && roots_.size() <= 1 && !root_is_local_ && !root_is_guess_)
+      observation.rank = root_rank_;
     if (IsToldOfPod(observation)) continue;
     if (!observation.rank) observation.rank = WriterOf(observation);
     if (observation.host.empty() && hosts_.size() == 1) observation.host = *hosts_.begin();

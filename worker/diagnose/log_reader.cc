@@ -92,23 +92,82 @@ LogReader::LogReader(std::string file) { facts_.file = std::move(file); }
 
 void LogReader::Read(int64_t number, std::string_view text, std::optional<absl::Time> came) {
   came_ = came;
-  const std::string written = WrittenIn(text);
+  // What comes from a process itself has no prefix that isn't known.
+  if (came) {
+    ReadLine(number, text);
+    return;
+  }
+  if (BeginsPart(text)) {
+    ReadPending();
+    prefix_ = {};
+    ReadLine(number, text);
+    return;
+  }
+  if (prefix_.IsLearned()) {
+    ReadLine(number, text);
+    return;
+  }
+  constexpr size_t kMostPending = 4 * LinePrefix::kLines;
+  pending_.push_back({.number = number, .text = std::string(text)});
+  prefix_.Learn(text);
+  if (prefix_.IsLearned() || pending_.size() >= kMostPending) ReadPending();
+}
+
+void LogReader::ReadPending() {
+  prefix_.Settle();
+  for (const Pending& line : std::exchange(pending_, {})) ReadLine(line.number, line.text);
+}
+
+// Behind what all lines of this log begin with, too.
+LineHead LogReader::HeadOfLine(std::string_view text) {
+  LineHead head = HeadOf(text);
+  std::string source;
+  const size_t length = prefix_.LengthIn(text, &source);
+  if (length <= text.size() - head.body.size()) return head;
+  LineHead behind = HeadOf(text.substr(length));
+  if (!behind.rank || behind.rank_is_index) {
+    if (head.rank && !head.rank_is_index) {
+      behind.rank = head.rank;
+      behind.rank_is_index = false;
+    }
+  }
+  if (!behind.index) behind.index = head.index;
+  if (behind.pod.empty()) behind.pod = head.pod;
+  behind.source = source + behind.source;
+  return behind;
+}
+
+void LogReader::ReadLine(int64_t number, std::string_view text) {
+  const std::string collected_line = WrittenIn(text);
+  if (!collected_line.empty()) text = collected_line;
+  std::string written = collected_line.empty() ? ReadInvolved(text) : WrittenIn(text);
+  if (written.empty() && MayTellOfEvent(text)) written = AsListed(text, HeadOf(text).body);
   if (!written.empty()) text = written;
   std::string plain;
   if (text.find('\x1B') != std::string_view::npos) {
     plain = Printable(text, text.size() * 3 + 3);
     text = plain;
   }
-  Line line{.number = number, .text = text, .head = HeadOf(text), .is_event = IsEvent(text)};
+  Line line{.number = number, .text = text, .head = HeadOfLine(text)};
+  // What kubectl shows may have come through a collector, too.
+  const std::string_view body = line.head.body;
+  const bool collected = body.size() < text.size();
+  const bool body_is_event = collected && IsEvent(body);
+  line.is_event = body_is_event || IsEvent(text);
   if (BeginsPart(text)) EndPart();
   if (!line.is_event) line.time = TimeOf(text);
   if (line.time) SettleTime(&*line.time);
   directory_.Read(text);
   ReadRank(&line);
-  ReadSection(text);
-  line.is_status = IsStatusLine(text);
-  line.is_state = IsStateLine(text);
-  if (line.is_event || IsListedPod(text)) line.object = Printable(ListedObject(text), kMaxName);
+  ReadSection(body);
+  line.is_status = IsStatusLine(text) || (collected && IsStatusLine(body));
+  line.is_state = IsStateLine(body);
+  if (line.is_event || IsListedPod(text)) {
+    const std::string_view object = ListedObject(text);
+    line.object =
+        Printable(object.empty() && body_is_event ? ListedObject(body) : object, kMaxName);
+  }
+  if (line.object.empty() && line.is_state && body.starts_with("  ")) line.object = involved_;
   in_summary_ = ReadSummary(line.head);
   if (!in_summary_) ReadWriter(line);
   ReadEnd(text);
@@ -150,7 +209,7 @@ int64_t LogReader::Steps() const {
 // How training as a whole went.
 void LogReader::ReadCourse(const Line& line) {
   ReadNcclVersion(line);
-  if (IsProgress(line.head.body)) {
+  if (IsProgress(line.text)) {
     ++progress_[line.head.rank.value_or(kNoRank)];
     last_word_ = 0;
     if (line.time) {
@@ -167,6 +226,7 @@ void LogReader::ReadCourse(const Line& line) {
     restart_ = line.number;
     restart_steps_ = Steps();
     root_rank_.reset();
+    roots_.clear();
     failure_times_.clear();
     root_is_guess_ = false;
   }
@@ -257,6 +317,12 @@ void LogReader::AddLine(const Line& line) {
           ? ShownBy(WithoutQuotes(line.text, line.head.body, &unquoted), TextKind::kMessage)
       : line.Kind() == TextKind::kEvent ? ShownBy(WithoutControlPlane(line.text), TextKind::kEvent)
                                         : ShownBy(line.text, line.Kind());
+  // What a program caught and told of, and perhaps ended by.
+  if (!observation && line.head.severity == Severity::kError && !line.is_event) {
+    const std::string_view raised = ExceptionIn(line.text);
+    if (!raised.empty()) observation = ShownBy(raised, TextKind::kException);
+    if (observation) observation->is_weak = true;
+  }
   // A shell's whole word on it.
   if (!observation && StripBlanks(line.head.body) == "Killed") {
     observation = Observation{.cause = CauseId::kKilled, .is_result = true};
@@ -284,7 +350,9 @@ void LogReader::AddLine(const Line& line) {
     observation->rank = rank_;
     observation->rank_is_index = line.head.rank_is_index;
   }
-  if (observation->host.empty()) observation->host = host_.empty() ? PlaceOf(line) : host_;
+  if (observation->host.empty()) {
+    observation->host = host_.empty() || !line.object.empty() ? PlaceOf(line) : host_;
+  }
   observation->is_result = observation->is_result || IsToldByLauncher(*observation);
   observation->part = facts_.parts - 1;
   observation->is_event = line.is_event;
@@ -324,15 +392,20 @@ bool LogReader::ReadTraceback(const Line& line) {
   }
   if (!line.head.pod.empty()) process.host = Printable(line.head.pod, kMaxName);
   const std::string_view body = line.head.body;
-  // "ncclSystemError: ..." is the second line of PyTorch's message.
-  const Pattern* pattern =
-      body.starts_with("nccl") ? nullptr : FindPattern(body, TextKind::kMessage);
-  const bool apart = line.is_event || line.is_status || in_summary_ ||
-                     (line.time.has_value() && body == line.text) ||
-                     line.head.severity != Severity::kUnsaid || IsProgress(body) ||
-                     body.starts_with("====") || body.starts_with("----") ||
-                     IsLaunchersWord(body) || IsSummarysHeading(body) ||
-                     (pattern != nullptr && pattern->kind == RowKind::kResult);
+  const auto stands_apart = [&] {
+    if (line.is_event || line.is_status || in_summary_ ||
+        (line.time.has_value() && body == line.text) || line.head.severity != Severity::kUnsaid ||
+        IsProgress(body) || body.starts_with("====") || body.starts_with("----") ||
+        IsLaunchersWord(body) || IsSummarysHeading(body)) {
+      return true;
+    }
+    // "ncclSystemError: ..." is the second line of PyTorch's message.
+    const Pattern* pattern =
+        body.starts_with("nccl") ? nullptr : FindPattern(body, TextKind::kMessage);
+    return pattern != nullptr && pattern->kind == RowKind::kResult;
+  };
+  const bool apart =
+      (process.reader.MindsWhatStandsApart() || in_told_traceback_) && stands_apart();
   if (apart && !in_summary_) in_told_traceback_ = false;
   bool raises_anew = !process.reader.HasRaised();
   const bool taken = process.reader.Read(line.number, body, apart);
@@ -510,6 +583,28 @@ void LogReader::ReadSection(std::string_view line) {
   recovered_.clear();
 }
 
+// The parts of an object in YAML or JSON come by their names: its message before its reason, which
+// make an event.
+std::string LogReader::ReadInvolved(std::string_view line) {
+  if (!line.starts_with("  ") && !line.starts_with("- ")) return "";
+  if (line.find("apiVersion") != line.npos) {
+    involved_.clear();
+    message_.clear();
+    is_involved_next_ = false;
+  } else if (line.find("involvedObject") != line.npos) {
+    is_involved_next_ = true;
+  } else if (const auto message = KeyedValue(line, "message"); !message.empty()) {
+    message_ = message;
+  } else if (const auto name = KeyedValue(line, "name"); is_involved_next_ && !name.empty()) {
+    involved_ = Printable(name, kMaxName);
+    is_involved_next_ = false;
+  } else if (const auto reason = KeyedValue(line, "reason"); !reason.empty() && !message_.empty()) {
+    if (involved_.empty()) return "";
+    return EventOf(involved_, reason, std::exchange(message_, {}));
+  }
+  return "";
+}
+
 // The lines on one process follow each other; each is true until a line of another sort comes.
 bool LogReader::ReadSummary(const LineHead& head) {
   const std::string_view line = head.body;
@@ -536,6 +631,8 @@ bool LogReader::ReadSummary(const LineHead& head) {
     if (in_root_) {
       root_rank_ = rank_;
       root_is_local_ = false;
+      const std::pair place(facts_.parts, host_);
+      if (roots_.size() < kMaxRemembered || roots_.contains(place)) roots_[place] = *rank_;
     }
     return true;
   }
@@ -588,8 +685,12 @@ void LogReader::ReadWriter(const Line& line) {
 }
 
 void LogReader::ReadRecovery(const Line& line) {
+  std::string_view word;  // those of one word stand together
+  bool found = false;
   for (const Recovery& recovery : Recoveries()) {
-    if (line.text.find(recovery.word) == std::string_view::npos) continue;
+    if (recovery.word != word) found = line.text.find(recovery.word) != std::string_view::npos;
+    word = recovery.word;
+    if (!found) continue;
     const auto from = facts_.observations.begin() + static_cast<std::ptrdiff_t>(section_start_);
     const auto taken_back =
         std::remove_if(from, facts_.observations.end(), [&](const Observation& seen) {
@@ -717,6 +818,7 @@ void LogReader::Finish() {
 
 LogFacts LogReader::Facts() const {
   LogReader copy = *this;
+  copy.ReadPending();
   copy.Finish();
   return std::move(copy.facts_);
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "worker/diagnose/line_head.h"
+#include "worker/diagnose/line_prefix.h"
 #include "worker/diagnose/log_time.h"
 #include "worker/diagnose/observation.h"
 #include "worker/diagnose/rank_directory.h"
@@ -55,6 +56,12 @@ class LogReader {
  private:
   struct Line;  // the one that is being read
 
+  // One that waits until it is known what all lines begin with.
+  struct Pending {
+    int64_t number = 0;
+    std::string text = {};
+  };
+
   // One whose lines begin alike.
   struct Process {
     TracebackReader reader = {};
@@ -75,12 +82,16 @@ class LogReader {
     Observation first = {};
   };
 
+  void ReadLine(int64_t number, std::string_view text);
+  void ReadPending();
+  LineHead HeadOfLine(std::string_view text);
   void Finish();
   void FinishTracebacks();
   void EndPart();
   void SettleTime(LineTime* time) const;
   void ReadTime(const Line& line);
   void ReadSection(std::string_view line);
+  std::string ReadInvolved(std::string_view line);
   bool ReadSummary(const LineHead& head);
   void ReadEnd(std::string_view line);
   bool IsToldByLauncher(const Observation& seen) const;
@@ -108,6 +119,7 @@ class LogReader {
   void NameBusyRank();
   void FillWriters();
   std::optional<int> WriterOf(const Observation& observation) const;
+  std::optional<int> RootFor(const Observation& observation) const;
   bool RootIsBeyondRanks() const;
   std::optional<int> RankHitBy(const Observation& observation) const;
   bool IsToldOfPod(const Observation& observation) const;
@@ -116,7 +128,13 @@ class LogReader {
   int64_t StepsAfter(const Observation& seen) const;
 
   LogFacts facts_;
+  LinePrefix prefix_;  // of the part that is being read
+  std::vector<Pending> pending_;
   std::string section_;  // the object that kubectl describes
+  // The one that an event in YAML or JSON is about, its message, and whether its name comes next.
+  std::string involved_;
+  std::string message_;
+  bool is_involved_next_ = false;
   size_t section_start_ = 0;
   // Anywhere in this section, and of which object.
   std::vector<std::pair<const Recovery*, std::string>> recovered_;
@@ -132,12 +150,15 @@ class LogReader {
   std::optional<int> rank_;              // of the line that is being read
   std::optional<LineTime> source_time_;  // the last one before it, of those that begin like it
   std::string host_;
-  bool in_summary_ = false;              // torchrun's, of who failed
-  bool in_root_ = false;                 // of that, the part on who failed first
-  bool in_told_traceback_ = false;       // that the summary repeats of a process
-  std::optional<int> root_rank_;         // the one that a launcher says failed first
-  std::string root_host_;                // where
-  bool root_is_local_ = false;           // that is its number on its node
+  bool in_summary_ = false;         // torchrun's, of who failed
+  bool in_root_ = false;            // of that, the part on who failed first
+  bool in_told_traceback_ = false;  // that the summary repeats of a process
+  std::optional<int> root_rank_;    // the one that a launcher says failed first
+  std::string root_host_;           // where
+  bool root_is_local_ = false;      // that is its number on its node
+  // The same by where its launcher's summary stands, of which there may be one for each node: the
+  // part of the text, and the host.
+  std::map<std::pair<int64_t, std::string>, int> roots_;
   std::string summary_time_;             // of the process that the summary speaks of
   std::set<std::string> failure_times_;  // of the others that weren't stopped
   bool root_is_guess_ = false;           // others failed in the same second

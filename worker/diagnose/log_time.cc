@@ -172,7 +172,62 @@ std::optional<LineTime> LibfabricTime(std::string_view line) {
   return LineTime{.time = absl::FromUnixSeconds(*epoch)};
 }
 
+// The length of `shape` if `text` begins like it.
+size_t TakeShape(std::string_view text, std::string_view shape) {
+  if (text.size() < shape.size()) return 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const bool fits = shape[i] == '0'   ? IsDigit(text[i])
+                      : shape[i] == '-' ? text[i] == '-' || text[i] == '/' || text[i] == '.'
+                      : shape[i] == 'T' ? text[i] == 'T' || text[i] == ' ' || text[i] == '_'
+                                        : text[i] == shape[i];
+    if (!fits) return 0;
+  }
+  return shape.size();
+}
+
 }  // namespace
+
+size_t TimeLength(std::string_view text) {
+  const size_t whole = text.size();
+  const bool bracket = ConsumePrefix(&text, "[") || ConsumePrefix(&text, "(");
+  const auto word = [&](size_t letters) {
+    return text.size() > letters && text[letters] == ' ' &&
+           std::ranges::all_of(text.substr(0, letters), [](char c) {
+             return absl::ascii_isalpha(static_cast<unsigned char>(c));
+           });
+  };
+  constexpr size_t kDay = 3;  // letters, and those of a month
+  if (word(kDay) && text.size() > kDay + 2 && TakeShape(text.substr(kDay + 1), "0000-00-00") > 0) {
+    text.remove_prefix(kDay + 1);
+  }
+  size_t taken = 0;
+  for (const std::string_view date :
+       {"0000-00-00T", "0000-00-00, ", "00-00T", "00-00-0000T", "00-00-00T"}) {
+    taken = TakeShape(text, date);
+    if (taken > 0) break;
+  }
+  if (taken == 0 && word(kDay)) {
+    const size_t day = text.find_first_not_of(' ', kDay);
+    const size_t digits = day == text.npos ? 0 : text.substr(day).find_first_not_of("0123456789");
+    if (digits == 1 || digits == 2) taken = day + digits + 1;
+  }
+  text.remove_prefix(std::min(taken, text.size()));
+  const size_t clock = TakeShape(text, "00:00:00");
+  if (clock == 0) return 0;
+  text.remove_prefix(clock);
+  text.remove_prefix(std::min(text.find_first_not_of(".,0123456789"), text.size()));
+  if (!ConsumePrefix(&text, "Z") && !ConsumePrefix(&text, " UTC") &&
+      (text.starts_with('+') || text.starts_with('-'))) {
+    text.remove_prefix(1);
+    text.remove_prefix(std::min(text.find_first_not_of(":0123456789"), text.size()));
+  }
+  if (bracket && !ConsumePrefix(&text, "]") && !ConsumePrefix(&text, ")")) return 0;
+  ConsumePrefix(&text, ":");
+  // More blanks are the message's.
+  const bool set_off = ConsumePrefix(&text, " ");
+  for (const std::string_view mark : {"- ", "| "}) ConsumePrefix(&text, mark);
+  return set_off || bracket ? whole - text.size() : 0;
+}
 
 std::optional<LineTime> TimeOf(std::string_view line) {
   if (const auto time = KernelTime(line)) return time;

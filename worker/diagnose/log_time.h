@@ -1,6 +1,7 @@
 // When a line of a log was written.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string_view>
 
@@ -20,6 +21,11 @@ struct LineTime {
 //   [Thu Jan  1 12:08:32 2026] (dmesg -T)
 //   Finished:     Thu, 01 Jan 2026 12:08:33 +0000 (kubectl describe, the end of a container)
 std::optional<LineTime> TimeOf(std::string_view line);
+
+// The length of a time that `text` begins with and of what sets it off, 0 if there is none:
+// "2026-03-02 10:41:17,123 ", "[10:41:17] ", "03-02 10:41:17.5 - ", "May 27 15:02:40.123456 ",
+// "Thu 2026-05-07 15:02:40 UTC ".
+size_t TimeLength(std::string_view text);
 
 // `time` in the year that brings it nearest to `near`.
 absl::Time WithYearNear(absl::Time time, absl::Time near);

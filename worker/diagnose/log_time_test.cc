@@ -44,6 +44,19 @@ TEST(LogTime, WhatIsNoTimeIsNone) {
   EXPECT_EQ(Time(std::string(200, '.') + " 2026-01-01 12:08:32"), "");
 }
 
+TEST(LogTime, WhatSetsATimeOffBelongsToIt) {
+  for (const char* time :
+       {"2026-03-02 10:41:17,123 ", "[10:41:17] ", "03-02 10:41:17.5 - ", "2026/03/02 10:41:17 ",
+        "May 27 15:02:40.123456 ", "Thu 2026-05-07 15:02:40 UTC ", "2026-03-02T10:41:17+0000 ",
+        "(10:41:17) ", "10:41:17 | ", "[2026-03-02, 10:41:17 UTC] "}) {
+    EXPECT_EQ(TimeLength(std::string(time) + " x"), std::string_view(time).size()) << time;
+  }
+  for (const char* none :
+       {"", "step 1", "10:41", "10:41:17", "1/2 x", "2026-03-02 x", "[10:41:17 x"}) {
+    EXPECT_EQ(TimeLength(none), 0) << none;
+  }
+}
+
 TEST(LogTime, ATimeWithoutAYearIsInTheYearThatFits) {
   const absl::Time new_year =
       absl::FromCivil(absl::CivilSecond(2026, 1, 1, 0, 0, 5), absl::UTCTimeZone());

@@ -55,6 +55,28 @@ bool IsOfServer(std::string_view text) {
   return absl::c_none_of(kOfRanks, [&](std::string_view own) { return type.starts_with(own); });
 }
 
+// Whether the server that a download's exception names is one of the job's own, or of its cluster:
+// it has no name with a dot, or one that only a cluster knows.
+bool IsOfOwnServer(std::string_view text) {
+  // A mirror of the Hub is one to load from.
+  for (const std::string_view path : {"/resolve/", "/api/models/", "/api/datasets/"}) {
+    if (text.find(path) != text.npos) return false;
+  }
+  for (const std::string_view word : {"Pool(host='", "url: http://", "url: https://"}) {
+    const std::string_view host = TextAfter(text, word, "'/:, )\n");
+    if (host.empty()) continue;
+    const bool number = host.find_first_not_of("0123456789.") == host.npos;
+    return number || host.find('.') == host.npos || host.ends_with(".svc") ||
+           host.ends_with(".svc.cluster.local") || host.ends_with(".local");
+  }
+  return false;
+}
+
+bool IsOfDownload(CauseId cause) {
+  return cause == CauseId::kDownloadFailed || cause == CauseId::kDownloadDenied ||
+         cause == CauseId::kDownloadNotFound;
+}
+
 // Launchers raise these when a process of theirs has ended, and say elsewhere how.
 bool IsLaunchersOwn(std::string_view text) {
   return text.find("ChildFailedError") != std::string_view::npos ||
@@ -191,6 +213,7 @@ std::optional<Observation> ShownBy(std::string_view text, TextKind kind, Doing d
   if (kind == TextKind::kException && IsOfPeers(CauseOf(pattern->cause)) && IsOfServer(text)) {
     return std::nullopt;
   }
+  if (IsOfDownload(pattern->cause) && IsOfOwnServer(text)) return std::nullopt;
   Observation seen{.cause = pattern->cause,
                    .is_result = pattern->kind == RowKind::kResult,
                    .is_weak = pattern->kind == RowKind::kWarned,
@@ -208,7 +231,13 @@ std::optional<Observation> ShownBy(const Raised& raised) {
     if (told && !signal->is_result) return signal;
   }
   const Doing doing = raised.WhatItDid();
-  std::optional<Observation> result = ShownBy(raised.text, TextKind::kException, doing);
+  const auto shown_by = [&](std::string_view text) {
+    std::optional<Observation> seen = ShownBy(text, TextKind::kException, doing);
+    // Of a server that is no rank.
+    const bool of_server = raised.asked_server && seen && IsOfPeers(CauseOf(seen->cause));
+    return of_server ? std::nullopt : seen;
+  };
+  std::optional<Observation> result = shown_by(raised.text);
   // Of its output, which is no volume and no rank.
   const bool of_output =
       raised.in_printing && result &&
@@ -216,7 +245,7 @@ std::optional<Observation> ShownBy(const Raised& raised) {
   if (of_output) return Observation{.cause = CauseId::kPythonException};
   if (result && SaysWhy(*result)) return result;
   for (const std::string& text : raised.before) {
-    std::optional<Observation> earlier = ShownBy(text, TextKind::kException, doing);
+    std::optional<Observation> earlier = shown_by(text);
     if (!earlier || (!SaysWhy(*earlier) && result)) continue;
     result = std::move(earlier);
     if (SaysWhy(*result)) return result;

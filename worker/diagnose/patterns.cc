@@ -31,6 +31,7 @@ class PatternIndex {
         patterns_.push_back(Parse(row));
       }
     }
+    std::ranges::stable_sort(recoveries_, {}, &Recovery::word);
     for (const Pattern& pattern : patterns_) {
       const uint32_t key = Key(pattern.words.front());
       by_key_[key].push_back(&pattern);

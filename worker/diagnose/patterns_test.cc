@@ -124,7 +124,7 @@ const std::vector<Case>& Cases() {
       {"host-out-of-memory",
        "[Thu Jan  1 12:08:32 2026] Memory cgroup out of memory: Killed process 4242 (python) "
        "total-vm:93487252kB, anon-rss:66543212kB"},
-      {"host-out-of-memory", "ld.so: cannot allocate memory for thread-local data: ABORT"},
+      {"host-allocation-failed", "ld.so: cannot allocate memory for thread-local data: ABORT"},
       {"host-allocation-failed",
        "RuntimeError: [enforce fail at alloc_cpu.cpp:114] err == 0. DefaultCPUAllocator: can't "
        "allocate "

@@ -332,6 +332,28 @@ bool IsSilentEndAfter(const Finding& end, const Finding& first) {
          end.file == first.file && Between(first, end) > absl::ZeroDuration();
 }
 
+// Whether `end` says only that a process ended, and `why`, at about that time, what failed: of
+// launchers and processes on several nodes, whose times and ranks may not be known.
+bool IsEndBeside(const Finding& end, const Finding& why) {
+  return end.observation.cause == CauseId::kProcessEnded && end.observation.is_result &&
+         !why.observation.is_result && Strength(why) == kOriginStrength && Sharpness(why) == 2 &&
+         absl::AbsDuration(Between(end, why)) <= kLongestFarewell;
+}
+
+// Whether an exception that speaks of GPUs came of what CUDA had warned of as it began.
+bool IsSeenWithoutDevice(const Finding& raised, const Finding& warned) {
+  const CauseId cause = warned.observation.cause;
+  const bool of_device = cause == CauseId::kGpuFabricDown || cause == CauseId::kDriverMissing ||
+                         cause == CauseId::kDriverTooOld;
+  if (!of_device || !warned.observation.is_weak || warned.observation.survived ||
+      raised.observation.cause != CauseId::kPythonException) {
+    return false;
+  }
+  const std::string text = Lowered(raised.observation.text);
+  return (text.find("gpu") != text.npos || text.find("cuda") != text.npos) &&
+         MayBeSameRank(raised.observation, warned.observation);
+}
+
 // Whether `later` is rather what went wrong first than `first`, which was seen earlier.
 bool Replaces(const Finding& later, const Finding& first) {
   if (IsOfAnotherEnd(first, later)) return false;
@@ -340,6 +362,10 @@ bool Replaces(const Finding& later, const Finding& first) {
   if (IsOlderStory(first, later)) return true;
   if (IsRaisedInGoing(later, first)) return false;
   if (IsDatedByWhatCameOfIt(later, first)) return true;
+  if (IsSeenWithoutDevice(later, first)) return false;
+  if (IsSeenWithoutDevice(first, later)) return true;
+  if (IsEndBeside(first, later)) return true;
+  if (IsEndBeside(later, first)) return false;
   if (first.observation.cause == CauseId::kTerminated && IsReasonToEnd(later.observation.cause)) {
     return Between(first, later) <= kLongestFarewell;
   }

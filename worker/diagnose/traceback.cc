@@ -114,17 +114,43 @@ bool IsOfPrinting(std::string_view code) {
                         [&](std::string_view word) { return code.find(word) != code.npos; });
 }
 
+// A frame of a library that talks to servers.
+bool IsOfClient(std::string_view body) {
+  if (body.find("File \"") == body.npos) return false;
+  constexpr std::array<std::string_view, 16> kPlaces = {
+      "/http/client.py", "/urllib/request.py", "/urllib3/",  "/requests/",
+      "/httpx/",         "/httpcore/",         "/redis/",    "/pymongo/",
+      "/kafka/",         "/psycopg",           "/mlflow/",   "/smtplib.py",
+      "/aiohttp/",       "/elasticsearch/",    "/botocore/", "/paramiko/"};
+  return absl::c_any_of(kPlaces,
+                        [&](std::string_view place) { return body.find(place) != body.npos; });
+}
+
 bool IsOfDataLoading(std::string_view body) {
   return body.find("torch/utils/data/") != body.npos &&
          (body.ends_with(", in _process_data") || body.ends_with(", in _next_data") ||
           body.ends_with(", in _process_next_batch") || body.ends_with(", in fetch"));
 }
 
-// "0000-00-00 00:00:00 (worker_0) : " of what a program's own logging writes before each line.
+// "0000-00-00 00:00:00 (worker_3) : " of what a program's own logging writes before each line:
+// times differ, the names of processes don't.
 std::string WithoutDigits(std::string_view text) {
   std::string shape(text);
-  std::ranges::replace_if(
-      shape, [](char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }, '0');
+  constexpr std::string_view kBetween = " \t[](){}<>|";
+  size_t at = 0;
+  while (at < shape.size()) {
+    const size_t end = std::min(shape.find_first_of(kBetween, at), shape.size());
+    const std::string_view word = text.substr(at, end - at);
+    // "2026-03-02T10:41:17Z" and glog's "E0302" are times all the same.
+    const bool glog = word.size() > 3 && std::string_view("IWEF").find(word[0]) != word.npos;
+    const bool named = absl::c_any_of(word.substr(glog ? 1 : 0), [](char c) {
+      return absl::ascii_isalpha(static_cast<unsigned char>(c)) && c != 'T' && c != 'Z';
+    });
+    for (size_t i = at; i < end && !named; ++i) {
+      if (absl::ascii_isdigit(static_cast<unsigned char>(shape[i]))) shape[i] = '0';
+    }
+    at = end + 1;
+  }
   return shape;
 }
 
@@ -192,6 +218,18 @@ std::string FrameInBox(std::string_view body) {
 }
 
 }  // namespace
+
+std::string_view ExceptionIn(std::string_view record) {
+  for (size_t at = record.find(": "); at != record.npos; at = record.find(": ", at + 1)) {
+    const size_t before = record.substr(0, at).find_last_of(" \"'(");
+    const size_t begin = before == record.npos ? 0 : before + 1;
+    if (!IsExceptionName(record.substr(begin, at - begin))) continue;
+    const bool quoted = begin > 0 && record[begin - 1] == '"';
+    const size_t end = quoted ? record.find('"', at) : record.npos;
+    return record.substr(begin, end == record.npos ? end : end - begin);
+  }
+  return {};
+}
 
 std::string_view Raised::Headline() const {
   return StripBlanks(std::string_view(text).substr(0, text.find('\n')));
@@ -314,6 +352,7 @@ void TracebackReader::NoteFrame(std::string_view body) {
     raised_.in_printing = IsOfPrinting(body);
   }
   raised_.in_data_loading |= IsOfDataLoading(body);
+  raised_.asked_server |= IsOfClient(body);
   if (const Doing doing = DoingOf(body); doing != Doing::kUnsaid) raised_.doing = doing;
   // What else it may load is told by who calls it.
   if (raised_.doing == Doing::kUnsaid && body.find("/torch/serialization.py") != body.npos) {
@@ -322,7 +361,9 @@ void TracebackReader::NoteFrame(std::string_view body) {
 }
 
 bool TracebackReader::ReadFrames(int64_t number, std::string_view body, bool apart) {
-  if (body.empty() || body[0] == ' ' || body[0] == '\t' || body.starts_with(kBar) ||
+  // Blanks may have been lost on the way.
+  const bool frame = body.starts_with("File \"") && body.find("\", line ") != body.npos;
+  if (body.empty() || body[0] == ' ' || body[0] == '\t' || frame || body.starts_with(kBar) ||
       body.starts_with("╰")) {
     NoteFrame(body);
     if (IsOfTeardown(body)) raised_.in_teardown = true;
@@ -361,7 +402,10 @@ bool TracebackReader::ReadMessage(int64_t number, std::string_view body, bool ap
     return !second;
   }
   // "backend='inductor' raised:" passes on what comes next.
-  const bool passes_on = StripBlanks(raised_.text).ends_with(" raised:");
+  // So do those of several ranks' failures that torch.distributed.checkpoint collects.
+  const bool passes_on =
+      StripBlanks(raised_.text).ends_with(" raised:") ||
+      (!apart && raised_.text.find("CheckpointException ranks:") != raised_.text.npos);
   const bool another = !passes_on && (apart || IsExceptionName(NameBefore(body)));
   if (another || ++message_lines_ > kMaxMessageLines) {
     Complete();

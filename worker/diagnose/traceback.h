@@ -31,6 +31,8 @@ struct Raised {
   bool has_frames = false;
   // By what it writes to its terminal, or to whoever reads its output.
   bool in_printing = false;
+  // By a library that talks to servers: what refuses it, or is gone, is no rank.
+  bool asked_server = false;
   // By code that the program was given as a text, a model's answer say, and by files' code.
   bool in_given_code = false;
   bool in_own_code = false;
@@ -47,6 +49,11 @@ struct Raised {
   // What the program did, as the message tells, or else the frames.
   Doing WhatItDid() const;
 };
+
+// The exception, from its type on, that a record tells of in its words: "ERROR train: OSError: x"
+// or
+// {"msg":"OSError: x"}; empty if it tells of none.
+std::string_view ExceptionIn(std::string_view record);
 
 // Knows Python's form and rich's boxes, chains of exceptions, the tracebacks that DataLoader's
 // workers and spawned processes hand on inside of an exception's message, and exceptions that are
@@ -66,6 +73,9 @@ class TracebackReader {
 
   // Whether an exception has been read whose end hasn't come.
   bool HasRaised() const { return state_ == State::kMessage || state_ == State::kLinked; }
+
+  // Whether it matters to Read if the next line stands apart.
+  bool MindsWhatStandsApart() const { return state_ != State::kIdle || after_frame_; }
 
   // The one that is still being read; the reader is as new after that.
   std::optional<Raised> Finish();

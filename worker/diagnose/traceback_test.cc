@@ -368,5 +368,55 @@ TEST(Traceback, AMessageOfAnyLengthIsBounded) {
   EXPECT_LE(raised[0].text.size(), TracebackReader::kMaxText);
 }
 
+TEST(Traceback, OfSeveralProcessesBehindOnesOwnPrefixEachIsRead) {
+  const auto raised = Read(R"(2026-01-01 10:00:00 w1> Traceback (most recent call last):
+2026-01-01 10:00:00 w1>   File "a.py", line 1, in f
+2026-01-01 10:00:01 w2> ValueError: of another
+2026-01-01 10:00:01 w1> KeyError: 'x'
+2026-01-01 10:00:02 w2> RuntimeError: of another)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].Headline(), "KeyError: 'x'");
+}
+
+TEST(Traceback, WhatRanksRaisedStandsInWhatCollectsIt) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+  File "a.py", line 1, in save
+torch.distributed.checkpoint.api.CheckpointException: CheckpointException ranks:dict_keys([3])
+Traceback (most recent call last): (RANK 3)
+  File "b.py", line 1, in write
+OSError: [Errno 28] No space left on device)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_THAT(raised[0].text, HasSubstr("No space left"));
+}
+
+TEST(Traceback, WhoTalksToServersIsTold) {
+  EXPECT_TRUE(Read(R"(Traceback (most recent call last):
+  File "/usr/lib/python3.11/http/client.py", line 1, in connect
+ConnectionRefusedError: [Errno 111] Connection refused)")[0]
+                  .asked_server);
+  EXPECT_FALSE(Read(R"(Traceback (most recent call last):
+  File "/usr/lib/python3.11/socket.py", line 1, in connect
+ConnectionRefusedError: [Errno 111] Connection refused)")[0]
+                   .asked_server);
+}
+
+TEST(Traceback, ARecordMayTellOfAnException) {
+  EXPECT_EQ(ExceptionIn("10:00:00 ERROR train: OSError: [Errno 5] x"), "OSError: [Errno 5] x");
+  EXPECT_EQ(ExceptionIn(R"({"level":"error","msg":"a.b.ReadError: x","rank":3})"),
+            "a.b.ReadError: x");
+  EXPECT_EQ(ExceptionIn("ERROR: the Error: x"), "");
+  EXPECT_EQ(ExceptionIn("ERROR train: it failed"), "");
+}
+
+TEST(Traceback, BlanksMayHaveBeenLost) {
+  const auto raised = Read(R"(Traceback (most recent call last):
+File "/app/run.py", line 3, in save_checkpoint
+os.mkdir(path)
+OSError: x)");
+  ASSERT_THAT(raised, SizeIs(1));
+  EXPECT_EQ(raised[0].where, "/app/run.py:3 in save_checkpoint");
+  EXPECT_EQ(raised[0].doing, Doing::kCheckpoint);
+}
+
 }  // namespace
 }  // namespace muster::worker
