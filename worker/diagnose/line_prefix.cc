@@ -15,6 +15,7 @@ constexpr size_t kMaxPieces = 8;
 constexpr size_t kMaxWord = 80;
 constexpr size_t kFewest = 4;  // lines that show a prefix
 constexpr size_t kWordsOfFew = 8;
+constexpr int kProofs = 2;  // that are wanted
 
 // Letters of a shape.
 constexpr char kTime = 'T';
@@ -40,8 +41,9 @@ bool IsOfWord(char c) {
 }
 
 bool IsLevel(std::string_view word) {
-  constexpr std::array<std::string_view, 9> kLevels = {
-      "INFO", "WARNING", "WARN", "ERROR", "DEBUG", "CRITICAL", "info", "error", "warning"};
+  constexpr std::array<std::string_view, 11> kLevels = {"INFO",    "WARNING",  "WARN", "ERROR",
+                                                        "DEBUG",   "CRITICAL", "info", "error",
+                                                        "warning", "warn",     "debug"};
   return std::ranges::find(kLevels, word) != kLevels.end();
 }
 
@@ -168,24 +170,29 @@ std::vector<Piece> PiecesOf(std::string_view line, size_t most) {
   return pieces;
 }
 
-// Whether a line can be only what a process wrote, no record of a program that passes it on: it is
-// of a traceback, of a launcher or of NCCL, or a record itself.
-bool IsOutput(std::string_view text) {
+// That a line can be only what a process wrote, no record of a program that passes it on, is shown
+// by one of a traceback, and by two of a launcher, of NCCL, or that are records themselves.
+int ProofsIn(std::string_view text) {
   constexpr size_t kBeginning = 60;
   const std::string_view start = text.substr(0, kBeginning);
   const auto begins = [&](std::string_view word) { return text.starts_with(word); };
-  if (start.find("Traceback (most recent call last):") != start.npos) return true;
-  if (begins("  File \"") || (begins("[rank") && start.find("  File \"") != start.npos))
-    return true;
-  const bool glog = text.size() > 8 && (text[0] == 'W' || text[0] == 'E' || text[0] == 'I') &&
-                    IsDigit(text[1]) && IsDigit(text[2]) && IsDigit(text[3]);
-  constexpr std::array<std::string_view, 8> kWords = {
-      " NCCL INFO ", " NCCL WARN ", "<stderr>:",  "%|",
-      "[INFO]",      "[ERROR]",     " - INFO - ", " - ERROR - "};
-  return glog || TimeLength(text) > 0 || begins("[E") || begins("[W") || begins("srun: ") ||
-         begins("slurmstepd: ") || begins("Fatal Python error") || begins("INFO:") ||
-         std::ranges::any_of(kWords,
-                             [&](std::string_view word) { return start.find(word) != start.npos; });
+  if (start.find("Traceback (most recent call last):") != start.npos) return kProofs;
+  if (begins("  File \"") || (begins("[rank") && start.find("  File \"") != start.npos)) {
+    return kProofs;
+  }
+  std::string_view record = text;
+  const bool bracket = ConsumePrefix(&record, "[");
+  const bool lettered = record.size() > 8 && std::string_view("IWEF").find(record[0]) != text.npos;
+  const bool glog = lettered && ((IsDigit(record[1]) && IsDigit(record[2]) && IsDigit(record[3])) ||
+                                 (bracket && record[1] == ' ' && start.find(".cpp:") != text.npos));
+  constexpr std::array<std::string_view, 7> kWords = {
+      " NCCL INFO ", " NCCL WARN ", "<stderr>:", "[INFO]", "[ERROR]", " - INFO - ", " - ERROR - "};
+  const bool other = glog || TimeLength(text) > 0 || begins("srun: ") || begins("slurmstepd: ") ||
+                     begins("Fatal Python error") || begins("INFO:") ||
+                     std::ranges::any_of(kWords, [&](std::string_view word) {
+                       return start.find(word) != start.npos;
+                     });
+  return other ? 1 : 0;
 }
 
 // Whether the numbers that lines hold in place `at` become larger from line to line.
@@ -276,7 +283,7 @@ size_t LinePrefix::LengthIn(std::string_view line, std::string* source) {
     length += pieces[i].length;
   }
   length = std::min(length, line.size());
-  if (!is_proven_) is_proven_ = IsOutput(line.substr(length));
+  if (!is_proven_) is_proven_ = (proofs_ += ProofsIn(line.substr(length))) >= kProofs;
   if (!is_proven_) return blanks_;
   for (const Piece& piece : pieces) {
     if (piece.kind != kTime && piece.kind != kNumber) Append(source, piece.word, " ");

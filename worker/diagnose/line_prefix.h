@@ -32,6 +32,7 @@ class LinePrefix {
   std::string shape_;                         // a letter for each piece; empty: there is none
   std::vector<std::set<std::string>> words_;  // that stand in each piece; empty: any
   bool is_proven_ = true;
+  int proofs_ = 0;     // lines that show it
   size_t blanks_ = 0;  // before all lines
 };
 

@@ -78,6 +78,7 @@ TEST(LinePrefix, ALevelIsAProgramsOwnUntilOutputStandsBehindIt) {
   EXPECT_THAT(Behind(learned, "INFO:train:connection refused"),
               ElementsAre("INFO:train:connection refused", ""));
   std::string source;
+  EXPECT_EQ(learned.LengthIn("INFO:train:[Epoch 3] done", &source), 0);
   EXPECT_EQ(learned.LengthIn("INFO:train:Traceback (most recent call last):", &source), 11);
   EXPECT_THAT(Behind(learned, "INFO:train:KeyError: 'x'"),
               ElementsAre("KeyError: 'x'", "INFO train "));
