@@ -171,24 +171,25 @@ void Cycle::JudgeSurplus(Entry& entry) {
   entry.assignment.borrowing = grant.borrowing;
 }
 
-std::vector<Entry*> Cycle::Heads(int root) const {
-  std::vector<Entry*> heads;
-  for (int queue : room_.QueuesUnder(root)) {
-    if (Entry* head = room_.line(queue).Head(); head != nullptr) heads.push_back(head);
-  }
-  return heads;
-}
-
 bool Cycle::Run(int root) {
   room_.BeginPass(root);
+  bool may_differ = false;
   std::vector<Entry*> refused;
   std::vector<Entry*> entries;
-  for (Entry* head : Heads(root)) {
-    Judge(*head);
+  for (int queue : room_.QueuesUnder(root)) {
+    Entry* head = room_.line(queue).Head();
+    // Whoever steps aside lets the next in line take part at once: that one may be waiting for
+    // victims, whose quota would go to another queue in a pass without it, again and again.
+    for (Entry* before = nullptr; head != nullptr && head != before;) {
+      Judge(*head);
+      if (!IsUnplaceable(*head)) break;
+      may_differ |= Requeue(*head);
+      before = std::exchange(head, room_.line(queue).Head());
+    }
+    if (head == nullptr || IsUnplaceable(*head)) continue;
     const bool is_refused = head->assignment.mode == AssignmentMode::kNoFit;
     (is_refused ? refused : entries).push_back(head);
   }
-  bool may_differ = false;
   if (options_.fair_sharing) {
     while (!entries.empty()) may_differ |= Process(*TakeFairest(ledger_, root, entries));
   } else {
@@ -390,6 +391,14 @@ bool Cycle::KeepFlavors(Entry& entry) {
   return has_untried;
 }
 
+// There would be quota, but no nodes.
+bool Cycle::IsUnplaceable(const Entry& entry) {
+  using Kind = FlavorRefusal::Kind;
+  return entry.assignment.mode == AssignmentMode::kNoFit &&
+         entry.assignment.IsRefusedFor(Kind::kNotPlaceable) &&
+         !entry.assignment.IsRefusedFor(Kind::kInUse);
+}
+
 // Somebody who gets nothing in this pass: waits at the head, or steps aside.
 bool Cycle::Requeue(Entry& entry) {
   WaitingLine& line = room_.line(entry.queue);
@@ -401,12 +410,8 @@ bool Cycle::Requeue(Entry& entry) {
   // aside. (Kueue leaves it to the next wake.)
   const int root = ledger_.layout().queue(entry.queue).root;
   if (left_out && entry.full_version < ledger_.Version(root)) return true;
-  using Kind = FlavorRefusal::Kind;
-  const bool not_placeable = entry.assignment.mode == AssignmentMode::kNoFit &&
-                             entry.assignment.IsRefusedFor(Kind::kNotPlaceable) &&
-                             !entry.assignment.IsRefusedFor(Kind::kInUse);
   // Neither keeps the next in line waiting: quota isn't what they lack, or what they must have.
-  if (entry.is_surplus || not_placeable) {
+  if (entry.is_surplus || IsUnplaceable(entry)) {
     line.ParkAlone(&entry);
     return true;
   }

@@ -13,6 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 using namespace testing;  // NOLINT(google-build-using-namespace): the words of these tests
 
 kube::ClusterQueue Strict(kube::ClusterQueue queue) {
@@ -217,6 +218,30 @@ TEST(StrictFifo, IsntHeldByWhatNoNodeCanTake) {
   EXPECT_EQ(wait.code, WaitCode::kNotPlaceable);
   EXPECT_THAT(wait.message, HasSubstr("no NodePool has it"));
   EXPECT_EQ(world.Reserved("q"), 4) << "it holds nothing";
+}
+
+// What it takes back would go to and fro for ever.
+TEST(StrictFifo, KeepsWhatItsNextOneWaitsForWhileItLooksAgainAtWhatNoNodeCanTake) {
+  QuotaWorld world;
+  kube::ClusterQueue team = Strict(Queue("team", {{"h100", 4}}, "all"));
+  team.preemption.reclaim_within_cohort = kube::ReclaimPolicy::kAny;
+  world.Add(team).Add(Queue("others", {{"h100", 0}}, "all"));
+  const Workload a = Gang("a", "others", 2);
+  const Workload b = Gang("b", "others", 2);
+  world.Enqueue(a).Enqueue(b);
+  EXPECT_THAT(world.Schedule(), UnorderedElementsAre("a", "b"));
+  world.Enqueue(Gang("stuck", "team", 4, 0, 1)).Enqueue(Gang("next", "team", 4, 0, 2));
+  const Feasibility feasible = [](const Workload& workload, const PodSet&,
+                                  const kube::ResourceFlavor&) {
+    return workload.id == "stuck" ? "no NodePool has it" : "";
+  };
+  EXPECT_THAT(world.Schedule(feasible), ElementsAre(HasSubstr("next<-")));
+  world.scheduler.Withdraw("a");
+  world.Enqueue(a).scheduler.InvalidatePlacement();
+  EXPECT_THAT(world.Schedule(feasible), IsEmpty());
+  world.scheduler.Withdraw("b");
+  world.Enqueue(b).scheduler.InvalidatePlacement();
+  EXPECT_THAT(world.Schedule(feasible), ElementsAre("next"));
 }
 
 TEST(Feasibility, RejectsAFlavorLikeAMismatch) {
