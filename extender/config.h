@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -60,6 +61,18 @@ struct ServeOptions {
     // Validity of an own serving certificate.
     absl::Duration cert_validity = absl::Hours(24 * 90);
   } webhook;
+  // Who may ask, by REST and gRPC.
+  struct Query {
+    // kToken: whoever brings a bearer token that the API server accepts may see the gangs whose
+    // PodGroups it lets him read; then REST is served over TLS too, and gRPC over TLS only. kNone:
+    // everybody may see everything, in the clear.
+    enum class Authentication { kToken, kNone } authentication = Authentication::kToken;
+    // For which tokens must be, one of them; none: for the API server.
+    std::vector<std::string> audiences = {"muster.dev"};
+    // Of the pods' Service for queries, by which callers in the cluster know the certificate.
+    std::string service_name;
+    std::string service_namespace;  // empty: the pod's
+  } query;
 };
 
 // Lays the file's settings over `options`. InvalidArgument as "FILE:LINE: FIELD: what is wrong": an

@@ -89,14 +89,21 @@ json Operation(const char* summary, const json& schema, const json& parameters) 
   json responses = {
       {"200", {{"description", "OK"}, {"content", {{"application/json", {{"schema", schema}}}}}}},
       {"400", {{"description", "A parameter is unusable; the body's error names it."}}},
+      {"401", {{"description", "There is no bearer token, or none that is accepted."}}},
+      {"403",
+       {{"description",
+         "Its owner may not get, list or watch PodGroups in this namespace, or in all if none is "
+         "named; or it came over a network without TLS."}}},
       {"413", {{"description", "The request has a body."}}},
       {"431", {{"description", "The request's header is longer than 16 KiB."}}},
-      {"503", {{"description", "This process doesn't lead; the body's error names who does."}}}};
-  for (const json& parameter : parameters) {
-    if (parameter["name"] != "watch") continue;
-    responses["429"] = {
-        {"description", "Too many watches are open; Retry-After says when to ask."}};
-  }
+      {"429",
+       {{"description",
+         "Too many watches are open, or too many tokens are being asked about; Retry-After says "
+         "when to ask."}}},
+      {"503",
+       {{"description",
+         "This process doesn't lead, and the body's error names who does; or the API server can't "
+         "be asked about the token, and Retry-After says when to ask."}}}};
   return {{"get", {{"summary", summary}, {"parameters", parameters}, {"responses", responses}}}};
 }
 
@@ -147,7 +154,17 @@ std::string OpenApiJson() {
          "400. Where there are too many connections, those that have waited longest are "
          "closed."}}},
       {"paths", paths},
-      {"components", {{"schemas", schemas.Take()}}}}
+      // Neither, where the configuration says so.
+      {"security", {{{"token", json::array()}}, json::object()}},
+      {"components",
+       {{"schemas", schemas.Take()},
+        {"securitySchemes",
+         {{"token",
+           {{"type", "http"},
+            {"scheme", "bearer"},
+            {"description",
+             "A token that the API server accepts for Muster's audience. Refusals are "
+             "application/problem+json."}}}}}}}}
       .dump();
 }
 

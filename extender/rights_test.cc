@@ -17,6 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "coscheduling/actions.h"
+#include "extender/access/query_rights.h"
+#include "extender/access/reviews.h"
 #include "extender/admission/certificates.h"
 #include "extender/admission/webhook_configuration.h"
 #include "extender/admission/webhook_registration.h"
@@ -206,6 +208,12 @@ void AddWatches(Rights* needed) {
   }
 }
 
+// About whoever asks for gangs.
+void AddReviews(Rights* needed) {
+  needed->insert(Needed(TokenReviewOf("token", {"muster.dev"})));
+  needed->insert(Needed(AccessReviewOf({.user = "anna"}, ToListGangs("team"))));
+}
+
 void AddOthers(Rights* needed) {
   const absl::Time now = absl::FromUnixSeconds(1'800'000'000);
   kube::FakeTransport transport;
@@ -270,6 +278,7 @@ TEST(Rights, AreThoseThatAreUsed) {
   AddWrites(&needed);
   AddWatches(&needed);
   AddOthers(&needed);
+  AddReviews(&needed);
   const Rights granted = Granted();
   EXPECT_EQ(Without(needed, granted), Rights{}) << "asked for, and not granted";
   EXPECT_EQ(Without(granted, needed), Rights{}) << "granted, and never asked for";

@@ -5,8 +5,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <initializer_list>
 #include <mutex>
 #include <optional>
@@ -15,6 +17,7 @@
 
 #include "absl/time/clock.h"
 #include "coscheduling/engine.h"
+#include "extender/access/access_control.h"
 #include "extender/admission/warnings.h"
 #include "extender/admission/webhook.h"
 #include "extender/admission/webhook_address.h"
@@ -80,6 +83,8 @@ constexpr int kUpkeepsUntilTrim = 100;
 // What doesn't come from the engine's actions (events, the webhook's registration, leases) has room
 // on the wire beside them.
 constexpr size_t kOtherRequests = 8;
+// So do questions about callers.
+constexpr size_t kReviews = ReviewQueue::Options().in_flight;
 
 std::string HostName() {
   char host[256] = "muster";
@@ -172,7 +177,7 @@ struct Service::Impl {
     absl::StatusOr<CrashAfter> crash = CrashAfter::Parse(CrashSetting());
     if (!crash.ok()) return crash.status();
     absl::StatusOr<std::unique_ptr<kube::CurlTransport>> made = kube::CurlTransport::Create(
-        cluster, {.max_in_flight = options.max_in_flight + kOtherRequests});
+        cluster, {.max_in_flight = options.max_in_flight + kOtherRequests + kReviews});
     if (!made.ok()) return made.status();
     transport = *std::move(made);
     fence = std::make_unique<LeaderFence>(*transport, timer,
@@ -305,19 +310,33 @@ struct Service::Impl {
     if (!scheduler.ok()) return scheduler.status();
     extender_server = *std::move(scheduler);
     if (absl::Status status = StartHealth(); !status.ok()) return status;
+    using Authentication = ServeOptions::Query::Authentication;
+    const bool by_token = options.query.authentication == Authentication::kToken;
+    if (by_token) {
+      access = std::make_unique<AccessControl>(
+          *transport, [this] { return timer.Now(); },
+          AccessOptions{.audiences = options.query.audiences});
+    }
     RestSources sources;
+    sources.access = access.get();
     sources.store = &store;
     sources.metrics = [this] { return MetricsText(); };
     sources.not_ready_reason = [this] { return NotReadyReason(); };
     sources.no_leader_reason = [this] { return WhyNoLeader(); };
     http::ServerOptions query = QueryPlane(options.listen, files);
     query.observe = Observe("rest");
+    std::optional<http::Certificate> certificate;
+    if (by_token) certificate = webhook_server->certificate();
+    query.certificate = certificate;
+    query.also_in_clear = true;
     auto rest = http::Server::Start(std::move(query), RestRoutes(std::move(sources)));
     if (!rest.ok()) return rest.status();
     rest_server = *std::move(rest);
     auto grpc = GrpcServer::Start({.listen = options.grpc_listen,
                                    .max_connections = GrpcConnections(files),
-                                   .niceness = kQueryNiceness},
+                                   .niceness = kQueryNiceness,
+                                   .certificate = std::move(certificate),
+                                   .access = access.get()},
                                   &store);
     if (!grpc.ok()) return grpc.status();
     grpc_server = *std::move(grpc);
@@ -380,6 +399,8 @@ struct Service::Impl {
     if (!called_as.ok()) return called_as.status();
     server.certificates.names =
         *called_as ? NamesForService(**called_as) : NamesForUrl(address->host);
+    // A given certificate need not have them.
+    if (!server.certificates.files) AddQueryNames(&server.certificates.names);
     auto started = WebhookServer::Start(std::move(server), timer.Now());
     if (!started.ok()) return started.status();
     webhook_server = *std::move(started);
@@ -401,6 +422,29 @@ struct Service::Impl {
     wanted.enabled = options.webhook.warnings;
     warnings = keep(WebhookPurpose::kWarnings, kWarningsPath);
     return absl::OkStatus();
+  }
+
+  // By which those who query may call this process.
+  void AddQueryNames(CertificateNames* names) {
+    const ServeOptions::Query& query = options.query;
+    if (query.authentication == ServeOptions::Query::Authentication::kNone) return;
+    const std::string name_space = query.service_namespace.empty()
+                                       ? OwnPodNamespace(cluster).value_or("")
+                                       : query.service_namespace;
+    if (!query.service_name.empty() && !name_space.empty()) {
+      names->dns.push_back(fmt::format("{}.{}.svc", query.service_name, name_space));
+      names->dns.push_back(fmt::format("{}.{}", query.service_name, name_space));
+    }
+    names->dns.push_back("localhost");
+    for (const std::string& listen : {options.listen, options.grpc_listen}) {
+      const absl::StatusOr<http::ListenAddress> address = http::ParseListenAddress(listen);
+      if (!address.ok()) continue;
+      for (const std::string& ip : NamesForUrl(address->host).ips) {
+        if (std::find(names->ips.begin(), names->ips.end(), ip) == names->ips.end()) {
+          names->ips.push_back(ip);
+        }
+      }
+    }
   }
 
   absl::Status StartElection() {
@@ -489,13 +533,20 @@ struct Service::Impl {
                      });
   }
 
+  void ServeQueriesBy(const http::Certificate& certificate) {
+    if (access == nullptr) return;
+    // The webhook's server has taken it before.
+    if (!rest_server->SetCertificate(certificate).ok()) std::abort();
+    grpc_server->SetCertificate(certificate);
+  }
+
   // On the timer's thread.
   void Upkeep() {
     const absl::Time now = timer.Now();
     timer_beat.Beat();
     LookForKueue(now);
     if (label != nullptr) label->Tick(now, leadership->Leads());
-    webhook_server->Tick(now);
+    if (webhook_server->Tick(now)) ServeQueriesBy(webhook_server->certificate());
     certificate_expires = absl::ToUnixSeconds(webhook_server->certificate_expires());
     for (WebhookRegistration* each : {registration.get(), warnings.get()}) {
       each->SetCaBundle(webhook_server->CaBundlePem());
@@ -564,6 +615,7 @@ struct Service::Impl {
     sample.held_binds = scheduler_routes->held_binds();
     sample.filter_answers = filter_table.size();
     sample.subscriptions = store.subscriptions();
+    if (access != nullptr) sample.access = access->stats();
     sample.ready = NotReadyReason().empty();
     if (started) {
       sample.connections = {{"extender", extender_server->connection_counts()},
@@ -591,6 +643,8 @@ struct Service::Impl {
     AwaitCommits();
     if (leadership != nullptr) leadership->Stop(absl::Seconds(2));
     scheduler_routes->Refuse("muster is stopping");
+    // Who waits to be known isn't waited for.
+    if (access != nullptr) access->Stop();
     // The servers first: their handlers read everything below.
     extender_server->Stop(absl::Seconds(1));
     rest_server->Stop(absl::Seconds(1));
@@ -666,6 +720,7 @@ struct Service::Impl {
   std::atomic<bool> another_kueue = false;
   std::atomic<bool> gating_active = false;
   std::atomic<int64_t> certificate_expires = 0;  // Unix seconds; 0: not known yet
+  std::unique_ptr<AccessControl> access;         // null: everyone may ask
   std::unique_ptr<http::Server> extender_server;
   std::unique_ptr<http::Server> rest_server;
   std::unique_ptr<GrpcServer> grpc_server;

@@ -36,6 +36,9 @@ struct Request {
   std::string content_type;                                // headers as they came; "" without
   std::string accept;
   std::string user_agent;
+  std::string authorization;
+  std::string peer;     // its address
+  bool secret = false;  // nobody on a network reads it: over TLS, or from this host
   // Has some capacity past its end, for parsers that read in blocks.
   std::string body;
 
@@ -90,6 +93,9 @@ class Responder {
   void Stream(std::string content_type, std::unique_ptr<StreamSource> source) const;
   // Ends the connection without an answer.
   void HangUp() const;
+  // Runs `next` on an io thread, never inline; not at all once the server has ended. For who learns
+  // the answer on a thread that has other things to do.
+  void Resume(std::function<void()> next) const;
 
  private:
   std::shared_ptr<Exchange> exchange_;
@@ -134,6 +140,8 @@ struct ServerOptions {
   absl::Duration idle_timeout = absl::Minutes(5);
   // Serves HTTPS if set.
   std::optional<Certificate> certificate = {};
+  // HTTP too, at the same port: what a connection begins with tells which.
+  bool also_in_clear = false;
   // Of one peer, by its address; so that no peer can take the place of all others.
   size_t max_connections_per_peer = SIZE_MAX;
   // What becomes of a connection that comes while there are max_connections (or that many of its

@@ -123,8 +123,8 @@ func (p *Plane) StandAside() error {
 }
 
 // deployedMusterSettings is the manifests' configuration of Muster. The
-// namespace of the Service before its webhook is what a pod would know by
-// itself.
+// namespace of its Services is what a pod would know by itself. Most cases ask
+// Muster as nobody; access_test.go is about who may.
 func (p *Plane) deployedMusterSettings() (map[string]any, error) {
 	object, err := p.Client.CoreV1().ConfigMaps(deploymentNamespace).Get(p.context, musterConfigMap, metav1.GetOptions{})
 	if err != nil {
@@ -134,7 +134,12 @@ func (p *Plane) deployedMusterSettings() (map[string]any, error) {
 	if err := yaml.Unmarshal([]byte(object.Data["config.yaml"]), &config); err != nil {
 		return nil, fmt.Errorf("ConfigMap %s: %w", musterConfigMap, err)
 	}
-	return config, unstructured.SetNestedField(config, deploymentNamespace, "webhook", "serviceNamespace")
+	for _, part := range []string{"webhook", "query"} {
+		if err := unstructured.SetNestedField(config, deploymentNamespace, part, "serviceNamespace"); err != nil {
+			return nil, err
+		}
+	}
+	return config, unstructured.SetNestedField(config, "none", "query", "authentication")
 }
 
 // What the manifests call the webhooks, by their kind.

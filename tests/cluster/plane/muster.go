@@ -60,6 +60,7 @@ type Launch struct {
 	Environment []string          // added to the driver's own
 	Webhook     map[string]string // added to that part of the configuration that deploy/ gives it
 	Engine      map[string]any    // likewise
+	Query       map[string]any    // likewise
 	Quota       string            // who admits: internal (as if it weren't set), kueue or off
 }
 
@@ -101,6 +102,11 @@ func (m *Muster) Launch(launch Launch) error {
 	}
 	for key, value := range launch.Engine {
 		if err := unstructured.SetNestedField(settings, value, "engine", key); err != nil {
+			return err
+		}
+	}
+	for key, value := range launch.Query {
+		if err := unstructured.SetNestedField(settings, value, "query", key); err != nil {
 			return err
 		}
 	}
