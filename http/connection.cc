@@ -1,6 +1,7 @@
 #include "http/connection.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <exception>
@@ -498,11 +500,20 @@ class ConnectionOf final : public Connection {
         total += size;
       }
     } else {
-      co_await Plain().socket().async_wait(asio::ip::tcp::socket::wait_read, kAwait);
+      do {
+        co_await Plain().socket().async_wait(asio::ip::tcp::socket::wait_read, kAwait);
+      } while (!closed_ && !stream_ended_ && NothingHasCome());
     }
     listening_ = false;
     signal_.cancel();
     if (!stream_ended_) Abort();
+  }
+
+  // A wait may end for what was read before it began.
+  bool NothingHasCome() {
+    char unused = 0;
+    return recv(Plain().socket().native_handle(), &unused, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+           (errno == EAGAIN || errno == EWOULDBLOCK);
   }
 
   // Takes AwaitHangup's read out of the way of the connection's own end.
