@@ -18,6 +18,7 @@ struct ServeOptions {
   std::string grpc_listen = "127.0.0.1:8081";
   std::string webhook_listen = "127.0.0.1:9443";
   std::string health_listen = "127.0.0.1:8082";
+  std::string aggregated_listen;  // empty: the aggregated API isn't served
   bool leader_elect = true;
   coscheduling::EngineOptions engine;  // scheduler_name too
 

@@ -160,6 +160,8 @@ void AddServeFlags(CLI::App* serve, ServeFlags* flags) {
       ->capture_default_str();
   serve->add_option("--health-listen", options.health_listen, "the kubelet's probes")
       ->capture_default_str();
+  serve->add_option("--aggregated-listen", options.aggregated_listen,
+                    "for the API server, which hands queries on, over TLS; by default not served");
   serve->add_option("--leader-elect", options.leader_elect, "only the holder of the Lease acts")
       ->capture_default_str();
   serve->add_option("--config", flags->config, "YAML file with further settings");

@@ -45,7 +45,8 @@ class Metrics {
   void OnBind(bool bound, absl::Duration took);
   // One action of the engine, as KindOf names it.
   void OnAction(std::string_view kind, const absl::Status& status, absl::Duration took);
-  // http::ServerOptions::observe; `server` is "extender", "rest", "webhook" or "health".
+  // http::ServerOptions::observe; `server` is "extender", "rest", "aggregated", "webhook" or
+  // "health".
   void OnHttp(std::string_view server, std::string_view pattern, int status, absl::Duration took);
   // What lint found in an object that was applied.
   void OnObjectLint(const lint::ObjectLint& lint);

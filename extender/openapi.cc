@@ -2,8 +2,7 @@
 
 #include <google/protobuf/descriptor.h>
 
-#include <nlohmann/json.hpp>
-#include <set>
+#include <utility>
 
 #include "muster/v1/admission.pb.h"
 
@@ -22,60 +21,6 @@ json EnumSchema(const EnumDescriptor& type) {
   for (int i = 0; i < type.value_count(); ++i) names.push_back(type.value(i)->name());
   return {{"type", "string"}, {"enum", names}};
 }
-
-class Schemas {
- public:
-  json Of(const Descriptor& type) {
-    if (type.full_name() == "google.protobuf.Timestamp") {
-      return {{"type", "string"}, {"format", "date-time"}};
-    }
-    if (known_.insert(type.full_name()).second) Add(type);
-    return Ref(type.name());
-  }
-  json Take() { return std::move(schemas_); }
-
- private:
-  void Add(const Descriptor& type) {
-    json properties = json::object();
-    for (int i = 0; i < type.field_count(); ++i) {
-      const FieldDescriptor& field = *type.field(i);
-      properties[field.json_name()] = FieldSchema(field);
-    }
-    schemas_[type.name()] = {{"type", "object"}, {"properties", properties}};
-  }
-
-  json FieldSchema(const FieldDescriptor& field) {
-    if (field.is_map()) {
-      return {{"type", "object"},
-              {"additionalProperties", ValueSchema(*field.message_type()->map_value())}};
-    }
-    if (field.is_repeated()) return {{"type", "array"}, {"items", ValueSchema(field)}};
-    return ValueSchema(field);
-  }
-
-  json ValueSchema(const FieldDescriptor& field) {
-    switch (field.cpp_type()) {
-      case FieldDescriptor::CPPTYPE_MESSAGE:
-        return Of(*field.message_type());
-      case FieldDescriptor::CPPTYPE_ENUM:
-        schemas_[field.enum_type()->name()] = EnumSchema(*field.enum_type());
-        return Ref(field.enum_type()->name());
-      case FieldDescriptor::CPPTYPE_BOOL:
-        return {{"type", "boolean"}};
-      case FieldDescriptor::CPPTYPE_INT32:
-      case FieldDescriptor::CPPTYPE_UINT32:
-        return {{"type", "integer"}};
-      case FieldDescriptor::CPPTYPE_INT64:
-      case FieldDescriptor::CPPTYPE_UINT64:
-        return {{"type", "string"}, {"format", "int64"}};
-      default:
-        return {{"type", "string"}};
-    }
-  }
-
-  std::set<std::string> known_;
-  json schemas_ = json::object();
-};
 
 json Parameter(const char* name, const char* in, const char* type, const char* description) {
   return {{"name", name},
@@ -109,8 +54,54 @@ json Operation(const char* summary, const json& schema, const json& parameters) 
 
 }  // namespace
 
+json OpenApiSchemas::Of(const Descriptor& type) {
+  if (type.full_name() == "google.protobuf.Timestamp") {
+    return {{"type", "string"}, {"format", "date-time"}};
+  }
+  if (known_.insert(type.full_name()).second) Add(type);
+  return Ref(type.name());
+}
+
+void OpenApiSchemas::Add(const Descriptor& type) {
+  json properties = json::object();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    properties[field.json_name()] = FieldSchema(field);
+  }
+  schemas_[type.name()] = {{"type", "object"}, {"properties", properties}};
+}
+
+json OpenApiSchemas::FieldSchema(const FieldDescriptor& field) {
+  if (field.is_map()) {
+    return {{"type", "object"},
+            {"additionalProperties", ValueSchema(*field.message_type()->map_value())}};
+  }
+  if (field.is_repeated()) return {{"type", "array"}, {"items", ValueSchema(field)}};
+  return ValueSchema(field);
+}
+
+json OpenApiSchemas::ValueSchema(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return Of(*field.message_type());
+    case FieldDescriptor::CPPTYPE_ENUM:
+      schemas_[field.enum_type()->name()] = EnumSchema(*field.enum_type());
+      return Ref(field.enum_type()->name());
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return {{"type", "boolean"}};
+    case FieldDescriptor::CPPTYPE_INT32:
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return {{"type", "integer"}};
+    case FieldDescriptor::CPPTYPE_INT64:
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return {{"type", "string"}, {"format", "int64"}};
+    default:
+      return {{"type", "string"}};
+  }
+}
+
 std::string OpenApiJson() {
-  Schemas schemas;
+  OpenApiSchemas schemas;
   const json watch = Parameter("watch", "query", "boolean",
                                "Streams one JSON object per line: first everything as it is, then "
                                "each change. Gangs come as "

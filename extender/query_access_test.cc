@@ -1,7 +1,6 @@
 // Who gets which answer, by REST and by gRPC, over TLS: the service's servers with the embedded API
 // server as the judge of tokens and rights.
 
-#include <curl/curl.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -19,6 +18,7 @@
 #include "extender/grpc_server.h"
 #include "extender/rest_routes.h"
 #include "extender/state_store.h"
+#include "extender/testing/https_get.h"
 #include "extender/testing/messages.h"
 #include "fmt/format.h"
 #include "http/testing/raw_client.h"
@@ -37,55 +37,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr const char* kGroup = "scheduling.x-k8s.io";
-
-// A caller over TLS who trusts one authority.
-class HttpsClient {
- public:
-  struct Answer {
-    int status = 0;  // 0: none came
-    std::string header;
-    std::string body;
-    std::string error;
-  };
-  static Answer Get(uint16_t port, const std::string& authority, const std::string& path,
-                    const std::string& token, long limit_ms = 10'000) {
-    Answer answer;
-    const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(),
-                                                                   curl_easy_cleanup);
-    const std::string url = fmt::format("https://localhost:{}{}", port, path);
-    curl_slist* resolve =
-        curl_slist_append(nullptr, fmt::format("localhost:{}:127.0.0.1", port).c_str());
-    curl_slist* headers = nullptr;
-    if (!token.empty()) {
-      headers = curl_slist_append(headers, ("Authorization: Bearer " + token).c_str());
-    }
-    curl_blob blob{const_cast<char*>(authority.data()), authority.size(), CURL_BLOB_NOCOPY};
-    curl_easy_setopt(curl.get(), CURLOPT_URL, url.c_str());
-    curl_easy_setopt(curl.get(), CURLOPT_RESOLVE, resolve);
-    curl_easy_setopt(curl.get(), CURLOPT_CAINFO_BLOB, &blob);
-    curl_easy_setopt(curl.get(), CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, Append);
-    curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &answer.body);
-    curl_easy_setopt(curl.get(), CURLOPT_HEADERFUNCTION, Append);
-    curl_easy_setopt(curl.get(), CURLOPT_HEADERDATA, &answer.header);
-    curl_easy_setopt(curl.get(), CURLOPT_TIMEOUT_MS, limit_ms);
-    curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
-    const CURLcode code = curl_easy_perform(curl.get());
-    long status = 0;
-    curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
-    answer.status = static_cast<int>(status);
-    if (code != CURLE_OK) answer.error = curl_easy_strerror(code);
-    curl_slist_free_all(headers);
-    curl_slist_free_all(resolve);
-    return answer;
-  }
-
- private:
-  static size_t Append(char* data, size_t size, size_t count, void* out) {
-    static_cast<std::string*>(out)->append(data, size * count);
-    return size * count;
-  }
-};
 
 std::vector<kube::embedded::Account> Accounts() {
   const auto podgroups = [](const char* verb, const char* name_space) {
@@ -175,9 +126,11 @@ class QueryAccessTest : public ::testing::Test {
         fmt::format("localhost:{}", grpc_->port()), grpc::SslCredentials(trusted), arguments));
   }
 
-  HttpsClient::Answer Get(const std::string& path, const std::string& token,
-                          long limit_ms = 10'000) {
-    return HttpsClient::Get(rest_->port(), authority_.chain, path, token, limit_ms);
+  HttpsGot Get(const std::string& path, const std::string& token, long limit_ms = 10'000) {
+    HttpsAsked asked{.port = rest_->port(), .authority = authority_.chain, .path = path};
+    if (!token.empty()) asked.headers.push_back("Authorization: Bearer " + token);
+    asked.limit_ms = limit_ms;
+    return HttpsGet(asked);
   }
   static std::unique_ptr<grpc::ClientContext> As(const std::string& token) {
     auto context = std::make_unique<grpc::ClientContext>();
@@ -253,7 +206,7 @@ TEST_F(QueryAccessTest, WhoIsntKnownGets401Everywhere) {
   for (const char* token : {"", "invented", "for-others"}) {
     for (const auto& paths : {kOfTeam, kOfAll}) {
       for (const std::string& path : paths) {
-        const HttpsClient::Answer answer = Get(path, token);
+        const HttpsGot answer = Get(path, token);
         EXPECT_EQ(answer.status, 401) << path << " " << token << answer.error;
         EXPECT_THAT(answer.header, AllOf(HasSubstr("Content-Type: application/problem+json"),
                                          HasSubstr("WWW-Authenticate: Bearer")));
@@ -282,7 +235,7 @@ TEST_F(QueryAccessTest, WhoMayInOneNamespaceGetsItsOwnAnd403ForTheRest) {
   ASSERT_EQ(gangs.size(), 1u);
   EXPECT_EQ(gangs[0]["namespace"], "team");
   for (const std::string& path : kOfAll) {
-    const HttpsClient::Answer answer = Get(path, "of-team");
+    const HttpsGot answer = Get(path, "of-team");
     EXPECT_EQ(answer.status, 403) << path;
     EXPECT_THAT(answer.header, HasSubstr("Content-Type: application/problem+json"));
     EXPECT_THAT(answer.body, HasSubstr("team-lead"));
@@ -300,7 +253,7 @@ TEST_F(QueryAccessTest, WhoMayInOneNamespaceGetsItsOwnAnd403ForTheRest) {
 // The first of two names counts for the right and for the answer.
 TEST_F(QueryAccessTest, ANamespaceThatIsNamedTwiceIsOne) {
   EXPECT_EQ(Get("/v1/gangs?namespace=other&namespace=team", "of-team").status, 403);
-  const HttpsClient::Answer answer = Get("/v1/gangs?namespace=team&namespace=other", "of-team");
+  const HttpsGot answer = Get("/v1/gangs?namespace=team&namespace=other", "of-team");
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.body.find("other"), std::string::npos);
 }
@@ -394,7 +347,7 @@ TEST_F(QueryAccessTest, WhileTheApiServerIsAwayWhatIsKnownServes) {
   EXPECT_EQ(Get("/v1/gangs?namespace=team", "of-team").status, 200);
   faults_.Add({});
   EXPECT_EQ(Get("/v1/gangs?namespace=team", "of-team").status, 200);
-  const HttpsClient::Answer answer = Get("/v1/gangs?namespace=team", "of-all");
+  const HttpsGot answer = Get("/v1/gangs?namespace=team", "of-all");
   EXPECT_EQ(answer.status, 503);
   EXPECT_THAT(answer.header, AllOf(HasSubstr("Retry-After: 5"),
                                    HasSubstr("Content-Type: application/problem+json")));
@@ -418,7 +371,7 @@ TEST_F(QueryAccessTest, AWatchTellsWhoMayItsOwn) {
   ASSERT_TRUE(stream->Read(&event));
   EXPECT_EQ(event.gang().revision(), 3u);
   context->TryCancel();
-  const HttpsClient::Answer rest = Get("/v1/gangs?namespace=team&watch=true", "of-team", 500);
+  const HttpsGot rest = Get("/v1/gangs?namespace=team&watch=true", "of-team", 500);
   EXPECT_EQ(rest.status, 200);
   EXPECT_THAT(rest.body, HasSubstr("\"namespace\":\"team\""));
   EXPECT_EQ(rest.body.find("other"), std::string::npos);
@@ -427,7 +380,7 @@ TEST_F(QueryAccessTest, AWatchTellsWhoMayItsOwn) {
 // Rights may be taken back: whoever goes on watching is asked about again.
 TEST_F(QueryAccessTest, AWatchEndsBeforeItsAnswerIsOld) {
   Serve({}, absl::Milliseconds(300));
-  const HttpsClient::Answer gangs = Get("/v1/gangs?watch=true", "of-all");
+  const HttpsGot gangs = Get("/v1/gangs?watch=true", "of-all");
   EXPECT_EQ(gangs.error, "");
   EXPECT_THAT(gangs.body, HasSubstr("\"UPDATED\""));
   EXPECT_EQ(Get("/v1/nodes?watch=true", "of-all").error, "");
@@ -453,7 +406,8 @@ TEST_F(QueryAccessTest, ANewCertificateIsServedToWhoComesNext) {
   // The connection that is open goes on.
   EXPECT_TRUE(ListGangs("team", "of-team").ok());
   EXPECT_EQ(Get("/healthz", "").status, 200);
-  EXPECT_EQ(HttpsClient::Get(rest_->port(), before.chain, "/healthz", "").status, 0);
+  EXPECT_EQ(HttpsGet({.port = rest_->port(), .authority = before.chain, .path = "/healthz"}).status,
+            0);
   stub_ = NewStub();
   const grpc::Status status = ListGangs("team", "of-team");
   EXPECT_TRUE(status.ok()) << status.error_message();

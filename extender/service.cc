@@ -24,6 +24,9 @@
 #include "extender/admission/webhook_registration.h"
 #include "extender/admission/webhook_server.h"
 #include "extender/admission_lint.h"
+#include "extender/aggregated/api_routes.h"
+#include "extender/aggregated/api_service.h"
+#include "extender/aggregated/front_proxy_source.h"
 #include "extender/cluster_watch.h"
 #include "extender/engine_loop.h"
 #include "extender/event_recorder.h"
@@ -312,13 +315,17 @@ struct Service::Impl {
     if (absl::Status status = StartHealth(); !status.ok()) return status;
     using Authentication = ServeOptions::Query::Authentication;
     const bool by_token = options.query.authentication == Authentication::kToken;
-    if (by_token) {
+    const bool aggregated = !options.aggregated_listen.empty();
+    if (by_token || aggregated) {
       access = std::make_unique<AccessControl>(
           *transport, [this] { return timer.Now(); },
           AccessOptions{.audiences = options.query.audiences});
     }
+    if (aggregated) {
+      if (absl::Status status = StartAggregated(); !status.ok()) return status;
+    }
     RestSources sources;
-    sources.access = access.get();
+    sources.access = by_token ? access.get() : nullptr;
     sources.store = &store;
     sources.metrics = [this] { return MetricsText(); };
     sources.not_ready_reason = [this] { return NotReadyReason(); };
@@ -336,10 +343,27 @@ struct Service::Impl {
                                    .max_connections = GrpcConnections(files),
                                    .niceness = kQueryNiceness,
                                    .certificate = std::move(certificate),
-                                   .access = access.get()},
+                                   .access = sources.access},
                                   &store);
     if (!grpc.ok()) return grpc.status();
     grpc_server = *std::move(grpc);
+    return absl::OkStatus();
+  }
+
+  absl::Status StartAggregated() {
+    http::ServerOptions server = AggregatedPlane(options.aggregated_listen);
+    server.certificate = webhook_server->certificate();
+    server.refusal = ApiRefusal;
+    server.observe = Observe("aggregated");
+    auto started = http::Server::Start(
+        std::move(server),
+        ApiRoutes({.store = &store, .access = access.get(), .proxy = &front_proxy, .clock = [this] {
+                     return timer.Now();
+                   }}));
+    if (!started.ok()) return started.status();
+    aggregated_server = *std::move(started);
+    front_proxy_source = std::make_unique<FrontProxySource>(*transport, front_proxy);
+    api_service = std::make_unique<ApiService>(*transport);
     return absl::OkStatus();
   }
 
@@ -356,7 +380,12 @@ struct Service::Impl {
                      SilenceOf("the timer", timer_beat.silent_for()),
                      SilenceOf("the extender's server", extender_server->silent_for())});
     });
-    plane("query", [this] { return SilenceOf("the query server", rest_server->silent_for()); });
+    plane("query", [this] {
+      return Joined({SilenceOf("the query server", rest_server->silent_for()),
+                     aggregated_server == nullptr ? ""
+                                                  : SilenceOf("the aggregated API's server",
+                                                              aggregated_server->silent_for())});
+    });
     plane("webhook", [this] {
       const std::string silence = SilenceOf("the webhook's server", webhook_server->silent_for());
       const std::lock_guard lock(mutex);
@@ -427,7 +456,10 @@ struct Service::Impl {
   // By which those who query may call this process.
   void AddQueryNames(CertificateNames* names) {
     const ServeOptions::Query& query = options.query;
-    if (query.authentication == ServeOptions::Query::Authentication::kNone) return;
+    if (query.authentication == ServeOptions::Query::Authentication::kNone &&
+        options.aggregated_listen.empty()) {
+      return;
+    }
     const std::string name_space = query.service_namespace.empty()
                                        ? OwnPodNamespace(cluster).value_or("")
                                        : query.service_namespace;
@@ -436,7 +468,8 @@ struct Service::Impl {
       names->dns.push_back(fmt::format("{}.{}", query.service_name, name_space));
     }
     names->dns.push_back("localhost");
-    for (const std::string& listen : {options.listen, options.grpc_listen}) {
+    for (const std::string& listen :
+         {options.listen, options.grpc_listen, options.aggregated_listen}) {
       const absl::StatusOr<http::ListenAddress> address = http::ParseListenAddress(listen);
       if (!address.ok()) continue;
       for (const std::string& ip : NamesForUrl(address->host).ips) {
@@ -534,10 +567,21 @@ struct Service::Impl {
   }
 
   void ServeQueriesBy(const http::Certificate& certificate) {
-    if (access == nullptr) return;
     // The webhook's server has taken it before.
-    if (!rest_server->SetCertificate(certificate).ok()) std::abort();
-    grpc_server->SetCertificate(certificate);
+    if (options.query.authentication == ServeOptions::Query::Authentication::kToken) {
+      if (!rest_server->SetCertificate(certificate).ok()) std::abort();
+      grpc_server->SetCertificate(certificate);
+    }
+    if (aggregated_server != nullptr && !aggregated_server->SetCertificate(certificate).ok()) {
+      std::abort();
+    }
+  }
+
+  void KeepAggregated(absl::Time now) {
+    if (aggregated_server == nullptr) return;
+    front_proxy_source->Tick(now);
+    api_service->SetCaBundle(webhook_server->CaBundlePem());
+    api_service->Tick(now);
   }
 
   // On the timer's thread.
@@ -547,6 +591,7 @@ struct Service::Impl {
     LookForKueue(now);
     if (label != nullptr) label->Tick(now, leadership->Leads());
     if (webhook_server->Tick(now)) ServeQueriesBy(webhook_server->certificate());
+    KeepAggregated(now);
     certificate_expires = absl::ToUnixSeconds(webhook_server->certificate_expires());
     for (WebhookRegistration* each : {registration.get(), warnings.get()}) {
       each->SetCaBundle(webhook_server->CaBundlePem());
@@ -623,6 +668,9 @@ struct Service::Impl {
                             {"grpc", grpc_server->connection_counts()},
                             {"webhook", webhook_server->connection_counts()},
                             {"health", health_server->connection_counts()}};
+      if (aggregated_server != nullptr) {
+        sample.connections.emplace_back("aggregated", aggregated_server->connection_counts());
+      }
       sample.leading = leadership->Leads();
       sample.leader_known = leadership->WhyNoLeader().empty();
       sample.terms = leadership->terms();
@@ -649,6 +697,7 @@ struct Service::Impl {
     extender_server->Stop(absl::Seconds(1));
     rest_server->Stop(absl::Seconds(1));
     grpc_server->Stop(absl::Seconds(1));
+    if (aggregated_server != nullptr) aggregated_server->Stop(absl::Seconds(1));
     webhook_server->Stop(absl::Seconds(1));
     health_server->Stop(absl::Seconds(1));
     StopWatching();
@@ -724,6 +773,10 @@ struct Service::Impl {
   std::unique_ptr<http::Server> extender_server;
   std::unique_ptr<http::Server> rest_server;
   std::unique_ptr<GrpcServer> grpc_server;
+  FrontProxy front_proxy;
+  std::unique_ptr<http::Server> aggregated_server;       // null: not served, as the next
+  std::unique_ptr<FrontProxySource> front_proxy_source;  // the timer's thread only, once started
+  std::unique_ptr<ApiService> api_service;               // likewise
   std::unique_ptr<http::Server> health_server;
   size_t files = 0;  // that may be open
   Heartbeat engine_beat;
@@ -753,6 +806,9 @@ uint16_t Service::rest_port() const { return impl_->rest_server->port(); }
 uint16_t Service::grpc_port() const { return impl_->grpc_server->port(); }
 uint16_t Service::webhook_port() const { return impl_->webhook_server->port(); }
 uint16_t Service::health_port() const { return impl_->health_server->port(); }
+uint16_t Service::aggregated_port() const {
+  return impl_->aggregated_server == nullptr ? 0 : impl_->aggregated_server->port();
+}
 void Service::Stop() { impl_->Stop(); }
 
 }  // namespace muster::extender

@@ -1,6 +1,8 @@
 #include "http/connection.h"
 
 #include <fmt/format.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -21,6 +23,7 @@
 #include <cstring>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <tuple>
 #include <type_traits>
@@ -152,11 +155,32 @@ class ConnectionOf final : public Connection {
         std::tie(error, count) = co_await stream_.async_handshake(asio::ssl::stream_base::server,
                                                                   buffer_.data(), kAwait);
         buffer_.consume(count);
+        if (!error && core_->options.client_certificates) ReadClientCertificates();
       }
       if (error) Abort();
       co_return !error;
     }
     co_return true;
+  }
+
+  void ReadClientCertificates() {
+    if constexpr (!kIsPlain) {
+      SSL* const tls = stream_.native_handle();
+      auto found = std::make_shared<std::vector<std::string>>();
+      const auto add = [&found](X509* certificate) {
+        unsigned char* der = nullptr;
+        const int size = i2d_X509(certificate, &der);
+        if (size > 0) found->emplace_back(reinterpret_cast<const char*>(der), size);
+        OPENSSL_free(der);
+      };
+      // Of a server the chain is without the client's own.
+      X509* const own = SSL_get0_peer_certificate(tls);
+      if (own == nullptr) return;
+      add(own);
+      STACK_OF(X509)* const others = SSL_get_peer_cert_chain(tls);
+      for (int i = 0; i < sk_X509_num(others); ++i) add(sk_X509_value(others, i));
+      client_certificates_ = std::move(found);
+    }
   }
 
   // True if the socket is read and written as it is.
@@ -573,6 +597,7 @@ class ConnectionOf final : public Connection {
   Phase phase_ = Phase::kReading;
   bool closed_ = false;
   bool in_clear_ = false;  // of a stream that could be TLS
+  std::shared_ptr<const std::vector<std::string>> client_certificates_;
   bool chunked_ = true;
   size_t holding_ = 0;         // of the memory limit
   bool listening_ = false;     // AwaitHangup is under way
@@ -746,7 +771,13 @@ void ConnectionOf<Stream>::Handle(const Parser::value_type& message, std::string
                   .authorization = text_of(message[beast::http::field::authorization]),
                   .peer = peer.to_string(),
                   .secret = !InClear() || IsThisHost(peer),
+                  .client_certificates = client_certificates_,
                   .body = std::move(body)};
+  if (core_->options.client_certificates) {
+    for (const auto& field : message) {
+      request.headers.emplace_back(text_of(field.name_string()), text_of(field.value()));
+    }
+  }
   (*handler)(request, responder);
   core_->body_buffers.Give(std::move(request.body));
 }

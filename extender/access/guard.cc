@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <thread>
 #include <utility>
@@ -11,12 +12,21 @@
 namespace muster::extender {
 namespace {
 
-struct Problem {
-  int status;
-  const char* title;
-};
+// Goes on with a request once it is known whether it may be answered.
+AccessControl::Done GoOn(std::shared_ptr<http::Request> request, const http::Responder& responder,
+                         const http::Handler& handler,
+                         std::function<http::Response(const absl::Status&)> refuse) {
+  return [request = std::move(request), responder, handler, refuse = std::move(refuse),
+          asked_on = std::this_thread::get_id()](const absl::Status& answer) {
+    if (!answer.ok()) return responder.Send(refuse(answer));
+    if (std::this_thread::get_id() == asked_on) return handler(*request, responder);
+    responder.Resume([=] { handler(*request, responder); });
+  };
+}
 
-Problem KindOf(const absl::Status& refusal) {
+}  // namespace
+
+RefusalKind KindOf(const absl::Status& refusal) {
   switch (refusal.code()) {
     case absl::StatusCode::kUnauthenticated:
       return {401, "Unauthorized"};
@@ -29,7 +39,13 @@ Problem KindOf(const absl::Status& refusal) {
   }
 }
 
-}  // namespace
+void AddRefusalHeaders(int status, http::Response* response) {
+  if (status == 401) response->headers.emplace_back("WWW-Authenticate", "Bearer realm=\"muster\"");
+  if (status == 429 || status == 503) {
+    response->headers.emplace_back("Retry-After",
+                                   std::to_string(absl::ToInt64Seconds(kRetryAfter)));
+  }
+}
 
 http::Response ProblemOf(const absl::Status& refusal) {
   using nlohmann::json;
@@ -41,10 +57,7 @@ http::Response ProblemOf(const absl::Status& refusal) {
   http::Response response{.status = status,
                           .content_type = "application/problem+json",
                           .body = body.dump(-1, ' ', false, json::error_handler_t::replace)};
-  if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer realm=\"muster\"");
-  if (status == 429 || status == 503) {
-    response.headers.emplace_back("Retry-After", std::to_string(absl::ToInt64Seconds(kRetryAfter)));
-  }
+  AddRefusalHeaders(status, &response);
   return response;
 }
 
@@ -66,12 +79,25 @@ http::Handler Guarded(AccessControl* access, std::function<Wanted(const http::Re
     }
     const auto kept = std::make_shared<http::Request>(std::move(request));
     access->Check(kept->authorization, kept->peer, wanted(*kept),
-                  [kept, responder, handler,
-                   asked_on = std::this_thread::get_id()](const absl::Status& answer) {
-                    if (!answer.ok()) return responder.Send(ProblemOf(answer));
-                    if (std::this_thread::get_id() == asked_on) return handler(*kept, responder);
-                    responder.Resume([=] { handler(*kept, responder); });
-                  });
+                  GoOn(kept, responder, handler, ProblemOf));
+  };
+}
+
+http::Handler Guarded(const ProxiedGuard& guard, std::function<Wanted(const http::Request&)> wanted,
+                      http::Handler handler) {
+  return [guard, wanted = std::move(wanted), handler = std::move(handler)](
+             http::Request& request, const http::Responder& responder) {
+    const absl::StatusOr<std::optional<Caller>> caller =
+        guard.proxy->CallerOf(request, guard.clock());
+    if (!caller.ok()) return responder.Send(guard.refuse(caller.status()));
+    const auto kept = std::make_shared<http::Request>(std::move(request));
+    const AccessControl::Done done = GoOn(kept, responder, handler, guard.refuse);
+    if (*caller) {
+      // All come from the API server's address.
+      guard.access->CheckCaller(**caller, (*caller)->user, wanted(*kept), done);
+    } else {
+      guard.access->Check(kept->authorization, kept->peer, wanted(*kept), done);
+    }
   };
 }
 
